@@ -1,0 +1,42 @@
+package backlog
+
+import "time"
+
+// An Event is something worth telling: logs, metrics, progress and the
+// simulation report are all fed from events. Fields that a kind does not
+// mention are zero.
+type Event struct {
+	Kind    EventKind
+	At      time.Time // by the engine's clock
+	Tier    string
+	Record  *Record
+	Outcome Outcome
+	Err     error
+	N       int
+	Report  *Report
+}
+
+// An EventKind says what happened.
+type EventKind int
+
+const (
+	PassStarted   EventKind = iota // Tier
+	PassEnded                      // Tier, Report, Err: why it could not be finished
+	AttemptEnded                   // Tier, Record, Outcome, Err: the handler's error
+	Conflicted                     // Tier, Record: left alone, somebody else has changed it
+	Refused                        // Tier, Record, Outcome, Err: the database does not take the outcome
+	Unwritten                      // Tier, Record, Outcome: given up, the row does not show what happened
+	UnreadableRow                  // Tier, Record (its Key only), Err
+	StoreAway                      // Err: first failure of a series
+	StoreBack                      // the series is over
+	Paused                         // Err: the handler's; At: until when
+	TicksMissed                    // N ticks are covered by the pass about to start; Tier: its tier
+	TierSkipped                    // Tier: due, but its last pass still runs
+	TierCovered                    // Tier: due, and covered by the pass of a wider one
+	LockWaiting                    // a pass waits for the run lock of another process; Tier
+	ClockSetBack                   // Err says by how much
+	NoTick                         // no tick was handled for too long; Err says for how long
+	Panicked                       // Err: a panic in the loop, which goes on
+	StateFailed                    // Err: the state could not be written; the loop goes on without
+	Woke                           // the loop looked at the clock
+)

@@ -1,0 +1,226 @@
+package backlog
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"strconv"
+)
+
+// A Key identifies one record: the values of the table's key columns as the
+// database gave them (int64, float64, string or []byte), in the order of the
+// configuration. The engine never looks inside. The zero Key identifies
+// nothing. A Key is immutable: the byte slices it was made from must not be
+// changed afterwards.
+type Key struct {
+	first any // most keys have one part; it costs no slice
+	rest  []any
+}
+
+// NewKey returns the key made of the given parts, at least one.
+func NewKey(parts ...any) Key {
+	if len(parts) == 1 {
+		return Key{first: parts[0]}
+	}
+	return Key{first: parts[0], rest: parts[1:]}
+}
+
+// Len returns the number of parts, 0 for the zero Key.
+func (k Key) Len() int {
+	if k.first == nil {
+		return 0
+	}
+	return 1 + len(k.rest)
+}
+
+// Part returns part i, 0 <= i < Len.
+func (k Key) Part(i int) any {
+	if i == 0 {
+		return k.first
+	}
+	return k.rest[i-1]
+}
+
+// IsZero reports whether k identifies nothing.
+func (k Key) IsZero() bool { return k.first == nil }
+
+// String returns the key as people and handlers see it: the bare value of a
+// single key (base64 if it is a BLOB), a JSON array of a composite one.
+func (k Key) String() string {
+	if k.Len() == 1 {
+		switch v := k.first.(type) {
+		case string:
+			return v
+		case []byte:
+			return base64.StdEncoding.EncodeToString(v)
+		}
+	}
+	b, err := k.MarshalJSON()
+	if err != nil {
+		return fmt.Sprint(k.first, k.rest)
+	}
+	return string(b)
+}
+
+// MarshalJSON writes the bare value of a single key and an array of a
+// composite one; BLOBs are base64 strings.
+func (k Key) MarshalJSON() ([]byte, error) {
+	switch k.Len() {
+	case 0:
+		return []byte("null"), nil
+	case 1:
+		if n, ok := k.first.(int64); ok {
+			return strconv.AppendInt(nil, n, 10), nil
+		}
+		return json.Marshal(k.first)
+	}
+	return json.Marshal(append([]any{k.first}, k.rest...))
+}
+
+var keySeed = maphash.MakeSeed()
+
+// Hash returns a 64-bit hash of the key. It differs from process to process.
+func (k Key) Hash() uint64 {
+	if n, ok := k.first.(int64); ok && k.rest == nil {
+		return maphash.Comparable(keySeed, n)
+	}
+	var h maphash.Hash
+	h.SetSeed(keySeed)
+	for i := range k.Len() {
+		hashPart(&h, k.Part(i))
+	}
+	return h.Sum64()
+}
+
+// hashPart writes the part's type and length along with it, so that ("ab",
+// "c") and ("a", "bc"), or 1 and "1", are different keys.
+func hashPart(h *maphash.Hash, part any) {
+	word := func(kind byte, n uint64) {
+		var b [9]byte
+		b[0] = kind
+		binary.LittleEndian.PutUint64(b[1:], n)
+		h.Write(b[:])
+	}
+	switch v := part.(type) {
+	case int64:
+		word('i', uint64(v))
+	case float64:
+		word('f', math.Float64bits(v))
+	case string:
+		word('s', uint64(len(v)))
+		h.WriteString(v)
+	case []byte:
+		word('b', uint64(len(v)))
+		h.Write(v)
+	default:
+		s := fmt.Sprint(v)
+		word('?', uint64(len(s)))
+		h.WriteString(s)
+	}
+}
+
+// A Cursor is a place in a lane's order: that of the record it was taken
+// from. Only the store that made it can read it; it survives a trip through
+// JSON, so that a later process can go on from it. The zero Cursor is the
+// place before the first record.
+type Cursor struct {
+	Segment int // which of the store's successive queries; its meaning is the store's own
+	Order   any // the value the lane is ordered by, as stored
+	Key     Key // breaks ties
+}
+
+// IsZero reports whether c is the place before the first record.
+func (c Cursor) IsZero() bool { return c.Key.IsZero() }
+
+// MarshalJSON writes the cursor with the types of its values, which plain
+// JSON would lose (an integer above 2^53, a BLOB).
+func (c Cursor) MarshalJSON() ([]byte, error) {
+	if c.IsZero() {
+		return []byte("null"), nil
+	}
+	w := cursorJSON{Segment: c.Segment, Order: toTyped(c.Order)}
+	for i := range c.Key.Len() {
+		w.Key = append(w.Key, toTyped(c.Key.Part(i)))
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (c *Cursor) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*c = Cursor{}
+		return nil
+	}
+	var w cursorJSON
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	if len(w.Key) == 0 {
+		return fmt.Errorf("cursor without a key")
+	}
+	order, err := w.Order.value()
+	if err != nil {
+		return err
+	}
+	parts := make([]any, len(w.Key))
+	for i, t := range w.Key {
+		if parts[i], err = t.value(); err != nil {
+			return err
+		}
+		if parts[i] == nil {
+			return fmt.Errorf("cursor with an empty key part")
+		}
+	}
+	*c = Cursor{Segment: w.Segment, Order: order, Key: NewKey(parts...)}
+	return nil
+}
+
+type cursorJSON struct {
+	Segment int     `json:"segment"`
+	Order   typed   `json:"order"`
+	Key     []typed `json:"key"`
+}
+
+// typed is a database value with its type's first letter.
+type typed struct {
+	Type  string `json:"t"`
+	Value string `json:"v,omitempty"`
+}
+
+func toTyped(v any) typed {
+	switch v := v.(type) {
+	case nil:
+		return typed{Type: "null"}
+	case int64:
+		return typed{"int", strconv.FormatInt(v, 10)}
+	case float64:
+		return typed{"real", strconv.FormatFloat(v, 'x', -1, 64)}
+	case []byte:
+		return typed{"blob", base64.StdEncoding.EncodeToString(v)}
+	case string:
+		// Base64 because a TEXT column may hold bytes that are not UTF-8.
+		return typed{"text", base64.StdEncoding.EncodeToString([]byte(v))}
+	default:
+		return typed{"text", base64.StdEncoding.EncodeToString(fmt.Append(nil, v))}
+	}
+}
+
+func (t typed) value() (any, error) {
+	switch t.Type {
+	case "null":
+		return nil, nil
+	case "int":
+		return strconv.ParseInt(t.Value, 10, 64)
+	case "real":
+		return strconv.ParseFloat(t.Value, 64)
+	case "blob":
+		return base64.StdEncoding.DecodeString(t.Value)
+	case "text":
+		b, err := base64.StdEncoding.DecodeString(t.Value)
+		return string(b), err
+	}
+	return nil, fmt.Errorf("cursor with a value of unknown type %q", t.Type)
+}

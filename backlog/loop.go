@@ -1,0 +1,297 @@
+package backlog
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"backlog/tiers"
+)
+
+// maxWait bounds how far ahead the loop's timer is set. The timer follows the
+// monotonic clock, which stands still while a machine is suspended.
+const maxWait = 30 * time.Second
+
+// A State is what the daemon remembers between two lives.
+type State struct {
+	// LastWake is the moment up to which ticks have been handled.
+	LastWake time.Time `json:"last_wake"`
+	// Resume has where the next pass goes on, by tier.
+	Resume map[string]Resume `json:"resume,omitempty"`
+	// Unfinished are the tiers whose pass was ended by a stop.
+	Unfinished []string `json:"unfinished,omitempty"`
+}
+
+// A StateKeeper keeps a State. Its methods may be called concurrently.
+type StateKeeper interface {
+	// Load returns the kept state, the zero State if there is none yet.
+	Load() (State, error)
+	// Update changes the kept state in one step.
+	Update(change func(*State)) error
+}
+
+// A Loop runs the passes of a schedule as their ticks come. Schedule and
+// Engine are required.
+type Loop struct {
+	Schedule *tiers.Schedule
+	Engine   *Engine
+
+	State StateKeeper // nil: nothing is remembered
+	// Since is the moment after which ticks count. Zero: State's last wake,
+	// or, if there is none, the start of Run.
+	Since time.Time
+	// Locker, if not nil, is asked for the RunLock before a pass and keeps
+	// it until no pass runs.
+	Locker Locker
+
+	Now     func() time.Time // nil: time.Now
+	Observe func(Event)      // nil: none
+
+	mu       sync.Mutex // guards what follows, and Schedule and Engine once Run has begun
+	lastWake time.Time
+	lastTick time.Time // when a tick was last handled
+	running  map[string]bool
+	owed     map[string]bool // tiers to be taken as due at the next wake
+
+	lock   runLock
+	passes sync.WaitGroup
+}
+
+// Run wakes at every tick, and at least every thirty seconds, and starts the
+// pass that is due then, until ctx is done; it returns when all passes have
+// ended. Ticks missed before the start, or while the machine slept, are one
+// pass.
+func (l *Loop) Run(ctx context.Context) error {
+	if l.Now == nil {
+		l.Now = time.Now
+	}
+	if l.Observe == nil {
+		l.Observe = func(Event) {}
+	}
+	l.restore()
+
+	// Recover must be innermost: outside of a skipping wrapper it would
+	// leave that locked for ever. Overlap is dealt with by wake.
+	c := cron.New(cron.WithLocation(time.UTC), cron.WithLogger(cron.DiscardLogger))
+	c.Schedule(cronSchedule{l}, cron.FuncJob(func() { l.safely(func() { l.wake(ctx) }) }))
+	l.safely(func() { l.wake(ctx) })
+	c.Start()
+	watch := make(chan struct{})
+	go func() {
+		defer close(watch)
+		l.watch(ctx)
+	}()
+
+	<-ctx.Done()
+	<-c.Stop().Done()
+	<-watch
+	l.passes.Wait()
+	return nil
+}
+
+// restore sets the state from which ticks are counted.
+func (l *Loop) restore() {
+	now := l.Now()
+	l.running, l.owed = make(map[string]bool), make(map[string]bool)
+	l.lastWake, l.lastTick = l.Since, now
+	if l.State != nil {
+		s, err := l.State.Load()
+		if err != nil {
+			l.emit(Event{Kind: StateFailed, Err: err})
+		}
+		if l.lastWake.IsZero() {
+			l.lastWake = s.LastWake
+		}
+		for _, name := range s.Unfinished {
+			l.owed[name] = true
+		}
+	}
+	if l.lastWake.IsZero() || l.lastWake.After(now) {
+		l.lastWake = now
+	}
+}
+
+// Reload replaces schedule and engine from the next wake on. Passes under way
+// end as they began. The new engine takes over the records of the old one.
+func (l *Loop) Reload(s *tiers.Schedule, e *Engine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.Replace(l.Engine)
+	l.Schedule, l.Engine = s, e
+}
+
+// LastWake returns when the loop last looked at the clock.
+func (l *Loop) LastWake() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lastWake
+}
+
+// cronSchedule makes the loop's next wake a schedule of robfig/cron.
+type cronSchedule struct{ l *Loop }
+
+func (c cronSchedule) Next(t time.Time) time.Time {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	next := t.Add(maxWait)
+	if tick := c.l.Schedule.Next(t); !tick.IsZero() && tick.Before(next) {
+		next = tick
+	}
+	return next
+}
+
+// wake handles the ticks since the last wake.
+func (l *Loop) wake(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	now := l.Now()
+	if back := l.lastWake.Sub(now); back > 0 {
+		// Waiting for the clock to catch up could take for ever.
+		if back > time.Second {
+			l.emit(Event{Kind: ClockSetBack, Err: fmt.Errorf("the clock was set back by %v", back.Round(time.Millisecond))})
+		}
+		l.lastWake = now
+	}
+	due := l.addOwed(l.Schedule.Due(l.lastWake, now), now)
+	l.lastWake = now
+	pick := tiers.Coalesce(due, func(t tiers.Tier) bool { return !l.running[t.Name] })
+	if len(due) > 0 {
+		l.lastTick = now
+	}
+	missed := 0
+	for _, d := range due {
+		missed += max(0, d.Ticks-1)
+	}
+	var start func()
+	if pick.Start != nil {
+		tier, e, widest := pick.Start.Tier, l.Engine, pick.Start.Tier.Name == l.Schedule.Widest().Name
+		l.running[tier.Name] = true
+		start = func() { l.safely(func() { l.runPass(ctx, e, tier, widest) }) }
+	}
+	l.mu.Unlock()
+
+	for _, d := range pick.Skipped {
+		l.emit(Event{Kind: TierSkipped, Tier: d.Tier.Name})
+	}
+	if start != nil {
+		if missed > 0 {
+			l.emit(Event{Kind: TicksMissed, Tier: pick.Start.Tier.Name, N: missed})
+		}
+		for _, d := range pick.Covered {
+			l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name})
+		}
+		l.passes.Go(start)
+	}
+	l.update(func(s *State) { s.LastWake, s.Unfinished = now, nil })
+	l.emit(Event{Kind: Woke})
+}
+
+// addOwed adds the tiers whose pass a stop had cut short, as if they had
+// ticked just now.
+func (l *Loop) addOwed(due []tiers.Due, now time.Time) []tiers.Due {
+	if len(l.owed) == 0 {
+		return due
+	}
+	var all []tiers.Due
+	for _, t := range l.Schedule.Tiers() {
+		i := slices.IndexFunc(due, func(d tiers.Due) bool { return d.Tier.Name == t.Name })
+		switch {
+		case i >= 0:
+			all = append(all, due[i])
+		case l.owed[t.Name]:
+			all = append(all, tiers.Due{Tier: t, Ticks: 1, Last: now})
+		}
+	}
+	clear(l.owed)
+	return all
+}
+
+// runPass runs one pass of the tier under the run lock.
+func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool) {
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.running, t.Name)
+	}()
+	unlock, err := l.lock.acquire(ctx, l.Locker, func() { l.emit(Event{Kind: LockWaiting, Tier: t.Name}) })
+	if err != nil {
+		if ctx.Err() == nil {
+			l.emit(Event{Kind: PassEnded, Tier: t.Name, Report: &Report{Tier: t.Name, MaxAge: t.MaxAge, Stopped: StoppedError}, Err: err})
+		}
+		return
+	}
+	defer unlock()
+	var resume Resume
+	if l.State != nil {
+		if s, err := l.State.Load(); err == nil {
+			resume = s.Resume[t.Name]
+		}
+	}
+	report, _ := e.Pass(ctx, Pass{Tier: t.Name, MaxAge: t.MaxAge, Widest: widest, Resume: resume}) // the error is in PassEnded
+	l.update(func(s *State) { s.Note(report) })
+}
+
+// Note remembers where the next pass of the report's tier goes on, and that
+// it is owed one if a stop ended this one.
+func (s *State) Note(r Report) {
+	if r.Resume.IsZero() {
+		delete(s.Resume, r.Tier)
+	} else {
+		if s.Resume == nil {
+			s.Resume = make(map[string]Resume)
+		}
+		s.Resume[r.Tier] = r.Resume
+	}
+	if r.Stopped == StoppedSignal && !slices.Contains(s.Unfinished, r.Tier) {
+		s.Unfinished = append(s.Unfinished, r.Tier)
+	}
+}
+
+func (l *Loop) update(change func(*State)) {
+	if l.State == nil {
+		return
+	}
+	if err := l.State.Update(change); err != nil {
+		l.emit(Event{Kind: StateFailed, Err: err})
+	}
+}
+
+// watch says when no tick was handled for twice the narrowest interval: a loop
+// that hangs is otherwise silent.
+func (l *Loop) watch(ctx context.Context) {
+	var said time.Time // the last tick of which that was said
+	for sleep(ctx, maxWait) {
+		l.mu.Lock()
+		quiet, last := l.Now().Sub(l.lastTick), l.lastTick
+		late := quiet > 2*l.Schedule.MinInterval()+2*maxWait
+		l.mu.Unlock()
+		if late && !last.Equal(said) {
+			said = last
+			l.emit(Event{Kind: NoTick, Err: fmt.Errorf("no tick was handled for %v", quiet.Round(time.Second))})
+		}
+	}
+}
+
+func (l *Loop) emit(ev Event) {
+	if ev.At.IsZero() {
+		ev.At = l.Now()
+	}
+	l.Observe(ev)
+}
+
+// safely turns a panic into an event.
+func (l *Loop) safely(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.emit(Event{Kind: Panicked, Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())})
+		}
+	}()
+	f()
+}

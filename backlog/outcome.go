@@ -1,0 +1,85 @@
+package backlog
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// An Outcome is what became of one attempt.
+type Outcome int
+
+const (
+	Succeeded Outcome = iota // the handler did its work
+	Errored                  // it failed; schedule and policy try again
+	Rejected                 // it failed and trying again is useless
+	Skipped                  // not an attempt; the row stays as it was
+)
+
+// String returns the outcome's word: "success", "error", "reject" or "skip".
+func (o Outcome) String() string {
+	switch o {
+	case Succeeded:
+		return "success"
+	case Errored:
+		return "error"
+	case Rejected:
+		return "reject"
+	case Skipped:
+		return "skip"
+	}
+	return fmt.Sprintf("Outcome(%d)", int(o))
+}
+
+// Skip is returned by a Handler that made no attempt: the row is left exactly
+// as it was. Errors that wrap it count too.
+var Skip = errors.New("skipped")
+
+// Reject returns an error that says the record can never succeed. With a dead
+// status configured the record gets it, else the error status. It wraps err;
+// Reject(nil) is a rejection without a reason.
+func Reject(err error) error { return &rejection{err} }
+
+type rejection struct{ err error }
+
+func (r *rejection) Error() string {
+	if r.err == nil {
+		return "rejected"
+	}
+	return r.err.Error()
+}
+
+func (r *rejection) Unwrap() error { return r.err }
+
+// RetryAfter returns an error by which a handler asks for a pause: no handler
+// call of this engine starts before wait has passed (at most
+// [Engine.MaxPause]). The record itself is an error. It wraps err.
+func RetryAfter(wait time.Duration, err error) error { return &pauseRequest{wait, err} }
+
+type pauseRequest struct {
+	wait time.Duration
+	err  error
+}
+
+func (p *pauseRequest) Error() string {
+	if p.err == nil {
+		return fmt.Sprintf("asked to pause for %v", p.wait)
+	}
+	return p.err.Error()
+}
+
+func (p *pauseRequest) Unwrap() error { return p.err }
+
+// OutcomeOf returns the outcome that a handler's error stands for.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return Succeeded
+	}
+	if errors.Is(err, Skip) {
+		return Skipped
+	}
+	if r := (*rejection)(nil); errors.As(err, &r) {
+		return Rejected
+	}
+	return Errored
+}

@@ -1,0 +1,79 @@
+package backlog
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A Lane is one of the two queues a pass walks: first the records never
+// tried, then those that failed, so that a new record waits behind no failed
+// one.
+type Lane int
+
+const (
+	Fresh  Lane = iota // pending, never tried
+	Failed             // pending, tried and failed
+)
+
+// String returns "fresh" or "failed".
+func (l Lane) String() string {
+	if l == Failed {
+		return "failed"
+	}
+	return "fresh"
+}
+
+// A Record is a pending row of the user's table as one pass read it. It
+// belongs to the store that made it until it is handed to a Handler, which
+// must not change it.
+type Record struct {
+	Key      Key
+	Status   string    // the status column as text; "new" or "error" where the table has none
+	Inserted time.Time // zero where the column is NULL or a zero date
+	Lane     Lane
+
+	// Names and Values are the columns that the handler is given, in the
+	// order of the configuration. Names is shared by all records of a page.
+	// A value is nil, bool, int64, float64, string, []byte or
+	// json.RawMessage.
+	Names  []string
+	Values []any
+
+	Tier      string // label of the tier or max age whose pass took the record
+	AttemptID string // unique to this attempt; the engine sets it
+
+	Cursor Cursor // the record's place in its lane
+	State  int    // the store's own: which of its conditions the row met
+}
+
+// Column returns the value of the named column and whether the record has it.
+func (r *Record) Column(name string) (any, bool) {
+	for i, n := range r.Names {
+		if n == name {
+			return r.Values[i], true
+		}
+	}
+	return nil, false
+}
+
+// ColumnsJSON returns the columns as one JSON object under their own names,
+// in the order of the configuration. A []byte is a base64 string.
+func (r *Record) ColumnsJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, name := range r.Names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		for j, v := range []any{name, r.Values[i]} {
+			if j > 0 {
+				b = append(b, ':')
+			}
+			text, err := json.Marshal(v)
+			if err != nil {
+				return nil, err
+			}
+			b = append(b, text...)
+		}
+	}
+	return append(b, '}'), nil
+}

@@ -1,0 +1,68 @@
+package backlog
+
+import "time"
+
+// A Report sums up one pass. Selected is the sum of Succeeded, Failed,
+// Rejected, Skipped, Conflicts, Refused, Interrupted and Unwritten.
+type Report struct {
+	Tier     string
+	MaxAge   time.Duration
+	Started  time.Time // the pass's one reading of the clock
+	Duration time.Duration
+
+	Selected    int // handed to the handler
+	Succeeded   int
+	Failed      int
+	Rejected    int
+	Skipped     int
+	Conflicts   int // outcome not written: the row had been changed meanwhile
+	Refused     int // outcome not written: the database does not take it
+	Interrupted int // handlers ended by the stop: no attempt
+	Unwritten   int // outcome not written: the database stayed away
+
+	Unreadable int // rows that could not be records
+	Expired    int // records that became dead by age
+
+	Complete bool   // every record of the pass's age was looked at
+	Stopped  string // why not: one of the Stopped constants, or empty
+	Resume   Resume // where the tier's next pass goes on
+}
+
+// Why a pass ended early.
+const (
+	StoppedMaxRecords = "max_records"
+	StoppedAbortAfter = "abort_after"
+	StoppedSignal     = "signal"
+	StoppedError      = "error"
+)
+
+// A Resume is where the next pass of a tier goes on after one that ended
+// early. The zero Resume starts from the beginning.
+type Resume struct {
+	// Fresh: records newer than FreshTop come first, then those after
+	// FreshLast, then those between the two.
+	FreshTop  Cursor `json:"fresh_top"`
+	FreshLast Cursor `json:"fresh_last"`
+	// Failed: records after FailedLast first, then those before it.
+	FailedLast Cursor `json:"failed_last"`
+	// TurnFailed says that under a cap of one the next turn is the failed
+	// lane's.
+	TurnFailed bool `json:"turn_failed,omitempty"`
+}
+
+// IsZero reports whether a pass with r starts from the beginning.
+func (r Resume) IsZero() bool {
+	return r.FreshLast.IsZero() && r.FailedLast.IsZero() && !r.TurnFailed
+}
+
+// add counts an outcome that was written.
+func (r *Report) add(o Outcome) {
+	switch o {
+	case Succeeded:
+		r.Succeeded++
+	case Errored:
+		r.Failed++
+	case Rejected:
+		r.Rejected++
+	}
+}

@@ -1,0 +1,389 @@
+package backlog
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// groupDelay is how long an outcome waits at most for others to be settled
+// with it.
+const groupDelay = 100 * time.Millisecond
+
+// A run is one pass under way. The goroutine that calls do walks the lanes and
+// hands records out; workers run the handler; one goroutine settles.
+type run struct {
+	e    *Engine
+	pass Pass
+
+	caller   context.Context // the one Pass was called with
+	stop     context.Context // done: hand out nothing more
+	endWalk  context.CancelFunc
+	work     context.Context // done: running handlers are to end
+	endWork  context.CancelFunc
+	patience context.Context // done: give up reaching the store
+	giveUp   context.CancelFunc
+
+	jobs    chan job
+	busy    atomic.Int64 // records handed out and not yet ended
+	nWorker int64        // owned by the walking goroutine
+	workers sync.WaitGroup
+
+	first    chan struct{} // holds a token: the group is no longer empty
+	flushNow chan struct{} // holds a token: write the group without waiting for others
+	done     chan struct{} // closed: no outcome will come any more
+	settler  sync.WaitGroup
+	writing  atomic.Int64 // since when the settler waits for the store, in unix nanoseconds; 0: it does not
+
+	mu      sync.Mutex // guards what follows
+	report  Report
+	err     error
+	streak  int                 // failures since the last success
+	aborted bool                // by AbortAfter
+	tried   map[uint64]struct{} // attempted in this pass and still pending
+	group   []Settlement
+	hashes  []uint64 // of the group's keys
+}
+
+// A job is a record at work.
+type job struct {
+	rec  *Record
+	hash uint64
+}
+
+func newRun(ctx context.Context, e *Engine, p Pass) *run {
+	r := &run{
+		e:        e,
+		pass:     p,
+		caller:   ctx,
+		jobs:     make(chan job, e.Concurrency),
+		first:    make(chan struct{}, 1),
+		flushNow: make(chan struct{}, 1),
+		done:     make(chan struct{}),
+		tried:    make(map[uint64]struct{}),
+		report:   Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: p.Now},
+	}
+	r.stop, r.endWalk = context.WithCancel(ctx)
+	r.work, r.endWork = context.WithCancel(context.WithoutCancel(ctx))
+	r.patience, r.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	return r
+}
+
+func (r *run) do() {
+	r.e.join(r)
+	defer r.e.leave(r)
+	ended := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() { r.watchStop(ended) })
+	r.settler.Go(r.settle)
+
+	r.expire()
+	r.walk()
+
+	close(r.jobs)
+	r.workers.Wait()
+	close(r.done)
+	r.settler.Wait()
+	close(ended)
+	watch.Wait()
+	r.endWalk()
+	r.endWork()
+	r.giveUp()
+}
+
+// watchStop turns a stop into the end of the handlers once the time they have
+// to finish is over, or at once on a hard stop.
+func (r *run) watchStop(ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-r.caller.Done():
+	case <-r.e.Hard:
+		r.endWalk()
+	}
+	t := time.NewTimer(r.e.ShutdownTimeout)
+	defer t.Stop()
+	// What has just been ended still wants to be settled, but a store that
+	// is away is not waited for without end.
+	last := r.e.ShutdownTimeout
+	select {
+	case <-ended:
+		return
+	case <-t.C:
+	case <-r.e.Hard:
+		last = min(last, 5*time.Second)
+	}
+	r.endWork()
+	t.Reset(last)
+	select {
+	case <-ended:
+	case <-t.C:
+		r.giveUp()
+	}
+}
+
+// expire gives the dead status to what is older than the widest tier.
+func (r *run) expire() {
+	x, ok := r.e.Store.(Expirer)
+	if !ok || !r.pass.Widest {
+		return
+	}
+	err := r.e.persist(r.stop, func() (err error) {
+		r.report.Expired, err = x.Expire(r.stop, r.pass.Now.Add(-r.pass.MaxAge))
+		return err
+	})
+	if err != nil && r.stop.Err() == nil {
+		r.fail(err)
+	}
+}
+
+// fail ends the pass because the store failed for good.
+func (r *run) fail(err error) {
+	r.mu.Lock()
+	if r.err == nil {
+		r.err = err
+	}
+	r.mu.Unlock()
+	r.endWalk()
+}
+
+// makeRoom waits until a record may be handed out: a handler is free, the
+// store is there to take the outcome, and neither a pause nor the rate forbids
+// the call. It returns false when nothing more is to be handed out; otherwise
+// the caller owns one slot and one place among the unsettled.
+func (r *run) makeRoom() bool {
+	e := r.e
+	if e.slots.Acquire(r.stop, 1) != nil {
+		return false
+	}
+	ok := r.reachStore() && e.waitPause(r.stop) && (e.limiter == nil || e.limiter.Wait(r.stop) == nil)
+	if ok && !e.unsettle.TryAcquire(1) {
+		e.flushAll()
+		ok = e.unsettle.Acquire(r.stop, 1) == nil
+	}
+	if !ok {
+		e.slots.Release(1)
+		return false
+	}
+	if r.stop.Err() != nil {
+		e.slots.Release(1)
+		e.unsettle.Release(1)
+		return false
+	}
+	return true
+}
+
+// reachStore is the engine's, and holds back too while a settlement of this
+// run has been waiting for long: a store can answer reads and take no writes.
+func (r *run) reachStore() bool {
+	for {
+		since := r.writing.Load()
+		if since == 0 || r.e.Now().UnixNano()-since < int64(contactEvery) {
+			return r.e.reachStore(r.stop)
+		}
+		if !sleep(r.stop, 20*time.Millisecond) {
+			return false
+		}
+	}
+}
+
+// handOut gives the record to a worker, unless it is not to be tried now. It
+// returns false when nothing more is to be handed out.
+func (r *run) handOut(rec *Record, age *pageAge) bool {
+	e, hash := r.e, rec.Key.Hash()
+	if r.wasTried(hash) || e.isRefused(hash) {
+		return true
+	}
+	if !r.makeRoom() {
+		return false
+	}
+	if !e.flights.claim(hash, age) {
+		e.slots.Release(1)
+		e.unsettle.Release(1)
+		return true
+	}
+	rec.Tier, rec.AttemptID = r.pass.Tier, e.attemptID()
+	r.mu.Lock()
+	r.report.Selected++
+	r.mu.Unlock()
+	if r.busy.Add(1) > r.nWorker {
+		r.nWorker++
+		r.workers.Go(r.worker)
+	}
+	r.jobs <- job{rec, hash}
+	return true
+}
+
+func (r *run) wasTried(hash uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.tried[hash]
+	return ok
+}
+
+func (r *run) worker() {
+	for j := range r.jobs {
+		err := r.e.call(r.work, j.rec)
+		r.e.slots.Release(1)
+		r.busy.Add(-1)
+		r.attempted(j, err)
+	}
+}
+
+// attempted takes the outcome of one handler call.
+func (r *run) attempted(j job, err error) {
+	e, outcome := r.e, OutcomeOf(err)
+	now := e.Now()
+	if outcome == Errored && r.work.Err() != nil {
+		// The stop ended the handler: that says nothing about the record.
+		outcome = Skipped
+		r.count(func(rep *Report) { rep.Interrupted++ })
+	} else if outcome == Skipped {
+		r.count(func(rep *Report) { rep.Skipped++ })
+	}
+	e.pauseFor(err)
+	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err})
+	if outcome == Skipped {
+		e.flights.drop(j.hash)
+		e.unsettle.Release(1)
+		return
+	}
+	s := Settlement{Record: j.rec, Outcome: outcome, At: now}
+	if err != nil {
+		s.Error = err.Error()
+	}
+	r.enqueue(s, j.hash)
+}
+
+func (r *run) count(f func(*Report)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.report)
+}
+
+// enqueue adds an outcome to the group that is settled next.
+func (r *run) enqueue(s Settlement, hash uint64) {
+	r.mu.Lock()
+	switch s.Outcome {
+	case Succeeded:
+		r.streak = 0
+	case Errored:
+		r.streak++
+		if n := r.e.AbortAfter; n > 0 && r.streak >= n {
+			r.aborted = true
+			r.endWalk()
+		}
+		fallthrough
+	case Rejected:
+		r.tried[hash] = struct{}{}
+	}
+	r.group = append(r.group, s)
+	r.hashes = append(r.hashes, hash)
+	n := len(r.group)
+	r.mu.Unlock()
+	if n == 1 {
+		signal(r.first)
+	}
+	if n >= MaxGroup {
+		r.flush()
+	}
+}
+
+func (r *run) flush() { signal(r.flushNow) }
+
+// signal puts a token into a channel of capacity one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// settle writes the outcomes in groups until no more come.
+func (r *run) settle() {
+	t := time.NewTimer(groupDelay)
+	defer t.Stop()
+	for {
+		select {
+		case <-r.first:
+		case <-r.done:
+			r.writeGroup()
+			return
+		}
+		t.Reset(groupDelay)
+		select {
+		case <-t.C:
+		case <-r.flushNow:
+		case <-r.done:
+		}
+		r.writeGroup()
+	}
+}
+
+// writeGroup settles what has come together, however long the store is away,
+// until patience ends.
+func (r *run) writeGroup() {
+	r.mu.Lock()
+	group, hashes := r.group, r.hashes
+	r.group, r.hashes = make([]Settlement, 0, len(group)), make([]uint64, 0, len(group))
+	r.mu.Unlock()
+	if len(group) == 0 {
+		return
+	}
+	r.writing.Store(r.e.Now().UnixNano())
+	var left []Unsettled
+	err := r.e.persist(r.patience, func() (err error) {
+		left, err = r.e.Store.Settle(r.patience, group)
+		return err
+	})
+	r.writing.Store(0)
+	if err != nil {
+		left = left[:0]
+		for i := range group {
+			left = append(left, Unsettled{i, errUnwritten})
+		}
+		r.fail(err)
+	}
+	r.account(group, hashes, left)
+	r.e.flights.land(hashes...)
+	r.e.unsettle.Release(int64(len(group)))
+}
+
+// errUnwritten marks the settlements that were given up.
+var errUnwritten = errors.New("not written")
+
+// account counts a group that has been settled but for left.
+func (r *run) account(group []Settlement, hashes []uint64, left []Unsettled) {
+	reason := make(map[int]error, len(left))
+	for _, u := range left {
+		reason[u.Index] = u.Err
+	}
+	var events []Event
+	r.mu.Lock()
+	for i := range group {
+		s := &group[i]
+		ev := Event{At: s.At, Tier: r.pass.Tier, Record: s.Record, Outcome: s.Outcome, Err: reason[i]}
+		switch {
+		case ev.Err == nil:
+			r.report.add(s.Outcome)
+			continue
+		case errors.Is(ev.Err, ErrConflict):
+			r.report.Conflicts++
+			ev.Kind = Conflicted
+		case errors.Is(ev.Err, errUnwritten):
+			r.report.Unwritten++
+			ev.Kind = Unwritten
+		default:
+			r.report.Refused++
+			r.e.refuse(hashes[i])
+			ev.Kind = Refused
+		}
+		events = append(events, ev)
+	}
+	r.mu.Unlock()
+	for _, ev := range events {
+		r.e.emit(ev)
+	}
+}

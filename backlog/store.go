@@ -1,0 +1,159 @@
+package backlog
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A Store holds the records: the user's table, or memory.
+//
+// Both methods may be called concurrently, with themselves and each other. An
+// error that wraps [ErrAway] says that the store cannot be reached or is busy
+// for now and that the very same call may be made again; any other error is
+// final for the call.
+type Store interface {
+	// Pending returns the next page of the query's lane in the lane's
+	// order: newest first by (inserted, key). It returns at most q.Limit
+	// records and may return fewer, even none, while Page.More is true.
+	// Rows whose time cannot be read are never records; they are reported
+	// in Page.Unreadable.
+	Pending(ctx context.Context, q Query) (Page, error)
+
+	// Settle writes the outcomes of one group, at most [MaxGroup], in one
+	// short transaction, each only if its row still has the state that was
+	// read. It returns those that were not written, in any order: with
+	// [ErrConflict] where somebody else has changed the row meanwhile,
+	// otherwise with the reason for which the database refuses the row. A
+	// returned error means that nothing was written or, if the connection
+	// broke at commit, that this is unknown; calling again is safe.
+	Settle(ctx context.Context, group []Settlement) ([]Unsettled, error)
+}
+
+// MaxGroup is the largest number of outcomes that are settled in one
+// transaction, and, with the handlers running, the largest number that a
+// crash can cause to be repeated.
+const MaxGroup = 500
+
+// A Query names the records a page is taken from.
+type Query struct {
+	Lane   Lane
+	Now    time.Time     // the pass's one reading of the clock
+	MaxAge time.Duration // records inserted at or after Now-MaxAge
+	Widest bool          // the widest tier's pass: takes rows whose missing date counts as oldest
+	After  Cursor        // exclusive; zero: from the beginning
+	Until  Cursor        // inclusive; zero: to the end
+	Limit  int           // > 0
+}
+
+// A Page is a run of records in lane order.
+type Page struct {
+	Records    []Record
+	Unreadable []Unreadable
+	Next       Cursor // the place after the last row that was looked at
+	More       bool   // whether there may be rows after Next
+}
+
+// An Unreadable row is one that cannot be a record: its time, or a part of its
+// key, is not what the configuration says.
+type Unreadable struct {
+	Key Key
+	Err error // names the column and the value
+}
+
+// A Settlement is an outcome to be written.
+type Settlement struct {
+	Record  *Record
+	Outcome Outcome   // Succeeded, Errored or Rejected
+	Error   string    // the error's text; empty on success
+	At      time.Time // when the attempt ended
+}
+
+// An Unsettled is a settlement that was not written.
+type Unsettled struct {
+	Index int // in the group
+	Err   error
+}
+
+var (
+	// ErrConflict says that a row no longer has the state that was read.
+	// Stores return it in [Unsettled].
+	ErrConflict = errors.New("the row was changed by somebody else")
+
+	// ErrAway says that the store cannot be reached, or is busy, for now.
+	// Stores wrap it.
+	ErrAway = errors.New("the database is away")
+
+	// ErrLocked says that another process holds the lock. [Locker] returns
+	// it.
+	ErrLocked = errors.New("another process is working on this table")
+)
+
+// A Pinger is a Store that can tell whether it can be reached now. The engine
+// asks before it hands out a record when it has not heard from the store for a
+// second.
+type Pinger interface {
+	Ping(ctx context.Context) error
+}
+
+// An Expirer is a Store that can give records their dead status by age.
+type Expirer interface {
+	// Expire gives every pending record inserted before the given time the
+	// dead status and returns how many. Without a dead status it does
+	// nothing.
+	Expire(ctx context.Context, before time.Time) (int, error)
+}
+
+// A LockName is one of the two locks of a table.
+type LockName string
+
+const (
+	RunLock    LockName = "run"    // held by whoever runs a pass
+	LeaderLock LockName = "leader" // held by one daemon for its life
+)
+
+// A Locker is a Store whose table can be locked between processes.
+type Locker interface {
+	// TryLock takes the lock, or returns ErrLocked at once where another
+	// holder has it. The lock ends with the process that holds it.
+	TryLock(ctx context.Context, name LockName) (Lock, error)
+}
+
+// A Lock is held until Unlock.
+type Lock interface {
+	// Check returns an error when the lock has been lost.
+	Check(ctx context.Context) error
+	Unlock() error
+}
+
+// A Counter is a Store that can count its records.
+type Counter interface {
+	// Count counts at the given time. edges are ages in ascending order:
+	// band i holds the records older than edges[i-1] (the first: of any age
+	// below) and at most edges[i] old; what is older than the last edge is
+	// in Counts.Beyond.
+	Count(ctx context.Context, now time.Time, edges []time.Duration) (Counts, error)
+}
+
+// Counts are the numbers of records in a table.
+type Counts struct {
+	ByStatus   map[string]int // every row within the configured filter
+	Bands      []Band         // one per edge
+	Beyond     Band
+	Unreadable int // pending rows without a time that can be read, those with no date included
+}
+
+// A Band counts the pending records in a range of ages.
+type Band struct {
+	Fresh, Failed int
+	Oldest        time.Time // zero: the band is empty
+}
+
+// Pending returns the number of pending records in all bands.
+func (c Counts) Pending() int {
+	n := c.Beyond.Fresh + c.Beyond.Failed + c.Unreadable
+	for _, b := range c.Bands {
+		n += b.Fresh + b.Failed
+	}
+	return n
+}

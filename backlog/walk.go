@@ -1,0 +1,273 @@
+package backlog
+
+import (
+	"context"
+	"time"
+)
+
+// A page is read with as many records as are handed out in about a second, so
+// that a slow handler is not given rows as they were minutes ago.
+const (
+	minPage = 10
+	maxPage = 1000
+)
+
+// walk hands out the fresh lane, then the failed lane, and notes where the
+// next pass goes on if it could not get through.
+func (r *run) walk() {
+	resume := r.pass.Resume
+	fresh := r.newLaneWalk(Fresh, freshSections(resume))
+	failed := r.newLaneWalk(Failed, failedSections(resume))
+	defer fresh.close()
+	defer failed.close()
+
+	if limit := r.e.MaxRecords; limit <= 0 {
+		fresh.handOut(-1)
+		failed.handOut(-1)
+	} else {
+		// However many fresh records there are, the failed lane keeps a
+		// tenth of the cap; what it does not need goes back.
+		reserve := (limit + 9) / 10
+		if limit == 1 && !resume.TurnFailed {
+			reserve = 0 // a cap of one is each lane's in turn
+		}
+		fresh.handOut(limit - reserve)
+		failed.handOut(limit - fresh.handed)
+		fresh.handOut(limit - fresh.handed - failed.handed)
+	}
+	r.conclude(fresh, failed)
+}
+
+func (r *run) conclude(fresh, failed *laneWalk) {
+	complete := fresh.ended() && failed.ended()
+	stopped := r.stop.Err() != nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rep := &r.report
+	switch {
+	case r.err != nil:
+		rep.Stopped = StoppedError
+	case r.aborted:
+		rep.Stopped = StoppedAbortAfter
+	case complete:
+		rep.Complete = true
+		return
+	case stopped:
+		rep.Stopped = StoppedSignal
+	default:
+		rep.Stopped = StoppedMaxRecords
+		rep.Resume.TurnFailed = r.e.MaxRecords == 1 && fresh.handed > 0
+	}
+	old := r.pass.Resume
+	if !fresh.ended() {
+		rep.Resume.FreshTop, rep.Resume.FreshLast = old.FreshTop, old.FreshLast
+		if !fresh.last.IsZero() {
+			rep.Resume.FreshLast = fresh.last
+			if old.FreshTop.IsZero() || fresh.topSection == 0 {
+				rep.Resume.FreshTop = fresh.top
+			}
+		}
+	}
+	if !failed.ended() {
+		rep.Resume.FailedLast = old.FailedLast
+		if !failed.last.IsZero() {
+			rep.Resume.FailedLast = failed.last
+		}
+	}
+}
+
+// A section is a part of a lane: the records after one place, up to and
+// including another.
+type section struct{ after, until Cursor }
+
+// freshSections: what came since the last pass waits behind nothing; then go
+// on where it stopped, then what it had before that, which is still there only
+// if it was skipped or keeps its status on errors.
+func freshSections(r Resume) []section {
+	if r.FreshLast.IsZero() || r.FreshTop.IsZero() {
+		return []section{{}}
+	}
+	return []section{{until: r.FreshTop}, {after: r.FreshLast}, {after: r.FreshTop, until: r.FreshLast}}
+}
+
+func failedSections(r Resume) []section {
+	if r.FailedLast.IsZero() {
+		return []section{{}}
+	}
+	return []section{{after: r.FailedLast}, {until: r.FailedLast}}
+}
+
+// A laneWalk hands out one lane, section by section. A goroutine reads the
+// next page while the present one is handed out.
+type laneWalk struct {
+	r        *run
+	lane     Lane
+	sections []section
+
+	pages  chan readPage // nil until the lane is begun
+	cancel context.CancelFunc
+
+	page readPage // the present one
+	next int      // index of its next record
+
+	handed     int
+	top, last  Cursor // of the first and the last record looked at
+	topSection int
+}
+
+type readPage struct {
+	Page
+	age     *pageAge
+	section int
+	final   bool // nothing comes after it
+	err     error
+}
+
+func (r *run) newLaneWalk(lane Lane, sections []section) *laneWalk {
+	return &laneWalk{r: r, lane: lane, sections: sections}
+}
+
+// handOut hands out up to n records, without limit if n is negative.
+func (w *laneWalk) handOut(n int) {
+	for n < 0 || n > 0 {
+		if w.r.stop.Err() != nil || !w.peek() {
+			return
+		}
+		rec := &w.page.Records[w.next]
+		before := w.r.report.Selected // written by this goroutine only
+		if !w.r.handOut(rec, w.page.age) {
+			return
+		}
+		w.next++
+		w.last = rec.Cursor
+		if w.top.IsZero() {
+			w.top, w.topSection = rec.Cursor, w.page.section
+		}
+		if w.r.report.Selected > before {
+			w.handed++
+			n--
+		}
+	}
+}
+
+// peek makes the present page one that has a record to hand out, and reports
+// whether there is one.
+func (w *laneWalk) peek() bool {
+	if w.pages == nil {
+		w.begin()
+	}
+	for w.next >= len(w.page.Records) {
+		if w.page.final || w.page.err != nil {
+			return false
+		}
+		w.shut()
+		p, ok := <-w.pages
+		if !ok {
+			return false // stopped
+		}
+		w.page, w.next = p, 0
+		if p.err != nil {
+			w.r.fail(p.err)
+			return false
+		}
+		w.r.unreadable(p.Unreadable)
+	}
+	return true
+}
+
+// ended reports whether every record of the lane has been looked at.
+func (w *laneWalk) ended() bool {
+	if w.r.stop.Err() == nil {
+		w.peek()
+	}
+	return w.page.final && w.next >= len(w.page.Records)
+}
+
+// shut lets go of the present page.
+func (w *laneWalk) shut() {
+	if w.page.age != nil {
+		w.r.e.flights.close(w.page.age)
+		w.page.age = nil
+	}
+}
+
+func (w *laneWalk) begin() {
+	var ctx context.Context
+	ctx, w.cancel = context.WithCancel(w.r.stop)
+	w.pages = make(chan readPage)
+	go w.read(ctx)
+}
+
+func (w *laneWalk) close() {
+	if w.pages == nil {
+		return
+	}
+	w.cancel()
+	for p := range w.pages {
+		w.r.e.flights.close(p.age)
+	}
+	w.shut()
+}
+
+// read sends the lane's pages until the end, an error, or the end of ctx.
+func (w *laneWalk) read(ctx context.Context) {
+	defer close(w.pages)
+	e := w.r.e
+	limit := min(max(minPage, 2*e.Concurrency), maxPage)
+	var present int     // records in the page that is being handed out
+	var since time.Time // when that began
+	for i, s := range w.sections {
+		q := Query{Lane: w.lane, Now: w.r.pass.Now, MaxAge: w.r.pass.MaxAge, Widest: w.r.pass.Widest, After: s.after, Until: s.until}
+		for more := true; more; {
+			q.Limit = limit
+			p := readPage{age: e.flights.open(), section: i}
+			p.err = e.persist(ctx, func() (err error) {
+				p.Page, err = e.Store.Pending(ctx, q)
+				return err
+			})
+			if ctx.Err() != nil {
+				e.flights.close(p.age)
+				return
+			}
+			more = p.More && p.err == nil
+			p.final = !more && p.err == nil && i == len(w.sections)-1
+			select {
+			case w.pages <- p:
+			case <-ctx.Done():
+				e.flights.close(p.age)
+				return
+			}
+			if p.err != nil {
+				return
+			}
+			// It was taken when the page before it was used up.
+			now := e.Now()
+			if present > 0 {
+				limit = nextLimit(present, now.Sub(since))
+			}
+			present, since = len(p.Records), now
+			q.After = p.Next
+		}
+	}
+}
+
+// nextLimit returns how many records are handed out in about a second when n
+// took that long, at most four times as many.
+func nextLimit(n int, took time.Duration) int {
+	fit := maxPage
+	if took > 0 {
+		fit = int(min(float64(n)*float64(time.Second)/float64(took), maxPage))
+	}
+	return max(minPage, min(fit, 4*n))
+}
+
+// unreadable counts the rows that cannot be records.
+func (r *run) unreadable(rows []Unreadable) {
+	if len(rows) == 0 {
+		return
+	}
+	r.count(func(rep *Report) { rep.Unreadable += len(rows) })
+	for _, u := range rows {
+		r.e.emit(Event{Kind: UnreadableRow, Tier: r.pass.Tier, Record: &Record{Key: u.Key}, Err: u.Err})
+	}
+}
