@@ -1,0 +1,230 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A decoder holds what one Load has found out. Decoding never stops at an
+// error: methods of [value] note it, return whatever they have, and the result
+// is thrown away in the end. To decode a further part of the file, write a
+// struct, a method of value that fills it, mostly with [value.object], and add
+// the method to the keys of the part above.
+type decoder struct {
+	file   string
+	lookup func(string) (string, bool)
+	lines  map[string]int // where each path is; the file itself is ""
+	errs   []*Error
+}
+
+// A value is a node of the YAML tree together with its place in the file.
+type value struct {
+	d    *decoder
+	node *yaml.Node // never an alias
+	path string     // such as tiers[2].every
+}
+
+// keys says how the values of a mapping are decoded. Other keys are errors.
+type keys map[string]func(value)
+
+// A field is one key of a mapping with its value.
+type field struct {
+	name string
+	value
+}
+
+// value returns the node as a value at the path. It is the only way to one:
+// here aliases are followed, and refused is what no value may be.
+func (d *decoder) value(n *yaml.Node, path string, line int) value {
+	d.lines[path] = line
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	v := value{d, n, path}
+	if strings.ContainsRune(n.Value, 0) {
+		v.fail("holds a zero byte; remove it")
+	}
+	if n.Style&yaml.TaggedStyle != 0 {
+		untagged := *n
+		untagged.Tag, untagged.Style = "", n.Style&^yaml.TaggedStyle
+		if n.ShortTag() == "!!str" {
+			untagged.Style |= yaml.DoubleQuotedStyle
+		} else {
+			v.fail("YAML tags are not used here; remove the tag")
+		}
+		v.node = &untagged
+	}
+	return v
+}
+
+// at returns v under another path, on the same line.
+func (v value) at(path string) value {
+	return v.d.value(v.node, path, v.d.lines[v.path])
+}
+
+// fail notes a problem with v.
+func (v value) fail(format string, args ...any) { v.d.failf(v.path, format, args...) }
+
+func (v value) isMapping() bool { return v.node.Kind == yaml.MappingNode }
+func (v value) isList() bool    { return v.node.Kind == yaml.SequenceNode }
+func (v value) isScalar() bool  { return v.node.Kind == yaml.ScalarNode }
+func (v value) isNull() bool    { return v.isScalar() && v.node.ShortTag() == "!!null" }
+func (v value) isText() bool    { return v.isScalar() && v.node.ShortTag() == "!!str" }
+
+// isBlank reports whether nothing is written after the key, which YAML takes
+// for null.
+func (v value) isBlank() bool { return v.isNull() && v.node.Value == "" }
+
+// isQuoted reports whether the author marked a scalar as text.
+func (v value) isQuoted() bool {
+	return v.node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+}
+
+// isWord reports whether v is the word, unquoted.
+func (v value) isWord(word string) bool {
+	return v.isText() && !v.isQuoted() && v.node.Value == word
+}
+
+// has reports whether v, a mapping already decoded, has the key.
+func (v value) has(key string) bool {
+	_, ok := v.d.lines[join(v.path, key)]
+	return ok
+}
+
+// kind says in words what v is.
+func (v value) kind() string {
+	switch {
+	case v.isMapping():
+		return "a mapping"
+	case v.isList():
+		return "a list"
+	}
+	switch v.node.ShortTag() {
+	case "!!null":
+		return "null"
+	case "!!bool":
+		return "a boolean"
+	case "!!int", "!!float":
+		return "a number"
+	case "!!timestamp":
+		return "a date"
+	}
+	return "text"
+}
+
+// mismatch notes that v is not what it must be.
+func (v value) mismatch(want string) {
+	switch {
+	case v.isBlank():
+		v.fail("is empty, must be %s; fill it in or remove it", want)
+	case v.isNull():
+		v.fail("is null, must be %s; fill it in or remove it", want)
+	default:
+		v.fail("must be %s, not %s", want, v.kind())
+	}
+}
+
+// object decodes a mapping whose keys are known.
+func (v value) object(known keys) {
+	for _, f := range v.fields() {
+		if decode, ok := known[f.name]; ok {
+			decode(f.value)
+		} else {
+			v.unknown(f, slices.Sorted(maps.Keys(known)))
+		}
+	}
+}
+
+// unknown notes that f is not among the known keys of v. What looks like
+// anything but a key is not shown: it can be a piece of a secret value.
+func (v value) unknown(f field, known []string) {
+	line := v.d.lines[f.path]
+	switch {
+	case f.isBlank() && v.node.Style&yaml.FlowStyle != 0:
+		v.d.errorf(line, v.path, "a key without a value; put a space after its colon, and quotes around a value with a comma in it")
+	case !isWord(f.name):
+		v.d.errorf(line, v.path, "unknown key, not shown as it is no word; known here: %s", strings.Join(known, ", "))
+	case len(known) == 0:
+		f.fail("unknown key; there are none here, remove it")
+	default:
+		f.fail("unknown key; %s", suggest(f.name, "known here", known))
+	}
+}
+
+// fields returns the keys of a mapping, each once and in the order of the
+// file, with their values.
+func (v value) fields() []field {
+	if !v.isMapping() {
+		v.mismatch("a mapping (key: value)")
+		return nil
+	}
+	var list []field
+	lines := make(map[string]int)
+	for pair := range slices.Chunk(v.node.Content, 2) {
+		name, ok := v.key(pair[0])
+		if !ok {
+			continue
+		}
+		path, line := join(v.path, name), pair[0].Line
+		if first, twice := lines[name]; twice {
+			v.d.errorf(line, path, "duplicate key, first on line %d; remove one of them", first)
+			continue
+		}
+		lines[name] = line
+		if k := pair[1].Kind; k == yaml.ScalarNode || k == yaml.AliasNode {
+			line = pair[1].Line
+		}
+		list = append(list, field{name, v.d.value(pair[1], path, line)})
+	}
+	return list
+}
+
+// key returns the text of a mapping's key.
+func (v value) key(n *yaml.Node) (name string, ok bool) {
+	line := n.Line
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	k := value{v.d, n, v.path}
+	switch {
+	case k.isScalar() && n.ShortTag() == "!!merge":
+		v.d.errorf(line, v.path, "merge keys (<<) are not supported; write the keys out, or use an alias for a whole value")
+	case k.isBlank():
+		v.d.errorf(line, v.path, "a key is missing before the colon; a key that is really empty needs quotes")
+	case !k.isScalar():
+		v.d.errorf(line, v.path, "a key must be text, not %s", k.kind())
+	case !k.isText():
+		v.d.errorf(line, v.path, "a key must be text, not %s; put it in quotes", k.kind())
+	case strings.ContainsRune(n.Value, 0):
+		v.d.errorf(line, v.path, "a key holds a zero byte; remove it")
+	default:
+		return n.Value, true
+	}
+	return "", false
+}
+
+// list returns the items of a list. Want says what it must be.
+func (v value) list(want string) []value {
+	if !v.isList() {
+		v.mismatch(want)
+		return nil
+	}
+	items := make([]value, len(v.node.Content))
+	for i, n := range v.node.Content {
+		items[i] = v.d.value(n, v.path+"["+strconv.Itoa(i)+"]", n.Line)
+	}
+	return items
+}
+
+// join returns the path of a key in the mapping at path.
+func join(path, key string) string {
+	key = show(key)
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

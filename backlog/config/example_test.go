@@ -1,0 +1,101 @@
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"backlog/backlog/config"
+)
+
+func ExampleLoad() {
+	file := strings.NewReader(`
+database: postgres://me:${DB_PASSWORD}@localhost/shop
+tiers:
+  - {max_age: 1d, evry: 5m}
+  - {max_age: 1 week, cron: "0 3 * * *", timezone: Europe/Berlin}
+`)
+	_, err := config.Load(file, "schedule.yaml", func(string) (string, bool) { return "", false })
+	fmt.Println(err)
+	// Output:
+	// schedule.yaml:2: database: the environment variable DB_PASSWORD is not set; set it, or write $${ if the characters themselves are meant
+	// schedule.yaml:4: tiers[0].evry: unknown key; did you mean every?
+}
+
+func readExample(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../schedule.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func loadText(t *testing.T, text string) *config.Config {
+	t.Helper()
+	c, err := config.Load(strings.NewReader(text), "schedule.example.yaml", lookup)
+	if err != nil {
+		t.Fatalf("%v\nin:\n%s", err, text)
+	}
+	return c
+}
+
+// TestExampleFile reads the file that people start from. It shows the
+// defaults: but for its handler it says nothing new.
+func TestExampleFile(t *testing.T) {
+	c := loadText(t, readExample(t))
+	equal(t, "tiers", len(c.Tiers.Tiers()), 6)
+	equal(t, "exec", c.Handler.Exec, []string{"./deliver.sh"})
+
+	want := mustLoad(t, "ok-tiers-only.yaml")
+	want.Tiers, want.Handler.Exec, want.Handler.Given = c.Tiers, c.Handler.Exec, true
+	for _, s := range []*config.State{&want.Statuses.New, &want.Statuses.Error, &want.Statuses.Success} {
+		s.Given = true
+	}
+	equal(t, "config", c, want)
+}
+
+// TestExampleFileOptions takes the # away from each optional setting of the
+// example. Those that are not there "for instance" are the defaults.
+func TestExampleFileOptions(t *testing.T) {
+	text := readExample(t)
+	base := loadText(t, text)
+	option := regexp.MustCompile(`(?m)^( *)# ((?:- \{|[a-z_]+: [^#\n]*  +#|[a-z_]+: [0-9a-z{/]).*)$`)
+	found := option.FindAllStringSubmatchIndex(text, -1)
+	if len(found) < 20 {
+		t.Fatalf("only %d options found", len(found))
+	}
+	for _, m := range found {
+		line := text[m[4]:m[5]]
+		c := loadText(t, text[:m[2]]+text[m[2]:m[3]]+line+text[m[5]:])
+		if same := reflect.DeepEqual(c, base); same == strings.Contains(line, "for instance") {
+			t.Errorf("%s: is the default: %v", line, same)
+		}
+	}
+}
+
+// TestExampleFileLongForm takes the # away from the long form of inserted.
+func TestExampleFileLongForm(t *testing.T) {
+	var b strings.Builder
+	inside := false
+	for line := range strings.Lines(readExample(t)) {
+		switch {
+		case strings.HasPrefix(line, "  inserted:"):
+			continue
+		case strings.HasPrefix(line, "  # inserted:"):
+			inside = true
+		case inside && !strings.HasPrefix(line, "  #   "):
+			inside = false
+		}
+		if inside {
+			line = strings.Replace(line, "# ", "", 1)
+		}
+		b.WriteString(line)
+	}
+	equal(t, "inserted", loadText(t, b.String()).Table.Inserted, config.TimeColumn{
+		Column: "date_inserted", As: "unix_ms", Zone: zone(t, "Europe/Berlin"), Null: "skip", Zero: "skip", Keep: true,
+	})
+}

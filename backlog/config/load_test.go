@@ -1,0 +1,283 @@
+package config_test
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"backlog/backlog/config"
+	"backlog/tiers"
+)
+
+const dir = "../../testdata/config/"
+
+// environment is all that tests see of it.
+var environment = map[string]string{
+	"ODOO_PASSWORD": "hunter2",
+	"PASSWORD":      "p${STATE}w",
+	"STATE":         "/var/lib",
+	"EMPTY":         "",
+}
+
+func lookup(name string) (string, bool) {
+	value, ok := environment[name]
+	return value, ok
+}
+
+// load reads a file of testdata.
+func load(t *testing.T, name string) (*config.Config, error) {
+	t.Helper()
+	f, err := os.Open(dir + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return config.Load(f, name, lookup)
+}
+
+// mustLoad reads a file of testdata that is valid.
+func mustLoad(t *testing.T, name string) *config.Config {
+	t.Helper()
+	c, err := load(t, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
+	}
+}
+
+// vals makes values out of plain words.
+func vals(words ...string) []config.Value {
+	values := make([]config.Value, len(words))
+	for i, w := range words {
+		values[i] = config.Value{Text: w}
+	}
+	return values
+}
+
+func given(words ...string) config.State { return config.State{Values: vals(words...), Given: true} }
+
+func zone(t *testing.T, name string) *time.Location {
+	t.Helper()
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loc
+}
+
+var (
+	now  = config.Value{Text: "now"}
+	null = config.Value{Null: true}
+)
+
+func TestDefaults(t *testing.T) {
+	c := mustLoad(t, "ok-tiers-only.yaml")
+	schedule := c.Tiers
+	c.Tiers = nil
+	equal(t, "config", c, &config.Config{
+		Database: "sqlite:backlog.db",
+		Table: config.Table{
+			Name: "BACKLOG", ID: []string{"id"}, Status: "status",
+			Inserted: config.TimeColumn{Column: "date_inserted"},
+		},
+		Statuses: config.Statuses{
+			New:     config.State{Values: vals("NEW")},
+			Error:   config.State{Values: vals("ERROR")},
+			Success: config.State{Values: vals("SUCCESS")},
+		},
+		Handler:         config.Handler{Timeout: 30 * time.Second, Concurrency: 4, Reject: []int{65}, Skip: []int{75}},
+		Policy:          config.Policy{Name: "progressive"},
+		Timezone:        time.UTC,
+		ShutdownTimeout: 30 * time.Second,
+		Log:             config.Log{Level: slog.LevelInfo, Format: "auto"},
+	})
+	want, err := tiers.New(
+		tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute},
+		tiers.Tier{MaxAge: 7 * 24 * time.Hour, Every: time.Hour},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "tiers", schedule.Tiers(), want.Tiers())
+}
+
+func TestEverything(t *testing.T) {
+	c := mustLoad(t, "ok-everything.yaml")
+	equal(t, "database", c.Database, "mysql://u:p${STATE}w@db/${shop}$1")
+	equal(t, "table", c.Table, config.Table{
+		Schema: "queue", Name: "Out Box", ID: []string{"tenant_id", "id"}, Status: "state",
+		Inserted: config.TimeColumn{
+			Column: "created", As: "text:20060102150405", Zone: zone(t, "Europe/Berlin"),
+			Null: "newest", Zero: "skip", Keep: true,
+		},
+		Eligible: &config.TimeColumn{Column: "send_after", As: "julian"},
+		Expires:  &config.TimeColumn{Column: "expires_at"},
+		Where:    []config.Condition{{"queue", vals("mail", "sms")}, {"deleted_at", []config.Value{null}}, {"shard", vals("007")}},
+		Touch: []config.Assignment{
+			{"updated_at", now}, {"touched", config.Value{Text: "+1"}},
+			{"note", config.Value{Text: "+1", Quoted: true}}, {"by", null},
+		},
+		Attempts: "retries", LastError: "error", Columns: []string{"payload", "to"},
+	})
+	paused := config.Condition{"paused", vals("0", "false")}
+	equal(t, "statuses", c.Statuses, config.Statuses{
+		New: config.State{Given: true, Values: []config.Value{
+			{Text: "NEW"}, null, {Text: "null", Quoted: true}, {Text: "false"}, {Text: "0.50"}}},
+		Error: config.State{Given: true,
+			When: []config.Condition{{"state", vals("ERROR")}, paused},
+			Set:  []config.Assignment{{"state", vals("ERROR")[0]}, {"paused", vals("0")[0]}}},
+		Success: config.State{Given: true,
+			Set: []config.Assignment{{"state", vals("DONE")[0]}, {"done_at", now}, {"error", null}}},
+		Dead: given("DEAD"),
+	})
+	equal(t, "handler", c.Handler, config.Handler{
+		Exec: []string{"./deliver.sh", "--count", "007", "", "true"}, Timeout: 90 * time.Second, Concurrency: 16,
+		Reject: []int{65, 66}, Skip: []int{}, Given: true,
+	})
+	equal(t, "max_records", c.MaxRecords, 1000)
+	equal(t, "abort_after", c.AbortAfter, 20)
+	equal(t, "rate", c.Rate, 1.5)
+	equal(t, "policy", c.Policy, config.Policy{Name: "progressive"})
+	equal(t, "timezone", c.Timezone, zone(t, "America/New_York"))
+	equal(t, "state", c.State, "/var/lib/backlog.json")
+	equal(t, "shutdown_timeout", c.ShutdownTimeout, time.Duration(0))
+	equal(t, "log", c.Log, config.Log{Level: slog.LevelDebug, Format: "json"})
+
+	list := c.Tiers.Tiers()
+	equal(t, "name", list[0].Name, "young")
+	equal(t, "offset", list[0].Offset, 30*time.Second)
+	equal(t, "cron", list[1].Cron, "0 3 * * *")
+	equal(t, "the file's timezone", list[1].Location, zone(t, "America/New_York"))
+	equal(t, "the tier's timezone", list[2].Location, zone(t, "Asia/Tokyo"))
+}
+
+// TestWild reads the mappings of tables of well-known programs.
+func TestWild(t *testing.T) {
+	t.Run("odoo", func(t *testing.T) {
+		c := mustLoad(t, "ok-odoo.yaml")
+		equal(t, "database", c.Database, "postgres://odoo:hunter2@db/odoo")
+		equal(t, "inserted", c.Table.Inserted, config.TimeColumn{Column: "create_date", Zone: time.UTC, Null: "oldest"})
+		equal(t, "eligible", c.Table.Eligible, &config.TimeColumn{Column: "scheduled_date", Zone: time.UTC})
+		equal(t, "last_error", c.Table.LastError, "failure_reason")
+		equal(t, "touch", c.Table.Touch, []config.Assignment{{"write_date", now}})
+		equal(t, "statuses", c.Statuses, config.Statuses{given("outgoing"), given("exception"), given("sent"), given("cancel")})
+	})
+	t.Run("action scheduler", func(t *testing.T) {
+		c := mustLoad(t, "ok-action-scheduler.yaml")
+		equal(t, "id", c.Table.ID, []string{"action_id"})
+		equal(t, "inserted", c.Table.Inserted, config.TimeColumn{Column: "scheduled_date_gmt", Zone: time.UTC, Zero: "newest"})
+		equal(t, "eligible", c.Table.Eligible, &config.TimeColumn{Column: "scheduled_date_gmt", Zone: time.UTC})
+		equal(t, "where", c.Table.Where, []config.Condition{{"claim_id", vals("0")}, {"hook", vals("my_hook")}})
+		equal(t, "attempts", c.Table.Attempts, "attempts")
+	})
+	t.Run("frappe", func(t *testing.T) {
+		c := mustLoad(t, "ok-frappe.yaml")
+		equal(t, "name", c.Table.Name, "tabEmail Queue")
+		equal(t, "id", c.Table.ID, []string{"name"})
+		equal(t, "zone", c.Table.Inserted.Zone, zone(t, "Asia/Kolkata"))
+		equal(t, "new", c.Statuses.New.Values, []config.Value{{Text: "Not Sent", Quoted: true}})
+	})
+	t.Run("post office", func(t *testing.T) {
+		c := mustLoad(t, "ok-post-office.yaml")
+		equal(t, "expires", c.Table.Expires, &config.TimeColumn{Column: "expires_at"})
+		equal(t, "statuses", c.Statuses, config.Statuses{given("2"), given("3"), given("0"), given("1")})
+	})
+	t.Run("joplin", func(t *testing.T) {
+		c := mustLoad(t, "ok-joplin.yaml")
+		equal(t, "inserted", c.Table.Inserted, config.TimeColumn{Column: "created_time", As: "unix_ms"})
+		equal(t, "where", c.Table.Where, []config.Condition{{"mime", vals("image/png", "application/pdf")}})
+		equal(t, "dead", c.Statuses.Dead, config.State{})
+	})
+	t.Run("spring modulith", func(t *testing.T) {
+		c := mustLoad(t, "ok-spring-modulith.yaml")
+		equal(t, "status", c.Table.Status, "")
+		equal(t, "statuses", c.Statuses, config.Statuses{
+			New:     config.State{When: []config.Condition{{"completion_date", []config.Value{null}}}, Given: true},
+			Error:   config.State{Keep: true, Given: true},
+			Success: config.State{Set: []config.Assignment{{"completion_date", now}}, Given: true},
+		})
+	})
+}
+
+func TestAliases(t *testing.T) {
+	c := mustLoad(t, "ok-aliases.yaml")
+	list := c.Tiers.Tiers()
+	equal(t, "every", list[1].Every, 24*time.Hour)
+	equal(t, "offset", list[1].Offset, 5*time.Minute)
+}
+
+// TestFlags reads a table with flags and a column called status that is
+// another program's.
+func TestFlags(t *testing.T) {
+	c := mustLoad(t, "ok-flags.yaml")
+	equal(t, "status", c.Table.Status, "")
+	equal(t, "where", c.Table.Where, []config.Condition{{"status", vals("active")}})
+	equal(t, "error", c.Statuses.Error, config.State{
+		When: []config.Condition{{"processed", vals("0")}, {"failed", vals("1")}},
+		Set:  []config.Assignment{{"failed", vals("1")[0]}}, Given: true,
+	})
+}
+
+func TestEveryOKFileLoads(t *testing.T) {
+	files, err := filepath.Glob(dir + "ok-*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("found %d files, error %v", len(files), err)
+	}
+	for _, f := range files {
+		mustLoad(t, filepath.Base(f))
+	}
+}
+
+func TestLoadFile(t *testing.T) {
+	t.Setenv("PASSWORD", "pw")
+	path := filepath.Join(t.TempDir(), "schedule.yaml")
+	content := "database: postgres://u:${PASSWORD}@h/d\ntiers: [{max_age: 1d, every: 5m}]\n"
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.LoadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "database", c.Database, "postgres://u:pw@h/d")
+}
+
+func TestLoadFileMissing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	_, err := config.LoadFile(config.DefaultFile)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v is no fs.ErrNotExist", err)
+	}
+	equal(t, "error", err.Error(),
+		"schedule.yaml: no such file; write one (schedule.example.yaml shows how) or name another with --config")
+}
+
+func TestLoadFileUnreadable(t *testing.T) {
+	if _, err := config.LoadFile(t.TempDir()); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder: %v", err)
+	}
+}
+
+func TestLoadReadError(t *testing.T) {
+	broken := io.MultiReader(strings.NewReader("tiers: []\n"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	c, err := config.Load(broken, "s.yaml", lookup)
+	if c != nil || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatalf("got %v, %v", c, err)
+	}
+	equal(t, "error", err.Error(), "s.yaml: unexpected EOF")
+}

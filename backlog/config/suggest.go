@@ -1,0 +1,76 @@
+package config
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// suggest names the word that was probably meant or, if none is near, all of
+// them after the label.
+func suggest(got, label string, words []string) string {
+	best, least := "", len(fold(got))/3+1
+	for _, w := range words {
+		if n := distance(fold(got), fold(w)); n < least {
+			best, least = w, n
+		}
+	}
+	if best != "" {
+		return "did you mean " + best + "?"
+	}
+	return label + ": " + strings.Join(words, ", ")
+}
+
+// fold makes maxAge, max-age and MAX_AGE alike. What is too long to be a slip
+// of any key is cut, which bounds the work of distance.
+func fold(s string) string {
+	s = s[:min(len(s), 40)]
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
+}
+
+// distance returns how many bytes must be inserted, removed, replaced or
+// swapped with the next one to turn a into b.
+func distance(a, b string) int {
+	// Rows of the usual table: two rows up, one row up, and the current one.
+	var older, old []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		older, old, row = old, row, make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(old[j+1]+1, row[j]+1, old[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], older[j-1]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}
+
+var (
+	wordPattern = regexp.MustCompile(`^[\pL_][\pL\pN_.-]{0,62}$`)
+	barePattern = regexp.MustCompile(`^[\pL\pN_.:/+-]{1,63}$`)
+)
+
+// isWord reports whether s is like the name of a key.
+func isWord(s string) bool { return wordPattern.MatchString(s) }
+
+// show returns s as it goes into an error: quoted unless that is clear without,
+// and not too long.
+func show(s string) string {
+	if barePattern.MatchString(s) {
+		return s
+	}
+	const most = 60
+	if r := []rune(s[:min(len(s), 4*most)]); len(r) > most {
+		s = string(r[:most]) + "…"
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// syntaxLine returns the line to look at for a syntax error. The parser's own
+// word for it is the start of the outermost list or mapping that is hurt, often
+// line 1, so this looks for the longest beginning of the text that is YAML: the
+// error comes to light on the line after it.
+func syntaxLine(text []byte, err error) int {
+	for work := 0; work < 8<<20; work += len(text) {
+		text = text[:1+bytes.LastIndexByte(text[:max(0, len(text)-1)], '\n')]
+		if _, err := documents(text); err == nil {
+			return 1 + bytes.Count(text, []byte("\n"))
+		}
+	}
+	// Many lines after the error: not worth the time.
+	line := 1
+	fmt.Sscanf(err.Error(), "yaml: line %d:", &line)
+	return line
+}
+
+var (
+	// position is what the parser puts before the problem.
+	position = regexp.MustCompile(`^yaml: (line \d+: )?`)
+	// unspaced is a line with a key but no space between it and its value. YAML
+	// takes that for a text, and stumbles later.
+	unspaced = regexp.MustCompile(`^\s*(- +)?\w+:[^\s/]`)
+	// indent is a line that is indented with a tab.
+	indent = regexp.MustCompile(`^ *\t`)
+)
+
+// syntaxError words an error of the parser for people who do not know it, and
+// says which line to look at. The parser's own words can hold a piece of the
+// file, which may be secret, so none of them are shown.
+func syntaxError(text []byte, err error) (line int, problem string) {
+	line = syntaxLine(text, err)
+	problem = position.ReplaceAllString(err.Error(), "")
+	lines := append([]string{""}, strings.Split(string(text), "\n")...) // counted from 1
+	line = min(line, len(lines)-1)
+	if strings.Contains(problem, "mapping values are not allowed") || strings.Contains(problem, "could not find expected ':'") {
+		for _, suspect := range []int{line, line - 1} {
+			if unspaced.MatchString(lines[suspect]) {
+				return suspect, "a colon without a space after it; write key: value"
+			}
+		}
+	}
+	if indent.MatchString(lines[line]) {
+		return line, "a tab in front of the line; indent with spaces"
+	}
+	for _, known := range syntaxErrors {
+		if strings.Contains(problem, known.problem) {
+			return line, known.meaning
+		}
+	}
+	return line, "this is not YAML; compare the line with " + exampleFile
+}
+
+// syntaxErrors gives the parser's words a meaning.
+var syntaxErrors = []struct{ problem, meaning string }{
+	{"mapping values are not allowed", "one colon too many; look for a missing colon or a wrong indent here and on the line before, and put a value that holds a colon in quotes"},
+	{"could not find expected ':'", "neither a key nor a list item; write key: value"},
+	{"did not find expected key", "the line does not go with those before it; indent it like those it belongs to, and close every quote and bracket just once"},
+	{"did not find expected '-' indicator", "the line does not go with the list before it; indent it like the items it belongs to"},
+	{"block sequence entries are not allowed", "a list item where none can be; begin the list on a line of its own"},
+	{"did not find expected ',' or ']'", "a list in [ ] that is not closed or lacks a comma; complete it"},
+	{"did not find expected ',' or '}'", "a mapping in { } that is not closed or lacks a comma; complete it"},
+	{"did not find expected node content", "a value is missing; complete the list or mapping"},
+	{"found unexpected end of stream", "a quote that is not closed; close it"},
+	{"found unknown escape character", `an unknown escape after \; use single quotes, in which \ is an ordinary character`},
+	{"cannot start any token", "a value cannot begin with @, ` or %; put it in quotes"},
+	{"unknown anchor", "an alias (*name) without an anchor (&name) before it; put a value that begins with * in quotes"},
+	{"exceeded max depth", "nested too deeply; this is hardly a configuration"},
+}

@@ -1,0 +1,79 @@
+package config
+
+import (
+	"errors"
+	"time"
+
+	"backlog/tiers"
+)
+
+const (
+	// maxTiers bounds the work of checking them; half a dozen are usual.
+	maxTiers = 100
+
+	tierExample = "tiers: [{max_age: 1d, every: 5m}]"
+)
+
+// tiers decodes the list of tiers. Cron tiers without a timezone of their own
+// are in loc.
+func (v value) tiers(loc *time.Location) *tiers.Schedule {
+	items := v.list("a list of tiers")
+	switch {
+	case v.isList() && len(items) == 0:
+		v.fail("is an empty list; a schedule needs at least one: %s", tierExample)
+	case len(items) > maxTiers:
+		v.fail("has %d tiers; %d are the most", len(items), maxTiers)
+		return nil
+	}
+	var (
+		schedule *tiers.Schedule
+		good     []tiers.Tier
+	)
+	for _, item := range items {
+		t, ok := item.tier(loc)
+		if !ok {
+			continue
+		}
+		// A schedule tells of its first error only, so it is made anew with
+		// each tier.
+		s, err := tiers.New(append(good, t)...)
+		if err != nil {
+			item.blame(err)
+			continue
+		}
+		schedule, good = s, append(good, t)
+	}
+	return schedule
+}
+
+// tier decodes one tier and reports whether it is worth a look by
+// [tiers.New], which knows what goes together.
+func (v value) tier(loc *time.Location) (tiers.Tier, bool) {
+	var t tiers.Tier
+	before := len(v.d.errs)
+	v.object(keys{
+		"name":     func(v value) { t.Name = v.text() },
+		"max_age":  func(v value) { t.MaxAge, _ = v.duration() },
+		"every":    func(v value) { t.Every, _ = v.duration() },
+		"offset":   func(v value) { t.Offset, _ = v.duration() },
+		"cron":     func(v value) { t.Cron = v.text() },
+		"timezone": func(v value) { t.Location = v.location() },
+	})
+	if v.isMapping() && !v.has("max_age") {
+		v.d.failf(join(v.path, "max_age"), "missing; say how old a record may be, such as max_age: 1d")
+	}
+	if t.Cron != "" && t.Location == nil {
+		t.Location = loc
+	}
+	return t, len(v.d.errs) == before
+}
+
+// blame notes an error of [tiers.New] about the tier v at the key it names.
+func (v value) blame(err error) {
+	var e *tiers.Error
+	if errors.As(err, &e) {
+		v.d.failf(join(v.path, e.Key), "%v", e.Err)
+		return
+	}
+	v.fail("%v", err)
+}

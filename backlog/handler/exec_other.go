@@ -1,0 +1,32 @@
+//go:build !unix
+
+package handler
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// Without process groups only the program itself is ended, and at once.
+
+var (
+	ownGroup *syscall.SysProcAttr
+
+	errFileBusy = errors.ErrUnsupported
+)
+
+func isNoProgram(error) bool { return false }
+
+func terminateGroup(pid int) { killGroup(pid) }
+
+func killGroup(pid int) {
+	if p, err := os.FindProcess(pid); err == nil {
+		p.Kill()
+		p.Release()
+	}
+}
+
+func groupExists(int) bool { return false }
+
+func (t *tail) drain(*os.File) {}

@@ -1,0 +1,218 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+)
+
+// A program is what all runs of it share.
+type program struct {
+	path string
+	env  []string // without the variables that differ from record to record
+	null *os.File // standard output: costs neither a pipe nor a goroutine
+}
+
+var variables = [...]string{
+	"BACKLOG_ID", "BACKLOG_STATUS", "BACKLOG_INSERTED", "BACKLOG_ATTEMPT_ID", "BACKLOG_TIER",
+}
+
+func newProgram(path string) (*program, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(variables[:], name)
+	})
+	return &program{path: path, env: env, null: null}, nil
+}
+
+// environ returns the environment for r.
+func (p *program) environ(r *backlog.Record) ([]string, error) {
+	inserted := ""
+	if !r.Inserted.IsZero() {
+		inserted = r.Inserted.UTC().Format(time.RFC3339Nano)
+	}
+	values := [len(variables)]string{r.Key.String(), r.Status, inserted, r.AttemptID, r.Tier}
+
+	env := slices.Grow(slices.Clip(p.env), len(values)) // a copy
+	for i, v := range values {
+		if strings.IndexByte(v, 0) >= 0 {
+			return nil, fmt.Errorf("%s cannot be %.100q: the environment of a program holds no NUL bytes", variables[i], v)
+		}
+		env = append(env, variables[i]+"="+v)
+	}
+	return env, nil
+}
+
+// pipeHolds is what an empty pipe takes without a reader, on any system.
+const pipeHolds = 4 << 10
+
+// A call is one run of a program.
+type call struct {
+	process *os.Process
+	stdin   *os.File // the end to write to
+	stderr  *os.File // the end to read from
+	tail    tail     // of stderr; complete after wait
+	copying sync.WaitGroup
+}
+
+// start starts the program and feeds it the input. The caller must then call
+// wait.
+func (p *program) start(ctx context.Context, args, env []string, input []byte) (*call, error) {
+	stdin, toStdin, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer stdin.Close()
+	fromStderr, stderr, err := os.Pipe()
+	if err != nil {
+		toStdin.Close()
+		return nil, err
+	}
+	defer stderr.Close()
+
+	process, err := launch(ctx, p.path, args, &os.ProcAttr{
+		Env:   env,
+		Files: []*os.File{stdin, p.null, stderr},
+		Sys:   ownGroup,
+	})
+	if err != nil {
+		toStdin.Close()
+		fromStderr.Close()
+		return nil, err
+	}
+	c := &call{process: process, stdin: toStdin, stderr: fromStderr}
+	if len(input) <= pipeHolds {
+		c.feed(input)
+	} else {
+		c.copying.Go(func() { c.feed(input) })
+	}
+	return c, nil
+}
+
+// feed writes the input. That the program does not want it is no error.
+func (c *call) feed(input []byte) {
+	c.stdin.Write(input)
+	c.stdin.Close()
+}
+
+// launch is os.StartProcess, but patient with a program file that is busy: a
+// process being forked at this moment by another goroutine inherits the
+// descriptors through which a script has just been written, and holds them
+// for the moment until it executes its own program (https://go.dev/issue/22315).
+func launch(ctx context.Context, path string, args []string, attr *os.ProcAttr) (*os.Process, error) {
+	for pause := time.Millisecond; ; pause *= 2 {
+		process, err := os.StartProcess(path, args, attr)
+		if !errors.Is(err, errFileBusy) || pause > 100*time.Millisecond {
+			return process, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// wait waits for the program to end and reaps it. When ctx is done first, it
+// ends the program's whole group; cut reports that.
+func (c *call) wait(ctx context.Context, grace time.Duration) (state *os.ProcessState, cut bool, err error) {
+	pid := c.process.Pid
+	exited := make(chan struct{})
+	ending := make(chan time.Time, 1)
+	stop := context.AfterFunc(ctx, func() { ending <- end(pid, exited, grace) })
+
+	c.read()
+	var over time.Time
+	state, err = reap(c.process, func() {
+		close(exited)
+		if !stop() {
+			over = <-ending
+		}
+	})
+	if cut = !over.IsZero(); cut {
+		endRest(pid, over)
+	}
+	c.close()
+	return state, cut, err
+}
+
+// read reads what the program writes to standard error: for a moment here,
+// then in the background. The end of a program that is done by then closes
+// it, which saves a goroutine and waking a second thread.
+func (c *call) read() {
+	const moment = 20 * time.Millisecond
+	err := c.stderr.SetReadDeadline(time.Now().Add(moment))
+	if err == nil {
+		err = c.tail.readFrom(c.stderr)
+	}
+	if err == nil {
+		return
+	}
+	c.stderr.SetReadDeadline(time.Time{})
+	c.copying.Go(func() {
+		if err := c.tail.readFrom(c.stderr); errors.Is(err, os.ErrDeadlineExceeded) {
+			c.tail.drain(c.stderr)
+		}
+	})
+}
+
+// close closes the pipes of a program that has ended. What it wrote is in the
+// pipe at the latest by now; children that it left behind may hold both ends
+// for ever.
+func (c *call) close() {
+	c.stdin.Close()
+	if c.stderr.SetReadDeadline(time.Unix(1, 0)) != nil {
+		c.stderr.Close()
+	}
+	c.copying.Wait()
+	c.stderr.Close()
+}
+
+// end tells the group of process pid to end, and kills it if the process has
+// not exited within grace. It returns when the process has exited or the
+// group is killed, with the time at which grace is over: the zero Time if the
+// process has exited before it was told.
+func end(pid int, exited <-chan struct{}, grace time.Duration) time.Time {
+	select {
+	case <-exited:
+		return time.Time{}
+	default:
+	}
+	over := time.Now().Add(grace)
+	terminateGroup(pid)
+	select {
+	case <-exited:
+	case <-time.After(grace):
+		killGroup(pid)
+	}
+	return over
+}
+
+// endRest waits for the last member of the group of the reaped process pid to
+// go, and kills those that are left when grace is over: a script ends at once
+// when it is told to, the program that it waits for may need its time.
+//
+// A group keeps its number from being used again for as long as it has a
+// member. So a stranger could only be hit if the last one went and the number
+// came round, as a group's, within one turn of the loop.
+func endRest(pid int, over time.Time) {
+	const turn = 5 * time.Millisecond
+	for groupExists(pid) {
+		if !time.Now().Before(over) {
+			killGroup(pid)
+			return
+		}
+		time.Sleep(turn)
+	}
+}

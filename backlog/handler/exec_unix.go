@@ -1,0 +1,61 @@
+//go:build unix
+
+package handler
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	ownGroup = &syscall.SysProcAttr{Setpgid: true}
+
+	errFileBusy error = unix.ETXTBSY
+)
+
+// isNoProgram reports whether the system does not know how to execute the
+// file that was started with err.
+func isNoProgram(err error) bool { return errors.Is(err, unix.ENOEXEC) }
+
+// The group of a process that was started with ownGroup has its number. Errors
+// are of no use to anybody: the group is gone or belongs to another user.
+
+func terminateGroup(pid int) { unix.Kill(-pid, unix.SIGTERM) }
+
+func killGroup(pid int) { unix.Kill(-pid, unix.SIGKILL) }
+
+// groupExists reports whether the group of the reaped process pid has members.
+func groupExists(pid int) bool {
+	// As process 1 of a container we are the parent of orphans, which count
+	// as members until they are reaped.
+	unix.Wait4(-pid, nil, unix.WNOHANG, nil)
+	return unix.Kill(-pid, 0) != unix.ESRCH
+}
+
+// drain reads what is in the pipe r, and what others write to it meanwhile up
+// to the most that a pipe holds: somebody may write for ever.
+func (t *tail) drain(r *os.File) {
+	r.SetReadDeadline(time.Time{})
+	c, err := r.SyscallConn()
+	if err != nil {
+		return
+	}
+	c.Read(func(fd uintptr) bool {
+		for left := 1 << 20; left > 0; {
+			n, err := unix.Read(int(fd), t.space())
+			if err == unix.EINTR {
+				continue
+			}
+			if n <= 0 {
+				break
+			}
+			t.wrote(n)
+			left -= n
+		}
+		return true
+	})
+}

@@ -1,0 +1,69 @@
+package handler
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// tailSize is the number of bytes of a program's standard error that are
+// kept.
+const tailSize = 2 << 10
+
+// A tail keeps the end of a stream in constant memory. The zero tail is
+// empty.
+type tail struct {
+	buf [2 * tailSize]byte
+	n   int
+	cut bool // something was dropped
+}
+
+// space returns where to read to; wrote must be told how much was read. It is
+// never empty.
+func (t *tail) space() []byte {
+	if t.n == len(t.buf) {
+		t.n = copy(t.buf[:], t.buf[t.n-tailSize:])
+		t.cut = true
+	}
+	return t.buf[t.n:]
+}
+
+func (t *tail) wrote(n int) { t.n += max(n, 0) }
+
+// readFrom reads r to its end. An error is [os.ErrDeadlineExceeded] if r's
+// read deadline has passed.
+func (t *tail) readFrom(r io.Reader) error {
+	for {
+		n, err := r.Read(t.space())
+		t.wrote(n)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// String returns the last lines as valid UTF-8 without surrounding space: at
+// most tailSize bytes of the stream, beginning with a whole line unless the
+// last line is longer than that.
+func (t *tail) String() string {
+	b, cut := bytes.TrimSpace(t.buf[:t.n]), t.cut
+	if extra := len(b) - tailSize; extra > 0 {
+		b, cut = b[extra:], true
+	}
+	if cut {
+		if _, lines, ok := bytes.Cut(b, []byte{'\n'}); ok {
+			b = lines
+		} else {
+			for len(b) > 0 && !utf8.RuneStart(b[0]) {
+				b = b[1:]
+			}
+		}
+	}
+	// U+0000 is valid, but no text column of PostgreSQL takes it.
+	s := strings.ReplaceAll(string(b), "\x00", "\uFFFD")
+	return strings.TrimSpace(strings.ToValidUTF8(s, "\uFFFD"))
+}

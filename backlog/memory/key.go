@@ -1,0 +1,93 @@
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"backlog/backlog"
+)
+
+// checkKey returns an error unless a database could have given the key: an
+// int, say, would come out of a cursor's trip through JSON as another type.
+func checkKey(k backlog.Key) error {
+	if k.IsZero() {
+		return errors.New("the key is empty")
+	}
+	for i := range k.Len() {
+		switch part := k.Part(i).(type) {
+		case int64, float64, string, []byte:
+		default:
+			return fmt.Errorf("key part of type %T, not int64, float64, string or []byte", part)
+		}
+	}
+	return nil
+}
+
+// An encodedKey stands for a key whose parts cannot be a map's key.
+type encodedKey string
+
+// mapKey returns what stands for k as a map's key. The common keys stand for
+// themselves, which takes no memory.
+func mapKey(k backlog.Key) any {
+	if k.Len() == 1 {
+		switch v := k.Part(0).(type) {
+		case int64, float64, string:
+			return v
+		}
+	}
+	var b []byte
+	for i := range k.Len() {
+		b = fmt.Appendf(b, "%T%#v", k.Part(i), k.Part(i))
+	}
+	return encodedKey(b)
+}
+
+// compareKeys compares part by part; a key that begins another comes before
+// it.
+func compareKeys(a, b backlog.Key) int {
+	for i := range min(a.Len(), b.Len()) {
+		if c := compareParts(a.Part(i), b.Part(i)); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(a.Len(), b.Len())
+}
+
+// compareParts orders parts of different types too, so that the order is
+// total: numbers, text, bytes, as SQLite has them.
+func compareParts(a, b any) int {
+	switch a := a.(type) {
+	case int64:
+		if b, ok := b.(int64); ok {
+			return cmp.Compare(a, b)
+		}
+	case float64:
+		if b, ok := b.(float64); ok {
+			return cmp.Compare(a, b)
+		}
+	case string:
+		if b, ok := b.(string); ok {
+			return strings.Compare(a, b)
+		}
+	case []byte:
+		if b, ok := b.([]byte); ok {
+			return bytes.Compare(a, b)
+		}
+	}
+	return cmp.Compare(typeRank(a), typeRank(b))
+}
+
+func typeRank(part any) int {
+	switch part.(type) {
+	case int64:
+		return 0
+	case float64:
+		return 1
+	case string:
+		return 2
+	}
+	return 3
+}

@@ -1,0 +1,192 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"backlog/backlog"
+)
+
+// Pending implements [backlog.Store]. A page looks at no more than q.Limit
+// rows: those not yet eligible, or expired, make it shorter.
+func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
+	if err := ctx.Err(); err != nil {
+		return backlog.Page{}, err
+	}
+	after, err := placeOf(q.After)
+	if err != nil {
+		return backlog.Page{}, err
+	}
+	until, err := placeOf(q.Until)
+	if err != nil {
+		return backlog.Page{}, err
+	}
+
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	page := backlog.Page{Next: q.After}
+	var looked []*entry
+	for e := range s.window(q, after) {
+		if !q.Until.IsZero() && e.compare(until) > 0 {
+			break
+		}
+		if len(looked) == q.Limit {
+			page.More = true
+			break
+		}
+		looked = append(looked, e)
+	}
+	if len(looked) == 0 {
+		return page, nil
+	}
+	page.Next = looked[len(looked)-1].cursor()
+	page.Records = make([]backlog.Record, 0, len(looked))
+	for _, e := range looked {
+		if e.due(q.Now) {
+			page.Records = append(page.Records, s.record(e, q.Lane))
+		}
+	}
+	return page, nil
+}
+
+// window yields the entries of the query's lane and ages that come after a
+// place.
+func (s *Store) window(q backlog.Query, after place) iter.Seq[*entry] {
+	lane := &s.lanes[q.Lane]
+	cutoff := nanos(q.Now.Add(-q.MaxAge))
+	return func(yield func(*entry) bool) {
+		for e := range lane.after(after) {
+			if e.at < cutoff {
+				break
+			}
+			if !yield(e) {
+				return
+			}
+		}
+		if !q.Widest {
+			return
+		}
+		if dateless := (place{at: oldest}); after.compare(dateless) < 0 {
+			after = dateless
+		}
+		for e := range lane.after(after) {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
+	r := backlog.Record{
+		Key:      e.Key,
+		Status:   e.Status,
+		Inserted: e.Inserted,
+		Lane:     lane,
+		Names:    s.names,
+		Cursor:   e.cursor(),
+	}
+	if len(s.names) > 0 {
+		r.Values = make([]any, len(s.names))
+		for i, name := range s.names {
+			r.Values[i] = e.Columns[name]
+		}
+	}
+	return r
+}
+
+func (e *entry) cursor() backlog.Cursor {
+	return backlog.Cursor{Order: e.at, Key: e.Key}
+}
+
+// placeOf returns the cursor's place, for the zero Cursor that before all
+// records.
+func placeOf(c backlog.Cursor) (place, error) {
+	if c.IsZero() {
+		return place{at: newest}, nil
+	}
+	at, ok := c.Order.(int64)
+	if !ok {
+		return place{}, fmt.Errorf("memory: a cursor ordered by a %T is not of this store", c.Order)
+	}
+	return place{at: at, key: c.Key}, nil
+}
+
+// Settle implements [backlog.Store]. The state of a row is its status. A
+// group that is too large, or with an outcome that cannot be settled, is
+// refused as a whole.
+func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(group) > backlog.MaxGroup {
+		return nil, fmt.Errorf("memory: a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
+	}
+	for _, g := range group {
+		switch g.Outcome {
+		case backlog.Succeeded, backlog.Errored, backlog.Rejected:
+		default:
+			return nil, fmt.Errorf("memory: record %v: outcome %v cannot be settled", g.Record.Key, g.Outcome)
+		}
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var unsettled []backlog.Unsettled
+	for i, g := range group {
+		e := s.rows[mapKey(g.Record.Key)]
+		if e == nil || e.Status != g.Record.Status {
+			unsettled = append(unsettled, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
+			continue
+		}
+		e.Attempts++
+		if g.Outcome != backlog.Succeeded {
+			e.LastError = g.Error
+		}
+		s.setStatus(e, s.settled(e.Status, g.Outcome))
+	}
+	return unsettled, nil
+}
+
+// settled returns the status that follows on an outcome.
+func (s *Store) settled(status string, o backlog.Outcome) string {
+	switch {
+	case o == backlog.Succeeded:
+		return s.o.Success
+	case o == backlog.Rejected && s.o.Dead != "":
+		return s.o.Dead
+	case s.o.ErrorKeep:
+		return status
+	}
+	return s.o.Error
+}
+
+// Expire implements [backlog.Expirer]. Records without a date do not expire.
+func (s *Store) Expire(ctx context.Context, before time.Time) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if s.o.Dead == "" {
+		return 0, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var old []*entry
+	for i := range s.lanes {
+		for e := range s.lanes[i].after(place{at: nanos(before) - 1}) {
+			if e.at == oldest {
+				break
+			}
+			old = append(old, e)
+		}
+	}
+	for _, e := range old {
+		s.setStatus(e, s.o.Dead)
+	}
+	return len(old), nil
+}
+
+// Ping implements [backlog.Pinger]: memory is always there.
+func (s *Store) Ping(ctx context.Context) error { return ctx.Err() }

@@ -1,0 +1,132 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"backlog/backlog"
+)
+
+// A Table is what a case needs. The zero Table has an integer key, one status
+// each for fresh, failed and success, a column for the time of insertion and
+// the columns amount, note and payload of [Row].
+type Table struct {
+	Keys      Keys
+	NoDate    NoDate
+	TwoFresh  bool // the AlsoFresh status means fresh too
+	Dead      bool // the Dead status is configured
+	ErrorKeep bool // an error leaves the status; there is no Failed one
+	Times     bool // the times of eligibility and expiry are mapped
+	Notes     bool // the number of attempts and the last error are mapped
+}
+
+// Keys are the kinds of a table's key.
+type Keys int
+
+const (
+	IntKeys       Keys = iota // int64
+	TextKeys                  // string
+	BlobKeys                  // []byte
+	CompositeKeys             // string, int64
+)
+
+// String returns "Int", "Text", "Blob" or "Composite".
+func (k Keys) String() string { return [...]string{"Int", "Text", "Blob", "Composite"}[k] }
+
+// NoDate says what a row without a time of insertion counts as.
+type NoDate string
+
+const (
+	Skip   NoDate = "skip"   // never selected; the default, Run fills it in
+	Oldest NoDate = "oldest" // as old as the widest tier reaches
+	Newest NoDate = "newest" // as if inserted now
+)
+
+// A State is what a row's status means to the store.
+type State int
+
+const (
+	Fresh     State = iota
+	AlsoFresh       // another status that means fresh; only with Table.TwoFresh
+	Failed          // not with Table.ErrorKeep
+	Success
+	Dead  // only with Table.Dead
+	Other // a status that the configuration does not name
+	Null  // NULL; where the status cannot be NULL, another that is not named
+)
+
+var stateNames = [...]string{"fresh", "fresh (second status)", "failed", "success", "dead", "other", "NULL"}
+
+// String returns the state's name for messages.
+func (s State) String() string { return stateNames[s] }
+
+// A Row is a row of the table as the suite writes and reads it.
+type Row struct {
+	Key      backlog.Key
+	State    State
+	Inserted time.Time // zero: none
+
+	Eligible, Expires time.Time // zero: NULL; only with Table.Times
+
+	// Columns that handlers are given, under the names in small letters.
+	Amount  any // int64 or nil
+	Note    any // string or nil
+	Payload any // []byte or nil
+
+	Attempts  int    // 0 is NULL where the column allows it; only with Table.Notes
+	LastError string // empty is NULL likewise; only with Table.Notes
+}
+
+// A Harness is one table, empty at first, the store under test on it, and
+// access to its rows behind the store's back. Its methods take effect before
+// they return. Insert and Row may be called while the store works.
+type Harness interface {
+	// Store returns the store, always the same one. The suite first asks for
+	// it when the first rows are in, if the case has any, for stores that
+	// learn from them what form a column has.
+	Store() backlog.Store
+
+	// Status returns the text of the status that stands for the state, as
+	// in backlog.Record.Status and backlog.Counts.ByStatus.
+	Status(s State) string
+
+	// Insert adds rows.
+	Insert(rows ...Row) error
+
+	// Row reads a row with all its fields and reports whether it exists.
+	// Fields that the table does not map are zero.
+	Row(key backlog.Key) (row Row, ok bool, err error)
+
+	// SetState gives a row another status, as another program would.
+	SetState(key backlog.Key, s State) error
+
+	// Delete removes those of the rows that exist.
+	Delete(keys ...backlog.Key) error
+}
+
+// A Precise Harness has times finer than a second.
+type Precise interface {
+	// Precision returns the step between two times that the columns can
+	// tell apart. It divides a second.
+	Precision() time.Duration
+}
+
+// An Opener is a Harness that can open its table a second time, as another
+// process would.
+type Opener interface {
+	Open() (backlog.Store, error)
+}
+
+// Run runs the suite. open makes a harness for a fresh table of the wanted
+// kind, and skips the test if there can be none.
+func Run(t *testing.T, open func(t *testing.T, want Table) Harness) {
+	for _, c := range cases() {
+		if c.table.NoDate == "" {
+			c.table.NoDate = Skip
+		}
+		t.Run(c.name, func(t *testing.T) {
+			h := open(t, c.table)
+			c.run(&fixture{T: t, h: h, table: c.table})
+		})
+	}
+}

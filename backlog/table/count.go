@@ -1,0 +1,212 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+)
+
+// Count implements backlog.Counter.
+func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration) (backlog.Counts, error) {
+	c := backlog.Counts{ByStatus: make(map[string]int), Bands: make([]backlog.Band, len(edges))}
+	if t.inserted.known() == nil {
+		if err := t.discover(ctx); err != nil {
+			return c, err
+		}
+	}
+	if err := t.countStatuses(ctx, &c); err != nil {
+		return c, err
+	}
+	for _, b := range t.branches {
+		if err := t.countBranch(ctx, b, now, edges, &c); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+func (t *Table) countStatuses(ctx context.Context, c *backlog.Counts) error {
+	what := "+" + t.status
+	if t.status == "" {
+		what = t.stateCase()
+	}
+	text := "SELECT " + what + ", count(*) FROM " + t.name + prefixed(" WHERE ", t.where) + " GROUP BY 1"
+	return t.within(ctx, func(ctx context.Context) error {
+		rows, err := t.db.read.QueryContext(ctx, text)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var status any
+			var n int
+			if err := rows.Scan(&status, &n); err != nil {
+				return err
+			}
+			name := asText(status)
+			if status == nil {
+				name = "NULL"
+			}
+			c.ByStatus[name] += n
+		}
+		return rows.Err()
+	})
+}
+
+// stateCase tells the states of a table without a status column.
+func (t *Table) stateCase() string {
+	var b strings.Builder
+	b.WriteString("CASE")
+	for _, br := range t.branches {
+		fmt.Fprintf(&b, " WHEN %s THEN '%s'", br.cond, br.label)
+	}
+	for _, end := range []struct{ cond, label string }{{t.success, "success"}, {t.dead, "dead"}} {
+		if end.cond != "" {
+			fmt.Fprintf(&b, " WHEN %s THEN '%s'", end.cond, end.label)
+		}
+	}
+	b.WriteString(" ELSE 'other' END")
+	return b.String()
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// countBranch adds the branch's rows to the bands: one indexed range each.
+func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges []time.Duration, c *backlog.Counts) error {
+	total, _, err := t.countRange(ctx, b, nil)
+	if err != nil {
+		return err
+	}
+	dated := 0
+	if form := t.inserted.known(); form != nil {
+		for i := range len(edges) + 1 {
+			r := ageRange{}
+			if i < len(edges) {
+				r.from = form.exact(now.Add(-edges[i]))
+			} else {
+				r.from = t.earliest()
+			}
+			if i > 0 {
+				r.to = form.exact(now.Add(-edges[i-1]))
+			}
+			n, oldest, err := t.countRange(ctx, b, &r)
+			if err != nil {
+				return err
+			}
+			dated += n
+			band := &c.Beyond
+			if i < len(edges) {
+				band = &c.Bands[i]
+			}
+			add(band, b.lane, n, oldest)
+		}
+	}
+	for _, x := range []struct {
+		seg  int
+		word string
+		band int
+	}{{segNewest, "newest", 0}, {segOldest, "oldest", len(edges) - 1}} {
+		if len(edges) == 0 || !t.hasSegment(x.seg, true) {
+			continue
+		}
+		n, _, err := t.countRange(ctx, b, &ageRange{cond: t.missing(x.word)})
+		if err != nil {
+			return err
+		}
+		dated += n
+		add(&c.Bands[x.band], b.lane, n, time.Time{})
+	}
+	c.Unreadable += total - dated
+	return nil
+}
+
+func add(b *backlog.Band, lane backlog.Lane, n int, oldest time.Time) {
+	if lane == backlog.Failed {
+		b.Failed += n
+	} else {
+		b.Fresh += n
+	}
+	if !oldest.IsZero() && (b.Oldest.IsZero() || oldest.Before(b.Oldest)) {
+		b.Oldest = oldest
+	}
+}
+
+// An ageRange restricts a count: from (inclusive) to (exclusive), as bounds in
+// the column's form, or any condition.
+type ageRange struct {
+	from, to any
+	cond     string
+}
+
+// countRange counts the branch's rows, all of them if r is nil, and finds the
+// oldest date.
+func (t *Table) countRange(ctx context.Context, b branch, r *ageRange) (n int, oldest time.Time, err error) {
+	conds := t.pending(b)
+	var args []any
+	if r != nil {
+		if r.cond != "" {
+			conds = append(conds, r.cond)
+		}
+		if r.from != nil {
+			conds, args = append(conds, t.inserted.quoted+" >= ?"), append(args, r.from)
+		}
+		if r.to != nil {
+			conds, args = append(conds, t.inserted.quoted+" < ?"), append(args, r.to)
+		}
+	}
+	var first any
+	text := "SELECT count(*), min(" + t.d.raw(t.inserted.quoted) + ") FROM " + t.name + " WHERE " + strings.Join(conds, " AND ")
+	err = t.within(ctx, func(ctx context.Context) error {
+		return t.db.read.QueryRowContext(ctx, text, args...).Scan(&n, &first)
+	})
+	if f := t.inserted.known(); err == nil && f != nil && first != nil && r != nil && r.from != nil {
+		if at, err := f.parse(first); err == nil {
+			oldest = at
+		}
+	}
+	return n, oldest, err
+}
+
+// Wrong counts the pending rows that have a date which cannot be right, or is
+// none, and returns the first reason. It reads every pending row.
+func (t *Table) Wrong(ctx context.Context, now time.Time) (n int, first error, err error) {
+	form := t.inserted.known()
+	if form == nil {
+		return 0, nil, nil
+	}
+	for _, b := range t.branches {
+		text := "SELECT " + t.d.raw(t.inserted.quoted) + " FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ")
+		rows, err := t.db.read.QueryContext(ctx, text)
+		if err != nil {
+			return n, first, t.db.wrap(ctx, err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var raw any
+			if err := rows.Scan(&raw); err != nil {
+				return n, first, err
+			}
+			if raw == nil || isZeroDate(raw) {
+				continue
+			}
+			if _, err := t.inserted.read(raw, now, t.mayBeFuture()); err != nil {
+				n++
+				if first == nil {
+					first = err
+				}
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return n, first, t.db.wrap(ctx, err)
+		}
+	}
+	return n, first, nil
+}

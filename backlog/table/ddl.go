@@ -1,0 +1,277 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+)
+
+// Missing returns the statements that create what the mapping needs and the
+// database does not have: the table, and an index for each status that is
+// read. It changes nothing. The database file itself is created by Create.
+func Missing(ctx context.Context, url string, m Mapping) ([]string, error) {
+	var steps []string
+	db, err := Open(ctx, url, Options{ReadOnly: true})
+	if err == nil {
+		defer db.Close()
+		t, err := New(ctx, db, m)
+		if err == nil {
+			if err := t.ProveTimes(ctx, time.Now()); err != nil {
+				return nil, err
+			}
+			return t.MissingIndexes(ctx)
+		}
+		if has, herr := hasTable(ctx, db, m); herr != nil || has {
+			return nil, errors.Join(herr, err)
+		}
+	} else if !IsMissingFile(err) {
+		return nil, err
+	} else {
+		// Readers and a writer do not wait for each other then. Only a
+		// database that we make ourselves is switched.
+		steps = append(steps, "PRAGMA journal_mode = WAL")
+	}
+	create, err := createTable(m)
+	if err != nil {
+		return nil, err
+	}
+	indexes, err := indexesOf(ctx, create, m)
+	return slices.Concat(steps, []string{create}, indexes), err
+}
+
+// hasTable reports whether the catalogue knows the table.
+func hasTable(ctx context.Context, db *DB, m Mapping) (bool, error) {
+	_, err := db.dialect.describe(ctx, db.read, m.Schema, m.Name)
+	if p := (*Problem)(nil); errors.As(err, &p) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// indexesOf returns the indexes for a table that does not exist yet.
+func indexesOf(ctx context.Context, create string, m Mapping) ([]string, error) {
+	lab, err := sql.Open(sqliteDriver, ":memory:")
+	if err != nil {
+		return nil, err
+	}
+	lab.SetMaxOpenConns(1)
+	db := &DB{dialect: sqlite{":memory:"}, read: lab, write: lab}
+	defer db.Close()
+	if _, err := lab.ExecContext(ctx, create); err != nil {
+		return nil, err
+	}
+	t, err := New(ctx, db, m)
+	if err != nil {
+		return nil, err
+	}
+	return t.MissingIndexes(ctx)
+}
+
+// Create runs the statements of Missing, creating the database file if there
+// is none. It is safe to run twice.
+func Create(ctx context.Context, url string, steps []string) error {
+	db, err := openToCreate(url)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, s := range steps {
+		if _, err := db.write.ExecContext(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return nil
+}
+
+// createTable returns the statement for a table as the mapping describes it.
+func createTable(m Mapping) (string, error) {
+	d := sqlite{}
+	if len(m.New.When) > 0 || len(m.New.Values) == 0 || m.New.Values[0].Null {
+		return "", problem("create it yourself", "table %s does not exist, and its columns cannot be told from statuses.new", m.Name)
+	}
+	var defs []string
+	seen := map[string]bool{}
+	add := func(name, def string) {
+		if key := strings.ToLower(name); name != "" && !seen[key] {
+			seen[key] = true
+			defs = append(defs, "  "+d.quote(name)+" "+def)
+		}
+	}
+	if len(m.ID) == 1 {
+		add(m.ID[0], "INTEGER PRIMARY KEY")
+	} else {
+		for _, k := range m.ID {
+			add(k, "INTEGER NOT NULL")
+		}
+	}
+	status, literal := statusType(m)
+	add(m.Status, status+" NOT NULL DEFAULT "+literal)
+	add(m.Inserted.Column, timeType(m.Inserted, m.Zone, true))
+	for _, tc := range []*Time{m.Eligible, m.Expires} {
+		if tc != nil {
+			add(tc.Column, timeType(*tc, m.Zone, false))
+		}
+	}
+	add(m.Attempts, "INTEGER NOT NULL DEFAULT 0")
+	add(m.LastError, "TEXT")
+	for _, a := range m.Touch {
+		add(a.Column, "TEXT")
+	}
+	for _, c := range m.Where {
+		add(c.Column, "TEXT")
+	}
+	for _, c := range m.Columns {
+		add(c, "TEXT")
+	}
+	if len(m.ID) > 1 {
+		key := make([]string, len(m.ID))
+		for i, k := range m.ID {
+			key[i] = d.quote(k)
+		}
+		defs = append(defs, "  PRIMARY KEY ("+strings.Join(key, ", ")+")")
+	}
+	return "CREATE TABLE IF NOT EXISTS " + d.quote(m.Name) + " (\n" + strings.Join(defs, ",\n") + "\n)", nil
+}
+
+// statusType returns the type of the status column and its default, the first
+// of the new statuses.
+func statusType(m Mapping) (decl, literal string) {
+	c := column{name: m.Status, class: classInteger}
+	for _, s := range []State{m.New, m.Error, m.Success, m.Dead} {
+		for _, v := range s.Values {
+			if _, err := c.typed(v); err != nil {
+				return "TEXT", sqlite{}.literal(m.New.Values[0].Text)
+			}
+		}
+	}
+	v, _ := c.typed(m.New.Values[0])
+	return "INTEGER", sqlite{}.literal(v)
+}
+
+// timeType returns the definition of a time column. Only a form that SQLite
+// can write itself has a default.
+func timeType(tc Time, zone *time.Location, now bool) string {
+	if tc.Zone != nil {
+		zone = tc.Zone
+	}
+	decl, value := "TEXT", ""
+	switch {
+	case tc.As == "unix_s":
+		decl, value = "INTEGER", "(unixepoch())"
+	case tc.As == "unix_ms":
+		decl, value = "INTEGER", "(CAST(unixepoch('subsec') * 1000 AS INTEGER))"
+	case tc.As == "unix_us":
+		decl = "INTEGER"
+	case tc.As == "julian":
+		decl, value = "REAL", "(julianday())"
+	case tc.As == "" && (zone == nil || zone == time.UTC):
+		value = "CURRENT_TIMESTAMP"
+	}
+	if !now {
+		return decl
+	}
+	if value == "" {
+		return decl + " NOT NULL"
+	}
+	return decl + " NOT NULL DEFAULT " + value
+}
+
+// MissingIndexes returns the statements that create an index for every status
+// whose pages read more than they return.
+func (t *Table) MissingIndexes(ctx context.Context) ([]string, error) {
+	plans, err := t.Plans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, p := range plans {
+		if p.Bad != "" {
+			list = append(list, p.Cure)
+		}
+	}
+	return list, nil
+}
+
+// A Plan is how the database reads the pages of one status.
+type Plan struct {
+	What  string // the condition
+	Steps []string
+	Bad   string // why it reads more than the page, or empty
+	Cure  string // the statement that creates the index to have
+}
+
+// Plans explains how each status is read.
+func (t *Table) Plans(ctx context.Context) ([]Plan, error) {
+	var list []Plan
+	for i, b := range t.branches {
+		q := backlog.Query{Lane: b.lane, Now: time.Now(), MaxAge: 24 * time.Hour, Limit: 1000}
+		text, args := t.branchQuery(q, segDated, i)
+		var p Plan
+		err := t.within(ctx, func(ctx context.Context) (err error) {
+			p.Steps, p.Bad, err = t.d.plan(ctx, t.db.read, text, args)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		p.What, p.Cure = b.cond, t.indexFor(i, b)
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// indexFor returns the statement that creates the index for a branch.
+func (t *Table) indexFor(i int, b branch) string {
+	name := fmt.Sprintf("%s_backlog_%s", t.m.Name, b.lane)
+	if i > 0 && t.branches[i-1].lane == b.lane {
+		name = fmt.Sprintf("%s_%d", name, i)
+	}
+	where := strings.Join(append([]string{b.cond}, nonEmpty(t.where)...), " AND ")
+	return fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (%s, %s) WHERE %s",
+		t.d.quote(name), t.d.quote(t.m.Name), t.inserted.quoted, strings.Join(t.key, ", "), where)
+}
+
+// Statements returns the text of every statement that passes run, for people
+// who want to know before they grant.
+func (t *Table) Statements() []string {
+	var list []string
+	add := func(s string) {
+		if s != "" && !slices.Contains(list, s) {
+			list = append(list, s)
+		}
+	}
+	parts := make([]any, len(t.key))
+	for i := range parts {
+		parts[i] = ""
+	}
+	place := backlog.Cursor{Order: "", Key: backlog.NewKey(parts...)}
+	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
+		for seg := segNewest; seg < segEnd; seg++ {
+			if seg != segDated && !t.hasSegment(seg, true) {
+				continue
+			}
+			for _, after := range []backlog.Cursor{{}, place} {
+				after.Segment = seg
+				text, _ := t.pageQuery(backlog.Query{Lane: lane, After: after, Limit: 1}, seg)
+				add(text)
+			}
+		}
+	}
+	for i := range t.branches {
+		for _, o := range []backlog.Outcome{backlog.Succeeded, backlog.Errored, backlog.Rejected} {
+			text, _ := t.updateText(batch{state: i, outcome: o}, 1)
+			add(text)
+		}
+		if t.expireSet != nil {
+			text, _ := t.expireText(t.branches[i])
+			add(text)
+		}
+	}
+	return list
+}

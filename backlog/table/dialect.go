@@ -1,0 +1,49 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+
+	"backlog/backlog"
+)
+
+// A dialect is what differs between databases: SQL text and quirks. It holds
+// no state but its connection's address.
+type dialect interface {
+	// quote returns the name as an identifier.
+	quote(name string) string
+	// literal returns the value (nil, int64, float64, string) as SQL text.
+	literal(v any) string
+	// raw returns an expression for the column's value as stored, which
+	// drivers would otherwise convert by the declared type.
+	raw(col string) string
+	// keyIn returns a condition that holds for the n keys bound to it, the
+	// parts of each in the order of cols.
+	keyIn(cols []string, n int) string
+	// foldsNames reports whether column names differ only by more than case.
+	foldsNames() bool
+
+	// describe reads the catalogue. A missing table is a *Problem.
+	describe(ctx context.Context, db *sql.DB, schema, name string) (*catalog, error)
+	// classify says what an error of the driver means.
+	classify(err error) errorClass
+	// plan returns the query's plan, a line a step, and what is bad about
+	// it: how it reads more than the page, or "" if it does not.
+	plan(ctx context.Context, db *sql.DB, query string, args []any) (steps []string, bad string, err error)
+	// mayWrite proves that the table can be written to, changing nothing.
+	mayWrite(ctx context.Context, db *sql.DB) error
+	// try proves on a copy that the rows take what settlements would write.
+	try(ctx context.Context, db *sql.DB, t *Table, writes []trialWrite) error
+	// advice is for the owner of the database; "" if there is none.
+	advice(ctx context.Context, db *sql.DB) string
+	// tryLock takes the named lock of the table.
+	tryLock(ctx context.Context, table string, name backlog.LockName) (backlog.Lock, error)
+}
+
+type errorClass int
+
+const (
+	classOther   errorClass = iota
+	classAway               // the same call may succeed later
+	classRefused            // this row does not take these values
+)

@@ -1,0 +1,214 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Mapping says how a table is to be understood: which columns mean what, and
+// which conditions and assignments stand for the states of a record.
+type Mapping struct {
+	Schema, Name string
+	ID           []string // the key's columns
+	Status       string   // the column that the Values of the states belong to
+	Inserted     Time
+	Eligible     *Time // not before; NULL: at once
+	Expires      *Time // not after; NULL: never
+	Where        []Condition
+	Touch        []Assignment // written at every settlement
+	Attempts     string       // counted up at an attempt; empty: none
+	LastError    string       // the error's text; empty: none
+	Columns      []string     // what the handler is given; nil: every column
+
+	New, Error, Success, Dead State
+
+	Zone *time.Location // of time columns without one; nil: UTC
+}
+
+// A Time is a column that holds a point in time.
+type Time struct {
+	Column string
+	As     string         // native, unix_s, unix_ms, unix_us, julian or text:<layout>; empty: found out from the rows
+	Zone   *time.Location // nil: the mapping's
+	Null   string         // what NULL means: skip, oldest or newest; empty: skip
+	Zero   string         // what a zero date means, likewise
+	Keep   bool           // write the column back unchanged at settlement, against ON UPDATE
+}
+
+// A Value is a scalar as its author wrote it; the column's type decides what
+// it becomes.
+type Value struct {
+	Text   string
+	Null   bool
+	Quoted bool // a quoted now or +1 is text
+}
+
+// A Condition holds when the column equals one of the values; Null is IS NULL.
+type Condition struct {
+	Column string
+	Values []Value
+}
+
+// An Assignment sets a column to a value, to the time of the settlement (now)
+// or to one more than it was (+1).
+type Assignment struct {
+	Column string
+	Value  Value
+}
+
+// A State is a condition and an assignment. Values are the shorthand: the
+// status column equals one of them, and is set to the first.
+type State struct {
+	Values []Value
+	When   []Condition
+	Set    []Assignment
+	Keep   bool // the row keeps the state it has
+	Given  bool // the author named the state; a default that the table cannot hold is said to be one
+}
+
+func (s State) isZero() bool {
+	return len(s.Values) == 0 && len(s.When) == 0 && len(s.Set) == 0 && !s.Keep
+}
+
+// A Problem is why a table cannot be worked as it is, and what to do.
+type Problem struct {
+	What string
+	Cure string // may be empty
+}
+
+func (p *Problem) Error() string {
+	if p.Cure == "" {
+		return p.What
+	}
+	return p.What + "; " + p.Cure
+}
+
+func problem(cure, format string, args ...any) error {
+	return &Problem{What: fmt.Sprintf(format, args...), Cure: cure}
+}
+
+// A class is what a column can hold, as far as literals are concerned.
+type class int
+
+const (
+	classAny class = iota // any value, as it was written
+	classText
+	classInteger
+	classReal
+	classNumeric // numbers become numbers, other text stays
+	classBoolean
+	classBlob
+)
+
+// A column is one of the catalogue's.
+type column struct {
+	name      string
+	decl      string // the type as declared
+	class     class
+	length    int // of text, in characters; 0: no limit
+	notNull   bool
+	generated bool
+	json      bool
+}
+
+// typed returns v as a value of the column: nil, int64, float64 or string.
+func (c *column) typed(v Value) (any, error) {
+	if v.Null {
+		return nil, nil
+	}
+	t := strings.TrimSpace(v.Text)
+	number := func() (any, bool) {
+		if n, err := strconv.ParseInt(t, 10, 64); err == nil {
+			return n, true
+		}
+		if f, err := strconv.ParseFloat(t, 64); err == nil {
+			return f, true
+		}
+		return nil, false
+	}
+	truth, isTruth := map[string]int64{"true": 1, "false": 0}[strings.ToLower(t)]
+	isTruth = isTruth && !v.Quoted
+	switch c.class {
+	case classText, classBlob:
+		return v.Text, nil
+	case classInteger:
+		if n, err := strconv.ParseInt(t, 10, 64); err == nil {
+			return n, nil
+		}
+		if isTruth {
+			return truth, nil
+		}
+		return nil, fmt.Errorf("%s is not a whole number, and column %s is %s", v.Text, c.name, c.decl)
+	case classReal:
+		if f, err := strconv.ParseFloat(t, 64); err == nil {
+			return f, nil
+		}
+		return nil, fmt.Errorf("%s is not a number, and column %s is %s", v.Text, c.name, c.decl)
+	case classNumeric, classBoolean:
+		if isTruth {
+			return truth, nil
+		}
+		if n, ok := number(); ok {
+			return n, nil
+		}
+		return v.Text, nil
+	default:
+		if v.Quoted {
+			return v.Text, nil
+		}
+		if isTruth {
+			return truth, nil
+		}
+		if n, ok := number(); ok {
+			return n, nil
+		}
+		return v.Text, nil
+	}
+}
+
+// A catalog is what the database says about the table.
+type catalog struct {
+	kind     string // "table" or "view"
+	columns  []column
+	uniques  [][]string // sets of columns without duplicates
+	triggers []string   // that run at updates
+}
+
+// find returns the column of that name. Names are compared as the database
+// does, so that the mapping may be written in another case.
+func (c *catalog) find(name string, fold bool) *column {
+	for i := range c.columns {
+		if c.columns[i].name == name {
+			return &c.columns[i]
+		}
+	}
+	if fold {
+		for i := range c.columns {
+			if strings.EqualFold(c.columns[i].name, name) {
+				return &c.columns[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (c *catalog) names() string {
+	names := make([]string, len(c.columns))
+	for i := range c.columns {
+		names[i] = c.columns[i].name
+	}
+	return strings.Join(names, ", ")
+}
+
+// unique reports whether no two rows can have the same values in cols.
+func (c *catalog) unique(cols []string) bool {
+	for _, u := range c.uniques {
+		if !slices.ContainsFunc(u, func(name string) bool { return !slices.Contains(cols, name) }) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,114 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+)
+
+// A DB is a connection to a database: one connection that writes, a few that
+// read.
+type DB struct {
+	dialect     dialect
+	read, write *sql.DB
+}
+
+// Options say how a database is opened.
+type Options struct {
+	ReadOnly bool // change no byte
+	Pool     int  // connections at most; 0: 4
+}
+
+// Open opens the database that the URL names: sqlite:PATH. A file that is not
+// there is a *Problem; nothing is created. Errors never hold the URL, which
+// may contain a password.
+func Open(ctx context.Context, url string, o Options) (*DB, error) {
+	if o.Pool <= 0 {
+		o.Pool = 4
+	}
+	path, err := sqlitePath(url)
+	if err != nil {
+		return nil, err
+	}
+	db, err := openSQLite(path, o)
+	if err != nil {
+		return nil, err
+	}
+	cctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if err := db.read.PingContext(cctx); err != nil {
+		db.Close()
+		return nil, db.wrap(ctx, err)
+	}
+	return db, nil
+}
+
+// sqlitePath returns the file that the URL names.
+func sqlitePath(url string) (string, error) {
+	const cure = "write sqlite:PATH, such as sqlite:backlog.db"
+	scheme, path, ok := strings.Cut(url, ":")
+	if !ok {
+		return "", problem(cure, "the database is not a URL")
+	}
+	if s := strings.ToLower(scheme); s != "sqlite" && s != "sqlite3" {
+		return "", problem(cure, "unknown kind of database %q", scheme)
+	}
+	if path = strings.TrimPrefix(path, "//"); path == "" {
+		return "", problem(cure, "the database URL names no file")
+	}
+	return path, nil
+}
+
+// IsMissingFile reports whether the error says that the database file does not
+// exist.
+func IsMissingFile(err error) bool {
+	m := (*missingFile)(nil)
+	return errors.As(err, &m)
+}
+
+// Close closes the connections.
+func (db *DB) Close() error {
+	err := db.read.Close()
+	if db.write != nil && db.write != db.read {
+		err = errors.Join(err, db.write.Close())
+	}
+	return err
+}
+
+// wrap gives an error of a statement its class. The statement's own timeout is
+// told from the end of ctx, the caller's.
+func (db *DB) wrap(ctx context.Context, err error) error {
+	p := (*Problem)(nil)
+	switch {
+	case err == nil, errors.As(err, &p), errors.Is(err, backlog.ErrAway):
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: no answer within %v", backlog.ErrAway, statementTimeout)
+	case db.dialect.classify(err) == classAway:
+		return fmt.Errorf("%w: %w", backlog.ErrAway, err)
+	}
+	return err
+}
+
+// pool sets what every pool of connections is to have.
+func pool(db *sql.DB, n int) *sql.DB {
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	db.SetConnMaxIdleTime(10 * time.Minute)
+	return db
+}
+
+// Advice returns what its owner could change about the database for the
+// better, or "".
+func (db *DB) Advice(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return db.dialect.advice(ctx, db.read)
+}

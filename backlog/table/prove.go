@@ -1,0 +1,225 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+)
+
+// sampleRows is how many rows are read from each end of the table to find out
+// the form of its times.
+const sampleRows = 200
+
+// Prove reads some rows and proves, as far as that is possible without writing,
+// that the table can be worked: the times can be read, and what would be
+// written is legal. Until it has succeeded no record must be handed out. It
+// returns what it understood of up to three rows.
+func (t *Table) Prove(ctx context.Context, now time.Time) (samples []string, err error) {
+	if err := t.ProveTimes(ctx, now); err != nil {
+		return nil, err
+	}
+	if t.db.write != nil {
+		if err := t.ProveWrites(ctx, now); err != nil {
+			return nil, err
+		}
+	}
+	return t.Samples(ctx, now)
+}
+
+// ProveTimes finds out the form of every time column whose form was not given
+// and makes sure that its rows can be read.
+func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
+	raws := make([][]any, len(t.times))
+	err := t.within(ctx, func(ctx context.Context) error {
+		for _, dir := range []string{"ASC", "DESC"} {
+			if err := t.sampleTimes(ctx, dir, raws); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, tc := range t.times {
+		if err := tc.prove(raws[i]); err != nil {
+			return err
+		}
+		if tc != t.inserted || tc.known() == nil {
+			continue
+		}
+		var wrong []error
+		for _, raw := range raws[i] {
+			if _, err := tc.read(raw, now, t.mayBeFuture()); err != nil {
+				wrong = append(wrong, err)
+			}
+		}
+		if len(wrong)*2 > len(raws[i]) {
+			return problem("say with table.inserted: {as: …, zone: …} how it is to be read", "%d of %d rows looked at have no date that can be right: %v", len(wrong), len(raws[i]), wrong[0])
+		}
+	}
+	return nil
+}
+
+// mayBeFuture reports whether dates of insertion in the future are normal: the
+// column says when a record is to be processed.
+func (t *Table) mayBeFuture() bool {
+	return t.eligible != nil && t.eligible.name == t.inserted.name
+}
+
+// sampleTimes adds the values of the time columns at one end of the key.
+func (t *Table) sampleTimes(ctx context.Context, dir string, raws [][]any) error {
+	exprs := make([]string, len(t.times))
+	for i, tc := range t.times {
+		exprs[i] = t.d.raw(tc.quoted)
+	}
+	where := ""
+	if t.where != "" {
+		where = " WHERE " + t.where
+	}
+	rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s%s ORDER BY %s %s LIMIT %d",
+		strings.Join(exprs, ", "), t.name, where, strings.Join(t.key, " "+dir+", "), dir, sampleRows))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row := make([]any, len(exprs))
+		to := make([]any, len(row))
+		for i := range row {
+			to[i] = &row[i]
+		}
+		if err := rows.Scan(to...); err != nil {
+			return err
+		}
+		for i, v := range row {
+			if v != nil && !isZeroDate(v) {
+				raws[i] = append(raws[i], v)
+			}
+		}
+	}
+	return rows.Err()
+}
+
+// prove learns the form from raw values. A few that are no times at all are
+// not counted: their rows are reported when they are met.
+func (c *timeCol) prove(raws []any) error {
+	var good, bad []any
+	for _, raw := range raws {
+		ok := false
+		if f := c.known(); f != nil {
+			_, err := f.parse(raw)
+			ok = err == nil
+		} else {
+			_, _, err := detectTimeForm([]any{raw}, c.zone)
+			ok = err == nil
+		}
+		if ok {
+			good = append(good, raw)
+		} else {
+			bad = append(bad, raw)
+		}
+	}
+	if len(bad) > len(good) {
+		if f := c.known(); f != nil {
+			_, err := f.parse(bad[0])
+			return problem("mend `as:`", "column %s is not as configured: %v", c.name, err)
+		}
+		return c.learn(bad)
+	}
+	return c.learn(good)
+}
+
+// discover finds out the form of the column of insertion from pending rows,
+// for a table that was empty before.
+func (t *Table) discover(ctx context.Context) error {
+	var raws []any
+	err := t.within(ctx, func(ctx context.Context) error {
+		for _, b := range t.branches {
+			rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT %d",
+				t.d.raw(t.inserted.quoted), t.name, strings.Join(t.pending(b), " AND "), t.inserted.quoted, sampleRows))
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var raw any
+				if err := rows.Scan(&raw); err != nil {
+					return err
+				}
+				if !isZeroDate(raw) {
+					raws = append(raws, raw)
+				}
+			}
+			if err := rows.Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return t.inserted.prove(raws)
+}
+
+// ProveWrites proves that this user may write to the table and that its rows
+// take the states that settlements set.
+func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
+	return t.within(ctx, func(ctx context.Context) error {
+		if err := t.d.mayWrite(ctx, t.db.write); err != nil {
+			if t.d.classify(err) == classAway {
+				return err
+			}
+			return problem("give this user the right to write it", "the database cannot be written to: %v", err)
+		}
+		return t.d.try(ctx, t.db.read, t, t.trialWrites(now))
+	})
+}
+
+// Samples says how up to three pending rows are understood.
+func (t *Table) Samples(ctx context.Context, now time.Time) ([]string, error) {
+	var list []string
+	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
+		since := now.Sub(time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC))
+		p, err := t.Pending(ctx, backlog.Query{Lane: lane, Now: now, MaxAge: since, Limit: 3})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range p.Records {
+			if len(list) < 3 && !r.Inserted.IsZero() {
+				list = append(list, fmt.Sprintf("row %v: %s, %s old", r.Key, r.Inserted.UTC().Format("2006-01-02 15:04:05 MST"), roughly(now.Sub(r.Inserted))))
+			}
+		}
+	}
+	return list, nil
+}
+
+// TimeForms says in which form each time column is held.
+func (t *Table) TimeForms() []string {
+	var list []string
+	for _, tc := range t.times {
+		form := "not known yet: there is no row that shows it"
+		if f := tc.known(); f != nil {
+			form = f.String()
+		}
+		list = append(list, tc.name+": "+form)
+	}
+	return list
+}
+
+// roughly returns an age as people say it.
+func roughly(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	case d >= 2*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	}
+	return fmt.Sprintf("%d s", int(d.Seconds()))
+}

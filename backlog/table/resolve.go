@@ -1,0 +1,305 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"backlog/backlog"
+)
+
+// A branch is one of the conditions under which a row is in a lane. A lane is
+// read by one query per branch: a planner can then follow an index through
+// each, where a single query over several conditions would have to sort.
+type branch struct {
+	lane  backlog.Lane
+	cond  string // SQL
+	label string // the status as text, where no status column is read
+	equal map[string]any
+}
+
+// An assign is a column with the SQL text of its new value.
+type assign struct {
+	col  string // quoted
+	expr string // SQL; "" where now is bound
+	time *timeCol
+}
+
+// An action is what a kind of settlement writes.
+type action struct {
+	status []assign       // of the state
+	equal  map[string]any // the plain values that status sets
+	also   []assign       // touch, attempts, kept columns
+	errCol string         // quoted; the error's text is bound
+}
+
+// resolve turns the mapping into SQL against the catalogue. Every column that
+// is named is looked up, since a misspelt quoted name is a string to some
+// databases.
+type resolver struct {
+	t   *Table
+	cat *catalog
+	d   dialect
+	m   Mapping
+}
+
+func (r *resolver) column(setting, name string) (*column, error) {
+	c := r.cat.find(name, r.d.foldsNames())
+	if c == nil {
+		return nil, problem("the columns are: "+r.cat.names(), "%s: table %s has no column %q", setting, r.m.Name, name)
+	}
+	return c, nil
+}
+
+// condition returns the SQL for one column's condition and, if it is a single
+// value, that value.
+func (r *resolver) condition(setting string, c Condition) (sql string, value any, err error) {
+	col, err := r.column(setting, c.Column)
+	if err != nil {
+		return "", nil, err
+	}
+	name := r.d.quote(col.name)
+	var alternatives, literals []string
+	for _, v := range c.Values {
+		value, err = col.typed(v)
+		if err != nil {
+			return "", nil, problem(fmt.Sprintf("give %s a value that the column can hold", setting), "%s: %v", setting, err)
+		}
+		if value == nil {
+			alternatives = append(alternatives, name+" IS NULL")
+		} else {
+			literals = append(literals, r.d.literal(value))
+		}
+	}
+	switch len(literals) {
+	case 0:
+	case 1:
+		alternatives = append(alternatives, name+" = "+literals[0])
+	default:
+		alternatives = append(alternatives, name+" IN ("+strings.Join(literals, ", ")+")")
+	}
+	if len(alternatives) == 1 {
+		return alternatives[0], value, nil
+	}
+	return "(" + strings.Join(alternatives, " OR ") + ")", value, nil
+}
+
+func (r *resolver) conditions(setting string, list []Condition) (sql string, equal map[string]any, err error) {
+	var all []string
+	equal = make(map[string]any)
+	for _, c := range list {
+		s, v, err := r.condition(setting, c)
+		if err != nil {
+			return "", nil, err
+		}
+		all = append(all, s)
+		if len(c.Values) == 1 {
+			equal[strings.ToLower(c.Column)] = v
+		}
+	}
+	return strings.Join(all, " AND "), equal, nil
+}
+
+// branches returns the conditions of a pending state.
+func (r *resolver) branches(setting string, s State, lane backlog.Lane) ([]branch, error) {
+	if len(s.When) > 0 {
+		cond, equal, err := r.conditions(setting, s.When)
+		label := map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[lane]
+		return []branch{{lane, cond, label, equal}}, err
+	}
+	var list []branch
+	for _, v := range s.Values {
+		cond, equal, err := r.conditions(setting, r.shorthand(s, v))
+		if err != nil {
+			return nil, r.unheld(setting, s, err)
+		}
+		list = append(list, branch{lane, cond, v.Text, equal})
+	}
+	return list, nil
+}
+
+func (r *resolver) shorthand(s State, v Value) []Condition {
+	return []Condition{{Column: r.m.Status, Values: []Value{v}}}
+}
+
+// unheld adds to an error about a status that nobody has written down where it
+// comes from.
+func (r *resolver) unheld(setting string, s State, err error) error {
+	if s.Given {
+		return err
+	}
+	return fmt.Errorf("%w (%s is not in the file, this is its default)", err, setting)
+}
+
+// assigns returns what setting the state writes.
+func (r *resolver) assigns(setting string, s State) (list []assign, equal map[string]any, err error) {
+	set := s.Set
+	if len(s.Values) > 0 {
+		set = []Assignment{{Column: r.m.Status, Value: s.Values[0]}}
+	}
+	equal = make(map[string]any)
+	for _, a := range set {
+		one, value, plain, err := r.assign(setting, a)
+		if err != nil {
+			return nil, nil, r.unheld(setting, s, err)
+		}
+		list = append(list, one)
+		if plain {
+			equal[strings.ToLower(a.Column)] = value
+		}
+	}
+	return list, equal, nil
+}
+
+// assign returns one assignment; plain says that it sets a value.
+func (r *resolver) assign(setting string, a Assignment) (out assign, value any, plain bool, err error) {
+	col, err := r.column(setting, a.Column)
+	if err != nil {
+		return assign{}, nil, false, err
+	}
+	if col.generated {
+		return assign{}, nil, false, problem("name another", "%s: column %s is computed by the database and cannot be written", setting, col.name)
+	}
+	name := r.d.quote(col.name)
+	if !a.Value.Quoted && !a.Value.Null {
+		switch a.Value.Text {
+		case "now":
+			return assign{col: name, time: r.t.timeOf(col)}, nil, false, nil
+		case "+1":
+			return assign{col: name, expr: "coalesce(" + name + ", 0) + 1"}, nil, false, nil
+		}
+	}
+	value, err = col.typed(a.Value)
+	if err != nil {
+		return assign{}, nil, false, problem("", "%s: %v", setting, err)
+	}
+	if value == nil && col.notNull {
+		return assign{}, nil, false, problem("give it a value", "%s: column %s must not be NULL", setting, col.name)
+	}
+	if s, ok := value.(string); ok && col.length > 0 && len([]rune(s)) > col.length {
+		return assign{}, nil, false, problem("", "%s: %q is longer than column %s allows (%s)", setting, s, col.name, col.decl)
+	}
+	return assign{col: name, expr: r.d.literal(value)}, value, true, nil
+}
+
+// states fills in the table's branches and actions.
+func (r *resolver) states() error {
+	t, m := r.t, r.m
+	fresh, err := r.branches("statuses.new", m.New, backlog.Fresh)
+	if err != nil {
+		return err
+	}
+	failed, err := r.branches("statuses.error", m.Error, backlog.Failed)
+	if err != nil {
+		return err
+	}
+	if t.success, err = r.end("statuses.success", m.Success); err != nil {
+		return err
+	}
+	if t.dead, err = r.end("statuses.dead", m.Dead); err != nil {
+		return err
+	}
+	t.branches = fresh
+	for _, b := range failed {
+		same := func(o branch) bool { return o.cond == b.cond }
+		switch {
+		case slices.ContainsFunc(fresh, same):
+			t.notes = append(t.notes, "statuses.error is one of statuses.new: failed records are not told from new ones, and age alone decides when they are tried")
+		case b.cond == t.dead:
+			t.notes = append(t.notes, "statuses.error is statuses.dead: a record that fails once is never tried again")
+		default:
+			t.branches = append(t.branches, b)
+			t.failedLane = true
+		}
+	}
+	if m.Error.Keep || len(failed) == 0 {
+		t.notes = append(t.notes, "no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
+	}
+	return r.actions()
+}
+
+// end returns the condition of a state that is not pending, "" if none can be
+// told.
+func (r *resolver) end(setting string, s State) (string, error) {
+	list := s.When
+	if len(s.Values) > 0 {
+		list = []Condition{{Column: r.m.Status, Values: s.Values}}
+	}
+	cond, _, err := r.conditions(setting, list)
+	if err != nil {
+		return "", r.unheld(setting, s, err)
+	}
+	return cond, nil
+}
+
+func (r *resolver) actions() error {
+	m := r.m
+	also, err := r.touches()
+	if err != nil {
+		return err
+	}
+	dead := m.Dead
+	if dead.isZero() {
+		dead = m.Error // nothing could remember the difference
+	}
+	for _, x := range []struct {
+		outcome backlog.Outcome
+		setting string
+		state   State
+	}{
+		{backlog.Succeeded, "statuses.success", m.Success},
+		{backlog.Errored, "statuses.error", m.Error},
+		{backlog.Rejected, "statuses.dead", dead},
+	} {
+		a := action{also: also}
+		if a.status, a.equal, err = r.assigns(x.setting, x.state); err != nil {
+			return err
+		}
+		if x.outcome == backlog.Succeeded && len(a.status) == 0 {
+			return problem("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
+		}
+		if m.LastError != "" && x.outcome != backlog.Succeeded {
+			c, err := r.column("table.last_error", m.LastError)
+			if err != nil {
+				return err
+			}
+			a.errCol, r.t.errLen = r.d.quote(c.name), c.length
+		}
+		r.t.actions[x.outcome] = a
+	}
+	if !m.Dead.isZero() {
+		r.t.expireSet = r.t.actions[backlog.Rejected].status
+	}
+	return nil
+}
+
+// touches returns what every settlement writes beside the state.
+func (r *resolver) touches() ([]assign, error) {
+	var also []assign
+	list := slices.Clone(r.m.Touch)
+	if r.m.Attempts != "" {
+		list = append(list, Assignment{Column: r.m.Attempts, Value: Value{Text: "+1"}})
+	}
+	for i, a := range list {
+		setting := "table.touch"
+		if i >= len(r.m.Touch) {
+			setting = "table.attempts"
+		}
+		one, _, _, err := r.assign(setting, a)
+		if err != nil {
+			return nil, err
+		}
+		also = append(also, one)
+	}
+	for _, tc := range []*Time{&r.m.Inserted, r.m.Eligible, r.m.Expires} {
+		if tc == nil || !tc.Keep {
+			continue
+		}
+		c, err := r.column("table", tc.Column)
+		if err != nil {
+			return nil, err
+		}
+		also = append(also, assign{col: r.d.quote(c.name), expr: r.d.quote(c.name)})
+	}
+	return also, nil
+}

@@ -1,0 +1,359 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"backlog/backlog"
+)
+
+// A batch is the part of a group that one statement settles: the same state
+// was read, the same is to be written.
+type batch struct {
+	state   int
+	outcome backlog.Outcome
+	text    string // of the error, where a column holds it
+}
+
+// Settle implements backlog.Store. The group is written with one statement per
+// batch; when those find that a row was changed, or one is refused, all is
+// rolled back and written row by row, to tell which.
+func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	var left []backlog.Unsettled
+	err := t.within(ctx, func(ctx context.Context) error {
+		left = nil
+		batches := make(map[batch][]backlog.Key)
+		for i := range group {
+			b := t.batchOf(&group[i])
+			batches[b] = append(batches[b], group[i].Record.Key)
+		}
+		at := group[len(group)-1].At
+		err := t.settleBatches(ctx, batches, at)
+		if !errors.Is(err, errRowByRow) {
+			return err
+		}
+		return t.inTx(ctx, func(tx *sql.Tx) (err error) {
+			left, err = t.settleRows(ctx, tx, group)
+			return err
+		})
+	})
+	return left, err
+}
+
+// errRowByRow says that a group cannot be written as a whole.
+var errRowByRow = errors.New("row by row")
+
+func (t *Table) inTx(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := t.db.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		tx.Rollback()
+		return err
+	}
+	return tx.Commit()
+}
+
+// settleBatches writes each batch with one statement. The statements are
+// prepared before the transaction begins, since it has the only connection.
+func (t *Table) settleBatches(ctx context.Context, batches map[batch][]backlog.Key, at time.Time) error {
+	updates := make(map[batch]*sql.Stmt, len(batches))
+	for b, keys := range batches {
+		text, _ := t.updateText(b, roundUp(len(keys)))
+		if text == "" {
+			continue
+		}
+		stmt, err := t.prepare(ctx, t.db.write, text)
+		if err != nil {
+			return err
+		}
+		updates[b] = stmt
+	}
+	if len(updates) == 0 {
+		return nil
+	}
+	return t.inTx(ctx, func(tx *sql.Tx) error {
+		for b, stmt := range updates {
+			res, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, t.updateArgs(b, batches[b], at)...)
+			if err != nil {
+				if t.d.classify(err) == classRefused {
+					return errRowByRow
+				}
+				return err
+			}
+			if n, err := res.RowsAffected(); err != nil {
+				return err
+			} else if n != int64(len(batches[b])) {
+				return errRowByRow
+			}
+		}
+		return nil
+	})
+}
+
+func (t *Table) settleRows(ctx context.Context, tx *sql.Tx, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
+	for i := range group {
+		s := &group[i]
+		if _, err := tx.ExecContext(ctx, "SAVEPOINT one"); err != nil {
+			return nil, err
+		}
+		n, err := t.settleRow(ctx, tx, s)
+		switch {
+		case err != nil && t.d.classify(err) == classRefused:
+			if _, err := tx.ExecContext(ctx, "ROLLBACK TO one"); err != nil {
+				return nil, err
+			}
+			left = append(left, backlog.Unsettled{Index: i, Err: err})
+		case err != nil:
+			return nil, err
+		case n == 0:
+			left = append(left, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
+		case n > 1:
+			return nil, fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, n, s.Record.Key)
+		}
+		if _, err := tx.ExecContext(ctx, "RELEASE one"); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
+}
+
+func (t *Table) batchOf(s *backlog.Settlement) batch {
+	b := batch{state: s.Record.State, outcome: s.Outcome}
+	if t.actions[s.Outcome].errCol != "" {
+		b.text = cut(s.Error, t.errLen)
+	}
+	return b
+}
+
+// cut returns the text as the column can hold it: valid UTF-8 without NULs, of
+// at most n characters; n 0: no limit but a sane one.
+func cut(s string, n int) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if n <= 0 {
+		n = 64 << 10
+	}
+	for i, count := 0, 0; i < len(s); count++ {
+		if count == n {
+			return s[:i]
+		}
+		_, size := utf8.DecodeRuneInString(s[i:])
+		i += size
+	}
+	return s
+}
+
+// assignments returns what the settlement of a row in the state writes. The
+// status is left alone where the row has it already.
+func (t *Table) assignments(state int, outcome backlog.Outcome) []assign {
+	a := t.actions[outcome]
+	list := a.status
+	if t.holds(state, a) {
+		list = nil
+	}
+	return slices.Concat(list, a.also)
+}
+
+// holds reports whether rows in the state have the action's status already.
+func (t *Table) holds(state int, a action) bool {
+	if len(a.equal) < len(a.status) {
+		return false // now, or one more: always a change
+	}
+	have := t.branches[state].equal
+	for col, v := range a.equal {
+		if h, ok := have[col]; !ok || h != v {
+			return false
+		}
+	}
+	return true
+}
+
+// sizes of prepared updates: keys are filled up to the next one, so that a
+// group of any size uses one of a few statements.
+var sizes = [...]int{1, 10, 100, backlog.MaxGroup}
+
+func roundUp(n int) int {
+	i, _ := slices.BinarySearch(sizes[:], n)
+	return sizes[i]
+}
+
+// settleRow writes one settlement and returns how many rows it found.
+func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (int64, error) {
+	b := t.batchOf(s)
+	text, _ := t.updateText(b, 1)
+	if text == "" {
+		return 1, nil
+	}
+	res, err := tx.ExecContext(ctx, text, t.updateArgs(b, []backlog.Key{s.Record.Key}, s.At)...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// updateArgs returns the arguments of the batch's statement for roundUp(len(keys))
+// keys; the last key fills the places that are left.
+func (t *Table) updateArgs(b batch, keys []backlog.Key, at time.Time) []any {
+	n := roundUp(len(keys))
+	args := make([]any, 0, n*len(t.key)+4)
+	for _, a := range t.assignments(b.state, b.outcome) {
+		if a.time != nil {
+			args = append(args, t.writeForm(a.time).write(at))
+		}
+	}
+	if t.actions[b.outcome].errCol != "" {
+		args = append(args, b.text)
+	}
+	for i := range n {
+		k := keys[min(i, len(keys)-1)]
+		for p := range k.Len() {
+			args = append(args, k.Part(p))
+		}
+	}
+	return args
+}
+
+// updateText returns the statement for n keys, "" if there is nothing to
+// write, and what it sets.
+func (t *Table) updateText(b batch, n int) (string, []assign) {
+	set := t.assignments(b.state, b.outcome)
+	if errCol := t.actions[b.outcome].errCol; errCol != "" {
+		set = append(set, assign{col: errCol, expr: "?"})
+	}
+	if len(set) == 0 {
+		return "", nil
+	}
+	conds := append([]string{t.d.keyIn(t.key, n), t.branches[b.state].cond}, nonEmpty(t.where)...)
+	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + strings.Join(conds, " AND "), set
+}
+
+func nonEmpty(list ...string) []string {
+	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+}
+
+func setText(set []assign) string {
+	list := make([]string, len(set))
+	for i, a := range set {
+		expr := a.expr
+		if a.time != nil {
+			expr = "?"
+		}
+		list[i] = a.col + " = " + expr
+	}
+	return strings.Join(list, ", ")
+}
+
+// writeForm returns the form in which a time is written to the column: its
+// own, as its rows show it, else that of the column of insertion.
+func (t *Table) writeForm(c *timeCol) timeForm {
+	if f := c.known(); f != nil {
+		return *f
+	}
+	if f := t.inserted.known(); f != nil {
+		return *f
+	}
+	return defaultTimeForm(c.zone)
+}
+
+// defaultTimeForm is that of SQL's CURRENT_TIMESTAMP, in the column's zone.
+func defaultTimeForm(zone *time.Location) timeForm {
+	f, err := parseTimeForm("text:2006-01-02 15:04:05", zone)
+	if err != nil {
+		panic(err) // a constant layout
+	}
+	return f
+}
+
+// Expire implements backlog.Expirer.
+func (t *Table) Expire(ctx context.Context, before time.Time) (int, error) {
+	if t.expireSet == nil || t.inserted.known() == nil {
+		return 0, nil
+	}
+	total := 0
+	for _, b := range t.branches {
+		n, err := t.expireBranch(ctx, b, before)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+func (t *Table) expireBranch(ctx context.Context, b branch, before time.Time) (int, error) {
+	var n int64
+	err := t.within(ctx, func(ctx context.Context) error {
+		text, set := t.expireText(b)
+		var args []any
+		for _, a := range set {
+			if a.time != nil {
+				args = append(args, t.writeForm(a.time).write(before))
+			}
+		}
+		args = append(args, t.inserted.known().lower(before), t.earliest())
+		return t.inTx(ctx, func(tx *sql.Tx) error {
+			res, err := tx.ExecContext(ctx, text, args...)
+			if err != nil {
+				return err
+			}
+			n, err = res.RowsAffected()
+			return err
+		})
+	})
+	return int(n), err
+}
+
+func (t *Table) expireText(b branch) (string, []assign) {
+	conds := append(t.pending(b), t.inserted.quoted+" < ?", t.inserted.quoted+" >= ?")
+	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(conds, " AND "), t.expireSet
+}
+
+// earliest is the bound below which no date is believed: a zero date, or what
+// is no date at all, is not old.
+func (t *Table) earliest() any {
+	return t.inserted.known().lower(time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC))
+}
+
+// trialWrites are the writes that a settlement of each state can make.
+func (t *Table) trialWrites(now time.Time) []trialWrite {
+	var list []trialWrite
+	for i := range t.branches {
+		for _, o := range slices.Sorted(maps.Keys(settings)) {
+			set := t.assignments(i, o)
+			if len(set) == 0 {
+				continue
+			}
+			w := trialWrite{setting: settings[o], cond: strings.Join(append([]string{t.branches[i].cond}, nonEmpty(t.where)...), " AND "), set: setText(set)}
+			for _, a := range set {
+				if a.time != nil {
+					w.args = append(w.args, t.writeForm(a.time).write(now))
+				}
+			}
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// settings name the place in the file from which an outcome's status comes.
+var settings = map[backlog.Outcome]string{
+	backlog.Succeeded: "statuses.success",
+	backlog.Errored:   "statuses.error",
+	backlog.Rejected:  "statuses.dead",
+}
+
+// A trialWrite is an update that is tried on a copy of rows.
+type trialWrite struct {
+	setting string // where it comes from
+	cond    string // which rows it is for
+	set     string
+	args    []any
+}

@@ -1,0 +1,289 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// sqlite is the dialect of SQLite files. Which driver speaks it is decided by
+// a build tag; see sqlite_modernc.go and sqlite_mattn.go.
+type sqlite struct{ path string }
+
+// busyTimeout is how long SQLite itself waits for another program's lock.
+const busyTimeout = "10000" // ms
+
+func openSQLite(path string, o Options) (*DB, error) {
+	if err := sqliteFile(path, o.ReadOnly); err != nil {
+		return nil, err
+	}
+	mode := "rw"
+	if o.ReadOnly {
+		mode = "ro"
+	}
+	read, err := sql.Open(sqliteDriver, sqliteDSN(path, mode))
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{dialect: sqlite{path}, read: pool(read, max(1, o.Pool-1))}
+	if !o.ReadOnly {
+		write, err := sql.Open(sqliteDriver, sqliteDSN(path, "rw"))
+		if err != nil {
+			return nil, err
+		}
+		db.write = pool(write, 1)
+	}
+	return db, nil
+}
+
+func sqliteDSN(path, mode string) string {
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=" + mode + "&" + sqliteParams}
+	return u.String()
+}
+
+// sqliteFile says what is wrong with a file before SQLite says it less well.
+func sqliteFile(path string, readOnly bool) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &missingFile{Problem{"the database file " + path + " does not exist", "name another, or let `backlog init` create it"}}
+	case errors.Is(err, fs.ErrPermission):
+		return problem("give this user the right to read it", "the database file %s cannot be read: permission denied", path)
+	case err != nil:
+		return problem("", "the database file cannot be read: %v", err)
+	case info.IsDir():
+		return problem("name the file in it", "%s is a directory, not a database file", path)
+	}
+	flag, right := os.O_RDWR, "read and write"
+	if readOnly {
+		flag, right = os.O_RDONLY, "read"
+	}
+	f, err := os.OpenFile(path, flag, 0)
+	if err != nil {
+		return problem(fmt.Sprintf("give this user the right to %s it and the folder it is in", right), "the database file cannot be opened: %v", err)
+	}
+	return f.Close()
+}
+
+// missingFile is the problem of a database file that is not there.
+type missingFile struct{ Problem }
+
+// openToCreate opens the database for init, which may create it.
+func openToCreate(rawURL string) (*DB, error) {
+	path, err := sqlitePath(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open(sqliteDriver, sqliteDSN(path, "rwc"))
+	if err != nil {
+		return nil, err
+	}
+	pool(db, 1)
+	return &DB{dialect: sqlite{path}, read: db, write: db}, nil
+}
+
+func (sqlite) quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+func (sqlite) foldsNames() bool         { return true }
+
+// raw hides the declared type from the drivers, which would otherwise make
+// times and booleans of what is stored. Unary plus changes nothing else.
+func (sqlite) raw(col string) string { return "+" + col }
+
+func (sqlite) literal(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "NULL"
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'e', -1, 64)
+	case []byte:
+		return "x'" + hex.EncodeToString(v) + "'"
+	}
+	return "'" + strings.ReplaceAll(fmt.Sprint(v), "'", "''") + "'"
+}
+
+func (sqlite) keyIn(cols []string, n int) string {
+	if len(cols) == 1 {
+		return cols[0] + " IN (?" + strings.Repeat(",?", n-1) + ")"
+	}
+	row := ",(?" + strings.Repeat(",?", len(cols)-1) + ")"
+	return "(" + strings.Join(cols, ", ") + ") IN (VALUES " + strings.Repeat(row, n)[1:] + ")"
+}
+
+// Primary result codes: https://sqlite.org/rescode.html
+func (sqlite) classify(err error) errorClass {
+	code, ok := sqliteCode(err)
+	if !ok {
+		return classOther
+	}
+	switch code & 0xff {
+	case 5, 6, 9, 10, 13, 14, 15: // BUSY LOCKED INTERRUPT IOERR FULL CANTOPEN PROTOCOL
+		return classAway
+	case 18, 19, 20: // TOOBIG CONSTRAINT MISMATCH
+		return classRefused
+	}
+	return classOther
+}
+
+func (d sqlite) describe(ctx context.Context, db *sql.DB, schema, name string) (*catalog, error) {
+	if schema != "" && !strings.EqualFold(schema, "main") {
+		return nil, problem("leave it out", "table.schema: an SQLite file has only the schema main, not %s", schema)
+	}
+	var cat catalog
+	var text sql.NullString
+	err := db.QueryRowContext(ctx, "SELECT type, sql FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE", name).Scan(&cat.kind, &text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, d.noTable(ctx, db, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := d.describeColumns(ctx, db, name, &cat); err != nil {
+		return nil, err
+	}
+	if err := d.describeIndexes(ctx, db, name, &cat); err != nil {
+		return nil, err
+	}
+	cat.triggers, err = texts(ctx, db, "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE AND sql LIKE '%UPDATE%ON%' ORDER BY name", name)
+	return &cat, err
+}
+
+func (d sqlite) noTable(ctx context.Context, db *sql.DB, name string) error {
+	have, err := texts(ctx, db, "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name")
+	if err != nil {
+		return err
+	}
+	list := "there are no tables"
+	if len(have) > 0 {
+		list = "the tables are: " + strings.Join(have, ", ")
+	}
+	return problem("set table.name, or let `backlog init` create it; "+list, "there is no table %s in %s", name, d.path)
+}
+
+func (d sqlite) describeColumns(ctx context.Context, db *sql.DB, name string, cat *catalog) error {
+	rows, err := db.QueryContext(ctx, `SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?) WHERE hidden <> 1 ORDER BY cid`, name)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var pk []string
+	for rows.Next() {
+		var c column
+		var inKey, hidden int
+		if err := rows.Scan(&c.name, &c.decl, &c.notNull, &inKey, &hidden); err != nil {
+			return err
+		}
+		c.class, c.length, c.json = sqliteClass(c.decl)
+		c.generated = hidden != 0
+		if inKey > 0 {
+			pk = append(pk, c.name)
+		}
+		cat.columns = append(cat.columns, c)
+	}
+	if len(pk) > 0 {
+		cat.uniques = append(cat.uniques, pk)
+	}
+	if c := cat.find(strings.Join(pk, ","), false); len(pk) == 1 && strings.EqualFold(c.decl, "INTEGER") {
+		c.notNull = true // the rowid
+	}
+	return rows.Err()
+}
+
+func (d sqlite) describeIndexes(ctx context.Context, db *sql.DB, name string, cat *catalog) error {
+	indexes, err := texts(ctx, db, `SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial`, name)
+	if err != nil {
+		return err
+	}
+	for _, index := range indexes {
+		// An expression in an index has no name; it makes nothing unique.
+		cols, err := texts(ctx, db, "SELECT coalesce(name, '(expression)') FROM pragma_index_info(?)", index)
+		if err != nil {
+			return err
+		}
+		cat.uniques = append(cat.uniques, cols)
+	}
+	return nil
+}
+
+var sqliteLength = regexp.MustCompile(`\(\s*(\d+)\s*\)`)
+
+// sqliteClass follows the rules by which SQLite gives a column its affinity
+// (https://sqlite.org/datatype3.html, 3.1), and tells apart what people mean by
+// BOOLEAN and JSON.
+func sqliteClass(decl string) (c class, length int, isJSON bool) {
+	d := strings.ToUpper(decl)
+	has := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(d, w) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("BOOL"):
+		return classBoolean, 0, false
+	case has("INT"):
+		return classInteger, 0, false
+	case has("CHAR", "CLOB", "TEXT"):
+		if m := sqliteLength.FindStringSubmatch(d); m != nil {
+			length, _ = strconv.Atoi(m[1])
+		}
+		return classText, length, has("JSON")
+	case has("JSON"):
+		return classNumeric, 0, true
+	case has("BLOB"), d == "":
+		return classAny, 0, false
+	case has("REAL", "FLOA", "DOUB"):
+		return classReal, 0, false
+	}
+	return classNumeric, 0, false
+}
+
+// texts returns the first column of a query's rows.
+func texts(ctx context.Context, db *sql.DB, query string, args ...any) (list []string, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, rows.Err()
+}
+
+// lockPath is the file whose lock stands for the table's. All names of the
+// database file lead to the same one.
+func (d sqlite) lockPath(table, name string) (string, error) {
+	path, err := filepath.Abs(d.path)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return path + "-backlog-" + url.PathEscape(strings.ToLower(table)) + "-" + name + ".lock", nil
+}
+
+func (sqlite) advice(ctx context.Context, db *sql.DB) string {
+	var mode string
+	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil || strings.EqualFold(mode, "wal") {
+		return ""
+	}
+	return "the journal mode is " + mode + ": readers and writers wait for each other; with `PRAGMA journal_mode = WAL` they would not"
+}

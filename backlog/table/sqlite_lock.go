@@ -1,0 +1,56 @@
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/gofrs/flock"
+
+	"backlog/backlog"
+)
+
+// tryLock locks a file beside the database. The operating system lets go of it
+// when the process ends, however it ends; the file itself stays.
+func (d sqlite) tryLock(_ context.Context, table string, name backlog.LockName) (backlog.Lock, error) {
+	path, err := d.lockPath(table, string(name))
+	if err != nil {
+		return nil, err
+	}
+	l := flock.New(path, flock.SetPermissions(0o644))
+	ok, err := l.TryLock()
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, problem("give this user the right to create files in that folder, as SQLite itself needs it", "the lock file cannot be opened: %v", err)
+	case err != nil:
+		return nil, fmt.Errorf("lock file: %w", err)
+	case !ok:
+		return nil, backlog.ErrLocked
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		l.Unlock()
+		return nil, fmt.Errorf("lock file: %w", err)
+	}
+	return &fileLock{l, info}, nil
+}
+
+type fileLock struct {
+	*flock.Flock
+	info fs.FileInfo
+}
+
+// Check finds out whether the file has been removed or replaced: another
+// process would then lock the new one.
+func (l *fileLock) Check(context.Context) error {
+	info, err := os.Stat(l.Path())
+	if err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	if !os.SameFile(info, l.info) {
+		return fmt.Errorf("lock file: %s was replaced", l.Path())
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+)
+
+// trialRows is how many rows of each state the writes are tried on. A CHECK
+// can depend on other columns: one row that refuses is not every row.
+const trialRows = 3
+
+// try builds the table anew in memory, copies a few rows and does there what
+// settlements would do here. That finds what no catalogue tells: a CHECK that
+// refuses a status, a strict type.
+func (d sqlite) try(ctx context.Context, db *sql.DB, t *Table, writes []trialWrite) error {
+	var create string
+	if err := db.QueryRowContext(ctx, "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", t.m.Name).Scan(&create); err != nil {
+		return err
+	}
+	lab, err := sql.Open(sqliteDriver, ":memory:")
+	if err != nil {
+		return err
+	}
+	defer lab.Close()
+	lab.SetMaxOpenConns(1)
+	if _, err := lab.ExecContext(ctx, create); err != nil {
+		t.notes = append(t.notes, fmt.Sprintf("whether %s takes the statuses could not be tried on a copy: %v", t.m.Name, err))
+		return nil
+	}
+	for _, w := range writes {
+		if err := d.tryOne(ctx, db, lab, t, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tryOne fails if no row takes the write, and notes it if some do not.
+func (d sqlite) tryOne(ctx context.Context, db, lab *sql.DB, t *Table, w trialWrite) error {
+	rows, err := d.samples(ctx, db, t, w.cond)
+	if err != nil {
+		return err
+	}
+	var refused []error
+	for _, row := range rows {
+		err := d.tryRow(ctx, lab, t, w, row)
+		if d.classify(err) == classRefused {
+			refused = append(refused, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(refused) == 0:
+	case len(refused) == len(rows):
+		return problem("change it to one that the table takes", "%s: table %s does not take %s: %v", w.setting, t.m.Name, w.set, refused[0])
+	default:
+		t.notes = append(t.notes, fmt.Sprintf("%s: some rows of %s do not take %s: %v", w.setting, t.m.Name, w.set, refused[0]))
+	}
+	return nil
+}
+
+// samples returns rows of the table: those that meet the condition, else any,
+// else one of zeros.
+func (d sqlite) samples(ctx context.Context, db *sql.DB, t *Table, cond string) ([][]any, error) {
+	for _, where := range []string{cond, "1"} {
+		rows, err := d.copyRows(ctx, db, t, where)
+		if err != nil || len(rows) > 0 {
+			return rows, err
+		}
+	}
+	var row []any
+	for _, c := range d.stored(t) {
+		switch c.class {
+		case classText, classAny:
+			row = append(row, "")
+		case classBlob:
+			row = append(row, []byte{})
+		default:
+			row = append(row, int64(0))
+		}
+	}
+	return [][]any{row}, nil
+}
+
+// stored returns the columns that can be inserted.
+func (d sqlite) stored(t *Table) []*column {
+	var list []*column
+	for i := range t.catalog.columns {
+		if c := &t.catalog.columns[i]; !c.generated {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (d sqlite) columnList(t *Table, raw bool) string {
+	var names []string
+	for _, c := range d.stored(t) {
+		name := d.quote(c.name)
+		if raw {
+			name = d.raw(name)
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (d sqlite) copyRows(ctx context.Context, db *sql.DB, t *Table, where string) ([][]any, error) {
+	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", d.columnList(t, true), t.name, where, trialRows))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list [][]any
+	for rows.Next() {
+		row := make([]any, len(d.stored(t)))
+		to := make([]any, len(row))
+		for i := range row {
+			to[i] = &row[i]
+		}
+		if err := rows.Scan(to...); err != nil {
+			return nil, err
+		}
+		list = append(list, row)
+	}
+	return list, rows.Err()
+}
+
+// tryRow writes to one row alone in the copy. A row that the table would not
+// take even unchanged says nothing.
+func (d sqlite) tryRow(ctx context.Context, lab *sql.DB, t *Table, w trialWrite, row []any) error {
+	table := d.quote(t.m.Name)
+	marks := strings.Repeat(", ?", len(row))[2:]
+	for _, s := range []struct {
+		text string
+		args []any
+	}{
+		{"PRAGMA ignore_check_constraints = ON", nil},
+		{"DELETE FROM " + table, nil},
+		{fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table, d.columnList(t, false), marks), row},
+		{"PRAGMA ignore_check_constraints = OFF", nil},
+		{fmt.Sprintf("UPDATE %s SET %s = %s", table, t.key[0], t.key[0]), nil},
+	} {
+		if _, err := lab.ExecContext(ctx, s.text, s.args...); err != nil {
+			if d.classify(err) == classRefused {
+				return nil
+			}
+			return err
+		}
+	}
+	_, err := lab.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET %s", table, w.set), w.args...)
+	return err
+}
+
+// mayWrite takes the write lock and lets it go.
+func (d sqlite) mayWrite(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return tx.Rollback()
+}

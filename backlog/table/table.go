@@ -1,0 +1,234 @@
+// Package table is a backlog.Store over a table in a database that its owner
+// keeps as it is. A Mapping says what the columns mean; the catalogue and the
+// rows prove, before the first record is touched, that it can be worked so.
+//
+// Only a dialect knows which database it is; it holds SQL text and quirks.
+package table
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+)
+
+// statementTimeout bounds every statement. A page or a group takes
+// milliseconds where the index is there.
+const statementTimeout = time.Minute
+
+// A Table is a backlog.Store over one table. It is safe for concurrent use.
+type Table struct {
+	db      *DB
+	d       dialect
+	m       Mapping
+	catalog *catalog
+	name    string // quoted, with its schema
+
+	key    []string // quoted
+	status string   // quoted; "" where no state is a value of a status column
+	where  string   // SQL of the fixed filter, "" for none
+
+	inserted, eligible, expires *timeCol // the latter two may be nil
+	times                       []*timeCol
+
+	columns []*column // what the handler is given
+	sel     selection
+
+	branches      []branch
+	failedLane    bool
+	success, dead string // conditions, for counting; "" where they cannot be told
+	actions       [3]action
+	expireSet     []assign // nil: no dead status
+	errLen        int
+	notes         []string
+
+	mu         sync.Mutex
+	statements map[string]*sql.Stmt
+}
+
+var (
+	_ backlog.Store   = (*Table)(nil)
+	_ backlog.Pinger  = (*Table)(nil)
+	_ backlog.Expirer = (*Table)(nil)
+	_ backlog.Locker  = (*Table)(nil)
+	_ backlog.Counter = (*Table)(nil)
+)
+
+// New finds the mapping's columns in the database's catalogue. The errors are
+// [*Problem]s where the mapping does not fit. It reads nothing but the
+// catalogue; Prove reads rows.
+func New(ctx context.Context, db *DB, m Mapping) (*Table, error) {
+	if m.Zone == nil {
+		m.Zone = time.UTC
+	}
+	d := db.dialect
+	cctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	cat, err := d.describe(cctx, db.read, m.Schema, m.Name)
+	if err != nil {
+		return nil, db.wrap(ctx, err)
+	}
+	t := &Table{db: db, d: d, m: m, catalog: cat, statements: make(map[string]*sql.Stmt)}
+	t.name = d.quote(m.Name)
+	if m.Schema != "" {
+		t.name = d.quote(m.Schema) + "." + t.name
+	}
+	r := &resolver{t: t, cat: cat, d: d, m: m}
+	for _, step := range []func() error{r.kind, r.keyColumns, r.timeColumns, r.handlerColumns, r.filter, r.states} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	t.sel = t.newSelection()
+	if len(cat.triggers) > 0 {
+		t.notes = append(t.notes, fmt.Sprintf("triggers run when a row is updated: %s", strings.Join(cat.triggers, ", ")))
+	}
+	return t, nil
+}
+
+func (r *resolver) kind() error {
+	if r.cat.kind == "view" {
+		return problem("name the table behind it", "%s is a view: outcomes cannot be written to it", r.m.Name)
+	}
+	return nil
+}
+
+func (r *resolver) keyColumns() error {
+	var names []string
+	for _, name := range r.m.ID {
+		c, err := r.column("table.id", name)
+		if err != nil {
+			return err
+		}
+		names = append(names, c.name)
+		r.t.key = append(r.t.key, r.d.quote(c.name))
+	}
+	if !r.cat.unique(names) {
+		return problem("name the columns of the primary key or of a unique index, or create one: "+
+			fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", r.d.quote(r.m.Name+"_key"), r.t.name, strings.Join(r.t.key, ", ")),
+			"table.id: %s does not identify a row of %s: no primary key or unique index covers it", strings.Join(names, ", "), r.m.Name)
+	}
+	return nil
+}
+
+func (r *resolver) timeColumns() error {
+	for _, x := range []struct {
+		setting string
+		spec    *Time
+		to      **timeCol
+	}{
+		{"table.inserted", &r.m.Inserted, &r.t.inserted},
+		{"table.eligible", r.m.Eligible, &r.t.eligible},
+		{"table.expires", r.m.Expires, &r.t.expires},
+	} {
+		if x.spec == nil {
+			continue
+		}
+		c, err := r.column(x.setting, x.spec.Column)
+		if err != nil {
+			return err
+		}
+		tc := &timeCol{name: c.name, quoted: r.d.quote(c.name), zone: x.spec.Zone, null: x.spec.Null, zero: x.spec.Zero}
+		if tc.zone == nil {
+			tc.zone = r.m.Zone
+		}
+		if x.spec.As != "" {
+			f, err := parseTimeForm(x.spec.As, tc.zone)
+			if err != nil {
+				return problem("", "%s: as: %v", x.setting, err)
+			}
+			tc.set(f)
+			tc.fixed = true
+		}
+		*x.to = tc
+		r.t.times = append(r.t.times, tc)
+	}
+	return nil
+}
+
+// timeOf returns the time column of that name, a new one if no setting has
+// said more about it.
+func (t *Table) timeOf(c *column) *timeCol {
+	for _, tc := range t.times {
+		if tc.name == c.name {
+			return tc
+		}
+	}
+	tc := &timeCol{name: c.name, quoted: t.d.quote(c.name), zone: t.m.Zone, written: true}
+	t.times = append(t.times, tc)
+	return tc
+}
+
+func (r *resolver) handlerColumns() error {
+	if r.m.Columns == nil {
+		for i := range r.cat.columns {
+			r.t.columns = append(r.t.columns, &r.cat.columns[i])
+		}
+		return nil
+	}
+	for _, name := range r.m.Columns {
+		c, err := r.column("table.columns", name)
+		if err != nil {
+			return err
+		}
+		r.t.columns = append(r.t.columns, c)
+	}
+	return nil
+}
+
+func (r *resolver) filter() (err error) {
+	if r.t.where, _, err = r.conditions("table.where", r.m.Where); err != nil {
+		return err
+	}
+	m := r.m
+	if slices.ContainsFunc([]State{m.New, m.Error, m.Success, m.Dead}, func(s State) bool { return len(s.Values) > 0 }) {
+		c, err := r.column("table.status", m.Status)
+		if err != nil {
+			return err
+		}
+		r.t.status = r.d.quote(c.name)
+	}
+	return nil
+}
+
+// Notes are what a person should know about the mapping, though it works.
+func (t *Table) Notes() []string { return slices.Clone(t.notes) }
+
+// OneLane reports that failed records cannot be told from fresh ones.
+func (t *Table) OneLane() bool { return !t.failedLane }
+
+// HasDead reports whether the table has a dead status.
+func (t *Table) HasDead() bool { return t.expireSet != nil }
+
+// TryLock takes the named lock of the table.
+func (t *Table) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
+	table := t.m.Name
+	if t.m.Schema != "" {
+		table = t.m.Schema + "." + table
+	}
+	return t.d.tryLock(ctx, table, name)
+}
+
+// Ping returns nil when the database answers.
+func (t *Table) Ping(ctx context.Context) error {
+	return t.within(ctx, func(ctx context.Context) error {
+		var one int
+		return t.db.read.QueryRowContext(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1").Scan(&one)
+	})
+}
+
+// within runs f under the statement timeout and gives its error a class.
+func (t *Table) within(ctx context.Context, f func(context.Context) error) error {
+	sctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	err := f(sctx)
+	if err == sql.ErrNoRows {
+		return nil
+	}
+	return t.db.wrap(ctx, err)
+}

@@ -1,0 +1,61 @@
+package table
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// A timeCol is a column that holds times, and the form in which it holds them
+// once that is known.
+type timeCol struct {
+	name, quoted string
+	zone         *time.Location
+	null, zero   string // "", skip, oldest, newest
+	fixed        bool   // the form was given, not found out
+	written      bool   // only written, never read
+	form         atomic.Pointer[timeForm]
+}
+
+func (c *timeCol) set(f timeForm) { c.form.Store(&f) }
+
+// known returns the form, or nil while no row has shown it.
+func (c *timeCol) known() *timeForm { return c.form.Load() }
+
+// learn takes the form from raw values, if it is not known yet and they show
+// one.
+func (c *timeCol) learn(raws []any) error {
+	if c.known() != nil {
+		return nil
+	}
+	f, ok, err := detectTimeForm(raws, c.zone)
+	if err != nil {
+		return problem("say which it is with `as:`, or mend the rows", "column %s: %v", c.name, err)
+	}
+	if ok {
+		c.set(f)
+	}
+	return nil
+}
+
+const (
+	firstYear  = 1990
+	lastYear   = 2100
+	futureMost = time.Hour // clocks differ; a zone mistaken for another is further off
+)
+
+// read returns the time of insertion that raw stands for, or why it cannot be
+// one.
+func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
+	at, err := c.known().parse(raw)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("column %s: %w", c.name, err)
+	}
+	if y := at.UTC().Year(); y < firstYear || y > lastYear {
+		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d: seconds taken for milliseconds, or the other way round?", c.name, raw, c.known(), y)
+	}
+	if ahead := at.Sub(now); ahead > futureMost && !future {
+		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %v ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), ahead.Round(time.Minute), c.zone)
+	}
+	return at, nil
+}

@@ -1,0 +1,400 @@
+package table
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A timeForm is how a column holds a point in time: what its values stand for
+// and how the database, comparing them as they are stored, orders them.
+// [detectTimeForm] and [parseTimeForm] make one; it is immutable, and the zero
+// timeForm is not usable.
+//
+// Raw values are those that database/sql gives for an expression without a
+// declared type: int64, float64, string, []byte (which is text here) and, from
+// native columns, time.Time. NULL and zero dates stand for no time in any
+// form; the caller keeps them away, see [isZeroDate].
+type timeForm struct{ timeCodec }
+
+// parse returns the time, in UTC, that the raw value stands for. An error
+// names the value and the form.
+func (f timeForm) parse(raw any) (time.Time, error) {
+	if b, ok := raw.([]byte); ok {
+		raw = string(b)
+	}
+	t, ok := f.read(raw)
+	if !ok {
+		return time.Time{}, fmt.Errorf("%s is not %s", timeShow(raw), f)
+	}
+	return t, nil
+}
+
+// A timeCodec is a timeForm at work. What lower, upper, exact and write return
+// is of the storage class that the column's own values have, so that an index
+// on the bare column serves.
+type timeCodec interface {
+	// String returns what people, and where it has a word for it the
+	// setting `as:`, call the form.
+	String() string
+
+	// read returns the time, in UTC, that the raw value stands for, or
+	// false where it is not of the form. raw is no []byte.
+	read(raw any) (time.Time, bool)
+
+	// lower returns a bound that every value standing for t or later is
+	// greater than or equal to. Values that stand for less than a second
+	// before t may be so too, or for longer where a zone's clock was set
+	// back: the bound spares reading the others, parse decides.
+	lower(t time.Time) any
+
+	// upper returns a bound that every value standing for t or earlier is
+	// less than or equal to. The same goes for values up to a second after
+	// t, or one step of a form that is coarser than that.
+	upper(t time.Time) any
+
+	// exact returns the least value, at the precision the column shows,
+	// that stands for t or later: the place where one comparison in the
+	// database splits the column at t, as nearly as one can.
+	exact(t time.Time) any
+
+	// write returns the value to be stored for t, cut to the precision the
+	// column shows.
+	write(t time.Time) any
+}
+
+// A timeClass is the storage class of a column's values, in SQLite's words.
+type timeClass string
+
+const (
+	timeInteger timeClass = "integer"
+	timeReal    timeClass = "real"
+	timeText    timeClass = "text"
+)
+
+// timeNative is a column of the database's own type, whose values the driver
+// has read as instants; servers keep microseconds. Times are bound in UTC
+// because some drivers drop an offset.
+type timeNative struct{}
+
+func (timeNative) String() string { return "native" }
+
+func (timeNative) read(raw any) (time.Time, bool) {
+	t, ok := raw.(time.Time)
+	return t.UTC(), ok
+}
+
+func (timeNative) lower(t time.Time) any   { return t.UTC().Truncate(time.Microsecond) }
+func (timeNative) upper(t time.Time) any   { return timeCeil(t.UTC().Round(0), time.Microsecond) }
+func (c timeNative) exact(t time.Time) any { return c.upper(t) }
+func (c timeNative) write(t time.Time) any { return c.lower(t) }
+
+// timeUnix is a number of units since 1970.
+//
+// Texts of digits are in the order of their numbers only where they are of
+// equal length. So only those are read that have the length of today's, which
+// is that of 2001-09-09 to 2286-11-20.
+type timeUnix struct {
+	name     string        // as `as:` has it
+	unit     time.Duration // a second, a millisecond or a microsecond
+	class    timeClass
+	fraction bool // real, and not all of them whole
+}
+
+func (c timeUnix) String() string {
+	if c.class == timeText {
+		return c.name + " as text"
+	}
+	return c.name
+}
+
+// textRange returns the least and the greatest number that is read from text.
+func (c timeUnix) textRange() (least, greatest int64) {
+	least = 1e9 * int64(time.Second/c.unit)
+	return least, 10*least - 1
+}
+
+func (c timeUnix) read(raw any) (time.Time, bool) {
+	const most = 1 << 62 // more would overflow in time.Time
+	switch v := raw.(type) {
+	case int64:
+		return c.at(v, 0), c.class != timeText && v > -most && v < most
+	case float64:
+		if c.class == timeText || !(v > -most && v < most) {
+			return time.Time{}, false
+		}
+		// Rounding must not lead to the next unit: bounds are whole units.
+		whole, parts := math.Floor(v), float64(c.unit/time.Microsecond)
+		part := min(math.Round((v-whole)*parts), parts-1)
+		return c.at(int64(whole), time.Duration(part)*time.Microsecond), true
+	case string:
+		n, _ := strconv.ParseInt(v, 10, 64) // 0 is below every range
+		least, greatest := c.textRange()
+		ok := c.class == timeText && n >= least && n <= greatest && v == strconv.FormatInt(n, 10)
+		return c.at(n, 0), ok
+	}
+	return time.Time{}, false
+}
+
+// at returns the time n units and d after the beginning of 1970.
+func (c timeUnix) at(n int64, d time.Duration) time.Time {
+	per := int64(time.Second / c.unit)
+	return time.Unix(n/per, n%per*int64(c.unit)+int64(d)).UTC()
+}
+
+func (c timeUnix) lower(t time.Time) any { return c.value(c.units(t)) }
+func (c timeUnix) upper(t time.Time) any { return c.value(c.units(t) + 1) }
+
+func (c timeUnix) exact(t time.Time) any {
+	if c.fraction {
+		return c.write(timeCeil(t, time.Microsecond))
+	}
+	return c.lower(timeCeil(t, c.unit))
+}
+
+func (c timeUnix) write(t time.Time) any {
+	if c.fraction {
+		return float64(t.UnixMicro()) / float64(c.unit/time.Microsecond)
+	}
+	return c.lower(t)
+}
+
+// units returns the number of whole units up to t.
+func (c timeUnix) units(t time.Time) int64 {
+	return t.Unix()*int64(time.Second/c.unit) + int64(t.Nanosecond())/int64(c.unit)
+}
+
+func (c timeUnix) value(n int64) any {
+	switch c.class {
+	case timeReal:
+		return float64(n)
+	case timeText:
+		least, greatest := c.textRange()
+		return strconv.FormatInt(min(max(n, least), greatest), 10)
+	}
+	return n
+}
+
+// timeJulian is a number of days since noon of 24 November 4714 BC, as SQLite
+// counts them: a number of this size tells some 40 microseconds apart, and
+// SQLite itself rounds it to the millisecond.
+type timeJulian struct{}
+
+const (
+	julianDay   = 24 * 60 * 60 * 1000 // milliseconds
+	julianEpoch = 210866760000000     // milliseconds from day 0 to 1970
+	julianEnd   = 5373484.5           // the end of the year 9999
+)
+
+func (timeJulian) String() string { return "julian" }
+
+func (c timeJulian) read(raw any) (time.Time, bool) {
+	switch v := raw.(type) {
+	case float64:
+		if !(v >= 0 && v < julianEnd) {
+			return time.Time{}, false
+		}
+		return time.UnixMilli(int64(math.Round(v*julianDay)) - julianEpoch).UTC(), true
+	case int64: // a whole number that the column's affinity has made an integer
+		return c.read(float64(v))
+	}
+	return time.Time{}, false
+}
+
+// A millisecond more than covers what rounding moves a value.
+func (c timeJulian) lower(t time.Time) any { return c.write(t.Add(-time.Millisecond)) }
+func (c timeJulian) upper(t time.Time) any { return c.write(t.Add(time.Millisecond)) }
+func (c timeJulian) exact(t time.Time) any { return c.write(timeCeil(t, time.Millisecond)) }
+func (timeJulian) write(t time.Time) any   { return float64(t.UnixMilli()+julianEpoch) / julianDay }
+
+// timeCalendar is a date, or a date and a time of day, as a wall calendar and
+// a wall clock show it: text, or the digits of such a text as a number.
+//
+// Every value begins with head, which is of fixed width and in the order of
+// time. What may follow, a fraction and a zone, leaves a value less than the
+// next second's head. So bounds are heads.
+type timeCalendar struct {
+	head   string // layout of the date and the time of day, down to the second at most
+	class  timeClass
+	frac   string         // layout of the fraction as written: "", ".000" or ".999"
+	sparse bool           // a fraction of zero is not written at all
+	suffix string         // zone as written, "" for none
+	zone   *time.Location // has one offset only if there is a suffix
+}
+
+func (c timeCalendar) String() string {
+	s := string(c.class) + " " + time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC).Format(c.head)
+	if frac := strings.ReplaceAll(c.frac, "9", "0"); c.sparse || frac != c.frac {
+		s += "[" + frac + "]"
+	} else {
+		s += frac
+	}
+	if c.suffix == "" {
+		return s + " (no zone, read as " + c.zone.String() + ")"
+	}
+	return s + c.suffix
+}
+
+// step returns the unit of head's last element.
+func (c timeCalendar) step() time.Duration { return timeSteps[c.head[len(c.head)-2:]] }
+
+// precision returns the unit of what is written.
+func (c timeCalendar) precision() time.Duration {
+	d := c.step()
+	for range max(len(c.frac)-1, 0) {
+		d /= 10
+	}
+	return d
+}
+
+// fractional reports whether values may have a fraction. They may even if no
+// sample had one: some programs write it only where it is not zero.
+func (c timeCalendar) fractional() bool {
+	return c.class == timeText && c.step() == time.Second
+}
+
+func (c timeCalendar) read(raw any) (time.Time, bool) {
+	wall, rest, ok := timeCutHead(c.text(raw), c.head)
+	if c.fractional() {
+		var frac time.Duration
+		frac, _, rest = timeCutFraction(rest)
+		wall = wall.Add(frac)
+	}
+	if ok && rest != c.suffix {
+		_, want := wall.In(c.zone).Zone()
+		offset, zoned := timeOffset(rest)
+		ok = zoned && c.suffix != "" && offset == want
+	}
+	if !ok {
+		return time.Time{}, false
+	}
+	return timeWallEnd(wall, c.zone), true
+}
+
+// text returns the raw value as text, "" if it is of no class for the form. A
+// number is accepted even where text is expected: SQLite's NUMERIC affinity
+// has then made one of the digits, and will do the same to a bound.
+func (c timeCalendar) text(raw any) string {
+	switch v := raw.(type) {
+	case string:
+		if c.class == timeText {
+			return v
+		}
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return ""
+}
+
+func (c timeCalendar) lower(t time.Time) any {
+	wall, _ := timeWallRange(t, c.zone)
+	if !c.fractional() {
+		wall = timeCeil(wall, c.step())
+	}
+	return c.value(wall, c.head, "")
+}
+
+func (c timeCalendar) upper(t time.Time) any {
+	_, wall := timeWallRange(t, c.zone)
+	if c.fractional() || c.suffix != "" {
+		wall = wall.Add(c.step())
+		if wall.Year() > 9999 {
+			return ":" // follows every digit
+		}
+	}
+	return c.value(wall, c.head, "")
+}
+
+func (c timeCalendar) exact(t time.Time) any {
+	wall, _ := timeWallRange(t, c.zone)
+	return c.whole(timeCeil(wall, c.precision()))
+}
+
+func (c timeCalendar) write(t time.Time) any { return c.whole(timeWall(t, c.zone)) }
+
+// whole returns the value complete with fraction and zone.
+func (c timeCalendar) whole(wall time.Time) any {
+	if c.sparse && wall.Nanosecond() < int(c.precision()) {
+		return c.value(wall, c.head, c.suffix)
+	}
+	return c.value(wall, c.head+c.frac, c.suffix)
+}
+
+// value returns the text, or its digits as a number of the column's class.
+// Text has room for the years 0 to 9999; times beyond become the next within.
+func (c timeCalendar) value(wall time.Time, layout, suffix string) any {
+	switch y := wall.Year(); {
+	case y < 0:
+		wall = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
+	case y > 9999:
+		wall = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
+	}
+	s := wall.Format(layout) + suffix
+	n, _ := strconv.ParseInt(s, 10, 64) // the value only of digits
+	switch c.class {
+	case timeInteger:
+		return n
+	case timeReal:
+		return float64(n)
+	}
+	return s
+}
+
+// timeWall returns the reading at t of the clock in the zone, as if it were
+// UTC.
+func timeWall(t time.Time, zone *time.Location) time.Time {
+	_, offset := t.In(zone).Zone()
+	return t.Round(0).Add(time.Duration(offset) * time.Second).UTC()
+}
+
+// timeWallEnd returns the last instant at which the clock in the zone has not
+// gone beyond the reading. So a reading that the clock shows twice is the
+// later instant, one that it skips is that of the change, and the order of
+// readings is that of their instants.
+func timeWallEnd(wall time.Time, zone *time.Location) time.Time {
+	// No zone is a day behind UTC: the instant is not after this one.
+	t := wall.Add(24 * time.Hour).In(zone)
+	for {
+		_, offset := t.Zone()
+		start, end := t.ZoneBounds()
+		u := wall.Add(-time.Duration(offset) * time.Second)
+		if start.IsZero() || !u.Before(start) {
+			if !end.IsZero() && u.After(end) {
+				u = end
+			}
+			return u.UTC()
+		}
+		t = start.Add(-1)
+	}
+}
+
+// timeWallRange returns the least that the clock in the zone reads at t or
+// later and the greatest that it reads at t or earlier: its reading at t,
+// unless the clock is set back within hours.
+func timeWallRange(t time.Time, zone *time.Location) (least, greatest time.Time) {
+	const reach = 48 * time.Hour // more than any clock was ever set back
+	least = timeWall(t, zone)
+	greatest = least
+	if w := timeWall(t.Add(-1), zone).Add(1); w.Before(least) {
+		least = w // what the clock skips at t stands for t
+	}
+	start, end := t.In(zone).ZoneBounds()
+	for !end.IsZero() && end.Sub(t) < reach {
+		if w := timeWall(end, zone); w.Before(least) {
+			least = w
+		}
+		_, end = end.ZoneBounds()
+	}
+	for !start.IsZero() && t.Sub(start) < reach {
+		last := start.Add(-1)
+		if w := timeWall(last, zone); w.After(greatest) {
+			greatest = w
+		}
+		start, _ = last.ZoneBounds()
+	}
+	return least, greatest
+}

@@ -1,0 +1,337 @@
+package table
+
+import (
+	"cmp"
+	"database/sql"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+	"pgregory.net/rapid"
+)
+
+// timeCompare compares as SQLite does without affinity: numbers, by value,
+// before text, bytewise. Values of native columns are compared as times.
+func timeCompare(a, b any) int {
+	number := func(v any) *big.Float {
+		switch v := v.(type) {
+		case int64:
+			return new(big.Float).SetInt64(v)
+		case float64:
+			return big.NewFloat(v)
+		}
+		return nil
+	}
+	if a, ok := a.(time.Time); ok {
+		return a.Compare(b.(time.Time))
+	}
+	switch x, y := number(a), number(b); {
+	case x != nil && y != nil:
+		return x.Cmp(y)
+	case x != nil:
+		return -1
+	case y != nil:
+		return 1
+	}
+	return strings.Compare(a.(string), b.(string))
+}
+
+// timeColumns are columns: what shows their form, and what programs write to
+// them for a time, as precise as it may be, in one of several ways.
+var timeColumnsOfPrograms = []struct {
+	name    string
+	samples []any
+	step    time.Duration // of the form, if it is coarser than a second
+	render  func(t *rapid.T, u time.Time) any
+}{
+	{"text", []any{"2026-01-01 12:00:00"}, 0, func(t *rapid.T, u time.Time) any {
+		return u.Format("2006-01-02 15:04:05") + timeDrawFraction(t, u)
+	}},
+	{"text in UTC", []any{"2026-01-01T12:00:00Z", "2026-01-01T12:00:00.5+00:00"}, 0, func(t *rapid.T, u time.Time) any {
+		return u.UTC().Format("2006-01-02T15:04:05") + timeDrawFraction(t, u) + rapid.SampledFrom([]string{
+			"Z", "+00:00", "+0000", "+00", "-00:00", " +00:00", " UTC", " +0000 UTC", " +0000 UTC m=-0.1"}).Draw(t, "suffix")
+	}},
+	{"text with an offset", []any{"2026-01-01T12:00:00.000-03:30"}, 0, func(t *rapid.T, u time.Time) any {
+		return u.In(time.FixedZone("", -12600)).Format("2006-01-02T15:04:05") + timeDrawFraction(t, u) +
+			rapid.SampledFrom([]string{"-03:30", "-0330", " -0330 NST"}).Draw(t, "suffix")
+	}},
+	{"minutes", []any{"2026-01-01 12:00"}, time.Minute, func(_ *rapid.T, u time.Time) any { return u.Format("2006-01-02 15:04") }},
+	{"minutes in UTC", []any{"2026-01-01T12:00Z"}, time.Minute, func(t *rapid.T, u time.Time) any {
+		return u.UTC().Format("2006-01-02T15:04") + rapid.SampledFrom([]string{"Z", "+00:00"}).Draw(t, "suffix")
+	}},
+	{"days", []any{"2026-01-01"}, 24 * time.Hour, func(_ *rapid.T, u time.Time) any { return u.Format("2006-01-02") }},
+	{"digits", []any{"20260101120000"}, 0, func(t *rapid.T, u time.Time) any { return u.Format(timeCompact) + timeDrawFraction(t, u) }},
+	{"digits as integer", []any{int64(20260101120000)}, 0, func(_ *rapid.T, u time.Time) any {
+		n, _ := strconv.ParseInt(u.Format(timeCompact), 10, 64)
+		return n
+	}},
+	{"seconds", []any{int64(1767225600)}, 0, func(t *rapid.T, u time.Time) any {
+		if rapid.Bool().Draw(t, "whole") {
+			return u.Unix()
+		}
+		return float64(u.UnixNano()) / 1e9
+	}},
+	{"seconds as real", []any{1767225600.5}, 0, func(_ *rapid.T, u time.Time) any { return float64(u.UnixNano()) / 1e9 }},
+	{"milliseconds", []any{int64(1767225600000)}, 0, func(_ *rapid.T, u time.Time) any { return u.UnixMilli() }},
+	{"milliseconds as real", []any{1767225600000.5}, 0, func(_ *rapid.T, u time.Time) any { return float64(u.UnixNano()) / 1e6 }},
+	{"microseconds", []any{int64(1767225600000000)}, 0, func(_ *rapid.T, u time.Time) any { return u.UnixMicro() }},
+	{"seconds as text", []any{"1767225600"}, 0, func(_ *rapid.T, u time.Time) any { return strconv.FormatInt(u.Unix(), 10) }},
+	{"microseconds as text", []any{"1767225600000000"}, 0, func(_ *rapid.T, u time.Time) any { return strconv.FormatInt(u.UnixMicro(), 10) }},
+	{"julian", []any{2461041.5}, 0, func(_ *rapid.T, u time.Time) any {
+		return 2440587.5 + float64(u.UnixNano())/864e11 // not SQLite's own way
+	}},
+	{"native", []any{time.Unix(1767225600, 0)}, 0, func(_ *rapid.T, u time.Time) any { return u }},
+}
+
+// timeDrawFraction returns the fraction of u, cut to some width.
+func timeDrawFraction(t *rapid.T, u time.Time) string {
+	n := rapid.IntRange(0, 9).Draw(t, "digits")
+	if n == 0 {
+		return ""
+	}
+	return "." + fmt.Sprintf("%09d", u.Nanosecond())[:n]
+}
+
+var timeZoneNames = []string{"UTC", "Asia/Kolkata", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe"}
+
+// timeDraw returns a time of the years 2002 to 2100, often close to a change
+// of the zone's clock, and another one, often close to that.
+func timeDraw(t *rapid.T, zone *time.Location) (at, other time.Time) {
+	at = time.Unix(rapid.Int64Range(1009843200, timeBefore-1e6).Draw(t, "unix"), 0).In(zone)
+	if _, change := at.ZoneBounds(); !change.IsZero() && rapid.Bool().Draw(t, "near a change") {
+		at = change.Add(time.Duration(rapid.Int64Range(-10800, 10800).Draw(t, "from the change")) * time.Second)
+	}
+	if rapid.Bool().Draw(t, "with a fraction") {
+		at = at.Add(time.Duration(rapid.Int64Range(0, 999999999).Draw(t, "fraction")))
+	}
+	reach := rapid.SampledFrom([]time.Duration{0, 1000, time.Millisecond, 2 * time.Second, 2 * time.Hour, 50 * time.Hour}).Draw(t, "reach")
+	return at, at.Add(time.Duration(rapid.Int64Range(int64(-reach), int64(reach)).Draw(t, "apart")))
+}
+
+// Every value that stands for a time from t on is at or above lower(t), every
+// one up to t at or below upper(t); and not much more is.
+func TestTimeFormBounds(t *testing.T) {
+	for _, column := range timeColumnsOfPrograms {
+		for _, name := range timeZoneNames {
+			t.Run(column.name+"/"+name, func(t *testing.T) {
+				zone := timeZone(t, name)
+				f := timeDetected(t, name, column.samples...)
+				rapid.Check(t, func(t *rapid.T) {
+					at, u := timeDraw(t, zone)
+					timeCheckBounds(t, f, at, u, column.render(t, u), column.step, zone)
+				})
+			})
+		}
+	}
+}
+
+func timeCheckBounds(t *rapid.T, f timeForm, at, u time.Time, raw any, step time.Duration, zone *time.Location) {
+	stands, err := f.parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lower, upper := f.lower(at), f.upper(at)
+	above, below := timeCompare(raw, lower) >= 0, timeCompare(raw, upper) <= 0
+	if !stands.Before(at) && !above {
+		t.Errorf("%#v stands for %v, but is below lower(%v) = %#v", raw, stands, at, lower)
+	}
+	if !stands.After(at) && !below {
+		t.Errorf("%#v stands for %v, but is above upper(%v) = %#v", raw, stands, at, upper)
+	}
+	// The instant that was meant is not always the one that is read: its
+	// reading may be ambiguous. Nor is it u, where raw is coarser. A whole
+	// second, with every digit there is, is the one that raw means.
+	if _, isCalendar := f.timeCodec.(timeCalendar); isCalendar && step == 0 {
+		if s := u.Truncate(time.Second); !s.Before(at) && !above {
+			t.Errorf("%#v is of %v, but below lower(%v) = %#v", raw, u, at, lower)
+		}
+		if !u.After(at) && !below {
+			t.Errorf("%#v is of %v, but above upper(%v) = %#v", raw, u, at, upper)
+		}
+	}
+	least, greatest := timeWallRange(at, zone)
+	if !least.Equal(greatest) {
+		return // the clock was set back
+	}
+	if above && at.Sub(stands) >= max(time.Second, 2*time.Millisecond) {
+		t.Errorf("lower(%v) = %#v admits %#v, which stands for %v", at, lower, raw, stands)
+	}
+	if below && stands.Sub(at) > max(time.Second, step) {
+		t.Errorf("upper(%v) = %#v admits %#v, which stands for %v", at, upper, raw, stands)
+	}
+}
+
+// What is written is read as the time cut to the form's precision, or later
+// where the reading is ambiguous; and exact splits such values at t.
+func TestTimeFormWrite(t *testing.T) {
+	forms := []struct {
+		precision time.Duration
+		samples   []any
+	}{
+		{time.Second, []any{"2026-01-01 12:00:00"}},
+		{time.Millisecond, []any{"2026-01-01T12:00:00.123"}},
+		{time.Microsecond, []any{"2026-01-01 12:00:00", "2026-01-01 12:00:00.123456"}},
+		{time.Microsecond, []any{"2026-01-01 12:00:00.1", "2026-01-01 12:00:00.123"}},
+		{time.Nanosecond, []any{"2026-01-01T12:00:00.123456789Z"}},
+		{time.Second, []any{"2026-01-01 12:00:00+02:00"}},
+		{time.Minute, []any{"2026-01-01 12:00"}},
+		{time.Second, []any{int64(20260101120000)}},
+		{time.Second, []any{int64(1767225600)}},
+		{time.Microsecond, []any{1767225600.5}},
+		{time.Millisecond, []any{int64(1767225600000)}},
+		{time.Microsecond, []any{int64(1767225600000000)}},
+		{time.Millisecond, []any{"1767225600000"}},
+		{time.Millisecond, []any{2461041.5}},
+		{time.Microsecond, []any{time.Unix(1767225600, 0)}},
+	}
+	for _, name := range timeZoneNames {
+		zone := timeZone(t, name)
+		for _, c := range forms {
+			f := timeDetected(t, name, c.samples...)
+			rapid.Check(t, func(t *rapid.T) {
+				at, u := timeDraw(t, zone)
+				raw := f.write(u)
+				got, err := f.parse(raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := u.Truncate(c.precision)
+				if least, _ := timeWallRange(want, zone); !got.Equal(want) &&
+					(got.Before(want) || least.Equal(timeWall(want, zone))) {
+					t.Errorf("%v: wrote %#v for %v, read as %v", f, raw, u, got)
+				}
+				if exact := f.exact(at); (timeCompare(raw, exact) >= 0) == got.Before(at) {
+					t.Errorf("%v: exact(%v) = %#v, and %#v stands for %v", f, at, exact, raw, got)
+				}
+			})
+		}
+	}
+}
+
+// The order of readings is that of the instants for which they stand, those
+// included that the clock never shows.
+func TestTimeFormReadingsOrdered(t *testing.T) {
+	for _, name := range append(timeZoneNames, "Pacific/Apia", "America/Sao_Paulo") {
+		zone := timeZone(t, name)
+		f := timeDetected(t, name, "2026-01-01 12:00:00.000")
+		rapid.Check(t, func(t *rapid.T) {
+			at, u := timeDraw(t, zone)
+			const layout = "2006-01-02 15:04:05.000"
+			a, b := timeWall(at, zone).Format(layout), timeWall(u, time.UTC).Format(layout)
+			x, errX := f.parse(a)
+			y, errY := f.parse(b)
+			if errX != nil || errY != nil || cmp.Compare(a, b)*x.Compare(y) < 0 {
+				t.Errorf("%s is %v, %s is %v (%v, %v)", a, x, b, y, errX, errY)
+			}
+			timeCheckBounds(t, f, at, u, b, 0, zone)
+		})
+	}
+}
+
+// SQLite's own functions, affinities and comparisons.
+func TestTimeFormSQLite(t *testing.T) {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for _, c := range []struct{ column, value, class string }{
+		{"TEXT", "strftime('%Y-%m-%d %H:%M:%S', x)", "text"},
+		{"DATETIME", "strftime('%Y-%m-%d %H:%M:%f', x)", "text"},
+		{"DATETIME", "strftime('%Y-%m-%dT%H:%M:%fZ', x)", "text"},
+		{"", "strftime('%Y-%m-%d %H:%M:%S', x) || CASE n % 2 WHEN 0 THEN '.5' ELSE '' END || '+00:00'", "text"},
+		{"TEXT", "date(x)", "text"},
+		{"TEXT", "strftime('%Y-%m-%d %H:%M', x)", "text"},
+		{"TEXT", "strftime('%Y%m%d%H%M%S', x)", "text"},
+		{"NUMERIC", "strftime('%Y%m%d%H%M%S', x)", "integer"},
+		{"DATETIME", "strftime('%Y%m%d%H%M%S', x)", "integer"},
+		{"REAL", "strftime('%Y%m%d%H%M%S', x)", "real"},
+		{"INTEGER", "strftime('%s', x)", "integer"},
+		{"TEXT", "strftime('%s', x)", "text"},
+		{"REAL", "unixepoch(x, 'subsec')", "real"},
+		{"INTEGER", "CAST(round(unixepoch(x, 'subsec') * 1000) AS INTEGER)", "integer"},
+		{"NUMERIC", "julianday(x)", "real"},
+		{"", "julianday(x)", "real"},
+	} {
+		t.Run(c.column+" "+c.value, func(t *testing.T) {
+			timeCheckSQLite(t, db, c.column, c.value, c.class)
+		})
+	}
+}
+
+func timeCheckSQLite(t *testing.T, db *sql.DB, column, value, class string) {
+	if _, err := db.Exec(`DROP TABLE IF EXISTS t; CREATE TABLE t (n INTEGER PRIMARY KEY, v ` + column + `); CREATE INDEX i ON t (v)`); err != nil {
+		t.Fatal(err)
+	}
+	// Every 317.377 s around midnight.
+	if _, err := db.Exec(`WITH RECURSIVE s (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < 400)
+		INSERT INTO t SELECT n, ` + value + ` FROM (SELECT n, strftime('%Y-%m-%d %H:%M:%f', '2026-01-01', n * 317.377 || ' seconds') AS x FROM s)`); err != nil {
+		t.Fatal(err)
+	}
+	var odd int
+	if err := db.QueryRow(`SELECT count(*) FROM t WHERE typeof(v) <> ?`, class).Scan(&odd); err != nil || odd > 1 {
+		t.Fatalf("%d values are not of class %s, %v", odd, class, err) // one Julian day is whole
+	}
+	list := func(where string, args ...any) map[int64]any {
+		rows, err := db.Query(`SELECT n, +v FROM t WHERE `+where, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		list := map[int64]any{}
+		for rows.Next() {
+			var n int64
+			var raw any
+			if err := rows.Scan(&n, &raw); err != nil {
+				t.Fatal(err)
+			}
+			list[n] = raw
+		}
+		return list
+	}
+	all := list("true")
+	var samples []any
+	for _, raw := range all {
+		samples = append(samples, raw)
+	}
+	f := timeDetected(t, "UTC", samples...)
+	for i := range int64(400) {
+		at, err := f.parse(all[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = at.Add(time.Duration(i%3-1) * time.Millisecond)
+		from, to := list("v >= ?", f.lower(at)), list("v <= ?", f.upper(at))
+		before := list("v < ?", f.exact(at))
+		for n, raw := range all {
+			stands, err := f.parse(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := from[n]; !ok && !stands.Before(at) {
+				t.Fatalf("%v: %#v is not >= lower(%v) = %#v", f, raw, at, f.lower(at))
+			}
+			if _, ok := to[n]; !ok && !stands.After(at) {
+				t.Fatalf("%v: %#v is not <= upper(%v) = %#v", f, raw, at, f.upper(at))
+			}
+			if _, ok := before[n]; ok != stands.Before(at) {
+				t.Fatalf("%v: %#v < exact(%v) = %#v is %v", f, raw, at, f.exact(at), ok)
+			}
+		}
+		if len(from) > 400-int(i)+288 || len(to) > int(i)+2+288 {
+			t.Fatalf("%v: %d from %v, %d up to it", f, len(from), at, len(to))
+		}
+	}
+	var got any
+	if err := db.QueryRow(`INSERT INTO t (v) VALUES (?) RETURNING +v`, f.write(time.Unix(1767268800, 0))).Scan(&got); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := f.parse(got); err != nil || at.Unix() != 1767268800 && at.Unix() != 1767225600 {
+		t.Errorf("%v: wrote %v, read %v, %v", f, got, at, err)
+	}
+}

@@ -1,0 +1,270 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"backlog/backlog"
+	"backlog/backlog/config"
+	"backlog/backlog/table"
+)
+
+// CheckOptions are the flags of check.
+type CheckOptions struct {
+	SQL  bool
+	JSON jsonFlag
+	Now  nowFlag
+}
+
+func (o *CheckOptions) AddFlags(f *pflag.FlagSet) {
+	f.BoolVar(&o.SQL, "sql", false, "print every statement that passes run")
+	o.JSON.AddFlags(f)
+	o.Now.AddFlags(f)
+}
+
+func newCheck(g *globals) *cobra.Command {
+	var o CheckOptions
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Prove that a pass can work, touching nothing",
+		Long: `Check goes through everything a pass needs: configuration, handler, connection,
+columns, key, statuses, times, rights, indexes and plans, lock and state file.
+For what is wrong it says what to do. It changes nothing.` + exitStatusHelp,
+		Args: cobra.NoArgs,
+		RunE: ran(func(ctx context.Context) error { return runCheck(ctx, o, g) }),
+	}
+	o.AddFlags(c.Flags())
+	return c
+}
+
+// A finding is the result of one check.
+type finding struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Cure   string `json:"cure"`
+	// Warning: the program works all the same.
+	Warning bool `json:"warning"`
+}
+
+// errCheck says that the findings, already printed, are not all good.
+var errCheck = errors.New("not everything is as it must be")
+
+func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
+	_, now, err := o.Now.clock()
+	if err != nil {
+		return err
+	}
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	if o.SQL {
+		return g.printSQL(ctx, cfg)
+	}
+	k := &checker{g: g, cfg: cfg, now: now}
+	k.all(ctx)
+	ok := true
+	for _, f := range k.findings {
+		ok = ok && (f.OK || f.Warning)
+	}
+	if o.JSON.on {
+		err = printJSON(g.out, struct {
+			OK     bool      `json:"ok"`
+			Checks []finding `json:"checks"`
+		}{ok, k.findings})
+	} else {
+		g.printFindings(k.findings)
+	}
+	if err == nil && !ok {
+		err = errCheck
+	}
+	return err
+}
+
+func (g *globals) printFindings(list []finding) {
+	for _, f := range list {
+		mark := "ok   "
+		if f.Warning {
+			mark = "warn "
+		} else if !f.OK {
+			mark = "FAIL "
+		}
+		g.printf("%s %-11s %s\n", mark, f.Name, strings.ReplaceAll(f.Detail, "\n", "\n                  "))
+		if f.Cure != "" {
+			g.printf("                  cure: %s\n", f.Cure)
+		}
+	}
+}
+
+// A checker collects findings.
+type checker struct {
+	g        *globals
+	cfg      *config.Config
+	now      time.Time
+	table    *table.Table
+	findings []finding
+}
+
+func (k *checker) good(name, format string, args ...any) {
+	k.findings = append(k.findings, finding{Name: name, OK: true, Detail: fmt.Sprintf(format, args...)})
+}
+
+func (k *checker) warn(name, cure, format string, args ...any) {
+	k.findings = append(k.findings, finding{Name: name, Warning: true, Detail: fmt.Sprintf(format, args...), Cure: cure})
+}
+
+// bad adds the error and reports whether there was one.
+func (k *checker) bad(name string, err error) bool {
+	if err == nil {
+		return false
+	}
+	f := finding{Name: name, Detail: err.Error()}
+	if p := (*table.Problem)(nil); errors.As(err, &p) {
+		f.Detail, f.Cure = p.What, p.Cure
+	}
+	k.findings = append(k.findings, f)
+	return true
+}
+
+func (k *checker) all(ctx context.Context) {
+	k.good("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, withoutPassword(k.cfg.Database))
+	if _, err := wireHandler(ctx, k.cfg); !k.bad("handler", err) {
+		k.good("handler", "%s can be run", k.cfg.Handler.Exec[0])
+	}
+	k.state()
+
+	// A first look that needs no right to write, so that a missing one is
+	// a finding of its own and not the end.
+	db, err := table.Open(ctx, k.cfg.Database, table.Options{ReadOnly: true})
+	if k.bad("database", err) {
+		return
+	}
+	defer db.Close()
+	k.good("database", "%s is there and can be read (driver %s)", withoutPassword(k.cfg.Database), table.SQLiteDriver)
+	k.table, err = table.New(ctx, db, mapping(k.cfg))
+	if k.bad("table", err) {
+		return
+	}
+	k.good("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
+	if !k.bad("times", k.table.ProveTimes(ctx, k.now)) {
+		k.times(ctx)
+		k.plans(ctx)
+		k.counts(ctx)
+	}
+	k.writes(ctx)
+	for _, n := range k.table.Notes() {
+		k.warn("note", "", "%s", n)
+	}
+}
+
+func (k *checker) times(ctx context.Context) {
+	detail := strings.Join(k.table.TimeForms(), "\n")
+	samples, err := k.table.Samples(ctx, k.now)
+	if k.bad("times", err) {
+		return
+	}
+	for _, s := range samples {
+		detail += "\n" + s
+	}
+	k.good("times", "%s", detail)
+}
+
+// plans finds missing indexes.
+func (k *checker) plans(ctx context.Context) {
+	plans, err := k.table.Plans(ctx)
+	if k.bad("index", err) {
+		return
+	}
+	for _, p := range plans {
+		if p.Bad != "" {
+			k.findings = append(k.findings, finding{Name: "index", Warning: true, Detail: p.What + ": " + p.Bad, Cure: "`backlog init`, or: " + p.Cure})
+			continue
+		}
+		k.good("index", "%s: %s", p.What, strings.Join(p.Steps, "; "))
+	}
+}
+
+func (k *checker) counts(ctx context.Context) {
+	list := k.cfg.Tiers.Tiers()
+	edges := make([]time.Duration, len(list))
+	for i, t := range list {
+		edges[i] = t.MaxAge
+	}
+	c, err := k.table.Count(ctx, k.now, edges)
+	if k.bad("records", err) {
+		return
+	}
+	k.good("records", "%d pending, %d of them older than every tier", c.Pending(), c.Beyond.Fresh+c.Beyond.Failed)
+	if c.Unreadable > 0 {
+		k.warn("dates", "give them a date, or say with table.inserted: {null: oldest} what a missing one means", "%s without a date that can be read: never tried", plural(c.Unreadable, "pending row"))
+	}
+	n, first, err := k.table.Wrong(ctx, k.now)
+	if err == nil && n > 0 {
+		k.warn("dates", "mend the rows", "%s whose date cannot be right: never tried; the first: %v", plural(n, "pending row"), first)
+	} else {
+		k.bad("dates", err)
+	}
+}
+
+// writes proves the rights and the statuses on a connection that may write.
+func (k *checker) writes(ctx context.Context) {
+	db, err := table.Open(ctx, k.cfg.Database, table.Options{})
+	if k.bad("rights", err) {
+		return
+	}
+	defer db.Close()
+	t, err := table.New(ctx, db, mapping(k.cfg))
+	if k.bad("table", err) {
+		return
+	}
+	if k.bad("statuses", t.ProveWrites(ctx, k.now)) {
+		return
+	}
+	k.good("statuses", "the table can be written to and takes what is set")
+	if advice := db.Advice(ctx); advice != "" {
+		k.warn("database", "", "%s", advice)
+	}
+	lock, err := t.TryLock(ctx, backlog.RunLock)
+	switch {
+	case errors.Is(err, backlog.ErrLocked):
+		k.good("lock", "another process is working on this table just now")
+	case !k.bad("lock", err):
+		lock.Unlock()
+		k.good("lock", "the table can be locked")
+	}
+}
+
+func (k *checker) state() {
+	path, err := statePath(k.cfg)
+	if err == nil && path != "" {
+		s := &stateFile{path: path}
+		_, err = s.Load()
+	}
+	switch {
+	case err != nil:
+		k.warn("state", "set state:", "%v", err)
+	case path == "":
+		k.good("state", "none is kept: a restart does not know what was missed")
+	default:
+		k.good("state", "%s", path)
+	}
+}
+
+func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
+	a, err := g.wireReader(ctx, cfg, newLog(cfg.Log, g.err), time.Now())
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	for _, s := range a.table.Statements() {
+		g.printf("%s;\n", s)
+	}
+	return nil
+}

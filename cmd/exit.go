@@ -1,0 +1,69 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"backlog/backlog"
+)
+
+// Exit statuses.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+	exitStrict = 3
+	exitLocked = 75 // EX_TEMPFAIL
+)
+
+// exitStatusHelp ends the help text of every command that can end so.
+const exitStatusHelp = `
+
+EXIT STATUS
+  0   done; failed records are normal
+  1   could not do it
+  2   wrong usage or configuration`
+
+const exitStatusPassHelp = exitStatusHelp + `
+  3   --strict, and some record failed
+  75  another process is working on this table`
+
+// usageError is a mistake in how the program was called.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// errStrict says that records failed where that was asked to count.
+var errStrict = errors.New("some records failed")
+
+// exitStatus maps an error to the status of the process.
+func exitStatus(err error) int {
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, errStrict):
+		return exitStrict
+	case errors.Is(err, backlog.ErrLocked):
+		return exitLocked
+	}
+	return exitFailed
+}
+
+// complain prints the error as the last thing the program says.
+func complain(w io.Writer, err error) {
+	for i, line := range strings.Split(err.Error(), "\n") {
+		prefix := "backlog: "
+		if i > 0 {
+			prefix = "  "
+		}
+		fmt.Fprintln(w, prefix+line)
+	}
+}

@@ -1,0 +1,56 @@
+package cmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"backlog/backlog/table"
+)
+
+// InitOptions are the flags of init.
+type InitOptions struct {
+	Print bool
+}
+
+func (o *InitOptions) AddFlags(f *pflag.FlagSet) {
+	f.BoolVar(&o.Print, "print", false, "print the SQL and do nothing")
+}
+
+func newInit(g *globals) *cobra.Command {
+	var o InitOptions
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Create what is missing: the table, the indexes",
+		Long: `Init creates what the configuration names and the database does not have: the
+database file, the table, and an index for each status that is read. It alters
+and drops nothing and may be run again.` + exitStatusHelp,
+		Args: cobra.NoArgs,
+		RunE: ran(func(ctx context.Context) error { return runInit(ctx, o, g) }),
+	}
+	o.AddFlags(c.Flags())
+	return c
+}
+
+func runInit(ctx context.Context, o InitOptions, g *globals) error {
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	steps, err := table.Missing(ctx, cfg.Database, mapping(cfg))
+	if err != nil {
+		return err
+	}
+	if len(steps) == 0 {
+		g.printf("-- nothing is missing\n")
+		return nil
+	}
+	for _, s := range steps {
+		g.printf("%s;\n", s)
+	}
+	if o.Print {
+		return nil
+	}
+	return table.Create(ctx, cfg.Database, steps)
+}

@@ -1,0 +1,143 @@
+// Package cmd is the command line: one file per command, each an options
+// struct, its flags, and a run function that knows nothing of cobra. wire.go
+// joins the parts of the program; nothing else knows all of them.
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"backlog/backlog/config"
+)
+
+// globals are the flags that all commands share, and the world around them.
+type globals struct {
+	Config    string
+	Database  string
+	Table     string
+	LogLevel  string
+	LogFormat string
+
+	in       io.Reader
+	out, err io.Writer
+}
+
+func (g *globals) AddFlags(f *pflag.FlagSet) {
+	// The environment stands between flag and file: it is the flag's default.
+	env := func(name, otherwise string) string {
+		if v, ok := os.LookupEnv("BACKLOG_" + name); ok {
+			return v
+		}
+		return otherwise
+	}
+	f.StringVar(&g.Config, "config", env("CONFIG", config.DefaultFile), "read the configuration from `FILE` ($BACKLOG_CONFIG)")
+	f.StringVar(&g.Database, "database", env("DATABASE", ""), "use the database at `URL` ($BACKLOG_DATABASE)")
+	f.StringVar(&g.Table, "table", env("TABLE", ""), "use the table `NAME` ($BACKLOG_TABLE)")
+	f.StringVar(&g.LogLevel, "log-level", env("LOG_LEVEL", ""), "log at `LEVEL` and above: debug, info, warn, error ($BACKLOG_LOG_LEVEL)")
+	f.StringVar(&g.LogFormat, "log-format", env("LOG_FORMAT", ""), "log as `FORMAT`: auto, text, json ($BACKLOG_LOG_FORMAT)")
+	for _, name := range []string{"database", "config", "table", "log-level", "log-format"} {
+		f.Lookup(name).DefValue = map[string]string{"config": config.DefaultFile}[name] // never print the environment's
+	}
+}
+
+// Main runs the program with the given arguments and returns its exit status.
+func Main(args []string, in io.Reader, out, err io.Writer) int {
+	g := &globals{in: in, out: out, err: err}
+	root := newRoot(g)
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(err)
+	e := root.ExecuteContext(context.Background())
+	if e == nil {
+		return exitDone
+	}
+	// What cobra itself finds wrong is wrong usage.
+	if ran, ok := e.(ranError); ok {
+		e = ran.err
+	} else {
+		e = usageError{e}
+	}
+	complain(err, e)
+	return exitStatus(e)
+}
+
+func newRoot(g *globals) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "backlog",
+		Short: "Work off the pending records of a table, retrying the failed ones less and less often",
+		Long: `backlog works off a table you already have: it hands every pending record to a
+handler, writes the outcome back, and tries what failed again the more rarely
+the older it is. The schedule says how often records up to which age are tried;
+the table needs no columns for it.
+
+Start with "backlog check", then "backlog once --max-age 1d", then "backlog run".` + exitStatusHelp,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return c.Help()
+		},
+	}
+	g.AddFlags(root.PersistentFlags())
+	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newStatus(g), newCheck(g), newInit(g), newVersion(g))
+	root.PersistentFlags().SortFlags = false
+	return root
+}
+
+// ranError marks the errors of run functions, as opposed to cobra's own.
+type ranError struct{ err error }
+
+func (e ranError) Error() string { return e.err.Error() }
+
+// ran adapts a run function to cobra.
+func ran(f func(ctx context.Context) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, _ []string) error {
+		if err := f(c.Context()); err != nil {
+			return ranError{err}
+		}
+		return nil
+	}
+}
+
+// nowFlag is the --now of commands that look at the clock.
+type nowFlag struct{ text string }
+
+func (n *nowFlag) AddFlags(f *pflag.FlagSet) {
+	f.StringVar(&n.text, "now", "", "pretend that it is `TIME` (RFC 3339)")
+}
+
+// clock returns the clock to use and its reading now, which is exactly the
+// pretended time if there is one.
+func (n *nowFlag) clock() (clock func() time.Time, now time.Time, err error) {
+	if n.text == "" {
+		return time.Now, time.Now(), nil
+	}
+	now, err = parseTime("--now", n.text)
+	start := time.Now()
+	return func() time.Time { return now.Add(time.Since(start)) }, now, err
+}
+
+func parseTime(flag, text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return t, usagef("%s: %q is not a time; write it as in 2026-01-05T00:00:00Z", flag, text)
+	}
+	return t, nil
+}
+
+// jsonFlag is the --json of commands that print data.
+type jsonFlag struct{ on bool }
+
+func (j *jsonFlag) AddFlags(f *pflag.FlagSet) {
+	f.BoolVar(&j.on, "json", false, "print JSON")
+}
+
+// printf writes to the command's output; a closed pipe is the reader's wish.
+func (g *globals) printf(format string, args ...any) { fmt.Fprintf(g.out, format, args...) }

@@ -1,0 +1,252 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"reflect"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"backlog/backlog"
+)
+
+// lockEvery is how often a standby looks whether there is still a leader, and
+// a leader whether it still holds the lock.
+const lockEvery = 2 * time.Second
+
+func newRun(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "run",
+		Short: "Run the schedule as a daemon",
+		Long: `Run starts the passes of the schedule as their tiers tick, until it is stopped.
+
+One daemon leads for a table; a second one stands by and takes over within
+seconds. Ticks missed while none ran are made up for by one pass.
+
+SIGTERM or SIGINT: select nothing more, let running handlers finish for
+shutdown_timeout, settle, exit. A second one: end the handlers at once.
+SIGHUP: read the configuration again; one that is wrong is refused and the old
+one stays. Under systemd use Type=notify; the watchdog is served.` + exitStatusHelp,
+		Args: cobra.NoArgs,
+		RunE: ran(func(ctx context.Context) error { return runRun(ctx, g) }),
+	}
+}
+
+func runRun(ctx context.Context, g *globals) error {
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	log := newLog(cfg.Log, g.err)
+	ctx, stop := stopOnSignal(ctx)
+	defer stop.close()
+	a, err := g.wireApp(ctx, cfg, log, time.Now())
+	if err != nil {
+		return err
+	}
+	d := &server{g: g, app: a, log: log, hard: stop.hard, state: a.state(log)}
+	d.observer = newObserver(log)
+	defer func() { d.app.close() }()
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	d.hup = hup
+
+	notify(log, daemon.SdNotifyReady)
+	for ctx.Err() == nil {
+		if err := d.lead(ctx); err != nil {
+			return err
+		}
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// A server is the daemon: it leads, or waits until it can.
+type server struct {
+	g        *globals
+	app      *app
+	log      *slog.Logger
+	observer *observer
+	state    *stateFile
+	hard     <-chan struct{}
+	hup      <-chan os.Signal
+}
+
+// lead waits for the leader lock, then runs the loop until ctx is done or the
+// lock is lost.
+func (d *server) lead(ctx context.Context) error {
+	lock, since, err := d.standBy(ctx)
+	if err != nil || lock == nil {
+		return err
+	}
+	defer lock.Unlock()
+	loop := &backlog.Loop{
+		Schedule: d.app.cfg.Tiers,
+		Engine:   d.app.engine(nil, d.hard, d.observer.Observe),
+		State:    d.state,
+		Since:    since,
+		Locker:   d.app.table,
+		Observe:  d.observer.Observe,
+	}
+	next := nextStarts(d.app.cfg.Tiers, time.Now())
+	if len(next) > 0 {
+		d.log.Info("leading", "next", when(time.Time(next[0].At)), "tier", next[0].Tier)
+	}
+	notify(d.log, "STATUS=leading")
+
+	lctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- loop.Run(lctx) }()
+	check := time.NewTicker(lockEvery)
+	defer check.Stop()
+	alive, stopAlive := watchdog()
+	defer stopAlive()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			notify(d.log, daemon.SdNotifyStopping)
+			d.log.Info("stopping: no record is handed out any more, running handlers may finish", "for", d.app.cfg.ShutdownTimeout.String())
+			return d.drain(done, alive)
+		case <-d.hup:
+			d.reload(ctx, loop)
+		case <-check.C:
+			if err := lock.Check(ctx); err != nil {
+				d.log.Error("the leader lock is lost, passes are stopped", "error", err)
+				cancel()
+				return d.drain(done, alive)
+			}
+		case <-alive:
+			// A loop that hangs is to be restarted by systemd.
+			if time.Since(loop.LastWake()) < 2*time.Minute {
+				notify(d.log, daemon.SdNotifyWatchdog)
+			}
+		}
+	}
+}
+
+// drain waits for the passes to end, keeping systemd's watchdog quiet.
+func (d *server) drain(done <-chan error, alive <-chan time.Time) error {
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-alive:
+			notify(d.log, daemon.SdNotifyWatchdog)
+		}
+	}
+}
+
+// standBy takes the leader lock, waiting while another daemon has it. since is
+// when that one was last seen alive, zero if there was none. The lock is nil
+// when ctx is done.
+func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Time, err error) {
+	alive, stopAlive := watchdog()
+	defer stopAlive()
+	look := time.NewTicker(lockEvery)
+	defer look.Stop()
+	for {
+		lock, err = d.app.table.TryLock(ctx, backlog.LeaderLock)
+		switch {
+		case err == nil:
+			if !since.IsZero() {
+				since = d.takeOver(since)
+			}
+			return lock, since, nil
+		case errors.Is(err, backlog.ErrLocked):
+			if since.IsZero() {
+				d.log.Info("standing by: another daemon leads")
+				notify(d.log, "STATUS=standing by")
+			}
+			since = time.Now()
+		case errors.Is(err, backlog.ErrAway):
+			d.log.Warn("the leader lock cannot be asked for", "error", err)
+		default:
+			return nil, since, err
+		}
+		for wait := true; wait; {
+			select {
+			case <-ctx.Done():
+				return nil, since, nil
+			case <-d.hup:
+				d.reload(ctx, nil)
+			case <-alive:
+				notify(d.log, daemon.SdNotifyWatchdog)
+			case <-look.C:
+				wait = false
+			}
+		}
+	}
+}
+
+// takeOver returns from when on ticks count after another leader was last seen
+// alive. If that one kept its state where we do, its last wake is exact.
+func (d *server) takeOver(seen time.Time) time.Time {
+	d.log.Warn("the leader is gone, taking over", "last_seen", when(seen))
+	if s, err := d.state.Load(); err == nil && s.LastWake.Before(seen) && seen.Sub(s.LastWake) < time.Minute {
+		return s.LastWake
+	}
+	return seen
+}
+
+// reload reads the configuration again. Whatever is wrong with it, the old one
+// stays in force. loop is nil while standing by.
+func (d *server) reload(ctx context.Context, loop *backlog.Loop) {
+	notify(d.log, daemon.SdNotifyReloading)
+	defer notify(d.log, daemon.SdNotifyReady)
+	a, err := d.rewire(ctx)
+	if err != nil {
+		d.log.Error("reload refused, the old configuration stays: " + err.Error())
+		return
+	}
+	old := d.app
+	d.app = a
+	if loop != nil {
+		loop.Reload(a.cfg.Tiers, a.engine(nil, d.hard, d.observer.Observe))
+		// Passes of the old engine may still use its connections.
+		context.AfterFunc(ctx, old.close)
+	} else {
+		old.close()
+	}
+	d.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
+}
+
+// rewire builds the app anew. What the locks and the state belong to cannot
+// change under a running daemon.
+func (d *server) rewire(ctx context.Context) (*app, error) {
+	cfg, err := d.g.load()
+	if err != nil {
+		return nil, err
+	}
+	if old := d.app.cfg; cfg.Database != old.Database || cfg.Table.Name != old.Table.Name || cfg.State != old.State || !reflect.DeepEqual(cfg.Log, old.Log) {
+		return nil, errors.New("another database, table, state or log needs a restart")
+	}
+	return d.g.wireApp(ctx, cfg, d.log, time.Now())
+}
+
+// notify tells systemd, if that is who started us.
+func notify(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Debug("systemd cannot be notified", "error", err)
+	}
+}
+
+// watchdog returns a channel that ticks when systemd is to be told that we are
+// alive; it never does where no watchdog is set.
+func watchdog() (<-chan time.Time, func()) {
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || every <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(every / 2)
+	return t.C, t.Stop
+}

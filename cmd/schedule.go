@@ -1,0 +1,218 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"backlog/tiers"
+)
+
+// ScheduleOptions are the flags of schedule.
+type ScheduleOptions struct {
+	From   string
+	For    string
+	Count  int
+	Format string
+	JSON   jsonFlag
+	Now    nowFlag
+}
+
+func (o *ScheduleOptions) AddFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.From, "from", "", "show the ticks after `TIME` (RFC 3339; default: now)")
+	f.StringVar(&o.For, "for", "", "show the ticks of that `DURATION` (default 24h, or as --count says)")
+	f.IntVar(&o.Count, "count", 0, "show at most `N` ticks (default: all of them)")
+	f.StringVar(&o.Format, "format", "text", "print as `FORMAT`: text, json, crontab or systemd")
+	o.JSON.AddFlags(f)
+	o.Now.AddFlags(f)
+}
+
+func newSchedule(g *globals) *cobra.Command {
+	var o ScheduleOptions
+	c := &cobra.Command{
+		Use:   "schedule",
+		Short: "Show the coming ticks, or export them for cron or systemd",
+		Long: `Schedule shows when which tier starts a pass. Of tiers that tick together only
+the widest starts; it covers the narrower ones, whose records are among its own.
+
+With --format crontab or systemd it prints what makes the system's own timer run
+"backlog once --due" whenever a tier ticks. Unlike "backlog run" that does not
+make up for ticks missed while the machine was off.` + exitStatusHelp,
+		Args: cobra.NoArgs,
+		RunE: ran(func(ctx context.Context) error { return runSchedule(ctx, o, g) }),
+	}
+	o.AddFlags(c.Flags())
+	return c
+}
+
+func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
+	_, from, err := o.Now.clock()
+	if err != nil {
+		return err
+	}
+	if o.From != "" {
+		if from, err = parseTime("--from", o.From); err != nil {
+			return err
+		}
+	}
+	until := from.Add(24 * time.Hour)
+	if o.For != "" {
+		d, err := tiers.ParseDuration(o.For)
+		if err != nil || d <= 0 {
+			return usagef("--for: %q is not a duration; write it as in 24h or 7d", o.For)
+		}
+		until = from.Add(d)
+	} else if o.Count > 0 {
+		until = time.Time{} // as many as it takes
+	}
+	if o.Count < 0 {
+		return usagef("--count: %d is less than 0", o.Count)
+	}
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	format := o.Format
+	if o.JSON.on {
+		format = "json"
+	}
+	switch format {
+	case "text":
+		return g.printTicks(comingTicks(cfg.Tiers, from, until, o.Count))
+	case "json":
+		return printJSON(g.out, comingTicks(cfg.Tiers, from, until, o.Count))
+	case "crontab":
+		return g.printCrontab(cfg.Tiers)
+	case "systemd":
+		return g.printSystemd(cfg.Tiers)
+	}
+	return usagef("--format: %q is not one of text, json, crontab, systemd", o.Format)
+}
+
+// A tickJSON is an instant at which a pass starts.
+type tickJSON struct {
+	At     stamp    `json:"at"`
+	Tier   string   `json:"tier"`
+	MaxAge float64  `json:"max_age_seconds"`
+	Covers []string `json:"covers"`
+}
+
+// comingTicks returns the ticks after from, up to until if that is not zero,
+// at most count if that is not 0.
+func comingTicks(s *tiers.Schedule, from, until time.Time, count int) []tickJSON {
+	list := []tickJSON{}
+	for at := s.Next(from); !at.IsZero() && (until.IsZero() || !at.After(until)) && (count == 0 || len(list) < count); at = s.Next(at) {
+		pick := tiers.Coalesce(s.Due(at.Add(-time.Nanosecond), at), func(tiers.Tier) bool { return true })
+		t := tickJSON{At: stamp(at), Tier: pick.Start.Tier.Name, MaxAge: pick.Start.Tier.MaxAge.Seconds(), Covers: []string{}}
+		for _, c := range pick.Covered {
+			t.Covers = append(t.Covers, c.Tier.Name)
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+func (g *globals) printTicks(list []tickJSON) error {
+	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "AT\tTIER\tCOVERS")
+	for _, t := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", when(time.Time(t.At)), t.Tier, strings.Join(t.Covers, ", "))
+	}
+	return w.Flush()
+}
+
+// everyMinutes returns the widest interval in whole minutes, a divisor of an
+// hour, whose multiples include every tick; 1 if there is none.
+func everyMinutes(s *tiers.Schedule) int {
+	n := 60
+	for _, t := range s.Tiers() {
+		if t.Cron != "" {
+			return 1
+		}
+		n = gcd(n, gcd(int(t.Every/time.Minute), int(t.Offset/time.Minute)))
+	}
+	return max(n, 1)
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// often says in words how often a tier ticks.
+func often(t tiers.Tier) string {
+	if t.Cron != "" {
+		return fmt.Sprintf("at %q in %v", t.Cron, t.Location)
+	}
+	s := "every " + tiers.FormatDuration(t.Every)
+	if t.Offset > 0 {
+		s += " with an offset of " + tiers.FormatDuration(t.Offset)
+	}
+	return s
+}
+
+func (g *globals) onceDue() string {
+	s := "backlog once --due"
+	if g.Config != "" {
+		s += " --config " + g.Config
+	}
+	return s
+}
+
+func (g *globals) printCrontab(s *tiers.Schedule) error {
+	g.printf("# backlog: one line for all tiers. When a tier ticks, the widest one that does runs.\n")
+	for _, t := range s.Tiers() {
+		g.printf("#   records up to %s old: %s\n", t.Name, often(t))
+	}
+	minute := "*"
+	if n := everyMinutes(s); n == 60 {
+		minute = "0"
+	} else if n > 1 {
+		minute = fmt.Sprintf("*/%d", n)
+	}
+	g.printf("%s * * * *  cd /path/to/it && %s\n", minute, g.onceDue())
+	return nil
+}
+
+func (g *globals) printSystemd(s *tiers.Schedule) error {
+	minute := "*"
+	if n := everyMinutes(s); n == 60 {
+		minute = "00"
+	} else if n > 1 {
+		minute = fmt.Sprintf("00/%d", n)
+	}
+	g.printf(`# backlog.timer
+[Unit]
+Description=Work off the backlog when a tier of its schedule ticks
+
+[Timer]
+`)
+	for _, t := range s.Tiers() {
+		g.printf("# records up to %s old: %s\n", t.Name, often(t))
+	}
+	g.printf(`OnCalendar=*-*-* *:%s:00 UTC
+AccuracySec=1s
+
+[Install]
+WantedBy=timers.target
+
+# backlog.service
+[Unit]
+Description=One pass over the backlog, if one is due
+
+[Service]
+Type=oneshot
+WorkingDirectory=/path/to/it
+StateDirectory=backlog
+ExecStart=/usr/local/bin/%s
+SuccessExitStatus=75
+`, minute, g.onceDue())
+	return nil
+}

@@ -1,0 +1,43 @@
+package cmd
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// A stopper turns the first SIGINT or SIGTERM into the end of a context and
+// the second into the closing of hard.
+type stopper struct {
+	hard    chan struct{}
+	signals chan os.Signal
+	done    chan struct{}
+}
+
+// stopOnSignal returns a context that ends at the first signal.
+func stopOnSignal(parent context.Context) (context.Context, *stopper) {
+	ctx, cancel := context.WithCancel(parent)
+	s := &stopper{make(chan struct{}), make(chan os.Signal, 2), make(chan struct{})}
+	signal.Notify(s.signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		defer cancel()
+		select {
+		case <-s.signals:
+			cancel()
+		case <-s.done:
+			return
+		}
+		select {
+		case <-s.signals:
+			close(s.hard)
+		case <-s.done:
+		}
+	}()
+	return ctx, s
+}
+
+func (s *stopper) close() {
+	signal.Stop(s.signals)
+	close(s.done)
+}

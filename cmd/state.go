@@ -1,0 +1,128 @@
+package cmd
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/google/renameio/v2"
+
+	"backlog/backlog"
+	"backlog/backlog/config"
+)
+
+// stateFile keeps the state in a JSON file, written as a whole or not at all.
+// What cannot be written is still remembered for the life of the process.
+type stateFile struct {
+	path string // "": memory only
+
+	mu     sync.Mutex
+	memory backlog.State
+	broken bool // the last write failed
+}
+
+// statePath returns where the configuration wants the state to be, "" for
+// nowhere.
+func statePath(c *config.Config) (string, error) {
+	switch c.State {
+	case "none":
+		return "", nil
+	case "":
+	default:
+		return c.State, nil
+	}
+	dir := strings.Split(os.Getenv("STATE_DIRECTORY"), ":")[0] // systemd's
+	if dir == "" {
+		base := os.Getenv("XDG_STATE_HOME")
+		if !filepath.IsAbs(base) {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return "", fmt.Errorf("no place for the state file: %w; set state:", err)
+			}
+			base = filepath.Join(home, ".local", "state")
+		}
+		dir = filepath.Join(base, "backlog")
+	}
+	return filepath.Join(dir, stateName(c)), nil
+}
+
+// stateName tells the tables of a user apart.
+func stateName(c *config.Config) string {
+	database := c.Database
+	if scheme, path, ok := strings.Cut(database, ":"); ok && strings.HasPrefix(scheme, "sqlite") {
+		if abs, err := filepath.Abs(strings.TrimPrefix(path, "//")); err == nil {
+			database = abs
+		}
+	}
+	sum := sha256.Sum256([]byte(database + "\x00" + c.Table.Schema + "\x00" + c.Table.Name))
+	name := strings.Map(func(r rune) rune {
+		if r == '/' || r == os.PathSeparator || r < ' ' {
+			return '_'
+		}
+		return r
+	}, c.Table.Name)
+	return name + "-" + hex.EncodeToString(sum[:4]) + ".json"
+}
+
+// Load implements backlog.StateKeeper. The file is read each time: another
+// process may have written it.
+func (s *stateFile) Load() (backlog.State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.load()
+}
+
+func (s *stateFile) load() (backlog.State, error) {
+	if s.path == "" || s.broken {
+		return s.memory, nil
+	}
+	b, err := os.ReadFile(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return backlog.State{}, nil
+	}
+	if err != nil {
+		return s.memory, err
+	}
+	var state backlog.State
+	if err := json.Unmarshal(b, &state); err != nil {
+		return s.memory, fmt.Errorf("%s is not a state file and will be replaced: %w", s.path, err)
+	}
+	return state, nil
+}
+
+// Update implements backlog.StateKeeper.
+func (s *stateFile) Update(change func(*backlog.State)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, _ := s.load() // what cannot be read is replaced
+	change(&state)
+	s.memory = state
+	if s.path == "" {
+		return nil
+	}
+	err := s.save(state)
+	first := err != nil && !s.broken
+	s.broken = err != nil
+	if first {
+		return fmt.Errorf("the state cannot be kept, a restart will not know what was missed: %w", err)
+	}
+	return nil
+}
+
+func (s *stateFile) save(state backlog.State) error {
+	b, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o755); err != nil {
+		return err
+	}
+	return renameio.WriteFile(s.path, append(b, '\n'), 0o644)
+}

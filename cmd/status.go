@@ -1,0 +1,164 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"backlog/backlog"
+	"backlog/tiers"
+)
+
+// StatusOptions are the flags of status.
+type StatusOptions struct {
+	JSON jsonFlag
+	Now  nowFlag
+}
+
+func (o *StatusOptions) AddFlags(f *pflag.FlagSet) {
+	o.JSON.AddFlags(f)
+	o.Now.AddFlags(f)
+}
+
+func newStatus(g *globals) *cobra.Command {
+	var o StatusOptions
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Count records by status and by age, and show the next ticks",
+		Long: `Status counts the records of the table by status, the pending ones by the tier
+that their age puts them in, and shows when the next passes start. It only reads
+the table.` + exitStatusHelp,
+		Args: cobra.NoArgs,
+		RunE: ran(func(ctx context.Context) error { return runStatus(ctx, o, g) }),
+	}
+	o.AddFlags(c.Flags())
+	return c
+}
+
+type statusJSON struct {
+	Counts     map[string]int `json:"counts"`
+	Pending    int            `json:"pending"`
+	Bands      []bandJSON     `json:"bands"`
+	Beyond     bandCounts     `json:"beyond"`
+	Unreadable int            `json:"unreadable"`
+	Next       []nextJSON     `json:"next"`
+}
+
+type bandJSON struct {
+	Tier   string  `json:"tier"`
+	MinAge float64 `json:"min_age_seconds"`
+	MaxAge float64 `json:"max_age_seconds"`
+	bandCounts
+}
+
+type bandCounts struct {
+	Fresh  int   `json:"fresh"`
+	Failed int   `json:"failed"`
+	Oldest stamp `json:"oldest"`
+}
+
+type nextJSON struct {
+	At   stamp  `json:"at"`
+	Tier string `json:"tier"`
+}
+
+func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
+	_, now, err := o.Now.clock()
+	if err != nil {
+		return err
+	}
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	a, err := g.wireReader(ctx, cfg, newLog(cfg.Log, g.err), now)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	s, err := statusOf(ctx, a, now)
+	if err != nil {
+		return err
+	}
+	if o.JSON.on {
+		return printJSON(g.out, s)
+	}
+	return g.printStatus(s, now)
+}
+
+func statusOf(ctx context.Context, a *app, now time.Time) (*statusJSON, error) {
+	list := a.cfg.Tiers.Tiers()
+	edges := make([]time.Duration, len(list))
+	for i, t := range list {
+		edges[i] = t.MaxAge
+	}
+	counts, err := a.table.Count(ctx, now, edges)
+	if err != nil {
+		return nil, err
+	}
+	s := &statusJSON{Counts: counts.ByStatus, Pending: counts.Pending(), Beyond: countsOf(counts.Beyond), Unreadable: counts.Unreadable}
+	min := 0.0
+	for i, b := range counts.Bands {
+		s.Bands = append(s.Bands, bandJSON{Tier: list[i].Name, MinAge: min, MaxAge: edges[i].Seconds(), bandCounts: countsOf(b)})
+		min = edges[i].Seconds()
+	}
+	s.Next = nextStarts(a.cfg.Tiers, now)
+	return s, nil
+}
+
+func countsOf(b backlog.Band) bandCounts { return bandCounts{b.Fresh, b.Failed, stamp(b.Oldest)} }
+
+// nextStarts returns for every tier when its next pass starts. A tier whose
+// ticks are all covered by wider ones for long has none.
+func nextStarts(s *tiers.Schedule, now time.Time) []nextJSON {
+	const ticks = 10_000 // how far ahead to look
+	next := make(map[string]nextJSON)
+	at := now
+	for n := 0; n < ticks && len(next) < len(s.Tiers()); n++ {
+		if at = s.Next(at); at.IsZero() {
+			break
+		}
+		due := s.Due(at.Add(-time.Nanosecond), at)
+		name := due[len(due)-1].Tier.Name
+		if _, ok := next[name]; !ok {
+			next[name] = nextJSON{stamp(at), name}
+		}
+	}
+	return slices.SortedFunc(maps.Values(next), func(a, b nextJSON) int {
+		return time.Time(a.At).Compare(time.Time(b.At))
+	})
+}
+
+func (g *globals) printStatus(s *statusJSON, now time.Time) error {
+	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "STATUS\tRECORDS")
+	for _, name := range slices.Sorted(maps.Keys(s.Counts)) {
+		fmt.Fprintf(w, "%s\t%d\n", name, s.Counts[name])
+	}
+	fmt.Fprintf(w, "\nPENDING\tFRESH\tFAILED\tOLDEST\n")
+	row := func(what string, b bandCounts) {
+		oldest := "-"
+		if t := time.Time(b.Oldest); !t.IsZero() {
+			oldest = tiers.FormatDuration(now.Sub(t).Truncate(time.Second)) + " old"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", what, b.Fresh, b.Failed, oldest)
+	}
+	for _, b := range s.Bands {
+		row("up to "+b.Tier, b.bandCounts)
+	}
+	row("older: never tried", s.Beyond)
+	if s.Unreadable > 0 {
+		fmt.Fprintf(w, "without a date that can be read: never tried\t%d\t\t\n", s.Unreadable)
+	}
+	fmt.Fprintf(w, "\nNEXT PASS\tTIER\n")
+	for _, n := range s.Next {
+		fmt.Fprintf(w, "%s\t%s\n", when(time.Time(n.At)), n.Tier)
+	}
+	return w.Flush()
+}

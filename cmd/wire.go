@@ -1,0 +1,199 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/config"
+	"backlog/backlog/handler"
+	"backlog/backlog/table"
+)
+
+// load reads the configuration and puts the flags on top.
+func (g *globals) load() (*config.Config, error) {
+	c, err := config.LoadFile(g.Config)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if g.Database != "" {
+		c.Database = g.Database
+	}
+	if g.Table != "" {
+		c.Table.Name = g.Table
+	}
+	if g.LogLevel != "" {
+		if err := c.Log.Level.UnmarshalText([]byte(g.LogLevel)); err != nil {
+			return nil, usagef("--log-level: %q is not one of debug, info, warn, error", g.LogLevel)
+		}
+	}
+	switch g.LogFormat {
+	case "":
+	case "auto", "text", "json":
+		c.Log.Format = g.LogFormat
+	default:
+		return nil, usagef("--log-format: %q is not one of auto, text, json", g.LogFormat)
+	}
+	return c, nil
+}
+
+// An app is the program wired for one configuration.
+type app struct {
+	cfg     *config.Config
+	log     *slog.Logger
+	handler backlog.Handler
+	db      *table.DB
+	table   *table.Table
+}
+
+// wireApp builds what a pass needs and proves that it can work, touching no
+// record: the handler's program, the table's columns, times and statuses.
+func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time) (*app, error) {
+	h, err := wireHandler(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	a, err := g.wireTable(ctx, cfg, log, table.Options{})
+	if err != nil {
+		return nil, err
+	}
+	a.handler = h
+	samples, err := a.table.Prove(ctx, now)
+	if err != nil {
+		a.close()
+		return nil, fmt.Errorf("table %s: %w", cfg.Table.Name, err)
+	}
+	for _, s := range samples {
+		log.Info("as understood: " + s)
+	}
+	for _, n := range a.table.Notes() {
+		log.Warn(n)
+	}
+	if len(cfg.Statuses.Dead.Values)+len(cfg.Statuses.Dead.Set) == 0 {
+		log.Debug("no dead status is configured: a rejected record is an error like any other")
+	}
+	return a, nil
+}
+
+// wireReader opens the table to be looked at only.
+func (g *globals) wireReader(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time) (*app, error) {
+	a, err := g.wireTable(ctx, cfg, log, table.Options{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := a.table.ProveTimes(ctx, now); err != nil {
+		a.close()
+		return nil, fmt.Errorf("table %s: %w", cfg.Table.Name, err)
+	}
+	return a, nil
+}
+
+func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options) (*app, error) {
+	db, err := table.Open(ctx, cfg.Database, o)
+	if err != nil {
+		return nil, err
+	}
+	t, err := table.New(ctx, db, mapping(cfg))
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return &app{cfg: cfg, log: log, db: db, table: t}, nil
+}
+
+func (a *app) close() { a.db.Close() }
+
+// wireHandler makes the configured handler and checks that it could work.
+func wireHandler(ctx context.Context, cfg *config.Config) (backlog.Handler, error) {
+	if !cfg.Handler.Given {
+		return nil, usagef("the configuration has no handler; say what processes a record, such as  handler: {exec: [./deliver.sh]}")
+	}
+	h := &handler.Exec{Command: cfg.Handler.Exec, Reject: cfg.Handler.Reject, Skip: cfg.Handler.Skip}
+	if err := h.Check(ctx); err != nil {
+		return nil, fmt.Errorf("handler: %w", err)
+	}
+	return h, nil
+}
+
+// engine returns an engine over the app's table and handler.
+func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(backlog.Event)) *backlog.Engine {
+	return &backlog.Engine{
+		Store:           a.table,
+		Handler:         a.handler,
+		Concurrency:     a.cfg.Handler.Concurrency,
+		Timeout:         a.cfg.Handler.Timeout,
+		MaxRecords:      a.cfg.MaxRecords,
+		AbortAfter:      a.cfg.AbortAfter,
+		Rate:            a.cfg.Rate,
+		ShutdownTimeout: max(a.cfg.ShutdownTimeout, 1), // zero would be the default
+		Hard:            hard,
+		Now:             now,
+		Observe:         observe,
+	}
+}
+
+// mapping translates the configuration of the table. The two packages do not
+// know each other.
+func mapping(c *config.Config) table.Mapping {
+	t := c.Table
+	return table.Mapping{
+		Schema: t.Schema, Name: t.Name, ID: t.ID, Status: t.Status,
+		Inserted: table.Time(t.Inserted),
+		Eligible: (*table.Time)(t.Eligible), Expires: (*table.Time)(t.Expires),
+		Where: conditions(t.Where), Touch: assignments(t.Touch),
+		Attempts: t.Attempts, LastError: t.LastError, Columns: t.Columns,
+		New: state(c.Statuses.New), Error: state(c.Statuses.Error),
+		Success: state(c.Statuses.Success), Dead: state(c.Statuses.Dead),
+		Zone: c.Timezone,
+	}
+}
+
+func state(s config.State) table.State {
+	return table.State{Values: values(s.Values), When: conditions(s.When), Set: assignments(s.Set), Keep: s.Keep, Given: s.Given}
+}
+
+func conditions(list []config.Condition) []table.Condition {
+	return each(list, func(c config.Condition) table.Condition {
+		return table.Condition{Column: c.Column, Values: values(c.Values)}
+	})
+}
+
+func assignments(list []config.Assignment) []table.Assignment {
+	return each(list, func(a config.Assignment) table.Assignment {
+		return table.Assignment{Column: a.Column, Value: table.Value(a.Value)}
+	})
+}
+
+func values(list []config.Value) []table.Value {
+	return each(list, func(v config.Value) table.Value { return table.Value(v) })
+}
+
+func each[From, To any](list []From, f func(From) To) []To {
+	if list == nil {
+		return nil
+	}
+	out := make([]To, len(list))
+	for i, v := range list {
+		out[i] = f(v)
+	}
+	return out
+}
+
+// withoutPassword returns the database's URL as it may be shown.
+func withoutPassword(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		return url
+	}
+	if _, host, ok := strings.Cut(rest, "@"); ok {
+		return scheme + "://…@" + host
+	}
+	return url
+}
+
+// isEnd reports whether the error is just that of an ended context.
+func isEnd(err error) bool { return errors.Is(err, context.Canceled) }

@@ -1,0 +1,11 @@
+// Command backlog works off the pending records of a table that already
+// exists, retrying the failed ones less and less often as they age.
+package main
+
+import (
+	"os"
+
+	"backlog/cmd"
+)
+
+func main() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

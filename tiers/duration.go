@@ -1,0 +1,156 @@
+package tiers
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode"
+)
+
+const oneDay = 24 * time.Hour
+
+// units holds the ways to write a unit.
+var units = map[string]struct {
+	name  string // of a unit that [time.ParseDuration] knows
+	times time.Duration
+}{
+	"ns": {"ns", 1}, "us": {"us", 1}, "µs": {"us", 1}, "μs": {"us", 1}, "ms": {"ms", 1},
+	"s": {"s", 1}, "sec": {"s", 1}, "secs": {"s", 1}, "second": {"s", 1}, "seconds": {"s", 1},
+	"m": {"m", 1}, "min": {"m", 1}, "mins": {"m", 1}, "minute": {"m", 1}, "minutes": {"m", 1},
+	"h": {"h", 1}, "hr": {"h", 1}, "hrs": {"h", 1}, "hour": {"h", 1}, "hours": {"h", 1},
+	"d": {"h", 24}, "day": {"h", 24}, "days": {"h", 24},
+	"w": {"h", 168}, "week": {"h", 168}, "weeks": {"h", 168},
+}
+
+var adverbs = map[string]string{
+	"hourly": "1 hour", "daily": "1 day", "weekly": "1 week", "monthly": "1 month", "yearly": "1 year",
+}
+
+var errRange = fmt.Errorf("longer than %dd, the longest possible", math.MaxInt64/oneDay)
+
+// ParseDuration reads a duration in the forms that people write: those of
+// [time.ParseDuration], with d for 24 hours and w for 7 days as well (1d12h,
+// 1.5d), units as words (5 minutes, 2 weeks, 1 day 12 hours), a or an for 1,
+// every in front (every 5 minutes, every hour), and hourly, daily and weekly.
+// Case does not matter, nor does space around numbers and units.
+//
+// Months and years are refused, having no fixed length, and so is anything too
+// long for a [time.Duration]. A negative duration is returned as such.
+func ParseDuration(s string) (time.Duration, error) {
+	d, err := parseDuration(strings.Join(strings.Fields(strings.ToLower(s)), " "))
+	if err != nil {
+		return 0, fmt.Errorf("invalid duration %q: %w", s, err)
+	}
+	return d, nil
+}
+
+// parseDuration takes s in lower case and with single spaces.
+func parseDuration(s string) (time.Duration, error) {
+	s = spellOut(s)
+	negative := strings.HasPrefix(s, "-")
+	if negative || strings.HasPrefix(s, "+") {
+		s = s[1:]
+	}
+	switch s {
+	case "":
+		return 0, errors.New("there is nothing in it")
+	case "0":
+		return 0, nil
+	}
+	// The sum is kept negative: the least Duration has no positive counterpart.
+	var sum time.Duration
+	for s != "" {
+		var number, unit string
+		number, s = cutFunc(s, func(r rune) bool { return r == '.' || '0' <= r && r <= '9' })
+		unit, s = cutFunc(s, unicode.IsLetter)
+		part, err := negated(number, unit)
+		if err != nil {
+			return 0, err
+		}
+		if sum < math.MinInt64-part {
+			return 0, errRange
+		}
+		sum += part
+	}
+	switch {
+	case negative:
+		return sum, nil
+	case sum == math.MinInt64:
+		return 0, errRange
+	}
+	return -sum, nil
+}
+
+// spellOut replaces the words that stand for a number.
+func spellOut(s string) string {
+	if long, ok := adverbs[s]; ok {
+		return long
+	}
+	switch word, rest, _ := strings.Cut(s, " "); {
+	case word == "a", word == "an":
+		return "1 " + rest
+	case word == "every" && strings.IndexFunc(rest, unicode.IsLetter) == 0:
+		return "1 " + rest
+	case word == "every":
+		return rest
+	}
+	return s
+}
+
+// cutFunc cuts s after the leading runes that satisfy f, and drops a space
+// from there.
+func cutFunc(s string, f func(rune) bool) (head, rest string) {
+	rest = strings.TrimLeftFunc(s, f)
+	return s[:len(s)-len(rest)], strings.TrimPrefix(rest, " ")
+}
+
+// negated returns minus the duration of one number and its unit.
+func negated(number, unit string) (time.Duration, error) {
+	u, known := units[unit]
+	switch {
+	case number == "":
+		return 0, errors.New("want numbers and units, such as 5m or 1d12h")
+	case number == "." || strings.Count(number, ".") > 1:
+		return 0, fmt.Errorf("%q is not a number", number)
+	case unit == "":
+		return 0, fmt.Errorf("%s has no unit, such as s, m, h, d or w", number)
+	case strings.HasPrefix(unit, "mo"):
+		return 0, errors.New("a month has no fixed length, write 30d")
+	case strings.HasPrefix(unit, "y"):
+		return 0, errors.New("a year has no fixed length, write 365d")
+	case !known:
+		return 0, fmt.Errorf("unknown unit %q", unit)
+	}
+	d, err := time.ParseDuration("-" + number + u.name)
+	if err != nil || d < math.MinInt64/u.times {
+		return 0, errRange
+	}
+	return d * u.times, nil
+}
+
+// FormatDuration writes d in days, hours, minutes and seconds, leaving out
+// those that are zero: 7d, 1d12h, 5m, 1m30s. Fractions are written as by
+// [time.Duration.String]: 1.5s, 250ms. [ParseDuration] reads all of it back.
+func FormatDuration(d time.Duration) string {
+	var b strings.Builder
+	sign := time.Duration(1)
+	if d < 0 {
+		b.WriteByte('-')
+		sign = -1
+	}
+	for _, u := range []struct {
+		length time.Duration
+		name   byte
+	}{{oneDay, 'd'}, {time.Hour, 'h'}, {time.Minute, 'm'}} {
+		if n := d / u.length; n != 0 {
+			fmt.Fprintf(&b, "%d%c", n*sign, u.name)
+			d -= n * u.length
+		}
+	}
+	if d != 0 || b.Len() == 0 {
+		b.WriteString((d * sign).String())
+	}
+	return b.String()
+}

@@ -1,0 +1,177 @@
+// Package tiers says when records of which age are to be tried.
+//
+// A [Schedule] is a list of tiers from narrow to wide, such as: records up to
+// a day old every five minutes, up to a week old every hour. Each [Tier] ticks
+// at fixed instants that do not depend on when a process was started, and
+// [Schedule.Due] tells which tiers ticked between two instants. A wider tier
+// holds every record of a narrower one, so of the tiers due together only one
+// needs to run: [Coalesce] picks it.
+//
+// The package has no clock and does no input or output. Every instant is an
+// argument, so a daemon, a single run and a simulation can ask the same
+// questions and get the same answers. Instants given may lie anywhere from the
+// year 1 to the year 9999, in any location; ticks are whole seconds, in UTC.
+package tiers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Schedule is a list of tiers, made by [New]. It is immutable and safe for
+// concurrent use.
+type Schedule struct {
+	tiers []Tier // at least one, narrow to wide
+}
+
+// An Error says which key of which tier [New] refuses.
+type Error struct {
+	Index int    // of the tier, from 0; -1 for the list as a whole
+	Key   string // name, max_age, every, offset, cron or timezone; tiers for the list
+	Err   error
+}
+
+// Error names the tier by its position, counted from 1.
+func (e *Error) Error() string {
+	if e.Index < 0 {
+		return fmt.Sprintf("%s: %v", e.Key, e.Err)
+	}
+	return fmt.Sprintf("tier %d: %s: %v", e.Index+1, e.Key, e.Err)
+}
+
+// Unwrap returns the reason alone.
+func (e *Error) Unwrap() error { return e.Err }
+
+// New returns a schedule of the given tiers, which must go from narrow to wide
+// and bear different names. It fills in empty names and locations and puts
+// single spaces between the fields of a cron expression. Any error is an
+// [*Error] and tells of the first tier that is wrong.
+func New(list ...Tier) (*Schedule, error) {
+	if len(list) == 0 {
+		return nil, &Error{Index: -1, Key: "tiers", Err: errors.New("a schedule needs at least one tier")}
+	}
+	s := &Schedule{tiers: make([]Tier, 0, len(list))}
+	for i, t := range list {
+		key, err := t.prepare()
+		if err == nil {
+			key, err = s.accepts(t)
+		}
+		if err != nil {
+			return nil, &Error{Index: i, Key: key, Err: err}
+		}
+		s.tiers = append(s.tiers, t)
+	}
+	return s, nil
+}
+
+// accepts reports why t cannot follow the tiers that s already has.
+func (s *Schedule) accepts(t Tier) (key string, err error) {
+	if len(s.tiers) > 0 && t.MaxAge <= s.Widest().MaxAge {
+		return "max_age", fmt.Errorf("%s after %s: tiers go from narrow to wide",
+			FormatDuration(t.MaxAge), FormatDuration(s.Widest().MaxAge))
+	}
+	if _, ok := s.ByName(t.Name); ok {
+		return "name", fmt.Errorf("%q is taken by a tier before", t.Name)
+	}
+	return "", nil
+}
+
+// Tiers returns a copy of the tiers, narrow to wide.
+func (s *Schedule) Tiers() []Tier { return slices.Clone(s.tiers) }
+
+// Widest returns the tier with the greatest MaxAge.
+func (s *Schedule) Widest() Tier { return s.tiers[len(s.tiers)-1] }
+
+// ByMaxAge returns the tier whose MaxAge is exactly d, if there is one.
+func (s *Schedule) ByMaxAge(d time.Duration) (Tier, bool) {
+	return s.find(func(t Tier) bool { return t.MaxAge == d })
+}
+
+// ByName returns the tier of that name, if there is one.
+func (s *Schedule) ByName(name string) (Tier, bool) {
+	return s.find(func(t Tier) bool { return t.Name == name })
+}
+
+func (s *Schedule) find(match func(Tier) bool) (Tier, bool) {
+	if i := slices.IndexFunc(s.tiers, match); i >= 0 {
+		return s.tiers[i], true
+	}
+	return Tier{}, false
+}
+
+// Next returns the earliest tick of any tier strictly after the given instant.
+func (s *Schedule) Next(after time.Time) time.Time {
+	next := s.tiers[0].Next(after)
+	for _, t := range s.tiers[1:] {
+		if n := t.Next(after); n.Before(next) {
+			next = n
+		}
+	}
+	return next
+}
+
+// MinInterval returns the shortest interval between two ticks of the tier that
+// ticks most often. For a cron tier that is the shortest among 1,500 successive
+// ticks, by a clock that is never put forward or back; finding it takes some
+// milliseconds.
+//
+// Other intervals may be much longer, as cron tiers can pause for a night or a
+// month. To notice a missed tick, ask [Schedule.Next] when it was due and allow
+// MinInterval for grace.
+func (s *Schedule) MinInterval() time.Duration {
+	shortest := s.tiers[0].pattern().interval()
+	for _, t := range s.tiers[1:] {
+		shortest = min(shortest, t.pattern().interval())
+	}
+	return time.Duration(shortest) * time.Second
+}
+
+// A Due is a tier that ticked during an interval.
+type Due struct {
+	Tier  Tier
+	Ticks int       // how often it ticked, at least once
+	Last  time.Time // the newest of its ticks
+}
+
+// Due returns the tiers with at least one tick in (after, upTo], narrow to
+// wide. Adjoining intervals share no tick and miss none. Due returns nil when
+// no tier ticked or upTo is not after the other instant.
+//
+// Its cost does not depend on the number of ticks. A tier with Every takes the
+// same time for any interval; one with Cron takes time for each day on which
+// it ticks, about a millisecond for a year of them.
+func (s *Schedule) Due(after, upTo time.Time) []Due {
+	if !upTo.After(after) {
+		return nil
+	}
+	var due []Due
+	for _, t := range s.tiers {
+		if n, last := t.pattern().between(after.Unix(), upTo.Unix()); n > 0 {
+			due = append(due, Due{Tier: t, Ticks: n, Last: time.Unix(last, 0).UTC()})
+		}
+	}
+	return due
+}
+
+// A Pick says what becomes of tiers that are due together. Each of them is in
+// exactly one of the three places.
+type Pick struct {
+	Start   *Due  // the widest idle one; nil when none is idle
+	Covered []Due // narrower than Start, idle or not: Start tries their records
+	Skipped []Due // wider than Start, or all of them: still busy
+}
+
+// Coalesce picks the tier to start from tiers that are due together, in the
+// order in which [Schedule.Due] returns them. It calls idle, which reports
+// whether a tier could start now, from the widest on until one is idle. The
+// slices of the Pick are parts of due.
+func Coalesce(due []Due, idle func(Tier) bool) Pick {
+	for i, d := range slices.Backward(due) {
+		if idle(d.Tier) {
+			return Pick{Start: &d, Covered: due[:i:i], Skipped: due[i+1:]}
+		}
+	}
+	return Pick{Skipped: due}
+}
