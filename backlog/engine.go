@@ -55,6 +55,8 @@ type Engine struct {
 	attempts atomic.Uint64
 	prefix   string
 
+	anyRefused atomic.Bool // spares a lock for the rare case
+
 	mu      sync.Mutex
 	runs    map[*run]struct{}
 	refused map[uint64]struct{} // keys whose outcome the database did not take
@@ -228,10 +230,14 @@ func (e *Engine) refuse(hash uint64) {
 	defer e.mu.Unlock()
 	if len(e.refused) < maxRefused {
 		e.refused[hash] = struct{}{}
+		e.anyRefused.Store(true)
 	}
 }
 
 func (e *Engine) isRefused(hash uint64) bool {
+	if !e.anyRefused.Load() {
+		return false
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	_, ok := e.refused[hash]

@@ -3,16 +3,14 @@ package backlog
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// health is what the engine knows of the store's: whether it is away, and when
-// it was last heard of.
+// health is what the engine knows of the store's.
 type health struct {
-	mu    sync.Mutex
-	heard time.Time
-	away  bool
+	heard atomic.Int64 // when it last answered, in unix nanoseconds
+	away  atomic.Bool
 }
 
 // contactEvery is how long a sign of life of the store is good for: together
@@ -25,32 +23,23 @@ const (
 
 // storeAnswered notes a sign of life.
 func (e *Engine) storeAnswered() {
-	e.health.mu.Lock()
-	back := e.health.away
-	e.health.away = false
-	e.health.heard = e.Now()
-	e.health.mu.Unlock()
-	if back {
+	e.health.heard.Store(e.Now().UnixNano())
+	if e.health.away.CompareAndSwap(true, false) {
 		e.emit(Event{Kind: StoreBack})
 	}
 }
 
 // storeAway notes that a call failed because the store is away.
 func (e *Engine) storeAway(err error) {
-	e.health.mu.Lock()
-	first := !e.health.away
-	e.health.away = true
-	e.health.mu.Unlock()
-	if first {
+	if e.health.away.CompareAndSwap(false, true) {
 		e.emit(Event{Kind: StoreAway, Err: err})
 	}
 }
 
-func (e *Engine) storeRecent() (recent, away bool) {
-	e.health.mu.Lock()
-	defer e.health.mu.Unlock()
-	age := e.Now().Sub(e.health.heard)
-	return !e.health.away && age >= 0 && age < contactEvery, e.health.away
+// storeRecent reports whether the store has answered within contactEvery.
+func (e *Engine) storeRecent() bool {
+	age := e.Now().UnixNano() - e.health.heard.Load()
+	return !e.health.away.Load() && age >= 0 && age < int64(contactEvery)
 }
 
 // reachStore returns when the store has shown life within contactEvery, or
@@ -59,8 +48,7 @@ func (e *Engine) storeRecent() (recent, away bool) {
 func (e *Engine) reachStore(ctx context.Context) bool {
 	pinger, canPing := e.Store.(Pinger)
 	for {
-		recent, away := e.storeRecent()
-		if recent || !away && !canPing {
+		if e.storeRecent() || !canPing && !e.health.away.Load() {
 			return true
 		}
 		if canPing {

@@ -12,6 +12,11 @@ import (
 // with it.
 const groupDelay = 100 * time.Millisecond
 
+// fullGroup is the number of outcomes that are not kept waiting for more. Half
+// of what may be unsettled at all, so that the other half can come together
+// while it is written.
+const fullGroup = MaxGroup / 2
+
 // A run is one pass under way. The goroutine that calls do walks the lanes and
 // hands records out; workers run the handler; one goroutine settles.
 type run struct {
@@ -26,9 +31,12 @@ type run struct {
 	patience context.Context // done: give up reaching the store
 	giveUp   context.CancelFunc
 
-	jobs    chan job
-	busy    atomic.Int64 // records handed out and not yet ended
-	nWorker int64        // owned by the walking goroutine
+	jobs    chan job      // staged: handed out as soon as a handler is free
+	staged  atomic.Int64  // how many those are
+	ahead   int64         // how many there may be; owned by the walking goroutine
+	room    chan struct{} // holds a token: fewer are staged than were
+	busy    atomic.Int64  // staged or at a handler
+	nWorker int64         // owned by the walking goroutine
 	workers sync.WaitGroup
 
 	first    chan struct{} // holds a token: the group is no longer empty
@@ -47,18 +55,27 @@ type run struct {
 	hashes  []uint64 // of the group's keys
 }
 
-// A job is a record at work.
+// A job is a record to be worked on, or at work.
 type job struct {
 	rec  *Record
 	hash uint64
+	walk *laneWalk
+	seq  int // its place among the jobs of the lane
 }
+
+// maxAhead is how many records are staged at most. Where handlers take
+// microseconds it saves a switch of goroutines for each; where they take long
+// only one is staged, so that it is not given to its handler as it was long
+// ago.
+const maxAhead = 64
 
 func newRun(ctx context.Context, e *Engine, p Pass) *run {
 	r := &run{
 		e:        e,
 		pass:     p,
 		caller:   ctx,
-		jobs:     make(chan job, e.Concurrency),
+		jobs:     make(chan job, maxAhead+1),
+		room:     make(chan struct{}, 1),
 		first:    make(chan struct{}, 1),
 		flushNow: make(chan struct{}, 1),
 		done:     make(chan struct{}),
@@ -81,9 +98,6 @@ func (r *run) do() {
 
 	r.expire()
 	r.walk()
-
-	close(r.jobs)
-	r.workers.Wait()
 	close(r.done)
 	r.settler.Wait()
 	close(ended)
@@ -131,7 +145,7 @@ func (r *run) expire() {
 		return
 	}
 	err := r.e.persist(r.stop, func() (err error) {
-		r.report.Expired, err = x.Expire(r.stop, r.pass.Now.Add(-r.pass.MaxAge))
+		r.report.Expired, err = x.Expire(r.stop, r.pass.Now, r.pass.Now.Add(-r.pass.MaxAge))
 		return err
 	})
 	if err != nil && r.stop.Err() == nil {
@@ -149,30 +163,20 @@ func (r *run) fail(err error) {
 	r.endWalk()
 }
 
-// makeRoom waits until a record may be handed out: a handler is free, the
-// store is there to take the outcome, and neither a pause nor the rate forbids
-// the call. It returns false when nothing more is to be handed out; otherwise
-// the caller owns one slot and one place among the unsettled.
-func (r *run) makeRoom() bool {
+// mayStart waits until a handler may be called: one is free, the store is
+// there to take the outcome, and neither a pause nor the rate forbids it. It
+// returns false when nothing more is to be handed out; otherwise the caller
+// owns one slot.
+func (r *run) mayStart() bool {
 	e := r.e
 	if e.slots.Acquire(r.stop, 1) != nil {
 		return false
 	}
-	ok := r.reachStore() && e.waitPause(r.stop) && (e.limiter == nil || e.limiter.Wait(r.stop) == nil)
-	if ok && !e.unsettle.TryAcquire(1) {
-		e.flushAll()
-		ok = e.unsettle.Acquire(r.stop, 1) == nil
+	if r.reachStore() && e.waitPause(r.stop) && (e.limiter == nil || e.limiter.Wait(r.stop) == nil) && r.stop.Err() == nil {
+		return true
 	}
-	if !ok {
-		e.slots.Release(1)
-		return false
-	}
-	if r.stop.Err() != nil {
-		e.slots.Release(1)
-		e.unsettle.Release(1)
-		return false
-	}
-	return true
+	e.slots.Release(1)
+	return false
 }
 
 // reachStore is the engine's, and holds back too while a settlement of this
@@ -189,30 +193,50 @@ func (r *run) reachStore() bool {
 	}
 }
 
-// handOut gives the record to a worker, unless it is not to be tried now. It
-// returns false when nothing more is to be handed out.
-func (r *run) handOut(rec *Record, age *pageAge) bool {
+// stage gives the record to the workers, unless it is not to be tried now. ok
+// is false when nothing more is to be handed out.
+func (r *run) stage(w *laneWalk, rec *Record, age *pageAge) (staged, ok bool) {
 	e, hash := r.e, rec.Key.Hash()
 	if r.wasTried(hash) || e.isRefused(hash) {
-		return true
+		return false, true
 	}
-	if !r.makeRoom() {
-		return false
+	if !e.unsettle.TryAcquire(1) {
+		e.flushAll()
+		if e.unsettle.Acquire(r.stop, 1) != nil {
+			return false, false
+		}
+	}
+	if !r.waitRoom() {
+		e.unsettle.Release(1)
+		return false, false
 	}
 	if !e.flights.claim(hash, age) {
-		e.slots.Release(1)
 		e.unsettle.Release(1)
-		return true
+		return false, true
 	}
-	rec.Tier, rec.AttemptID = r.pass.Tier, e.attemptID()
-	r.mu.Lock()
-	r.report.Selected++
-	r.mu.Unlock()
-	if r.busy.Add(1) > r.nWorker {
+	w.staged++
+	r.staged.Add(1)
+	if r.busy.Add(1) > r.nWorker && r.nWorker < int64(e.Concurrency) {
 		r.nWorker++
 		r.workers.Go(r.worker)
 	}
-	r.jobs <- job{rec, hash}
+	r.jobs <- job{rec, hash, w, w.staged}
+	return true, true
+}
+
+// waitRoom waits until another record may be staged.
+func (r *run) waitRoom() bool {
+	if r.staged.Load() <= r.ahead {
+		return true
+	}
+	// Once there is no room, half of it is to be made at once.
+	for r.staged.Load() > r.ahead/2 {
+		select {
+		case <-r.room:
+		case <-r.stop.Done():
+			return false
+		}
+	}
 	return true
 }
 
@@ -225,10 +249,36 @@ func (r *run) wasTried(hash uint64) bool {
 
 func (r *run) worker() {
 	for j := range r.jobs {
-		err := r.e.call(r.work, j.rec)
-		r.e.slots.Release(1)
+		if r.mayStart() {
+			r.left()
+			r.started(j)
+			err := r.e.call(r.work, j.rec)
+			r.e.slots.Release(1)
+			r.attempted(j, err)
+		} else {
+			r.left()
+			r.e.flights.drop(j.hash)
+			r.e.unsettle.Release(1)
+		}
 		r.busy.Add(-1)
-		r.attempted(j, err)
+	}
+}
+
+// left notes that a record is no longer staged.
+func (r *run) left() {
+	r.staged.Add(-1)
+	signal(r.room)
+}
+
+// started makes the record an attempt.
+func (r *run) started(j job) {
+	j.rec.Tier, j.rec.AttemptID = r.pass.Tier, r.e.attemptID()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Selected++
+	j.walk.handed++
+	if j.seq > j.walk.lastSeq {
+		j.walk.lastSeq, j.walk.last = j.seq, j.rec.Cursor
 	}
 }
 
@@ -286,7 +336,7 @@ func (r *run) enqueue(s Settlement, hash uint64) {
 	if n == 1 {
 		signal(r.first)
 	}
-	if n >= MaxGroup {
+	if n >= fullGroup {
 		r.flush()
 	}
 }

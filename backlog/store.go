@@ -17,12 +17,14 @@ type Store interface {
 	// order: newest first by (inserted, key). It returns at most q.Limit
 	// records and may return fewer, even none, while Page.More is true.
 	// Rows whose time cannot be read are never records; they are reported
-	// in Page.Unreadable.
+	// in Page.Unreadable. A cursor stays good when its record is gone; an
+	// After beyond Until gives an empty page.
 	Pending(ctx context.Context, q Query) (Page, error)
 
 	// Settle writes the outcomes of one group, at most [MaxGroup], in one
 	// short transaction, each only if its row still has the state that was
-	// read. It returns those that were not written, in any order: with
+	// read. A record is in a group once; an outcome that changes nothing in
+	// its row is settled. It returns those that were not written, in any order: with
 	// [ErrConflict] where somebody else has changed the row meanwhile,
 	// otherwise with the reason for which the database refuses the row. A
 	// returned error means that nothing was written or, if the connection
@@ -98,10 +100,12 @@ type Pinger interface {
 
 // An Expirer is a Store that can give records their dead status by age.
 type Expirer interface {
-	// Expire gives every pending record inserted before the given time the
-	// dead status and returns how many. Without a dead status it does
-	// nothing.
-	Expire(ctx context.Context, before time.Time) (int, error)
+	// Expire gives the dead status to every pending record that was
+	// inserted before the given time or whose own time of expiry is before
+	// now, and returns how many. Records without a date of insertion expire
+	// by their own time only. It counts no attempt. Without a dead status
+	// it does nothing.
+	Expire(ctx context.Context, now, before time.Time) (int, error)
 }
 
 // A LockName is one of the two locks of a table.
@@ -123,6 +127,7 @@ type Locker interface {
 type Lock interface {
 	// Check returns an error when the lock has been lost.
 	Check(ctx context.Context) error
+	// Unlock gives the lock back. It is called once.
 	Unlock() error
 }
 
@@ -135,12 +140,13 @@ type Counter interface {
 	Count(ctx context.Context, now time.Time, edges []time.Duration) (Counts, error)
 }
 
-// Counts are the numbers of records in a table.
+// Counts are the numbers of records in a table. Pending records count as such
+// also before they are eligible and after they have expired.
 type Counts struct {
-	ByStatus   map[string]int // every row within the configured filter
+	ByStatus   map[string]int // every row within the configured filter; "NULL" is NULL
 	Bands      []Band         // one per edge
 	Beyond     Band
-	Unreadable int // pending rows without a time that can be read, those with no date included
+	Unreadable int // pending rows in no band: their date is missing or cannot be right
 }
 
 // A Band counts the pending records in a range of ages.

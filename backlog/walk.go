@@ -32,14 +32,17 @@ func (r *run) walk() {
 			reserve = 0 // a cap of one is each lane's in turn
 		}
 		fresh.handOut(limit - reserve)
-		failed.handOut(limit - fresh.handed)
-		fresh.handOut(limit - fresh.handed - failed.handed)
+		failed.handOut(limit - fresh.staged)
+		fresh.handOut(limit - fresh.staged - failed.staged)
 	}
-	r.conclude(fresh, failed)
+	complete := fresh.ended() && failed.ended()
+	close(r.jobs)
+	r.workers.Wait()
+	r.conclude(fresh, failed, complete)
 }
 
-func (r *run) conclude(fresh, failed *laneWalk) {
-	complete := fresh.ended() && failed.ended()
+// conclude notes how far the pass came.
+func (r *run) conclude(fresh, failed *laneWalk, complete bool) {
 	stopped := r.stop.Err() != nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,16 +113,22 @@ type laneWalk struct {
 	page readPage // the present one
 	next int      // index of its next record
 
-	handed     int
-	top, last  Cursor // of the first and the last record looked at
+	staged     int    // records given to the workers
+	top        Cursor // of the first record looked at
 	topSection int
+
+	// Guarded by the run's mutex until the workers have ended.
+	handed  int    // records given to the handler
+	last    Cursor // of the last of them
+	lastSeq int
 }
 
 type readPage struct {
 	Page
 	age     *pageAge
 	section int
-	final   bool // nothing comes after it
+	final   bool  // nothing comes after it
+	ahead   int64 // how many records may be staged, by the speed so far
 	err     error
 }
 
@@ -129,22 +138,20 @@ func (r *run) newLaneWalk(lane Lane, sections []section) *laneWalk {
 
 // handOut hands out up to n records, without limit if n is negative.
 func (w *laneWalk) handOut(n int) {
-	for n < 0 || n > 0 {
+	for n != 0 {
 		if w.r.stop.Err() != nil || !w.peek() {
 			return
 		}
 		rec := &w.page.Records[w.next]
-		before := w.r.report.Selected // written by this goroutine only
-		if !w.r.handOut(rec, w.page.age) {
+		staged, ok := w.r.stage(w, rec, w.page.age)
+		if !ok {
 			return
 		}
 		w.next++
-		w.last = rec.Cursor
 		if w.top.IsZero() {
 			w.top, w.topSection = rec.Cursor, w.page.section
 		}
-		if w.r.report.Selected > before {
-			w.handed++
+		if staged {
 			n--
 		}
 	}
@@ -166,6 +173,7 @@ func (w *laneWalk) peek() bool {
 			return false // stopped
 		}
 		w.page, w.next = p, 0
+		w.r.ahead = p.ahead
 		if p.err != nil {
 			w.r.fail(p.err)
 			return false
@@ -216,11 +224,12 @@ func (w *laneWalk) read(ctx context.Context) {
 	limit := min(max(minPage, 2*e.Concurrency), maxPage)
 	var present int     // records in the page that is being handed out
 	var since time.Time // when that began
+	var ahead int64
 	for i, s := range w.sections {
 		q := Query{Lane: w.lane, Now: w.r.pass.Now, MaxAge: w.r.pass.MaxAge, Widest: w.r.pass.Widest, After: s.after, Until: s.until}
 		for more := true; more; {
 			q.Limit = limit
-			p := readPage{age: e.flights.open(), section: i}
+			p := readPage{age: e.flights.open(), section: i, ahead: ahead}
 			p.err = e.persist(ctx, func() (err error) {
 				p.Page, err = e.Store.Pending(ctx, q)
 				return err
@@ -244,6 +253,7 @@ func (w *laneWalk) read(ctx context.Context) {
 			now := e.Now()
 			if present > 0 {
 				limit = nextLimit(present, now.Sub(since))
+				ahead = nextAhead(present, now.Sub(since))
 			}
 			present, since = len(p.Records), now
 			q.After = p.Next
@@ -259,6 +269,14 @@ func nextLimit(n int, took time.Duration) int {
 		fit = int(min(float64(n)*float64(time.Second)/float64(took), maxPage))
 	}
 	return max(minPage, min(fit, 4*n))
+}
+
+// nextAhead returns how many records are handed out in about a millisecond.
+func nextAhead(n int, took time.Duration) int64 {
+	if took <= 0 {
+		return maxAhead
+	}
+	return min(int64(n)*int64(time.Millisecond)/int64(took), maxAhead)
 }
 
 // unreadable counts the rows that cannot be records.

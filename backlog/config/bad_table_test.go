@@ -44,6 +44,7 @@ var badTables = badFiles{
 	},
 	"state-listed-twice": {
 		"1: statuses.new[1]: NEW is listed twice; remove one",
+		"1: statuses.error[1]: null is listed twice; remove one",
 		"1: statuses.dead: is an empty list; name at least one or remove it",
 	},
 	"state-no-status-column": {
@@ -51,12 +52,12 @@ var badTables = badFiles{
 		"1: statuses.success: missing, and its default SUCCESS needs a status column, which no state here has; write success, or table.status if there is one",
 	},
 	"state-set-not-when":     {"3: statuses.error.set.failed: sets true, which is not what when asks for; a record would not be found in the state it was put in"},
-	"state-success-is-error": {"1: statuses.success: a record that succeeded would still be in error and be tried for ever; set what error excludes"},
+	"state-success-is-error": {"1: statuses.success: a record that succeeded would still be in error and be tried for ever; write what does not meet the condition of error"},
 	"state-success-is-new": {
-		"1: statuses.success: a record that succeeded would still be new and be tried for ever; set what new excludes",
-		"1: statuses.dead: a dead record would still be new and be tried for ever; set what new excludes",
+		"1: statuses.success: a record that succeeded would still be new and be tried for ever; write what does not meet the condition of new",
+		"1: statuses.dead: a dead record would still be new and be tried for ever; write what does not meet the condition of new",
 	},
-	"state-success-stays-new": {"4: statuses.success: a record that succeeded would still be new and be tried for ever; set what new excludes"},
+	"state-success-stays-new": {"4: statuses.success: a record that succeeded would still be new and be tried for ever; write what does not meet the condition of new"},
 	"status-in-where":         {"1: table.where.status: this is the status column, of which statuses tells; remove it"},
 	"time-column": {
 		"2: table.inserted: no column; add column: and its name",

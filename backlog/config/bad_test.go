@@ -71,7 +71,9 @@ func TestDatabaseStaysSecret(t *testing.T) {
 		"database=postgres://u:hunter2@h/d",
 		"database=postgres://u:hunter2@h/d: x" + list,
 		"postgres://u:hunter2@h/d: x" + list,
+		"postgres://u:hunter2@h/d: x\npostgres://u:hunter2@h/d: y" + list,
 		"- postgres://u:hunter2@h/d",
+		"{database: postgres://u:a,hunter2,hunter2, tiers: []}",
 		"{database: postgres://u:a,hunter2@h/d, tiers: []}",
 		"{database: postgres://h/d?password=a,hunter2, tiers: []}",
 		"database: a\ndatabase: hunter2" + list,
@@ -89,4 +91,14 @@ func TestDatabaseStaysSecret(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	_, err := config.Load(strings.NewReader(strings.Repeat("#\n", 1<<20)), "s.yaml", lookup)
 	equal(t, "error", err.Error(), "s.yaml:1: larger than 1 MiB; this is hardly a configuration")
+}
+
+// TestLargeSyntaxError breaks a large file near its start, where looking for
+// the line is not worth the time.
+func TestLargeSyntaxError(t *testing.T) {
+	text := "handler:\n  exec: ./a: b\n" + strings.Repeat("# a comment\n", 50_000)
+	_, err := config.Load(strings.NewReader(text), "s.yaml", lookup)
+	if err == nil || !strings.HasPrefix(err.Error(), "s.yaml:2: one colon too many;") {
+		t.Errorf("got %v", err)
+	}
 }

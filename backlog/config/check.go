@@ -69,13 +69,13 @@ func (d *decoder) checkStates(c *Config) {
 		})
 	}
 	if stays(&s.Success, isNew) {
-		d.failf("statuses.success", "a record that succeeded would still be new and be tried for ever; set what new excludes")
+		d.failf("statuses.success", "a record that succeeded would still be new and be tried for ever; write what does not meet the condition of new")
 	}
 	if stays(&s.Success, isError) {
-		d.failf("statuses.success", "a record that succeeded would still be in error and be tried for ever; set what error excludes")
+		d.failf("statuses.success", "a record that succeeded would still be in error and be tried for ever; write what does not meet the condition of error")
 	}
 	if stays(&s.Dead, isNew) {
-		d.failf("statuses.dead", "a dead record would still be new and be tried for ever; set what new excludes")
+		d.failf("statuses.dead", "a dead record would still be new and be tried for ever; write what does not meet the condition of new")
 	}
 	if len(s.Error.Set) > 0 && len(s.Error.When) == 0 && isNew.without(s.Error.Set) {
 		d.failf("statuses.error", "a failed record would be neither new nor in error and never be tried again; add when")

@@ -84,8 +84,8 @@ func (v value) isQuoted() bool {
 	return v.node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
 
-// isWord reports whether v is the word, unquoted.
-func (v value) isWord(word string) bool {
+// says reports whether v is the word, unquoted.
+func (v value) says(word string) bool {
 	return v.isText() && !v.isQuoted() && v.node.Value == word
 }
 
@@ -139,12 +139,11 @@ func (v value) object(known keys) {
 	}
 }
 
-// unknown notes that f is not among the known keys of v. What looks like
-// anything but a key is not shown: it can be a piece of a secret value.
+// unknown notes that f is not among the known keys of v.
 func (v value) unknown(f field, known []string) {
 	line := v.d.lines[f.path]
 	switch {
-	case f.isBlank() && v.node.Style&yaml.FlowStyle != 0:
+	case v.isScrap(f.node):
 		v.d.errorf(line, v.path, "a key without a value; put a space after its colon, and quotes around a value with a comma in it")
 	case !isWord(f.name):
 		v.d.errorf(line, v.path, "unknown key, not shown as it is no word; known here: %s", strings.Join(known, ", "))
@@ -153,6 +152,13 @@ func (v value) unknown(f field, known []string) {
 	default:
 		f.fail("unknown key; %s", suggest(f.name, "known here", known))
 	}
+}
+
+// isScrap reports whether the key with the value n in v looks like a piece of a
+// text that was cut at a comma, as in {database: mysql://me:pass,word@host}.
+// Such a piece, or a key that is no word, can be a secret and is not shown.
+func (v value) isScrap(n *yaml.Node) bool {
+	return v.node.Style&yaml.FlowStyle != 0 && value{v.d, n, v.path}.isBlank()
 }
 
 // fields returns the keys of a mapping, each once and in the order of the
@@ -171,6 +177,9 @@ func (v value) fields() []field {
 		}
 		path, line := join(v.path, name), pair[0].Line
 		if first, twice := lines[name]; twice {
+			if !isWord(name) || v.isScrap(pair[1]) {
+				path = v.path
+			}
 			v.d.errorf(line, path, "duplicate key, first on line %d; remove one of them", first)
 			continue
 		}

@@ -1,42 +1,49 @@
 package config
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 )
 
-var variable = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+var variable = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]{0,99})\}`)
 
 // expand replaces each ${NAME} in s by the variable's value and each $${ by a
 // literal ${. Any other $ stays, and values are not expanded again. Problems
-// say what cannot be replaced; they show names of variables, nothing else of s
-// and no values.
+// say what cannot be replaced, each once; they show names of variables, nothing
+// else of s and no values.
 func expand(s string, lookup func(string) (string, bool)) (expanded string, problems []string) {
 	var b strings.Builder
+	seen := make(map[string]bool)
+	problem := func(p string) {
+		if !seen[p] {
+			seen[p] = true
+			problems = append(problems, p)
+		}
+	}
 	for {
-		literal, rest, found := strings.Cut(s, "${")
-		if !found {
+		i := strings.Index(s, "${")
+		if i < 0 {
 			b.WriteString(s)
 			return b.String(), problems
 		}
-		if before, ok := strings.CutSuffix(literal, "$"); ok {
-			b.WriteString(before + "${")
-			s = rest
+		if i > 0 && s[i-1] == '$' {
+			b.WriteString(s[:i-1] + "${")
+			s = s[i+2:]
 			continue
 		}
-		b.WriteString(literal)
-		m := variable.FindStringSubmatch("${" + rest)
+		b.WriteString(s[:i])
+		s = s[i:]
+		m := variable.FindStringSubmatch(s)
 		if m == nil {
-			problems = append(problems, "a ${ that begins no ${NAME}; write $${ if the characters themselves are meant")
-			s = rest
+			problem("a ${ that begins no ${NAME}; write $${ if the characters themselves are meant")
+			s = s[2:]
 			continue
 		}
-		val, ok := lookup(m[1])
+		value, ok := lookup(m[1])
 		if !ok {
-			problems = append(problems, fmt.Sprintf("the environment variable %s is not set; set it, or write $${ if the characters themselves are meant", m[1]))
+			problem("the environment variable " + m[1] + " is not set; set it, or write $${ if the characters themselves are meant")
 		}
-		b.WriteString(val)
-		s = rest[len(m[1])+1:]
+		b.WriteString(value)
+		s = s[len(m[0]):]
 	}
 }

@@ -216,6 +216,7 @@ func TestWild(t *testing.T) {
 
 func TestAliases(t *testing.T) {
 	c := mustLoad(t, "ok-aliases.yaml")
+	equal(t, "where", c.Table.Where, []config.Condition{{"mail", vals("mail")}})
 	list := c.Tiers.Tiers()
 	equal(t, "every", list[1].Every, 24*time.Hour)
 	equal(t, "offset", list[1].Offset, 5*time.Minute)

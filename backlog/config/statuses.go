@@ -64,7 +64,7 @@ func (v value) state(name string) State {
 			"set":  func(v value) { s.Set = v.assignments() },
 		})
 		v.requireHalf(name)
-	case !v.isWord("keep"):
+	case !v.says("keep"):
 		s.Values = v.values()
 	case name == "error":
 		s.Keep = true

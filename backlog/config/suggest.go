@@ -9,9 +9,10 @@ import (
 // suggest names the word that was probably meant or, if none is near, all of
 // them after the label.
 func suggest(got, label string, words []string) string {
-	best, least := "", len(fold(got))/3+1
+	got = fold(got)
+	best, least := "", len(got)/3+1
 	for _, w := range words {
-		if n := distance(fold(got), fold(w)); n < least {
+		if n := distance(got, fold(w)); n < least {
 			best, least = w, n
 		}
 	}
@@ -21,11 +22,13 @@ func suggest(got, label string, words []string) string {
 	return label + ": " + strings.Join(words, ", ")
 }
 
+var separators = strings.NewReplacer("_", "", "-", "", " ", "")
+
 // fold makes maxAge, max-age and MAX_AGE alike. What is too long to be a slip
 // of any key is cut, which bounds the work of distance.
 func fold(s string) string {
 	s = s[:min(len(s), 40)]
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
+	return strings.ToLower(separators.Replace(s))
 }
 
 // distance returns how many bytes must be inserted, removed, replaced or

@@ -25,8 +25,6 @@ func syntaxLine(text []byte, err error) int {
 }
 
 var (
-	// position is what the parser puts before the problem.
-	position = regexp.MustCompile(`^yaml: (line \d+: )?`)
 	// unspaced is a line with a key but no space between it and its value. YAML
 	// takes that for a text, and stumbles later.
 	unspaced = regexp.MustCompile(`^\s*(- +)?\w+:[^\s/]`)
@@ -39,10 +37,10 @@ var (
 // file, which may be secret, so none of them are shown.
 func syntaxError(text []byte, err error) (line int, problem string) {
 	line = syntaxLine(text, err)
-	problem = position.ReplaceAllString(err.Error(), "")
 	lines := append([]string{""}, strings.Split(string(text), "\n")...) // counted from 1
 	line = min(line, len(lines)-1)
-	if strings.Contains(problem, "mapping values are not allowed") || strings.Contains(problem, "could not find expected ':'") {
+	says := func(words string) bool { return strings.Contains(err.Error(), words) }
+	if says("mapping values are not allowed") || says("could not find expected ':'") {
 		for _, suspect := range []int{line, line - 1} {
 			if unspaced.MatchString(lines[suspect]) {
 				return suspect, "a colon without a space after it; write key: value"
@@ -53,7 +51,7 @@ func syntaxError(text []byte, err error) (line int, problem string) {
 		return line, "a tab in front of the line; indent with spaces"
 	}
 	for _, known := range syntaxErrors {
-		if strings.Contains(problem, known.problem) {
+		if says(known.words) {
 			return line, known.meaning
 		}
 	}
@@ -61,7 +59,7 @@ func syntaxError(text []byte, err error) (line int, problem string) {
 }
 
 // syntaxErrors gives the parser's words a meaning.
-var syntaxErrors = []struct{ problem, meaning string }{
+var syntaxErrors = []struct{ words, meaning string }{
 	{"mapping values are not allowed", "one colon too many; look for a missing colon or a wrong indent here and on the line before, and put a value that holds a colon in quotes"},
 	{"could not find expected ':'", "neither a key nor a list item; write key: value"},
 	{"did not find expected key", "the line does not go with those before it; indent it like those it belongs to, and close every quote and bracket just once"},

@@ -1,3 +1,5 @@
+//go:build unix
+
 package handler_test
 
 import (
@@ -21,18 +23,21 @@ func BenchmarkExec(b *testing.B) {
 		Tier:   "1d", AttemptID: "01890a5d-ac96-774b-bcce-b302099a8057",
 	}
 	e := &handler.Exec{Command: []string{"/bin/true"}}
-	for name, run := range map[string]func() error{
-		"bare":    func() error { return exec.Command("/bin/true").Run() },
-		"handler": func() error { return e.Handle(b.Context(), r) },
+	for _, bb := range []struct {
+		name string
+		run  func() error
+	}{
+		{"bare", func() error { return exec.Command("/bin/true").Run() }},
+		{"handler", func() error { return e.Handle(b.Context(), r) }},
 	} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(bb.name, func(b *testing.B) {
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			var wg sync.WaitGroup
 			for range 4 {
 				wg.Go(func() {
 					for left.Add(-1) >= 0 {
-						if err := run(); err != nil {
+						if err := bb.run(); err != nil {
 							b.Error(err)
 							return
 						}

@@ -26,7 +26,7 @@ const (
 //
 // The program reads the record's columns from its standard input, as the JSON
 // object of [backlog.Record.ColumnsJSON] and a newline; it need not. Its
-// environment is that of this process and
+// environment is that of this process at the first call and
 //
 //	BACKLOG_ID          the key; a composite one is a JSON array
 //	BACKLOG_STATUS      the status that was read
@@ -38,10 +38,10 @@ const (
 // to standard error is the text of the error if it fails.
 //
 // The program runs in a process group of its own. When the context of the
-// attempt is done, the whole group is told to end, and killed after Grace. A
-// program that exits by itself may leave children behind: they are neither
-// waited for nor killed. They should redirect their standard error, which
-// nobody reads any more.
+// attempt is done, the whole group is told to end (SIGTERM), and whoever is
+// left of it after Grace is killed. A program that exits by itself may leave
+// children behind: they are neither waited for nor ended. They should redirect
+// their standard error, since nobody reads it any more.
 //
 // Methods may be called concurrently. An Exec must not be copied or changed
 // after the first call.
@@ -54,14 +54,15 @@ type Exec struct {
 	Reject []int // exit statuses that reject the record; nil: 65
 	Skip   []int // exit statuses that skip it; nil: 75
 
-	// Grace is the time between SIGTERM and SIGKILL. 0 means 5 seconds; if
-	// it is negative there is none.
+	// Grace is the time between SIGTERM and SIGKILL. 0 means 5 seconds, a
+	// negative one none.
 	Grace time.Duration
 
 	found atomic.Pointer[program] // nil until it is found, and when it is lost
 }
 
-// Handle runs the program for r and returns when it has ended.
+// Handle runs the program for r and returns when it has ended: at most Grace,
+// and a moment, after ctx is done.
 //
 // What the program did decides, also when ctx ended meanwhile: exit status 0
 // is a success, one of Reject a [backlog.Reject], one of Skip an error that
@@ -132,7 +133,7 @@ func (e *Exec) cannotStart(ctx context.Context, p *program, err error) error {
 	}
 	e.found.CompareAndSwap(p, nil) // it may be elsewhere in PATH by now
 	if wrong := e.Check(ctx); wrong != nil {
-		return wrong
+		return &failure{wrong.Error(), []error{wrong, err}}
 	}
 	if isNoProgram(err) {
 		return fmt.Errorf("%w: a script must begin with a line such as #!/bin/sh", err)

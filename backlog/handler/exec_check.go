@@ -67,7 +67,7 @@ func find(command []string) (string, error) {
 	case errors.Is(err, fs.ErrPermission):
 		why = notExecutable(name)
 	default:
-		return "", fmt.Errorf("exec: %w", err)
+		return "", fmt.Errorf("exec: %w", errors.Unwrap(err)) // without its own "exec:"
 	}
 	return "", &failure{"exec: " + name + " " + why, []error{err}}
 }

@@ -106,10 +106,10 @@ func (c *call) feed(input []byte) {
 	c.stdin.Close()
 }
 
-// launch is os.StartProcess, but patient with a program file that is busy: a
-// process being forked at this moment by another goroutine inherits the
-// descriptors through which a script has just been written, and holds them
-// for the moment until it executes its own program (https://go.dev/issue/22315).
+// launch is [os.StartProcess], but patient with a program that is busy. A
+// script just written by this process is, for a moment: whatever another
+// goroutine forks meanwhile inherits the descriptor it was written through, and
+// has it until it executes a program of its own (https://go.dev/issue/22315).
 func launch(ctx context.Context, path string, args []string, attr *os.ProcAttr) (*os.Process, error) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		process, err := os.StartProcess(path, args, attr)
@@ -147,9 +147,9 @@ func (c *call) wait(ctx context.Context, grace time.Duration) (state *os.Process
 	return state, cut, err
 }
 
-// read reads what the program writes to standard error: for a moment here,
-// then in the background. The end of a program that is done by then closes
-// it, which saves a goroutine and waking a second thread.
+// read reads standard error, in the background if that is still open after a
+// moment. Most often it is closed by the program's end, and a short program
+// then costs no goroutine and no second thread to be woken.
 func (c *call) read() {
 	const moment = 20 * time.Millisecond
 	err := c.stderr.SetReadDeadline(time.Now().Add(moment))
@@ -167,9 +167,9 @@ func (c *call) read() {
 	})
 }
 
-// close closes the pipes of a program that has ended. What it wrote is in the
-// pipe at the latest by now; children that it left behind may hold both ends
-// for ever.
+// close closes the pipes of a program that has ended, with its last words
+// read. It waits for nobody else: children that were left behind may hold the
+// other ends for ever.
 func (c *call) close() {
 	c.stdin.Close()
 	if c.stderr.SetReadDeadline(time.Unix(1, 0)) != nil {
@@ -200,19 +200,18 @@ func end(pid int, exited <-chan struct{}, grace time.Duration) time.Time {
 }
 
 // endRest waits for the last member of the group of the reaped process pid to
-// go, and kills those that are left when grace is over: a script ends at once
-// when it is told to, the program that it waits for may need its time.
+// go, and kills those that are left when grace is over: a shell ends as soon
+// as it is told to, the program that it runs may need its time.
 //
 // A group keeps its number from being used again for as long as it has a
-// member. So a stranger could only be hit if the last one went and the number
+// member. A stranger could be hit only if the last one went and the number
 // came round, as a group's, within one turn of the loop.
 func endRest(pid int, over time.Time) {
-	const turn = 5 * time.Millisecond
 	for groupExists(pid) {
 		if !time.Now().Before(over) {
 			killGroup(pid)
 			return
 		}
-		time.Sleep(turn)
+		time.Sleep(time.Millisecond)
 	}
 }

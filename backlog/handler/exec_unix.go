@@ -30,14 +30,17 @@ func killGroup(pid int) { unix.Kill(-pid, unix.SIGKILL) }
 
 // groupExists reports whether the group of the reaped process pid has members.
 func groupExists(pid int) bool {
-	// As process 1 of a container we are the parent of orphans, which count
-	// as members until they are reaped.
+	if unix.Kill(-pid, 0) == unix.ESRCH {
+		return false
+	}
+	// The dead count as members until their parent reaps them. That is this
+	// process if it is the first one of a container.
 	unix.Wait4(-pid, nil, unix.WNOHANG, nil)
-	return unix.Kill(-pid, 0) != unix.ESRCH
+	return true
 }
 
-// drain reads what is in the pipe r, and what others write to it meanwhile up
-// to the most that a pipe holds: somebody may write for ever.
+// drain reads what is in the pipe r without waiting for more, and not more than
+// a pipe holds: somebody may write for ever.
 func (t *tail) drain(r *os.File) {
 	r.SetReadDeadline(time.Time{})
 	c, err := r.SyscallConn()

@@ -58,7 +58,7 @@ func (t *tail) String() string {
 		if _, lines, ok := bytes.Cut(b, []byte{'\n'}); ok {
 			b = lines
 		} else {
-			for len(b) > 0 && !utf8.RuneStart(b[0]) {
+			for i := 1; i < utf8.UTFMax && len(b) > 0 && !utf8.RuneStart(b[0]); i++ {
 				b = b[1:]
 			}
 		}

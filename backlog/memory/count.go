@@ -26,12 +26,20 @@ func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		if !pending {
 			continue
 		}
+		i, _ := slices.BinarySearch(edges, now.Sub(e.Inserted))
 		if e.Inserted.IsZero() {
-			counts.Unreadable++
-			continue
+			switch {
+			case len(edges) == 0 || s.o.NullDate == "skip":
+				counts.Unreadable++
+				continue
+			case s.o.NullDate == "newest":
+				i = 0
+			default:
+				i = len(edges) - 1
+			}
 		}
 		band := &counts.Beyond
-		if i, _ := slices.BinarySearch(edges, now.Sub(e.Inserted)); i < len(edges) {
+		if i < len(edges) {
 			band = &counts.Bands[i]
 		}
 		addToBand(band, lane, e.Inserted)
@@ -45,7 +53,7 @@ func addToBand(b *backlog.Band, lane backlog.Lane, inserted time.Time) {
 	} else {
 		b.Failed++
 	}
-	if b.Oldest.IsZero() || inserted.Before(b.Oldest) {
+	if !inserted.IsZero() && (b.Oldest.IsZero() || inserted.Before(b.Oldest)) {
 		b.Oldest = inserted
 	}
 }

@@ -55,11 +55,12 @@ type Row struct {
 type Store struct {
 	o Options
 
-	mu    sync.RWMutex
-	rows  map[any]*entry // by mapKey
-	lanes [2]index       // by backlog.Lane
-	names []string       // of all columns, sorted; replaced, never changed, since records share it
-	locks map[backlog.LockName]*lock
+	mu       sync.RWMutex
+	rows     map[any]*entry // by mapKey
+	lanes    [2]index       // by backlog.Lane
+	expiring bool           // some row has a time of expiry
+	names    []string       // of all columns, sorted; replaced, never changed, since records share it
+	locks    map[backlog.LockName]*lock
 }
 
 var (
@@ -110,6 +111,7 @@ func (s *Store) Insert(rows ...Row) error {
 	}
 	for _, r := range rows {
 		s.addNames(r.Columns)
+		s.expiring = s.expiring || !r.Expires.IsZero()
 	}
 	return nil
 }

@@ -8,6 +8,36 @@ import (
 	"backlog/backlog/memory"
 )
 
+// An expirer spoils the expiry.
+type expirer struct {
+	*memory.Store
+	expire func(s *memory.Store, before time.Time, expire func(time.Time) int) int
+}
+
+func (s expirer) Expire(ctx context.Context, now, before time.Time) (int, error) {
+	return s.expire(s.Store, before, func(b time.Time) int {
+		n, _ := s.Store.Expire(ctx, now, b)
+		return n
+	}), nil
+}
+
+func onExpire(f func(*memory.Store, time.Time, func(time.Time) int) int) func(*memory.Store) backlog.Store {
+	return func(s *memory.Store) backlog.Store { return expirer{s, f} }
+}
+
+// kill makes dead whatever row it is asked to.
+func kill(which func(memory.Row) bool) func(*memory.Store, time.Time, func(time.Time) int) int {
+	return func(s *memory.Store, before time.Time, expire func(time.Time) int) int {
+		n := expire(before)
+		for _, row := range s.Rows() {
+			if which(row) {
+				s.SetStatus(row.Key, "DEAD")
+			}
+		}
+		return n
+	}
+}
+
 // A counter spoils the counting.
 type counter struct {
 	*memory.Store

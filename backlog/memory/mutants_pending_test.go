@@ -79,7 +79,9 @@ var pendingMutants = []mutant{
 	{"until-ignored", "Until", onQuery(func(q *backlog.Query) { q.Until = backlog.Cursor{} })},
 	{"until-ignored-in-walks", "Property", onQuery(func(q *backlog.Query) { q.Until = backlog.Cursor{} })},
 	{"until-exclusive", "Until", onPage(func(q backlog.Query, p *backlog.Page) {
-		p.Records = slices.DeleteFunc(p.Records, func(r backlog.Record) bool { return !q.Until.IsZero() && r.Key.Hash() == q.Until.Key.Hash() })
+		p.Records = slices.DeleteFunc(p.Records, func(r backlog.Record) bool {
+			return !q.Until.IsZero() && r.Key.Hash() == q.Until.Key.Hash()
+		})
 	})},
 	{"limit-ignored", "Limit", onQuery(func(q *backlog.Query) { q.Limit *= 2 })},
 	{"more-never", "Order", onPage(func(_ backlog.Query, p *backlog.Page) { p.More = false })},
@@ -185,8 +187,8 @@ func (s deaf) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog
 	return unsettled, errors.Join(err, ctx.Err())
 }
 
-func (s deaf) Expire(ctx context.Context, before time.Time) (int, error) {
-	n, err := s.Store.Expire(context.WithoutCancel(ctx), before)
+func (s deaf) Expire(ctx context.Context, now, before time.Time) (int, error) {
+	n, err := s.Store.Expire(context.WithoutCancel(ctx), now, before)
 	return n, errors.Join(err, ctx.Err())
 }
 

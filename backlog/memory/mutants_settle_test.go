@@ -3,31 +3,35 @@ package memory_test
 import (
 	"context"
 	"slices"
-	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
 )
 
+type (
+	settlements = []backlog.Settlement
+	conflicts   = []backlog.Unsettled
+)
+
 // A writer spoils the settling. settle does the right thing.
 type writer struct {
 	*memory.Store
-	spoiled func(s *memory.Store, group []backlog.Settlement, settle settleFunc) ([]backlog.Unsettled, error)
+	spoiled func(s *memory.Store, group settlements, settle settleFunc) (conflicts, error)
 }
 
-type settleFunc func([]backlog.Settlement) ([]backlog.Unsettled, error)
+type settleFunc func(settlements) (conflicts, error)
 
-func (s writer) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	return s.spoiled(s.Store, group, func(g []backlog.Settlement) ([]backlog.Unsettled, error) { return s.Store.Settle(ctx, g) })
+func (s writer) Settle(ctx context.Context, group settlements) (conflicts, error) {
+	return s.spoiled(s.Store, group, func(g settlements) (conflicts, error) { return s.Store.Settle(ctx, g) })
 }
 
-func onSettle(f func(*memory.Store, []backlog.Settlement, settleFunc) ([]backlog.Unsettled, error)) func(*memory.Store) backlog.Store {
+func onSettle(f func(*memory.Store, settlements, settleFunc) (conflicts, error)) func(*memory.Store) backlog.Store {
 	return func(s *memory.Store) backlog.Store { return writer{s, f} }
 }
 
 // onSettlement changes what is settled.
 func onSettlement(f func(*memory.Store, *backlog.Settlement)) func(*memory.Store) backlog.Store {
-	return onSettle(func(s *memory.Store, group []backlog.Settlement, settle settleFunc) ([]backlog.Unsettled, error) {
+	return onSettle(func(s *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		group = slices.Clone(group)
 		for i := range group {
 			f(s, &group[i])
@@ -37,8 +41,8 @@ func onSettlement(f func(*memory.Store, *backlog.Settlement)) func(*memory.Store
 }
 
 // onUnsettled changes what is reported.
-func onUnsettled(f func(group []backlog.Settlement, unsettled []backlog.Unsettled) []backlog.Unsettled) func(*memory.Store) backlog.Store {
-	return onSettle(func(_ *memory.Store, group []backlog.Settlement, settle settleFunc) ([]backlog.Unsettled, error) {
+func onUnsettled(f func(group settlements, unsettled conflicts) conflicts) func(*memory.Store) backlog.Store {
+	return onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		unsettled, err := settle(group)
 		return f(group, unsettled), err
 	})
@@ -46,7 +50,7 @@ func onUnsettled(f func(group []backlog.Settlement, unsettled []backlog.Unsettle
 
 // onSettledRow changes the rows afterwards. before is the row that was there.
 func onSettledRow(f func(before memory.Row, g backlog.Settlement, row *memory.Row)) func(*memory.Store) backlog.Store {
-	return onSettle(func(s *memory.Store, group []backlog.Settlement, settle settleFunc) ([]backlog.Unsettled, error) {
+	return onSettle(func(s *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		before := make([]memory.Row, len(group))
 		for i, g := range group {
 			before[i], _ = s.Row(g.Record.Key)
@@ -92,44 +96,45 @@ var settleMutants = []mutant{
 	{"unguarded-twice", "SettleTwice", onSettlement(unguarded)},
 	{"unguarded-among-fresh", "GuardOfTwoFreshStatuses", onSettlement(unguarded)},
 	{"unguarded-among-failed", "GuardOfUnchangedStatus", onSettlement(unguarded)},
-	{"conflicts-not-told", "GuardWithNotes", onUnsettled(func([]backlog.Settlement, []backlog.Unsettled) []backlog.Unsettled { return nil })},
-	{"conflicts-told-backwards", "Guard", onUnsettled(func(group []backlog.Settlement, list []backlog.Unsettled) []backlog.Unsettled {
+	{"conflicts-not-told", "GuardWithNotes", onUnsettled(func(settlements, conflicts) conflicts { return nil })},
+	{"conflicts-told-backwards", "Guard", onUnsettled(func(group settlements, list conflicts) conflicts {
 		for i := range list {
 			list[i].Index = len(group) - 1 - list[i].Index
 		}
 		return list
 	})},
-	{"conflicts-where-nothing-changes", "GuardOfUnchangedStatus", onUnsettled(func(group []backlog.Settlement, list []backlog.Unsettled) []backlog.Unsettled {
+	{"conflicts-where-nothing-changes", "GuardOfUnchangedStatus", onUnsettled(func(group settlements, list conflicts) conflicts {
 		for i, g := range group { // rows affected, not rows found
-			if g.Record.Lane == backlog.Failed && g.Outcome == backlog.Errored && !slices.ContainsFunc(list, func(u backlog.Unsettled) bool { return u.Index == i }) {
+			told := slices.ContainsFunc(list, func(u backlog.Unsettled) bool { return u.Index == i })
+			if g.Record.Lane == backlog.Failed && g.Outcome == backlog.Errored && !told {
 				list = append(list, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
 			}
 		}
 		return list
 	})},
-	{"all-or-nothing", "Guard", onSettle(func(s *memory.Store, group []backlog.Settlement, settle settleFunc) ([]backlog.Unsettled, error) {
-		var conflicts []backlog.Unsettled
+	{"all-or-nothing", "Guard", onSettle(func(s *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
+		var told conflicts
 		for i, g := range group {
 			if row, ok := s.Row(g.Record.Key); !ok || row.Status != g.Record.Status {
-				conflicts = append(conflicts, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
+				told = append(told, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
 			}
 		}
-		if len(conflicts) > 0 {
-			return conflicts, nil
+		if len(told) > 0 {
+			return told, nil
 		}
 		return settle(group)
 	})},
-	{"group-of-499", "SettleGroupOf500", onSettle(func(_ *memory.Store, group []backlog.Settlement, settle settleFunc) ([]backlog.Unsettled, error) {
+	{"group-of-499", "SettleGroupOf500", onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		return settle(group[:min(len(group), 499)])
 	})},
-	{"in-order-of-the-table", "SettleGroupOf2", onSettle(func(_ *memory.Store, group []backlog.Settlement, settle settleFunc) ([]backlog.Unsettled, error) {
+	{"in-order-of-the-table", "SettleGroupOf2", onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		crossed := slices.Clone(group)
 		for i := range crossed {
 			crossed[i].Outcome = group[len(group)-1-i].Outcome
 		}
 		return settle(crossed)
 	})},
-	{"each-part-by-itself", "CompositeKeys", onSettle(func(s *memory.Store, group []backlog.Settlement, settle settleFunc) ([]backlog.Unsettled, error) {
+	{"each-part-by-itself", "CompositeKeys", onSettle(func(s *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		for _, row := range s.Rows() {
 			part := func(i int) bool {
 				return slices.ContainsFunc(group, func(g backlog.Settlement) bool { return g.Record.Key.Part(i) == row.Key.Part(i) })
@@ -140,7 +145,7 @@ var settleMutants = []mutant{
 		}
 		return settle(group)
 	})},
-	{"lost-in-the-crowd", "Concurrency", onSettle(func(_ *memory.Store, group []backlog.Settlement, settle settleFunc) ([]backlog.Unsettled, error) {
+	{"lost-in-the-crowd", "Concurrency", onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		return settle(group[:min(len(group), 3)])
 	})},
 	{"error-is-success", "SettleWithoutDead", turn(backlog.Errored, backlog.Succeeded)},
@@ -151,7 +156,9 @@ var settleMutants = []mutant{
 			row.Status = "ERROR"
 		}
 	})},
-	{"attempts-not-counted", "NotesOfAttempts", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) { row.Attempts = before.Attempts })},
+	{"attempts-not-counted", "NotesOfAttempts", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
+		row.Attempts = before.Attempts
+	})},
 	{"attempts-of-null", "NotesOfAttempts", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
 		if before.Attempts == 0 { // NULL + 1 is NULL
 			row.Attempts = 0
@@ -162,44 +169,22 @@ var settleMutants = []mutant{
 			row.LastError = ""
 		}
 	})},
-	{"error-not-noted", "NotesOfErrors", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) { row.LastError = before.LastError })},
-	{"error-cut-by-bytes", "NotesOfLongErrors", onSettlement(func(_ *memory.Store, g *backlog.Settlement) { g.Error = g.Error[:min(len(g.Error), 1000)] })},
+	{"error-not-noted", "NotesOfErrors", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
+		row.LastError = before.LastError
+	})},
+	{"error-cut-by-bytes", "NotesOfLongErrors", onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
+		g.Error = g.Error[:min(len(g.Error), 1000)]
+	})},
 	{"broken-text-refused", "NotesOfBrokenText", onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
 		if slices.Contains([]byte(g.Error), 0) {
 			g.Record = &backlog.Record{Key: key(-1)}
 		}
 	})},
-	{"inserted-touched", "SettleTouchesNothingElse", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) { row.Inserted = g.At })},
-	{"column-touched", "SettleTouchesNothingElse", onSettledRow(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.Columns["payload"] = nil })},
+	{"inserted-touched", "SettleTouchesNothingElse", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
+		row.Inserted = g.At
+	})},
+	{"column-touched", "SettleTouchesNothingElse", onSettledRow(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) {
+		row.Columns["payload"] = nil
+	})},
 	{"writes-when-cancelled", "SettleCancelled", func(s *memory.Store) backlog.Store { return deaf{s} }},
-}
-
-// An expirer spoils the expiry.
-type expirer struct {
-	*memory.Store
-	expire func(s *memory.Store, before time.Time, expire func(time.Time) int) int
-}
-
-func (s expirer) Expire(ctx context.Context, before time.Time) (int, error) {
-	return s.expire(s.Store, before, func(b time.Time) int {
-		n, _ := s.Store.Expire(ctx, b)
-		return n
-	}), nil
-}
-
-func onExpire(f func(*memory.Store, time.Time, func(time.Time) int) int) func(*memory.Store) backlog.Store {
-	return func(s *memory.Store) backlog.Store { return expirer{s, f} }
-}
-
-// kill makes dead whatever row it is asked to.
-func kill(which func(memory.Row) bool) func(*memory.Store, time.Time, func(time.Time) int) int {
-	return func(s *memory.Store, before time.Time, expire func(time.Time) int) int {
-		n := expire(before)
-		for _, row := range s.Rows() {
-			if which(row) {
-				s.SetStatus(row.Key, "DEAD")
-			}
-		}
-		return n
-	}
 }

@@ -50,7 +50,7 @@ func TestSuiteCatchesMutants(t *testing.T) {
 // TestMutants fails, once for each mutant. TestSuiteCatchesMutants runs it.
 func TestMutants(t *testing.T) {
 	if os.Getenv(runMutants) == "" {
-		t.Skip("its failures are wanted by TestSuiteCatchesMutants alone")
+		return // its failures are wanted by TestSuiteCatchesMutants alone
 	}
 	for _, m := range mutants() {
 		t.Run(m.name, func(t *testing.T) {

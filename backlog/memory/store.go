@@ -163,8 +163,8 @@ func (s *Store) settled(status string, o backlog.Outcome) string {
 	return s.o.Error
 }
 
-// Expire implements [backlog.Expirer]. Records without a date do not expire.
-func (s *Store) Expire(ctx context.Context, before time.Time) (int, error) {
+// Expire implements [backlog.Expirer].
+func (s *Store) Expire(ctx context.Context, now, before time.Time) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -175,11 +175,15 @@ func (s *Store) Expire(ctx context.Context, before time.Time) (int, error) {
 	defer s.mu.Unlock()
 	var old []*entry
 	for i := range s.lanes {
-		for e := range s.lanes[i].after(place{at: nanos(before) - 1}) {
-			if e.at == oldest {
-				break
+		from := place{at: nanos(before) - 1}
+		if s.expiring {
+			from = place{at: newest} // any record may be past its own time
+		}
+		for e := range s.lanes[i].after(from) {
+			aged := !e.Inserted.IsZero() && e.Inserted.Before(before)
+			if aged || !e.Expires.IsZero() && e.Expires.Before(now) {
+				old = append(old, e)
 			}
-			old = append(old, e)
 		}
 	}
 	for _, e := range old {

@@ -103,6 +103,7 @@ func extraCases() []testCase {
 	return []testCase{
 		{"Expire", Table{TwoFresh: true, Dead: true, Notes: true}, testExpire},
 		{"ExpireMany", Table{Dead: true}, testExpireMany},
+		{"ExpireByOwnTime", Table{Dead: true, Times: true}, testExpireByOwnTime},
 		{"ExpireWithoutDead", Table{}, testExpireWithoutDead},
 		{"ExpireNoDateSkip", Table{Dead: true, NoDate: Skip}, testExpireNoDate},
 		{"ExpireNoDateOldest", Table{Dead: true, NoDate: Oldest}, testExpireNoDate},
@@ -110,7 +111,9 @@ func extraCases() []testCase {
 		{"ExpireCancelled", Table{Dead: true}, testExpireCancelled},
 		{"CountByStatus", Table{TwoFresh: true, Dead: true}, testCountByStatus},
 		{"CountBands", Table{TwoFresh: true, Dead: true}, testCountBands},
-		{"CountNoDate", Table{NoDate: Oldest}, testCountNoDate},
+		{"CountNoDate", Table{}, testCountNoDate},
+		{"CountNoDateNewest", Table{NoDate: Newest}, testCountNoDate},
+		{"CountNoDateOldest", Table{NoDate: Oldest}, testCountNoDate},
 		{"CountEmpty", Table{}, testCountEmpty},
 		{"Lock", Table{}, testLock},
 		{"LockOfAnotherProcess", Table{}, testLockOfAnotherProcess},

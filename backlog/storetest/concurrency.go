@@ -69,9 +69,9 @@ func workOutcome(n int) backlog.Outcome { return outcomes[n/workers%len(outcomes
 // worker w.
 func (f *fixture) work(store backlog.Store, w int, taken map[int]int) {
 	q := pages(backlog.Fresh, 30)
-	for {
+	for range maxPages {
 		var page backlog.Page
-		err := f.retry(func() (err error) {
+		err := retry(func() (err error) {
 			page, err = store.Pending(f.Context(), q)
 			return err
 		})
@@ -88,7 +88,7 @@ func (f *fixture) work(store backlog.Store, w int, taken map[int]int) {
 			}
 		}
 		var unsettled []backlog.Unsettled
-		err = f.retry(func() (err error) {
+		err = retry(func() (err error) {
 			unsettled, err = store.Settle(f.Context(), group)
 			return err
 		})
@@ -105,7 +105,7 @@ func (f *fixture) work(store backlog.Store, w int, taken map[int]int) {
 }
 
 // retry calls again, as the contract lets it, while the store is busy.
-func (f *fixture) retry(call func() error) error {
+func retry(call func() error) error {
 	var err error
 	for range 200 {
 		if err = call(); !errors.Is(err, backlog.ErrAway) {

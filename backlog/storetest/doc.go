@@ -27,7 +27,9 @@
 // A store with several forms of a table (text or numeric times, say) calls Run
 // once for each. A harness skips the tables that its store cannot have; what a
 // store does not implement ([backlog.Counter], [backlog.Expirer],
-// [backlog.Locker]) is skipped by itself.
+// [backlog.Locker]) is skipped by itself. A harness may also be [Precise] and
+// an [Opener]. The random cases are 100 walks each; go test -short makes 20 of
+// them.
 //
 // Times are multiples of a second, unless the harness is [Precise], and at
 // most ten days before 2026-02-10T12:00:00Z, which every case takes for the

@@ -20,7 +20,7 @@ func (f *fixture) expirer() backlog.Expirer {
 // number.
 func (f *fixture) wantExpired(before time.Time, want int) {
 	f.Helper()
-	got, err := f.expirer().Expire(f.Context(), before)
+	got, err := f.expirer().Expire(f.Context(), now, before)
 	if err != nil {
 		f.Fatalf("Expire before %v: want it done, got error: %v", before, err)
 	}
@@ -95,7 +95,7 @@ func testExpireCancelled(f *fixture) {
 	ctx, cancel := context.WithCancel(f.Context())
 	cancel()
 	start := time.Now()
-	n, err := e.Expire(ctx, now.Add(day))
+	n, err := e.Expire(ctx, now, now.Add(day))
 	wantCancelled(f.T, "Expire", err, time.Since(start))
 	if n != 0 {
 		f.Errorf("Expire on a cancelled context: want 0 records expired, got %d", n)
@@ -103,4 +103,26 @@ func testExpireCancelled(f *fixture) {
 	for _, r := range rows {
 		f.wantRow("an Expire on a cancelled context", r)
 	}
+}
+
+// testExpireByOwnTime expires rows that are young but past their own time.
+func testExpireByOwnTime(f *fixture) {
+	step := f.precision()
+	var rows []Row
+	for i, at := range []time.Time{{}, now.Add(day), now, now.Add(-step), now.Add(-day)} {
+		r := f.row(i, Fresh, time.Hour)
+		r.Expires = at
+		rows = append(rows, r)
+	}
+	done := f.row(len(rows), Success, time.Hour)
+	done.Expires = now.Add(-day)
+	f.insert(append(rows, done)...)
+	f.wantExpired(now.Add(-5*day), 2)
+	for i, want := range rows {
+		if i >= 3 {
+			want.State = Dead
+		}
+		f.wantRow("Expire of what is past its own time", want)
+	}
+	f.wantRow("Expire of what is past its own time", done)
 }

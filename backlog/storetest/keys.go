@@ -13,7 +13,7 @@ import (
 func testKeys(f *fixture) {
 	var lanes [2][]Row
 	for i := range 30 {
-		r := f.row(i*11%30, State(Fresh), time.Duration(i%3)*time.Minute)
+		r := f.row(i*11%30, Fresh, time.Duration(i%3)*time.Minute)
 		if i%5 > 2 {
 			r.State = Failed
 			lanes[backlog.Failed] = append(lanes[backlog.Failed], r)

@@ -68,8 +68,8 @@ func testLongError(f *fixture) {
 		f.Errorf("after an error with a text of %d bytes: want state %v, got %v", len(s.Error), Failed, got.State)
 	}
 	if got.LastError == "" || !strings.HasPrefix(s.Error, got.LastError) || !utf8.ValidString(got.LastError) {
-		f.Errorf("last error of %d bytes: want it, or as many whole characters of its beginning as the column takes; got %d bytes, valid UTF-8: %t",
-			len(s.Error), len(got.LastError), utf8.ValidString(got.LastError))
+		f.Errorf("last error of %d bytes: want it, or as many whole characters of its beginning as the column takes; "+
+			"got %d bytes, valid UTF-8: %t", len(s.Error), len(got.LastError), utf8.ValidString(got.LastError))
 	}
 }
 

@@ -92,7 +92,7 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 			if i < len(edges) {
 				r.from = form.exact(now.Add(-edges[i]))
 			} else {
-				r.from = t.earliest()
+				r.from = t.inserted.earliest()
 			}
 			if i > 0 {
 				r.to = form.exact(now.Add(-edges[i-1]))

@@ -269,8 +269,11 @@ func (t *Table) Statements() []string {
 			add(text)
 		}
 		if t.expireSet != nil {
-			text, _ := t.expireText(t.branches[i])
-			add(text)
+			for _, col := range []*timeCol{t.inserted, t.expires} {
+				if col != nil {
+					add(t.expireText(t.branches[i], col))
+				}
+			}
 		}
 	}
 	return list

@@ -24,18 +24,20 @@ type Options struct {
 	Pool     int  // connections at most; 0: 4
 }
 
-// Open opens the database that the URL names: sqlite:PATH. A file that is not
-// there is a *Problem; nothing is created. Errors never hold the URL, which
-// may contain a password.
+// Open opens the database that the URL names: sqlite:PATH, or
+// sqlite:PATH?synchronous=normal to save a sync to disk per group of outcomes,
+// at the price that a power failure can undo the last ones. A file that is not
+// there is a *Problem; nothing is created. Errors never hold the URL, which may
+// contain a password.
 func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	if o.Pool <= 0 {
 		o.Pool = 4
 	}
-	path, err := sqlitePath(url)
+	path, synchronous, err := sqlitePath(url)
 	if err != nil {
 		return nil, err
 	}
-	db, err := openSQLite(path, o)
+	db, err := openSQLite(path, synchronous, o)
 	if err != nil {
 		return nil, err
 	}
@@ -48,20 +50,28 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// sqlitePath returns the file that the URL names.
-func sqlitePath(url string) (string, error) {
+// sqlitePath returns the file that the URL names and how carefully it is to be
+// written to, "full" or "normal".
+func sqlitePath(url string) (path, synchronous string, err error) {
 	const cure = "write sqlite:PATH, such as sqlite:backlog.db"
 	scheme, path, ok := strings.Cut(url, ":")
 	if !ok {
-		return "", problem(cure, "the database is not a URL")
+		return "", "", problem(cure, "the database is not a URL")
 	}
 	if s := strings.ToLower(scheme); s != "sqlite" && s != "sqlite3" {
-		return "", problem(cure, "unknown kind of database %q", scheme)
+		return "", "", problem(cure, "unknown kind of database %q", scheme)
 	}
-	if path = strings.TrimPrefix(path, "//"); path == "" {
-		return "", problem(cure, "the database URL names no file")
+	path, synchronous, ok = strings.Cut(strings.TrimPrefix(path, "//"), "?synchronous=")
+	switch synchronous = strings.ToLower(synchronous); {
+	case !ok:
+		synchronous = "full"
+	case synchronous != "full" && synchronous != "normal":
+		return "", "", problem("write full or normal", "the database URL asks for synchronous=%s", synchronous)
 	}
-	return path, nil
+	if path == "" {
+		return "", "", problem(cure, "the database URL names no file")
+	}
+	return path, synchronous, nil
 }
 
 // IsMissingFile reports whether the error says that the database file does not

@@ -28,14 +28,15 @@ const maxPageBytes = 4 << 20
 // handler is given, then the others that are needed.
 type selection struct {
 	exprs  []string
-	key    []int // where the key's parts stand
-	status int   // likewise; -1: not there
-	times  map[*timeCol]int
+	key    []int    // where the key's parts stand
+	status int      // likewise; -1: not there
 	names  []string // of the handler's columns
+	// Where the time columns stand; -1: there is none.
+	inserted, eligible, expires int
 }
 
 func (t *Table) newSelection() selection {
-	s := selection{status: -1, times: make(map[*timeCol]int)}
+	s := selection{status: -1}
 	at := make(map[string]int)
 	add := func(quoted string) int {
 		i, ok := at[quoted]
@@ -56,9 +57,13 @@ func (t *Table) newSelection() selection {
 	if t.status != "" {
 		s.status = add(t.status)
 	}
-	for _, tc := range []*timeCol{t.inserted, t.eligible, t.expires} {
-		if tc != nil {
-			s.times[tc] = add(tc.quoted)
+	for _, x := range []struct {
+		col *timeCol
+		at  *int
+	}{{t.inserted, &s.inserted}, {t.eligible, &s.eligible}, {t.expires, &s.expires}} {
+		*x.at = -1
+		if x.col != nil {
+			*x.at = add(x.col.quoted)
 		}
 	}
 	return s
@@ -143,7 +148,7 @@ func (t *Table) pageQuery(q backlog.Query, seg int) (string, []any) {
 	for i, at := range t.sel.key {
 		key[i] = alias(at)
 	}
-	order := t.order(seg, alias(t.sel.times[t.inserted]), key)
+	order := t.order(seg, alias(t.sel.inserted), key)
 	return strings.Join(parts, " UNION ALL ") + " ORDER BY " + order + " LIMIT ?", append(args, q.Limit)
 }
 
@@ -342,7 +347,7 @@ func (s *scanner) row(row []any, b int) {
 		}
 		key = backlog.NewKey(parts...)
 	}
-	raw := row[t.sel.times[t.inserted]]
+	raw := row[t.sel.inserted]
 	s.page.Next = backlog.Cursor{Segment: s.seg, Key: key}
 	rec := backlog.Record{Key: key, Lane: s.q.Lane, State: b, Names: t.sel.names, Status: t.branches[b].label}
 	if s.seg == segDated {
@@ -378,11 +383,14 @@ func (s *scanner) row(row []any, b int) {
 
 // timely reports whether the row is eligible and not expired.
 func (s *scanner) timely(row []any) (bool, error) {
-	for _, tc := range []*timeCol{s.t.eligible, s.t.expires} {
-		if tc == nil {
+	for _, x := range [...]struct {
+		tc *timeCol
+		at int
+	}{{s.t.eligible, s.t.sel.eligible}, {s.t.expires, s.t.sel.expires}} {
+		if x.at < 0 {
 			continue
 		}
-		raw := row[s.t.sel.times[tc]]
+		tc, raw := x.tc, row[x.at]
 		if raw == nil || isZeroDate(raw) {
 			continue
 		}

@@ -26,6 +26,12 @@ type batch struct {
 // batch; when those find that a row was changed, or one is refused, all is
 // rolled back and written row by row, to tell which.
 func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	if len(group) == 0 {
+		return nil, ctx.Err()
+	}
+	if len(group) > backlog.MaxGroup {
+		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
+	}
 	var left []backlog.Unsettled
 	err := t.within(ctx, func(ctx context.Context) error {
 		left = nil
@@ -178,7 +184,7 @@ func (t *Table) holds(state int, a action) bool {
 
 // sizes of prepared updates: keys are filled up to the next one, so that a
 // group of any size uses one of a few statements.
-var sizes = [...]int{1, 10, 100, backlog.MaxGroup}
+var sizes = [...]int{1, 10, 50, backlog.MaxGroup / 2, backlog.MaxGroup}
 
 func roundUp(n int) int {
 	i, _ := slices.BinarySearch(sizes[:], n)
@@ -273,34 +279,43 @@ func defaultTimeForm(zone *time.Location) timeForm {
 }
 
 // Expire implements backlog.Expirer.
-func (t *Table) Expire(ctx context.Context, before time.Time) (int, error) {
-	if t.expireSet == nil || t.inserted.known() == nil {
-		return 0, nil
-	}
+func (t *Table) Expire(ctx context.Context, now, before time.Time) (int, error) {
 	total := 0
+	if t.expireSet == nil {
+		return total, nil
+	}
 	for _, b := range t.branches {
-		n, err := t.expireBranch(ctx, b, before)
-		total += n
-		if err != nil {
-			return total, err
+		for _, x := range []struct {
+			col   *timeCol
+			bound time.Time
+		}{{t.inserted, before}, {t.expires, now}} {
+			if x.col == nil || x.col.known() == nil {
+				continue // there is no time to be past
+			}
+			n, err := t.expireRows(ctx, b, x.col, x.bound, now)
+			total += n
+			if err != nil {
+				return total, err
+			}
 		}
 	}
 	return total, nil
 }
 
-func (t *Table) expireBranch(ctx context.Context, b branch, before time.Time) (int, error) {
+// expireRows expires the rows of the branch whose time in the column is before
+// the bound.
+func (t *Table) expireRows(ctx context.Context, b branch, col *timeCol, bound, now time.Time) (int, error) {
 	var n int64
 	err := t.within(ctx, func(ctx context.Context) error {
-		text, set := t.expireText(b)
 		var args []any
-		for _, a := range set {
+		for _, a := range t.expireSet {
 			if a.time != nil {
-				args = append(args, t.writeForm(a.time).write(before))
+				args = append(args, t.writeForm(a.time).write(now))
 			}
 		}
-		args = append(args, t.inserted.known().lower(before), t.earliest())
+		args = append(args, col.known().exact(bound), col.earliest())
 		return t.inTx(ctx, func(tx *sql.Tx) error {
-			res, err := tx.ExecContext(ctx, text, args...)
+			res, err := tx.ExecContext(ctx, t.expireText(b, col), args...)
 			if err != nil {
 				return err
 			}
@@ -311,15 +326,9 @@ func (t *Table) expireBranch(ctx context.Context, b branch, before time.Time) (i
 	return int(n), err
 }
 
-func (t *Table) expireText(b branch) (string, []assign) {
-	conds := append(t.pending(b), t.inserted.quoted+" < ?", t.inserted.quoted+" >= ?")
-	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(conds, " AND "), t.expireSet
-}
-
-// earliest is the bound below which no date is believed: a zero date, or what
-// is no date at all, is not old.
-func (t *Table) earliest() any {
-	return t.inserted.known().lower(time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC))
+func (t *Table) expireText(b branch, col *timeCol) string {
+	conds := append(t.pending(b), col.quoted+" < ?", col.quoted+" >= ?")
+	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(conds, " AND ")
 }
 
 // trialWrites are the writes that a settlement of each state can make.

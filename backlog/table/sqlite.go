@@ -22,7 +22,7 @@ type sqlite struct{ path string }
 // busyTimeout is how long SQLite itself waits for another program's lock.
 const busyTimeout = "10000" // ms
 
-func openSQLite(path string, o Options) (*DB, error) {
+func openSQLite(path, synchronous string, o Options) (*DB, error) {
 	if err := sqliteFile(path, o.ReadOnly); err != nil {
 		return nil, err
 	}
@@ -30,13 +30,13 @@ func openSQLite(path string, o Options) (*DB, error) {
 	if o.ReadOnly {
 		mode = "ro"
 	}
-	read, err := sql.Open(sqliteDriver, sqliteDSN(path, mode))
+	read, err := sql.Open(sqliteDriver, sqliteDSN(path, mode, synchronous))
 	if err != nil {
 		return nil, err
 	}
 	db := &DB{dialect: sqlite{path}, read: pool(read, max(1, o.Pool-1))}
 	if !o.ReadOnly {
-		write, err := sql.Open(sqliteDriver, sqliteDSN(path, "rw"))
+		write, err := sql.Open(sqliteDriver, sqliteDSN(path, "rw", synchronous))
 		if err != nil {
 			return nil, err
 		}
@@ -45,8 +45,8 @@ func openSQLite(path string, o Options) (*DB, error) {
 	return db, nil
 }
 
-func sqliteDSN(path, mode string) string {
-	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=" + mode + "&" + sqliteParams}
+func sqliteDSN(path, mode, synchronous string) string {
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=" + mode + "&" + sqliteParams + fmt.Sprintf(sqliteSync, synchronous)}
 	return u.String()
 }
 
@@ -79,11 +79,11 @@ type missingFile struct{ Problem }
 
 // openToCreate opens the database for init, which may create it.
 func openToCreate(rawURL string) (*DB, error) {
-	path, err := sqlitePath(rawURL)
+	path, synchronous, err := sqlitePath(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open(sqliteDriver, sqliteDSN(path, "rwc"))
+	db, err := sql.Open(sqliteDriver, sqliteDSN(path, "rwc", synchronous))
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ const (
 	// Every transaction is for writing: one that begins by reading could
 	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
 	sqliteParams = "_txlock=immediate&_busy_timeout=" + busyTimeout
+	sqliteSync   = "&_synchronous=%s"
 )
 
 func sqliteCode(err error) (int, bool) {

@@ -59,3 +59,9 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 	}
 	return at, nil
 }
+
+// earliest is the bound below which no date is believed: a zero date, or what
+// is no date at all, is not old.
+func (c *timeCol) earliest() any {
+	return c.known().lower(time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC))
+}

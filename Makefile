@@ -1,0 +1,39 @@
+# The commands of the project. `make` lists them.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS  = -X backlog/cmd.Version=$(VERSION)
+
+# The linter is run at a fixed version without becoming a dependency.
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# The second SQLite driver needs a C compiler.
+HAVE_CGO := $(shell $(GO) env CGO_ENABLED | grep -q 1 && command -v $$($(GO) env CC) >/dev/null && echo yes)
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/backlog
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/backlog .
+
+demo: build ## work off a sample backlog and show what happened
+	@./testdata/demo/demo.sh
+
+test: ## run every test, under both SQLite drivers where there is a C compiler
+	./testdata/test.sh '$(GO)' '$(HAVE_CGO)'
+
+lint: ## check format, vet, staticcheck
+	@files=$$(gofmt -s -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofmt -s would change:" $$files; exit 1; }
+	$(GO) vet ./... ./testdata/demo
+	$(GO) run $(STATICCHECK) ./... ./testdata/demo
+ifeq ($(HAVE_CGO),yes)
+	$(GO) vet -tags cgo_sqlite ./...
+endif
+
+bench: ## measure, as ratios to bare loops in the same run
+	./testdata/bench.sh '$(GO)' '$(HAVE_CGO)'
+
+fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
+	./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
+
+.PHONY: help build demo test lint bench fuzz

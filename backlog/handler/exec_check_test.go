@@ -1,0 +1,117 @@
+//go:build unix
+
+package handler_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"backlog/backlog"
+	"backlog/backlog/handler"
+)
+
+func TestExecCheck(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	bin := filepath.Join(dir, "bin")
+	for _, d := range []string{bin, "folder"} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":.")
+	file(t, bin, "in-path", "#!/bin/sh\n", 0o755)
+	file(t, bin, "in-path-not-executable", "#!/bin/sh\n", 0o644)
+	file(t, dir, "in-dot", "#!/bin/sh\n", 0o755)
+	file(t, dir, "plain", "#!/bin/sh\n", 0o644)
+	file(t, dir, "spaced", "#! \t/bin/sh -e\n", 0o755)
+	file(t, dir, "crlf", "#!/bin/sh\r\nexit 0\r\n", 0o755)
+	file(t, dir, "bare", "#!/opt/none/python3", 0o755)
+	file(t, dir, "arg", "#!/opt/none/python3 -u\n", 0o755)
+	if err := unix.Mkfifo("fifo", 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, tt := range []struct{ command, want string }{ // arguments are separated by |
+		{"in-path", ""},
+		{"in-path|arg", ""},
+		{"./in-dot", ""},
+		{"./spaced", ""},
+		{"/bin/sh|-c|exit 0", ""},
+		{"", "exec: the command is empty; name a program, as in [./deliver.sh, --fast]"},
+		{"|arg", "exec: the command is empty; name a program, as in [./deliver.sh, --fast]"},
+		{"nowhere", "exec: nowhere is not in PATH; install it, or write its path, such as ./nowhere"},
+		{"in-path-not-executable", "exec: in-path-not-executable is not in PATH; install it, or write its path, such as ./in-path-not-executable"},
+		{"in-dot", "exec: in-dot is found only in the working directory, through PATH; write ./in-dot if that is meant"},
+		{"./nowhere", "exec: ./nowhere does not exist in " + dir + "; correct the path or the working directory"},
+		{"/opt/none/deliver", "exec: /opt/none/deliver does not exist; correct the path"},
+		{"./folder", "exec: ./folder is a directory; name the program in it"},
+		{"./plain", "exec: ./plain is not executable; run chmod +x ./plain"},
+		{"./plain/x", "exec: stat ./plain/x: not a directory"},
+		{"./fifo", "exec: ./fifo is not a regular file; name a program"},
+		{"./bare", "exec: the first line of ./bare asks for /opt/none/python3, which does not exist; install it or correct the line"},
+		{"./arg", "exec: the first line of ./arg asks for /opt/none/python3, which does not exist; install it or correct the line"},
+		{"./crlf", `exec: the lines of ./crlf end in CR LF, so that "/bin/sh\r" is asked for to run it; save it with LF alone`},
+		{"./in-dot|a\x00b", "exec: argument 1 of ./in-dot holds a NUL byte, which no program can be given"},
+	} {
+		t.Run(tt.command, func(t *testing.T) {
+			e := &handler.Exec{Command: strings.Split(tt.command, "|")}
+			got := ""
+			if err := e.Check(t.Context()); err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("Check: %q\nwant:  %q", got, tt.want)
+			}
+			err := e.Handle(t.Context(), newRecord())
+			if tt.want == "" {
+				wantError(t, err, "", backlog.Succeeded)
+			} else {
+				wantError(t, err, tt.want, backlog.Errored)
+			}
+		})
+	}
+	if err := (&handler.Exec{}).Check(t.Context()); err == nil {
+		t.Error("Check of no command at all succeeds")
+	}
+}
+
+// A script without a first line for the kernel is a shell's business, and there
+// is no shell.
+func TestExecScriptWithoutInterpreter(t *testing.T) {
+	t.Parallel()
+	path := file(t, t.TempDir(), "script", "exit 0\n", 0o755)
+	err := (&handler.Exec{Command: []string{path}}).Handle(t.Context(), newRecord())
+	wantError(t, err, "fork/exec "+path+": exec format error: a script must begin with a line such as #!/bin/sh", backlog.Errored)
+}
+
+// A daemon outlives the installation of its program, and its move.
+func TestExecLooksAgain(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", a+":"+b)
+	e := &handler.Exec{Command: []string{"deliver"}}
+
+	if err := e.Handle(t.Context(), newRecord()); !errors.Is(err, exec.ErrNotFound) {
+		t.Errorf("not installed: %v", err)
+	}
+	path := file(t, a, "deliver", "#!/bin/sh\n", 0o755)
+	if err := e.Handle(t.Context(), newRecord()); err != nil {
+		t.Errorf("installed: %v", err)
+	}
+	if err := os.Rename(path, filepath.Join(b, "deliver")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Handle(t.Context(), newRecord()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("just moved: %v", err)
+	}
+	if err := e.Handle(t.Context(), newRecord()); err != nil {
+		t.Errorf("moved: %v", err)
+	}
+}

@@ -1,0 +1,380 @@
+package backlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/memory"
+)
+
+// Failures count in the order in which handlers end, not in that of records.
+func TestAbortAfterCountsInTheOrderOfEnding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plan := []struct {
+			takes time.Duration // and ends at
+			err   error
+		}{
+			1: {1 * time.Second, errBroken},  // 1s: one
+			2: {2 * time.Second, errBroken},  // 2s: two
+			3: {3 * time.Second, nil},        // 3s: none
+			4: {3 * time.Second, errBroken},  // 4s, begun at 1s: one
+			5: {3 * time.Second, errBroken},  // 5s, begun at 2s: two
+			6: {3 * time.Second, errBroken},  // 6s, begun at 3s: three
+			7: {10 * time.Second, nil},       // 14s, begun at 4s
+			8: {10 * time.Second, errBroken}, // 15s, begun at 5s
+		}
+		b := newBench(t, memory.Options{}, func(ctx context.Context, r *backlog.Record) error {
+			p := plan[id(r)]
+			if !wait(ctx, p.takes) {
+				t.Errorf("want what is in flight to end by itself, record %d was ended", id(r))
+			}
+			return p.err
+		})
+		b.Concurrency, b.AbortAfter = 3, 3
+		b.add(t, "NEW", 1, 20, 0)
+		rep := b.pass(t)
+		if got, want := b.calls.ids(), numbers(1, 8); !slices.Equal(got, want) {
+			t.Errorf("want nothing handed out once three handlers in a row had failed, after %v, got %v", want, got)
+		}
+		if got, want := outcomes(rep), "2 succeeded, 6 failed"; got != want || rep.Duration != 15*time.Second {
+			t.Errorf("want %s after 15s, with what was in flight settled, got %s after %v", want, got, rep.Duration)
+		}
+		if rep.Complete || rep.Stopped != backlog.StoppedAbortAfter {
+			t.Errorf("want a pass stopped by abort_after, got %+v", rep)
+		}
+	})
+}
+
+func TestAbortAfterCountsOnlyFailuresInARow(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		abort    int
+		do       backlog.HandlerFunc
+		complete bool
+	}{
+		{"off", 0, fail, true},
+		{"one too many", 21, fail, true},
+		{"a success in between", 2, func(_ context.Context, r *backlog.Record) error {
+			if id(r)%2 == 0 {
+				return nil
+			}
+			return errBroken
+		}, true},
+		{"skips", 1, func(context.Context, *backlog.Record) error { return backlog.Skip }, true},
+		{"a skip in between", 2, func(_ context.Context, r *backlog.Record) error {
+			if id(r)%2 == 0 {
+				return backlog.Skip
+			}
+			return errBroken
+		}, false},
+		{"panics", 3, func(context.Context, *backlog.Record) error { panic("boom") }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, memory.Options{}, slowly(time.Second, c.do))
+				b.AbortAfter = c.abort
+				b.add(t, "NEW", 1, 20, 0)
+				if rep := b.pass(t); rep.Complete != c.complete || rep.Complete != (rep.Selected == 20) {
+					t.Errorf("want complete %t, got %+v", c.complete, rep)
+				}
+			})
+		})
+	}
+}
+
+// The observer of the last failure is slow: meanwhile nothing more may start.
+func TestAbortAfterHandsNothingOutAfterTheLastFailure(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, memory.Options{}, slowly(time.Second, fail))
+				b.Concurrency, b.AbortAfter = concurrency, 5
+				b.Observe = func(ev backlog.Event) {
+					if ev.Kind == backlog.AttemptEnded {
+						time.Sleep(time.Millisecond)
+					}
+				}
+				b.add(t, "NEW", 1, 50, 0)
+				rep := b.pass(t)
+				var ends []time.Time
+				for _, c := range b.calls.all() {
+					ends = append(ends, c.ended)
+				}
+				slices.SortFunc(ends, time.Time.Compare)
+				fifth := ends[4]
+				for _, c := range b.calls.all() {
+					if c.at.After(fifth) || concurrency == 1 && c.at.Equal(fifth) {
+						t.Errorf("want no handler call begun after the fifth failure in a row ended, got one on record %d %v later", c.id, c.at.Sub(fifth))
+					}
+				}
+				if rep.Stopped != backlog.StoppedAbortAfter {
+					t.Errorf("want a pass stopped by abort_after, got %+v", rep)
+				}
+			})
+		})
+	}
+}
+
+// With N poison records in a row at the head of a lane, the others still have
+// their turn: the next pass goes on behind those tried.
+func TestAbortAfterDoesNotLetPoisonBlockTheRest(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		o      memory.Options
+		status string
+	}{
+		{"fresh lane", memory.Options{}, "NEW"},
+		{"failed lane", memory.Options{}, "ERROR"},
+		{"one lane", memory.Options{ErrorKeep: true}, "NEW"},
+	} {
+		for _, n := range []int{1, 2, 3, 7} {
+			for _, rows := range []struct{ poison, good int }{{20, 30}, {n, 1}, {2 * n, 1}, {300, 300}} {
+				for _, takes := range []time.Duration{0, time.Second} {
+					t.Run(fmt.Sprintf("%s/N=%d/%d and %d/%v", c.name, n, rows.poison, rows.good, takes), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							b := newBench(t, c.o, slowly(takes, func(_ context.Context, r *backlog.Record) error {
+								if id(r) <= rows.poison {
+									return errBroken
+								}
+								return nil
+							}))
+							b.AbortAfter = n
+							b.add(t, c.status, 1, rows.poison+rows.good, 0)
+							tr := b.tier()
+							passes := passesFor(rows.poison, n) + 1
+							for range passes {
+								tr.pass(t)
+							}
+							if done := b.statuses()["SUCCESS"]; done != rows.good {
+								t.Errorf("want the %d good records behind %d poison ones done in %d passes, got %d", rows.good, rows.poison, passes, done)
+							}
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	for _, c := range []struct {
+		rate  float64
+		burst int
+	}{{1, 1}, {10, 1}, {2.5, 1}, {0.5, 1}, {250, 2}, {1000, 10}} {
+		for _, passes := range []int{1, 3} {
+			t.Run(fmt.Sprintf("rate=%v/passes=%d", c.rate, passes), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t, memory.Options{}, slowly(300*time.Millisecond, succeed))
+					b.Concurrency, b.Rate = 1000, c.rate
+					n := 4 * max(5, int(c.rate))
+					b.add(t, "NEW", 1, n, 0)
+					start := time.Now()
+					var all sync.WaitGroup
+					for range passes {
+						all.Go(func() { b.pass(t) })
+					}
+					all.Wait()
+					calls := b.calls.all()
+					if len(calls) != n {
+						t.Fatalf("want %d calls, got %d", n, len(calls))
+					}
+					for i, c1 := range calls {
+						in := 0 // calls in the second that begins with this one
+						for _, c2 := range calls[i:] {
+							if c2.at.Sub(c1.at) < time.Second {
+								in++
+							}
+						}
+						if most := max(1, int(c.rate)) + c.burst; in > most {
+							t.Fatalf("want at most %d calls begun in any second, got %d", most, in)
+						}
+					}
+					least := time.Duration(float64(n-c.burst-passes) / c.rate * float64(time.Second))
+					most := time.Duration(float64(n) / c.rate * float64(time.Second))
+					if took := calls[n-1].at.Sub(start); took < least || took > most {
+						t.Errorf("want %d calls to take from %v to %v, got %v", n, least, most, took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// pausing returns a handler that takes a second and asks for a pause at the
+// first attempt on one record. No two calls end at the same instant.
+func pausing(at int, pause time.Duration) backlog.HandlerFunc {
+	return func(ctx context.Context, r *backlog.Record) error {
+		wait(ctx, time.Second+time.Nanosecond<<(id(r)%100))
+		if id(r) == at && r.Lane == backlog.Fresh {
+			return fmt.Errorf("call: %w", backlog.RetryAfter(pause, errBroken))
+		}
+		return nil
+	}
+}
+
+func TestRetryAfterPausesAllPasses(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		asked, bound, lasts time.Duration
+	}{
+		{"as asked", time.Minute, time.Hour, time.Minute},
+		{"bounded by MaxPause", time.Hour, 10 * time.Minute, 10 * time.Minute},
+		{"bounded by an hour", 1000 * time.Hour, 0, time.Hour},
+		{"not at all", 0, 0, 0},
+		{"not at all if negative", -time.Minute, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, memory.Options{}, pausing(3, c.asked))
+				b.MaxPause, b.Concurrency = c.bound, 2
+				b.add(t, "NEW", 1, 20, 0)
+				b.add(t, "NEW", 101, 20, 2*day)
+				var both sync.WaitGroup
+				both.Go(func() { b.pass(t) })
+				both.Go(func() { b.passOf(t, backlog.Pass{Tier: "7d", MaxAge: 7 * day}) })
+				both.Wait()
+
+				asked := b.calls.of(3)[0].ended
+				until := asked.Add(c.lasts)
+				resumed := false
+				for _, call := range b.calls.all() {
+					if !call.at.Before(asked) && call.at.Before(until) {
+						t.Errorf("want no call by any pass for %v, got one on record %d after %v", c.lasts, call.id, call.at.Sub(asked))
+					}
+					resumed = resumed || call.at.Equal(until)
+				}
+				if !resumed {
+					t.Errorf("want calls again after exactly %v", c.lasts)
+				}
+				if last := b.row(t, 3); last.LastError != "call: "+errBroken.Error() {
+					t.Errorf("want the record that asked to be an error, got %+v", last)
+				}
+				if got := b.statuses()["SUCCESS"]; got < 39 {
+					t.Errorf("want all others done, got %d", got)
+				}
+				events := b.events.of(backlog.Paused)
+				if c.lasts == 0 {
+					return
+				}
+				if len(events) != 1 || !events[0].At.Equal(until) || !errors.Is(events[0].Err, errBroken) {
+					t.Errorf("want one Paused event until %v with the handler's error, got %+v", until, events)
+				}
+			})
+		})
+	}
+}
+
+func TestPauseIsTheLongestAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pause := []time.Duration{1: 10 * time.Minute, 2: time.Minute, 3: 20 * time.Minute}
+		b := newBench(t, memory.Options{}, func(ctx context.Context, r *backlog.Record) error {
+			if n := id(r); n < len(pause) {
+				wait(ctx, time.Duration(n)*time.Second)
+				return backlog.RetryAfter(pause[n], errBroken)
+			}
+			return nil
+		})
+		b.Concurrency = 3
+		b.add(t, "NEW", 1, 4, 0)
+		start := time.Now()
+		b.pass(t)
+		if got, want := b.calls.of(4)[0].at.Sub(start), 3*time.Second+20*time.Minute; got != want {
+			t.Errorf("want the next call when the longest pause is over, after %v, got %v", want, got)
+		}
+		if n := len(b.events.of(backlog.Paused)); n != 2 {
+			t.Errorf("want an event for each pause that is longer than the one before, 2, got %d", n)
+		}
+	})
+}
+
+// The pause counts from the moment the handler returns. Here the worker is
+// held up a little then, at its reading of the clock, while another pass waits
+// for its turn.
+func TestPauseBeginsBeforeTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended atomic.Bool
+		asking := pausing(1, time.Minute)
+		b := newBench(t, memory.Options{}, func(ctx context.Context, r *backlog.Record) error {
+			err := asking(ctx, r)
+			ended.Store(err != nil)
+			return err
+		})
+		b.Now = func() time.Time {
+			if ended.CompareAndSwap(true, false) {
+				time.Sleep(time.Millisecond)
+			}
+			return time.Now()
+		}
+		b.add(t, "NEW", 1, 3, 0)
+		b.add(t, "NEW", 101, 3, 2*day)
+		var both sync.WaitGroup
+		both.Go(func() { b.pass(t) })
+		time.Sleep(time.Millisecond)
+		both.Go(func() { b.passOf(t, backlog.Pass{Tier: "7d", MaxAge: 7 * day}) })
+		both.Wait()
+		asked := b.calls.of(1)[0].ended
+		for _, call := range b.calls.all()[1:] {
+			if after := call.at.Sub(asked); after < time.Minute {
+				t.Errorf("want no call until the pause of a minute is over, got one on record %d after %v", call.id, after)
+			}
+		}
+	})
+}
+
+// A record may wait long for the rate. A pause asked for meanwhile is its too.
+func TestPauseHoldsForARecordThatWaitsForTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, pausing(1, 10*time.Minute))
+		b.Concurrency, b.Rate = 2, 0.1 // every ten seconds
+		b.add(t, "NEW", 1, 3, 0)
+		b.pass(t)
+		asked := b.calls.of(1)[0].ended
+		for _, id := range []int{2, 3} {
+			if after := b.calls.of(id)[0].at.Sub(asked); after < 10*time.Minute {
+				t.Errorf("want no call until the pause of ten minutes is over, got record %d after %v", id, after)
+			}
+		}
+	})
+}
+
+// No call of the process starts before the time asked for, also when the
+// configuration was read again meanwhile.
+func TestReplaceTakesOverThePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, pausing(1, 10*time.Minute))
+		b.add(t, "NEW", 1, 1, 0)
+		b.pass(t)
+		asked := time.Now()
+		b.add(t, "NEW", 2, 1, 0)
+		again := &backlog.Engine{Store: b.table, Handler: b.calls}
+		again.Replace(b.Engine)
+		b.Engine = again
+		b.pass(t)
+		if after := b.calls.of(2)[0].at.Sub(asked); after < 10*time.Minute {
+			t.Errorf("want no call until the pause of ten minutes is over, got one after %v", after)
+		}
+	})
+}
+
+// A context with a deadline is a stop like any other.
+func TestRateBeyondTheDeadlineIsAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.Rate = 0.01
+		b.add(t, "NEW", 1, 3, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		rep, err := b.Pass(ctx, backlog.Pass{MaxAge: day})
+		if err != nil || rep.Stopped != backlog.StoppedSignal {
+			t.Errorf("want the pass stopped by its context, %q, got %q, error %v", backlog.StoppedSignal, rep.Stopped, err)
+		}
+	})
+}

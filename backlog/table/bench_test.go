@@ -1,0 +1,307 @@
+package table_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+// The benchmarks compare with hand-written loops in the same run, since
+// machines differ and are shared. Run them with: make bench
+
+// backlogTable fills a table of n rows as init would make it, one second
+// apart, the newest last, in which the rows with the given condition on the
+// number i of the row (1 is the oldest) have the status ERROR.
+func backlogTable(tb testing.TB, n int, failed string) (path string) {
+	tb.Helper()
+	path = filepath.Join(tb.TempDir(), "bench.db")
+	ctx := context.Background()
+	m := plainMapping()
+	steps, err := table.Missing(ctx, "sqlite:"+path, m)
+	if err == nil {
+		err = table.Create(ctx, "sqlite:"+path, steps[:2]) // the indexes are faster made afterwards
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db := openPlain(tb, path)
+	_, err = db.Exec(fmt.Sprintf(`WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < %d)
+		INSERT INTO BACKLOG (id, status, date_inserted) SELECT i, CASE WHEN %s THEN 'ERROR' ELSE 'NEW' END, datetime('2026-01-01', (i - %d) || ' seconds') FROM s`, n, failed, n))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db.Close()
+	if err := table.Create(ctx, "sqlite:"+path, steps[2:]); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+var benchNow = time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
+
+func plainMapping() table.Mapping {
+	value := func(s string) table.State { return table.State{Values: []table.Value{{Text: s}}} }
+	return table.Mapping{
+		Name: "BACKLOG", ID: []string{"id"}, Status: "status", Inserted: table.Time{Column: "date_inserted"},
+		New: value("NEW"), Error: value("ERROR"), Success: value("SUCCESS"),
+	}
+}
+
+// openPlain opens the file as any program would, with the settings that the
+// bare loops are given.
+func openPlain(tb testing.TB, path string) *sql.DB {
+	tb.Helper()
+	driver, params := "sqlite", "?_pragma=busy_timeout(10000)&_pragma=synchronous(normal)&_txlock=immediate"
+	if strings.Contains(table.SQLiteDriver, "mattn") {
+		driver, params = "sqlite3", "?_busy_timeout=10000&_synchronous=normal&_txlock=immediate"
+	}
+	db, err := sql.Open(driver, "file:"+path+params)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return db
+}
+
+func openBacklog(tb testing.TB, path string) (*table.DB, *table.Table) {
+	tb.Helper()
+	ctx := context.Background()
+	db, err := table.Open(ctx, "sqlite:"+path+"?synchronous=normal", table.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	t, err := table.New(ctx, db, plainMapping())
+	if err == nil {
+		_, err = t.Prove(ctx, benchNow)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return db, t
+}
+
+func resetStatus(tb testing.TB, path string) {
+	tb.Helper()
+	db := openPlain(tb, path)
+	defer db.Close()
+	for _, s := range []string{"UPDATE BACKLOG SET status = 'NEW' WHERE status <> 'NEW'", "PRAGMA wal_checkpoint(TRUNCATE)"} {
+		if _, err := db.Exec(s); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// barePass is the limit: the next keyset page of 1,000 is read on one
+// connection while one update of the last 1,000 is written on another.
+func barePass(tb testing.TB, path string) int {
+	read, write := openPlain(tb, path), openPlain(tb, path)
+	defer read.Close()
+	defer write.Close()
+	const page = 1000
+	type row struct {
+		id     int64
+		status string
+		at     string
+	}
+	pages := make(chan []row, 1)
+	go func() {
+		defer close(pages)
+		stmt, err := read.Prepare(`SELECT id, status, +date_inserted FROM BACKLOG WHERE status = 'NEW' AND (date_inserted, id) < (?, ?) ORDER BY date_inserted DESC, id DESC LIMIT ?`)
+		if err != nil {
+			panic(err)
+		}
+		at, id := "9", int64(0)
+		for {
+			rows, err := stmt.Query(at, id, page)
+			if err != nil {
+				panic(err)
+			}
+			list := make([]row, 0, page)
+			for rows.Next() {
+				var r row
+				if err := rows.Scan(&r.id, &r.status, &r.at); err != nil {
+					panic(err)
+				}
+				list = append(list, r)
+			}
+			rows.Close()
+			if len(list) == 0 {
+				return
+			}
+			at, id = list[len(list)-1].at, list[len(list)-1].id
+			pages <- list
+		}
+	}()
+	update, err := write.Prepare(`UPDATE BACKLOG SET status = 'SUCCESS' WHERE status = 'NEW' AND id IN (?` + strings.Repeat(",?", page-1) + `)`)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n := 0
+	args := make([]any, page)
+	for list := range pages {
+		for i := range args {
+			args[i] = list[min(i, len(list)-1)].id
+		}
+		res, err := update.Exec(args...)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		k, _ := res.RowsAffected()
+		n += int(k)
+	}
+	return n
+}
+
+func enginePass(tb testing.TB, path string) int {
+	db, t := openBacklog(tb, path)
+	defer db.Close()
+	e := &backlog.Engine{
+		Store: t, Concurrency: 4,
+		Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error { return nil }),
+	}
+	r, err := e.Pass(context.Background(), backlog.Pass{Tier: "all", MaxAge: 360 * 24 * time.Hour, Now: benchNow})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r.Succeeded
+}
+
+// BenchmarkPass works off a million pending rows with a handler that does
+// nothing. Limit: engine/bare >= 0.5.
+func BenchmarkPass(b *testing.B) {
+	const n = 1_000_000
+	path := backlogTable(b, n, "0")
+	rate := func(f func(testing.TB, string) int) float64 {
+		resetStatus(b, path)
+		start := time.Now()
+		if got := f(b, path); got != n {
+			b.Fatalf("%d records were settled, not %d", got, n)
+		}
+		return n / time.Since(start).Seconds()
+	}
+	var bare, engine, ratio []float64
+	for b.Loop() {
+		for range 3 {
+			x, y := rate(barePass), rate(enginePass)
+			bare, engine, ratio = append(bare, x), append(engine, y), append(ratio, y/x)
+		}
+	}
+	b.ReportMetric(median(bare), "bare-records/s")
+	b.ReportMetric(median(engine), "engine-records/s")
+	b.ReportMetric(median(ratio), "engine/bare")
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// BenchmarkPassMemory is the peak memory of a whole process that works off a
+// million rows. Limit: 64 MiB.
+func BenchmarkPassMemory(b *testing.B) {
+	if path := os.Getenv("BENCH_PASS"); path != "" {
+		enginePass(b, path)
+		return
+	}
+	path := backlogTable(b, 1_000_000, "0")
+	var peak int64
+	for b.Loop() {
+		resetStatus(b, path)
+		c := exec.Command(os.Args[0], "-test.run=^$", "-test.bench=^BenchmarkPassMemory$", "-test.benchtime=1x")
+		c.Env = append(os.Environ(), "BENCH_PASS="+path)
+		if out, err := c.CombinedOutput(); err != nil {
+			b.Fatalf("%v\n%s", err, out)
+		}
+		peak = max(peak, c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
+	}
+	b.ReportMetric(float64(peak)/1024, "peak-MiB")
+}
+
+// BenchmarkFirstFresh is the time from the pass's start to its first fresh
+// record, with a million failed records (or a tenth of the table) and 100 fresh ones, against the
+// bare query. Limit: at most 3 times, and no growth with the table.
+func BenchmarkFirstFresh(b *testing.B) {
+	for _, n := range []int{100_000, 10_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			path := backlogTable(b, n, "i % 10 = 0")
+			db := openPlain(b, path)
+			// Of the others all but 100, spread over all ages, are done.
+			if _, err := db.Exec("UPDATE BACKLOG SET status = 'SUCCESS' WHERE status = 'NEW' AND id % ? <> 1", n/100); err != nil {
+				b.Fatal(err)
+			}
+			db.Close()
+			bdb, t := openBacklog(b, path)
+			defer bdb.Close()
+			plain := openPlain(b, path)
+			defer plain.Close()
+			stmt, err := plain.Prepare("SELECT id, status, date_inserted FROM BACKLOG WHERE status = 'NEW' AND date_inserted >= ? ORDER BY date_inserted DESC, id DESC LIMIT 1000")
+			if err != nil {
+				b.Fatal(err)
+			}
+			var bare, engine []float64
+			for b.Loop() {
+				for range 51 {
+					bare = append(bare, bareQuery(b, stmt))
+					engine = append(engine, firstFresh(b, t))
+				}
+			}
+			b.ReportMetric(median(bare), "bare-ms")
+			b.ReportMetric(median(engine), "first-fresh-ms")
+			b.ReportMetric(median(engine)/median(bare), "engine/bare")
+		})
+	}
+}
+
+func bareQuery(b *testing.B, stmt *sql.Stmt) float64 {
+	start := time.Now()
+	rows, err := stmt.Query("2025-01-01")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rows.Close()
+	n := 0
+	for rows.Next() {
+		var id int64
+		var status, at string
+		if err := rows.Scan(&id, &status, &at); err != nil {
+			b.Fatal(err)
+		}
+		n++
+	}
+	if n != 100 {
+		b.Fatalf("%d fresh rows", n)
+	}
+	return time.Since(start).Seconds() * 1000
+}
+
+// firstFresh returns the milliseconds until the first record is handed out.
+func firstFresh(b *testing.B, t *table.Table) float64 {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var first time.Time
+	e := &backlog.Engine{Store: t, Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
+		if first.IsZero() {
+			first = time.Now()
+			if r.Lane != backlog.Fresh {
+				b.Errorf("the first record is a failed one")
+			}
+			cancel()
+		}
+		return backlog.Skip
+	})}
+	start := time.Now()
+	if _, err := e.Pass(ctx, backlog.Pass{Tier: "all", MaxAge: 3600 * 24 * time.Hour, Now: benchNow}); err != nil {
+		b.Fatal(err)
+	}
+	return first.Sub(start).Seconds() * 1000
+}

@@ -1,0 +1,290 @@
+package table_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/storetest"
+	"backlog/backlog/table"
+)
+
+// TestStore runs the conformance suite on files, once for each way in which
+// tables hold times.
+func TestStore(t *testing.T) {
+	for _, f := range timeForms {
+		t.Run(f.name, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
+				return newHarness(t, f, want)
+			})
+		})
+	}
+}
+
+// A timeForm is how the tables of a harness hold times.
+type timeForm struct {
+	name, decl string
+	precision  time.Duration
+	write      func(time.Time) any
+	read       func(any) (time.Time, error)
+	zone       *time.Location
+}
+
+func layout(name, layout string, precision time.Duration, zone *time.Location) timeForm {
+	return timeForm{
+		name: name, decl: "DATETIME", precision: precision, zone: zone,
+		write: func(t time.Time) any { return t.In(zone).Format(layout) },
+		read:  func(v any) (time.Time, error) { return time.ParseInLocation(layout, v.(string), zone) },
+	}
+}
+
+var kolkata = func() *time.Location {
+	l, err := time.LoadLocation("Asia/Kolkata")
+	if err != nil {
+		panic(err)
+	}
+	return l
+}()
+
+var timeForms = []timeForm{
+	layout("seconds", "2006-01-02 15:04:05", time.Second, time.UTC),
+	layout("Z with milliseconds", "2006-01-02T15:04:05.000Z", time.Millisecond, time.UTC),
+	layout("sparse fraction", "2006-01-02 15:04:05.999999", time.Microsecond, time.UTC),
+	layout("zone of its own", "2006-01-02 15:04:05.000", time.Millisecond, kolkata),
+	{
+		name: "unix milliseconds", decl: "INTEGER", precision: time.Millisecond, zone: time.UTC,
+		write: func(t time.Time) any { return t.UnixMilli() },
+		read:  func(v any) (time.Time, error) { return time.UnixMilli(v.(int64)), nil },
+	},
+	{
+		name: "julian days", decl: "REAL", precision: time.Second, zone: time.UTC,
+		write: func(t time.Time) any { return float64(t.UnixMilli())/86_400_000 + 2440587.5 },
+		read: func(v any) (time.Time, error) {
+			return time.UnixMilli(int64((v.(float64)-2440587.5)*86_400_000 + 0.5)).Round(time.Millisecond), nil
+		},
+	},
+}
+
+// statuses are the texts of the suite's states.
+var statuses = map[storetest.State]string{
+	storetest.Fresh: "NEW", storetest.AlsoFresh: "REQUEUED", storetest.Failed: "ERROR",
+	storetest.Success: "SUCCESS", storetest.Dead: "DEAD", storetest.Other: "ON HOLD",
+}
+
+// A harness is a storetest.Harness on an SQLite file.
+type harness struct {
+	t     *testing.T
+	form  timeForm
+	want  storetest.Table
+	path  string
+	plain *sql.DB
+	keys  []string
+	store *table.Table
+}
+
+func newHarness(t *testing.T, form timeForm, want storetest.Table) *harness {
+	h := &harness{t: t, form: form, want: want, path: filepath.Join(t.TempDir(), "a b#c?.db")}
+	h.plain = openPlain(t, strings.NewReplacer("#", "%23", "?", "%3f").Replace(h.path))
+	t.Cleanup(func() { h.plain.Close() })
+	key := map[storetest.Keys]string{
+		storetest.IntKeys:       `"the key" INTEGER PRIMARY KEY`,
+		storetest.TextKeys:      `"the key" TEXT PRIMARY KEY`,
+		storetest.BlobKeys:      `"the key" BLOB PRIMARY KEY`,
+		storetest.CompositeKeys: `"the key" TEXT, part INT`,
+	}[want.Keys]
+	h.keys = []string{"the key"}
+	end := ""
+	if want.Keys == storetest.CompositeKeys {
+		h.keys = append(h.keys, "part")
+		end = `, PRIMARY KEY (part, "the key")`
+	}
+	h.exec(`CREATE TABLE "my table" (`+key+`, status TEXT, inserted `+form.decl+`, eligible `+form.decl+`, expires `+form.decl+`,
+		amount INTEGER, note TEXT, payload BLOB, attempts INTEGER, last_error VARCHAR(200)`+end+`)`, nil)
+	h.exec(`PRAGMA journal_mode = WAL`, nil)
+	return h
+}
+
+func (h *harness) exec(text string, args []any) {
+	h.t.Helper()
+	if _, err := h.plain.Exec(text, args...); err != nil {
+		h.t.Fatalf("%s: %v", text, err)
+	}
+}
+
+func (h *harness) mapping() table.Mapping {
+	state := func(list ...storetest.State) (s table.State) {
+		for _, x := range list {
+			s.Values = append(s.Values, table.Value{Text: statuses[x]})
+		}
+		return s
+	}
+	m := table.Mapping{
+		Name: "my table", ID: h.keys, Status: "status",
+		Inserted: table.Time{Column: "inserted", Null: string(h.want.NoDate)},
+		Columns:  []string{"amount", "note", "payload"},
+		New:      state(storetest.Fresh), Error: state(storetest.Failed), Success: state(storetest.Success),
+		Zone: h.form.zone,
+	}
+	if h.want.TwoFresh {
+		m.New = state(storetest.Fresh, storetest.AlsoFresh)
+	}
+	if h.want.Dead {
+		m.Dead = state(storetest.Dead)
+	}
+	if h.want.ErrorKeep {
+		m.Error = table.State{Keep: true}
+	}
+	if h.want.Times {
+		m.Eligible, m.Expires = &table.Time{Column: "eligible"}, &table.Time{Column: "expires"}
+	}
+	if h.want.Notes {
+		m.Attempts, m.LastError = "attempts", "last_error"
+	}
+	return m
+}
+
+func (h *harness) Store() backlog.Store {
+	if h.store == nil {
+		s, err := h.Open()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		h.store = s.(*table.Table)
+	}
+	return h.store
+}
+
+func (h *harness) Open() (backlog.Store, error) {
+	ctx := context.Background()
+	db, err := table.Open(ctx, "sqlite:"+h.path, table.Options{})
+	if err != nil {
+		return nil, err
+	}
+	h.t.Cleanup(func() { db.Close() })
+	s, err := table.New(ctx, db, h.mapping())
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.Prove(ctx, time.Date(2026, 2, 10, 12, 0, 0, 0, time.UTC))
+	return s, err
+}
+
+func (h *harness) Precision() time.Duration { return h.form.precision }
+
+func (h *harness) Status(s storetest.State) string {
+	if s == storetest.Null {
+		return "NULL"
+	}
+	return statuses[s]
+}
+
+func (h *harness) status(s storetest.State) any {
+	if s == storetest.Null {
+		return nil
+	}
+	return statuses[s]
+}
+
+func (h *harness) Insert(rows ...storetest.Row) error {
+	tx, err := h.plain.Begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	key := `"the key"`
+	if len(h.keys) > 1 {
+		key += ", part"
+	}
+	for _, r := range rows {
+		args := []any{h.status(r.State), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Amount, r.Note, r.Payload, orNil(r.Attempts), orNil(r.LastError)}
+		for i := range r.Key.Len() {
+			args = append(args, r.Key.Part(i))
+		}
+		_, err := tx.Exec(fmt.Sprintf(`INSERT INTO "my table" (status, inserted, eligible, expires, amount, note, payload, attempts, last_error, %s) VALUES (?%s)`,
+			key, strings.Repeat(",?", len(args)-1)), args...)
+		if err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+func (h *harness) time(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return h.form.write(t)
+}
+
+func orNil[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}
+
+// where returns the condition for a key.
+func (h *harness) where(k backlog.Key) (string, []any) {
+	if k.Len() == 2 {
+		return `"the key" = ? AND part = ?`, []any{k.Part(0), k.Part(1)}
+	}
+	return `"the key" = ?`, []any{k.Part(0)}
+}
+
+func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
+	where, args := h.where(k)
+	row := storetest.Row{Key: k}
+	var status, inserted, eligible, expires, attempts, lastError any
+	err := h.plain.QueryRow(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error FROM "my table" WHERE `+where, args...).
+		Scan(&status, &inserted, &eligible, &expires, &row.Amount, &row.Note, &row.Payload, &attempts, &lastError)
+	if err == sql.ErrNoRows {
+		return row, false, nil
+	}
+	if err != nil {
+		return row, false, err
+	}
+	row.State = storetest.Null
+	for s, text := range statuses {
+		if status == text {
+			row.State = s
+		}
+	}
+	for _, x := range []struct {
+		raw any
+		to  *time.Time
+	}{{inserted, &row.Inserted}, {eligible, &row.Eligible}, {expires, &row.Expires}} {
+		if x.raw == nil {
+			continue
+		}
+		if *x.to, err = h.form.read(x.raw); err != nil {
+			return row, true, err
+		}
+	}
+	if n, ok := attempts.(int64); ok {
+		row.Attempts = int(n)
+	}
+	row.LastError, _ = lastError.(string)
+	return row, true, nil
+}
+
+func (h *harness) SetState(k backlog.Key, s storetest.State) error {
+	where, args := h.where(k)
+	_, err := h.plain.Exec(`UPDATE "my table" SET status = ? WHERE `+where, append([]any{h.status(s)}, args...)...)
+	return err
+}
+
+func (h *harness) Delete(keys ...backlog.Key) error {
+	for _, k := range keys {
+		where, args := h.where(k)
+		if _, err := h.plain.Exec(`DELETE FROM "my table" WHERE `+where, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

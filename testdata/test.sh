@@ -1,0 +1,37 @@
+#!/bin/sh
+# Runs every test, with the race detector where there is a C compiler for it,
+# and says at the end what was skipped. Called by make test.
+set -eu
+go=$1 cgo=$2
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+flags='-shuffle=on -timeout=15m'
+[ "$cgo" != yes ] || flags="-race $flags"
+
+status=0
+run() {
+	echo "$go test $*"
+	# shellcheck disable=SC2086
+	{ $go test -v "$@" 2>&1 || echo "exit $?" >>"$out.failed"; } |
+		tee -a "$out" | grep -vE '^ *(=== |--- PASS|PASS$|--- SKIP)' || true
+	if [ -e "$out.failed" ]; then
+		rm -f "$out.failed"
+		status=1
+	fi
+}
+run $flags ./...
+if [ "$cgo" = yes ]; then
+	run $flags -tags cgo_sqlite ./backlog/table/... ./cmd/...
+fi
+
+skipped=$(grep -E '^ *--- SKIP' "$out" | sed 's/ (.*//; s/^ *--- SKIP: //' | sort -u || true)
+if [ -n "$skipped" ]; then
+	echo "skipped:"
+	echo "$skipped" | sed 's/^/  /'
+	if [ -n "${CI:-}" ]; then
+		echo "in CI no test may be skipped"
+		status=1
+	fi
+fi
+[ "$cgo" = yes ] || echo "not run, for want of a C compiler: the race detector, the tests with -tags cgo_sqlite"
+exit $status
