@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	_ "time/tzdata" // for machines without a zone database
 
 	"backlog/cmd"
 )

@@ -269,8 +269,10 @@ func (l *Loop) watch(ctx context.Context) {
 	var said time.Time // the last tick of which that was said
 	for sleep(ctx, maxWait) {
 		l.mu.Lock()
-		quiet, last := l.Now().Sub(l.lastTick), l.lastTick
-		late := quiet > 2*l.Schedule.MinInterval()+2*maxWait
+		now, last := l.Now(), l.lastTick
+		quiet := now.Sub(last)
+		// A cron tier may rest for a night: count from the tick that was due.
+		late := now.Sub(l.Schedule.Next(last)) > 2*l.Schedule.MinInterval()
 		l.mu.Unlock()
 		if late && !last.Equal(said) {
 			said = last

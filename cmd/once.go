@@ -14,6 +14,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/table"
 	"backlog/tiers"
 )
 
@@ -110,6 +111,9 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	done()
 	if err := state.Update(func(s *backlog.State) { s.Note(report) }); err != nil {
 		log.Warn(err.Error())
+	}
+	if p := (*table.Problem)(nil); errors.As(err, &p) {
+		return err // nothing was begun
 	}
 	if perr := printReport(g.out, report, o.JSON.on); perr != nil {
 		return perr

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
+	"backlog/backlog/config"
 )
 
 // lockEvery is how often a standby looks whether there is still a leader, and
@@ -46,7 +47,7 @@ func runRun(ctx context.Context, g *globals) error {
 	log := newLog(cfg.Log, g.err)
 	ctx, stop := stopOnSignal(ctx)
 	defer stop.close()
-	a, err := g.wireApp(ctx, cfg, log, time.Now())
+	a, err := g.wireServer(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -230,7 +231,21 @@ func (d *server) rewire(ctx context.Context) (*app, error) {
 	if old := d.app.cfg; cfg.Database != old.Database || cfg.Table.Name != old.Table.Name || cfg.State != old.State || !reflect.DeepEqual(cfg.Log, old.Log) {
 		return nil, errors.New("another database, table, state or log needs a restart")
 	}
-	return d.g.wireApp(ctx, cfg, d.log, time.Now())
+	return d.g.wireServer(ctx, cfg, d.log)
+}
+
+// wireServer is wireApp with all the proofs at once: a daemon's owner is there
+// when it starts, not when the first record comes.
+func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app, error) {
+	a, err := g.wireApp(ctx, cfg, log, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := a.store.prove(ctx); err != nil {
+		a.close()
+		return nil, err
+	}
+	return a, nil
 }
 
 // notify tells systemd, if that is who started us.

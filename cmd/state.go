@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -101,13 +102,14 @@ func (s *stateFile) load() (backlog.State, error) {
 func (s *stateFile) Update(change func(*backlog.State)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state, _ := s.load() // what cannot be read is replaced
+	state, err := s.load() // what cannot be read is replaced
+	before, _ := json.Marshal(state)
 	change(&state)
 	s.memory = state
-	if s.path == "" {
+	if after, _ := json.Marshal(state); s.path == "" || err == nil && bytes.Equal(before, after) {
 		return nil
 	}
-	err := s.save(state)
+	err = s.save(state)
 	first := err != nil && !s.broken
 	s.broken = err != nil
 	if first {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"backlog/backlog"
@@ -48,10 +49,13 @@ type app struct {
 	handler backlog.Handler
 	db      *table.DB
 	table   *table.Table
+	store   *provenStore // the table, for passes
 }
 
 // wireApp builds what a pass needs and proves that it can work, touching no
-// record: the handler's program, the table's columns, times and statuses.
+// record: the handler's program, the table's columns and times. That the table
+// takes the statuses is proved by a.store before the first record is touched;
+// callers that want to know at once call a.table.ProveWrites.
 func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time) (*app, error) {
 	h, err := wireHandler(ctx, cfg)
 	if err != nil {
@@ -62,10 +66,15 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 		return nil, err
 	}
 	a.handler = h
-	samples, err := a.table.Prove(ctx, now)
-	if err != nil {
+	a.store = &provenStore{Table: a.table, now: now}
+	if err := a.table.ProveTimes(ctx, now); err != nil {
 		a.close()
 		return nil, fmt.Errorf("table %s: %w", cfg.Table.Name, err)
+	}
+	samples, err := a.table.Samples(ctx, now)
+	if err != nil {
+		a.close()
+		return nil, err
 	}
 	for _, s := range samples {
 		log.Info("as understood: " + s)
@@ -107,6 +116,39 @@ func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.L
 
 func (a *app) close() { a.db.Close() }
 
+// A provenStore proves that the table takes what settlements write when the
+// first record comes up, so that a pass without work costs nothing for it.
+type provenStore struct {
+	*table.Table
+	now    time.Time
+	once   sync.Once
+	failed error
+}
+
+func (s *provenStore) prove(ctx context.Context) error {
+	s.once.Do(func() { s.failed = s.ProveWrites(ctx, s.now) })
+	return s.failed
+}
+
+// Pending implements backlog.Store.
+func (s *provenStore) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
+	p, err := s.Table.Pending(ctx, q)
+	if err == nil && len(p.Records) > 0 {
+		err = s.prove(ctx)
+	}
+	return p, err
+}
+
+// Expire implements backlog.Expirer.
+func (s *provenStore) Expire(ctx context.Context, now, before time.Time) (int, error) {
+	if s.HasDead() {
+		if err := s.prove(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return s.Table.Expire(ctx, now, before)
+}
+
 // wireHandler makes the configured handler and checks that it could work.
 func wireHandler(ctx context.Context, cfg *config.Config) (backlog.Handler, error) {
 	if !cfg.Handler.Given {
@@ -122,7 +164,7 @@ func wireHandler(ctx context.Context, cfg *config.Config) (backlog.Handler, erro
 // engine returns an engine over the app's table and handler.
 func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(backlog.Event)) *backlog.Engine {
 	return &backlog.Engine{
-		Store:           a.table,
+		Store:           a.store,
 		Handler:         a.handler,
 		Concurrency:     a.cfg.Handler.Concurrency,
 		Timeout:         a.cfg.Handler.Timeout,

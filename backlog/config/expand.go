@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-var variable = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]{0,99})\}`)
+var variable = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 // expand replaces each ${NAME} in s by the variable's value and each $${ by a
 // literal ${. Any other $ stays, and values are not expanded again. Problems

@@ -1,9 +1,10 @@
 package config
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // suggest names the word that was probably meant or, if none is near, all of
@@ -57,18 +58,26 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-var (
-	wordPattern = regexp.MustCompile(`^[\pL_][\pL\pN_.-]{0,62}$`)
-	barePattern = regexp.MustCompile(`^[\pL\pN_.:/+-]{1,63}$`)
-)
+// isBare reports whether s is short and of letters, digits and the given marks.
+// It is no regular expression, since those would be compiled at every start of
+// the program.
+func isBare(s, marks string) bool {
+	other := func(r rune) bool {
+		return r == utf8.RuneError || !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune(marks, r)
+	}
+	return s != "" && utf8.RuneCountInString(s) <= 63 && !strings.ContainsFunc(s, other)
+}
 
 // isWord reports whether s is like the name of a key.
-func isWord(s string) bool { return wordPattern.MatchString(s) }
+func isWord(s string) bool {
+	first, _ := utf8.DecodeRuneInString(s)
+	return isBare(s, "_.-") && (first == '_' || unicode.IsLetter(first))
+}
 
 // show returns s as it goes into an error: quoted unless that is clear without,
 // and not too long.
 func show(s string) string {
-	if barePattern.MatchString(s) {
+	if isBare(s, "_.:/+-") {
 		return s
 	}
 	const most = 60

@@ -130,7 +130,7 @@ func (c *call) wait(ctx context.Context, grace time.Duration) (state *os.Process
 	pid := c.process.Pid
 	exited := make(chan struct{})
 	ending := make(chan time.Time, 1)
-	stop := context.AfterFunc(ctx, func() { ending <- end(pid, exited, grace) })
+	stop := context.AfterFunc(ctx, func() { ending <- endGroup(pid, exited, grace) })
 
 	c.read()
 	var over time.Time
@@ -157,6 +157,7 @@ func (c *call) read() {
 		err = c.tail.readFrom(c.stderr)
 	}
 	if err == nil {
+		c.stderr.Close()
 		return
 	}
 	c.stderr.SetReadDeadline(time.Time{})
@@ -173,17 +174,17 @@ func (c *call) read() {
 func (c *call) close() {
 	c.stdin.Close()
 	if c.stderr.SetReadDeadline(time.Unix(1, 0)) != nil {
-		c.stderr.Close()
+		c.stderr.Close() // has no deadlines, or is closed already
 	}
 	c.copying.Wait()
 	c.stderr.Close()
 }
 
-// end tells the group of process pid to end, and kills it if the process has
+// endGroup tells the group of process pid to end, and kills it if the process has
 // not exited within grace. It returns when the process has exited or the
 // group is killed, with the time at which grace is over: the zero Time if the
 // process has exited before it was told.
-func end(pid int, exited <-chan struct{}, grace time.Duration) time.Time {
+func endGroup(pid int, exited <-chan struct{}, grace time.Duration) time.Time {
 	select {
 	case <-exited:
 		return time.Time{}
