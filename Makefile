@@ -24,8 +24,8 @@ test: ## run every test, under both SQLite drivers where there is a C compiler
 
 lint: ## check format, vet, staticcheck
 	@files=$$(gofmt -s -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofmt -s would change:" $$files; exit 1; }
-	$(GO) vet ./... ./testdata/demo
-	$(GO) run $(STATICCHECK) ./... ./testdata/demo
+	$(GO) vet ./... ./testdata/demo ./testdata/minimal
+	$(GO) run $(STATICCHECK) ./... ./testdata/demo ./testdata/minimal
 ifeq ($(HAVE_CGO),yes)
 	$(GO) vet -tags cgo_sqlite ./...
 endif

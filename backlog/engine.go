@@ -131,7 +131,8 @@ func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {
 	}
 	began := e.Now()
 	r := newRun(ctx, e, p)
-	e.emit(Event{Kind: PassStarted, Tier: p.Tier})
+	begun := r.report
+	e.emit(Event{Kind: PassStarted, Tier: p.Tier, Report: &begun})
 	r.do()
 	r.report.Duration = max(0, e.Now().Sub(began))
 	e.emit(Event{Kind: PassEnded, Tier: p.Tier, Report: &r.report, Err: r.err})

@@ -20,7 +20,7 @@ type Event struct {
 type EventKind int
 
 const (
-	PassStarted   EventKind = iota // Tier
+	PassStarted   EventKind = iota // Tier, Report: what is known before
 	PassEnded                      // Tier, Report, Err: why it could not be finished
 	AttemptEnded                   // Tier, Record, Outcome, Err: the handler's error
 	Conflicted                     // Tier, Record: left alone, somebody else has changed it

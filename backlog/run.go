@@ -325,8 +325,10 @@ func (r *run) enqueue(s Settlement, hash uint64) {
 			r.aborted = true
 			r.endWalk()
 		}
-		fallthrough
-	case Rejected:
+	}
+	if s.Outcome != Succeeded && (s.Record.Lane == Fresh || !r.pass.Resume.FailedLast.IsZero()) {
+		// It comes up again in this pass: a fresh one in the failed lane,
+		// a failed one perhaps where the lane is walked in two parts.
 		r.tried[hash] = struct{}{}
 	}
 	r.group = append(r.group, s)

@@ -106,9 +106,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 		p.Resume = s.Resume[p.Tier]
 	}
 	obs := newObserver(log)
-	progress, done := newProgress(ctx, g.err, a.table, p, obs.Observe)
-	report, err := a.engine(clock, stop.hard, progress).Pass(ctx, p)
-	done()
+	report, err := a.engine(clock, stop.hard, newProgress(g.err, a.table, obs.Observe)).Pass(ctx, p)
 	if err := state.Update(func(s *backlog.State) { s.Note(report) }); err != nil {
 		log.Warn(err.Error())
 	}

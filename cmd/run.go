@@ -52,7 +52,7 @@ func runRun(ctx context.Context, g *globals) error {
 		return err
 	}
 	d := &server{g: g, app: a, log: log, hard: stop.hard, state: a.state(log)}
-	d.observer = newObserver(log)
+	d.observe = newProgress(g.err, a.table, newObserver(log).Observe)
 	defer func() { d.app.close() }()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -71,13 +71,13 @@ func runRun(ctx context.Context, g *globals) error {
 
 // A server is the daemon: it leads, or waits until it can.
 type server struct {
-	g        *globals
-	app      *app
-	log      *slog.Logger
-	observer *observer
-	state    *stateFile
-	hard     <-chan struct{}
-	hup      <-chan os.Signal
+	g       *globals
+	app     *app
+	log     *slog.Logger
+	observe func(backlog.Event)
+	state   *stateFile
+	hard    <-chan struct{}
+	hup     <-chan os.Signal
 }
 
 // lead waits for the leader lock, then runs the loop until ctx is done or the
@@ -90,11 +90,11 @@ func (d *server) lead(ctx context.Context) error {
 	defer lock.Unlock()
 	loop := &backlog.Loop{
 		Schedule: d.app.cfg.Tiers,
-		Engine:   d.app.engine(nil, d.hard, d.observer.Observe),
+		Engine:   d.app.engine(nil, d.hard, d.observe),
 		State:    d.state,
 		Since:    since,
 		Locker:   d.app.table,
-		Observe:  d.observer.Observe,
+		Observe:  d.observe,
 	}
 	next := nextStarts(d.app.cfg.Tiers, time.Now())
 	if len(next) > 0 {
@@ -212,7 +212,7 @@ func (d *server) reload(ctx context.Context, loop *backlog.Loop) {
 	old := d.app
 	d.app = a
 	if loop != nil {
-		loop.Reload(a.cfg.Tiers, a.engine(nil, d.hard, d.observer.Observe))
+		loop.Reload(a.cfg.Tiers, a.engine(nil, d.hard, d.observe))
 		// Passes of the old engine may still use its connections.
 		context.AfterFunc(ctx, old.close)
 	} else {

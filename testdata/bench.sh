@@ -1,0 +1,12 @@
+#!/bin/sh
+# Runs the benchmarks. Those that compare report a ratio to a bare loop that ran
+# in turn with ours; quote that, not the seconds. Called by make bench.
+set -eu
+go=$1 cgo=$2
+bench() { echo "$go test $*"; $go test -run '^$' -benchtime=1x -timeout=60m "$@"; }
+bench -bench 'Exec' ./backlog/handler
+bench -bench 'Once' ./cmd
+bench -bench . ./backlog/table
+if [ "$cgo" = yes ]; then
+	bench -tags cgo_sqlite -bench 'Pass' ./backlog/table
+fi
