@@ -49,7 +49,7 @@ type Engine struct {
 	slots    *semaphore.Weighted // running handlers; first come, first served
 	unsettle *semaphore.Weighted // records handed out and not yet settled
 	limiter  *rate.Limiter       // nil: no limit
-	pause    atomic.Int64        // unix nanoseconds before which no call starts
+	pause    *atomic.Int64       // unix nanoseconds before which no call starts
 	flights  *flights
 	health   health
 	attempts atomic.Uint64
@@ -83,8 +83,8 @@ func (e *Engine) init() {
 		if e.Observe == nil {
 			e.Observe = func(Event) {}
 		}
-		if e.flights == nil {
-			e.flights = newFlights()
+		if e.flights == nil { // else another engine's
+			e.flights, e.pause = newFlights(), new(atomic.Int64)
 		}
 		if e.Rate > 0 {
 			// Bursts of ten milliseconds' worth: exact at low rates,
@@ -102,11 +102,11 @@ func (e *Engine) init() {
 }
 
 // Replace makes e take over the records that old is still working on, so that
-// none of them is handled by both. It must be called before the first Pass of
-// e; both must work on the same table.
+// none of them is handled by both, and a pause that was asked for. It must be
+// called before the first Pass of e; both must work on the same table.
 func (e *Engine) Replace(old *Engine) {
 	old.init()
-	e.flights = old.flights
+	e.flights, e.pause = old.flights, old.pause
 }
 
 // A Pass is one process_backlog(MaxAge).
@@ -185,22 +185,27 @@ func (e *Engine) pauseFor(err error) {
 	}
 }
 
-// waitPause returns when no pause is asked for, or false when ctx is done.
-func (e *Engine) waitPause(ctx context.Context) bool {
-	for {
-		until := e.pause.Load()
-		if until == 0 {
-			return true
-		}
-		wait := time.Unix(0, until).Sub(e.Now())
-		if wait <= 0 {
-			e.pause.CompareAndSwap(until, 0)
-			continue
-		}
-		if !sleep(ctx, wait) {
-			return false
-		}
+// paused returns how long calls are to be held back.
+func (e *Engine) paused() time.Duration {
+	until := e.pause.Load()
+	if until == 0 {
+		return 0
 	}
+	return max(0, time.Unix(0, until).Sub(e.Now()))
+}
+
+// waitRate returns when the rate allows another call, or false when ctx is
+// done.
+func (e *Engine) waitRate(ctx context.Context) bool {
+	if e.limiter == nil {
+		return true
+	}
+	r := e.limiter.Reserve()
+	if wait := r.Delay(); wait > 0 && !sleep(ctx, wait) {
+		r.Cancel()
+		return false
+	}
+	return true
 }
 
 // flushAll makes every pass write what it holds: somebody waits for room.

@@ -7,13 +7,17 @@ import "sync"
 // to say that the record is pending. All methods may be called concurrently.
 type flights struct {
 	mu      sync.Mutex
-	clock   uint64            // counts settlements
-	held    map[uint64]uint64 // record -> inFlight, or the clock at its settlement
-	settled []landing         // those of held that are settled, oldest first
+	clock   uint64 // counts settlements
+	held    map[uint64]flight
+	settled []landing // those of held that are settled, oldest first
 	pages   map[*pageAge]struct{}
 }
 
-const inFlight = 0
+// A flight is what is known of a record.
+type flight struct {
+	aloft   bool   // it is being worked on
+	settled uint64 // the clock at its last settlement; 0: no page is older than that
+}
 
 type landing struct{ hash, at uint64 }
 
@@ -21,11 +25,11 @@ type landing struct{ hash, at uint64 }
 type pageAge struct{ at uint64 }
 
 func newFlights() *flights {
-	return &flights{clock: 1, held: make(map[uint64]uint64), pages: make(map[*pageAge]struct{})}
+	return &flights{held: make(map[uint64]flight), pages: make(map[*pageAge]struct{})}
 }
 
 // open notes that a page is about to be read. Every opened page is closed when
-// the last of its records has been claimed or dropped.
+// the last of its records has been claimed or passed over.
 func (f *flights) open() *pageAge {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,20 +42,27 @@ func (f *flights) close(p *pageAge) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.pages, p)
+	f.forget()
+}
+
+// forget lets go of the settlements that no page is older than.
+func (f *flights) forget() {
 	oldest := f.clock
-	for q := range f.pages {
-		oldest = min(oldest, q.at)
+	for p := range f.pages {
+		oldest = min(oldest, p.at)
 	}
 	n := 0
 	for ; n < len(f.settled) && f.settled[n].at <= oldest; n++ {
 		l := f.settled[n]
-		if f.held[l.hash] == l.at { // not claimed again since
+		if h := f.held[l.hash]; h.settled != l.at {
+			continue // settled again since
+		} else if h.aloft {
+			f.held[l.hash] = flight{aloft: true}
+		} else {
 			delete(f.held, l.hash)
 		}
 	}
-	if n > 0 {
-		f.settled = append(f.settled[:0], f.settled[n:]...)
-	}
+	f.settled = append(f.settled[:0], f.settled[n:]...)
 }
 
 // claim takes a record of the page, unless it is being worked on or the page
@@ -59,10 +70,12 @@ func (f *flights) close(p *pageAge) {
 func (f *flights) claim(hash uint64, p *pageAge) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if at, ok := f.held[hash]; ok && (at == inFlight || at > p.at) {
+	h := f.held[hash]
+	if h.aloft || h.settled > p.at {
 		return false
 	}
-	f.held[hash] = inFlight
+	h.aloft = true
+	f.held[hash] = h
 	return true
 }
 
@@ -72,8 +85,11 @@ func (f *flights) land(hashes ...uint64) {
 	defer f.mu.Unlock()
 	f.clock++
 	for _, h := range hashes {
-		f.held[h] = f.clock
+		f.held[h] = flight{settled: f.clock}
 		f.settled = append(f.settled, landing{h, f.clock})
+	}
+	if len(f.pages) == 0 {
+		f.forget()
 	}
 }
 
@@ -81,5 +97,9 @@ func (f *flights) land(hashes ...uint64) {
 func (f *flights) drop(hash uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.held, hash)
+	if h := f.held[hash]; h.settled > 0 {
+		f.held[hash] = flight{settled: h.settled}
+	} else {
+		delete(f.held, hash)
+	}
 }

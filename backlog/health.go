@@ -3,14 +3,16 @@ package backlog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 )
 
 // health is what the engine knows of the store's.
 type health struct {
-	heard atomic.Int64 // when it last answered, in unix nanoseconds
-	away  atomic.Bool
+	heard   atomic.Int64 // when it last answered, in unix nanoseconds
+	failing atomic.Int64 // how many callers try again because it is away
+	said    atomic.Bool  // that it is away
 }
 
 // contactEvery is how long a sign of life of the store is good for: together
@@ -21,17 +23,20 @@ const (
 	contactTimeout = time.Second
 )
 
-// storeAnswered notes a sign of life.
+// storeAnswered notes a sign of life. While another call still fails the store
+// is not back: it can answer reads and take no writes.
 func (e *Engine) storeAnswered() {
 	e.health.heard.Store(e.Now().UnixNano())
-	if e.health.away.CompareAndSwap(true, false) {
+	if e.health.said.Load() && e.health.failing.Load() == 0 && e.health.said.CompareAndSwap(true, false) {
 		e.emit(Event{Kind: StoreBack})
 	}
 }
 
-// storeAway notes that a call failed because the store is away.
+// storeAway notes that a call fails because the store is away, until
+// e.health.failing is counted down again.
 func (e *Engine) storeAway(err error) {
-	if e.health.away.CompareAndSwap(false, true) {
+	e.health.failing.Add(1)
+	if e.health.said.CompareAndSwap(false, true) {
 		e.emit(Event{Kind: StoreAway, Err: err})
 	}
 }
@@ -39,7 +44,7 @@ func (e *Engine) storeAway(err error) {
 // storeRecent reports whether the store has answered within contactEvery.
 func (e *Engine) storeRecent() bool {
 	age := e.Now().UnixNano() - e.health.heard.Load()
-	return !e.health.away.Load() && age >= 0 && age < int64(contactEvery)
+	return e.health.failing.Load() == 0 && age >= 0 && age < int64(contactEvery)
 }
 
 // reachStore returns when the store has shown life within contactEvery, or
@@ -48,19 +53,16 @@ func (e *Engine) storeRecent() bool {
 func (e *Engine) reachStore(ctx context.Context) bool {
 	pinger, canPing := e.Store.(Pinger)
 	for {
-		if e.storeRecent() || !canPing && !e.health.away.Load() {
+		if e.storeRecent() {
 			return true
 		}
-		if canPing {
-			pctx, cancel := context.WithTimeout(ctx, contactTimeout)
-			err := pinger.Ping(pctx)
-			cancel()
-			if err == nil {
-				e.storeAnswered()
+		switch {
+		case e.health.failing.Load() > 0: // those who try again will tell
+		case !canPing:
+			return true
+		default:
+			if e.persist(ctx, func() error { return ping(ctx, pinger) }) == nil {
 				return true
-			}
-			if ctx.Err() == nil {
-				e.storeAway(err)
 			}
 		}
 		if !sleep(ctx, 100*time.Millisecond) {
@@ -69,20 +71,42 @@ func (e *Engine) reachStore(ctx context.Context) bool {
 	}
 }
 
+// ping asks for a sign of life. Whatever goes wrong, the store is away.
+func ping(ctx context.Context, p Pinger) error {
+	pctx, cancel := context.WithTimeout(ctx, contactTimeout)
+	defer cancel()
+	if err := p.Ping(pctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return nil
+}
+
 // persist calls f until it returns anything but an error that wraps ErrAway,
 // or ctx is done. The pauses between the calls grow to five seconds.
 func (e *Engine) persist(ctx context.Context, f func() error) error {
+	failing := false
+	done := func() {
+		if failing {
+			e.health.failing.Add(-1)
+		}
+	}
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := f()
 		if err == nil {
+			done()
 			e.storeAnswered()
 			return nil
 		}
 		if ctx.Err() != nil || !isAway(err) {
+			done()
 			return err
 		}
-		e.storeAway(err)
+		if !failing {
+			failing = true
+			e.storeAway(err)
+		}
 		if !sleep(ctx, pause) {
+			done()
 			return err
 		}
 	}

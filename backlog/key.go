@@ -122,14 +122,15 @@ func hashPart(h *maphash.Hash, part any) {
 	}
 }
 
-// A Cursor is a place in a lane's order: that of the record it was taken
-// from. Only the store that made it can read it; it survives a trip through
-// JSON, so that a later process can go on from it. The zero Cursor is the
-// place before the first record.
+// A Cursor is a place in a lane's order: just behind the record it was taken
+// from, or just before it. Only the store that made it can read it; it survives
+// a trip through JSON, so that a later process can go on from it. The zero
+// Cursor is the place before the first record.
 type Cursor struct {
-	Segment int // which of the store's successive queries; its meaning is the store's own
-	Order   any // the value the lane is ordered by, as stored
-	Key     Key // breaks ties
+	Segment int  // which of the store's successive queries; its meaning is the store's own
+	Order   any  // the value the lane is ordered by, as stored
+	Key     Key  // breaks ties
+	Before  bool // the place is the one before the record
 }
 
 // IsZero reports whether c is the place before the first record.
@@ -141,7 +142,7 @@ func (c Cursor) MarshalJSON() ([]byte, error) {
 	if c.IsZero() {
 		return []byte("null"), nil
 	}
-	w := cursorJSON{Segment: c.Segment, Order: toTyped(c.Order)}
+	w := cursorJSON{Segment: c.Segment, Order: toTyped(c.Order), Before: c.Before}
 	for i := range c.Key.Len() {
 		w.Key = append(w.Key, toTyped(c.Key.Part(i)))
 	}
@@ -174,7 +175,7 @@ func (c *Cursor) UnmarshalJSON(b []byte) error {
 			return fmt.Errorf("cursor with an empty key part")
 		}
 	}
-	*c = Cursor{Segment: w.Segment, Order: order, Key: NewKey(parts...)}
+	*c = Cursor{Segment: w.Segment, Order: order, Key: NewKey(parts...), Before: w.Before}
 	return nil
 }
 
@@ -182,6 +183,7 @@ type cursorJSON struct {
 	Segment int     `json:"segment"`
 	Order   typed   `json:"order"`
 	Key     []typed `json:"key"`
+	Before  bool    `json:"before,omitempty"`
 }
 
 // typed is a database value with its type's first letter.

@@ -135,14 +135,17 @@ func (l *Loop) LastWake() time.Time {
 // cronSchedule makes the loop's next wake a schedule of robfig/cron.
 type cronSchedule struct{ l *Loop }
 
+// Next adds to t rather than return a tick as it is, since only so the result
+// has t's monotonic reading: without it a clock that is set back would keep the
+// timer waiting until the same time comes again.
 func (c cronSchedule) Next(t time.Time) time.Time {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
-	next := t.Add(maxWait)
-	if tick := c.l.Schedule.Next(t); !tick.IsZero() && tick.Before(next) {
-		next = tick
+	wait := maxWait
+	if tick := c.l.Schedule.Next(t); !tick.IsZero() {
+		wait = min(wait, tick.Sub(t))
 	}
-	return next
+	return t.Add(wait)
 }
 
 // wake handles the ticks since the last wake.
@@ -152,12 +155,9 @@ func (l *Loop) wake(ctx context.Context) {
 	}
 	l.mu.Lock()
 	now := l.Now()
-	if back := l.lastWake.Sub(now); back > 0 {
-		// Waiting for the clock to catch up could take for ever.
-		if back > time.Second {
-			l.emit(Event{Kind: ClockSetBack, Err: fmt.Errorf("the clock was set back by %v", back.Round(time.Millisecond))})
-		}
-		l.lastWake = now
+	back := l.lastWake.Sub(now)
+	if back > 0 {
+		l.lastWake = now // waiting for the clock to catch up could take for ever
 	}
 	due := l.addOwed(l.Schedule.Due(l.lastWake, now), now)
 	l.lastWake = now
@@ -177,6 +177,9 @@ func (l *Loop) wake(ctx context.Context) {
 	}
 	l.mu.Unlock()
 
+	if back > time.Second {
+		l.emit(Event{Kind: ClockSetBack, Err: fmt.Errorf("the clock was set back by %v", back.Round(time.Millisecond))})
+	}
 	for _, d := range pick.Skipped {
 		l.emit(Event{Kind: TierSkipped, Tier: d.Tier.Name})
 	}

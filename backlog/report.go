@@ -39,9 +39,12 @@ const (
 // A Resume is where the next pass of a tier goes on after one that ended
 // early. The zero Resume starts from the beginning.
 type Resume struct {
-	// Fresh: records newer than FreshTop come first, then those after
-	// FreshLast, then those between the two.
+	// Fresh: records before FreshTop are new since. Those between FreshMid
+	// and FreshOld, if there is a FreshMid, were new the last time and not
+	// reached. After both comes what is behind FreshLast, then all else.
 	FreshTop  Cursor `json:"fresh_top"`
+	FreshMid  Cursor `json:"fresh_mid"`
+	FreshOld  Cursor `json:"fresh_old"`
 	FreshLast Cursor `json:"fresh_last"`
 	// Failed: records after FailedLast first, then those before it.
 	FailedLast Cursor `json:"failed_last"`

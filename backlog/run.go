@@ -61,20 +61,25 @@ type job struct {
 	hash uint64
 	walk *laneWalk
 	seq  int // its place among the jobs of the lane
+	part int // and the section it is of
 }
 
-// maxAhead is how many records are staged at most. Where handlers take
-// microseconds it saves a switch of goroutines for each; where they take long
-// only one is staged, so that it is not given to its handler as it was long
-// ago.
+// maxAhead is how many records are staged at most, beyond one for each handler.
+// Where handlers take microseconds it saves a switch of goroutines for each;
+// where they take long none is staged that would be given to its handler as it
+// was long ago.
 const maxAhead = 64
+
+// atLeast is how many records are staged at any rate: as many as wait in turn
+// with those of other passes for the handlers to be free.
+func (r *run) atLeast() int64 { return int64(r.e.Concurrency) - 1 }
 
 func newRun(ctx context.Context, e *Engine, p Pass) *run {
 	r := &run{
 		e:        e,
 		pass:     p,
 		caller:   ctx,
-		jobs:     make(chan job, maxAhead+1),
+		jobs:     make(chan job, maxAhead+e.Concurrency+1),
 		room:     make(chan struct{}, 1),
 		first:    make(chan struct{}, 1),
 		flushNow: make(chan struct{}, 1),
@@ -97,9 +102,10 @@ func (r *run) do() {
 	r.settler.Go(r.settle)
 
 	r.expire()
-	r.walk()
+	conclude := r.walk()
 	close(r.done)
 	r.settler.Wait()
+	conclude()
 	close(ended)
 	watch.Wait()
 	r.endWalk()
@@ -172,7 +178,16 @@ func (r *run) mayStart() bool {
 	if e.slots.Acquire(r.stop, 1) != nil {
 		return false
 	}
-	if r.reachStore() && e.waitPause(r.stop) && (e.limiter == nil || e.limiter.Wait(r.stop) == nil) && r.stop.Err() == nil {
+	// Each wait may be long, and what was found before it no longer true.
+	ok := e.waitRate(r.stop)
+	for ok {
+		if pause := e.paused(); pause > 0 {
+			ok = sleep(r.stop, pause)
+		} else if ok = r.reachStore(); e.paused() == 0 {
+			break
+		}
+	}
+	if ok && r.stop.Err() == nil {
 		return true
 	}
 	e.slots.Release(1)
@@ -220,7 +235,7 @@ func (r *run) stage(w *laneWalk, rec *Record, age *pageAge) (staged, ok bool) {
 		r.nWorker++
 		r.workers.Go(r.worker)
 	}
-	r.jobs <- job{rec, hash, w, w.staged}
+	r.jobs <- job{rec, hash, w, w.staged, w.page.section}
 	return true, true
 }
 
@@ -229,8 +244,8 @@ func (r *run) waitRoom() bool {
 	if r.staged.Load() <= r.ahead {
 		return true
 	}
-	// Once there is no room, half of it is to be made at once.
-	for r.staged.Load() > r.ahead/2 {
+	// Where many are staged, much room is to be made at once.
+	for r.staged.Load() > max(r.ahead/2, r.atLeast()) {
 		select {
 		case <-r.room:
 		case <-r.stop.Done():
@@ -253,15 +268,24 @@ func (r *run) worker() {
 			r.left()
 			r.started(j)
 			err := r.e.call(r.work, j.rec)
+			r.e.pauseFor(err) // before the next call can start
 			r.e.slots.Release(1)
 			r.attempted(j, err)
 		} else {
 			r.left()
-			r.e.flights.drop(j.hash)
-			r.e.unsettle.Release(1)
+			r.drop(j)
 		}
 		r.busy.Add(-1)
 	}
+}
+
+// drop takes back a record that was staged when the pass was stopped.
+func (r *run) drop(j job) {
+	r.mu.Lock()
+	j.walk.dropped++
+	r.mu.Unlock()
+	r.e.flights.drop(j.hash)
+	r.e.unsettle.Release(1)
 }
 
 // left notes that a record is no longer staged.
@@ -278,7 +302,7 @@ func (r *run) started(j job) {
 	r.report.Selected++
 	j.walk.handed++
 	if j.seq > j.walk.lastSeq {
-		j.walk.lastSeq, j.walk.last = j.seq, j.rec.Cursor
+		j.walk.lastSeq, j.walk.last, j.walk.lastSection = j.seq, j.rec.Cursor, j.part
 	}
 }
 
@@ -293,7 +317,6 @@ func (r *run) attempted(j job, err error) {
 	} else if outcome == Skipped {
 		r.count(func(rep *Report) { rep.Skipped++ })
 	}
-	e.pauseFor(err)
 	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err})
 	if outcome == Skipped {
 		e.flights.drop(j.hash)
@@ -361,7 +384,8 @@ func (r *run) settle() {
 		select {
 		case <-r.first:
 		case <-r.done:
-			r.writeGroup()
+			for r.writeGroup() {
+			}
 			return
 		}
 		t.Reset(groupDelay)
@@ -375,14 +399,19 @@ func (r *run) settle() {
 }
 
 // writeGroup settles what has come together, however long the store is away,
-// until patience ends.
-func (r *run) writeGroup() {
+// until patience ends. It reports whether there was anything to write.
+func (r *run) writeGroup() bool {
 	r.mu.Lock()
-	group, hashes := r.group, r.hashes
-	r.group, r.hashes = make([]Settlement, 0, len(group)), make([]uint64, 0, len(group))
+	n := min(len(r.group), MaxGroup)
+	group, hashes := r.group[:n:n], r.hashes[:n:n]
+	r.group = append(make([]Settlement, 0, n), r.group[n:]...)
+	r.hashes = append(make([]uint64, 0, n), r.hashes[n:]...)
+	if len(r.group) > 0 {
+		signal(r.first)
+	}
 	r.mu.Unlock()
 	if len(group) == 0 {
-		return
+		return false
 	}
 	r.writing.Store(r.e.Now().UnixNano())
 	var left []Unsettled
@@ -401,6 +430,7 @@ func (r *run) writeGroup() {
 	r.account(group, hashes, left)
 	r.e.flights.land(hashes...)
 	r.e.unsettle.Release(int64(len(group)))
+	return true
 }
 
 // errUnwritten marks the settlements that were given up.
@@ -423,6 +453,7 @@ func (r *run) account(group []Settlement, hashes []uint64, left []Unsettled) {
 			continue
 		case errors.Is(ev.Err, ErrConflict):
 			r.report.Conflicts++
+			r.tried[hashes[i]] = struct{}{} // it may now be in the other lane
 			ev.Kind = Conflicted
 		case errors.Is(ev.Err, errUnwritten):
 			r.report.Unwritten++

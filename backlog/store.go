@@ -43,8 +43,8 @@ type Query struct {
 	Now    time.Time     // the pass's one reading of the clock
 	MaxAge time.Duration // records inserted at or after Now-MaxAge
 	Widest bool          // the widest tier's pass: takes rows whose missing date counts as oldest
-	After  Cursor        // exclusive; zero: from the beginning
-	Until  Cursor        // inclusive; zero: to the end
+	After  Cursor        // the records behind this place; zero: from the beginning
+	Until  Cursor        // and before that one; zero: to the end
 	Limit  int           // > 0
 }
 

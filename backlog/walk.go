@@ -12,9 +12,10 @@ const (
 	maxPage = 1000
 )
 
-// walk hands out the fresh lane, then the failed lane, and notes where the
-// next pass goes on if it could not get through.
-func (r *run) walk() {
+// walk hands out the fresh lane, then the failed lane, and waits for the
+// handlers. What it returns notes, once all is settled, where the next pass
+// goes on if this one did not get through.
+func (r *run) walk() (conclude func()) {
 	resume := r.pass.Resume
 	fresh := r.newLaneWalk(Fresh, freshSections(resume))
 	failed := r.newLaneWalk(Failed, failedSections(resume))
@@ -35,15 +36,17 @@ func (r *run) walk() {
 		failed.handOut(limit - fresh.staged)
 		fresh.handOut(limit - fresh.staged - failed.staged)
 	}
-	complete := fresh.ended() && failed.ended()
+	fresh.end()
+	failed.end()
 	close(r.jobs)
 	r.workers.Wait()
-	r.conclude(fresh, failed, complete)
+	return func() { r.conclude(fresh, failed) }
 }
 
 // conclude notes how far the pass came.
-func (r *run) conclude(fresh, failed *laneWalk, complete bool) {
+func (r *run) conclude(fresh, failed *laneWalk) {
 	stopped := r.stop.Err() != nil
+	complete := fresh.ended() && failed.ended() && r.report.Interrupted == 0
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rep := &r.report
@@ -63,13 +66,7 @@ func (r *run) conclude(fresh, failed *laneWalk, complete bool) {
 	}
 	old := r.pass.Resume
 	if !fresh.ended() {
-		rep.Resume.FreshTop, rep.Resume.FreshLast = old.FreshTop, old.FreshLast
-		if !fresh.last.IsZero() {
-			rep.Resume.FreshLast = fresh.last
-			if old.FreshTop.IsZero() || fresh.topSection == 0 {
-				rep.Resume.FreshTop = fresh.top
-			}
-		}
+		rep.Resume.freshFrom(old, fresh)
 	}
 	if !failed.ended() {
 		rep.Resume.FailedLast = old.FailedLast
@@ -79,18 +76,45 @@ func (r *run) conclude(fresh, failed *laneWalk, complete bool) {
 	}
 }
 
-// A section is a part of a lane: the records after one place, up to and
-// including another.
+// A section is a part of a lane: the records between two places.
 type section struct{ after, until Cursor }
 
-// freshSections: what came since the last pass waits behind nothing; then go
-// on where it stopped, then what it had before that, which is still there only
-// if it was skipped or keeps its status on errors.
+// freshSections: what came since the last pass waits behind nothing, then comes
+// what of that the last pass did not reach; then go on where it stopped. What
+// is left from before is there only if it was skipped or keeps its status on
+// errors.
 func freshSections(r Resume) []section {
 	if r.FreshLast.IsZero() || r.FreshTop.IsZero() {
 		return []section{{}}
 	}
-	return []section{{until: r.FreshTop}, {after: r.FreshLast}, {after: r.FreshTop, until: r.FreshLast}}
+	if r.FreshMid.IsZero() {
+		return []section{{until: r.FreshTop}, {after: r.FreshLast}, {after: r.FreshTop, until: r.FreshLast}}
+	}
+	return []section{
+		{until: r.FreshTop}, {after: r.FreshMid, until: r.FreshOld}, {after: r.FreshLast},
+		{after: r.FreshOld, until: r.FreshLast}, {after: r.FreshTop, until: r.FreshMid},
+	}
+}
+
+// freshFrom sets where the fresh lane goes on after a walk that began with old
+// and was ended early.
+func (r *Resume) freshFrom(old Resume, w *laneWalk) {
+	r.FreshTop, r.FreshMid, r.FreshOld, r.FreshLast = old.FreshTop, old.FreshMid, old.FreshOld, old.FreshLast
+	if w.last.IsZero() {
+		return
+	}
+	if !w.top.IsZero() {
+		r.FreshTop = w.top
+	}
+	isNew := w.lastSection == 0 || w.lastSection == 1 && !old.FreshMid.IsZero()
+	switch {
+	case old.FreshLast.IsZero() || !isNew:
+		r.FreshMid, r.FreshOld, r.FreshLast = Cursor{}, Cursor{}, w.last
+	case old.FreshMid.IsZero():
+		r.FreshMid, r.FreshOld = w.last, old.FreshTop
+	default:
+		r.FreshMid = w.last
+	}
 }
 
 func failedSections(r Resume) []section {
@@ -113,14 +137,16 @@ type laneWalk struct {
 	page readPage // the present one
 	next int      // index of its next record
 
-	staged     int    // records given to the workers
-	top        Cursor // of the first record looked at
-	topSection int
+	staged int    // records given to the workers
+	top    Cursor // before the first record looked at in the first section
 
 	// Guarded by the run's mutex until the workers have ended.
 	handed  int    // records given to the handler
+	dropped int    // staged, but not handed out before the stop
 	last    Cursor // of the last of them
 	lastSeq int
+	// The section that last is in.
+	lastSection int
 }
 
 type readPage struct {
@@ -148,8 +174,9 @@ func (w *laneWalk) handOut(n int) {
 			return
 		}
 		w.next++
-		if w.top.IsZero() {
-			w.top, w.topSection = rec.Cursor, w.page.section
+		if w.top.IsZero() && w.page.section == 0 {
+			w.top = rec.Cursor
+			w.top.Before = true
 		}
 		if staged {
 			n--
@@ -164,16 +191,16 @@ func (w *laneWalk) peek() bool {
 		w.begin()
 	}
 	for w.next >= len(w.page.Records) {
+		w.shut()
 		if w.page.final || w.page.err != nil {
 			return false
 		}
-		w.shut()
 		p, ok := <-w.pages
 		if !ok {
 			return false // stopped
 		}
 		w.page, w.next = p, 0
-		w.r.ahead = p.ahead
+		w.r.ahead = max(p.ahead, w.r.atLeast())
 		if p.err != nil {
 			w.r.fail(p.err)
 			return false
@@ -183,12 +210,17 @@ func (w *laneWalk) peek() bool {
 	return true
 }
 
-// ended reports whether every record of the lane has been looked at.
-func (w *laneWalk) ended() bool {
+// end looks whether there is anything left, unless the pass was stopped.
+func (w *laneWalk) end() {
 	if w.r.stop.Err() == nil {
 		w.peek()
 	}
-	return w.page.final && w.next >= len(w.page.Records)
+}
+
+// ended reports whether every record of the lane has been looked at and none
+// was held back. The workers must have ended.
+func (w *laneWalk) ended() bool {
+	return w.page.final && w.next >= len(w.page.Records) && w.dropped == 0
 }
 
 // shut lets go of the present page.

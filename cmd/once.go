@@ -101,15 +101,8 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	}
 	defer unlock()
 
-	state := a.state(log)
-	if s, err := state.Load(); err == nil {
-		p.Resume = s.Resume[p.Tier]
-	}
-	obs := newObserver(log)
-	report, err := a.engine(clock, stop.hard, newProgress(g.err, a.table, obs.Observe)).Pass(ctx, p)
-	if err := state.Update(func(s *backlog.State) { s.Note(report) }); err != nil {
-		log.Warn(err.Error())
-	}
+	e := a.engine(clock, stop.hard, newProgress(g.err, a.table, newObserver(log).Observe))
+	report, err := a.runPass(ctx, e, p)
 	if p := (*table.Problem)(nil); errors.As(err, &p) {
 		return err // nothing was begun
 	}
@@ -123,6 +116,23 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 		return errStrict
 	}
 	return nil
+}
+
+// runPass runs the pass from where the tier's last one stopped, and keeps where
+// the next one goes on.
+func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass) (backlog.Report, error) {
+	defer context.AfterFunc(ctx, a.sayStopping)()
+	state := a.state(a.log)
+	s, err := state.Load()
+	if err != nil {
+		a.log.Warn(err.Error())
+	}
+	p.Resume = s.Resume[p.Tier]
+	report, err := e.Pass(ctx, p)
+	if err := state.Update(func(s *backlog.State) { s.Note(report) }); err != nil {
+		a.log.Warn(err.Error())
+	}
+	return report, err
 }
 
 // pass returns what to run; its Tier is empty if nothing is due.
@@ -214,6 +224,7 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 	if s, err := a.state(log).Load(); err == nil {
 		p.Resume = s.Resume[p.Tier]
 	}
+	obs := newObserver(log)
 	return printRecords(g.out, p, func(show func(*backlog.Record) error) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -228,7 +239,7 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 			MaxRecords: cfg.MaxRecords,
 			Observe: func(ev backlog.Event) {
 				if ev.Kind == backlog.UnreadableRow {
-					newObserver(log).Observe(ev)
+					obs.Observe(ev)
 				}
 			},
 		}

@@ -4,6 +4,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -31,10 +32,7 @@ type globals struct {
 func (g *globals) AddFlags(f *pflag.FlagSet) {
 	// The environment stands between flag and file: it is the flag's default.
 	env := func(name, otherwise string) string {
-		if v, ok := os.LookupEnv("BACKLOG_" + name); ok {
-			return v
-		}
-		return otherwise
+		return cmp.Or(os.Getenv("BACKLOG_"+name), otherwise)
 	}
 	f.StringVar(&g.Config, "config", env("CONFIG", config.DefaultFile), "read the configuration from `FILE` ($BACKLOG_CONFIG)")
 	f.StringVar(&g.Database, "database", env("DATABASE", ""), "use the database at `URL` ($BACKLOG_DATABASE)")

@@ -53,7 +53,7 @@ func runRun(ctx context.Context, g *globals) error {
 	}
 	d := &server{g: g, app: a, log: log, hard: stop.hard, state: a.state(log)}
 	d.observe = newProgress(g.err, a.table, newObserver(log).Observe)
-	defer func() { d.app.close() }()
+	defer d.close()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -78,6 +78,15 @@ type server struct {
 	state   *stateFile
 	hard    <-chan struct{}
 	hup     <-chan os.Signal
+	old     []*app // of before reloads
+}
+
+// close closes the connections: also those that passes of an old app went on
+// with until the end. What is idle has been closed long before.
+func (d *server) close() {
+	for _, a := range append(d.old, d.app) {
+		a.close()
+	}
 }
 
 // lead waits for the leader lock, then runs the loop until ctx is done or the
@@ -116,7 +125,7 @@ func (d *server) lead(ctx context.Context) error {
 			return err
 		case <-ctx.Done():
 			notify(d.log, daemon.SdNotifyStopping)
-			d.log.Info("stopping: no record is handed out any more, running handlers may finish", "for", d.app.cfg.ShutdownTimeout.String())
+			d.app.sayStopping()
 			return d.drain(done, alive)
 		case <-d.hup:
 			d.reload(ctx, loop)
@@ -213,8 +222,7 @@ func (d *server) reload(ctx context.Context, loop *backlog.Loop) {
 	d.app = a
 	if loop != nil {
 		loop.Reload(a.cfg.Tiers, a.engine(nil, d.hard, d.observe))
-		// Passes of the old engine may still use its connections.
-		context.AfterFunc(ctx, old.close)
+		d.old = append(d.old, old) // passes of its engine may still use it
 	} else {
 		old.close()
 	}
@@ -228,7 +236,8 @@ func (d *server) rewire(ctx context.Context) (*app, error) {
 	if err != nil {
 		return nil, err
 	}
-	if old := d.app.cfg; cfg.Database != old.Database || cfg.Table.Name != old.Table.Name || cfg.State != old.State || !reflect.DeepEqual(cfg.Log, old.Log) {
+	if old := d.app.cfg; cfg.Database != old.Database || cfg.Table.Schema != old.Table.Schema || cfg.Table.Name != old.Table.Name ||
+		cfg.State != old.State || !reflect.DeepEqual(cfg.Log, old.Log) {
 		return nil, errors.New("another database, table, state or log needs a restart")
 	}
 	return d.g.wireServer(ctx, cfg, d.log)

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -126,17 +127,17 @@ func (g *globals) printTicks(list []tickJSON) error {
 	return w.Flush()
 }
 
-// everyMinutes returns the widest interval in whole minutes, a divisor of an
-// hour, whose multiples include every tick; 1 if there is none.
-func everyMinutes(s *tiers.Schedule) int {
-	n := 60
+// everyMinutes returns the widest interval in whole minutes, a divisor of most,
+// whose multiples include every tick; 1 if there is none.
+func everyMinutes(s *tiers.Schedule, most int) int {
+	n := most
 	for _, t := range s.Tiers() {
-		if t.Cron != "" {
+		if t.Cron != "" || t.Every%time.Minute != 0 || t.Offset%time.Minute != 0 {
 			return 1
 		}
 		n = gcd(n, gcd(int(t.Every/time.Minute), int(t.Offset/time.Minute)))
 	}
-	return max(n, 1)
+	return n
 }
 
 func gcd(a, b int) int {
@@ -158,32 +159,42 @@ func often(t tiers.Tier) string {
 	return s
 }
 
-func (g *globals) onceDue() string {
-	s := "backlog once --due"
-	if g.Config != "" {
-		s += " --config " + g.Config
+// plain are the arguments that need no quotes anywhere.
+var plain = regexp.MustCompile(`^[\w@+=:,./-]+$`)
+
+// forCrontab returns the argument as cron hands it on to the shell unchanged.
+func forCrontab(arg string) string {
+	if !plain.MatchString(arg) {
+		arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
-	return s
+	return strings.ReplaceAll(arg, "%", `\%`) // else a line break to cron
+}
+
+// forSystemd returns the argument as it stands in ExecStart=.
+func forSystemd(arg string) string {
+	if !plain.MatchString(arg) {
+		arg = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", "$$", "%", "%%").Replace(arg) + `"`
+	}
+	return arg
 }
 
 func (g *globals) printCrontab(s *tiers.Schedule) error {
 	g.printf("# backlog: one line for all tiers. When a tier ticks, the widest one that does runs.\n")
 	for _, t := range s.Tiers() {
-		g.printf("#   records up to %s old: %s\n", t.Name, often(t))
+		g.printf("#   records up to %s old: %s\n", tiers.FormatDuration(t.MaxAge), often(t))
 	}
+	// Cron goes by the local clock, which may be quarters of an hour off UTC.
 	minute := "*"
-	if n := everyMinutes(s); n == 60 {
-		minute = "0"
-	} else if n > 1 {
+	if n := everyMinutes(s, 15); n > 1 {
 		minute = fmt.Sprintf("*/%d", n)
 	}
-	g.printf("%s * * * *  cd /path/to/it && %s\n", minute, g.onceDue())
+	g.printf("%s * * * *  cd /path/to/it && backlog once --due --config %s\n", minute, forCrontab(g.Config))
 	return nil
 }
 
 func (g *globals) printSystemd(s *tiers.Schedule) error {
 	minute := "*"
-	if n := everyMinutes(s); n == 60 {
+	if n := everyMinutes(s, 60); n == 60 {
 		minute = "00"
 	} else if n > 1 {
 		minute = fmt.Sprintf("00/%d", n)
@@ -195,7 +206,7 @@ Description=Work off the backlog when a tier of its schedule ticks
 [Timer]
 `)
 	for _, t := range s.Tiers() {
-		g.printf("# records up to %s old: %s\n", t.Name, often(t))
+		g.printf("# records up to %s old: %s\n", tiers.FormatDuration(t.MaxAge), often(t))
 	}
 	g.printf(`OnCalendar=*-*-* *:%s:00 UTC
 AccuracySec=1s
@@ -211,8 +222,8 @@ Description=One pass over the backlog, if one is due
 Type=oneshot
 WorkingDirectory=/path/to/it
 StateDirectory=backlog
-ExecStart=/usr/local/bin/%s
+ExecStart=/usr/local/bin/backlog once --due --config %s
 SuccessExitStatus=75
-`, minute, g.onceDue())
+`, minute, forSystemd(g.Config))
 	return nil
 }

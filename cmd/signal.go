@@ -41,3 +41,8 @@ func (s *stopper) close() {
 	signal.Stop(s.signals)
 	close(s.done)
 }
+
+// sayStopping tells whoever stopped the program why it does not end at once.
+func (a *app) sayStopping() {
+	a.log.Info("stopping: no record is handed out any more, running handlers may finish", "for", a.cfg.ShutdownTimeout.String())
+}

@@ -120,14 +120,23 @@ func (a *app) close() { a.db.Close() }
 // first record comes up, so that a pass without work costs nothing for it.
 type provenStore struct {
 	*table.Table
-	now    time.Time
-	once   sync.Once
-	failed error
+	now time.Time
+
+	mu     sync.Mutex
+	proven bool
 }
 
+// prove may be called again after an error: a database that is away proves
+// nothing.
 func (s *provenStore) prove(ctx context.Context) error {
-	s.once.Do(func() { s.failed = s.ProveWrites(ctx, s.now) })
-	return s.failed
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proven {
+		return nil
+	}
+	err := s.ProveWrites(ctx, s.now)
+	s.proven = err == nil
+	return err
 }
 
 // Pending implements backlog.Store.
@@ -225,16 +234,18 @@ func each[From, To any](list []From, f func(From) To) []To {
 	return out
 }
 
-// withoutPassword returns the database's URL as it may be shown.
+// withoutPassword returns the database's URL as it may be shown. Where a
+// password can stand in it, and how it is quoted there, differs from kind to
+// kind: only the name of a file holds none for sure.
 func withoutPassword(url string) string {
-	scheme, rest, ok := strings.Cut(url, "://")
-	if !ok {
+	scheme, _, _ := strings.Cut(url, ":")
+	switch strings.ToLower(scheme) {
+	case "sqlite", "sqlite3":
 		return url
+	case "postgres", "postgresql", "mysql", "mariadb":
+		return scheme + ":…"
 	}
-	if _, host, ok := strings.Cut(rest, "@"); ok {
-		return scheme + "://…@" + host
-	}
-	return url
+	return "…"
 }
 
 // isEnd reports whether the error is just that of an ended context.

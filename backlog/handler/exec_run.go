@@ -54,8 +54,24 @@ func (p *program) environ(r *backlog.Record) ([]string, error) {
 	return env, nil
 }
 
-// pipeHolds is what an empty pipe takes without a reader, on any system.
-const pipeHolds = 4 << 10
+const (
+	// pipeHolds is what an empty pipe takes without a reader, on any system.
+	pipeHolds = 4 << 10
+
+	// moment is how long nobody reads a program's standard error. One that
+	// is done by then costs no goroutine and wakes nobody but the one who
+	// waits for its end; one that fills the pipe meanwhile has to wait.
+	moment = 10 * time.Millisecond
+)
+
+// An end is one of the two of a pipe, by its index in what pipe(2) returns.
+type end int
+
+const (
+	neither end = iota - 1
+	reading
+	writing
+)
 
 // A call is one run of a program.
 type call struct {
@@ -63,18 +79,25 @@ type call struct {
 	stdin   *os.File // the end to write to
 	stderr  *os.File // the end to read from
 	tail    tail     // of stderr; complete after wait
-	copying sync.WaitGroup
+
+	reader  *time.Timer    // starts to read stderr
+	copying sync.WaitGroup // the reader, and who feeds a large input
 }
 
 // start starts the program and feeds it the input. The caller must then call
 // wait.
 func (p *program) start(ctx context.Context, args, env []string, input []byte) (*call, error) {
-	stdin, toStdin, err := os.Pipe()
+	small := len(input) <= pipeHolds
+	polled := neither // writing cannot block
+	if !small {
+		polled = writing
+	}
+	stdin, toStdin, err := pipe(polled)
 	if err != nil {
 		return nil, err
 	}
 	defer stdin.Close()
-	fromStderr, stderr, err := os.Pipe()
+	fromStderr, stderr, err := pipe(reading)
 	if err != nil {
 		toStdin.Close()
 		return nil, err
@@ -92,7 +115,12 @@ func (p *program) start(ctx context.Context, args, env []string, input []byte) (
 		return nil, err
 	}
 	c := &call{process: process, stdin: toStdin, stderr: fromStderr}
-	if len(input) <= pipeHolds {
+	c.copying.Add(1)
+	c.reader = time.AfterFunc(moment, func() {
+		defer c.copying.Done()
+		c.tail.readFrom(c.stderr)
+	})
+	if small {
 		c.feed(input)
 	} else {
 		c.copying.Go(func() { c.feed(input) })
@@ -132,7 +160,6 @@ func (c *call) wait(ctx context.Context, grace time.Duration) (state *os.Process
 	ending := make(chan time.Time, 1)
 	stop := context.AfterFunc(ctx, func() { ending <- endGroup(pid, exited, grace) })
 
-	c.read()
 	var over time.Time
 	state, err = reap(c.process, func() {
 		close(exited)
@@ -147,43 +174,25 @@ func (c *call) wait(ctx context.Context, grace time.Duration) (state *os.Process
 	return state, cut, err
 }
 
-// read reads standard error, in the background if that is still open after a
-// moment. Most often it is closed by the program's end, and a short program
-// then costs no goroutine and no second thread to be woken.
-func (c *call) read() {
-	const moment = 20 * time.Millisecond
-	err := c.stderr.SetReadDeadline(time.Now().Add(moment))
-	if err == nil {
-		err = c.tail.readFrom(c.stderr)
-	}
-	if err == nil {
-		c.stderr.Close()
-		return
-	}
-	c.stderr.SetReadDeadline(time.Time{})
-	c.copying.Go(func() {
-		if err := c.tail.readFrom(c.stderr); errors.Is(err, os.ErrDeadlineExceeded) {
-			c.tail.drain(c.stderr)
-		}
-	})
-}
-
 // close closes the pipes of a program that has ended, with its last words
 // read. It waits for nobody else: children that were left behind may hold the
 // other ends for ever.
 func (c *call) close() {
 	c.stdin.Close()
-	if c.stderr.SetReadDeadline(time.Unix(1, 0)) != nil {
-		c.stderr.Close() // has no deadlines, or is closed already
+	if c.reader.Stop() {
+		c.copying.Done()
+	} else if c.stderr.SetReadDeadline(time.Unix(1, 0)) != nil {
+		c.stderr.Close()
 	}
 	c.copying.Wait()
+	c.tail.drain(c.stderr)
 	c.stderr.Close()
 }
 
-// endGroup tells the group of process pid to end, and kills it if the process has
-// not exited within grace. It returns when the process has exited or the
+// endGroup tells the group of process pid to end, and kills it if the process
+// has not exited within grace. It returns when the process has exited or the
 // group is killed, with the time at which grace is over: the zero Time if the
-// process has exited before it was told.
+// process had exited before it was told.
 func endGroup(pid int, exited <-chan struct{}, grace time.Duration) time.Time {
 	select {
 	case <-exited:

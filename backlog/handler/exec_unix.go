@@ -39,7 +39,7 @@ func groupExists(pid int) bool {
 	return true
 }
 
-// drain reads what is in the pipe r without waiting for more, and not more than
+// drain reads what is in the pipe r, without waiting for more and not more than
 // a pipe holds: somebody may write for ever.
 func (t *tail) drain(r *os.File) {
 	r.SetReadDeadline(time.Time{})

@@ -31,17 +31,13 @@ func (t *tail) space() []byte {
 
 func (t *tail) wrote(n int) { t.n += max(n, 0) }
 
-// readFrom reads r to its end. An error is [os.ErrDeadlineExceeded] if r's
-// read deadline has passed.
-func (t *tail) readFrom(r io.Reader) error {
+// readFrom reads r until it ends or fails, by its read deadline for example.
+func (t *tail) readFrom(r io.Reader) {
 	for {
 		n, err := r.Read(t.space())
 		t.wrote(n)
-		if err == io.EOF {
-			return nil
-		}
 		if err != nil {
-			return err
+			return
 		}
 	}
 }

@@ -39,8 +39,9 @@ func nanos(t time.Time) int64 {
 // A place is where a record stands in its lane. With the zero Key it is the
 // place before all records of its time.
 type place struct {
-	at  int64 // nanoseconds since 1970, newest or oldest
-	key backlog.Key
+	at     int64 // nanoseconds since 1970, newest or oldest
+	key    backlog.Key
+	before bool // just before the record of that key
 }
 
 // compare compares in the order of a lane: newest first, then the greatest
@@ -57,7 +58,16 @@ func (p place) compare(q place) int {
 	case qz:
 		return 1
 	}
-	return compareKeys(q.key, p.key)
+	if c := compareKeys(q.key, p.key); c != 0 {
+		return c
+	}
+	switch {
+	case p.before == q.before:
+		return 0
+	case p.before:
+		return -1
+	}
+	return 1
 }
 
 // An entry is a row with the time by which it stands in its lane.
@@ -66,7 +76,7 @@ type entry struct {
 	at int64 // as in place
 }
 
-func (e *entry) place() place { return place{e.at, e.Key} }
+func (e *entry) place() place { return place{at: e.at, key: e.Key} }
 
 // compare compares the entry's place with p.
 func (e *entry) compare(p place) int { return e.place().compare(p) }

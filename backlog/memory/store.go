@@ -111,7 +111,7 @@ func placeOf(c backlog.Cursor) (place, error) {
 	if !ok {
 		return place{}, fmt.Errorf("memory: a cursor ordered by a %T is not of this store", c.Order)
 	}
-	return place{at: at, key: c.Key}, nil
+	return place{at: at, key: c.Key, before: c.Before}, nil
 }
 
 // Settle implements [backlog.Store]. The state of a row is its status. A

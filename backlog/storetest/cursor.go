@@ -71,6 +71,13 @@ func testAfterAndUntil(f *fixture) {
 				want = rows[i+1 : j+1]
 			}
 			wantRecords(f, fmt.Sprintf("After record %d and Until record %d of %d", i+1, j+1, len(rows)), want, f.walk(q))
+
+			q.After.Before, q.Until.Before = true, true
+			want = nil
+			if i < j {
+				want = rows[i:j]
+			}
+			wantRecords(f, fmt.Sprintf("from record %d until before record %d of %d", i+1, j+1, len(rows)), want, f.walk(q))
 		}
 	}
 }

@@ -191,11 +191,19 @@ func (t *Table) pageConditions(q backlog.Query, seg int, b branch) (string, []an
 		args = append(args, t.writeForm(t.inserted).lower(q.Now.Add(-q.MaxAge)))
 	}
 	if !q.After.IsZero() && q.After.Segment == seg {
-		c, a := t.beyond("<", seg, q.After)
+		op := "<"
+		if q.After.Before {
+			op = "<="
+		}
+		c, a := t.beyond(op, seg, q.After)
 		conds, args = append(conds, c), append(args, a...)
 	}
 	if !q.Until.IsZero() && q.Until.Segment == seg {
-		c, a := t.beyond(">=", seg, q.Until)
+		op := ">="
+		if q.Until.Before {
+			op = ">"
+		}
+		c, a := t.beyond(op, seg, q.Until)
 		conds, args = append(conds, c), append(args, a...)
 	}
 	for _, x := range []struct {

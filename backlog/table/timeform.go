@@ -352,23 +352,24 @@ func timeWall(t time.Time, zone *time.Location) time.Time {
 }
 
 // timeWallEnd returns the last instant at which the clock in the zone has not
-// gone beyond the reading. So a reading that the clock shows twice is the
-// later instant, one that it skips is that of the change, and the order of
-// readings is that of their instants.
+// gone beyond the reading. So one that the clock shows twice is the later
+// instant, one that it skips is that of the change, and readings are in the
+// order of their instants. Here and below nothing relies on the end that
+// ZoneBounds gives: at the end of leap years it is wrong (go.dev/issue/81583).
 func timeWallEnd(wall time.Time, zone *time.Location) time.Time {
 	// No zone is a day behind UTC: the instant is not after this one.
-	t := wall.Add(24 * time.Hour).In(zone)
+	last := wall.Add(24 * time.Hour).In(zone)
 	for {
-		_, offset := t.Zone()
-		start, end := t.ZoneBounds()
-		u := wall.Add(-time.Duration(offset) * time.Second)
-		if start.IsZero() || !u.Before(start) {
-			if !end.IsZero() && u.After(end) {
-				u = end
-			}
-			return u.UTC()
+		_, offset := last.Zone()
+		start, _ := last.ZoneBounds()
+		t := wall.Add(-time.Duration(offset) * time.Second)
+		switch {
+		case t.After(last):
+			return last.Add(1).UTC()
+		case start.IsZero() || !t.Before(start):
+			return t.UTC()
 		}
-		t = start.Add(-1)
+		last = start.Add(-1)
 	}
 }
 
@@ -382,19 +383,17 @@ func timeWallRange(t time.Time, zone *time.Location) (least, greatest time.Time)
 	if w := timeWall(t.Add(-1), zone).Add(1); w.Before(least) {
 		least = w // what the clock skips at t stands for t
 	}
-	start, end := t.In(zone).ZoneBounds()
-	for !end.IsZero() && end.Sub(t) < reach {
-		if w := timeWall(end, zone); w.Before(least) {
+	for last := t.Add(reach).In(zone); ; {
+		start, _ := last.ZoneBounds()
+		if start.IsZero() || t.Sub(start) > reach {
+			return least, greatest
+		}
+		last = start.Add(-1)
+		if w := timeWall(start, zone); start.After(t) && w.Before(least) {
 			least = w
 		}
-		_, end = end.ZoneBounds()
-	}
-	for !start.IsZero() && t.Sub(start) < reach {
-		last := start.Add(-1)
-		if w := timeWall(last, zone); w.After(greatest) {
+		if w := timeWall(last, zone); !start.After(t) && w.After(greatest) {
 			greatest = w
 		}
-		start, _ = last.ZoneBounds()
 	}
-	return least, greatest
 }

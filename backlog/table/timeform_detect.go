@@ -261,8 +261,8 @@ func parseTimeForm(as string, zone *time.Location) (timeForm, error) {
 // timeLayout matches the layouts whose texts are in the order of time, and in
 // them the fraction and the zone.
 var timeLayout = regexp.MustCompile(strings.ReplaceAll(
-	`^2006S01S02(?:S15(?:S04(?:S05(\.0{1,9}|\.9{1,9})?)?)?)?`+
-		`( ?(?:Z|UTC|Z07|Z0700|Z07:00|-07|-0700|-07:00|-0700 MST))?$`, "S", "[-/.:_ T]*"))
+	`^2006~01~02(?:~15(?:~04(?:~05(\.0{1,9}|\.9{1,9})?)?)?)?`+
+		`( ?(?:Z|UTC|Z07|Z0700|Z07:00|-07|-0700|-07:00|-0700 MST))?$`, "~", "[-/.:_ T]*"))
 
 func timeLayoutForm(layout string, zone *time.Location) (timeForm, error) {
 	m := timeLayout.FindStringSubmatch(layout)

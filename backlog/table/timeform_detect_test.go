@@ -111,7 +111,7 @@ func TestTimeFormSetting(t *testing.T) {
 		{"unix_ms", "UTC", "unix_ms", int64(1767270840000)},
 		{"unix_us", "UTC", "unix_us", int64(1767270840000000)},
 		{"julian", "UTC", "julian", 2461042.0 + 34.0/1440},
-		{"native", "UTC", "native", time.Unix(1767268800, 0).UTC()},
+		{"native", "UTC", "native", time.Unix(1767270840, 0).UTC()},
 		{"text:2006-01-02 15:04:05", "Asia/Kolkata", "text 2026-01-02 15:04:05 (no zone, read as Asia/Kolkata)", "2026-01-01 18:04:00"},
 		{"text:2006-01-02 15:04:05.000", "UTC", "text 2026-01-02 15:04:05.000 (no zone, read as UTC)", "2026-01-01 12:34:00.000"},
 		{"text:2006-01-02 15:04:05.999", "UTC", "text 2026-01-02 15:04:05[.000] (no zone, read as UTC)", "2026-01-01 12:34:00"},

@@ -28,6 +28,9 @@ func TestTimeFormZoneReadings(t *testing.T) {
 		{"Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30T10:00:00Z"},
 		{"Pacific/Apia", "2011-12-31 00:00:00", "2011-12-30T10:00:00Z"},
 		{"Asia/Kolkata", "2026-01-01 00:00:00", "2025-12-31T18:30:00Z"},
+		// The last day of a leap year, beyond the changes that are listed one by one.
+		{"America/New_York", "2040-12-31 12:00:00", "2040-12-31T17:00:00Z"},
+		{"Australia/Lord_Howe", "2040-12-31 12:00:00", "2040-12-31T01:00:00Z"},
 	} {
 		got, err := timeDetected(t, c.zone, c.wall).parse(c.wall)
 		if err != nil || !got.Equal(timeAt(t, c.want)) {
@@ -45,6 +48,7 @@ func TestTimeFormZoneBounds(t *testing.T) {
 		{"America/New_York", "2026-03-08T06:59:59Z", "2026-03-08 01:59:59", "2026-03-08 02:00:00", "2026-03-08 01:59:59"},
 		{"America/New_York", "2026-03-08T07:00:00Z", "2026-03-08 02:00:00", "2026-03-08 03:00:01", "2026-03-08 02:00:00"},
 		{"America/New_York", "2026-03-08T07:00:01Z", "2026-03-08 03:00:01", "2026-03-08 03:00:02", "2026-03-08 03:00:01"},
+		{"America/New_York", "2040-12-31T17:00:00Z", "2040-12-31 12:00:00", "2040-12-31 12:00:01", "2040-12-31 12:00:00"},
 		{"Australia/Lord_Howe", "2026-04-04T14:45:00Z", "2026-04-05 01:30:00", "2026-04-05 01:45:01", "2026-04-05 01:30:00"},
 	} {
 		f, at := timeDetected(t, c.zone, "2026-01-01 12:00:00"), timeAt(t, c.at)
