@@ -152,7 +152,7 @@ func TestOwedPassIsCoveredByAWiderOne(t *testing.T) {
 				})
 				until(c.at)
 				stop := start(t, l)
-				time.Sleep(time.Minute)
+				time.Sleep(50 * time.Second)
 				stop()
 				b.wantStory(t, append(passKinds, backlog.TierCovered), c.want...)
 			})

@@ -201,11 +201,11 @@ func (a *app) state(log *slog.Logger) *stateFile {
 // lockWithin takes the run lock, waiting at most that long for another
 // process.
 func lockWithin(ctx context.Context, l backlog.Locker, wait time.Duration) (unlock func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
 	lock, err := l.TryLock(ctx, backlog.RunLock)
 	if errors.Is(err, backlog.ErrLocked) && wait > 0 {
-		lock, err = backlog.WaitLock(ctx, l, backlog.RunLock, nil)
+		wctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		lock, err = backlog.WaitLock(wctx, l, backlog.RunLock, nil)
 	}
 	if err != nil {
 		return nil, err

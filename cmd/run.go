@@ -186,6 +186,7 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 		for wait := true; wait; {
 			select {
 			case <-ctx.Done():
+				notify(d.log, daemon.SdNotifyStopping)
 				return nil, since, nil
 			case <-d.hup:
 				d.reload(ctx, nil)

@@ -45,7 +45,7 @@ func statePath(c *config.Config) (string, error) {
 		if !filepath.IsAbs(base) {
 			home, err := os.UserHomeDir()
 			if err != nil {
-				return "", fmt.Errorf("no place for the state file: %w; set state:", err)
+				return "", fmt.Errorf("no place for the state file: %w; set `state` in the configuration", err)
 			}
 			base = filepath.Join(home, ".local", "state")
 		}

@@ -1,0 +1,149 @@
+package backlog_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/memory"
+)
+
+// A hanging keeper is one on a file system that does not answer any more.
+type hanging struct {
+	keeper
+	load, update bool // which of the two hangs
+	mu           sync.Mutex
+	gone         chan struct{} // nil: it answers
+}
+
+func (h *hanging) hang() (back func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	gone := make(chan struct{})
+	h.gone = gone
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.gone = nil
+		close(gone)
+	}
+}
+
+func (h *hanging) wait(hangs bool) {
+	h.mu.Lock()
+	gone := h.gone
+	h.mu.Unlock()
+	if gone != nil && hangs {
+		<-gone
+	}
+}
+
+func (h *hanging) Load() (backlog.State, error) {
+	h.wait(h.load)
+	return h.keeper.Load()
+}
+
+func (h *hanging) Update(change func(*backlog.State)) error {
+	h.wait(h.update)
+	return h.keeper.Update(change)
+}
+
+// A loop whose ticks lead to nothing is otherwise silent.
+func TestNoTickIsSaidWhenTheLoopHangs(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		load, update bool
+		from         time.Duration // when the keeper hangs
+	}{
+		{"updates of the state", false, true, 12 * time.Minute},
+		{"reads of the state", true, false, 12 * time.Minute},
+		{"from the first wake on", false, true, time.Minute},
+		{"from the start", true, true, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				state := &hanging{load: c.load, update: c.update}
+				b := newBench(t, memory.Options{}, succeed)
+				l := b.loop(schedule(t, "1d 5m"))
+				l.State = state
+				stop := func() {}
+				if c.from > time.Minute {
+					stop = start(t, l)
+				}
+				until(c.from)
+				back := state.hang()
+				if c.from == time.Minute {
+					stop = start(t, l)
+				}
+				until(59 * time.Minute)
+				said := b.events.of(backlog.NoTick)
+				back()
+				stop()
+				if len(said) != 1 {
+					t.Fatalf("want it said once that no tick is handled any more, got %d events", len(said))
+				}
+				if at := said[0].At.Sub(midnight); at < 15*time.Minute || at > 25*time.Minute {
+					t.Errorf("want it said when two intervals of five minutes have gone by and some seconds, got it at %v", at)
+				}
+				if said[0].Err == nil || !strings.Contains(said[0].Err.Error(), "no tick was handled for 1") {
+					t.Errorf("want it said for how long, got %v", said[0].Err)
+				}
+			})
+		})
+	}
+}
+
+func TestNoTickIsNotSaidWithoutNeed(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		loop  []string
+		lasts time.Duration
+	}{
+		{"every five minutes", []string{"1d 5m"}, 3 * time.Hour},
+		{"every hour", []string{"7d 1h"}, 30 * time.Hour},
+		{"every second", []string{"1d 1s"}, 10 * time.Minute},
+		{"two tiers", []string{"1d 20m", "7d 1h"}, 6 * time.Hour},
+		{"a cron tier that pauses at night", []string{"1d */5 8-17 * * *"}, 3 * day},
+		{"a cron tier that pauses for the weekend", []string{"1d */30 * * * 1-5"}, 5 * day},
+		{"a cron tier that ticks in two minutes of a day", []string{"1d 0,5 3 * * *"}, 3 * day},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, memory.Options{}, succeed)
+				until(13 * time.Second)
+				stop := start(t, b.loop(schedule(t, c.loop...)))
+				time.Sleep(c.lasts)
+				stop()
+				b.wantStory(t, kinds(backlog.NoTick))
+				if len(b.events.of(backlog.PassStarted)) == 0 {
+					t.Error("want some passes, got none")
+				}
+			})
+		})
+	}
+}
+
+// A state that cannot be written is a warning; the daemon runs without it.
+func TestStateCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("read-only file system")
+		b := newBench(t, memory.Options{}, succeed)
+		l := b.loop(schedule(t, "1d 5m"))
+		l.State = failingKeeper{broken}
+		stop := start(t, l)
+		until(11 * time.Minute)
+		stop()
+		b.wantStory(t, passKinds, "5m0s started 1d", "10m0s started 1d")
+		if n := len(b.events.of(backlog.StateFailed)); n == 0 {
+			t.Error("want StateFailed, got none")
+		}
+		if slices.ContainsFunc(b.events.of(backlog.StateFailed), func(ev backlog.Event) bool { return !errors.Is(ev.Err, broken) }) {
+			t.Error("want the keeper's error in every StateFailed")
+		}
+	})
+}
