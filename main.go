@@ -4,9 +4,17 @@ package main
 
 import (
 	"os"
+	"runtime/debug"
 	_ "time/tzdata" // for machines without a zone database
 
 	"backlog/cmd"
 )
 
-func main() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func main() {
+	if os.Getenv("GOGC") == "" {
+		// The heap is a few pages of records: collecting it at every few
+		// megabytes costs more than letting it grow to some more.
+		debug.SetGCPercent(400)
+	}
+	os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

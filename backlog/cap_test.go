@@ -3,6 +3,7 @@ package backlog_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -114,6 +115,7 @@ func TestCapOfOneIsEachLanesInTurn(t *testing.T) {
 func passesFor(p, share int) int { return (p + share - 1) / share }
 
 func TestEveryFailedRecordIsTriedUnderACap(t *testing.T) {
+	t.Parallel()
 	for _, p := range []int{1, 7, 10, 23, 100} {
 		for _, limit := range []int{1, 2, 3, 7, 10, 30, 100, 101} {
 			t.Run(fmt.Sprintf("P=%d/C=%d", p, limit), func(t *testing.T) {
@@ -144,6 +146,7 @@ func TestEveryFailedRecordIsTriedUnderACap(t *testing.T) {
 }
 
 func TestEveryFailedRecordIsTriedThoughFreshOnesKeepComing(t *testing.T) {
+	t.Parallel()
 	for _, handler := range []struct {
 		name string
 		do   backlog.HandlerFunc // of the fresh ones
@@ -296,6 +299,7 @@ func TestOneLaneTakesNewRecordsFirst(t *testing.T) {
 // A burst that fills one pass must not make the pass after it begin the old
 // records all over again.
 func TestOneLaneSurvivesBursts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const old = 100
 		b := newBench(t, memory.Options{ErrorKeep: true}, func(_ context.Context, r *backlog.Record) error {
@@ -324,6 +328,48 @@ func TestOneLaneSurvivesBursts(t *testing.T) {
 			t.Errorf("want each of %d failing records tried in 100 passes of 10 with a burst of 10 new ones in every fifth, %d were never tried", old, missed)
 		}
 	})
+}
+
+// Whatever comes and goes, and wherever passes stop, each record of one lane
+// is tried again and again, none of them much more rarely than the others.
+func TestOneLaneIsFair(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(5) {
+		synctest.Test(t, func(t *testing.T) {
+			dice := rand.New(rand.NewPCG(seed, 0))
+			limit := 2 + dice.IntN(9)
+			const old = 50
+			b := newBench(t, memory.Options{ErrorKeep: true}, func(_ context.Context, r *backlog.Record) error {
+				if id(r) <= old {
+					return errBroken
+				}
+				return []error{nil, errBroken}[dice.IntN(2)] // one call at a time
+			})
+			b.MaxRecords = limit
+			b.add(t, "NEW", 1, old, time.Hour)
+			tr := b.tier()
+			const passes = 120
+			next := 1000
+			for range passes {
+				time.Sleep(time.Minute)
+				if dice.IntN(6) == 0 { // at most a third of what the passes can do
+					n := 1 + dice.IntN(2*limit)
+					b.add(t, "NEW", next, n, 0)
+					next += n
+				}
+				tr.pass(t)
+			}
+			// Half of the passes' work is left for the old ones, as those
+			// that come are done after two attempts on average.
+			want := passes * limit / (8 * old)
+			for id := 1; id <= old; id++ {
+				if got := b.calls.attempts()[id]; got < want {
+					t.Errorf("seed %d: want each of %d old records tried at least %d times in %d passes of %d, record %d got %d attempts",
+						seed, old, want, passes, limit, id, got)
+				}
+			}
+		})
+	}
 }
 
 // Records that a handler skips stay fresh. One of them must not keep the turn

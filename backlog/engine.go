@@ -143,7 +143,7 @@ func (e *Engine) emit(ev Event) {
 	if ev.At.IsZero() {
 		ev.At = e.Now()
 	}
-	e.Observe(ev)
+	tell(e.Observe, ev)
 }
 
 // attemptID returns an id that no other attempt of any process has.
@@ -163,7 +163,10 @@ func (e *Engine) call(ctx context.Context, rec *Record) (err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, e.Timeout, fmt.Errorf("timed out after %v", e.Timeout))
 		defer cancel()
 	}
-	return e.Handler.Handle(ctx, rec)
+	if err = e.Handler.Handle(ctx, rec); err != nil {
+		_ = err.Error() // a nil pointer that is an error panics here
+	}
+	return err
 }
 
 // pauseFor keeps every pass from starting handler calls if err asks for it.

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,6 +107,7 @@ func TestPassReadsTheClockOnce(t *testing.T) {
 // A fresh record that fails is one of the failed before the pass comes to
 // them.
 func TestOneAttemptPerPass(t *testing.T) {
+	t.Parallel()
 	for _, o := range []memory.Options{{}, {ErrorKeep: true}} {
 		for _, concurrency := range []int{1, 8} {
 			for _, handler := range []struct {
@@ -160,6 +162,73 @@ func TestOneAttemptPerPassAlsoAfterAConflict(t *testing.T) {
 			t.Errorf("want %s, got %s", want, got)
 		}
 	})
+}
+
+// Where the failed lane goes by the last failure, longest-waiting first, a
+// record that fails moves to its end, and a policy may call it due at once.
+func TestOneAttemptPerPassWhereFailedRecordsMoveToTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 30
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		b := newBench(t, memory.Options{}, nil)
+		b.calls.do = func(context.Context, *backlog.Record) error {
+			if len(b.calls.all()) > 10*n {
+				cancel() // it would go on for ever
+			}
+			wait(ctx, time.Second)
+			return errBroken
+		}
+		b.Store = &queue{waiting: numbers(1, n)}
+		rep, err := b.Pass(ctx, backlog.Pass{MaxAge: day})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := b.calls.ids(), numbers(1, n); !slices.Equal(got, want) || !rep.Complete {
+			t.Errorf("want a complete pass with an attempt on each of %d records, got %d attempts, complete %t", n, len(got), rep.Complete)
+		}
+	})
+}
+
+// A queue is a table whose failed lane goes by the last failure.
+type queue struct {
+	mu      sync.Mutex
+	waiting []int // the place in it is the record's in the lane; 0: it has moved
+}
+
+func (q *queue) Pending(_ context.Context, query backlog.Query) (page backlog.Page, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	page.Next = query.After
+	if query.Lane == backlog.Fresh {
+		return page, nil
+	}
+	from := 0
+	if !query.After.IsZero() {
+		from = int(query.After.Order.(int64)) + 1
+	}
+	for i := from; i < len(q.waiting); i++ {
+		if len(page.Records) == query.Limit {
+			page.More = true
+			break
+		}
+		if n := q.waiting[i]; n != 0 {
+			c := backlog.Cursor{Order: int64(i), Key: key(n)}
+			page.Records = append(page.Records, backlog.Record{Key: key(n), Status: "ERROR", Lane: backlog.Failed, Cursor: c})
+			page.Next = c
+		}
+	}
+	return page, nil
+}
+
+func (q *queue) Settle(_ context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range group {
+		q.waiting[slices.Index(q.waiting, id(s.Record))] = 0
+		q.waiting = append(q.waiting, id(s.Record))
+	}
+	return nil, nil
 }
 
 func TestOutcomes(t *testing.T) {

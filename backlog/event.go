@@ -1,6 +1,9 @@
 package backlog
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // An Event is something worth telling: logs, metrics, progress and the
 // simulation report are all fed from events. Fields that a kind does not
@@ -14,6 +17,16 @@ type Event struct {
 	Err     error
 	N       int
 	Report  *Report
+}
+
+// tell calls observe and survives it: what watches the work must not end it.
+func tell(observe func(Event), ev Event) {
+	defer func() {
+		if p := recover(); p != nil && ev.Kind != Panicked {
+			tell(observe, Event{Kind: Panicked, At: ev.At, Err: fmt.Errorf("panic in Observe: %v", p)})
+		}
+	}()
+	observe(ev)
 }
 
 // An EventKind says what happened.
@@ -36,7 +49,7 @@ const (
 	LockWaiting                    // a pass waits for the run lock of another process; Tier
 	ClockSetBack                   // Err says by how much
 	NoTick                         // no tick was handled for too long; Err says for how long
-	Panicked                       // Err: a panic in the loop, which goes on
+	Panicked                       // Err: a panic in the loop or in an observer; all else goes on
 	StateFailed                    // Err: the state could not be written; the loop goes on without
 	Woke                           // the loop looked at the clock
 )

@@ -75,7 +75,7 @@ func (e *Engine) reachStore(ctx context.Context) bool {
 func ping(ctx context.Context, p Pinger) error {
 	pctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
-	if err := p.Ping(pctx); err != nil {
+	if err := guard(func() error { return p.Ping(pctx) }); err != nil {
 		return fmt.Errorf("%w: %w", ErrAway, err)
 	}
 	return nil
@@ -91,7 +91,7 @@ func (e *Engine) persist(ctx context.Context, f func() error) error {
 		}
 	}
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := f()
+		err := guard(f)
 		if err == nil {
 			done()
 			e.storeAnswered()
@@ -110,6 +110,16 @@ func (e *Engine) persist(ctx context.Context, f func() error) error {
 			return err
 		}
 	}
+}
+
+// guard makes an error of f's panic: the store is another's code.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in the store: %v", p)
+		}
+	}()
+	return f()
 }
 
 func isAway(err error) bool { return errors.Is(err, ErrAway) }

@@ -69,6 +69,8 @@ var distinct = []backlog.Key{
 	backlog.NewKey(int64(1), int64(2)), backlog.NewKey(int64(2), int64(1)), backlog.NewKey(int64(1), "2"),
 	backlog.NewKey(int64(1), int64(2), int64(3)), backlog.NewKey(int64(12)), backlog.NewKey(`["ab","c"]`),
 	backlog.NewKey("a\x00b"), backlog.NewKey("a", "\x00b"),
+	// As a hash of ("a", "b") without lengths would see it.
+	backlog.NewKey("a", "b"), backlog.NewKey("as\x00\x00\x00\x00\x00\x00\x00\x00b"),
 }
 
 func TestKeyHashTellsKeysApart(t *testing.T) {
@@ -109,7 +111,7 @@ var cursors = []backlog.Cursor{
 	{},
 	{Order: int64(5), Key: backlog.NewKey(int64(1))},
 	{Segment: 3, Order: int64(math.MaxInt64), Key: backlog.NewKey(int64(1<<53 + 1))},
-	{Segment: -1, Order: int64(math.MinInt64), Key: backlog.NewKey(int64(-1))},
+	{Segment: -1, Order: int64(math.MinInt64), Key: backlog.NewKey(int64(-1)), Before: true},
 	{Order: nil, Key: backlog.NewKey("no date")},
 	{Order: 0.1, Key: backlog.NewKey(math.MaxFloat64)},
 	{Order: 2460676.5000000005, Key: backlog.NewKey(math.SmallestNonzeroFloat64)},
@@ -135,7 +137,8 @@ func TestCursorSurvivesJSON(t *testing.T) {
 
 func TestResumeSurvivesJSON(t *testing.T) {
 	for i := range cursors {
-		r := backlog.Resume{FreshTop: cursors[i], FreshLast: cursors[(i+1)%len(cursors)], FailedLast: cursors[(i+2)%len(cursors)], TurnFailed: i%2 == 0}
+		next := func(n int) backlog.Cursor { return cursors[(i+n)%len(cursors)] }
+		r := backlog.Resume{FreshTop: next(0), FreshMid: next(1), FreshOld: next(2), FreshLast: next(3), FailedLast: next(4), TurnFailed: i%2 == 0}
 		if got := throughJSON(t, r); !reflect.DeepEqual(got, r) {
 			t.Errorf("want %#v back, got %#v", r, got)
 		}
@@ -217,7 +220,7 @@ func FuzzCursor(f *testing.F) {
 		if err != nil || string(second) != string(first) {
 			t.Fatalf("accepted %q, wrote %s, read it and wrote %s, error %v", text, first, second, err)
 		}
-		if again.Segment != c.Segment || again.Key.Hash() != c.Key.Hash() || reflect.TypeOf(again.Order) != reflect.TypeOf(c.Order) {
+		if again.Segment != c.Segment || again.Before != c.Before || again.Key.Hash() != c.Key.Hash() || reflect.TypeOf(again.Order) != reflect.TypeOf(c.Order) {
 			t.Fatalf("accepted %q as %#v, which came back as %#v", text, c, again)
 		}
 	})

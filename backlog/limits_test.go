@@ -41,7 +41,7 @@ func TestAbortAfterCountsInTheOrderOfEnding(t *testing.T) {
 		b.Concurrency, b.AbortAfter = 3, 3
 		b.add(t, "NEW", 1, 20, 0)
 		rep := b.pass(t)
-		if got, want := b.calls.ids(), numbers(1, 8); !slices.Equal(got, want) {
+		if got, want := sorted(b.calls.ids()), numbers(1, 8); !slices.Equal(got, want) {
 			t.Errorf("want nothing handed out once three handlers in a row had failed, after %v, got %v", want, got)
 		}
 		if got, want := outcomes(rep), "2 succeeded, 6 failed"; got != want || rep.Duration != 15*time.Second {
@@ -126,6 +126,7 @@ func TestAbortAfterHandsNothingOutAfterTheLastFailure(t *testing.T) {
 // With N poison records in a row at the head of a lane, the others still have
 // their turn: the next pass goes on behind those tried.
 func TestAbortAfterDoesNotLetPoisonBlockTheRest(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		o      memory.Options
@@ -165,6 +166,7 @@ func TestAbortAfterDoesNotLetPoisonBlockTheRest(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		rate  float64
 		burst int
@@ -338,12 +340,47 @@ func TestPauseHoldsForARecordThatWaitsForTheRate(t *testing.T) {
 		b.add(t, "NEW", 1, 3, 0)
 		b.pass(t)
 		asked := b.calls.of(1)[0].ended
-		for _, id := range []int{2, 3} {
-			if after := b.calls.of(id)[0].at.Sub(asked); after < 10*time.Minute {
-				t.Errorf("want no call until the pause of ten minutes is over, got record %d after %v", id, after)
+		for _, call := range b.calls.all() {
+			if after := call.at.Sub(asked); after >= 0 && after < 10*time.Minute {
+				t.Errorf("want no call until the pause of ten minutes is over, got record %d after %v", call.id, after)
 			}
 		}
 	})
+}
+
+// Records that waited for the end of a pause, or for the store, do not all
+// start at once then: the service has just asked for less.
+func TestRateHoldsAfterAWait(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		wait func(b *bench)
+	}{
+		{"pause", func(b *bench) { b.calls.do = pausing(1, 10*time.Minute) }},
+		{"outage", func(b *bench) {
+			store := &outage{Store: b.table, trouble: everything}
+			b.Store = store
+			time.AfterFunc(3*time.Second, store.begin)
+			time.AfterFunc(time.Minute, store.end)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, memory.Options{}, slowly(10*time.Second, succeed))
+				b.Concurrency, b.Rate = 50, 1
+				c.wait(b)
+				b.add(t, "NEW", 1, 200, 0)
+				b.pass(t)
+				calls := b.calls.all()
+				for i := range calls[2:] {
+					// Two may be a little less than a second apart when one
+					// of them was late.
+					if apart := calls[i+2].at.Sub(calls[i].at); apart < time.Second {
+						t.Fatalf("want a call a second, also after %v, got three within %v", calls[i].at.Sub(calls[0].at), apart)
+					}
+				}
+			})
+		})
+	}
 }
 
 // No call of the process starts before the time asked for, also when the

@@ -69,7 +69,11 @@ func (r *runLock) release() {
 // it had to wait. On ctx's end the error is that of the last try.
 func WaitLock(ctx context.Context, l Locker, name LockName, waiting func()) (Lock, error) {
 	for first := true; ; first = false {
-		held, err := l.TryLock(ctx, name)
+		var held Lock
+		err := guard(func() (err error) {
+			held, err = l.TryLock(ctx, name)
+			return err
+		})
 		if err == nil || !errors.Is(err, ErrLocked) && !isAway(err) {
 			return held, err
 		}

@@ -54,10 +54,11 @@ type Loop struct {
 
 	mu       sync.Mutex // guards what follows, and Schedule and Engine once Run has begun
 	lastWake time.Time
-	lastTick time.Time // when a tick was last handled
-	running  map[string]bool
+	lastTick time.Time       // when a tick was last handled
+	running  map[string]bool // tiers that have a pass, and whether it has begun
 	owed     map[string]bool // tiers to be taken as due at the next wake
 
+	waking sync.Mutex // held during a wake
 	lock   runLock
 	passes sync.WaitGroup
 }
@@ -73,7 +74,14 @@ func (l *Loop) Run(ctx context.Context) error {
 	if l.Observe == nil {
 		l.Observe = func(Event) {}
 	}
-	l.restore()
+	now := l.Now()
+	l.lastTick = now
+	watch := make(chan struct{})
+	go func() {
+		defer close(watch)
+		l.watch(ctx)
+	}()
+	l.safely(func() { l.restore(now) })
 
 	// Recover must be innermost: outside of a skipping wrapper it would
 	// leave that locked for ever. Overlap is dealt with by wake.
@@ -81,11 +89,6 @@ func (l *Loop) Run(ctx context.Context) error {
 	c.Schedule(cronSchedule{l}, cron.FuncJob(func() { l.safely(func() { l.wake(ctx) }) }))
 	l.safely(func() { l.wake(ctx) })
 	c.Start()
-	watch := make(chan struct{})
-	go func() {
-		defer close(watch)
-		l.watch(ctx)
-	}()
 
 	<-ctx.Done()
 	<-c.Stop().Done()
@@ -94,25 +97,27 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// restore sets the state from which ticks are counted.
-func (l *Loop) restore() {
-	now := l.Now()
+// restore sets the state from which ticks are counted. If that panics, ticks
+// count from now.
+func (l *Loop) restore(now time.Time) {
 	l.running, l.owed = make(map[string]bool), make(map[string]bool)
-	l.lastWake, l.lastTick = l.Since, now
+	l.lastWake = now
+	var s State
 	if l.State != nil {
-		s, err := l.State.Load()
-		if err != nil {
+		var err error
+		if s, err = l.State.Load(); err != nil {
 			l.emit(Event{Kind: StateFailed, Err: err})
 		}
-		if l.lastWake.IsZero() {
-			l.lastWake = s.LastWake
-		}
-		for _, name := range s.Unfinished {
-			l.owed[name] = true
-		}
 	}
-	if l.lastWake.IsZero() || l.lastWake.After(now) {
-		l.lastWake = now
+	since := l.Since
+	if since.IsZero() {
+		since = s.LastWake
+	}
+	if !since.IsZero() && since.Before(now) {
+		l.lastWake = since
+	}
+	for _, name := range s.Unfinished {
+		l.owed[name] = true
 	}
 }
 
@@ -150,29 +155,32 @@ func (c cronSchedule) Next(t time.Time) time.Time {
 
 // wake handles the ticks since the last wake.
 func (l *Loop) wake(ctx context.Context) {
-	if ctx.Err() != nil {
-		return
+	if ctx.Err() != nil || !l.waking.TryLock() {
+		return // stopped, or the last wake hangs, which watch will say
 	}
+	defer l.waking.Unlock()
 	l.mu.Lock()
 	now := l.Now()
 	back := l.lastWake.Sub(now)
 	if back > 0 {
 		l.lastWake = now // waiting for the clock to catch up could take for ever
 	}
-	due := l.addOwed(l.Schedule.Due(l.lastWake, now), now)
+	due, taken := l.addOwed(l.Schedule.Due(l.lastWake, now), now)
 	l.lastWake = now
-	pick := tiers.Coalesce(due, func(t tiers.Tier) bool { return !l.running[t.Name] })
-	if len(due) > 0 {
-		l.lastTick = now
+	pick := tiers.Coalesce(due, func(t tiers.Tier) bool { _, busy := l.running[t.Name]; return !busy })
+	for _, d := range pick.Skipped {
+		if l.running[d.Tier.Name] {
+			l.lastTick = now
+		}
 	}
 	missed := 0
-	for _, d := range due {
-		missed += max(0, d.Ticks-1)
-	}
 	var start func()
 	if pick.Start != nil {
+		for _, d := range append(pick.Covered, *pick.Start) {
+			missed += d.Ticks - 1
+		}
 		tier, e, widest := pick.Start.Tier, l.Engine, pick.Start.Tier.Name == l.Schedule.Widest().Name
-		l.running[tier.Name] = true
+		l.running[tier.Name] = false
 		start = func() { l.safely(func() { l.runPass(ctx, e, tier, widest) }) }
 	}
 	l.mu.Unlock()
@@ -192,17 +200,19 @@ func (l *Loop) wake(ctx context.Context) {
 		}
 		l.passes.Go(start)
 	}
-	l.update(func(s *State) { s.LastWake, s.Unfinished = now, nil })
+	l.update(func(s *State) {
+		s.LastWake = now
+		s.Unfinished = slices.DeleteFunc(s.Unfinished, func(name string) bool { return taken[name] })
+	})
 	l.emit(Event{Kind: Woke})
 }
 
 // addOwed adds the tiers whose pass a stop had cut short, as if they had
-// ticked just now.
-func (l *Loop) addOwed(due []tiers.Due, now time.Time) []tiers.Due {
+// ticked just now, and returns which those were.
+func (l *Loop) addOwed(due []tiers.Due, now time.Time) (all []tiers.Due, owed map[string]bool) {
 	if len(l.owed) == 0 {
-		return due
+		return due, nil
 	}
-	var all []tiers.Due
 	for _, t := range l.Schedule.Tiers() {
 		i := slices.IndexFunc(due, func(d tiers.Due) bool { return d.Tier.Name == t.Name })
 		switch {
@@ -212,8 +222,8 @@ func (l *Loop) addOwed(due []tiers.Due, now time.Time) []tiers.Due {
 			all = append(all, tiers.Due{Tier: t, Ticks: 1, Last: now})
 		}
 	}
-	clear(l.owed)
-	return all
+	owed, l.owed = l.owed, nil
+	return all, owed
 }
 
 // runPass runs one pass of the tier under the run lock.
@@ -227,6 +237,8 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool
 	if err != nil {
 		if ctx.Err() == nil {
 			l.emit(Event{Kind: PassEnded, Tier: t.Name, Report: &Report{Tier: t.Name, MaxAge: t.MaxAge, Stopped: StoppedError}, Err: err})
+		} else {
+			l.update(func(s *State) { s.owe(t.Name) })
 		}
 		return
 	}
@@ -237,6 +249,9 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool
 			resume = s.Resume[t.Name]
 		}
 	}
+	l.mu.Lock()
+	l.running[t.Name], l.lastTick = true, l.Now()
+	l.mu.Unlock()
 	report, _ := e.Pass(ctx, Pass{Tier: t.Name, MaxAge: t.MaxAge, Widest: widest, Resume: resume}) // the error is in PassEnded
 	l.update(func(s *State) { s.Note(report) })
 }
@@ -252,8 +267,15 @@ func (s *State) Note(r Report) {
 		}
 		s.Resume[r.Tier] = r.Resume
 	}
-	if r.Stopped == StoppedSignal && !slices.Contains(s.Unfinished, r.Tier) {
-		s.Unfinished = append(s.Unfinished, r.Tier)
+	if r.Stopped == StoppedSignal {
+		s.owe(r.Tier)
+	}
+}
+
+// owe notes that the tier's pass could not be finished.
+func (s *State) owe(tier string) {
+	if !slices.Contains(s.Unfinished, tier) {
+		s.Unfinished = append(s.Unfinished, tier)
 	}
 }
 
@@ -288,7 +310,7 @@ func (l *Loop) emit(ev Event) {
 	if ev.At.IsZero() {
 		ev.At = l.Now()
 	}
-	l.Observe(ev)
+	tell(l.Observe, ev)
 }
 
 // safely turns a panic into an event.

@@ -129,7 +129,7 @@ func TestStopWhileWaitingForTheRunLock(t *testing.T) {
 		l.Locker = b.table
 		b.lockedBy(t)
 		stop := start(t, l)
-		until(20 * time.Minute)
+		until(19 * time.Minute)
 		before := time.Now()
 		stop()
 		if took := time.Since(before); took != 0 {

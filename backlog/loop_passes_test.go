@@ -128,6 +128,50 @@ func TestInterruptedPassIsTakenUpAfterARestart(t *testing.T) {
 	})
 }
 
+// A slow keeper is a keeper of which one update comes late.
+type slowKeeper struct {
+	keeper
+	mu   sync.Mutex
+	from time.Time // the first update after it does
+}
+
+func (s *slowKeeper) Update(change func(*backlog.State)) error {
+	s.mu.Lock()
+	late := !s.from.IsZero() && !time.Now().Before(s.from)
+	if late {
+		s.from = time.Time{}
+	}
+	s.mu.Unlock()
+	if late {
+		time.Sleep(2 * time.Second)
+	}
+	return s.keeper.Update(change)
+}
+
+// The stop comes while a wake writes the state. What it says of passes that
+// were cut short must not be lost.
+func TestStopDuringAWakeKeepsWhatIsUnfinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := new(slowKeeper)
+		b := newBench(t, memory.Options{}, succeed)
+		b.Rate = 0.01
+		b.add(t, "ERROR", 1, 60, 3*day)
+		l := b.loop(schedule(t, "7d 1h"))
+		l.State = state
+		until(58 * time.Minute)
+		stop := start(t, l)
+		until(time.Hour + 5*time.Minute + time.Second)
+		state.mu.Lock()
+		state.from = time.Now()
+		state.mu.Unlock()
+		until(time.Hour + 5*time.Minute + 31*time.Second) // the wake of 5m30s is at it
+		stop()
+		if s, _ := state.Load(); !slices.Equal(s.Unfinished, []string{"7d"}) {
+			t.Errorf("want the pass that was stopped noted as unfinished, got %+v", s)
+		}
+	})
+}
+
 // A pass that is owed is covered like one that ticked.
 func TestOwedPassIsCoveredByAWiderOne(t *testing.T) {
 	for _, c := range []struct {

@@ -243,6 +243,7 @@ func loopGuests(start time.Time) (guests []guest) {
 
 // The daemon on the ladder of the documentation for thirty days.
 func TestLoopTriesEachRecordAsTheLadderSays(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(7*time.Minute + 13*time.Second + 5)
 		began := time.Now()
@@ -304,6 +305,7 @@ func head[T any](list []T, n int) []T { return list[:min(n, len(list))] }
 // A record that is never done: what the whole ladder comes to is in the
 // documentation.
 func TestExpectedAttemptsAreThoseOfTheDocumentation(t *testing.T) {
+	t.Parallel()
 	inserted := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	log := expected(inserted, inserted.Add(400*day), []guest{{inserted: inserted, comes: inserted, outcomes: []error{errBroken}}})[0]
 	by := make(map[string]int)

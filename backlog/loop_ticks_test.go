@@ -272,6 +272,30 @@ func TestSuspendIsOnePass(t *testing.T) {
 	})
 }
 
+// Missed ticks of a tier whose pass still runs are not made up for by that of
+// a narrower one.
+func TestMissedTicksOfABusyTierAreNotCovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m movable
+		b := newBench(t, memory.Options{}, slowly(30*time.Minute, succeed))
+		b.Concurrency = 2
+		b.Now = m.now
+		b.add(t, "ERROR", 1, 1, 3*day)
+		l := b.loop(schedule(t, "1d 5m", "7d 1h"))
+		l.Now = m.now
+		until(59 * time.Minute)
+		stop := start(t, l)
+		until(61 * time.Minute)
+		m.move(8 * time.Hour)
+		until(62 * time.Minute)
+		stop()
+		missed := b.events.of(backlog.TicksMissed)
+		if len(missed) != 1 || missed[0].Tier != "1d" || missed[0].N != 95 {
+			t.Errorf("want the 95 ticks that the pass of the narrow tier makes up for besides its own, got %+v", missed)
+		}
+	})
+}
+
 func TestClockSetBackDoesNotSilenceTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m movable

@@ -156,6 +156,7 @@ func TestPassesShareTheConcurrency(t *testing.T) {
 // of which many fail at first. The journal sees to it that no record is in two
 // hands.
 func TestPassesAtOnce(t *testing.T) {
+	t.Parallel()
 	const records, passes = 5000, 4
 	for _, o := range []memory.Options{{Dead: "DEAD"}, {Dead: "DEAD", ErrorKeep: true}} {
 		t.Run(fmt.Sprintf("keep=%t", o.ErrorKeep), func(t *testing.T) {

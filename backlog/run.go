@@ -178,14 +178,18 @@ func (r *run) mayStart() bool {
 	if e.slots.Acquire(r.stop, 1) != nil {
 		return false
 	}
-	// Each wait may be long, and what was found before it no longer true.
-	ok := e.waitRate(r.stop)
-	for ok {
-		if pause := e.paused(); pause > 0 {
+	// Each wait may be long, and what was found before it no longer true:
+	// the rate's turn, taken before a pause, would be one of many taken at
+	// once after it.
+	ok, turn := true, false
+	for ok && !turn {
+		for pause := e.paused(); ok && pause > 0; pause = e.paused() {
 			ok = sleep(r.stop, pause)
-		} else if ok = r.reachStore(); e.paused() == 0 {
-			break
 		}
+		ok = ok && r.reachStore() && e.waitRate(r.stop)
+		since := e.Now()
+		ok = ok && r.reachStore()
+		turn = e.paused() == 0 && e.Now().Sub(since) < contactEvery
 	}
 	if ok && r.stop.Err() == nil {
 		return true
@@ -349,10 +353,8 @@ func (r *run) enqueue(s Settlement, hash uint64) {
 			r.endWalk()
 		}
 	}
-	if s.Outcome != Succeeded && (s.Record.Lane == Fresh || !r.pass.Resume.FailedLast.IsZero()) {
-		// It comes up again in this pass: a fresh one in the failed lane,
-		// a failed one perhaps where the lane is walked in two parts.
-		r.tried[hash] = struct{}{}
+	if s.Outcome != Succeeded {
+		r.tried[hash] = struct{}{} // it may come up again in the failed lane
 	}
 	r.group = append(r.group, s)
 	r.hashes = append(r.hashes, hash)

@@ -82,6 +82,7 @@ func TestGroupIsWritten100msAfterItsFirstOutcome(t *testing.T) {
 }
 
 func TestGroupsAreAtMost500(t *testing.T) {
+	t.Parallel()
 	for _, concurrency := range []int{1, 64, 1000} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -118,7 +119,30 @@ func TestGroupsAreAtMost500(t *testing.T) {
 	}
 }
 
-// A group that is large enough is not kept waiting.
+// A group that is large enough is not kept waiting, also when there is room
+// for more.
+func TestLargeGroupIsWrittenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l ledger
+		b := newBench(t, memory.Options{}, func(ctx context.Context, r *backlog.Record) error {
+			if id(r) <= 300 {
+				wait(ctx, time.Second)
+			} else {
+				wait(ctx, time.Minute)
+			}
+			return nil
+		})
+		b.Concurrency = 400
+		l.keep(b)
+		b.add(t, "NEW", 1, 400, 0)
+		start := time.Now()
+		b.pass(t)
+		if g := l.all()[0]; g.at.Sub(start) != time.Second || len(g.ids) < backlog.MaxGroup/2 {
+			t.Errorf("want half a group and more, of the 300 outcomes after a second, written at once, got %d after %v", len(g.ids), g.at.Sub(start))
+		}
+	})
+}
+
 func TestFastHandlersAreSettledInLargeGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l ledger
@@ -190,6 +214,7 @@ func TestNothingIsHeldWhileHandlersRun(t *testing.T) {
 
 // What a crash repeats at most is bounded, also when the store takes its time.
 func TestHandedOutAndNotSettledIsBounded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ concurrency, passes, want int }{{1, 1, 500}, {50, 1, 500}, {50, 3, 500}, {600, 1, 600}} {
 		t.Run(fmt.Sprintf("concurrency=%d/passes=%d", c.concurrency, c.passes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

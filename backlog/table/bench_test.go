@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,6 +20,12 @@ import (
 
 // The benchmarks compare with hand-written loops in the same run, since
 // machines differ and are shared. Run them with: make bench
+
+// TestMain lets the heap grow as main does.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // backlogTable fills a table of n rows as init would make it, one second
 // apart, the newest last, in which the rows with the given condition on the

@@ -13,7 +13,7 @@ import (
 func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration) (backlog.Counts, error) {
 	c := backlog.Counts{ByStatus: make(map[string]int), Bands: make([]backlog.Band, len(edges))}
 	if t.inserted.known() == nil {
-		if err := t.discover(ctx); err != nil {
+		if err := t.discover(ctx, t.inserted); err != nil {
 			return c, err
 		}
 	}

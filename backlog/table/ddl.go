@@ -203,7 +203,7 @@ type Plan struct {
 	What  string // the condition
 	Steps []string
 	Bad   string // why it reads more than the page, or empty
-	Cure  string // the statement that creates the index to have
+	Cure  string // the statement that creates the index to have; empty if Bad is
 }
 
 // Plans explains how each status is read.
@@ -211,30 +211,42 @@ func (t *Table) Plans(ctx context.Context) ([]Plan, error) {
 	var list []Plan
 	for i, b := range t.branches {
 		q := backlog.Query{Lane: b.lane, Now: time.Now(), MaxAge: 24 * time.Hour, Limit: 1000}
-		text, args := t.branchQuery(q, segDated, i)
+		text, args := t.branchQuery(q, part{seg: segDated}, i, q.Limit)
 		var p Plan
 		err := t.within(ctx, func(ctx context.Context) (err error) {
-			p.Steps, p.Bad, err = t.d.plan(ctx, t.db.read, text, args)
+			p.Steps, p.Bad, err = t.d.plan(ctx, t.db.read, t, b, text, args)
+			if err != nil || p.Bad == "" {
+				return err
+			}
+			p.Cure, err = t.indexFor(ctx, i, b)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
-		p.What, p.Cure = b.cond, t.indexFor(i, b)
+		p.What = b.cond
 		list = append(list, p)
 	}
 	return list, nil
 }
 
-// indexFor returns the statement that creates the index for a branch.
-func (t *Table) indexFor(i int, b branch) string {
+// indexFor returns the statement that creates the index for a branch. It has
+// the time and the key of the branch's rows, in front of them the columns whose
+// value its condition says already: a planner without statistics prefers any
+// index that it can search by a status, and would then sort.
+func (t *Table) indexFor(ctx context.Context, i int, b branch) (string, error) {
 	name := fmt.Sprintf("%s_backlog_%s", t.m.Name, b.lane)
 	if i > 0 && t.branches[i-1].lane == b.lane {
 		name = fmt.Sprintf("%s_%d", name, i)
 	}
 	where := strings.Join(append([]string{b.cond}, nonEmpty(t.where)...), " AND ")
-	return fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (%s, %s) WHERE %s",
-		t.d.quote(name), t.d.quote(t.m.Name), t.inserted.quoted, strings.Join(t.key, ", "), where)
+	columns := slices.Concat(t.lead, b.lead, []string{t.inserted.quoted}, t.key)
+	create := func(name string) string {
+		return fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (%s) WHERE %s",
+			t.d.quote(name), t.d.quote(t.m.Name), strings.Join(columns, ", "), where)
+	}
+	name, err := t.d.indexName(ctx, t.db.read, name, create)
+	return create(name), err
 }
 
 // Statements returns the text of every statement that passes run, for people
@@ -258,8 +270,11 @@ func (t *Table) Statements() []string {
 			}
 			for _, after := range []backlog.Cursor{{}, place} {
 				after.Segment = seg
-				text, _ := t.pageQuery(backlog.Query{Lane: lane, After: after, Limit: 1}, seg)
-				add(text)
+				q := backlog.Query{Lane: lane, After: after}
+				for _, p := range partsOf(q, seg) {
+					text, _ := t.pageQuery(q, p, 1)
+					add(text)
+				}
 			}
 		}
 	}

@@ -27,9 +27,12 @@ type dialect interface {
 	describe(ctx context.Context, db *sql.DB, schema, name string) (*catalog, error)
 	// classify says what an error of the driver means.
 	classify(err error) errorClass
-	// plan returns the query's plan, a line a step, and what is bad about
-	// it: how it reads more than the page, or "" if it does not.
-	plan(ctx context.Context, db *sql.DB, query string, args []any) (steps []string, bad string, err error)
+	// plan returns the plan of the branch's query, a line a step, and what
+	// is bad about it: how it reads more than the page, or "" if it does not.
+	plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (steps []string, bad string, err error)
+	// indexName returns the name for the index that the statement creates,
+	// one that nothing else in the database has.
+	indexName(ctx context.Context, db *sql.DB, wanted string, create func(name string) string) (string, error)
 	// mayWrite proves that the table can be written to, changing nothing.
 	mayWrite(ctx context.Context, db *sql.DB) error
 	// try proves on a copy that the rows take what settlements would write.

@@ -120,15 +120,6 @@ func (c *column) typed(v Value) (any, error) {
 		return nil, nil
 	}
 	t := strings.TrimSpace(v.Text)
-	number := func() (any, bool) {
-		if n, err := strconv.ParseInt(t, 10, 64); err == nil {
-			return n, true
-		}
-		if f, err := strconv.ParseFloat(t, 64); err == nil {
-			return f, true
-		}
-		return nil, false
-	}
 	truth, isTruth := map[string]int64{"true": 1, "false": 0}[strings.ToLower(t)]
 	isTruth = isTruth && !v.Quoted
 	switch c.class {
@@ -143,7 +134,7 @@ func (c *column) typed(v Value) (any, error) {
 		}
 		return nil, fmt.Errorf("%s is not a whole number, and column %s is %s", v.Text, c.name, c.decl)
 	case classReal:
-		if f, err := strconv.ParseFloat(t, 64); err == nil {
+		if f, ok := parseDecimal(t); ok {
 			return f, nil
 		}
 		return nil, fmt.Errorf("%s is not a number, and column %s is %s", v.Text, c.name, c.decl)
@@ -151,7 +142,7 @@ func (c *column) typed(v Value) (any, error) {
 		if isTruth {
 			return truth, nil
 		}
-		if n, ok := number(); ok {
+		if n, ok := parseNumber(t); ok {
 			return n, nil
 		}
 		return v.Text, nil
@@ -162,11 +153,32 @@ func (c *column) typed(v Value) (any, error) {
 		if isTruth {
 			return truth, nil
 		}
-		if n, ok := number(); ok {
+		if n, ok := parseNumber(t); ok {
 			return n, nil
 		}
 		return v.Text, nil
 	}
+}
+
+// parseNumber returns the int64 or float64 that s is to a database.
+func parseNumber(s string) (any, bool) {
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return n, true
+	}
+	if f, ok := parseDecimal(s); ok {
+		return f, true
+	}
+	return nil, false
+}
+
+// parseDecimal is strconv.ParseFloat without what is a number to Go alone, such
+// as inf, NaN or 0x1p-2: a column may well hold these as words.
+func parseDecimal(s string) (float64, bool) {
+	if strings.Trim(s, "+-.0123456789eE") != "" {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	return f, err == nil
 }
 
 // A catalog is what the database says about the table.

@@ -3,8 +3,9 @@ package table
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,14 +21,11 @@ const (
 	segEnd
 )
 
-// maxPageBytes ends a page early, so that a page of large payloads does not
-// fill the memory.
-const maxPageBytes = 4 << 20
-
 // A selection is the list of columns that a page reads: first those that the
 // handler is given, then the others that are needed.
 type selection struct {
 	exprs  []string
+	prefix string   // of the names of the expressions, unlike any column's
 	key    []int    // where the key's parts stand
 	status int      // likewise; -1: not there
 	names  []string // of the handler's columns
@@ -36,7 +34,10 @@ type selection struct {
 }
 
 func (t *Table) newSelection() selection {
-	s := selection{status: -1}
+	s := selection{status: -1, prefix: "c"}
+	for slices.ContainsFunc(t.catalog.columns, func(c column) bool { return strings.HasPrefix(strings.ToLower(c.name), s.prefix) }) {
+		s.prefix += "_"
+	}
 	at := make(map[string]int)
 	add := func(quoted string) int {
 		i, ok := at[quoted]
@@ -69,10 +70,22 @@ func (t *Table) newSelection() selection {
 	return s
 }
 
+// alias returns the name of an expression of the page.
+func (s *selection) alias(i int) string { return s.prefix + strconv.Itoa(i) }
+
+// aliased returns the expressions as a SELECT has them.
+func (s *selection) aliased() string {
+	list := make([]string, len(s.exprs))
+	for i, e := range s.exprs {
+		list[i] = e + " AS " + s.alias(i)
+	}
+	return strings.Join(list, ", ")
+}
+
 // Pending implements backlog.Store.
 func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
 	if t.inserted.known() == nil {
-		if err := t.discover(ctx); err != nil {
+		if err := t.discover(ctx, t.inserted); err != nil {
 			return backlog.Page{}, err
 		}
 	}
@@ -128,49 +141,60 @@ func (t *Table) missing(word string) string {
 	return "(" + strings.Join(or, " OR ") + ")"
 }
 
-// pageQuery returns the text and the arguments of one page.
-func (t *Table) pageQuery(q backlog.Query, seg int) (string, []any) {
-	var parts []string
+// A part is what one statement reads of a page: a segment or, behind a place
+// within the dated one, the rest of the rows of the very same time and then
+// those of others. One range over time and key would say both, but SQLite
+// cannot follow it by the key where that is the rowid: each page would go
+// through all rows of one time that the pages before it had.
+type part struct {
+	seg  int
+	ties bool
+}
+
+func partsOf(q backlog.Query, seg int) []part {
+	if seg == segDated && isWithin(q.After, seg) {
+		return []part{{seg, true}, {seg, false}}
+	}
+	return []part{{seg, false}}
+}
+
+// isWithin reports whether the cursor is a place in the segment.
+func isWithin(c backlog.Cursor, seg int) bool { return !c.IsZero() && c.Segment == seg }
+
+// pageQuery returns the text and the arguments of one part of a page, with
+// limit rows at most.
+func (t *Table) pageQuery(q backlog.Query, p part, limit int) (string, []any) {
+	var branches []string
 	var args []any
 	for i, b := range t.branches {
 		if b.lane == q.Lane {
-			text, a := t.branchQuery(q, seg, i)
-			parts, args = append(parts, text), append(args, a...)
+			text, a := t.branchQuery(q, p, i, limit)
+			branches, args = append(branches, text), append(args, a...)
 		}
 	}
-	if len(parts) < 2 {
-		return strings.Join(parts, ""), args
+	if len(branches) < 2 {
+		return strings.Join(branches, ""), args
 	}
-	for i := range parts {
-		parts[i] = "SELECT * FROM (" + parts[i] + ")"
+	for i := range branches {
+		branches[i] = "SELECT * FROM (" + branches[i] + ")"
 	}
 	key := make([]string, len(t.key))
 	for i, at := range t.sel.key {
-		key[i] = alias(at)
+		key[i] = t.sel.alias(at)
 	}
-	order := t.order(seg, alias(t.sel.inserted), key)
-	return strings.Join(parts, " UNION ALL ") + " ORDER BY " + order + " LIMIT ?", append(args, q.Limit)
+	order := order(p.seg, t.sel.alias(t.sel.inserted), key)
+	return strings.Join(branches, " UNION ALL ") + " ORDER BY " + order + " LIMIT ?", append(args, limit)
 }
 
-// branchQuery is the part of a page that one branch has.
-func (t *Table) branchQuery(q backlog.Query, seg, branch int) (string, []any) {
-	cond, args := t.pageConditions(q, seg, t.branches[branch])
+// branchQuery is what one branch has of it.
+func (t *Table) branchQuery(q backlog.Query, p part, branch, limit int) (string, []any) {
+	cond, args := t.pageConditions(q, p, t.branches[branch])
 	return fmt.Sprintf("SELECT %s, %d FROM %s WHERE %s ORDER BY %s LIMIT ?",
-		t.aliased(), branch, t.name, cond, t.order(seg, t.inserted.quoted, t.key)), append(args, q.Limit)
-}
-
-func alias(i int) string { return fmt.Sprintf("c%d", i) }
-
-func (t *Table) aliased() string {
-	list := make([]string, len(t.sel.exprs))
-	for i, e := range t.sel.exprs {
-		list[i] = e + " AS " + alias(i)
-	}
-	return strings.Join(list, ", ")
+		t.sel.aliased(), branch, t.name, cond, order(p.seg, t.inserted.quoted, t.key)), append(args, limit)
 }
 
 // order returns the ORDER BY of a segment: newest first.
-func (t *Table) order(seg int, inserted string, key []string) string {
+func order(seg int, inserted string, key []string) string {
 	cols := key
 	if seg == segDated {
 		cols = append([]string{inserted}, key...)
@@ -178,33 +202,42 @@ func (t *Table) order(seg int, inserted string, key []string) string {
 	return strings.Join(cols, " DESC, ") + " DESC"
 }
 
-func (t *Table) pageConditions(q backlog.Query, seg int, b branch) (string, []any) {
+func (t *Table) pageConditions(q backlog.Query, p part, b branch) (string, []any) {
 	conds := t.pending(b)
 	var args []any
-	switch seg {
+	add := func(cond string, a []any) { conds, args = append(conds, cond), append(args, a...) }
+	switch p.seg {
 	case segNewest:
-		conds = append(conds, t.missing("newest"))
+		add(t.missing("newest"), nil)
 	case segOldest:
-		conds = append(conds, t.missing("oldest"))
+		add(t.missing("oldest"), nil)
 	default:
-		conds = append(conds, t.inserted.quoted+" >= ?")
-		args = append(args, t.writeForm(t.inserted).lower(q.Now.Add(-q.MaxAge)))
+		add(t.inserted.quoted+" >= ?", []any{t.writeForm(t.inserted).lower(q.Now.Add(-q.MaxAge))})
 	}
-	if !q.After.IsZero() && q.After.Segment == seg {
+	if isWithin(q.After, p.seg) {
 		op := "<"
 		if q.After.Before {
 			op = "<="
 		}
-		c, a := t.beyond(op, seg, q.After)
-		conds, args = append(conds, c), append(args, a...)
+		if p.ties {
+			add(t.inserted.quoted+" = ?", []any{q.After.Order})
+		}
+		if p.ties || p.seg != segDated {
+			add(keyRange(op, t.key, q.After.Key))
+		} else {
+			add(t.inserted.quoted+" < ?", []any{q.After.Order})
+		}
 	}
-	if !q.Until.IsZero() && q.Until.Segment == seg {
+	if isWithin(q.Until, p.seg) {
 		op := ">="
 		if q.Until.Before {
 			op = ">"
 		}
-		c, a := t.beyond(op, seg, q.Until)
-		conds, args = append(conds, c), append(args, a...)
+		if p.seg == segDated {
+			add(keyRange(op, slices.Concat([]string{t.inserted.quoted}, t.key), q.Until.Key, q.Until.Order))
+		} else {
+			add(keyRange(op, t.key, q.Until.Key))
+		}
 	}
 	for _, x := range []struct {
 		col   *timeCol
@@ -217,8 +250,7 @@ func (t *Table) pageConditions(q backlog.Query, seg int, b branch) (string, []an
 		if x.col == nil || x.col.known() == nil {
 			continue // no row has a time there yet; those read are looked at
 		}
-		conds = append(conds, fmt.Sprintf("(%s IS NULL OR %s %s ? OR %s IN %s)", x.col.quoted, x.col.quoted, x.op, x.col.quoted, zeroDates))
-		args = append(args, x.bound(*x.col.known(), q.Now))
+		add(fmt.Sprintf("(%s IS NULL OR %s %s ? OR %s IN %s)", x.col.quoted, x.col.quoted, x.op, x.col.quoted, zeroDates), []any{x.bound(*x.col.known(), q.Now)})
 	}
 	return strings.Join(conds, " AND "), args
 }
@@ -237,16 +269,21 @@ func (t *Table) pending(b branch) []string {
 	return conds
 }
 
-// beyond returns the condition for rows on one side of the cursor.
-func (t *Table) beyond(op string, seg int, c backlog.Cursor) (string, []any) {
-	cols := t.key
-	var args []any
-	if seg == segDated {
-		cols = append([]string{t.inserted.quoted}, cols...)
-		args = append(args, c.Order)
+// rawKey returns the key's parts as a SELECT has them.
+func (t *Table) rawKey() string {
+	list := make([]string, len(t.key))
+	for i, k := range t.key {
+		list[i] = t.d.raw(k)
 	}
-	for i := range c.Key.Len() {
-		args = append(args, c.Key.Part(i))
+	return strings.Join(list, ", ")
+}
+
+// keyRange returns the condition for rows on one side of the key, before which
+// other columns may come, and its arguments, the first of which are given.
+func keyRange(op string, cols []string, key backlog.Key, first ...any) (string, []any) {
+	args := first
+	for i := range key.Len() {
+		args = append(args, key.Part(i))
 	}
 	if len(cols) == 1 {
 		return cols[0] + " " + op + " ?", args
@@ -256,207 +293,74 @@ func (t *Table) beyond(op string, seg int, c backlog.Cursor) (string, []any) {
 }
 
 // page reads one page of a segment. Its Next is zero where there was no row.
-func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (p backlog.Page, err error) {
-	text, args := t.pageQuery(q, seg)
-	if text == "" {
-		return p, nil
-	}
-	var shown map[*timeCol][]any
-	err = t.within(ctx, func(ctx context.Context) error {
-		p = backlog.Page{}
-		stmt, err := t.prepare(ctx, t.db.read, text)
-		if err != nil {
-			return err
+func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (backlog.Page, error) {
+	var s *scanner
+	err := t.within(ctx, func(ctx context.Context) error {
+		s = t.newScanner(q, seg)
+		for _, p := range partsOf(q, seg) {
+			if s.room() <= 0 {
+				break
+			}
+			text, args := t.pageQuery(q, p, s.room())
+			if text == "" {
+				return nil // no state is in this lane
+			}
+			if err := t.readPart(ctx, s, text, args); err != nil {
+				return err
+			}
 		}
-		rows, err := stmt.QueryContext(ctx, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		s := &scanner{t: t, q: q, seg: seg, page: &p}
-		if err := s.scan(rows); err != nil {
-			return err
-		}
-		shown = s.shown
-		return rows.Err()
+		s.learnMerge()
+		return nil
 	})
 	if err != nil {
 		return backlog.Page{}, err
 	}
-	for col, raws := range shown {
-		if err := col.learn(raws); err != nil {
+	for col, raws := range s.shown {
+		if err := col.prove(raws); err != nil {
 			return backlog.Page{}, err
 		}
 	}
-	if len(shown) > 0 {
+	if len(s.shown) > 0 {
 		return t.page(ctx, q, seg) // its conditions can be judged now
 	}
-	return p, nil
+	return s.page, nil
 }
 
-// A scanner makes records of rows.
-type scanner struct {
-	t     *Table
-	q     backlog.Query
-	seg   int
-	page  *backlog.Page
-	bytes int
-	shown map[*timeCol][]any // values in columns whose form is not known yet
-}
-
-func (s *scanner) scan(rows *sql.Rows) error {
-	n := len(s.t.sel.exprs)
-	slab := make([]any, min(s.q.Limit, 64)*n)
-	to := make([]any, n+1)
-	var b int64
-	to[n] = &b
-	for count := 1; rows.Next(); count++ {
-		if len(slab) < n {
-			slab = make([]any, 256*n)
-		}
-		row := slab[:n:n]
-		slab = slab[n:]
-		for i := range row {
-			to[i] = &row[i]
-		}
-		if err := rows.Scan(to...); err != nil {
-			return err
-		}
-		s.row(row, int(b))
-		for _, v := range row {
-			switch v := v.(type) {
-			case string:
-				s.bytes += len(v)
-			case []byte:
-				s.bytes += len(v)
-			case json.RawMessage:
-				s.bytes += len(v)
-			}
-		}
-		if count >= s.q.Limit || s.bytes > maxPageBytes {
-			s.page.More = true
-			return nil
-		}
-	}
-	return nil
-}
-
-// row judges one row. What the conditions in SQL can only say to the second is
-// judged here exactly.
-func (s *scanner) row(row []any, b int) {
-	t := s.t
-	var key backlog.Key
-	if len(t.sel.key) == 1 {
-		key = backlog.NewKey(row[t.sel.key[0]])
-	} else {
-		parts := make([]any, len(t.sel.key))
-		for i, at := range t.sel.key {
-			parts[i] = row[at]
-		}
-		key = backlog.NewKey(parts...)
-	}
-	raw := row[t.sel.inserted]
-	s.page.Next = backlog.Cursor{Segment: s.seg, Key: key}
-	rec := backlog.Record{Key: key, Lane: s.q.Lane, State: b, Names: t.sel.names, Status: t.branches[b].label}
-	if s.seg == segDated {
-		s.page.Next.Order = raw
-		at, err := t.inserted.read(raw, s.q.Now, t.mayBeFuture())
-		if err != nil {
-			s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: key, Err: err})
-			return
-		}
-		if at.Before(s.q.Now.Add(-s.q.MaxAge)) {
-			return
-		}
-		rec.Inserted = at
-	}
-	ok, err := s.timely(row)
+func (t *Table) readPart(ctx context.Context, s *scanner, text string, args []any) error {
+	stmt, err := t.prepare(ctx, t.db.read, text)
 	if err != nil {
-		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: key, Err: err})
-		return
+		return err
 	}
-	if !ok {
-		return
+	rows, err := stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return err
 	}
-	if t.sel.status >= 0 {
-		rec.Status = asText(row[t.sel.status])
-	}
-	rec.Cursor = s.page.Next
-	rec.Values = row[:len(t.columns)]
-	for i, c := range t.columns {
-		row[i] = c.forHandler(row[i])
-	}
-	s.page.Records = append(s.page.Records, rec)
+	defer rows.Close()
+	return s.scan(rows)
 }
 
-// timely reports whether the row is eligible and not expired.
-func (s *scanner) timely(row []any) (bool, error) {
-	for _, x := range [...]struct {
-		tc *timeCol
-		at int
-	}{{s.t.eligible, s.t.sel.eligible}, {s.t.expires, s.t.sel.expires}} {
-		if x.at < 0 {
-			continue
-		}
-		tc, raw := x.tc, row[x.at]
-		if raw == nil || isZeroDate(raw) {
-			continue
-		}
-		if tc.known() == nil {
-			if s.shown == nil {
-				s.shown = make(map[*timeCol][]any)
-			}
-			s.shown[tc] = append(s.shown[tc], raw)
-			continue
-		}
-		at, err := tc.known().parse(raw)
-		if err != nil {
-			return false, fmt.Errorf("column %s: %w", tc.name, err)
-		}
-		if tc == s.t.eligible && at.After(s.q.Now) || tc == s.t.expires && at.Before(s.q.Now) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// forHandler returns the value as the handler is given it.
-func (c *column) forHandler(v any) any {
-	switch x := v.(type) {
-	case int64:
-		if c.class == classBoolean && (x == 0 || x == 1) {
-			return x == 1
-		}
-	case string:
-		if c.json && json.Valid([]byte(x)) {
-			return json.RawMessage(x)
-		}
-	}
-	return v
-}
-
-func asText(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case nil:
-		return ""
-	case []byte:
-		return string(v)
-	}
-	return fmt.Sprint(v)
-}
-
-// prepare returns the prepared statement for the text on db.
+// prepare returns the prepared statement for the text on db. It may wait for a
+// connection, and so must not hold the lock meanwhile.
 func (t *Table) prepare(ctx context.Context, db *sql.DB, text string) (*sql.Stmt, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if s := t.statements[text]; s != nil {
-		return s, nil
+	have := t.statements[text]
+	t.mu.Unlock()
+	if have != nil {
+		return have, nil
 	}
 	s, err := db.PrepareContext(ctx, text)
-	if err == nil {
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	have = t.statements[text]
+	if have == nil {
 		t.statements[text] = s
 	}
-	return s, err
+	t.mu.Unlock()
+	if have != nil { // somebody else was as quick
+		s.Close()
+		return have, nil
+	}
+	return s, nil
 }

@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -35,8 +36,9 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 	raws := make([][]any, len(t.times))
 	err := t.within(ctx, func(ctx context.Context) error {
 		for _, dir := range []string{"ASC", "DESC"} {
-			if err := t.sampleTimes(ctx, dir, raws); err != nil {
-				return err
+			n, err := t.sampleTimes(ctx, dir, raws)
+			if err != nil || n < sampleRows {
+				return err // these were all of them
 			}
 		}
 		return nil
@@ -45,7 +47,10 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 		return err
 	}
 	for i, tc := range t.times {
-		if err := tc.prove(raws[i]); err != nil {
+		err := tc.prove(raws[i])
+		if p := (*Problem)(nil); tc.written && errors.As(err, &p) {
+			t.note("%s: times that are written there get the form of %s", p.What, t.inserted.name)
+		} else if err != nil {
 			return err
 		}
 		if tc != t.inserted || tc.known() == nil {
@@ -70,8 +75,9 @@ func (t *Table) mayBeFuture() bool {
 	return t.eligible != nil && t.eligible.name == t.inserted.name
 }
 
-// sampleTimes adds the values of the time columns at one end of the key.
-func (t *Table) sampleTimes(ctx context.Context, dir string, raws [][]any) error {
+// sampleTimes adds the values of the time columns at one end of the key and
+// returns how many rows it has read.
+func (t *Table) sampleTimes(ctx context.Context, dir string, raws [][]any) (n int, err error) {
 	exprs := make([]string, len(t.times))
 	for i, tc := range t.times {
 		exprs[i] = t.d.raw(tc.quoted)
@@ -83,17 +89,17 @@ func (t *Table) sampleTimes(ctx context.Context, dir string, raws [][]any) error
 	rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s%s ORDER BY %s %s LIMIT %d",
 		strings.Join(exprs, ", "), t.name, where, strings.Join(t.key, " "+dir+", "), dir, sampleRows))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer rows.Close()
-	for rows.Next() {
+	for ; rows.Next(); n++ {
 		row := make([]any, len(exprs))
 		to := make([]any, len(row))
 		for i := range row {
 			to[i] = &row[i]
 		}
 		if err := rows.Scan(to...); err != nil {
-			return err
+			return n, err
 		}
 		for i, v := range row {
 			if v != nil && !isZeroDate(v) {
@@ -101,7 +107,7 @@ func (t *Table) sampleTimes(ctx context.Context, dir string, raws [][]any) error
 			}
 		}
 	}
-	return rows.Err()
+	return n, rows.Err()
 }
 
 // prove learns the form from raw values. A few that are no times at all are
@@ -133,14 +139,14 @@ func (c *timeCol) prove(raws []any) error {
 	return c.learn(good)
 }
 
-// discover finds out the form of the column of insertion from pending rows,
-// for a table that was empty before.
-func (t *Table) discover(ctx context.Context) error {
+// discover finds out the form of the column from pending rows, for a table
+// that was empty before.
+func (t *Table) discover(ctx context.Context, col *timeCol) error {
 	var raws []any
 	err := t.within(ctx, func(ctx context.Context) error {
 		for _, b := range t.branches {
 			rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT %d",
-				t.d.raw(t.inserted.quoted), t.name, strings.Join(t.pending(b), " AND "), t.inserted.quoted, sampleRows))
+				t.d.raw(col.quoted), t.name, strings.Join(t.pending(b), " AND "), col.quoted, sampleRows))
 			if err != nil {
 				return err
 			}
@@ -163,12 +169,18 @@ func (t *Table) discover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.inserted.prove(raws)
+	return col.prove(raws)
 }
 
-// ProveWrites proves that this user may write to the table and that its rows
-// take the states that settlements set.
+// ProveWrites proves that this user may write to the table, that the database
+// understands the statements, with the triggers and constraints that belong to
+// them, and that its rows take the states that settlements set.
 func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
+	if t.inserted.known() == nil { // times are tried as they will be written
+		if err := t.ProveTimes(ctx, now); err != nil {
+			return err
+		}
+	}
 	return t.within(ctx, func(ctx context.Context) error {
 		if err := t.d.mayWrite(ctx, t.db.write); err != nil {
 			if t.d.classify(err) == classAway {
@@ -176,15 +188,34 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 			}
 			return problem("give this user the right to write it", "the database cannot be written to: %v", err)
 		}
-		return t.d.try(ctx, t.db.read, t, t.trialWrites(now))
+		writes := t.trialWrites(now)
+		for _, w := range writes {
+			if err := t.proveStatement(ctx, w); err != nil {
+				return err
+			}
+		}
+		return t.d.try(ctx, t.db.read, t, writes)
 	})
+}
+
+// proveStatement proves that the statement can be run: a trigger may use what
+// is not there, a constraint what only the program has that owns the table.
+func (t *Table) proveStatement(ctx context.Context, w trialWrite) error {
+	stmt, err := t.db.write.PrepareContext(ctx, w.text)
+	switch {
+	case err == nil:
+		return stmt.Close()
+	case t.d.classify(err) == classAway:
+		return err
+	}
+	return problem("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %v", w.setting, w.set, t.m.Name, err)
 }
 
 // Samples says how up to three pending rows are understood.
 func (t *Table) Samples(ctx context.Context, now time.Time) ([]string, error) {
 	var list []string
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
-		since := now.Sub(time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC))
+		since := now.Sub(firstDate)
 		p, err := t.Pending(ctx, backlog.Query{Lane: lane, Now: now, MaxAge: since, Limit: 3})
 		if err != nil {
 			return nil, err

@@ -12,10 +12,12 @@ import (
 // read by one query per branch: a planner can then follow an index through
 // each, where a single query over several conditions would have to sort.
 type branch struct {
-	lane  backlog.Lane
-	cond  string // SQL
-	label string // the status as text, where no status column is read
-	equal map[string]any
+	lane    backlog.Lane
+	cond    string   // SQL
+	columns []string // in cond
+	lead    []string // quoted: those of one value, the first of an index
+	label   string   // the status as text, where no status column is read
+	equal   map[string]any
 }
 
 // An assign is a column with the SQL text of its new value.
@@ -51,6 +53,15 @@ func (r *resolver) column(setting, name string) (*column, error) {
 	return c, nil
 }
 
+// writable is column for one that is to be written.
+func (r *resolver) writable(setting, name string) (*column, error) {
+	c, err := r.column(setting, name)
+	if err == nil && c.generated {
+		return nil, problem("name another", "%s: column %s is computed by the database and cannot be written", setting, c.name)
+	}
+	return c, err
+}
+
 // condition returns the SQL for one column's condition and, if it is a single
 // value, that value.
 func (r *resolver) condition(setting string, c Condition) (sql string, value any, err error) {
@@ -63,7 +74,7 @@ func (r *resolver) condition(setting string, c Condition) (sql string, value any
 	for _, v := range c.Values {
 		value, err = col.typed(v)
 		if err != nil {
-			return "", nil, problem(fmt.Sprintf("give %s a value that the column can hold", setting), "%s: %v", setting, err)
+			return "", nil, unfit(setting, err)
 		}
 		if value == nil {
 			alternatives = append(alternatives, name+" IS NULL")
@@ -105,21 +116,40 @@ func (r *resolver) branches(setting string, s State, lane backlog.Lane) ([]branc
 	if len(s.When) > 0 {
 		cond, equal, err := r.conditions(setting, s.When)
 		label := map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[lane]
-		return []branch{{lane, cond, label, equal}}, err
+		return []branch{{lane, cond, r.columnsOf(s.When, false), r.columnsOf(s.When, true), label, equal}}, err
 	}
 	var list []branch
 	for _, v := range s.Values {
-		cond, equal, err := r.conditions(setting, r.shorthand(s, v))
+		short := []Condition{{Column: r.m.Status, Values: []Value{v}}}
+		cond, equal, err := r.conditions(setting, short)
 		if err != nil {
 			return nil, r.unheld(setting, s, err)
 		}
-		list = append(list, branch{lane, cond, v.Text, equal})
+		list = append(list, branch{lane, cond, r.columnsOf(short, false), r.columnsOf(short, true), v.Text, equal})
 	}
 	return list, nil
 }
 
-func (r *resolver) shorthand(s State, v Value) []Condition {
-	return []Condition{{Column: r.m.Status, Values: []Value{v}}}
+// columnsOf returns the columns of conditions as the catalogue writes them, or
+// quoted those with one value.
+func (r *resolver) columnsOf(list []Condition, lead bool) []string {
+	var names []string
+	for _, c := range list {
+		col := r.cat.find(c.Column, r.d.foldsNames())
+		switch {
+		case col == nil:
+		case !lead:
+			names = append(names, col.name)
+		case len(c.Values) == 1:
+			names = append(names, r.d.quote(col.name))
+		}
+	}
+	return names
+}
+
+// unfit is the problem of a value that is not of its column's type.
+func unfit(setting string, err error) error {
+	return problem(fmt.Sprintf("give %s a value that the column can hold", setting), "%s: %v", setting, err)
 }
 
 // unheld adds to an error about a status that nobody has written down where it
@@ -153,12 +183,9 @@ func (r *resolver) assigns(setting string, s State) (list []assign, equal map[st
 
 // assign returns one assignment; plain says that it sets a value.
 func (r *resolver) assign(setting string, a Assignment) (out assign, value any, plain bool, err error) {
-	col, err := r.column(setting, a.Column)
+	col, err := r.writable(setting, a.Column)
 	if err != nil {
 		return assign{}, nil, false, err
-	}
-	if col.generated {
-		return assign{}, nil, false, problem("name another", "%s: column %s is computed by the database and cannot be written", setting, col.name)
 	}
 	name := r.d.quote(col.name)
 	if !a.Value.Quoted && !a.Value.Null {
@@ -171,13 +198,13 @@ func (r *resolver) assign(setting string, a Assignment) (out assign, value any, 
 	}
 	value, err = col.typed(a.Value)
 	if err != nil {
-		return assign{}, nil, false, problem("", "%s: %v", setting, err)
+		return assign{}, nil, false, unfit(setting, err)
 	}
 	if value == nil && col.notNull {
 		return assign{}, nil, false, problem("give it a value", "%s: column %s must not be NULL", setting, col.name)
 	}
 	if s, ok := value.(string); ok && col.length > 0 && len([]rune(s)) > col.length {
-		return assign{}, nil, false, problem("", "%s: %q is longer than column %s allows (%s)", setting, s, col.name, col.decl)
+		return assign{}, nil, false, problem("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.name, col.decl)
 	}
 	return assign{col: name, expr: r.d.literal(value)}, value, true, nil
 }
@@ -199,21 +226,25 @@ func (r *resolver) states() error {
 	if t.dead, err = r.end("statuses.dead", m.Dead); err != nil {
 		return err
 	}
+	dead, err := r.branches("statuses.dead", m.Dead, backlog.Failed) // no lane: to compare with
+	if err != nil {
+		return err
+	}
 	t.branches = fresh
 	for _, b := range failed {
 		same := func(o branch) bool { return o.cond == b.cond }
 		switch {
 		case slices.ContainsFunc(fresh, same):
-			t.notes = append(t.notes, "statuses.error is one of statuses.new: failed records are not told from new ones, and age alone decides when they are tried")
-		case b.cond == t.dead:
-			t.notes = append(t.notes, "statuses.error is statuses.dead: a record that fails once is never tried again")
+			t.note("statuses.error is one of statuses.new: failed records are not told from new ones, and age alone decides when they are tried")
+		case slices.ContainsFunc(dead, same):
+			t.note("statuses.error is statuses.dead: a record that fails once is never tried again")
 		default:
 			t.branches = append(t.branches, b)
 			t.failedLane = true
 		}
 	}
 	if m.Error.Keep || len(failed) == 0 {
-		t.notes = append(t.notes, "no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
+		t.note("no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
 	}
 	return r.actions()
 }
@@ -259,7 +290,7 @@ func (r *resolver) actions() error {
 			return problem("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
 		}
 		if m.LastError != "" && x.outcome != backlog.Succeeded {
-			c, err := r.column("table.last_error", m.LastError)
+			c, err := r.writable("table.last_error", m.LastError)
 			if err != nil {
 				return err
 			}
@@ -291,11 +322,14 @@ func (r *resolver) touches() ([]assign, error) {
 		}
 		also = append(also, one)
 	}
-	for _, tc := range []*Time{&r.m.Inserted, r.m.Eligible, r.m.Expires} {
-		if tc == nil || !tc.Keep {
+	for _, x := range []struct {
+		setting string
+		spec    *Time
+	}{{"table.inserted", &r.m.Inserted}, {"table.eligible", r.m.Eligible}, {"table.expires", r.m.Expires}} {
+		if x.spec == nil || !x.spec.Keep {
 			continue
 		}
-		c, err := r.column("table", tc.Column)
+		c, err := r.writable(x.setting, x.spec.Column)
 		if err != nil {
 			return nil, err
 		}

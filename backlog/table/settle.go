@@ -42,13 +42,10 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 		}
 		at := group[len(group)-1].At
 		err := t.settleBatches(ctx, batches, at)
-		if !errors.Is(err, errRowByRow) {
-			return err
+		if errors.Is(err, errRowByRow) {
+			left, err = t.settleRows(ctx, group)
 		}
-		return t.inTx(ctx, func(tx *sql.Tx) (err error) {
-			left, err = t.settleRows(ctx, tx, group)
-			return err
-		})
+		return err
 	})
 	return left, err
 }
@@ -105,31 +102,63 @@ func (t *Table) settleBatches(ctx context.Context, batches map[batch][]backlog.K
 	})
 }
 
-func (t *Table) settleRows(ctx context.Context, tx *sql.Tx, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
-	for i := range group {
-		s := &group[i]
-		if _, err := tx.ExecContext(ctx, "SAVEPOINT one"); err != nil {
-			return nil, err
-		}
-		n, err := t.settleRow(ctx, tx, s)
+func (t *Table) settleRows(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
+	refused, err := t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error {
+		n, err := t.settleRow(ctx, tx, &group[i])
 		switch {
-		case err != nil && t.d.classify(err) == classRefused:
-			if _, err := tx.ExecContext(ctx, "ROLLBACK TO one"); err != nil {
-				return nil, err
-			}
-			left = append(left, backlog.Unsettled{Index: i, Err: err})
 		case err != nil:
-			return nil, err
+			return err
 		case n == 0:
-			left = append(left, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
+			return backlog.ErrConflict
 		case n > 1:
-			return nil, fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, n, s.Record.Key)
+			return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, n, group[i].Record.Key)
 		}
-		if _, err := tx.ExecContext(ctx, "RELEASE one"); err != nil {
-			return nil, err
+		return nil
+	})
+	for i, reason := range refused {
+		left = append(left, backlog.Unsettled{Index: i, Err: reason})
+	}
+	return left, err
+}
+
+// rowByRow calls write for each of n rows in one transaction and undoes what
+// those have done that the database refuses, or that return ErrConflict. Their
+// errors are returned by row; after any other error nothing is written.
+func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i int) error) (refused map[int]error, err error) {
+	refused = make(map[int]error)
+	for {
+		lost := false
+		err := t.inTx(ctx, func(tx *sql.Tx) error {
+			for i := range n {
+				if refused[i] != nil {
+					continue
+				}
+				if _, err := tx.ExecContext(ctx, "SAVEPOINT one"); err != nil {
+					return err
+				}
+				err := write(tx, i)
+				if err != nil && !errors.Is(err, backlog.ErrConflict) && t.d.classify(err) != classRefused {
+					return err
+				}
+				if err != nil {
+					refused[i] = err
+					if _, err := tx.ExecContext(ctx, "ROLLBACK TO one"); err != nil {
+						// A trigger can end the transaction, RAISE(ROLLBACK):
+						// the others have to be written anew.
+						lost = t.d.classify(err) == classOther
+						return err
+					}
+				}
+				if _, err := tx.ExecContext(ctx, "RELEASE one"); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err == nil || !lost || ctx.Err() != nil {
+			return refused, err
 		}
 	}
-	return left, nil
 }
 
 func (t *Table) batchOf(s *backlog.Settlement) batch {
@@ -206,9 +235,13 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 }
 
 // updateArgs returns the arguments of the batch's statement for roundUp(len(keys))
-// keys; the last key fills the places that are left.
+// keys; the last key fills the places that are left. Without keys they are
+// those of what is set.
 func (t *Table) updateArgs(b batch, keys []backlog.Key, at time.Time) []any {
-	n := roundUp(len(keys))
+	n := 0
+	if len(keys) > 0 {
+		n = roundUp(len(keys))
+	}
 	args := make([]any, 0, n*len(t.key)+4)
 	for _, a := range t.assignments(b.state, b.outcome) {
 		if a.time != nil {
@@ -278,75 +311,21 @@ func defaultTimeForm(zone *time.Location) timeForm {
 	return f
 }
 
-// Expire implements backlog.Expirer.
-func (t *Table) Expire(ctx context.Context, now, before time.Time) (int, error) {
-	total := 0
-	if t.expireSet == nil {
-		return total, nil
-	}
-	for _, b := range t.branches {
-		for _, x := range []struct {
-			col   *timeCol
-			bound time.Time
-		}{{t.inserted, before}, {t.expires, now}} {
-			if x.col == nil || x.col.known() == nil {
-				continue // there is no time to be past
-			}
-			n, err := t.expireRows(ctx, b, x.col, x.bound, now)
-			total += n
-			if err != nil {
-				return total, err
-			}
-		}
-	}
-	return total, nil
-}
-
-// expireRows expires the rows of the branch whose time in the column is before
-// the bound.
-func (t *Table) expireRows(ctx context.Context, b branch, col *timeCol, bound, now time.Time) (int, error) {
-	var n int64
-	err := t.within(ctx, func(ctx context.Context) error {
-		var args []any
-		for _, a := range t.expireSet {
-			if a.time != nil {
-				args = append(args, t.writeForm(a.time).write(now))
-			}
-		}
-		args = append(args, col.known().exact(bound), col.earliest())
-		return t.inTx(ctx, func(tx *sql.Tx) error {
-			res, err := tx.ExecContext(ctx, t.expireText(b, col), args...)
-			if err != nil {
-				return err
-			}
-			n, err = res.RowsAffected()
-			return err
-		})
-	})
-	return int(n), err
-}
-
-func (t *Table) expireText(b branch, col *timeCol) string {
-	conds := append(t.pending(b), col.quoted+" < ?", col.quoted+" >= ?")
-	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(conds, " AND ")
-}
-
 // trialWrites are the writes that a settlement of each state can make.
 func (t *Table) trialWrites(now time.Time) []trialWrite {
 	var list []trialWrite
 	for i := range t.branches {
 		for _, o := range slices.Sorted(maps.Keys(settings)) {
-			set := t.assignments(i, o)
-			if len(set) == 0 {
+			b := batch{state: i, outcome: o, text: cut("the text of an error", t.errLen)}
+			text, set := t.updateText(b, 1)
+			if text == "" {
 				continue
 			}
-			w := trialWrite{setting: settings[o], cond: strings.Join(append([]string{t.branches[i].cond}, nonEmpty(t.where)...), " AND "), set: setText(set)}
-			for _, a := range set {
-				if a.time != nil {
-					w.args = append(w.args, t.writeForm(a.time).write(now))
-				}
-			}
-			list = append(list, w)
+			list = append(list, trialWrite{
+				setting: settings[o], text: text, set: setText(set),
+				cond: strings.Join(append([]string{t.branches[i].cond}, nonEmpty(t.where)...), " AND "),
+				args: t.updateArgs(b, nil, now),
+			})
 		}
 	}
 	return list
@@ -362,7 +341,8 @@ var settings = map[backlog.Outcome]string{
 // A trialWrite is an update that is tried on a copy of rows.
 type trialWrite struct {
 	setting string // where it comes from
+	text    string // the statement
 	cond    string // which rows it is for
 	set     string
-	args    []any
+	args    []any // of set
 }

@@ -26,7 +26,7 @@ func (d sqlite) try(ctx context.Context, db *sql.DB, t *Table, writes []trialWri
 	defer lab.Close()
 	lab.SetMaxOpenConns(1)
 	if _, err := lab.ExecContext(ctx, create); err != nil {
-		t.notes = append(t.notes, fmt.Sprintf("whether %s takes the statuses could not be tried on a copy: %v", t.m.Name, err))
+		t.note("whether %s takes the statuses could not be tried on a copy: %v", t.m.Name, err)
 		return nil
 	}
 	for _, w := range writes {
@@ -39,50 +39,79 @@ func (d sqlite) try(ctx context.Context, db *sql.DB, t *Table, writes []trialWri
 
 // tryOne fails if no row takes the write, and notes it if some do not.
 func (d sqlite) tryOne(ctx context.Context, db, lab *sql.DB, t *Table, w trialWrite) error {
-	rows, err := d.samples(ctx, db, t, w.cond)
+	rows, err := d.copyRows(ctx, db, t, w.cond)
 	if err != nil {
 		return err
 	}
-	var refused []error
-	for _, row := range rows {
-		err := d.tryRow(ctx, lab, t, w, row)
-		if d.classify(err) == classRefused {
-			refused = append(refused, err)
-		} else if err != nil {
+	refused, reason, err := d.tryRows(ctx, lab, t, w, rows)
+	if err != nil || refused == 0 && len(rows) > 0 {
+		return err
+	}
+	if refused == len(rows) {
+		// Others tell whether it is the rows or the state.
+		others, err := d.copyRows(ctx, db, t, "("+w.cond+") IS NOT TRUE")
+		if err != nil {
 			return err
 		}
+		real := len(rows) + len(others)
+		if real == 0 {
+			others = d.madeUp(t)
+		}
+		n, first, err := d.tryRows(ctx, lab, t, w, others)
+		if err != nil {
+			return err
+		}
+		if reason == nil {
+			reason = first
+		}
+		switch {
+		case n == len(others) && reason != nil:
+			return problem("change it to one that the table takes", "%s: table %s does not take %s: %v", w.setting, t.m.Name, w.set, reason)
+		case refused == 0:
+			return nil // it is for no row yet
+		}
 	}
-	switch {
-	case len(refused) == 0:
-	case len(refused) == len(rows):
-		return problem("change it to one that the table takes", "%s: table %s does not take %s: %v", w.setting, t.m.Name, w.set, refused[0])
-	default:
-		t.notes = append(t.notes, fmt.Sprintf("%s: some rows of %s do not take %s: %v", w.setting, t.m.Name, w.set, refused[0]))
-	}
+	t.note("%s: some rows of %s do not take %s: %v", w.setting, t.m.Name, w.set, reason)
 	return nil
 }
 
-// samples returns rows of the table: those that meet the condition, else any,
-// else one of zeros.
-func (d sqlite) samples(ctx context.Context, db *sql.DB, t *Table, cond string) ([][]any, error) {
-	for _, where := range []string{cond, "1"} {
-		rows, err := d.copyRows(ctx, db, t, where)
-		if err != nil || len(rows) > 0 {
-			return rows, err
-		}
-	}
-	var row []any
-	for _, c := range d.stored(t) {
-		switch c.class {
-		case classText, classAny:
-			row = append(row, "")
-		case classBlob:
-			row = append(row, []byte{})
+// tryRows returns how many of the rows refuse the write, and the first reason.
+func (d sqlite) tryRows(ctx context.Context, lab *sql.DB, t *Table, w trialWrite, rows [][]any) (refused int, reason, err error) {
+	for _, row := range rows {
+		err := d.tryRow(ctx, lab, t, w, row)
+		switch {
+		case err == nil:
+		case d.classify(err) != classRefused:
+			return 0, nil, err
+		case reason == nil:
+			reason = err
+			fallthrough
 		default:
-			row = append(row, int64(0))
+			refused++
 		}
 	}
-	return [][]any{row}, nil
+	return refused, reason, nil
+}
+
+// madeUp returns rows for an empty table, one of zeros and one of NULLs where
+// these are allowed: a constraint on other columns may like the one or the other.
+func (d sqlite) madeUp(t *Table) [][]any {
+	var zeros, nulls []any
+	for _, c := range d.stored(t) {
+		var zero any = int64(0)
+		switch {
+		case strings.Contains(strings.ToUpper(c.decl), "BLOB"):
+			zero = []byte{}
+		case c.class == classText || c.class == classAny:
+			zero = ""
+		}
+		zeros = append(zeros, zero)
+		if !c.notNull {
+			zero = nil
+		}
+		nulls = append(nulls, zero)
+	}
+	return [][]any{zeros, nulls}
 }
 
 // stored returns the columns that can be inserted.
@@ -124,6 +153,9 @@ func (d sqlite) copyRows(ctx context.Context, db *sql.DB, t *Table, where string
 		if err := rows.Scan(to...); err != nil {
 			return nil, err
 		}
+		for i, v := range row {
+			row[i] = whole(v)
+		}
 		list = append(list, row)
 	}
 	return list, rows.Err()
@@ -155,11 +187,19 @@ func (d sqlite) tryRow(ctx context.Context, lab *sql.DB, t *Table, w trialWrite,
 	return err
 }
 
-// mayWrite takes the write lock and lets it go.
+// mayWrite writes what is there already and undoes it. That takes the lock and
+// begins a journal, for which the folder must be writable too; the database
+// file is not touched.
 func (d sqlite) mayWrite(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	return tx.Rollback()
+	defer tx.Rollback()
+	var version int64
+	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+	return err
 }

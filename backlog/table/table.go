@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
@@ -33,6 +34,9 @@ type Table struct {
 	status string   // quoted; "" where no state is a value of a status column
 	where  string   // SQL of the fixed filter, "" for none
 
+	filtered []string // columns of the fixed filter
+	lead     []string // quoted: those of one value
+
 	inserted, eligible, expires *timeCol // the latter two may be nil
 	times                       []*timeCol
 
@@ -45,9 +49,10 @@ type Table struct {
 	actions       [3]action
 	expireSet     []assign // nil: no dead status
 	errLen        int
-	notes         []string
+	mergeFits     atomic.Int64 // rows in a page that is merged; see scanner
 
 	mu         sync.Mutex
+	notes      []string
 	statements map[string]*sql.Stmt
 }
 
@@ -86,7 +91,7 @@ func New(ctx context.Context, db *DB, m Mapping) (*Table, error) {
 	}
 	t.sel = t.newSelection()
 	if len(cat.triggers) > 0 {
-		t.notes = append(t.notes, fmt.Sprintf("triggers run when a row is updated: %s", strings.Join(cat.triggers, ", ")))
+		t.note("triggers run when a row is updated: %s", strings.Join(cat.triggers, ", "))
 	}
 	return t, nil
 }
@@ -185,6 +190,7 @@ func (r *resolver) filter() (err error) {
 	if r.t.where, _, err = r.conditions("table.where", r.m.Where); err != nil {
 		return err
 	}
+	r.t.filtered, r.t.lead = r.columnsOf(r.m.Where, false), r.columnsOf(r.m.Where, true)
 	m := r.m
 	if slices.ContainsFunc([]State{m.New, m.Error, m.Success, m.Dead}, func(s State) bool { return len(s.Values) > 0 }) {
 		c, err := r.column("table.status", m.Status)
@@ -196,8 +202,23 @@ func (r *resolver) filter() (err error) {
 	return nil
 }
 
-// Notes are what a person should know about the mapping, though it works.
-func (t *Table) Notes() []string { return slices.Clone(t.notes) }
+// Notes are what a person should know about the mapping, though it works. The
+// proofs add to them.
+func (t *Table) Notes() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.notes)
+}
+
+// note adds a note, once.
+func (t *Table) note(format string, args ...any) {
+	n := fmt.Sprintf(format, args...)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.Contains(t.notes, n) {
+		t.notes = append(t.notes, n)
+	}
+}
 
 // OneLane reports that failed records cannot be told from fresh ones.
 func (t *Table) OneLane() bool { return !t.failedLane }

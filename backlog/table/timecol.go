@@ -38,9 +38,13 @@ func (c *timeCol) learn(raws []any) error {
 	return nil
 }
 
+// Dates of insertion are believed from the first to before the last of these.
+var (
+	firstDate = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
+	endDate   = time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
 const (
-	firstYear  = 1990
-	lastYear   = 2100
 	futureMost = time.Hour // clocks differ; a zone mistaken for another is further off
 )
 
@@ -51,7 +55,8 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("column %s: %w", c.name, err)
 	}
-	if y := at.UTC().Year(); y < firstYear || y > lastYear {
+	if at.Before(firstDate) || !at.Before(endDate) {
+		y := at.UTC().Year()
 		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d: seconds taken for milliseconds, or the other way round?", c.name, raw, c.known(), y)
 	}
 	if ahead := at.Sub(now); ahead > futureMost && !future {
@@ -63,5 +68,5 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 // earliest is the bound below which no date is believed: a zero date, or what
 // is no date at all, is not old.
 func (c *timeCol) earliest() any {
-	return c.known().lower(time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC))
+	return c.known().lower(firstDate)
 }

@@ -357,6 +357,9 @@ func timeWall(t time.Time, zone *time.Location) time.Time {
 // order of their instants. Here and below nothing relies on the end that
 // ZoneBounds gives: at the end of leap years it is wrong (go.dev/issue/81583).
 func timeWallEnd(wall time.Time, zone *time.Location) time.Time {
+	if zone == time.UTC {
+		return wall
+	}
 	// No zone is a day behind UTC: the instant is not after this one.
 	last := wall.Add(24 * time.Hour).In(zone)
 	for {

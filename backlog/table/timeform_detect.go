@@ -303,8 +303,30 @@ func timeCutHead(s, layout string) (wall time.Time, rest string, ok bool) {
 			return time.Time{}, s, false
 		}
 	}
+	if wall, ok := timeCommonHead(s, layout); ok {
+		return wall, s[len(layout):], true
+	}
 	wall, err := time.Parse(layout, s[:len(layout)])
 	return wall, s[len(layout):], err == nil
+}
+
+// timeCommonHead reads what most columns hold, a date and a time to the second
+// with some separators, several times faster than time.Parse: each row of a
+// pass goes through it. Where s is not a date that exists it leaves the
+// judgement to that.
+func timeCommonHead(s, layout string) (time.Time, bool) {
+	if len(layout) != 19 || layout[:4] != "2006" || layout[5:7] != "01" || layout[8:10] != "02" ||
+		layout[11:13] != "15" || layout[14:16] != "04" || layout[17:] != "05" {
+		return time.Time{}, false
+	}
+	two := func(i int) int { return int(s[i]-'0')*10 + int(s[i+1]-'0') }
+	year, month, day := two(0)*100+two(2), two(5), two(8)
+	hour, minute, second := two(11), two(14), two(17)
+	if month > 12 || day == 0 || day > 28 && day > time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day() ||
+		hour > 23 || minute > 59 || second > 59 || month == 0 {
+		return time.Time{}, false
+	}
+	return time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC), true
 }
 
 // timeCutFraction cuts from s the fraction of a second, of 1 to 9 digits, that

@@ -1,0 +1,222 @@
+package table
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"backlog/backlog"
+)
+
+// maxPageBytes ends a page early, so that a page of large payloads does not
+// fill the memory.
+const maxPageBytes = 4 << 20
+
+// A scanner makes records of rows, until the page is full.
+type scanner struct {
+	t      *Table
+	q      backlog.Query
+	seg    int
+	limit  int // of rows
+	page   backlog.Page
+	count  int
+	bytes  int
+	shown  map[*timeCol][]any // values in columns whose form is not known yet
+	cutoff time.Time
+}
+
+func (t *Table) newScanner(q backlog.Query, seg int) *scanner {
+	s := &scanner{t: t, q: q, seg: seg, limit: q.Limit, cutoff: q.Now.Add(-q.MaxAge)}
+	if t.merges(q.Lane) {
+		s.limit = min(q.Limit, max(minMerge, int(t.mergeFits.Load())))
+	}
+	return s
+}
+
+// minMerge is how many rows are merged at least.
+const minMerge = 20
+
+// merges reports whether the lane's pages are merged from several queries.
+// SQLite then reads all of a page before it gives the first row, so that it is
+// too late to end one of large payloads early: it is made of as many rows as
+// the page before it has shown to fit.
+func (t *Table) merges(lane backlog.Lane) bool {
+	n := 0
+	for _, b := range t.branches {
+		if b.lane == lane {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// learnMerge remembers how many rows fit into a page.
+func (s *scanner) learnMerge() {
+	switch {
+	case s.bytes > maxPageBytes:
+		s.t.mergeFits.Store(int64(s.count))
+	case s.count == s.limit:
+		s.t.mergeFits.Store(int64(2 * s.limit))
+	}
+}
+
+// room returns how many rows more the page may have.
+func (s *scanner) room() int {
+	if s.bytes > maxPageBytes {
+		return 0
+	}
+	return s.limit - s.count
+}
+
+func (s *scanner) scan(rows *sql.Rows) error {
+	n := len(s.t.sel.exprs)
+	slab := make([]any, min(s.room(), 64)*n)
+	to := make([]any, n+1)
+	var b int64
+	to[n] = &b
+	for s.room() > 0 && rows.Next() {
+		if len(slab) < n {
+			slab = make([]any, 256*n)
+		}
+		row := slab[:n:n]
+		slab = slab[n:]
+		for i := range row {
+			to[i] = &row[i]
+		}
+		if err := rows.Scan(to...); err != nil {
+			return err
+		}
+		for i, v := range row {
+			switch v := v.(type) {
+			case string:
+				s.bytes += len(v)
+			case []byte:
+				s.bytes += len(v)
+				row[i] = whole(v)
+			}
+		}
+		s.count++
+		s.row(row, int(b))
+	}
+	s.page.More = s.room() <= 0
+	return rows.Err()
+}
+
+// whole returns the value as the database has it: one driver says that a BLOB
+// is empty in the way that the other says NULL.
+func whole(v any) any {
+	if b, ok := v.([]byte); ok && b == nil {
+		return []byte{}
+	}
+	return v
+}
+
+// row judges one row. What the conditions in SQL can only say to the second is
+// judged here exactly.
+func (s *scanner) row(row []any, b int) {
+	t := s.t
+	var key backlog.Key
+	if len(t.sel.key) == 1 {
+		key = backlog.NewKey(row[t.sel.key[0]])
+	} else {
+		parts := make([]any, len(t.sel.key))
+		for i, at := range t.sel.key {
+			parts[i] = row[at]
+		}
+		key = backlog.NewKey(parts...)
+	}
+	raw := row[t.sel.inserted]
+	s.page.Next = backlog.Cursor{Segment: s.seg, Key: key}
+	rec := backlog.Record{Key: key, Lane: s.q.Lane, State: b, Names: t.sel.names, Status: t.branches[b].label}
+	if s.seg == segDated {
+		s.page.Next.Order = raw
+		at, err := t.inserted.read(raw, s.q.Now, t.mayBeFuture())
+		if err != nil {
+			s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: key, Err: err})
+			return
+		}
+		if at.Before(s.cutoff) {
+			return
+		}
+		rec.Inserted = at
+	}
+	ok, err := s.timely(row)
+	if err != nil {
+		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: key, Err: err})
+		return
+	}
+	if !ok {
+		return
+	}
+	if t.sel.status >= 0 {
+		rec.Status = asText(row[t.sel.status])
+	}
+	rec.Cursor = s.page.Next
+	rec.Values = row[:len(t.columns)]
+	for i, c := range t.columns {
+		row[i] = c.forHandler(row[i])
+	}
+	if s.page.Records == nil {
+		s.page.Records = make([]backlog.Record, 0, s.limit)
+	}
+	s.page.Records = append(s.page.Records, rec)
+}
+
+// timely reports whether the row is eligible and not expired.
+func (s *scanner) timely(row []any) (bool, error) {
+	for _, x := range [...]struct {
+		tc *timeCol
+		at int
+	}{{s.t.eligible, s.t.sel.eligible}, {s.t.expires, s.t.sel.expires}} {
+		if x.at < 0 {
+			continue
+		}
+		tc, raw := x.tc, row[x.at]
+		if raw == nil || isZeroDate(raw) {
+			continue
+		}
+		if tc.known() == nil {
+			if s.shown == nil {
+				s.shown = make(map[*timeCol][]any)
+			}
+			s.shown[tc] = append(s.shown[tc], raw)
+			continue
+		}
+		at, err := tc.known().parse(raw)
+		if err != nil {
+			return false, fmt.Errorf("column %s: %w", tc.name, err)
+		}
+		if tc == s.t.eligible && at.After(s.q.Now) || tc == s.t.expires && at.Before(s.q.Now) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// forHandler returns the value as the handler is given it.
+func (c *column) forHandler(v any) any {
+	switch x := v.(type) {
+	case int64:
+		if c.class == classBoolean && (x == 0 || x == 1) {
+			return x == 1
+		}
+	case string:
+		if c.json && json.Valid([]byte(x)) {
+			return json.RawMessage(x)
+		}
+	}
+	return v
+}
+
+func asText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case nil:
+		return ""
+	case []byte:
+		return string(v)
+	}
+	return fmt.Sprint(v)
+}
