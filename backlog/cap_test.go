@@ -13,8 +13,8 @@ import (
 	"backlog/backlog/memory"
 )
 
-// split counts the records of a pass by the hundred: those below 1000 were
-// fresh in these tests, the others failed.
+// split counts the records of a pass by lane: in the tests that ask, those that
+// had failed are numbered from 1000 on.
 func split(ids []int) (fresh, failed int) {
 	for _, id := range ids {
 		if id < 1000 {
@@ -28,28 +28,28 @@ func split(ids []int) (fresh, failed int) {
 
 func TestCapIsSharedByTheLanes(t *testing.T) {
 	for _, c := range []struct {
-		max, fresh, failed   int
-		fromFresh, fromFaild int
-		complete             bool
+		max, fresh, failed    int
+		fromFresh, fromFailed int
+		complete              bool
 	}{
-		{max: 10, fresh: 100, failed: 100, fromFresh: 9, fromFaild: 1},
-		{max: 11, fresh: 100, failed: 100, fromFresh: 9, fromFaild: 2},
-		{max: 20, fresh: 100, failed: 100, fromFresh: 18, fromFaild: 2},
-		{max: 100, fresh: 500, failed: 500, fromFresh: 90, fromFaild: 10},
-		{max: 2, fresh: 100, failed: 100, fromFresh: 1, fromFaild: 1},
-		{max: 1, fresh: 100, failed: 100, fromFresh: 1, fromFaild: 0},
-		{max: 1, fresh: 0, failed: 100, fromFresh: 0, fromFaild: 1},
-		{max: 10, fresh: 3, failed: 100, fromFresh: 3, fromFaild: 7},
-		{max: 10, fresh: 0, failed: 100, fromFresh: 0, fromFaild: 10},
-		{max: 10, fresh: 100, failed: 0, fromFresh: 10, fromFaild: 0},
-		{max: 20, fresh: 100, failed: 1, fromFresh: 19, fromFaild: 1},
-		{max: 10, fresh: 9, failed: 1, fromFresh: 9, fromFaild: 1, complete: true},
-		{max: 10, fresh: 10, failed: 0, fromFresh: 10, fromFaild: 0, complete: true},
-		{max: 10, fresh: 0, failed: 10, fromFresh: 0, fromFaild: 10, complete: true},
-		{max: 10, fresh: 5, failed: 2, fromFresh: 5, fromFaild: 2, complete: true},
+		{max: 10, fresh: 100, failed: 100, fromFresh: 9, fromFailed: 1},
+		{max: 11, fresh: 100, failed: 100, fromFresh: 9, fromFailed: 2},
+		{max: 20, fresh: 100, failed: 100, fromFresh: 18, fromFailed: 2},
+		{max: 100, fresh: 500, failed: 500, fromFresh: 90, fromFailed: 10},
+		{max: 2, fresh: 100, failed: 100, fromFresh: 1, fromFailed: 1},
+		{max: 1, fresh: 100, failed: 100, fromFresh: 1, fromFailed: 0},
+		{max: 1, fresh: 0, failed: 100, fromFresh: 0, fromFailed: 1},
+		{max: 10, fresh: 3, failed: 100, fromFresh: 3, fromFailed: 7},
+		{max: 10, fresh: 0, failed: 100, fromFresh: 0, fromFailed: 10},
+		{max: 10, fresh: 100, failed: 0, fromFresh: 10, fromFailed: 0},
+		{max: 20, fresh: 100, failed: 1, fromFresh: 19, fromFailed: 1},
+		{max: 10, fresh: 9, failed: 1, fromFresh: 9, fromFailed: 1, complete: true},
+		{max: 10, fresh: 10, failed: 0, fromFresh: 10, fromFailed: 0, complete: true},
+		{max: 10, fresh: 0, failed: 10, fromFresh: 0, fromFailed: 10, complete: true},
+		{max: 10, fresh: 5, failed: 2, fromFresh: 5, fromFailed: 2, complete: true},
 		{max: 10, fresh: 0, failed: 0, complete: true},
-		{max: 0, fresh: 100, failed: 100, fromFresh: 100, fromFaild: 100, complete: true},
-		{max: -1, fresh: 100, failed: 100, fromFresh: 100, fromFaild: 100, complete: true},
+		{max: 0, fresh: 100, failed: 100, fromFresh: 100, fromFailed: 100, complete: true},
+		{max: -1, fresh: 100, failed: 100, fromFresh: 100, fromFailed: 100, complete: true},
 	} {
 		t.Run(fmt.Sprintf("cap=%d/fresh=%d/failed=%d", c.max, c.fresh, c.failed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestCapIsSharedByTheLanes(t *testing.T) {
 				b.add(t, "NEW", 1, c.fresh, 0)
 				b.add(t, "ERROR", 1000, c.failed, 0)
 				ids, rep := b.tier().pass(t)
-				if fresh, failed := split(ids); fresh != c.fromFresh || failed != c.fromFaild {
-					t.Errorf("want %d fresh and %d failed records handed out, got %d and %d", c.fromFresh, c.fromFaild, fresh, failed)
+				if fresh, failed := split(ids); fresh != c.fromFresh || failed != c.fromFailed {
+					t.Errorf("want %d fresh and %d failed records handed out, got %d and %d", c.fromFresh, c.fromFailed, fresh, failed)
 				}
 				stopped := backlog.StoppedMaxRecords
 				if c.complete {

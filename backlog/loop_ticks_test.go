@@ -243,6 +243,33 @@ func TestLoopWakesEvery30Seconds(t *testing.T) {
 	}
 }
 
+// Others may ask at any time, also while the state is still being read.
+func TestLastWakeWhileTheLoopStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		l := b.loop(schedule(t, "1d 5m"))
+		l.State = lateKeeper{}
+		stop := start(t, l)
+		time.Sleep(time.Second)
+		l.LastWake() // the race detector's business
+		time.Sleep(2 * time.Second)
+		if got := l.LastWake(); !got.Equal(midnight.Add(2 * time.Second)) {
+			t.Errorf("want the first wake when the state was read, after 2s, got %v", got)
+		}
+		stop()
+	})
+}
+
+// A late keeper takes two seconds to answer.
+type lateKeeper struct{}
+
+func (lateKeeper) Load() (backlog.State, error) {
+	time.Sleep(2 * time.Second)
+	return backlog.State{LastWake: midnight.Add(-time.Minute)}, nil
+}
+
+func (lateKeeper) Update(func(*backlog.State)) error { return nil }
+
 // The machine sleeps for eight hours: timers stand still, the clock does not.
 func TestSuspendIsOnePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -119,6 +119,40 @@ func TestGroupsAreAtMost500(t *testing.T) {
 	}
 }
 
+// When the last handlers end, there may be more to write than one group.
+func TestAllIsWrittenAtTheEnd(t *testing.T) {
+	for range 10 { // for the luck of a select
+		synctest.Test(t, func(t *testing.T) {
+			var l ledger
+			b := newBench(t, memory.Options{}, func(ctx context.Context, r *backlog.Record) error {
+				if id(r) > 1 {
+					wait(ctx, 200*time.Millisecond)
+				}
+				return nil
+			})
+			b.Concurrency = 1000
+			h := b.hook()
+			h.settle = func(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+				l.note(group)
+				wait(ctx, 500*time.Millisecond) // all handlers end while the first one's is written
+				return h.Store.Settle(ctx, group)
+			}
+			b.add(t, "NEW", 1, 1000, 0)
+			rep := b.pass(t)
+			if rep.Succeeded != 1000 || b.statuses()["SUCCESS"] != 1000 {
+				t.Errorf("want all 1,000 outcomes written, got %s and %v", outcomes(rep), b.statuses())
+			}
+			var sizes []int
+			for _, g := range l.all() {
+				sizes = append(sizes, len(g.ids))
+			}
+			if want := []int{1, 500, 499}; !slices.Equal(sizes, want) {
+				t.Errorf("want groups of %v, got %v", want, sizes)
+			}
+		})
+	}
+}
+
 // A group that is large enough is not kept waiting, also when there is room
 // for more.
 func TestLargeGroupIsWrittenAtOnce(t *testing.T) {

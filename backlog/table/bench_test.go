@@ -149,7 +149,7 @@ func barePass(tb testing.TB, path string) int {
 			pages <- list
 		}
 	}()
-	update, err := write.Prepare(`UPDATE BACKLOG SET status = 'SUCCESS' WHERE status = 'NEW' AND id IN (?` + strings.Repeat(",?", page-1) + `)`)
+	update, err := write.Prepare(`UPDATE BACKLOG SET status = 'SUCCESS' WHERE (status = 'NEW') IS TRUE AND id IN (?` + strings.Repeat(",?", page-1) + `)`)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -35,6 +35,7 @@ func (t *Table) countStatuses(ctx context.Context, c *backlog.Counts) error {
 	}
 	text := "SELECT " + what + ", count(*) FROM " + t.name + prefixed(" WHERE ", t.where) + " GROUP BY 1"
 	return t.within(ctx, func(ctx context.Context) error {
+		clear(c.ByStatus)
 		rows, err := t.db.read.QueryContext(ctx, text)
 		if err != nil {
 			return err
@@ -96,6 +97,8 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 			}
 			if i > 0 {
 				r.to = form.exact(now.Add(-edges[i-1]))
+			} else {
+				r.to = form.exact(t.latest(now).Add(1))
 			}
 			n, oldest, err := t.countRange(ctx, b, &r)
 			if err != nil {
@@ -126,6 +129,14 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 	}
 	c.Unreadable += total - dated
 	return nil
+}
+
+// latest is the last date of insertion that is believed.
+func (t *Table) latest(now time.Time) time.Time {
+	if t.mayBeFuture() {
+		return endDate.Add(-1)
+	}
+	return now.Add(futureMost)
 }
 
 func add(b *backlog.Band, lane backlog.Lane, n int, oldest time.Time) {
@@ -176,37 +187,44 @@ func (t *Table) countRange(ctx context.Context, b branch, r *ageRange) (n int, o
 }
 
 // Wrong counts the pending rows that have a date which cannot be right, or is
-// none, and returns the first reason. It reads every pending row.
+// none, and returns the first reason. It reads every pending row, for as long
+// as that takes.
 func (t *Table) Wrong(ctx context.Context, now time.Time) (n int, first error, err error) {
-	form := t.inserted.known()
-	if form == nil {
+	if t.inserted.known() == nil {
 		return 0, nil, nil
 	}
-	for _, b := range t.branches {
-		text := "SELECT " + t.d.raw(t.inserted.quoted) + " FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ")
-		rows, err := t.db.read.QueryContext(ctx, text)
-		if err != nil {
-			return n, first, t.db.wrap(ctx, err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var raw any
-			if err := rows.Scan(&raw); err != nil {
-				return n, first, err
-			}
-			if raw == nil || isZeroDate(raw) {
-				continue
-			}
-			if _, err := t.inserted.read(raw, now, t.mayBeFuture()); err != nil {
-				n++
-				if first == nil {
-					first = err
-				}
+	err = t.db.patiently(ctx, func(ctx context.Context) error {
+		n, first = 0, nil
+		for _, b := range t.branches {
+			if err := t.wrongIn(ctx, b, now, &n, &first); err != nil {
+				return err
 			}
 		}
-		if err := rows.Err(); err != nil {
-			return n, first, t.db.wrap(ctx, err)
+		return nil
+	})
+	return n, first, t.db.wrap(ctx, err)
+}
+
+func (t *Table) wrongIn(ctx context.Context, b branch, now time.Time, n *int, first *error) error {
+	rows, err := t.db.read.QueryContext(ctx, "SELECT "+t.d.raw(t.inserted.quoted)+" FROM "+t.name+" WHERE "+strings.Join(t.pending(b), " AND "))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var raw any
+		if err := rows.Scan(&raw); err != nil {
+			return err
+		}
+		if raw == nil || isZeroDate(raw) {
+			continue
+		}
+		if _, err := t.inserted.read(raw, now, t.mayBeFuture()); err != nil {
+			*n++
+			if *first == nil {
+				*first = err
+			}
 		}
 	}
-	return n, first, nil
+	return rows.Err()
 }

@@ -47,7 +47,10 @@ func Missing(ctx context.Context, url string, m Mapping) ([]string, error) {
 
 // hasTable reports whether the catalogue knows the table.
 func hasTable(ctx context.Context, db *DB, m Mapping) (bool, error) {
-	_, err := db.dialect.describe(ctx, db.read, m.Schema, m.Name)
+	err := db.patiently(ctx, func(ctx context.Context) error {
+		_, err := db.dialect.describe(ctx, db.read, m.Schema, m.Name)
+		return err
+	})
 	if p := (*Problem)(nil); errors.As(err, &p) {
 		return false, nil
 	}
@@ -61,7 +64,7 @@ func indexesOf(ctx context.Context, create string, m Mapping) ([]string, error) 
 		return nil, err
 	}
 	lab.SetMaxOpenConns(1)
-	db := &DB{dialect: sqlite{":memory:"}, read: lab, write: lab}
+	db := &DB{dialect: sqlite{path: ":memory:"}, read: lab, write: lab}
 	defer db.Close()
 	if _, err := lab.ExecContext(ctx, create); err != nil {
 		return nil, err

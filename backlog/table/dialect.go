@@ -20,11 +20,19 @@ type dialect interface {
 	// keyIn returns a condition that holds for the n keys bound to it, the
 	// parts of each in the order of cols.
 	keyIn(cols []string, n int) string
+	// guard returns the condition as one that no index is searched by: a
+	// row is found by its key, whatever a planner thinks of the status.
+	guard(cond string) string
 	// foldsNames reports whether column names differ only by more than case.
 	foldsNames() bool
 
+	// reach is the first use of a connection. What a person has to mend is a
+	// *Problem.
+	reach(ctx context.Context, db *sql.DB) error
 	// describe reads the catalogue. A missing table is a *Problem.
 	describe(ctx context.Context, db *sql.DB, schema, name string) (*catalog, error)
+	// begin begins a transaction that writes.
+	begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error)
 	// classify says what an error of the driver means.
 	classify(err error) errorClass
 	// plan returns the plan of the branch's query, a line a step, and what
@@ -33,14 +41,15 @@ type dialect interface {
 	// indexName returns the name for the index that the statement creates,
 	// one that nothing else in the database has.
 	indexName(ctx context.Context, db *sql.DB, wanted string, create func(name string) string) (string, error)
-	// mayWrite proves that the table can be written to, changing nothing.
+	// mayWrite proves that the table can be written to, changing nothing;
+	// it is a *Problem if not.
 	mayWrite(ctx context.Context, db *sql.DB) error
 	// try proves on a copy that the rows take what settlements would write.
 	try(ctx context.Context, db *sql.DB, t *Table, writes []trialWrite) error
 	// advice is for the owner of the database; "" if there is none.
 	advice(ctx context.Context, db *sql.DB) string
 	// tryLock takes the named lock of the table.
-	tryLock(ctx context.Context, table string, name backlog.LockName) (backlog.Lock, error)
+	tryLock(ctx context.Context, schema, table string, name backlog.LockName) (backlog.Lock, error)
 }
 
 type errorClass int
@@ -48,5 +57,6 @@ type errorClass int
 const (
 	classOther   errorClass = iota
 	classAway               // the same call may succeed later
+	classBusy               // in a moment: another program has the lock
 	classRefused            // this row does not take these values
 )

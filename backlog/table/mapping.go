@@ -33,7 +33,7 @@ type Time struct {
 	Column string
 	As     string         // native, unix_s, unix_ms, unix_us, julian or text:<layout>; empty: found out from the rows
 	Zone   *time.Location // nil: the mapping's
-	Null   string         // what NULL means: skip, oldest or newest; empty: skip
+	Null   string         // what NULL means: skip, oldest or newest; empty: skip, for Eligible at once and for Expires never
 	Zero   string         // what a zero date means, likewise
 	Keep   bool           // write the column back unchanged at settlement, against ON UPDATE
 }

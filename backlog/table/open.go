@@ -15,13 +15,26 @@ import (
 // read.
 type DB struct {
 	dialect     dialect
+	patience    time.Duration // how long another program's lock is waited for
 	read, write *sql.DB
+}
+
+// patiently calls f again while another program has the lock.
+func (db *DB) patiently(ctx context.Context, f func(context.Context) error) error {
+	for start := time.Now(); ; {
+		err := f(ctx)
+		if db.dialect.classify(err) != classBusy || ctx.Err() != nil || time.Since(start) >= db.patience {
+			return err
+		}
+	}
 }
 
 // Options say how a database is opened.
 type Options struct {
 	ReadOnly bool // change no byte
 	Pool     int  // connections at most; 0: 4
+
+	busy time.Duration // how long SQLite waits for a lock; 0: busyTimeout; set by tests
 }
 
 // Open opens the database that the URL names: sqlite:PATH, or
@@ -43,7 +56,8 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	}
 	cctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	if err := db.read.PingContext(cctx); err != nil {
+	err = db.patiently(cctx, func(ctx context.Context) error { return db.dialect.reach(ctx, db.read) })
+	if err != nil {
 		db.Close()
 		return nil, db.wrap(ctx, err)
 	}
@@ -101,7 +115,9 @@ func (db *DB) wrap(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: no answer within %v", backlog.ErrAway, statementTimeout)
-	case db.dialect.classify(err) == classAway:
+	}
+	switch db.dialect.classify(err) {
+	case classAway, classBusy:
 		return fmt.Errorf("%w: %w", backlog.ErrAway, err)
 	}
 	return err

@@ -126,8 +126,17 @@ func (t *Table) hasSegment(seg int, widest bool) bool {
 	return t.inserted.known() != nil
 }
 
-// zeroDates are the ways in which a zero date is stored, as SQL.
-const zeroDates = "(0, '', '0000-00-00', '0000-00-00 00:00:00')"
+// zeroDates are the ways in which programs store a zero date, as SQL.
+var zeroDates = func() string {
+	list := []string{"0", "''", "'00000000000000'"}
+	for _, date := range []string{"0000-00-00", "0001-01-01"} {
+		for _, rest := range []string{"", " 00:00", " 00:00:00", " 00:00:00.000", " 00:00:00.000000", " 00:00:00Z", " 00:00:00+00:00", " 00:00:00 +0000 UTC",
+			"T00:00:00", "T00:00:00Z", "T00:00:00.000Z", "T00:00:00+00:00"} {
+			list = append(list, "'"+date+rest+"'")
+		}
+	}
+	return "(" + strings.Join(list, ", ") + ")"
+}()
 
 // missing returns the condition for rows whose missing date means the word.
 func (t *Table) missing(word string) string {
@@ -189,8 +198,12 @@ func (t *Table) pageQuery(q backlog.Query, p part, limit int) (string, []any) {
 // branchQuery is what one branch has of it.
 func (t *Table) branchQuery(q backlog.Query, p part, branch, limit int) (string, []any) {
 	cond, args := t.pageConditions(q, p, t.branches[branch])
-	return fmt.Sprintf("SELECT %s, %d FROM %s WHERE %s ORDER BY %s LIMIT ?",
-		t.sel.aliased(), branch, t.name, cond, order(p.seg, t.inserted.quoted, t.key)), append(args, limit)
+	exprs := t.sel.aliased()
+	if t.merges(q.Lane) {
+		exprs += fmt.Sprintf(", %d", branch) // tells the merged rows apart
+	}
+	return fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT ?",
+		exprs, t.name, cond, order(p.seg, t.inserted.quoted, t.key)), append(args, limit)
 }
 
 // order returns the ORDER BY of a segment: newest first.
@@ -250,7 +263,14 @@ func (t *Table) pageConditions(q backlog.Query, p part, b branch) (string, []any
 		if x.col == nil || x.col.known() == nil {
 			continue // no row has a time there yet; those read are looked at
 		}
-		add(fmt.Sprintf("(%s IS NULL OR %s %s ? OR %s IN %s)", x.col.quoted, x.col.quoted, x.op, x.col.quoted, zeroDates), []any{x.bound(*x.col.known(), q.Now)})
+		or := []string{x.col.quoted + " " + x.op + " ?"}
+		if x.col.null != "skip" {
+			or = append(or, x.col.quoted+" IS NULL")
+		}
+		if x.col.zero != "skip" {
+			or = append(or, x.col.quoted+" IN "+zeroDates)
+		}
+		add("("+strings.Join(or, " OR ")+")", []any{x.bound(*x.col.known(), q.Now)})
 	}
 	return strings.Join(conds, " AND "), args
 }

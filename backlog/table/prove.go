@@ -33,8 +33,9 @@ func (t *Table) Prove(ctx context.Context, now time.Time) (samples []string, err
 // ProveTimes finds out the form of every time column whose form was not given
 // and makes sure that its rows can be read.
 func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
-	raws := make([][]any, len(t.times))
+	var raws [][]any
 	err := t.within(ctx, func(ctx context.Context) error {
+		raws = make([][]any, len(t.times))
 		for _, dir := range []string{"ASC", "DESC"} {
 			n, err := t.sampleTimes(ctx, dir, raws)
 			if err != nil || n < sampleRows {
@@ -144,6 +145,7 @@ func (c *timeCol) prove(raws []any) error {
 func (t *Table) discover(ctx context.Context, col *timeCol) error {
 	var raws []any
 	err := t.within(ctx, func(ctx context.Context) error {
+		raws = nil
 		for _, b := range t.branches {
 			rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT %d",
 				t.d.raw(col.quoted), t.name, strings.Join(t.pending(b), " AND "), col.quoted, sampleRows))
@@ -183,10 +185,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	}
 	return t.within(ctx, func(ctx context.Context) error {
 		if err := t.d.mayWrite(ctx, t.db.write); err != nil {
-			if t.d.classify(err) == classAway {
-				return err
-			}
-			return problem("give this user the right to write it", "the database cannot be written to: %v", err)
+			return err
 		}
 		writes := t.trialWrites(now)
 		for _, w := range writes {
@@ -205,25 +204,30 @@ func (t *Table) proveStatement(ctx context.Context, w trialWrite) error {
 	switch {
 	case err == nil:
 		return stmt.Close()
-	case t.d.classify(err) == classAway:
+	case t.d.classify(err) != classOther:
 		return err
 	}
 	return problem("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %v", w.setting, w.set, t.m.Name, err)
 }
 
-// Samples says how up to three pending rows are understood.
+// Samples says how up to three pending rows are understood. It looks at some
+// more: rows that cannot be read may come first.
 func (t *Table) Samples(ctx context.Context, now time.Time) ([]string, error) {
+	const most = 3
 	var list []string
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
-		since := now.Sub(firstDate)
-		p, err := t.Pending(ctx, backlog.Query{Lane: lane, Now: now, MaxAge: since, Limit: 3})
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range p.Records {
-			if len(list) < 3 && !r.Inserted.IsZero() {
-				list = append(list, fmt.Sprintf("row %v: %s, %s old", r.Key, r.Inserted.UTC().Format("2006-01-02 15:04:05 MST"), roughly(now.Sub(r.Inserted))))
+		q := backlog.Query{Lane: lane, Now: now, MaxAge: now.Sub(firstDate), Limit: 20}
+		for more, pages := true, 0; more && len(list) < most && pages < 50; pages++ {
+			p, err := t.Pending(ctx, q)
+			if err != nil {
+				return nil, err
 			}
+			for _, r := range p.Records {
+				if len(list) < most && !r.Inserted.IsZero() {
+					list = append(list, fmt.Sprintf("row %v: %s, %s", r.Key, r.Inserted.UTC().Format("2006-01-02 15:04:05 MST"), age(now.Sub(r.Inserted))))
+				}
+			}
+			more, q.After = p.More, p.Next
 		}
 	}
 	return list, nil
@@ -242,7 +246,14 @@ func (t *Table) TimeForms() []string {
 	return list
 }
 
-// roughly returns an age as people say it.
+func age(d time.Duration) string {
+	if d < 0 {
+		return roughly(-d) + " ahead of the clock"
+	}
+	return roughly(d) + " old"
+}
+
+// roughly returns a duration as people say it.
 func roughly(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:

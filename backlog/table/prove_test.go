@@ -27,7 +27,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{"sqlite:a.db?synchronous=off", "the database URL asks for synchronous=off; write full or normal"},
 		{"sqlite:" + filepath.Join(dir, "no.db"), "the database file DIR/no.db does not exist; name another, or let `backlog init` create it"},
 		{"sqlite:" + dir, "DIR is a directory, not a database file; name the file in it"},
-		{"sqlite:" + text, "DIR/notes.txt is not an SQLite database; name another file"},
+		{"sqlite:" + text, "the file DIR/notes.txt is not an SQLite database; name another"},
 	} {
 		db, err := table.Open(context.Background(), x.url, table.Options{})
 		if err == nil {
@@ -72,10 +72,10 @@ func TestCatalogueIsAsked(t *testing.T) {
 		{func(m *table.Mapping) { m.Attempts = "nope" }, `table.attempts: table BACKLOG has no column "nope"` + have},
 		{func(m *table.Mapping) { m.LastError = "nope" }, `table.last_error: table BACKLOG has no column "nope"` + have},
 		{func(m *table.Mapping) { m.Columns = []string{"id", "nope"} }, `table.columns: table BACKLOG has no column "nope"` + have},
-		{func(m *table.Mapping) { m.New = table.State{When: asked} }, `statuses.new: table BACKLOG has no column "nope"` + have},
-		{func(m *table.Mapping) { m.Error = table.State{When: asked} }, `statuses.error: table BACKLOG has no column "nope"` + have},
-		{func(m *table.Mapping) { m.Success = table.State{Set: assigned} }, `statuses.success: table BACKLOG has no column "nope"` + have},
-		{func(m *table.Mapping) { m.Dead = table.State{Set: assigned} }, `statuses.dead: table BACKLOG has no column "nope"` + have},
+		{func(m *table.Mapping) { m.New = table.State{When: asked, Given: true} }, `statuses.new: table BACKLOG has no column "nope"` + have},
+		{func(m *table.Mapping) { m.Error = table.State{When: asked, Given: true} }, `statuses.error: table BACKLOG has no column "nope"` + have},
+		{func(m *table.Mapping) { m.Success = table.State{Set: assigned, Given: true} }, `statuses.success: table BACKLOG has no column "nope"` + have},
+		{func(m *table.Mapping) { m.Dead = table.State{Set: assigned, Given: true} }, `statuses.dead: table BACKLOG has no column "nope"` + have},
 		{func(m *table.Mapping) { m.Inserted.As = "text:DD.MM.YYYY" }, `table.inserted: as: layout "DD.MM.YYYY" has no 2006: it needs the whole date, as 2006, 01 and 02`},
 	} {
 		m := plainMapping()
@@ -246,20 +246,20 @@ func TestRowThatRefuses(t *testing.T) {
 			if conflict := errors.Is(left[0].Err, backlog.ErrConflict); conflict != (x.reason == "") || !strings.Contains(left[0].Err.Error(), x.reason) {
 				t.Errorf("the reason is %v, want %q", left[0].Err, x.reason)
 			}
-			f.wantRows("SELECT status FROM BACKLOG", "'SUCCESS'", "'SUCCESS'", "'NEW'", "'SUCCESS'", "'SUCCESS'", "'SUCCESS'", "'DEAD'")
+			f.wantRows("SELECT status FROM BACKLOG ORDER BY id", "'SUCCESS'", "'SUCCESS'", "'NEW'", "'SUCCESS'", "'SUCCESS'", "'SUCCESS'", "'DEAD'")
 
 			f.exec("UPDATE BACKLOG SET status = 'NEW' WHERE id IN (1, 2, 4, 5)")
 			if n, err := s.Expire(context.Background(), noon, noon); n != 4 || err != nil {
 				t.Errorf("Expire: got %d, %v, want 4", n, err)
 			}
-			f.wantRows("SELECT status FROM BACKLOG", "'DEAD'", "'DEAD'", "'NEW'", "'DEAD'", "'DEAD'", "'SUCCESS'", "'DEAD'")
+			f.wantRows("SELECT status FROM BACKLOG ORDER BY id", "'DEAD'", "'DEAD'", "'NEW'", "'DEAD'", "'DEAD'", "'SUCCESS'", "'DEAD'")
 		})
 	}
 }
 
-// TestSettleRefusesAKeyThatIsNotUnique: what the catalogue calls unique may
-// not be so to a condition, here because the index has another collation.
-func TestSettleRefusesAKeyThatIsNotUnique(t *testing.T) {
+// TestUniqueIndexOfAnotherCollationDoesNotCount: 'a' and 'A' are two to it,
+// but one to the column and so to a condition.
+func TestUniqueIndexOfAnotherCollationDoesNotCount(t *testing.T) {
 	f := newFile(t, `CREATE TABLE BACKLOG (id TEXT COLLATE NOCASE, status TEXT, date_inserted TEXT);
 		CREATE UNIQUE INDEX i ON BACKLOG (id COLLATE BINARY);
 		INSERT INTO BACKLOG VALUES ('a', 'NEW', '2026-02-10 01:00:00'), ('A', 'NEW', '2026-02-10 02:00:00')`)

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"backlog/backlog"
@@ -72,9 +73,11 @@ func (s *scanner) room() int {
 func (s *scanner) scan(rows *sql.Rows) error {
 	n := len(s.t.sel.exprs)
 	slab := make([]any, min(s.room(), 64)*n)
-	to := make([]any, n+1)
-	var b int64
-	to[n] = &b
+	to := make([]any, n, n+1)
+	b := slices.IndexFunc(s.t.branches, func(b branch) bool { return b.lane == s.q.Lane })
+	if s.t.merges(s.q.Lane) {
+		to = append(to, &b)
+	}
 	for s.room() > 0 && rows.Next() {
 		if len(slab) < n {
 			slab = make([]any, 256*n)
@@ -97,7 +100,7 @@ func (s *scanner) scan(rows *sql.Rows) error {
 			}
 		}
 		s.count++
-		s.row(row, int(b))
+		s.row(row, b)
 	}
 	s.page.More = s.room() <= 0
 	return rows.Err()
@@ -160,6 +163,9 @@ func (s *scanner) row(row []any, b int) {
 	if s.page.Records == nil {
 		s.page.Records = make([]backlog.Record, 0, s.limit)
 	}
+	if s.page.Records == nil {
+		s.page.Records = make([]backlog.Record, 0, s.limit)
+	}
 	s.page.Records = append(s.page.Records, rec)
 }
 
@@ -173,8 +179,11 @@ func (s *scanner) timely(row []any) (bool, error) {
 			continue
 		}
 		tc, raw := x.tc, row[x.at]
-		if raw == nil || isZeroDate(raw) {
-			continue
+		if zero := isZeroDate(raw); raw == nil || zero {
+			if raw == nil && tc.null == "skip" || zero && tc.zero == "skip" {
+				return false, nil
+			}
+			continue // eligible at once, never expired
 		}
 		if tc.known() == nil {
 			if s.shown == nil {

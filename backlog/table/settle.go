@@ -54,7 +54,12 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 var errRowByRow = errors.New("row by row")
 
 func (t *Table) inTx(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := t.db.write.BeginTx(ctx, nil)
+	conn, err := t.db.write.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	tx, err := t.d.begin(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -270,7 +275,10 @@ func (t *Table) updateText(b batch, n int) (string, []assign) {
 	if len(set) == 0 {
 		return "", nil
 	}
-	conds := append([]string{t.d.keyIn(t.key, n), t.branches[b.state].cond}, nonEmpty(t.where)...)
+	conds := []string{t.d.keyIn(t.key, n), t.d.guard(t.branches[b.state].cond)}
+	if t.where != "" {
+		conds = append(conds, t.d.guard(t.where))
+	}
 	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + strings.Join(conds, " AND "), set
 }
 

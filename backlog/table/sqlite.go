@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
@@ -13,30 +14,42 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // sqlite is the dialect of SQLite files. Which driver speaks it is decided by
 // a build tag; see sqlite_modernc.go and sqlite_mattn.go.
-type sqlite struct{ path string }
+type sqlite struct {
+	path string
+	busy time.Duration // how long another program's lock is waited for
+}
 
-// busyTimeout is how long SQLite itself waits for another program's lock.
-const busyTimeout = "10000" // ms
+const (
+	// busyTimeout is the default of that.
+	busyTimeout = 10 * time.Second
+	// moment is how long SQLite itself waits before it is asked anew. In
+	// longer waits it tries only ten times a second, which can be for ever
+	// beside a program that writes all the time, and does not hear that a
+	// context is done.
+	moment = 10 * time.Millisecond
+)
 
 func openSQLite(path, synchronous string, o Options) (*DB, error) {
-	if err := sqliteFile(path, o.ReadOnly); err != nil {
+	if err := sqliteFile(path); err != nil {
 		return nil, err
 	}
 	mode := "rw"
 	if o.ReadOnly {
 		mode = "ro"
 	}
-	read, err := sql.Open(sqliteDriver, sqliteDSN(path, mode, synchronous))
+	d := sqlite{path, cmp.Or(o.busy, busyTimeout)}
+	read, err := sql.Open(sqliteDriver, d.dsn(mode, synchronous, min(d.busy, moment)))
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{dialect: sqlite{path}, read: pool(read, max(1, o.Pool-1))}
+	db := &DB{dialect: d, patience: d.busy, read: pool(read, max(1, o.Pool-1))}
 	if !o.ReadOnly {
-		write, err := sql.Open(sqliteDriver, sqliteDSN(path, "rw", synchronous))
+		write, err := sql.Open(sqliteDriver, d.dsn(mode, synchronous, d.busy))
 		if err != nil {
 			return nil, err
 		}
@@ -45,13 +58,16 @@ func openSQLite(path, synchronous string, o Options) (*DB, error) {
 	return db, nil
 }
 
-func sqliteDSN(path, mode, synchronous string) string {
-	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=" + mode + "&" + sqliteParams + fmt.Sprintf(sqliteSync, synchronous)}
+func (d sqlite) dsn(mode, synchronous string, busy time.Duration) string {
+	params := fmt.Sprintf(sqliteParams, busy.Milliseconds(), synchronous)
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: d.path}).EscapedPath(), RawQuery: "mode=" + mode + "&" + params}
 	return u.String()
 }
 
-// sqliteFile says what is wrong with a file before SQLite says it less well.
-func sqliteFile(path string, readOnly bool) error {
+// sqliteFile says what is wrong with a path before SQLite says it less well.
+// It must not open the file: closing it again would end the locks that all
+// connections of this process have on it.
+func sqliteFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -59,19 +75,26 @@ func sqliteFile(path string, readOnly bool) error {
 	case errors.Is(err, fs.ErrPermission):
 		return problem("give this user the right to read it", "the database file %s cannot be read: permission denied", path)
 	case err != nil:
-		return problem("", "the database file cannot be read: %v", err)
+		return problem("name another", "the database file cannot be read: %v", err)
 	case info.IsDir():
 		return problem("name the file in it", "%s is a directory, not a database file", path)
 	}
-	flag, right := os.O_RDWR, "read and write"
-	if readOnly {
-		flag, right = os.O_RDONLY, "read"
+	return nil
+}
+
+// reach reads from the database for the first time.
+func (d sqlite) reach(ctx context.Context, db *sql.DB) error {
+	var version int64
+	err := db.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version)
+	if code, ok := sqliteCode(err); ok {
+		switch code & 0xff {
+		case 3, 8, 14: // PERM READONLY CANTOPEN
+			return problem("give this user the right to read it, and to create files in its folder", "the database file %s cannot be opened: %v", d.path, err)
+		case 26: // NOTADB
+			return problem("name another", "the file %s is not an SQLite database", d.path)
+		}
 	}
-	f, err := os.OpenFile(path, flag, 0)
-	if err != nil {
-		return problem(fmt.Sprintf("give this user the right to %s it and the folder it is in", right), "the database file cannot be opened: %v", err)
-	}
-	return f.Close()
+	return err
 }
 
 // missingFile is the problem of a database file that is not there.
@@ -83,12 +106,13 @@ func openToCreate(rawURL string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open(sqliteDriver, sqliteDSN(path, "rwc", synchronous))
+	d := sqlite{path, busyTimeout}
+	db, err := sql.Open(sqliteDriver, d.dsn("rwc", synchronous, d.busy))
 	if err != nil {
 		return nil, err
 	}
 	pool(db, 1)
-	return &DB{dialect: sqlite{path}, read: db, write: db}, nil
+	return &DB{dialect: d, read: db, write: db}, nil
 }
 
 func (sqlite) quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
@@ -120,6 +144,33 @@ func (sqlite) keyIn(cols []string, n int) string {
 	return "(" + strings.Join(cols, ", ") + ") IN (VALUES " + strings.Repeat(row, n)[1:] + ")"
 }
 
+func (sqlite) guard(cond string) string { return "(" + cond + ") IS TRUE" }
+
+// begin takes the lock to write, asked for in moments. What follows may then
+// wait for long: at its end it lets no new reader in and waits for the others.
+func (d sqlite) begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	wait := func(exec func(context.Context, string, ...any) (sql.Result, error), d time.Duration) error {
+		_, err := exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()))
+		return err
+	}
+	if err := wait(conn.ExecContext, min(d.busy, moment)); err != nil {
+		return nil, err
+	}
+	for start := time.Now(); ; {
+		tx, err := conn.BeginTx(ctx, nil)
+		if err == nil {
+			if err := wait(tx.ExecContext, d.busy); err != nil {
+				tx.Rollback()
+				return nil, err
+			}
+			return tx, nil
+		}
+		if d.classify(err) != classBusy || ctx.Err() != nil || time.Since(start) >= d.busy {
+			return nil, errors.Join(err, wait(conn.ExecContext, d.busy))
+		}
+	}
+}
+
 // Primary result codes: https://sqlite.org/rescode.html
 func (sqlite) classify(err error) errorClass {
 	code, ok := sqliteCode(err)
@@ -127,7 +178,9 @@ func (sqlite) classify(err error) errorClass {
 		return classOther
 	}
 	switch code & 0xff {
-	case 5, 6, 9, 10, 13, 14, 15: // BUSY LOCKED INTERRUPT IOERR FULL CANTOPEN PROTOCOL
+	case 5, 6: // BUSY LOCKED
+		return classBusy
+	case 9, 10, 13, 14, 15: // INTERRUPT IOERR FULL CANTOPEN PROTOCOL
 		return classAway
 	case 18, 19, 20: // TOOBIG CONSTRAINT MISMATCH
 		return classRefused
@@ -200,7 +253,10 @@ func (d sqlite) describeColumns(ctx context.Context, db *sql.DB, name string, ca
 }
 
 func (d sqlite) describeIndexes(ctx context.Context, db *sql.DB, name string, cat *catalog) error {
-	indexes, err := texts(ctx, db, `SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial`, name)
+	// What an index of another collation calls different can be equal to the
+	// column, and so to a condition.
+	indexes, err := texts(ctx, db, `SELECT l.name FROM pragma_index_list(?) l LEFT JOIN sqlite_master m ON m.type = 'index' AND m.name = l.name
+		WHERE l."unique" AND NOT l.partial AND coalesce(m.sql, '') NOT LIKE '%COLLATE%'`, name)
 	if err != nil {
 		return err
 	}

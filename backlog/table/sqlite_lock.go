@@ -14,7 +14,7 @@ import (
 
 // tryLock locks a file beside the database. The operating system lets go of it
 // when the process ends, however it ends; the file itself stays.
-func (d sqlite) tryLock(_ context.Context, table string, name backlog.LockName) (backlog.Lock, error) {
+func (d sqlite) tryLock(ctx context.Context, _, table string, name backlog.LockName) (backlog.Lock, error) {
 	path, err := d.lockPath(table, string(name))
 	if err != nil {
 		return nil, err
@@ -29,12 +29,17 @@ func (d sqlite) tryLock(_ context.Context, table string, name backlog.LockName) 
 	case !ok:
 		return nil, backlog.ErrLocked
 	}
-	info, err := os.Stat(path)
+	info, err := l.Stat() // of the file that is held, whichever has its name by now
 	if err != nil {
 		l.Unlock()
 		return nil, fmt.Errorf("lock file: %w", err)
 	}
-	return &fileLock{l, info}, nil
+	held := &fileLock{l, info}
+	if held.Check(ctx) != nil {
+		l.Unlock()
+		return nil, backlog.ErrLocked // somebody replaces it just now
+	}
+	return held, nil
 }
 
 type fileLock struct {

@@ -15,8 +15,7 @@ const (
 	SQLiteDriver = "github.com/mattn/go-sqlite3"
 	// Every transaction is for writing: one that begins by reading could
 	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
-	sqliteParams = "_txlock=immediate&_busy_timeout=" + busyTimeout
-	sqliteSync   = "&_synchronous=%s"
+	sqliteParams = "_txlock=immediate&_busy_timeout=%d&_synchronous=%s"
 )
 
 func sqliteCode(err error) (int, bool) {

@@ -15,8 +15,7 @@ const (
 	SQLiteDriver = "modernc.org/sqlite"
 	// Every transaction is for writing: one that begins by reading could
 	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
-	sqliteParams = "_txlock=immediate&_pragma=busy_timeout(" + busyTimeout + ")"
-	sqliteSync   = "&_pragma=synchronous(%s)"
+	sqliteParams = "_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(%s)"
 )
 
 func sqliteCode(err error) (int, bool) {

@@ -191,15 +191,24 @@ func (d sqlite) tryRow(ctx context.Context, lab *sql.DB, t *Table, w trialWrite,
 // begins a journal, for which the folder must be writable too; the database
 // file is not touched.
 func (d sqlite) mayWrite(ctx context.Context, db *sql.DB) error {
-	tx, err := db.BeginTx(ctx, nil)
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
-	var version int64
-	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
-		return err
+	defer conn.Close()
+	tx, err := d.begin(ctx, conn)
+	if err == nil {
+		defer tx.Rollback()
+		var version int64
+		if err = tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err == nil {
+			_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+		}
 	}
-	_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+	if code, ok := sqliteCode(err); ok {
+		switch code & 0xff {
+		case 3, 8, 14: // PERM READONLY CANTOPEN
+			return problem("give this user the right to write the file, and to create others in its folder", "the database %s cannot be written to: %v", d.path, err)
+		}
+	}
 	return err
 }

@@ -74,7 +74,11 @@ func New(ctx context.Context, db *DB, m Mapping) (*Table, error) {
 	d := db.dialect
 	cctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	cat, err := d.describe(cctx, db.read, m.Schema, m.Name)
+	var cat *catalog
+	err := db.patiently(cctx, func(ctx context.Context) (err error) {
+		cat, err = d.describe(ctx, db.read, m.Schema, m.Name)
+		return err
+	})
 	if err != nil {
 		return nil, db.wrap(ctx, err)
 	}
@@ -146,6 +150,10 @@ func (r *resolver) timeColumns() error {
 			f, err := parseTimeForm(x.spec.As, tc.zone)
 			if err != nil {
 				return problem("", "%s: as: %v", x.setting, err)
+			}
+			if u, ok := f.timeCodec.(timeUnix); ok && c.class == classText {
+				u.class = timeText // whatever is stored there becomes text
+				f = timeForm{u}
 			}
 			tc.set(f)
 			tc.fixed = true
@@ -228,11 +236,7 @@ func (t *Table) HasDead() bool { return t.expireSet != nil }
 
 // TryLock takes the named lock of the table.
 func (t *Table) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
-	table := t.m.Name
-	if t.m.Schema != "" {
-		table = t.m.Schema + "." + table
-	}
-	return t.d.tryLock(ctx, table, name)
+	return t.d.tryLock(ctx, t.m.Schema, t.m.Name, name)
 }
 
 // Ping returns nil when the database answers.
@@ -247,7 +251,7 @@ func (t *Table) Ping(ctx context.Context) error {
 func (t *Table) within(ctx context.Context, f func(context.Context) error) error {
 	sctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err := f(sctx)
+	err := t.db.patiently(sctx, f)
 	if err == sql.ErrNoRows {
 		return nil
 	}
