@@ -120,14 +120,17 @@ func (k *checker) warn(name, cure, format string, args ...any) {
 	k.findings = append(k.findings, finding{Name: name, Warning: true, Detail: fmt.Sprintf(format, args...), Cure: cure})
 }
 
-// bad adds the error and reports whether there was one.
+// bad adds the error and reports whether there was one. What to do about it
+// stands behind a semicolon where nothing else says it.
 func (k *checker) bad(name string, err error) bool {
 	if err == nil {
 		return false
 	}
-	f := finding{Name: name, Detail: err.Error()}
+	f := finding{Name: name}
 	if p := (*table.Problem)(nil); errors.As(err, &p) {
-		f.Detail, f.Cure = p.What, p.Cure
+		f.Detail, f.Cure = strings.Replace(err.Error(), "; "+p.Cure, "", 1), p.Cure
+	} else {
+		f.Detail, f.Cure, _ = strings.Cut(err.Error(), "; ")
 	}
 	k.findings = append(k.findings, f)
 	return true

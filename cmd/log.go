@@ -131,7 +131,7 @@ func (o *observer) passEnded(log *slog.Logger, ev backlog.Event) {
 	delete(o.unreadable, ev.Tier)
 	o.mu.Unlock()
 	r := ev.Report
-	args := []any{"selected", r.Selected, "succeeded", r.Succeeded, "failed", r.Failed, "seconds", r.Duration.Round(time.Millisecond).Seconds()}
+	args := []any{"selected", r.Selected, "succeeded", r.Succeeded, "failed", r.Failed, "seconds", float64(r.Duration.Milliseconds()) / 1000}
 	for _, x := range []struct {
 		name string
 		n    int

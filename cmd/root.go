@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,7 +87,20 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	g.AddFlags(root.PersistentFlags())
 	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newStatus(g), newCheck(g), newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	helpAlike(root)
 	return root
+}
+
+// helpAlike gives the commands that cobra adds the end that ours have.
+func helpAlike(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		if !strings.Contains(sub.Long, exitStatusHelp) {
+			sub.Long = strings.TrimSpace(sub.Long) + exitStatusHelp
+		}
+		helpAlike(sub)
+	}
 }
 
 // ranError marks the errors of run functions, as opposed to cobra's own.

@@ -65,6 +65,7 @@ func runRun(ctx context.Context, g *globals) error {
 			return err
 		}
 	}
+	d.stopping()
 	log.Info("stopped")
 	return nil
 }
@@ -79,6 +80,7 @@ type server struct {
 	hard    <-chan struct{}
 	hup     <-chan os.Signal
 	old     []*app // of before reloads
+	stopped bool   // and said so
 }
 
 // close closes the connections: also those that passes of an old app went on
@@ -124,8 +126,7 @@ func (d *server) lead(ctx context.Context) error {
 		case err := <-done:
 			return err
 		case <-ctx.Done():
-			notify(d.log, daemon.SdNotifyStopping)
-			d.app.sayStopping()
+			d.stopping()
 			return d.drain(done, alive)
 		case <-d.hup:
 			d.reload(ctx, loop)
@@ -142,6 +143,17 @@ func (d *server) lead(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// stopping says once that the end has begun. A loop without passes may have
+// ended before anybody could.
+func (d *server) stopping() {
+	if d.stopped {
+		return
+	}
+	d.stopped = true
+	notify(d.log, daemon.SdNotifyStopping)
+	d.app.sayStopping()
 }
 
 // drain waits for the passes to end, keeping systemd's watchdog quiet.
@@ -186,7 +198,7 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 		for wait := true; wait; {
 			select {
 			case <-ctx.Done():
-				notify(d.log, daemon.SdNotifyStopping)
+				d.stopping()
 				return nil, since, nil
 			case <-d.hup:
 				d.reload(ctx, nil)

@@ -3,10 +3,10 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -159,12 +159,16 @@ func often(t tiers.Tier) string {
 	return s
 }
 
-// plain are the arguments that need no quotes anywhere.
-var plain = regexp.MustCompile(`^[\w@+=:,./-]+$`)
+// isPlain reports whether the argument needs no quotes anywhere.
+func isPlain(arg string) bool {
+	return arg != "" && !strings.ContainsFunc(arg, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_@+=:,./-", r)
+	})
+}
 
 // forCrontab returns the argument as cron hands it on to the shell unchanged.
 func forCrontab(arg string) string {
-	if !plain.MatchString(arg) {
+	if !isPlain(arg) {
 		arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
 	return strings.ReplaceAll(arg, "%", `\%`) // else a line break to cron
@@ -172,7 +176,7 @@ func forCrontab(arg string) string {
 
 // forSystemd returns the argument as it stands in ExecStart=.
 func forSystemd(arg string) string {
-	if !plain.MatchString(arg) {
+	if !isPlain(arg) {
 		arg = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", "$$", "%", "%%").Replace(arg) + `"`
 	}
 	return arg

@@ -150,7 +150,7 @@ func (g *globals) printStatus(s *statusJSON, now time.Time) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", what, b.Fresh, b.Failed, oldest)
 	}
 	for _, b := range s.Bands {
-		row("up to "+b.Tier, b.bandCounts)
+		row("up to "+tiers.FormatDuration(time.Duration(b.MaxAge*float64(time.Second))), b.bandCounts)
 	}
 	row("older: never tried", s.Beyond)
 	if s.Unreadable > 0 {

@@ -161,7 +161,7 @@ func (s *provenStore) Expire(ctx context.Context, now, before time.Time) (int, e
 // wireHandler makes the configured handler and checks that it could work.
 func wireHandler(ctx context.Context, cfg *config.Config) (backlog.Handler, error) {
 	if !cfg.Handler.Given {
-		return nil, usagef("the configuration has no handler; say what processes a record, such as  handler: {exec: [./deliver.sh]}")
+		return nil, usagef("the configuration has no handler; say what processes a record, such as handler: {exec: [./deliver.sh]}")
 	}
 	h := &handler.Exec{Command: cfg.Handler.Exec, Reject: cfg.Handler.Reject, Skip: cfg.Handler.Skip}
 	if err := h.Check(ctx); err != nil {

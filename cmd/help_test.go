@@ -1,0 +1,99 @@
+package cmd_test
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"backlog/cmd"
+)
+
+// run runs the program in this process, for what needs none of its own.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, err bytes.Buffer
+	if status := cmd.Main(args, strings.NewReader(""), &out, &err); status != 0 || err.Len() > 0 {
+		t.Fatalf("backlog %s: exit status %d\n%s", strings.Join(args, " "), status, &err)
+	}
+	return out.String()
+}
+
+var (
+	commandLine = regexp.MustCompile(`(?m)^  ([a-z]+) +[A-Z]`)
+	flagLine    = regexp.MustCompile(`(?m)^ +(?:-[a-z], |    )(--[a-z-]+)`)
+	flagInText  = regexp.MustCompile(`--[a-z][a-z-]*`)
+	nameInText  = regexp.MustCompile(`["&(\t] ?backlog ([a-z]+)`) // as a command, not as the subject of a sentence
+	substituted = regexp.MustCompile(`\$\(.*?\)`)
+)
+
+// helps returns the help text of every command, by its full name.
+func helps(t *testing.T) map[string]string {
+	all := make(map[string]string)
+	var walk func(path ...string)
+	walk = func(path ...string) {
+		text := run(t, append(slices.Clone(path), "--help")...)
+		all[strings.Join(path, " ")] = text
+		if _, list, ok := strings.Cut(text, "Available Commands:\n"); ok {
+			list, _, _ = strings.Cut(list, "\n\n")
+			for _, m := range commandLine.FindAllStringSubmatch(list+"\n", -1) {
+				walk(append(slices.Clone(path), m[1])...)
+			}
+		}
+	}
+	walk()
+	return all
+}
+
+func TestHelp(t *testing.T) {
+	all := helps(t)
+	for _, name := range []string{"", "run", "once", "schedule", "status", "check", "init", "version", "help", "completion bash"} {
+		if all[name] == "" {
+			t.Errorf("there is no help for %q", name)
+		}
+	}
+	for name, text := range all {
+		t.Run("backlog "+name, func(t *testing.T) {
+			text = substituted.ReplaceAllString(text, "")
+			for _, want := range []string{
+				"\nEXIT STATUS\n  0   done; failed records are normal\n  1   could not do it\n  2   wrong usage or configuration\n",
+				"\nUsage:\n", "      --config FILE ", "      --database URL ", "      --table NAME ", "      --log-level LEVEL ", "      --log-format FORMAT ",
+			} {
+				if !strings.Contains(text, want) {
+					t.Errorf("it lacks %q", want)
+				}
+			}
+			passes := strings.Contains(text, "\n  3   --strict, and some record failed\n  75  another process is working on this table\n")
+			if passes != (name == "once") {
+				t.Errorf("exit statuses 3 and 75 are mentioned: %v", passes)
+			}
+			prose, _, _ := strings.Cut(text, "\nUsage:\n")
+			flags := flagLine.FindAllStringSubmatch(text, -1)
+			for _, m := range nameInText.FindAllStringSubmatch(prose, -1) {
+				other, ok := all[m[1]]
+				if !ok {
+					t.Errorf("it mentions backlog %s, which does not exist", m[1])
+				}
+				flags = append(flags, flagLine.FindAllStringSubmatch(other, -1)...)
+			}
+			for _, flag := range flagInText.FindAllString(text, -1) {
+				if !slices.ContainsFunc(flags, func(m []string) bool { return m[1] == flag }) {
+					t.Errorf("it mentions %s, which does not exist", flag)
+				}
+			}
+		})
+	}
+}
+
+// What stands in the environment is the user's, and may be a password.
+func TestHelpHidesEnvironment(t *testing.T) {
+	for _, name := range []string{"CONFIG", "DATABASE", "TABLE", "LOG_LEVEL", "LOG_FORMAT"} {
+		t.Setenv("BACKLOG_"+name, "s3cret")
+	}
+	for name, text := range helps(t) {
+		if strings.Contains(text, "s3cret") {
+			t.Errorf("backlog %s --help shows the environment:\n%s", name, text)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package cmd_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A source is one Go file of the module.
+type source struct {
+	path    string // slash-separated, from the top of the module
+	folder  string // "." for main
+	test    bool
+	imports map[string]string // path -> name in the file
+	file    *ast.File
+	fset    *token.FileSet
+}
+
+// sources parses the module. What lies under testdata is no part of it.
+func sources(t *testing.T) (all []source) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := d.Name()
+		if d.IsDir() {
+			if base == "testdata" || base != ".." && (base[0] == '.' || base[0] == '_') {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(base, ".go") {
+			return nil
+		}
+		s := source{fset: token.NewFileSet(), imports: make(map[string]string)}
+		if s.file, err = parser.ParseFile(s.fset, name, nil, parser.SkipObjectResolution); err != nil {
+			return err
+		}
+		s.path = strings.TrimPrefix(filepath.ToSlash(name), "../")
+		s.folder, s.test = path.Dir(s.path), strings.HasSuffix(base, "_test.go")
+		for _, i := range s.file.Imports {
+			p, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			s.imports[p] = path.Base(p)
+			if i.Name != nil {
+				s.imports[p] = i.Name.Name
+			}
+		}
+		all = append(all, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 50 {
+		t.Fatalf("only %d files were found", len(all))
+	}
+	return all
+}
+
+// mayImport reports whether a file in a folder may import a package of the
+// module: main -> cmd -> everything; backlog/* -> backlog -> tiers. Siblings
+// under backlog/ do not know each other, but for tests that run the suite of
+// storetest; tests of the core need a store, and take memory.
+func mayImport(s source, imported string) bool {
+	switch {
+	case imported == s.folder:
+		return s.test // its own external test
+	case s.folder == ".":
+		return imported == "cmd"
+	case s.folder == "cmd":
+		return imported != "."
+	case s.folder == "tiers":
+		return false
+	case s.folder == "backlog":
+		return imported == "tiers" || s.test && imported == "backlog/memory"
+	case path.Dir(s.folder) == "backlog":
+		return imported == "backlog" || imported == "tiers" || s.test && imported == "backlog/storetest"
+	}
+	return false
+}
+
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		for p := range s.imports {
+			imported, ours := strings.CutPrefix(p, "backlog/")
+			if (ours || p == "backlog") && !mayImport(s, imported) {
+				t.Errorf("%s imports %s", s.path, p)
+			}
+		}
+	}
+}
+
+// owners are the only folders whose programs import certain packages, if there
+// are any. Tests may.
+var owners = map[string][]string{
+	"database/sql":              {"backlog/table"},
+	"github.com/robfig/cron/v3": {"backlog", "tiers"},
+	"github.com/spf13/cobra":    {"cmd"},
+	"github.com/spf13/pflag":    {"cmd"},
+	"gopkg.in/yaml.v3":          {"backlog/config"},
+	"os/signal":                 {"cmd"},
+}
+
+// drivers of SQL are imported by one file each, all in one folder. Tests of
+// other folders get them from there.
+var drivers = []string{
+	"modernc.org/sqlite", "github.com/mattn/go-sqlite3", "github.com/jackc/pgx", "github.com/lib/pq", "github.com/go-sql-driver/mysql",
+}
+
+func TestImportsOfOthers(t *testing.T) {
+	where := make(map[string]string)
+	for _, s := range sources(t) {
+		for p := range s.imports {
+			if list, ok := owners[p]; ok && !s.test && !slices.Contains(list, s.folder) {
+				t.Errorf("%s imports %s, which only %v do", s.path, p, list)
+			}
+			if s.folder == "tiers" && !s.test && slices.Contains([]string{"os", "io", "io/fs", "net", "log", "log/slog", "context"}, p) {
+				t.Errorf("%s imports %s, but tiers does no input or output", s.path, p)
+			}
+			if !slices.ContainsFunc(drivers, func(d string) bool { return p == d || strings.HasPrefix(p, d+"/") }) {
+				continue
+			}
+			if s.folder != "backlog/table" {
+				t.Errorf("%s imports the driver %s, which is for backlog/table", s.path, p)
+			} else if other, ok := where[p]; ok && !s.test {
+				t.Errorf("%s imports the driver %s, and so does %s", s.path, p, other)
+			} else if !s.test {
+				where[p] = s.path
+			}
+		}
+	}
+}
+
+// Only wire.go knows every name: another file of cmd knows the configuration
+// and the table, which its command is about, but neither handlers nor whatever
+// else there is to join.
+func TestImportsOfCommands(t *testing.T) {
+	known := []string{"backlog/backlog", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/table"}
+	for _, s := range sources(t) {
+		if s.folder != "cmd" || s.test || s.path == "cmd/wire.go" {
+			continue
+		}
+		for p := range s.imports {
+			if strings.HasPrefix(p, "backlog/") && !slices.Contains(known, p) {
+				t.Errorf("%s imports %s, which is for wire.go", s.path, p)
+			}
+		}
+	}
+}
+
+// clocks are the files outside of cmd that may read the clock or ask for a
+// random number, and why.
+var clocks = map[string]string{
+	"backlog/engine.go":           "the default of Now, and ids of attempts",
+	"backlog/loop.go":             "the default of Now",
+	"backlog/table/ddl.go":        "asks for plans and forms of times, for which any moment will do",
+	"backlog/handler/exec_run.go": "how long a program has had to end: time that passes, not time of day",
+	"backlog/storetest/":          "part of tests",
+}
+
+func TestClockIsAnArgument(t *testing.T) {
+	used := make(map[string]bool)
+	for _, s := range sources(t) {
+		if s.test || s.folder == "cmd" || s.folder == "." {
+			continue
+		}
+		reads := readsClock(s)
+		if len(reads) == 0 {
+			continue
+		}
+		allowed := s.path
+		if clocks[allowed] == "" {
+			allowed = s.folder + "/"
+		}
+		used[allowed] = true
+		if clocks[allowed] == "" {
+			for _, r := range reads {
+				t.Errorf("%s: make it an argument", r)
+			}
+		}
+	}
+	for name := range clocks {
+		if !used[name] {
+			t.Errorf("%s may read the clock, and does not any more", name)
+		}
+	}
+}
+
+// readsClock returns where a file reads the clock or imports random numbers.
+func readsClock(s source) (reads []string) {
+	for _, p := range []string{"math/rand", "math/rand/v2", "crypto/rand"} {
+		if _, ok := s.imports[p]; ok {
+			reads = append(reads, s.path+" imports "+p)
+		}
+	}
+	name, ok := s.imports["time"]
+	if !ok {
+		return reads
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == name && slices.Contains([]string{"Now", "Since", "Until"}, sel.Sel.Name) {
+			reads = append(reads, s.fset.Position(sel.Pos()).String()+" reads the clock")
+		}
+		return true
+	})
+	return reads
+}

@@ -1,0 +1,118 @@
+// Package cmd_test drives the program from outside, as its user does: every
+// command runs in a process of its own.
+package cmd_test
+
+import (
+	"database/sql"
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata" // as the program has it
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"backlog/cmd"
+)
+
+func TestMain(m *testing.M) {
+	// Processes with the race detector in them sleep for a second before
+	// they exit, unless told otherwise.
+	os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
+	// Daemons mostly wait, so more tests at once than there are processors
+	// are no burden. The flag's own value, if given, comes after this one.
+	flag.Set("test.parallel", "6")
+	testscript.Main(m, map[string]func(){
+		"backlog": func() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+	})
+}
+
+// patience is how long a test waits for what comes at once unless something is
+// broken, on however busy a machine.
+const patience = 30 * time.Second
+
+// eventually reports whether cond becomes true.
+func eventually(cond func() bool) bool {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
+// buildFlags returns the flags with which the test itself was built, so that
+// the same packages need not be built in two ways.
+func buildFlags() []string {
+	flags := []string{"-buildvcs=false"}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "-race" || s.Key == "-tags" {
+				flags = append(flags, s.Key+"="+s.Value)
+			}
+		}
+	}
+	return flags
+}
+
+// openDB opens an SQLite file, creating it if need be, with the driver that the
+// program uses.
+func openDB(path string) (*sql.DB, error) {
+	db, err := sql.Open(sql.Drivers()[0], "file:"+path)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec("PRAGMA busy_timeout = 30000"); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// query returns the statement's rows as lines of tab-separated text. What the
+// drivers make a time of is shown as it is stored.
+func query(db *sql.DB, text string) (string, error) {
+	rows, err := db.Query(text)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for rows.Next() {
+		row := make([]any, len(names))
+		to := make([]any, len(names))
+		for i := range row {
+			to[i] = &row[i]
+		}
+		if err := rows.Scan(to...); err != nil {
+			return "", err
+		}
+		for i, v := range row {
+			if i > 0 {
+				b.WriteByte('\t')
+			}
+			switch v := v.(type) {
+			case nil:
+				b.WriteString("NULL")
+			case time.Time:
+				return "", fmt.Errorf("column %s comes as a time; write +%[1]s to see what is stored", names[i])
+			case []byte:
+				b.Write(v)
+			default:
+				fmt.Fprint(&b, v)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), rows.Err()
+}
