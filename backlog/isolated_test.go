@@ -29,7 +29,8 @@ func isolated(t *testing.T, f func(t *testing.T)) {
 		parts = append(parts, "^"+regexp.QuoteMeta(name)+"$")
 	}
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run="+strings.Join(parts, "/"))
-	cmd.Env = append(os.Environ(), child+"="+t.Name())
+	// The race detector sleeps for a second at the end.
+	cmd.Env = append(os.Environ(), child+"="+t.Name(), "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("want a process that ends well, got %v (%v):\n%.1500s", err, ctx.Err(), out)
 	}

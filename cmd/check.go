@@ -205,10 +205,10 @@ func (k *checker) counts(ctx context.Context) {
 		return
 	}
 	k.good("records", "%d pending, %d of them older than every tier", c.Pending(), c.Beyond.Fresh+c.Beyond.Failed)
-	if c.Unreadable > 0 {
-		k.warn("dates", "give them a date, or say with table.inserted: {null: oldest} what a missing one means", "%s without a date that can be read: never tried", plural(c.Unreadable, "pending row"))
-	}
 	n, first, err := k.table.Wrong(ctx, k.now)
+	if none := c.Unreadable - n; none > 0 {
+		k.warn("dates", "give them one, or say with table.inserted: {null: oldest} what a missing one means", "%s without a date: never tried", plural(none, "pending row"))
+	}
 	if err == nil && n > 0 {
 		k.warn("dates", "mend the rows", "%s whose date cannot be right: never tried; the first: %v", plural(n, "pending row"), first)
 	} else {

@@ -73,7 +73,7 @@ func TestCrash(t *testing.T) {
 		}
 	}
 	t.Logf("%d kills in %v", kills, time.Since(began).Round(time.Millisecond))
-	c.mustRun("once", "--max-age", "7d")
+	c.mustRun("once", "--wait", "10s", "--max-age", "7d")
 	c.judge(kills)
 }
 

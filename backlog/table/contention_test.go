@@ -293,3 +293,42 @@ func TestCommitThatAReaderBlocks(t *testing.T) {
 		f.wantRows("SELECT status, count(*) FROM BACKLOG GROUP BY 1", "'SUCCESS' 3")
 	})
 }
+
+// TestContextEndsTheWaitForALock long before SQLite is told to give up.
+func TestContextEndsTheWaitForALock(t *testing.T) {
+	eachJournal(t, 3, func(t *testing.T, f *file, wal bool) {
+		s := f.store(plainMapping())
+		records := lane(t, s, backlog.Fresh)
+		end := f.exclusive()
+		defer end()
+		for _, c := range []struct {
+			name   string
+			writes bool
+			call   func(context.Context) error
+		}{
+			{"Settle", true, func(ctx context.Context) error {
+				_, err := s.Settle(ctx, []backlog.Settlement{{Record: &records[0], At: noon}})
+				return err
+			}},
+			{"ProveWrites", true, func(ctx context.Context) error { return s.ProveWrites(ctx, noon) }},
+			{"Pending", false, func(ctx context.Context) error {
+				_, err := s.Pending(ctx, backlog.Query{Now: noon, MaxAge: day, Limit: 10})
+				return err
+			}},
+			{"Ping", false, s.Ping},
+		} {
+			if wal && !c.writes {
+				continue // there is nothing to wait for
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+			start := time.Now()
+			err := c.call(ctx)
+			if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 5*time.Second {
+				t.Errorf("%s: got %v after %v, want the end of the context", c.name, err, took)
+			}
+			cancel()
+		}
+		end()
+		f.wantRows("SELECT status FROM BACKLOG", "'NEW'", "'NEW'", "'NEW'")
+	})
+}
