@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,6 +119,36 @@ func TestAbortAfterHandsNothingOutAfterTheLastFailure(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The same of a record that waits for the hand that the last failure frees,
+// while another pass has the other one.
+func TestAbortAfterHandsNothingToTheHandThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, func(ctx context.Context, r *backlog.Record) error {
+			if r.Tier == "7d" {
+				wait(ctx, time.Hour)
+				return nil
+			}
+			wait(ctx, time.Second)
+			return errBroken
+		})
+		b.Concurrency, b.AbortAfter = 2, 3
+		b.Observe = func(ev backlog.Event) {
+			if ev.Kind == backlog.AttemptEnded {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		b.add(t, "ERROR", 1, 1, 3*day)
+		var wide sync.WaitGroup
+		wide.Go(func() { b.passOf(t, backlog.Pass{Tier: "7d", MaxAge: 7 * day}) })
+		time.Sleep(time.Minute)
+		b.add(t, "NEW", 11, 20, 0)
+		if rep := b.pass(t); rep.Selected != 3 || rep.Stopped != backlog.StoppedAbortAfter {
+			t.Errorf("want the pass ended by three failures, one at a time, and no record after them; got %d selected, stopped %q", rep.Selected, rep.Stopped)
+		}
+		wide.Wait()
+	})
 }
 
 // With N poison records in a row at the head of a lane, the others still have

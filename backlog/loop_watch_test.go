@@ -130,6 +130,27 @@ func TestNoTickIsNotSaidWithoutNeed(t *testing.T) {
 	}
 }
 
+// A machine that slept is not a loop that hangs, though it is the watch that
+// looks at the clock first.
+func TestNoTickIsNotSaidAfterASuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m movable
+		b := newBench(t, memory.Options{}, succeed)
+		l := b.loop(schedule(t, "1d 5m"))
+		l.Now = m.now
+		until(13 * time.Second) // it looks every thirty seconds from here on
+		stop := start(t, l)
+		until(6*time.Minute + 5*time.Second) // the loop wakes at 6m30s, the watch at 6m13s
+		m.move(8 * time.Hour)
+		until(8 * time.Minute)
+		stop()
+		b.wantStory(t, kinds(backlog.NoTick))
+		if n := len(b.events.of(backlog.TicksMissed)); n != 1 {
+			t.Errorf("want the missed ticks made up for, got %d events", n)
+		}
+	})
+}
+
 // A state that cannot be written is a warning; the daemon runs without it.
 func TestStateCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -33,6 +33,8 @@ func (o Outcome) String() string {
 
 // Skip is returned by a Handler that made no attempt: the row is left exactly
 // as it was. Errors that wrap it count too.
+//
+//lint:ignore ST1012 it reads as the answer it is: return backlog.Skip
 var Skip = errors.New("skipped")
 
 // Reject returns an error that says the record can never succeed. With a dead

@@ -183,3 +183,33 @@ func TestPagesAreReadAsTheyAreUsed(t *testing.T) {
 		})
 	}
 }
+
+// Handlers that take minutes are not given rows as they were hours ago: what
+// somebody else has taken back meanwhile is not done.
+func TestRowTakenBackWhileItWaitsIsNotHandled(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, memory.Options{}, slowly(10*time.Minute, succeed))
+				b.Concurrency = concurrency
+				n := 30 * concurrency // five hours
+				b.add(t, "NEW", 1, n, 0)
+				taken := numbers(12*concurrency, n) // their turn is in two hours and more
+				time.AfterFunc(5*time.Minute, func() {
+					for _, id := range taken {
+						b.table.SetStatus(key(id), "CANCELLED")
+					}
+				})
+				rep := b.pass(t)
+				for _, id := range taken {
+					if calls := b.calls.of(id); len(calls) > 0 {
+						t.Errorf("want record %d, cancelled after 5m, not handled, it was after %v", id, calls[0].at.Sub(midnight))
+					}
+				}
+				if rep.Conflicts > 0 {
+					t.Errorf("want no outcome lost, got %s", outcomes(rep))
+				}
+			})
+		})
+	}
+}

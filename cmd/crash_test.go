@@ -25,7 +25,8 @@ const (
 //
 // Handlers are in process groups of their own and outlive a kill of the
 // program's. They are left alone: what one of them still does after the kill is
-// what it might have done a moment before it.
+// what it might have done a moment before it. One that is just being started
+// has the locks of its parent for that moment; hence --wait.
 const crashHandler = `#!/bin/sh
 echo "start $BACKLOG_ID $BACKLOG_ATTEMPT_ID $BACKLOG_TIER" >>crash.log
 case $BACKLOG_ID/$BACKLOG_ATTEMPT_ID in
@@ -100,7 +101,7 @@ func (c *crasher) live() (killed bool) {
 	c.t.Helper()
 	args := []string{"run"}
 	if c.rand.IntN(2) == 0 {
-		args = []string{"once", "--max-age", "167h"} // no tier's: its attempts can be told apart
+		args = []string{"once", "--wait", "10s", "--max-age", "167h"} // no tier's: its attempts can be told apart
 	}
 	p := c.command(args...)
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

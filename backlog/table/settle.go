@@ -120,10 +120,13 @@ func (t *Table) settleRows(ctx context.Context, group []backlog.Settlement) (lef
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
 	for i, reason := range refused {
 		left = append(left, backlog.Unsettled{Index: i, Err: reason})
 	}
-	return left, err
+	return left, nil
 }
 
 // rowByRow calls write for each of n rows in one transaction and undoes what

@@ -8,7 +8,7 @@ VALUES
   (2, 'a@example.org', 'b@example.org', 'queued', 'Grüße', 2, 2, '2026-02-10 11:59:59.999999', '2026-02-10 11:59:59.999999', NULL, NULL, '{"Reply-To": "c@example.org"}', '{"n": 12345678901234567890}', 'default', NULL),
   (3, 'a@example.org', 'b@example.org', 'queued, no fraction', '', 2, 0, '2026-02-10 11:00:00', '2026-02-10 11:00:00', NULL, NULL, NULL, NULL, 'default', 0),
   (4, 'a@example.org', 'b@example.org', 'a draft', '', NULL, NULL, '2026-02-10 11:30:00', '2026-02-10 11:30:00', NULL, NULL, NULL, NULL, 'default', NULL),
-  (5, 'a@example.org', 'b@example.org', 'requeued', 'it''s', 3, 1, '2026-02-09 10:00:00.5', '2026-02-10 10:00:00', NULL, NULL, NULL, NULL, 'default', 4),
+  (5, 'a@example.org', 'b@example.org', 'requeued', 'it''s', 3, 1, '2026-02-09 10:00:00.500000', '2026-02-10 10:00:00', NULL, NULL, NULL, NULL, 'default', 4),
   (6, 'a@example.org', 'b@example.org', 'scheduled for later', '', 2, 1, '2026-02-10 10:00:00', '2026-02-10 10:00:00', '2026-02-10 12:00:00.000001', NULL, NULL, NULL, 'default', NULL),
   (7, 'a@example.org', 'b@example.org', 'scheduled for now', '', 2, 1, '2026-02-10 09:00:00', '2026-02-10 09:00:00', '2026-02-10 12:00:00', NULL, NULL, NULL, 'default', NULL),
   (8, 'a@example.org', 'b@example.org', 'expired just now', '', 2, 1, '2026-02-10 11:10:00', '2026-02-10 11:10:00', NULL, '2026-02-10 11:59:59.999999', NULL, NULL, 'default', NULL),
