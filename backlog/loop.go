@@ -75,7 +75,10 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.Observe = func(Event) {}
 	}
 	now := l.Now()
-	l.lastTick = now
+	l.mu.Lock()
+	l.lastWake, l.lastTick = now, now
+	l.running, l.owed = make(map[string]bool), make(map[string]bool)
+	l.mu.Unlock()
 	watch := make(chan struct{})
 	go func() {
 		defer close(watch)
@@ -100,8 +103,6 @@ func (l *Loop) Run(ctx context.Context) error {
 // restore sets the state from which ticks are counted. If that panics, ticks
 // count from now.
 func (l *Loop) restore(now time.Time) {
-	l.running, l.owed = make(map[string]bool), make(map[string]bool)
-	l.lastWake = now
 	var s State
 	if l.State != nil {
 		var err error
@@ -109,6 +110,8 @@ func (l *Loop) restore(now time.Time) {
 			l.emit(Event{Kind: StateFailed, Err: err})
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	since := l.Since
 	if since.IsZero() {
 		since = s.LastWake
@@ -291,7 +294,7 @@ func (l *Loop) update(change func(*State)) {
 // watch says when no tick was handled for twice the narrowest interval: a loop
 // that hangs is otherwise silent.
 func (l *Loop) watch(ctx context.Context) {
-	var said time.Time // the last tick of which that was said
+	var said, suspect time.Time // the last tick of which that was said, or may have to be
 	for sleep(ctx, maxWait) {
 		l.mu.Lock()
 		now, last := l.Now(), l.lastTick
@@ -299,7 +302,10 @@ func (l *Loop) watch(ctx context.Context) {
 		// A cron tier may rest for a night: count from the tick that was due.
 		late := now.Sub(l.Schedule.Next(last)) > 2*l.Schedule.MinInterval()
 		l.mu.Unlock()
-		if late && !last.Equal(said) {
+		// After a suspend the loop has yet to wake: look twice.
+		if late && !last.Equal(suspect) {
+			suspect = last
+		} else if late && !last.Equal(said) {
 			said = last
 			l.emit(Event{Kind: NoTick, Err: fmt.Errorf("no tick was handled for %v", quiet.Round(time.Second))})
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,9 +35,9 @@ func TestObserveIsCalledWithoutTheLock(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		l := &Loop{Schedule: twoTiers(t), Engine: &Engine{Store: emptyTable{}}}
-		readings := 0
+		var readings atomic.Int64
 		l.Now = func() time.Time { // set back between the reading at the start and that of the first wake
-			if readings++; readings == 1 {
+			if readings.Add(1) == 1 {
 				return time.Now().Add(10 * time.Second)
 			}
 			return time.Now()

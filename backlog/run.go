@@ -262,9 +262,9 @@ func (r *run) worker() {
 			r.left()
 			r.started(j)
 			err := r.e.call(r.work, j.rec)
-			r.e.pauseFor(err) // before the next call can start
+			r.e.pauseFor(err)   // before the next call can start
+			r.attempted(j, err) // before the slot is free: it may end the pass
 			r.e.slots.Release(1)
-			r.attempted(j, err)
 		} else {
 			r.left()
 			r.drop(j)

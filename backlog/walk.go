@@ -2,6 +2,7 @@ package backlog
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -11,6 +12,11 @@ const (
 	minPage = 10
 	maxPage = 1000
 )
+
+// maxPageAge is how old a page may be when a record of it is handed out. The
+// rest of an older one, left over by handlers that take minutes, is read again:
+// somebody may have taken a record back meanwhile.
+const maxPageAge = 5 * time.Minute
 
 // walk hands out the fresh lane, then the failed lane, and waits for the
 // handlers. What it returns notes, once all is settled, where the next pass
@@ -131,6 +137,7 @@ type laneWalk struct {
 	lane     Lane
 	sections []section
 
+	from   int           // the section that is read first
 	pages  chan readPage // nil until the lane is begun
 	cancel context.CancelFunc
 
@@ -153,6 +160,7 @@ type readPage struct {
 	Page
 	age     *pageAge
 	section int
+	read    time.Time
 	final   bool  // nothing comes after it
 	ahead   int64 // how many records may be staged, by the speed so far
 	err     error
@@ -168,12 +176,17 @@ func (w *laneWalk) handOut(n int) {
 		if w.r.stop.Err() != nil || !w.peek() {
 			return
 		}
+		if w.r.e.Now().Sub(w.page.read) > maxPageAge {
+			w.reread()
+			continue
+		}
 		rec := &w.page.Records[w.next]
 		staged, ok := w.r.stage(w, rec, w.page.age)
 		if !ok {
 			return
 		}
 		w.next++
+		w.sections[w.page.section].after = rec.Cursor // where reread goes on
 		if w.top.IsZero() && w.page.section == 0 {
 			w.top = rec.Cursor
 			w.top.Before = true
@@ -235,7 +248,14 @@ func (w *laneWalk) begin() {
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancel(w.r.stop)
 	w.pages = make(chan readPage)
-	go w.read(ctx)
+	go w.read(ctx, slices.Clone(w.sections), w.pages)
+}
+
+// reread begins anew behind the last record that was looked at.
+func (w *laneWalk) reread() {
+	from := w.page.section
+	w.close()
+	w.from, w.pages, w.page, w.next = from, nil, readPage{}, 0
 }
 
 func (w *laneWalk) close() {
@@ -250,14 +270,17 @@ func (w *laneWalk) close() {
 }
 
 // read sends the lane's pages until the end, an error, or the end of ctx.
-func (w *laneWalk) read(ctx context.Context) {
-	defer close(w.pages)
+func (w *laneWalk) read(ctx context.Context, sections []section, pages chan<- readPage) {
+	defer close(pages)
 	e := w.r.e
 	limit := min(max(minPage, 2*e.Concurrency), maxPage)
 	var present int     // records in the page that is being handed out
 	var since time.Time // when that began
 	var ahead int64
-	for i, s := range w.sections {
+	for i, s := range sections {
+		if i < w.from {
+			continue // done, before a reread
+		}
 		q := Query{Lane: w.lane, Now: w.r.pass.Now, MaxAge: w.r.pass.MaxAge, Widest: w.r.pass.Widest, After: s.after, Until: s.until}
 		for more := true; more; {
 			q.Limit = limit
@@ -270,10 +293,11 @@ func (w *laneWalk) read(ctx context.Context) {
 				e.flights.close(p.age)
 				return
 			}
+			p.read = e.Now()
 			more = p.More && p.err == nil
-			p.final = !more && p.err == nil && i == len(w.sections)-1
+			p.final = !more && p.err == nil && i == len(sections)-1
 			select {
-			case w.pages <- p:
+			case pages <- p:
 			case <-ctx.Done():
 				e.flights.close(p.age)
 				return

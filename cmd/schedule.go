@@ -80,6 +80,9 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	}
 	format := o.Format
 	if o.JSON.on {
+		if format != "text" && format != "json" {
+			return usagef("--json: --format %s asks for something else", format)
+		}
 		format = "json"
 	}
 	switch format {

@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -83,9 +84,10 @@ func TestLastErrorIsCutToTheColumn(t *testing.T) {
 	}
 }
 
-// TestValuesAreTypedByTheColumn writes each value and finds rows by it.
+// TestValuesAreTypedByTheColumn writes values of many kinds to columns of many
+// kinds, and finds the row by them.
 func TestValuesAreTypedByTheColumn(t *testing.T) {
-	for _, x := range []struct {
+	probes := []struct {
 		decl  string
 		value table.Value
 		want  string
@@ -122,19 +124,31 @@ func TestValuesAreTypedByTheColumn(t *testing.T) {
 		{"", text("true"), "1"},
 		{"", text("Infinity"), "'Infinity'"},
 		{"BLOB", text("x"), "'x'"},
-	} {
-		f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, probe `+x.decl+`);
-			INSERT INTO BACKLOG (id, status, date_inserted) VALUES (1, 'NEW', '2026-02-10 01:00:00')`)
-		m := plainMapping()
-		m.Touch = []table.Assignment{set("probe", x.value)}
-		s := f.store(m)
-		settleAll(t, s, func(backlog.Record) (backlog.Outcome, string) { return backlog.Succeeded, "" })
-		if got := f.rows("SELECT probe FROM BACKLOG")[0]; got != x.want {
+	}
+	m := plainMapping()
+	columns := ""
+	for i, x := range probes {
+		column := fmt.Sprint("probe", i)
+		columns += ", " + column + " " + x.decl
+		m.Touch = append(m.Touch, set(column, x.value))
+	}
+	f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT"+columns+`);
+		INSERT INTO BACKLOG (id, status, date_inserted) VALUES (1, 'NEW', '2026-02-10 01:00:00')`)
+	s := f.store(m)
+	settleAll(t, s, func(backlog.Record) (backlog.Outcome, string) { return backlog.Succeeded, "" })
+	f.exec("UPDATE BACKLOG SET status = 'NEW'")
+	m.Touch = nil
+	for i, x := range probes {
+		column := fmt.Sprint("probe", i)
+		if got := f.rows("SELECT " + column + " FROM BACKLOG")[0]; got != x.want {
 			t.Errorf("%+v in a column of type %q: got %s, want %s", x.value, x.decl, got, x.want)
 		}
-		f.exec("UPDATE BACKLOG SET status = 'NEW'")
-		m.Touch, m.Where = nil, []table.Condition{cond("probe", x.value)}
-		wantKeys(t, "where probe is "+x.want, lane(t, f.store(m), backlog.Fresh), "1")
+		m.Where = []table.Condition{cond(column, x.value)}
+		s, err := f.open(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantKeys(t, "where a column of type "+x.decl+" is "+x.want, lane(t, s, backlog.Fresh), "1")
 	}
 }
 

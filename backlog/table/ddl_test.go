@@ -63,7 +63,7 @@ func TestCreateFromNothing(t *testing.T) {
 	f.wantRows("SELECT * FROM pragma_journal_mode", "'wal'")
 	f.exec("INSERT INTO BACKLOG (payload, queue) VALUES ('hello', 'mail')")
 	s := f.storeAt(m, time.Now())
-	wantGoodPlans(t, s)
+	wantGoodPlans(t, "created from nothing", s)
 	e := backlog.Engine{Store: s, Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
 		if got, want := fields(*r), "payload=string(hello) queue=string(mail)"; got != want {
 			t.Errorf("the handler was given %s, want %s", got, want)
@@ -90,7 +90,7 @@ func TestCreateKeepsTheJournalMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wantRows("SELECT * FROM pragma_journal_mode", "'delete'")
-	wantGoodPlans(t, f.store(plainMapping()))
+	wantGoodPlans(t, "a new table in an old file", f.store(plainMapping()))
 }
 
 // TestCreatedColumns: the types that a table gets from what its mapping says,

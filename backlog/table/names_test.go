@@ -42,7 +42,7 @@ func TestOddNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := f.store(m)
-	wantGoodPlans(t, s)
+	wantGoodPlans(t, "odd names", s)
 	records := lane(t, s, backlog.Fresh)
 	wantKeys(t, "fresh lane", records, `[2,"a"] [1,"b"] [1,"a"] [3,"a"]`)
 	if got, want := fields(records[0]), "c0=string(x) rowid=string(r)"; got != want {

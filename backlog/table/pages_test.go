@@ -15,7 +15,7 @@ func TestPagesOfLargeRowsEndEarly(t *testing.T) {
 	const rows = 13
 	for _, x := range []struct{ name, payload, status string }{
 		{"BLOB", "zeroblob(1 << 20)", "'NEW'"},
-		{"TEXT", "printf('%01048576d', i)", "'NEW'"},
+		{"TEXT", "CAST(zeroblob(1 << 20) AS TEXT)", "'NEW'"},
 		{"two statuses", "zeroblob(1 << 20)", "CASE WHEN i % 3 THEN 'NEW' ELSE 'AGAIN' END"},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -1,0 +1,81 @@
+package cmd_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// openTerminal returns the two ends of a pseudo-terminal, and what a person in
+// front of it sees.
+func openTerminal(t *testing.T) (terminal *os.File, screen *buffer) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { person.Close() })
+	if err := unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}); err != nil {
+		t.Fatal(err)
+	}
+	screen = new(buffer)
+	go func() {
+		b := make([]byte, 4096)
+		for {
+			n, err := person.Read(b)
+			screen.Write(b[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return terminal, screen
+}
+
+// On a terminal the log is text, and a pass that takes long shows how far it
+// is. The report goes to standard output, terminal or not.
+func TestTerminal(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "backlog", map[string]string{
+		"schedule.yaml": "handler: {exec: [./handler.sh], concurrency: 1}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
+		"handler.sh":    "#!/bin/sh\nexec sleep 0.2\n",
+	})
+	s.mustRun("init")
+	s.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12) INSERT INTO BACKLOG (id) SELECT i FROM n")
+	terminal, screen := openTerminal(t)
+	var out strings.Builder
+	c := s.command("once", "--max-age", "1d", "--json")
+	c.Stdout, c.Stderr = &out, terminal
+	if err := c.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, screen)
+	}
+	for _, want := range []string{
+		` level=INFO msg="as understood: row 12: `,
+		`1d +[0-9]+% \|█+ *\| \([0-9]+/1[0-9], [0-9]+ records/s\)`,
+		` level=INFO msg="pass ended" tier=1d selected=12 succeeded=12 failed=0 `,
+	} {
+		re := regexp.MustCompile(want)
+		if !eventually(func() bool { return re.MatchString(screen.String()) }) {
+			t.Errorf("the terminal does not show %s: %q", want, screen)
+		}
+	}
+	if !strings.HasPrefix(out.String(), `{"tier":"1d",`) || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("standard output is %q", out.String())
+	}
+}
