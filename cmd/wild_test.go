@@ -29,7 +29,6 @@ type wildTable struct {
 	// literals.
 	changed map[string]map[string]string
 	report  backlog.Report // its counts
-	notes   []string
 }
 
 var wild = []wildTable{
@@ -82,97 +81,112 @@ var wild = []wildTable{
 // has afterwards what it should, and everything else is byte for byte as it
 // was.
 func TestWildTables(t *testing.T) {
-	noon := time.Date(2026, 2, 10, 12, 0, 0, 0, time.UTC)
 	for _, w := range wild {
 		t.Run(w.name, func(t *testing.T) {
 			dir := filepath.Join("..", "testdata", "wild", w.name)
-			path := filepath.Join(t.TempDir(), "a.db")
-			db, err := sql.Open(sql.Drivers()[0], "file:"+path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			for _, script := range []string{"schema.sql", "rows.sql"} {
-				text, err := os.ReadFile(filepath.Join(dir, script))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := db.Exec(string(text)); err != nil {
-					t.Fatalf("%s: %v", script, err)
-				}
-			}
-			schema, before := literals(t, db, "pragma_schema_version, sqlite_master", "name"), literals(t, db, w.table, w.key)
-
 			cfg, err := config.LoadFile(filepath.Join(dir, "schedule.yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx := context.Background()
-			ours, err := table.Open(ctx, "sqlite:"+path, table.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ours.Close()
-			s, err := table.New(ctx, ours, mapping(cfg))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Prove(ctx, noon); err != nil {
-				t.Fatal(err)
-			}
-			if got := s.Notes(); !reflect.DeepEqual(got, w.notes) {
-				t.Errorf("Notes: got %q, want %q", got, w.notes)
-			}
-
-			var order []string
-			e := &backlog.Engine{
-				Store: s, Concurrency: 1,
-				Now: func() time.Time { return noon.Add(250 * time.Millisecond) },
-				Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
-					order = append(order, r.Key.String())
-					reply, ok := w.reply[r.Key.String()]
-					if !ok {
-						t.Errorf("row %v must not be handed out", r.Key)
-					}
-					return reply
-				}),
-			}
-			tiers := cfg.Tiers.Tiers()
-			widest := tiers[len(tiers)-1].MaxAge
-			r, err := e.Pass(ctx, backlog.Pass{MaxAge: widest, Widest: true, Now: noon})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := (backlog.Report{Selected: r.Selected, Succeeded: r.Succeeded, Failed: r.Failed, Rejected: r.Rejected, Expired: r.Expired,
-				Unreadable: r.Unreadable, Conflicts: r.Conflicts, Refused: r.Refused}); !reflect.DeepEqual(got, w.report) {
-				t.Errorf("the pass: got %+v, want %+v", got, w.report)
-			}
-			if got := strings.Join(order, " "); got != w.order {
-				t.Errorf("the order of handling:\n got %s\nwant %s", got, w.order)
-			}
-
+			path := filepath.Join(t.TempDir(), "a.db")
+			db := wildDatabase(t, path, dir)
+			schema, before := literals(t, db, "pragma_schema_version, sqlite_master", "name"), literals(t, db, w.table, w.key)
+			s := w.work(t, "sqlite:"+path, cfg)
 			if after := literals(t, db, "pragma_schema_version, sqlite_master", "name"); !reflect.DeepEqual(after, schema) {
 				t.Errorf("the schema was changed: %q, it was %q", after, schema)
 			}
-			after := literals(t, db, w.table, w.key)
-			if len(after) != len(before) {
-				t.Errorf("%d rows, there were %d", len(after), len(before))
-			}
-			for key, row := range before {
-				for column, was := range row {
-					want, changes := w.changed[key][column]
-					if !changes {
-						want = was
-					} else if want == was {
-						t.Errorf("row %s, %s: the test expects a change to what was there", key, column)
-					}
-					if got := after[key][column]; got != want {
-						t.Errorf("row %s, %s: got %s, want %s (it was %s)", key, column, got, want, was)
-					}
-				}
-			}
+			w.wantChanges(t, before, literals(t, db, w.table, w.key))
 			wantIndexes(t, "sqlite:"+path, mapping(cfg), s)
 		})
+	}
+}
+
+// wildDatabase makes the file that the program has, and stays open as it does.
+func wildDatabase(t *testing.T, path, dir string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(sql.Drivers()[0], "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	for _, script := range []string{"schema.sql", "rows.sql"} {
+		text, err := os.ReadFile(filepath.Join(dir, script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(string(text)); err != nil {
+			t.Fatalf("%s: %v", script, err)
+		}
+	}
+	return db
+}
+
+// work runs one pass of the widest tier over the table.
+func (w wildTable) work(t *testing.T, url string, cfg *config.Config) *table.Table {
+	t.Helper()
+	noon := time.Date(2026, 2, 10, 12, 0, 0, 0, time.UTC)
+	ctx := context.Background()
+	db, err := table.Open(ctx, url, table.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	s, err := table.New(ctx, db, mapping(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Prove(ctx, noon); err != nil {
+		t.Fatal(err)
+	}
+	if notes := s.Notes(); len(notes) > 0 {
+		t.Errorf("Notes: got %q, want none", notes)
+	}
+	var order []string
+	e := &backlog.Engine{
+		Store: s, Concurrency: 1,
+		Now: func() time.Time { return noon.Add(250 * time.Millisecond) },
+		Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
+			order = append(order, r.Key.String())
+			reply, ok := w.reply[r.Key.String()]
+			if !ok {
+				t.Errorf("row %v must not be handed out", r.Key)
+			}
+			return reply
+		}),
+	}
+	tiers := cfg.Tiers.Tiers()
+	r, err := e.Pass(ctx, backlog.Pass{MaxAge: tiers[len(tiers)-1].MaxAge, Widest: true, Now: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(order, " "); got != w.order {
+		t.Errorf("the order of handling:\n got %s\nwant %s", got, w.order)
+	}
+	got := backlog.Report{Selected: r.Selected, Succeeded: r.Succeeded, Failed: r.Failed, Rejected: r.Rejected, Expired: r.Expired,
+		Unreadable: r.Unreadable, Conflicts: r.Conflicts, Refused: r.Refused}
+	if !reflect.DeepEqual(got, w.report) {
+		t.Errorf("the pass: got %+v, want %+v", got, w.report)
+	}
+	return s
+}
+
+func (w wildTable) wantChanges(t *testing.T, before, after map[string]map[string]string) {
+	t.Helper()
+	if len(after) != len(before) {
+		t.Errorf("%d rows, there were %d", len(after), len(before))
+	}
+	for key, row := range before {
+		for column, was := range row {
+			want, changes := w.changed[key][column]
+			if !changes {
+				want = was
+			} else if want == was {
+				t.Errorf("row %s, %s: the test expects a change to what was there", key, column)
+			}
+			if got := after[key][column]; got != want {
+				t.Errorf("row %s, %s: got %s, want %s (it was %s)", key, column, got, want, was)
+			}
+		}
 	}
 }
 

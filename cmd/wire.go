@@ -66,7 +66,7 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 		return nil, err
 	}
 	a.handler = h
-	a.store = &provenStore{Table: a.table, now: now}
+	a.store = &provenStore{Table: a.table, log: log, now: now}
 	if err := a.table.ProveTimes(ctx, now); err != nil {
 		a.close()
 		return nil, fmt.Errorf("table %s: %w", cfg.Table.Name, err)
@@ -79,9 +79,7 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 	for _, s := range samples {
 		log.Info("as understood: " + s)
 	}
-	for _, n := range a.table.Notes() {
-		log.Warn(n)
-	}
+	a.store.sayNotes()
 	if len(cfg.Statuses.Dead.Values)+len(cfg.Statuses.Dead.Set) == 0 {
 		log.Debug("no dead status is configured: a rejected record is an error like any other")
 	}
@@ -120,10 +118,21 @@ func (a *app) close() { a.db.Close() }
 // first record comes up, so that a pass without work costs nothing for it.
 type provenStore struct {
 	*table.Table
+	log *slog.Logger
 	now time.Time
 
 	mu     sync.Mutex
 	proven bool
+	noted  int // how many notes have been logged
+}
+
+// sayNotes logs the table's notes, each once.
+func (s *provenStore) sayNotes() {
+	notes := s.Notes()
+	for _, n := range notes[s.noted:] {
+		s.log.Warn(n)
+	}
+	s.noted = len(notes)
 }
 
 // prove may be called again after an error: a database that is away proves
@@ -136,6 +145,7 @@ func (s *provenStore) prove(ctx context.Context) error {
 	}
 	err := s.ProveWrites(ctx, s.now)
 	s.proven = err == nil
+	s.sayNotes()
 	return err
 }
 

@@ -60,6 +60,21 @@ func TestTouchOfMixedForms(t *testing.T) {
 	f.wantRows("SELECT updated_at FROM BACKLOG", "'2026-02-10 12:00:00'", "'2026-02-10 12:00:00'")
 }
 
+// TestKeep: such a column is written back as it is, wherever anything is
+// written, since some databases would write the time there by themselves.
+func TestKeep(t *testing.T) {
+	f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, until TEXT);
+		CREATE TABLE log (at);
+		CREATE TRIGGER t AFTER UPDATE OF date_inserted, until ON BACKLOG BEGIN INSERT INTO log VALUES (old.date_inserted || ' ' || new.date_inserted || ' ' || new.until); END;
+		INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-10 01:00:00', '2026-02-11 01:00:00')`)
+	m := plainMapping()
+	m.Inserted.Keep, m.Expires = true, &table.Time{Column: "until", Keep: true}
+	s := f.store(m)
+	settleAll(t, s, func(backlog.Record) (backlog.Outcome, string) { return backlog.Errored, "" })
+	f.wantRows("SELECT * FROM log", "'2026-02-10 01:00:00 2026-02-10 01:00:00 2026-02-11 01:00:00'")
+	f.wantRows("SELECT * FROM BACKLOG", "1 'ERROR' '2026-02-10 01:00:00' '2026-02-11 01:00:00'")
+}
+
 func TestLastErrorIsCutToTheColumn(t *testing.T) {
 	for _, x := range []struct{ decl, text, want string }{
 		{"VARCHAR(5)", "12345678", "'12345'"},

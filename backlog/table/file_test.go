@@ -137,6 +137,8 @@ func (f *file) wantRefused(m table.Mapping, want string) {
 		f.Errorf("got error %v, want a Problem: %s", err, want)
 	} else if got := strings.ReplaceAll(err.Error(), f.path, "FILE"); !matches(got, want) {
 		f.Errorf("refused for another reason\n got %s\nwant %s", got, want)
+	} else if p.Cure == "" {
+		f.Errorf("refused without a cure: %s", got)
 	}
 	if after := f.content(); !reflect.DeepEqual(after, before) {
 		f.Errorf("the database was changed:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))

@@ -76,7 +76,7 @@ func TestCatalogueIsAsked(t *testing.T) {
 		{func(m *table.Mapping) { m.Error = table.State{When: asked, Given: true} }, `statuses.error: table BACKLOG has no column "nope"` + have},
 		{func(m *table.Mapping) { m.Success = table.State{Set: assigned, Given: true} }, `statuses.success: table BACKLOG has no column "nope"` + have},
 		{func(m *table.Mapping) { m.Dead = table.State{Set: assigned, Given: true} }, `statuses.dead: table BACKLOG has no column "nope"` + have},
-		{func(m *table.Mapping) { m.Inserted.As = "text:DD.MM.YYYY" }, `table.inserted: as: layout "DD.MM.YYYY" has no 2006: it needs the whole date, as 2006, 01 and 02`},
+		{func(m *table.Mapping) { m.Inserted.As = "text:DD.MM.YYYY" }, `table.inserted: as: layout "DD.MM.YYYY" has no 2006: it needs the whole date, as 2006, 01 and 02; mend ` + "`as:`"},
 	} {
 		m := plainMapping()
 		x.change(&m)

@@ -149,7 +149,7 @@ func (r *resolver) timeColumns() error {
 		if x.spec.As != "" {
 			f, err := parseTimeForm(x.spec.As, tc.zone)
 			if err != nil {
-				return problem("", "%s: as: %v", x.setting, err)
+				return problem("mend `as:`", "%s: as: %v", x.setting, err)
 			}
 			if u, ok := f.timeCodec.(timeUnix); ok && c.class == classText {
 				u.class = timeText // whatever is stored there becomes text
