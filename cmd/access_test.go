@@ -123,7 +123,8 @@ func TestAccess(t *testing.T) {
 	s.chmod(0o555, ".")
 	s.refuses(1, "backlog: the lock file cannot be opened: ", "once", "--max-age", "1d")
 	s.refuses(1, "backlog: the database backlog.db cannot be written to: attempt to write a readonly database", "run")
-	s.refuses(1, "FAIL  statuses    the database backlog.db cannot be written to: attempt to write a readonly database", "check")
+	s.refuses(1, "FAIL  rights      the database backlog.db cannot be written to: attempt to write a readonly database", "check")
+	s.refuses(1, "cure: give this user the right to write the file, and to create others in its folder\n", "check")
 	s.refuses(0, "up to 1d            1      0", "status")
 	s.refuses(0, "1 record would be handled, in this order\n", "once", "--max-age", "1d", "--dry-run")
 	s.chmod(0o666, "backlog.db")
@@ -142,5 +143,25 @@ func TestAccess(t *testing.T) {
 	status, out, log := s.run("once", "--max-age", "1d")
 	if status != 0 || !strings.HasPrefix(out, "1d: 1 record selected, 1 succeeded in ") || !strings.Contains(log, "the state cannot be kept, a restart will not know what was missed: ") {
 		t.Errorf("exit status %d\n%s%s", status, out, log)
+	}
+}
+
+// Who may not create a file or an index is told so, and sees no statement that
+// was not run.
+func TestAccessOfInit(t *testing.T) {
+	t.Parallel()
+	s := newPrivateShop(t, map[string]string{"schedule.yaml": "tiers: [{max_age: 1d, every: 5m}]\n"})
+	s.sql("CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT)")
+	s.chmod(0o444, "backlog.db")
+	s.chmod(0o555, ".")
+	defer s.chmod(0o777, ".")
+	for _, x := range []struct{ database, want, cure string }{
+		{"new.db", "the database file new.db cannot be opened: unable to open database file", "give this user the right to read it, and to create files in its folder"},
+		{"backlog.db", "the database backlog.db cannot be written to: attempt to write a readonly database", "give this user the right to write the file, and to create others in its folder"},
+	} {
+		status, out, log := s.run("init", "--database", "sqlite:"+x.database)
+		if status != 1 || out != "" || !strings.HasPrefix(log, "backlog: "+x.want) || !strings.HasSuffix(log, "; "+x.cure+"\n") {
+			t.Errorf("%s: exit status %d\n%s%s", x.database, status, out, log)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,8 +26,8 @@ func newInit(g *globals) *cobra.Command {
 		Short: "Create what is missing: the table, the indexes",
 		Long: `Init creates what the configuration names and the database does not have: the
 database file, the table, and an index for each status that is read. It alters
-and drops nothing and may be run again.` + exitStatusHelp,
-		Args: cobra.NoArgs,
+and drops nothing and may be run again. It prints each statement that it has run.` + exitStatusHelp,
+		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runInit(ctx, o, g) }),
 	}
 	o.AddFlags(c.Flags())
@@ -38,7 +39,7 @@ func runInit(ctx context.Context, o InitOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	steps, err := table.Missing(ctx, cfg.Database, mapping(cfg))
+	steps, err := table.Missing(ctx, cfg.Database, mapping(cfg), time.Now())
 	if err != nil {
 		return err
 	}
@@ -47,10 +48,12 @@ func runInit(ctx context.Context, o InitOptions, g *globals) error {
 		return nil
 	}
 	for _, s := range steps {
+		if !o.Print {
+			if err := table.Create(ctx, cfg.Database, []string{s}); err != nil {
+				return err
+			}
+		}
 		g.printf("%s;\n", s)
 	}
-	if o.Print {
-		return nil
-	}
-	return table.Create(ctx, cfg.Database, steps)
+	return nil
 }

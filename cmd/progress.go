@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -11,8 +12,12 @@ import (
 	"backlog/backlog"
 )
 
-// longPass is how long a pass runs before it is worth a bar.
-const longPass = time.Second
+const (
+	// longPass is how long a pass runs before it is worth a bar.
+	longPass = time.Second
+	// redraw is how often the bar is drawn at most.
+	redraw = 100 * time.Millisecond
+)
 
 // A progress shows on a terminal how far a long pass is, one at a time, and
 // passes every event on. To anything but a terminal it shows nothing.
@@ -21,12 +26,13 @@ type progress struct {
 	table backlog.Counter
 	next  func(backlog.Event)
 
-	mu    sync.Mutex
-	pass  *backlog.Report // the one that is shown, as it began; nil: none
-	done  int             // attempts
-	gone  int             // of them those that are no longer pending
-	began time.Time
-	bar   *progressbar.ProgressBar // nil until the pass is long
+	mu        sync.Mutex
+	tier      string                   // whose pass is shown
+	bar       *progressbar.ProgressBar // nil: no pass is
+	began     time.Time
+	done      int  // attempts
+	counted   bool // the bar has its end
+	stopCount context.CancelFunc
 }
 
 func newProgress(w io.Writer, t backlog.Counter, next func(backlog.Event)) func(backlog.Event) {
@@ -40,63 +46,59 @@ func newProgress(w io.Writer, t backlog.Counter, next func(backlog.Event)) func(
 func (p *progress) Observe(ev backlog.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case ev.Kind == backlog.PassStarted && p.pass == nil:
-		p.pass, p.done, p.gone = ev.Report, 0, 0
-		p.began = time.Now()
-	case p.pass == nil || ev.Tier != p.pass.Tier:
-	case ev.Kind == backlog.AttemptEnded:
-		p.attempt(ev)
-	case ev.Kind == backlog.PassEnded:
-		if p.bar != nil {
-			p.bar.Finish()
-		}
-		p.pass, p.bar = nil, nil
-	}
 	if p.bar != nil && ev.Kind != backlog.Woke && (ev.Kind != backlog.AttemptEnded || ev.Outcome != backlog.Succeeded) {
 		p.bar.Clear() // a line of log may follow
 	}
 	p.next(ev)
+	switch {
+	case ev.Kind == backlog.PassStarted && p.bar == nil:
+		p.begin(ev.Report)
+	case p.bar == nil || ev.Tier != p.tier:
+	case ev.Kind == backlog.AttemptEnded:
+		p.attempt()
+	case ev.Kind == backlog.PassEnded:
+		p.stopCount()
+		p.bar = nil
+	}
 }
 
-func (p *progress) attempt(ev backlog.Event) {
-	p.done++
-	if ev.Outcome == backlog.Succeeded {
-		p.gone++
-	}
-	if p.bar != nil {
-		p.bar.Add(1)
-		return
-	}
-	if time.Since(p.began) < longPass {
-		return
-	}
-	// Without an end the bar only turns; how many there are may take a
-	// while to count.
-	p.bar = progressbar.NewOptions(-1,
+// begin starts the bar's clock with the pass, so that its rate is the pass's,
+// and counts what is pending before outcomes change that.
+func (p *progress) begin(pass *backlog.Report) {
+	p.bar = progressbar.NewOptions64(math.MaxInt64,
 		progressbar.OptionSetWriter(p.w),
-		progressbar.OptionSetDescription(p.pass.Tier),
+		progressbar.OptionSetDescription(pass.Tier),
 		progressbar.OptionShowCount(),
 		progressbar.OptionShowIts(),
 		progressbar.OptionSetItsString("records"),
-		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionThrottle(math.MaxInt64), // not yet drawn
 		progressbar.OptionClearOnFinish(),
 	)
-	p.bar.Set(p.done)
-	go p.setEnd(p.bar, *p.pass, p.gone)
+	p.bar.Reset() // sets the clock
+	p.tier, p.began, p.done, p.counted = pass.Tier, time.Now(), 0, false
+	var ctx context.Context
+	ctx, p.stopCount = context.WithCancel(context.Background())
+	go p.count(ctx, p.bar, *pass)
 }
 
-// setEnd tells the bar how many records there are.
-func (p *progress) setEnd(bar *progressbar.ProgressBar, pass backlog.Report, gone int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
+func (p *progress) attempt() {
+	p.done++
+	if p.counted && time.Since(p.began) >= longPass {
+		progressbar.OptionThrottle(redraw)(p.bar)
+	}
+	p.bar.Add(1)
+}
+
+// count tells the bar how many records there are.
+func (p *progress) count(ctx context.Context, bar *progressbar.ProgressBar, pass backlog.Report) {
 	c, err := p.table.Count(ctx, pass.Started, []time.Duration{pass.MaxAge})
 	if err != nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bar == bar {
-		bar.ChangeMax(gone + c.Bands[0].Fresh + c.Bands[0].Failed)
+	if end := c.Bands[0].Fresh + c.Bands[0].Failed; p.bar == bar && end > p.done {
+		bar.ChangeMax(end)
+		p.counted = true
 	}
 }

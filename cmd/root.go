@@ -6,9 +6,11 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -79,14 +81,15 @@ the table needs no columns for it.
 Start with "backlog check", then "backlog once --max-age 1d", then "backlog run".` + exitStatusHelp,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return c.Help()
 		},
 	}
 	g.AddFlags(root.PersistentFlags())
-	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newStatus(g), newCheck(g), newInit(g), newVersion(g))
+	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newCheck(g), newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false
+	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	helpAlike(root)
@@ -101,6 +104,31 @@ func helpAlike(c *cobra.Command) {
 		}
 		helpAlike(sub)
 	}
+}
+
+// aWord is what is shown of an argument: no URL, and so no password.
+var aWord = regexp.MustCompile(`^[A-Za-z-]+`)
+
+// noArgs refuses arguments as cobra does, but shows only words.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 && aWord.FindString(args[0]) != args[0] {
+		return fmt.Errorf("%s takes no such argument; what belongs to a flag stands behind its --name", c.CommandPath())
+	}
+	return cobra.NoArgs(c, args)
+}
+
+// flagError shows of a flag that cannot be understood only its name.
+func flagError(_ *cobra.Command, err error) error {
+	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) {
+		if short := e.GetSpecifiedShortnames(); short != "" {
+			return fmt.Errorf("unknown flag: -%s; a name of more than one letter stands behind two dashes", aWord.FindString(short))
+		}
+		return fmt.Errorf("unknown flag: --%s", aWord.FindString(e.GetSpecifiedName()))
+	}
+	if e := (*pflag.InvalidSyntaxError)(nil); errors.As(err, &e) {
+		return errors.New("a flag without a name; write it as in --config FILE")
+	}
+	return err
 }
 
 // ranError marks the errors of run functions, as opposed to cobra's own.

@@ -42,9 +42,10 @@ func newSchedule(g *globals) *cobra.Command {
 the widest starts; it covers the narrower ones, whose records are among its own.
 
 With --format crontab or systemd it prints what makes the system's own timer run
-"backlog once --due" whenever a tier ticks. Unlike "backlog run" that does not
-make up for ticks missed while the machine was off.` + exitStatusHelp,
-		Args: cobra.NoArgs,
+"backlog once --due" whenever a tier ticks, with the flags that are given here or
+stand in BACKLOG_*, but for a database URL that may hold a password. Unlike
+"backlog run" that does not make up for ticks missed while the machine was off.` + exitStatusHelp,
+		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runSchedule(ctx, o, g) }),
 	}
 	o.AddFlags(c.Flags())
@@ -185,6 +186,22 @@ func forSystemd(arg string) string {
 	return arg
 }
 
+// onceArgs returns the command line that does what this one is about, by its
+// flags and those of the environment, which is another one there. hidden: that
+// of the database is left out, as it may hold a password.
+func (g *globals) onceArgs() (args []string, hidden bool) {
+	args = []string{"once", "--due", "--config", g.Config}
+	hidden = g.Database != "" && g.Database != withoutPassword(g.Database)
+	for _, f := range []struct{ name, value string }{
+		{"--database", g.Database}, {"--table", g.Table}, {"--log-level", g.LogLevel}, {"--log-format", g.LogFormat},
+	} {
+		if f.value != "" && (f.name != "--database" || !hidden) {
+			args = append(args, f.name, f.value)
+		}
+	}
+	return args, hidden
+}
+
 func (g *globals) printCrontab(s *tiers.Schedule) error {
 	g.printf("# backlog: one line for all tiers. When a tier ticks, the widest one that does runs.\n")
 	for _, t := range s.Tiers() {
@@ -195,7 +212,16 @@ func (g *globals) printCrontab(s *tiers.Schedule) error {
 	if n := everyMinutes(s, 15); n > 1 {
 		minute = fmt.Sprintf("*/%d", n)
 	}
-	g.printf("%s * * * *  cd /path/to/it && backlog once --due --config %s\n", minute, forCrontab(g.Config))
+	args, hidden := g.onceArgs()
+	if hidden {
+		g.printf("# The database's URL may hold a password and is left out: set it here, or in the configuration.\n#BACKLOG_DATABASE=\n")
+	}
+	// Cron mails what is printed: neither that nothing is due nor that records
+	// failed, which is normal, but why a pass cannot work.
+	if g.LogLevel == "" {
+		args = append(args, "--log-level", "error")
+	}
+	g.printf("%s * * * *  cd /path/to/it && backlog %s >/dev/null\n", minute, strings.Join(each(args, forCrontab), " "))
 	return nil
 }
 
@@ -215,6 +241,11 @@ Description=Work off the backlog when a tier of its schedule ticks
 	for _, t := range s.Tiers() {
 		g.printf("# records up to %s old: %s\n", tiers.FormatDuration(t.MaxAge), often(t))
 	}
+	args, hidden := g.onceArgs()
+	environment := ""
+	if hidden {
+		environment = "# The database's URL may hold a password and is left out: have this file set it, or the configuration.\n#EnvironmentFile=\n"
+	}
 	g.printf(`OnCalendar=*-*-* *:%s:00 UTC
 AccuracySec=1s
 
@@ -229,8 +260,9 @@ Description=One pass over the backlog, if one is due
 Type=oneshot
 WorkingDirectory=/path/to/it
 StateDirectory=backlog
-ExecStart=/usr/local/bin/backlog once --due --config %s
+%sExecStart=/usr/local/bin/backlog %s
+StandardOutput=null
 SuccessExitStatus=75
-`, minute, forSystemd(g.Config))
+`, minute, environment, strings.Join(each(args, forSystemd), " "))
 	return nil
 }

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,7 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/google/renameio/v2"
 
 	"backlog/backlog"
@@ -20,7 +23,8 @@ import (
 )
 
 // stateFile keeps the state in a JSON file, written as a whole or not at all.
-// What cannot be written is still remembered for the life of the process.
+// What cannot be written is still remembered for the life of the process. Other
+// processes may keep theirs in the same file.
 type stateFile struct {
 	path string // "": memory only
 
@@ -102,6 +106,7 @@ func (s *stateFile) load() (backlog.State, error) {
 func (s *stateFile) Update(change func(*backlog.State)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer s.lock()()
 	state, err := s.load() // what cannot be read is replaced
 	before, _ := json.Marshal(state)
 	change(&state)
@@ -116,6 +121,24 @@ func (s *stateFile) Update(change func(*backlog.State)) error {
 		return fmt.Errorf("the state cannot be kept, a restart will not know what was missed: %w", err)
 	}
 	return nil
+}
+
+// lockPatience is how long another process may take for its update.
+const lockPatience = time.Second
+
+// lock keeps other processes from an update between our reading and writing.
+// The file itself is replaced each time, so it is another one that is locked.
+// Without the lock an update is still better than none.
+func (s *stateFile) lock() (unlock func()) {
+	if s.path == "" {
+		return func() {}
+	}
+	os.MkdirAll(filepath.Dir(s.path), 0o755)
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	l := flock.New(s.path+".lock", flock.SetPermissions(0o644))
+	l.TryLockContext(ctx, 5*time.Millisecond)
+	return func() { l.Close() }
 }
 
 func (s *stateFile) save(state backlog.State) error {

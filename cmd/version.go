@@ -19,7 +19,7 @@ func newVersion(g *globals) *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Long:  `Version prints the program's version, its SQLite driver and the Go it was built with.` + exitStatusHelp,
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: ran(func(context.Context) error {
 			v := version()
 			if asJSON.on {

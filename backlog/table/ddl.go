@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,23 +17,28 @@ import (
 
 // Missing returns the statements that create what the mapping needs and the
 // database does not have: the table, and an index for each status that is
-// read. It changes nothing. The database file itself is created by Create.
-func Missing(ctx context.Context, url string, m Mapping) ([]string, error) {
+// read. It changes nothing. The database file itself is created by Create, but
+// not its folder. now is the present, by which dates are found right or wrong.
+func Missing(ctx context.Context, url string, m Mapping, now time.Time) ([]string, error) {
 	var steps []string
 	db, err := Open(ctx, url, Options{ReadOnly: true})
 	if err == nil {
 		defer db.Close()
 		t, err := New(ctx, db, m)
 		if err == nil {
-			if err := t.ProveTimes(ctx, time.Now()); err != nil {
+			if err := t.ProveTimes(ctx, now); err != nil {
 				return nil, err
 			}
-			return t.MissingIndexes(ctx)
+			return t.MissingIndexes(ctx, now)
 		}
-		if has, herr := hasTable(ctx, db, m); herr != nil || has {
+		if has, herr := hasTable(ctx, db, m); herr != nil {
 			return nil, errors.Join(herr, err)
+		} else if has {
+			return missingColumns(ctx, db, m, now, err)
 		}
 	} else if !IsMissingFile(err) {
+		return nil, err
+	} else if err := hasFolder(url); err != nil {
 		return nil, err
 	} else {
 		// Readers and a writer do not wait for each other then. Only a
@@ -41,8 +49,21 @@ func Missing(ctx context.Context, url string, m Mapping) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	indexes, err := indexesOf(ctx, create, m)
+	indexes, err := indexesOf(ctx, m, now, create)
 	return slices.Concat(steps, []string{create}, indexes), err
+}
+
+// hasFolder makes sure that there is a folder for the database file.
+func hasFolder(url string) error {
+	path, _, err := sqlitePath(url)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return problem("create it, or name another file", "the folder %s of the database file %s does not exist", dir, path)
+	}
+	return nil
 }
 
 // hasTable reports whether the catalogue knows the table.
@@ -58,7 +79,7 @@ func hasTable(ctx context.Context, db *DB, m Mapping) (bool, error) {
 }
 
 // indexesOf returns the indexes for a table that does not exist yet.
-func indexesOf(ctx context.Context, create string, m Mapping) ([]string, error) {
+func indexesOf(ctx context.Context, m Mapping, now time.Time, create ...string) ([]string, error) {
 	lab, err := sql.Open(sqliteDriver, ":memory:")
 	if err != nil {
 		return nil, err
@@ -66,27 +87,37 @@ func indexesOf(ctx context.Context, create string, m Mapping) ([]string, error) 
 	lab.SetMaxOpenConns(1)
 	db := &DB{dialect: sqlite{path: ":memory:"}, read: lab, write: lab}
 	defer db.Close()
-	if _, err := lab.ExecContext(ctx, create); err != nil {
-		return nil, err
+	for _, text := range create {
+		if _, err := lab.ExecContext(ctx, text); err != nil {
+			return nil, err
+		}
 	}
 	t, err := New(ctx, db, m)
 	if err != nil {
 		return nil, err
 	}
-	return t.MissingIndexes(ctx)
+	return t.MissingIndexes(ctx, now)
 }
 
 // Create runs the statements of Missing, creating the database file if there
-// is none. It is safe to run twice.
+// is none. It is safe to run twice. That the user may not write there is a
+// *Problem.
 func Create(ctx context.Context, url string, steps []string) error {
 	db, err := openToCreate(url)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+	err = db.patiently(ctx, func(ctx context.Context) error { return db.dialect.reach(ctx, db.write) })
+	if err == nil {
+		err = db.ProveRights(ctx)
+	}
+	if err != nil {
+		return db.wrap(ctx, err)
+	}
 	for _, s := range steps {
 		if _, err := db.write.ExecContext(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", s, err)
+			return fmt.Errorf("%s: %w", s, db.wrap(ctx, err))
 		}
 	}
 	return nil
@@ -131,6 +162,9 @@ func createTable(m Mapping) (string, error) {
 	}
 	for _, c := range m.Columns {
 		add(c, "TEXT")
+	}
+	for _, c := range retryColumns(m) {
+		add(c.name, c.def)
 	}
 	if len(m.ID) > 1 {
 		key := make([]string, len(m.ID))
@@ -186,9 +220,9 @@ func timeType(tc Time, zone *time.Location, now bool) string {
 }
 
 // MissingIndexes returns the statements that create an index for every status
-// whose pages read more than they return.
-func (t *Table) MissingIndexes(ctx context.Context) ([]string, error) {
-	plans, err := t.Plans(ctx)
+// whose pages read more than they return. now is that of Plans.
+func (t *Table) MissingIndexes(ctx context.Context, now time.Time) ([]string, error) {
+	plans, err := t.Plans(ctx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -209,28 +243,41 @@ type Plan struct {
 	Cure  string // the statement that creates the index to have; empty if Bad is
 }
 
-// Plans explains how each status is read.
-func (t *Table) Plans(ctx context.Context) ([]Plan, error) {
+// Plans explains how each status is read by a pass that begins now.
+func (t *Table) Plans(ctx context.Context, now time.Time) ([]Plan, error) {
 	var list []Plan
 	for i, b := range t.branches {
-		q := backlog.Query{Lane: b.lane, Now: time.Now(), MaxAge: 24 * time.Hour, Limit: 1000}
-		text, args := t.branchQuery(q, part{seg: segDated}, i, q.Limit)
-		var p Plan
-		err := t.within(ctx, func(ctx context.Context) (err error) {
-			p.Steps, p.Bad, err = t.d.plan(ctx, t.db.read, t, b, text, args)
-			if err != nil || p.Bad == "" {
-				return err
+		q := backlog.Query{Lane: b.lane, Now: now, MaxAge: 24 * time.Hour, Limit: 1000}
+		if t.followsPolicy(b.lane) {
+			plans, err := t.retryPlans(ctx, q, i)
+			if err != nil {
+				return nil, err
 			}
-			p.Cure, err = t.indexFor(ctx, i, b)
-			return err
-		})
+			list = append(list, plans...)
+			continue
+		}
+		text, args := t.branchQuery(q, part{seg: segDated}, i, q.Limit)
+		p, err := t.plan(ctx, b, text, args, func(ctx context.Context) (string, error) { return t.indexFor(ctx, i, b) })
 		if err != nil {
 			return nil, err
 		}
-		p.What = b.cond
 		list = append(list, p)
 	}
 	return list, nil
+}
+
+// plan explains a query of the branch; cure returns the index that it misses.
+func (t *Table) plan(ctx context.Context, b branch, text string, args []any, cure func(context.Context) (string, error)) (Plan, error) {
+	p := Plan{What: b.cond}
+	err := t.within(ctx, func(ctx context.Context) (err error) {
+		p.Steps, p.Bad, err = t.d.plan(ctx, t.db.read, t, b, text, args)
+		if err != nil || p.Bad == "" {
+			return err
+		}
+		p.Cure, err = cure(ctx)
+		return err
+	})
+	return p, err
 }
 
 // indexFor returns the statement that creates the index for a branch. It has
@@ -242,8 +289,14 @@ func (t *Table) indexFor(ctx context.Context, i int, b branch) (string, error) {
 	if i > 0 && t.branches[i-1].lane == b.lane {
 		name = fmt.Sprintf("%s_%d", name, i)
 	}
-	where := strings.Join(append([]string{b.cond}, nonEmpty(t.where)...), " AND ")
-	columns := slices.Concat(t.lead, b.lead, []string{t.inserted.quoted}, t.key)
+	return t.createIndex(ctx, name, b, []string{b.cond}, t.inserted.quoted)
+}
+
+// createIndex returns the statement for an index over the rows of the branch
+// that meet the conditions, in the order of the columns and then of the key.
+func (t *Table) createIndex(ctx context.Context, name string, b branch, conds []string, columns ...string) (string, error) {
+	where := strings.Join(append(conds, nonEmpty(t.where)...), " AND ")
+	columns = slices.Concat(t.lead, b.lead, columns, t.key)
 	create := func(name string) string {
 		return fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (%s) WHERE %s",
 			t.d.quote(name), t.d.quote(t.m.Name), strings.Join(columns, ", "), where)
@@ -289,8 +342,12 @@ func (t *Table) Statements() []string {
 		if t.expireSet != nil {
 			for _, col := range []*timeCol{t.inserted, t.expires} {
 				if col != nil {
-					add(t.expireText(t.branches[i], col))
+					add(t.expireText(t.expired(t.branches[i], col)))
 				}
+			}
+			if b := t.branches[i]; b.exhausted != "" {
+				b.cond = b.exhausted
+				add(t.expireText(t.pending(b)))
 			}
 		}
 	}

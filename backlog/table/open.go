@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -64,6 +65,10 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	return db, nil
 }
 
+// aScheme is what a URL may begin with. Anything else in front of a colon can
+// be a part of a password and is not shown.
+var aScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
+
 // sqlitePath returns the file that the URL names and how carefully it is to be
 // written to, "full" or "normal".
 func sqlitePath(url string) (path, synchronous string, err error) {
@@ -72,18 +77,27 @@ func sqlitePath(url string) (path, synchronous string, err error) {
 	if !ok {
 		return "", "", problem(cure, "the database is not a URL")
 	}
-	if s := strings.ToLower(scheme); s != "sqlite" && s != "sqlite3" {
-		return "", "", problem(cure, "unknown kind of database %q", scheme)
+	switch s := strings.ToLower(scheme); {
+	case s == "sqlite", s == "sqlite3":
+	case aScheme.MatchString(s):
+		return "", "", problem(cure, "unknown kind of database %q", s)
+	default:
+		return "", "", problem(cure, "the database is not a URL of a known kind")
 	}
 	path, synchronous, ok = strings.Cut(strings.TrimPrefix(path, "//"), "?synchronous=")
 	switch synchronous = strings.ToLower(synchronous); {
 	case !ok:
 		synchronous = "full"
 	case synchronous != "full" && synchronous != "normal":
-		return "", "", problem("write full or normal", "the database URL asks for synchronous=%s", synchronous)
+		return "", "", problem("write full or normal", "the database URL asks for a synchronous that is neither full nor normal")
 	}
-	if path == "" {
+	switch {
+	case path == "":
 		return "", "", problem(cure, "the database URL names no file")
+	case path == ":memory:":
+		return "", "", problem(cure, "a database in memory is nobody else's and ends with the program")
+	case strings.HasPrefix(path, "~"):
+		return "", "", problem("write the folder out, or ${HOME} in the configuration; ./~ is a file of that name", "the database file %s: ~ is not replaced here", path)
 	}
 	return path, synchronous, nil
 }
@@ -120,6 +134,12 @@ func (db *DB) wrap(ctx context.Context, err error) error {
 	case classAway, classBusy:
 		return fmt.Errorf("%w: %w", backlog.ErrAway, err)
 	}
+	if d, ok := db.dialect.(sqlite); ok {
+		switch code, _ := sqliteCode(err); code & 0xff {
+		case 11, 26: // CORRUPT NOTADB
+			return problem("restore it from a backup, or see https://sqlite.org/recovery.html", "the database file %s is damaged: %v", d.path, err)
+		}
+	}
 	return err
 }
 
@@ -129,6 +149,15 @@ func pool(db *sql.DB, n int) *sql.DB {
 	db.SetMaxIdleConns(n)
 	db.SetConnMaxIdleTime(10 * time.Minute)
 	return db
+}
+
+// ProveRights proves that this user may write to the database, changing
+// nothing. It is a *Problem if not. The database must not be open to be read
+// only.
+func (db *DB) ProveRights(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return db.wrap(ctx, db.patiently(ctx, func(ctx context.Context) error { return db.dialect.mayWrite(ctx, db.write) }))
 }
 
 // Advice returns what its owner could change about the database for the
