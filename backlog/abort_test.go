@@ -88,6 +88,40 @@ func TestAbortAfterCountsOnlyFailuresInARow(t *testing.T) {
 	}
 }
 
+// Where the last failure is that of the last record there is nothing to abort
+// and nothing to go on with.
+func TestAbortAfterTheLastRecord(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		fresh, failed int
+		limit         int // MaxRecords
+		complete      bool
+	}{
+		{"fresh lane", 3, 0, 0, true},
+		{"failed lane", 0, 3, 0, true},
+		{"both lanes", 1, 2, 0, true},
+		{"more", 6, 0, 0, false}, // with three hands, two may begin before the third failure
+		{"more in the other lane", 3, 3, 0, false},
+		{"under a cap that it reaches", 3, 0, 3, true},
+		{"under a cap that leaves one", 0, 4, 3, false},
+	} {
+		for _, concurrency := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s/%d", c.name, concurrency), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t, memory.Options{}, slowly(time.Second, fail))
+					b.AbortAfter, b.Concurrency, b.MaxRecords = 3, concurrency, c.limit
+					b.add(t, "NEW", 1, c.fresh, 0)
+					b.add(t, "ERROR", 11, c.failed, 0)
+					rep := b.pass(t)
+					if rep.Failed < 3 || rep.Complete != c.complete || (rep.Stopped == "") != c.complete || c.complete && !rep.Resume.IsZero() {
+						t.Errorf("want complete %t after three failures, a reason if not, else no resume point; got %+v", c.complete, rep)
+					}
+				})
+			})
+		}
+	}
+}
+
 // The observer of the last failure is slow: meanwhile nothing more may start.
 func TestAbortAfterHandsNothingOutAfterTheLastFailure(t *testing.T) {
 	for _, concurrency := range []int{1, 4} {

@@ -170,6 +170,15 @@ func TestOutcomes(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("deliver: %w", context.Cause(ctx))
 		}, "failed", "ERROR", "deliver: timed out after 5s"},
+		{"timeout as the context's error", func(ctx context.Context, _ *backlog.Record) error { <-ctx.Done(); return ctx.Err() }, "failed", "ERROR", "timed out after 5s"},
+		{"timeout around the context's error", func(ctx context.Context, _ *backlog.Record) error {
+			<-ctx.Done()
+			return fmt.Errorf("deliver: %w", ctx.Err())
+		}, "failed", "ERROR", "timed out after 5s: deliver: context deadline exceeded"},
+		{"timeout that is a rejection", func(ctx context.Context, _ *backlog.Record) error { <-ctx.Done(); return backlog.Reject(ctx.Err()) }, "rejected", "DEAD",
+			"timed out after 5s: context deadline exceeded"},
+		{"error after the timeout", func(ctx context.Context, _ *backlog.Record) error { <-ctx.Done(); return errors.New("no route") }, "failed", "ERROR", "no route"},
+		{"timeout of its own", returns(context.DeadlineExceeded), "failed", "ERROR", "context deadline exceeded"},
 		{"success in spite of the timeout", func(ctx context.Context, _ *backlog.Record) error { <-ctx.Done(); return nil }, "succeeded", "SUCCESS", ""},
 		{"success just before the timeout", slowly(timeout-1, succeed), "succeeded", "SUCCESS", ""},
 	} {
@@ -195,6 +204,24 @@ func TestOutcomes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Who asks with errors.Is hears the same as ever.
+func TestTimeoutIsADeadlineExceeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, func(ctx context.Context, r *backlog.Record) error {
+			<-ctx.Done()
+			return []error{ctx.Err(), context.Cause(ctx), fmt.Errorf("%w: %w", errBroken, ctx.Err())}[id(r)]
+		})
+		b.Timeout = 5 * time.Second
+		b.add(t, "NEW", 0, 3, 0)
+		b.pass(t)
+		for _, ev := range b.events.of(backlog.AttemptEnded) {
+			if !errors.Is(ev.Err, context.DeadlineExceeded) || id(ev.Record) == 2 && !errors.Is(ev.Err, errBroken) {
+				t.Errorf("want record %d's error to be what the handler returned, got %v", id(ev.Record), ev.Err)
+			}
+		}
+	})
 }
 
 func TestNoTimeoutByDefault(t *testing.T) {

@@ -370,9 +370,9 @@ type awayExpirer struct {
 
 var _ backlog.Expirer = (*awayExpirer)(nil)
 
-func (a *awayExpirer) Expire(ctx context.Context, now, before time.Time) (int, error) {
+func (a *awayExpirer) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
 	if time.Now().Before(a.until) {
 		return 0, errAway
 	}
-	return a.Store.Expire(ctx, now, before)
+	return a.Store.Expire(ctx, now, before, each)
 }

@@ -6,20 +6,18 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	mrand "math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/time/rate"
 )
 
 // An Engine runs passes: it selects pending records from a Store, hands them
 // to a Handler and settles the outcomes. Store and Handler are required, the
 // zero value of every other field is a default. The fields must not be changed
-// after the first call of Pass. An Engine may run several passes at once; they
-// share its limits, and no record is in two of them at a time.
+// after the first call of Pass or Replace. An Engine may run several passes at
+// once; they share its limits, and no record is in two of them at a time.
 //
 // It guarantees at-least-once processing: Succeeded is written only when the
 // handler returned nil, and a crash at any point leaves every record either
@@ -36,6 +34,15 @@ type Engine struct {
 	Rate        float64       // handler calls started per second, over all passes; 0: no limit
 	MaxPause    time.Duration // bound on the pauses handlers ask for; 0: one hour
 
+	Policy *Policy        // nil: progressive
+	Random func() float64 // uniform in [0, 1), for jitter; may be called concurrently; nil: math/rand/v2
+
+	// OnDead is called with every record just before it gets the dead
+	// status, at least once: Reason and Error of the record say why. What it
+	// returns is only told. Nil: none. The store must have a dead status.
+	OnDead        Handler
+	OnDeadTimeout time.Duration // of one call of it; 0: none
+
 	// ShutdownTimeout is how long running handlers may go on after the
 	// pass's context is done; 0: 30 s.
 	ShutdownTimeout time.Duration
@@ -46,25 +53,11 @@ type Engine struct {
 	Observe func(Event)      // nil: none; may be called concurrently, must return soon
 
 	once     sync.Once
-	slots    *semaphore.Weighted // running handlers; first come, first served
-	unsettle *semaphore.Weighted // records handed out and not yet settled
-	limiter  *rate.Limiter       // nil: no limit
-	pause    *atomic.Int64       // unix nanoseconds before which no call starts
-	flights  *flights
+	*shared  // with the engine it replaces
 	health   health
 	attempts atomic.Uint64
 	prefix   string
-
-	anyRefused atomic.Bool // spares a lock for the rare case
-
-	mu      sync.Mutex
-	runs    map[*run]struct{}
-	refused map[uint64]struct{} // keys whose outcome the database did not take
 }
-
-// maxRefused bounds the memory of rows the database refuses; a table that
-// refuses more than this has been failing loudly for long.
-const maxRefused = 100_000
 
 func (e *Engine) init() {
 	e.once.Do(func() {
@@ -80,33 +73,31 @@ func (e *Engine) init() {
 		if e.Now == nil {
 			e.Now = time.Now
 		}
+		if e.Random == nil {
+			e.Random = mrand.Float64
+		}
 		if e.Observe == nil {
 			e.Observe = func(Event) {}
 		}
-		if e.flights == nil { // else another engine's
-			e.flights, e.pause = newFlights(), new(atomic.Int64)
+		if e.shared == nil { // else that of the engine it replaces
+			e.shared = newShared()
 		}
-		if e.Rate > 0 {
-			// Bursts of ten milliseconds' worth: exact at low rates,
-			// not bound by timer resolution at high ones.
-			e.limiter = rate.NewLimiter(rate.Limit(e.Rate), max(1, int(e.Rate/100)))
-		}
-		e.slots = semaphore.NewWeighted(int64(e.Concurrency))
-		e.unsettle = semaphore.NewWeighted(int64(max(MaxGroup, e.Concurrency)))
-		e.runs = make(map[*run]struct{})
-		e.refused = make(map[uint64]struct{})
+		e.limit(e.Concurrency, e.Rate)
 		var b [8]byte
 		rand.Read(b[:]) // never fails
 		e.prefix = hex.EncodeToString(b[:]) + "-"
 	})
 }
 
-// Replace makes e take over the records that old is still working on, so that
-// none of them is handled by both, and a pause that was asked for. It must be
-// called before the first Pass of e; both must work on the same table.
+// Replace makes e take the place of old, whose passes under way go on: no
+// record is handled by both, e's Concurrency and Rate are from now on those of
+// both together, and a pause that was asked for and the rows that the database
+// refuses are e's too. It must be called before the first Pass of e; both must
+// work on the same table.
 func (e *Engine) Replace(old *Engine) {
 	old.init()
-	e.flights, e.pause = old.flights, old.pause
+	e.shared = old.shared
+	e.init()
 }
 
 // A Pass is one process_backlog(MaxAge).
@@ -151,22 +142,44 @@ func (e *Engine) attemptID() string {
 	return e.prefix + strconv.FormatUint(e.attempts.Add(1), 36)
 }
 
-// call runs the handler on one record.
-func (e *Engine) call(ctx context.Context, rec *Record) (err error) {
+// call runs a handler on one record.
+func (e *Engine) call(ctx context.Context, h Handler, timeout time.Duration, rec *Record) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the handler panicked: %v", p)
 		}
 	}()
-	if e.Timeout > 0 {
+	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, e.Timeout, fmt.Errorf("timed out after %v", e.Timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, timeoutError{timeout})
 		defer cancel()
 	}
-	if err = e.Handler.Handle(ctx, rec); err != nil {
+	if err = h.Handle(ctx, rec); err != nil {
 		_ = err.Error() // a nil pointer that is an error panics here
+		err = nameTimeout(ctx, err)
 	}
 	return err
+}
+
+// A timeoutError is the cause for which a handler's context ends after
+// [Engine.Timeout]. It is a context.DeadlineExceeded that says how long.
+type timeoutError struct{ after time.Duration }
+
+func (t timeoutError) Error() string { return fmt.Sprintf("timed out after %v", t.after) }
+
+func (t timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// nameTimeout returns the handler's error so that it names the timeout, if that
+// is what ended ctx and err says no more than that a deadline was exceeded.
+func nameTimeout(ctx context.Context, err error) error {
+	var cause timeoutError
+	if !errors.As(context.Cause(ctx), &cause) || !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(timeoutError)) {
+		return err
+	}
+	if err == context.DeadlineExceeded {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", cause, err) // it may be a rejection, too
 }
 
 // pauseFor keeps every pass from starting handler calls if err asks for it.
@@ -195,62 +208,6 @@ func (e *Engine) paused() time.Duration {
 		return 0
 	}
 	return max(0, time.Unix(0, until).Sub(e.Now()))
-}
-
-// waitRate returns when the rate allows another call, or false when ctx is
-// done.
-func (e *Engine) waitRate(ctx context.Context) bool {
-	if e.limiter == nil {
-		return true
-	}
-	r := e.limiter.Reserve()
-	if wait := r.Delay(); wait > 0 && !sleep(ctx, wait) {
-		r.Cancel()
-		return false
-	}
-	return true
-}
-
-// flushAll makes every pass write what it holds: somebody waits for room.
-func (e *Engine) flushAll() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for r := range e.runs {
-		r.flush()
-	}
-}
-
-func (e *Engine) join(r *run) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.runs[r] = struct{}{}
-}
-
-func (e *Engine) leave(r *run) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.runs, r)
-}
-
-// refuse remembers a row whose outcome the database does not take, so that
-// this process does not repeat the attempt at every tick for ever.
-func (e *Engine) refuse(hash uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.refused) < maxRefused {
-		e.refused[hash] = struct{}{}
-		e.anyRefused.Store(true)
-	}
-}
-
-func (e *Engine) isRefused(hash uint64) bool {
-	if !e.anyRefused.Load() {
-		return false
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_, ok := e.refused[hash]
-	return ok
 }
 
 // sleep waits for d and reports whether ctx was not done before.

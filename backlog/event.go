@@ -17,6 +17,7 @@ type Event struct {
 	Err     error
 	N       int
 	Report  *Report
+	GivenUp bool
 }
 
 // tell calls observe and survives it: what watches the work must not end it.
@@ -33,23 +34,29 @@ func tell(observe func(Event), ev Event) {
 type EventKind int
 
 const (
-	PassStarted   EventKind = iota // Tier, Report: what is known before
-	PassEnded                      // Tier, Report, Err: why it could not be finished
-	AttemptEnded                   // Tier, Record, Outcome, Err: the handler's error
-	Conflicted                     // Tier, Record: left alone, somebody else has changed it
-	Refused                        // Tier, Record, Outcome, Err: the database does not take the outcome
-	Unwritten                      // Tier, Record, Outcome: given up, the row does not show what happened
-	UnreadableRow                  // Tier, Record (its Key only), Err
-	StoreAway                      // Err: first failure of a series
-	StoreBack                      // the series is over
-	Paused                         // Err: the handler's; At: until when
-	TicksMissed                    // N ticks are covered by the pass about to start; Tier: its tier
-	TierSkipped                    // Tier: due, but its last pass still runs
-	TierCovered                    // Tier: due, and covered by the pass of a wider one
-	LockWaiting                    // a pass waits for the run lock of another process; Tier
-	ClockSetBack                   // Err says by how much
-	NoTick                         // no tick was handled for too long; Err says for how long
-	Panicked                       // Err: a panic in the loop or in an observer; all else goes on
-	StateFailed                    // Err: the state could not be written; the loop goes on without
-	Woke                           // the loop looked at the clock
+	PassStarted  EventKind = iota // Tier, Report: what is known before
+	PassEnded                     // Tier, Report, Err: why it could not be finished
+	AttemptEnded                  // Tier, Record, Outcome, Err: the handler's error; GivenUp: out of retries
+
+	// These have Tier, Record, Outcome: the one that was not written, and
+	// Err; At is the attempt's end.
+	Conflicted // somebody else has changed the row, it is left alone; Err wraps ErrConflict
+	Refused    // the database does not take the outcome; Err says why
+	Unwritten  // given up, the row does not show what happened; Err says no more than that
+
+	UnreadableRow // Tier, Record (its Key only), Err
+	OnDeadFailed  // Tier, Record, Err: what Engine.OnDead returned for it
+	StoreAway     // Err: first failure of a series
+	StoreBack     // the series is over
+	Paused        // Err: the handler's; At: until when
+	TicksMissed   // N ticks are covered by the pass about to start; Tier: its tier
+	TierSkipped   // Tier: due, but its last pass still runs
+	TierCovered   // Tier: due, and covered by the pass of a wider one
+	LockWaiting   // a pass waits for the run lock of another process; Tier
+	LockLost      // the run lock is lost, the passes under it are stopped and owed; Err: the lock's
+	ClockSetBack  // Err says by how much
+	NoTick        // no tick was handled for too long; Err says for how long
+	Panicked      // Err: a panic in the loop or in an observer; all else goes on
+	StateFailed   // Err: the state could not be read or written; the loop goes on without
+	Woke          // the loop looked at the clock
 )

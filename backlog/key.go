@@ -51,7 +51,7 @@ func (k Key) IsZero() bool { return k.first == nil }
 // single key (base64 if it is a BLOB), a JSON array of a composite one.
 func (k Key) String() string {
 	if k.Len() == 1 {
-		switch v := k.first.(type) {
+		switch v := forJSON(k.first).(type) {
 		case string:
 			return v
 		case []byte:
@@ -66,7 +66,7 @@ func (k Key) String() string {
 }
 
 // MarshalJSON writes the bare value of a single key and an array of a
-// composite one; BLOBs are base64 strings.
+// composite one; BLOBs are base64 strings, infinite numbers "+Inf" and "-Inf".
 func (k Key) MarshalJSON() ([]byte, error) {
 	switch k.Len() {
 	case 0:
@@ -75,9 +75,21 @@ func (k Key) MarshalJSON() ([]byte, error) {
 		if n, ok := k.first.(int64); ok {
 			return strconv.AppendInt(nil, n, 10), nil
 		}
-		return json.Marshal(k.first)
+		return json.Marshal(forJSON(k.first))
 	}
-	return json.Marshal(append([]any{k.first}, k.rest...))
+	parts := make([]any, k.Len())
+	for i := range parts {
+		parts[i] = forJSON(k.Part(i))
+	}
+	return json.Marshal(parts)
+}
+
+// forJSON returns the part as JSON can have it, which knows only finite numbers.
+func forJSON(part any) any {
+	if f, ok := part.(float64); ok && (math.IsInf(f, 0) || math.IsNaN(f)) {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return part
 }
 
 var keySeed = maphash.MakeSeed()

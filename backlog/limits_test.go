@@ -265,3 +265,28 @@ func TestRateBeyondTheDeadlineIsAStop(t *testing.T) {
 		}
 	})
 }
+
+// However many hands there are, one looks for the store to be back.
+func TestOneHandWaitsForTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, slowly(250*time.Millisecond, succeed))
+		b.Concurrency = 100
+		store := &outage{Store: b.table, trouble: everything}
+		b.Store = store
+		var readings atomic.Int64
+		b.Now = func() time.Time { readings.Add(1); return time.Now() }
+		b.add(t, "NEW", 1, 2000, 0)
+		var pass sync.WaitGroup
+		pass.Go(func() { b.pass(t) })
+		time.Sleep(3050 * time.Millisecond)
+		store.begin()
+		time.Sleep(10 * time.Second)
+		before := readings.Load()
+		time.Sleep(10 * time.Second)
+		if n := readings.Load() - before; n > 300 {
+			t.Errorf("want the store looked for ten times a second, got %d readings of the clock in ten seconds", n)
+		}
+		store.end()
+		pass.Wait()
+	})
+}

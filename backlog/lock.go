@@ -7,26 +7,54 @@ import (
 	"time"
 )
 
+// checkEvery is how often a lock that is held is checked.
+const checkEvery = 2 * time.Second
+
 // A runLock shares one RunLock between the passes of a process.
 type runLock struct {
+	emit func(Event)
+
 	mu      sync.Mutex
 	waiting chan struct{} // not nil: somebody is taking the lock; closed when done
-	holders int
-	held    Lock
+	held    *heldLock     // may be one that is lost; nil: none
 }
 
-// acquire takes part in the lock, waiting until the process has it. waiting is
-// called once if it is another's.
-func (r *runLock) acquire(ctx context.Context, l Locker, waiting func()) (release func(), err error) {
+// A heldLock is a lock with the passes under it.
+type heldLock struct {
+	Lock
+	holders int             // guarded by the runLock's mutex
+	good    context.Context // done: the lock is lost, or given back
+	end     context.CancelFunc
+	watch   sync.WaitGroup
+}
+
+// acquire takes part in the lock, waiting until the process has it. locked is
+// done when ctx is or the lock is lost.
+func (r *runLock) acquire(ctx context.Context, l Locker, tier string) (locked context.Context, release func(), err error) {
 	if l == nil {
-		return func() {}, nil
+		return ctx, func() {}, nil
 	}
+	h, err := r.join(ctx, l, tier)
+	if err != nil {
+		return nil, nil, err
+	}
+	locked, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(h.good, cancel)
+	return locked, func() {
+		unhook()
+		cancel()
+		r.leave(h)
+	}, nil
+}
+
+// join makes the caller a holder of the lock.
+func (r *runLock) join(ctx context.Context, l Locker, tier string) (*heldLock, error) {
 	for {
 		r.mu.Lock()
-		if r.held != nil {
-			r.holders++
+		if h := r.held; h != nil && h.good.Err() == nil {
+			h.holders++
 			r.mu.Unlock()
-			return r.release, nil
+			return h, nil
 		}
 		if r.waiting == nil {
 			break
@@ -42,7 +70,7 @@ func (r *runLock) acquire(ctx context.Context, l Locker, waiting func()) (releas
 	done := make(chan struct{})
 	r.waiting = done
 	r.mu.Unlock()
-	held, err := WaitLock(ctx, l, RunLock, waiting)
+	lock, err := r.take(ctx, l, tier)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = nil
@@ -50,25 +78,73 @@ func (r *runLock) acquire(ctx context.Context, l Locker, waiting func()) (releas
 	if err != nil {
 		return nil, err
 	}
-	r.held, r.holders = held, 1
-	return r.release, nil
+	h := &heldLock{Lock: lock, holders: 1}
+	h.good, h.end = context.WithCancel(context.Background())
+	h.watch.Go(func() { r.check(h) })
+	r.held = h
+	return h, nil
 }
 
-func (r *runLock) release() {
+// leave gives the lock back if the caller is its last holder.
+func (r *runLock) leave(h *heldLock) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.holders--
-	if r.holders == 0 {
-		r.held.Unlock()
+	h.holders--
+	if h.holders > 0 {
+		return
+	}
+	h.end()
+	h.watch.Wait()
+	h.Unlock()
+	if r.held == h {
 		r.held = nil
 	}
 }
 
+// check ends h.good when the lock is lost.
+func (r *runLock) check(h *heldLock) {
+	for sleep(h.good, checkEvery) {
+		err := guard(func() error { return h.Check(h.good) })
+		if err != nil && h.good.Err() == nil {
+			r.emit(Event{Kind: LockLost, Err: err})
+			h.end()
+		}
+	}
+}
+
+// take takes the lock and says what it waits for.
+func (r *runLock) take(ctx context.Context, l Locker, tier string) (Lock, error) {
+	var away, locked bool // and said so
+	answered := func() {
+		if away {
+			away = false
+			r.emit(Event{Kind: StoreBack})
+		}
+	}
+	lock, err := WaitLock(ctx, l, RunLock, func(err error) {
+		if !isAway(err) {
+			answered()
+			if !locked {
+				locked = true
+				r.emit(Event{Kind: LockWaiting, Tier: tier})
+			}
+		} else if !away {
+			away = true
+			r.emit(Event{Kind: StoreAway, Err: err})
+		}
+	})
+	if err == nil {
+		answered()
+	}
+	return lock, err
+}
+
 // WaitLock takes the lock, trying again every half second until ctx is done
-// while another process has it or the store is away; waiting is called once if
-// it had to wait. On ctx's end the error is that of the last try.
-func WaitLock(ctx context.Context, l Locker, name LockName, waiting func()) (Lock, error) {
-	for first := true; ; first = false {
+// while another process has it or the store is away; waiting, if not nil, is
+// called with the error of each such try. On ctx's end the error is that of the
+// last try.
+func WaitLock(ctx context.Context, l Locker, name LockName, waiting func(error)) (Lock, error) {
+	for {
 		var held Lock
 		err := guard(func() (err error) {
 			held, err = l.TryLock(ctx, name)
@@ -77,8 +153,8 @@ func WaitLock(ctx context.Context, l Locker, name LockName, waiting func()) (Loc
 		if err == nil || !errors.Is(err, ErrLocked) && !isAway(err) {
 			return held, err
 		}
-		if first && waiting != nil {
-			waiting()
+		if waiting != nil {
+			waiting(err)
 		}
 		if !sleep(ctx, 500*time.Millisecond) {
 			return nil, err

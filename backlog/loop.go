@@ -46,7 +46,8 @@ type Loop struct {
 	// or, if there is none, the start of Run.
 	Since time.Time
 	// Locker, if not nil, is asked for the RunLock before a pass and keeps
-	// it until no pass runs.
+	// it until no pass runs. When the lock is lost its passes are stopped,
+	// and taken up at the next wake.
 	Locker Locker
 
 	Now     func() time.Time // nil: time.Now
@@ -79,6 +80,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.lastWake, l.lastTick = now, now
 	l.running, l.owed = make(map[string]bool), make(map[string]bool)
 	l.mu.Unlock()
+	l.lock.emit = l.emit
 	watch := make(chan struct{})
 	go func() {
 		defer close(watch)
@@ -125,7 +127,8 @@ func (l *Loop) restore(now time.Time) {
 }
 
 // Reload replaces schedule and engine from the next wake on. Passes under way
-// end as they began. The new engine takes over the records of the old one.
+// end as they began, but for the limits of the new engine, which it shares with
+// the old one. See [Engine.Replace].
 func (l *Loop) Reload(s *tiers.Schedule, e *Engine) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,18 +228,22 @@ func (l *Loop) addOwed(due []tiers.Due, now time.Time) (all []tiers.Due, owed ma
 			all = append(all, tiers.Due{Tier: t, Ticks: 1, Last: now})
 		}
 	}
-	owed, l.owed = l.owed, nil
+	owed, l.owed = l.owed, make(map[string]bool)
 	return all, owed
 }
 
 // runPass runs one pass of the tier under the run lock.
 func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool) {
+	lost := false // the lock, and the rest of the pass with it
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.running, t.Name)
+		if lost {
+			l.owed[t.Name] = true
+		}
 	}()
-	unlock, err := l.lock.acquire(ctx, l.Locker, func() { l.emit(Event{Kind: LockWaiting, Tier: t.Name}) })
+	locked, unlock, err := l.lock.acquire(ctx, l.Locker, t.Name)
 	if err != nil {
 		if ctx.Err() == nil {
 			l.emit(Event{Kind: PassEnded, Tier: t.Name, Report: &Report{Tier: t.Name, MaxAge: t.MaxAge, Stopped: StoppedError}, Err: err})
@@ -248,14 +255,18 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool
 	defer unlock()
 	var resume Resume
 	if l.State != nil {
-		if s, err := l.State.Load(); err == nil {
+		s, err := l.State.Load()
+		if err == nil {
 			resume = s.Resume[t.Name]
+		} else {
+			l.emit(Event{Kind: StateFailed, Err: err})
 		}
 	}
 	l.mu.Lock()
 	l.running[t.Name], l.lastTick = true, l.Now()
 	l.mu.Unlock()
-	report, _ := e.Pass(ctx, Pass{Tier: t.Name, MaxAge: t.MaxAge, Widest: widest, Resume: resume}) // the error is in PassEnded
+	report, _ := e.Pass(locked, Pass{Tier: t.Name, MaxAge: t.MaxAge, Widest: widest, Resume: resume}) // the error is in PassEnded
+	lost = report.Stopped == StoppedSignal && locked.Err() != nil && ctx.Err() == nil
 	l.update(func(s *State) { s.Note(report) })
 }
 
@@ -295,13 +306,18 @@ func (l *Loop) update(change func(*State)) {
 // that hangs is otherwise silent.
 func (l *Loop) watch(ctx context.Context) {
 	var said, suspect time.Time // the last tick of which that was said, or may have to be
+	var of *tiers.Schedule
+	var grace time.Duration // takes milliseconds to find
 	for sleep(ctx, maxWait) {
 		l.mu.Lock()
-		now, last := l.Now(), l.lastTick
+		s, now, last := l.Schedule, l.Now(), l.lastTick
+		l.mu.Unlock()
+		if s != of {
+			of, grace = s, 2*s.MinInterval()
+		}
 		quiet := now.Sub(last)
 		// A cron tier may rest for a night: count from the tick that was due.
-		late := now.Sub(l.Schedule.Next(last)) > 2*l.Schedule.MinInterval()
-		l.mu.Unlock()
+		late := now.Sub(s.Next(last)) > grace
 		// After a suspend the loop has yet to wake: look twice.
 		if late && !last.Equal(suspect) {
 			suspect = last

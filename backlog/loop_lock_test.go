@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,7 +193,9 @@ func TestRunLockCannotBeTaken(t *testing.T) {
 		errs []error
 		want []string
 	}{
-		{"the store is away for a moment", []error{errAway, errAway, errAway}, []string{"10m0s waiting 1d", "10m1.5s started 1d", "10m1.5s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
+		{"the store is away for a moment", []error{errAway, errAway, errAway}, []string{"10m0s away", "10m1.5s back", "10m1.5s started 1d", "10m1.5s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
+		{"the store is away, then another process has it", []error{errAway, backlog.ErrLocked, backlog.ErrLocked, errAway, errAway},
+			[]string{"10m0s away", "10m0.5s back", "10m0.5s waiting 1d", "10m1.5s away", "10m2.5s back", "10m2.5s started 1d", "10m2.5s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
 		{"an error for good", []error{denied}, []string{"10m0s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -203,7 +206,7 @@ func TestRunLockCannotBeTaken(t *testing.T) {
 				stop := start(t, l)
 				until(21 * time.Minute)
 				stop()
-				b.wantStory(t, kinds(backlog.PassStarted, backlog.PassEnded, backlog.LockWaiting), c.want...)
+				b.wantStory(t, kinds(backlog.PassStarted, backlog.PassEnded, backlog.LockWaiting, backlog.StoreAway, backlog.StoreBack), c.want...)
 				end := b.events.of(backlog.PassEnded)[0]
 				if c.errs[0] != denied {
 					return
@@ -223,15 +226,18 @@ func TestWaitLock(t *testing.T) {
 		errs   []error
 		cancel time.Duration // 0: never
 		took   time.Duration
-		waits  int
+		waits  []error
 		err    error
 	}{
-		{"free", nil, 0, 0, 0, nil},
-		{"taken for a while", []error{backlog.ErrLocked, backlog.ErrLocked, fmt.Errorf("lock: %w", backlog.ErrLocked)}, 0, 1500 * time.Millisecond, 1, nil},
-		{"away for a while", []error{errAway, backlog.ErrLocked}, 0, time.Second, 1, nil},
-		{"an error for good", []error{backlog.ErrLocked, denied, nil}, 0, 500 * time.Millisecond, 1, denied},
-		{"cancelled", slices.Repeat([]error{backlog.ErrLocked}, 100), 1700 * time.Millisecond, 1700 * time.Millisecond, 1, backlog.ErrLocked},
-		{"cancelled while away", slices.Repeat([]error{errAway}, 100), 1700 * time.Millisecond, 1700 * time.Millisecond, 1, backlog.ErrAway},
+		{"free", nil, 0, 0, nil, nil},
+		{"taken for a while", []error{backlog.ErrLocked, backlog.ErrLocked, fmt.Errorf("lock: %w", backlog.ErrLocked)}, 0, 1500 * time.Millisecond,
+			[]error{backlog.ErrLocked, backlog.ErrLocked, backlog.ErrLocked}, nil},
+		{"away for a while", []error{errAway, backlog.ErrLocked}, 0, time.Second, []error{backlog.ErrAway, backlog.ErrLocked}, nil},
+		{"an error for good", []error{backlog.ErrLocked, denied, nil}, 0, 500 * time.Millisecond, []error{backlog.ErrLocked}, denied},
+		{"cancelled", slices.Repeat([]error{backlog.ErrLocked}, 100), 1700 * time.Millisecond, 1700 * time.Millisecond,
+			slices.Repeat([]error{backlog.ErrLocked}, 4), backlog.ErrLocked},
+		{"cancelled while away", slices.Repeat([]error{errAway}, 100), 1700 * time.Millisecond, 1700 * time.Millisecond,
+			slices.Repeat([]error{backlog.ErrAway}, 4), backlog.ErrAway},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -241,16 +247,16 @@ func TestWaitLock(t *testing.T) {
 					time.AfterFunc(c.cancel, cancel)
 				}
 				table := memory.New(memory.Options{})
-				began, waits := time.Now(), 0
-				lock, err := backlog.WaitLock(ctx, &troubled{Locker: table, errs: c.errs}, backlog.RunLock, func() { waits++ })
+				began, waits := time.Now(), []error(nil)
+				lock, err := backlog.WaitLock(ctx, &troubled{Locker: table, errs: c.errs}, backlog.RunLock, func(err error) { waits = append(waits, err) })
 				if !errors.Is(err, c.err) || (lock != nil) != (c.err == nil) {
 					t.Errorf("want the error %v, or the lock without one; got %v, %v", c.err, lock, err)
 				}
 				if took := time.Since(began); took != c.took {
 					t.Errorf("want it to take %v, got %v", c.took, took)
 				}
-				if waits != c.waits {
-					t.Errorf("want waiting called %d times, got %d", c.waits, waits)
+				if !slices.EqualFunc(waits, c.waits, errors.Is) {
+					t.Errorf("want waiting called with %v, got %v", c.waits, waits)
 				}
 			})
 		})
@@ -259,6 +265,122 @@ func TestWaitLock(t *testing.T) {
 		l := &troubled{Locker: memory.New(memory.Options{}), errs: []error{backlog.ErrLocked}}
 		if _, err := backlog.WaitLock(t.Context(), l, backlog.RunLock, nil); err != nil {
 			t.Errorf("want a wait without a function to call to be fine, got %v", err)
+		}
+	})
+}
+
+// A losable locker's locks are lost when the test says so.
+type losable struct {
+	backlog.Locker
+	mu   sync.Mutex
+	lost error // of the locks taken so far; nil: they are good
+}
+
+type losableLock struct {
+	backlog.Lock
+	of   *losable
+	lost error // guarded by of.mu
+}
+
+func (l *losable) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = nil
+	lock, err := l.Locker.TryLock(ctx, name)
+	return &losableLock{Lock: lock, of: l}, err
+}
+
+// lose makes the lock that is held a lost one, for another process to take.
+func (l *losable) lose(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = err
+}
+
+func (l *losableLock) Check(ctx context.Context) error {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	if l.lost == nil && l.of.lost != nil {
+		l.lost = l.of.lost
+		l.Lock.Unlock()
+	}
+	return l.lost
+}
+
+// A pass whose lock is lost is stopped: another process may be at work. With
+// the lock taken anew it is gone on with.
+func TestPassesStopWhenTheRunLockIsLost(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		t.Run(fmt.Sprintf("state=%t", kept), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gone := errors.New("lock file: no such file")
+				b := newBench(t, memory.Options{}, slowly(10*time.Second, succeed))
+				b.Concurrency = 2
+				b.add(t, "ERROR", 1, 60, 3*day)
+				l := b.loop(schedule(t, "1d 7m", "7d 1h"))
+				locker := &losable{Locker: b.table}
+				l.Locker = locker
+				if kept {
+					l.State = new(keeper)
+				}
+				until(58 * time.Minute)
+				stop := start(t, l)
+				until(time.Hour + 65*time.Second)
+				locker.lose(gone)
+				until(time.Hour + 69*time.Second)
+				other := b.lockedBy(t) // it would find it free
+				until(time.Hour + 100*time.Second + 200*time.Millisecond)
+				if n := len(b.calls.ids()); n != 14 {
+					t.Errorf("want nothing handed out after the lock was lost, after 14 records, got %d", n)
+				}
+				other.Unlock()
+				until(time.Hour + 6*time.Minute + 30*time.Second)
+				stop()
+				b.wantStory(t, kinds(backlog.PassStarted, backlog.PassEnded, backlog.LockLost, backlog.LockWaiting, backlog.TierSkipped),
+					"1h0m0s started 7d", "1h1m6s lock lost", "1h1m10s ended 7d", // its handlers may finish
+					"1h1m30s waiting 7d", "1h1m40.5s started 7d", "1h5m30.5s ended 7d")
+				ends := b.events.of(backlog.PassEnded)
+				if ends[0].Report.Stopped != backlog.StoppedSignal || ends[0].Report.Succeeded != 14 || !ends[1].Report.Complete {
+					t.Errorf("want a pass that was stopped with 14 records done and then a complete one, got %+v and %+v", ends[0].Report, ends[1].Report)
+				}
+				if lost := b.events.of(backlog.LockLost); !errors.Is(lost[0].Err, gone) {
+					t.Errorf("want the event to say why, got %v", lost[0].Err)
+				}
+				if got := sorted(b.calls.ids()); !slices.Equal(got, numbers(1, 60)) {
+					t.Errorf("want each record handed out once, got %v", got)
+				}
+			})
+		})
+	}
+}
+
+// A lock that is lost is nobody's, also while the handlers of a pass that had
+// it may finish.
+func TestLostRunLockIsNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, slowly(45*time.Second, succeed))
+		b.Concurrency, b.ShutdownTimeout = 2, time.Minute
+		b.add(t, "ERROR", 1, 60, 3*day)
+		l := b.loop(schedule(t, "1d 5m", "7d 1h"))
+		locker := &losable{Locker: b.table}
+		l.Locker = locker
+		until(58 * time.Minute)
+		stop := start(t, l)
+		until(time.Hour + 4*time.Minute + 49*time.Second)
+		locker.lose(errBroken)
+		until(time.Hour + 4*time.Minute + 51*time.Second)
+		other := b.lockedBy(t)
+		until(time.Hour + 5*time.Minute + 35*time.Second)
+		b.wantStory(t, kinds(backlog.PassStarted, backlog.PassEnded, backlog.LockLost, backlog.LockWaiting),
+			"1h0m0s started 7d", "1h4m50s lock lost", "1h5m0s waiting 1d", "1h5m15s ended 7d")
+		other.Unlock()
+		until(time.Hour + 40*time.Minute)
+		stop()
+		if n := b.statuses()["SUCCESS"]; n != 60 {
+			t.Errorf("want all records done with the lock taken anew, got %d", n)
+		}
+		if n := len(b.events.of(backlog.LockLost)); n != 1 || b.locked(t) {
+			t.Errorf("want one lock lost and the other given back, got %d lost", n)
 		}
 	})
 }

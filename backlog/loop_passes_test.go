@@ -283,7 +283,7 @@ func TestReload(t *testing.T) {
 		until(18 * time.Minute)
 		stop := start(t, l)
 		until(21 * time.Minute) // the records are in the old engine's hands until 0:32
-		l.Reload(schedule(t, "1d 2m", "7d 30m"), &backlog.Engine{Store: b.table, Handler: by("new"), Observe: b.events.observe})
+		l.Reload(schedule(t, "1d 2m", "7d 30m"), &backlog.Engine{Store: b.table, Handler: by("new"), Observe: b.events.observe, Concurrency: 3})
 		b.add(t, "NEW", 11, 1, 0)
 		until(41 * time.Minute)
 		stop()
@@ -294,7 +294,8 @@ func TestReload(t *testing.T) {
 			"30m0s started 1d", "32m0s started 1d", "34m0s started 1d", "36m0s started 1d", "38m0s started 1d", "40m0s started 1d")
 		mu.Lock()
 		defer mu.Unlock()
-		if old, again := sorted(hands["old"]), hands["new"]; !slices.Equal(old, []int{1, 2}) || !slices.Equal(again, []int{11, 1, 2}) {
+		old, again := sorted(hands["old"]), hands["new"]
+		if !slices.Equal(old, []int{1, 2}) || len(again) != 3 || again[0] != 11 || !slices.Equal(sorted(again[1:]), []int{1, 2}) {
 			t.Errorf("want the old engine to end what it began and the new one to take the new record and, later, those that failed; got %v and %v", old, again)
 		}
 		if got := b.statuses()["SUCCESS"]; got != 3 {

@@ -106,6 +106,7 @@ func (r *recorder) story(kinds ...backlog.EventKind) (lines []string) {
 		backlog.PassStarted: "started", backlog.PassEnded: "ended", backlog.TicksMissed: "missed", backlog.TierSkipped: "skipped",
 		backlog.TierCovered: "covered", backlog.LockWaiting: "waiting", backlog.ClockSetBack: "set back", backlog.NoTick: "no tick",
 		backlog.Panicked: "panicked", backlog.StateFailed: "state failed",
+		backlog.StoreAway: "away", backlog.StoreBack: "back", backlog.LockLost: "lock lost",
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

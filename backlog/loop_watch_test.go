@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,6 +148,37 @@ func TestNoTickIsNotSaidAfterASuspend(t *testing.T) {
 		b.wantStory(t, kinds(backlog.NoTick))
 		if n := len(b.events.of(backlog.TicksMissed)); n != 1 {
 			t.Errorf("want the missed ticks made up for, got %d events", n)
+		}
+	})
+}
+
+// A half-read keeper gives its state once.
+type halfRead struct {
+	keeper
+	err   error
+	loads atomic.Int64
+}
+
+func (h *halfRead) Load() (backlog.State, error) {
+	if h.loads.Add(1) > 1 {
+		return backlog.State{}, h.err
+	}
+	return h.keeper.Load()
+}
+
+// A resume point that cannot be read is a warning; the pass begins anew.
+func TestResumePointCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("state.json: permission denied")
+		b := newBench(t, memory.Options{}, succeed)
+		l := b.loop(schedule(t, "1d 5m"))
+		l.State = &halfRead{err: broken}
+		stop := start(t, l)
+		until(6 * time.Minute)
+		stop()
+		b.wantStory(t, kinds(backlog.PassStarted, backlog.StateFailed), "5m0s state failed", "5m0s started 1d")
+		if failed := b.events.of(backlog.StateFailed); len(failed) != 1 || !errors.Is(failed[0].Err, broken) {
+			t.Errorf("want the keeper's error in StateFailed, got %+v", failed)
 		}
 	})
 }

@@ -62,9 +62,9 @@ func (f fused) Ping(ctx context.Context) error {
 	return f.Store.Ping(ctx)
 }
 
-func (f fused) Expire(ctx context.Context, now, before time.Time) (int, error) {
+func (f fused) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
 	burn(f.expire)
-	return f.Store.Expire(ctx, now, before)
+	return f.Store.Expire(ctx, now, before, each)
 }
 
 func (f fused) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {

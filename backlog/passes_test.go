@@ -129,6 +129,32 @@ func TestWidePassDelaysNarrowOneByAHandlersTime(t *testing.T) {
 	}
 }
 
+// The same where a rate is what holds calls back, however many hands wait for
+// it.
+func TestWidePassDelaysNarrowOneByATurnOfTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.Concurrency, b.Rate = 50, 1
+		b.add(t, "ERROR", 1, 300, 3*day)
+		var wide sync.WaitGroup
+		wide.Go(func() { b.passOf(t, backlog.Pass{Tier: "7d", MaxAge: 7 * day}) })
+		time.Sleep(100 * time.Second)
+		b.add(t, "NEW", 2001, 5, 0)
+		last := time.Now()
+		b.pass(t)
+		for _, call := range b.calls.all() {
+			if call.id < 2001 {
+				continue
+			}
+			if waited := call.at.Sub(last); waited > 3*time.Second {
+				t.Errorf("want record %d handed out when another record has had its turn, two seconds after the one before, got %v", call.id, waited)
+			}
+			last = call.at
+		}
+		wide.Wait()
+	})
+}
+
 // Limits are the engine's: two passes share them.
 func TestPassesShareTheConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

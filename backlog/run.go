@@ -21,13 +21,16 @@ type run struct {
 	patience context.Context // done: give up reaching the store
 	giveUp   context.CancelFunc
 
+	turn    chan struct{} // holds a token: one of the workers waits to start
 	jobs    chan job      // staged: handed out as soon as a handler is free
 	staged  atomic.Int64  // how many those are
 	ahead   int64         // how many there may be; owned by the walking goroutine
 	room    chan struct{} // holds a token: fewer are staged than were
 	busy    atomic.Int64  // staged or at a handler
 	nWorker int64         // owned by the walking goroutine
-	workers sync.WaitGroup
+	// Keys of the unreadable rows so far; owned by the walking goroutine.
+	reported map[uint64]struct{}
+	workers  sync.WaitGroup
 
 	first    chan struct{} // holds a token: the group is no longer empty
 	flushNow chan struct{} // holds a token: write the group without waiting for others
@@ -69,11 +72,13 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 		e:        e,
 		pass:     p,
 		caller:   ctx,
+		turn:     make(chan struct{}, 1),
 		jobs:     make(chan job, maxAhead+e.Concurrency+1),
 		room:     make(chan struct{}, 1),
 		first:    make(chan struct{}, 1),
 		flushNow: make(chan struct{}, 1),
 		done:     make(chan struct{}),
+		reported: make(map[uint64]struct{}),
 		tried:    make(map[uint64]struct{}),
 		report:   Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: p.Now},
 	}
@@ -91,8 +96,13 @@ func (r *run) do() {
 	watch.Go(func() { r.watchStop(ended) })
 	r.settler.Go(r.settle)
 
-	r.expire()
+	if r.e.OnDead == nil {
+		r.expire(r.stop, nil)
+	}
 	conclude := r.walk()
+	if r.e.OnDead != nil && !r.broken() { // it may take long, and records wait
+		r.expire(r.caller, r.tellExpired)
+	}
 	close(r.done)
 	r.settler.Wait()
 	conclude()
@@ -134,19 +144,49 @@ func (r *run) watchStop(ended <-chan struct{}) {
 	}
 }
 
-// expire gives the dead status to what is older than the widest tier.
-func (r *run) expire() {
+// expire gives the dead status to what is older than the widest tier. each is called with every one before.
+func (r *run) expire(ctx context.Context, each func(*Record)) {
 	x, ok := r.e.Store.(Expirer)
 	if !ok || !r.pass.Widest {
 		return
 	}
-	err := r.e.persist(r.stop, func() (err error) {
-		r.report.Expired, err = x.Expire(r.stop, r.pass.Now, r.pass.Now.Add(-r.pass.MaxAge))
+	err := r.e.persist(ctx, func() error {
+		n, err := x.Expire(ctx, r.pass.Now, r.pass.Now.Add(-r.pass.MaxAge), each)
+		r.count(func(rep *Report) { rep.Expired += n })
 		return err
 	})
-	if err != nil && r.stop.Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		r.fail(err)
 	}
+}
+
+// tellExpired tells of a record that dies without an attempt.
+func (r *run) tellExpired(rec *Record) {
+	rec.Tier, rec.AttemptID = r.pass.Tier, r.e.attemptID()
+	reason := ReasonExpired
+	if r.e.Policy.GivenUp(rec.Retry.Count) {
+		reason = ReasonRetries
+	}
+	r.tellDead(rec, reason, "")
+}
+
+// tellDead calls OnDead if there is one.
+func (r *run) tellDead(rec *Record, reason, text string) {
+	if r.e.OnDead == nil {
+		return
+	}
+	told := *rec // what has been handled is told about elsewhere as it was
+	told.Reason, told.Error = reason, text
+	if err := r.e.call(r.work, r.e.OnDead, r.e.OnDeadTimeout, &told); err != nil {
+		r.e.emit(Event{Kind: OnDeadFailed, Tier: r.pass.Tier, Record: rec, Err: err})
+	}
+}
+
+// broken reports whether the store has failed for good.
+func (r *run) broken() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err != nil
 }
 
 // fail ends the pass because the store failed for good.
@@ -165,9 +205,48 @@ func (r *run) fail(err error) {
 // owns one slot.
 func (r *run) mayStart() bool {
 	e := r.e
-	if e.slots.Acquire(r.stop, 1) != nil {
+	if !e.slots.acquire(r.stop) {
 		return false
 	}
+	if r.mayStartNow() {
+		return true
+	}
+	// One waits for all: a slot and a turn of the rate for each of them
+	// would keep another pass waiting for as many turns.
+	select {
+	case r.turn <- struct{}{}:
+	default:
+		e.slots.release(1)
+		select {
+		case r.turn <- struct{}{}:
+		case <-r.stop.Done():
+			return false
+		}
+		if !e.slots.acquire(r.stop) {
+			<-r.turn
+			return false
+		}
+	}
+	ok := r.waitToStart()
+	<-r.turn
+	if !ok {
+		e.slots.release(1)
+	}
+	return ok
+}
+
+// mayStartNow reports whether the owner of a slot has nothing to wait for but,
+// maybe, the store's sign of life, and would not overtake records that have.
+func (r *run) mayStartNow() bool {
+	e := r.e
+	return len(r.turn) == 0 && e.health.failing.Load() == 0 && e.reachStore(r.stop) &&
+		r.settles() && e.paused() == 0 && r.stop.Err() == nil && e.rateAllows()
+}
+
+// waitToStart waits for all that the owner of a slot has to wait for. It
+// returns false when nothing more is to be handed out.
+func (r *run) waitToStart() bool {
+	e := r.e
 	// Each wait may be long, and what was found before it no longer true:
 	// the rate's turn, taken before a pause, would be one of many taken at
 	// once after it.
@@ -181,25 +260,24 @@ func (r *run) mayStart() bool {
 		ok = ok && r.reachStore()
 		turn = e.paused() == 0 && e.Now().Sub(since) < contactEvery
 	}
-	if ok && r.stop.Err() == nil {
-		return true
-	}
-	e.slots.Release(1)
-	return false
+	return ok && r.stop.Err() == nil
 }
 
 // reachStore is the engine's, and holds back too while a settlement of this
 // run has been waiting for long: a store can answer reads and take no writes.
 func (r *run) reachStore() bool {
-	for {
-		since := r.writing.Load()
-		if since == 0 || r.e.Now().UnixNano()-since < int64(contactEvery) {
-			return r.e.reachStore(r.stop)
-		}
+	for !r.settles() {
 		if !sleep(r.stop, 20*time.Millisecond) {
 			return false
 		}
 	}
+	return r.e.reachStore(r.stop)
+}
+
+// settles reports whether no settlement of this run has been waiting for long.
+func (r *run) settles() bool {
+	since := r.writing.Load()
+	return since == 0 || r.e.Now().UnixNano()-since < int64(contactEvery)
 }
 
 // stage gives the record to the workers, unless it is not to be tried now. ok
@@ -209,18 +287,18 @@ func (r *run) stage(w *laneWalk, rec *Record, age *pageAge) (staged, ok bool) {
 	if r.wasTried(hash) || e.isRefused(hash) {
 		return false, true
 	}
-	if !e.unsettle.TryAcquire(1) {
+	if !e.unsettle.tryAcquire() {
 		e.flushAll()
-		if e.unsettle.Acquire(r.stop, 1) != nil {
+		if !e.unsettle.acquire(r.stop) {
 			return false, false
 		}
 	}
 	if !r.waitRoom() {
-		e.unsettle.Release(1)
+		e.unsettle.release(1)
 		return false, false
 	}
 	if !e.flights.claim(hash, age) {
-		e.unsettle.Release(1)
+		e.unsettle.release(1)
 		return false, true
 	}
 	w.staged++
@@ -261,10 +339,10 @@ func (r *run) worker() {
 		if r.mayStart() {
 			r.left()
 			r.started(j)
-			err := r.e.call(r.work, j.rec)
+			err := r.e.call(r.work, r.e.Handler, r.e.Timeout, j.rec)
 			r.e.pauseFor(err)   // before the next call can start
 			r.attempted(j, err) // before the slot is free: it may end the pass
-			r.e.slots.Release(1)
+			r.e.slots.release(1)
 		} else {
 			r.left()
 			r.drop(j)
@@ -279,7 +357,7 @@ func (r *run) drop(j job) {
 	j.walk.dropped++
 	r.mu.Unlock()
 	r.e.flights.drop(j.hash)
-	r.e.unsettle.Release(1)
+	r.e.unsettle.release(1)
 }
 
 // left notes that a record is no longer staged.
@@ -311,15 +389,22 @@ func (r *run) attempted(j job, err error) {
 	} else if outcome == Skipped {
 		r.count(func(rep *Report) { rep.Skipped++ })
 	}
-	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err})
-	if outcome == Skipped {
-		e.flights.drop(j.hash)
-		e.unsettle.Release(1)
-		return
-	}
 	s := Settlement{Record: j.rec, Outcome: outcome, At: now}
-	if err != nil {
+	if outcome == Errored || outcome == Rejected {
 		s.Error = err.Error()
+		s.Retry, s.GivenUp = e.Policy.After(j.rec.Retry, now, e.Random())
+	}
+	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err, GivenUp: s.GivenUp})
+	switch {
+	case outcome == Skipped:
+		r.count(func(*Report) { j.walk.skipped = true })
+		e.flights.drop(j.hash)
+		e.unsettle.release(1)
+		return
+	case outcome == Rejected:
+		r.tellDead(j.rec, ReasonRejected, s.Error)
+	case s.GivenUp:
+		r.tellDead(j.rec, ReasonRetries, s.Error)
 	}
 	r.enqueue(s, j.hash)
 }

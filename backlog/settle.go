@@ -37,7 +37,7 @@ func (r *run) enqueue(s Settlement, hash uint64) {
 	if n == 1 {
 		signal(r.first)
 	}
-	if n >= fullGroup {
+	if n == fullGroup {
 		r.flush()
 	}
 }
@@ -82,8 +82,13 @@ func (r *run) writeGroup() bool {
 	group, hashes := r.group[:n:n], r.hashes[:n:n]
 	r.group = append(make([]Settlement, 0, n), r.group[n:]...)
 	r.hashes = append(make([]uint64, 0, n), r.hashes[n:]...)
+	select {
+	case <-r.flushNow: // meant the group that is taken
+	default:
+	}
 	if len(r.group) > 0 {
 		signal(r.first)
+		r.flush()
 	}
 	r.mu.Unlock()
 	if len(group) == 0 {
@@ -105,7 +110,7 @@ func (r *run) writeGroup() bool {
 	}
 	r.account(group, hashes, left)
 	r.e.flights.land(hashes...)
-	r.e.unsettle.Release(int64(len(group)))
+	r.e.unsettle.release(len(group))
 	return true
 }
 
@@ -125,7 +130,7 @@ func (r *run) account(group []Settlement, hashes []uint64, left []Unsettled) {
 		ev := Event{At: s.At, Tier: r.pass.Tier, Record: s.Record, Outcome: s.Outcome, Err: reason[i]}
 		switch {
 		case ev.Err == nil:
-			r.report.add(s.Outcome)
+			r.report.add(s)
 			continue
 		case errors.Is(ev.Err, ErrConflict):
 			r.report.Conflicts++

@@ -59,11 +59,11 @@ func (r *run) conclude(fresh, failed *laneWalk) {
 	switch {
 	case r.err != nil:
 		rep.Stopped = StoppedError
-	case r.aborted:
-		rep.Stopped = StoppedAbortAfter
-	case complete:
+	case complete: // also if the last of all failures would have ended it
 		rep.Complete = true
 		return
+	case r.aborted:
+		rep.Stopped = StoppedAbortAfter
 	case stopped:
 		rep.Stopped = StoppedSignal
 	default:
@@ -74,7 +74,9 @@ func (r *run) conclude(fresh, failed *laneWalk) {
 	if !fresh.ended() {
 		rep.Resume.freshFrom(old, fresh)
 	}
-	if !failed.ended() {
+	// The order of a policy's failed lane is that of waiting: only what was
+	// skipped stays where it was, and could keep the others from a cap.
+	if keeps := r.e.Policy != nil; !failed.ended() && (!keeps || failed.skipped) {
 		rep.Resume.FailedLast = old.FailedLast
 		if !failed.last.IsZero() {
 			rep.Resume.FailedLast = failed.last
@@ -149,6 +151,7 @@ type laneWalk struct {
 
 	// Guarded by the run's mutex until the workers have ended.
 	handed  int    // records given to the handler
+	skipped bool   // some of them were
 	dropped int    // staged, but not handed out before the stop
 	last    Cursor // of the last of them
 	lastSeq int
@@ -167,7 +170,12 @@ type readPage struct {
 }
 
 func (r *run) newLaneWalk(lane Lane, sections []section) *laneWalk {
-	return &laneWalk{r: r, lane: lane, sections: sections}
+	w := &laneWalk{r: r, lane: lane, sections: sections}
+	if p := r.e.Policy; lane == Failed && p != nil && p.Never {
+		w.pages, w.cancel, w.page.final = make(chan readPage), func() {}, true // nothing is read
+		close(w.pages)
+	}
+	return w
 }
 
 // handOut hands out up to n records, without limit if n is negative.
@@ -274,8 +282,8 @@ func (w *laneWalk) read(ctx context.Context, sections []section, pages chan<- re
 	defer close(pages)
 	e := w.r.e
 	limit := min(max(minPage, 2*e.Concurrency), maxPage)
-	var present int     // records in the page that is being handed out
-	var since time.Time // when that began
+	var present readPage // the page that is being handed out
+	var since time.Time  // when that began
 	var ahead int64
 	for i, s := range sections {
 		if i < w.from {
@@ -307,11 +315,14 @@ func (w *laneWalk) read(ctx context.Context, sections []section, pages chan<- re
 			}
 			// It was taken when the page before it was used up.
 			now := e.Now()
-			if present > 0 {
-				limit = nextLimit(present, now.Sub(since))
-				ahead = nextAhead(present, now.Sub(since))
+			handed := len(present.Records)
+			if n := handed + len(present.Unreadable); n > 0 {
+				limit = nextLimit(n, now.Sub(since))
 			}
-			present, since = len(p.Records), now
+			if handed > 0 {
+				ahead = nextAhead(handed, now.Sub(since))
+			}
+			present, since = p, now
 			q.After = p.Next
 		}
 	}
@@ -335,13 +346,16 @@ func nextAhead(n int, took time.Duration) int64 {
 	return min(int64(n)*int64(time.Millisecond)/int64(took), maxAhead)
 }
 
-// unreadable counts the rows that cannot be records.
+// unreadable counts the rows that cannot be records, each once: a page may be
+// read again.
 func (r *run) unreadable(rows []Unreadable) {
-	if len(rows) == 0 {
-		return
-	}
-	r.count(func(rep *Report) { rep.Unreadable += len(rows) })
 	for _, u := range rows {
+		hash := u.Key.Hash()
+		if _, ok := r.reported[hash]; ok && !u.Key.IsZero() {
+			continue
+		}
+		r.reported[hash] = struct{}{}
+		r.count(func(rep *Report) { rep.Unreadable++ })
 		r.e.emit(Event{Kind: UnreadableRow, Tier: r.pass.Tier, Record: &Record{Key: u.Key}, Err: u.Err})
 	}
 }

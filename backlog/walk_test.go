@@ -90,6 +90,65 @@ func TestUnreadableRowsAreCountedAndNeverHandled(t *testing.T) {
 	})
 }
 
+// Where handlers take minutes a page is read again, and with it the rows of it
+// that cannot be read.
+func TestUnreadableRowsAreCountedOncePerPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, slowly(10*time.Minute, succeed))
+		h := b.hook()
+		pages := 0
+		h.pending = func(ctx context.Context, q backlog.Query) (backlog.Page, error) {
+			page, err := h.Store.Pending(ctx, q)
+			if slices.ContainsFunc(page.Records, func(r backlog.Record) bool { return id(&r) == 8 }) { // it stands before that
+				page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: key(99), Err: errors.New("date_inserted: 99 is no time")})
+				pages++
+			}
+			return page, err
+		}
+		b.add(t, "NEW", 1, 30, 0)
+		rep := b.pass(t)
+		if rep.Succeeded != 30 || rep.Unreadable != 1 {
+			t.Errorf("want 30 succeeded, 1 unreadable, got %s", outcomes(rep))
+		}
+		if n := len(b.events.of(backlog.UnreadableRow)); n != 1 || pages < 2 {
+			t.Errorf("want one event for a row that is read several times, got %d for %d", n, pages)
+		}
+	})
+}
+
+// A table may have many such rows in a row: pages of nothing else take no time
+// and are soon as long as they may be.
+func TestPagesOfUnreadableRowsGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 20_000
+		b := newBench(t, memory.Options{}, succeed)
+		h := b.hook()
+		pages := 0
+		h.pending = func(ctx context.Context, q backlog.Query) (page backlog.Page, err error) {
+			if q.Lane == backlog.Failed {
+				return h.Store.Pending(ctx, q)
+			}
+			pages++
+			from := 0
+			if !q.After.IsZero() {
+				from = id(&backlog.Record{Key: q.After.Key})
+			}
+			for i := from + 1; i <= min(from+q.Limit, n); i++ {
+				page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: key(i), Err: errBroken})
+				page.Next = backlog.Cursor{Order: int64(0), Key: key(i)}
+			}
+			page.More = from+q.Limit < n
+			return page, nil
+		}
+		if rep := b.pass(t); rep.Unreadable != n || !rep.Complete {
+			t.Errorf("want a complete pass with %d rows that cannot be read, got %+v", n, rep)
+		}
+		if pages > 30 {
+			t.Errorf("want pages of a thousand rows, some thirty in all, got %d", pages)
+		}
+	})
+}
+
 func TestPendingFailsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := errors.New("no such table: BACKLOG")
@@ -143,7 +202,9 @@ type failingExpirer struct{ *memory.Store }
 
 var _ backlog.Expirer = failingExpirer{}
 
-func (failingExpirer) Expire(context.Context, time.Time, time.Time) (int, error) { return 0, errBroken }
+func (failingExpirer) Expire(context.Context, time.Time, time.Time, func(*backlog.Record)) (int, error) {
+	return 0, errBroken
+}
 
 // The page is to be about a second's worth, so that records are handed out as
 // they were a moment ago.
