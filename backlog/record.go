@@ -39,12 +39,26 @@ type Record struct {
 	Names  []string
 	Values []any
 
+	Retry Retry // what the row remembers, where a policy keeps something there
+
 	Tier      string // label of the tier or max age whose pass took the record
 	AttemptID string // unique to this attempt; the engine sets it
+
+	// For [Engine.OnDead]: why the record is dead, one of the Reason
+	// constants, and the text of its last error, empty where it expired.
+	Reason string
+	Error  string
 
 	Cursor Cursor // the record's place in its lane
 	State  int    // the store's own: which of its conditions the row met
 }
+
+// Why a record is dead.
+const (
+	ReasonRejected = "rejected"       // its handler said that trying again is useless
+	ReasonRetries  = "out of retries" // the policy gave it up
+	ReasonExpired  = "expired"        // it is older than every tier, or past its own time
+)
 
 // Column returns the value of the named column and whether the record has it.
 func (r *Record) Column(name string) (any, bool) {

@@ -13,6 +13,7 @@ type Report struct {
 	Selected    int // handed to the handler
 	Succeeded   int
 	Failed      int
+	GivenUp     int // of those: out of retries
 	Rejected    int
 	Skipped     int
 	Conflicts   int // outcome not written: the row had been changed meanwhile
@@ -59,8 +60,11 @@ func (r Resume) IsZero() bool {
 }
 
 // add counts an outcome that was written.
-func (r *Report) add(o Outcome) {
-	switch o {
+func (r *Report) add(s *Settlement) {
+	if s.GivenUp && s.Outcome == Errored {
+		r.GivenUp++
+	}
+	switch s.Outcome {
 	case Succeeded:
 		r.Succeeded++
 	case Errored:

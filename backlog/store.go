@@ -14,7 +14,10 @@ import (
 // final for the call.
 type Store interface {
 	// Pending returns the next page of the query's lane in the lane's
-	// order: newest first by (inserted, key). It returns at most q.Limit
+	// order: newest first by (inserted, key). With a policy that keeps
+	// state, the failed lane holds only what is due, the longest waiting
+	// first: by (last failure, key), or (next attempt, key) where that is
+	// planned, what has neither before all. It returns at most q.Limit
 	// records and may return fewer, even none, while Page.More is true.
 	// Rows whose time cannot be read are never records; they are reported
 	// in Page.Unreadable. A cursor stays good when its record is gone; an
@@ -69,6 +72,12 @@ type Settlement struct {
 	Outcome Outcome   // Succeeded, Errored or Rejected
 	Error   string    // the error's text; empty on success
 	At      time.Time // when the attempt ended
+
+	// What a failure leaves for the policy, where there is one that keeps
+	// something in the row. A record that is given up gets the dead status
+	// if there is one; a rejected one is given up where there is.
+	Retry   Retry
+	GivenUp bool
 }
 
 // An Unsettled is a settlement that was not written.
@@ -102,10 +111,12 @@ type Pinger interface {
 type Expirer interface {
 	// Expire gives the dead status to every pending record that was
 	// inserted before the given time or whose own time of expiry is before
-	// now, and returns how many. Records without a date of insertion expire
-	// by their own time only. It counts no attempt. Without a dead status
-	// it does nothing.
-	Expire(ctx context.Context, now, before time.Time) (int, error)
+	// now, and to every failed one that is out of retries, and returns how
+	// many. Records without a date of insertion expire by their own time
+	// only. It counts no attempt. Without a dead status it does nothing.
+	// each, if not nil, is called with every record just before that; when
+	// ctx is done meanwhile, those it was called with are still written.
+	Expire(ctx context.Context, now, before time.Time, each func(*Record)) (int, error)
 }
 
 // A LockName is one of the two locks of a table.
@@ -147,6 +158,7 @@ type Counts struct {
 	Bands      []Band         // one per edge
 	Beyond     Band
 	Unreadable int // pending rows in no band: their date is missing or cannot be right
+	Exhausted  int // failed records that are out of retries: no longer pending, and in no band
 }
 
 // A Band counts the pending records in a range of ages.

@@ -53,8 +53,10 @@ and its outcome is written back.
 With --due it runs the pass of the widest tier that ticked in the last minute,
 or does nothing. One line in a crontab then serves a whole schedule:
 
-  * * * * * cd /srv/shop && backlog once --due` + exitStatusPassHelp,
-		Args: cobra.NoArgs,
+  * * * * * cd /srv/shop && backlog once --due --log-level error >/dev/null
+
+"backlog schedule --format crontab" prints that line for your tiers.` + exitStatusPassHelp,
+		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runOnce(ctx, o, g) }),
 	}
 	o.AddFlags(c.Flags())
@@ -90,20 +92,14 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	if o.DryRun {
 		return dryRun(ctx, g, cfg, log, p, o.JSON.on)
 	}
-	a, err := g.wireApp(ctx, cfg, log, now)
-	if err != nil {
-		return err
+	report, err := g.passOnce(ctx, cfg, log, p, wait, func(a *app) *backlog.Engine {
+		return a.engine(clock, stop.hard, newProgress(g.err, a.table, newObserver(log).Observe))
+	})
+	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
+		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
 	}
-	defer a.close()
-	unlock, err := lockWithin(ctx, a.table, wait)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-
-	e := a.engine(clock, stop.hard, newProgress(g.err, a.table, newObserver(log).Observe))
-	report, err := a.runPass(ctx, e, p)
-	if p := (*table.Problem)(nil); errors.As(err, &p) {
+	problem := (*table.Problem)(nil)
+	if report.Started.IsZero() || report.Selected == 0 && errors.As(err, &problem) {
 		return err // nothing was begun
 	}
 	if perr := printReport(g.out, report, o.JSON.on); perr != nil {
@@ -116,6 +112,22 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 		return errStrict
 	}
 	return nil
+}
+
+// passOnce runs the pass on an app of its own, under the run lock. The report is
+// zero if it could not begin.
+func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Logger, p backlog.Pass, wait time.Duration, engine func(*app) *backlog.Engine) (report backlog.Report, err error) {
+	a, err := g.wireApp(ctx, cfg, log, p.Now)
+	if err != nil {
+		return report, err
+	}
+	defer a.close()
+	unlock, err := lockWithin(ctx, a.table, wait)
+	if err != nil {
+		return report, err
+	}
+	defer unlock()
+	return a.runPass(ctx, engine(a), p)
 }
 
 // runPass runs the pass from where the tier's last one stopped, and keeps where
@@ -237,6 +249,7 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 				return backlog.Skip
 			}),
 			MaxRecords: cfg.MaxRecords,
+			Policy:     policyOf(cfg),
 			Observe: func(ev backlog.Event) {
 				if ev.Kind == backlog.UnreadableRow {
 					obs.Observe(ev)

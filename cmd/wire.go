@@ -12,12 +12,16 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/config"
 	"backlog/backlog/handler"
+	"backlog/backlog/retry"
 	"backlog/backlog/table"
 )
 
 // load reads the configuration and puts the flags on top.
 func (g *globals) load() (*config.Config, error) {
-	c, err := config.LoadFile(g.Config)
+	c, err := config.LoadFile(g.Config, policySpecs()...)
+	if err == nil {
+		_, err = newPolicy(c.Policy)
+	}
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -47,6 +51,7 @@ type app struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	handler backlog.Handler
+	onDead  backlog.Handler // nil: none
 	db      *table.DB
 	table   *table.Table
 	store   *provenStore // the table, for passes
@@ -66,6 +71,14 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 		return nil, err
 	}
 	a.handler = h
+	if len(cfg.OnDead.Exec) > 0 {
+		tell := &handler.Exec{Command: cfg.OnDead.Exec}
+		if err := tell.Check(ctx); err != nil {
+			a.close()
+			return nil, fmt.Errorf("on_dead: %w", err)
+		}
+		a.onDead = tell
+	}
 	a.store = &provenStore{Table: a.table, log: log, now: now}
 	if err := a.table.ProveTimes(ctx, now); err != nil {
 		a.close()
@@ -159,13 +172,13 @@ func (s *provenStore) Pending(ctx context.Context, q backlog.Query) (backlog.Pag
 }
 
 // Expire implements backlog.Expirer.
-func (s *provenStore) Expire(ctx context.Context, now, before time.Time) (int, error) {
+func (s *provenStore) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
 	if s.HasDead() {
 		if err := s.prove(ctx); err != nil {
 			return 0, err
 		}
 	}
-	return s.Table.Expire(ctx, now, before)
+	return s.Table.Expire(ctx, now, before, each)
 }
 
 // wireHandler makes the configured handler and checks that it could work.
@@ -190,6 +203,9 @@ func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(ba
 		MaxRecords:      a.cfg.MaxRecords,
 		AbortAfter:      a.cfg.AbortAfter,
 		Rate:            a.cfg.Rate,
+		Policy:          policyOf(a.cfg),
+		OnDead:          a.onDead,
+		OnDeadTimeout:   a.cfg.OnDead.Timeout,
 		ShutdownTimeout: max(a.cfg.ShutdownTimeout, 1), // zero would be the default
 		Hard:            hard,
 		Now:             now,
@@ -209,7 +225,8 @@ func mapping(c *config.Config) table.Mapping {
 		Attempts: t.Attempts, LastError: t.LastError, Columns: t.Columns,
 		New: state(c.Statuses.New), Error: state(c.Statuses.Error),
 		Success: state(c.Statuses.Success), Dead: state(c.Statuses.Dead),
-		Zone: c.Timezone,
+		Retry: retryOf(c),
+		Zone:  c.Timezone,
 	}
 }
 
@@ -260,3 +277,60 @@ func withoutPassword(url string) string {
 
 // isEnd reports whether the error is just that of an ended context.
 func isEnd(err error) bool { return errors.Is(err, context.Canceled) }
+
+var kinds = map[retry.Kind]config.Kind{
+	retry.Duration: config.Duration, retry.Seconds: config.Seconds, retry.Factor: config.Number,
+	retry.Count: config.Count, retry.Durations: config.Durations,
+}
+
+// policySpecs tells the configuration which policies there are. The two packages
+// do not know each other.
+func policySpecs() []config.PolicySpec {
+	return each(retry.Specs(), func(s retry.Spec) config.PolicySpec {
+		return config.PolicySpec{
+			Name: s.Name, Columns: s.Columns, Once: s.Once(),
+			Settings: each(s.Settings, func(x retry.Setting) config.PolicySetting {
+				return config.PolicySetting{Name: x.Name, Kind: kinds[x.Kind], Check: x.Check}
+			}),
+		}
+	})
+}
+
+// newPolicy makes the configured policy: nil if age alone decides.
+func newPolicy(p config.Policy) (*backlog.Policy, error) { return retry.New(p.Name, p.Settings) }
+
+// policyOf is newPolicy for a configuration that load has returned.
+func policyOf(cfg *config.Config) *backlog.Policy {
+	p, err := newPolicy(cfg.Policy)
+	if err != nil {
+		panic(err) // load has made it before
+	}
+	return p
+}
+
+// retryOf translates the policy for the table, nil if it keeps nothing there.
+func retryOf(cfg *config.Config) *table.Retry {
+	columns, p := policyColumns(cfg.Policy), policyOf(cfg)
+	if len(columns) == 0 {
+		return nil
+	}
+	r := &table.Retry{Count: columns[0], Last: columns[1], Retries: p.Retries}
+	if p.Planned {
+		r.Next, r.InRetry = columns[2], columns[3]
+	} else {
+		r.Waits = p.Waits()
+	}
+	return r
+}
+
+// policyColumns returns the columns of the configured policy: of the count, of
+// the time of the last failure and, if it is planned, of the time of the next
+// attempt and of the flag that one is planned; none if it keeps no state.
+func policyColumns(p config.Policy) []string {
+	for _, s := range retry.Specs() {
+		if s.Name == p.Name {
+			return each(s.Columns, p.Column)
+		}
+	}
+	return nil
+}

@@ -54,12 +54,12 @@ var badYAML = badFiles{
 		"2: table.nmae: unknown key; did you mean name?",
 		"3: table.tag: unknown key; known here: attempts, columns, eligible, expires, id, inserted, last_error, name, schema, status, touch, where",
 		"4: max-records: unknown key; did you mean max_records?",
-		"5: on_dead: unknown key; known here: abort_after, database, handler, log, max_records, policy, rate, shutdown_timeout, state, statuses, table, tiers, timezone",
+		"5: dead_letters: unknown key; known here: abort_after, database, handler, log, max_records, on_dead, policy, rate, shutdown_timeout, state, statuses, table, tiers, timezone",
 	},
 	"unknown-key-odd": {
 		"1: database: must be text, not a mapping",
-		"2: unknown key, not shown as it is no word; known here: abort_after, database, handler, log, max_records, policy, rate, shutdown_timeout, state, statuses, table, tiers, timezone",
-		"3: unknown key, not shown as it is no word; known here: abort_after, database, handler, log, max_records, policy, rate, shutdown_timeout, state, statuses, table, tiers, timezone",
+		"2: unknown key, not shown as it is no word; known here: abort_after, database, handler, log, max_records, on_dead, policy, rate, shutdown_timeout, state, statuses, table, tiers, timezone",
+		"3: unknown key, not shown as it is no word; known here: abort_after, database, handler, log, max_records, on_dead, policy, rate, shutdown_timeout, state, statuses, table, tiers, timezone",
 	},
 	"zero-byte": {
 		"1: table.name: holds a zero byte; remove it",

@@ -5,19 +5,24 @@ import (
 	"strings"
 )
 
-// check notes where the table and the statuses contradict each other. Such
-// things would come to light only after a record has been handled: its outcome
-// cannot be written, or it is written and the record is handled for ever.
+// check notes where the table, the statuses and the policy contradict each
+// other. Such things would come to light only after a record has been handled:
+// its outcome cannot be written, or it is written and the record is handled for
+// ever.
 func (d *decoder) check(c *Config) {
-	if slices.ContainsFunc(d.errs, func(e *Error) bool {
-		return strings.HasPrefix(e.Key, "table") || strings.HasPrefix(e.Key, "statuses")
-	}) {
+	if d.failed("table") || d.failed("statuses") {
 		return // half of it is missing and would be missed a second time
 	}
 	if d.checkStatusColumn(c) {
 		d.checkStates(c)
 		d.checkWrites(c)
+		d.checkPolicy(c)
 	}
+}
+
+// failed reports whether something is wrong with a part of the file.
+func (d *decoder) failed(part string) bool {
+	return slices.ContainsFunc(d.errs, func(e *Error) bool { return strings.HasPrefix(e.Key, part) })
 }
 
 // checkStatusColumn clears the name of the status column if it is a default
@@ -170,6 +175,7 @@ func (d *decoder) checkWrites(c *Config) {
 	if t.LastError != "" {
 		claim(t.LastError, "table.last_error")
 	}
+	d.claimPolicy(c, claim)
 	for _, r := range roles {
 		for _, a := range r.state(&c.Statuses).Set {
 			by, taken := owner[a.Column]

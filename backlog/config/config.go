@@ -43,6 +43,7 @@ type Config struct {
 	AbortAfter int     // consecutive failures that end a pass; 0: never
 	Rate       float64 // handler calls per second; 0: no limit
 	Policy     Policy
+	OnDead     OnDead // the zero OnDead if there is none
 
 	Timezone        *time.Location // of cron tiers and time columns without their own; never nil
 	State           string         // path of the state file; "": the default place, "none": do without
@@ -59,8 +60,9 @@ type Log struct {
 }
 
 // LoadFile reads the file at path and takes variables from the environment.
-// An error that wraps [fs.ErrNotExist] says what to do about it.
-func LoadFile(path string) (*Config, error) {
+// Known are the policies there are, beside progressive. An error that wraps
+// [fs.ErrNotExist] says what to do about it.
+func LoadFile(path string, known ...PolicySpec) (*Config, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &missingFile{path, err}
@@ -69,7 +71,7 @@ func LoadFile(path string) (*Config, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return Load(f, path, os.LookupEnv)
+	return Load(f, path, os.LookupEnv, known...)
 }
 
 // missingFile says in people's words that there is no file.
@@ -85,16 +87,17 @@ func (e *missingFile) Error() string {
 func (e *missingFile) Unwrap() error { return e.err }
 
 // Load reads a configuration from r. Errors call it name; lookup returns the
-// value of an environment variable and whether it is set.
+// value of an environment variable and whether it is set. Known are the policies
+// there are, beside progressive.
 //
 // If anything is wrong with the configuration, the error joins one [*Error]
 // for each such thing, in the order of their lines.
-func Load(r io.Reader, name string, lookup func(string) (string, bool)) (*Config, error) {
+func Load(r io.Reader, name string, lookup func(string) (string, bool), known ...PolicySpec) (*Config, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	d := &decoder{file: name, lookup: lookup, lines: map[string]int{"": 1}}
+	d := newDecoder(name, lookup, known)
 	var c *Config
 	if root, ok := d.parse(text); ok {
 		c = root.config()
@@ -135,6 +138,7 @@ func (v value) config() *Config {
 		"abort_after":      func(v value) { c.AbortAfter = v.integer(0) },
 		"rate":             func(v value) { c.Rate = v.rate() },
 		"policy":           func(v value) { c.Policy = v.policy() },
+		"on_dead":          func(v value) { c.OnDead = v.onDead() },
 		"timezone":         func(v value) { c.Timezone = v.location() },
 		"state":            func(v value) { c.State = v.expanded() },
 		"shutdown_timeout": func(v value) { c.ShutdownTimeout = v.durationFrom(0) },

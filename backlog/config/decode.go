@@ -15,10 +15,20 @@ import (
 // struct, a method of value that fills it, mostly with [value.object], and add
 // the method to the keys of the part above.
 type decoder struct {
-	file   string
-	lookup func(string) (string, bool)
-	lines  map[string]int // where each path is; the file itself is ""
-	errs   []*Error
+	file     string
+	lookup   func(string) (string, bool)
+	policies map[string]PolicySpec
+	lines    map[string]int // where each path is; the file itself is ""
+	errs     []*Error
+}
+
+func newDecoder(file string, lookup func(string) (string, bool), known []PolicySpec) *decoder {
+	d := &decoder{file: file, lookup: lookup, lines: map[string]int{"": 1}}
+	d.policies = map[string]PolicySpec{progressive: {Name: progressive}}
+	for _, spec := range known {
+		d.policies[spec.Name] = spec
+	}
+	return d
 }
 
 // A value is a node of the YAML tree together with its place in the file.

@@ -10,18 +10,22 @@ import (
 
 // An Error is one thing that is wrong with a configuration.
 type Error struct {
-	File    string // as given to [Load]
+	File    string // as given to [Load]; "" where none is read
 	Line    int    // from 1
 	Key     string // path to the value, such as tiers[2].every; "" for the file as a whole
 	Problem string // what is wrong and, after a semicolon, what would mend it
 }
 
-// Error returns "file:line: key: problem".
+// Error returns "file:line: key: problem", without what there is not.
 func (e *Error) Error() string {
-	if e.Key == "" {
-		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem)
+	text := e.Problem
+	if e.Key != "" {
+		text = e.Key + ": " + text
 	}
-	return fmt.Sprintf("%s:%d: %s: %s", e.File, e.Line, e.Key, e.Problem)
+	if e.File != "" {
+		text = fmt.Sprintf("%s:%d: %s", e.File, e.Line, text)
+	}
+	return text
 }
 
 // errorf notes a problem.

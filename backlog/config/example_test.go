@@ -36,7 +36,7 @@ func readExample(t *testing.T) string {
 
 func loadText(t *testing.T, text string) *config.Config {
 	t.Helper()
-	c, err := config.Load(strings.NewReader(text), "schedule.example.yaml", lookup)
+	c, err := config.Load(strings.NewReader(text), "schedule.example.yaml", lookup, known...)
 	if err != nil {
 		t.Fatalf("%v\nin:\n%s", err, text)
 	}

@@ -26,7 +26,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := config.Load(bytes.NewReader(text), "f", lookup)
+		c, err := config.Load(bytes.NewReader(text), "f", lookup, known...)
 		if err == nil {
 			usable(t, c)
 			return
@@ -61,6 +61,8 @@ func usable(t *testing.T, c *config.Config) {
 	case len(c.Statuses.New.Values)+len(c.Statuses.New.When) == 0,
 		len(c.Statuses.Success.Values)+len(c.Statuses.Success.Set) == 0:
 		t.Errorf("incomplete: %+v", c.Statuses)
+	case len(c.OnDead.Exec) > 0 != (c.OnDead.Timeout > 0) || len(c.OnDead.Exec) > 0 && !c.Statuses.Dead.Given:
+		t.Errorf("incomplete: %+v", c.OnDead)
 	case c.Rate < 0 || c.MaxRecords < 0 || c.AbortAfter < 0 || c.ShutdownTimeout < 0:
 		t.Errorf("negative: %+v", c)
 	}

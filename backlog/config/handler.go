@@ -51,6 +51,24 @@ func (v value) handler() Handler {
 	return h
 }
 
+// OnDead says what is told of each record that becomes dead.
+type OnDead struct {
+	Exec    []string      // as in [Handler]
+	Timeout time.Duration // > 0
+}
+
+func (v value) onDead() OnDead {
+	o := OnDead{Timeout: defaultHandler().Timeout}
+	v.object(keys{
+		"exec":    func(v value) { o.Exec = v.command() },
+		"timeout": func(v value) { o.Timeout = v.durationFrom(time.Millisecond) },
+	})
+	if v.isMapping() && !v.has("exec") {
+		v.fail("nothing to run; add exec: [./tell.sh]")
+	}
+	return o
+}
+
 // command decodes a program with its arguments.
 func (v value) command() []string {
 	if v.isText() {

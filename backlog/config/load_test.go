@@ -40,7 +40,7 @@ func load(t *testing.T, name string) (*config.Config, error) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	return config.Load(f, name, lookup)
+	return config.Load(f, name, lookup, known...)
 }
 
 // mustLoad reads a file of testdata that is valid.

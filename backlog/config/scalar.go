@@ -156,6 +156,45 @@ func (v value) integer(least int) int {
 	return n
 }
 
+var fraction = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+
+// number returns a number that is not negative.
+func (v value) number() float64 {
+	switch {
+	case v.isText() && v.isQuoted() && fraction.MatchString(v.node.Value):
+		v.fail("must be a number, not text; remove the quotes")
+		return 0
+	case v.isScalar() && v.kind() == "a number" && !fraction.MatchString(v.node.Value):
+		v.fail("must be a number such as 2 or 1.5, not %s", show(v.node.Value))
+		return 0
+	case !v.isScalar() || !fraction.MatchString(v.node.Value):
+		v.mismatch("a number")
+		return 0
+	}
+	n, err := strconv.ParseFloat(v.node.Value, 64)
+	switch {
+	case n < 0:
+		v.fail("must be at least 0, not %s", show(v.node.Value))
+	case err != nil:
+		v.fail("%s is too large", show(v.node.Value))
+	}
+	return n
+}
+
+// seconds returns a duration that is not negative and may be written as a
+// number of seconds.
+func (v value) seconds() time.Duration {
+	if v.isText() || !v.isScalar() || v.kind() != "a number" {
+		return v.durationFrom(0)
+	}
+	ns := v.number() * float64(time.Second)
+	if ns >= math.MaxInt64 {
+		v.fail("%s is too large", show(v.node.Value))
+		return 0
+	}
+	return time.Duration(ns)
+}
+
 // duration returns a duration of any sign.
 func (v value) duration() (time.Duration, bool) {
 	if !v.isScalar() || v.isNull() {

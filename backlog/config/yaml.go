@@ -15,37 +15,11 @@ const (
 	maxValues = 100_000 // in a file, with those behind an alias counted at each use
 )
 
-// parse returns the root of the only document in text.
+// parse returns the root of the only document in text, which must be that of a
+// configuration.
 func (d *decoder) parse(text []byte) (root value, ok bool) {
-	if len(text) > maxSize {
-		d.failf("", "larger than %d MiB; this is hardly a configuration", maxSize>>20)
-		return value{}, false
-	}
-	if line := unprintable(text); line > 0 {
-		d.errorf(line, "", "not text in UTF-8; save the file as plain UTF-8 text")
-		return value{}, false
-	}
-	docs, err := documents(text)
-	switch {
-	case err != nil:
-		line, problem := syntaxError(text, err)
-		d.errorf(line, "", "%s", problem)
-		return value{}, false
-	case len(docs) > 1:
-		d.errorf(docs[1].Line, "", "a second document; keep one and remove the line of dashes")
-		return value{}, false
-	case len(docs) == 0 || len(docs[0].Content) == 0 || docs[0].Content[0].ShortTag() == "!!null":
-		d.failf("", "nothing in it; %s shows what to write", exampleFile)
-		return value{}, false
-	}
-	top := docs[0].Content[0]
-	c := counter{sizes: make(map[*yaml.Node]int)}
-	switch size := c.count(top); {
-	case c.cycle != nil:
-		d.errorf(c.cycle.Line, "", "the alias stands inside the value it repeats; write the value out")
-		return value{}, false
-	case size > maxValues:
-		d.failf("", "more than %d values, aliases counted at each use; this is hardly a configuration", maxValues)
+	top, ok := d.top(text)
+	if !ok {
 		return value{}, false
 	}
 	root = d.value(top, "", top.Line)
@@ -54,6 +28,43 @@ func (d *decoder) parse(text []byte) (root value, ok bool) {
 		return value{}, false
 	}
 	return root, true
+}
+
+// top returns the root of the only document in text, which is not null and small
+// enough to walk through.
+func (d *decoder) top(text []byte) (n *yaml.Node, ok bool) {
+	if len(text) > maxSize {
+		d.failf("", "larger than %d MiB; this is hardly a configuration", maxSize>>20)
+		return nil, false
+	}
+	if line := unprintable(text); line > 0 {
+		d.errorf(line, "", "not text in UTF-8; save the file as plain UTF-8 text")
+		return nil, false
+	}
+	docs, err := documents(text)
+	switch {
+	case err != nil:
+		line, problem := syntaxError(text, err)
+		d.errorf(line, "", "%s", problem)
+		return nil, false
+	case len(docs) > 1:
+		d.errorf(docs[1].Line, "", "a second document; keep one and remove the line of dashes")
+		return nil, false
+	case len(docs) == 0 || len(docs[0].Content) == 0 || docs[0].Content[0].ShortTag() == "!!null":
+		d.failf("", "nothing in it; %s shows what to write", exampleFile)
+		return nil, false
+	}
+	top := docs[0].Content[0]
+	c := counter{sizes: make(map[*yaml.Node]int)}
+	switch size := c.count(top); {
+	case c.cycle != nil:
+		d.errorf(c.cycle.Line, "", "the alias stands inside the value it repeats; write the value out")
+		return nil, false
+	case size > maxValues:
+		d.failf("", "more than %d values, aliases counted at each use; this is hardly a configuration", maxValues)
+		return nil, false
+	}
+	return top, true
 }
 
 // unprintable returns the first line with something that YAML text cannot

@@ -22,7 +22,10 @@ func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	}
 	for _, e := range s.rows {
 		counts.ByStatus[e.Status]++
-		lane, pending := s.lane(e.Status)
+		lane, pending := s.lane(e)
+		if s.exhausted(e) {
+			counts.Exhausted++
+		}
 		if !pending {
 			continue
 		}

@@ -105,6 +105,21 @@ const chunkSize = 512
 // one sorted slice would take both cheaply.
 type index struct {
 	chunks [][]*entry // none is empty
+	byWait bool       // the other way round: the longest waiting first, then the least key
+}
+
+// compare compares the entry's place in the index with p.
+func (x *index) compare(e *entry, p place) int {
+	switch {
+	case !x.byWait:
+		return e.compare(p)
+	case p.key.IsZero():
+		return 1 // only asked for the beginning
+	case e.at == p.at && p.before && compareKeys(e.Key, p.key) == 0:
+		return 1
+	}
+	p.before = false
+	return -e.compare(p)
 }
 
 // search returns the chunk and the place in it of the first entry for which
@@ -123,7 +138,7 @@ func (x *index) search(past func(*entry) bool) (chunk, i int) {
 
 // insert adds an entry that is not there yet.
 func (x *index) insert(e *entry) {
-	c, i := x.search(func(f *entry) bool { return f.compare(e.place()) > 0 })
+	c, i := x.search(func(f *entry) bool { return x.compare(f, e.place()) > 0 })
 	if c == len(x.chunks) {
 		if c == 0 {
 			x.chunks = append(x.chunks, nil)
@@ -142,7 +157,7 @@ func (x *index) insert(e *entry) {
 
 // remove takes out an entry that is there.
 func (x *index) remove(e *entry) {
-	c, i := x.search(func(f *entry) bool { return f.compare(e.place()) >= 0 })
+	c, i := x.search(func(f *entry) bool { return x.compare(f, e.place()) >= 0 })
 	x.chunks[c] = slices.Delete(x.chunks[c], i, i+1)
 	if len(x.chunks[c]) == 0 {
 		x.chunks = slices.Delete(x.chunks, c, c+1)
@@ -153,7 +168,7 @@ func (x *index) remove(e *entry) {
 // must not change meanwhile.
 func (x *index) after(p place) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		c, i := x.search(func(e *entry) bool { return e.compare(p) > 0 })
+		c, i := x.search(func(e *entry) bool { return x.compare(e, p) > 0 })
 		for ; c < len(x.chunks); c, i = c+1, 0 {
 			for _, e := range x.chunks[c][i:] {
 				if !yield(e) {

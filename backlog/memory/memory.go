@@ -26,6 +26,10 @@ type Options struct {
 	// lane is empty.
 	ErrorKeep bool
 
+	// Policy decides which failed records are due; nil: all of them. With
+	// ErrorKeep, who has failed is told by its count.
+	Policy *backlog.Policy
+
 	// NullDate says when a record without a date is due: "newest" in every
 	// pass, as if inserted now; "oldest" in those of the widest tier, after
 	// all others; "skip", the default, never.
@@ -47,6 +51,9 @@ type Row struct {
 
 	Attempts  int
 	LastError string
+
+	Retry   backlog.Retry // what a policy keeps; only with one that does
+	InRetry bool          // a planned retry is pending
 }
 
 // A Store is a table in memory: a [backlog.Store] that can also count, expire
@@ -89,11 +96,13 @@ func New(o Options) *Store {
 		panic(fmt.Sprintf("memory: NullDate is %q, not skip, oldest or newest", o.NullDate))
 	}
 	o.New = slices.Clone(o.New)
-	return &Store{
+	s := &Store{
 		o:     o,
 		rows:  make(map[any]*entry),
 		locks: make(map[backlog.LockName]*lock),
 	}
+	s.lanes[backlog.Failed].byWait = s.keeps()
+	return s
 }
 
 // Insert adds rows, all of them or, with an error, none. It is an error if a
@@ -124,25 +133,48 @@ func (s *Store) add(r Row) error {
 	if s.rows[id] != nil {
 		return errors.New("the key is there already")
 	}
-	at := newest
-	switch {
-	case !r.Inserted.IsZero():
+	if !r.Inserted.IsZero() {
 		if r.Inserted.Before(earliest) || r.Inserted.After(latest) {
 			return fmt.Errorf("inserted %v, which is not between 1678 and 2262", r.Inserted)
 		}
 		// As read from a database: no monotonic clock, no zone.
 		r.Inserted = r.Inserted.Round(0).UTC()
-		at = nanos(r.Inserted)
-	case s.o.NullDate == "oldest":
-		at = oldest
 	}
 	r.Columns = maps.Clone(r.Columns)
-	e := &entry{Row: r, at: at}
+	e := &entry{Row: r}
 	s.rows[id] = e
-	if x := s.index(e); x != nil {
-		x.insert(e)
-	}
+	s.enter(e)
 	return nil
+}
+
+// enter puts the entry into the index that it belongs to.
+func (s *Store) enter(e *entry) {
+	x := s.index(e)
+	if x == nil {
+		return
+	}
+	switch {
+	case x.byWait:
+		e.at = oldest
+		if at := s.order(e); !at.IsZero() {
+			e.at = nanos(at)
+		}
+	case !e.Inserted.IsZero():
+		e.at = nanos(e.Inserted)
+	case s.o.NullDate == "oldest":
+		e.at = oldest
+	default:
+		e.at = newest
+	}
+	x.insert(e)
+}
+
+// order is the time by which a policy's failed records are tried.
+func (s *Store) order(e *entry) time.Time {
+	if s.o.Policy.Planned {
+		return e.Retry.Next
+	}
+	return e.Retry.Last
 }
 
 func (s *Store) addNames(columns map[string]any) {
@@ -198,7 +230,7 @@ func (s *Store) SetStatus(k backlog.Key, status string) bool {
 	if e == nil {
 		return false
 	}
-	s.setStatus(e, status)
+	s.change(e, func() { e.Status = status })
 	return true
 }
 
@@ -210,25 +242,19 @@ func (s *Store) Delete(k backlog.Key) bool {
 	return s.drop(k)
 }
 
-func (s *Store) setStatus(e *entry, status string) {
-	from := s.index(e)
-	e.Status = status
-	to := s.index(e)
-	if from == to {
-		return
-	}
-	if from != nil {
+// change changes what an entry's place in its lane depends on.
+func (s *Store) change(e *entry, f func()) {
+	if from := s.index(e); from != nil {
 		from.remove(e)
 	}
-	if to != nil {
-		to.insert(e)
-	}
+	f()
+	s.enter(e)
 }
 
 // index returns the index that the entry belongs to, nil if no pass may ever
 // take it.
 func (s *Store) index(e *entry) *index {
-	lane, pending := s.lane(e.Status)
+	lane, pending := s.lane(e)
 	if !pending || e.Inserted.IsZero() && s.o.NullDate == "skip" {
 		return nil
 	}
@@ -237,14 +263,27 @@ func (s *Store) index(e *entry) *index {
 
 // lane returns the lane that the status means and whether it is a pending
 // one. Where Error is also Dead, a failed record is not pending.
-func (s *Store) lane(status string) (lane backlog.Lane, pending bool) {
+func (s *Store) lane(e *entry) (lane backlog.Lane, pending bool) {
 	switch {
-	case status == "" || status == s.o.Dead:
+	case e.Status == "" || e.Status == s.o.Dead:
 		return 0, false
-	case slices.Contains(s.o.New, status):
+	case slices.Contains(s.o.New, e.Status):
+		if s.keeps() && s.o.ErrorKeep && e.Retry.Count > 0 {
+			return backlog.Failed, !s.o.Policy.GivenUp(e.Retry.Count)
+		}
 		return backlog.Fresh, true
-	case status == s.o.Error && !s.o.ErrorKeep:
-		return backlog.Failed, true
+	case e.Status == s.o.Error && !s.o.ErrorKeep:
+		return backlog.Failed, !s.keeps() || !s.o.Policy.GivenUp(e.Retry.Count)
 	}
 	return 0, false
 }
+
+// exhausted reports whether the policy has given the record up, and nothing
+// else has happened to it since.
+func (s *Store) exhausted(e *entry) bool {
+	lane, pending := s.lane(e)
+	return lane == backlog.Failed && !pending
+}
+
+// keeps reports whether a policy keeps something in the rows.
+func (s *Store) keeps() bool { return s.o.Policy != nil && !s.o.Policy.Never }

@@ -187,8 +187,8 @@ func (s deaf) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog
 	return unsettled, errors.Join(err, ctx.Err())
 }
 
-func (s deaf) Expire(ctx context.Context, now, before time.Time) (int, error) {
-	n, err := s.Store.Expire(context.WithoutCancel(ctx), now, before)
+func (s deaf) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
+	n, err := s.Store.Expire(context.WithoutCancel(ctx), now, before, each)
 	return n, errors.Join(err, ctx.Err())
 }
 

@@ -28,8 +28,9 @@ func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 	defer s.mu.RUnlock()
 	page := backlog.Page{Next: q.After}
 	var looked []*entry
+	lane := &s.lanes[q.Lane]
 	for e := range s.window(q, after) {
-		if !q.Until.IsZero() && e.compare(until) > 0 {
+		if !q.Until.IsZero() && lane.compare(e, until) > 0 {
 			break
 		}
 		if len(looked) == q.Limit {
@@ -55,6 +56,9 @@ func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 // place.
 func (s *Store) window(q backlog.Query, after place) iter.Seq[*entry] {
 	lane := &s.lanes[q.Lane]
+	if lane.byWait {
+		return s.due(q, after)
+	}
 	cutoff := nanos(q.Now.Add(-q.MaxAge))
 	return func(yield func(*entry) bool) {
 		for e := range lane.after(after) {
@@ -79,6 +83,28 @@ func (s *Store) window(q backlog.Query, after place) iter.Seq[*entry] {
 	}
 }
 
+// due is window for the failed records of a policy.
+func (s *Store) due(q backlog.Query, after place) iter.Seq[*entry] {
+	cutoff := q.Now.Add(-q.MaxAge)
+	return func(yield func(*entry) bool) {
+		for e := range s.lanes[q.Lane].after(after) {
+			if e.Inserted.IsZero() && s.o.NullDate == "oldest" && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(cutoff) {
+				continue
+			}
+			at, _ := s.o.Policy.Due(e.Retry)
+			if at.After(q.Now) {
+				if s.o.Policy.Planned {
+					return // as are all behind it
+				}
+				continue
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
 func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
 	r := backlog.Record{
 		Key:      e.Key,
@@ -86,6 +112,7 @@ func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
 		Inserted: e.Inserted,
 		Lane:     lane,
 		Names:    s.names,
+		Retry:    e.Retry,
 		Cursor:   e.cursor(),
 	}
 	if len(s.names) > 0 {
@@ -141,13 +168,33 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 			unsettled = append(unsettled, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
 			continue
 		}
-		e.Attempts++
-		if g.Outcome != backlog.Succeeded {
-			e.LastError = g.Error
-		}
-		s.setStatus(e, s.settled(e.Status, g.Outcome))
+		s.change(e, func() { s.settle(e, &g) })
 	}
 	return unsettled, nil
+}
+
+func (s *Store) settle(e *entry, g *backlog.Settlement) {
+	e.Attempts++
+	o := g.Outcome
+	if o != backlog.Succeeded {
+		e.LastError = g.Error
+		if g.GivenUp {
+			o = backlog.Rejected
+		}
+	}
+	e.Status = s.settled(e.Status, o)
+	ends := o == backlog.Succeeded || g.GivenUp || o == backlog.Rejected && s.o.Dead != ""
+	if !s.keeps() {
+		return
+	}
+	e.InRetry = s.o.Policy.Planned && !ends
+	if o == backlog.Succeeded {
+		return
+	}
+	e.Retry = backlog.Retry{Count: max(e.Retry.Count, 0) + 1, Last: g.At}
+	if e.InRetry {
+		e.Retry.Next = g.Retry.Next
+	}
 }
 
 // settled returns the status that follows on an outcome.
@@ -164,7 +211,7 @@ func (s *Store) settled(status string, o backlog.Outcome) string {
 }
 
 // Expire implements [backlog.Expirer].
-func (s *Store) Expire(ctx context.Context, now, before time.Time) (int, error) {
+func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -176,7 +223,7 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time) (int, error) 
 	var old []*entry
 	for i := range s.lanes {
 		from := place{at: nanos(before) - 1}
-		if s.expiring {
+		if s.expiring || s.lanes[i].byWait {
 			from = place{at: newest} // any record may be past its own time
 		}
 		for e := range s.lanes[i].after(from) {
@@ -186,8 +233,19 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time) (int, error) 
 			}
 		}
 	}
+	if s.keeps() && s.o.Policy.Retries >= 0 {
+		for _, e := range s.rows {
+			if s.exhausted(e) {
+				old = append(old, e)
+			}
+		}
+	}
 	for _, e := range old {
-		s.setStatus(e, s.o.Dead)
+		if each != nil {
+			r := s.record(e, backlog.Fresh)
+			each(&r)
+		}
+		s.change(e, func() { e.Status, e.InRetry, e.Retry.Next = s.o.Dead, false, time.Time{} })
 	}
 	return len(old), nil
 }

@@ -20,7 +20,7 @@ func (f *fixture) expirer() backlog.Expirer {
 // number.
 func (f *fixture) wantExpired(before time.Time, want int) {
 	f.Helper()
-	got, err := f.expirer().Expire(f.Context(), now, before)
+	got, err := f.expirer().Expire(f.Context(), now, before, nil)
 	if err != nil {
 		f.Fatalf("Expire before %v: want it done, got error: %v", before, err)
 	}
@@ -95,7 +95,7 @@ func testExpireCancelled(f *fixture) {
 	ctx, cancel := context.WithCancel(f.Context())
 	cancel()
 	start := time.Now()
-	n, err := e.Expire(ctx, now, now.Add(day))
+	n, err := e.Expire(ctx, now, now.Add(day), nil)
 	wantCancelled(f.T, "Expire", err, time.Since(start))
 	if n != 0 {
 		f.Errorf("Expire on a cancelled context: want 0 records expired, got %d", n)

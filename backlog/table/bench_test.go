@@ -35,7 +35,7 @@ func backlogTable(tb testing.TB, n int, failed string) (path string) {
 	path = filepath.Join(tb.TempDir(), "bench.db")
 	ctx := context.Background()
 	m := plainMapping()
-	steps, err := table.Missing(ctx, "sqlite:"+path, m)
+	steps, err := table.Missing(ctx, "sqlite:"+path, m, noon)
 	if err == nil {
 		err = table.Create(ctx, "sqlite:"+path, steps[:2]) // the indexes are faster made afterwards
 	}

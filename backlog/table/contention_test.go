@@ -207,14 +207,14 @@ func TestLockedIsAway(t *testing.T) {
 		}{
 			{"Settle", true, settle},
 			{"ProveWrites", true, func() error { return impatient.ProveWrites(ctx, noon) }},
-			{"Expire", true, func() error { _, err := impatient.Expire(ctx, noon, noon); return err }},
+			{"Expire", true, func() error { _, err := impatient.Expire(ctx, noon, noon, nil); return err }},
 			{"Pending", false, func() error {
 				_, err := impatient.Pending(ctx, backlog.Query{Now: noon, MaxAge: day, Limit: 10})
 				return err
 			}},
 			{"Count", false, func() error { _, err := impatient.Count(ctx, noon, nil); return err }},
 			{"Wrong", false, func() error { _, _, err := impatient.Wrong(ctx, noon); return err }},
-			{"Plans", false, func() error { _, err := impatient.Plans(ctx); return err }},
+			{"Plans", false, func() error { _, err := impatient.Plans(ctx, noon); return err }},
 			{"Ping", false, func() error { return impatient.Ping(ctx) }},
 			{"New", false, func() error { _, err := table.New(ctx, db, m); return err }},
 			{"Open", false, func() error {

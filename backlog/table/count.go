@@ -24,6 +24,15 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		if err := t.countBranch(ctx, b, now, edges, &c); err != nil {
 			return c, err
 		}
+		if b.exhausted == "" {
+			continue
+		}
+		b.cond = b.exhausted
+		n, _, err := t.countRange(ctx, b, nil)
+		if err != nil {
+			return c, err
+		}
+		c.Exhausted += n
 	}
 	return c, nil
 }
@@ -63,6 +72,9 @@ func (t *Table) stateCase() string {
 	b.WriteString("CASE")
 	for _, br := range t.branches {
 		fmt.Fprintf(&b, " WHEN %s THEN '%s'", br.cond, br.label)
+		if br.exhausted != "" {
+			fmt.Fprintf(&b, " WHEN %s THEN '%s'", br.exhausted, br.label)
+		}
 	}
 	for _, end := range []struct{ cond, label string }{{t.success, "success"}, {t.dead, "dead"}} {
 		if end.cond != "" {

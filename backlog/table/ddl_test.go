@@ -23,7 +23,7 @@ func TestCreateFromNothing(t *testing.T) {
 	m.Expires, m.Attempts, m.LastError = &table.Time{Column: "best before"}, "tries", "error"
 	m.Touch, m.Where = []table.Assignment{set("updated_at", text("now"))}, []table.Condition{cond("queue", text("mail"))}
 	m.Columns = []string{"payload", "queue"}
-	steps, err := table.Missing(ctx, url, m)
+	steps, err := table.Missing(ctx, url, m, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestCreateFromNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if steps, err := table.Missing(ctx, url, m); len(steps) > 0 || err != nil {
+	if steps, err := table.Missing(ctx, url, m, noon); len(steps) > 0 || err != nil {
 		t.Errorf("Missing after Create: got %q, %v", steps, err)
 	}
 
@@ -82,7 +82,7 @@ func TestCreateKeepsTheJournalMode(t *testing.T) {
 	ctx := context.Background()
 	f := newFile(t, "PRAGMA journal_mode = DELETE; CREATE TABLE other (x)")
 	url := "sqlite:" + f.path
-	steps, err := table.Missing(ctx, url, plainMapping())
+	steps, err := table.Missing(ctx, url, plainMapping(), noon)
 	if err != nil || len(steps) != 3 || !strings.HasPrefix(steps[0], "CREATE TABLE") {
 		t.Fatalf("Missing: got %q, %v, want a table and two indexes", steps, err)
 	}
@@ -148,7 +148,7 @@ func TestMissingSaysWhatItCannotCreate(t *testing.T) {
 		{plainMapping(), `table.status: table BACKLOG has no column "status"; the columns are: id, state, date_inserted`},
 		{outboxMapping(), "table event_publication does not exist, and its columns cannot be told from statuses.new; create it yourself"},
 	} {
-		steps, err := table.Missing(context.Background(), "sqlite:"+f.path, x.m)
+		steps, err := table.Missing(context.Background(), "sqlite:"+f.path, x.m, noon)
 		if err == nil || !strings.Contains(err.Error(), x.want) || len(steps) > 0 {
 			t.Errorf("%s: got %q, %v, want the error %s", x.m.Name, steps, err, x.want)
 		}

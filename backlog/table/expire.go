@@ -10,12 +10,40 @@ import (
 	"backlog/backlog"
 )
 
+// An expiry is a set of rows that are to get the dead status.
+type expiry struct {
+	branch int
+	conds  []string
+	args   []any
+	now    time.Time
+}
+
 // Expire implements backlog.Expirer.
-func (t *Table) Expire(ctx context.Context, now, before time.Time) (int, error) {
-	total := 0
+func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (total int, err error) {
 	if t.expireSet == nil {
-		return total, nil
+		return 0, nil
 	}
+	list, err := t.expiries(ctx, now, before)
+	if err != nil {
+		return 0, err
+	}
+	for _, x := range list {
+		expire := t.expireRows
+		if each != nil {
+			expire = func(ctx context.Context, x expiry) (int, error) { return t.expireApart(ctx, x, each) }
+		}
+		n, err := expire(ctx, x)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// expiries are the rows past one of their times, and those out of retries whose
+// last failure has not made them dead.
+func (t *Table) expiries(ctx context.Context, now, before time.Time) (list []expiry, err error) {
 	for _, x := range []struct {
 		col   *timeCol
 		bound time.Time
@@ -25,29 +53,28 @@ func (t *Table) Expire(ctx context.Context, now, before time.Time) (int, error) 
 		}
 		if x.col.known() == nil {
 			if err := t.discover(ctx, x.col); err != nil {
-				return total, err
+				return nil, err
 			}
 		}
 		if x.col.known() == nil {
 			continue // there is no time to be past
 		}
-		for _, b := range t.branches {
-			n, err := t.expireRows(ctx, expiry{b, x.col, x.bound, now})
-			total += n
-			if err != nil {
-				return total, err
-			}
+		for i, b := range t.branches {
+			list = append(list, expiry{i, t.expired(b, x.col), []any{x.col.known().exact(x.bound), x.col.earliest()}, now})
 		}
 	}
-	return total, nil
+	for i, b := range t.branches {
+		if b.exhausted != "" {
+			b.cond = b.exhausted
+			list = append(list, expiry{i, t.pending(b), nil, now})
+		}
+	}
+	return list, nil
 }
 
-// An expiry is the end of a branch's rows whose time in the column is before
-// the bound.
-type expiry struct {
-	branch     branch
-	col        *timeCol
-	bound, now time.Time
+// expired returns the conditions of rows that are past their time.
+func (t *Table) expired(b branch, col *timeCol) []string {
+	return append(t.pending(b), col.quoted+" < ?", col.quoted+" >= ?")
 }
 
 // expireRows writes it with one statement or, where some row refuses, row by
@@ -56,7 +83,7 @@ func (t *Table) expireRows(ctx context.Context, x expiry) (int, error) {
 	var n int64
 	err := t.within(ctx, func(ctx context.Context) error {
 		return t.inTx(ctx, func(tx *sql.Tx) error {
-			res, err := tx.ExecContext(ctx, t.expireText(x.branch, x.col), t.expireArgs(x)...)
+			res, err := tx.ExecContext(ctx, t.expireText(x.conds), t.expireArgs(x)...)
 			if err != nil {
 				return err
 			}
@@ -65,18 +92,13 @@ func (t *Table) expireRows(ctx context.Context, x expiry) (int, error) {
 		})
 	})
 	if t.d.classify(err) == classRefused {
-		return t.expireApart(ctx, x)
+		return t.expireApart(ctx, x, func(*backlog.Record) {})
 	}
 	return int(n), err
 }
 
-func (t *Table) expireText(b branch, col *timeCol) string {
-	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(t.expired(b, col), " AND ")
-}
-
-// expired returns the conditions of rows that are past their time.
-func (t *Table) expired(b branch, col *timeCol) []string {
-	return append(t.pending(b), col.quoted+" < ?", col.quoted+" >= ?")
+func (t *Table) expireText(conds []string) string {
+	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(conds, " AND ")
 }
 
 func (t *Table) expireArgs(x expiry) []any {
@@ -86,71 +108,86 @@ func (t *Table) expireArgs(x expiry) []any {
 			args = append(args, t.writeForm(a.time).write(x.now))
 		}
 	}
-	return append(args, x.col.known().exact(x.bound), x.col.earliest())
+	return append(args, x.args...)
 }
 
-// expireApart goes through the rows in groups, in the order of their keys.
-func (t *Table) expireApart(ctx context.Context, x expiry) (total int, err error) {
+// expireApart goes through the rows in groups, in the order of their keys,
+// calling each for every one before it is written.
+func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Record)) (total int, err error) {
 	var last backlog.Key
-	for {
-		var keys []backlog.Key
-		var refused map[int]error
+	one := t.expireText(x.conds) + " AND " + t.d.keyIn(t.key, 1)
+	for ctx.Err() == nil {
+		var records []backlog.Record
 		err := t.within(ctx, func(ctx context.Context) (err error) {
-			if keys, err = t.expiredKeys(ctx, x, last); err != nil || len(keys) == 0 {
-				return err
-			}
-			one := t.expireText(x.branch, x.col) + " AND " + t.d.keyIn(t.key, 1)
-			refused, err = t.rowByRow(ctx, len(keys), func(tx *sql.Tx, i int) error {
-				args := t.expireArgs(x)
-				for p := range keys[i].Len() {
-					args = append(args, keys[i].Part(p))
-				}
-				res, err := tx.ExecContext(ctx, one, args...)
-				if err != nil {
-					return err
-				}
-				if n, err := res.RowsAffected(); n == 0 && err == nil {
-					return backlog.ErrConflict
-				}
-				return err
-			})
+			records, err = t.expiredRecords(ctx, x, last)
 			return err
 		})
-		if err != nil || len(keys) == 0 {
+		if err != nil || len(records) == 0 {
 			return total, err
 		}
-		total += len(keys) - len(refused)
-		last = keys[len(keys)-1]
+		for i := range records {
+			if ctx.Err() != nil {
+				records = records[:i] // the others are told of the next time
+				break
+			}
+			each(&records[i])
+		}
+		n, err := t.expireGroup(context.WithoutCancel(ctx), x, one, records)
+		if total += n; err != nil || len(records) == 0 {
+			return total, err
+		}
+		last = records[len(records)-1].Key
 	}
+	return total, ctx.Err()
 }
 
-// expiredKeys returns the next rows that are past their time.
-func (t *Table) expiredKeys(ctx context.Context, x expiry, last backlog.Key) ([]backlog.Key, error) {
-	conds, args := t.expired(x.branch, x.col), []any{x.col.known().exact(x.bound), x.col.earliest()}
+// expireGroup writes the dead status to the records, except where the database
+// refuses it or somebody has changed the row, and returns how many got it.
+func (t *Table) expireGroup(ctx context.Context, x expiry, text string, records []backlog.Record) (n int, err error) {
+	err = t.within(ctx, func(ctx context.Context) error {
+		refused, err := t.rowByRow(ctx, len(records), func(tx *sql.Tx, i int) error {
+			args := t.expireArgs(x)
+			for p := range records[i].Key.Len() {
+				args = append(args, records[i].Key.Part(p))
+			}
+			res, err := tx.ExecContext(ctx, text, args...)
+			if err != nil {
+				return err
+			}
+			if n, err := res.RowsAffected(); n == 0 && err == nil {
+				return backlog.ErrConflict
+			}
+			return err
+		})
+		n = len(records) - len(refused)
+		return err
+	})
+	if err != nil {
+		n = 0
+	}
+	return n, err
+}
+
+// expiredRecords returns the next rows that are past their time.
+func (t *Table) expiredRecords(ctx context.Context, x expiry, last backlog.Key) ([]backlog.Record, error) {
+	conds, args := x.conds, x.args
 	if !last.IsZero() {
 		c, a := keyRange(">", t.key, last)
-		conds, args = append(conds, c), append(args, a...)
+		conds, args = append(conds[:len(conds):len(conds)], c), append(args[:len(args):len(args)], a...)
 	}
 	rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d",
-		t.rawKey(), t.name, strings.Join(conds, " AND "), strings.Join(t.key, ", "), backlog.MaxGroup), args...)
+		t.sel.aliased(), t.name, strings.Join(conds, " AND "), strings.Join(t.key, ", "), backlog.MaxGroup), args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var keys []backlog.Key
+	var records []backlog.Record
 	for rows.Next() {
-		parts := make([]any, len(t.key))
-		to := make([]any, len(parts))
-		for i := range parts {
-			to[i] = &parts[i]
-		}
-		if err := rows.Scan(to...); err != nil {
+		row, err := t.scanRow(rows)
+		if err != nil {
 			return nil, err
 		}
-		for i, p := range parts {
-			parts[i] = whole(p)
-		}
-		keys = append(keys, backlog.NewKey(parts...))
+		records = append(records, t.recordOf(row, x.branch))
 	}
-	return keys, rows.Err()
+	return records, rows.Err()
 }

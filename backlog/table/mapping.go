@@ -25,6 +25,8 @@ type Mapping struct {
 
 	New, Error, Success, Dead State
 
+	Retry *Retry // what a policy keeps in the row; nil: nothing
+
 	Zone *time.Location // of time columns without one; nil: UTC
 }
 
@@ -36,6 +38,18 @@ type Time struct {
 	Null   string         // what NULL means: skip, oldest or newest; empty: skip, for Eligible at once and for Expires never
 	Zero   string         // what a zero date means, likewise
 	Keep   bool           // write the column back unchanged at settlement, against ON UPDATE
+}
+
+// A Retry names the columns of a policy and says what is due by them.
+type Retry struct {
+	Count, Last string
+	// Of a planned policy, which is due by Next alone; empty: a counted one.
+	Next, InRetry string
+
+	// Waits are those of a counted policy by the number of failures, from 0
+	// on; the last is that of more.
+	Waits   []time.Duration
+	Retries int // records that have failed more often are never due; negative: no end
 }
 
 // A Value is a scalar as its author wrote it; the column's type decides what

@@ -67,6 +67,12 @@ func (t *Table) newSelection() selection {
 			*x.at = add(x.col.quoted)
 		}
 	}
+	if c := t.retry; c != nil {
+		c.countAt, c.lastAt, c.nextAt = add(c.count), add(c.last.quoted), -1
+		if c.next != nil {
+			c.nextAt = add(c.next.quoted)
+		}
+	}
 	return s
 }
 
@@ -89,6 +95,11 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 			return backlog.Page{}, err
 		}
 	}
+	if t.followsPolicy(q.Lane) && t.retry.order().known() == nil {
+		if err := t.discover(ctx, t.retry.order()); err != nil {
+			return backlog.Page{}, err
+		}
+	}
 	first := segNewest
 	if !q.After.IsZero() {
 		first = q.After.Segment
@@ -98,7 +109,7 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 		last = q.Until.Segment
 	}
 	for seg := first; seg <= last; seg++ {
-		if !t.hasSegment(seg, q.Widest) {
+		if !t.laneHasSegment(q, seg) {
 			continue
 		}
 		p, err := t.page(ctx, q, seg)
@@ -107,12 +118,27 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 		}
 		if !p.Next.IsZero() {
 			for later := seg + 1; later <= last && !p.More; later++ {
-				p.More = t.hasSegment(later, q.Widest)
+				p.More = t.laneHasSegment(q, later)
 			}
 			return p, nil
 		}
 	}
 	return backlog.Page{}, nil
+}
+
+// followsPolicy reports whether the lane is a policy's, which has two segments
+// of its own: rows without the time that orders it, in place of the newest, and
+// those with one.
+func (t *Table) followsPolicy(lane backlog.Lane) bool {
+	return t.retry != nil && lane == backlog.Failed
+}
+
+// laneHasSegment reports whether the query's lane has rows in the segment.
+func (t *Table) laneHasSegment(q backlog.Query, seg int) bool {
+	if !t.followsPolicy(q.Lane) {
+		return t.hasSegment(seg, q.Widest)
+	}
+	return seg == segNewest || seg == segDated && t.retry.order().known() != nil
 }
 
 // hasSegment reports whether the segment can hold rows.
@@ -173,6 +199,9 @@ func isWithin(c backlog.Cursor, seg int) bool { return !c.IsZero() && c.Segment 
 // pageQuery returns the text and the arguments of one part of a page, with
 // limit rows at most.
 func (t *Table) pageQuery(q backlog.Query, p part, limit int) (string, []any) {
+	if t.followsPolicy(q.Lane) {
+		return t.retryQuery(q, p, limit)
+	}
 	var branches []string
 	var args []any
 	for i, b := range t.branches {
@@ -252,6 +281,12 @@ func (t *Table) pageConditions(q backlog.Query, p part, b branch) (string, []any
 			add(keyRange(op, t.key, q.Until.Key))
 		}
 	}
+	t.addTimely(q, func(cond string, a ...any) { add(cond, a) })
+	return strings.Join(conds, " AND "), args
+}
+
+// addTimely adds the conditions for rows that are eligible and not expired.
+func (t *Table) addTimely(q backlog.Query, add func(cond string, args ...any)) {
 	for _, x := range []struct {
 		col   *timeCol
 		op    string
@@ -270,9 +305,8 @@ func (t *Table) pageConditions(q backlog.Query, p part, b branch) (string, []any
 		if x.col.zero != "skip" {
 			or = append(or, x.col.quoted+" IN "+zeroDates)
 		}
-		add("("+strings.Join(or, " OR ")+")", []any{x.bound(*x.col.known(), q.Now)})
+		add("("+strings.Join(or, " OR ")+")", x.bound(*x.col.known(), q.Now))
 	}
-	return strings.Join(conds, " AND "), args
 }
 
 // pending returns the conditions that a row of the branch meets.
@@ -287,15 +321,6 @@ func (t *Table) pending(b branch) []string {
 		}
 	}
 	return conds
-}
-
-// rawKey returns the key's parts as a SELECT has them.
-func (t *Table) rawKey() string {
-	list := make([]string, len(t.key))
-	for i, k := range t.key {
-		list[i] = t.d.raw(k)
-	}
-	return strings.Join(list, ", ")
 }
 
 // keyRange returns the condition for rows on one side of the key, before which

@@ -12,7 +12,7 @@ import (
 
 func plans(tb testing.TB, s *table.Table) []table.Plan {
 	tb.Helper()
-	list, err := s.Plans(context.Background())
+	list, err := s.Plans(context.Background(), noon)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func planFile(t *testing.T, n int, status string, textKeys, oneTime bool) *file 
 func createIndexes(f *file, m table.Mapping) {
 	f.Helper()
 	url := "sqlite:" + f.path
-	steps, err := table.Missing(context.Background(), url, m)
+	steps, err := table.Missing(context.Background(), url, m, noon)
 	if err == nil {
 		err = table.Create(context.Background(), url, steps)
 	}
@@ -206,7 +206,7 @@ func TestPlansOfAllKindsOfStates(t *testing.T) {
 			f.exec(analyze)
 			wantGoodPlans(t, x.name+" "+analyze, f.store(m))
 		}
-		if steps, err := table.Missing(context.Background(), "sqlite:"+f.path, m); len(steps) > 0 || err != nil {
+		if steps, err := table.Missing(context.Background(), "sqlite:"+f.path, m, noon); len(steps) > 0 || err != nil {
 			t.Errorf("%s: after init there are still missing: %q, %v", x.name, steps, err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestIndexNamesThatAreTaken(t *testing.T) {
 	mail.Where, sms.Where = []table.Condition{cond("queue", text("mail"))}, []table.Condition{cond("queue", text("sms"))}
 	sms.New = is(text("NEW"), text("AGAIN"))
 	for _, m := range []table.Mapping{mail, sms} {
-		steps, err := table.Missing(ctx, url, m)
+		steps, err := table.Missing(ctx, url, m, noon)
 		if err != nil {
 			t.Fatal(err)
 		}

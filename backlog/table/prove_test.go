@@ -24,7 +24,11 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{"backlog.db", "the database is not a URL; write sqlite:PATH, such as sqlite:backlog.db"},
 		{"oracle://scott:tiger@db/x", `unknown kind of database "oracle"; write sqlite:PATH, such as sqlite:backlog.db`},
 		{"sqlite:", "the database URL names no file; write sqlite:PATH, such as sqlite:backlog.db"},
-		{"sqlite:a.db?synchronous=off", "the database URL asks for synchronous=off; write full or normal"},
+		{"password=s3cret;x:y", "the database is not a URL of a known kind; write sqlite:PATH, such as sqlite:backlog.db"},
+		{"s3cret pass:word@host/db", "the database is not a URL of a known kind; write sqlite:PATH, such as sqlite:backlog.db"},
+		{"sqlite:a.db?synchronous=off&key=s3cret", "the database URL asks for a synchronous that is neither full nor normal; write full or normal"},
+		{"sqlite::memory:", "a database in memory is nobody else's and ends with the program; write sqlite:PATH, such as sqlite:backlog.db"},
+		{"sqlite:~/a.db", "the database file ~/a.db: ~ is not replaced here; write the folder out, or ${HOME} in the configuration; ./~ is a file of that name"},
 		{"sqlite:" + filepath.Join(dir, "no.db"), "the database file DIR/no.db does not exist; name another, or let `backlog init` create it"},
 		{"sqlite:" + dir, "DIR is a directory, not a database file; name the file in it"},
 		{"sqlite:" + text, "the file DIR/notes.txt is not an SQLite database; name another"},
@@ -249,7 +253,7 @@ func TestRowThatRefuses(t *testing.T) {
 			f.wantRows("SELECT status FROM BACKLOG ORDER BY id", "'SUCCESS'", "'SUCCESS'", "'NEW'", "'SUCCESS'", "'SUCCESS'", "'SUCCESS'", "'DEAD'")
 
 			f.exec("UPDATE BACKLOG SET status = 'NEW' WHERE id IN (1, 2, 4, 5)")
-			if n, err := s.Expire(context.Background(), noon, noon); n != 4 || err != nil {
+			if n, err := s.Expire(context.Background(), noon, noon, nil); n != 4 || err != nil {
 				t.Errorf("Expire: got %d, %v, want 4", n, err)
 			}
 			f.wantRows("SELECT status FROM BACKLOG ORDER BY id", "'DEAD'", "'DEAD'", "'NEW'", "'DEAD'", "'DEAD'", "'SUCCESS'", "'DEAD'")
@@ -326,7 +330,7 @@ func TestLookingChangesNoByte(t *testing.T) {
 				t.Error(err)
 			}
 			db.Advice(ctx)
-			if _, err := table.Missing(ctx, "sqlite:"+f.path, plainMapping()); err != nil {
+			if _, err := table.Missing(ctx, "sqlite:"+f.path, plainMapping(), noon); err != nil {
 				t.Error(err)
 			}
 			if err := db.Close(); err != nil {

@@ -18,6 +18,9 @@ type branch struct {
 	lead    []string // quoted: those of one value, the first of an index
 	label   string   // the status as text, where no status column is read
 	equal   map[string]any
+
+	base      string // SQL: cond without what a policy adds; "" if it adds nothing
+	exhausted string // SQL for those that a policy has given up; "" if none are
 }
 
 // An assign is a column with the SQL text of its new value.
@@ -116,7 +119,7 @@ func (r *resolver) branches(setting string, s State, lane backlog.Lane) ([]branc
 	if len(s.When) > 0 {
 		cond, equal, err := r.conditions(setting, s.When)
 		label := map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[lane]
-		return []branch{{lane, cond, r.columnsOf(s.When, false), r.columnsOf(s.When, true), label, equal}}, err
+		return []branch{{lane: lane, cond: cond, columns: r.columnsOf(s.When, false), lead: r.columnsOf(s.When, true), label: label, equal: equal}}, err
 	}
 	var list []branch
 	for _, v := range s.Values {
@@ -125,7 +128,7 @@ func (r *resolver) branches(setting string, s State, lane backlog.Lane) ([]branc
 		if err != nil {
 			return nil, r.unheld(setting, s, err)
 		}
-		list = append(list, branch{lane, cond, r.columnsOf(short, false), r.columnsOf(short, true), v.Text, equal})
+		list = append(list, branch{lane: lane, cond: cond, columns: r.columnsOf(short, false), lead: r.columnsOf(short, true), label: v.Text, equal: equal})
 	}
 	return list, nil
 }
@@ -234,6 +237,7 @@ func (r *resolver) states() error {
 	for _, b := range failed {
 		same := func(o branch) bool { return o.cond == b.cond }
 		switch {
+		case slices.ContainsFunc(fresh, same) && t.retry != nil:
 		case slices.ContainsFunc(fresh, same):
 			t.note("statuses.error is one of statuses.new: failed records are not told from new ones, and age alone decides when they are tried")
 		case slices.ContainsFunc(dead, same):
@@ -243,8 +247,12 @@ func (r *resolver) states() error {
 			t.failedLane = true
 		}
 	}
-	if m.Error.Keep || len(failed) == 0 {
+	if t.retry == nil && (m.Error.Keep || len(failed) == 0) {
 		t.note("no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
+	}
+	r.retryLanes()
+	if err := r.reset(); err != nil {
+		return err
 	}
 	return r.actions()
 }
@@ -283,6 +291,9 @@ func (r *resolver) actions() error {
 		{backlog.Rejected, "statuses.dead", dead},
 	} {
 		a := action{also: also}
+		if x.outcome == backlog.Succeeded && r.t.retry != nil {
+			a.also = slices.Concat(also, r.t.retry.done)
+		}
 		if a.status, a.equal, err = r.assigns(x.setting, x.state); err != nil {
 			return err
 		}
@@ -300,17 +311,26 @@ func (r *resolver) actions() error {
 	}
 	if !m.Dead.isZero() {
 		r.t.expireSet = r.t.actions[backlog.Rejected].status
+		if c := r.t.retry; c != nil && c.next != nil {
+			r.t.expireSet = slices.Concat(r.t.expireSet, c.done, []assign{{col: c.next.quoted, expr: "NULL"}})
+		}
 	}
 	return nil
 }
 
 // touches returns what every settlement writes beside the state.
 func (r *resolver) touches() ([]assign, error) {
-	var also []assign
 	list := slices.Clone(r.m.Touch)
 	if r.m.Attempts != "" {
 		list = append(list, Assignment{Column: r.m.Attempts, Value: Value{Text: "+1"}})
 	}
+	return r.touched(list)
+}
+
+// touched returns what is written beside the state: the list, the first of
+// which are those of touch, and the columns to be kept.
+func (r *resolver) touched(list []Assignment) ([]assign, error) {
+	var also []assign
 	for i, a := range list {
 		setting := "table.touch"
 		if i >= len(r.m.Touch) {

@@ -43,6 +43,9 @@ const minMerge = 20
 // too late to end one of large payloads early: it is made of as many rows as
 // the page before it has shown to fit.
 func (t *Table) merges(lane backlog.Lane) bool {
+	if t.followsPolicy(lane) {
+		return false // the merged rows come one by one
+	}
 	n := 0
 	for _, b := range t.branches {
 		if b.lane == lane {
@@ -77,6 +80,12 @@ func (s *scanner) scan(rows *sql.Rows) error {
 	b := slices.IndexFunc(s.t.branches, func(b branch) bool { return b.lane == s.q.Lane })
 	if s.t.merges(s.q.Lane) {
 		to = append(to, &b)
+	}
+	if s.t.followsPolicy(s.q.Lane) {
+		to = append(to, &b)
+		for range len(s.t.key) + 1 {
+			to = append(to, new(any)) // only to order by
+		}
 	}
 	for s.room() > 0 && rows.Next() {
 		if len(slab) < n {
@@ -119,24 +128,27 @@ func whole(v any) any {
 // judged here exactly.
 func (s *scanner) row(row []any, b int) {
 	t := s.t
-	var key backlog.Key
-	if len(t.sel.key) == 1 {
-		key = backlog.NewKey(row[t.sel.key[0]])
-	} else {
-		parts := make([]any, len(t.sel.key))
-		for i, at := range t.sel.key {
-			parts[i] = row[at]
-		}
-		key = backlog.NewKey(parts...)
-	}
+	key := t.keyOf(row)
 	raw := row[t.sel.inserted]
 	s.page.Next = backlog.Cursor{Segment: s.seg, Key: key}
 	rec := backlog.Record{Key: key, Lane: s.q.Lane, State: b, Names: t.sel.names, Status: t.branches[b].label}
-	if s.seg == segDated {
+	policy, dated := t.followsPolicy(s.q.Lane), s.seg == segDated
+	if dated {
 		s.page.Next.Order = raw
+	}
+	if policy && dated {
+		s.page.Next.Order = row[t.retry.orderAt()]
+	}
+	if policy {
+		dated = raw != nil && !isZeroDate(raw)
+	}
+	unreadable := func(err error) {
+		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: key, Err: err})
+	}
+	if dated {
 		at, err := t.inserted.read(raw, s.q.Now, t.mayBeFuture())
 		if err != nil {
-			s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: key, Err: err})
+			unreadable(err)
 			return
 		}
 		if at.Before(s.cutoff) {
@@ -144,25 +156,27 @@ func (s *scanner) row(row []any, b int) {
 		}
 		rec.Inserted = at
 	}
-	ok, err := s.timely(row)
-	if err != nil {
-		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: key, Err: err})
+	if ok, err := s.timely(row); err != nil {
+		unreadable(err)
+		return
+	} else if !ok {
 		return
 	}
-	if !ok {
-		return
+	if t.retry != nil {
+		var err error
+		if rec.Retry, err = t.retry.read(row); err != nil {
+			unreadable(err)
+			return
+		}
+		if policy && !t.retry.due(rec.Retry, s.q.Now) {
+			return
+		}
 	}
 	if t.sel.status >= 0 {
 		rec.Status = asText(row[t.sel.status])
 	}
 	rec.Cursor = s.page.Next
-	rec.Values = row[:len(t.columns)]
-	for i, c := range t.columns {
-		row[i] = c.forHandler(row[i])
-	}
-	if s.page.Records == nil {
-		s.page.Records = make([]backlog.Record, 0, s.limit)
-	}
+	t.setValues(&rec, row)
 	if s.page.Records == nil {
 		s.page.Records = make([]backlog.Record, 0, s.limit)
 	}

@@ -20,6 +20,14 @@ type batch struct {
 	state   int
 	outcome backlog.Outcome
 	text    string // of the error, where a column holds it
+	ends    bool   // the record is given up, or rejected for good
+	each    bool   // the rows have different times to be written for the policy
+}
+
+// A work is a batch with its rows.
+type work struct {
+	batch
+	rows []*backlog.Settlement
 }
 
 // Settle implements backlog.Store. The group is written with one statement per
@@ -35,19 +43,33 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	var left []backlog.Unsettled
 	err := t.within(ctx, func(ctx context.Context) error {
 		left = nil
-		batches := make(map[batch][]backlog.Key)
-		for i := range group {
-			b := t.batchOf(&group[i])
-			batches[b] = append(batches[b], group[i].Record.Key)
-		}
-		at := group[len(group)-1].At
-		err := t.settleBatches(ctx, batches, at)
+		err := t.settleBatches(ctx, t.works(group), group[len(group)-1].At)
 		if errors.Is(err, errRowByRow) {
 			left, err = t.settleRows(ctx, group)
 		}
 		return err
 	})
 	return left, err
+}
+
+// works divides the group into batches.
+func (t *Table) works(group []backlog.Settlement) []work {
+	var list []work
+	place := make(map[batch]int)
+	for i := range group {
+		b := t.batchOf(&group[i])
+		at, ok := place[b]
+		if !ok {
+			at = len(list)
+			place[b] = at
+			list = append(list, work{batch: b})
+		}
+		list[at].rows = append(list[at].rows, &group[i])
+	}
+	for i := range list {
+		list[i].each = t.differs(list[i].batch, list[i].rows)
+	}
+	return list
 }
 
 // errRowByRow says that a group cannot be written as a whole.
@@ -72,10 +94,11 @@ func (t *Table) inTx(ctx context.Context, f func(*sql.Tx) error) error {
 
 // settleBatches writes each batch with one statement. The statements are
 // prepared before the transaction begins, since it has the only connection.
-func (t *Table) settleBatches(ctx context.Context, batches map[batch][]backlog.Key, at time.Time) error {
-	updates := make(map[batch]*sql.Stmt, len(batches))
-	for b, keys := range batches {
-		text, _ := t.updateText(b, roundUp(len(keys)))
+func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) error {
+	updates := make([]*sql.Stmt, len(works))
+	writes := false
+	for i, w := range works {
+		text, _ := t.updateText(w.batch, roundUp(len(w.rows)))
 		if text == "" {
 			continue
 		}
@@ -83,14 +106,17 @@ func (t *Table) settleBatches(ctx context.Context, batches map[batch][]backlog.K
 		if err != nil {
 			return err
 		}
-		updates[b] = stmt
+		updates[i], writes = stmt, true
 	}
-	if len(updates) == 0 {
+	if !writes {
 		return nil
 	}
 	return t.inTx(ctx, func(tx *sql.Tx) error {
-		for b, stmt := range updates {
-			res, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, t.updateArgs(b, batches[b], at)...)
+		for i, w := range works {
+			if updates[i] == nil {
+				continue
+			}
+			res, err := tx.StmtContext(ctx, updates[i]).ExecContext(ctx, t.updateArgs(w, at)...)
 			if err != nil {
 				if t.d.classify(err) == classRefused {
 					return errRowByRow
@@ -99,7 +125,7 @@ func (t *Table) settleBatches(ctx context.Context, batches map[batch][]backlog.K
 			}
 			if n, err := res.RowsAffected(); err != nil {
 				return err
-			} else if n != int64(len(batches[b])) {
+			} else if n != int64(len(w.rows)) {
 				return errRowByRow
 			}
 		}
@@ -171,7 +197,11 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 
 func (t *Table) batchOf(s *backlog.Settlement) batch {
 	b := batch{state: s.Record.State, outcome: s.Outcome}
-	if t.actions[s.Outcome].errCol != "" {
+	if s.GivenUp {
+		b.outcome = backlog.Rejected
+	}
+	b.ends = s.GivenUp || b.outcome == backlog.Rejected && t.HasDead()
+	if t.actions[b.outcome].errCol != "" {
 		b.text = cut(s.Error, t.errLen)
 	}
 	return b
@@ -194,15 +224,19 @@ func cut(s string, n int) string {
 	return s
 }
 
-// assignments returns what the settlement of a row in the state writes. The
-// status is left alone where the row has it already.
-func (t *Table) assignments(state int, outcome backlog.Outcome) []assign {
-	a := t.actions[outcome]
+// assignments returns what the settlement of the batch writes but for the
+// error and the policy's columns. The status is left alone where the rows have
+// it already.
+func (t *Table) assignments(b batch) []assign {
+	a := t.actions[b.outcome]
 	list := a.status
-	if t.holds(state, a) {
+	if t.holds(b.state, a) {
 		list = nil
 	}
-	return slices.Concat(list, a.also)
+	also := slices.DeleteFunc(slices.Clone(a.also), func(x assign) bool {
+		return slices.ContainsFunc(t.retryAssigns(b, 1), func(y assign) bool { return x.col == y.col })
+	})
+	return slices.Concat(list, also)
 }
 
 // holds reports whether rows in the state have the action's status already.
@@ -230,37 +264,25 @@ func roundUp(n int) int {
 
 // settleRow writes one settlement and returns how many rows it found.
 func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (int64, error) {
-	b := t.batchOf(s)
-	text, _ := t.updateText(b, 1)
+	w := work{batch: t.batchOf(s), rows: []*backlog.Settlement{s}}
+	text, _ := t.updateText(w.batch, 1)
 	if text == "" {
 		return 1, nil
 	}
-	res, err := tx.ExecContext(ctx, text, t.updateArgs(b, []backlog.Key{s.Record.Key}, s.At)...)
+	res, err := tx.ExecContext(ctx, text, t.updateArgs(w, s.At)...)
 	if err != nil {
 		return 0, err
 	}
 	return res.RowsAffected()
 }
 
-// updateArgs returns the arguments of the batch's statement for roundUp(len(keys))
-// keys; the last key fills the places that are left. Without keys they are
-// those of what is set.
-func (t *Table) updateArgs(b batch, keys []backlog.Key, at time.Time) []any {
-	n := 0
-	if len(keys) > 0 {
-		n = roundUp(len(keys))
-	}
-	args := make([]any, 0, n*len(t.key)+4)
-	for _, a := range t.assignments(b.state, b.outcome) {
-		if a.time != nil {
-			args = append(args, t.writeForm(a.time).write(at))
-		}
-	}
-	if t.actions[b.outcome].errCol != "" {
-		args = append(args, b.text)
-	}
+// updateArgs returns the arguments of the batch's statement for roundUp(len(rows))
+// keys; the last key fills the places that are left.
+func (t *Table) updateArgs(w work, at time.Time) []any {
+	n := roundUp(len(w.rows))
+	args := append(make([]any, 0, n*len(t.key)+4), t.setArgs(w, at)...)
 	for i := range n {
-		k := keys[min(i, len(keys)-1)]
+		k := w.rows[min(i, len(w.rows)-1)].Record.Key
 		for p := range k.Len() {
 			args = append(args, k.Part(p))
 		}
@@ -268,13 +290,28 @@ func (t *Table) updateArgs(b batch, keys []backlog.Key, at time.Time) []any {
 	return args
 }
 
+// setArgs are those of what is set.
+func (t *Table) setArgs(w work, at time.Time) []any {
+	var args []any
+	for _, a := range t.assignments(w.batch) {
+		if a.time != nil {
+			args = append(args, t.writeForm(a.time).write(at))
+		}
+	}
+	if t.actions[w.outcome].errCol != "" {
+		args = append(args, w.text)
+	}
+	return append(args, t.retryArgs(w.batch, w.rows, roundUp(len(w.rows)))...)
+}
+
 // updateText returns the statement for n keys, "" if there is nothing to
 // write, and what it sets.
 func (t *Table) updateText(b batch, n int) (string, []assign) {
-	set := t.assignments(b.state, b.outcome)
+	set := t.assignments(b)
 	if errCol := t.actions[b.outcome].errCol; errCol != "" {
 		set = append(set, assign{col: errCol, expr: "?"})
 	}
+	set = append(set, t.retryAssigns(b, n)...)
 	if len(set) == 0 {
 		return "", nil
 	}
@@ -327,15 +364,16 @@ func (t *Table) trialWrites(now time.Time) []trialWrite {
 	var list []trialWrite
 	for i := range t.branches {
 		for _, o := range slices.Sorted(maps.Keys(settings)) {
-			b := batch{state: i, outcome: o, text: cut("the text of an error", t.errLen)}
-			text, set := t.updateText(b, 1)
+			s := backlog.Settlement{Record: &backlog.Record{State: i}, Outcome: o, Error: "the text of an error", At: now, Retry: backlog.Retry{Next: now}}
+			w := work{batch: t.batchOf(&s), rows: []*backlog.Settlement{&s}}
+			text, set := t.updateText(w.batch, 1)
 			if text == "" {
 				continue
 			}
 			list = append(list, trialWrite{
 				setting: settings[o], text: text, set: setText(set),
 				cond: strings.Join(append([]string{t.branches[i].cond}, nonEmpty(t.where)...), " AND "),
-				args: t.updateArgs(b, nil, now),
+				args: t.setArgs(w, now),
 			})
 		}
 	}

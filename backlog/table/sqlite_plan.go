@@ -34,7 +34,10 @@ func (d sqlite) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query 
 		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
 			return nil, "", err
 		}
-		steps = append(steps, detail)
+		joins := !strings.HasPrefix(detail, "SEARCH ") && !strings.HasPrefix(detail, "SCAN ") && !strings.HasPrefix(detail, "USE ")
+		if !joins && !slices.Contains(steps, detail) {
+			steps = append(steps, detail)
+		}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, "", err

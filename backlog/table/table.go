@@ -43,11 +43,13 @@ type Table struct {
 	columns []*column // what the handler is given
 	sel     selection
 
+	retry         *retryCols // nil: no policy keeps anything in the row
 	branches      []branch
 	failedLane    bool
 	success, dead string // conditions, for counting; "" where they cannot be told
 	actions       [3]action
 	expireSet     []assign // nil: no dead status
+	resetSet      []assign // what makes a record new; nil: it cannot be said
 	errLen        int
 	mergeFits     atomic.Int64 // rows in a page that is merged; see scanner
 
@@ -88,7 +90,7 @@ func New(ctx context.Context, db *DB, m Mapping) (*Table, error) {
 		t.name = d.quote(m.Schema) + "." + t.name
 	}
 	r := &resolver{t: t, cat: cat, d: d, m: m}
-	for _, step := range []func() error{r.kind, r.keyColumns, r.timeColumns, r.handlerColumns, r.filter, r.states} {
+	for _, step := range []func() error{r.kind, r.keyColumns, r.timeColumns, r.handlerColumns, r.filter, r.retry, r.states} {
 		if err := step(); err != nil {
 			return nil, err
 		}

@@ -123,7 +123,7 @@ func TestTimesEndToEnd(t *testing.T) {
 			if err != nil || c.Bands[0].Fresh != 2 || !c.Bands[0].Oldest.Equal(cutoff) || c.Beyond.Fresh != 2 || c.Unreadable != 0 {
 				t.Errorf("Count: got %+v, %v", c, err)
 			}
-			if n, err := s.Expire(ctx, noon, cutoff); n != 2 || err != nil {
+			if n, err := s.Expire(ctx, noon, cutoff, nil); n != 2 || err != nil {
 				t.Errorf("Expire: got %d, %v, want 2", n, err)
 			}
 			f.wantRows("SELECT id FROM BACKLOG WHERE status = 'DEAD' ORDER BY id", "1", "4")
@@ -170,7 +170,7 @@ func TestTimesOfLaterRows(t *testing.T) {
 					t.Errorf("Count: got %+v, %v", c, err)
 				}
 			}
-			if n, err := s.Expire(ctx, noon, noon.Add(-10*day)); n != 2 || err != nil {
+			if n, err := s.Expire(ctx, noon, noon.Add(-10*day), nil); n != 2 || err != nil {
 				t.Errorf("Expire: got %d, %v, want the row that is old and the one past its own time", n, err)
 			}
 			wantKeys(t, "after Expire", lane(t, s, backlog.Fresh), "0 2")
@@ -323,7 +323,7 @@ func TestTimesThatAreMissing(t *testing.T) {
 		if missing := 9 - len(strings.Fields(x.widest)); err != nil || c.Unreadable != missing || c.Pending() != 9 {
 			t.Errorf("NULL %q, zero dates %q: Count: got %+v, %v, want %d in no band", x.null, x.zero, c, err, missing)
 		}
-		if n, err := s.Expire(context.Background(), noon, noon); n != 2 || err != nil {
+		if n, err := s.Expire(context.Background(), noon, noon, nil); n != 2 || err != nil {
 			t.Errorf("NULL %q, zero dates %q: Expire: got %d, %v; nobody dies of a missing date", x.null, x.zero, n, err)
 		}
 	}

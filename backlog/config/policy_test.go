@@ -1,0 +1,311 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog/config"
+)
+
+// known are policies such as there might be.
+var known = []config.PolicySpec{
+	{Name: "none", Once: true},
+	{Name: "fibonacci", Columns: counted, Settings: []config.PolicySetting{{"unit", config.Duration, more}, maxDelay}},
+	{Name: "arctan", Columns: []string{"attempts", "updated_at"}, Settings: []config.PolicySetting{{"max", config.Duration, more}, maxDelay}},
+	{Name: "list", Columns: counted, Settings: []config.PolicySetting{{"intervals", config.Durations, some}, maxDelay}},
+	{Name: "sneakers", Columns: counted, Settings: []config.PolicySetting{{"base", config.Seconds, fine}, retries, maxDelay}},
+	{Name: "linear", Columns: planned, Settings: []config.PolicySetting{{"interval", config.Duration, more}, retries, maxDelay}},
+	{Name: "exponential", Columns: planned, Settings: []config.PolicySetting{
+		{"interval", config.Duration, more}, {"base", config.Number, fromOne}, retries, maxDelay}},
+}
+
+var (
+	counted  = []string{"failures", "last_failure"}
+	planned  = []string{"attempt_count", "last_attempt_time", "next_attempt_time", "in_retry"}
+	maxDelay = config.PolicySetting{"max_delay", config.Duration, more}
+	retries  = config.PolicySetting{"max_retries", config.Count, fine}
+)
+
+func fine(any) error { return nil }
+
+func more(value any) error {
+	if value.(time.Duration) == 0 {
+		return errors.New("must be more than 0")
+	}
+	return nil
+}
+
+func fromOne(value any) error {
+	if f := value.(float64); f < 1 {
+		return fmt.Errorf("must be at least 1, not %v", f)
+	}
+	return nil
+}
+
+func some(value any) error {
+	switch n := len(value.([]time.Duration)); {
+	case n == 0:
+		return errors.New("is an empty list; name at least one interval")
+	case n > 100:
+		return fmt.Errorf("has %d intervals; 100 are the most", n)
+	}
+	return nil
+}
+
+// badPolicies are policies that there are not or that do not fit the table.
+var badPolicies = badFiles{
+	"on-dead": {
+		"3: on_dead.exec: must be a list, not text: no shell splits it; write one item for the program and one for each argument: [./deliver.sh, --verbose]",
+		"4: on_dead.timeout: must be at least 1ms, not 0s",
+		"5: on_dead.retries: unknown key; known here: exec, timeout",
+	},
+	"on-dead-blank":        {"2: on_dead: is empty, must be a mapping (key: value); fill it in or remove it"},
+	"on-dead-nothing":      {"2: on_dead: nothing to run; add exec: [./tell.sh]"},
+	"on-dead-without-dead": {"1: on_dead: no record is ever dead without statuses.dead; add it, such as statuses: {dead: DEAD}, or remove on_dead"},
+	"policy-attempts":      {"1: table.attempts: the policy fibonacci counts in the column retries already; remove table.attempts"},
+	"policy-blank":         {"2: policy.fibonacci: is empty, must be a mapping (key: value); fill it in or remove it"},
+	"policy-columns": {
+		"3: policy.fibonacci.columns.failure: unknown key; did you mean failures?",
+		"3: policy.fibonacci.columns.last_failure: must be text, not a number; put it in quotes",
+		"3: policy.fibonacci.columns.failures: is empty; fill it in or remove it",
+	},
+	"policy-columns-list": {"1: policy.arctan.columns: must be a mapping (key: value), not a list"},
+	"policy-columns-none": {"1: policy.none.columns: unknown key; there are none here, remove it"},
+	"policy-columns-same": {
+		"3: policy.linear.columns.next_attempt_time: the column next_attempt_time is taken by policy.linear.columns.last_attempt_time; remove one of them",
+		"3: policy.linear.columns.in_retry: the column tries is taken by policy.linear.columns.attempt_count; remove one of them",
+	},
+	"policy-columns-set": {
+		"3: statuses.new.set.failures: the column is taken by policy.fibonacci.columns.failures; remove one of them",
+		"4: statuses.success.set.last_failure: the column is taken by policy.fibonacci.columns.last_failure; remove one of them",
+		"5: statuses.error.set.failures: the column is taken by policy.fibonacci.columns.failures; remove one of them",
+	},
+	"policy-columns-taken": {
+		"9: policy.exponential.columns.attempt_count: the column failures is taken by table.id; remove one of them",
+		"10: policy.exponential.columns.last_attempt_time: the column status is taken by table.status; remove one of them",
+		"11: policy.exponential.columns.next_attempt_time: the column error is taken by table.last_error; remove one of them",
+		"12: policy.exponential.columns.in_retry: the column tries is taken by table.attempts; remove one of them",
+	},
+	"policy-columns-taken-by-default": {
+		"2: policy.arctan.columns.attempts: the column attempts is taken by table.id; remove one of them",
+		"2: policy.arctan.columns.updated_at: the column updated_at is taken by table.inserted.keep; remove one of them",
+	},
+	"policy-duration": {
+		`3: policy.fibonacci.unit: invalid duration "60": 60 has no unit, such as s, m, h, d or w; write one such as 30s, 5m, 12h, 7d or 5 minutes`,
+		"4: policy.fibonacci.max_delay: must be a duration such as 30s, 5m, 12h or 7d, not a list",
+	},
+	"policy-duration-negative": {
+		"3: policy.arctan.max: must be at least 0s, not -1h",
+		"4: policy.arctan.max_delay: must be at least 0s, not -1s",
+	},
+	"policy-duration-zero": {
+		"3: policy.fibonacci.unit: must be more than 0",
+		"4: policy.fibonacci.max_delay: must be more than 0",
+	},
+	"policy-intervals": {
+		"4: policy.list[1]: must be at least 0s, not -5m",
+		`5: policy.list[2]: invalid duration "30": 30 has no unit, such as s, m, h, d or w; write one such as 30s, 5m, 12h, 7d or 5 minutes`,
+		"6: policy.list[3]: must be a duration such as 30s, 5m, 12h or 7d, not a list",
+		"7: policy.list[4]: is empty, must be a duration such as 30s, 5m, 12h or 7d; fill it in or remove it",
+	},
+	"policy-intervals-empty":       {"1: policy.list.intervals: is an empty list; name at least one interval"},
+	"policy-intervals-empty-short": {"1: policy.list: is an empty list; name at least one interval"},
+	"policy-intervals-text":        {"1: policy.list.intervals: must be a list of durations such as [0, 1m, 5m], not text"},
+	"policy-intervals-too-many":    {"3: policy.list.intervals: has 101 intervals; 100 are the most"},
+	"policy-list-of-another":       {"1: policy.fibonacci: must be a mapping (key: value), not a list"},
+	"policy-no-name":               {"1: policy: must name one policy, not 0"},
+	"policy-none-keep":             {"1: policy: " + toldApart},
+	"policy-none-same":             {"1: policy: " + toldApart},
+	"policy-none-set":              {"1: policy: " + toldApart},
+	"policy-none-settings":         {"1: policy.none.max_delay: unknown key; there are none here, remove it"},
+	"policy-not-a-mapping":         {"1: policy.fibonacci: must be a mapping (key: value), not text"},
+	"policy-number":                {"3: policy.exponential.base: must be a number, not text"},
+	"policy-number-large":          {`3: policy.exponential.base: "1` + strings.Repeat("0", 59) + `…" is too large`},
+	"policy-number-least": {
+		"3: policy.exponential.base: must be at least 1, not 0.5",
+		"4: policy.exponential.max_retries: must be at least 0, not -1",
+	},
+	"policy-number-negative": {"3: policy.exponential.base: must be at least 0, not -2"},
+	"policy-number-odd":      {"3: policy.exponential.base: must be a number such as 2 or 1.5, not .inf"},
+	"policy-number-quoted": {
+		"3: policy.exponential.base: must be a number, not text; remove the quotes",
+		"4: policy.exponential.max_retries: must be a number, not text; remove the quotes",
+	},
+	"policy-seconds": {
+		"3: policy.sneakers.base: must be at least 0, not -15",
+		"4: policy.sneakers.max_retries: must be a whole number, not 2.5",
+	},
+	"policy-seconds-large": {"3: policy.sneakers.base: 99999999999 is too large"},
+	"policy-seconds-odd":   {"3: policy.sneakers.base: must be a number such as 2 or 1.5, not 1_000"},
+	"policy-seconds-text":  {`3: policy.sneakers.base: invalid duration "15": 15 has no unit, such as s, m, h, d or w; write one such as 30s, 5m, 12h, 7d or 5 minutes`},
+	"policy-settings":      {"2: policy.progressive.unit: unknown key; there are none here, remove it"},
+	"policy-touch": {
+		"3: table.touch.updated_at: the policy arctan writes the time of a failure there; write now or remove it",
+		"5: policy.arctan.columns.attempts: the column attempts is taken by table.touch.attempts; remove one of them",
+	},
+	"policy-touch-planned": {
+		"2: table.touch.last_attempt_time: the policy linear writes the time of a failure there; write now or remove it",
+		"3: policy.linear.columns.next_attempt_time: the column next_attempt_time is taken by table.touch.next_attempt_time; remove one of them",
+	},
+	"policy-two":     {"1: policy: must name one policy, not 2"},
+	"policy-unknown": {"1: policy: unknown policy fibonaci; did you mean fibonacci?"},
+	"policy-unknown-setting": {
+		"2: policy.fibonacci.units: unknown key; did you mean unit?",
+		"2: policy.fibonacci.interval: unknown key; known here: columns, max_delay, unit",
+		"2: policy.fibonacci.Unit: unknown key; did you mean unit?",
+	},
+	"policy-unknown-settings": {"1: policy: unknown policy random; known: arctan, exponential, fibonacci, linear, list, none, progressive, sneakers"},
+}
+
+const toldApart = "none needs failed records to be told from new ones, else each is tried again; " +
+	"give statuses.error a value or condition of its own, or add statuses.dead"
+
+func TestPolicies(t *testing.T) {
+	c := mustLoad(t, "ok-policy-fibonacci.yaml")
+	equal(t, "fibonacci", c.Policy, config.Policy{
+		Name:     "fibonacci",
+		Settings: map[string]any{"unit": 5 * time.Minute, "max_delay": 24 * time.Hour},
+		Columns:  map[string]string{"failures": "Failures", "last_failure": "last failure"},
+	})
+	equal(t, "on_dead", c.OnDead, config.OnDead{Exec: []string{"./tell.sh", "--loud"}, Timeout: 5 * time.Second})
+	equal(t, "arctan", mustLoad(t, "ok-policy-arctan.yaml").Policy, config.Policy{
+		Name: "arctan", Settings: map[string]any{"max": 12 * time.Hour},
+	})
+	equal(t, "list", mustLoad(t, "ok-policy-list.yaml").Policy, config.Policy{
+		Name: "list", Settings: map[string]any{"intervals": []time.Duration{0, time.Minute, 5 * time.Minute}},
+	})
+	c = mustLoad(t, "ok-policy-sneakers.yaml")
+	equal(t, "sneakers", c.Policy, config.Policy{
+		Name: "sneakers", Settings: map[string]any{"base": 15 * time.Second, "max_retries": 3},
+	})
+	equal(t, "on_dead", c.OnDead, config.OnDead{Exec: []string{"./tell.sh"}, Timeout: 30 * time.Second})
+	equal(t, "exponential", mustLoad(t, "ok-policy-exponential.yaml").Policy, config.Policy{
+		Name:     "exponential",
+		Settings: map[string]any{"interval": time.Minute, "base": 1.5, "max_retries": 0},
+		Columns: map[string]string{
+			"attempt_count": "AttemptCount", "last_attempt_time": "LastAttemptTime",
+			"next_attempt_time": "NextAttemptTime", "in_retry": "InRetry",
+		},
+	})
+	equal(t, "none", mustLoad(t, "ok-policy-none.yaml").Policy, config.Policy{Name: "none"})
+	equal(t, "none with dead", mustLoad(t, "ok-policy-none-dead.yaml").Policy, config.Policy{Name: "none"})
+}
+
+// Without any others there is progressive.
+func TestPoliciesKnown(t *testing.T) {
+	const text = "policy: fibonacci\ntiers: [{max_age: 1d, every: 5m}]\n"
+	_, err := config.Load(strings.NewReader(text), "s.yaml", lookup)
+	if err == nil || err.Error() != "s.yaml:1: policy: unknown policy fibonacci; known: progressive" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := config.Load(strings.NewReader(text), "s.yaml", lookup, known...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestParsePolicy(t *testing.T) {
+	short := map[string]any{"intervals": []time.Duration{0, time.Minute, 5 * time.Minute}}
+	for text, want := range map[string]config.Policy{
+		"progressive":                      {Name: "progressive"},
+		"none":                             {Name: "none"},
+		"fibonacci":                        {Name: "fibonacci"},
+		" fibonacci\n":                     {Name: "fibonacci"},
+		`"fibonacci"`:                      {Name: "fibonacci"},
+		"{fibonacci: {}}":                  {Name: "fibonacci"},
+		"fibonacci: {unit: 5m}":            {Name: "fibonacci", Settings: map[string]any{"unit": 5 * time.Minute}},
+		"fibonacci:\n  unit: 5m":           {Name: "fibonacci", Settings: map[string]any{"unit": 5 * time.Minute}},
+		"{list: {intervals: [0, 1m, 5m]}}": {Name: "list", Settings: short},
+		"list: [0, 1m, 5m]":                {Name: "list", Settings: short},
+		"sneakers: {base: 0.5}":            {Name: "sneakers", Settings: map[string]any{"base": 500 * time.Millisecond}},
+		"sneakers: {base: 1m}":             {Name: "sneakers", Settings: map[string]any{"base": time.Minute}},
+		"arctan: {columns: {attempts: n}}": {Name: "arctan", Columns: map[string]string{"attempts": "n"}},
+	} {
+		got, err := config.ParsePolicy(text, known...)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		equal(t, text, got, want)
+	}
+}
+
+func TestParsePolicyRefuses(t *testing.T) {
+	const nothing = "neither the name of a policy nor one with settings; write fibonacci or 'fibonacci: {unit: 5m}'"
+	for text, want := range map[string]string{
+		"":                                 nothing,
+		"~":                                nothing,
+		"fibonacci: {unit: 5m":             nothing,
+		"fibonacci: unit: 5m":              nothing,
+		"a\n---\nb":                        nothing,
+		"\x00":                             nothing,
+		"&a [*a]":                          nothing,
+		"fibonaci":                         "unknown policy fibonaci; did you mean fibonacci?",
+		"12":                               "must be text, not a number; put it in quotes",
+		"[fibonacci]":                      "must be text, not a list",
+		"fibonacci: 5m":                    "fibonacci: must be a mapping (key: value), not text",
+		"fibonacci: {unit: 0, max: 1h}":    "fibonacci.unit: must be more than 0\nfibonacci.max: unknown key; known here: columns, max_delay, unit",
+		"list: []":                         "list: is an empty list; name at least one interval",
+		"list: [0, -1m]":                   "list[1]: must be at least 0s, not -1m",
+		"{list: [], fibonacci: {unit: 1}}": "must name one policy, not 2",
+	} {
+		got, err := config.ParsePolicy(text, known...)
+		if err == nil || err.Error() != want {
+			t.Errorf("%q: got %v\nwant %s", text, err, want)
+		}
+		equal(t, text, got, config.Policy{})
+	}
+}
+
+// FuzzParsePolicy asserts that whatever is read becomes a policy that is known,
+// with values that it takes, or an error that fits a terminal.
+func FuzzParsePolicy(f *testing.F) {
+	for _, text := range []string{
+		"fibonacci", "list: [0, 1m, 5m]", "{list: {intervals: [0]}}", "fibonacci: {unit: 5m}", "sneakers: {base: 15, max_retries: 3}",
+		"exponential: {base: 1.5, columns: {in_retry: InRetry}}", "&a [*a]", "!!str 5", "{a: &x [1], <<: *x}", "sneakers: {base: -1e400}",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := config.ParsePolicy(text, known...)
+		if err != nil {
+			if p.Name != "" || strings.ContainsAny(err.Error(), "\x00\x1b") {
+				t.Errorf("%+v, %q", p, err)
+			}
+			return
+		}
+		if p.Name == "progressive" && p.Settings == nil && p.Columns == nil {
+			return
+		}
+		for _, spec := range known {
+			if spec.Name == p.Name {
+				takes(t, spec, p)
+				return
+			}
+		}
+		t.Errorf("%q is not known", p.Name)
+	})
+}
+
+func takes(t *testing.T, spec config.PolicySpec, p config.Policy) {
+	left := len(p.Settings)
+	for _, s := range spec.Settings {
+		value, ok := p.Settings[s.Name]
+		if !ok {
+			continue
+		}
+		left--
+		switch value.(type) {
+		case time.Duration, float64, int, []time.Duration:
+		default:
+			t.Errorf("%s is a %T", s.Name, value)
+		}
+		if err := s.Check(value); err != nil {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+	}
+	if left != 0 || len(p.Columns) > len(spec.Columns) {
+		t.Errorf("more than there is: %+v", p)
+	}
+}

@@ -1,0 +1,161 @@
+package backlog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"backlog/tiers"
+)
+
+// A Row is one row of the table, whether its record is pending or not.
+type Row struct {
+	Record
+	Standing Standing
+	Filtered bool   // the configured filter leaves it out
+	NoDate   string // where Inserted is zero, what that means: skip, oldest or newest
+	// Unreadable is why a time of it cannot be read; such a row is never
+	// tried.
+	Unreadable error
+
+	Eligible, Expires time.Time // zero: none
+}
+
+// A Standing is the state that a row is in.
+type Standing int
+
+const (
+	StandingNew Standing = iota
+	StandingError
+	StandingSuccess
+	StandingDead
+	StandingOther // none of those configured
+)
+
+// String returns the configuration's word: "new", "error", "success", "dead";
+// or "other".
+func (s Standing) String() string {
+	return [...]string{"new", "error", "success", "dead", "other"}[s]
+}
+
+// A Finder is a Store that can look up one row by its key.
+type Finder interface {
+	// Find returns the row, and whether there is one.
+	Find(ctx context.Context, k Key, now time.Time) (Row, bool, error)
+}
+
+// An Explanation says whether a record would be tried in a pass now and when
+// it will be.
+type Explanation struct {
+	Due    bool      // a pass of the widest tier would take it now
+	Reason string    // a sentence for people
+	Next   time.Time // the tick at which it will be tried if nothing changes; zero: never
+	Tier   string    // whose pass that is
+}
+
+// Explain tells for a row what the schedule and the policy do with it from now
+// on. It is exact but for what a pass decides while it runs: caps, aborts,
+// pauses and passes that overlap.
+func Explain(r Row, s *tiers.Schedule, p *Policy, now time.Time) Explanation {
+	from, why, ok := r.from(p, now)
+	if !ok {
+		return Explanation{Reason: why}
+	}
+	x := Explanation{Due: !from.After(now), Reason: why}
+	if x.Due && !r.reached(s.Widest(), s, now) {
+		return Explanation{Reason: fmt.Sprintf("it is %s old, older than every tier reaches (%s)", roundAge(now.Sub(r.Inserted)), s.Widest().Name)}
+	}
+	if from.Before(now) {
+		from = now
+	}
+	for _, t := range s.Tiers() {
+		at := t.Next(from.Add(-1))
+		if at.IsZero() || !x.Next.IsZero() && at.After(x.Next) || !r.reached(t, s, at) {
+			continue
+		}
+		// Of the tiers that tick together the widest starts: it comes last.
+		x.Next, x.Tier = at, t.Name
+	}
+	switch {
+	case x.Next.IsZero():
+		x.Reason += "; no tick comes before it is older than every tier reaches"
+	case !r.Expires.IsZero() && x.Next.After(r.Expires):
+		x.Next, x.Tier = time.Time{}, ""
+		x.Reason += fmt.Sprintf("; it expires at %s, before a tick comes", stampOf(r.Expires))
+	}
+	return x
+}
+
+// reached reports whether a pass of the tier at that time is wide enough.
+func (r *Row) reached(t tiers.Tier, s *tiers.Schedule, at time.Time) bool {
+	if r.Inserted.IsZero() {
+		return r.NoDate == "newest" || t.Name == s.Widest().Name
+	}
+	return !r.Inserted.Before(at.Add(-t.MaxAge))
+}
+
+// from returns the first moment at which a pass may take the record, zero for
+// at once, and why; ok is false if none ever will.
+func (r *Row) from(p *Policy, now time.Time) (at time.Time, why string, ok bool) {
+	switch {
+	case r.Standing == StandingSuccess:
+		return at, "it has succeeded", false
+	case r.Standing == StandingDead:
+		return at, "it is dead; `backlog retry` makes it new", false
+	case r.Standing == StandingOther:
+		return at, fmt.Sprintf("its status %s is none that is tried", r.Status), false
+	case r.Filtered:
+		return at, "table.where leaves it out", false
+	case r.Unreadable != nil:
+		return at, r.Unreadable.Error(), false
+	case r.Inserted.IsZero() && r.NoDate == "skip":
+		return at, "it has no date of insertion; table.inserted can say what that means", false
+	case !r.Expires.IsZero() && r.Expires.Before(now):
+		return at, "it expired at " + stampOf(r.Expires), false
+	}
+	why = "it has not been tried yet"
+	if r.Standing == StandingError {
+		if at, why, ok = r.fromPolicy(p, now); !ok {
+			return at, why, false
+		}
+	}
+	if r.Eligible.After(at) && r.Eligible.After(now) {
+		return r.Eligible, "it is not eligible before " + stampOf(r.Eligible), true
+	}
+	return at, why, true
+}
+
+func (r *Row) fromPolicy(p *Policy, now time.Time) (at time.Time, why string, ok bool) {
+	at, ok = p.Due(r.Retry)
+	switch {
+	case p == nil:
+		return at, "it has failed and is tried again at every tick of its age", true
+	case p.Never:
+		return at, fmt.Sprintf("it has failed, and the policy %s never tries again", p.Name), false
+	case !ok:
+		return at, fmt.Sprintf("it has failed %s and is out of retries (%s: %d)", times(r.Retry.Count), p.Name, p.Retries), false
+	case r.Retry.Count <= 0 || at.IsZero():
+		return at, "it has failed, but the row remembers no time of that: it is due at once", true
+	case at.After(now):
+		return at, fmt.Sprintf("it has failed %s, and %s lets it wait until %s", times(r.Retry.Count), p.Name, stampOf(at)), true
+	}
+	return at, fmt.Sprintf("it has failed %s and is due since %s (%s)", times(r.Retry.Count), stampOf(at), p.Name), true
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// stampOf is a time as people read it, to the millisecond where it has a
+// fraction.
+func stampOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
+
+func roundAge(d time.Duration) string {
+	if d >= 48*time.Hour {
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	}
+	return d.Round(time.Second).String()
+}

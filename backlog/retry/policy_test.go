@@ -1,0 +1,230 @@
+package retry_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"backlog/backlog"
+	"backlog/backlog/retry"
+)
+
+// farOff is as many failures as a curve has to be right for.
+const farOff = 1_000_000
+
+// longest is the greatest random number in [0, 1).
+var longest = math.Nextafter(1, 0)
+
+// anyDuration draws short and long ones alike.
+func anyDuration(least time.Duration) *rapid.Generator[time.Duration] {
+	return rapid.OneOf(
+		rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.Int64Range(int64(least), math.MaxInt64).Draw(t, "ns"))
+		}),
+		rapid.Custom(func(t *rapid.T) time.Duration {
+			return max(least, time.Duration(rapid.IntRange(0, 100_000).Draw(t, "s"))*time.Second)
+		}),
+	)
+}
+
+// anyValue draws a value that the setting takes.
+func anyValue(t *rapid.T, s retry.Setting) any {
+	switch s.Kind {
+	case retry.Duration:
+		return anyDuration(1).Draw(t, s.Name)
+	case retry.Seconds:
+		return anyDuration(0).Draw(t, s.Name)
+	case retry.Factor:
+		return rapid.OneOf(rapid.Float64Range(1, 4), rapid.Float64Range(1, math.MaxFloat64)).Draw(t, s.Name)
+	case retry.Count:
+		return rapid.OneOf(rapid.IntRange(0, 200), rapid.IntRange(0, math.MaxInt)).Draw(t, s.Name)
+	case retry.Durations:
+		return rapid.SliceOfN(anyDuration(0), 1, 100).Draw(t, s.Name)
+	}
+	t.Fatalf("%s is of no known kind", s.Name)
+	return nil
+}
+
+// anyPolicy draws a policy with some of its settings.
+func anyPolicy(t *rapid.T) (retry.Spec, map[string]any, *backlog.Policy) {
+	spec := rapid.SampledFrom(retry.Specs()[1:]).Draw(t, "spec") // all but progressive
+	settings := make(map[string]any)
+	for _, s := range spec.Settings {
+		if rapid.Bool().Draw(t, "has "+s.Name) {
+			settings[s.Name] = anyValue(t, s)
+		}
+	}
+	p, err := retry.New(spec.Name, settings)
+	if err != nil {
+		t.Fatalf("%s %v: %v", spec.Name, settings, err)
+	}
+	return spec, settings, p
+}
+
+// failures draws a number of failures up to n, often a small one.
+func failures(t *rapid.T, n int) int {
+	return rapid.OneOf(rapid.IntRange(1, min(n, 120)), rapid.IntRange(1, n)).Draw(t, "failures")
+}
+
+func TestWaitsAreBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec, settings, p := anyPolicy(t)
+		limit := time.Duration(backlog.MaxWait)
+		if d, ok := settings["max_delay"].(time.Duration); ok {
+			limit = min(limit, d)
+		}
+		n := failures(t, farOff-1)
+		least, most := p.Wait(n)
+		if least < 0 || most < least || most > limit {
+			t.Fatalf("%v to %v after %d failures", least, most, n)
+		}
+		if (spec.Mechanism != retry.Planned) && least != most {
+			t.Fatalf("%v is not %v", least, most)
+		}
+		nextLeast, nextMost := p.Wait(n + 1)
+		if spec.Name != "list" && (nextLeast < least || nextMost < most) {
+			t.Fatalf("after %d failures %v to %v, after one more %v to %v", n, least, most, nextLeast, nextMost)
+		}
+		random := rapid.Float64Range(0, longest).Draw(t, "random")
+		if w := p.Draw(n, random); w < least || w > most {
+			t.Fatalf("%v is not between %v and %v", w, least, most)
+		}
+		if farLeast, farMost := p.Wait(farOff); p.Draw(math.MaxInt, 0) != farLeast || p.Draw(math.MaxInt, random) > farMost {
+			t.Fatal("it does not stay as it is")
+		}
+	})
+}
+
+// What the database is told about a counted policy is what the policy says
+// about one record, to the nanosecond.
+func TestWaitsAgreeWithDue(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	rapid.Check(t, func(t *rapid.T) {
+		spec, _, p := anyPolicy(t)
+		if spec.Mechanism != retry.Counted {
+			t.Skip("nothing to be told")
+		}
+		waits := p.Waits()
+		if waits[0] != 0 || len(waits) > 102 {
+			t.Fatalf("%d waits from %v on", len(waits), waits[0])
+		}
+		n := failures(t, math.MaxInt)
+		_, ok := p.Due(backlog.Retry{Count: n, Last: now})
+		if ok != (p.Retries < 0 || n <= p.Retries) || ok == p.GivenUp(n) {
+			t.Fatalf("%d failures, %d retries: due %v, given up %v", n, p.Retries, ok, p.GivenUp(n))
+		}
+		if !ok {
+			return
+		}
+		wait := waits[min(n, len(waits)-1)]
+		edge := backlog.Retry{Count: n, Last: now.Add(-wait)}
+		if at, _ := p.Due(edge); !at.Equal(now) {
+			t.Fatalf("after %d failures and %v due at %v", n, wait, at)
+		}
+		if p.Draw(n, longest) != wait {
+			t.Fatalf("after %d failures drawn is %v, not %v", n, p.Draw(n, longest), wait)
+		}
+	})
+}
+
+// A record that always fails when it is due, over its whole life.
+func TestLifeOfARecord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec, _, p := anyPolicy(t)
+		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		var r backlog.Retry
+		for n := 1; n <= 150; n++ {
+			if n > 1 {
+				at, ok := p.Due(r)
+				if !ok {
+					t.Fatalf("given up before attempt %d, without having been told", n)
+				}
+				if at.After(now) {
+					now = at
+				}
+			}
+			next, givenUp := p.After(r, now, rapid.Float64Range(0, longest).Draw(t, "random"))
+			if next.Count != n || !next.Last.Equal(now) {
+				t.Fatalf("attempt %d leaves %+v", n, next)
+			}
+			if givenUp != (p.Retries >= 0 && n == p.Retries+1) {
+				t.Fatalf("attempt %d of 1+%d: given up %v", n, p.Retries, givenUp)
+			}
+			least, most := p.Wait(n)
+			planned := spec.Mechanism == retry.Planned && !givenUp
+			if planned == next.Next.IsZero() || planned && (next.Next.Before(now.Add(least)) || next.Next.After(now.Add(most))) {
+				t.Fatalf("attempt %d at %v plans %v", n, now, next.Next)
+			}
+			if givenUp {
+				return
+			}
+			r = next
+			if now.Year() > 9000 { // where rows end, and times soon
+				return
+			}
+		}
+	})
+}
+
+// What is empty in a row is no reason to wait.
+func TestDueOfTheEmpty(t *testing.T) {
+	for _, spec := range retry.Specs() {
+		p := mustNew(t, spec.Name, nil)
+		for _, r := range []backlog.Retry{{}, {Count: -3}, {Count: 2}} {
+			if at, ok := p.Due(r); ok == spec.Once() || !at.IsZero() {
+				t.Errorf("%s: %+v is due at %v, %v", spec.Name, r, at, ok)
+			}
+		}
+	}
+	p := mustNew(t, "fibonacci", nil)
+	if next, _ := p.After(backlog.Retry{Count: -3}, time.Unix(1, 0), 0); next.Count != 1 {
+		t.Errorf("a count below 0 becomes %d", next.Count)
+	}
+}
+
+// A seed fixes what is drawn, evenly over the whole range.
+func TestJitter(t *testing.T) {
+	p := mustNew(t, "exponential", map[string]any{"max_retries": 10})
+	draw := func(seed uint64) []time.Duration {
+		random := rand.New(rand.NewPCG(seed, 0))
+		list := make([]time.Duration, 10_000)
+		for i := range list {
+			list[i] = p.Draw(10, random.Float64())
+		}
+		return list
+	}
+	one := draw(1)
+	if !slices.Equal(one, draw(1)) {
+		t.Error("the same seed draws other waits")
+	}
+	if slices.Equal(one, draw(2)) {
+		t.Error("another seed draws the same waits")
+	}
+	tenths := make([]int, 10)
+	for _, w := range one {
+		if w < 17920*time.Second || w >= 35840*time.Second {
+			t.Fatalf("%v is out of range", w)
+		}
+		tenths[(w-17920*time.Second)/(1792*time.Second)]++
+	}
+	for i, n := range tenths {
+		if n < 850 || n > 1150 { // five standard deviations of 30
+			t.Errorf("%d of 10,000 draws are in tenth %d: %v", n, i, tenths)
+		}
+	}
+}
+
+func BenchmarkWaitFarOff(b *testing.B) {
+	for _, spec := range retry.Specs()[1:] {
+		p := mustNew(b, spec.Name, nil)
+		b.Run(spec.Name, func(b *testing.B) {
+			for b.Loop() {
+				p.Wait(farOff)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"backlog/backlog"
+)
+
+// A columnDef is a column that init can add.
+type columnDef struct{ name, def string }
+
+// retryColumns are those of the policy. Constant defaults let the database add
+// them without writing every row.
+func retryColumns(m Mapping) []columnDef {
+	r := m.Retry
+	if r == nil {
+		return nil
+	}
+	at := timeType(Time{Column: r.Last, As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone, false)
+	list := []columnDef{{r.Count, "INTEGER NOT NULL DEFAULT 0"}, {r.Last, at}}
+	if r.Next != "" {
+		list = append(list, columnDef{r.Next, at})
+	}
+	if r.InRetry != "" {
+		list = append(list, columnDef{r.InRetry, "BOOLEAN NOT NULL DEFAULT FALSE"})
+	}
+	return list
+}
+
+// missingColumns returns the statements that add the policy's columns to a
+// table that is there, and then the indexes. Where none of them is missing,
+// whatever is wrong with the table stays so.
+func missingColumns(ctx context.Context, db *DB, m Mapping, now time.Time, wrong error) ([]string, error) {
+	cat, err := db.dialect.describe(ctx, db.read, m.Schema, m.Name)
+	if err != nil {
+		return nil, db.wrap(ctx, err)
+	}
+	var steps []string
+	for _, c := range retryColumns(m) {
+		if cat.find(c.name, db.dialect.foldsNames()) == nil {
+			steps = append(steps, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", db.dialect.quote(m.Name), db.dialect.quote(c.name), c.def))
+		}
+	}
+	if len(steps) == 0 {
+		return nil, wrong
+	}
+	have, err := texts(ctx, db.read, "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND type IN ('table', 'index') AND tbl_name = ? COLLATE NOCASE ORDER BY type DESC", m.Name)
+	if err != nil {
+		return nil, db.wrap(ctx, err)
+	}
+	indexes, err := indexesOf(ctx, m, now, append(have, steps...)...)
+	return append(steps, indexes...), err
+}
+
+// retryPlans explains how the failed records of a branch are found. Those who
+// wait equally long are a range of one index each; those who have failed more
+// often than the curve grows are many numbers of failures, and need an index of
+// their own to come in order.
+func (t *Table) retryPlans(ctx context.Context, q backlog.Query, i int) (list []Plan, err error) {
+	b, c := t.branches[i], t.retry
+	name := fmt.Sprintf("%s_backlog_%s", t.m.Name, "retry")
+	if i > 0 && t.followsPolicy(t.branches[i-1].lane) {
+		name = fmt.Sprintf("%s_%d", name, i)
+	}
+	add := func(name string, classes []retryClass, conds []string, columns ...string) {
+		if err != nil || len(classes) == 0 {
+			return
+		}
+		terms, args := t.retryTerms(q, part{seg: segDated}, i, classes)
+		var p Plan
+		p, err = t.plan(ctx, b, t.merged(terms), append(args, q.Limit), func(ctx context.Context) (string, error) {
+			return t.createIndex(ctx, name, b, conds, columns...)
+		})
+		list = append(list, p)
+	}
+	if c.next != nil {
+		add(name, c.classes, []string{b.cond}, c.next.quoted)
+		return list, err
+	}
+	var single, many []retryClass
+	for _, x := range c.classes {
+		switch {
+		case x.odd:
+		case x.many:
+			many = append(many, x)
+		default:
+			single = append(single, x)
+		}
+	}
+	add(name, single, []string{b.base}, c.count, c.last.quoted)
+	if len(many) > 0 {
+		add(name+"_max", many, []string{b.base, many[0].cond}, c.last.quoted)
+	}
+	return list, err
+}

@@ -1,0 +1,62 @@
+package table
+
+import (
+	"database/sql"
+
+	"backlog/backlog"
+)
+
+// scanRow reads the columns of the selection as they are stored.
+func (t *Table) scanRow(rows *sql.Rows) ([]any, error) {
+	row := make([]any, len(t.sel.exprs))
+	to := make([]any, len(row))
+	for i := range row {
+		to[i] = &row[i]
+	}
+	if err := rows.Scan(to...); err != nil {
+		return nil, err
+	}
+	for i, v := range row {
+		row[i] = whole(v)
+	}
+	return row, nil
+}
+
+// recordOf makes a record of a row in the branch that no page is made of. What
+// cannot be read of its times is zero.
+func (t *Table) recordOf(row []any, branch int) backlog.Record {
+	rec := backlog.Record{Key: t.keyOf(row), State: branch, Lane: t.branches[branch].lane, Status: t.branches[branch].label, Names: t.sel.names}
+	if t.sel.status >= 0 {
+		rec.Status = asText(row[t.sel.status])
+	}
+	if f, raw := t.inserted.known(), row[t.sel.inserted]; f != nil && raw != nil && !isZeroDate(raw) {
+		if at, err := f.parse(raw); err == nil {
+			rec.Inserted = at
+		}
+	}
+	if t.retry != nil {
+		rec.Retry, _ = t.retry.read(row)
+	}
+	t.setValues(&rec, row)
+	return rec
+}
+
+// keyOf returns the key of a row.
+func (t *Table) keyOf(row []any) backlog.Key {
+	if len(t.sel.key) == 1 {
+		return backlog.NewKey(row[t.sel.key[0]])
+	}
+	parts := make([]any, len(t.sel.key))
+	for i, at := range t.sel.key {
+		parts[i] = row[at]
+	}
+	return backlog.NewKey(parts...)
+}
+
+// setValues gives the record what handlers see of the row, which it keeps.
+func (t *Table) setValues(rec *backlog.Record, row []any) {
+	rec.Values = row[:len(t.columns)]
+	for i, c := range t.columns {
+		row[i] = c.forHandler(row[i])
+	}
+}
