@@ -36,7 +36,7 @@ func newCheck(g *globals) *cobra.Command {
 		Long: `Check goes through everything a pass needs: configuration, handler, connection,
 columns, key, statuses, times, rights, indexes and plans, lock and state file.
 For what is wrong it says what to do. It changes nothing.` + exitStatusHelp,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runCheck(ctx, o, g) }),
 	}
 	o.AddFlags(c.Flags())
@@ -181,7 +181,7 @@ func (k *checker) times(ctx context.Context) {
 
 // plans finds missing indexes.
 func (k *checker) plans(ctx context.Context) {
-	plans, err := k.table.Plans(ctx)
+	plans, err := k.table.Plans(ctx, k.now)
 	if k.bad("index", err) {
 		return
 	}
@@ -223,6 +223,10 @@ func (k *checker) writes(ctx context.Context) {
 		return
 	}
 	defer db.Close()
+	if k.bad("rights", db.ProveRights(ctx)) {
+		return
+	}
+	k.good("rights", "this user may write to the database")
 	t, err := table.New(ctx, db, mapping(k.cfg))
 	if k.bad("table", err) {
 		return
@@ -230,7 +234,7 @@ func (k *checker) writes(ctx context.Context) {
 	if k.bad("statuses", t.ProveWrites(ctx, k.now)) {
 		return
 	}
-	k.good("statuses", "the table can be written to and takes what is set")
+	k.good("statuses", "the table takes what is set")
 	if advice := db.Advice(ctx); advice != "" {
 		k.warn("database", "", "%s", advice)
 	}

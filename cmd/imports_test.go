@@ -164,7 +164,6 @@ func TestImportsOfCommands(t *testing.T) {
 var clocks = map[string]string{
 	"backlog/engine.go":           "the default of Now, and ids of attempts",
 	"backlog/loop.go":             "the default of Now",
-	"backlog/table/ddl.go":        "asks for plans and forms of times, for which any moment will do",
 	"backlog/table/open.go":       "how long another program's lock is waited for: time that passes",
 	"backlog/table/sqlite.go":     "likewise",
 	"backlog/handler/exec_run.go": "how long a program has had to end: time that passes, not time of day",

@@ -34,7 +34,7 @@ SIGTERM or SIGINT: select nothing more, let running handlers finish for
 shutdown_timeout, settle, exit. A second one: end the handlers at once.
 SIGHUP: read the configuration again; one that is wrong is refused and the old
 one stays. Under systemd use Type=notify; the watchdog is served.` + exitStatusHelp,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runRun(ctx, g) }),
 	}
 }

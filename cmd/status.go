@@ -34,7 +34,7 @@ func newStatus(g *globals) *cobra.Command {
 		Long: `Status counts the records of the table by status, the pending ones by the tier
 that their age puts them in, and shows when the next passes start. It only reads
 the table.` + exitStatusHelp,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runStatus(ctx, o, g) }),
 	}
 	o.AddFlags(c.Flags())

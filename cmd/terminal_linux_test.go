@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,12 +68,19 @@ func TestTerminal(t *testing.T) {
 	}
 	for _, want := range []string{
 		` level=INFO msg="as understood: row 12: `,
-		`1d +[0-9]+% \|█+ *\| \([0-9]+/1[0-9], [0-9]+ records/s\)`,
+		`1d +[0-9]+% \|█+ *\| \([0-9]+/12, [0-9]+ records/(s|min)\)`,
 		` level=INFO msg="pass ended" tier=1d selected=12 succeeded=12 failed=0 `,
 	} {
 		re := regexp.MustCompile(want)
 		if !eventually(func() bool { return re.MatchString(screen.String()) }) {
 			t.Errorf("the terminal does not show %s: %q", want, screen)
+		}
+	}
+	// Its end is the number of records from the first moment on, and its speed
+	// that of the pass: no handler is faster than five a second.
+	for _, m := range regexp.MustCompile(`\([0-9]+/([^,]*), ([0-9]+) records/(s|min)\)`).FindAllStringSubmatch(screen.String(), -1) {
+		if n, _ := strconv.Atoi(m[2]); m[1] != "12" || m[3] == "s" && n > 5 {
+			t.Errorf("the terminal shows %s", m[0])
 		}
 	}
 	if !strings.HasPrefix(out.String(), `{"tier":"1d",`) || strings.Count(out.String(), "\n") != 1 {
