@@ -77,6 +77,9 @@ var wild = []wildTable{
 	},
 }
 
+// noon is what these tests take for the present.
+var noon = time.Date(2026, 2, 10, 12, 0, 0, 0, time.UTC)
+
 // TestWildTables works tables of well-known programs off as they are: each row
 // has afterwards what it should, and everything else is byte for byte as it
 // was.
@@ -124,7 +127,6 @@ func wildDatabase(t *testing.T, path, dir string) *sql.DB {
 // work runs one pass of the widest tier over the table.
 func (w wildTable) work(t *testing.T, url string, cfg *config.Config) *table.Table {
 	t.Helper()
-	noon := time.Date(2026, 2, 10, 12, 0, 0, 0, time.UTC)
 	ctx := context.Background()
 	db, err := table.Open(ctx, url, table.Options{})
 	if err != nil {
@@ -195,14 +197,14 @@ func (w wildTable) wantChanges(t *testing.T, before, after map[string]map[string
 func wantIndexes(t *testing.T, url string, m table.Mapping, s *table.Table) {
 	t.Helper()
 	ctx := context.Background()
-	steps, err := table.Missing(ctx, url, m)
+	steps, err := table.Missing(ctx, url, m, noon)
 	if err != nil || len(steps) != 2 {
 		t.Fatalf("Missing: got %q, %v, want an index for each lane", steps, err)
 	}
 	if err := table.Create(ctx, url, steps); err != nil {
 		t.Fatal(err)
 	}
-	plans, err := s.Plans(ctx)
+	plans, err := s.Plans(ctx, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
