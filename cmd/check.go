@@ -13,6 +13,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/config"
 	"backlog/backlog/table"
+	"backlog/tiers"
 )
 
 // CheckOptions are the flags of check.
@@ -142,6 +143,7 @@ func (k *checker) all(ctx context.Context) {
 		k.good("handler", "%s can be run", k.cfg.Handler.Exec[0])
 	}
 	k.state()
+	k.policy()
 
 	// A first look that needs no right to write, so that a missing one is
 	// a finding of its own and not the end.
@@ -205,6 +207,14 @@ func (k *checker) counts(ctx context.Context) {
 		return
 	}
 	k.good("records", "%d pending, %d of them older than every tier", c.Pending(), c.Beyond.Fresh+c.Beyond.Failed)
+	if c.Exhausted > 0 {
+		k.good("records", "%d out of retries besides", c.Exhausted)
+	}
+	if n, err := k.table.Keyless(ctx); n > 0 {
+		k.warn("keys", "give them one", "%s without a key, or with a NULL in it: never tried", plural(n, "pending row"))
+	} else {
+		k.bad("keys", err)
+	}
 	n, first, err := k.table.Wrong(ctx, k.now)
 	if none := c.Unreadable - n; none > 0 {
 		k.warn("dates", "give them one, or say with table.inserted: {null: oldest} what a missing one means", "%s without a date: never tried", plural(none, "pending row"))
@@ -246,6 +256,25 @@ func (k *checker) writes(ctx context.Context) {
 		lock.Unlock()
 		k.good("lock", "the table can be locked")
 	}
+}
+
+// policy finds delays that the schedule cannot keep: it looks at ticks only.
+func (k *checker) policy() {
+	p := policyOf(k.cfg)
+	if p == nil || p.Never || p.Retries == 0 {
+		return
+	}
+	shortest, _ := p.Wait(1)
+	for n := 2; n <= 100 && !p.GivenUp(n); n++ {
+		least, _ := p.Wait(n)
+		shortest = min(shortest, least)
+	}
+	if tick := k.cfg.Tiers.MinInterval(); shortest < tick {
+		k.warn("policy", "make a tier tick more often, or wait longer", "the shortest delay of %s is %s, but the schedule looks only every %s",
+			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
+		return
+	}
+	k.good("policy", "%s", p.Name)
 }
 
 func (k *checker) state() {

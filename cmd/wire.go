@@ -94,7 +94,7 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 	}
 	a.store.sayNotes()
 	if len(cfg.Statuses.Dead.Values)+len(cfg.Statuses.Dead.Set) == 0 {
-		log.Debug("no dead status is configured: a rejected record is an error like any other")
+		log.Info("no dead status is configured: a rejected record is an error like any other")
 	}
 	return a, nil
 }

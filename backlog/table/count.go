@@ -198,6 +198,32 @@ func (t *Table) countRange(ctx context.Context, b branch, r *ageRange) (n int, o
 	return n, oldest, err
 }
 
+// Keyless counts the rows that no pass can take since a part of their key is
+// NULL.
+func (t *Table) Keyless(ctx context.Context) (total int, err error) {
+	var or []string
+	for i, name := range t.m.ID {
+		if !t.catalog.find(name, true).notNull {
+			or = append(or, t.key[i]+" IS NULL")
+		}
+	}
+	for _, b := range t.branches {
+		if len(or) == 0 {
+			break
+		}
+		conds := append(nonEmpty(b.cond, t.where), "("+strings.Join(or, " OR ")+")")
+		var n int
+		err = t.within(ctx, func(ctx context.Context) error {
+			return t.db.read.QueryRowContext(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(conds, " AND ")).Scan(&n)
+		})
+		if err != nil {
+			return total, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
 // Wrong counts the pending rows that have a date which cannot be right, or is
 // none, and returns the first reason. It reads every pending row, for as long
 // as that takes.

@@ -18,10 +18,14 @@ type DB struct {
 	dialect     dialect
 	patience    time.Duration // how long another program's lock is waited for
 	read, write *sql.DB
+	file        *watchedFile // nil: nothing to watch
 }
 
 // patiently calls f again while another program has the lock.
 func (db *DB) patiently(ctx context.Context, f func(context.Context) error) error {
+	if err := db.there(); err != nil {
+		return err
+	}
 	for start := time.Now(); ; {
 		err := f(ctx)
 		if db.dialect.classify(err) != classBusy || ctx.Err() != nil || time.Since(start) >= db.patience {

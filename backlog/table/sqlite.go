@@ -47,7 +47,7 @@ func openSQLite(path, synchronous string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{dialect: d, patience: d.busy, read: pool(read, max(1, o.Pool-1))}
+	db := &DB{dialect: d, patience: d.busy, read: pool(read, max(1, o.Pool-1)), file: &watchedFile{path: path}}
 	if !o.ReadOnly {
 		write, err := sql.Open(sqliteDriver, d.dsn(mode, synchronous, d.busy))
 		if err != nil {
