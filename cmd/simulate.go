@@ -26,6 +26,8 @@ import (
 type SimulateOptions struct {
 	Policy   string
 	Attempts int
+	Life     bool
+	Inserted string
 	Seed     uint64
 	JSON     jsonFlag
 }
@@ -36,6 +38,8 @@ const mostAttempts = 1_000_000
 func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Policy, "policy", "", "show the `POLICY`: its name, or YAML with its settings (default: the configured one)")
 	f.IntVar(&o.Attempts, "attempts", 12, "show the first `N` attempts at a record that never succeeds")
+	f.BoolVar(&o.Life, "life", false, "show how often each tier tries a record that never succeeds")
+	f.StringVar(&o.Inserted, "inserted", "", "when the record of --life is inserted: `TIME`, RFC 3339 (default: now)")
 	f.Uint64Var(&o.Seed, "seed", 1, "draw random delays by the `NUMBER`; the same one draws the same")
 	o.JSON.AddFlags(f)
 }
@@ -44,11 +48,15 @@ func newSimulate(g *globals) *cobra.Command {
 	var o SimulateOptions
 	c := &cobra.Command{
 		Use:   "simulate",
-		Short: "Show what a policy does, without waiting for it",
-		Long: `Simulate shows the attempts at one record that never succeeds: how long after
-its insertion each takes place, and the delay before it. These are the delays of
-the policy. In earnest a pass comes only when a tier ticks, and an attempt waits
-for that as well.
+		Short: "Show what a schedule or a policy does, without waiting for it",
+		Long: `Simulate shows what becomes of one record that never succeeds.
+
+With --life: at which ticks of the schedule it is tried, how often in each tier,
+and when no more. That is the default where age alone decides.
+
+With --attempts: how long after its insertion each attempt takes place, and the
+delay before it. These are the delays of the policy alone. In earnest a pass
+comes only when a tier ticks, and an attempt waits for that as well.
 
 The policy is the configured one, or another by its name or with its settings:
 
@@ -56,13 +64,18 @@ The policy is the configured one, or another by its name or with its settings:
     backlog simulate --policy 'list: [0, 1m, 5m]' --attempts 4
     backlog simulate --policy '{exponential: {interval: 1m, base: 3}}' --seed 7` + exitStatusHelp,
 		Args: noArgs,
-		RunE: ran(func(ctx context.Context) error { return runSimulate(ctx, o, g) }),
 	}
+	c.RunE = ran(func(ctx context.Context) error {
+		return runSimulate(ctx, o, g, c.Flags().Changed("attempts"))
+	})
 	o.AddFlags(c.Flags())
 	return c
 }
 
-func runSimulate(_ context.Context, o SimulateOptions, g *globals) error {
+func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bool) error {
+	if attempts && (o.Life || o.Inserted != "") {
+		return usagef("--attempts shows the delays of a policy, --life and --inserted what a schedule makes of them: ask for one")
+	}
 	if o.Attempts < 1 || o.Attempts > mostAttempts {
 		return usagef("--attempts: %d is not from 1 to %d", o.Attempts, mostAttempts)
 	}
@@ -74,13 +87,20 @@ func runSimulate(_ context.Context, o SimulateOptions, g *globals) error {
 	if err != nil {
 		return usagef("policy %s: %w", configured.Name, err)
 	}
+	random := rand.New(rand.NewPCG(o.Seed, 0))
+	if o.Life || o.Inserted != "" || p == nil && !attempts {
+		cfg, err := g.load()
+		if err != nil {
+			return err
+		}
+		return o.life(ctx, g, cfg.Tiers, p, random.Float64)
+	}
 	switch {
 	case p == nil:
 		return usagef("the policy %s has no delays to show: a record is tried whenever a tier ticks that is wide enough for its age", configured.Name)
 	case p.Never:
 		return usagef("the policy %s has no delays to show: a record is tried once and never again", configured.Name)
 	}
-	random := rand.New(rand.NewPCG(o.Seed, 0))
 	if o.JSON.on {
 		return printCurveJSON(g.out, p.Name, curve(p, o.Attempts, random.Float64))
 	}
