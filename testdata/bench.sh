@@ -4,7 +4,7 @@
 set -eu
 go=$1 cgo=$2
 bench() { echo "$go test $*"; $go test -run '^$' -benchtime=1x -timeout=60m "$@"; }
-bench -bench 'Exec/ratio' ./backlog/handler
+bench -bench 'Exec/ratio' -benchtime=4000x ./backlog/handler
 bench -bench 'Once' ./cmd
 bench -bench . ./backlog/table
 if [ "$cgo" = yes ]; then
