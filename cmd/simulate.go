@@ -30,6 +30,7 @@ type SimulateOptions struct {
 	Inserted string
 	Seed     uint64
 	JSON     jsonFlag
+	WorkloadOptions
 }
 
 // mostAttempts keeps an answer within what anybody reads, or a program.
@@ -42,6 +43,7 @@ func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Inserted, "inserted", "", "when the record of --life is inserted: `TIME`, RFC 3339 (default: now)")
 	f.Uint64Var(&o.Seed, "seed", 1, "draw random delays by the `NUMBER`; the same one draws the same")
 	o.JSON.AddFlags(f)
+	o.WorkloadOptions.AddFlags(f)
 }
 
 func newSimulate(g *globals) *cobra.Command {
@@ -58,6 +60,14 @@ With --attempts: how long after its insertion each attempt takes place, and the
 delay before it. These are the delays of the policy alone. In earnest a pass
 comes only when a tier ticks, and an attempt waits for that as well.
 
+With --arrivals: what a schedule makes of a modelled workload, without any
+database: how often the service is called and in vain, at most in one minute,
+how many records wait, and how long beyond the end of an outage. Every pass gets
+through at once; max_records, abort_after and rate are left out of account.
+
+    backlog simulate --arrivals 1000/h --poison 1% --outage 6h+2h --for 30d
+    backlog simulate --arrivals 100/h --outage 6h+2h --compare progressive,fibonacci
+
 The policy is the configured one, or another by its name or with its settings:
 
     backlog simulate --policy fibonacci
@@ -73,6 +83,12 @@ The policy is the configured one, or another by its name or with its settings:
 }
 
 func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bool) error {
+	if o.Arrivals != "" {
+		if attempts || o.Life || o.Inserted != "" {
+			return usagef("--arrivals models a workload, --attempts, --life and --inserted are about one record: ask for one")
+		}
+		return o.workload(ctx, g)
+	}
 	if attempts && (o.Life || o.Inserted != "") {
 		return usagef("--attempts shows the delays of a policy, --life and --inserted what a schedule makes of them: ask for one")
 	}

@@ -7,6 +7,7 @@ bench() { echo "$go test $*"; $go test -run '^$' -benchtime=1x -timeout=60m "$@"
 bench -bench 'Exec/ratio' -benchtime=4000x ./backlog/handler
 bench -bench 'Once' ./cmd
 bench -bench . ./backlog/table
+bench -bench Run ./backlog/simulate
 if [ "$cgo" = yes ]; then
 	bench -tags cgo_sqlite -bench 'Pass' ./backlog/table
 fi

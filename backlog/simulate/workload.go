@@ -1,0 +1,116 @@
+package simulate
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// A Workload is a stream of records and of how the service answers.
+type Workload struct {
+	From, To time.Time // records are inserted and passes run in (From, To]
+
+	PerHour float64 // records inserted; more than 0
+	Regular bool    // at even intervals; else at random, as in a Poisson process
+	Poison  float64 // share of records that never succeed, 0 to 1
+	Success float64 // chance that an attempt at another one succeeds, 0 to 1
+	Outages []Outage
+	Seed    uint64
+}
+
+// An Outage is a time during which no attempt succeeds.
+type Outage struct{ From, To time.Time } // From <= t < To
+
+// A record is one of the workload. Times are in nanoseconds since 1970.
+type record struct {
+	inserted int64
+	poison   bool
+	seed     uint64 // of its answers
+}
+
+// records returns the workload's, in the order of insertion. The same seed gives
+// the same ones on any machine.
+func (w *Workload) records() []record {
+	random := rand.New(rand.NewPCG(w.Seed, 0))
+	gap := float64(time.Hour) / w.PerHour
+	list := make([]record, 0, int(w.To.Sub(w.From).Hours()*w.PerHour*1.01)+16)
+	end := float64(w.To.Sub(w.From))
+	for at := 0.0; ; {
+		if w.Regular {
+			at += gap
+		} else {
+			at += gap * random.ExpFloat64()
+		}
+		if at > end {
+			return list
+		}
+		list = append(list, record{
+			inserted: w.From.UnixNano() + int64(at),
+			poison:   random.Float64() < w.Poison,
+			seed:     random.Uint64(),
+		})
+	}
+}
+
+// A service answers attempts.
+type service struct {
+	success float64
+	outages []Outage // by their beginning, without overlap
+}
+
+func (w *Workload) service() service {
+	s := service{success: w.Success}
+	list := slices.Clone(w.Outages)
+	slices.SortFunc(list, func(a, b Outage) int { return a.From.Compare(b.From) })
+	for _, o := range list {
+		if n := len(s.outages); n > 0 && !o.From.After(s.outages[n-1].To) {
+			s.outages[n-1].To = latest(s.outages[n-1].To, o.To)
+			continue
+		}
+		s.outages = append(s.outages, o)
+	}
+	return s
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// outage returns the outage at that time and whether there is one.
+func (s *service) outage(at time.Time) (Outage, bool) {
+	i, found := slices.BinarySearchFunc(s.outages, at, func(o Outage, at time.Time) int { return o.From.Compare(at) })
+	if !found {
+		i--
+	}
+	if i < 0 || !at.Before(s.outages[i].To) {
+		return Outage{}, false
+	}
+	return s.outages[i], true
+}
+
+// draw returns the n-th random number of a record, uniform in [0, 1): what one
+// record draws does not depend on what others do, so that policies can be
+// compared on the same luck. The mixing is that of SplitMix64.
+func draw(seed uint64, n int) float64 {
+	z := seed + uint64(n)*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return float64((z^z>>31)>>11) / (1 << 53)
+}
+
+// quantile returns the smallest of the sorted values that at least the share q
+// of them do not exceed, zero if there are none.
+func quantile[T cmp.Ordered](sorted []T, q float64) (v T) {
+	if len(sorted) == 0 {
+		return v
+	}
+	i := int(q * float64(len(sorted)))
+	if float64(i) == q*float64(len(sorted)) && i > 0 {
+		i--
+	}
+	return sorted[min(i, len(sorted)-1)]
+}

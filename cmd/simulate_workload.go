@@ -1,0 +1,366 @@
+package cmd
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"backlog/backlog"
+	"backlog/backlog/config"
+	"backlog/backlog/simulate"
+	"backlog/tiers"
+)
+
+// WorkloadOptions are the flags of simulate that model a workload.
+type WorkloadOptions struct {
+	Arrivals string
+	Poison   string
+	Success  string
+	Outages  []string
+	For      string
+	From     string
+	Compare  string
+	CSV      bool
+}
+
+// firstMonday is where a simulation begins unless told otherwise: always at the
+// same time, so that it always gives the same.
+const firstMonday = "2026-01-05T00:00:00Z"
+
+func (o *WorkloadOptions) AddFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.Arrivals, "arrivals", "", "model a workload in which so many records come in, such as `1000/h`; 1000/h,regular: evenly")
+	f.StringVar(&o.Poison, "poison", "0", "`SHARE` of the records that never succeed, such as 1% or 0.01")
+	f.StringVar(&o.Success, "success", "1", "`CHANCE` that an attempt at another succeeds, such as 98% or 0.98")
+	f.StringArrayVar(&o.Outages, "outage", nil, "`START+LENGTH` of a time in which none succeeds, such as 6h+2h; may be repeated")
+	f.StringVar(&o.For, "for", "7d", "how `LONG` the workload lasts")
+	f.StringVar(&o.From, "from", firstMonday, "when it begins: `TIME`, RFC 3339")
+	f.StringVar(&o.Compare, "compare", "", "compare `LIST` of policies and of files, separated by commas, on the same workload")
+	f.BoolVar(&o.CSV, "csv", false, "print the series as CSV")
+}
+
+// parse returns the workload.
+func (o *WorkloadOptions) parse(seed uint64) (w *simulate.Workload, err error) {
+	w = &simulate.Workload{Seed: seed}
+	if w.From, err = parseTime("--from", o.From); err != nil {
+		return nil, err
+	}
+	length, err := tiers.ParseDuration(o.For)
+	if err != nil || length < time.Minute || length > 100*365*24*time.Hour {
+		return nil, usagef("--for: %q is not a duration from a minute to a hundred years; write it as in 30d", o.For)
+	}
+	w.From = w.From.UTC()
+	w.To = w.From.Add(length)
+	rate, kind, _ := strings.Cut(o.Arrivals, ",")
+	switch kind {
+	case "", "poisson":
+	case "regular":
+		w.Regular = true
+	default:
+		return nil, usagef("--arrivals: %q is neither poisson nor regular", kind)
+	}
+	if w.PerHour, err = parseArrivals(rate); err != nil {
+		return nil, err
+	}
+	if n := w.PerHour * length.Hours(); n > 20_000_000 {
+		return nil, usagef("--arrivals: %.0f records are too many; 20,000,000 are the most", n)
+	}
+	if w.Poison, err = parseShare("--poison", o.Poison); err != nil {
+		return nil, err
+	}
+	if w.Success, err = parseShare("--success", o.Success); err != nil {
+		return nil, err
+	}
+	for _, text := range o.Outages {
+		start, for_, ok := strings.Cut(text, "+")
+		from, err := tiers.ParseDuration(start)
+		length, err2 := tiers.ParseDuration(for_)
+		if !ok || err != nil || err2 != nil || from < 0 || length <= 0 {
+			return nil, usagef("--outage: %q is no start and length; write it as in 6h+2h", text)
+		}
+		w.Outages = append(w.Outages, simulate.Outage{From: w.From.Add(from), To: w.From.Add(from + length)})
+	}
+	return w, nil
+}
+
+// parseArrivals returns a rate per hour.
+func parseArrivals(text string) (float64, error) {
+	number, unit, ok := strings.Cut(text, "/")
+	n, err := strconv.ParseFloat(number, 64)
+	per, known := map[string]float64{"s": 3600, "m": 60, "h": 1, "d": 1. / 24}[unit]
+	if !ok || err != nil || !known || !(n > 0) || math.IsInf(n, 0) {
+		return 0, usagef("--arrivals: %q is no rate; write it as in 1000/h (s, m, h or d)", text)
+	}
+	return n * per, nil
+}
+
+// parseShare returns a number from 0 to 1, which may be written in percent.
+func parseShare(flag, text string) (float64, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseFloat(number, 64)
+	if percent {
+		n /= 100
+	}
+	if err != nil || !(n >= 0 && n <= 1) {
+		return 0, usagef("%s: %q is not from 0 to 1; write it as in 0.02 or 2%%", flag, text)
+	}
+	return n, nil
+}
+
+// A candidate is what a workload is simulated with.
+type candidate struct {
+	name     string
+	schedule *tiers.Schedule
+	policy   *backlog.Policy
+}
+
+// candidates returns what is to be compared: the configured schedule under each
+// policy of the list, or the schedule and policy of a file.
+func (o *SimulateOptions) candidates(g *globals) (list []candidate, err error) {
+	cfg, err := g.load()
+	if err != nil {
+		return nil, err
+	}
+	add := func(name string, s *tiers.Schedule, p config.Policy) error {
+		policy, err := newPolicy(p)
+		if err != nil {
+			return usagef("%s: %w", name, err)
+		}
+		list = append(list, candidate{name, s, policy})
+		return nil
+	}
+	if o.Compare == "" {
+		p, err := o.policy(g)
+		if err != nil {
+			return nil, err
+		}
+		return list, add(p.Name, cfg.Tiers, p)
+	}
+	for _, item := range splitOutside(o.Compare) {
+		if strings.HasSuffix(item, ".yaml") || strings.HasSuffix(item, ".yml") {
+			other, err := config.LoadFile(item, policySpecs()...)
+			if err != nil {
+				return nil, usageError{err}
+			}
+			if err := add(item, other.Tiers, other.Policy); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		p, err := config.ParsePolicy(item, policySpecs()...)
+		if err != nil {
+			return nil, usagef("--compare: %w", err)
+		}
+		if err := add(item, cfg.Tiers, p); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// splitOutside splits at the commas that are in no brackets.
+func splitOutside(list string) (items []string) {
+	depth, from := 0, 0
+	for i, r := range list + "," {
+		switch {
+		case strings.ContainsRune("[{", r):
+			depth++
+		case strings.ContainsRune("]}", r):
+			depth--
+		case r == ',' && depth <= 0:
+			items = append(items, strings.TrimSpace(list[from:i]))
+			from = i + 1
+		}
+	}
+	return items
+}
+
+// A simulated is a candidate with what became of the workload.
+type simulated struct {
+	candidate
+	*simulate.Report
+}
+
+// workload simulates and prints.
+func (o *SimulateOptions) workload(ctx context.Context, g *globals) error {
+	w, err := o.parse(o.Seed)
+	if err != nil {
+		return err
+	}
+	list, err := o.candidates(g)
+	if err != nil {
+		return err
+	}
+	ctx, stop := stopOnSignal(ctx)
+	defer stop.close()
+	var all []simulated
+	for _, c := range list {
+		r, complete := simulate.Run(ctx, w, simulate.Options{Schedule: c.schedule, Policy: c.policy, Bucket: bucketOf(w.To.Sub(w.From))})
+		if !complete {
+			fmt.Fprintln(g.err, "backlog: stopped: what follows is incomplete")
+		}
+		all = append(all, simulated{c, r})
+	}
+	switch {
+	case o.JSON.on && o.Compare == "":
+		return printJSON(g.out, workloadOf(all[0], o.Seed))
+	case o.JSON.on:
+		return printJSON(g.out, each(all, func(s simulated) workloadJSON { return workloadOf(s, o.Seed) }))
+	case o.CSV:
+		return g.printSeries(all)
+	}
+	return g.printWorkload(w, all)
+}
+
+// bucketOf returns the width of the buckets of a series: about a hundred, of a
+// length that people know.
+func bucketOf(length time.Duration) time.Duration {
+	for _, w := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour} {
+		if length <= 150*w {
+			return w
+		}
+	}
+	return 30 * 24 * time.Hour
+}
+
+type workloadJSON struct {
+	Policy    string       `json:"policy"`
+	Seed      uint64       `json:"seed"`
+	Records   int          `json:"records"`
+	Attempts  int          `json:"attempts"`
+	Succeeded int          `json:"succeeded"`
+	Failed    int          `json:"failed"`
+	Dead      int          `json:"dead"`
+	Pending   int          `json:"pending"`
+	Recovery  recoveryJSON `json:"recovery_seconds"`
+	Peak      int          `json:"peak_per_minute"`
+	Series    []bucketJSON `json:"series"`
+}
+
+type recoveryJSON struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	Max float64 `json:"max"`
+}
+
+type bucketJSON struct {
+	At       stamp `json:"at"`
+	Attempts int   `json:"attempts"`
+	Failed   int   `json:"failed"`
+	Pending  int   `json:"pending"`
+}
+
+func workloadOf(s simulated, seed uint64) workloadJSON {
+	r := s.Report
+	return workloadJSON{
+		Policy: s.name, Seed: seed, Records: r.Records, Attempts: r.Attempts, Succeeded: r.Succeeded, Failed: r.Failed, Dead: r.Dead, Pending: r.Pending,
+		Recovery: recoveryJSON{r.RecoveryQuantile(0.5).Seconds(), r.RecoveryQuantile(0.95).Seconds(), r.RecoveryQuantile(1).Seconds()},
+		Peak:     r.PeakPerMinute,
+		Series: each(r.Series, func(b simulate.Bucket) bucketJSON {
+			return bucketJSON{stamp(b.At), b.Attempts, b.Failed, b.Pending}
+		}),
+	}
+}
+
+// printSeries prints a line for each bucket of each candidate.
+func (g *globals) printSeries(all []simulated) error {
+	out := bufio.NewWriter(g.out)
+	w := csv.NewWriter(out)
+	w.Write([]string{"policy", "at", "attempts", "failed", "pending"})
+	for _, s := range all {
+		for _, b := range s.Series {
+			w.Write([]string{s.name, b.At.Format(time.RFC3339), strconv.Itoa(b.Attempts), strconv.Itoa(b.Failed), strconv.Itoa(b.Pending)})
+		}
+	}
+	w.Flush()
+	if err := w.Error(); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// A column is a figure by which candidates are compared: the least is best.
+type column struct {
+	title string
+	value func(*simulate.Report) int64
+	text  func(int64) string
+}
+
+func (g *globals) printWorkload(w *simulate.Workload, all []simulated) error {
+	g.printf("%s inserted from %s to %s.\n\n", plural(all[0].Records, "record"), when(w.From), when(w.To))
+	count := func(n int64) string { return strconv.FormatInt(n, 10) }
+	wait := func(n int64) string { return tiers.FormatDuration(time.Duration(n).Round(time.Second)) }
+	quantile := func(q float64) func(*simulate.Report) int64 {
+		return func(r *simulate.Report) int64 { return int64(r.RecoveryQuantile(q)) }
+	}
+	columns := []column{
+		{"CALLS", func(r *simulate.Report) int64 { return int64(r.Attempts) }, count},
+		{"FAILED", func(r *simulate.Report) int64 { return int64(r.Failed) }, count},
+		{"PEAK/MIN", func(r *simulate.Report) int64 { return int64(r.PeakPerMinute) }, count},
+		{"RECOVERY P50", quantile(0.5), wait}, {"P95", quantile(0.95), wait}, {"MAX", quantile(1), wait},
+		{"DEAD", func(r *simulate.Report) int64 { return int64(r.Dead) }, count},
+		{"PENDING", func(r *simulate.Report) int64 { return int64(r.Pending) }, count},
+	}
+	t := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "POLICY")
+	for _, c := range columns {
+		fmt.Fprintf(t, "\t%s", c.title)
+	}
+	fmt.Fprintln(t)
+	for _, s := range all {
+		fmt.Fprint(t, s.name)
+		for _, c := range columns {
+			v, mark := c.value(s.Report), ""
+			worse := func(o simulated) bool { return c.value(o.Report) > v }
+			better := func(o simulated) bool { return c.value(o.Report) < v }
+			if slices.ContainsFunc(all, worse) && !slices.ContainsFunc(all, better) {
+				mark = "*"
+			}
+			fmt.Fprintf(t, "\t%s%s", c.text(v), mark)
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(all) > 1 {
+		g.printf("\n* the best of the column\n")
+	}
+	for _, s := range all {
+		g.printf("\n%s: calls and records pending, %s a mark, at most %s\n", s.name, tiers.FormatDuration(s.Series[1].At.Sub(s.Series[0].At)), peaks(s.Series))
+		g.printf("  calls    %s\n", marks(s.Series, func(b simulate.Bucket) int { return b.Attempts }))
+		g.printf("  pending  %s\n", marks(s.Series, func(b simulate.Bucket) int { return b.Pending }))
+	}
+	return nil
+}
+
+// peaks tells what the tallest marks stand for.
+func peaks(series []simulate.Bucket) string {
+	calls, pending := 0, 0
+	for _, b := range series {
+		calls, pending = max(calls, b.Attempts), max(pending, b.Pending)
+	}
+	return fmt.Sprintf("%d and %d", calls, pending)
+}
+
+// marks draws a series as a line of blocks, the tallest for the greatest.
+func marks(series []simulate.Bucket, value func(simulate.Bucket) int) string {
+	blocks := []rune(" ▁▂▃▄▅▆▇█")
+	most := 1
+	for _, b := range series {
+		most = max(most, value(b))
+	}
+	var line strings.Builder
+	for _, b := range series {
+		line.WriteRune(blocks[(value(b)*(len(blocks)-1)+most-1)/most])
+	}
+	return line.String()
+}
