@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -10,18 +11,27 @@ import (
 	"backlog/tiers"
 )
 
+// A pending is a record of the naive walk.
+type pending struct {
+	simulate.Record
+	n     int
+	state backlog.Retry
+	down  time.Time
+	over  bool
+}
+
+func (p *pending) reached(at time.Time, start, widest tiers.Tier) bool {
+	if p.Inserted.IsZero() {
+		return !p.Oldest || start.Name == widest.Name
+	}
+	return p.Inserted.Before(at) && at.Sub(p.Inserted) <= start.MaxAge
+}
+
 // naive walks through every tick and, at each, every pending record.
 func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
-	type pending struct {
-		simulate.Drawn
-		n     int
-		state backlog.Retry
-		down  time.Time
-		over  bool
-	}
 	var list []*pending
 	for _, d := range w.Drawn() {
-		list = append(list, &pending{Drawn: d})
+		list = append(list, &pending{Record: d, state: d.Retry})
 	}
 	r := &simulate.Report{Records: len(list), Series: make([]simulate.Bucket, int((w.To.Sub(w.From)+o.Bucket-1)/o.Bucket))}
 	minutes := make(map[int64]int)
@@ -34,8 +44,10 @@ func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 			}
 		}
 		for _, p := range list {
-			inserted := time.Unix(0, p.Inserted)
-			if due, ok := o.Policy.Due(p.state); p.over || !inserted.Before(at) || at.Sub(inserted) > pick.Start.Tier.MaxAge || !ok || due.After(at) {
+			if p.over || !p.reached(at, pick.Start.Tier, o.Schedule.Widest()) || at.Before(p.Eligible) || !p.Expires.IsZero() && at.After(p.Expires) {
+				continue
+			}
+			if due, ok := o.Policy.Due(p.state); (p.n > 0 || p.Failed) && (!ok || due.After(at)) {
 				continue
 			}
 			p.n++
@@ -63,7 +75,7 @@ func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 		}
 	}
 	for _, p := range list {
-		if !p.over && w.To.Sub(time.Unix(0, p.Inserted)) > o.Schedule.Widest().MaxAge {
+		if !p.over && (!p.Inserted.IsZero() && w.To.Sub(p.Inserted) > o.Schedule.Widest().MaxAge || !p.Expires.IsZero() && w.To.After(p.Expires)) {
 			r.Dead++
 		}
 	}
@@ -95,21 +107,60 @@ func TestRunIsTheNaiveWalk(t *testing.T) {
 				}
 				w.Outages[0].To = w.Outages[1].To // the naive walk knows nothing of two at once
 				o := simulate.Options{Schedule: s, Policy: p, Bucket: time.Hour}
-				got, _ := simulate.Run(t.Context(), w, o)
-				want := naive(w, o)
-				for i := range got.Series { // the naive walk does not count these
-					want.Series[i].At, want.Series[i].Pending = got.Series[i].At, got.Series[i].Pending
-				}
-				if !slices.Equal(got.Series, want.Series) || !slices.Equal(got.Recovery, want.Recovery) {
-					t.Errorf("series and recovery differ:\n%+v\n%+v", got, want)
-				}
-				got.Series, want.Series, got.Recovery, want.Recovery = nil, nil, nil, nil
-				if g, w := *got, *want; g.Records != w.Records || g.Attempts != w.Attempts || g.Succeeded != w.Succeeded || g.Failed != w.Failed ||
-					g.Dead != w.Dead || g.Pending != w.Pending || g.PeakPerMinute != w.PeakPerMinute {
-					t.Errorf("got %+v\nwant %+v", g, w)
-				}
+				compare(t, w, o)
 			})
 		}
+	}
+}
+
+// Records of every kind, as a table has them.
+func TestRunOfRecordsIsTheNaiveWalk(t *testing.T) {
+	from := time.Date(2026, 1, 5, 7, 3, 0, 0, time.UTC)
+	s := schedule(t, tiers.Tier{MaxAge: 2 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: day, Every: time.Hour})
+	random := rand.New(rand.NewPCG(1, 2))
+	near := func(most time.Duration) time.Time {
+		return from.Add(time.Duration(random.Int64N(int64(2*most))) - most).Truncate(time.Millisecond)
+	}
+	for pname, p := range map[string]*backlog.Policy{"progressive": nil, "counted": minutes(-1), "given up": minutes(7)} {
+		t.Run(pname, func(t *testing.T) {
+			w := &simulate.Workload{From: from, To: from.Add(2 * day), Success: 0.2}
+			for i := range 400 {
+				r := simulate.Record{Inserted: near(30 * time.Hour), Poison: i%3 == 0, Seed: uint64(i)}
+				switch i % 7 {
+				case 0:
+					r.Inserted, r.Oldest = time.Time{}, i%2 == 0
+				case 1:
+					r.Eligible = near(5 * time.Hour)
+				case 2:
+					r.Expires = near(5 * time.Hour)
+				}
+				if i%2 == 0 {
+					r.Failed, r.Retry = true, backlog.Retry{Count: i % 5, Last: near(time.Hour)}
+				}
+				w.Records = append(w.Records, r)
+			}
+			compare(t, w, simulate.Options{Schedule: s, Policy: p, Bucket: time.Hour})
+		})
+	}
+}
+
+// compare runs the workload both ways.
+func compare(t *testing.T, w *simulate.Workload, o simulate.Options) {
+	t.Helper()
+	got, _ := simulate.Run(t.Context(), w, o)
+	want := naive(w, o)
+	for i := range got.Series {
+		if g, w := got.Series[i], want.Series[i]; g.Attempts != w.Attempts || g.Failed != w.Failed {
+			t.Fatalf("from %v: %d attempts, %d failed; want %d, %d", g.At, g.Attempts, g.Failed, w.Attempts, w.Failed)
+		}
+	}
+	if !slices.Equal(got.Recovery, want.Recovery) {
+		t.Errorf("recovery %v, want %v", got.Recovery, want.Recovery)
+	}
+	if g, w := *got, *want; g.Records != w.Records || g.Attempts != w.Attempts || g.Succeeded != w.Succeeded || g.Failed != w.Failed ||
+		g.Dead != w.Dead || g.Pending != w.Pending || g.PeakPerMinute != w.PeakPerMinute {
+		g.Series, w.Series, g.Recovery, w.Recovery = nil, nil, nil, nil
+		t.Errorf("got  %+v\nwant %+v", g, w)
 	}
 }
 

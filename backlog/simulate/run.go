@@ -3,7 +3,6 @@ package simulate
 import (
 	"context"
 	"slices"
-	"sort"
 	"time"
 
 	"backlog/backlog"
@@ -19,12 +18,14 @@ type Report struct {
 	PeakPerMinute            int // attempts that begin in one minute of the clock, at most
 	Recovery                 []time.Duration
 	Series                   []Bucket
+	ByTick                   map[time.Time]int // attempts; nil unless asked for
 }
 
 // A Bucket is what happened in (At, At + the width of a bucket].
 type Bucket struct {
 	At               time.Time
 	Attempts, Failed int
+	Dead             int // records given up or past their time
 	Pending          int // at the end of it
 }
 
@@ -33,6 +34,7 @@ type Options struct {
 	Schedule *tiers.Schedule
 	Policy   *backlog.Policy // nil: progressive
 	Bucket   time.Duration   // of the series; more than 0
+	Ticks    bool            // fill in Report.ByTick
 }
 
 // A run is a simulation under way.
@@ -61,55 +63,83 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, complete bool)
 		minutes: make([]uint32, int(w.To.Sub(w.From)/time.Minute)+1),
 		pending: make([]int, n),
 	}
-	var poison []int64
+	if o.Ticks {
+		x.report.ByTick = make(map[time.Time]int)
+	}
+	var alike []int64
 	for i := range records {
 		if i%1024 == 0 && ctx.Err() != nil {
 			break
 		}
 		rec := &records[i]
-		x.pending[x.bucket(rec.inserted)]++
-		if rec.poison && o.Policy == nil {
-			poison = append(poison, rec.inserted)
+		x.pending[x.bucket(rec.Inserted)]++
+		if rec.Poison && o.Policy == nil && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
+			alike = append(alike, rec.Inserted.UnixNano())
 			continue
 		}
 		x.life(rec)
 	}
-	x.never(ctx, poison)
+	slices.Sort(alike)
+	x.never(ctx, alike)
 	x.finish()
 	return x.report, ctx.Err() == nil
 }
 
-// bucket returns the index of the bucket that the time is in.
-func (x *run) bucket(at int64) int {
-	i := (at - x.w.From.UnixNano() - 1) / int64(x.Bucket)
-	return int(min(max(i, 0), int64(len(x.pending)-1)))
+// bucket returns the index of the bucket that the time is in; what comes before
+// is in the first.
+func (x *run) bucket(at time.Time) int {
+	i := int((at.Sub(x.w.From) - 1) / x.Bucket)
+	return min(max(i, 0), len(x.pending)-1)
 }
 
 // attempt counts n attempts at a time.
 func (x *run) attempt(at time.Time, n, failed int) {
 	x.report.Attempts += n
 	x.report.Failed += failed
-	b := &x.report.Series[x.bucket(at.UnixNano())]
+	b := &x.report.Series[x.bucket(at)]
 	b.Attempts += n
 	b.Failed += failed
 	x.minutes[int(at.Sub(x.w.From)/time.Minute)] += uint32(n)
+	if x.Ticks {
+		x.report.ByTick[at] += n
+	}
 }
 
-// end takes a record out of what is pending.
-func (x *run) end(at int64, n int) { x.pending[x.bucket(at)] -= n }
+// dies takes a record that is never tried again out of what is pending.
+func (x *run) dies(at time.Time) {
+	x.report.Dead++
+	x.report.Series[x.bucket(at)].Dead++
+	x.pending[x.bucket(at)]--
+}
+
+// next returns the first tick after the time at which the record is tried, zero
+// if there is none, and the narrowest tier that holds it then.
+func (x *run) next(rec *Record, narrowest int, after time.Time) (at time.Time, _ int) {
+	switch {
+	case !rec.Inserted.IsZero():
+		return nextTick(x.list, narrowest, rec.Inserted, after)
+	case rec.Oldest:
+		return x.Schedule.Widest().Next(after), 0
+	}
+	return x.Schedule.Next(after), 0
+}
 
 // life goes through the attempts at one record.
-func (x *run) life(rec *record) {
-	inserted := time.Unix(0, rec.inserted).UTC()
-	var state backlog.Retry
+func (x *run) life(rec *Record) {
+	state := rec.Retry
 	var down time.Time // the end of an outage that it has been tried in
-	at, narrowest := inserted, 0
+	at, narrowest := latest(rec.Inserted, x.w.From), 0
+	if rec.Failed {
+		at = x.wait(state, at)
+	}
+	if rec.Eligible.After(at) {
+		at = rec.Eligible.Add(-1)
+	}
 	for n := 1; ; n++ {
-		at, narrowest = nextTick(x.list, narrowest, inserted, at)
-		if at.IsZero() {
-			if dies := rec.inserted + int64(x.widest); dies < x.w.To.UnixNano() {
-				x.report.Dead++
-				x.end(dies, 1)
+		at, narrowest = x.next(rec, narrowest, at)
+		if gone := x.gone(rec, at); !gone.IsZero() {
+			if !gone.After(x.w.To) {
+				x.dies(gone)
 			}
 			return
 		}
@@ -120,10 +150,10 @@ func (x *run) life(rec *record) {
 		if out {
 			down = outage.To
 		}
-		if !out && !rec.poison && draw(rec.seed, 2*n) < x.service.success {
+		if !out && !rec.Poison && draw(rec.Seed, 2*n) < x.service.success {
 			x.attempt(at, 1, 0)
 			x.report.Succeeded++
-			x.end(at.UnixNano(), 1)
+			x.pending[x.bucket(at)]--
 			if !down.IsZero() {
 				x.report.Recovery = append(x.report.Recovery, at.Sub(down))
 			}
@@ -131,15 +161,35 @@ func (x *run) life(rec *record) {
 		}
 		x.attempt(at, 1, 1)
 		givenUp := false
-		if state, givenUp = x.Policy.After(state, at, draw(rec.seed, 2*n+1)); givenUp {
-			x.report.Dead++
-			x.end(at.UnixNano(), 1)
+		if state, givenUp = x.Policy.After(state, at, draw(rec.Seed, 2*n+1)); givenUp {
+			x.dies(at)
 			return
 		}
-		if due, ok := x.Policy.Due(state); ok && due.After(at) {
-			at = due.Add(-1)
+		at = x.wait(state, at)
+	}
+}
+
+// wait returns the time after which the next tick is one at which the policy has
+// the record tried.
+func (x *run) wait(state backlog.Retry, after time.Time) time.Time {
+	if due, ok := x.Policy.Due(state); ok && due.After(after) {
+		return due.Add(-1) // a tick at that very moment is in time
+	}
+	return after
+}
+
+// gone returns when the record is past its time, if that is before its next
+// attempt, else zero.
+func (x *run) gone(rec *Record, at time.Time) (gone time.Time) {
+	if !rec.Inserted.IsZero() {
+		if old := rec.Inserted.Add(x.widest + 1); at.IsZero() || !at.Before(old) {
+			gone = latest(old, x.w.From)
 		}
 	}
+	if end := rec.Expires.Add(1); !rec.Expires.IsZero() && (at.IsZero() || !at.Before(end)) && (gone.IsZero() || end.Before(gone)) {
+		gone = latest(end, x.w.From)
+	}
+	return gone
 }
 
 // never counts the attempts at records that never succeed, by their times of
@@ -177,12 +227,13 @@ func (x *run) never(ctx context.Context, inserted []int64) {
 	if ctx.Err() != nil {
 		return
 	}
-	end := x.w.To.UnixNano() - int64(x.widest)
-	dead := sort.Search(len(inserted), func(i int) bool { return inserted[i] >= end })
-	for _, at := range inserted[:dead] {
-		x.end(at+int64(x.widest), 1)
+	for _, at := range inserted {
+		old := time.Unix(0, at).Add(x.widest + 1)
+		if old.After(x.w.To) {
+			break
+		}
+		x.dies(latest(old, x.w.From))
 	}
-	x.report.Dead += dead
 }
 
 func (x *run) finish() {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"backlog/backlog"
 )
 
 // A Workload is a stream of records and of how the service answers.
@@ -17,24 +19,37 @@ type Workload struct {
 	Success float64 // chance that an attempt at another one succeeds, 0 to 1
 	Outages []Outage
 	Seed    uint64
+
+	// Records are there instead of those that come in, if not nil.
+	Records []Record
 }
 
 // An Outage is a time during which no attempt succeeds.
 type Outage struct{ From, To time.Time } // From <= t < To
 
-// A record is one of the workload. Times are in nanoseconds since 1970.
-type record struct {
-	inserted int64
-	poison   bool
-	seed     uint64 // of its answers
+// A Record is one of those that are tried.
+type Record struct {
+	Inserted time.Time // zero: it has no date, which means what Oldest says
+	Oldest   bool      // without a date it is the widest tier's, else every tier's
+
+	Eligible, Expires time.Time // not before, not after; zero: at any time
+
+	Failed bool // it has been tried and failed, and is due by the policy
+	Retry  backlog.Retry
+
+	Poison bool   // it never succeeds
+	Seed   uint64 // of its luck
 }
 
 // records returns the workload's, in the order of insertion. The same seed gives
 // the same ones on any machine.
-func (w *Workload) records() []record {
+func (w *Workload) records() []Record {
+	if w.Records != nil {
+		return w.Records
+	}
 	random := rand.New(rand.NewPCG(w.Seed, 0))
 	gap := float64(time.Hour) / w.PerHour
-	list := make([]record, 0, int(w.To.Sub(w.From).Hours()*w.PerHour*1.01)+16)
+	list := make([]Record, 0, int(w.To.Sub(w.From).Hours()*w.PerHour*1.01)+16)
 	end := float64(w.To.Sub(w.From))
 	for at := 0.0; ; {
 		if w.Regular {
@@ -45,10 +60,10 @@ func (w *Workload) records() []record {
 		if at > end {
 			return list
 		}
-		list = append(list, record{
-			inserted: w.From.UnixNano() + int64(at),
-			poison:   random.Float64() < w.Poison,
-			seed:     random.Uint64(),
+		list = append(list, Record{
+			Inserted: w.From.Add(time.Duration(at)),
+			Poison:   random.Float64() < w.Poison,
+			Seed:     random.Uint64(),
 		})
 	}
 }
