@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,7 @@ type SimulateOptions struct {
 	Seed     uint64
 	JSON     jsonFlag
 	WorkloadOptions
+	LiveOptions
 }
 
 // mostAttempts keeps an answer within what anybody reads, or a program.
@@ -44,6 +46,7 @@ func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	f.Uint64Var(&o.Seed, "seed", 1, "draw random delays by the `NUMBER`; the same one draws the same")
 	o.JSON.AddFlags(f)
 	o.WorkloadOptions.AddFlags(f)
+	o.LiveOptions.AddFlags(f)
 }
 
 func newSimulate(g *globals) *cobra.Command {
@@ -59,6 +62,10 @@ and when no more. That is the default where age alone decides.
 With --attempts: how long after its insertion each attempt takes place, and the
 delay before it. These are the delays of the policy alone. In earnest a pass
 comes only when a tier ticks, and an attempt waits for that as well.
+
+With --live: what the schedule does with the records that are in the table now,
+from now on: how often each tier calls the service, and what grows too old. The
+table is only read.
 
 With --arrivals: what a schedule makes of a modelled workload, without any
 database: how often the service is called and in vain, at most in one minute,
@@ -83,6 +90,12 @@ The policy is the configured one, or another by its name or with its settings:
 }
 
 func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bool) error {
+	if o.Live {
+		if o.Arrivals != "" || attempts || o.Life || o.Inserted != "" {
+			return usagef("--live is about the records of the table, --arrivals, --attempts, --life and --inserted are about others: ask for one")
+		}
+		return o.live(ctx, g, cmp.Or(o.For, "24h"))
+	}
 	if o.Arrivals != "" {
 		if attempts || o.Life || o.Inserted != "" {
 			return usagef("--arrivals models a workload, --attempts, --life and --inserted are about one record: ask for one")

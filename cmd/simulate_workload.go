@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"fmt"
@@ -41,7 +42,7 @@ func (o *WorkloadOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Poison, "poison", "0", "`SHARE` of the records that never succeed, such as 1% or 0.01")
 	f.StringVar(&o.Success, "success", "1", "`CHANCE` that an attempt at another succeeds, such as 98% or 0.98")
 	f.StringArrayVar(&o.Outages, "outage", nil, "`START+LENGTH` of a time in which none succeeds, such as 6h+2h; may be repeated")
-	f.StringVar(&o.For, "for", "7d", "how `LONG` the workload lasts")
+	f.StringVar(&o.For, "for", "", "how `LONG` it lasts (default: a workload 7d, --live 24h)")
 	f.StringVar(&o.From, "from", firstMonday, "when it begins: `TIME`, RFC 3339")
 	f.StringVar(&o.Compare, "compare", "", "compare `LIST` of policies and of files, separated by commas, on the same workload")
 	f.BoolVar(&o.CSV, "csv", false, "print the series as CSV")
@@ -53,7 +54,7 @@ func (o *WorkloadOptions) parse(seed uint64) (w *simulate.Workload, err error) {
 	if w.From, err = parseTime("--from", o.From); err != nil {
 		return nil, err
 	}
-	length, err := tiers.ParseDuration(o.For)
+	length, err := tiers.ParseDuration(cmp.Or(o.For, "7d"))
 	if err != nil || length < time.Minute || length > 100*365*24*time.Hour {
 		return nil, usagef("--for: %q is not a duration from a minute to a hundred years; write it as in 30d", o.For)
 	}
@@ -255,6 +256,7 @@ type bucketJSON struct {
 	At       stamp `json:"at"`
 	Attempts int   `json:"attempts"`
 	Failed   int   `json:"failed"`
+	Dead     int   `json:"dead"`
 	Pending  int   `json:"pending"`
 }
 
@@ -265,7 +267,7 @@ func workloadOf(s simulated, seed uint64) workloadJSON {
 		Recovery: recoveryJSON{r.RecoveryQuantile(0.5).Seconds(), r.RecoveryQuantile(0.95).Seconds(), r.RecoveryQuantile(1).Seconds()},
 		Peak:     r.PeakPerMinute,
 		Series: each(r.Series, func(b simulate.Bucket) bucketJSON {
-			return bucketJSON{stamp(b.At), b.Attempts, b.Failed, b.Pending}
+			return bucketJSON{stamp(b.At), b.Attempts, b.Failed, b.Dead, b.Pending}
 		}),
 	}
 }
@@ -274,10 +276,10 @@ func workloadOf(s simulated, seed uint64) workloadJSON {
 func (g *globals) printSeries(all []simulated) error {
 	out := bufio.NewWriter(g.out)
 	w := csv.NewWriter(out)
-	w.Write([]string{"policy", "at", "attempts", "failed", "pending"})
+	w.Write([]string{"policy", "at", "attempts", "failed", "dead", "pending"})
 	for _, s := range all {
 		for _, b := range s.Series {
-			w.Write([]string{s.name, b.At.Format(time.RFC3339), strconv.Itoa(b.Attempts), strconv.Itoa(b.Failed), strconv.Itoa(b.Pending)})
+			w.Write([]string{s.name, b.At.Format(time.RFC3339), strconv.Itoa(b.Attempts), strconv.Itoa(b.Failed), strconv.Itoa(b.Dead), strconv.Itoa(b.Pending)})
 		}
 	}
 	w.Flush()
@@ -296,6 +298,15 @@ type column struct {
 
 func (g *globals) printWorkload(w *simulate.Workload, all []simulated) error {
 	g.printf("%s inserted from %s to %s.\n\n", plural(all[0].Records, "record"), when(w.From), when(w.To))
+	if err := g.printFigures(all); err != nil {
+		return err
+	}
+	g.printMarks(all)
+	return nil
+}
+
+// printFigures compares the candidates by what they cost and what they bring.
+func (g *globals) printFigures(all []simulated) error {
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	wait := func(n int64) string { return tiers.FormatDuration(time.Duration(n).Round(time.Second)) }
 	quantile := func(q float64) func(*simulate.Report) int64 {
@@ -334,12 +345,19 @@ func (g *globals) printWorkload(w *simulate.Workload, all []simulated) error {
 	if len(all) > 1 {
 		g.printf("\n* the best of the column\n")
 	}
+	return nil
+}
+
+// printMarks draws the series.
+func (g *globals) printMarks(all []simulated) {
 	for _, s := range all {
+		if len(s.Series) < 2 {
+			continue
+		}
 		g.printf("\n%s: calls and records pending, %s a mark, at most %s\n", s.name, tiers.FormatDuration(s.Series[1].At.Sub(s.Series[0].At)), peaks(s.Series))
 		g.printf("  calls    %s\n", marks(s.Series, func(b simulate.Bucket) int { return b.Attempts }))
 		g.printf("  pending  %s\n", marks(s.Series, func(b simulate.Bucket) int { return b.Pending }))
 	}
-	return nil
 }
 
 // peaks tells what the tallest marks stand for.

@@ -113,9 +113,11 @@ func (t *Table) Reset(ctx context.Context, sel Selection, now time.Time) (total 
 
 // nextKeys returns the keys of the next group of rows.
 func (t *Table) nextKeys(ctx context.Context, conds []string, args []any, last backlog.Key) ([]backlog.Key, error) {
+	// By an index of the conditions each group would sort all that meets them.
+	conds = []string{t.d.guard(strings.Join(conds, " AND "))}
 	if !last.IsZero() {
 		c, a := keyRange(">", t.key, last)
-		conds, args = append(conds[:len(conds):len(conds)], c), append(args[:len(args):len(args)], a...)
+		conds, args = append(conds, c), append(args[:len(args):len(args)], a...)
 	}
 	rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d",
 		t.sel.aliased(), t.name, strings.Join(conds, " AND "), strings.Join(t.key, ", "), backlog.MaxGroup), args...)

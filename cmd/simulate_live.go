@@ -1,0 +1,195 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"backlog/backlog"
+	"backlog/backlog/simulate"
+	"backlog/tiers"
+)
+
+// LiveOptions are the flags of simulate that look at the table as it is.
+type LiveOptions struct {
+	Live   bool
+	Assume string
+	Now    nowFlag
+}
+
+func (o *LiveOptions) AddFlags(f *pflag.FlagSet) {
+	f.BoolVar(&o.Live, "live", false, "show what the schedule does with the records of the table, which is only read")
+	f.StringVar(&o.Assume, "assume", "fail", "how attempts at them end: fail, succeed, p=`SHARE` or outage=LENGTH")
+	o.Now.AddFlags(f)
+}
+
+// assume completes the workload by how its attempts end.
+func (o *LiveOptions) assume(w *simulate.Workload) (poison bool, err error) {
+	how, value, _ := strings.Cut(o.Assume, "=")
+	switch how {
+	case "fail":
+		return true, nil
+	case "succeed":
+		w.Success = 1
+		return false, nil
+	case "p":
+		w.Success, err = parseShare("--assume", value)
+		return false, err
+	case "outage":
+		d, err := tiers.ParseDuration(value)
+		if err != nil || d <= 0 {
+			return false, usagef("--assume: %q is not a duration; write it as in outage=2h", value)
+		}
+		w.Success = 1
+		w.Outages = []simulate.Outage{{From: w.From, To: w.From.Add(d)}}
+		return false, nil
+	}
+	return false, usagef("--assume: %q is not one of fail, succeed, p=0.3, outage=2h", o.Assume)
+}
+
+// live simulates the table's own records.
+func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) error {
+	_, now, err := o.Now.clock()
+	if err != nil {
+		return err
+	}
+	d, err := tiers.ParseDuration(length)
+	if err != nil || d < time.Minute || d > 100*365*24*time.Hour {
+		return usagef("--for: %q is not a duration from a minute to a hundred years; write it as in 24h", length)
+	}
+	w := &simulate.Workload{From: now.UTC(), To: now.UTC().Add(d), Seed: o.Seed, Records: []simulate.Record{}}
+	poison, err := o.assume(w)
+	if err != nil {
+		return err
+	}
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	list, err := o.candidates(g)
+	if err != nil {
+		return err
+	}
+	ctx, stop := stopOnSignal(ctx)
+	defer stop.close()
+	a, err := g.wireReader(ctx, cfg, newLog(cfg.Log, g.err), now)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	left := 0
+	err = a.table.EachPending(ctx, now, func(r backlog.Row) {
+		if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
+			left++
+			return
+		}
+		w.Records = append(w.Records, simulate.Record{
+			Inserted: r.Inserted, Oldest: r.NoDate == "oldest", Eligible: r.Eligible, Expires: r.Expires,
+			Failed: r.Standing == backlog.StandingError, Retry: r.Retry, Poison: poison, Seed: seedOf(o.Seed, r.Key),
+		})
+	})
+	if err != nil {
+		return err
+	}
+	var all []simulated
+	for _, c := range list {
+		r, complete := simulate.Run(ctx, w, simulate.Options{Schedule: c.schedule, Policy: c.policy, Bucket: bucketOf(d), Ticks: true})
+		if !complete {
+			fmt.Fprintln(g.err, "backlog: stopped: what follows is incomplete")
+		}
+		all = append(all, simulated{c, r})
+	}
+	if left > 0 {
+		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(left, "pending row"))
+	}
+	return o.printLive(g, w, all)
+}
+
+// seedOf makes the luck of a record its own, whatever else is in the table.
+func seedOf(seed uint64, k backlog.Key) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %v", seed, k)
+	return h.Sum64()
+}
+
+// liveJSON is what simulate --live prints: that of a workload, and the ticks.
+type liveJSON struct {
+	workloadJSON
+	Ticks []liveTick `json:"ticks"`
+}
+
+type liveTick struct {
+	At       stamp  `json:"at"`
+	Tier     string `json:"tier"`
+	Attempts int    `json:"attempts"`
+}
+
+func (s *simulated) ticks() []liveTick {
+	times := make([]time.Time, 0, len(s.ByTick))
+	for at := range s.ByTick {
+		times = append(times, at)
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return each(times, func(at time.Time) liveTick {
+		pick := tiers.Coalesce(s.schedule.Due(at.Add(-1), at), func(tiers.Tier) bool { return true })
+		return liveTick{stamp(at), pick.Start.Tier.Name, s.ByTick[at]}
+	})
+}
+
+func (o *SimulateOptions) printLive(g *globals, w *simulate.Workload, all []simulated) error {
+	asJSON := func(s simulated) liveJSON { return liveJSON{workloadOf(s, o.Seed), s.ticks()} }
+	switch {
+	case o.JSON.on && o.Compare == "":
+		return printJSON(g.out, asJSON(all[0]))
+	case o.JSON.on:
+		return printJSON(g.out, each(all, asJSON))
+	case o.CSV:
+		return g.printSeries(all)
+	}
+	g.printf("%s in the table, assuming that attempts %s, from %s to %s.\n\n", plural(len(w.Records), "pending record"), assumed(o.Assume), when(w.From), when(w.To))
+	if err := g.printFigures(all); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if err := g.printTiers(s); err != nil {
+			return err
+		}
+	}
+	g.printMarks(all)
+	return nil
+}
+
+func assumed(how string) string {
+	switch word, value, _ := strings.Cut(how, "="); word {
+	case "fail", "succeed":
+		return word
+	case "p":
+		return "succeed with a chance of " + value
+	default:
+		return "fail for " + value + " and succeed then"
+	}
+}
+
+// printTiers sums up the ticks by tier.
+func (g *globals) printTiers(s simulated) error {
+	type sum struct{ ticks, attempts, most int }
+	sums := make(map[string]sum)
+	for _, t := range s.ticks() {
+		x := sums[t.Tier]
+		sums[t.Tier] = sum{x.ticks + 1, x.attempts + t.Attempts, max(x.most, t.Attempts)}
+	}
+	g.printf("\n%s: passes that find something\n", s.name)
+	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TIER\tPASSES\tCALLS\tMOST AT ONCE")
+	for _, t := range s.schedule.Tiers() {
+		x := sums[t.Name]
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", t.Name, x.ticks, x.attempts, x.most)
+	}
+	return w.Flush()
+}
