@@ -14,9 +14,12 @@ type Row struct {
 	Standing Standing
 	Filtered bool   // the configured filter leaves it out
 	NoDate   string // where Inserted is zero, what that means: skip, oldest or newest
-	// Unreadable is why a time of it cannot be read; such a row is never
-	// tried.
+	// Unreadable is why no pass takes the row whatever the time: one of its
+	// dates cannot be read, or is missing and such rows are skipped.
 	Unreadable error
+	// Believed is when passes begin to believe its date of insertion; zero:
+	// they do.
+	Believed time.Time
 
 	Eligible, Expires time.Time // zero: none
 }
@@ -48,29 +51,33 @@ type Finder interface {
 // it will be.
 type Explanation struct {
 	Due    bool      // a pass of the widest tier would take it now
-	Reason string    // a sentence for people
+	Reason string    // a clause for people: "it is new"
 	Next   time.Time // the tick at which it will be tried if nothing changes; zero: never
 	Tier   string    // whose pass that is
 }
 
 // Explain tells for a row what the schedule and the policy do with it from now
-// on. It is exact but for what a pass decides while it runs: caps, aborts,
-// pauses and passes that overlap.
+// on; a tick that is now is one to come. It is exact but for what is decided
+// only when a pass runs: by caps, aborts, pauses and passes that overlap.
 func Explain(r Row, s *tiers.Schedule, p *Policy, now time.Time) Explanation {
 	from, why, ok := r.from(p, now)
 	if !ok {
 		return Explanation{Reason: why}
 	}
-	x := Explanation{Due: !from.After(now), Reason: why}
-	if x.Due && !r.reached(s.Widest(), s, now) {
-		return Explanation{Reason: fmt.Sprintf("it is %s old, older than every tier reaches (%s)", roundAge(now.Sub(r.Inserted)), s.Widest().Name)}
+	widest := s.Widest()
+	if !r.reached(widest, widest, now) {
+		return Explanation{Reason: fmt.Sprintf("it is %s old, older than every tier reaches (%s)",
+			roundAge(now.Sub(r.Inserted)), tiers.FormatDuration(widest.MaxAge))}
 	}
+	x := Explanation{Due: !from.After(now), Reason: why}
 	if from.Before(now) {
 		from = now
 	}
 	for _, t := range s.Tiers() {
+		// The first tick at or after from. What a tier does not reach then
+		// it does not reach later.
 		at := t.Next(from.Add(-1))
-		if at.IsZero() || !x.Next.IsZero() && at.After(x.Next) || !r.reached(t, s, at) {
+		if !x.Next.IsZero() && at.After(x.Next) || !r.reached(t, widest, at) {
 			continue
 		}
 		// Of the tiers that tick together the widest starts: it comes last.
@@ -78,18 +85,18 @@ func Explain(r Row, s *tiers.Schedule, p *Policy, now time.Time) Explanation {
 	}
 	switch {
 	case x.Next.IsZero():
-		x.Reason += "; no tick comes before it is older than every tier reaches"
+		x.Reason += fmt.Sprintf("; before a tick comes it is older than every tier reaches (%s)", tiers.FormatDuration(widest.MaxAge))
 	case !r.Expires.IsZero() && x.Next.After(r.Expires):
 		x.Next, x.Tier = time.Time{}, ""
-		x.Reason += fmt.Sprintf("; it expires at %s, before a tick comes", stampOf(r.Expires))
+		x.Reason += "; before a tick comes it expires, at " + stampOf(r.Expires)
 	}
 	return x
 }
 
 // reached reports whether a pass of the tier at that time is wide enough.
-func (r *Row) reached(t tiers.Tier, s *tiers.Schedule, at time.Time) bool {
+func (r *Row) reached(t, widest tiers.Tier, at time.Time) bool {
 	if r.Inserted.IsZero() {
-		return r.NoDate == "newest" || t.Name == s.Widest().Name
+		return r.NoDate == "newest" || t.Name == widest.Name
 	}
 	return !r.Inserted.Before(at.Add(-t.MaxAge))
 }
@@ -103,43 +110,47 @@ func (r *Row) from(p *Policy, now time.Time) (at time.Time, why string, ok bool)
 	case r.Standing == StandingDead:
 		return at, "it is dead; `backlog retry` makes it new", false
 	case r.Standing == StandingOther:
-		return at, fmt.Sprintf("its status %s is none that is tried", r.Status), false
+		return at, "it is in none of the states that are tried", false
 	case r.Filtered:
 		return at, "table.where leaves it out", false
 	case r.Unreadable != nil:
-		return at, r.Unreadable.Error(), false
+		return at, "no pass takes it: " + r.Unreadable.Error(), false
 	case r.Inserted.IsZero() && r.NoDate == "skip":
 		return at, "it has no date of insertion; table.inserted can say what that means", false
 	case !r.Expires.IsZero() && r.Expires.Before(now):
 		return at, "it expired at " + stampOf(r.Expires), false
 	}
-	why = "it has not been tried yet"
+	why = "it is new"
 	if r.Standing == StandingError {
 		if at, why, ok = r.fromPolicy(p, now); !ok {
 			return at, why, false
 		}
 	}
+	if r.Believed.After(at) && r.Believed.After(now) {
+		at, why = r.Believed, "its date of insertion is too far ahead of the clock to be believed before "+stampOf(r.Believed)
+	}
 	if r.Eligible.After(at) && r.Eligible.After(now) {
-		return r.Eligible, "it is not eligible before " + stampOf(r.Eligible), true
+		at, why = r.Eligible, "it is not eligible before "+stampOf(r.Eligible)
 	}
 	return at, why, true
 }
 
+// fromPolicy is from for a record that has failed.
 func (r *Row) fromPolicy(p *Policy, now time.Time) (at time.Time, why string, ok bool) {
 	at, ok = p.Due(r.Retry)
 	switch {
 	case p == nil:
-		return at, "it has failed and is tried again at every tick of its age", true
+		return at, "it has failed, and is tried again at every tick of a tier that reaches its age", true
 	case p.Never:
-		return at, fmt.Sprintf("it has failed, and the policy %s never tries again", p.Name), false
+		return at, fmt.Sprintf("it has failed, and the policy %s never tries again; `backlog retry` makes it new", p.Name), false
 	case !ok:
-		return at, fmt.Sprintf("it has failed %s and is out of retries (%s: %d)", times(r.Retry.Count), p.Name, p.Retries), false
-	case r.Retry.Count <= 0 || at.IsZero():
-		return at, "it has failed, but the row remembers no time of that: it is due at once", true
+		return at, fmt.Sprintf("it has failed %s and is out of retries (%s: %d); `backlog retry` makes it new", times(r.Retry.Count), p.Name, p.Retries), false
+	case at.IsZero():
+		return at, "it has failed, but the row does not say when: it is due at once", true
 	case at.After(now):
 		return at, fmt.Sprintf("it has failed %s, and %s lets it wait until %s", times(r.Retry.Count), p.Name, stampOf(at)), true
 	}
-	return at, fmt.Sprintf("it has failed %s and is due since %s (%s)", times(r.Retry.Count), stampOf(at), p.Name), true
+	return at, fmt.Sprintf("it has failed %s, and is due since %s (%s)", times(r.Retry.Count), stampOf(at), p.Name), true
 }
 
 func times(n int) string {
@@ -153,9 +164,10 @@ func times(n int) string {
 // fraction.
 func stampOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
+// roundAge is an age as people read it: no finer than matters.
 func roundAge(d time.Duration) string {
 	if d >= 48*time.Hour {
 		return fmt.Sprintf("%d days", int(d.Hours()/24))
 	}
-	return d.Round(time.Second).String()
+	return tiers.FormatDuration(d.Truncate(time.Second))
 }

@@ -187,7 +187,12 @@ func (l *Loop) wake(ctx context.Context) {
 		}
 		tier, e, widest := pick.Start.Tier, l.Engine, pick.Start.Tier.Name == l.Schedule.Widest().Name
 		l.running[tier.Name] = false
-		start = func() { l.safely(func() { l.runPass(ctx, e, tier, widest) }) }
+		// A pass goes by its tick, not by the moment it took to start.
+		var at time.Time
+		if tick := pick.Start.Last; now.Sub(tick) < time.Second {
+			at = tick
+		}
+		start = func() { l.safely(func() { l.runPass(ctx, e, tier, widest, at) }) }
 	}
 	l.mu.Unlock()
 
@@ -232,8 +237,9 @@ func (l *Loop) addOwed(due []tiers.Due, now time.Time) (all []tiers.Due, owed ma
 	return all, owed
 }
 
-// runPass runs one pass of the tier under the run lock.
-func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool) {
+// runPass runs one pass of the tier under the run lock. at is its tick if that
+// has just been, else zero.
+func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool, at time.Time) {
 	lost := false // the lock, and the rest of the pass with it
 	defer func() {
 		l.mu.Lock()
@@ -262,10 +268,14 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool
 			l.emit(Event{Kind: StateFailed, Err: err})
 		}
 	}
+	began := l.Now()
 	l.mu.Lock()
-	l.running[t.Name], l.lastTick = true, l.Now()
+	l.running[t.Name], l.lastTick = true, began
 	l.mu.Unlock()
-	report, _ := e.Pass(locked, Pass{Tier: t.Name, MaxAge: t.MaxAge, Widest: widest, Resume: resume}) // the error is in PassEnded
+	if began.Sub(at) > time.Second {
+		at = time.Time{} // it had to wait for the lock
+	}
+	report, _ := e.Pass(locked, Pass{Tier: t.Name, MaxAge: t.MaxAge, Widest: widest, Now: at, Resume: resume}) // the error is in PassEnded
 	lost = report.Stopped == StoppedSignal && locked.Err() != nil && ctx.Err() == nil
 	l.update(func(s *State) { s.Note(report) })
 }

@@ -365,3 +365,22 @@ func TestClockIsSlewed(t *testing.T) {
 		}
 	})
 }
+
+// A wake comes a little after its tick. A record as old as the tier reaches at
+// the tick is still within.
+func TestPassGoesByItsTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, fail)
+		b.add(t, "NEW", 1, 1, 0)
+		late := new(movable)
+		late.move(7 * time.Millisecond)
+		l := b.loop(schedule(t, "10m 5m"))
+		l.Now = late.now
+		stop := start(t, l)
+		until(16 * time.Minute)
+		stop()
+		if n := b.calls.attempts()[1]; n != 2 {
+			t.Errorf("want the record tried at the ages of 5 and 10 minutes, got %d attempts", n)
+		}
+	})
+}

@@ -48,7 +48,7 @@ func helps(t *testing.T) map[string]string {
 
 func TestHelp(t *testing.T) {
 	all := helps(t)
-	for _, name := range []string{"", "run", "once", "schedule", "status", "check", "init", "version", "help", "completion bash"} {
+	for _, name := range []string{"", "run", "once", "schedule", "status", "explain", "retry", "check", "init", "version", "help", "completion bash"} {
 		if all[name] == "" {
 			t.Errorf("there is no help for %q", name)
 		}

@@ -63,6 +63,8 @@ func (o *observer) Observe(ev backlog.Event) {
 		log.Error("the database does not take the outcome; the record is not tried again before a restart", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
 	case backlog.Unwritten:
 		log.Error("the outcome could not be written: the record will be tried again", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
+	case backlog.OnDeadFailed:
+		log.Error("on_dead failed: nobody has been told that the record is dead", "id", ev.Record.Key.String(), "error", ev.Err)
 	case backlog.UnreadableRow:
 		if o.firstUnreadable(ev.Tier) {
 			log.Warn("row cannot be read and is left alone", "id", ev.Record.Key.String(), "error", ev.Err)
@@ -95,6 +97,8 @@ func loopEvent(log *slog.Logger, ev backlog.Event) {
 		log.Debug("tick covered by a wider tier's pass")
 	case backlog.LockWaiting:
 		log.Info("the pass waits: another process is working on this table")
+	case backlog.LockLost:
+		log.Error("the run lock is lost: its passes are stopped and taken up again at the next wake", "error", ev.Err)
 	case backlog.ClockSetBack, backlog.StateFailed:
 		log.Warn(ev.Err.Error())
 	case backlog.NoTick, backlog.Panicked:
@@ -104,13 +108,15 @@ func loopEvent(log *slog.Logger, ev backlog.Event) {
 
 func attemptEnded(log *slog.Logger, ev backlog.Event) {
 	log = log.With("id", ev.Record.Key.String())
-	switch ev.Outcome {
-	case backlog.Succeeded:
+	switch {
+	case ev.Outcome == backlog.Succeeded:
 		log.Debug("success")
-	case backlog.Skipped:
+	case ev.Outcome == backlog.Skipped:
 		log.Debug("not attempted", "reason", ev.Err)
-	case backlog.Rejected:
+	case ev.Outcome == backlog.Rejected:
 		log.Warn("rejected", "error", ev.Err)
+	case ev.GivenUp:
+		log.Warn("given up: out of retries", "error", ev.Err)
 	default:
 		log.Warn("failed", "error", ev.Err)
 	}
@@ -136,7 +142,7 @@ func (o *observer) passEnded(log *slog.Logger, ev backlog.Event) {
 		name string
 		n    int
 	}{
-		{"rejected", r.Rejected}, {"skipped", r.Skipped}, {"conflicts", r.Conflicts}, {"refused", r.Refused},
+		{"given_up", r.GivenUp}, {"rejected", r.Rejected}, {"skipped", r.Skipped}, {"conflicts", r.Conflicts}, {"refused", r.Refused},
 		{"interrupted", r.Interrupted}, {"unwritten", r.Unwritten}, {"unreadable", r.Unreadable}, {"expired", r.Expired},
 	} {
 		if x.n > 0 {

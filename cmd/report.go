@@ -10,15 +10,16 @@ import (
 	"backlog/backlog"
 )
 
-// stamp is a time as JSON shows it: RFC 3339 in UTC.
+// stamp is a time as JSON shows it: RFC 3339 in UTC, or null where there is none
+// or none that this can write.
 type stamp time.Time
 
 func (s stamp) MarshalJSON() ([]byte, error) {
-	t := time.Time(s)
-	if t.IsZero() {
+	t := time.Time(s).UTC()
+	if t.IsZero() || t.Year() < 0 || t.Year() > 9999 {
 		return []byte("null"), nil
 	}
-	return t.UTC().MarshalJSON()
+	return t.MarshalJSON()
 }
 
 // reportJSON is a pass's report on the command line. Its fields are part of
@@ -41,6 +42,7 @@ type reportJSON struct {
 	Interrupted int     `json:"interrupted"`
 	Unwritten   int     `json:"unwritten"`
 	Unreadable  int     `json:"unreadable"`
+	GivenUp     int     `json:"given_up"`
 }
 
 func printReport(w io.Writer, r backlog.Report, asJSON bool) error {
@@ -50,6 +52,7 @@ func printReport(w io.Writer, r backlog.Report, asJSON bool) error {
 			Selected: r.Selected, Succeeded: r.Succeeded, Failed: r.Failed, Rejected: r.Rejected, Skipped: r.Skipped,
 			Conflicts: r.Conflicts, Expired: r.Expired, Complete: r.Complete, Stopped: r.Stopped,
 			Refused: r.Refused, Interrupted: r.Interrupted, Unwritten: r.Unwritten, Unreadable: r.Unreadable,
+			GivenUp: r.GivenUp,
 		})
 	}
 	_, err := fmt.Fprintln(w, reportText(r))
@@ -67,7 +70,8 @@ func reportText(r backlog.Report) string {
 		n    int
 		word string
 	}{
-		{r.Succeeded, "succeeded"}, {r.Failed, "failed"}, {r.Rejected, "rejected"}, {r.Skipped, "skipped"},
+		{r.Succeeded, "succeeded"}, {r.Failed, "failed"}, {r.GivenUp, "of them out of retries"},
+		{r.Rejected, "rejected"}, {r.Skipped, "skipped"},
 		{r.Conflicts, "changed by somebody else meanwhile"}, {r.Refused, "refused by the database"},
 		{r.Interrupted, "interrupted"}, {r.Unwritten, "not written"}, {r.Expired, "expired"},
 		{r.Unreadable, "unreadable and left alone"},

@@ -87,7 +87,7 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 		},
 	}
 	g.AddFlags(root.PersistentFlags())
-	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newCheck(g), newInit(g), newVersion(g))
+	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newRetry(g), newCheck(g), newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false
 	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultHelpCmd()

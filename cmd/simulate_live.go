@@ -105,6 +105,9 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 		}
 		all = append(all, simulated{c, r})
 	}
+	if err := o.plot(w, all); err != nil {
+		return err
+	}
 	if left > 0 {
 		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(left, "pending row"))
 	}

@@ -5,8 +5,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +34,7 @@ type WorkloadOptions struct {
 	From     string
 	Compare  string
 	CSV      bool
+	Plot     string
 }
 
 // firstMonday is where a simulation begins unless told otherwise: always at the
@@ -45,6 +49,7 @@ func (o *WorkloadOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.For, "for", "", "how `LONG` it lasts (default: a workload 7d, --live 24h)")
 	f.StringVar(&o.From, "from", firstMonday, "when it begins: `TIME`, RFC 3339")
 	f.StringVar(&o.Compare, "compare", "", "compare `LIST` of policies and of files, separated by commas, on the same workload")
+	f.StringVar(&o.Plot, "plot", "", "draw calls and what is pending into `FILE`.svg or .png")
 	f.BoolVar(&o.CSV, "csv", false, "print the series as CSV")
 }
 
@@ -210,6 +215,9 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globals) error {
 		}
 		all = append(all, simulated{c, r})
 	}
+	if err := o.plot(w, all); err != nil {
+		return err
+	}
 	switch {
 	case o.JSON.on && o.Compare == "":
 		return printJSON(g.out, workloadOf(all[0], o.Seed))
@@ -219,6 +227,23 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globals) error {
 		return g.printSeries(all)
 	}
 	return g.printWorkload(w, all)
+}
+
+// plot draws the picture if one is asked for.
+func (o *WorkloadOptions) plot(w *simulate.Workload, all []simulated) error {
+	if o.Plot == "" {
+		return nil
+	}
+	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(o.Plot), "."))
+	if format != "svg" && format != "png" {
+		return usagef("--plot: %q does not end in .svg or .png", o.Plot)
+	}
+	f, err := os.Create(o.Plot)
+	if err != nil {
+		return err
+	}
+	err = simulate.Plot(f, format, w, each(all, func(s simulated) simulate.Curve { return simulate.Curve{Name: s.name, Report: s.Report} }))
+	return errors.Join(err, f.Close())
 }
 
 // bucketOf returns the width of the buckets of a series: about a hundred, of a

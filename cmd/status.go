@@ -32,8 +32,9 @@ func newStatus(g *globals) *cobra.Command {
 		Use:   "status",
 		Short: "Count records by status and by age, and show the next ticks",
 		Long: `Status counts the records of the table by status, the pending ones by the tier
-that their age puts them in, and shows when the next passes start. It only reads
-the table.` + exitStatusHelp,
+that their age puts them in, and shows when the next passes start. Records that
+are out of retries are no longer pending and counted apart. It only reads the
+table.` + exitStatusHelp,
 		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runStatus(ctx, o, g) }),
 	}
@@ -47,6 +48,7 @@ type statusJSON struct {
 	Bands      []bandJSON     `json:"bands"`
 	Beyond     bandCounts     `json:"beyond"`
 	Unreadable int            `json:"unreadable"`
+	Exhausted  int            `json:"exhausted"`
 	Next       []nextJSON     `json:"next"`
 }
 
@@ -102,7 +104,10 @@ func statusOf(ctx context.Context, a *app, now time.Time) (*statusJSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &statusJSON{Counts: counts.ByStatus, Pending: counts.Pending(), Beyond: countsOf(counts.Beyond), Unreadable: counts.Unreadable}
+	s := &statusJSON{
+		Counts: counts.ByStatus, Pending: counts.Pending(), Beyond: countsOf(counts.Beyond),
+		Unreadable: counts.Unreadable, Exhausted: counts.Exhausted,
+	}
 	min := 0.0
 	for i, b := range counts.Bands {
 		s.Bands = append(s.Bands, bandJSON{Tier: list[i].Name, MinAge: min, MaxAge: edges[i].Seconds(), bandCounts: countsOf(b)})
@@ -155,6 +160,9 @@ func (g *globals) printStatus(s *statusJSON, now time.Time) error {
 	row("older: never tried", s.Beyond)
 	if s.Unreadable > 0 {
 		fmt.Fprintf(w, "without a date that can be read: never tried\t%d\t\t\n", s.Unreadable)
+	}
+	if s.Exhausted > 0 {
+		fmt.Fprintf(w, "out of retries: never tried again\t-\t%d\t-\n", s.Exhausted)
 	}
 	fmt.Fprintf(w, "\nNEXT PASS\tTIER\n")
 	for _, n := range s.Next {

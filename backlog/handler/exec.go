@@ -34,6 +34,11 @@ const (
 //	BACKLOG_ATTEMPT_ID  unique to this attempt
 //	BACKLOG_TIER        the tier or max age whose pass took the record
 //
+// and, where it is told of a dead record ([backlog.Engine.OnDead]),
+//
+//	BACKLOG_REASON      why it is dead: rejected, out of retries or expired
+//	BACKLOG_ERROR       the text of its last error, about 2 KiB at most; may be empty
+//
 // What it writes to standard output is discarded. The end of what it writes
 // to standard error is the text of the error if it fails.
 //

@@ -20,8 +20,11 @@ type program struct {
 	null *os.File // standard output: costs neither a pipe nor a goroutine
 }
 
+// variables are those that differ from record to record. The last two are for
+// dead records.
 var variables = [...]string{
 	"BACKLOG_ID", "BACKLOG_STATUS", "BACKLOG_INSERTED", "BACKLOG_ATTEMPT_ID", "BACKLOG_TIER",
+	"BACKLOG_REASON", "BACKLOG_ERROR",
 }
 
 func newProgram(path string) (*program, error) {
@@ -42,7 +45,10 @@ func (p *program) environ(r *backlog.Record) ([]string, error) {
 	if !r.Inserted.IsZero() {
 		inserted = r.Inserted.UTC().Format(time.RFC3339Nano)
 	}
-	values := [len(variables)]string{r.Key.String(), r.Status, inserted, r.AttemptID, r.Tier}
+	values := []string{r.Key.String(), r.Status, inserted, r.AttemptID, r.Tier}
+	if r.Reason != "" {
+		values = append(values, r.Reason, head(r.Error))
+	}
 
 	env := slices.Grow(slices.Clip(p.env), len(values)) // a copy
 	for i, v := range values {

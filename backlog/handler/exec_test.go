@@ -222,6 +222,38 @@ func TestExecInput(t *testing.T) {
 	}
 }
 
+// Why a record is dead is told only of dead ones.
+func TestExecTellsOfDeadRecords(t *testing.T) {
+	t.Setenv("BACKLOG_REASON", "the parent's")
+	t.Setenv("BACKLOG_ERROR", "the parent's")
+	long := strings.Repeat("é", 1500)
+	for _, tt := range []struct{ name, reason, err, want string }{
+		{"a living one", "", "stale", "\n"},
+		{"rejected", backlog.ReasonRejected, "no such customer\n$(rm -rf /)", "BACKLOG_REASON=rejected\nBACKLOG_ERROR=no such customer\n$(rm -rf /)\n"},
+		{"expired", backlog.ReasonExpired, "", "BACKLOG_REASON=expired\nBACKLOG_ERROR=\n"},
+		{"NUL and no UTF-8", backlog.ReasonRetries, "a\x00b\xff", "BACKLOG_REASON=out of retries\nBACKLOG_ERROR=a\uFFFDb\uFFFD\n"},
+		{"long", backlog.ReasonRetries, long, "BACKLOG_REASON=out of retries\nBACKLOG_ERROR=" + long[:2048] + "…\n"},
+		{"cut within a letter", backlog.ReasonRetries, "x" + long, "BACKLOG_REASON=out of retries\nBACKLOG_ERROR=x" + long[:2046] + "…\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "env")
+			e := &handler.Exec{Command: []string{script(t, `
+for v in REASON ERROR; do
+	eval "[ -n \"\${BACKLOG_$v+set}\" ] && printf 'BACKLOG_%s=%s\n' $v \"\$BACKLOG_$v\""
+done >"$1"
+[ -s "$1" ] || echo >"$1"`), out}}
+			r := newRecord()
+			r.Reason, r.Error = tt.reason, tt.err
+			if err := e.Handle(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, out); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestExecNULInEnvironment(t *testing.T) {
 	t.Parallel()
 	r := newRecord()

@@ -63,3 +63,16 @@ func (t *tail) String() string {
 	s := strings.ReplaceAll(string(b), "\x00", "\uFFFD")
 	return strings.TrimSpace(strings.ToValidUTF8(s, "\uFFFD"))
 }
+
+// head returns the beginning of a text as a variable of the environment can
+// hold it: valid UTF-8 of about tailSize bytes at most, without NUL.
+func head(text string) string {
+	if len(text) > tailSize {
+		end := tailSize
+		for end > tailSize-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end] + "…"
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
+}

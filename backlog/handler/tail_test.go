@@ -45,6 +45,23 @@ func TestTail(t *testing.T) {
 	}
 }
 
+func FuzzHead(f *testing.F) {
+	f.Add("a\xff\x00", uint8(3))
+	f.Add("\x80", uint8(250))
+	f.Add("é", uint8(250))
+	f.Fuzz(func(t *testing.T, s string, times uint8) {
+		in := strings.Repeat(s, 16*int(times))
+		got := head(in)
+		// A byte that is not UTF-8, or NUL, becomes three.
+		if !utf8.ValidString(got) || strings.Contains(got, "\x00") || len(got) > 3*tailSize+len("…") {
+			t.Errorf("%d bytes: %q", len(got), got)
+		}
+		if clean := utf8.ValidString(in) && !strings.Contains(in, "\x00"); clean && !strings.HasPrefix(in, strings.TrimSuffix(got, "…")) {
+			t.Errorf("%q is not the beginning of %q", got, in)
+		}
+	})
+}
+
 func FuzzTail(f *testing.F) {
 	f.Add([]byte("a\xff\n"), uint8(3))
 	f.Add([]byte("\x80"), uint8(250))

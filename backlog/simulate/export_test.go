@@ -4,4 +4,4 @@ package simulate
 
 func (w *Workload) Drawn() []Record { return w.records() }
 
-var Draw = draw
+var Draw = luck

@@ -150,7 +150,7 @@ func (x *run) life(rec *Record) {
 		if out {
 			down = outage.To
 		}
-		if !out && !rec.Poison && draw(rec.Seed, 2*n) < x.service.success {
+		if !out && !rec.Poison && luck(rec.Seed, 2*n) < x.service.success {
 			x.attempt(at, 1, 0)
 			x.report.Succeeded++
 			x.pending[x.bucket(at)]--
@@ -161,7 +161,7 @@ func (x *run) life(rec *Record) {
 		}
 		x.attempt(at, 1, 1)
 		givenUp := false
-		if state, givenUp = x.Policy.After(state, at, draw(rec.Seed, 2*n+1)); givenUp {
+		if state, givenUp = x.Policy.After(state, at, luck(rec.Seed, 2*n+1)); givenUp {
 			x.dies(at)
 			return
 		}

@@ -69,6 +69,9 @@ func keyPart(c *column, text string) (any, error) {
 	if n, ok := parseNumber(text); ok {
 		return n, nil
 	}
+	if f, err := strconv.ParseFloat(text, 64); c.class == classReal && err == nil {
+		return f, nil // infinite, as keys are written
+	}
 	return text, nil
 }
 
@@ -137,6 +140,10 @@ func (t *Table) rowOf(raw []any, standing int, now time.Time) backlog.Row {
 			row.Standing = backlog.StandingError
 		}
 	}
+	row.Believed = t.believed(raw, now)
+	if row.Believed.After(now) {
+		now = row.Believed
+	}
 	row.Unreadable = t.unreadable(raw, now)
 	for _, x := range []struct {
 		col *timeCol
@@ -162,6 +169,20 @@ func (t *Table) rowOf(raw []any, standing int, now time.Time) backlog.Row {
 	return row
 }
 
+// believed returns when the row's date of insertion will no longer be too far
+// ahead of the clock, zero if it is not.
+func (t *Table) believed(raw []any, now time.Time) (none time.Time) {
+	v := raw[t.sel.inserted]
+	if v == nil || isZeroDate(v) || t.inserted.known() == nil || t.mayBeFuture() {
+		return none
+	}
+	at, err := t.inserted.known().parse(v)
+	if err != nil || at.Sub(now) <= futureMost {
+		return none
+	}
+	return at.Add(-futureMost)
+}
+
 // unreadable returns why a pass would pass the row over.
 func (t *Table) unreadable(raw []any, now time.Time) error {
 	if v := raw[t.sel.inserted]; v != nil && !isZeroDate(v) && t.inserted.known() != nil {
@@ -173,7 +194,14 @@ func (t *Table) unreadable(raw []any, now time.Time) error {
 		col *timeCol
 		at  int
 	}{{t.eligible, t.sel.eligible}, {t.expires, t.sel.expires}} {
-		if x.col == nil || x.col.known() == nil || raw[x.at] == nil || isZeroDate(raw[x.at]) {
+		if x.col == nil {
+			continue
+		}
+		zero := isZeroDate(raw[x.at])
+		if raw[x.at] == nil && x.col.null == "skip" || zero && x.col.zero == "skip" {
+			return fmt.Errorf("column %s has no date, and such records are to be skipped", x.col.name)
+		}
+		if raw[x.at] == nil || zero || x.col.known() == nil {
 			continue
 		}
 		if _, err := x.col.known().parse(raw[x.at]); err != nil {

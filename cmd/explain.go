@@ -1,0 +1,198 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"backlog/backlog"
+	"backlog/tiers"
+)
+
+// ExplainOptions are the argument and the flags of explain.
+type ExplainOptions struct {
+	ID   string
+	JSON jsonFlag
+	Now  nowFlag
+}
+
+func (o *ExplainOptions) AddFlags(f *pflag.FlagSet) {
+	o.JSON.AddFlags(f)
+	o.Now.AddFlags(f)
+}
+
+func newExplain(g *globals) *cobra.Command {
+	var o ExplainOptions
+	c := &cobra.Command{
+		Use:   "explain ID",
+		Short: "Say of one record whether it is due, why, and when it will next be tried",
+		Long: `Explain shows what the row of one record holds, whether a pass would take it now
+and why, and the tick at which it will next be tried if nothing changes. It only
+reads the table.
+
+ID is the record's key as other commands show it; a composite key is a JSON
+array, in quotes:
+
+    backlog explain 4
+    backlog explain '["mail", 7]'` + idHelp + exitStatusHelp,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch len(args) {
+			case 0:
+				return errors.New("say which record, as in: backlog explain 4")
+			case 1:
+				o.ID = args[0]
+				return nil
+			}
+			return errors.New("explain takes one ID; a key of several columns is one JSON array in quotes, as in: backlog explain '[\"mail\", 7]'")
+		},
+		RunE: ran(func(ctx context.Context) error { return runExplain(ctx, o, g) }),
+	}
+	o.AddFlags(c.Flags())
+	c.SetFlagErrorFunc(idFlagError)
+	return c
+}
+
+// idHelp ends what is said about IDs.
+const idHelp = `
+
+An ID that begins with a dash stands behind --, and after all flags.`
+
+// idFlagError is flagError for commands that take IDs, which may be negative.
+func idFlagError(c *cobra.Command, err error) error {
+	e := (*pflag.NotExistError)(nil)
+	if errors.As(err, &e) && isDigits(e.GetSpecifiedShortnames()) {
+		return fmt.Errorf("unknown flag: -%s; an ID that begins with a dash stands behind --, as in: %s -- -%[1]s", e.GetSpecifiedShortnames(), c.CommandPath())
+	}
+	return flagError(c, err)
+}
+
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// explainJSON is what explain tells. What there is none of is null.
+type explainJSON struct {
+	ID       backlog.Key `json:"id"`
+	Status   string      `json:"status"`
+	Inserted stamp       `json:"inserted"`
+	Age      *float64    `json:"age_seconds"`
+	Due      bool        `json:"due"`
+	Reason   string      `json:"reason"`
+	Next     stamp       `json:"next"`
+	Tier     *string     `json:"tier"`
+
+	State string `json:"state"` // new, error, success, dead or other
+	// What the row remembers, where a policy keeps something there.
+	Failures    *int  `json:"failures"`
+	LastFailure stamp `json:"last_failure"`
+	Planned     stamp `json:"planned"`
+
+	Eligible stamp `json:"eligible"`
+	Expires  stamp `json:"expires"`
+}
+
+func runExplain(ctx context.Context, o ExplainOptions, g *globals) error {
+	_, now, err := o.Now.clock()
+	if err != nil {
+		return err
+	}
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	a, err := g.wireReader(ctx, cfg, newLog(cfg.Log, g.err), now)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	key, err := a.table.ParseKey(o.ID)
+	if err != nil {
+		return usageError{err}
+	}
+	row, ok, err := a.table.Find(ctx, key, now)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("table %s has no record %v", cfg.Table.Name, key)
+	}
+	x := backlog.Explain(row, cfg.Tiers, policyOf(cfg), now)
+	keeps := len(policyColumns(cfg.Policy)) > 0
+	if o.JSON.on {
+		return printJSON(g.out, explanationOf(row, x, keeps, now))
+	}
+	return g.printExplanation(row, x, keeps, now)
+}
+
+// explanationOf returns what is known of the row, of its failures only if it
+// keeps them.
+func explanationOf(row backlog.Row, x backlog.Explanation, keeps bool, now time.Time) explainJSON {
+	e := explainJSON{
+		ID: row.Key, Status: row.Status, Inserted: stamp(row.Inserted),
+		Due: x.Due, Reason: x.Reason, Next: stamp(x.Next),
+		State: row.Standing.String(), Eligible: stamp(row.Eligible), Expires: stamp(row.Expires),
+	}
+	if !row.Inserted.IsZero() {
+		age := now.Sub(row.Inserted).Seconds()
+		e.Age = &age
+	}
+	if x.Tier != "" {
+		e.Tier = &x.Tier
+	}
+	if keeps {
+		e.Failures, e.LastFailure, e.Planned = &row.Retry.Count, stamp(row.Retry.Last), stamp(row.Retry.Next)
+	}
+	return e
+}
+
+func (g *globals) printExplanation(row backlog.Row, x backlog.Explanation, keeps bool, now time.Time) error {
+	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
+	line := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
+	line("record", "%v", row.Key)
+	if s := row.Standing.String(); row.Status == s {
+		line("status", "%s", s)
+	} else {
+		line("status", "%s (%s)", row.Status, s)
+	}
+	if row.Inserted.IsZero() {
+		line("inserted", "-")
+	} else {
+		line("inserted", "%s, %s", exactly(row.Inserted), fromNow(row.Inserted, now))
+	}
+	if keeps {
+		line("failures", "%d", row.Retry.Count)
+	}
+	for _, t := range []struct {
+		what string
+		at   time.Time
+	}{{"last failure", row.Retry.Last}, {"planned for", row.Retry.Next}, {"eligible", row.Eligible}, {"expires", row.Expires}} {
+		if !t.at.IsZero() {
+			line(t.what, "%s, %s", exactly(t.at), fromNow(t.at, now))
+		}
+	}
+	line("due", "%s: %s", map[bool]string{true: "yes", false: "no"}[x.Due], x.Reason)
+	if x.Next.IsZero() {
+		line("next attempt", "none")
+	} else {
+		line("next attempt", "%s, %s, by the tier %s", exactly(x.Next), fromNow(x.Next, now), x.Tier)
+	}
+	return w.Flush()
+}
+
+// exactly is a time as people read it, with its milliseconds if it has any.
+func exactly(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
+
+// fromNow says how far away a time is.
+func fromNow(t, now time.Time) string {
+	switch d := t.Sub(now).Round(time.Second); {
+	case d > 0:
+		return "in " + tiers.FormatDuration(d)
+	case d < 0:
+		return tiers.FormatDuration(-d) + " ago"
+	}
+	return "now"
+}

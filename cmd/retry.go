@@ -1,0 +1,275 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"backlog/backlog"
+	"backlog/backlog/config"
+	"backlog/backlog/table"
+	"backlog/tiers"
+)
+
+// RetryOptions are the arguments and the flags of retry.
+type RetryOptions struct {
+	IDs       []string
+	Status    string
+	OlderThan string
+	All       bool
+	Yes       bool
+	DryRun    bool
+	JSON      jsonFlag
+	Now       nowFlag
+}
+
+func (o *RetryOptions) AddFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.Status, "status", "", "take the records whose status is `STATUS`: that of dead or that of failed ones")
+	f.StringVar(&o.OlderThan, "older-than", "", "take the dead and failed records that are older than `AGE`, such as 7d")
+	f.BoolVar(&o.All, "all", false, "take all dead and failed records")
+	f.BoolVar(&o.Yes, "yes", false, "do it, though it is more than one record")
+	f.BoolVar(&o.DryRun, "dry-run", false, "say how many records it would be, and do nothing")
+	o.JSON.AddFlags(f)
+	o.Now.AddFlags(f)
+}
+
+func newRetry(g *globals) *cobra.Command {
+	var o RetryOptions
+	c := &cobra.Command{
+		Use:   "retry {ID... | [--status STATUS] [--older-than AGE] | --all}",
+		Short: "Put dead or failed records back to new, as if they had never been tried",
+		Long: `Retry gives dead and failed records the status of new ones, and lets a policy
+forget their failures: they are due at once. It says how many they are, and for
+more than one it does nothing without --yes.
+
+    backlog retry 4 7 --yes
+    backlog retry --status DEAD --older-than 7d --dry-run
+    backlog retry --all --yes
+
+If one of the IDs has no record, or one that is neither dead nor failed, nothing
+is changed. The age of a record stays what it is: one that is older than every
+tier is not tried. A composite key is a JSON array, in quotes.` + idHelp + exitStatusHelp,
+		Args: func(_ *cobra.Command, args []string) error {
+			o.IDs = args
+			return nil
+		},
+		RunE: ran(func(ctx context.Context) error { return runRetry(ctx, o, g) }),
+	}
+	o.AddFlags(c.Flags())
+	c.SetFlagErrorFunc(idFlagError)
+	return c
+}
+
+type retryJSON struct {
+	Selected int `json:"selected"`
+	Reset    int `json:"reset"`
+	Beyond   int `json:"beyond"` // of the selected: older than every tier
+}
+
+func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
+	_, now, err := o.Now.clock()
+	if err != nil {
+		return err
+	}
+	age, err := o.check()
+	if err != nil {
+		return err
+	}
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), table.Options{ReadOnly: o.DryRun})
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	if err := a.table.ProveTimes(ctx, now); err != nil {
+		return fmt.Errorf("table %s: %w", cfg.Table.Name, err)
+	}
+	sel, err := o.selection(ctx, a, age, now)
+	if err != nil {
+		return err
+	}
+	var r retryJSON
+	if r.Selected, err = a.table.CountReset(ctx, sel); err != nil {
+		return err
+	}
+	if r.Beyond, err = a.countBeyond(ctx, sel, now); err != nil {
+		return err
+	}
+	return g.retry(ctx, o, a, sel, r, now)
+}
+
+// check returns the age that is asked for, 0 for none, or what is wrong with
+// the options by themselves.
+func (o *RetryOptions) check() (age time.Duration, err error) {
+	some := o.Status != "" || o.OlderThan != ""
+	switch {
+	case len(o.IDs) > 0 && (some || o.All):
+		return 0, usagef("say which records either by their IDs or by --status, --older-than or --all")
+	case o.All && some:
+		return 0, usagef("--all is every dead or failed record: leave it out, or --status and --older-than")
+	case len(o.IDs) == 0 && !some && !o.All:
+		return 0, usagef("say which records: their IDs, --status STATUS, --older-than AGE, or --all")
+	case o.OlderThan == "":
+		return 0, nil
+	}
+	if age, err = tiers.ParseDuration(o.OlderThan); err != nil {
+		return 0, usagef("--older-than: %v", err)
+	}
+	if age <= 0 {
+		return 0, usagef("--older-than: %s is no age; write it as in 7d", o.OlderThan)
+	}
+	return age, nil
+}
+
+// selection returns what the options mean in the table.
+func (o *RetryOptions) selection(ctx context.Context, a *app, age time.Duration, now time.Time) (sel table.Selection, err error) {
+	if o.Status != "" {
+		known := resettable(a.cfg, a.table.OneLane())
+		if !slices.Contains(known, o.Status) {
+			if len(known) == 0 {
+				return sel, usagef("--status: no status of the configuration is that of dead or failed records")
+			}
+			return sel, usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, strings.Join(known, ", "))
+		}
+		sel.Status = o.Status
+	}
+	if age > 0 {
+		sel.Before = now.Add(-age)
+	}
+	sel.Keys, err = o.keys(ctx, a, now)
+	return sel, err
+}
+
+// keys returns the keys of the IDs, each once. It is an error if one of them
+// cannot be put back to new.
+func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []backlog.Key, err error) {
+	seen := make(map[uint64]bool)
+	for _, id := range o.IDs {
+		k, err := a.table.ParseKey(id)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		if !seen[k.Hash()] {
+			seen[k.Hash()] = true
+			keys = append(keys, k)
+		}
+	}
+	var wrong []error
+	for _, k := range keys {
+		row, ok, err := a.table.Find(ctx, k, now)
+		if err != nil {
+			return nil, err
+		}
+		if why := whyNotReset(row, ok); why != "" {
+			wrong = append(wrong, fmt.Errorf("%v: %s", k, why))
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("nothing is changed, since not all of these records are dead or failed\n%w", errors.Join(wrong...))
+	}
+	return keys, nil
+}
+
+// whyNotReset returns why the row cannot be put back to new, "" if it can.
+func whyNotReset(row backlog.Row, found bool) string {
+	switch {
+	case !found:
+		return "there is no such record"
+	case row.Filtered:
+		return "table.where leaves it out"
+	case row.Standing == backlog.StandingDead || row.Standing == backlog.StandingError:
+		return ""
+	case row.Standing == backlog.StandingNew:
+		return "it is new already"
+	case row.Standing == backlog.StandingSuccess:
+		return "it has succeeded"
+	}
+	return fmt.Sprintf("it is neither, with the status %q", row.Status)
+}
+
+// resettable returns the statuses of dead and failed records as --status takes
+// them: the values of the status column or, in a table without one, words.
+func resettable(cfg *config.Config, oneLane bool) (list []string) {
+	s := cfg.Statuses
+	column := false
+	for _, x := range []config.State{s.New, s.Error, s.Success, s.Dead} {
+		column = column || len(x.Values) > 0
+	}
+	add := func(x config.State, word string) {
+		if !column {
+			list = append(list, word)
+			return
+		}
+		for _, v := range x.Values {
+			list = append(list, v.Text)
+		}
+		for _, c := range x.When {
+			for _, v := range c.Values {
+				if strings.EqualFold(c.Column, cfg.Table.Status) {
+					list = append(list, v.Text)
+				}
+			}
+		}
+	}
+	if s.Dead.Given {
+		add(s.Dead, "dead")
+	}
+	switch {
+	case oneLane: // none are told from new ones
+	case s.Error.Keep:
+		add(s.New, "error")
+	default:
+		add(s.Error, "error")
+	}
+	return list
+}
+
+// countBeyond returns how many of the selection no tier reaches.
+func (a *app) countBeyond(ctx context.Context, sel table.Selection, now time.Time) (int, error) {
+	edge := now.Add(-a.cfg.Tiers.Widest().MaxAge)
+	if sel.Before.IsZero() || edge.Before(sel.Before) {
+		sel.Before = edge
+	}
+	return a.table.CountReset(ctx, sel)
+}
+
+// retry does what has been asked for, once it is known how many records that
+// concerns.
+func (g *globals) retry(ctx context.Context, o RetryOptions, a *app, sel table.Selection, r retryJSON, now time.Time) (err error) {
+	if r.Selected > 1 && !o.Yes && !o.DryRun {
+		return usagef("that would put %d records back to new; add --yes to do so", r.Selected)
+	}
+	if r.Selected > 0 && !o.DryRun {
+		if err := a.db.ProveRights(ctx); err != nil {
+			return err
+		}
+		if r.Reset, err = a.table.Reset(ctx, sel, now); err != nil && r.Reset == 0 {
+			return err
+		}
+	}
+	if o.JSON.on {
+		return errors.Join(err, printJSON(g.out, r))
+	}
+	if o.DryRun {
+		g.printf("%s would be put back to new\n", plural(r.Selected, "record"))
+	} else {
+		g.printf("%s put back to new\n", plural(r.Reset, "record"))
+	}
+	if r.Beyond > 0 {
+		then := "not tried"
+		if a.table.HasDead() {
+			then = "not tried, and dead again when that tier ticks"
+		}
+		g.printf("%d of them older than every tier reaches (%s): %s\n", r.Beyond, tiers.FormatDuration(a.cfg.Tiers.Widest().MaxAge), then)
+	}
+	return err
+}
