@@ -35,6 +35,12 @@ type Options struct {
 	Policy   *backlog.Policy // nil: progressive
 	Bucket   time.Duration   // of the series; more than 0
 	Ticks    bool            // fill in Report.ByTick
+
+	// Observe, if not nil, is called with every attempt: its time, the
+	// record's place among those of the workload, and whether it succeeded.
+	// The attempts at one record come in order, those at others before or
+	// after.
+	Observe func(at time.Time, record int, success bool)
 }
 
 // A run is a simulation under way.
@@ -73,11 +79,11 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, complete bool)
 		}
 		rec := &records[i]
 		x.pending[x.bucket(rec.Inserted)]++
-		if rec.Poison && o.Policy == nil && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
+		if rec.Poison && o.Policy == nil && o.Observe == nil && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
 			alike = append(alike, rec.Inserted.UnixNano())
 			continue
 		}
-		x.life(rec)
+		x.life(i, rec)
 	}
 	slices.Sort(alike)
 	x.never(ctx, alike)
@@ -124,8 +130,20 @@ func (x *run) next(rec *Record, narrowest int, after time.Time) (at time.Time, _
 	return x.Schedule.Next(after), 0
 }
 
+// one counts an attempt at a record.
+func (x *run) one(at time.Time, record int, success bool) {
+	failed := 1
+	if success {
+		failed = 0
+	}
+	x.attempt(at, 1, failed)
+	if x.Observe != nil {
+		x.Observe(at, record, success)
+	}
+}
+
 // life goes through the attempts at one record.
-func (x *run) life(rec *Record) {
+func (x *run) life(i int, rec *Record) {
 	state := rec.Retry
 	var down time.Time // the end of an outage that it has been tried in
 	at, narrowest := latest(rec.Inserted, x.w.From), 0
@@ -151,7 +169,7 @@ func (x *run) life(rec *Record) {
 			down = outage.To
 		}
 		if !out && !rec.Poison && luck(rec.Seed, 2*n) < x.service.success {
-			x.attempt(at, 1, 0)
+			x.one(at, i, true)
 			x.report.Succeeded++
 			x.pending[x.bucket(at)]--
 			if !down.IsZero() {
@@ -159,7 +177,7 @@ func (x *run) life(rec *Record) {
 			}
 			return
 		}
-		x.attempt(at, 1, 1)
+		x.one(at, i, false)
 		givenUp := false
 		if state, givenUp = x.Policy.After(state, at, luck(rec.Seed, 2*n+1)); givenUp {
 			x.dies(at)
