@@ -34,15 +34,19 @@ type harness struct {
 }
 
 func newHarness(want storetest.Table) *harness {
-	o := memory.Options{ErrorKeep: want.ErrorKeep, NullDate: string(want.NoDate)}
+	table := memory.New(options(want))
+	return &harness{table: table, store: table}
+}
+
+func options(want storetest.Table) memory.Options {
+	o := memory.Options{ErrorKeep: want.ErrorKeep, NullDate: string(want.NoDate), Policy: want.Policy}
 	if want.TwoFresh {
 		o.New = []string{statuses[storetest.Fresh], statuses[storetest.AlsoFresh]}
 	}
 	if want.Dead {
 		o.Dead = statuses[storetest.Dead]
 	}
-	table := memory.New(o)
-	return &harness{table: table, store: table}
+	return o
 }
 
 func (h *harness) Store() backlog.Store            { return h.store }
@@ -62,6 +66,8 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 			Columns:   map[string]any{"amount": r.Amount, "note": r.Note, "payload": r.Payload},
 			Attempts:  r.Attempts,
 			LastError: r.LastError,
+			Retry:     r.Retry,
+			InRetry:   r.InRetry,
 		})
 	}
 	return h.table.Insert(list...)
@@ -82,6 +88,8 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 		Payload:   r.Columns["payload"],
 		Attempts:  r.Attempts,
 		LastError: r.LastError,
+		Retry:     r.Retry,
+		InRetry:   r.InRetry,
 	}
 	for state, text := range statuses {
 		if text == r.Status {

@@ -58,6 +58,11 @@ func TestMutants(t *testing.T) {
 				if !strings.HasSuffix(t.Name(), "/"+m.catch) {
 					t.SkipNow()
 				}
+				if change := policyChange(m.name); change != nil {
+					p := *want.Policy
+					change(&p)
+					want.Policy = &p
+				}
 				h := newHarness(want)
 				h.store = m.spoil(h.table)
 				return h
@@ -67,5 +72,19 @@ func TestMutants(t *testing.T) {
 }
 
 func mutants() []mutant {
-	return slices.Concat(pendingMutants, settleMutants, extraMutants)
+	list := slices.Concat(pendingMutants, settleMutants, extraMutants, retryMutants)
+	for _, p := range policyMutants {
+		list = append(list, mutant{p.name, p.catch, func(s *memory.Store) backlog.Store { return s }})
+	}
+	return list
+}
+
+// policyChange returns what the mutant does to its policy, nil if nothing.
+func policyChange(name string) func(*backlog.Policy) {
+	for _, p := range policyMutants {
+		if p.name == name {
+			return p.change
+		}
+	}
+	return nil
 }

@@ -164,13 +164,23 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	var unsettled []backlog.Unsettled
 	for i, g := range group {
 		e := s.rows[mapKey(g.Record.Key)]
-		if e == nil || e.Status != g.Record.Status {
+		if e == nil || e.Status != g.Record.Status || s.failedSince(e, g.Record) {
 			unsettled = append(unsettled, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
 			continue
 		}
 		s.change(e, func() { s.settle(e, &g) })
 	}
 	return unsettled, nil
+}
+
+// failedSince reports whether the number of failures alone tells that the row
+// is no longer in the lane in which it was read.
+func (s *Store) failedSince(e *entry, r *backlog.Record) bool {
+	if !s.keeps() || !s.o.ErrorKeep {
+		return false
+	}
+	lane, pending := s.lane(e)
+	return !pending || lane != r.Lane
 }
 
 func (s *Store) settle(e *entry, g *backlog.Settlement) {
@@ -191,7 +201,7 @@ func (s *Store) settle(e *entry, g *backlog.Settlement) {
 	if o == backlog.Succeeded {
 		return
 	}
-	e.Retry = backlog.Retry{Count: max(e.Retry.Count, 0) + 1, Last: g.At}
+	e.Retry = backlog.Retry{Count: g.Retry.Count, Last: g.At}
 	if e.InRetry {
 		e.Retry.Next = g.Retry.Next
 	}
@@ -210,17 +220,41 @@ func (s *Store) settled(status string, o backlog.Outcome) string {
 	return s.o.Error
 }
 
-// Expire implements [backlog.Expirer].
-func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
+// Expire implements [backlog.Expirer]. Nothing is locked while each is called.
+func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	if s.o.Dead == "" {
 		return 0, nil
 	}
+	records := s.expired(now, before)
+	if each != nil {
+		for i := range records {
+			if err = ctx.Err(); err != nil {
+				records = records[:i]
+				break
+			}
+			each(&records[i])
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var old []*entry
+	for i := range records {
+		e := s.rows[mapKey(records[i].Key)]
+		if e == nil || e.Status != records[i].Status {
+			continue // somebody else was quicker
+		}
+		s.change(e, func() { e.Status, e.InRetry, e.Retry.Next = s.o.Dead, false, time.Time{} })
+		n++
+	}
+	return n, err
+}
+
+// expired returns the records that are to get the dead status.
+func (s *Store) expired(now, before time.Time) (list []backlog.Record) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	for i := range s.lanes {
 		from := place{at: nanos(before) - 1}
 		if s.expiring || s.lanes[i].byWait {
@@ -229,25 +263,18 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*ba
 		for e := range s.lanes[i].after(from) {
 			aged := !e.Inserted.IsZero() && e.Inserted.Before(before)
 			if aged || !e.Expires.IsZero() && e.Expires.Before(now) {
-				old = append(old, e)
+				list = append(list, s.record(e, backlog.Lane(i)))
 			}
 		}
 	}
 	if s.keeps() && s.o.Policy.Retries >= 0 {
 		for _, e := range s.rows {
 			if s.exhausted(e) {
-				old = append(old, e)
+				list = append(list, s.record(e, backlog.Failed))
 			}
 		}
 	}
-	for _, e := range old {
-		if each != nil {
-			r := s.record(e, backlog.Fresh)
-			each(&r)
-		}
-		s.change(e, func() { e.Status, e.InRetry, e.Retry.Next = s.o.Dead, false, time.Time{} })
-	}
-	return len(old), nil
+	return list
 }
 
 // Ping implements [backlog.Pinger]: memory is always there.

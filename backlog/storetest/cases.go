@@ -15,7 +15,7 @@ type testCase struct {
 }
 
 func cases() []testCase {
-	return slices.Concat(pendingCases(), settleCases(), dateCases(), keyCases(), extraCases())
+	return slices.Concat(pendingCases(), settleCases(), dateCases(), keyCases(), extraCases(), retryCases())
 }
 
 func pendingCases() []testCase {
@@ -109,6 +109,8 @@ func extraCases() []testCase {
 		{"ExpireNoDateOldest", Table{Dead: true, NoDate: Oldest}, testExpireNoDate},
 		{"ExpireNoDateNewest", Table{Dead: true, NoDate: Newest}, testExpireNoDate},
 		{"ExpireCancelled", Table{Dead: true}, testExpireCancelled},
+		{"ExpireEach", Table{TwoFresh: true, Dead: true, Times: true}, testExpireEach},
+		{"ExpireStopped", Table{Dead: true}, testExpireStopped},
 		{"CountByStatus", Table{TwoFresh: true, Dead: true}, testCountByStatus},
 		{"CountBands", Table{TwoFresh: true, Dead: true}, testCountBands},
 		{"CountNoDate", Table{}, testCountNoDate},

@@ -31,6 +31,8 @@
 // an [Opener]. The random cases are 100 walks each; go test -short makes 20 of
 // them.
 //
+// A store without policies skips the tables that have one ([Table].Policy).
+//
 // Times are multiples of a second, unless the harness is [Precise], and at
 // most ten days before 2026-02-10T12:00:00Z, which every case takes for the
 // present. Where the order of keys matters they are of digits and small

@@ -240,6 +240,14 @@ func (f *fixture) wantRow(after string, want Row) {
 	if !f.table.Notes {
 		got.Attempts, got.LastError = want.Attempts, want.LastError
 	}
+	if p := f.table.Policy; p == nil {
+		got.Retry = want.Retry
+	} else if !p.Planned {
+		got.Retry.Next = want.Retry.Next
+	}
+	if f.table.Policy == nil || !f.table.Policy.Planned {
+		got.InRetry = want.InRetry
+	}
 	if got.State != want.State {
 		f.Errorf("record %v after %s: want state %v, got %v", want.Key, after, want.State, got.State)
 	}
@@ -250,6 +258,8 @@ func (f *fixture) wantRow(after string, want Row) {
 		{"time of insertion", want.Inserted, got.Inserted},
 		{"time of eligibility", want.Eligible, got.Eligible},
 		{"time of expiry", want.Expires, got.Expires},
+		{"time of the last failure", want.Retry.Last, got.Retry.Last},
+		{"time of the next attempt", want.Retry.Next, got.Retry.Next},
 	} {
 		if !t.got.Equal(t.want) {
 			f.Errorf("record %v after %s: want %s %v, got %v", want.Key, after, t.what, t.want, t.got)
@@ -264,6 +274,8 @@ func (f *fixture) wantRow(after string, want Row) {
 		{"payload", want.Payload, got.Payload},
 		{"attempts", want.Attempts, got.Attempts},
 		{"last error", want.LastError, got.LastError},
+		{"number of failures", want.Retry.Count, got.Retry.Count},
+		{"in retry", want.InRetry, got.InRetry},
 	} {
 		if !reflect.DeepEqual(v.got, v.want) {
 			f.Errorf("record %v after %s: want %s %#v, got %#v", want.Key, after, v.what, v.want, v.got)

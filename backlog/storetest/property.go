@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -56,22 +57,32 @@ func (f *fixture) checkWalk(t *rapid.T, q backlog.Query, want []Row) {
 }
 
 // drawRows draws up to 20 rows, many of one time and some without any, on
-// both sides of a cutoff five minutes old.
+// both sides of a cutoff five minutes old and of the moment they are due.
 func (f *fixture) drawRows(t *rapid.T) []Row {
-	states := []State{Fresh, Failed, Success, Other}
+	states := []State{Fresh, Success, Other}
+	if !f.table.ErrorKeep {
+		states = append(states, Failed)
+	}
+	least := 0
+	if f.table.Policy != nil { // of few hardly any would be at the edge of being due
+		least = 10
+	}
 	if f.table.TwoFresh {
 		states = append(states, AlsoFresh)
 	}
 	if f.table.Dead {
 		states = append(states, Dead)
 	}
-	numbers := rapid.SliceOfNDistinct(rapid.IntRange(0, 99), 0, 20, rapid.ID[int]).Draw(t, "keys")
+	numbers := rapid.SliceOfNDistinct(rapid.IntRange(0, 99), least, 20, rapid.ID[int]).Draw(t, "keys")
 	var rows []Row
 	for _, n := range numbers {
 		s := rapid.SampledFrom(states).Draw(t, "state")
 		r := f.row(n, s, time.Duration(rapid.IntRange(1, 8).Draw(t, "minutes"))*time.Minute)
 		if rapid.IntRange(0, 5).Draw(t, "no date") == 5 {
 			r.Inserted = time.Time{}
+		}
+		if f.table.Policy != nil {
+			r.Retry = f.drawRetry(t)
 		}
 		rows = append(rows, r)
 	}
@@ -81,25 +92,59 @@ func (f *fixture) drawRows(t *rapid.T) []Row {
 // expected returns the rows that the query selects, in order.
 func expected(table Table, rows []Row, q backlog.Query) []Row {
 	var want []Row
+	place := make(map[string]time.Time) // by which a row stands in the lane
 	for _, r := range rows {
-		if lane, ok := laneOf(r.State); !ok || lane != q.Lane {
+		if lane, ok := table.lane(r); !ok || lane != q.Lane || !table.due(r, q) {
 			continue
 		}
-		if r.Inserted.IsZero() {
+		at := r.Inserted
+		if at.IsZero() {
 			switch {
 			case table.NoDate == Newest:
-				r.Inserted = q.Now
+				at = q.Now
 			case table.NoDate == Oldest && q.Widest:
-				r.Inserted = q.Now.Add(-q.MaxAge - time.Nanosecond) // behind all others
+				at = q.Now.Add(-q.MaxAge - time.Nanosecond) // behind all others
 			default:
 				continue
 			}
-		} else if r.Inserted.Before(q.Now.Add(-q.MaxAge)) {
+		} else if at.Before(q.Now.Add(-q.MaxAge)) {
 			continue
 		}
+		place[r.Key.String()] = at
 		want = append(want, r)
 	}
-	return slices.Clip(inOrder(want))
+	if table.Policy != nil && q.Lane == backlog.Failed {
+		return slices.Clip(table.byWait(want))
+	}
+	slices.SortFunc(want, func(a, b Row) int {
+		return cmp.Or(place[b.Key.String()].Compare(place[a.Key.String()]), compareKeys(b.Key, a.Key))
+	})
+	return slices.Clip(want)
+}
+
+// lane returns the lane that the row is in, and whether it is in one.
+func (t Table) lane(r Row) (lane backlog.Lane, pending bool) {
+	lane, pending = laneOf(r.State)
+	if t.Policy == nil || !pending {
+		return lane, pending
+	}
+	if t.ErrorKeep && r.Retry.Count > 0 {
+		lane = backlog.Failed
+	}
+	return lane, lane == backlog.Fresh || !t.Policy.GivenUp(r.Retry.Count)
+}
+
+// due reports whether the row's failures and its own times let the query have
+// it.
+func (t Table) due(r Row, q backlog.Query) bool {
+	if !r.Eligible.IsZero() && r.Eligible.After(q.Now) || !r.Expires.IsZero() && r.Expires.Before(q.Now) {
+		return false
+	}
+	if q.Lane == backlog.Fresh {
+		return true
+	}
+	at, ok := t.Policy.Due(r.Retry)
+	return ok && !at.After(q.Now)
 }
 
 func laneOf(s State) (lane backlog.Lane, pending bool) {

@@ -18,6 +18,12 @@ type Table struct {
 	ErrorKeep bool // an error leaves the status; there is no Failed one
 	Times     bool // the times of eligibility and expiry are mapped
 	Notes     bool // the number of attempts and the last error are mapped
+
+	// Policy decides which failed records are due; nil: all are, and no
+	// columns are mapped for one. Those of [Row.Retry] are, but for Next
+	// and InRetry only if it is planned. With ErrorKeep, a Fresh row whose
+	// count is above 0 has failed.
+	Policy *backlog.Policy
 }
 
 // Keys are the kinds of a table's key.
@@ -75,6 +81,9 @@ type Row struct {
 
 	Attempts  int    // 0 is NULL where the column allows it; only with Table.Notes
 	LastError string // empty is NULL likewise; only with Table.Notes
+
+	Retry   backlog.Retry // what is zero is NULL where the column allows it; only with Table.Policy
+	InRetry bool          // only with a planned Table.Policy
 }
 
 // A Harness is one table, empty at first, the store under test on it, and

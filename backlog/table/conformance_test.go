@@ -104,7 +104,8 @@ func newHarness(t *testing.T, form timeForm, want storetest.Table) *harness {
 		end = `, PRIMARY KEY (part, "the key")`
 	}
 	h.exec(`CREATE TABLE "my table" (`+key+`, status TEXT, inserted `+form.decl+`, eligible `+form.decl+`, expires `+form.decl+`,
-		amount INTEGER, note TEXT, payload BLOB, attempts INTEGER, last_error VARCHAR(200)`+end+`)`, nil)
+		amount INTEGER, note TEXT, payload BLOB, attempts INTEGER, last_error VARCHAR(200),
+		Failures INTEGER, "last failure" `+form.decl+`, next_try `+form.decl+`, in_retry BOOLEAN`+end+`)`, nil)
 	h.exec(`PRAGMA journal_mode = WAL`, nil)
 	return h
 }
@@ -144,6 +145,12 @@ func (h *harness) mapping() table.Mapping {
 	}
 	if h.want.Notes {
 		m.Attempts, m.LastError = "attempts", "last_error"
+	}
+	if p := h.want.Policy; p != nil {
+		m.Retry = &table.Retry{Count: "failures", Last: "last failure", Waits: p.Waits(), Retries: p.Retries}
+		if p.Planned {
+			m.Retry.Next, m.Retry.InRetry = "next_try", "in_retry"
+		}
 	}
 	return m
 }
@@ -201,11 +208,12 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 		key += ", part"
 	}
 	for _, r := range rows {
-		args := []any{h.status(r.State), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Amount, r.Note, r.Payload, orNil(r.Attempts), orNil(r.LastError)}
+		args := []any{h.status(r.State), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Amount, r.Note, r.Payload, orNil(r.Attempts), orNil(r.LastError),
+			orNil(r.Retry.Count), h.time(r.Retry.Last), h.time(r.Retry.Next), r.InRetry}
 		for i := range r.Key.Len() {
 			args = append(args, r.Key.Part(i))
 		}
-		_, err := tx.Exec(fmt.Sprintf(`INSERT INTO "my table" (status, inserted, eligible, expires, amount, note, payload, attempts, last_error, %s) VALUES (?%s)`,
+		_, err := tx.Exec(fmt.Sprintf(`INSERT INTO "my table" (status, inserted, eligible, expires, amount, note, payload, attempts, last_error, failures, "last failure", next_try, in_retry, %s) VALUES (?%s)`,
 			key, strings.Repeat(",?", len(args)-1)), args...)
 		if err != nil {
 			return err
@@ -240,9 +248,10 @@ func (h *harness) where(k backlog.Key) (string, []any) {
 func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	where, args := h.where(k)
 	row := storetest.Row{Key: k}
-	var status, inserted, eligible, expires, attempts, lastError any
-	err := h.plain.QueryRow(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error FROM "my table" WHERE `+where, args...).
-		Scan(&status, &inserted, &eligible, &expires, &row.Amount, &row.Note, &row.Payload, &attempts, &lastError)
+	var status, inserted, eligible, expires, attempts, lastError, failures, last, next any
+	err := h.plain.QueryRow(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error, +failures, +"last failure", +next_try, in_retry
+		FROM "my table" WHERE `+where, args...).
+		Scan(&status, &inserted, &eligible, &expires, &row.Amount, &row.Note, &row.Payload, &attempts, &lastError, &failures, &last, &next, &row.InRetry)
 	if err == sql.ErrNoRows {
 		return row, false, nil
 	}
@@ -258,7 +267,7 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	for _, x := range []struct {
 		raw any
 		to  *time.Time
-	}{{inserted, &row.Inserted}, {eligible, &row.Eligible}, {expires, &row.Expires}} {
+	}{{inserted, &row.Inserted}, {eligible, &row.Eligible}, {expires, &row.Expires}, {last, &row.Retry.Last}, {next, &row.Retry.Next}} {
 		if x.raw == nil {
 			continue
 		}
@@ -266,8 +275,13 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 			return row, true, err
 		}
 	}
-	if n, ok := attempts.(int64); ok {
-		row.Attempts = int(n)
+	for _, x := range []struct {
+		raw any
+		to  *int
+	}{{attempts, &row.Attempts}, {failures, &row.Retry.Count}} {
+		if n, ok := x.raw.(int64); ok {
+			*x.to = int(n)
+		}
 	}
 	row.LastError, _ = lastError.(string)
 	return row, true, nil
@@ -280,11 +294,16 @@ func (h *harness) SetState(k backlog.Key, s storetest.State) error {
 }
 
 func (h *harness) Delete(keys ...backlog.Key) error {
+	tx, err := h.plain.Begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
 	for _, k := range keys {
 		where, args := h.where(k)
-		if _, err := h.plain.Exec(`DELETE FROM "my table" WHERE `+where, args...); err != nil {
+		if _, err := tx.Exec(`DELETE FROM "my table" WHERE `+where, args...); err != nil {
 			return err
 		}
 	}
-	return nil
+	return tx.Commit()
 }

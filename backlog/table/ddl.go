@@ -117,6 +117,9 @@ func Create(ctx context.Context, url string, steps []string) error {
 	}
 	for _, s := range steps {
 		if _, err := db.write.ExecContext(ctx, s); err != nil {
+			if strings.Contains(err.Error(), "duplicate column name") {
+				continue // there is no IF NOT EXISTS for columns
+			}
 			return fmt.Errorf("%s: %w", s, db.wrap(ctx, err))
 		}
 	}
@@ -163,7 +166,7 @@ func createTable(m Mapping) (string, error) {
 	for _, c := range m.Columns {
 		add(c, "TEXT")
 	}
-	for _, c := range retryColumns(m) {
+	for _, c := range retryColumns(m, nil) {
 		add(c.name, c.def)
 	}
 	if len(m.ID) > 1 {
@@ -321,7 +324,7 @@ func (t *Table) Statements() []string {
 	place := backlog.Cursor{Order: "", Key: backlog.NewKey(parts...)}
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
 		for seg := segNewest; seg < segEnd; seg++ {
-			if seg != segDated && !t.hasSegment(seg, true) {
+			if seg != segDated && !t.laneHasSegment(backlog.Query{Lane: lane, Widest: true}, seg) {
 				continue
 			}
 			for _, after := range []backlog.Cursor{{}, place} {

@@ -147,6 +147,9 @@ func (t *Table) discover(ctx context.Context, col *timeCol) error {
 	err := t.within(ctx, func(ctx context.Context) error {
 		raws = nil
 		for _, b := range t.branches {
+			if b.lane == backlog.Fresh && t.retry != nil && col == t.retry.order() && col != t.inserted {
+				continue // they have none, and to see that would take reading all of them
+			}
 			rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT %d",
 				t.d.raw(col.quoted), t.name, strings.Join(t.pending(b), " AND "), col.quoted, sampleRows))
 			if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"backlog/backlog"
@@ -156,8 +155,13 @@ func (r *resolver) retry() error {
 		if err != nil {
 			return err
 		}
-		*x.to = r.t.timeOf(col)
-		(*x.to).written = false
+		tc := r.t.timeOf(col)
+		if tc.written { // no setting says more about it
+			// While it is empty, it is written in the form of the date of
+			// insertion, and so must be read in that one's zone.
+			tc.zone, tc.written = r.t.inserted.zone, false
+		}
+		*x.to = tc
 	}
 	if m.InRetry != "" {
 		col, err := r.policyColumn(m.InRetry)
@@ -227,204 +231,11 @@ func (r *resolver) retryLanes() {
 	for n := 1; n < last; n++ {
 		c.classes = append(c.classes, retryClass{cond: fmt.Sprintf("%s = %d", c.count, n), wait: c.waits[n]})
 	}
-	op := ">="
-	if last == c.retries {
-		op = "=" // no more are within
+	most := retryClass{cond: fmt.Sprintf("%s = %d", c.count, max(last, 1)), wait: c.waits[last]}
+	if last != c.retries { // more are within
+		// As a plain comparison it would tempt a planner to go through all
+		// of them by the count.
+		most.cond, most.many = r.d.guard(fmt.Sprintf("%s >= %d", c.count, max(last, 1))), true
 	}
-	c.classes = append(c.classes, retryClass{cond: fmt.Sprintf("%s %s %d", c.count, op, max(last, 1)), wait: c.waits[last], many: op == ">="})
-}
-
-// retryQuery is pageQuery for the failed lane of a policy: one statement over
-// the classes, each in the order of an index, which the database merges.
-func (t *Table) retryQuery(q backlog.Query, p part, limit int) (string, []any) {
-	var terms []string
-	var args []any
-	for i, b := range t.branches {
-		if b.lane == backlog.Failed {
-			list, a := t.retryTerms(q, p, i, t.retry.classes)
-			terms, args = append(terms, list...), append(args, a...)
-		}
-	}
-	return t.merged(terms), append(args, limit)
-}
-
-// retryTerms are the parts that one branch has in it.
-func (t *Table) retryTerms(q backlog.Query, p part, branch int, classes []retryClass) (terms []string, args []any) {
-	for _, c := range classes {
-		conds, a := t.retryConditions(q, p, t.branches[branch], c)
-		terms = append(terms, fmt.Sprintf("SELECT %s, %d, %s FROM %s WHERE %s", t.sel.aliased(), branch, t.orderColumns(), t.name, conds))
-		args = append(args, a...)
-	}
-	return terms, args
-}
-
-// merged returns one statement over the terms, in the order of the lane.
-func (t *Table) merged(terms []string) string {
-	names := make([]string, len(t.key)+1)
-	for i := range names {
-		names[i] = t.sel.orderAlias(i)
-	}
-	return strings.Join(terms, " UNION ALL ") + " ORDER BY " + strings.Join(names, ", ") + " LIMIT ?"
-}
-
-// orderColumns are those that the lane is ordered by, as they are: a planner
-// does not follow an index by an expression.
-func (t *Table) orderColumns() string {
-	cols := make([]string, 0, len(t.key)+1)
-	for i, c := range append([]string{t.retry.order().quoted}, t.key...) {
-		cols = append(cols, c+" AS "+t.sel.orderAlias(i))
-	}
-	return strings.Join(cols, ", ")
-}
-
-func (s *selection) orderAlias(i int) string { return s.prefix + "o" + strconv.Itoa(i) }
-
-func (t *Table) retryConditions(q backlog.Query, p part, b branch, c retryClass) (string, []any) {
-	conds := append(t.pending(b), nonEmpty(c.cond)...)
-	var args []any
-	add := func(cond string, a ...any) { conds, args = append(conds, cond), append(args, a...) }
-	order := t.retry.order()
-	within := isWithin(q.After, p.seg)
-	if p.seg == segDated {
-		switch {
-		case p.ties:
-			add(order.quoted+" = ?", q.After.Order)
-		case within:
-			add(order.quoted+" > ?", q.After.Order)
-		case c.now:
-			add(order.quoted + " IS NOT NULL")
-		}
-		if !c.now {
-			add(order.quoted+" <= ?", t.writeForm(order).upper(q.Now.Add(-c.wait)))
-		}
-	} else {
-		add(order.quoted + " IS NULL")
-	}
-	if within && (p.ties || p.seg != segDated) {
-		op := ">"
-		if q.After.Before {
-			op = ">="
-		}
-		text, a := keyRange(op, t.key, q.After.Key)
-		add(text, a...)
-	}
-	if isWithin(q.Until, p.seg) {
-		op, cols, first := "<=", t.key, []any(nil)
-		if q.Until.Before {
-			op = "<"
-		}
-		if p.seg == segDated {
-			cols, first = slices.Concat([]string{order.quoted}, t.key), []any{q.Until.Order}
-		}
-		text, a := keyRange(op, cols, q.Until.Key, first...)
-		add(text, a...)
-	}
-	t.addAge(q, add)
-	t.addTimely(q, add)
-	return strings.Join(conds, " AND "), args
-}
-
-// addAge adds the condition for the pass's ages.
-func (t *Table) addAge(q backlog.Query, add func(string, ...any)) {
-	var or []string
-	var args []any
-	if form := t.inserted.known(); form != nil {
-		or, args = append(or, t.inserted.quoted+" >= ?"), append(args, t.writeForm(t.inserted).lower(q.Now.Add(-q.MaxAge)))
-	}
-	if t.hasSegment(segNewest, q.Widest) {
-		or = append(or, t.missing("newest"))
-	}
-	if t.hasSegment(segOldest, q.Widest) {
-		or = append(or, t.missing("oldest"))
-	}
-	if len(or) == 0 {
-		or = []string{t.inserted.quoted + " IS NOT NULL"} // none, and so no row
-	}
-	// The order must come from the index that this has no part in.
-	add(t.d.guard(strings.Join(or, " OR ")), args...)
-}
-
-// retryAssigns returns what a failure writes for the policy, with room for n
-// rows where each has a time of its own.
-func (t *Table) retryAssigns(b batch, n int) []assign {
-	c := t.retry
-	if c == nil || b.outcome == backlog.Succeeded {
-		return nil
-	}
-	at := "?"
-	if b.each {
-		at = t.byKey(n)
-	}
-	list := []assign{
-		{col: c.count, expr: "CASE WHEN " + c.count + " > 0 THEN " + c.count + " ELSE 0 END + 1"},
-		{col: c.last.quoted, expr: at},
-	}
-	if c.next == nil {
-		return list
-	}
-	if b.ends {
-		return append(append(list, assign{col: c.next.quoted, expr: "NULL"}), c.done...)
-	}
-	return append(append(list, assign{col: c.next.quoted, expr: at}), c.retrying...)
-}
-
-// byKey returns an expression that picks a value for each of n keys.
-func (t *Table) byKey(n int) string {
-	when := " WHEN " + strings.Join(t.key, " = ? AND ") + " = ? THEN ?"
-	return "CASE" + strings.Repeat(when, n) + " END"
-}
-
-// retryTimes returns the times that a failure writes, as the columns have them.
-func (t *Table) retryTimes(s *backlog.Settlement, ends bool) (list []any) {
-	c := t.retry
-	list = append(list, t.written(c.last).write(s.At))
-	if c.next != nil && !ends {
-		list = append(list, t.written(c.next).write(s.Retry.Next))
-	}
-	return list
-}
-
-// written is writeForm, remembered: what is written now is read later.
-func (t *Table) written(c *timeCol) timeForm {
-	f := t.writeForm(c)
-	if c.known() == nil {
-		c.set(f)
-	}
-	return f
-}
-
-// retryArgs returns the arguments of retryAssigns.
-func (t *Table) retryArgs(b batch, rows []*backlog.Settlement, n int) (args []any) {
-	if t.retry == nil || b.outcome == backlog.Succeeded {
-		return nil
-	}
-	if !b.each {
-		return t.retryTimes(rows[0], b.ends)
-	}
-	times := make([][]any, len(rows))
-	for i, s := range rows {
-		times[i] = t.retryTimes(s, b.ends)
-	}
-	for col := range times[0] {
-		for i := range n {
-			i = min(i, len(rows)-1)
-			k := rows[i].Record.Key
-			for p := range k.Len() {
-				args = append(args, k.Part(p))
-			}
-			args = append(args, times[i][col])
-		}
-	}
-	return args
-}
-
-// differs reports whether the rows have different times to be written.
-func (t *Table) differs(b batch, rows []*backlog.Settlement) bool {
-	if t.retry == nil || b.outcome == backlog.Succeeded {
-		return false
-	}
-	first := t.retryTimes(rows[0], b.ends)
-	return slices.ContainsFunc(rows, func(s *backlog.Settlement) bool {
-		return !slices.Equal(first, t.retryTimes(s, b.ends))
-	})
+	c.classes = append(c.classes, most)
 }

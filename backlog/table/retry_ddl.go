@@ -11,14 +11,22 @@ import (
 // A columnDef is a column that init can add.
 type columnDef struct{ name, def string }
 
-// retryColumns are those of the policy. Constant defaults let the database add
-// them without writing every row.
-func retryColumns(m Mapping) []columnDef {
+// retryColumns are those of the policy, for a table whose columns are known or,
+// with a nil catalogue, a new one. Constant defaults let the database add them
+// without writing every row.
+func retryColumns(m Mapping, cat *catalog) []columnDef {
 	r := m.Retry
 	if r == nil {
 		return nil
 	}
 	at := timeType(Time{Column: r.Last, As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone, false)
+	if cat != nil {
+		// Times are written there as in the column of insertion, which one
+		// of another type would turn into something else.
+		if c := cat.find(m.Inserted.Column, true); c != nil && !c.generated {
+			at = c.decl
+		}
+	}
 	list := []columnDef{{r.Count, "INTEGER NOT NULL DEFAULT 0"}, {r.Last, at}}
 	if r.Next != "" {
 		list = append(list, columnDef{r.Next, at})
@@ -38,7 +46,7 @@ func missingColumns(ctx context.Context, db *DB, m Mapping, now time.Time, wrong
 		return nil, db.wrap(ctx, err)
 	}
 	var steps []string
-	for _, c := range retryColumns(m) {
+	for _, c := range retryColumns(m, cat) {
 		if cat.find(c.name, db.dialect.foldsNames()) == nil {
 			steps = append(steps, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", db.dialect.quote(m.Name), db.dialect.quote(c.name), c.def))
 		}

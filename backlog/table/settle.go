@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ type batch struct {
 	outcome backlog.Outcome
 	text    string // of the error, where a column holds it
 	ends    bool   // the record is given up, or rejected for good
-	each    bool   // the rows have different times to be written for the policy
+	each    bool   // the rows have different values to be written for the policy
 }
 
 // A work is a batch with its rows.
@@ -357,41 +356,4 @@ func defaultTimeForm(zone *time.Location) timeForm {
 		panic(err) // a constant layout
 	}
 	return f
-}
-
-// trialWrites are the writes that a settlement of each state can make.
-func (t *Table) trialWrites(now time.Time) []trialWrite {
-	var list []trialWrite
-	for i := range t.branches {
-		for _, o := range slices.Sorted(maps.Keys(settings)) {
-			s := backlog.Settlement{Record: &backlog.Record{State: i}, Outcome: o, Error: "the text of an error", At: now, Retry: backlog.Retry{Next: now}}
-			w := work{batch: t.batchOf(&s), rows: []*backlog.Settlement{&s}}
-			text, set := t.updateText(w.batch, 1)
-			if text == "" {
-				continue
-			}
-			list = append(list, trialWrite{
-				setting: settings[o], text: text, set: setText(set),
-				cond: strings.Join(append([]string{t.branches[i].cond}, nonEmpty(t.where)...), " AND "),
-				args: t.setArgs(w, now),
-			})
-		}
-	}
-	return list
-}
-
-// settings name the place in the file from which an outcome's status comes.
-var settings = map[backlog.Outcome]string{
-	backlog.Succeeded: "statuses.success",
-	backlog.Errored:   "statuses.error",
-	backlog.Rejected:  "statuses.dead",
-}
-
-// A trialWrite is an update that is tried on a copy of rows.
-type trialWrite struct {
-	setting string // where it comes from
-	text    string // the statement
-	cond    string // which rows it is for
-	set     string
-	args    []any // of set
 }

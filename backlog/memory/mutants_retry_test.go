@@ -1,0 +1,225 @@
+package memory_test
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/memory"
+)
+
+// A policyMutant has another policy than it is told.
+type policyMutant struct {
+	name, catch string
+	change      func(*backlog.Policy)
+}
+
+var policyMutants = []policyMutant{
+	{"retries-ignored", "CountedGivenUp", func(p *backlog.Policy) { p.Retries = -1 }},
+	{"planned-retries-ignored", "PlannedGivenUp", func(p *backlog.Policy) { p.Retries = -1 }},
+	{"one-retry-more", "CountedGivenUp", func(p *backlog.Policy) { p.Retries++ }},
+	{"one-retry-less", "CountedErrorKeepGivenUp", func(p *backlog.Policy) { p.Retries-- }},
+	{"wait-of-the-next-number", "CountedDue", waits(func(n int) int { return n + 1 })},
+	{"wait-of-the-number-before", "CountedEndlessDue", waits(func(n int) int { return max(n-1, 1) })},
+	{"endless-is-not", "CountedEndlessErrorKeepDue", func(p *backlog.Policy) { p.Retries = 1000 }},
+	{"planned-is-counted", "PlannedDue", func(p *backlog.Policy) { p.Planned = false }},
+	{"policy-ignored-in-walks", "CountedProperty", waits(func(int) int { return 1 })},
+}
+
+// waits gives a policy the waits of other numbers of failures.
+func waits(of func(int) int) func(*backlog.Policy) {
+	return func(p *backlog.Policy) {
+		wait := p.Wait
+		p.Wait = func(n int) (least, most time.Duration) { return wait(of(n)) }
+	}
+}
+
+// onFailed changes the queries of the failed lane.
+func onFailed(f func(*backlog.Query)) func(*memory.Store) backlog.Store {
+	return onQuery(func(q *backlog.Query) {
+		if q.Lane == backlog.Failed {
+			f(q)
+		}
+	})
+}
+
+// onFailure changes the rows that have failed afterwards.
+func onFailure(f func(before memory.Row, g backlog.Settlement, row *memory.Row)) func(*memory.Store) backlog.Store {
+	return onSettledRow(func(before memory.Row, g backlog.Settlement, row *memory.Row) {
+		if g.Outcome != backlog.Succeeded {
+			f(before, g, row)
+		}
+	})
+}
+
+// timesOf writes the times of one settlement of the group to all of it.
+func timesOf(which func(n int) int) func(*memory.Store) backlog.Store {
+	return onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
+		group = slices.Clone(group)
+		for i := range group {
+			group[i].At = group[which(len(group))].At
+		}
+		return settle(group)
+	})
+}
+
+// onEach changes what an expiry tells of.
+func onEach(f func(each func(*backlog.Record)) func(*backlog.Record)) func(*memory.Store) backlog.Store {
+	return func(s *memory.Store) backlog.Store { return teller{s, f} }
+}
+
+type teller struct {
+	*memory.Store
+	each func(func(*backlog.Record)) func(*backlog.Record)
+}
+
+func (s teller) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
+	if each != nil {
+		each = s.each(each)
+	}
+	return s.Store.Expire(ctx, now, before, each)
+}
+
+var retryMutants = []mutant{
+	{"due-a-step-late", "CountedDue", onFailed(func(q *backlog.Query) { q.Now, q.MaxAge = q.Now.Add(-1), q.MaxAge-1 })},
+	{"due-a-step-early", "PlannedDue", onFailed(func(q *backlog.Query) { q.Now, q.MaxAge = q.Now.Add(time.Microsecond), q.MaxAge+time.Microsecond })},
+	{"newest-failure-first", "CountedOrder", onPage(func(q backlog.Query, p *backlog.Page) {
+		if q.Lane == backlog.Failed {
+			slices.Reverse(p.Records)
+		}
+	})},
+	{"in-order-of-insertion", "PlannedOrder", onPage(func(q backlog.Query, p *backlog.Page) {
+		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int { return b.Inserted.Compare(a.Inserted) })
+	})},
+	{"numbers-not-merged", "CountedOrder", onPage(func(q backlog.Query, p *backlog.Page) {
+		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int { return cmp.Compare(a.Retry.Count, b.Retry.Count) })
+	})},
+	{"never-tried-last", "CountedNeverTried", onPage(func(q backlog.Query, p *backlog.Page) {
+		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int {
+			return cmp.Compare(min(-a.Retry.Last.Unix(), 0), min(-b.Retry.Last.Unix(), 0))
+		})
+	})},
+	{"null-never-due", "PlannedNeverTried", onPage(func(q backlog.Query, p *backlog.Page) {
+		p.Records = slices.DeleteFunc(p.Records, func(r backlog.Record) bool { return q.Lane == backlog.Failed && r.Retry.Next.IsZero() })
+	})},
+	{"pages-cut-short", "CountedNotDue", onPage(func(q backlog.Query, p *backlog.Page) { // as by rows that are not due
+		if n := len(p.Records); n > 1 {
+			p.Records, p.More, p.Next = p.Records[:n/2], true, p.Records[n/2-1].Cursor
+		}
+	})},
+	{"any-age", "CountedNoDateskip", onFailed(func(q *backlog.Query) { q.MaxAge += 100 * 24 * time.Hour })},
+	{"widest-always-when-failed", "PlannedNoDateoldest", onFailed(func(q *backlog.Query) { q.Widest = true })},
+	{"failures-not-read", "CountedDue", onRecord(func(r *backlog.Record) { r.Retry.Count = 0 })},
+
+	{"failures-not-counted", "CountedSettle", onFailure(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
+		row.Retry.Count = before.Retry.Count
+	})},
+	{"failures-counted-twice", "PlannedSettle", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.Retry.Count++ })},
+	{"failures-below-zero", "CountedSettle", onFailure(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
+		row.Retry.Count = before.Retry.Count + 1
+	})},
+	{"rejected-is-no-failure", "CountedSettleWithDead", onFailure(func(before memory.Row, g backlog.Settlement, row *memory.Row) {
+		if g.Outcome == backlog.Rejected {
+			row.Retry = before.Retry
+		}
+	})},
+	{"success-clears-the-count", "CountedSettle", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
+		if g.Outcome == backlog.Succeeded {
+			row.Retry.Count = 0
+		}
+	})},
+	{"success-is-a-failure", "PlannedSettle", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
+		if g.Outcome == backlog.Succeeded {
+			row.Retry.Last = g.At
+		}
+	})},
+	{"success-still-in-retry", "PlannedSettle", onSettledRow(func(before memory.Row, g backlog.Settlement, row *memory.Row) {
+		row.InRetry = row.InRetry || g.Outcome == backlog.Succeeded && before.InRetry
+	})},
+	{"never-in-retry", "PlannedSettleGroupOf1", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.InRetry = false })},
+	{"given-up-in-retry", "PlannedSettle", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.InRetry = true })},
+	{"given-up-still-planned", "PlannedSettle", onFailure(func(_ memory.Row, g backlog.Settlement, row *memory.Row) { row.Retry.Next = g.At })},
+	{"given-up-not-dead", "CountedSettleWithDead", onSettlement(func(_ *memory.Store, g *backlog.Settlement) { g.GivenUp = false })},
+	{"times-of-the-last", "CountedSettleGroupOf2", timesOf(func(n int) int { return n - 1 })},
+	{"times-of-the-first", "PlannedSettleCompositeKeys", timesOf(func(int) int { return 0 })},
+	{"next-of-the-first", "PlannedSettleGroupOf500", onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
+		group = slices.Clone(group)
+		for i := range group {
+			group[i].Retry.Next = group[0].Retry.Next
+		}
+		return settle(group)
+	})},
+	{"conflict-counted", "CountedGuard", onSettle(func(s *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
+		unsettled, err := settle(group)
+		for _, u := range unsettled {
+			if row, ok := s.Row(group[u.Index].Record.Key); ok {
+				row.Retry.Count++
+				replace(s, row)
+			}
+		}
+		return unsettled, err
+	})},
+	{"counted-twice", "CountedErrorKeepSettleTwice", onSettle(func(s *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
+		group = slices.Clone(group)
+		for i := range group { // only the status is compared
+			r := *group[i].Record
+			if row, ok := s.Row(r.Key); ok && row.Status == r.Status && row.Retry.Count > 0 {
+				r.Lane = backlog.Failed
+			}
+			group[i].Record = &r
+		}
+		return settle(group)
+	})},
+
+	{"exhausted-live-on", "CountedExpire", onExpire(func(s *memory.Store, before time.Time, expire func(time.Time) int) int {
+		var kept []memory.Row
+		for _, r := range s.Rows() {
+			if r.Retry.Count > 3 && r.Status == "ERROR" {
+				kept = append(kept, r)
+			}
+		}
+		n := expire(before)
+		for _, r := range kept {
+			replace(s, r)
+			n--
+		}
+		return n
+	})},
+	{"dead-in-retry", "PlannedExpire", onExpire(func(s *memory.Store, before time.Time, expire func(time.Time) int) int {
+		n := expire(before)
+		for _, r := range s.Rows() {
+			r.InRetry = true
+			replace(s, r)
+		}
+		return n
+	})},
+	{"dead-counters-cleared", "CountedExpire", onExpire(func(s *memory.Store, before time.Time, expire func(time.Time) int) int {
+		n := expire(before)
+		for _, r := range s.Rows() {
+			if r.Status == "DEAD" {
+				r.Retry = backlog.Retry{}
+				replace(s, r)
+			}
+		}
+		return n
+	})},
+	{"told-twice", "ExpireEach", onEach(func(each func(*backlog.Record)) func(*backlog.Record) {
+		return func(r *backlog.Record) { each(r); each(r) }
+	})},
+	{"not-told", "CountedExpire", onEach(func(func(*backlog.Record)) func(*backlog.Record) { return func(*backlog.Record) {} })},
+	{"told-without-columns", "ExpireEach", onEach(func(each func(*backlog.Record)) func(*backlog.Record) {
+		return func(r *backlog.Record) {
+			each(&backlog.Record{Key: r.Key, Status: r.Status, Inserted: r.Inserted, Lane: r.Lane})
+		}
+	})},
+	{"told-when-dead", "ExpireEach", func(s *memory.Store) backlog.Store {
+		return teller{s, func(each func(*backlog.Record)) func(*backlog.Record) {
+			return func(r *backlog.Record) { s.SetStatus(r.Key, "DEAD"); each(r); s.SetStatus(r.Key, r.Status) }
+		}}
+	}},
+	{"told-to-the-end", "ExpireStopped", func(s *memory.Store) backlog.Store { return deaf{s} }},
+	{"exhausted-not-counted", "CountedCount", onCounts(func(c *backlog.Counts) { c.Exhausted = 0 })},
+	{"exhausted-pending", "PlannedCount", onCounts(func(c *backlog.Counts) { c.Bands[0].Failed, c.Exhausted = c.Bands[0].Failed+c.Exhausted, 0 })},
+}

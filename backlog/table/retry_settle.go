@@ -1,0 +1,84 @@
+package table
+
+import (
+	"slices"
+	"strings"
+
+	"backlog/backlog"
+)
+
+// retryAssigns returns what a failure writes for the policy, with room for n
+// rows where each has values of its own.
+func (t *Table) retryAssigns(b batch, n int) []assign {
+	c := t.retry
+	if c == nil || b.outcome == backlog.Succeeded {
+		return nil
+	}
+	at := "?"
+	if b.each {
+		at = t.byKey(n)
+	}
+	list := []assign{
+		{col: c.count, expr: at}, // a number, not one more: to be written twice must do no harm
+		{col: c.last.quoted, expr: at},
+	}
+	if c.next == nil {
+		return list
+	}
+	if b.ends {
+		return append(append(list, assign{col: c.next.quoted, expr: "NULL"}), c.done...)
+	}
+	return append(append(list, assign{col: c.next.quoted, expr: at}), c.retrying...)
+}
+
+// byKey returns an expression that picks a value for each of n keys.
+func (t *Table) byKey(n int) string {
+	when := " WHEN " + strings.Join(t.key, " = ? AND ") + " = ? THEN ?"
+	return "CASE" + strings.Repeat(when, n) + " END"
+}
+
+// retryValues returns what a failure writes, as the columns have it.
+func (t *Table) retryValues(s *backlog.Settlement, ends bool) (list []any) {
+	c := t.retry
+	list = append(list, int64(s.Retry.Count), t.writeForm(c.last).write(s.At))
+	if c.next != nil && !ends {
+		list = append(list, t.writeForm(c.next).write(s.Retry.Next))
+	}
+	return list
+}
+
+// retryArgs returns the arguments of retryAssigns.
+func (t *Table) retryArgs(b batch, rows []*backlog.Settlement, n int) (args []any) {
+	if t.retry == nil || b.outcome == backlog.Succeeded {
+		return nil
+	}
+	if !b.each {
+		return t.retryValues(rows[0], b.ends)
+	}
+	times := make([][]any, len(rows))
+	for i, s := range rows {
+		times[i] = t.retryValues(s, b.ends)
+	}
+	for col := range times[0] {
+		for i := range n {
+			i = min(i, len(rows)-1)
+			k := rows[i].Record.Key
+			for p := range k.Len() {
+				args = append(args, k.Part(p))
+			}
+			args = append(args, times[i][col])
+		}
+	}
+	return args
+}
+
+// differs reports whether the rows have different values to be written.
+func (t *Table) differs(b batch, rows []*backlog.Settlement) bool {
+	if t.retry == nil || b.outcome == backlog.Succeeded {
+		return false
+	}
+	first := t.retryValues(rows[0], b.ends)
+	return slices.ContainsFunc(rows, func(s *backlog.Settlement) bool {
+		return !slices.Equal(first, t.retryValues(s, b.ends))
+	})
+}

@@ -1,0 +1,58 @@
+package table
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+)
+
+// trialWrites are the writes that a settlement of each state can make.
+func (t *Table) trialWrites(now time.Time) []trialWrite {
+	var list []trialWrite
+	for i := range t.branches {
+		for _, o := range slices.Sorted(maps.Keys(settings)) {
+			list = append(list, t.trialWrite(i, o, false, now)...)
+		}
+		if t.retry != nil && t.retry.retries >= 0 {
+			list = append(list, t.trialWrite(i, backlog.Errored, true, now)...)
+		}
+	}
+	return list
+}
+
+// trialWrite is that of one outcome, none if there is nothing to write.
+func (t *Table) trialWrite(state int, o backlog.Outcome, givenUp bool, now time.Time) []trialWrite {
+	s := backlog.Settlement{
+		Record: &backlog.Record{State: state}, Outcome: o, Error: "the text of an error", At: now,
+		Retry: backlog.Retry{Count: 1, Next: now}, GivenUp: givenUp,
+	}
+	w := work{batch: t.batchOf(&s), rows: []*backlog.Settlement{&s}}
+	text, set := t.updateText(w.batch, 1)
+	if text == "" {
+		return nil
+	}
+	return []trialWrite{{
+		setting: settings[o], text: text, set: setText(set),
+		cond: strings.Join(append([]string{t.branches[state].cond}, nonEmpty(t.where)...), " AND "),
+		args: t.setArgs(w, now),
+	}}
+}
+
+// settings name the place in the file from which an outcome's status comes.
+var settings = map[backlog.Outcome]string{
+	backlog.Succeeded: "statuses.success",
+	backlog.Errored:   "statuses.error",
+	backlog.Rejected:  "statuses.dead",
+}
+
+// A trialWrite is an update that is tried on a copy of rows.
+type trialWrite struct {
+	setting string // where it comes from
+	text    string // the statement
+	cond    string // which rows it is for
+	set     string
+	args    []any // of set
+}
