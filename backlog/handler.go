@@ -7,8 +7,8 @@ import "context"
 //
 // It returns nil for success, any error for a failure that the schedule tries
 // again, [Reject] for one that must not be tried again, [Skip] to leave the
-// row as it was, and [RetryAfter] to ask for a pause. A panic counts as an
-// error.
+// row as it was, [RetryAfter] to ask for a pause, and [Unstarted] if it cannot
+// work at all. A panic counts as an error.
 //
 // Handle may be called concurrently, never twice at a time for the same
 // record. It must return soon after ctx is done; it should then report what

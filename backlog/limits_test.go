@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -288,5 +289,30 @@ func TestOneHandWaitsForTheStore(t *testing.T) {
 		}
 		store.end()
 		pass.Wait()
+	})
+}
+
+// A handler that cannot begin says nothing about the records: they stay as they
+// are, and the pass does not go through the table in vain.
+func TestUnstartedHandlerEndsThePass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{Dead: "DEAD"}, func(_ context.Context, r *backlog.Record) error {
+			if id(r) < 4 {
+				return nil
+			}
+			return backlog.Unstarted(errors.New("deliver.sh is not there"))
+		})
+		b.Policy = &backlog.Policy{Name: "once", Never: true, Wait: func(int) (least, most time.Duration) { return 0, 0 }}
+		b.add(t, "NEW", 1, 1000, 0)
+		report, err := b.Engine.Pass(t.Context(), backlog.Pass{Tier: "1d", MaxAge: day})
+		if err == nil || !strings.Contains(err.Error(), "deliver.sh is not there") || report.Stopped != backlog.StoppedError {
+			t.Errorf("want the pass ended by the error, got %q and %v", report.Stopped, err)
+		}
+		if report.Succeeded != 3 || report.Failed != 0 || report.Selected > 100 {
+			t.Errorf("want three successes, no failure and few calls, got %+v", report)
+		}
+		if got := b.statuses(); got["NEW"] != 997 || got["SUCCESS"] != 3 {
+			t.Errorf("want the other rows as they were, got %v", got)
+		}
 	})
 }

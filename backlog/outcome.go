@@ -72,6 +72,17 @@ func (p *pauseRequest) Error() string {
 
 func (p *pauseRequest) Unwrap() error { return p.err }
 
+// Unstarted returns an error by which a handler says that it could not even
+// begin: what is wrong is wrong with the handler, not with the record. The row
+// is left as it was, as by [Skip], and the pass ends with the error. It wraps
+// err.
+func Unstarted(err error) error { return &unstarted{err} }
+
+type unstarted struct{ err error }
+
+func (u *unstarted) Error() string   { return u.err.Error() }
+func (u *unstarted) Unwrap() []error { return []error{u.err, Skip} }
+
 // OutcomeOf returns the outcome that a handler's error stands for.
 func OutcomeOf(err error) Outcome {
 	if err == nil {

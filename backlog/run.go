@@ -2,6 +2,8 @@ package backlog
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,7 +153,7 @@ func (r *run) broken() bool {
 	return r.err != nil
 }
 
-// fail ends the pass because the store failed for good.
+// fail ends the pass because the store or the handler failed for good.
 func (r *run) fail(err error) {
 	r.mu.Lock()
 	if r.err == nil {
@@ -359,6 +361,9 @@ func (r *run) attempted(j job, err error) {
 	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err, GivenUp: s.GivenUp})
 	switch {
 	case outcome == Skipped:
+		if u := (*unstarted)(nil); errors.As(err, &u) {
+			r.fail(fmt.Errorf("the handler cannot be started: %w", err))
+		}
 		r.count(func(*Report) { j.walk.skipped = true })
 		e.flights.drop(j.hash)
 		e.unsettle.release(1)

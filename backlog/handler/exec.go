@@ -71,8 +71,8 @@ type Exec struct {
 //
 // What the program did decides, also when ctx ended meanwhile: exit status 0
 // is a success, one of Reject a [backlog.Reject], one of Skip an error that
-// wraps [backlog.Skip]. Everything else is an error: another status, death by
-// a signal, no program that could be started. Its text is the end of the
+// wraps [backlog.Skip]. A program that cannot be started is [backlog.Unstarted].
+// Everything else is an error: another status, death by a signal. Its text is the end of the
 // program's standard error, valid UTF-8 of at most about 2 KiB, or else says
 // how it ended: "exit status 3". If it failed after ctx had ended it, the text
 // begins with that of context.Cause(ctx), which the error then wraps.
@@ -84,7 +84,7 @@ func (e *Exec) Handle(ctx context.Context, r *backlog.Record) error {
 	}
 	p, err := e.program()
 	if err != nil {
-		return err
+		return backlog.Unstarted(err)
 	}
 	env, err := p.environ(r)
 	if err != nil {
@@ -133,17 +133,17 @@ func (e *Exec) program() (*program, error) {
 // cannotStart returns the error for a start that failed with err: what is
 // wrong with the program, if Check can tell.
 func (e *Exec) cannotStart(ctx context.Context, p *program, err error) error {
-	if ctx.Err() != nil {
-		return err
+	if ctx.Err() != nil || isTooLong(err) {
+		return err // the record's own arguments and environment are
 	}
 	e.found.CompareAndSwap(p, nil) // it may be elsewhere in PATH by now
 	if wrong := e.Check(ctx); wrong != nil {
-		return &failure{wrong.Error(), []error{wrong, err}}
+		return backlog.Unstarted(&failure{wrong.Error(), []error{wrong, err}})
 	}
 	if isNoProgram(err) {
-		return fmt.Errorf("%w: a script must begin with a line such as #!/bin/sh", err)
+		err = fmt.Errorf("%w: a script must begin with a line such as #!/bin/sh", err)
 	}
-	return err
+	return backlog.Unstarted(err)
 }
 
 // outcome returns the error that stands for the program's end. cut says that

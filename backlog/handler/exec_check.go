@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Check reports what would keep the program from being started: that there is
@@ -27,8 +29,16 @@ func (e *Exec) Check(context.Context) error {
 			return fmt.Errorf("exec: argument %d of %s holds a NUL byte, which no program can be given", i, e.Command[0])
 		}
 	}
+	for i, arg := range e.Command {
+		if len(arg) > maxArgument {
+			return fmt.Errorf("exec: argument %d of %s has %d bytes, more than a program can be given (%d); put it in a file", i, e.Command[0], len(arg), maxArgument)
+		}
+	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("exec: %s is not a regular file; name a program", path)
+	}
+	if err := looksLikeText(path); err != nil {
+		return err
 	}
 	by := interpreter(path)
 	if _, err := os.Stat(by); by != "" && errors.Is(err, fs.ErrNotExist) {
@@ -36,6 +46,34 @@ func (e *Exec) Check(context.Context) error {
 			return fmt.Errorf("exec: the lines of %s end in CR LF, so that %q is asked for to run it; save it with LF alone", path, by)
 		}
 		return fmt.Errorf("exec: the first line of %s asks for %s, which does not exist; install it or correct the line", path, by)
+	}
+	return nil
+}
+
+// maxArgument is what Linux takes for one argument (MAX_ARG_STRLEN, with its
+// closing NUL).
+const maxArgument = 128<<10 - 1
+
+// looksLikeText finds scripts that do not say what runs them, which only a shell
+// would take for its own. Of other files the system knows best what they are.
+func looksLikeText(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // it may be executable all the same
+	}
+	defer f.Close()
+	head := make([]byte, 256)
+	n, _ := io.ReadFull(f, head)
+	head = head[:n]
+	switch {
+	case n == 0:
+		return fmt.Errorf("exec: %s is empty; a script must begin with a line such as #!/bin/sh", path)
+	case bytes.HasPrefix(head, []byte("#!")):
+		return nil
+	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
+		return fmt.Errorf("exec: %s begins with a byte order mark; save it without one, so that its first line is one such as #!/bin/sh", path)
+	case utf8.Valid(head[:max(0, n-utf8.UTFMax)]) && !bytes.ContainsFunc(head, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }):
+		return fmt.Errorf("exec: %s is text without a first line such as #!/bin/sh, which says what runs it; add one", path)
 	}
 	return nil
 }

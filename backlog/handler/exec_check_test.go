@@ -34,6 +34,9 @@ func TestExecCheck(t *testing.T) {
 	file(t, dir, "spaced", "#! \t/bin/sh -e\n", 0o755)
 	file(t, dir, "crlf", "#!/bin/sh\r\nexit 0\r\n", 0o755)
 	file(t, dir, "bare", "#!/opt/none/python3", 0o755)
+	file(t, dir, "empty", "", 0o755)
+	file(t, dir, "bom", "\xef\xbb\xbf#!/bin/sh\nexit 0\n", 0o755)
+	file(t, dir, "text", "echo Grüße\nexit 0\n", 0o755)
 	file(t, dir, "arg", "#!/opt/none/python3 -u\n", 0o755)
 	if err := unix.Mkfifo("fifo", 0o755); err != nil {
 		t.Fatal(err)
@@ -59,6 +62,9 @@ func TestExecCheck(t *testing.T) {
 		{"./bare", "exec: the first line of ./bare asks for /opt/none/python3, which does not exist; install it or correct the line"},
 		{"./arg", "exec: the first line of ./arg asks for /opt/none/python3, which does not exist; install it or correct the line"},
 		{"./crlf", `exec: the lines of ./crlf end in CR LF, so that "/bin/sh\r" is asked for to run it; save it with LF alone`},
+		{"./empty", "exec: ./empty is empty; a script must begin with a line such as #!/bin/sh"},
+		{"./bom", "exec: ./bom begins with a byte order mark; save it without one, so that its first line is one such as #!/bin/sh"},
+		{"./text", "exec: ./text is text without a first line such as #!/bin/sh, which says what runs it; add one"},
 		{"./in-dot|a\x00b", "exec: argument 1 of ./in-dot holds a NUL byte, which no program can be given"},
 	} {
 		t.Run(tt.command, func(t *testing.T) {
@@ -74,7 +80,7 @@ func TestExecCheck(t *testing.T) {
 			if tt.want == "" {
 				wantError(t, err, "", backlog.Succeeded)
 			} else {
-				wantError(t, err, tt.want, backlog.Errored)
+				wantError(t, err, tt.want, backlog.Skipped) // no attempt: the record is not to blame
 			}
 		})
 	}
@@ -83,13 +89,30 @@ func TestExecCheck(t *testing.T) {
 	}
 }
 
-// A script without a first line for the kernel is a shell's business, and there
-// is no shell.
-func TestExecScriptWithoutInterpreter(t *testing.T) {
+// What looks like a program and is none is found only by trying.
+func TestExecFormatError(t *testing.T) {
 	t.Parallel()
-	path := file(t, t.TempDir(), "script", "exit 0\n", 0o755)
+	path := file(t, t.TempDir(), "program", "\x7fELF and nothing more", 0o755)
 	err := (&handler.Exec{Command: []string{path}}).Handle(t.Context(), newRecord())
-	wantError(t, err, "fork/exec "+path+": exec format error: a script must begin with a line such as #!/bin/sh", backlog.Errored)
+	wantError(t, err, "fork/exec "+path+": exec format error: a script must begin with a line such as #!/bin/sh", backlog.Skipped)
+}
+
+// A text that is too long for an argument is found before the first record.
+func TestExecArgumentTooLong(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{131_071: "", 131_072: "exec: argument 1 of /bin/true has 131072 bytes, more than a program can be given (131071); put it in a file"} {
+		e := &handler.Exec{Command: []string{"/bin/true", strings.Repeat("x", n)}}
+		got := ""
+		if err := e.Check(t.Context()); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%d bytes: %q, want %q", n, got, want)
+		}
+		if err := e.Handle(t.Context(), newRecord()); (err == nil) != (want == "") {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
 }
 
 // A daemon outlives the installation of its program, and its move.

@@ -6,6 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A program does not outlive this process, however that ends: the next one would
+// start the same record beside it. Whatever the program has started itself may.
+func init() { ownGroup.Pdeathsig = unix.SIGKILL }
+
 // reap waits for p to exit, calls exited, and reaps p. While exited runs, p is
 // a zombie: its number is not yet free for another process or group, so that
 // signals that are meant for p can hit nobody else.

@@ -17,6 +17,7 @@ var (
 )
 
 func isNoProgram(error) bool { return false }
+func isTooLong(error) bool   { return false }
 
 func terminateGroup(pid int) { killGroup(pid) }
 

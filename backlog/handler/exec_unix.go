@@ -21,6 +21,10 @@ var (
 // file that was started with err.
 func isNoProgram(err error) bool { return errors.Is(err, unix.ENOEXEC) }
 
+// isTooLong reports whether the start failed with err for the length of what
+// the program was to be given.
+func isTooLong(err error) bool { return errors.Is(err, unix.E2BIG) }
+
 // The group of a process that was started with ownGroup has its number. Errors
 // are of no use to anybody: the group is gone or belongs to another user.
 

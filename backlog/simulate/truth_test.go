@@ -150,7 +150,7 @@ func daemon(t *testing.T, path string, w *simulate.Workload, s *tiers.Schedule, 
 	stop, cancel := context.WithCancel(ctx)
 	done := make(chan error)
 	go func() { done <- (&backlog.Loop{Schedule: s, Engine: e}).Run(stop) }()
-	time.Sleep(w.To.Sub(time.Now()) + time.Second)
+	time.Sleep(time.Until(w.To) + time.Second)
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -151,7 +151,8 @@ func (db *DB) wrap(ctx context.Context, err error) error {
 func pool(db *sql.DB, n int) *sql.DB {
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
-	db.SetConnMaxIdleTime(10 * time.Minute)
+	// Also those in use while the database file was replaced are to go.
+	db.SetConnMaxLifetime(time.Minute)
 	return db
 }
 
