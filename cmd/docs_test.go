@@ -1,0 +1,64 @@
+package cmd_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	docFile    = regexp.MustCompile("(?ms)`([a-z]+\\.yaml)`[^`]*\n```yaml\n(.*?)^```$")
+	docConsole = regexp.MustCompile("(?ms)^```console\n\\$ ([^\n]*)\n(.*?)^```$")
+)
+
+// Every command of the pages in docs is run, in a folder with the files that
+// the page shows, and prints what the page says.
+func TestDocs(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	program := build(t)
+	for _, page := range pages {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			for _, m := range docFile.FindAllSubmatch(text, -1) {
+				if err := os.WriteFile(filepath.Join(dir, string(m[1])), m[2], 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			commands := docConsole.FindAllSubmatch(text, -1)
+			if len(commands) == 0 {
+				t.Fatal("no command")
+			}
+			for _, m := range commands {
+				c := exec.Command("sh", "-c", string(m[1]))
+				c.Dir, c.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
+				out, err := c.CombinedOutput()
+				if err != nil || string(out) != string(m[2]) {
+					t.Errorf("%s: %v\n%s\nwant:\n%s", m[1], err, out, m[2])
+				}
+			}
+			// So are the pictures.
+			svgs, _ := filepath.Glob(filepath.Join(dir, "*.svg"))
+			for _, svg := range svgs {
+				got, err := os.ReadFile(svg)
+				want, werr := os.ReadFile(filepath.Join("../docs", filepath.Base(svg)))
+				if err != nil || werr != nil || !bytes.Equal(got, want) {
+					t.Errorf("%s is drawn differently (%v, %v)", filepath.Base(svg), err, werr)
+				}
+			}
+			if strings.Contains(string(text), "--plot") && len(svgs) == 0 {
+				t.Error("no picture was drawn")
+			}
+		})
+	}
+}
