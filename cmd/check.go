@@ -63,23 +63,23 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 		return err
 	}
 	cfg, err := g.load()
-	if err != nil {
+	k := &checker{g: g, cfg: cfg, now: now}
+	switch {
+	case err != nil && o.JSON.on && !o.SQL:
+		k.bad("config", err)
+		return errors.Join(err, g.printChecks(false, k.findings))
+	case err != nil:
 		return err
-	}
-	if o.SQL {
+	case o.SQL:
 		return g.printSQL(ctx, cfg)
 	}
-	k := &checker{g: g, cfg: cfg, now: now}
 	k.all(ctx)
 	ok := true
 	for _, f := range k.findings {
 		ok = ok && (f.OK || f.Warning)
 	}
 	if o.JSON.on {
-		err = printJSON(g.out, struct {
-			OK     bool      `json:"ok"`
-			Checks []finding `json:"checks"`
-		}{ok, k.findings})
+		err = g.printChecks(ok, k.findings)
 	} else {
 		g.printFindings(k.findings)
 	}
@@ -87,6 +87,13 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 		err = errCheck
 	}
 	return err
+}
+
+func (g *globals) printChecks(ok bool, list []finding) error {
+	return printJSON(g.out, struct {
+		OK     bool      `json:"ok"`
+		Checks []finding `json:"checks"`
+	}{ok, list})
 }
 
 func (g *globals) printFindings(list []finding) {
@@ -97,9 +104,10 @@ func (g *globals) printFindings(list []finding) {
 		} else if !f.OK {
 			mark = "FAIL "
 		}
-		g.printf("%s %-11s %s\n", mark, f.Name, strings.ReplaceAll(f.Detail, "\n", "\n                  "))
+		lines := each(strings.Split(f.Detail, "\n"), escaped)
+		g.printf("%s %-11s %s\n", mark, f.Name, strings.Join(lines, "\n                  "))
 		if f.Cure != "" {
-			g.printf("                  cure: %s\n", f.Cure)
+			g.printf("                  cure: %s\n", escaped(f.Cure))
 		}
 	}
 }
@@ -130,8 +138,8 @@ func (k *checker) bad(name string, err error) bool {
 	f := finding{Name: name}
 	if p := (*table.Problem)(nil); errors.As(err, &p) {
 		f.Detail, f.Cure = strings.Replace(err.Error(), "; "+p.Cure, "", 1), p.Cure
-	} else {
-		f.Detail, f.Cure, _ = strings.Cut(err.Error(), "; ")
+	} else if f.Detail = err.Error(); !strings.Contains(f.Detail, "\n") {
+		f.Detail, f.Cure, _ = strings.Cut(f.Detail, "; ")
 	}
 	k.findings = append(k.findings, f)
 	return true
@@ -141,6 +149,9 @@ func (k *checker) all(ctx context.Context) {
 	k.good("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, withoutPassword(k.cfg.Database))
 	if _, err := wireHandler(ctx, k.cfg); !k.bad("handler", err) {
 		k.good("handler", "%s can be run", k.cfg.Handler.Exec[0])
+	}
+	if tell, err := wireOnDead(ctx, k.cfg); !k.bad("on_dead", err) && tell != nil {
+		k.good("on_dead", "%s can be run", k.cfg.OnDead.Exec[0])
 	}
 	k.state()
 	k.policy()
@@ -206,6 +217,7 @@ func (k *checker) counts(ctx context.Context) {
 	if k.bad("records", err) {
 		return
 	}
+	k.statuses(c)
 	k.good("records", "%d pending, %d of them older than every tier", c.Pending(), c.Beyond.Fresh+c.Beyond.Failed)
 	if c.Exhausted > 0 {
 		k.good("records", "%d out of retries besides", c.Exhausted)

@@ -64,6 +64,6 @@ func complain(w io.Writer, err error) {
 		if i > 0 {
 			prefix = "  "
 		}
-		fmt.Fprintln(w, prefix+line)
+		fmt.Fprintln(w, prefix+escaped(line))
 	}
 }

@@ -118,7 +118,7 @@ func runExplain(ctx context.Context, o ExplainOptions, g *globals) error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("table %s has no record %v", cfg.Table.Name, key)
+		return fmt.Errorf("table %s has no record %s", cfg.Table.Name, shown(key.String()))
 	}
 	x := backlog.Explain(row, cfg.Tiers, policyOf(cfg), now)
 	keeps := len(policyColumns(cfg.Policy)) > 0
@@ -152,11 +152,11 @@ func explanationOf(row backlog.Row, x backlog.Explanation, keeps bool, now time.
 func (g *globals) printExplanation(row backlog.Row, x backlog.Explanation, keeps bool, now time.Time) error {
 	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
 	line := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
-	line("record", "%v", row.Key)
+	line("record", "%s", shown(row.Key.String()))
 	if s := row.Standing.String(); row.Status == s {
 		line("status", "%s", s)
 	} else {
-		line("status", "%s (%s)", row.Status, s)
+		line("status", "%s (%s)", shown(row.Status), s)
 	}
 	if row.Inserted.IsZero() {
 		line("inserted", "-")
@@ -174,11 +174,11 @@ func (g *globals) printExplanation(row backlog.Row, x backlog.Explanation, keeps
 			line(t.what, "%s, %s", exactly(t.at), fromNow(t.at, now))
 		}
 	}
-	line("due", "%s: %s", map[bool]string{true: "yes", false: "no"}[x.Due], x.Reason)
+	line("due", "%s: %s", map[bool]string{true: "yes", false: "no"}[x.Due], escaped(x.Reason))
 	if x.Next.IsZero() {
 		line("next attempt", "none")
 	} else {
-		line("next attempt", "%s, %s, by the tier %s", exactly(x.Next), fromNow(x.Next, now), x.Tier)
+		line("next attempt", "%s, %s, by the tier %s", exactly(x.Next), fromNow(x.Next, now), shown(x.Tier))
 	}
 	return w.Flush()
 }

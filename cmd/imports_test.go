@@ -84,6 +84,8 @@ func mayImport(s source, imported string) bool {
 		return false
 	case s.folder == "backlog":
 		return imported == "tiers" || s.test && imported == "backlog/memory"
+	case s.folder == "backlog/simulate" && s.test:
+		return imported != "cmd" // to be held against the daemon with all its parts
 	case path.Dir(s.folder) == "backlog":
 		return imported == "backlog" || imported == "tiers" || s.test && imported == "backlog/storetest"
 	}

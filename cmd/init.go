@@ -23,10 +23,11 @@ func newInit(g *globals) *cobra.Command {
 	var o InitOptions
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Create what is missing: the table, the indexes",
+		Short: "Create what is missing: the table, the indexes, a policy's columns",
 		Long: `Init creates what the configuration names and the database does not have: the
-database file, the table, and an index for each status that is read. It alters
-and drops nothing and may be run again. It prints each statement that it has run.` + exitStatusHelp,
+database file, the table, an index for each status that is read, and the columns in which
+a policy keeps its state: those it adds to a table that is there. It alters and
+drops nothing else and may be run again. It prints each statement that it has run.` + exitStatusHelp,
 		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runInit(ctx, o, g) }),
 	}

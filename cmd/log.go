@@ -24,6 +24,9 @@ func newLog(c config.Log, w io.Writer) *slog.Logger {
 }
 
 func isTerminal(w any) bool {
+	if _, ok := w.(*screen); ok {
+		return true
+	}
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

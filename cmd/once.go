@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,8 @@ func newOnce(g *globals) *cobra.Command {
 		Short: "Run one pass, for a system crontab",
 		Long: `Once runs one pass over the pending records of the given age: first those never
 tried, newest first, then those that failed. Each is handed to the handler once
-and its outcome is written back.
+and its outcome is written back. A database that is away at the start is waited
+for, up to two minutes.
 
 With --due it runs the pass of the widest tier that ticked in the last minute,
 or does nothing. One line in a crontab then serves a whole schedule:
@@ -92,6 +94,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	if o.DryRun {
 		return dryRun(ctx, g, cfg, log, p, o.JSON.on)
 	}
+	surviveReaders()
 	report, err := g.passOnce(ctx, cfg, log, p, wait, func(a *app) *backlog.Engine {
 		return a.engine(clock, stop.hard, newProgress(g.err, a.table, newObserver(log).Observe))
 	})
@@ -117,17 +120,55 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 // passOnce runs the pass on an app of its own, under the run lock. The report is
 // zero if it could not begin.
 func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Logger, p backlog.Pass, wait time.Duration, engine func(*app) *backlog.Engine) (report backlog.Report, err error) {
-	a, err := g.wireApp(ctx, cfg, log, p.Now)
+	a, err := whenThere(ctx, log, awayPatience, func() (*app, error) { return g.wireApp(ctx, cfg, log, p.Now) })
 	if err != nil {
 		return report, err
 	}
 	defer a.close()
-	unlock, err := lockWithin(ctx, a.table, wait)
+	a.introduce()
+	lock, err := lockWithin(ctx, a.table, wait)
 	if err != nil {
 		return report, err
 	}
-	defer unlock()
-	return a.runPass(ctx, engine(a), p)
+	defer lock.Unlock()
+	ctx, release := a.whileHeld(ctx, lock)
+	report, err = a.runPass(ctx, engine(a), p)
+	if lost := release(); lost != nil {
+		if report.Stopped == backlog.StoppedSignal {
+			report.Stopped = backlog.StoppedError
+		}
+		return report, errors.Join(err, lost)
+	}
+	return report, err
+}
+
+// whileHeld returns a context that ends when the lock is lost; release stops
+// looking and returns why it was.
+func (a *app) whileHeld(ctx context.Context, lock backlog.Lock) (held context.Context, release func() error) {
+	held, cancel := context.WithCancel(ctx)
+	var lost error
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		check := time.NewTicker(lockEvery)
+		defer check.Stop()
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-check.C:
+			}
+			if err := lock.Check(held); err != nil && held.Err() == nil {
+				a.log.Error("the run lock is lost, the pass is stopped", "error", err)
+				lost = fmt.Errorf("the run lock was lost, another process may have worked on this table meanwhile: %w", err)
+				cancel()
+			}
+		}
+	})
+	return held, func() error {
+		cancel()
+		watch.Wait()
+		return lost
+	}
 }
 
 // runPass runs the pass from where the tier's last one stopped, and keeps where
@@ -212,17 +253,14 @@ func (a *app) state(log *slog.Logger) *stateFile {
 
 // lockWithin takes the run lock, waiting at most that long for another
 // process.
-func lockWithin(ctx context.Context, l backlog.Locker, wait time.Duration) (unlock func(), err error) {
+func lockWithin(ctx context.Context, l backlog.Locker, wait time.Duration) (backlog.Lock, error) {
 	lock, err := l.TryLock(ctx, backlog.RunLock)
 	if errors.Is(err, backlog.ErrLocked) && wait > 0 {
 		wctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		lock, err = backlog.WaitLock(wctx, l, backlog.RunLock, nil)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return func() { lock.Unlock() }, nil
+	return lock, err
 }
 
 // dryRun shows what a pass would handle. It is a pass whose handler skips
@@ -268,6 +306,10 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 
 // printRecords prints the records that walk shows, as they come.
 func printRecords(w io.Writer, p backlog.Pass, walk func(show func(*backlog.Record) error) error, asJSON bool) error {
+	if walk == nil && !asJSON {
+		_, err := fmt.Fprintln(w, nothingDue)
+		return err
+	}
 	if walk == nil {
 		walk = func(func(*backlog.Record) error) error { return nil }
 	}
@@ -275,7 +317,7 @@ func printRecords(w io.Writer, p backlog.Pass, walk func(show func(*backlog.Reco
 		n := 0
 		err := walk(func(r *backlog.Record) error {
 			n++
-			_, err := fmt.Fprintf(w, "%v\t%s\t%s\t%s\n", r.Key, r.Status, when(r.Inserted), r.Lane)
+			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", shown(r.Key.String()), shown(r.Status), when(r.Inserted), r.Lane)
 			return err
 		})
 		if err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -22,13 +21,11 @@ const (
 // A progress shows on a terminal how far a long pass is, one at a time, and
 // passes every event on. To anything but a terminal it shows nothing.
 type progress struct {
-	w     io.Writer
-	table backlog.Counter
-	next  func(backlog.Event)
+	*screen // its mutex guards what follows; its bar is nil: no pass is shown
+	table   backlog.Counter
+	next    func(backlog.Event)
 
-	mu        sync.Mutex
-	tier      string                   // whose pass is shown
-	bar       *progressbar.ProgressBar // nil: no pass is
+	tier      string // whose pass is shown
 	began     time.Time
 	done      int  // attempts
 	counted   bool // the bar has its end
@@ -36,20 +33,18 @@ type progress struct {
 }
 
 func newProgress(w io.Writer, t backlog.Counter, next func(backlog.Event)) func(backlog.Event) {
-	if !isTerminal(w) {
+	s, ok := w.(*screen)
+	if !ok {
 		return next
 	}
-	return (&progress{w: w, table: t, next: next}).Observe
+	return (&progress{screen: s, table: t, next: next}).Observe
 }
 
 // Observe takes one event.
 func (p *progress) Observe(ev backlog.Event) {
+	p.next(ev)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bar != nil && ev.Kind != backlog.Woke && (ev.Kind != backlog.AttemptEnded || ev.Outcome != backlog.Succeeded) {
-		p.bar.Clear() // a line of log may follow
-	}
-	p.next(ev)
 	switch {
 	case ev.Kind == backlog.PassStarted && p.bar == nil:
 		p.begin(ev.Report)
@@ -58,6 +53,7 @@ func (p *progress) Observe(ev backlog.Event) {
 		p.attempt()
 	case ev.Kind == backlog.PassEnded:
 		p.stopCount()
+		p.bar.Clear()
 		p.bar = nil
 	}
 }
@@ -67,7 +63,7 @@ func (p *progress) Observe(ev backlog.Event) {
 func (p *progress) begin(pass *backlog.Report) {
 	p.bar = progressbar.NewOptions64(math.MaxInt64,
 		progressbar.OptionSetWriter(p.w),
-		progressbar.OptionSetDescription(pass.Tier),
+		progressbar.OptionSetDescription(shown(pass.Tier)),
 		progressbar.OptionShowCount(),
 		progressbar.OptionShowIts(),
 		progressbar.OptionSetItsString("records"),

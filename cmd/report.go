@@ -59,13 +59,16 @@ func printReport(w io.Writer, r backlog.Report, asJSON bool) error {
 	return err
 }
 
+// nothingDue is all there is to say where no tier has ticked.
+const nothingDue = "nothing is due"
+
 // reportText is the report in one line. What did not happen is not mentioned.
 func reportText(r backlog.Report) string {
 	if r.Tier == "" {
-		return "nothing is due"
+		return nothingDue
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s selected", r.Tier, plural(r.Selected, "record"))
+	fmt.Fprintf(&b, "%s: %s selected", shown(r.Tier), plural(r.Selected, "record"))
 	for _, x := range []struct {
 		n    int
 		word string

@@ -170,7 +170,7 @@ func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []
 			return nil, err
 		}
 		if why := whyNotReset(row, ok); why != "" {
-			wrong = append(wrong, fmt.Errorf("%v: %s", k, why))
+			wrong = append(wrong, fmt.Errorf("%s: %s", shown(k.String()), why))
 		}
 	}
 	if len(wrong) > 0 {

@@ -30,6 +30,7 @@ type globals struct {
 
 	in       io.Reader
 	out, err io.Writer
+	unsaid   error // the first failed write to out
 }
 
 func (g *globals) AddFlags(f *pflag.FlagSet) {
@@ -49,13 +50,19 @@ func (g *globals) AddFlags(f *pflag.FlagSet) {
 
 // Main runs the program with the given arguments and returns its exit status.
 func Main(args []string, in io.Reader, out, err io.Writer) int {
-	g := &globals{in: in, out: out, err: err}
+	g := &globals{in: in, out: out, err: onScreen(err)}
 	root := newRoot(g)
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(err)
+	if isCompletion(args) {
+		plainUsages(root)
+	}
 	e := root.ExecuteContext(context.Background())
+	if e == nil && g.unsaid != nil {
+		e = ranError{g.unsaid}
+	}
 	if e == nil {
 		return exitDone
 	}
@@ -81,11 +88,14 @@ the table needs no columns for it.
 Start with "backlog check", then "backlog once --max-age 1d", then "backlog run".` + exitStatusHelp,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version(),
 		Args:          noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return c.Help()
 		},
 	}
+	root.SetVersionTemplate(versionText())
+	root.Flags().Bool("version", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
 	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newRetry(g), newCheck(g), newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false
@@ -93,6 +103,7 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	helpAlike(root)
+	completeFlags(root, completions(g))
 	return root
 }
 
@@ -114,7 +125,14 @@ func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 && aWord.FindString(args[0]) != args[0] {
 		return fmt.Errorf("%s takes no such argument; what belongs to a flag stands behind its --name", c.CommandPath())
 	}
-	return cobra.NoArgs(c, args)
+	err := cobra.NoArgs(c, args)
+	if err != nil && c.HasSubCommands() {
+		c.SuggestionsMinimumDistance = 2
+		if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
+		}
+	}
+	return err
 }
 
 // flagError shows of a flag that cannot be understood only its name.
@@ -179,5 +197,10 @@ func (j *jsonFlag) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&j.on, "json", false, "print JSON")
 }
 
-// printf writes to the command's output; a closed pipe is the reader's wish.
-func (g *globals) printf(format string, args ...any) { fmt.Fprintf(g.out, format, args...) }
+// printf writes to the command's output. That a write failed becomes the
+// program's error in the end; a closed pipe, the reader's wish, ends it at once.
+func (g *globals) printf(format string, args ...any) {
+	if _, err := fmt.Fprintf(g.out, format, args...); err != nil && g.unsaid == nil {
+		g.unsaid = err
+	}
+}

@@ -28,7 +28,8 @@ func newRun(g *globals) *cobra.Command {
 		Long: `Run starts the passes of the schedule as their tiers tick, until it is stopped.
 
 One daemon leads for a table; a second one stands by and takes over within
-seconds. Ticks missed while none ran are made up for by one pass.
+seconds. Ticks missed while none ran are made up for by one pass. While the
+database is away, at the start or later, it waits.
 
 SIGTERM or SIGINT: select nothing more, let running handlers finish for
 shutdown_timeout, settle, exit. A second one: end the handlers at once.
@@ -47,17 +48,22 @@ func runRun(ctx context.Context, g *globals) error {
 	log := newLog(cfg.Log, g.err)
 	ctx, stop := stopOnSignal(ctx)
 	defer stop.close()
-	a, err := g.wireServer(ctx, cfg, log)
+	surviveReaders()
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP) // one that comes while we wait reloads what has just been read
+	defer signal.Stop(hup)
+	a, err := whenThere(ctx, log, 0, func() (*app, error) { return g.wireServer(ctx, cfg, log) })
+	if ctx.Err() != nil && isEnd(err) {
+		log.Info("stopped")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	d := &server{g: g, app: a, log: log, hard: stop.hard, state: a.state(log)}
+	a.introduce()
+	d := &server{g: g, app: a, log: log, hard: stop.hard, state: a.state(log), hup: hup}
 	d.observe = newProgress(g.err, a.table, newObserver(log).Observe)
 	defer d.close()
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	d.hup = hup
 
 	notify(log, daemon.SdNotifyReady)
 	for ctx.Err() == nil {
@@ -231,6 +237,7 @@ func (d *server) reload(ctx context.Context, loop *backlog.Loop) {
 		d.log.Error("reload refused, the old configuration stays: " + err.Error())
 		return
 	}
+	a.introduce()
 	old := d.app
 	d.app = a
 	if loop != nil {

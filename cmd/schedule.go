@@ -1,12 +1,15 @@
 package cmd
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -88,9 +91,9 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	}
 	switch format {
 	case "text":
-		return g.printTicks(comingTicks(cfg.Tiers, from, until, o.Count))
+		return g.printTicks(cfg.Tiers, comingTicks(cfg.Tiers, from, until, o.Count))
 	case "json":
-		return printJSON(g.out, comingTicks(cfg.Tiers, from, until, o.Count))
+		return g.printTicksJSON(comingTicks(cfg.Tiers, from, until, o.Count))
 	case "crontab":
 		return g.printCrontab(cfg.Tiers)
 	case "systemd":
@@ -108,26 +111,57 @@ type tickJSON struct {
 }
 
 // comingTicks returns the ticks after from, up to until if that is not zero,
-// at most count if that is not 0.
-func comingTicks(s *tiers.Schedule, from, until time.Time, count int) []tickJSON {
-	list := []tickJSON{}
-	for at := s.Next(from); !at.IsZero() && (until.IsZero() || !at.After(until)) && (count == 0 || len(list) < count); at = s.Next(at) {
-		pick := tiers.Coalesce(s.Due(at.Add(-time.Nanosecond), at), func(tiers.Tier) bool { return true })
-		t := tickJSON{At: stamp(at), Tier: pick.Start.Tier.Name, MaxAge: pick.Start.Tier.MaxAge.Seconds(), Covers: []string{}}
-		for _, c := range pick.Covered {
-			t.Covers = append(t.Covers, c.Tier.Name)
+// at most count if that is not 0. They may be more than memory holds.
+func comingTicks(s *tiers.Schedule, from, until time.Time, count int) iter.Seq[tickJSON] {
+	return func(yield func(tickJSON) bool) {
+		at := s.Next(from)
+		for n := 0; !at.IsZero() && (until.IsZero() || !at.After(until)) && (count == 0 || n < count); n++ {
+			pick := tiers.Coalesce(s.Due(at.Add(-time.Nanosecond), at), func(tiers.Tier) bool { return true })
+			t := tickJSON{At: stamp(at), Tier: pick.Start.Tier.Name, MaxAge: pick.Start.Tier.MaxAge.Seconds(), Covers: []string{}}
+			for _, c := range pick.Covered {
+				t.Covers = append(t.Covers, c.Tier.Name)
+			}
+			if !yield(t) {
+				return
+			}
+			at = s.Next(at)
 		}
-		list = append(list, t)
 	}
-	return list
 }
 
-func (g *globals) printTicks(list []tickJSON) error {
-	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "AT\tTIER\tCOVERS")
-	for _, t := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", when(time.Time(t.At)), t.Tier, strings.Join(t.Covers, ", "))
+// printTicks prints a table whose columns are as wide as they may have to be.
+func (g *globals) printTicks(s *tiers.Schedule, ticks iter.Seq[tickJSON]) error {
+	w := bufio.NewWriter(g.out)
+	wide := len("TIER")
+	for _, t := range s.Tiers() {
+		wide = max(wide, utf8.RuneCountInString(shown(t.Name)))
 	}
+	fmt.Fprintf(w, "%-23s  %-*s  COVERS\n", "AT", wide, "TIER")
+	for t := range ticks {
+		if _, err := fmt.Fprintf(w, "%s  %-*s  %s\n", when(time.Time(t.At)), wide, shown(t.Tier), strings.Join(each(t.Covers, shown), ", ")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func (g *globals) printTicksJSON(ticks iter.Seq[tickJSON]) error {
+	w := bufio.NewWriter(g.out)
+	before := "["
+	for t := range ticks {
+		b, err := json.Marshal(t)
+		if err == nil {
+			_, err = fmt.Fprintf(w, "%s%s", before, b)
+		}
+		if err != nil {
+			return err
+		}
+		before = ","
+	}
+	if before == "[" {
+		fmt.Fprint(w, before)
+	}
+	fmt.Fprintln(w, "]")
 	return w.Flush()
 }
 

@@ -42,6 +42,12 @@ func (s *stopper) close() {
 	close(s.done)
 }
 
+// surviveReaders makes the end of whoever reads our log or report an error of
+// the write, where it would end the program and leave outcomes unwritten. A
+// signal that is ignored would be ignored by handlers too; this one nobody waits
+// for, and what the channel does not hold is dropped.
+func surviveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 // sayStopping tells whoever stopped the program why it does not end at once.
 func (a *app) sayStopping() {
 	a.log.Info("stopping: no record is handed out any more, running handlers may finish", "for", a.cfg.ShutdownTimeout.String())

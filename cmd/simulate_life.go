@@ -63,7 +63,7 @@ func (g *globals) printLife(policy string, l simulate.Life) error {
 			age = tiers.FormatDuration(from) + " to " + tiers.FormatDuration(t.Tier.MaxAge)
 		}
 		from = t.Tier.MaxAge
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", t.Tier.Name, age, often(t.Tier), t.Attempts)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", shown(t.Tier.Name), age, often(t.Tier), t.Attempts)
 	}
 	if err := w.Flush(); err != nil {
 		return err

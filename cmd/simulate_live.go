@@ -192,7 +192,7 @@ func (g *globals) printTiers(s simulated) error {
 	fmt.Fprintln(w, "TIER\tPASSES\tCALLS\tMOST AT ONCE")
 	for _, t := range s.schedule.Tiers() {
 		x := sums[t.Name]
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", t.Name, x.ticks, x.attempts, x.most)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", shown(t.Name), x.ticks, x.attempts, x.most)
 	}
 	return w.Flush()
 }

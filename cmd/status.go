@@ -144,7 +144,7 @@ func (g *globals) printStatus(s *statusJSON, now time.Time) error {
 	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "STATUS\tRECORDS")
 	for _, name := range slices.Sorted(maps.Keys(s.Counts)) {
-		fmt.Fprintf(w, "%s\t%d\n", name, s.Counts[name])
+		fmt.Fprintf(w, "%s\t%d\n", shown(name), s.Counts[name])
 	}
 	fmt.Fprintf(w, "\nPENDING\tFRESH\tFAILED\tOLDEST\n")
 	row := func(what string, b bandCounts) {
@@ -166,7 +166,7 @@ func (g *globals) printStatus(s *statusJSON, now time.Time) error {
 	}
 	fmt.Fprintf(w, "\nNEXT PASS\tTIER\n")
 	for _, n := range s.Next {
-		fmt.Fprintf(w, "%s\t%s\n", when(time.Time(n.At)), n.Tier)
+		fmt.Fprintf(w, "%s\t%s\n", when(time.Time(n.At)), shown(n.Tier))
 	}
 	return w.Flush()
 }

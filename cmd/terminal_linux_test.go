@@ -87,3 +87,32 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("standard output is %q", out.String())
 	}
 }
+
+// What is logged while the bar is shown has a line of its own, also what no
+// record is the reason for.
+func TestTerminalStop(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "backlog", map[string]string{
+		"schedule.yaml": "handler: {exec: [./handler.sh], concurrency: 1}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
+		"handler.sh":    "#!/bin/sh\nexec sleep 0.2\n",
+	})
+	s.mustRun("init")
+	s.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) INSERT INTO BACKLOG (id) SELECT i FROM n")
+	terminal, screen := openTerminal(t)
+	c := s.command("once", "--max-age", "1d")
+	c.Stderr = terminal
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !eventually(func() bool { return strings.Contains(screen.String(), "/1000, ") }) {
+		t.Errorf("no bar is shown: %q", screen)
+	}
+	c.Process.Signal(os.Interrupt)
+	if err := c.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, screen)
+	}
+	re := regexp.MustCompile(`[\r\n]time=[^ ]+ level=INFO msg="stopping: `)
+	if !eventually(func() bool { return re.MatchString(screen.String()) }) {
+		t.Errorf("no line begins with what it says: %q", screen)
+	}
+}

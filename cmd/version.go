@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -21,16 +22,19 @@ func newVersion(g *globals) *cobra.Command {
 		Long:  `Version prints the program's version, its SQLite driver and the Go it was built with.` + exitStatusHelp,
 		Args:  noArgs,
 		RunE: ran(func(context.Context) error {
-			v := version()
 			if asJSON.on {
-				return printJSON(g.out, map[string]string{"version": v, "sqlite": table.SQLiteDriver, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+				return printJSON(g.out, map[string]string{"version": version(), "sqlite": table.SQLiteDriver, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}
-			g.printf("backlog %s (SQLite by %s, %s, %s/%s)\n", v, table.SQLiteDriver, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			g.printf("%s", versionText())
 			return nil
 		}),
 	}
 	asJSON.AddFlags(c.Flags())
 	return c
+}
+
+func versionText() string {
+	return fmt.Sprintf("backlog %s (SQLite by %s, %s, %s/%s)\n", version(), table.SQLiteDriver, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func version() string {

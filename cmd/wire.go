@@ -55,6 +55,8 @@ type app struct {
 	db      *table.DB
 	table   *table.Table
 	store   *provenStore // the table, for passes
+
+	samples []string // rows as they are understood
 }
 
 // wireApp builds what a pass needs and proves that it can work, touching no
@@ -66,37 +68,37 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
+	tell, err := wireOnDead(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
 	a, err := g.wireTable(ctx, cfg, log, table.Options{})
 	if err != nil {
 		return nil, err
 	}
-	a.handler = h
-	if len(cfg.OnDead.Exec) > 0 {
-		tell := &handler.Exec{Command: cfg.OnDead.Exec}
-		if err := tell.Check(ctx); err != nil {
-			a.close()
-			return nil, fmt.Errorf("on_dead: %w", err)
-		}
-		a.onDead = tell
-	}
+	a.handler, a.onDead = h, tell
 	a.store = &provenStore{Table: a.table, log: log, now: now}
 	if err := a.table.ProveTimes(ctx, now); err != nil {
 		a.close()
 		return nil, fmt.Errorf("table %s: %w", cfg.Table.Name, err)
 	}
-	samples, err := a.table.Samples(ctx, now)
-	if err != nil {
+	if a.samples, err = a.table.Samples(ctx, now); err != nil {
 		a.close()
 		return nil, err
 	}
-	for _, s := range samples {
-		log.Info("as understood: " + s)
+	return a, nil
+}
+
+// introduce logs how the table is understood, once all is wired: wiring may
+// take several tries.
+func (a *app) introduce() {
+	for _, s := range a.samples {
+		a.log.Info("as understood: " + s)
 	}
 	a.store.sayNotes()
-	if len(cfg.Statuses.Dead.Values)+len(cfg.Statuses.Dead.Set) == 0 {
-		log.Info("no dead status is configured: a rejected record is an error like any other")
+	if len(a.cfg.Statuses.Dead.Values)+len(a.cfg.Statuses.Dead.Set) == 0 {
+		a.log.Info("no dead status is configured: a rejected record is an error like any other")
 	}
-	return a, nil
 }
 
 // wireReader opens the table to be looked at only.
@@ -158,7 +160,9 @@ func (s *provenStore) prove(ctx context.Context) error {
 	}
 	err := s.ProveWrites(ctx, s.now)
 	s.proven = err == nil
-	s.sayNotes()
+	if !errors.Is(err, backlog.ErrAway) {
+		s.sayNotes()
+	}
 	return err
 }
 
@@ -191,6 +195,19 @@ func wireHandler(ctx context.Context, cfg *config.Config) (backlog.Handler, erro
 		return nil, fmt.Errorf("handler: %w", err)
 	}
 	return h, nil
+}
+
+// wireOnDead makes what is told of dead records, nil if nothing is, and checks
+// that it could work.
+func wireOnDead(ctx context.Context, cfg *config.Config) (backlog.Handler, error) {
+	if len(cfg.OnDead.Exec) == 0 {
+		return nil, nil
+	}
+	tell := &handler.Exec{Command: cfg.OnDead.Exec}
+	if err := tell.Check(ctx); err != nil {
+		return nil, fmt.Errorf("on_dead: %w", err)
+	}
+	return tell, nil
 }
 
 // engine returns an engine over the app's table and handler.

@@ -3,7 +3,6 @@ package table
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"strings"
 	"time"
 
@@ -118,8 +117,12 @@ func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Re
 	one := t.expireText(x.conds) + " AND " + t.d.keyIn(t.key, 1)
 	for ctx.Err() == nil {
 		var records []backlog.Record
-		err := t.within(ctx, func(ctx context.Context) (err error) {
-			records, err = t.expiredRecords(ctx, x, last)
+		err := t.within(ctx, func(ctx context.Context) error {
+			rows, err := t.rowsByKey(ctx, x.conds, x.args, last)
+			records = records[:0]
+			for _, row := range rows {
+				records = append(records, t.recordOf(row, x.branch))
+			}
 			return err
 		})
 		if err != nil || len(records) == 0 {
@@ -166,28 +169,4 @@ func (t *Table) expireGroup(ctx context.Context, x expiry, text string, records 
 		n = 0
 	}
 	return n, err
-}
-
-// expiredRecords returns the next rows that are past their time.
-func (t *Table) expiredRecords(ctx context.Context, x expiry, last backlog.Key) ([]backlog.Record, error) {
-	conds, args := x.conds, x.args
-	if !last.IsZero() {
-		c, a := keyRange(">", t.key, last)
-		conds, args = append(conds[:len(conds):len(conds)], c), append(args[:len(args):len(args)], a...)
-	}
-	rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d",
-		t.sel.aliased(), t.name, strings.Join(conds, " AND "), strings.Join(t.key, ", "), backlog.MaxGroup), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var records []backlog.Record
-	for rows.Next() {
-		row, err := t.scanRow(rows)
-		if err != nil {
-			return nil, err
-		}
-		records = append(records, t.recordOf(row, x.branch))
-	}
-	return records, rows.Err()
 }

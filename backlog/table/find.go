@@ -222,46 +222,22 @@ func (t *Table) EachPending(ctx context.Context, now time.Time, f func(backlog.R
 	for i, b := range t.branches {
 		var last backlog.Key
 		for {
-			var rows []backlog.Row
+			var rows [][]any
 			err := t.within(ctx, func(ctx context.Context) (err error) {
-				rows, err = t.pendingRows(ctx, i, strings.Join(t.pending(b), " AND "), last, now)
+				rows, err = t.rowsByKey(ctx, t.pending(b), nil, last)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			for _, r := range rows {
-				f(r)
+			for _, raw := range rows {
+				last = t.keyOf(raw)
+				f(t.rowOf(raw, i, now))
 			}
 			if len(rows) < backlog.MaxGroup {
 				break
 			}
-			last = rows[len(rows)-1].Key
 		}
 	}
 	return nil
-}
-
-// pendingRows returns the next rows of the branch in the order of the keys.
-func (t *Table) pendingRows(ctx context.Context, branch int, cond string, last backlog.Key, now time.Time) (list []backlog.Row, err error) {
-	// By an index of the condition each page would sort all that meets it.
-	cond, args := t.d.guard(cond), []any(nil)
-	if !last.IsZero() {
-		c, a := keyRange(">", t.key, last)
-		cond, args = cond+" AND "+c, a
-	}
-	rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d",
-		t.sel.aliased(), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		raw, err := t.scanRow(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, t.rowOf(raw, branch, now))
-	}
-	return list, rows.Err()
 }

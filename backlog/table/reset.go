@@ -3,7 +3,6 @@ package table
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -84,7 +83,12 @@ func (t *Table) Reset(ctx context.Context, sel Selection, now time.Time) (total 
 		var keys []backlog.Key
 		var n int64
 		err := t.within(ctx, func(ctx context.Context) (err error) {
-			if keys, err = t.nextKeys(ctx, conds, args, last); err != nil || len(keys) == 0 {
+			rows, err := t.rowsByKey(ctx, conds, args, last)
+			keys = keys[:0]
+			for _, row := range rows {
+				keys = append(keys, t.keyOf(row))
+			}
+			if err != nil || len(keys) == 0 {
 				return err
 			}
 			return t.inTx(ctx, func(tx *sql.Tx) error {
@@ -109,31 +113,6 @@ func (t *Table) Reset(ctx context.Context, sel Selection, now time.Time) (total 
 		total += int(n)
 		last = keys[len(keys)-1]
 	}
-}
-
-// nextKeys returns the keys of the next group of rows.
-func (t *Table) nextKeys(ctx context.Context, conds []string, args []any, last backlog.Key) ([]backlog.Key, error) {
-	// By an index of the conditions each group would sort all that meets them.
-	conds = []string{t.d.guard(strings.Join(conds, " AND "))}
-	if !last.IsZero() {
-		c, a := keyRange(">", t.key, last)
-		conds, args = append(conds, c), append(args[:len(args):len(args)], a...)
-	}
-	rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d",
-		t.sel.aliased(), t.name, strings.Join(conds, " AND "), strings.Join(t.key, ", "), backlog.MaxGroup), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var keys []backlog.Key
-	for rows.Next() {
-		row, err := t.scanRow(rows)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, t.keyOf(row))
-	}
-	return keys, rows.Err()
 }
 
 // resettable returns the conditions for the dead and failed records of the

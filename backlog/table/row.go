@@ -1,7 +1,11 @@
 package table
 
 import (
+	"context"
 	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
 
 	"backlog/backlog"
 )
@@ -20,6 +24,31 @@ func (t *Table) scanRow(rows *sql.Rows) ([]any, error) {
 		row[i] = whole(v)
 	}
 	return row, nil
+}
+
+// rowsByKey returns the next rows that meet the conditions, at most MaxGroup, in
+// the order of the keys, behind the last one. An index of the conditions is of
+// no use to it: each page would sort all that meets them.
+func (t *Table) rowsByKey(ctx context.Context, conds []string, args []any, last backlog.Key) (list [][]any, err error) {
+	cond := t.d.guard(strings.Join(conds, " AND "))
+	if !last.IsZero() {
+		c, a := keyRange(">", t.key, last)
+		cond, args = cond+" AND "+c, slices.Concat(args, a)
+	}
+	rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d",
+		t.sel.aliased(), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row, err := t.scanRow(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, row)
+	}
+	return list, rows.Err()
 }
 
 // recordOf makes a record of a row in the branch that no page is made of. What

@@ -1,0 +1,71 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"backlog/backlog"
+)
+
+func TestWhenThere(t *testing.T) {
+	t.Parallel()
+	away, wrong := fmt.Errorf("%w: locked", backlog.ErrAway), errors.New("wrong")
+	for _, tt := range []struct {
+		name     string
+		patience time.Duration
+		stop     time.Duration // 0: never
+		errs     func(time.Duration) error
+		want     error
+		after    time.Duration
+		said     string // "WARN INFO": away and back
+	}{
+		{"there", 0, 0, func(time.Duration) error { return nil }, nil, 0, ""},
+		{"wrong", 0, 0, func(time.Duration) error { return wrong }, wrong, 0, ""},
+		{"back after an hour", 0, 0, func(d time.Duration) error {
+			if d < time.Hour {
+				return away
+			}
+			return nil
+		}, nil, time.Hour, "WARN INFO"},
+		{"back and wrong", 0, 0, func(d time.Duration) error {
+			if d < time.Minute {
+				return away
+			}
+			return wrong
+		}, wrong, time.Minute, "WARN"},
+		{"away for longer than once waits", awayPatience, 0, func(time.Duration) error { return away }, backlog.ErrAway, awayPatience, "WARN"},
+		{"stopped", 0, 90 * time.Second, func(time.Duration) error { return away }, context.Canceled, 90 * time.Second, "WARN"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.stop > 0 {
+					time.AfterFunc(tt.stop, cancel)
+				}
+				var out bytes.Buffer
+				began := time.Now()
+				_, err := whenThere(ctx, slog.New(slog.NewTextHandler(&out, nil)), tt.patience, func() (*app, error) {
+					return nil, tt.errs(time.Since(began))
+				})
+				if took := time.Since(began); !errors.Is(err, tt.want) || took != tt.after {
+					t.Errorf("got %v after %v, want %v after %v", err, took, tt.want, tt.after)
+				}
+				var said []string
+				for line := range strings.Lines(out.String()) {
+					said = append(said, strings.TrimPrefix(strings.Fields(line)[1], "level="))
+				}
+				if got := strings.Join(said, " "); got != tt.said {
+					t.Errorf("it logs %q, want %q", got, tt.said)
+				}
+			})
+		})
+	}
+}
