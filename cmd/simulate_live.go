@@ -148,12 +148,14 @@ func (s *simulated) ticks() []liveTick {
 func (o *SimulateOptions) printLive(g *globals, w *simulate.Workload, all []simulated) error {
 	asJSON := func(s simulated) liveJSON { return liveJSON{workloadOf(s, o.Seed), s.ticks()} }
 	switch {
-	case o.JSON.on && o.Compare == "":
+	case o.JSON.on && len(all) == 1 && o.Compare == "":
 		return printJSON(g.out, asJSON(all[0]))
 	case o.JSON.on:
 		return printJSON(g.out, each(all, asJSON))
 	case o.CSV:
 		return g.printSeries(all)
+	case o.Diff != "":
+		return g.printDiff(all[0], all[1])
 	}
 	g.printf("%s in the table, assuming that attempts %s, from %s to %s.\n\n", plural(len(w.Records), "pending record"), assumed(o.Assume), when(w.From), when(w.To))
 	if err := g.printFigures(all); err != nil {

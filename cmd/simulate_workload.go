@@ -10,10 +10,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -33,6 +31,7 @@ type WorkloadOptions struct {
 	For      string
 	From     string
 	Compare  string
+	Diff     string
 	CSV      bool
 	Plot     string
 }
@@ -49,6 +48,7 @@ func (o *WorkloadOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.For, "for", "", "how `LONG` it lasts (default: a workload 7d, --live 24h)")
 	f.StringVar(&o.From, "from", firstMonday, "when it begins: `TIME`, RFC 3339")
 	f.StringVar(&o.Compare, "compare", "", "compare `LIST` of policies and of files, separated by commas, on the same workload")
+	f.StringVar(&o.Diff, "diff", "", "show only what would be different with the schedule and policy of `FILE`")
 	f.StringVar(&o.Plot, "plot", "", "draw calls and what is pending into `FILE`.svg or .png")
 	f.BoolVar(&o.CSV, "csv", false, "print the series as CSV")
 }
@@ -143,20 +143,34 @@ func (o *SimulateOptions) candidates(g *globals) (list []candidate, err error) {
 		list = append(list, candidate{name, s, policy})
 		return nil
 	}
-	if o.Compare == "" {
+	addFile := func(path string) error {
+		other, err := config.LoadFile(path, policySpecs()...)
+		if err != nil {
+			return usageError{err}
+		}
+		return add(path, other.Tiers, other.Policy)
+	}
+	switch {
+	case o.Diff != "" && o.Compare != "":
+		return nil, usagef("--diff is with one file, --compare with many: ask for one")
+	case o.Diff != "":
+		p, err := o.policy(g)
+		if err == nil {
+			err = add("now", cfg.Tiers, p)
+		}
+		err = errors.Join(err, addFile(o.Diff))
+		return list, err
+	case o.Compare == "":
 		p, err := o.policy(g)
 		if err != nil {
 			return nil, err
 		}
-		return list, add(p.Name, cfg.Tiers, p)
+		err = add(p.Name, cfg.Tiers, p)
+		return list, err
 	}
 	for _, item := range splitOutside(o.Compare) {
 		if strings.HasSuffix(item, ".yaml") || strings.HasSuffix(item, ".yml") {
-			other, err := config.LoadFile(item, policySpecs()...)
-			if err != nil {
-				return nil, usageError{err}
-			}
-			if err := add(item, other.Tiers, other.Policy); err != nil {
+			if err := addFile(item); err != nil {
 				return nil, err
 			}
 			continue
@@ -219,12 +233,14 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globals) error {
 		return err
 	}
 	switch {
-	case o.JSON.on && o.Compare == "":
+	case o.JSON.on && len(all) == 1 && o.Compare == "":
 		return printJSON(g.out, workloadOf(all[0], o.Seed))
 	case o.JSON.on:
 		return printJSON(g.out, each(all, func(s simulated) workloadJSON { return workloadOf(s, o.Seed) }))
 	case o.CSV:
 		return g.printSeries(all)
+	case o.Diff != "":
+		return g.printDiff(all[0], all[1])
 	}
 	return g.printWorkload(w, all)
 }
@@ -312,98 +328,4 @@ func (g *globals) printSeries(all []simulated) error {
 		return err
 	}
 	return out.Flush()
-}
-
-// A column is a figure by which candidates are compared: the least is best.
-type column struct {
-	title string
-	value func(*simulate.Report) int64
-	text  func(int64) string
-}
-
-func (g *globals) printWorkload(w *simulate.Workload, all []simulated) error {
-	g.printf("%s inserted from %s to %s.\n\n", plural(all[0].Records, "record"), when(w.From), when(w.To))
-	if err := g.printFigures(all); err != nil {
-		return err
-	}
-	g.printMarks(all)
-	return nil
-}
-
-// printFigures compares the candidates by what they cost and what they bring.
-func (g *globals) printFigures(all []simulated) error {
-	count := func(n int64) string { return strconv.FormatInt(n, 10) }
-	wait := func(n int64) string { return tiers.FormatDuration(time.Duration(n).Round(time.Second)) }
-	quantile := func(q float64) func(*simulate.Report) int64 {
-		return func(r *simulate.Report) int64 { return int64(r.RecoveryQuantile(q)) }
-	}
-	columns := []column{
-		{"CALLS", func(r *simulate.Report) int64 { return int64(r.Attempts) }, count},
-		{"FAILED", func(r *simulate.Report) int64 { return int64(r.Failed) }, count},
-		{"PEAK/MIN", func(r *simulate.Report) int64 { return int64(r.PeakPerMinute) }, count},
-		{"RECOVERY P50", quantile(0.5), wait}, {"P95", quantile(0.95), wait}, {"MAX", quantile(1), wait},
-		{"DEAD", func(r *simulate.Report) int64 { return int64(r.Dead) }, count},
-		{"PENDING", func(r *simulate.Report) int64 { return int64(r.Pending) }, count},
-	}
-	t := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "POLICY")
-	for _, c := range columns {
-		fmt.Fprintf(t, "\t%s", c.title)
-	}
-	fmt.Fprintln(t)
-	for _, s := range all {
-		fmt.Fprint(t, s.name)
-		for _, c := range columns {
-			v, mark := c.value(s.Report), ""
-			worse := func(o simulated) bool { return c.value(o.Report) > v }
-			better := func(o simulated) bool { return c.value(o.Report) < v }
-			if slices.ContainsFunc(all, worse) && !slices.ContainsFunc(all, better) {
-				mark = "*"
-			}
-			fmt.Fprintf(t, "\t%s%s", c.text(v), mark)
-		}
-		fmt.Fprintln(t)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if len(all) > 1 {
-		g.printf("\n* the best of the column\n")
-	}
-	return nil
-}
-
-// printMarks draws the series.
-func (g *globals) printMarks(all []simulated) {
-	for _, s := range all {
-		if len(s.Series) < 2 {
-			continue
-		}
-		g.printf("\n%s: calls and records pending, %s a mark, at most %s\n", s.name, tiers.FormatDuration(s.Series[1].At.Sub(s.Series[0].At)), peaks(s.Series))
-		g.printf("  calls    %s\n", marks(s.Series, func(b simulate.Bucket) int { return b.Attempts }))
-		g.printf("  pending  %s\n", marks(s.Series, func(b simulate.Bucket) int { return b.Pending }))
-	}
-}
-
-// peaks tells what the tallest marks stand for.
-func peaks(series []simulate.Bucket) string {
-	calls, pending := 0, 0
-	for _, b := range series {
-		calls, pending = max(calls, b.Attempts), max(pending, b.Pending)
-	}
-	return fmt.Sprintf("%d and %d", calls, pending)
-}
-
-// marks draws a series as a line of blocks, the tallest for the greatest.
-func marks(series []simulate.Bucket, value func(simulate.Bucket) int) string {
-	blocks := []rune(" ▁▂▃▄▅▆▇█")
-	most := 1
-	for _, b := range series {
-		most = max(most, value(b))
-	}
-	var line strings.Builder
-	for _, b := range series {
-		line.WriteRune(blocks[(value(b)*(len(blocks)-1)+most-1)/most])
-	}
-	return line.String()
 }
