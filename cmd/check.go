@@ -146,7 +146,7 @@ func (k *checker) bad(name string, err error) bool {
 }
 
 func (k *checker) all(ctx context.Context) {
-	k.good("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, withoutPassword(k.cfg.Database))
+	k.good("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, table.Shown(k.cfg.Database))
 	if _, err := wireHandler(ctx, k.cfg); !k.bad("handler", err) {
 		k.good("handler", "%s can be run", k.cfg.Handler.Exec[0])
 	}
@@ -163,7 +163,7 @@ func (k *checker) all(ctx context.Context) {
 		return
 	}
 	defer db.Close()
-	k.good("database", "%s is there and can be read (driver %s)", withoutPassword(k.cfg.Database), table.SQLiteDriver)
+	k.good("database", "%s is there and can be read (driver %s)", table.Shown(k.cfg.Database), table.SQLiteDriver)
 	k.table, err = table.New(ctx, db, mapping(k.cfg))
 	if k.bad("table", err) {
 		return

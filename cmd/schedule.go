@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"backlog/backlog/table"
 	"backlog/tiers"
 )
 
@@ -225,7 +226,7 @@ func forSystemd(arg string) string {
 // of the database is left out, as it may hold a password.
 func (g *globals) onceArgs() (args []string, hidden bool) {
 	args = []string{"once", "--due", "--config", g.Config}
-	hidden = g.Database != "" && g.Database != withoutPassword(g.Database)
+	hidden = g.Database != "" && g.Database != table.Shown(g.Database)
 	for _, f := range []struct{ name, value string }{
 		{"--database", g.Database}, {"--table", g.Table}, {"--log-level", g.LogLevel}, {"--log-format", g.LogFormat},
 	} {

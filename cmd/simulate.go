@@ -69,8 +69,8 @@ table is only read.
 
 With --arrivals: what a schedule makes of a modelled workload, without any
 database: how often the service is called and in vain, at most in one minute,
-how many records wait, and how long beyond the end of an outage. Every pass gets
-through at once; max_records, abort_after and rate are left out of account.
+how many records wait, and how long beyond the end of an outage. Every call ends
+at once: rate and passes that overlap are left out of account.
 
     backlog simulate --arrivals 1000/h --poison 1% --outage 6h+2h --for 30d
     backlog simulate --arrivals 100/h --outage 6h+2h --compare progressive,fibonacci

@@ -99,9 +99,11 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 	}
 	var all []simulated
 	for _, c := range list {
-		r, complete := simulate.Run(ctx, w, simulate.Options{Schedule: c.schedule, Policy: c.policy, Bucket: bucketOf(d), Ticks: true})
-		if !complete {
+		r, err := simulate.Run(ctx, w, c.options(simulate.Options{Bucket: bucketOf(d), Ticks: true}))
+		if ctx.Err() != nil {
 			fmt.Fprintln(g.err, "backlog: stopped: what follows is incomplete")
+		} else if err != nil {
+			return err
 		}
 		all = append(all, simulated{c, r})
 	}

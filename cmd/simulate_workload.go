@@ -123,9 +123,20 @@ func parseShare(flag, text string) (float64, error) {
 
 // A candidate is what a workload is simulated with.
 type candidate struct {
-	name     string
-	schedule *tiers.Schedule
-	policy   *backlog.Policy
+	name       string
+	schedule   *tiers.Schedule
+	policy     *backlog.Policy
+	maxRecords int
+	abortAfter int
+}
+
+// options adds what the candidate is to the others.
+func (c *candidate) options(o simulate.Options) simulate.Options {
+	o.Schedule, o.Policy, o.MaxRecords, o.AbortAfter = c.schedule, c.policy, c.maxRecords, c.abortAfter
+	if c.maxRecords > 0 || c.abortAfter > 0 {
+		o.Table = newSimulatedTable(c.policy)
+	}
+	return o
 }
 
 // candidates returns what is to be compared: the configured schedule under each
@@ -135,12 +146,12 @@ func (o *SimulateOptions) candidates(g *globals) (list []candidate, err error) {
 	if err != nil {
 		return nil, err
 	}
-	add := func(name string, s *tiers.Schedule, p config.Policy) error {
+	add := func(name string, c *config.Config, p config.Policy) error {
 		policy, err := newPolicy(p)
 		if err != nil {
 			return usagef("%s: %w", name, err)
 		}
-		list = append(list, candidate{name, s, policy})
+		list = append(list, candidate{name, c.Tiers, policy, c.MaxRecords, c.AbortAfter})
 		return nil
 	}
 	addFile := func(path string) error {
@@ -148,7 +159,7 @@ func (o *SimulateOptions) candidates(g *globals) (list []candidate, err error) {
 		if err != nil {
 			return usageError{err}
 		}
-		return add(path, other.Tiers, other.Policy)
+		return add(path, other, other.Policy)
 	}
 	switch {
 	case o.Diff != "" && o.Compare != "":
@@ -156,7 +167,7 @@ func (o *SimulateOptions) candidates(g *globals) (list []candidate, err error) {
 	case o.Diff != "":
 		p, err := o.policy(g)
 		if err == nil {
-			err = add("now", cfg.Tiers, p)
+			err = add("now", cfg, p)
 		}
 		err = errors.Join(err, addFile(o.Diff))
 		return list, err
@@ -165,7 +176,7 @@ func (o *SimulateOptions) candidates(g *globals) (list []candidate, err error) {
 		if err != nil {
 			return nil, err
 		}
-		err = add(p.Name, cfg.Tiers, p)
+		err = add(p.Name, cfg, p)
 		return list, err
 	}
 	for _, item := range splitOutside(o.Compare) {
@@ -179,7 +190,7 @@ func (o *SimulateOptions) candidates(g *globals) (list []candidate, err error) {
 		if err != nil {
 			return nil, usagef("--compare: %w", err)
 		}
-		if err := add(item, cfg.Tiers, p); err != nil {
+		if err := add(item, cfg, p); err != nil {
 			return nil, err
 		}
 	}
@@ -223,9 +234,11 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globals) error {
 	defer stop.close()
 	var all []simulated
 	for _, c := range list {
-		r, complete := simulate.Run(ctx, w, simulate.Options{Schedule: c.schedule, Policy: c.policy, Bucket: bucketOf(w.To.Sub(w.From))})
-		if !complete {
+		r, err := simulate.Run(ctx, w, c.options(simulate.Options{Bucket: bucketOf(w.To.Sub(w.From))}))
+		if ctx.Err() != nil {
 			fmt.Fprintln(g.err, "backlog: stopped: what follows is incomplete")
+		} else if err != nil {
+			return err
 		}
 		all = append(all, simulated{c, r})
 	}

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/config"
 	"backlog/backlog/handler"
+	"backlog/backlog/memory"
 	"backlog/backlog/retry"
+	"backlog/backlog/simulate"
 	"backlog/backlog/table"
 )
 
@@ -278,20 +279,6 @@ func each[From, To any](list []From, f func(From) To) []To {
 	return out
 }
 
-// withoutPassword returns the database's URL as it may be shown. Where a
-// password can stand in it, and how it is quoted there, differs from kind to
-// kind: only the name of a file holds none for sure.
-func withoutPassword(url string) string {
-	scheme, _, _ := strings.Cut(url, ":")
-	switch strings.ToLower(scheme) {
-	case "sqlite", "sqlite3":
-		return url
-	case "postgres", "postgresql", "mysql", "mariadb":
-		return scheme + ":…"
-	}
-	return "…"
-}
-
 // isEnd reports whether the error is just that of an ended context.
 func isEnd(err error) bool { return errors.Is(err, context.Canceled) }
 
@@ -350,4 +337,20 @@ func policyColumns(p config.Policy) []string {
 		}
 	}
 	return nil
+}
+
+// A simulatedTable is a table in memory for the records of a simulation.
+type simulatedTable struct{ *memory.Store }
+
+func newSimulatedTable(p *backlog.Policy) simulatedTable {
+	return simulatedTable{memory.New(memory.Options{Policy: p})}
+}
+
+// Add implements simulate.Table.
+func (t simulatedTable) Add(place int, r *simulate.Record) error {
+	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Retry: r.Retry}
+	if r.Failed {
+		row.Status = "ERROR"
+	}
+	return t.Insert(row)
 }

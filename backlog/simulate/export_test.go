@@ -4,4 +4,4 @@ package simulate
 
 func (w *Workload) Drawn() []Record { return w.records() }
 
-var Draw = luck
+var Draw = luckOf

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -34,7 +35,13 @@ type Options struct {
 	Schedule *tiers.Schedule
 	Policy   *backlog.Policy // nil: progressive
 	Bucket   time.Duration   // of the series; more than 0
-	Ticks    bool            // fill in Report.ByTick
+
+	// Caps of a pass, as of [backlog.Engine]; 0: none. With one of them every
+	// pass is gone through, on Table, which must be empty.
+	MaxRecords, AbortAfter int
+	Table                  Table
+
+	Ticks bool // fill in Report.ByTick
 
 	// Observe, if not nil, is called with every attempt: its time, the
 	// record's place among those of the workload, and whether it succeeded.
@@ -58,9 +65,9 @@ type run struct {
 // Run simulates the workload: every record is tried at each tick at which the
 // schedule and the policy make it due, as by a daemon whose passes all get
 // through at once. Records that never succeed are counted, not walked through,
-// where age alone decides. When ctx is done it returns what it has so far, and
-// false.
-func Run(ctx context.Context, w *Workload, o Options) (r *Report, complete bool) {
+// where age alone decides. When ctx is done it returns what it has so far with
+// the context's error; any other is the table's.
+func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 	records := w.records()
 	n := int((w.To.Sub(w.From) + o.Bucket - 1) / o.Bucket)
 	x := &run{
@@ -71,6 +78,14 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, complete bool)
 	}
 	if o.Ticks {
 		x.report.ByTick = make(map[time.Time]int)
+	}
+	if o.MaxRecords > 0 || o.AbortAfter > 0 {
+		for i := range records {
+			x.pending[x.bucket(records[i].Inserted)]++
+		}
+		err := x.passes(ctx, records)
+		x.finish()
+		return x.report, errors.Join(err, ctx.Err())
 	}
 	var alike []int64
 	for i := range records {
@@ -88,7 +103,7 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, complete bool)
 	slices.Sort(alike)
 	x.never(ctx, alike)
 	x.finish()
-	return x.report, ctx.Err() == nil
+	return x.report, ctx.Err()
 }
 
 // bucket returns the index of the bucket that the time is in; what comes before
@@ -108,6 +123,16 @@ func (x *run) attempt(at time.Time, n, failed int) {
 	x.minutes[int(at.Sub(x.w.From)/time.Minute)] += uint32(n)
 	if x.Ticks {
 		x.report.ByTick[at] += n
+	}
+}
+
+// succeeds takes a record out of what is pending; down is the end of an outage
+// that it has been tried in, or zero.
+func (x *run) succeeds(at, down time.Time) {
+	x.report.Succeeded++
+	x.pending[x.bucket(at)]--
+	if !down.IsZero() {
+		x.report.Recovery = append(x.report.Recovery, at.Sub(down))
 	}
 }
 
@@ -168,18 +193,14 @@ func (x *run) life(i int, rec *Record) {
 		if out {
 			down = outage.To
 		}
-		if !out && !rec.Poison && luck(rec.Seed, 2*n) < x.service.success {
+		if !out && !rec.Poison && luckOf(rec.Seed, 2*n) < x.service.success {
 			x.one(at, i, true)
-			x.report.Succeeded++
-			x.pending[x.bucket(at)]--
-			if !down.IsZero() {
-				x.report.Recovery = append(x.report.Recovery, at.Sub(down))
-			}
+			x.succeeds(at, down)
 			return
 		}
 		x.one(at, i, false)
 		givenUp := false
-		if state, givenUp = x.Policy.After(state, at, luck(rec.Seed, 2*n+1)); givenUp {
+		if state, givenUp = x.Policy.After(state, at, luckOf(rec.Seed, 2*n+1)); givenUp {
 			x.dies(at)
 			return
 		}

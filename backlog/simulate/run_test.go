@@ -20,9 +20,9 @@ func TestRunAdds(t *testing.T) {
 				Outages: []simulate.Outage{{From: from.Add(30 * time.Hour), To: from.Add(32 * time.Hour)}},
 			}
 			o := simulate.Options{Schedule: schedule(t, tiers.Tier{MaxAge: day, Every: 5 * time.Minute}, tiers.Tier{MaxAge: 4 * day, Every: time.Hour}), Policy: p, Bucket: time.Hour}
-			r, complete := simulate.Run(t.Context(), w, o)
-			if !complete || r.Records != r.Succeeded+r.Dead+r.Pending {
-				t.Errorf("complete %v: %+v", complete, r)
+			r, err := simulate.Run(t.Context(), w, o)
+			if err != nil || r.Records != r.Succeeded+r.Dead+r.Pending {
+				t.Errorf("%v: %+v", err, r)
 			}
 			attempts, failed := 0, 0
 			for _, b := range r.Series {

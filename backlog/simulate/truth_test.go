@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/memory"
 	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
@@ -38,11 +40,15 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 	for _, c := range []struct {
 		name, policy string
 		settings     map[string]any
+		most, abort  int
 	}{
-		{"progressive", "progressive", nil},
-		{"fibonacci", "fibonacci", nil},
-		{"list", "list", map[string]any{"intervals": []time.Duration{0, 10 * time.Minute, time.Hour}}},
-		{"exponential", "exponential", map[string]any{"interval": 3 * time.Minute, "max_retries": 6}},
+		{"progressive", "progressive", nil, 0, 0},
+		{"fibonacci", "fibonacci", nil, 0, 0},
+		{"list", "list", map[string]any{"intervals": []time.Duration{0, 10 * time.Minute, time.Hour}}, 0, 0},
+		{"exponential", "exponential", map[string]any{"interval": 3 * time.Minute, "max_retries": 6}, 0, 0},
+		{"capped", "progressive", nil, 6, 0},
+		{"capped fibonacci", "fibonacci", nil, 3, 0},
+		{"aborted", "progressive", nil, 0, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			policy, err := retry.New(c.policy, c.settings)
@@ -60,10 +66,17 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 					w.Records = append(w.Records, simulate.Record{Inserted: from.Add(-age), Poison: i%4 == 0, Seed: uint64(1000 + i)})
 				}
 				var want []entry
-				r, _ := simulate.Run(t.Context(), w, simulate.Options{Schedule: s, Policy: policy, Bucket: day, Observe: func(at time.Time, i int, success bool) {
+				o := simulate.Options{Schedule: s, Policy: policy, Bucket: day, MaxRecords: c.most, AbortAfter: c.abort, Observe: func(at time.Time, i int, success bool) {
 					want = append(want, entry{at, i, success})
-				}})
-				got := daemon(t, path, w, s, policy)
+				}}
+				if c.most+c.abort > 0 {
+					o.Table = inMemory{memory.New(memory.Options{Policy: policy})}
+				}
+				r, err := simulate.Run(t.Context(), w, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := daemon(t, path, w, o)
 				if !slices.EqualFunc(sorted(got), sorted(want), func(a, b entry) bool { return a.at.Equal(b.at) && a.id == b.id && a.success == b.success }) {
 					t.Errorf("%d attempts of the daemon, %d of the simulation; the first that differ:\n%s", len(got), len(want), difference(got, want))
 				}
@@ -86,8 +99,9 @@ func difference(got, want []entry) string {
 
 // daemon runs the loop over a table with the workload's records and returns its
 // attempts. The service answers as the workload says.
-func daemon(t *testing.T, path string, w *simulate.Workload, s *tiers.Schedule, policy *backlog.Policy) []entry {
+func daemon(t *testing.T, path string, w *simulate.Workload, o simulate.Options) []entry {
 	t.Helper()
+	policy := o.Policy
 	ctx := context.Background()
 	m := table.Mapping{
 		Name: "BACKLOG", ID: []string{"id"}, Status: "status", Inserted: table.Time{Column: "date_inserted"}, Columns: []string{},
@@ -130,7 +144,7 @@ func daemon(t *testing.T, path string, w *simulate.Workload, s *tiers.Schedule, 
 	var luck float64
 	tries := make(map[int]int)
 	e := &backlog.Engine{
-		Store: store, Policy: policy, Random: func() float64 { return luck }, // of the attempt that has just ended: there is one at a time
+		Store: store, Policy: policy, MaxRecords: o.MaxRecords, AbortAfter: o.AbortAfter, Random: func() float64 { return luck }, // of the attempt that has just ended: there is one at a time
 		Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -149,13 +163,45 @@ func daemon(t *testing.T, path string, w *simulate.Workload, s *tiers.Schedule, 
 	}
 	stop, cancel := context.WithCancel(ctx)
 	done := make(chan error)
-	go func() { done <- (&backlog.Loop{Schedule: s, Engine: e}).Run(stop) }()
+	go func() { done <- (&backlog.Loop{Schedule: o.Schedule, Engine: e, State: new(remembered)}).Run(stop) }()
 	time.Sleep(time.Until(w.To) + time.Second)
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	return log
+}
+
+// A remembered state lasts as long as the test.
+type remembered struct {
+	mu    sync.Mutex
+	state backlog.State
+}
+
+func (r *remembered) Load() (backlog.State, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.state
+	s.Resume = maps.Clone(s.Resume)
+	return s, nil
+}
+
+func (r *remembered) Update(change func(*backlog.State)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.state)
+	return nil
+}
+
+// inMemory is a simulate.Table.
+type inMemory struct{ *memory.Store }
+
+func (m inMemory) Add(place int, r *simulate.Record) error {
+	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Retry: r.Retry}
+	if r.Failed {
+		row.Status = "ERROR"
+	}
+	return m.Insert(row)
 }
 
 func value(s string) table.State { return table.State{Values: []table.Value{{Text: s}}} }

@@ -107,10 +107,10 @@ func (s *service) outage(at time.Time) (Outage, bool) {
 	return s.outages[i], true
 }
 
-// luck returns the n-th random number of a record, uniform in [0, 1): what one
+// luckOf returns the n-th random number of a record, uniform in [0, 1): what one
 // record draws does not depend on what others do, so that policies can be
 // compared on the same luck. The mixing is that of SplitMix64.
-func luck(seed uint64, n int) float64 {
+func luckOf(seed uint64, n int) float64 {
 	z := seed + uint64(n)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
