@@ -34,7 +34,11 @@ var badTables = badFiles{
 		"5: table.inserted: is null, must be a column or a mapping (column: name); fill it in or remove it",
 		"6: table.columns: is null, must be a name or a list of names; fill it in or remove it",
 	},
-	"state-error-lost": {"3: statuses.error: a failed record would be neither new nor in error and never be tried again; add when"},
+	"state-dead-is-success":      {"1: statuses.dead: a dead record could not be told from one that succeeded; write what does not meet the condition of success"},
+	"state-dead-is-success-when": {"5: statuses.dead: a dead record could not be told from one that succeeded; write what does not meet the condition of success"},
+	"state-dead-sets-success":    {"5: statuses.dead: sets just what success does: a dead record could not be told from one that succeeded; set something else"},
+	"state-error-is-success":     {"2: statuses.error: a failed record could not be told from one that succeeded; write what does not meet the condition of success"},
+	"state-error-lost":           {"3: statuses.error: a failed record would be neither new nor in error and never be tried again; add when"},
 	"state-halves": {
 		"2: statuses.new: no when; it says which records to take",
 		"3: statuses.error: no set; it says how a record gets there",
@@ -52,6 +56,7 @@ var badTables = badFiles{
 		"1: statuses.success: missing, and its default SUCCESS needs a status column, which no state here has; write success, or table.status if there is one",
 	},
 	"state-set-not-when":     {"3: statuses.error.set.failed: sets true, which is not what when asks for; a record would not be found in the state it was put in"},
+	"state-success-is-dead":  {"4: statuses.success: a record that succeeded would be dead; write what does not meet the condition of dead"},
 	"state-success-is-error": {"1: statuses.success: a record that succeeded would still be in error and be tried for ever; write what does not meet the condition of error"},
 	"state-success-is-new": {
 		"1: statuses.success: a record that succeeded would still be new and be tried for ever; write what does not meet the condition of new",

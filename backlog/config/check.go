@@ -85,6 +85,36 @@ func (d *decoder) checkStates(c *Config) {
 	if len(s.Error.Set) > 0 && len(s.Error.When) == 0 && isNew.without(s.Error.Set) {
 		d.failf("statuses.error", "a failed record would be neither new nor in error and never be tried again; add when")
 	}
+	d.checkSuccess(s, c.Table.Status)
+}
+
+// checkSuccess notes states in which a record could not be told from one that
+// succeeded. What a success cannot be told from, checkStates has noted.
+func (d *decoder) checkSuccess(s *Statuses, status string) {
+	success, dead := s.Success.admitted(status), s.Dead.admitted(status)
+	pending := []admitted{s.New.admitted(status), s.Error.admitted(status)}
+	enters := func(s *State, to admitted) bool {
+		return len(to) > 0 && slices.ContainsFunc(s.assignments(status), func(set []Assignment) bool {
+			return slices.ContainsFunc(pending, func(from admitted) bool { return from.leadsTo(to, set) })
+		})
+	}
+	switch {
+	case enters(&s.Dead, success):
+		d.failf("statuses.dead", "a dead record could not be told from one that succeeded; write what does not meet the condition of success")
+	case enters(&s.Success, dead):
+		d.failf("statuses.success", "a record that succeeded would be dead; write what does not meet the condition of dead")
+	case sameSet(s.Dead.Set, s.Success.Set):
+		d.failf("statuses.dead", "sets just what success does: a dead record could not be told from one that succeeded; set something else")
+	}
+	if enters(&s.Error, success) && !d.failed("statuses.success") {
+		d.failf("statuses.error", "a failed record could not be told from one that succeeded; write what does not meet the condition of success")
+	}
+}
+
+// sameSet reports whether the assignments are the same, in any order.
+func sameSet(a, b []Assignment) bool {
+	return len(a) > 0 && len(a) == len(b) &&
+		!slices.ContainsFunc(a, func(x Assignment) bool { return !slices.Contains(b, x) })
 }
 
 // checkHalves notes a state whose set leads to where its own when is not met.
@@ -126,6 +156,27 @@ func (c admitted) without(set []Assignment) bool {
 		values, ok := c[a.Column]
 		return ok && excludes(values, a.Value)
 	})
+}
+
+// leadsTo reports whether every record that met the condition meets the other
+// one after the assignments.
+func (c admitted) leadsTo(to admitted, set []Assignment) bool {
+	for column, values := range to {
+		i := slices.IndexFunc(set, func(a Assignment) bool { return a.Column == column })
+		switch {
+		case i >= 0 && excludes(values, set[i].Value):
+			return false
+		case i < 0 && len(c[column]) == 0:
+			return false // nothing is known of it
+		case i < 0:
+			for v := range c[column] {
+				if !values[v] {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // excludes reports whether v is not among the values. A moment never is.

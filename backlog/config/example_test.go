@@ -58,6 +58,15 @@ func TestExampleFile(t *testing.T) {
 	equal(t, "config", c, want)
 }
 
+// TestExampleFileDatabase: it offers only what there is.
+func TestExampleFileDatabase(t *testing.T) {
+	for _, kind := range []string{"postgres", "mysql", "mariadb"} {
+		if strings.Contains(readExample(t), kind) {
+			t.Errorf("it speaks of %s, which is not supported yet", kind)
+		}
+	}
+}
+
 // TestExampleFileOptions takes the # away from each optional setting of the
 // example. Those that are not there "for instance" are the defaults.
 func TestExampleFileOptions(t *testing.T) {

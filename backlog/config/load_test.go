@@ -214,6 +214,21 @@ func TestWild(t *testing.T) {
 	})
 }
 
+// TestDeadToldApart: states that may be told apart, as far as the file tells.
+func TestDeadToldApart(t *testing.T) {
+	for _, text := range []string{
+		"{dead: DEAD, error: DEAD}",
+		"{new: {when: {done_at: null}}, error: keep, success: {set: {done_at: now}}, dead: {set: {done_at: now, failed: true}}}",
+		"{new: {when: {done_at: null}}, error: keep, success: {set: {done_at: now, ok: 1}}, dead: {set: {done_at: now}}}",
+		"{new: {when: {done_at: null}}, error: keep, success: {set: {done_at: now}}, dead: {set: {done_at: '1970-01-01'}}}",
+		"{new: {when: {open: 1}}, error: keep, success: {when: {open: 0, ok: 1}, set: {open: 0, ok: 1}}, dead: {set: {open: 0}}}",
+		"{new: {when: {open: 1, ok: [0, 1]}}, error: keep, success: {when: {open: 0, ok: 1}, set: {open: 0, ok: 1}}, dead: {set: {open: 0}}}",
+		"{new: {when: {open: 1, n: 0}}, error: keep, success: {when: {n: 0}, set: {open: 0}}, dead: {set: {open: 0, n: +1}}}",
+	} {
+		loadText(t, "statuses: "+text+"\ntiers: [{max_age: 1d, every: 5m}]\n")
+	}
+}
+
 func TestAliases(t *testing.T) {
 	c := mustLoad(t, "ok-aliases.yaml")
 	equal(t, "where", c.Table.Where, []config.Condition{{"mail", vals("mail")}})

@@ -98,18 +98,24 @@ func (v value) policy() Policy {
 		}
 		name, settings = fields[0].name, fields[0].value
 	} else {
+		if !v.isText() {
+			v.mismatch("the name of a policy (" + strings.Join(v.d.policyNames(), ", ") + ")")
+			return Policy{}
+		}
 		name = v.text()
 		settings.node = &yaml.Node{Kind: yaml.MappingNode} // all at their defaults
 	}
 	spec, ok := v.d.policies[name]
 	if !ok {
 		if name != "" {
-			v.fail("unknown policy %s; %s", show(name), suggest(name, "known", slices.Sorted(maps.Keys(v.d.policies))))
+			v.fail("unknown policy %s; %s", show(name), suggest(name, "known", v.d.policyNames()))
 		}
 		return Policy{}
 	}
 	return settings.policyOf(spec)
 }
+
+func (d *decoder) policyNames() []string { return slices.Sorted(maps.Keys(d.policies)) }
 
 // policyOf decodes the settings of a policy. For one that has a list among them
 // the list alone will do.

@@ -115,6 +115,7 @@ var badPolicies = badFiles{
 	"policy-intervals-empty-short": {"1: policy.list: is an empty list; name at least one interval"},
 	"policy-intervals-text":        {"1: policy.list.intervals: must be a list of durations such as [0, 1m, 5m], not text"},
 	"policy-intervals-too-many":    {"3: policy.list.intervals: has 101 intervals; 100 are the most"},
+	"policy-list":                  {"1: policy: must be " + policyName + ", not a list"},
 	"policy-list-of-another":       {"1: policy.fibonacci: must be a mapping (key: value), not a list"},
 	"policy-no-name":               {"1: policy: must name one policy, not 0"},
 	"policy-none-keep":             {"1: policy: " + toldApart},
@@ -122,6 +123,8 @@ var badPolicies = badFiles{
 	"policy-none-set":              {"1: policy: " + toldApart},
 	"policy-none-settings":         {"1: policy.none.max_delay: unknown key; there are none here, remove it"},
 	"policy-not-a-mapping":         {"1: policy.fibonacci: must be a mapping (key: value), not text"},
+	"policy-not-text":              {"1: policy: must be " + policyName + ", not a number"},
+	"policy-null":                  {"1: policy: is null, must be " + policyName + "; fill it in or remove it"},
 	"policy-number":                {"3: policy.exponential.base: must be a number, not text"},
 	"policy-number-large":          {`3: policy.exponential.base: "1` + strings.Repeat("0", 59) + `…" is too large`},
 	"policy-number-least": {
@@ -159,6 +162,8 @@ var badPolicies = badFiles{
 	},
 	"policy-unknown-settings": {"1: policy: unknown policy random; known: arctan, exponential, fibonacci, linear, list, none, progressive, sneakers"},
 }
+
+const policyName = "the name of a policy (arctan, exponential, fibonacci, linear, list, none, progressive, sneakers)"
 
 const toldApart = "none needs failed records to be told from new ones, else each is tried again; " +
 	"give statuses.error a value or condition of its own, or add statuses.dead"
@@ -242,8 +247,8 @@ func TestParsePolicyRefuses(t *testing.T) {
 		"\x00":                             nothing,
 		"&a [*a]":                          nothing,
 		"fibonaci":                         "unknown policy fibonaci; did you mean fibonacci?",
-		"12":                               "must be text, not a number; put it in quotes",
-		"[fibonacci]":                      "must be text, not a list",
+		"12":                               "must be " + policyName + ", not a number",
+		"[fibonacci]":                      "must be " + policyName + ", not a list",
 		"fibonacci: 5m":                    "fibonacci: must be a mapping (key: value), not text",
 		"fibonacci: {unit: 0, max: 1h}":    "fibonacci.unit: must be more than 0\nfibonacci.max: unknown key; known here: columns, max_delay, unit",
 		"list: []":                         "list: is an empty list; name at least one interval",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,27 +74,47 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 // be a part of a password and is not shown.
 var aScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
 
+// servers are kinds of databases that are to come.
+var servers = []string{"postgres", "postgresql", "mysql", "mariadb"}
+
+// Shown returns the URL as it may be shown. Where a password can stand in it,
+// and how it is quoted there, differs from kind to kind: only the name of a
+// file holds none for sure.
+func Shown(url string) string {
+	scheme, rest, _ := strings.Cut(url, ":")
+	switch kind := strings.ToLower(scheme); {
+	case isSQLite(kind):
+		if _, _, err := sqliteParts(rest); err != nil {
+			return scheme + ":…"
+		}
+		return url
+	case slices.Contains(servers, kind):
+		return scheme + ":…"
+	}
+	return "…"
+}
+
+func isSQLite(kind string) bool { return kind == "sqlite" || kind == "sqlite3" }
+
 // sqlitePath returns the file that the URL names and how carefully it is to be
 // written to, "full" or "normal".
 func sqlitePath(url string) (path, synchronous string, err error) {
 	const cure = "write sqlite:PATH, such as sqlite:backlog.db"
-	scheme, path, ok := strings.Cut(url, ":")
+	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
 		return "", "", problem(cure, "the database is not a URL")
 	}
-	switch s := strings.ToLower(scheme); {
-	case s == "sqlite", s == "sqlite3":
-	case aScheme.MatchString(s):
-		return "", "", problem(cure, "unknown kind of database %q", s)
+	switch kind := strings.ToLower(scheme); {
+	case isSQLite(kind):
+	case slices.Contains(servers, kind):
+		return "", "", problem(cure, "databases of the kind %s are not supported yet", kind)
+	case aScheme.MatchString(kind):
+		return "", "", problem(cure, "unknown kind of database %q", kind)
 	default:
 		return "", "", problem(cure, "the database is not a URL of a known kind")
 	}
-	path, synchronous, ok = strings.Cut(strings.TrimPrefix(path, "//"), "?synchronous=")
-	switch synchronous = strings.ToLower(synchronous); {
-	case !ok:
-		synchronous = "full"
-	case synchronous != "full" && synchronous != "normal":
-		return "", "", problem("write full or normal", "the database URL asks for a synchronous that is neither full nor normal")
+	if path, synchronous, err = sqliteParts(rest); err != nil {
+		return "", "", err
 	}
 	switch {
 	case path == "":
@@ -104,6 +125,45 @@ func sqlitePath(url string) (path, synchronous string, err error) {
 		return "", "", problem("write the folder out, or ${HOME} in the configuration; ./~ is a file of that name", "the database file %s: ~ is not replaced here", path)
 	}
 	return path, synchronous, nil
+}
+
+var (
+	// aUser matches the beginning of a URL with a user. A password may have a
+	// slash in it, but one letter and a colon are a drive.
+	aUser = regexp.MustCompile(`(?s)^//([^/]*@|[^/:]{2,}:.*@)`)
+
+	// parameters matches where those of a URL begin. A file's name may have a
+	// question mark in it.
+	parameters = regexp.MustCompile(`\?[^=?/]*=`)
+
+	// aParameter matches names that are no part of a password.
+	aParameter = regexp.MustCompile(`^[A-Za-z_]{1,20}$`)
+)
+
+// sqliteParts divides what follows the scheme. It refuses, without showing
+// them, parts that the name of a file does not have: they may be secret.
+func sqliteParts(rest string) (path, synchronous string, err error) {
+	if aUser.MatchString(rest) {
+		return "", "", problem("a file has no user and host; write sqlite:PATH", "the database URL has a user")
+	}
+	path, synchronous = strings.TrimPrefix(rest, "//"), "full"
+	at := parameters.FindStringIndex(path)
+	if at == nil {
+		return path, synchronous, nil
+	}
+	for _, p := range strings.Split(path[at[0]+1:], "&") {
+		name, value, _ := strings.Cut(p, "=")
+		switch value = strings.ToLower(value); {
+		case name != "synchronous" && aParameter.MatchString(name):
+			return "", "", problem("synchronous is the only one there is", "the database URL has a parameter %s", name)
+		case name != "synchronous":
+			return "", "", problem("synchronous is the only one there is", "the database URL has a parameter that is not known")
+		case value != "full" && value != "normal":
+			return "", "", problem("write full or normal", "the database URL asks for a synchronous that is neither full nor normal")
+		}
+		synchronous = value
+	}
+	return path[:at[0]], synchronous, nil
 }
 
 // IsMissingFile reports whether the error says that the database file does not

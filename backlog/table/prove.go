@@ -54,6 +54,9 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 		} else if err != nil {
 			return err
 		}
+		if err := t.proveStep(tc); err != nil {
+			return err
+		}
 		if tc != t.inserted || tc.known() == nil {
 			continue
 		}
@@ -174,7 +177,10 @@ func (t *Table) discover(ctx context.Context, col *timeCol) error {
 	if err != nil {
 		return err
 	}
-	return col.prove(raws)
+	if err := col.prove(raws); err != nil {
+		return err
+	}
+	return t.proveStep(col)
 }
 
 // ProveWrites proves that this user may write to the table, that the database

@@ -13,7 +13,7 @@ type columnDef struct{ name, def string }
 
 // retryColumns are those of the policy, for a table whose columns are known or,
 // with a nil catalogue, a new one. Constant defaults let the database add them
-// without writing every row.
+// without writing every row, and no type is one that a STRICT table lacks.
 func retryColumns(m Mapping, cat *catalog) []columnDef {
 	r := m.Retry
 	if r == nil {
@@ -32,7 +32,7 @@ func retryColumns(m Mapping, cat *catalog) []columnDef {
 		list = append(list, columnDef{r.Next, at})
 	}
 	if r.InRetry != "" {
-		list = append(list, columnDef{r.InRetry, "BOOLEAN NOT NULL DEFAULT FALSE"})
+		list = append(list, columnDef{r.InRetry, "INTEGER NOT NULL DEFAULT 0"})
 	}
 	return list
 }

@@ -338,12 +338,12 @@ func setText(set []assign) string {
 }
 
 // writeForm returns the form in which a time is written to the column: its
-// own, as its rows show it, else that of the column of insertion.
+// own, as its rows show it, else that of the column of insertion if it suits.
 func (t *Table) writeForm(c *timeCol) timeForm {
 	if f := c.known(); f != nil {
 		return *f
 	}
-	if f := t.inserted.known(); f != nil {
+	if f := t.inserted.known(); f != nil && t.suits(*f, c) {
 		return *f
 	}
 	return defaultTimeForm(c.zone)

@@ -30,7 +30,7 @@ func (c *timeCol) learn(raws []any) error {
 	}
 	f, ok, err := detectTimeForm(raws, c.zone)
 	if err != nil {
-		return problem("say which it is with `as:`, or mend the rows", "column %s: %v", c.name, err)
+		return problem(timeCure(err), "column %s: %v", c.name, err)
 	}
 	if ok {
 		c.set(f)

@@ -188,40 +188,6 @@ func (s timeSample) timeForm(zone *time.Location) timeForm {
 	return timeForm{c}
 }
 
-func timeMixedError(kinds []timeSample) error {
-	shown := make([]string, len(kinds))
-	offsets, unknown := true, false
-	for i, k := range kinds {
-		shown[i] = timeShow(k.raw)
-		offsets = offsets && k.shape.zoned && k.shape.form == kinds[0].shape.form
-		unknown = unknown || k.shape == timeShape{}
-	}
-	last := len(shown) - 1
-	list := strings.Join(shown[:last], ", ") + " and " + shown[last]
-	switch {
-	case offsets:
-		return fmt.Errorf("mixed zones: %s: the order of such texts is not the order of time", list)
-	case unknown:
-		return fmt.Errorf("mixed: %s; `as:` can name the form to go by", list)
-	}
-	return fmt.Errorf("mixed: %s", list)
-}
-
-func timeUnknownError(raw any) error {
-	shown := timeShow(raw)
-	bare := strings.Trim(shown, `"`)
-	n, err := strconv.ParseFloat(bare, 64)
-	cure := "numbers are taken for times of the years 1990 to 2100, others need `as:`"
-	if _, rest, ok := timeCutHead(bare, "20060102"); ok && rest == "" {
-		cure = "if it is a date, say `as: text:20060102`"
-	} else if err != nil {
-		cure = "`as: text:<layout>` can describe other texts"
-	} else if n >= timeFrom*1e9 && n < timeBefore*1e9 {
-		cure = "nanoseconds are not supported"
-	}
-	return fmt.Errorf("%s is no time in a known form: %s", shown, cure)
-}
-
 // timeNamed returns the form of which name is the whole `as:`, nil if there is
 // none.
 func timeNamed(name string) timeCodec {
@@ -395,26 +361,4 @@ func isZeroDate(raw any) bool {
 		return v.IsZero()
 	}
 	return false
-}
-
-// timeShow returns a raw value as error messages name it: bare where it
-// cannot be mistaken, quoted otherwise, never longer than a line.
-func timeShow(raw any) string {
-	switch v := raw.(type) {
-	case string:
-		const most = 48
-		if len(v) > most {
-			return strconv.Quote(v[:most]) + "…"
-		}
-		q := strconv.Quote(v)
-		if q[1:len(q)-1] == v && strings.TrimSpace(v) == v && strings.ContainsAny(v, "-:") {
-			return v
-		}
-		return q
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	case time.Time:
-		return v.Format(time.RFC3339Nano)
-	}
-	return fmt.Sprint(raw)
 }

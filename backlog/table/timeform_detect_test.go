@@ -62,9 +62,10 @@ func TestTimeFormDetect(t *testing.T) {
 
 func TestTimeFormDetectError(t *testing.T) {
 	const (
-		text   = ": `as: text:<layout>` can describe other texts"
-		number = ": numbers are taken for times of the years 1990 to 2100, others need `as:`"
-		date   = ": if it is a date, say `as: text:20060102`"
+		text     = ": `as: text:<layout>` can describe other texts"
+		number   = ": numbers are taken for times of the years 1990 to 2100, others need `as:`"
+		unsorted = ": dates that do not begin with the year do not sort by time, so that none can be searched for"
+		date     = ": if it is a date, say `as: text:20060102`"
 	)
 	for _, c := range []struct {
 		samples []any
@@ -85,7 +86,10 @@ func TestTimeFormDetectError(t *testing.T) {
 		{[]any{"2026-01-01 12:00:00\n"}, `"2026-01-01 12:00:00\n" is no time in a known form` + text},
 		{[]any{"2026-01-01 24:00:00"}, "2026-01-01 24:00:00 is no time in a known form" + text},
 		{[]any{"2026-01-01 12:00:00+25"}, "2026-01-01 12:00:00+25 is no time in a known form" + text},
-		{[]any{"01/02/2026"}, `"01/02/2026" is no time in a known form` + text},
+		{[]any{"01/02/2026"}, `"01/02/2026" is no time in a known form` + unsorted},
+		{[]any{"1.2.2026 11:00"}, "1.2.2026 11:00 is no time in a known form" + unsorted},
+		{[]any{"21-11-2026"}, "21-11-2026 is no time in a known form" + unsorted},
+		{[]any{"21.11.26"}, `"21.11.26" is no time in a known form` + text},
 		{[]any{"2461041.5"}, `"2461041.5" is no time in a known form` + number},
 		{[]any{"17670101000000"}, `"17670101000000" is no time in a known form` + number},
 		{[]any{int64(1)}, "1 is no time in a known form" + number},

@@ -193,7 +193,8 @@ func TestTimesThatCannotBeRead(t *testing.T) {
 		{"(1770724801), (1770724801000)", "", "column date_inserted: mixed: 1770724801 and 1770724801000" + cure},
 		{"('2026-02-10 01:00:00+01:00'), ('2026-02-10 02:00:00+02:00')", "", "column date_inserted: mixed zones: 2026-02-10 01:00:00+01:00 and 2026-02-10 02:00:00+02:00: the order of such texts is not the order of time" + cure},
 		{"('2026-02-10 01:00:00'), ('2026-02-10 02:00:00Z')", "", "column date_inserted: mixed: 2026-02-10 01:00:00 and 2026-02-10 02:00:00Z" + cure},
-		{"('10.02.2026')", "", `column date_inserted: "10.02.2026" is no time in a known form: ` + "`as: text:<layout>` can describe other texts" + cure},
+		{"('10.02.2026')", "", `column date_inserted: "10.02.2026" is no time in a known form: dates that do not begin with the year do not sort by time, so that none can be searched for; ` +
+			"name another column, or add a generated one that holds the same date as YYYY-MM-DD, and an index on it"},
 		{"('yesterday'), ('today')", "", `column date_inserted: "yesterday" is no time in a known form: ` + "`as: text:<layout>` can describe other texts" + cure},
 		{"(12345)", "", "column date_inserted: 12345 is no time in a known form: numbers are taken for times of the years 1990 to 2100, others need `as:`" + cure},
 		{"('2026-02-10 01:00:00')", "unix_ms", "column date_inserted is not as configured: 2026-02-10 01:00:00 is not unix_ms; mend `as:`"},

@@ -1,0 +1,32 @@
+package table_test
+
+import (
+	"testing"
+	"time"
+
+	"backlog/backlog"
+)
+
+// TestGeneratedDate: what the error about dates such as 10.02.2026 advises can
+// be worked, with a policy and without.
+func TestGeneratedDate(t *testing.T) {
+	f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
+		INSERT INTO BACKLOG VALUES (1, 'NEW', '10.02.2026'), (2, 'ERROR', '09.02.2026'), (3, 'NEW', '28.01.2026')`)
+	m := plainMapping()
+	f.wantRefused(m, `column date_inserted: "10.02.2026" is no time in a known form: dates that do not begin with the year do not sort by time, so that none can be searched for; `+
+		"name another column, or add a generated one that holds the same date as YYYY-MM-DD, and an index on it")
+	f.exec(`ALTER TABLE BACKLOG ADD COLUMN inserted TEXT
+		AS (substr(date_inserted, 7) || '-' || substr(date_inserted, 4, 2) || '-' || substr(date_inserted, 1, 2))`)
+	m.Inserted.Column = "inserted"
+	createIndexes(f, m)
+	s := f.store(m)
+	wantKeys(t, "fresh lane", lane(t, s, backlog.Fresh), "1 3")
+	wantGoodPlans(t, "generated", s)
+
+	f.exec("DELETE FROM BACKLOG WHERE id = 3")
+	p := planning(3, time.Minute)
+	m = retryMapping(p)
+	m.Inserted.Column = "inserted"
+	createIndexes(f, m)
+	wantWaits(t, f, m, p)
+}
