@@ -83,17 +83,7 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 		return err
 	}
 	defer a.close()
-	left := 0
-	err = a.table.EachPending(ctx, now, func(r backlog.Row) {
-		if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
-			left++
-			return
-		}
-		w.Records = append(w.Records, simulate.Record{
-			Inserted: r.Inserted, Oldest: r.NoDate == "oldest", Eligible: r.Eligible, Expires: r.Expires,
-			Failed: r.Standing == backlog.StandingError, Retry: r.Retry, Poison: poison, Seed: seedOf(o.Seed, r.Key),
-		})
-	})
+	left, err := o.liveRecords(ctx, a, w, now, poison)
 	if err != nil {
 		return err
 	}
@@ -114,6 +104,22 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(left, "pending row"))
 	}
 	return o.printLive(g, w, all)
+}
+
+// liveRecords adds the table's pending records to the workload and returns how
+// many were left out.
+func (o *SimulateOptions) liveRecords(ctx context.Context, a *app, w *simulate.Workload, now time.Time, poison bool) (left int, err error) {
+	err = a.table.EachPending(ctx, now, func(r backlog.Row) {
+		if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
+			left++
+			return
+		}
+		w.Records = append(w.Records, simulate.Record{
+			Inserted: r.Inserted, Oldest: r.NoDate == "oldest", Eligible: r.Eligible, Expires: r.Expires,
+			Failed: r.Standing == backlog.StandingError, Retry: r.Retry, Poison: poison, Seed: seedOf(o.Seed, r.Key),
+		})
+	})
+	return left, err
 }
 
 // seedOf makes the luck of a record its own, whatever else is in the table.
