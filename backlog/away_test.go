@@ -370,7 +370,7 @@ type awayExpirer struct {
 
 var _ backlog.Expirer = (*awayExpirer)(nil)
 
-func (a *awayExpirer) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
+func (a *awayExpirer) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (int, error) {
 	if time.Now().Before(a.until) {
 		return 0, errAway
 	}

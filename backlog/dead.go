@@ -3,7 +3,7 @@ package backlog
 import "context"
 
 // expire gives the dead status to what is older than the widest tier. each is called with every one before.
-func (r *run) expire(ctx context.Context, each func(*Record)) {
+func (r *run) expire(ctx context.Context, each func(*Record) bool) {
 	x, ok := r.e.Store.(Expirer)
 	if !ok || !r.pass.Widest {
 		return
@@ -18,24 +18,31 @@ func (r *run) expire(ctx context.Context, each func(*Record)) {
 	}
 }
 
-// tellExpired tells of a record that dies without an attempt.
-func (r *run) tellExpired(rec *Record) {
+// tellExpired tells of a record that dies without an attempt, and reports
+// whether it may die.
+func (r *run) tellExpired(rec *Record) bool {
 	rec.Tier, rec.AttemptID = r.pass.Tier, r.e.attemptID()
 	reason := ReasonExpired
 	if r.e.Policy.GivenUp(rec.Retry.Count) {
 		reason = ReasonRetries
 	}
-	r.tellDead(rec, reason, "")
+	return r.tellDead(rec, reason, "")
 }
 
-// tellDead calls OnDead if there is one.
-func (r *run) tellDead(rec *Record, reason, text string) {
+// tellDead calls OnDead if there is one. It returns false if the stop has ended
+// that: nobody has been told, and the row must stay as it is, as after a crash.
+func (r *run) tellDead(rec *Record, reason, text string) bool {
 	if r.e.OnDead == nil {
-		return
+		return true
 	}
 	told := *rec // what has been handled is told about elsewhere as it was
 	told.Reason, told.Error = reason, text
-	if err := r.e.call(r.work, r.e.OnDead, r.e.OnDeadTimeout, &told); err != nil {
+	err := r.e.call(r.work, r.e.OnDead, r.e.OnDeadTimeout, &told)
+	if err != nil && r.work.Err() != nil {
+		return false
+	}
+	if err != nil {
 		r.e.emit(Event{Kind: OnDeadFailed, Tier: r.pass.Tier, Record: rec, Err: err})
 	}
+	return true
 }

@@ -316,3 +316,45 @@ func TestUnstartedHandlerEndsThePass(t *testing.T) {
 		}
 	})
 }
+
+// An OnDead that the stop has ended has told nobody: as after a crash, the row
+// stays, and the next pass tells.
+func TestStopEndsOnDead(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		age   time.Duration
+		reply error
+	}{{"expired", 3 * day, nil}, {"rejected", 0, backlog.Reject(errBroken)}, {"out of retries", 0, errBroken}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, memory.Options{Dead: "DEAD"}, func(context.Context, *backlog.Record) error { return c.reply })
+				b.Policy = &backlog.Policy{Name: "none", Never: true, Wait: func(int) (least, most time.Duration) { return 0, 0 }}
+				told := 0
+				b.OnDead = backlog.HandlerFunc(func(ctx context.Context, r *backlog.Record) error {
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(time.Minute):
+						told++
+						return nil
+					}
+				})
+				b.ShutdownTimeout = time.Second
+				b.add(t, "NEW", 1, 1, c.age)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				p := backlog.Pass{Tier: "1d", MaxAge: day, Widest: true}
+				if _, err := b.Engine.Pass(ctx, p); err != nil {
+					t.Error(err)
+				}
+				if got := b.status(t, 1); got != "NEW" || told != 0 {
+					t.Errorf("after the stop: %s, told %d times; want it as it was", got, told)
+				}
+				b.passOf(t, p)
+				if got := b.status(t, 1); got != "DEAD" || told != 1 {
+					t.Errorf("after the next pass: %s, told %d times; want DEAD, once", got, told)
+				}
+			})
+		})
+	}
+}

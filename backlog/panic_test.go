@@ -62,7 +62,7 @@ func (f fused) Ping(ctx context.Context) error {
 	return f.Store.Ping(ctx)
 }
 
-func (f fused) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
+func (f fused) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (int, error) {
 	burn(f.expire)
 	return f.Store.Expire(ctx, now, before, each)
 }

@@ -129,7 +129,7 @@ func (r *run) watchStop(ended <-chan struct{}) {
 	defer t.Stop()
 	// What has just been ended still wants to be settled, but a store that
 	// is away is not waited for without end.
-	last := r.e.ShutdownTimeout
+	last := max(r.e.ShutdownTimeout, 5*time.Second)
 	select {
 	case <-ended:
 		return
@@ -368,10 +368,12 @@ func (r *run) attempted(j job, err error) {
 		e.flights.drop(j.hash)
 		e.unsettle.release(1)
 		return
-	case outcome == Rejected:
-		r.tellDead(j.rec, ReasonRejected, s.Error)
-	case s.GivenUp:
-		r.tellDead(j.rec, ReasonRetries, s.Error)
+	case outcome == Rejected && !r.tellDead(j.rec, ReasonRejected, s.Error),
+		outcome == Errored && s.GivenUp && !r.tellDead(j.rec, ReasonRetries, s.Error):
+		r.count(func(rep *Report) { rep.Interrupted++ })
+		e.flights.drop(j.hash)
+		e.unsettle.release(1)
+		return
 	}
 	r.enqueue(s, j.hash)
 }

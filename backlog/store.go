@@ -114,9 +114,11 @@ type Expirer interface {
 	// now, and to every failed one that is out of retries, and returns how
 	// many. Records without a date of insertion expire by their own time
 	// only. It counts no attempt. Without a dead status it does nothing.
-	// each, if not nil, is called with every record just before that; when
-	// ctx is done meanwhile, those it was called with are still written.
-	Expire(ctx context.Context, now, before time.Time, each func(*Record)) (int, error)
+	// each, if not nil, is called with every record just before that. If it
+	// returns false, that record is left as it is and the others with it;
+	// those before, and those for which it returned true before ctx was
+	// done, are still written.
+	Expire(ctx context.Context, now, before time.Time, each func(*Record) bool) (int, error)
 }
 
 // A LockName is one of the two locks of a table.

@@ -202,7 +202,7 @@ type failingExpirer struct{ *memory.Store }
 
 var _ backlog.Expirer = failingExpirer{}
 
-func (failingExpirer) Expire(context.Context, time.Time, time.Time, func(*backlog.Record)) (int, error) {
+func (failingExpirer) Expire(context.Context, time.Time, time.Time, func(*backlog.Record) bool) (int, error) {
 	return 0, errBroken
 }
 

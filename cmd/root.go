@@ -12,6 +12,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -178,8 +179,8 @@ func (n *nowFlag) clock() (clock func() time.Time, now time.Time, err error) {
 		return time.Now, time.Now(), nil
 	}
 	now, err = parseTime("--now", n.text)
-	start := time.Now()
-	return func() time.Time { return now.Add(time.Since(start)) }, now, err
+	start := sync.OnceValue(time.Now) // the clock goes on when it is first looked at
+	return func() time.Time { began := start(); return now.Add(time.Since(began)) }, now, err
 }
 
 func parseTime(flag, text string) (time.Time, error) {

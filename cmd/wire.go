@@ -177,7 +177,7 @@ func (s *provenStore) Pending(ctx context.Context, q backlog.Query) (backlog.Pag
 }
 
 // Expire implements backlog.Expirer.
-func (s *provenStore) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
+func (s *provenStore) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (int, error) {
 	if s.HasDead() {
 		if err := s.prove(ctx); err != nil {
 			return 0, err

@@ -212,6 +212,11 @@ func (d *decoder) claimPolicy(c *Config, claim func(column, path string)) {
 		path := strings.Join([]string{"policy", p.Name, "columns", name}, ".")
 		touched := slices.IndexFunc(t.Touch, func(a Assignment) bool { return a.Column == column })
 		switch {
+		case slices.ContainsFunc(t.Where, func(w Condition) bool { return w.Column == column }):
+			d.failf(path, "the column %s is in table.where: a failure would take the record out of it; name another", show(column))
+		case t.Eligible != nil && t.Eligible.Column == column, t.Expires != nil && t.Expires.Column == column,
+			t.Inserted.Column == column && i != 1:
+			d.failf(path, "the column %s is one of the record's own times, which the policy would overwrite; name another", show(column))
 		case i == 0 && column == t.Attempts:
 			d.failf("table.attempts", "the policy %s counts in the column %s already; remove table.attempts", p.Name, show(column))
 		case i == 1 && touched >= 0 && t.Touch[touched].Value.isNow():

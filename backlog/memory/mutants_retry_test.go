@@ -66,16 +66,16 @@ func timesOf(which func(n int) int) func(*memory.Store) backlog.Store {
 }
 
 // onEach changes what an expiry tells of.
-func onEach(f func(each func(*backlog.Record)) func(*backlog.Record)) func(*memory.Store) backlog.Store {
+func onEach(f func(each func(*backlog.Record) bool) func(*backlog.Record) bool) func(*memory.Store) backlog.Store {
 	return func(s *memory.Store) backlog.Store { return teller{s, f} }
 }
 
 type teller struct {
 	*memory.Store
-	each func(func(*backlog.Record)) func(*backlog.Record)
+	each func(func(*backlog.Record) bool) func(*backlog.Record) bool
 }
 
-func (s teller) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (int, error) {
+func (s teller) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (int, error) {
 	if each != nil {
 		each = s.each(each)
 	}
@@ -205,18 +205,24 @@ var retryMutants = []mutant{
 		}
 		return n
 	})},
-	{"told-twice", "ExpireEach", onEach(func(each func(*backlog.Record)) func(*backlog.Record) {
-		return func(r *backlog.Record) { each(r); each(r) }
+	{"told-twice", "ExpireEach", onEach(func(each func(*backlog.Record) bool) func(*backlog.Record) bool {
+		return func(r *backlog.Record) bool { each(r); return each(r) }
 	})},
-	{"not-told", "CountedExpire", onEach(func(func(*backlog.Record)) func(*backlog.Record) { return func(*backlog.Record) {} })},
-	{"told-without-columns", "ExpireEach", onEach(func(each func(*backlog.Record)) func(*backlog.Record) {
-		return func(r *backlog.Record) {
-			each(&backlog.Record{Key: r.Key, Status: r.Status, Inserted: r.Inserted, Lane: r.Lane})
+	{"not-told", "CountedExpire", onEach(func(func(*backlog.Record) bool) func(*backlog.Record) bool {
+		return func(*backlog.Record) bool { return true }
+	})},
+	{"told-without-columns", "ExpireEach", onEach(func(each func(*backlog.Record) bool) func(*backlog.Record) bool {
+		return func(r *backlog.Record) bool {
+			return each(&backlog.Record{Key: r.Key, Status: r.Status, Inserted: r.Inserted, Lane: r.Lane})
 		}
 	})},
 	{"told-when-dead", "ExpireEach", func(s *memory.Store) backlog.Store {
-		return teller{s, func(each func(*backlog.Record)) func(*backlog.Record) {
-			return func(r *backlog.Record) { s.SetStatus(r.Key, "DEAD"); each(r); s.SetStatus(r.Key, r.Status) }
+		return teller{s, func(each func(*backlog.Record) bool) func(*backlog.Record) bool {
+			return func(r *backlog.Record) bool {
+				s.SetStatus(r.Key, "DEAD")
+				defer s.SetStatus(r.Key, r.Status)
+				return each(r)
+			}
 		}}
 	}},
 	{"told-to-the-end", "ExpireStopped", func(s *memory.Store) backlog.Store { return deaf{s} }},

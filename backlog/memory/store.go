@@ -221,7 +221,7 @@ func (s *Store) settled(status string, o backlog.Outcome) string {
 }
 
 // Expire implements [backlog.Expirer]. Nothing is locked while each is called.
-func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (n int, err error) {
+func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -231,11 +231,10 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*ba
 	records := s.expired(now, before)
 	if each != nil {
 		for i := range records {
-			if err = ctx.Err(); err != nil {
+			if err = ctx.Err(); err != nil || !each(&records[i]) {
 				records = records[:i]
 				break
 			}
-			each(&records[i])
 		}
 	}
 	s.mu.Lock()

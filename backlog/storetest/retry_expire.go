@@ -14,14 +14,15 @@ import (
 func (f *fixture) expireEach(before time.Time, rows []Row, want int) []backlog.Record {
 	f.Helper()
 	var told []backlog.Record
-	n, err := f.expirer().Expire(f.Context(), now, before, func(r *backlog.Record) {
+	n, err := f.expirer().Expire(f.Context(), now, before, func(r *backlog.Record) bool {
 		told = append(told, *r)
 		i := slices.IndexFunc(rows, func(row Row) bool { return compareKeys(row.Key, r.Key) == 0 })
 		if i < 0 {
 			f.Errorf("Expire: told of record %v, which is none", r.Key)
-			return
+			return true
 		}
 		f.wantRow("the moment just before it is expired", rows[i])
+		return true
 	})
 	if err != nil {
 		f.Fatalf("Expire before %v: want it done, got error: %v", before, err)
@@ -94,11 +95,12 @@ func testExpireStopped(f *fixture) {
 	ctx, cancel := context.WithCancel(f.Context())
 	defer cancel()
 	told := make(map[string]bool)
-	n, err := f.expirer().Expire(ctx, now, now.Add(day), func(r *backlog.Record) {
+	n, err := f.expirer().Expire(ctx, now, now.Add(day), func(r *backlog.Record) bool {
 		told[r.Key.String()] = true
 		if len(told) == 3 {
 			cancel()
 		}
+		return true
 	})
 	wantCancelled(f.T, "Expire", err, 0)
 	if n != 3 || len(told) != 3 {

@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ type expiry struct {
 }
 
 // Expire implements backlog.Expirer.
-func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record)) (total int, err error) {
+func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (total int, err error) {
 	if t.expireSet == nil {
 		return 0, nil
 	}
@@ -91,7 +92,7 @@ func (t *Table) expireRows(ctx context.Context, x expiry) (int, error) {
 		})
 	})
 	if t.d.classify(err) == classRefused {
-		return t.expireApart(ctx, x, func(*backlog.Record) {})
+		return t.expireApart(ctx, x, func(*backlog.Record) bool { return true })
 	}
 	return int(n), err
 }
@@ -112,7 +113,7 @@ func (t *Table) expireArgs(x expiry) []any {
 
 // expireApart goes through the rows in groups, in the order of their keys,
 // calling each for every one before it is written.
-func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Record)) (total int, err error) {
+func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Record) bool) (total int, err error) {
 	var last backlog.Key
 	one := t.expireText(x.conds) + " AND " + t.d.keyIn(t.key, 1)
 	for ctx.Err() == nil {
@@ -128,16 +129,16 @@ func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Re
 		if err != nil || len(records) == 0 {
 			return total, err
 		}
+		stopped := false
 		for i := range records {
-			if ctx.Err() != nil {
+			if stopped = ctx.Err() != nil || !each(&records[i]); stopped {
 				records = records[:i] // the others are told of the next time
 				break
 			}
-			each(&records[i])
 		}
 		n, err := t.expireGroup(context.WithoutCancel(ctx), x, one, records)
-		if total += n; err != nil || len(records) == 0 {
-			return total, err
+		if total += n; err != nil || stopped {
+			return total, errors.Join(err, ctx.Err())
 		}
 		last = records[len(records)-1].Key
 	}

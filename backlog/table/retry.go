@@ -161,6 +161,9 @@ func (r *resolver) retry() error {
 			// insertion, and so must be read in that one's zone.
 			tc.zone, tc.written = r.t.inserted.zone, false
 		}
+		if tc == r.t.inserted {
+			r.t.note("policy: the date of insertion is that of the last failure: each failure makes a record young again, and none grows too old")
+		}
 		*x.to = tc
 	}
 	if m.InRetry != "" {
