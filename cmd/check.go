@@ -213,7 +213,7 @@ func (k *checker) counts(ctx context.Context) {
 	for i, t := range list {
 		edges[i] = t.MaxAge
 	}
-	c, err := k.table.Count(ctx, k.now, edges)
+	c, err := countOf(ctx, k.table, k.cfg, k.now, edges)
 	if k.bad("records", err) {
 		return
 	}
@@ -273,7 +273,11 @@ func (k *checker) writes(ctx context.Context) {
 // policy finds delays that the schedule cannot keep: it looks at ticks only.
 func (k *checker) policy() {
 	p := policyOf(k.cfg)
-	if p == nil || p.Never || p.Retries == 0 {
+	switch {
+	case p == nil:
+		return
+	case p.Never || p.Retries == 0:
+		k.good("policy", "%s: a record that has failed once is not tried again", p.Name)
 		return
 	}
 	shortest, _ := p.Wait(1)
@@ -281,8 +285,14 @@ func (k *checker) policy() {
 		least, _ := p.Wait(n)
 		shortest = min(shortest, least)
 	}
-	if tick := k.cfg.Tiers.MinInterval(); shortest < tick {
+	tick := k.cfg.Tiers.MinInterval()
+	switch {
+	case shortest < tick:
 		k.warn("policy", "make a tier tick more often, or wait longer", "the shortest delay of %s is %s, but the schedule looks only every %s",
+			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
+		return
+	case shortest%tick == 0:
+		k.warn("policy", "make a tier tick more often, or wait a little less", "the shortest delay of %s is %s, which ends a moment after a tick: it begins when an attempt ends, and the schedule looks every %s",
 			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
 		return
 	}

@@ -125,7 +125,11 @@ func runExplain(ctx context.Context, o ExplainOptions, g *globals) error {
 	if o.JSON.on {
 		return printJSON(g.out, explanationOf(row, x, keeps, now))
 	}
-	return g.printExplanation(row, x, keeps, now)
+	unless := ""
+	if cfg.MaxRecords > 0 {
+		unless = fmt.Sprintf(", or a later one if others fill its %d (max_records)", cfg.MaxRecords)
+	}
+	return g.printExplanation(row, x, keeps, now, unless)
 }
 
 // explanationOf returns what is known of the row, of its failures only if it
@@ -149,7 +153,7 @@ func explanationOf(row backlog.Row, x backlog.Explanation, keeps bool, now time.
 	return e
 }
 
-func (g *globals) printExplanation(row backlog.Row, x backlog.Explanation, keeps bool, now time.Time) error {
+func (g *globals) printExplanation(row backlog.Row, x backlog.Explanation, keeps bool, now time.Time, unless string) error {
 	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
 	line := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
 	line("record", "%s", shown(row.Key.String()))
@@ -178,7 +182,7 @@ func (g *globals) printExplanation(row backlog.Row, x backlog.Explanation, keeps
 	if x.Next.IsZero() {
 		line("next attempt", "none")
 	} else {
-		line("next attempt", "%s, %s, by the tier %s", exactly(x.Next), fromNow(x.Next, now), shown(x.Tier))
+		line("next attempt", "%s, %s, by the tier %s%s", exactly(x.Next), fromNow(x.Next, now), shown(x.Tier), unless)
 	}
 	return w.Flush()
 }

@@ -83,10 +83,36 @@ The policy is the configured one, or another by its name or with its settings:
 		Args: noArgs,
 	}
 	c.RunE = ran(func(ctx context.Context) error {
+		if err := checkForm(o, c.Flags()); err != nil {
+			return err
+		}
 		return runSimulate(ctx, o, g, c.Flags().Changed("attempts"))
 	})
 	o.AddFlags(c.Flags())
 	return c
+}
+
+// checkForm refuses flags that would be of no effect.
+func checkForm(o SimulateOptions, f *pflag.FlagSet) error {
+	for _, x := range []struct {
+		flags string
+		of    string
+		ok    bool
+	}{
+		{"poison success outage from", "--arrivals", o.Arrivals != ""},
+		{"assume", "--live", o.Live},
+		{"for compare diff plot csv", "--arrivals or --live", o.Arrivals != "" || o.Live},
+	} {
+		for _, name := range strings.Fields(x.flags) {
+			if f.Changed(name) && !x.ok {
+				return usagef("--%s belongs to %s", name, x.of)
+			}
+		}
+	}
+	if o.CSV && o.JSON.on {
+		return usagef("--csv and --json are two forms of one answer: ask for one")
+	}
+	return nil
 }
 
 func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bool) error {

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -90,20 +91,18 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 	var all []simulated
 	for _, c := range list {
 		r, err := simulate.Run(ctx, w, c.options(simulate.Options{Bucket: bucketOf(d), Ticks: true}))
-		if ctx.Err() != nil {
-			fmt.Fprintln(g.err, "backlog: stopped: what follows is incomplete")
-		} else if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		all = append(all, simulated{c, r})
 	}
-	if err := o.plot(w, all); err != nil {
-		return err
-	}
 	if left > 0 {
 		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(left, "pending row"))
 	}
-	return o.printLive(g, w, all)
+	if ctx.Err() != nil {
+		return errors.Join(o.printLive(g, w, all), errIncomplete)
+	}
+	return errors.Join(o.plot(w, all), o.printLive(g, w, all))
 }
 
 // liveRecords adds the table's pending records to the workload and returns how

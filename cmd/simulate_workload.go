@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/csv"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -235,16 +234,21 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globals) error {
 	var all []simulated
 	for _, c := range list {
 		r, err := simulate.Run(ctx, w, c.options(simulate.Options{Bucket: bucketOf(w.To.Sub(w.From))}))
-		if ctx.Err() != nil {
-			fmt.Fprintln(g.err, "backlog: stopped: what follows is incomplete")
-		} else if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		all = append(all, simulated{c, r})
 	}
-	if err := o.plot(w, all); err != nil {
-		return err
+	if ctx.Err() != nil {
+		return errors.Join(o.printWorkload(g, w, all), errIncomplete)
 	}
+	return errors.Join(o.plot(w, all), o.printWorkload(g, w, all))
+}
+
+// errIncomplete says that the figures, already printed, are those of a part.
+var errIncomplete = errors.New("stopped: the figures are incomplete")
+
+func (o *SimulateOptions) printWorkload(g *globals, w *simulate.Workload, all []simulated) error {
 	switch {
 	case o.JSON.on && len(all) == 1 && o.Compare == "":
 		return printJSON(g.out, workloadOf(all[0], o.Seed))
@@ -297,6 +301,7 @@ type workloadJSON struct {
 	Pending   int          `json:"pending"`
 	Recovery  recoveryJSON `json:"recovery_seconds"`
 	Peak      int          `json:"peak_per_minute"`
+	Complete  bool         `json:"complete"` // false: it was stopped
 	Series    []bucketJSON `json:"series"`
 }
 
@@ -319,7 +324,7 @@ func workloadOf(s simulated, seed uint64) workloadJSON {
 	return workloadJSON{
 		Policy: s.name, Seed: seed, Records: r.Records, Attempts: r.Attempts, Succeeded: r.Succeeded, Failed: r.Failed, Dead: r.Dead, Pending: r.Pending,
 		Recovery: recoveryJSON{r.RecoveryQuantile(0.5).Seconds(), r.RecoveryQuantile(0.95).Seconds(), r.RecoveryQuantile(1).Seconds()},
-		Peak:     r.PeakPerMinute,
+		Peak:     r.PeakPerMinute, Complete: r.Complete,
 		Series: each(r.Series, func(b simulate.Bucket) bucketJSON {
 			return bucketJSON{stamp(b.At), b.Attempts, b.Failed, b.Dead, b.Pending}
 		}),

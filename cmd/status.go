@@ -100,7 +100,7 @@ func statusOf(ctx context.Context, a *app, now time.Time) (*statusJSON, error) {
 	for i, t := range list {
 		edges[i] = t.MaxAge
 	}
-	counts, err := a.table.Count(ctx, now, edges)
+	counts, err := countOf(ctx, a.table, a.cfg, now, edges)
 	if err != nil {
 		return nil, err
 	}

@@ -2,13 +2,16 @@ package cmd
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/table"
 )
 
 // statuses finds a table none of whose rows has a status that the configuration
@@ -59,4 +62,19 @@ func statusValues(cfg *config.Config) (list []string) {
 		}
 	}
 	return list
+}
+
+// countOf counts the records. Failed ones that the policy never tries again are
+// not pending: they are out of retries.
+func countOf(ctx context.Context, t *table.Table, cfg *config.Config, now time.Time, edges []time.Duration) (backlog.Counts, error) {
+	c, err := t.Count(ctx, now, edges)
+	if p := policyOf(cfg); p != nil && p.Never {
+		for i := range c.Bands {
+			c.Exhausted += c.Bands[i].Failed
+			c.Bands[i].Failed = 0
+		}
+		c.Exhausted += c.Beyond.Failed
+		c.Beyond.Failed = 0
+	}
+	return c, err
 }

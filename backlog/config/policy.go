@@ -214,7 +214,7 @@ func (d *decoder) claimPolicy(c *Config, claim func(column, path string)) {
 		switch {
 		case slices.ContainsFunc(t.Where, func(w Condition) bool { return w.Column == column }):
 			d.failf(path, "the column %s is in table.where: a failure would take the record out of it; name another", show(column))
-		case t.Eligible != nil && t.Eligible.Column == column, t.Expires != nil && t.Expires.Column == column,
+		case t.Eligible != nil && t.Eligible.Column == column && i != 2, t.Expires != nil && t.Expires.Column == column,
 			t.Inserted.Column == column && i != 1:
 			d.failf(path, "the column %s is one of the record's own times, which the policy would overwrite; name another", show(column))
 		case i == 0 && column == t.Attempts:

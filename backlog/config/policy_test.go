@@ -89,6 +89,14 @@ var badPolicies = badFiles{
 		"11: policy.exponential.columns.next_attempt_time: the column error is taken by table.last_error; remove one of them",
 		"12: policy.exponential.columns.in_retry: the column tries is taken by table.attempts; remove one of them",
 	},
+	"policy-columns-own-times": {
+		"8: policy.fibonacci.columns.failures: the column kind is in table.where: a failure would take the record out of it; name another",
+		"9: policy.fibonacci.columns.last_failure: the column until is one of the record's own times, which the policy would overwrite; name another",
+	},
+	"policy-columns-inserted": {
+		"7: policy.linear.columns.attempt_count: the column made is one of the record's own times, which the policy would overwrite; name another",
+		"8: policy.linear.columns.next_attempt_time: the column made is one of the record's own times, which the policy would overwrite; name another",
+	},
 	"policy-columns-taken-by-default": {
 		"2: policy.arctan.columns.attempts: the column attempts is taken by table.id; remove one of them",
 		"2: policy.arctan.columns.updated_at: the column updated_at is taken by table.inserted.keep; remove one of them",

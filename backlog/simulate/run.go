@@ -15,8 +15,9 @@ type Report struct {
 	Records                  int // Succeeded + Dead + Pending
 	Attempts                 int
 	Succeeded, Dead, Pending int
-	Failed                   int // attempts that failed
-	PeakPerMinute            int // attempts that begin in one minute of the clock, at most
+	Failed                   int  // attempts that failed
+	Complete                 bool // it was not stopped
+	PeakPerMinute            int  // attempts that begin in one minute of the clock, at most
 	Recovery                 []time.Duration
 	Series                   []Bucket
 	ByTick                   map[time.Time]int // attempts; nil unless asked for
@@ -68,7 +69,7 @@ type run struct {
 // where age alone decides. When ctx is done it returns what it has so far with
 // the context's error; any other is the table's.
 func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
-	records := w.records()
+	records := w.records(ctx)
 	n := int((w.To.Sub(w.From) + o.Bucket - 1) / o.Bucket)
 	x := &run{
 		Options: o, w: w, service: w.service(), list: o.Schedule.Tiers(), widest: o.Schedule.Widest().MaxAge,
@@ -85,6 +86,7 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 		}
 		err := x.passes(ctx, records)
 		x.finish()
+		x.report.Complete = err == nil && ctx.Err() == nil
 		return x.report, errors.Join(err, ctx.Err())
 	}
 	var alike []int64
@@ -103,6 +105,7 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 	slices.Sort(alike)
 	x.never(ctx, alike)
 	x.finish()
+	x.report.Complete = ctx.Err() == nil
 	return x.report, ctx.Err()
 }
 

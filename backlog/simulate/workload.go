@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"cmp"
+	"context"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -43,7 +44,7 @@ type Record struct {
 
 // records returns the workload's, in the order of insertion. The same seed gives
 // the same ones on any machine.
-func (w *Workload) records() []Record {
+func (w *Workload) records(ctx context.Context) []Record {
 	if w.Records != nil {
 		return w.Records
 	}
@@ -57,7 +58,7 @@ func (w *Workload) records() []Record {
 		} else {
 			at += gap * random.ExpFloat64()
 		}
-		if at > end {
+		if at > end || len(list)%4096 == 0 && ctx.Err() != nil {
 			return list
 		}
 		list = append(list, Record{

@@ -264,6 +264,13 @@ func (r *resolver) end(setting string, s State) (string, error) {
 	if len(s.Values) > 0 {
 		list = []Condition{{Column: r.m.Status, Values: s.Values}}
 	}
+	if len(list) == 0 { // what it sets tells it, but for times and counts
+		for _, a := range s.Set {
+			if now := !a.Value.Quoted && (a.Value.Text == "now" || a.Value.Text == "+1"); !now || a.Value.Null {
+				list = append(list, Condition{Column: a.Column, Values: []Value{a.Value}})
+			}
+		}
+	}
 	cond, _, err := r.conditions(setting, list)
 	if err != nil {
 		return "", r.unheld(setting, s, err)
