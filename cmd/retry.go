@@ -54,7 +54,8 @@ more than one it does nothing without --yes.
 
 If one of the IDs has no record, or one that is neither dead nor failed, nothing
 is changed. The age of a record stays what it is: one that is older than every
-tier is not tried. A composite key is a JSON array, in quotes.` + idHelp + exitStatusHelp,
+tier is not tried. So do the columns of table.attempts and table.last_error. A
+composite key is a JSON array, in quotes.` + idHelp + exitStatusHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			o.IDs = args
 			return nil
