@@ -41,9 +41,10 @@ func (e *Engine) storeAway(err error) {
 	}
 }
 
-// storeRecent reports whether the store has answered within contactEvery.
-func (e *Engine) storeRecent() bool {
-	age := e.Now().UnixNano() - e.health.heard.Load()
+// storeRecent reports whether the store has answered within contactEvery of
+// the time now, in unix nanoseconds.
+func (e *Engine) storeRecent(now int64) bool {
+	age := now - e.health.heard.Load()
 	return e.health.failing.Load() == 0 && age >= 0 && age < int64(contactEvery)
 }
 
@@ -53,7 +54,7 @@ func (e *Engine) storeRecent() bool {
 func (e *Engine) reachStore(ctx context.Context) bool {
 	pinger, canPing := e.Store.(Pinger)
 	for {
-		if e.storeRecent() {
+		if e.storeRecent(e.Now().UnixNano()) {
 			return true
 		}
 		switch {

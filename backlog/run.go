@@ -28,6 +28,7 @@ type run struct {
 	staged  atomic.Int64  // how many those are
 	ahead   int64         // how many there may be; owned by the walking goroutine
 	room    chan struct{} // holds a token: fewer are staged than were
+	waited  bool          // the walking goroutine has, for room, since it last looked at the clock
 	busy    atomic.Int64  // staged or at a handler
 	nWorker int64         // owned by the walking goroutine
 	// Keys of the unreadable rows so far; owned by the walking goroutine.
@@ -203,8 +204,12 @@ func (r *run) mayStart() bool {
 // maybe, the store's sign of life, and would not overtake records that have.
 func (r *run) mayStartNow() bool {
 	e := r.e
-	return len(r.turn) == 0 && e.health.failing.Load() == 0 && e.reachStore(r.stop) &&
-		r.settles() && e.paused() == 0 && r.stop.Err() == nil && e.rateAllows()
+	if len(r.turn) > 0 || e.health.failing.Load() > 0 {
+		return false
+	}
+	now := e.Now().UnixNano() // once: it is asked for with every record
+	return (e.storeRecent(now) || e.reachStore(r.stop)) &&
+		r.settles(now) && e.paused() == 0 && r.stop.Err() == nil && e.rateAllows()
 }
 
 // waitToStart waits for all that the owner of a slot has to wait for. It
@@ -230,7 +235,7 @@ func (r *run) waitToStart() bool {
 // reachStore is the engine's, and holds back too while a settlement of this
 // run has been waiting for long: a store can answer reads and take no writes.
 func (r *run) reachStore() bool {
-	for !r.settles() {
+	for !r.settles(r.e.Now().UnixNano()) {
 		if !sleep(r.stop, 20*time.Millisecond) {
 			return false
 		}
@@ -238,10 +243,11 @@ func (r *run) reachStore() bool {
 	return r.e.reachStore(r.stop)
 }
 
-// settles reports whether no settlement of this run has been waiting for long.
-func (r *run) settles() bool {
+// settles reports whether no settlement of this run has been waiting for long
+// at the time now, in unix nanoseconds.
+func (r *run) settles(now int64) bool {
 	since := r.writing.Load()
-	return since == 0 || r.e.Now().UnixNano()-since < int64(contactEvery)
+	return since == 0 || now-since < int64(contactEvery)
 }
 
 // stage gives the record to the workers, unless it is not to be tried now. ok
@@ -253,6 +259,7 @@ func (r *run) stage(w *laneWalk, rec *Record, age *pageAge) (staged, ok bool) {
 	}
 	if !e.unsettle.tryAcquire() {
 		e.flushAll()
+		r.waited = true
 		if !e.unsettle.acquire(r.stop) {
 			return false, false
 		}
@@ -280,6 +287,7 @@ func (r *run) waitRoom() bool {
 	if r.staged.Load() <= r.ahead {
 		return true
 	}
+	r.waited = true
 	// Where many are staged, much room is to be made at once.
 	for r.staged.Load() > max(r.ahead/2, r.atLeast()) {
 		select {

@@ -9,10 +9,10 @@ import (
 // with it.
 const groupDelay = 100 * time.Millisecond
 
-// fullGroup is the number of outcomes that are not kept waiting for more. Half
-// of what may be unsettled at all, so that the other half can come together
-// while it is written.
-const fullGroup = MaxGroup / 2
+// fullGroup is the number of outcomes that are not kept waiting for more. Less
+// than half of what may be unsettled at all, so that as many can come together
+// while they are written.
+const fullGroup = MaxGroup * 2 / 5
 
 // enqueue adds an outcome to the group that is settled next.
 func (r *run) enqueue(s Settlement, hash uint64) {

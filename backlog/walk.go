@@ -184,9 +184,12 @@ func (w *laneWalk) handOut(n int) {
 		if w.r.stop.Err() != nil || !w.peek() {
 			return
 		}
-		if w.r.e.Now().Sub(w.page.read) > maxPageAge {
-			w.reread()
-			continue
+		if w.next == 0 || w.r.waited { // else it is as young as it was
+			w.r.waited = false
+			if w.r.e.Now().Sub(w.page.read) > maxPageAge {
+				w.reread()
+				continue
+			}
 		}
 		rec := &w.page.Records[w.next]
 		staged, ok := w.r.stage(w, rec, w.page.age)
