@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"backlog/backlog"
@@ -72,7 +73,7 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 
 // aScheme is what a URL may begin with. Anything else in front of a colon can
 // be a part of a password and is not shown.
-var aScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
+var aScheme = pattern(`^[a-z][a-z0-9+.-]*$`)
 
 // servers are kinds of databases that are to come.
 var servers = []string{"postgres", "postgresql", "mysql", "mariadb"}
@@ -108,7 +109,7 @@ func sqlitePath(url string) (path, synchronous string, err error) {
 	case isSQLite(kind):
 	case slices.Contains(servers, kind):
 		return "", "", problem(cure, "databases of the kind %s are not supported yet", kind)
-	case aScheme.MatchString(kind):
+	case aScheme().MatchString(kind):
 		return "", "", problem(cure, "unknown kind of database %q", kind)
 	default:
 		return "", "", problem(cure, "the database is not a URL of a known kind")
@@ -127,34 +128,43 @@ func sqlitePath(url string) (path, synchronous string, err error) {
 	return path, synchronous, nil
 }
 
+// pattern compiles the expression when it is first needed: most starts need
+// none of these.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
 var (
 	// aUser matches the beginning of a URL with a user. A password may have a
 	// slash in it, but one letter and a colon are a drive.
-	aUser = regexp.MustCompile(`(?s)^//([^/]*@|[^/:]{2,}:.*@)`)
+	aUser = pattern(`(?s)^//([^/]*@|[^/:]{2,}:.*@)`)
 
 	// parameters matches where those of a URL begin. A file's name may have a
 	// question mark in it.
-	parameters = regexp.MustCompile(`\?[^=?/]*=`)
+	parameters = pattern(`\?[^=?/]*=`)
 
 	// aParameter matches names that are no part of a password.
-	aParameter = regexp.MustCompile(`^[A-Za-z_]{1,20}$`)
+	aParameter = pattern(`^[A-Za-z_]{1,20}$`)
 )
 
 // sqliteParts divides what follows the scheme. It refuses, without showing
 // them, parts that the name of a file does not have: they may be secret.
 func sqliteParts(rest string) (path, synchronous string, err error) {
-	if aUser.MatchString(rest) {
+	if strings.Contains(rest, "@") && aUser().MatchString(rest) {
 		return "", "", problem("a file has no user and host; write sqlite:PATH", "the database URL has a user")
 	}
 	path, synchronous = strings.TrimPrefix(rest, "//"), "full"
-	at := parameters.FindStringIndex(path)
+	var at []int
+	if strings.Contains(path, "?") {
+		at = parameters().FindStringIndex(path)
+	}
 	if at == nil {
 		return path, synchronous, nil
 	}
 	for _, p := range strings.Split(path[at[0]+1:], "&") {
 		name, value, _ := strings.Cut(p, "=")
 		switch value = strings.ToLower(value); {
-		case name != "synchronous" && aParameter.MatchString(name):
+		case name != "synchronous" && aParameter().MatchString(name):
 			return "", "", problem("synchronous is the only one there is", "the database URL has a parameter %s", name)
 		case name != "synchronous":
 			return "", "", problem("synchronous is the only one there is", "the database URL has a parameter that is not known")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,12 +225,12 @@ func parseTimeForm(as string, zone *time.Location) (timeForm, error) {
 
 // timeLayout matches the layouts whose texts are in the order of time, and in
 // them the fraction and the zone.
-var timeLayout = regexp.MustCompile(strings.ReplaceAll(
+var timeLayout = pattern(strings.ReplaceAll(
 	`^2006~01~02(?:~15(?:~04(?:~05(\.0{1,9}|\.9{1,9})?)?)?)?`+
 		`( ?(?:Z|UTC|Z07|Z0700|Z07:00|-07|-0700|-07:00|-0700 MST))?$`, "~", "[-/.:_ T]*"))
 
 func timeLayoutForm(layout string, zone *time.Location) (timeForm, error) {
-	m := timeLayout.FindStringSubmatch(layout)
+	m := timeLayout().FindStringSubmatch(layout)
 	if m == nil {
 		for _, element := range []string{"2006", "01", "02"} {
 			if !strings.Contains(layout, element) {
@@ -317,12 +316,12 @@ func timeDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // timeZoned matches the zones that texts end in; " +0000 UTC m=+0.1" is how
 // Go prints a time.
-var timeZoned = regexp.MustCompile(
+var timeZoned = pattern(
 	`^ ?(?:Z|UTC|([+-][01]\d)(?::?([0-5]\d))?(?: [A-Za-z0-9+-]+(?: m=[+-][0-9.]+)?)?)$`)
 
 // timeOffset returns the seconds east of UTC of a zone that a text ends in.
 func timeOffset(s string) (seconds int, ok bool) {
-	m := timeZoned.FindStringSubmatch(s)
+	m := timeZoned().FindStringSubmatch(s)
 	if m == nil {
 		return 0, false
 	}
@@ -344,7 +343,7 @@ func timeCeil(t time.Time, d time.Duration) time.Time {
 
 // timeZeroDate matches what programs write for want of a date: MySQL's zero
 // date, and Go's zero time as text.
-var timeZeroDate = regexp.MustCompile(
+var timeZeroDate = pattern(
 	`^(0+|(0000-00-00|0001-01-01)([ T]00:00(:00(\.0+)?)?)?( ?(Z|UTC|\+00(:?00)?))*)$`)
 
 // isZeroDate reports whether a raw value is a date only by its type: 0, an
@@ -356,7 +355,7 @@ func isZeroDate(raw any) bool {
 	case []byte:
 		return isZeroDate(string(v))
 	case string:
-		return v == "" || v[0] == '0' && timeZeroDate.MatchString(v)
+		return v == "" || v[0] == '0' && timeZeroDate().MatchString(v)
 	case time.Time:
 		return v.IsZero()
 	}

@@ -3,7 +3,6 @@ package table
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +32,7 @@ func timeUnknownError(raw any) error {
 	bare := strings.Trim(shown, `"`)
 	n, err := strconv.ParseFloat(bare, 64)
 	cure := "numbers are taken for times of the years 1990 to 2100, others need `as:`"
-	if timeUnsorted.MatchString(bare) {
+	if timeUnsorted().MatchString(bare) {
 		return timeUnsortedError(shown)
 	}
 	if _, rest, ok := timeCutHead(bare, "20060102"); ok && rest == "" {
@@ -48,7 +47,7 @@ func timeUnknownError(raw any) error {
 
 // timeUnsorted matches dates that do not begin with the year, such as 21.11.2026
 // or 11/21/2026 in front of a time or not.
-var timeUnsorted = regexp.MustCompile(`^[0-9]{1,2}[-/. ][0-9]{1,2}[-/. ][0-9]{4}([^0-9]|$)`)
+var timeUnsorted = pattern(`^[0-9]{1,2}[-/. ][0-9]{1,2}[-/. ][0-9]{4}([^0-9]|$)`)
 
 // A timeUnsortedError is about such a date, as it is shown.
 type timeUnsortedError string
