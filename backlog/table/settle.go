@@ -232,9 +232,12 @@ func (t *Table) assignments(b batch) []assign {
 	if t.holds(b.state, a) {
 		list = nil
 	}
-	also := slices.DeleteFunc(slices.Clone(a.also), func(x assign) bool {
-		return slices.ContainsFunc(t.retryAssigns(b, 1), func(y assign) bool { return x.col == y.col })
-	})
+	also, policy := a.also, t.retryAssigns(b, 1)
+	if len(policy) > 0 {
+		also = slices.DeleteFunc(slices.Clone(also), func(x assign) bool {
+			return slices.ContainsFunc(policy, func(y assign) bool { return x.col == y.col })
+		})
+	}
 	return slices.Concat(list, also)
 }
 
