@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -60,9 +59,9 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 	if err != nil {
 		return err
 	}
-	d, err := tiers.ParseDuration(length)
-	if err != nil || d < time.Minute || d > 100*365*24*time.Hour {
-		return usagef("--for: %q is not a duration from a minute to a hundred years; write it as in 24h", length)
+	d, err := parseLength(length, "24h")
+	if err != nil {
+		return err
 	}
 	w := &simulate.Workload{From: now.UTC(), To: now.UTC().Add(d), Seed: o.Seed, Records: []simulate.Record{}}
 	poison, err := o.assume(w)
@@ -88,21 +87,12 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 	if err != nil {
 		return err
 	}
-	var all []simulated
-	for _, c := range list {
-		r, err := simulate.Run(ctx, w, c.options(simulate.Options{Bucket: bucketOf(d), Ticks: true}))
-		if err != nil && ctx.Err() == nil {
-			return err
+	return o.simulate(ctx, w, list, true, func(all []simulated) error {
+		if left > 0 {
+			fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(left, "pending row"))
 		}
-		all = append(all, simulated{c, r})
-	}
-	if left > 0 {
-		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(left, "pending row"))
-	}
-	if ctx.Err() != nil {
-		return errors.Join(o.printLive(g, w, all), errIncomplete)
-	}
-	return errors.Join(o.plot(w, all), o.printLive(g, w, all))
+		return o.printLive(g, w, all)
+	})
 }
 
 // liveRecords adds the table's pending records to the workload and returns how

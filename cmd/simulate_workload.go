@@ -58,9 +58,9 @@ func (o *WorkloadOptions) parse(seed uint64) (w *simulate.Workload, err error) {
 	if w.From, err = parseTime("--from", o.From); err != nil {
 		return nil, err
 	}
-	length, err := tiers.ParseDuration(cmp.Or(o.For, "7d"))
-	if err != nil || length < time.Minute || length > 100*365*24*time.Hour {
-		return nil, usagef("--for: %q is not a duration from a minute to a hundred years; write it as in 30d", o.For)
+	length, err := parseLength(cmp.Or(o.For, "7d"), "30d")
+	if err != nil {
+		return nil, err
 	}
 	w.From = w.From.UTC()
 	w.To = w.From.Add(length)
@@ -94,6 +94,15 @@ func (o *WorkloadOptions) parse(seed uint64) (w *simulate.Workload, err error) {
 		w.Outages = append(w.Outages, simulate.Outage{From: w.From.Add(from), To: w.From.Add(from + length)})
 	}
 	return w, nil
+}
+
+// parseLength returns how long a simulation lasts. example is a good answer.
+func parseLength(text, example string) (time.Duration, error) {
+	d, err := tiers.ParseDuration(text)
+	if err != nil || d < time.Minute || d > 100*365*24*time.Hour {
+		return 0, usagef("--for: %q is not a duration from a minute to a hundred years; write it as in %s", text, example)
+	}
+	return d, nil
 }
 
 // parseArrivals returns a rate per hour.
@@ -231,18 +240,24 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globals) error {
 	}
 	ctx, stop := stopOnSignal(ctx)
 	defer stop.close()
+	return o.simulate(ctx, w, list, false, func(all []simulated) error { return o.printWorkload(g, w, all) })
+}
+
+// simulate lets the workload happen to each candidate, and prints and draws what
+// became of it. What a stop has cut short is printed, not drawn.
+func (o *SimulateOptions) simulate(ctx context.Context, w *simulate.Workload, list []candidate, ticks bool, show func([]simulated) error) error {
 	var all []simulated
 	for _, c := range list {
-		r, err := simulate.Run(ctx, w, c.options(simulate.Options{Bucket: bucketOf(w.To.Sub(w.From))}))
+		r, err := simulate.Run(ctx, w, c.options(simulate.Options{Bucket: bucketOf(w.To.Sub(w.From)), Ticks: ticks}))
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		all = append(all, simulated{c, r})
 	}
 	if ctx.Err() != nil {
-		return errors.Join(o.printWorkload(g, w, all), errIncomplete)
+		return errors.Join(show(all), errIncomplete)
 	}
-	return errors.Join(o.plot(w, all), o.printWorkload(g, w, all))
+	return errors.Join(o.plot(w, all), show(all))
 }
 
 // errIncomplete says that the figures, already printed, are those of a part.
