@@ -150,11 +150,7 @@ func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Re
 func (t *Table) expireGroup(ctx context.Context, x expiry, text string, records []backlog.Record) (n int, err error) {
 	err = t.within(ctx, func(ctx context.Context) error {
 		refused, err := t.rowByRow(ctx, len(records), func(tx *sql.Tx, i int) error {
-			args := t.expireArgs(x)
-			for p := range records[i].Key.Len() {
-				args = append(args, records[i].Key.Part(p))
-			}
-			res, err := tx.ExecContext(ctx, text, args...)
+			res, err := tx.ExecContext(ctx, text, bind(t.expireArgs(x), records[i].Key)...)
 			if err != nil {
 				return err
 			}

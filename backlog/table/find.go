@@ -77,10 +77,6 @@ func keyPart(c *column, text string) (any, error) {
 
 // Find implements backlog.Finder.
 func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row backlog.Row, ok bool, err error) {
-	args := make([]any, k.Len())
-	for i := range args {
-		args[i] = k.Part(i)
-	}
 	filter := "1"
 	if t.where != "" {
 		filter = t.d.guard(t.where)
@@ -94,7 +90,7 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row bac
 			to = append(to, &raw[i])
 		}
 		var standing, within int
-		if err := t.db.read.QueryRowContext(ctx, text, args...).Scan(append(to, &standing, &within)...); err != nil {
+		if err := t.db.read.QueryRowContext(ctx, text, bind(nil, k)...).Scan(append(to, &standing, &within)...); err != nil {
 			return err
 		}
 		for i, v := range raw {

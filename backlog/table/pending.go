@@ -258,10 +258,7 @@ func (t *Table) pending(b branch) []string {
 // keyRange returns the condition for rows on one side of the key, before which
 // other columns may come, and its arguments, the first of which are given.
 func keyRange(op string, cols []string, key backlog.Key, first ...any) (string, []any) {
-	args := first
-	for i := range key.Len() {
-		args = append(args, key.Part(i))
-	}
+	args := bind(first, key)
 	if len(cols) == 1 {
 		return cols[0] + " " + op + " ?", args
 	}

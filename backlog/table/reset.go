@@ -94,9 +94,7 @@ func (t *Table) Reset(ctx context.Context, sel Selection, now time.Time) (total 
 			return t.inTx(ctx, func(tx *sql.Tx) error {
 				all := slices.Concat(set, args)
 				for _, k := range keys {
-					for p := range k.Len() {
-						all = append(all, k.Part(p))
-					}
+					all = bind(all, k)
 				}
 				res, err := tx.ExecContext(ctx, "UPDATE "+t.name+" SET "+setText(t.resetSet)+" WHERE "+
 					t.d.guard(strings.Join(conds, " AND "))+" AND "+t.d.keyIn(t.key, len(keys)), all...)
@@ -151,9 +149,7 @@ func (t *Table) resettable(sel Selection) (conds []string, args []any, err error
 	if len(sel.Keys) > 0 {
 		conds = append(conds, t.d.keyIn(t.key, len(sel.Keys)))
 		for _, k := range sel.Keys {
-			for p := range k.Len() {
-				args = append(args, k.Part(p))
-			}
+			args = bind(args, k)
 		}
 	}
 	return conds, args, nil

@@ -13,12 +13,12 @@ import (
 // A retryCols is where a policy keeps what a row remembers, and how what is due
 // is found there.
 type retryCols struct {
-	count, inRetry string   // quoted; inRetry "": there is none
-	nullable       bool     // the count may be NULL
-	last, next     *timeCol // next nil: a counted policy
-	waits          []time.Duration
-	retries        int
-	classes        []retryClass
+	count      string   // quoted
+	nullable   bool     // the count may be NULL
+	last, next *timeCol // next nil: a counted policy
+	waits      []time.Duration
+	retries    int
+	classes    []retryClass
 
 	// Where the columns stand in the selection; nextAt -1: nowhere.
 	countAt, lastAt, nextAt int
@@ -171,7 +171,6 @@ func (r *resolver) retry() error {
 		if err != nil {
 			return err
 		}
-		c.inRetry = r.d.quote(col.name)
 		for text, to := range map[string]*[]assign{"true": &c.retrying, "false": &c.done} {
 			a, _, _, err := r.assign("policy", Assignment{Column: col.name, Value: Value{Text: text}})
 			if err != nil {

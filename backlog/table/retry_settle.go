@@ -62,10 +62,7 @@ func (t *Table) retryArgs(b batch, rows []*backlog.Settlement, n int) (args []an
 	for col := range times[0] {
 		for i := range n {
 			i = min(i, len(rows)-1)
-			k := rows[i].Record.Key
-			for p := range k.Len() {
-				args = append(args, k.Part(p))
-			}
+			args = bind(args, rows[i].Record.Key)
 			args = append(args, times[i][col])
 		}
 	}

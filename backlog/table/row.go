@@ -82,6 +82,14 @@ func (t *Table) keyOf(row []any) backlog.Key {
 	return backlog.NewKey(parts...)
 }
 
+// bind adds the parts of the key to the arguments of a statement.
+func bind(args []any, k backlog.Key) []any {
+	for i := range k.Len() {
+		args = append(args, k.Part(i))
+	}
+	return args
+}
+
 // setValues gives the record what handlers see of the row, which it keeps.
 func (t *Table) setValues(rec *backlog.Record, row []any) {
 	rec.Values = row[:len(t.columns)]

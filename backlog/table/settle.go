@@ -284,10 +284,7 @@ func (t *Table) updateArgs(w work, at time.Time) []any {
 	n := roundUp(len(w.rows))
 	args := append(make([]any, 0, n*len(t.key)+4), t.setArgs(w, at)...)
 	for i := range n {
-		k := w.rows[min(i, len(w.rows)-1)].Record.Key
-		for p := range k.Len() {
-			args = append(args, k.Part(p))
-		}
+		args = bind(args, w.rows[min(i, len(w.rows)-1)].Record.Key)
 	}
 	return args
 }
