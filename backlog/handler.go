@@ -1,6 +1,10 @@
 package backlog
 
-import "context"
+import (
+	"context"
+	"io"
+	"time"
+)
 
 // A Handler processes one record: calls a service, sends a mail, ships an
 // order.
@@ -30,4 +34,24 @@ func (f HandlerFunc) Handle(ctx context.Context, r *Record) error { return f(ctx
 // nothing and hands nothing out.
 type Checker interface {
 	Check(ctx context.Context) error
+}
+
+// A Sampler is a Handler that can show an attempt. Sample is Handle, for real,
+// but writes to w, for people, what it gives away and what it gets back, secrets
+// left out. Where the work and its settlement are one, both are undone.
+type Sampler interface {
+	Sample(ctx context.Context, r *Record, w io.Writer) error
+}
+
+// A SettlingHandler is a Handler whose work and its settlement are one
+// transaction, so that a success happens exactly once.
+type SettlingHandler interface {
+	Handler
+	// HandleAndSettle is Handle, but when it returns nil the success has
+	// been written. now is the engine's clock. After any other answer
+	// nothing has been written, or, if the connection broke at commit, that
+	// is unknown; the engine then settles as usual. An error that wraps
+	// [ErrConflict] says that somebody else has changed the row: that is
+	// counted as such. One that wraps [ErrAway] is no attempt.
+	HandleAndSettle(ctx context.Context, r *Record, now func() time.Time) error
 }
