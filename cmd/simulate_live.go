@@ -95,8 +95,8 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 	})
 }
 
-// liveRecords adds the table's pending records to the workload and returns how
-// many were left out.
+// liveRecords adds the table's pending records to the workload, in the order of
+// insertion, and returns how many were left out.
 func (o *SimulateOptions) liveRecords(ctx context.Context, a *app, w *simulate.Workload, now time.Time, poison bool) (left int, err error) {
 	err = a.table.EachPending(ctx, now, func(r backlog.Row) {
 		if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
@@ -108,6 +108,7 @@ func (o *SimulateOptions) liveRecords(ctx context.Context, a *app, w *simulate.W
 			Failed: r.Standing == backlog.StandingError, Retry: r.Retry, Poison: poison, Seed: seedOf(o.Seed, r.Key),
 		})
 	})
+	slices.SortStableFunc(w.Records, func(a, b simulate.Record) int { return a.Inserted.Compare(b.Inserted) })
 	return left, err
 }
 

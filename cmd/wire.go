@@ -352,5 +352,11 @@ func (t simulatedTable) Add(place int, r *simulate.Record) error {
 	if r.Failed {
 		row.Status = "ERROR"
 	}
+	if r.Inserted.IsZero() { // what a pass never takes is no record of a simulation
+		row.NullDate = "newest"
+		if r.Oldest {
+			row.NullDate = "oldest"
+		}
+	}
 	return t.Insert(row)
 }

@@ -3,6 +3,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,6 +42,7 @@ type Row struct {
 	Key      backlog.Key // parts are int64, float64, string or []byte
 	Status   string      // empty: NULL
 	Inserted time.Time   // zero: no date; else between 1678 and 2262
+	NullDate string      // without a date: when it is due, as [Options].NullDate, which is the default
 	Eligible time.Time   // not selected before; zero: at once
 	Expires  time.Time   // not selected after; zero: never
 
@@ -78,6 +80,9 @@ var (
 	_ backlog.Pinger  = (*Store)(nil)
 )
 
+// nullDates are the words that say when a record without a date is due.
+var nullDates = []string{"skip", "oldest", "newest"}
+
 // New returns an empty table. It panics if o.NullDate is no word it knows.
 func New(o Options) *Store {
 	if len(o.New) == 0 {
@@ -92,7 +97,7 @@ func New(o Options) *Store {
 	if o.NullDate == "" {
 		o.NullDate = "skip"
 	}
-	if !slices.Contains([]string{"skip", "oldest", "newest"}, o.NullDate) {
+	if !slices.Contains(nullDates, o.NullDate) {
 		panic(fmt.Sprintf("memory: NullDate is %q, not skip, oldest or newest", o.NullDate))
 	}
 	o.New = slices.Clone(o.New)
@@ -140,6 +145,9 @@ func (s *Store) add(r Row) error {
 		// As read from a database: no monotonic clock, no zone.
 		r.Inserted = r.Inserted.Round(0).UTC()
 	}
+	if r.NullDate != "" && !slices.Contains(nullDates, r.NullDate) {
+		return fmt.Errorf("NullDate is %q, not skip, oldest or newest", r.NullDate)
+	}
 	r.Columns = maps.Clone(r.Columns)
 	e := &entry{Row: r}
 	s.rows[id] = e
@@ -161,7 +169,7 @@ func (s *Store) enter(e *entry) {
 		}
 	case !e.Inserted.IsZero():
 		e.at = nanos(e.Inserted)
-	case s.o.NullDate == "oldest":
+	case s.dateless(e, "oldest"):
 		e.at = oldest
 	default:
 		e.at = newest
@@ -255,10 +263,15 @@ func (s *Store) change(e *entry, f func()) {
 // take it.
 func (s *Store) index(e *entry) *index {
 	lane, pending := s.lane(e)
-	if !pending || e.Inserted.IsZero() && s.o.NullDate == "skip" {
+	if !pending || s.dateless(e, "skip") {
 		return nil
 	}
 	return &s.lanes[lane]
+}
+
+// dateless reports whether the entry has no date and is due as the word says.
+func (s *Store) dateless(e *entry, word string) bool {
+	return e.Inserted.IsZero() && cmp.Or(e.NullDate, s.o.NullDate) == word
 }
 
 // lane returns the lane that the status means and whether it is a pending

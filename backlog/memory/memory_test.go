@@ -188,3 +188,31 @@ func TestUnlockTwice(t *testing.T) {
 		t.Errorf("the next holder's lock: want it held, got %v", err)
 	}
 }
+
+// What a row says of its missing date goes before what the table does.
+func TestNullDateOfARow(t *testing.T) {
+	for _, table := range []string{"skip", "oldest", "newest"} {
+		for _, c := range []struct {
+			row, means string
+		}{{"", table}, {"skip", "skip"}, {"oldest", "oldest"}, {"newest", "newest"}} {
+			s := memory.New(memory.Options{NullDate: table})
+			if err := s.Insert(memory.Row{Key: key(1), Status: "NEW", NullDate: c.row}); err != nil {
+				t.Fatal(err)
+			}
+			narrow, wide := query(backlog.Fresh), query(backlog.Fresh)
+			narrow.Widest, wide.Widest = false, true
+			for _, q := range []backlog.Query{narrow, wide} {
+				want := 0
+				if c.means == "newest" || c.means == "oldest" && q.Widest {
+					want = 1
+				}
+				if got := len(pending(t, s, q).Records); got != want {
+					t.Errorf("table %s, row %q, widest %v: %d records, want %d", table, c.row, q.Widest, got, want)
+				}
+			}
+		}
+	}
+	if err := memory.New(memory.Options{}).Insert(memory.Row{Key: key(1), Status: "NEW", NullDate: "latest"}); err == nil || !strings.Contains(err.Error(), `"latest"`) {
+		t.Errorf("want an error that names the word, got %v", err)
+	}
+}

@@ -88,7 +88,7 @@ func (s *Store) due(q backlog.Query, after place) iter.Seq[*entry] {
 	cutoff := q.Now.Add(-q.MaxAge)
 	return func(yield func(*entry) bool) {
 		for e := range s.lanes[q.Lane].after(after) {
-			if e.Inserted.IsZero() && s.o.NullDate == "oldest" && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(cutoff) {
+			if s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(cutoff) {
 				continue
 			}
 			at, _ := s.o.Policy.Due(e.Retry)
