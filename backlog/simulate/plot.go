@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"html"
 	"image"
-	"image/draw"
-	"image/png"
 	"io"
-	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/wcharczuk/go-chart/v2"
 	"github.com/wcharczuk/go-chart/v2/drawing"
@@ -23,75 +22,230 @@ type Curve struct {
 	Report *Report
 }
 
-// A picture has two panels, one above the other, of this size in pixels.
+// The measures of a picture in pixels: a legend of as many lines as it takes,
+// and under it two panels, one below the other.
 const (
-	panelWidth  = 1200
-	panelHeight = 400
+	plotWidth   = 1200
+	plotLeft    = 100 // of where the curves are
+	plotRight   = 1170
+	panelHeight = 380
+	panelTop    = 40 // within the panel
+	panelBottom = 320
+	legendLine  = 24
+	swatch      = 48
 )
 
-// Colours of Okabe and Ito, which the colour-blind tell apart, in the order of
-// their lightness; in grey the dashes do.
+// Lines of a picture differ in lightness, so that they can be told apart in
+// grey and by the colour-blind, and in their dashes where they run together.
 var (
-	plotColors = []drawing.Color{{R: 0, G: 0, B: 0, A: 255}, {R: 0, G: 114, B: 178, A: 255}, {R: 213, G: 94, B: 0, A: 255}, {R: 0, G: 158, B: 115, A: 255}, {R: 204, G: 121, B: 167, A: 255}, {R: 86, G: 180, B: 233, A: 255}, {R: 230, G: 159, B: 0, A: 255}}
-	plotDashes = [][]float64{nil, {8, 4}, {2, 3}, {10, 3, 2, 3}, {5, 2}, {14, 4}, {1, 2}}
-	plotGrid   = chart.Style{StrokeColor: drawing.Color{R: 225, G: 225, B: 225, A: 255}, StrokeWidth: 1}
-	plotShade  = drawing.Color{R: 205, G: 205, B: 205, A: 255}
+	plotColors = []drawing.Color{rgb(0, 0, 0), rgb(0, 84, 150), rgb(205, 75, 15), rgb(60, 180, 130), rgb(150, 40, 120), rgb(240, 175, 40), rgb(110, 160, 220)}
+	plotDashes = [][]float64{nil, {10, 5}, {3, 3}, {12, 4, 3, 4}, {6, 3}, {18, 6}, {3, 6}}
+	plotInk    = rgb(51, 51, 51)
+	plotGrid   = rgb(225, 225, 225)
+	plotShade  = rgb(215, 215, 215)
 )
+
+func rgb(r, g, b uint8) drawing.Color { return drawing.Color{R: r, G: g, B: b, A: 255} }
 
 // Plot draws attempts and what is pending over time, one line per curve, the
-// outages shaded. The format is "svg" or "png".
+// outages shaded. The format is "svg" or "png". An SVG is the same, byte by
+// byte, on any machine: its coordinates are whole numbers.
 func Plot(out io.Writer, format string, w *Workload, curves []Curve) error {
-	if format == "svg" { // the library writes texts as they are
-		curves = slices.Clone(curves)
-		for i := range curves {
-			curves[i].Name = html.EscapeString(curves[i].Name)
-		}
+	renderers := map[string]chart.RendererProvider{"svg": chart.SVG, "png": chart.PNG}
+	if renderers[format] == nil {
+		return fmt.Errorf("a picture is svg or png, not %q", format)
 	}
-	unit, name := axisUnit(w.To.Sub(w.From))
-	axis := name + " since " + w.From.Format("2006-01-02 15:04 MST")
-	panels := []*chart.Chart{
-		panel("calls per "+bucketName(curves), axis, w, unit, curves, true, func(b Bucket) int { return b.Attempts }),
-		panel("records pending", axis, w, unit, curves, false, func(b Bucket) int { return b.Pending }),
+	font, err := chart.GetDefaultFont()
+	if err != nil {
+		return err
 	}
-	switch format {
-	case "svg":
-		return plotSVG(out, panels)
-	case "png":
-		return plotPNG(out, panels)
+	s := &sketch{svg: format == "svg", outages: w.service().outages}
+	lines := s.legend(curves) // how many it takes does not depend on the format
+	height := 10 + legendLine*lines + 2*panelHeight
+	if s.Renderer, err = renderers[format](plotWidth, height); err != nil {
+		return err
 	}
-	return fmt.Errorf("a picture is svg or png, not %q", format)
-}
-
-// plotSVG puts each panel as a picture into one.
-func plotSVG(out io.Writer, panels []*chart.Chart) error {
-	var all strings.Builder
-	fmt.Fprintf(&all, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %d">`, panelWidth, panelHeight*len(panels), panelHeight*len(panels))
-	for i, p := range panels {
-		var one bytes.Buffer
-		if err := p.Render(chart.SVG, &one); err != nil {
-			return err
-		}
-		place := fmt.Sprintf(`<svg y="%d" width="%d" height="%d" `, i*panelHeight, panelWidth, panelHeight)
-		all.WriteString("\n" + strings.Replace(one.String(), "<svg ", place, 1))
+	s.SetFont(font)
+	s.SetFontColor(plotInk)
+	s.SetFontSize(10)
+	s.rect(rgb(255, 255, 255), image.Rect(0, 0, plotWidth, height))
+	s.legend(curves)
+	s.panel(10+legendLine*lines, w, curves, panel{"calls per " + bucketName(curves), true, func(b Bucket) int { return b.Attempts }})
+	s.panel(10+legendLine*lines+panelHeight, w, curves, panel{"records pending", false, func(b Bucket) int { return b.Pending }})
+	if !s.svg {
+		return s.Save(out)
 	}
-	_, err := io.WriteString(out, all.String()+"\n</svg>\n")
+	var text bytes.Buffer
+	if err := s.Save(&text); err != nil {
+		return err
+	}
+	size := fmt.Sprintf(`<svg width="%d" height="%d" `, plotWidth, height) // for those who show it as it is
+	_, err = io.WriteString(out, strings.Replace(strings.ReplaceAll(text.String(), "><", ">\n<"), "<svg ", size, 1)+"\n")
 	return err
 }
 
-func plotPNG(out io.Writer, panels []*chart.Chart) error {
-	all := image.NewRGBA(image.Rect(0, 0, panelWidth, panelHeight*len(panels)))
-	for i, p := range panels {
-		var one bytes.Buffer
-		if err := p.Render(chart.PNG, &one); err != nil {
-			return err
+// A sketch is a picture that is being drawn; without a renderer it only tells
+// how large it would be.
+type sketch struct {
+	chart.Renderer
+	svg     bool
+	outages []Outage
+}
+
+func (s *sketch) rect(c drawing.Color, r image.Rectangle) {
+	s.SetStrokeColor(drawing.ColorTransparent)
+	s.SetStrokeWidth(0)
+	s.SetStrokeDashArray(nil)
+	s.SetFillColor(c)
+	s.MoveTo(r.Min.X, r.Min.Y)
+	s.LineTo(r.Max.X, r.Min.Y)
+	s.LineTo(r.Max.X, r.Max.Y)
+	s.LineTo(r.Min.X, r.Max.Y)
+	s.Close()
+	s.Fill()
+}
+
+func (s *sketch) line(c drawing.Color, width float64, dash []float64, points ...image.Point) {
+	s.SetStrokeColor(c)
+	s.SetStrokeWidth(width)
+	s.SetStrokeDashArray(dash)
+	s.SetFillColor(drawing.ColorTransparent)
+	for i, p := range points {
+		if i == 0 {
+			s.MoveTo(p.X, p.Y)
+		} else {
+			s.LineTo(p.X, p.Y)
 		}
-		picture, err := png.Decode(&one)
-		if err != nil {
-			return err
-		}
-		draw.Draw(all, image.Rect(0, i*panelHeight, panelWidth, (i+1)*panelHeight), picture, image.Point{}, draw.Src)
 	}
-	return png.Encode(out, all)
+	s.Stroke()
+}
+
+// text writes with the baseline at y, from x on, or with its middle or its end
+// there for an align of 1 or 2.
+func (s *sketch) text(body string, x, y, align int) {
+	x -= s.MeasureText(body).Width() * align / 2
+	if s.svg { // the library writes texts as they are
+		body = html.EscapeString(body)
+	}
+	s.Text(body, x, y)
+}
+
+// styleOf is how the i-th curve is drawn: no two of the first 49 alike.
+func styleOf(i int) (drawing.Color, []float64) {
+	return plotColors[i%len(plotColors)], plotDashes[(i+i/len(plotColors))%len(plotDashes)]
+}
+
+// legend draws what the lines mean and returns how many lines of text that
+// takes. A viewer may lack the font that is measured here, so letters are
+// taken to be wide.
+func (s *sketch) legend(curves []Curve) (lines int) {
+	const letter, most = 8, (plotRight - plotLeft - swatch - 8) / 8
+	x, y := plotLeft, 10
+	item := func(name string, draw func(x, y int)) {
+		name = strings.Map(func(r rune) rune {
+			if unicode.IsPrint(r) {
+				return r
+			}
+			return '?'
+		}, name)
+		if r := []rune(name); len(r) > most {
+			name = string(r[:most-1]) + "…"
+		}
+		width := swatch + 8 + letter*len([]rune(name))
+		if x > plotLeft && x+width > plotRight {
+			x, y = plotLeft, y+legendLine
+		}
+		if s.Renderer != nil {
+			draw(x, y+legendLine/2)
+			s.text(name, x+swatch+8, y+legendLine/2+5, 0)
+		}
+		x += width + 20
+	}
+	if len(s.outages) > 0 {
+		item("outage", func(x, y int) { s.rect(plotShade, image.Rect(x, y-7, x+swatch, y+7)) })
+	}
+	for i, c := range curves {
+		item(c.Name, func(x, y int) {
+			color, dash := styleOf(i)
+			s.line(color, 2, dash, image.Pt(x, y), image.Pt(x+swatch, y))
+		})
+	}
+	return (y-10)/legendLine + 1
+}
+
+// A panel shows one value of the buckets over time; flat: it is that of the
+// whole bucket, else that at its end.
+type panel struct {
+	title string
+	flat  bool
+	value func(Bucket) int
+}
+
+func (s *sketch) panel(top int, w *Workload, curves []Curve, p panel) {
+	most := 1
+	for _, c := range curves {
+		for _, b := range c.Report.Series {
+			most = max(most, p.value(b))
+		}
+	}
+	values := wholeTicks(most, 8)
+	if last := values[len(values)-1]; last < most {
+		values = append(values, last+values[1])
+	}
+	greatest := values[len(values)-1]
+	length := w.To.Sub(w.From)
+	at := func(t time.Time) int {
+		// In milliseconds, of which a hundred years' can be multiplied so.
+		return plotLeft + int(t.Sub(w.From).Milliseconds()*(plotRight-plotLeft)/length.Milliseconds())
+	}
+	up := func(v int) int { return top + panelBottom - int(int64(v)*(panelBottom-panelTop)/int64(greatest)) }
+
+	for _, o := range s.outages {
+		if o.From.Before(w.To) {
+			from, to := at(o.From), at(earliest(o.To, w.To))
+			s.rect(plotShade, image.Rect(from, top+panelTop, max(to, from+2), top+panelBottom))
+		}
+	}
+	for _, v := range values {
+		s.line(plotGrid, 1, nil, image.Pt(plotLeft, up(v)), image.Pt(plotRight, up(v)))
+		s.text(grouped(v), plotLeft-12, up(v)+5, 2)
+	}
+	unit, name := axisUnit(length)
+	for _, v := range wholeTicks(int(length/unit), 16) {
+		x := at(w.From.Add(time.Duration(v) * unit))
+		s.line(plotGrid, 1, nil, image.Pt(x, top+panelTop), image.Pt(x, top+panelBottom))
+		s.line(plotInk, 1, nil, image.Pt(x, top+panelBottom), image.Pt(x, top+panelBottom+5))
+		s.text(grouped(v), x, top+panelBottom+20, 1)
+	}
+	s.line(plotInk, 1, nil, image.Pt(plotLeft, top+panelTop), image.Pt(plotLeft, top+panelBottom), image.Pt(plotRight, top+panelBottom))
+	s.text(p.title, plotLeft-70, top+panelTop-14, 0)
+	s.text(name+" since "+w.From.Format("2006-01-02 15:04 MST"), (plotLeft+plotRight)/2, top+panelBottom+42, 1)
+	for i, c := range curves {
+		color, dash := styleOf(i)
+		s.line(color, 2, dash, points(c.Report.Series, w, p, at, up)...)
+	}
+}
+
+// points are those of a line through the buckets.
+func points(series []Bucket, w *Workload, p panel, x func(time.Time) int, y func(int) int) (list []image.Point) {
+	for i, b := range series {
+		end := w.To
+		if i+1 < len(series) {
+			end = series[i+1].At
+		}
+		if p.flat || i == 0 {
+			list = append(list, image.Pt(x(b.At), y(p.value(b))))
+		}
+		list = append(list, image.Pt(x(end), y(p.value(b))))
+	}
+	return slices.Compact(list)
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // axisUnit returns the unit of the time axis and its name.
@@ -127,80 +281,27 @@ func bucketName(curves []Curve) string {
 	}
 }
 
-// panel draws one value of the buckets over time; flat: it is that of the whole
-// bucket, else that at its end.
-func panel(label, axis string, w *Workload, unit time.Duration, curves []Curve, flat bool, value func(Bucket) int) *chart.Chart {
-	length, most := float64(w.To.Sub(w.From))/float64(unit), 1.0
-	for _, c := range curves {
-		for _, b := range c.Report.Series {
-			most = math.Max(most, float64(value(b)))
-		}
+// wholeTicks are ticks at round numbers from 0 to the greatest, at most about
+// as many as that, and at least two.
+func wholeTicks(greatest, most int) (ticks []int) {
+	step := 1
+	for f := 0; greatest/step > most; f++ {
+		step = []int{step * 2, step / 2 * 5, step * 2}[f%3] // 1 2 5 10 20 50 …
 	}
-	most *= 1.05
-	xTicks, yTicks := wholeTicks(length, 16), wholeTicks(most, 8)
-	// The library takes the last tick for the end of the axis.
-	if xTicks[len(xTicks)-1].Value < length {
-		xTicks = append(xTicks, chart.Tick{Value: length})
+	for v := 0; v <= greatest; v += step {
+		ticks = append(ticks, v)
 	}
-	if last := yTicks[len(yTicks)-1].Value; last < most {
-		most = last + yTicks[1].Value
-		yTicks = append(yTicks, chart.Tick{Value: most, Label: fmt.Sprintf("%.0f", most)})
-	}
-	c := &chart.Chart{
-		Width: panelWidth, Height: panelHeight,
-		Background: chart.Style{Padding: chart.Box{Top: 40, Left: 20, Right: 20, Bottom: 10}},
-		XAxis:      chart.XAxis{Name: axis, Range: &chart.ContinuousRange{Min: 0, Max: length}, Ticks: xTicks, GridMajorStyle: plotGrid},
-		YAxis:      chart.YAxis{Name: label, Range: &chart.ContinuousRange{Min: 0, Max: most}, Ticks: yTicks, GridMajorStyle: plotGrid},
-	}
-	for i, o := range w.service().outages {
-		from, to := float64(o.From.Sub(w.From))/float64(unit), float64(o.To.Sub(w.From))/float64(unit)
-		shade := chart.ContinuousSeries{
-			XValues: []float64{from, min(to, length)}, YValues: []float64{most, most},
-			Style: chart.Style{StrokeWidth: 4, StrokeColor: plotShade, FillColor: plotShade},
-		}
-		if i == 0 {
-			shade.Name = "outage"
-		}
-		c.Series = append(c.Series, shade)
-	}
-	for i, curve := range curves {
-		line := chart.ContinuousSeries{
-			Name:  curve.Name,
-			Style: chart.Style{StrokeWidth: 2, StrokeColor: plotColors[i%len(plotColors)], StrokeDashArray: plotDashes[i%len(plotDashes)]},
-		}
-		line.XValues, line.YValues = points(curve.Report.Series, w, unit, flat, value)
-		c.Series = append(c.Series, line)
-	}
-	c.Elements = []chart.Renderable{chart.LegendThin(c)}
-	return c
-}
-
-// points are those of a line through the buckets.
-func points(series []Bucket, w *Workload, unit time.Duration, flat bool, value func(Bucket) int) (xs, ys []float64) {
-	add := func(at time.Time, b Bucket) {
-		xs, ys = append(xs, float64(at.Sub(w.From))/float64(unit)), append(ys, float64(value(b)))
-	}
-	for i, b := range series {
-		end := w.To
-		if i+1 < len(series) {
-			end = series[i+1].At
-		}
-		if flat || i == 0 {
-			add(b.At, b)
-		}
-		add(end, b)
-	}
-	return xs, ys
-}
-
-// wholeTicks are ticks at round whole numbers, at most about as many as that.
-func wholeTicks(greatest float64, most int) (ticks []chart.Tick) {
-	step := 1.0
-	for f := 0; greatest/step > float64(most); f++ {
-		step *= []float64{2, 2.5, 2}[f%3] // 1 2 5 10 20 50 …
-	}
-	for v := 0.0; v <= greatest; v += step {
-		ticks = append(ticks, chart.Tick{Value: v, Label: fmt.Sprintf("%.0f", v)})
+	if len(ticks) == 1 {
+		ticks = append(ticks, step)
 	}
 	return ticks
+}
+
+// grouped writes a number as in 1,234,567.
+func grouped(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }

@@ -2,7 +2,11 @@ package simulate_test
 
 import (
 	"bytes"
+	"encoding/xml"
+	"fmt"
+	"image"
 	"image/png"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +37,9 @@ func TestPlot(t *testing.T) {
 			t.Errorf("no %q in the picture", text)
 		}
 	}
+	if !xmlIsWhole(svg) {
+		t.Errorf("the picture is no XML:\n%s", svg)
+	}
 	if !bytes.Equal(svg, draw("svg")) {
 		t.Error("the same was drawn differently")
 	}
@@ -42,5 +49,91 @@ func TestPlot(t *testing.T) {
 	}
 	if err := simulate.Plot(&bytes.Buffer{}, "gif", w, curves); err == nil {
 		t.Error("a gif was drawn")
+	}
+}
+
+func xmlIsWhole(text []byte) bool { return xml.Unmarshal(text, new(struct{})) == nil }
+
+// Labels neither run into each other nor out of the picture, however many
+// curves there are, however long their names and great their numbers.
+func TestPlotLabels(t *testing.T) {
+	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		length, bucket time.Duration
+		curves, most   int
+		name           string
+	}{
+		{time.Minute, time.Minute, 1, 0, "p"},
+		{90 * time.Minute, time.Minute, 2, 1, "progressive"},
+		{36 * time.Hour, time.Hour, 5, 17, "list: [0, 1m, 5m]"},
+		{30 * day, 6 * time.Hour, 12, 123_456, "fibonacci: {unit: 5m, max_delay: 1d}"},
+		{365 * day, 7 * day, 30, 1_000_000, strings.Repeat("W", 300) + "\x1b"},
+		{100 * 365 * day, 30 * day, 3, 1_999_999_999, ""},
+	} {
+		w := &simulate.Workload{From: from, To: from.Add(c.length), Outages: []simulate.Outage{{From: from, To: from.Add(c.length * 2)}, {From: from.Add(c.length * 3), To: from.Add(c.length * 4)}}}
+		r := new(simulate.Report)
+		for at := from; at.Before(w.To); at = at.Add(c.bucket) {
+			r.Series = append(r.Series, simulate.Bucket{At: at, Attempts: c.most, Pending: c.most / 2})
+		}
+		var curves []simulate.Curve
+		for range c.curves {
+			curves = append(curves, simulate.Curve{Name: c.name, Report: r})
+		}
+		var b bytes.Buffer
+		if err := simulate.Plot(&b, "svg", w, curves); err != nil {
+			t.Fatal(err)
+		}
+		var picture struct {
+			Width  int `xml:"width,attr"`
+			Height int `xml:"height,attr"`
+			Text   []struct {
+				X    int    `xml:"x,attr"`
+				Y    int    `xml:"y,attr"`
+				Body string `xml:",chardata"`
+			} `xml:"text"`
+		}
+		if err := xml.Unmarshal(b.Bytes(), &picture); err != nil {
+			t.Fatalf("%v\n%s", err, &b)
+		}
+		var boxes []image.Rectangle
+		for _, x := range picture.Text {
+			box := image.Rect(x.X, x.Y-11, x.X+7*len([]rune(x.Body)), x.Y)
+			if !box.In(image.Rect(0, 0, picture.Width, picture.Height)) {
+				t.Errorf("%v: %q, at %v, is out of the picture", c.length, x.Body, box)
+			}
+			for i, other := range boxes {
+				if box.Overlaps(other) {
+					t.Errorf("%v: %q, at %v, runs into %q, at %v", c.length, x.Body, box, picture.Text[i].Body, other)
+				}
+			}
+			boxes = append(boxes, box)
+		}
+		if want := c.curves + 2*(2+2+2); len(boxes) < want {
+			t.Errorf("%v: %d labels, want %d at least", c.length, len(boxes), want)
+		}
+	}
+}
+
+// Lines can be told apart in grey, by lightness or by dashes, and from the
+// shade behind them.
+func TestPlotStyles(t *testing.T) {
+	seen := make(map[string]bool)
+	for i := range 49 {
+		color, dash := simulate.StyleOf(i)
+		grey := 0.299*float64(color.R) + 0.587*float64(color.G) + 0.114*float64(color.B)
+		if grey > 185 {
+			t.Errorf("line %d is %.0f of 255 light, and so is the shade", i, grey)
+		}
+		for j := range i {
+			other, dashes := simulate.StyleOf(j)
+			lightness := 0.299*float64(other.R) + 0.587*float64(other.G) + 0.114*float64(other.B)
+			if i < 7 && (math.Abs(grey-lightness) < 10 || fmt.Sprint(dash) == fmt.Sprint(dashes)) {
+				t.Errorf("lines %d and %d look alike in grey", i, j)
+			}
+		}
+		seen[fmt.Sprint(color, dash)] = true
+	}
+	if len(seen) != 49 {
+		t.Errorf("49 lines have %d looks", len(seen))
 	}
 }

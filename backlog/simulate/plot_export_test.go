@@ -1,0 +1,3 @@
+package simulate
+
+var StyleOf = styleOf
