@@ -12,8 +12,10 @@ import (
 // A run is one pass under way. The goroutine that calls do walks the lanes and
 // hands records out; workers run the handler; one goroutine settles.
 type run struct {
-	e    *Engine
-	pass Pass
+	e        *Engine
+	pass     Pass
+	handler  Handler
+	settling bool // it writes its successes itself
 
 	caller   context.Context // the one Pass was called with
 	stop     context.Context // done: hand out nothing more
@@ -85,6 +87,7 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 		tried:    make(map[uint64]struct{}),
 		report:   Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: p.Now},
 	}
+	r.handler, r.settling = e.settling()
 	r.stop, r.endWalk = context.WithCancel(ctx)
 	r.work, r.endWork = context.WithCancel(context.WithoutCancel(ctx))
 	r.patience, r.giveUp = context.WithCancel(context.WithoutCancel(ctx))
@@ -311,7 +314,7 @@ func (r *run) worker() {
 		if r.mayStart() {
 			r.left()
 			r.started(j)
-			err := r.e.call(r.work, r.e.Handler, r.e.Timeout, j.rec)
+			err := r.handle(j)
 			r.e.pauseFor(err)   // before the next call can start
 			r.attempted(j, err) // before the slot is free: it may end the pass
 			r.e.slots.release(1)
@@ -352,8 +355,11 @@ func (r *run) started(j job) {
 
 // attempted takes the outcome of one handler call.
 func (r *run) attempted(j job, err error) {
-	e, outcome := r.e, OutcomeOf(err)
-	now := e.Now()
+	e, outcome, now := r.e, OutcomeOf(err), r.e.Now()
+	if r.settling && (err == nil || errors.Is(err, ErrConflict)) {
+		r.settled(j, err, now)
+		return
+	}
 	if outcome == Errored && r.work.Err() != nil {
 		// The stop ended the handler: that says nothing about the record.
 		outcome = Skipped
