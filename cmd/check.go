@@ -148,10 +148,10 @@ func (k *checker) bad(name string, err error) bool {
 func (k *checker) all(ctx context.Context) {
 	k.good("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, table.Shown(k.cfg.Database))
 	if _, err := wireHandler(ctx, k.cfg); !k.bad("handler", err) {
-		k.good("handler", "%s can be run", k.cfg.Handler.Exec[0])
+		k.good("handler", "%s can be run", k.cfg.Handler.Exec.Command[0])
 	}
 	if tell, err := wireOnDead(ctx, k.cfg); !k.bad("on_dead", err) && tell != nil {
-		k.good("on_dead", "%s can be run", k.cfg.OnDead.Exec[0])
+		k.good("on_dead", "%s can be run", k.cfg.OnDead.Exec.Command[0])
 	}
 	k.state()
 	k.policy()

@@ -10,7 +10,6 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
-	"backlog/backlog/handler"
 	"backlog/backlog/memory"
 	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
@@ -184,31 +183,6 @@ func (s *provenStore) Expire(ctx context.Context, now, before time.Time, each fu
 		}
 	}
 	return s.Table.Expire(ctx, now, before, each)
-}
-
-// wireHandler makes the configured handler and checks that it could work.
-func wireHandler(ctx context.Context, cfg *config.Config) (backlog.Handler, error) {
-	if !cfg.Handler.Given {
-		return nil, usagef("the configuration has no handler; say what processes a record, such as handler: {exec: [./deliver.sh]}")
-	}
-	h := &handler.Exec{Command: cfg.Handler.Exec, Reject: cfg.Handler.Reject, Skip: cfg.Handler.Skip}
-	if err := h.Check(ctx); err != nil {
-		return nil, fmt.Errorf("handler: %w", err)
-	}
-	return h, nil
-}
-
-// wireOnDead makes what is told of dead records, nil if nothing is, and checks
-// that it could work.
-func wireOnDead(ctx context.Context, cfg *config.Config) (backlog.Handler, error) {
-	if len(cfg.OnDead.Exec) == 0 {
-		return nil, nil
-	}
-	tell := &handler.Exec{Command: cfg.OnDead.Exec}
-	if err := tell.Check(ctx); err != nil {
-		return nil, fmt.Errorf("on_dead: %w", err)
-	}
-	return tell, nil
 }
 
 // engine returns an engine over the app's table and handler.

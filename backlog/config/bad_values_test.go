@@ -46,8 +46,8 @@ var badValues = badFiles{
 		"1: handler.reject[3]: 66 is listed twice; remove one",
 		"1: handler.skip: must be a whole number, not 65.5",
 	},
-	"handler-nothing": {"1: handler: nothing to run; add exec: [./deliver.sh]"},
-	"handler-two":     {"3: handler.http: unknown key; known here: concurrency, exec, reject, skip, timeout"},
+	"handler-nothing": {"1: handler: nothing to run; add exec: [./deliver.sh], or lines, http or sql"},
+	"handler-two":     {"3: handler: there are exec on line 2 and http on line 3; keep one of them"},
 	"log": {
 		"1: log.level: unknown level INFO; did you mean info?",
 		"1: log.format: unknown format xml; known: auto, text, json",

@@ -48,7 +48,7 @@ func loadText(t *testing.T, text string) *config.Config {
 func TestExampleFile(t *testing.T) {
 	c := loadText(t, readExample(t))
 	equal(t, "tiers", len(c.Tiers.Tiers()), 6)
-	equal(t, "exec", c.Handler.Exec, []string{"./deliver.sh"})
+	equal(t, "exec", c.Handler.Exec, &config.Exec{Command: []string{"./deliver.sh"}, Reject: []int{65}, Skip: []int{75}})
 
 	want := mustLoad(t, "ok-tiers-only.yaml")
 	want.Tiers, want.Handler.Exec, want.Handler.Given = c.Tiers, c.Handler.Exec, true

@@ -49,6 +49,7 @@ func FuzzLoad(f *testing.F) {
 
 // usable notes what no configuration that is accepted may lack.
 func usable(t *testing.T, c *config.Config) {
+	told := c.OnDead.Exec != nil || c.OnDead.HTTP != nil
 	switch {
 	case c.Tiers == nil || len(c.Tiers.Tiers()) == 0:
 		t.Error("no tiers")
@@ -56,14 +57,30 @@ func usable(t *testing.T, c *config.Config) {
 		t.Errorf("incomplete: %+v", c)
 	case c.Table.Name == "" || len(c.Table.ID) == 0 || c.Table.Inserted.Column == "":
 		t.Errorf("incomplete: %+v", c.Table)
-	case c.Handler.Given != (len(c.Handler.Exec) > 0) || c.Handler.Timeout <= 0 || c.Handler.Concurrency < 1:
+	case c.Handler.Given != (kindsOf(c.Handler) == 1) || c.Handler.Timeout <= 0 || c.Handler.Concurrency < 1:
 		t.Errorf("incomplete: %+v", c.Handler)
 	case len(c.Statuses.New.Values)+len(c.Statuses.New.When) == 0,
 		len(c.Statuses.Success.Values)+len(c.Statuses.Success.Set) == 0:
 		t.Errorf("incomplete: %+v", c.Statuses)
-	case len(c.OnDead.Exec) > 0 != (c.OnDead.Timeout > 0) || len(c.OnDead.Exec) > 0 && !c.Statuses.Dead.Given:
+	case kindsOf(config.Handler{Exec: c.OnDead.Exec, HTTP: c.OnDead.HTTP}) > 1, told != (c.OnDead.Timeout > 0), told && !c.Statuses.Dead.Given:
 		t.Errorf("incomplete: %+v", c.OnDead)
 	case c.Rate < 0 || c.MaxRecords < 0 || c.AbortAfter < 0 || c.ShutdownTimeout < 0:
 		t.Errorf("negative: %+v", c)
 	}
+}
+
+// kindsOf returns how many kinds of handler h is of, counting only complete
+// ones.
+func kindsOf(h config.Handler) (n int) {
+	for _, complete := range []bool{
+		h.Exec != nil && len(h.Exec.Command) > 0,
+		h.Lines != nil && len(h.Lines.Command) > 0 && h.Lines.Workers > 0 && h.Lines.Window > 0 && h.Concurrency <= h.Lines.Workers*h.Lines.Window,
+		h.HTTP != nil && h.HTTP.URL != "" && (h.HTTP.CertFile == "") == (h.HTTP.KeyFile == ""),
+		h.SQL != nil && len(h.SQL.Statements) > 0,
+	} {
+		if complete {
+			n++
+		}
+	}
+	return n
 }

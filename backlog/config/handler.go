@@ -1,116 +1,115 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
 
 // A Handler says what processes a record and how many at a time.
 type Handler struct {
-	// Exec is the program and its arguments, which no shell and no
-	// expansion touches. It is empty only if Given is false.
-	Exec []string
+	// The kind: just one is not nil, or none if Given is false.
+	Exec  *Exec
+	Lines *Lines
+	HTTP  *HTTP
+	SQL   *SQL
 
-	Timeout     time.Duration // of one attempt; > 0
-	Concurrency int           // >= 1
+	Timeout time.Duration // of one attempt; > 0
 
-	// Reject and Skip are the exit statuses from 1 to 255 with these
-	// meanings. No status is in both.
-	Reject, Skip []int
+	// Concurrency is how many records are processed at a time, at least 1;
+	// of Lines never more than its workers take.
+	Concurrency int
 
 	Given bool // whether the file has a handler; without one there are only defaults
 }
 
 func defaultHandler() Handler {
-	return Handler{
-		Timeout:     30 * time.Second,
-		Concurrency: 4,
-		Reject:      []int{65}, // EX_DATAERR of sysexits.h
-		Skip:        []int{75}, // EX_TEMPFAIL
-	}
+	return Handler{Timeout: 30 * time.Second, Concurrency: 4}
+}
+
+// kinds are the keys of which a handler has just one.
+var kinds = []string{"exec", "lines", "http", "sql"}
+
+// strangers are the keys of a handler that are for one kind only, and what
+// does the like in another, where something does.
+var strangers = []struct {
+	key, kind string
+	instead   map[string]string
+}{
+	{"reject", "exec", map[string]string{"http": "write it under http: {reject: [410]}", "lines": "let a worker answer with the outcome reject"}},
+	{"skip", "exec", map[string]string{"lines": "let a worker answer with the outcome skip"}},
+	{"workers", "lines", map[string]string{"exec": "use concurrency", "http": "use concurrency", "sql": "use concurrency"}},
+	{"window", "lines", map[string]string{"exec": "use concurrency", "http": "use concurrency", "sql": "use concurrency"}},
+	{"allow_zero_rows", "sql", nil},
 }
 
 func (v value) handler() Handler {
 	h := defaultHandler()
 	h.Given = true
+	exec, lines, sql := defaultExec(), defaultLines(), SQL{}
 	v.object(keys{
-		"exec":        func(v value) { h.Exec = v.command() },
-		"timeout":     func(v value) { h.Timeout = v.durationFrom(time.Millisecond) },
-		"concurrency": func(v value) { h.Concurrency = v.integer(1) },
-		"reject":      func(v value) { h.Reject = v.exitStatuses() },
-		"skip":        func(v value) { h.Skip = v.exitStatuses() },
+		"exec":            func(v value) { exec.Command, h.Exec = v.command("./deliver.sh"), &exec },
+		"reject":          func(v value) { exec.Reject = v.exitStatuses() },
+		"skip":            func(v value) { exec.Skip = v.exitStatuses() },
+		"lines":           func(v value) { lines.Command, h.Lines = v.command("./worker"), &lines },
+		"workers":         func(v value) { lines.Workers = v.integer(1) },
+		"window":          func(v value) { lines.Window = v.integer(1) },
+		"http":            func(v value) { h.HTTP = v.http() },
+		"sql":             func(v value) { sql.Statements, h.SQL = v.statements(), &sql },
+		"allow_zero_rows": func(v value) { sql.AllowZeroRows = v.boolean() },
+		"timeout":         func(v value) { h.Timeout = v.durationFrom(time.Millisecond) },
+		"concurrency":     func(v value) { h.Concurrency = v.integer(1) },
 	})
-	if v.isMapping() && !v.has("exec") {
-		v.fail("nothing to run; add exec: [./deliver.sh]")
-	}
-	for _, status := range h.Skip {
-		if slices.Contains(h.Reject, status) {
-			v.d.failf(join(v.path, "skip"), "exit status %d is in reject too; give both, each its own (default: reject 65, skip 75)", status)
-		}
+	kind := v.kindOf(kinds, "nothing to run; add exec: [./deliver.sh], or lines, http or sql")
+	v.strays(kind)
+	switch kind {
+	case "exec":
+		v.checkExec(&exec)
+	case "lines":
+		h.Concurrency = v.inFlight(&lines, h.Concurrency)
 	}
 	return h
 }
 
-// OnDead says what is told of each record that becomes dead.
-type OnDead struct {
-	Exec    []string      // as in [Handler]
-	Timeout time.Duration // > 0
-}
-
-func (v value) onDead() OnDead {
-	o := OnDead{Timeout: defaultHandler().Timeout}
-	v.object(keys{
-		"exec":    func(v value) { o.Exec = v.command() },
-		"timeout": func(v value) { o.Timeout = v.durationFrom(time.Millisecond) },
-	})
-	if v.isMapping() && !v.has("exec") {
-		v.fail("nothing to run; add exec: [./tell.sh]")
+// kindOf returns which of the kinds v, a mapping already decoded, is of: "" if
+// of none, which is an error, or of several, which is another.
+func (v value) kindOf(kinds []string, none string) string {
+	has := slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !v.has(k) })
+	if len(has) == 1 {
+		return has[0]
 	}
-	return o
-}
-
-// command decodes a program with its arguments.
-func (v value) command() []string {
-	if v.isText() {
-		v.fail("must be a list, not text: no shell splits it; write one item for the program and one for each argument: [./deliver.sh, --verbose]")
-		return nil
+	if len(has) == 0 && v.isMapping() {
+		v.fail("%s", none)
 	}
-	items := v.list("a list: the program and its arguments")
-	if v.isList() && len(items) == 0 {
-		v.fail("is an empty list; name a program: [./deliver.sh]")
-	}
-	args := make([]string, len(items))
-	for i, item := range items {
-		// An argument is text, however much it looks like a number.
-		switch arg, ok := item.scalar(); {
-		case ok && arg.Null:
-			item.fail("must be text, not null; put it in quotes")
-		case ok && arg.Text == "" && i == 0:
-			item.fail("is empty; name a program")
-		default:
-			args[i] = arg.Text
+	if len(has) > 1 {
+		line := func(k string) int { return v.d.lines[join(v.path, k)] }
+		slices.SortStableFunc(has, func(a, b string) int { return cmp.Compare(line(a), line(b)) })
+		text := ""
+		for i, k := range has {
+			switch {
+			case i == len(has)-1:
+				text += " and "
+			case i > 0:
+				text += ", "
+			}
+			text += fmt.Sprintf("%s on line %d", k, line(k))
 		}
+		v.d.errorf(line(has[1]), v.path, "there are %s; keep one of them", text)
 	}
-	return args
+	return ""
 }
 
-// exitStatuses decodes one exit status or a list of them, which may be empty.
-func (v value) exitStatuses() []int {
-	items := []value{v}
-	if !v.isScalar() || v.isNull() {
-		items = v.list("an exit status or a list of them")
-	}
-	statuses := make([]int, 0, len(items))
-	for _, item := range items {
-		switch status := item.integer(1); {
-		case status < 1:
-		case status > 255:
-			item.fail("must be at most 255, not %d", status)
-		case slices.Contains(statuses, status):
-			item.fail("%d is listed twice; remove one", status)
-		default:
-			statuses = append(statuses, status)
+// strays notes settings that are for another kind of handler than v is.
+func (v value) strays(kind string) {
+	for _, s := range strangers {
+		if kind == "" || kind == s.kind || !v.has(s.key) {
+			continue
 		}
+		cure := "remove it"
+		if instead, ok := s.instead[kind]; ok {
+			cure = instead
+		}
+		v.d.failf(join(v.path, s.key), "is for %s, and this handler is %s; %s", s.kind, kind, cure)
 	}
-	return statuses
 }

@@ -25,6 +25,7 @@ var environment = map[string]string{
 	"PASSWORD":      "p${STATE}w",
 	"STATE":         "/var/lib",
 	"EMPTY":         "",
+	"SECRET":        "whsec_aHVudGVyMiBhbmQgbW9yZSBvZiBodW50ZXIy",
 }
 
 func lookup(name string) (string, bool) {
@@ -100,7 +101,7 @@ func TestDefaults(t *testing.T) {
 			Error:   config.State{Values: vals("ERROR")},
 			Success: config.State{Values: vals("SUCCESS")},
 		},
-		Handler:         config.Handler{Timeout: 30 * time.Second, Concurrency: 4, Reject: []int{65}, Skip: []int{75}},
+		Handler:         config.Handler{Timeout: 30 * time.Second, Concurrency: 4},
 		Policy:          config.Policy{Name: "progressive"},
 		Timezone:        time.UTC,
 		ShutdownTimeout: 30 * time.Second,
@@ -146,8 +147,11 @@ func TestEverything(t *testing.T) {
 		Dead: given("DEAD"),
 	})
 	equal(t, "handler", c.Handler, config.Handler{
-		Exec: []string{"./deliver.sh", "--count", "007", "", "true"}, Timeout: 90 * time.Second, Concurrency: 16,
-		Reject: []int{65, 66}, Skip: []int{}, Given: true,
+		Exec: &config.Exec{
+			Command: []string{"./deliver.sh", "--count", "007", "", "true"},
+			Reject:  []int{65, 66}, Skip: []int{},
+		},
+		Timeout: 90 * time.Second, Concurrency: 16, Given: true,
 	})
 	equal(t, "max_records", c.MaxRecords, 1000)
 	equal(t, "abort_after", c.AbortAfter, 20)

@@ -58,12 +58,12 @@ func some(value any) error {
 // badPolicies are policies that there are not or that do not fit the table.
 var badPolicies = badFiles{
 	"on-dead": {
-		"3: on_dead.exec: must be a list, not text: no shell splits it; write one item for the program and one for each argument: [./deliver.sh, --verbose]",
+		"3: on_dead.exec: must be a list, not text: no shell splits it; write one item for the program and one for each argument: [./tell.sh, --verbose]",
 		"4: on_dead.timeout: must be at least 1ms, not 0s",
-		"5: on_dead.retries: unknown key; known here: exec, timeout",
+		"5: on_dead.retries: unknown key; known here: exec, http, timeout",
 	},
 	"on-dead-blank":        {"2: on_dead: is empty, must be a mapping (key: value); fill it in or remove it"},
-	"on-dead-nothing":      {"2: on_dead: nothing to run; add exec: [./tell.sh]"},
+	"on-dead-nothing":      {"2: on_dead: nothing to run; add exec: [./tell.sh] or http"},
 	"on-dead-without-dead": {"1: on_dead: no record is ever dead without statuses.dead; add it, such as statuses: {dead: DEAD}, or remove on_dead"},
 	"policy-attempts":      {"1: table.attempts: the policy fibonacci counts in the column retries already; remove table.attempts"},
 	"policy-blank":         {"2: policy.fibonacci: is empty, must be a mapping (key: value); fill it in or remove it"},
@@ -183,7 +183,7 @@ func TestPolicies(t *testing.T) {
 		Settings: map[string]any{"unit": 5 * time.Minute, "max_delay": 24 * time.Hour},
 		Columns:  map[string]string{"failures": "Failures", "last_failure": "last failure"},
 	})
-	equal(t, "on_dead", c.OnDead, config.OnDead{Exec: []string{"./tell.sh", "--loud"}, Timeout: 5 * time.Second})
+	equal(t, "on_dead", c.OnDead, config.OnDead{Exec: &config.Exec{Command: []string{"./tell.sh", "--loud"}}, Timeout: 5 * time.Second})
 	equal(t, "arctan", mustLoad(t, "ok-policy-arctan.yaml").Policy, config.Policy{
 		Name: "arctan", Settings: map[string]any{"max": 12 * time.Hour},
 	})
@@ -194,7 +194,7 @@ func TestPolicies(t *testing.T) {
 	equal(t, "sneakers", c.Policy, config.Policy{
 		Name: "sneakers", Settings: map[string]any{"base": 15 * time.Second, "max_retries": 3},
 	})
-	equal(t, "on_dead", c.OnDead, config.OnDead{Exec: []string{"./tell.sh"}, Timeout: 30 * time.Second})
+	equal(t, "on_dead", c.OnDead, config.OnDead{Exec: &config.Exec{Command: []string{"./tell.sh"}}, Timeout: 30 * time.Second})
 	equal(t, "exponential", mustLoad(t, "ok-policy-exponential.yaml").Policy, config.Policy{
 		Name:     "exponential",
 		Settings: map[string]any{"interval": time.Minute, "base": 1.5, "max_retries": 0},

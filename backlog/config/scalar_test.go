@@ -57,7 +57,7 @@ func TestExpand(t *testing.T) {
 
 // TestNotExpanded holds that arguments are passed as they are written.
 func TestNotExpanded(t *testing.T) {
-	equal(t, "exec", set(t, "handler: {exec: ['${STATE}', '$${X}']}").Handler.Exec, []string{"${STATE}", "$${X}"})
+	equal(t, "exec", set(t, "handler: {exec: ['${STATE}', '$${X}']}").Handler.Exec.Command, []string{"${STATE}", "$${X}"})
 }
 
 func TestQuoted(t *testing.T) {

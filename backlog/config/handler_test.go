@@ -1,0 +1,139 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog/config"
+)
+
+const secret = "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg=="
+
+func TestHandlers(t *testing.T) {
+	for name, want := range map[string]config.Handler{
+		"ok-lines": {
+			Lines:   &config.Lines{Command: []string{"./worker.py", "--fast"}, Workers: 4, Window: 64},
+			Timeout: 5 * time.Second, Concurrency: 4 * 64,
+		},
+		"ok-lines-few": {
+			Lines:       &config.Lines{Command: []string{"./worker.py"}, Workers: 2, Window: 8},
+			Concurrency: 10,
+		},
+		"ok-lines-many": {
+			Lines:       &config.Lines{Command: []string{"./worker.py"}, Workers: 1, Window: 8},
+			Concurrency: 8, // more does not fit
+		},
+		"ok-http": {
+			HTTP: &config.HTTP{
+				URL: "https://{region}.example.com/orders/{id}?q={{x}}", Method: "PUT",
+				Headers: map[string]string{"Authorization": "Bearer hunter2", "X-Note": "a, b"},
+				Secrets: []string{secret, environment["SECRET"]}, SecretFiles: []string{"/var/lib/secret"},
+				Success: []int{200, 204}, Reject: hundred(400),
+				Allow:  []string{"eu.example.com", "us.example.com:8443", "10.0.0.0/8", "::1", "[::1]:443", "192.168.0.1"},
+				CAFile: "ca.pem", CertFile: "client.pem", KeyFile: "client.key",
+				MaxPause: 10 * time.Minute,
+			},
+			Concurrency: 16,
+		},
+		"ok-http-short": {HTTP: &config.HTTP{URL: "http://127.0.0.1:8080/{id}", MaxPause: time.Hour}},
+		"ok-sql": {SQL: &config.SQL{
+			Statements:    []string{"INSERT INTO shipped VALUES (:id)", "UPDATE stock SET n = n - 1 WHERE id = :item"},
+			AllowZeroRows: true,
+		}},
+		"ok-sql-short": {SQL: &config.SQL{Statements: []string{"INSERT INTO shipped VALUES (:id)"}}},
+	} {
+		want.Given = true
+		if want.Timeout == 0 {
+			want.Timeout = 30 * time.Second
+		}
+		if want.Concurrency == 0 {
+			want.Concurrency = 4
+		}
+		got := mustLoad(t, name+".yaml").Handler
+		if got.HTTP != nil && want.HTTP != nil {
+			equal(t, name, *got.HTTP, *want.HTTP)
+			got.HTTP = want.HTTP
+		}
+		equal(t, name, got, want)
+	}
+}
+
+func hundred(first int) (all []int) {
+	for i := range 100 {
+		all = append(all, first+i)
+	}
+	return all
+}
+
+func TestOnDeadHTTP(t *testing.T) {
+	equal(t, "on_dead", mustLoad(t, "ok-on-dead-http.yaml").OnDead, config.OnDead{
+		HTTP:    &config.HTTP{URL: "https://example.com/dead", Success: hundred(200), Reject: []int{}},
+		Timeout: 5 * time.Second,
+	})
+}
+
+// A template that chooses no host needs no list of those allowed.
+func TestTemplateBesideHost(t *testing.T) {
+	for url, needs := range map[string]bool{
+		"https://example.com/{id}":          false,
+		"https://example.com?id={id}":       false,
+		"https://example.com/{a}/{b}?c={d}": false,
+		"https://example.com/{{id}}":        false,
+		"http://[::1]:80/{id}":              false,
+		"https://example.com/@{id}":         false,
+		"{callback}":                        true,
+		"{base}/orders":                     true,
+		"https://{host}":                    true,
+		"https://{host}/x":                  true,
+		"https://a.{host}:443?x":            true,
+		"https://example.com:{port}/x":      true,
+		"https://{user}@example.com/x":      true,
+		"https://example.com{id}":           true,
+	} {
+		list := "\ntiers: [{max_age: 1d, every: 5m}]\n"
+		_, err := config.Load(strings.NewReader("handler: {http: {url: '"+url+"'}}"+list), "s.yaml", lookup)
+		if got := err != nil && strings.Contains(err.Error(), "add allow"); got != needs || !needs && err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+		if _, err := config.Load(strings.NewReader("handler: {http: {url: '"+url+"', allow: example.com}}"+list), "s.yaml", lookup); err != nil {
+			t.Errorf("%s, with allow: %v", url, err)
+		}
+	}
+}
+
+// TestHandlerStaysSecret breaks files in ways that touch what is secret of a
+// handler.
+func TestHandlerStaysSecret(t *testing.T) {
+	lookup := func(name string) (string, bool) {
+		return map[string]string{"BAD_SECRET": "whsec_hunter2", "BAD_HEADER": "hunter2\nX: y"}[name], true
+	}
+	for _, http := range []string{
+		"{url: 'ftp://u:hunter2@h'}",
+		"{url: 'https://u:hunter2@h:port'}",
+		"{url: 'https://u:hunter2@{h}/'}",
+		"{url: 'https://h/?token=hunter2{'}",
+		"{url: 'https://h/#hunter2'}",
+		"{url: [https://h/hunter2]}",
+		"{url: https://h/?a, hunter2}",
+		"{url: https://h, secret: hunter2}",
+		"{url: https://h, secret: [hunter2, hunter2]}",
+		"{url: https://h, secret: {hunter2: x}}",
+		"{url: https://h, secret: [[hunter2]]}",
+		"{url: https://h, secret: '${BAD_SECRET}'}",
+		"{url: https://h, secret: a, hunter2}",
+		"{url: https://h, headers: {Authorization: '${BAD_HEADER}'}}",
+		"{url: https://h, headers: {Authorization: [hunter2]}}",
+		"{url: https://h, headers: {Authorization: Bearer a, hunter2}}",
+		"{url: https://h, headers: {Bearer hunter2: x}}",
+		"{url: https://h, headers: hunter2}",
+		"{url: https://h, headers: {Authorization: \"hunter2\\0\"}}",
+	} {
+		_, err := config.Load(strings.NewReader("handler: {http: "+http+"}\ntiers: [{max_age: 1d, every: 5m}]\n"), "s.yaml", lookup)
+		if err == nil {
+			t.Errorf("%q: no error", http)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v", http, err)
+		}
+	}
+}
