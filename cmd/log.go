@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,8 +21,15 @@ func newLog(c config.Log, w io.Writer) *slog.Logger {
 	if c.Format == "json" || c.Format == "auto" && !isTerminal(w) {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	h := slog.Handler(slog.NewTextHandler(w, o))
+	if isTerminal(w) {
+		h = onTerminal{h}
+	}
+	return slog.New(h)
 }
+
+// onTerminal marks the log that people read as it comes.
+type onTerminal struct{ slog.Handler }
 
 func isTerminal(w any) bool {
 	if _, ok := w.(*screen); ok {
@@ -31,20 +39,34 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// maxUnreadable is how many unreadable rows of a pass are logged one by one.
-const maxUnreadable = 10
+const (
+	// maxUnreadable is how many unreadable rows of a pass are logged one by
+	// one.
+	maxUnreadable = 10
+	// maxShownAlike and maxShown are how many failed records of one cause,
+	// and of all causes, a terminal shows one by one in a pass.
+	maxShownAlike = 10
+	maxShown      = 100
+)
 
 // An observer logs what engine and loop tell.
 type observer struct {
-	log *slog.Logger
+	log   *slog.Logger
+	spare bool // whoever reads the log a flood of errors that are alike
 
 	mu         sync.Mutex
-	unreadable map[string]int // by tier, in the pass under way
+	unreadable map[string]int    // by tier, in the pass under way
+	tallies    map[string]*tally // by tier, of its last pass or the one under way
 	awaySince  time.Time
 }
 
 func newObserver(log *slog.Logger) *observer {
-	return &observer{log: log, unreadable: make(map[string]int)}
+	_, terminal := log.Handler().(onTerminal)
+	return &observer{
+		log:        log,
+		spare:      terminal && !log.Enabled(context.Background(), slog.LevelDebug),
+		unreadable: make(map[string]int), tallies: make(map[string]*tally),
+	}
 }
 
 // Observe takes one event.
@@ -55,11 +77,14 @@ func (o *observer) Observe(ev backlog.Event) {
 	}
 	switch ev.Kind {
 	case backlog.PassStarted:
+		o.mu.Lock()
+		delete(o.tallies, ev.Tier)
+		o.mu.Unlock()
 		log.Debug("pass started")
 	case backlog.PassEnded:
 		o.passEnded(log, ev)
 	case backlog.AttemptEnded:
-		attemptEnded(log, ev)
+		o.attemptEnded(log, ev)
 	case backlog.Conflicted:
 		log.Warn("left alone: somebody else has changed the row", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
 	case backlog.Refused:
@@ -67,7 +92,9 @@ func (o *observer) Observe(ev backlog.Event) {
 	case backlog.Unwritten:
 		log.Error("the outcome could not be written: the record will be tried again", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
 	case backlog.OnDeadFailed:
-		log.Error("on_dead failed: nobody has been told that the record is dead", "id", ev.Record.Key.String(), "error", ev.Err)
+		if o.count(log, ev, "on_dead: ") {
+			log.Error("on_dead failed: nobody has been told that the record is dead", "id", ev.Record.Key.String(), "error", ev.Err)
+		}
 	case backlog.UnreadableRow:
 		if o.firstUnreadable(ev.Tier) {
 			log.Warn("row cannot be read and is left alone", "id", ev.Record.Key.String(), "error", ev.Err)
@@ -109,7 +136,10 @@ func loopEvent(log *slog.Logger, ev backlog.Event) {
 	}
 }
 
-func attemptEnded(log *slog.Logger, ev backlog.Event) {
+func (o *observer) attemptEnded(log *slog.Logger, ev backlog.Event) {
+	if failed := ev.Outcome == backlog.Errored || ev.Outcome == backlog.Rejected; failed && !o.count(log, ev, "") {
+		return
+	}
 	log = log.With("id", ev.Record.Key.String())
 	switch {
 	case ev.Outcome == backlog.Succeeded:
@@ -123,6 +153,42 @@ func attemptEnded(log *slog.Logger, ev backlog.Event) {
 	default:
 		log.Warn("failed", "error", ev.Err)
 	}
+}
+
+// count adds an error, of those that the prefix names, to its pass's tally and
+// reports whether it is to be logged by itself: always, but where that is a
+// terminal.
+func (o *observer) count(log *slog.Logger, ev backlog.Event, prefix string) bool {
+	text := ev.Err.Error()
+	folded := prefix + fold(text, partsOf(ev.Record.Key)) // before the lock: others wait for that
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := o.tallies[ev.Tier]
+	if t == nil {
+		t = newTally()
+		o.tallies[ev.Tier] = t
+	}
+	c := t.add(folded, prefix+text, ev.Record.Key)
+	if !o.spare || c.records <= maxShownAlike && t.lines < maxShown {
+		t.lines++
+		return true
+	}
+	if t.held++; t.held == 1 {
+		log.Warn("more records fail: they are summed up when the pass ends; --log-level debug shows each, and so does a log that is no terminal")
+	}
+	return false
+}
+
+// causes returns why records failed in the tier's last pass, the most frequent
+// cause first. It is never nil.
+func (o *observer) causes(tier string) []cause {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := o.tallies[tier]
+	if t == nil {
+		return []cause{}
+	}
+	return t.causes()
 }
 
 func (o *observer) firstUnreadable(tier string) bool {
@@ -157,7 +223,31 @@ func (o *observer) passEnded(log *slog.Logger, ev backlog.Event) {
 	}
 	if ev.Err != nil {
 		log.Error("pass ended early: "+ev.Err.Error(), args...)
+	} else {
+		log.Info("pass ended", args...)
+	}
+	o.logCauses(log, ev.Tier)
+}
+
+// logCauses sums up the errors of a pass that has ended. One is its own summary.
+func (o *observer) logCauses(log *slog.Logger, tier string) {
+	o.mu.Lock()
+	t := o.tallies[tier]
+	if t == nil || t.summed { // the pass could not begin
+		o.mu.Unlock()
 		return
 	}
-	log.Info("pass ended", args...)
+	t.summed = true
+	list := t.causes()
+	o.mu.Unlock()
+	if len(list) == 1 && list[0].records == 1 {
+		return
+	}
+	top, rest, records := topOf(list)
+	for _, c := range top {
+		log.Warn("failed alike", "cause", c.text, "records", c.records, "first_id", c.first.String(), "example", c.example)
+	}
+	if len(rest) > 0 {
+		log.Warn("failed otherwise", "causes", len(rest), "records", records)
+	}
 }

@@ -43,20 +43,27 @@ type reportJSON struct {
 	Unwritten   int     `json:"unwritten"`
 	Unreadable  int     `json:"unreadable"`
 	GivenUp     int     `json:"given_up"`
+
+	// Causes is missing where nobody has counted.
+	Causes []causeJSON `json:"causes,omitzero"`
 }
 
-func printReport(w io.Writer, r backlog.Report, asJSON bool) error {
+// printReport prints the report and, below it, why records failed: nil if that
+// is not known.
+func printReport(w io.Writer, r backlog.Report, asJSON bool, causes ...cause) error {
 	if asJSON {
 		return printJSON(w, reportJSON{
 			Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Started: stamp(r.Started), Duration: r.Duration.Seconds(),
 			Selected: r.Selected, Succeeded: r.Succeeded, Failed: r.Failed, Rejected: r.Rejected, Skipped: r.Skipped,
 			Conflicts: r.Conflicts, Expired: r.Expired, Complete: r.Complete, Stopped: r.Stopped,
 			Refused: r.Refused, Interrupted: r.Interrupted, Unwritten: r.Unwritten, Unreadable: r.Unreadable,
-			GivenUp: r.GivenUp,
+			GivenUp: r.GivenUp, Causes: causesJSON(causes),
 		})
 	}
-	_, err := fmt.Fprintln(w, reportText(r))
-	return err
+	if _, err := fmt.Fprintln(w, reportText(r)); err != nil {
+		return err
+	}
+	return printCauses(w, causes)
 }
 
 // nothingDue is all there is to say where no tier has ticked.
