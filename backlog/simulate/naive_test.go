@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/memory"
 	"backlog/backlog/simulate"
 	"backlog/tiers"
 )
@@ -158,7 +157,7 @@ func compare(t *testing.T, w *simulate.Workload, o simulate.Options) {
 		return
 	}
 	// A cap that is never reached makes no difference but for the way.
-	o.MaxRecords, o.Table = 1_000_000, inMemory{memory.New(memory.Options{Policy: o.Policy})}
+	o.MaxRecords, o.NewTable = 1_000_000, inMemoryWith(o.Policy)
 	if got, err = simulate.Run(t.Context(), w, o); err != nil {
 		t.Fatal(err)
 	}

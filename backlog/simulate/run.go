@@ -21,6 +21,9 @@ type Report struct {
 	Recovery                 []time.Duration
 	Series                   []Bucket
 	ByTick                   map[time.Time]int // attempts; nil unless asked for
+
+	SkippedTicks int           // of tiers whose last pass still ran
+	LongestPass  time.Duration // from its tick to its end
 }
 
 // A Bucket is what happened in (At, At + the width of a bucket].
@@ -37,18 +40,23 @@ type Options struct {
 	Policy   *backlog.Policy // nil: progressive
 	Bucket   time.Duration   // of the series; more than 0
 
-	// Caps of a pass, as of [backlog.Engine]; 0: none. With one of them every
-	// pass is gone through, on Table, which must be empty.
+	// As of [backlog.Engine]; 0: none. With one of them, and with those below,
+	// every pass is gone through, on an empty table of NewTable.
 	MaxRecords, AbortAfter int
-	Table                  Table
+	Rate                   float64
+	NewTable               func() Table
+
+	CallTime    time.Duration // that a handler takes for a record; 0: none
+	Concurrency int           // handlers at a time, over all passes; 0: 1
+	Down        []Outage      // when the daemon does not run
 
 	Ticks bool // fill in Report.ByTick
 
-	// Observe, if not nil, is called with every attempt: its time, the
-	// record's place among those of the workload, and whether it succeeded.
-	// The attempts at one record come in order, those at others before or
-	// after.
-	Observe func(at time.Time, record int, success bool)
+	// Observe, if not nil, is called with every attempt: when it begins, the
+	// tier of its pass, the record's place among those of the workload, and
+	// whether it succeeds. The attempts at one record come in order, those
+	// at others before or after.
+	Observe func(at time.Time, tier string, record int, success bool)
 }
 
 // A run is a simulation under way.
@@ -65,7 +73,7 @@ type run struct {
 
 // Run simulates the workload: every record is tried at each tick at which the
 // schedule and the policy make it due, as by a daemon whose passes all get
-// through at once. Records that never succeed are counted, not walked through,
+// through at once unless calls take time. Records that never succeed are counted, not walked through,
 // where age alone decides. When ctx is done it returns what it has so far with
 // the context's error; any other is the table's.
 func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
@@ -80,7 +88,8 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 	if o.Ticks {
 		x.report.ByTick = make(map[time.Time]int)
 	}
-	if o.MaxRecords > 0 || o.AbortAfter > 0 {
+	if o.MaxRecords > 0 || o.AbortAfter > 0 || o.Rate > 0 || o.CallTime > 0 || len(o.Down) > 0 {
+		x.Down = merged(o.Down)
 		for i := range records {
 			x.pending[x.bucket(records[i].Inserted)]++
 		}
@@ -159,15 +168,25 @@ func (x *run) next(rec *Record, narrowest int, after time.Time) (at time.Time, _
 }
 
 // one counts an attempt at a record.
-func (x *run) one(at time.Time, record int, success bool) {
+func (x *run) one(at time.Time, tier string, record int, success bool) {
 	failed := 1
 	if success {
 		failed = 0
 	}
 	x.attempt(at, 1, failed)
 	if x.Observe != nil {
-		x.Observe(at, record, success)
+		x.Observe(at, tier, record, success)
 	}
+}
+
+// tierAt returns the tier of the pass that a tick starts, if anybody wants to
+// know.
+func (x *run) tierAt(tick time.Time) string {
+	if x.Observe == nil {
+		return ""
+	}
+	due := x.Schedule.Due(tick.Add(-1), tick)
+	return due[len(due)-1].Tier.Name
 }
 
 // life goes through the attempts at one record.
@@ -197,11 +216,11 @@ func (x *run) life(i int, rec *Record) {
 			down = outage.To
 		}
 		if !out && !rec.Poison && luckOf(rec.Seed, 2*n) < x.service.success {
-			x.one(at, i, true)
+			x.one(at, x.tierAt(at), i, true)
 			x.succeeds(at, down)
 			return
 		}
-		x.one(at, i, false)
+		x.one(at, x.tierAt(at), i, false)
 		givenUp := false
 		if state, givenUp = x.Policy.After(state, at, luckOf(rec.Seed, 2*n+1)); givenUp {
 			x.dies(at)

@@ -25,8 +25,13 @@ import (
 // An entry is one attempt in a log.
 type entry struct {
 	at      time.Time
+	tier    string
 	id      int
 	success bool
+}
+
+func (e entry) same(o entry) bool {
+	return e.at.Equal(o.at) && e.tier == o.tier && e.id == o.id && e.success == o.success
 }
 
 func sorted(log []entry) []entry {
@@ -37,25 +42,45 @@ func sorted(log []entry) []entry {
 // The daemon's loop works off a real table, as long as it takes by a clock that
 // does not; the simulation is given the same records.
 func TestSimulationIsTheDaemon(t *testing.T) {
+	bubble := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // when synctest's clock begins
+	down := []simulate.Outage{
+		{From: bubble.Add(90*time.Minute + 3*time.Second), To: bubble.Add(95 * time.Minute)}, // no tick is missed
+		{From: bubble.Add(8*time.Hour + 100*time.Second), To: bubble.Add(8*time.Hour + 41*time.Minute)},
+		{From: bubble.Add(11 * time.Hour).Add(50 * time.Minute), To: bubble.Add(20 * time.Hour).Add(7 * time.Second)},
+	}
 	for _, c := range []struct {
 		name, policy string
 		settings     map[string]any
-		most, abort  int
+		tiers        int // 0: all. With several handlers it would be chance which of two passes has the next
+		simulate.Options
 	}{
-		{"progressive", "progressive", nil, 0, 0},
-		{"fibonacci", "fibonacci", nil, 0, 0},
-		{"list", "list", map[string]any{"intervals": []time.Duration{0, 10 * time.Minute, time.Hour}}, 0, 0},
-		{"exponential", "exponential", map[string]any{"interval": 3 * time.Minute, "max_retries": 6}, 0, 0},
-		{"capped", "progressive", nil, 6, 0},
-		{"capped fibonacci", "fibonacci", nil, 3, 0},
-		{"aborted", "progressive", nil, 0, 4},
+		{name: "progressive", policy: "progressive"},
+		{name: "fibonacci", policy: "fibonacci"},
+		{name: "list", policy: "list", settings: map[string]any{"intervals": []time.Duration{0, 10 * time.Minute, time.Hour}}},
+		{name: "exponential", policy: "exponential", settings: map[string]any{"interval": 3 * time.Minute, "max_retries": 6}},
+		{name: "capped", policy: "progressive", Options: simulate.Options{MaxRecords: 6}},
+		{name: "capped fibonacci", policy: "fibonacci", Options: simulate.Options{MaxRecords: 3}},
+		{name: "aborted", policy: "progressive", Options: simulate.Options{AbortAfter: 4}},
+		{name: "overlap", policy: "progressive", Options: simulate.Options{CallTime: 47 * time.Second}},
+		{name: "overlap of several", policy: "progressive", tiers: 1, Options: simulate.Options{CallTime: 211 * time.Second, Concurrency: 3}},
+		{name: "overlap fibonacci", policy: "fibonacci", Options: simulate.Options{CallTime: 47 * time.Second}},
+		{name: "overlap capped", policy: "progressive", Options: simulate.Options{CallTime: 47 * time.Second, MaxRecords: 16}},
+		{name: "overlap aborted", policy: "progressive", Options: simulate.Options{CallTime: 47 * time.Second, AbortAfter: 4}},
+		{name: "rate", policy: "progressive", Options: simulate.Options{CallTime: 7 * time.Second, Rate: 0.03}},
+		{name: "missed ticks", policy: "progressive", Options: simulate.Options{Down: down}},
+		{name: "missed ticks fibonacci", policy: "fibonacci", Options: simulate.Options{Down: down}},
+		{name: "missed ticks of passes cut short", policy: "progressive", Options: simulate.Options{CallTime: 17 * time.Second, Down: down}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			policy, err := retry.New(c.policy, c.settings)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := schedule(t, tiers.Tier{MaxAge: 6 * time.Hour, Every: 10 * time.Minute}, tiers.Tier{MaxAge: 18 * time.Hour, Every: time.Hour}, tiers.Tier{MaxAge: 2 * day, Every: 6 * time.Hour, Offset: time.Hour})
+			list := []tiers.Tier{{MaxAge: 6 * time.Hour, Every: 10 * time.Minute}, {MaxAge: 18 * time.Hour, Every: time.Hour}, {MaxAge: 2 * day, Every: 6 * time.Hour, Offset: time.Hour}}
+			if c.tiers > 0 {
+				list = list[:c.tiers]
+			}
+			s := schedule(t, list...)
 			path := filepath.Join(t.TempDir(), "backlog.db")
 			synctest.Test(t, func(t *testing.T) {
 				from := time.Now()
@@ -66,18 +91,15 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 					w.Records = append(w.Records, simulate.Record{Inserted: from.Add(-age), Poison: i%4 == 0, Seed: uint64(1000 + i)})
 				}
 				var want []entry
-				o := simulate.Options{Schedule: s, Policy: policy, Bucket: day, MaxRecords: c.most, AbortAfter: c.abort, Observe: func(at time.Time, i int, success bool) {
-					want = append(want, entry{at, i, success})
-				}}
-				if c.most+c.abort > 0 {
-					o.Table = inMemory{memory.New(memory.Options{Policy: policy})}
-				}
+				o := c.Options
+				o.Schedule, o.Policy, o.Bucket, o.NewTable = s, policy, day, inMemoryWith(policy)
+				o.Observe = func(at time.Time, tier string, i int, success bool) { want = append(want, entry{at, tier, i, success}) }
 				r, err := simulate.Run(t.Context(), w, o)
 				if err != nil {
 					t.Fatal(err)
 				}
 				got := daemon(t, path, w, o)
-				if !slices.EqualFunc(sorted(got), sorted(want), func(a, b entry) bool { return a.at.Equal(b.at) && a.id == b.id && a.success == b.success }) {
+				if !slices.EqualFunc(sorted(got), sorted(want), entry.same) {
 					t.Errorf("%d attempts of the daemon, %d of the simulation; the first that differ:\n%s", len(got), len(want), difference(got, want))
 				}
 				if len(want) != r.Attempts || len(want) < 50 {
@@ -90,11 +112,20 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 
 func difference(got, want []entry) string {
 	for i := range max(len(got), len(want)) {
-		if i >= len(got) || i >= len(want) || !got[i].at.Equal(want[i].at) || got[i].id != want[i].id || got[i].success != want[i].success {
-			return fmt.Sprintf("%v\n%v", got[i:min(i+3, len(got))], want[i:min(i+3, len(want))])
+		if i >= len(got) || i >= len(want) || !got[i].same(want[i]) {
+			return fmt.Sprintf("daemon:\n%vsimulation:\n%v", lines(got, i), lines(want, i))
 		}
 	}
 	return ""
+}
+
+// lines are those of the log around the i-th.
+func lines(log []entry, i int) string {
+	var b strings.Builder
+	for _, e := range log[max(0, i-6):min(i+6, len(log))] {
+		fmt.Fprintf(&b, "  %v %s %d %v\n", e.at.UTC().Format("02 15:04:05"), e.tier, e.id, e.success)
+	}
+	return b.String()
 }
 
 // daemon runs the loop over a table with the workload's records and returns its
@@ -144,8 +175,9 @@ func daemon(t *testing.T, path string, w *simulate.Workload, o simulate.Options)
 	var luck float64
 	tries := make(map[int]int)
 	e := &backlog.Engine{
-		Store: store, Policy: policy, MaxRecords: o.MaxRecords, AbortAfter: o.AbortAfter, Random: func() float64 { return luck }, // of the attempt that has just ended: there is one at a time
+		Store: store, Policy: policy, MaxRecords: o.MaxRecords, AbortAfter: o.AbortAfter, Rate: o.Rate, Concurrency: o.Concurrency, Random: func() float64 { return luck }, // of the attempt that has just ended: there is one at a time
 		Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
+			defer time.Sleep(o.CallTime)
 			mu.Lock()
 			defer mu.Unlock()
 			i, now := int(r.Key.Part(0).(int64))-1, time.Now()
@@ -154,22 +186,29 @@ func daemon(t *testing.T, path string, w *simulate.Workload, o simulate.Options)
 			luck = simulate.Draw(rec.Seed, 2*n+1)
 			out := slices.ContainsFunc(w.Outages, func(o simulate.Outage) bool { return !now.Before(o.From) && now.Before(o.To) })
 			ok := !out && !rec.Poison && simulate.Draw(rec.Seed, 2*n) < w.Success
-			log = append(log, entry{now, i, ok})
+			log = append(log, entry{now, r.Tier, i, ok})
 			if !ok {
 				return errors.New("down")
 			}
 			return nil
 		}),
 	}
-	stop, cancel := context.WithCancel(ctx)
-	done := make(chan error)
-	go func() { done <- (&backlog.Loop{Schedule: o.Schedule, Engine: e, State: new(remembered)}).Run(stop) }()
-	time.Sleep(time.Until(w.To) + time.Second)
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
+	state := new(remembered)
+	run := func(until time.Time) {
+		stop, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		if err := (&backlog.Loop{Schedule: o.Schedule, Engine: e, State: state}).Run(stop); err != nil {
+			t.Error(err)
+		}
 	}
-	return log
+	for _, d := range o.Down {
+		run(d.From)
+		time.Sleep(time.Until(d.To))
+	}
+	run(w.To.Add(time.Second))
+	mu.Lock()
+	defer mu.Unlock()
+	return slices.DeleteFunc(log, func(e entry) bool { return e.at.After(w.To) })
 }
 
 // A remembered state lasts as long as the test.
@@ -195,6 +234,10 @@ func (r *remembered) Update(change func(*backlog.State)) error {
 
 // inMemory is a simulate.Table.
 type inMemory struct{ *memory.Store }
+
+func inMemoryWith(p *backlog.Policy) func() simulate.Table {
+	return func() simulate.Table { return inMemory{memory.New(memory.Options{Policy: p})} }
+}
 
 func (m inMemory) Add(place int, r *simulate.Record) error {
 	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Retry: r.Retry}

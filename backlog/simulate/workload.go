@@ -75,18 +75,20 @@ type service struct {
 	outages []Outage // by their beginning, without overlap
 }
 
-func (w *Workload) service() service {
-	s := service{success: w.Success}
-	list := slices.Clone(w.Outages)
-	slices.SortFunc(list, func(a, b Outage) int { return a.From.Compare(b.From) })
-	for _, o := range list {
-		if n := len(s.outages); n > 0 && !o.From.After(s.outages[n-1].To) {
-			s.outages[n-1].To = latest(s.outages[n-1].To, o.To)
+func (w *Workload) service() service { return service{w.Success, merged(w.Outages)} }
+
+// merged returns the outages by their beginning, those that overlap as one.
+func merged(outages []Outage) (list []Outage) {
+	sorted := slices.Clone(outages)
+	slices.SortFunc(sorted, func(a, b Outage) int { return a.From.Compare(b.From) })
+	for _, o := range sorted {
+		if n := len(list); n > 0 && !o.From.After(list[n-1].To) {
+			list[n-1].To = latest(list[n-1].To, o.To)
 			continue
 		}
-		s.outages = append(s.outages, o)
+		list = append(list, o)
 	}
-	return s
+	return list
 }
 
 func latest(a, b time.Time) time.Time {

@@ -1,0 +1,212 @@
+package simulate
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"backlog/backlog"
+	"backlog/tiers"
+)
+
+// A Table is a store that records can be put into.
+type Table interface {
+	backlog.Store
+	// Add puts in a record under its place among those of the workload, from
+	// 0, which is its key as an int64.
+	Add(place int, r *Record) error
+}
+
+// A daemon is the one that is simulated where passes depend on each other:
+// what a cap or an abort leaves for the next one, what still runs at the next
+// tick, what was missed. Its wakes, passes and calls are events in the order of
+// their times; those at the same time are in the order of the cases of step.
+type daemon struct {
+	*run
+	ctx   context.Context
+	now   time.Time
+	table Table
+	fates []fate
+	added int // so many of their records are in the table
+
+	woke    time.Time        // the last wake
+	next    time.Time        // the next one
+	stopped time.Time        // the last stop
+	running map[string]*pass // by tier
+	resume  map[string]backlog.Resume
+	owed    map[string]bool // tiers whose pass a stop has cut short
+
+	free  int           // handlers
+	queue []*pass       // in which a worker waits for one of them, in their order
+	calls []call        // under way, in the order in which they end: all take the same time
+	pace  *rate.Limiter // nil: no limit
+	gate  time.Time     // when that allows the next call; zero: nobody waits for it
+}
+
+// A fate is what has become of a record so far.
+type fate struct {
+	*Record
+	tries  int
+	down   time.Time // the end of an outage that it has been tried in
+	failed bool
+	retry  backlog.Retry
+	over   bool // it has succeeded, or is given up
+	flying bool // it has been handed out
+
+	settled time.Time // when its outcome is written
+}
+
+// passes goes through the workload pass by pass.
+func (x *run) passes(ctx context.Context, records []Record) error {
+	d := &daemon{
+		run: x, ctx: ctx, now: x.w.From, woke: x.w.From, table: x.NewTable(), fates: make([]fate, len(records)),
+		running: make(map[string]*pass), resume: make(map[string]backlog.Resume), owed: make(map[string]bool),
+		free: max(1, x.Concurrency),
+	}
+	if x.Rate > 0 {
+		d.pace = rate.NewLimiter(rate.Limit(x.Rate), max(1, int(x.Rate/100)))
+	}
+	for i := range records {
+		d.fates[i] = fate{Record: &records[i], failed: records[i].Failed, retry: records[i].Retry}
+	}
+	d.next = d.nextWake()
+	for ctx.Err() == nil {
+		more, err := d.step()
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+	}
+	for i := range d.fates {
+		if gone := x.gone(&records[i], time.Time{}); !d.fates[i].over && !gone.IsZero() && !gone.After(x.w.To) {
+			x.dies(gone)
+		}
+	}
+	return nil
+}
+
+// step lets the next event happen, and reports whether there was one.
+func (d *daemon) step() (bool, error) {
+	var end time.Time
+	if len(d.calls) > 0 {
+		end = d.calls[0].at
+	}
+	stop := d.nextStop()
+	at := soonest(end, stop, d.next, d.gate)
+	if at.IsZero() || at.After(d.w.To) {
+		return false, nil
+	}
+	d.now = at
+	switch {
+	case at.Equal(end):
+		c := d.calls[0]
+		d.calls = d.calls[1:]
+		return true, d.end(c)
+	case at.Equal(stop):
+		return true, d.stop()
+	case at.Equal(d.next):
+		return true, d.wake()
+	}
+	d.gate = time.Time{}
+	return true, d.start()
+}
+
+// soonest returns the first of the times that are not zero.
+func soonest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}
+
+// nextStop returns when the daemon is stopped next, if it has anything to do.
+func (d *daemon) nextStop() time.Time {
+	if len(d.running) > 0 {
+		for _, o := range d.Down {
+			if o.From.After(d.stopped) && !o.From.Before(d.now) {
+				return o.From
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// nextWake returns when the daemon looks for what is due next: at a tick, or
+// when it is started again.
+func (d *daemon) nextWake() time.Time {
+	at := d.Schedule.Next(d.woke)
+	for _, o := range d.Down {
+		if o.To.After(d.woke) && !at.Before(o.From) {
+			at = o.To
+		}
+	}
+	return at
+}
+
+// wake starts the pass that is due.
+func (d *daemon) wake() error {
+	for ; d.added < len(d.fates) && (d.fates[d.added].Inserted.IsZero() || d.fates[d.added].Inserted.Before(d.now)); d.added++ {
+		if err := d.table.Add(d.added, d.fates[d.added].Record); err != nil {
+			return err
+		}
+	}
+	var due []tiers.Due
+	ticked := d.Schedule.Due(d.woke, d.now)
+	for _, t := range d.list {
+		if i := indexOf(ticked, t.Name); i >= 0 {
+			due = append(due, ticked[i])
+		} else if d.owed[t.Name] {
+			due = append(due, tiers.Due{Tier: t, Ticks: 1, Last: d.now})
+		}
+	}
+	clear(d.owed)
+	d.woke = d.now
+	d.next = d.nextWake()
+	pick := tiers.Coalesce(due, func(t tiers.Tier) bool { return d.running[t.Name] == nil })
+	d.report.SkippedTicks += len(pick.Skipped)
+	if pick.Start == nil {
+		return nil
+	}
+	p := &pass{tier: pick.Start.Tier, now: d.now, resume: d.resume[pick.Start.Tier.Name]}
+	if err := d.begin(p); err != nil {
+		return err
+	}
+	if err := d.fill(p); err != nil {
+		return err
+	}
+	return d.start()
+}
+
+func indexOf(due []tiers.Due, tier string) int {
+	for i, d := range due {
+		if d.Tier.Name == tier {
+			return i
+		}
+	}
+	return -1
+}
+
+// stop ends all passes: what is at a handler still ends, nothing more is
+// started.
+func (d *daemon) stop() error {
+	d.stopped = d.now
+	for _, t := range d.list {
+		p := d.running[t.Name]
+		if p == nil || p.isThrough() {
+			continue
+		}
+		d.owed[t.Name] = true
+		if err := d.cut(p); err != nil {
+			return err
+		}
+		if err := d.fill(p); err != nil { // it may be over
+			return err
+		}
+	}
+	return d.start()
+}

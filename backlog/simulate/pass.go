@@ -1,0 +1,202 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"backlog/backlog"
+	"backlog/tiers"
+)
+
+// A pass is one under way. The engine of the real daemon says which records it
+// is to try, and in which order; the calls are made in virtual time.
+type pass struct {
+	tier   tiers.Tier
+	now    time.Time
+	resume backlog.Resume // from the tier's last pass
+	after  backlog.Resume // for its next one
+
+	list   []backlog.Record // in the order of handling
+	at     int              // so many of them have been looked at
+	failed bool             // those of the failed lane have
+	over   bool             // nothing more is started
+	all    []backlog.Record // list without a cap
+
+	staged  []int // of list: they wait for a handler
+	waiting int   // workers that do
+	busy    int   // workers at a call
+	taken   int   // records that were ever staged
+	begun   int   // of them, at a call
+	streak  int   // of failures
+	tried   map[int]bool
+
+	lastFailed int           // the last of the failed lane at a call
+	passed     map[turn]bool // what somebody else had taken when its turn came
+}
+
+// A turn is a record's in a lane.
+type turn struct {
+	place int
+	lane  backlog.Lane
+}
+
+func place(r *backlog.Record) int { return int(r.Key.Part(0).(int64)) }
+
+// isThrough reports whether there is nothing left to be started.
+func (p *pass) isThrough() bool { return p.at == len(p.list) && len(p.staged) == 0 }
+
+// fill stages records for the workers of the pass, as many as there are of
+// these, and ends it when there is nothing left to do.
+func (d *daemon) fill(p *pass) error {
+	workers := max(1, d.Concurrency)
+	for !p.over && len(p.staged) < workers && (d.MaxRecords == 0 || p.taken < d.MaxRecords) {
+		if err := d.lookAgain(p); err != nil {
+			return err
+		}
+		if p.at == len(p.list) {
+			break
+		}
+		if d.claim(p, &p.list[p.at]) {
+			p.taken++
+			p.staged = append(p.staged, p.at)
+		} else {
+			p.passed[turn{place(&p.list[p.at]), p.list[p.at].Lane}] = true
+		}
+		p.at++
+	}
+	for p.waiting < min(workers-p.busy, len(p.staged)) {
+		p.waiting++
+		d.queue = append(d.queue, p)
+	}
+	if p.busy == 0 && len(p.staged) == 0 {
+		if d.MaxRecords > 0 && !p.over && d.now.After(p.now) {
+			if err := d.pickAgain(p, -1); err != nil {
+				return err
+			}
+		}
+		delete(d.running, p.tier.Name)
+		d.resume[p.tier.Name] = p.after
+		d.report.LongestPass = max(d.report.LongestPass, d.now.Sub(p.now))
+	}
+	return nil
+}
+
+// claim takes the record, unless somebody else has, or has tried it since it was
+// picked.
+func (d *daemon) claim(p *pass, r *backlog.Record) bool {
+	f := &d.fates[place(r)]
+	if f.over || d.isFlying(place(r)) || f.failed != (r.Lane == backlog.Failed) || f.retry != r.Retry || p.tried[place(r)] {
+		return false
+	}
+	f.flying = true
+	return true
+}
+
+// start makes the calls for which there are a handler and, where that is
+// limited, a turn of the rate.
+func (d *daemon) start() error {
+	for d.free > 0 && len(d.queue) > 0 && d.gate.IsZero() {
+		if d.pace != nil {
+			turn := d.pace.ReserveN(d.now, 1)
+			if wait := turn.DelayFrom(d.now); wait > 0 {
+				turn.CancelAt(d.now)
+				d.gate = d.now.Add(wait)
+				return nil
+			}
+		}
+		p := d.queue[0]
+		d.queue = d.queue[1:]
+		d.call(p)
+		if err := d.fill(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// groupTime is how long the engine waits for other outcomes to settle one with.
+const groupTime = 100 * time.Millisecond
+
+// call begins the call for the pass's next record.
+func (d *daemon) call(p *pass) {
+	d.free--
+	p.waiting--
+	p.busy++
+	p.begun++
+	r := &p.list[p.staged[0]]
+	p.staged = p.staged[1:]
+	i := place(r)
+	if r.Lane == backlog.Failed {
+		p.lastFailed = i
+	}
+	p.tried[i] = true
+	f := &d.fates[i]
+	f.tries++
+	outage, out := d.service.outage(d.now)
+	if out {
+		f.down = outage.To
+	}
+	success := !out && !f.Poison && luckOf(f.Seed, 2*f.tries) < d.service.success
+	d.one(d.now, p.tier.Name, i, success)
+	d.calls = append(d.calls, call{d.now.Add(d.CallTime), p, r, success})
+}
+
+// end settles the outcome of a call.
+func (d *daemon) end(c call) error {
+	p, i := c.pass, place(c.record)
+	f := &d.fates[i]
+	f.flying = false
+	s := backlog.Settlement{Record: c.record, Outcome: backlog.Succeeded, At: d.now}
+	if c.success {
+		f.over = true
+		p.streak = 0
+		d.succeeds(d.now, f.down)
+	} else {
+		s.Outcome = backlog.Errored
+		s.Retry, s.GivenUp = d.Policy.After(f.retry, d.now, luckOf(f.Seed, 2*f.tries+1))
+		f.failed, f.retry = true, s.Retry
+		p.streak++
+		if s.GivenUp {
+			f.over = true
+			d.dies(d.now)
+		}
+	}
+	if left, err := d.table.Settle(context.WithoutCancel(d.ctx), []backlog.Settlement{s}); err != nil || len(left) > 0 {
+		return fmt.Errorf("record %d is not settled: %v, %w", i, left, err)
+	}
+	d.free++
+	p.busy--
+	if !p.isThrough() || p.busy > 0 {
+		f.settled = d.now.Add(min(d.CallTime, groupTime))
+	}
+	if d.AbortAfter > 0 && p.streak >= d.AbortAfter && !p.over && !p.isThrough() {
+		if err := d.cut(p); err != nil {
+			return err
+		}
+	}
+	if err := d.fill(p); err != nil {
+		return err
+	}
+	return d.start()
+}
+
+// cut has nothing more of the pass started.
+func (d *daemon) cut(p *pass) error {
+	p.over, p.waiting = true, 0
+	d.queue = slices.DeleteFunc(d.queue, func(q *pass) bool { return q == p })
+	for _, at := range p.staged {
+		d.fates[place(&p.list[at])].flying = false
+	}
+	p.staged = nil
+	return d.pickAgain(p, p.begun)
+}
+
+// A call is one under way, until at.
+type call struct {
+	at      time.Time
+	pass    *pass
+	record  *backlog.Record
+	success bool
+}
