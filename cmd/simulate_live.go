@@ -83,11 +83,13 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 		return err
 	}
 	defer a.close()
-	left, err := o.liveRecords(ctx, a, w, now, poison)
+	u := newGauge(g.err)
+	defer u.end()
+	left, err := o.liveRecords(ctx, a, w, now, poison, u.reading())
 	if err != nil {
 		return err
 	}
-	return o.simulate(ctx, w, list, true, func(all []simulated) error {
+	return o.simulate(ctx, w, list, u, true, func(all []simulated) error {
 		if left > 0 {
 			fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(left, "pending row"))
 		}
@@ -96,9 +98,10 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 }
 
 // liveRecords adds the table's pending records to the workload, in the order of
-// insertion, and returns how many were left out.
-func (o *SimulateOptions) liveRecords(ctx context.Context, a *app, w *simulate.Workload, now time.Time, poison bool) (left int, err error) {
+// insertion, and returns how many were left out. It calls row with each.
+func (o *SimulateOptions) liveRecords(ctx context.Context, a *app, w *simulate.Workload, now time.Time, poison bool, row func()) (left int, err error) {
 	err = a.table.EachPending(ctx, now, func(r backlog.Row) {
+		row()
 		if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
 			left++
 			return

@@ -141,9 +141,7 @@ type candidate struct {
 // options adds what the candidate is to the others.
 func (c *candidate) options(o simulate.Options) simulate.Options {
 	o.Schedule, o.Policy, o.MaxRecords, o.AbortAfter = c.schedule, c.policy, c.maxRecords, c.abortAfter
-	if c.maxRecords > 0 || c.abortAfter > 0 {
-		o.Table = newSimulatedTable(c.policy)
-	}
+	o.NewTable = func() simulate.Table { return newSimulatedTable(c.policy) }
 	return o
 }
 
@@ -240,20 +238,22 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globals) error {
 	}
 	ctx, stop := stopOnSignal(ctx)
 	defer stop.close()
-	return o.simulate(ctx, w, list, false, func(all []simulated) error { return o.printWorkload(g, w, all) })
+	return o.simulate(ctx, w, list, newGauge(g.err), false, func(all []simulated) error { return o.printWorkload(g, w, all) })
 }
 
 // simulate lets the workload happen to each candidate, and prints and draws what
 // became of it. What a stop has cut short is printed, not drawn.
-func (o *SimulateOptions) simulate(ctx context.Context, w *simulate.Workload, list []candidate, ticks bool, show func([]simulated) error) error {
+func (o *SimulateOptions) simulate(ctx context.Context, w *simulate.Workload, list []candidate, u *gauge, ticks bool, show func([]simulated) error) error {
+	defer u.end()
 	var all []simulated
-	for _, c := range list {
-		r, err := simulate.Run(ctx, w, c.options(simulate.Options{Bucket: bucketOf(w.To.Sub(w.From)), Ticks: ticks}))
+	for i, c := range list {
+		r, err := simulate.Run(ctx, w, c.options(simulate.Options{Bucket: bucketOf(w.To.Sub(w.From)), Ticks: ticks, Progress: u.simulating(list, i)}))
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		all = append(all, simulated{c, r})
 	}
+	u.end()
 	if ctx.Err() != nil {
 		return errors.Join(show(all), errIncomplete)
 	}

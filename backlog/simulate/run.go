@@ -57,6 +57,10 @@ type Options struct {
 	// whether it succeeds. The attempts at one record come in order, those
 	// at others before or after.
 	Observe func(at time.Time, tier string, record int, success bool)
+
+	// Progress, if not nil, is called with how much is done, of how much, at
+	// most about a thousand times, by the goroutine of Run.
+	Progress func(done, of int)
 }
 
 // A run is a simulation under way.
@@ -69,6 +73,8 @@ type run struct {
 	report  *Report
 	minutes []uint32 // attempts by minute since w.From
 	pending []int    // changes of it by bucket
+	through bool     // the passes are gone through, in the order of time
+	told    int      // the progress that was told last
 }
 
 // Run simulates the workload: every record is tried at each tick at which the
@@ -93,6 +99,7 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 		for i := range records {
 			x.pending[x.bucket(records[i].Inserted)]++
 		}
+		x.through = true
 		err := x.passes(ctx, records)
 		x.finish()
 		x.report.Complete = err == nil && ctx.Err() == nil
@@ -103,6 +110,7 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 		if i%1024 == 0 && ctx.Err() != nil {
 			break
 		}
+		x.tell(i - len(alike))
 		rec := &records[i]
 		x.pending[x.bucket(rec.Inserted)]++
 		if rec.Poison && o.Policy == nil && o.Observe == nil && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
@@ -133,8 +141,28 @@ func (x *run) attempt(at time.Time, n, failed int) {
 	b.Attempts += n
 	b.Failed += failed
 	x.minutes[int(at.Sub(x.w.From)/time.Minute)] += uint32(n)
+	if x.through {
+		x.reached(at, x.report.Records)
+	}
 	if x.Ticks {
 		x.report.ByTick[at] += n
+	}
+}
+
+// reached tells how far the simulation of so many records, the last there are,
+// has come by its own clock.
+func (x *run) reached(at time.Time, records int) {
+	if x.Progress != nil {
+		share := float64(at.Sub(x.w.From)) / float64(x.w.To.Sub(x.w.From))
+		x.tell(x.report.Records - records + int(share*float64(records)))
+	}
+}
+
+// tell tells that so many records are done.
+func (x *run) tell(done int) {
+	if x.Progress != nil && done-x.told > x.report.Records/1000 {
+		x.told = done
+		x.Progress(done, x.report.Records)
 	}
 }
 
@@ -276,6 +304,7 @@ func (x *run) never(ctx context.Context, inserted []int64) {
 		for seen < len(inserted) && inserted[seen] < now {
 			seen++
 		}
+		x.reached(at, len(inserted))
 		i := oldest[start]
 		for i < seen && inserted[i] < now-int64(x.list[start].MaxAge) {
 			i++
