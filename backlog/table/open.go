@@ -28,10 +28,22 @@ func (db *DB) patiently(ctx context.Context, f func(context.Context) error) erro
 	if err := db.there(); err != nil {
 		return err
 	}
+	return again(ctx, db.dialect, db.patience, f)
+}
+
+// again calls f until no other program has the lock, but not for longer than
+// the limit. Where f itself has not waited for a moment, it does.
+func again(ctx context.Context, d dialect, limit time.Duration, f func(context.Context) error) error {
 	for start := time.Now(); ; {
+		began := time.Now()
 		err := f(ctx)
-		if db.dialect.classify(err) != classBusy || ctx.Err() != nil || time.Since(start) >= db.patience {
+		if d.classify(err) != classBusy || ctx.Err() != nil || time.Since(start) >= limit {
 			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(moment - time.Since(began)):
 		}
 	}
 }
@@ -208,11 +220,20 @@ func (db *DB) wrap(ctx context.Context, err error) error {
 	case classAway, classBusy:
 		return fmt.Errorf("%w: %w", backlog.ErrAway, err)
 	}
-	if d, ok := db.dialect.(sqlite); ok {
-		switch code, _ := sqliteCode(err); code & 0xff {
-		case 11, 26: // CORRUPT NOTADB
-			return problem("restore it from a backup, or see https://sqlite.org/recovery.html", "the database file %s is damaged: %v", d.path, err)
-		}
+	switch d := db.dialect.(type) {
+	case sqlite:
+		return d.damaged(err)
+	case usedSQLite:
+		return d.damaged(err)
+	}
+	return err
+}
+
+// damaged makes a *Problem of an error that says that the file is.
+func (d sqlite) damaged(err error) error {
+	switch code, _ := codeOf(err); code & 0xff {
+	case 11, 26: // CORRUPT NOTADB
+		return problem("restore it from a backup, or see https://sqlite.org/recovery.html", "the database file %s is damaged: %v", d.path, err)
 	}
 	return err
 }

@@ -1,0 +1,260 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+)
+
+// Use makes a store of a table in a database that the program has opened
+// itself, and proves that the table can be worked as the mapping says; see
+// [Table.Prove]. A [*Problem] says why it cannot. now is the present, by which
+// it is judged whether the dates of insertion can be right.
+//
+// What the mapping leaves out has the default of a configuration file: the key
+// id, the column status, the column date_inserted, NEW, ERROR and SUCCESS. The
+// table's name has none.
+//
+// The pool stays the program's, which closes it; neither its limits nor the
+// settings of its connections are changed. How carefully the database writes
+// to disk is theirs to say. One connection is enough, two let the next records
+// be read while outcomes are written. No connection is held while a handler
+// runs.
+//
+// Which kind of database it is is found out by asking it. As yet it must be
+// SQLite, with modernc.org/sqlite or github.com/mattn/go-sqlite3. Outcomes are
+// written in transactions that have the lock from the start, whatever _txlock
+// says; locks of others are waited for up to ten seconds, whatever the busy
+// timeout is. A database in memory must be one of a single connection; its
+// locks exclude those who use the same pool only. Unlike a database that [Open]
+// has opened, a file that is replaced is not noticed.
+func Use(ctx context.Context, db *sql.DB, m Mapping, now time.Time) (*Table, error) {
+	used, err := use(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if m.Name == "" {
+		return nil, problem("set Name of the mapping", "the mapping names no table")
+	}
+	if r := m.Retry; r != nil && r.Next == "" && len(r.Waits) == 0 {
+		return nil, problem("set Waits and Retries of the mapping's Retry to those of the engine's Policy", "policy: the mapping does not say how long a failed record waits")
+	}
+	t, err := New(ctx, used, m.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	if err := t.ProveTimes(ctx, now); err != nil {
+		return nil, fmt.Errorf("table %s: %w", m.Name, err)
+	}
+	return t, t.ProveWrites(ctx, now)
+}
+
+// Is returns the state of rows whose status column has one of the values: a
+// record that gets into the state gets the first. The column's type decides
+// what a value becomes, a text or a number.
+func Is(values ...string) State {
+	s := State{Given: true}
+	for _, v := range values {
+		s.Values = append(s.Values, Value{Text: v, Quoted: v == "now" || v == "+1"})
+	}
+	return s
+}
+
+func (m Mapping) withDefaults() Mapping {
+	if len(m.ID) == 0 {
+		m.ID = []string{"id"}
+	}
+	for _, x := range []struct {
+		column    *string
+		otherwise string
+	}{{&m.Status, "status"}, {&m.Inserted.Column, "date_inserted"}} {
+		if *x.column == "" {
+			*x.column = x.otherwise
+		}
+	}
+	for _, x := range []struct {
+		state     *State
+		otherwise string
+	}{{&m.New, "NEW"}, {&m.Error, "ERROR"}, {&m.Success, "SUCCESS"}} {
+		if x.state.isZero() {
+			x.state.Values = []Value{{Text: x.otherwise}}
+		}
+	}
+	return m
+}
+
+// Close lets go of the statements that the table has prepared; the database
+// stays open. Only a program that makes tables again and again from one pool
+// needs it. Nothing must use the table at the time or afterwards.
+func (t *Table) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var errs []error
+	for _, s := range t.statements {
+		errs = append(errs, s.Close())
+	}
+	clear(t.statements)
+	return errors.Join(errs...)
+}
+
+// use finds out what the pool leads to. What the driver says of another kind
+// of database is not shown: it may hold a password.
+func use(ctx context.Context, pool *sql.DB) (*DB, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	d := usedSQLite{sqlite{busy: busyTimeout}, pool}
+	db := &DB{dialect: d, patience: d.busy, read: pool, write: pool}
+	const cure = "open it with modernc.org/sqlite or github.com/mattn/go-sqlite3; other kinds of databases are not supported yet"
+	err := pool.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main' AND sqlite_version() > ''").Scan(&d.path)
+	if _, isSQLite := codeOf(err); isSQLite || ctx.Err() != nil {
+		return nil, db.wrap(ctx, err)
+	} else if err != nil {
+		detail := ""
+		if strings.HasPrefix(err.Error(), "sql: ") { // database/sql's own
+			detail = ": " + err.Error()
+		}
+		return nil, problem(cure, "the pool does not answer as an SQLite database does%s", detail)
+	}
+	// What an error means is told by its code. A driver of which none is known
+	// would take a lock for the end.
+	if _, err := pool.ExecContext(ctx, "SELECT"); ctx.Err() != nil {
+		return nil, db.wrap(ctx, err)
+	} else if _, ok := codeOf(err); !ok {
+		return nil, problem(cure, "the driver %T does not give its errors in a form that is known", pool.Driver())
+	}
+	if _, err := os.Stat(d.path); err != nil {
+		d.path = inMemory
+	}
+	if d.path == inMemory && pool.Stats().MaxOpenConnections != 1 {
+		return nil, problem("call its SetMaxOpenConns(1) before the first use", "the database is no file, and each connection of the pool may have one of its own")
+	}
+	db.dialect = d
+	return db, nil
+}
+
+// inMemory is the path of a database that is no file.
+const inMemory = ":memory:"
+
+// usedSQLite is SQLite on connections that somebody else has set up.
+type usedSQLite struct {
+	sqlite
+	pool *sql.DB
+}
+
+func (usedSQLite) classify(err error) errorClass {
+	if code, ok := codeOf(err); ok {
+		return classOf(code)
+	}
+	return classOther
+}
+
+// begin takes the lock that a commit needs, too: then all waiting is over, and
+// the connection can have back its own busy timeout. With a write-ahead log
+// that is the lock to write, which lets readers be.
+func (d usedSQLite) begin(ctx context.Context, conn *sql.Conn) (tx *sql.Tx, err error) {
+	var theirs int64
+	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&theirs); err != nil {
+		return nil, err
+	}
+	wait := func(exec func(context.Context, string, ...any) (sql.Result, error), milliseconds int64) error {
+		_, err := exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", milliseconds))
+		return err
+	}
+	// While it is asked for no new reader gets in, so that in the end the
+	// others are gone.
+	ask := moment
+	err = again(ctx, d, d.busy, func(ctx context.Context) error {
+		err := wait(conn.ExecContext, ask.Milliseconds())
+		if err == nil {
+			tx, err = d.lock(ctx, conn)
+		}
+		ask = min(2*ask, time.Second)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, wait(conn.ExecContext, theirs))
+	}
+	if err := wait(tx.ExecContext, theirs); err != nil {
+		tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
+}
+
+// lock begins a transaction with the lock. How the driver begins one is up to
+// its settings: that one is ended before it has done anything.
+func (usedSQLite) lock(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range []string{"COMMIT", "BEGIN EXCLUSIVE"} {
+		if _, err := tx.ExecContext(ctx, text); err != nil {
+			tx.Rollback() // an error where none is left to undo
+			return nil, err
+		}
+	}
+	return tx, nil
+}
+
+// mayWrite is [sqlite.mayWrite] with the transaction of connections as these.
+func (d usedSQLite) mayWrite(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	tx, err := d.begin(ctx, conn)
+	if err == nil {
+		defer tx.Rollback()
+		var version int64
+		if err = tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err == nil {
+			_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+		}
+	}
+	if code, ok := codeOf(err); ok {
+		switch code & 0xff {
+		case 3, 8, 14: // PERM READONLY CANTOPEN
+			return problem("open it so that it can be written to, and let this user create files in its folder", "the database %s cannot be written to: %v", d.path, err)
+		}
+	}
+	return err
+}
+
+// tryLock takes the lock of the file, which all programs share, or that of a
+// database which only this one has.
+func (d usedSQLite) tryLock(ctx context.Context, schema, table string, name backlog.LockName) (backlog.Lock, error) {
+	if d.path != inMemory {
+		return d.sqlite.tryLock(ctx, schema, table, name)
+	}
+	l := memoryLock{d.pool, strings.ToLower(table), name}
+	if _, taken := memoryLocks.LoadOrStore(l, true); taken {
+		return nil, backlog.ErrLocked
+	}
+	return l, nil
+}
+
+// memoryLocks are those that are held.
+var memoryLocks sync.Map
+
+// A memoryLock is that of a table in a database that one pool alone leads to.
+type memoryLock struct {
+	pool  *sql.DB
+	table string
+	name  backlog.LockName
+}
+
+// Check returns nil: nobody can take it away.
+func (l memoryLock) Check(context.Context) error { return nil }
+
+func (l memoryLock) Unlock() error {
+	memoryLocks.Delete(l)
+	return nil
+}
