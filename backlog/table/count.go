@@ -38,14 +38,14 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 }
 
 func (t *Table) countStatuses(ctx context.Context, c *backlog.Counts) error {
-	what := "+" + t.status
+	what := t.d.raw(t.status)
 	if t.status == "" {
 		what = t.stateCase()
 	}
 	text := "SELECT " + what + ", count(*) FROM " + t.name + prefixed(" WHERE ", t.where) + " GROUP BY 1"
 	return t.within(ctx, func(ctx context.Context) error {
 		clear(c.ByStatus)
-		rows, err := t.db.read.QueryContext(ctx, text)
+		rows, err := t.db.read.QueryContext(ctx, t.d.place(text))
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (t *Table) countStatuses(ctx context.Context, c *backlog.Counts) error {
 			if err := rows.Scan(&status, &n); err != nil {
 				return err
 			}
-			name := asText(status)
+			name := asText(t.d.value(nil, status))
 			if status == nil {
 				name = "NULL"
 			}
@@ -71,9 +71,9 @@ func (t *Table) stateCase() string {
 	var b strings.Builder
 	b.WriteString("CASE")
 	for _, br := range t.branches {
-		fmt.Fprintf(&b, " WHEN %s THEN '%s'", br.cond, br.label)
+		fmt.Fprintf(&b, " WHEN %s THEN %s", br.cond, t.d.literal(br.label))
 		if br.exhausted != "" {
-			fmt.Fprintf(&b, " WHEN %s THEN '%s'", br.exhausted, br.label)
+			fmt.Fprintf(&b, " WHEN %s THEN %s", br.exhausted, t.d.literal(br.label))
 		}
 	}
 	for _, end := range []struct{ cond, label string }{{t.success, "success"}, {t.dead, "dead"}} {
@@ -188,10 +188,10 @@ func (t *Table) countRange(ctx context.Context, b branch, r *ageRange) (n int, o
 	var first any
 	text := "SELECT count(*), min(" + t.d.raw(t.inserted.quoted) + ") FROM " + t.name + " WHERE " + strings.Join(conds, " AND ")
 	err = t.within(ctx, func(ctx context.Context) error {
-		return t.db.read.QueryRowContext(ctx, text, args...).Scan(&n, &first)
+		return t.db.read.QueryRowContext(ctx, t.d.place(text), args...).Scan(&n, &first)
 	})
 	if f := t.inserted.known(); err == nil && f != nil && first != nil && r != nil && r.from != nil {
-		if at, err := f.parse(first); err == nil {
+		if at, err := f.parse(t.d.value(t.inserted.column(t), first)); err == nil {
 			oldest = at
 		}
 	}
@@ -254,6 +254,7 @@ func (t *Table) wrongIn(ctx context.Context, b branch, now time.Time, n *int, fi
 		if err := rows.Scan(&raw); err != nil {
 			return err
 		}
+		raw = t.d.value(t.inserted.column(t), raw)
 		if raw == nil || isZeroDate(raw) {
 			continue
 		}

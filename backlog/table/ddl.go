@@ -298,11 +298,13 @@ func (t *Table) indexFor(ctx context.Context, i int, b branch) (string, error) {
 // createIndex returns the statement for an index over the rows of the branch
 // that meet the conditions, in the order of the columns and then of the key.
 func (t *Table) createIndex(ctx context.Context, name string, b branch, conds []string, columns ...string) (string, error) {
-	where := strings.Join(append(conds, nonEmpty(t.where)...), " AND ")
+	where := " WHERE " + strings.Join(append(conds, nonEmpty(t.where)...), " AND ")
+	if !t.d.partialIndexes() {
+		where = ""
+	}
 	columns = slices.Concat(t.lead, b.lead, columns, t.key)
 	create := func(name string) string {
-		return fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (%s) WHERE %s",
-			t.d.quote(name), t.d.quote(t.m.Name), strings.Join(columns, ", "), where)
+		return t.d.createIndex(t, name, strings.Join(columns, ", ")+")"+where)
 	}
 	name, err := t.d.indexName(ctx, t.db.read, name, create)
 	return create(name), err

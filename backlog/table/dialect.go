@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"backlog/backlog"
 )
@@ -12,17 +13,40 @@ import (
 type dialect interface {
 	// quote returns the name as an identifier.
 	quote(name string) string
-	// literal returns the value (nil, int64, float64, string) as SQL text.
+	// literal returns the value (nil, bool, int64, float64, string) as SQL
+	// text.
 	literal(v any) string
+	// place returns the text of a statement, in which this package marks the
+	// places of arguments by ?, as the database marks them.
+	place(text string) string
+	// cast returns the place of an argument that the database could not tell
+	// the type of: it is for the column.
+	cast(c *column) string
 	// raw returns an expression for the column's value as stored, which
 	// drivers would otherwise convert by the declared type.
 	raw(col string) string
+	// value returns what the driver has read from the column as the store
+	// has it: nil, bool, int64, float64, string or []byte. It may be called
+	// with nil for the column, which is then of no known type.
+	value(c *column, v any) any
+	// timeForm returns the form in which a column of its type holds times,
+	// zone being that of types without one; nil if that is not told by the
+	// type but by the rows.
+	timeForm(c *column, zone *time.Location) timeCodec
+	// zeroDate returns the condition for zero dates in the column, "" if it
+	// can hold none.
+	zeroDate(c *column) string
 	// keyIn returns a condition that holds for the n keys bound to it, the
 	// parts of each in the order of cols.
 	keyIn(cols []string, n int) string
 	// guard returns the condition as one that no index is searched by: a
 	// row is found by its key, whatever a planner thinks of the status.
 	guard(cond string) string
+	// lazyUnion reports whether the ordered union of ordered queries is read
+	// no further than its limit.
+	lazyUnion() bool
+	// partialIndexes reports whether an index may have a condition.
+	partialIndexes() bool
 	// foldsNames reports whether column names differ only by more than case.
 	foldsNames() bool
 
@@ -35,9 +59,14 @@ type dialect interface {
 	begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error)
 	// classify says what an error of the driver means.
 	classify(err error) errorClass
+	// explain makes a *Problem of an error that only a person can mend.
+	explain(err error) error
 	// plan returns the plan of the branch's query, a line a step, and what
 	// is bad about it: how it reads more than the page, or "" if it does not.
 	plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (steps []string, bad string, err error)
+	// createIndex returns the statement that creates an index of the table,
+	// if there is none of that name; rest is what follows the bracket.
+	createIndex(t *Table, name, rest string) string
 	// indexName returns the name for the index that the statement creates,
 	// one that nothing else in the database has.
 	indexName(ctx context.Context, db *sql.DB, wanted string, create func(name string) string) (string, error)

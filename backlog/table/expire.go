@@ -83,7 +83,7 @@ func (t *Table) expireRows(ctx context.Context, x expiry) (int, error) {
 	var n int64
 	err := t.within(ctx, func(ctx context.Context) error {
 		return t.inTx(ctx, func(tx *sql.Tx) error {
-			res, err := tx.ExecContext(ctx, t.expireText(x.conds), t.expireArgs(x)...)
+			res, err := tx.ExecContext(ctx, t.d.place(t.expireText(x.conds)), t.expireArgs(x)...)
 			if err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Re
 func (t *Table) expireGroup(ctx context.Context, x expiry, text string, records []backlog.Record) (n int, err error) {
 	err = t.within(ctx, func(ctx context.Context) error {
 		refused, err := t.rowByRow(ctx, len(records), func(tx *sql.Tx, i int) error {
-			res, err := tx.ExecContext(ctx, text, bind(t.expireArgs(x), records[i].Key)...)
+			res, err := tx.ExecContext(ctx, t.d.place(text), bind(t.expireArgs(x), records[i].Key)...)
 			if err != nil {
 				return err
 			}

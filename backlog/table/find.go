@@ -77,7 +77,7 @@ func keyPart(c *column, text string) (any, error) {
 
 // Find implements backlog.Finder.
 func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row backlog.Row, ok bool, err error) {
-	filter := "1"
+	filter := always
 	if t.where != "" {
 		filter = t.d.guard(t.where)
 	}
@@ -90,11 +90,11 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row bac
 			to = append(to, &raw[i])
 		}
 		var standing, within int
-		if err := t.db.read.QueryRowContext(ctx, text, bind(nil, k)...).Scan(append(to, &standing, &within)...); err != nil {
+		if err := t.db.read.QueryRowContext(ctx, t.d.place(text), bind(nil, k)...).Scan(append(to, &standing, &within)...); err != nil {
 			return err
 		}
 		for i, v := range raw {
-			raw[i] = whole(v)
+			raw[i] = t.value(i, v)
 		}
 		row, ok = t.rowOf(raw, standing, now), true
 		row.Filtered = within == 0

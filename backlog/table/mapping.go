@@ -128,7 +128,7 @@ type column struct {
 	json      bool
 }
 
-// typed returns v as a value of the column: nil, int64, float64 or string.
+// typed returns v as a value of the column: nil, bool, int64, float64 or string.
 func (c *column) typed(v Value) (any, error) {
 	if v.Null {
 		return nil, nil
@@ -152,7 +152,15 @@ func (c *column) typed(v Value) (any, error) {
 			return f, nil
 		}
 		return nil, fmt.Errorf("%s is not a number, and column %s is %s", v.Text, c.name, c.decl)
-	case classNumeric, classBoolean:
+	case classBoolean:
+		if isTruth || t == "0" || t == "1" {
+			return truth == 1 || t == "1", nil
+		}
+		if n, ok := parseNumber(t); ok {
+			return n, nil
+		}
+		return v.Text, nil
+	case classNumeric:
 		if isTruth {
 			return truth, nil
 		}

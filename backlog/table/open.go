@@ -220,17 +220,11 @@ func (db *DB) wrap(ctx context.Context, err error) error {
 	case classAway, classBusy:
 		return fmt.Errorf("%w: %w", backlog.ErrAway, err)
 	}
-	switch d := db.dialect.(type) {
-	case sqlite:
-		return d.damaged(err)
-	case usedSQLite:
-		return d.damaged(err)
-	}
-	return err
+	return db.dialect.explain(err)
 }
 
-// damaged makes a *Problem of an error that says that the file is.
-func (d sqlite) damaged(err error) error {
+// explain makes a *Problem of an error that says that the file is damaged.
+func (d sqlite) explain(err error) error {
 	switch code, _ := codeOf(err); code & 0xff {
 	case 11, 26: // CORRUPT NOTADB
 		return problem("restore it from a backup, or see https://sqlite.org/recovery.html", "the database file %s is damaged: %v", d.path, err)

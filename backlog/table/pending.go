@@ -84,18 +84,6 @@ func (t *Table) hasSegment(seg int, widest bool) bool {
 	return t.inserted.known() != nil
 }
 
-// zeroDates are the ways in which programs store a zero date, as SQL.
-var zeroDates = func() string {
-	list := []string{"0", "''", "'00000000000000'"}
-	for _, date := range []string{"0000-00-00", "0001-01-01"} {
-		for _, rest := range []string{"", " 00:00", " 00:00:00", " 00:00:00.000", " 00:00:00.000000", " 00:00:00Z", " 00:00:00+00:00", " 00:00:00 +0000 UTC",
-			"T00:00:00", "T00:00:00Z", "T00:00:00.000Z", "T00:00:00+00:00"} {
-			list = append(list, "'"+date+rest+"'")
-		}
-	}
-	return "(" + strings.Join(list, ", ") + ")"
-}()
-
 // missing returns the condition for rows whose missing date means the word.
 func (t *Table) missing(word string) string {
 	var or []string
@@ -103,10 +91,23 @@ func (t *Table) missing(word string) string {
 		or = append(or, t.inserted.quoted+" IS NULL")
 	}
 	if t.inserted.zero == word {
-		or = append(or, t.inserted.quoted+" IN "+zeroDates)
+		or = append(or, nonEmpty(t.zeroDate(t.inserted))...)
+	}
+	if len(or) == 0 {
+		return never
 	}
 	return "(" + strings.Join(or, " OR ") + ")"
 }
+
+// always and never are conditions that every row meets, and none.
+const (
+	always = "1 = 1"
+	never  = "1 = 0"
+)
+
+// zeroDate returns the condition for zero dates in the column, "" if it can
+// hold none.
+func (t *Table) zeroDate(c *timeCol) string { return t.d.zeroDate(c.column(t)) }
 
 // A part is what one statement reads of a page: a segment or, behind a place
 // within the dated one, the rest of the rows of the very same time and then
@@ -146,7 +147,7 @@ func (t *Table) pageQuery(q backlog.Query, p part, limit int) (string, []any) {
 		return strings.Join(branches, ""), args
 	}
 	for i := range branches {
-		branches[i] = "SELECT * FROM (" + branches[i] + ")"
+		branches[i] = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", branches[i], t.sel.prefix, i)
 	}
 	key := make([]string, len(t.key))
 	for i, at := range t.sel.key {
@@ -208,6 +209,7 @@ func (t *Table) pageConditions(q backlog.Query, p part, b branch) (string, []any
 			op = ">"
 		}
 		if p.seg == segDated {
+			add(t.inserted.quoted+" >= ?", []any{q.Until.Order}) // not every planner bounds a range by what follows
 			add(keyRange(op, slices.Concat([]string{t.inserted.quoted}, t.key), q.Until.Key, q.Until.Order))
 		} else {
 			add(keyRange(op, t.key, q.Until.Key))
@@ -235,7 +237,7 @@ func (t *Table) addTimely(q backlog.Query, add func(cond string, args ...any)) {
 			or = append(or, x.col.quoted+" IS NULL")
 		}
 		if x.col.zero != "skip" {
-			or = append(or, x.col.quoted+" IN "+zeroDates)
+			or = append(or, nonEmpty(t.zeroDate(x.col))...)
 		}
 		add("("+strings.Join(or, " OR ")+")", x.bound(*x.col.known(), q.Now))
 	}
@@ -322,7 +324,7 @@ func (t *Table) prepare(ctx context.Context, db *sql.DB, text string) (*sql.Stmt
 	if have != nil {
 		return have, nil
 	}
-	s, err := db.PrepareContext(ctx, text)
+	s, err := db.PrepareContext(ctx, t.d.place(text))
 	if err != nil {
 		return nil, err
 	}

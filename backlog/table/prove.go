@@ -106,6 +106,7 @@ func (t *Table) sampleTimes(ctx context.Context, dir string, raws [][]any) (n in
 			return n, err
 		}
 		for i, v := range row {
+			v = t.d.value(t.times[i].column(t), v)
 			if v != nil && !isZeroDate(v) {
 				raws[i] = append(raws[i], v)
 			}
@@ -164,7 +165,7 @@ func (t *Table) discover(ctx context.Context, col *timeCol) error {
 				if err := rows.Scan(&raw); err != nil {
 					return err
 				}
-				if !isZeroDate(raw) {
+				if raw = t.d.value(col.column(t), raw); !isZeroDate(raw) {
 					raws = append(raws, raw)
 				}
 			}
@@ -209,7 +210,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 // proveStatement proves that the statement can be run: a trigger may use what
 // is not there, a constraint what only the program has that owns the table.
 func (t *Table) proveStatement(ctx context.Context, w trialWrite) error {
-	stmt, err := t.db.write.PrepareContext(ctx, w.text)
+	stmt, err := t.db.write.PrepareContext(ctx, t.d.place(w.text))
 	switch {
 	case err == nil:
 		return stmt.Close()

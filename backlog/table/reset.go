@@ -58,7 +58,7 @@ func (t *Table) CountReset(ctx context.Context, sel Selection) (n int, err error
 		return 0, err
 	}
 	err = t.within(ctx, func(ctx context.Context) error {
-		return t.db.read.QueryRowContext(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(conds, " AND "), args...).Scan(&n)
+		return t.db.read.QueryRowContext(ctx, t.d.place("SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(conds, " AND ")), args...).Scan(&n)
 	})
 	return n, err
 }
@@ -96,8 +96,8 @@ func (t *Table) Reset(ctx context.Context, sel Selection, now time.Time) (total 
 				for _, k := range keys {
 					all = bind(all, k)
 				}
-				res, err := tx.ExecContext(ctx, "UPDATE "+t.name+" SET "+setText(t.resetSet)+" WHERE "+
-					t.d.guard(strings.Join(conds, " AND "))+" AND "+t.d.keyIn(t.key, len(keys)), all...)
+				res, err := tx.ExecContext(ctx, t.d.place("UPDATE "+t.name+" SET "+setText(t.resetSet)+" WHERE "+
+					t.d.guard(strings.Join(conds, " AND "))+" AND "+t.d.keyIn(t.key, len(keys))), all...)
 				if err != nil {
 					return err
 				}
@@ -142,7 +142,7 @@ func (t *Table) resettable(sel Selection) (conds []string, args []any, err error
 	if !sel.Before.IsZero() {
 		form := t.inserted.known()
 		if form == nil {
-			return []string{"0"}, nil, nil // no row has a date
+			return []string{never}, nil, nil // no row has a date
 		}
 		conds, args = append(conds, t.inserted.quoted+" < ?", t.inserted.quoted+" >= ?"), append(args, form.exact(sel.Before), t.inserted.earliest())
 	}

@@ -159,7 +159,8 @@ func (r *resolver) retry() error {
 		if tc.written { // no setting says more about it
 			// While it is empty, it is written in the form of the date of
 			// insertion, and so must be read in that one's zone.
-			tc.zone, tc.written = r.t.inserted.zone, false
+			r.t.readIn(tc, col, r.t.inserted.zone)
+			tc.written = false
 		}
 		if tc == r.t.inserted {
 			r.t.note("policy: the date of insertion is that of the last failure: each failure makes a record young again, and none grows too old")

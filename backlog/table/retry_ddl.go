@@ -76,7 +76,7 @@ func (t *Table) retryPlans(ctx context.Context, q backlog.Query, i int) (list []
 		if err != nil || len(classes) == 0 {
 			return
 		}
-		terms, args := t.retryTerms(q, part{seg: segDated}, i, classes)
+		terms, args := t.retryTerms(q, part{seg: segDated}, i, classes, q.Limit)
 		var p Plan
 		p, err = t.plan(ctx, b, t.merged(terms), append(args, q.Limit), func(ctx context.Context) (string, error) {
 			return t.createIndex(ctx, name, b, conds, columns...)

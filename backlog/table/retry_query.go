@@ -17,19 +17,26 @@ func (t *Table) retryQuery(q backlog.Query, p part, limit int) (string, []any) {
 	var args []any
 	for i, b := range t.branches {
 		if b.lane == backlog.Failed {
-			list, a := t.retryTerms(q, p, i, t.retry.classes)
+			list, a := t.retryTerms(q, p, i, t.retry.classes, limit)
 			terms, args = append(terms, list...), append(args, a...)
 		}
 	}
 	return t.merged(terms), append(args, limit)
 }
 
-// retryTerms are the parts that one branch has in it.
-func (t *Table) retryTerms(q backlog.Query, p part, branch int, classes []retryClass) (terms []string, args []any) {
+// retryTerms are the parts that one branch has in it, each of limit rows at most
+// where the database would read all of them.
+func (t *Table) retryTerms(q backlog.Query, p part, branch int, classes []retryClass, limit int) (terms []string, args []any) {
 	for _, c := range classes {
 		conds, a := t.retryConditions(q, p, t.branches[branch], c)
-		terms = append(terms, fmt.Sprintf("SELECT %s, %d, %s FROM %s WHERE %s", t.sel.aliased(), branch, t.orderColumns(), t.name, conds))
+		term := fmt.Sprintf("SELECT %s, %d, %s FROM %s WHERE %s", t.sel.aliased(), branch, t.orderColumns(), t.name, conds)
 		args = append(args, a...)
+		if !t.d.lazyUnion() {
+			cols := append([]string{t.retry.order().quoted}, t.key...)
+			term = fmt.Sprintf("SELECT * FROM (%s ORDER BY %s LIMIT ?) AS %sb%d_%d", term, strings.Join(cols, ", "), t.sel.prefix, branch, len(terms))
+			args = append(args, limit)
+		}
+		terms = append(terms, term)
 	}
 	return terms, args
 }
@@ -132,7 +139,7 @@ func (t *Table) addAge(q backlog.Query, add func(string, ...any)) {
 		or = append(or, t.missing("oldest"))
 	}
 	if len(or) == 0 {
-		or = []string{"0"} // no row has a date, or one just now, which cannot be read yet
+		or = []string{never} // no row has a date, or one just now, which cannot be read yet
 	}
 	// The order must come from the index that this has no part in.
 	add(t.d.guard(strings.Join(or, " OR ")), args...)

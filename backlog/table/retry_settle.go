@@ -14,26 +14,27 @@ func (t *Table) retryAssigns(b batch, n int) []assign {
 	if c == nil || b.outcome == backlog.Succeeded {
 		return nil
 	}
-	at := "?"
-	if b.each {
-		at = t.byKey(n)
+	at := func(col string) assign {
+		if b.each {
+			return assign{col: col, expr: t.byKey(n, t.quotedColumn(col))}
+		}
+		return assign{col: col, expr: "?"}
 	}
-	list := []assign{
-		{col: c.count, expr: at}, // a number, not one more: to be written twice must do no harm
-		{col: c.last.quoted, expr: at},
-	}
+	// A number, not one more: to be written twice must do no harm.
+	list := []assign{at(c.count), at(c.last.quoted)}
 	if c.next == nil {
 		return list
 	}
 	if b.ends {
 		return append(append(list, assign{col: c.next.quoted, expr: "NULL"}), c.done...)
 	}
-	return append(append(list, assign{col: c.next.quoted, expr: at}), c.retrying...)
+	return append(append(list, at(c.next.quoted)), c.retrying...)
 }
 
-// byKey returns an expression that picks a value for each of n keys.
-func (t *Table) byKey(n int) string {
-	when := " WHEN " + strings.Join(t.key, " = ? AND ") + " = ? THEN ?"
+// byKey returns an expression that picks a value of the column for each of n
+// keys.
+func (t *Table) byKey(n int, c *column) string {
+	when := " WHEN " + strings.Join(t.key, " = ? AND ") + " = ? THEN " + t.d.cast(c)
 	return "CASE" + strings.Repeat(when, n) + " END"
 }
 

@@ -21,7 +21,7 @@ func (t *Table) scanRow(rows *sql.Rows) ([]any, error) {
 		return nil, err
 	}
 	for i, v := range row {
-		row[i] = whole(v)
+		row[i] = t.value(i, v)
 	}
 	return row, nil
 }
@@ -35,8 +35,8 @@ func (t *Table) rowsByKey(ctx context.Context, conds []string, args []any, last 
 		c, a := keyRange(">", t.key, last)
 		cond, args = cond+" AND "+c, slices.Concat(args, a)
 	}
-	rows, err := t.db.read.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d",
-		t.sel.aliased(), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup), args...)
+	rows, err := t.db.read.QueryContext(ctx, t.d.place(fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d",
+		t.sel.aliased(), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)), args...)
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,10 @@ func (s *scanner) scan(rows *sql.Rows) error {
 				s.bytes += len(v)
 			case []byte:
 				s.bytes += len(v)
-				row[i] = whole(v)
+				row[i] = s.t.value(i, v)
+			case nil, int64, float64, bool:
+			default:
+				row[i] = s.t.value(i, v)
 			}
 		}
 		s.count++
@@ -115,14 +118,9 @@ func (s *scanner) scan(rows *sql.Rows) error {
 	return rows.Err()
 }
 
-// whole returns the value as the database has it: one driver says that a BLOB
-// is empty in the way that the other says NULL.
-func whole(v any) any {
-	if b, ok := v.([]byte); ok && b == nil {
-		return []byte{}
-	}
-	return v
-}
+// value returns what the driver has read of an expression of the selection as
+// the store has it.
+func (t *Table) value(i int, v any) any { return t.d.value(t.sel.columns[i], v) }
 
 // row judges one row. What the conditions in SQL can only say to the second is
 // judged here exactly.

@@ -9,11 +9,12 @@ import (
 // A selection is the list of columns that a page reads: first those that the
 // handler is given, then the others that are needed.
 type selection struct {
-	exprs  []string
-	prefix string   // of the names of the expressions, unlike any column's
-	key    []int    // where the key's parts stand
-	status int      // likewise; -1: not there
-	names  []string // of the handler's columns
+	exprs   []string
+	columns []*column // that they are of
+	prefix  string    // of the names of the expressions, unlike any column's
+	key     []int     // where the key's parts stand
+	status  int       // likewise; -1: not there
+	names   []string  // of the handler's columns
 	// Where the time columns stand; -1: there is none.
 	inserted, eligible, expires int
 }
@@ -30,6 +31,7 @@ func (t *Table) newSelection() selection {
 			i = len(s.exprs)
 			at[quoted] = i
 			s.exprs = append(s.exprs, t.d.raw(quoted))
+			s.columns = append(s.columns, t.quotedColumn(quoted))
 		}
 		return i
 	}
@@ -59,6 +61,12 @@ func (t *Table) newSelection() selection {
 		}
 	}
 	return s
+}
+
+// quotedColumn returns the column of that quoted name.
+func (t *Table) quotedColumn(quoted string) *column {
+	i := slices.IndexFunc(t.catalog.columns, func(c column) bool { return t.d.quote(c.name) == quoted })
+	return &t.catalog.columns[i]
 }
 
 // alias returns the name of an expression of the page.

@@ -175,14 +175,14 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 				}
 				if err != nil {
 					refused[i] = err
-					if _, err := tx.ExecContext(ctx, "ROLLBACK TO one"); err != nil {
+					if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT one"); err != nil {
 						// A trigger can end the transaction, RAISE(ROLLBACK):
 						// the others have to be written anew.
 						lost = t.d.classify(err) == classOther
 						return err
 					}
 				}
-				if _, err := tx.ExecContext(ctx, "RELEASE one"); err != nil {
+				if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT one"); err != nil {
 					return err
 				}
 			}
@@ -271,7 +271,7 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 	if text == "" {
 		return 1, nil
 	}
-	res, err := tx.ExecContext(ctx, text, t.updateArgs(w, s.At)...)
+	res, err := tx.ExecContext(ctx, t.d.place(text), t.updateArgs(w, s.At)...)
 	if err != nil {
 		return 0, err
 	}

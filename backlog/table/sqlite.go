@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -122,10 +123,50 @@ func (sqlite) foldsNames() bool         { return true }
 // times and booleans of what is stored. Unary plus changes nothing else.
 func (sqlite) raw(col string) string { return "+" + col }
 
+func (sqlite) place(text string) string { return text }
+func (sqlite) cast(*column) string      { return "?" }
+func (sqlite) lazyUnion() bool          { return true }
+func (sqlite) partialIndexes() bool     { return true }
+
+func (d sqlite) createIndex(t *Table, name, rest string) string {
+	return "CREATE INDEX IF NOT EXISTS " + d.quote(name) + " ON " + d.quote(t.m.Name) + " (" + rest
+}
+
+// value undoes what one driver does: it says that a BLOB is empty in the way in
+// which the other says NULL.
+func (sqlite) value(_ *column, v any) any {
+	if b, ok := v.([]byte); ok && b == nil {
+		return []byte{}
+	}
+	return v
+}
+
+// timeForm returns nil: a type says nothing about what is stored.
+func (sqlite) timeForm(*column, *time.Location) timeCodec { return nil }
+
+// zeroDate has the ways in which programs store a zero date.
+func (d sqlite) zeroDate(c *column) string { return d.quote(c.name) + " IN " + zeroDates() }
+
+var zeroDates = sync.OnceValue(func() string {
+	list := []string{"0", "''", "'00000000000000'"}
+	for _, date := range []string{"0000-00-00", "0001-01-01"} {
+		for _, rest := range []string{"", " 00:00", " 00:00:00", " 00:00:00.000", " 00:00:00.000000", " 00:00:00Z", " 00:00:00+00:00", " 00:00:00 +0000 UTC",
+			"T00:00:00", "T00:00:00Z", "T00:00:00.000Z", "T00:00:00+00:00"} {
+			list = append(list, "'"+date+rest+"'")
+		}
+	}
+	return "(" + strings.Join(list, ", ") + ")"
+})
+
 func (sqlite) literal(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "NULL"
+	case bool:
+		if v {
+			return "1"
+		}
+		return "0"
 	case int64:
 		return strconv.FormatInt(v, 10)
 	case float64:

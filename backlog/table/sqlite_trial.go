@@ -154,7 +154,7 @@ func (d sqlite) copyRows(ctx context.Context, db *sql.DB, t *Table, where string
 			return nil, err
 		}
 		for i, v := range row {
-			row[i] = whole(v)
+			row[i] = d.value(nil, v)
 		}
 		list = append(list, row)
 	}

@@ -6,6 +6,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -144,11 +145,12 @@ func (r *resolver) timeColumns() error {
 		if err != nil {
 			return err
 		}
-		tc := &timeCol{name: c.name, quoted: r.d.quote(c.name), zone: x.spec.Zone, null: x.spec.Null, zero: x.spec.Zero}
-		if tc.zone == nil {
-			tc.zone = r.m.Zone
+		tc := &timeCol{name: c.name, quoted: r.d.quote(c.name), null: x.spec.Null, zero: x.spec.Zero}
+		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.m.Zone))
+		if tc.fixed && x.spec.As != "" && x.spec.As != "native" {
+			return problem("leave it out", "%s: as: column %s is %s, whose times are read as what they are", x.setting, c.name, c.decl)
 		}
-		if x.spec.As != "" {
+		if !tc.fixed && x.spec.As != "" {
 			f, err := parseTimeForm(x.spec.As, tc.zone)
 			if err != nil {
 				return problem("mend `as:`", "%s: as: %v", x.setting, err)
@@ -174,9 +176,19 @@ func (t *Table) timeOf(c *column) *timeCol {
 			return tc
 		}
 	}
-	tc := &timeCol{name: c.name, quoted: t.d.quote(c.name), zone: t.m.Zone, written: true}
+	tc := &timeCol{name: c.name, quoted: t.d.quote(c.name), written: true}
+	t.readIn(tc, c, t.m.Zone)
 	t.times = append(t.times, tc)
 	return tc
+}
+
+// readIn sets the zone of the column and, if its type says it, the form.
+func (t *Table) readIn(tc *timeCol, c *column, zone *time.Location) {
+	tc.zone = zone
+	if codec := t.d.timeForm(c, zone); codec != nil {
+		tc.set(timeForm{codec})
+		tc.fixed = true
+	}
 }
 
 func (r *resolver) handlerColumns() error {

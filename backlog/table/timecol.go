@@ -17,6 +17,9 @@ type timeCol struct {
 	form         atomic.Pointer[timeForm]
 }
 
+// column is the catalogue's.
+func (c *timeCol) column(t *Table) *column { return t.catalog.find(c.name, true) }
+
 func (c *timeCol) set(f timeForm) { c.form.Store(&f) }
 
 // known returns the form, or nil while no row has shown it.
