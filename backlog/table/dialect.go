@@ -23,6 +23,8 @@ type dialect interface {
 	// guard returns the condition as one that no index is searched by: a
 	// row is found by its key, whatever a planner thinks of the status.
 	guard(cond string) string
+	// syntax is how SQL that others have written is to be read.
+	syntax() syntax
 	// foldsNames reports whether column names differ only by more than case.
 	foldsNames() bool
 

@@ -122,6 +122,10 @@ func (sqlite) foldsNames() bool         { return true }
 // times and booleans of what is stored. Unary plus changes nothing else.
 func (sqlite) raw(col string) string { return "+" + col }
 
+func (sqlite) syntax() syntax {
+	return syntax{placeholder: func(int) string { return "?" }, own: "?@$", brackets: true, backticks: true}
+}
+
 func (sqlite) literal(v any) string {
 	switch v := v.(type) {
 	case nil:
