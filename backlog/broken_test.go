@@ -68,7 +68,7 @@ func (s brokenService) arrive(t *testing.T, b *bench) {
 			if i >= poisonRecords/2 {
 				at = s.back - time.Minute
 			}
-			until(at + time.Duration(i%(poisonRecords/2))*time.Second + time.Millisecond)
+			until(at + time.Duration(i%(poisonRecords/2))*400*time.Millisecond + time.Millisecond) // no good one in between
 			insert(poisonFrom + i)
 		}
 	}()
