@@ -4,20 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/tiers"
 )
+
+// letters returns a table with a new record for each of the names, the last of
+// which came last, an hour ago.
+func letters(o memory.Options, names ...string) *memory.Store {
+	table := memory.New(o)
+	for i, name := range names {
+		inserted := time.Now().Add(time.Duration(i-len(names)) * time.Hour)
+		if err := table.Insert(memory.Row{Key: backlog.NewKey(name), Status: "NEW", Inserted: inserted}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	return table
+}
 
 // A pass hands each pending record to the handler, newest first, and writes
 // back what became of it.
 func ExampleEngine_Pass() {
-	table := memory.New(memory.Options{})
-	for i, city := range []string{"Delft", "Ghent", "Atlantis"} {
-		inserted := time.Now().Add(time.Duration(i-3) * time.Hour)
-		table.Insert(memory.Row{Key: backlog.NewKey(city), Status: "NEW", Inserted: inserted})
-	}
+	table := letters(memory.Options{}, "Delft", "Ghent", "Atlantis")
 	ship := func(_ context.Context, r *backlog.Record) error {
 		fmt.Println("ship to", r.Key)
 		if r.Key.String() == "Atlantis" {
@@ -39,4 +50,151 @@ func ExampleEngine_Pass() {
 	// Atlantis ERROR
 	// Delft SUCCESS
 	// Ghent SUCCESS
+}
+
+// What a handler returns says what becomes of the record.
+func ExampleHandlerFunc() {
+	send := func(_ context.Context, r *backlog.Record) error {
+		switch r.Key.String() {
+		case "Delft": // will be there again
+			return fmt.Errorf("%v: no answer", r.Key)
+		case "Atlantis": // will never be
+			return backlog.Reject(errors.New("sunk"))
+		case "Ghent": // not today: no attempt
+			return backlog.Skip
+		case "Bruges": // nobody is to call for a while
+			return backlog.RetryAfter(time.Minute, errors.New("too many letters"))
+		}
+		return nil
+	}
+	table := letters(memory.Options{Dead: "DEAD"}, "Bruges", "Delft", "Atlantis", "Ghent", "Utrecht")
+	engine := &backlog.Engine{
+		Store: table, Handler: backlog.HandlerFunc(send),
+		Observe: func(ev backlog.Event) {
+			switch ev.Kind {
+			case backlog.AttemptEnded:
+				fmt.Printf("%v: %v\n", ev.Record.Key, ev.Outcome)
+			case backlog.Paused:
+				fmt.Println("a pause:", ev.Err)
+			}
+		},
+	}
+	if _, err := engine.Pass(context.Background(), backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+	for _, row := range table.Rows() {
+		fmt.Println(row.Key, row.Status)
+	}
+	// Output:
+	// Utrecht: success
+	// Ghent: skip
+	// Atlantis: reject
+	// Delft: error
+	// a pause: too many letters
+	// Bruges: error
+	// Atlantis DEAD
+	// Bruges ERROR
+	// Delft ERROR
+	// Ghent NEW
+	// Utrecht SUCCESS
+}
+
+// A loop runs a pass at each tick of its schedule, until its context is done.
+// This one has missed the ticks of two hours, which one pass makes up for.
+func ExampleLoop() {
+	schedule, err := tiers.New(
+		tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute},
+		tiers.Tier{MaxAge: 7 * 24 * time.Hour, Every: time.Hour},
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background()) // such as signal.NotifyContext
+	defer stop()
+	table := letters(memory.Options{}, "Delft", "Ghent")
+	loop := &backlog.Loop{
+		Schedule: schedule,
+		Locker:   table, // no other process works on the table meanwhile
+		Since:    time.Now().Add(-2 * time.Hour),
+		Engine: &backlog.Engine{
+			Store: table,
+			Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
+				fmt.Println("ship to", r.Key)
+				return nil
+			}),
+			Observe: func(ev backlog.Event) {
+				if ev.Kind == backlog.PassEnded {
+					fmt.Println("a pass of", ev.Tier, "ended:", ev.Report.Succeeded, "succeeded")
+					stop()
+				}
+			},
+		},
+	}
+	err = loop.Run(ctx) // returns when all passes have ended
+	fmt.Println("stopped:", err)
+	// Output:
+	// ship to Ghent
+	// ship to Delft
+	// a pass of 7d ended: 2 succeeded
+	// stopped: <nil>
+}
+
+// A policy of one's own is a function from the number of failures to a wait.
+// The store keeps what it needs: here a minute more each time, and then no more.
+func ExamplePolicy() {
+	policy := &backlog.Policy{
+		Name:    "a minute more each time",
+		Retries: 3,
+		Wait: func(n int) (least, most time.Duration) {
+			d := min(time.Duration(n)*time.Minute, time.Hour)
+			return d, d
+		},
+	}
+	now := time.Date(2026, time.January, 5, 8, 0, 0, 0, time.UTC)
+	table := memory.New(memory.Options{Policy: policy, Dead: "DEAD"})
+	if err := table.Insert(memory.Row{Key: backlog.NewKey("Atlantis"), Status: "NEW", Inserted: now}); err != nil {
+		log.Fatal(err)
+	}
+	engine := &backlog.Engine{
+		Store:  table,
+		Policy: policy, // the same as the store's
+		Now:    func() time.Time { return now },
+		Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error {
+			fmt.Println("tried at", now.Format(time.TimeOnly))
+			return errors.New("no such port")
+		}),
+	}
+	for range 10 { // ten ticks, a minute apart
+		if _, err := engine.Pass(context.Background(), backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
+			log.Fatal(err)
+		}
+		now = now.Add(time.Minute)
+	}
+	for _, row := range table.Rows() {
+		fmt.Println(row.Status, "after", row.Retry.Count, "failures")
+	}
+	// Output:
+	// tried at 08:00:00
+	// tried at 08:01:00
+	// tried at 08:03:00
+	// tried at 08:06:00
+	// DEAD after 4 failures
+}
+
+// Who calls Pass himself, rather than a Loop, takes the lock that keeps other
+// processes away.
+func ExampleWaitLock() {
+	table := letters(memory.Options{}, "Delft")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // as long as it waits
+	defer cancel()
+	lock, err := backlog.WaitLock(ctx, table, backlog.RunLock, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = table.TryLock(ctx, backlog.RunLock)
+	fmt.Println("for somebody else:", err)
+	fmt.Println("given back:", lock.Unlock())
+	// Output:
+	// for somebody else: another process is working on this table
+	// given back: <nil>
 }

@@ -169,6 +169,7 @@ var clocks = map[string]string{
 	"backlog/loop.go":              "the default of Now",
 	"backlog/table/open.go":        "how long another program's lock is waited for: time that passes",
 	"backlog/table/sqlite.go":      "likewise",
+	"backlog/handler/http.go":      "the default of Now",
 	"backlog/handler/exec_run.go":  "how long a program has had to end: time that passes, not time of day",
 	"backlog/simulate/workload.go": "random numbers by a seed: always the same ones",
 	"backlog/storetest/":           "part of tests",

@@ -69,11 +69,13 @@ table is only read.
 
 With --arrivals: what a schedule makes of a modelled workload, without any
 database: how often the service is called and in vain, at most in one minute,
-how many records wait, and how long beyond the end of an outage. Every call ends
-at once: rate and passes that overlap are left out of account.
+how many records wait, and how long beyond the end of an outage. The caps, the
+rate and the concurrency are the configured ones. A call ends at once, unless
+--call-time says how long it takes; then passes may overlap as in earnest.
 
     backlog simulate --arrivals 1000/h --poison 1% --outage 6h+2h --for 30d
     backlog simulate --arrivals 100/h --outage 6h+2h --compare progressive,fibonacci
+    backlog simulate --arrivals 100/h --call-time 2s --diff other.yaml
 
 The policy is the configured one, or another by its name or with its settings:
 
@@ -101,7 +103,8 @@ func checkForm(o SimulateOptions, f *pflag.FlagSet) error {
 	}{
 		{"poison success outage from", "--arrivals", o.Arrivals != ""},
 		{"assume", "--live", o.Live},
-		{"for compare diff plot csv", "--arrivals or --live", o.Arrivals != "" || o.Live},
+		{"for call-time compare diff plot", "--arrivals or --live", o.Arrivals != "" || o.Live},
+		{"now", "--live or --life", o.Arrivals == "" && !f.Changed("attempts")},
 	} {
 		for _, name := range strings.Fields(x.flags) {
 			if f.Changed(name) && !x.ok {
@@ -111,6 +114,13 @@ func checkForm(o SimulateOptions, f *pflag.FlagSet) error {
 	}
 	if o.CSV && o.JSON.on {
 		return usagef("--csv and --json are two forms of one answer: ask for one")
+	}
+	if o.Compare != "" && o.Policy != "" {
+		return usagef("--compare names the policies itself: --policy would be of no effect")
+	}
+	if o.Plot != "" {
+		_, err := o.plotFormat()
+		return err
 	}
 	return nil
 }
@@ -156,8 +166,11 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bo
 	case p.Never:
 		return usagef("the policy %s has no delays to show: a record is tried once and never again", configured.Name)
 	}
-	if o.JSON.on {
+	switch {
+	case o.JSON.on:
 		return printCurveJSON(g.out, p.Name, curve(p, o.Attempts, random.Float64))
+	case o.CSV:
+		return printCurveCSV(g.out, curve(p, o.Attempts, random.Float64))
 	}
 	return printCurve(g.out, p, curve(p, o.Attempts, random.Float64))
 }
@@ -245,6 +258,16 @@ func printCurveJSON(out io.Writer, policy string, attempts iter.Seq[attempt]) er
 	return w.Flush()
 }
 
+// printCurveCSV prints a line for each attempt, with the numbers of the JSON.
+func printCurveCSV(out io.Writer, attempts iter.Seq[attempt]) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprintln(w, "n,at_seconds,delay_seconds,min_seconds,max_seconds")
+	for a := range attempts {
+		fmt.Fprintf(w, "%d,%s,%s,%s,%s\n", a.N, a.At.seconds(), a.Delay.seconds(), a.Least.seconds(), a.Most.seconds())
+	}
+	return w.Flush()
+}
+
 // A span is a sum of durations, which itself may be too long for one.
 type span struct{ sec, ns int64 }
 
@@ -254,12 +277,14 @@ func (s span) plus(d time.Duration) span {
 }
 
 // MarshalJSON returns the number of seconds, exactly.
-func (s span) MarshalJSON() ([]byte, error) {
+func (s span) MarshalJSON() ([]byte, error) { return s.seconds(), nil }
+
+func (s span) seconds() []byte {
 	b := strconv.AppendInt(nil, s.sec, 10)
 	if s.ns > 0 {
 		b = append(b, strings.TrimRight(fmt.Sprintf(".%09d", s.ns), "0")...)
 	}
-	return b, nil
+	return b
 }
 
 // String returns the span as people read it: no finer than matters.

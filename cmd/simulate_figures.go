@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,25 +17,50 @@ import (
 type column struct {
 	title string
 	name  string // where it stands alone
+	key   string // in JSON
 	value func(*simulate.Report) int64
-	text  func(int64) string
+	time  bool // the value is a time.Duration, in JSON seconds
+	rare  bool // not worth a column where it is nothing
+}
+
+func (c *column) text(v int64) string {
+	if c.time {
+		return tiers.FormatDuration(time.Duration(v).Round(time.Second))
+	}
+	return strconv.FormatInt(v, 10)
+}
+
+func (c *column) number(v int64) json.Number {
+	if c.time {
+		return json.Number(span{}.plus(time.Duration(v)).seconds())
+	}
+	return json.Number(strconv.FormatInt(v, 10))
 }
 
 // figures are what a simulation is judged by.
 func figures() []column {
-	count := func(n int64) string { return strconv.FormatInt(n, 10) }
-	wait := func(n int64) string { return tiers.FormatDuration(time.Duration(n).Round(time.Second)) }
 	quantile := func(q float64) func(*simulate.Report) int64 {
 		return func(r *simulate.Report) int64 { return int64(r.RecoveryQuantile(q)) }
 	}
 	return []column{
-		{"CALLS", "calls", func(r *simulate.Report) int64 { return int64(r.Attempts) }, count},
-		{"FAILED", "calls that fail", func(r *simulate.Report) int64 { return int64(r.Failed) }, count},
-		{"PEAK/MIN", "calls in one minute, at most", func(r *simulate.Report) int64 { return int64(r.PeakPerMinute) }, count},
-		{"RECOVERY P50", "recovery, half of them within", quantile(0.5), wait}, {"P95", "recovery, 95% within", quantile(0.95), wait}, {"MAX", "recovery, all within", quantile(1), wait},
-		{"DEAD", "dead", func(r *simulate.Report) int64 { return int64(r.Dead) }, count},
-		{"PENDING", "pending at the end", func(r *simulate.Report) int64 { return int64(r.Pending) }, count},
+		{title: "CALLS", name: "calls", key: "attempts", value: func(r *simulate.Report) int64 { return int64(r.Attempts) }},
+		{title: "FAILED", name: "calls that fail", key: "failed", value: func(r *simulate.Report) int64 { return int64(r.Failed) }},
+		{title: "PEAK/MIN", name: "calls in one minute, at most", key: "peak_per_minute", value: func(r *simulate.Report) int64 { return int64(r.PeakPerMinute) }},
+		{title: "RECOVERY P50", name: "recovery, half of them within", key: "recovery_p50_seconds", value: quantile(0.5), time: true},
+		{title: "P95", name: "recovery, 95% within", key: "recovery_p95_seconds", value: quantile(0.95), time: true},
+		{title: "MAX", name: "recovery, all within", key: "recovery_max_seconds", value: quantile(1), time: true},
+		{title: "LONGEST PASS", name: "the longest pass", key: "longest_pass_seconds", value: func(r *simulate.Report) int64 { return int64(r.LongestPass) }, time: true, rare: true},
+		{title: "TICKS MISSED", name: "ticks missed while a pass ran", key: "skipped_ticks", value: func(r *simulate.Report) int64 { return int64(r.SkippedTicks) }, rare: true},
+		{title: "DEAD", name: "dead", key: "dead", value: func(r *simulate.Report) int64 { return int64(r.Dead) }},
+		{title: "PENDING", name: "pending at the end", key: "pending", value: func(r *simulate.Report) int64 { return int64(r.Pending) }},
 	}
+}
+
+// shownFigures are those worth a column.
+func shownFigures(all []simulated) []column {
+	return slices.DeleteFunc(figures(), func(c column) bool {
+		return c.rare && !slices.ContainsFunc(all, func(s simulated) bool { return c.value(s.Report) != 0 })
+	})
 }
 
 func (g *globals) printWorkload(w *simulate.Workload, all []simulated) error {
@@ -48,7 +74,7 @@ func (g *globals) printWorkload(w *simulate.Workload, all []simulated) error {
 
 // printFigures compares the candidates by what they cost and what they bring.
 func (g *globals) printFigures(all []simulated) error {
-	columns := figures()
+	columns := shownFigures(all)
 	t := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "POLICY")
 	for _, c := range columns {
@@ -56,7 +82,7 @@ func (g *globals) printFigures(all []simulated) error {
 	}
 	fmt.Fprintln(t)
 	for _, s := range all {
-		fmt.Fprint(t, s.name)
+		fmt.Fprint(t, shown(s.name))
 		for _, c := range columns {
 			v, mark := c.value(s.Report), ""
 			worse := func(o simulated) bool { return c.value(o.Report) > v }
@@ -77,61 +103,48 @@ func (g *globals) printFigures(all []simulated) error {
 	return nil
 }
 
+// diffJSON is what simulate --diff prints: the figures that differ.
+type diffJSON struct {
+	Policies [2]string    `json:"policies"`
+	Seed     uint64       `json:"seed"`
+	Complete bool         `json:"complete"` // false: it was stopped
+	Changes  []changeJSON `json:"changes"`
+}
+
+type changeJSON struct {
+	Figure string      `json:"figure"`
+	Was    json.Number `json:"was"`
+	Will   json.Number `json:"will"`
+}
+
+// changed are the figures in which two candidates differ.
+func changed(was, will simulated) []column {
+	return slices.DeleteFunc(figures(), func(c column) bool { return c.value(was.Report) == c.value(will.Report) })
+}
+
+func (g *globals) printDiffJSON(was, will simulated, seed uint64) error {
+	list := each(changed(was, will), func(c column) changeJSON {
+		return changeJSON{c.key, c.number(c.value(was.Report)), c.number(c.value(will.Report))}
+	})
+	return printJSON(g.out, diffJSON{[2]string{was.name, will.name}, seed, was.Complete && will.Complete, list})
+}
+
 // printDiff prints the figures in which two candidates differ.
 func (g *globals) printDiff(was, will simulated) error {
+	list := changed(was, will)
+	if len(list) == 0 {
+		g.printf("Nothing changes.\n")
+		return nil
+	}
 	t := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
-	differ := false
-	fmt.Fprintf(t, "FIGURE\t%s\t%s\tCHANGE\n", strings.ToUpper(was.name), strings.ToUpper(will.name))
-	for _, c := range figures() {
+	fmt.Fprintf(t, "FIGURE\t%s\t%s\tCHANGE\n", shown(strings.ToUpper(was.name)), shown(strings.ToUpper(will.name)))
+	for _, c := range list {
 		a, b := c.value(was.Report), c.value(will.Report)
-		if a == b {
-			continue
-		}
-		differ = true
 		change := "new"
 		if a != 0 {
 			change = fmt.Sprintf("%+.1f%%", 100*float64(b-a)/float64(a))
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.name, c.text(a), c.text(b), change)
 	}
-	if !differ {
-		g.printf("Nothing changes.\n")
-		return nil
-	}
 	return t.Flush()
-}
-
-// printMarks draws the series.
-func (g *globals) printMarks(all []simulated) {
-	for _, s := range all {
-		if len(s.Series) < 2 {
-			continue
-		}
-		g.printf("\n%s: calls and records pending, %s a mark, at most %s\n", s.name, tiers.FormatDuration(s.Series[1].At.Sub(s.Series[0].At)), peaks(s.Series))
-		g.printf("  calls    %s\n", marks(s.Series, func(b simulate.Bucket) int { return b.Attempts }))
-		g.printf("  pending  %s\n", marks(s.Series, func(b simulate.Bucket) int { return b.Pending }))
-	}
-}
-
-// peaks tells what the tallest marks stand for.
-func peaks(series []simulate.Bucket) string {
-	calls, pending := 0, 0
-	for _, b := range series {
-		calls, pending = max(calls, b.Attempts), max(pending, b.Pending)
-	}
-	return fmt.Sprintf("%d and %d", calls, pending)
-}
-
-// marks draws a series as a line of blocks, the tallest for the greatest.
-func marks(series []simulate.Bucket, value func(simulate.Bucket) int) string {
-	blocks := []rune(" ▁▂▃▄▅▆▇█")
-	most := 1
-	for _, b := range series {
-		most = max(most, value(b))
-	}
-	var line strings.Builder
-	for _, b := range series {
-		line.WriteRune(blocks[(value(b)*(len(blocks)-1)+most-1)/most])
-	}
-	return line.String()
 }

@@ -2,7 +2,9 @@ package cmd
 
 import (
 	"context"
+	"encoding/csv"
 	"fmt"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -28,9 +30,11 @@ type lifeTier struct {
 
 // life shows the life of one record under the schedule of the configuration.
 func (o *SimulateOptions) life(ctx context.Context, g *globals, s *tiers.Schedule, p *backlog.Policy, random func() float64) error {
-	inserted := time.Now()
+	_, inserted, err := o.Now.clock()
+	if err != nil {
+		return err
+	}
 	if o.Inserted != "" {
-		var err error
 		if inserted, err = parseTime("--inserted", o.Inserted); err != nil {
 			return err
 		}
@@ -43,13 +47,27 @@ func (o *SimulateOptions) life(ctx context.Context, g *globals, s *tiers.Schedul
 	if p != nil {
 		name = p.Name
 	}
-	if !o.JSON.on {
+	switch {
+	case o.CSV:
+		return g.printLifeCSV(l)
+	case !o.JSON.on:
 		return g.printLife(name, l)
 	}
 	return printJSON(g.out, lifeJSON{
 		Policy: name, Inserted: stamp(inserted), Total: l.Total, Expires: stamp(l.Expires), GivenUp: l.GivenUp,
 		ByTier: each(l.ByTier, func(t simulate.TierAttempts) lifeTier { return lifeTier{t.Tier.Name, t.Attempts} }),
 	})
+}
+
+// printLifeCSV prints a line for each tier.
+func (g *globals) printLifeCSV(l simulate.Life) error {
+	w := csv.NewWriter(g.out)
+	w.Write([]string{"tier", "max_age_seconds", "attempts"})
+	for _, t := range l.ByTier {
+		w.Write([]string{t.Tier.Name, string(span{}.plus(t.Tier.MaxAge).seconds()), strconv.Itoa(t.Attempts)})
+	}
+	w.Flush()
+	return w.Error()
 }
 
 func (g *globals) printLife(policy string, l simulate.Life) error {

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -149,7 +150,9 @@ func (s *simulated) ticks() []liveTick {
 func (o *SimulateOptions) printLive(g *globals, w *simulate.Workload, all []simulated) error {
 	asJSON := func(s simulated) liveJSON { return liveJSON{workloadOf(s, o.Seed), s.ticks()} }
 	switch {
-	case o.JSON.on && len(all) == 1 && o.Compare == "":
+	case o.JSON.on && o.Diff != "":
+		return g.printDiffJSON(all[0], all[1], o.Seed)
+	case o.JSON.on && o.Compare == "":
 		return printJSON(g.out, asJSON(all[0]))
 	case o.JSON.on:
 		return printJSON(g.out, each(all, asJSON))
@@ -163,7 +166,7 @@ func (o *SimulateOptions) printLive(g *globals, w *simulate.Workload, all []simu
 		return err
 	}
 	for _, s := range all {
-		if err := g.printTiers(s); err != nil {
+		if err := errors.Join(g.printTiers(s), g.printDead(s)); err != nil {
 			return err
 		}
 	}
@@ -190,12 +193,34 @@ func (g *globals) printTiers(s simulated) error {
 		x := sums[t.Tier]
 		sums[t.Tier] = sum{x.ticks + 1, x.attempts + t.Attempts, max(x.most, t.Attempts)}
 	}
-	g.printf("\n%s: passes that find something\n", s.name)
+	g.printf("\n%s: passes that find something\n", shown(s.name))
 	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TIER\tPASSES\tCALLS\tMOST AT ONCE")
 	for _, t := range s.schedule.Tiers() {
 		x := sums[t.Name]
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", shown(t.Name), x.ticks, x.attempts, x.most)
+	}
+	return w.Flush()
+}
+
+// printDead tells when records are tried no more.
+func (g *globals) printDead(s simulated) error {
+	if s.Dead == 0 {
+		return nil
+	}
+	g.printf("\n%s: too old, expired or given up\n", shown(s.name))
+	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "BY\tRECORDS")
+	series := condensed(s.Series, 12)
+	for i, b := range series {
+		if b.Dead == 0 {
+			continue
+		}
+		end := s.to
+		if i+1 < len(series) {
+			end = series[i+1].At
+		}
+		fmt.Fprintf(w, "%s\t%d\n", when(end), b.Dead)
 	}
 	return w.Flush()
 }

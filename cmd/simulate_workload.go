@@ -1,10 +1,8 @@
 package cmd
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/csv"
 	"errors"
 	"math"
 	"os"
@@ -15,8 +13,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"backlog/backlog"
-	"backlog/backlog/config"
 	"backlog/backlog/simulate"
 	"backlog/tiers"
 )
@@ -29,6 +25,7 @@ type WorkloadOptions struct {
 	Outages  []string
 	For      string
 	From     string
+	CallTime string
 	Compare  string
 	Diff     string
 	CSV      bool
@@ -46,6 +43,7 @@ func (o *WorkloadOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.Outages, "outage", nil, "`START+LENGTH` of a time in which none succeeds, such as 6h+2h; may be repeated")
 	f.StringVar(&o.For, "for", "", "how `LONG` it lasts (default: a workload 7d, --live 24h)")
 	f.StringVar(&o.From, "from", firstMonday, "when it begins: `TIME`, RFC 3339")
+	f.StringVar(&o.CallTime, "call-time", "0", "how long each call takes, `DURATION` such as 200ms, so that passes may overlap")
 	f.StringVar(&o.Compare, "compare", "", "compare `LIST` of policies and of files, separated by commas, on the same workload")
 	f.StringVar(&o.Diff, "diff", "", "show only what would be different with the schedule and policy of `FILE`")
 	f.StringVar(&o.Plot, "plot", "", "draw calls and what is pending into `FILE`.svg or .png")
@@ -105,6 +103,15 @@ func parseLength(text, example string) (time.Duration, error) {
 	return d, nil
 }
 
+// parseCallTime returns how long a call takes.
+func (o *WorkloadOptions) parseCallTime() (time.Duration, error) {
+	d, err := tiers.ParseDuration(o.CallTime)
+	if err != nil || d < 0 || d > 24*time.Hour {
+		return 0, usagef("--call-time: %q is not a duration up to a day; write it as in 200ms", o.CallTime)
+	}
+	return d, nil
+}
+
 // parseArrivals returns a rate per hour.
 func parseArrivals(text string) (float64, error) {
 	number, unit, ok := strings.Cut(text, "/")
@@ -129,101 +136,11 @@ func parseShare(flag, text string) (float64, error) {
 	return n, nil
 }
 
-// A candidate is what a workload is simulated with.
-type candidate struct {
-	name       string
-	schedule   *tiers.Schedule
-	policy     *backlog.Policy
-	maxRecords int
-	abortAfter int
-}
-
-// options adds what the candidate is to the others.
-func (c *candidate) options(o simulate.Options) simulate.Options {
-	o.Schedule, o.Policy, o.MaxRecords, o.AbortAfter = c.schedule, c.policy, c.maxRecords, c.abortAfter
-	o.NewTable = func() simulate.Table { return newSimulatedTable(c.policy) }
-	return o
-}
-
-// candidates returns what is to be compared: the configured schedule under each
-// policy of the list, or the schedule and policy of a file.
-func (o *SimulateOptions) candidates(g *globals) (list []candidate, err error) {
-	cfg, err := g.load()
-	if err != nil {
-		return nil, err
-	}
-	add := func(name string, c *config.Config, p config.Policy) error {
-		policy, err := newPolicy(p)
-		if err != nil {
-			return usagef("%s: %w", name, err)
-		}
-		list = append(list, candidate{name, c.Tiers, policy, c.MaxRecords, c.AbortAfter})
-		return nil
-	}
-	addFile := func(path string) error {
-		other, err := config.LoadFile(path, policySpecs()...)
-		if err != nil {
-			return usageError{err}
-		}
-		return add(path, other, other.Policy)
-	}
-	switch {
-	case o.Diff != "" && o.Compare != "":
-		return nil, usagef("--diff is with one file, --compare with many: ask for one")
-	case o.Diff != "":
-		p, err := o.policy(g)
-		if err == nil {
-			err = add("now", cfg, p)
-		}
-		err = errors.Join(err, addFile(o.Diff))
-		return list, err
-	case o.Compare == "":
-		p, err := o.policy(g)
-		if err != nil {
-			return nil, err
-		}
-		err = add(p.Name, cfg, p)
-		return list, err
-	}
-	for _, item := range splitOutside(o.Compare) {
-		if strings.HasSuffix(item, ".yaml") || strings.HasSuffix(item, ".yml") {
-			if err := addFile(item); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		p, err := config.ParsePolicy(item, policySpecs()...)
-		if err != nil {
-			return nil, usagef("--compare: %w", err)
-		}
-		if err := add(item, cfg, p); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
-
-// splitOutside splits at the commas that are in no brackets.
-func splitOutside(list string) (items []string) {
-	depth, from := 0, 0
-	for i, r := range list + "," {
-		switch {
-		case strings.ContainsRune("[{", r):
-			depth++
-		case strings.ContainsRune("]}", r):
-			depth--
-		case r == ',' && depth <= 0:
-			items = append(items, strings.TrimSpace(list[from:i]))
-			from = i + 1
-		}
-	}
-	return items
-}
-
 // A simulated is a candidate with what became of the workload.
 type simulated struct {
 	candidate
 	*simulate.Report
+	to time.Time // the end of it
 }
 
 // workload simulates and prints.
@@ -245,13 +162,19 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globals) error {
 // became of it. What a stop has cut short is printed, not drawn.
 func (o *SimulateOptions) simulate(ctx context.Context, w *simulate.Workload, list []candidate, u *gauge, ticks bool, show func([]simulated) error) error {
 	defer u.end()
+	callTime, err := o.parseCallTime()
+	if err != nil {
+		return err
+	}
 	var all []simulated
 	for i, c := range list {
-		r, err := simulate.Run(ctx, w, c.options(simulate.Options{Bucket: bucketOf(w.To.Sub(w.From)), Ticks: ticks, Progress: u.simulating(list, i)}))
+		r, err := simulate.Run(ctx, w, c.options(simulate.Options{
+			Bucket: bucketOf(w.To.Sub(w.From)), Ticks: ticks, CallTime: callTime, Progress: u.simulating(list, i),
+		}))
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		all = append(all, simulated{c, r})
+		all = append(all, simulated{c, r, w.To})
 	}
 	u.end()
 	if ctx.Err() != nil {
@@ -263,18 +186,13 @@ func (o *SimulateOptions) simulate(ctx context.Context, w *simulate.Workload, li
 // errIncomplete says that the figures, already printed, are those of a part.
 var errIncomplete = errors.New("stopped: the figures are incomplete")
 
-func (o *SimulateOptions) printWorkload(g *globals, w *simulate.Workload, all []simulated) error {
-	switch {
-	case o.JSON.on && len(all) == 1 && o.Compare == "":
-		return printJSON(g.out, workloadOf(all[0], o.Seed))
-	case o.JSON.on:
-		return printJSON(g.out, each(all, func(s simulated) workloadJSON { return workloadOf(s, o.Seed) }))
-	case o.CSV:
-		return g.printSeries(all)
-	case o.Diff != "":
-		return g.printDiff(all[0], all[1])
+// plotFormat returns the format of the picture that is asked for.
+func (o *WorkloadOptions) plotFormat() (string, error) {
+	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(o.Plot), "."))
+	if format != "svg" && format != "png" {
+		return "", usagef("--plot: %q does not end in .svg or .png", o.Plot)
 	}
-	return g.printWorkload(w, all)
+	return format, nil
 }
 
 // plot draws the picture if one is asked for.
@@ -282,9 +200,9 @@ func (o *WorkloadOptions) plot(w *simulate.Workload, all []simulated) error {
 	if o.Plot == "" {
 		return nil
 	}
-	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(o.Plot), "."))
-	if format != "svg" && format != "png" {
-		return usagef("--plot: %q does not end in .svg or .png", o.Plot)
+	format, err := o.plotFormat()
+	if err != nil {
+		return err
 	}
 	f, err := os.Create(o.Plot)
 	if err != nil {
@@ -303,62 +221,4 @@ func bucketOf(length time.Duration) time.Duration {
 		}
 	}
 	return 30 * 24 * time.Hour
-}
-
-type workloadJSON struct {
-	Policy    string       `json:"policy"`
-	Seed      uint64       `json:"seed"`
-	Records   int          `json:"records"`
-	Attempts  int          `json:"attempts"`
-	Succeeded int          `json:"succeeded"`
-	Failed    int          `json:"failed"`
-	Dead      int          `json:"dead"`
-	Pending   int          `json:"pending"`
-	Recovery  recoveryJSON `json:"recovery_seconds"`
-	Peak      int          `json:"peak_per_minute"`
-	Complete  bool         `json:"complete"` // false: it was stopped
-	Series    []bucketJSON `json:"series"`
-}
-
-type recoveryJSON struct {
-	P50 float64 `json:"p50"`
-	P95 float64 `json:"p95"`
-	Max float64 `json:"max"`
-}
-
-type bucketJSON struct {
-	At       stamp `json:"at"`
-	Attempts int   `json:"attempts"`
-	Failed   int   `json:"failed"`
-	Dead     int   `json:"dead"`
-	Pending  int   `json:"pending"`
-}
-
-func workloadOf(s simulated, seed uint64) workloadJSON {
-	r := s.Report
-	return workloadJSON{
-		Policy: s.name, Seed: seed, Records: r.Records, Attempts: r.Attempts, Succeeded: r.Succeeded, Failed: r.Failed, Dead: r.Dead, Pending: r.Pending,
-		Recovery: recoveryJSON{r.RecoveryQuantile(0.5).Seconds(), r.RecoveryQuantile(0.95).Seconds(), r.RecoveryQuantile(1).Seconds()},
-		Peak:     r.PeakPerMinute, Complete: r.Complete,
-		Series: each(r.Series, func(b simulate.Bucket) bucketJSON {
-			return bucketJSON{stamp(b.At), b.Attempts, b.Failed, b.Dead, b.Pending}
-		}),
-	}
-}
-
-// printSeries prints a line for each bucket of each candidate.
-func (g *globals) printSeries(all []simulated) error {
-	out := bufio.NewWriter(g.out)
-	w := csv.NewWriter(out)
-	w.Write([]string{"policy", "at", "attempts", "failed", "dead", "pending"})
-	for _, s := range all {
-		for _, b := range s.Series {
-			w.Write([]string{s.name, b.At.Format(time.RFC3339), strconv.Itoa(b.Attempts), strconv.Itoa(b.Failed), strconv.Itoa(b.Dead), strconv.Itoa(b.Pending)})
-		}
-	}
-	w.Flush()
-	if err := w.Error(); err != nil {
-		return err
-	}
-	return out.Flush()
 }

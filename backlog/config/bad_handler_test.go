@@ -32,7 +32,7 @@ var badHandlers = badFiles{
 		"6: handler.http.allow[1]: example.com/x " + noHost,
 		"7: handler.http.allow[2]: example.com:https " + noHost,
 		"8: handler.http.allow[3]: example.com:0 " + noHost,
-		`9: handler.http.allow[4]: "*.example.com" ` + noHost,
+		`9: handler.http.allow[4]: "*" ` + noHost,
 		"10: handler.http.allow[5]: 10.0.0.0/33 " + noHost,
 		"12: handler.http.allow[7]: is listed twice; remove one",
 	},
@@ -98,6 +98,7 @@ var badHandlers = badFiles{
 		"1: handler.http.timeout: unknown key; known here: allow, ca_file, client_cert, client_key, headers, max_pause, method, reject, secret, secret_file, success, url",
 		"1: handler.http: has no url; add url: https://example.com/orders",
 	},
+	"http-url-begins":       {"1: handler.http.url: begins with a {column}, which must be the whole url or stand behind https://; write one such as https://example.com/orders"},
 	"http-url-brace":        {"1: handler.http.url: a { or } without the other; write {column} for a column's value, and {{ or }} if the character itself is meant"},
 	"http-url-broken":       {"1: handler.http.url: is no URL; write one such as https://example.com/orders"},
 	"http-url-column-empty": {"1: handler.http.url: a { or } without the other; write {column} for a column's value, and {{ or }} if the character itself is meant"},
@@ -137,7 +138,7 @@ var badHandlers = badFiles{
 
 const (
 	noSecret = "is no secret; it must be whsec_ and the base64 of 24 to 64 bytes, as `echo whsec_$(openssl rand -base64 32)` prints one"
-	noHost   = "is no host; write a name such as example.com, with :port if that is meant, an address, or a network such as 10.0.0.0/8"
+	noHost   = "is no host; write a name such as example.com or *.example.com, with :port if that is meant, an address, or a network such as 10.0.0.0/8"
 	noStatus = "must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx"
 	toldKeys = "allow, ca_file, client_cert, client_key, headers, method, secret, secret_file, success, url"
 )

@@ -118,7 +118,11 @@ func (v value) checkURL(h *HTTP) {
 		return
 	}
 	const cure = "write one such as https://example.com/orders"
-	needsAllow := len(templates) > 0 && templates[0] == 0 // the service's whole address
+	needsAllow := len(templates) > 0 && templates[0] == 0
+	if needsAllow && sample != "0" {
+		at.fail("begins with a {column}, which must be the whole url or stand behind https://; %s", cure)
+		return
+	}
 	if !needsAllow {
 		u, err := url.Parse(sample)
 		switch {
@@ -247,7 +251,10 @@ func (v value) unknownHeader(f field) {
 
 // isHeader reports whether s can be the name of a header.
 func isHeader(s string) bool {
-	return isBare(s, "_-") && !strings.ContainsFunc(s, func(r rune) bool { return r > '~' })
+	return s != "" && len(s) <= 100 && !strings.ContainsFunc(s, func(r rune) bool {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
 }
 
 // httpStatuses decodes one HTTP status or a list of them, which may be empty.
@@ -296,7 +303,7 @@ func (v value) httpStatus() (all []int) {
 func (v value) host() string {
 	text := v.text()
 	if text != "" && !isHost(text) {
-		v.fail("%s is no host; write a name such as example.com, with :port if that is meant, an address, or a network such as 10.0.0.0/8", show(text))
+		v.fail("%s is no host; write a name such as example.com or *.example.com, with :port if that is meant, an address, or a network such as 10.0.0.0/8", show(text))
 	}
 	return text
 }
@@ -320,5 +327,6 @@ func isHost(text string) bool {
 	odd := func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune("-_.", r)
 	}
+	text = strings.TrimPrefix(text, "*.") // all names below one
 	return text != "" && !strings.HasPrefix(text, ".") && !strings.ContainsFunc(text, odd)
 }

@@ -31,4 +31,4 @@ func killGroup(pid int) {
 func groupExists(int) bool { return false }
 
 // drain reads r to its end, which is that of all who hold it.
-func (t *tail) drain(r *os.File) { t.readFrom(r) }
+func drain(s sink, r *os.File) { pump(s, r) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -158,16 +159,23 @@ func launch(ctx context.Context, path string, args []string, attr *os.ProcAttr) 
 	}
 }
 
-// wait waits for the program to end and reaps it. When ctx is done first, it
-// ends the program's whole group; cut reports that.
+// wait waits for the program to end and reaps it, as await does.
 func (c *call) wait(ctx context.Context, grace time.Duration) (state *os.ProcessState, cut bool, err error) {
-	pid := c.process.Pid
+	state, cut, err = await(ctx, c.process, grace)
+	c.close()
+	return state, cut, err
+}
+
+// await waits for the process to end and reaps it. When ctx is done first, it
+// ends the process's whole group; cut reports that.
+func await(ctx context.Context, p *os.Process, grace time.Duration) (state *os.ProcessState, cut bool, err error) {
+	pid := p.Pid
 	exited := make(chan struct{})
 	ending := make(chan time.Time, 1)
 	stop := context.AfterFunc(ctx, func() { ending <- endGroup(pid, exited, grace) })
 
 	var over time.Time
-	state, err = reap(c.process, func() {
+	state, err = reap(p, func() {
 		close(exited)
 		if !stop() {
 			over = <-ending
@@ -176,7 +184,6 @@ func (c *call) wait(ctx context.Context, grace time.Duration) (state *os.Process
 	if cut = !over.IsZero(); cut {
 		endRest(pid, over)
 	}
-	c.close()
 	return state, cut, err
 }
 
@@ -191,8 +198,26 @@ func (c *call) close() {
 		c.stderr.Close()
 	}
 	c.copying.Wait()
-	c.tail.drain(c.stderr)
+	drain(&c.tail, c.stderr)
 	c.stderr.Close()
+}
+
+// A sink takes what a program writes. Space returns where to read to, never
+// nothing; wrote is then told how much was read.
+type sink interface {
+	space() []byte
+	wrote(n int)
+}
+
+// pump reads r into s until r ends or fails, by its read deadline for example.
+func pump(s sink, r io.Reader) {
+	for {
+		n, err := r.Read(s.space())
+		s.wrote(max(n, 0))
+		if err != nil {
+			return
+		}
+	}
 }
 
 // endGroup tells the group of process pid to end, and kills it if the process
@@ -229,5 +254,14 @@ func endRest(pid int, over time.Time) {
 			return
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// endLeft ends what is left of the group of the process pid, which has ended by
+// itself and is reaped.
+func endLeft(pid int, grace time.Duration) {
+	if groupExists(pid) {
+		terminateGroup(pid)
+		endRest(pid, time.Now().Add(grace))
 	}
 }

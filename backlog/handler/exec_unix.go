@@ -43,9 +43,9 @@ func groupExists(pid int) bool {
 	return true
 }
 
-// drain reads what is in the pipe r, without waiting for more and not more than
-// a pipe holds: somebody may write for ever.
-func (t *tail) drain(r *os.File) {
+// drain reads into s what is in the pipe r, without waiting for more and not
+// more than a pipe holds: somebody may write for ever.
+func drain(s sink, r *os.File) {
 	r.SetReadDeadline(time.Time{})
 	c, err := r.SyscallConn()
 	if err != nil {
@@ -53,14 +53,14 @@ func (t *tail) drain(r *os.File) {
 	}
 	c.Read(func(fd uintptr) bool {
 		for left := 1 << 20; left > 0; {
-			n, err := unix.Read(int(fd), t.space())
+			n, err := unix.Read(int(fd), s.space())
 			if err == unix.EINTR {
 				continue
 			}
 			if n <= 0 {
 				break
 			}
-			t.wrote(n)
+			s.wrote(n)
 			left -= n
 		}
 		return true

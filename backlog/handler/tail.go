@@ -29,18 +29,9 @@ func (t *tail) space() []byte {
 	return t.buf[t.n:]
 }
 
-func (t *tail) wrote(n int) { t.n += max(n, 0) }
+func (t *tail) wrote(n int) { t.n += n }
 
-// readFrom reads r until it ends or fails, by its read deadline for example.
-func (t *tail) readFrom(r io.Reader) {
-	for {
-		n, err := r.Read(t.space())
-		t.wrote(n)
-		if err != nil {
-			return
-		}
-	}
-}
+func (t *tail) readFrom(r io.Reader) { pump(t, r) }
 
 // String returns the last lines as valid UTF-8 without surrounding space: at
 // most tailSize bytes of the stream, beginning with a whole line unless the

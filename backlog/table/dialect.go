@@ -47,6 +47,8 @@ type dialect interface {
 	lazyUnion() bool
 	// partialIndexes reports whether an index may have a condition.
 	partialIndexes() bool
+	// syntax is how SQL that others have written is to be read.
+	syntax() syntax
 	// foldsNames reports whether column names differ only by more than case.
 	foldsNames() bool
 

@@ -126,10 +126,32 @@ type column struct {
 	notNull   bool
 	generated bool
 	json      bool
+
+	labels   []string // of an ENUM: no other text is legal; nil: any is
+	unsigned bool     // no number below 0 is legal
 }
 
 // typed returns v as a value of the column: nil, bool, int64, float64 or string.
 func (c *column) typed(v Value) (any, error) {
+	value, err := c.converted(v)
+	if err != nil {
+		return nil, err
+	}
+	switch x := value.(type) {
+	case string:
+		if c.labels != nil && !slices.Contains(c.labels, x) {
+			return nil, fmt.Errorf("%q is none of the labels of column %s: %s", x, c.name, strings.Join(c.labels, ", "))
+		}
+	case int64:
+		if c.unsigned && x < 0 {
+			return nil, fmt.Errorf("%d is below 0, and column %s is %s", x, c.name, c.decl)
+		}
+	}
+	return value, nil
+}
+
+// converted is the value in the column's class.
+func (c *column) converted(v Value) (any, error) {
 	if v.Null {
 		return nil, nil
 	}

@@ -65,11 +65,7 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	if o.Pool <= 0 {
 		o.Pool = 4
 	}
-	path, synchronous, err := sqlitePath(url)
-	if err != nil {
-		return nil, err
-	}
-	db, err := openSQLite(path, synchronous, o)
+	db, err := open(url, o)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +77,21 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 		return nil, db.wrap(ctx, err)
 	}
 	return db, nil
+}
+
+// open makes the pools of connections, without using them.
+func open(url string, o Options) (*DB, error) {
+	switch kind, _, _ := strings.Cut(url, ":"); strings.ToLower(kind) {
+	case "postgres", "postgresql":
+		return openPostgres(url, o)
+	case "mysql", "mariadb":
+		return openMySQL(url, o)
+	}
+	path, synchronous, err := sqlitePath(url)
+	if err != nil {
+		return nil, err
+	}
+	return openSQLite(path, synchronous, o)
 }
 
 // aScheme is what a URL may begin with. Anything else in front of a colon can

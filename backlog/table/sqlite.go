@@ -158,6 +158,10 @@ var zeroDates = sync.OnceValue(func() string {
 	return "(" + strings.Join(list, ", ") + ")"
 })
 
+func (sqlite) syntax() syntax {
+	return syntax{placeholder: func(int) string { return "?" }, own: "?@$", brackets: true, backticks: true}
+}
+
 func (sqlite) literal(v any) string {
 	switch v := v.(type) {
 	case nil:

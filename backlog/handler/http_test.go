@@ -1,0 +1,408 @@
+package handler_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/handler"
+)
+
+var (
+	_ backlog.Handler = (*handler.HTTP)(nil)
+	_ backlog.Checker = (*handler.HTTP)(nil)
+	_ backlog.Sampler = (*handler.HTTP)(nil)
+)
+
+// A received request.
+type received struct {
+	method, uri, host, body string
+	header                  http.Header
+}
+
+// A hook is a web server that keeps what it is sent.
+type hook struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got []received
+}
+
+func newHook(t *testing.T, answer http.HandlerFunc) *hook {
+	t.Helper()
+	h := new(hook)
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		h.mu.Lock()
+		h.got = append(h.got, received{r.Method, r.RequestURI, r.Host, string(body), r.Header.Clone()})
+		h.mu.Unlock()
+		if answer != nil {
+			answer(w, r)
+		}
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hook) requests() []received {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.got
+}
+
+func (h *hook) one(t *testing.T) received {
+	t.Helper()
+	got := h.requests()
+	if len(got) != 1 {
+		t.Fatalf("%d requests, want one", len(got))
+	}
+	return got[0]
+}
+
+func fullRecord() *backlog.Record {
+	return &backlog.Record{
+		Key: backlog.NewKey(int64(7)), Status: "NEW", Tier: "1d", AttemptID: "a-1",
+		Names:  []string{"id", "n", "payload", "blob"},
+		Values: []any{int64(7), nil, json.RawMessage(`{"a":[1,2]}`), []byte{0, 0xff}},
+	}
+}
+
+func TestHTTPRequest(t *testing.T) {
+	t.Parallel()
+	const body = `{"id":7,"n":null,"payload":{"a":[1,2]},"blob":"AP8="}`
+	plain := map[string]string{
+		"User-Agent": "backlog/1", "Content-Type": "application/json", "Webhook-Id": "orders/7", "Idempotency-Key": "orders/7",
+		"Backlog-Attempt-Id": "a-1", "Backlog-Tier": "1d",
+	}
+	with := func(pairs ...string) map[string]string {
+		m := maps.Clone(plain)
+		for i := 0; i < len(pairs); i += 2 {
+			m[pairs[i]] = pairs[i+1]
+			if pairs[i+1] == "-" {
+				delete(m, pairs[i])
+			}
+		}
+		return m
+	}
+	for _, tt := range []struct {
+		name   string
+		h      *handler.HTTP
+		path   string
+		change func(*backlog.Record)
+
+		method, uri, body, host string
+		header                  map[string]string
+	}{
+		{name: "plain", path: "/hook?a=b", method: "POST", uri: "/hook?a=b", body: body, header: plain},
+		{name: "no path", method: "POST", uri: "/", body: body, header: plain},
+		{name: "PUT", h: &handler.HTTP{Method: "PUT"}, path: "/x/{id}", method: "PUT", uri: "/x/7", body: body, header: plain},
+		{name: "GET", h: &handler.HTTP{Method: "GET"}, path: "/?id={id}", method: "GET", uri: "/?id=7", header: with("Content-Type", "-")},
+		{name: "HEAD", h: &handler.HTTP{Method: "HEAD"}, path: "/", method: "HEAD", uri: "/", header: with("Content-Type", "-")},
+		{
+			name: "headers", path: "/", method: "POST", uri: "/", body: body, host: "virtual.example.org",
+			h: &handler.HTTP{Headers: map[string]string{
+				"authorization": "Bearer secret", "X-Tenant": " acme ", "host": "virtual.example.org",
+				"User-Agent": "shop/2", "content-type": "application/vnd.shop+json",
+			}},
+			header: with("Authorization", "Bearer secret", "X-Tenant", "acme", "User-Agent", "shop/2", "Content-Type", "application/vnd.shop+json"),
+		},
+		{
+			name: "odd texts", path: "/", method: "POST", uri: "/", body: body,
+			change: func(r *backlog.Record) { r.Tier, r.AttemptID = " 100% Jahre\nfür alle ", "" },
+			header: with("Backlog-Tier", "100%25 Jahre%0Af%C3%BCr alle", "Backlog-Attempt-Id", "-"),
+		},
+		{
+			name: "dead", path: "/", method: "POST", uri: "/", body: body,
+			change: func(r *backlog.Record) { r.Reason, r.Error = backlog.ReasonRetries, "503: down\r\nX-Evil: yes" },
+			header: with("Webhook-Id", "orders/7~dead", "Idempotency-Key", "orders/7~dead",
+				"Backlog-Reason", "out of retries", "Backlog-Error", "503: down%0D%0AX-Evil: yes"),
+		},
+		{
+			name: "expired", path: "/", method: "POST", uri: "/", body: body,
+			change: func(r *backlog.Record) { r.Reason = backlog.ReasonExpired },
+			header: with("Webhook-Id", "orders/7~dead", "Idempotency-Key", "orders/7~dead", "Backlog-Reason", "expired"),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newHook(t, nil)
+			h, r := tt.h, fullRecord()
+			if h == nil {
+				h = new(handler.HTTP)
+			}
+			h.URL, h.Source = s.URL+tt.path, "orders"
+			if tt.change != nil {
+				tt.change(r)
+			}
+			if err := h.Handle(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			got := s.one(t)
+			if got.method != tt.method || got.uri != tt.uri || got.body != tt.body {
+				t.Errorf("%s %s %s, want %s %s %s", got.method, got.uri, got.body, tt.method, tt.uri, tt.body)
+			}
+			if tt.host != "" && got.host != tt.host {
+				t.Errorf("host %s, want %s", got.host, tt.host)
+			}
+			delete(got.header, "Content-Length")
+			header := make(map[string]string)
+			for name := range got.header {
+				header[name] = strings.Join(got.header[name], "; ")
+			}
+			if !maps.Equal(header, tt.header) {
+				t.Errorf("headers\n%q\nwant\n%q", header, tt.header)
+			}
+		})
+	}
+}
+
+func TestHTTPUserInURL(t *testing.T) {
+	t.Parallel()
+	s := newHook(t, func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, user+" may not, by "+password+" and "+r.Header.Get("Authorization"))
+	})
+	h := &handler.HTTP{URL: strings.Replace(s.URL, "://", "://shop:p%40ssword@", 1)}
+	wantError(t, h.Handle(t.Context(), newRecord()), "403 Forbidden: shop may not, by *** and ***", backlog.Errored)
+}
+
+func TestHTTPOutcome(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name            string
+		status          int
+		body            string
+		header          map[string]string
+		success, reject []int
+		outcome         backlog.Outcome
+		text            string
+	}{
+		{name: "200", status: 200, body: "thanks"},
+		{name: "204", status: 204},
+		{name: "299", status: 299},
+		{name: "300", status: 300, outcome: backlog.Errored, text: "300 Multiple Choices"},
+		{name: "400", status: 400, body: "no such customer", outcome: backlog.Errored, text: "400 Bad Request: no such customer"},
+		{name: "410", status: 410, body: "gone", outcome: backlog.Rejected, text: "410 Gone: gone"},
+		{name: "500", status: 500, outcome: backlog.Errored, text: "500 Internal Server Error"},
+		{name: "unknown", status: 599, body: "x", outcome: backlog.Errored, text: "599: x"},
+		{name: "success configured", status: 409, success: []int{200, 409}},
+		{name: "not in success", status: 201, success: []int{200, 409}, outcome: backlog.Errored, text: "201 Created"},
+		{name: "410 a success", status: 410, success: []int{200, 410}},
+		{name: "a redirect as success", status: 303, success: []int{303}, header: map[string]string{"Location": "/"}},
+		{name: "reject configured", status: 422, reject: []int{400, 422}, outcome: backlog.Rejected, text: "422 Unprocessable Entity"},
+		{name: "410 without a meaning", status: 410, reject: []int{}, outcome: backlog.Errored, text: "410 Gone"},
+		{name: "429 rejects", status: 429, reject: []int{429}, header: map[string]string{"Retry-After": "5"}, outcome: backlog.Rejected, text: "429 Too Many Requests"},
+		{name: "redirect", status: 302, header: map[string]string{"Location": "https://user:secret@other.example.org/token?x"}, outcome: backlog.Errored,
+			text: "302 Found: points to other.example.org; redirects are not followed: correct the url"},
+		{name: "many lines", status: 500, body: " \n a\r\nb\tc\x00\x1b[2Jd\u202e\n", outcome: backlog.Errored, text: "500 Internal Server Error: a\nb\tc\uFFFD\uFFFD[2Jd\uFFFD"},
+		{name: "not UTF-8", status: 500, body: "caf\xe9", outcome: backlog.Errored, text: "500 Internal Server Error: caf\uFFFD"},
+		{name: "long", status: 500, body: strings.Repeat("x", 3000), outcome: backlog.Errored, text: "500 Internal Server Error: " + strings.Repeat("x", 2048) + "…"},
+		{name: "endless", status: 500, body: strings.Repeat("y", 1<<20), outcome: backlog.Errored, text: "500 Internal Server Error: " + strings.Repeat("y", 2048) + "…"},
+		{name: "endless success", status: 200, body: strings.Repeat("y", 1<<20)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newHook(t, func(w http.ResponseWriter, _ *http.Request) {
+				for name, value := range tt.header {
+					w.Header().Set(name, value)
+				}
+				w.WriteHeader(tt.status)
+				io.WriteString(w, tt.body)
+			})
+			h := &handler.HTTP{URL: s.URL + "/hook", Success: tt.success, Reject: tt.reject}
+			wantError(t, h.Handle(t.Context(), newRecord()), tt.text, tt.outcome)
+			s.one(t)
+		})
+	}
+}
+
+func TestHTTPRedirectWithinTheHost(t *testing.T) {
+	t.Parallel()
+	s := newHook(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login?token=x", http.StatusFound) })
+	err := (&handler.HTTP{URL: s.URL}).Handle(t.Context(), newRecord())
+	wantError(t, err, "302 Found: points to another place on "+s.Listener.Addr().String()+"; redirects are not followed: correct the url", backlog.Errored)
+	s.one(t)
+}
+
+func TestHTTPRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		status int
+		value  string
+		wait   time.Duration // 0: no pause
+	}{
+		{429, "120", 2 * time.Minute},
+		{503, "1", time.Second},
+		{503, "Mon, 05 Jan 2026 13:00:00 GMT", time.Hour},
+		{503, "Mon, 05 Jan 2026 11:00:00 GMT", 0},
+		{503, "", 0},
+		{503, "-1", 0},
+		{429, "99999999999", 0},
+		{500, "120", 0},
+		{301, "120", 0},
+	} {
+		s := newHook(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", tt.value)
+			w.WriteHeader(tt.status)
+			io.WriteString(w, "not now")
+		})
+		h := &handler.HTTP{URL: s.URL, Now: func() time.Time { return now }}
+		want := errors.New(strconv.Itoa(tt.status) + " " + http.StatusText(tt.status) + ": not now")
+		if tt.wait > 0 {
+			want = backlog.RetryAfter(tt.wait, want)
+		}
+		if err := h.Handle(t.Context(), newRecord()); !reflect.DeepEqual(err, want) {
+			t.Errorf("%d, Retry-After %q: %#v, want %#v", tt.status, tt.value, err, want)
+		}
+	}
+}
+
+func TestHTTPServerRepeatsSecrets(t *testing.T) {
+	t.Parallel()
+	s := newHook(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		io.WriteString(w, "you sent "+r.Header.Get("Authorization")+" and "+r.Header.Get("X-Key")+" with "+r.RequestURI+", that is "+r.URL.Query().Get("token"))
+	})
+	h := &handler.HTTP{URL: s.URL + "/?token=query%2Fsecret", Headers: map[string]string{"Authorization": "Bearer abc.def.ghi", "X-Key": "k-123456"}}
+	wantError(t, h.Handle(t.Context(), newRecord()), "418 I'm a teapot: you sent *** and *** with /?token=***, that is ***", backlog.Errored)
+}
+
+func TestHTTPTimeout(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := newHook(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("timed out after 50ms"))
+	defer cancel()
+	err := (&handler.HTTP{URL: s.URL + "/secret?token=secret"}).Handle(ctx, newRecord())
+	wantError(t, err, "timed out after 50ms: POST "+s.URL, backlog.Errored)
+
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err = (&handler.HTTP{URL: s.URL}).Handle(ctx, newRecord())
+	wantError(t, err, "context deadline exceeded: POST "+s.URL, backlog.Errored)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v is not %v", err, context.DeadlineExceeded)
+	}
+	if err := (&handler.HTTP{URL: s.URL}).Handle(ctx, newRecord()); err != context.DeadlineExceeded {
+		t.Errorf("a second attempt: %v", err)
+	}
+}
+
+// A status is an answer, however slowly the rest comes.
+func TestHTTPSlowBody(t *testing.T) {
+	t.Parallel()
+	for status, text := range map[int]string{200: "", 500: "500 Internal Server Error: so far"} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			release := make(chan struct{})
+			s := newHook(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+				io.WriteString(w, "so far")
+				w.(http.Flusher).Flush()
+				<-release
+			})
+			defer close(release)
+			outcome := backlog.Succeeded
+			if text != "" {
+				outcome = backlog.Errored
+			}
+			wantError(t, (&handler.HTTP{URL: s.URL}).Handle(t.Context(), newRecord()), text, outcome)
+		})
+	}
+}
+
+func TestHTTPNetworkErrors(t *testing.T) {
+	t.Parallel()
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	wantError(t, (&handler.HTTP{URL: closed.URL + "/secret?token=secret"}).Handle(t.Context(), newRecord()), "POST "+closed.URL+": connection refused", backlog.Errored)
+
+	const unknown = "http://user:secret@does-not-exist.invalid/secret?token=secret"
+	err := (&handler.HTTP{URL: unknown}).Handle(t.Context(), newRecord())
+	if err == nil || !strings.HasPrefix(err.Error(), "POST http://does-not-exist.invalid: does-not-exist.invalid does not resolve: ") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a name that does not exist: %v", err)
+	}
+
+	noTLS := newHook(t, nil)
+	url := strings.Replace(noTLS.URL, "http:", "https:", 1)
+	wantError(t, (&handler.HTTP{URL: url}).Handle(t.Context(), newRecord()), "POST "+url+": the server does not speak TLS there", backlog.Errored)
+
+	secure := httptest.NewUnstartedServer(nil)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	wantError(t, (&handler.HTTP{URL: secure.URL}).Handle(t.Context(), newRecord()),
+		"POST "+secure.URL+": its certificate is not trusted: x509: certificate signed by unknown authority", backlog.Errored)
+}
+
+// A server that breaks the connection off may have acted: it is not asked again
+// in the same attempt.
+func TestHTTPSendsOnce(t *testing.T) {
+	t.Parallel()
+	var breaks atomic.Bool
+	s := newHook(t, func(w http.ResponseWriter, _ *http.Request) {
+		if breaks.Load() {
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				c.Close()
+			}
+		}
+	})
+	h := &handler.HTTP{URL: s.URL}
+	if err := h.Handle(t.Context(), newRecord()); err != nil { // a connection to use again
+		t.Fatal(err)
+	}
+	breaks.Store(true)
+	wantError(t, h.Handle(t.Context(), newRecord()), "POST "+s.URL+": the connection was closed without an answer", backlog.Errored)
+	if n := len(s.requests()); n != 2 {
+		t.Errorf("%d requests of two attempts", n)
+	}
+}
+
+func TestHTTPReusesConnections(t *testing.T) {
+	t.Parallel()
+	const calls, each = 8, 20
+	var connections atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusInternalServerError)
+		io.WriteString(w, strings.Repeat("some text ", 1000))
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.Start()
+	defer s.Close()
+	h := &handler.HTTP{URL: s.URL, Concurrency: calls}
+	var wg sync.WaitGroup
+	for range calls {
+		wg.Go(func() {
+			for range each {
+				h.Handle(context.Background(), newRecord())
+			}
+		})
+	}
+	wg.Wait()
+	// A call may find none idle, dial, and get one that has become idle.
+	if n := connections.Load(); n > 2*calls {
+		t.Errorf("%d connections for %d calls, %d at a time", n, calls*each, calls)
+	}
+}

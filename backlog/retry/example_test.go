@@ -1,0 +1,56 @@
+package retry_test
+
+import (
+	"fmt"
+	"log"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/retry"
+)
+
+// A policy is made by name. What the settings leave out has its default.
+func ExampleNew() {
+	policy, err := retry.New("fibonacci", map[string]any{"unit": 5 * time.Minute, "max_delay": time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	now := time.Date(2026, time.January, 5, 8, 0, 0, 0, time.UTC)
+	var row backlog.Retry // what its columns hold: a new record has nothing there
+	for range 8 {
+		row, _ = policy.After(row, now, 0) // it fails
+		due, _ := policy.Due(row)
+		fmt.Println("failure", row.Count, "at", now.Format("15:04"), "due", due.Format("15:04"))
+		now = due
+	}
+
+	_, err = retry.New("fibonacci", map[string]any{"unit": -time.Minute})
+	fmt.Println(err)
+	// Output:
+	// failure 1 at 08:00 due 08:05
+	// failure 2 at 08:05 due 08:10
+	// failure 3 at 08:10 due 08:20
+	// failure 4 at 08:20 due 08:35
+	// failure 5 at 08:35 due 09:00
+	// failure 6 at 09:00 due 09:40
+	// failure 7 at 09:40 due 10:40
+	// failure 8 at 10:40 due 11:40
+	// unit: must be more than 0
+}
+
+// Specs says which policies there are. These keep something in the row.
+func ExampleSpecs() {
+	for _, s := range retry.Specs() {
+		if len(s.Columns) > 0 {
+			fmt.Println(s.Name+":", strings.Join(s.Columns, ", "))
+		}
+	}
+	// Output:
+	// fibonacci: failures, last_failure
+	// arctan: attempts, updated_at
+	// list: failures, last_failure
+	// sneakers: failures, last_failure
+	// linear: attempt_count, last_attempt_time, next_attempt_time, in_retry
+	// exponential: attempt_count, last_attempt_time, next_attempt_time, in_retry
+}

@@ -1,0 +1,169 @@
+package table_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+// shop returns a database as a program may have opened it, with some orders.
+func shop() *sql.DB {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	db.SetMaxOpenConns(1) // in memory, each connection would have its own
+	if _, err := db.Exec(`
+		CREATE TABLE orders (no INTEGER PRIMARY KEY, state TEXT NOT NULL, created_at TEXT NOT NULL, city TEXT,
+			failures INTEGER, last_failure TEXT);
+		INSERT INTO orders (no, state, created_at, city) VALUES
+			(1, 'open', datetime('now', '-3 hours'), 'Delft'),
+			(2, 'open', datetime('now', '-2 hours'), 'Atlantis'),
+			(3, 'shipped', datetime('now', '-2 hours'), 'Utrecht'),
+			(4, 'open', datetime('now', '-1 hours'), 'Ghent');
+		CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue TEXT, queued TEXT, done_at TEXT);
+		INSERT INTO jobs (id, queue, queued) VALUES
+			(1, 'mail', datetime('now', '-3 hours')),
+			(2, 'fax', datetime('now', '-2 hours')),
+			(3, 'mail', datetime('now', '-1 hours'));`); err != nil {
+		log.Fatal(err)
+	}
+	return db
+}
+
+// show prints the rows of a query that has two columns.
+func show(db *sql.DB, query string) {
+	rows, err := db.Query(query)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var a, b string
+		if err := rows.Scan(&a, &b); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(a, b)
+	}
+}
+
+// A table in a database that the program has opened already is worked off by a
+// function.
+func ExampleUse() {
+	ctx := context.Background()
+	db := shop() // any *sql.DB
+	defer db.Close()
+
+	orders, err := table.Use(ctx, db, table.Mapping{
+		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: table.Time{Column: "created_at"},
+		New: table.Is("open"), Error: table.Is("failed"), Success: table.Is("shipped"),
+	}, time.Now())
+	if err != nil {
+		log.Fatal(err)
+	}
+	engine := &backlog.Engine{
+		Store: orders,
+		Handler: backlog.HandlerFunc(func(ctx context.Context, r *backlog.Record) error {
+			if city, _ := r.Column("city"); city == "Atlantis" {
+				return errors.New("no such port")
+			}
+			return nil
+		}),
+	}
+	report, err := engine.Pass(ctx, backlog.Pass{MaxAge: 7 * 24 * time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.Succeeded, "shipped,", report.Failed, "failed")
+	show(db, "SELECT no, state FROM orders ORDER BY no")
+	// Output:
+	// 2 shipped, 1 failed
+	// 1 shipped
+	// 2 failed
+	// 3 shipped
+	// 4 shipped
+}
+
+// A state need not be the value of a column: here a job is new as long as it
+// has no time at which it was done, and one that fails stays so.
+func ExampleMapping() {
+	ctx := context.Background()
+	db := shop()
+	defer db.Close()
+
+	jobs, err := table.Use(ctx, db, table.Mapping{
+		Name:     "jobs",
+		Inserted: table.Time{Column: "queued"},
+		Where:    []table.Condition{{Column: "queue", Values: []table.Value{{Text: "mail"}}}},
+		New:      table.State{When: []table.Condition{{Column: "done_at", Values: []table.Value{{Null: true}}}}},
+		Success:  table.State{Set: []table.Assignment{{Column: "done_at", Value: table.Value{Text: "now"}}}},
+		Error:    table.State{Keep: true},
+	}, time.Now())
+	if err != nil {
+		log.Fatal(err)
+	}
+	engine := &backlog.Engine{Store: jobs, Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error { return nil })}
+	if _, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+	show(db, "SELECT id, CASE WHEN done_at IS NULL THEN 'waits' ELSE 'is done' END FROM jobs ORDER BY id")
+	// Output:
+	// 1 is done
+	// 2 waits
+	// 3 is done
+}
+
+// A policy that counts failures keeps the count and the time of the last one in
+// two columns of the row.
+func ExampleRetry() {
+	ctx := context.Background()
+	db := shop()
+	defer db.Close()
+
+	policy := &backlog.Policy{ // retry.New returns those that are known by name
+		Retries: 2,
+		Wait: func(n int) (least, most time.Duration) {
+			return 10 * time.Minute, 10 * time.Minute
+		},
+	}
+	orders, err := table.Use(ctx, db, table.Mapping{
+		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: table.Time{Column: "created_at"},
+		New: table.Is("open"), Error: table.Is("failed"), Success: table.Is("shipped"), Dead: table.Is("lost"),
+		Retry: &table.Retry{Count: "failures", Last: "last_failure", Waits: policy.Waits(), Retries: policy.Retries},
+	}, time.Now())
+	if err != nil {
+		log.Fatal(err)
+	}
+	start := time.Now()
+	now := start
+	engine := &backlog.Engine{
+		Store: orders, Policy: policy, Now: func() time.Time { return now },
+		Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
+			if city, _ := r.Column("city"); city != "Atlantis" {
+				return nil
+			}
+			fmt.Println("tried after", now.Sub(start))
+			return errors.New("no such port")
+		}),
+	}
+	for range 12 { // ticks, five minutes apart
+		if _, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
+			log.Fatal(err)
+		}
+		now = now.Add(5 * time.Minute)
+	}
+	show(db, "SELECT state, failures FROM orders WHERE city = 'Atlantis'")
+	// Output:
+	// tried after 0s
+	// tried after 10m0s
+	// tried after 20m0s
+	// lost 3
+}

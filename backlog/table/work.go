@@ -1,0 +1,262 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"backlog/backlog"
+)
+
+// A Work is a handler that does its work in the database of the records, by SQL
+// statements: each record's in one transaction with its settlement, so that a
+// success happens exactly once, whatever is killed and when.
+//
+// The transaction begins with the settlement: the row gets its success status
+// if it still has the state that was read, and the statements then see it so.
+// Settled first, a row that somebody else has changed costs no work, one that
+// somebody else is about to change is locked before the work begins, and the
+// statements may change the row's status themselves, or delete the row.
+//
+// A statement that fails, or that is to change rows and finds none, undoes all
+// of it: the record is an error. That is no attempt where the database is
+// away, or locked by another program for too long.
+//
+// All methods may be called concurrently.
+type Work struct {
+	t             *Table
+	steps         []step
+	settlements   []string // of a success, by the state that was read; "": nothing to write
+	allowZeroRows bool
+
+	prepared atomic.Pointer[[]*sql.Stmt] // nil until the first work; of the steps, then of the settlements
+}
+
+// A step is one of the statements.
+type step struct {
+	sqlText
+	from    []param // what is bound, in order
+	changes bool    // it is there to change rows
+}
+
+// A param is where a statement's parameter comes from.
+type param struct {
+	name string
+	key  int // part of the key; -1: none
+	at   int // among the handler's columns; -1: none
+}
+
+var (
+	_ backlog.SettlingHandler = (*Work)(nil)
+	_ backlog.Checker         = (*Work)(nil)
+	_ backlog.Sampler         = (*Work)(nil)
+)
+
+// NewWork returns the handler that runs the statements, in order, for each of
+// the table's records. A text may hold several, with semicolons between.
+//
+// :column, or :"any column", stands for the value that the record has in the
+// column, one of the key or of those that the handler is given. It is bound as
+// it is stored, never made a part of the text. The statements select, insert,
+// update and delete; those that are to change rows and change none are errors
+// unless allowZeroRows. What is wrong with them is a [*Problem]; NewWork does
+// not ask the database.
+func NewWork(t *Table, statements []string, allowZeroRows bool) (*Work, error) {
+	w := &Work{t: t, allowZeroRows: allowZeroRows}
+	for _, text := range statements {
+		list, err := parseSQL(text, t.d.syntax())
+		if p := (*Problem)(nil); errors.As(err, &p) {
+			return nil, problem(p.Cure, "handler.sql: statement %d: %s", len(w.steps)+len(list)+1, p.What)
+		} else if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			one, err := t.step(s, len(w.steps)+1)
+			if err != nil {
+				return nil, err
+			}
+			w.steps = append(w.steps, one)
+		}
+	}
+	if len(w.steps) == 0 {
+		return nil, problem("write what is to be done, such as INSERT INTO …", "handler.sql: there is no statement")
+	}
+	for state := range t.branches {
+		text, _ := t.updateText(batch{state: state, outcome: backlog.Succeeded}, 1)
+		w.settlements = append(w.settlements, text)
+	}
+	return w, nil
+}
+
+var (
+	changing = []string{"INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE"}
+	reading  = []string{"SELECT", "VALUES", "WITH"}
+	// Others say it their own way; these people try.
+	ending = []string{"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "SET"}
+)
+
+// step is the n-th statement. Only what works on rows is let through: what else
+// there is, such as PRAGMA, ATTACH or VACUUM, cannot be undone or ends the
+// transaction on one database or another.
+func (t *Table) step(s sqlText, n int) (step, error) {
+	out := step{sqlText: s, changes: slices.Contains(changing, s.verb)}
+	switch {
+	case out.changes || slices.Contains(reading, s.verb):
+	case slices.Contains(ending, s.verb):
+		return step{}, problem("remove it", "handler.sql: statement %d is %s: all statements and the record's settlement are one transaction, which begins and ends by itself", n, s.verb)
+	default:
+		return step{}, problem("write one that begins with "+strings.Join(changing, ", ")+", SELECT or WITH", "handler.sql: statement %d, %s, does not work on rows", n, beginning(s.source))
+	}
+	for _, name := range s.params {
+		p, err := t.param(name, n)
+		if err != nil {
+			return step{}, err
+		}
+		out.from = append(out.from, p)
+	}
+	return out, nil
+}
+
+// param finds a parameter of the n-th statement in the record.
+func (t *Table) param(name string, n int) (param, error) {
+	c := t.catalog.find(name, t.d.foldsNames())
+	if c == nil {
+		return param{}, problem("the columns are: "+t.catalog.names(), "handler.sql: statement %d: table %s has no column %q for the parameter", n, t.m.Name, name)
+	}
+	p := param{
+		name: c.name,
+		key:  slices.Index(t.key, t.d.quote(c.name)),
+		at:   slices.Index(t.sel.names, c.name),
+	}
+	if p.key < 0 && p.at < 0 {
+		return param{}, problem("add it to table.columns", "handler.sql: statement %d: the handler is not given the column %s", n, c.name)
+	}
+	return p, nil
+}
+
+// value returns the parameter's value as it is stored.
+func (p param) value(r *backlog.Record) any {
+	if p.key >= 0 {
+		return r.Key.Part(p.key)
+	}
+	switch v := r.Values[p.at].(type) {
+	case json.RawMessage:
+		return string(v) // else it would be bound as a BLOB
+	default:
+		return v
+	}
+}
+
+func (s *step) args(r *backlog.Record) []any {
+	args := make([]any, len(s.from))
+	for i, p := range s.from {
+		args[i] = p.value(r)
+	}
+	return args
+}
+
+// Check proves that the database understands the statements, changing nothing.
+// It is a [*Problem] if not.
+func (w *Work) Check(ctx context.Context) error {
+	return w.t.within(ctx, func(ctx context.Context) error {
+		for i := range w.steps {
+			stmt, err := w.t.db.read.PrepareContext(ctx, w.steps[i].text)
+			if err == nil {
+				stmt.Close()
+			} else if err = w.t.misunderstood(i, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// misunderstood makes a *Problem of the error by which the database refused to
+// prepare the statement, unless it is one that passes.
+func (t *Table) misunderstood(i int, err error) error {
+	if c := t.d.classify(err); c == classAway || c == classBusy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return problem("correct it, or create what it names", "handler.sql: statement %d is not understood by the database: %v", i+1, err)
+}
+
+// HandleAndSettle implements backlog.SettlingHandler.
+func (w *Work) HandleAndSettle(ctx context.Context, r *backlog.Record, now func() time.Time) error {
+	return w.transact(ctx, func(tx *sql.Tx, prepared []*sql.Stmt) error {
+		if err := w.settle(ctx, tx, r, now(), prepared[len(w.steps)+r.State]); err != nil {
+			return err
+		}
+		return w.run(ctx, tx, r, prepared)
+	})
+}
+
+// Handle does the work without settling the record: at least once, then. The
+// engine calls HandleAndSettle.
+func (w *Work) Handle(ctx context.Context, r *backlog.Record) error {
+	return w.transact(ctx, func(tx *sql.Tx, prepared []*sql.Stmt) error { return w.run(ctx, tx, r, prepared) })
+}
+
+// settle writes that the record has succeeded; stmt is nil where there is
+// nothing to write.
+func (w *Work) settle(ctx context.Context, tx *sql.Tx, r *backlog.Record, at time.Time, stmt *sql.Stmt) error {
+	if stmt == nil {
+		return nil
+	}
+	s := backlog.Settlement{Record: r, Outcome: backlog.Succeeded, At: at}
+	args := w.t.updateArgs(work{w.t.batchOf(&s), []*backlog.Settlement{&s}}, at)
+	n, err := affected(tx.StmtContext(ctx, stmt).ExecContext(ctx, args...))
+	switch {
+	case err != nil:
+		return fmt.Errorf("settlement: %w", err)
+	case n == 0:
+		return backlog.ErrConflict
+	case n > 1:
+		return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", w.t.m.Name, n, r.Key)
+	}
+	return nil
+}
+
+// run runs the statements.
+func (w *Work) run(ctx context.Context, tx *sql.Tx, r *backlog.Record, prepared []*sql.Stmt) error {
+	for i := range w.steps {
+		s := &w.steps[i]
+		n, err := affected(tx.StmtContext(ctx, prepared[i]).ExecContext(ctx, s.args(r)...))
+		if err == nil && n == 0 && s.changes && !w.allowZeroRows {
+			err = errNoRow
+		}
+		if err != nil {
+			return &stepError{i + 1, err}
+		}
+	}
+	return nil
+}
+
+var errNoRow = errors.New("affected no row")
+
+// A stepError is that of the n-th statement.
+type stepError struct {
+	n   int
+	err error
+}
+
+func (s *stepError) Error() string {
+	if s.err == errNoRow {
+		return fmt.Sprintf("statement %d %v", s.n, s.err)
+	}
+	return fmt.Sprintf("statement %d: %v", s.n, s.err)
+}
+
+func (s *stepError) Unwrap() error { return s.err }
+
+func affected(res sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}

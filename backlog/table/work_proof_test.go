@@ -1,0 +1,137 @@
+package table_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+func TestNewWorkRefuses(t *testing.T) {
+	f := orders(t)
+	m := plainMapping()
+	m.Columns = []string{"item"}
+	s := f.store(m)
+	for _, c := range []struct{ statement, want string }{
+		{"", "handler.sql: statement 2: it is empty; write a statement, such as INSERT INTO …"},
+		{"SELECT 1; ; SELECT 2", "handler.sql: statement 3: nothing stands between two semicolons; remove one of them"},
+		{"SELECT 'a", "handler.sql: statement 2: what begins with 'a has no closing '; add it"},
+		{"DELETE FROM a WHERE b = ?", "handler.sql: statement 2: ? begins no parameter here; write :column, such as :id"},
+		{"UPDATE a SET b = :c", `handler.sql: statement 2: table BACKLOG has no column "c" for the parameter; the columns are: id, status, date_inserted, item`},
+		{"UPDATE a SET b = :ITEM, c = :Status", "handler.sql: statement 2: the handler is not given the column status; add it to table.columns"},
+		{"begin", "handler.sql: statement 2 is BEGIN: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it"},
+		{"DELETE FROM a; COMMIT", "handler.sql: statement 3 is COMMIT: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it"},
+		{"/* DELETE */ ROLLBACK TO x", "handler.sql: statement 2 is ROLLBACK: …; remove it"},
+		{"SAVEPOINT x", "handler.sql: statement 2 is SAVEPOINT: …; remove it"},
+		{"release x", "handler.sql: statement 2 is RELEASE: …; remove it"},
+		{"END", "handler.sql: statement 2 is END: …; remove it"},
+		{"PRAGMA journal_mode = delete", "handler.sql: statement 2, PRAGMA journal_mode …, does not work on rows; write one that begins with INSERT, UPDATE, DELETE, REPLACE, MERGE, SELECT or WITH"},
+		{"ATTACH 'x' AS y", "handler.sql: statement 2, ATTACH 'x' AS y, does not work on rows; …"},
+		{"vacuum", "handler.sql: statement 2, vacuum, does not work on rows; …"},
+		{"CREATE TABLE a (b)", "handler.sql: statement 2, CREATE TABLE a (b), does not work on rows; …"},
+		{"('a')", "handler.sql: statement 2, ('a'), does not work on rows; …"},
+	} {
+		w, err := table.NewWork(s, []string{"DELETE FROM stock WHERE item = :item OR n = :Id", c.statement}, false)
+		if p := (*table.Problem)(nil); w != nil || !errors.As(err, &p) || !matches(err.Error(), c.want) {
+			t.Errorf("%s\n got %v\nwant %s", c.statement, err, c.want)
+		}
+	}
+	if _, err := table.NewWork(s, nil, false); err == nil || err.Error() != "handler.sql: there is no statement; write what is to be done, such as INSERT INTO …" {
+		t.Errorf("no statement: got %v", err)
+	}
+}
+
+// TestWorkCheck: the database must understand each statement. Nothing is
+// changed, and the right to write is not needed.
+func TestWorkCheck(t *testing.T) {
+	f := orders(t)
+	ctx := context.Background()
+	db, err := table.Open(ctx, "sqlite:"+f.path, table.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s, err := table.New(ctx, db, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := f.content()
+	for _, c := range []struct{ statement, want string }{
+		{"UPDATE stock SET n = n - 1 WHERE item = :item; SELECT n FROM stock -- that is all", ""},
+		{"DELETE FROM stock WHERE item = :item;", ""},
+		{"DELETE FROM stok WHERE item = :item", "statement 2 is not understood by the database: …no such table: stok…"},
+		{"DELETE FROM stock WHERE itm = :item", "statement 2 is not understood by the database: …no such column: itm…"},
+		{"DELET FROM stock; WITH x", "handler.sql: statement 2, DELET FROM stock, does not work on rows…"},
+		{"DELETE stock", "statement 2 is not understood by the database: …syntax error…"},
+	} {
+		w, err := table.NewWork(s, []string{"INSERT INTO shipped VALUES (:id, :item)", c.statement}, false)
+		if err == nil {
+			err = w.Check(ctx)
+		}
+		want := c.want
+		if strings.HasPrefix(want, "statement") {
+			want = "handler.sql: " + want + "; correct it, or create what it names"
+		}
+		if p := (*table.Problem)(nil); c.want == "" && err != nil || c.want != "" && (!errors.As(err, &p) || !matches(err.Error(), want)) {
+			t.Errorf("%s\n got %v\nwant %s", c.statement, err, want)
+		}
+	}
+	w := newWork(t, s, "DELETE FROM stock")
+	if err := do(w, lane(t, f.store(plainMapping()), backlog.Fresh)[0]); backlog.OutcomeOf(err) != backlog.Skipped || err.Error() != "the database is open to be read only; open it to be written to" {
+		t.Errorf("work on a database that is read only: got %v", err)
+	}
+	if after := f.content(); strings.Join(after, "\n") != strings.Join(before, "\n") {
+		t.Errorf("the database was changed:\n%s", strings.Join(after, "\n"))
+	}
+}
+
+// TestWorkSample shows the work of a record and leaves nothing of it.
+func TestWorkSample(t *testing.T) {
+	f := orders(t)
+	f.exec("UPDATE BACKLOG SET item = replace(hex(zeroblob(200)), '0', 'ü') WHERE id = 2")
+	m := plainMapping()
+	m.Touch = []table.Assignment{set("date_inserted", text("now"))}
+	s := f.store(m)
+	records := lane(t, s, backlog.Fresh)
+	before := f.content()
+	const ends = "What was done until then has been undone.\n"
+	for _, c := range []struct {
+		statement string
+		record    int
+		want, err string
+	}{
+		{"UPDATE stock\nSET n = n - 1 WHERE item = :item AND :item <> :id;SELECT 1", 0, `statement 1:
+    UPDATE stock
+    SET n = n - 1 WHERE item = :item AND :item <> :id
+  item = "apple"
+  id = 1
+  rows affected: 1
+statement 2:
+    SELECT 1
+settlement: success
+The statements and the settlement have been undone.
+`, ""},
+		{"DELETE FROM stock; DELETE FROM stock", 0, "statement 1:\n    DELETE FROM stock\n  rows affected: 2\nstatement 2:\n    DELETE FROM stock\n  rows affected: 0\n" + ends, "statement 2 affected no row"},
+		{"INSERT INTO shipped VALUES (:id, :item), (2, NULL)", 1, "statement 1:\n    INSERT INTO shipped VALUES (:id, :item), (2, NULL)\n  id = 2\n  item = \"" + strings.Repeat("ü", 200) + "\" and more, 800 bytes\n" + ends, "statement 1: …UNIQUE constraint failed…"},
+	} {
+		var out strings.Builder
+		w := newWork(t, s, c.statement)
+		err := w.Sample(context.Background(), &records[c.record], &out)
+		if out.String() != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.statement, &out, c.want)
+		}
+		if (err == nil) != (c.err == "") || err != nil && !matches(err.Error(), c.err) {
+			t.Errorf("%s: got the error %v, want %s", c.statement, err, c.err)
+		}
+		if after := f.content(); strings.Join(after, "\n") != strings.Join(before, "\n") {
+			t.Errorf("the database was changed:\n%s", strings.Join(after, "\n"))
+		}
+	}
+	f.exec("UPDATE BACKLOG SET status = 'SUCCESS'")
+	if err := newWork(t, s, "DELETE FROM stock").Sample(context.Background(), &records[0], new(strings.Builder)); !errors.Is(err, backlog.ErrConflict) {
+		t.Errorf("a record that is settled: got %v, want a conflict", err)
+	}
+}
