@@ -20,7 +20,7 @@ func TestStore(t *testing.T) {
 	for _, f := range timeForms {
 		t.Run(f.name, func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
-				return newHarness(t, f, want)
+				return newHarness(t, onSQLite, f, want)
 			})
 		})
 	}
@@ -76,26 +76,57 @@ var statuses = map[storetest.State]string{
 	storetest.Success: "SUCCESS", storetest.Dead: "DEAD", storetest.Other: "ON HOLD",
 }
 
-// A harness is a storetest.Harness on an SQLite file.
+// A testDatabase is a kind of database as the harness speaks to it behind the
+// store's back.
+type testDatabase struct {
+	// open makes a database, or a schema, of the test's own: a pool that does
+	// not belong to the store, and the URL that the store opens.
+	open func(t *testing.T) (plain *sql.DB, url string)
+
+	// sql translates a statement of the harness, which is written for SQLite:
+	// names in double quotes, arguments as question marks, a unary plus in
+	// front of a column that is to be read as it is stored.
+	sql func(text string) string
+
+	// Types of the table's columns: of text that can be a key, of a BLOB that
+	// can, of other BLOBs, and of a truth.
+	textKey, blobKey, blob, boolean string
+}
+
+var onSQLite = testDatabase{
+	open: func(t *testing.T) (*sql.DB, string) {
+		path := filepath.Join(t.TempDir(), "a b#c?.db")
+		plain := openPlain(t, strings.NewReplacer("#", "%23", "?", "%3f").Replace(path))
+		if _, err := plain.Exec("PRAGMA journal_mode = WAL"); err != nil {
+			t.Fatal(err)
+		}
+		return plain, "sqlite:" + path
+	},
+	sql:     func(text string) string { return text },
+	textKey: "TEXT", blobKey: "BLOB", blob: "BLOB", boolean: "BOOLEAN",
+}
+
+// A harness is a storetest.Harness on a table of a database.
 type harness struct {
 	t     *testing.T
+	d     testDatabase
 	form  timeForm
 	want  storetest.Table
-	path  string
+	url   string
 	plain *sql.DB
 	keys  []string
 	store *table.Table
 }
 
-func newHarness(t *testing.T, form timeForm, want storetest.Table) *harness {
-	h := &harness{t: t, form: form, want: want, path: filepath.Join(t.TempDir(), "a b#c?.db")}
-	h.plain = openPlain(t, strings.NewReplacer("#", "%23", "?", "%3f").Replace(h.path))
+func newHarness(t *testing.T, d testDatabase, form timeForm, want storetest.Table) *harness {
+	h := &harness{t: t, d: d, form: form, want: want}
+	h.plain, h.url = d.open(t)
 	t.Cleanup(func() { h.plain.Close() })
 	key := map[storetest.Keys]string{
 		storetest.IntKeys:       `"the key" INTEGER PRIMARY KEY`,
-		storetest.TextKeys:      `"the key" TEXT PRIMARY KEY`,
-		storetest.BlobKeys:      `"the key" BLOB PRIMARY KEY`,
-		storetest.CompositeKeys: `"the key" TEXT, part INT`,
+		storetest.TextKeys:      `"the key" ` + d.textKey + ` PRIMARY KEY`,
+		storetest.BlobKeys:      `"the key" ` + d.blobKey + ` PRIMARY KEY`,
+		storetest.CompositeKeys: `"the key" ` + d.textKey + `, part INT`,
 	}[want.Keys]
 	h.keys = []string{"the key"}
 	end := ""
@@ -103,16 +134,15 @@ func newHarness(t *testing.T, form timeForm, want storetest.Table) *harness {
 		h.keys = append(h.keys, "part")
 		end = `, PRIMARY KEY (part, "the key")`
 	}
-	h.exec(`CREATE TABLE "my table" (`+key+`, status TEXT, inserted `+form.decl+`, eligible `+form.decl+`, expires `+form.decl+`,
-		amount INTEGER, note TEXT, payload BLOB, attempts INTEGER, last_error VARCHAR(200),
-		Failures INTEGER, "last failure" `+form.decl+`, next_try `+form.decl+`, in_retry BOOLEAN`+end+`)`, nil)
-	h.exec(`PRAGMA journal_mode = WAL`, nil)
+	h.exec(`CREATE TABLE "my table" (` + key + `, status ` + d.textKey + `, inserted ` + form.decl + `, eligible ` + form.decl + `, expires ` + form.decl + `,
+		amount INTEGER, note ` + d.textKey + `, payload ` + d.blob + `, attempts INTEGER, last_error VARCHAR(200),
+		Failures INTEGER, "last failure" ` + form.decl + `, next_try ` + form.decl + `, in_retry ` + d.boolean + end + `)`)
 	return h
 }
 
-func (h *harness) exec(text string, args []any) {
+func (h *harness) exec(text string, args ...any) {
 	h.t.Helper()
-	if _, err := h.plain.Exec(text, args...); err != nil {
+	if _, err := h.plain.Exec(h.d.sql(text), args...); err != nil {
 		h.t.Fatalf("%s: %v", text, err)
 	}
 }
@@ -168,7 +198,7 @@ func (h *harness) Store() backlog.Store {
 
 func (h *harness) Open() (backlog.Store, error) {
 	ctx := context.Background()
-	db, err := table.Open(ctx, "sqlite:"+h.path, table.Options{})
+	db, err := table.Open(ctx, h.url, table.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -213,8 +243,8 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 		for i := range r.Key.Len() {
 			args = append(args, r.Key.Part(i))
 		}
-		_, err := tx.Exec(fmt.Sprintf(`INSERT INTO "my table" (status, inserted, eligible, expires, amount, note, payload, attempts, last_error, failures, "last failure", next_try, in_retry, %s) VALUES (?%s)`,
-			key, strings.Repeat(",?", len(args)-1)), args...)
+		_, err := tx.Exec(h.d.sql(fmt.Sprintf(`INSERT INTO "my table" (status, inserted, eligible, expires, amount, note, payload, attempts, last_error, failures, "last failure", next_try, in_retry, %s) VALUES (?%s)`,
+			key, strings.Repeat(",?", len(args)-1))), args...)
 		if err != nil {
 			return err
 		}
@@ -248,16 +278,20 @@ func (h *harness) where(k backlog.Key) (string, []any) {
 func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	where, args := h.where(k)
 	row := storetest.Row{Key: k}
-	var status, inserted, eligible, expires, attempts, lastError, failures, last, next any
-	err := h.plain.QueryRow(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error, +failures, +"last failure", +next_try, in_retry
-		FROM "my table" WHERE `+where, args...).
-		Scan(&status, &inserted, &eligible, &expires, &row.Amount, &row.Note, &row.Payload, &attempts, &lastError, &failures, &last, &next, &row.InRetry)
+	var status, inserted, eligible, expires, note, payload, attempts, lastError, failures, last, next any
+	var inRetry sql.NullBool
+	err := h.plain.QueryRow(h.d.sql(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error, +failures, +"last failure", +next_try, in_retry
+		FROM "my table" WHERE `+where), args...).
+		Scan(&status, &inserted, &eligible, &expires, &row.Amount, &note, &payload, &attempts, &lastError, &failures, &last, &next, &inRetry)
 	if err == sql.ErrNoRows {
 		return row, false, nil
 	}
 	if err != nil {
 		return row, false, err
 	}
+	row.InRetry = inRetry.Bool
+	row.Note, row.Payload = asString(note), payload
+	status, lastError = asString(status), asString(lastError)
 	row.State = storetest.Null
 	for s, text := range statuses {
 		if status == text {
@@ -287,9 +321,17 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	return row, true, nil
 }
 
+// asString makes a string of the bytes by which some drivers give one.
+func asString(v any) any {
+	if b, ok := v.([]byte); ok {
+		return string(b)
+	}
+	return v
+}
+
 func (h *harness) SetState(k backlog.Key, s storetest.State) error {
 	where, args := h.where(k)
-	_, err := h.plain.Exec(`UPDATE "my table" SET status = ? WHERE `+where, append([]any{h.status(s)}, args...)...)
+	_, err := h.plain.Exec(h.d.sql(`UPDATE "my table" SET status = ? WHERE `+where), append([]any{h.status(s)}, args...)...)
 	return err
 }
 
@@ -301,7 +343,7 @@ func (h *harness) Delete(keys ...backlog.Key) error {
 	defer tx.Rollback()
 	for _, k := range keys {
 		where, args := h.where(k)
-		if _, err := tx.Exec(`DELETE FROM "my table" WHERE `+where, args...); err != nil {
+		if _, err := tx.Exec(h.d.sql(`DELETE FROM "my table" WHERE `+where), args...); err != nil {
 			return err
 		}
 	}

@@ -345,17 +345,17 @@ func (h *usedHarness) Open() (backlog.Store, error) {
 // newUsedHarness returns one on a database of its own. The one connection to a
 // database in memory is shared with the suite.
 func newUsedHarness(t *testing.T, want storetest.Table, memory bool) *usedHarness {
-	h := newHarness(t, timeForms[0], want)
+	h := newHarness(t, onSQLite, timeForms[0], want)
 	if !memory {
 		unsafe := map[string]string{"sqlite": "?_pragma=synchronous(off)", "sqlite3": "?_synchronous=off"}[ownDriver] // as fast
-		return &usedHarness{harness: h, pool: ownPool(t, ownDriver, "file:"+strings.NewReplacer("#", "%23", "?", "%3f").Replace(h.path)+unsafe, 0)}
+		return &usedHarness{harness: h, pool: ownPool(t, ownDriver, "file:"+strings.NewReplacer("#", "%23", "?", "%3f").Replace(strings.TrimPrefix(h.url, "sqlite:"))+unsafe, 0)}
 	}
 	var script string
 	if err := h.plain.QueryRow("SELECT sql FROM sqlite_master WHERE type = 'table'").Scan(&script); err != nil {
 		t.Fatal(err)
 	}
 	h.plain = ownPool(t, ownDriver, ":memory:", 1)
-	h.exec(script, nil)
+	h.exec(script)
 	return &usedHarness{harness: h, pool: h.plain}
 }
 
