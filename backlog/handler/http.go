@@ -126,8 +126,6 @@ func (h *HTTP) attempt(ctx context.Context, r *backlog.Record, w witness) error 
 	if err != nil {
 		return backlog.Unstarted(err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	req, body, err := p.request(ctx, r, keys, h.now())
 	if err != nil {
 		return err
@@ -137,7 +135,7 @@ func (h *HTTP) attempt(ctx context.Context, r *backlog.Record, w witness) error 
 	if err != nil {
 		return p.unanswered(ctx, req, err)
 	}
-	text := readAnswer(resp, cancel)
+	text := readAnswer(resp)
 	w.response(p, resp, text)
 	return p.outcome(req, resp, text, h.now())
 }
