@@ -22,7 +22,8 @@ import (
 // It guarantees at-least-once processing: Succeeded is written only when the
 // handler returned nil, and a crash at any point leaves every record either
 // settled or pending. After a crash at most [MaxGroup] records that were
-// already handled are handled again.
+// already handled are handled again, and none that a [SettlingHandler] has
+// settled.
 type Engine struct {
 	Store   Store
 	Handler Handler

@@ -10,8 +10,9 @@ import (
 )
 
 // A fairness is a pass over 100,000 slow records, which holds all hands for
-// hours, and the five-minute tier beside it.
+// hours, or two, and the five-minute tier beside them.
 type fairness struct {
+	wide  int    // how many such passes
 	lane  string // the status of the many
 	rate  float64
 	fresh int // records that come for each tick
@@ -23,29 +24,31 @@ const (
 	slowHands   = 4
 )
 
-// Fresh records wait no longer than one call takes until they have a hand, and
-// by a rate for the others' next turn besides; if there are many of them, the
-// two passes have half of the turns each.
+// Fresh records wait no longer than one call of a wide pass takes until they
+// have a hand, and by a rate for its next turn besides; if there are many of
+// them, the passes have as many turns each.
 func TestWidePassDelaysNoFreshRecord(t *testing.T) {
 	t.Parallel()
 	for _, c := range []fairness{
-		{"NEW", 0, 1}, {"ERROR", 0, slowHands}, {"ERROR", 0, 50},
-		{"ERROR", 2, 1}, {"ERROR", 2, 50}, {"NEW", 0.5, 4},
+		{1, "NEW", 0, 1}, {1, "ERROR", 0, slowHands}, {1, "ERROR", 0, 50},
+		{1, "ERROR", 2, 1}, {1, "ERROR", 2, 50}, {1, "NEW", 0.5, 4},
+		{2, "ERROR", 0, slowHands}, {2, "ERROR", 2, 10},
 	} {
-		t.Run(fmt.Sprintf("%s/rate=%v/fresh=%d", c.lane, c.rate, c.fresh), func(t *testing.T) {
+		t.Run(fmt.Sprintf("wide=%d/%s/rate=%v/fresh=%d", c.wide, c.lane, c.rate, c.fresh), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, memory.Options{}, slowly(slowTakes, succeed))
 				b.Concurrency, b.Rate = slowHands, c.rate
 				b.addMany(t, c.lane)
 				until(59 * time.Minute)
-				stop := start(t, b.loop(schedule(t, "1d 5m", "7d 1h")))
+				tiers := []string{"1d 5m", "7d 10m", "30d 1h"}
+				stop := start(t, b.loop(schedule(t, tiers[:1+c.wide]...)))
 				n := manyRecords
-				for at := time.Hour + 5*time.Minute; at <= time.Hour+25*time.Minute; at += 5 * time.Minute {
+				for at := time.Hour + 15*time.Minute; at <= time.Hour+35*time.Minute; at += 5 * time.Minute {
 					until(at - 20*time.Second) // amid calls of the others
 					b.add(t, "NEW", n, c.fresh, 0)
 					n += c.fresh
 				}
-				until(time.Hour + 29*time.Minute + 50*time.Second)
+				until(time.Hour + 39*time.Minute + 50*time.Second)
 				stop()
 
 				waits := b.waits()
@@ -90,13 +93,15 @@ func (c fairness) turn() time.Duration {
 }
 
 // wait is how long the i-th of a tick's fresh records may wait. The first ones
-// have the hands that are free next; then every other turn is theirs: by a rate
-// one by one, else as many at a time as there are hands.
+// have the hands that are free next, of each wide pass once; then every other
+// turn, or third, is theirs: by a rate one by one, else as many at a time as
+// there are hands.
 func (c fairness) wait(i int) time.Duration {
+	passes := time.Duration(c.wide + 1)
 	if c.rate > 0 {
-		return slowTakes + time.Duration(2*(i+1))*c.turn()
+		return slowTakes + passes*time.Duration(i+1)*c.turn()
 	}
-	return slowTakes + time.Duration(i/slowHands)*2*slowTakes
+	return time.Duration(c.wide)*slowTakes + passes*time.Duration(i/slowHands)*slowTakes
 }
 
 // waits returns how long after its tick each fresh record was handed out, in

@@ -52,6 +52,8 @@ type SettlingHandler interface {
 	// nothing has been written, or, if the connection broke at commit, that
 	// is unknown; the engine then settles as usual. An error that wraps
 	// [ErrConflict] says that somebody else has changed the row: that is
-	// counted as such. One that wraps [ErrAway] is no attempt.
+	// counted as such. One that wraps [ErrAway] is no attempt: the call is
+	// made again, with the same record, once the store answers, but not more
+	// than twice; then the row is left as it was.
 	HandleAndSettle(ctx context.Context, r *Record, now func() time.Time) error
 }

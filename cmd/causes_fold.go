@@ -20,9 +20,9 @@ const (
 // fold returns the text of an error without what makes one record's differ
 // from another's, so that errors of one cause become one text: "#" stands for
 // numbers, for ids (UUIDs, hexadecimal and random ones), for mail addresses,
-// for what is in quotes and for the texts own, the parts of the record's key.
-// White space becomes one space. Numbers that are a status stay, and so do names
-// in JSON and what stands behind those that introduce a message, such as "error".
+// for what is in quotes and for the texts own, those of ownOf. White space
+// becomes one space. Numbers that are a status stay, and so do names in JSON and
+// what stands behind those that introduce a message, such as "error".
 //
 // The result is valid UTF-8 of at most maxFolded bytes, cut in the middle if
 // need be; folding it again changes nothing.
@@ -42,13 +42,14 @@ func fold(text string, own []string) string {
 	}
 }
 
-// partsOf returns the parts of a key as texts have them.
-func partsOf(k backlog.Key) []string {
-	parts := make([]string, k.Len())
-	for i := range parts {
-		parts[i] = backlog.NewKey(k.Part(i)).String()
+// ownOf returns what only this attempt's error may have in it: the parts of the
+// record's key and the attempt's id.
+func ownOf(r *backlog.Record) []string {
+	own := make([]string, r.Key.Len(), r.Key.Len()+1)
+	for i := range own {
+		own[i] = backlog.NewKey(r.Key.Part(i)).String()
 	}
-	return parts
+	return append(own, r.AttemptID)
 }
 
 // cutMiddle returns the text, or as much of its beginning and end as have room,
@@ -150,7 +151,7 @@ func (f *folder) word(i int) int {
 	}
 	w := f.text[i : i+n]
 	switch {
-	case digits == 0, digits == n && f.isStatus(w):
+	case digits == 0, digits == n && f.isStatus(w, f.text[i+n:]):
 		f.out = append(f.out, w...)
 	case digits == n, // a number
 		all&^(aDigit|hexLetter) == 0 && n >= 6,                                   // 7f3a9c
@@ -168,11 +169,15 @@ func (f *folder) word(i int) int {
 	return n
 }
 
-// isStatus reports whether the number that comes next is one that says what is
-// wrong: that of an exit or of HTTP.
-func (f *folder) isStatus(number string) bool {
+// isStatus reports whether the number that comes next, before rest, is one that
+// says what is wrong: of an exit, or of HTTP as in "503 Service Unavailable".
+func (f *folder) isStatus(number, rest string) bool {
 	if len(number) > 3 || slices.Contains(f.own, number) {
 		return false
+	}
+	if len(f.out) == 0 && len(number) == 3 && number[0] >= '1' && number[0] <= '5' {
+		after := strings.TrimPrefix(rest, " ")
+		return rest == "" || rest[0] == ':' || after != rest && after != "" && after[0] >= 'A' && after[0] <= 'Z'
 	}
 	switch strings.ToLower(lastWord(f.out, " :=")) {
 	case "status", "http", "code", "signal":

@@ -40,6 +40,11 @@ func TestFold(t *testing.T) {
 		{"no mail address", nil, []string{"3 @ home, @ 5"}, "# @ home, @ #"},
 		{"exit status", nil, []string{"exit status 3"}, "exit status 3"},
 		{"HTTP status", nil, []string{"HTTP 503 after 20 ms", "HTTP 503 after 7 ms"}, "HTTP 503 after # ms"},
+		{"status line", nil, []string{"503 Service Unavailable: try in 5 s", "503 Service Unavailable: try in 10 s"}, "503 Service Unavailable: try in # s"},
+		{"status line without words", nil, []string{"520: joe@example.com"}, "520: #"},
+		{"no status line", nil, []string{"503 items", "117 items"}, "# items"},
+		{"a key that looks like a status line", []any{int64(503)}, []string{"503: away"}, "#: away"},
+		{"attempt", nil, []string{"attempt 0123456789abcdef-zz is lost"}, "attempt # is lost"},
 		{"no status", nil, []string{"postcode 123, status 12345"}, "postcode #, status #"},
 		{"a key that looks like a status", []any{int64(17)}, []string{"status 17"}, "status #"},
 		{"a key of letters", []any{"alpha-beta"}, []string{"order alpha-beta: alpha-betas, (alpha-beta)"}, "order #: alpha-betas, (#)"},
@@ -52,12 +57,12 @@ func TestFold(t *testing.T) {
 		{"nothing", nil, []string{"", " "}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var own []string
+			r := &backlog.Record{AttemptID: "0123456789abcdef-zz"}
 			if tt.key != nil {
-				own = partsOf(backlog.NewKey(tt.key...))
+				r.Key = backlog.NewKey(tt.key...)
 			}
 			for _, e := range tt.errs {
-				if got := fold(e, own); got != tt.want {
+				if got := fold(e, ownOf(r)); got != tt.want {
 					t.Errorf("%q becomes %q, want %q", e, got, tt.want)
 				}
 			}

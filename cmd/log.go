@@ -160,7 +160,7 @@ func (o *observer) attemptEnded(log *slog.Logger, ev backlog.Event) {
 // terminal.
 func (o *observer) count(log *slog.Logger, ev backlog.Event, prefix string) bool {
 	text := ev.Err.Error()
-	folded := prefix + fold(text, partsOf(ev.Record.Key)) // before the lock: others wait for that
+	folded := prefix + fold(text, ownOf(ev.Record)) // before the lock: others wait for that
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.tallies[ev.Tier]

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,61 @@ func TestHandlerStaysSecret(t *testing.T) {
 			t.Errorf("%q: no error", http)
 		} else if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v", http, err)
+		}
+	}
+}
+
+// TestExampleFileHandlers puts the other handlers of the example in the place of
+// its own, without and with what is optional in them. But for that the values
+// are the defaults.
+func TestExampleFileHandlers(t *testing.T) {
+	text := readExample(t)
+	blocks := regexp.MustCompile(`(?m)^#   handler:\n(?:#    .*\n)+`).FindAllString(text, -1)
+	if len(blocks) != 3 {
+		t.Fatalf("%d blocks, want lines, http and sql", len(blocks))
+	}
+	own := regexp.MustCompile(`(?m)^handler:\n(?:  .*\n)+`)
+	lookup := func(name string) (string, bool) {
+		return map[string]string{"API_TOKEN": "hunter2", "WEBHOOK_SECRET": secret}[name], true
+	}
+	load := func(block string) config.Handler {
+		c, err := config.Load(strings.NewReader(own.ReplaceAllLiteralString(text, block)), "schedule.example.yaml", lookup, known...)
+		if err != nil {
+			t.Fatalf("%v\nwith:\n%s", err, block)
+		}
+		return c.Handler
+	}
+	var got []config.Handler
+	for _, block := range blocks {
+		block = regexp.MustCompile(`(?m)^#   `).ReplaceAllString(block, "")
+		got = append(got, load(block))
+		got = append(got, load(regexp.MustCompile(`(?m)^( +)# ([a-z_]+:)`).ReplaceAllString(block, "$1$2")))
+	}
+	short := func(kind string) config.Handler { return load("handler: {" + kind + "}\n") }
+	equal(t, "lines", got[0], short("lines: [./worker.py]"))
+	equal(t, "sql", got[4], short("sql: [INSERT INTO shipped (order_id) VALUES (:id), 'UPDATE stock SET amount = amount - 1 WHERE item = :item']"))
+
+	http := *got[2].HTTP
+	equal(t, "statuses", [][]int{http.Success, http.Reject}, [][]int{hundred(200), {410}})
+	equal(t, "method", http.Method, "POST")
+	http.Success, http.Reject, http.Method = nil, nil, ""
+	equal(t, "http", &http, short(`http: {url: "https://api.example.com/orders/{id}", headers: {Authorization: Bearer hunter2}, secret: `+secret+`}`).HTTP)
+	all := got[3].HTTP
+	if all.SecretFiles == nil || all.Allow == nil || all.CAFile == "" || all.CertFile == "" || all.KeyFile == "" {
+		t.Errorf("something optional is missing: %+v", all)
+	}
+}
+
+// TestExampleFileOnDead reads the lines of the example that tell of dead records.
+func TestExampleFileOnDead(t *testing.T) {
+	lines := regexp.MustCompile(`(?m)^#   (on_dead: .*)$`).FindAllStringSubmatch(readExample(t), -1)
+	if len(lines) != 2 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	for _, m := range lines {
+		c := set(t, "statuses: {dead: DEAD}\n"+m[1])
+		if c.OnDead.Timeout != 30*time.Second {
+			t.Errorf("%s: %+v", m[1], c.OnDead)
 		}
 	}
 }

@@ -28,7 +28,8 @@ import (
 // and Backlog-Error. Texts in headers are percent-escaped where they are not
 // printable ASCII, and 1 KiB at most.
 //
-// A request is sent at most once per attempt, redirects are not followed.
+// A request is sent at most once per attempt (net/http may send a GET or HEAD
+// again when a connection breaks); redirects are not followed.
 // Proxies are taken from the environment (HTTPS_PROXY and the like), but not
 // if the record decides about the host.
 //
@@ -97,23 +98,23 @@ func (h *HTTP) Columns() ([]string, error) {
 // configuration is [backlog.Unstarted]; a host that cannot be reached is not.
 //
 // No error shows more of the URL than scheme and host, or what Headers and
-// secrets hold, also when the server repeats it.
+// secrets hold. Where the server repeats such a thing, it is shown as ***.
 func (h *HTTP) Handle(ctx context.Context, r *backlog.Record) error {
-	return h.attempt(ctx, r, noWatch{})
+	return h.attempt(ctx, r, nobody{})
 }
 
-// A watcher is shown what is sent and received.
-type watcher interface {
+// A witness is shown what is sent and received.
+type witness interface {
 	request(p *httpPlan, req *http.Request, body []byte)
 	response(p *httpPlan, resp *http.Response, body []byte)
 }
 
-type noWatch struct{}
+type nobody struct{}
 
-func (noWatch) request(*httpPlan, *http.Request, []byte)   {}
-func (noWatch) response(*httpPlan, *http.Response, []byte) {}
+func (nobody) request(*httpPlan, *http.Request, []byte)   {}
+func (nobody) response(*httpPlan, *http.Response, []byte) {}
 
-func (h *HTTP) attempt(ctx context.Context, r *backlog.Record, w watcher) error {
+func (h *HTTP) attempt(ctx context.Context, r *backlog.Record, w witness) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -125,8 +126,6 @@ func (h *HTTP) attempt(ctx context.Context, r *backlog.Record, w watcher) error 
 	if err != nil {
 		return backlog.Unstarted(err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	req, body, err := p.request(ctx, r, keys, h.now())
 	if err != nil {
 		return err
@@ -136,7 +135,7 @@ func (h *HTTP) attempt(ctx context.Context, r *backlog.Record, w watcher) error 
 	if err != nil {
 		return p.unanswered(ctx, req, err)
 	}
-	text := readAnswer(resp, cancel)
+	text := readAnswer(resp)
 	w.response(p, resp, text)
 	return p.outcome(req, resp, text, h.now())
 }

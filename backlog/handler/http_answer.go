@@ -24,8 +24,8 @@ const (
 )
 
 // readAnswer reads what came with a response, or the beginning of it, so that
-// the connection can be used again. cancel ends the request.
-func readAnswer(resp *http.Response, cancel func()) []byte {
+// the connection can be used again.
+func readAnswer(resp *http.Response) []byte {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil // the rest is not HTTP
@@ -33,7 +33,7 @@ func readAnswer(resp *http.Response, cancel func()) []byte {
 	if resp.ContentLength == 0 || resp.Body == http.NoBody {
 		return nil
 	}
-	late := time.AfterFunc(answerTime, cancel)
+	late := time.AfterFunc(answerTime, func() { resp.Body.Close() }) // which ends a Read
 	defer late.Stop()
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	return b

@@ -67,7 +67,7 @@ func (p *httpPlan) connect(ctx context.Context, target, via *url.URL) (net.Conn,
 	}
 	if target.Scheme == "https" && isHTTP(via.Scheme) {
 		if c, err = tunnel(ctx, c, target, via); err != nil {
-			return nil, httpError(fmt.Errorf("the proxy %s lets nobody through to %s: %w", via.Host, target.Host, err))
+			return nil, httpError(fmt.Errorf("the proxy %s does not connect to %s: %w", via.Host, target.Host, err))
 		}
 		return c, nil
 	}
@@ -108,7 +108,8 @@ func tunnel(ctx context.Context, c net.Conn, target, via *url.URL) (net.Conn, er
 	err := req.Write(c)
 	if err == nil {
 		var resp *http.Response
-		if resp, err = http.ReadResponse(bufio.NewReaderSize(c, 1), req); err == nil && resp.StatusCode != http.StatusOK {
+		// Nothing of the target's is lost in the buffer: it speaks second.
+		if resp, err = http.ReadResponse(bufio.NewReader(c), req); err == nil && resp.StatusCode != http.StatusOK {
 			err = errors.New(statusLine(resp.StatusCode))
 		}
 	}

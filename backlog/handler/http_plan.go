@@ -198,6 +198,9 @@ func (p *httpPlan) keys() ([][]byte, error) {
 // repeats it: shorter ones are words, which would be hidden all over.
 const minHidden = 6
 
+// minToken is the least length of a piece of a path that is taken for a secret.
+const minToken = 16
+
 // setHidden finds what may not be shown when a server repeats it.
 func (p *httpPlan) setHidden(h *HTTP) {
 	var texts []string
@@ -215,6 +218,13 @@ func (p *httpPlan) setHidden(h *HTTP) {
 		decoded, _ := url.QueryUnescape(text)
 		texts = append(texts, text, decoded)
 	}
+	for _, part := range p.url.parts {
+		for s := range strings.SplitSeq(part.text, "/") {
+			if part.place == inPath && len(s) >= minToken {
+				texts = append(texts, s)
+			}
+		}
+	}
 	if base := p.url.base; base != nil && base.User != nil {
 		password, _ := base.User.Password()
 		texts = append(texts, base.User.String(), password)
@@ -222,7 +232,11 @@ func (p *httpPlan) setHidden(h *HTTP) {
 	for _, s := range h.Secrets {
 		texts = append(texts, s, strings.TrimPrefix(s, secretPrefix))
 	}
-	texts = slices.DeleteFunc(texts, func(s string) bool { return len(s) < minHidden })
+	for _, s := range texts { // as servers write them in JSON and in links
+		texts = append(texts, strings.ReplaceAll(s, "/", `\/`), url.QueryEscape(s), url.PathEscape(s))
+	}
+	slices.Sort(texts)
+	texts = slices.DeleteFunc(slices.Compact(texts), func(s string) bool { return len(s) < minHidden })
 	// The longest first: of those that begin alike the first one counts.
 	slices.SortFunc(texts, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string

@@ -31,7 +31,7 @@ func (e exchange) request(p *httpPlan, req *http.Request, body []byte) {
 	if req.Host != "" {
 		shown["Host"] = []string{req.Host}
 	}
-	fmt.Fprintf(e.w, "%s %s\n", req.Method, p.url.show(req.URL))
+	fmt.Fprintf(e.w, "%s %s\n", req.Method, p.hide.Replace(p.url.show(req.URL)))
 	e.headers(p, shown)
 	rest := ""
 	if len(body) > maxShown {

@@ -133,10 +133,15 @@ const maxHeader = 1 << 10
 // headerText returns a text as a header can hold it: printable ASCII, all else
 // and the percent sign percent-escaped, cut between two letters.
 func headerText(s string) string {
-	s = strings.TrimSpace(strings.ToValidUTF8(s, "\uFFFD"))
+	s = strings.TrimSpace(s)
+	keep := func(c byte) bool { return c >= ' ' && c < 0x7f && c != '%' }
+	whole := escape(strings.ToValidUTF8(s, "\uFFFD"), keep)
+	if len(whole) <= maxHeader {
+		return whole
+	}
 	var b strings.Builder
-	for _, r := range s {
-		t := escape(string(r), func(c byte) bool { return c >= ' ' && c < 0x7f && c != '%' })
+	for _, r := range s { // U+FFFD for what is not UTF-8
+		t := escape(string(r), keep)
 		if b.Len()+len(t) > maxHeader {
 			break
 		}

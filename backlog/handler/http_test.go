@@ -276,10 +276,10 @@ func TestHTTPServerRepeatsSecrets(t *testing.T) {
 	t.Parallel()
 	s := newHook(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTeapot)
-		io.WriteString(w, "you sent "+r.Header.Get("Authorization")+" and "+r.Header.Get("X-Key")+" with "+r.RequestURI+", that is "+r.URL.Query().Get("token"))
+		io.WriteString(w, "you sent "+r.Header.Get("Authorization")+" and "+strings.ReplaceAll(r.Header.Get("X-Key"), "/", `\/`)+" with "+r.RequestURI+", that is "+r.URL.Query().Get("token"))
 	})
-	h := &handler.HTTP{URL: s.URL + "/?token=query%2Fsecret", Headers: map[string]string{"Authorization": "Bearer abc.def.ghi", "X-Key": "k-123456"}}
-	wantError(t, h.Handle(t.Context(), newRecord()), "418 I'm a teapot: you sent *** and *** with /?token=***, that is ***", backlog.Errored)
+	h := &handler.HTTP{URL: s.URL + "/T0/0123456789abcdef/x?token=query%2Fsecret", Headers: map[string]string{"Authorization": "Bearer abc.def.ghi", "X-Key": "k/123456"}}
+	wantError(t, h.Handle(t.Context(), newRecord()), "418 I'm a teapot: you sent *** and *** with /T0/***/x?token=***, that is ***", backlog.Errored)
 }
 
 func TestHTTPTimeout(t *testing.T) {

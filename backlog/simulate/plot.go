@@ -211,7 +211,7 @@ func (s *sketch) panel(top int, w *Workload, curves []Curve, p panel) {
 		s.text(grouped(v), plotLeft-12, up(v)+5, 2)
 	}
 	unit, name := axisUnit(length)
-	for _, v := range wholeTicks(int(length/unit), 16) {
+	for _, v := range clockTicks(int(length/unit), 16, name) {
 		x := at(w.From.Add(time.Duration(v) * unit))
 		s.line(plotGrid, 1, nil, image.Pt(x, top+panelTop), image.Pt(x, top+panelBottom))
 		s.line(plotInk, 1, nil, image.Pt(x, top+panelBottom), image.Pt(x, top+panelBottom+5))
@@ -295,6 +295,19 @@ func wholeTicks(greatest, most int) (ticks []int) {
 		ticks = append(ticks, step)
 	}
 	return ticks
+}
+
+// clockTicks are wholeTicks by which people count hours and minutes.
+func clockTicks(greatest, most int, unit string) (ticks []int) {
+	for _, step := range map[string][]int{"hours": {1, 2, 3, 6, 12}, "minutes": {1, 2, 5, 10, 15, 30}}[unit] {
+		if greatest/step <= most {
+			for v := 0; v <= greatest; v += step {
+				ticks = append(ticks, v)
+			}
+			return ticks
+		}
+	}
+	return wholeTicks(greatest, most)
 }
 
 // grouped writes a number as in 1,234,567.

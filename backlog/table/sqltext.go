@@ -263,8 +263,9 @@ func isWordByte(c byte) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// beginning returns the first characters of a text.
+// beginning returns the first characters of a text, in one line.
 func beginning(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
 	if short := cut(s, 20); short != s {
 		return short + "…"
 	}

@@ -97,8 +97,7 @@ func NewWork(t *Table, statements []string, allowZeroRows bool) (*Work, error) {
 var (
 	changing = []string{"INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE"}
 	reading  = []string{"SELECT", "VALUES", "WITH"}
-	// Others say it their own way; these people try.
-	ending = []string{"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "SET"}
+	ending   = []string{"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
 )
 
 // step is the n-th statement. Only what works on rows is let through: what else

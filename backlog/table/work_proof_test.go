@@ -28,7 +28,7 @@ func TestNewWorkRefuses(t *testing.T) {
 		{"SAVEPOINT x", "handler.sql: statement 2 is SAVEPOINT: …; remove it"},
 		{"release x", "handler.sql: statement 2 is RELEASE: …; remove it"},
 		{"END", "handler.sql: statement 2 is END: …; remove it"},
-		{"PRAGMA journal_mode = delete", "handler.sql: statement 2, PRAGMA journal_mode …, does not work on rows; write one that begins with INSERT, UPDATE, DELETE, REPLACE, MERGE, SELECT or WITH"},
+		{"PRAGMA\n\tjournal_mode = delete", "handler.sql: statement 2, PRAGMA journal_mode …, does not work on rows; write one that begins with INSERT, UPDATE, DELETE, REPLACE, MERGE, SELECT or WITH"},
 		{"ATTACH 'x' AS y", "handler.sql: statement 2, ATTACH 'x' AS y, does not work on rows; …"},
 		{"vacuum", "handler.sql: statement 2, vacuum, does not work on rows; …"},
 		{"CREATE TABLE a (b)", "handler.sql: statement 2, CREATE TABLE a (b), does not work on rows; …"},

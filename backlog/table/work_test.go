@@ -237,6 +237,23 @@ func TestWorkSettles(t *testing.T) {
 	f.wantRows("SELECT * FROM log ORDER BY nr", "'x' 1", "'x' 3")
 }
 
+// TestWorkWithNothingToSettle: a success that is the state which the row has is
+// written nowhere, and the work is done all the same.
+func TestWorkWithNothingToSettle(t *testing.T) {
+	f := orders(t)
+	m := plainMapping()
+	m.Success = is(text("NEW"))
+	s := f.store(m)
+	w := newWork(t, s, "INSERT INTO shipped VALUES (:id, :item)")
+	for _, r := range lane(t, s, backlog.Fresh) {
+		if err := do(w, r); err != nil {
+			t.Errorf("record %v: %v", r.Key, err)
+		}
+	}
+	f.wantRows("SELECT id FROM shipped", "1", "2")
+	f.wantRows("SELECT status FROM BACKLOG", "'NEW'", "'NEW'")
+}
+
 // TestWorkWithoutSettlement is what Handle does.
 func TestWorkWithoutSettlement(t *testing.T) {
 	f := orders(t)
