@@ -42,6 +42,9 @@ type dialect interface {
 	// guard returns the condition as one that no index is searched by: a
 	// row is found by its key, whatever a planner thinks of the status.
 	guard(cond string) string
+	// prepares reports whether statements are to be prepared: not where the
+	// driver does that by itself, or has been told not to.
+	prepares() bool
 	// lazyUnion reports whether the ordered union of ordered queries is read
 	// no further than its limit.
 	lazyUnion() bool

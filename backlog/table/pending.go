@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -303,40 +302,14 @@ func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (backlog.Pag
 }
 
 func (t *Table) readPart(ctx context.Context, s *scanner, text string, args []any) error {
-	stmt, err := t.prepare(ctx, t.db.read, text)
+	stmt, err := t.prepare(ctx, t.db.read, t.d.place(text))
 	if err != nil {
 		return err
 	}
-	rows, err := stmt.QueryContext(ctx, args...)
+	rows, err := stmt.query(ctx, t.db.read, args)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	return s.scan(rows)
-}
-
-// prepare returns the prepared statement for the text on db. It may wait for a
-// connection, and so must not hold the lock meanwhile.
-func (t *Table) prepare(ctx context.Context, db *sql.DB, text string) (*sql.Stmt, error) {
-	t.mu.Lock()
-	have := t.statements[text]
-	t.mu.Unlock()
-	if have != nil {
-		return have, nil
-	}
-	s, err := db.PrepareContext(ctx, t.d.place(text))
-	if err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	have = t.statements[text]
-	if have == nil {
-		t.statements[text] = s
-	}
-	t.mu.Unlock()
-	if have != nil { // somebody else was as quick
-		s.Close()
-		return have, nil
-	}
-	return s, nil
 }

@@ -94,14 +94,14 @@ func (t *Table) inTx(ctx context.Context, f func(*sql.Tx) error) error {
 // settleBatches writes each batch with one statement. The statements are
 // prepared before the transaction begins, since it has the only connection.
 func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) error {
-	updates := make([]*sql.Stmt, len(works))
+	updates := make([]*statement, len(works))
 	writes := false
 	for i, w := range works {
 		text, _ := t.updateText(w.batch, roundUp(len(w.rows)))
 		if text == "" {
 			continue
 		}
-		stmt, err := t.prepare(ctx, t.db.write, text)
+		stmt, err := t.prepare(ctx, t.db.write, t.d.place(text))
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) e
 			if updates[i] == nil {
 				continue
 			}
-			res, err := tx.StmtContext(ctx, updates[i]).ExecContext(ctx, t.updateArgs(w, at)...)
+			res, err := updates[i].exec(ctx, tx, t.updateArgs(w, at))
 			if err != nil {
 				if t.d.classify(err) == classRefused {
 					return errRowByRow

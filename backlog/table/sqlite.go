@@ -125,6 +125,7 @@ func (sqlite) raw(col string) string { return "+" + col }
 
 func (sqlite) place(text string) string { return text }
 func (sqlite) cast(*column) string      { return "?" }
+func (sqlite) prepares() bool           { return true }
 func (sqlite) lazyUnion() bool          { return true }
 func (sqlite) partialIndexes() bool     { return true }
 

@@ -56,7 +56,7 @@ type Table struct {
 
 	mu         sync.Mutex
 	notes      []string
-	statements map[string]*sql.Stmt
+	statements map[string]*statement
 }
 
 var (
@@ -85,7 +85,7 @@ func New(ctx context.Context, db *DB, m Mapping) (*Table, error) {
 	if err != nil {
 		return nil, db.wrap(ctx, err)
 	}
-	t := &Table{db: db, d: d, m: m, catalog: cat, statements: make(map[string]*sql.Stmt)}
+	t := &Table{db: db, d: d, m: m, catalog: cat, statements: make(map[string]*statement)}
 	t.name = d.quote(m.Name)
 	if m.Schema != "" {
 		t.name = d.quote(m.Schema) + "." + t.name

@@ -90,20 +90,6 @@ func (m Mapping) withDefaults() Mapping {
 	return m
 }
 
-// Close lets go of the statements that the table has prepared; the database
-// stays open. Only a program that makes tables again and again from one pool
-// needs it. Nothing must use the table at the time or afterwards.
-func (t *Table) Close() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var errs []error
-	for _, s := range t.statements {
-		errs = append(errs, s.Close())
-	}
-	clear(t.statements)
-	return errors.Join(errs...)
-}
-
 // use finds out what the pool leads to. What the driver says of another kind
 // of database is not shown: it may hold a password.
 func use(ctx context.Context, pool *sql.DB) (*DB, error) {

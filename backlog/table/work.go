@@ -35,7 +35,7 @@ type Work struct {
 	settlements   []string // of a success, by the state that was read; "": nothing to write
 	allowZeroRows bool
 
-	prepared atomic.Pointer[[]*sql.Stmt] // nil until the first work; of the steps, then of the settlements
+	prepared atomic.Pointer[[]*statement] // nil until the first work; of the steps, then of the settlements
 }
 
 // A step is one of the statements.
@@ -187,7 +187,7 @@ func (t *Table) misunderstood(i int, err error) error {
 
 // HandleAndSettle implements backlog.SettlingHandler.
 func (w *Work) HandleAndSettle(ctx context.Context, r *backlog.Record, now func() time.Time) error {
-	return w.transact(ctx, func(tx *sql.Tx, prepared []*sql.Stmt) error {
+	return w.transact(ctx, func(tx *sql.Tx, prepared []*statement) error {
 		if err := w.settle(ctx, tx, r, now(), prepared[len(w.steps)+r.State]); err != nil {
 			return err
 		}
@@ -198,18 +198,18 @@ func (w *Work) HandleAndSettle(ctx context.Context, r *backlog.Record, now func(
 // Handle does the work without settling the record: at least once, then. The
 // engine calls HandleAndSettle.
 func (w *Work) Handle(ctx context.Context, r *backlog.Record) error {
-	return w.transact(ctx, func(tx *sql.Tx, prepared []*sql.Stmt) error { return w.run(ctx, tx, r, prepared) })
+	return w.transact(ctx, func(tx *sql.Tx, prepared []*statement) error { return w.run(ctx, tx, r, prepared) })
 }
 
 // settle writes that the record has succeeded; stmt is nil where there is
 // nothing to write.
-func (w *Work) settle(ctx context.Context, tx *sql.Tx, r *backlog.Record, at time.Time, stmt *sql.Stmt) error {
+func (w *Work) settle(ctx context.Context, tx *sql.Tx, r *backlog.Record, at time.Time, stmt *statement) error {
 	if stmt == nil {
 		return nil
 	}
 	s := backlog.Settlement{Record: r, Outcome: backlog.Succeeded, At: at}
 	args := w.t.updateArgs(work{w.t.batchOf(&s), []*backlog.Settlement{&s}}, at)
-	n, err := affected(tx.StmtContext(ctx, stmt).ExecContext(ctx, args...))
+	n, err := affected(stmt.exec(ctx, tx, args))
 	switch {
 	case err != nil:
 		return fmt.Errorf("settlement: %w", err)
@@ -222,10 +222,10 @@ func (w *Work) settle(ctx context.Context, tx *sql.Tx, r *backlog.Record, at tim
 }
 
 // run runs the statements.
-func (w *Work) run(ctx context.Context, tx *sql.Tx, r *backlog.Record, prepared []*sql.Stmt) error {
+func (w *Work) run(ctx context.Context, tx *sql.Tx, r *backlog.Record, prepared []*statement) error {
 	for i := range w.steps {
 		s := &w.steps[i]
-		n, err := affected(tx.StmtContext(ctx, prepared[i]).ExecContext(ctx, s.args(r)...))
+		n, err := affected(prepared[i].exec(ctx, tx, s.args(r)))
 		if err == nil && n == 0 && s.changes && !w.allowZeroRows {
 			err = errNoRow
 		}

@@ -21,7 +21,7 @@ var errUndo = errors.New("to be undone")
 // write meanwhile.
 func (w *Work) Sample(ctx context.Context, r *backlog.Record, out io.Writer) error {
 	var b strings.Builder
-	err := w.transact(ctx, func(tx *sql.Tx, prepared []*sql.Stmt) error {
+	err := w.transact(ctx, func(tx *sql.Tx, prepared []*statement) error {
 		b.Reset()
 		if err := w.settle(ctx, tx, r, r.Inserted, prepared[len(w.steps)+r.State]); err != nil {
 			return err
@@ -29,7 +29,7 @@ func (w *Work) Sample(ctx context.Context, r *backlog.Record, out io.Writer) err
 		for i := range w.steps {
 			s := &w.steps[i]
 			s.show(&b, i+1, r)
-			n, err := affected(tx.StmtContext(ctx, prepared[i]).ExecContext(ctx, s.args(r)...))
+			n, err := affected(prepared[i].exec(ctx, tx, s.args(r)))
 			if err != nil {
 				return &stepError{i + 1, err}
 			}

@@ -13,7 +13,7 @@ import (
 // steps and, behind them, the settlements by state. It undoes what f has done
 // when that returns an error or panics. Its own errors are those that handlers
 // give: what keeps the work from beginning is none of the record's.
-func (w *Work) transact(ctx context.Context, f func(tx *sql.Tx, prepared []*sql.Stmt) error) error {
+func (w *Work) transact(ctx context.Context, f func(tx *sql.Tx, prepared []*statement) error) error {
 	t := w.t
 	if t.db.write == nil {
 		return backlog.Unstarted(problem("open it to be written to", "the database is open to be read only"))
@@ -54,11 +54,11 @@ func (w *Work) transact(ctx context.Context, f func(tx *sql.Tx, prepared []*sql.
 }
 
 // prepare returns the statements, prepared when they are first needed.
-func (w *Work) prepare(ctx context.Context) ([]*sql.Stmt, error) {
+func (w *Work) prepare(ctx context.Context) ([]*statement, error) {
 	if have := w.prepared.Load(); have != nil {
 		return *have, nil
 	}
-	list := make([]*sql.Stmt, 0, len(w.steps)+len(w.settlements))
+	list := make([]*statement, 0, len(w.steps)+len(w.settlements))
 	for i := range w.steps {
 		s, err := w.t.prepare(ctx, w.t.db.write, w.steps[i].text)
 		if err != nil {
@@ -71,10 +71,10 @@ func (w *Work) prepare(ctx context.Context) ([]*sql.Stmt, error) {
 		list = append(list, s)
 	}
 	for _, text := range w.settlements {
-		var s *sql.Stmt
+		var s *statement
 		if text != "" {
 			var err error
-			if s, err = w.t.prepare(ctx, w.t.db.write, text); err != nil {
+			if s, err = w.t.prepare(ctx, w.t.db.write, w.t.d.place(text)); err != nil {
 				return nil, err
 			}
 		}
