@@ -112,8 +112,13 @@ type causeJSON struct {
 	First   backlog.Key `json:"first_id"`
 }
 
+// causesJSON is never nil.
 func causesJSON(list []cause) []causeJSON {
-	return each(list, func(c cause) causeJSON { return causeJSON{c.text, c.records, c.first} })
+	all := make([]causeJSON, len(list))
+	for i, c := range list {
+		all[i] = causeJSON{c.text, c.records, c.first}
+	}
+	return all
 }
 
 // cutColumns returns the text cut in its middle to what a line of a terminal

@@ -18,27 +18,50 @@ import (
 
 // CheckOptions are the flags of check.
 type CheckOptions struct {
-	SQL  bool
-	JSON jsonFlag
-	Now  nowFlag
+	SQL    bool
+	Sample string // an ID, if the flag is given
+	JSON   jsonFlag
+	Now    nowFlag
 }
 
 func (o *CheckOptions) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.SQL, "sql", false, "print every statement that passes run")
+	f.StringVar(&o.Sample, "sample", "", "call the handler, for real, with the record that has this `ID`")
 	o.JSON.AddFlags(f)
 	o.Now.AddFlags(f)
 }
 
 func newCheck(g *globals) *cobra.Command {
 	var o CheckOptions
-	c := &cobra.Command{
+	var c *cobra.Command
+	c = &cobra.Command{
 		Use:   "check",
 		Short: "Prove that a pass can work, touching nothing",
 		Long: `Check goes through everything a pass needs: configuration, handler, connection,
 columns, key, statuses, times, rights, indexes and plans, lock and state file.
-For what is wrong it says what to do. It changes nothing.` + exitStatusHelp,
+For what is wrong it says what to do. It changes nothing.
+
+With --sample ID it calls the handler with one record instead, for real: the
+program runs, the service is called. It shows what the handler is given, what
+comes back and what outcome that is. Nothing is settled: the row stays as it
+was, and what is done in the database itself is undone. The record may have any
+status; ID is as for explain:
+
+    backlog check --sample 4
+    backlog check --sample '["mail", 7]'` + exitStatusHelp + `
+  75  --sample, and another process is working on this table
+
+With --sample, 0 means that the handler was called, whatever the outcome.`,
 		Args: noArgs,
-		RunE: ran(func(ctx context.Context) error { return runCheck(ctx, o, g) }),
+		RunE: ran(func(ctx context.Context) error {
+			switch sampling := c.Flags().Changed("sample"); {
+			case sampling && o.SQL:
+				return usagef("say one of --sample and --sql")
+			case sampling:
+				return runSample(ctx, o, g)
+			}
+			return runCheck(ctx, o, g)
+		}),
 	}
 	o.AddFlags(c.Flags())
 	return c
@@ -147,12 +170,10 @@ func (k *checker) bad(name string, err error) bool {
 
 func (k *checker) all(ctx context.Context) {
 	k.good("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, table.Shown(k.cfg.Database))
-	if _, err := wireHandler(ctx, k.cfg); !k.bad("handler", err) {
-		k.good("handler", "%s can be run", k.cfg.Handler.Exec.Command[0])
-	}
-	if tell, err := wireOnDead(ctx, k.cfg); !k.bad("on_dead", err) && tell != nil {
-		k.good("on_dead", "%s can be run", k.cfg.OnDead.Exec.Command[0])
-	}
+	h, err := newHandler(ctx, k.cfg, nil)
+	k.tool(ctx, "handler", h, err, proof(k.cfg.Handler.Exec, k.cfg.Handler.Lines, k.cfg.Handler.HTTP))
+	onDead, err := newOnDead(ctx, k.cfg)
+	k.tool(ctx, "on_dead", onDead, err, proof(k.cfg.OnDead.Exec, nil, k.cfg.OnDead.HTTP))
 	k.state()
 	k.policy()
 
@@ -169,6 +190,9 @@ func (k *checker) all(ctx context.Context) {
 		return
 	}
 	k.good("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
+	k.bad("handler", hasColumns(k.table, "handler", h))
+	k.bad("on_dead", hasColumns(k.table, "on_dead", onDead))
+	k.work(ctx)
 	if !k.bad("times", k.table.ProveTimes(ctx, k.now)) {
 		k.times(ctx)
 		k.plans(ctx)
@@ -177,6 +201,29 @@ func (k *checker) all(ctx context.Context) {
 	k.writes(ctx)
 	for _, n := range k.table.Notes() {
 		k.warn("note", "", "%s", n)
+	}
+}
+
+// tool adds what there is to say of the handler or on_dead, which there may not
+// be: what a look at the network says, too.
+func (k *checker) tool(ctx context.Context, name string, h tool, err error, proved string) {
+	if h != nil {
+		if err = h.Check(ctx); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if !k.bad(name, err) && h != nil {
+		k.good(name, "%s", proved)
+	}
+}
+
+// work is tool for a handler that works in the table's database.
+func (k *checker) work(ctx context.Context) {
+	if k.cfg.Handler.SQL == nil {
+		return
+	}
+	if _, err := newWork(ctx, k.table, k.cfg); !k.bad("handler", err) {
+		k.good("handler", "the database understands the statements, and their parameters are columns that a record has")
 	}
 }
 

@@ -180,15 +180,14 @@ func (o *observer) count(log *slog.Logger, ev backlog.Event, prefix string) bool
 }
 
 // causes returns why records failed in the tier's last pass, the most frequent
-// cause first. It is never nil.
+// cause first.
 func (o *observer) causes(tier string) []cause {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := o.tallies[tier]
-	if t == nil {
-		return []cause{}
+	if t := o.tallies[tier]; t != nil {
+		return t.causes()
 	}
-	return t.causes()
+	return nil
 }
 
 func (o *observer) firstUnreadable(tier string) bool {

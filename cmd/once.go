@@ -86,7 +86,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 		if o.DryRun {
 			return printRecords(g.out, p, nil, o.JSON.on)
 		}
-		return printReport(g.out, backlog.Report{Started: now, Complete: true}, o.JSON.on)
+		return printReport(g.out, backlog.Report{Started: now, Complete: true}, o.JSON.on, nil)
 	}
 	log := newLog(cfg.Log, g.err)
 	ctx, stop := stopOnSignal(ctx)
@@ -95,8 +95,9 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 		return dryRun(ctx, g, cfg, log, p, o.JSON.on)
 	}
 	surviveReaders()
+	obs := newObserver(log)
 	report, err := g.passOnce(ctx, cfg, log, p, wait, func(a *app) *backlog.Engine {
-		return a.engine(clock, stop.hard, newProgress(g.err, a.table, newObserver(log).Observe))
+		return a.engine(clock, stop.hard, newProgress(g.err, a.table, obs.Observe))
 	})
 	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
 		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
@@ -105,7 +106,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	if report.Started.IsZero() || report.Selected == 0 && errors.As(err, &problem) {
 		return err // nothing was begun
 	}
-	if perr := printReport(g.out, report, o.JSON.on); perr != nil {
+	if perr := printReport(g.out, report, o.JSON.on, obs.causes(p.Tier)); perr != nil {
 		return perr
 	}
 	switch {

@@ -44,13 +44,11 @@ type reportJSON struct {
 	Unreadable  int     `json:"unreadable"`
 	GivenUp     int     `json:"given_up"`
 
-	// Causes is missing where nobody has counted.
-	Causes []causeJSON `json:"causes,omitzero"`
+	Causes []causeJSON `json:"causes"`
 }
 
-// printReport prints the report and, below it, why records failed: nil if that
-// is not known.
-func printReport(w io.Writer, r backlog.Report, asJSON bool, causes ...cause) error {
+// printReport prints the report and, below it, why records failed.
+func printReport(w io.Writer, r backlog.Report, asJSON bool, causes []cause) error {
 	if asJSON {
 		return printJSON(w, reportJSON{
 			Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Started: stamp(r.Started), Duration: r.Duration.Seconds(),

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"sync"
 	"syscall"
 	"time"
 
@@ -86,14 +87,31 @@ type server struct {
 	hard    <-chan struct{}
 	hup     <-chan os.Signal
 	old     []*app // of before reloads
-	stopped bool   // and said so
+	closing sync.WaitGroup
+	stopped bool // and said so
 }
 
-// close closes the connections: also those that passes of an old app went on
-// with until the end. What is idle has been closed long before.
+// close closes handlers and connections: also those that passes of an old app
+// went on with until the end. Connections that are idle have been closed long
+// before.
 func (d *server) close() {
+	d.closing.Wait()
 	for _, a := range append(d.old, d.app) {
 		a.close()
+	}
+}
+
+// closeOld closes the handlers of old apps that have no pass under way any
+// more, so that no worker stays behind each reload. It does not wait: they may
+// take a moment to end.
+func (d *server) closeOld() {
+	for _, a := range d.old {
+		idle := a.passes.Load() == 0
+		if idle && a.idle && !a.closed { // at two looks: a pass may have been about to begin at the first
+			a.closed = true
+			d.closing.Go(a.closeHandlers)
+		}
+		a.idle = idle
 	}
 }
 
@@ -142,6 +160,7 @@ func (d *server) lead(ctx context.Context) error {
 				cancel()
 				return d.drain(done, alive)
 			}
+			d.closeOld()
 		case <-alive:
 			// A loop that hangs is to be restarted by systemd.
 			if time.Since(loop.LastWake()) < 2*time.Minute {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
@@ -50,25 +51,31 @@ func (g *globals) load() (*config.Config, error) {
 type app struct {
 	cfg     *config.Config
 	log     *slog.Logger
-	handler backlog.Handler
-	onDead  backlog.Handler // nil: none
+	handler tool // nil: none is needed
+	onDead  tool // nil: none
 	db      *table.DB
 	table   *table.Table
 	store   *provenStore // the table, for passes
 
 	samples []string // rows as they are understood
+
+	passes atomic.Int64 // under way, of its engine
+
+	// Of an app that a reload has replaced: whether it had none at the last
+	// look, and whether its handlers have been closed.
+	idle, closed bool
 }
 
 // wireApp builds what a pass needs and proves that it can work, touching no
-// record: the handler's program, the table's columns and times. That the table
+// record: the handler, the table's columns and times. That the table
 // takes the statuses is proved by a.store before the first record is touched;
 // callers that want to know at once call a.table.ProveWrites.
 func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time) (*app, error) {
-	h, err := wireHandler(ctx, cfg)
+	h, err := newHandler(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	tell, err := wireOnDead(ctx, cfg)
+	onDead, err := newOnDead(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +83,10 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	a.handler, a.onDead = h, tell
+	if err := a.wireHandlers(ctx, h, onDead); err != nil {
+		a.close()
+		return nil, err
+	}
 	a.store = &provenStore{Table: a.table, log: log, now: now}
 	if err := a.table.ProveTimes(ctx, now); err != nil {
 		a.close()
@@ -127,7 +137,10 @@ func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.L
 	return &app{cfg: cfg, log: log, db: db, table: t}, nil
 }
 
-func (a *app) close() { a.db.Close() }
+func (a *app) close() {
+	a.closeHandlers()
+	a.db.Close()
+}
 
 // A provenStore proves that the table takes what settlements write when the
 // first record comes up, so that a pass without work costs nothing for it.
@@ -187,7 +200,7 @@ func (s *provenStore) Expire(ctx context.Context, now, before time.Time, each fu
 
 // engine returns an engine over the app's table and handler.
 func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(backlog.Event)) *backlog.Engine {
-	return &backlog.Engine{
+	e := &backlog.Engine{
 		Store:           a.store,
 		Handler:         a.handler,
 		Concurrency:     a.cfg.Handler.Concurrency,
@@ -201,8 +214,25 @@ func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(ba
 		ShutdownTimeout: max(a.cfg.ShutdownTimeout, 1), // zero would be the default
 		Hard:            hard,
 		Now:             now,
-		Observe:         observe,
+		Observe: func(ev backlog.Event) {
+			switch ev.Kind {
+			case backlog.PassStarted:
+				a.passes.Add(1)
+			case backlog.PassEnded:
+				a.passes.Add(-1)
+			}
+			if observe != nil {
+				observe(ev)
+			}
+		},
 	}
+	if a.cfg.Handler.Lines != nil {
+		e.Timeout = 0 // a worker keeps to it, who may have other records to answer first
+	}
+	if a.cfg.Handler.HTTP != nil {
+		e.MaxPause = a.cfg.Handler.HTTP.MaxPause
+	}
+	return e
 }
 
 // mapping translates the configuration of the table. The two packages do not

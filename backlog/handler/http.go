@@ -52,9 +52,10 @@ type HTTP struct {
 
 	// Allow are the hosts that a record may lead to: names, *.name for all
 	// below one, addresses, networks such as 192.0.2.0/24; with a port or
-	// without. Addresses that are not on the public internet are refused,
-	// unless they are in it as addresses, or have a name that is not of the
-	// public internet either (localhost, billing, billing.internal).
+	// without. An address that is not on the public internet is refused, unless
+	// it or a network of such ones is listed, or it is private or loopback and
+	// the name is not of the public internet either (localhost, billing,
+	// billing.internal).
 	Allow []string
 
 	CAFile            string // PEM: only these authorities are trusted; "": the system's

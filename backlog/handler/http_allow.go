@@ -100,9 +100,9 @@ func (list allowList) target(u *url.URL) error {
 
 // dial returns an error if a connection to the host, which target has found to
 // be allowed, would lead to an address that no partner on the internet has,
-// and that is not meant: because the list has the address, a network of such
-// addresses, or the name of a host that cannot have others. A public name is
-// not enough: its owner decides where it points to.
+// and that is not meant. It is meant if the list has the address, or a network
+// of such addresses. A name is enough only for private addresses of a host that
+// cannot have others: the owner of a public one decides where it points to.
 func (list allowList) dial(host, port string, addr netip.Addr) error {
 	addr = plain(addr)
 	kind := special(addr)
@@ -110,10 +110,11 @@ func (list allowList) dial(host, port string, addr netip.Addr) error {
 		return nil
 	}
 	host = hostOf(host)
+	byName := isLocalName(host) && (addr.IsLoopback() || addr.IsPrivate())
 	for _, a := range list {
 		switch {
 		case a.port != "" && a.port != port:
-		case a.name == "" && a.net.Contains(addr) && withinSpecial(a.net), a.name != "" && isLocalName(host) && a.matches(host):
+		case a.name == "" && a.net.Contains(addr) && withinSpecial(a.net), byName && a.matches(host):
 			return nil
 		}
 	}

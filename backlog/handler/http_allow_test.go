@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"net"
 	"net/netip"
 	"net/url"
 	"testing"
@@ -82,6 +83,7 @@ func TestAllowDial(t *testing.T) {
 		{"hooks.example.org", "443", "fd00:7::1", ""},
 		{"billing.internal", "443", "10.9.9.9", ""},
 		{"other.internal", "443", "10.9.9.9", "other.internal is at 10.9.9.9, a private address; add the address to allow if that is meant"},
+		{"billing.internal", "443", "169.254.169.254", "billing.internal is at 169.254.169.254, a link-local address; add the address to allow if that is meant"},
 		{"LOCALHOST.", "80", "127.0.0.1", ""},
 		{"localhost", "80", "::1", ""},
 	} {
@@ -150,4 +152,35 @@ func FuzzAllow(f *testing.F) {
 			t.Fatalf("%q allows neither a name nor addresses", entry)
 		}
 	})
+}
+
+// The address that counts is the one that is connected to.
+func TestAllowCountsWhenDialing(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for allow, want := range map[string]string{
+		"hooks.example.org": "localhost is at 127.0.0.1, a loopback address; add the address to allow if that is meant",
+		"localhost":         "",
+		"127.0.0.0/8":       "",
+	} {
+		p, err := newHTTPPlan(&HTTP{URL: "{u}", Allow: []string{allow}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := p.transport.DialContext(t.Context(), "tcp4", "localhost:"+port)
+		got := ""
+		if err != nil {
+			got = netInWords(err)
+		} else {
+			c.Close()
+		}
+		if got != want {
+			t.Errorf("allow %s: %q, want %q", allow, got, want)
+		}
+	}
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package handler_test
 
 import (
@@ -96,6 +98,9 @@ func (a *authority) serve(t *testing.T, template *x509.Certificate, config *tls.
 	requests = new(atomic.Int64)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
+		if r.ProtoMajor != 2 {
+			t.Errorf("a request of %s", r.Proto)
+		}
 		io.Copy(io.Discard, r.Body)
 	}))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -28,30 +28,32 @@ type sqlText struct {
 
 // parseSQL divides the text into its statements and finds their parameters:
 // :column, or :"column" for names of other than letters, digits and
-// underscores. The errors are [*Problem]s of the statement behind those that are
-// returned.
-func parseSQL(text string, x syntax) ([]sqlText, error) {
+// underscores. The errors are [*Problem]s; first is the number by which they
+// call the first statement.
+func parseSQL(text string, first int, x syntax) ([]sqlText, error) {
+	p := &sqlParser{s: text, x: x, first: first}
 	if strings.IndexByte(text, 0) >= 0 {
-		return nil, problem("remove it", "there is a NUL byte in it")
+		return nil, p.refuse("remove it", "there is a NUL byte in it")
 	}
-	p := &sqlParser{s: text, x: x}
 	for p.at < len(p.s) {
 		if err := p.next(); err != nil {
-			return p.list, err
+			return nil, err
 		}
 	}
 	if p.seen || len(p.list) == 0 {
-		err := p.end()
-		return p.list, err
+		if err := p.end(); err != nil {
+			return nil, err
+		}
 	}
 	return p.list, nil
 }
 
 type sqlParser struct {
-	s    string
-	x    syntax
-	at   int
-	list []sqlText
+	s     string
+	x     syntax
+	first int
+	at    int
+	list  []sqlText
 
 	// Of the present statement:
 	sqlText
@@ -59,6 +61,11 @@ type sqlParser struct {
 	begin int
 	seen  bool // more than blanks and comments
 	depth int  // of parentheses
+}
+
+// refuse returns what is wrong with the present statement.
+func (p *sqlParser) refuse(cure, what string) error {
+	return problem(cure, "handler.sql: statement %d: %s", p.first+len(p.list), what)
 }
 
 // next takes what stands at the present place: a string, a comment, a word, a
@@ -93,7 +100,7 @@ func (p *sqlParser) next() error {
 	case c == ':':
 		return p.colon(rest)
 	case strings.IndexByte(p.x.own, c) >= 0:
-		return notOurs(c)
+		return p.notOurs(c)
 	case isWordByte(c):
 		return p.word(rest)
 	case c == '(':
@@ -114,10 +121,10 @@ func (p *sqlParser) take(n int) {
 // end ends the present statement, at a semicolon or at the end of the text.
 func (p *sqlParser) end() error {
 	if !p.seen && len(p.list) == 0 {
-		return problem("write a statement, such as INSERT INTO …", "it is empty")
+		return p.refuse("write a statement, such as INSERT INTO …", "it is empty")
 	}
 	if !p.seen {
-		return problem("remove one of them", "nothing stands between two semicolons")
+		return p.refuse("remove one of them", "nothing stands between two semicolons")
 	}
 	p.source, p.text = strings.TrimSpace(p.s[p.begin:p.at]), strings.TrimSpace(p.out.String())
 	p.list = append(p.list, p.sqlText)
@@ -149,7 +156,7 @@ func (p *sqlParser) comment(rest string) int {
 
 // quoted returns the length of the string or name that rest begins with. Its
 // last character twice is not the end, but for brackets.
-func quoted(rest string, end byte, backslashes bool) (int, error) {
+func (p *sqlParser) quoted(rest string, end byte, backslashes bool) (int, error) {
 	for i := 1; i < len(rest); i++ {
 		switch {
 		case rest[i] == '\\' && backslashes:
@@ -161,32 +168,33 @@ func quoted(rest string, end byte, backslashes bool) (int, error) {
 			return i + 1, nil
 		}
 	}
-	return 0, problem("add it", "what begins with %s has no closing %c", beginning(rest), end)
+	return 0, p.open(rest, string(end))
+}
+
+// open refuses what rest begins with, since it has no end.
+func (p *sqlParser) open(rest, end string) error {
+	return p.refuse("add it", "what begins with "+beginning(rest)+" has no closing "+end)
 }
 
 func (p *sqlParser) takeQuoted(rest string, end byte, backslashes bool) error {
-	n, err := quoted(rest, end, backslashes)
+	n, err := p.quoted(rest, end, backslashes)
 	p.take(n)
 	return err
 }
 
-// dollarQuoted takes a string between two equal tags, or a lone dollar.
+// dollarQuoted takes a string between two equal tags.
 func (p *sqlParser) dollarQuoted(rest string) error {
 	n := 1
 	for n < len(rest) && isWordByte(rest[n]) && rest[n] != '$' {
 		n++
 	}
 	if n == len(rest) || rest[n] != '$' || n > 1 && isDigit(rest[1]) {
-		if strings.IndexByte(p.x.own, '$') >= 0 {
-			return notOurs('$')
-		}
-		p.take(1)
-		return nil
+		return p.notOurs('$')
 	}
 	tag := rest[:n+1]
 	i := strings.Index(rest[len(tag):], tag)
 	if i < 0 {
-		return problem("add it", "what begins with %s has no closing %s", beginning(rest), tag)
+		return p.open(rest, tag)
 	}
 	p.take(i + 2*len(tag))
 	return nil
@@ -194,20 +202,20 @@ func (p *sqlParser) dollarQuoted(rest string) error {
 
 // colon takes a parameter, a cast (::), an assignment (:=) or a lone colon.
 func (p *sqlParser) colon(rest string) error {
-	if len(rest) == 1 {
-		p.take(1)
-		return nil
+	var c byte // what follows it
+	if len(rest) > 1 {
+		c = rest[1]
 	}
-	switch c := rest[1]; {
+	switch {
 	case c == ':' || c == '=':
 		p.take(2)
 	case c == '"':
-		n, err := quoted(rest[1:], '"', false)
+		n, err := p.quoted(rest[1:], '"', false)
 		if err != nil {
 			return err
 		}
 		if n == 2 {
-			return problem("write one between the quotes", `:"" names no column`)
+			return p.refuse("write one between the quotes", `:"" names no column`)
 		}
 		p.at += 1 + n
 		p.param(strings.ReplaceAll(rest[2:n], `""`, `"`))
@@ -226,8 +234,8 @@ func (p *sqlParser) colon(rest string) error {
 
 // notOurs refuses a parameter that is written as the database itself has it: it
 // would be bound to whatever comes first.
-func notOurs(c byte) error {
-	return problem("write :column, such as :id", "%c begins no parameter here", c)
+func (p *sqlParser) notOurs(c byte) error {
+	return p.refuse("write :column, such as :id", string(c)+" begins no parameter here")
 }
 
 func (p *sqlParser) param(name string) {

@@ -51,6 +51,7 @@ func TestParseSQL(t *testing.T) {
 		{"dollar quotes", inPostgres, "SELECT $$:a;'$$, $b_1$ $$ :a $b$ $b_1$, a$b$, :c", "[SELECT c] SELECT $$:a;'$$, $b_1$ $$ :a $b$ $b_1$, a$b$, $1"},
 		{"operators", inPostgres, "SELECT a ? 'b', a @> :c, @ -1", "[SELECT c] SELECT a ? 'b', a @> $1, @ -1"},
 		{"dollar in a name", inSQLite, `SELECT a$b, :"c$d"`, "[SELECT c$d] SELECT a$b, ?"},
+		{"ends in a colon", inSQLite, "SELECT 1:", "[SELECT ] SELECT 1:"},
 		{"a time", inSQLite, "SELECT '12:30', 1:2", "[SELECT ] SELECT '12:30', 1:2"},
 		{"several", inSQLite, "INSERT INTO a VALUES (';');\n\n DELETE FROM b; -- and\n update c set d = :e ;\n-- that is all\n",
 			"[INSERT ] INSERT INTO a VALUES (';')\n[DELETE ] DELETE FROM b\n[UPDATE e] -- and\n update c set d = ?"},
@@ -62,7 +63,7 @@ func TestParseSQL(t *testing.T) {
 		{"no word", inSQLite, "123 + 'a'", "[123 ] 123 + 'a'"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			list, err := parseSQL(c.text, c.syntax)
+			list, err := parseSQL(c.text, 1, c.syntax)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,28 +79,28 @@ func TestParseSQLRefuses(t *testing.T) {
 		syntax     syntax
 		text, want string
 	}{
-		{inSQLite, "", "it is empty; write a statement, such as INSERT INTO …"},
-		{inSQLite, " \n-- nothing\n/* at all */", "it is empty; write a statement, such as INSERT INTO …"},
-		{inSQLite, ";", "it is empty; write a statement, such as INSERT INTO …"},
-		{inSQLite, "SELECT 1;; SELECT 2", "nothing stands between two semicolons; remove one of them"},
-		{inSQLite, "SELECT 1; /* a */ ;", "nothing stands between two semicolons; remove one of them"},
-		{inSQLite, "SELECT 'it''s a long story, :id", "what begins with 'it''s a long story,… has no closing '; add it"},
-		{inSQLite, `SELECT "a`, `what begins with "a has no closing "; add it`},
-		{inSQLite, "SELECT [a", "what begins with [a has no closing ]; add it"},
-		{inSQLite, "SELECT `a", "what begins with `a has no closing `; add it"},
-		{inSQLite, `SELECT :"a`, `what begins with "a has no closing "; add it`},
-		{inSQLite, `SELECT :""`, `:"" names no column; write one between the quotes`},
-		{inSQLite, "SELECT ?", "? begins no parameter here; write :column, such as :id"},
-		{inSQLite, "SELECT a FROM b WHERE c = @c", "@ begins no parameter here; write :column, such as :id"},
-		{inSQLite, "SELECT :a$b", "$ begins no parameter here; write :column, such as :id"},
-		{inSQLite, "SELECT $c", "$ begins no parameter here; write :column, such as :id"},
-		{inPostgres, "SELECT $1", "$ begins no parameter here; write :column, such as :id"},
-		{inPostgres, "SELECT $1$ a $1$", "$ begins no parameter here; write :column, such as :id"},
-		{inPostgres, "SELECT $a$ b $A$", "what begins with $a$ b $A$ has no closing $a$; add it"},
-		{inPostgres, `SELECT E'\'`, `what begins with '\' has no closing '; add it`},
-		{inSQLite, "SELECT 1\x00", "there is a NUL byte in it; remove it"},
+		{inSQLite, "", "1: it is empty; write a statement, such as INSERT INTO …"},
+		{inSQLite, " \n-- nothing\n/* at all */", "1: it is empty; write a statement, such as INSERT INTO …"},
+		{inSQLite, ";", "1: it is empty; write a statement, such as INSERT INTO …"},
+		{inSQLite, "SELECT 1;; SELECT 2", "2: nothing stands between two semicolons; remove one of them"},
+		{inSQLite, "SELECT 1; /* a */ ;", "2: nothing stands between two semicolons; remove one of them"},
+		{inSQLite, "SELECT 'it''s a long story, :id", "1: what begins with 'it''s a long story,… has no closing '; add it"},
+		{inSQLite, `SELECT "a`, `1: what begins with "a has no closing "; add it`},
+		{inSQLite, "SELECT [a", "1: what begins with [a has no closing ]; add it"},
+		{inSQLite, "SELECT `a", "1: what begins with `a has no closing `; add it"},
+		{inSQLite, `SELECT :"a`, `1: what begins with "a has no closing "; add it`},
+		{inSQLite, `SELECT :""`, `1: :"" names no column; write one between the quotes`},
+		{inSQLite, "SELECT ?", "1: ? begins no parameter here; write :column, such as :id"},
+		{inSQLite, "SELECT a FROM b WHERE c = @c", "1: @ begins no parameter here; write :column, such as :id"},
+		{inSQLite, "SELECT :a$b", "1: $ begins no parameter here; write :column, such as :id"},
+		{inSQLite, "SELECT $c", "1: $ begins no parameter here; write :column, such as :id"},
+		{inPostgres, "SELECT $1", "1: $ begins no parameter here; write :column, such as :id"},
+		{inPostgres, "SELECT $1$ a $1$", "1: $ begins no parameter here; write :column, such as :id"},
+		{inPostgres, "SELECT $a$ b $A$", "1: what begins with $a$ b $A$ has no closing $a$; add it"},
+		{inPostgres, `SELECT E'\'`, `1: what begins with '\' has no closing '; add it`},
+		{inSQLite, "SELECT 1\x00", "1: there is a NUL byte in it; remove it"},
 	} {
-		if list, err := parseSQL(c.text, c.syntax); err == nil || err.Error() != c.want {
+		if list, err := parseSQL(c.text, 1, c.syntax); err == nil || err.Error() != "handler.sql: statement "+c.want {
 			t.Errorf("%s\n got %v, %v\nwant %s", c.text, list, err, c.want)
 		}
 	}
@@ -122,7 +123,7 @@ func FuzzParseSQL(f *testing.F) {
 		}
 		for _, x := range []syntax{inSQLite, inPostgres} {
 			x.placeholder = func(int) string { return string(mark) }
-			list, err := parseSQL(text, x)
+			list, err := parseSQL(text, 1, x)
 			if err != nil {
 				continue
 			}
@@ -141,7 +142,7 @@ func FuzzParseSQL(f *testing.F) {
 					}
 					again += `:"` + strings.ReplaceAll(name, `"`, `""`) + `"` + parts[i+1]
 				}
-				same, err := parseSQL(again, x)
+				same, err := parseSQL(again, 1, x)
 				if err != nil || len(same) != 1 || same[0].text != s.text || !slices.Equal(same[0].params, s.params) || same[0].verb != s.verb {
 					t.Fatalf("%q is %q; written out again, %q, it is %q, %v", text, s, again, same, err)
 				}

@@ -70,10 +70,8 @@ var (
 func NewWork(t *Table, statements []string, allowZeroRows bool) (*Work, error) {
 	w := &Work{t: t, allowZeroRows: allowZeroRows}
 	for _, text := range statements {
-		list, err := parseSQL(text, t.d.syntax())
-		if p := (*Problem)(nil); errors.As(err, &p) {
-			return nil, problem(p.Cure, "handler.sql: statement %d: %s", len(w.steps)+len(list)+1, p.What)
-		} else if err != nil {
+		list, err := parseSQL(text, len(w.steps)+1, t.d.syntax())
+		if err != nil {
 			return nil, err
 		}
 		for _, s := range list {

@@ -88,11 +88,23 @@ func TestWorkCheck(t *testing.T) {
 	}
 }
 
+// TestWorkCheckEnded: that the time is over says nothing about the statements.
+func TestWorkCheckEnded(t *testing.T) {
+	f := orders(t)
+	w := newWork(t, f.store(plainMapping()), "DELETE FROM stock WHERE item = :item")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := w.Check(ctx); !errors.Is(err, context.Canceled) || errors.As(err, new(*table.Problem)) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestWorkSample shows the work of a record and leaves nothing of it.
 func TestWorkSample(t *testing.T) {
 	f := orders(t)
-	f.exec("UPDATE BACKLOG SET item = replace(hex(zeroblob(200)), '0', 'ü') WHERE id = 2")
+	f.exec("UPDATE BACKLOG SET item = replace(hex(zeroblob(200)), '0', 'ü') WHERE id = 2; INSERT INTO BACKLOG VALUES (3, NULL, '2026-02-10 09:00:00', x'00ff')")
 	m := plainMapping()
+	m.New = is(text("NEW"), null)
 	m.Touch = []table.Assignment{set("date_inserted", text("now"))}
 	s := f.store(m)
 	records := lane(t, s, backlog.Fresh)
@@ -111,6 +123,13 @@ func TestWorkSample(t *testing.T) {
   rows affected: 1
 statement 2:
     SELECT 1
+settlement: success
+The statements and the settlement have been undone.
+`, ""},
+		{"SELECT :status, :item", 2, `statement 1:
+    SELECT :status, :item
+  status = NULL
+  item = a BLOB of 2 bytes
 settlement: success
 The statements and the settlement have been undone.
 `, ""},

@@ -1,0 +1,147 @@
+//go:build unix
+
+package handler_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/handler"
+)
+
+func TestHTTPTimeout(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := newHook(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("timed out after 50ms"))
+	defer cancel()
+	err := (&handler.HTTP{URL: s.URL + "/secret?token=secret"}).Handle(ctx, newRecord())
+	wantError(t, err, "timed out after 50ms: POST "+s.URL, backlog.Errored)
+
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err = (&handler.HTTP{URL: s.URL}).Handle(ctx, newRecord())
+	wantError(t, err, "context deadline exceeded: POST "+s.URL, backlog.Errored)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v is not %v", err, context.DeadlineExceeded)
+	}
+	if err := (&handler.HTTP{URL: s.URL}).Handle(ctx, newRecord()); err != context.DeadlineExceeded {
+		t.Errorf("a second attempt: %v", err)
+	}
+}
+
+// A status is an answer, however slowly the rest comes.
+func TestHTTPSlowBody(t *testing.T) {
+	t.Parallel()
+	for status, text := range map[int]string{200: "", 500: "500 Internal Server Error: so far"} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			release := make(chan struct{})
+			s := newHook(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+				io.WriteString(w, "so far")
+				w.(http.Flusher).Flush()
+				<-release
+			})
+			defer close(release)
+			outcome := backlog.Succeeded
+			if text != "" {
+				outcome = backlog.Errored
+			}
+			wantError(t, (&handler.HTTP{URL: s.URL}).Handle(t.Context(), newRecord()), text, outcome)
+		})
+	}
+}
+
+func TestHTTPNetworkErrors(t *testing.T) {
+	t.Parallel()
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	wantError(t, (&handler.HTTP{URL: closed.URL + "/secret?token=secret"}).Handle(t.Context(), newRecord()), "POST "+closed.URL+": connection refused", backlog.Errored)
+
+	const unknown = "http://user:secret@does-not-exist.invalid/secret?token=secret"
+	err := (&handler.HTTP{URL: unknown}).Handle(t.Context(), newRecord())
+	if err == nil || !strings.HasPrefix(err.Error(), "POST http://does-not-exist.invalid: does-not-exist.invalid does not resolve: ") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a name that does not exist: %v", err)
+	}
+
+	noTLS := newHook(t, nil)
+	url := strings.Replace(noTLS.URL, "http:", "https:", 1)
+	wantError(t, (&handler.HTTP{URL: url}).Handle(t.Context(), newRecord()), "POST "+url+": the server does not speak TLS there", backlog.Errored)
+
+	secure := httptest.NewUnstartedServer(nil)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	wantError(t, (&handler.HTTP{URL: secure.URL}).Handle(t.Context(), newRecord()),
+		"POST "+secure.URL+": its certificate is not trusted: x509: certificate signed by unknown authority", backlog.Errored)
+}
+
+// A server that breaks the connection off may have acted: it is not asked again
+// in the same attempt.
+func TestHTTPSendsOnce(t *testing.T) {
+	t.Parallel()
+	var breaks atomic.Bool
+	s := newHook(t, func(w http.ResponseWriter, _ *http.Request) {
+		if breaks.Load() {
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				c.Close()
+			}
+		}
+	})
+	h := &handler.HTTP{URL: s.URL}
+	if err := h.Handle(t.Context(), newRecord()); err != nil { // a connection to use again
+		t.Fatal(err)
+	}
+	breaks.Store(true)
+	wantError(t, h.Handle(t.Context(), newRecord()), "POST "+s.URL+": the connection was closed without an answer", backlog.Errored)
+	if n := len(s.requests()); n != 2 {
+		t.Errorf("%d requests of two attempts", n)
+	}
+}
+
+func TestHTTPReusesConnections(t *testing.T) {
+	t.Parallel()
+	const calls, each = 8, 20
+	var connections atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusInternalServerError)
+		io.WriteString(w, strings.Repeat("some text ", 1000))
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.Start()
+	defer s.Close()
+	h := &handler.HTTP{URL: s.URL, Concurrency: calls}
+	var wg sync.WaitGroup
+	for range calls {
+		wg.Go(func() {
+			for range each {
+				h.Handle(context.Background(), newRecord())
+			}
+		})
+	}
+	wg.Wait()
+	// A call may find none idle, dial, and get one that has become idle.
+	if n := connections.Load(); n > 2*calls {
+		t.Errorf("%d connections for %d calls, %d at a time", n, calls*each, calls)
+	}
+}

@@ -1,0 +1,199 @@
+//go:build unix
+
+package handler_test
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/handler"
+)
+
+const (
+	workerPy = "../../testdata/workers/worker.py"
+	workerSh = "../../testdata/workers/worker.sh"
+)
+
+// goWorker is a worker that does nothing, fast: this program, running
+// TestGoWorker.
+func goWorker() []string { return []string{os.Args[0], "-test.run=^TestGoWorker$", "--", "work"} }
+
+func TestGoWorker(*testing.T) {
+	if flag.Arg(0) != "work" {
+		return
+	}
+	in, out := bufio.NewReaderSize(os.Stdin, 1<<20), bufio.NewWriterSize(os.Stdout, 1<<16)
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			os.Exit(0)
+		}
+		attempt, _, _ := bytes.Cut(bytes.TrimPrefix(line, []byte(`{"attempt_id":"`)), []byte{'"'})
+		out.WriteString(`{"attempt_id":"`)
+		out.Write(attempt)
+		out.WriteString("\",\"outcome\":\"success\"}\n")
+		if in.Buffered() == 0 {
+			out.Flush()
+		}
+	}
+}
+
+func benchRecord() backlog.Record {
+	return backlog.Record{
+		Key: backlog.NewKey(int64(4711)), Status: "NEW", Inserted: time.Unix(1_700_000_000, 0),
+		Names:  []string{"id", "status", "payload"},
+		Values: []any{int64(4711), "NEW", `{"to": "somebody@example.org", "amount": 12.5}`},
+		Tier:   "1d",
+	}
+}
+
+const requestOf = `{"attempt_id":"%","id":4711,"status":"NEW","inserted":"2023-11-14T22:13:20Z","tier":"1d",` +
+	`"record":{"id":4711,"status":"NEW","payload":"{\"to\": \"somebody@example.org\", \"amount\": 12.5}"}}` + "\n"
+
+// BenchmarkLines compares the handler, called by as many goroutines as its
+// window holds, with a bare loop around the same worker: one goroutine writes
+// lines, another reads what comes back, a window of 64 in between. They take
+// turns, and "ratio" is the handler's speed as a fraction of the loop's. With
+// the worker in Python that is what limits both; the one in Go shows what they
+// cost themselves.
+func BenchmarkLines(b *testing.B) {
+	for _, tt := range []struct {
+		name    string
+		command []string
+	}{
+		{"python", []string{workerPy}},
+		{"go", goWorker()},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			l := &handler.Lines{Command: tt.command, Timeout: time.Minute}
+			defer l.Close()
+			bare := newBareLoop(b, tt.command)
+			const batch = 10_000
+			var bareTook, linesTook time.Duration
+			bare.run(b, 100)
+			handleAll(b, l, 100)
+			for b.Loop() {
+				bareTook += bare.run(b, batch)
+				linesTook += handleAll(b, l, batch)
+			}
+			records := float64(b.N * batch)
+			b.ReportMetric(records/bareTook.Seconds(), "bare/s")
+			b.ReportMetric(records/linesTook.Seconds(), "lines/s")
+			b.ReportMetric(bareTook.Seconds()/linesTook.Seconds(), "ratio")
+		})
+	}
+}
+
+// BenchmarkLinesExec compares the handler with Exec, both running the same
+// Python, which exec has to start for each record: "ratio" is how many times as
+// fast lines is.
+func BenchmarkLinesExec(b *testing.B) {
+	l := &handler.Lines{Command: []string{workerPy}, Timeout: time.Minute}
+	defer l.Close()
+	// The worker reads the one record as a request that it cannot answer
+	// would be; what it costs is the same up to there.
+	e := &handler.Exec{Command: []string{"python3", "-c", `
+import json, sys
+record = json.loads(sys.stdin.buffer.readline())
+if record.get("city") == "Nowhere":
+    raise ValueError("there is no such city")
+`}}
+	r := benchRecord()
+	handleAll(b, l, 100)
+	const each, batch = 20, 10_000
+	var execTook, linesTook time.Duration
+	for b.Loop() {
+		execTook += fourAtATime(b, each, func() error { return e.Handle(b.Context(), &r) })
+		linesTook += handleAll(b, l, batch)
+	}
+	execSpeed, linesSpeed := float64(b.N*each)/execTook.Seconds(), float64(b.N*batch)/linesTook.Seconds()
+	b.ReportMetric(execSpeed, "exec/s")
+	b.ReportMetric(linesSpeed, "lines/s")
+	b.ReportMetric(linesSpeed/execSpeed, "ratio")
+}
+
+// handleAll gives the handler n records, 64 at a time.
+func handleAll(b *testing.B, l *handler.Lines, n int) time.Duration {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range 64 {
+		wg.Go(func() {
+			r := benchRecord()
+			for {
+				i := next.Add(1)
+				if i > int64(n) {
+					return
+				}
+				r.AttemptID = "0123456789abcdef-" + strconv.FormatInt(i, 36)
+				if err := l.Handle(b.Context(), &r); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start)
+}
+
+// A bareLoop is a coprocess and no more than it takes to keep it busy.
+type bareLoop struct {
+	in  *bufio.Writer
+	out *bufio.Reader
+}
+
+func newBareLoop(b *testing.B, command []string) *bareLoop {
+	c := exec.Command(command[0], command[1:]...)
+	in, err := c.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { in.Close(); c.Wait() })
+	return &bareLoop{bufio.NewWriterSize(in, 1<<16), bufio.NewReaderSize(out, 1<<16)}
+}
+
+// run sends n requests, writing when the window is full, and counts the replies.
+func (l *bareLoop) run(b *testing.B, n int) time.Duration {
+	window := make(chan struct{}, 64)
+	before, after, _ := bytes.Cut([]byte(requestOf), []byte("%"))
+	start := time.Now()
+	go func() {
+		for i := range n {
+			select {
+			case window <- struct{}{}:
+			default:
+				l.in.Flush()
+				window <- struct{}{}
+			}
+			l.in.Write(before)
+			l.in.WriteString("0123456789abcdef-" + strconv.FormatInt(int64(i), 36))
+			l.in.Write(after)
+		}
+		l.in.Flush()
+	}()
+	for range n {
+		if _, err := l.out.ReadSlice('\n'); err != nil {
+			b.Error(err)
+			return 1
+		}
+		<-window
+	}
+	return time.Since(start)
+}

@@ -1,0 +1,85 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"backlog/backlog"
+)
+
+// A loss is why a worker answers nothing more.
+type loss struct {
+	why       error  // a reason of ours to end it, or how it ended by itself
+	tail      string // of its standard error
+	how       *exec.ExitError
+	unstarted bool   // it has not even begun
+	note      string // for the log: how it ended
+}
+
+// error returns the loss as the error of one attempt that was in flight.
+func (l *loss) error(ctx context.Context) error {
+	why := l.why
+	if errors.As(why, new(*interruption)) && ctx.Err() != nil {
+		why = context.Cause(ctx) // it is its own
+	}
+	text, causes := why.Error(), []error{why}
+	if l.tail != "" && !errors.As(why, new(*nonsense)) {
+		text += ": " + l.tail
+	}
+	if l.how != nil {
+		causes = append(causes, l.how)
+	}
+	if l.unstarted && backlog.OutcomeOf(why) != backlog.Skipped {
+		return backlog.Unstarted(&failure{text, causes})
+	}
+	return &failure{text, causes}
+}
+
+// atClose returns the loss as an error of Close, which is to end all workers:
+// nil if this one ended as it should.
+func (l *loss) atClose() error {
+	if l.how == nil || l.how.Success() && !errors.As(l.why, new(lingering)) {
+		return nil
+	}
+	return l.error(context.Background())
+}
+
+// An interruption is the end of a worker because the context of one of its
+// records was done.
+type interruption struct{ cause error }
+
+func (i *interruption) Error() string {
+	return fmt.Sprintf("the worker was ended because of another record that it had: %v", i.cause)
+}
+
+// A nonsense is the end of a worker because of what it wrote.
+type nonsense struct {
+	what string
+	line []byte
+}
+
+// quoted is how much of a line people get to see.
+const quoted = 200
+
+func (n *nonsense) Error() string {
+	if len(n.line) > quoted {
+		return fmt.Sprintf("the worker wrote %s: %q…", n.what, n.line[:quoted])
+	}
+	return fmt.Sprintf("the worker wrote %s: %q", n.what, n.line)
+}
+
+// A deafness is the end of a worker that has closed its standard input or output
+// and goes on.
+type deafness string
+
+func (d deafness) Error() string { return "the worker closed its standard " + string(d) }
+
+// A lingering is the end of a worker that lives on after the end of its input.
+type lingering struct{ grace time.Duration }
+
+func (l lingering) Error() string {
+	return fmt.Sprintf("the worker had to be ended: it did not end within %v of the end of its standard input", l.grace)
+}
