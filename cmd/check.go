@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -371,5 +372,22 @@ func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
 	for _, s := range a.table.Statements() {
 		g.printf("%s;\n", s)
 	}
+	if cfg.Handler.SQL != nil {
+		for _, s := range cfg.Handler.SQL.Statements {
+			g.printf("%s\n", ended(s))
+		}
+	}
 	return nil
+}
+
+// ended returns SQL with a semicolon at its end.
+func ended(text string) string {
+	text = strings.TrimRightFunc(text, unicode.IsSpace)
+	switch last := text[strings.LastIndexByte(text, '\n')+1:]; {
+	case strings.Contains(last, "--"): // a comment would swallow it
+		return text + "\n;"
+	case strings.HasSuffix(text, ";"):
+		return text
+	}
+	return text + ";"
 }

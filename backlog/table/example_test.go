@@ -167,3 +167,38 @@ func ExampleRetry() {
 	// tried after 20m0s
 	// lost 3
 }
+
+// Work inside the database and its settlement are one transaction: a parcel for
+// each order that is shipped, whatever crashes and when.
+func ExampleWork() {
+	ctx := context.Background()
+	db := shop()
+	defer db.Close()
+	if _, err := db.Exec("CREATE TABLE parcels (parcel INTEGER PRIMARY KEY, city TEXT CHECK (city <> 'Atlantis'))"); err != nil {
+		log.Fatal(err)
+	}
+	orders, err := table.Use(ctx, db, table.Mapping{
+		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: table.Time{Column: "created_at"},
+		New: table.Is("open"), Error: table.Is("failed"), Success: table.Is("shipped"),
+	}, time.Now())
+	if err != nil {
+		log.Fatal(err)
+	}
+	work, err := table.NewWork(orders, []string{"INSERT INTO parcels (city) VALUES (:city)"}, false)
+	if err != nil {
+		log.Fatal(err)
+	}
+	engine := &backlog.Engine{Store: orders, Handler: work}
+	if _, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+	show(db, "SELECT parcel, city FROM parcels ORDER BY parcel")
+	show(db, "SELECT no, state FROM orders ORDER BY no")
+	// Output:
+	// 1 Ghent
+	// 2 Delft
+	// 1 shipped
+	// 2 failed
+	// 3 shipped
+	// 4 shipped
+}

@@ -53,7 +53,10 @@ func Use(ctx context.Context, db *sql.DB, m Mapping, now time.Time) (*Table, err
 	if err := t.ProveTimes(ctx, now); err != nil {
 		return nil, fmt.Errorf("table %s: %w", m.Name, err)
 	}
-	return t, t.ProveWrites(ctx, now)
+	if err := t.ProveWrites(ctx, now); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // Is returns the state of rows whose status column has one of the values: a
