@@ -32,6 +32,7 @@ var goldens = []struct {
 	{"compare", "txt json csv svg", goldenWorkload + " --compare", "progressive,fibonacci,arctan,list: [0, 1m, 5m],other.yaml"},
 	{"diff", "txt json", goldenWorkload + " --diff other.yaml", ""},
 	{"live", "txt json csv svg", "--live --now 2026-03-28T12:00:00Z --for 2d --assume outage=3h", ""},
+	{"live-call-time", "txt json", "--live --now 2026-03-28T12:00:00Z --for 12h --call-time 90s --compare progressive,other.yaml", ""},
 	{"live-chance", "txt json", "--live --now 2026-03-28T12:00:00Z --for 2d --assume p=0.3 --compare progressive,exponential,other.yaml", ""},
 }
 

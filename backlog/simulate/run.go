@@ -20,10 +20,17 @@ type Report struct {
 	PeakPerMinute            int  // attempts that begin in one minute of the clock, at most
 	Recovery                 []time.Duration
 	Series                   []Bucket
-	ByTick                   map[time.Time]int // attempts; nil unless asked for
+	ByTick                   map[time.Time]*TickAttempts // nil unless asked for
 
 	SkippedTicks int           // of tiers whose last pass still ran
 	LongestPass  time.Duration // from its tick to its end
+}
+
+// TickAttempts are those of the pass that a tick has started, whenever they
+// begin.
+type TickAttempts struct {
+	Tier     string
+	Attempts int
 }
 
 // A Bucket is what happened in (At, At + the width of a bucket].
@@ -73,7 +80,7 @@ type run struct {
 	report  *Report
 	minutes []uint32 // attempts by minute since w.From
 	pending []int    // changes of it by bucket
-	through bool     // the passes are gone through, in the order of time
+	begins  *pass    // whose call begins; nil: passes are not gone through, in the order of time
 	told    int      // the progress that was told last
 }
 
@@ -92,14 +99,13 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 		pending: make([]int, n),
 	}
 	if o.Ticks {
-		x.report.ByTick = make(map[time.Time]int)
+		x.report.ByTick = make(map[time.Time]*TickAttempts)
 	}
 	if o.MaxRecords > 0 || o.AbortAfter > 0 || o.Rate > 0 || o.CallTime > 0 || len(o.Down) > 0 {
 		x.Down = merged(o.Down)
 		for i := range records {
 			x.pending[x.bucket(records[i].Inserted)]++
 		}
-		x.through = true
 		err := x.passes(ctx, records)
 		x.finish()
 		x.report.Complete = err == nil && ctx.Err() == nil
@@ -141,12 +147,30 @@ func (x *run) attempt(at time.Time, n, failed int) {
 	b.Attempts += n
 	b.Failed += failed
 	x.minutes[int(at.Sub(x.w.From)/time.Minute)] += uint32(n)
-	if x.through {
+	if x.begins != nil {
 		x.reached(at, x.report.Records)
 	}
 	if x.Ticks {
-		x.report.ByTick[at] += n
+		x.countTick(at, n)
 	}
+}
+
+// countTick counts n attempts that begin at a time to the tick they belong to.
+func (x *run) countTick(at time.Time, n int) {
+	if x.begins != nil {
+		at = x.begins.now
+	}
+	t := x.report.ByTick[at]
+	if t == nil {
+		t = new(TickAttempts)
+		if x.begins != nil {
+			t.Tier = x.begins.tier.Name
+		} else {
+			t.Tier = x.widestAt(at)
+		}
+		x.report.ByTick[at] = t
+	}
+	t.Attempts += n
 }
 
 // reached tells how far the simulation of so many records, the last there are,
@@ -213,6 +237,10 @@ func (x *run) tierAt(tick time.Time) string {
 	if x.Observe == nil {
 		return ""
 	}
+	return x.widestAt(tick)
+}
+
+func (x *run) widestAt(tick time.Time) string {
 	due := x.Schedule.Due(tick.Add(-1), tick)
 	return due[len(due)-1].Tier.Name
 }
