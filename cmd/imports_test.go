@@ -165,14 +165,15 @@ func TestImportsOfCommands(t *testing.T) {
 // clocks are the files outside of cmd that may read the clock or ask for a
 // random number, and why.
 var clocks = map[string]string{
-	"backlog/engine.go":            "the default of Now, and ids of attempts",
-	"backlog/loop.go":              "the default of Now",
-	"backlog/table/open.go":        "how long another program's lock is waited for: time that passes",
-	"backlog/table/sqlite.go":      "likewise",
-	"backlog/handler/http.go":      "the default of Now",
-	"backlog/handler/exec_run.go":  "how long a program has had to end: time that passes, not time of day",
-	"backlog/simulate/workload.go": "random numbers by a seed: always the same ones",
-	"backlog/storetest/":           "part of tests",
+	"backlog/engine.go":                "the default of Now, and ids of attempts",
+	"backlog/loop.go":                  "the default of Now",
+	"backlog/table/open.go":            "how long another program's lock is waited for: time that passes",
+	"backlog/table/sqlite.go":          "likewise",
+	"backlog/handler/http.go":          "the default of Now",
+	"backlog/handler/exec_run.go":      "how long a program has had to end: time that passes, not time of day",
+	"backlog/handler/lines_timeout.go": "how long a worker has been silent: likewise",
+	"backlog/simulate/workload.go":     "random numbers by a seed: always the same ones",
+	"backlog/storetest/":               "part of tests",
 }
 
 func TestClockIsAnArgument(t *testing.T) {
