@@ -62,6 +62,7 @@ type Lines struct {
 	Log func(pid int, line string)
 
 	exec    Exec // finds the program
+	finding sync.Mutex
 	running sync.WaitGroup
 	tasks   sync.Pool
 

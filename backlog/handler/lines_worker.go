@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -110,7 +109,7 @@ func (c *coprocess) run() {
 		return
 	}
 	lost := c.live()
-	if log := c.lines.Log; log != nil && !errors.As(lost.why, new(lingering)) {
+	if log := c.lines.Log; log != nil && !c.is(&c.finished) { // else Close says it
 		log(c.process.Pid, lost.note)
 	}
 	c.lines.over(c, lost)
@@ -119,7 +118,9 @@ func (c *coprocess) run() {
 // start starts the process.
 func (c *coprocess) start() (err error) {
 	e := &c.lines.exec
+	c.lines.finding.Lock() // once is enough for those that start together
 	p, err := e.program()
+	c.lines.finding.Unlock()
 	if err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (c *coprocess) live() *loss {
 		lost.why = context.Cause(c.ctx)
 		lost.note = fmt.Sprintf("%v (%s)", lost.why, ended)
 		return lost
-	case known && c.written == left || !known && !c.hasAnswered():
+	case known && c.written == left || !known && !c.is(&c.answered):
 		lost.unstarted = true
 		lost.why = fmt.Errorf("%s ended before it read anything (%s)", c.lines.Command[0], ended)
 	default:
@@ -205,10 +206,11 @@ func (c *coprocess) live() *loss {
 	return lost
 }
 
-func (c *coprocess) hasAnswered() bool {
+// is reads one of the coprocess's flags.
+func (c *coprocess) is(flag *bool) bool {
 	c.lines.mu.Lock()
 	defer c.lines.mu.Unlock()
-	return c.answered
+	return *flag
 }
 
 // deaf notes that the worker has closed its standard input or output. Mostly it
