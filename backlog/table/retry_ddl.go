@@ -62,30 +62,25 @@ func missingColumns(ctx context.Context, db *DB, m Mapping, now time.Time, wrong
 	return append(steps, indexes...), err
 }
 
-// retryPlans explains how the failed records of a branch are found. Those who
-// wait equally long are a range of one index each; those who have failed more
-// often than the curve grows are many numbers of failures, and need an index of
-// their own to come in order.
-func (t *Table) retryPlans(ctx context.Context, q backlog.Query, i int) (list []Plan, err error) {
+// A retryIndex is an index that the failed lane of a branch is read by.
+type retryIndex struct {
+	name    string
+	classes []retryClass
+	conds   []string
+	columns []string // quoted
+}
+
+// retryIndexes returns those of a branch. Records that wait equally long are a
+// range of one index each; those who have failed more often than the curve grows
+// are many numbers of failures, and need an index of their own to come in order.
+func (t *Table) retryIndexes(i int) []retryIndex {
 	b, c := t.branches[i], t.retry
 	name := fmt.Sprintf("%s_backlog_%s", t.m.Name, "retry")
 	if i > 0 && t.followsPolicy(t.branches[i-1].lane) {
 		name = fmt.Sprintf("%s_%d", name, i)
 	}
-	add := func(name string, classes []retryClass, conds []string, columns ...string) {
-		if err != nil || len(classes) == 0 {
-			return
-		}
-		terms, args := t.retryTerms(q, part{seg: segDated}, i, classes, q.Limit)
-		var p Plan
-		p, err = t.plan(ctx, b, t.merged(terms), append(args, q.Limit), func(ctx context.Context) (string, error) {
-			return t.createIndex(ctx, name, b, conds, columns...)
-		})
-		list = append(list, p)
-	}
 	if c.next != nil {
-		add(name, c.classes, []string{b.cond}, c.next.quoted)
-		return list, err
+		return []retryIndex{{name, c.classes, []string{b.cond}, []string{c.next.quoted}}}
 	}
 	var single, many []retryClass
 	for _, x := range c.classes {
@@ -97,9 +92,28 @@ func (t *Table) retryPlans(ctx context.Context, q backlog.Query, i int) (list []
 			single = append(single, x)
 		}
 	}
-	add(name, single, []string{b.base}, c.count, c.last.quoted)
-	if len(many) > 0 {
-		add(name+"_max", many, []string{b.base, many[0].cond}, c.last.quoted)
+	var list []retryIndex
+	if len(single) > 0 {
+		list = append(list, retryIndex{name, single, []string{b.base}, []string{c.count, c.last.quoted}})
 	}
-	return list, err
+	if len(many) > 0 {
+		list = append(list, retryIndex{name + "_max", many, []string{b.base, many[0].cond}, []string{c.last.quoted}})
+	}
+	return list
+}
+
+// retryPlans explains how the failed records of a branch are found.
+func (t *Table) retryPlans(ctx context.Context, q backlog.Query, i int) (list []Plan, err error) {
+	b := t.branches[i]
+	for _, x := range t.retryIndexes(i) {
+		terms, args := t.retryTerms(q, part{seg: segDated}, i, x.classes, q.Limit)
+		p, err := t.plan(ctx, b, t.merged(terms), append(args, q.Limit), func(ctx context.Context) (string, error) {
+			return t.createIndex(ctx, x.name, b, x.conds, x.columns...)
+		})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
 }

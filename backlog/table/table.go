@@ -85,6 +85,12 @@ func New(ctx context.Context, db *DB, m Mapping) (*Table, error) {
 	if err != nil {
 		return nil, db.wrap(ctx, err)
 	}
+	return resolve(db, m, cat)
+}
+
+// resolve makes a table of what the catalogue says.
+func resolve(db *DB, m Mapping, cat *catalog) (*Table, error) {
+	d := db.dialect
 	t := &Table{db: db, d: d, m: m, catalog: cat, statements: make(map[string]*statement)}
 	t.name = d.quote(m.Name)
 	if m.Schema != "" {
