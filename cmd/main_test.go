@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func buildFlags() []string {
 // openDB opens an SQLite file, creating it if need be, with the driver that the
 // program uses.
 func openDB(path string) (*sql.DB, error) {
-	db, err := sql.Open(sql.Drivers()[0], "file:"+path)
+	db, err := sql.Open(sqliteDriver(), "file:"+path)
 	if err != nil {
 		return nil, err
 	}
@@ -115,4 +116,12 @@ func query(db *sql.DB, text string) (string, error) {
 		b.WriteByte('\n')
 	}
 	return b.String(), rows.Err()
+}
+
+// sqliteDriver returns the name of the driver that the program is built with.
+func sqliteDriver() string {
+	if slices.Contains(sql.Drivers(), "sqlite3") {
+		return "sqlite3"
+	}
+	return "sqlite"
 }

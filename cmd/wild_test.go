@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,11 @@ func TestWildTables(t *testing.T) {
 // wildDatabase makes the file that the program has, and stays open as it does.
 func wildDatabase(t *testing.T, path, dir string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(sql.Drivers()[0], "file:"+path)
+	driver := "sqlite"
+	if slices.Contains(sql.Drivers(), "sqlite3") {
+		driver = "sqlite3"
+	}
+	db, err := sql.Open(driver, "file:"+path)
 	if err != nil {
 		t.Fatal(err)
 	}
