@@ -17,40 +17,57 @@ import (
 
 // Missing returns the statements that create what the mapping needs and the
 // database does not have: the table, and an index for each status that is
-// read. It changes nothing. The database file itself is created by Create, but
-// not its folder. now is the present, by which dates are found right or wrong.
+// read. It changes nothing. The file of an SQLite database is itself created by
+// Create, but not its folder. now is the present, by which dates are found right
+// or wrong.
 func Missing(ctx context.Context, url string, m Mapping, now time.Time) ([]string, error) {
-	var steps []string
 	db, err := Open(ctx, url, Options{ReadOnly: true})
-	if err == nil {
-		defer db.Close()
-		t, err := New(ctx, db, m)
-		if err == nil {
-			if err := t.ProveTimes(ctx, now); err != nil {
-				return nil, err
-			}
-			return t.MissingIndexes(ctx, now)
-		}
-		if has, herr := hasTable(ctx, db, m); herr != nil {
-			return nil, errors.Join(herr, err)
-		} else if has {
-			return missingColumns(ctx, db, m, now, err)
-		}
-	} else if !IsMissingFile(err) {
-		return nil, err
-	} else if err := hasFolder(url); err != nil {
-		return nil, err
-	} else {
-		// Readers and a writer do not wait for each other then. Only a
-		// database that we make ourselves is switched.
-		steps = append(steps, "PRAGMA journal_mode = WAL")
+	if IsMissingFile(err) {
+		return missingFrom(ctx, url, m, now)
 	}
-	create, err := createTable(m)
 	if err != nil {
 		return nil, err
 	}
-	indexes, err := indexesOf(ctx, m, now, create)
-	return slices.Concat(steps, []string{create}, indexes), err
+	defer db.Close()
+	t, err := New(ctx, db, m)
+	if err == nil {
+		if err := t.ProveTimes(ctx, now); err != nil {
+			return nil, err
+		}
+		return t.MissingIndexes(ctx, now)
+	}
+	if has, herr := hasTable(ctx, db, m); herr != nil {
+		return nil, errors.Join(herr, err)
+	} else if has {
+		return missingColumns(ctx, db, m, now, err)
+	}
+	return missingTable(ctx, db, m, now)
+}
+
+// missingFrom is Missing where there is no file yet.
+func missingFrom(ctx context.Context, url string, m Mapping, now time.Time) ([]string, error) {
+	if err := hasFolder(url); err != nil {
+		return nil, err
+	}
+	db, err := laboratory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	steps, err := missingTable(ctx, db, m, now)
+	// Readers and a writer do not wait for each other then. Only a database
+	// that we make ourselves is switched.
+	return slices.Concat([]string{"PRAGMA journal_mode = WAL"}, steps), err
+}
+
+// missingTable returns the statements for a table that does not exist.
+func missingTable(ctx context.Context, db *DB, m Mapping, now time.Time) ([]string, error) {
+	create, cat, err := createTable(db.dialect, m)
+	if err != nil {
+		return nil, err
+	}
+	indexes, err := indexesOf(ctx, db, m, cat, now, create)
+	return slices.Concat([]string{create}, indexes), err
 }
 
 // hasFolder makes sure that there is a folder for the database file.
@@ -78,25 +95,78 @@ func hasTable(ctx context.Context, db *DB, m Mapping) (bool, error) {
 	return err == nil, err
 }
 
-// indexesOf returns the indexes for a table that does not exist yet.
-func indexesOf(ctx context.Context, m Mapping, now time.Time, create ...string) ([]string, error) {
-	lab, err := sql.Open(sqliteDriver, ":memory:")
+// indexesOf returns the indexes for a table that is yet to be made, or to get
+// more columns, by the statements. cat is what it will be then.
+func indexesOf(ctx context.Context, db *DB, m Mapping, cat *catalog, now time.Time, create ...string) ([]string, error) {
+	if _, isFile := db.dialect.(sqlite); isFile {
+		return triedIndexes(ctx, m, now, create)
+	}
+	if m.Zone == nil {
+		m.Zone = time.UTC
+	}
+	t, err := resolve(db, m, cat)
 	if err != nil {
 		return nil, err
 	}
-	lab.SetMaxOpenConns(1)
-	db := &DB{dialect: sqlite{path: ":memory:"}, read: lab, write: lab}
-	defer db.Close()
-	for _, text := range create {
-		if _, err := lab.ExecContext(ctx, text); err != nil {
-			return nil, err
+	var list []string
+	err = t.within(ctx, func(ctx context.Context) error {
+		list = nil
+		for i, b := range t.branches {
+			var texts []string
+			if t.followsPolicy(b.lane) {
+				for _, x := range t.retryIndexes(i) {
+					text, err := t.createIndex(ctx, x.name, b, x.conds, x.columns...)
+					if err != nil {
+						return err
+					}
+					texts = append(texts, text)
+				}
+			} else if text, err := t.indexFor(ctx, i, b); err != nil {
+				return err
+			} else {
+				texts = []string{text}
+			}
+			for _, text := range texts {
+				if !slices.Contains(list, text) {
+					list = append(list, text)
+				}
+			}
 		}
+		return nil
+	})
+	return list, err
+}
+
+// triedIndexes is indexesOf where all can be tried in memory, what is there
+// already with it.
+func triedIndexes(ctx context.Context, m Mapping, now time.Time, create []string) ([]string, error) {
+	db, err := laboratory(ctx, create...)
+	if err != nil {
+		return nil, err
 	}
+	defer db.Close()
 	t, err := New(ctx, db, m)
 	if err != nil {
 		return nil, err
 	}
 	return t.MissingIndexes(ctx, now)
+}
+
+// laboratory returns an SQLite database in memory in which the statements have
+// been run.
+func laboratory(ctx context.Context, create ...string) (*DB, error) {
+	lab, err := sql.Open(sqliteDriver, inMemory)
+	if err != nil {
+		return nil, err
+	}
+	lab.SetMaxOpenConns(1)
+	for _, text := range create {
+		if _, err := lab.ExecContext(ctx, text); err != nil {
+			lab.Close()
+			return nil, err
+		}
+	}
+	return &DB{dialect: sqlite{path: inMemory}, read: lab, write: lab}, nil
 }
 
 // Create runs the statements of Missing, creating the database file if there
@@ -117,109 +187,13 @@ func Create(ctx context.Context, url string, steps []string) error {
 	}
 	for _, s := range steps {
 		if _, err := db.write.ExecContext(ctx, s); err != nil {
-			if strings.Contains(err.Error(), "duplicate column name") {
+			if strings.Contains(strings.ToLower(err.Error()), "duplicate column name") {
 				continue // there is no IF NOT EXISTS for columns
 			}
 			return fmt.Errorf("%s: %w", s, db.wrap(ctx, err))
 		}
 	}
 	return nil
-}
-
-// createTable returns the statement for a table as the mapping describes it.
-func createTable(m Mapping) (string, error) {
-	d := sqlite{}
-	if len(m.New.When) > 0 || len(m.New.Values) == 0 || m.New.Values[0].Null {
-		return "", problem("create it yourself", "table %s does not exist, and its columns cannot be told from statuses.new", m.Name)
-	}
-	var defs []string
-	seen := map[string]bool{}
-	add := func(name, def string) {
-		if key := strings.ToLower(name); name != "" && !seen[key] {
-			seen[key] = true
-			defs = append(defs, "  "+d.quote(name)+" "+def)
-		}
-	}
-	if len(m.ID) == 1 {
-		add(m.ID[0], "INTEGER PRIMARY KEY")
-	} else {
-		for _, k := range m.ID {
-			add(k, "INTEGER NOT NULL")
-		}
-	}
-	status, literal := statusType(m)
-	add(m.Status, status+" NOT NULL DEFAULT "+literal)
-	add(m.Inserted.Column, timeType(m.Inserted, m.Zone, true))
-	for _, tc := range []*Time{m.Eligible, m.Expires} {
-		if tc != nil {
-			add(tc.Column, timeType(*tc, m.Zone, false))
-		}
-	}
-	add(m.Attempts, "INTEGER NOT NULL DEFAULT 0")
-	add(m.LastError, "TEXT")
-	for _, a := range m.Touch {
-		add(a.Column, "TEXT")
-	}
-	for _, c := range m.Where {
-		add(c.Column, "TEXT")
-	}
-	for _, c := range m.Columns {
-		add(c, "TEXT")
-	}
-	for _, c := range retryColumns(m, nil) {
-		add(c.name, c.def)
-	}
-	if len(m.ID) > 1 {
-		key := make([]string, len(m.ID))
-		for i, k := range m.ID {
-			key[i] = d.quote(k)
-		}
-		defs = append(defs, "  PRIMARY KEY ("+strings.Join(key, ", ")+")")
-	}
-	return "CREATE TABLE IF NOT EXISTS " + d.quote(m.Name) + " (\n" + strings.Join(defs, ",\n") + "\n)", nil
-}
-
-// statusType returns the type of the status column and its default, the first
-// of the new statuses.
-func statusType(m Mapping) (decl, literal string) {
-	c := column{name: m.Status, class: classInteger}
-	for _, s := range []State{m.New, m.Error, m.Success, m.Dead} {
-		for _, v := range s.Values {
-			if _, err := c.typed(v); err != nil {
-				return "TEXT", sqlite{}.literal(m.New.Values[0].Text)
-			}
-		}
-	}
-	v, _ := c.typed(m.New.Values[0])
-	return "INTEGER", sqlite{}.literal(v)
-}
-
-// timeType returns the definition of a time column. Only a form that SQLite
-// can write itself has a default.
-func timeType(tc Time, zone *time.Location, now bool) string {
-	if tc.Zone != nil {
-		zone = tc.Zone
-	}
-	decl, value := "TEXT", ""
-	switch {
-	case tc.As == "unix_s":
-		decl, value = "INTEGER", "(unixepoch())"
-	case tc.As == "unix_ms":
-		decl, value = "INTEGER", "(CAST(unixepoch('subsec') * 1000 AS INTEGER))"
-	case tc.As == "unix_us":
-		decl = "INTEGER"
-	case tc.As == "julian":
-		decl, value = "REAL", "(julianday())"
-	case tc.As == "" && (zone == nil || zone == time.UTC):
-		value = "CURRENT_TIMESTAMP"
-	}
-	if !now {
-		return decl
-	}
-	if value == "" {
-		return decl + " NOT NULL"
-	}
-	return decl + " NOT NULL DEFAULT " + value
 }
 
 // MissingIndexes returns the statements that create an index for every status

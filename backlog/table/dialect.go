@@ -69,6 +69,11 @@ type dialect interface {
 	// plan returns the plan of the branch's query, a line a step, and what
 	// is bad about it: how it reads more than the page, or "" if it does not.
 	plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (steps []string, bad string, err error)
+	// types are those of the columns that init makes.
+	types() columnTypes
+	// created returns the statements that have made the table and its
+	// indexes, where the database remembers them; nil if not.
+	created(ctx context.Context, db *sql.DB, table string) ([]string, error)
 	// createIndex returns the statement that creates an index of the table,
 	// if there is none of that name; rest is what follows the bracket.
 	createIndex(t *Table, name, rest string) string

@@ -8,35 +8,6 @@ import (
 	"backlog/backlog"
 )
 
-// A columnDef is a column that init can add.
-type columnDef struct{ name, def string }
-
-// retryColumns are those of the policy, for a table whose columns are known or,
-// with a nil catalogue, a new one. Constant defaults let the database add them
-// without writing every row, and no type is one that a STRICT table lacks.
-func retryColumns(m Mapping, cat *catalog) []columnDef {
-	r := m.Retry
-	if r == nil {
-		return nil
-	}
-	at := timeType(Time{Column: r.Last, As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone, false)
-	if cat != nil {
-		// Times are written there as in the column of insertion, which one
-		// of another type would turn into something else.
-		if c := cat.find(m.Inserted.Column, true); c != nil && !c.generated {
-			at = c.decl
-		}
-	}
-	list := []columnDef{{r.Count, "INTEGER NOT NULL DEFAULT 0"}, {r.Last, at}}
-	if r.Next != "" {
-		list = append(list, columnDef{r.Next, at})
-	}
-	if r.InRetry != "" {
-		list = append(list, columnDef{r.InRetry, "INTEGER NOT NULL DEFAULT 0"})
-	}
-	return list
-}
-
 // missingColumns returns the statements that add the policy's columns to a
 // table that is there, and then the indexes. Where none of them is missing,
 // whatever is wrong with the table stays so.
@@ -45,20 +16,22 @@ func missingColumns(ctx context.Context, db *DB, m Mapping, now time.Time, wrong
 	if err != nil {
 		return nil, db.wrap(ctx, err)
 	}
+	d := db.dialect
 	var steps []string
-	for _, c := range retryColumns(m, cat) {
-		if cat.find(c.name, db.dialect.foldsNames()) == nil {
-			steps = append(steps, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", db.dialect.quote(m.Name), db.dialect.quote(c.name), c.def))
+	for _, c := range retryColumns(d.types(), m, cat) {
+		if cat.find(c.name, d.foldsNames()) == nil {
+			steps = append(steps, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", qualified(d, m), d.quote(c.name), c))
+			cat.columns = append(cat.columns, c.column())
 		}
 	}
 	if len(steps) == 0 {
 		return nil, wrong
 	}
-	have, err := texts(ctx, db.read, "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND type IN ('table', 'index') AND tbl_name = ? COLLATE NOCASE ORDER BY type DESC", m.Name)
+	have, err := d.created(ctx, db.read, m.Name)
 	if err != nil {
 		return nil, db.wrap(ctx, err)
 	}
-	indexes, err := indexesOf(ctx, m, now, append(have, steps...)...)
+	indexes, err := indexesOf(ctx, db, m, cat, now, append(have, steps...)...)
 	return append(steps, indexes...), err
 }
 

@@ -1,0 +1,33 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+func (sqlite) types() columnTypes {
+	return columnTypes{key: "INTEGER PRIMARY KEY", integer: "INTEGER", status: "TEXT", text: "TEXT", at: sqliteTime}
+}
+
+// sqliteTime: only a form that SQLite can write itself has a default.
+func sqliteTime(tc Time, zone *time.Location) (decl, present string) {
+	switch {
+	case tc.As == "unix_s":
+		return "INTEGER", "(unixepoch())"
+	case tc.As == "unix_ms":
+		return "INTEGER", "(CAST(unixepoch('subsec') * 1000 AS INTEGER))"
+	case tc.As == "unix_us":
+		return "INTEGER", ""
+	case tc.As == "julian":
+		return "REAL", "(julianday())"
+	case tc.As == "" && (zone == nil || zone == time.UTC):
+		return "TEXT", "CURRENT_TIMESTAMP"
+	}
+	return "TEXT", ""
+}
+
+// created: the table first, which its indexes need.
+func (sqlite) created(ctx context.Context, db *sql.DB, table string) ([]string, error) {
+	return texts(ctx, db, "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND type IN ('table', 'index') AND tbl_name = ? COLLATE NOCASE ORDER BY type DESC", table)
+}
