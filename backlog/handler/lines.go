@@ -138,7 +138,7 @@ func (l *Lines) Sample(ctx context.Context, r *backlog.Record, w io.Writer) erro
 		if s.line == "" {
 			continue
 		}
-		if _, werr := fmt.Fprintf(w, "%-9s%s\n", s.what+":", strings.TrimSpace(s.line)); werr != nil && err == nil {
+		if _, werr := fmt.Fprintf(w, "%-9s%s\n", s.what+":", printables(strings.TrimSpace(s.line))); werr != nil && err == nil {
 			err = werr
 		}
 	}

@@ -5,7 +5,9 @@ package handler_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -64,20 +66,25 @@ const requestOf = `{"attempt_id":"%","id":4711,"status":"NEW","inserted":"2023-1
 // window holds, with a bare loop around the same worker: one goroutine writes
 // lines, another reads what comes back, a window of 64 in between. They take
 // turns, and "ratio" is the handler's speed as a fraction of the loop's. With
-// the worker in Python that is what limits both; the one in Go shows what they
-// cost themselves.
+// the worker in Python that is what limits both; the one in Go, which does next
+// to nothing, shows what they cost themselves. "json" is a loop that writes real
+// records and reads what the replies say; else it sends the same text over and
+// over, and counts the lines that come back.
 func BenchmarkLines(b *testing.B) {
 	for _, tt := range []struct {
 		name    string
 		command []string
+		json    bool
 	}{
-		{"python", []string{pythonItself(b), workerPy}},
-		{"go", goWorker()},
+		{"python", []string{pythonItself(b), workerPy}, false},
+		{"go", goWorker(), false},
+		{"go/json", goWorker(), true},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			l := &handler.Lines{Command: tt.command, Timeout: time.Minute}
 			defer l.Close()
 			bare := newBareLoop(b, tt.command)
+			bare.json = tt.json
 			const batch = 10_000
 			var bareTook, linesTook time.Duration
 			bare.run(b, 100)
@@ -158,8 +165,9 @@ func handleAll(b *testing.B, l *handler.Lines, n int) time.Duration {
 
 // A bareLoop is a coprocess and no more than it takes to keep it busy.
 type bareLoop struct {
-	in  *bufio.Writer
-	out *bufio.Reader
+	in   *bufio.Writer
+	out  *bufio.Reader
+	json bool // it writes and reads JSON
 }
 
 func newBareLoop(b *testing.B, command []string) *bareLoop {
@@ -176,13 +184,13 @@ func newBareLoop(b *testing.B, command []string) *bareLoop {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { in.Close(); c.Wait() })
-	return &bareLoop{bufio.NewWriterSize(in, 1<<16), bufio.NewReaderSize(out, 1<<16)}
+	return &bareLoop{in: bufio.NewWriterSize(in, 1<<16), out: bufio.NewReaderSize(out, 1<<16)}
 }
 
-// run sends n requests, writing when the window is full, and counts the replies.
+// run sends n requests, writing when the window is full, and counts the
+// replies.
 func (l *bareLoop) run(b *testing.B, n int) time.Duration {
 	window := make(chan struct{}, 64)
-	before, after, _ := bytes.Cut([]byte(requestOf), []byte("%"))
 	start := time.Now()
 	go func() {
 		for i := range n {
@@ -192,18 +200,53 @@ func (l *bareLoop) run(b *testing.B, n int) time.Duration {
 				l.in.Flush()
 				window <- struct{}{}
 			}
-			l.in.Write(before)
-			l.in.WriteString("0123456789abcdef-" + strconv.FormatInt(int64(i), 36))
-			l.in.Write(after)
+			l.send("0123456789abcdef-" + strconv.FormatInt(int64(i), 36))
 		}
 		l.in.Flush()
 	}()
 	for range n {
-		if _, err := l.out.ReadSlice('\n'); err != nil {
+		if err := l.receive(); err != nil {
 			b.Error(err)
 			return 1
 		}
 		<-window
 	}
 	return time.Since(start)
+}
+
+func (l *bareLoop) send(attempt string) {
+	if !l.json {
+		before, after, _ := strings.Cut(requestOf, "%")
+		l.in.WriteString(before)
+		l.in.WriteString(attempt)
+		l.in.WriteString(after)
+		return
+	}
+	r := benchRecord()
+	line, _ := json.Marshal(struct {
+		Attempt  string         `json:"attempt_id"`
+		ID       backlog.Key    `json:"id"`
+		Status   string         `json:"status"`
+		Inserted time.Time      `json:"inserted"`
+		Tier     string         `json:"tier"`
+		Record   map[string]any `json:"record"`
+	}{attempt, r.Key, r.Status, r.Inserted.UTC(), r.Tier, map[string]any{
+		r.Names[0]: r.Values[0], r.Names[1]: r.Values[1], r.Names[2]: r.Values[2],
+	}})
+	l.in.Write(append(line, '\n'))
+}
+
+func (l *bareLoop) receive() error {
+	line, err := l.out.ReadSlice('\n')
+	if err != nil || !l.json {
+		return err
+	}
+	var reply struct {
+		Attempt string `json:"attempt_id"`
+		Outcome string `json:"outcome"`
+	}
+	if err = json.Unmarshal(line, &reply); err == nil && reply.Outcome != "success" {
+		err = fmt.Errorf("%s: %s", reply.Attempt, reply.Outcome)
+	}
+	return err
 }

@@ -258,6 +258,17 @@ func TestLinesConcurrent(t *testing.T) {
 	}
 }
 
+// The page shows the workers as they are.
+func TestLinesPage(t *testing.T) {
+	page := read(t, "../../docs/lines.md")
+	for path, from := range map[string]string{workerPy: "\nimport", workerSh: "\nreply()"} {
+		code := read(t, path)
+		if code = code[strings.Index(code, from):]; !strings.Contains(page, code+"```\n") {
+			t.Errorf("docs/lines.md shows another %s", path)
+		}
+	}
+}
+
 // filesWithout returns how many files are open when no worker runs: what stays
 // open once one has run is open now.
 func filesWithout(t *testing.T) int {
