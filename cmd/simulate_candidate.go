@@ -98,5 +98,8 @@ func splitOutside(list string) (items []string) {
 			from = i + 1
 		}
 	}
+	if depth > 0 { // a bracket that nothing closes
+		items = append(items, strings.TrimSpace(list[from:]))
+	}
 	return items
 }
