@@ -223,9 +223,16 @@ func (k *checker) work(ctx context.Context) {
 	if k.cfg.Handler.SQL == nil {
 		return
 	}
-	if _, err := newWork(ctx, k.table, k.cfg); !k.bad("handler", err) {
-		k.good("handler", "the database understands the statements, and their parameters are columns that a record has")
+	w, err := newWork(ctx, k.table, k.cfg)
+	if k.bad("handler", err) {
+		return
 	}
+	n, parameters := w.Steps()
+	detail := plural(n, "statement") + " understood by the database"
+	if len(parameters) > 0 {
+		detail += "; parameters: " + strings.Join(parameters, ", ")
+	}
+	k.good("handler", "%s", detail)
 }
 
 func (k *checker) times(ctx context.Context) {

@@ -128,19 +128,10 @@ func (s *sample) take(ctx context.Context, a *app, hard <-chan struct{}, now tim
 		},
 	}
 	_, err := e.Pass(ctx, backlog.Pass{Tier: s.tier, Now: now})
-	switch {
-	case err != nil:
-		return err
-	case !ended:
-		return errors.New("stopped before the handler answered")
-	case errors.Is(s.err, backlog.ErrConflict) && (!s.pending() || s.row.Filtered):
-		return fmt.Errorf("the record is %s: work in the database begins with its settlement, and only what a pass can take is settled", s.status())
+	if err == nil && !ended {
+		err = errors.New("stopped before the handler answered")
 	}
-	return nil
-}
-
-func (s *sample) pending() bool {
-	return s.row.Standing == backlog.StandingNew || s.row.Standing == backlog.StandingError
+	return err
 }
 
 // status says what the row is, whatever the handler then does with it.

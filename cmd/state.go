@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,7 +27,8 @@ import (
 // What cannot be written is still remembered for the life of the process. Other
 // processes may keep theirs in the same file.
 type stateFile struct {
-	path string // "": memory only
+	path     string        // "": memory only
+	patience time.Duration // with another process's update; 0: lockPatience
 
 	mu     sync.Mutex
 	memory backlog.State
@@ -134,7 +136,7 @@ func (s *stateFile) lock() (unlock func()) {
 		return func() {}
 	}
 	os.MkdirAll(filepath.Dir(s.path), 0o755)
-	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.patience, lockPatience))
 	defer cancel()
 	l := flock.New(s.path+".lock", flock.SetPermissions(0o644))
 	l.TryLockContext(ctx, 5*time.Millisecond)

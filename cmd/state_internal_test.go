@@ -17,11 +17,11 @@ import (
 // processes.
 func TestStateFileIsShared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "not", "yet", "state.json")
-	const processes, updates = 6, 25
+	const processes, updates = 6, 25 // one of them may be unlucky for long
 	var all sync.WaitGroup
 	for p := range processes {
 		all.Go(func() {
-			s := &stateFile{path: path}
+			s := &stateFile{path: path, patience: time.Minute}
 			for u := range updates {
 				err := s.Update(func(s *backlog.State) { s.Unfinished = append(s.Unfinished, strconv.Itoa(p*updates+u)) })
 				if err != nil {

@@ -92,7 +92,7 @@ func proven(ctx context.Context, key string, h tool) (tool, error) {
 
 // newWork makes the handler that works in the table's database and proves that
 // this understands its statements.
-func newWork(ctx context.Context, t *table.Table, cfg *config.Config) (tool, error) {
+func newWork(ctx context.Context, t *table.Table, cfg *config.Config) (*table.Work, error) {
 	w, err := table.NewWork(t, cfg.Handler.SQL.Statements, cfg.Handler.SQL.AllowZeroRows)
 	if err == nil {
 		err = w.Check(ctx)

@@ -5,9 +5,10 @@ set -eu
 go=$1 cgo=$2
 bench() { echo "$go test $*"; $go test -run '^$' -benchtime=1x -timeout=60m "$@"; }
 bench -bench 'Exec/ratio' -benchtime=4000x ./backlog/handler
+bench -bench 'Lines|HTTP' ./backlog/handler
 bench -bench 'Once' ./cmd
 bench -bench . ./backlog/table
 bench -bench Run ./backlog/simulate
 if [ "$cgo" = yes ]; then
-	bench -tags cgo_sqlite -bench 'Pass' ./backlog/table
+	bench -tags cgo_sqlite -bench 'Pass|Work' ./backlog/table
 fi

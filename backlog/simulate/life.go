@@ -30,9 +30,12 @@ type TierAttempts struct {
 // LifeOf returns the life of a record that is inserted at the given time. A tick
 // at that very moment is too early for it. Under a policy, nil for progressive,
 // the record is tried at the first tick at which it is due; random returns
-// numbers that are uniform in [0, 1). It is exact where every pass gets through:
+// numbers that are uniform in [0, 1), nil for the least waits. It is exact where every pass gets through:
 // without caps, aborts and overlap. When ctx is done it returns what it has.
 func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted time.Time, random func() float64) Life {
+	if random == nil {
+		random = func() float64 { return 0 }
+	}
 	list := s.Tiers()
 	l := Life{Inserted: inserted, Expires: inserted.Add(s.Widest().MaxAge), ByTier: make([]TierAttempts, len(list))}
 	for i, t := range list {

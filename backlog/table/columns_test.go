@@ -174,9 +174,9 @@ func TestValuesThatAColumnCannotHold(t *testing.T) {
 		change func(*table.Mapping)
 		want   string
 	}{
-		{func(m *table.Mapping) {}, "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold (statuses.new is not in the file, this is its default)"},
+		{func(m *table.Mapping) {}, "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold (statuses.new is not given, this is its default)"},
 		{func(m *table.Mapping) { m.New = is(text("NEW")) }, "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold"},
-		{func(m *table.Mapping) { m.New.Values = []table.Value{text("0")} }, "statuses.error: ERROR is not a whole number, and column status is INTEGER; give statuses.error a value that the column can hold (statuses.error is not in the file, this is its default)"},
+		{func(m *table.Mapping) { m.New.Values = []table.Value{text("0")} }, "statuses.error: ERROR is not a whole number, and column status is INTEGER; give statuses.error a value that the column can hold (statuses.error is not given, this is its default)"},
 		{func(m *table.Mapping) { numbers(m); m.Success = is(text("2.5")) }, "statuses.success: 2.5 is not a whole number, and column status is INTEGER; give statuses.success a value that the column can hold"},
 		{func(m *table.Mapping) { numbers(m); m.Dead = is(null) }, "statuses.dead: column status must not be NULL; give it a value"},
 		{func(m *table.Mapping) { numbers(m); m.Where = []table.Condition{cond("amount", text("much"))} }, "table.where: much is not a number, and column amount is REAL; give table.where a value that the column can hold"},

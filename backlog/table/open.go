@@ -94,6 +94,20 @@ func open(url string, o Options) (*DB, error) {
 	return openSQLite(path, synchronous, o)
 }
 
+// openToCreate opens the database for init.
+func openToCreate(url string) (*DB, error) {
+	if isServer(url) {
+		return open(url, Options{})
+	}
+	return openSQLiteToCreate(url)
+}
+
+// isServer reports whether the URL names a server.
+func isServer(url string) bool {
+	kind, _, _ := strings.Cut(url, ":")
+	return slices.Contains(servers, strings.ToLower(kind))
+}
+
 // aScheme is what a URL may begin with. Anything else in front of a colon can
 // be a part of a password and is not shown.
 var aScheme = pattern(`^[a-z][a-z0-9+.-]*$`)

@@ -161,7 +161,7 @@ func (r *resolver) unheld(setting string, s State, err error) error {
 	if s.Given {
 		return err
 	}
-	return fmt.Errorf("%w (%s is not in the file, this is its default)", err, setting)
+	return fmt.Errorf("%w (%s is not given, this is its default)", err, setting)
 }
 
 // assigns returns what setting the state writes.

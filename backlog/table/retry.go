@@ -135,6 +135,9 @@ func (r *resolver) retry() error {
 	if m == nil {
 		return nil
 	}
+	if m.Next == "" && len(m.Waits) == 0 {
+		return problem("set Waits and Retries of the mapping's Retry to those of the engine's Policy", "policy: the mapping does not say how long a failed record waits")
+	}
 	c := &retryCols{waits: m.Waits, retries: m.Retries}
 	count, err := r.policyColumn(m.Count)
 	if err != nil {

@@ -101,8 +101,8 @@ func (d sqlite) reach(ctx context.Context, db *sql.DB) error {
 // missingFile is the problem of a database file that is not there.
 type missingFile struct{ Problem }
 
-// openToCreate opens the database for init, which may create it.
-func openToCreate(rawURL string) (*DB, error) {
+// openSQLiteToCreate opens the database for init, which may create it.
+func openSQLiteToCreate(rawURL string) (*DB, error) {
 	path, synchronous, err := sqlitePath(rawURL)
 	if err != nil {
 		return nil, err
@@ -219,17 +219,8 @@ func (d sqlite) begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 
 // Primary result codes: https://sqlite.org/rescode.html
 func (sqlite) classify(err error) errorClass {
-	code, ok := sqliteCode(err)
-	if !ok {
-		return classOther
-	}
-	switch code & 0xff {
-	case 5, 6: // BUSY LOCKED
-		return classBusy
-	case 9, 10, 13, 14, 15: // INTERRUPT IOERR FULL CANTOPEN PROTOCOL
-		return classAway
-	case 18, 19, 20: // TOOBIG CONSTRAINT MISMATCH
-		return classRefused
+	if code, ok := sqliteCode(err); ok {
+		return classOf(code)
 	}
 	return classOther
 }

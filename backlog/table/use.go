@@ -43,9 +43,6 @@ func Use(ctx context.Context, db *sql.DB, m Mapping, now time.Time) (*Table, err
 	if m.Name == "" {
 		return nil, problem("set Name of the mapping", "the mapping names no table")
 	}
-	if r := m.Retry; r != nil && r.Next == "" && len(r.Waits) == 0 {
-		return nil, problem("set Waits and Retries of the mapping's Retry to those of the engine's Policy", "policy: the mapping does not say how long a failed record waits")
-	}
 	t, err := New(ctx, used, m.withDefaults())
 	if err != nil {
 		return nil, err

@@ -158,6 +158,19 @@ func (s *step) args(r *backlog.Record) []any {
 	return args
 }
 
+// Steps returns how many statements there are and the columns that they have
+// for parameters, each once.
+func (w *Work) Steps() (n int, parameters []string) {
+	for i := range w.steps {
+		for _, p := range w.steps[i].from {
+			if !slices.Contains(parameters, p.name) {
+				parameters = append(parameters, p.name)
+			}
+		}
+	}
+	return len(w.steps), parameters
+}
+
 // Check proves that the database understands the statements, changing nothing.
 // It is a [*Problem] if not.
 func (w *Work) Check(ctx context.Context) error {

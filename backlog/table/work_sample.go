@@ -16,14 +16,19 @@ import (
 var errUndo = errors.New("to be undone")
 
 // Sample does the work of the record and settles it, writes to out what was
-// done, and undoes all of it. The time that the settlement writes, where it
-// writes one, is the record's own time of insertion. Other programs cannot
-// write meanwhile.
+// done, and undoes all of it. A record that is not pending is not settled, which
+// is said. The time that the settlement writes, where it writes one, is the
+// record's own time of insertion. Other programs cannot write meanwhile.
 func (w *Work) Sample(ctx context.Context, r *backlog.Record, out io.Writer) error {
 	var b strings.Builder
+	settled := ""
 	err := w.transact(ctx, func(tx *sql.Tx, prepared []*statement) error {
 		b.Reset()
-		if err := w.settle(ctx, tx, r, r.Inserted, prepared[len(w.steps)+r.State]); err != nil {
+		settled = "settlement: success\nThe statements and the settlement have been undone.\n"
+		err := w.settle(ctx, tx, r, r.Inserted, prepared[len(w.steps)+r.State])
+		if errors.Is(err, backlog.ErrConflict) {
+			settled = "settlement: none, the record is not pending\nThe statements have been undone.\n"
+		} else if err != nil {
 			return err
 		}
 		for i := range w.steps {
@@ -44,7 +49,7 @@ func (w *Work) Sample(ctx context.Context, r *backlog.Record, out io.Writer) err
 		return errUndo
 	})
 	if err == errUndo {
-		b.WriteString("settlement: success\nThe statements and the settlement have been undone.\n")
+		b.WriteString(settled)
 		err = nil
 	} else {
 		b.WriteString("What was done until then has been undone.\n")
