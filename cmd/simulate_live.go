@@ -88,7 +88,10 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 	u := newGauge(g.err)
 	defer u.end()
 	left, err := o.liveRecords(ctx, a, w, now, poison, u.reading())
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("stopped after %s of the table: there are no figures yet", plural(len(w.Records)+left, "pending row"))
+	case err != nil:
 		return err
 	}
 	return o.simulate(ctx, w, list, u, true, func(all []simulated) error {
