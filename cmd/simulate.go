@@ -72,6 +72,8 @@ database: how often the service is called and in vain, at most in one minute,
 how many records wait, and how long beyond the end of an outage. The caps, the
 rate and the concurrency are the configured ones. A call ends at once, unless
 --call-time says how long it takes; then passes may overlap as in earnest.
+--down is a time in which backlog does not run: the ticks that it misses are one
+pass when it starts again.
 
     backlog simulate --arrivals 1000/h --poison 1% --outage 6h+2h --for 30d
     backlog simulate --arrivals 100/h --outage 6h+2h --compare progressive,fibonacci
@@ -103,7 +105,7 @@ func checkForm(o SimulateOptions, f *pflag.FlagSet) error {
 	}{
 		{"poison success outage from", "--arrivals", o.Arrivals != ""},
 		{"assume", "--live", o.Live},
-		{"for call-time compare diff plot", "--arrivals or --live", o.Arrivals != "" || o.Live},
+		{"for call-time down compare diff plot", "--arrivals or --live", o.Arrivals != "" || o.Live},
 		{"now", "--live or --life", o.Arrivals == "" && !f.Changed("attempts")},
 	} {
 		for _, name := range strings.Fields(x.flags) {

@@ -50,7 +50,7 @@ func figures() []column {
 		{title: "P95", name: "recovery, 95% within", key: "recovery_p95_seconds", value: quantile(0.95), time: true},
 		{title: "MAX", name: "recovery, all within", key: "recovery_max_seconds", value: quantile(1), time: true},
 		{title: "LONGEST PASS", name: "the longest pass", key: "longest_pass_seconds", value: func(r *simulate.Report) int64 { return int64(r.LongestPass) }, time: true, rare: true},
-		{title: "TICKS MISSED", name: "ticks missed while a pass ran", key: "skipped_ticks", value: func(r *simulate.Report) int64 { return int64(r.SkippedTicks) }, rare: true},
+		{title: "TICKS SKIPPED", name: "ticks skipped while a pass ran", key: "skipped_ticks", value: func(r *simulate.Report) int64 { return int64(r.SkippedTicks) }, rare: true},
 		{title: "DEAD", name: "dead", key: "dead", value: func(r *simulate.Report) int64 { return int64(r.Dead) }},
 		{title: "PENDING", name: "pending at the end", key: "pending", value: func(r *simulate.Report) int64 { return int64(r.Pending) }},
 	}

@@ -29,6 +29,7 @@ var goldens = []struct {
 	{"attempts-list", "txt json csv", "--attempts 20 --policy list", ""},
 	{"workload", "txt json csv svg", goldenWorkload, ""},
 	{"workload-call-time", "txt json csv svg", goldenWorkload + " --call-time 20s", ""},
+	{"workload-down", "txt json", goldenWorkload + " --down 3h30m+2h --down 20h1m+4m", ""},
 	{"compare", "txt json csv svg", goldenWorkload + " --compare", "progressive,fibonacci,arctan,list: [0, 1m, 5m],other.yaml"},
 	{"diff", "txt json", goldenWorkload + " --diff other.yaml", ""},
 	{"live", "txt json csv svg", "--live --now 2026-03-28T12:00:00Z --for 2d --assume outage=3h", ""},

@@ -26,6 +26,7 @@ type WorkloadOptions struct {
 	For      string
 	From     string
 	CallTime string
+	Down     []string
 	Compare  string
 	Diff     string
 	CSV      bool
@@ -44,6 +45,7 @@ func (o *WorkloadOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.For, "for", "", "how `LONG` it lasts (default: a workload 7d, --live 24h)")
 	f.StringVar(&o.From, "from", firstMonday, "when it begins: `TIME`, RFC 3339")
 	f.StringVar(&o.CallTime, "call-time", "0", "how long each call takes, `DURATION` such as 200ms, so that passes may overlap")
+	f.StringArrayVar(&o.Down, "down", nil, "`START+LENGTH` of a time in which backlog itself does not run, such as 6h+2h; may be repeated")
 	f.StringVar(&o.Compare, "compare", "", "compare `LIST` of policies and of files, separated by commas, on the same workload")
 	f.StringVar(&o.Diff, "diff", "", "show only what would be different with the schedule and policy of `FILE`")
 	f.StringVar(&o.Plot, "plot", "", "draw calls and what is pending into `FILE`.svg or .png")
@@ -82,16 +84,23 @@ func (o *WorkloadOptions) parse(seed uint64) (w *simulate.Workload, err error) {
 	if w.Success, err = parseShare("--success", o.Success); err != nil {
 		return nil, err
 	}
-	for _, text := range o.Outages {
-		start, for_, ok := strings.Cut(text, "+")
+	w.Outages, err = parsePeriods("--outage", o.Outages, w.From)
+	return w, err
+}
+
+// parsePeriods returns times that are given by when they begin, counted from the
+// beginning of the simulation, and how long they last.
+func parsePeriods(flag string, texts []string, begin time.Time) (list []simulate.Outage, err error) {
+	for _, text := range texts {
+		start, lasting, ok := strings.Cut(text, "+")
 		from, err := tiers.ParseDuration(start)
-		length, err2 := tiers.ParseDuration(for_)
+		length, err2 := tiers.ParseDuration(lasting)
 		if !ok || err != nil || err2 != nil || from < 0 || length <= 0 {
-			return nil, usagef("--outage: %q is no start and length; write it as in 6h+2h", text)
+			return nil, usagef("%s: %q is no start and length; write it as in 6h+2h", flag, text)
 		}
-		w.Outages = append(w.Outages, simulate.Outage{From: w.From.Add(from), To: w.From.Add(from + length)})
+		list = append(list, simulate.Outage{From: begin.Add(from), To: begin.Add(from + length)})
 	}
-	return w, nil
+	return list, nil
 }
 
 // parseLength returns how long a simulation lasts. example is a good answer.
@@ -166,10 +175,15 @@ func (o *SimulateOptions) simulate(ctx context.Context, w *simulate.Workload, li
 	if err != nil {
 		return err
 	}
+	down, err := parsePeriods("--down", o.Down, w.From)
+	if err != nil {
+		return err
+	}
+	w.Draw(ctx)
 	var all []simulated
 	for i, c := range list {
 		r, err := simulate.Run(ctx, w, c.options(simulate.Options{
-			Bucket: bucketOf(w.To.Sub(w.From)), Ticks: ticks, CallTime: callTime, Progress: u.simulating(list, i),
+			Bucket: bucketOf(w.To.Sub(w.From)), Ticks: ticks, CallTime: callTime, Down: down, Progress: u.simulating(list, i),
 		}))
 		if err != nil && ctx.Err() == nil {
 			return err

@@ -126,7 +126,10 @@ func (e *Exec) program() (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.found.Store(p)
+	if !e.found.CompareAndSwap(nil, p) { // somebody else was as quick
+		p.null.Close()
+		return e.program()
+	}
 	return p, nil
 }
 

@@ -42,6 +42,15 @@ type Record struct {
 	Seed   uint64 // of its luck
 }
 
+// Draw makes the records that come in Records of their own, so that several
+// simulations of the workload need not each do so. When ctx is done before it
+// leaves them out.
+func (w *Workload) Draw(ctx context.Context) {
+	if list := w.records(ctx); ctx.Err() == nil {
+		w.Records = list
+	}
+}
+
 // records returns the workload's, in the order of insertion. The same seed gives
 // the same ones on any machine.
 func (w *Workload) records(ctx context.Context) []Record {
@@ -56,7 +65,7 @@ func (w *Workload) records(ctx context.Context) []Record {
 		if w.Regular {
 			at += gap
 		} else {
-			at += gap * random.ExpFloat64()
+			at += float64(gap * random.ExpFloat64()) // not fused: the same on every machine
 		}
 		if at > end || len(list)%4096 == 0 && ctx.Err() != nil {
 			return list
