@@ -129,6 +129,7 @@ type column struct {
 
 	labels   []string // of an ENUM: no other text is legal; nil: any is
 	unsigned bool     // no number below 0 is legal
+	updated  bool     // the database sets it itself when the row is written
 }
 
 // typed returns v as a value of the column: nil, bool, int64, float64 or string.
@@ -231,6 +232,7 @@ type catalog struct {
 	columns  []column
 	uniques  [][]string // sets of columns without duplicates
 	triggers []string   // that run at updates
+	wrong    error      // why the table cannot be worked, though it is there; nil: nothing is known
 }
 
 // find returns the column of that name. Names are compared as the database

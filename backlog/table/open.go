@@ -126,6 +126,8 @@ func Shown(url string) string {
 			return scheme + ":…"
 		}
 		return url
+	case kind == "postgres" || kind == "postgresql":
+		return shownPostgres(scheme, url)
 	case slices.Contains(servers, kind):
 		return scheme + ":…"
 	}

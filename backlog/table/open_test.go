@@ -16,6 +16,8 @@ func TestURLsWithSecrets(t *testing.T) {
 		user      = "the database URL has a user; a file has no user and host; write sqlite:PATH"
 		parameter = "the database URL has a parameter"
 		only      = "; synchronous is the only one there is"
+
+		postgresCure = "write postgres://USER:PASSWORD@HOST:5432/DATABASE, what is none of a-z, 0-9 and -._~ in the user and the password as %XX; the password may instead be in PGPASSWORD or ~/.pgpass"
 	)
 	for _, x := range []struct{ url, want, shown string }{
 		{"sqlite://u:s3cret@h/x", user, "sqlite:…"},
@@ -32,8 +34,16 @@ func TestURLsWithSecrets(t *testing.T) {
 		{"sqlite:x.db?s3cret=", parameter + " that is not known" + only, "sqlite:…"},
 		{"sqlite:x.db?synchronous=s3cret", "the database URL asks for a synchronous that is neither full nor normal; write full or normal", "sqlite:…"},
 		{"sqlite:~/x.db?key=s3cret", parameter + " key" + only, "sqlite:…"},
-		{"Postgres://me:s3cret@h/x", "databases of the kind postgres are not supported yet; write sqlite:PATH, such as sqlite:backlog.db", "Postgres:…"},
-		{"postgresql:x", "databases of the kind postgresql are not supported yet; write sqlite:PATH, such as sqlite:backlog.db", "postgresql:…"},
+		{"Postgres://me:s3cret@h/x/y", "the database URL has more behind its host than the name of a database; " + postgresCure, "Postgres:…"},
+		{"postgres://me:s3/cret@h/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
+		{"postgres://me:12/s3cret@h/x", "the database URL has more behind its host than the name of a database; " + postgresCure, "postgres:…"},
+		{"postgres://me:12?s3cret@h/x", "the database URL has more behind its host than the name of a database; " + postgresCure, "postgres:…"},
+		{"postgres://me:12#s3cret@h/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
+		{"postgres://me:s3%cret@h/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
+		{"postgres://me:s3 cret@h:p/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
+		{"postgres://h/x?s3cret=", "the database URL has a parameter that is not known; " + postgresCure, "postgres:…"},
+		{"postgres://h/x?password=s3cret&sslmode=s3cret", "the database URL's parameter sslmode has a value that is not known; write one of disable, allow, prefer, require, verify-ca, verify-full", "postgres:…"},
+		{"postgresql:x", "the database URL has no // behind postgresql:; " + postgresCure, "postgresql:…"},
 		{"mysql:x", "databases of the kind mysql are not supported yet; write sqlite:PATH, such as sqlite:backlog.db", "mysql:…"},
 		{"mariadb:x", "databases of the kind mariadb are not supported yet; write sqlite:PATH, such as sqlite:backlog.db", "mariadb:…"},
 		{"s3cret", "the database is not a URL; write sqlite:PATH, such as sqlite:backlog.db", "…"},
@@ -44,6 +54,25 @@ func TestURLsWithSecrets(t *testing.T) {
 		}
 		if got := table.Shown(x.url); got != x.shown {
 			t.Errorf("%s is shown as %s, want %s", x.url, got, x.shown)
+		}
+	}
+}
+
+// TestShownServers: what is shown of the URL of a server tells which database it
+// is, and nothing of who uses it how.
+func TestShownServers(t *testing.T) {
+	for url, want := range map[string]string{
+		"postgres://me:s3cret@db.example.com:5433/shop?sslmode=require": "postgres://db.example.com:5433/shop",
+		"postgresql://s3cret@[::1]/shop_2":                              "postgresql://[::1]/shop_2",
+		"postgres://me:s%403%2Fcret@h1:1,h2:2/shop":                     "postgres://h1:1,h2:2/shop",
+		"postgres:///shop?password=s3cret":                              "postgres:///shop",
+		"postgres://me@h":                                               "postgres://h",
+		"postgres://me:s3@cret@h/shop":                                  "postgres:…",
+		"postgres://h/s3%20cret":                                        "postgres:…",
+		"postgres://me:s3cret@h/shop?password=s3@cret":                  "postgres:…",
+	} {
+		if got := table.Shown(url); got != want {
+			t.Errorf("%s is shown as %s, want %s", url, got, want)
 		}
 	}
 }

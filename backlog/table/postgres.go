@@ -1,7 +1,211 @@
 package table
 
-import _ "github.com/jackc/pgx/v5/stdlib"
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
 
-func openPostgres(string, Options) (*DB, error) {
-	return nil, problem("write sqlite:PATH, such as sqlite:backlog.db", "databases of the kind postgres are not supported yet")
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// postgres is the dialect of PostgreSQL, from version 12 on.
+type postgres struct {
+	*postgresServer
+}
+
+// A postgresServer is the way to one.
+type postgresServer struct {
+	config   *pgx.ConnConfig
+	host     string // as it may be shown, with the port
+	readOnly bool
+
+	// plain is set once something on the way, such as PgBouncer, has refused
+	// the parameters that a session can do without.
+	plain atomic.Bool
+
+	// deferred is set once a table was described that has constraints or
+	// triggers which else would speak up at the commit, for the whole group.
+	deferred atomic.Bool
+}
+
+// postgresPatience is how long rows that another program has locked are waited
+// for. Meanwhile no lock is held for longer than postgresLockTimeout.
+const (
+	postgresPatience    = 10 * time.Second
+	postgresLockTimeout = 2 * time.Second
+)
+
+func openPostgres(url string, o Options) (*DB, error) {
+	server, err := newPostgresServer(url, o.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	p := pool(sql.OpenDB(server), o.Pool)
+	// Longer than files need: a new connection is a new process there, which
+	// knows no statement yet. But none is kept that is not used.
+	p.SetConnMaxLifetime(30 * time.Minute)
+	p.SetConnMaxIdleTime(time.Minute)
+	db := &DB{dialect: postgres{server}, patience: postgresPatience, read: p}
+	if !o.ReadOnly {
+		db.write = p
+	}
+	return db, nil
+}
+
+// newPostgresServer reads the URL. What it does not say is taken from the
+// environment, as all of PostgreSQL's programs do: PGUSER, PGPASSWORD,
+// ~/.pgpass …
+func newPostgresServer(url string, readOnly bool) (*postgresServer, error) {
+	if err := checkPostgresURL(url); err != nil {
+		return nil, err
+	}
+	config, err := pgx.ParseConfig(url)
+	if err != nil { // its text has parts of the URL
+		return nil, problem(postgresCure, "the database URL, or a PG… variable of the environment or a file that it names, cannot be read")
+	}
+	if config.ConnectTimeout == 0 || config.ConnectTimeout > time.Minute {
+		config.ConnectTimeout = 10 * time.Second
+	}
+	config.DialFunc = postgresDialer.DialContext
+	s := &postgresServer{config: config, readOnly: readOnly}
+	s.host = net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
+	if strings.HasPrefix(config.Host, "/") {
+		s.host = config.Host
+	}
+	return s, nil
+}
+
+// postgresDialer notices within seconds that the other side is gone without a
+// word.
+var postgresDialer = &net.Dialer{
+	Timeout:         10 * time.Second,
+	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
+}
+
+// Connect implements driver.Connector.
+func (s *postgresServer) Connect(ctx context.Context) (driver.Conn, error) {
+	for {
+		plain := s.plain.Load()
+		conn, err := s.connector(plain).Connect(ctx)
+		if !plain && refusesParameters(err) {
+			s.plain.Store(true)
+			continue
+		}
+		return conn, s.unreached(ctx, err)
+	}
+}
+
+// Driver implements driver.Connector.
+func (s *postgresServer) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
+
+func (s *postgresServer) connector(plain bool) driver.Connector {
+	config := *s.config
+	config.RuntimeParams = s.parameters(plain)
+	return stdlib.GetConnector(config, stdlib.OptionAfterConnect(postgresReady))
+}
+
+// parameters returns those of a session. Times are read and written in UTC,
+// text means what it says, and no statement is without an end; the owner of the
+// URL may set other limits.
+func (s *postgresServer) parameters(plain bool) map[string]string {
+	all := maps.Clone(s.config.RuntimeParams)
+	may := func(name, value string) {
+		if _, set := all[name]; !set {
+			all[name] = value
+		}
+	}
+	may("application_name", "backlog")
+	all["timezone"], all["datestyle"] = "UTC", "ISO, YMD"
+	all["client_encoding"], all["standard_conforming_strings"] = "UTF8", "on"
+	if plain {
+		return all
+	}
+	may("statement_timeout", milliseconds(statementTimeout))
+	may("lock_timeout", milliseconds(postgresLockTimeout))
+	may("idle_in_transaction_session_timeout", milliseconds(statementTimeout))
+	// A plan for any arguments is made for half of the table: it may sort.
+	may("plan_cache_mode", "force_custom_plan")
+	// An error instead of rows that are silently left out.
+	all["row_security"] = "off"
+	if s.readOnly {
+		all["default_transaction_read_only"] = "on"
+	}
+	return all
+}
+
+func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
+
+// postgresReady makes sure that the session is as it was asked for, and lets it
+// take numbers and truths where text is expected.
+func postgresReady(_ context.Context, conn *pgx.Conn) error {
+	for name, want := range map[string]string{"TimeZone": "UTC", "standard_conforming_strings": "on"} {
+		if has := conn.PgConn().ParameterStatus(name); has != want {
+			return problem("let it pass on what is asked for when a connection begins", "what is between here and the PostgreSQL server sets %s to %q, not to %s", name, has, want)
+		}
+	}
+	m := conn.TypeMap()
+	m.TryWrapEncodePlanFuncs = append(slices.Clip(m.TryWrapEncodePlanFuncs), textPlan)
+	return nil
+}
+
+// backendPID returns the number of the server's process, as it was said when the
+// connection began.
+func backendPID(conn *sql.Conn) (pid int, err error) {
+	err = conn.Raw(func(c any) error {
+		pid = int(c.(*stdlib.Conn).Conn().PgConn().PID())
+		return nil
+	})
+	return pid, err
+}
+
+// reach uses a connection for the first time.
+func (d postgres) reach(ctx context.Context, db *sql.DB) error {
+	var version int
+	if err := db.QueryRowContext(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		return err
+	}
+	if version < 120000 {
+		return problem("use a newer one", "the PostgreSQL server is older than version 12, which is the first that can be used")
+	}
+	return nil
+}
+
+// begin begins a transaction. What would object only at its end is to say so at
+// the statement, which belongs to a row.
+func (d postgres) begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return nil, err
+	}
+	var setup []string
+	if d.plain.Load() {
+		setup = append(setup, "SET LOCAL statement_timeout = "+milliseconds(statementTimeout), "SET LOCAL lock_timeout = "+milliseconds(postgresLockTimeout))
+	}
+	if d.deferred.Load() {
+		setup = append(setup, "SET CONSTRAINTS ALL IMMEDIATE")
+	}
+	for _, text := range setup {
+		if _, err := tx.ExecContext(ctx, text); err != nil {
+			tx.Rollback()
+			return nil, err
+		}
+	}
+	return tx, nil
+}
+
+// advice tells what a pooler keeps from the sessions.
+func (d postgres) advice(context.Context, *sql.DB) string {
+	if !d.plain.Load() {
+		return ""
+	}
+	return "what is between here and the server refuses the parameters of a session: statement_timeout and lock_timeout are set in transactions only, and a row level security that is introduced later hides rows without a word; " +
+		"PgBouncer passes them on with track_extra_parameters (from 1.20 on), or set them by ALTER ROLE … SET statement_timeout = '60s', row_security = off"
 }

@@ -103,6 +103,7 @@ func (s *scanner) scan(rows *sql.Rows) error {
 			switch v := v.(type) {
 			case string:
 				s.bytes += len(v)
+				row[i] = s.t.value(i, v) // a number, perhaps
 			case []byte:
 				s.bytes += len(v)
 				row[i] = s.t.value(i, v)

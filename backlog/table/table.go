@@ -110,6 +110,9 @@ func resolve(db *DB, m Mapping, cat *catalog) (*Table, error) {
 }
 
 func (r *resolver) kind() error {
+	if r.cat.wrong != nil {
+		return r.cat.wrong
+	}
 	if r.cat.kind == "view" {
 		return problem("name the table behind it", "%s is a view: outcomes cannot be written to it", r.m.Name)
 	}

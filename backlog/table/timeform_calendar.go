@@ -19,6 +19,7 @@ type timeCalendar struct {
 	sparse bool           // a fraction of zero is not written at all
 	suffix string         // zone as written, "" for none
 	zone   *time.Location // has one offset only if there is a suffix
+	native bool           // the database compares times, not texts: bounds are exact
 }
 
 func (c timeCalendar) String() string {
@@ -33,6 +34,9 @@ func (c timeCalendar) String() string {
 	}
 	return s + c.suffix
 }
+
+// timeMicros is the fraction at the precision that servers have.
+const timeMicros = ".000000"
 
 // step returns the unit of head's last element.
 func (c timeCalendar) step() time.Duration { return timeSteps[c.head[len(c.head)-2:]] }
@@ -91,12 +95,17 @@ func (c timeCalendar) lower(t time.Time) any {
 	wall, _ := timeWallRange(t, c.zone)
 	if !c.fractional() {
 		wall = timeCeil(wall, c.step())
+	} else if c.native {
+		return c.value(wall, c.head+timeMicros, c.suffix)
 	}
 	return c.value(wall, c.head, "")
 }
 
 func (c timeCalendar) upper(t time.Time) any {
 	_, wall := timeWallRange(t, c.zone)
+	if c.fractional() && c.native {
+		return c.value(wall, c.head+timeMicros, c.suffix)
+	}
 	if c.fractional() || c.suffix != "" {
 		wall = wall.Add(c.step())
 		if wall.Year() > 9999 {

@@ -35,7 +35,7 @@ func (t *Table) trialWrite(state int, o backlog.Outcome, givenUp bool, now time.
 		return nil
 	}
 	return []trialWrite{{
-		setting: settings[o], text: text, set: setText(set),
+		setting: settings[o], text: text, set: setText(set), assigns: set,
 		cond: strings.Join(append([]string{t.branches[state].cond}, nonEmpty(t.where)...), " AND "),
 		args: t.setArgs(w, now),
 	}}
@@ -54,5 +54,6 @@ type trialWrite struct {
 	text    string // the statement
 	cond    string // which rows it is for
 	set     string
-	args    []any // of set
+	assigns []assign // that it is made of
+	args    []any    // of set
 }

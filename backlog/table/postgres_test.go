@@ -1,0 +1,128 @@
+package table_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog/storetest"
+)
+
+// postgresURL is that of the server to test with; the user must be allowed to
+// create schemas and roles.
+func postgresURL() string {
+	return cmp.Or(os.Getenv("BACKLOG_TEST_POSTGRES"), "postgres://postgres@127.0.0.1:5432/postgres")
+}
+
+// openPostgres opens a schema of the test's own, or skips the test where there
+// is no server.
+func openPostgres(t testing.TB, parameters ...string) (plain *sql.DB, address string) {
+	t.Helper()
+	admin, err := sql.Open("pgx", postgresURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := admin.PingContext(ctx); err != nil {
+		t.Skipf("no PostgreSQL server, name one in BACKLOG_TEST_POSTGRES: %v", err)
+	}
+	schema := "Backlog-test-" + strings.ToLower(rand.Text()[:12])
+	if _, err := admin.Exec(`CREATE SCHEMA "` + schema + `"`); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(postgresURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("search_path", `"`+schema+`"`)
+	for _, p := range parameters {
+		name, value, _ := strings.Cut(p, "=")
+		query.Set(name, value)
+	}
+	u.RawQuery = query.Encode()
+	own := *u
+	own.RawQuery = url.Values{"search_path": {`"` + schema + `"`}, "timezone": {"UTC"}}.Encode()
+	if plain, err = sql.Open("pgx", own.String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		plain.Close()
+		defer admin.Close()
+		if _, err := admin.Exec(`DROP SCHEMA "` + schema + `" CASCADE`); err != nil {
+			t.Error(err)
+		}
+	})
+	return plain, u.String()
+}
+
+// onPostgres is a schema of the server.
+var onPostgres = postgresDatabase()
+
+func postgresDatabase(parameters ...string) testDatabase {
+	return testDatabase{
+		open:    func(t *testing.T) (*sql.DB, string) { return openPostgres(t, parameters...) },
+		sql:     postgresSQL,
+		textKey: "text", blobKey: "bytea", blob: "bytea", boolean: "boolean",
+	}
+}
+
+// postgresSQL makes of the harness's SQL what PostgreSQL understands.
+func postgresSQL(text string) string {
+	text = strings.NewReplacer("SELECT +", "SELECT ", ", +", ", ", "INTEGER", "bigint", "part INT,", "part bigint,").Replace(text)
+	var b strings.Builder
+	for i, part := range strings.Split(text, "?") {
+		if i > 0 {
+			b.WriteString("$" + string(rune('0'+i/10)) + string(rune('0'+i%10)))
+		}
+		b.WriteString(part)
+	}
+	return strings.ReplaceAll(b.String(), "$0", "$")
+}
+
+// postgresForms are ways in which tables on a server hold times.
+var postgresForms = []timeForm{
+	{
+		name: "timestamptz", decl: "timestamptz", precision: time.Microsecond, zone: kolkata, // which has no say
+		write: func(t time.Time) any { return t },
+		read:  func(v any) (time.Time, error) { return v.(time.Time), nil },
+	},
+	{
+		name: "timestamp in a zone", decl: "timestamp", precision: time.Microsecond, zone: kolkata,
+		write: func(t time.Time) any { return t.In(kolkata).Format("2006-01-02 15:04:05.999999") },
+		read: func(v any) (time.Time, error) {
+			return time.ParseInLocation(time.DateTime, v.(time.Time).Format("2006-01-02 15:04:05.999999"), kolkata)
+		},
+	},
+	{
+		name: "timestamp(3)", decl: "timestamp(3) without time zone", precision: time.Millisecond, zone: time.UTC,
+		write: func(t time.Time) any { return t.UTC().Format("2006-01-02 15:04:05.000") },
+		read:  func(v any) (time.Time, error) { return v.(time.Time), nil },
+	},
+	{
+		name: "unix milliseconds", decl: "bigint", precision: time.Millisecond, zone: time.UTC,
+		write: func(t time.Time) any { return t.UnixMilli() },
+		read:  func(v any) (time.Time, error) { return time.UnixMilli(v.(int64)), nil },
+	},
+	layout("text", "2006-01-02T15:04:05.000Z", time.Millisecond, time.UTC),
+}
+
+func TestPostgresStore(t *testing.T) {
+	for _, f := range postgresForms {
+		if f.decl == "DATETIME" {
+			f.decl = "text"
+		}
+		t.Run(f.name, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
+				return newHarness(t, onPostgres, f, want)
+			})
+		})
+	}
+}

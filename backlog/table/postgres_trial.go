@@ -1,0 +1,202 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mayWrite proves that the server takes writes at all. What this role may write
+// is proved for each statement.
+func (d postgres) mayWrite(ctx context.Context, db *sql.DB) error {
+	var readOnly, standby bool
+	if err := db.QueryRowContext(ctx, "SELECT current_setting('transaction_read_only')::bool, pg_is_in_recovery()").Scan(&readOnly, &standby); err != nil {
+		return err
+	}
+	switch {
+	case standby:
+		return problem("name the first server in the database URL, or several of them with target_session_attrs=read-write", "the PostgreSQL server at %s is a standby, which can only be read", d.host)
+	case readOnly:
+		return problem("ALTER ROLE … SET default_transaction_read_only = off", "the sessions of the user %s are read only", d.config.User)
+	}
+	return nil
+}
+
+// try asks the server to plan each statement, which takes the rights that its
+// run would take and the values that it would write, and evaluates on a few rows
+// the constraints that it would be held against. No lock is taken that keeps
+// anybody from writing, and no trigger runs.
+func (d postgres) try(ctx context.Context, db *sql.DB, t *Table, writes []trialWrite) error {
+	checks, err := d.constraints(ctx, db, t)
+	if err != nil {
+		return err
+	}
+	for _, w := range writes {
+		if err := d.tryPlan(ctx, db, t, w); err != nil {
+			return err
+		}
+		for _, c := range checks {
+			if err := d.tryConstraint(ctx, db, t, w, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d postgres) tryPlan(ctx context.Context, db *sql.DB, t *Table, w trialWrite) error {
+	text, n := numbered(w.text)
+	args := append(make([]any, 0, n), w.args...)[:n] // those of the key are NULL
+	rows, err := db.QueryContext(ctx, "EXPLAIN "+text, args...)
+	if err == nil {
+		for rows.Next() {
+		}
+		err = rows.Err()
+		rows.Close()
+	}
+	e, ok := sqlState(err)
+	switch {
+	case ok && e.Code == "42501":
+		return d.noRights(ctx, db, t, w)
+	case d.classify(err) == classRefused:
+		return problem("change it to one that the table takes", "%s: table %s does not take %s: %s", w.setting, t.m.Name, w.set, e.Message)
+	}
+	return err
+}
+
+// noRights names what is to be granted: no more than the statement takes.
+func (d postgres) noRights(ctx context.Context, db *sql.DB, t *Table, w trialWrite) error {
+	var role string
+	if err := db.QueryRowContext(ctx, "SELECT current_user::text").Scan(&role); err != nil {
+		return err
+	}
+	cols := make([]string, len(w.assigns))
+	for i, a := range w.assigns {
+		cols[i] = a.col
+	}
+	return problem(fmt.Sprintf("GRANT SELECT, UPDATE (%s) ON %s TO %s", strings.Join(cols, ", "), t.name, d.quote(role)),
+		"%s: the role %s may not set %s in table %s", w.setting, role, strings.Join(cols, ", "), t.m.Name)
+}
+
+// A postgresConstraint is a CHECK, or a foreign key over one column.
+type postgresConstraint struct {
+	name     string
+	columns  []string
+	check    string // the expression
+	ref, key string // of a foreign key: what it refers to, quoted
+}
+
+func (d postgres) constraints(ctx context.Context, db *sql.DB, t *Table) (list []postgresConstraint, err error) {
+	rows, err := db.QueryContext(ctx, `SELECT c.conname::text,
+			(SELECT string_agg(a.attname, chr(1)) FROM pg_attribute a WHERE a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey)),
+			coalesce(pg_get_expr(c.conbin, c.conrelid), ''), coalesce(f.oid::regclass::text, ''),
+			coalesce((SELECT quote_ident(a.attname) FROM pg_attribute a WHERE a.attrelid = c.confrelid AND a.attnum = c.confkey[1]), '')
+		FROM pg_constraint c LEFT JOIN pg_class f ON f.oid = c.confrelid
+		WHERE c.conrelid = to_regclass($1) AND (c.contype = 'c' OR c.contype = 'f' AND cardinality(c.conkey) = 1) AND c.conkey IS NOT NULL ORDER BY 1`, t.name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c postgresConstraint
+		var columns string
+		if err := rows.Scan(&c.name, &columns, &c.check, &c.ref, &c.key); err != nil {
+			return nil, err
+		}
+		c.columns = strings.Split(columns, "\x01")
+		list = append(list, c)
+	}
+	return list, rows.Err()
+}
+
+// tryConstraint is a *Problem if the constraint refuses the write for every row,
+// and notes it if it does so for some.
+func (d postgres) tryConstraint(ctx context.Context, db *sql.DB, t *Table, w trialWrite, c postgresConstraint) error {
+	sets := func(col string) bool {
+		return slices.ContainsFunc(w.assigns, func(a assign) bool { return a.col == d.quote(col) })
+	}
+	if !slices.ContainsFunc(c.columns, sets) {
+		return nil
+	}
+	if c.ref != "" {
+		return d.tryReference(ctx, db, t, w, c)
+	}
+	froms := []string{t.name + " WHERE " + w.cond, t.name}
+	if !slices.ContainsFunc(c.columns, func(col string) bool { return !sets(col) }) {
+		froms = append(froms, "") // no other column has a say
+	}
+	for _, from := range froms {
+		n, refused, err := d.evaluate(ctx, db, t, w, c.check, from)
+		switch {
+		case d.classify(err) == classAway, err != nil && ctx.Err() != nil:
+			return err
+		case err != nil:
+			t.note("whether the constraint %s takes %s could not be tried: %v", c.name, w.set, err)
+			return nil
+		case n > 0 && refused == n:
+			return problem("change it to one that the table takes", "%s: table %s does not take %s: the constraint %s is CHECK %s", w.setting, t.m.Name, w.set, c.name, c.check)
+		case refused > 0:
+			t.note("%s: some rows of %s do not take %s: the constraint %s is CHECK %s", w.setting, t.m.Name, w.set, c.name, c.check)
+		}
+		if n > 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// evaluate holds the expression against a few rows as they would be after the
+// write, or against a row of nothing but what it sets where from is empty.
+func (d postgres) evaluate(ctx context.Context, db *sql.DB, t *Table, w trialWrite, check, from string) (n, refused int, err error) {
+	var cols []string
+	var args []any
+	for i := range t.catalog.columns {
+		c := &t.catalog.columns[i]
+		expr, name := "NULL", d.quote(c.name)
+		if from != "" {
+			expr = name
+		}
+		arg := 0
+		for _, a := range w.assigns {
+			bound := a.time != nil || a.expr == "?"
+			if a.col == name {
+				expr = a.expr
+				if bound {
+					expr, args = "?", append(args, w.args[arg])
+				}
+			}
+			if bound {
+				arg++
+			}
+		}
+		cols = append(cols, "CAST("+expr+" AS "+c.decl+") AS "+name)
+	}
+	if from != "" {
+		from = fmt.Sprintf(" FROM %s LIMIT %d", from, trialRows)
+	}
+	text := fmt.Sprintf("SELECT count(*), count(*) FILTER (WHERE (%s) IS FALSE) FROM (SELECT %s%s) AS %s", check, strings.Join(cols, ", "), from, d.quote(t.m.Name))
+	err = db.QueryRowContext(ctx, d.place(text), args...).Scan(&n, &refused)
+	return n, refused, err
+}
+
+// tryReference looks for what the write would refer to.
+func (d postgres) tryReference(ctx context.Context, db *sql.DB, t *Table, w trialWrite, c postgresConstraint) error {
+	i := slices.IndexFunc(w.assigns, func(a assign) bool { return a.col == d.quote(c.columns[0]) })
+	a := w.assigns[i]
+	if a.time != nil || a.expr == "?" || a.expr == a.col {
+		return nil
+	}
+	var has bool
+	err := db.QueryRowContext(ctx, fmt.Sprintf("SELECT (%s) IS NULL OR EXISTS (SELECT FROM %s WHERE %s = %s)", a.expr, c.ref, c.key, a.expr)).Scan(&has)
+	switch {
+	case d.classify(err) == classAway, err != nil && ctx.Err() != nil:
+		return err
+	case err != nil:
+		t.note("whether %s is in %s, to which the constraint %s refers, could not be seen: %v", a.expr, c.ref, c.name, err)
+	case !has:
+		return problem("insert it there, or change it", "%s: table %s does not take %s: %s has no such %s, to which the constraint %s refers", w.setting, t.m.Name, w.set, c.ref, c.key, c.name)
+	}
+	return nil
+}
