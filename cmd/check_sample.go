@@ -55,10 +55,6 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 		return err
 	}
 	defer a.close()
-	key, err := a.table.ParseKey(o.Sample)
-	if err != nil {
-		return usageError{err}
-	}
 	if err := a.handler.Check(ctx); err != nil {
 		return fmt.Errorf("handler: %w", err)
 	}
@@ -67,14 +63,10 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 		return err
 	}
 	defer lock.Unlock()
-	row, ok, err := a.table.Find(ctx, key, now)
+	row, err := a.find(ctx, o.Sample, now)
 	if err != nil {
 		return err
 	}
-	if !ok {
-		return fmt.Errorf("table %s has no record %s", cfg.Table.Name, shown(key.String()))
-	}
-
 	s := &sample{row: row, tier: backlog.Explain(row, cfg.Tiers, policyOf(cfg), now).Tier}
 	attempt := func(w io.Writer) error { return s.take(ctx, a, stop.hard, now, w) }
 	if !o.JSON.on {

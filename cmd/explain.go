@@ -96,29 +96,15 @@ type explainJSON struct {
 }
 
 func runExplain(ctx context.Context, o ExplainOptions, g *globals) error {
-	_, now, err := o.Now.clock()
-	if err != nil {
-		return err
-	}
-	cfg, err := g.load()
-	if err != nil {
-		return err
-	}
-	a, err := g.wireReader(ctx, cfg, newLog(cfg.Log, g.err), now)
+	a, now, err := g.reader(ctx, o.Now)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	key, err := a.table.ParseKey(o.ID)
-	if err != nil {
-		return usageError{err}
-	}
-	row, ok, err := a.table.Find(ctx, key, now)
+	cfg := a.cfg
+	row, err := a.find(ctx, o.ID, now)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		return fmt.Errorf("table %s has no record %s", cfg.Table.Name, shown(key.String()))
 	}
 	x := backlog.Explain(row, cfg.Tiers, policyOf(cfg), now)
 	keeps := len(policyColumns(cfg.Policy)) > 0

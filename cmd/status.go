@@ -71,15 +71,7 @@ type nextJSON struct {
 }
 
 func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
-	_, now, err := o.Now.clock()
-	if err != nil {
-		return err
-	}
-	cfg, err := g.load()
-	if err != nil {
-		return err
-	}
-	a, err := g.wireReader(ctx, cfg, newLog(cfg.Log, g.err), now)
+	a, now, err := g.reader(ctx, o.Now)
 	if err != nil {
 		return err
 	}

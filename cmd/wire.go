@@ -111,6 +111,34 @@ func (a *app) introduce() {
 	}
 }
 
+// reader is wireReader for a command that only shows what the table is like at a
+// time, which it returns too.
+func (g *globals) reader(ctx context.Context, at nowFlag) (*app, time.Time, error) {
+	_, now, err := at.clock()
+	if err != nil {
+		return nil, now, err
+	}
+	cfg, err := g.load()
+	if err != nil {
+		return nil, now, err
+	}
+	a, err := g.wireReader(ctx, cfg, newLog(cfg.Log, g.err), now)
+	return a, now, err
+}
+
+// find returns the row of which people have written the key.
+func (a *app) find(ctx context.Context, id string, now time.Time) (backlog.Row, error) {
+	key, err := a.table.ParseKey(id)
+	if err != nil {
+		return backlog.Row{}, usageError{err}
+	}
+	row, ok, err := a.table.Find(ctx, key, now)
+	if err == nil && !ok {
+		err = fmt.Errorf("table %s has no record %s", a.cfg.Table.Name, shown(key.String()))
+	}
+	return row, err
+}
+
 // wireReader opens the table to be looked at only.
 func (g *globals) wireReader(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time) (*app, error) {
 	a, err := g.wireTable(ctx, cfg, log, table.Options{ReadOnly: true})

@@ -79,22 +79,11 @@ type Exec struct {
 //
 // Errors of a program that ran wrap an [*exec.ExitError].
 func (e *Exec) Handle(ctx context.Context, r *backlog.Record) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	p, err := e.program()
-	if err != nil {
-		return backlog.Unstarted(err)
-	}
-	env, err := p.environ(r)
+	p, env, input, err := e.prepare(ctx, r)
 	if err != nil {
 		return err
 	}
-	input, err := r.ColumnsJSON()
-	if err != nil {
-		return fmt.Errorf("the record cannot be written as JSON: %w", err)
-	}
-	c, err := p.start(ctx, e.Command, env, append(input, '\n'))
+	c, err := p.start(ctx, e.Command, env, input)
 	if err != nil {
 		return e.cannotStart(ctx, p, err)
 	}
@@ -103,6 +92,24 @@ func (e *Exec) Handle(ctx context.Context, r *backlog.Record) error {
 		return fmt.Errorf("%s: %w", e.Command[0], err)
 	}
 	return e.outcome(ctx, state, cut, c.tail.String())
+}
+
+// prepare returns the program, and the environment and the input that it is
+// given for r.
+func (e *Exec) prepare(ctx context.Context, r *backlog.Record) (p *program, env []string, input []byte, err error) {
+	if ctx.Err() != nil {
+		return nil, nil, nil, context.Cause(ctx)
+	}
+	if p, err = e.program(); err != nil {
+		return nil, nil, nil, backlog.Unstarted(err)
+	}
+	if env, err = p.environ(r); err != nil {
+		return nil, nil, nil, err
+	}
+	if input, err = r.ColumnsJSON(); err != nil {
+		return nil, nil, nil, fmt.Errorf("the record cannot be written as JSON: %w", err)
+	}
+	return p, env, append(input, '\n'), nil
 }
 
 func (e *Exec) grace() time.Duration {

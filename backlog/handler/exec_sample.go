@@ -17,27 +17,16 @@ import (
 // The arguments are not shown: a secret can be among them. An error of w counts
 // only if the program succeeded.
 func (e *Exec) Sample(ctx context.Context, r *backlog.Record, w io.Writer) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	p, err := e.program()
-	if err != nil {
-		return backlog.Unstarted(err)
-	}
-	env, err := p.environ(r)
+	p, env, input, err := e.prepare(ctx, r)
 	if err != nil {
 		return err
-	}
-	input, err := r.ColumnsJSON()
-	if err != nil {
-		return fmt.Errorf("the record cannot be written as JSON: %w", err)
 	}
 	s := &transcript{w: w}
 	s.printf("program: %s\n", e.Command[0])
 	for _, variable := range env[len(p.env):] {
 		s.printf("  %s\n", variable)
 	}
-	s.part("standard input", string(input))
+	s.part("standard input", strings.TrimSuffix(string(input), "\n"))
 
 	out, stdout, err := pipe(reading)
 	if err != nil {
@@ -45,7 +34,7 @@ func (e *Exec) Sample(ctx context.Context, r *backlog.Record, w io.Writer) error
 	}
 	defer out.Close()
 	heard := &program{path: p.path, env: p.env, null: stdout}
-	c, err := heard.start(ctx, e.Command, env, append(input, '\n'))
+	c, err := heard.start(ctx, e.Command, env, input)
 	stdout.Close()
 	if err != nil {
 		return e.cannotStart(ctx, p, err)
