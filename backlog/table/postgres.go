@@ -92,15 +92,14 @@ var postgresDialer = &net.Dialer{
 
 // Connect implements driver.Connector.
 func (s *postgresServer) Connect(ctx context.Context) (driver.Conn, error) {
-	for {
-		plain := s.plain.Load()
-		conn, err := s.connector(plain).Connect(ctx)
-		if !plain && refusesParameters(err) {
+	plain := s.plain.Load()
+	conn, err := s.connector(plain).Connect(ctx)
+	if !plain && refusesParameters(err) {
+		if conn, err = s.connector(true).Connect(ctx); err == nil {
 			s.plain.Store(true)
-			continue
 		}
-		return conn, s.unreached(ctx, err)
 	}
+	return conn, s.unreached(ctx, err)
 }
 
 // Driver implements driver.Connector.

@@ -27,16 +27,19 @@ func checkPostgresURL(raw string) error {
 	}
 	for name, list := range query {
 		switch known := postgresValues[name]; {
-		case !aParameter().MatchString(name):
+		case !aSetting().MatchString(name):
 			return problem(postgresCure, "the database URL has a parameter that is not known")
 		case len(list) != 1 || list[0] == "":
-			return problem("write it once, with a value", "the database URL's parameter %s has no value or several", name)
+			return problem("write NAME=VALUE, each name once", "a parameter of the database URL has no value, or several")
 		case known != "" && !strings.Contains(" "+known+" ", " "+list[0]+" "):
 			return problem("write one of "+strings.ReplaceAll(known, " ", ", "), "the database URL's parameter %s has a value that is not known", name)
 		}
 	}
 	return nil
 }
+
+// aSetting matches the names of parameters, the server's settings among them.
+var aSetting = pattern(`^[a-zA-Z_.]{1,63}$`)
 
 // postgresValues are those of the parameters in which people go wrong most.
 var postgresValues = map[string]string{
