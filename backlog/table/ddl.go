@@ -205,7 +205,8 @@ func (t *Table) MissingIndexes(ctx context.Context, now time.Time) ([]string, er
 	}
 	var list []string
 	for _, p := range plans {
-		if p.Bad != "" {
+		// Where an index has no condition, one can be that of several states.
+		if p.Bad != "" && !slices.Contains(list, p.Cure) {
 			list = append(list, p.Cure)
 		}
 	}

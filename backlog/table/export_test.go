@@ -1,7 +1,13 @@
 package table
 
-import "time"
+import (
+	"database/sql"
+	"time"
+)
 
 // Impatient returns options by which SQLite waits no longer than d for another
 // program's lock.
 func Impatient(d time.Duration) Options { return Options{busy: d} }
+
+// Pool is the pool that the store reads with.
+func Pool(db *DB) *sql.DB { return db.read }

@@ -1,7 +1,227 @@
 package table
 
-import _ "github.com/go-sql-driver/mysql"
+import (
+	"context"
+	"crypto/tls"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
 
-func openMySQL(string, Options) (*DB, error) {
-	return nil, problem("write sqlite:PATH, such as sqlite:backlog.db", "databases of the kind mysql are not supported yet")
+	mysqldriver "github.com/go-sql-driver/mysql"
+)
+
+// mysql is the dialect of MySQL and MariaDB.
+type mysql struct {
+	database string // that of the URL; "" if it names none
+	locks    *mysqlLocks
+}
+
+// A mysqlError is what the server says. This file alone knows the driver.
+type mysqlError = mysqldriver.MySQLError
+
+var errMySQLNoTLS = mysqldriver.ErrNoTLS
+
+// isBrokenMySQL reports whether the driver has given the connection up.
+func isBrokenMySQL(err error) bool {
+	return errors.Is(err, mysqldriver.ErrInvalidConn) || errors.Is(err, mysqldriver.ErrMalformPkt) || errors.Is(err, mysqldriver.ErrPktSync)
+}
+
+const (
+	// mysqlPatience is how long deadlocks and locks of others are tried anew.
+	mysqlPatience = 10 * time.Second
+	// mysqlDial is how long a connection may take.
+	mysqlDial = 10 * time.Second
+)
+
+// openMySQL makes the pool, without using it. One connection of those that are
+// allowed is kept for locks, where there can be some.
+func openMySQL(rawURL string, o Options) (*DB, error) {
+	u, err := parseMySQL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	work, err := u.connector(mysqlSession(o.ReadOnly))
+	if err != nil {
+		return nil, err
+	}
+	locks, err := u.connector([]string{"SET wait_timeout = " + mysqlLockTimeout})
+	if err != nil {
+		return nil, err
+	}
+	size := o.Pool
+	if !o.ReadOnly {
+		size = max(1, size-1)
+	}
+	db := &DB{dialect: mysql{u.database, &mysqlLocks{connector: locks}}, patience: mysqlPatience, read: pool(sql.OpenDB(work), size)}
+	if !o.ReadOnly {
+		db.write = db.read
+	}
+	return db, nil
+}
+
+// A mysqlURL is what the URL of a database says. Nothing of it but the host,
+// the port and the database may be shown.
+type mysqlURL struct {
+	scheme, host, database string
+	user                   *url.Userinfo
+	tls, socket            string
+}
+
+var (
+	mysqlHost     = pattern(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+	mysqlDatabase = pattern(`^[A-Za-z0-9_$. -]*$`)
+)
+
+// parseMySQL reads mysql://user:password@host:3306/database, with the
+// parameters tls and socket. It is strict, since what is misread may be a part
+// of the password, and its errors show nothing of the URL.
+func parseMySQL(rawURL string) (u mysqlURL, err error) {
+	const cure = "write mysql://user:password@host:3306/database, in the password %40 for @, %2F for /, %3A for :, %23 for #, %3F for ? and %25 for %"
+	p, err := url.Parse(rawURL)
+	if err != nil || p.Opaque != "" || p.Fragment != "" || strings.Count(rawURL, "@") > 1 || strings.Contains(rawURL, "@") && p.User == nil {
+		return u, problem(cure, "the database URL cannot be read")
+	}
+	u = mysqlURL{scheme: p.Scheme, host: p.Host, user: p.User, database: strings.TrimPrefix(p.Path, "/")}
+	switch {
+	case u.host == "":
+		return u, problem(cure, "the database URL names no host")
+	case !mysqlHost().MatchString(u.host) || !mysqlDatabase().MatchString(u.database):
+		return u, problem(cure, "the database URL has a host or a database of a form that is not known")
+	}
+	params, err := url.ParseQuery(p.RawQuery)
+	if err != nil {
+		return u, problem(cure, "the parameters of the database URL cannot be read")
+	}
+	return u, u.parameters(params)
+}
+
+func (u *mysqlURL) parameters(params url.Values) error {
+	const cure = "tls and socket are the ones there are"
+	u.tls = "preferred"
+	for name, values := range params {
+		value := values[len(values)-1]
+		switch {
+		case name == "socket" && value != "":
+			u.socket = value
+		case name == "tls" && (value == "true" || value == "false" || value == "skip-verify" || value == "preferred"):
+			u.tls = value
+		case name == "tls":
+			return problem("write true, false, preferred or skip-verify", "the database URL asks for a tls that is not known")
+		case aParameter().MatchString(name):
+			return problem(cure, "the database URL has a parameter %s", name)
+		default:
+			return problem(cure, "the database URL has a parameter that is not known")
+		}
+	}
+	return nil
+}
+
+// shownMySQL returns the URL without user and password, or no more than its
+// kind where it cannot be read.
+func shownMySQL(scheme, rawURL string) string {
+	u, err := parseMySQL(rawURL)
+	if err != nil {
+		return scheme + ":…"
+	}
+	return u.scheme + "://" + u.host + "/" + u.database
+}
+
+// connector returns what makes connections on which the statements have been
+// run first.
+func (u mysqlURL) connector(session []string) (driver.Connector, error) {
+	c := mysqldriver.NewConfig()
+	c.User = u.user.Username()
+	c.Passwd, _ = u.user.Password()
+	c.DBName = u.database
+	c.Net, c.Addr, c.TLSConfig = "tcp", u.host, u.tls
+	if !regexp.MustCompile(`:\d+$`).MatchString(u.host) {
+		c.Addr += ":3306"
+	}
+	if u.socket != "" {
+		c.Net, c.Addr, c.TLSConfig = "unix", u.socket, "false"
+	}
+	if c.TLSConfig == "true" {
+		c.TLSConfig, c.TLS = "", &tls.Config{ServerName: strings.Trim(strings.Split(u.host, ":")[0], "[]"), MinVersion: tls.VersionTLS12}
+	}
+	c.ClientFoundRows = true
+	c.Timeout = mysqlDial
+	c.Logger = &mysqldriver.NopLogger{} // errors are returned, too
+	c.DialFunc = dialServer
+	err := c.Apply(mysqldriver.Charset("utf8mb4", ""))
+	if err != nil {
+		return nil, err
+	}
+	inner, err := mysqldriver.NewConnector(c)
+	if err != nil {
+		return nil, problem("look at its parameters", "the database URL cannot be used")
+	}
+	return mysqlConnector{inner, session}, nil
+}
+
+// dialServer connects so that a connection whose other end has vanished is
+// noticed within seconds.
+func dialServer(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := net.Dialer{Timeout: mysqlDial, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	return d.DialContext(ctx, network, addr)
+}
+
+// A mysqlConnector sets up the session of each connection.
+type mysqlConnector struct {
+	driver.Connector
+	session []string
+}
+
+func (c mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range c.session {
+		if _, err := conn.(driver.ExecerContext).ExecContext(ctx, text, nil); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// mysqlSession returns the statements that make all sessions alike. The
+// comments hold what only MySQL (!) or MariaDB (M!) has. A transaction whose
+// program has vanished is not to keep its locks for hours.
+func mysqlSession(readOnly bool) []string {
+	access := "READ WRITE"
+	if readOnly {
+		access = "READ ONLY"
+	}
+	return []string{
+		`SET time_zone = '+00:00', sql_mode = CONCAT(REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''), ',STRICT_ALL_TABLES'),
+			autocommit = 1, completion_type = 0, sql_safe_updates = 0, sql_select_limit = DEFAULT,
+			/*!80000 max_execution_time = 60000, */
+			/*M!100100 max_statement_time = 60, */ /*M!100300 idle_transaction_timeout = 60, in_predicate_conversion_threshold = 0, */
+			innodb_lock_wait_timeout = 5, lock_wait_timeout = 10, wait_timeout = 120`,
+		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, " + access,
+	}
+}
+
+// reach connects for the first time.
+func (mysql) reach(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) }
+
+// begin begins a transaction; rows are locked as they are written.
+func (mysql) begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	return conn.BeginTx(ctx, nil)
+}
+
+// advice warns of clusters, in which each server has locks of its own.
+func (mysql) advice(ctx context.Context, db *sql.DB) string {
+	var name, value string
+	err := db.QueryRowContext(ctx, "SHOW VARIABLES LIKE 'wsrep_on'").Scan(&name, &value)
+	if err != nil || value != "ON" {
+		return ""
+	}
+	return "the server is one of a Galera cluster, whose locks hold on one server only: let all daemons for a table use the same one"
 }

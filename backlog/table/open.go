@@ -128,6 +128,8 @@ func Shown(url string) string {
 		return url
 	case kind == "postgres" || kind == "postgresql":
 		return shownPostgres(scheme, url)
+	case kind == "mysql" || kind == "mariadb":
+		return shownMySQL(scheme, url)
 	case slices.Contains(servers, kind):
 		return scheme + ":…"
 	}

@@ -16,6 +16,9 @@ type syntax struct {
 	nested    bool // block comments nest
 	dollars   bool // $tag$…$tag$ is a string
 	escapes   bool // E'…' is a string with backslashes
+
+	backslashes bool // so are '…' and "…"
+	hashes      bool // # begins a comment
 }
 
 // A sqlText is one SQL statement.
@@ -73,7 +76,7 @@ func (p *sqlParser) refuse(cure, what string) error {
 func (p *sqlParser) next() error {
 	c, rest := p.s[p.at], p.s[p.at:]
 	switch {
-	case strings.HasPrefix(rest, "--"):
+	case strings.HasPrefix(rest, "--") || c == '#' && p.x.hashes:
 		n := strings.IndexByte(rest, '\n')
 		if n < 0 {
 			n = len(rest)
@@ -92,7 +95,7 @@ func (p *sqlParser) next() error {
 	p.seen = true
 	switch {
 	case c == '\'' || c == '"' || c == '`' && p.x.backticks:
-		return p.takeQuoted(rest, c, false)
+		return p.takeQuoted(rest, c, c != '`' && p.x.backslashes)
 	case c == '[' && p.x.brackets:
 		return p.takeQuoted(rest, ']', false)
 	case c == '$' && p.x.dollars:

@@ -1,0 +1,115 @@
+package table
+
+import (
+	"context"
+	"crypto/tls"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"strings"
+)
+
+// classify knows the errors by their numbers, and the kinds of which there are
+// many by the standard's SQLSTATE:
+// https://mariadb.com/kb/en/mariadb-error-code-reference/ and
+// https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
+func (mysql) classify(err error) errorClass {
+	e := (*mysqlError)(nil)
+	if !errors.As(err, &e) {
+		return mysqlConnectionClass(err)
+	}
+	switch e.Number {
+	case 1205, 1213, 1020, 1614, 3572: // LOCK_WAIT_TIMEOUT LOCK_DEADLOCK CHECKREAD XA_RBDEADLOCK LOCK_NOWAIT
+		return classBusy
+	case 1040, 1203, 1226, 1461, 1637, // too many connections, statements or transactions
+		1053, 1927, 1077, 1079, 1080, 4031, // server shutdown, connection killed or idle for too long
+		1317, 1969, 3024, // query killed, or for too long
+		1290, 1836, 3100, // read-only, as while another server takes over
+		1021, 1114, 1037, 1038, 1041, 1135, // disk or memory full
+		1047, 1158, 1159, 1160, 1161, 1184, 1152, 1189, 1190: // cluster not ready, network
+		return classAway
+	case 1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1441, 1451, 1452, 1526, 1644, 1690, 1748, 3140, 3156, 3819, 4025:
+		return classRefused
+	}
+	switch state := string(e.SQLState[:2]); {
+	case string(e.SQLState[:]) == "40001":
+		return classBusy
+	case state == "08" && e.Number != 1043 && e.Number != 1251:
+		return classAway
+	case state == "22" || state == "23" || state == "45":
+		return classRefused
+	}
+	return classOther
+}
+
+// mysqlConnectionClass is classify for what the server has not said.
+func mysqlConnectionClass(err error) errorClass {
+	network, certificate := (net.Error)(nil), (*tls.CertificateVerificationError)(nil)
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.As(err, &certificate):
+		return classOther
+	case isBrokenMySQL(err), errors.Is(err, driver.ErrBadConn), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+		return classAway
+	}
+	return classOther
+}
+
+// mysqlNumber returns the number of the server's error, 0 if it is none.
+func mysqlNumber(err error) uint16 {
+	if e := (*mysqlError)(nil); errors.As(err, &e) {
+		return e.Number
+	}
+	return 0
+}
+
+// mysqlDenied finds who is denied what in the server's words.
+var mysqlDenied = pattern("^([A-Z ,]+) command denied to user ('[^']*'@'[^']*') for (?:table|column '[^']*' in table) [`']?([^`']+)[`']?(?:\\.[`']([^`']+)[`'])?")
+
+// explain says what a person can do. The server's messages hold names, never
+// passwords.
+func (d mysql) explain(err error) error {
+	certificate := (*tls.CertificateVerificationError)(nil)
+	if errors.As(err, &certificate) {
+		return problem("name the host as the certificate does, or write tls=skip-verify in the URL to trust any", "the server's certificate is not trusted: %v", certificate.Err)
+	}
+	if errors.Is(err, errMySQLNoTLS) {
+		return problem("write tls=false in the URL, or set it up there", "the server does not speak TLS")
+	}
+	e := (*mysqlError)(nil)
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Number {
+	case 1045, 1698, 1251, 1524:
+		return problem("correct user and password in the database URL", "the database server does not let this user in: %s", e.Message)
+	case 1044:
+		return problem("let its owner grant the right, or name another database", "%s", e.Message)
+	case 1049:
+		return problem("create it, or name another in the URL", "the database server has no such database: %s", e.Message)
+	case 1129, 1130:
+		return problem("let its administrator allow this host", "the database server does not let this host in: %s", e.Message)
+	case 1142, 1143:
+		return problem("let its owner run "+mysqlGrant(e.Message), "%s", e.Message)
+	case 1227, 1370:
+		return problem("let its owner grant the right", "%s", e.Message)
+	case 1665:
+		return problem("set its binlog_format to MIXED or ROW", "the database server cannot write to its binary log: %s", e.Message)
+	case 1034, 1194, 1195:
+		return problem("let its owner run REPAIR TABLE", "the table is damaged: %s", e.Message)
+	}
+	return err
+}
+
+// mysqlGrant returns the statement that grants what a message says is missing.
+func mysqlGrant(message string) string {
+	m := mysqlDenied().FindStringSubmatch(message)
+	if m == nil {
+		return "GRANT SELECT, UPDATE on it"
+	}
+	table := "`" + m[3] + "`"
+	if m[4] != "" {
+		table += ".`" + m[4] + "`"
+	}
+	return "GRANT " + strings.TrimSpace(m[1]) + " ON " + table + " TO " + m[2]
+}

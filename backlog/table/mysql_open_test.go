@@ -1,0 +1,138 @@
+package table_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+// TestMySQLURLs: what is misread could be a part of the password.
+func TestMySQLURLs(t *testing.T) {
+	const cure = "; write mysql://user:password@host:3306/database, in the password %40 for @, %2F for /, %3A for :, %23 for #, %3F for ? and %25 for %"
+	const unreadable, odd = "the database URL cannot be read" + cure, "the database URL has a host or a database of a form that is not known" + cure
+	for _, x := range []struct{ url, want, shown string }{
+		{"mysql:x", unreadable, "mysql:…"},
+		{"mariadb://", "the database URL names no host" + cure, "mariadb:…"},
+		{"mysql:///x", "the database URL names no host" + cure, "mysql:…"},
+		{"mysql://me:s3c/ret@127.0.0.1/x", unreadable, "mysql:…"},
+		{"mysql://me:3/s3cret@127.0.0.1/x", unreadable, "mysql:…"},
+		{"mysql://me:s3cret#x@127.0.0.1/x", unreadable, "mysql:…"},
+		{"mysql://me:12?s3cret@127.0.0.1/x", unreadable, "mysql:…"},
+		{"mysql://me:s3c@ret@127.0.0.1/x", unreadable, "mysql:…"},
+		{"mysql://me:s3c%ret@127.0.0.1/x", unreadable, "mysql:…"},
+		{"mysql://me:s3cret@127.0.0.1/x/y", odd, "mysql:…"},
+		{"mysql://me:s3cret@(127.0.0.1)/x", odd, "mysql:…"},
+		{"mysql://me:s3cret@tcp(127.0.0.1:3306)/x", unreadable, "mysql:…"},
+		{"mysql://me:s3cret@h/x?parseTime=true", "the database URL has a parameter parseTime; tls and socket are the ones there are", "mysql:…"},
+		{"mysql://me:s3cret@h/x?s3=cret", "the database URL has a parameter that is not known; tls and socket are the ones there are", "mysql:…"},
+		{"mysql://me:s3cret@h/x?tls=s3cret", "the database URL asks for a tls that is not known; write true, false, preferred or skip-verify", "mysql:…"},
+	} {
+		_, err := table.Open(context.Background(), x.url, table.Options{})
+		if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != x.want {
+			t.Errorf("%s: got %v\nwant %s", x.url, err, x.want)
+		}
+		if got := table.Shown(x.url); got != x.shown {
+			t.Errorf("%s is shown as %s, want %s", x.url, got, x.shown)
+		}
+	}
+	for given, want := range map[string]string{
+		"mysql://me:s3cret@db.example.org:3307/shop": "mysql://db.example.org:3307/shop",
+		"mariadb://me@[::1]/":                        "mariadb://[::1]/",
+		"mysql://me:s3%40cret@h/x?tls=true":          "mysql://h/x",
+	} {
+		if got := table.Shown(given); got != want {
+			t.Errorf("%s is shown as %s, want %s", given, got, want)
+		}
+	}
+}
+
+func FuzzMySQLURL(f *testing.F) {
+	f.Add("s3cret", "h:3306/x?tls=true")
+	f.Add("3/s3cret", "h/x")
+	f.Add("1?x#@s3cret", "h/x")
+	f.Fuzz(func(t *testing.T, password, rest string) {
+		if len(password) < 4 || strings.Contains(rest, password) || strings.Contains("mysql://", password) {
+			return
+		}
+		given := "mysql://me:" + password + "@" + rest
+		shown := table.Shown(given)
+		if strings.Contains(shown, password) || strings.Contains(shown, "me") && !strings.Contains(rest, "me") {
+			t.Errorf("%q is shown as %q", given, shown)
+		}
+	})
+}
+
+// TestMySQLRefusals: what a person has to mend is a Problem, what may pass is
+// ErrAway, and neither has the password in it.
+func TestMySQLRefusals(t *testing.T) {
+	server := mysqlServer(t)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	go func() {
+		for {
+			c, err := mute.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	for _, x := range []struct {
+		name   string
+		change func(u *url.URL)
+		want   string
+		away   bool
+	}{
+		{"wrong password", func(u *url.URL) { u.User = url.UserPassword("backlog_nobody", "s3cret") }, "the database server does not let this user in: Access denied for user 'backlog_nobody'", false},
+		{"no such database", func(u *url.URL) { u.Path = "/backlog_none" }, "the database server has no such database: Unknown database 'backlog_none'; create it, or name another in the URL", false},
+		{"unreachable", func(u *url.URL) { u.Host, u.User = closed.Addr().String(), url.UserPassword("me", "s3cret") }, "connection refused", true},
+		{"ends at once", func(u *url.URL) { u.Host, u.User = mute.Addr().String(), url.UserPassword("me", "s3cret") }, "", true},
+	} {
+		u := *server
+		x.change(&u)
+		_, err := table.Open(t.Context(), u.String(), table.Options{})
+		p := (*table.Problem)(nil)
+		if err == nil || errors.Is(err, backlog.ErrAway) != x.away || errors.As(err, &p) == x.away || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: got %v, want %q, away %t", x.name, err, x.want, x.away)
+		}
+	}
+}
+
+// TestMySQLSessions are the same whatever the server's settings are.
+func TestMySQLSessions(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	for _, readOnly := range []bool{false, true} {
+		db, err := table.Open(t.Context(), rawURL, table.Options{ReadOnly: readOnly})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		var zone, mode, isolation string
+		err = table.Pool(db).QueryRow("SELECT @@time_zone, @@sql_mode, @@tx_isolation").Scan(&zone, &mode, &isolation)
+		if err != nil || zone != "+00:00" || !strings.Contains(mode, "STRICT_ALL_TABLES") || isolation != "READ-COMMITTED" {
+			t.Errorf("read only %t: got %s, %s, %s, %v", readOnly, zone, mode, isolation, err)
+		}
+		_, err = table.Pool(db).Exec("CREATE TABLE t (a INT) ENGINE = InnoDB")
+		if err == nil {
+			_, err = table.Pool(db).Exec("INSERT INTO t VALUES (1)")
+		}
+		if (err != nil) != readOnly {
+			t.Errorf("read only %t: writing: got %v", readOnly, err)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package table_test
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"backlog/backlog/storetest"
+)
+
+// TestStoreOnMySQL runs the conformance suite on a real server, once for each
+// way in which tables hold times.
+func TestStoreOnMySQL(t *testing.T) {
+	for _, f := range mysqlTimeForms {
+		t.Run(f.name, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
+				return newHarness(t, onMySQL, f, want)
+			})
+		})
+	}
+}
+
+// mysqlForm is that of a column of the server's own type.
+func mysqlForm(decl, layout string, precision time.Duration, zone *time.Location) timeForm {
+	return timeForm{
+		name: decl, decl: decl, precision: precision, zone: zone,
+		write: func(t time.Time) any { return t.In(zone).Format(layout) },
+		read:  func(v any) (time.Time, error) { return time.ParseInLocation(layout, string(v.([]byte)), zone) },
+	}
+}
+
+var mysqlTimeForms = []timeForm{
+	mysqlForm("DATETIME", "2006-01-02 15:04:05", time.Second, time.UTC),
+	mysqlForm("DATETIME(6)", "2006-01-02 15:04:05.000000", time.Microsecond, kolkata),
+	mysqlForm("TIMESTAMP(3) NULL", "2006-01-02 15:04:05.000", time.Millisecond, time.UTC),
+	mysqlForm("VARCHAR(40)", "2006-01-02T15:04:05.000Z", time.Millisecond, time.UTC),
+	{
+		name: "unix milliseconds", decl: "BIGINT", precision: time.Millisecond, zone: time.UTC,
+		write: func(t time.Time) any { return t.UnixMilli() },
+		read:  func(v any) (time.Time, error) { return time.UnixMilli(v.(int64)), nil },
+	},
+}
+
+var onMySQL = testDatabase{
+	open: func(t *testing.T) (*sql.DB, string) { return newMySQL(t) },
+	sql: func(text string) string {
+		text = strings.ReplaceAll(text, `"`, "`")
+		return strings.NewReplacer("SELECT +", "SELECT ", ", +", ", ", "INTEGER", "BIGINT", "part INT,", "part BIGINT,").Replace(text)
+	},
+	textKey: "VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", blobKey: "VARBINARY(191)", blob: "LONGBLOB", boolean: "BOOLEAN",
+}
+
+// mysqlServer returns the URL of the server that tests use, and skips the test
+// if there is none.
+func mysqlServer(tb testing.TB) *url.URL {
+	tb.Helper()
+	text := os.Getenv("BACKLOG_TEST_MYSQL")
+	if text == "" {
+		text = "mysql://root@127.0.0.1:3306/test"
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		tb.Fatal("BACKLOG_TEST_MYSQL is not a URL")
+	}
+	db := plainMySQL(tb, u)
+	defer db.Close()
+	err = db.PingContext(tb.Context())
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		tb.Skipf("no MySQL or MariaDB server answers at %s: set BACKLOG_TEST_MYSQL, or start one", u.Host)
+	} else if err != nil {
+		tb.Fatal(err)
+	}
+	return u
+}
+
+// plainMySQL opens the server's database as any program would.
+func plainMySQL(tb testing.TB, u *url.URL) *sql.DB {
+	tb.Helper()
+	c := mysqldriver.NewConfig()
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
+	c.Params = map[string]string{"time_zone": "'+00:00'"}
+	c.MultiStatements = true
+	connector, err := mysqldriver.NewConnector(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return sql.OpenDB(connector)
+}
+
+// newMySQL makes a database of the test's own and drops it at its end.
+func newMySQL(tb testing.TB) (plain *sql.DB, rawURL string) {
+	tb.Helper()
+	u := *mysqlServer(tb)
+	root := plainMySQL(tb, &u)
+	defer root.Close()
+	name := "backlog_test_" + strings.ToLower(rand.Text()[:12])
+	if _, err := root.Exec("CREATE DATABASE " + name); err != nil {
+		tb.Fatal(err)
+	}
+	u.Path = "/" + name
+	tb.Cleanup(func() {
+		root := plainMySQL(tb, &u)
+		defer root.Close()
+		if _, err := root.Exec(fmt.Sprintf("DROP DATABASE IF EXISTS %s", name)); err != nil {
+			tb.Error(err)
+		}
+	})
+	return plainMySQL(tb, &u), u.String()
+}
