@@ -67,6 +67,9 @@ func keyPart(c *column, text string) (any, error) {
 		}
 	}
 	if n, ok := parseNumber(text); ok {
+		if f, isFloat := n.(float64); isFloat && c.class == classReal && strconv.FormatFloat(f, 'f', -1, 64) != text {
+			return text, nil // a decimal, perhaps, that has more digits: the database knows
+		}
 		return n, nil
 	}
 	if f, err := strconv.ParseFloat(text, 64); c.class == classReal && err == nil {

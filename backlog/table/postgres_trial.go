@@ -33,8 +33,15 @@ func (d postgres) try(ctx context.Context, db *sql.DB, t *Table, writes []trialW
 	if err != nil {
 		return err
 	}
+	domains, err := d.domains(ctx, db, t)
+	if err != nil {
+		return err
+	}
 	for _, w := range writes {
 		if err := d.tryPlan(ctx, db, t, w); err != nil {
+			return err
+		}
+		if err := d.tryDomains(ctx, db, t, w, domains); err != nil {
 			return err
 		}
 		for _, c := range checks {
@@ -64,6 +71,49 @@ func (d postgres) tryPlan(ctx context.Context, db *sql.DB, t *Table, w trialWrit
 		return problem("change it to one that the table takes", "%s: table %s does not take %s: %s", w.setting, t.m.Name, w.set, e.Message)
 	}
 	return err
+}
+
+// domains returns those of the table's columns by their quoted names.
+func (d postgres) domains(ctx context.Context, db *sql.DB, t *Table) (map[string]string, error) {
+	rows, err := db.QueryContext(ctx, `SELECT a.attname::text, format_type(a.atttypid, NULL) FROM pg_attribute a JOIN pg_type y ON y.oid = a.atttypid
+		WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND y.typtype = 'd'`, t.name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	list := make(map[string]string)
+	for rows.Next() {
+		var name, domain string
+		if err := rows.Scan(&name, &domain); err != nil {
+			return nil, err
+		}
+		list[d.quote(name)] = domain
+	}
+	return list, rows.Err()
+}
+
+// tryDomains makes values of the domains of what the write sets.
+func (d postgres) tryDomains(ctx context.Context, db *sql.DB, t *Table, w trialWrite, domains map[string]string) error {
+	arg := 0
+	for _, a := range w.assigns {
+		expr, args := a.expr, []any(nil)
+		if a.time != nil || a.expr == "?" {
+			expr, args = "?", w.args[arg:arg+1]
+			arg++
+		}
+		domain, ok := domains[a.col]
+		if !ok || strings.Contains(expr, a.col) {
+			continue
+		}
+		var made any
+		err := db.QueryRowContext(ctx, d.place("SELECT CAST("+expr+" AS "+domain+")"), args...).Scan(&made)
+		if e, _ := sqlState(err); d.classify(err) == classRefused {
+			return problem("change it to one that the table takes", "%s: table %s does not take %s: %s", w.setting, t.m.Name, w.set, e.Message)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // noRights names what is to be granted: no more than the statement takes.

@@ -1,0 +1,143 @@
+package table_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+// role makes a role that may log in and use the schema, and returns its name.
+func (s *postgresSchema) role() string {
+	s.Helper()
+	name := "backlog_test_" + strings.ToLower(rand.Text()[:12])
+	s.exec("CREATE ROLE "+name+" LOGIN PASSWORD 's3cret'", "DO $$ BEGIN EXECUTE format('GRANT USAGE ON SCHEMA %I TO "+name+"', current_schema()); END $$")
+	s.Cleanup(func() { s.exec("DROP OWNED BY "+name, "DROP ROLE "+name) })
+	return name
+}
+
+// TestPostgresRights: a role that may not do what a pass does is told what to
+// grant, before any record is handed out; with just that it works.
+func TestPostgresRights(t *testing.T) {
+	s := newPostgresSchema(t, "CREATE TABLE jobs (id int PRIMARY KEY, status text DEFAULT 'NEW', created timestamptz DEFAULT '2026-02-10 11:00Z', secret text); INSERT INTO jobs VALUES (1)")
+	role := s.role()
+	m := jobs()
+	m.Columns = []string{"id"}
+	for _, x := range []struct{ grant, want string }{
+		{"", `table jobs: the role ` + role + ` may not read it; GRANT USAGE ON SCHEMA "Backlog-test-`},
+		{"GRANT SELECT (id) ON jobs TO ROLE", "has not enough rights: permission denied for table jobs"},
+		{"GRANT SELECT (id, status, created) ON jobs TO ROLE", `: the role ` + role + ` may not set "status" in table jobs; GRANT SELECT, UPDATE ("status") ON "jobs" TO "` + role + `"`},
+		{"GRANT UPDATE (status) ON jobs TO ROLE", ""},
+	} {
+		if x.grant != "" {
+			s.exec(strings.Replace(x.grant, "ROLE", role, 1))
+		}
+		_, err := s.open(s.as(role+":s3cret"), m)
+		wantProblem(t, err, x.want)
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("the password is in it: %v", err)
+		}
+	}
+	s.exec("ALTER TABLE jobs ENABLE ROW LEVEL SECURITY", "CREATE POLICY mine ON jobs USING (false)")
+	_, err := s.open(s.as(role+":s3cret"), m)
+	wantProblem(t, err, "row level security applies to the role "+role)
+	if _, err := s.open(s.url, m); err != nil {
+		t.Errorf("it does not apply to the owner: %v", err)
+	}
+}
+
+// TestPostgresRowSecurityLater: rows that a policy hides while the program runs
+// are an error, not records that are gone.
+func TestPostgresRowSecurityLater(t *testing.T) {
+	s := newPostgresSchema(t, "CREATE TABLE jobs (id int PRIMARY KEY, status text DEFAULT 'NEW', created timestamptz DEFAULT '2026-02-10 11:00Z'); INSERT INTO jobs VALUES (1)")
+	role := s.role()
+	s.exec("GRANT SELECT, UPDATE ON jobs TO " + role)
+	got, err := s.open(s.as(role+":s3cret"), jobs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec("ALTER TABLE jobs ENABLE ROW LEVEL SECURITY", "CREATE POLICY mine ON jobs USING (false)")
+	_, err = got.Pending(context.Background(), backlog.Query{Lane: backlog.Fresh, Limit: 1, Now: noon, MaxAge: ages})
+	wantProblem(t, err, "row-level security")
+}
+
+// TestPostgresOpen: what a person has to mend is a Problem, what passes is
+// ErrAway, and no password is in any of it.
+func TestPostgresOpen(t *testing.T) {
+	s := newPostgresSchema(t)
+	role := s.role()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	go func() {
+		for {
+			c, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	s.exec("ALTER ROLE " + role + " CONNECTION LIMIT 0")
+	for _, x := range []struct {
+		url, want string
+		away      bool
+	}{
+		{"postgres://u:s3cret@" + nobody.Addr().String() + "/x", "the PostgreSQL server at " + nobody.Addr().String() + " cannot be reached: connect: connection refused", true},
+		{"postgres://u:s3cret@" + silent.Addr().String() + "/x?sslmode=disable", "the PostgreSQL server at " + silent.Addr().String() + " broke the connection off", true},
+		{"postgres://u:s3cret@name.invalid/x", "the PostgreSQL server at name.invalid:5432: its name is not found", true},
+		{s.with(func(u *url.URL) { u.Path = "/no_such" }), "has no database no_such; name another", false},
+		{s.as("no_such:s3cret"), "no_such", false},
+		{s.url + "&no_such_setting=1", "does not take a parameter of the URL: unrecognized configuration parameter \"no_such_setting\"", false},
+		{s.url + "&work_mem=x", "does not take a parameter of the URL: invalid value for parameter \"work_mem\"", false},
+	} {
+		db, err := table.Open(context.Background(), x.url, table.Options{})
+		if err == nil {
+			db.Close()
+			t.Errorf("%s was opened", x.want)
+			continue
+		}
+		p := (*table.Problem)(nil)
+		if errors.Is(err, backlog.ErrAway) != x.away || errors.As(err, &p) == x.away || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("got %v\nwant %s", err, x.want)
+		}
+	}
+	_, err = table.Open(context.Background(), s.as(role+":s3cret"), table.Options{})
+	if !errors.Is(err, backlog.ErrAway) || !strings.Contains(err.Error(), "too many connections for role") {
+		t.Errorf("too many connections: %v", err)
+	}
+}
+
+// TestPostgresSession: times are in UTC, no statement is without an end, and
+// whoever only reads cannot write.
+func TestPostgresSession(t *testing.T) {
+	s := newPostgresSchema(t, "CREATE TABLE jobs (id int PRIMARY KEY, status text DEFAULT 'NEW', created timestamptz DEFAULT '2026-02-10 11:00Z'); INSERT INTO jobs VALUES (1)")
+	role := s.role()
+	s.exec("GRANT SELECT, UPDATE ON jobs TO "+role, "ALTER ROLE "+role+" SET timezone = 'Asia/Kolkata'", "ALTER ROLE "+role+" SET datestyle = 'German'",
+		"ALTER ROLE "+role+" SET default_transaction_isolation = 'serializable'", "ALTER ROLE "+role+" SET standard_conforming_strings = off")
+	got, err := s.open(s.as(role+":s3cret"), jobs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, _ := readAll(t, got, backlog.Query{Lane: backlog.Fresh, Limit: 5})
+	if len(records) != 1 || !records[0].Inserted.Equal(time.Date(2026, 2, 10, 11, 0, 0, 0, time.UTC)) {
+		t.Errorf("got %v", records)
+	}
+	s.exec("ALTER ROLE " + role + " SET default_transaction_read_only = on")
+	_, err = s.open(s.as(role+":s3cret"), jobs())
+	wantProblem(t, err, "the sessions of the user "+role+" are read only")
+}

@@ -1,0 +1,209 @@
+package table_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+// A postgresSchema is a schema of a test's own.
+type postgresSchema struct {
+	testing.TB
+	plain *sql.DB
+	url   string
+}
+
+func newPostgresSchema(t testing.TB, create ...string) *postgresSchema {
+	plain, url := openPostgres(t)
+	s := &postgresSchema{t, plain, url}
+	t.Cleanup(func() { plain.Close() })
+	s.exec(create...)
+	return s
+}
+
+func (s *postgresSchema) exec(list ...string) {
+	s.Helper()
+	for _, text := range list {
+		if _, err := s.plain.Exec(text); err != nil {
+			s.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+// open opens the table, and proves it if there is nothing wrong so far.
+func (s *postgresSchema) open(url string, m table.Mapping) (*table.Table, error) {
+	s.Helper()
+	ctx := context.Background()
+	db, err := table.Open(ctx, url, table.Options{})
+	if err != nil {
+		return nil, err
+	}
+	s.Cleanup(func() { db.Close() })
+	t, err := table.New(ctx, db, m)
+	if err == nil {
+		_, err = t.Prove(ctx, noon)
+	}
+	return t, err
+}
+
+// with returns the URL with a change.
+func (s *postgresSchema) with(change func(*url.URL)) string {
+	u, err := url.Parse(s.url)
+	if err != nil {
+		s.Fatal(err)
+	}
+	change(u)
+	return u.String()
+}
+
+// as returns the URL for another user, NAME:PASSWORD.
+func (s *postgresSchema) as(user string) string {
+	name, password, _ := strings.Cut(user, ":")
+	return s.with(func(u *url.URL) { u.User = url.UserPassword(name, password) })
+}
+
+func jobs() table.Mapping {
+	m := plainMapping()
+	m.Name, m.Inserted = "jobs", table.Time{Column: "created"}
+	return m
+}
+
+// TestPostgresTables are refused, or worked with a note, for what the catalogue
+// and a few rows tell.
+func TestPostgresTables(t *testing.T) {
+	const columns = "created timestamptz DEFAULT '2026-02-10 11:00Z'"
+	for _, x := range []struct {
+		name   string
+		create string
+		change func(*table.Mapping)
+		want   string // of the error; "" if there is none
+		note   string
+	}{
+		{"a plain one", `CREATE TABLE jobs (id bigint PRIMARY KEY, status text, ` + columns + `)`, nil, "", ""},
+		{"a view", `CREATE TABLE j (id int, status text, ` + columns + `); CREATE VIEW jobs AS SELECT * FROM j`, nil, "jobs is a view", ""},
+		{"no key", `CREATE TABLE jobs (id int, status text, ` + columns + `); CREATE UNIQUE INDEX ON jobs (id) WHERE id > 0; CREATE UNIQUE INDEX ON jobs ((id + 1))`, nil, "table.id: id does not identify a row", ""},
+		{"an index with more", `CREATE TABLE jobs (id int NOT NULL, status text, ` + columns + `); CREATE UNIQUE INDEX ON jobs (id) INCLUDE (status)`, nil, "", ""},
+		{"partitions", `CREATE TABLE jobs (id int, status text, ` + columns + `, PRIMARY KEY (id, created)) PARTITION BY RANGE (created);
+			CREATE TABLE jobs_1 PARTITION OF jobs FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')`, nil, "table.id: id does not identify a row of jobs", ""},
+		{"partitions by the key", `CREATE TABLE jobs (id int PRIMARY KEY, status text, ` + columns + `) PARTITION BY HASH (id);
+			CREATE TABLE jobs_1 PARTITION OF jobs FOR VALUES WITH (MODULUS 1, REMAINDER 0)`, nil, "", ""},
+		{"inheritance", `CREATE TABLE jobs (id int PRIMARY KEY, status text, ` + columns + `); CREATE TABLE jobs_1 () INHERITS (jobs)`, nil, "other tables inherit from it", ""},
+		{"an enum", `CREATE TYPE state AS ENUM ('NEW', 'ERROR', 'SUCCESS'); CREATE TABLE jobs (id int PRIMARY KEY, status state, ` + columns + `)`, nil, "", ""},
+		{"an enum without it", `CREATE TYPE state AS ENUM ('NEW', 'SUCCESS'); CREATE TABLE jobs (id int PRIMARY KEY, status state, ` + columns + `)`, nil, `"ERROR" is none of the labels of column status: NEW, SUCCESS`, ""},
+		{"an enum under a domain", `CREATE TYPE state AS ENUM ('NEW', 'SUCCESS'); CREATE DOMAIN d AS state; CREATE TABLE jobs (id int PRIMARY KEY, status d, ` + columns + `)`, nil, `"ERROR" is none of the labels`, ""},
+		{"a short column", `CREATE TABLE jobs (id int PRIMARY KEY, status varchar(5), ` + columns + `)`, nil, `"SUCCESS" is longer than column status allows (character varying(5))`, ""},
+		{"a short domain", `CREATE DOMAIN d AS varchar(5); CREATE TABLE jobs (id int PRIMARY KEY, status d, ` + columns + `)`, nil, `"SUCCESS" is longer`, ""},
+		{"numbers", `CREATE TABLE jobs (id int PRIMARY KEY, status int, ` + columns + `)`, nil, "NEW is not a whole number", ""},
+		{"a small number", `CREATE TABLE jobs (id int PRIMARY KEY, status smallint, ` + columns + `)`, func(m *table.Mapping) {
+			m.New.Values, m.Error.Values, m.Success.Values = []table.Value{text("0")}, []table.Value{text("1")}, []table.Value{text("40000")}
+		}, "statuses.success: table jobs does not take \"status\" = 40000: smallint out of range", ""},
+		{"a decimal", `CREATE TABLE jobs (id int PRIMARY KEY, status numeric(3), ` + columns + `)`, nil, "NEW is not a number", ""},
+		{"a check", `CREATE TABLE jobs (id int PRIMARY KEY, status text CONSTRAINT legal CHECK (status IN ('NEW', 'ERROR')), ` + columns + `)`, nil,
+			`statuses.success: table jobs does not take "status" = 'SUCCESS': the constraint legal is CHECK`, ""},
+		{"a check, with rows", `CREATE TABLE jobs (id int PRIMARY KEY, status text CHECK (status IN ('NEW', 'ERROR') OR status IS NULL), ` + columns + `); INSERT INTO jobs VALUES (1, 'NEW')`, nil,
+			`statuses.success: table jobs does not take "status" = 'SUCCESS'`, ""},
+		{"a check on others", `CREATE TABLE jobs (id int PRIMARY KEY, status text, done timestamptz, ` + columns + `, CHECK (status <> 'SUCCESS' OR done IS NOT NULL)); INSERT INTO jobs VALUES (1, 'NEW')`, nil,
+			`statuses.success: table jobs does not take "status" = 'SUCCESS'`, ""},
+		{"a check on others for some", `CREATE TABLE jobs (id int PRIMARY KEY, status text, done timestamptz, ` + columns + `, CONSTRAINT finished CHECK (status <> 'SUCCESS' OR done IS NOT NULL)); INSERT INTO jobs VALUES (1, 'NEW', NULL), (2, 'NEW', now())`, nil,
+			"", `statuses.success: some rows of jobs do not take "status" = 'SUCCESS': the constraint finished is CHECK`},
+		{"a check on others, met", `CREATE TABLE jobs (id int PRIMARY KEY, status text, done timestamptz, ` + columns + `, CHECK (status <> 'SUCCESS' OR done IS NOT NULL)); INSERT INTO jobs VALUES (1, 'NEW')`, func(m *table.Mapping) {
+			m.Success = table.State{Set: []table.Assignment{{Column: "status", Value: text("SUCCESS")}, {Column: "done", Value: text("now")}}}
+		}, "", ""},
+		{"a domain's check", `CREATE DOMAIN d AS text CHECK (VALUE <> 'SUCCESS'); CREATE TABLE jobs (id int PRIMARY KEY, status d, ` + columns + `)`, nil, `statuses.success: table jobs does not take "status" = 'SUCCESS': value for domain d violates check constraint`, ""},
+		{"a list of statuses", `CREATE TABLE s (name text PRIMARY KEY); INSERT INTO s VALUES ('NEW'), ('ERROR'); CREATE TABLE jobs (id int PRIMARY KEY, status text CONSTRAINT known REFERENCES s, ` + columns + `)`, nil,
+			`statuses.success: table jobs does not take "status" = 'SUCCESS': s has no such name, to which the constraint known refers`, ""},
+		{"a trigger", `CREATE TABLE jobs (id int PRIMARY KEY, status text, ` + columns + `); CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
+			CREATE TRIGGER grumble BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f(); CREATE TRIGGER silent BEFORE INSERT ON jobs EXECUTE FUNCTION f()`, nil, "", "triggers run when a row is updated: grumble"},
+		{"a computed column", `CREATE TABLE jobs (id int PRIMARY KEY, status text GENERATED ALWAYS AS ('NEW') STORED, ` + columns + `)`, nil, "column status is computed by the database", ""},
+		{"none", `CREATE TABLE "Jobs" (id int); CREATE TABLE other (id int)`, nil, "there is no table jobs in schema Backlog-test-", ""},
+		{"a time of day", `CREATE TABLE jobs (id int PRIMARY KEY, status text, created time DEFAULT '12:00'); INSERT INTO jobs VALUES (1, 'NEW')`, nil, "column created", ""},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := newPostgresSchema(t, x.create)
+			m := jobs()
+			if x.change != nil {
+				x.change(&m)
+			}
+			got, err := s.open(s.url, m)
+			wantProblem(t, err, x.want)
+			if x.note == "" && x.want == "" && len(got.Notes()) > 0 || x.note != "" && !strings.Contains(strings.Join(got.Notes(), "\n"), x.note) {
+				t.Errorf("notes: %q, want %q", got.Notes(), x.note)
+			}
+		})
+	}
+}
+
+// wantProblem checks that the error is a *Problem with the text in it, or none.
+func wantProblem(t testing.TB, err error, want string) {
+	t.Helper()
+	p := (*table.Problem)(nil)
+	switch {
+	case want == "" && err != nil:
+		t.Fatalf("error: %v", err)
+	case want != "" && (!errors.As(err, &p) || !strings.Contains(err.Error(), want)):
+		t.Fatalf("got %v\nwant %s", err, want)
+	}
+}
+
+// TestPostgresKeys of many types come back as they are, from a page to a
+// settlement and from people's hands.
+func TestPostgresKeys(t *testing.T) {
+	for _, x := range []struct{ decl, keys string }{
+		{"smallint", "-5 0 7"},
+		{"bigint", "-9007199254740993 1 9007199254740993"},
+		{"numeric", "-1.50 7 12345678901234567890123 99999.000000000000000001"},
+		{"numeric(20)", "1 2 18446744073709551615"},
+		{"text", "B Z a é"},
+		{"varchar(20)", "? ?? q\"q 'q'"},
+		{"uuid", "00000000-0000-0000-0000-000000000001 a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"},
+		{"bytea", "\\x00ff \\x0a"},
+		{"inet", "10.0.0.1 10.0.0.0/8 ::1"},
+		{"date", "2026-01-01 0044-03-15"},
+		{"timestamptz", "2026-01-01T12:00:00.5Z 2026-01-01T12:00:00Z"},
+		{"double precision", "-1.5 0.1 1e300"},
+		{"boolean", "false true"},
+		{"mood", "sad ok"},
+		{"d", "1 2"},
+		{"char(4)", "a bb"},
+		{"bit(3)", "101 010"},
+		{"interval", "1day 2hours"},
+	} {
+		t.Run(x.decl, func(t *testing.T) {
+			s := newPostgresSchema(t, "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN d AS int CHECK (VALUE > 0)",
+				"CREATE TABLE jobs (id "+x.decl+" PRIMARY KEY, status text DEFAULT 'NEW', created timestamptz DEFAULT '2026-02-10 11:00Z')")
+			keys := strings.Fields(x.keys)
+			for _, k := range keys {
+				if _, err := s.plain.Exec("INSERT INTO jobs (id) VALUES ($1::text::"+x.decl+")", k); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := s.open(s.url, jobs())
+			if err != nil {
+				t.Fatal(err)
+			}
+			records, unreadable := readAll(t, got, backlog.Query{Lane: backlog.Fresh, Limit: 1, Now: noon, MaxAge: ages})
+			if len(records) != len(keys) || len(unreadable) > 0 {
+				t.Fatalf("got %v and %v, want the keys %v", records, unreadable, keys)
+			}
+			var group []backlog.Settlement
+			for i, r := range records {
+				group = append(group, backlog.Settlement{Record: &records[i], Outcome: backlog.Succeeded, At: noon})
+				if k, err := got.ParseKey(strings.Trim(fmt.Sprint(r.Key), `"`)); err != nil {
+					t.Error(err)
+				} else if row, ok, err := got.Find(context.Background(), k, noon); err != nil || !ok || row.Record.Key.String() != r.Key.String() {
+					t.Errorf("%v was not found: %v, %v, %v", r.Key, row.Record.Key, ok, err)
+				}
+			}
+			if left, err := got.Settle(context.Background(), group); err != nil || len(left) > 0 {
+				t.Errorf("settled but for %v, %v", left, err)
+			}
+		})
+	}
+}
