@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	docFile    = regexp.MustCompile("(?ms)`([a-z]+\\.yaml)`[^`]*\n```yaml\n(.*?)^```$")
+	docFile    = regexp.MustCompile("(?ms)`([a-z]+\\.(?:yaml|sh|py))`[^`]*\n```(?:yaml|sh|python)\n(.*?)^```$")
 	docConsole = regexp.MustCompile("(?ms)^```console\n\\$ ([^\n]*)\n(.*?)^```$")
 )
 
@@ -31,7 +31,11 @@ func TestDocs(t *testing.T) {
 			}
 			dir := t.TempDir()
 			for _, m := range docFile.FindAllSubmatch(text, -1) {
-				if err := os.WriteFile(filepath.Join(dir, string(m[1])), m[2], 0o644); err != nil {
+				mode := os.FileMode(0o644)
+				if bytes.HasPrefix(m[2], []byte("#!")) {
+					mode = 0o755
+				}
+				if err := os.WriteFile(filepath.Join(dir, string(m[1])), m[2], mode); err != nil {
 					t.Fatal(err)
 				}
 			}
