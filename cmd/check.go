@@ -14,7 +14,6 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/config"
 	"backlog/backlog/table"
-	"backlog/tiers"
 )
 
 // CheckOptions are the flags of check.
@@ -74,7 +73,7 @@ type finding struct {
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 	Cure   string `json:"cure"`
-	// Warning: the program works all the same.
+	// Warning: the program works all the same, so that OK is true too.
 	Warning bool `json:"warning"`
 }
 
@@ -100,7 +99,7 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 	k.all(ctx)
 	ok := true
 	for _, f := range k.findings {
-		ok = ok && (f.OK || f.Warning)
+		ok = ok && f.OK
 	}
 	if o.JSON.on {
 		err = g.printChecks(ok, k.findings)
@@ -143,6 +142,8 @@ type checker struct {
 	now      time.Time
 	table    *table.Table
 	findings []finding
+
+	leftAlone string // what statuses has found besides
 }
 
 func (k *checker) good(name, format string, args ...any) {
@@ -150,7 +151,7 @@ func (k *checker) good(name, format string, args ...any) {
 }
 
 func (k *checker) warn(name, cure, format string, args ...any) {
-	k.findings = append(k.findings, finding{Name: name, Warning: true, Detail: fmt.Sprintf(format, args...), Cure: cure})
+	k.findings = append(k.findings, finding{Name: name, OK: true, Warning: true, Detail: fmt.Sprintf(format, args...), Cure: cure})
 }
 
 // bad adds the error and reports whether there was one. What to do about it
@@ -255,41 +256,10 @@ func (k *checker) plans(ctx context.Context) {
 	}
 	for _, p := range plans {
 		if p.Bad != "" {
-			k.findings = append(k.findings, finding{Name: "index", Warning: true, Detail: p.What + ": " + p.Bad, Cure: "`backlog init`, or: " + p.Cure})
+			k.warn("index", "`backlog init`, or: "+p.Cure, "%s: %s", p.What, p.Bad)
 			continue
 		}
 		k.good("index", "%s: %s", p.What, strings.Join(p.Steps, "; "))
-	}
-}
-
-func (k *checker) counts(ctx context.Context) {
-	list := k.cfg.Tiers.Tiers()
-	edges := make([]time.Duration, len(list))
-	for i, t := range list {
-		edges[i] = t.MaxAge
-	}
-	c, err := countOf(ctx, k.table, k.cfg, k.now, edges)
-	if k.bad("records", err) {
-		return
-	}
-	k.statuses(c)
-	k.good("records", "%d pending, %d of them older than every tier", c.Pending(), c.Beyond.Fresh+c.Beyond.Failed)
-	if c.Exhausted > 0 {
-		k.good("records", "%d out of retries besides", c.Exhausted)
-	}
-	if n, err := k.table.Keyless(ctx); n > 0 {
-		k.warn("keys", "give them one", "%s without a key, or with a NULL in it: never tried", plural(n, "pending row"))
-	} else {
-		k.bad("keys", err)
-	}
-	n, first, err := k.table.Wrong(ctx, k.now)
-	if none := c.Unreadable - n; none > 0 {
-		k.warn("dates", "give them one, or say with table.inserted: {null: oldest} what a missing one means", "%s without a date: never tried", plural(none, "pending row"))
-	}
-	if err == nil && n > 0 {
-		k.warn("dates", "mend the rows", "%s whose date cannot be right: never tried; the first: %v", plural(n, "pending row"), first)
-	} else {
-		k.bad("dates", err)
 	}
 }
 
@@ -311,9 +281,9 @@ func (k *checker) writes(ctx context.Context) {
 	if k.bad("statuses", t.ProveWrites(ctx, k.now)) {
 		return
 	}
-	k.good("statuses", "the table takes what is set")
+	k.good("statuses", "the table takes what is set%s", k.leftAlone)
 	if advice := db.Advice(ctx); advice != "" {
-		k.warn("database", "", "%s", advice)
+		k.warn("database", adviceCure(k.cfg.Database, advice), "%s", advice)
 	}
 	lock, err := t.TryLock(ctx, backlog.RunLock)
 	switch {
@@ -322,51 +292,6 @@ func (k *checker) writes(ctx context.Context) {
 	case !k.bad("lock", err):
 		lock.Unlock()
 		k.good("lock", "the table can be locked")
-	}
-}
-
-// policy finds delays that the schedule cannot keep: it looks at ticks only.
-func (k *checker) policy() {
-	p := policyOf(k.cfg)
-	switch {
-	case p == nil:
-		return
-	case p.Never || p.Retries == 0:
-		k.good("policy", "%s: a record that has failed once is not tried again", p.Name)
-		return
-	}
-	shortest, _ := p.Wait(1)
-	for n := 2; n <= 100 && !p.GivenUp(n); n++ {
-		least, _ := p.Wait(n)
-		shortest = min(shortest, least)
-	}
-	tick := k.cfg.Tiers.MinInterval()
-	switch {
-	case shortest < tick:
-		k.warn("policy", "make a tier tick more often, or wait longer", "the shortest delay of %s is %s, but the schedule looks only every %s",
-			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
-		return
-	case shortest%tick == 0:
-		k.warn("policy", "make a tier tick more often, or wait a little less", "the shortest delay of %s is %s, which ends a moment after a tick: it begins when an attempt ends, and the schedule looks every %s",
-			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
-		return
-	}
-	k.good("policy", "%s", p.Name)
-}
-
-func (k *checker) state() {
-	path, err := statePath(k.cfg)
-	if err == nil && path != "" {
-		s := &stateFile{path: path}
-		_, err = s.Load()
-	}
-	switch {
-	case err != nil:
-		k.warn("state", "set state:", "%v", err)
-	case path == "":
-		k.good("state", "none is kept: a restart does not know what was missed")
-	default:
-		k.good("state", "%s", path)
 	}
 }
 
@@ -397,4 +322,17 @@ func ended(text string) string {
 		return text
 	}
 	return text + ";"
+}
+
+// adviceCure says how the advice about a database is followed, where it does not
+// say so itself.
+func adviceCure(url, advice string) string {
+	scheme, path, _ := strings.Cut(url, ":")
+	if !strings.HasPrefix(strings.ToLower(scheme), "sqlite") || !strings.Contains(advice, "journal mode") {
+		return ""
+	}
+	if path, _, _ = strings.Cut(strings.TrimPrefix(path, "//"), "?"); !isPlain(path) {
+		path = "FILE"
+	}
+	return "sqlite3 " + path + " 'PRAGMA journal_mode = WAL'"
 }

@@ -14,36 +14,62 @@ import (
 	"backlog/backlog/table"
 )
 
-// statuses finds a table none of whose rows has a status that the configuration
-// knows: its passes would find nothing and say nothing.
+// statuses finds rows that no pass takes for their status. Where none of the
+// table's has one that the configuration knows, or one only capitals away from
+// it, passes would find nothing and say nothing; what else there is is left
+// alone as it should be, and told.
 func (k *checker) statuses(c backlog.Counts) {
-	configured := statusValues(k.cfg)
-	if len(configured) == 0 || len(c.ByStatus) == 0 || c.Pending()+c.Exhausted > 0 {
+	s := k.cfg.Statuses
+	configured := statusValues(k.cfg, s.New, s.Error, s.Success, s.Dead)
+	if len(configured) == 0 || len(c.ByStatus) == 0 {
 		return
 	}
-	for _, s := range configured {
-		if c.ByStatus[s] > 0 {
-			return
-		}
-	}
+	known := func(text string) bool { return slices.Contains(configured, text) }
 	has := slices.SortedFunc(maps.Keys(c.ByStatus), func(a, b string) int {
 		return cmp.Or(cmp.Compare(c.ByStatus[b], c.ByStatus[a]), cmp.Compare(a, b))
 	})
-	const most = 5
-	more := ""
-	if len(has) > most {
-		has, more = has[:most], fmt.Sprintf(" and %d more", len(has)-most)
+	if c.Pending()+c.Exhausted == 0 && !slices.ContainsFunc(has, known) {
+		k.warn("statuses", "write under statuses: what the table has; capitals count", "no row has a status of the configuration, which names %s; the table has %s",
+			strings.Join(each(configured, shown), ", "), countedList(has, c.ByStatus))
+		return
 	}
-	counted := func(s string) string { return fmt.Sprintf("%s (%d)", shown(s), c.ByStatus[s]) }
-	k.warn("statuses", "write under statuses: what the table has; capitals count", "no row has a status of the configuration, which names %s; the table has %s%s",
-		strings.Join(each(configured, shown), ", "), strings.Join(each(has, counted), ", "), more)
+	pending, taken := statusValues(k.cfg, s.New, s.Error), 0
+	for _, text := range pending {
+		taken += c.ByStatus[text]
+	}
+	if taken != c.Pending()+c.Exhausted {
+		return // the database has its own idea of which texts are equal
+	}
+	var others []string
+	for _, text := range has {
+		like := func(value string) bool { return strings.EqualFold(strings.TrimSpace(text), value) }
+		if i := slices.IndexFunc(pending, like); i >= 0 && !known(text) {
+			k.warn("statuses", "write under statuses: what the table has, or mend the rows", "%s with the status %q, which differs from %s in capitals or spaces only: never tried",
+				plural(c.ByStatus[text], "row"), text, shown(pending[i]))
+		} else if !slices.ContainsFunc(configured, like) {
+			others = append(others, text)
+		}
+	}
+	if len(others) > 0 {
+		k.leftAlone = "; left alone: " + countedList(others, c.ByStatus)
+	}
 }
 
-// statusValues returns the values of the status column that the configuration
-// names; none if something else tells the states apart too.
-func statusValues(cfg *config.Config) (list []string) {
-	s := cfg.Statuses
-	for _, x := range []config.State{s.New, s.Error, s.Success, s.Dead} {
+// countedList shows the first of the statuses, with their counts.
+func countedList(list []string, counts map[string]int) string {
+	const most = 5
+	more := ""
+	if len(list) > most {
+		list, more = list[:most], fmt.Sprintf(" and %d more", len(list)-most)
+	}
+	counted := func(s string) string { return fmt.Sprintf("%s (%d)", shown(s), counts[s]) }
+	return strings.Join(each(list, counted), ", ") + more
+}
+
+// statusValues returns the values of the status column that tell the states;
+// none if something else tells one of them apart too.
+func statusValues(cfg *config.Config, states ...config.State) (list []string) {
+	for _, x := range states {
 		all := x.Values
 		for _, c := range x.When {
 			if !strings.EqualFold(c.Column, cfg.Table.Status) {
