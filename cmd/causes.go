@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"backlog/backlog"
 )
@@ -27,6 +28,16 @@ type cause struct {
 	records int
 	first   backlog.Key // of the first of the records
 	example string      // the error of that one
+	differ  bool        // the errors are not all the same
+}
+
+// shows returns what people are told the cause is: the error itself where all
+// have the same one, else what they have in common.
+func (c *cause) shows() string {
+	if c.differ || c.example == "" {
+		return c.text
+	}
+	return cutMiddle(strings.Join(strings.Fields(strings.ToValidUTF8(c.example, "?")), " "), maxFolded)
 }
 
 // otherErrors stands for the causes beyond maxCauses.
@@ -49,12 +60,14 @@ func (t *tally) add(folded, text string, key backlog.Key) *cause {
 	c := t.byText[folded]
 	switch {
 	case c != nil:
+		c.differ = c.differ || cutMiddle(text, maxExample) != c.example
 	case len(t.list) < maxCauses:
 		c = &cause{text: folded, first: key, example: cutMiddle(text, maxExample)}
 		t.byText[folded] = c
 		t.list = append(t.list, c)
 	default:
 		c = &t.others
+		c.differ = true
 		if c.records == 0 {
 			c.text, c.first, c.example = otherErrors, key, cutMiddle(text, maxExample)
 		}
@@ -93,7 +106,7 @@ func printCauses(w io.Writer, list []cause) error {
 	top, rest, records := topOf(list)
 	for _, c := range top {
 		// A key may be long, too; what is cut can be seen in the log.
-		if _, err := fmt.Fprintf(w, "  %s × %s (first: id %s)\n", thousands(c.records), cutColumns(escaped(c.text)), cutColumns(shown(c.first.String()))); err != nil {
+		if _, err := fmt.Fprintf(w, "  %s × %s (first: id %s)\n", thousands(c.records), cutColumns(escaped(c.shows())), cutColumns(shown(c.first.String()))); err != nil {
 			return err
 		}
 	}
@@ -116,7 +129,7 @@ type causeJSON struct {
 func causesJSON(list []cause) []causeJSON {
 	all := make([]causeJSON, len(list))
 	for i, c := range list {
-		all[i] = causeJSON{c.text, c.records, c.first}
+		all[i] = causeJSON{c.shows(), c.records, c.first}
 	}
 	return all
 }

@@ -171,11 +171,12 @@ func (f *folder) word(i int) int {
 
 // isStatus reports whether the number that comes next, before rest, is one that
 // says what is wrong: of an exit, or of HTTP as in "503 Service Unavailable".
+// Behind a word that says so it is, be it the record's id besides.
 func (f *folder) isStatus(number, rest string) bool {
-	if len(number) > 3 || slices.Contains(f.own, number) {
+	if len(number) > 3 {
 		return false
 	}
-	if len(f.out) == 0 && len(number) == 3 && number[0] >= '1' && number[0] <= '5' {
+	if len(f.out) == 0 && !slices.Contains(f.own, number) && len(number) == 3 && number[0] >= '1' && number[0] <= '5' {
 		after := strings.TrimPrefix(rest, " ")
 		return rest == "" || rest[0] == ':' || after != rest && after != "" && after[0] >= 'A' && after[0] <= 'Z'
 	}

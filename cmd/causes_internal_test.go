@@ -145,6 +145,36 @@ func TestCausesOfOnDead(t *testing.T) {
 	}
 }
 
+// A cause reads as the error does where that is the same each time; what differs
+// is left out only where it does.
+func TestCausesShow(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		errs       []string
+	}{
+		{"one record", "timed out after 1.5s", []string{"timed out after 1.5s"}},
+		{"all the same", "POST http://127.0.0.1:8080: connection refused", []string{"POST http://127.0.0.1:8080: connection refused", "POST http://127.0.0.1:8080: connection refused"}},
+		{"they differ", "timed out after #s", []string{"timed out after 1.5s", "timed out after 1.5s", "timed out after 2s"}},
+		{"lines", "Traceback: order 7 is lost", []string{"Traceback:\n\torder 7 is lost\n"}},
+		{"an exit status that is an id, too", "exit status 1", []string{"exit status 1", "exit status 1", "exit status 1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := newObserver(slog.New(slog.DiscardHandler))
+			failures(o, "1d", repeated(len(tt.errs), func(i int) error { return errors.New(tt.errs[i-1]) })...)
+			var out strings.Builder
+			if err := printCauses(&out, o.causes("1d")); err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprintf("  %d × %s (first: id 1)\n", len(tt.errs), tt.want); out.String() != want {
+				t.Errorf("got %q, want %q", out.String(), want)
+			}
+			if got := causesJSON(o.causes("1d"))[0].Error; got != tt.want {
+				t.Errorf("JSON has %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 // The memory of a pass is bounded, however much its errors differ.
 func TestCausesBeyondTheMost(t *testing.T) {
 	tally := newTally()

@@ -244,7 +244,7 @@ func (o *observer) logCauses(log *slog.Logger, tier string) {
 	}
 	top, rest, records := topOf(list)
 	for _, c := range top {
-		log.Warn("failed alike", "cause", c.text, "records", c.records, "first_id", c.first.String(), "example", c.example)
+		log.Warn("failed alike", "cause", c.shows(), "records", c.records, "first_id", c.first.String(), "example", c.example)
 	}
 	if len(rest) > 0 {
 		log.Warn("failed otherwise", "causes", len(rest), "records", records)
