@@ -42,6 +42,10 @@ type dialect interface {
 	// guard returns the condition as one that no index is searched by: a
 	// row is found by its key, whatever a planner thinks of the status.
 	guard(cond string) string
+	// from returns the table as a query for pages names it that is to be
+	// answered by an index over the lead columns, of which there is one value
+	// each, and then by that of the order; all are quoted.
+	from(t *Table, lead []string, order string) string
 	// prepares reports whether statements are to be prepared: not where the
 	// driver does that by itself, or has been told not to.
 	prepares() bool
@@ -50,6 +54,9 @@ type dialect interface {
 	lazyUnion() bool
 	// partialIndexes reports whether an index may have a condition.
 	partialIndexes() bool
+	// leads reports whether an index for pages is to begin with a column that
+	// has a single value in their conditions, or is NULL in them.
+	leads(null bool) bool
 	// syntax is how SQL that others have written is to be read.
 	syntax() syntax
 	// foldsNames reports whether column names differ only by more than case.

@@ -230,9 +230,10 @@ func parseDecimal(s string) (float64, bool) {
 type catalog struct {
 	kind     string // "table" or "view"
 	columns  []column
-	uniques  [][]string // sets of columns without duplicates
-	triggers []string   // that run at updates
-	wrong    error      // why the table cannot be worked, though it is there; nil: nothing is known
+	uniques  [][]string   // sets of columns without duplicates
+	triggers []string     // that run at updates
+	indexes  []mysqlIndex // of which its planner has to be told
+	wrong    error        // why the table cannot be worked, though it is there; nil: nothing is known
 }
 
 // find returns the column of that name. Names are compared as the database

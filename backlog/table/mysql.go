@@ -19,6 +19,7 @@ import (
 type mysql struct {
 	database string // that of the URL; "" if it names none
 	locks    *mysqlLocks
+	hints    *mysqlHints
 }
 
 // A mysqlError is what the server says. This file alone knows the driver.
@@ -57,7 +58,7 @@ func openMySQL(rawURL string, o Options) (*DB, error) {
 	if !o.ReadOnly {
 		size = max(1, size-1)
 	}
-	db := &DB{dialect: mysql{u.database, &mysqlLocks{connector: locks}}, patience: mysqlPatience, read: pool(sql.OpenDB(work), size)}
+	db := &DB{dialect: mysql{u.database, &mysqlLocks{connector: locks}, new(mysqlHints)}, patience: mysqlPatience, read: pool(sql.OpenDB(work), size)}
 	if !o.ReadOnly {
 		db.write = db.read
 	}

@@ -116,6 +116,7 @@ var mysqlLabel = pattern(`'((?:[^']|'')*)'`)
 // texts holds for the whole of them; one of an expression has no column.
 func (d mysql) describeIndexes(ctx context.Context, db *sql.DB, schema, name string, cat *catalog) error {
 	indexes, err := d.indexes(ctx, db, schema, name)
+	cat.indexes = indexes
 	for _, x := range indexes {
 		if x.unique && !slices.Contains(x.columns, "") {
 			cat.uniques = append(cat.uniques, x.columns)
@@ -129,27 +130,49 @@ type mysqlIndex struct {
 	name    string
 	unique  bool
 	whole   bool // no column by its beginning only
+	hidden  bool // the planner is not to know it
 	columns []string
 }
 
 func (d mysql) indexes(ctx context.Context, db *sql.DB, schema, name string) (list []mysqlIndex, err error) {
-	rows, err := db.QueryContext(ctx, `SELECT index_name, non_unique = 0, coalesce(column_name, ''), sub_part IS NULL
-		FROM information_schema.statistics WHERE table_schema = ? AND table_name = ? ORDER BY index_name, seq_in_index`, schema, name)
+	rows, err := mysqlRows(ctx, db, "SELECT * FROM information_schema.statistics WHERE table_schema = ? AND table_name = ? ORDER BY index_name, seq_in_index", schema, name)
+	for _, row := range rows {
+		index := row["index_name"]
+		if len(list) == 0 || list[len(list)-1].name != index {
+			list = append(list, mysqlIndex{name: index, unique: row["non_unique"] == "0", whole: true,
+				hidden: row["is_visible"] == "NO" || row["ignored"] == "YES"}) // MySQL's word, and MariaDB's
+		}
+		x := &list[len(list)-1]
+		x.columns, x.whole = append(x.columns, row["column_name"]), x.whole && row["sub_part"] == ""
+	}
+	return list, err
+}
+
+// mysqlRows returns the rows as text by the names of their columns, in small
+// letters. These differ from server to server.
+func mysqlRows(ctx context.Context, db *sql.DB, query string, args ...any) (list []map[string]string, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
 	for rows.Next() {
-		var index, col string
-		var unique, whole bool
-		if err := rows.Scan(&index, &unique, &col, &whole); err != nil {
+		values, to := make([]sql.NullString, len(names)), make([]any, len(names))
+		for i := range to {
+			to[i] = &values[i]
+		}
+		if err := rows.Scan(to...); err != nil {
 			return nil, err
 		}
-		if len(list) == 0 || list[len(list)-1].name != index {
-			list = append(list, mysqlIndex{name: index, unique: unique, whole: true})
+		row := make(map[string]string)
+		for i, name := range names {
+			row[strings.ToLower(name)] = values[i].String
 		}
-		x := &list[len(list)-1]
-		x.columns, x.whole = append(x.columns, col), x.whole && whole
+		list = append(list, row)
 	}
 	return list, rows.Err()
 }

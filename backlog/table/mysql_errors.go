@@ -14,12 +14,16 @@ import (
 // many by the standard's SQLSTATE:
 // https://mariadb.com/kb/en/mariadb-error-code-reference/ and
 // https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
-func (mysql) classify(err error) errorClass {
+func (d mysql) classify(err error) errorClass {
 	e := (*mysqlError)(nil)
 	if !errors.As(err, &e) {
 		return mysqlConnectionClass(err)
 	}
 	switch e.Number {
+	case 1176: // KEY_DOES_NOT_EXISTS
+		if d.hints.vanished() {
+			return classBusy
+		}
 	case 1205, 1213, 1020, 1614, 3572: // LOCK_WAIT_TIMEOUT LOCK_DEADLOCK CHECKREAD XA_RBDEADLOCK LOCK_NOWAIT
 		return classBusy
 	case 1040, 1203, 1226, 1461, 1637, // too many connections, statements or transactions

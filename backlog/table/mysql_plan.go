@@ -31,6 +31,9 @@ func (d mysql) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query s
 		return p.steps(), "", nil
 	}
 	for _, x := range indexes {
+		if x.hidden {
+			continue
+		}
 		forced := strings.ReplaceAll(query, " FROM "+t.name+" WHERE ", " FROM "+t.name+" FORCE INDEX ("+d.quote(x.name)+") WHERE ")
 		f, err := d.explained(ctx, db, forced, args)
 		if err != nil {
@@ -58,35 +61,16 @@ type mysqlStep struct {
 type mysqlPlan []mysqlStep
 
 func (d mysql) explained(ctx context.Context, db *sql.DB, query string, args []any) (p mysqlPlan, err error) {
-	rows, err := db.QueryContext(ctx, "EXPLAIN FORMAT=TRADITIONAL "+query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	cols, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	for rows.Next() {
-		values := make([]sql.NullString, len(cols))
-		to := make([]any, len(cols))
-		for i := range to {
-			to[i] = &values[i]
-		}
-		if err := rows.Scan(to...); err != nil {
-			return nil, err
-		}
-		get := func(name string) string {
-			return values[slices.IndexFunc(cols, func(c string) bool { return strings.EqualFold(c, name) })].String
-		}
-		if table := get("table"); table == "" || table[0] == '<' {
+	rows, err := mysqlRows(ctx, db, "EXPLAIN FORMAT=TRADITIONAL "+query, args...)
+	for _, row := range rows {
+		if table := row["table"]; table == "" || table[0] == '<' {
 			continue
 		}
-		s := mysqlStep{access: get("type"), key: get("key"), extra: get("Extra")}
-		s.rows, _ = strconv.ParseInt(get("rows"), 10, 64)
+		s := mysqlStep{access: row["type"], key: row["key"], extra: row["extra"]}
+		s.rows, _ = strconv.ParseInt(row["rows"], 10, 64)
 		p = append(p, s)
 	}
-	return p, rows.Err()
+	return p, err
 }
 
 func (p mysqlPlan) steps() (list []string) {

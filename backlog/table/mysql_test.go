@@ -22,6 +22,7 @@ import (
 func TestStoreOnMySQL(t *testing.T) {
 	for _, f := range mysqlTimeForms {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel() // most of the time the server's disk is waited for
 			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
 				return newHarness(t, onMySQL, f, want)
 			})

@@ -17,7 +17,7 @@ func (mysql) cast(*column) string      { return "?" }
 func (mysql) prepares() bool           { return true }
 func (mysql) lazyUnion() bool          { return false }
 func (mysql) partialIndexes() bool     { return false }
-func (mysql) nullsLead() bool          { return true }
+func (mysql) leads(bool) bool          { return true }
 
 func (mysql) syntax() syntax {
 	return syntax{placeholder: func(int) string { return "?" }, own: "?", backticks: true, backslashes: true, hashes: true}

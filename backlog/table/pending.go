@@ -164,7 +164,7 @@ func (t *Table) branchQuery(q backlog.Query, p part, branch, limit int) (string,
 		exprs += fmt.Sprintf(", %d", branch) // tells the merged rows apart
 	}
 	return fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT ?",
-		exprs, t.name, cond, order(p.seg, t.inserted.quoted, t.key)), append(args, limit)
+		exprs, t.d.from(t, slices.Concat(t.lead, t.branches[branch].lead), t.inserted.quoted), cond, order(p.seg, t.inserted.quoted, t.key)), append(args, limit)
 }
 
 // order returns the ORDER BY of a segment: newest first.

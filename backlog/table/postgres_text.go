@@ -11,12 +11,19 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-func (postgres) quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-func (postgres) foldsNames() bool         { return false }
-func (postgres) raw(col string) string    { return col }
-func (postgres) prepares() bool           { return false }
-func (postgres) lazyUnion() bool          { return false }
-func (postgres) partialIndexes() bool     { return true }
+func (postgres) quote(name string) string                   { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+func (postgres) foldsNames() bool                           { return false }
+func (postgres) raw(col string) string                      { return col }
+func (postgres) from(t *Table, _ []string, _ string) string { return t.name }
+
+func (postgres) prepares() bool       { return false }
+func (postgres) lazyUnion() bool      { return false }
+func (postgres) partialIndexes() bool { return true }
+
+// leads: what the condition of a partial index says already is no condition to
+// search it by. Behind such a column the others bound nothing: each page would
+// read the index from its beginning.
+func (postgres) leads(bool) bool          { return false }
 func (postgres) guard(cond string) string { return "(" + cond + ") IS TRUE" }
 
 // cast is of the type without its length, by which a cast would cut.

@@ -28,8 +28,13 @@ func (t *Table) retryQuery(q backlog.Query, p part, limit int) (string, []any) {
 // where the database would read all of them.
 func (t *Table) retryTerms(q backlog.Query, p part, branch int, classes []retryClass, limit int) (terms []string, args []any) {
 	for _, c := range classes {
-		conds, a := t.retryConditions(q, p, t.branches[branch], c)
-		term := fmt.Sprintf("SELECT %s, %d, %s FROM %s WHERE %s", t.sel.aliased(), branch, t.orderColumns(), t.name, conds)
+		b := t.branches[branch]
+		conds, a := t.retryConditions(q, p, b, c)
+		lead := slices.Concat(t.lead, b.lead)
+		if c.cond != "" && !c.many {
+			lead = append(lead, t.retry.count)
+		}
+		term := fmt.Sprintf("SELECT %s, %d, %s FROM %s WHERE %s", t.sel.aliased(), branch, t.orderColumns(), t.d.from(t, lead, t.retry.order().quoted), conds)
 		args = append(args, a...)
 		if !t.d.lazyUnion() {
 			cols := append([]string{t.retry.order().quoted}, t.key...)

@@ -123,11 +123,14 @@ func (sqlite) foldsNames() bool         { return true }
 // times and booleans of what is stored. Unary plus changes nothing else.
 func (sqlite) raw(col string) string { return "+" + col }
 
-func (sqlite) place(text string) string { return text }
-func (sqlite) cast(*column) string      { return "?" }
-func (sqlite) prepares() bool           { return true }
-func (sqlite) lazyUnion() bool          { return true }
-func (sqlite) partialIndexes() bool     { return true }
+func (sqlite) place(text string) string                   { return text }
+func (sqlite) cast(*column) string                        { return "?" }
+func (sqlite) from(t *Table, _ []string, _ string) string { return t.name }
+
+func (sqlite) prepares() bool       { return true }
+func (sqlite) lazyUnion() bool      { return true }
+func (sqlite) partialIndexes() bool { return true }
+func (sqlite) leads(bool) bool      { return true }
 
 func (d sqlite) createIndex(t *Table, name, rest string) string {
 	return "CREATE INDEX IF NOT EXISTS " + d.quote(name) + " ON " + d.quote(t.m.Name) + " (" + rest

@@ -1,0 +1,169 @@
+package table_test
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+// mysqlStore opens the table as passes do, on one connection only.
+func mysqlStore(tb testing.TB, rawURL string, m table.Mapping) (*table.DB, *table.Table) {
+	tb.Helper()
+	db, err := table.Open(tb.Context(), rawURL, table.Options{Pool: 1})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { db.Close() })
+	s, err := table.New(tb.Context(), db, m)
+	if err == nil {
+		_, err = s.Prove(tb.Context(), noon)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return db, s
+}
+
+func execMySQL(tb testing.TB, db *sql.DB, text string, args ...any) {
+	tb.Helper()
+	if _, err := db.Exec(text, args...); err != nil {
+		tb.Fatalf("%.200s: %v", text, err)
+	}
+}
+
+// mysqlReads returns how many rows and entries of indexes the connection has
+// read.
+func mysqlReads(tb testing.TB, db *table.DB) (total int) {
+	tb.Helper()
+	rows, err := table.Pool(db).Query("SHOW SESSION STATUS LIKE 'Handler_read%'")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int
+		if err := rows.Scan(&name, &n); err != nil {
+			tb.Fatal(err)
+		}
+		if name != "Handler_read_rnd_deleted" {
+			total += n
+		}
+	}
+	return total
+}
+
+// indexMySQL does what init does.
+func indexMySQL(tb testing.TB, plain *sql.DB, rawURL string, m table.Mapping) {
+	tb.Helper()
+	_, s := mysqlStore(tb, rawURL, m)
+	steps, err := s.MissingIndexes(tb.Context(), noon)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, step := range steps {
+		execMySQL(tb, plain, step)
+	}
+}
+
+// TestMySQLPagesAreRead: with the index to have, a page costs what its rows
+// cost, wherever in the lane it is and whatever the planner knows.
+func TestMySQLPagesAreRead(t *testing.T) {
+	const n, page = 6000, 200
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	for i, x := range []struct {
+		name, status, failures, last string
+		policy                       *backlog.Policy
+		lane                         backlog.Lane
+		want                         int
+	}{
+		{"every row new", "'NEW'", "0", "2026-02-09", nil, backlog.Fresh, n},
+		{"hardly any new", "IF(seq % 100 = 0, 'NEW', 'SUCCESS')", "0", "2026-02-09", nil, backlog.Fresh, n / 100},
+		{"all failed", "'ERROR'", "1", "2026-02-09", nil, backlog.Failed, n},
+		{"counted, all failed once", "'ERROR'", "1", "2026-02-09", fibonacci(), backlog.Failed, n},
+		{"counted, all failed often", "'ERROR'", "90", "2025-11-01", fibonacci(), backlog.Failed, n},
+		{"planned", "'ERROR'", "1", "2026-02-09", planning(3, time.Minute), backlog.Failed, n},
+	} {
+		name := fmt.Sprintf("t%d", i)
+		execMySQL(t, plain, "CREATE TABLE "+name+` (id INT PRIMARY KEY, status VARCHAR(20) NOT NULL, date_inserted DATETIME NOT NULL, payload VARCHAR(200),
+			failures INT NOT NULL DEFAULT 0, last_failure DATETIME, next_try DATETIME, in_retry INT NOT NULL DEFAULT 0)`)
+		execMySQL(t, plain, "INSERT INTO "+name+" SELECT seq, "+x.status+", '2026-02-10 11:00:00' - INTERVAL seq SECOND, 'some payload', "+x.failures+
+			", '"+x.last+" 11:00:00' - INTERVAL seq SECOND, '2026-02-09 12:00:00' - INTERVAL seq SECOND, 1 FROM seq_1_to_"+fmt.Sprint(n))
+		m := plainMapping()
+		if x.policy != nil {
+			m = retryMapping(x.policy)
+		}
+		m.Name = name
+		indexMySQL(t, plain, rawURL, m)
+		for _, before := range []string{"SELECT 1", "ANALYZE TABLE " + name} {
+			execMySQL(t, plain, before)
+			db, s := mysqlStore(t, rawURL, m)
+			wantGoodPlans(t, x.name, s)
+			for range 2 { // each page's statement is run many times
+				began := mysqlReads(t, db)
+				records, _ := readAll(t, s, backlog.Query{Lane: x.lane, Limit: page})
+				if len(records) != x.want {
+					t.Errorf("%s: %d records, want %d", x.name, len(records), x.want)
+				}
+				// Rows of merged parts are read once more, and then sorted.
+				if got, most := mysqlReads(t, db)-began, 5*x.want+3*page*(x.want/page+1)+500; got > most {
+					t.Errorf("%s, %s: %d reads for %d rows in pages of %d, want at most %d", x.name, before, got, x.want, page, most)
+				}
+			}
+			db.Close()
+		}
+	}
+}
+
+// TestMySQLPlans: what is wrong is said with its cure, which cures it; where the
+// index is gone again, the pages are still read.
+func TestMySQLPlans(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20) NOT NULL, date_inserted DATETIME NOT NULL, queue VARCHAR(20))")
+	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' - INTERVAL seq SECOND, 'mail' FROM seq_1_to_20000")
+	mail := plainMapping()
+	mail.Where = []table.Condition{cond("queue", text("mail"))}
+	for _, x := range []struct {
+		m     table.Mapping
+		index string
+		bad   string
+	}{
+		{plainMapping(), "", "every page reads the whole table"},
+		{plainMapping(), "CREATE INDEX x ON BACKLOG (status)", "every page sorts all that is pending"},
+		{mail, "CREATE INDEX x ON BACKLOG (status, date_inserted)", "every page reads rows that table.where leaves out by queue"},
+	} {
+		if x.index != "" {
+			execMySQL(t, plain, x.index)
+		}
+		_, s := mysqlStore(t, rawURL, x.m)
+		p := plans(t, s)[0]
+		if p.Bad != x.bad || !strings.HasPrefix(p.Cure, "CREATE INDEX `BACKLOG_backlog_") {
+			t.Errorf("%s: got %q and the cure %s, want %q, by %q", x.index, p.Bad, p.Cure, x.bad, p.Steps)
+		}
+		steps, err := s.MissingIndexes(t.Context(), noon)
+		if err != nil || len(steps) != 1 {
+			t.Fatalf("%s: the indexes of both states are %q, %v, want one", x.index, steps, err)
+		}
+		execMySQL(t, plain, steps[0])
+		_, cured := mysqlStore(t, rawURL, x.m)
+		wantGoodPlans(t, x.index+", cured", cured)
+		if steps, err := cured.MissingIndexes(t.Context(), noon); len(steps) > 0 || err != nil {
+			t.Errorf("%s: after init there are still missing: %q, %v", x.index, steps, err)
+		}
+		execMySQL(t, plain, strings.Replace(strings.Split(steps[0], " ON ")[0], "CREATE", "DROP", 1)+" ON BACKLOG")
+		records, _ := readAll(t, cured, backlog.Query{Lane: backlog.Fresh, Limit: 5000})
+		if len(records) != 20000 {
+			t.Errorf("%s: without the index there are %d records", x.index, len(records))
+		}
+		if x.index != "" {
+			execMySQL(t, plain, "DROP INDEX x ON BACKLOG")
+		}
+	}
+}
