@@ -60,3 +60,22 @@ const (
 	StateFailed   // Err: the state could not be read or written; the loop goes on without
 	Woke          // the loop looked at the clock
 )
+
+var kinds = [...]string{
+	PassStarted: "pass started", PassEnded: "pass ended", AttemptEnded: "attempt ended",
+	Conflicted: "conflict", Refused: "outcome refused", Unwritten: "outcome not written",
+	UnreadableRow: "unreadable row", OnDeadFailed: "on_dead failed",
+	StoreAway: "store away", StoreBack: "store back", Paused: "pause",
+	TicksMissed: "ticks missed", TierSkipped: "tier skipped", TierCovered: "tier covered",
+	LockWaiting: "waiting for the lock", LockLost: "lock lost",
+	ClockSetBack: "clock set back", NoTick: "no tick",
+	Panicked: "panic", StateFailed: "state failed", Woke: "woke",
+}
+
+// String returns the kind in two or three words, such as "pass ended".
+func (k EventKind) String() string {
+	if k < 0 || int(k) >= len(kinds) {
+		return fmt.Sprintf("EventKind(%d)", int(k))
+	}
+	return kinds[k]
+}

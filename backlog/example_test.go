@@ -111,13 +111,13 @@ func ExampleLoop() {
 	}
 	ctx, stop := context.WithCancel(context.Background()) // such as signal.NotifyContext
 	defer stop()
-	table := letters(memory.Options{}, "Delft", "Ghent")
+	orders := letters(memory.Options{}, "Delft", "Ghent")
 	loop := &backlog.Loop{
 		Schedule: schedule,
-		Locker:   table, // no other process works on the table meanwhile
+		Locker:   orders, // no other process works on the table meanwhile
 		Since:    time.Now().Add(-2 * time.Hour),
 		Engine: &backlog.Engine{
-			Store: table,
+			Store: orders,
 			Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
 				fmt.Println("ship to", r.Key)
 				return nil
@@ -184,17 +184,28 @@ func ExamplePolicy() {
 // Who calls Pass himself, rather than a Loop, takes the lock that keeps other
 // processes away.
 func ExampleWaitLock() {
-	table := letters(memory.Options{}, "Delft")
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // as long as it waits
+	orders := letters(memory.Options{}, "Delft")
+	engine := &backlog.Engine{
+		Store:   orders,
+		Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error { return nil }),
+	}
+	ctx := context.Background()
+
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	lock, err := backlog.WaitLock(ctx, table, backlog.RunLock, nil)
+	lock, err := backlog.WaitLock(wait, orders, backlog.RunLock, nil)
+	if err != nil {
+		log.Fatal(err) // somebody else had it all the time
+	}
+	defer lock.Unlock()
+	report, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour})
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = table.TryLock(ctx, backlog.RunLock)
+	fmt.Println(report.Succeeded, "succeeded")
+	_, err = orders.TryLock(ctx, backlog.RunLock)
 	fmt.Println("for somebody else:", err)
-	fmt.Println("given back:", lock.Unlock())
 	// Output:
+	// 1 succeeded
 	// for somebody else: another process is working on this table
-	// given back: <nil>
 }

@@ -134,6 +134,16 @@ func ExampleRetry() {
 			return 10 * time.Minute, 10 * time.Minute
 		},
 	}
+	start := time.Now()
+	now := start
+	ship := func(_ context.Context, r *backlog.Record) error {
+		if city, _ := r.Column("city"); city != "Atlantis" {
+			return nil
+		}
+		fmt.Println("tried after", now.Sub(start))
+		return errors.New("no such port")
+	}
+
 	orders, err := table.Use(ctx, db, table.Mapping{
 		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: table.Time{Column: "created_at"},
 		New: table.Is("open"), Error: table.Is("failed"), Success: table.Is("shipped"), Dead: table.Is("lost"),
@@ -142,18 +152,9 @@ func ExampleRetry() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	start := time.Now()
-	now := start
-	engine := &backlog.Engine{
-		Store: orders, Policy: policy, Now: func() time.Time { return now },
-		Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
-			if city, _ := r.Column("city"); city != "Atlantis" {
-				return nil
-			}
-			fmt.Println("tried after", now.Sub(start))
-			return errors.New("no such port")
-		}),
-	}
+	engine := &backlog.Engine{Store: orders, Policy: policy, Handler: backlog.HandlerFunc(ship)}
+
+	engine.Now = func() time.Time { return now }
 	for range 12 { // ticks, five minutes apart
 		if _, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
 			log.Fatal(err)

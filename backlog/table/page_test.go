@@ -1,14 +1,25 @@
 package table_test
 
 import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"go/format"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+var (
+	goBlock  = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+	sqlBlock = regexp.MustCompile("(?ms)^```sql\n(.*?)^```$")
+)
+
+// aProgram is what a block of Go begins with that is one by itself.
+const aProgram = "package main\n"
 
 // TestPagesOfGo: what the pages show of Go is part of examples, which are run.
 func TestPagesOfGo(t *testing.T) {
@@ -44,9 +55,73 @@ func TestPagesOfGo(t *testing.T) {
 			t.Errorf("%s shows no Go", page)
 		}
 		for _, b := range blocks {
-			if !strings.Contains(all, unindented(string(b[1]))) {
+			if !bytes.HasPrefix(b[1], []byte(aProgram)) && !strings.Contains(all, unindented(string(b[1]))) {
 				t.Errorf("%s: this is in no example:\n%s", page, b[1])
 			}
 		}
+	}
+}
+
+// The page's program is compiled and works off the page's table, saying what
+// the page says, until it is stopped.
+func TestProgramOfPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/go.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, schema := goBlock.FindSubmatch(page), sqlBlock.FindSubmatch(page)
+	if code == nil || schema == nil || !bytes.HasPrefix(code[1], []byte(aProgram)) {
+		t.Fatal("the page's first block of Go is no program, or it has none of SQL")
+	}
+	if tidy, err := format.Source(code[1]); err != nil || !bytes.Equal(tidy, code[1]) {
+		t.Errorf("gofmt would change the program (%v)", err)
+	}
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "main")
+	if err := os.WriteFile(source, code[1], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	makeShop(t, filepath.Join(dir, "shop.db"), string(schema[1]))
+
+	c := exec.CommandContext(t.Context(), program)
+	c.Dir = dir
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		_, line, _ := strings.Cut(lines.Text(), " ") // the date
+		_, line, _ = strings.Cut(line, " ")          // the time
+		said.WriteString("    " + line + "\n")
+		if strings.Contains(line, "pass ended") {
+			c.Process.Signal(os.Interrupt)
+			break
+		}
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("the stopped program: %v", err)
+	}
+	if !strings.Contains(string(page), "\n\n"+said.String()+"\n") {
+		t.Errorf("the page shows another output than:\n%s", said.String())
+	}
+}
+
+// makeShop makes a database file.
+func makeShop(t *testing.T, path, schema string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(schema); err != nil {
+		t.Fatal(err)
 	}
 }
