@@ -20,9 +20,11 @@ demo-fill shop.db
 say 'A table of orders, of all ages. Some will fail: there is no city called Nowhere.'
 show backlog status
 say 'One pass over the orders of the last 7 days, with ship.sh as the handler.'
-show backlog once --max-age 7d
+show backlog once --max-age 7d --log-level error
 say 'What was shipped is SUCCESS, what failed is ERROR and will be tried again.'
 show backlog status
 say 'The daemon (backlog run) would start these passes next:'
 show backlog schedule --count 5
-say 'The files are in demo/. Next: backlog check, backlog once --max-age 360d, backlog run.'
+say 'The files are in demo/. Next, in the shell:'
+echo '  cd demo; PATH=$PWD/../bin:$PATH'
+echo '  backlog check; backlog once --max-age 360d; backlog run'
