@@ -14,6 +14,7 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
+	"backlog/backlog"
 	"backlog/backlog/storetest"
 )
 
@@ -30,6 +31,32 @@ func TestStoreOnMySQL(t *testing.T) {
 	}
 }
 
+// TestMySQLTextAndNumbers: dates that are text or numbers are compared as these
+// are.
+func TestMySQLTextAndNumbers(t *testing.T) {
+	for _, f := range mysqlOtherForms {
+		h := newHarness(t, onMySQL, f, storetest.Table{Times: true})
+		var rows []storetest.Row
+		for i := range 6 {
+			rows = append(rows, storetest.Row{Key: backlog.NewKey(int64(i)), State: storetest.Fresh, Inserted: noon.Add(-time.Duration(i) * time.Hour)})
+		}
+		rows[1].Expires, rows[2].Eligible = noon.Add(-f.precision), noon.Add(f.precision)
+		rows[3].Expires, rows[3].Eligible = noon, noon
+		if err := h.Insert(rows...); err != nil {
+			t.Fatal(err)
+		}
+		p, err := h.Store().Pending(t.Context(), backlog.Query{Now: noon, MaxAge: 4 * time.Hour, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantKeys(t, f.name, p.Records, "0 3 4")
+		left, err := h.Store().Settle(t.Context(), []backlog.Settlement{{Record: &p.Records[1], Outcome: backlog.Succeeded, At: noon}})
+		if len(left) > 0 || err != nil {
+			t.Errorf("%s: %v, %v", f.name, left, err)
+		}
+	}
+}
+
 // mysqlForm is that of a column of the server's own type.
 func mysqlForm(decl, layout string, precision time.Duration, zone *time.Location) timeForm {
 	return timeForm{
@@ -43,6 +70,10 @@ var mysqlTimeForms = []timeForm{
 	mysqlForm("DATETIME", "2006-01-02 15:04:05", time.Second, time.UTC),
 	mysqlForm("DATETIME(6)", "2006-01-02 15:04:05.000000", time.Microsecond, kolkata),
 	mysqlForm("TIMESTAMP(3) NULL", "2006-01-02 15:04:05.000", time.Millisecond, time.UTC),
+}
+
+// mysqlOtherForms are those that no type of the server's stands for.
+var mysqlOtherForms = []timeForm{
 	mysqlForm("VARCHAR(40)", "2006-01-02T15:04:05.000Z", time.Millisecond, time.UTC),
 	{
 		name: "unix milliseconds", decl: "BIGINT", precision: time.Millisecond, zone: time.UTC,
@@ -91,7 +122,7 @@ func plainMySQL(tb testing.TB, u *url.URL) *sql.DB {
 	c.Passwd, _ = u.User.Password()
 	c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
 	c.Params = map[string]string{"time_zone": "'+00:00'"}
-	c.MultiStatements = true
+	c.InterpolateParams = true // one round trip each
 	connector, err := mysqldriver.NewConnector(c)
 	if err != nil {
 		tb.Fatal(err)

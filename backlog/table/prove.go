@@ -217,6 +217,9 @@ func (t *Table) proveStatement(ctx context.Context, w trialWrite) error {
 	case t.d.classify(err) != classOther:
 		return err
 	}
+	if p := (*Problem)(nil); errors.As(t.d.explain(err), &p) {
+		return p
+	}
 	return problem("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %v", w.setting, w.set, t.m.Name, err)
 }
 

@@ -1,0 +1,188 @@
+package table_test
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+// proveMySQL proves the mapping as passes have it proved.
+func proveMySQL(tb testing.TB, rawURL string, m table.Mapping) (*table.Table, error) {
+	tb.Helper()
+	db, err := table.Open(tb.Context(), rawURL, table.Options{})
+	if err != nil {
+		return nil, err
+	}
+	tb.Cleanup(func() { db.Close() })
+	s, err := table.New(tb.Context(), db, m)
+	if err == nil {
+		_, err = s.Prove(tb.Context(), noon)
+	}
+	return s, err
+}
+
+// TestMySQLProof: what settlements could not write is refused before the first
+// record, and what may go wrong is said.
+func TestMySQLProof(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	const key, at = "id INT PRIMARY KEY", "date_inserted DATETIME"
+	insert := "INSERT INTO BACKLOG (id, date_inserted) VALUES (1, '2026-02-10 11:00:00'), (2, '2026-02-10 11:00:00')"
+	for _, x := range []struct {
+		name, columns, rest string
+		change              func(*table.Mapping)
+		want                string // of the error; "": none
+		note                string
+	}{
+		{"plain", "status VARCHAR(20) DEFAULT 'NEW'", "", nil, "", ""},
+		{"enum", "status ENUM('NEW','DONE') DEFAULT 'NEW'", "", nil, `"ERROR" is none of the labels of column status: NEW, DONE`, ""},
+		{"enum with a quote", "status ENUM('NEW','it''s','SUCCESS','ERROR') DEFAULT 'NEW'", "", func(m *table.Mapping) { m.Error = is(text("it's")) }, "", ""},
+		{"too short", "status VARCHAR(5) DEFAULT 'NEW'", "", nil, `"SUCCESS" is longer than column status allows (varchar(5))`, ""},
+		{"check", "status VARCHAR(20) DEFAULT 'NEW' CHECK (status IN ('NEW', 'ERROR', 'it''s ('))", "", nil, "statuses.success: table BACKLOG does not take `status` = 'SUCCESS': CHECK (", ""},
+		{"check of other columns", "status VARCHAR(20) DEFAULT 'NEW', done_at DATETIME", ", CONSTRAINT c CHECK (status <> 'SUCCESS' OR done_at IS NOT NULL)", nil, "statuses.success: table BACKLOG does not take", ""},
+		{"check that touch meets", "status VARCHAR(20) DEFAULT 'NEW', done_at DATETIME", ", CONSTRAINT c CHECK (status <> 'SUCCESS' OR done_at IS NOT NULL)", func(m *table.Mapping) {
+			m.Touch = []table.Assignment{{Column: "done_at", Value: text("now")}}
+		}, "", ""},
+		{"check that some rows do not meet", "status VARCHAR(20) DEFAULT 'NEW'", ", CONSTRAINT c CHECK (status <> 'SUCCESS' OR id > 1)", nil, "", "some rows of BACKLOG do not take `status` = 'SUCCESS': CHECK ("},
+		{"out of range", "status TINYINT DEFAULT 0", "", numbers(0, 1, 300), "statuses.success: 300 is out of the range of column status, which is tinyint", ""},
+		{"unsigned", "status TINYINT UNSIGNED DEFAULT 0", "", numbers(0, -1, 200), "-1 is below 0, and column status is tinyint", ""},
+		{"not a number", "status INT DEFAULT 0", "", nil, "NEW is not a whole number", ""},
+		{"engine", "status VARCHAR(20) DEFAULT 'NEW'", ") ENGINE = MyISAM -- ", nil, "", "the storage engine of BACKLOG is MyISAM, which has no transactions"},
+		{"on update", "status VARCHAR(20) DEFAULT 'NEW', changed TIMESTAMP NULL ON UPDATE CURRENT_TIMESTAMP", "", nil, "", "column changed is set by the database whenever a row is written"},
+		{"trigger", "status VARCHAR(20) DEFAULT 'NEW'", "); CREATE TRIGGER tr BEFORE UPDATE ON BACKLOG FOR EACH ROW SET NEW.id = NEW.id; -- ", nil, "", "triggers run when a row is updated: tr"},
+		{"generated", "a VARCHAR(20) DEFAULT 'NEW', status VARCHAR(20) AS (a)", "", nil, "column status is computed by the database", ""},
+		{"not unique", "status VARCHAR(20) DEFAULT 'NEW', a INT", "", func(m *table.Mapping) { m.ID = []string{"a"} }, "table.id: a does not identify a row of BACKLOG", ""},
+		{"partitioned", "status VARCHAR(20) DEFAULT 'NEW', p INT DEFAULT 1, PRIMARY KEY (id, p)", ") PARTITION BY HASH (p) PARTITIONS 4 -- ", nil, "table.id: id does not identify a row of BACKLOG", ""},
+		{"zero dates", "status VARCHAR(20) DEFAULT 'NEW', gone DATETIME NOT NULL DEFAULT '0000-00-00 00:00:00'", "", func(m *table.Mapping) {
+			m.Eligible = &table.Time{Column: "gone", Keep: true}
+		}, "", ""},
+		{"words", "status VARCHAR(20) DEFAULT 'NEW', `order by` INT DEFAULT 3", "", func(m *table.Mapping) {
+			m.Where = []table.Condition{cond("order by", text("3"))}
+		}, "", ""},
+	} {
+		k := key
+		if strings.Contains(x.columns, "PRIMARY KEY") {
+			k = "id INT"
+		}
+		execMySQL(t, plain, "DROP TABLE IF EXISTS BACKLOG")
+		for i, part := range strings.Split(fmt.Sprintf("CREATE TABLE BACKLOG (%s, %s, %s%s)", k, at, x.columns, x.rest), ";") {
+			if part = strings.TrimSuffix(strings.TrimSpace(part), "-- )"); i == 0 || part != "" {
+				execMySQL(t, plain, part)
+			}
+		}
+		execMySQL(t, plain, insert)
+		m := plainMapping()
+		if x.change != nil {
+			x.change(&m)
+		}
+		s, err := proveMySQL(t, rawURL, m)
+		p := (*table.Problem)(nil)
+		if x.want == "" && err != nil || x.want != "" && (!errors.As(err, &p) || !strings.Contains(err.Error(), x.want)) {
+			t.Errorf("%s: got %v, want %q", x.name, err, x.want)
+		}
+		if err != nil {
+			continue
+		}
+		if notes := s.Notes(); x.note != "" && !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, x.note) }) || x.note == "" && len(notes) > 0 {
+			t.Errorf("%s: the notes are %q, want %q", x.name, notes, x.note)
+		}
+		settleOne(t, x.name, s)
+	}
+}
+
+func numbers(fresh, failed, success int) func(*table.Mapping) {
+	return func(m *table.Mapping) {
+		m.New, m.Error, m.Success = is(text(fmt.Sprint(fresh))), is(text(fmt.Sprint(failed))), is(text(fmt.Sprint(success)))
+	}
+}
+
+// settleOne settles the newest of two records.
+func settleOne(t *testing.T, what string, s *table.Table) {
+	t.Helper()
+	records, unreadable := readAll(t, s, backlog.Query{Lane: backlog.Fresh, Limit: 10})
+	if len(records) != 2 || len(unreadable) > 0 {
+		t.Errorf("%s: got %d records and %v, want 2", what, len(records), unreadable)
+		return
+	}
+	left, err := s.Settle(t.Context(), []backlog.Settlement{{Record: &records[0], Outcome: backlog.Succeeded, At: noon}})
+	if len(left) > 0 || err != nil {
+		t.Errorf("%s: settling: %v, %v", what, left, err)
+	}
+	if records, _ := readAll(t, s, backlog.Query{Lane: backlog.Fresh, Limit: 10}); len(records) != 1 {
+		t.Errorf("%s: got %d records after one was settled", what, len(records))
+	}
+}
+
+// TestMySQLNames: what is not there is named, with what is.
+func TestMySQLNames(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	u, _ := url.Parse(rawURL)
+	name := strings.TrimPrefix(u.Path, "/")
+	execMySQL(t, plain, "CREATE TABLE other (a INT)")
+	execMySQL(t, plain, "CREATE VIEW v AS SELECT 1 AS id, 'NEW' AS status, NOW() AS date_inserted")
+	m := plainMapping()
+	_, err := proveMySQL(t, rawURL, m)
+	want := "there is no table BACKLOG in the database " + name + "; set table.name or table.schema, or let `backlog init` create it; the tables that this user may see are: other, v"
+	if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	m.Name = "v"
+	if _, err := proveMySQL(t, rawURL, m); err == nil || !strings.Contains(err.Error(), "v is a view") {
+		t.Errorf("a view: got %v", err)
+	}
+	u.Path = ""
+	if _, err := proveMySQL(t, u.String(), m); err == nil || !strings.HasPrefix(err.Error(), "the database URL names no database; ") {
+		t.Errorf("no database: got %v", err)
+	}
+	m.Schema, m.Name = name, "BACKLOG"
+	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20), date_inserted DATETIME)")
+	execMySQL(t, plain, "INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-10 11:00:00'), (2, 'NEW', '2026-02-10 11:00:00')")
+	s, err := proveMySQL(t, u.String(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settleOne(t, "table.schema", s)
+}
+
+// TestMySQLRights: the least that is needed is enough, and what is missing is
+// named with its GRANT before the first record.
+func TestMySQLRights(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	u, _ := url.Parse(rawURL)
+	name := strings.TrimPrefix(u.Path, "/")
+	user := name[:20]
+	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20) CHECK (status <> 'DEAD'), date_inserted DATETIME)")
+	execMySQL(t, plain, "INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-10 11:00:00'), (2, 'NEW', '2026-02-10 11:00:00')")
+	execMySQL(t, plain, "CREATE USER "+user+" IDENTIFIED BY 's3cret'")
+	defer execMySQL(t, plain, "DROP USER "+user)
+	u.User = url.UserPassword(user, "s3cret")
+	execMySQL(t, plain, "GRANT SELECT ON "+name+".BACKLOG TO "+user)
+	_, err := proveMySQL(t, u.String(), plainMapping())
+	if p := (*table.Problem)(nil); !errors.As(err, &p) || !strings.Contains(err.Error(), "let its owner run GRANT UPDATE ON `"+name+"`.`BACKLOG` TO '"+user+"'@") {
+		t.Errorf("with SELECT only: got %v", err)
+	}
+	execMySQL(t, plain, "GRANT UPDATE (status) ON "+name+".BACKLOG TO "+user)
+	s, err := proveMySQL(t, u.String(), plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	settleOne(t, "with UPDATE (status)", s)
+	m := plainMapping()
+	m.Dead = is(text("DEAD"))
+	if _, err := proveMySQL(t, u.String(), m); err == nil || !strings.Contains(err.Error(), "does not take `status` = 'DEAD'") {
+		t.Errorf("a CHECK, by a user with few rights: got %v", err)
+	}
+	m = plainMapping()
+	m.Touch = []table.Assignment{{Column: "date_inserted", Value: text("now")}}
+	if _, err := proveMySQL(t, u.String(), m); err == nil || !strings.Contains(err.Error(), "UPDATE command denied") {
+		t.Errorf("a column that may not be written: got %v", err)
+	}
+}
