@@ -177,6 +177,7 @@ func (k *checker) all(ctx context.Context) {
 	onDead, err := newOnDead(ctx, k.cfg)
 	k.tool(ctx, "on_dead", onDead, err, proof(k.cfg.OnDead.Exec, nil, k.cfg.OnDead.HTTP))
 	k.state()
+	k.tiers()
 	k.policy()
 
 	// A first look that needs no right to write, so that a missing one is
@@ -203,6 +204,9 @@ func (k *checker) all(ctx context.Context) {
 	k.writes(ctx)
 	for _, n := range k.table.Notes() {
 		k.warn("note", "", "%s", n)
+	}
+	if !hasDead(k.cfg) {
+		k.good("note", noDead)
 	}
 }
 

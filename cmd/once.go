@@ -55,9 +55,12 @@ for, up to two minutes.
 With --due it runs the pass of the widest tier that ticked in the last minute,
 or does nothing. One line in a crontab then serves a whole schedule:
 
-  * * * * * cd /srv/shop && backlog once --due --log-level error >/dev/null
+  * * * * * cd /srv/shop && /usr/local/bin/backlog once --due --wait 50s --log-level error >/dev/null
 
-"backlog schedule --format crontab" prints that line for your tiers.` + exitStatusPassHelp,
+"backlog schedule --format crontab" prints that line for your tiers. A tick that
+finds another process at work is dropped, which is in the log only.` + exitStatusPassHelp + `
+
+A pass that a signal ends is done, too: 0. The report says so.`,
 		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runOnce(ctx, o, g) }),
 	}
@@ -103,7 +106,10 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
 	}
 	problem := (*table.Problem)(nil)
-	if report.Started.IsZero() || report.Selected == 0 && errors.As(err, &problem) {
+	switch {
+	case errors.Is(err, backlog.ErrLocked) && report.Started.IsZero():
+		return o.locked(log, err)
+	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, &problem):
 		return err // nothing was begun
 	}
 	if perr := printReport(g.out, report, o.JSON.on, obs.causes(p.Tier)); perr != nil {
@@ -118,6 +124,20 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	return nil
 }
 
+// locked returns the error of a pass that another process keeps from its
+// beginning. That is normal for one of many ticks, and no reason for cron to send
+// a mail: then it is a matter of the log.
+func (o *OnceOptions) locked(log *slog.Logger, err error) error {
+	if o.Due {
+		log.Warn("the tick is dropped: " + err.Error())
+		return quietError{err}
+	}
+	if o.Wait == "0" {
+		return fmt.Errorf("%w (--wait 30s waits for it)", err)
+	}
+	return err
+}
+
 // passOnce runs the pass on an app of its own, under the run lock. The report is
 // zero if it could not begin.
 func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Logger, p backlog.Pass, wait time.Duration, engine func(*app) *backlog.Engine) (report backlog.Report, err error) {
@@ -126,7 +146,7 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 		return report, err
 	}
 	defer a.close()
-	a.introduce()
+	a.introduce(slog.LevelDebug) // of one pass among many there is nothing new to tell
 	lock, err := lockWithin(ctx, a.table, wait)
 	if err != nil {
 		return report, err

@@ -73,7 +73,9 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	} else {
 		e = usageError{e}
 	}
-	complain(err, e)
+	if quiet := (quietError{}); !errors.As(e, &quiet) {
+		complain(err, e)
+	}
 	return exitStatus(e)
 }
 

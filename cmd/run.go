@@ -35,7 +35,27 @@ database is away, at the start or later, it waits.
 SIGTERM or SIGINT: select nothing more, let running handlers finish for
 shutdown_timeout, settle, exit. A second one: end the handlers at once.
 SIGHUP: read the configuration again; one that is wrong is refused and the old
-one stays. Under systemd use Type=notify; the watchdog is served.` + exitStatusHelp,
+one stays. As a service of systemd, in /etc/systemd/system/backlog.service:
+
+    [Unit]
+    Description=Work off the backlog
+    After=network-online.target
+
+    [Service]
+    Type=notify
+    ExecStart=/usr/local/bin/backlog run
+    ExecReload=kill -HUP $MAINPID
+    WorkingDirectory=/path/to/it
+    StateDirectory=backlog
+    WatchdogSec=60
+    TimeoutStopSec=60
+    Restart=on-failure
+
+    [Install]
+    WantedBy=multi-user.target
+
+TimeoutStopSec is to be longer than shutdown_timeout. Then: systemctl
+daemon-reload, systemctl enable backlog, systemctl start backlog.` + exitStatusHelp,
 		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runRun(ctx, g) }),
 	}
@@ -61,7 +81,7 @@ func runRun(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	a.introduce()
+	a.introduce(slog.LevelInfo)
 	d := &server{g: g, app: a, log: log, hard: stop.hard, state: a.state(log), hup: hup}
 	d.observe = newProgress(g.err, a.table, newObserver(log).Observe)
 	defer d.close()
@@ -256,7 +276,7 @@ func (d *server) reload(ctx context.Context, loop *backlog.Loop) {
 		d.log.Error("reload refused, the old configuration stays: " + err.Error())
 		return
 	}
-	a.introduce()
+	a.introduce(slog.LevelInfo)
 	old := d.app
 	d.app = a
 	if loop != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -96,8 +97,10 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	case "json":
 		return g.printTicksJSON(comingTicks(cfg.Tiers, from, until, o.Count))
 	case "crontab":
+		g.warnOfSeconds(cfg.Tiers)
 		return g.printCrontab(cfg.Tiers)
 	case "systemd":
+		g.warnOfSeconds(cfg.Tiers)
 		return g.printSystemd(cfg.Tiers)
 	}
 	return usagef("--format: %q is not one of text, json, crontab, systemd", o.Format)
@@ -198,6 +201,15 @@ func often(t tiers.Tier) string {
 	return s
 }
 
+// warnOfSeconds says which tiers tick too often for a timer that runs a program.
+func (g *globals) warnOfSeconds(s *tiers.Schedule) {
+	for _, t := range s.Tiers() {
+		if t.Cron == "" && t.Every < time.Minute {
+			fmt.Fprintf(g.err, "backlog: the tier %s ticks %s, but this timer wakes once a minute; \"backlog run\" keeps to it\n", shown(t.Name), often(t))
+		}
+	}
+}
+
 // isPlain reports whether the argument needs no quotes anywhere.
 func isPlain(arg string) bool {
 	return arg != "" && !strings.ContainsFunc(arg, func(r rune) bool {
@@ -252,11 +264,13 @@ func (g *globals) printCrontab(s *tiers.Schedule) error {
 		g.printf("# The database's URL may hold a password and is left out: set it here, or in the configuration.\n#BACKLOG_DATABASE=\n")
 	}
 	// Cron mails what is printed: neither that nothing is due nor that records
-	// failed, which is normal, but why a pass cannot work.
+	// failed or that another pass still runs, which is normal, but why a pass
+	// cannot work.
 	if g.LogLevel == "" {
 		args = append(args, "--log-level", "error")
 	}
-	g.printf("%s * * * *  cd /path/to/it && backlog %s >/dev/null\n", minute, strings.Join(each(args, forCrontab), " "))
+	args = slices.Insert(args, 2, "--wait", "50s") // a tick that meets the end of another's pass is not lost
+	g.printf("%s * * * *  cd /path/to/it && /usr/local/bin/backlog %s >/dev/null\n", minute, strings.Join(each(args, forCrontab), " "))
 	return nil
 }
 
@@ -267,7 +281,12 @@ func (g *globals) printSystemd(s *tiers.Schedule) error {
 	} else if n > 1 {
 		minute = fmt.Sprintf("00/%d", n)
 	}
-	g.printf(`# backlog.timer
+	g.printf(`# Two files for /etc/systemd/system, and then:
+#   systemctl daemon-reload && systemctl enable --now backlog.timer
+# A tick that comes while a pass still runs is dropped. "backlog run" as a service
+# needs no timer and drops none: "backlog run --help" has one.
+
+# ---- /etc/systemd/system/backlog.timer
 [Unit]
 Description=Work off the backlog when a tier of its schedule ticks
 
@@ -287,7 +306,7 @@ AccuracySec=1s
 [Install]
 WantedBy=timers.target
 
-# backlog.service
+# ---- /etc/systemd/system/backlog.service
 [Unit]
 Description=One pass over the backlog, if one is due
 

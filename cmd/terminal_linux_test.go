@@ -67,7 +67,6 @@ func TestTerminal(t *testing.T) {
 		t.Fatalf("%v\n%s", err, screen)
 	}
 	for _, want := range []string{
-		` level=INFO msg="as understood: row 12: `,
 		`1d +[0-9]+% \|█+ *\| \([0-9]+/12, [0-9]+ records/(s|min)\)`,
 		` level=INFO msg="pass ended" tier=1d selected=12 succeeded=12 failed=0 `,
 	} {

@@ -99,16 +99,22 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 	return a, nil
 }
 
-// introduce logs how the table is understood, once all is wired: wiring may
-// take several tries.
-func (a *app) introduce() {
+// introduce logs at the level how the table is understood, once all is wired:
+// wiring may take several tries.
+func (a *app) introduce(level slog.Level) {
 	for _, s := range a.samples {
-		a.log.Info("as understood: " + s)
+		a.log.Log(context.Background(), level, "as understood: "+s)
 	}
 	a.store.sayNotes()
-	if len(a.cfg.Statuses.Dead.Values)+len(a.cfg.Statuses.Dead.Set) == 0 {
-		a.log.Info("no dead status is configured: a rejected record is an error like any other")
+	if !hasDead(a.cfg) {
+		a.log.Log(context.Background(), level, noDead)
 	}
+}
+
+const noDead = "no dead status is configured: a rejected record is an error like any other"
+
+func hasDead(cfg *config.Config) bool {
+	return len(cfg.Statuses.Dead.Values)+len(cfg.Statuses.Dead.Set) > 0
 }
 
 // reader is wireReader for a command that only shows what the table is like at a

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -37,9 +38,13 @@ var errRange = fmt.Errorf("longer than %dd, the longest possible", math.MaxInt64
 // Case does not matter, nor does space around numbers and units.
 //
 // Months and years are refused, having no fixed length, and so is anything too
-// long for a [time.Duration]. A negative duration is returned as such.
+// long for a [time.Duration]; and M, a minute to some and a month to others. A
+// negative duration is returned as such.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := parseDuration(strings.Join(strings.Fields(strings.ToLower(s)), " "))
+	if err == nil && slices.Contains(strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }), "M") {
+		d, err = 0, errors.New("M may be a minute or a month, write m or 30d")
+	}
 	if err != nil {
 		return 0, fmt.Errorf("invalid duration %q: %w", s, err)
 	}

@@ -43,6 +43,8 @@ func TestParseDuration(t *testing.T) {
 		"1 day 12 hours":              36 * time.Hour,
 		"30 secs":                     30 * time.Second,
 		"10 min":                      10 * time.Minute,
+		"10 MIN":                      10 * time.Minute,
+		"10MS":                        10 * time.Millisecond,
 		"hourly":                      time.Hour,
 		"Daily":                       day,
 		"weekly":                      7 * day,
@@ -65,10 +67,11 @@ func TestParseDuration(t *testing.T) {
 
 func TestParseDurationRefuses(t *testing.T) {
 	const (
-		form  = "want numbers and units, such as 5m or 1d12h"
-		long  = "longer than 106751d, the longest possible"
-		month = "a month has no fixed length, write 30d"
-		year  = "a year has no fixed length, write 365d"
+		form    = "want numbers and units, such as 5m or 1d12h"
+		long    = "longer than 106751d, the longest possible"
+		month   = "a month has no fixed length, write 30d"
+		year    = "a year has no fixed length, write 365d"
+		capital = "M may be a minute or a month, write m or 30d"
 	)
 	tests := map[string]string{
 		"":                         "there is nothing in it",
@@ -93,6 +96,9 @@ func TestParseDurationRefuses(t *testing.T) {
 		"1y":                       year,
 		"2 years":                  year,
 		"yearly":                   year,
+		"1M":                       capital,
+		"1h 30 M":                  capital,
+		"a M":                      capital,
 		"9223372036854775808ns":    long,
 		"99999999999999999999999h": long,
 		"106752d":                  long,
