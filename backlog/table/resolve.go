@@ -134,7 +134,7 @@ func (r *resolver) branches(setting string, s State, lane backlog.Lane) ([]branc
 }
 
 // columnsOf returns the columns of conditions as the catalogue writes them, or
-// quoted those with one value.
+// quoted those with one value by which an index can begin.
 func (r *resolver) columnsOf(list []Condition, lead bool) []string {
 	var names []string
 	for _, c := range list {
@@ -143,7 +143,7 @@ func (r *resolver) columnsOf(list []Condition, lead bool) []string {
 		case col == nil:
 		case !lead:
 			names = append(names, col.name)
-		case len(c.Values) == 1:
+		case len(c.Values) == 1 && r.d.leads(c.Values[0].Null):
 			names = append(names, r.d.quote(col.name))
 		}
 	}

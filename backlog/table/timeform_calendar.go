@@ -35,6 +35,9 @@ func (c timeCalendar) String() string {
 	return s + c.suffix
 }
 
+// timeNever is after all others: a mail that expires then never does.
+var timeNever = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
 // timeMicros is the fraction at the precision that servers have.
 const timeMicros = ".000000"
 
@@ -57,6 +60,12 @@ func (c timeCalendar) fractional() bool {
 }
 
 func (c timeCalendar) read(raw any) (time.Time, bool) {
+	switch {
+	case c.native && raw == "infinity":
+		return timeNever, true
+	case c.native && raw == "-infinity":
+		return time.Time{}, true
+	}
 	wall, rest, ok := timeCutHead(c.text(raw), c.head)
 	if c.fractional() {
 		var frac time.Duration
