@@ -132,6 +132,7 @@ func (s *postgresServer) parameters(plain bool) map[string]string {
 	may("idle_in_transaction_session_timeout", milliseconds(statementTimeout))
 	// A plan for any arguments is made for half of the table: it may sort.
 	may("plan_cache_mode", "force_custom_plan")
+	may("jit", "off") // takes longer than a page
 	// An error instead of rows that are silently left out.
 	all["row_security"] = "off"
 	if s.readOnly {

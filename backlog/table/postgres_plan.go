@@ -5,7 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -16,26 +18,50 @@ type postgresNode struct {
 	Index  string         `json:"Index Name"`
 	Cond   string         `json:"Index Cond"`
 	Filter string         `json:"Filter"`
-	Rows   float64        `json:"Plan Rows"`
 	Plans  []postgresNode `json:"Plans"`
 }
 
 // plan explains a page's query. The index to have serves condition, range and
 // order at once; then a page reads just its rows.
+//
+// For a few rows, or where it has no statistics, the planner may do something
+// else though the index is there. So it is asked again, not to.
 func (d postgres) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (steps []string, bad string, err error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, "", err
+	}
+	defer tx.Rollback()
+	steps, bad, err = d.explained(ctx, tx, t, b, query, args)
+	if err != nil || bad == "" {
+		return steps, "", err
+	}
+	for _, way := range []string{"seqscan", "bitmapscan", "sort"} {
+		if _, err := tx.ExecContext(ctx, "SET LOCAL enable_"+way+" = off"); err != nil {
+			return nil, "", err
+		}
+	}
+	_, forced, err := d.explained(ctx, tx, t, b, query, args)
+	if err == nil && forced == "" {
+		steps, bad = append(steps, "though there is an index for it, which the planner finds no better for what it knows of the table; ANALYZE tells it more"), ""
+	}
+	return steps, bad, err
+}
+
+func (d postgres) explained(ctx context.Context, tx *sql.Tx, t *Table, b branch, query string, args []any) (steps []string, bad string, err error) {
 	var text string
-	if err := db.QueryRowContext(ctx, "EXPLAIN (FORMAT JSON) "+d.place(query), args...).Scan(&text); err != nil {
+	if err := tx.QueryRowContext(ctx, "EXPLAIN (FORMAT JSON) "+d.place(query), args...).Scan(&text); err != nil {
 		return nil, "", err
 	}
 	var list []struct{ Plan postgresNode }
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return nil, "", fmt.Errorf("the plan is in no known form: %w", err)
 	}
-	conditions := make(map[string]string)
+	indexes := make(map[string]postgresIndex)
 	for _, n := range list {
 		n.Plan.walk(func(x postgresNode) {
-			if x.Index != "" && conditions[x.Index] == "" && err == nil {
-				conditions[x.Index], err = d.indexCondition(ctx, db, t, x.Index)
+			if _, known := indexes[x.Index]; x.Index != "" && !known && err == nil {
+				indexes[x.Index], err = d.index(ctx, tx, t, x.Index)
 			}
 		})
 		if err != nil {
@@ -45,7 +71,7 @@ func (d postgres) plan(ctx context.Context, db *sql.DB, t *Table, b branch, quer
 			if s := x.step(); s != "" {
 				steps = append(steps, s)
 			}
-			bad = cmp.Or(bad, x.flaw(b, t.filtered, conditions[x.Index]))
+			bad = cmp.Or(bad, x.flaw(b, t.filtered, indexes[x.Index]))
 		})
 	}
 	return steps, bad, nil
@@ -71,19 +97,21 @@ func (n postgresNode) step() string {
 	return ""
 }
 
-// flaw says why the node reads more than the branch's rows. What it sorts is of
-// no account where that is less than a page.
-func (n postgresNode) flaw(b branch, filtered []string, condition string) string {
+// flaw says why the node reads more than the branch's rows.
+func (n postgresNode) flaw(b branch, filtered []string, index postgresIndex) string {
 	switch {
 	case n.Type == "Seq Scan":
 		return "every page reads the whole table"
-	case strings.HasPrefix(n.Type, "Bitmap"), n.Type == "Sort", n.Type == "Incremental Sort" && n.Rows > 10_000:
+	case strings.HasPrefix(n.Type, "Bitmap"), n.Type == "Sort" && !n.isOfFew():
 		return "every page sorts all that is pending"
 	case n.Index == "":
 		return ""
 	}
 	tells := func(column string) bool {
-		return strings.Contains(condition+" "+n.Cond, column)
+		return strings.Contains(index.where+" "+n.Cond, column)
+	}
+	if !strings.Contains(n.Cond, index.first) {
+		return "every page reads the whole index " + n.Index
 	}
 	for _, column := range b.columns {
 		if !tells(column) {
@@ -98,11 +126,32 @@ func (n postgresNode) flaw(b branch, filtered []string, condition string) string
 	return ""
 }
 
-// indexCondition returns the condition of a partial index, or a blank.
-func (postgres) indexCondition(ctx context.Context, db *sql.DB, t *Table, index string) (cond string, err error) {
-	err = db.QueryRowContext(ctx, `SELECT coalesce(max(pg_get_expr(i.indpred, i.indrelid)), ' ') FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-		WHERE c.relname = $1 AND i.indpred IS NOT NULL`, index).Scan(&cond)
-	return cond, err
+// isOfFew reports whether the node sorts no more than a few pages, or only rows
+// whose number of failures is NULL: IS NULL is no equality to the planner, which
+// sorts them by the rest.
+func (n postgresNode) isOfFew() bool {
+	if len(n.Plans) != 1 {
+		return false
+	}
+	below := n.Plans[0]
+	return below.Type == "Append" && !slices.ContainsFunc(below.Plans, func(x postgresNode) bool { return x.Type != "Limit" && x.Type != "Subquery Scan" }) ||
+		strings.Contains(below.Cond+below.Filter, "IS NULL")
+}
+
+// A postgresIndex is an index as a plan uses it.
+type postgresIndex struct {
+	where string // its condition, "" if it has none
+	first string // column, without which nothing is searched in it
+}
+
+func (postgres) index(ctx context.Context, tx *sql.Tx, t *Table, name string) (x postgresIndex, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT coalesce(pg_get_expr(i.indpred, i.indrelid), ''), trim('"' FROM pg_get_indexdef(i.indexrelid, 1, true))
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class r ON r.oid = i.indrelid
+		WHERE c.relname = $1 AND (r.oid = to_regclass($2) OR r.relispartition) ORDER BY r.relispartition LIMIT 1`, name, t.name).Scan(&x.where, &x.first)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil // it has just been dropped
+	}
+	return x, err
 }
 
 // createIndex keeps nobody from writing meanwhile, except to a table in
@@ -118,12 +167,16 @@ func (d postgres) createIndex(t *Table, name, rest string) string {
 // postgresNameLength is how many bytes of a name are not cut off.
 const postgresNameLength = 63
 
-// indexName numbers the name until it is free. One that was left invalid is
-// not: it is of no use.
+// indexName numbers the name until it is free in the table's schema, or in all
+// of them if there is no table yet. One that was left invalid is not: it is of no
+// use.
 func (d postgres) indexName(ctx context.Context, db *sql.DB, wanted string, create func(string) string) (string, error) {
 	wanted = cutBytes(wanted, postgresNameLength-4)
+	_, rest, _ := strings.Cut(create("x"), `"x" ON `)
+	table, _, _ := strings.Cut(rest, " (")
 	for n, name := 2, wanted; ; n++ {
-		has, err := texts(ctx, db, "SELECT relname::text FROM pg_class WHERE relname = $1", name)
+		has, err := texts(ctx, db, `SELECT relname::text FROM pg_class WHERE relname = $1
+			AND relnamespace = coalesce((SELECT t.relnamespace FROM pg_class t WHERE t.oid = to_regclass($2)), relnamespace)`, name, table)
 		if err != nil || len(has) == 0 {
 			return name, err
 		}
