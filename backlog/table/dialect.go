@@ -57,6 +57,10 @@ type dialect interface {
 	// leads reports whether an index for pages is to begin with a column that
 	// has a single value in their conditions, or is NULL in them.
 	leads(null bool) bool
+	// understood returns the error for which the database would not run the
+	// statement, which may be one that writes in a pool that is to be read
+	// only. It does not run it.
+	understood(ctx context.Context, db *sql.DB, text string) error
 	// syntax is how SQL that others have written is to be read.
 	syntax() syntax
 	// foldsNames reports whether column names differ only by more than case.
@@ -67,6 +71,11 @@ type dialect interface {
 	reach(ctx context.Context, db *sql.DB) error
 	// describe reads the catalogue. A missing table is a *Problem.
 	describe(ctx context.Context, db *sql.DB, schema, name string) (*catalog, error)
+	// lockRow is what ends a SELECT within a transaction that writes, so that
+	// nobody else changes the row before its end.
+	lockRow() string
+	// writers returns how many transactions can write at a time on the pool.
+	writers(pool *sql.DB) int
 	// begin begins a transaction that writes.
 	begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error)
 	// classify says what an error of the driver means.

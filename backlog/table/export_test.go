@@ -11,3 +11,9 @@ func Impatient(d time.Duration) Options { return Options{busy: d} }
 
 // Pool is the pool that the store reads with.
 func Pool(db *DB) *sql.DB { return db.read }
+
+// MySQLLockText is mysqlLockText.
+func MySQLLockText(schema, table, name string) string { return mysqlLockText(schema, table, name) }
+
+// MySQLChecks is mysqlChecks.
+func MySQLChecks(create string) []string { return mysqlChecks(create) }

@@ -217,6 +217,22 @@ func (mysql) begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	return conn.BeginTx(ctx, nil)
 }
 
+// understood asks in a transaction that may write: in others a statement that
+// does so is refused before anything is looked up.
+func (mysql) understood(ctx context.Context, db *sql.DB, text string) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "START TRANSACTION READ WRITE"); err != nil {
+		return err
+	}
+	err = preparable(ctx, conn, text)
+	_, end := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	return errors.Join(err, end)
+}
+
 // advice warns of clusters, in which each server has locks of its own.
 func (mysql) advice(ctx context.Context, db *sql.DB) string {
 	var name, value string

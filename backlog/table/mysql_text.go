@@ -1,6 +1,7 @@
 package table
 
 import (
+	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -158,3 +159,8 @@ func (d mysql) prefixes(t *Table, rest string) string {
 	}
 	return rest
 }
+
+func (mysql) lockRow() string { return " FOR UPDATE" }
+
+// writers leaves a connection for those who read and settle.
+func (mysql) writers(pool *sql.DB) int { return max(1, pool.Stats().MaxOpenConnections-1) }

@@ -209,3 +209,7 @@ func (d postgres) advice(context.Context, *sql.DB) string {
 	return "what is between here and the server refuses the parameters of a session: statement_timeout and lock_timeout are set in transactions only, and a row level security that is introduced later hides rows without a word; " +
 		"PgBouncer passes them on with track_extra_parameters (from 1.20 on), or set them by ALTER ROLE … SET statement_timeout = '60s', row_security = off"
 }
+
+func (postgres) understood(ctx context.Context, db *sql.DB, text string) error {
+	return preparable(ctx, db, text)
+}

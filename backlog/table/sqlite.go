@@ -132,8 +132,16 @@ func (sqlite) lazyUnion() bool      { return true }
 func (sqlite) partialIndexes() bool { return true }
 func (sqlite) leads(bool) bool      { return true }
 
+// lockRow is empty: the transaction itself keeps all others from writing.
+func (sqlite) lockRow() string     { return "" }
+func (sqlite) writers(*sql.DB) int { return 1 }
+
 func (d sqlite) createIndex(t *Table, name, rest string) string {
 	return "CREATE INDEX IF NOT EXISTS " + d.quote(name) + " ON " + d.quote(t.m.Name) + " (" + rest
+}
+
+func (sqlite) understood(ctx context.Context, db *sql.DB, text string) error {
+	return preparable(ctx, db, text)
 }
 
 // value undoes what one driver does: it says that a BLOB is empty in the way in

@@ -26,6 +26,13 @@ func (s *statement) exec(ctx context.Context, tx *sql.Tx, args []any) (sql.Resul
 	return tx.StmtContext(ctx, s.prepared).ExecContext(ctx, args...)
 }
 
+func (s *statement) queryRow(ctx context.Context, tx *sql.Tx, args []any) *sql.Row {
+	if s.prepared == nil {
+		return tx.QueryRowContext(ctx, s.text, args...)
+	}
+	return tx.StmtContext(ctx, s.prepared).QueryRowContext(ctx, args...)
+}
+
 func (s *statement) close() error {
 	if s.prepared == nil {
 		return nil
@@ -61,6 +68,17 @@ func (t *Table) prepare(ctx context.Context, db *sql.DB, text string) (*statemen
 		return have, nil
 	}
 	return s, nil
+}
+
+// preparable returns the error for which the statement cannot be prepared.
+func preparable(ctx context.Context, db interface {
+	PrepareContext(context.Context, string) (*sql.Stmt, error)
+}, text string) error {
+	stmt, err := db.PrepareContext(ctx, text)
+	if err != nil {
+		return err
+	}
+	return stmt.Close()
 }
 
 // Close lets go of the statements that the table has prepared; the database

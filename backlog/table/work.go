@@ -18,11 +18,10 @@ import (
 // statements: each record's in one transaction with its settlement, so that a
 // success happens exactly once, whatever is killed and when.
 //
-// The transaction begins with the settlement: the row gets its success status
-// if it still has the state that was read, and the statements then see it so.
-// Settled first, a row that somebody else has changed costs no work, one that
-// somebody else is about to change is locked before the work begins, and the
-// statements may change the row's status themselves, or delete the row.
+// The transaction begins with a look at the row, which must still have the state
+// that was read and stays so for others until the end; then come the statements,
+// which see it as it was, and at last the settlement. Statements may change the
+// row's status themselves, or delete the row: then that is how it is settled.
 //
 // A statement that fails, or that is to change rows and finds none, undoes all
 // of it: the record is an error. That is no attempt where the database is
@@ -32,10 +31,11 @@ import (
 type Work struct {
 	t             *Table
 	steps         []step
-	settlements   []string // of a success, by the state that was read; "": nothing to write
+	locks         []string // the row's, by the state that was read
+	settlements   []string // of a success, likewise; "": nothing to write
 	allowZeroRows bool
 
-	prepared atomic.Pointer[[]*statement] // nil until the first work; of the steps, then of the settlements
+	prepared atomic.Pointer[[]*statement] // nil until the first work; of the steps, the locks, the settlements
 }
 
 // A step is one of the statements.
@@ -86,6 +86,7 @@ func NewWork(t *Table, statements []string, allowZeroRows bool) (*Work, error) {
 		return nil, problem("write what is to be done, such as INSERT INTO …", "handler.sql: there is no statement")
 	}
 	for state := range t.branches {
+		w.locks = append(w.locks, t.lockText(state))
 		text, _ := t.updateText(batch{state: state, outcome: backlog.Succeeded}, 1)
 		w.settlements = append(w.settlements, text)
 	}
@@ -176,11 +177,8 @@ func (w *Work) Steps() (n int, parameters []string) {
 func (w *Work) Check(ctx context.Context) error {
 	return w.t.within(ctx, func(ctx context.Context) error {
 		for i := range w.steps {
-			stmt, err := w.t.db.read.PrepareContext(ctx, w.steps[i].text)
-			if err == nil {
-				stmt.Close()
-			} else if err = w.t.misunderstood(i, err); err != nil {
-				return err
+			if err := w.t.d.understood(ctx, w.t.db.read, w.steps[i].text); err != nil {
+				return w.t.misunderstood(i, err)
 			}
 		}
 		return nil
@@ -199,10 +197,13 @@ func (t *Table) misunderstood(i int, err error) error {
 // HandleAndSettle implements backlog.SettlingHandler.
 func (w *Work) HandleAndSettle(ctx context.Context, r *backlog.Record, now func() time.Time) error {
 	return w.transact(ctx, func(tx *sql.Tx, prepared []*statement) error {
-		if err := w.settle(ctx, tx, r, now(), prepared[len(w.steps)+r.State]); err != nil {
+		if err := w.lock(ctx, tx, r, prepared); err != nil {
 			return err
 		}
-		return w.run(ctx, tx, r, prepared)
+		if err := w.run(ctx, tx, r, prepared); err != nil {
+			return err
+		}
+		return w.settle(ctx, tx, r, now(), prepared)
 	})
 }
 
@@ -212,11 +213,34 @@ func (w *Work) Handle(ctx context.Context, r *backlog.Record) error {
 	return w.transact(ctx, func(tx *sql.Tx, prepared []*statement) error { return w.run(ctx, tx, r, prepared) })
 }
 
-// settle writes that the record has succeeded; stmt is nil where there is
-// nothing to write.
-func (w *Work) settle(ctx context.Context, tx *sql.Tx, r *backlog.Record, at time.Time, stmt *statement) error {
+// lockText returns the statement that finds one row in the state, and keeps
+// others from changing it until the transaction ends.
+func (t *Table) lockText(state int) string {
+	var guarded []string
+	if t.where != "" {
+		guarded = []string{t.d.guard(t.where)}
+	}
+	conds := append([]string{t.d.keyIn(t.key, 1), t.d.guard(t.branches[state].cond)}, guarded...)
+	return "SELECT 1 FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + t.d.lockRow()
+}
+
+// lock is backlog.ErrConflict where the row no longer has the state that was
+// read.
+func (w *Work) lock(ctx context.Context, tx *sql.Tx, r *backlog.Record, prepared []*statement) error {
+	var one int
+	err := prepared[len(w.steps)+r.State].queryRow(ctx, tx, bind(nil, r.Key)).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return backlog.ErrConflict
+	}
+	return err
+}
+
+// settle writes that the record has succeeded, unless the statements have left
+// the row in another state, or not at all.
+func (w *Work) settle(ctx context.Context, tx *sql.Tx, r *backlog.Record, at time.Time, prepared []*statement) error {
+	stmt := prepared[len(w.steps)+len(w.locks)+r.State]
 	if stmt == nil {
-		return nil
+		return nil // there is nothing to write
 	}
 	s := backlog.Settlement{Record: r, Outcome: backlog.Succeeded, At: at}
 	args := w.t.updateArgs(work{w.t.batchOf(&s), []*backlog.Settlement{&s}}, at)
@@ -224,8 +248,6 @@ func (w *Work) settle(ctx context.Context, tx *sql.Tx, r *backlog.Record, at tim
 	switch {
 	case err != nil:
 		return fmt.Errorf("settlement: %w", err)
-	case n == 0:
-		return backlog.ErrConflict
 	case n > 1:
 		return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", w.t.m.Name, n, r.Key)
 	}
@@ -270,3 +292,7 @@ func affected(res sql.Result, err error) (int64, error) {
 	}
 	return res.RowsAffected()
 }
+
+// Hands returns how many calls at a time are of any use: more would only wait
+// for each other, in the time that the record has.
+func (w *Work) Hands() int { return w.t.d.writers(w.t.db.write) }

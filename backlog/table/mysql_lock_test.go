@@ -1,0 +1,161 @@
+package table_test
+
+import (
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+// mysqlLocker opens a table as another process would.
+func mysqlLocker(tb testing.TB, rawURL, schema, name string) backlog.Locker {
+	tb.Helper()
+	db, err := table.Open(tb.Context(), rawURL, table.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { db.Close() })
+	m := plainMapping()
+	m.Schema, m.Name = schema, name
+	s, err := table.New(tb.Context(), db, m)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// TestMySQLLock: it is that of one table, under each of its names, and of one
+// kind; it ends with its connection, which is noticed.
+func TestMySQLLock(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	long := strings.Repeat("длинное", 8)
+	for _, name := range []string{"BACKLOG", long + "1", long + "2"} {
+		execMySQL(t, plain, "CREATE TABLE `"+name+"` (id INT PRIMARY KEY, status VARCHAR(20), date_inserted DATETIME)")
+	}
+	u, _ := url.Parse(rawURL)
+	schema := strings.TrimPrefix(u.Path, "/")
+	ours, theirs := mysqlLocker(t, rawURL, "", "BACKLOG"), mysqlLocker(t, rawURL, schema, "BACKLOG")
+	held := lock(t, ours)
+	wantLocked(t, "another process", theirs)
+	wantLocked(t, "the same process", ours)
+	leader, err := ours.TryLock(t.Context(), backlog.LeaderLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := mysqlLocker(t, rawURL, "", long+"1"), mysqlLocker(t, rawURL, "", long+"2")
+	first, second := lock(t, one), lock(t, two)
+	unlock(t, first)
+	unlock(t, second)
+	unlock(t, held)
+	held = lock(t, theirs)
+	unlock(t, held)
+	if err := held.Check(t.Context()); err == nil {
+		t.Error("Check of a lock that was given back: got nil")
+	}
+	if err := leader.Check(t.Context()); err != nil {
+		t.Errorf("the leader's lock, when the other was given back: %v", err)
+	}
+
+	var id int64
+	if err := plain.QueryRow("SELECT id FROM information_schema.processlist WHERE db = ? AND id <> connection_id() AND id = (SELECT IS_USED_LOCK(?))",
+		schema, table.MySQLLockText(schema, "BACKLOG", string(backlog.LeaderLock))).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	execMySQL(t, plain, "KILL ?", id)
+	if err := leader.Check(t.Context()); err == nil {
+		t.Error("Check of a lock whose connection was killed: got nil")
+	}
+	again, err := theirs.TryLock(t.Context(), backlog.LeaderLock)
+	if err != nil {
+		t.Errorf("the lock of a connection that was killed: %v", err)
+	} else {
+		unlock(t, again)
+	}
+	unlock(t, leader)
+	unlock(t, lock(t, ours))
+}
+
+// TestMySQLLockOfHalfOpenConnection: nothing comes through any more, and neither
+// side is told. The one who has the lock knows it first.
+func TestMySQLLockOfHalfOpenConnection(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20), date_inserted DATETIME)")
+	u, _ := url.Parse(rawURL)
+	p := newStallingProxy(t, u.Host)
+	theirs := mysqlLocker(t, rawURL, "", "BACKLOG")
+	u.Host = p.addr
+	held := lock(t, mysqlLocker(t, u.String(), "", "BACKLOG"))
+	close(p.stalled)
+	began := time.Now()
+	if err := held.Check(t.Context()); err == nil {
+		t.Error("Check on a dead connection: got nil")
+	}
+	if d := time.Since(began); d > 3*time.Second {
+		t.Errorf("Check took %v", d)
+	}
+	wantLocked(t, "while the server does not know", theirs)
+	next, err := backlog.WaitLock(t.Context(), theirs, backlog.RunLock, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, next)
+	if d := time.Since(began); d > 14*time.Second {
+		t.Errorf("the server let go of the lock after %v", d)
+	}
+}
+
+// A stallingProxy passes everything on until stalled is closed, and then keeps
+// the connections open and silent.
+type stallingProxy struct {
+	addr    string
+	stalled chan struct{}
+}
+
+func newStallingProxy(tb testing.TB, to string) *stallingProxy {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	p := &stallingProxy{l.Addr().String(), make(chan struct{})}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				client.Close()
+				return
+			}
+			tb.Cleanup(func() { client.Close(); server.Close() })
+			go p.pass(client, server)
+			go p.pass(server, client)
+		}
+	}()
+	return p
+}
+
+func (p *stallingProxy) pass(from, to net.Conn) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		select {
+		case <-p.stalled:
+			return
+		default:
+		}
+		if _, werr := to.Write(b[:n]); err != nil || werr != nil {
+			to.Close()
+			return
+		}
+	}
+}
