@@ -1,0 +1,183 @@
+package table_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+const mysqlBacklog = "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20) DEFAULT 'NEW', date_inserted DATETIME)"
+
+// pendingOf returns the fresh records, the newest first.
+func pendingOf(tb testing.TB, s *table.Table, want int) []backlog.Record {
+	tb.Helper()
+	records, _ := readAll(tb, s, backlog.Query{Lane: backlog.Fresh, Limit: 10})
+	if len(records) != want {
+		tb.Fatalf("%d records, want %d", len(records), want)
+	}
+	return records
+}
+
+func group(records []backlog.Record) (list []backlog.Settlement) {
+	for i := range records {
+		list = append(list, backlog.Settlement{Record: &records[i], Outcome: backlog.Succeeded, At: noon})
+	}
+	return list
+}
+
+// TestMySQLLockedRows: somebody else's transaction is waited for, and what it
+// has changed is left alone.
+func TestMySQLLockedRows(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, mysqlBacklog)
+	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' FROM seq_1_to_4")
+	s, err := proveMySQL(t, rawURL, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := pendingOf(t, s, 4)
+	tx, err := plain.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("UPDATE BACKLOG SET status = 'ON HOLD' WHERE id = 3"); err != nil {
+		t.Fatal(err)
+	}
+	settled := make(chan error)
+	var left []backlog.Unsettled
+	go func() {
+		var err error
+		left, err = s.Settle(t.Context(), group(records))
+		settled <- err
+	}()
+	if _, err := plain.Exec("DO SLEEP(0.3)"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-settled:
+		t.Fatalf("settled beside a lock: %v", err)
+	default:
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-settled; err != nil || len(left) != 1 || !errors.Is(left[0].Err, backlog.ErrConflict) || left[0].Index != 1 {
+		t.Errorf("got %v, %v, want a conflict of the second", left, err)
+	}
+	pendingOf(t, s, 0)
+}
+
+// TestMySQLDeadlock: it is nobody's error.
+func TestMySQLDeadlock(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, mysqlBacklog)
+	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' FROM seq_1_to_3")
+	execMySQL(t, plain, "CREATE TABLE big (a INT PRIMARY KEY) SELECT seq AS a FROM seq_1_to_1000")
+	s, err := proveMySQL(t, rawURL, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := pendingOf(t, s, 3)
+	tx, err := plain.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	// The one that has changed less is the victim: ours.
+	for _, text := range []string{"UPDATE big SET a = a + 10000", "UPDATE BACKLOG SET date_inserted = date_inserted + INTERVAL 1 SECOND WHERE id = 3"} {
+		if _, err := tx.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settled := make(chan error)
+	go func() {
+		left, err := s.Settle(t.Context(), group(records))
+		if len(left) > 0 {
+			err = left[0].Err
+		}
+		settled <- err
+	}()
+	if _, err := plain.Exec("DO SLEEP(0.3)"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("UPDATE BACKLOG SET date_inserted = date_inserted WHERE id = 1"); err != nil {
+		t.Fatalf("the other was the victim: %v", err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-settled; err != nil {
+		t.Error(err)
+	}
+	pendingOf(t, s, 0)
+}
+
+// TestMySQLTriggerRefuses one row: the others are written.
+func TestMySQLTriggerRefuses(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, mysqlBacklog)
+	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' FROM seq_1_to_4")
+	execMySQL(t, plain, "CREATE TRIGGER tr BEFORE UPDATE ON BACKLOG FOR EACH ROW IF NEW.id = 2 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF")
+	s, err := proveMySQL(t, rawURL, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := s.Settle(t.Context(), group(pendingOf(t, s, 4)))
+	if err != nil || len(left) != 1 || left[0].Index != 2 || !strings.Contains(left[0].Err.Error(), "not this one") {
+		t.Errorf("got %v, %v, want the third refused", left, err)
+	}
+	pendingOf(t, s, 1)
+}
+
+// TestMySQLConnectionsKilled under the store, again and again: the same call
+// made again does it.
+func TestMySQLConnectionsKilled(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, mysqlBacklog)
+	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' - INTERVAL seq SECOND FROM seq_1_to_10")
+	s, err := proveMySQL(t, rawURL, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 10; n > 0; n-- {
+		var ids []int64
+		rows, err := plain.Query("SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var id int64
+			if err := rows.Scan(&id); err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		for _, id := range ids {
+			plain.Exec("KILL ?", id) // may be gone
+		}
+		deadline := time.Now().Add(20 * time.Second)
+		for done := false; !done && time.Now().Before(deadline); {
+			p, err := s.Pending(t.Context(), backlog.Query{Lane: backlog.Fresh, Now: noon, MaxAge: 24 * time.Hour, Limit: 1})
+			if err != nil && !errors.Is(err, backlog.ErrAway) {
+				t.Fatal(err)
+			}
+			if err != nil {
+				continue
+			}
+			left, err := s.Settle(t.Context(), group(p.Records))
+			if err != nil && !errors.Is(err, backlog.ErrAway) || len(left) > 0 {
+				t.Fatal(left, err)
+			}
+			done = err == nil
+		}
+	}
+	pendingOf(t, s, 0)
+}
