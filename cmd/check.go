@@ -166,6 +166,7 @@ func (k *checker) bad(name string, err error) bool {
 	} else if f.Detail = err.Error(); !strings.Contains(f.Detail, "\n") {
 		f.Detail, f.Cure, _ = strings.Cut(f.Detail, "; ")
 	}
+	f.Detail = strings.TrimPrefix(f.Detail, name+": ") // it stands there already
 	k.findings = append(k.findings, f)
 	return true
 }
@@ -195,6 +196,7 @@ func (k *checker) all(ctx context.Context) {
 	k.good("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
 	k.bad("handler", hasColumns(k.table, "handler", h))
 	k.bad("on_dead", hasColumns(k.table, "on_dead", onDead))
+	k.programs()
 	k.work(ctx)
 	if !k.bad("times", k.table.ProveTimes(ctx, k.now)) {
 		k.times(ctx)
@@ -207,19 +209,6 @@ func (k *checker) all(ctx context.Context) {
 	}
 	if !hasDead(k.cfg) {
 		k.good("note", noDead)
-	}
-}
-
-// tool adds what there is to say of the handler or on_dead, which there may not
-// be: what a look at the network says, too.
-func (k *checker) tool(ctx context.Context, name string, h tool, err error, proved string) {
-	if h != nil {
-		if err = h.Check(ctx); err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	if !k.bad(name, err) && h != nil {
-		k.good(name, "%s", proved)
 	}
 }
 

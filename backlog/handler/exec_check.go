@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"unicode"
@@ -17,7 +18,7 @@ import (
 
 // Check reports what would keep the program from being started: that there is
 // none, that it may not be executed, that the interpreter its first line asks
-// for is missing. The error names the program and the cure. Check starts
+// for, itself or by way of env, is missing. The error names the program and the cure. Check starts
 // nothing.
 func (e *Exec) Check(context.Context) error {
 	path, err := find(e.Command)
@@ -40,14 +41,14 @@ func (e *Exec) Check(context.Context) error {
 	if err := looksLikeText(path); err != nil {
 		return err
 	}
-	by := interpreter(path)
+	by, with := interpreter(path)
 	if _, err := os.Stat(by); by != "" && errors.Is(err, fs.ErrNotExist) {
 		if strings.HasSuffix(by, "\r") {
 			return fmt.Errorf("exec: the lines of %s end in CR LF, so that %q is asked for to run it; save it with LF alone", path, by)
 		}
 		return fmt.Errorf("exec: the first line of %s asks for %s, which does not exist; install it or correct the line", path, by)
 	}
-	return nil
+	return foundByEnv(path, by, with)
 }
 
 // maxArgument is what Linux takes for one argument (MAX_ARG_STRLEN, with its
@@ -107,6 +108,9 @@ func find(command []string) (string, error) {
 	default:
 		return "", fmt.Errorf("exec: %w", errors.Unwrap(err)) // without its own "exec:"
 	}
+	if strings.HasPrefix(name, "~") || strings.Contains(name, "$") {
+		why += "; neither ~ nor ${…} is replaced here"
+	}
 	return "", &failure{"exec: " + name + " " + why, []error{err}}
 }
 
@@ -119,22 +123,42 @@ func notExecutable(path string) string {
 }
 
 // interpreter returns the program that the script at path asks for in its
-// first line; "" if it is no script, or one that only its interpreter can
-// read.
-func interpreter(path string) string {
+// first line, and what the line gives it; "" if it is no script, or one that only
+// its interpreter can read.
+func interpreter(path string) (by, with string) {
 	f, err := os.Open(path)
 	if err != nil {
-		return ""
+		return "", ""
 	}
 	defer f.Close()
 	head := make([]byte, 256) // more than that no kernel reads
 	n, _ := io.ReadFull(f, head)
 	line, ok := bytes.CutPrefix(head[:n], []byte("#!"))
 	if !ok {
-		return ""
+		return "", ""
 	}
 	line, _, _ = bytes.Cut(line, []byte{'\n'})
-	by, _, _ := strings.Cut(strings.TrimLeft(string(line), " \t"), " ")
-	by, _, _ = strings.Cut(by, "\t")
-	return by
+	by = strings.TrimLeft(string(line), " \t")
+	if i := strings.IndexAny(by, " \t"); i >= 0 {
+		by, with = by[:i], by[i:]
+	}
+	return by, with
+}
+
+// foundByEnv returns an error if the first line of the script at path asks env,
+// with those arguments, for a program that is not there. What else env may be told
+// is its own affair.
+func foundByEnv(path, by, with string) error {
+	words := strings.Fields(strings.Replace(with, "-S", "", 1))
+	if filepath.Base(by) != "env" || len(words) == 0 || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=") {
+		return nil
+	}
+	_, err := exec.LookPath(words[0])
+	switch {
+	case err == nil, errors.Is(err, exec.ErrDot): // as env sees it
+		return nil
+	case strings.HasSuffix(with, "\r"):
+		return fmt.Errorf("exec: the lines of %s end in CR LF, so that env looks for a program whose name ends in CR; save it with LF alone", path)
+	}
+	return fmt.Errorf("exec: the first line of %s asks env for %s, which is not in PATH; install it or correct the line", path, words[0])
 }

@@ -55,6 +55,9 @@ func TestExecCheck(t *testing.T) {
 		{"in-dot", "exec: in-dot is found only in the working directory, through PATH; write ./in-dot if that is meant"},
 		{"./nowhere", "exec: ./nowhere does not exist in " + dir + "; correct the path or the working directory"},
 		{"/opt/none/deliver", "exec: /opt/none/deliver does not exist; correct the path"},
+		{"~/deliver", "exec: ~/deliver does not exist in " + dir + "; correct the path or the working directory; neither ~ nor ${…} is replaced here"},
+		{"${HOME}/deliver", "exec: ${HOME}/deliver does not exist in " + dir + "; correct the path or the working directory; neither ~ nor ${…} is replaced here"},
+		{"$DELIVER", "exec: $DELIVER is not in PATH; install it, or write its path, such as ./$DELIVER; neither ~ nor ${…} is replaced here"},
 		{"./folder", "exec: ./folder is a directory; name the program in it"},
 		{"./plain", "exec: ./plain is not executable; run chmod +x ./plain"},
 		{"./plain/x", "exec: stat ./plain/x: not a directory"},
@@ -86,6 +89,60 @@ func TestExecCheck(t *testing.T) {
 	}
 	if err := (&handler.Exec{}).Check(t.Context()); err == nil {
 		t.Error("Check of no command at all succeeds")
+	}
+}
+
+// A script that is run by way of env needs what env is to find.
+func TestExecCheckOfEnv(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for line, want := range map[string]string{
+		"#!/usr/bin/env sh":                     "",
+		"#! /usr/bin/env -S sh -e":              "",
+		"#!/usr/bin/env -S X=1 nosuchpy":        "",
+		"#!/usr/bin/env -i nosuchpy":            "",
+		"#!/usr/bin/env":                        "",
+		"#!/usr/bin/env nosuchpy":               "exec: the first line of PATH asks env for nosuchpy, which is not in PATH; install it or correct the line",
+		"#!/usr/bin/env\tnosuchpy":              "exec: the first line of PATH asks env for nosuchpy, which is not in PATH; install it or correct the line",
+		"#!/usr/bin/env -S nosuchpy -u":         "exec: the first line of PATH asks env for nosuchpy, which is not in PATH; install it or correct the line",
+		"#!/usr/bin/env -Snosuchpy -u":          "exec: the first line of PATH asks env for nosuchpy, which is not in PATH; install it or correct the line",
+		"#!/usr/bin/env nosuchpy\r":             "exec: the lines of PATH end in CR LF, so that env looks for a program whose name ends in CR; save it with LF alone",
+		"#!/bin/sh nosuchpy, which sh may read": "",
+	} {
+		path := file(t, dir, "script", line+"\nexit 0\n", 0o755)
+		got := ""
+		if err := (&handler.Exec{Command: []string{path}}).Check(t.Context()); err != nil {
+			got = strings.Replace(err.Error(), path, "PATH", 1)
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// A script that is not there is found out, where it is plain that it is one.
+func TestNotes(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	file(t, dir, "there.py", "", 0o644)
+	const lost = "exec: python3 is given lost.py, which does not exist in DIR; correct the path or the working directory"
+	for command, want := range map[string]string{
+		"python3":                    "",
+		"python3 lost.py":            lost,
+		"python3 there.py lost.py":   "",
+		"python3 -m lost":            "",
+		"/usr/bin/perl5.36 /no/x.pl": "exec: /usr/bin/perl5.36 is given /no/x.pl, which does not exist; correct the path or the working directory",
+		"./python-wrapper lost.py":   "",
+		"cat lost.py":                "",
+	} {
+		got := strings.Join((&handler.Exec{Command: strings.Fields(command)}).Notes(), "|")
+		if got = strings.Replace(got, dir, "DIR", 1); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+		of := strings.Join((&handler.Lines{Command: strings.Fields(command)}).Notes(), "|")
+		if of = strings.Replace(of, dir, "DIR", 1); of != strings.Replace(want, "exec:", "lines:", 1) {
+			t.Errorf("lines: %s: %q", command, of)
+		}
 	}
 }
 

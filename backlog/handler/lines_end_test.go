@@ -50,9 +50,9 @@ func TestLinesInsteadOfAnAnswer(t *testing.T) {
 		{"exit 3", `echo 'no database' >&2; exit 3`, "the worker ended before it answered (exit status 3): no database"},
 		{"half a reply", `printf '{"attempt'; exit 0`, `the worker ended before it answered (exit status 0), its last line has no end: "{\"attempt"`},
 		{"killed", `kill -KILL $$`, "the worker ended before it answered (killed by signal: killed)"},
-		{"input closed", `exec <&-; sleep 1000`, "timed out after 200ms: the worker answered nothing"},
+		{"input closed", `exec <&-; sleep 1000`, "timed out after 200ms: the worker answered nothing (does it flush its output?)"},
 		{"output closed", `exec >&-; sleep 1000`, "the worker closed its standard output"},
-		{"silent", `echo waiting >&2; sleep 1000`, "timed out after 200ms: the worker answered nothing: waiting"},
+		{"silent", `echo waiting >&2; sleep 1000`, "timed out after 200ms: the worker answered nothing (does it flush its output?): waiting"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +156,7 @@ func TestLinesNeverReads(t *testing.T) {
 		wg.Go(func() {
 			r := attempt(fmt.Sprint(i))
 			r.Names, r.Values = []string{"s"}, []any{strings.Repeat("x", 1<<20)}
-			wantError(t, l.Handle(t.Context(), r), "timed out after 100ms: the worker answered nothing", backlog.Errored)
+			wantError(t, l.Handle(t.Context(), r), "timed out after 100ms: the worker answered nothing (does it flush its output?)", backlog.Errored)
 		})
 	}
 	wg.Wait()

@@ -67,7 +67,7 @@ func (c *coprocess) overdue(now time.Time) (next time.Time, late error) {
 	timeout := c.lines.Timeout
 	next = c.watch.since.Add(timeout)
 	if !now.Before(next) {
-		return next, &lateError{timeout, "the worker answered nothing"}
+		return next, &lateError{timeout, "the worker answered nothing (does it flush its output?)"}
 	}
 	for _, t := range c.inFlight {
 		if !now.Before(t.late) {

@@ -26,12 +26,12 @@ func TestLinesPace(t *testing.T) {
 		text  string
 	}{
 		{"nothing to do", nil, 0, ""},
-		{"silent", []step{{give: "a"}}, 30 * s, "timed out after 30s: the worker answered nothing"},
-		{"idle before", []step{{wait: 100 * s, give: "a"}}, 130 * s, "timed out after 30s: the worker answered nothing"},
-		{"idle between", []step{{give: "a"}, {wait: 5 * s, answer: "a"}, {wait: 100 * s, give: "b"}}, 135 * s, "timed out after 30s: the worker answered nothing"},
+		{"silent", []step{{give: "a"}}, 30 * s, "timed out after 30s: the worker answered nothing (does it flush its output?)"},
+		{"idle before", []step{{wait: 100 * s, give: "a"}}, 130 * s, "timed out after 30s: the worker answered nothing (does it flush its output?)"},
+		{"idle between", []step{{give: "a"}, {wait: 5 * s, answer: "a"}, {wait: 100 * s, give: "b"}}, 135 * s, "timed out after 30s: the worker answered nothing (does it flush its output?)"},
 		{"answered at the last moment", []step{{give: "a"}, {wait: 29 * s, answer: "a"}}, 0, ""},
 		{"each has its time", []step{{give: "a"}, {give: "b"}, {give: "c"}, {wait: 29 * s, answer: "a"}, {wait: 29 * s, answer: "b"}, {wait: 29 * s, answer: "c"}}, 0, ""},
-		{"silent after the first", []step{{give: "a"}, {give: "b"}, {wait: 20 * s, answer: "a"}}, 50 * s, "timed out after 30s: the worker answered nothing"},
+		{"silent after the first", []step{{give: "a"}, {give: "b"}, {wait: 20 * s, answer: "a"}}, 50 * s, "timed out after 30s: the worker answered nothing (does it flush its output?)"},
 		{"one is left lying", []step{{give: "a"}, {give: "b"}, {give: "c"}, {wait: 20 * s, answer: "b"}, {give: "d"}, {wait: 9 * s, answer: "c"}, {give: "e"}},
 			30 * s, "timed out after 30s: the worker answered others, but not attempt a"},
 		{"the third is left lying", []step{{give: "a"}, {give: "b"}, {give: "c"}, {wait: 20 * s, answer: "a"}, {wait: 20 * s, answer: "b"},
