@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"regexp"
 	"strings"
@@ -51,6 +52,9 @@ func (g *globals) AddFlags(f *pflag.FlagSet) {
 
 // Main runs the program with the given arguments and returns its exit status.
 func Main(args []string, in io.Reader, out, err io.Writer) int {
+	// net/http says there what a server has sent unasked, which may be a secret
+	// of ours. What matters to anybody comes back as an error.
+	log.SetOutput(io.Discard)
 	g := &globals{in: in, out: out, err: onScreen(err)}
 	root := newRoot(g)
 	root.SetArgs(args)

@@ -263,6 +263,9 @@ func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(ba
 	if a.cfg.Handler.Lines != nil {
 		e.Timeout = 0 // a worker keeps to it, who may have other records to answer first
 	}
+	if w, ok := a.handler.(interface{ Hands() int }); ok {
+		e.Concurrency = min(e.Concurrency, w.Hands())
+	}
 	if a.cfg.Handler.HTTP != nil {
 		e.MaxPause = a.cfg.Handler.HTTP.MaxPause
 	}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -216,3 +217,8 @@ func (e *textEncoding) Encode(value any, buf []byte) ([]byte, error) {
 	text, _ := asWritten(value)
 	return e.next.Encode(text, buf)
 }
+
+func (postgres) lockRow() string { return " FOR UPDATE" }
+
+// writers leaves a connection for those who read and settle.
+func (postgres) writers(pool *sql.DB) int { return max(1, pool.Stats().MaxOpenConnections-1) }

@@ -25,8 +25,9 @@ func (w *Work) Sample(ctx context.Context, r *backlog.Record, out io.Writer) err
 	err := w.transact(ctx, func(tx *sql.Tx, prepared []*statement) error {
 		b.Reset()
 		settled = "settlement: success\nThe statements and the settlement have been undone.\n"
-		err := w.settle(ctx, tx, r, r.Inserted, prepared[len(w.steps)+r.State])
-		if errors.Is(err, backlog.ErrConflict) {
+		err := w.lock(ctx, tx, r, prepared)
+		pending := !errors.Is(err, backlog.ErrConflict)
+		if !pending {
 			settled = "settlement: none, the record is not pending\nThe statements have been undone.\n"
 		} else if err != nil {
 			return err
@@ -44,6 +45,11 @@ func (w *Work) Sample(ctx context.Context, r *backlog.Record, out io.Writer) err
 			fmt.Fprintf(&b, "  rows affected: %d\n", n)
 			if n == 0 && !w.allowZeroRows {
 				return &stepError{i + 1, errNoRow}
+			}
+		}
+		if pending {
+			if err := w.settle(ctx, tx, r, r.Inserted, prepared); err != nil {
+				return err
 			}
 		}
 		return errUndo

@@ -159,12 +159,15 @@ func TestWorkAllowsZeroRows(t *testing.T) {
 	f.wantRows("SELECT * FROM stock", "'apple' 9", "'plum' 0")
 }
 
-// TestWorkOnTheRowItself: the statements find the row settled, may change it
-// and may delete it.
+// TestWorkOnTheRowItself: the statements find the row as it was read, may change
+// it and may delete it.
 func TestWorkOnTheRowItself(t *testing.T) {
 	f := orders(t)
 	s := f.store(plainMapping())
-	w := newWork(t, s, "INSERT INTO shipped SELECT id, status FROM BACKLOG WHERE id = :id; DELETE FROM BACKLOG WHERE id = :id")
+	w := newWork(t, s, "INSERT INTO shipped SELECT id, status FROM BACKLOG WHERE id = :id AND status = 'NEW'; DELETE FROM BACKLOG WHERE id = :id")
+	if n := w.Hands(); n != 1 {
+		t.Errorf("%d are said to be able to write at a time", n)
+	}
 	records := lane(t, s, backlog.Fresh)
 	if err := do(w, records[0]); err != nil {
 		t.Error(err)
@@ -173,7 +176,7 @@ func TestWorkOnTheRowItself(t *testing.T) {
 	if err := do(w, records[1]); err != nil {
 		t.Error(err)
 	}
-	f.wantRows("SELECT * FROM shipped", "1 'SUCCESS'")
+	f.wantRows("SELECT * FROM shipped", "1 'NEW'")
 	f.wantRows("SELECT id, status FROM BACKLOG", "2 'SHIPPED BY NEW'")
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"backlog/backlog"
 )
@@ -70,7 +71,7 @@ func (w *Work) prepare(ctx context.Context) ([]*statement, error) {
 		}
 		list = append(list, s)
 	}
-	for _, text := range w.settlements {
+	for _, text := range slices.Concat(w.locks, w.settlements) {
 		var s *statement
 		if text != "" {
 			var err error
