@@ -22,6 +22,9 @@ demo: build ## work off a sample backlog and show what happened
 test: ## run every test, under both SQLite drivers where there is a C compiler
 	./testdata/test.sh '$(GO)' '$(HAVE_CGO)'
 
+services: ## start PostgreSQL and MariaDB for the tests, unless they run already
+	@./testdata/services.sh
+
 lint: ## check format, vet, staticcheck
 	@files=$$(gofmt -s -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofmt -s would change:" $$files; exit 1; }
 	$(GO) vet ./... ./testdata/demo ./testdata/minimal
@@ -36,4 +39,4 @@ bench: ## measure, as ratios to bare loops in the same run
 fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
 	./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
 
-.PHONY: help build demo test lint bench fuzz
+.PHONY: help build demo test services lint bench fuzz

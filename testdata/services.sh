@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Starts the servers that the tests use, PostgreSQL and MariaDB, unless they run
+# already: in containers where there is Docker, else with the programs of Debian's
+# packages, as servers of their own with data of their own. Nothing of servers
+# that the machine has is changed. Called by make services; `stop` stops them.
+#
+# POSTGRES_PORT and MARIADB_PORT are the ports, 5432 and 3306 by default.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export POSTGRES_PORT=${POSTGRES_PORT:-5432} MARIADB_PORT=${MARIADB_PORT:-3306}
+data=${TMPDIR:-/tmp}/backlog-services
+
+# The programs lie outside of PATH, in a folder for each version.
+pgbin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1 || true)
+PATH=$PATH:/usr/sbin${pgbin:+:$pgbin}
+
+has() { command -v "$1" >/dev/null; }
+die() { echo "services: $*" >&2 && exit 1; }
+listens() { (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; } # PORT
+
+# Whether the server lets the tests in: as its superuser, without a password.
+postgres_answers() {
+	listens "$POSTGRES_PORT" || return
+	! has psql || psql -wqh 127.0.0.1 -p "$POSTGRES_PORT" -U postgres -c 'SELECT 1' postgres >/dev/null 2>&1
+}
+mariadb_answers() {
+	listens "$MARIADB_PORT" || return
+	! has mariadb || mariadb --no-defaults -h 127.0.0.1 -P "$MARIADB_PORT" -u root -e 'SELECT 1' test >/dev/null 2>&1
+}
+
+# PostgreSQL refuses to run as root, and MariaDB wants to be told.
+as() { # as USER COMMAND ...
+	local user=$1 && shift
+	if [ "$(id -u)" = 0 ]; then runuser -u "$user" -- "$@"; else "$@"; fi
+}
+
+folder() { # folder NAME USER: makes one that the user owns
+	mkdir -p "$data" && chmod 755 "$data" && mkdir -m 700 "$data/$1"
+	if [ "$(id -u)" = 0 ]; then chown "$2" "$data/$1"; fi
+}
+
+start_postgres() {
+	local dir=$data/postgres
+	if [ ! -e "$dir" ]; then
+		folder postgres postgres
+		as postgres initdb -D "$dir/data" -U postgres -A trust -E UTF8 >/dev/null
+	fi
+	(cd / && as postgres pg_ctl -D "$dir/data" -l "$dir/log" -w -o "-p $POSTGRES_PORT -k $dir -c listen_addresses=127.0.0.1" start >/dev/null) ||
+		die "PostgreSQL does not start: see $dir/log"
+}
+
+start_mariadb() {
+	local dir=$data/mariadb
+	if [ ! -e "$dir" ]; then
+		folder mariadb mysql
+		as mysql mariadb-install-db --no-defaults --datadir="$dir/data" --auth-root-authentication-method=normal >/dev/null
+	fi
+	as mysql sh -c 'cd / && exec nohup "$@" >"$0" 2>&1 &' "$dir/log" mariadbd --no-defaults --datadir="$dir/data" --socket="$dir/socket" \
+		--pid-file="$dir/pid" --port="$MARIADB_PORT" --bind-address=127.0.0.1 --skip-name-resolve
+	for _ in $(seq 300); do
+		! mariadb_answers || return 0
+		sleep 0.1
+	done
+	die "MariaDB does not start: see $dir/log"
+}
+
+packages() { # packages COMMAND PACKAGE ...: installs what a command is missing of
+	local missing=()
+	while [ $# -gt 0 ]; do
+		has "$1" || missing+=("$2")
+		shift 2
+	done
+	[ ${#missing[@]} = 0 ] && return
+	has apt-get || die "there is neither Docker nor Debian's apt-get; start PostgreSQL and MariaDB yourself, and name them in BACKLOG_TEST_POSTGRES and BACKLOG_TEST_MYSQL"
+	[ "$(id -u)" = 0 ] || die "run this first: sudo apt-get install ${missing[*]}"
+	echo "installing ${missing[*]}"
+	apt-get update -qq && apt-get install -y -qq "${missing[@]}" >/dev/null
+	pgbin=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
+	PATH=$PATH:$pgbin
+}
+
+docker_runs() { has docker && docker compose version >/dev/null 2>&1 && docker info >/dev/null 2>&1; }
+
+start() { # start NAME PORT COMMAND PACKAGE
+	local name=$1 port=$2
+	if "${name}_answers"; then
+		echo "$name: runs already, at 127.0.0.1:$port"
+		return
+	fi
+	# A package that is installed may start a server by itself.
+	docker_runs || listens "$port" || packages "$3" "$4"
+	! listens "$port" || die "what listens at 127.0.0.1:$port does not let the tests in; choose another port, such as ${name^^}_PORT=$((port + 10000))"
+	if docker_runs; then
+		docker compose up -d --wait "$name"
+	else
+		"start_$name"
+	fi
+	echo "$name: started, at 127.0.0.1:$port"
+}
+
+stop() {
+	! docker_runs || docker compose down
+	if [ -e "$data/postgres/data/postmaster.pid" ]; then
+		(cd / && as postgres pg_ctl -D "$data/postgres/data" -m fast -w stop >/dev/null)
+	fi
+	if [ -e "$data/mariadb/pid" ]; then
+		kill "$(cat "$data/mariadb/pid")"
+		while [ -e "$data/mariadb/pid" ]; do sleep 0.1; done
+	fi
+	rm -rf "$data"
+}
+
+case ${1:-start} in
+stop) stop ;;
+start)
+	start postgres "$POSTGRES_PORT" initdb postgresql
+	start mariadb "$MARIADB_PORT" mariadbd mariadb-server
+	if [ "$POSTGRES_PORT" != 5432 ]; then
+		echo "export BACKLOG_TEST_POSTGRES=postgres://postgres@127.0.0.1:$POSTGRES_PORT/postgres"
+	fi
+	if [ "$MARIADB_PORT" != 3306 ]; then
+		echo "export BACKLOG_TEST_MYSQL=mysql://root@127.0.0.1:$MARIADB_PORT/test"
+	fi
+	;;
+*) die "usage: $0 [start|stop]" ;;
+esac
