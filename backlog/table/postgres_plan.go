@@ -71,7 +71,7 @@ func (d postgres) explained(ctx context.Context, tx *sql.Tx, t *Table, b branch,
 			if s := x.step(); s != "" {
 				steps = append(steps, s)
 			}
-			bad = cmp.Or(bad, x.flaw(b, t.filtered, indexes[x.Index]))
+			bad = cmp.Or(bad, x.flaw(t, b, indexes[x.Index]))
 		})
 	}
 	return steps, bad, nil
@@ -98,11 +98,11 @@ func (n postgresNode) step() string {
 }
 
 // flaw says why the node reads more than the branch's rows.
-func (n postgresNode) flaw(b branch, filtered []string, index postgresIndex) string {
+func (n postgresNode) flaw(t *Table, b branch, index postgresIndex) string {
 	switch {
 	case n.Type == "Seq Scan":
 		return "every page reads the whole table"
-	case strings.HasPrefix(n.Type, "Bitmap"), n.Type == "Sort" && !n.isOfFew():
+	case strings.HasPrefix(n.Type, "Bitmap"), n.Type == "Sort" && !n.isOfFew(t):
 		return "every page sorts all that is pending"
 	case n.Index == "":
 		return ""
@@ -118,7 +118,7 @@ func (n postgresNode) flaw(b branch, filtered []string, index postgresIndex) str
 			return "every page reads rows of every status"
 		}
 	}
-	for _, column := range filtered {
+	for _, column := range t.filtered {
 		if !tells(column) {
 			return fmt.Sprintf("every page reads rows that table.where leaves out by %s", column)
 		}
@@ -129,13 +129,19 @@ func (n postgresNode) flaw(b branch, filtered []string, index postgresIndex) str
 // isOfFew reports whether the node sorts no more than a few pages, or only rows
 // whose number of failures is NULL: IS NULL is no equality to the planner, which
 // sorts them by the rest.
-func (n postgresNode) isOfFew() bool {
+func (n postgresNode) isOfFew(t *Table) bool {
 	if len(n.Plans) != 1 {
 		return false
 	}
 	below := n.Plans[0]
-	return below.Type == "Append" && !slices.ContainsFunc(below.Plans, func(x postgresNode) bool { return x.Type != "Limit" && x.Type != "Subquery Scan" }) ||
-		strings.Contains(below.Cond+below.Filter, "IS NULL")
+	if below.Type == "Append" {
+		return !slices.ContainsFunc(below.Plans, func(x postgresNode) bool { return x.Type != "Limit" && x.Type != "Subquery Scan" })
+	}
+	if t.retry == nil {
+		return false
+	}
+	text := below.Cond + below.Filter // quotes stand there only where they must
+	return strings.Contains(text, "("+t.retry.count+" IS NULL)") || strings.Contains(text, "("+strings.Trim(t.retry.count, `"`)+" IS NULL)")
 }
 
 // A postgresIndex is an index as a plan uses it.
