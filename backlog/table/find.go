@@ -48,6 +48,9 @@ func keyPart(c *column, text string) (any, error) {
 	switch c.class {
 	case classInteger:
 		n, err := strconv.ParseInt(text, 10, 64)
+		if _, large := strconv.ParseUint(text, 10, 64); err != nil && c.unsigned && large == nil {
+			return text, nil // as the store has it
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a whole number, as column %s has", text, c.name)
 		}

@@ -1,0 +1,119 @@
+package table_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+func TestMySQLChecks(t *testing.T) {
+	for _, x := range []struct {
+		create string
+		want   []string
+	}{
+		{"CREATE TABLE `t` (\n  `a` int(11) DEFAULT NULL\n)", nil},
+		{"CREATE TABLE `t` (\n  `a` int(11) DEFAULT NULL CHECK (`a` > 1),\n  CONSTRAINT `c` CHECK (`a` < (2 + 3))\n)", []string{"`a` > 1", "`a` < (2 + 3)"}},
+		{"CREATE TABLE `t` (\n  `check (` int DEFAULT '1' COMMENT 'it''s CHECK (no) \\' )',\n CONSTRAINT `t_chk_1` CHECK ((`a` in (_utf8mb4'x)',_utf8mb4'y')))\n)", []string{"(`a` in (_utf8mb4'x)',_utf8mb4'y'))"}},
+		{"CREATE TABLE `t` (\n  CONSTRAINT `a` CHECK ((`a` > 1)) /*!80016 NOT ENFORCED */,\n  CONSTRAINT `b` CHECK ((`b` > 1))\n)", []string{"(`b` > 1)"}},
+		{"CREATE TABLE `t` (`a` int CHECK (`a` > (1)", nil},
+	} {
+		if got := table.MySQLChecks(x.create); !slices.Equal(got, x.want) {
+			t.Errorf("%s: got %q, want %q", x.create, got, x.want)
+		}
+	}
+}
+
+// FuzzMySQLChecks: whatever is found stands in the text, between brackets.
+func FuzzMySQLChecks(f *testing.F) {
+	f.Add("`a` int CHECK (`a` > 1), CHECK (`b` in ('x)','y')) NOT ENFORCED")
+	f.Add("'\\'' CHECK ((((")
+	f.Fuzz(func(t *testing.T, create string) {
+		for _, c := range table.MySQLChecks(create) {
+			if !strings.Contains(create, "("+c+")") && !strings.Contains(create, c+")") {
+				t.Errorf("%q is not in %q", c, create)
+			}
+		}
+	})
+}
+
+// TestMySQLColumns: what the driver gives reaches handlers without loss, and
+// finds its row again.
+func TestMySQLColumns(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, "CREATE TABLE BACKLOG (id BIGINT UNSIGNED PRIMARY KEY, status ENUM('NEW','ERROR','SUCCESS') DEFAULT 'NEW', date_inserted DATETIME(3), "+
+		"amount DECIMAL(30,4), f FLOAT, d DOUBLE, b BIT(1), bits BIT(12), j JSON, st SET('a','b'), day DATE, at TIMESTAMP(2) NULL, span TIME, y YEAR, bin BINARY(3), txt TEXT, tiny TINYINT(1), u BIGINT UNSIGNED)")
+	execMySQL(t, plain, `INSERT INTO BACKLOG VALUES (18446744073709551615, 'NEW', '2026-02-10 11:00:00.25', '12345678901234567890123456.7890', 0.5, 0.1, b'1', b'101010101010', '{"a": [1, "x"]}', 'a,b',
+		'2026-02-10', '2026-02-10 11:00:00.25', '-12:34:56', 2026, x'00ff01', 'ü', 1, 18446744073709551614), (7, 'NEW', '2026-02-10 10:00:00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`)
+	s, err := proveMySQL(t, rawURL, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := pendingOf(t, s, 2)
+	want := map[string]any{
+		"id": "18446744073709551615", "status": "NEW", "date_inserted": "2026-02-10 11:00:00.250", "amount": "12345678901234567890123456.7890", "f": 0.5, "d": 0.1, "b": true, "bits": int64(0xaaa),
+		"j": json.RawMessage(`{"a": [1, "x"]}`), "st": "a,b", "day": "2026-02-10", "at": "2026-02-10 11:00:00.25", "span": "-12:34:56", "y": int64(2026), "bin": []byte{0, 0xff, 1}, "txt": "ü",
+		"tiny": int64(1), "u": "18446744073709551614",
+	}
+	for i, name := range records[0].Names {
+		if got := records[0].Values[i]; !reflect.DeepEqual(got, want[name]) {
+			t.Errorf("%s: got %#v, want %#v", name, got, want[name])
+		}
+		if name != "id" && name != "status" && name != "date_inserted" && records[1].Values[i] != nil {
+			t.Errorf("%s: got %#v, want nil", name, records[1].Values[i])
+		}
+	}
+	row, ok, err := s.Find(t.Context(), records[0].Key, noon)
+	if err != nil || !ok || row.Status != "NEW" {
+		t.Errorf("Find: %v, %v, %v", row, ok, err)
+	}
+	key, err := s.ParseKey("18446744073709551615")
+	if err != nil || !reflect.DeepEqual(key, records[0].Key) {
+		t.Errorf("ParseKey: %v, %v", key, err)
+	}
+	if left, err := s.Settle(t.Context(), group(records)); len(left) > 0 || err != nil {
+		t.Errorf("Settle: %v, %v", left, err)
+	}
+	pendingOf(t, s, 0)
+}
+
+// TestMySQLZeroDates are as missing as NULL, in columns of each type.
+func TestMySQLZeroDates(t *testing.T) {
+	for _, decl := range []string{"DATETIME", "DATETIME(6)", "TIMESTAMP", "DATE", "VARCHAR(30)"} {
+		for _, zero := range []string{"", "newest", "oldest"} {
+			plain, rawURL := newMySQL(t)
+			execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20) DEFAULT 'NEW', date_inserted "+decl+" NOT NULL DEFAULT '0000-00-00')")
+			conn, err := plain.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range []string{"SET sql_mode = ''", "INSERT INTO BACKLOG (id) VALUES (1)", "INSERT INTO BACKLOG (id, date_inserted) VALUES (2, '2026-02-10')"} {
+				if _, err := conn.ExecContext(t.Context(), text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			conn.Close()
+			m := plainMapping()
+			m.Inserted.Zero, m.Inserted.Keep = zero, true
+			s, err := proveMySQL(t, rawURL, m)
+			if err != nil {
+				t.Fatal(decl, err)
+			}
+			records, unreadable := readAll(t, s, backlog.Query{Lane: backlog.Fresh, Limit: 1, Widest: true})
+			wantKeys(t, decl+" "+zero, records, map[string]string{"": "2", "newest": "1 2", "oldest": "2 1"}[zero])
+			if len(unreadable) > 0 {
+				t.Errorf("%s: %v", decl, unreadable)
+			}
+			left, err := s.Settle(t.Context(), group(records))
+			if len(left) > 0 || err != nil {
+				t.Errorf("%s: settling: %v, %v", decl, left, err)
+			}
+			plain.Close()
+		}
+	}
+}
