@@ -30,7 +30,7 @@ type httpPlan struct {
 	success, reject []int // success: nil for 200 to 299
 	allow           allowList
 	transport       *http.Transport
-	hide            *strings.Replacer // of secrets in what the server says
+	hide            *hider // of secrets in what the server says
 }
 
 func newHTTPPlan(h *HTTP) (*httpPlan, error) {
@@ -192,56 +192,4 @@ func (p *httpPlan) keys() ([][]byte, error) {
 		}
 	}
 	return keys, nil
-}
-
-// minHidden is the least length of a text that is hidden where a server
-// repeats it: shorter ones are words, which would be hidden all over.
-const minHidden = 6
-
-// minToken is the least length of a piece of a path that is taken for a secret.
-const minToken = 16
-
-// setHidden finds what may not be shown when a server repeats it.
-func (p *httpPlan) setHidden(h *HTTP) {
-	var texts []string
-	for name, values := range p.headers {
-		if !slices.Contains(p.secret, name) || name == "Content-Type" || name == "User-Agent" {
-			continue
-		}
-		texts = append(texts, values...)
-		for _, v := range values {
-			_, credential, _ := strings.Cut(v, " ") // behind "Bearer"
-			texts = append(texts, strings.TrimSpace(credential))
-		}
-	}
-	for _, text := range p.url.ownQuery() {
-		decoded, _ := url.QueryUnescape(text)
-		texts = append(texts, text, decoded)
-	}
-	for _, part := range p.url.parts {
-		for s := range strings.SplitSeq(part.text, "/") {
-			if part.place == inPath && len(s) >= minToken {
-				texts = append(texts, s)
-			}
-		}
-	}
-	if base := p.url.base; base != nil && base.User != nil {
-		password, _ := base.User.Password()
-		texts = append(texts, base.User.String(), password)
-	}
-	for _, s := range h.Secrets {
-		texts = append(texts, s, strings.TrimPrefix(s, secretPrefix))
-	}
-	for _, s := range texts { // as servers write them in JSON and in links
-		texts = append(texts, strings.ReplaceAll(s, "/", `\/`), url.QueryEscape(s), url.PathEscape(s))
-	}
-	slices.Sort(texts)
-	texts = slices.DeleteFunc(slices.Compact(texts), func(s string) bool { return len(s) < minHidden })
-	// The longest first: of those that begin alike the first one counts.
-	slices.SortFunc(texts, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, s := range texts {
-		pairs = append(pairs, s, "***")
-	}
-	p.hide = strings.NewReplacer(pairs...)
 }

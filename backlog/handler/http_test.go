@@ -279,3 +279,21 @@ func TestHTTPServerRepeatsSecrets(t *testing.T) {
 	h := &handler.HTTP{URL: s.URL + "/T0/0123456789abcdef/x?token=query%2Fsecret", Headers: map[string]string{"Authorization": "Bearer abc.def.ghi", "X-Key": "k/123456"}}
 	wantError(t, h.Handle(t.Context(), newRecord()), "418 I'm a teapot: you sent *** and *** with /T0/***/x?token=***, that is ***", backlog.Errored)
 }
+
+// A server that breaks the protocol may do so with a secret: net/http's error
+// quotes it.
+func TestHTTPMalformedAnswerRepeatsSecrets(t *testing.T) {
+	t.Parallel()
+	s := newHook(t, func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nyou sent "+r.Header.Get("X-Key")+"\r\n\r\n")
+			c.Close()
+		}
+	})
+	h := &handler.HTTP{URL: s.URL, Headers: map[string]string{"X-Key": `a"secret\key`}}
+	err := h.Handle(t.Context(), newRecord())
+	if err == nil || !strings.Contains(err.Error(), "you sent ***") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %v", err)
+	}
+}
