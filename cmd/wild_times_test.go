@@ -69,8 +69,8 @@ func TestWildTimes(t *testing.T) {
 			name: "local times taken for UTC",
 			sql:  "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 17:29:00'), (2, 'NEW', '2026-02-10 16:29:00')",
 			cfg:  "table: {name: jobs}",
-			refused: "table jobs: 2 of 2 rows looked at have no date that can be right: column date_inserted: 2026-02-10 …:29:00 read as … is …29m0s ahead of the clock: is it written in another zone than UTC?; " +
-				"say with table.inserted: {as: …, zone: …} how it is to be read",
+			refused: "table jobs: 2 of 2 rows looked at have no date that can be right: column date_inserted: 2026-02-10 …:29:00 read as … is … h ahead of the clock: is it written in another zone than UTC?; " +
+				"say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read",
 		},
 		{
 			name:    "seconds taken for milliseconds",

@@ -67,7 +67,7 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 			}
 		}
 		if len(wrong)*2 > len(raws[i]) {
-			return problem("say with table.inserted: {as: …, zone: …} how it is to be read", "%d of %d rows looked at have no date that can be right: %v", len(wrong), len(raws[i]), wrong[0])
+			return problem("say with "+tc.long("as: …, zone: …")+" how it is to be read", "%d of %d rows looked at have no date that can be right: %v", len(wrong), len(raws[i]), wrong[0])
 		}
 	}
 	return nil

@@ -100,23 +100,30 @@ func TestKeyMustBeUnique(t *testing.T) {
 		index string
 		key   string
 		ok    bool
+		wider string // a key that there is
 	}{
-		{"", "pk", true},
-		{"", "id, pk", true},
-		{"", "id", false},
-		{"CREATE INDEX i ON BACKLOG (id)", "id", false},
-		{"CREATE UNIQUE INDEX i ON BACKLOG (id) WHERE status = 'NEW'", "id", false},
-		{"CREATE UNIQUE INDEX i ON BACKLOG (id, tenant)", "id", false},
-		{"CREATE UNIQUE INDEX i ON BACKLOG (id, lower(tenant))", "id, tenant", false},
-		{"CREATE UNIQUE INDEX i ON BACKLOG (lower(id))", "id", false},
-		{"CREATE UNIQUE INDEX i ON BACKLOG (id)", "id", true},
-		{"CREATE UNIQUE INDEX i ON BACKLOG (id, tenant)", "tenant, id", true},
-		{"CREATE UNIQUE INDEX i ON BACKLOG (id)", "tenant, ID", true},
+		{"", "pk", true, ""},
+		{"", "id, pk", true, ""},
+		{"", "id", false, ""},
+		{"CREATE INDEX i ON BACKLOG (id)", "id", false, ""},
+		{"CREATE UNIQUE INDEX i ON BACKLOG (id) WHERE status = 'NEW'", "id", false, ""},
+		{"CREATE UNIQUE INDEX i ON BACKLOG (id, tenant)", "id", false, "id, tenant"},
+		{"CREATE UNIQUE INDEX i ON BACKLOG (id, lower(tenant))", "id, tenant", false, ""},
+		{"CREATE UNIQUE INDEX i ON BACKLOG (lower(id))", "id", false, ""},
+		{"CREATE UNIQUE INDEX i ON BACKLOG (id)", "id", true, ""},
+		{"CREATE UNIQUE INDEX i ON BACKLOG (id, tenant)", "tenant, id", true, ""},
+		{"CREATE UNIQUE INDEX i ON BACKLOG (id)", "tenant, ID", true, ""},
 	} {
 		f := newFile(t, columns+x.index)
 		m := plainMapping()
 		m.ID = strings.Split(x.key, ", ")
 		if x.ok {
+			f.store(m)
+			continue
+		}
+		if x.wider != "" {
+			f.wantRefused(m, "table.id: "+x.key+" does not identify a row of BACKLOG: a key of that table is 2 columns: "+x.wider+"; write table.id: ["+x.wider+"]")
+			m.ID = strings.Split(x.wider, ", ")
 			f.store(m)
 			continue
 		}

@@ -130,6 +130,12 @@ func (r *resolver) keyColumns() error {
 		r.t.key = append(r.t.key, r.d.quote(c.name))
 	}
 	if !r.cat.unique(names) {
+		for _, u := range r.cat.uniques {
+			if !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(u, name) }) {
+				return problem(fmt.Sprintf("write table.id: [%s]", strings.Join(inYAML(u), ", ")), "table.id: %s does not identify a row of %s: a key of that table is %d columns: %s",
+					strings.Join(names, ", "), r.m.Name, len(u), strings.Join(u, ", "))
+			}
+		}
 		return problem("name the columns of the primary key or of a unique index, or create one: "+
 			fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", r.d.quote(r.m.Name+"_key"), r.t.name, strings.Join(r.t.key, ", ")),
 			"table.id: %s does not identify a row of %s: no primary key or unique index covers it", strings.Join(names, ", "), r.m.Name)
@@ -154,7 +160,7 @@ func (r *resolver) timeColumns() error {
 		if err != nil {
 			return err
 		}
-		tc := &timeCol{name: c.name, quoted: r.d.quote(c.name), null: x.spec.Null, zero: x.spec.Zero}
+		tc := &timeCol{name: c.name, quoted: r.d.quote(c.name), setting: x.setting, null: x.spec.Null, zero: x.spec.Zero}
 		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.m.Zone))
 		if tc.fixed && x.spec.As != "" && x.spec.As != "native" {
 			return problem("leave it out", "%s: as: column %s is %s, whose times are read as what they are", x.setting, c.name, c.decl)

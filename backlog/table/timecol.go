@@ -10,6 +10,7 @@ import (
 // once that is known.
 type timeCol struct {
 	name, quoted string
+	setting      string // that has the long form for it; "" for those of others
 	zone         *time.Location
 	null, zero   string // "", skip, oldest, newest
 	fixed        bool   // the form was given, not found out
@@ -33,7 +34,7 @@ func (c *timeCol) learn(raws []any) error {
 	}
 	f, ok, err := detectTimeForm(raws, c.zone)
 	if err != nil {
-		return problem(timeCure(err), "column %s: %v", c.name, err)
+		return problem(c.cure(err), "column %s: %v", c.name, err)
 	}
 	if ok {
 		c.set(f)
@@ -63,7 +64,7 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d: seconds taken for milliseconds, or the other way round?", c.name, raw, c.known(), y)
 	}
 	if ahead := at.Sub(now); ahead > futureMost && !future {
-		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %v ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), ahead.Round(time.Minute), c.zone)
+		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %s ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), roughly(ahead), c.zone)
 	}
 	return at, nil
 }

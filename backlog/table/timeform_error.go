@@ -35,6 +35,9 @@ func timeUnknownError(raw any) error {
 	if timeUnsorted().MatchString(bare) {
 		return timeUnsortedError(shown)
 	}
+	if layout := timeLayoutOf(bare); layout != "" {
+		return &timeLayoutError{shown, layout}
+	}
 	if _, rest, ok := timeCutHead(bare, "20060102"); ok && rest == "" {
 		cure = "if it is a date, say `as: text:20060102`"
 	} else if err != nil {
@@ -56,12 +59,57 @@ func (e timeUnsortedError) Error() string {
 	return string(e) + " is no time in a known form: dates that do not begin with the year do not sort by time, so that none can be searched for"
 }
 
-// timeCure returns what can be done about an error of detectTimeForm.
-func timeCure(err error) string {
+// timeLayoutOf returns the layout of a text that is not taken for a time unless
+// it is named, though it sorts by time; "" if it is none such.
+func timeLayoutOf(text string) string {
+	for _, day := range []string{"2006/01/02", "2006.01.02"} {
+		for _, clock := range []string{"", " 15:04", " 15:04:05", "T15:04:05"} {
+			if _, err := time.Parse(day+clock, text); err == nil {
+				return day + clock
+			}
+		}
+	}
+	return ""
+}
+
+// A timeLayoutError is about such a text, as it is shown.
+type timeLayoutError struct{ shown, layout string }
+
+func (e *timeLayoutError) Error() string {
+	return fmt.Sprintf("%s is no time in a known form, but as: \"text:%s\" describes it", e.shown, e.layout)
+}
+
+// cure returns what can be done about an error of detectTimeForm.
+func (c *timeCol) cure(err error) string {
 	if u := timeUnsortedError(""); errors.As(err, &u) {
 		return "name another column, or add a generated one that holds the same date as YYYY-MM-DD, and an index on it"
 	}
-	return "say which it is with `as:`, or mend the rows"
+	if l := (*timeLayoutError)(nil); errors.As(err, &l) {
+		return "say so with " + c.long(fmt.Sprintf("as: %q", "text:"+l.layout))
+	}
+	return "say which it is with " + c.long("as: …") + ", or mend the rows"
+}
+
+// long returns the long form of the setting about the column, with what else is
+// to stand there.
+func (c *timeCol) long(rest string) string {
+	if c.setting == "" {
+		return "`" + rest + "`"
+	}
+	return c.setting + ": {column: " + inYAML([]string{c.name})[0] + ", " + rest + "}"
+}
+
+var yamlWord = pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// inYAML returns the names as a configuration has them.
+func inYAML(names []string) []string {
+	list := make([]string, len(names))
+	for i, name := range names {
+		if list[i] = name; !yamlWord().MatchString(name) {
+			list[i] = strconv.Quote(name)
+		}
+	}
+	return list
 }
 
 // timeShow returns a raw value as error messages name it: bare where it

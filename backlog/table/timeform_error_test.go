@@ -1,11 +1,37 @@
 package table_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"backlog/backlog"
 )
+
+// TestProposedLayout: what the error about dates such as 2026/02/10 advises can
+// be worked.
+func TestProposedLayout(t *testing.T) {
+	for _, layout := range []string{"2006/01/02", "2006/01/02 15:04", "2006/01/02 15:04:05", "2006.01.02 15:04:05", "2006.01.02T15:04:05"} {
+		f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT DEFAULT 'NEW', "inserted on" TEXT)`)
+		for i := range 3 {
+			f.exec(`INSERT INTO BACKLOG (id, "inserted on") VALUES (?, ?)`, i, noon.AddDate(0, 0, i-3).Format(layout))
+		}
+		m := plainMapping()
+		m.Inserted.Column = "inserted on"
+		f.wantRefused(m, "column inserted on: "+shownDate(noon.AddDate(0, 0, -3).Format(layout))+` is no time in a known form, but as: "text:`+layout+`" describes it; say so with table.inserted: {column: "inserted on", as: "text:`+layout+`"}`)
+		m.Inserted.As = "text:" + layout
+		wantKeys(t, layout, lane(t, f.store(m), backlog.Fresh), "2 1 0")
+	}
+}
+
+// shownDate is a text as errors show it: bare where it cannot be mistaken.
+func shownDate(text string) string {
+	if strings.ContainsAny(text, "-:") {
+		return text
+	}
+	return strconv.Quote(text)
+}
 
 // TestGeneratedDate: what the error about dates such as 10.02.2026 advises can
 // be worked, with a policy and without.

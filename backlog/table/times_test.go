@@ -182,7 +182,7 @@ func TestTimesOfLaterRows(t *testing.T) {
 }
 
 func TestTimesThatCannotBeRead(t *testing.T) {
-	const cure = "; say which it is with `as:`, or mend the rows"
+	const cure = "; say which it is with table.inserted: {column: date_inserted, as: …}, or mend the rows"
 	for _, x := range []struct {
 		values string // a row each
 		as     string
@@ -196,15 +196,18 @@ func TestTimesThatCannotBeRead(t *testing.T) {
 		{"('10.02.2026')", "", `column date_inserted: "10.02.2026" is no time in a known form: dates that do not begin with the year do not sort by time, so that none can be searched for; ` +
 			"name another column, or add a generated one that holds the same date as YYYY-MM-DD, and an index on it"},
 		{"('yesterday'), ('today')", "", `column date_inserted: "yesterday" is no time in a known form: ` + "`as: text:<layout>` can describe other texts" + cure},
+		{"('2026/02/10 01:00:00')", "", `column date_inserted: 2026/02/10 01:00:00 is no time in a known form, but as: "text:2006/01/02 15:04:05" describes it; say so with table.inserted: {column: date_inserted, as: "text:2006/01/02 15:04:05"}`},
+		{"('2026-02-10 15:00:00')", "text:2006-01-02 15:04:05", "1 of 1 rows looked at have no date that can be right: column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: " +
+			"is it written in another zone than UTC?; say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read"},
 		{"(12345)", "", "column date_inserted: 12345 is no time in a known form: numbers are taken for times of the years 1990 to 2100, others need `as:`" + cure},
 		{"('2026-02-10 01:00:00')", "unix_ms", "column date_inserted is not as configured: 2026-02-10 01:00:00 is not unix_ms; mend `as:`"},
 		{"('2026-02-10 01:00:00')", "text:2006-01-02T15:04:05", "column date_inserted is not as configured: 2026-02-10 01:00:00 is not text 2026-01-02T15:04:05 (no zone, read as UTC); mend `as:`"},
 		{"(1770724801000), (1770724802000)", "unix_s", "2 of 2 rows looked at have no date that can be right: column date_inserted: 1770724801000 read as unix_s lies in the year 58082: seconds taken for milliseconds, or the other way round?; " +
-			"say with table.inserted: {as: …, zone: …} how it is to be read"},
+			"say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read"},
 		{"(1770724801), (1770724802)", "unix_ms", "2 of 2 rows looked at have no date that can be right: column date_inserted: 1770724801 read as unix_ms lies in the year 1970: seconds taken for milliseconds, or the other way round?; " +
-			"say with table.inserted: {as: …, zone: …} how it is to be read"},
-		{"('2026-02-10 15:00:00'), ('2026-02-10 15:30:00'), ('2026-02-10 11:00:00')", "", "2 of 3 rows looked at have no date that can be right: column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3h0m0s ahead of the clock: " +
-			"is it written in another zone than UTC?; say with table.inserted: {as: …, zone: …} how it is to be read"},
+			"say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read"},
+		{"('2026-02-10 15:00:00'), ('2026-02-10 15:30:00'), ('2026-02-10 11:00:00')", "", "2 of 3 rows looked at have no date that can be right: column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: " +
+			"is it written in another zone than UTC?; say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read"},
 	} {
 		f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, date_inserted, status TEXT DEFAULT 'NEW'); INSERT INTO BACKLOG (date_inserted) VALUES "+x.values)
 		m := plainMapping()
@@ -225,11 +228,11 @@ func TestTimesOfRowsThatCannotBeRecords(t *testing.T) {
 	}{
 		{"text", "TEXT", []any{"garbage", "3000-01-01 00:00:00", "2026-02-10 15:00:00", "2026-02-10 11:00:00.x", "2026-02-30 11:00:00"}, inLayout("2006-01-02 15:04:05"),
 			[]string{`column date_inserted: "garbage" is not text 2026-01-02 15:04:05 (no zone, read as UTC)`, "column date_inserted: 3000-01-01 00:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) lies in the year 3000: ",
-				"column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3h0m0s ahead of the clock: is it written in another zone than UTC?",
+				"column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: is it written in another zone than UTC?",
 				"column date_inserted: 2026-02-10 11:00:00.x is not text", "column date_inserted: 2026-02-30 11:00:00 is not text"}, 4},
 		{"milliseconds", "INTEGER", []any{"garbage", int64(32503680000000), noon.Add(3 * time.Hour).UnixMilli(), []byte{0xff}, 1e18}, func(t time.Time) any { return t.UnixMilli() },
 			[]string{`column date_inserted: "garbage" is not unix_ms`, "column date_inserted: 32503680000000 read as unix_ms lies in the year 3000: ",
-				"column date_inserted: 1770735600000 read as unix_ms is 3h0m0s ahead of the clock: ", `column date_inserted: "\xff" is not unix_ms`, "column date_inserted: 1000000000000000000 read as unix_ms lies in the year"}, 5},
+				"column date_inserted: 1770735600000 read as unix_ms is 3 h ahead of the clock: ", `column date_inserted: "\xff" is not unix_ms`, "column date_inserted: 1000000000000000000 read as unix_ms lies in the year"}, 5},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT DEFAULT 'NEW', date_inserted "+x.decl+", code INTEGER DEFAULT 0)")
