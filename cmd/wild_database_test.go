@@ -30,8 +30,6 @@ type wildKind struct {
 	schema func(table string) []string
 	// user makes THEROLE with THEPASSWORD, who may see what is there.
 	user string
-	// manyRows is added to the URL so that small tables are read as large ones.
-	manyRows string
 	// now is the time of settlement in a column with microseconds.
 	now string
 }
@@ -86,9 +84,8 @@ var inPostgres = wildKind{
 			"SELECT pg_get_triggerdef(g.oid) FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid WHERE relnamespace" + here,
 		}
 	},
-	user:     "CREATE ROLE THEROLE LOGIN PASSWORD THEPASSWORD; DO $$ BEGIN EXECUTE 'GRANT USAGE ON SCHEMA ' || current_schema() || ' TO THEROLE'; END $$; ",
-	manyRows: "&enable_seqscan=off&enable_bitmapscan=off&enable_sort=off",
-	now:      "'2026-02-10 12:00:00.25+00'",
+	user: "CREATE ROLE THEROLE LOGIN PASSWORD THEPASSWORD; DO $$ BEGIN EXECUTE 'GRANT USAGE ON SCHEMA ' || current_schema() || ' TO THEROLE'; END $$; ",
+	now:  "'2026-02-10 12:00:00.25+00'",
 }
 
 var inMySQL = wildKind{

@@ -13,7 +13,7 @@ import (
 type dialect interface {
 	// quote returns the name as an identifier.
 	quote(name string) string
-	// literal returns the value (nil, bool, int64, float64, string) as SQL
+	// literal returns the value (nil, bool, int64, float64, decimal, string) as SQL
 	// text.
 	literal(v any) string
 	// place returns the text of a statement, in which this package marks the

@@ -127,12 +127,14 @@ type column struct {
 	generated bool
 	json      bool
 
+	element  string   // of an array: the type of its elements; "" for other types
 	labels   []string // of an ENUM: no other text is legal; nil: any is
 	unsigned bool     // no number below 0 is legal
 	updated  bool     // the database sets it itself when the row is written
 }
 
-// typed returns v as a value of the column: nil, bool, int64, float64 or string.
+// typed returns v as a value of the column: nil, bool, int64, float64, decimal or
+// string.
 func (c *column) typed(v Value) (any, error) {
 	value, err := c.converted(v)
 	if err != nil {
@@ -172,6 +174,9 @@ func (c *column) converted(v Value) (any, error) {
 		return nil, fmt.Errorf("%s is not a whole number, and column %s is %s", v.Text, c.name, c.decl)
 	case classReal:
 		if f, ok := parseDecimal(t); ok {
+			if c.isDecimal() && len(strings.Trim(t, "+-0.")) > floatDigits {
+				return decimal(t), nil
+			}
 			return f, nil
 		}
 		return nil, fmt.Errorf("%s is not a number, and column %s is %s", v.Text, c.name, c.decl)
@@ -203,6 +208,20 @@ func (c *column) converted(v Value) (any, error) {
 		}
 		return v.Text, nil
 	}
+}
+
+// A decimal is a number with more digits than a float64 keeps apart from others,
+// as it was written.
+type decimal string
+
+// floatDigits are those that every float64 has.
+const floatDigits = 15
+
+// isDecimal reports whether the column keeps the digits of numbers, however many
+// they are.
+func (c *column) isDecimal() bool {
+	decl := strings.ToLower(c.decl)
+	return strings.HasPrefix(decl, "decimal") || strings.HasPrefix(decl, "numeric")
 }
 
 // parseNumber returns the int64 or float64 that s is to a database.

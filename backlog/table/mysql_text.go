@@ -39,6 +39,8 @@ func (mysql) literal(v any) string {
 		return strconv.FormatInt(v, 10)
 	case float64:
 		return strconv.FormatFloat(v, 'e', -1, 64)
+	case decimal: // in quotes it would be compared as a float
+		return string(v)
 	case []byte:
 		return "x'" + hex.EncodeToString(v) + "'"
 	}
