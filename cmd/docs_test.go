@@ -31,15 +31,7 @@ func TestDocs(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			for _, m := range docFile.FindAllSubmatch(text, -1) {
-				mode := os.FileMode(0o644)
-				if bytes.HasPrefix(m[2], []byte("#!")) {
-					mode = 0o755
-				}
-				if err := os.WriteFile(filepath.Join(dir, string(m[1])), m[2], mode); err != nil {
-					t.Fatal(err)
-				}
-			}
+			writeDocFiles(t, dir, text)
 			commands := docConsole.FindAllSubmatch(text, -1)
 			if len(commands) == 0 {
 				t.Fatal("no command")
@@ -63,6 +55,21 @@ func TestDocs(t *testing.T) {
 				t.Error("no picture was drawn")
 			}
 		})
+	}
+}
+
+// writeDocFiles writes the files that a page shows to the folder. A script is
+// executable.
+func writeDocFiles(t *testing.T, dir string, page []byte) {
+	t.Helper()
+	for _, m := range docFile.FindAllSubmatch(page, -1) {
+		mode := os.FileMode(0o644)
+		if bytes.HasPrefix(m[2], []byte("#!")) {
+			mode = 0o755
+		}
+		if err := os.WriteFile(filepath.Join(dir, string(m[1])), m[2], mode); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
