@@ -48,7 +48,6 @@ type daemon struct {
 type fate struct {
 	*Record
 	tries  int
-	down   time.Time // the end of an outage that it has been tried in
 	failed bool
 	retry  backlog.Retry
 	over   bool // it has succeeded, or is given up
@@ -80,9 +79,19 @@ func (x *run) passes(ctx context.Context, records []Record) error {
 			break
 		}
 	}
+	until := x.w.To
+	if ctx.Err() != nil {
+		until = d.now
+	}
+	x.report.Records = 0
 	for i := range d.fates {
-		if gone := x.gone(&records[i], time.Time{}); !d.fates[i].over && !gone.IsZero() && !gone.After(x.w.To) {
-			x.dies(gone)
+		if records[i].Inserted.After(until) {
+			continue
+		}
+		x.report.Records++
+		x.comes(&records[i])
+		if !d.fates[i].over {
+			x.growsOld(&records[i], until)
 		}
 	}
 	return nil

@@ -16,7 +16,6 @@ type pending struct {
 	simulate.Record
 	n     int
 	state backlog.Retry
-	down  time.Time
 	over  bool
 }
 
@@ -55,14 +54,17 @@ func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 			minutes[at.Unix()/60]++
 			b := &r.Series[(at.Sub(w.From)-1)/o.Bucket]
 			b.Attempts++
-			if outage != nil {
-				p.down = outage.To
-			}
 			if outage == nil && !p.Poison && simulate.Draw(p.Seed, 2*p.n) < w.Success {
 				r.Succeeded++
 				p.over = true
-				if !p.down.IsZero() {
-					r.Recovery = append(r.Recovery, at.Sub(p.down))
+				var end time.Time
+				for _, out := range w.Outages {
+					if !out.To.After(at) && out.To.After(p.Inserted) && out.To.After(end) {
+						end = out.To
+					}
+				}
+				if !end.IsZero() {
+					r.Recovery = append(r.Recovery, at.Sub(end))
 				}
 				continue
 			}
@@ -121,7 +123,9 @@ func TestRunOfRecordsIsTheNaiveWalk(t *testing.T) {
 	near := func(most time.Duration) time.Time {
 		return from.Add(time.Duration(random.Int64N(int64(2*most))) - most).Truncate(time.Millisecond)
 	}
-	for pname, p := range map[string]*backlog.Policy{"progressive": nil, "counted": minutes(-1), "given up": minutes(7)} {
+	never := minutes(0)
+	never.Never = true
+	for pname, p := range map[string]*backlog.Policy{"progressive": nil, "counted": minutes(-1), "given up": minutes(7), "none": never} {
 		t.Run(pname, func(t *testing.T) {
 			w := &simulate.Workload{From: from, To: from.Add(2 * day), Success: 0.2}
 			for i := range 400 {

@@ -134,10 +134,7 @@ func (d *daemon) call(p *pass) {
 	p.tried[i] = true
 	f := &d.fates[i]
 	f.tries++
-	outage, out := d.service.outage(d.now)
-	if out {
-		f.down = outage.To
-	}
+	_, out := d.service.outage(d.now)
 	success := !out && !f.Poison && luckOf(f.Seed, 2*f.tries) < d.service.success
 	d.begins = p
 	d.one(d.now, p.tier.Name, i, success)
@@ -153,7 +150,7 @@ func (d *daemon) end(c call) error {
 	if c.success {
 		f.over = true
 		p.streak = 0
-		d.succeeds(d.now, f.down)
+		d.succeeds(d.now, f.Record)
 	} else {
 		s.Outcome = backlog.Errored
 		s.Retry, s.GivenUp = d.Policy.After(f.retry, d.now, luckOf(f.Seed, 2*f.tries+1))
@@ -161,7 +158,7 @@ func (d *daemon) end(c call) error {
 		p.streak++
 		if s.GivenUp {
 			f.over = true
-			d.dies(d.now)
+			d.dies(d.now, f.Record)
 		}
 	}
 	if left, err := d.table.Settle(context.WithoutCancel(d.ctx), []backlog.Settlement{s}); err != nil || len(left) > 0 {

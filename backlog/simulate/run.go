@@ -18,9 +18,15 @@ type Report struct {
 	Failed                   int  // attempts that failed
 	Complete                 bool // it was not stopped
 	PeakPerMinute            int  // attempts that begin in one minute of the clock, at most
-	Recovery                 []time.Duration
 	Series                   []Bucket
 	ByTick                   map[time.Time]*TickAttempts // nil unless asked for
+
+	// Recovery is how long after the end of an outage those that were pending
+	// at that moment succeeded, the last outage if there were several. Lost
+	// is how many of those that could have succeeded were pending in one and
+	// died.
+	Recovery []time.Duration
+	Lost     int
 
 	SkippedTicks int           // of tiers whose last pass still ran
 	LongestPass  time.Duration // from its tick to its end
@@ -39,6 +45,7 @@ type Bucket struct {
 	Attempts, Failed int
 	Dead             int // records given up or past their time
 	Pending          int // at the end of it
+	Most             int // pending at any time in it
 }
 
 // Options are what else a simulation depends on.
@@ -80,8 +87,10 @@ type run struct {
 	report  *Report
 	minutes []uint32 // attempts by minute since w.From
 	pending []int    // changes of it by bucket
-	begins  *pass    // whose call begins; nil: passes are not gone through, in the order of time
-	told    int      // the progress that was told last
+	flow    flow
+	ctx     context.Context
+	begins  *pass // whose call begins; nil: passes are not gone through, in the order of time
+	told    int   // the progress that was told last
 }
 
 // Run simulates the workload: every record is tried at each tick at which the
@@ -96,16 +105,13 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 		Options: o, w: w, service: w.service(), list: o.Schedule.Tiers(), widest: o.Schedule.Widest().MaxAge,
 		report:  &Report{Records: len(records), Series: make([]Bucket, n)},
 		minutes: make([]uint32, int(w.To.Sub(w.From)/time.Minute)+1),
-		pending: make([]int, n),
+		pending: make([]int, n), flow: newFlow(w.From, w.To), ctx: ctx,
 	}
 	if o.Ticks {
 		x.report.ByTick = make(map[time.Time]*TickAttempts)
 	}
 	if o.MaxRecords > 0 || o.AbortAfter > 0 || o.Rate > 0 || o.CallTime > 0 || len(o.Down) > 0 {
 		x.Down = merged(o.Down)
-		for i := range records {
-			x.pending[x.bucket(records[i].Inserted)]++
-		}
 		err := x.passes(ctx, records)
 		x.finish()
 		x.report.Complete = err == nil && ctx.Err() == nil
@@ -114,12 +120,13 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 	var alike []int64
 	for i := range records {
 		if i%1024 == 0 && ctx.Err() != nil {
+			x.report.Records = i
 			break
 		}
 		x.tell(i - len(alike))
 		rec := &records[i]
-		x.pending[x.bucket(rec.Inserted)]++
-		if rec.Poison && o.Policy == nil && o.Observe == nil && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
+		x.comes(rec)
+		if (rec.Poison || x.service.success == 0) && o.Policy == nil && o.Observe == nil && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
 			alike = append(alike, rec.Inserted.UnixNano())
 			continue
 		}
@@ -190,21 +197,35 @@ func (x *run) tell(done int) {
 	}
 }
 
-// succeeds takes a record out of what is pending; down is the end of an outage
-// that it has been tried in, or zero.
-func (x *run) succeeds(at, down time.Time) {
-	x.report.Succeeded++
+// comes counts a record as pending from its insertion on.
+func (x *run) comes(rec *Record) {
+	x.pending[x.bucket(rec.Inserted)]++
+	x.flow.comes(rec.Inserted)
+}
+
+// leaves counts a record as no longer pending.
+func (x *run) leaves(at time.Time) {
 	x.pending[x.bucket(at)]--
-	if !down.IsZero() {
-		x.report.Recovery = append(x.report.Recovery, at.Sub(down))
+	x.flow.goes(at)
+}
+
+// succeeds takes a record out of what is pending.
+func (x *run) succeeds(at time.Time, rec *Record) {
+	x.report.Succeeded++
+	x.leaves(at)
+	if end := x.service.lastEnd(at); end.After(rec.Inserted) {
+		x.report.Recovery = append(x.report.Recovery, at.Sub(end))
 	}
 }
 
 // dies takes a record that is never tried again out of what is pending.
-func (x *run) dies(at time.Time) {
+func (x *run) dies(at time.Time, rec *Record) {
 	x.report.Dead++
 	x.report.Series[x.bucket(at)].Dead++
-	x.pending[x.bucket(at)]--
+	x.leaves(at)
+	if !rec.Poison && x.service.success > 0 && x.service.meets(rec.Inserted, at) {
+		x.report.Lost++
+	}
 }
 
 // next returns the first tick after the time at which the record is tried, zero
@@ -248,9 +269,12 @@ func (x *run) widestAt(tick time.Time) string {
 // life goes through the attempts at one record.
 func (x *run) life(i int, rec *Record) {
 	state := rec.Retry
-	var down time.Time // the end of an outage that it has been tried in
 	at, narrowest := latest(rec.Inserted, x.w.From), 0
 	if rec.Failed {
+		if _, ok := x.Policy.Due(state); !ok { // it is not tried again
+			x.growsOld(rec, x.w.To)
+			return
+		}
 		at = x.wait(state, at)
 	}
 	if rec.Eligible.After(at) {
@@ -260,29 +284,33 @@ func (x *run) life(i int, rec *Record) {
 		at, narrowest = x.next(rec, narrowest, at)
 		if gone := x.gone(rec, at); !gone.IsZero() {
 			if !gone.After(x.w.To) {
-				x.dies(gone)
+				x.dies(gone, rec)
 			}
 			return
 		}
-		if at.After(x.w.To) {
+		if at.After(x.w.To) || n%4096 == 0 && x.ctx.Err() != nil {
 			return
 		}
-		outage, out := x.service.outage(at)
-		if out {
-			down = outage.To
-		}
-		if !out && !rec.Poison && luckOf(rec.Seed, 2*n) < x.service.success {
+		if _, out := x.service.outage(at); !out && !rec.Poison && luckOf(rec.Seed, 2*n) < x.service.success {
 			x.one(at, x.tierAt(at), i, true)
-			x.succeeds(at, down)
+			x.succeeds(at, rec)
 			return
 		}
 		x.one(at, x.tierAt(at), i, false)
 		givenUp := false
 		if state, givenUp = x.Policy.After(state, at, luckOf(rec.Seed, 2*n+1)); givenUp {
-			x.dies(at)
+			x.dies(at, rec)
 			return
 		}
 		at = x.wait(state, at)
+	}
+}
+
+// growsOld lets a record that is not tried again die by its age, if it does so
+// until then.
+func (x *run) growsOld(rec *Record, until time.Time) {
+	if gone := x.gone(rec, time.Time{}); !gone.IsZero() && !gone.After(until) {
+		x.dies(gone, rec)
 	}
 }
 
@@ -350,7 +378,7 @@ func (x *run) never(ctx context.Context, inserted []int64) {
 		if old.After(x.w.To) {
 			break
 		}
-		x.dies(latest(old, x.w.From))
+		x.dies(latest(old, x.w.From), &Record{Poison: true})
 	}
 }
 
@@ -360,14 +388,18 @@ func (x *run) finish() {
 	now := 0
 	for i := range r.Series {
 		now += x.pending[i]
-		r.Series[i].At, r.Series[i].Pending = x.w.From.Add(time.Duration(i)*x.Bucket), now
+		r.Series[i].At, r.Series[i].Pending, r.Series[i].Most = x.w.From.Add(time.Duration(i)*x.Bucket), now, now
 	}
+	x.flow.most(func(at time.Time, pending int) {
+		b := &r.Series[x.bucket(at)]
+		b.Most = max(b.Most, pending)
+	})
 	for _, n := range x.minutes {
 		r.PeakPerMinute = max(r.PeakPerMinute, int(n))
 	}
 	slices.Sort(r.Recovery)
 }
 
-// RecoveryQuantile returns how long that share of the records that were tried in
-// an outage, and succeeded later, waited at most beyond its end.
+// RecoveryQuantile returns how long that share of the records that Recovery is
+// about waited at most.
 func (r *Report) RecoveryQuantile(q float64) time.Duration { return quantile(r.Recovery, q) }

@@ -43,3 +43,47 @@ func TestRunAdds(t *testing.T) {
 		})
 	}
 }
+
+// A schedule that looks once an hour: what comes in an outage and is not tried
+// before its end has waited all the same, and all are pending until the tick.
+func TestRunCountsWhatWaits(t *testing.T) {
+	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	w := &simulate.Workload{
+		From: from, To: from.Add(4 * time.Hour), PerHour: 60, Regular: true, Success: 1,
+		Outages: []simulate.Outage{{From: from.Add(65 * time.Minute), To: from.Add(95 * time.Minute)}},
+	}
+	hourly := schedule(t, tiers.Tier{MaxAge: day, Every: time.Hour})
+	for name, o := range map[string]simulate.Options{
+		"counted": {}, "gone through": {MaxRecords: 1_000_000, NewTable: inMemoryWith(nil)},
+	} {
+		o.Schedule, o.Bucket = hourly, time.Hour
+		r, err := simulate.Run(t.Context(), w, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// From the 61st, which came at the tick itself, to the 95th.
+		if len(r.Recovery) != 35 || r.RecoveryQuantile(0) != 25*time.Minute || r.RecoveryQuantile(1) != 25*time.Minute || r.Lost != 0 {
+			t.Errorf("%s: %d records recover within %v to %v, %d are lost", name, len(r.Recovery), r.RecoveryQuantile(0), r.RecoveryQuantile(1), r.Lost)
+		}
+		if b := r.Series[1]; b.Most != 61 || b.Pending != 1 || r.PeakPerMinute != 60 {
+			t.Errorf("%s: %+v; %d at a time", name, b, r.PeakPerMinute)
+		}
+	}
+	once := minutes(0)
+	o := simulate.Options{Schedule: schedule(t, tiers.Tier{MaxAge: day, Every: time.Minute}), Policy: once, Bucket: time.Hour}
+	if r, err := simulate.Run(t.Context(), w, o); err != nil || r.Lost != 30 || r.Dead != 30 {
+		t.Errorf("%v: %d of %d dead are lost by the outage", err, r.Lost, r.Dead)
+	}
+}
+
+// One record with a long life is stopped in it.
+func TestRunStops(t *testing.T) {
+	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	w := &simulate.Workload{From: from, To: from.Add(50 * 365 * day), PerHour: 0.001, Success: 0.5, Outages: []simulate.Outage{{From: from, To: from.Add(50 * 365 * day)}}}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	r, err := simulate.Run(ctx, w, simulate.Options{Schedule: schedule(t, tiers.Tier{MaxAge: 20_000 * day, Every: time.Second}), Bucket: day})
+	if err == nil || r.Complete {
+		t.Errorf("%v, %+v", err, r.Attempts)
+	}
+}

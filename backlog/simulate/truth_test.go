@@ -43,6 +43,7 @@ func sorted(log []entry) []entry {
 // does not; the simulation is given the same records.
 func TestSimulationIsTheDaemon(t *testing.T) {
 	bubble := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // when synctest's clock begins
+	drawn := map[string]any{"interval": 3 * time.Minute, "max_retries": 6}
 	down := []simulate.Outage{
 		{From: bubble.Add(90*time.Minute + 3*time.Second), To: bubble.Add(95 * time.Minute)}, // no tick is missed
 		{From: bubble.Add(8*time.Hour + 100*time.Second), To: bubble.Add(8*time.Hour + 41*time.Minute)},
@@ -57,18 +58,21 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 		{name: "progressive", policy: "progressive"},
 		{name: "fibonacci", policy: "fibonacci"},
 		{name: "list", policy: "list", settings: map[string]any{"intervals": []time.Duration{0, 10 * time.Minute, time.Hour}}},
-		{name: "exponential", policy: "exponential", settings: map[string]any{"interval": 3 * time.Minute, "max_retries": 6}},
+		{name: "exponential", policy: "exponential", settings: drawn},
 		{name: "capped", policy: "progressive", Options: simulate.Options{MaxRecords: 6}},
 		{name: "capped fibonacci", policy: "fibonacci", Options: simulate.Options{MaxRecords: 3}},
+		{name: "capped exponential", policy: "exponential", settings: drawn, Options: simulate.Options{MaxRecords: 3}},
 		{name: "aborted", policy: "progressive", Options: simulate.Options{AbortAfter: 4}},
 		{name: "overlap", policy: "progressive", Options: simulate.Options{CallTime: 47 * time.Second}},
 		{name: "overlap of several", policy: "progressive", tiers: 1, Options: simulate.Options{CallTime: 211 * time.Second, Concurrency: 3}},
 		{name: "overlap fibonacci", policy: "fibonacci", Options: simulate.Options{CallTime: 47 * time.Second}},
+		{name: "overlap exponential", policy: "exponential", settings: drawn, Options: simulate.Options{CallTime: 47 * time.Second}},
 		{name: "overlap capped", policy: "progressive", Options: simulate.Options{CallTime: 47 * time.Second, MaxRecords: 16}},
 		{name: "overlap aborted", policy: "progressive", Options: simulate.Options{CallTime: 47 * time.Second, AbortAfter: 4}},
 		{name: "rate", policy: "progressive", Options: simulate.Options{CallTime: 7 * time.Second, Rate: 0.03}},
 		{name: "missed ticks", policy: "progressive", Options: simulate.Options{Down: down}},
 		{name: "missed ticks fibonacci", policy: "fibonacci", Options: simulate.Options{Down: down}},
+		{name: "missed ticks exponential", policy: "exponential", settings: drawn, Options: simulate.Options{Down: down}},
 		{name: "missed ticks of passes cut short", policy: "progressive", Options: simulate.Options{CallTime: 17 * time.Second, Down: down}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

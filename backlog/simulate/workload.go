@@ -5,6 +5,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 
 	"backlog/backlog"
@@ -117,6 +118,22 @@ func (s *service) outage(at time.Time) (Outage, bool) {
 		return Outage{}, false
 	}
 	return s.outages[i], true
+}
+
+// lastEnd returns when the last outage before that time ended, zero if there was
+// none.
+func (s *service) lastEnd(at time.Time) (end time.Time) {
+	i := sort.Search(len(s.outages), func(i int) bool { return s.outages[i].To.After(at) })
+	if i > 0 {
+		end = s.outages[i-1].To
+	}
+	return end
+}
+
+// meets reports whether there is an outage between two times.
+func (s *service) meets(from, to time.Time) bool {
+	i := sort.Search(len(s.outages), func(i int) bool { return s.outages[i].To.After(from) })
+	return i < len(s.outages) && !s.outages[i].From.After(to)
 }
 
 // luckOf returns the n-th random number of a record, uniform in [0, 1): what one
