@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"time"
 
 	"backlog/backlog"
@@ -24,39 +26,66 @@ var outcomes = map[string]backlog.Outcome{
 }
 
 // parseReply reads one line. The error says what is wrong with it, as the rest
-// of a sentence about the worker that "wrote" it.
+// of a sentence about the worker that "wrote" it. Names are exact: others, in
+// other capitals too, mean nothing.
 func parseReply(line []byte) (reply, error) {
-	var w struct {
-		Attempt string   `json:"attempt_id"`
-		Outcome string   `json:"outcome"`
-		Error   string   `json:"error"`
-		Pause   *float64 `json:"retry_after"`
+	if !json.Valid(line) {
+		return reply{}, errors.New("what is not one JSON object")
 	}
-	if err := json.Unmarshal(line, &w); err != nil {
-		var kind *json.UnmarshalTypeError
-		if !errors.As(err, &kind) {
-			return reply{}, errors.New("what is not one JSON object")
-		}
-		if kind.Field == "" {
-			return reply{}, fmt.Errorf("JSON of the type %s, which is no object", kind.Value)
-		}
-		return reply{}, fmt.Errorf("a reply whose %s is of the type %s", kind.Field, kind.Value)
+	if kind := kindOf(trimJSON(line)); kind != "object" {
+		return reply{}, fmt.Errorf("JSON of the type %s, which is no object", kind)
 	}
-	if w.Attempt == "" {
+	r, word := reply{pause: -1}, ""
+	var seen [4]bool
+	for name, value := range fields(line) {
+		text, i := (*string)(nil), slices.Index(replyFields[:], name)
+		switch i {
+		case 0:
+			text = &r.attempt
+		case 1:
+			text = &word
+		case 2:
+			text = &r.text
+		case -1:
+			continue
+		}
+		if seen[i] {
+			return reply{}, fmt.Errorf("a reply with more than one %s", name)
+		}
+		seen[i] = true
+		switch kind := kindOf(value); {
+		case kind == "null":
+		case kind == "string" && text != nil:
+			*text = textOf(value)
+		case kind == "number" && text == nil:
+			if err := r.setPause(string(value)); err != nil {
+				return reply{}, err
+			}
+		default:
+			return reply{}, fmt.Errorf("a reply whose %s is of the type %s", name, kind)
+		}
+	}
+	if r.attempt == "" {
 		return reply{}, errors.New("a reply without attempt_id")
 	}
-	outcome, ok := outcomes[w.Outcome]
-	if !ok {
+	var ok bool
+	if r.outcome, ok = outcomes[word]; !ok {
 		return reply{}, errors.New("a reply whose outcome is none of success, error, reject and skip")
 	}
-	r := reply{attempt: w.Attempt, outcome: outcome, text: w.Error, pause: -1}
-	if w.Pause != nil {
-		if *w.Pause < 0 {
-			return reply{}, errors.New("a reply whose retry_after is negative")
-		}
-		r.pause = time.Duration(min(*w.Pause*float64(time.Second), math.MaxInt64/2))
-	}
 	return r, nil
+}
+
+// replyFields are the fields of a reply; all but the last are texts.
+var replyFields = [...]string{"attempt_id", "outcome", "error", "retry_after"}
+
+// setPause takes a number of seconds; one beyond all is the longest pause.
+func (r *reply) setPause(number string) error {
+	seconds, _ := strconv.ParseFloat(number, 64) // infinite, if it is out of range
+	if seconds < 0 {
+		return errors.New("a reply whose retry_after is negative")
+	}
+	r.pause = time.Duration(min(seconds*float64(time.Second), math.MaxInt64/2))
+	return nil
 }
 
 // err returns the error that the reply stands for.

@@ -37,7 +37,23 @@ func TestParseReply(t *testing.T) {
 		{line: `{"attempt_id":"a","outcome":"skip","retry_after":0}`, err: backlog.RetryAfter(0, backlog.Skip)},
 		{line: `{"attempt_id":"a","outcome":"error","error":"busy","retry_after":1e300}`,
 			err: backlog.RetryAfter(math.MaxInt64/2+1, errors.New("busy"))},
+		{line: `{"attempt_id":"a","outcome":"error","retry_after":1e999}`,
+			err: backlog.RetryAfter(math.MaxInt64/2+1, errors.New("the worker said error, without a text"))},
 
+		// Names are exact.
+		{line: `{"attempt_id":"a","outcome":"error","Outcome":"success"}`, err: errors.New("the worker said error, without a text")},
+		{line: `{"ATTEMPT_ID":"b","attempt_id":"a","outcome":"success","Error":{"code":3},"Retry_After":[-1,"x"]}`},
+		{line: `{"attempt_id":"a","outc\u006fme":"success","x":{"outcome":"error","a":["}",{"b":"\\\""}]},"y":-1.5e3,"z":true,"":null}`},
+		{line: "{\"attempt_id\"\t:\"a\" ,\"x\" :[ ] , \"outcome\":\"error\",\"error\" : \"caf\xe9\" }", err: errors.New("caf\uFFFD")},
+		{line: `{"Attempt_id":"a","outcome":"success"}`, bad: "a reply without attempt_id"},
+		{line: `{"attempt_id":"a","outcome":"error","outcome":"success"}`, bad: "a reply with more than one outcome"},
+		{line: `{"attempt_id":"a","outcome":"error","retry_after":null,"retry_\u0061fter":1}`, bad: "a reply with more than one retry_after"},
+		{line: `{"x":1,"x":2,"attempt_id":"a","outcome":"success"}`},
+
+		{line: `null`, bad: "JSON of the type null, which is no object"},
+		{line: `{}`, bad: "a reply without attempt_id"},
+		{line: `{ }`, bad: "a reply without attempt_id"},
+		{line: `{"attempt_id":"a","outcome":true}`, bad: "a reply whose outcome is of the type bool"},
 		{line: ``, bad: "what is not one JSON object"},
 		{line: `ready`, bad: "what is not one JSON object"},
 		{line: `{"attempt_id":"a","outcome":"success"} {}`, bad: "what is not one JSON object"},
