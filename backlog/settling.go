@@ -43,6 +43,10 @@ func (r *run) handle(j job) error {
 		if !r.e.outlast(r.stop, err) || tries == awayTries {
 			return fmt.Errorf("%w: %w", errNoAttempt, err)
 		}
+		// A database can answer and still take nothing, as one that is full.
+		if tries > 1 && !sleep(r.stop, time.Duration(tries)*time.Second) {
+			return fmt.Errorf("%w: %w", errNoAttempt, err)
+		}
 	}
 }
 
