@@ -113,7 +113,8 @@ type Pass struct {
 // Pass selects the pending records of the given age, the fresh before the
 // failed, hands each once to the handler and settles the outcomes. When ctx is
 // done it selects nothing more, lets running handlers finish for
-// ShutdownTimeout and settles what has finished; that is no error. The report
+// ShutdownTimeout, or less if its cause is a [LostLock], and settles what has
+// finished; that is no error. The report
 // is valid also when an error is returned: the store failed for good, or the
 // outcomes counted in Report.Unwritten could not be written.
 func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {

@@ -10,9 +10,34 @@ import (
 // checkEvery is how often a lock that is held is checked.
 const checkEvery = 2 * time.Second
 
+// LockGrace is how long after it was last known to be held the work under a
+// lock goes on. Who takes a lock that another process has had until now, and
+// may not know that it is lost, waits for longer than that before he begins.
+const LockGrace = 4 * time.Second
+
+// LostLock returns the cause with which the context of a pass is to be
+// cancelled when the lock over it is lost that was last known to be held so
+// long ago. It leaves handlers that run the rest of [LockGrace], not the time
+// that they have to finish at a stop: another process may begin with their
+// records.
+func LostLock(known time.Duration) error { return lostLock{max(0, LockGrace-known)} }
+
+type lostLock struct{ grace time.Duration }
+
+func (lostLock) Error() string { return "the lock is lost" }
+
+// timeToEnd returns how long handlers may go on now that ctx is done.
+func timeToEnd(ctx context.Context, atStop time.Duration) time.Duration {
+	if lost := (lostLock{}); errors.As(context.Cause(ctx), &lost) {
+		return min(lost.grace, atStop)
+	}
+	return atStop
+}
+
 // A runLock shares one RunLock between the passes of a process.
 type runLock struct {
 	emit func(Event)
+	now  func() time.Time
 
 	mu      sync.Mutex
 	waiting chan struct{} // not nil: somebody is taking the lock; closed when done
@@ -23,8 +48,8 @@ type runLock struct {
 type heldLock struct {
 	Lock
 	holders int             // guarded by the runLock's mutex
-	good    context.Context // done: the lock is lost, or given back
-	end     context.CancelFunc
+	good    context.Context // done: the lock is lost, which is its cause, or given back
+	end     context.CancelCauseFunc
 	watch   sync.WaitGroup
 }
 
@@ -38,11 +63,11 @@ func (r *runLock) acquire(ctx context.Context, l Locker, tier string) (locked co
 	if err != nil {
 		return nil, nil, err
 	}
-	locked, cancel := context.WithCancel(ctx)
-	unhook := context.AfterFunc(h.good, cancel)
+	locked, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(h.good, func() { cancel(context.Cause(h.good)) })
 	return locked, func() {
 		unhook()
-		cancel()
+		cancel(nil)
 		r.leave(h)
 	}, nil
 }
@@ -79,7 +104,7 @@ func (r *runLock) join(ctx context.Context, l Locker, tier string) (*heldLock, e
 		return nil, err
 	}
 	h := &heldLock{Lock: lock, holders: 1}
-	h.good, h.end = context.WithCancel(context.Background())
+	h.good, h.end = context.WithCancelCause(context.Background())
 	h.watch.Go(func() { r.check(h) })
 	r.held = h
 	return h, nil
@@ -93,7 +118,7 @@ func (r *runLock) leave(h *heldLock) {
 	if h.holders > 0 {
 		return
 	}
-	h.end()
+	h.end(nil)
 	h.watch.Wait()
 	h.Unlock()
 	if r.held == h {
@@ -103,11 +128,15 @@ func (r *runLock) leave(h *heldLock) {
 
 // check ends h.good when the lock is lost.
 func (r *runLock) check(h *heldLock) {
+	known := r.now()
 	for sleep(h.good, checkEvery) {
+		asked := r.now()
 		err := guard(func() error { return h.Check(h.good) })
-		if err != nil && h.good.Err() == nil {
+		if err == nil {
+			known = asked
+		} else if h.good.Err() == nil {
+			h.end(LostLock(r.now().Sub(known))) // before anybody is told, which may take its time
 			r.emit(Event{Kind: LockLost, Err: err})
-			h.end()
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.lastWake, l.lastTick = now, now
 	l.running, l.owed = make(map[string]bool), make(map[string]bool)
 	l.mu.Unlock()
-	l.lock.emit = l.emit
+	l.lock.emit, l.lock.now = l.emit, l.Now
 	watch := make(chan struct{})
 	go func() {
 		defer close(watch)

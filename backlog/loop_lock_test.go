@@ -314,7 +314,7 @@ func TestPassesStopWhenTheRunLockIsLost(t *testing.T) {
 		t.Run(fmt.Sprintf("state=%t", kept), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				gone := errors.New("lock file: no such file")
-				b := newBench(t, memory.Options{}, slowly(10*time.Second, succeed))
+				b := newBench(t, memory.Options{}, slowly(9500*time.Millisecond, succeed))
 				b.Concurrency = 2
 				b.add(t, "ERROR", 1, 60, 3*day)
 				l := b.loop(schedule(t, "1d 7m", "7d 1h"))
@@ -337,8 +337,8 @@ func TestPassesStopWhenTheRunLockIsLost(t *testing.T) {
 				until(time.Hour + 6*time.Minute + 30*time.Second)
 				stop()
 				b.wantStory(t, kinds(backlog.PassStarted, backlog.PassEnded, backlog.LockLost, backlog.LockWaiting, backlog.TierSkipped),
-					"1h0m0s started 7d", "1h1m6s lock lost", "1h1m10s ended 7d", // its handlers may finish
-					"1h1m30s waiting 7d", "1h1m40.5s started 7d", "1h5m30.5s ended 7d")
+					"1h0m0s started 7d", "1h1m6s lock lost", "1h1m6.5s ended 7d", // its handlers had two seconds to finish
+					"1h1m30s waiting 7d", "1h1m40.5s started 7d", "1h5m19s ended 7d")
 				ends := b.events.of(backlog.PassEnded)
 				if ends[0].Report.Stopped != backlog.StoppedSignal || ends[0].Report.Succeeded != 14 || !ends[1].Report.Complete {
 					t.Errorf("want a pass that was stopped with 14 records done and then a complete one, got %+v and %+v", ends[0].Report, ends[1].Report)
@@ -354,11 +354,41 @@ func TestPassesStopWhenTheRunLockIsLost(t *testing.T) {
 	}
 }
 
-// A lock that is lost is nobody's, also while the handlers of a pass that had
-// it may finish.
+// Another process may begin with the records that are at handlers when the lock
+// is lost: those are ended, however long they may take at a stop.
+func TestLostRunLockEndsHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, slowly(30*time.Second, succeed))
+		b.Concurrency, b.ShutdownTimeout = 2, time.Minute
+		b.add(t, "ERROR", 1, 6, 3*day)
+		l := b.loop(schedule(t, "1d 7m", "7d 1h"))
+		locker := &losable{Locker: b.table}
+		l.Locker = locker
+		until(58 * time.Minute)
+		stop := start(t, l)
+		until(time.Hour + 35*time.Second)
+		locker.lose(errBroken)
+		until(time.Hour + 50*time.Second)
+		b.wantStory(t, kinds(backlog.PassEnded, backlog.LockLost), "1h0m36s lock lost", "1h0m38s ended 7d") // known to be held at 0:34
+		if r := b.events.of(backlog.PassEnded)[0].Report; r.Succeeded != 2 || r.Interrupted != 2 {
+			t.Errorf("want two records done and two interrupted, got %+v", r)
+		}
+		until(time.Hour + 6*time.Minute)
+		stop()
+		if n := b.statuses()["SUCCESS"]; n != 6 {
+			t.Errorf("want all records done with the lock taken anew, got %d", n)
+		}
+	})
+}
+
+// A lock that is lost is nobody's, also while a pass that had it has handlers
+// which do not end when they are told to.
 func TestLostRunLockIsNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, memory.Options{}, slowly(45*time.Second, succeed))
+		b := newBench(t, memory.Options{}, func(context.Context, *backlog.Record) error {
+			time.Sleep(45 * time.Second)
+			return nil
+		})
 		b.Concurrency, b.ShutdownTimeout = 2, time.Minute
 		b.add(t, "ERROR", 1, 60, 3*day)
 		l := b.loop(schedule(t, "1d 5m", "7d 1h"))

@@ -129,7 +129,7 @@ func (r *run) watchStop(ended <-chan struct{}) {
 	case <-r.e.Hard:
 		r.endWalk()
 	}
-	t := time.NewTimer(r.e.ShutdownTimeout)
+	t := time.NewTimer(timeToEnd(r.caller, r.e.ShutdownTimeout))
 	defer t.Stop()
 	// What has just been ended still wants to be settled, but a store that
 	// is away is not waited for without end.

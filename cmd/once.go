@@ -166,7 +166,8 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 // whileHeld returns a context that ends when the lock is lost; release stops
 // looking and returns why it was.
 func (a *app) whileHeld(ctx context.Context, lock backlog.Lock) (held context.Context, release func() error) {
-	held, cancel := context.WithCancel(ctx)
+	held, cancel := context.WithCancelCause(ctx)
+	known := time.Now() // when the lock was last known to be held
 	var lost error
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -178,15 +179,18 @@ func (a *app) whileHeld(ctx context.Context, lock backlog.Lock) (held context.Co
 				return
 			case <-check.C:
 			}
-			if err := lock.Check(held); err != nil && held.Err() == nil {
-				a.log.Error("the run lock is lost, the pass is stopped", "error", err)
+			asked := time.Now()
+			if err := lock.Check(held); err == nil {
+				known = asked
+			} else if held.Err() == nil {
 				lost = fmt.Errorf("the run lock was lost, another process may have worked on this table meanwhile: %w", err)
-				cancel()
+				cancel(backlog.LostLock(time.Since(known)))
+				a.log.Error("the run lock is lost, the pass is stopped", "error", err)
 			}
 		}
 	})
 	return held, func() error {
-		cancel()
+		cancel(nil)
 		watch.Wait()
 		return lost
 	}

@@ -22,6 +22,10 @@ import (
 // a leader whether it still holds the lock.
 const lockEvery = 2 * time.Second
 
+// takeOverAfter is how long a standby that has got the lock lets the old leader
+// have for its end: it may be there and not know yet that the lock is lost.
+const takeOverAfter = backlog.LockGrace + time.Second
+
 func newRun(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
@@ -157,8 +161,9 @@ func (d *server) lead(ctx context.Context) error {
 	}
 	notify(d.log, "STATUS=leading")
 
-	lctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	lctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	known := time.Now() // when the lock was last known to be held
 	done := make(chan error, 1)
 	go func() { done <- loop.Run(lctx) }()
 	check := time.NewTicker(lockEvery)
@@ -175,9 +180,12 @@ func (d *server) lead(ctx context.Context) error {
 		case <-d.hup:
 			d.reload(ctx, loop)
 		case <-check.C:
-			if err := lock.Check(ctx); err != nil {
+			asked := time.Now()
+			if err := lock.Check(ctx); err == nil {
+				known = asked
+			} else if ctx.Err() == nil {
+				cancel(backlog.LostLock(time.Since(known)))
 				d.log.Error("the leader lock is lost, passes are stopped", "error", err)
-				cancel()
 				return d.drain(done, alive)
 			}
 			d.closeOld()
@@ -219,39 +227,56 @@ func (d *server) drain(done <-chan error, alive <-chan time.Time) error {
 func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Time, err error) {
 	alive, stopAlive := watchdog()
 	defer stopAlive()
-	look := time.NewTicker(lockEvery)
-	defer look.Stop()
+	away := false // and said so
 	for {
 		lock, err = d.app.table.TryLock(ctx, backlog.LeaderLock)
+		if away && !errors.Is(err, backlog.ErrAway) {
+			away = false
+			d.log.Info("the database answers again")
+		}
 		switch {
-		case err == nil:
-			if !since.IsZero() {
-				since = d.takeOver(since)
-			}
+		case err == nil && since.IsZero():
 			return lock, since, nil
+		case err == nil:
+			since = d.takeOver(since)
+			if d.wait(ctx, takeOverAfter, alive) && lock.Check(ctx) == nil {
+				return lock, since, nil
+			}
+			lock.Unlock()
 		case errors.Is(err, backlog.ErrLocked):
 			if since.IsZero() {
 				d.log.Info("standing by: another daemon leads")
 				notify(d.log, "STATUS=standing by")
 			}
 			since = time.Now()
-		case errors.Is(err, backlog.ErrAway):
-			d.log.Warn("the leader lock cannot be asked for", "error", err)
-		default:
+		case !errors.Is(err, backlog.ErrAway):
 			return nil, since, err
+		case !away:
+			away = true
+			d.log.Warn("the leader lock cannot be asked for", "error", err)
 		}
-		for wait := true; wait; {
-			select {
-			case <-ctx.Done():
-				d.stopping()
-				return nil, since, nil
-			case <-d.hup:
-				d.reload(ctx, nil)
-			case <-alive:
-				notify(d.log, daemon.SdNotifyWatchdog)
-			case <-look.C:
-				wait = false
-			}
+		if !d.wait(ctx, lockEvery, alive) {
+			d.stopping()
+			return nil, since, nil
+		}
+	}
+}
+
+// wait waits while there is no loop, and reports whether ctx was not done
+// before.
+func (d *server) wait(ctx context.Context, pause time.Duration, alive <-chan time.Time) bool {
+	over := time.NewTimer(pause)
+	defer over.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-d.hup:
+			d.reload(ctx, nil)
+		case <-alive:
+			notify(d.log, daemon.SdNotifyWatchdog)
+		case <-over.C:
+			return true
 		}
 	}
 }
