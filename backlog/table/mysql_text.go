@@ -66,7 +66,7 @@ func (mysql) value(c *column, v any) any {
 			return mysqlUnsigned(n)
 		case c.class == classBlob:
 			return v
-		case c.class == classInteger:
+		case c.class == classInteger || c.isDecimal(): // a whole number, perhaps
 			if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
 				return n
 			}
