@@ -104,8 +104,9 @@ func (d postgres) describeColumns(ctx context.Context, db *sql.DB, oid int64, ca
 			SELECT a.attnum, a.atttypid AS type, a.atttypmod AS typmod, a.attnotnull AS strict FROM pg_attribute a WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
 			UNION ALL SELECT b.attnum, t.typbasetype, CASE WHEN b.typmod < 0 THEN t.typtypmod ELSE b.typmod END, b.strict OR t.typnotnull
 			FROM base b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd')
-		SELECT a.attname::text, format_type(b.type, b.typmod), t.typname::text, t.typcategory::text, t.typtype::text, b.strict, a.attgenerated <> '' OR a.attidentity = 'a',
+		SELECT a.attname::text, format_type(b.type, b.typmod), t.typname::text, t.typtype::text, b.strict, a.attgenerated <> '' OR a.attidentity = 'a',
 			CASE WHEN t.typname IN ('varchar', 'bpchar') AND b.typmod > 4 THEN b.typmod - 4 ELSE 0 END,
+			coalesce((SELECT e.typname::text FROM pg_type e WHERE e.oid = t.typelem AND t.typcategory = 'A'), ''),
 			coalesce((SELECT string_agg(enumlabel, chr(1) ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid), '')
 		FROM base b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_attribute a ON a.attrelid = $1 AND a.attnum = b.attnum ORDER BY a.attnum`, oid)
 	if err != nil {
@@ -114,8 +115,8 @@ func (d postgres) describeColumns(ctx context.Context, db *sql.DB, oid int64, ca
 	defer rows.Close()
 	for rows.Next() {
 		var c column
-		var base, category, kind, labels string
-		if err := rows.Scan(&c.name, &c.decl, &base, &category, &kind, &c.notNull, &c.generated, &c.length, &labels); err != nil {
+		var base, kind, labels string
+		if err := rows.Scan(&c.name, &c.decl, &base, &kind, &c.notNull, &c.generated, &c.length, &c.element, &labels); err != nil {
 			return err
 		}
 		c.class = postgresClass(base)

@@ -3,6 +3,7 @@ package table_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -205,5 +206,45 @@ func TestPostgresKeys(t *testing.T) {
 				t.Errorf("settled but for %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// TestPostgresValues: a handler is given what the columns hold, without loss, and
+// statements that are bound to it write the very same.
+func TestPostgresValues(t *testing.T) {
+	s := newPostgresSchema(t, `CREATE TABLE jobs (id int PRIMARY KEY, status text DEFAULT 'NEW', created timestamptz DEFAULT '2026-02-10 11:00Z', j json, jb jsonb, n numeric, small numeric, big numeric,
+		b bytea, words text[], deep int[], decimals numeric[], truths boolean[], docs jsonb[], f real, e double precision, d date, at timestamp(3), inf timestamptz, ok boolean, span interval, net inet, nothing int)`,
+		"CREATE TABLE copies (LIKE jobs)",
+		`INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00Z', '{"a": [1, 2.50]}', '{"a": 1}', 1.10, 7, 12345678901234567890, '\x00ff', '{a,"b c",NULL}', '{{1,2},{3,4}}', '{1.10,NaN}', '{t,f}',
+			ARRAY['{"a": 1}']::jsonb[], 0.1, 'NaN', '2026-01-02', '2026-01-02 03:04:05.6', 'infinity', true, '1 day', '10.0.0.1', NULL)`)
+	got, err := s.open(s.url, jobs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, _ := readAll(t, got, backlog.Query{Lane: backlog.Fresh, Limit: 1})
+	values := make(map[string]any)
+	for i, name := range records[0].Names {
+		values[name] = records[0].Values[i]
+	}
+	has, err := json.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"at":"2026-01-02 03:04:05.6","b":"AP8=","big":"12345678901234567890","created":"2026-02-10 11:00:00+00","d":"2026-01-02","decimals":[1.10,"NaN"],"deep":[[1,2],[3,4]],` +
+		`"docs":[{"a":1}],"e":"NaN","f":0.1,"id":1,"inf":"infinity","j":{"a":[1,2.50]},"jb":{"a":1},"n":"1.10","net":"10.0.0.1","nothing":null,"ok":true,"small":7,"span":"1 day","status":"NEW","truths":[true,false],"words":["a","b c",null]}`
+	if string(has) != want {
+		t.Errorf("got  %s\nwant %s", has, want)
+	}
+	names := strings.Join(records[0].Names, ", ")
+	work, err := table.NewWork(got, []string{"INSERT INTO copies (" + names + ") VALUES (:" + strings.ReplaceAll(names, ", ", ", :") + ")"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := work.Handle(context.Background(), &records[0]); err != nil {
+		t.Fatal(err)
+	}
+	var same bool
+	if err := s.plain.QueryRow("SELECT jobs::text = copies::text FROM jobs, copies").Scan(&same); err != nil || !same {
+		t.Errorf("the copy differs, %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,6 +147,16 @@ func (postgres) value(c *column, v any) any {
 		}
 	case time.Time:
 		return postgresTime(c, v)
+	case float64:
+		switch { // which JSON cannot say
+		case math.IsNaN(v):
+			return "NaN"
+		case math.IsInf(v, 0):
+			return strings.Replace("Infinity", "I", map[bool]string{true: "-I", false: "I"}[v < 0], 1)
+		case c != nil && c.decl == "real": // as many digits as it was written with
+			short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', -1, 32), 64)
+			return short
+		}
 	case string:
 		if c != nil && strings.HasPrefix(c.decl, "numeric") {
 			if n, err := strconv.ParseInt(v, 10, 64); err == nil {

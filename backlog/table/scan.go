@@ -107,7 +107,7 @@ func (s *scanner) scan(rows *sql.Rows) error {
 			case []byte:
 				s.bytes += len(v)
 				row[i] = s.t.value(i, v)
-			case nil, int64, float64, bool:
+			case nil, int64, bool:
 			default:
 				row[i] = s.t.value(i, v)
 			}
@@ -226,6 +226,11 @@ func (c *column) forHandler(v any) any {
 	case string:
 		if c.json && json.Valid([]byte(x)) {
 			return json.RawMessage(x)
+		}
+		if c.element != "" {
+			if list, ok := arrayJSON(x, c.element); ok {
+				return list
+			}
 		}
 	}
 	return v

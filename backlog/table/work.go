@@ -47,9 +47,10 @@ type step struct {
 
 // A param is where a statement's parameter comes from.
 type param struct {
-	name string
-	key  int // part of the key; -1: none
-	at   int // among the handler's columns; -1: none
+	name    string
+	element string // of a column of arrays
+	key     int    // part of the key; -1: none
+	at      int    // among the handler's columns; -1: none
 }
 
 var (
@@ -128,9 +129,9 @@ func (t *Table) param(name string, n int) (param, error) {
 		return param{}, problem("the columns are: "+t.catalog.names(), "handler.sql: statement %d: table %s has no column %q for the parameter", n, t.m.Name, name)
 	}
 	p := param{
-		name: c.name,
-		key:  slices.Index(t.key, t.d.quote(c.name)),
-		at:   slices.Index(t.sel.names, c.name),
+		name: c.name, element: c.element,
+		key: slices.Index(t.key, t.d.quote(c.name)),
+		at:  slices.Index(t.sel.names, c.name),
 	}
 	if p.key < 0 && p.at < 0 {
 		return param{}, problem("add it to table.columns", "handler.sql: statement %d: the handler is not given the column %s", n, c.name)
@@ -145,6 +146,9 @@ func (p param) value(r *backlog.Record) any {
 	}
 	switch v := r.Values[p.at].(type) {
 	case json.RawMessage:
+		if text, ok := arrayText(v, p.element); ok && p.element != "" {
+			return text
+		}
 		return string(v) // else it would be bound as a BLOB
 	default:
 		return v
