@@ -2,13 +2,11 @@ package table
 
 import (
 	"context"
-	"crypto/tls"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"net"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -68,9 +66,9 @@ func openMySQL(rawURL string, o Options) (*DB, error) {
 // A mysqlURL is what the URL of a database says. Nothing of it but the host,
 // the port and the database may be shown.
 type mysqlURL struct {
-	scheme, host, database string
-	user                   *url.Userinfo
-	tls, socket            string
+	scheme, host, port, database string // host has the port, too
+	user                         *url.Userinfo
+	tls, socket                  string
 }
 
 var (
@@ -87,7 +85,7 @@ func parseMySQL(rawURL string) (u mysqlURL, err error) {
 	if err != nil || p.Opaque != "" || p.Fragment != "" || strings.Count(rawURL, "@") > 1 || strings.Contains(rawURL, "@") && p.User == nil {
 		return u, problem(cure, "the database URL cannot be read")
 	}
-	u = mysqlURL{scheme: p.Scheme, host: p.Host, user: p.User, database: strings.TrimPrefix(p.Path, "/")}
+	u = mysqlURL{scheme: p.Scheme, host: p.Host, port: p.Port(), user: p.User, database: strings.TrimPrefix(p.Path, "/")}
 	switch {
 	case u.host == "":
 		return u, problem(cure, "the database URL names no host")
@@ -140,14 +138,11 @@ func (u mysqlURL) connector(session []string) (driver.Connector, error) {
 	c.Passwd, _ = u.user.Password()
 	c.DBName = u.database
 	c.Net, c.Addr, c.TLSConfig = "tcp", u.host, u.tls
-	if !regexp.MustCompile(`:\d+$`).MatchString(u.host) {
+	if u.port == "" {
 		c.Addr += ":3306"
 	}
 	if u.socket != "" {
 		c.Net, c.Addr, c.TLSConfig = "unix", u.socket, "false"
-	}
-	if c.TLSConfig == "true" {
-		c.TLSConfig, c.TLS = "", &tls.Config{ServerName: strings.Trim(strings.Split(u.host, ":")[0], "[]"), MinVersion: tls.VersionTLS12}
 	}
 	c.ClientFoundRows = true
 	c.Timeout = mysqlDial

@@ -3,7 +3,6 @@ package table
 import (
 	"context"
 	"database/sql"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -216,7 +215,8 @@ var mysqlWidth = map[string]uint{"tinyint": 8, "smallint": 16, "mediumint": 24, 
 
 // mysqlHolds reports whether an integer column can hold the number.
 func mysqlHolds(c *column, n int64) bool {
-	name := regexp.MustCompile(`^[a-z]+`).FindString(c.decl)
+	name, _, _ := strings.Cut(strings.ToLower(c.decl), "(")
+	name, _, _ = strings.Cut(name, " ")
 	bits, ok := mysqlWidth[name]
 	switch {
 	case name == "bit":

@@ -16,9 +16,10 @@ func (h *mysqlHints) vanished() bool { return !h.off.Swap(true) }
 // from names the index to be used. Left to itself MariaDB prefers to look up
 // the status in the index and to go through all that has it from its newest end
 // up to the page's place, where most rows have that status: each page would
-// read what the pages before it have read.
+// read what the pages before it have read. Without a column of one value an
+// index over the order alone may be the worse one: that is left to the planner.
 func (d mysql) from(t *Table, lead []string, order string) string {
-	if d.hints.off.Load() {
+	if len(lead) == 0 || d.hints.off.Load() {
 		return t.name
 	}
 	for _, x := range t.catalog.indexes {

@@ -63,18 +63,13 @@ func (d mysql) tryLock(ctx context.Context, schema, table string, name backlog.L
 }
 
 func (l *mysqlLocks) take(ctx context.Context, d mysql, schema, table string, name backlog.LockName) (*mysqlLock, error) {
-	actx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mysqlDial)
-	defer cancel()
-	if l.session == nil {
-		db := sql.OpenDB(l.connector)
-		conn, err := db.Conn(actx)
-		if err != nil {
-			db.Close()
-			return nil, err
-		}
-		l.session = &mysqlLockSession{db, conn, make(map[string]bool)}
+	if err := l.open(ctx); err != nil {
+		return nil, err
 	}
 	s := l.session
+	// To cancel a statement is to end the session, with the locks of others.
+	actx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mysqlAsk)
+	defer cancel()
 	var folds bool
 	var database, got sql.NullString
 	if err := s.conn.QueryRowContext(actx, "SELECT @@lower_case_table_names > 0, database()").Scan(&folds, &database); err != nil {
@@ -101,6 +96,23 @@ func (l *mysqlLocks) take(ctx context.Context, d mysql, schema, table string, na
 	}
 	s.held[full] = true
 	return &mysqlLock{l, s, full}, nil
+}
+
+// open makes sure that there is a session.
+func (l *mysqlLocks) open(ctx context.Context) error {
+	if l.session != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, mysqlDial)
+	defer cancel()
+	db := sql.OpenDB(l.connector)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		db.Close()
+		return err
+	}
+	l.session = &mysqlLockSession{db, conn, make(map[string]bool)}
+	return nil
 }
 
 // mysqlLockText returns the lock's name: readable as far as there is room, and
