@@ -188,7 +188,7 @@ func (k *checker) all(ctx context.Context) {
 		return
 	}
 	defer db.Close()
-	k.good("database", "%s is there and can be read (driver %s)", table.Shown(k.cfg.Database), table.SQLiteDriver)
+	k.good("database", "%s is there and can be read (driver %s)", table.Shown(k.cfg.Database), db.Driver())
 	k.table, err = table.New(ctx, db, mapping(k.cfg))
 	if k.bad("table", err) {
 		return

@@ -61,6 +61,8 @@ type dialect interface {
 	// statement, which may be one that writes in a pool that is to be read
 	// only. It does not run it.
 	understood(ctx context.Context, db *sql.DB, text string) error
+	// driver is the module that speaks to the database.
+	driver() string
 	// syntax is how SQL that others have written is to be read.
 	syntax() syntax
 	// foldsNames reports whether column names differ only by more than case.

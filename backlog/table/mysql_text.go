@@ -166,3 +166,5 @@ func (mysql) lockRow() string { return " FOR UPDATE" }
 
 // writers leaves a connection for those who read and settle.
 func (mysql) writers(pool *sql.DB) int { return max(1, pool.Stats().MaxOpenConnections-1) }
+
+func (mysql) driver() string { return "github.com/go-sql-driver/mysql" }

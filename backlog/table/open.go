@@ -224,6 +224,9 @@ func IsMissingFile(err error) bool {
 	return errors.As(err, &m)
 }
 
+// Driver returns the name of the module that speaks to the database.
+func (db *DB) Driver() string { return db.dialect.driver() }
+
 // Close closes the connections.
 func (db *DB) Close() error {
 	err := db.read.Close()

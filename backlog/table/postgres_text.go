@@ -233,3 +233,5 @@ func (postgres) lockRow() string { return " FOR UPDATE" }
 
 // writers leaves a connection for those who read and settle.
 func (postgres) writers(pool *sql.DB) int { return max(1, pool.Stats().MaxOpenConnections-1) }
+
+func (postgres) driver() string { return "github.com/jackc/pgx/v5" }
