@@ -72,7 +72,7 @@ func sqliteFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &missingFile{Problem{"the database file " + path + " does not exist", "name another, or let `backlog init` create it"}}
+		return &missingFile{Problem{"the database file " + path + " does not exist" + inFolder(path), "name another, or let `backlog init` create it"}}
 	case errors.Is(err, fs.ErrPermission):
 		return problem("give this user the right to read it", "the database file %s cannot be read: permission denied", path)
 	case err != nil:
@@ -131,6 +131,8 @@ func (sqlite) prepares() bool       { return true }
 func (sqlite) lazyUnion() bool      { return true }
 func (sqlite) partialIndexes() bool { return true }
 func (sqlite) leads(bool) bool      { return true }
+
+func (sqlite) driver() string { return SQLiteDriver }
 
 // lockRow is empty: the transaction itself keeps all others from writing.
 func (sqlite) lockRow() string     { return "" }

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"backlog/backlog"
@@ -52,4 +53,13 @@ func (db *DB) there() error {
 		}
 	}
 	return nil
+}
+
+// inFolder says where a file is looked for, if its path does not.
+func inFolder(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil || filepath.IsAbs(path) {
+		return ""
+	}
+	return " in " + filepath.Dir(abs)
 }
