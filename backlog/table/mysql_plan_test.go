@@ -85,6 +85,7 @@ func TestMySQLPagesAreRead(t *testing.T) {
 	}{
 		{"every row new", "'NEW'", "0", "2026-02-09", nil, backlog.Fresh, n},
 		{"hardly any new", "IF(seq % 100 = 0, 'NEW', 'SUCCESS')", "0", "2026-02-09", nil, backlog.Fresh, n / 100},
+		{"two statuses", "IF(seq % 2 = 0, 'NEW', 'AGAIN')", "0", "2026-02-09", nil, backlog.Fresh, n},
 		{"all failed", "'ERROR'", "1", "2026-02-09", nil, backlog.Failed, n},
 		{"counted, all failed once", "'ERROR'", "1", "2026-02-09", fibonacci(), backlog.Failed, n},
 		{"counted, all failed often", "'ERROR'", "90", "2025-11-01", fibonacci(), backlog.Failed, n},
@@ -99,7 +100,7 @@ func TestMySQLPagesAreRead(t *testing.T) {
 		if x.policy != nil {
 			m = retryMapping(x.policy)
 		}
-		m.Name = name
+		m.Name, m.New = name, is(text("NEW"), text("AGAIN"))
 		indexMySQL(t, plain, rawURL, m)
 		for _, before := range []string{"SELECT 1", "ANALYZE TABLE " + name} {
 			execMySQL(t, plain, before)
