@@ -12,6 +12,7 @@ import (
 	"log"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -107,6 +108,7 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newRetry(g), newCheck(g), newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false
 	root.SetFlagErrorFunc(flagError)
+	root.SetGlobalNormalizationFunc(withDashes)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	helpAlike(root)
@@ -125,7 +127,7 @@ func helpAlike(c *cobra.Command) {
 }
 
 // aWord is what is shown of an argument: no URL, and so no password.
-var aWord = regexp.MustCompile(`^[A-Za-z-]+`)
+var aWord = regexp.MustCompile(`^[A-Za-z_-]+`)
 
 // noArgs refuses arguments as cobra does, but shows only words.
 func noArgs(c *cobra.Command, args []string) error {
@@ -150,10 +152,30 @@ func flagError(_ *cobra.Command, err error) error {
 		}
 		return fmt.Errorf("unknown flag: --%s", aWord.FindString(e.GetSpecifiedName()))
 	}
+	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
+		text := "what is given"
+		if v := e.GetValue(); v == "" || plainValue.MatchString(v) {
+			text = strconv.Quote(v)
+		}
+		return fmt.Errorf("--%s: %s is not %s", e.GetFlag().Name, text, cmp.Or(kindsOfFlags[e.GetFlag().Value.Type()], "a "+e.GetFlag().Value.Type()))
+	}
 	if e := (*pflag.InvalidSyntaxError)(nil); errors.As(err, &e) {
 		return errors.New("a flag without a name; write it as in --config FILE")
 	}
 	return err
+}
+
+// plainValue matches a value of a flag that may be shown: no URL.
+var plainValue = regexp.MustCompile(`^[A-Za-z0-9.,+-]{1,40}$`)
+
+// kindsOfFlags says in words what flags take.
+var kindsOfFlags = map[string]string{
+	"int": "a whole number", "uint64": "a whole number from 0", "float64": "a number", "bool": "true or false", "duration": "a duration",
+}
+
+// withDashes takes the name of a flag as the configuration would have it.
+func withDashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
 // ranError marks the errors of run functions, as opposed to cobra's own.

@@ -17,36 +17,6 @@ import (
 	"backlog/backlog/table"
 )
 
-// load reads the configuration and puts the flags on top.
-func (g *globals) load() (*config.Config, error) {
-	c, err := config.LoadFile(g.Config, policySpecs()...)
-	if err == nil {
-		_, err = newPolicy(c.Policy)
-	}
-	if err != nil {
-		return nil, usageError{err}
-	}
-	if g.Database != "" {
-		c.Database = g.Database
-	}
-	if g.Table != "" {
-		c.Table.Name = g.Table
-	}
-	if g.LogLevel != "" {
-		if err := c.Log.Level.UnmarshalText([]byte(g.LogLevel)); err != nil {
-			return nil, usagef("--log-level: %q is not one of debug, info, warn, error", g.LogLevel)
-		}
-	}
-	switch g.LogFormat {
-	case "":
-	case "auto", "text", "json":
-		c.Log.Format = g.LogFormat
-	default:
-		return nil, usagef("--log-format: %q is not one of auto, text, json", g.LogFormat)
-	}
-	return c, nil
-}
-
 // An app is the program wired for one configuration.
 type app struct {
 	cfg     *config.Config

@@ -17,6 +17,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"backlog/tiers"
@@ -81,7 +83,26 @@ type missingFile struct {
 }
 
 func (e *missingFile) Error() string {
-	return fmt.Sprintf("%s: no such file; write one (%s shows how) or name another with --config", e.path, exampleFile)
+	where := ""
+	if abs, err := filepath.Abs(e.path); err == nil && !filepath.IsAbs(e.path) {
+		where = " in " + filepath.Dir(abs)
+	}
+	if like := e.like(); like != "" {
+		return fmt.Sprintf("%s: no such file%s; there is %s: rename it, or name it", e.path, where, like)
+	}
+	return fmt.Sprintf("%s: no such file%s; write one (%s shows how) or name another", e.path, where, exampleFile)
+}
+
+// like returns a file beside it whose name ends in the other way for YAML, "" if
+// there is none.
+func (e *missingFile) like() string {
+	other := map[string]string{".yaml": ".yml", ".yml": ".yaml"}
+	ext := filepath.Ext(e.path)
+	like := strings.TrimSuffix(e.path, ext) + other[ext]
+	if _, err := os.Stat(like); err != nil || other[ext] == "" {
+		return ""
+	}
+	return like
 }
 
 func (e *missingFile) Unwrap() error { return e.err }

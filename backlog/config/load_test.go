@@ -283,8 +283,21 @@ func TestLoadFileMissing(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v is no fs.ErrNotExist", err)
 	}
-	equal(t, "error", err.Error(),
-		"schedule.yaml: no such file; write one (schedule.example.yaml shows how) or name another with --config")
+	dir, derr := os.Getwd()
+	if derr != nil {
+		t.Fatal(derr)
+	}
+	equal(t, "error", err.Error(), "schedule.yaml: no such file in "+dir+"; write one (schedule.example.yaml shows how) or name another")
+	_, err = config.LoadFile(filepath.Join(dir, "lost.yaml"))
+	equal(t, "error", err.Error(), dir+"/lost.yaml: no such file; write one (schedule.example.yaml shows how) or name another")
+	_, err = config.LoadFile("sub/lost")
+	equal(t, "error", err.Error(), "sub/lost: no such file in "+dir+"/sub; write one (schedule.example.yaml shows how) or name another")
+
+	if err := os.WriteFile("schedule.yml", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = config.LoadFile(config.DefaultFile)
+	equal(t, "error", err.Error(), "schedule.yaml: no such file in "+dir+"; there is schedule.yml: rename it, or name it")
 }
 
 func TestLoadFileUnreadable(t *testing.T) {

@@ -1,0 +1,44 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"backlog/backlog/config"
+)
+
+// load reads the configuration and puts the flags on top.
+func (g *globals) load() (*config.Config, error) {
+	if g.Config == "" {
+		return nil, usagef("--config: names no file")
+	}
+	c, err := config.LoadFile(g.Config, policySpecs()...)
+	if err == nil {
+		_, err = newPolicy(c.Policy)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w with --config", err)
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if g.Database != "" {
+		c.Database = g.Database
+	}
+	if g.Table != "" {
+		c.Table.Name = g.Table
+	}
+	if g.LogLevel != "" {
+		if err := c.Log.Level.UnmarshalText([]byte(g.LogLevel)); err != nil {
+			return nil, usagef("--log-level: %q is not one of debug, info, warn, error", g.LogLevel)
+		}
+	}
+	switch g.LogFormat {
+	case "":
+	case "auto", "text", "json":
+		c.Log.Format = g.LogFormat
+	default:
+		return nil, usagef("--log-format: %q is not one of auto, text, json", g.LogFormat)
+	}
+	return c, nil
+}
