@@ -16,7 +16,7 @@ func TestSimulateShowsProgress(t *testing.T) {
 	terminal, screen := openTerminal(t)
 	var out bytes.Buffer
 	// More than anybody waits for.
-	c := s.command("simulate", "--arrivals", "400/h", "--for", "7d", "--success", "0", "--compare", "none,progressive,fibonacci")
+	c := s.command("simulate", "--arrivals", "400/h", "--for", "7d", "--success", "0.1%", "--compare", "none,progressive,fibonacci")
 	c.Stdout, c.Stderr = &out, terminal
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/wcharczuk/go-chart/v2"
-	"github.com/wcharczuk/go-chart/v2/drawing"
+	"github.com/go-analyze/charts/chartdraw"
+	"github.com/go-analyze/charts/chartdraw/drawing"
 )
 
 // A Curve is one of those in a picture.
@@ -51,21 +51,15 @@ func rgb(r, g, b uint8) drawing.Color { return drawing.Color{R: r, G: g, B: b, A
 // outages shaded. The format is "svg" or "png". An SVG is the same, byte by
 // byte, on any machine: its coordinates are whole numbers.
 func Plot(out io.Writer, format string, w *Workload, curves []Curve) error {
-	renderers := map[string]chart.RendererProvider{"svg": chart.SVG, "png": chart.PNG}
+	renderers := map[string]chartdraw.RendererProvider{"svg": chartdraw.SVG, "png": chartdraw.PNG}
 	if renderers[format] == nil {
 		return fmt.Errorf("a picture is svg or png, not %q", format)
-	}
-	font, err := chart.GetDefaultFont()
-	if err != nil {
-		return err
 	}
 	s := &sketch{svg: format == "svg", outages: w.service().outages}
 	lines := s.legend(curves) // how many it takes does not depend on the format
 	height := 10 + legendLine*lines + 2*panelHeight
-	if s.Renderer, err = renderers[format](plotWidth, height); err != nil {
-		return err
-	}
-	s.SetFont(font)
+	s.Renderer = renderers[format](plotWidth, height)
+	s.SetFont(chartdraw.GetDefaultFont())
 	s.SetFontColor(plotInk)
 	s.SetFontSize(10)
 	s.rect(rgb(255, 255, 255), image.Rect(0, 0, plotWidth, height))
@@ -80,14 +74,14 @@ func Plot(out io.Writer, format string, w *Workload, curves []Curve) error {
 		return err
 	}
 	size := fmt.Sprintf(`<svg width="%d" height="%d" `, plotWidth, height) // for those who show it as it is
-	_, err = io.WriteString(out, strings.Replace(strings.ReplaceAll(text.String(), "><", ">\n<"), "<svg ", size, 1)+"\n")
+	_, err := io.WriteString(out, strings.Replace(strings.ReplaceAll(text.String(), "><", ">\n<"), "<svg ", size, 1)+"\n")
 	return err
 }
 
 // A sketch is a picture that is being drawn; without a renderer it only tells
 // how large it would be.
 type sketch struct {
-	chart.Renderer
+	chartdraw.Renderer
 	svg     bool
 	outages []Outage
 }
