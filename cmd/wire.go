@@ -236,9 +236,7 @@ func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(ba
 	if w, ok := a.handler.(interface{ Hands() int }); ok {
 		e.Concurrency = min(e.Concurrency, w.Hands())
 	}
-	if a.cfg.Handler.HTTP != nil {
-		e.MaxPause = a.cfg.Handler.HTTP.MaxPause
-	}
+	e.MaxPause = maxPause(a.cfg.Handler)
 	return e
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/config"
@@ -75,6 +76,18 @@ func newHTTP(cfg *config.Config, c *config.HTTP, concurrency int) *handler.HTTP 
 		CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
 		Source: source, Concurrency: concurrency,
 	}
+}
+
+// maxPause returns the longest pause that the handler can ask for; 0: it asks
+// for none.
+func maxPause(h config.Handler) time.Duration {
+	switch {
+	case h.HTTP != nil:
+		return h.HTTP.MaxPause
+	case h.Lines != nil:
+		return h.Lines.MaxPause
+	}
+	return 0
 }
 
 // proven returns h unless it could not work. A service that is down is no

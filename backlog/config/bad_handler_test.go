@@ -2,7 +2,8 @@ package config_test
 
 // badHandlers are handlers that contradict themselves or lack something.
 var badHandlers = badFiles{
-	"handler-kinds": {"4: handler: there are lines on line 2, sql on line 4 and exec on line 5; keep one of them"},
+	"concurrency-too-large": {"1: handler.concurrency: must be at most 100000, not 9000000000000000000; so many records are never processed at a time"},
+	"handler-kinds":         {"4: handler: there are lines on line 2, sql on line 4 and exec on line 5; keep one of them"},
 	"handler-strays-exec": {
 		"1: handler.workers: is for lines, and this handler is exec; use concurrency",
 		"1: handler.window: is for lines, and this handler is exec; use concurrency",
@@ -12,6 +13,7 @@ var badHandlers = badFiles{
 		"3: handler.reject: is for exec, and this handler is http; write it under http: {reject: [410]}",
 		"4: handler.skip: is for exec, and this handler is http; remove it",
 		"5: handler.workers: is for lines, and this handler is http; use concurrency",
+		"6: handler.max_pause: is for lines, and this handler is http; write it under http: {max_pause: 1h}",
 	},
 	"handler-strays-lines": {
 		"1: handler.reject: is for exec, and this handler is lines; let a worker answer with the outcome reject",
@@ -105,6 +107,10 @@ var badHandlers = badFiles{
 	"http-url-fragment":     {"1: handler.http.url: has a part behind #, which no service is sent; remove it"},
 	"http-url-host":         {"1: handler.http.url: must begin with http:// or https:// and a host; write one such as https://example.com/orders"},
 	"http-url-scheme":       {"1: handler.http.url: must begin with http:// or https:// and a host; write one such as https://example.com/orders"},
+	"lines-max-pause": {
+		"1: handler.max_pause: must be at least 1s, not 10ms",
+		"1: handler.concurrency: must be at most 100000, not 100001; so many records are never processed at a time",
+	},
 	"lines-numbers": {
 		"2: handler.lines: is an empty list; name a program: [./worker]",
 		"3: handler.workers: must be at least 1, not 0",

@@ -17,8 +17,8 @@ type Handler struct {
 
 	Timeout time.Duration // of one attempt; > 0
 
-	// Concurrency is how many records are processed at a time, at least 1;
-	// of Lines never more than its workers take.
+	// Concurrency is how many records are processed at a time, at least 1 and
+	// at most 100,000; of Lines never more than its workers take.
 	Concurrency int
 
 	Given bool // whether the file has a handler; without one there are only defaults
@@ -41,6 +41,7 @@ var strangers = []struct {
 	{"skip", "exec", map[string]string{"lines": "let a worker answer with the outcome skip"}},
 	{"workers", "lines", map[string]string{"exec": "use concurrency", "http": "use concurrency", "sql": "use concurrency"}},
 	{"window", "lines", map[string]string{"exec": "use concurrency", "http": "use concurrency", "sql": "use concurrency"}},
+	{"max_pause", "lines", map[string]string{"http": "write it under http: {max_pause: 1h}"}},
 	{"allow_zero_rows", "sql", nil},
 }
 
@@ -55,11 +56,12 @@ func (v value) handler() Handler {
 		"lines":           func(v value) { lines.Command, h.Lines = v.command("./worker"), &lines },
 		"workers":         func(v value) { lines.Workers = v.integer(1) },
 		"window":          func(v value) { lines.Window = v.integer(1) },
+		"max_pause":       func(v value) { lines.MaxPause = v.durationFrom(time.Second) },
 		"http":            func(v value) { h.HTTP = v.http() },
 		"sql":             func(v value) { sql.Statements, h.SQL = v.statements(), &sql },
 		"allow_zero_rows": func(v value) { sql.AllowZeroRows = v.boolean() },
 		"timeout":         func(v value) { h.Timeout = v.durationFrom(time.Millisecond) },
-		"concurrency":     func(v value) { h.Concurrency = v.integer(1) },
+		"concurrency":     func(v value) { h.Concurrency = v.concurrency() },
 	})
 	kind := v.kindOf(kinds, "nothing to run; add exec: [./deliver.sh], or lines, http or sql")
 	v.strays(kind)
@@ -70,6 +72,19 @@ func (v value) handler() Handler {
 		h.Concurrency = v.inFlight(&lines, h.Concurrency)
 	}
 	return h
+}
+
+// mostInFlight is beyond what any handler is given at a time: a slip of the
+// keyboard.
+const mostInFlight = 100_000
+
+// concurrency returns how many records may be processed at a time.
+func (v value) concurrency() int {
+	n := v.integer(1)
+	if n > mostInFlight && !v.d.failed(v.path) {
+		v.fail("must be at most %d, not %d; so many records are never processed at a time", mostInFlight, n)
+	}
+	return n
 }
 
 // kindOf returns which of the kinds v, a mapping already decoded, is of: "" if

@@ -32,6 +32,7 @@ type HTTP struct {
 	MaxPause time.Duration // what Retry-After can ask for; > 0
 }
 
+// defaultMaxPause is the longest that handlers can have all records wait.
 const defaultMaxPause = time.Hour
 
 func (v value) http() *HTTP {

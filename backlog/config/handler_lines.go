@@ -1,17 +1,17 @@
 package config
 
+import "time"
+
 // Lines are programs that live long and take a record by a line each.
 type Lines struct {
 	Command []string // as in [Exec]
 	Workers int      // how many such programs; >= 1
 	Window  int      // records in flight at each; >= 1
+
+	MaxPause time.Duration // what retry_after can ask for; > 0
 }
 
-func defaultLines() Lines { return Lines{Workers: 1, Window: 64} }
-
-// mostInFlight is beyond what any handler is given at a time: a slip of the
-// keyboard.
-const mostInFlight = 100_000
+func defaultLines() Lines { return Lines{Workers: 1, Window: 64, MaxPause: defaultMaxPause} }
 
 // inFlight returns how many records are in flight at all the workers of the
 // handler v: what their windows hold, or the given number if there is one and

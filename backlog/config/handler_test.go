@@ -14,15 +14,15 @@ const secret = "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg=="
 func TestHandlers(t *testing.T) {
 	for name, want := range map[string]config.Handler{
 		"ok-lines": {
-			Lines:   &config.Lines{Command: []string{"./worker.py", "--fast"}, Workers: 4, Window: 64},
+			Lines:   &config.Lines{Command: []string{"./worker.py", "--fast"}, Workers: 4, Window: 64, MaxPause: 10 * time.Minute},
 			Timeout: 5 * time.Second, Concurrency: 4 * 64,
 		},
 		"ok-lines-few": {
-			Lines:       &config.Lines{Command: []string{"./worker.py"}, Workers: 2, Window: 8},
+			Lines:       &config.Lines{Command: []string{"./worker.py"}, Workers: 2, Window: 8, MaxPause: time.Hour},
 			Concurrency: 10,
 		},
 		"ok-lines-many": {
-			Lines:       &config.Lines{Command: []string{"./worker.py"}, Workers: 1, Window: 8},
+			Lines:       &config.Lines{Command: []string{"./worker.py"}, Workers: 1, Window: 8, MaxPause: time.Hour},
 			Concurrency: 8, // more does not fit
 		},
 		"ok-http": {
