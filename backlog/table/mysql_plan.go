@@ -101,7 +101,7 @@ func (p mysqlPlan) flaw(t *Table, b branch, indexes []mysqlIndex) (bad string) {
 		switch {
 		case i < 0:
 			return "every page reads the whole table"
-		case strings.Contains(s.extra, "Using filesort"):
+		case strings.Contains(s.extra, "Using filesort") && indexes[i].whole: // else it cannot be mended
 			bad = cmp.Or(bad, "every page sorts all that is pending")
 			continue
 		}

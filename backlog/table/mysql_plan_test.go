@@ -122,6 +122,24 @@ func TestMySQLPagesAreRead(t *testing.T) {
 	}
 }
 
+// TestMySQLLongStatus: an index is not asked for again and again that cannot
+// serve.
+func TestMySQLLongStatus(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status TEXT NOT NULL, date_inserted DATETIME NOT NULL)")
+	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' - INTERVAL seq SECOND FROM seq_1_to_6000")
+	indexMySQL(t, plain, rawURL, plainMapping())
+	_, s := mysqlStore(t, rawURL, plainMapping())
+	wantGoodPlans(t, "a status that is TEXT", s)
+	if notes := s.Notes(); len(notes) != 1 || !strings.HasPrefix(notes[0], "column status is text, of which an index has only the beginnings") {
+		t.Errorf("the notes are %q", notes)
+	}
+	if records, _ := readAll(t, s, backlog.Query{Lane: backlog.Fresh, Limit: 2000}); len(records) != 6000 {
+		t.Errorf("got %d records", len(records))
+	}
+}
+
 // TestMySQLPlans: what is wrong is said with its cure, which cures it; where the
 // index is gone again, the pages are still read.
 func TestMySQLPlans(t *testing.T) {

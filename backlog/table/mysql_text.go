@@ -155,7 +155,7 @@ func (d mysql) createIndex(t *Table, name, rest string) string {
 // prefixes gives columns that have no length of their own one in an index.
 func (d mysql) prefixes(t *Table, rest string) string {
 	for i := range t.catalog.columns {
-		if c := &t.catalog.columns[i]; mysqlIs(c, "tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob") {
+		if c := &t.catalog.columns[i]; mysqlIsLong(c) {
 			rest = strings.ReplaceAll(rest, d.quote(c.name), d.quote(c.name)+"(100)")
 		}
 	}
@@ -168,3 +168,9 @@ func (mysql) lockRow() string { return " FOR UPDATE" }
 func (mysql) writers(pool *sql.DB) int { return max(1, pool.Stats().MaxOpenConnections-1) }
 
 func (mysql) driver() string { return "github.com/go-sql-driver/mysql" }
+
+// mysqlIsLong reports whether an index can have no more of the column than the
+// beginnings.
+func mysqlIsLong(c *column) bool {
+	return mysqlIs(c, "tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob")
+}

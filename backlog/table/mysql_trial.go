@@ -104,6 +104,9 @@ func (d mysql) host(ctx context.Context, db *sql.DB, t *Table) error {
 	}
 	for i := range t.catalog.columns {
 		c := &t.catalog.columns[i]
+		if q := d.quote(c.name); mysqlIsLong(c) && (q == t.status || q == t.inserted.quoted || slices.Contains(t.lead, q)) {
+			t.note("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.name, c.decl)
+		}
 		kept := slices.ContainsFunc(t.actions[0].also, func(a assign) bool { return a.col == d.quote(c.name) })
 		if c.updated && !kept {
 			hint := ""
