@@ -100,6 +100,8 @@ func TestWildHosts(t *testing.T) {
 			sql: jobs + "CREATE TABLE seen (what text); CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN " +
 				"INSERT INTO OURS.seen VALUES (concat_ws(' ', old.status, new.status, current_setting('timezone'), current_setting('row_security'), current_setting('transaction_isolation'))); RETURN new; END $$; " +
 				"CREATE TRIGGER t AFTER UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()",
+			as: "ALTER ROLE THEROLE SET default_transaction_isolation = 'serializable'; ALTER ROLE THEROLE SET row_security = on; ALTER ROLE THEROLE SET timezone = 'Asia/Kolkata'; " +
+				"GRANT SELECT, UPDATE ON jobs TO THEROLE; GRANT INSERT ON seen TO THEROLE",
 			cfg:     "table: {name: jobs}",
 			warns:   []string{"triggers run when a row is updated: t"},
 			handled: "1 2", rows: "SELECT what FROM seen", want: []string{"NEW SUCCESS UTC off read committed", "NEW SUCCESS UTC off read committed"},

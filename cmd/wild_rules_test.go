@@ -25,6 +25,7 @@ type wildRule struct {
 	handled string   // the records that it was given, in this order
 	refused string   // why no record was touched, with … for anything; "": there was a pass
 	warns   []string // what is said beforehand
+	says    []string // how rows are understood; nil: not looked at
 	rows    string   // a query, and the rows that it returns afterwards
 	want    []string
 }
@@ -66,14 +67,20 @@ func (r wildRule) test(t *testing.T, k wildKind) {
 	} else if status != exitDone {
 		t.Errorf("exit status %d:\n%s", status, said)
 	}
-	var warned []string
+	var warned, understood []string
 	for _, line := range strings.Split(said, "\n") {
 		if _, msg, ok := strings.Cut(line, "level=WARN msg="); ok && !strings.Contains(line, " tier=") {
 			warned = append(warned, strings.Trim(msg, `"`))
 		}
+		if _, row, ok := strings.Cut(line, "as understood: "); ok {
+			understood = append(understood, strings.Trim(row, `"`))
+		}
 	}
 	if !reflect.DeepEqual(warned, r.warns) {
 		t.Errorf("warnings:\n got %q\nwant %q", warned, r.warns)
+	}
+	if r.says != nil && !reflect.DeepEqual(understood, r.says) {
+		t.Errorf("rows as they are understood:\n got %q\nwant %q", understood, r.says)
 	}
 	ids, err := os.ReadFile(handled)
 	if err != nil && !os.IsNotExist(err) {
@@ -120,7 +127,7 @@ func wildOnce(t *testing.T, at, handled, cfg string, fail bool) (status int, log
 		exit = 1
 	}
 	file := filepath.Join(t.TempDir(), "schedule.yaml")
-	text := fmt.Sprintf("database: %q\n%s\nstate: none\nlog: {format: text}\nhandler: {exec: [sh, -c, 'echo \"$BACKLOG_ID\" >>\"$0\"; exit %d', %q], concurrency: 1}\ntiers: [{max_age: 7d, every: 1h}]\n",
+	text := fmt.Sprintf("database: %q\n%s\nstate: none\nlog: {format: text, level: debug}\nhandler: {exec: [sh, -c, 'echo \"$BACKLOG_ID\" >>\"$0\"; exit %d', %q], concurrency: 1}\ntiers: [{max_age: 7d, every: 1h}]\n",
 		at, strings.TrimSpace(cfg), exit, handled)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -66,6 +66,14 @@ func TestWildTimes(t *testing.T) {
 			want: []string{"1|SUCCESS|1|1", "2|NEW||", "3|SUCCESS|1|1", `4|it's \dead||`},
 		},
 		{
+			name: "rows as they are understood",
+			sql: "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted varchar(30)); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 17:29:00'), (2, 'ERROR', '2026-02-10 14:30:00'), " +
+				"(3, 'NEW', '2026-02-01 00:00:00'), (4, 'NEW', '2026-01-01 00:00:00'), (5, 'SUCCESS', '2026-02-10 17:29:00')",
+			cfg:     "table: {name: jobs, inserted: {column: date_inserted, zone: Asia/Kolkata}}",
+			says:    []string{"row 1: 2026-02-10 11:59:00 UTC, 60 s old", "row 3: 2026-01-31 18:30:00 UTC, 9 days old", "row 4: 2025-12-31 18:30:00 UTC, 40 days old"},
+			handled: "1 2", rows: "SELECT id, status FROM jobs", want: []string{"1|SUCCESS", "2|SUCCESS", "3|NEW", "4|NEW", "5|SUCCESS"},
+		},
+		{
 			name: "local times taken for UTC",
 			sql:  "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 17:29:00'), (2, 'NEW', '2026-02-10 16:29:00')",
 			cfg:  "table: {name: jobs}",

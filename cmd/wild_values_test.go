@@ -121,6 +121,22 @@ func TestWildValues(t *testing.T) {
 			cfg: "table: {name: jobs}", refused: "statuses.success: table jobs does not take \"status\" = 'SUCCESS': value for domain state violates check constraint \"state_check\"; change it to one that the table takes",
 		},
 		{
+			name: "conditions of many kinds",
+			sql: jobs + "status varchar(10), active boolean, code varchar(5), n smallint, price decimal(8,2), gone timestamp NULL, kind char(4)); INSERT INTO jobs VALUES " +
+				"(1, " + when + ", 'NEW', true, '07', 3, 1.50, NULL, 'a'), (2, " + when + ", 'NEW', false, '07', 3, 1.50, NULL, 'a'), (3, " + when + ", 'NEW', true, '7', 3, 1.50, NULL, 'a'), " +
+				"(4, " + when + ", 'NEW', true, '07', 4, 1.50, NULL, 'a'), (5, " + when + ", 'NEW', true, '07', 3, 1.51, NULL, 'a'), (6, " + when + ", 'NEW', true, '07', 3, 1.50, " + when + ", 'a'), " +
+				"(7, " + when + ", 'NEW', true, NULL, 3, 1.50, NULL, 'b'), (8, " + when + ", 'NEW', true, '08', 3, 1.50, NULL, NULL), (9, " + when + ", 'NEW', NULL, '07', 3, 1.50, NULL, 'a')",
+			cfg:     "table: {name: jobs, where: {active: true, code: [07, null], n: 3, price: 1.5, gone: null, kind: [a, b]}}",
+			handled: "7 1", rows: "SELECT id FROM jobs WHERE status = 'SUCCESS'", want: []string{"1", "7"},
+		},
+		{
+			name: "an error that is new again", fail: true,
+			sql:     jobs + "status varchar(10)); INSERT INTO jobs VALUES (1, " + when + ", 'NEW'), (2, " + when + ", 'AGAIN')",
+			cfg:     "table: {name: jobs}\nstatuses: {new: [NEW, AGAIN], error: AGAIN, success: SUCCESS}",
+			handled: "2 1", rows: "SELECT id, status FROM jobs", want: []string{"1|AGAIN", "2|AGAIN"},
+			warns: []string{"statuses.error is one of statuses.new: failed records are not told from new ones, and age alone decides when they are tried"},
+		},
+		{
 			name:    "an error that is the end",
 			sql:     jobs + "status varchar(10)); INSERT INTO jobs VALUES (1, " + when + ", 'NEW'), (2, " + when + ", 'ERROR')",
 			cfg:     "table: {name: jobs}\nstatuses: {new: [NEW], error: ERROR, success: SUCCESS, dead: ERROR}",
