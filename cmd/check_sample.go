@@ -68,6 +68,9 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 		return err
 	}
 	s := &sample{row: row, tier: backlog.Explain(row, cfg.Tiers, policyOf(cfg), now).Tier}
+	defer context.AfterFunc(ctx, func() {
+		fmt.Fprintln(g.err, "backlog: waiting for the handler; a second signal ends it")
+	})()
 	attempt := func(w io.Writer) error { return s.take(ctx, a, stop.hard, now, w) }
 	if !o.JSON.on {
 		return g.printSample(s, attempt)
@@ -119,8 +122,8 @@ func (s *sample) take(ctx context.Context, a *app, hard <-chan struct{}, now tim
 			}
 		},
 	}
-	_, err := e.Pass(ctx, backlog.Pass{Tier: s.tier, Now: now})
-	if err == nil && !ended {
+	report, err := e.Pass(ctx, backlog.Pass{Tier: s.tier, Now: now})
+	if err == nil && (!ended || report.Interrupted > 0) {
 		err = errors.New("stopped before the handler answered")
 	}
 	return err

@@ -40,6 +40,9 @@ func isTerminal(w any) bool {
 }
 
 const (
+	// wordless is how long a pass may take before the log says that it has
+	// begun. Of most its end tells enough.
+	wordless = time.Second
 	// maxUnreadable is how many unreadable rows of a pass are logged one by
 	// one.
 	maxUnreadable = 10
@@ -55,8 +58,9 @@ type observer struct {
 	spare bool // whoever reads the log a flood of errors that are alike
 
 	mu         sync.Mutex
-	unreadable map[string]int    // by tier, in the pass under way
-	tallies    map[string]*tally // by tier, of its last pass or the one under way
+	unreadable map[string]int         // by tier, in the pass under way
+	begun      map[string]*time.Timer // by tier, of the pass under way: until that is worth a word
+	tallies    map[string]*tally      // by tier, of its last pass or the one under way
 	awaySince  time.Time
 }
 
@@ -65,7 +69,7 @@ func newObserver(log *slog.Logger) *observer {
 	return &observer{
 		log:        log,
 		spare:      terminal && !log.Enabled(context.Background(), slog.LevelDebug),
-		unreadable: make(map[string]int), tallies: make(map[string]*tally),
+		unreadable: make(map[string]int), tallies: make(map[string]*tally), begun: make(map[string]*time.Timer),
 	}
 }
 
@@ -79,6 +83,9 @@ func (o *observer) Observe(ev backlog.Event) {
 	case backlog.PassStarted:
 		o.mu.Lock()
 		delete(o.tallies, ev.Tier)
+		o.begun[ev.Tier] = time.AfterFunc(wordless, func() {
+			log.Info("pass under way", "started", ev.At.UTC().Format(time.RFC3339))
+		})
 		o.mu.Unlock()
 		log.Debug("pass started")
 	case backlog.PassEnded:
@@ -199,6 +206,10 @@ func (o *observer) firstUnreadable(tier string) bool {
 
 func (o *observer) passEnded(log *slog.Logger, ev backlog.Event) {
 	o.mu.Lock()
+	if t := o.begun[ev.Tier]; t != nil {
+		t.Stop()
+	}
+	delete(o.begun, ev.Tier)
 	if n := o.unreadable[ev.Tier]; n > maxUnreadable {
 		log.Warn(fmt.Sprintf("%d more rows cannot be read", n-maxUnreadable))
 	}

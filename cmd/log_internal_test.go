@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"backlog/backlog"
@@ -38,4 +39,28 @@ func TestObserverSays(t *testing.T) {
 			t.Errorf("got %v, want %s, %s and the id %v", line, tt.level, tt.msg, tt.id)
 		}
 	}
+}
+
+// A pass that takes its time is in the log before its end; of others that is
+// enough.
+func TestPassUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		o := newObserver(slog.New(slog.NewJSONHandler(&log, nil)))
+		for _, x := range []struct {
+			tier string
+			took time.Duration
+		}{{"1d", time.Second - 1}, {"7d", time.Second + 1}, {"1d", 0}} {
+			o.Observe(backlog.Event{Kind: backlog.PassStarted, Tier: x.tier, At: time.Now()})
+			time.Sleep(x.took)
+			synctest.Wait()
+			o.Observe(backlog.Event{Kind: backlog.PassEnded, Tier: x.tier, Report: &backlog.Report{Tier: x.tier}})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		list := logged(t, &log, "pass under way")
+		if len(list) != 1 || list[0]["tier"] != "7d" || list[0]["started"] != "2000-01-01T00:00:00Z" {
+			t.Errorf("got %v", list)
+		}
+	})
 }
