@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,7 @@ func (d mysql) describe(ctx context.Context, db *sql.DB, schema, name string) (*
 	var checks []string
 	if strings.HasSuffix(kind, "VIEW") {
 		cat.kind = "view"
-	} else if checks, err = d.checks(ctx, db, d.quote(schema)+"."+d.quote(real)); err != nil {
+	} else if checks, err = d.checks(ctx, db, d.quote(schema)+"."+d.quote(real)); err != nil && err != errMySQLHidden {
 		return nil, err
 	}
 	if err := d.describeColumns(ctx, db, schema, real, checks, cat); err != nil {
@@ -176,14 +177,16 @@ func mysqlRows(ctx context.Context, db *sql.DB, query string, args ...any) (list
 	return list, rows.Err()
 }
 
-// checks returns the table's CHECK constraints, none where they are not to be
-// seen. They stand in the statement that creates the table, which those may see
+// errMySQLHidden says that the user may not see the constraints.
+var errMySQLHidden = errors.New("the constraints are not to be seen")
+
+// checks returns the table's CHECK constraints, or errMySQLHidden. They stand in the statement that creates the table, which those may see
 // who may read it; the catalogue shows them to fewer.
 func (d mysql) checks(ctx context.Context, db *sql.DB, table string) ([]string, error) {
 	var name, create string
 	err := db.QueryRowContext(ctx, "SHOW CREATE TABLE "+table).Scan(&name, &create)
 	if n := mysqlNumber(err); n == 1142 || n == 1143 {
-		return nil, nil
+		return nil, errMySQLHidden
 	}
 	return mysqlChecks(create), err
 }
