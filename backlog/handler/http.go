@@ -28,8 +28,9 @@ import (
 // and Backlog-Error. Texts in headers are percent-escaped where they are not
 // printable ASCII, and 1 KiB at most.
 //
-// A request is sent at most once per attempt (net/http may send a GET or HEAD
-// again when a connection breaks); redirects are not followed.
+// A request is sent once per attempt, but again, the same, where a connection
+// that had been used before ends without a byte of an answer. Redirects are not
+// followed.
 // Proxies are taken from the environment (HTTPS_PROXY and the like), but not
 // if the record decides about the host.
 //

@@ -3,6 +3,7 @@
 package handler_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -91,27 +92,87 @@ func TestHTTPNetworkErrors(t *testing.T) {
 }
 
 // A server that breaks the connection off may have acted: it is not asked again
-// in the same attempt.
-func TestHTTPSendsOnce(t *testing.T) {
+// in the same attempt, but for a connection that it may just have found idle.
+func TestHTTPSendsAgain(t *testing.T) {
 	t.Parallel()
-	var breaks atomic.Bool
-	s := newHook(t, func(w http.ResponseWriter, _ *http.Request) {
-		if breaks.Load() {
-			c, _, err := w.(http.Hijacker).Hijack()
-			if err == nil {
-				c.Close()
+	for _, tt := range []struct {
+		name     string
+		breaks   []bool // request by request
+		after    string // said before
+		text     string // of the error of the second attempt
+		requests int    // of both
+	}{
+		{"a used connection", []bool{false, true, false}, "", "", 3},
+		{"a used one, then a new one", []bool{false, true, true}, "", "the connection was closed without an answer", 3},
+		{"a new connection", []bool{true, true, false}, "", "the connection was closed without an answer", 2},
+		{"after a part of the answer", []bool{false, true, false}, "HTTP/1.1 200 OK\r\nX: ", "the connection was closed without an answer", 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var n atomic.Int64
+			s := newHook(t, func(w http.ResponseWriter, _ *http.Request) {
+				if tt.breaks[n.Add(1)-1] {
+					c, _, err := w.(http.Hijacker).Hijack()
+					if err == nil {
+						io.WriteString(c, tt.after)
+						c.Close()
+					}
+				}
+			})
+			h := &handler.HTTP{URL: s.URL, Source: "orders"}
+			h.Handle(t.Context(), newRecord()) // a connection to use again, perhaps
+			r, outcome, text := newRecord(), backlog.Succeeded, ""
+			r.AttemptID = "second"
+			if tt.text != "" {
+				outcome, text = backlog.Errored, "POST "+s.URL+": "+tt.text
 			}
-		}
-	})
-	h := &handler.HTTP{URL: s.URL}
-	if err := h.Handle(t.Context(), newRecord()); err != nil { // a connection to use again
+			wantError(t, h.Handle(t.Context(), r), text, outcome)
+			got := s.requests()
+			if len(got) != tt.requests {
+				t.Fatalf("%d requests of two attempts, want %d", len(got), tt.requests)
+			}
+			last, before := got[len(got)-1], got[len(got)-2]
+			if last.header.Get("Webhook-Id") == "" || last.body != before.body || last.header.Get("Backlog-Attempt-Id") != "second" {
+				t.Errorf("the last request: %+v, before it %+v", last, before)
+			}
+		})
+	}
+}
+
+// A server that closes its connections after each answer and does not say so
+// costs no record.
+func TestHTTPServerClosesUnannounced(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	breaks.Store(true)
-	wantError(t, h.Handle(t.Context(), newRecord()), "POST "+s.URL+": the connection was closed without an answer", backlog.Errored)
-	if n := len(s.requests()); n != 2 {
-		t.Errorf("%d requests of two attempts", n)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+					io.Copy(io.Discard, r.Body)
+					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				}
+			}()
+		}
+	}()
+	h := &handler.HTTP{URL: "http://" + l.Addr().String(), Concurrency: 4}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 100 {
+				wantError(t, h.Handle(t.Context(), newRecord()), "", backlog.Succeeded)
+			}
+		})
 	}
+	wg.Wait()
 }
 
 func TestHTTPReusesConnections(t *testing.T) {

@@ -48,9 +48,10 @@ func (p *httpPlan) header(r *backlog.Record, keys [][]byte, body []byte, now tim
 		h[name] = values
 	}
 	id := recordID(p.source, r)
-	// In small letters: net/http takes the other form for leave to send the
-	// request again by itself when a connection breaks. Names have no case.
-	h["idempotency-key"] = []string{id}
+	// Spelled so, it is net/http's leave to send the request again where a
+	// connection that had been used before ends without a byte of an answer:
+	// mostly the server had closed it before the request came.
+	h["Idempotency-Key"] = []string{id}
 	h["Webhook-Id"] = []string{id}
 	set := func(name, text string) {
 		if text = headerText(text); text != "" {
