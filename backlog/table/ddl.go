@@ -187,8 +187,10 @@ func Create(ctx context.Context, url string, steps []string) error {
 	}
 	for _, s := range steps {
 		if _, err := db.write.ExecContext(ctx, s); err != nil {
-			if strings.Contains(strings.ToLower(err.Error()), "duplicate column name") {
-				continue // there is no IF NOT EXISTS for columns
+			// There is no IF NOT EXISTS for columns, and in MySQL none for
+			// indexes, whose names say there what they have.
+			if text := strings.ToLower(err.Error()); strings.Contains(text, "duplicate column name") || strings.Contains(text, "duplicate key name") {
+				continue
 			}
 			return fmt.Errorf("%s: %w", s, db.wrap(ctx, err))
 		}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -44,7 +45,7 @@ func openMySQL(rawURL string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	work, err := u.connector(mysqlSession(o.ReadOnly))
+	work, err := u.connector(mysqlSession(o))
 	if err != nil {
 		return nil, err
 	}
@@ -189,17 +190,20 @@ func (c mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 // mysqlSession returns the statements that make all sessions alike. The
 // comments hold what only MySQL (!) or MariaDB (M!) has. A transaction whose
 // program has vanished is not to keep its locks for hours.
-func mysqlSession(readOnly bool) []string {
-	access := "READ WRITE"
-	if readOnly {
+func mysqlSession(o Options) []string {
+	access, seconds := "READ WRITE", int(statementTimeout.Seconds())
+	if o.ReadOnly {
 		access = "READ ONLY"
 	}
+	if o.unlimited {
+		seconds = 0
+	}
 	return []string{
-		`SET time_zone = '+00:00', sql_mode = CONCAT(REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''), ',STRICT_ALL_TABLES'),
+		fmt.Sprintf(`SET time_zone = '+00:00', sql_mode = CONCAT(REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''), ',STRICT_ALL_TABLES'),
 			autocommit = 1, completion_type = 0, sql_safe_updates = 0, sql_select_limit = DEFAULT,
-			/*!80000 max_execution_time = 60000, */
-			/*M!100100 max_statement_time = 60, */ /*M!100300 idle_transaction_timeout = 60, in_predicate_conversion_threshold = 0, */
-			innodb_lock_wait_timeout = 5, lock_wait_timeout = 10, wait_timeout = 120`,
+			/*!80000 max_execution_time = %d, */ /*M!100100 max_statement_time = %d, */
+			/*M!100300 idle_transaction_timeout = 60, in_predicate_conversion_threshold = 0, */
+			innodb_lock_wait_timeout = 5, lock_wait_timeout = 10, wait_timeout = 120`, 1000*seconds, seconds),
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, " + access,
 	}
 }

@@ -53,6 +53,8 @@ type Options struct {
 	ReadOnly bool // change no byte
 	Pool     int  // connections at most; 0: 4
 
+	unlimited bool // a statement takes as long as it takes, such as one that creates an index
+
 	busy time.Duration // how long SQLite waits for a lock; 0: busyTimeout; set by tests
 }
 
@@ -97,7 +99,7 @@ func open(url string, o Options) (*DB, error) {
 // openToCreate opens the database for init.
 func openToCreate(url string) (*DB, error) {
 	if isServer(url) {
-		return open(url, Options{})
+		return open(url, Options{unlimited: true})
 	}
 	return openSQLiteToCreate(url)
 }
