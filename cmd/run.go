@@ -71,7 +71,7 @@ func runRun(ctx context.Context, g *globals) error {
 		return err
 	}
 	log := newLog(cfg.Log, g.err)
-	ctx, stop := stopOnSignal(ctx)
+	ctx, stop := stopAtEnd(ctx)
 	defer stop.close()
 	surviveReaders()
 	hup := make(chan os.Signal, 1)

@@ -7,31 +7,47 @@ import (
 	"syscall"
 )
 
-// A stopper turns the first SIGINT or SIGTERM into the end of a context and
-// the second into the closing of hard.
+// A stopper turns the first of the signals it knows into the end of a context and
+// another SIGINT or SIGTERM into the closing of hard.
 type stopper struct {
 	hard    chan struct{}
 	signals chan os.Signal
 	done    chan struct{}
 }
 
-// stopOnSignal returns a context that ends at the first signal.
+// stopOnSignal returns a context that ends at the first SIGINT, SIGTERM or
+// SIGHUP, as it comes when a terminal or a connection is closed; not at a SIGHUP
+// that whoever started the program wants to be ignored, as nohup does.
 func stopOnSignal(parent context.Context) (context.Context, *stopper) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return stopAtEnd(parent)
+	}
+	return stopAtEnd(parent, syscall.SIGHUP)
+}
+
+// stopAtEnd returns a context that ends at the first SIGINT, SIGTERM or signal of
+// the others.
+func stopAtEnd(parent context.Context, others ...os.Signal) (context.Context, *stopper) {
 	ctx, cancel := context.WithCancel(parent)
 	s := &stopper{make(chan struct{}), make(chan os.Signal, 2), make(chan struct{})}
-	signal.Notify(s.signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(s.signals, append(others, os.Interrupt, syscall.SIGTERM)...)
 	go func() {
 		defer cancel()
-		select {
-		case <-s.signals:
-			cancel()
-		case <-s.done:
-			return
-		}
-		select {
-		case <-s.signals:
-			close(s.hard)
-		case <-s.done:
+		stopping := false
+		for {
+			select {
+			case sig := <-s.signals:
+				switch {
+				case !stopping:
+					stopping = true
+					cancel()
+				case sig != syscall.SIGHUP: // that comes twice: from the shell and from the terminal
+					close(s.hard)
+					return
+				}
+			case <-s.done:
+				return
+			}
 		}
 	}()
 	return ctx, s
