@@ -15,7 +15,7 @@ func checkPostgresURL(raw string) error {
 		return problem(postgresCure, "the database URL has no // behind %s:", strings.ToLower(scheme))
 	}
 	u, err := url.Parse(raw)
-	if err != nil || u.Opaque != "" || u.Fragment != "" {
+	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Count(raw, "@") > 1 || !aHost().MatchString(u.Host) {
 		return problem(postgresCure, "the database URL cannot be read")
 	}
 	if strings.Contains(strings.TrimPrefix(u.Path, "/"), "/") || strings.Contains(u.Path+u.RawQuery, "@") {
@@ -52,8 +52,7 @@ var postgresValues = map[string]string{
 // more than its kind where it is not certain what is what.
 func shownPostgres(scheme, raw string) string {
 	u, err := url.Parse(raw)
-	if err != nil || checkPostgresURL(raw) != nil || u.User == nil && strings.Contains(raw, "@") || strings.Count(raw, "@") > 1 ||
-		!aHost().MatchString(u.Host) || !aDatabase().MatchString(u.Path) {
+	if err != nil || checkPostgresURL(raw) != nil || u.User == nil && strings.Contains(raw, "@") || !aDatabase().MatchString(u.Path) {
 		return scheme + ":…"
 	}
 	return scheme + "://" + u.Host + u.Path
