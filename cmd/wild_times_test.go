@@ -106,7 +106,7 @@ func TestWildTimes(t *testing.T) {
 		},
 		{
 			name: "times without end", on: only(inPostgres),
-			sql: "CREATE TABLE jobs (id int PRIMARY KEY, status text, date_inserted timestamptz, send_after timestamptz, expires timestamp); " +
+			sql: "CREATE TABLE jobs (id int PRIMARY KEY, status text, date_inserted timestamptz, send_after timestamptz, expires date); " +
 				"INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00Z', NULL, 'infinity'), (2, 'NEW', '2026-02-10 11:00Z', 'infinity', NULL), (3, 'NEW', '2026-02-10 11:00Z', '2026-02-10 11:00Z', '2026-02-10 11:00Z'), " +
 				"(4, 'SUCCESS', '2026-02-10 11:00Z', '2026-02-10 11:00Z', '2026-02-10 11:00Z'), (5, 'SUCCESS', '2026-02-10 11:00Z', '2026-02-10 11:00Z', '2026-02-10 11:00Z'), (6, 'SUCCESS', '-infinity', '2026-02-10 11:00Z', '2026-02-10 11:00Z')",
 			cfg:     "table: {name: jobs, eligible: send_after, expires: expires}\nstatuses: {dead: DEAD}",

@@ -110,7 +110,7 @@ var postgresTimes = map[string]timeCalendar{
 	"timestamptz":                 {head: "2006-01-02 15:04:05", class: timeText, frac: ".999999", sparse: true, native: true, suffix: "+00"},
 	"timestamp without time zone": {head: "2006-01-02 15:04:05", class: timeText, frac: ".999999", sparse: true, native: true},
 	"timestamp":                   {head: "2006-01-02 15:04:05", class: timeText, frac: ".999999", sparse: true, native: true},
-	"date":                        {head: "2006-01-02", class: timeText},
+	"date":                        {head: "2006-01-02", class: timeText, native: true},
 }
 
 // timeForm writes no more digits than the column keeps: it would round them up.
