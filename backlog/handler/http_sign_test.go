@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"backlog/backlog"
@@ -72,6 +73,10 @@ func TestSecrets(t *testing.T) {
 
 func TestSecretFileIsReadAgainWhenChanged(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testSecretFile) // what is bad is waited for
+}
+
+func testSecretFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	changed := time.Now()
 	write := func(text string) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 )
 
 // A watched value is made of files, and made anew when one of them has
@@ -19,13 +20,33 @@ type watched[T any] struct {
 	mu    sync.Mutex
 	seen  []fs.FileInfo // as they were just before value was read; nil: never
 	value T
+	lost  bool // the last get failed
 }
 
+// A file that was good and is not any more may just be being written: not
+// everybody replaces it in one step. For settling it is read again.
+const (
+	settling  = 2 * time.Second
+	lookAgain = 50 * time.Millisecond
+)
+
 // get returns the value of the files as they are now. An error names the file
-// and the cure.
+// and the cure. The first one after a success comes only once the files have
+// been bad for 2 seconds.
 func (w *watched[T]) get() (T, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	value, err := w.read()
+	for waited := time.Duration(0); err != nil && w.seen != nil && !w.lost && waited < settling; waited += lookAgain {
+		time.Sleep(lookAgain)
+		value, err = w.read()
+	}
+	w.lost = err != nil
+	return value, err
+}
+
+// read returns the value of the files as they are at this moment. w.mu is held.
+func (w *watched[T]) read() (T, error) {
 	now := make([]fs.FileInfo, len(w.paths))
 	same := w.seen != nil
 	for i, path := range w.paths {
