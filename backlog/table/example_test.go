@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 	"time"
 
 	_ "modernc.org/sqlite"
@@ -90,6 +92,62 @@ func ExampleUse() {
 	// 2 failed
 	// 3 shipped
 	// 4 shipped
+}
+
+// A database that a configuration file could name is opened by its URL. The
+// mapping is to be written in full.
+func ExampleOpen() {
+	ctx := context.Background()
+	url, remove := shopFile()
+	defer remove()
+
+	db, err := table.Open(ctx, url, table.Options{}) // sqlite:FILE, postgres://… or mysql://…
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	orders, err := table.New(ctx, db, table.Mapping{
+		Name: "orders", ID: []string{"id"}, Status: "state", Inserted: table.Time{Column: "created_at"},
+		New: table.Is("open"), Error: table.Is("failed"), Success: table.Is("shipped"),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := orders.Prove(ctx, time.Now()); err != nil {
+		log.Fatal(err)
+	}
+	engine := &backlog.Engine{
+		Store: orders,
+		Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
+			fmt.Println("ship", r.Key)
+			return nil
+		}),
+	}
+	if _, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// ship 1
+}
+
+// shopFile returns the URL of a database with one order, and what removes it.
+func shopFile() (url string, remove func()) {
+	dir, err := os.MkdirTemp("", "shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	path := filepath.Join(dir, "shop.db")
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`
+		CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT NOT NULL, created_at TEXT NOT NULL);
+		INSERT INTO orders (state, created_at) VALUES ('open', datetime('now', '-1 hours'))`); err != nil {
+		log.Fatal(err)
+	}
+	return "sqlite:" + path, func() { os.RemoveAll(dir) }
 }
 
 // A state need not be the value of a column: here a job is new as long as it
