@@ -83,9 +83,16 @@ func TestWildHosts(t *testing.T) {
 			cfg: "table: {name: jobs}", refused: "…table jobs…", rows: all, want: untouched,
 		},
 		{
-			name: "a user who may do what is done, and no more", on: []wildKind{inPostgres, inMySQL},
+			name: "a user who may do what is done, and no more", on: only(inPostgres),
 			sql: jobs, as: "GRANT SELECT (id, status, date_inserted), UPDATE (status, error) ON jobs TO THEROLE", fail: true,
 			cfg:     "table: {name: jobs, last_error: error, columns: [status]}",
+			handled: "1 2", rows: "SELECT id, status, error FROM jobs", want: []string{"1|ERROR|exit ", "2|ERROR|exit "},
+		},
+		{
+			name: "a user who may do what is done, and no more", on: only(inMySQL),
+			sql: jobs, as: "GRANT SELECT (id, status, date_inserted), UPDATE (status, error) ON jobs TO THEROLE", fail: true,
+			cfg:     "table: {name: jobs, last_error: error, columns: [status]}",
+			warns:   []string{"whether a CHECK of jobs refuses a status cannot be known beforehand: this user has SELECT on some of its columns only; GRANT SELECT on the table would tell"},
 			handled: "1 2", rows: "SELECT id, status, error FROM jobs", want: []string{"1|ERROR|exit ", "2|ERROR|exit "},
 		},
 		{
