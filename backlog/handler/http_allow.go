@@ -83,10 +83,16 @@ type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
 
+// maxHost is the length of the longest name in DNS.
+const maxHost = 253
+
 // target returns an error unless the URL's host is in the list. What
 // addresses a name has is left to dial.
 func (list allowList) target(u *url.URL) error {
 	host, port := hostOf(u.Hostname()), portOf(u)
+	if len(host) > maxHost {
+		return &refusal{fmt.Sprintf("%.40q… is no host: it has %d bytes, and a name has %d at most", host, len(host), maxHost)}
+	}
 	addr, isAddr := parseAddress(host)
 	for _, a := range list {
 		switch {

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -138,6 +139,27 @@ func TestAllowErrors(t *testing.T) {
 	} {
 		if _, err := parseAllow([]string{entry}); err == nil || err.Error() != want {
 			t.Errorf("%q: error %v\nwant %s", entry, err, want)
+		}
+	}
+}
+
+// A host from a record that is none is not repeated whole.
+func TestAllowLongHost(t *testing.T) {
+	t.Parallel()
+	list, err := parseAllow([]string{"*.example.org"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]string{
+		5000 - 12: `"` + strings.Repeat("x", 40) + `"… is no host: it has 5000 bytes, and a name has 253 at most`,
+		253 - 12:  "",
+	} {
+		got := ""
+		if err := list.target(&url.URL{Scheme: "https", Host: strings.Repeat("x", n) + ".example.org"}); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -16,7 +17,7 @@ import (
 )
 
 const (
-	checkTime = 30 * time.Second // of all the network does in a Check
+	checkTime = 10 * time.Second // of all the network does in a Check
 
 	// refusalTime is how long a server is given to refuse a certificate: in TLS
 	// 1.3 it does so after what is the end of the handshake for us.
@@ -113,6 +114,9 @@ func tunnel(ctx context.Context, c net.Conn, target, via *url.URL) (net.Conn, er
 			err = errors.New(statusLine(resp.StatusCode))
 		}
 	}
+	if ctx.Err() != nil {
+		err = errors.New("it took the connection and said nothing")
+	}
 	if err != nil {
 		c.Close()
 		return nil, err
@@ -135,6 +139,9 @@ func (p *httpPlan) checkTLS(ctx context.Context, c net.Conn, host string) error 
 	}
 	secure := tls.Client(c, config)
 	err := secure.HandshakeContext(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errSilent
+	}
 	if err == nil && asked {
 		err = refusedLater(secure)
 	}
@@ -147,6 +154,9 @@ func (p *httpPlan) checkTLS(ctx context.Context, c net.Conn, host string) error 
 	}
 	return &failure{text + tlsCure(err), []error{err}}
 }
+
+// errSilent is that of a server which takes a connection and leaves it at that.
+var errSilent = errors.New("it took the connection and said nothing, so it does not seem to speak TLS there")
 
 // refusedLater returns what a server that has seen our certificate, or that
 // we have none, says to it.
@@ -173,7 +183,7 @@ func tlsCure(err error) string {
 		return "; correct the host in url, or the server's certificate"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "; renew the server's certificate, or set the clock"
-	case errors.As(err, &noTLS):
+	case errors.As(err, &noTLS), errors.Is(err, io.EOF), err == errSilent:
 		return "; is http:// meant, or another port?"
 	}
 	return ""

@@ -3,6 +3,7 @@
 package handler_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -152,6 +153,8 @@ func TestHTTPCheck(t *testing.T) {
 		{"old TLS", &handler.HTTP{URL: old, CAFile: ca}, []string{"protocol version"}},
 		{"no TLS", &handler.HTTP{URL: strings.Replace(plain.URL, "http:", "https:", 1)}, []string{
 			"http: TLS with 127.0.0.1 fails: the server does not speak TLS there; is http:// meant, or another port?"}},
+		{"closes at once", &handler.HTTP{URL: "https://" + listener(t, true)}, []string{
+			"http: TLS with 127.0.0.1 fails: the connection was closed without an answer; is http:// meant, or another port?"}},
 		{"bad configuration", &handler.HTTP{URL: "x"}, []string{"http: url must begin with http:// or https://"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -330,5 +333,43 @@ func TestHTTPEndedBefore(t *testing.T) {
 	cancel(cause)
 	if err := (&handler.HTTP{URL: s.URL}).Handle(ctx, newRecord()); err != cause || len(s.requests()) != 0 {
 		t.Errorf("error %v, want %v, and %d requests", err, cause, len(s.requests()))
+	}
+}
+
+// listener returns the address of what takes connections and says nothing, or
+// closes them at once.
+func listener(t *testing.T, closes bool) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		var kept []net.Conn // what nobody knows any more is closed
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if closes {
+				bufio.NewReader(c).ReadByte() // else the rest of it is refused
+				c.(*net.TCPConn).CloseWrite()
+			}
+			kept = append(kept, c)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A port that takes connections and says nothing is not waited for long.
+func TestHTTPCheckSilence(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := (&handler.HTTP{URL: "https://" + listener(t, false)}).Check(ctx)
+	const want = "http: TLS with 127.0.0.1 fails: it took the connection and said nothing, so it does not seem to speak TLS there; is http:// meant, or another port?"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
 }

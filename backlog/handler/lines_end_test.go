@@ -312,3 +312,33 @@ func TestLinesInputClosed(t *testing.T) {
 	wantError(t, get(t, handleAsync(t.Context(), l, attempt("1"))), "", backlog.Succeeded)
 	wantError(t, get(t, handleAsync(t.Context(), l, attempt("2"))), "the worker closed its standard input", backlog.Errored)
 }
+
+// That a worker is deaf is said before that it is late.
+func TestLinesDeafAndLate(t *testing.T) {
+	t.Parallel()
+	l := newLines(t, &handler.Lines{Command: worker(t, "", `exec >&-; sleep 1000`), Timeout: 300 * time.Millisecond})
+	wantError(t, get(t, handleAsync(t.Context(), l, attempt("1"))), "the worker closed its standard output", backlog.Errored)
+}
+
+// The log says why a worker was ended, without a word of any record.
+func TestLinesInterruptedLog(t *testing.T) {
+	t.Parallel()
+	for cause, want := range map[error]string{
+		nil:        "the worker was ended by the stop: it had not answered all in time (killed by signal: terminated)",
+		errTimeout: "the worker was ended before it had answered all: timed out after 30s (killed by signal: terminated)",
+	} {
+		said := make(chan string, 10)
+		command := worker(t, "", `: >ready; exec sleep 1000`)
+		l := newLines(t, &handler.Lines{Command: command, Log: func(_ int, line string) { said <- line }})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := handleAsync(ctx, l, attempt("1"))
+		eventually(t, "the record", func() bool { return exist(command[1], "ready") })
+		cancel(cause)
+		if err := get(t, done); !errors.Is(err, context.Cause(ctx)) {
+			t.Errorf("error %v", err)
+		}
+		if got := <-said; got != want { // it was said before
+			t.Errorf("the log: %q, want %q", got, want)
+		}
+	}
+}

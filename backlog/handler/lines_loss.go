@@ -55,6 +55,20 @@ func (i *interruption) Error() string {
 	return fmt.Sprintf("the worker was ended because of another record that it had: %v", i.cause)
 }
 
+// noteOf returns the reason to end a worker for the log, which speaks of no
+// record in particular. A context that is canceled without a cause of its own
+// is a stop.
+func noteOf(why error) string {
+	i := (*interruption)(nil)
+	if !errors.As(why, &i) {
+		return why.Error()
+	}
+	if i.cause == context.Canceled {
+		return "the worker was ended by the stop: it had not answered all in time"
+	}
+	return "the worker was ended before it had answered all: " + i.cause.Error()
+}
+
 // A nonsense is the end of a worker because of what it wrote.
 type nonsense struct {
 	what string

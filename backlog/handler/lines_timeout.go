@@ -55,6 +55,9 @@ func (c *coprocess) look() {
 	now := time.Now()
 	next, late := c.overdue(now)
 	if late != nil {
+		if c.deafTo != "" {
+			late = c.deafTo // that is why
+		}
 		c.stop(late)
 		return
 	}

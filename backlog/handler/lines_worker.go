@@ -23,6 +23,7 @@ type coprocess struct {
 	inFlight map[string]*task // by attempt
 	out      []byte           // requests not yet written
 	leaving  bool             // it is given nothing more
+	deafTo   deafness         // what it has closed; "": nothing
 	finished bool             // its standard input ends after out
 	answered bool             // something, properly
 	patience *time.Timer      // to end by itself
@@ -194,7 +195,7 @@ func (c *coprocess) live() *loss {
 	switch {
 	case cut:
 		lost.why = context.Cause(c.ctx)
-		lost.note = fmt.Sprintf("%v (%s)", lost.why, ended)
+		lost.note = fmt.Sprintf("%s (%s)", noteOf(lost.why), ended)
 		return lost
 	case known && c.written == left || !known && !c.is(&c.answered):
 		lost.unstarted = true
@@ -218,6 +219,7 @@ func (c *coprocess) is(flag *bool) bool {
 func (c *coprocess) deaf(what deafness) {
 	c.lines.mu.Lock()
 	defer c.lines.mu.Unlock()
+	c.deafTo = what
 	c.leave(what)
 }
 
