@@ -57,6 +57,7 @@ type Engine struct {
 	*shared  // with the engine it replaces
 	health   health
 	attempts atomic.Uint64
+	retired  atomic.Bool // another has taken its place
 	prefix   string
 }
 
@@ -99,6 +100,16 @@ func (e *Engine) Replace(old *Engine) {
 	old.init()
 	e.shared = old.shared
 	e.init()
+}
+
+// Retire ends the passes under way as soon as their running handlers have
+// ended, however long those take: nothing more is handed out, and the reports
+// say StoppedSignal. It ends a pause as well. Passes that begin later end at
+// once.
+func (e *Engine) Retire() {
+	e.init()
+	e.retired.Store(true)
+	e.shared.retire(e)
 }
 
 // A Pass is one process_backlog(MaxAge).

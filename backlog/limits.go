@@ -122,6 +122,21 @@ func (s *shared) join(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runs[r] = struct{}{}
+	if r.e.retired.Load() {
+		r.endWalk()
+	}
+}
+
+// retire ends the walks of the engine's passes, and the pause.
+func (s *shared) retire(e *Engine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pause.Store(0)
+	for r := range s.runs {
+		if r.e == e {
+			r.endWalk()
+		}
+	}
 }
 
 func (s *shared) leave(r *run) {

@@ -127,12 +127,13 @@ func (l *Loop) restore(now time.Time) {
 }
 
 // Reload replaces schedule and engine from the next wake on. Passes under way
-// end as they began, but for the limits of the new engine, which it shares with
-// the old one. See [Engine.Replace].
+// hand out nothing more, and what they have not come to is taken up by the new
+// engine when their handlers have ended. See [Engine.Replace].
 func (l *Loop) Reload(s *tiers.Schedule, e *Engine) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.Replace(l.Engine)
+	l.Engine.Retire()
 	l.Schedule, l.Engine = s, e
 }
 
@@ -240,7 +241,7 @@ func (l *Loop) addOwed(due []tiers.Due, now time.Time) (all []tiers.Due, owed ma
 // runPass runs one pass of the tier under the run lock. at is its tick if that
 // has just been, else zero.
 func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool, at time.Time) {
-	lost := false // the lock, and the rest of the pass with it
+	lost := false // the rest of the pass, with the lock or by a reload
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -276,7 +277,7 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool
 		at = time.Time{} // it had to wait for the lock
 	}
 	report, _ := e.Pass(locked, Pass{Tier: t.Name, MaxAge: t.MaxAge, Widest: widest, Now: at, Resume: resume}) // the error is in PassEnded
-	lost = report.Stopped == StoppedSignal && locked.Err() != nil && ctx.Err() == nil
+	lost = report.Stopped == StoppedSignal && ctx.Err() == nil
 	l.update(func(s *State) { s.Note(report) })
 }
 

@@ -309,6 +309,32 @@ func TestReload(t *testing.T) {
 	})
 }
 
+// A reload in the middle of a pass, which pauses for an hour: the pause is over,
+// and the new engine takes up what the old one has not come to.
+func TestReloadTakesUpTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, func(context.Context, *backlog.Record) error {
+			return backlog.RetryAfter(time.Hour, errBroken)
+		})
+		b.add(t, "NEW", 1, 50, 0)
+		l := b.loop(schedule(t, "1d 10m"))
+		l.State = new(keeper)
+		until(18 * time.Minute)
+		stop := start(t, l)
+		until(21 * time.Minute)
+		done := 0
+		l.Reload(schedule(t, "1d 10m"), &backlog.Engine{Store: b.table, Observe: b.events.observe, Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error {
+			done++
+			return nil
+		})})
+		until(22 * time.Minute)
+		stop()
+		if done != 50 || b.statuses()["SUCCESS"] != 50 {
+			t.Errorf("a minute after the reload %d of 50 records have been taken up: %v", done, b.statuses())
+		}
+	})
+}
+
 // After a reload the loop looks at the new schedule within thirty seconds.
 func TestReloadIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
