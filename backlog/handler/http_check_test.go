@@ -346,7 +346,6 @@ func listener(t *testing.T, closes bool) string {
 	}
 	t.Cleanup(func() { l.Close() })
 	go func() {
-		var kept []net.Conn // what nobody knows any more is closed
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -356,7 +355,7 @@ func listener(t *testing.T, closes bool) string {
 				bufio.NewReader(c).ReadByte() // else the rest of it is refused
 				c.(*net.TCPConn).CloseWrite()
 			}
-			kept = append(kept, c)
+			defer c.Close() // with the listener
 		}
 	}()
 	return l.Addr().String()

@@ -92,6 +92,7 @@ func TestTemplateRefusesValues(t *testing.T) {
 		{"https://{a}.example.org/", "", "url: column a holds what no host can be named"},
 		{"https://h:{a}/", "x", "the url from the record cannot be read; write it like https://example.org:8443/hook, and percent-escape what is special"},
 		{"https://h:{a}/", "70000", "the url from the record has a port beyond 65535; correct it"},
+		{"https://h:{a}/", strings.Repeat("0", 9) + "443", "the url from the record has a port beyond 65535; correct it"},
 		{"{a}", "ftp://h/", "the url from the record must begin with http:// or https://"},
 		{"{a}", "/etc/passwd", "the url from the record must begin with http:// or https://"},
 		{"{a}", "http:example.org", "the url from the record must begin with http:// or https://"},
