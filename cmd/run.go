@@ -39,7 +39,8 @@ database is away, at the start or later, it waits.
 SIGTERM or SIGINT: select nothing more, let running handlers finish for
 shutdown_timeout, settle, exit. A second one: end the handlers at once.
 SIGHUP: read the configuration again; one that is wrong is refused and the old
-one stays. As a service of systemd, in /etc/systemd/system/backlog.service:
+one stays. Passes under way hand out nothing more: what is left is taken up with
+the new one when their handlers have ended. As a service of systemd, in /etc/systemd/system/backlog.service:
 
     [Unit]
     Description=Work off the backlog
