@@ -96,8 +96,15 @@ The policy is the configured one, or another by its name or with its settings:
 	return c
 }
 
-// checkForm refuses flags that would be of no effect.
+// checkForm refuses flags that would be of no effect, and those in which there
+// is nothing, as in a variable that is not set: without them it would be another
+// question.
 func checkForm(o SimulateOptions, f *pflag.FlagSet) error {
+	for _, name := range strings.Fields("policy inserted arrivals for compare diff plot") {
+		if x := f.Lookup(name); x.Changed && strings.TrimSpace(x.Value.String()) == "" {
+			return usagef("--%s: there is nothing in it; give it a value or leave it out", name)
+		}
+	}
 	for _, x := range []struct {
 		flags string
 		of    string
@@ -121,7 +128,7 @@ func checkForm(o SimulateOptions, f *pflag.FlagSet) error {
 		return usagef("--compare names the policies itself: --policy would be of no effect")
 	}
 	if o.Plot != "" {
-		_, err := o.plotFormat()
+		_, err := plotFormat(o.Plot)
 		return err
 	}
 	return nil

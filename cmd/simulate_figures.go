@@ -3,6 +3,7 @@ package cmd
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"backlog/backlog/simulate"
-	"backlog/tiers"
 )
 
 // A column is a figure by which candidates are compared: the least is best.
@@ -21,13 +21,42 @@ type column struct {
 	value func(*simulate.Report) int64
 	time  bool // the value is a time.Duration, in JSON seconds
 	rare  bool // not worth a column where it is nothing
+
+	// recovery: it is that of the records which an outage held up, of which
+	// there may be none. It says little about who has lost some of them.
+	recovery bool
 }
 
-func (c *column) text(v int64) string {
-	if c.time {
-		return tiers.FormatDuration(time.Duration(v).Round(time.Second))
+// text returns the value as people read it.
+func (c *column) text(r *simulate.Report) string {
+	v := c.value(r)
+	switch {
+	case c.recovery && len(r.Recovery) == 0:
+		return "-"
+	case c.time:
+		return span{}.plus(time.Duration(v)).String()
 	}
 	return strconv.FormatInt(v, 10)
+}
+
+// best returns the text that is marked in the column, that of the least value;
+// none, if all look alike or the figures of one are those of a part.
+func (c *column) best(all []simulated) (text string, marked bool) {
+	least := int64(math.MaxInt64)
+	for _, s := range all {
+		if !s.Complete {
+			return "", false
+		}
+		if v := c.value(s.Report); c.mayWin(s.Report) && v < least {
+			least, text = v, c.text(s.Report)
+		}
+	}
+	return text, slices.ContainsFunc(all, func(s simulated) bool { return c.text(s.Report) != text })
+}
+
+// mayWin tells whether the value is one that can be praised.
+func (c *column) mayWin(r *simulate.Report) bool {
+	return !c.recovery || len(r.Recovery) > 0 && r.Lost == 0
 }
 
 func (c *column) number(v int64) json.Number {
@@ -46,9 +75,10 @@ func figures() []column {
 		{title: "CALLS", name: "calls", key: "attempts", value: func(r *simulate.Report) int64 { return int64(r.Attempts) }},
 		{title: "FAILED", name: "calls that fail", key: "failed", value: func(r *simulate.Report) int64 { return int64(r.Failed) }},
 		{title: "PEAK/MIN", name: "calls in one minute, at most", key: "peak_per_minute", value: func(r *simulate.Report) int64 { return int64(r.PeakPerMinute) }},
-		{title: "RECOVERY P50", name: "recovery, half of them within", key: "recovery_p50_seconds", value: quantile(0.5), time: true},
-		{title: "P95", name: "recovery, 95% within", key: "recovery_p95_seconds", value: quantile(0.95), time: true},
-		{title: "MAX", name: "recovery, all within", key: "recovery_max_seconds", value: quantile(1), time: true},
+		{title: "RECOVERY P50", name: "recovery, half of them within", key: "recovery_p50_seconds", value: quantile(0.5), time: true, recovery: true},
+		{title: "P95", name: "recovery, 95% within", key: "recovery_p95_seconds", value: quantile(0.95), time: true, recovery: true},
+		{title: "MAX", name: "recovery, all within", key: "recovery_max_seconds", value: quantile(1), time: true, recovery: true},
+		{title: "LOST", name: "lost in an outage", key: "lost", value: func(r *simulate.Report) int64 { return int64(r.Lost) }, rare: true},
 		{title: "LONGEST PASS", name: "the longest pass", key: "longest_pass_seconds", value: func(r *simulate.Report) int64 { return int64(r.LongestPass) }, time: true, rare: true},
 		{title: "TICKS SKIPPED", name: "ticks skipped while a pass ran", key: "skipped_ticks", value: func(r *simulate.Report) int64 { return int64(r.SkippedTicks) }, rare: true},
 		{title: "DEAD", name: "dead", key: "dead", value: func(r *simulate.Report) int64 { return int64(r.Dead) }},
@@ -81,23 +111,22 @@ func (g *globals) printFigures(all []simulated) error {
 		fmt.Fprintf(t, "\t%s", c.title)
 	}
 	fmt.Fprintln(t)
+	stars := false
 	for _, s := range all {
 		fmt.Fprint(t, shown(s.name))
 		for _, c := range columns {
-			v, mark := c.value(s.Report), ""
-			worse := func(o simulated) bool { return c.value(o.Report) > v }
-			better := func(o simulated) bool { return c.value(o.Report) < v }
-			if slices.ContainsFunc(all, worse) && !slices.ContainsFunc(all, better) {
-				mark = "*"
+			text, mark := c.text(s.Report), ""
+			if best, marked := c.best(all); marked && text == best && c.mayWin(s.Report) {
+				mark, stars = "*", true
 			}
-			fmt.Fprintf(t, "\t%s%s", c.text(v), mark)
+			fmt.Fprintf(t, "\t%s%s", text, mark)
 		}
 		fmt.Fprintln(t)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if len(all) > 1 {
+	if stars {
 		g.printf("\n* the best of the column\n")
 	}
 	return nil
@@ -140,11 +169,15 @@ func (g *globals) printDiff(was, will simulated) error {
 	fmt.Fprintf(t, "FIGURE\t%s\t%s\tCHANGE\n", shown(strings.ToUpper(was.name)), shown(strings.ToUpper(will.name)))
 	for _, c := range list {
 		a, b := c.value(was.Report), c.value(will.Report)
+		from, to := c.text(was.Report), c.text(will.Report)
 		change := "new"
-		if a != 0 {
+		switch {
+		case to == "-":
+			change = "gone"
+		case a != 0:
 			change = fmt.Sprintf("%+.1f%%", 100*float64(b-a)/float64(a))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.name, c.text(a), c.text(b), change)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.name, from, to, change)
 	}
 	return t.Flush()
 }

@@ -48,7 +48,7 @@ func sound(t *testing.T, w *simulate.Workload) {
 			t.Errorf("a share of %v", share)
 		}
 	}
-	if !w.From.Before(w.To) {
+	if !w.From.Before(w.To) || w.From.Year() < 1970 || w.To.Year() > 2200 {
 		t.Errorf("from %v to %v", w.From, w.To)
 	}
 	for _, o := range w.Outages {

@@ -3,7 +3,9 @@ package cmd
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -21,6 +23,7 @@ type lifeJSON struct {
 	Total    int        `json:"total"`
 	Expires  stamp      `json:"expires"`
 	GivenUp  bool       `json:"given_up"`
+	Complete bool       `json:"complete"` // false: it was stopped
 }
 
 type lifeTier struct {
@@ -30,14 +33,17 @@ type lifeTier struct {
 
 // life shows the life of one record under the schedule of the configuration.
 func (o *SimulateOptions) life(ctx context.Context, g *globals, s *tiers.Schedule, p *backlog.Policy, random func() float64) error {
+	flag := "--now"
 	_, inserted, err := o.Now.clock()
+	if err == nil && o.Inserted != "" {
+		flag = "--inserted"
+		inserted, err = parseTime(flag, o.Inserted)
+	}
+	if err == nil {
+		err = checkYear(flag, inserted)
+	}
 	if err != nil {
 		return err
-	}
-	if o.Inserted != "" {
-		if inserted, err = parseTime("--inserted", o.Inserted); err != nil {
-			return err
-		}
 	}
 	inserted = inserted.UTC()
 	ctx, stop := stopOnSignal(ctx)
@@ -47,14 +53,24 @@ func (o *SimulateOptions) life(ctx context.Context, g *globals, s *tiers.Schedul
 	if p != nil {
 		name = p.Name
 	}
+	complete := ctx.Err() == nil
 	switch {
 	case o.CSV:
-		return g.printLifeCSV(l)
-	case !o.JSON.on:
-		return g.printLife(name, l)
+		err = g.printLifeCSV(l)
+	case o.JSON.on:
+		err = printLifeJSON(g.out, name, l, complete)
+	default:
+		err = g.printLife(name, l, complete)
 	}
-	return printJSON(g.out, lifeJSON{
-		Policy: name, Inserted: stamp(inserted), Total: l.Total, Expires: stamp(l.Expires), GivenUp: l.GivenUp,
+	if !complete {
+		return errors.Join(err, errIncomplete)
+	}
+	return err
+}
+
+func printLifeJSON(w io.Writer, policy string, l simulate.Life, complete bool) error {
+	return printJSON(w, lifeJSON{
+		Policy: policy, Inserted: stamp(l.Inserted), Total: l.Total, Expires: stamp(l.Expires), GivenUp: l.GivenUp, Complete: complete,
 		ByTier: each(l.ByTier, func(t simulate.TierAttempts) lifeTier { return lifeTier{t.Tier.Name, t.Attempts} }),
 	})
 }
@@ -70,7 +86,10 @@ func (g *globals) printLifeCSV(l simulate.Life) error {
 	return w.Error()
 }
 
-func (g *globals) printLife(policy string, l simulate.Life) error {
+func (g *globals) printLife(policy string, l simulate.Life, complete bool) error {
+	if !complete {
+		g.sayIncomplete()
+	}
 	g.printf("A record inserted at %s that never succeeds, policy %s:\n\n", when(l.Inserted), policy)
 	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TIER\tAGE\tTICKS\tATTEMPTS")
@@ -86,11 +105,19 @@ func (g *globals) printLife(policy string, l simulate.Life) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	g.printf("\n%s, the first at %s, the last at %s.\n", plural(l.Total, "attempt"), when(l.First), when(l.Last))
-	if l.GivenUp {
+	switch {
+	case l.Total == 0 && complete:
+		g.printf("\nNo attempt.\n")
+	case l.Total > 0:
+		g.printf("\n%s, the first at %s, the last at %s.\n", plural(l.Total, "attempt"), when(l.First), when(l.Last))
+	}
+	switch {
+	case !complete:
+		g.printf("What comes later was not counted.\n")
+	case l.GivenUp:
 		g.printf("After the last it is given up.\n")
-	} else {
-		g.printf("From %s on it is older than every tier and not tried any more.\n", when(l.Expires))
+	default:
+		g.printf("After %s it is older than every tier and not tried any more.\n", when(l.Expires))
 	}
 	return nil
 }

@@ -33,7 +33,10 @@ func (o *LiveOptions) AddFlags(f *pflag.FlagSet) {
 
 // assume completes the workload by how its attempts end.
 func (o *LiveOptions) assume(w *simulate.Workload) (poison bool, err error) {
-	how, value, _ := strings.Cut(o.Assume, "=")
+	how, value, valued := strings.Cut(o.Assume, "=")
+	if valued && (how == "fail" || how == "succeed") {
+		return false, usagef("--assume: %s takes no value, and %q gives it one; an outage is outage=2h, a chance is p=0.3", how, o.Assume)
+	}
 	switch how {
 	case "fail":
 		return true, nil
@@ -58,6 +61,9 @@ func (o *LiveOptions) assume(w *simulate.Workload) (poison bool, err error) {
 // live simulates the table's own records.
 func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) error {
 	_, now, err := o.Now.clock()
+	if err == nil {
+		err = checkYear("--now", now)
+	}
 	if err != nil {
 		return err
 	}
@@ -74,10 +80,12 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 	if err != nil {
 		return err
 	}
-	list, err := o.candidates(g)
+	c, err := o.course(g, w)
 	if err != nil {
 		return err
 	}
+	defer c.close()
+	c.options.Ticks = true
 	ctx, stop := stopOnSignal(ctx)
 	defer stop.close()
 	a, err := g.wireReader(ctx, cfg, newLog(cfg.Log, g.err), now)
@@ -85,16 +93,14 @@ func (o *SimulateOptions) live(ctx context.Context, g *globals, length string) e
 		return err
 	}
 	defer a.close()
-	u := newGauge(g.err)
-	defer u.end()
-	left, err := o.liveRecords(ctx, a, w, now, poison, u.reading())
+	left, err := o.liveRecords(ctx, a, w, now, poison, c.gauge.reading())
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("stopped after %s of the table: there are no figures yet", plural(len(w.Records)+left, "pending row"))
 	case err != nil:
 		return err
 	}
-	return o.simulate(ctx, w, list, u, true, func(all []simulated) error {
+	return o.simulate(ctx, g, c, func(all []simulated) error {
 		if left > 0 {
 			fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(left, "pending row"))
 		}

@@ -18,12 +18,13 @@ func (g *globals) printMarks(all []simulated) {
 		if len(series) < 2 {
 			continue
 		}
+		width := series[1].At.Sub(series[0].At)
 		rows := []struct {
 			name, what string
 			value      func(simulate.Bucket) int
 		}{
 			{"calls", "calls", func(b simulate.Bucket) int { return b.Attempts }},
-			{"pending", "records pending", func(b simulate.Bucket) int { return b.Pending }},
+			{"pending", "records pending", func(b simulate.Bucket) int { return b.Most }},
 			{"dead", "dead", func(b simulate.Bucket) int { return b.Dead }},
 		}
 		if s.Dead == 0 {
@@ -36,14 +37,17 @@ func (g *globals) printMarks(all []simulated) {
 				most = max(most, r.value(b))
 			}
 			fmt.Fprintf(&scale, ", %d %s", most, r.what)
-			fmt.Fprintf(&lines, "  %-7s  %s\n", r.name, marks(series, r.value))
+			drawn := series
+			if last := series[len(series)-1].At; r.name == "calls" && s.to.Sub(last) < width {
+				drawn = series[:len(series)-1] // a shorter time has fewer
+			}
+			fmt.Fprintf(&lines, "  %-7s  %s\n", r.name, marks(drawn, r.value))
 		}
-		g.printf("\n%s: %s a mark, at most%s\n%s", shown(s.name), tiers.FormatDuration(series[1].At.Sub(series[0].At)), scale.String()[1:], lines.String())
+		g.printf("\n%s: %s a mark, at most%s\n%s", shown(s.name), tiers.FormatDuration(width), scale.String()[1:], lines.String())
 	}
 }
 
-// condensed returns the series in fewer buckets, each of as many as it takes,
-// with the most that were pending at the end of one of them.
+// condensed returns the series in fewer buckets, each of as many as it takes.
 func condensed(series []simulate.Bucket, most int) (list []simulate.Bucket) {
 	each := (len(series) + most - 1) / most
 	for i, b := range series {
@@ -52,7 +56,7 @@ func condensed(series []simulate.Bucket, most int) (list []simulate.Bucket) {
 			continue
 		}
 		sum := &list[len(list)-1]
-		sum.Attempts, sum.Failed, sum.Dead, sum.Pending = sum.Attempts+b.Attempts, sum.Failed+b.Failed, sum.Dead+b.Dead, max(sum.Pending, b.Pending)
+		sum.Attempts, sum.Failed, sum.Dead, sum.Pending, sum.Most = sum.Attempts+b.Attempts, sum.Failed+b.Failed, sum.Dead+b.Dead, b.Pending, max(sum.Most, b.Most)
 	}
 	return list
 }
@@ -66,7 +70,7 @@ func marks(series []simulate.Bucket, value func(simulate.Bucket) int) string {
 	}
 	var line strings.Builder
 	for _, b := range series {
-		line.WriteRune(blocks[(value(b)*(len(blocks)-1)+most-1)/most])
+		line.WriteRune(blocks[(max(0, value(b))*(len(blocks)-1)+most-1)/most])
 	}
 	return strings.TrimRight(line.String(), " ")
 }

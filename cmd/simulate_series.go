@@ -35,6 +35,8 @@ type workloadJSON struct {
 	Dead      int          `json:"dead"`
 	Pending   int          `json:"pending"`
 	Recovery  recoveryJSON `json:"recovery_seconds"`
+	Recovered int          `json:"recovered"` // records, after the end of an outage
+	Lost      int          `json:"lost"`      // records, in an outage or after it
 	Peak      int          `json:"peak_per_minute"`
 	Longest   float64      `json:"longest_pass_seconds"`
 	Skipped   int          `json:"skipped_ticks"` // of tiers whose pass still ran
@@ -53,17 +55,19 @@ type bucketJSON struct {
 	Attempts int   `json:"attempts"`
 	Failed   int   `json:"failed"`
 	Dead     int   `json:"dead"`
-	Pending  int   `json:"pending"`
+	Pending  int   `json:"pending"`     // at the end
+	Most     int   `json:"pending_max"` // at any time
 }
 
 func workloadOf(s simulated, seed uint64) workloadJSON {
 	r := s.Report
 	return workloadJSON{
 		Policy: s.name, Seed: seed, Records: r.Records, Attempts: r.Attempts, Succeeded: r.Succeeded, Failed: r.Failed, Dead: r.Dead, Pending: r.Pending,
-		Recovery: recoveryJSON{r.RecoveryQuantile(0.5).Seconds(), r.RecoveryQuantile(0.95).Seconds(), r.RecoveryQuantile(1).Seconds()},
-		Peak:     r.PeakPerMinute, Longest: r.LongestPass.Seconds(), Skipped: r.SkippedTicks, Complete: r.Complete,
+		Recovery:  recoveryJSON{r.RecoveryQuantile(0.5).Seconds(), r.RecoveryQuantile(0.95).Seconds(), r.RecoveryQuantile(1).Seconds()},
+		Recovered: len(r.Recovery), Lost: r.Lost,
+		Peak: r.PeakPerMinute, Longest: r.LongestPass.Seconds(), Skipped: r.SkippedTicks, Complete: r.Complete,
 		Series: each(r.Series, func(b simulate.Bucket) bucketJSON {
-			return bucketJSON{stamp(b.At), b.Attempts, b.Failed, b.Dead, b.Pending}
+			return bucketJSON{stamp(b.At), b.Attempts, b.Failed, b.Dead, b.Pending, b.Most}
 		}),
 	}
 }
@@ -72,10 +76,10 @@ func workloadOf(s simulated, seed uint64) workloadJSON {
 func (g *globals) printSeries(all []simulated) error {
 	out := bufio.NewWriter(g.out)
 	w := csv.NewWriter(out)
-	w.Write([]string{"policy", "at", "attempts", "failed", "dead", "pending"})
+	w.Write([]string{"policy", "at", "attempts", "failed", "dead", "pending", "pending_max"})
 	for _, s := range all {
 		for _, b := range s.Series {
-			w.Write([]string{s.name, b.At.Format(time.RFC3339), strconv.Itoa(b.Attempts), strconv.Itoa(b.Failed), strconv.Itoa(b.Dead), strconv.Itoa(b.Pending)})
+			w.Write([]string{s.name, b.At.Format(time.RFC3339), strconv.Itoa(b.Attempts), strconv.Itoa(b.Failed), strconv.Itoa(b.Dead), strconv.Itoa(b.Pending), strconv.Itoa(b.Most)})
 		}
 	}
 	w.Flush()

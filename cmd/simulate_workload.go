@@ -2,11 +2,7 @@ package cmd
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"math"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -55,7 +51,7 @@ func (o *WorkloadOptions) AddFlags(f *pflag.FlagSet) {
 // parse returns the workload.
 func (o *WorkloadOptions) parse(seed uint64) (w *simulate.Workload, err error) {
 	w = &simulate.Workload{Seed: seed}
-	if w.From, err = parseTime("--from", o.From); err != nil {
+	if w.From, err = parseMoment("--from", o.From); err != nil {
 		return nil, err
 	}
 	length, err := parseLength(cmp.Or(o.For, "7d"), "30d")
@@ -65,7 +61,7 @@ func (o *WorkloadOptions) parse(seed uint64) (w *simulate.Workload, err error) {
 	w.From = w.From.UTC()
 	w.To = w.From.Add(length)
 	rate, kind, _ := strings.Cut(o.Arrivals, ",")
-	switch kind {
+	switch kind = strings.TrimSpace(kind); kind {
 	case "", "poisson":
 	case "regular":
 		w.Regular = true
@@ -84,13 +80,32 @@ func (o *WorkloadOptions) parse(seed uint64) (w *simulate.Workload, err error) {
 	if w.Success, err = parseShare("--success", o.Success); err != nil {
 		return nil, err
 	}
-	w.Outages, err = parsePeriods("--outage", o.Outages, w.From)
+	w.Outages, err = parsePeriods("--outage", o.Outages, w)
 	return w, err
 }
 
+// parseMoment returns a time at which a simulation can begin.
+func parseMoment(flag, text string) (time.Time, error) {
+	t, err := parseTime(flag, text)
+	if err == nil {
+		err = checkYear(flag, t)
+	}
+	return t, err
+}
+
+// checkYear refuses what a hundred years later would be too late to be counted
+// in nanoseconds, and anything near it.
+func checkYear(flag string, t time.Time) error {
+	if year := t.UTC().Year(); year < 1970 || year > 2100 {
+		return usagef("%s: the year %d is too far away; a simulation takes one from 1970 to 2100", flag, year)
+	}
+	return nil
+}
+
 // parsePeriods returns times that are given by when they begin, counted from the
-// beginning of the simulation, and how long they last.
-func parsePeriods(flag string, texts []string, begin time.Time) (list []simulate.Outage, err error) {
+// beginning of the workload, and how long they last.
+func parsePeriods(flag string, texts []string, w *simulate.Workload) (list []simulate.Outage, err error) {
+	whole := w.To.Sub(w.From)
 	for _, text := range texts {
 		start, lasting, ok := strings.Cut(text, "+")
 		from, err := tiers.ParseDuration(start)
@@ -98,7 +113,13 @@ func parsePeriods(flag string, texts []string, begin time.Time) (list []simulate
 		if !ok || err != nil || err2 != nil || from < 0 || length <= 0 {
 			return nil, usagef("%s: %q is no start and length; write it as in 6h+2h", flag, text)
 		}
-		list = append(list, simulate.Outage{From: begin.Add(from), To: begin.Add(from + length)})
+		if from >= whole {
+			return nil, usagef("%s: %q begins when all is over, after %s; let it begin sooner or --for be longer", flag, text, tiers.FormatDuration(whole))
+		}
+		if length > math.MaxInt64-from {
+			return nil, usagef("%s: %q is too long to be counted; to the end it is %s+%s", flag, text, tiers.FormatDuration(from), tiers.FormatDuration(whole-from))
+		}
+		list = append(list, simulate.Outage{From: w.From.Add(from), To: w.From.Add(from + length)})
 	}
 	return list, nil
 }
@@ -107,7 +128,7 @@ func parsePeriods(flag string, texts []string, begin time.Time) (list []simulate
 func parseLength(text, example string) (time.Duration, error) {
 	d, err := tiers.ParseDuration(text)
 	if err != nil || d < time.Minute || d > 100*365*24*time.Hour {
-		return 0, usagef("--for: %q is not a duration from a minute to a hundred years; write it as in %s", text, example)
+		return 0, usagef("--for: %q is not a duration from 1m to 36500d; write it as in %s (s, m, h, d or w)", text, example)
 	}
 	return d, nil
 }
@@ -124,8 +145,8 @@ func (o *WorkloadOptions) parseCallTime() (time.Duration, error) {
 // parseArrivals returns a rate per hour.
 func parseArrivals(text string) (float64, error) {
 	number, unit, ok := strings.Cut(text, "/")
-	n, err := strconv.ParseFloat(number, 64)
-	per, known := map[string]float64{"s": 3600, "m": 60, "h": 1, "d": 1. / 24}[unit]
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	per, known := map[string]float64{"s": 3600, "m": 60, "h": 1, "d": 1. / 24}[strings.TrimSpace(unit)]
 	if !ok || err != nil || !known || !(n > 0) || math.IsInf(n, 0) {
 		return 0, usagef("--arrivals: %q is no rate; write it as in 1000/h (s, m, h or d)", text)
 	}
@@ -143,87 +164,6 @@ func parseShare(flag, text string) (float64, error) {
 		return 0, usagef("%s: %q is not from 0 to 1; write it as in 0.02 or 2%%", flag, text)
 	}
 	return n, nil
-}
-
-// A simulated is a candidate with what became of the workload.
-type simulated struct {
-	candidate
-	*simulate.Report
-	to time.Time // the end of it
-}
-
-// workload simulates and prints.
-func (o *SimulateOptions) workload(ctx context.Context, g *globals) error {
-	w, err := o.parse(o.Seed)
-	if err != nil {
-		return err
-	}
-	list, err := o.candidates(g)
-	if err != nil {
-		return err
-	}
-	ctx, stop := stopOnSignal(ctx)
-	defer stop.close()
-	return o.simulate(ctx, w, list, newGauge(g.err), false, func(all []simulated) error { return o.printWorkload(g, w, all) })
-}
-
-// simulate lets the workload happen to each candidate, and prints and draws what
-// became of it. What a stop has cut short is printed, not drawn.
-func (o *SimulateOptions) simulate(ctx context.Context, w *simulate.Workload, list []candidate, u *gauge, ticks bool, show func([]simulated) error) error {
-	defer u.end()
-	callTime, err := o.parseCallTime()
-	if err != nil {
-		return err
-	}
-	down, err := parsePeriods("--down", o.Down, w.From)
-	if err != nil {
-		return err
-	}
-	w.Draw(ctx)
-	var all []simulated
-	for i, c := range list {
-		r, err := simulate.Run(ctx, w, c.options(simulate.Options{
-			Bucket: bucketOf(w.To.Sub(w.From)), Ticks: ticks, CallTime: callTime, Down: down, Progress: u.simulating(list, i),
-		}))
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		all = append(all, simulated{c, r, w.To})
-	}
-	u.end()
-	if ctx.Err() != nil {
-		return errors.Join(show(all), errIncomplete)
-	}
-	return errors.Join(o.plot(w, all), show(all))
-}
-
-// errIncomplete says that the figures, already printed, are those of a part.
-var errIncomplete = errors.New("stopped: the figures are incomplete")
-
-// plotFormat returns the format of the picture that is asked for.
-func (o *WorkloadOptions) plotFormat() (string, error) {
-	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(o.Plot), "."))
-	if format != "svg" && format != "png" {
-		return "", usagef("--plot: %q does not end in .svg or .png", o.Plot)
-	}
-	return format, nil
-}
-
-// plot draws the picture if one is asked for.
-func (o *WorkloadOptions) plot(w *simulate.Workload, all []simulated) error {
-	if o.Plot == "" {
-		return nil
-	}
-	format, err := o.plotFormat()
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(o.Plot)
-	if err != nil {
-		return err
-	}
-	err = simulate.Plot(f, format, w, each(all, func(s simulated) simulate.Curve { return simulate.Curve{Name: s.name, Report: s.Report} }))
-	return errors.Join(err, f.Close())
 }
 
 // bucketOf returns the width of the buckets of a series: about a hundred, of a

@@ -47,8 +47,8 @@ var (
 
 func rgb(r, g, b uint8) drawing.Color { return drawing.Color{R: r, G: g, B: b, A: 255} }
 
-// Plot draws attempts and what is pending over time, one line per curve, the
-// outages shaded. The format is "svg" or "png". An SVG is the same, byte by
+// Plot draws attempts and how many records are pending at most, bucket by bucket,
+// one line per curve, the outages shaded. The format is "svg" or "png". An SVG is the same, byte by
 // byte, on any machine: its coordinates are whole numbers.
 func Plot(out io.Writer, format string, w *Workload, curves []Curve) error {
 	renderers := map[string]chartdraw.RendererProvider{"svg": chartdraw.SVG, "png": chartdraw.PNG}
@@ -65,7 +65,7 @@ func Plot(out io.Writer, format string, w *Workload, curves []Curve) error {
 	s.rect(rgb(255, 255, 255), image.Rect(0, 0, plotWidth, height))
 	s.legend(curves)
 	s.panel(10+legendLine*lines, w, curves, panel{"calls per " + bucketName(curves), true, func(b Bucket) int { return b.Attempts }})
-	s.panel(10+legendLine*lines+panelHeight, w, curves, panel{"records pending", false, func(b Bucket) int { return b.Pending }})
+	s.panel(10+legendLine*lines+panelHeight, w, curves, panel{"records pending, at most", false, func(b Bucket) int { return b.Most }})
 	if !s.svg {
 		return s.Save(out)
 	}
@@ -167,11 +167,10 @@ func (s *sketch) legend(curves []Curve) (lines int) {
 	return (y-10)/legendLine + 1
 }
 
-// A panel shows one value of the buckets over time; flat: it is that of the
-// whole bucket, else that at its end.
+// A panel shows one value of the buckets over time.
 type panel struct {
 	title string
-	flat  bool
+	sum   bool // so that it is less in a shorter bucket
 	value func(Bucket) int
 }
 
@@ -216,21 +215,22 @@ func (s *sketch) panel(top int, w *Workload, curves []Curve, p panel) {
 	s.text(name+" since "+w.From.Format("2006-01-02 15:04 MST"), (plotLeft+plotRight)/2, top+panelBottom+42, 1)
 	for i, c := range curves {
 		color, dash := styleOf(i)
-		s.line(color, 2, dash, points(c.Report.Series, w, p, at, up)...)
+		s.line(color, 2, dash, points(c.Report.Series, w.To, p, at, up)...)
 	}
 }
 
-// points are those of a line through the buckets.
-func points(series []Bucket, w *Workload, p panel, x func(time.Time) int, y func(int) int) (list []image.Point) {
+// points are those of a line along the buckets. Of sums it leaves out the last
+// if that is shorter than the others: the line would seem to fall.
+func points(series []Bucket, to time.Time, p panel, x func(time.Time) int, y func(int) int) (list []image.Point) {
+	if n := len(series); p.sum && n > 1 && to.Sub(series[n-1].At) < series[1].At.Sub(series[0].At) {
+		series, to = series[:n-1], series[n-1].At
+	}
 	for i, b := range series {
-		end := w.To
+		end := to
 		if i+1 < len(series) {
 			end = series[i+1].At
 		}
-		if p.flat || i == 0 {
-			list = append(list, image.Pt(x(b.At), y(p.value(b))))
-		}
-		list = append(list, image.Pt(x(end), y(p.value(b))))
+		list = append(list, image.Pt(x(b.At), y(p.value(b))), image.Pt(x(end), y(p.value(b))))
 	}
 	return slices.Compact(list)
 }

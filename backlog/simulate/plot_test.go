@@ -114,6 +114,51 @@ func TestPlotLabels(t *testing.T) {
 	}
 }
 
+// The calls of a last, shorter bucket are no fall; what is pending goes on.
+func TestPlotLastBucket(t *testing.T) {
+	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		length time.Duration
+		lowest int // of the lines' ends: y of the calls
+	}{{4 * time.Hour, 284}, {3*time.Hour + 15*time.Minute, 74}} {
+		w := &simulate.Workload{From: from, To: from.Add(c.length)}
+		r := new(simulate.Report)
+		for i, n := range []int{4, 4, 4, 1} {
+			r.Series = append(r.Series, simulate.Bucket{At: from.Add(time.Duration(i) * time.Hour), Attempts: n, Most: 4})
+		}
+		var b bytes.Buffer
+		if err := simulate.Plot(&b, "svg", w, []simulate.Curve{{Name: "p", Report: r}}); err != nil {
+			t.Fatal(err)
+		}
+		calls, pending := linesOf(b.String())
+		if got := calls[len(calls)-1].Y; got != c.lowest {
+			t.Errorf("%v: the calls end at %v, want a y of %d", c.length, calls, c.lowest)
+		}
+		if want := image.Pt(1170, 454); pending[len(pending)-1] != want {
+			t.Errorf("%v: what is pending ends at %v, want %v", c.length, pending, want)
+		}
+	}
+}
+
+// linesOf returns the points of the two curves of a picture with one.
+func linesOf(svg string) (calls, pending []image.Point) {
+	var lines [][]image.Point
+	for _, path := range strings.Split(svg, "<path")[1:] {
+		if !strings.Contains(path, "stroke-width:2;") {
+			continue
+		}
+		var points []image.Point
+		d, _, _ := strings.Cut(strings.TrimPrefix(path, ` d="`), `"`)
+		for _, step := range strings.Split(d, "\n") {
+			var p image.Point
+			fmt.Sscanf(step[1:], "%d %d", &p.X, &p.Y)
+			points = append(points, p)
+		}
+		lines = append(lines, points)
+	}
+	return lines[1], lines[2] // after that of the legend
+}
+
 // Lines can be told apart in grey, by lightness or by dashes, and from the
 // shade behind them.
 func TestPlotStyles(t *testing.T) {

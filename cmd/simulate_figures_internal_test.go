@@ -1,0 +1,114 @@
+package cmd
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog/simulate"
+)
+
+// What looks alike is marked alike, and neither a recovery that there was not
+// nor one of the few that were left is praised.
+func TestStars(t *testing.T) {
+	min := func(n ...time.Duration) (list []time.Duration) {
+		for _, m := range n {
+			list = append(list, m*time.Minute)
+		}
+		return list
+	}
+	for _, c := range []struct {
+		name    string
+		reports []simulate.Report
+		want    []string // the cells of a column without blanks between them
+	}{
+		{"alone", []simulate.Report{{Recovery: min(5)}}, []string{"0 0 0 5m 5m 5m 0 0"}},
+		{"alike", []simulate.Report{{Recovery: min(5)}, {Recovery: min(5)}}, []string{"0 0 0 5m 5m 5m 0 0", "0 0 0 5m 5m 5m 0 0"}},
+		{"no outage", []simulate.Report{{Attempts: 1}, {Attempts: 2}}, []string{"1* 0 0 - - - 0 0", "2 0 0 - - - 0 0"}},
+		{"none recovered", []simulate.Report{{}, {Recovery: min(1, 7)}}, []string{"0 0 0 - - - 0 0", "0 0 0 1m* 7m* 7m* 0 0"}},
+		{"some lost", []simulate.Report{{Recovery: min(0), Lost: 3}, {Recovery: min(1)}, {Recovery: min(2)}}, []string{
+			"0 0 0 0s 0s 0s 3 0 0", "0 0 0 1m* 1m* 1m* 0* 0 0", "0 0 0 2m 2m 2m 0* 0 0"}},
+		{"the same to the eye", []simulate.Report{{LongestPass: 20_400_000_000}, {LongestPass: 20_000_000_000}, {LongestPass: time.Minute}}, []string{
+			"0 0 0 - - - 20s* 0 0", "0 0 0 - - - 20s* 0 0", "0 0 0 - - - 1m 0 0"}},
+		{"short passes", []simulate.Report{{LongestPass: 12_345_678}, {LongestPass: 1_000_000}}, []string{"0 0 0 - - - 12ms 0 0", "0 0 0 - - - 1ms* 0 0"}},
+	} {
+		var all []simulated
+		for i := range c.reports {
+			c.reports[i].Complete = true
+			all = append(all, simulated{candidate{name: "p"}, &c.reports[i], time.Time{}})
+		}
+		var out bytes.Buffer
+		g := &globals{out: &out}
+		print := func() (rows []string) {
+			out.Reset()
+			if err := g.printFigures(all); err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range strings.Split(out.String(), "\n")[1:] {
+				if cells, ok := strings.CutPrefix(line, "p "); ok {
+					rows = append(rows, strings.Join(strings.Fields(cells), " "))
+				}
+			}
+			return rows
+		}
+		if got := strings.Join(print(), "\n"); got != strings.Join(c.want, "\n") {
+			t.Errorf("%s:\n%s\nwant:\n%s", c.name, got, strings.Join(c.want, "\n"))
+		}
+		if says := strings.Contains(out.String(), "\n* the best"); says != strings.Contains(strings.Join(c.want, ""), "*") {
+			t.Errorf("%s: it says what a star means: %v", c.name, says)
+		}
+		// A part is compared with nothing.
+		all[len(all)-1].Complete = false
+		if got := strings.Join(print(), "\n"); strings.Contains(got, "*") {
+			t.Errorf("%s, of which the last was stopped:\n%s", c.name, got)
+		}
+	}
+}
+
+// A difference to nothing is none in percent.
+func TestDiffOfRecovery(t *testing.T) {
+	some, none := &simulate.Report{Recovery: []time.Duration{time.Minute}}, &simulate.Report{}
+	for _, c := range []struct {
+		was, will *simulate.Report
+		want      string
+	}{
+		{none, some, "-    1m  new"},
+		{some, none, "1m   -  gone"},
+		{some, some, "Nothing changes."},
+	} {
+		var out bytes.Buffer
+		g := &globals{out: &out}
+		if err := g.printDiff(simulated{candidate{name: "now"}, c.was, time.Time{}}, simulated{candidate{name: "b"}, c.will, time.Time{}}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s, want %s", &out, c.want)
+		}
+	}
+}
+
+// Neither of a last, shorter mark nor of a count that went wrong comes a fall
+// or a panic.
+func TestMarks(t *testing.T) {
+	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	r := &simulate.Report{Complete: true}
+	for i, n := range []int{4, 4, 4, 1} {
+		r.Series = append(r.Series, simulate.Bucket{At: from.Add(time.Duration(i) * time.Hour), Attempts: n, Most: 8 * n, Pending: -1})
+	}
+	for _, c := range []struct {
+		length time.Duration
+		calls  string
+	}{{4 * time.Hour, "███▂"}, {3*time.Hour + 15*time.Minute, "███"}} {
+		var out bytes.Buffer
+		g := &globals{out: &out}
+		g.printMarks([]simulated{{candidate{name: "p"}, r, from.Add(c.length)}})
+		want := "\np: 1h a mark, at most 4 calls, 32 records pending\n  calls    " + c.calls + "\n  pending  ███▂\n"
+		if out.String() != want {
+			t.Errorf("%s, want %s", &out, want)
+		}
+	}
+	if got := marks(r.Series, func(b simulate.Bucket) int { return b.Pending }); got != "" {
+		t.Errorf("less than nothing is drawn as %q", got)
+	}
+}

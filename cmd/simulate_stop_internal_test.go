@@ -1,0 +1,64 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// stopped simulates what is stopped before it has begun.
+func stopped(t *testing.T, o SimulateOptions) (out string, err error) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "schedule.yaml")
+	if err := os.WriteFile(config, []byte("tiers: [{max_age: 1d, every: 5m}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var b bytes.Buffer
+	o.From, o.Poison, o.Success, o.CallTime = firstMonday, "0", "1", "0"
+	if o.Diff != "" {
+		o.Diff = config
+	}
+	err = runSimulate(ctx, o, &globals{Config: config, out: &b, err: &b}, false)
+	return b.String(), err
+}
+
+// A stop never passes a part for the whole, nor nothing for zeros.
+func TestSimulateStopped(t *testing.T) {
+	picture := filepath.Join(t.TempDir(), "calls.svg")
+	for _, w := range []WorkloadOptions{
+		{}, {Diff: "schedule.yaml"}, {Compare: "progressive,fibonacci"}, {CSV: true}, {CallTime: "1s"}, {Plot: picture},
+	} {
+		w.Arrivals = "100/h"
+		for _, json := range []bool{false, true} {
+			out, err := stopped(t, SimulateOptions{WorkloadOptions: w, JSON: jsonFlag{json && !w.CSV}, Attempts: 1})
+			if err == nil || err.Error() != "stopped: there are no figures yet" || out != "" {
+				t.Errorf("%+v: %v, %q", w, err, out)
+			}
+		}
+	}
+	if _, err := os.Stat(picture); err == nil {
+		t.Error("an empty picture is left behind")
+	}
+	for _, c := range []struct {
+		json, csv bool
+		want      string
+	}{
+		{want: "Stopped: the figures are incomplete.\n\nA record inserted at"},
+		{json: true, want: `"total":0,"expires":"2026-01-06T00:00:00Z","given_up":false,"complete":false}`},
+		{csv: true, want: "1d,86400,0"},
+	} {
+		o := SimulateOptions{Life: true, Inserted: firstMonday, Attempts: 1, JSON: jsonFlag{c.json}, WorkloadOptions: WorkloadOptions{CSV: c.csv}}
+		out, err := stopped(t, o)
+		if exitStatus(err) != exitFailed || !strings.Contains(err.Error(), errIncomplete.Error()) {
+			t.Errorf("%+v: %v, want %v", c, err, errIncomplete)
+		}
+		if !strings.Contains(out, c.want) || strings.Contains(out, "older than every tier") {
+			t.Errorf("%+v: %q, want %q", c, out, c.want)
+		}
+	}
+}
