@@ -32,7 +32,9 @@ const (
 // reply or answers an attempt that it does not have, or that is late, costs the
 // records in flight at it, which fail; what is left of its process group is
 // ended as by [Exec], and a new worker takes its place after a pause: 100 ms,
-// doubled up to 30 s as long as none of its successors answers anything.
+// doubled up to 30 s as long as none of its successors answers anything. One
+// that has answered something and ends by itself with status 0 costs only what
+// it has read and not answered; another gets the rest.
 //
 // A worker that ends before it has read anything has failed to start: that is
 // [backlog.Unstarted]. (Systems other than Linux do not tell what was read:
@@ -92,6 +94,7 @@ type task struct {
 	place   *list.Element // in waiting, if none has it
 	late    time.Time     // when it should have been answered
 	limit   time.Duration // how long that is
+	end     int           // of the request, in all that the worker is given
 }
 
 // An answer is what became of a task: a worker's own, or the loss of the worker.
@@ -322,6 +325,7 @@ func (l *Lines) over(c *coprocess, lost *loss) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.leave(nil)
+	l.spare(c, lost)
 	for _, t := range c.inFlight {
 		t.at = nil
 		t.done <- answer{lost: lost}

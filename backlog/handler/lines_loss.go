@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"time"
 
 	"backlog/backlog"
@@ -17,6 +18,30 @@ type loss struct {
 	how       *exec.ExitError
 	unstarted bool   // it has not even begun
 	note      string // for the log: how it ended
+	well      bool   // it ended by itself, with status 0
+	read      int    // if so: how much of what it was given, at most
+}
+
+// spare has those wait for another worker whose request c, which has ended well,
+// has not read: they were no attempts, and come first. One that has answered
+// nothing has the others fail, too, so that none is handed on for ever. l.mu is
+// held.
+func (l *Lines) spare(c *coprocess, lost *loss) {
+	if !lost.well || !c.answered || l.closed {
+		return
+	}
+	var spared []*task
+	for id, t := range c.inFlight {
+		if brace := t.end - 1; lost.read < brace { // the last byte that means anything
+			spared = append(spared, t)
+			delete(c.inFlight, id)
+		}
+	}
+	slices.SortFunc(spared, func(a, b *task) int { return b.end - a.end })
+	for _, t := range spared {
+		t.at = nil
+		t.place = l.waiting.PushFront(t)
+	}
 }
 
 // error returns the loss as the error of one attempt that was in flight.

@@ -22,6 +22,7 @@ type coprocess struct {
 
 	inFlight map[string]*task // by attempt
 	out      []byte           // requests not yet written
+	queued   int              // bytes of all requests so far
 	leaving  bool             // it is given nothing more
 	deafTo   deafness         // what it has closed; "": nothing
 	finished bool             // its standard input ends after out
@@ -54,6 +55,8 @@ func (c *coprocess) take(t *task) {
 	t.at = c
 	c.inFlight[t.attempt] = t
 	c.out = append(c.out, t.line...)
+	c.queued += len(t.line)
+	t.end = c.queued
 	c.wakeUp()
 }
 
@@ -202,6 +205,9 @@ func (c *coprocess) live() *loss {
 		lost.why = fmt.Errorf("%s ended before it read anything (%s)", c.lines.Command[0], ended)
 	default:
 		lost.why = fmt.Errorf("the worker ended before it answered (%s)%s", ended, heard.unfinished())
+		if lost.well, lost.read = state.Success(), c.written; known {
+			lost.read -= left
+		}
 	}
 	lost.note = "the worker has ended: " + ended
 	return lost
