@@ -271,11 +271,40 @@ func (r *resolver) end(setting string, s State) (string, error) {
 			}
 		}
 	}
+	if len(list) == 0 {
+		return r.moment(setting, s)
+	}
 	cond, _, err := r.conditions(setting, list)
 	if err != nil {
 		return "", r.unheld(setting, s, err)
 	}
 	return cond, nil
+}
+
+// moment returns the condition of a state that is told by a time alone: it is the
+// only one to set it, and what is new has none.
+func (r *resolver) moment(setting string, s State) (string, error) {
+	m := r.m
+	for _, a := range s.Set {
+		isNull := func(c Condition) bool {
+			return strings.EqualFold(c.Column, a.Column) && len(c.Values) == 1 && c.Values[0].Null
+		}
+		sets := 0
+		for _, state := range []State{m.New, m.Error, m.Success, m.Dead} {
+			if slices.ContainsFunc(state.Set, func(o Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null }) {
+				sets++
+			}
+		}
+		if a.Value.Text != "now" || sets != 1 || !slices.ContainsFunc(m.New.When, isNull) {
+			continue
+		}
+		c, err := r.column(setting, a.Column)
+		if err != nil {
+			return "", err
+		}
+		return r.d.quote(c.name) + " IS NOT NULL", nil
+	}
+	return "", nil
 }
 
 func (r *resolver) actions() error {

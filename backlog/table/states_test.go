@@ -3,6 +3,7 @@ package table_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestStateWithoutStatusColumn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := map[string]int{"new": 1, "other": 3}; !reflect.DeepEqual(c.ByStatus, want) {
+	if want := map[string]int{"new": 1, "success": 3}; !reflect.DeepEqual(c.ByStatus, want) {
 		t.Errorf("ByStatus: got %v, want %v", c.ByStatus, want)
 	}
 }
@@ -237,6 +238,39 @@ func TestFixedFilterBelongsToEveryStatement(t *testing.T) {
 				t.Errorf("Expire: got %d, %v, want %d", n, err, len(in)-1)
 			}
 			f.wantRows("SELECT count(*) FROM BACKLOG WHERE status = 'NEW'", map[int]string{1: "7", 2: "6", 3: "5", 4: "4"}[len(in)])
+		})
+	}
+}
+
+// TestStateToldByAMoment: where what is new has no time of an end, that time
+// tells the end, but for one that two ends set.
+func TestStateToldByAMoment(t *testing.T) {
+	for _, x := range []struct {
+		name, want string
+		success    []table.Assignment
+		dead       []table.Assignment
+	}{
+		{"success", "map[new:1 other:1 success:1]", []table.Assignment{set("done_at", text("now"))}, nil},
+		{"both", "map[dead:1 new:1 success:1]", []table.Assignment{set("done_at", text("now"))}, []table.Assignment{set("left_at", text("now"))}},
+		{"the same one", "map[dead:1 new:1 other:1]", []table.Assignment{set("done_at", text("now"))}, []table.Assignment{set("done_at", text("now")), set("why", text("dead"))}},
+		{"another column", "map[new:1 other:2]", []table.Assignment{set("seen_at", text("now")), set("n", text("+1"))}, nil},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			f := newFile(t, `CREATE TABLE jobs (id INTEGER PRIMARY KEY, at TEXT, done_at TEXT, left_at TEXT, seen_at TEXT, why TEXT, n INTEGER);
+				INSERT INTO jobs (id, at, done_at, left_at, why) VALUES (1, '2026-02-10 09:00:00', NULL, NULL, NULL),
+				(2, '2026-02-10 09:00:00', '2026-02-10 09:30:00', NULL, NULL), (3, '2026-02-10 09:00:00', NULL, '2026-02-10 09:30:00', 'dead')`)
+			m := table.Mapping{
+				Name: "jobs", ID: []string{"id"}, Inserted: table.Time{Column: "at"},
+				New:     table.State{When: []table.Condition{cond("done_at", null), cond("left_at", null)}},
+				Success: table.State{Set: x.success}, Error: table.State{Keep: true}, Dead: table.State{Set: x.dead},
+			}
+			counts, err := f.store(m).Count(context.Background(), noon, []time.Duration{24 * time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(counts.ByStatus); got != x.want {
+				t.Errorf("got %s, want %s", got, x.want)
+			}
 		})
 	}
 }
