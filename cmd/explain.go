@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"backlog/backlog"
-	"backlog/tiers"
 )
 
 // ExplainOptions are the argument and the flags of explain.
@@ -180,9 +179,9 @@ func exactly(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.99
 func fromNow(t, now time.Time) string {
 	switch d := t.Sub(now).Round(time.Second); {
 	case d > 0:
-		return "in " + tiers.FormatDuration(d)
+		return "in " + shortly(d)
 	case d < 0:
-		return tiers.FormatDuration(-d) + " ago"
+		return shortly(-d) + " ago"
 	}
 	return "now"
 }

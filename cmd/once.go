@@ -346,7 +346,11 @@ func printRecords(w io.Writer, p backlog.Pass, walk func(show func(*backlog.Reco
 			return err
 		})
 		if err == nil {
-			_, err = fmt.Fprintf(w, "%s would be handled, in this order\n", plural(n, "record"))
+			text := "nothing would be handled"
+			if n > 0 {
+				text = plural(n, "record") + " would be handled, in this order"
+			}
+			_, err = fmt.Fprintln(w, text)
 		}
 		return err
 	}

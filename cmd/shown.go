@@ -3,6 +3,9 @@ package cmd
 import (
 	"strconv"
 	"strings"
+	"time"
+
+	"backlog/tiers"
 )
 
 // shown returns a value of the table or the configuration as it may stand on a
@@ -13,6 +16,17 @@ func shown(s string) string {
 		return s
 	}
 	return strconv.Quote(s)
+}
+
+// shortly returns a duration in its two largest units: of 6d3h0m50s people read
+// 6d3h.
+func shortly(d time.Duration) string {
+	for _, unit := range []struct{ from, to time.Duration }{{24 * time.Hour, time.Hour}, {time.Hour, time.Minute}} {
+		if d.Abs() >= unit.from {
+			return tiers.FormatDuration(d.Truncate(unit.to))
+		}
+	}
+	return tiers.FormatDuration(d.Truncate(time.Second))
 }
 
 // escaped returns text of our own, with values in it, without anything that a

@@ -142,12 +142,16 @@ func (g *globals) printStatus(s *statusJSON, now time.Time) error {
 	row := func(what string, b bandCounts) {
 		oldest := "-"
 		if t := time.Time(b.Oldest); !t.IsZero() {
-			oldest = tiers.FormatDuration(now.Sub(t).Truncate(time.Second)) + " old"
+			oldest = shortly(now.Sub(t)) + " old"
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", what, b.Fresh, b.Failed, oldest)
 	}
 	for _, b := range s.Bands {
-		row("up to "+tiers.FormatDuration(time.Duration(b.MaxAge*float64(time.Second))), b.bandCounts)
+		text := "up to "
+		if b.MinAge > 0 {
+			text = tiers.FormatDuration(time.Duration(b.MinAge*float64(time.Second))) + " to "
+		}
+		row(text+tiers.FormatDuration(time.Duration(b.MaxAge*float64(time.Second))), b.bandCounts)
 	}
 	row("older: never tried", s.Beyond)
 	if s.Unreadable > 0 {

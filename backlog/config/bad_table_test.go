@@ -52,7 +52,7 @@ var badTables = badFiles{
 		"1: statuses.dead: is an empty list; name at least one or remove it",
 	},
 	"state-no-status-column": {
-		"1: statuses.error: missing, and its default ERROR needs a status column, which no state here has; write error, or table.status if there is one",
+		"1: statuses.error: missing, and its default ERROR needs a status column, which no state here has; write error: keep, or table.status if there is one",
 		"1: statuses.success: missing, and its default SUCCESS needs a status column, which no state here has; write success, or table.status if there is one",
 	},
 	"state-set-not-when":     {"3: statuses.error.set.failed: sets true, which is not what when asks for; a record would not be found in the state it was put in"},

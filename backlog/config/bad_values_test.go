@@ -46,6 +46,7 @@ var badValues = badFiles{
 		"1: handler.reject[3]: 66 is listed twice; remove one",
 		"1: handler.skip: must be a whole number, not 65.5",
 	},
+	"table-text":      {"2: table: must be a mapping such as {name: orders, inserted: created_at}, not text"},
 	"handler-nothing": {"1: handler: nothing to run; add exec: [./deliver.sh], or lines, http or sql"},
 	"handler-two":     {"3: handler: there are exec on line 2 and http on line 3; keep one of them"},
 	"log": {
@@ -82,7 +83,7 @@ var badValues = badFiles{
 		"1: database: must be text, not a number; put it in quotes",
 		"2: table: must be a mapping (key: value), not a list",
 		"3: statuses: must be a mapping (key: value), not text",
-		"4: handler: must be a mapping (key: value), not text",
+		"4: handler: must be a mapping such as {exec: [./deliver.sh]}, not text",
 		"5: max_records: must be a whole number, not text",
 		"6: abort_after: must be a number, not text; remove the quotes",
 		"7: rate: 5.5 is no rate; write how many per second, minute, hour or day: 10/s, 100/m, 5000/h",

@@ -41,8 +41,12 @@ func (d *decoder) checkStatusColumn(c *Config) (ok bool) {
 		c.Table.Status = ""
 		for _, r := range roles {
 			if s := r.state(&c.Statuses); len(s.Values) > 0 {
+				write := r.name
+				if r.name == "error" {
+					write = "error: keep"
+				}
 				d.failf(join("statuses", r.name), "missing, and its default %s needs a status column, which no state here has; write %s, or table.status if there is one",
-					s.Values[0].show(), r.name)
+					s.Values[0].show(), write)
 			}
 		}
 	}

@@ -48,6 +48,10 @@ var strangers = []struct {
 func (v value) handler() Handler {
 	h := defaultHandler()
 	h.Given = true
+	if v.isText() {
+		v.mismatch("a mapping such as {exec: [./deliver.sh]}")
+		return h
+	}
 	exec, lines, sql := defaultExec(), defaultLines(), SQL{}
 	v.object(keys{
 		"exec":            func(v value) { exec.Command, h.Exec = v.command("./deliver.sh"), &exec },

@@ -64,6 +64,10 @@ func defaultTable() Table {
 
 func (v value) table() Table {
 	t := defaultTable()
+	if v.isText() {
+		v.mismatch("a mapping such as {name: orders, inserted: created_at}")
+		return t
+	}
 	v.object(keys{
 		"schema":     func(v value) { t.Schema = v.text() },
 		"name":       func(v value) { t.Name = v.text() },
