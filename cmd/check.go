@@ -297,6 +297,13 @@ func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
 	for _, s := range a.table.Statements() {
 		g.printf("%s;\n", s)
 	}
+	grants, err := a.table.Grants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range grants {
+		g.printf("%s;\n", s)
+	}
 	if cfg.Handler.SQL != nil {
 		for _, s := range cfg.Handler.SQL.Statements {
 			g.printf("%s\n", ended(s))

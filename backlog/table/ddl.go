@@ -292,7 +292,7 @@ func (t *Table) createIndex(ctx context.Context, name string, b branch, conds []
 func (t *Table) Statements() []string {
 	var list []string
 	add := func(s string) {
-		if s != "" && !slices.Contains(list, s) {
+		if s = t.d.place(s); s != "" && !slices.Contains(list, s) {
 			list = append(list, s)
 		}
 	}

@@ -61,6 +61,11 @@ type dialect interface {
 	// statement, which may be one that writes in a pool that is to be read
 	// only. It does not run it.
 	understood(ctx context.Context, db *sql.DB, text string) error
+	// grantee returns the table and the user of the connection as GRANT names
+	// them, no user where the database knows none, and schemaRights whether a
+	// schema has rights of its own.
+	grantee(ctx context.Context, db *sql.DB, t *Table) (on, to string, err error)
+	schemaRights() bool
 	// driver is the module that speaks to the database.
 	driver() string
 	// syntax is how SQL that others have written is to be read.

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"context"
 	"database/sql"
 	"encoding/hex"
 	"fmt"
@@ -174,3 +175,15 @@ func (mysql) driver() string { return "github.com/go-sql-driver/mysql" }
 func mysqlIsLong(c *column) bool {
 	return mysqlIs(c, "tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob")
 }
+
+// grantee is the account that the server has found for the user and his host.
+func (d mysql) grantee(ctx context.Context, db *sql.DB, t *Table) (on, to string, err error) {
+	var schema sql.NullString
+	err = db.QueryRowContext(ctx, "SELECT database(), concat(quote(substring_index(current_user(), '@', 1)), '@', quote(substring_index(current_user(), '@', -1)))").Scan(&schema, &to)
+	if on = t.name; t.m.Schema == "" {
+		on = d.quote(schema.String) + "." + on
+	}
+	return on, to, err
+}
+
+func (mysql) schemaRights() bool { return false }

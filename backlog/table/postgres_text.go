@@ -1,6 +1,7 @@
 package table
 
 import (
+	"context"
 	"database/sql"
 	"encoding/hex"
 	"fmt"
@@ -235,3 +236,10 @@ func (postgres) lockRow() string { return " FOR UPDATE" }
 func (postgres) writers(pool *sql.DB) int { return max(1, pool.Stats().MaxOpenConnections-1) }
 
 func (postgres) driver() string { return "github.com/jackc/pgx/v5" }
+
+func (d postgres) grantee(ctx context.Context, db *sql.DB, t *Table) (on, to string, err error) {
+	err = db.QueryRowContext(ctx, "SELECT current_user::text").Scan(&to)
+	return t.name, d.quote(to), err
+}
+
+func (postgres) schemaRights() bool { return true }

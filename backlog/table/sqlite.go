@@ -134,6 +134,9 @@ func (sqlite) leads(bool) bool      { return true }
 
 func (sqlite) driver() string { return SQLiteDriver }
 
+func (sqlite) grantee(context.Context, *sql.DB, *Table) (on, to string, err error) { return }
+func (sqlite) schemaRights() bool                                                  { return false }
+
 // lockRow is empty: the transaction itself keeps all others from writing.
 func (sqlite) lockRow() string     { return "" }
 func (sqlite) writers(*sql.DB) int { return 1 }
