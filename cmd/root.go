@@ -103,7 +103,7 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 		},
 	}
 	root.SetVersionTemplate(versionText())
-	root.Flags().Bool("version", false, "print the version")
+	root.Flags().BoolP("version", "v", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
 	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newRetry(g), newCheck(g), newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false
@@ -111,9 +111,29 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	root.SetGlobalNormalizationFunc(withDashes)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	refuseStrangers(root)
 	helpAlike(root)
 	completeFlags(root, completions(g))
 	return root
+}
+
+// refuseStrangers makes the commands that cobra adds refuse names that they do
+// not know, where they would show a help and end well.
+func refuseStrangers(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if about, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return noArgs(about, rest)
+				}
+				return nil
+			}
+		case "completion":
+			c.Args = noArgs
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
 }
 
 // helpAlike gives the commands that cobra adds the end that ours have.
