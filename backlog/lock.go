@@ -182,7 +182,7 @@ func WaitLock(ctx context.Context, l Locker, name LockName, waiting func(error))
 		if err == nil || !errors.Is(err, ErrLocked) && !isAway(err) {
 			return held, err
 		}
-		if waiting != nil {
+		if waiting != nil && ctx.Err() == nil {
 			waiting(err)
 		}
 		if !sleep(ctx, 500*time.Millisecond) {

@@ -48,6 +48,7 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 		}
 		return err
 	})
+	t.noteUnsure(group, err)
 	return left, err
 }
 
@@ -88,7 +89,10 @@ func (t *Table) inTx(ctx context.Context, f func(*sql.Tx) error) error {
 		tx.Rollback()
 		return err
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return commitError{err}
+	}
+	return nil
 }
 
 // settleBatches writes each batch with one statement. The statements are
@@ -139,6 +143,9 @@ func (t *Table) settleRows(ctx context.Context, group []backlog.Settlement) (lef
 		case err != nil:
 			return err
 		case n == 0:
+			if ours, err := t.written(ctx, tx, &group[i]); ours || err != nil {
+				return err
+			}
 			return backlog.ErrConflict
 		case n > 1:
 			return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, n, group[i].Record.Key)

@@ -57,6 +57,7 @@ type Table struct {
 	mu         sync.Mutex
 	notes      []string
 	statements map[string]*statement
+	unsure     map[string]bool // attempts of which nobody knows whether their outcome is written
 }
 
 var (
