@@ -71,7 +71,7 @@ func TestParseDurationRefuses(t *testing.T) {
 		long    = "longer than 106751d, the longest possible"
 		month   = "a month has no fixed length, write 30d"
 		year    = "a year has no fixed length, write 365d"
-		capital = "M may be a minute or a month, write m or 30d"
+		capital = "capital M may be a minute or a month, write m or 30d"
 	)
 	tests := map[string]string{
 		"":                         "there is nothing in it",
