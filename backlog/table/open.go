@@ -60,9 +60,10 @@ type Options struct {
 
 // Open opens the database that the URL names: sqlite:PATH, or
 // sqlite:PATH?synchronous=normal to save a sync to disk per group of outcomes,
-// at the price that a power failure can undo the last ones. A file that is not
-// there is a *Problem; nothing is created. Errors never hold the URL, which may
-// contain a password.
+// at the price that a power failure can undo the last ones;
+// postgres://USER:PASSWORD@HOST:PORT/DATABASE or mysql://… for the servers. A
+// file that is not there is a *Problem; nothing is created. Errors never hold
+// the URL, which may contain a password.
 func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	if o.Pool <= 0 {
 		o.Pool = 4
@@ -114,7 +115,7 @@ func isServer(url string) bool {
 // be a part of a password and is not shown.
 var aScheme = pattern(`^[a-z][a-z0-9+.-]*$`)
 
-// servers are kinds of databases that are to come.
+// servers are the kinds of databases that are no file.
 var servers = []string{"postgres", "postgresql", "mysql", "mariadb"}
 
 // Shown returns the URL as it may be shown. Where a password can stand in it,
@@ -132,8 +133,6 @@ func Shown(url string) string {
 		return shownPostgres(scheme, url)
 	case kind == "mysql" || kind == "mariadb":
 		return shownMySQL(scheme, url)
-	case slices.Contains(servers, kind):
-		return scheme + ":…"
 	}
 	return "…"
 }
@@ -151,7 +150,7 @@ func sqlitePath(url string) (path, synchronous string, err error) {
 	switch kind := strings.ToLower(scheme); {
 	case isSQLite(kind):
 	case slices.Contains(servers, kind):
-		return "", "", problem(cure, "databases of the kind %s are not supported yet", kind)
+		return "", "", problem("name the database's own file", "a database of the kind %s is no file", kind)
 	case aScheme().MatchString(kind):
 		return "", "", problem(cure, "unknown kind of database %q", kind)
 	default:

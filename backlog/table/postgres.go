@@ -27,6 +27,8 @@ type postgresServer struct {
 	host     string // as it may be shown, with the port
 	readOnly bool
 
+	unlimited bool // statements take as long as they take
+
 	// plain is set once something on the way, such as PgBouncer, has refused
 	// the parameters that a session can do without.
 	plain atomic.Bool
@@ -48,6 +50,7 @@ func openPostgres(url string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	server.unlimited = o.unlimited
 	p := pool(sql.OpenDB(server), o.Pool)
 	// Longer than files need: a new connection is a new process there, which
 	// knows no statement yet. But none is kept that is not used.
@@ -126,6 +129,9 @@ func (s *postgresServer) parameters(plain bool) map[string]string {
 	all["client_encoding"], all["standard_conforming_strings"] = "UTF8", "on"
 	if plain {
 		return all
+	}
+	if s.unlimited {
+		all["statement_timeout"] = "0"
 	}
 	may("statement_timeout", milliseconds(statementTimeout))
 	may("lock_timeout", milliseconds(postgresLockTimeout))

@@ -23,7 +23,11 @@ type timeCalendar struct {
 }
 
 func (c timeCalendar) String() string {
-	s := string(c.class) + " " + time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC).Format(c.head)
+	s := string(c.class) + " "
+	if c.native {
+		s = ""
+	}
+	s += time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC).Format(c.head)
 	if frac := strings.ReplaceAll(c.frac, "9", "0"); c.sparse || frac != c.frac {
 		s += "[" + frac + "]"
 	} else {

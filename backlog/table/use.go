@@ -97,7 +97,7 @@ func use(ctx context.Context, pool *sql.DB) (*DB, error) {
 	defer cancel()
 	d := usedSQLite{sqlite{busy: busyTimeout}, pool}
 	db := &DB{dialect: d, patience: d.busy, read: pool, write: pool}
-	const cure = "open it with modernc.org/sqlite or github.com/mattn/go-sqlite3; other kinds of databases are not supported yet"
+	const cure = "open it with modernc.org/sqlite or github.com/mattn/go-sqlite3; open a server by its URL with table.Open"
 	err := pool.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main' AND sqlite_version() > ''").Scan(&d.path)
 	if _, isSQLite := codeOf(err); isSQLite || ctx.Err() != nil {
 		return nil, db.wrap(ctx, err)

@@ -253,7 +253,7 @@ func TestUseRefuses(t *testing.T) {
 	file := func(script string) *sql.DB { return ownPool(t, ownDriver, newFile(t, script).path, 0) }
 	closed := file("")
 	closed.Close()
-	const cure = "; open it with modernc.org/sqlite or github.com/mattn/go-sqlite3; other kinds of databases are not supported yet"
+	const cure = "; open it with modernc.org/sqlite or github.com/mattn/go-sqlite3; open a server by its URL with table.Open"
 	for _, x := range []struct {
 		name string
 		pool *sql.DB
