@@ -223,7 +223,7 @@ func (x *run) dies(at time.Time, rec *Record) {
 	x.report.Dead++
 	x.report.Series[x.bucket(at)].Dead++
 	x.leaves(at)
-	if !rec.Poison && x.service.success > 0 && x.service.meets(rec.Inserted, at) {
+	if !rec.Poison && x.service.success > 0 && at.After(x.w.From) && x.service.meets(rec.Inserted, at) {
 		x.report.Lost++
 	}
 }
