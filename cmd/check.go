@@ -275,6 +275,9 @@ func (k *checker) writes(ctx context.Context) {
 		return
 	}
 	k.good("statuses", "the table takes what is set%s", k.leftAlone)
+	if ahead, err := db.Skew(ctx, time.Now); !k.bad("clock", err) && ahead.Abs() > table.MostSkew {
+		k.warn("clock", "set both by the same time servers (NTP)", "%s", apart(ahead))
+	}
 	if advice := db.Advice(ctx); advice != "" {
 		k.warn("database", adviceCure(k.cfg.Database, advice), "%s", advice)
 	}

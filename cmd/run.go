@@ -339,6 +339,7 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 		a.close()
 		return nil, err
 	}
+	a.compareClocks(ctx)
 	return a, nil
 }
 

@@ -81,6 +81,23 @@ func (a *app) introduce(level slog.Level) {
 	}
 }
 
+// compareClocks warns of a clock by which records are taken to be older, or
+// younger, than the server has them.
+func (a *app) compareClocks(ctx context.Context) {
+	if ahead, err := a.db.Skew(ctx, time.Now); err == nil && ahead.Abs() > table.MostSkew {
+		a.log.Warn(apart(ahead))
+	}
+}
+
+// apart says how far this machine's clock is ahead of the server's.
+func apart(ahead time.Duration) string {
+	how := "ahead of"
+	if ahead < 0 {
+		how = "behind"
+	}
+	return fmt.Sprintf("the clock of this machine is %v %s the database server's", ahead.Abs().Round(time.Second), how)
+}
+
 const noDead = "no dead status is configured: a rejected record is an error like any other"
 
 func hasDead(cfg *config.Config) bool {

@@ -66,6 +66,9 @@ type dialect interface {
 	// schema has rights of its own.
 	grantee(ctx context.Context, db *sql.DB, t *Table) (on, to string, err error)
 	schemaRights() bool
+	// present is an expression for the server's time, in microseconds since
+	// 1970; "" where there is no server.
+	present() string
 	// driver is the module that speaks to the database.
 	driver() string
 	// syntax is how SQL that others have written is to be read.

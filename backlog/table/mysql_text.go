@@ -187,3 +187,5 @@ func (d mysql) grantee(ctx context.Context, db *sql.DB, t *Table) (on, to string
 }
 
 func (mysql) schemaRights() bool { return false }
+
+func (mysql) present() string { return "CAST(unix_timestamp(now(6)) * 1000000 AS SIGNED)" }

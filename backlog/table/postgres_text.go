@@ -243,3 +243,5 @@ func (d postgres) grantee(ctx context.Context, db *sql.DB, t *Table) (on, to str
 }
 
 func (postgres) schemaRights() bool { return true }
+
+func (postgres) present() string { return "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint" }

@@ -132,7 +132,8 @@ func (sqlite) lazyUnion() bool      { return true }
 func (sqlite) partialIndexes() bool { return true }
 func (sqlite) leads(bool) bool      { return true }
 
-func (sqlite) driver() string { return SQLiteDriver }
+func (sqlite) driver() string  { return SQLiteDriver }
+func (sqlite) present() string { return "" }
 
 func (sqlite) grantee(context.Context, *sql.DB, *Table) (on, to string, err error) { return }
 func (sqlite) schemaRights() bool                                                  { return false }
