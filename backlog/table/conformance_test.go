@@ -91,6 +91,10 @@ type testDatabase struct {
 	// Types of the table's columns: of text that can be a key, of a BLOB that
 	// can, of other BLOBs, and of a truth.
 	textKey, blobKey, blob, boolean string
+
+	// user, if not nil, makes a user who has no rights yet. The store is then
+	// opened as him, with those that Grants names.
+	user func(h *harness) (name, url string)
 }
 
 var onSQLite = testDatabase{
@@ -137,7 +141,37 @@ func newHarness(t *testing.T, d testDatabase, form timeForm, want storetest.Tabl
 	h.exec(`CREATE TABLE "my table" (` + key + `, status ` + d.textKey + `, inserted ` + form.decl + `, eligible ` + form.decl + `, expires ` + form.decl + `,
 		amount INTEGER, note ` + d.textKey + `, payload ` + d.blob + `, attempts INTEGER, last_error VARCHAR(200),
 		Failures INTEGER, "last failure" ` + form.decl + `, next_try ` + form.decl + `, in_retry ` + d.boolean + end + `)`)
+	if d.user != nil {
+		h.url = h.asUser(d.user)
+	}
 	return h
+}
+
+// asUser grants a user what the table's passes take, and returns his URL.
+func (h *harness) asUser(user func(h *harness) (name, url string)) string {
+	h.t.Helper()
+	ctx := context.Background()
+	db, err := table.Open(ctx, h.url, table.Options{ReadOnly: true})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer db.Close()
+	s, err := table.New(ctx, db, h.mapping())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	grants, err := s.Grants(ctx)
+	if err != nil || len(grants) == 0 {
+		h.t.Fatalf("%q, %v", grants, err)
+	}
+	name, url := user(h)
+	for _, text := range grants {
+		text = text[:strings.LastIndex(text, " TO ")] + " TO " + name
+		if _, err := h.plain.Exec(text); err != nil {
+			h.t.Fatalf("%s: %v", text, err)
+		}
+	}
+	return url
 }
 
 func (h *harness) exec(text string, args ...any) {

@@ -25,7 +25,9 @@ func TestStoreOnMySQL(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel() // most of the time the server's disk is waited for
 			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
-				return newHarness(t, onMySQL, f, want)
+				d := onMySQL
+				d.user = mysqlUser
+				return newHarness(t, d, f, want)
 			})
 		})
 	}
@@ -89,6 +91,22 @@ var onMySQL = testDatabase{
 		return strings.NewReplacer("SELECT +", "SELECT ", ", +", ", ", "INTEGER", "BIGINT", "part INT,", "part BIGINT,").Replace(text)
 	},
 	textKey: "VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", blobKey: "VARBINARY(191)", blob: "LONGBLOB", boolean: "BOOLEAN",
+}
+
+// mysqlUser makes a user without rights.
+func mysqlUser(h *harness) (name, address string) {
+	u, err := url.Parse(h.url)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	user := "backlog_" + strings.ToLower(rand.Text()[:12])
+	name = user + "@'%'"
+	if _, err := h.plain.Exec("CREATE USER " + name); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { h.plain.Exec("DROP USER " + name) })
+	u.User = url.User(user)
+	return name, u.String()
 }
 
 // mysqlServer returns the URL of the server that tests use, and skips the test

@@ -119,6 +119,26 @@ var postgresForms = []timeForm{
 	},
 }
 
+// postgresUser makes a role that may do nothing but find the schema.
+func postgresUser(h *harness) (name, address string) {
+	u, err := url.Parse(h.url)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	name = "backlog_test_" + strings.ToLower(rand.Text()[:12])
+	do := func(list ...string) {
+		for _, text := range list {
+			if _, err := h.plain.Exec(text); err != nil {
+				h.t.Fatalf("%s: %v", text, err)
+			}
+		}
+	}
+	do("CREATE ROLE "+name+" LOGIN", "GRANT USAGE ON SCHEMA "+u.Query().Get("search_path")+" TO "+name)
+	h.t.Cleanup(func() { do("DROP OWNED BY "+name, "DROP ROLE "+name) })
+	u.User = url.User(name)
+	return name, u.String()
+}
+
 // TestPostgresStore runs the conformance suite for each way in which tables hold
 // times. Two are read through connections as a pooler needs them that gives each
 // transaction another session: nothing is prepared, and in one of the modes the
@@ -126,6 +146,7 @@ var postgresForms = []timeForm{
 func TestPostgresStore(t *testing.T) {
 	for _, f := range postgresForms {
 		d := onPostgres
+		d.user = postgresUser
 		switch f.name {
 		case "timestamp(3)":
 			d = postgresDatabase("default_query_exec_mode=exec")
