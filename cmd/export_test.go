@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+
+	"backlog/cmd"
 )
 
 // schedules are exported and must not lose a tick.
@@ -50,8 +53,8 @@ func TestExport(t *testing.T) {
 			if err := os.WriteFile(config, []byte("tiers: "+s.tiers+"\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			crontab := submatch(t, crontabLine, run(t, "schedule", "--config", config, "--format", "crontab"))
-			minute := submatch(t, onCalendar, run(t, "schedule", "--config", config, "--format", "systemd"))
+			crontab := submatch(t, crontabLine, exported(t, config, "crontab"))
+			minute := submatch(t, onCalendar, exported(t, config, "systemd"))
 			calendar := strings.NewReplacer("00/", "*/", "00", "0").Replace(minute) + " * * * *"
 			ticks := coming(t, config)
 			for _, zone := range zones {
@@ -60,6 +63,17 @@ func TestExport(t *testing.T) {
 			coversTicks(t, "systemd", calendar, "UTC", ticks)
 		})
 	}
+}
+
+// exported returns the schedule in the format. That a tier ticks more often than
+// a timer can is said beside it.
+func exported(t *testing.T, config, format string) string {
+	t.Helper()
+	var out, err bytes.Buffer
+	if status := cmd.Main([]string{"schedule", "--config", config, "--format", format}, strings.NewReader(""), &out, &err); status != 0 {
+		t.Fatalf("exit status %d: %s", status, &err)
+	}
+	return out.String()
 }
 
 func submatch(t *testing.T, re *regexp.Regexp, text string) string {
