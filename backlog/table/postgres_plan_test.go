@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -80,7 +81,7 @@ func explained(t testing.TB, conn *sql.Conn, mode, text string) (plan string, bl
 			t.Fatalf("%s: %v", text, err)
 		}
 	}
-	exec("SET jit = off; SET plan_cache_mode = " + mode + "; PREPARE p AS " + postgresSQL(text))
+	exec("SET jit = off; SET plan_cache_mode = " + mode + "; PREPARE p AS " + text)
 	defer exec("DEALLOCATE p")
 	var types string
 	if err := conn.QueryRowContext(ctx, "SELECT array_to_string(parameter_types::text[], ',') FROM pg_prepared_statements WHERE name = 'p'").Scan(&types); err != nil {
@@ -88,7 +89,7 @@ func explained(t testing.TB, conn *sql.Conn, mode, text string) (plan string, bl
 	}
 	values := map[string]string{"timestamp with time zone": "'2026-02-10 10:30Z'", "bigint": "100", "text": "'x'", "integer": "1"}
 	args := strings.Split(types, ",")
-	before := strings.Split(text, "?")
+	before := regexp.MustCompile(`\$[0-9]+`).Split(text, -1)
 	for i, name := range args {
 		args[i] = values[name]
 		if strings.HasSuffix(before[i], `"created" >= `) {
