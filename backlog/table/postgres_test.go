@@ -154,6 +154,7 @@ func TestPostgresStore(t *testing.T) {
 			d = postgresDatabase("default_query_exec_mode=simple_protocol")
 		}
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel() // most of the time the server is waited for
 			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness { return newHarness(t, d, f, want) })
 		})
 	}
