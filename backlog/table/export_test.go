@@ -17,3 +17,7 @@ func MySQLLockText(schema, table, name string) string { return mysqlLockText(sch
 
 // MySQLChecks is mysqlChecks.
 func MySQLChecks(create string) []string { return mysqlChecks(create) }
+
+// LoseCommit has the table think that the end of a commit with the attempt's
+// outcome is not known.
+func (t *Table) LoseCommit(attempt string) { t.unsure = map[string]bool{attempt: true} }

@@ -47,7 +47,7 @@ func (t *Table) written(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) 
 	a := t.actions[t.batchOf(s).outcome]
 	conds := []string{t.d.keyIn(t.key, 1)}
 	for _, x := range a.status {
-		switch v, plain := a.equal[x.col]; {
+		switch v, plain := a.equal[strings.ToLower(t.quotedColumn(x.col).name)]; {
 		case plain && v != nil:
 			conds = append(conds, t.d.guard(x.col+" = "+t.d.literal(v)))
 		case plain:
