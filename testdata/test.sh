@@ -9,7 +9,7 @@ set -eu
 go=$1 cgo=$2
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
-flags='-shuffle=on -timeout=15m'
+flags='-shuffle=on -timeout=30m'
 sqlite='./backlog/table/... ./backlog/simulate/...'
 others=$($go list ./... | grep -v -e '/backlog/table$' -e '/backlog/simulate$')
 
