@@ -51,15 +51,12 @@ func createTable(d dialect, m Mapping) (string, *catalog, error) {
 		}
 	}
 	add(statusColumn(d, m))
-	inserted := timeColumn(types, m.Inserted, m.Zone)
-	if inserted.rest = "NOT NULL" + inserted.rest; inserted.rest != "NOT NULL" {
-		inserted.rest = strings.Replace(inserted.rest, "NOT NULL", "NOT NULL DEFAULT ", 1)
-	}
+	inserted, present := timeColumn(types, m.Inserted, m.Zone)
+	inserted.rest = "NOT NULL" + prefixed(" DEFAULT ", present)
 	add(inserted)
 	for _, tc := range []*Time{m.Eligible, m.Expires} {
 		if tc != nil {
-			c := timeColumn(types, *tc, m.Zone)
-			c.rest = ""
+			c, _ := timeColumn(types, *tc, m.Zone)
 			add(c)
 		}
 	}
@@ -68,8 +65,7 @@ func createTable(d dialect, m Mapping) (string, *catalog, error) {
 	for _, a := range m.Touch {
 		c := columnDef{name: a.Column, decl: types.status, class: classText}
 		if a.Value.Text == "now" && !a.Value.Quoted {
-			c = timeColumn(types, Time{Column: a.Column}, m.Zone)
-			c.rest = ""
+			c, _ = timeColumn(types, Time{Column: a.Column}, m.Zone)
 		}
 		add(c)
 	}
@@ -123,14 +119,14 @@ func statusColumn(d dialect, m Mapping) columnDef {
 	return def
 }
 
-// timeColumn is a column that holds times; rest is the default that writes the
+// timeColumn returns a column that holds times, and the default that writes the
 // present, if there is one.
-func timeColumn(types columnTypes, tc Time, zone *time.Location) columnDef {
+func timeColumn(types columnTypes, tc Time, zone *time.Location) (c columnDef, present string) {
 	if tc.Zone != nil {
 		zone = tc.Zone
 	}
 	decl, present := types.at(tc, zone)
-	return columnDef{name: tc.Column, decl: decl, rest: present}
+	return columnDef{name: tc.Column, decl: decl}, present
 }
 
 // retryColumns are those of the policy, for a table whose columns are known or,
@@ -141,8 +137,7 @@ func retryColumns(types columnTypes, m Mapping, cat *catalog) []columnDef {
 	if r == nil {
 		return nil
 	}
-	at := timeColumn(types, Time{Column: r.Last, As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone)
-	at.rest = ""
+	at, _ := timeColumn(types, Time{Column: r.Last, As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone)
 	if cat != nil {
 		// Times are written there as in the column of insertion, which one
 		// of another type would turn into something else.

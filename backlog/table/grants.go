@@ -31,15 +31,18 @@ func (t *Table) readColumns() string {
 	if t.m.Columns == nil {
 		return ""
 	}
+	conditions := []string{t.where, t.success, t.dead}
+	for _, b := range t.branches {
+		conditions = append(conditions, b.cond)
+	}
+	named := t.writtenColumns()
+	for _, c := range t.sel.columns {
+		named = append(named, t.d.quote(c.name))
+	}
 	var names []string
 	for i := range t.catalog.columns {
 		name := t.d.quote(t.catalog.columns[i].name)
-		conditions := []string{t.where, t.success, t.dead}
-		for _, b := range t.branches {
-			conditions = append(conditions, b.cond)
-		}
-		read := slices.ContainsFunc(t.sel.columns, func(c *column) bool { return t.d.quote(c.name) == name })
-		if read || slices.ContainsFunc(conditions, func(c string) bool { return strings.Contains(c, name) }) || slices.Contains(t.writtenColumns(), name) {
+		if slices.Contains(named, name) || slices.ContainsFunc(conditions, func(c string) bool { return strings.Contains(c, name) }) {
 			names = append(names, name)
 		}
 	}

@@ -187,10 +187,15 @@ func (d sqlite) tryRow(ctx context.Context, lab *sql.DB, t *Table, w trialWrite,
 	return err
 }
 
-// mayWrite writes what is there already and undoes it. That takes the lock and
-// begins a journal, for which the folder must be writable too; the database
-// file is not touched.
+// mayWrite proves that the file and its folder can be written to.
 func (d sqlite) mayWrite(ctx context.Context, db *sql.DB) error {
+	return sqliteMayWrite(ctx, d, db, d.path, "give this user the right to write the file, and to create others in its folder")
+}
+
+// sqliteMayWrite writes what is there already and undoes it, in a transaction of
+// the dialect's. That takes the lock and begins a journal, for which the folder
+// must be writable too; the database file is not touched.
+func sqliteMayWrite(ctx context.Context, d dialect, db *sql.DB, path, cure string) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
@@ -204,10 +209,10 @@ func (d sqlite) mayWrite(ctx context.Context, db *sql.DB) error {
 			_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
 		}
 	}
-	if code, ok := sqliteCode(err); ok {
+	if code, ok := codeOf(err); ok {
 		switch code & 0xff {
 		case 3, 8, 14: // PERM READONLY CANTOPEN
-			return problem("give this user the right to write the file, and to create others in its folder", "the database %s cannot be written to: %v", d.path, err)
+			return problem(cure, "the database %s cannot be written to: %v", path, err)
 		}
 	}
 	return err

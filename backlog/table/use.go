@@ -192,26 +192,7 @@ func (usedSQLite) lock(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 
 // mayWrite is [sqlite.mayWrite] with the transaction of connections as these.
 func (d usedSQLite) mayWrite(ctx context.Context, db *sql.DB) error {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	tx, err := d.begin(ctx, conn)
-	if err == nil {
-		defer tx.Rollback()
-		var version int64
-		if err = tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err == nil {
-			_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
-		}
-	}
-	if code, ok := codeOf(err); ok {
-		switch code & 0xff {
-		case 3, 8, 14: // PERM READONLY CANTOPEN
-			return problem("open it so that it can be written to, and let this user create files in its folder", "the database %s cannot be written to: %v", d.path, err)
-		}
-	}
-	return err
+	return sqliteMayWrite(ctx, d, db, d.path, "open it so that it can be written to, and let this user create files in its folder")
 }
 
 // tryLock takes the lock of the file, which all programs share, or that of a
