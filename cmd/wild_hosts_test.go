@@ -122,8 +122,34 @@ func TestWildHosts(t *testing.T) {
 		{
 			name: "a rule that writes elsewhere", on: only(inPostgres),
 			sql: jobs + "CREATE RULE r AS ON UPDATE TO jobs DO INSTEAD NOTHING",
+			cfg: "table: {name: jobs}", rows: all, want: untouched,
+			refused: "table jobs: its rule r does something else instead of an UPDATE: no outcome would be written, and its records would be handled again and again; " +
+				`name the table that the rule writes to, if it does what an UPDATE would, or DROP RULE "r" ON "OURS"."jobs"`,
+		},
+		{
+			name: "a rule that writes elsewhere for some rows", on: only(inPostgres),
+			sql: jobs + "CREATE RULE r AS ON UPDATE TO jobs WHERE new.status = 'SUCCESS' DO INSTEAD NOTHING",
+			cfg: "table: {name: jobs}", rows: all, want: untouched,
+			refused: "table jobs: its rule r does something else instead of an UPDATE: …",
+		},
+		{
+			name: "a rule that writes elsewhere as well", on: only(inPostgres),
+			sql: jobs + "CREATE TABLE log (id int); CREATE RULE r AS ON UPDATE TO jobs DO ALSO INSERT INTO log VALUES (old.id)",
 			cfg: "table: {name: jobs}", warns: []string{"triggers run when a row is updated: r"},
-			handled: "1 2", rows: all, want: untouched,
+			handled: "1 2", rows: "SELECT count(*) FROM log", want: []string{"2"},
+		},
+		{
+			name: "a rule and a trigger that are off", on: only(inPostgres),
+			sql: jobs + "CREATE RULE r AS ON UPDATE TO jobs DO INSTEAD NOTHING; CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$; " +
+				"CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f(); ALTER TABLE jobs ENABLE REPLICA RULE r, DISABLE TRIGGER t",
+			cfg: "table: {name: jobs}", handled: "1 2", rows: "SELECT count(*) FROM jobs WHERE status = 'SUCCESS'", want: []string{"2"},
+		},
+		{
+			name: "a view with a trigger that writes", on: only(inPostgres),
+			sql: "CREATE TABLE inside (id int PRIMARY KEY, status text, date_inserted timestamp); INSERT INTO inside VALUES (1, 'NEW', '2026-02-10 11:00:00'); CREATE VIEW jobs AS SELECT * FROM inside; " +
+				"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE inside SET status = new.status WHERE id = old.id; RETURN new; END $$; " +
+				"CREATE TRIGGER t INSTEAD OF UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()",
+			cfg: "table: {name: jobs}", refused: "jobs is a view: outcomes cannot be written to it; name the table behind it",
 		},
 		{
 			name: "a number that is cut off where nobody is strict", on: only(inMySQL), // as the session that made the table

@@ -15,6 +15,7 @@ type postgresRelation struct {
 	readable     bool
 	parent       bool // other tables inherit from it, other than partitions
 	deferred     bool
+	rule         string // by which an UPDATE does something else; "" if there is none
 	role         string
 }
 
@@ -35,8 +36,8 @@ func (d postgres) describe(ctx context.Context, db *sql.DB, schema, name string)
 	if err := d.describeIndexes(ctx, db, r.oid, cat); err != nil {
 		return nil, err
 	}
-	cat.triggers, err = texts(ctx, db, `SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 16 <> 0
-		UNION ALL SELECT rulename::text FROM pg_rewrite WHERE ev_class = $1 AND ev_type = '2' AND ev_enabled <> 'D' ORDER BY 1`, r.oid)
+	cat.triggers, err = texts(ctx, db, `SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgtype & 16 <> 0
+		UNION ALL SELECT rulename::text FROM pg_rewrite WHERE ev_class = $1 AND ev_type = '2' AND ev_enabled IN ('O', 'A') ORDER BY 1`, r.oid)
 	return cat, err
 }
 
@@ -48,9 +49,10 @@ func (d postgres) relation(ctx context.Context, db *sql.DB, schema, name string)
 	err = db.QueryRowContext(ctx, `SELECT c.oid::bigint, n.nspname::text, c.relkind::text, row_security_active(c.oid),
 			has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'),
 			EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AND c.relkind <> 'p',
-			EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tginitdeferred), current_user::text
+			EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tginitdeferred),
+			coalesce((SELECT min(rulename::text) FROM pg_rewrite WHERE ev_class = c.oid AND c.relkind <> 'v' AND ev_type = '2' AND is_instead AND ev_enabled IN ('O', 'A')), ''), current_user::text
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND `+where, args...).
-		Scan(&r.oid, &r.schema, &r.kind, &r.secured, &r.readable, &r.parent, &r.deferred, &r.role)
+		Scan(&r.oid, &r.schema, &r.kind, &r.secured, &r.readable, &r.parent, &r.deferred, &r.rule, &r.role)
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, d.noTable(ctx, db, schema, name)
 	}
@@ -69,6 +71,9 @@ func (d postgres) unfit(r postgresRelation, name string) error {
 			"table %s: row level security applies to the role %s: records that it hides would never be processed, without a word", name, r.role)
 	case r.parent:
 		return problem("name one of the tables that inherit from it, or partition it", "table %s: other tables inherit from it: no key identifies a row of all of them", name)
+	case r.rule != "":
+		return problem("name the table that the rule writes to, if it does what an UPDATE would, or DROP RULE "+d.quote(r.rule)+" ON "+table,
+			"table %s: its rule %s does something else instead of an UPDATE: no outcome would be written, and its records would be handled again and again", name, r.rule)
 	}
 	return nil
 }
