@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"backlog/backlog"
+	"backlog/backlog/table"
 )
 
 // Exit statuses.
@@ -49,11 +50,14 @@ var errStrict = errors.New("some records failed")
 
 // exitStatus maps an error to the status of the process.
 func exitStatus(err error) int {
-	var usage usageError
+	var (
+		usage usageError
+		key   *table.KeyError // an ID is an argument
+	)
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &key):
 		return exitUsage
 	case errors.Is(err, errStrict):
 		return exitStrict

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -47,11 +48,14 @@ func (t *Table) ParseKey(text string) (backlog.Key, error) {
 func keyPart(c *column, text string) (any, error) {
 	switch c.class {
 	case classInteger:
-		n, err := strconv.ParseInt(text, 10, 64)
+		n, err := strconv.ParseInt(text, 10, c.bits)
 		if _, large := strconv.ParseUint(text, 10, 64); err != nil && c.unsigned && large == nil {
 			return text, nil // as the store has it
 		}
 		if err != nil {
+			if errors.Is(err, strconv.ErrRange) {
+				return nil, fmt.Errorf("%q is larger or smaller than any number in column %s, which is %s", text, c.name, c.decl)
+			}
 			return nil, fmt.Errorf("%q is not a whole number, as column %s has", text, c.name)
 		}
 		return n, nil
@@ -81,7 +85,8 @@ func keyPart(c *column, text string) (any, error) {
 	return text, nil
 }
 
-// Find implements backlog.Finder.
+// Find implements backlog.Finder. The error is a [*KeyError] where the database
+// cannot take the key for one of the table.
 func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row backlog.Row, ok bool, err error) {
 	filter := always
 	if t.where != "" {
@@ -96,7 +101,11 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row bac
 			to = append(to, &raw[i])
 		}
 		var standing, within int
-		if err := t.db.read.QueryRowContext(ctx, t.d.place(text), bind(nil, k)...).Scan(append(to, &standing, &within)...); err != nil {
+		err := t.db.read.QueryRowContext(ctx, t.d.place(text), bind(nil, k)...).Scan(append(to, &standing, &within)...)
+		if t.d.classify(err) == classRefused {
+			return t.notAKey(k)
+		}
+		if err != nil {
 			return err
 		}
 		for i, v := range raw {
@@ -107,6 +116,22 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row bac
 		return nil
 	})
 	return row, ok, err
+}
+
+// A KeyError says that no row can have the key, whatever the table holds.
+type KeyError struct{ text string }
+
+func (e *KeyError) Error() string { return e.text }
+
+// notAKey is for keys that have a type of the database's own, which it alone can
+// read.
+func (t *Table) notAKey(k backlog.Key) error {
+	types := make([]string, len(t.key))
+	for i, name := range t.m.ID {
+		c := t.catalog.find(name, true)
+		types[i] = "column " + c.name + " is " + c.decl
+	}
+	return &KeyError{fmt.Sprintf("%q is not a key of table %s: %s", k, t.m.Name, strings.Join(types, ", "))}
 }
 
 // standingCase numbers the states: the branch of a pending row, or one of the

@@ -127,9 +127,14 @@ type column struct {
 	generated bool
 	json      bool
 
+	octets  int    // of text, in bytes of UTF-8 at most; 0: no limit
+	charset string // of text; "" where it takes every character
+	ascii   bool   // of text: which other characters it takes is not known
+
 	element  string   // of an array: the type of its elements; "" for other types
 	labels   []string // of an ENUM: no other text is legal; nil: any is
 	unsigned bool     // no number below 0 is legal
+	bits     int      // of a whole number, where the database takes no larger one; 0: 64
 	updated  bool     // the database sets it itself when the row is written
 }
 

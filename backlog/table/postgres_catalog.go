@@ -112,7 +112,8 @@ func (d postgres) describeColumns(ctx context.Context, db *sql.DB, oid int64, ca
 		SELECT a.attname::text, format_type(b.type, b.typmod), t.typname::text, t.typtype::text, b.strict, a.attgenerated <> '' OR a.attidentity = 'a',
 			CASE WHEN t.typname IN ('varchar', 'bpchar') AND b.typmod > 4 THEN b.typmod - 4 ELSE 0 END,
 			coalesce((SELECT e.typname::text FROM pg_type e WHERE e.oid = t.typelem AND t.typcategory = 'A'), ''),
-			coalesce((SELECT string_agg(enumlabel, chr(1) ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid), '')
+			coalesce((SELECT string_agg(enumlabel, chr(1) ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid), ''),
+			current_setting('server_encoding') NOT IN ('UTF8', 'SQL_ASCII')
 		FROM base b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_attribute a ON a.attrelid = $1 AND a.attnum = b.attnum ORDER BY a.attnum`, oid)
 	if err != nil {
 		return err
@@ -121,10 +122,10 @@ func (d postgres) describeColumns(ctx context.Context, db *sql.DB, oid int64, ca
 	for rows.Next() {
 		var c column
 		var base, kind, labels string
-		if err := rows.Scan(&c.name, &c.decl, &base, &kind, &c.notNull, &c.generated, &c.length, &c.element, &labels); err != nil {
+		if err := rows.Scan(&c.name, &c.decl, &base, &kind, &c.notNull, &c.generated, &c.length, &c.element, &labels, &c.ascii); err != nil {
 			return err
 		}
-		c.class = postgresClass(base)
+		c.class, c.bits = postgresClass(base), map[string]int{"int2": 16, "int4": 32}[base]
 		c.json = base == "json" || base == "jsonb"
 		if kind == "e" {
 			c.labels = strings.Split(labels, "\x01")

@@ -209,6 +209,50 @@ func TestPostgresKeys(t *testing.T) {
 	}
 }
 
+// TestPostgresKeysThatAreNone: what no row can have as its key is told from what
+// no row has.
+func TestPostgresKeysThatAreNone(t *testing.T) {
+	for _, x := range []struct{ decl, key, want string }{
+		{"uuid", "nonsense", `"nonsense" is not a key of table jobs: column id is uuid`},
+		{"uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", ""},
+		{"date", "2026-02-30", `"2026-02-30" is not a key of table jobs: column id is date`},
+		{"numeric(5, 2)", "x", `"x" is not a key of table jobs: column id is numeric(5,2)`},
+		{"numeric(5, 2)", "123456", ""},
+		{"text", "a\x00b", `"a\x00b" is not a key of table jobs: column id is text`},
+		{"bigint", "9223372036854775808", `"9223372036854775808" is larger or smaller than any number in column id, which is bigint`},
+		{"int", "-2147483649", `"-2147483649" is larger or smaller than any number in column id, which is integer`},
+		{"int", "-2147483648", ""},
+		{"smallint", "32768", `"32768" is larger or smaller than any number in column id, which is smallint`},
+		{"uuid", `["nonsense", 1]`, `"[\"nonsense\",1]" is not a key of table jobs: column id is uuid, column part is integer`},
+		{"uuid", `["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", 2147483648]`, `"2147483648" is larger or smaller than any number in column part, which is integer`},
+		{"uuid", `["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]`, `"[\"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\"]" is not a key of 2 columns: write a JSON array, such as '["a", 7]'`},
+		{"uuid", `["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", 1]`, ""},
+	} {
+		s := newPostgresSchema(t, "CREATE TABLE jobs (id "+x.decl+" UNIQUE, part int, status text, created timestamptz, UNIQUE (id, part))")
+		m := jobs()
+		if strings.HasPrefix(x.key, "[") {
+			m.ID = append(m.ID, "part")
+		}
+		got, err := s.open(s.url, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := got.ParseKey(x.key)
+		if err == nil {
+			var ok bool
+			if _, ok, err = got.Find(context.Background(), k, noon); ok {
+				t.Errorf("%s: %s is in an empty table", x.decl, x.key)
+			}
+			if e := (*table.KeyError)(nil); err != nil && !errors.As(err, &e) {
+				t.Errorf("%s: %s: %v is not a KeyError", x.decl, x.key, err)
+			}
+		}
+		if x.want == "" && err != nil || x.want != "" && (err == nil || err.Error() != x.want) {
+			t.Errorf("%s: %s:\n got %v\nwant %s", x.decl, x.key, err, x.want)
+		}
+	}
+}
+
 // TestPostgresValues: a handler is given what the columns hold, without loss, and
 // statements that are bound to it write the very same.
 func TestPostgresValues(t *testing.T) {
