@@ -127,9 +127,8 @@ type column struct {
 	generated bool
 	json      bool
 
-	octets  int    // of text, in bytes of UTF-8 at most; 0: no limit
-	charset string // of text; "" where it takes every character
-	ascii   bool   // of text: which other characters it takes is not known
+	octets int             // of text, in bytes of UTF-8 at most; 0: no limit
+	holds  func(rune) bool // of text: whether it takes the character; nil: it takes all
 
 	element  string   // of an array: the type of its elements; "" for other types
 	labels   []string // of an ENUM: no other text is legal; nil: any is

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
 )
 
 // describe reads the catalogue, of which a user sees what they have a right
@@ -58,7 +61,8 @@ func (d mysql) noTable(ctx context.Context, db *sql.DB, schema, name string) err
 }
 
 func (d mysql) describeColumns(ctx context.Context, db *sql.DB, schema, name string, checks []string, cat *catalog) error {
-	rows, err := db.QueryContext(ctx, `SELECT column_name, column_type, is_nullable, coalesce(character_maximum_length, 0), extra, coalesce(generation_expression, '')
+	rows, err := db.QueryContext(ctx, `SELECT column_name, column_type, is_nullable, coalesce(character_maximum_length, 0), coalesce(character_set_name, ''), extra,
+		coalesce(generation_expression, '')
 		FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position`, schema, name)
 	if err != nil {
 		return err
@@ -66,8 +70,8 @@ func (d mysql) describeColumns(ctx context.Context, db *sql.DB, schema, name str
 	defer rows.Close()
 	for rows.Next() {
 		var c column
-		var nullable, extra, expr string
-		if err := rows.Scan(&c.name, &c.decl, &nullable, &c.length, &extra, &expr); err != nil {
+		var nullable, charset, extra, expr string
+		if err := rows.Scan(&c.name, &c.decl, &nullable, &c.length, &charset, &extra, &expr); err != nil {
 			return err
 		}
 		c.notNull, c.generated = nullable == "NO", expr != ""
@@ -82,11 +86,32 @@ func (d mysql) describeColumns(ctx context.Context, db *sql.DB, schema, name str
 			c.length = 0
 		}
 		cat.columns = append(cat.columns, c)
+		if mysqlIs(&c, "tinytext", "text", "mediumtext", "longtext") {
+			c.octets = c.length // what is said to be characters is bytes
+		}
+		c.holds = mysqlTakes(charset)
 	}
 	return rows.Err()
 }
 
 // mysqlClass returns what a column of the type can hold.
+// mysqlTakes reports whether a text of the character set takes a character. The
+// server cannot be asked to replace what does not fit: to a statement that
+// writes this is an error.
+func mysqlTakes(charset string) func(rune) bool {
+	switch charset {
+	case "", "utf8mb4", "utf16", "utf16le", "utf32", "gb18030":
+		return nil
+	case "utf8", "utf8mb3", "ucs2":
+		return func(r rune) bool { return r <= 0xFFFF }
+	case "latin1": // of the name's meaning elsewhere only nearly
+		return func(r rune) bool { _, ok := charmap.Windows1252.EncodeRune(r); return ok }
+	}
+	return isASCII
+}
+
+func isASCII(r rune) bool { return r < utf8.RuneSelf }
+
 func mysqlClass(c *column) class {
 	switch {
 	case c.decl == "bit(1)":

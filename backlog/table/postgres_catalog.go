@@ -122,8 +122,12 @@ func (d postgres) describeColumns(ctx context.Context, db *sql.DB, oid int64, ca
 	for rows.Next() {
 		var c column
 		var base, kind, labels string
-		if err := rows.Scan(&c.name, &c.decl, &base, &kind, &c.notNull, &c.generated, &c.length, &c.element, &labels, &c.ascii); err != nil {
+		var ascii bool // which other characters it takes is not known
+		if err := rows.Scan(&c.name, &c.decl, &base, &kind, &c.notNull, &c.generated, &c.length, &c.element, &labels, &ascii); err != nil {
 			return err
+		}
+		if ascii {
+			c.holds = isASCII
 		}
 		c.class, c.bits = postgresClass(base), map[string]int{"int2": 16, "int4": 32}[base]
 		c.json = base == "json" || base == "jsonb"

@@ -35,7 +35,7 @@ type action struct {
 	status []assign       // of the state
 	equal  map[string]any // the plain values that status sets
 	also   []assign       // touch, attempts, kept columns
-	errCol string         // quoted; the error's text is bound
+	errCol *column        // takes the error's text, which is bound; nil: none does
 }
 
 // resolve turns the mapping into SQL against the catalogue. Every column that
@@ -341,7 +341,7 @@ func (r *resolver) actions() error {
 			if err != nil {
 				return err
 			}
-			a.errCol, r.t.errLen = r.d.quote(c.name), c.length
+			a.errCol = c
 		}
 		r.t.actions[x.outcome] = a
 	}

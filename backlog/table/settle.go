@@ -207,24 +207,42 @@ func (t *Table) batchOf(s *backlog.Settlement) batch {
 		b.outcome = backlog.Rejected
 	}
 	b.ends = s.GivenUp || b.outcome == backlog.Rejected && t.HasDead()
-	if t.actions[b.outcome].errCol != "" {
-		b.text = cut(s.Error, t.errLen)
+	if c := t.actions[b.outcome].errCol; c != nil {
+		b.text = c.note(s.Error)
 	}
 	return b
 }
 
-// cut returns the text as the column can hold it: valid UTF-8 without NULs, of
-// at most n characters; n 0: no limit but a sane one.
-func cut(s string, n int) string {
+// note returns what the column can hold of a text that somebody else has
+// worded.
+func (c *column) note(s string) string {
+	s = cut(s, c.length, c.octets)
+	if c.holds == nil {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		if c.holds(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// cut returns the text as a column can hold it: valid UTF-8 without NULs, of at
+// most so many characters and so many bytes; 0: no limit but a sane one.
+func cut(s string, characters, octets int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	if n <= 0 {
-		n = 64 << 10
+	if characters <= 0 {
+		characters = 64 << 10
+	}
+	if octets <= 0 {
+		octets = len(s)
 	}
 	for i, count := 0, 0; i < len(s); count++ {
-		if count == n {
+		_, size := utf8.DecodeRuneInString(s[i:])
+		if count == characters || i+size > octets {
 			return s[:i]
 		}
-		_, size := utf8.DecodeRuneInString(s[i:])
 		i += size
 	}
 	return s
@@ -304,7 +322,7 @@ func (t *Table) setArgs(w work, at time.Time) []any {
 			args = append(args, t.writeForm(a.time).write(at))
 		}
 	}
-	if t.actions[w.outcome].errCol != "" {
+	if t.actions[w.outcome].errCol != nil {
 		args = append(args, w.text)
 	}
 	return append(args, t.retryArgs(w.batch, w.rows, roundUp(len(w.rows)))...)
@@ -314,8 +332,8 @@ func (t *Table) setArgs(w work, at time.Time) []any {
 // write, and what it sets.
 func (t *Table) updateText(b batch, n int) (string, []assign) {
 	set := t.assignments(b)
-	if errCol := t.actions[b.outcome].errCol; errCol != "" {
-		set = append(set, assign{col: errCol, expr: "?"})
+	if c := t.actions[b.outcome].errCol; c != nil {
+		set = append(set, assign{col: t.d.quote(c.name), expr: "?"})
 	}
 	set = append(set, t.retryAssigns(b, n)...)
 	if len(set) == 0 {

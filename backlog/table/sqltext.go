@@ -277,7 +277,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // beginning returns the first characters of a text, in one line.
 func beginning(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
-	if short := cut(s, 20); short != s {
+	if short := cut(s, 20, 0); short != s {
 		return short + "…"
 	}
 	return s

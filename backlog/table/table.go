@@ -49,9 +49,8 @@ type Table struct {
 	failedLane    bool
 	success, dead string // conditions, for counting; "" where they cannot be told
 	actions       [3]action
-	expireSet     []assign // nil: no dead status
-	resetSet      []assign // what makes a record new; nil: it cannot be said
-	errLen        int
+	expireSet     []assign     // nil: no dead status
+	resetSet      []assign     // what makes a record new; nil: it cannot be said
 	mergeFits     atomic.Int64 // rows in a page that is merged; see scanner
 
 	mu         sync.Mutex

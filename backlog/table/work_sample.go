@@ -84,7 +84,7 @@ func showValue(v any) string {
 	case []byte:
 		return fmt.Sprintf("a BLOB of %d bytes", len(v))
 	case string:
-		if short := cut(v, 200); len(short) < len(v) {
+		if short := cut(v, 200, 0); len(short) < len(v) {
 			return strconv.Quote(short) + fmt.Sprintf(" and more, %d bytes", len(v))
 		}
 		return strconv.Quote(v)

@@ -1,0 +1,107 @@
+package table_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+)
+
+// An error's text may have characters that its column does not take, or more
+// than it has room for. What fits is kept, and the status is written whatever
+// the text is: else the record would be handled again and again.
+func TestNotesThatDoNotFit(t *testing.T) {
+	const words = "café … 😀 "
+	for name, x := range map[string]struct{ column, error, want string }{
+		"latin1":                 {"last_error VARCHAR(200) CHARACTER SET latin1", words, "café … ? "},
+		"utf8mb3":                {"last_error VARCHAR(200) CHARACTER SET utf8mb3", words, "café … ? "},
+		"ascii":                  {"last_error TEXT CHARACTER SET ascii", words, "caf? ? ? "},
+		"characters":             {"last_error VARCHAR(4) CHARACTER SET latin1", words, "café"},
+		"bytes of a text":        {"last_error TINYTEXT CHARACTER SET utf8mb4", strings.Repeat("é", 200), strings.Repeat("é", 127)},
+		"characters of a string": {"last_error VARCHAR(200) CHARACTER SET utf8mb4", strings.Repeat("é", 300), strings.Repeat("é", 200)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plain, rawURL := newMySQL(t)
+			defer plain.Close()
+			execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20) NOT NULL, date_inserted DATETIME NOT NULL, "+x.column+")")
+			wantNote(t, plain, rawURL, x.error, x.want)
+		})
+	}
+	t.Run("a database in LATIN1", func(t *testing.T) {
+		admin, rawURL := openPostgres(t)
+		name := "backlog_test_" + strings.ToLower(rand.Text()[:12])
+		u, err := url.Parse(rawURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []string{"CREATE DATABASE " + name + " ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"} {
+			if _, err := admin.Exec(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Cleanup(func() {
+			admin, _ := sql.Open("pgx", postgresURL())
+			defer admin.Close()
+			if _, err := admin.Exec("DROP DATABASE " + name); err != nil {
+				t.Error(err)
+			}
+		})
+		u.Path, u.RawQuery = "/"+name, ""
+		plain, err := sql.Open("pgx", u.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer plain.Close()
+		if _, err := plain.Exec(`CREATE TABLE "BACKLOG" (id int PRIMARY KEY, status text NOT NULL, date_inserted timestamptz NOT NULL, last_error text)`); err != nil {
+			t.Fatal(err)
+		}
+		wantNote(t, plain, u.String(), words, "caf? ? ? ")
+	})
+}
+
+// wantNote has the only record of an empty table fail.
+func wantNote(t *testing.T, plain *sql.DB, rawURL, text, want string) {
+	t.Helper()
+	ctx := context.Background()
+	if _, err := plain.Exec(sqlNames(rawURL, `INSERT INTO "BACKLOG" (id, status, date_inserted) VALUES (1, 'NEW', '2026-01-01 00:00:00')`)); err != nil {
+		t.Fatal(err)
+	}
+	db, err := table.Open(ctx, rawURL, table.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	m := plainMapping()
+	m.LastError = "last_error"
+	s, err := table.New(ctx, db, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &backlog.Engine{Store: s, Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error { return errors.New(text) })}
+	r, err := e.Pass(ctx, backlog.Pass{Tier: "all", MaxAge: 24 * time.Hour, Now: time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)})
+	if err != nil || r.Failed != 1 || r.Refused != 0 {
+		t.Fatalf("the pass: %+v, %v", r, err)
+	}
+	var status, got string
+	if err := plain.QueryRow(sqlNames(rawURL, `SELECT status, last_error FROM "BACKLOG"`)).Scan(&status, &got); err != nil {
+		t.Fatal(err)
+	}
+	if status != "ERROR" || got != want {
+		t.Errorf("status %s, error %q, want %q", status, got, want)
+	}
+}
+
+// sqlNames has names quoted as the database of the URL does it.
+func sqlNames(rawURL, text string) string {
+	if strings.HasPrefix(rawURL, "mysql:") {
+		return strings.ReplaceAll(text, `"`, "`")
+	}
+	return text
+}
