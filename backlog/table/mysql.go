@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -19,7 +20,11 @@ type mysql struct {
 	database string // that of the URL; "" if it names none
 	locks    *mysqlLocks
 	hints    *mysqlHints
+	names    *mysqlNames
 }
+
+// mysqlNames are what the server calls things of which its errors say less.
+type mysqlNames struct{ account, schema atomic.Pointer[string] }
 
 // A mysqlError is what the server says. This file alone knows the driver.
 type mysqlError = mysqldriver.MySQLError
@@ -57,7 +62,7 @@ func openMySQL(rawURL string, o Options) (*DB, error) {
 	if !o.ReadOnly {
 		size = max(1, size-1)
 	}
-	db := &DB{dialect: mysql{u.database, &mysqlLocks{connector: locks}, new(mysqlHints)}, patience: mysqlPatience, read: pool(sql.OpenDB(work), size)}
+	db := &DB{dialect: mysql{u.database, &mysqlLocks{connector: locks}, new(mysqlHints), new(mysqlNames)}, patience: mysqlPatience, read: pool(sql.OpenDB(work), size)}
 	if !o.ReadOnly {
 		db.write = db.read
 	}
@@ -209,7 +214,19 @@ func mysqlSession(o Options) []string {
 }
 
 // reach connects for the first time.
-func (mysql) reach(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) }
+func (d mysql) reach(ctx context.Context, db *sql.DB) error {
+	var account string
+	err := db.QueryRowContext(ctx, "SELECT "+mysqlAccount).Scan(&account)
+	if err == nil {
+		d.names.account.Store(&account)
+	}
+	return err
+}
+
+// mysqlAccount is the account that the server has found for the user and the
+// host, as GRANT names it. The user's name may have an @ in it.
+const mysqlAccount = "concat(quote(left(current_user(), char_length(current_user()) - char_length(substring_index(current_user(), '@', -1)) - 1)), " +
+	"'@', quote(substring_index(current_user(), '@', -1)))"
 
 // begin begins a transaction; rows are locked as they are written.
 func (mysql) begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {

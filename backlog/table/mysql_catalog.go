@@ -30,6 +30,7 @@ func (d mysql) describe(ctx context.Context, db *sql.DB, schema, name string) (*
 	if err != nil {
 		return nil, err
 	}
+	d.names.schema.Store(&schema)
 	cat := &catalog{kind: "table"}
 	var checks []string
 	if strings.HasSuffix(kind, "VIEW") {
@@ -85,16 +86,15 @@ func (d mysql) describeColumns(ctx context.Context, db *sql.DB, schema, name str
 		if c.class != classText || mysqlIs(&c, "enum", "set", "json") {
 			c.length = 0
 		}
-		cat.columns = append(cat.columns, c)
 		if mysqlIs(&c, "tinytext", "text", "mediumtext", "longtext") {
 			c.octets = c.length // what is said to be characters is bytes
 		}
 		c.holds = mysqlTakes(charset)
+		cat.columns = append(cat.columns, c)
 	}
 	return rows.Err()
 }
 
-// mysqlClass returns what a column of the type can hold.
 // mysqlTakes reports whether a text of the character set takes a character. The
 // server cannot be asked to replace what does not fit: to a statement that
 // writes this is an error.
@@ -112,6 +112,7 @@ func mysqlTakes(charset string) func(rune) bool {
 
 func isASCII(r rune) bool { return r < utf8.RuneSelf }
 
+// mysqlClass returns what a column of the type can hold.
 func mysqlClass(c *column) class {
 	switch {
 	case c.decl == "bit(1)":

@@ -68,7 +68,7 @@ func mysqlNumber(err error) uint16 {
 }
 
 // mysqlDenied finds who is denied what in the server's words.
-var mysqlDenied = pattern("^([A-Z ,]+) command denied to user ('[^']*'@'[^']*') for (?:table|column '[^']*' in table) [`']?([^`']+)[`']?(?:\\.[`']([^`']+)[`'])?")
+var mysqlDenied = pattern("^([A-Z ,]+) command denied to user ('[^']*'@'[^']*') for (?:table|column '([^']*)' in table) [`']?([^`']+)[`']?(?:\\.[`']([^`']+)[`'])?")
 
 // explain says what a person can do. The server's messages hold names, never
 // passwords.
@@ -94,7 +94,7 @@ func (d mysql) explain(err error) error {
 	case 1129, 1130:
 		return problem("let its administrator allow this host", "the database server does not let this host in: %s", e.Message)
 	case 1142, 1143:
-		return problem("let its owner run "+mysqlGrant(e.Message), "%s", e.Message)
+		return problem("let its owner run "+d.grant(e.Message), "%s", e.Message)
 	case 1227, 1370:
 		return problem("let its owner grant the right", "%s", e.Message)
 	case 1665:
@@ -105,15 +105,25 @@ func (d mysql) explain(err error) error {
 	return err
 }
 
-// mysqlGrant returns the statement that grants what a message says is missing.
-func mysqlGrant(message string) string {
+// grant returns the statement that grants what a message says is missing. The
+// message names the host that the user has come from, not the one of the
+// account that has the rights, and in MySQL no database.
+func (d mysql) grant(message string) string {
 	m := mysqlDenied().FindStringSubmatch(message)
 	if m == nil {
 		return "GRANT SELECT, UPDATE on it"
 	}
-	table := "`" + m[3] + "`"
-	if m[4] != "" {
-		table += ".`" + m[4] + "`"
+	right, to, column, table := strings.TrimSpace(m[1]), m[2], m[3], "`"+m[4]+"`"
+	if column != "" {
+		right += " (`" + column + "`)"
 	}
-	return "GRANT " + strings.TrimSpace(m[1]) + " ON " + table + " TO " + m[2]
+	if m[5] != "" {
+		table += ".`" + m[5] + "`"
+	} else if schema := d.names.schema.Load(); schema != nil {
+		table = d.quote(*schema) + "." + table
+	}
+	if account := d.names.account.Load(); account != nil {
+		to = *account
+	}
+	return "GRANT " + right + " ON " + table + " TO " + to + ", or what `backlog check --sql` prints"
 }

@@ -42,7 +42,8 @@ func (d mysql) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query s
 		if f.flaw(t, b, indexes) != "" {
 			continue
 		}
-		if p.rows() <= mysqlFewRows {
+		// Of what is sorted in any case all may as well be read.
+		if p.rows() <= mysqlFewRows || !x.whole {
 			return p.steps(), "", nil
 		}
 		return p.steps(), bad + ", though the index " + x.name + " would serve: ANALYZE TABLE would tell the planner", nil

@@ -3,6 +3,7 @@ package table_test
 import (
 	"database/sql"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +30,22 @@ func mysqlStore(tb testing.TB, rawURL string, m table.Mapping) (*table.DB, *tabl
 	return db, s
 }
 
+var mysqlSequence = regexp.MustCompile(`seq_1_to_[0-9]+`)
+
+// execMySQL runs a statement, in which seq_1_to_N is a table of the numbers from
+// 1 to N, as MariaDB has them and MySQL has not.
 func execMySQL(tb testing.TB, db *sql.DB, text string, args ...any) {
 	tb.Helper()
+	text = mysqlSequence.ReplaceAllStringFunc(text, func(name string) string {
+		n := strings.TrimPrefix(name, "seq_1_to_")
+		sum, from := "1", ""
+		for i := range n {
+			sum += fmt.Sprintf(" + t%d.d * 1e%d", i, i)
+			from += fmt.Sprintf(", digits t%d", i)
+		}
+		return "(WITH digits(d) AS (SELECT 0 UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9) " +
+			"SELECT CAST(" + sum + " AS SIGNED) AS seq FROM " + from[2:] + " HAVING seq <= " + n + ") AS " + name
+	})
 	if _, err := db.Exec(text, args...); err != nil {
 		tb.Fatalf("%.200s: %v", text, err)
 	}

@@ -176,10 +176,9 @@ func mysqlIsLong(c *column) bool {
 	return mysqlIs(c, "tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob")
 }
 
-// grantee is the account that the server has found for the user and his host.
 func (d mysql) grantee(ctx context.Context, db *sql.DB, t *Table) (on, to string, err error) {
 	var schema sql.NullString
-	err = db.QueryRowContext(ctx, "SELECT database(), concat(quote(substring_index(current_user(), '@', 1)), '@', quote(substring_index(current_user(), '@', -1)))").Scan(&schema, &to)
+	err = db.QueryRowContext(ctx, "SELECT database(), "+mysqlAccount).Scan(&schema, &to)
 	if on = t.name; t.m.Schema == "" {
 		on = d.quote(schema.String) + "." + on
 	}

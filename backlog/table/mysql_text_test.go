@@ -87,17 +87,10 @@ func TestMySQLZeroDates(t *testing.T) {
 	for _, decl := range []string{"DATETIME", "DATETIME(6)", "TIMESTAMP", "DATE", "VARCHAR(30)"} {
 		for _, zero := range []string{"", "newest", "oldest"} {
 			plain, rawURL := newMySQL(t)
+			plain.SetMaxOpenConns(1)
+			execMySQL(t, plain, "SET sql_mode = ''")
 			execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20) DEFAULT 'NEW', date_inserted "+decl+" NOT NULL DEFAULT '0000-00-00')")
-			conn, err := plain.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, text := range []string{"SET sql_mode = ''", "INSERT INTO BACKLOG (id) VALUES (1)", "INSERT INTO BACKLOG (id, date_inserted) VALUES (2, '2026-02-10')"} {
-				if _, err := conn.ExecContext(t.Context(), text); err != nil {
-					t.Fatal(err)
-				}
-			}
-			conn.Close()
+			execMySQL(t, plain, "INSERT INTO BACKLOG (id, date_inserted) VALUES (1, DEFAULT), (2, '2026-02-10')")
 			m := plainMapping()
 			m.Inserted.Zero, m.Inserted.Keep = zero, true
 			s, err := proveMySQL(t, rawURL, m)
