@@ -55,7 +55,6 @@ type Engine struct {
 
 	once     sync.Once
 	*shared  // with the engine it replaces
-	health   health
 	attempts atomic.Uint64
 	retired  atomic.Bool // another has taken its place
 	prefix   string
@@ -93,8 +92,8 @@ func (e *Engine) init() {
 
 // Replace makes e take the place of old, whose passes under way go on: no
 // record is handled by both, e's Concurrency and Rate are from now on those of
-// both together, and a pause that was asked for and the rows that the database
-// refuses are e's too. It must be called before the first Pass of e; both must
+// both together, and a pause that was asked for, the rows that the database
+// refuses and what is known of its being away are e's too. It must be called before the first Pass of e; both must
 // work on the same table.
 func (e *Engine) Replace(old *Engine) {
 	old.init()
@@ -112,6 +111,16 @@ func (e *Engine) Retire() {
 	e.shared.retire(e)
 }
 
+// Finish is to be called before the end of a process in which a pass may have
+// lost its lock. Such a pass keeps the outcomes that it could not write and does
+// not return before the store takes them; from now on it has ShutdownTimeout for
+// that. Finish returns when no pass is under way, also of the engines that this
+// one has replaced.
+func (e *Engine) Finish() {
+	e.init()
+	e.shared.finish()
+}
+
 // A Pass is one process_backlog(MaxAge).
 type Pass struct {
 	Tier   string        // label in records, reports and events
@@ -125,11 +134,13 @@ type Pass struct {
 // failed, hands each once to the handler and settles the outcomes. When ctx is
 // done it selects nothing more, lets running handlers finish for
 // ShutdownTimeout, or less if its cause is a [LostLock], and settles what has
-// finished; that is no error. The report
-// is valid also when an error is returned: the store failed for good, or the
+// finished; that is no error. A store that is away then is waited for as long
+// again, after a LostLock until [Engine.Finish] is called. The report is valid also when an error is returned: the store failed for good, or the
 // outcomes counted in Report.Unwritten could not be written.
 func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {
 	e.init()
+	e.begin()
+	defer e.end()
 	if p.Now.IsZero() {
 		p.Now = e.Now()
 	}

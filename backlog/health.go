@@ -32,6 +32,18 @@ func (e *Engine) storeAnswered() {
 	}
 }
 
+// askAgain asks a store that was said to be away whether it is back, where
+// nothing else does: what found it away may have been stopped.
+func (e *Engine) askAgain(ctx context.Context) {
+	e.init()
+	if !e.health.said.Load() || e.health.failing.Load() > 0 {
+		return
+	}
+	if p, ok := e.Store.(Pinger); ok && ping(ctx, p) == nil {
+		e.storeAnswered()
+	}
+}
+
 // storeAway notes that a call fails because the store is away, until
 // e.health.failing is counted down again.
 func (e *Engine) storeAway(err error) {

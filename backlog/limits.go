@@ -17,10 +17,13 @@ type shared struct {
 	unsettle slots                // records handed out and not yet settled
 	pace     atomic.Pointer[pace] // nil: no limit
 	pause    atomic.Int64         // unix nanoseconds before which no call starts
+	health   health
 
 	anyRefused atomic.Bool // spares a lock for the rare case
 
 	mu      sync.Mutex
+	passes  int       // under way, until their end has been told
+	ended   sync.Cond // one of them has
 	runs    map[*run]struct{}
 	refused map[uint64]struct{} // keys whose outcome the database did not take
 }
@@ -30,7 +33,9 @@ type shared struct {
 const maxRefused = 100_000
 
 func newShared() *shared {
-	return &shared{flights: newFlights(), runs: make(map[*run]struct{}), refused: make(map[uint64]struct{})}
+	s := &shared{flights: newFlights(), runs: make(map[*run]struct{}), refused: make(map[uint64]struct{})}
+	s.ended.L = &s.mu
+	return s
 }
 
 // limit sets the limits, for passes under way as well.
@@ -136,6 +141,32 @@ func (s *shared) retire(e *Engine) {
 		if r.e == e {
 			r.endWalk()
 		}
+	}
+}
+
+func (s *shared) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.passes++
+}
+
+func (s *shared) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.passes--
+	s.ended.Broadcast()
+}
+
+// finish limits the time of the passes that have lost their lock, and waits
+// until no pass is under way.
+func (s *shared) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.passes > 0 {
+		for r := range s.runs {
+			signal(r.finish)
+		}
+		s.ended.Wait()
 	}
 }
 

@@ -19,12 +19,16 @@ const LockGrace = 4 * time.Second
 // cancelled when the lock over it is lost that was last known to be held so
 // long ago. It leaves handlers that run the rest of [LockGrace], not the time
 // that they have to finish at a stop: another process may begin with their
-// records.
+// records. What they end with is written for as long as the process lives, see
+// [Engine.Finish].
 func LostLock(known time.Duration) error { return lostLock{max(0, LockGrace-known)} }
 
 type lostLock struct{ grace time.Duration }
 
 func (lostLock) Error() string { return "the lock is lost" }
+
+// lockLost reports whether ctx is done because a lock is lost.
+func lockLost(ctx context.Context) bool { return errors.As(context.Cause(ctx), new(lostLock)) }
 
 // timeToEnd returns how long handlers may go on now that ctx is done.
 func timeToEnd(ctx context.Context, atStop time.Duration) time.Duration {
@@ -53,13 +57,13 @@ type heldLock struct {
 	watch   sync.WaitGroup
 }
 
-// acquire takes part in the lock, waiting until the process has it. locked is
-// done when ctx is or the lock is lost.
-func (r *runLock) acquire(ctx context.Context, l Locker, tier string) (locked context.Context, release func(), err error) {
+// acquire takes part in the lock, waiting until the process has it, for a pass
+// of the engine. locked is done when ctx is or the lock is lost.
+func (r *runLock) acquire(ctx context.Context, l Locker, e *Engine, tier string) (locked context.Context, release func(), err error) {
 	if l == nil {
 		return ctx, func() {}, nil
 	}
-	h, err := r.join(ctx, l, tier)
+	h, err := r.join(ctx, l, e, tier)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +77,7 @@ func (r *runLock) acquire(ctx context.Context, l Locker, tier string) (locked co
 }
 
 // join makes the caller a holder of the lock.
-func (r *runLock) join(ctx context.Context, l Locker, tier string) (*heldLock, error) {
+func (r *runLock) join(ctx context.Context, l Locker, e *Engine, tier string) (*heldLock, error) {
 	for {
 		r.mu.Lock()
 		if h := r.held; h != nil && h.good.Err() == nil {
@@ -95,7 +99,7 @@ func (r *runLock) join(ctx context.Context, l Locker, tier string) (*heldLock, e
 	done := make(chan struct{})
 	r.waiting = done
 	r.mu.Unlock()
-	lock, err := r.take(ctx, l, tier)
+	lock, err := r.take(ctx, l, e, tier)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = nil
@@ -142,14 +146,22 @@ func (r *runLock) check(h *heldLock) {
 }
 
 // take takes the lock and says what it waits for.
-func (r *runLock) take(ctx context.Context, l Locker, tier string) (Lock, error) {
+func (r *runLock) take(ctx context.Context, l Locker, e *Engine, tier string) (Lock, error) {
+	e.init()
 	var away, locked bool // and said so
-	answered := func() {
+	noLongerAway := func() {
 		if away {
 			away = false
-			r.emit(Event{Kind: StoreBack})
+			e.health.failing.Add(-1)
 		}
 	}
+	answered := func() {
+		if away {
+			noLongerAway()
+			e.storeAnswered()
+		}
+	}
+	defer noLongerAway()
 	lock, err := WaitLock(ctx, l, RunLock, func(err error) {
 		if !isAway(err) {
 			answered()
@@ -159,7 +171,7 @@ func (r *runLock) take(ctx context.Context, l Locker, tier string) (Lock, error)
 			}
 		} else if !away {
 			away = true
-			r.emit(Event{Kind: StoreAway, Err: err})
+			e.storeAway(err)
 		}
 	})
 	if err == nil {

@@ -61,13 +61,20 @@ type Loop struct {
 
 	waking sync.Mutex // held during a wake
 	lock   runLock
-	passes sync.WaitGroup
+	passes sync.WaitGroup // that have begun, or wait for the lock
+	late   sync.WaitGroup // passes, also those that are no longer waited for
 }
 
 // Run wakes at every tick, and at least every thirty seconds, and starts the
 // pass that is due then, until ctx is done; it returns when all passes have
 // ended. Ticks missed before the start, or while the machine slept, are one
 // pass.
+//
+// A pass that has lost its lock and cannot write its outcomes goes on trying
+// beside the loop, which takes up the rest of it. Only when the cause of ctx's
+// end is a [LostLock], so that the process may go on, Run leaves such passes
+// behind: another Loop may run at once if its engine replaces this one's, and
+// [Engine.Finish] ends them.
 func (l *Loop) Run(ctx context.Context) error {
 	if l.Now == nil {
 		l.Now = time.Now
@@ -99,6 +106,13 @@ func (l *Loop) Run(ctx context.Context) error {
 	<-c.Stop().Done()
 	<-watch
 	l.passes.Wait()
+	if !lockLost(ctx) {
+		l.mu.Lock()
+		e := l.Engine
+		l.mu.Unlock()
+		e.Finish()
+		l.late.Wait()
+	}
 	return nil
 }
 
@@ -167,7 +181,7 @@ func (l *Loop) wake(ctx context.Context) {
 	}
 	defer l.waking.Unlock()
 	l.mu.Lock()
-	now := l.Now()
+	now, e := l.Now(), l.Engine
 	back := l.lastWake.Sub(now)
 	if back > 0 {
 		l.lastWake = now // waiting for the clock to catch up could take for ever
@@ -186,7 +200,7 @@ func (l *Loop) wake(ctx context.Context) {
 		for _, d := range append(pick.Covered, *pick.Start) {
 			missed += d.Ticks - 1
 		}
-		tier, e, widest := pick.Start.Tier, l.Engine, pick.Start.Tier.Name == l.Schedule.Widest().Name
+		tier, widest := pick.Start.Tier, pick.Start.Tier.Name == l.Schedule.Widest().Name
 		l.running[tier.Name] = false
 		// A pass goes by its tick, not by the moment it took to start.
 		var at time.Time
@@ -197,6 +211,7 @@ func (l *Loop) wake(ctx context.Context) {
 	}
 	l.mu.Unlock()
 
+	l.passes.Go(func() { l.safely(func() { e.askAgain(ctx) }) })
 	if back > time.Second {
 		l.emit(Event{Kind: ClockSetBack, Err: fmt.Errorf("the clock was set back by %v", back.Round(time.Millisecond))})
 	}
@@ -236,72 +251,6 @@ func (l *Loop) addOwed(due []tiers.Due, now time.Time) (all []tiers.Due, owed ma
 	}
 	owed, l.owed = l.owed, make(map[string]bool)
 	return all, owed
-}
-
-// runPass runs one pass of the tier under the run lock. at is its tick if that
-// has just been, else zero.
-func (l *Loop) runPass(ctx context.Context, e *Engine, t tiers.Tier, widest bool, at time.Time) {
-	lost := false // the rest of the pass, with the lock or by a reload
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.running, t.Name)
-		if lost {
-			l.owed[t.Name] = true
-		}
-	}()
-	locked, unlock, err := l.lock.acquire(ctx, l.Locker, t.Name)
-	if err != nil {
-		if ctx.Err() == nil {
-			l.emit(Event{Kind: PassEnded, Tier: t.Name, Report: &Report{Tier: t.Name, MaxAge: t.MaxAge, Stopped: StoppedError}, Err: err})
-		} else {
-			l.update(func(s *State) { s.owe(t.Name) })
-		}
-		return
-	}
-	defer unlock()
-	var resume Resume
-	if l.State != nil {
-		s, err := l.State.Load()
-		if err == nil {
-			resume = s.Resume[t.Name]
-		} else {
-			l.emit(Event{Kind: StateFailed, Err: err})
-		}
-	}
-	began := l.Now()
-	l.mu.Lock()
-	l.running[t.Name], l.lastTick = true, began
-	l.mu.Unlock()
-	if began.Sub(at) > time.Second {
-		at = time.Time{} // it had to wait for the lock
-	}
-	report, _ := e.Pass(locked, Pass{Tier: t.Name, MaxAge: t.MaxAge, Widest: widest, Now: at, Resume: resume}) // the error is in PassEnded
-	lost = report.Stopped == StoppedSignal && ctx.Err() == nil
-	l.update(func(s *State) { s.Note(report) })
-}
-
-// Note remembers where the next pass of the report's tier goes on, and that
-// it is owed one if a stop ended this one.
-func (s *State) Note(r Report) {
-	if r.Resume.IsZero() {
-		delete(s.Resume, r.Tier)
-	} else {
-		if s.Resume == nil {
-			s.Resume = make(map[string]Resume)
-		}
-		s.Resume[r.Tier] = r.Resume
-	}
-	if r.Stopped == StoppedSignal {
-		s.owe(r.Tier)
-	}
-}
-
-// owe notes that the tier's pass could not be finished.
-func (s *State) owe(tier string) {
-	if !slices.Contains(s.Unfinished, tier) {
-		s.Unfinished = append(s.Unfinished, tier)
-	}
 }
 
 func (l *Loop) update(change func(*State)) {

@@ -340,7 +340,7 @@ func TestPassesStopWhenTheRunLockIsLost(t *testing.T) {
 					"1h0m0s started 7d", "1h1m6s lock lost", "1h1m6.5s ended 7d", // its handlers had two seconds to finish
 					"1h1m30s waiting 7d", "1h1m40.5s started 7d", "1h5m19s ended 7d")
 				ends := b.events.of(backlog.PassEnded)
-				if ends[0].Report.Stopped != backlog.StoppedSignal || ends[0].Report.Succeeded != 14 || !ends[1].Report.Complete {
+				if ends[0].Report.Stopped != backlog.StoppedLock || ends[0].Report.Succeeded != 14 || !ends[1].Report.Complete {
 					t.Errorf("want a pass that was stopped with 14 records done and then a complete one, got %+v and %+v", ends[0].Report, ends[1].Report)
 				}
 				if lost := b.events.of(backlog.LockLost); !errors.Is(lost[0].Err, gone) {
@@ -402,7 +402,7 @@ func TestLostRunLockIsNotShared(t *testing.T) {
 		other := b.lockedBy(t)
 		until(time.Hour + 5*time.Minute + 35*time.Second)
 		b.wantStory(t, kinds(backlog.PassStarted, backlog.PassEnded, backlog.LockLost, backlog.LockWaiting),
-			"1h0m0s started 7d", "1h4m50s lock lost", "1h5m0s waiting 1d", "1h5m15s ended 7d")
+			"1h0m0s started 7d", "1h4m50s lock lost", "1h5m0s waiting 7d", "1h5m15s ended 7d")
 		other.Unlock()
 		until(time.Hour + 40*time.Minute)
 		stop()

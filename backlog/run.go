@@ -18,6 +18,7 @@ type run struct {
 	settling bool // it writes its successes itself
 
 	caller   context.Context // the one Pass was called with
+	finish   chan struct{}   // holds a token: the process is about to end
 	stop     context.Context // done: hand out nothing more
 	endWalk  context.CancelFunc
 	work     context.Context // done: running handlers are to end
@@ -77,6 +78,7 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 		e:        e,
 		pass:     p,
 		caller:   ctx,
+		finish:   make(chan struct{}, 1),
 		turn:     make(chan struct{}, 1),
 		jobs:     make(chan job, maxAhead+e.Concurrency+1),
 		room:     make(chan struct{}, 1),
@@ -117,37 +119,6 @@ func (r *run) do() {
 	r.endWalk()
 	r.endWork()
 	r.giveUp()
-}
-
-// watchStop turns a stop into the end of the handlers once the time they have
-// to finish is over, or at once on a hard stop.
-func (r *run) watchStop(ended <-chan struct{}) {
-	select {
-	case <-ended:
-		return
-	case <-r.caller.Done():
-	case <-r.e.Hard:
-		r.endWalk()
-	}
-	t := time.NewTimer(timeToEnd(r.caller, r.e.ShutdownTimeout))
-	defer t.Stop()
-	// What has just been ended still wants to be settled, but a store that
-	// is away is not waited for without end.
-	last := max(r.e.ShutdownTimeout, 5*time.Second)
-	select {
-	case <-ended:
-		return
-	case <-t.C:
-	case <-r.e.Hard:
-		last = min(last, 5*time.Second)
-	}
-	r.endWork()
-	t.Reset(last)
-	select {
-	case <-ended:
-	case <-t.C:
-		r.giveUp()
-	}
 }
 
 // broken reports whether the store has failed for good.

@@ -64,6 +64,8 @@ func (r *run) conclude(fresh, failed *laneWalk) {
 		return
 	case r.aborted:
 		rep.Stopped = StoppedAbortAfter
+	case lockLost(r.caller):
+		rep.Stopped = StoppedLock
 	case stopped:
 		rep.Stopped = StoppedSignal
 	default:

@@ -152,10 +152,15 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 		return report, err
 	}
 	defer lock.Unlock()
+	e := engine(a)
+	defer context.AfterFunc(ctx, func() {
+		a.sayStopping()
+		e.Finish() // it may have lost the lock before
+	})()
 	ctx, release := a.whileHeld(ctx, lock)
-	report, err = a.runPass(ctx, engine(a), p)
+	report, err = a.runPass(ctx, e, p)
 	if lost := release(); lost != nil {
-		if report.Stopped == backlog.StoppedSignal {
+		if report.Stopped == backlog.StoppedLock {
 			report.Stopped = backlog.StoppedError
 		}
 		return report, errors.Join(err, lost)
@@ -199,7 +204,6 @@ func (a *app) whileHeld(ctx context.Context, lock backlog.Lock) (held context.Co
 // runPass runs the pass from where the tier's last one stopped, and keeps where
 // the next one goes on.
 func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass) (backlog.Report, error) {
-	defer context.AfterFunc(ctx, a.sayStopping)()
 	state := a.state(a.log)
 	s, err := state.Load()
 	if err != nil {

@@ -2,11 +2,9 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
-	"reflect"
 	"sync"
 	"syscall"
 	"time"
@@ -98,6 +96,7 @@ func runRun(ctx context.Context, g *globals) error {
 		}
 	}
 	d.stopping()
+	d.finish()
 	log.Info("stopped")
 	return nil
 }
@@ -111,7 +110,9 @@ type server struct {
 	state   *stateFile
 	hard    <-chan struct{}
 	hup     <-chan os.Signal
-	old     []*app // of before reloads
+	engine  *backlog.Engine // the last one; nil: it has never led
+	rewired chan rewiring   // not nil: a reload is under way
+	old     []*app          // of before reloads
 	closing sync.WaitGroup
 	stopped bool // and said so
 }
@@ -120,6 +121,11 @@ type server struct {
 // went on with until the end. Connections that are idle have been closed long
 // before.
 func (d *server) close() {
+	if d.rewired != nil {
+		if r := <-d.rewired; r.err == nil {
+			r.app.close()
+		}
+	}
 	d.closing.Wait()
 	for _, a := range append(d.old, d.app) {
 		a.close()
@@ -148,14 +154,7 @@ func (d *server) lead(ctx context.Context) error {
 		return err
 	}
 	defer lock.Unlock()
-	loop := &backlog.Loop{
-		Schedule: d.app.cfg.Tiers,
-		Engine:   d.app.engine(nil, d.hard, d.observe),
-		State:    d.state,
-		Since:    since,
-		Locker:   d.app.table,
-		Observe:  d.observe,
-	}
+	loop, runLost := d.newLoop(since)
 	next := nextStarts(d.app.cfg.Tiers, time.Now())
 	if len(next) > 0 {
 		d.log.Info("leading", "next", when(time.Time(next[0].At)), "tier", next[0].Tier)
@@ -164,7 +163,7 @@ func (d *server) lead(ctx context.Context) error {
 
 	lctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	known := time.Now() // when the lock was last known to be held
+	leads := &leadership{lock, time.Now(), cancel, d.log}
 	done := make(chan error, 1)
 	go func() { done <- loop.Run(lctx) }()
 	check := time.NewTicker(lockEvery)
@@ -178,15 +177,17 @@ func (d *server) lead(ctx context.Context) error {
 		case <-ctx.Done():
 			d.stopping()
 			return d.drain(done, alive)
-		case <-d.hup:
-			d.reload(ctx, loop)
+		case <-d.hups():
+			d.rewire(ctx)
+		case r := <-d.rewired:
+			d.reload(r, loop)
+		case ev := <-runLost:
+			if !leads.still(ctx) { // what takes one lock takes both, and is said once
+				return d.drain(done, alive)
+			}
+			d.observe(ev)
 		case <-check.C:
-			asked := time.Now()
-			if err := lock.Check(ctx); err == nil {
-				known = asked
-			} else if ctx.Err() == nil {
-				cancel(backlog.LostLock(time.Since(known)))
-				d.log.Error("the leader lock is lost, passes are stopped", "error", err)
+			if !leads.still(ctx) {
 				return d.drain(done, alive)
 			}
 			d.closeOld()
@@ -197,6 +198,79 @@ func (d *server) lead(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// newLoop returns a loop on the present app, and a channel that gets what it
+// tells of the run lock's loss.
+func (d *server) newLoop(since time.Time) (*backlog.Loop, <-chan backlog.Event) {
+	runLost := make(chan backlog.Event, 1)
+	return &backlog.Loop{
+		Schedule: d.app.cfg.Tiers,
+		Engine:   d.newEngine(),
+		State:    d.state,
+		Since:    since,
+		Locker:   d.app.table,
+		Observe: func(ev backlog.Event) {
+			if ev.Kind == backlog.LockLost {
+				select {
+				case runLost <- ev:
+					return
+				default:
+				}
+			}
+			d.observe(ev)
+		},
+	}, runLost
+}
+
+// A leadership is the leader lock with the loop under it.
+type leadership struct {
+	lock  backlog.Lock
+	known time.Time // when the lock was last known to be held
+	lose  context.CancelCauseFunc
+	log   *slog.Logger
+}
+
+// still reports whether the lock is held, and stops the loop when it is lost.
+func (l *leadership) still(ctx context.Context) bool {
+	asked := time.Now()
+	err := l.lock.Check(ctx)
+	switch {
+	case err == nil:
+		l.known = asked
+	case ctx.Err() == nil:
+		l.lose(backlog.LostLock(time.Since(l.known)))
+		l.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", err)
+		return false
+	}
+	return true
+}
+
+// newEngine returns an engine of the present app that knows what those before
+// it have under way: outcomes may be left of a time when the lock was lost.
+func (d *server) newEngine() *backlog.Engine {
+	e := d.app.engine(nil, d.hard, d.observe)
+	if d.engine != nil {
+		e.Replace(d.engine)
+	}
+	d.engine = e
+	return e
+}
+
+// finish waits for outcomes that are still to be written, for as long as
+// shutdown_timeout says.
+func (d *server) finish() {
+	if d.engine == nil {
+		return
+	}
+	alive, stopAlive := watchdog()
+	defer stopAlive()
+	done := make(chan error, 1)
+	go func() {
+		d.engine.Finish()
+		done <- nil
+	}()
+	d.drain(done, alive)
 }
 
 // stopping says once that the end has begun. A loop without passes may have
@@ -220,112 +294,6 @@ func (d *server) drain(done <-chan error, alive <-chan time.Time) error {
 			notify(d.log, daemon.SdNotifyWatchdog)
 		}
 	}
-}
-
-// standBy takes the leader lock, waiting while another daemon has it. since is
-// when that one was last seen alive, zero if there was none. The lock is nil
-// when ctx is done.
-func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Time, err error) {
-	alive, stopAlive := watchdog()
-	defer stopAlive()
-	away := false // and said so
-	for {
-		lock, err = d.app.table.TryLock(ctx, backlog.LeaderLock)
-		if away && !errors.Is(err, backlog.ErrAway) {
-			away = false
-			d.log.Info("the database answers again")
-		}
-		switch {
-		case err == nil && since.IsZero():
-			return lock, since, nil
-		case err == nil:
-			since = d.takeOver(since)
-			if d.wait(ctx, takeOverAfter, alive) && lock.Check(ctx) == nil {
-				return lock, since, nil
-			}
-			lock.Unlock()
-		case errors.Is(err, backlog.ErrLocked):
-			if since.IsZero() {
-				d.log.Info("standing by: another daemon leads")
-				notify(d.log, "STATUS=standing by")
-			}
-			since = time.Now()
-		case !errors.Is(err, backlog.ErrAway):
-			return nil, since, err
-		case !away:
-			away = true
-			d.log.Warn("the leader lock cannot be asked for", "error", err)
-		}
-		if !d.wait(ctx, lockEvery, alive) {
-			d.stopping()
-			return nil, since, nil
-		}
-	}
-}
-
-// wait waits while there is no loop, and reports whether ctx was not done
-// before.
-func (d *server) wait(ctx context.Context, pause time.Duration, alive <-chan time.Time) bool {
-	over := time.NewTimer(pause)
-	defer over.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-d.hup:
-			d.reload(ctx, nil)
-		case <-alive:
-			notify(d.log, daemon.SdNotifyWatchdog)
-		case <-over.C:
-			return true
-		}
-	}
-}
-
-// takeOver returns from when on ticks count after another leader was last seen
-// alive. If that one kept its state where we do, its last wake is exact.
-func (d *server) takeOver(seen time.Time) time.Time {
-	d.log.Warn("the leader is gone, taking over", "last_seen", when(seen))
-	if s, err := d.state.Load(); err == nil && s.LastWake.Before(seen) && seen.Sub(s.LastWake) < time.Minute {
-		return s.LastWake
-	}
-	return seen
-}
-
-// reload reads the configuration again. Whatever is wrong with it, the old one
-// stays in force. loop is nil while standing by.
-func (d *server) reload(ctx context.Context, loop *backlog.Loop) {
-	notify(d.log, daemon.SdNotifyReloading)
-	defer notify(d.log, daemon.SdNotifyReady)
-	a, err := d.rewire(ctx)
-	if err != nil {
-		d.log.Error("reload refused, the old configuration stays: " + err.Error())
-		return
-	}
-	a.introduce(slog.LevelInfo)
-	old := d.app
-	d.app = a
-	if loop != nil {
-		loop.Reload(a.cfg.Tiers, a.engine(nil, d.hard, d.observe))
-		d.old = append(d.old, old) // passes of its engine may still use it
-	} else {
-		old.close()
-	}
-	d.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
-}
-
-// rewire builds the app anew. What the locks and the state belong to cannot
-// change under a running daemon.
-func (d *server) rewire(ctx context.Context) (*app, error) {
-	cfg, err := d.g.load()
-	if err != nil {
-		return nil, err
-	}
-	if old := d.app.cfg; cfg.Database != old.Database || cfg.Table.Schema != old.Table.Schema || cfg.Table.Name != old.Table.Name ||
-		cfg.State != old.State || !reflect.DeepEqual(cfg.Log, old.Log) {
-		return nil, errors.New("another database, table, state or log needs a restart")
-	}
-	return d.g.wireServer(ctx, cfg, d.log)
 }
 
 // wireServer is wireApp with all the proofs at once: a daemon's owner is there

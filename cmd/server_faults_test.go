@@ -14,10 +14,9 @@ const faulty = 60
 
 // A fault is something that happens to a daemon at work.
 type fault struct {
-	name    string
-	strike  func(*faultTest)
-	repeats bool // outcomes that could not be written for too long may be given up
-	long    bool // only where there is time; a pass may not live to see its end
+	name   string
+	strike func(*faultTest)
+	long   bool // only where there is time; a pass may not live to see its end
 }
 
 // A faultTest is a daemon at work.
@@ -79,7 +78,7 @@ var faults = []fault{
 	}},
 	{name: "sessions ended", strike: func(f *faultTest) { f.endSessions() }},
 	{name: "short stall", strike: func(f *faultTest) { stalls(f, 8*time.Second) }},
-	{name: "long stall", repeats: true, long: true, strike: func(f *faultTest) { stalls(f, 62*time.Second) }},
+	{name: "long stall", long: true, strike: func(f *faultTest) { stalls(f, 62*time.Second) }},
 	{name: "too many connections", strike: func(f *faultTest) {
 		f.kind.limit(f.site, 0)
 		f.endSessions()
@@ -178,7 +177,7 @@ func testFault(t *testing.T, kind *siteKind, x fault) {
 	}
 	f.daemon.signal(syscall.SIGTERM)
 	f.daemon.ends()
-	if again := s.judge(faulty); again > 0 && !x.repeats {
+	if again := s.judge(faulty); again > 0 {
 		t.Errorf("%d records were handled again", again)
 	}
 	log := f.daemon.log.String()

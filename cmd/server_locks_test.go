@@ -100,7 +100,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 					t.Fatalf("the leader does nothing:\n%s", a.log)
 				}
 				way.cut(pa)
-				a.says(`"msg":"the leader lock is lost, passes are stopped"`)
+				a.says(`"msg":"the leader lock is lost: passes are stopped until it is taken again"`)
 				if way.silent {
 					pa.cutServer() // as its keepalive does in the end
 				}
