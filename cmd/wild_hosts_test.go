@@ -56,7 +56,7 @@ func TestWildHosts(t *testing.T) {
 		},
 		{
 			name: "a table that remembers what it was", on: only(inMySQL),
-			sql:     jobs + "ALTER TABLE jobs ADD SYSTEM VERSIONING",
+			sql:     jobs + "ALTER TABLE jobs /*M! ADD SYSTEM VERSIONING */",
 			cfg:     "table: {name: jobs}",
 			handled: "1 2", rows: all, want: []string{"1|SUCCESS", "2|SUCCESS"},
 		},
@@ -97,7 +97,7 @@ func TestWildHosts(t *testing.T) {
 		},
 		{
 			name: "a trigger, which sees the session", on: only(inMySQL),
-			sql:     jobs + "CREATE TABLE seen (what varchar(200)); CREATE TRIGGER t AFTER UPDATE ON jobs FOR EACH ROW INSERT INTO seen SELECT concat_ws(' ', old.status, new.status, @@time_zone, @@tx_isolation)",
+			sql:     jobs + "CREATE TABLE seen (what varchar(200)); CREATE TRIGGER t AFTER UPDATE ON jobs FOR EACH ROW INSERT INTO seen SELECT concat_ws(' ', old.status, new.status, @@time_zone, /*!80000 @@transaction_isolation */ /*M! @@tx_isolation */)",
 			cfg:     "table: {name: jobs}",
 			warns:   []string{"triggers run when a row is updated: t"},
 			handled: "1 2", rows: "SELECT what FROM seen", want: []string{"NEW SUCCESS +00:00 READ-COMMITTED", "NEW SUCCESS +00:00 READ-COMMITTED"},

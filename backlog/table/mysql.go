@@ -29,6 +29,9 @@ type mysqlNames struct{ account, schema atomic.Pointer[string] }
 // A mysqlError is what the server says. This file alone knows the driver.
 type mysqlError = mysqldriver.MySQLError
 
+// isMySQL reports whether the driver is the one that this package knows.
+func isMySQL(d driver.Driver) bool { _, ok := d.(*mysqldriver.MySQLDriver); return ok }
+
 var errMySQLNoTLS = mysqldriver.ErrNoTLS
 
 // isBrokenMySQL reports whether the driver has given the connection up.
@@ -196,19 +199,19 @@ func (c mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 // comments hold what only MySQL (!) or MariaDB (M!) has. A transaction whose
 // program has vanished is not to keep its locks for hours.
 func mysqlSession(o Options) []string {
-	access, seconds := "READ WRITE", int(statementTimeout.Seconds())
+	access, seconds, mode := "READ WRITE", int(statementTimeout.Seconds()), "REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')"
 	if o.ReadOnly {
 		access = "READ ONLY"
 	}
-	if o.unlimited {
-		seconds = 0
+	if o.unlimited { // a table is not altered in any way while one of its defaults is a zero date
+		seconds, mode = 0, "REPLACE(REPLACE("+mode+", 'NO_ZERO_DATE', ''), 'NO_ZERO_IN_DATE', '')"
 	}
 	return []string{
-		fmt.Sprintf(`SET time_zone = '+00:00', sql_mode = CONCAT(REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''), ',STRICT_ALL_TABLES'),
+		fmt.Sprintf(`SET time_zone = '+00:00', sql_mode = CONCAT(%s, ',STRICT_ALL_TABLES'),
 			autocommit = 1, completion_type = 0, sql_safe_updates = 0, sql_select_limit = DEFAULT,
 			/*!80000 max_execution_time = %d, */ /*M!100100 max_statement_time = %d, */
 			/*M!100300 idle_transaction_timeout = 60, in_predicate_conversion_threshold = 0, */
-			innodb_lock_wait_timeout = 5, lock_wait_timeout = 10, wait_timeout = 120`, 1000*seconds, seconds),
+			innodb_lock_wait_timeout = 5, lock_wait_timeout = 10, wait_timeout = 120`, mode, 1000*seconds, seconds),
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, " + access,
 	}
 }
