@@ -4,7 +4,9 @@
 # packages, as servers of their own with data of their own. Nothing of servers
 # that the machine has is changed. Called by make services; `stop` stops them.
 #
-# POSTGRES_PORT and MARIADB_PORT are the ports, 5432 and 3306 by default.
+# POSTGRES_PORT and MARIADB_PORT are the ports, 5432 and 3306 by default. The
+# servers do not wait for disks: the tests are faster, and nobody minds when what
+# is in them is lost with the machine's power.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export POSTGRES_PORT=${POSTGRES_PORT:-5432} MARIADB_PORT=${MARIADB_PORT:-3306}
@@ -45,7 +47,7 @@ start_postgres() {
 		folder postgres postgres
 		as postgres initdb -D "$dir/data" -U postgres -A trust -E UTF8 >/dev/null
 	fi
-	(cd / && as postgres pg_ctl -D "$dir/data" -l "$dir/log" -w -o "-p $POSTGRES_PORT -k $dir -c listen_addresses=127.0.0.1" start >/dev/null) ||
+	(cd / && as postgres pg_ctl -D "$dir/data" -l "$dir/log" -w -o "-p $POSTGRES_PORT -k $dir -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=300" start >/dev/null) ||
 		die "PostgreSQL does not start: see $dir/log"
 }
 
@@ -56,7 +58,8 @@ start_mariadb() {
 		as mysql mariadb-install-db --no-defaults --datadir="$dir/data" --auth-root-authentication-method=normal >/dev/null
 	fi
 	as mysql sh -c 'cd / && exec nohup "$@" >"$0" 2>&1 &' "$dir/log" mariadbd --no-defaults --datadir="$dir/data" --socket="$dir/socket" \
-		--pid-file="$dir/pid" --port="$MARIADB_PORT" --bind-address=127.0.0.1 --skip-name-resolve
+		--pid-file="$dir/pid" --port="$MARIADB_PORT" --bind-address=127.0.0.1 --skip-name-resolve \
+		--innodb-flush-method=nosync --innodb-flush-log-at-trx-commit=2 --skip-innodb-doublewrite --sync-frm=0 --max-connections=300
 	for _ in $(seq 300); do
 		! mariadb_answers || return 0
 		sleep 0.1

@@ -2,7 +2,7 @@
 # Runs every test, with the race detector where there is a C compiler for it,
 # and says at the end what was skipped. Called by make test.
 #
-# Where most of the time is spent in SQLite the race detector goes with the
+# Where most of the time is spent in SQLite, the race detector goes with the
 # driver in C, which it does not look into: the other one is some 100,000 lines
 # of Go, without a race and ten times slower under its eyes.
 set -eu
@@ -28,8 +28,11 @@ run() {
 if [ "$cgo" = yes ]; then
 	run -race $flags $others
 	run $flags $sqlite
-	# What has to do with servers has been seen by then.
-	run -race $flags -skip 'Postgres|MySQL|ServerFaults|LeaderIsCutOff|NoHarm' -tags cgo_sqlite $sqlite ./cmd/...
+	# What has to do with servers has been seen by then, and so have the forms
+	# of time and the program under the race detector.
+	servers='Postgres|MySQL|ServerFaults|LeaderIsCutOff|NoHarm|OnServers'
+	run -race $flags -skip "$servers|TestStore/[^s]" -tags cgo_sqlite $sqlite
+	run $flags -skip "$servers" -tags cgo_sqlite ./cmd/...
 else
 	run $flags ./...
 fi
