@@ -279,7 +279,11 @@ func (k *checker) writes(ctx context.Context) {
 		k.warn("clock", "set both by the same time servers (NTP)", "%s", apart(ahead))
 	}
 	if advice := db.Advice(ctx); advice != "" {
-		k.warn("database", adviceCure(k.cfg.Database, advice), "%s", advice)
+		cure := adviceCure(k.cfg.Database, advice)
+		if cure == "" {
+			advice, cure, _ = strings.Cut(advice, "; ")
+		}
+		k.warn("database", cure, "%s", advice)
 	}
 	lock, err := t.TryLock(ctx, backlog.RunLock)
 	switch {

@@ -25,12 +25,14 @@ type postgres struct {
 type postgresServer struct {
 	config   *pgx.ConnConfig
 	host     string // as it may be shown, with the port
+	ownMode  bool   // the URL says how statements are run
 	readOnly bool
 
 	unlimited bool // statements take as long as they take
 
 	// plain is set once something on the way, such as PgBouncer, has refused
-	// the parameters that a session can do without.
+	// the parameters that a session can do without. It may well give each
+	// transaction another session.
 	plain atomic.Bool
 
 	// deferred is set once a table was described that has constraints or
@@ -78,11 +80,7 @@ func newPostgresServer(url string, readOnly bool) (*postgresServer, error) {
 		config.ConnectTimeout = 10 * time.Second
 	}
 	config.DialFunc = postgresDialer.DialContext
-	s := &postgresServer{config: config, readOnly: readOnly}
-	s.host = net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
-	if strings.HasPrefix(config.Host, "/") {
-		s.host = config.Host
-	}
+	s := &postgresServer{config: config, host: hostOf(config), readOnly: readOnly, ownMode: strings.Contains(url, "default_query_exec_mode=")}
 	return s, nil
 }
 
@@ -111,6 +109,9 @@ func (s *postgresServer) Driver() driver.Driver { return stdlib.GetDefaultDriver
 func (s *postgresServer) connector(plain bool) driver.Connector {
 	config := *s.config
 	config.RuntimeParams = s.parameters(plain)
+	if plain && !s.ownMode { // another session does not know what was prepared
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
 	return stdlib.GetConnector(config, stdlib.OptionAfterConnect(postgresReady))
 }
 
@@ -166,10 +167,44 @@ func postgresReady(_ context.Context, conn *pgx.Conn) error {
 // connection began.
 func backendPID(conn *sql.Conn) (pid int, err error) {
 	err = conn.Raw(func(c any) error {
-		pid = int(c.(*stdlib.Conn).Conn().PgConn().PID())
+		switch c := c.(type) {
+		case *stdlib.Conn:
+			pid = int(c.Conn().PgConn().PID())
+		case *lentConn:
+			pid, err = backendPID(c.conn)
+		}
+		return err
+	})
+	return pid, err // 0: the driver is behind another
+}
+
+// isPostgres reports whether the driver is the one that this package knows.
+func isPostgres(d driver.Driver) bool { _, ok := d.(*stdlib.Driver); return ok }
+
+// postgresOf returns the server at the other end of a connection that somebody
+// else has made, as far as it is known.
+func postgresOf(conn *sql.Conn) (*postgresServer, error) {
+	s := unknownServer()
+	err := conn.Raw(func(c any) error {
+		if c, ok := c.(*stdlib.Conn); ok {
+			s.config = c.Conn().Config()
+			s.host = hostOf(s.config)
+		}
 		return nil
 	})
-	return pid, err
+	return s, err
+}
+
+func unknownServer() *postgresServer {
+	return &postgresServer{config: new(pgx.ConnConfig), host: "the other end of the pool"}
+}
+
+// hostOf returns the host with its port, or the folder of its socket.
+func hostOf(config *pgx.ConnConfig) string {
+	if strings.HasPrefix(config.Host, "/") {
+		return config.Host
+	}
+	return net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
 }
 
 // reach uses a connection for the first time.
@@ -207,15 +242,31 @@ func (d postgres) begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// advice tells what a pooler keeps from the sessions.
-func (d postgres) advice(context.Context, *sql.DB) string {
+// advice tells what a pooler keeps from the sessions and their role does not make
+// up for.
+func (d postgres) advice(ctx context.Context, db *sql.DB) string {
 	if !d.plain.Load() {
 		return ""
 	}
-	return "what is between here and the server refuses the parameters of a session: statement_timeout and lock_timeout are set in transactions only, and a row level security that is introduced later hides rows without a word; " +
-		"PgBouncer passes them on with track_extra_parameters (from 1.20 on), or set them by ALTER ROLE … SET statement_timeout = '60s', row_security = off"
+	var role string
+	var limited, secured bool
+	err := db.QueryRowContext(ctx, "SELECT current_user::text, current_setting('statement_timeout') <> '0' AND current_setting('lock_timeout') <> '0', current_setting('row_security')::bool").
+		Scan(&role, &limited, &secured)
+	if err != nil || limited && !secured {
+		return ""
+	}
+	alter := "ALTER ROLE " + d.quote(role) + " SET "
+	return d.host + " is a pooler that refuses the parameters of a session: statements that only read have no time limit there, and a row level security that is introduced later would hide rows without a word; " +
+		alter + "statement_timeout = '60s'; " + alter + "lock_timeout = '2s'; " + alter + "row_security = off; then let the pooler connect anew (RECONNECT in PgBouncer's console)"
 }
 
+// understood prepares the statement and lets go of it in one transaction: behind a
+// pooler it would else stay in a session that is somebody else's by then.
 func (postgres) understood(ctx context.Context, db *sql.DB, text string) error {
-	return preparable(ctx, db, text)
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	return preparable(ctx, tx, text)
 }

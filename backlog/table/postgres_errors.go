@@ -122,6 +122,9 @@ func (s *postgresServer) unreached(ctx context.Context, err error) error {
 // unwelcome is the server's own refusal.
 func (s *postgresServer) unwelcome(at string, e *pgconn.PgError) error {
 	switch {
+	case e.Code == "08P01" && refusesParameters(e):
+		return problem("remove it from the URL (a schema can be named by table.schema), or let the pooler pass it on",
+			"%s is a pooler that refuses a parameter of the URL: %s", s.host, e.Message)
 	case e.Code == "28P01" && s.config.Password == "":
 		return problem("set PGPASSWORD, or add the password to the URL or to ~/.pgpass", "%s asks the user %s for a password", at, s.config.User)
 	case e.Code == "28P01":

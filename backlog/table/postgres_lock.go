@@ -18,16 +18,20 @@ const lockTimeout = 2 * time.Second
 // tryLock takes an advisory lock, which ends with its connection: a dedicated
 // one, which the server, too, is to find dead within seconds.
 func (d postgres) tryLock(ctx context.Context, schema, table string, name backlog.LockName) (backlog.Lock, error) {
+	own := &postgresServer{config: d.config, host: d.host, ownMode: d.ownMode}
+	own.plain.Store(d.plain.Load())
+	return postgres{own}.lockOn(ctx, sql.OpenDB(own), schema, table, name)
+}
+
+// lockOn takes it on a connection of the pool, which is closed with it.
+func (d postgres) lockOn(ctx context.Context, db *sql.DB, schema, table string, name backlog.LockName) (backlog.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgresPatience)
 	defer cancel()
-	own := &postgresServer{config: d.config, host: d.host}
-	own.plain.Store(d.plain.Load())
-	db := sql.OpenDB(own)
 	db.SetMaxIdleConns(1)
-	l := &postgresLock{d: postgres{own}, db: db}
+	l := &postgresLock{d: d, db: db}
 	if err := l.take(ctx, schema, table, name); err != nil {
 		l.Unlock()
-		return nil, l.d.failed(ctx, err)
+		return nil, d.failed(ctx, err)
 	}
 	return l, nil
 }
@@ -96,20 +100,23 @@ func (l *postgresLock) sessionOfItsOwn(ctx context.Context) error {
 		return nil
 	}
 	// A pooler gives numbers of its own. One that pools transactions lets
-	// another connection have the session that has just become free.
+	// another connection have the session that has just become free, or has
+	// given it to somebody else by the time it is asked for again.
 	for range 3 {
 		var other int
 		if err := l.db.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&other); err != nil {
 			return err
 		}
-		if other == pid {
-			return problem("name the PostgreSQL server itself in the database URL, or let the pooler have pool_mode = session for this user",
-				"%s is a pooler that gives each transaction another session, but the lock that keeps two processes from the same table belongs to one", l.d.host)
-		}
-		if pid, err = l.backend(ctx); err != nil {
+		again, err := l.backend(ctx)
+		if err != nil {
 			return err
 		}
+		if other == pid || again != pid {
+			return problem("name the PostgreSQL server itself in the database URL, or let the pooler have pool_mode = session for this user, with a pool_size of at least 8",
+				"%s is a pooler that gives each transaction another session, but the lock that keeps two processes from the same table belongs to one", l.d.host)
+		}
 	}
+	l.db.SetMaxIdleConns(0) // the other would keep a session for nothing
 	return nil
 }
 

@@ -210,11 +210,9 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 // proveStatement proves that the statement can be run: a trigger may use what
 // is not there, a constraint what only the program has that owns the table.
 func (t *Table) proveStatement(ctx context.Context, w trialWrite) error {
-	stmt, err := t.db.write.PrepareContext(ctx, t.d.place(w.text))
+	err := t.d.understood(ctx, t.db.write, t.d.place(w.text))
 	switch {
-	case err == nil:
-		return stmt.Close()
-	case t.d.classify(err) != classOther:
+	case err == nil || t.d.classify(err) != classOther:
 		return err
 	}
 	if p := (*Problem)(nil); errors.As(t.d.explain(err), &p) {
