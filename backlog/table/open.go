@@ -21,6 +21,8 @@ type DB struct {
 	patience    time.Duration // how long another program's lock is waited for
 	read, write *sql.DB
 	file        *watchedFile // nil: nothing to watch
+	lent        bool         // closed with its table: the connections are those of another pool
+	changedOnly bool         // rows that have been written as they were are not counted
 }
 
 // patiently calls f again while another program has the lock.

@@ -296,11 +296,35 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 	if text == "" {
 		return 1, nil
 	}
+	found := int64(-1)
+	if t.db.changedOnly {
+		var err error
+		if found, err = t.lockRows(ctx, tx, s.Record); found == 0 || err != nil {
+			return 0, err
+		}
+	}
 	res, err := tx.ExecContext(ctx, t.d.place(text), t.updateArgs(w, s.At)...)
 	if err != nil {
 		return 0, err
 	}
+	if found > 0 {
+		return found, nil
+	}
 	return res.RowsAffected()
+}
+
+// lockRows keeps others from the record's row until the end of the transaction,
+// if it still has the state that was read, and returns how many there are.
+func (t *Table) lockRows(ctx context.Context, tx *sql.Tx, r *backlog.Record) (n int64, err error) {
+	rows, err := tx.QueryContext(ctx, t.d.place(t.lockText(r.State)), bind(nil, r.Key)...)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		n++
+	}
+	return n, rows.Err()
 }
 
 // updateArgs returns the arguments of the batch's statement for roundUp(len(rows))

@@ -81,9 +81,10 @@ func preparable(ctx context.Context, db interface {
 	return stmt.Close()
 }
 
-// Close lets go of the statements that the table has prepared; the database
-// stays open. Only a program that makes tables again and again from one pool
-// needs it. Nothing must use the table at the time or afterwards.
+// Close lets go of the statements that the table has prepared; the database, or
+// the pool that [Use] was given, stays open. Only a program that makes tables
+// again and again from one pool needs it. Nothing must use the table at the time
+// or afterwards.
 func (t *Table) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,5 +93,8 @@ func (t *Table) Close() error {
 		errs = append(errs, s.close())
 	}
 	clear(t.statements)
+	if t.db.lent {
+		errs = append(errs, t.db.Close())
+	}
 	return errors.Join(errs...)
 }

@@ -3,14 +3,8 @@ package table
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"os"
-	"strings"
-	"sync"
 	"time"
-
-	"backlog/backlog"
 )
 
 // Use makes a store of a table in a database that the program has opened
@@ -22,19 +16,39 @@ import (
 // id, the column status, the column date_inserted, NEW, ERROR and SUCCESS. The
 // table's name has none.
 //
+// Which kind of database it is is found out by asking it: SQLite, with
+// modernc.org/sqlite or github.com/mattn/go-sqlite3, PostgreSQL, with
+// github.com/jackc/pgx/v5/stdlib, or MySQL and MariaDB, with
+// github.com/go-sql-driver/mysql.
+//
 // The pool stays the program's, which closes it; neither its limits nor the
 // settings of its connections are changed. How carefully the database writes
 // to disk is theirs to say. One connection is enough, two let the next records
 // be read while outcomes are written. No connection is held while a handler
-// runs.
+// runs, but for those that locks are held on, below.
 //
-// Which kind of database it is is found out by asking it. As yet it must be
-// SQLite, with modernc.org/sqlite or github.com/mattn/go-sqlite3. Outcomes are
-// written in transactions that have the lock from the start, whatever _txlock
-// says; locks of others are waited for up to ten seconds, whatever the busy
-// timeout is. A database in memory must be one of a single connection; its
-// locks exclude those who use the same pool only. Unlike a database that [Open]
-// has opened, a file that is replaced is not noticed.
+// SQLite: Outcomes are written in transactions that have the lock from the
+// start, whatever _txlock says; locks of others are waited for up to ten
+// seconds, whatever the busy timeout is. A database in memory must be one of a
+// single connection; its locks exclude those who use the same pool only. Unlike
+// a database that [Open] has opened, a file that is replaced is not noticed.
+//
+// Servers: A connection is borrowed for each statement or transaction, at most
+// four at a time, set up as the store needs it, and set back before the program
+// has it again: with PostgreSQL by settings that end with a transaction, with
+// MySQL by one statement before and one after, which are left out where the
+// session is as it is to be. No parameter of the data source name has to be
+// set; that of a MySQL pool must not have columnsWithAlias. A table that the
+// mapping names without a schema is looked up once, now. Statements have a time
+// limit of a minute.
+//
+// A lock on a server belongs to a connection, and so does each that the table
+// holds, as a Loop does for its life: it is taken from the pool and closed at
+// the end. MySQL needs one for all locks of a table, PostgreSQL one for each of
+// the two. A pool whose limit leaves none beside them is refused when a lock is
+// asked for. How soon the program notices that such a connection has died
+// without a word is up to its driver's settings; the table asks every two
+// seconds, and waits no longer for an answer.
 func Use(ctx context.Context, db *sql.DB, m Mapping, now time.Time) (*Table, error) {
 	used, err := use(ctx, db)
 	if err != nil {
@@ -43,7 +57,16 @@ func Use(ctx context.Context, db *sql.DB, m Mapping, now time.Time) (*Table, err
 	if m.Name == "" {
 		return nil, problem("set Name of the mapping", "the mapping names no table")
 	}
-	t, err := New(ctx, used, m.withDefaults())
+	t, err := prove(ctx, used, m.withDefaults(), now)
+	if err != nil && used.lent {
+		used.Close()
+	}
+	return t, err
+}
+
+// prove makes the table and proves that it can be worked.
+func prove(ctx context.Context, db *DB, m Mapping, now time.Time) (*Table, error) {
+	t, err := New(ctx, db, m)
 	if err != nil {
 		return nil, err
 	}
@@ -95,133 +118,23 @@ func (m Mapping) withDefaults() Mapping {
 func use(ctx context.Context, pool *sql.DB) (*DB, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	d := usedSQLite{sqlite{busy: busyTimeout}, pool}
-	db := &DB{dialect: d, patience: d.busy, read: pool, write: pool}
-	const cure = "open it with modernc.org/sqlite or github.com/mattn/go-sqlite3; open a server by its URL with table.Open"
-	err := pool.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main' AND sqlite_version() > ''").Scan(&d.path)
-	if _, isSQLite := codeOf(err); isSQLite || ctx.Err() != nil {
-		return nil, db.wrap(ctx, err)
-	} else if err != nil {
-		detail := ""
-		if strings.HasPrefix(err.Error(), "sql: ") { // database/sql's own
-			detail = ": " + err.Error()
-		}
-		return nil, problem(cure, "the pool does not answer as an SQLite database does%s", detail)
+	const question = "SELECT file FROM pragma_database_list WHERE name = 'main' AND sqlite_version() > ''"
+	var path string
+	err := pool.QueryRowContext(ctx, question).Scan(&path)
+	if _, ok := sqlState(err); ok || isPostgres(pool.Driver()) {
+		return usedOr(ctx, postgres{unknownServer()}, pool, usePostgres)
 	}
-	// What an error means is told by its code. A driver of which none is known
-	// would take a lock for the end.
-	if _, err := pool.ExecContext(ctx, "SELECT"); ctx.Err() != nil {
-		return nil, db.wrap(ctx, err)
-	} else if _, ok := codeOf(err); !ok {
-		return nil, problem(cure, "the driver %T does not give its errors in a form that is known", pool.Driver())
+	if mysqlNumber(err) != 0 || isMySQL(pool.Driver()) {
+		return usedOr(ctx, mysql{hints: new(mysqlHints), names: new(mysqlNames)}, pool, useMySQL)
 	}
-	if _, err := os.Stat(d.path); err != nil {
-		d.path = inMemory
+	return useSQLite(ctx, pool, path, err)
+}
+
+// usedOr returns the database or its error with a class.
+func usedOr(ctx context.Context, d dialect, pool *sql.DB, use func(context.Context, *sql.DB) (*DB, error)) (*DB, error) {
+	db, err := use(ctx, pool)
+	if err != nil {
+		return nil, (&DB{dialect: d}).wrap(ctx, err)
 	}
-	if d.path == inMemory && pool.Stats().MaxOpenConnections != 1 {
-		return nil, problem("call its SetMaxOpenConns(1) before the first use", "the database is no file, and each connection of the pool may have one of its own")
-	}
-	db.dialect = d
 	return db, nil
-}
-
-// inMemory is the path of a database that is no file.
-const inMemory = ":memory:"
-
-// usedSQLite is SQLite on connections that somebody else has set up.
-type usedSQLite struct {
-	sqlite
-	pool *sql.DB
-}
-
-func (usedSQLite) classify(err error) errorClass {
-	if code, ok := codeOf(err); ok {
-		return classOf(code)
-	}
-	return classOther
-}
-
-// begin takes the lock that a commit needs, too: then all waiting is over, and
-// the connection can have back its own busy timeout. With a write-ahead log
-// that is the lock to write, which lets readers be.
-func (d usedSQLite) begin(ctx context.Context, conn *sql.Conn) (tx *sql.Tx, err error) {
-	var theirs int64
-	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&theirs); err != nil {
-		return nil, err
-	}
-	wait := func(exec func(context.Context, string, ...any) (sql.Result, error), milliseconds int64) error {
-		_, err := exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", milliseconds))
-		return err
-	}
-	// While it is asked for no new reader gets in, so that in the end the
-	// others are gone.
-	ask := moment
-	err = again(ctx, d, d.busy, func(ctx context.Context) error {
-		err := wait(conn.ExecContext, ask.Milliseconds())
-		if err == nil {
-			tx, err = d.lock(ctx, conn)
-		}
-		ask = min(2*ask, time.Second)
-		return err
-	})
-	if err != nil {
-		return nil, errors.Join(err, wait(conn.ExecContext, theirs))
-	}
-	if err := wait(tx.ExecContext, theirs); err != nil {
-		tx.Rollback()
-		return nil, err
-	}
-	return tx, nil
-}
-
-// lock begins a transaction with the lock. How the driver begins one is up to
-// its settings: that one is ended before it has done anything.
-func (usedSQLite) lock(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, text := range []string{"COMMIT", "BEGIN EXCLUSIVE"} {
-		if _, err := tx.ExecContext(ctx, text); err != nil {
-			tx.Rollback() // an error where none is left to undo
-			return nil, err
-		}
-	}
-	return tx, nil
-}
-
-// mayWrite is [sqlite.mayWrite] with the transaction of connections as these.
-func (d usedSQLite) mayWrite(ctx context.Context, db *sql.DB) error {
-	return sqliteMayWrite(ctx, d, db, d.path, "open it so that it can be written to, and let this user create files in its folder")
-}
-
-// tryLock takes the lock of the file, which all programs share, or that of a
-// database which only this one has.
-func (d usedSQLite) tryLock(ctx context.Context, schema, table string, name backlog.LockName) (backlog.Lock, error) {
-	if d.path != inMemory {
-		return d.sqlite.tryLock(ctx, schema, table, name)
-	}
-	l := memoryLock{d.pool, strings.ToLower(table), name}
-	if _, taken := memoryLocks.LoadOrStore(l, true); taken {
-		return nil, backlog.ErrLocked
-	}
-	return l, nil
-}
-
-// memoryLocks are those that are held.
-var memoryLocks sync.Map
-
-// A memoryLock is that of a table in a database that one pool alone leads to.
-type memoryLock struct {
-	pool  *sql.DB
-	table string
-	name  backlog.LockName
-}
-
-// Check returns nil: nobody can take it away.
-func (l memoryLock) Check(context.Context) error { return nil }
-
-func (l memoryLock) Unlock() error {
-	memoryLocks.Delete(l)
-	return nil
 }

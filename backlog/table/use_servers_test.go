@@ -1,0 +1,325 @@
+package table_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"backlog/backlog"
+	"backlog/backlog/storetest"
+	"backlog/backlog/table"
+)
+
+// A serverPool is what a program opens that has never heard of us.
+type serverPool struct {
+	name        string
+	settings    string // parameters of a URL or of a data source name
+	connections int
+}
+
+var postgresPools = []serverPool{
+	{"another zone", "timezone=Europe/Berlin&datestyle=SQL,%20DMY&row_security=on", 0},
+	{"a mode of its own", "timezone=Asia/Kolkata&default_query_exec_mode=exec", 3},
+	{"simple", "timezone=America/New_York&default_query_exec_mode=simple_protocol", 1},
+}
+
+var mysqlPools = []serverPool{
+	{"as it is", "", 0},
+	{"times of its own", "parseTime=true&loc=Europe%2FBerlin&time_zone=%27-08:00%27&interpolateParams=true&sql_mode=%27NO_BACKSLASH_ESCAPES%27", 3},
+	{"rows that are found", "clientFoundRows=true&time_zone=%27%2B05%3A30%27&autocommit=0&sql_mode=%27%27&charset=latin1", 1},
+}
+
+// ownPostgres opens the URL with its parameters as a program does.
+func ownPostgres(tb testing.TB, address string, p serverPool) *sql.DB {
+	tb.Helper()
+	if p.settings != "" {
+		address += "&" + p.settings
+	}
+	return ownPool(tb, "pgx", address, p.connections)
+}
+
+// ownMySQL opens the database of the URL as a program does.
+func ownMySQL(tb testing.TB, address string, p serverPool) *sql.DB {
+	tb.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := mysqldriver.NewConfig()
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
+	dsn := c.FormatDSN()
+	if p.settings != "" {
+		dsn += "?" + p.settings
+	}
+	return ownPool(tb, "mysql", dsn, p.connections)
+}
+
+// A serverKind is one of those that pools lead to.
+type serverKind struct {
+	name    string
+	pools   []serverPool
+	db      testDatabase
+	own     func(testing.TB, string, serverPool) *sql.DB
+	many    string // makes a table of 2,400 rows
+	session string // the settings of a session, as one text
+}
+
+var serverKinds = []serverKind{
+	{
+		"PostgreSQL", postgresPools, onPostgres, ownPostgres,
+		`CREATE TABLE orders (id int PRIMARY KEY, status text, date_inserted timestamp);
+			INSERT INTO orders SELECT i, 'NEW', timestamp '2026-02-10 11:00:00' - i * interval '1 second' FROM generate_series(1, 2400) i`,
+		"SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name <> 'transaction_isolation'",
+	},
+	{
+		"MySQL", mysqlPools, onMySQL, ownMySQL,
+		`CREATE TABLE orders (id INT PRIMARY KEY, status VARCHAR(20), date_inserted TIMESTAMP NULL);
+			INSERT INTO orders WITH RECURSIVE a AS (SELECT 0 AS n UNION ALL SELECT n + 1 FROM a WHERE n < 47), b AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM b WHERE n < 50)
+			SELECT 50 * a.n + b.n, 'NEW', TIMESTAMP '2026-02-10 11:00:00' - INTERVAL 50 * a.n + b.n SECOND FROM a, b`,
+		`SELECT concat_ws(' ', @@time_zone, @@sql_mode, @@autocommit, @@completion_type, @@sql_auto_is_null, @@sql_safe_updates, @@sql_select_limit, @@wait_timeout,
+			@@innodb_lock_wait_timeout, @@lock_wait_timeout, @@character_set_client, @@character_set_results, @@character_set_connection, @@collation_connection
+			/*!80000 , @@max_execution_time, @@transaction_isolation */ /*M!100300 , @@tx_isolation, @@max_statement_time, @@idle_transaction_timeout, @@in_predicate_conversion_threshold */)`,
+	},
+}
+
+// eachServerPool runs the test on each of them, with a table of many rows.
+func eachServerPool(t *testing.T, test func(t *testing.T, kind serverKind, pool *sql.DB, plain *sql.DB)) {
+	for _, kind := range serverKinds {
+		for _, p := range kind.pools {
+			t.Run(kind.name+", "+p.name, func(t *testing.T) {
+				t.Parallel()
+				plain, address := kind.db.open(t)
+				for _, text := range strings.Split(kind.many, ";") {
+					if _, err := plain.Exec(text); err != nil {
+						t.Fatal(err)
+					}
+				}
+				test(t, kind, kind.own(t, address, p), plain)
+			})
+		}
+	}
+}
+
+// sessions returns the settings of the pool's connections, as far as they can be
+// had at once.
+func sessions(tb testing.TB, pool *sql.DB, query string) (list []string) {
+	tb.Helper()
+	n := pool.Stats().MaxOpenConnections
+	if n == 0 {
+		n = 3
+	}
+	for range n {
+		c, err := pool.Conn(context.Background())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		defer c.Close()
+		var text string
+		if err := c.QueryRowContext(context.Background(), query).Scan(&text); err != nil {
+			tb.Fatal(err)
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// TestUseWorksOnServers passes whatever the pool is like, with a handler that
+// uses it too, and leaves its sessions as they were.
+func TestUseWorksOnServers(t *testing.T) {
+	eachServerPool(t, func(t *testing.T, kind serverKind, pool, plain *sql.DB) {
+		ctx := t.Context()
+		before := fmt.Sprint(sessions(t, pool, kind.session))
+		s, err := table.Use(ctx, pool, table.Mapping{Name: "orders"}, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rep := pass(t, s, func(r *backlog.Record) error {
+			var n int
+			if err := pool.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM orders WHERE id = %v", r.Key)).Scan(&n); err != nil || n != 1 {
+				t.Errorf("row %v: %d, %v", r.Key, n, err)
+			}
+			if id, _ := r.Key.Part(0).(int64); id%3 == 0 {
+				return errors.New("no")
+			}
+			return nil
+		})
+		if rep.Succeeded != 1600 || rep.Failed != 800 || rep.Conflicts != 0 || !rep.Complete {
+			t.Errorf("got %+v", rep)
+		}
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are in use after the pass", n)
+		}
+		if after := fmt.Sprint(sessions(t, pool, kind.session)); after != before {
+			t.Errorf("the sessions are\n%s\nthey were\n%s", after, before)
+		}
+		var n int
+		if err := plain.QueryRow("SELECT count(*) FROM orders WHERE status = CASE id % 3 WHEN 0 THEN 'ERROR' ELSE 'SUCCESS' END").Scan(&n); err != nil || n != 2400 {
+			t.Errorf("%d rows are as they should be, %v", n, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := pool.Ping(); err != nil {
+			t.Errorf("the pool after the table was closed: %v", err)
+		}
+	})
+}
+
+// TestUseSettlesWhatStaysAsItWas: a row is found though nothing in it changes,
+// whatever the pool counts; one that somebody else has changed is not.
+func TestUseSettlesWhatStaysAsItWas(t *testing.T) {
+	eachServerPool(t, func(t *testing.T, kind serverKind, pool, plain *sql.DB) {
+		if _, err := plain.Exec("ALTER TABLE orders ADD note varchar(100)"); err != nil {
+			t.Fatal(err)
+		}
+		s, err := table.Use(t.Context(), pool, table.Mapping{Name: "orders", LastError: "note"}, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group []backlog.Settlement
+		for _, r := range lane(t, s, backlog.Fresh)[:20] {
+			group = append(group, backlog.Settlement{Record: &r, Outcome: backlog.Errored, Error: "no", At: noon})
+		}
+		for range 2 {
+			if left, err := s.Settle(t.Context(), group); err != nil || len(left) > 0 {
+				t.Fatalf("%v, %v", left, err)
+			}
+			records := lane(t, s, backlog.Failed)
+			for i := range group {
+				group[i].Record = &records[i]
+			}
+		}
+		if _, err := plain.Exec("UPDATE orders SET status = 'HELD' WHERE id = 7"); err != nil {
+			t.Fatal(err)
+		}
+		left, err := s.Settle(t.Context(), group)
+		if err != nil || len(left) != 1 || !errors.Is(left[0].Err, backlog.ErrConflict) || group[left[0].Index].Record.Key.String() != "7" {
+			t.Errorf("got %v, %v; want a conflict of 7", left, err)
+		}
+	})
+}
+
+// TestUseLocksOnServers: a lock takes a connection of the pool, which is closed
+// at the end; without one to spare it is refused.
+func TestUseLocksOnServers(t *testing.T) {
+	eachServerPool(t, func(t *testing.T, kind serverKind, pool, plain *sql.DB) {
+		use := func() *table.Table {
+			s, err := table.Use(t.Context(), pool, table.Mapping{Name: "orders"}, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			return s
+		}
+		first, second := use(), use()
+		if pool.Stats().MaxOpenConnections == 1 {
+			_, err := first.TryLock(t.Context(), backlog.RunLock)
+			if p := (*table.Problem)(nil); !errors.As(err, &p) || !strings.HasPrefix(p.What, "the pool has 1 connections at most") {
+				t.Errorf("got %v", err)
+			}
+			return
+		}
+		before := fmt.Sprint(sessions(t, pool, kind.session))
+		held := lock(t, first)
+		wantLocked(t, "while it is held", second)
+		if err := held.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := pool.Stats().InUse; n != 1 {
+			t.Errorf("%d connections are in use while a lock is held", n)
+		}
+		unlock(t, held)
+		unlock(t, lock(t, second))
+		if after := fmt.Sprint(sessions(t, pool, kind.session)); after != before || pool.Stats().InUse != 0 {
+			t.Errorf("%d in use; the sessions are\n%s\nthey were\n%s", pool.Stats().InUse, after, before)
+		}
+	})
+}
+
+// TestUseOfServersRefuses says what the program has to do.
+func TestUseOfServersRefuses(t *testing.T) {
+	_, address := newMySQL(t)
+	_, postgres := openPostgres(t)
+	for _, x := range []struct {
+		name string
+		pool *sql.DB
+		want string
+	}{
+		{"columns with another name", ownMySQL(t, address, serverPool{settings: "columnsWithAlias=true"}), "the pool names columns in a way of its own; leave columnsWithAlias out of its DSN"},
+		{"no table", ownPostgres(t, postgres, serverPool{}), "there is no table orders in …"},
+		{"no such user", ownPool(t, "mysql", "nobody:s3cret@tcp("+mysqlServer(t).Host+")/test", 0), "the database server does not let this user in: …"},
+	} {
+		_, err := table.Use(t.Context(), x.pool, table.Mapping{Name: "orders"}, noon)
+		if p := (*table.Problem)(nil); !errors.As(err, &p) || !matches(err.Error(), x.want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: got %v\nwant %s", x.name, err, x.want)
+		}
+	}
+	_, err := table.Use(t.Context(), ownPool(t, "pgx", "postgres://me:s3cret@127.0.0.1:1/x", 0), table.Mapping{Name: "orders"}, noon)
+	if !errors.Is(err, backlog.ErrAway) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("no server: got %v", err)
+	}
+}
+
+// TestUseReadsDates that the driver would make times of: one that is zero, and
+// one that the pool's own zone has skipped.
+func TestUseReadsDates(t *testing.T) {
+	plain, address := newMySQL(t)
+	for _, text := range []string{
+		"SET sql_mode = ''; CREATE TABLE jobs (id INT PRIMARY KEY, status VARCHAR(20), date_inserted DATETIME(3))",
+		"INSERT INTO jobs VALUES (1, 'NEW', '2025-03-30 02:30:00.125'), (2, 'NEW', '2025-03-30 03:30:00'), (3, 'NEW', '0000-00-00')",
+	} {
+		for _, one := range strings.Split(text, "; ") {
+			if _, err := plain.Exec(one); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s, err := table.Use(t.Context(), ownMySQL(t, address, mysqlPools[1]), table.Mapping{Name: "jobs", Inserted: table.Time{Column: "date_inserted", Zero: "newest"}}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Pending(t.Context(), backlog.Query{Now: noon, MaxAge: 2 * 365 * 24 * time.Hour, Limit: 10})
+	if err != nil || len(p.Records) != 1 || p.Records[0].Key.String() != "3" {
+		t.Fatalf("first %v, %v", p.Records, err)
+	}
+	p, err = s.Pending(t.Context(), backlog.Query{Now: noon, MaxAge: 2 * 365 * 24 * time.Hour, Limit: 10, After: p.Next})
+	if err != nil || len(p.Records) != 2 {
+		t.Fatalf("then %v, %v", p.Records, err)
+	}
+	if got, want := p.Records[1].Inserted, time.Date(2025, 3, 30, 2, 30, 0, 125e6, time.UTC); !got.Equal(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestUsedStoreOnServers runs the conformance suite on pools of programs, which
+// may do no more than what Grants names.
+func TestUsedStoreOnServers(t *testing.T) {
+	for _, x := range []struct {
+		kind serverKind
+		pool serverPool
+		form timeForm
+		user func(h *harness) (name, url string)
+	}{
+		{serverKinds[0], serverPool{settings: "timezone=Europe/Berlin"}, postgresForms[0], postgresUser},
+		{serverKinds[1], serverPool{settings: mysqlPools[1].settings}, mysqlTimeForms[2], mysqlUser},
+	} {
+		t.Run(x.kind.name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
+				d := x.kind.db
+				d.user = x.user
+				h := newHarness(t, d, x.form, want)
+				return &usedHarness{harness: h, pool: x.kind.own(t, h.url, x.pool)}
+			})
+		})
+	}
+}
