@@ -247,12 +247,20 @@ func (k *checker) plans(ctx context.Context) {
 	if k.bad("index", err) {
 		return
 	}
-	for _, p := range plans {
-		if p.Bad != "" {
-			k.warn("index", "`backlog init`, or: "+p.Cure, "%s: %s", p.What, p.Bad)
-			continue
+	for i, p := range plans {
+		names := strings.Join(p.Indexes, ", ")
+		switch {
+		case p.Bad != "":
+			k.warn("index", "`backlog init`, or: "+p.Cure, "%s: %s\nby this plan: %s", p.What, p.Bad, strings.Join(p.Steps, "; "))
+		case names == "": // the key itself
+			k.good("index", "%s: %s", p.What, strings.Join(p.Steps, "; "))
+		case p.Unused:
+			k.good("index", "%s: the index %s will serve when there are more; so few are read in another way", p.What, names)
+		case i > 0 && p.What == plans[i-1].What && plans[i-1].Bad == "" && !plans[i-1].Unused:
+			k.findings[len(k.findings)-1].Detail += " and " + names
+		default:
+			k.good("index", "%s: served by the index %s", p.What, names)
 		}
-		k.good("index", "%s: %s", p.What, strings.Join(p.Steps, "; "))
 	}
 }
 

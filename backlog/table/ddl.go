@@ -219,8 +219,13 @@ func (t *Table) MissingIndexes(ctx context.Context, now time.Time) ([]string, er
 type Plan struct {
 	What  string // the condition
 	Steps []string
-	Bad   string // why it reads more than the page, or empty
-	Cure  string // the statement that creates the index to have; empty if Bad is
+	// Indexes are those by which no more than the page is read, if nothing is
+	// Bad; they are Unused where the planner takes the rows for so few that
+	// another way is as good.
+	Indexes []string
+	Unused  bool
+	Bad     string // why it reads more than the page, or empty
+	Cure    string // the statement that creates the index to have; empty if Bad is
 }
 
 // Plans explains how each status is read by a pass that begins now.
@@ -248,9 +253,10 @@ func (t *Table) Plans(ctx context.Context, now time.Time) ([]Plan, error) {
 
 // plan explains a query of the branch; cure returns the index that it misses.
 func (t *Table) plan(ctx context.Context, b branch, text string, args []any, cure func(context.Context) (string, error)) (Plan, error) {
-	p := Plan{What: b.cond}
+	p := Plan{What: fmt.Sprintf("%s records, %s", b.lane, b.cond)}
 	err := t.within(ctx, func(ctx context.Context) (err error) {
-		p.Steps, p.Bad, err = t.d.plan(ctx, t.db.read, t, b, text, args)
+		x, err := t.d.plan(ctx, t.db.read, t, b, text, args)
+		p.Steps, p.Indexes, p.Unused, p.Bad = x.steps, x.indexes, x.unused, x.bad
 		if err != nil || p.Bad == "" {
 			return err
 		}

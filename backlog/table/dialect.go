@@ -92,9 +92,8 @@ type dialect interface {
 	classify(err error) errorClass
 	// explain makes a *Problem of an error that only a person can mend.
 	explain(err error) error
-	// plan returns the plan of the branch's query, a line a step, and what
-	// is bad about it: how it reads more than the page, or "" if it does not.
-	plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (steps []string, bad string, err error)
+	// plan returns how the branch's query is answered.
+	plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (explanation, error)
 	// types are those of the columns that init makes.
 	types() columnTypes
 	// created returns the statements that have made the table and its
@@ -115,6 +114,14 @@ type dialect interface {
 	advice(ctx context.Context, db *sql.DB) string
 	// tryLock takes the named lock of the table.
 	tryLock(ctx context.Context, schema, table string, name backlog.LockName) (backlog.Lock, error)
+}
+
+// An explanation is how a database means to answer a query.
+type explanation struct {
+	steps   []string // a line each
+	indexes []string // that serve, if nothing is bad
+	unused  bool     // they would serve, but the rows are few
+	bad     string   // how it reads more than the page, "" if it does not
 }
 
 type errorClass int

@@ -17,38 +17,41 @@ const mysqlFewRows = 5000
 
 // plan explains a page's query. Where the planner does not use an index that
 // would serve, it is because the rows are few, or are thought to be.
-func (d mysql) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (steps []string, bad string, err error) {
+func (d mysql) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (x explanation, err error) {
 	indexes, err := d.indexes(ctx, db, cmp.Or(t.m.Schema, d.database), t.m.Name)
 	if err != nil {
-		return nil, "", err
+		return x, err
 	}
 	p, err := d.explained(ctx, db, query, args)
 	if err != nil {
-		return nil, "", err
+		return x, err
 	}
-	bad = p.flaw(t, b, indexes)
-	if bad == "" {
-		return p.steps(), "", nil
+	x.steps, x.bad = p.steps(), p.flaw(t, b, indexes)
+	if x.bad == "" {
+		x.indexes = p.indexes()
+		return x, nil
 	}
-	for _, x := range indexes {
-		if x.hidden {
+	for _, i := range indexes {
+		if i.hidden {
 			continue
 		}
-		forced := strings.ReplaceAll(query, " FROM "+t.name+" WHERE ", " FROM "+t.name+" FORCE INDEX ("+d.quote(x.name)+") WHERE ")
+		forced := strings.ReplaceAll(query, " FROM "+t.name+" WHERE ", " FROM "+t.name+" FORCE INDEX ("+d.quote(i.name)+") WHERE ")
 		f, err := d.explained(ctx, db, forced, args)
 		if err != nil {
-			return nil, "", err
+			return x, err
 		}
 		if f.flaw(t, b, indexes) != "" {
 			continue
 		}
 		// Of what is sorted in any case all may as well be read.
-		if p.rows() <= mysqlFewRows || !x.whole {
-			return p.steps(), "", nil
+		if p.rows() <= mysqlFewRows || !i.whole {
+			x.indexes, x.unused, x.bad = []string{i.name}, true, ""
+			return x, nil
 		}
-		return p.steps(), bad + ", though the index " + x.name + " would serve: ANALYZE TABLE would tell the planner", nil
+		x.bad += ", though the index " + i.name + " would serve: ANALYZE TABLE would tell the planner"
+		return x, nil
 	}
-	return p.steps(), bad, nil
+	return x, nil
 }
 
 // A mysqlStep is a line of a plan about the table itself, not about what was
@@ -82,6 +85,15 @@ func (p mysqlPlan) steps() (list []string) {
 		}
 		if !slices.Contains(list, text) {
 			list = append(list, text)
+		}
+	}
+	return list
+}
+
+func (p mysqlPlan) indexes() (list []string) {
+	for _, s := range p {
+		if !slices.Contains(list, s.key) {
+			list = append(list, s.key)
 		}
 	}
 	return list

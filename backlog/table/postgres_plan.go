@@ -26,55 +26,56 @@ type postgresNode struct {
 //
 // For a few rows, or where it has no statistics, the planner may do something
 // else though the index is there. So it is asked again, not to.
-func (d postgres) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (steps []string, bad string, err error) {
+func (d postgres) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (x explanation, err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return nil, "", err
+		return x, err
 	}
 	defer tx.Rollback()
-	steps, bad, err = d.explained(ctx, tx, t, b, query, args)
-	if err != nil || bad == "" {
-		return steps, "", err
+	x, err = d.explained(ctx, tx, t, b, query, args)
+	if err != nil || x.bad == "" {
+		return x, err
 	}
 	for _, way := range []string{"seqscan", "bitmapscan", "sort"} {
 		if _, err := tx.ExecContext(ctx, "SET LOCAL enable_"+way+" = off"); err != nil {
-			return nil, "", err
+			return x, err
 		}
 	}
-	_, forced, err := d.explained(ctx, tx, t, b, query, args)
-	if err == nil && forced == "" {
-		steps, bad = append(steps, "though there is an index for it, which the planner finds no better for what it knows of the table; ANALYZE tells it more"), ""
+	forced, err := d.explained(ctx, tx, t, b, query, args)
+	if err == nil && forced.bad == "" {
+		x.indexes, x.unused, x.bad = forced.indexes, true, ""
 	}
-	return steps, bad, err
+	return x, err
 }
 
-func (d postgres) explained(ctx context.Context, tx *sql.Tx, t *Table, b branch, query string, args []any) (steps []string, bad string, err error) {
+func (d postgres) explained(ctx context.Context, tx *sql.Tx, t *Table, b branch, query string, args []any) (x explanation, err error) {
 	var text string
 	if err := tx.QueryRowContext(ctx, "EXPLAIN (FORMAT JSON) "+d.place(query), args...).Scan(&text); err != nil {
-		return nil, "", err
+		return x, err
 	}
 	var list []struct{ Plan postgresNode }
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, "", fmt.Errorf("the plan is in no known form: %w", err)
+		return x, fmt.Errorf("the plan is in no known form: %w", err)
 	}
 	indexes := make(map[string]postgresIndex)
 	for _, n := range list {
-		n.Plan.walk(func(x postgresNode) {
-			if _, known := indexes[x.Index]; x.Index != "" && !known && err == nil {
-				indexes[x.Index], err = d.index(ctx, tx, t, x.Index)
+		n.Plan.walk(func(n postgresNode) {
+			if _, known := indexes[n.Index]; n.Index != "" && !known && err == nil {
+				indexes[n.Index], err = d.index(ctx, tx, t, n.Index)
+				x.indexes = append(x.indexes, n.Index)
 			}
 		})
 		if err != nil {
-			return nil, "", err
+			return x, err
 		}
-		n.Plan.walk(func(x postgresNode) {
-			if s := x.step(); s != "" {
-				steps = append(steps, s)
+		n.Plan.walk(func(n postgresNode) {
+			if s := n.step(); s != "" {
+				x.steps = append(x.steps, s)
 			}
-			bad = cmp.Or(bad, x.flaw(t, b, indexes[x.Index]))
+			x.bad = cmp.Or(x.bad, n.flaw(t, b, indexes[n.Index]))
 		})
 	}
-	return steps, bad, nil
+	return x, nil
 }
 
 func (n postgresNode) walk(f func(postgresNode)) {

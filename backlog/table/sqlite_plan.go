@@ -11,53 +11,57 @@ import (
 
 // plan explains a page's query. The index to have serves condition, range and
 // order at once; then a page reads just its rows.
-func (d sqlite) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (steps []string, bad string, err error) {
+func (d sqlite) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (x explanation, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return nil, "", err
+		return x, err
 	}
 	defer conn.Close()
 	// This comes first, on the same connection: reading makes it notice that
 	// somebody has created an index, explaining does not.
 	indexes, err := d.indexesOf(ctx, conn, t.m.Name)
 	if err != nil {
-		return nil, "", err
+		return x, err
 	}
 	rows, err := conn.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, args...)
 	if err != nil {
-		return nil, "", err
+		return x, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var id, parent, unused int
 		var detail string
 		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-			return nil, "", err
+			return x, err
 		}
 		joins := !strings.HasPrefix(detail, "SEARCH ") && !strings.HasPrefix(detail, "SCAN ") && !strings.HasPrefix(detail, "USE ")
-		if !joins && !slices.Contains(steps, detail) {
-			steps = append(steps, detail)
+		if !joins && !slices.Contains(x.steps, detail) {
+			x.steps = append(x.steps, detail)
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, "", err
+		return x, err
 	}
-	for _, s := range steps {
+	for _, s := range x.steps {
 		var index sqliteIndex // that of the key, unless it is another
-		i := slices.IndexFunc(indexes, func(x sqliteIndex) bool { return x.serves(s) })
+		i := slices.IndexFunc(indexes, func(i sqliteIndex) bool { return i.serves(s) })
 		if i >= 0 {
 			index = indexes[i]
+			if !slices.Contains(x.indexes, index.name) {
+				x.indexes = append(x.indexes, index.name)
+			}
 		}
 		switch {
 		case strings.HasPrefix(s, "USE TEMP B-TREE"):
-			bad = cmp.Or(bad, "every page sorts all that is pending")
+			x.bad = cmp.Or(x.bad, "every page sorts all that is pending")
 		case i < 0 && strings.HasPrefix(s, "SCAN "):
-			return steps, "every page reads the whole table", nil
+			x.bad = "every page reads the whole table"
+			return x, nil
 		default:
-			bad = cmp.Or(bad, index.flaw(s, b, t.filtered))
+			x.bad = cmp.Or(x.bad, index.flaw(s, b, t.filtered))
 		}
 	}
-	return steps, bad, nil
+	return x, nil
 }
 
 // A sqliteIndex is an index as a plan speaks of it.
