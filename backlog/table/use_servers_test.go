@@ -48,10 +48,7 @@ func ownPostgres(tb testing.TB, address string, p serverPool) *sql.DB {
 // ownMySQL opens the database of the URL as a program does.
 func ownMySQL(tb testing.TB, address string, p serverPool) *sql.DB {
 	tb.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	u := mustURL(tb, address)
 	c := mysqldriver.NewConfig()
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
@@ -322,4 +319,92 @@ func TestUsedStoreOnServers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUseOfWork: the statements of a Work and the settlement are one transaction
+// on a connection of the pool; a number may be bound where text is expected.
+func TestUseOfWork(t *testing.T) {
+	eachServerPool(t, func(t *testing.T, kind serverKind, pool, plain *sql.DB) {
+		if _, err := plain.Exec("CREATE TABLE parcels (label varchar(20), number int, CHECK (number <> 7))"); err != nil {
+			t.Fatal(err)
+		}
+		s, err := table.Use(t.Context(), pool, table.Mapping{Name: "orders", Where: []table.Condition{{Column: "id", Values: []table.Value{{Text: "7"}, {Text: "8"}}}}}, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		work, err := table.NewWork(s, []string{"INSERT INTO parcels VALUES (:id, :id)"}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := work.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e := &backlog.Engine{Store: s, Handler: work, Now: func() time.Time { return noon }}
+		rep, err := e.Pass(t.Context(), backlog.Pass{MaxAge: 24 * time.Hour})
+		if err != nil || rep.Succeeded != 1 || rep.Failed != 1 {
+			t.Errorf("got %+v, %v", rep, err)
+		}
+		var label, statuses string
+		if err := plain.QueryRow("SELECT min(label), (SELECT concat(min(status), max(status)) FROM orders WHERE id IN (7, 8)) FROM parcels").Scan(&label, &statuses); err != nil || label != "8" || statuses != "ERRORSUCCESS" {
+			t.Errorf("got %q and %q, %v", label, statuses, err)
+		}
+	})
+}
+
+// TestUseNoticesALostLock: one whose connection was ended is no longer held, and
+// the pool goes on.
+func TestUseNoticesALostLock(t *testing.T) {
+	for i, end := range []string{
+		"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid IN (SELECT pid FROM pg_stat_activity WHERE application_name = current_schema())",
+		"KILL %d",
+	} {
+		kind := serverKinds[i]
+		plain, address := kind.db.open(t)
+		for _, text := range strings.Split(kind.many, ";") {
+			if _, err := plain.Exec(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var p serverPool
+		if i == 0 {
+			var name string
+			if err := plain.QueryRow("SELECT current_schema()").Scan(&name); err != nil {
+				t.Fatal(err)
+			}
+			p.settings = "application_name=" + name
+		}
+		pool := kind.own(t, address, p)
+		s, err := table.Use(t.Context(), pool, table.Mapping{Name: "orders"}, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := lock(t, s)
+		if i == 1 {
+			var id int
+			if err := plain.QueryRow("SELECT IS_USED_LOCK(?)", table.MySQLLockText(strings.TrimPrefix(mustURL(t, address).Path, "/"), "orders", string(backlog.RunLock))).Scan(&id); err != nil {
+				t.Fatal(err)
+			}
+			end = fmt.Sprintf(end, id)
+		}
+		if _, err := plain.Exec(end); err != nil {
+			t.Fatal(err)
+		}
+		if err := held.Check(t.Context()); err == nil {
+			t.Errorf("%s: the lock is still held", kind.name)
+		}
+		held.Unlock()
+		unlock(t, lock(t, s))
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%s: %d connections are in use", kind.name, n)
+		}
+	}
+}
+
+func mustURL(tb testing.TB, text string) *url.URL {
+	tb.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return u
 }
