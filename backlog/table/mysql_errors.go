@@ -88,7 +88,7 @@ func (d mysql) explain(err error) error {
 	case 1045, 1698, 1251, 1524:
 		return problem("correct user and password in the database URL", "the database server does not let this user in: %s", e.Message)
 	case 1044:
-		return problem("let its owner grant the right, or name another database", "%s", e.Message)
+		return problem("let its owner grant what `backlog check --sql` prints for a user who may read the table, or name another database", "%s", e.Message)
 	case 1049:
 		return problem("create it, or name another in the URL", "the database server has no such database: %s", e.Message)
 	case 1129, 1130:

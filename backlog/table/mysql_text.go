@@ -106,13 +106,13 @@ func mysqlIs(c *column, types ...string) bool {
 // timeForm returns the form of dates as the server writes and reads them. A
 // TIMESTAMP is in the zone of the session, which is UTC.
 func (mysql) timeForm(c *column, zone *time.Location) timeCodec {
-	form := timeCalendar{head: "2006-01-02 15:04:05", class: timeText, zone: zone}
+	form := timeCalendar{head: "2006-01-02 15:04:05", class: timeText, zone: zone, decl: c.decl}
 	switch {
 	case mysqlIs(c, "date"):
 		form.head = "2006-01-02"
 		return form
 	case mysqlIs(c, "timestamp"):
-		form.zone = time.UTC
+		form.zone, form.moment = time.UTC, true
 	case !mysqlIs(c, "datetime"):
 		return nil
 	}

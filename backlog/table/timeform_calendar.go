@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,10 +21,12 @@ type timeCalendar struct {
 	suffix string         // zone as written, "" for none
 	zone   *time.Location // has one offset only if there is a suffix
 	native bool           // the database compares times, not texts: bounds are exact
+	decl   string         // the column's type, where it tells the form
+	moment bool           // the type stands for the same moment in every zone
 }
 
 func (c timeCalendar) String() string {
-	s := string(c.class) + " "
+	s := cmp.Or(c.decl, string(c.class)) + " "
 	if c.native {
 		s = ""
 	}
@@ -32,6 +35,9 @@ func (c timeCalendar) String() string {
 		s += "[" + frac + "]"
 	} else {
 		s += frac
+	}
+	if c.moment {
+		return s + " (a moment, read as UTC)"
 	}
 	if c.suffix == "" {
 		return s + " (no zone, read as " + c.zone.String() + ")"
