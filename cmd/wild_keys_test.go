@@ -60,6 +60,15 @@ func TestWildKeys(t *testing.T) {
 			handled: "á a 1", rows: "SELECT id FROM jobs WHERE status = 'SUCCESS'", want: []string{"1", "a", "á"},
 		},
 		{
+			name: "a uuid and an address, which are not ordered as their texts are", on: only(inMySQL),
+			sql: "CREATE TABLE jobs (id /*M! uuid */ /*!80000 char(36) */, at /*M! inet6 */ /*!80000 varchar(39) */" + rest + ", PRIMARY KEY (id, at)); INSERT INTO jobs VALUES " +
+				"('8c3e8ef4-2b0c-1a8e-9d7f-1f1f6a3b5c01', '::1', 'NEW', '2026-02-10 11:40:00'), ('0c3e8ef4-2b0c-4a8e-9d7f-1f1f6a3b5c02', '::1', 'NEW', '2026-02-10 11:30:00'), " +
+				"('0c3e8ef4-2b0c-4a8e-9d7f-1f1f6a3b5c02', '2001:db8::', 'ERROR', '2026-02-10 11:20:00'), ('0c3e8ef4-2b0c-4a8e-9d7f-1f1f6a3b5c02', '2001:db8::2', 'HELD', '2026-02-10 11:20:00')",
+			cfg:     "table: {name: jobs, id: [id, at]}",
+			handled: `["8c3e8ef4-2b0c-1a8e-9d7f-1f1f6a3b5c01","::1"] ["0c3e8ef4-2b0c-4a8e-9d7f-1f1f6a3b5c02","::1"] ["0c3e8ef4-2b0c-4a8e-9d7f-1f1f6a3b5c02","2001:db8::"]`,
+			rows:    "SELECT count(*), status FROM jobs GROUP BY status", want: []string{"1|HELD", "3|SUCCESS"},
+		},
+		{
 			name: "none", sql: "CREATE TABLE jobs (id int" + rest + "); INSERT INTO jobs (id) VALUES (1), (1)",
 			cfg: "table: {name: jobs}", refused: noKey,
 		},
