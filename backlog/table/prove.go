@@ -106,7 +106,7 @@ func (t *Table) sampleTimes(ctx context.Context, dir string, raws [][]any) (n in
 			return n, err
 		}
 		for i, v := range row {
-			v = t.d.value(t.times[i].column(t), v)
+			v = t.times[i].sample(t, t.d.value(t.times[i].column(t), v))
 			if v != nil && !isZeroDate(v) {
 				raws[i] = append(raws[i], v)
 			}
@@ -165,7 +165,7 @@ func (t *Table) discover(ctx context.Context, col *timeCol) error {
 				if err := rows.Scan(&raw); err != nil {
 					return err
 				}
-				if raw = t.d.value(col.column(t), raw); !isZeroDate(raw) {
+				if raw = col.sample(t, t.d.value(col.column(t), raw)); !isZeroDate(raw) {
 					raws = append(raws, raw)
 				}
 			}

@@ -202,7 +202,7 @@ func (s *scanner) timely(row []any) (bool, error) {
 			if s.shown == nil {
 				s.shown = make(map[*timeCol][]any)
 			}
-			s.shown[tc] = append(s.shown[tc], raw)
+			s.shown[tc] = append(s.shown[tc], tc.sample(s.t, raw))
 			continue
 		}
 		at, err := tc.known().parse(raw)

@@ -385,24 +385,3 @@ func setText(set []assign) string {
 	}
 	return strings.Join(list, ", ")
 }
-
-// writeForm returns the form in which a time is written to the column: its
-// own, as its rows show it, else that of the column of insertion if it suits.
-func (t *Table) writeForm(c *timeCol) timeForm {
-	if f := c.known(); f != nil {
-		return *f
-	}
-	if f := t.inserted.known(); f != nil && t.suits(*f, c) {
-		return *f
-	}
-	return defaultTimeForm(c.zone)
-}
-
-// defaultTimeForm is that of SQL's CURRENT_TIMESTAMP, in the column's zone.
-func defaultTimeForm(zone *time.Location) timeForm {
-	f, err := parseTimeForm("text:2006-01-02 15:04:05", zone)
-	if err != nil {
-		panic(err) // a constant layout
-	}
-	return f
-}

@@ -170,8 +170,13 @@ func (r *resolver) timeColumns() error {
 			if err != nil {
 				return problem("mend `as:`", "%s: as: %v", x.setting, err)
 			}
-			if u, ok := f.timeCodec.(timeUnix); ok && c.class == classText {
-				u.class = timeText // whatever is stored there becomes text
+			if u, ok := f.timeCodec.(timeUnix); ok {
+				switch c.class {
+				case classText:
+					u.class = timeText // whatever is stored there becomes text
+				case classReal:
+					u.class, u.fine = timeReal, true
+				}
 				f = timeForm{u}
 			}
 			tc.set(f)
@@ -200,6 +205,9 @@ func (t *Table) timeOf(c *column) *timeCol {
 // readIn sets the zone of the column and, if its type says it, the form.
 func (t *Table) readIn(tc *timeCol, c *column, zone *time.Location) {
 	tc.zone = zone
+	if c.bits > 0 {
+		tc.most = 1<<(c.bits-1) - 1
+	}
 	if codec := t.d.timeForm(c, zone); codec != nil {
 		tc.set(timeForm{codec})
 		tc.fixed = true

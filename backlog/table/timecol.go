@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -15,13 +16,31 @@ type timeCol struct {
 	null, zero   string // "", skip, oldest, newest
 	fixed        bool   // the form was given, not found out
 	written      bool   // only written, never read
+	most         int64  // of the numbers that it can hold; 0: any
 	form         atomic.Pointer[timeForm]
 }
 
 // column is the catalogue's.
 func (c *timeCol) column(t *Table) *column { return t.catalog.find(c.name, true) }
 
-func (c *timeCol) set(f timeForm) { c.form.Store(&f) }
+// sample returns a value as something to tell a form by: a decimal is kept as
+// text so that no digit is lost, but it is no text.
+func (c *timeCol) sample(t *Table, v any) any {
+	if s, ok := v.(string); ok && c.column(t).class == classReal {
+		if f, ok := parseDecimal(s); ok {
+			return f
+		}
+	}
+	return v
+}
+
+func (c *timeCol) set(f timeForm) {
+	if u, ok := f.timeCodec.(timeUnix); ok {
+		u.most = c.most
+		f = timeForm{u}
+	}
+	c.form.Store(&f)
+}
 
 // known returns the form, or nil while no row has shown it.
 func (c *timeCol) known() *timeForm { return c.form.Load() }
@@ -73,4 +92,28 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 // is no date at all, is not old.
 func (c *timeCol) earliest() any {
 	return c.known().lower(firstDate)
+}
+
+// writeForm returns the form in which a time is written to the column: its
+// own, as its rows show it, else that of the column of insertion if it suits.
+func (t *Table) writeForm(c *timeCol) timeForm {
+	if f := c.known(); f != nil {
+		return *f
+	}
+	if f := t.inserted.known(); f != nil && t.suits(*f, c) {
+		return *f
+	}
+	if t.inserted.known() == nil && slices.Contains([]class{classInteger, classReal}, c.column(t).class) {
+		return timeForm{timeUnits[0]} // for the proof: rows come before settlements
+	}
+	return defaultTimeForm(c.zone)
+}
+
+// defaultTimeForm is that of SQL's CURRENT_TIMESTAMP, in the column's zone.
+func defaultTimeForm(zone *time.Location) timeForm {
+	f, err := parseTimeForm("text:2006-01-02 15:04:05", zone)
+	if err != nil {
+		panic(err) // a constant layout
+	}
+	return f
 }

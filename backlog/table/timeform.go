@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -99,7 +100,9 @@ type timeUnix struct {
 	name     string        // as `as:` has it
 	unit     time.Duration // a second, a millisecond or a microsecond
 	class    timeClass
-	fraction bool // real, and not all of them whole
+	fraction bool  // real, and not all of them whole
+	fine     bool  // real, and nobody has looked whether they are whole
+	most     int64 // that the column can hold; 0: any
 }
 
 func (c timeUnix) String() string {
@@ -124,17 +127,27 @@ func (c timeUnix) read(raw any) (time.Time, bool) {
 		if c.class == timeText || !(v > -most && v < most) {
 			return time.Time{}, false
 		}
-		// Rounding must not lead to the next unit: bounds are whole units.
-		whole, parts := math.Floor(v), float64(c.unit/time.Microsecond)
-		part := min(math.Round((v-whole)*parts), parts-1)
-		return c.at(int64(whole), time.Duration(part)*time.Microsecond), true
+		whole := math.Floor(v)
+		return c.between(int64(whole), v-whole), true
 	case string:
+		if whole, part, ok := strings.Cut(v, "."); ok || c.class == timeReal { // a decimal
+			n, err := strconv.ParseInt(whole, 10, 64)
+			part, bad := strconv.ParseFloat("0."+part+"0", 64)
+			return c.between(n, part), c.class != timeText && err == nil && bad == nil && n > -most && n < most
+		}
 		n, _ := strconv.ParseInt(v, 10, 64) // 0 is below every range
 		least, greatest := c.textRange()
 		ok := c.class == timeText && n >= least && n <= greatest && v == strconv.FormatInt(n, 10)
 		return c.at(n, 0), ok
 	}
 	return time.Time{}, false
+}
+
+// between returns the time n units and a part of one after the beginning of 1970.
+// Rounding does not lead to the next unit: bounds are whole units.
+func (c timeUnix) between(n int64, part float64) time.Time {
+	parts := float64(c.unit / time.Microsecond)
+	return c.at(n, time.Duration(min(math.Round(part*parts), parts-1))*time.Microsecond)
 }
 
 // at returns the time n units and d after the beginning of 1970.
@@ -147,17 +160,21 @@ func (c timeUnix) lower(t time.Time) any { return c.value(c.units(t)) }
 func (c timeUnix) upper(t time.Time) any { return c.value(c.units(t) + 1) }
 
 func (c timeUnix) exact(t time.Time) any {
-	if c.fraction {
-		return c.write(timeCeil(t, time.Microsecond))
+	if c.fraction || c.fine {
+		return c.parts(timeCeil(t, time.Microsecond))
 	}
 	return c.lower(timeCeil(t, c.unit))
 }
 
 func (c timeUnix) write(t time.Time) any {
 	if c.fraction {
-		return float64(t.UnixMicro()) / float64(c.unit/time.Microsecond)
+		return c.parts(t)
 	}
 	return c.lower(t)
+}
+
+func (c timeUnix) parts(t time.Time) float64 {
+	return float64(t.UnixMicro()) / float64(c.unit/time.Microsecond)
 }
 
 // units returns the number of whole units up to t.
@@ -166,6 +183,9 @@ func (c timeUnix) units(t time.Time) int64 {
 }
 
 func (c timeUnix) value(n int64) any {
+	if c.most > 0 {
+		n = min(max(n, -c.most), c.most)
+	}
 	switch c.class {
 	case timeReal:
 		return float64(n)
