@@ -25,6 +25,9 @@ func TestDocs(t *testing.T) {
 	}
 	program := build(t)
 	for _, page := range pages {
+		if filepath.Base(page) == "servers.md" {
+			continue // TestDocsOfServers
+		}
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			text, err := os.ReadFile(page)
 			if err != nil {
