@@ -158,6 +158,7 @@ type mysqlIndex struct {
 	whole   bool // no column by its beginning only
 	hidden  bool // the planner is not to know it
 	columns []string
+	down    []bool // which of the columns are in descending order
 }
 
 func (d mysql) indexes(ctx context.Context, db *sql.DB, schema, name string) (list []mysqlIndex, err error) {
@@ -170,6 +171,7 @@ func (d mysql) indexes(ctx context.Context, db *sql.DB, schema, name string) (li
 		}
 		x := &list[len(list)-1]
 		x.columns, x.whole = append(x.columns, row["column_name"]), x.whole && row["sub_part"] == ""
+		x.down = append(x.down, row["collation"] == "D")
 	}
 	return list, err
 }

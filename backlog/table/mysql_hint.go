@@ -31,8 +31,8 @@ func (d mysql) from(t *Table, lead []string, order string) string {
 }
 
 // leads reports whether the index begins with the columns, in any order, goes
-// on with the order's, and then with the key, which InnoDB adds by itself if it
-// is the primary one.
+// on with the order's, and then in the same direction with the key, which InnoDB
+// adds by itself, ascending, if it is the primary one.
 func (x mysqlIndex) leads(d mysql, t *Table, lead []string, order string) bool {
 	n := len(lead)
 	if len(x.columns) <= n || d.quote(x.columns[n]) != order {
@@ -47,11 +47,15 @@ func (x mysqlIndex) leads(d mysql, t *Table, lead []string, order string) bool {
 	for _, c := range x.columns[n+1:] {
 		rest = append(rest, d.quote(c))
 	}
-	if len(rest) < len(t.key) {
+	implied := len(rest) < len(t.key)
+	if len(rest) > len(t.key) || slices.Contains(x.down[n:], !x.down[n]) || implied && x.down[n] {
+		return false
+	}
+	if implied {
 		i := slices.IndexFunc(t.catalog.indexes, func(x mysqlIndex) bool { return x.name == "PRIMARY" })
 		if i < 0 || !slices.EqualFunc(t.catalog.indexes[i].columns, t.key, func(c, k string) bool { return d.quote(c) == k }) {
 			return false
 		}
 	}
-	return len(rest) <= len(t.key) && slices.Equal(rest, t.key[:len(rest)])
+	return slices.Equal(rest, t.key[:len(rest)])
 }

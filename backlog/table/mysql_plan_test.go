@@ -201,3 +201,30 @@ func TestMySQLPlans(t *testing.T) {
 		}
 	}
 }
+
+// TestMySQLDescendingIndexes serve if all of their order is turned round.
+func TestMySQLDescendingIndexes(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20) NOT NULL, date_inserted DATETIME NOT NULL)")
+	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' - INTERVAL seq SECOND FROM seq_1_to_20000")
+	for _, x := range []struct{ index, bad string }{
+		{"b ON BACKLOG (status, date_inserted DESC)", "every page sorts all that is pending"},
+		{"a ON BACKLOG (status, date_inserted DESC, id)", "every page sorts all that is pending"},
+		{"c ON BACKLOG (status, date_inserted DESC, id DESC)", ""}, // beside those that do not
+	} {
+		execMySQL(t, plain, "CREATE INDEX "+x.index)
+		_, s := mysqlStore(t, rawURL, plainMapping())
+		if p := plans(t, s)[0]; p.Bad != x.bad {
+			t.Errorf("%s: got %q, want %q, by %q", x.index, p.Bad, x.bad, p.Steps)
+		}
+	}
+	db, s := mysqlStore(t, rawURL, plainMapping())
+	began := mysqlReads(t, db)
+	if records, _ := readAll(t, s, backlog.Query{Lane: backlog.Fresh, Limit: 1000}); len(records) != 20000 {
+		t.Errorf("%d records", len(records))
+	}
+	if got := mysqlReads(t, db) - began; got > 80_000 {
+		t.Errorf("%d reads for 20,000 rows in pages of 1,000", got)
+	}
+}
