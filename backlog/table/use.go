@@ -39,33 +39,45 @@ import (
 // MySQL by one statement before and one after, which are left out where the
 // session is as it is to be. No parameter of the data source name has to be
 // set; that of a MySQL pool must not have columnsWithAlias. A table that the
-// mapping names without a schema is looked up once, now. Statements have a time
-// limit of a minute.
+// mapping names without a schema is looked up once, now, whatever the session
+// is told later. Statements have a time limit of a minute.
 //
-// A lock on a server belongs to a connection, and so does each that the table
-// holds, as a Loop does for its life: it is taken from the pool and closed at
-// the end. MySQL needs one for all locks of a table, PostgreSQL one for each of
-// the two. A pool whose limit leaves none beside them is refused when a lock is
-// asked for. How soon the program notices that such a connection has died
-// without a word is up to its driver's settings; the table asks every two
-// seconds, and waits no longer for an answer.
+// A lock on a server belongs to a connection. It is taken from the pool for as
+// long as the lock is held, such as during the passes of a Loop, and closed at
+// the end. PostgreSQL needs one for each lock, MySQL one for both of a table. A
+// pool whose limit leaves none beside them is refused when a lock is asked for.
+// That such a connection has died without a word is noticed within seconds,
+// whatever the driver's settings are: the lock is checked every two seconds, and
+// an answer is not waited for any longer.
 func Use(ctx context.Context, db *sql.DB, m Mapping, now time.Time) (*Table, error) {
+	if m.Name == "" {
+		return nil, problem("set Name of the mapping", "the mapping names no table")
+	}
 	used, err := use(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	if m.Name == "" {
-		return nil, problem("set Name of the mapping", "the mapping names no table")
-	}
-	t, err := prove(ctx, used, m.withDefaults(), now)
+	t, err := used.prove(ctx, m.withDefaults(), now)
 	if err != nil && used.lent {
 		used.Close()
 	}
 	return t, err
 }
 
+// A server's connection may look elsewhere for a table by and by, as the
+// program sets it: the schema is the one where the first of them finds it.
+type usedServer interface {
+	schemaOf(ctx context.Context, db *sql.DB, table string) (string, error)
+}
+
 // prove makes the table and proves that it can be worked.
-func prove(ctx context.Context, db *DB, m Mapping, now time.Time) (*Table, error) {
+func (db *DB) prove(ctx context.Context, m Mapping, now time.Time) (*Table, error) {
+	if d, ok := db.dialect.(usedServer); ok && m.Schema == "" {
+		var err error
+		if m.Schema, err = d.schemaOf(ctx, db.read, m.Name); err != nil {
+			return nil, db.wrap(ctx, err)
+		}
+	}
 	t, err := New(ctx, db, m)
 	if err != nil {
 		return nil, err

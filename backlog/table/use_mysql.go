@@ -215,3 +215,5 @@ func (d usedMySQL) tryLock(ctx context.Context, schema, table string, name backl
 	}
 	return d.mysql.tryLock(ctx, schema, table, name)
 }
+
+func (d usedMySQL) schemaOf(context.Context, *sql.DB, string) (string, error) { return d.database, nil }

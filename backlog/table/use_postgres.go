@@ -64,9 +64,18 @@ func postgresArg(v any) any {
 
 // tryLock takes the lock on a connection of the pool, which ends with it.
 func (d usedPostgres) tryLock(ctx context.Context, schema, table string, name backlog.LockName) (backlog.Lock, error) {
-	if err := roomForLocks(d.pool, 2); err != nil {
+	locks := 1
+	if name == backlog.LeaderLock {
+		locks = 2 // who leads takes the other one for each pass
+	}
+	if err := roomForLocks(d.pool, locks); err != nil {
 		return nil, err
 	}
 	keep := &lender{pool: d.pool, enter: func(context.Context, *lentConn) error { return nil }}
 	return d.lockOn(ctx, sql.OpenDB(keep), schema, table, name)
+}
+
+func (d usedPostgres) schemaOf(ctx context.Context, db *sql.DB, table string) (string, error) {
+	r, err := d.relation(ctx, db, "", table)
+	return r.schema, err
 }

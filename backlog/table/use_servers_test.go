@@ -62,12 +62,13 @@ func ownMySQL(tb testing.TB, address string, p serverPool) *sql.DB {
 
 // A serverKind is one of those that pools lead to.
 type serverKind struct {
-	name    string
-	pools   []serverPool
-	db      testDatabase
-	own     func(testing.TB, string, serverPool) *sql.DB
-	many    string // makes a table of 2,400 rows
-	session string // the settings of a session, as one text
+	name      string
+	pools     []serverPool
+	db        testDatabase
+	own       func(testing.TB, string, serverPool) *sql.DB
+	many      string // makes a table of 2,400 rows
+	session   string // the settings of a session, as one text
+	elsewhere string // has a session look for tables in another place
 }
 
 var serverKinds = []serverKind{
@@ -76,6 +77,7 @@ var serverKinds = []serverKind{
 		`CREATE TABLE orders (id int PRIMARY KEY, status text, date_inserted timestamp);
 			INSERT INTO orders SELECT i, 'NEW', timestamp '2026-02-10 11:00:00' - i * interval '1 second' FROM generate_series(1, 2400) i`,
 		"SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name <> 'transaction_isolation'",
+		"SET search_path = pg_catalog",
 	},
 	{
 		"MySQL", mysqlPools, onMySQL, ownMySQL,
@@ -85,6 +87,7 @@ var serverKinds = []serverKind{
 		`SELECT concat_ws(' ', @@time_zone, @@sql_mode, @@autocommit, @@completion_type, @@sql_auto_is_null, @@sql_safe_updates, @@sql_select_limit, @@wait_timeout,
 			@@innodb_lock_wait_timeout, @@lock_wait_timeout, @@character_set_client, @@character_set_results, @@character_set_connection, @@collation_connection
 			/*!80000 , @@max_execution_time, @@transaction_isolation */ /*M!100300 , @@tx_isolation, @@max_statement_time, @@idle_transaction_timeout, @@in_predicate_conversion_threshold */)`,
+		"USE information_schema",
 	},
 }
 
@@ -205,6 +208,28 @@ func TestUseSettlesWhatStaysAsItWas(t *testing.T) {
 	})
 }
 
+// TestUseStaysWithItsTable though the program's sessions look elsewhere now.
+func TestUseStaysWithItsTable(t *testing.T) {
+	eachServerPool(t, func(t *testing.T, kind serverKind, pool, plain *sql.DB) {
+		pool.SetMaxOpenConns(1)
+		s, err := table.Use(t.Context(), pool, table.Mapping{Name: "orders"}, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pool.Exec(kind.elsewhere); err != nil {
+			t.Fatal(err)
+		}
+		records := lane(t, s, backlog.Fresh)
+		if err := settle(t, s, records[0], backlog.Succeeded, ""); err != nil {
+			t.Error(err)
+		}
+		var n int
+		if err := plain.QueryRow("SELECT count(*) FROM orders WHERE status = 'SUCCESS'").Scan(&n); err != nil || n != 1 {
+			t.Errorf("%d rows have succeeded, %v", n, err)
+		}
+	})
+}
+
 // TestUseLocksOnServers: a lock takes a connection of the pool, which is closed
 // at the end; without one to spare it is refused.
 func TestUseLocksOnServers(t *testing.T) {
@@ -234,6 +259,12 @@ func TestUseLocksOnServers(t *testing.T) {
 		if n := pool.Stats().InUse; n != 1 {
 			t.Errorf("%d connections are in use while a lock is held", n)
 		}
+		leader, err := first.TryLock(t.Context(), backlog.LeaderLock)
+		if err != nil || pool.Stats().InUse > 2 {
+			t.Fatalf("%d in use, %v", pool.Stats().InUse, err)
+		}
+		lane(t, first, backlog.Fresh) // there is one left for the work
+		unlock(t, leader)
 		unlock(t, held)
 		unlock(t, lock(t, second))
 		if after := fmt.Sprint(sessions(t, pool, kind.session)); after != before || pool.Stats().InUse != 0 {
