@@ -253,6 +253,7 @@ func parseDecimal(s string) (float64, bool) {
 type catalog struct {
 	kind     string // "table" or "view"
 	columns  []column
+	partial  bool         // there may be columns that this user may not see
 	uniques  [][]string   // sets of columns without duplicates
 	triggers []string     // that run at updates
 	indexes  []mysqlIndex // of which its planner has to be told
@@ -281,6 +282,9 @@ func (c *catalog) names() string {
 	names := make([]string, len(c.columns))
 	for i := range c.columns {
 		names[i] = c.columns[i].name
+	}
+	if c.partial {
+		return strings.Join(names, ", ") + ", and such as this user may not read"
 	}
 	return strings.Join(names, ", ")
 }

@@ -38,6 +38,7 @@ func (d mysql) describe(ctx context.Context, db *sql.DB, schema, name string) (*
 	} else if checks, err = d.checks(ctx, db, d.quote(schema)+"."+d.quote(real)); err != nil && err != errMySQLHidden {
 		return nil, err
 	}
+	cat.partial = err == errMySQLHidden
 	if err := d.describeColumns(ctx, db, schema, real, checks, cat); err != nil {
 		return nil, err
 	}

@@ -87,8 +87,10 @@ func (d mysql) explain(err error) error {
 	switch e.Number {
 	case 1045, 1698, 1251, 1524:
 		return problem("correct user and password in the database URL", "the database server does not let this user in: %s", e.Message)
+	case 1820, 1862, 3118, 4151: // password to be changed, or expired; account locked
+		return problem("let its administrator renew the account, or name another user in the database URL", "the database server does not let this user in: %s", e.Message)
 	case 1044:
-		return problem("let its owner grant what `backlog check --sql` prints for a user who may read the table, or name another database", "%s", e.Message)
+		return problem("let its owner grant what `backlog check --sql` prints for a user who may read the table, in MySQL not by a role that is no default role of the user; or name another database", "%s", e.Message)
 	case 1049:
 		return problem("create it, or name another in the URL", "the database server has no such database: %s", e.Message)
 	case 1129, 1130:
@@ -113,17 +115,24 @@ func (d mysql) grant(message string) string {
 	if m == nil {
 		return "GRANT SELECT, UPDATE on it"
 	}
-	right, to, column, table := strings.TrimSpace(m[1]), m[2], m[3], "`"+m[4]+"`"
+	right, to, column, table, prints := strings.TrimSpace(m[1]), m[2], m[3], "`"+m[4]+"`", "check --sql"
+	if right != "SELECT" && right != "UPDATE" {
+		prints = "init --print"
+	}
 	if column != "" {
 		right += " (`" + column + "`)"
 	}
+	schema := d.database
+	if s := d.names.schema.Load(); s != nil {
+		schema = *s
+	}
 	if m[5] != "" {
 		table += ".`" + m[5] + "`"
-	} else if schema := d.names.schema.Load(); schema != nil {
-		table = d.quote(*schema) + "." + table
+	} else if schema != "" {
+		table = d.quote(schema) + "." + table
 	}
 	if account := d.names.account.Load(); account != nil {
 		to = *account
 	}
-	return "GRANT " + right + " ON " + table + " TO " + to + ", or what `backlog check --sql` prints"
+	return "GRANT " + right + " ON " + table + " TO " + to + ", or what `backlog " + prints + "` prints"
 }

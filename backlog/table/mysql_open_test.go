@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net"
 	"net/url"
@@ -137,6 +138,33 @@ func TestMySQLSessions(t *testing.T) {
 		}
 		if (err != nil) != readOnly {
 			t.Errorf("read only %t: writing: got %v", readOnly, err)
+		}
+	}
+}
+
+// TestMySQLPasswords of a server's own default kind, such as
+// caching_sha2_password, are taken with TLS and without.
+func TestMySQLPasswords(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	for _, tls := range []string{"", "?tls=preferred", "?tls=false"} {
+		user := "backlog_" + strings.ToLower(rand.Text()[:12]) // the server has not seen its password before
+		execMySQL(t, plain, "CREATE USER "+user+" IDENTIFIED BY 's3c@r/et'")
+		defer execMySQL(t, plain, "DROP USER "+user)
+		execMySQL(t, plain, "GRANT SELECT ON *.* TO "+user)
+		u, _ := url.Parse(rawURL)
+		u.User = url.UserPassword(user, "s3c@r/et")
+		for range 2 {
+			db, err := table.Open(t.Context(), u.String()+tls, table.Options{})
+			if err != nil {
+				t.Fatalf("%s: %v", tls, err)
+			}
+			db.Close()
+		}
+		execMySQL(t, plain, "ALTER USER "+user+" ACCOUNT LOCK")
+		_, err := table.Open(t.Context(), u.String()+tls, table.Options{})
+		if p := (*table.Problem)(nil); !errors.As(err, &p) || !strings.HasSuffix(err.Error(), "; let its administrator renew the account, or name another user in the database URL") {
+			t.Errorf("%s: a locked account: got %v", tls, err)
 		}
 	}
 }

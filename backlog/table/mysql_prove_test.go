@@ -200,4 +200,13 @@ func TestMySQLRights(t *testing.T) {
 		t.Errorf("with SELECT on columns only: the notes are %q", notes)
 	}
 	settleOne(t, "with SELECT on columns only", s)
+	cure = "let its owner run GRANT INDEX ON `" + name + "`.`BACKLOG` TO '" + user + "'@'%', or what `backlog init --print` prints"
+	if err := table.Create(t.Context(), u.String(), []string{"CREATE INDEX x ON BACKLOG (id)"}); err == nil || !strings.HasSuffix(err.Error(), cure) {
+		t.Errorf("an index by a user with few rights: got %v\nwant %s", err, cure)
+	}
+	execMySQL(t, plain, "REVOKE SELECT (date_inserted) ON "+name+".BACKLOG FROM "+user)
+	want := `table.inserted: table BACKLOG has no column "date_inserted"; the columns are: id, status, and such as this user may not read`
+	if _, err := proveMySQL(t, u.String(), plainMapping()); err == nil || err.Error() != want {
+		t.Errorf("a column that may not be read: got %v\nwant %s", err, want)
+	}
 }
