@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/table"
@@ -123,6 +124,60 @@ func TestPlansAreGoodAndPagesAreRead(t *testing.T) {
 				what := fmt.Sprintf("%s, index %q, %s", x.name, index, analyze)
 				wantGoodPlans(t, what, s)
 				wantCheapPages(t, what, s, x.fresh, analyze != "")
+			}
+		}
+	}
+}
+
+// TestPlansOverDays: the statements of one store stay good while a table fills
+// and is worked off, whatever the statistics say that were made before or after.
+func TestPlansOverDays(t *testing.T) {
+	const n, few, page = 5000, 50, 250
+	for _, x := range []struct {
+		name, status string
+		lane         backlog.Lane
+		policy       *backlog.Policy
+	}{
+		{"fresh", "NEW", backlog.Fresh, nil},
+		{"failed", "ERROR", backlog.Failed, nil},
+		{"counted", "ERROR", backlog.Failed, waiting(-1, time.Minute, time.Minute, 2*time.Minute)},
+		{"planned", "ERROR", backlog.Failed, planning(3, time.Minute)},
+	} {
+		f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT COLLATE counted, payload TEXT,
+			failures INTEGER, last_failure TEXT COLLATE counted, next_try TEXT COLLATE counted, in_retry INTEGER)`)
+		m := plainMapping()
+		if x.policy != nil {
+			m = retryMapping(x.policy)
+		}
+		createIndexes(f, m)
+		s := f.store(m)
+		for _, y := range []struct {
+			state, change string
+			pending       int
+		}{
+			{"empty", "", 0},
+			{"every row pending", fmt.Sprintf(`WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < %d)
+				INSERT INTO BACKLOG SELECT i, '%s', datetime('2026-02-10', '-' || i || ' seconds'), 'x', 1 + i %% 3,
+				datetime('2026-02-09', '-' || i || ' seconds'), datetime('2026-02-09 01:00:00', '-' || i || ' seconds'), 1 FROM s`, n, x.status), n},
+			{"every row pending, analyzed", "ANALYZE", n},
+			{"hardly any pending", fmt.Sprintf("UPDATE BACKLOG SET status = 'SUCCESS' WHERE id %% %d <> 0", n/few), few},
+			{"hardly any pending, analyzed", "ANALYZE", few},
+		} {
+			f.exec(y.change)
+			what := x.name + ", " + y.state
+			wantGoodPlans(t, what, s)
+			for range 8 {
+				compared.Store(0)
+				records, _ := readAll(t, s, backlog.Query{Lane: x.lane, Limit: page})
+				if len(records) != y.pending {
+					t.Errorf("%s: %d records, want %d", what, len(records), y.pending)
+				}
+				// Some for each row, and to find where a page begins, with
+				// statistics in each of the parts that are merged. To go
+				// through all rows for each page would be 20 for a row.
+				if got, most := compared.Load(), int64(8*y.pending+2000*(y.pending/page+1)); got > most {
+					t.Errorf("%s: %d dates were compared to read %d rows in pages of %d, want at most %d", what, got, y.pending, page, most)
+				}
 			}
 		}
 	}
