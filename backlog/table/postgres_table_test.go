@@ -141,6 +141,33 @@ func TestPostgresTables(t *testing.T) {
 	}
 }
 
+// TestPostgresTables18 are of kinds that PostgreSQL 18 has introduced; an older
+// server has nothing that could be tried.
+func TestPostgresTables18(t *testing.T) {
+	s := newPostgresSchema(t)
+	var version int
+	if err := s.plain.QueryRow("SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	if version < 180000 {
+		return
+	}
+	const end = "created timestamptz DEFAULT '2026-02-10 11:00Z')"
+	for name, x := range map[string]struct{ create, want string }{
+		"a check that is not enforced": {"CREATE TABLE jobs (id int PRIMARY KEY, status text CHECK (status = 'NEW') NOT ENFORCED, " + end, ""},
+		"a reference that is not":      {"CREATE TABLE s (name text PRIMARY KEY); CREATE TABLE jobs (id int PRIMARY KEY, status text REFERENCES s NOT ENFORCED, " + end, ""},
+		"a virtual column":             {"CREATE TABLE jobs (id int PRIMARY KEY, status text GENERATED ALWAYS AS ('NEW') VIRTUAL, " + end, "column status is computed by the database"},
+		"a key without overlaps": {"CREATE TABLE jobs (id int4range, status text, valid tstzrange, " + strings.TrimSuffix(end, ")") + ", PRIMARY KEY (id, valid WITHOUT OVERLAPS))",
+			"table.id: id does not identify a row of jobs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPostgresSchema(t, x.create)
+			_, err := s.open(s.url, jobs())
+			wantProblem(t, err, x.want)
+		})
+	}
+}
+
 // wantProblem checks that the error is a *Problem with the text in it, or none.
 func wantProblem(t testing.TB, err error, want string) {
 	t.Helper()

@@ -144,7 +144,8 @@ func (d postgres) constraints(ctx context.Context, db *sql.DB, t *Table) (list [
 			coalesce(pg_get_expr(c.conbin, c.conrelid), ''), coalesce(f.oid::regclass::text, ''),
 			coalesce((SELECT quote_ident(a.attname) FROM pg_attribute a WHERE a.attrelid = c.confrelid AND a.attnum = c.confkey[1]), '')
 		FROM pg_constraint c LEFT JOIN pg_class f ON f.oid = c.confrelid
-		WHERE c.conrelid = to_regclass($1) AND (c.contype = 'c' OR c.contype = 'f' AND cardinality(c.conkey) = 1) AND c.conkey IS NOT NULL ORDER BY 1`, t.name)
+		WHERE c.conrelid = to_regclass($1) AND (c.contype = 'c' OR c.contype = 'f' AND cardinality(c.conkey) = 1) AND c.conkey IS NOT NULL
+			AND coalesce((to_jsonb(c) ->> 'conenforced')::bool, true) ORDER BY 1`, t.name)
 	if err != nil {
 		return nil, err
 	}
