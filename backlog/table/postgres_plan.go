@@ -1,7 +1,6 @@
 package table
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -72,7 +71,9 @@ func (d postgres) explained(ctx context.Context, tx *sql.Tx, t *Table, b branch,
 			if s := n.step(); s != "" {
 				x.steps = append(x.steps, s)
 			}
-			x.bad = cmp.Or(x.bad, n.flaw(t, b, indexes[n.Index]))
+			if flaw := n.flaw(t, b, indexes[n.Index]); x.bad == "" || flaw == wholeTable { // the worst
+				x.bad = flaw
+			}
 		})
 	}
 	return x, nil
@@ -98,11 +99,13 @@ func (n postgresNode) step() string {
 	return ""
 }
 
+const wholeTable = "every page reads the whole table"
+
 // flaw says why the node reads more than the branch's rows.
 func (n postgresNode) flaw(t *Table, b branch, index postgresIndex) string {
 	switch {
 	case n.Type == "Seq Scan":
-		return "every page reads the whole table"
+		return wholeTable
 	case strings.HasPrefix(n.Type, "Bitmap"), n.Type == "Sort" && !n.isOfFew(t):
 		return "every page sorts all that is pending"
 	case n.Index == "":
