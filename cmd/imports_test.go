@@ -71,9 +71,12 @@ func sources(t *testing.T) (all []source) {
 // mayImport reports whether a file in a folder may import a package of the
 // module: main -> cmd -> everything; backlog/* -> backlog -> tiers. Siblings
 // under backlog/ do not know each other, but for tests that run the suite of
-// storetest; tests of the core need a store, and take memory.
+// storetest; tests of the core need a store, and take memory. Those that need a
+// server take it from testserver, which is in no program.
 func mayImport(s source, imported string) bool {
 	switch {
+	case imported == "internal/testserver":
+		return s.test
 	case imported == s.folder:
 		return s.test // its own external test
 	case s.folder == ".":
@@ -106,7 +109,7 @@ func TestImports(t *testing.T) {
 // owners are the only folders whose programs import certain packages, if there
 // are any. Tests may.
 var owners = map[string][]string{
-	"database/sql":              {"backlog/table"},
+	"database/sql":              {"backlog/table", "internal/testserver"},
 	"github.com/robfig/cron/v3": {"backlog", "tiers"},
 	"github.com/spf13/cobra":    {"cmd"},
 	"github.com/spf13/pflag":    {"cmd"},
@@ -174,6 +177,7 @@ var clocks = map[string]string{
 	"backlog/handler/lines_timeout.go": "how long a worker has been silent: likewise",
 	"backlog/simulate/workload.go":     "random numbers by a seed: always the same ones",
 	"backlog/storetest/":               "part of tests",
+	"internal/testserver/":             "likewise",
 }
 
 func TestClockIsAnArgument(t *testing.T) {

@@ -1,18 +1,14 @@
 package cmd
 
 import (
-	"cmp"
-	"context"
-	"crypto/rand"
 	"database/sql"
-	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"backlog/internal/testserver"
 )
 
 // A wildKind is a kind of database, as the program speaks to it that owns the
@@ -45,7 +41,7 @@ var inSQLite = wildKind{
 			driver = "sqlite3"
 		}
 		path := filepath.Join(t.TempDir(), "a.db")
-		return mustOpen(t, driver, "file:"+path), "sqlite:" + path
+		return testserver.Open(t, driver, "file:"+path), "sqlite:" + path
 	},
 	quote:   inDoubleQuotes,
 	literal: func(column string) string { return "quote(" + column + ")" },
@@ -56,20 +52,10 @@ var inSQLite = wildKind{
 var inPostgres = wildKind{
 	name: "postgres",
 	make: func(t *testing.T) (*sql.DB, string) {
-		u := serverURL(t, "BACKLOG_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432/postgres")
-		with := func(key, value string) string {
-			v, q := *u, u.Query()
-			q.Set(key, value)
-			v.RawQuery = q.Encode()
-			return v.String()
-		}
-		name := ownName()
-		whole := mustReach(t, "PostgreSQL", "BACKLOG_TEST_POSTGRES", "pgx", u.String())
-		mustExec(t, whole, "CREATE SCHEMA "+name)
-		t.Cleanup(func() { mustExec(t, whole, "DROP SCHEMA "+name+" CASCADE") })
-		ours := with("search_path", name)
-		u.RawQuery += "&default_query_exec_mode=simple_protocol&timezone=UTC"
-		return mustOpen(t, "pgx", with("search_path", name)), ours
+		_, ours := testserver.Postgres(t, ownPrefix)
+		theirs := *ours
+		theirs.RawQuery += "&default_query_exec_mode=simple_protocol&timezone=UTC"
+		return testserver.Open(t, "pgx", theirs.String()), ours.String()
 	},
 	quote:   inDoubleQuotes,
 	literal: func(column string) string { return "quote_nullable(" + column + "::text)" },
@@ -91,18 +77,11 @@ var inPostgres = wildKind{
 var inMySQL = wildKind{
 	name: "mysql",
 	make: func(t *testing.T) (*sql.DB, string) {
-		u := serverURL(t, "BACKLOG_TEST_MYSQL", "mysql://root@127.0.0.1:3306/test")
+		_, u := testserver.MySQL(t, ownPrefix)
 		// As programs do that want their old SQL to run: with zero dates, and
 		// here with names in double quotes.
-		dsn := func() string {
-			return u.User.Username() + password(u) + "@tcp(" + u.Host + ")" + u.Path + "?multiStatements=true&charset=utf8mb4&time_zone=%27%2B00%3A00%27&sql_mode=%27ANSI_QUOTES%27"
-		}
-		whole := mustReach(t, "MySQL or MariaDB", "BACKLOG_TEST_MYSQL", "mysql", dsn())
-		name := ownName()
-		mustExec(t, whole, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4")
-		t.Cleanup(func() { mustExec(t, whole, "DROP DATABASE "+name) })
-		u.Path = "/" + name
-		return mustOpen(t, "mysql", dsn()), u.String()
+		dsn := testserver.DSN(u, "multiStatements=true&charset=utf8mb4&time_zone=%27%2B00%3A00%27&sql_mode=%27ANSI_QUOTES%27")
+		return testserver.Open(t, "mysql", dsn), u.String()
 	},
 	quote: inBackticks,
 	literal: func(column string) string {
@@ -119,52 +98,11 @@ var inMySQL = wildKind{
 	now:  "'2026-02-10 12:00:00.250000'",
 }
 
-// serverURL returns the URL of the server to test with.
-func serverURL(t *testing.T, env, otherwise string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(cmp.Or(os.Getenv(env), otherwise))
-	if err != nil {
-		t.Fatalf("%s is not a URL", env) // the error shows it, with its password
-	}
-	return u
-}
-
-func password(u *url.URL) string {
-	if p, ok := u.User.Password(); ok {
-		return ":" + p
-	}
-	return ""
-}
-
-// ownName returns a name that nothing else has.
-func ownName() string { return "backlog_wild_" + strings.ToLower(rand.Text()[:12]) }
+// ownPrefix is what the names begin with of what is a test's own.
+const ownPrefix = "backlog_wild_"
 
 // ownNames matches those.
-var ownNames = regexp.MustCompile("backlog_wild_[a-z2-7]{12}")
-
-func mustOpen(t *testing.T, driver, dsn string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
-}
-
-// mustReach is mustOpen for a server, without which the test is skipped.
-func mustReach(t *testing.T, what, env, driver, dsn string) *sql.DB {
-	t.Helper()
-	db := mustOpen(t, driver, dsn)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := db.PingContext(ctx); err != nil && os.Getenv(env) != "" {
-		t.Fatalf("%s does not lead to a %s server: %v", env, what, err)
-	} else if err != nil {
-		t.Skipf("there is no %s server at the default address, and %s names no other: %v", what, env, err)
-	}
-	return db
-}
+var ownNames = regexp.MustCompile(ownPrefix + "[a-z2-7]{12}")
 
 func mustExec(t *testing.T, db *sql.DB, text string) {
 	t.Helper()

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"backlog/internal/testserver"
 )
 
 // A wildRule is a peculiarity that tables have, and what becomes of a pass
@@ -145,7 +147,7 @@ func (k wildKind) asRole(t *testing.T, db *sql.DB, at, statements string) string
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, pass := ownName(), ownName()
+	name, pass := testserver.Name(ownPrefix), testserver.Name(ownPrefix)
 	role, end := "'"+name+"'@'%'", "DROP USER '"+name+"'@'%'"
 	if k.name == inPostgres.name {
 		role, end = name, "DROP OWNED BY "+name+"; DROP ROLE "+name

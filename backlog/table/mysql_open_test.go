@@ -11,6 +11,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/internal/testserver"
 )
 
 // TestMySQLURLs: what is misread could be a part of the password.
@@ -72,7 +73,7 @@ func FuzzMySQLURL(f *testing.F) {
 // TestMySQLRefusals: what a person has to mend is a Problem, what may pass is
 // ErrAway, and neither has the password in it.
 func TestMySQLRefusals(t *testing.T) {
-	server := mysqlServer(t)
+	server := testserver.MySQLURL(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -3,11 +3,7 @@ package table_test
 import (
 	"crypto/rand"
 	"database/sql"
-	"errors"
-	"fmt"
-	"net"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/storetest"
+	"backlog/internal/testserver"
 )
 
 // TestStoreOnMySQL runs the conformance suite on a real server, once for each
@@ -109,29 +106,6 @@ func mysqlUser(h *harness) (name, address string) {
 	return name, u.String()
 }
 
-// mysqlServer returns the URL of the server that tests use, and skips the test
-// if there is none.
-func mysqlServer(tb testing.TB) *url.URL {
-	tb.Helper()
-	text := os.Getenv("BACKLOG_TEST_MYSQL")
-	if text == "" {
-		text = "mysql://root@127.0.0.1:3306/test"
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		tb.Fatal("BACKLOG_TEST_MYSQL is not a URL")
-	}
-	db := plainMySQL(tb, u)
-	defer db.Close()
-	err = db.PingContext(tb.Context())
-	if op := (*net.OpError)(nil); errors.As(err, &op) {
-		tb.Skipf("no MySQL or MariaDB server answers at %s: set BACKLOG_TEST_MYSQL, or start one", u.Host)
-	} else if err != nil {
-		tb.Fatal(err)
-	}
-	return u
-}
-
 // plainMySQL opens the server's database as any program would.
 func plainMySQL(tb testing.TB, u *url.URL) *sql.DB {
 	tb.Helper()
@@ -151,20 +125,6 @@ func plainMySQL(tb testing.TB, u *url.URL) *sql.DB {
 // newMySQL makes a database of the test's own and drops it at its end.
 func newMySQL(tb testing.TB) (plain *sql.DB, rawURL string) {
 	tb.Helper()
-	u := *mysqlServer(tb)
-	root := plainMySQL(tb, &u)
-	defer root.Close()
-	name := "backlog_test_" + strings.ToLower(rand.Text()[:12])
-	if _, err := root.Exec("CREATE DATABASE " + name); err != nil {
-		tb.Fatal(err)
-	}
-	u.Path = "/" + name
-	tb.Cleanup(func() {
-		root := plainMySQL(tb, &u)
-		defer root.Close()
-		if _, err := root.Exec(fmt.Sprintf("DROP DATABASE IF EXISTS %s", name)); err != nil {
-			tb.Error(err)
-		}
-	})
-	return plainMySQL(tb, &u), u.String()
+	_, u := testserver.MySQL(tb, "backlog_test_")
+	return plainMySQL(tb, u), u.String()
 }

@@ -47,7 +47,7 @@ func TestNotesThatDoNotFit(t *testing.T) {
 			}
 		}
 		t.Cleanup(func() {
-			admin, _ := sql.Open("pgx", postgresURL())
+			admin, _ := sql.Open("pgx", postgresURL(t))
 			defer admin.Close()
 			if _, err := admin.Exec("DROP DATABASE " + name); err != nil {
 				t.Error(err)

@@ -28,7 +28,7 @@ func newPostgresDatabase(t *testing.T, create ...string) *postgresSchema {
 			t.Error(err)
 		}
 	})
-	u, err := url.Parse(postgresURL())
+	u, err := url.Parse(postgresURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}

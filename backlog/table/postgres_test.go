@@ -1,48 +1,30 @@
 package table_test
 
 import (
-	"cmp"
-	"context"
 	"crypto/rand"
 	"database/sql"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"backlog/backlog/storetest"
+	"backlog/internal/testserver"
 )
 
 // postgresURL is that of the server to test with; the user must be allowed to
 // create schemas and roles.
-func postgresURL() string {
-	return cmp.Or(os.Getenv("BACKLOG_TEST_POSTGRES"), "postgres://postgres@127.0.0.1:5432/postgres")
+func postgresURL(tb testing.TB) string {
+	tb.Helper()
+	return testserver.PostgresURL(tb).String()
 }
 
 // openPostgres opens a schema of the test's own, or skips the test where there
 // is no server.
 func openPostgres(t testing.TB, parameters ...string) (plain *sql.DB, address string) {
 	t.Helper()
-	admin, err := sql.Open("pgx", postgresURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := admin.PingContext(ctx); err != nil {
-		t.Skipf("no PostgreSQL server, name one in BACKLOG_TEST_POSTGRES: %v", err)
-	}
-	schema := "Backlog-test-" + strings.ToLower(rand.Text()[:12])
-	if _, err := admin.Exec(`CREATE SCHEMA "` + schema + `"`); err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(postgresURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, u := testserver.Postgres(t, "Backlog-test-")
 	query := u.Query()
-	query.Set("search_path", `"`+schema+`"`)
 	query.Set("synchronous_commit", "off") // no test ends by a failure of power
 	for _, p := range parameters {
 		name, value, _ := strings.Cut(p, "=")
@@ -51,17 +33,7 @@ func openPostgres(t testing.TB, parameters ...string) (plain *sql.DB, address st
 	u.RawQuery = query.Encode()
 	own := *u
 	own.RawQuery = url.Values{"search_path": query["search_path"], "synchronous_commit": {"off"}, "timezone": {"UTC"}}.Encode()
-	if plain, err = sql.Open("pgx", own.String()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		plain.Close()
-		defer admin.Close()
-		if _, err := admin.Exec(`DROP SCHEMA "` + schema + `" CASCADE`); err != nil {
-			t.Error(err)
-		}
-	})
-	return plain, u.String()
+	return testserver.Open(t, "pgx", own.String()), u.String()
 }
 
 // onPostgres is a schema of the server.

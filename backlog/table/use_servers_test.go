@@ -15,6 +15,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/storetest"
 	"backlog/backlog/table"
+	"backlog/internal/testserver"
 )
 
 // A serverPool is what a program opens that has never heard of us.
@@ -284,7 +285,7 @@ func TestUseOfServersRefuses(t *testing.T) {
 	}{
 		{"columns with another name", ownMySQL(t, address, serverPool{settings: "columnsWithAlias=true"}), "the pool names columns in a way of its own; leave columnsWithAlias out of its DSN"},
 		{"no table", ownPostgres(t, postgres, serverPool{}), "there is no table orders in …"},
-		{"no such user", ownPool(t, "mysql", "nobody:s3cret@tcp("+mysqlServer(t).Host+")/test", 0), "the database server does not let this user in: …"},
+		{"no such user", ownPool(t, "mysql", "nobody:s3cret@tcp("+testserver.MySQLURL(t).Host+")/test", 0), "the database server does not let this user in: …"},
 	} {
 		_, err := table.Use(t.Context(), x.pool, table.Mapping{Name: "orders"}, noon)
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || !matches(err.Error(), x.want) || strings.Contains(err.Error(), "s3cret") {
@@ -424,7 +425,13 @@ func TestUseNoticesALostLock(t *testing.T) {
 			t.Errorf("%s: the lock is still held", kind.name)
 		}
 		held.Unlock()
-		unlock(t, lock(t, s))
+		wait, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		again, err := backlog.WaitLock(wait, s, backlog.RunLock, nil) // the server may still be ending the session
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, again)
 		if n := pool.Stats().InUse; n != 0 {
 			t.Errorf("%s: %d connections are in use", kind.name, n)
 		}

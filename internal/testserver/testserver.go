@@ -1,0 +1,120 @@
+// Package testserver gives tests a place of their own on the PostgreSQL and
+// MySQL or MariaDB servers that the environment names. The drivers are those
+// that the test has.
+package testserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A server is one that tests may use.
+type server struct {
+	what, driver   string
+	env, otherwise string // the variable that names it, and where it is else
+	dsn            func(u *url.URL) string
+	create, drop   string // what is made of the test's own, for NAME
+}
+
+var (
+	postgres = server{
+		"PostgreSQL", "pgx", "BACKLOG_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432/postgres",
+		(*url.URL).String, `CREATE SCHEMA "NAME"`, `DROP SCHEMA IF EXISTS "NAME" CASCADE`,
+	}
+	mysql = server{
+		"MySQL or MariaDB", "mysql", "BACKLOG_TEST_MYSQL", "mysql://root@127.0.0.1:3306/test",
+		func(u *url.URL) string { return DSN(u, "") }, "CREATE DATABASE NAME CHARACTER SET utf8mb4", "DROP DATABASE IF EXISTS NAME",
+	}
+)
+
+// PostgresURL returns that of the server; its user may create schemas and roles.
+func PostgresURL(tb testing.TB) *url.URL { tb.Helper(); return postgres.reach(tb) }
+
+// MySQLURL returns that of the server; its user may create databases and users.
+func MySQLURL(tb testing.TB) *url.URL { tb.Helper(); return mysql.reach(tb) }
+
+// Postgres makes a schema that is dropped when the test has ended, and returns
+// its name, which begins with the prefix, and a URL whose search_path it is.
+// Where there is no server the test is skipped; where the environment names one
+// it must be there.
+func Postgres(tb testing.TB, prefix string) (schema string, u *url.URL) {
+	tb.Helper()
+	schema, u = postgres.make(tb, prefix)
+	q := u.Query()
+	q.Set("search_path", `"`+schema+`"`)
+	u.RawQuery = q.Encode()
+	return schema, u
+}
+
+// MySQL makes a database, likewise.
+func MySQL(tb testing.TB, prefix string) (database string, u *url.URL) {
+	tb.Helper()
+	database, u = mysql.make(tb, prefix)
+	u.Path = "/" + database
+	return database, u
+}
+
+// Name returns one that begins with the prefix and that nothing else has.
+func Name(prefix string) string { return prefix + strings.ToLower(rand.Text()[:12]) }
+
+// DSN returns how the driver of MySQL has the URL, with its own parameters.
+func DSN(u *url.URL, parameters string) string {
+	user := u.User.Username()
+	if password, ok := u.User.Password(); ok {
+		user += ":" + password
+	}
+	return user + "@tcp(" + u.Host + ")" + u.Path + "?" + parameters
+}
+
+// Open makes a pool, which is closed when the test has ended.
+func Open(tb testing.TB, driver, dsn string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { db.Close() })
+	return db
+}
+
+func (s server) make(tb testing.TB, prefix string) (name string, u *url.URL) {
+	tb.Helper()
+	u = s.reach(tb)
+	db := Open(tb, s.driver, s.dsn(u))
+	name = Name(prefix)
+	if _, err := db.Exec(strings.ReplaceAll(s.create, "NAME", name)); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if _, err := db.Exec(strings.ReplaceAll(s.drop, "NAME", name)); err != nil {
+			tb.Error(err)
+		}
+	})
+	return name, u
+}
+
+// reach returns the URL, or skips the test.
+func (s server) reach(tb testing.TB) *url.URL {
+	tb.Helper()
+	u, err := url.Parse(cmp.Or(os.Getenv(s.env), s.otherwise))
+	if err != nil {
+		tb.Fatalf("%s is not a URL", s.env) // the error shows it, with its password
+	}
+	db := Open(tb, s.driver, s.dsn(u))
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil && os.Getenv(s.env) != "" {
+		tb.Fatalf("%s does not lead to a %s server: %v", s.env, s.what, err)
+	} else if err != nil {
+		tb.Skipf("there is no %s server at the usual place, and %s names no other: %v", s.what, s.env, err)
+	}
+	return u
+}
