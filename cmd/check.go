@@ -274,7 +274,7 @@ func (k *checker) writes(ctx context.Context) {
 	if k.bad("rights", db.ProveRights(ctx)) {
 		return
 	}
-	k.good("rights", "this user may write to the database")
+	k.good("rights", "the database can be written to")
 	t, err := table.New(ctx, db, mapping(k.cfg))
 	if k.bad("table", err) {
 		return

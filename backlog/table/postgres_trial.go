@@ -116,7 +116,8 @@ func (d postgres) tryDomains(ctx context.Context, db *sql.DB, t *Table, w trialW
 	return nil
 }
 
-// noRights names what is to be granted: no more than the statement takes.
+// noRights names what is to be granted: all that passes take, lest the next
+// statement lacks something else.
 func (d postgres) noRights(ctx context.Context, db *sql.DB, t *Table, w trialWrite) error {
 	var role string
 	if err := db.QueryRowContext(ctx, "SELECT current_user::text").Scan(&role); err != nil {
@@ -126,7 +127,7 @@ func (d postgres) noRights(ctx context.Context, db *sql.DB, t *Table, w trialWri
 	for i, a := range w.assigns {
 		cols[i] = a.col
 	}
-	return problem(fmt.Sprintf("GRANT SELECT, UPDATE (%s) ON %s TO %s", strings.Join(cols, ", "), t.name, d.quote(role)),
+	return problem(fmt.Sprintf("GRANT SELECT%s, UPDATE (%s) ON %s TO %s", t.readColumns(), strings.Join(t.writtenColumns(), ", "), t.name, d.quote(role)),
 		"%s: the role %s may not set %s in table %s", w.setting, role, strings.Join(cols, ", "), t.m.Name)
 }
 
