@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,13 +63,7 @@ func statePath(c *config.Config) (string, error) {
 
 // stateName tells the tables of a user apart.
 func stateName(c *config.Config) string {
-	database := c.Database
-	if scheme, path, ok := strings.Cut(database, ":"); ok && strings.HasPrefix(scheme, "sqlite") {
-		if abs, err := filepath.Abs(strings.TrimPrefix(path, "//")); err == nil {
-			database = abs
-		}
-	}
-	sum := sha256.Sum256([]byte(database + "\x00" + c.Table.Schema + "\x00" + c.Table.Name))
+	sum := sha256.Sum256([]byte(place(c.Database) + "\x00" + c.Table.Schema + "\x00" + c.Table.Name))
 	name := strings.Map(func(r rune) rune {
 		if r == '/' || r == os.PathSeparator || r < ' ' {
 			return '_'
@@ -76,6 +71,43 @@ func stateName(c *config.Config) string {
 		return r
 	}, c.Table.Name)
 	return name + "-" + hex.EncodeToString(sum[:4]) + ".json"
+}
+
+// place is what remains of the database's URL when somebody else looks at the
+// same tables: another password, or a setting of the session, makes no other
+// state. What cannot be read as a URL stays as it is.
+func place(database string) string {
+	scheme, rest, _ := strings.Cut(database, ":")
+	if strings.HasPrefix(scheme, "sqlite") {
+		path, _, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
+		if abs, err := filepath.Abs(path); err == nil {
+			return abs
+		}
+		return path
+	}
+	u, err := url.Parse(database)
+	if err != nil || u.Host == "" && u.Path == "" {
+		return database
+	}
+	server := url.URL{Scheme: strings.ToLower(u.Scheme), Host: strings.ToLower(u.Host), Path: u.Path}
+	switch server.Scheme {
+	case "postgresql":
+		server.Scheme = "postgres"
+	case "mariadb":
+		server.Scheme = "mysql"
+	}
+	if port := map[string]string{"postgres": "5432", "mysql": "3306"}[server.Scheme]; u.Port() == "" {
+		server.Host += ":" + port
+	}
+	kept := url.Values{}
+	for name, values := range u.Query() {
+		switch name {
+		case "host", "port", "dbname", "search_path":
+			kept[name] = values
+		}
+	}
+	server.RawQuery = kept.Encode()
+	return server.String()
 }
 
 // Load implements backlog.StateKeeper. The file is read each time: another
