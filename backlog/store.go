@@ -26,7 +26,8 @@ type Store interface {
 
 	// Settle writes the outcomes of one group, at most [MaxGroup], in one
 	// short transaction, each only if its row still has the state that was
-	// read. A record is in a group once; an outcome that changes nothing in
+	// read and, for a failure where a policy keeps their number, that number.
+	// A record is in a group once; an outcome that changes nothing in
 	// its row is settled. It returns those that were not written, in any order: with
 	// [ErrConflict] where somebody else has changed the row meanwhile,
 	// otherwise with the reason for which the database refuses the row. A

@@ -166,7 +166,7 @@ var retryMutants = []mutant{
 		for i := range group { // only the status is compared
 			r := *group[i].Record
 			if row, ok := s.Row(r.Key); ok && row.Status == r.Status && row.Retry.Count > 0 {
-				r.Lane = backlog.Failed
+				r.Lane, r.Retry.Count = backlog.Failed, row.Retry.Count
 			}
 			group[i].Record = &r
 		}

@@ -162,25 +162,30 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var unsettled []backlog.Unsettled
-	for i, g := range group {
+	for i := range group {
+		g := &group[i]
 		e := s.rows[mapKey(g.Record.Key)]
-		if e == nil || e.Status != g.Record.Status || s.failedSince(e, g.Record) {
+		if e == nil || e.Status != g.Record.Status || s.failedSince(e, g) {
 			unsettled = append(unsettled, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
 			continue
 		}
-		s.change(e, func() { s.settle(e, &g) })
+		s.change(e, func() { s.settle(e, g) })
 	}
 	return unsettled, nil
 }
 
 // failedSince reports whether the number of failures alone tells that the row
-// is no longer in the lane in which it was read.
-func (s *Store) failedSince(e *entry, r *backlog.Record) bool {
-	if !s.keeps() || !s.o.ErrorKeep {
+// is no longer in the lane in which it was read, or that a failure to be counted
+// is not the next one.
+func (s *Store) failedSince(e *entry, g *backlog.Settlement) bool {
+	if !s.keeps() {
 		return false
 	}
+	if g.Outcome != backlog.Succeeded && max(e.Retry.Count, 0) != max(g.Record.Retry.Count, 0) {
+		return true
+	}
 	lane, pending := s.lane(e)
-	return !pending || lane != r.Lane
+	return s.o.ErrorKeep && (!pending || lane != g.Record.Lane)
 }
 
 func (s *Store) settle(e *entry, g *backlog.Settlement) {

@@ -64,6 +64,7 @@ func retryCases() []testCase {
 		add("Settle", testRetrySettle)
 		add("SettleTwice", testRetrySettleTwice)
 		add("SettleAgain", testRetrySettleAgain)
+		add("FailedSince", testRetryFailedSince)
 		if x.few {
 			continue
 		}

@@ -160,6 +160,32 @@ func testRetrySettleTwice(f *fixture) {
 	}
 }
 
+// testRetryFailedSince: the state of a failed record that fails again is as it
+// was. An outcome that comes late, when the record has failed once more, must not
+// set the count and the times back; a success is one all the same.
+func testRetryFailedSince(f *fixture) {
+	rows := []Row{f.dueAt(1, 1, now), f.dueAt(2, 1, now), f.dueAt(3, 1, now), f.dueAt(4, 1, now)}
+	f.insert(rows...)
+	records := f.both(rows)
+	group := []backlog.Settlement{
+		f.settlementAt(&records[0], backlog.Errored, now), f.settlementAt(&records[1], backlog.Errored, now),
+		f.settlementAt(&records[2], backlog.Succeeded, now), f.settlementAt(&records[3], backlog.Errored, now),
+	}
+	var others []backlog.Settlement
+	for _, i := range []int{0, 1, 2} {
+		others = append(others, f.settlementAt(&records[i], backlog.Errored, now.Add(time.Minute)))
+	}
+	wantConflicts(f, others, f.settle(others...))
+	wantConflicts(f, group, f.settle(group...), 0, 1)
+	for i := range others {
+		rows[i] = f.left(rows[i], others[i])
+	}
+	f.wantRow("a failure that came late", rows[0])
+	f.wantRow("a failure that came late", rows[1])
+	f.wantRow("a success that came late", f.left(rows[2], group[2]))
+	f.wantRow("a failure in time", f.left(rows[3], group[3]))
+}
+
 // testRetrySettleAgain: when a connection breaks at commit the same call is made
 // again. It must not count a failure twice.
 func testRetrySettleAgain(f *fixture) {

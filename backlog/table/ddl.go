@@ -324,8 +324,10 @@ func (t *Table) Statements() []string {
 	}
 	for i := range t.branches {
 		for _, o := range []backlog.Outcome{backlog.Succeeded, backlog.Errored, backlog.Rejected} {
-			text, _ := t.updateText(batch{state: i, outcome: o}, 1)
-			add(text)
+			for _, failures := range []int{0, 1} { // as a policy counts them
+				text, _ := t.updateText(batch{state: i, outcome: o, count: failures}, 1)
+				add(text)
+			}
 		}
 		if t.expireSet != nil {
 			for _, col := range []*timeCol{t.inserted, t.expires} {

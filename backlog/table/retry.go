@@ -68,6 +68,16 @@ func (c *retryCols) orNone(cond string) string {
 	return "(" + c.count + " IS NULL OR " + cond + ")"
 }
 
+// counted is the condition of rows that have failed n times, with n as its
+// argument if there is one. The state alone does not tell that a row has failed
+// once more since it was read.
+func (c *retryCols) counted(n int) string {
+	if n <= 0 {
+		return c.orNone(c.count + " <= 0")
+	}
+	return c.count + " = ?"
+}
+
 // beyond is that of the others.
 func (c *retryCols) beyond() string {
 	if c.retries < 0 {

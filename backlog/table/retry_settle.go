@@ -80,3 +80,27 @@ func (t *Table) differs(b batch, rows []*backlog.Settlement) bool {
 		return !slices.Equal(first, t.retryValues(s, b.ends))
 	})
 }
+
+// asRead is the condition of the batch's rows, of n keys, that are as they were
+// read. Its arguments are the keys and readArgs.
+func (t *Table) asRead(b batch, n int) string {
+	conds := []string{t.d.keyIn(t.key, n), t.d.guard(t.branches[b.state].cond)}
+	if t.counts(b) {
+		conds = append(conds, t.d.guard(t.retry.counted(b.count)))
+	}
+	if t.where != "" {
+		conds = append(conds, t.d.guard(t.where))
+	}
+	return strings.Join(conds, " AND ")
+}
+
+// readArgs are those of the condition but for the keys.
+func (t *Table) readArgs(b batch) []any {
+	if t.counts(b) && b.count > 0 {
+		return []any{int64(b.count)}
+	}
+	return nil
+}
+
+// counts reports whether a failure is counted.
+func (t *Table) counts(b batch) bool { return t.retry != nil && b.outcome != backlog.Succeeded }

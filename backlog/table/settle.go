@@ -21,6 +21,7 @@ type batch struct {
 	text    string // of the error, where a column holds it
 	ends    bool   // the record is given up, or rejected for good
 	each    bool   // the rows have different values to be written for the policy
+	count   int    // of failures as they were read, where one is added to them
 }
 
 // A work is a batch with its rows.
@@ -206,6 +207,9 @@ func (t *Table) batchOf(s *backlog.Settlement) batch {
 	if s.GivenUp {
 		b.outcome = backlog.Rejected
 	}
+	if t.counts(b) {
+		b.count = s.Record.Retry.Count
+	}
 	b.ends = s.GivenUp || b.outcome == backlog.Rejected && t.HasDead()
 	if c := t.actions[b.outcome].errCol; c != nil {
 		b.text = c.note(s.Error)
@@ -299,7 +303,7 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 	found := int64(-1)
 	if t.db.changedOnly {
 		var err error
-		if found, err = t.lockRows(ctx, tx, s.Record); found == 0 || err != nil {
+		if found, err = t.lockRows(ctx, tx, w.batch, s.Record); found == 0 || err != nil {
 			return 0, err
 		}
 	}
@@ -314,9 +318,9 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 }
 
 // lockRows keeps others from the record's row until the end of the transaction,
-// if it still has the state that was read, and returns how many there are.
-func (t *Table) lockRows(ctx context.Context, tx *sql.Tx, r *backlog.Record) (n int64, err error) {
-	rows, err := tx.QueryContext(ctx, t.d.place(t.lockText(r.State)), bind(nil, r.Key)...)
+// if it still is as it was read, and returns how many there are.
+func (t *Table) lockRows(ctx context.Context, tx *sql.Tx, b batch, r *backlog.Record) (n int64, err error) {
+	rows, err := tx.QueryContext(ctx, t.d.place(t.lockText(b)), append(bind(nil, r.Key), t.readArgs(b)...)...)
 	if err != nil {
 		return 0, err
 	}
@@ -331,11 +335,11 @@ func (t *Table) lockRows(ctx context.Context, tx *sql.Tx, r *backlog.Record) (n 
 // keys; the last key fills the places that are left.
 func (t *Table) updateArgs(w work, at time.Time) []any {
 	n := roundUp(len(w.rows))
-	args := append(make([]any, 0, n*len(t.key)+4), t.setArgs(w, at)...)
+	args := append(make([]any, 0, n*len(t.key)+5), t.setArgs(w, at)...)
 	for i := range n {
 		args = bind(args, w.rows[min(i, len(w.rows)-1)].Record.Key)
 	}
-	return args
+	return append(args, t.readArgs(w.batch)...)
 }
 
 // setArgs are those of what is set.
@@ -363,11 +367,7 @@ func (t *Table) updateText(b batch, n int) (string, []assign) {
 	if len(set) == 0 {
 		return "", nil
 	}
-	conds := []string{t.d.keyIn(t.key, n), t.d.guard(t.branches[b.state].cond)}
-	if t.where != "" {
-		conds = append(conds, t.d.guard(t.where))
-	}
-	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + strings.Join(conds, " AND "), set
+	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + t.asRead(b, n), set
 }
 
 func nonEmpty(list ...string) []string {

@@ -87,7 +87,7 @@ func NewWork(t *Table, statements []string, allowZeroRows bool) (*Work, error) {
 		return nil, problem("write what is to be done, such as INSERT INTO …", "handler.sql: there is no statement")
 	}
 	for state := range t.branches {
-		w.locks = append(w.locks, t.lockText(state))
+		w.locks = append(w.locks, t.lockText(batch{state: state, outcome: backlog.Succeeded}))
 		text, _ := t.updateText(batch{state: state, outcome: backlog.Succeeded}, 1)
 		w.settlements = append(w.settlements, text)
 	}
@@ -217,15 +217,10 @@ func (w *Work) Handle(ctx context.Context, r *backlog.Record) error {
 	return w.transact(ctx, func(tx *sql.Tx, prepared []*statement) error { return w.run(ctx, tx, r, prepared) })
 }
 
-// lockText returns the statement that finds one row in the state, and keeps
-// others from changing it until the transaction ends.
-func (t *Table) lockText(state int) string {
-	var guarded []string
-	if t.where != "" {
-		guarded = []string{t.d.guard(t.where)}
-	}
-	conds := append([]string{t.d.keyIn(t.key, 1), t.d.guard(t.branches[state].cond)}, guarded...)
-	return "SELECT 1 FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + t.d.lockRow()
+// lockText returns the statement that finds a row of the batch as it was read,
+// and keeps others from changing it until the transaction ends.
+func (t *Table) lockText(b batch) string {
+	return "SELECT 1 FROM " + t.name + " WHERE " + t.asRead(b, 1) + t.d.lockRow()
 }
 
 // lock is backlog.ErrConflict where the row no longer has the state that was
