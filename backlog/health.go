@@ -88,10 +88,14 @@ func (e *Engine) reachStore(ctx context.Context) bool {
 func ping(ctx context.Context, p Pinger) error {
 	pctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
-	if err := guard(func() error { return p.Ping(pctx) }); err != nil {
+	err := guard(func() error { return p.Ping(pctx) })
+	switch {
+	case err != nil && pctx.Err() != nil && ctx.Err() == nil:
+		return fmt.Errorf("%w: no answer within %v", ErrAway, contactTimeout)
+	case err != nil && !isAway(err):
 		return fmt.Errorf("%w: %w", ErrAway, err)
 	}
-	return nil
+	return err
 }
 
 // persist calls f until it returns anything but an error that wraps ErrAway,

@@ -19,10 +19,6 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 	away := false // and said so
 	for {
 		lock, err = d.app.table.TryLock(ctx, backlog.LeaderLock)
-		if away && !errors.Is(err, backlog.ErrAway) {
-			away = false
-			d.log.Info("the database answers again")
-		}
 		switch {
 		case err == nil && since.IsZero():
 			return lock, since, nil
@@ -36,11 +32,13 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 			if since.IsZero() {
 				d.log.Info("standing by: another daemon leads")
 				notify(d.log, "STATUS=standing by")
+			} else if away {
+				d.log.Info("the database answers again, another daemon leads")
 			}
-			since = time.Now()
+			since, away = time.Now(), false
 		case !errors.Is(err, backlog.ErrAway):
 			return nil, since, err
-		case !away && (d.engine == nil || !since.IsZero()): // else it is known that the lock is lost
+		case !away:
 			away = true
 			d.log.Warn("the leader lock cannot be asked for, waiting", "error", err)
 		}

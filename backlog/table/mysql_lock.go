@@ -141,10 +141,13 @@ func (l *mysqlLock) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mysqlAsk)
 	defer cancel()
 	var ours sql.NullBool
-	if err := l.session.conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()", l.name).Scan(&ours); err != nil {
+	err := l.session.conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()", l.name).Scan(&ours)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("the lock's connection: no answer within %v", mysqlAsk)
+	case err != nil:
 		return fmt.Errorf("the lock's connection: %w", err)
-	}
-	if !ours.Bool {
+	case !ours.Bool:
 		return errors.New("the database server no longer has the lock as ours")
 	}
 	return nil

@@ -135,6 +135,8 @@ func (l *postgresLock) Check(ctx context.Context) error {
 	err := l.conn.QueryRowContext(ctx, `SELECT pg_backend_pid(), EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid = pg_backend_pid()
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint << 32 | objid::bigint = $1)`, l.key).Scan(&pid, &held)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("lock: no answer within %v", lockTimeout)
 	case err != nil:
 		return fmt.Errorf("lock: %w", err)
 	case pid != l.pid || !held:
