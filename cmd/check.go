@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -204,11 +205,18 @@ func (k *checker) all(ctx context.Context) {
 		k.counts(ctx)
 	}
 	k.writes(ctx)
-	for _, n := range k.table.Notes() {
-		k.warn("note", "", "%s", n)
-	}
+	k.notes(k.table)
 	if !hasDead(k.cfg) {
 		k.good("note", noDead)
+	}
+}
+
+// notes adds what the table has to say that has not been said.
+func (k *checker) notes(t *table.Table) {
+	for _, n := range t.Notes() {
+		if !slices.ContainsFunc(k.findings, func(f finding) bool { return f.Name == "note" && f.Detail == n }) {
+			k.warn("note", "", "%s", n)
+		}
 	}
 }
 
@@ -279,6 +287,7 @@ func (k *checker) writes(ctx context.Context) {
 	if k.bad("table", err) {
 		return
 	}
+	defer k.notes(t)
 	if k.bad("statuses", t.ProveWrites(ctx, k.now)) {
 		return
 	}
@@ -303,14 +312,19 @@ func (k *checker) writes(ctx context.Context) {
 	}
 }
 
+// printSQL prints the GRANTs also where rights are just what is missing to find
+// out the statements.
 func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
-	a, err := g.wireReader(ctx, cfg, newLog(cfg.Log, g.err), time.Now())
+	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), table.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	for _, s := range a.table.Statements() {
-		g.printf("%s;\n", s)
+	unproved := a.table.ProveTimes(ctx, time.Now())
+	if unproved == nil {
+		for _, s := range a.table.Statements() {
+			g.printf("%s;\n", s)
+		}
 	}
 	grants, err := a.table.Grants(ctx)
 	if err != nil {
@@ -323,6 +337,9 @@ func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
 		for _, s := range cfg.Handler.SQL.Statements {
 			g.printf("%s\n", ended(s))
 		}
+	}
+	if unproved != nil {
+		return fmt.Errorf("table %s: %w", cfg.Table.Name, unproved)
 	}
 	return nil
 }

@@ -1,0 +1,25 @@
+package cmd_test
+
+import "testing"
+
+// TestPostgresRightsThatAreMissing: who lacks them is told which, though nothing
+// can be read yet, and with just those passes work.
+func TestPostgresRightsThatAreMissing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, onPostgres, map[string]string{"handler.sh": slowHandler})
+	onPostgres.user(s)
+	s.mustExec(`REVOKE ALL ON "BACKLOG" FROM ` + s.own)
+	s.mustExec(`GRANT SELECT (id) ON "BACKLOG" TO ` + s.own)
+	s.configure("a", nil, handling)
+	s.fillNew(3)
+	if status, out, log := s.run("once", "--max-age", "1d", "--config", "a.yaml"); status != 1 || s.count("NEW") != 3 {
+		t.Errorf("without rights: exit status %d\n%s%s", status, out, log)
+	}
+	status, grants, log := s.run("check", "--sql", "--config", "a.yaml")
+	if want := `GRANT SELECT, UPDATE ("status") ON "BACKLOG" TO "` + s.own + "\";\n"; status != 1 || grants != want {
+		t.Fatalf("check --sql: exit status %d\n%s%s\nwant %s", status, grants, log, want)
+	}
+	s.mustExec(grants)
+	s.mustRun("once", "--max-age", "1d", "--config", "a.yaml")
+	s.judge(3)
+}
