@@ -59,8 +59,16 @@ func (r wildRule) test(t *testing.T, k wildKind) {
 	if r.as != "" {
 		at = k.asRole(t, db, at, r.as)
 	}
-	handled := filepath.Join(t.TempDir(), "handled")
-	status, log := wildOnce(t, at, handled, strings.ReplaceAll(r.cfg, "OURS", here), r.fail)
+	handled, cfg := filepath.Join(t.TempDir(), "handled"), strings.ReplaceAll(r.cfg, "OURS", here)
+	if r.refused == "" && len(r.warns) > 0 {
+		_, out, _ := wildRun(t, at, handled, cfg, r.fail, "check")
+		for _, w := range r.warns {
+			if !strings.Contains(withoutAddress(out), "warn  note        "+w+"\n") {
+				t.Errorf("check does not say %q:\n%s", w, out)
+			}
+		}
+	}
+	status, log := wildOnce(t, at, handled, cfg, r.fail)
 	said := withoutAddress(log)
 	if r.refused != "" {
 		if last := said[strings.LastIndex(said, "\nbacklog: ")+1:]; status != exitFailed || !matches(last, "backlog: "+r.refused+"\n") {
@@ -124,6 +132,13 @@ func withoutAddress(log string) string {
 // wildOnce runs a pass of the widest tier at noon, in this process.
 func wildOnce(t *testing.T, at, handled, cfg string, fail bool) (status int, log string) {
 	t.Helper()
+	status, _, log = wildRun(t, at, handled, cfg, fail, "once", "--max-age", "7d")
+	return status, log
+}
+
+// wildRun runs a command with the configuration, at noon.
+func wildRun(t *testing.T, at, handled, cfg string, fail bool, args ...string) (status int, printed, log string) {
+	t.Helper()
 	exit := 0
 	if fail {
 		exit = 1
@@ -135,8 +150,8 @@ func wildOnce(t *testing.T, at, handled, cfg string, fail bool) (status int, log
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	status = Main([]string{"once", "--config", file, "--max-age", "7d", "--now", "2026-02-10T12:00:00Z"}, strings.NewReader(""), &out, &errs)
-	return status, errs.String()
+	status = Main(append(args, "--config", file, "--now", "2026-02-10T12:00:00Z"), strings.NewReader(""), &out, &errs)
+	return status, out.String(), errs.String()
 }
 
 // asRole makes a user of the test's own, about whom the statements say what

@@ -21,15 +21,16 @@ func (d mysql) describe(ctx context.Context, db *sql.DB, schema, name string) (*
 	if schema == "" {
 		return nil, problem("write it at the end of the URL, mysql://host/DATABASE, or set table.schema", "the database URL names no database")
 	}
-	var real, kind string
-	err := db.QueryRowContext(ctx, `SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = ? AND
-		(table_name = BINARY ? OR @@lower_case_table_names > 0 AND lower(table_name) = lower(?))`, schema, name, name).Scan(&real, &kind)
+	var real, kind, account string
+	err := db.QueryRowContext(ctx, "SELECT table_name, table_type, "+mysqlAccount+` FROM information_schema.tables WHERE table_schema = ? AND
+		(table_name = BINARY ? OR @@lower_case_table_names > 0 AND lower(table_name) = lower(?))`, schema, name, name).Scan(&real, &kind, &account)
 	if err == sql.ErrNoRows {
 		return nil, d.noTable(ctx, db, schema, name)
 	}
 	if err != nil {
 		return nil, err
 	}
+	d.names.account.Store(&account)
 	d.names.schema.Store(&schema)
 	cat := &catalog{kind: "table"}
 	var checks []string
