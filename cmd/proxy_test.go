@@ -20,7 +20,10 @@ type proxy struct {
 	deaf    bool       // nothing passes, and nobody is told
 	closed  bool
 	trap    func(*link, []byte) fate // nil: none is set
+	snatch  string                   // the answer with it is not passed on, once; "": all are
 	sprung  int                      // how many traps have been
+	counted string                   // what is counted in answers; "": nothing is
+	count   int                      // how many have had it
 }
 
 // A link is a connection through the proxy.
@@ -150,9 +153,16 @@ func (p *proxy) asks(l *link, text []byte) bool {
 }
 
 // answers reports whether the program is to get what the server says.
-func (p *proxy) answers(l *link, _ []byte) bool {
+func (p *proxy) answers(l *link, text []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.counted != "" && bytes.Contains(text, []byte(p.counted)) {
+		p.count++
+	}
+	if p.snatch != "" && bytes.Contains(text, []byte(p.snatch)) {
+		p.snatch, l.answer = "", true
+		p.sprung++
+	}
 	if l.answer {
 		reset(l.client)
 	}
@@ -165,6 +175,28 @@ func (p *proxy) set(trap func(l *link, text []byte) fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trap = trap
+}
+
+// take makes the next answer that has the text in it the last of its
+// connection, which the program does not get.
+func (p *proxy) take(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.snatch = text
+}
+
+// counts begins to count the answers that have the text in them.
+func (p *proxy) counts(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counted, p.count = text, 0
+}
+
+// seen returns how many have been counted.
+func (p *proxy) seen() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
 }
 
 // traps returns how many have been sprung.

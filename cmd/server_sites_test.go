@@ -29,6 +29,13 @@ type siteKind struct {
 	// says how many connections that one may have.
 	user  func(s *site)
 	limit func(s *site, n int)
+	// weigh makes a transaction of the test one that the server does not end
+	// in a deadlock, and waits is the query for the number of the program's
+	// transactions that wait for a lock.
+	weigh, waits string
+	// deadlock and locked are what the server's errors have in them for a
+	// deadlock, and for a lock that is waited for too long.
+	deadlock, locked string
 }
 
 // A site is a shop with a database of whatever kind.
@@ -83,7 +90,11 @@ var onPostgres = &siteKind{
 		s.mustExec(`GRANT SELECT, UPDATE ON "BACKLOG" TO ` + s.own)
 		s.server.User = url.UserPassword(s.own, "open")
 	},
-	limit: func(s *site, n int) { s.mustExec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", s.own, n)) },
+	limit:    func(s *site, n int) { s.mustExec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", s.own, n)) },
+	weigh:    "SET LOCAL deadlock_timeout = '1min'",
+	waits:    "SELECT count(*) FROM pg_stat_activity WHERE application_name = '%s' AND wait_event_type = 'Lock'",
+	deadlock: "40P01",
+	locked:   "55P03",
 }
 
 var onMySQL = &siteKind{
@@ -119,6 +130,11 @@ var onMySQL = &siteKind{
 		// None at all would mean no limit.
 		s.mustExec(fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", s.own, max(1, n)))
 	},
+	// The one that has changed less is ended.
+	weigh:    `INSERT INTO "BACKLOG" (id, status) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) SELECT 1000000 + i, 'HEAVY' FROM n`,
+	waits:    "SELECT count(*) FROM information_schema.INNODB_TRX JOIN information_schema.PROCESSLIST p ON p.id = trx_mysql_thread_id WHERE db = '%s' AND trx_state = 'LOCK WAIT'",
+	deadlock: "Deadlock found",
+	locked:   "Lock wait timeout",
 }
 
 var (
