@@ -259,7 +259,11 @@ func (k *checker) plans(ctx context.Context) {
 		names := strings.Join(p.Indexes, ", ")
 		switch {
 		case p.Bad != "":
-			k.warn("index", "`backlog init`, or: "+p.Cure, "%s: %s\nby this plan: %s", p.What, p.Bad, strings.Join(p.Steps, "; "))
+			cure := p.Cure
+			if !p.Stale {
+				cure = "`backlog init`, or: " + cure
+			}
+			k.warn("index", cure, "%s: %s\nby this plan: %s", p.What, p.Bad, strings.Join(p.Steps, "; "))
 		case names == "": // the key itself
 			k.good("index", "%s: %s", p.What, strings.Join(p.Steps, "; "))
 		case p.Unused:

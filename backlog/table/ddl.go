@@ -208,7 +208,7 @@ func (t *Table) MissingIndexes(ctx context.Context, now time.Time) ([]string, er
 	var list []string
 	for _, p := range plans {
 		// Where an index has no condition, one can be that of several states.
-		if p.Bad != "" && !slices.Contains(list, p.Cure) {
+		if p.Bad != "" && !p.Stale && !slices.Contains(list, p.Cure) {
 			list = append(list, p.Cure)
 		}
 	}
@@ -226,6 +226,7 @@ type Plan struct {
 	Unused  bool
 	Bad     string // why it reads more than the page, or empty
 	Cure    string // the statement that creates the index to have; empty if Bad is
+	Stale   bool   // the index is there: Cure has the planner look at the table
 }
 
 // Plans explains how each status is read by a pass that begins now.
@@ -257,7 +258,8 @@ func (t *Table) plan(ctx context.Context, b branch, text string, args []any, cur
 	err := t.within(ctx, func(ctx context.Context) (err error) {
 		x, err := t.d.plan(ctx, t.db.read, t, b, text, args)
 		p.Steps, p.Indexes, p.Unused, p.Bad = x.steps, x.indexes, x.unused, x.bad
-		if err != nil || p.Bad == "" {
+		p.Cure, p.Stale = x.analyze, x.analyze != ""
+		if err != nil || p.Bad == "" || p.Stale {
 			return err
 		}
 		p.Cure, err = cure(ctx)

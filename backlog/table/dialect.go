@@ -122,6 +122,13 @@ type explanation struct {
 	indexes []string // that serve, if nothing is bad
 	unused  bool     // they would serve, but the rows are few
 	bad     string   // how it reads more than the page, "" if it does not
+	analyze string   // the statement that mends what is bad, if no index is missing
+}
+
+// A querier is a pool or one connection.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 type errorClass int

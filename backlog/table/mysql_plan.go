@@ -48,7 +48,8 @@ func (d mysql) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query s
 			x.indexes, x.unused, x.bad = []string{i.name}, true, ""
 			return x, nil
 		}
-		x.bad += ", though the index " + i.name + " would serve: ANALYZE TABLE would tell the planner"
+		x.bad += ", though the index " + i.name + " would serve"
+		x.analyze = "ANALYZE TABLE " + t.name
 		return x, nil
 	}
 	return x, nil

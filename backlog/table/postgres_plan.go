@@ -41,8 +41,18 @@ func (d postgres) plan(ctx context.Context, db *sql.DB, t *Table, b branch, quer
 		}
 	}
 	forced, err := d.explained(ctx, tx, t, b, query, args)
-	if err == nil && forced.bad == "" {
-		x.indexes, x.unused, x.bad = forced.indexes, true, ""
+	if err != nil || forced.bad != "" {
+		return x, err
+	}
+	// Who has never looked into a large table cannot tell that they are few.
+	var blind bool
+	err = tx.QueryRowContext(ctx, `SELECT pg_relation_size(c.oid) > 1 << 20 AND NOT EXISTS (SELECT FROM pg_stats s WHERE s.schemaname = n.nspname AND s.tablename = c.relname)
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`, t.name).Scan(&blind)
+	if x.indexes = forced.indexes; blind {
+		x.bad += ", though the index " + strings.Join(x.indexes, ", ") + " would serve"
+		x.analyze = "ANALYZE " + t.name
+	} else {
+		x.unused, x.bad = true, ""
 	}
 	return x, err
 }
