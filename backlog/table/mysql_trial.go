@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -70,12 +69,16 @@ func (d mysql) try(ctx context.Context, db *sql.DB, t *Table, writes []trialWrit
 	} else if err != nil {
 		return err
 	}
+	references, err := d.references(ctx, db, t)
+	if err != nil {
+		return err
+	}
 	for _, w := range writes {
-		for _, a := range w.assigns {
-			c := t.quotedColumn(a.col)
-			if n, err := strconv.ParseInt(a.expr, 10, 64); err == nil && c.class == classInteger && !mysqlHolds(c, n) {
-				return problem("change it to one that the column can hold", "%s: %d is out of the range of column %s, which is %s", w.setting, n, c.name, c.decl)
-			}
+		if err := d.tryValues(t, w); err != nil {
+			return err
+		}
+		if err := d.tryReferences(ctx, db, t, w, references); err != nil {
+			return err
 		}
 		if len(checks) == 0 {
 			continue

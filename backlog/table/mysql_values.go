@@ -1,0 +1,79 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// tryValues judges what the write sets by the types of the columns.
+func (d mysql) tryValues(t *Table, w trialWrite) error {
+	for _, a := range w.assigns {
+		c := t.quotedColumn(a.col)
+		if n, err := strconv.ParseInt(a.expr, 10, 64); err == nil && c.class == classInteger && !mysqlHolds(c, n) {
+			return problem("change it to one that the column can hold", "%s: %d is out of the range of column %s, which is %s", w.setting, n, c.name, c.decl)
+		}
+		if !mysqlIs(c, "set") || !strings.HasPrefix(a.expr, "'") || a.expr == "''" {
+			continue
+		}
+		labels := mysqlLabels(c.decl)
+		for _, part := range strings.Split(strings.ReplaceAll(a.expr[1:len(a.expr)-1], "''", "'"), ",") {
+			if !slices.ContainsFunc(labels, func(l string) bool { return strings.EqualFold(l, part) }) {
+				return problem("change it to one of them", "%s: %q is none of the labels of column %s: %s", w.setting, part, c.name, strings.Join(labels, ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// A mysqlReference is a foreign key over one column.
+type mysqlReference struct{ name, column, to, key string } // quoted but for the name
+
+func (d mysql) references(ctx context.Context, db *sql.DB, t *Table) (list []mysqlReference, err error) {
+	rows, err := db.QueryContext(ctx, `SELECT constraint_name, min(column_name), min(referenced_table_schema), min(referenced_table_name), min(referenced_column_name)
+		FROM information_schema.key_column_usage WHERE table_schema = coalesce(nullif(?, ''), database()) AND table_name = ? AND referenced_table_name IS NOT NULL
+		GROUP BY constraint_name HAVING count(*) = 1 ORDER BY constraint_name`, t.m.Schema, t.m.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r mysqlReference
+		var schema string
+		if err := rows.Scan(&r.name, &r.column, &schema, &r.to, &r.key); err != nil {
+			return nil, err
+		}
+		r.column, r.to, r.key = d.quote(r.column), d.quote(schema)+"."+d.quote(r.to), d.quote(r.key)
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+// tryReferences is a *Problem if what the write sets is not there where a foreign
+// key looks for it.
+func (d mysql) tryReferences(ctx context.Context, db *sql.DB, t *Table, w trialWrite, list []mysqlReference) error {
+	for _, r := range list {
+		i := slices.IndexFunc(w.assigns, func(a assign) bool { return a.col == r.column })
+		if i < 0 {
+			continue
+		}
+		a := w.assigns[i]
+		if a.time != nil || a.expr == "?" || strings.Contains(a.expr, a.col) {
+			continue
+		}
+		var has bool
+		err := db.QueryRowContext(ctx, fmt.Sprintf("SELECT (%s) IS NULL OR EXISTS (SELECT 1 FROM %s WHERE %s = %s)", a.expr, r.to, r.key, a.expr)).Scan(&has)
+		switch {
+		case err != nil && d.classify(err) != classOther, err != nil && ctx.Err() != nil:
+			return err
+		case err != nil:
+			t.note("whether %s is in %s, to which the constraint %s refers, could not be seen: %v", a.expr, r.to, r.name, err)
+		case !has:
+			return problem("insert it there, or change it", "%s: table %s does not take %s: %s has no such %s, to which the constraint %s refers", w.setting, t.m.Name, w.set, r.to, r.key, r.name)
+		}
+	}
+	return nil
+}
