@@ -28,7 +28,7 @@ var harms = map[*siteKind][]harm{
 		{"open transactions", "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'OWN' AND xact_start IS NOT NULL", 0},
 		{"sessions idle in transaction", "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'OWN' AND state LIKE 'idle in transaction%'", 0},
 		{"locks on the table", `SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE application_name = 'OWN' AND relation = '"BACKLOG"'::regclass`, 0},
-		{"connections", "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'OWN'", 4 + 2},
+		{"connections", "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'OWN'", 4},
 	},
 	onMySQL: {
 		{"open transactions", "SELECT count(*) FROM information_schema.INNODB_TRX JOIN information_schema.PROCESSLIST p ON p.id = trx_mysql_thread_id WHERE db = 'OWN' AND p.id <> connection_id()", 0},

@@ -18,7 +18,7 @@ import (
 // mysql is the dialect of MySQL and MariaDB.
 type mysql struct {
 	database string // that of the URL; "" if it names none
-	locks    *mysqlLocks
+	locks    *serverLocks
 	hints    *mysqlHints
 	names    *mysqlNames
 }
@@ -46,8 +46,7 @@ const (
 	mysqlDial = 10 * time.Second
 )
 
-// openMySQL makes the pool, without using it. One connection of those that are
-// allowed is kept for locks, where there can be some.
+// openMySQL makes the pool, without using it.
 func openMySQL(rawURL string, o Options) (*DB, error) {
 	u, err := parseMySQL(rawURL)
 	if err != nil {
@@ -57,15 +56,11 @@ func openMySQL(rawURL string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	locks, err := u.connector([]string{"SET wait_timeout = " + mysqlLockTimeout})
+	locks, err := u.connector(nil)
 	if err != nil {
 		return nil, err
 	}
-	size := o.Pool
-	if !o.ReadOnly {
-		size = max(1, size-1)
-	}
-	db := &DB{dialect: mysql{u.database, &mysqlLocks{connector: locks}, new(mysqlHints), new(mysqlNames)}, patience: mysqlPatience, read: pool(sql.OpenDB(work), size)}
+	db := &DB{dialect: mysql{u.database, &serverLocks{connector: locks}, new(mysqlHints), new(mysqlNames)}, patience: mysqlPatience, read: pool(sql.OpenDB(work), o.besideLocks())}
 	if !o.ReadOnly {
 		db.write = db.read
 	}

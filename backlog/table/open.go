@@ -267,6 +267,15 @@ func (d sqlite) explain(err error) error {
 	return err
 }
 
+// besideLocks is how many connections are for work on a server: locks may take
+// one of those that are allowed.
+func (o Options) besideLocks() int {
+	if o.ReadOnly {
+		return o.Pool
+	}
+	return max(1, o.Pool-1)
+}
+
 // pool sets what every pool of connections is to have.
 func pool(db *sql.DB, n int) *sql.DB {
 	db.SetMaxOpenConns(n)

@@ -38,6 +38,8 @@ type postgresServer struct {
 	// deferred is set once a table was described that has constraints or
 	// triggers which else would speak up at the commit, for the whole group.
 	deferred atomic.Bool
+
+	locks *serverLocks
 }
 
 // postgresPatience is how long rows that another program has locked are waited
@@ -53,7 +55,8 @@ func openPostgres(url string, o Options) (*DB, error) {
 		return nil, err
 	}
 	server.unlimited = o.unlimited
-	p := pool(sql.OpenDB(server), o.Pool)
+	server.locks = &serverLocks{connector: server.apart()}
+	p := pool(sql.OpenDB(server), o.besideLocks())
 	// Longer than files need: a new connection is a new process there, which
 	// knows no statement yet. But none is kept that is not used.
 	p.SetConnMaxLifetime(30 * time.Minute)
@@ -89,6 +92,12 @@ func newPostgresServer(url string, readOnly bool) (*postgresServer, error) {
 var postgresDialer = &net.Dialer{
 	Timeout:         10 * time.Second,
 	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
+}
+
+// apart returns the way to the same server for sessions that may both read and
+// write, whatever the others may.
+func (s *postgresServer) apart() *postgresServer {
+	return &postgresServer{config: s.config, host: s.host, ownMode: s.ownMode}
 }
 
 // Connect implements driver.Connector.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 	"strings"
 )
 
@@ -41,7 +42,7 @@ func (d postgres) describe(ctx context.Context, db *sql.DB, schema, name string)
 	return cat, err
 }
 
-func (d postgres) relation(ctx context.Context, db *sql.DB, schema, name string) (r postgresRelation, err error) {
+func (d postgres) relation(ctx context.Context, db querier, schema, name string) (r postgresRelation, err error) {
 	where, args := "c.relname = $1 AND pg_table_is_visible(c.oid)", []any{name}
 	if schema != "" {
 		where, args = "c.relname = $1 AND n.nspname = $2", append(args, schema)
@@ -79,7 +80,7 @@ func (d postgres) unfit(r postgresRelation, name string) error {
 }
 
 // noTable says what is there. It looks where the table was looked for.
-func (d postgres) noTable(ctx context.Context, db *sql.DB, schema, name string) error {
+func (d postgres) noTable(ctx context.Context, db querier, schema, name string) error {
 	searched, err := texts(ctx, db, "SELECT unnest(current_schemas(false))::text")
 	if schema != "" {
 		searched = []string{schema}
@@ -110,7 +111,7 @@ func (d postgres) describeColumns(ctx context.Context, db *sql.DB, oid int64, ca
 			UNION ALL SELECT b.attnum, t.typbasetype, CASE WHEN b.typmod < 0 THEN t.typtypmod ELSE b.typmod END, b.strict OR t.typnotnull
 			FROM base b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd')
 		SELECT a.attname::text, format_type(b.type, b.typmod), t.typname::text, t.typtype::text, b.strict, a.attgenerated <> '' OR a.attidentity = 'a',
-			CASE WHEN t.typname IN ('varchar', 'bpchar') AND b.typmod > 4 THEN b.typmod - 4 ELSE 0 END,
+			CASE WHEN t.typname IN ('varchar', 'bpchar') AND b.typmod > 4 THEN b.typmod - 4 WHEN t.typname IN ('char', 'name') THEN t.typlen - (t.typname = 'name')::int ELSE 0 END,
 			coalesce((SELECT e.typname::text FROM pg_type e WHERE e.oid = t.typelem AND t.typcategory = 'A'), ''),
 			coalesce((SELECT string_agg(enumlabel, chr(1) ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid), ''),
 			current_setting('server_encoding') NOT IN ('UTF8', 'SQL_ASCII')
@@ -130,6 +131,9 @@ func (d postgres) describeColumns(ctx context.Context, db *sql.DB, oid int64, ca
 			c.holds = isASCII
 		}
 		c.class, c.bits = postgresClass(base), map[string]int{"int2": 16, "int4": 32}[base]
+		if base == "int2" {
+			c.most = math.MaxInt16
+		}
 		c.json = base == "json" || base == "jsonb"
 		if kind == "e" {
 			c.labels = strings.Split(labels, "\x01")

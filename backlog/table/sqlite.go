@@ -361,7 +361,7 @@ func sqliteClass(decl string) (c class, length int, isJSON bool) {
 }
 
 // texts returns the first column of a query's rows.
-func texts(ctx context.Context, db *sql.DB, query string, args ...any) (list []string, err error) {
+func texts(ctx context.Context, db querier, query string, args ...any) (list []string, err error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err

@@ -55,11 +55,16 @@ func (l *lender) open() *sql.DB {
 // locks.
 const lentConns = 4
 
-// roomForLocks is a *Problem where locks, each of which may keep a connection of
-// the pool, would leave none for the work.
-func roomForLocks(pool *sql.DB, locks int) error {
-	if most := pool.Stats().MaxOpenConnections; most > 0 && most <= locks {
-		return problem("allow more by its SetMaxOpenConns", "the pool has %d connections at most, but it takes %d: locks keep up to %d as long as they are held, and the work another one", most, locks+1, locks)
+// locksFrom are locks in a session of the pool, which is not given back.
+func locksFrom(pool *sql.DB) *serverLocks {
+	return &serverLocks{connector: &lender{pool: pool, enter: func(context.Context, *lentConn) error { return nil }}}
+}
+
+// roomForLocks is a *Problem where locks, which keep a connection of the pool,
+// would leave none for the work.
+func roomForLocks(pool *sql.DB) error {
+	if pool.Stats().MaxOpenConnections == 1 {
+		return problem("allow more by its SetMaxOpenConns", "the pool has 1 connection at most, but it takes 2: locks keep one as long as they are held, and the work another")
 	}
 	return nil
 }

@@ -41,12 +41,8 @@ func useMySQL(ctx context.Context, pool *sql.DB) (*DB, error) {
 	if err := rows.Scan(&schema); err != nil {
 		return nil, err
 	}
-	keep := &lender{pool: pool, enter: func(ctx context.Context, c *lentConn) error {
-		_, err := c.conn.ExecContext(ctx, "SET wait_timeout = "+mysqlLockTimeout)
-		return err
-	}}
 	d := usedMySQL{
-		mysql: mysql{database: schema.String, locks: &mysqlLocks{connector: keep}, hints: new(mysqlHints), names: new(mysqlNames)},
+		mysql: mysql{database: schema.String, locks: locksFrom(pool), hints: new(mysqlHints), names: new(mysqlNames)},
 		pool:  pool, dates: make(map[string]bool),
 	}
 	lent := (&lender{pool: pool, enter: mysqlEnter, begin: []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION READ WRITE"}}).open()
@@ -210,7 +206,7 @@ func (d usedMySQL) raw(col string) string {
 
 // tryLock takes the lock on a connection of the pool, which ends with it.
 func (d usedMySQL) tryLock(ctx context.Context, schema, table string, name backlog.LockName) (backlog.Lock, error) {
-	if err := roomForLocks(d.pool, 1); err != nil {
+	if err := roomForLocks(d.pool); err != nil {
 		return nil, err
 	}
 	return d.mysql.tryLock(ctx, schema, table, name)

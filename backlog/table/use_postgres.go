@@ -28,6 +28,7 @@ func usePostgres(ctx context.Context, pool *sql.DB) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	server.locks = locksFrom(pool)
 	d := usedPostgres{postgres{server}, pool}
 	if err := d.reach(ctx, pool); err != nil {
 		return nil, err
@@ -64,15 +65,10 @@ func postgresArg(v any) any {
 
 // tryLock takes the lock on a connection of the pool, which ends with it.
 func (d usedPostgres) tryLock(ctx context.Context, schema, table string, name backlog.LockName) (backlog.Lock, error) {
-	locks := 1
-	if name == backlog.LeaderLock {
-		locks = 2 // who leads takes the other one for each pass
-	}
-	if err := roomForLocks(d.pool, locks); err != nil {
+	if err := roomForLocks(d.pool); err != nil {
 		return nil, err
 	}
-	keep := &lender{pool: d.pool, enter: func(context.Context, *lentConn) error { return nil }}
-	return d.lockOn(ctx, sql.OpenDB(keep), schema, table, name)
+	return d.postgres.tryLock(ctx, schema, table, name)
 }
 
 func (d usedPostgres) schemaOf(ctx context.Context, db *sql.DB, table string) (string, error) {

@@ -246,7 +246,7 @@ func TestUseLocksOnServers(t *testing.T) {
 		first, second := use(), use()
 		if pool.Stats().MaxOpenConnections == 1 {
 			_, err := first.TryLock(t.Context(), backlog.RunLock)
-			if p := (*table.Problem)(nil); !errors.As(err, &p) || !strings.HasPrefix(p.What, "the pool has 1 connections at most") {
+			if p := (*table.Problem)(nil); !errors.As(err, &p) || !strings.HasPrefix(p.What, "the pool has 1 connection at most") {
 				t.Errorf("got %v", err)
 			}
 			return

@@ -1,0 +1,38 @@
+package cmd_test
+
+import (
+	"syscall"
+	"testing"
+)
+
+// A leader that stands still, as on a machine that is suspended, is given up by
+// the server in time, and followed. When it wakes up it knows before it does
+// anything more.
+func TestFrozenLeader(t *testing.T) {
+	t.Parallel()
+	onSites(t, serverKinds, func(t *testing.T, kind *siteKind) {
+		s := newSite(t, kind, map[string]string{"handler.sh": slowHandler})
+		s.configure("a", nil, handling)
+		s.configure("b", nil, handling)
+		a := s.start("run", "--config", "a.yaml")
+		a.says(`"msg":"leading"`)
+		b := s.start("run", "--config", "b.yaml")
+		b.says(`"msg":"standing by: another daemon leads"`)
+		s.fillNew(100)
+		if !eventually(func() bool { return s.count("SUCCESS") > 3 }) {
+			t.Fatalf("the leader does nothing:\n%s", a.log)
+		}
+		a.signal(syscall.SIGSTOP)
+		b.says(`"msg":"leading"`)
+		a.signal(syscall.SIGCONT)
+		a.says(`"msg":"the leader lock is lost`)
+		if !eventually(func() bool { return s.count("SUCCESS") == 100 }) {
+			t.Fatalf("not all is done:\n%s\n%s", a.log, b.log)
+		}
+		for _, d := range []*daemon{a, b} {
+			d.signal(syscall.SIGTERM)
+			d.ends()
+		}
+		s.judge(100)
+	})
+}
