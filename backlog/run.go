@@ -43,6 +43,9 @@ type run struct {
 	done     chan struct{} // closed: no outcome will come any more
 	settler  sync.WaitGroup
 	writing  atomic.Int64 // since when the settler waits for the store, in unix nanoseconds; 0: it does not
+	doubted  bool         // an outcome was refused, and the store asked to prove itself; owned by the settler
+	unfit    error        // what it said then; likewise
+	inRow    int          // outcomes refused since the last that was taken; likewise
 
 	mu      sync.Mutex // guards what follows
 	report  Report

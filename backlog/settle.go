@@ -2,6 +2,8 @@ package backlog
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -100,12 +102,19 @@ func (r *run) writeGroup() bool {
 		left, err = r.e.Store.Settle(r.patience, group)
 		return err
 	})
-	r.writing.Store(0)
-	if err != nil {
+	if err == nil {
+		left, err = r.doubt(left)
+	} else {
 		left = left[:0]
 		for i := range group {
-			left = append(left, Unsettled{i, errUnwritten})
+			left = append(left, Unsettled{i, unwritten{err}})
 		}
+	}
+	r.writing.Store(0)
+	if err == nil {
+		err = r.hopeless(len(group), left)
+	}
+	if err != nil {
 		r.fail(err)
 	}
 	r.account(group, hashes, left)
@@ -114,8 +123,63 @@ func (r *run) writeGroup() bool {
 	return true
 }
 
-// errUnwritten marks the settlements that were given up.
-var errUnwritten = errors.New("not written")
+func isRefusal(u Unsettled) bool { return !errors.Is(u.Err, ErrConflict) }
+
+// doubt has the store prove, after the first refused outcome of the pass, that
+// it takes others; until it has, nothing more is handed out. If it does not,
+// the rows are not to blame: what is refused is left unwritten.
+func (r *run) doubt(left []Unsettled) ([]Unsettled, error) {
+	p, ok := r.e.Store.(Prover)
+	if !ok || !slices.ContainsFunc(left, isRefusal) {
+		return left, nil
+	}
+	if !r.doubted {
+		r.doubted = true
+		r.writing.Store(forAges)
+		r.unfit = r.e.persist(r.patience, func() error { return p.Prove(r.patience) })
+	}
+	if r.unfit == nil || isAway(r.unfit) { // away: nothing is known
+		return left, nil
+	}
+	for i, u := range left {
+		if isRefusal(u) {
+			left[i].Err = unwritten{r.unfit}
+		}
+	}
+	return left, r.unfit
+}
+
+// forAges is a time, for run.writing, that is long ago.
+const forAges = 1
+
+// maxInRow is how many outcomes in a row may be refused: each is of a record
+// that was handled in vain.
+const maxInRow = 10
+
+// hopeless returns an error when too many outcomes have been refused, of which
+// left are those of the last group of n, without one that was taken.
+func (r *run) hopeless(n int, left []Unsettled) error {
+	reason := make(map[int]error, len(left))
+	for _, u := range left {
+		reason[u.Index] = u.Err
+	}
+	for i := range n {
+		switch err := reason[i]; {
+		case err == nil:
+			r.inRow = 0
+		case !errors.Is(err, ErrConflict):
+			if r.inRow++; r.inRow == maxInRow {
+				return fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, err)
+			}
+		}
+	}
+	return nil
+}
+
+// unwritten is why settlements were given up.
+type unwritten struct{ error }
+
+func (u unwritten) Unwrap() error { return u.error }
 
 // account counts a group that has been settled but for left.
 func (r *run) account(group []Settlement, hashes []uint64, left []Unsettled) {
@@ -132,13 +196,13 @@ func (r *run) account(group []Settlement, hashes []uint64, left []Unsettled) {
 		case ev.Err == nil:
 			r.report.add(s)
 			continue
+		case errors.As(ev.Err, new(unwritten)):
+			r.report.Unwritten++
+			ev.Kind = Unwritten
 		case errors.Is(ev.Err, ErrConflict):
 			r.report.Conflicts++
 			r.tried[hashes[i]] = struct{}{} // it may now be in the other lane
 			ev.Kind = Conflicted
-		case errors.Is(ev.Err, errUnwritten):
-			r.report.Unwritten++
-			ev.Kind = Unwritten
 		default:
 			r.report.Refused++
 			r.e.refuse(hashes[i])

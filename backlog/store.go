@@ -108,6 +108,15 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
+// A Prover is a Store that can prove that it takes outcomes. The engine asks
+// after the first one of a pass that was refused: what one row does not take,
+// none may.
+type Prover interface {
+	// Prove returns why no outcomes are taken, or nil if they are as far as
+	// that can be told.
+	Prove(ctx context.Context) error
+}
+
 // An Expirer is a Store that can give records their dead status by age.
 type Expirer interface {
 	// Expire gives the dead status to every pending record that was
