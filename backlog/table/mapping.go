@@ -134,6 +134,7 @@ type column struct {
 	labels   []string // of an ENUM: no other text is legal; nil: any is
 	unsigned bool     // no number below 0 is legal
 	bits     int      // of a whole number, where the database takes no larger one; 0: 64
+	most     int64    // the largest whole number, where somebody may count that far; 0: a larger one
 	updated  bool     // the database sets it itself when the row is written
 }
 

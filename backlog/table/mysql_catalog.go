@@ -80,6 +80,7 @@ func (d mysql) describeColumns(ctx context.Context, db *sql.DB, schema, name str
 		c.notNull, c.generated = nullable == "NO", expr != ""
 		c.class = mysqlClass(&c)
 		c.unsigned = strings.Contains(c.decl, "unsigned")
+		c.most = mysqlMost(&c)
 		c.json = mysqlIs(&c, "json") || slices.Contains(checks, "json_valid("+d.quote(c.name)+")")
 		c.updated = strings.Contains(strings.ToLower(extra), "on update")
 		if mysqlIs(&c, "enum") {
@@ -245,6 +246,20 @@ func mysqlChecks(create string) (list []string) {
 }
 
 var mysqlWidth = map[string]uint{"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+
+// mysqlMost returns the largest number of a column of the smaller types, else 0.
+func mysqlMost(c *column) int64 {
+	name, _, _ := strings.Cut(strings.ToLower(c.decl), "(")
+	name, _, _ = strings.Cut(name, " ")
+	bits, ok := mysqlWidth[name]
+	switch {
+	case !ok || bits > 24:
+		return 0
+	case c.unsigned:
+		return 1<<bits - 1
+	}
+	return 1<<(bits-1) - 1
+}
 
 // mysqlHolds reports whether an integer column can hold the number.
 func mysqlHolds(c *column, n int64) bool {

@@ -196,7 +196,7 @@ func (r *resolver) assign(setting string, a Assignment) (out assign, value any, 
 		case "now":
 			return assign{col: name, time: r.t.timeOf(col)}, nil, false, nil
 		case "+1":
-			return assign{col: name, expr: "coalesce(" + name + ", 0) + 1"}, nil, false, nil
+			return assign{col: name, expr: oneMore(name, col)}, nil, false, nil
 		}
 	}
 	value, err = col.typed(a.Value)
@@ -210,6 +210,16 @@ func (r *resolver) assign(setting string, a Assignment) (out assign, value any, 
 		return assign{}, nil, false, problem("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.name, col.decl)
 	}
 	return assign{col: name, expr: r.d.literal(value)}, value, true, nil
+}
+
+// oneMore counts one up, but not beyond what the column holds: an outcome must
+// not fail to be written for a count.
+func oneMore(quoted string, c *column) string {
+	expr := "coalesce(" + quoted + ", 0) + 1"
+	if c.most > 0 {
+		return fmt.Sprintf("least(%s, %d)", expr, c.most)
+	}
+	return expr
 }
 
 // states fills in the table's branches and actions.

@@ -15,6 +15,7 @@ import (
 type retryCols struct {
 	count      string   // quoted
 	nullable   bool     // the count may be NULL
+	most       int64    // the largest count that the column holds; 0: there is none
 	last, next *timeCol // next nil: a counted policy
 	waits      []time.Duration
 	retries    int
@@ -156,7 +157,10 @@ func (r *resolver) retry() error {
 	if count.class == classText || count.class == classBlob || count.class == classBoolean {
 		return problem("name a column of whole numbers", "policy: column %s is %s, which cannot count failures", count.name, count.decl)
 	}
-	c.count, c.nullable = r.d.quote(count.name), !count.notNull
+	if count.most > 0 && int64(m.Retries) >= count.most {
+		return problem("let it give up earlier, or name a column of larger numbers", "policy: column %s is %s, which cannot count %d failures", count.name, count.decl, m.Retries+1)
+	}
+	c.count, c.nullable, c.most = r.d.quote(count.name), !count.notNull, count.most
 	for _, x := range []struct {
 		name string
 		to   **timeCol

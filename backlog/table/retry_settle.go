@@ -41,7 +41,11 @@ func (t *Table) byKey(n int, c *column) string {
 // retryValues returns what a failure writes, as the columns have it.
 func (t *Table) retryValues(s *backlog.Settlement, ends bool) (list []any) {
 	c := t.retry
-	list = append(list, int64(s.Retry.Count), t.writeForm(c.last).write(s.At))
+	count := int64(s.Retry.Count)
+	if c.most > 0 {
+		count = min(count, c.most) // what waits no longer for that need not be told from it
+	}
+	list = append(list, count, t.writeForm(c.last).write(s.At))
 	if c.next != nil && !ends {
 		list = append(list, t.writeForm(c.next).write(s.Retry.Next))
 	}
