@@ -152,10 +152,28 @@ func TestWildHosts(t *testing.T) {
 			cfg: "table: {name: jobs}", refused: "jobs is a view: outcomes cannot be written to it; name the table behind it",
 		},
 		{
-			name: "a number that is cut off where nobody is strict", on: only(inMySQL), // as the session that made the table
-			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL, attempts tinyint); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00', 1000), (2, 'NEW', '2026-02-10 10:00:00', 1)",
+			name: "a count that is as large as it can be", on: []wildKind{inPostgres, inMySQL},
+			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL, attempts smallint); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00', 32767), (2, 'NEW', '2026-02-10 10:00:00', 32766), (3, 'ERROR', '2026-02-10 10:00:00', 32767)",
 			cfg:     "table: {name: jobs, attempts: attempts}",
-			handled: "1 2", rows: "SELECT id, status, attempts FROM jobs", want: []string{"1|NEW|127", "2|SUCCESS|2"},
+			handled: "1 2 3", rows: "SELECT id, status, attempts FROM jobs", want: []string{"1|SUCCESS|32767", "2|SUCCESS|32767", "3|SUCCESS|32767"},
+		},
+		{
+			name: "a count of failures that is as large as it can be", on: only(inMySQL), fail: true,
+			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL, failures tinyint unsigned, last_failure datetime); INSERT INTO jobs VALUES (1, 'ERROR', '2026-02-10 11:00:00', 255, '2026-02-10 11:00:00'), (2, 'ERROR', '2026-02-10 10:00:00', 254, '2026-02-10 11:00:00')",
+			cfg:     "table: {name: jobs}\npolicy: {fibonacci: {max_delay: 1m}}",
+			handled: "1 2", rows: "SELECT id, status, failures, last_failure >= '2026-02-10 12:00:00' FROM jobs", want: []string{"1|ERROR|255|1", "2|ERROR|255|1"},
+		},
+		{
+			name: "a count of failures that never gets as far as the policy counts", on: only(inMySQL),
+			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL, failures tinyint, last_failure datetime); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00', 0, NULL)",
+			cfg:     "table: {name: jobs}\npolicy: {sneakers: {max_retries: 127, max_delay: 1h}}",
+			refused: "policy: column failures is tinyint…, which cannot count 128 failures; let it give up earlier, or name a column of larger numbers", rows: all, want: []string{"1|NEW"},
+		},
+		{
+			name: "a number that is cut off where nobody is strict", on: only(inMySQL), // as the session that made the table
+			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL, attempts decimal(3)); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00', 1000), (2, 'NEW', '2026-02-10 10:00:00', 1)",
+			cfg:     "table: {name: jobs, attempts: attempts}",
+			handled: "1 2", rows: "SELECT id, status, attempts FROM jobs", want: []string{"1|NEW|999", "2|SUCCESS|2"},
 		},
 		{
 			name: "a column that the database computes", on: []wildKind{inPostgres, inMySQL},

@@ -116,6 +116,34 @@ func TestWildValues(t *testing.T) {
 			handled: "1", rows: "SELECT id, status FROM jobs", want: []string{"1|ERROR"},
 		},
 		{
+			name: "a SET without the label", on: only(inMySQL),
+			sql: jobs + "status SET('NEW', 'ERROR', 'it''s done')); INSERT INTO jobs VALUES (1, " + when + ", 'NEW')",
+			cfg: "table: {name: jobs}", refused: "statuses.success: \"SUCCESS\" is none of the labels of column status: NEW, ERROR, it's done; change it to one of them",
+		},
+		{
+			name: "a SET of two labels at once", on: only(inMySQL),
+			sql:     jobs + "status SET('NEW', 'ERROR', 'it''s done')); INSERT INTO jobs VALUES (1, " + when + ", 'NEW')",
+			cfg:     "table: {name: jobs}\nstatuses: {success: \"NEW,it's done\"}",
+			handled: "1", rows: "SELECT id, status FROM jobs", want: []string{"1|NEW,it's done"},
+		},
+		{
+			name: "a status that another table does not have", on: []wildKind{inPostgres, inMySQL},
+			sql: "CREATE TABLE states (name varchar(20) PRIMARY KEY); INSERT INTO states VALUES ('NEW'), ('ERROR'); " +
+				jobs + "status varchar(20), CONSTRAINT known FOREIGN KEY (status) REFERENCES states (name)); INSERT INTO jobs VALUES (1, " + when + ", 'NEW')",
+			cfg: "table: {name: jobs}", refused: "statuses.success: table jobs does not take …status… = 'SUCCESS': …states… has no such …name…, to which the constraint known refers; insert it there, or change it",
+		},
+		{
+			name: "a single character, to which a word would be cut", on: only(inPostgres),
+			sql: jobs + "status \"char\"); INSERT INTO jobs VALUES (1, " + when + ", 'N')",
+			cfg: "table: {name: jobs}\nstatuses: {new: N, error: E}", refused: "statuses.success: \"SUCCESS\" is longer than column status allows (\"char\"); write a shorter one (statuses.success is not given, this is its default)",
+		},
+		{
+			name: "a single character", on: only(inPostgres),
+			sql:     jobs + "status \"char\"); INSERT INTO jobs VALUES (1, " + when + ", 'N')",
+			cfg:     "table: {name: jobs}\nstatuses: {new: N, error: E, success: S}",
+			handled: "1", rows: "SELECT id, status FROM jobs", want: []string{"1|S"},
+		},
+		{
 			name: "a domain that refuses a status", on: only(inPostgres),
 			sql: "CREATE DOMAIN state AS text CHECK (VALUE IN ('NEW', 'ERROR')); " + jobs + "status state); INSERT INTO jobs VALUES (1, " + when + ", 'NEW')",
 			cfg: "table: {name: jobs}", refused: "statuses.success: table jobs does not take \"status\" = 'SUCCESS': value for domain state violates check constraint \"state_check\"; change it to one that the table takes",
