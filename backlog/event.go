@@ -42,7 +42,7 @@ const (
 	// Err; At is the attempt's end.
 	Conflicted // somebody else has changed the row, it is left alone; Err wraps ErrConflict
 	Refused    // the database does not take the outcome; Err says why
-	Unwritten  // given up, the row does not show what happened; Err says no more than that
+	Unwritten  // given up, the row does not show what happened; Err says why
 
 	UnreadableRow // Tier, Record (its Key only), Err
 	OnDeadFailed  // Tier, Record, Err: what Engine.OnDead returned for it

@@ -99,11 +99,12 @@ func ping(ctx context.Context, p Pinger) error {
 }
 
 // persist calls f until it returns anything but an error that wraps ErrAway,
-// or ctx is done. The pauses between the calls grow to five seconds.
+// or ctx is done: then it returns the last such error, which says why. The
+// pauses between the calls grow to five seconds.
 func (e *Engine) persist(ctx context.Context, f func() error) error {
-	failing := false
+	var away error
 	done := func() {
-		if failing {
+		if away != nil {
 			e.health.failing.Add(-1)
 		}
 	}
@@ -114,14 +115,20 @@ func (e *Engine) persist(ctx context.Context, f func() error) error {
 			e.storeAnswered()
 			return nil
 		}
-		if ctx.Err() != nil || !isAway(err) {
+		switch {
+		case ctx.Err() != nil:
+			done()
+			if away != nil && !isAway(err) {
+				err = away // that the call was cut short says nothing
+			}
+			return err
+		case !isAway(err):
 			done()
 			return err
-		}
-		if !failing {
-			failing = true
+		case away == nil:
 			e.storeAway(err)
 		}
+		away = err
 		if !sleep(ctx, pause) {
 			done()
 			return err

@@ -133,6 +133,11 @@ func TestKeptOutcomesOfAnotherLoop(t *testing.T) {
 			stop()
 			took := time.Since(stopped)
 			unwritten := len(b.events.of(backlog.Unwritten))
+			for _, ev := range b.events.of(backlog.Unwritten) {
+				if !errors.Is(ev.Err, backlog.ErrAway) {
+					t.Errorf("want to be told that the store was away, got %v", ev.Err)
+				}
+			}
 			if want := 10; back && (b.statuses()["SUCCESS"] != want || unwritten > 0 || took > 0) {
 				t.Errorf("want all done, got %v, %d given up", b.statuses(), unwritten)
 			}

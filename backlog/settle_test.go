@@ -358,8 +358,8 @@ func TestSettleFailsForGood(t *testing.T) {
 					t.Errorf("want an Unwritten event for each of %d outcomes, got %d", rep.Unwritten, len(events))
 				}
 				for _, ev := range events {
-					if ev.Record == nil || ev.Outcome != backlog.Succeeded || ev.Tier != "1d" {
-						t.Errorf("want an event with tier, record and outcome, got %+v", ev)
+					if ev.Record == nil || ev.Outcome != backlog.Succeeded || ev.Tier != "1d" || !errors.Is(ev.Err, full) {
+						t.Errorf("want an event with tier, record, outcome and the store's error, got %+v", ev)
 					}
 				}
 				h.settle = nil

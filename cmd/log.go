@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,7 +62,15 @@ type observer struct {
 	unreadable map[string]int         // by tier, in the pass under way
 	begun      map[string]*time.Timer // by tier, of the pass under way: until that is worth a word
 	tallies    map[string]*tally      // by tier, of its last pass or the one under way
+	unwritten  map[string]*unwritten  // by tier, in the pass under way
 	awaySince  time.Time
+}
+
+// unwritten are the outcomes of a pass that were given up.
+type unwritten struct {
+	n     int
+	first []string // of the records' IDs
+	err   error    // why
 }
 
 func newObserver(log *slog.Logger) *observer {
@@ -69,7 +78,7 @@ func newObserver(log *slog.Logger) *observer {
 	return &observer{
 		log:        log,
 		spare:      terminal && !log.Enabled(context.Background(), slog.LevelDebug),
-		unreadable: make(map[string]int), tallies: make(map[string]*tally), begun: make(map[string]*time.Timer),
+		unreadable: make(map[string]int), tallies: make(map[string]*tally), begun: make(map[string]*time.Timer), unwritten: make(map[string]*unwritten),
 	}
 }
 
@@ -97,7 +106,7 @@ func (o *observer) Observe(ev backlog.Event) {
 	case backlog.Refused:
 		log.Error("the database does not take the outcome; the record is not tried again before a restart", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
 	case backlog.Unwritten:
-		log.Error("the outcome could not be written: the record will be tried again", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
+		o.countUnwritten(ev)
 	case backlog.OnDeadFailed:
 		if o.count(log, ev, "on_dead: ") {
 			log.Error("on_dead failed: nobody has been told that the record is dead", "id", ev.Record.Key.String(), "error", ev.Err)
@@ -204,7 +213,42 @@ func (o *observer) firstUnreadable(tier string) bool {
 	return o.unreadable[tier] <= maxUnreadable
 }
 
+// maxUnwritten is how many records with an outcome that could not be written are
+// named.
+const maxUnwritten = 10
+
+func (o *observer) countUnwritten(ev backlog.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	u := o.unwritten[ev.Tier]
+	if u == nil {
+		u = &unwritten{err: ev.Err}
+		o.unwritten[ev.Tier] = u
+	}
+	if u.n++; u.n <= maxUnwritten {
+		u.first = append(u.first, ev.Record.Key.String())
+	}
+}
+
+// sayUnwritten sums up the outcomes of a pass that could not be written: with one
+// line for each, what else is in the log would be lost.
+func (o *observer) sayUnwritten(log *slog.Logger, tier string) {
+	o.mu.Lock()
+	u := o.unwritten[tier]
+	delete(o.unwritten, tier)
+	o.mu.Unlock()
+	if u == nil {
+		return
+	}
+	ids := strings.Join(u.first, ", ")
+	if more := u.n - len(u.first); more > 0 {
+		ids += fmt.Sprintf(" and %d more", more)
+	}
+	log.Error("outcomes could not be written: their records will be handled again", "outcomes", u.n, "ids", ids, "error", u.err)
+}
+
 func (o *observer) passEnded(log *slog.Logger, ev backlog.Event) {
+	o.sayUnwritten(log, ev.Tier)
 	o.mu.Lock()
 	if t := o.begun[ev.Tier]; t != nil {
 		t.Stop()

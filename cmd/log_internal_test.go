@@ -64,3 +64,30 @@ func TestPassUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// Outcomes that could not be written are told of in one line of the pass, which
+// says how many, whose and why.
+func TestUnwritten(t *testing.T) {
+	var log bytes.Buffer
+	o := newObserver(slog.New(slog.NewJSONHandler(&log, nil)))
+	for pass, n := range []int{56, 0, 2} {
+		for i := range n {
+			rec := &backlog.Record{Key: backlog.NewKey(int64(100*pass + i))}
+			o.Observe(backlog.Event{Kind: backlog.Unwritten, Tier: "1d", Record: rec, Outcome: backlog.Succeeded, Err: errors.New("it is full")})
+		}
+		o.Observe(backlog.Event{Kind: backlog.PassEnded, Tier: "1d", Report: &backlog.Report{Tier: "1d"}})
+	}
+	list := logged(t, &log, "outcomes could not be written: their records will be handled again")
+	if len(list) != 2 {
+		t.Fatalf("want a line for each pass with such outcomes, got %v", list)
+	}
+	for i, want := range []map[string]any{
+		{"outcomes": 56., "ids": "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 46 more"},
+		{"outcomes": 2., "ids": "200, 201"},
+	} {
+		got := list[i]
+		if got["level"] != "ERROR" || got["outcomes"] != want["outcomes"] || got["ids"] != want["ids"] || got["error"] != "it is full" || got["tier"] != "1d" {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}
