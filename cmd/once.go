@@ -147,7 +147,7 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 	}
 	defer a.close()
 	a.introduce(slog.LevelDebug) // of one pass among many there is nothing new to tell
-	lock, err := lockWithin(ctx, a.table, wait)
+	lock, err := lockWithin(ctx, a.locker(), wait)
 	if err != nil {
 		return report, err
 	}

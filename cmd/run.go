@@ -209,7 +209,7 @@ func (d *server) newLoop(since time.Time) (*backlog.Loop, <-chan backlog.Event) 
 		Engine:   d.newEngine(),
 		State:    d.state,
 		Since:    since,
-		Locker:   d.app.table,
+		Locker:   d.app.locker(),
 		Observe: func(ev backlog.Event) {
 			if ev.Kind == backlog.LockLost {
 				select {

@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -34,5 +35,31 @@ func TestFrozenLeader(t *testing.T) {
 			d.ends()
 		}
 		s.judge(100)
+	})
+}
+
+// A daemon whose sessions the server ends has handlers at work for some seconds
+// more. A pass by hand that gets the lock meanwhile waits for them.
+func TestOnceAfterALostLock(t *testing.T) {
+	t.Parallel()
+	onSites(t, serverKinds, func(t *testing.T, kind *siteKind) {
+		s := newSite(t, kind, map[string]string{"handler.sh": strings.Replace(slowHandler, "0.2", "3", 1)})
+		s.configure("a", nil, handling)
+		a := s.start("run", "--config", "a.yaml")
+		a.says(`"msg":"leading"`)
+		s.fillNew(8)
+		if !eventually(func() bool { return len(s.deeds("handled.log")) > 0 }) {
+			t.Fatalf("the leader does nothing:\n%s", a.log)
+		}
+		s.endSessions()
+		if status, _, log := s.run("once", "--config", "a.yaml", "--max-age", "1d"); status != 0 && status != 75 {
+			t.Errorf("a pass by hand: exit status %d\n%s", status, log)
+		}
+		if !eventually(func() bool { return s.count("SUCCESS") == 8 }) {
+			t.Fatalf("not all is done:\n%s", a.log)
+		}
+		a.signal(syscall.SIGTERM)
+		a.ends()
+		s.judge(8)
 	})
 }

@@ -1,0 +1,71 @@
+package cmd
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"backlog/backlog"
+)
+
+// locker returns what the app's passes ask for their lock.
+func (a *app) locker() backlog.Locker {
+	path, err := statePath(a.cfg)
+	if err != nil || path == "" || strings.HasPrefix(strings.ToLower(a.cfg.Database), "sqlite") {
+		return a.table // whose lock is a file, which is lost with its process alone
+	}
+	return hereLocker{a.table, path + ".run"}
+}
+
+// A hereLocker takes the run lock of a server, and after it a file of this
+// machine, which every process has locked as long as its passes have not ended.
+// A process whose connection breaks loses the server's lock with it, and may
+// learn that some seconds later; until its handlers have ended the next one
+// waits for the file.
+type hereLocker struct {
+	backlog.Locker
+	path string
+}
+
+// TryLock implements backlog.Locker. The file alone keeps nobody off: a process
+// that has it for longer than handlers go on after a lost lock stands still, or
+// cannot write its outcomes.
+func (l hereLocker) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
+	lock, err := l.Locker.TryLock(ctx, name)
+	if err != nil || name != backlog.RunLock {
+		return lock, err
+	}
+	os.MkdirAll(filepath.Dir(l.path), 0o755)
+	file := flock.New(l.path, flock.SetPermissions(0o644))
+	if got, err := file.TryLock(); got || err != nil {
+		return hereLock{lock, file}, nil
+	}
+	wctx, cancel := context.WithTimeout(ctx, takeOverAfter)
+	defer cancel()
+	file.TryLockContext(wctx, 50*time.Millisecond)
+	err = ctx.Err()
+	if err == nil {
+		err = lock.Check(ctx)
+	}
+	if err != nil {
+		hereLock{lock, file}.Unlock()
+		return nil, err
+	}
+	return hereLock{lock, file}, nil
+}
+
+type hereLock struct {
+	backlog.Lock
+	file *flock.Flock
+}
+
+// Unlock implements backlog.Lock.
+func (l hereLock) Unlock() error {
+	err := l.Lock.Unlock()
+	l.file.Close()
+	return err
+}
