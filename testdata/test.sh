@@ -30,7 +30,7 @@ if [ "$cgo" = yes ]; then
 	run $flags $sqlite
 	# What has to do with servers has been seen by then, and so have the forms
 	# of time and the program under the race detector.
-	servers='Postgres|MySQL|ServerFaults|LeaderIsCutOff|FrozenLeader|NoHarm|OnServers'
+	servers='Postgres|MySQL|ServerFaults|LeaderIsCutOff|FrozenLeader|LostLock|NoHarm|OnServers'
 	run -race $flags -skip "$servers|TestStore/[^s]" -tags cgo_sqlite $sqlite
 	run $flags -skip "$servers" -tags cgo_sqlite ./cmd/...
 else
