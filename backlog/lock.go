@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,6 +39,49 @@ func timeToEnd(ctx context.Context, atStop time.Duration) time.Duration {
 	return atStop
 }
 
+// WhileHeld looks after a lock and returns a context that is done when ctx is or
+// the lock is lost, which [LostLock] is the cause of then and lost is called with
+// why. A pass on that context hands nothing out while it is not known that the
+// lock has been held within [LockGrace], as after a sleep of the machine. release
+// ends all that; it does not give the lock back.
+func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(error)) (held context.Context, release func()) {
+	h := &holding{now: now}
+	h.known.Store(now().UnixNano())
+	ctx, cancel := context.WithCancelCause(ctx)
+	ctx = context.WithValue(ctx, holdingKey{}, h)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for sleep(ctx, checkEvery) {
+			asked := now()
+			err := guard(func() error { return l.Check(ctx) })
+			if err == nil {
+				h.known.Store(asked.UnixNano())
+			} else if ctx.Err() == nil {
+				cancel(LostLock(h.age())) // before anybody is told, which may take its time
+				lost(err)
+			}
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		watch.Wait()
+	}
+}
+
+// A holding is what is known of a lock.
+type holding struct {
+	now   func() time.Time
+	known atomic.Int64 // when it was last known to be held, in unix nanoseconds
+}
+
+// holdingKey is that of a pass's lock in its context.
+type holdingKey struct{}
+
+func (h *holding) age() time.Duration { return h.now().Sub(time.Unix(0, h.known.Load())) }
+
+// recent reports whether the lock was held a moment ago, or there is none.
+func (h *holding) recent() bool { return h == nil || h.age() < LockGrace }
+
 // A runLock shares one RunLock between the passes of a process.
 type runLock struct {
 	emit func(Event)
@@ -53,8 +97,7 @@ type heldLock struct {
 	Lock
 	holders int             // guarded by the runLock's mutex
 	good    context.Context // done: the lock is lost, which is its cause, or given back
-	end     context.CancelCauseFunc
-	watch   sync.WaitGroup
+	release func()
 }
 
 // acquire takes part in the lock, waiting until the process has it, for a pass
@@ -67,7 +110,7 @@ func (r *runLock) acquire(ctx context.Context, l Locker, e *Engine, tier string)
 	if err != nil {
 		return nil, nil, err
 	}
-	locked, cancel := context.WithCancelCause(ctx)
+	locked, cancel := context.WithCancelCause(context.WithValue(ctx, holdingKey{}, h.good.Value(holdingKey{})))
 	unhook := context.AfterFunc(h.good, func() { cancel(context.Cause(h.good)) })
 	return locked, func() {
 		unhook()
@@ -108,8 +151,7 @@ func (r *runLock) join(ctx context.Context, l Locker, e *Engine, tier string) (*
 		return nil, err
 	}
 	h := &heldLock{Lock: lock, holders: 1}
-	h.good, h.end = context.WithCancelCause(context.Background())
-	h.watch.Go(func() { r.check(h) })
+	h.good, h.release = WhileHeld(context.Background(), lock, r.now, func(err error) { r.emit(Event{Kind: LockLost, Err: err}) })
 	r.held = h
 	return h, nil
 }
@@ -122,26 +164,10 @@ func (r *runLock) leave(h *heldLock) {
 	if h.holders > 0 {
 		return
 	}
-	h.end(nil)
-	h.watch.Wait()
+	h.release()
 	h.Unlock()
 	if r.held == h {
 		r.held = nil
-	}
-}
-
-// check ends h.good when the lock is lost.
-func (r *runLock) check(h *heldLock) {
-	known := r.now()
-	for sleep(h.good, checkEvery) {
-		asked := r.now()
-		err := guard(func() error { return h.Check(h.good) })
-		if err == nil {
-			known = asked
-		} else if h.good.Err() == nil {
-			h.end(LostLock(r.now().Sub(known))) // before anybody is told, which may take its time
-			r.emit(Event{Kind: LockLost, Err: err})
-		}
 	}
 }
 

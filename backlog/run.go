@@ -18,6 +18,7 @@ type run struct {
 	settling bool // it writes its successes itself
 
 	caller   context.Context // the one Pass was called with
+	lock     *holding        // that the pass is under; nil: none
 	finish   chan struct{}   // holds a token: the process is about to end
 	stop     context.Context // done: hand out nothing more
 	endWalk  context.CancelFunc
@@ -92,6 +93,7 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 		tried:    make(map[uint64]struct{}),
 		report:   Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: p.Now},
 	}
+	r.lock, _ = ctx.Value(holdingKey{}).(*holding)
 	r.handler, r.settling = e.settling()
 	r.stop, r.endWalk = context.WithCancel(ctx)
 	r.work, r.endWork = context.WithCancel(context.WithoutCancel(ctx))
@@ -186,7 +188,7 @@ func (r *run) mayStartNow() bool {
 	}
 	now := e.Now().UnixNano() // once: it is asked for with every record
 	return (e.storeRecent(now) || e.reachStore(r.stop)) &&
-		r.settles(now) && e.paused() == 0 && r.stop.Err() == nil && e.rateAllows()
+		r.settles(now) && r.lock.recent() && e.paused() == 0 && r.stop.Err() == nil && e.rateAllows()
 }
 
 // waitToStart waits for all that the owner of a slot has to wait for. It
@@ -210,9 +212,10 @@ func (r *run) waitToStart() bool {
 }
 
 // reachStore is the engine's, and holds back too while a settlement of this
-// run has been waiting for long: a store can answer reads and take no writes.
+// run has been waiting for long: a store can answer reads and take no writes; or
+// while the lock has not been seen for long.
 func (r *run) reachStore() bool {
-	for !r.settles(r.e.Now().UnixNano()) {
+	for !r.settles(r.e.Now().UnixNano()) || !r.lock.recent() {
 		if !sleep(r.stop, 20*time.Millisecond) {
 			return false
 		}

@@ -38,7 +38,7 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 			since, away = time.Now(), false
 		case !errors.Is(err, backlog.ErrAway):
 			return nil, since, err
-		case !away:
+		case !away && ctx.Err() == nil:
 			away = true
 			d.log.Warn("the leader lock cannot be asked for, waiting", "error", err)
 		}

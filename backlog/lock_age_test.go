@@ -1,0 +1,52 @@
+package backlog_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"backlog/backlog/memory"
+)
+
+// A machine that has slept does not know what became of its lock: until it does,
+// nothing is handed out.
+func TestNothingIsHandedOutUnderALockNotSeenForLong(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var slept atomic.Int64
+			now := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+			b := newBench(t, memory.Options{}, slowly(250*time.Millisecond, succeed))
+			b.Concurrency, b.Now = 2, now
+			b.add(t, "NEW", 1, 1000, 0)
+			l := b.loop(schedule(t, "1d 10m"))
+			locker := &losable{Locker: b.table}
+			l.Locker, l.Now = locker, now
+			until(9 * time.Minute)
+			stop := start(t, l)
+			until(10*time.Minute + 4*time.Second + 100*time.Millisecond) // it was looked at just now
+			slept.Store(int64(5 * time.Minute))
+			if lost {
+				locker.lose(errBroken)
+			}
+			until(10*time.Minute + 9*time.Second)
+			awoke := midnight.Add(10*time.Minute + 4*time.Second + 100*time.Millisecond)
+			blind, after := 0, 0
+			for _, c := range b.calls.all() {
+				switch late := c.at.Sub(awoke); {
+				case late > 0 && late < 1900*time.Millisecond: // until the next look
+					blind++
+				case late > 0:
+					after++
+				}
+			}
+			if blind > 0 {
+				t.Errorf("want nothing handed out before the lock is looked at, got %d records", blind)
+			}
+			if (after > 0) == lost {
+				t.Errorf("want records handed out after that if it is still held, got %d, lost: %t", after, lost)
+			}
+			stop()
+		})
+	}
+}
