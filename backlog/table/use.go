@@ -42,11 +42,10 @@ import (
 // mapping names without a schema is looked up once, now, whatever the session
 // is told later. Statements have a time limit of a minute.
 //
-// A lock on a server belongs to a connection. It is taken from the pool for as
-// long as the lock is held, such as during the passes of a Loop, and closed at
-// the end. PostgreSQL needs one for each lock, MySQL one for both of a table. A
-// pool whose limit leaves none beside them is refused when a lock is asked for.
-// That such a connection has died without a word is noticed within seconds,
+// A lock on a server belongs to a connection. One is taken from the pool for as
+// long as a table has any, such as during the passes of a Loop, and closed at the
+// end. A pool whose limit leaves none beside it is refused when a lock is asked
+// for. That such a connection has died without a word is noticed within seconds,
 // whatever the driver's settings are: the lock is checked every two seconds, and
 // an answer is not waited for any longer.
 func Use(ctx context.Context, db *sql.DB, m Mapping, now time.Time) (*Table, error) {
