@@ -287,7 +287,7 @@ func (t *Table) createIndex(ctx context.Context, name string, b branch, conds []
 	if !t.d.partialIndexes() {
 		where = ""
 	}
-	columns = slices.Concat(t.lead, b.lead, columns, t.key)
+	columns = distinct(slices.Concat(t.lead, b.lead, columns, t.key))
 	create := func(name string) string {
 		return t.d.createIndex(t, name, strings.Join(columns, ", ")+")"+where)
 	}

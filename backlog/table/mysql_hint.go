@@ -31,31 +31,32 @@ func (d mysql) from(t *Table, lead []string, order string) string {
 }
 
 // leads reports whether the index begins with the columns, in any order, goes
-// on with the order's, and then in the same direction with the key, which InnoDB
-// adds by itself, ascending, if it is the primary one.
+// on with the order's, and then in the same direction with what else the key
+// has. InnoDB adds the primary key by itself, ascending.
 func (x mysqlIndex) leads(d mysql, t *Table, lead []string, order string) bool {
+	columns, down := x.columns, x.down
+	for _, p := range t.catalog.indexes {
+		for _, c := range p.columns {
+			if p.name == "PRIMARY" && p.whole && !slices.Contains(columns, c) {
+				columns, down = append(slices.Clip(columns), c), append(slices.Clip(down), false)
+			}
+		}
+	}
+	wanted := []string{order}
+	for _, k := range t.key {
+		if k != order && !slices.Contains(lead, k) {
+			wanted = append(wanted, k)
+		}
+	}
 	n := len(lead)
-	if len(x.columns) <= n || d.quote(x.columns[n]) != order {
+	end := n + len(wanted)
+	if len(columns) < end || slices.Contains(down[n:end], !down[n]) {
 		return false
 	}
-	for _, c := range x.columns[:n] {
-		if !slices.Contains(lead, d.quote(c)) {
+	for i, c := range columns[:end] {
+		if i < n && !slices.Contains(lead, d.quote(c)) || i >= n && d.quote(c) != wanted[i-n] {
 			return false
 		}
 	}
-	rest := make([]string, 0, len(t.key))
-	for _, c := range x.columns[n+1:] {
-		rest = append(rest, d.quote(c))
-	}
-	implied := len(rest) < len(t.key)
-	if len(rest) > len(t.key) || slices.Contains(x.down[n:], !x.down[n]) || implied && x.down[n] {
-		return false
-	}
-	if implied {
-		i := slices.IndexFunc(t.catalog.indexes, func(x mysqlIndex) bool { return x.name == "PRIMARY" })
-		if i < 0 || !slices.EqualFunc(t.catalog.indexes[i].columns, t.key, func(c, k string) bool { return d.quote(c) == k }) {
-			return false
-		}
-	}
-	return slices.Equal(rest, t.key[:len(rest)])
+	return true
 }

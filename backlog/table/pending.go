@@ -171,9 +171,20 @@ func (t *Table) branchQuery(q backlog.Query, p part, branch, limit int) (string,
 func order(seg int, inserted string, key []string) string {
 	cols := key
 	if seg == segDated {
-		cols = append([]string{inserted}, key...)
+		cols = distinct(append([]string{inserted}, key...))
 	}
 	return strings.Join(cols, " DESC, ") + " DESC"
+}
+
+// distinct returns the first of each: the key of a table may have a column by
+// which its rows are ordered or chosen.
+func distinct(cols []string) (list []string) {
+	for _, c := range cols {
+		if !slices.Contains(list, c) {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 func (t *Table) pageConditions(q backlog.Query, p part, b branch) (string, []any) {

@@ -37,7 +37,7 @@ func (t *Table) retryTerms(q backlog.Query, p part, branch int, classes []retryC
 		term := fmt.Sprintf("SELECT %s, %d, %s FROM %s WHERE %s", t.sel.aliased(), branch, t.orderColumns(), t.d.from(t, lead, t.retry.order().quoted), conds)
 		args = append(args, a...)
 		if !t.d.lazyUnion() {
-			cols := append([]string{t.retry.order().quoted}, t.key...)
+			cols := distinct(append([]string{t.retry.order().quoted}, t.key...))
 			term = fmt.Sprintf("SELECT * FROM (%s ORDER BY %s LIMIT ?) AS %sb%d_%d", term, strings.Join(cols, ", "), t.sel.prefix, branch, len(terms))
 			args = append(args, limit)
 		}
