@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -171,32 +170,13 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 // whileHeld returns a context that ends when the lock is lost; release stops
 // looking and returns why it was.
 func (a *app) whileHeld(ctx context.Context, lock backlog.Lock) (held context.Context, release func() error) {
-	held, cancel := context.WithCancelCause(ctx)
-	known := time.Now() // when the lock was last known to be held
 	var lost error
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		check := time.NewTicker(lockEvery)
-		defer check.Stop()
-		for {
-			select {
-			case <-held.Done():
-				return
-			case <-check.C:
-			}
-			asked := time.Now()
-			if err := lock.Check(held); err == nil {
-				known = asked
-			} else if held.Err() == nil {
-				lost = fmt.Errorf("the run lock was lost, another process may have worked on this table meanwhile: %w", err)
-				cancel(backlog.LostLock(time.Since(known)))
-				a.log.Error("the run lock is lost, the pass is stopped", "error", err)
-			}
-		}
+	held, stop := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
+		lost = fmt.Errorf("the run lock was lost, another process may have worked on this table meanwhile: %w", err)
+		a.log.Error("the run lock is lost, the pass is stopped", "error", err)
 	})
 	return held, func() error {
-		cancel(nil)
-		watch.Wait()
+		stop()
 		return lost
 	}
 }
