@@ -198,7 +198,9 @@ func ExampleWaitLock() {
 		log.Fatal(err) // somebody else had it all the time
 	}
 	defer lock.Unlock()
-	report, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour})
+	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) { log.Print("the lock is lost: ", err) })
+	defer release()
+	report, err := engine.Pass(held, backlog.Pass{MaxAge: 24 * time.Hour})
 	if err != nil {
 		log.Fatal(err)
 	}
