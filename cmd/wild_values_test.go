@@ -121,6 +121,17 @@ func TestWildValues(t *testing.T) {
 			cfg: "table: {name: jobs}", refused: "statuses.success: \"SUCCESS\" is none of the labels of column status: NEW, ERROR, it's done; change it to one of them",
 		},
 		{
+			name: "a character that the column's character set does not have", on: only(inMySQL),
+			sql: jobs + "status varchar(20) CHARACTER SET cp1251); INSERT INTO jobs VALUES (1, " + when + ", 'NEW')",
+			cfg: "table: {name: jobs}\nstatuses: {success: erledigt ✓}", refused: "statuses.success: \"erledigt ✓\" has characters that column status does not take, whose character set is cp1251; write one of other characters",
+		},
+		{
+			name: "a character set of the column's own", on: only(inMySQL),
+			sql:     jobs + "status varchar(20) CHARACTER SET cp1251); INSERT INTO jobs VALUES (1, " + when + ", 'НОВЫЙ')",
+			cfg:     "table: {name: jobs}\nstatuses: {new: НОВЫЙ, success: ГОТОВО}",
+			handled: "1", rows: "SELECT id, status FROM jobs", want: []string{"1|ГОТОВО"},
+		},
+		{
 			name: "a SET of two labels at once", on: only(inMySQL),
 			sql:     jobs + "status SET('NEW', 'ERROR', 'it''s done')); INSERT INTO jobs VALUES (1, " + when + ", 'NEW')",
 			cfg:     "table: {name: jobs}\nstatuses: {success: \"NEW,it's done\"}",

@@ -74,7 +74,7 @@ func (d mysql) try(ctx context.Context, db *sql.DB, t *Table, writes []trialWrit
 		return err
 	}
 	for _, w := range writes {
-		if err := d.tryValues(t, w); err != nil {
+		if err := d.tryValues(ctx, db, t, w); err != nil {
 			return err
 		}
 		if err := d.tryReferences(ctx, db, t, w, references); err != nil {
