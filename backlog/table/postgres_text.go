@@ -128,7 +128,7 @@ func (postgres) timeForm(c *column, zone *time.Location) timeCodec {
 			f.frac, f.sparse = "", false
 		}
 	}
-	f.zone = zone
+	f.zone, f.decl = zone, c.decl
 	if f.suffix != "" {
 		f.zone = time.UTC
 	}

@@ -27,9 +27,6 @@ type timeCalendar struct {
 
 func (c timeCalendar) String() string {
 	s := cmp.Or(c.decl, string(c.class)) + " "
-	if c.native {
-		s = ""
-	}
 	s += time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC).Format(c.head)
 	if frac := strings.ReplaceAll(c.frac, "9", "0"); c.sparse || frac != c.frac {
 		s += "[" + frac + "]"
