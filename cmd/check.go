@@ -256,7 +256,7 @@ func (k *checker) plans(ctx context.Context) {
 		return
 	}
 	for i, p := range plans {
-		names := strings.Join(p.Indexes, ", ")
+		names := strings.Join(p.Indexes, " and ")
 		switch {
 		case p.Bad != "":
 			cure := p.Cure
@@ -267,7 +267,7 @@ func (k *checker) plans(ctx context.Context) {
 		case names == "": // the key itself
 			k.good("index", "%s: %s", p.What, strings.Join(p.Steps, "; "))
 		case p.Unused:
-			k.good("index", "%s: the index %s is there; the planner takes the rows for so few that it reads them in another way, until ANALYZE tells it of more", p.What, names)
+			k.good("index", "%s: to be served by the index %s; the planner takes the rows for so few that it reads them in another way, until ANALYZE tells it of more", p.What, names)
 		case i > 0 && p.What == plans[i-1].What && plans[i-1].Bad == "" && !plans[i-1].Unused:
 			k.findings[len(k.findings)-1].Detail += " and " + names
 		default:

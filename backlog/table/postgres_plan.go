@@ -44,10 +44,13 @@ func (d postgres) plan(ctx context.Context, db *sql.DB, t *Table, b branch, quer
 	if err != nil || forced.bad != "" {
 		return x, err
 	}
-	// Who has never looked into a large table cannot tell that they are few.
+	// Who has never looked into a large table, or a partition, cannot tell that
+	// they are few. Statistics are shown to whom the rows are.
 	var blind bool
-	err = tx.QueryRowContext(ctx, `SELECT pg_relation_size(c.oid) > 1 << 20 AND NOT EXISTS (SELECT FROM pg_stats s WHERE s.schemaname = n.nspname AND s.tablename = c.relname)
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`, t.name).Scan(&blind)
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE (c.oid = to_regclass($1) OR c.oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1))))
+		AND pg_relation_size(c.oid) > 1 << 20 AND has_any_column_privilege(c.oid, 'SELECT')
+		AND NOT EXISTS (SELECT FROM pg_stats s WHERE s.schemaname = n.nspname AND s.tablename = c.relname))`, t.name).Scan(&blind)
 	if x.indexes = forced.indexes; blind {
 		x.bad += ", though the index " + strings.Join(x.indexes, ", ") + " would serve"
 		x.analyze = "ANALYZE " + t.name

@@ -53,6 +53,29 @@ func TestPostgresPlans(t *testing.T) {
 	}
 }
 
+// TestPostgresPlansWithoutStatistics: of a large table that nobody has looked
+// into, and of partitions, it is said that ANALYZE is missing and not an index.
+func TestPostgresPlansWithoutStatistics(t *testing.T) {
+	const columns = "(id bigint PRIMARY KEY, status text, created timestamptz)"
+	for _, create := range []string{
+		"CREATE TABLE jobs " + columns + " WITH (autovacuum_enabled = off)",
+		"CREATE TABLE jobs " + columns + " PARTITION BY HASH (id); CREATE TABLE jobs_0 PARTITION OF jobs FOR VALUES WITH (MODULUS 1, REMAINDER 0) WITH (autovacuum_enabled = off)",
+	} {
+		s := newPostgresSchema(t, create, "CREATE INDEX ON jobs (created, id) WHERE status = 'NEW'", "CREATE INDEX ON jobs (created, id) WHERE status = 'ERROR'",
+			"INSERT INTO jobs SELECT i, 'NEW', '2026-02-10 11:00Z'::timestamptz - i * interval '1 s' FROM generate_series(1, 30000) i")
+		got, err := s.open(s.url, jobs())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantNothingMissing(t, create, got, `ANALYZE "jobs"`)
+		if p := plans(t, got)[0]; !p.Stale {
+			t.Errorf("%s: the plan is %q", create, p.Steps)
+		}
+		s.exec("ANALYZE jobs")
+		wantGoodPlans(t, create, got)
+	}
+}
+
 // wantNothingMissing checks that what is wrong about plans, if anything, is mended
 // by nothing but the statement.
 func wantNothingMissing(t testing.TB, what string, s *table.Table, cure string) {
