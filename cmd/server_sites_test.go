@@ -1,16 +1,14 @@
 package cmd_test
 
 import (
-	"cmp"
-	"context"
-	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"backlog/internal/testserver"
 )
 
 // A siteKind is a kind of database, and how tests get one of their own.
@@ -61,9 +59,7 @@ var onSQLite = &siteKind{
 var onPostgres = &siteKind{
 	name: "postgres",
 	open: func(s *site) {
-		s.reach("pgx", "BACKLOG_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432/postgres", func(u *url.URL) string { return u.String() })
-		s.mustExec("CREATE SCHEMA " + s.own)
-		s.atEnd("DROP SCHEMA " + s.own + " CASCADE")
+		s.own, s.server = testserver.Postgres(s.t, ownSite)
 		// The name of the program tells its sessions from those of other tests.
 		q := s.server.Query()
 		q.Set("search_path", s.own)
@@ -100,19 +96,9 @@ var onPostgres = &siteKind{
 var onMySQL = &siteKind{
 	name: "mysql",
 	open: func(s *site) {
-		dsn := func(u *url.URL) string {
-			password := ""
-			if p, ok := u.User.Password(); ok {
-				password = ":" + p
-			}
-			return u.User.Username() + password + "@tcp(" + u.Host + ")" + u.Path + "?time_zone=%27%2B00%3A00%27&sql_mode=CONCAT(@@sql_mode,%27,ANSI_QUOTES%27)"
-		}
-		s.reach("mysql", "BACKLOG_TEST_MYSQL", "mysql://root@127.0.0.1:3306/test", dsn)
-		s.mustExec("CREATE DATABASE " + s.own + " CHARACTER SET utf8mb4")
-		s.atEnd("DROP DATABASE " + s.own)
-		s.server.Path = "/" + s.own
+		s.own, s.server = testserver.MySQL(s.t, ownSite)
+		s.connect("mysql", testserver.DSN(s.server, "time_zone=%27%2B00%3A00%27&sql_mode=CONCAT(@@sql_mode,%27,ANSI_QUOTES%27)"))
 		s.server.RawQuery = "tls=false" // so that a proxy understands what passes
-		s.connect("mysql", dsn(s.server))
 	},
 	table: []string{
 		`CREATE TABLE "BACKLOG" (id bigint PRIMARY KEY, status varchar(191) NOT NULL DEFAULT 'NEW', date_inserted datetime(3) NOT NULL DEFAULT (utc_timestamp(3))) ENGINE = InnoDB`,
@@ -142,11 +128,14 @@ var (
 	serverKinds = []*siteKind{onPostgres, onMySQL}
 )
 
+// ownSite is what the names begin with of what is a test's own on a server.
+const ownSite = "backlog_site_"
+
 // newSite returns a shop on a database of its own that has an empty table, or
 // skips the test where there is no server of the kind.
 func newSite(t *testing.T, kind *siteKind, files map[string]string) *site {
 	t.Helper()
-	s := &site{shop: newShop(t, "backlog", files), kind: kind, own: "backlog_site_" + strings.ToLower(rand.Text()[:12])}
+	s := &site{shop: newShop(t, "backlog", files), kind: kind}
 	kind.open(s)
 	for _, text := range kind.table {
 		s.mustExec(text)
@@ -165,34 +154,10 @@ func onSites(t *testing.T, kinds []*siteKind, test func(*testing.T, *siteKind)) 
 	}
 }
 
-// reach connects to the server that the variable names, or one at the usual
-// place, without which the test is skipped.
-func (s *site) reach(driver, env, otherwise string, dsn func(*url.URL) string) {
-	s.t.Helper()
-	u, err := url.Parse(cmp.Or(os.Getenv(env), otherwise))
-	if err != nil {
-		s.t.Fatalf("%s is not a URL", env) // the error shows it, with its password
-	}
-	s.server = u
-	s.connect(driver, dsn(u))
-	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Second)
-	defer cancel()
-	if err := s.db.PingContext(ctx); err != nil && os.Getenv(env) != "" {
-		s.t.Fatalf("%s does not lead to a server: %v", env, err)
-	} else if err != nil {
-		s.t.Skipf("there is no %s server at the usual place, and %s names no other: %v", s.kind.name, env, err)
-	}
-}
-
 // connect makes the pool through which the test looks at the database.
 func (s *site) connect(driver, dsn string) {
 	s.t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { db.Close() })
-	s.db = db
+	s.db = testserver.Open(s.t, driver, dsn)
 }
 
 // atEnd runs the statement when the test has ended, by the connection of now.
