@@ -51,7 +51,7 @@ auth_file = %s/users
 pool_mode = transaction
 server_round_robin = 1
 min_pool_size = 3
-default_pool_size = 8
+default_pool_size = 10
 %s
 `, host, port, listen, dir, more)
 	password, _ := s.server.User.Password()
@@ -97,7 +97,7 @@ func listens(addr string) bool {
 }
 
 // poolerCure is what is said wherever the lock is asked for.
-const poolerCure = "name the PostgreSQL server itself in the database URL, or let the pooler have pool_mode = session for this user, with a pool_size of at least 8"
+const poolerCure = "name the PostgreSQL server itself in the database URL, or let the pooler have pool_mode = session for this user, with a pool_size of at least 5 for each process"
 
 // newPooled returns a site with 60 fresh records and 20 failed ones, on which
 // the program has no more rights than it needs.

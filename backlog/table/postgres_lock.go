@@ -62,7 +62,7 @@ func (d postgres) prepareLocks(ctx context.Context, s *lockSession) error {
 			return err
 		}
 		if other == pid || again != pid {
-			return problem("name the PostgreSQL server itself in the database URL, or let the pooler have pool_mode = session for this user, with a pool_size of at least 8",
+			return problem("name the PostgreSQL server itself in the database URL, or let the pooler have pool_mode = session for this user, with a pool_size of at least 5 for each process",
 				"%s is a pooler that gives each transaction another session, but the lock that keeps two processes from the same table belongs to one", d.host)
 		}
 	}
