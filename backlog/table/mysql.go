@@ -203,7 +203,7 @@ func mysqlSession(o Options) []string {
 	}
 	return []string{
 		fmt.Sprintf(`SET time_zone = '+00:00', sql_mode = CONCAT(%s, ',STRICT_ALL_TABLES'),
-			autocommit = 1, completion_type = 0, sql_safe_updates = 0, sql_select_limit = DEFAULT,
+			autocommit = 1, completion_type = 0, sql_safe_updates = 0, sql_select_limit = 18446744073709551615,
 			/*!80000 max_execution_time = %d, */ /*M!100100 max_statement_time = %d, */
 			/*M!100300 idle_transaction_timeout = 60, in_predicate_conversion_threshold = 0, */
 			innodb_lock_wait_timeout = 5, lock_wait_timeout = 10, wait_timeout = 120`, mode, 1000*seconds, seconds),
