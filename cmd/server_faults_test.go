@@ -133,9 +133,18 @@ func (f *faultTest) sprung(before int) {
 	}
 }
 
+// stalls makes the server silent for a while, in which soon no record is handed
+// out any more.
 func stalls(f *faultTest, d time.Duration) {
+	f.t.Helper()
+	const soon = 4 * time.Second // two, and a busy machine
 	f.proxy.stall(true)
-	time.Sleep(d)
+	time.Sleep(soon)
+	before := strings.Count(f.read("handled.log"), "start ")
+	time.Sleep(d - soon)
+	if more := strings.Count(f.read("handled.log"), "start ") - before; more > 0 {
+		f.t.Errorf("%d records were handed out while the server was silent", more)
+	}
 	f.proxy.stall(false)
 }
 
