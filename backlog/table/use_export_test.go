@@ -10,3 +10,6 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error { return 
 
 // FieldCode is fieldCode.
 func FieldCode(err error) (int, bool) { return fieldCode(err) }
+
+// LendMySQL returns a pool of connections that are borrowed from the other.
+func LendMySQL(pool *sql.DB) *sql.DB { return (&lender{pool: pool, enter: mysqlEnter}).open() }

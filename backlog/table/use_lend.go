@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"strings"
 )
 
 // A lender makes connections of those that a pool of the program's has: one is
@@ -147,7 +148,14 @@ func (c *lentConn) args(list []driver.NamedValue) []any {
 }
 
 func (c *lentConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
-	return c.conn.ExecContext(ctx, text, c.args(args)...)
+	res, err := c.conn.ExecContext(ctx, text, c.args(args)...)
+	switch { // a transaction that is not ended here would be the program's
+	case strings.HasPrefix(text, "START TRANSACTION"):
+		c.inTx = true
+	case text == "ROLLBACK" && err == nil:
+		c.inTx = false
+	}
+	return res, err
 }
 
 func (c *lentConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {

@@ -319,3 +319,31 @@ func TestUseNoticesALostLock(t *testing.T) {
 		}
 	}
 }
+
+// TestUseLeavesNoTransaction to the program, whoever has forgotten to end it.
+func TestUseLeavesNoTransaction(t *testing.T) {
+	plain, address := newMySQL(t)
+	if _, err := plain.Exec("CREATE TABLE jobs (id INT PRIMARY KEY)"); err != nil {
+		t.Fatal(err)
+	}
+	pool := ownMySQL(t, address, serverPool{connections: 1})
+	lent := table.LendMySQL(pool)
+	defer lent.Close()
+	conn, err := lent.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"START TRANSACTION READ WRITE", "INSERT INTO jobs VALUES (1)"} {
+		if _, err := conn.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn.Close()
+	if _, err := pool.Exec("INSERT INTO jobs VALUES (2)"); err != nil {
+		t.Fatal(err)
+	}
+	var n, first int
+	if err := plain.QueryRow("SELECT count(*), min(id) FROM jobs").Scan(&n, &first); err != nil || n != 1 || first != 2 {
+		t.Errorf("%d rows from %d on, %v; want the program's alone", n, first, err)
+	}
+}
