@@ -90,6 +90,10 @@ type dialect interface {
 	begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error)
 	// classify says what an error of the driver means.
 	classify(err error) errorClass
+	// hinders tells of an error that may pass what is in the way though the
+	// database is there, what the database says itself, and where to look; what
+	// is "" if it is away, look if there is nothing to see.
+	hinders(err error) (what, said, look string)
 	// explain makes a *Problem of an error that only a person can mend.
 	explain(err error) error
 	// plan returns how the branch's query is answered.

@@ -34,6 +34,13 @@ func isMySQL(d driver.Driver) bool { _, ok := d.(*mysqldriver.MySQLDriver); retu
 
 var errMySQLNoTLS = mysqldriver.ErrNoTLS
 
+// isNoMySQL reports whether the other side speaks something else. The driver
+// has no error of its own for a version of the protocol that is not known.
+func isNoMySQL(err error) bool {
+	return errors.Is(err, mysqldriver.ErrMalformPkt) || errors.Is(err, mysqldriver.ErrPktSync) || errors.Is(err, mysqldriver.ErrOldProtocol) ||
+		strings.Contains(err.Error(), "unsupported protocol version")
+}
+
 // isBrokenMySQL reports whether the driver has given the connection up.
 func isBrokenMySQL(err error) bool {
 	return errors.Is(err, mysqldriver.ErrInvalidConn) || errors.Is(err, mysqldriver.ErrMalformPkt) || errors.Is(err, mysqldriver.ErrPktSync)
@@ -160,7 +167,7 @@ func (u mysqlURL) connector(session []string) (driver.Connector, error) {
 	if err != nil {
 		return nil, problem("look at its parameters", "the database URL cannot be used")
 	}
-	return mysqlConnector{inner, session}, nil
+	return mysqlConnector{inner, session, c.Addr}, nil
 }
 
 // dialServer connects so that a connection whose other end has vanished is
@@ -174,9 +181,26 @@ func dialServer(ctx context.Context, network, addr string) (net.Conn, error) {
 type mysqlConnector struct {
 	driver.Connector
 	session []string
+	addr    string
 }
 
-func (c mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
+// Connect implements driver.Connector. The driver has no limit of its own for
+// what comes after the dialling, and panics at what no server says.
+func (c mysqlConnector) Connect(ctx context.Context) (conn driver.Conn, err error) {
+	lctx, cancel := context.WithTimeout(ctx, mysqlDial)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = mysqldriver.ErrMalformPkt
+		}
+		if err != nil {
+			conn, err = nil, mysqlUnreached(ctx, lctx, c.addr, err)
+		}
+	}()
+	return c.connect(lctx)
+}
+
+func (c mysqlConnector) connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -3,11 +3,15 @@ package table
 import (
 	"context"
 	"crypto/tls"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
+
+	"backlog/backlog"
 )
 
 // classify knows the errors by their numbers, and the kinds of which there are
@@ -51,12 +55,74 @@ func (d mysql) classify(err error) errorClass {
 func mysqlConnectionClass(err error) errorClass {
 	network, certificate := (net.Error)(nil), (*tls.CertificateVerificationError)(nil)
 	switch {
+	case errors.Is(err, backlog.ErrAway), errors.Is(err, sql.ErrConnDone):
+		return classAway
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.As(err, &certificate):
 		return classOther
 	case isBrokenMySQL(err), errors.Is(err, driver.ErrBadConn), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
 		return classAway
 	}
 	return classOther
+}
+
+// hinders implements dialect.
+func (mysql) hinders(err error) (what, said, look string) {
+	e := (*mysqlError)(nil)
+	if !errors.As(err, &e) {
+		return "", "", ""
+	}
+	said, _, _ = strings.Cut(e.Message, ";") // it may give advice that is none here
+	switch e.Number {
+	case 1205, 3572:
+		return lockedByOther, said, "SHOW FULL PROCESSLIST and SHOW ENGINE INNODB STATUS tell by whom"
+	case 1213, 1020, 1614:
+		return crossesOther, said, "SHOW ENGINE INNODB STATUS tells of whom"
+	case 1317, 1969, 3024:
+		return cancelledThere, said, ""
+	case 1927, 4031:
+		return endedThere, said, ""
+	case 1040, 1203, 1226, 1461, 1637:
+		return fullThere, said, "let its administrator raise the limit, or end sessions that SHOW PROCESSLIST shows"
+	case 1021, 1114, 1037, 1038, 1041, 1135:
+		return outOfSpace, said, "make room there"
+	case 1836:
+		return readOnlyThere, said, mysqlReadOnly
+	case 1290:
+		if strings.Contains(said, "read-only") || strings.Contains(said, "read_only") {
+			return readOnlyThere, said, mysqlReadOnly
+		}
+	}
+	return "", "", ""
+}
+
+const mysqlReadOnly = "name the server in the database URL that takes them, or let its administrator SET GLOBAL read_only = 0"
+
+// mysqlUnreached says in plain words why there is no connection to that address.
+// limit is ctx with the time that a connection may take.
+func mysqlUnreached(ctx, limit context.Context, addr string, err error) error {
+	const question = "is that a MySQL or MariaDB server?"
+	at := "the MySQL server at " + addr
+	var (
+		lookup *net.DNSError
+		op     *net.OpError
+	)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %s: no connection: %w", backlog.ErrAway, at, ctx.Err())
+	case limit.Err() != nil:
+		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrAway, at, mysqlDial, question)
+	case mysqlNumber(err) != 0:
+		return err
+	case isNoMySQL(err):
+		return problem("correct host and port, or write postgres://… for PostgreSQL", "there is no MySQL server at %s, but something else", addr)
+	case errors.As(err, &lookup):
+		return fmt.Errorf("%w: %s: its name is not found", backlog.ErrAway, at)
+	case errors.As(err, &op) && op.Op == "dial":
+		return fmt.Errorf("%w: %s cannot be reached: %w", backlog.ErrAway, at, op.Err)
+	case mysqlConnectionClass(err) == classAway:
+		return fmt.Errorf("%w: %s broke the connection off; %s", backlog.ErrAway, at, question)
+	}
+	return err
 }
 
 // mysqlNumber returns the number of the server's error, 0 if it is none.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -247,13 +246,13 @@ func (db *DB) wrap(ctx context.Context, err error) error {
 	case err == nil, errors.As(err, &p), errors.Is(err, backlog.ErrAway):
 		return err
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", ctx.Err(), err)
+		return ended(ctx, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: no answer within %v", backlog.ErrAway, statementTimeout)
+		return noAnswer(statementTimeout)
 	}
 	switch db.dialect.classify(err) {
 	case classAway, classBusy:
-		return fmt.Errorf("%w: %w", backlog.ErrAway, err)
+		return inTheWay(db.dialect, err)
 	}
 	return db.dialect.explain(err)
 }

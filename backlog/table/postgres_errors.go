@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -62,10 +64,36 @@ func (postgres) classify(err error) errorClass {
 	return classOther
 }
 
+// hinders implements dialect.
+func (postgres) hinders(err error) (what, said, look string) {
+	e, ok := sqlState(err)
+	if !ok {
+		return "", "", ""
+	}
+	said = e.Message
+	switch e.Code {
+	case "55P03":
+		return lockedByOther, said, "pg_stat_activity tells by whom: look for the oldest xact_start"
+	case "40001", "40P01":
+		return crossesOther, said, "the server's log tells of whom"
+	case "57014":
+		return cancelledThere, said, ""
+	case "57P01", "57P05", "25P03":
+		return endedThere, said, ""
+	case "25006":
+		return readOnlyThere, said, "name the server in the database URL that takes them, or several with target_session_attrs=read-write"
+	case "53300":
+		return fullThere, said, "let its administrator raise the limit, or end sessions that pg_stat_activity shows"
+	case "53100", "53200":
+		return outOfSpace, said, "make room there"
+	}
+	return "", "", ""
+}
+
 // lostConnection reports whether the way to the server has broken.
 func lostConnection(err error) bool {
 	network := net.Error(nil)
-	for _, e := range []error{driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgconn.ErrConnClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT} {
+	for _, e := range []error{backlog.ErrAway, sql.ErrConnDone, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgconn.ErrConnClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -92,6 +120,7 @@ func (s *postgresServer) unreached(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %s: no connection: %w", backlog.ErrAway, at, ctx.Err())
 	}
+	const question = "is that a PostgreSQL server?"
 	if e, ok := sqlState(err); ok {
 		return s.unwelcome(at, e)
 	}
@@ -105,18 +134,27 @@ func (s *postgresServer) unreached(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &verify), errors.As(err, &unknown), errors.As(err, &name):
 		return problem("set sslrootcert to the file of its authority's certificate, or a weaker sslmode", "%s: its certificate is not trusted", at)
-	case strings.Contains(err.Error(), "server refused TLS"):
-		return problem("set sslmode=disable if the way there is safe", "%s does not speak TLS", at)
+	case strings.Contains(err.Error(), "received unexpected message"), strings.Contains(err.Error(), "unknown message type"):
+		return problem("correct host and port, or write mysql://… for MySQL and MariaDB", "there is no PostgreSQL server at %s, but something else", s.host)
+	case strings.Contains(err.Error(), "server refused TLS") && s.wantsTLS():
+		return problem("correct host and port, or set sslmode=disable if the way there is safe", "%s does not speak TLS, or is something else", at)
 	case errors.As(err, &lookup):
 		return fmt.Errorf("%w: %s: its name is not found", backlog.ErrAway, at)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrAway, at, s.config.ConnectTimeout, question)
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%w: %s cannot be reached: %w", backlog.ErrAway, at, op.Err)
 	case lostConnection(err):
-		return fmt.Errorf("%w: %s broke the connection off", backlog.ErrAway, at)
+		return fmt.Errorf("%w: %s broke the connection off; %s", backlog.ErrAway, at, question)
 	case strings.Contains(err.Error(), "authentication"), strings.Contains(err.Error(), "password"):
 		return problem(postgresCure, "%s wants to know who we are in another way than the URL and the environment can answer", at)
 	}
-	return fmt.Errorf("%w: %s: no connection that suits the URL's sslmode and target_session_attrs", backlog.ErrAway, at)
+	return fmt.Errorf("%w: %s: no connection that suits the URL's sslmode and target_session_attrs; %s", backlog.ErrAway, at, question)
+}
+
+// wantsTLS reports whether there is no other way than with TLS.
+func (s *postgresServer) wantsTLS() bool {
+	return s.config.TLSConfig != nil && !slices.ContainsFunc(s.config.Fallbacks, func(c *pgconn.FallbackConfig) bool { return c.TLSConfig == nil })
 }
 
 // unwelcome is the server's own refusal.
@@ -136,6 +174,9 @@ func (s *postgresServer) unwelcome(at string, e *pgconn.PgError) error {
 	case e.Code == "42501":
 		return problem("GRANT CONNECT ON DATABASE … TO the user", "%s does not let the user %s into the database: %s", at, s.config.User, e.Message)
 	case postgres{}.classify(e) == classAway:
+		if what, said, look := (postgres{}).hinders(e); what != "" {
+			return &hindrance{at + ": " + what + ": " + said + "; " + look, e}
+		}
 		return fmt.Errorf("%w: %s: %s", backlog.ErrAway, at, e.Message)
 	case e.Code == "22023", e.Code == "42704", e.Code == "22P02":
 		return problem("remove the parameter from the URL, or correct it", "%s does not take a parameter of the URL: %s", at, e.Message)
@@ -154,6 +195,8 @@ func (d postgres) explain(err error) error {
 		return problem("let its owner grant this, such as by GRANT SELECT, UPDATE ON … TO the user; `backlog check --sql` prints what is needed", "the user %s has not enough rights: %s", d.config.User, e.Message)
 	case "26000", "42P05", "08P01":
 		return problem("add default_query_exec_mode=exec to the database URL", "what is between here and the PostgreSQL server gives each transaction another session, where statements prepared before are unknown: %s", e.Message)
+	case "22P02", "22003", "22007", "22008": // of a condition: what is written has been tried
+		return problem("give statuses and table.where values of the columns' types", "a condition compares a column with what it cannot hold: %s", e.Message)
 	case "42P01", "42703", "3F000":
 		return problem("correct the mapping, or restart after the table was changed", "the table is not as it was: %s", e.Message)
 	}

@@ -53,3 +53,14 @@ func classOf(code int) errorClass {
 	}
 	return classOther
 }
+
+// hinders implements dialect.
+func (sqlite) hinders(err error) (what, said, look string) {
+	switch code, _ := codeOf(err); code & 0xff {
+	case 5, 6: // BUSY LOCKED
+		return "locked by another program", err.Error(), "lsof tells which have the file open"
+	case 13: // FULL
+		return outOfSpace, err.Error(), "make room there"
+	}
+	return "", "", ""
+}

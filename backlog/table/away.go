@@ -1,0 +1,73 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"backlog/backlog"
+)
+
+// A hindrance is an error that wraps [backlog.ErrAway] where the database is
+// there: its text says what is in the way, and where to look.
+type hindrance struct {
+	text string
+	err  error
+}
+
+func (h *hindrance) Error() string   { return h.text }
+func (h *hindrance) Unwrap() []error { return []error{backlog.ErrAway, h.err} }
+
+// What is in the way of a statement, as all dialects call it; what the server
+// itself says follows.
+const (
+	lockedByOther  = "locked by another session"
+	crossesOther   = "in the way of another session again and again"
+	cancelledThere = "the statement was cancelled"
+	endedThere     = "the connection was ended there"
+	readOnlyThere  = "the database takes no writes"
+	fullThere      = "the database has no connection left"
+	outOfSpace     = "the database has run out of disk or memory"
+)
+
+// inTheWay returns the error of a statement that may succeed later: what is in
+// the way, if the database has said so, else that it is away.
+func inTheWay(d dialect, err error) error {
+	what, said, look := d.hinders(err)
+	switch {
+	case what != "" && look != "":
+		return &hindrance{what + ": " + said + "; " + look, err}
+	case what != "":
+		return &hindrance{what + ": " + said, err}
+	case errors.Is(err, sql.ErrConnDone):
+		return fmt.Errorf("%w: the connection broke off in the middle", backlog.ErrAway)
+	}
+	return fmt.Errorf("%w: %w", backlog.ErrAway, err)
+}
+
+// noAnswer says that the database has kept quiet for that long.
+func noAnswer(limit time.Duration) error {
+	return fmt.Errorf("%w: no answer within %v", backlog.ErrAway, limit)
+}
+
+// limited calls f with a limit to its time, and says so when that has ended it.
+func limited(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	lctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := f(lctx)
+	if err != nil && lctx.Err() != nil && ctx.Err() == nil && !errors.Is(err, backlog.ErrAway) {
+		return noAnswer(limit)
+	}
+	return err
+}
+
+// ended returns the error of a call that the end of the caller's context has cut
+// short.
+func ended(ctx context.Context, err error) error {
+	if errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
+}

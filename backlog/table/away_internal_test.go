@@ -1,0 +1,91 @@
+package table
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"backlog/backlog"
+)
+
+// A mute server keeps quiet once it is connected to.
+type mute struct{}
+
+func (mute) Driver() driver.Driver { return nil }
+
+func (mute) Connect(ctx context.Context) (driver.Conn, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Who finds a server mute does not wait for it as long as for a statement, and
+// is told which it is; who no longer wants to know does not wait at all.
+func TestMySQLMute(t *testing.T) {
+	for _, tt := range []struct {
+		stop time.Duration
+		want string
+	}{
+		{time.Hour, "the database is away: the MySQL server at db:3306 gives no answer within 10s; is that a MySQL or MariaDB server?"},
+		{time.Second, "the database is away: the MySQL server at db:3306: no connection: context canceled"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(tt.stop, cancel)
+			began := time.Now()
+			_, err := mysqlConnector{Connector: mute{}, addr: "db:3306"}.Connect(ctx)
+			if took := time.Since(began); err == nil || err.Error() != tt.want || !errors.Is(err, backlog.ErrAway) || took != min(tt.stop, mysqlDial) {
+				t.Errorf("after %v: %v\nwant %s", took, err, tt.want)
+			}
+			time.Sleep(tt.stop)
+		})
+	}
+}
+
+// What is no server of the kind that the URL names is not waited for where that
+// is certain, and may be none where it is not.
+func TestStrangersAtThePort(t *testing.T) {
+	const packet = "\x05\x00\x00\x00" // of MySQL, five bytes long
+	for _, tt := range []struct {
+		kind, says, want string
+		away             bool
+	}{
+		{"mysql", "SSH-2.0-OpenSSH_9.9\r\n", "the MySQL server at ADDR broke the connection off; is that a MySQL or MariaDB server?", true},
+		{"mysql", packet + "\x0a5.\x00\x01", "there is no MySQL server at ADDR, but something else; correct host and port, or write postgres://… for PostgreSQL", false},
+		{"mysql", packet + "\x095.\x00\x01", "there is no MySQL server at ADDR, but something else; correct host and port, or write postgres://… for PostgreSQL", false},
+		{"postgres", packet + "\x0a5.5.5-10.11.6-MariaDB\x00", "there is no PostgreSQL server at ADDR, but something else; correct host and port, or write mysql://… for MySQL and MariaDB", false},
+		{"postgres", "", "the PostgreSQL server at ADDR broke the connection off; is that a PostgreSQL server?", true},
+	} {
+		addr := stranger(t, tt.says)
+		_, err := Open(t.Context(), tt.kind+"://u:s3cret@"+addr+"/x", Options{})
+		if want := strings.ReplaceAll(tt.want, "ADDR", addr); err == nil || strings.TrimPrefix(err.Error(), "the database is away: ") != want || errors.Is(err, backlog.ErrAway) != tt.away {
+			t.Errorf("%s, %q:\n got %v\nwant %s", tt.kind, tt.says, err, want)
+		}
+	}
+}
+
+// stranger returns the address of a server that says the same to everybody.
+func stranger(t *testing.T, says string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Write([]byte(says))
+			c.(*net.TCPConn).CloseWrite()
+			t.Cleanup(func() { c.Close() })
+		}
+	}()
+	return l.Addr().String()
+}
