@@ -267,6 +267,8 @@ func mysqlHolds(c *column, n int64) bool {
 	name, _, _ = strings.Cut(name, " ")
 	bits, ok := mysqlWidth[name]
 	switch {
+	case name == "year": // of others it makes one
+		return n == 0 || n >= 1901 && n <= 2155
 	case name == "bit":
 		digits, _ := strconv.ParseUint(strings.Trim(c.decl, "bit()"), 10, 8)
 		return n >= 0 && (digits >= 63 || n < 1<<digits)
