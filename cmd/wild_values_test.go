@@ -116,6 +116,11 @@ func TestWildValues(t *testing.T) {
 			handled: "1", rows: "SELECT id, status FROM jobs", want: []string{"1|ERROR"},
 		},
 		{
+			name: "a status that a YEAR would make another of", on: only(inMySQL),
+			sql: jobs + "status year); INSERT INTO jobs VALUES (1, " + when + ", 2001)",
+			cfg: "table: {name: jobs}\nstatuses: {new: [2001], error: 2002, success: 3}", refused: "statuses.success: 3 is out of the range of column status, which is year…; change it to one that the column can hold",
+		},
+		{
 			name: "a SET without the label", on: only(inMySQL),
 			sql: jobs + "status SET('NEW', 'ERROR', 'it''s done')); INSERT INTO jobs VALUES (1, " + when + ", 'NEW')",
 			cfg: "table: {name: jobs}", refused: "statuses.success: \"SUCCESS\" is none of the labels of column status: NEW, ERROR, it's done; change it to one of them",
@@ -142,6 +147,17 @@ func TestWildValues(t *testing.T) {
 			sql: "CREATE TABLE states (name varchar(20) PRIMARY KEY); INSERT INTO states VALUES ('NEW'), ('ERROR'); " +
 				jobs + "status varchar(20), CONSTRAINT known FOREIGN KEY (status) REFERENCES states (name)); INSERT INTO jobs VALUES (1, " + when + ", 'NEW')",
 			cfg: "table: {name: jobs}", refused: "statuses.success: table jobs does not take …status… = 'SUCCESS': …states… has no such …name…, to which the constraint known refers; insert it there, or change it",
+		},
+		{
+			name: "words where JSON is expected", on: only(inPostgres),
+			sql: jobs + "status jsonb); INSERT INTO jobs VALUES (1, " + when + ", '\"NEW\"')",
+			cfg: "table: {name: jobs}", refused: "a condition compares a column with what it cannot hold: invalid input syntax for type json; give statuses and table.where values of the columns' types",
+		},
+		{
+			name: "words in JSON", on: only(inPostgres),
+			sql:     jobs + "status jsonb); INSERT INTO jobs VALUES (1, " + when + ", '\"NEW\"')",
+			cfg:     "table: {name: jobs}\nstatuses: {new: '\"NEW\"', error: '\"ERROR\"', success: '\"SUCCESS\"'}",
+			handled: "1", rows: "SELECT id, status::text FROM jobs", want: []string{"1|\"SUCCESS\""},
 		},
 		{
 			name: "a single character, to which a word would be cut", on: only(inPostgres),
