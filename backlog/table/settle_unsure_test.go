@@ -2,7 +2,9 @@ package table_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"time"
 
 	"backlog/backlog"
 )
@@ -22,5 +24,34 @@ func TestSettleAfterLostCommit(t *testing.T) {
 		if err != nil || len(left) != conflicts {
 			t.Errorf("%s: %v conflict, %v", status, left, err)
 		}
+	}
+}
+
+// A failure that is written again after such a commit is counted once, also in
+// the column of the attempts, and not taken for one that somebody else has added.
+func TestFailureAfterLostCommit(t *testing.T) {
+	for _, was := range []bool{false, true} { // the commit has written it
+		f := newFile(t, fmt.Sprintf(usualTable, "INTEGER"))
+		f.exec("ALTER TABLE BACKLOG ADD attempts INTEGER DEFAULT 0")
+		m := retryMapping(fibonacci())
+		m.Attempts = "attempts"
+		s := f.store(m)
+		form := timeForms[4]
+		f.exec("INSERT INTO BACKLOG VALUES (1, 'ERROR', ?, 1, ?, NULL, 0, 1)", form.write(noon.Add(-time.Hour)), form.write(noon.Add(-10*time.Minute)))
+		records := lane(t, s, backlog.Failed)
+		wantKeys(t, "failed lane", records, "1")
+		records[0].AttemptID = "a"
+		group := []backlog.Settlement{{Record: &records[0], Outcome: backlog.Errored, At: noon, Retry: backlog.Retry{Count: 2, Last: noon}}}
+		settle := func() {
+			if left, err := s.Settle(context.Background(), group); err != nil || len(left) > 0 {
+				t.Errorf("left are %v, %v", left, err)
+			}
+		}
+		if was {
+			settle()
+		}
+		s.LoseCommit("a")
+		settle()
+		f.wantRows("SELECT failures, attempts FROM BACKLOG", "2 2")
 	}
 }
