@@ -102,6 +102,9 @@ func (r *run) writeGroup() bool {
 		left, err = r.e.Store.Settle(r.patience, group)
 		return err
 	})
+	if err != nil && r.patience.Err() != nil && !isAway(err) { // the end has cut it short
+		err = fmt.Errorf("%w: no answer within %v", ErrAway, r.e.Now().Sub(time.Unix(0, r.writing.Load())).Round(time.Second))
+	}
 	if err == nil {
 		left, err = r.doubt(left)
 	} else {

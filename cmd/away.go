@@ -34,13 +34,16 @@ func whenThere(ctx context.Context, log *slog.Logger, patience time.Duration, wi
 			return a, err
 		case !waiting:
 			waiting = true
-			log.Warn("the database is away, waiting", "error", err)
+			log.Warn("waiting for the database", "error", err)
 		}
 		// Systemd would take a start that lasts for one that hangs.
 		notify(log, "STATUS=waiting for the database\nEXTEND_TIMEOUT_USEC=120000000")
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+			if !isEnd(err) {
+				err = fmt.Errorf("%w: %w", ctx.Err(), err)
+			}
+			return nil, err
 		case <-time.After(awayPause):
 		}
 	}

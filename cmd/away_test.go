@@ -33,7 +33,7 @@ func TestAwayAtStart(t *testing.T) {
 				all = append(all, once, stoppedOnce)
 			}
 			for _, d := range all {
-				d.says(`"level":"WARN","msg":"the database is away, waiting"`)
+				d.says(`"level":"WARN","msg":"waiting for the database"`)
 			}
 
 			// Who is stopped meanwhile ends well.
@@ -61,7 +61,7 @@ func TestAwayAtStart(t *testing.T) {
 			run.signal(syscall.SIGTERM)
 			run.ends()
 			for _, d := range all {
-				if n := strings.Count(d.log.String(), "the database is away, waiting"); n != 1 {
+				if n := strings.Count(d.log.String(), "waiting for the database"); n != 1 {
 					t.Errorf("it says %d times that it waits:\n%s", n, d.log)
 				}
 			}

@@ -24,10 +24,14 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 			return lock, since, nil
 		case err == nil:
 			since = d.takeOver(since)
-			if d.wait(ctx, takeOverAfter, alive) && lock.Check(ctx) == nil {
-				return lock, since, nil
+			if d.wait(ctx, takeOverAfter, alive) {
+				if err = lock.Check(ctx); err == nil {
+					return lock, since, nil
+				}
+				d.log.Warn("the take-over has failed: the lock is lost again", "error", err)
 			}
 			lock.Unlock()
+		case ctx.Err() != nil: // that is all there is to it
 		case errors.Is(err, backlog.ErrLocked):
 			if since.IsZero() {
 				d.log.Info("standing by: another daemon leads")
@@ -38,7 +42,7 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 			since, away = time.Now(), false
 		case !errors.Is(err, backlog.ErrAway):
 			return nil, since, err
-		case !away && ctx.Err() == nil:
+		case !away:
 			away = true
 			d.log.Warn("the leader lock cannot be asked for, waiting", "error", err)
 		}

@@ -3,9 +3,14 @@ package table
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"backlog/backlog"
 )
@@ -41,10 +46,21 @@ func inTheWay(d dialect, err error) error {
 		return &hindrance{what + ": " + said + "; " + look, err}
 	case what != "":
 		return &hindrance{what + ": " + said, err}
-	case errors.Is(err, sql.ErrConnDone):
-		return fmt.Errorf("%w: the connection broke off in the middle", backlog.ErrAway)
+	case isWordless(err):
+		return fmt.Errorf("%w: the connection broke off; was it ended there, or the server restarted?", backlog.ErrAway)
 	}
 	return fmt.Errorf("%w: %w", backlog.ErrAway, err)
+}
+
+// isWordless reports whether the error says of a connection only that it is no
+// more, in words of the driver.
+func isWordless(err error) bool {
+	for _, e := range []error{driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgconn.ErrConnClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return isBrokenMySQL(err)
 }
 
 // noAnswer says that the database has kept quiet for that long.

@@ -44,6 +44,7 @@ func (s *lockSession) close() {
 
 // A lockServer is how a kind of server locks.
 type lockServer interface {
+	dialect
 	// prepareLocks makes the session fit for being idle and looked after, or says
 	// why it cannot have locks.
 	prepareLocks(ctx context.Context, s *lockSession) error
@@ -54,8 +55,6 @@ type lockServer interface {
 	// hasLock reports whether this very session has it.
 	hasLock(ctx context.Context, conn *sql.Conn, name string) (bool, error)
 	dropLock(ctx context.Context, conn *sql.Conn, name string)
-	// lockError gives an error of these its class.
-	lockError(ctx context.Context, err error) error
 }
 
 // try takes the lock of that name. The server lets go of it when the session
@@ -65,7 +64,7 @@ func (l *serverLocks) try(ctx context.Context, server lockServer, schema, table 
 	defer l.mu.Unlock()
 	held, err := l.take(ctx, server, schema, table, name)
 	if err != nil && !errors.Is(err, backlog.ErrLocked) {
-		err = server.lockError(ctx, err)
+		err = (&DB{dialect: server}).wrap(ctx, err)
 	}
 	if l.session != nil && (len(l.session.held) == 0 || errors.Is(err, backlog.ErrAway)) {
 		l.session.close() // when the server is away it is so for every lock
@@ -77,14 +76,19 @@ func (l *serverLocks) try(ctx context.Context, server lockServer, schema, table 
 	return held, nil
 }
 
-func (l *serverLocks) take(ctx context.Context, server lockServer, schema, table string, name backlog.LockName) (*serverLock, error) {
-	if err := l.open(ctx, server); err != nil {
+func (l *serverLocks) take(ctx context.Context, server lockServer, schema, table string, name backlog.LockName) (held *serverLock, err error) {
+	if err := limited(ctx, lockDial, func(ctx context.Context) error { return l.open(ctx, server) }); err != nil {
 		return nil, err
 	}
-	s := l.session
 	// To cancel a statement is to end the session, with the locks of others.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
-	defer cancel()
+	err = limited(context.WithoutCancel(ctx), lockTimeout, func(ctx context.Context) (err error) {
+		held, err = l.takeOn(ctx, l.session, server, schema, table, name)
+		return err
+	})
+	return held, err
+}
+
+func (l *serverLocks) takeOn(ctx context.Context, s *lockSession, server lockServer, schema, table string, name backlog.LockName) (*serverLock, error) {
 	full, err := server.lockName(ctx, s.conn, schema, table, name)
 	if err != nil {
 		return nil, err
@@ -108,8 +112,6 @@ func (l *serverLocks) open(ctx context.Context, server lockServer) error {
 	if l.session != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockDial)
-	defer cancel()
 	s := &lockSession{db: sql.OpenDB(l.connector), held: make(map[string]bool)}
 	var err error
 	if s.conn, err = s.db.Conn(ctx); err != nil {
@@ -145,6 +147,8 @@ func (l *serverLock) Check(ctx context.Context) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("the lock's connection: no answer within %v", lockTimeout)
+	case isWordless(err):
+		return errors.New("the lock's connection broke off")
 	case err != nil:
 		return fmt.Errorf("the lock's connection: %w", err)
 	case !ours:

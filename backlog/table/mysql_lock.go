@@ -65,7 +65,3 @@ func (mysql) hasLock(ctx context.Context, conn *sql.Conn, name string) (bool, er
 func (mysql) dropLock(ctx context.Context, conn *sql.Conn, name string) {
 	conn.ExecContext(ctx, "DO RELEASE_LOCK(?)", name)
 }
-
-func (d mysql) lockError(ctx context.Context, err error) error {
-	return (&DB{dialect: d}).wrap(ctx, err)
-}

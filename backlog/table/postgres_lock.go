@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"strconv"
 
 	"backlog/backlog"
@@ -15,18 +13,6 @@ import (
 // tryLock takes an advisory lock, which ends with its session.
 func (d postgres) tryLock(ctx context.Context, schema, table string, name backlog.LockName) (backlog.Lock, error) {
 	return d.locks.try(ctx, d, schema, table, name)
-}
-
-// lockError gives an error of a lock's statement its class.
-func (d postgres) lockError(ctx context.Context, err error) error {
-	p := (*Problem)(nil)
-	switch {
-	case errors.Is(err, backlog.ErrAway), errors.As(err, &p):
-		return err
-	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), d.classify(err) == classAway, d.classify(err) == classBusy:
-		return fmt.Errorf("%w: lock: %w", backlog.ErrAway, err)
-	}
-	return d.explain(err)
 }
 
 // prepareLocks refuses a session that a pooler shares with others between two
