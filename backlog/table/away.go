@@ -10,8 +10,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"backlog/backlog"
 )
 
@@ -55,12 +53,12 @@ func inTheWay(d dialect, err error) error {
 // isWordless reports whether the error says of a connection only that it is no
 // more, in words of the driver.
 func isWordless(err error) bool {
-	for _, e := range []error{driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgconn.ErrConnClosed} {
+	for _, e := range []error{driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return isBrokenMySQL(err)
+	return isBrokenMySQL(err) || isClosedPostgres(err)
 }
 
 // noAnswer says that the database has kept quiet for that long.

@@ -101,6 +101,9 @@ func lostConnection(err error) bool {
 	return errors.As(err, &network)
 }
 
+// isClosedPostgres reports whether the driver has given the connection up.
+func isClosedPostgres(err error) bool { return errors.Is(err, pgconn.ErrConnClosed) }
+
 // refusesParameters reports whether the other side takes no more parameters
 // than PgBouncer does.
 func refusesParameters(err error) bool {
