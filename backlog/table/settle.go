@@ -41,15 +41,17 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
 	var left []backlog.Unsettled
+	unsure := false
 	err := t.within(ctx, func(ctx context.Context) error {
 		left = nil
 		err := t.settleBatches(ctx, t.works(group), group[len(group)-1].At)
 		if errors.Is(err, errRowByRow) {
 			left, err = t.settleRows(ctx, group)
 		}
+		unsure = unsure || errors.As(err, new(commitError)) // before it is put in words
 		return err
 	})
-	t.noteUnsure(group, err)
+	t.noteUnsure(group, unsure, err)
 	return left, err
 }
 

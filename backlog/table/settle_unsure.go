@@ -3,7 +3,6 @@ package table
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"strings"
 
 	"backlog/backlog"
@@ -15,19 +14,19 @@ type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }
 
-// noteUnsure notes how the settlement of the group has ended: what is tried
+// noteUnsure notes how the settlement of the group has ended, which a commit that
+// broke has made unsure: what is tried
 // again after a commit with an unknown end may find rows that are no longer as
 // they were read, and that is not the work of others then.
-func (t *Table) noteUnsure(group []backlog.Settlement, err error) {
+func (t *Table) noteUnsure(group []backlog.Settlement, unsure bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.unsure == nil {
 		t.unsure = make(map[string]bool)
 	}
-	broken := errors.As(err, new(commitError))
 	for i := range group {
 		switch id := group[i].Record.AttemptID; {
-		case broken && id != "":
+		case err != nil && unsure && id != "":
 			t.unsure[id] = true
 		case err == nil:
 			delete(t.unsure, id)
