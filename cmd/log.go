@@ -64,6 +64,7 @@ type observer struct {
 	tallies    map[string]*tally      // by tier, of its last pass or the one under way
 	unwritten  map[string]*unwritten  // by tier, in the pass under way
 	awaySince  time.Time
+	broken     string // the error of the last pass; "" if it had none
 }
 
 // unwritten are the outcomes of a pass that were given up.
@@ -104,7 +105,7 @@ func (o *observer) Observe(ev backlog.Event) {
 	case backlog.Conflicted:
 		log.Warn("left alone: somebody else has changed the row", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
 	case backlog.Refused:
-		log.Error("the database does not take the outcome; the record is not tried again before a restart", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
+		log.Error("the database does not take the outcome; this process does not try the record again", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
 	case backlog.Unwritten:
 		o.countUnwritten(ev)
 	case backlog.OnDeadFailed:
@@ -275,12 +276,31 @@ func (o *observer) passEnded(log *slog.Logger, ev backlog.Event) {
 	if r.Stopped != "" {
 		args = append(args, "stopped", r.Stopped)
 	}
-	if ev.Err != nil {
-		log.Error("pass ended early: "+ev.Err.Error(), args...)
-	} else {
-		log.Info("pass ended", args...)
-	}
+	o.sayEnd(log, ev, args)
 	o.logCauses(log, ev.Tier)
+}
+
+// sayEnd says once, while passes come to nothing, why, and once that it is over.
+func (o *observer) sayEnd(log *slog.Logger, ev backlog.Event, args []any) {
+	text := ""
+	if ev.Err != nil {
+		text = ev.Err.Error()
+	}
+	o.mu.Lock()
+	before := o.broken
+	o.broken = text
+	o.mu.Unlock()
+	switch {
+	case text == "":
+		if before != "" {
+			log.Info("passes can be finished again")
+		}
+		log.Info("pass ended", args...)
+	case text == before && ev.Report.Selected == 0:
+		log.Debug("pass ended early: "+text, args...)
+	default:
+		log.Error("pass ended early: "+text, args...)
+	}
 }
 
 // logCauses sums up the errors of a pass that has ended. One is its own summary.

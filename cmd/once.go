@@ -117,6 +117,8 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	switch {
 	case err != nil:
 		return err
+	case report.Refused > 0:
+		return fmt.Errorf("outcomes that the database does not take: %d; their records stay as they were and will be handled again; the log says which and why", report.Refused)
 	case o.Strict && report.Failed+report.Rejected > 0:
 		return errStrict
 	}

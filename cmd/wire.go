@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +56,7 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 		a.close()
 		return nil, err
 	}
-	a.store = &provenStore{Table: a.table, log: log, now: now}
+	a.store = newProvenStore(a, now)
 	if err := a.table.ProveTimes(ctx, now); err != nil {
 		a.close()
 		return nil, fmt.Errorf("table %s: %w", cfg.Table.Name, err)
@@ -161,62 +160,6 @@ func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.L
 func (a *app) close() {
 	a.closeHandlers()
 	a.db.Close()
-}
-
-// A provenStore proves that the table takes what settlements write when the
-// first record comes up, so that a pass without work costs nothing for it.
-type provenStore struct {
-	*table.Table
-	log *slog.Logger
-	now time.Time
-
-	mu     sync.Mutex
-	proven bool
-	noted  int // how many notes have been logged
-}
-
-// sayNotes logs the table's notes, each once.
-func (s *provenStore) sayNotes() {
-	notes := s.Notes()
-	for _, n := range notes[s.noted:] {
-		s.log.Warn(n)
-	}
-	s.noted = len(notes)
-}
-
-// prove may be called again after an error: a database that is away proves
-// nothing.
-func (s *provenStore) prove(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proven {
-		return nil
-	}
-	err := s.ProveWrites(ctx, s.now)
-	s.proven = err == nil
-	if !errors.Is(err, backlog.ErrAway) {
-		s.sayNotes()
-	}
-	return err
-}
-
-// Pending implements backlog.Store.
-func (s *provenStore) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
-	p, err := s.Table.Pending(ctx, q)
-	if err == nil && len(p.Records) > 0 {
-		err = s.prove(ctx)
-	}
-	return p, err
-}
-
-// Expire implements backlog.Expirer.
-func (s *provenStore) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (int, error) {
-	if s.HasDead() {
-		if err := s.prove(ctx); err != nil {
-			return 0, err
-		}
-	}
-	return s.Table.Expire(ctx, now, before, each)
 }
 
 // engine returns an engine over the app's table and handler.

@@ -80,6 +80,9 @@ func (d mysql) try(ctx context.Context, db *sql.DB, t *Table, writes []trialWrit
 		if err := d.tryReferences(ctx, db, t, w, references); err != nil {
 			return err
 		}
+		if err := t.tryPending(ctx, db, w); err != nil {
+			return err
+		}
 		if len(checks) == 0 {
 			continue
 		}

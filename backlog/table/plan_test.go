@@ -237,8 +237,12 @@ func TestPlansOfAllKindsOfStates(t *testing.T) {
 		change func(*table.Mapping)
 	}{
 		{"several new", func(m *table.Mapping) { m.New = is(text("NEW"), text("it's"), null) }},
-		{"null", func(m *table.Mapping) { m.New = table.State{When: []table.Condition{cond("done_at", null)}} }},
+		{"null", func(m *table.Mapping) {
+			m.New = table.State{When: []table.Condition{cond("done_at", null)}}
+			m.Success = table.State{Set: []table.Assignment{set("done_at", text("now")), set("status", text("SUCCESS"))}}
+		}},
 		{"list with null", func(m *table.Mapping) {
+			m.Success = table.State{Set: []table.Assignment{set("flag", text("1")), set("status", text("SUCCESS"))}}
 			m.New = table.State{When: []table.Condition{cond("done_at", null, text("x"), text("y")), cond("flag", text("0"))}}
 		}},
 		{"where", func(m *table.Mapping) {

@@ -44,6 +44,9 @@ func (d postgres) try(ctx context.Context, db *sql.DB, t *Table, writes []trialW
 		if err := d.tryDomains(ctx, db, t, w, domains); err != nil {
 			return err
 		}
+		if err := t.tryPending(ctx, db, w); err != nil {
+			return err
+		}
 		for _, c := range checks {
 			if err := d.tryConstraint(ctx, db, t, w, c); err != nil {
 				return err

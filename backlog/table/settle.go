@@ -45,6 +45,9 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	err := t.within(ctx, func(ctx context.Context) error {
 		left = nil
 		err := t.settleBatches(ctx, t.works(group), group[len(group)-1].At)
+		if err == nil {
+			t.judge(nil, len(group))
+		}
 		if errors.Is(err, errRowByRow) {
 			left, err = t.settleRows(ctx, group)
 		}
@@ -134,6 +137,11 @@ func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) e
 			} else if n != int64(len(w.rows)) {
 				return errRowByRow
 			}
+			if stays, err := t.stays(ctx, tx, w); err != nil {
+				return err
+			} else if stays {
+				return errRowByRow
+			}
 		}
 		return nil
 	})
@@ -142,22 +150,15 @@ func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) e
 func (t *Table) settleRows(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
 	refused, err := t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error {
 		n, err := t.settleRow(ctx, tx, &group[i])
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case n == 0:
-			if ours, err := t.written(ctx, tx, &group[i]); ours || err != nil {
-				return err
-			}
-			return backlog.ErrConflict
-		case n > 1:
-			return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, n, group[i].Record.Key)
 		}
-		return nil
+		return t.confirm(ctx, tx, &group[i], n)
 	})
 	if err != nil {
 		return nil, err
 	}
+	t.judge(refused, len(group))
 	for i, reason := range refused {
 		left = append(left, backlog.Unsettled{Index: i, Err: reason})
 	}
@@ -180,7 +181,7 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 					return err
 				}
 				err := write(tx, i)
-				if err != nil && !errors.Is(err, backlog.ErrConflict) && t.d.classify(err) != classRefused {
+				if err != nil && !errors.Is(err, backlog.ErrConflict) && !errors.As(err, new(*undoneError)) && t.d.classify(err) != classRefused {
 					return err
 				}
 				if err != nil {

@@ -43,6 +43,12 @@ func (d sqlite) tryOne(ctx context.Context, db, lab *sql.DB, t *Table, w trialWr
 	if err != nil {
 		return err
 	}
+	w.inState = true
+	if len(rows) == 0 {
+		if _, _, err := d.tryRows(ctx, lab, t, w, d.madeUp(t, w)); err != nil {
+			return err
+		}
+	}
 	refused, reason, err := d.tryRows(ctx, lab, t, w, rows)
 	if err != nil || refused == 0 && len(rows) > 0 {
 		return err
@@ -54,8 +60,9 @@ func (d sqlite) tryOne(ctx context.Context, db, lab *sql.DB, t *Table, w trialWr
 			return err
 		}
 		real := len(rows) + len(others)
+		w.inState = false
 		if real == 0 {
-			others = d.madeUp(t)
+			others = d.madeUp(t, w)
 		}
 		n, first, err := d.tryRows(ctx, lab, t, w, others)
 		if err != nil {
@@ -93,9 +100,10 @@ func (d sqlite) tryRows(ctx context.Context, lab *sql.DB, t *Table, w trialWrite
 	return refused, reason, nil
 }
 
-// madeUp returns rows for an empty table, one of zeros and one of NULLs where
-// these are allowed: a constraint on other columns may like the one or the other.
-func (d sqlite) madeUp(t *Table) [][]any {
+// madeUp returns rows for an empty table that are in the write's state, one of
+// zeros and one of NULLs where these are allowed: a constraint on other columns
+// may like the one or the other.
+func (d sqlite) madeUp(t *Table, w trialWrite) [][]any {
 	var zeros, nulls []any
 	for _, c := range d.stored(t) {
 		var zero any = int64(0)
@@ -105,11 +113,14 @@ func (d sqlite) madeUp(t *Table) [][]any {
 		case c.class == classText || c.class == classAny:
 			zero = ""
 		}
-		zeros = append(zeros, zero)
+		null := zero
 		if !c.notNull {
-			zero = nil
+			null = nil
 		}
-		nulls = append(nulls, zero)
+		if v, ok := t.valueIn(w.batch.state, c.name); ok {
+			zero, null = v, v
+		}
+		zeros, nulls = append(zeros, zero), append(nulls, null)
 	}
 	return [][]any{zeros, nulls}
 }
@@ -183,8 +194,11 @@ func (d sqlite) tryRow(ctx context.Context, lab *sql.DB, t *Table, w trialWrite,
 			return err
 		}
 	}
-	_, err := lab.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET %s", table, w.set), w.args...)
-	return err
+	if _, err := lab.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET %s", table, w.set), w.args...); err != nil || !w.inState {
+		return err
+	}
+	fresh, failed := t.pendingConds()
+	return t.pendingAfter(ctx, lab, w, fmt.Sprintf("SELECT max(%s), max(%s) FROM %s", yes(fresh), yes(failed), table))
 }
 
 // mayWrite proves that the file and its folder can be written to.

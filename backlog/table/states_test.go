@@ -261,7 +261,7 @@ func TestStateToldByAMoment(t *testing.T) {
 				(2, '2026-02-10 09:00:00', '2026-02-10 09:30:00', NULL, NULL), (3, '2026-02-10 09:00:00', NULL, '2026-02-10 09:30:00', 'dead')`)
 			m := table.Mapping{
 				Name: "jobs", ID: []string{"id"}, Inserted: table.Time{Column: "at"},
-				New:     table.State{When: []table.Condition{cond("done_at", null), cond("left_at", null)}},
+				New:     table.State{When: []table.Condition{cond("done_at", null), cond("left_at", null), cond("n", null)}},
 				Success: table.State{Set: x.success}, Error: table.State{Keep: true}, Dead: table.State{Set: x.dead},
 			}
 			counts, err := f.store(m).Count(context.Background(), noon, []time.Duration{24 * time.Hour})

@@ -35,8 +35,9 @@ type Table struct {
 	status string   // quoted; "" where no state is a value of a status column
 	where  string   // SQL of the fixed filter, "" for none
 
-	filtered []string // columns of the fixed filter
-	lead     []string // quoted: those of one value
+	filtered []string       // columns of the fixed filter
+	lead     []string       // quoted: those of one value
+	fixed    map[string]any // those values
 
 	inserted, eligible, expires *timeCol // the latter two may be nil
 	times                       []*timeCol
@@ -56,6 +57,8 @@ type Table struct {
 	mu         sync.Mutex
 	notes      []string
 	statements map[string]*statement
+	keeps      bool            // a row has kept what was written
+	undoneRows int             // rows that have not, since
 	unsure     map[string]bool // attempts of which nobody knows whether their outcome is written
 }
 
@@ -232,7 +235,7 @@ func (r *resolver) handlerColumns() error {
 }
 
 func (r *resolver) filter() (err error) {
-	if r.t.where, _, err = r.conditions("table.where", r.m.Where); err != nil {
+	if r.t.where, r.t.fixed, err = r.conditions("table.where", r.m.Where); err != nil {
 		return err
 	}
 	r.t.filtered, r.t.lead = r.columnsOf(r.m.Where, false), r.columnsOf(r.m.Where, true)

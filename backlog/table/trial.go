@@ -35,7 +35,7 @@ func (t *Table) trialWrite(state int, o backlog.Outcome, givenUp bool, now time.
 		return nil
 	}
 	return []trialWrite{{
-		setting: settings[o], text: text, set: setText(set), assigns: set,
+		setting: settings[o], batch: w.batch, text: text, set: setText(set), assigns: set,
 		cond: strings.Join(append([]string{t.branches[state].cond}, nonEmpty(t.where)...), " AND "),
 		args: t.setArgs(w, now),
 	}}
@@ -51,6 +51,8 @@ var settings = map[backlog.Outcome]string{
 // A trialWrite is an update that is tried on a copy of rows.
 type trialWrite struct {
 	setting string // where it comes from
+	batch   batch
+	inState bool   // the row that it is tried on is one that it is for
 	text    string // the statement
 	cond    string // which rows it is for
 	set     string

@@ -245,8 +245,11 @@ func TestWorkSettles(t *testing.T) {
 func TestWorkWithNothingToSettle(t *testing.T) {
 	f := orders(t)
 	m := plainMapping()
-	m.Success = is(text("NEW"))
-	s := f.store(m)
+	m.Success = is(text("NEW")) // a mapping that Prove refuses
+	s, err := f.open(m)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := newWork(t, s, "INSERT INTO shipped VALUES (:id, :item)")
 	for _, r := range lane(t, s, backlog.Fresh) {
 		if err := do(w, r); err != nil {
