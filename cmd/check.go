@@ -107,10 +107,13 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 	} else {
 		g.printFindings(k.findings)
 	}
-	if err == nil && !ok {
-		err = errCheck
+	switch {
+	case err != nil || ok:
+		return err
+	case k.misconfigured:
+		return usageError{errCheck}
 	}
-	return err
+	return errCheck
 }
 
 func (g *globals) printChecks(ok bool, list []finding) error {
@@ -144,7 +147,8 @@ type checker struct {
 	table    *table.Table
 	findings []finding
 
-	leftAlone string // what statuses has found besides
+	leftAlone     string // what statuses has found besides
+	misconfigured bool   // the database's URL is none
 }
 
 func (k *checker) good(name, format string, args ...any) {
@@ -162,6 +166,9 @@ func (k *checker) bad(name string, err error) bool {
 		return false
 	}
 	f := finding{Name: name}
+	if errors.As(err, new(*table.URLError)) {
+		k.misconfigured = true
+	}
 	if p := (*table.Problem)(nil); errors.As(err, &p) {
 		f.Detail, f.Cure = strings.Replace(err.Error(), "; "+p.Cure, "", 1), p.Cure
 	} else if f.Detail = err.Error(); !strings.Contains(f.Detail, "\n") {

@@ -53,11 +53,12 @@ func exitStatus(err error) int {
 	var (
 		usage usageError
 		key   *table.KeyError // an ID is an argument
+		url   *table.URLError // and so may be the database's
 	)
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &usage), errors.As(err, &key):
+	case errors.As(err, &usage), errors.As(err, &key), errors.As(err, &url):
 		return exitUsage
 	case errors.Is(err, errStrict):
 		return exitStrict

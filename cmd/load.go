@@ -22,6 +22,11 @@ func (g *globals) load() (*config.Config, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
+	for _, name := range []string{"database", "table"} {
+		if g.isEmpty(name) { // it may be a variable of the shell that is not set
+			return nil, usagef("--%s: names none", name)
+		}
+	}
 	if g.Database != "" {
 		c.Database = g.Database
 	}
@@ -41,4 +46,13 @@ func (g *globals) load() (*config.Config, error) {
 		return nil, usagef("--log-format: %q is not one of auto, text, json", g.LogFormat)
 	}
 	return c, nil
+}
+
+// isEmpty reports whether the flag was given with nothing in it.
+func (g *globals) isEmpty(name string) bool {
+	if g.flags == nil {
+		return false
+	}
+	f := g.flags.Lookup(name)
+	return f.Changed && f.Value.String() == ""
 }

@@ -34,9 +34,12 @@ type globals struct {
 	in       io.Reader
 	out, err io.Writer
 	unsaid   error // the first failed write to out
+
+	flags *pflag.FlagSet // in which these are
 }
 
 func (g *globals) AddFlags(f *pflag.FlagSet) {
+	g.flags = f
 	// The environment stands between flag and file: it is the flag's default.
 	env := func(name, otherwise string) string {
 		return cmp.Or(os.Getenv("BACKLOG_"+name), otherwise)

@@ -64,7 +64,7 @@ type Options struct {
 // at the price that a power failure can undo the last ones;
 // postgres://USER:PASSWORD@HOST:PORT/DATABASE or mysql://… for the servers. A
 // file that is not there is a *Problem; nothing is created. Errors never hold
-// the URL, which may contain a password.
+// the URL, which may contain a password; what is wrong with it is a *URLError.
 func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	if o.Pool <= 0 {
 		o.Pool = 4
@@ -87,15 +87,30 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 func open(url string, o Options) (*DB, error) {
 	switch kind, _, _ := strings.Cut(url, ":"); strings.ToLower(kind) {
 	case "postgres", "postgresql":
-		return openPostgres(url, o)
+		db, err := openPostgres(url, o)
+		return db, inURL(err)
 	case "mysql", "mariadb":
-		return openMySQL(url, o)
+		db, err := openMySQL(url, o)
+		return db, inURL(err)
 	}
 	path, synchronous, err := sqlitePath(url)
 	if err != nil {
 		return nil, err
 	}
 	return openSQLite(path, synchronous, o)
+}
+
+// A URLError is a *Problem of a database's URL, whatever it leads to.
+type URLError struct{ problem *Problem }
+
+func (e *URLError) Error() string { return e.problem.Error() }
+func (e *URLError) Unwrap() error { return e.problem }
+
+func inURL(err error) error {
+	if p := (*Problem)(nil); errors.As(err, &p) {
+		return &URLError{p}
+	}
+	return err
 }
 
 // openToCreate opens the database for init.
@@ -143,19 +158,23 @@ func isSQLite(kind string) bool { return kind == "sqlite" || kind == "sqlite3" }
 // sqlitePath returns the file that the URL names and how carefully it is to be
 // written to, "full" or "normal".
 func sqlitePath(url string) (path, synchronous string, err error) {
-	const cure = "write sqlite:PATH, such as sqlite:backlog.db"
+	const (
+		cure  = "write sqlite:PATH, such as sqlite:backlog.db"
+		kinds = "write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE"
+	)
+	defer func() { err = inURL(err) }()
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
-		return "", "", problem(cure, "the database is not a URL")
+		return "", "", problem(kinds, "the database is not a URL")
 	}
 	switch kind := strings.ToLower(scheme); {
 	case isSQLite(kind):
 	case slices.Contains(servers, kind):
 		return "", "", problem("name the database's own file", "a database of the kind %s is no file", kind)
-	case aScheme().MatchString(kind):
-		return "", "", problem(cure, "unknown kind of database %q", kind)
+	case aScheme().MatchString(kind) && (strings.HasPrefix(rest, "//") || !strings.Contains(rest, "@")):
+		return "", "", problem(kinds, "unknown kind of database %q", kind)
 	default:
-		return "", "", problem(cure, "the database is not a URL of a known kind")
+		return "", "", problem(kinds, "the database is not a URL of a known kind")
 	}
 	if path, synchronous, err = sqliteParts(rest); err != nil {
 		return "", "", err

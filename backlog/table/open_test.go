@@ -44,7 +44,7 @@ func TestURLsWithSecrets(t *testing.T) {
 		{"postgres://h/x?s3cret=", "the database URL has a parameter that is not known; " + postgresCure, "postgres:…"},
 		{"postgres://h/x?password=s3cret&sslmode=s3cret", "the database URL's parameter sslmode has a value that is not known; write one of disable, allow, prefer, require, verify-ca, verify-full", "postgres:…"},
 		{"postgresql:x", "the database URL has no // behind postgresql:; " + postgresCure, "postgresql:…"},
-		{"s3cret", "the database is not a URL; write sqlite:PATH, such as sqlite:backlog.db", "…"},
+		{"s3cret", "the database is not a URL; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE", "…"},
 	} {
 		_, err := table.Open(context.Background(), x.url, table.Options{})
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != x.want {
