@@ -13,6 +13,7 @@ type Row struct {
 	Record
 	Standing Standing
 	Filtered bool   // the configured filter leaves it out
+	NoStatus bool   // its status is NULL
 	NoDate   string // where Inserted is zero, what that means: skip, oldest or newest
 	// Unreadable is why no pass takes the row whatever the time: one of its
 	// dates cannot be read, or is missing and such rows are skipped.

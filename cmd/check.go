@@ -293,7 +293,6 @@ func (k *checker) writes(ctx context.Context) {
 	if k.bad("rights", db.ProveRights(ctx)) {
 		return
 	}
-	k.good("rights", "the database can be written to")
 	t, err := table.New(ctx, db, mapping(k.cfg))
 	if k.bad("table", err) {
 		return
@@ -302,6 +301,7 @@ func (k *checker) writes(ctx context.Context) {
 	if k.bad("statuses", t.ProveWrites(ctx, k.now)) {
 		return
 	}
+	k.good("rights", "the database can be written to")
 	k.good("statuses", "the table takes what is set%s", k.leftAlone)
 	if ahead, err := db.Skew(ctx, time.Now); !k.bad("clock", err) && ahead.Abs() > table.MostSkew {
 		k.warn("clock", "set both by the same time servers (NTP)", "%s", apart(ahead))

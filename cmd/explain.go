@@ -107,6 +107,9 @@ func runExplain(ctx context.Context, o ExplainOptions, g *globals) error {
 	}
 	x := backlog.Explain(row, cfg.Tiers, policyOf(cfg), now)
 	keeps := len(policyColumns(cfg.Policy)) > 0
+	if row.NoStatus {
+		row.Status = "NULL" // as status has it
+	}
 	if o.JSON.on {
 		return printJSON(g.out, explanationOf(row, x, keeps, now))
 	}
@@ -175,9 +178,17 @@ func (g *globals) printExplanation(row backlog.Row, x backlog.Explanation, keeps
 // exactly is a time as people read it, with its milliseconds if it has any.
 func exactly(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
+// endless is nearly as long as a duration can be: what is further away is said to
+// be that far.
+const endless = 290 * 365 * 24 * time.Hour
+
 // fromNow says how far away a time is.
 func fromNow(t, now time.Time) string {
 	switch d := t.Sub(now).Round(time.Second); {
+	case d >= endless:
+		return "in more than 290 years"
+	case d <= -endless:
+		return "more than 290 years ago"
 	case d > 0:
 		return "in " + shortly(d)
 	case d < 0:

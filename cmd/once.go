@@ -102,6 +102,10 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 		return a.engine(clock, stop.hard, newProgress(g.err, a.table, obs.Observe))
 	})
 	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
+		if errors.Is(err, backlog.ErrAway) && !o.JSON.on {
+			g.printf("%s: no record selected: stopped by signal while it waited for the database\n", shown(p.Tier))
+			return nil
+		}
 		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
 	}
 	problem := (*table.Problem)(nil)

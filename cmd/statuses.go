@@ -50,6 +50,11 @@ func (k *checker) statuses(c backlog.Counts) {
 			others = append(others, text)
 		}
 	}
+	for _, text := range statusValues(k.cfg, s.New) {
+		if near := config.Near(text, others); near != "" && c.ByStatus[text] == 0 {
+			k.warn("statuses", "write under statuses: what the table has", "statuses.new: no row has %s; the table has %s: is that meant?", shown(text), countedList([]string{near}, c.ByStatus))
+		}
+	}
 	if len(others) > 0 {
 		k.leftAlone = "; left alone: " + countedList(others, c.ByStatus)
 	}

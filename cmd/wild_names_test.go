@@ -37,6 +37,11 @@ statuses: {new: ["not yet?"], error: "it's $1", success: "done; --"}`,
 			handled: "2", rows: `SELECT id, status FROM jobs UNION ALL SELECT id, status FROM "OURS.jobs"`, want: []string{"1|NEW", "2|SUCCESS"},
 		},
 		{
+			name: "a table that is named with its schema", on: []wildKind{inPostgres, inMySQL},
+			sql: "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL)",
+			cfg: "table: {name: OURS.jobs}", refused: `there is no table "….jobs", but a table jobs in the schema …; write table: {schema: …, name: jobs}`,
+		},
+		{
 			name: "a schema that is not there", on: []wildKind{inPostgres, inMySQL},
 			sql: `CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL)`,
 			cfg: "table: {schema: OURS.jobs, name: jobs}", refused: "there is no table jobs in …OURS.jobs…; set table.name …table.schema, or let `backlog init` create it; there are no tables…",

@@ -10,17 +10,22 @@ import (
 // suggest names the word that was probably meant or, if none is near, all of
 // them after the label.
 func suggest(got, label string, words []string) string {
+	if best := Near(got, words); best != "" {
+		return "did you mean " + best + "?"
+	}
+	return label + ": " + strings.Join(words, ", ")
+}
+
+// Near returns the word that was probably meant, "" if none is near.
+func Near(got string, words []string) (best string) {
 	got = fold(got)
-	best, least := "", len(got)/3+1
+	least := len(got)/3 + 1
 	for _, w := range words {
 		if n := distance(got, fold(w)); n < least {
 			best, least = w, n
 		}
 	}
-	if best != "" {
-		return "did you mean " + best + "?"
-	}
-	return label + ": " + strings.Join(words, ", ")
+	return best
 }
 
 var separators = strings.NewReplacer("_", "", "-", "", " ", "")

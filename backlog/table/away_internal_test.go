@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"backlog/backlog"
 )
@@ -88,4 +91,54 @@ func stranger(t *testing.T, says string) string {
 		}
 	}()
 	return l.Addr().String()
+}
+
+// What keeps a statement from being run though the database is there is said in
+// its own words, with where to look; that it may pass is said by the error's kind.
+func TestHindrances(t *testing.T) {
+	for _, tt := range []struct {
+		d    dialect
+		err  error
+		want string
+	}{
+		{mysql{}, &mysqlError{Number: 1205, Message: "Lock wait timeout exceeded; try restarting transaction"},
+			"locked by another session: Lock wait timeout exceeded; SHOW FULL PROCESSLIST and SHOW ENGINE INNODB STATUS tell by whom"},
+		{mysql{}, &mysqlError{Number: 1040, Message: "Too many connections"},
+			"the database has no connection left: Too many connections; let its administrator raise the limit, or end sessions that SHOW PROCESSLIST shows"},
+		{mysql{}, &mysqlError{Number: 1290, Message: "The MariaDB server is running with the --read-only option so it cannot execute this statement"},
+			"the database takes no writes: The MariaDB server is running with the --read-only option so it cannot execute this statement; name the server in the database URL that takes them, or let its administrator SET GLOBAL read_only = 0"},
+		{mysql{}, &mysqlError{Number: 1317, Message: "Query execution was interrupted"}, "the statement was cancelled: Query execution was interrupted"},
+		{mysql{}, driver.ErrBadConn, "the database is away: the connection broke off; was it ended there, or the server restarted?"},
+		{postgres{}, &pgconn.PgError{Code: "55P03", Message: "canceling statement due to lock timeout"},
+			"locked by another session: canceling statement due to lock timeout; pg_stat_activity tells by whom: look for the oldest xact_start"},
+		{postgres{}, &pgconn.PgError{Code: "57014", Message: "canceling statement due to user request"}, "the statement was cancelled: canceling statement due to user request"},
+		{postgres{}, &pgconn.PgError{Code: "53300", Message: "remaining connection slots are reserved"},
+			"the database has no connection left: remaining connection slots are reserved; let its administrator raise the limit, or end sessions that pg_stat_activity shows"},
+		{postgres{}, sql.ErrConnDone, "the database is away: the connection broke off; was it ended there, or the server restarted?"},
+	} {
+		err := (&DB{dialect: tt.d}).wrap(t.Context(), tt.err)
+		if err == nil || err.Error() != tt.want || !errors.Is(err, backlog.ErrAway) || !errors.Is(err, tt.err) && !isWordless(tt.err) {
+			t.Errorf("got %v\nwant %s", err, tt.want)
+		}
+	}
+}
+
+// What has ended a call is said once, and how long it was waited for is the limit
+// that was there.
+func TestLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		db := &DB{dialect: mysql{}}
+		if err := db.wrap(t.Context(), limited(t.Context(), 2*time.Second, hangs)); err == nil || err.Error() != "the database is away: no answer within 2s" {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := db.wrap(ctx, limited(ctx, 2*time.Second, hangs)); err == nil || err.Error() != "context canceled" {
+			t.Errorf("got %v", err)
+		}
+	})
 }

@@ -189,6 +189,7 @@ func (t *Table) rowOf(raw []any, standing int, now time.Time) backlog.Row {
 	if row.NoDate == "" {
 		row.NoDate = "skip"
 	}
+	row.NoStatus = t.sel.status >= 0 && raw[t.sel.status] == nil
 	row.Record = t.recordOf(raw, branch)
 	if t.sel.status < 0 {
 		row.Status = row.Standing.String()

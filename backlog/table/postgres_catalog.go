@@ -93,10 +93,10 @@ func (d postgres) noTable(ctx context.Context, db querier, schema, name string) 
 	if err != nil {
 		return err
 	}
-	where := "schema " + strings.Join(searched, ", ")
 	if len(searched) == 0 {
-		where = "the schemas that are searched, of which there is none"
+		return problem("correct search_path in the URL or for the role, or set table.schema", "table %s is looked for in no schema: database %s has none of those in the search_path", name, d.config.Database)
 	}
+	where := "schema " + strings.Join(searched, ", ")
 	list := "there are no tables"
 	if len(have) > 0 {
 		list = "the tables are: " + strings.Join(have, ", ")

@@ -83,7 +83,7 @@ func New(ctx context.Context, db *DB, m Mapping) (*Table, error) {
 	var cat *catalog
 	err := db.patiently(cctx, func(ctx context.Context) (err error) {
 		cat, err = d.describe(ctx, db.read, m.Schema, m.Name)
-		return err
+		return db.dotted(ctx, m, err)
 	})
 	if err != nil {
 		return nil, db.wrap(ctx, err)

@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -79,8 +80,14 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("column %s: %w", c.name, err)
 	}
 	if at.Before(firstDate) || !at.Before(endDate) {
-		y := at.UTC().Year()
-		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d: seconds taken for milliseconds, or the other way round?", c.name, raw, c.known(), y)
+		if text, ok := raw.(string); ok && strings.HasSuffix(text, "infinity") { // PostgreSQL's, also -infinity
+			return time.Time{}, fmt.Errorf("column %s: %s is no date of an insertion", c.name, text)
+		}
+		question := ""
+		if _, ok := c.known().timeCodec.(timeUnix); ok {
+			question = ": seconds taken for milliseconds, or the other way round?"
+		}
+		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d%s", c.name, raw, c.known(), at.UTC().Year(), question)
 	}
 	if ahead := at.Sub(now); ahead > futureMost && !future {
 		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %s ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), roughly(ahead), c.zone)

@@ -227,7 +227,7 @@ func TestTimesOfRowsThatCannotBeRecords(t *testing.T) {
 		noBand     int      // how many of them a comparison can tell
 	}{
 		{"text", "TEXT", []any{"garbage", "3000-01-01 00:00:00", "2026-02-10 15:00:00", "2026-02-10 11:00:00.x", "2026-02-30 11:00:00"}, inLayout("2006-01-02 15:04:05"),
-			[]string{`column date_inserted: "garbage" is not text 2026-01-02 15:04:05 (no zone, read as UTC)`, "column date_inserted: 3000-01-01 00:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) lies in the year 3000: ",
+			[]string{`column date_inserted: "garbage" is not text 2026-01-02 15:04:05 (no zone, read as UTC)`, "column date_inserted: 3000-01-01 00:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) lies in the year 3000",
 				"column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: is it written in another zone than UTC?",
 				"column date_inserted: 2026-02-10 11:00:00.x is not text", "column date_inserted: 2026-02-30 11:00:00 is not text"}, 4},
 		{"milliseconds", "INTEGER", []any{"garbage", int64(32503680000000), noon.Add(3 * time.Hour).UnixMilli(), []byte{0xff}, 1e18}, func(t time.Time) any { return t.UnixMilli() },
