@@ -159,6 +159,8 @@ func (d mysql) explain(err error) error {
 		return problem("let its owner grant what `backlog check --sql` prints for a user who may read the table, in MySQL not by a role that is no default role of the user; or name another database", "%s", e.Message)
 	case 1049:
 		return problem("create it, or name another in the URL", "the database server has no such database: %s", e.Message)
+	case 1054, 1146: // BAD_FIELD NO_SUCH_TABLE
+		return problem("correct the mapping, or restart after the table was changed", "the table is not as it was: %s", e.Message)
 	case 1129, 1130:
 		return problem("let its administrator allow this host", "the database server does not let this host in: %s", e.Message)
 	case 1142, 1143:

@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -322,5 +323,31 @@ func (t *Table) readPart(ctx context.Context, s *scanner, text string, args []an
 		return err
 	}
 	defer rows.Close()
+	if err := t.sameKey(rows, s.q.Lane); err != nil {
+		return err
+	}
 	return s.scan(rows)
+}
+
+// sameKey returns an error if the key has another type than in the lane's first
+// page: the table was altered, and what is read of it now could not be settled.
+func (t *Table) sameKey(rows *sql.Rows, lane backlog.Lane) error {
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, at := range t.sel.key {
+		names = append(names, types[at].DatabaseTypeName())
+	}
+	now := strings.Join(names, ", ")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.keyTypes[lane] == "" {
+		t.keyTypes[lane] = now
+	}
+	if was := t.keyTypes[lane]; was != now {
+		return problem("reload or restart", "table %s is not as it was: its key was of the type %s and is now %s", t.m.Name, was, now)
+	}
+	return nil
 }

@@ -200,7 +200,7 @@ func (d postgres) explain(err error) error {
 		return problem("add default_query_exec_mode=exec to the database URL", "what is between here and the PostgreSQL server gives each transaction another session, where statements prepared before are unknown: %s", e.Message)
 	case "22P02", "22003", "22007", "22008": // of a condition: what is written has been tried
 		return problem("give statuses and table.where values of the columns' types", "a condition compares a column with what it cannot hold: %s", e.Message)
-	case "42P01", "42703", "3F000":
+	case "42P01", "42703", "3F000", "42804", "42883":
 		return problem("correct the mapping, or restart after the table was changed", "the table is not as it was: %s", e.Message)
 	}
 	return err

@@ -57,6 +57,7 @@ type Table struct {
 	mu         sync.Mutex
 	notes      []string
 	statements map[string]*statement
+	keyTypes   [2]string       // of the key, by lane, as pages have it; "" before the first
 	keeps      bool            // a row has kept what was written
 	undoneRows int             // rows that have not, since
 	unsure     map[string]bool // attempts of which nobody knows whether their outcome is written

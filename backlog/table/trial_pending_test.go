@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"backlog/backlog"
 	"backlog/backlog/table"
 )
 
@@ -61,4 +62,24 @@ func TestFailureThatStaysNew(t *testing.T) {
 	}
 	m.Retry = retryColumns(fibonacci(), "failures", "last_failure")
 	f.wantRefused(m, `statuses.error: with "status" = 'new', … a failed record would still be new to the database and be tried at once; write what does not meet the condition of new`)
+}
+
+// TestWorkThatIsUndone: what is done for a record whose settlement a trigger
+// undoes is undone with it.
+func TestWorkThatIsUndone(t *testing.T) {
+	for _, trigger := range []string{
+		"BEFORE UPDATE ON BACKLOG BEGIN SELECT raise(IGNORE); END",
+		"AFTER UPDATE OF status ON BACKLOG BEGIN UPDATE BACKLOG SET status = old.status WHERE id = old.id; END",
+	} {
+		f := orders(t)
+		f.exec("CREATE TRIGGER guard " + trigger)
+		s := f.store(plainMapping())
+		w := newWork(t, s, "INSERT INTO shipped VALUES (:id, :item)")
+		for _, r := range lane(t, s, backlog.Fresh) {
+			if err := do(w, r); err == nil || !strings.Contains(err.Error(), "statuses.success is undone: a row of table BACKLOG is as it was after it was written, which is the work of a trigger: guard") {
+				t.Errorf("%s: record %v: got %v", trigger, r.Key, err)
+			}
+		}
+		f.wantRows("SELECT count(*) FROM shipped", "0")
+	}
 }

@@ -69,10 +69,7 @@ func (t *Table) confirm(ctx context.Context, tx *sql.Tx, s *backlog.Settlement, 
 	case n > 1:
 		return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, n, s.Record.Key)
 	case n == 1:
-		if stays, err := t.stays(ctx, tx, w); err != nil || !stays {
-			return err
-		}
-		return t.undone(w.batch)
+		return t.kept(ctx, tx, w, n)
 	}
 	if ours, err := t.written(ctx, tx, s); ours || err != nil {
 		return err
@@ -86,6 +83,23 @@ func (t *Table) confirm(ctx context.Context, tx *sql.Tx, s *backlog.Settlement, 
 	n, err := t.settleRow(ctx, tx, s)
 	if n == 0 && err == nil {
 		return t.undone(w.batch)
+	}
+	return err
+}
+
+// kept returns an error if the row is as it was after it was written, or was not
+// found to be written.
+func (t *Table) kept(ctx context.Context, tx *sql.Tx, w work, found int64) (err error) {
+	var stays bool
+	if found > 0 {
+		stays, err = t.stays(ctx, tx, w)
+	} else {
+		var n int
+		n, err = t.asBefore(ctx, tx, w)
+		stays = n > 0
+	}
+	if err == nil && stays {
+		err = t.undone(w.batch)
 	}
 	return err
 }

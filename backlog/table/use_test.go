@@ -304,7 +304,7 @@ func TestIs(t *testing.T) {
 		want string
 	}{
 		{table.Mapping{Status: "state", New: table.Is("0", "7"), Error: table.Is("8"), Success: table.Is("9")}, "2 1"},
-		{table.Mapping{Status: "word", New: table.Is("now", "x"), Error: table.Is("+1"), Success: table.Is("now")}, "3 1"},
+		{table.Mapping{Status: "word", New: table.Is("+1", "x"), Error: table.Is("+2"), Success: table.Is("now")}, "3 2"},
 	} {
 		x.m.Name = "orders"
 		s, err := table.Use(t.Context(), ownPool(t, ownDriver, f.path, 0), x.m, noon)

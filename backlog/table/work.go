@@ -242,15 +242,15 @@ func (w *Work) settle(ctx context.Context, tx *sql.Tx, r *backlog.Record, at tim
 		return nil // there is nothing to write
 	}
 	s := backlog.Settlement{Record: r, Outcome: backlog.Succeeded, At: at}
-	args := w.t.updateArgs(work{w.t.batchOf(&s), []*backlog.Settlement{&s}}, at)
-	n, err := affected(stmt.exec(ctx, tx, args))
+	one := work{w.t.batchOf(&s), []*backlog.Settlement{&s}}
+	n, err := affected(stmt.exec(ctx, tx, w.t.updateArgs(one, at)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("settlement: %w", err)
 	case n > 1:
 		return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", w.t.m.Name, n, r.Key)
 	}
-	return nil
+	return w.t.kept(ctx, tx, one, n)
 }
 
 // run runs the statements.
