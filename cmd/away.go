@@ -32,7 +32,7 @@ func whenThere(ctx context.Context, log *slog.Logger, patience time.Duration, wi
 			return a, nil
 		case !errors.Is(err, backlog.ErrAway) || patience > 0 && time.Since(began) >= patience:
 			return a, err
-		case !waiting:
+		case !waiting && ctx.Err() == nil:
 			waiting = true
 			log.Warn("waiting for the database", "error", err)
 		}

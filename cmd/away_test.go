@@ -27,10 +27,11 @@ func TestAwayAtStart(t *testing.T) {
 			}
 			run, stoppedRun := s.start("run"), s.start("run")
 			all := []*daemon{run, stoppedRun}
-			var once, stoppedOnce *daemon
+			var once, stoppedOnce, textOnce *daemon
 			if mode == "DELETE" { // with WAL a pass needs nothing but to read at its start
 				once, stoppedOnce = s.start("once", "--max-age", "1d", "--json"), s.start("once", "--max-age", "1d", "--json")
-				all = append(all, once, stoppedOnce)
+				textOnce = s.start("once", "--max-age", "1d")
+				all = append(all, once, stoppedOnce, textOnce)
 			}
 			for _, d := range all {
 				d.says(`"level":"WARN","msg":"waiting for the database"`)
@@ -45,6 +46,9 @@ func TestAwayAtStart(t *testing.T) {
 				stoppedOnce.ends()
 				stoppedOnce.says(`"selected":0,"succeeded":0,`)
 				stoppedOnce.says(`"stopped":"signal",`)
+				textOnce.signal(os.Interrupt)
+				textOnce.ends()
+				textOnce.says("1d: no record selected: stopped by signal while it waited for the database\n")
 			}
 
 			run.signal(syscall.SIGHUP) // to reload is no reason to end, nor to wait no more
