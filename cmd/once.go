@@ -59,7 +59,8 @@ or does nothing. One line in a crontab then serves a whole schedule:
 "backlog schedule --format crontab" prints that line for your tiers. A tick that
 finds another process at work is dropped, which is in the log only.` + exitStatusPassHelp + `
 
-A pass that a signal ends is done, too: 0. The report says so.`,
+A pass that a signal ends is done, too: 0. The report says so. One with outcomes
+that the database does not take is not: 1.`,
 		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runOnce(ctx, o, g) }),
 	}
