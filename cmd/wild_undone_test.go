@@ -70,6 +70,17 @@ func TestWildValuesThatAreTheSame(t *testing.T) {
 			refused: "statuses.dead: with `status` = 'err' a dead record would still be in error to the database and be tried for ever; write what does not meet the condition of error", rows: all, want: untouched,
 		},
 		{
+			name: "signs that have a meaning elsewhere", on: []wildKind{inPostgres, inMySQL}, sql: inPlace("varchar(20)") + rows + ", (2, '5%d?', '2026-02-10 10:00:00')",
+			cfg: "table: {name: jobs}\nstatuses: {new: '5%d?', error: '%s', success: \"%!?'\"}", handled: "2", rows: all + " WHERE id = 2", want: []string{"2|%!?'"},
+		},
+		{
+			name: "values of several columns", on: []wildKind{inPostgres, inMySQL},
+			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, kind int, done int, date_inserted timestamp NULL); INSERT INTO jobs VALUES (1, 2, 0, '2026-02-10 11:00:00')",
+			cfg:     "table: {name: jobs}\nstatuses: {new: {when: {kind: [1, 2], done: 0}}, error: keep, success: {set: {done: 1}}}",
+			handled: "1", rows: "SELECT id, kind, done FROM jobs", want: []string{"1|2|1"},
+			warns: []string{"no error status is written: failed records are not told from new ones, and age alone decides when they are tried"},
+		},
+		{
 			name: "a failed record", on: []wildKind{inMySQL}, sql: inPlace("varchar(20) COLLATE utf8mb4_general_ci") + rows,
 			cfg: "table: {name: jobs}\nstatuses: {new: NEW, error: new, success: OK}", handled: "1", rows: all, want: []string{"1|OK"},
 			warns: []string{"statuses.error is one of statuses.new to the database, with `status` = 'new': failed records are not told from new ones, and age alone decides when they are tried"},

@@ -117,7 +117,7 @@ func (d sqlite) madeUp(t *Table, w trialWrite) [][]any {
 		if !c.notNull {
 			null = nil
 		}
-		if v, ok := t.valueIn(w.batch.state, c.name); ok {
+		if v, n := t.valueIn(w.batch.state, c); n > 0 {
 			zero, null = v, v
 		}
 		zeros, nulls = append(zeros, zero), append(nulls, null)

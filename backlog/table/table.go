@@ -35,9 +35,8 @@ type Table struct {
 	status string   // quoted; "" where no state is a value of a status column
 	where  string   // SQL of the fixed filter, "" for none
 
-	filtered []string       // columns of the fixed filter
-	lead     []string       // quoted: those of one value
-	fixed    map[string]any // those values
+	filtered []string // columns of the fixed filter
+	lead     []string // quoted: those of one value
 
 	inserted, eligible, expires *timeCol // the latter two may be nil
 	times                       []*timeCol
@@ -236,7 +235,7 @@ func (r *resolver) handlerColumns() error {
 }
 
 func (r *resolver) filter() (err error) {
-	if r.t.where, r.t.fixed, err = r.conditions("table.where", r.m.Where); err != nil {
+	if r.t.where, _, err = r.conditions("table.where", r.m.Where); err != nil {
 		return err
 	}
 	r.t.filtered, r.t.lead = r.columnsOf(r.m.Where, false), r.columnsOf(r.m.Where, true)

@@ -35,23 +35,52 @@ func (t *Table) pendingConds() (fresh, failed string) {
 // yes is 1 where the condition holds and else 0.
 func yes(cond string) string { return "CASE WHEN " + cond + " THEN 1 ELSE 0 END" }
 
-// valueIn returns the one value that rows of the state have in the column.
-func (t *Table) valueIn(state int, col string) (any, bool) {
-	col = strings.ToLower(col)
-	v, ok := t.branches[state].equal[col]
-	if !ok {
-		v, ok = t.fixed[col]
+// valueIn returns one of the n values that rows of the state have in the column;
+// n is 0 where the state does not say.
+func (t *Table) valueIn(state int, c *column) (v any, n int) {
+	b := t.branches[state]
+	if v, ok := b.equal[strings.ToLower(c.name)]; ok {
+		return v, 1
 	}
-	return v, ok
+	list := slices.Concat(t.m.New.When, t.m.Where)
+	if b.lane == backlog.Failed { // whose state may be that of new
+		list = slices.Concat(t.m.Error.When, list)
+	}
+	for _, cond := range list {
+		if t.catalog.find(cond.Column, t.d.foldsNames()) != c || !slices.Contains(b.columns, c.name) && !slices.Contains(t.filtered, c.name) {
+			continue
+		}
+		if v, err := c.typed(cond.Values[0]); err == nil {
+			return v, len(cond.Values)
+		}
+	}
+	return nil, 0
 }
 
 // tryPending has the database judge, as it would the row, what a row of the
-// write's state is after the write. Where conditions have several values, and
-// the write does not set those columns, a few rows are looked at.
+// write's state is after the write: one that is made up and, where that is not
+// like all others, a few that are there.
 func (t *Table) tryPending(ctx context.Context, db *sql.DB, w trialWrite) error {
-	var exprs []string
-	var args []any
-	known := true // what is in every column
+	fresh, failed := t.pendingConds()
+	exprs, args, like := t.after(w, true)
+	one := t.sel.alias(0)
+	text := "SELECT max(" + yes(fresh) + "), max(" + yes(failed) + ") FROM (SELECT "
+	err := t.pendingAfter(ctx, db, w, text+exprs+" FROM (SELECT 1 AS "+one+") AS "+one+" LEFT JOIN "+t.name+" ON "+never+") AS tried", args...)
+	if err != nil || like {
+		return err
+	}
+	exprs, args, _ = t.after(w, false)
+	text += exprs + " FROM " + t.name + " WHERE " + w.cond
+	return t.pendingAfter(ctx, db, w, fmt.Sprint(text, " LIMIT ", trialRows, ") AS tried"), args...)
+}
+
+// after returns, as a SELECT of a row has them, what is after the write in the
+// columns that tell what is pending, and what is bound to that. Of a row that is
+// made up they are all NULL before; like reports whether all others have the
+// same there after the write.
+func (t *Table) after(w trialWrite, madeUp bool) (exprs string, args []any, like bool) {
+	var list []string
+	like = true
 	for i := range t.catalog.columns {
 		c := &t.catalog.columns[i]
 		if !slices.Contains(t.filtered, c.name) && !slices.ContainsFunc(t.branches, func(b branch) bool { return slices.Contains(b.columns, c.name) }) {
@@ -59,25 +88,18 @@ func (t *Table) tryPending(ctx context.Context, db *sql.DB, w trialWrite) error 
 		}
 		q := t.d.quote(c.name)
 		expr, bound, set := w.value(t, c)
-		if v, ok := t.valueIn(w.batch.state, c.name); !set && ok {
+		v, n := t.valueIn(w.batch.state, c)
+		like = like && (set && !strings.Contains(expr, q) || !set && n == 1)
+		if !set && n > 0 && madeUp {
 			expr, set = t.d.literal(v), true
 		}
-		if known = known && set && !strings.Contains(expr, q); set {
+		if set {
 			// With the type and the collation of the column.
 			q, args = "CASE WHEN "+never+" THEN "+q+" ELSE "+expr+" END AS "+q, append(args, bound...)
 		}
-		exprs = append(exprs, q)
+		list = append(list, q)
 	}
-	fresh, failed := t.pendingConds()
-	text := fmt.Sprintf("SELECT max(%s), max(%s) FROM (SELECT %s FROM ", yes(fresh), yes(failed), strings.Join(exprs, ", "))
-	if !known {
-		err := t.pendingAfter(ctx, db, w, text+fmt.Sprintf("%s WHERE %s LIMIT %d) AS tried", t.name, w.cond, trialRows), args...)
-		if err != nil {
-			return err
-		}
-	}
-	one := t.sel.alias(0)
-	return t.pendingAfter(ctx, db, w, text+fmt.Sprintf("(SELECT 1 AS %s) AS %s LEFT JOIN %s ON %s) AS tried", one, one, t.name, never), args...)
+	return strings.Join(list, ", "), args, like
 }
 
 // value returns what the write sets the column to, and what is bound to that;

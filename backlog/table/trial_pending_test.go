@@ -34,6 +34,8 @@ func TestWhatStaysPendingIsRefused(t *testing.T) {
 		{"in error", "", func(m *table.Mapping) { m.Success = is(text("error")) }, strings.NewReplacer("New", "error", "be new", "be in error", "of new", "of error").Replace(wanted)},
 		{"dead", "", func(m *table.Mapping) { m.Dead = is(text("new")) },
 			`statuses.dead: with "status" = 'new' a dead record would still be new to the database and be tried for ever; write what does not meet the condition of new`},
+		{"a list and no row", "", when(cond("kind", text("1"), text("2")), cond("done", text("0"), text("2"))), wantedSet},
+		{"within a filter of several", "", func(m *table.Mapping) { same(m); m.Where = []table.Condition{cond("kind", text("1"), text("2"))} }, wanted},
 		{"a list", row("(1, 'A', '2026-02-10 11:00:00', 1, 0)"), when(cond("kind", text("1"), text("2")), cond("done", text("0"), text("2"))), wantedSet},
 		{"a list that it leaves", row("(1, 'AA', '2026-02-10 11:00:00', 1, 0)"), when(cond("kind", text("1"), text("2")), cond("done", text("0"), text("1"))), ""},
 		{"NULL", "", when(cond("done", null)), ""},
