@@ -66,6 +66,11 @@ func noAnswer(limit time.Duration) error {
 	return fmt.Errorf("%w: no answer within %v", backlog.ErrAway, limit)
 }
 
+// unconnected says that ctx has ended before there was a connection to the server.
+func unconnected(ctx context.Context, at string) error {
+	return &hindrance{backlog.ErrAway.Error() + ": no connection to " + at + " so far", ctx.Err()}
+}
+
 // limited calls f with a limit to its time, and says so when that has ended it.
 func limited(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
 	lctx, cancel := context.WithTimeout(ctx, limit)

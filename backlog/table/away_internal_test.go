@@ -34,7 +34,7 @@ func TestMySQLMute(t *testing.T) {
 		want string
 	}{
 		{time.Hour, "the database is away: the MySQL server at db:3306 gives no answer within 10s; is that a MySQL or MariaDB server?"},
-		{time.Second, "the database is away: the MySQL server at db:3306: no connection: context canceled"},
+		{time.Second, "the database is away: no connection to the MySQL server at db:3306 so far"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

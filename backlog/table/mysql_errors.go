@@ -108,7 +108,7 @@ func mysqlUnreached(ctx, limit context.Context, addr string, err error) error {
 	)
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %s: no connection: %w", backlog.ErrAway, at, ctx.Err())
+		return unconnected(ctx, at)
 	case limit.Err() != nil:
 		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrAway, at, mysqlDial, question)
 	case mysqlNumber(err) != 0:

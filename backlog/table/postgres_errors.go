@@ -121,7 +121,7 @@ func (s *postgresServer) unreached(ctx context.Context, err error) error {
 	case errors.As(err, &p):
 		return p
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %s: no connection: %w", backlog.ErrAway, at, ctx.Err())
+		return unconnected(ctx, at)
 	}
 	const question = "is that a PostgreSQL server?"
 	if e, ok := sqlState(err); ok {
