@@ -329,8 +329,9 @@ func (t *Table) readPart(ctx context.Context, s *scanner, text string, args []an
 	return s.scan(rows)
 }
 
-// sameKey returns an error if the key has another type than in the lane's first
-// page: the table was altered, and what is read of it now could not be settled.
+// sameKey returns an error if the key has another kind of type than in the lane's
+// first page: the table was altered, and what is read of it now could not be
+// settled.
 func (t *Table) sameKey(rows *sql.Rows, lane backlog.Lane) error {
 	types, err := rows.ColumnTypes()
 	if err != nil {
@@ -338,7 +339,7 @@ func (t *Table) sameKey(rows *sql.Rows, lane backlog.Lane) error {
 	}
 	var names []string
 	for _, at := range t.sel.key {
-		names = append(names, types[at].DatabaseTypeName())
+		names = append(names, kindOf(types[at].DatabaseTypeName()))
 	}
 	now := strings.Join(names, ", ")
 	t.mu.Lock()
@@ -347,7 +348,19 @@ func (t *Table) sameKey(rows *sql.Rows, lane backlog.Lane) error {
 		t.keyTypes[lane] = now
 	}
 	if was := t.keyTypes[lane]; was != now {
-		return problem("reload or restart", "table %s is not as it was: its key was of the type %s and is now %s", t.m.Name, was, now)
+		return problem("reload or restart", "table %s is not as it was: its key was %s and is now %s", t.m.Name, was, now)
 	}
 	return nil
+}
+
+// kindOf returns what is common to the types that are compared with each other,
+// by the name that the driver has for one of them.
+func kindOf(typ string) string {
+	switch {
+	case strings.Contains(typ, "INT"):
+		return "integer"
+	case strings.Contains(typ, "CHAR"), strings.Contains(typ, "TEXT"):
+		return "text"
+	}
+	return strings.ToLower(typ)
 }
