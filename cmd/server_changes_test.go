@@ -69,7 +69,7 @@ func TestNothingIsHandedOutBeforeItIsMended(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			onSites(t, serverKinds, func(t *testing.T, kind *siteKind) {
-				const records, early = 300, `"msg":"pass ended early: `
+				const records, early = 1000, `"msg":"pass ended early: `
 				s := newSite(t, kind, nil)
 				kind.user(s)
 				s.meddle(m.before)
