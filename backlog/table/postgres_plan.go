@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -32,13 +33,20 @@ func (d postgres) plan(ctx context.Context, db *sql.DB, t *Table, b branch, quer
 	}
 	defer tx.Rollback()
 	x, err = d.explained(ctx, tx, t, b, query, args)
+	if err == nil && len(x.steps) == 0 { // no partition reaches into the range
+		if err := switchOff(ctx, tx, "enable_partition_pruning", "constraint_exclusion"); err != nil {
+			return x, err
+		}
+		x, err = d.explained(ctx, tx, t, b, query, args)
+	}
+	if err == nil && len(x.steps) == 0 {
+		return d.withoutPartitions(ctx, tx, t, b)
+	}
 	if err != nil || x.bad == "" {
 		return x, err
 	}
-	for _, way := range []string{"seqscan", "bitmapscan", "sort"} {
-		if _, err := tx.ExecContext(ctx, "SET LOCAL enable_"+way+" = off"); err != nil {
-			return x, err
-		}
+	if err := switchOff(ctx, tx, "enable_seqscan", "enable_bitmapscan", "enable_sort"); err != nil {
+		return x, err
 	}
 	forced, err := d.explained(ctx, tx, t, b, query, args)
 	if err != nil || forced.bad != "" {
@@ -60,6 +68,44 @@ func (d postgres) plan(ctx context.Context, db *sql.DB, t *Table, b branch, quer
 	return x, err
 }
 
+// switchOff has the planner do without, until the transaction ends.
+func switchOff(ctx context.Context, tx *sql.Tx, ways ...string) error {
+	for _, way := range ways {
+		if _, err := tx.ExecContext(ctx, "SET LOCAL "+way+" = off"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withoutPartitions looks for the index itself, that of partitions to come: no
+// plan reads a table that has none.
+func (d postgres) withoutPartitions(ctx context.Context, tx *sql.Tx, t *Table, b branch) (x explanation, err error) {
+	x.steps = []string{"nothing to read: the table has no partition"}
+	names, err := texts(ctx, tx, `SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+		WHERE i.indrelid = to_regclass($1) ORDER BY 1`, t.name)
+	if err != nil {
+		return x, err
+	}
+	for _, name := range names {
+		index, err := d.index(ctx, tx, t, name)
+		if err != nil {
+			return x, err
+		}
+		ofOthers := index.where != "" && slices.ContainsFunc(quotedValue.FindAllString(b.cond, -1), func(value string) bool { return !strings.Contains(index.where, value) })
+		if n := (postgresNode{Index: name, Cond: index.first}); !ofOthers && n.flaw(t, b, index) == "" {
+			x.indexes = append(x.indexes, name)
+		}
+	}
+	if len(x.indexes) == 0 {
+		x.bad = "partitions to come would have no index for it"
+	}
+	return x, nil
+}
+
+var quotedValue = regexp.MustCompile(`'([^']|'')*'`)
+
+// explained returns no steps, and nothing bad, for a plan that reads nothing.
 func (d postgres) explained(ctx context.Context, tx *sql.Tx, t *Table, b branch, query string, args []any) (x explanation, err error) {
 	var text string
 	if err := tx.QueryRowContext(ctx, "EXPLAIN (FORMAT JSON) "+d.place(query), args...).Scan(&text); err != nil {
@@ -71,6 +117,11 @@ func (d postgres) explained(ctx context.Context, tx *sql.Tx, t *Table, b branch,
 	}
 	indexes := make(map[string]postgresIndex)
 	for _, n := range list {
+		reads := false
+		n.Plan.walk(func(n postgresNode) { reads = reads || n.Table != "" || n.Index != "" })
+		if !reads {
+			continue
+		}
 		n.Plan.walk(func(n postgresNode) {
 			if _, known := indexes[n.Index]; n.Index != "" && !known && err == nil {
 				indexes[n.Index], err = d.index(ctx, tx, t, n.Index)

@@ -1,0 +1,55 @@
+package table_test
+
+import (
+	"context"
+	"testing"
+
+	"backlog/backlog/table"
+)
+
+// TestPostgresPlansOfNothing: of a table of which no partition reaches into the
+// range of a pass, or that has none yet, what is missing is told from the
+// indexes, and is missing once.
+func TestPostgresPlansOfNothing(t *testing.T) {
+	const create = "CREATE TABLE jobs (id bigint, status text NOT NULL, created timestamptz, PRIMARY KEY (id, created)) PARTITION BY RANGE (created)"
+	m := jobs()
+	m.ID = []string{"id", "created"}
+	for _, x := range []struct {
+		name   string
+		before []string
+	}{
+		{"no partition", nil},
+		{"an old partition", []string{"CREATE TABLE jobs_old PARTITION OF jobs FOR VALUES FROM ('2025-12-01') TO ('2026-01-01')"}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			ctx := context.Background()
+			s := newPostgresSchema(t, append([]string{create}, x.before...)...)
+			steps, err := table.Missing(ctx, s.url, m, noon)
+			if err == nil {
+				err = table.Create(ctx, s.url, steps)
+			}
+			if err != nil || len(steps) != 2 {
+				t.Fatalf("%q, %v", steps, err)
+			}
+			if again, err := table.Missing(ctx, s.url, m, noon); len(again) > 0 || err != nil {
+				t.Errorf("missing is again %q, %v", again, err)
+			}
+			got, err := s.open(s.url, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range plans(t, got) {
+				if p.Bad != "" || len(p.Indexes) != 1 || len(p.Steps) == 0 {
+					t.Errorf("%s: %q by %q: %s", p.What, p.Steps, p.Indexes, p.Bad)
+				}
+			}
+		})
+	}
+	t.Run("an index of its owner", func(t *testing.T) {
+		s := newPostgresSchema(t, create, "CREATE TABLE jobs_old PARTITION OF jobs FOR VALUES FROM ('2025-12-01') TO ('2026-01-01')",
+			"CREATE INDEX ON jobs (status, created, id)")
+		if steps, err := table.Missing(context.Background(), s.url, m, noon); len(steps) > 0 || err != nil {
+			t.Errorf("missing is %q, %v", steps, err)
+		}
+	})
+}
