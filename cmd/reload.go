@@ -19,6 +19,8 @@ type rewiring struct {
 	err error
 }
 
+const refused = "reload refused, the old configuration stays: "
+
 // hups returns the channel of signals to reload. One that comes during a reload
 // waits for its end.
 func (d *server) hups() <-chan os.Signal {
@@ -47,7 +49,7 @@ func (d *server) reload(r rewiring, loop *backlog.Loop) {
 	d.rewired = nil
 	defer notify(d.log, daemon.SdNotifyReady)
 	if r.err != nil {
-		d.log.Error("reload refused, the old configuration stays: " + r.err.Error())
+		d.log.Error(refused + r.err.Error())
 		return
 	}
 	r.app.introduce(slog.LevelInfo)
@@ -76,4 +78,45 @@ func (g *globals) rewire(ctx context.Context, old *config.Config, log *slog.Logg
 		return nil, errors.New("another database, table, state or log needs a restart")
 	}
 	return g.wireServer(ctx, cfg, log)
+}
+
+// A starting is a daemon that has not been wired yet.
+type starting struct {
+	g   *globals
+	cfg *config.Config
+	log *slog.Logger
+	hup <-chan os.Signal
+}
+
+// wire wires the app, by the configuration as it is now where a signal to
+// reload has come.
+func (s *starting) wire(ctx context.Context) (*app, error) {
+	select {
+	case <-s.hup:
+		return s.rewire(ctx)
+	default:
+		return s.g.wireServer(ctx, s.cfg, s.log)
+	}
+}
+
+// rewire reads the configuration again. As nothing is led yet, all of it may
+// have changed. One by which the database is away cannot be told from a good
+// one, and is waited for.
+func (s *starting) rewire(ctx context.Context) (a *app, err error) {
+	cfg, err := s.g.load()
+	if err == nil {
+		a, err = s.g.wireServer(ctx, cfg, newLog(cfg.Log, s.g.err))
+	}
+	switch away := errors.Is(err, backlog.ErrAway); {
+	case err == nil, away:
+		s.cfg, s.log = cfg, newLog(cfg.Log, s.g.err)
+		s.log.Info("configuration reloaded", "tiers", len(cfg.Tiers.Tiers()))
+		if away {
+			s.log.Warn("the database is still away", "error", err)
+		}
+		return a, err
+	case ctx.Err() == nil:
+		s.log.Error(refused + err.Error())
+	}
+	return s.g.wireServer(ctx, s.cfg, s.log)
 }

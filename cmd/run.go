@@ -38,7 +38,8 @@ SIGTERM or SIGINT: select nothing more, let running handlers finish for
 shutdown_timeout, settle, exit. A second one: end the handlers at once.
 SIGHUP: read the configuration again; one that is wrong is refused and the old
 one stays. Passes under way hand out nothing more: what is left is taken up with
-the new one when their handlers have ended. As a service of systemd, in /etc/systemd/system/backlog.service:
+the new one when their handlers have ended. Another database, table, state or log
+needs a restart, but for a daemon that still waits for its first database. As a service of systemd, in /etc/systemd/system/backlog.service:
 
     [Unit]
     Description=Work off the backlog
@@ -69,14 +70,15 @@ func runRun(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	log := newLog(cfg.Log, g.err)
 	ctx, stop := stopAtEnd(ctx)
 	defer stop.close()
 	surviveReaders()
 	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP) // one that comes while we wait reloads what has just been read
+	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	a, err := whenThere(ctx, log, 0, func() (*app, error) { return g.wireServer(ctx, cfg, log) })
+	s := &starting{g, cfg, newLog(cfg.Log, g.err), hup}
+	a, err := whenThere(ctx, s.log, 0, func() (*app, error) { return s.wire(ctx) })
+	log := s.log
 	if ctx.Err() != nil && isEnd(err) {
 		log.Info("stopped")
 		return nil
