@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,7 +34,8 @@ func newRun(g *globals) *cobra.Command {
 
 One daemon leads for a table; a second one stands by and takes over within
 seconds. Ticks missed while none ran are made up for by one pass. While the
-database is away, at the start or later, it waits.
+database is away, at the start or later, it waits. At the start it warns of an
+index that is missing.
 
 SIGTERM or SIGINT: select nothing more, let running handlers finish for
 shutdown_timeout, settle, exit. A second one: end the handlers at once.
@@ -310,7 +313,27 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 		return nil, err
 	}
 	a.compareClocks(ctx)
+	a.missIndexes(ctx)
 	return a, nil
+}
+
+// missIndexes warns of what check finds by the plans: in a table that grows,
+// pages take longer and longer without an index, until they take too long.
+func (a *app) missIndexes(ctx context.Context) {
+	plans, err := a.table.Plans(ctx, time.Now())
+	if err != nil {
+		a.log.Debug("the plans cannot be looked at", "error", err)
+		return
+	}
+	var bad, create []string
+	for _, p := range plans {
+		if p.Bad != "" && !p.Stale && !slices.Contains(create, p.Cure) {
+			bad, create = append(bad, p.What+": "+p.Bad), append(create, p.Cure)
+		}
+	}
+	if len(create) > 0 {
+		a.log.Warn("an index is missing; `backlog init` creates it", "why", strings.Join(bad, "; "), "create", strings.Join(create, "; "))
+	}
 }
 
 // notify tells systemd, if that is who started us.

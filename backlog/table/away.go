@@ -29,11 +29,15 @@ const (
 	lockedByOther  = "locked by another session"
 	crossesOther   = "in the way of another session again and again"
 	cancelledThere = "the statement was cancelled"
+	tooSlow        = "a statement takes longer than its time limit"
 	endedThere     = "the connection was ended there"
 	readOnlyThere  = "the database takes no writes"
 	fullThere      = "the database has no connection left"
 	outOfSpace     = "the database has run out of disk or memory"
 )
+
+// lookAtIndexes is where to look for what is tooSlow.
+const lookAtIndexes = "probably an index is missing: `backlog check` tells which, `backlog init` creates it"
 
 // inTheWay returns the error of a statement that may succeed later: what is in
 // the way, if the database has said so, else that it is away.

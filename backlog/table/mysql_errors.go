@@ -77,8 +77,10 @@ func (mysql) hinders(err error) (what, said, look string) {
 		return lockedByOther, said, "SHOW FULL PROCESSLIST and SHOW ENGINE INNODB STATUS tell by whom"
 	case 1213, 1020, 1614:
 		return crossesOther, said, "SHOW ENGINE INNODB STATUS tells of whom"
-	case 1317, 1969, 3024:
+	case 1317:
 		return cancelledThere, said, ""
+	case 1969, 3024:
+		return tooSlow, said, lookAtIndexes
 	case 1927, 4031:
 		return endedThere, said, ""
 	case 1040, 1203, 1226, 1461, 1637:

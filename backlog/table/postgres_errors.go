@@ -77,6 +77,9 @@ func (postgres) hinders(err error) (what, said, look string) {
 	case "40001", "40P01":
 		return crossesOther, said, "the server's log tells of whom"
 	case "57014":
+		if strings.Contains(said, "statement timeout") {
+			return tooSlow, said, lookAtIndexes
+		}
 		return cancelledThere, said, ""
 	case "57P01", "57P05", "25P03":
 		return endedThere, said, ""
