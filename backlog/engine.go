@@ -103,7 +103,7 @@ func (e *Engine) Replace(old *Engine) {
 
 // Retire ends the passes under way as soon as their running handlers have
 // ended, however long those take: nothing more is handed out, and the reports
-// say StoppedSignal. It ends a pause as well. Passes that begin later end at
+// say StoppedReload. It ends a pause as well. Passes that begin later end at
 // once.
 func (e *Engine) Retire() {
 	e.init()

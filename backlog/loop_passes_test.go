@@ -249,7 +249,7 @@ func TestNote(t *testing.T) {
 	note(backlog.Report{Tier: "1d", Stopped: backlog.StoppedMaxRecords, Resume: at}, 1)
 	note(backlog.Report{Tier: "7d", Stopped: backlog.StoppedSignal, Resume: at}, 2, "7d")
 	note(backlog.Report{Tier: "7d", Stopped: backlog.StoppedSignal, Resume: at}, 2, "7d")
-	note(backlog.Report{Tier: "1d", Stopped: backlog.StoppedSignal}, 1, "7d", "1d")
+	note(backlog.Report{Tier: "1d", Stopped: backlog.StoppedReload}, 1, "7d", "1d")
 	note(backlog.Report{Tier: "7d", Complete: true}, 0, "7d", "1d")
 }
 
@@ -331,6 +331,10 @@ func TestReloadTakesUpTheRest(t *testing.T) {
 		stop()
 		if done != 50 || b.statuses()["SUCCESS"] != 50 {
 			t.Errorf("a minute after the reload %d of 50 records have been taken up: %v", done, b.statuses())
+		}
+		ended := b.events.of(backlog.PassEnded)
+		if len(ended) != 2 || ended[0].Report.Stopped != backlog.StoppedReload || !ended[1].Report.Complete {
+			t.Errorf("want a pass stopped by the reload and a complete one, got %+v", ended)
 		}
 	})
 }

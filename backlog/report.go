@@ -34,12 +34,15 @@ const (
 	StoppedMaxRecords = "max_records"
 	StoppedAbortAfter = "abort_after"
 	StoppedSignal     = "signal"
-	StoppedLock       = "lock" // it was lost
+	StoppedReload     = "reload" // another engine goes on with the rest
+	StoppedLock       = "lock"   // it was lost
 	StoppedError      = "error"
 )
 
 // cutShort reports whether the tier is owed the rest of the pass.
-func (r *Report) cutShort() bool { return r.Stopped == StoppedSignal || r.Stopped == StoppedLock }
+func (r *Report) cutShort() bool {
+	return r.Stopped == StoppedSignal || r.Stopped == StoppedReload || r.Stopped == StoppedLock
+}
 
 // A Resume is where the next pass of a tier goes on after one that ended
 // early. The zero Resume starts from the beginning.

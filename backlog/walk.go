@@ -66,6 +66,8 @@ func (r *run) conclude(fresh, failed *laneWalk) {
 		rep.Stopped = StoppedAbortAfter
 	case lockLost(r.caller):
 		rep.Stopped = StoppedLock
+	case stopped && r.e.retired.Load() && r.caller.Err() == nil:
+		rep.Stopped = StoppedReload
 	case stopped:
 		rep.Stopped = StoppedSignal
 	default:
