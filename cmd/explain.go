@@ -128,9 +128,10 @@ func explanationOf(row backlog.Row, x backlog.Explanation, keeps bool, now time.
 		Due: x.Due, Reason: x.Reason, Next: stamp(x.Next),
 		State: row.Standing.String(), Eligible: stamp(row.Eligible), Expires: stamp(row.Expires),
 	}
-	if !row.Inserted.IsZero() {
-		age := now.Sub(row.Inserted).Seconds()
-		e.Age = &age
+	// An infinite date has no age; it is told by being further off than a duration is long.
+	if age := now.Sub(row.Inserted); !row.Inserted.IsZero() && row.Inserted.Add(age).Equal(now) {
+		seconds := age.Seconds()
+		e.Age = &seconds
 	}
 	if x.Tier != "" {
 		e.Tier = &x.Tier
