@@ -61,6 +61,12 @@ type dialect interface {
 	// statement, which may be one that writes in a pool that is to be read
 	// only. It does not run it.
 	understood(ctx context.Context, db *sql.DB, text string) error
+	// permits returns the error for which the user may not run a statement of
+	// n arguments, where that is not a part of understood. It does not run it.
+	permits(ctx context.Context, db *sql.DB, text string, n int) error
+	// ungranted returns a *Problem, with what is to be granted, of an error by
+	// which the user was refused the statement; nil of others.
+	ungranted(ctx context.Context, db *sql.DB, text string, err error) error
 	// grantee returns the table and the user of the connection as GRANT names
 	// them, no user where the database knows none, and schemaRights whether a
 	// schema has rights of its own.

@@ -271,6 +271,16 @@ func (mysql) understood(ctx context.Context, db *sql.DB, text string) error {
 	return errors.Join(err, end)
 }
 
+func (mysql) permits(context.Context, *sql.DB, string, int) error { return nil }
+
+func (d mysql) ungranted(_ context.Context, _ *sql.DB, _ string, err error) error {
+	switch mysqlNumber(err) {
+	case 1142, 1143, 1370: // of a table, a column, a routine
+		return d.explain(err)
+	}
+	return nil
+}
+
 // advice warns of clusters, in which each server has locks of its own.
 func (mysql) advice(ctx context.Context, db *sql.DB) string {
 	var name, value string

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -92,7 +91,7 @@ func (d postgres) withoutPartitions(ctx context.Context, tx *sql.Tx, t *Table, b
 		if err != nil {
 			return x, err
 		}
-		ofOthers := index.where != "" && slices.ContainsFunc(quotedValue.FindAllString(b.cond, -1), func(value string) bool { return !strings.Contains(index.where, value) })
+		ofOthers := index.where != "" && slices.ContainsFunc(quotedValue().FindAllString(b.cond, -1), func(value string) bool { return !strings.Contains(index.where, value) })
 		if n := (postgresNode{Index: name, Cond: index.first}); !ofOthers && n.flaw(t, b, index) == "" {
 			x.indexes = append(x.indexes, name)
 		}
@@ -103,7 +102,7 @@ func (d postgres) withoutPartitions(ctx context.Context, tx *sql.Tx, t *Table, b
 	return x, nil
 }
 
-var quotedValue = regexp.MustCompile(`'([^']|'')*'`)
+var quotedValue = pattern(`'([^']|'')*'`)
 
 // explained returns no steps, and nothing bad, for a plan that reads nothing.
 func (d postgres) explained(ctx context.Context, tx *sql.Tx, t *Table, b branch, query string, args []any) (x explanation, err error) {

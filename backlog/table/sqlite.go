@@ -150,6 +150,9 @@ func (sqlite) understood(ctx context.Context, db *sql.DB, text string) error {
 	return preparable(ctx, db, text)
 }
 
+func (sqlite) permits(context.Context, *sql.DB, string, int) error     { return nil }
+func (sqlite) ungranted(context.Context, *sql.DB, string, error) error { return nil }
+
 // value undoes what one driver does: it says that a BLOB is empty in the way in
 // which the other says NULL.
 func (sqlite) value(_ *column, v any) any {

@@ -25,7 +25,8 @@ import (
 //
 // A statement that fails, or that is to change rows and finds none, undoes all
 // of it: the record is an error. That is no attempt where the database is
-// away, or locked by another program for too long.
+// away, or locked by another program for too long; and where the user lacks a
+// right, the pass ends.
 //
 // All methods may be called concurrently.
 type Work struct {
@@ -176,13 +177,19 @@ func (w *Work) Steps() (n int, parameters []string) {
 	return len(w.steps), parameters
 }
 
-// Check proves that the database understands the statements, changing nothing.
-// It is a [*Problem] if not.
+// Check proves that the database understands the statements and that the user
+// may run them, as far as it says so before it does, changing nothing. It is a
+// [*Problem] if not.
 func (w *Work) Check(ctx context.Context) error {
 	return w.t.within(ctx, func(ctx context.Context) error {
 		for i := range w.steps {
-			if err := w.t.d.understood(ctx, w.t.db.read, w.steps[i].text); err != nil {
-				return w.t.misunderstood(i, err)
+			s := &w.steps[i]
+			err := w.t.d.understood(ctx, w.t.db.read, s.text)
+			if err == nil {
+				err = w.t.d.permits(ctx, w.t.db.read, s.text, len(s.from))
+			}
+			if err != nil {
+				return w.misunderstood(ctx, i, err)
 			}
 		}
 		return nil
@@ -191,11 +198,24 @@ func (w *Work) Check(ctx context.Context) error {
 
 // misunderstood makes a *Problem of the error by which the database refused to
 // prepare the statement, unless it is one that passes.
-func (t *Table) misunderstood(i int, err error) error {
-	if c := t.d.classify(err); c == classAway || c == classBusy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+func (w *Work) misunderstood(ctx context.Context, i int, err error) error {
+	d := w.t.d
+	if c := d.classify(err); c == classAway || c == classBusy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	if p := w.ungranted(ctx, i, err); p != nil {
+		return p
+	}
 	return problem("correct it, or create what it names", "handler.sql: statement %d is not understood by the database: %v", i+1, err)
+}
+
+// ungranted makes a *Problem of the error by which the user was refused the
+// statement; it is nil of others.
+func (w *Work) ungranted(ctx context.Context, i int, err error) error {
+	if p := (*Problem)(nil); errors.As(w.t.d.ungranted(ctx, w.t.db.read, w.steps[i].text, err), &p) {
+		return problem(p.Cure, "handler.sql: statement %d: %s", i+1, p.What)
+	}
+	return nil
 }
 
 // HandleAndSettle implements backlog.SettlingHandler.

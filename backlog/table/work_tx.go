@@ -51,6 +51,11 @@ func (w *Work) transact(ctx context.Context, f func(tx *sql.Tx, prepared []*stat
 		}
 		return context.Cause(ctx)
 	}
+	if s := (*stepError)(nil); errors.As(err, &s) {
+		if p := w.ungranted(ctx, s.n-1, s.err); p != nil {
+			return backlog.Unstarted(p)
+		}
+	}
 	return t.db.wrap(ctx, err)
 }
 
@@ -63,7 +68,7 @@ func (w *Work) prepare(ctx context.Context) ([]*statement, error) {
 	for i := range w.steps {
 		s, err := w.t.prepare(ctx, w.t.db.write, w.steps[i].text)
 		if err != nil {
-			err = w.t.misunderstood(i, err)
+			err = w.misunderstood(ctx, i, err)
 			if p := (*Problem)(nil); errors.As(err, &p) {
 				err = backlog.Unstarted(err)
 			}
