@@ -22,7 +22,11 @@ func (k *checker) counts(ctx context.Context) {
 		return
 	}
 	k.statuses(c)
-	k.good("records", "%d pending, %d of them older than every tier", c.Pending(), c.Beyond.Fresh+c.Beyond.Failed)
+	beyond := c.Beyond.Fresh + c.Beyond.Failed
+	k.good("records", "%d pending, %d of them older than every tier", c.Pending(), beyond)
+	if beyond > 0 && beyond == c.Pending() {
+		k.warn("records", "if rows come in that are young, look at the zone: `timezone:`, or `zone:` of the column", "the newest of them is older than every tier: none is tried")
+	}
 	if c.Exhausted > 0 {
 		k.good("records", "%d out of retries besides", c.Exhausted)
 	}

@@ -58,6 +58,29 @@ func TestWildTimes(t *testing.T) {
 			want: []string{"1|SUCCESS|true|true", "2|NEW||", "3|SUCCESS|true|true", `4|it's \dead||`},
 		},
 		{
+			name: "naive times of which nobody has said the zone", on: only(inPostgres),
+			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status text, date_inserted timestamp); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00')",
+			as:      "ALTER ROLE THEROLE SET timezone = 'America/New_York'; GRANT SELECT, UPDATE ON jobs TO THEROLE",
+			cfg:     "table: {name: jobs}",
+			warns:   []string{"column date_inserted: timestamp without time zone has no zone and is read as UTC, but the database is in the zone America/New_York; write `timezone: America/New_York` if its times are written in that one, or `timezone: UTC` if they are in UTC"},
+			handled: "1", rows: "SELECT id, status FROM jobs", want: []string{"1|SUCCESS"},
+		},
+		{
+			name: "naive times of which nobody has said the zone, and a dead status", on: only(inPostgres),
+			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status text, date_inserted timestamp); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-03 11:00:00')",
+			as:      "ALTER ROLE THEROLE SET timezone = 'Europe/London'; GRANT SELECT, UPDATE ON jobs TO THEROLE",
+			cfg:     "table: {name: jobs}\nstatuses: {dead: DEAD}",
+			refused: "table jobs: column date_inserted: timestamp without time zone has no zone and is read as UTC, but the database is in the zone Europe/London; write …",
+			rows:    "SELECT id, status FROM jobs", want: []string{"1|NEW"},
+		},
+		{
+			name: "naive times that are said to be in UTC, and moments, in a database that is in New York", on: only(inPostgres),
+			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status text, date_inserted timestamp, send_after timestamptz); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-03 11:00:00', NULL), (2, 'NEW', '2026-02-10 11:00:00', '2026-02-10 12:00Z')",
+			as:      "ALTER ROLE THEROLE SET timezone = 'America/New_York'; GRANT SELECT, UPDATE ON jobs TO THEROLE",
+			cfg:     "table: {name: jobs, inserted: {column: date_inserted, zone: UTC}, eligible: send_after}\nstatuses: {dead: DEAD}",
+			handled: "2", rows: "SELECT id, status FROM jobs", want: []string{"1|DEAD", "2|SUCCESS"},
+		},
+		{
 			name: "a DATETIME and a TIMESTAMP that a session in Kolkata has written", on: only(inMySQL),
 			sql: "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted datetime(6), send_after timestamp(6) NULL, sent_at datetime(3), seen_at timestamp NULL); SET time_zone = '+05:30'; " +
 				"INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 17:29:59.999999', '2026-02-10 17:30:00', NULL, NULL), (2, 'NEW', '2026-02-10 17:00:00', '2026-02-10 17:30:00.000001', NULL, NULL), (3, 'NEW', '2026-02-03 17:30:00', NULL, NULL, NULL), (4, 'NEW', '2026-02-03 17:29:59.999999', NULL, NULL, NULL); SET time_zone = '+00:00'",

@@ -204,6 +204,10 @@ func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(ba
 // know each other.
 func mapping(c *config.Config) table.Mapping {
 	t := c.Table
+	var zone *time.Location // nil: UTC, unless the database is in another
+	if c.TimezoneGiven {
+		zone = c.Timezone
+	}
 	return table.Mapping{
 		Schema: t.Schema, Name: t.Name, ID: t.ID, Status: t.Status,
 		Inserted: table.Time(t.Inserted),
@@ -213,7 +217,7 @@ func mapping(c *config.Config) table.Mapping {
 		New: state(c.Statuses.New), Error: state(c.Statuses.Error),
 		Success: state(c.Statuses.Success), Dead: state(c.Statuses.Dead),
 		Retry: retryOf(c),
-		Zone:  c.Timezone,
+		Zone:  zone,
 	}
 }
 

@@ -48,6 +48,7 @@ type Config struct {
 	OnDead     OnDead // the zero OnDead if there is none
 
 	Timezone        *time.Location // of cron tiers and time columns without their own; never nil
+	TimezoneGiven   bool           // the author named it
 	State           string         // path of the state file; "": the default place, "none": do without
 	ShutdownTimeout time.Duration  // what a stop grants to running handlers; 0: nothing
 	Log             Log
@@ -160,7 +161,7 @@ func (v value) config() *Config {
 		"rate":             func(v value) { c.Rate = v.rate() },
 		"policy":           func(v value) { c.Policy = v.policy() },
 		"on_dead":          func(v value) { c.OnDead = v.onDead() },
-		"timezone":         func(v value) { c.Timezone = v.location() },
+		"timezone":         func(v value) { c.Timezone, c.TimezoneGiven = v.location(), true },
 		"state":            func(v value) { c.State = v.expanded() },
 		"shutdown_timeout": func(v value) { c.ShutdownTimeout = v.durationFrom(0) },
 		"log":              func(v value) { c.Log = v.log() },

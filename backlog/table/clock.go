@@ -2,6 +2,9 @@ package table
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -36,4 +39,37 @@ func (db *DB) Skew(ctx context.Context, now func() time.Time) (ahead time.Durati
 		return nil
 	})
 	return ahead, db.wrap(ctx, err)
+}
+
+// proveZone looks for a column whose times are read in a zone that nobody has
+// named, while others who write there are in another one: an hour west of it
+// makes a new row an hour old. That is a note, or a *Problem where a row becomes
+// dead for its age.
+func (t *Table) proveZone(ctx context.Context) error {
+	i := slices.IndexFunc(t.times, (*timeCol).isAssumed)
+	if i < 0 {
+		return nil
+	}
+	var zone string
+	var utc bool
+	err := t.within(ctx, func(ctx context.Context) (err error) {
+		zone, utc, err = t.d.home(ctx, t.db.read)
+		return err
+	})
+	if err != nil || utc {
+		return err
+	}
+	yaml := "`timezone: " + zone + "`"
+	if !strings.Contains(zone, "/") { // -05:00, EST
+		yaml = "`timezone:` and the name of that zone, such as America/New_York,"
+	}
+	p := &Problem{
+		What: fmt.Sprintf("column %s: %s has no zone and is read as %v, but the database is in the zone %s", t.times[i].name, t.times[i].column(t).decl, t.times[i].zone, zone),
+		Cure: "write " + yaml + " if its times are written in that one, or `timezone: UTC` if they are in UTC",
+	}
+	if t.HasDead() {
+		return p
+	}
+	t.note("%v", p)
+	return nil
 }

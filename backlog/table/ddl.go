@@ -101,9 +101,6 @@ func indexesOf(ctx context.Context, db *DB, m Mapping, cat *catalog, now time.Ti
 	if _, isFile := db.dialect.(sqlite); isFile {
 		return triedIndexes(ctx, m, now, create)
 	}
-	if m.Zone == nil {
-		m.Zone = time.UTC
-	}
 	t, err := resolve(db, m, cat)
 	if err != nil {
 		return nil, err

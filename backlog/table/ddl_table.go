@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -122,10 +123,7 @@ func statusColumn(d dialect, m Mapping) columnDef {
 // timeColumn returns a column that holds times, and the default that writes the
 // present, if there is one.
 func timeColumn(types columnTypes, tc Time, zone *time.Location) (c columnDef, present string) {
-	if tc.Zone != nil {
-		zone = tc.Zone
-	}
-	decl, present := types.at(tc, zone)
+	decl, present := types.at(tc, cmp.Or(tc.Zone, zone, time.UTC))
 	return columnDef{name: tc.Column, decl: decl}, present
 }
 

@@ -75,6 +75,10 @@ type dialect interface {
 	// present is an expression for the server's time, in microseconds since
 	// 1970; "" where there is no server.
 	present() string
+	// home returns the zone in which a session is whose program asks for none,
+	// and whether its clocks show UTC, in winter and in summer; utc where the
+	// database knows no zones.
+	home(ctx context.Context, db *sql.DB) (zone string, utc bool, err error)
 	// driver is the module that speaks to the database.
 	driver() string
 	// syntax is how SQL that others have written is to be read.

@@ -27,7 +27,7 @@ type Mapping struct {
 
 	Retry *Retry // what a policy keeps in the row; nil: nothing
 
-	Zone *time.Location // of time columns without one; nil: UTC
+	Zone *time.Location // of time columns without one; nil: UTC, as far as that is no guess, see [Table.ProveTimes]
 }
 
 // A Time is a column that holds a point in time.

@@ -191,3 +191,11 @@ func (d mysql) grantee(ctx context.Context, db *sql.DB, t *Table) (on, to string
 func (mysql) schemaRights() bool { return false }
 
 func (mysql) present() string { return "CAST(unix_timestamp(now(6)) * 1000000 AS SIGNED)" }
+
+// home is the zone of the server, or of its machine: the session's own is UTC.
+func (mysql) home(ctx context.Context, db *sql.DB) (zone string, utc bool, err error) {
+	const shown = "CONVERT_TZ(utc_timestamp()%s, '+00:00', @@global.time_zone) = utc_timestamp()%[1]s"
+	err = db.QueryRowContext(ctx, "SELECT IF(@@global.time_zone = 'SYSTEM', @@system_time_zone, @@global.time_zone), "+
+		fmt.Sprintf(shown, "")+" AND "+fmt.Sprintf(shown, " + INTERVAL 6 MONTH")).Scan(&zone, &utc)
+	return zone, utc, err
+}

@@ -279,3 +279,21 @@ func (postgres) understood(ctx context.Context, db *sql.DB, text string) error {
 	defer tx.Rollback()
 	return preparable(ctx, tx, text)
 }
+
+// home asks in a session of its own: that of the others has asked for UTC, and
+// that is its default then.
+func (d postgres) home(ctx context.Context, _ *sql.DB) (zone string, utc bool, err error) {
+	config := d.config.Copy()
+	maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return strings.EqualFold(name, "timezone") })
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return "", false, d.unreached(ctx, err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = conn.QueryRow(ctx, postgresHome).Scan(&zone, &utc)
+	return zone, utc, err
+}
+
+const postgresHome = "SELECT current_setting('TimeZone'), " +
+	"extract(timezone FROM now()) = 0 AND extract(timezone FROM now() + interval '6 months') = 0"

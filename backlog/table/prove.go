@@ -31,8 +31,17 @@ func (t *Table) Prove(ctx context.Context, now time.Time) (samples []string, err
 }
 
 // ProveTimes finds out the form of every time column whose form was not given
-// and makes sure that its rows can be read.
+// and makes sure that its rows can be read. Where a type has no zone, the mapping
+// says none and the database is in another one than UTC, that is a note; with a
+// dead status it is a *Problem, since new rows may be taken for old ones.
 func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
+	if err := t.proveForms(ctx, now); err != nil {
+		return err
+	}
+	return t.proveZone(ctx)
+}
+
+func (t *Table) proveForms(ctx context.Context, now time.Time) error {
 	var raws [][]any
 	err := t.within(ctx, func(ctx context.Context) error {
 		raws = make([][]any, len(t.times))

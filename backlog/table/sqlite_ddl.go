@@ -10,6 +10,11 @@ func (sqlite) types() columnTypes {
 	return columnTypes{key: "INTEGER PRIMARY KEY", integer: "INTEGER", status: "TEXT", text: "TEXT", at: sqliteTime}
 }
 
+// home: the clock of SQL shows UTC, everywhere.
+func (sqlite) home(context.Context, *sql.DB) (zone string, utc bool, err error) {
+	return "UTC", true, nil
+}
+
 // sqliteTime: only a form that SQLite can write itself has a default.
 func sqliteTime(tc Time, zone *time.Location) (decl, present string) {
 	switch {

@@ -74,9 +74,6 @@ var (
 // [*Problem]s where the mapping does not fit. It reads nothing but the
 // catalogue; Prove reads rows.
 func New(ctx context.Context, db *DB, m Mapping) (*Table, error) {
-	if m.Zone == nil {
-		m.Zone = time.UTC
-	}
 	d := db.dialect
 	cctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -205,13 +202,14 @@ func (t *Table) timeOf(c *column) *timeCol {
 	return tc
 }
 
-// readIn sets the zone of the column and, if its type says it, the form.
+// readIn sets the zone of the column and, if its type says it, the form. A zone
+// of nil is that which nobody has named.
 func (t *Table) readIn(tc *timeCol, c *column, zone *time.Location) {
-	tc.zone = zone
+	tc.zone, tc.assumed = cmp.Or(zone, time.UTC), zone == nil
 	if c.bits > 0 {
 		tc.most = 1<<(c.bits-1) - 1
 	}
-	if codec := t.d.timeForm(c, zone); codec != nil {
+	if codec := t.d.timeForm(c, tc.zone); codec != nil {
 		tc.set(timeForm{codec})
 		tc.fixed = true
 	}

@@ -14,6 +14,7 @@ type timeCol struct {
 	name, quoted string
 	setting      string // that has the long form for it; "" for those of others
 	zone         *time.Location
+	assumed      bool   // nobody has named the zone
 	null, zero   string // "", skip, oldest, newest
 	fixed        bool   // the form was given, not found out
 	written      bool   // only written, never read
@@ -45,6 +46,16 @@ func (c *timeCol) set(f timeForm) {
 
 // known returns the form, or nil while no row has shown it.
 func (c *timeCol) known() *timeForm { return c.form.Load() }
+
+// isAssumed reports whether the times that are read from the column are of a type
+// without zone, and nobody has said which it is.
+func (c *timeCol) isAssumed() bool {
+	if !c.assumed || c.written || c.known() == nil {
+		return false
+	}
+	f, ok := c.known().timeCodec.(timeCalendar)
+	return ok && f.decl != "" && f.suffix == "" && !f.moment
+}
 
 // learn takes the form from raw values, if it is not known yet and they show
 // one.

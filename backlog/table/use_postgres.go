@@ -75,3 +75,9 @@ func (d usedPostgres) schemaOf(ctx context.Context, db *sql.DB, table string) (s
 	r, err := d.relation(ctx, db, "", table)
 	return r.schema, err
 }
+
+// home asks the pool itself, whose zone is that of the program.
+func (d usedPostgres) home(ctx context.Context, _ *sql.DB) (zone string, utc bool, err error) {
+	err = d.pool.QueryRowContext(ctx, postgresHome).Scan(&zone, &utc)
+	return zone, utc, err
+}
