@@ -36,6 +36,12 @@ const (
 	outOfSpace     = "the database has run out of disk or memory"
 )
 
+// What to do where no server answers.
+const (
+	correctAddress = "start it there, or correct host and port in the database URL"
+	correctHost    = "correct the host in the database URL"
+)
+
 // lookAtIndexes is where to look for what is tooSlow.
 const lookAtIndexes = "probably an index is missing: `backlog check` tells which, `backlog init` creates it"
 
@@ -49,7 +55,7 @@ func inTheWay(d dialect, err error) error {
 	case what != "":
 		return &hindrance{what + ": " + said, err}
 	case isWordless(err):
-		return fmt.Errorf("%w: the connection broke off; was it ended there, or the server restarted?", backlog.ErrAway)
+		return fmt.Errorf("%w: the connection broke off; the server's log tells why", backlog.ErrAway)
 	}
 	return fmt.Errorf("%w: %w", backlog.ErrAway, err)
 }

@@ -33,7 +33,7 @@ func TestMySQLMute(t *testing.T) {
 		stop time.Duration
 		want string
 	}{
-		{time.Hour, "the database is away: the MySQL server at db:3306 gives no answer within 10s; is that a MySQL or MariaDB server?"},
+		{time.Hour, "the database is away: the MySQL server at db:3306 gives no answer within 10s; name host and port of a MySQL or MariaDB server in the database URL"},
 		{time.Second, "the database is away: no connection to the MySQL server at db:3306 so far"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -57,11 +57,11 @@ func TestStrangersAtThePort(t *testing.T) {
 		kind, says, want string
 		away             bool
 	}{
-		{"mysql", "SSH-2.0-OpenSSH_9.9\r\n", "the MySQL server at ADDR broke the connection off; is that a MySQL or MariaDB server?", true},
+		{"mysql", "SSH-2.0-OpenSSH_9.9\r\n", "the MySQL server at ADDR broke the connection off; name host and port of a MySQL or MariaDB server in the database URL", true},
 		{"mysql", packet + "\x0a5.\x00\x01", "there is no MySQL server at ADDR, but something else; correct host and port, or write postgres://… for PostgreSQL", false},
 		{"mysql", packet + "\x095.\x00\x01", "there is no MySQL server at ADDR, but something else; correct host and port, or write postgres://… for PostgreSQL", false},
 		{"postgres", packet + "\x0a5.5.5-10.11.6-MariaDB\x00", "there is no PostgreSQL server at ADDR, but something else; correct host and port, or write mysql://… for MySQL and MariaDB", false},
-		{"postgres", "", "the PostgreSQL server at ADDR broke the connection off; is that a PostgreSQL server?", true},
+		{"postgres", "", "the PostgreSQL server at ADDR broke the connection off; name host and port of a PostgreSQL server in the database URL", true},
 	} {
 		addr := stranger(t, tt.says)
 		_, err := Open(t.Context(), tt.kind+"://u:s3cret@"+addr+"/x", Options{})
@@ -110,7 +110,7 @@ func TestHindrances(t *testing.T) {
 		{mysql{}, &mysqlError{Number: 1317, Message: "Query execution was interrupted"}, "the statement was cancelled: Query execution was interrupted"},
 		{mysql{}, &mysqlError{Number: 1969, Message: "Query execution was interrupted (max_statement_time exceeded)"},
 			"a statement takes longer than its time limit: Query execution was interrupted (max_statement_time exceeded); " + lookAtIndexes},
-		{mysql{}, driver.ErrBadConn, "the database is away: the connection broke off; was it ended there, or the server restarted?"},
+		{mysql{}, driver.ErrBadConn, "the database is away: the connection broke off; the server's log tells why"},
 		{postgres{}, &pgconn.PgError{Code: "55P03", Message: "canceling statement due to lock timeout"},
 			"locked by another session: canceling statement due to lock timeout; pg_stat_activity tells by whom: look for the oldest xact_start"},
 		{postgres{}, &pgconn.PgError{Code: "57014", Message: "canceling statement due to user request"}, "the statement was cancelled: canceling statement due to user request"},
@@ -118,7 +118,7 @@ func TestHindrances(t *testing.T) {
 			"a statement takes longer than its time limit: canceling statement due to statement timeout; " + lookAtIndexes},
 		{postgres{}, &pgconn.PgError{Code: "53300", Message: "remaining connection slots are reserved"},
 			"the database has no connection left: remaining connection slots are reserved; let its administrator raise the limit, or end sessions that pg_stat_activity shows"},
-		{postgres{}, sql.ErrConnDone, "the database is away: the connection broke off; was it ended there, or the server restarted?"},
+		{postgres{}, sql.ErrConnDone, "the database is away: the connection broke off; the server's log tells why"},
 	} {
 		err := (&DB{dialect: tt.d}).wrap(t.Context(), tt.err)
 		if err == nil || err.Error() != tt.want || !errors.Is(err, backlog.ErrAway) || !errors.Is(err, tt.err) && !isWordless(tt.err) {

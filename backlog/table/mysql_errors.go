@@ -102,7 +102,7 @@ const mysqlReadOnly = "name the server in the database URL that takes them, or l
 // mysqlUnreached says in plain words why there is no connection to that address.
 // limit is ctx with the time that a connection may take.
 func mysqlUnreached(ctx, limit context.Context, addr string, err error) error {
-	const question = "is that a MySQL or MariaDB server?"
+	const another = "name host and port of a MySQL or MariaDB server in the database URL"
 	at := "the MySQL server at " + addr
 	var (
 		lookup *net.DNSError
@@ -112,17 +112,17 @@ func mysqlUnreached(ctx, limit context.Context, addr string, err error) error {
 	case ctx.Err() != nil:
 		return unconnected(ctx, at)
 	case limit.Err() != nil:
-		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrAway, at, mysqlDial, question)
+		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrAway, at, mysqlDial, another)
 	case mysqlNumber(err) != 0:
 		return err
 	case isNoMySQL(err):
 		return problem("correct host and port, or write postgres://… for PostgreSQL", "there is no MySQL server at %s, but something else", addr)
 	case errors.As(err, &lookup):
-		return fmt.Errorf("%w: %s: its name is not found", backlog.ErrAway, at)
+		return fmt.Errorf("%w: %s: its name is not found; %s", backlog.ErrAway, at, correctHost)
 	case errors.As(err, &op) && op.Op == "dial":
-		return fmt.Errorf("%w: %s cannot be reached: %w", backlog.ErrAway, at, op.Err)
+		return fmt.Errorf("%w: %s cannot be reached: %w; %s", backlog.ErrAway, at, op.Err, correctAddress)
 	case mysqlConnectionClass(err) == classAway:
-		return fmt.Errorf("%w: %s broke the connection off; %s", backlog.ErrAway, at, question)
+		return fmt.Errorf("%w: %s broke the connection off; %s", backlog.ErrAway, at, another)
 	}
 	return err
 }

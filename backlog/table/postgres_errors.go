@@ -126,7 +126,7 @@ func (s *postgresServer) unreached(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return unconnected(ctx, at)
 	}
-	const question = "is that a PostgreSQL server?"
+	const another = "name host and port of a PostgreSQL server in the database URL"
 	if e, ok := sqlState(err); ok {
 		return s.unwelcome(at, e)
 	}
@@ -145,17 +145,17 @@ func (s *postgresServer) unreached(ctx context.Context, err error) error {
 	case strings.Contains(err.Error(), "server refused TLS") && s.wantsTLS():
 		return problem("correct host and port, or set sslmode=disable if the way there is safe", "%s does not speak TLS, or is something else", at)
 	case errors.As(err, &lookup):
-		return fmt.Errorf("%w: %s: its name is not found", backlog.ErrAway, at)
+		return fmt.Errorf("%w: %s: its name is not found; %s", backlog.ErrAway, at, correctHost)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrAway, at, s.config.ConnectTimeout, question)
+		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrAway, at, s.config.ConnectTimeout, another)
 	case errors.As(err, &op) && op.Op == "dial":
-		return fmt.Errorf("%w: %s cannot be reached: %w", backlog.ErrAway, at, op.Err)
+		return fmt.Errorf("%w: %s cannot be reached: %w; %s", backlog.ErrAway, at, op.Err, correctAddress)
 	case lostConnection(err):
-		return fmt.Errorf("%w: %s broke the connection off; %s", backlog.ErrAway, at, question)
+		return fmt.Errorf("%w: %s broke the connection off; %s", backlog.ErrAway, at, another)
 	case strings.Contains(err.Error(), "authentication"), strings.Contains(err.Error(), "password"):
 		return problem(postgresCure, "%s wants to know who we are in another way than the URL and the environment can answer", at)
 	}
-	return fmt.Errorf("%w: %s: no connection that suits the URL's sslmode and target_session_attrs; %s", backlog.ErrAway, at, question)
+	return fmt.Errorf("%w: %s: no connection that suits the URL's sslmode and target_session_attrs; correct these, or name a server that suits them", backlog.ErrAway, at)
 }
 
 // wantsTLS reports whether there is no other way than with TLS.
