@@ -52,7 +52,8 @@ and its outcome is written back. A database that is away at the start is waited
 for, up to two minutes.
 
 With --due it runs the pass of the widest tier that ticked in the last minute,
-or does nothing. One line in a crontab then serves a whole schedule:
+or does nothing. One line in the crontab of one machine then serves a whole
+schedule; on several, which would each run every tick, "backlog run" is for that:
 
   * * * * * cd /srv/shop && /usr/local/bin/backlog once --due --wait 50s --log-level error >/dev/null
 
