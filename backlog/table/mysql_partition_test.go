@@ -6,6 +6,31 @@ import (
 	"backlog/backlog"
 )
 
+// TestMySQLPartitionsOfThePast: that no partition has rows to be read now does not
+// hide that there is no index for those to come.
+func TestMySQLPartitionsOfThePast(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT, status VARCHAR(20) DEFAULT 'NEW', date_inserted DATETIME NOT NULL, PRIMARY KEY (id, date_inserted)) "+
+		"PARTITION BY RANGE COLUMNS (date_inserted) (PARTITION a VALUES LESS THAN ('2025-01-01'), PARTITION b VALUES LESS THAN ('2026-01-01'))")
+	execMySQL(t, plain, "INSERT INTO BACKLOG VALUES (1, 'NEW', '2025-02-10'), (2, 'NEW', '2024-02-10')")
+	m := plainMapping()
+	m.ID = []string{"id", "date_inserted"}
+	s, err := proveMySQL(t, rawURL, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing, err := s.MissingIndexes(t.Context(), noon)
+	if err != nil || len(missing) == 0 {
+		t.Fatalf("without an index: %q is missing, %v", missing, err)
+	}
+	indexMySQL(t, plain, rawURL, m)
+	if missing, err := s.MissingIndexes(t.Context(), noon); err != nil || len(missing) > 0 {
+		t.Errorf("with the index: %q is missing, %v", missing, err)
+	}
+	wantGoodPlans(t, "partitions of the past", s)
+}
+
 // TestMySQLPartitions: whatever a table is divided by, each record is read once,
 // in order, and settled. A key has all columns that partitions are made by.
 func TestMySQLPartitions(t *testing.T) {

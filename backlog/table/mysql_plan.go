@@ -26,6 +26,9 @@ func (d mysql) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query s
 	if err != nil {
 		return x, err
 	}
+	if len(p) == 0 {
+		return d.planOfNothing(t, b, query, indexes), nil
+	}
 	x.steps, x.bad = p.steps(), p.flaw(t, b, indexes)
 	if x.bad == "" {
 		x.indexes = p.indexes()
@@ -53,6 +56,26 @@ func (d mysql) plan(ctx context.Context, db *sql.DB, t *Table, b branch, query s
 		return x, nil
 	}
 	return x, nil
+}
+
+// planOfNothing is for a query that the server answers without a look at the
+// table, as where no partition has rows of such an age: there may be some soon.
+func (d mysql) planOfNothing(t *Table, b branch, query string, indexes []mysqlIndex) explanation {
+	x := explanation{steps: []string{"no partition can have such rows now"}}
+	lead := distinct(slices.Concat(t.lead, b.lead))
+	_, order, _ := strings.Cut(query, " ORDER BY ")
+	for _, i := range indexes {
+		if i.hidden || !i.whole || len(i.columns) <= len(lead) || !strings.HasPrefix(order, d.quote(i.columns[len(lead)])) {
+			continue
+		}
+		begins := i.columns[:len(lead)]
+		if !slices.ContainsFunc(begins, func(c string) bool { return !slices.Contains(lead, d.quote(c)) }) {
+			x.indexes = []string{i.name}
+			return x
+		}
+	}
+	x.bad = "every page will read the whole of a partition"
+	return x
 }
 
 // A mysqlStep is a line of a plan about the table itself, not about what was
