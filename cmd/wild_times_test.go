@@ -58,6 +58,14 @@ func TestWildTimes(t *testing.T) {
 			want: []string{"1|SUCCESS|true|true", "2|NEW||", "3|SUCCESS|true|true", `4|it's \dead||`},
 		},
 		{
+			name: "what is set whenever a record changes, too old to be tried",
+			sql: "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted varchar(30), upd varchar(30), version int, attempts int); " +
+				"INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00', NULL, 7, 0), (2, 'NEW', '2026-02-01 11:00:00', NULL, 7, 0), (3, 'ERROR', '2026-02-01 11:00:00', NULL, NULL, 4), (4, 'DEAD', '2026-02-01 11:00:00', NULL, 7, 4)",
+			cfg:     "table: {name: jobs, attempts: attempts, touch: {upd: now, version: +1}}\nstatuses: {dead: DEAD}",
+			handled: "1", rows: "SELECT id, status, CASE WHEN upd LIKE '2026-02-10 12:0%' THEN 'noon' END, version, attempts FROM jobs",
+			want: []string{"1|SUCCESS|noon|8|1", "2|DEAD|noon|8|0", "3|DEAD|noon|1|4", "4|DEAD||7|4"},
+		},
+		{
 			name: "naive times of which nobody has said the zone", on: only(inPostgres),
 			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status text, date_inserted timestamp); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00')",
 			as:      "ALTER ROLE THEROLE SET timezone = 'America/New_York'; GRANT SELECT, UPDATE ON jobs TO THEROLE",

@@ -18,7 +18,7 @@ type Mapping struct {
 	Eligible     *Time // not before; NULL: at once
 	Expires      *Time // not after; NULL: never
 	Where        []Condition
-	Touch        []Assignment // written at every settlement
+	Touch        []Assignment // written whenever a record is
 	Attempts     string       // counted up at an attempt; empty: none
 	LastError    string       // the error's text; empty: none
 	Columns      []string     // what the handler is given; nil: every column

@@ -41,13 +41,7 @@ func (r *resolver) reset() error {
 			t.resetSet = append(append(t.resetSet, assign{col: c.next.quoted, expr: "NULL"}), c.done...)
 		}
 	}
-	// What new sets itself counts.
-	seen := make(map[string]bool)
-	t.resetSet = slices.DeleteFunc(t.resetSet, func(a assign) bool {
-		twice := seen[a.col]
-		seen[a.col] = true
-		return twice
-	})
+	t.resetSet = onceEach(t.resetSet) // what new sets itself counts
 	return nil
 }
 

@@ -44,13 +44,29 @@ func (r *resolver) actions() error {
 		}
 		r.t.actions[x.outcome] = a
 	}
-	if !m.Dead.isZero() {
-		r.t.expireSet = r.t.actions[backlog.Rejected].status
-		if c := r.t.retry; c != nil && c.next != nil {
-			r.t.expireSet = slices.Concat(r.t.expireSet, c.done, []assign{{col: c.next.quoted, expr: "NULL"}})
-		}
+	if m.Dead.isZero() {
+		return nil
 	}
+	touch, err := r.touched(m.Touch) // no attempt is counted
+	if err != nil {
+		return err
+	}
+	set := slices.Clone(r.t.actions[backlog.Rejected].status)
+	if c := r.t.retry; c != nil && c.next != nil {
+		set = slices.Concat(set, c.done, []assign{{col: c.next.quoted, expr: "NULL"}})
+	}
+	r.t.expireSet = onceEach(append(set, touch...))
 	return nil
+}
+
+// onceEach leaves out what is said of a column after the first time.
+func onceEach(list []assign) []assign {
+	seen := make(map[string]bool)
+	return slices.DeleteFunc(list, func(a assign) bool {
+		twice := seen[a.col]
+		seen[a.col] = true
+		return twice
+	})
 }
 
 // touches returns what every settlement writes beside the state.
