@@ -135,8 +135,9 @@ func mysqlNumber(err error) uint16 {
 	return 0
 }
 
-// mysqlDenied finds who is denied what in the server's words.
-var mysqlDenied = pattern("^([A-Z ,]+) command denied to user ('[^']*'@'[^']*') for (?:table|column '([^']*)' in table) [`']?([^`']+)[`']?(?:\\.[`']([^`']+)[`'])?")
+// mysqlDenied finds who is denied what in the server's words: MariaDB's quote a
+// table as SQL does, with its database, MySQL's put it between apostrophes.
+var mysqlDenied = pattern("^([A-Z ,]+) command denied to user ('[^']*'@'[^']*') for (?:table|column '(.*)' in table) (?:(`(?:[^`]|``)+`)(\\.`(?:[^`]|``)+`)?|'(.*)')$")
 
 // explain says what a person can do. The server's messages hold names, never
 // passwords.
@@ -185,24 +186,31 @@ func (d mysql) grant(message string) string {
 	if m == nil {
 		return "GRANT SELECT, UPDATE on it"
 	}
-	right, to, column, table, prints := strings.TrimSpace(m[1]), m[2], m[3], "`"+m[4]+"`", "check --sql"
-	if right != "SELECT" && right != "UPDATE" {
-		prints = "init --print"
+	right, to, column, table := strings.TrimSpace(m[1]), m[2], m[3], m[4]
+	if table == "" {
+		table = d.quote(m[6])
+	}
+	prints := ", or what `backlog init --print` prints"
+	switch right {
+	case "SELECT", "UPDATE":
+		prints = ", or what `backlog check --sql` prints"
+	case "INSERT", "DELETE": // of a statement of the user's own
+		prints = ""
 	}
 	if column != "" {
-		right += " (`" + column + "`)"
+		right += " (" + d.quote(column) + ")"
 	}
 	schema := d.database
 	if s := d.names.schema.Load(); s != nil {
 		schema = *s
 	}
 	if m[5] != "" {
-		table += ".`" + m[5] + "`"
+		table += m[5]
 	} else if schema != "" {
 		table = d.quote(schema) + "." + table
 	}
 	if account := d.names.account.Load(); account != nil {
 		to = *account
 	}
-	return "GRANT " + right + " ON " + table + " TO " + to + ", or what `backlog " + prints + "` prints"
+	return "GRANT " + right + " ON " + table + " TO " + to + prints
 }

@@ -153,6 +153,31 @@ func TestMySQLNames(t *testing.T) {
 	settleOne(t, "table.schema", s)
 }
 
+// TestMySQLRightsOfOddNames: a GRANT names the very table, and not one whose name
+// is the beginning of its.
+func TestMySQLRightsOfOddNames(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	u, _ := url.Parse(rawURL)
+	schema := strings.TrimPrefix(u.Path, "/")
+	const quoted = "`or``d \"it's\"`"
+	execMySQL(t, plain, "CREATE TABLE "+quoted+" (id INT PRIMARY KEY, status VARCHAR(20), date_inserted DATETIME)")
+	execMySQL(t, plain, "CREATE USER "+schema[:20])
+	defer execMySQL(t, plain, "DROP USER "+schema[:20])
+	execMySQL(t, plain, "GRANT SELECT ON "+schema+".* TO "+schema[:20])
+	u.User = url.User(schema[:20])
+	m := plainMapping()
+	m.Name = "or`d \"it's\""
+	_, err := proveMySQL(t, u.String(), m)
+	if want := "GRANT UPDATE ON `" + schema + "`." + quoted + " TO '"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	want := "GRANT INSERT ON `" + schema + "`." + quoted + " TO '" + schema[:20] + "'@'%'"
+	if err := table.Create(t.Context(), u.String(), []string{"INSERT INTO " + quoted + " (id) VALUES (1)"}); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
 // TestMySQLRights: the least that is needed is enough, and what is missing is
 // named with its GRANT before the first record.
 func TestMySQLRights(t *testing.T) {
