@@ -41,7 +41,9 @@ func TestDocsOfServers(t *testing.T) {
 		t.Run(x.kind.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, x.kind, nil)
-			own := func(text string) string { return docName.ReplaceAllString(text, s.own) }
+			own := func(text string) string {
+				return strings.ReplaceAll(docName.ReplaceAllString(text, s.own), `"public".`, `"`+s.own+`".`)
+			}
 			writeDocFiles(t, s.dir, []byte(x.files))
 			s.useOwnURL()
 			for _, m := range docBlock.FindAllStringSubmatch(x.steps, -1) {

@@ -16,7 +16,7 @@ func TestPostgresRightsThatAreMissing(t *testing.T) {
 		t.Errorf("without rights: exit status %d\n%s%s", status, out, log)
 	}
 	status, grants, log := s.run("check", "--sql", "--config", "a.yaml")
-	if want := `GRANT SELECT, UPDATE ("status") ON "BACKLOG" TO "` + s.own + "\";\n"; status != 1 || grants != want {
+	if want := `GRANT SELECT, UPDATE ("status") ON "` + s.own + `"."BACKLOG" TO "` + s.own + "\";\n"; status != 1 || grants != want {
 		t.Fatalf("check --sql: exit status %d\n%s%s\nwant %s", status, grants, log, want)
 	}
 	s.mustExec(grants)

@@ -62,6 +62,15 @@ func missingFrom(ctx context.Context, url string, m Mapping, now time.Time) ([]s
 
 // missingTable returns the statements for a table that does not exist.
 func missingTable(ctx context.Context, db *DB, m Mapping, now time.Time) ([]string, error) {
+	if m.Schema == "" {
+		err := db.patiently(ctx, func(ctx context.Context) (err error) {
+			m.Schema, err = db.dialect.newSchema(ctx, db.read)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	create, cat, err := createTable(db.dialect, m)
 	if err != nil {
 		return nil, err

@@ -87,15 +87,16 @@ func createTable(d dialect, m Mapping) (string, *catalog, error) {
 		}
 		defs = append(defs, "  PRIMARY KEY ("+strings.Join(key, ", ")+")")
 	}
-	return "CREATE TABLE IF NOT EXISTS " + qualified(d, m) + " (\n" + strings.Join(defs, ",\n") + "\n)" + types.options, cat, nil
+	return "CREATE TABLE IF NOT EXISTS " + qualified(d, m.Schema, m.Name) + " (\n" + strings.Join(defs, ",\n") + "\n)" + types.options, cat, nil
 }
 
-// qualified returns the quoted name of the mapping's table.
-func qualified(d dialect, m Mapping) string {
-	if m.Schema == "" {
-		return d.quote(m.Name)
+// qualified returns the quoted name of the table, with that of the schema unless
+// it is empty.
+func qualified(d dialect, schema, name string) string {
+	if schema == "" {
+		return d.quote(name)
 	}
-	return d.quote(m.Schema) + "." + d.quote(m.Name)
+	return d.quote(schema) + "." + d.quote(name)
 }
 
 // column is what the catalogue will say.

@@ -108,6 +108,9 @@ type dialect interface {
 	explain(err error) error
 	// plan returns how the branch's query is answered.
 	plan(ctx context.Context, db *sql.DB, t *Table, b branch, query string, args []any) (explanation, error)
+	// newSchema returns the schema of a table that is made without naming one;
+	// "" where whoever makes it can find no other.
+	newSchema(ctx context.Context, db *sql.DB) (string, error)
 	// types are those of the columns that init makes.
 	types() columnTypes
 	// created returns the statements that have made the table and its

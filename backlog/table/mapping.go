@@ -253,6 +253,7 @@ func parseDecimal(s string) (float64, bool) {
 // A catalog is what the database says about the table.
 type catalog struct {
 	kind     string // "table" or "view"
+	schema   string // in which it is, where somebody else may find another of its name
 	columns  []column
 	partial  bool         // there may be columns that this user may not see
 	uniques  [][]string   // sets of columns without duplicates

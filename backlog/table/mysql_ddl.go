@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+func (mysql) newSchema(context.Context, *sql.DB) (string, error) { return "", nil }
+
 func (mysql) types() columnTypes {
 	return columnTypes{key: "BIGINT AUTO_INCREMENT PRIMARY KEY", integer: "BIGINT", status: "VARCHAR(191)", text: "TEXT",
 		options: " ENGINE = InnoDB DEFAULT CHARSET = utf8mb4", at: mysqlTime}

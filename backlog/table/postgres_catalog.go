@@ -27,7 +27,7 @@ func (d postgres) describe(ctx context.Context, db *sql.DB, schema, name string)
 		return nil, err
 	}
 	kinds := map[string]string{"r": "table", "p": "partitioned", "v": "view", "m": "view", "f": "foreign"}
-	cat := &catalog{kind: kinds[r.kind], wrong: d.unfit(r, name)}
+	cat := &catalog{kind: kinds[r.kind], schema: r.schema, wrong: d.unfit(r, name)}
 	if r.deferred {
 		d.deferred.Store(true)
 	}

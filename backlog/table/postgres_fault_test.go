@@ -152,9 +152,10 @@ func TestPostgresAltered(t *testing.T) {
 			}
 		}
 	}
+	name := strings.ReplaceAll(s.name("jobs"), `"`, "")
 	s.exec("ALTER TABLE jobs RENAME TO jobs_of_old")
 	_, err := got.Pending(ctx, q)
-	wantProblem(t, err, `the table is not as it was: relation "jobs" does not exist`)
+	wantProblem(t, err, `the table is not as it was: relation "`+name+`" does not exist`)
 }
 
 // TestPostgresReadOnly: whoever only looks cannot write, even by mistake.

@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"backlog/backlog/table"
@@ -25,6 +26,11 @@ func TestPostgresPlansOfNothing(t *testing.T) {
 			ctx := context.Background()
 			s := newPostgresSchema(t, append([]string{create}, x.before...)...)
 			steps, err := table.Missing(ctx, s.url, m, noon)
+			for _, step := range steps { // whoever runs them has another search_path
+				if !strings.Contains(step, " ON "+s.name("jobs")+" ") {
+					t.Errorf("the table is not named with its schema: %s", step)
+				}
+			}
 			if err == nil {
 				err = table.Create(ctx, s.url, steps)
 			}

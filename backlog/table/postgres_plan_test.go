@@ -44,7 +44,7 @@ func TestPostgresPlans(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				wantNothingMissing(t, "without statistics", got, `ANALYZE "jobs"`)
+				wantNothingMissing(t, "without statistics", got, "ANALYZE "+s.name("jobs"))
 				s.exec("ANALYZE jobs")
 				wantGoodPlans(t, "with statistics", got)
 				s.wantCheap("with statistics", got.Statements())
@@ -67,7 +67,7 @@ func TestPostgresPlansWithoutStatistics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantNothingMissing(t, create, got, `ANALYZE "jobs"`)
+		wantNothingMissing(t, create, got, "ANALYZE "+s.name("jobs"))
 		if p := plans(t, got)[0]; !p.Stale {
 			t.Errorf("%s: the plan is %q", create, p.Steps)
 		}

@@ -33,7 +33,7 @@ func TestPostgresRights(t *testing.T) {
 	for _, x := range []struct{ grant, want string }{
 		{"", `table jobs: the role ` + role + ` may not read it; GRANT USAGE ON SCHEMA "Backlog-test-`},
 		{"GRANT SELECT (id) ON jobs TO ROLE", "has not enough rights: permission denied for table jobs"},
-		{"GRANT SELECT (id, status, created) ON jobs TO ROLE", `: the role ` + role + ` may not set "status" in table jobs; GRANT SELECT ("id", "status", "created"), UPDATE ("status") ON "jobs" TO "` + role + `"`},
+		{"GRANT SELECT (id, status, created) ON jobs TO ROLE", `: the role ` + role + ` may not set "status" in table jobs; GRANT SELECT ("id", "status", "created"), UPDATE ("status") ON ` + s.name("jobs") + ` TO "` + role + `"`},
 		{"GRANT UPDATE (status) ON jobs TO ROLE", ""},
 	} {
 		if x.grant != "" {

@@ -38,6 +38,15 @@ func (s *postgresSchema) exec(list ...string) {
 	}
 }
 
+// name returns the name of the table as SQL that anybody may run has it.
+func (s *postgresSchema) name(table string) (name string) {
+	s.Helper()
+	if err := s.plain.QueryRow(`SELECT format('"%s"."%s"', current_schema(), $1::text)`, table).Scan(&name); err != nil {
+		s.Fatal(err)
+	}
+	return name
+}
+
 // open opens the table, and proves it if there is nothing wrong so far.
 func (s *postgresSchema) open(url string, m table.Mapping) (*table.Table, error) {
 	s.Helper()

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"slices"
 	"strings"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // permits has the statement planned for arguments that are NULL: the server asks
@@ -19,7 +17,7 @@ func (d postgres) permits(ctx context.Context, db *sql.DB, text string, n int) e
 		err = rows.Err()
 		rows.Close()
 	}
-	if _, ok := sqlState(err); ok && denied(err) == nil && d.classify(err) != classAway && d.classify(err) != classBusy {
+	if _, ok := sqlState(err); ok && !denied(err) && d.classify(err) != classAway && d.classify(err) != classBusy {
 		return nil // what a function says of the arguments
 	}
 	return err
@@ -28,22 +26,19 @@ func (d postgres) permits(ctx context.Context, db *sql.DB, text string, n int) e
 // postgresDenied finds what somebody may not use in the server's words.
 var postgresDenied = pattern(`^permission denied for (schema|sequence|table|view|materialized view|foreign table|relation) (.+)$`)
 
-// denied returns the server's error if it says that the role lacks a right. What
+// denied reports whether the server says that the role lacks a right. What
 // functions raise, and policies about rows, is a matter of the record.
-func denied(err error) *pgconn.PgError {
+func denied(err error) bool {
 	e, ok := sqlState(err)
-	if !ok || e.Code != "42501" || e.Routine == "exec_stmt_raise" || e.Routine == "ExecWithCheckOptions" {
-		return nil
-	}
-	return e
+	return ok && e.Code == "42501" && e.Routine != "exec_stmt_raise" && e.Routine != "ExecWithCheckOptions"
 }
 
 // ungranted implements dialect.
 func (d postgres) ungranted(ctx context.Context, db *sql.DB, text string, err error) error {
-	e := denied(err)
-	if e == nil {
+	if !denied(err) {
 		return nil
 	}
+	e, _ := sqlState(err)
 	cure, _ := d.lacking(ctx, db, text, e.Message)
 	if cure == "" {
 		cure = "let the owner of what it names grant the right to it"

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -20,7 +21,7 @@ func missingColumns(ctx context.Context, db *DB, m Mapping, now time.Time, wrong
 	var steps []string
 	for _, c := range retryColumns(d.types(), m, cat) {
 		if cat.find(c.name, d.foldsNames()) == nil {
-			steps = append(steps, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", qualified(d, m), d.quote(c.name), c))
+			steps = append(steps, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", qualified(d, cmp.Or(m.Schema, cat.schema), m.Name), d.quote(c.name), c))
 			cat.columns = append(cat.columns, c.column())
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+func (sqlite) newSchema(context.Context, *sql.DB) (string, error) { return "", nil }
+
 func (sqlite) types() columnTypes {
 	return columnTypes{key: "INTEGER PRIMARY KEY", integer: "INTEGER", status: "TEXT", text: "TEXT", at: sqliteTime}
 }

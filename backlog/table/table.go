@@ -92,10 +92,7 @@ func New(ctx context.Context, db *DB, m Mapping) (*Table, error) {
 func resolve(db *DB, m Mapping, cat *catalog) (*Table, error) {
 	d := db.dialect
 	t := &Table{db: db, d: d, m: m, catalog: cat, statements: make(map[string]*statement)}
-	t.name = d.quote(m.Name)
-	if m.Schema != "" {
-		t.name = d.quote(m.Schema) + "." + t.name
-	}
+	t.name = qualified(d, cmp.Or(m.Schema, cat.schema), m.Name)
 	r := &resolver{t: t, cat: cat, d: d, m: m}
 	for _, step := range []func() error{r.kind, r.keyColumns, r.timeColumns, r.handlerColumns, r.filter, r.retry, r.states} {
 		if err := step(); err != nil {
