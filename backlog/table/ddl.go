@@ -34,7 +34,13 @@ func Missing(ctx context.Context, url string, m Mapping, now time.Time) ([]strin
 		if err := t.ProveTimes(ctx, now); err != nil {
 			return nil, err
 		}
-		return t.MissingIndexes(ctx, now)
+		steps, err := t.MissingIndexes(ctx, now)
+		if t.catalog.kind == "partitioned" {
+			for i, s := range steps {
+				steps[i] = "-- keeps writers waiting until it is made: PostgreSQL has no CONCURRENTLY for a table in partitions\n" + s
+			}
+		}
+		return steps, err
 	}
 	if has, herr := hasTable(ctx, db, m); herr != nil {
 		return nil, errors.Join(herr, err)

@@ -198,6 +198,9 @@ func (d postgres) explain(err error) error {
 	}
 	switch e.Code {
 	case "42501":
+		if strings.HasPrefix(e.Message, "must be owner of") {
+			return problem("let the owner run what `backlog init --print` prints", "the user %s has not enough rights: %s", d.config.User, e.Message)
+		}
 		return problem("let its owner grant this, such as by GRANT SELECT, UPDATE ON … TO the user; `backlog check --sql` prints what is needed", "the user %s has not enough rights: %s", d.config.User, e.Message)
 	case "26000", "42P05", "08P01":
 		return problem("add default_query_exec_mode=exec to the database URL", "what is between here and the PostgreSQL server gives each transaction another session, where statements prepared before are unknown: %s", e.Message)
