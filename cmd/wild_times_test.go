@@ -55,7 +55,7 @@ func TestWildTimes(t *testing.T) {
 				"ALTER ROLE THEROLE SET standard_conforming_strings = off; ALTER ROLE THEROLE SET extra_float_digits = 0; ALTER ROLE THEROLE SET bytea_output = 'escape'; GRANT SELECT, UPDATE ON jobs TO THEROLE",
 			cfg:     "table: {name: jobs, inserted: {column: date_inserted, zone: Asia/Kolkata}, eligible: send_after, touch: {sent_at: now, seen_at: now}}\nstatuses: {dead: 'it''s \\dead'}\ntimezone: Asia/Kolkata",
 			handled: "1 3", rows: "SELECT id, status, sent_at >= '2026-02-10 17:30' AND sent_at < '2026-02-10 17:31', seen_at >= '2026-02-10 12:00Z' AND seen_at < '2026-02-10 12:01Z' FROM jobs",
-			want: []string{"1|SUCCESS|true|true", "2|NEW||", "3|SUCCESS|true|true", `4|it's \dead||`},
+			want: []string{"1|SUCCESS|true|true", "2|NEW||", "3|SUCCESS|true|true", `4|it's \dead|true|true`},
 		},
 		{
 			name: "what is set whenever a record changes, too old to be tried",
@@ -94,7 +94,7 @@ func TestWildTimes(t *testing.T) {
 				"INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 17:29:59.999999', '2026-02-10 17:30:00', NULL, NULL), (2, 'NEW', '2026-02-10 17:00:00', '2026-02-10 17:30:00.000001', NULL, NULL), (3, 'NEW', '2026-02-03 17:30:00', NULL, NULL, NULL), (4, 'NEW', '2026-02-03 17:29:59.999999', NULL, NULL, NULL); SET time_zone = '+00:00'",
 			cfg:     "table: {name: jobs, inserted: {column: date_inserted, zone: Asia/Kolkata}, eligible: send_after, touch: {sent_at: now, seen_at: now}}\nstatuses: {dead: 'it''s \\dead'}\ntimezone: Asia/Kolkata",
 			handled: "1 3", rows: "SELECT id, status, sent_at >= '2026-02-10 17:30' AND sent_at < '2026-02-10 17:31', seen_at >= '2026-02-10 12:00' AND seen_at < '2026-02-10 12:01' FROM jobs",
-			want: []string{"1|SUCCESS|1|1", "2|NEW||", "3|SUCCESS|1|1", `4|it's \dead||`},
+			want: []string{"1|SUCCESS|1|1", "2|NEW||", "3|SUCCESS|1|1", `4|it's \dead|1|1`},
 		},
 		{
 			name: "rows as they are understood",
