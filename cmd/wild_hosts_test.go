@@ -109,7 +109,7 @@ func TestWildHosts(t *testing.T) {
 				"CREATE TRIGGER t AFTER UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()",
 			as: "ALTER ROLE THEROLE SET default_transaction_isolation = 'serializable'; ALTER ROLE THEROLE SET row_security = on; ALTER ROLE THEROLE SET timezone = 'Asia/Kolkata'; " +
 				"GRANT SELECT, UPDATE ON jobs TO THEROLE; GRANT INSERT ON seen TO THEROLE",
-			cfg:     "table: {name: jobs}",
+			cfg:     "table: {name: jobs}\ntimezone: UTC",
 			warns:   []string{"triggers run when a row is updated: t"},
 			handled: "1 2", rows: "SELECT what FROM seen", want: []string{"NEW SUCCESS UTC off read committed", "NEW SUCCESS UTC off read committed"},
 		},
