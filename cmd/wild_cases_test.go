@@ -6,8 +6,9 @@ import (
 	"backlog/backlog"
 )
 
-// wildNow stands for the time of settlement in a column with microseconds.
-const wildNow = "now"
+// wildNow stands for the time of settlement in a column with microseconds, and
+// wildTick for that of the pass, at which rows expire.
+const wildNow, wildTick = "now", "tick"
 
 var wild = []wildTable{
 	{
@@ -23,12 +24,12 @@ var wild = []wildTable{
 			"3":  {"status": "0", "number_of_retries": "1", "last_updated": wildNow},
 			"5":  {"number_of_retries": "5", "last_updated": wildNow},
 			"7":  {"status": "0", "number_of_retries": "1", "last_updated": wildNow},
-			"8":  {"status": "1"}, // never sent after expires_at
+			"8":  {"status": "1", "last_updated": wildTick}, // never sent after expires_at
 			"9":  {"status": "0", "number_of_retries": "2", "last_updated": wildNow},
 			"10": {"status": "1", "number_of_retries": "1", "last_updated": wildNow},
-			"12": {"status": "1"},
+			"12": {"status": "1", "last_updated": wildTick},
 			"13": {"status": "0", "number_of_retries": "1", "last_updated": wildNow},
-			"14": {"status": "1"},
+			"14": {"status": "1", "last_updated": wildTick},
 			"15": {"status": "3", "number_of_retries": "1", "last_updated": wildNow},
 		},
 		report: backlog.Report{Selected: 8, Succeeded: 5, Failed: 2, Rejected: 1, Expired: 3},

@@ -26,8 +26,9 @@ type wildKind struct {
 	schema func(table string) []string
 	// user makes THEROLE with THEPASSWORD, who may see what is there.
 	user string
-	// now is the time of settlement in a column with microseconds.
-	now string
+	// now is the time of settlement in a column with microseconds, tick that of
+	// the pass.
+	now, tick string
 }
 
 func inDoubleQuotes(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
@@ -46,7 +47,7 @@ var inSQLite = wildKind{
 	quote:   inDoubleQuotes,
 	literal: func(column string) string { return "quote(" + column + ")" },
 	schema:  func(string) []string { return []string{"SELECT * FROM pragma_schema_version, sqlite_master"} },
-	now:     "'2026-02-10 12:00:00.250000'",
+	now:     "'2026-02-10 12:00:00.250000'", tick: "'2026-02-10 12:00:00'",
 }
 
 var inPostgres = wildKind{
@@ -71,7 +72,7 @@ var inPostgres = wildKind{
 		}
 	},
 	user: "CREATE ROLE THEROLE LOGIN PASSWORD THEPASSWORD; DO $$ BEGIN EXECUTE 'GRANT USAGE ON SCHEMA ' || current_schema() || ' TO THEROLE'; END $$; ",
-	now:  "'2026-02-10 12:00:00.25+00'",
+	now:  "'2026-02-10 12:00:00.25+00'", tick: "'2026-02-10 12:00:00+00'",
 }
 
 var inMySQL = wildKind{
@@ -95,7 +96,7 @@ var inMySQL = wildKind{
 		}
 	},
 	user: "CREATE USER THEROLE IDENTIFIED BY THEPASSWORD; ",
-	now:  "'2026-02-10 12:00:00.250000'",
+	now:  "'2026-02-10 12:00:00.250000'", tick: "'2026-02-10 12:00:00.000000'",
 }
 
 // ownPrefix is what the names begin with of what is a test's own.

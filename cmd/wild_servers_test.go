@@ -25,7 +25,7 @@ var wildInServers = []wildTable{
 			"5":  {"failure_reason": "'421 it''s too busy'", "write_date": "'2026-02-10 12:00:00.25'"},
 			"6":  {"state": "'sent'", "write_date": "'2026-02-10 12:00:00.25'"},
 			"10": {"state": "'sent'", "write_date": "'2026-02-10 12:00:00.25'"},
-			"11": {"state": "'cancel'"},
+			"11": {"state": "'cancel'", "write_date": "'2026-02-10 12:00:00'"},
 			"12": {"state": "'sent'", "write_date": "'2026-02-10 12:00:00.25'"},
 			"13": nil,
 			"14": {"state": "'cancel'"}, // its author's
@@ -74,7 +74,7 @@ var wildInServers = []wildTable{
 			"9":                    {"attempts": "3", "last_attempt_gmt": "'2026-02-10 12:00:00'"},
 			"10":                   {"status": "'complete'", "attempts": "2", "last_attempt_gmt": "'2026-02-10 12:00:00'"},
 			"12":                   {"status": "'complete'", "attempts": "1", "last_attempt_gmt": "'2026-02-10 12:00:00'"},
-			"13":                   {"status": "'canceled'"},
+			"13":                   {"status": "'canceled'", "last_attempt_gmt": "'2026-02-10 12:00:00'"},
 			"16":                   {"status": "'canceled'", "attempts": "1", "last_attempt_gmt": "'2026-02-10 12:00:00'"},
 			"17":                   {"claim_id": "977"},
 			"18":                   nil,
@@ -103,7 +103,7 @@ var wildInServers = []wildTable{
 			"7":          {"retry": "3", "modified": "'2026-02-10 17:30:00.250000'", "error": "'it''s still too busy'"},
 			"8":          {"status": "'Sent'", "retry": "2", "modified": "'2026-02-10 17:30:00.250000'"}, // and the last error stays
 			"b":          {"status": "'Sent'", "retry": "1", "modified": "'2026-02-10 17:30:00.250000'"},
-			"c":          {"status": "'Error'"},
+			"c":          {"status": "'Error'", "modified": "'2026-02-10 17:30:00.000000'"},
 			"f":          {"status": "'Partially Sent'", "retry": "1", "modified": "'2026-02-10 17:30:00.250000'", "error": "'451 greylisted'"},
 			"g":          {"status": "'Sent'"},
 			"h":          nil,

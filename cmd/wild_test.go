@@ -176,6 +176,8 @@ func (k wildKind) written(literal string) string {
 	switch {
 	case literal == wildNow:
 		return k.now
+	case literal == wildTick:
+		return k.tick
 	case k.name == inSQLite.name, literal == "NULL", strings.HasPrefix(literal, "'"):
 		return literal
 	}
