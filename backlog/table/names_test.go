@@ -64,7 +64,7 @@ func TestOddNames(t *testing.T) {
 		`1 'b' 'ERROR' '2026-02-10 02:00:00' 7 NULL 1 'why' 'y' 'r' '2026-02-10 12:00:00'`,
 		`2 'a' 'SUCCESS' '2026-02-10 03:00:00' 7 NULL 1 NULL 'x' 'r' '2026-02-10 12:00:00'`,
 		`2 'b' 'ERROR' '2026-02-09 03:00:00' 7 NULL 0 NULL 'x' 'r' NULL`,
-		`3 'a' 'DEAD' '2026-01-01 03:00:00' 7 NULL 0 NULL 'x' 'r' NULL`,
+		`3 'a' 'DEAD' '2026-01-01 03:00:00' 7 NULL 0 NULL 'x' 'r' '2026-02-10 12:00:00'`,
 		`3 'b' 'NEW' '2026-02-10 03:00:00' 8 NULL 0 NULL 'x' 'r' NULL`)
 }
 

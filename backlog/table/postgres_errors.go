@@ -181,7 +181,7 @@ func (s *postgresServer) unwelcome(at string, e *pgconn.PgError) error {
 		return problem("GRANT CONNECT ON DATABASE … TO the user", "%s does not let the user %s into the database: %s", at, s.config.User, e.Message)
 	case postgres{}.classify(e) == classAway:
 		if what, said, look := (postgres{}).hinders(e); what != "" {
-			return &hindrance{at + ": " + what + ": " + said + "; " + look, e}
+			return &hindrance{at + ": " + what + ": " + strings.Join(nonEmpty(said, look), "; "), e}
 		}
 		return fmt.Errorf("%w: %s: %s", backlog.ErrAway, at, e.Message)
 	case e.Code == "22023", e.Code == "42704", e.Code == "22P02":
