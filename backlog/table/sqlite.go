@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -361,36 +360,6 @@ func sqliteClass(decl string) (c class, length int, isJSON bool) {
 		return classReal, 0, false
 	}
 	return classNumeric, 0, false
-}
-
-// texts returns the first column of a query's rows.
-func texts(ctx context.Context, db querier, query string, args ...any) (list []string, err error) {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		list = append(list, s)
-	}
-	return list, rows.Err()
-}
-
-// lockPath is the file whose lock stands for the table's. All names of the
-// database file lead to the same one.
-func (d sqlite) lockPath(table, name string) (string, error) {
-	path, err := filepath.Abs(d.path)
-	if err != nil {
-		return "", err
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	return path + "-backlog-" + url.PathEscape(strings.ToLower(table)) + "-" + name + ".lock", nil
 }
 
 func (sqlite) advice(ctx context.Context, db *sql.DB) string {

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/gofrs/flock"
 
@@ -58,4 +61,17 @@ func (l *fileLock) Check(context.Context) error {
 		return fmt.Errorf("lock file: %s was replaced", l.Path())
 	}
 	return nil
+}
+
+// lockPath is the file whose lock stands for the table's. All names of the
+// database file lead to the same one.
+func (d sqlite) lockPath(table, name string) (string, error) {
+	path, err := filepath.Abs(d.path)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return path + "-backlog-" + url.PathEscape(strings.ToLower(table)) + "-" + name + ".lock", nil
 }
