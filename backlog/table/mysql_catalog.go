@@ -180,8 +180,21 @@ func (d mysql) indexes(ctx context.Context, db *sql.DB, schema, name string) (li
 }
 
 // mysqlRows returns the rows as text by the names of their columns, in small
-// letters. These differ from server to server.
-func mysqlRows(ctx context.Context, db *sql.DB, query string, args ...any) (list []map[string]string, err error) {
+// letters. These differ from server to server. NULL is "".
+func mysqlRows(ctx context.Context, db querier, query string, args ...any) (list []map[string]string, err error) {
+	rows, err := mysqlNullRows(ctx, db, query, args...)
+	for _, r := range rows {
+		row := make(map[string]string, len(r))
+		for name, value := range r {
+			row[name] = value.String
+		}
+		list = append(list, row)
+	}
+	return list, err
+}
+
+// mysqlNullRows is mysqlRows where NULL is not "".
+func mysqlNullRows(ctx context.Context, db querier, query string, args ...any) (list []map[string]sql.NullString, err error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -199,9 +212,9 @@ func mysqlRows(ctx context.Context, db *sql.DB, query string, args ...any) (list
 		if err := rows.Scan(to...); err != nil {
 			return nil, err
 		}
-		row := make(map[string]string)
+		row := make(map[string]sql.NullString)
 		for i, name := range names {
-			row[strings.ToLower(name)] = values[i].String
+			row[strings.ToLower(name)] = values[i]
 		}
 		list = append(list, row)
 	}

@@ -57,8 +57,11 @@ func (d mysql) tryCharacters(ctx context.Context, db *sql.DB, t *Table, w trialW
 	return nil
 }
 
-// A mysqlReference is a foreign key over one column.
-type mysqlReference struct{ name, column, to, key string } // quoted but for the name
+// A mysqlReference is a foreign key with its column, quoted.
+type mysqlReference struct {
+	reference
+	column string
+}
 
 func (d mysql) references(ctx context.Context, db *sql.DB, t *Table) (list []mysqlReference, err error) {
 	rows, err := db.QueryContext(ctx, `SELECT constraint_name, min(column_name), min(referenced_table_schema), min(referenced_table_name), min(referenced_column_name)
@@ -92,15 +95,9 @@ func (d mysql) tryReferences(ctx context.Context, db *sql.DB, t *Table, w trialW
 		if a.time != nil || a.expr == "?" || strings.Contains(a.expr, a.col) {
 			continue
 		}
-		var has bool
-		err := db.QueryRowContext(ctx, fmt.Sprintf("SELECT (%s) IS NULL OR EXISTS (SELECT 1 FROM %s WHERE %s = %s)", a.expr, r.to, r.key, a.expr)).Scan(&has)
-		switch {
-		case err != nil && d.classify(err) != classOther, err != nil && ctx.Err() != nil:
+		err := t.tryReference(ctx, db, w, a.expr, r.reference, func(err error) bool { return d.classify(err) != classOther })
+		if err != nil {
 			return err
-		case err != nil:
-			t.note("whether %s is in %s, to which the constraint %s refers, could not be seen: %v", a.expr, r.to, r.name, err)
-		case !has:
-			return problem("insert it there, or change it", "%s: table %s does not take %s: %s has no such %s, to which the constraint %s refers", w.setting, t.m.Name, w.set, r.to, r.key, r.name)
 		}
 	}
 	return nil

@@ -243,15 +243,5 @@ func (d postgres) tryReference(ctx context.Context, db *sql.DB, t *Table, w tria
 	if a.time != nil || a.expr == "?" || a.expr == a.col {
 		return nil
 	}
-	var has bool
-	err := db.QueryRowContext(ctx, fmt.Sprintf("SELECT (%s) IS NULL OR EXISTS (SELECT FROM %s WHERE %s = %s)", a.expr, c.ref, c.key, a.expr)).Scan(&has)
-	switch {
-	case d.classify(err) == classAway, err != nil && ctx.Err() != nil:
-		return err
-	case err != nil:
-		t.note("whether %s is in %s, to which the constraint %s refers, could not be seen: %v", a.expr, c.ref, c.name, err)
-	case !has:
-		return problem("insert it there, or change it", "%s: table %s does not take %s: %s has no such %s, to which the constraint %s refers", w.setting, t.m.Name, w.set, c.ref, c.key, c.name)
-	}
-	return nil
+	return t.tryReference(ctx, db, w, a.expr, reference{c.name, c.ref, c.key}, func(err error) bool { return d.classify(err) == classAway })
 }

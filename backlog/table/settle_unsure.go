@@ -14,10 +14,10 @@ type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }
 
-// noteUnsure notes how the settlement of the group has ended, which a commit that
-// broke has made unsure: what is tried
-// again after a commit with an unknown end may find rows that are no longer as
-// they were read, and that is not the work of others then.
+// noteUnsure notes how the settlement of the group has ended; unsure says that a
+// commit of it broke. What is tried again after a commit with an unknown end may
+// find rows that are no longer as they were read, and that is not the work of
+// others then.
 func (t *Table) noteUnsure(group []backlog.Settlement, unsure bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

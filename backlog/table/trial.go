@@ -1,6 +1,9 @@
 package table
 
 import (
+	"context"
+	"database/sql"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -58,4 +61,25 @@ type trialWrite struct {
 	set     string
 	assigns []assign // that it is made of
 	args    []any    // of set
+}
+
+// A reference is a foreign key over one column: its name, and the table and the
+// key, both quoted, in which its values must be.
+type reference struct{ name, to, key string }
+
+// tryReference is a *Problem if the value that the expression sets is not where
+// the foreign key looks for it. It returns those errors of the database that tell
+// nothing about that; others are noted.
+func (t *Table) tryReference(ctx context.Context, db *sql.DB, w trialWrite, expr string, r reference, tellsNothing func(error) bool) error {
+	var has bool
+	err := db.QueryRowContext(ctx, fmt.Sprintf("SELECT (%s) IS NULL OR EXISTS (SELECT 1 FROM %s WHERE %s = %s)", expr, r.to, r.key, expr)).Scan(&has)
+	switch {
+	case err != nil && (ctx.Err() != nil || tellsNothing(err)):
+		return err
+	case err != nil:
+		t.note("whether %s is in %s, to which the constraint %s refers, could not be seen: %v", expr, r.to, r.name, err)
+	case !has:
+		return problem("insert it there, or change it", "%s: table %s does not take %s: %s has no such %s, to which the constraint %s refers", w.setting, t.m.Name, w.set, r.to, r.key, r.name)
+	}
+	return nil
 }

@@ -93,10 +93,14 @@ var mysqlAskSession = sync.OnceValue(func() string {
 
 // mysqlEnter sets what is not as it is to be, and has it set back afterwards.
 func mysqlEnter(ctx context.Context, c *lentConn) error {
-	has, err := mysqlSessionOf(ctx, c.conn)
+	rows, err := mysqlNullRows(ctx, c.conn, mysqlAskSession())
+	if err == nil && len(rows) == 0 {
+		err = sql.ErrNoRows
+	}
 	if err != nil {
 		return err
 	}
+	has := rows[0]
 	var set, back []string
 	for _, s := range mysqlWanted {
 		value, there := has[s.name]
@@ -122,33 +126,6 @@ func mysqlEnter(ctx context.Context, c *lentConn) error {
 	}
 	_, err = c.conn.ExecContext(ctx, "SET "+strings.Join(set, ", "))
 	return err
-}
-
-// mysqlSessionOf returns what the server has of the settings.
-func mysqlSessionOf(ctx context.Context, conn *sql.Conn) (map[string]sql.NullString, error) {
-	rows, err := conn.QueryContext(ctx, mysqlAskSession())
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	values, to := make([]sql.NullString, len(names)), make([]any, len(names))
-	for i := range to {
-		to[i] = &values[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(to...); err != nil {
-			return nil, err
-		}
-	}
-	has := make(map[string]sql.NullString)
-	for i, name := range names {
-		has[name] = values[i]
-	}
-	return has, rows.Err()
 }
 
 // mysqlMode returns the sql_mode with the one added, and without that in which
