@@ -13,16 +13,7 @@ func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
 	onSites(t, serverKinds, func(t *testing.T, kind *siteKind) {
 		s := newSite(t, kind, map[string]string{"handler.sh": slowHandler})
-		s.configure("a", nil, handling)
-		s.configure("b", nil, handling)
-		a := s.start("run", "--config", "a.yaml")
-		a.says(`"msg":"leading"`)
-		b := s.start("run", "--config", "b.yaml")
-		b.says(`"msg":"standing by: another daemon leads"`)
-		s.fillNew(100)
-		if !eventually(func() bool { return s.count("SUCCESS") > 3 }) {
-			t.Fatalf("the leader does nothing:\n%s", a.log)
-		}
+		a, b := s.pair(nil, nil, 100)
 		a.signal(syscall.SIGSTOP)
 		b.says(`"msg":"leading"`)
 		a.signal(syscall.SIGCONT)

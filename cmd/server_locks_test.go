@@ -27,22 +27,30 @@ func (s *site) configure(name string, via *proxy, more string) {
 // handling is what the daemons of a test do.
 const handling = "handler: {exec: [./handler.sh], concurrency: 4}\ntiers: [{max_age: 1d, every: 1s}]"
 
+// pair starts two daemons, a that leads and has begun with n records, and b that
+// stands by, each on a way of its own to the database; nil: straight.
+func (s *site) pair(viaA, viaB *proxy, n int) (a, b *daemon) {
+	s.t.Helper()
+	s.configure("a", viaA, handling)
+	s.configure("b", viaB, handling)
+	a = s.start("run", "--config", "a.yaml")
+	a.says(`"msg":"leading"`)
+	b = s.start("run", "--config", "b.yaml")
+	b.says(`"msg":"standing by: another daemon leads"`)
+	s.fillNew(n)
+	if !eventually(func() bool { return s.count("SUCCESS") > 3 }) {
+		s.t.Fatalf("the leader does nothing:\n%s", a.log)
+	}
+	return a, b
+}
+
 // Who is killed while it leads is followed by whoever stands by; nothing is
 // lost, and a pass by hand waits for its turn.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	onSites(t, siteKinds, func(t *testing.T, kind *siteKind) {
 		s := newSite(t, kind, map[string]string{"handler.sh": slowHandler})
-		s.configure("a", nil, handling)
-		s.configure("b", nil, handling)
-		a := s.start("run", "--config", "a.yaml")
-		a.says(`"msg":"leading"`)
-		b := s.start("run", "--config", "b.yaml")
-		b.says(`"msg":"standing by: another daemon leads"`)
-		s.fillNew(100)
-		if !eventually(func() bool { return s.count("SUCCESS") > 0 }) {
-			t.Fatalf("the leader does nothing:\n%s", a.log)
-		}
+		a, b := s.pair(nil, nil, 100)
 
 		// Who comes to a table that is worked on, and does not wait.
 		if status, out, log := s.run("once", "--config", "b.yaml", "--max-age", "1d"); status != 75 || out != "" {
@@ -91,16 +99,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 			onSites(t, serverKinds, func(t *testing.T, kind *siteKind) {
 				s := newSite(t, kind, map[string]string{"handler.sh": strings.Replace(slowHandler, "0.2", "0.9", 1)})
 				pa, pb := s.proxy(), s.proxy()
-				s.configure("a", pa, handling)
-				s.configure("b", pb, handling)
-				a := s.start("run", "--config", "a.yaml")
-				a.says(`"msg":"leading"`)
-				b := s.start("run", "--config", "b.yaml")
-				b.says(`"msg":"standing by: another daemon leads"`)
-				s.fillNew(40)
-				if !eventually(func() bool { return s.count("SUCCESS") > 3 }) {
-					t.Fatalf("the leader does nothing:\n%s", a.log)
-				}
+				a, b := s.pair(pa, pb, 40)
 				way.cut(pa)
 				if way.silent {
 					a.signal(syscall.SIGHUP) // it must not be busy with that when it loses the lock
