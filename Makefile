@@ -33,8 +33,8 @@ ifeq ($(HAVE_CGO),yes)
 	$(GO) vet -tags cgo_sqlite ./...
 endif
 
-bench: ## measure, as ratios to bare loops in the same run
-	./testdata/bench.sh '$(GO)' '$(HAVE_CGO)'
+bench: ## measure, as ratios to bare loops in the same run (SHORT=1: once, on few rows)
+	./testdata/bench.sh '$(GO)' '$(HAVE_CGO)' $(SHORT)
 
 fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
 	./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)

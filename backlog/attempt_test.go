@@ -264,3 +264,23 @@ func TestRecordCarriesTierAndAttemptID(t *testing.T) {
 		}
 	})
 }
+
+// A handler that skips may leave its record at another place of the lane.
+func TestSkippedRecordIsNotTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *bench
+		b = newBench(t, memory.Options{}, slowly(time.Second, func(_ context.Context, r *backlog.Record) error {
+			row := b.row(t, id(r))
+			b.table.Delete(r.Key)
+			row.Inserted = row.Inserted.Add(-time.Hour)
+			if err := b.table.Insert(row); err != nil {
+				t.Error(err)
+			}
+			return backlog.Skip
+		}))
+		b.add(t, "NEW", 1, 40, 0)
+		if rep := b.pass(t); rep.Skipped != 40 || len(b.calls.all()) != 40 {
+			t.Errorf("want each of 40 records skipped once, got %s in %d calls", outcomes(rep), len(b.calls.all()))
+		}
+	})
+}

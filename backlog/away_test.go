@@ -31,7 +31,7 @@ type trouble struct {
 
 var everything = trouble{pending: true, settle: true, ping: true}
 
-var errAway = fmt.Errorf("dial tcp: connection refused: %w", backlog.ErrAway)
+var errAway = fmt.Errorf("dial tcp: connection refused: %w", backlog.ErrUnavailable)
 
 func (o *outage) begin() {
 	o.mu.Lock()
@@ -61,7 +61,7 @@ func (o *outage) meet(ctx context.Context, concerned bool) error {
 	case <-over:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ctx.Err(), backlog.ErrAway)
+		return fmt.Errorf("%w: %w", ctx.Err(), backlog.ErrUnavailable)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestStoreIsAwayForAWhile(t *testing.T) {
 }
 
 // However many calls fail, it is one story: away, and back.
-func TestStoreAwayAndBackAreSaidOnce(t *testing.T) {
+func TestStoreUnavailableAndBackAreSaidOnce(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		of     trouble
@@ -186,12 +186,12 @@ func TestStoreAwayAndBackAreSaidOnce(t *testing.T) {
 				end := time.Now()
 				all.Wait()
 
-				away, back := b.events.of(backlog.StoreAway), b.events.of(backlog.StoreBack)
+				away, back := b.events.of(backlog.StoreUnavailable), b.events.of(backlog.StoreBack)
 				if len(away) != 1 || len(back) != 1 {
-					t.Fatalf("want one StoreAway and one StoreBack, got %d and %d", len(away), len(back))
+					t.Fatalf("want one StoreUnavailable and one StoreBack, got %d and %d", len(away), len(back))
 				}
 				if late := away[0].At.Sub(gone); late < 0 || late > 2*time.Second || away[0].Err == nil {
-					t.Errorf("want StoreAway within 2s and with the error, got it after %v with %v", late, away[0].Err)
+					t.Errorf("want StoreUnavailable within 2s and with the error, got it after %v with %v", late, away[0].Err)
 				}
 				if late := back[0].At.Sub(end); late < 0 || late > 5*time.Second+100*time.Millisecond {
 					t.Errorf("want StoreBack when it is back, at most the 5s between two tries later, got it after %v", late)
@@ -285,8 +285,8 @@ func TestStoreStaysAwayAfterTheStop(t *testing.T) {
 		hard bool
 		want time.Duration // from the stop to the end of the pass
 	}{
-		{"waits for it as long as for handlers, twice", false, 20 * time.Second},
-		{"waits five seconds more on a hard stop", true, 5 * time.Second},
+		{"waits for it as long as for handlers", false, 10 * time.Second},
+		{"waits a second on a hard stop", true, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestStoreStaysAwayAfterTheStop(t *testing.T) {
 				rep, err := b.Pass(ctx, backlog.Pass{MaxAge: day})
 				checkSum(t, rep)
 				took := time.Since(stopped)
-				if !errors.Is(err, backlog.ErrAway) {
+				if !errors.Is(err, backlog.ErrUnavailable) {
 					t.Errorf("want the pass to say that the store is away, got %v", err)
 				}
 				if rep.Unwritten == 0 || rep.Unwritten != rep.Selected {
@@ -357,8 +357,8 @@ func TestExpiryWaitsForTheStore(t *testing.T) {
 		if rep.Expired != 1 || rep.Duration < time.Minute {
 			t.Errorf("want one record expired when the store is back after a minute, got %d after %v", rep.Expired, rep.Duration)
 		}
-		if away, back := len(b.events.of(backlog.StoreAway)), len(b.events.of(backlog.StoreBack)); away != 1 || back != 1 {
-			t.Errorf("want one StoreAway and one StoreBack, got %d and %d", away, back)
+		if away, back := len(b.events.of(backlog.StoreUnavailable)), len(b.events.of(backlog.StoreBack)); away != 1 || back != 1 {
+			t.Errorf("want one StoreUnavailable and one StoreBack, got %d and %d", away, back)
 		}
 	})
 }
@@ -367,8 +367,6 @@ type awayExpirer struct {
 	*memory.Store
 	until time.Time
 }
-
-var _ backlog.Expirer = (*awayExpirer)(nil)
 
 func (a *awayExpirer) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (int, error) {
 	if time.Now().Before(a.until) {

@@ -4,12 +4,12 @@ import "context"
 
 // expire gives the dead status to what is older than the widest tier. each is called with every one before.
 func (r *run) expire(ctx context.Context, each func(*Record) bool) {
-	x, ok := r.e.Store.(Expirer)
+	x, ok := r.e.Store.(expirer)
 	if !ok || !r.pass.Widest {
 		return
 	}
 	err := r.e.persist(ctx, func() error {
-		n, err := x.Expire(ctx, r.pass.Now, r.pass.Now.Add(-r.pass.MaxAge), each)
+		n, err := x.Expire(ctx, r.pass.Now, r.pass.since(), each)
 		r.count(func(rep *Report) { rep.Expired += n })
 		return err
 	})
@@ -22,8 +22,11 @@ func (r *run) expire(ctx context.Context, each func(*Record) bool) {
 // whether it may die.
 func (r *run) tellExpired(rec *Record) bool {
 	rec.Tier, rec.AttemptID = r.pass.Tier, r.e.attemptID()
+	if !r.try([]Record{*rec}) {
+		return false
+	}
 	reason := ReasonExpired
-	if r.e.Policy.GivenUp(rec.Retry.Count) {
+	if r.e.Policy.GivenUp(rec.Failures.Count) {
 		reason = ReasonRetries
 	}
 	return r.tellDead(rec, reason, "")

@@ -11,32 +11,35 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"backlog/tiers"
 )
 
 // An Engine runs passes: it selects pending records from a Store, hands them
 // to a Handler and settles the outcomes. Store and Handler are required, the
 // zero value of every other field is a default. The fields must not be changed
-// after the first call of Pass or Replace. An Engine may run several passes at
+// after the first call of Pass. An Engine may run several passes at
 // once; they share its limits, and no record is in two of them at a time.
 //
 // It guarantees at-least-once processing: Succeeded is written only when the
 // handler returned nil, and a crash at any point leaves every record either
 // settled or pending. After a crash at most [MaxGroup] records that were
-// already handled are handled again, and none that a [SettlingHandler] has
+// already handled are handled again, and none that a handler has
 // settled.
 type Engine struct {
 	Store   Store
 	Handler Handler
 
-	Concurrency int           // handler calls at a time, over all passes; 0: 1
-	Timeout     time.Duration // of one handler call; 0: none
-	MaxRecords  int           // per pass; 0: no cap
-	AbortAfter  int           // consecutive failures that end a pass; 0: never
-	Rate        float64       // handler calls started per second, over all passes; 0: no limit
-	MaxPause    time.Duration // bound on the pauses handlers ask for; 0: one hour
-
-	Policy *Policy        // nil: progressive
-	Random func() float64 // uniform in [0, 1), for jitter; may be called concurrently; nil: math/rand/v2
+	Concurrency int              // handler calls at a time, over all passes; 0: 1
+	Timeout     time.Duration    // of one handler call; 0: none
+	MaxRecords  int              // per pass; 0: no cap
+	AbortAfter  int              // consecutive failures that end a pass; 0: never
+	Rate        float64          // handler calls started per second, over all passes; 0: no limit
+	MaxPause    time.Duration    // bound on the pauses handlers ask for; 0: one hour
+	Policy      *Policy          // nil: progressive
+	Random      func() float64   // uniform in [0, 1), for jitter; may be called concurrently; nil: math/rand/v2
+	Now         func() time.Time // nil: time.Now
+	Observe     func(Event)      // nil: none; may be called concurrently, must return soon
 
 	// OnDead is called with every record just before it gets the dead
 	// status, at least once: Reason and Error of the record say why. What it
@@ -47,24 +50,32 @@ type Engine struct {
 	// ShutdownTimeout is how long running handlers may go on after the
 	// pass's context is done; 0: 30 s.
 	ShutdownTimeout time.Duration
-	// Hard, when closed, ends running handlers at once.
+	// Hard, when closed, has running handlers killed at once, see [Killed].
 	Hard <-chan struct{}
 
-	Now     func() time.Time // nil: time.Now
-	Observe func(Event)      // nil: none; may be called concurrently, must return soon
-
-	once     sync.Once
-	*shared  // with the engine it replaces
+	once sync.Once
+	*shared
+	gate     *gate
 	attempts atomic.Uint64
-	retired  atomic.Bool // another has taken its place
 	prefix   string
+	trials   trials
+}
+
+// shared is what the engines of a process that follow each other by a reload have in
+// common. All methods may be called concurrently.
+type shared struct {
+	flights *flights
+	settler settler
+	health  health
+
+	anyRefused atomic.Bool // spares a lock for the rare case
+	mu         sync.Mutex
+	refused    map[uint64]struct{} // keys whose outcome the database did not take
 }
 
 func (e *Engine) init() {
 	e.once.Do(func() {
-		if e.Concurrency <= 0 {
-			e.Concurrency = 1
-		}
+		e.Concurrency = max(1, e.Concurrency)
 		if e.MaxPause <= 0 {
 			e.MaxPause = time.Hour
 		}
@@ -77,48 +88,49 @@ func (e *Engine) init() {
 		if e.Random == nil {
 			e.Random = mrand.Float64
 		}
-		if e.Observe == nil {
-			e.Observe = func(Event) {}
+		if e.shared == nil { // else it follows another
+			e.shared = &shared{flights: newFlights(), refused: make(map[uint64]struct{})}
+			e.settler.wake = make(chan struct{}, 1)
 		}
-		if e.shared == nil { // else that of the engine it replaces
-			e.shared = newShared()
-		}
-		e.limit(e.Concurrency, e.Rate)
+		e.gate = newGate(e.Concurrency, e.Rate)
 		var b [8]byte
 		rand.Read(b[:]) // never fails
 		e.prefix = hex.EncodeToString(b[:]) + "-"
 	})
 }
 
-// Replace makes e take the place of old, whose passes under way go on: no
-// record is handled by both, e's Concurrency and Rate are from now on those of
-// both together, and a pause that was asked for, the rows that the database
-// refuses and what is known of its being away are e's too. It must be called before the first Pass of e; both must
-// work on the same table.
-func (e *Engine) Replace(old *Engine) {
+// follow makes e take the place of old, which has no pass under way any more:
+// outcomes that are still to be written, and rows that the database refuses, are
+// e's too.
+func (e *Engine) follow(old *Engine) {
 	old.init()
 	e.shared = old.shared
 	e.init()
 }
 
-// Retire ends the passes under way as soon as their running handlers have
-// ended, however long those take: nothing more is handed out, and the reports
-// say StoppedReload. It ends a pause as well. Passes that begin later end at
-// once.
-func (e *Engine) Retire() {
-	e.init()
-	e.retired.Store(true)
-	e.shared.retire(e)
+// maxRefused bounds the memory of rows the database refuses; a table that
+// refuses more than this has been failing loudly for long.
+const maxRefused = 100_000
+
+// refuse remembers a row whose outcome the database does not take, so that
+// this process does not repeat the attempt at every tick for ever.
+func (s *shared) refuse(hash uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.refused) < maxRefused {
+		s.refused[hash] = struct{}{}
+		s.anyRefused.Store(true)
+	}
 }
 
-// Finish is to be called before the end of a process in which a pass may have
-// lost its lock. Such a pass keeps the outcomes that it could not write and does
-// not return before the store takes them; from now on it has ShutdownTimeout for
-// that. Finish returns when no pass is under way, also of the engines that this
-// one has replaced.
-func (e *Engine) Finish() {
-	e.init()
-	e.shared.finish()
+func (s *shared) isRefused(hash uint64) bool {
+	if !s.anyRefused.Load() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.refused[hash]
+	return ok
 }
 
 // A Pass is one process_backlog(MaxAge).
@@ -128,19 +140,34 @@ type Pass struct {
 	Widest bool          // the widest tier's: expires what is older, takes rows whose missing date counts as oldest
 	Now    time.Time     // zero: read from the engine's clock
 	Resume Resume        // from the Report of the tier's last pass
+
+	cut   <-chan struct{}     // closed: dispatch nothing more, handlers may go on
+	tried map[uint64]struct{} // keys attempted before the cut that this pass goes on after
 }
+
+// TierPass returns the pass of a tier of the schedule.
+func TierPass(s *tiers.Schedule, t tiers.Tier) Pass {
+	return Pass{Tier: t.Name, MaxAge: t.MaxAge, Widest: t.MaxAge == s.Widest().MaxAge}
+}
+
+// since returns the date of insertion of the oldest records that the pass takes.
+func (p *Pass) since() time.Time { return p.Now.Add(-p.MaxAge) }
 
 // Pass selects the pending records of the given age, the fresh before the
 // failed, hands each once to the handler and settles the outcomes. When ctx is
 // done it selects nothing more, lets running handlers finish for
-// ShutdownTimeout, or less if its cause is a [LostLock], and settles what has
-// finished; that is no error. A store that is away then is waited for as long
-// again, after a LostLock until [Engine.Finish] is called. The report is valid also when an error is returned: the store failed for good, or the
+// ShutdownTimeout, and settles what has finished; that is no error. Outcomes are
+// written until ShutdownTimeout is over, or for three seconds after the last handler's end.
+//
+// If ctx is done because the lock over it is lost, see [WhileHeld], handlers are ended
+// at once. Outcomes that the store does not take within [LockGrace] are
+// written after the end of Pass, and nothing is dispatched before they are; see
+// [Engine.Flush].
+//
+// The report is valid also when an error is returned: the store failed for good, or the
 // outcomes counted in Report.Unwritten could not be written.
 func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {
 	e.init()
-	e.begin()
-	defer e.end()
 	if p.Now.IsZero() {
 		p.Now = e.Now()
 	}
@@ -149,12 +176,28 @@ func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {
 	begun := r.report
 	e.emit(Event{Kind: PassStarted, Tier: p.Tier, Report: &begun})
 	r.do()
+	r.mu.Lock()
 	r.report.Duration = max(0, e.Now().Sub(began))
-	e.emit(Event{Kind: PassEnded, Tier: p.Tier, Report: &r.report, Err: r.err})
-	return r.report, r.err
+	report, err := r.report, r.err
+	r.mu.Unlock()
+	e.emit(Event{Kind: PassEnded, Tier: p.Tier, Report: &report, Err: err})
+	return report, err
+}
+
+// settling returns what is called with records, and whether that has written
+// the successes it reports.
+func (e *Engine) settling() (Handler, bool) {
+	h, ok := e.Handler.(settlingHandler)
+	if !ok {
+		return e.Handler, false
+	}
+	return HandlerFunc(func(ctx context.Context, r *Record) error { return h.HandleAndSettle(ctx, r, e.Now) }), true
 }
 
 func (e *Engine) emit(ev Event) {
+	if e.Observe == nil {
+		return
+	}
 	if ev.At.IsZero() {
 		ev.At = e.Now()
 	}
@@ -204,34 +247,6 @@ func nameTimeout(ctx context.Context, err error) error {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", cause, err) // it may be a rejection, too
-}
-
-// pauseFor keeps every pass from starting handler calls if err asks for it.
-func (e *Engine) pauseFor(err error) {
-	p := (*pauseRequest)(nil)
-	if !errors.As(err, &p) {
-		return
-	}
-	until := e.Now().Add(min(max(0, p.wait), e.MaxPause))
-	for {
-		old := e.pause.Load()
-		if until.UnixNano() <= old {
-			return
-		}
-		if e.pause.CompareAndSwap(old, until.UnixNano()) {
-			e.emit(Event{Kind: Paused, At: until, Err: err})
-			return
-		}
-	}
-}
-
-// paused returns how long calls are to be held back.
-func (e *Engine) paused() time.Duration {
-	until := e.pause.Load()
-	if until == 0 {
-		return 0
-	}
-	return max(0, time.Unix(0, until).Sub(e.Now()))
 }
 
 // sleep waits for d and reports whether ctx was not done before.

@@ -16,6 +16,7 @@ type Event struct {
 	Outcome Outcome
 	Err     error
 	N       int
+	AtLeast bool // N is not all
 	Report  *Report
 	GivenUp bool
 }
@@ -44,28 +45,28 @@ const (
 	Refused    // the database does not take the outcome; Err says why
 	Unwritten  // given up, the row does not show what happened; Err says why
 
-	UnreadableRow // Tier, Record (its Key only), Err
-	OnDeadFailed  // Tier, Record, Err: what Engine.OnDead returned for it
-	StoreAway     // Err: first failure of a series
-	StoreBack     // the series is over
-	Paused        // Err: the handler's; At: until when
-	TicksMissed   // N ticks are covered by the pass about to start; Tier: its tier
-	TierSkipped   // Tier: due, but its last pass still runs
-	TierCovered   // Tier: due, and covered by the pass of a wider one
-	LockWaiting   // a pass waits for the run lock of another process; Tier
-	LockLost      // the run lock is lost, the passes under it are stopped and owed; Err: the lock's
-	ClockSetBack  // Err says by how much
-	NoTick        // no tick was handled for too long; Err says for how long
-	Panicked      // Err: a panic in the loop or in an observer; all else goes on
-	StateFailed   // Err: the state could not be read or written; the loop goes on without
-	Woke          // the loop looked at the clock
+	UnreadableRow    // Tier, Record (its Key only), Err
+	OnDeadFailed     // Tier, Record, Err: what Engine.OnDead returned for it
+	StoreUnavailable // Err: first failure of a series
+	StoreBack        // the series is over
+	Paused           // Err: the handler's; At: until when
+	TicksMissed      // N, AtLeast: ticks that the pass about to start covers; Tier: its tier
+	TierSkipped      // Tier: due, but its last pass still runs
+	TierCovered      // Tier: due, and covered by the pass of a wider one
+	LockWaiting      // a pass waits for the run lock of another process; Tier
+	LockLost         // the run lock is lost, the passes under it are stopped and owed; Err: the lock's
+	ClockSetBack     // Err says by how much
+	NoTick           // no tick was handled for too long; Err says for how long
+	Panicked         // Err: a panic in the loop or in an observer; all else goes on
+	StateFailed      // Err: the state could not be read or written; the loop goes on without
+	Woke             // the loop looked at the clock
 )
 
 var kinds = [...]string{
 	PassStarted: "pass started", PassEnded: "pass ended", AttemptEnded: "attempt ended",
 	Conflicted: "conflict", Refused: "outcome refused", Unwritten: "outcome not written",
 	UnreadableRow: "unreadable row", OnDeadFailed: "on_dead failed",
-	StoreAway: "store away", StoreBack: "store back", Paused: "pause",
+	StoreUnavailable: "store away", StoreBack: "store back", Paused: "pause",
 	TicksMissed: "ticks missed", TierSkipped: "tier skipped", TierCovered: "tier covered",
 	LockWaiting: "waiting for the lock", LockLost: "lock lost",
 	ClockSetBack: "clock set back", NoTick: "no tick",

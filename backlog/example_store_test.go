@@ -27,10 +27,9 @@ func (m *mailbox) Pending(_ context.Context, q backlog.Query) (page backlog.Page
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	state := map[backlog.Lane]string{backlog.Fresh: "waiting", backlog.Failed: "failed"}[q.Lane]
-	oldest := q.Now.Add(-q.MaxAge)
 	for i := place(q.After, len(m.letters)) - 1; i >= place(q.Until, 0); i-- {
 		l := m.letters[i]
-		if l.state != state || l.came.Before(oldest) {
+		if l.state != state || l.came.Before(q.Since) {
 			continue
 		}
 		if len(page.Records) == q.Limit {
@@ -69,7 +68,7 @@ func (m *mailbox) Settle(_ context.Context, group []backlog.Settlement) (left []
 		switch {
 		case l.state != s.Record.Status:
 			left = append(left, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
-		case s.Outcome == backlog.Succeeded:
+		case s.Target == backlog.RowSuccess:
 			l.state = "sent"
 		default:
 			l.state = "failed"

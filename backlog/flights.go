@@ -1,25 +1,26 @@
 package backlog
 
-import "sync"
+import (
+	"maps"
+	"sync"
+)
 
 // flights knows which records are being worked on, and which were settled
 // after a page that is still being handed out was read: such a page is too old
 // to say that the record is pending. All methods may be called concurrently.
 type flights struct {
-	mu      sync.Mutex
-	clock   uint64 // counts settlements
-	held    map[uint64]flight
-	settled []landing // those of held that are settled, oldest first
-	pages   map[*pageAge]struct{}
+	mu        sync.Mutex
+	clock     uint64 // counts settlements
+	held      map[uint64]flight
+	pages     map[*pageAge]struct{}
+	forgotten uint64 // the clock at the last settlement that no page is older than
 }
 
 // A flight is what is known of a record.
 type flight struct {
 	aloft   bool   // it is being worked on
-	settled uint64 // the clock at its last settlement; 0: no page is older than that
+	settled uint64 // the clock at its last settlement; 0: none that a page is older than
 }
-
-type landing struct{ hash, at uint64 }
 
 // A pageAge is the reading of the clock before a page was read.
 type pageAge struct{ at uint64 }
@@ -51,18 +52,10 @@ func (f *flights) forget() {
 	for p := range f.pages {
 		oldest = min(oldest, p.at)
 	}
-	n := 0
-	for ; n < len(f.settled) && f.settled[n].at <= oldest; n++ {
-		l := f.settled[n]
-		if h := f.held[l.hash]; h.settled != l.at {
-			continue // settled again since
-		} else if h.aloft {
-			f.held[l.hash] = flight{aloft: true}
-		} else {
-			delete(f.held, l.hash)
-		}
+	if oldest > f.forgotten {
+		f.forgotten = oldest
+		maps.DeleteFunc(f.held, func(_ uint64, h flight) bool { return !h.aloft && h.settled <= oldest })
 	}
-	f.settled = append(f.settled[:0], f.settled[n:]...)
 }
 
 // claim takes a record of the page, unless it is being worked on or the page
@@ -86,7 +79,6 @@ func (f *flights) land(hashes ...uint64) {
 	f.clock++
 	for _, h := range hashes {
 		f.held[h] = flight{settled: f.clock}
-		f.settled = append(f.settled, landing{h, f.clock})
 	}
 	if len(f.pages) == 0 {
 		f.forget()
@@ -97,7 +89,7 @@ func (f *flights) land(hashes ...uint64) {
 func (f *flights) drop(hash uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if h := f.held[hash]; h.settled > 0 {
+	if h := f.held[hash]; h.settled > f.forgotten {
 		f.held[hash] = flight{settled: h.settled}
 	} else {
 		delete(f.held, hash)

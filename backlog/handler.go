@@ -2,7 +2,8 @@ package backlog
 
 import (
 	"context"
-	"io"
+	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,14 @@ import (
 // really happened. An attempt is repeated when a crash comes between its end
 // and its settlement: handlers that must not act twice use a key of their own
 // or [Record.AttemptID] with the record's Key.
+//
+// Where the work and its settlement are one transaction, a Handler has another
+// method, which the engine calls instead:
+//
+//	HandleAndSettle(ctx context.Context, r *Record, now func() time.Time) error
+//
+// When it returns nil the success has been written, exactly once. now is the
+// engine's clock.
 type Handler interface {
 	Handle(ctx context.Context, r *Record) error
 }
@@ -29,31 +38,58 @@ type HandlerFunc func(ctx context.Context, r *Record) error
 // Handle calls f(ctx, r).
 func (f HandlerFunc) Handle(ctx context.Context, r *Record) error { return f(ctx, r) }
 
-// A Checker is a Handler that can prove, before the first record is touched,
-// that it could work: its program exists and may be executed. Check changes
-// nothing and hands nothing out.
-type Checker interface {
-	Check(ctx context.Context) error
+// Killed returns the channel that is closed when whatever the handler called
+// with ctx has started must be dead at once: another process may begin with its
+// records, or the stop was asked for twice. ctx is done by then. The engine keeps
+// the time, so that a handler that starts programs ends them when ctx is done,
+// and kills them when Killed is closed or its own patience is over. It is nil for
+// a context that is not the engine's.
+func Killed(ctx context.Context) <-chan struct{} { return killOf(ctx).Done() }
+
+// killKey is the key of the context that ends when handlers are to be killed.
+type killKey struct{}
+
+func killOf(ctx context.Context) context.Context {
+	if kill, ok := ctx.Value(killKey{}).(context.Context); ok {
+		return kill
+	}
+	return context.Background()
 }
 
-// A Sampler is a Handler that can show an attempt. Sample is Handle, for real,
-// but writes to w, for people, what it gives away and what it gets back, secrets
-// left out. Where the work and its settlement are one, both are undone.
-type Sampler interface {
-	Sample(ctx context.Context, r *Record, w io.Writer) error
-}
-
-// A SettlingHandler is a Handler whose work and its settlement are one
+// A settlingHandler is a Handler whose work and its settlement are one
 // transaction, so that a success happens exactly once.
-type SettlingHandler interface {
+type settlingHandler interface {
 	Handler
 	// HandleAndSettle is Handle, but when it returns nil the success has
 	// been written. now is the engine's clock. After any other answer
 	// nothing has been written, or, if the connection broke at commit, that
 	// is unknown; the engine then settles as usual. An error that wraps
 	// [ErrConflict] says that somebody else has changed the row: that is
-	// counted as such. One that wraps [ErrAway] is no attempt: the call is
+	// counted as such. One that wraps [ErrUnavailable] is no attempt: the call is
 	// made again, with the same record, once the store answers, but not more
 	// than twice; then the row is left as it was.
 	HandleAndSettle(ctx context.Context, r *Record, now func() time.Time) error
+}
+
+// maxExchange is how much of each side of an exchange is logged.
+const maxExchange = 2 << 10
+
+// LogExchange logs at DEBUG what a handler sent for r and what it got back,
+// the beginning of each. It does nothing where DEBUG is off or log is nil. The
+// caller has replaced the secrets in both.
+func LogExchange(ctx context.Context, log *slog.Logger, r *Record, sent, got string) {
+	if log == nil || !log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	log.DebugContext(ctx, "exchange", "attempt_id", r.AttemptID, "id", r.Key.String(), "sent", beginning(sent), "got", beginning(got))
+}
+
+// beginning returns the beginning of a text as valid UTF-8 of at most
+// maxExchange bytes, with a mark where more of it was cut off.
+func beginning(text string) string {
+	if len(text) <= maxExchange {
+		return strings.ToValidUTF8(text, "\uFFFD")
+	}
+	const mark = "…"
+	return strings.ToValidUTF8(text[:maxExchange-len(mark)], "") + mark
 }

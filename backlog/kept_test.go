@@ -51,16 +51,16 @@ func TestOutcomesOutliveTheLock(t *testing.T) {
 		if got := sorted(b.calls.ids()); !slices.Equal(got, numbers(1, 10)) {
 			t.Errorf("want each record handed out once, got %v", got)
 		}
-		b.wantStory(t, kinds(backlog.StoreAway, backlog.StoreBack, backlog.LockLost), "10m20s away", "10m22s lock lost", "2h0m1.45s back")
+		b.wantStory(t, kinds(backlog.StoreUnavailable, backlog.StoreBack, backlog.LockLost), "10m20s away", "10m22s lock lost", "2h0m1.45s back")
 		if n := len(b.events.of(backlog.Unwritten)) + len(b.events.of(backlog.Conflicted)); n > 0 {
 			t.Errorf("want no outcome given up, got %d", n)
 		}
 	})
 }
 
-// The call for one group hangs, as on a connection that is half open, and the
-// rest of the table is there: the tier goes on with the other records.
-func TestTierGoesOnBesideAKeptOutcome(t *testing.T) {
+// The call for one group hangs, as on a connection that is half open: the rest of
+// the table waits until that is over.
+func TestTierWaitsForAKeptOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := keptBench(t, trouble{})
 		h := b.hook()
@@ -80,13 +80,13 @@ func TestTierGoesOnBesideAKeptOutcome(t *testing.T) {
 		until(10*time.Minute + 12*time.Second)
 		locker.lose(errBroken)
 		until(12 * time.Minute)
-		if got := b.statuses()["SUCCESS"]; got != 8 {
-			t.Errorf("want all but the two done whose outcome is on its way, got %v", b.statuses())
+		if n := len(b.calls.all()); n != 4 {
+			t.Errorf("want nothing dispatched before the outcomes are written, after 4 records, got %d", n)
 		}
 		close(release)
-		synctest.Wait()
+		until(13 * time.Minute)
 		if got := b.statuses()["SUCCESS"]; got != 10 {
-			t.Errorf("want the two done as well, got %v", b.statuses())
+			t.Errorf("want all done then, got %v", b.statuses())
 		}
 		stop()
 		for _, n := range []int{1, 2} {
@@ -97,14 +97,29 @@ func TestTierGoesOnBesideAKeptOutcome(t *testing.T) {
 	})
 }
 
-// A daemon that has lost its lead leaves such passes behind, and can lead again
-// beside them.
+// lost returns a context under a lock, and what loses that.
+func lost(t *testing.T, table *memory.Store) (held context.Context, lose func()) {
+	locker := &losable{Locker: table}
+	lock, err := locker.TryLock(t.Context(), backlog.LeaderLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, release := backlog.WhileHeld(t.Context(), lock, time.Now, func(error) {})
+	t.Cleanup(release)
+	return held, func() {
+		locker.lose(errBroken)
+		<-held.Done()
+	}
+}
+
+// A daemon that has lost its lead keeps such outcomes, and can lead again: it
+// dispatches nothing before they are written, and gives them up when it stops.
 func TestKeptOutcomesOfAnotherLoop(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			b, store := keptBench(t, trouble{settle: true})
 			b.ShutdownTimeout = time.Minute
-			ctx, lose := context.WithCancelCause(t.Context())
+			ctx, lose := lost(t, memory.New(memory.Options{}))
 			ended := make(chan struct{})
 			until(9 * time.Minute)
 			go func() {
@@ -114,17 +129,17 @@ func TestKeptOutcomesOfAnotherLoop(t *testing.T) {
 			until(10*time.Minute + 12*time.Second)
 			store.begin()
 			until(10*time.Minute + 21*time.Second)
-			lose(backlog.LostLock(0))
+			lose()
+			at := time.Now()
 			<-ended
-			if late := time.Since(midnight.Add(10*time.Minute + 21*time.Second)); late > backlog.LockGrace+time.Second {
-				t.Errorf("want the loop to end when its handlers have, got %v", late)
+			if late := time.Since(at); late > backlog.LockGrace {
+				t.Errorf("want the loop to end %v after the loss, got %v", backlog.LockGrace, late)
 			}
-
-			again := &backlog.Engine{Store: store, Handler: b.calls, Concurrency: 2, ShutdownTimeout: time.Minute, Observe: b.events.observe}
-			again.Replace(b.Engine)
-			b.Engine = again
 			stop := start(t, b.loop(schedule(t, "1d 10m")))
 			until(time.Hour + time.Second)
+			if n := len(b.calls.all()); n != 6 {
+				t.Errorf("want nothing dispatched while outcomes cannot be written, after 6 records, got %d", n)
+			}
 			if back {
 				store.end()
 			}
@@ -132,67 +147,59 @@ func TestKeptOutcomesOfAnotherLoop(t *testing.T) {
 			stopped := time.Now()
 			stop()
 			took := time.Since(stopped)
-			unwritten := len(b.events.of(backlog.Unwritten))
-			for _, ev := range b.events.of(backlog.Unwritten) {
-				if !errors.Is(ev.Err, backlog.ErrAway) {
+			unwritten := b.events.of(backlog.Unwritten)
+			for _, ev := range unwritten {
+				if !errors.Is(ev.Err, backlog.ErrUnavailable) {
 					t.Errorf("want to be told that the store was away, got %v", ev.Err)
 				}
 			}
-			if want := 10; back && (b.statuses()["SUCCESS"] != want || unwritten > 0 || took > 0) {
-				t.Errorf("want all done, got %v, %d given up", b.statuses(), unwritten)
+			if back && (b.statuses()["SUCCESS"] != 10 || len(unwritten) > 0 || took > 0) {
+				t.Errorf("want all done, got %v, %d given up", b.statuses(), len(unwritten))
 			}
-			if !back && (unwritten != 2 || took != time.Minute) {
-				t.Errorf("want the two outcomes given up a minute after the stop, got %d after %v", unwritten, took)
+			if !back && (len(unwritten) != 2 || took < 3*time.Second || took > 4*time.Second) {
+				t.Errorf("want the two outcomes given up 3s after the stop, got %d after %v", len(unwritten), took)
 			}
 			for _, n := range []int{3, 4} {
 				if calls := len(b.calls.of(n)); calls != 1 {
 					t.Errorf("want record %d, whose outcome is kept, handed out once, got %d times", n, calls)
 				}
 			}
-			if n := len(b.calls.all()); !back && n != 6 {
-				t.Errorf("want nothing handed out while outcomes cannot be written, after 6 records, got %d", n)
-			}
 		})
 	}
 }
 
-// The end of the process ends the wait, and a hard stop sooner.
-func TestFinish(t *testing.T) {
-	for name, c := range map[string]struct {
-		hard bool
-		want time.Duration
-	}{"finish": {false, 20 * time.Second}, "hard": {true, 5 * time.Second}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b, store := keptBench(t, everything)
-				hard := make(chan struct{})
-				b.Hard, b.ShutdownTimeout = hard, 20*time.Second
-				b.Finish() // no pass is under way
-				ctx, lose := context.WithCancelCause(t.Context())
-				ended := make(chan error)
-				go func() {
-					_, err := b.Pass(ctx, backlog.Pass{MaxAge: day})
-					ended <- err
-				}()
-				time.Sleep(9 * time.Second)
-				store.begin()
-				time.Sleep(2 * time.Second)
-				lose(backlog.LostLock(0))
-				time.Sleep(24 * time.Hour)
-				if len(b.events.of(backlog.PassEnded)) > 0 {
-					t.Fatal("want the outcomes of a lost lock kept, the pass has ended")
-				}
-				began := time.Now()
-				if c.hard {
-					close(hard)
-				} else {
-					go b.Finish()
-				}
-				err := <-ended
-				if took := time.Since(began); took != c.want || !errors.Is(err, backlog.ErrAway) {
-					t.Errorf("want the outcomes given up after %v, got %v, %v", c.want, took, err)
-				}
-			})
+// A pass that has lost its lock ends without its outcomes; they are written when
+// the store is back, or given up.
+func TestFlush(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b, store := keptBench(t, everything)
+			b.Flush(t.Context()) // there is nothing
+			ctx, lose := lost(t, b.table)
+			time.AfterFunc(9*time.Second, store.begin)
+			var report backlog.Report
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				report, _ = b.Pass(ctx, backlog.Pass{MaxAge: day})
+			}()
+			time.Sleep(11 * time.Second)
+			lose()
+			<-ended
+			checkSum(t, report)
+			if report.Stopped != backlog.StoppedLock || report.Unwritten != 2 || len(b.events.of(backlog.Unwritten)) > 0 {
+				t.Errorf("want two outcomes kept, not given up, got %s, stopped by %s", outcomes(report), report.Stopped)
+			}
+			time.Sleep(24 * time.Hour)
+			if back {
+				store.end()
+			}
+			fctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			b.Flush(fctx)
+			if n := len(b.events.of(backlog.Unwritten)); back && (n > 0 || b.statuses()["SUCCESS"] != 2) || !back && n != 2 {
+				t.Errorf("back=%t: want the outcomes written or given up, got %d given up, %v", back, n, b.statuses())
+			}
 		})
 	}
 }

@@ -2,7 +2,6 @@ package backlog
 
 import (
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
@@ -102,36 +101,9 @@ func (k Key) Hash() uint64 {
 	var h maphash.Hash
 	h.SetSeed(keySeed)
 	for i := range k.Len() {
-		hashPart(&h, k.Part(i))
+		maphash.WriteComparable(&h, toTyped(k.Part(i))) // 1, "1" and ("1", "") are different keys
 	}
 	return h.Sum64()
-}
-
-// hashPart writes the part's type and length along with it, so that ("ab",
-// "c") and ("a", "bc"), or 1 and "1", are different keys.
-func hashPart(h *maphash.Hash, part any) {
-	word := func(kind byte, n uint64) {
-		var b [9]byte
-		b[0] = kind
-		binary.LittleEndian.PutUint64(b[1:], n)
-		h.Write(b[:])
-	}
-	switch v := part.(type) {
-	case int64:
-		word('i', uint64(v))
-	case float64:
-		word('f', math.Float64bits(v))
-	case string:
-		word('s', uint64(len(v)))
-		h.WriteString(v)
-	case []byte:
-		word('b', uint64(len(v)))
-		h.Write(v)
-	default:
-		s := fmt.Sprint(v)
-		word('?', uint64(len(s)))
-		h.WriteString(s)
-	}
 }
 
 // A Cursor is a place in a lane's order: just behind the record it was taken

@@ -142,7 +142,7 @@ func TestCursorSurvivesJSON(t *testing.T) {
 func TestResumeSurvivesJSON(t *testing.T) {
 	for i := range cursors {
 		next := func(n int) backlog.Cursor { return cursors[(i+n)%len(cursors)] }
-		r := backlog.Resume{FreshTop: next(0), FreshMid: next(1), FreshOld: next(2), FreshLast: next(3), FailedLast: next(4), TurnFailed: i%2 == 0}
+		r := backlog.Resume{FreshTop: next(0), FreshLast: next(3), FailedLast: next(4), TurnFailed: i%2 == 0}
 		if got := throughJSON(t, r); !reflect.DeepEqual(got, r) {
 			t.Errorf("want %#v back, got %#v", r, got)
 		}

@@ -233,25 +233,6 @@ func TestRateHoldsAfterAWait(t *testing.T) {
 	}
 }
 
-// No call of the process starts before the time asked for, also when the
-// configuration was read again meanwhile.
-func TestReplaceTakesOverThePause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, memory.Options{}, pausing(1, 10*time.Minute))
-		b.add(t, "NEW", 1, 1, 0)
-		b.pass(t)
-		asked := time.Now()
-		b.add(t, "NEW", 2, 1, 0)
-		again := &backlog.Engine{Store: b.table, Handler: b.calls}
-		again.Replace(b.Engine)
-		b.Engine = again
-		b.pass(t)
-		if after := b.calls.of(2)[0].at.Sub(asked); after < 10*time.Minute {
-			t.Errorf("want no call until the pause of ten minutes is over, got one after %v", after)
-		}
-	})
-}
-
 // A context with a deadline is a stop like any other.
 func TestRateBeyondTheDeadlineIsAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

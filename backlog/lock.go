@@ -3,69 +3,88 @@ package backlog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// checkEvery is how often a lock that is held is checked.
-const checkEvery = 2 * time.Second
-
-// LockGrace is how long after it was last known to be held the work under a
-// lock goes on. Who takes a lock that another process has had until now, and
-// may not know that it is lost, waits for longer than that before he begins.
+// LockGrace is how long after the last successful probe of a lock was sent the
+// work under it may go on: whatever handlers have started is killed then. A
+// process that takes a lock which another has had waits for [TakeOverAfter].
 const LockGrace = 4 * time.Second
 
-// LostLock returns the cause with which the context of a pass is to be
-// cancelled when the lock over it is lost that was last known to be held so
-// long ago. It leaves handlers that run the rest of [LockGrace], not the time
-// that they have to finish at a stop: another process may begin with their
-// records. What they end with is written for as long as the process lives, see
-// [Engine.Finish].
-func LostLock(known time.Duration) error { return lostLock{max(0, LockGrace-known)} }
+const (
+	// TakeOverAfter is how long a process waits that has got a lock from
+	// another, which may be there and not know yet that the lock is lost.
+	TakeOverAfter = LockGrace + time.Second
+	// probeEvery is how often a lock that is held is probed. An answer takes
+	// as long at most, so that the loss is noticed within LockGrace.
+	probeEvery = LockGrace / 2
+)
 
-type lostLock struct{ grace time.Duration }
-
-func (lostLock) Error() string { return "the lock is lost" }
+var errLockLost = errors.New("the lock is lost")
 
 // lockLost reports whether ctx is done because a lock is lost.
-func lockLost(ctx context.Context) bool { return errors.As(context.Cause(ctx), new(lostLock)) }
-
-// timeToEnd returns how long handlers may go on now that ctx is done.
-func timeToEnd(ctx context.Context, atStop time.Duration) time.Duration {
-	if lost := (lostLock{}); errors.As(context.Cause(ctx), &lost) {
-		return min(lost.grace, atStop)
-	}
-	return atStop
-}
+func lockLost(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLockLost) }
 
 // WhileHeld looks after a lock and returns a context that is done when ctx is or
-// the lock is lost, which [LostLock] is the cause of then and lost is called with
-// why. A pass on that context hands nothing out while it is not known that the
-// lock has been held within [LockGrace], as after a sleep of the machine. release
-// ends all that; it does not give the lock back.
+// the lock is lost; lost is called with why then. A pass on that context ends its handlers
+// when the loss is noticed, and has killed what they started at the latest
+// LockGrace after the last successful probe was sent, see [Killed]. It dispatches
+// nothing while the lock was not seen for as long, as after a sleep of the machine. release ends
+// all that, when the pass has ended; it does not give the lock back.
 func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(error)) (held context.Context, release func()) {
 	h := &holding{now: now}
 	h.known.Store(now().UnixNano())
-	ctx, cancel := context.WithCancelCause(ctx)
-	ctx = context.WithValue(ctx, holdingKey{}, h)
+	kill, killNow := context.WithCancel(killOf(ctx))
+	held, cancel := context.WithCancelCause(context.WithValue(context.WithValue(ctx, holdingKey{}, h), killKey{}, kill))
+	over, end := context.WithCancel(context.WithoutCancel(ctx))
+	deadline := time.AfterFunc(LockGrace, func() {
+		cancel(errLockLost)
+		killNow()
+	})
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for sleep(ctx, checkEvery) {
-			asked := now()
-			err := guard(func() error { return l.Check(ctx) })
-			if err == nil {
+		tick := time.NewTicker(probeEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-over.Done():
+				return
+			}
+			asked, sent := now(), time.Now()
+			err := probe(over, l)
+			switch {
+			case err == nil && kill.Err() == nil:
 				h.known.Store(asked.UnixNano())
-			} else if ctx.Err() == nil {
-				cancel(LostLock(h.age())) // before anybody is told, which may take its time
+				deadline.Reset(LockGrace - time.Since(sent))
+			case over.Err() == nil:
+				cancel(errLockLost) // before anybody is told, which may take its time
 				lost(err)
+				return
 			}
 		}
 	})
-	return ctx, func() {
+	return held, func() {
+		deadline.Stop()
 		cancel(nil)
+		end()
 		watch.Wait()
+		killNow()
 	}
+}
+
+// probe asks whether the lock is held.
+func probe(ctx context.Context, l Lock) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeEvery, fmt.Errorf("no answer within %v", probeEvery))
+	defer cancel()
+	err := guard(func() error { return l.Check(ctx) })
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 // A holding is what is known of a lock.
@@ -74,22 +93,22 @@ type holding struct {
 	known atomic.Int64 // when it was last known to be held, in unix nanoseconds
 }
 
-// holdingKey is that of a pass's lock in its context.
+// holdingKey is the key of a pass's lock in its context.
 type holdingKey struct{}
 
-func (h *holding) age() time.Duration { return h.now().Sub(time.Unix(0, h.known.Load())) }
-
 // recent reports whether the lock was held a moment ago, or there is none.
-func (h *holding) recent() bool { return h == nil || h.age() < LockGrace }
+func (h *holding) recent() bool {
+	return h == nil || h.now().UnixNano()-h.known.Load() < int64(LockGrace)
+}
 
 // A runLock shares one RunLock between the passes of a process.
 type runLock struct {
 	emit func(Event)
 	now  func() time.Time
+	turn chan struct{} // holds a token: somebody takes the lock, or finds it taken
 
-	mu      sync.Mutex
-	waiting chan struct{} // not nil: somebody is taking the lock; closed when done
-	held    *heldLock     // may be one that is lost; nil: none
+	mu   sync.Mutex
+	held *heldLock // may be one that is lost; nil: none
 }
 
 // A heldLock is a lock with the passes under it.
@@ -100,58 +119,51 @@ type heldLock struct {
 	release func()
 }
 
-// acquire takes part in the lock, waiting until the process has it, for a pass
-// of the engine. locked is done when ctx is or the lock is lost.
-func (r *runLock) acquire(ctx context.Context, l Locker, e *Engine, tier string) (locked context.Context, release func(), err error) {
+// acquire takes part in the lock for a pass of the engine. Until waiting is
+// done it waits for the process to have it. locked is done when ctx is or the lock is lost.
+func (r *runLock) acquire(ctx, waiting context.Context, l Locker, e *Engine, tier string) (locked context.Context, release func(), err error) {
 	if l == nil {
 		return ctx, func() {}, nil
 	}
-	h, err := r.join(ctx, l, e, tier)
+	h, err := r.join(waiting, l, e, tier)
 	if err != nil {
 		return nil, nil, err
 	}
-	locked, cancel := context.WithCancelCause(context.WithValue(ctx, holdingKey{}, h.good.Value(holdingKey{})))
-	unhook := context.AfterFunc(h.good, func() { cancel(context.Cause(h.good)) })
+	kill, killNow := context.WithCancel(killOf(ctx))
+	ctx = context.WithValue(context.WithValue(ctx, holdingKey{}, h.good.Value(holdingKey{})), killKey{}, kill)
+	locked, cancel := context.WithCancelCause(ctx)
+	context.AfterFunc(h.good, func() { cancel(context.Cause(h.good)) })
+	context.AfterFunc(killOf(h.good), killNow)
 	return locked, func() {
-		unhook()
 		cancel(nil)
 		r.leave(h)
+		killNow()
 	}, nil
 }
 
 // join makes the caller a holder of the lock.
 func (r *runLock) join(ctx context.Context, l Locker, e *Engine, tier string) (*heldLock, error) {
-	for {
-		r.mu.Lock()
-		if h := r.held; h != nil && h.good.Err() == nil {
-			h.holders++
-			r.mu.Unlock()
-			return h, nil
-		}
-		if r.waiting == nil {
-			break
-		}
-		c := r.waiting
-		r.mu.Unlock()
-		select {
-		case <-c:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	done := make(chan struct{})
-	r.waiting = done
+	r.mu.Lock()
+	if h := r.held; h != nil && h.good.Err() == nil {
+		defer r.mu.Unlock()
+		h.holders++
+		return h, nil
+	}
 	r.mu.Unlock()
 	lock, err := r.take(ctx, l, e, tier)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.waiting = nil
-	close(done)
 	if err != nil {
 		return nil, err
 	}
 	h := &heldLock{Lock: lock, holders: 1}
 	h.good, h.release = WhileHeld(context.Background(), lock, r.now, func(err error) { r.emit(Event{Kind: LockLost, Err: err}) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.held = h
 	return h, nil
 }
@@ -171,59 +183,47 @@ func (r *runLock) leave(h *heldLock) {
 	}
 }
 
-// take takes the lock and says what it waits for.
-func (r *runLock) take(ctx context.Context, l Locker, e *Engine, tier string) (Lock, error) {
+// take takes the lock and says that it waits for another process.
+func (r *runLock) take(ctx context.Context, l Locker, e *Engine, tier string) (lock Lock, err error) {
 	e.init()
-	var away, locked bool // and said so
-	noLongerAway := func() {
-		if away {
-			away = false
-			e.health.failing.Add(-1)
+	for waiting := false; ; waiting = true {
+		err = e.persist(ctx, func() (err error) {
+			lock, err = l.TryLock(ctx, RunLock)
+			return err
+		})
+		if !errors.Is(err, ErrLocked) {
+			return lock, err
+		}
+		if !waiting && ctx.Err() == nil {
+			r.emit(Event{Kind: LockWaiting, Tier: tier})
+		}
+		if !sleep(ctx, lockPause) {
+			return nil, err
 		}
 	}
-	answered := func() {
-		if away {
-			noLongerAway()
-			e.storeAnswered()
-		}
-	}
-	defer noLongerAway()
-	lock, err := WaitLock(ctx, l, RunLock, func(err error) {
-		if !isAway(err) {
-			answered()
-			if !locked {
-				locked = true
-				r.emit(Event{Kind: LockWaiting, Tier: tier})
-			}
-		} else if !away {
-			away = true
-			e.storeAway(err)
-		}
-	})
-	if err == nil {
-		answered()
-	}
-	return lock, err
 }
+
+// lockPause is between two tries to take a lock.
+const lockPause = 500 * time.Millisecond
 
 // WaitLock takes the lock, trying again every half second until ctx is done
 // while another process has it or the store is away; waiting, if not nil, is
 // called with the error of each such try. On ctx's end the error is that of the
 // last try.
-func WaitLock(ctx context.Context, l Locker, name LockName, waiting func(error)) (Lock, error) {
+func WaitLock(ctx context.Context, l Locker, name string, waiting func(error)) (Lock, error) {
 	for {
 		var held Lock
 		err := guard(func() (err error) {
 			held, err = l.TryLock(ctx, name)
 			return err
 		})
-		if err == nil || !errors.Is(err, ErrLocked) && !isAway(err) {
+		if err == nil || !errors.Is(err, ErrLocked) && !isUnavailable(err) {
 			return held, err
 		}
 		if waiting != nil && ctx.Err() == nil {
 			waiting(err)
 		}
-		if !sleep(ctx, 500*time.Millisecond) {
+		if !sleep(ctx, lockPause) {
 			return nil, err
 		}
 	}

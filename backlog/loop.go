@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -17,8 +18,8 @@ import (
 // monotonic clock, which stands still while a machine is suspended.
 const maxWait = 30 * time.Second
 
-// A State is what the daemon remembers between two lives.
-type State struct {
+// A Checkpoint is what the daemon remembers between two lives.
+type Checkpoint struct {
 	// LastWake is the moment up to which ticks have been handled.
 	LastWake time.Time `json:"last_wake"`
 	// Resume has where the next pass goes on, by tier.
@@ -27,12 +28,12 @@ type State struct {
 	Unfinished []string `json:"unfinished,omitempty"`
 }
 
-// A StateKeeper keeps a State. Its methods may be called concurrently.
-type StateKeeper interface {
-	// Load returns the kept state, the zero State if there is none yet.
-	Load() (State, error)
-	// Update changes the kept state in one step.
-	Update(change func(*State)) error
+// A CheckpointKeeper keeps a Checkpoint. Its methods may be called concurrently.
+type CheckpointKeeper interface {
+	// Load returns the checkpoint, zero if there is none yet.
+	Load() (Checkpoint, error)
+	// Update changes the checkpoint in one step.
+	Update(change func(*Checkpoint)) error
 }
 
 // A Loop runs the passes of a schedule as their ticks come. Schedule and
@@ -40,8 +41,10 @@ type StateKeeper interface {
 type Loop struct {
 	Schedule *tiers.Schedule
 	Engine   *Engine
+	Now      func() time.Time // nil: time.Now
+	Observe  func(Event)      // nil: none
 
-	State StateKeeper // nil: nothing is remembered
+	State CheckpointKeeper // nil: nothing is remembered
 	// Since is the moment after which ticks count. Zero: State's last wake,
 	// or, if there is none, the start of Run.
 	Since time.Time
@@ -50,19 +53,19 @@ type Loop struct {
 	// and taken up at the next wake.
 	Locker Locker
 
-	Now     func() time.Time // nil: time.Now
-	Observe func(Event)      // nil: none
-
-	mu       sync.Mutex // guards what follows, and Schedule and Engine once Run has begun
-	lastWake time.Time
+	mu       sync.Mutex      // guards what follows, and Schedule and Engine once Run has begun
+	lastWake time.Time       // up to when ticks are handled
+	looked   time.Time       // when a wake last looked at the clock
 	lastTick time.Time       // when a tick was last handled
 	running  map[string]bool // tiers that have a pass, and whether it has begun
 	owed     map[string]bool // tiers to be taken as due at the next wake
+	carried  []Pass          // cut by a reload, to go on after it
+	cut      chan struct{}   // closed: passes are to end for a reload
 
-	waking sync.Mutex // held during a wake
+	ctx    context.Context // of Run; guarded by waking
+	waking sync.Mutex      // held during a wake, or a reload
 	lock   runLock
-	passes sync.WaitGroup // that have begun, or wait for the lock
-	late   sync.WaitGroup // passes, also those that are no longer waited for
+	passes sync.WaitGroup
 }
 
 // Run wakes at every tick, and at least every thirty seconds, and starts the
@@ -70,11 +73,9 @@ type Loop struct {
 // ended. Ticks missed before the start, or while the machine slept, are one
 // pass.
 //
-// A pass that has lost its lock and cannot write its outcomes goes on trying
-// beside the loop, which takes up the rest of it. Only when the cause of ctx's
-// end is a [LostLock], so that the process may go on, Run leaves such passes
-// behind: another Loop may run at once if its engine replaces this one's, and
-// [Engine.Finish] ends them.
+// After the loss of a lock, outcomes that the store does not take yet stay with
+// the engine. Run gives up what is left of them when it ends, but for an end by
+// a lost lock, see [WhileHeld]: then another Loop may go on with the same engine.
 func (l *Loop) Run(ctx context.Context) error {
 	if l.Now == nil {
 		l.Now = time.Now
@@ -83,16 +84,17 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.Observe = func(Event) {}
 	}
 	now := l.Now()
+	l.waking.Lock() // a reload may be under way
 	l.mu.Lock()
-	l.lastWake, l.lastTick = now, now
+	l.ctx = ctx
+	l.lastWake, l.looked, l.lastTick = now, now, now
+	l.cut = make(chan struct{})
 	l.running, l.owed = make(map[string]bool), make(map[string]bool)
 	l.mu.Unlock()
-	l.lock.emit, l.lock.now = l.emit, l.Now
-	watch := make(chan struct{})
-	go func() {
-		defer close(watch)
-		l.watch(ctx)
-	}()
+	l.waking.Unlock()
+	l.lock.emit, l.lock.now, l.lock.turn = l.emit, l.Now, make(chan struct{}, 1)
+	var watch sync.WaitGroup
+	watch.Go(func() { l.watch(ctx) })
 	l.safely(func() { l.restore(now) })
 
 	// Recover must be innermost: outside of a skipping wrapper it would
@@ -104,14 +106,15 @@ func (l *Loop) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	<-c.Stop().Done()
-	<-watch
+	watch.Wait()
 	l.passes.Wait()
 	if !lockLost(ctx) {
 		l.mu.Lock()
 		e := l.Engine
 		l.mu.Unlock()
-		e.Finish()
-		l.late.Wait()
+		fctx, cancel := context.WithTimeout(context.Background(), lateWrites)
+		defer cancel()
+		e.Flush(fctx)
 	}
 	return nil
 }
@@ -119,7 +122,7 @@ func (l *Loop) Run(ctx context.Context) error {
 // restore sets the state from which ticks are counted. If that panics, ticks
 // count from now.
 func (l *Loop) restore(now time.Time) {
-	var s State
+	var s Checkpoint
 	if l.State != nil {
 		var err error
 		if s, err = l.State.Load(); err != nil {
@@ -128,10 +131,7 @@ func (l *Loop) restore(now time.Time) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	since := l.Since
-	if since.IsZero() {
-		since = s.LastWake
-	}
+	since := cmp.Or(l.Since, s.LastWake)
 	if !since.IsZero() && since.Before(now) {
 		l.lastWake = since
 	}
@@ -140,22 +140,60 @@ func (l *Loop) restore(now time.Time) {
 	}
 }
 
-// Reload replaces schedule and engine from the next wake on. Passes under way
-// hand out nothing more, and what they have not come to is taken up by the new
-// engine when their handlers have ended. See [Engine.Replace].
-func (l *Loop) Reload(s *tiers.Schedule, e *Engine) {
+// Reload ends the passes under way as soon as their running handlers have ended,
+// however long those take, and calls change then for the schedule and the
+// engine to go on with. The engine must work on the same table. What the passes
+// have not come to is taken up at once. A stop meanwhile is one as ever. Reload may be
+// called whether the loop runs or not, but not twice at a time.
+func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
+	l.waking.Lock()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	e.Replace(l.Engine)
-	l.Engine.Retire()
-	l.Schedule, l.Engine = s, e
+	if l.cut != nil {
+		close(l.cut)
+	}
+	l.mu.Unlock()
+	l.passes.Wait()
+	s, e := change()
+	l.mu.Lock()
+	if e != l.Engine {
+		e.follow(l.Engine)
+	}
+	l.Schedule, l.Engine, l.cut = s, e, make(chan struct{})
+	carried := l.carried
+	l.carried = nil
+	taken := make(map[string]bool)
+	for _, old := range carried {
+		t, ok := s.ByName(old.Tier)
+		if !ok || l.ctx.Err() != nil {
+			continue
+		}
+		p := TierPass(s, t)
+		p.Now, p.Resume, p.tried = old.Now, old.Resume, old.tried
+		taken[t.Name] = true
+		l.start(p)
+	}
+	ctx := l.ctx
+	l.mu.Unlock()
+	l.waking.Unlock()
+	if ctx != nil && ctx.Err() == nil {
+		l.update(func(s *Checkpoint) { s.taken(taken) })
+		l.safely(func() { l.wake(ctx) }) // for ticks meanwhile
+	}
+}
+
+// start starts a pass of a tier that has none. l.mu must be held.
+func (l *Loop) start(p Pass) {
+	ctx, e := l.ctx, l.Engine
+	p.cut = l.cut
+	l.running[p.Tier] = false
+	l.passes.Go(func() { l.safely(func() { l.runPass(ctx, e, p) }) })
 }
 
 // LastWake returns when the loop last looked at the clock.
 func (l *Loop) LastWake() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lastWake
+	return l.looked
 }
 
 // cronSchedule makes the loop's next wake a schedule of robfig/cron.
@@ -176,12 +214,21 @@ func (c cronSchedule) Next(t time.Time) time.Time {
 
 // wake handles the ticks since the last wake.
 func (l *Loop) wake(ctx context.Context) {
-	if ctx.Err() != nil || !l.waking.TryLock() {
-		return // stopped, or the last wake hangs, which watch will say
+	if ctx.Err() != nil {
+		return
+	}
+	if !l.waking.TryLock() { // the last wake hangs, which watch will say, or a reload waits for handlers
+		l.mu.Lock()
+		if isClosed(l.cut) {
+			l.looked = l.Now()
+		}
+		l.mu.Unlock()
+		return
 	}
 	defer l.waking.Unlock()
 	l.mu.Lock()
 	now, e := l.Now(), l.Engine
+	l.looked = now
 	back := l.lastWake.Sub(now)
 	if back > 0 {
 		l.lastWake = now // waiting for the clock to catch up could take for ever
@@ -194,20 +241,19 @@ func (l *Loop) wake(ctx context.Context) {
 			l.lastTick = now
 		}
 	}
-	missed := 0
-	var start func()
+	missed, more := 0, false
+	var pass Pass
 	if pick.Start != nil {
 		for _, d := range append(pick.Covered, *pick.Start) {
 			missed += d.Ticks - 1
+			more = more || d.More
 		}
-		tier, widest := pick.Start.Tier, pick.Start.Tier.Name == l.Schedule.Widest().Name
-		l.running[tier.Name] = false
+		pass = TierPass(l.Schedule, pick.Start.Tier)
 		// A pass goes by its tick, not by the moment it took to start.
-		var at time.Time
 		if tick := pick.Start.Last; now.Sub(tick) < time.Second {
-			at = tick
+			pass.Now = tick
 		}
-		start = func() { l.safely(func() { l.runPass(ctx, e, tier, widest, at) }) }
+		l.running[pass.Tier] = false
 	}
 	l.mu.Unlock()
 
@@ -218,18 +264,20 @@ func (l *Loop) wake(ctx context.Context) {
 	for _, d := range pick.Skipped {
 		l.emit(Event{Kind: TierSkipped, Tier: d.Tier.Name})
 	}
-	if start != nil {
+	if pick.Start != nil {
 		if missed > 0 {
-			l.emit(Event{Kind: TicksMissed, Tier: pick.Start.Tier.Name, N: missed})
+			l.emit(Event{Kind: TicksMissed, Tier: pick.Start.Tier.Name, N: missed, AtLeast: more})
 		}
 		for _, d := range pick.Covered {
 			l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name})
 		}
-		l.passes.Go(start)
+		l.mu.Lock()
+		l.start(pass)
+		l.mu.Unlock()
 	}
-	l.update(func(s *State) {
+	l.update(func(s *Checkpoint) {
 		s.LastWake = now
-		s.Unfinished = slices.DeleteFunc(s.Unfinished, func(name string) bool { return taken[name] })
+		s.taken(taken)
 	})
 	l.emit(Event{Kind: Woke})
 }
@@ -253,7 +301,7 @@ func (l *Loop) addOwed(due []tiers.Due, now time.Time) (all []tiers.Due, owed ma
 	return all, owed
 }
 
-func (l *Loop) update(change func(*State)) {
+func (l *Loop) update(change func(*Checkpoint)) {
 	if l.State == nil {
 		return
 	}
@@ -265,7 +313,7 @@ func (l *Loop) update(change func(*State)) {
 // watch says when no tick was handled for twice the narrowest interval: a loop
 // that hangs is otherwise silent.
 func (l *Loop) watch(ctx context.Context) {
-	var said, suspect time.Time // the last tick of which that was said, or may have to be
+	var said, suspect time.Time // the last tick that was reported as late, or may have to be
 	var of *tiers.Schedule
 	var grace time.Duration // takes milliseconds to find
 	for sleep(ctx, maxWait) {
@@ -303,4 +351,103 @@ func (l *Loop) safely(f func()) {
 		}
 	}()
 	f()
+}
+
+// runPass runs one pass of a tier under the run lock. Its Now is the tick if that
+// has just been, else zero.
+func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
+	tier, owed := p.Tier, false
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.running, tier)
+		if owed {
+			l.owed[tier] = true
+		}
+	}()
+	waiting, cancel := context.WithCancel(ctx) // for the lock; a reload does not wait for that
+	go func() {
+		select {
+		case <-p.cut:
+			cancel()
+		case <-waiting.Done():
+		}
+	}()
+	locked, unlock, err := l.lock.acquire(ctx, waiting, l.Locker, e, tier)
+	cancel()
+	switch {
+	case err == nil:
+		defer unlock()
+	case ctx.Err() != nil:
+		l.update(func(s *Checkpoint) { s.owe(tier) })
+		return
+	case isClosed(p.cut):
+		owed = true
+		return
+	default:
+		l.emit(Event{Kind: PassEnded, Tier: tier, Report: &Report{Tier: tier, MaxAge: p.MaxAge, Stopped: StoppedError}, Err: err})
+		return
+	}
+	if l.State != nil && p.tried == nil {
+		if s, err := l.State.Load(); err == nil {
+			p.Resume = s.Resume[tier]
+		} else {
+			l.emit(Event{Kind: StateFailed, Err: err})
+		}
+	}
+	began := l.Now()
+	l.mu.Lock()
+	l.running[tier], l.lastTick = true, began
+	l.mu.Unlock()
+	if p.tried == nil && began.Sub(p.Now) > time.Second {
+		p.Now = time.Time{} // it had to wait for the lock
+	}
+	report, _ := e.Pass(locked, p) // the error is in PassEnded
+	switch report.Stopped {
+	case StoppedReload:
+		l.mu.Lock()
+		p.Now, p.Resume, p.tried = report.Started, report.Resume, report.tried
+		l.carried = append(l.carried, p)
+		l.mu.Unlock()
+	case StoppedLock:
+		owed = ctx.Err() == nil
+	}
+	l.update(func(s *Checkpoint) { s.Note(report) })
+}
+
+// Note remembers where the next pass of the report's tier goes on, and that
+// it is owed one if a stop ended this one.
+func (s *Checkpoint) Note(r Report) {
+	if r.Resume.IsZero() {
+		delete(s.Resume, r.Tier)
+	} else {
+		if s.Resume == nil {
+			s.Resume = make(map[string]Resume)
+		}
+		s.Resume[r.Tier] = r.Resume
+	}
+	if r.cutShort() {
+		s.owe(r.Tier)
+	}
+}
+
+// owe notes that the tier's pass could not be finished.
+func (s *Checkpoint) owe(tier string) {
+	if !slices.Contains(s.Unfinished, tier) {
+		s.Unfinished = append(s.Unfinished, tier)
+	}
+}
+
+// taken notes that the tiers have a pass that makes up for what is unfinished.
+func (s *Checkpoint) taken(tiers map[string]bool) {
+	s.Unfinished = slices.DeleteFunc(s.Unfinished, func(name string) bool { return tiers[name] })
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -174,7 +174,7 @@ type troubled struct {
 	n    int
 }
 
-func (l *troubled) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
+func (l *troubled) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
 	if name != backlog.RunLock {
 		return nil, fmt.Errorf("asked for the lock %q", name)
 	}
@@ -192,9 +192,9 @@ func TestRunLockCannotBeTaken(t *testing.T) {
 		errs []error
 		want []string
 	}{
-		{"the store is away for a moment", []error{errAway, errAway, errAway}, []string{"10m0s away", "10m1.5s back", "10m1.5s started 1d", "10m1.5s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
+		{"the store is away for a moment", []error{errAway, errAway, errAway}, []string{"10m0s away", "10m0.35s back", "10m0.35s started 1d", "10m0.35s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
 		{"the store is away, then another process has it", []error{errAway, backlog.ErrLocked, backlog.ErrLocked, errAway, errAway},
-			[]string{"10m0s away", "10m0.5s back", "10m0.5s waiting 1d", "10m1.5s away", "10m2.5s back", "10m2.5s started 1d", "10m2.5s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
+			[]string{"10m0s away", "10m0.05s back", "10m0.05s waiting 1d", "10m1.05s away", "10m1.2s back", "10m1.2s started 1d", "10m1.2s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
 		{"an error for good", []error{denied}, []string{"10m0s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestRunLockCannotBeTaken(t *testing.T) {
 				stop := start(t, l)
 				until(21 * time.Minute)
 				stop()
-				b.wantStory(t, kinds(backlog.PassStarted, backlog.PassEnded, backlog.LockWaiting, backlog.StoreAway, backlog.StoreBack), c.want...)
+				b.wantStory(t, kinds(backlog.PassStarted, backlog.PassEnded, backlog.LockWaiting, backlog.StoreUnavailable, backlog.StoreBack), c.want...)
 				end := b.events.of(backlog.PassEnded)[0]
 				if c.errs[0] != denied {
 					return
@@ -231,12 +231,12 @@ func TestWaitLock(t *testing.T) {
 		{"free", nil, 0, 0, nil, nil},
 		{"taken for a while", []error{backlog.ErrLocked, backlog.ErrLocked, fmt.Errorf("lock: %w", backlog.ErrLocked)}, 0, 1500 * time.Millisecond,
 			[]error{backlog.ErrLocked, backlog.ErrLocked, backlog.ErrLocked}, nil},
-		{"away for a while", []error{errAway, backlog.ErrLocked}, 0, time.Second, []error{backlog.ErrAway, backlog.ErrLocked}, nil},
+		{"away for a while", []error{errAway, backlog.ErrLocked}, 0, time.Second, []error{backlog.ErrUnavailable, backlog.ErrLocked}, nil},
 		{"an error for good", []error{backlog.ErrLocked, denied, nil}, 0, 500 * time.Millisecond, []error{backlog.ErrLocked}, denied},
 		{"cancelled", slices.Repeat([]error{backlog.ErrLocked}, 100), 1700 * time.Millisecond, 1700 * time.Millisecond,
 			slices.Repeat([]error{backlog.ErrLocked}, 4), backlog.ErrLocked},
 		{"cancelled while away", slices.Repeat([]error{errAway}, 100), 1700 * time.Millisecond, 1700 * time.Millisecond,
-			slices.Repeat([]error{backlog.ErrAway}, 4), backlog.ErrAway},
+			slices.Repeat([]error{backlog.ErrUnavailable}, 4), backlog.ErrUnavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

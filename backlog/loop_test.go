@@ -21,10 +21,10 @@ import (
 // through JSON.
 type keeper struct {
 	mu    sync.Mutex
-	state backlog.State
+	state backlog.Checkpoint
 }
 
-func (k *keeper) Load() (s backlog.State, err error) {
+func (k *keeper) Load() (s backlog.Checkpoint, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	text, err := json.Marshal(k.state)
@@ -35,7 +35,7 @@ func (k *keeper) Load() (s backlog.State, err error) {
 	return s, err
 }
 
-func (k *keeper) Update(change func(*backlog.State)) error {
+func (k *keeper) Update(change func(*backlog.Checkpoint)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change(&k.state)
@@ -106,7 +106,7 @@ func (r *recorder) story(kinds ...backlog.EventKind) (lines []string) {
 		backlog.PassStarted: "started", backlog.PassEnded: "ended", backlog.TicksMissed: "missed", backlog.TierSkipped: "skipped",
 		backlog.TierCovered: "covered", backlog.LockWaiting: "waiting", backlog.ClockSetBack: "set back", backlog.NoTick: "no tick",
 		backlog.Panicked: "panicked", backlog.StateFailed: "state failed",
-		backlog.StoreAway: "away", backlog.StoreBack: "back", backlog.LockLost: "lock lost",
+		backlog.StoreUnavailable: "away", backlog.StoreBack: "back", backlog.LockLost: "lock lost",
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

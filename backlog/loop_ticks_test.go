@@ -13,6 +13,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/tiers"
 )
 
 // passKinds tell which passes were started and why.
@@ -75,7 +76,7 @@ func TestFirstStartWaitsForTheNextTick(t *testing.T) {
 	broken := errors.New("state.json: permission denied")
 	for _, c := range []struct {
 		name  string
-		state backlog.StateKeeper
+		state backlog.CheckpointKeeper
 		at    time.Duration
 	}{
 		{"no keeper", nil, 7 * time.Minute},
@@ -109,8 +110,8 @@ func TestFirstStartWaitsForTheNextTick(t *testing.T) {
 
 type failingKeeper struct{ err error }
 
-func (f failingKeeper) Load() (backlog.State, error)      { return backlog.State{}, f.err }
-func (f failingKeeper) Update(func(*backlog.State)) error { return f.err }
+func (f failingKeeper) Load() (backlog.Checkpoint, error)      { return backlog.Checkpoint{}, f.err }
+func (f failingKeeper) Update(func(*backlog.Checkpoint)) error { return f.err }
 
 // missedTicks counts by looking at every second.
 func missedTicks(after, upTo time.Time) (widest string, missed int) {
@@ -198,7 +199,7 @@ func TestSinceSaysFromWhenTicksCount(t *testing.T) {
 				}
 				if c.woke != 0 {
 					l.State = new(keeper)
-					l.State.Update(func(s *backlog.State) { s.LastWake = time.Now().Add(-c.woke) })
+					l.State.Update(func(s *backlog.Checkpoint) { s.LastWake = time.Now().Add(-c.woke) })
 				}
 				stop := start(t, l)
 				time.Sleep(time.Minute)
@@ -263,12 +264,12 @@ func TestLastWakeWhileTheLoopStarts(t *testing.T) {
 // A late keeper takes two seconds to answer.
 type lateKeeper struct{}
 
-func (lateKeeper) Load() (backlog.State, error) {
+func (lateKeeper) Load() (backlog.Checkpoint, error) {
 	time.Sleep(2 * time.Second)
-	return backlog.State{LastWake: midnight.Add(-time.Minute)}, nil
+	return backlog.Checkpoint{LastWake: midnight.Add(-time.Minute)}, nil
 }
 
-func (lateKeeper) Update(func(*backlog.State)) error { return nil }
+func (lateKeeper) Update(func(*backlog.Checkpoint)) error { return nil }
 
 // The machine sleeps for eight hours: timers stand still, the clock does not.
 func TestSuspendIsOnePass(t *testing.T) {
@@ -295,6 +296,30 @@ func TestSuspendIsOnePass(t *testing.T) {
 		// 96 of five minutes, 8 of an hour; the pass makes up for one each.
 		if missed := b.events.of(backlog.TicksMissed); len(missed) != 1 || missed[0].N != 102 || missed[0].Tier != "7d" {
 			t.Errorf("want 102 ticks missed, got %+v", missed)
+		}
+	})
+}
+
+// A long downtime of a cron tier is counted up to 10,000 ticks.
+func TestMissedTicksOfALongDowntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m movable
+		b := newBench(t, memory.Options{}, succeed)
+		b.Now = m.now
+		s, err := tiers.New(tiers.Tier{MaxAge: day, Cron: "* * * * *"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := b.loop(s)
+		l.Now = m.now
+		stop := start(t, l)
+		until(90 * time.Second)
+		m.move(30 * day)
+		until(3 * time.Minute)
+		stop()
+		missed := b.events.of(backlog.TicksMissed)
+		if len(missed) != 1 || missed[0].N != 9999 || !missed[0].AtLeast {
+			t.Errorf("want at least 9,999 ticks missed, got %+v", missed)
 		}
 	})
 }

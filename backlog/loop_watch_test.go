@@ -44,12 +44,12 @@ func (h *hanging) wait(hangs bool) {
 	}
 }
 
-func (h *hanging) Load() (backlog.State, error) {
+func (h *hanging) Load() (backlog.Checkpoint, error) {
 	h.wait(h.load)
 	return h.keeper.Load()
 }
 
-func (h *hanging) Update(change func(*backlog.State)) error {
+func (h *hanging) Update(change func(*backlog.Checkpoint)) error {
 	h.wait(h.update)
 	return h.keeper.Update(change)
 }
@@ -159,9 +159,9 @@ type halfRead struct {
 	loads atomic.Int64
 }
 
-func (h *halfRead) Load() (backlog.State, error) {
+func (h *halfRead) Load() (backlog.Checkpoint, error) {
 	if h.loads.Add(1) > 1 {
-		return backlog.State{}, h.err
+		return backlog.Checkpoint{}, h.err
 	}
 	return h.keeper.Load()
 }

@@ -18,17 +18,22 @@ const (
 
 // String returns the outcome's word: "success", "error", "reject" or "skip".
 func (o Outcome) String() string {
+	if o < Succeeded || o > Skipped {
+		return fmt.Sprintf("Outcome(%d)", int(o))
+	}
+	return [...]string{"success", "error", "reject", "skip"}[o]
+}
+
+// Target returns the state that a settlement of the outcome reaches while the
+// policy has not given the record up.
+func (o Outcome) Target() RowState {
 	switch o {
 	case Succeeded:
-		return "success"
-	case Errored:
-		return "error"
+		return RowSuccess
 	case Rejected:
-		return "reject"
-	case Skipped:
-		return "skip"
+		return RowDead
 	}
-	return fmt.Sprintf("Outcome(%d)", int(o))
+	return RowError
 }
 
 // Skip is returned by a Handler that made no attempt: the row is left exactly
@@ -85,13 +90,12 @@ func (u *unstarted) Unwrap() []error { return []error{u.err, Skip} }
 
 // OutcomeOf returns the outcome that a handler's error stands for.
 func OutcomeOf(err error) Outcome {
-	if err == nil {
+	switch {
+	case err == nil:
 		return Succeeded
-	}
-	if errors.Is(err, Skip) {
+	case errors.Is(err, Skip):
 		return Skipped
-	}
-	if r := (*rejection)(nil); errors.As(err, &r) {
+	case errors.As(err, new(*rejection)):
 		return Rejected
 	}
 	return Errored

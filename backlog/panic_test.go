@@ -36,9 +36,7 @@ type fused struct {
 }
 
 var (
-	_ backlog.Pinger  = fused{}
-	_ backlog.Expirer = fused{}
-	_ backlog.Locker  = fused{}
+	_ backlog.Locker = fused{}
 )
 
 func burn(f *fuse) {
@@ -67,7 +65,7 @@ func (f fused) Expire(ctx context.Context, now, before time.Time, each func(*bac
 	return f.Store.Expire(ctx, now, before, each)
 }
 
-func (f fused) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
+func (f fused) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
 	burn(f.lock)
 	return f.Store.TryLock(ctx, name)
 }
@@ -78,12 +76,12 @@ type fusedKeeper struct {
 	load, update *fuse
 }
 
-func (f *fusedKeeper) Load() (backlog.State, error) {
+func (f *fusedKeeper) Load() (backlog.Checkpoint, error) {
 	burn(f.load)
 	return f.keeper.Load()
 }
 
-func (f *fusedKeeper) Update(change func(*backlog.State)) error {
+func (f *fusedKeeper) Update(change func(*backlog.Checkpoint)) error {
 	burn(f.update)
 	return f.keeper.Update(change)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -254,26 +253,4 @@ func TestPassesAtOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-// An engine that takes over from another leaves alone what that is still
-// working on, and what it has just settled.
-func TestReplaceTakesOverRecordsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, memory.Options{}, slowly(time.Minute, succeed))
-		b.add(t, "NEW", 1, 20, 0)
-		var old sync.WaitGroup
-		old.Go(func() { b.pass(t) })
-		time.Sleep(10 * time.Second)
-		again := &backlog.Engine{Store: b.table, Handler: b.calls, Concurrency: 4}
-		again.Replace(b.Engine)
-		rep, err := again.Pass(t.Context(), backlog.Pass{MaxAge: day})
-		if err != nil || rep.Selected < 10 {
-			t.Errorf("want the new engine to work while the old one does, got %s, error %v", outcomes(rep), err)
-		}
-		old.Wait()
-		if got, want := sorted(b.calls.ids()), numbers(1, 20); !slices.Equal(got, want) {
-			t.Errorf("want each record handed out once by one of the two engines, got %v", got)
-		}
-	})
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A Retry is what a row remembers of its failures in the columns of a policy.
+// A Failures is what a row remembers of its failures in the columns of a policy.
 // What is NULL there is zero here.
-type Retry struct {
+type Failures struct {
 	Count int       // how often the record has failed
 	Last  time.Time // when it last did
 	Next  time.Time // when it is to be tried again; planned policies only
@@ -63,7 +63,7 @@ func (p *Policy) GivenUp(failures int) bool {
 
 // Due returns the first moment at which a failed record is due, zero for at
 // once; ok is false if it never is.
-func (p *Policy) Due(r Retry) (at time.Time, ok bool) {
+func (p *Policy) Due(r Failures) (at time.Time, ok bool) {
 	switch {
 	case p == nil:
 		return time.Time{}, true
@@ -80,11 +80,11 @@ func (p *Policy) Due(r Retry) (at time.Time, ok bool) {
 
 // After returns what a failure at the given time leaves, and whether the
 // record is given up. random is uniform in [0, 1).
-func (p *Policy) After(r Retry, at time.Time, random float64) (next Retry, givenUp bool) {
+func (p *Policy) After(r Failures, at time.Time, random float64) (next Failures, givenUp bool) {
 	if p == nil {
 		return r, false
 	}
-	next = Retry{Count: max(r.Count, 0) + 1, Last: at}
+	next = Failures{Count: max(r.Count, 0) + 1, Last: at}
 	givenUp = p.GivenUp(next.Count)
 	if p.Planned && !givenUp {
 		next.Next = at.Add(p.Draw(next.Count, random))
@@ -93,7 +93,7 @@ func (p *Policy) After(r Retry, at time.Time, random float64) (next Retry, given
 }
 
 // Waits returns the waits of a counted policy by number of failures, from 0
-// on; the last is that of every greater number for which the record is not
+// on; the last applies to every greater number for which the record is not
 // given up.
 func (p *Policy) Waits() []time.Duration {
 	n := p.Retries

@@ -40,7 +40,7 @@ type Record struct {
 	Names  []string
 	Values []any
 
-	Retry Retry // what the row remembers, where a policy keeps something there
+	Failures Failures // what the row remembers, where a policy keeps something there
 
 	Tier      string // label of the tier or max age whose pass took the record
 	AttemptID string // unique to this attempt; the engine sets it
@@ -51,7 +51,7 @@ type Record struct {
 	Error  string
 
 	Cursor Cursor // the record's place in its lane
-	State  int    // the store's own: which of its conditions the row met
+	Origin int    // the store's own: which of its conditions the row met
 }
 
 // Why a record is dead.
@@ -73,8 +73,11 @@ func (r *Record) Column(name string) (any, bool) {
 
 // ColumnsJSON returns the columns as one JSON object under their own names,
 // in the order of the configuration. A []byte is a base64 string.
-func (r *Record) ColumnsJSON() ([]byte, error) {
-	b := []byte{'{'}
+func (r *Record) ColumnsJSON() ([]byte, error) { return r.AppendColumnsJSON(nil) }
+
+// AppendColumnsJSON appends what ColumnsJSON returns.
+func (r *Record) AppendColumnsJSON(b []byte) ([]byte, error) {
+	b = append(b, '{')
 	for i, name := range r.Names {
 		if i > 0 {
 			b = append(b, ',')
@@ -116,4 +119,21 @@ func isPlain(text string) bool {
 		}
 	}
 	return true
+}
+
+// A RowState is the state that a row is in.
+type RowState int
+
+const (
+	RowNew RowState = iota
+	RowError
+	RowSuccess
+	RowDead
+	RowOther // none of those configured
+)
+
+// String returns the configuration's word: "new", "error", "success", "dead";
+// or "other".
+func (s RowState) String() string {
+	return [...]string{"new", "error", "success", "dead", "other"}[s]
 }

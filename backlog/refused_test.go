@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,82 +13,179 @@ import (
 	"backlog/backlog/memory"
 )
 
-// A refuser is a table that refuses outcomes and can be asked to prove itself.
-type refuser struct {
+// A trier is a table that can be asked to try an outcome.
+type trier struct {
 	*hooked
-	prove func(context.Context) error
+	try func(backlog.Settlement) error
 }
 
-func (r *refuser) Prove(ctx context.Context) error { return r.prove(ctx) }
+func (r *trier) Try(_ context.Context, s backlog.Settlement) error { return r.try(s) }
 
 var errCheck = errors.New("CHECK constraint failed")
 
-// refuses makes the bench's table refuse the outcomes of records for which no
-// is true.
-func refuses(b *bench, no func(id int) bool, prove func(context.Context) error) {
+// tries makes the bench's table try outcomes.
+func tries(b *bench, try func(backlog.Settlement) error) *hooked {
 	h := b.hook()
-	h.settle = func(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
-		for i, s := range group {
-			if no(id(s.Record)) {
-				left = append(left, backlog.Unsettled{Index: i, Err: errCheck})
-			} else if _, err := h.Store.Settle(ctx, group[i:i+1]); err != nil {
-				return nil, err
-			}
-		}
-		return left, nil
-	}
-	b.Store = &refuser{h, prove}
+	b.Store = &trier{h, try}
+	return h
 }
 
-func all(int) bool { return true }
-
-// After the first refused outcome nothing is handed out before the store has
-// proved that it takes others, however long that takes.
-func TestRefusalIsFollowedByAProof(t *testing.T) {
+// Before the first record of each state is dispatched, each outcome is tried on
+// it, and not again while the database takes them.
+func TestTrialOfEachState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b *bench
-		var before, after int
-		b = newBench(t, memory.Options{}, slowly(50*time.Millisecond, succeed))
-		b.add(t, "NEW", 1, 1000, time.Hour)
-		broken := errors.New("the table takes no status; mend it")
-		refuses(b, all, func(context.Context) error {
-			before = len(b.calls.all())
-			time.Sleep(700 * time.Millisecond)
-			after = len(b.calls.all())
-			return broken
+		var tried []string
+		b := newBench(t, memory.Options{}, succeed)
+		b.add(t, "NEW", 1, 20, time.Hour)
+		b.add(t, "ERROR", 21, 20, time.Hour)
+		tries(b, func(s backlog.Settlement) error {
+			if len(b.calls.all()) > 20 {
+				t.Error("a record of a state was handled before it was tried")
+			}
+			tried = append(tried, fmt.Sprint(s.Record.Status, " ", s.Target))
+			return nil
 		})
-		rep, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
-		if !errors.Is(err, broken) {
-			t.Errorf("want the pass to end with what the proof says, got %v", err)
-		}
-		// One may have been let go just before.
-		if n := len(b.calls.all()); before == 0 || after > before+1 || n != after {
-			t.Errorf("want nothing handed out during the proof and after it, got %d calls before, %d at its end and %d in all", before, after, n)
-		}
-		checkSum(t, rep)
-		if rep.Refused != 0 || rep.Unwritten != rep.Selected {
-			t.Errorf("want the rows not to be blamed, got %s", outcomes(rep))
-		}
-		refuses(b, func(int) bool { return false }, nil)
-		if rep := b.pass(t); rep.Succeeded != 1000 {
-			t.Errorf("want all records tried when the table is mended, got %s", outcomes(rep))
+		b.pass(t)
+		b.add(t, "NEW", 41, 5, time.Hour)
+		b.pass(t)
+		want := "NEW success, NEW error, NEW dead, ERROR success, ERROR error, ERROR dead"
+		if got := strings.Join(tried, ", "); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
 }
 
-// A store that has proved itself is asked once in a pass: it depends on the row.
-func TestRefusalThatDependsOnTheRow(t *testing.T) {
+// Where three rows refuse, the pass ends before any handler was called; when the
+// table is mended all records are tried.
+func TestTrialThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int64
 		b := newBench(t, memory.Options{}, succeed)
-		b.add(t, "NEW", 1, 3000, time.Hour)
-		refuses(b, func(id int) bool { return id%10 != 0 }, func(context.Context) error { asked.Add(1); return nil })
-		rep := b.pass(t)
-		if got, want := outcomes(rep), "300 succeeded, 2700 refused"; got != want || !rep.Complete {
-			t.Errorf("got %s, want %s and the pass complete", got, want)
+		b.add(t, "NEW", 1, 20, time.Hour)
+		rows, broken := map[int]bool{}, errCheck
+		tries(b, func(s backlog.Settlement) error {
+			rows[id(s.Record)] = true
+			return broken
+		})
+		rep, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
+		if !errors.Is(err, errCheck) || len(rows) != 3 || rep.Selected != 0 || len(b.calls.all()) > 0 {
+			t.Errorf("got %v after %d rows and %d calls, %s; want the reason after 3 rows", err, len(rows), len(b.calls.all()), outcomes(rep))
 		}
-		if n := asked.Load(); n != 1 {
-			t.Errorf("want one proof, got %d", n)
+		broken = nil
+		if rep := b.pass(t); rep.Succeeded != 20 {
+			t.Errorf("after it was mended: %s", outcomes(rep))
+		}
+	})
+}
+
+// One row that refuses does not stop the others: it is counted and not tried
+// again by this process.
+func TestRowThatRefusesItsTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.add(t, "NEW", 1, 20, time.Hour)
+		first := 0
+		tries(b, func(s backlog.Settlement) error {
+			if first == 0 {
+				first = id(s.Record)
+			}
+			if id(s.Record) == first {
+				return errCheck
+			}
+			return nil
+		})
+		rep := b.pass(t)
+		checkSum(t, rep)
+		if got, want := outcomes(rep), "19 succeeded, 1 refused"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if rep := b.pass(t); rep.Selected != 0 {
+			t.Errorf("the next pass: %s", outcomes(rep))
+		}
+	})
+}
+
+// Three rows that come together and refuse do not stop the others.
+func TestRowsTogetherThatRefuseTheirTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.add(t, "NEW", 1, 3, time.Minute)
+		b.add(t, "NEW", 4, 20, time.Hour)
+		tries(b, func(s backlog.Settlement) error {
+			if id(s.Record) <= 3 {
+				return errCheck
+			}
+			return nil
+		})
+		rep := b.pass(t)
+		checkSum(t, rep)
+		if got, want := outcomes(rep), "22 succeeded, 1 refused"; got != want { // memory takes what the trial refuses
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+// Rows that are locked say nothing; while all are, the pass waits. Rows that are
+// gone are passed over.
+func TestTrialOfRowsThatAreNotFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.add(t, "NEW", 1, 5, time.Hour)
+		free := time.Now().Add(10 * time.Second)
+		tries(b, func(s backlog.Settlement) error {
+			switch {
+			case id(s.Record) == 5:
+				return backlog.ErrConflict
+			case time.Now().Before(free):
+				return backlog.ErrLocked
+			}
+			return nil
+		})
+		if got, want := outcomes(b.pass(t)), "4 succeeded"; got != want || time.Now().Before(free) {
+			t.Errorf("got %s at %v, want %s from %v on", got, time.Now(), want, free)
+		}
+	})
+}
+
+// A settlement that the database refused has every state tried anew.
+func TestTrialAfterARefusedOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, slowly(50*time.Millisecond, succeed))
+		b.add(t, "NEW", 1, 1000, time.Hour)
+		var broken error
+		h := tries(b, func(s backlog.Settlement) error { return broken })
+		h.settle = func(_ context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
+			broken = errCheck
+			for i := range group {
+				left = append(left, backlog.Unsettled{Index: i, Err: errCheck})
+			}
+			return left, nil
+		}
+		rep, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
+		if n := len(b.calls.all()); !errors.Is(err, errCheck) || n > 5 {
+			t.Errorf("got %v after %d calls, %s; want the reason of the trial after the first group", err, n, outcomes(rep))
+		}
+		checkSum(t, rep)
+		broken, h.settle = nil, nil
+		if rep := b.pass(t); rep.Succeeded != 1000 {
+			t.Errorf("after it was mended: %s", outcomes(rep))
+		}
+	})
+}
+
+// A table that others cannot reach is no refusal.
+func TestTrialWaitsForTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.add(t, "NEW", 1, 20, time.Hour)
+		n := 0
+		tries(b, func(backlog.Settlement) error {
+			if n++; n < 4 {
+				return fmt.Errorf("%w: no route", backlog.ErrUnavailable)
+			}
+			return nil
+		})
+		if got, want := outcomes(b.pass(t)), "20 succeeded"; got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	})
 }
@@ -99,7 +195,17 @@ func TestPassEndsAfterRefusalsInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memory.Options{}, slowly(time.Second, succeed))
 		b.add(t, "NEW", 1, 100, time.Hour)
-		refuses(b, func(id int) bool { return id != 5 }, func(context.Context) error { return nil })
+		h := b.hook()
+		h.settle = func(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
+			for i, s := range group {
+				if id(s.Record) != 5 {
+					left = append(left, backlog.Unsettled{Index: i, Err: errCheck})
+				} else if _, err := h.Store.Settle(ctx, group[i:i+1]); err != nil {
+					return nil, err
+				}
+			}
+			return left, nil
+		}
 		rep, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
 		if err == nil || !errors.Is(err, errCheck) || !strings.Contains(err.Error(), "refused 10 outcomes in a row") {
 			t.Errorf("want the pass to end with the number and the last reason, got %v", err)
@@ -110,20 +216,16 @@ func TestPassEndsAfterRefusalsInARow(t *testing.T) {
 	})
 }
 
-// A store that is away when it is to prove itself has proved nothing.
-func TestProofWaitsForTheStore(t *testing.T) {
+// Nobody is told that a record has died by age before its row has taken that.
+func TestTrialBeforeOnDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := 0
-		b := newBench(t, memory.Options{}, succeed)
-		b.add(t, "NEW", 1, 20, time.Hour)
-		refuses(b, func(id int) bool { return id == 3 }, func(context.Context) error {
-			if tries++; tries < 4 {
-				return fmt.Errorf("%w: no route", backlog.ErrAway)
-			}
-			return nil
-		})
-		if got, want := outcomes(b.pass(t)), "19 succeeded, 1 refused"; got != want || tries != 4 {
-			t.Errorf("got %s and %d tries, want %s and 4", got, tries, want)
+		b := newBench(t, memory.Options{Dead: "DEAD"}, succeed)
+		b.add(t, "NEW", 1, 3, 2*day)
+		told := 0
+		b.OnDead = backlog.HandlerFunc(func(context.Context, *backlog.Record) error { told++; return nil })
+		tries(b, func(backlog.Settlement) error { return errCheck })
+		if _, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day, Widest: true}); !errors.Is(err, errCheck) || told > 0 {
+			t.Errorf("got %v after %d were told", err, told)
 		}
 	})
 }

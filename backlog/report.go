@@ -19,7 +19,7 @@ type Report struct {
 	Conflicts   int // outcome not written: the row had been changed meanwhile
 	Refused     int // outcome not written: the database does not take it
 	Interrupted int // handlers ended by the stop: no attempt
-	Unwritten   int // outcome not written: the database stayed away
+	Unwritten   int // outcome not written when the pass ended: the database stayed away
 
 	Unreadable int // rows that could not be records
 	Expired    int // records that became dead by age
@@ -27,6 +27,8 @@ type Report struct {
 	Complete bool   // every record of the pass's age was looked at
 	Stopped  string // why not: one of the Stopped constants, or empty
 	Resume   Resume // where the tier's next pass goes on
+
+	tried map[uint64]struct{} // keys attempted so far, for the pass that goes on after a reload
 }
 
 // Why a pass ended early.
@@ -47,12 +49,9 @@ func (r *Report) cutShort() bool {
 // A Resume is where the next pass of a tier goes on after one that ended
 // early. The zero Resume starts from the beginning.
 type Resume struct {
-	// Fresh: records before FreshTop are new since. Those between FreshMid
-	// and FreshOld, if there is a FreshMid, were new the last time and not
-	// reached. After both comes what is behind FreshLast, then all else.
+	// Fresh: records before FreshTop are new since. After them comes what is
+	// behind FreshLast, then all else.
 	FreshTop  Cursor `json:"fresh_top"`
-	FreshMid  Cursor `json:"fresh_mid"`
-	FreshOld  Cursor `json:"fresh_old"`
 	FreshLast Cursor `json:"fresh_last"`
 	// Failed: records after FailedLast first, then those before it.
 	FailedLast Cursor `json:"failed_last"`
@@ -67,11 +66,11 @@ func (r Resume) IsZero() bool {
 }
 
 // add counts an outcome that was written.
-func (r *Report) add(s *Settlement) {
-	if s.GivenUp && s.Outcome == Errored {
+func (r *Report) add(a *attempt) {
+	if a.givenUp && a.outcome == Errored {
 		r.GivenUp++
 	}
-	switch s.Outcome {
+	switch a.outcome {
 	case Succeeded:
 		r.Succeeded++
 	case Errored:

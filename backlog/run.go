@@ -9,121 +9,260 @@ import (
 	"time"
 )
 
-// A run is one pass under way. The goroutine that calls do walks the lanes and
-// hands records out; workers run the handler; one goroutine settles.
+// A run is one pass under way. Workers take records from the walk, in chunks
+// that they share, and give the outcomes to the settler.
 type run struct {
 	e        *Engine
 	pass     Pass
 	handler  Handler
-	settling bool // it writes its successes itself
+	settling bool     // it writes its successes itself
+	lock     *holding // that the pass is under; nil: none
 
-	caller   context.Context // the one Pass was called with
-	lock     *holding        // that the pass is under; nil: none
-	finish   chan struct{}   // holds a token: the process is about to end
-	stop     context.Context // done: hand out nothing more
-	endWalk  context.CancelFunc
-	work     context.Context // done: running handlers are to end
-	endWork  context.CancelFunc
-	patience context.Context // done: give up reaching the store
-	giveUp   context.CancelFunc
+	caller  context.Context // the one Pass was called with
+	stop    context.Context // done: dispatch nothing more
+	endWalk context.CancelFunc
+	work    context.Context // done: running handlers are to end
 
+	pull    chan struct{} // holds a token: somebody refills the chunk and owns the walk
+	walk    *walk
+	chunk   atomic.Pointer[chunk]
 	turn    chan struct{} // holds a token: one of the workers waits to start
-	jobs    chan job      // staged: handed out as soon as a handler is free
-	staged  atomic.Int64  // how many those are
-	ahead   int64         // how many there may be; owned by the walking goroutine
-	room    chan struct{} // holds a token: fewer are staged than were
-	waited  bool          // the walking goroutine has, for room, since it last looked at the clock
-	busy    atomic.Int64  // staged or at a handler
-	nWorker int64         // owned by the walking goroutine
-	// Keys of the unreadable rows so far; owned by the walking goroutine.
-	reported map[uint64]struct{}
-	workers  sync.WaitGroup
+	workers sync.WaitGroup
+	hands   atomic.Int64  // workers
+	settled chan struct{} // holds a token: unsettled has come to zero
 
-	first    chan struct{} // holds a token: the group is no longer empty
-	flushNow chan struct{} // holds a token: write the group without waiting for others
-	done     chan struct{} // closed: no outcome will come any more
-	settler  sync.WaitGroup
-	writing  atomic.Int64 // since when the settler waits for the store, in unix nanoseconds; 0: it does not
-	doubted  bool         // an outcome was refused, and the store asked to prove itself; owned by the settler
-	unfit    error        // what it said then; likewise
-	inRow    int          // outcomes refused since the last that was taken; likewise
+	mu        sync.Mutex // guards what follows
+	unsettled int        // attempts that have ended and are not accounted for
+	left      bool       // the pass has ended before its outcomes were written; also guarded by the settler
+	gaveUp    bool       // they are not to be written any more; guarded by the settler alone
+	stoppedAt time.Time  // when caller was done; no guard: watch has it first, then settleRest
+	tally
+}
 
-	mu      sync.Mutex // guards what follows
+// A tally is what a pass has come to so far.
+type tally struct {
 	report  Report
 	err     error
 	streak  int                 // failures since the last success
+	inRow   int                 // outcomes refused since the last that was taken
 	aborted bool                // by AbortAfter
-	tried   map[uint64]struct{} // attempted in this pass and still pending
-	group   []Settlement
-	hashes  []uint64 // of the group's keys
+	cut     bool                // by a reload
+	tried   map[uint64]struct{} // attempted in this pass and perhaps still pending
 }
 
 // A job is a record to be worked on, or at work.
 type job struct {
-	rec  *Record
-	hash uint64
-	walk *laneWalk
-	seq  int // its place among the jobs of the lane
-	part int // and the section it is of
+	rec     *Record
+	hash    uint64
+	weight  int64 // in the gate's room
+	lane    *lane
+	seq     int // its place among the jobs of the lane
+	section int // and the section it is of
 }
 
-// maxAhead is how many records are staged at most, beyond one for each handler.
-// Where handlers take microseconds it saves a switch of goroutines for each;
-// where they take long none is staged that would be given to its handler as it
-// was long ago.
-const maxAhead = 64
+// A chunk is a run of records that are dispatched one by one.
+type chunk struct {
+	jobs []job
+	next atomic.Int64
+}
 
-// atLeast is how many records are staged at any rate: as many as wait in turn
-// with those of other passes for the handlers to be free.
-func (r *run) atLeast() int64 { return int64(r.e.Concurrency) - 1 }
+// maxChunk is the largest chunk. It is what is dispatched in about a millisecond:
+// where handlers take microseconds that saves locks, where they take long none
+// is claimed that would be given to its handler as it was long ago.
+const maxChunk = 64
 
 func newRun(ctx context.Context, e *Engine, p Pass) *run {
 	r := &run{
-		e:        e,
-		pass:     p,
-		caller:   ctx,
-		finish:   make(chan struct{}, 1),
-		turn:     make(chan struct{}, 1),
-		jobs:     make(chan job, maxAhead+e.Concurrency+1),
-		room:     make(chan struct{}, 1),
-		first:    make(chan struct{}, 1),
-		flushNow: make(chan struct{}, 1),
-		done:     make(chan struct{}),
-		reported: make(map[uint64]struct{}),
-		tried:    make(map[uint64]struct{}),
-		report:   Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: p.Now},
+		e:       e,
+		pass:    p,
+		caller:  ctx,
+		pull:    make(chan struct{}, 1),
+		turn:    make(chan struct{}, 1),
+		settled: make(chan struct{}, 1),
+		tally: tally{
+			report: Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: p.Now},
+			tried:  p.tried,
+		},
+	}
+	if r.tried == nil {
+		r.tried = make(map[uint64]struct{})
 	}
 	r.lock, _ = ctx.Value(holdingKey{}).(*holding)
 	r.handler, r.settling = e.settling()
 	r.stop, r.endWalk = context.WithCancel(ctx)
-	r.work, r.endWork = context.WithCancel(context.WithoutCancel(ctx))
-	r.patience, r.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	r.chunk.Store(new(chunk))
+	r.walk = newWalk(r)
 	return r
 }
 
 func (r *run) do() {
-	r.e.join(r)
-	defer r.e.leave(r)
-	ended := make(chan struct{})
+	kill, killNow := context.WithCancel(killOf(r.caller))
+	work, endWork := context.WithCancel(context.WithValue(context.WithoutCancel(r.caller), killKey{}, kill))
+	r.work = work
+	over := make(chan struct{})
 	var watch sync.WaitGroup
-	watch.Go(func() { r.watchStop(ended) })
-	r.settler.Go(r.settle)
+	watch.Go(func() { r.watch(over, endWork, kill, killNow) })
 
 	if r.e.OnDead == nil {
 		r.expire(r.stop, nil)
 	}
-	conclude := r.walk()
+	r.hands.Store(1)
+	r.workers.Go(r.worker)
+	r.workers.Wait()
+	r.walk.finish()
 	if r.e.OnDead != nil && !r.broken() { // it may take long, and records wait
 		r.expire(r.caller, r.tellExpired)
 	}
-	close(r.done)
-	r.settler.Wait()
-	conclude()
-	close(ended)
+	close(over)
 	watch.Wait()
+	r.settleRest()
+	r.conclude()
 	r.endWalk()
-	r.endWork()
-	r.giveUp()
+	endWork()
+	killNow()
+}
+
+// watch turns a stop into the end of the handlers: at once where the lock is
+// lost or the stop is a hard one, else when the time is over that they have to
+// finish.
+func (r *run) watch(over <-chan struct{}, endWork func(), kill context.Context, killNow func()) {
+	cut, caller, hard, killed := r.pass.cut, r.caller.Done(), r.e.Hard, kill.Done()
+	var after <-chan time.Time
+	for {
+		select {
+		case <-over:
+			return
+		case <-cut:
+			cut = nil
+			r.count(func(*Report) { r.cut = true })
+			r.endWalk()
+		case <-caller:
+			caller = nil
+			r.stoppedAt = time.Now()
+			if lockLost(r.caller) {
+				endWork()
+			} else {
+				after = time.After(r.e.ShutdownTimeout)
+			}
+		case <-hard:
+			hard = nil
+			r.endWalk()
+			endWork()
+			killNow()
+		case <-killed:
+			killed = nil
+			endWork()
+		case <-after:
+			endWork()
+		}
+	}
+}
+
+const (
+	// lateWrites is how long outcomes may be written after the last handler
+	// has ended, if the time for the stop is over by then.
+	lateWrites = 3 * time.Second
+	// hardWrites is as long on a hard stop.
+	hardWrites = time.Second
+)
+
+// settleRest waits until all outcomes are written. A stop limits the wait; what
+// is left then is given up. If the lock is lost, it stays with the settler.
+func (r *run) settleRest() {
+	ended := time.Now()
+	caller, hard, isHard := r.caller.Done(), r.e.Hard, false
+	var after <-chan time.Time
+	r.e.settler.flush()
+	for {
+		r.mu.Lock()
+		n := r.unsettled
+		r.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-r.settled:
+		case <-caller:
+			caller = nil
+			switch {
+			case isHard:
+			case lockLost(r.caller):
+				after = time.After(LockGrace)
+			default:
+				if r.stoppedAt.IsZero() {
+					r.stoppedAt = time.Now()
+				}
+				after = time.After(max(time.Until(r.stoppedAt.Add(r.e.ShutdownTimeout)), time.Until(ended.Add(lateWrites))))
+			}
+		case <-hard:
+			hard, isHard = nil, true
+			after = time.After(hardWrites)
+		case <-after:
+			if lockLost(r.caller) && !isHard {
+				r.leave()
+				return
+			}
+			r.e.settler.giveUp(func(of *run) bool { return of == r })
+		}
+	}
+}
+
+// leave ends the pass before its outcomes are written.
+func (r *run) leave() {
+	s := &r.e.settler
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = true
+	r.report.Unwritten += r.unsettled
+	s.kept.Add(int64(r.unsettled))
+}
+
+// conclude notes how far the pass came.
+func (r *run) conclude() {
+	fresh, failed := r.walk.lanes[Fresh], r.walk.lanes[Failed]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rep := &r.report
+	stopped := r.stop.Err() != nil
+	switch {
+	case r.err != nil:
+		rep.Stopped = StoppedError
+	case fresh.ended() && failed.ended() && rep.Interrupted == 0: // also if the last of all failures would have ended it
+		rep.Complete = true
+		return
+	case r.aborted:
+		rep.Stopped = StoppedAbortAfter
+	case lockLost(r.caller):
+		rep.Stopped = StoppedLock
+	case r.cut && r.caller.Err() == nil:
+		rep.Stopped = StoppedReload
+		rep.tried = r.tried
+	case stopped:
+		rep.Stopped = StoppedSignal
+	default:
+		rep.Stopped = StoppedMaxRecords
+		rep.Resume.TurnFailed = r.e.MaxRecords == 1 && fresh.handed > 0
+	}
+	old := r.pass.Resume
+	if !fresh.ended() {
+		rep.Resume.FreshTop, rep.Resume.FreshLast = old.FreshTop, old.FreshLast
+		if !fresh.last.IsZero() && !fresh.top.IsZero() {
+			rep.Resume.FreshTop = fresh.top
+		}
+		if !fresh.last.IsZero() && (old.FreshLast.IsZero() || fresh.lastSection > 0 || fresh.page.section == 0) {
+			rep.Resume.FreshLast = fresh.last // else all that is new was reached, and no more
+		}
+	}
+	// A policy's failed lane is ordered by waiting time: only what was
+	// skipped stays where it was, and could keep the others from a cap.
+	if keeps := r.e.Policy != nil; !failed.ended() && (!keeps || failed.skipped) {
+		rep.Resume.FailedLast = old.FailedLast
+		if !failed.last.IsZero() {
+			rep.Resume.FailedLast = failed.last
+		}
+	}
 }
 
 // broken reports whether the store has failed for good.
@@ -143,140 +282,10 @@ func (r *run) fail(err error) {
 	r.endWalk()
 }
 
-// mayStart waits until a handler may be called: one is free, the store is
-// there to take the outcome, and neither a pause nor the rate forbids it. It
-// returns false when nothing more is to be handed out; otherwise the caller
-// owns one slot.
-func (r *run) mayStart() bool {
-	e := r.e
-	if !e.slots.acquire(r.stop) {
-		return false
-	}
-	if r.mayStartNow() {
-		return true
-	}
-	// One waits for all: a slot and a turn of the rate for each of them
-	// would keep another pass waiting for as many turns.
-	select {
-	case r.turn <- struct{}{}:
-	default:
-		e.slots.release(1)
-		select {
-		case r.turn <- struct{}{}:
-		case <-r.stop.Done():
-			return false
-		}
-		if !e.slots.acquire(r.stop) {
-			<-r.turn
-			return false
-		}
-	}
-	ok := r.waitToStart()
-	<-r.turn
-	if !ok {
-		e.slots.release(1)
-	}
-	return ok
-}
-
-// mayStartNow reports whether the owner of a slot has nothing to wait for but,
-// maybe, the store's sign of life, and would not overtake records that have.
-func (r *run) mayStartNow() bool {
-	e := r.e
-	if len(r.turn) > 0 || e.health.failing.Load() > 0 {
-		return false
-	}
-	now := e.Now().UnixNano() // once: it is asked for with every record
-	return (e.storeRecent(now) || e.reachStore(r.stop)) &&
-		r.settles(now) && r.lock.recent() && e.paused() == 0 && r.stop.Err() == nil && e.rateAllows()
-}
-
-// waitToStart waits for all that the owner of a slot has to wait for. It
-// returns false when nothing more is to be handed out.
-func (r *run) waitToStart() bool {
-	e := r.e
-	// Each wait may be long, and what was found before it no longer true:
-	// the rate's turn, taken before a pause, would be one of many taken at
-	// once after it.
-	ok, turn := true, false
-	for ok && !turn {
-		for pause := e.paused(); ok && pause > 0; pause = e.paused() {
-			ok = sleep(r.stop, pause)
-		}
-		ok = ok && r.reachStore() && e.waitRate(r.stop)
-		since := e.Now()
-		ok = ok && r.reachStore()
-		turn = e.paused() == 0 && e.Now().Sub(since) < contactEvery
-	}
-	return ok && r.stop.Err() == nil
-}
-
-// reachStore is the engine's, and holds back too while a settlement of this
-// run has been waiting for long: a store can answer reads and take no writes; or
-// while the lock has not been seen for long.
-func (r *run) reachStore() bool {
-	for !r.settles(r.e.Now().UnixNano()) || !r.lock.recent() {
-		if !sleep(r.stop, 20*time.Millisecond) {
-			return false
-		}
-	}
-	return r.e.reachStore(r.stop)
-}
-
-// settles reports whether no settlement of this run has been waiting for long
-// at the time now, in unix nanoseconds.
-func (r *run) settles(now int64) bool {
-	since := r.writing.Load()
-	return since == 0 || now-since < int64(contactEvery)
-}
-
-// stage gives the record to the workers, unless it is not to be tried now. ok
-// is false when nothing more is to be handed out.
-func (r *run) stage(w *laneWalk, rec *Record, age *pageAge) (staged, ok bool) {
-	e, hash := r.e, rec.Key.Hash()
-	if r.wasTried(hash) || e.isRefused(hash) {
-		return false, true
-	}
-	if !e.unsettle.tryAcquire() {
-		e.flushAll()
-		r.waited = true
-		if !e.unsettle.acquire(r.stop) {
-			return false, false
-		}
-	}
-	if !r.waitRoom() {
-		e.unsettle.release(1)
-		return false, false
-	}
-	if !e.flights.claim(hash, age) {
-		e.unsettle.release(1)
-		return false, true
-	}
-	w.staged++
-	r.staged.Add(1)
-	if r.busy.Add(1) > r.nWorker && r.nWorker < int64(e.Concurrency) {
-		r.nWorker++
-		r.workers.Go(r.worker)
-	}
-	r.jobs <- job{rec, hash, w, w.staged, w.page.section}
-	return true, true
-}
-
-// waitRoom waits until another record may be staged.
-func (r *run) waitRoom() bool {
-	if r.staged.Load() <= r.ahead {
-		return true
-	}
-	r.waited = true
-	// Where many are staged, much room is to be made at once.
-	for r.staged.Load() > max(r.ahead/2, r.atLeast()) {
-		select {
-		case <-r.room:
-		case <-r.stop.Done():
-			return false
-		}
-	}
-	return true
+func (r *run) count(f func(*Report)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.report)
 }
 
 func (r *run) wasTried(hash uint64) bool {
@@ -287,90 +296,204 @@ func (r *run) wasTried(hash uint64) bool {
 }
 
 func (r *run) worker() {
-	for j := range r.jobs {
-		if r.mayStart() {
-			r.left()
-			r.started(j)
-			err := r.handle(j)
-			r.e.pauseFor(err)   // before the next call can start
-			r.attempted(j, err) // before the slot is free: it may end the pass
-			r.e.slots.release(1)
-		} else {
-			r.left()
+	for j := r.take(); j != nil; j = r.take() {
+		if !r.enter() {
 			r.drop(j)
+			continue
 		}
-		r.busy.Add(-1)
+		j.rec.Tier, j.rec.AttemptID = r.pass.Tier, r.e.attemptID()
+		err := r.handle(j.rec)
+		r.e.pauseFor(err) // before the next call can start
+		r.ended(j, err)   // before the slot is free: it may end the pass
+		r.e.gate.slots.Release(1)
 	}
 }
 
-// drop takes back a record that was staged when the pass was stopped.
-func (r *run) drop(j job) {
-	r.mu.Lock()
-	j.walk.dropped++
-	r.mu.Unlock()
+// take returns the next record, nil if nothing more is to be dispatched.
+func (r *run) take() *job {
+	for {
+		c := r.chunk.Load()
+		if i := c.next.Add(1); i <= int64(len(c.jobs)) {
+			if n := r.hands.Load(); n < int64(r.e.Concurrency) && r.hands.CompareAndSwap(n, n+1) {
+				r.workers.Go(r.worker)
+			}
+			if i == int64(len(c.jobs)) {
+				r.workers.Go(r.lookAhead)
+			}
+			return &c.jobs[i-1]
+		}
+		if !r.refill(c) {
+			return nil
+		}
+	}
+}
+
+// lookAhead finds out, while handlers run, whether there is anything behind the
+// chunk: a stop that comes after the last record changes nothing.
+func (r *run) lookAhead() {
+	select {
+	case r.pull <- struct{}{}:
+		r.walk.look()
+		<-r.pull
+	case <-r.stop.Done():
+	}
+}
+
+// refill puts a new chunk in the place of one that is used up. It returns false
+// if there is none.
+func (r *run) refill(used *chunk) bool {
+	select { // no mutex: the walk may wait for long
+	case r.pull <- struct{}{}:
+		defer func() { <-r.pull }()
+	case <-r.stop.Done():
+		return false
+	}
+	if r.chunk.Load() != used {
+		return true // another has
+	}
+	jobs := r.walk.fill()
+	if len(jobs) == 0 {
+		return false
+	}
+	r.chunk.Store(&chunk{jobs: jobs})
+	return true
+}
+
+// drop takes back a record that was claimed when the pass was stopped.
+func (r *run) drop(j *job) {
+	r.count(func(*Report) { j.lane.dropped++ })
 	r.e.flights.drop(j.hash)
-	r.e.unsettle.release(1)
+	r.e.gate.room.Release(j.weight)
 }
 
-// left notes that a record is no longer staged.
-func (r *run) left() {
-	r.staged.Add(-1)
-	signal(r.room)
-}
-
-// started makes the record an attempt.
-func (r *run) started(j job) {
-	j.rec.Tier, j.rec.AttemptID = r.pass.Tier, r.e.attemptID()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.report.Selected++
-	j.walk.handed++
-	if j.seq > j.walk.lastSeq {
-		j.walk.lastSeq, j.walk.last, j.walk.lastSection = j.seq, j.rec.Cursor, j.part
-	}
-}
-
-// attempted takes the outcome of one handler call.
-func (r *run) attempted(j job, err error) {
-	e, outcome, now := r.e, OutcomeOf(err), r.e.Now()
+// ended takes the outcome of one handler call.
+func (r *run) ended(j *job, err error) {
+	e, now := r.e, r.e.Now()
+	a := attempt{Settlement: Settlement{Record: j.rec, At: now}, run: r, hash: j.hash, weight: j.weight}
 	if r.settling && (err == nil || errors.Is(err, ErrConflict)) {
-		r.settled(j, err, now)
+		r.settledItself(j, a, err)
 		return
 	}
-	if outcome == Errored && r.work.Err() != nil {
-		// The stop ended the handler: that says nothing about the record.
-		outcome = Skipped
-		r.count(func(rep *Report) { rep.Interrupted++ })
-	} else if outcome == Skipped {
-		r.count(func(rep *Report) { rep.Skipped++ })
+	a.outcome = OutcomeOf(err)
+	interrupted := a.outcome == Errored && r.work.Err() != nil
+	if interrupted { // the stop ended the handler: that says nothing about the record
+		a.outcome = Skipped
 	}
-	s := Settlement{Record: j.rec, Outcome: outcome, At: now}
-	if outcome == Errored || outcome == Rejected {
-		s.Error = err.Error()
-		s.Retry, s.GivenUp = e.Policy.After(j.rec.Retry, now, e.Random())
-	}
-	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err, GivenUp: s.GivenUp})
-	switch {
-	case outcome == Skipped:
-		if u := (*unstarted)(nil); errors.As(err, &u) {
-			r.fail(fmt.Errorf("the handler cannot be started: %w", err))
+	a.Target = a.outcome.Target()
+	if a.outcome == Errored || a.outcome == Rejected {
+		a.Error = err.Error()
+		if a.Failures, a.givenUp = e.Policy.After(j.rec.Failures, now, e.Random()); a.givenUp {
+			a.Target = RowDead
 		}
-		r.count(func(*Report) { j.walk.skipped = true })
-		e.flights.drop(j.hash)
-		e.unsettle.release(1)
-		return
-	case outcome == Rejected && !r.tellDead(j.rec, ReasonRejected, s.Error),
-		outcome == Errored && s.GivenUp && !r.tellDead(j.rec, ReasonRetries, s.Error):
-		r.count(func(rep *Report) { rep.Interrupted++ })
-		e.flights.drop(j.hash)
-		e.unsettle.release(1)
-		return
 	}
-	r.enqueue(s, j.hash)
+	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: a.outcome, Err: err, GivenUp: a.givenUp})
+	if u := (*unstarted)(nil); a.outcome == Skipped && errors.As(err, &u) {
+		r.fail(fmt.Errorf("the handler cannot be started: %w", err))
+	}
+	switch {
+	case a.outcome == Rejected && !r.tellDead(j.rec, ReasonRejected, a.Error),
+		a.outcome == Errored && a.givenUp && !r.tellDead(j.rec, ReasonRetries, a.Error):
+		interrupted = true
+	}
+	if r.attempted(j, &a, interrupted) {
+		e.settler.add(a)
+	} else {
+		e.flights.drop(j.hash)
+		e.gate.room.Release(j.weight)
+	}
 }
 
-func (r *run) count(f func(*Report)) {
+// attempted counts an attempt, and reports whether there is something to settle.
+func (r *run) attempted(j *job, a *attempt, interrupted bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f(&r.report)
+	r.dispatched(j)
+	switch {
+	case interrupted:
+		r.report.Interrupted++
+	case a.outcome == Skipped:
+		r.report.Skipped++
+	}
+	if a.outcome == Skipped {
+		j.lane.skipped = true
+	}
+	if a.outcome != Succeeded {
+		r.tried[a.hash] = struct{}{} // it may come up again
+	}
+	if interrupted || a.outcome == Skipped {
+		return false
+	}
+	switch a.outcome {
+	case Succeeded:
+		r.streak = 0
+	case Errored:
+		r.streak++
+		if n := r.e.AbortAfter; n > 0 && r.streak >= n {
+			r.aborted = true
+			r.endWalk()
+		}
+	}
+	r.unsettled++
+	return true
 }
+
+// dispatched counts a record that was given to the handler.
+func (r *run) dispatched(j *job) {
+	r.report.Selected++
+	l := j.lane
+	l.handed++
+	if j.seq > l.lastSeq {
+		l.lastSeq, l.last, l.lastSection = j.seq, j.rec.Cursor, j.section
+	}
+}
+
+// settledItself takes an attempt whose handler has written the success itself or
+// has found, err, that somebody else has changed the row.
+func (r *run) settledItself(j *job, a attempt, err error) {
+	e, outcome := r.e, Succeeded
+	if err != nil {
+		outcome = Skipped // the work is undone
+	}
+	r.mu.Lock()
+	r.dispatched(j)
+	r.unsettled++
+	if err == nil {
+		r.streak = 0
+	}
+	r.mu.Unlock()
+	e.storeAnswered()
+	e.emit(Event{Kind: AttemptEnded, At: a.At, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err})
+	r.account([]attempt{a}, []error{err})
+}
+
+// handle runs the handler on a record. One that settles works in the database:
+// while that is unavailable no other record is dispatched, and this one is tried
+// again when it is back.
+func (r *run) handle(rec *Record) error {
+	for tries := 1; ; tries++ {
+		err := r.e.call(r.work, r.handler, r.e.Timeout, rec)
+		if !r.settling || !isUnavailable(err) || errors.Is(err, ErrConflict) || r.work.Err() != nil {
+			return err
+		}
+		asked := false
+		back := r.e.persist(r.stop, func() error {
+			if asked {
+				return r.e.ping(r.stop)
+			}
+			asked = true
+			return err
+		})
+		// A database can answer and still take nothing, as one that is full.
+		if back != nil || tries == awayTries || tries > 1 && !sleep(r.stop, time.Duration(tries)*time.Second) {
+			return fmt.Errorf("%w: %w", errNoAttempt, err)
+		}
+	}
+}
+
+// awayTries is how often a record is given to a handler that finds the
+// database unavailable. It is not for ever: what one record asks of the database
+// may be more than it will ever do.
+const awayTries = 3
+
+// errNoAttempt says why a row is left as it was.
+var errNoAttempt = fmt.Errorf("%w: no attempt was made", Skip)

@@ -28,7 +28,7 @@ func (b *bench) settle(t testing.TB, do backlog.HandlerFunc) *hooked {
 	h.Store = b.table
 	h.settle = func(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 		for _, s := range group {
-			if s.Outcome == backlog.Succeeded {
+			if s.Target == backlog.RowSuccess {
 				t.Errorf("the table was given the success of record %d", id(s.Record))
 			}
 		}
@@ -47,7 +47,7 @@ func (s settler) HandleAndSettle(ctx context.Context, r *backlog.Record, now fun
 	if err := s.do(ctx, r); err != nil {
 		return err
 	}
-	left, err := s.table.Settle(context.WithoutCancel(ctx), []backlog.Settlement{{Record: r, At: now()}})
+	left, err := s.table.Settle(context.WithoutCancel(ctx), []backlog.Settlement{{Record: r, Target: backlog.RowSuccess, At: now()}})
 	if err == nil && len(left) > 0 {
 		err = left[0].Err
 	}
@@ -202,7 +202,7 @@ func TestSettlingAway(t *testing.T) {
 				t.Errorf("record %d was handed out %v after the start, while the database was away", c.id, at)
 			}
 		}
-		if a, k := len(b.events.of(backlog.StoreAway)), len(b.events.of(backlog.StoreBack)); a != 1 || k != 1 {
+		if a, k := len(b.events.of(backlog.StoreUnavailable)), len(b.events.of(backlog.StoreBack)); a != 1 || k != 1 {
 			t.Errorf("the store was away %d times and back %d times, want once", a, k)
 		}
 	})

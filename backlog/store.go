@@ -9,9 +9,20 @@ import (
 // A Store holds the records: the user's table, or memory.
 //
 // Both methods may be called concurrently, with themselves and each other. An
-// error that wraps [ErrAway] says that the store cannot be reached or is busy
+// error that wraps [ErrUnavailable] says that the store cannot be reached or is busy
 // for now and that the very same call may be made again; any other error is
 // final for the call.
+//
+// A Store may have three more methods, for which the engine looks:
+//
+//	Ping(ctx context.Context) error
+//	Expire(ctx context.Context, now, before time.Time, each func(*Record) bool) (int, error)
+//	Try(ctx context.Context, s Settlement) error
+//
+// Ping tells whether the store can be reached now: the engine asks before it
+// dispatches a record when it has not heard from the store for a second. Expire
+// gives records their dead status by age. Try tries a settlement on its row and
+// undoes it: the engine asks before the first record of each state.
 type Store interface {
 	// Pending returns the next page of the query's lane in the lane's
 	// order: newest first by (inserted, key). With a policy that keeps
@@ -27,8 +38,8 @@ type Store interface {
 	// Settle writes the outcomes of one group, at most [MaxGroup], in one
 	// short transaction, each only if its row still has the state that was
 	// read and, for a failure where a policy keeps their number, that number.
-	// A record is in a group once; an outcome that changes nothing in
-	// its row is settled. It returns those that were not written, in any order: with
+	// A record is in a group once; an outcome that changes nothing in its row
+	// is settled if the row is as it was read. It returns those that were not written, in any order: with
 	// [ErrConflict] where somebody else has changed the row meanwhile,
 	// otherwise with the reason for which the database refuses the row. A
 	// returned error means that nothing was written or, if the connection
@@ -44,12 +55,12 @@ const MaxGroup = 500
 // A Query names the records a page is taken from.
 type Query struct {
 	Lane   Lane
-	Now    time.Time     // the pass's one reading of the clock
-	MaxAge time.Duration // records inserted at or after Now-MaxAge
-	Widest bool          // the widest tier's pass: takes rows whose missing date counts as oldest
-	After  Cursor        // the records behind this place; zero: from the beginning
-	Until  Cursor        // and before that one; zero: to the end
-	Limit  int           // > 0
+	Now    time.Time // the pass's one reading of the clock
+	Since  time.Time // records inserted at or after it
+	Widest bool      // the widest tier's pass: takes rows whose missing date counts as oldest
+	After  Cursor    // the records behind this place; zero: from the beginning
+	Until  Cursor    // and before that one; zero: to the end
+	Limit  int       // > 0
 }
 
 // A Page is a run of records in lane order.
@@ -69,16 +80,17 @@ type Unreadable struct {
 
 // A Settlement is an outcome to be written.
 type Settlement struct {
-	Record  *Record
-	Outcome Outcome   // Succeeded, Errored or Rejected
-	Error   string    // the error's text; empty on success
-	At      time.Time // when the attempt ended
+	Record *Record
+	// Target is the state to reach: RowSuccess, RowError or RowDead. A table
+	// without a dead state takes RowError's values for RowDead.
+	Target RowState
+	Error  string    // the error's text; empty on success
+	At     time.Time // when the attempt ended
 
-	// What a failure leaves for the policy, where there is one that keeps
-	// something in the row. A record that is given up gets the dead status
-	// if there is one; a rejected one is given up where there is.
-	Retry   Retry
-	GivenUp bool
+	// Failures is what a failure leaves for a policy that keeps something in
+	// the row. A planned policy tries the record again at Next; where that
+	// is zero, never.
+	Failures Failures
 }
 
 // An Unsettled is a settlement that was not written.
@@ -92,33 +104,24 @@ var (
 	// Stores return it in [Unsettled].
 	ErrConflict = errors.New("the row was changed by somebody else")
 
-	// ErrAway says that the store cannot be reached, or is busy, for now.
+	// ErrUnavailable says that the store cannot be reached, or is busy, for now.
 	// Stores wrap it.
-	ErrAway = errors.New("the database is away")
+	ErrUnavailable = errors.New("the database is away")
 
 	// ErrLocked says that another process holds the lock. [Locker] returns
 	// it.
 	ErrLocked = errors.New("another process is working on this table")
 )
 
-// A Pinger is a Store that can tell whether it can be reached now. The engine
+// A pinger is a Store that can tell whether it can be reached now. The engine
 // asks before it hands out a record when it has not heard from the store for a
 // second.
-type Pinger interface {
+type pinger interface {
 	Ping(ctx context.Context) error
 }
 
-// A Prover is a Store that can prove that it takes outcomes. The engine asks
-// after the first one of a pass that was refused: what one row does not take,
-// none may.
-type Prover interface {
-	// Prove returns why no outcomes are taken, or nil if they are as far as
-	// that can be told.
-	Prove(ctx context.Context) error
-}
-
-// An Expirer is a Store that can give records their dead status by age.
-type Expirer interface {
+// An expirer is a Store that can give records their dead status by age.
+type expirer interface {
 	// Expire gives the dead status to every pending record that was
 	// inserted before the given time or whose own time of expiry is before
 	// now, and to every failed one that is out of retries, and returns how
@@ -131,19 +134,17 @@ type Expirer interface {
 	Expire(ctx context.Context, now, before time.Time, each func(*Record) bool) (int, error)
 }
 
-// A LockName is one of the two locks of a table.
-type LockName string
-
+// The two locks of a table.
 const (
-	RunLock    LockName = "run"    // held by whoever runs a pass
-	LeaderLock LockName = "leader" // held by one daemon for its life
+	RunLock    = "run"    // held by whoever runs a pass
+	LeaderLock = "leader" // held by one daemon for its life
 )
 
 // A Locker is a Store whose table can be locked between processes.
 type Locker interface {
 	// TryLock takes the lock, or returns ErrLocked at once where another
 	// holder has it. The lock ends with the process that holds it.
-	TryLock(ctx context.Context, name LockName) (Lock, error)
+	TryLock(ctx context.Context, name string) (Lock, error)
 }
 
 // A Lock is held until Unlock.
@@ -152,38 +153,4 @@ type Lock interface {
 	Check(ctx context.Context) error
 	// Unlock gives the lock back. It is called once.
 	Unlock() error
-}
-
-// A Counter is a Store that can count its records.
-type Counter interface {
-	// Count counts at the given time. edges are ages in ascending order:
-	// band i holds the records older than edges[i-1] (the first: of any age
-	// below) and at most edges[i] old; what is older than the last edge is
-	// in Counts.Beyond.
-	Count(ctx context.Context, now time.Time, edges []time.Duration) (Counts, error)
-}
-
-// Counts are the numbers of records in a table. Pending records count as such
-// also before they are eligible and after they have expired.
-type Counts struct {
-	ByStatus   map[string]int // every row within the configured filter; "NULL" is NULL
-	Bands      []Band         // one per edge
-	Beyond     Band
-	Unreadable int // pending rows in no band: their date is missing or cannot be right
-	Exhausted  int // failed records that are out of retries: no longer pending, and in no band
-}
-
-// A Band counts the pending records in a range of ages.
-type Band struct {
-	Fresh, Failed int
-	Oldest        time.Time // zero: the band is empty
-}
-
-// Pending returns the number of pending records in all bands.
-func (c Counts) Pending() int {
-	n := c.Beyond.Fresh + c.Beyond.Failed + c.Unreadable
-	for _, b := range c.Bands {
-		n += b.Fresh + b.Failed
-	}
-	return n
 }

@@ -2,89 +2,178 @@ package backlog
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 )
 
-// A page is read with as many records as are handed out in about a second, so
+// A page is read with as many records as are dispatched in about a second, so
 // that a slow handler is not given rows as they were minutes ago.
 const (
 	minPage = 10
 	maxPage = 1000
 )
 
-// maxPageAge is how old a page may be when a record of it is handed out. The
+// maxBytes bounds the memory of records: half of it is for those dispatched and
+// not yet settled, a quarter each for the page at hand and the one read ahead.
+// One record always passes.
+const maxBytes = 32 << 20
+
+// maxPageAge is how old a page may be when a record of it is dispatched. The
 // rest of an older one, left over by handlers that take minutes, is read again:
 // somebody may have taken a record back meanwhile.
 const maxPageAge = 5 * time.Minute
 
-// walk hands out the fresh lane, then the failed lane, and waits for the
-// handlers. What it returns notes, once all is settled, where the next pass
-// goes on if this one did not get through.
-func (r *run) walk() (conclude func()) {
-	resume := r.pass.Resume
-	fresh := r.newLaneWalk(Fresh, freshSections(resume))
-	failed := r.newLaneWalk(Failed, failedSections(resume))
-	defer fresh.close()
-	defer failed.close()
-
-	if limit := r.e.MaxRecords; limit <= 0 {
-		fresh.handOut(-1)
-		failed.handOut(-1)
-	} else {
-		// However many fresh records there are, the failed lane keeps a
-		// tenth of the cap; what it does not need goes back.
-		reserve := (limit + 9) / 10
-		if limit == 1 && !resume.TurnFailed {
-			reserve = 0 // a cap of one is each lane's in turn
-		}
-		fresh.handOut(limit - reserve)
-		failed.handOut(limit - fresh.staged)
-		fresh.handOut(limit - fresh.staged - failed.staged)
-	}
-	fresh.end()
-	failed.end()
-	close(r.jobs)
-	r.workers.Wait()
-	return func() { r.conclude(fresh, failed) }
+// A walk goes through the fresh lane, then the failed lane. It belongs to
+// whoever has the run's pull token.
+type walk struct {
+	r        *run
+	lanes    [2]*lane
+	stage    int                 // of the three in which a cap is shared
+	reported map[uint64]struct{} // keys of the unreadable rows so far
 }
 
-// conclude notes how far the pass came.
-func (r *run) conclude(fresh, failed *laneWalk) {
-	stopped := r.stop.Err() != nil
-	complete := fresh.ended() && failed.ended() && r.report.Interrupted == 0
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rep := &r.report
-	switch {
-	case r.err != nil:
-		rep.Stopped = StoppedError
-	case complete: // also if the last of all failures would have ended it
-		rep.Complete = true
-		return
-	case r.aborted:
-		rep.Stopped = StoppedAbortAfter
-	case lockLost(r.caller):
-		rep.Stopped = StoppedLock
-	case stopped && r.e.retired.Load() && r.caller.Err() == nil:
-		rep.Stopped = StoppedReload
-	case stopped:
-		rep.Stopped = StoppedSignal
-	default:
-		rep.Stopped = StoppedMaxRecords
-		rep.Resume.TurnFailed = r.e.MaxRecords == 1 && fresh.handed > 0
+func newWalk(r *run) *walk {
+	resume := r.pass.Resume
+	w := &walk{r: r, reported: make(map[uint64]struct{})}
+	w.lanes[Fresh] = &lane{w: w, lane: Fresh, sections: freshSections(resume)}
+	w.lanes[Failed] = &lane{w: w, lane: Failed, sections: failedSections(resume)}
+	if p := r.e.Policy; p != nil && p.Never {
+		w.lanes[Failed].page.final = true // nothing is read
 	}
-	old := r.pass.Resume
-	if !fresh.ended() {
-		rep.Resume.freshFrom(old, fresh)
+	return w
+}
+
+// open returns the lane to go on with, nil if the cap is used up.
+func (w *walk) open() *lane {
+	fresh, failed := w.lanes[Fresh], w.lanes[Failed]
+	limit := w.r.e.MaxRecords
+	if limit <= 0 {
+		return [...]*lane{fresh, failed, nil}[min(w.stage, 2)]
 	}
-	// The order of a policy's failed lane is that of waiting: only what was
-	// skipped stays where it was, and could keep the others from a cap.
-	if keeps := r.e.Policy != nil; !failed.ended() && (!keeps || failed.skipped) {
-		rep.Resume.FailedLast = old.FailedLast
-		if !failed.last.IsZero() {
-			rep.Resume.FailedLast = failed.last
+	// However many fresh records there are, the failed lane keeps a
+	// tenth of the cap; what it does not need goes back.
+	reserve := (limit + 9) / 10
+	if limit == 1 && !w.r.pass.Resume.TurnFailed {
+		reserve = 0 // a cap of one is each lane's in turn
+	}
+	room := limit - fresh.staged - failed.staged
+	for ; w.stage < 3 && room > 0; w.stage++ {
+		switch {
+		case w.stage == 0 && fresh.staged < limit-reserve, w.stage == 2:
+			return fresh
+		case w.stage == 1:
+			return failed
 		}
+	}
+	return nil
+}
+
+// fill claims the records of the next chunk, none if nothing more is to be
+// dispatched.
+func (w *walk) fill() (jobs []job) {
+	r := w.r
+	for r.stop.Err() == nil {
+		l := w.open()
+		if l == nil || len(jobs) > 0 && (len(jobs) >= min(l.page.chunk, maxChunk) || l.next >= len(l.page.Records)) {
+			break
+		}
+		if !l.peek() {
+			if r.stop.Err() == nil {
+				w.stage++
+			}
+			continue
+		}
+		if len(jobs) == 0 && r.e.Now().Sub(l.page.read) > maxPageAge {
+			l.reread()
+			continue
+		}
+		if !r.try(l.page.Records[l.next:]) {
+			break
+		}
+		rec := &l.page.Records[l.next]
+		j, ok, full := w.claim(l, rec, len(jobs) == 0)
+		if full {
+			break
+		}
+		l.pass(rec)
+		if ok {
+			l.staged++
+			j.seq = l.staged
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+// look goes on to the next record that was not tried. The cap may be used up:
+// then it looks in both lanes.
+func (w *walk) look() {
+	l := w.open()
+	for ; l != nil; l = w.open() {
+		if l.untried() || w.r.stop.Err() != nil {
+			return
+		}
+		w.stage++
+	}
+	for _, l := range w.lanes {
+		if w.r.stop.Err() == nil {
+			l.peek()
+		}
+	}
+}
+
+// claim claims a record for an attempt, if it is to be tried now. full says that
+// there is no room for it; it is waited for if wait says so, until the stop.
+func (w *walk) claim(l *lane, rec *Record, wait bool) (j job, ok, full bool) {
+	r, e := w.r, w.r.e
+	hash := rec.Key.Hash()
+	if r.wasTried(hash) || e.isRefused(hash) {
+		return j, false, false
+	}
+	weight := e.gate.weigh(rec)
+	if !e.gate.room.TryAcquire(weight) {
+		if !wait {
+			return j, false, true
+		}
+		if e.settler.since.Load() == 0 { // else room is being made
+			e.settler.flush()
+		}
+		if e.gate.room.Acquire(r.stop, weight) != nil {
+			return j, false, true
+		}
+	}
+	if !e.flights.claim(hash, l.page.age) {
+		e.gate.room.Release(weight)
+		return j, false, false
+	}
+	return job{rec: rec, hash: hash, weight: weight, lane: l, section: l.page.section}, true, false
+}
+
+// finish looks whether there is anything left, unless the pass was stopped, and
+// ends the reading. The workers have ended.
+func (w *walk) finish() {
+	c := w.r.chunk.Load()
+	for i := min(c.next.Load(), int64(len(c.jobs))); i < int64(len(c.jobs)); i++ {
+		w.r.drop(&c.jobs[i])
+	}
+	w.look()
+	for _, l := range w.lanes {
+		l.close()
+	}
+}
+
+// unreadable counts the rows that cannot be records, each once: a page may be
+// read again.
+func (w *walk) unreadable(rows []Unreadable) {
+	for _, u := range rows {
+		hash := u.Key.Hash()
+		if _, ok := w.reported[hash]; ok && !u.Key.IsZero() {
+			continue
+		}
+		w.reported[hash] = struct{}{}
+		w.r.count(func(rep *Report) { rep.Unreadable++ })
+		w.r.e.emit(Event{Kind: UnreadableRow, Tier: w.r.pass.Tier, Record: &Record{Key: u.Key}, Err: u.Err})
 	}
 }
 
@@ -92,41 +181,13 @@ func (r *run) conclude(fresh, failed *laneWalk) {
 type section struct{ after, until Cursor }
 
 // freshSections: what came since the last pass waits behind nothing, then comes
-// what of that the last pass did not reach; then go on where it stopped. What
-// is left from before is there only if it was skipped or keeps its status on
-// errors.
+// the rest, behind the place where that one stopped, and last what is left from
+// before: it is there only if it was skipped or keeps its status on errors.
 func freshSections(r Resume) []section {
 	if r.FreshLast.IsZero() || r.FreshTop.IsZero() {
 		return []section{{}}
 	}
-	if r.FreshMid.IsZero() {
-		return []section{{until: r.FreshTop}, {after: r.FreshLast}, {after: r.FreshTop, until: r.FreshLast}}
-	}
-	return []section{
-		{until: r.FreshTop}, {after: r.FreshMid, until: r.FreshOld}, {after: r.FreshLast},
-		{after: r.FreshOld, until: r.FreshLast}, {after: r.FreshTop, until: r.FreshMid},
-	}
-}
-
-// freshFrom sets where the fresh lane goes on after a walk that began with old
-// and was ended early.
-func (r *Resume) freshFrom(old Resume, w *laneWalk) {
-	r.FreshTop, r.FreshMid, r.FreshOld, r.FreshLast = old.FreshTop, old.FreshMid, old.FreshOld, old.FreshLast
-	if w.last.IsZero() {
-		return
-	}
-	if !w.top.IsZero() {
-		r.FreshTop = w.top
-	}
-	isNew := w.lastSection == 0 || w.lastSection == 1 && !old.FreshMid.IsZero()
-	switch {
-	case old.FreshLast.IsZero() || !isNew:
-		r.FreshMid, r.FreshOld, r.FreshLast = Cursor{}, Cursor{}, w.last
-	case old.FreshMid.IsZero():
-		r.FreshMid, r.FreshOld = w.last, old.FreshTop
-	default:
-		r.FreshMid = w.last
-	}
+	return []section{{until: r.FreshTop}, {after: r.FreshLast}, {after: r.FreshTop, until: r.FreshLast}}
 }
 
 func failedSections(r Resume) []section {
@@ -136,31 +197,27 @@ func failedSections(r Resume) []section {
 	return []section{{after: r.FailedLast}, {until: r.FailedLast}}
 }
 
-// A laneWalk hands out one lane, section by section. A goroutine reads the
-// next page while the present one is handed out.
-type laneWalk struct {
-	r        *run
+// A lane is walked section by section. A goroutine reads the next page while the
+// present one is dispatched.
+type lane struct {
+	w        *walk
 	lane     Lane
 	sections []section
 
-	from   int           // the section that is read first
 	pages  chan readPage // nil until the lane is begun
 	cancel context.CancelFunc
+	from   int      // the section that is read first
+	page   readPage // the present one
+	next   int      // index of its next record
+	staged int      // records claimed
+	top    Cursor   // before the first record looked at in the first section
 
-	page readPage // the present one
-	next int      // index of its next record
-
-	staged int    // records given to the workers
-	top    Cursor // before the first record looked at in the first section
-
-	// Guarded by the run's mutex until the workers have ended.
-	handed  int    // records given to the handler
-	skipped bool   // some of them were
-	dropped int    // staged, but not handed out before the stop
-	last    Cursor // of the last of them
-	lastSeq int
-	// The section that last is in.
-	lastSection int
+	// Guarded by the run's mutex.
+	handed               int    // records given to the handler
+	skipped              bool   // some of them were
+	dropped              int    // claimed, but not dispatched before the stop
+	last                 Cursor // of the last that was
+	lastSeq, lastSection int
 }
 
 type readPage struct {
@@ -168,138 +225,110 @@ type readPage struct {
 	age     *pageAge
 	section int
 	read    time.Time
-	final   bool  // nothing comes after it
-	ahead   int64 // how many records may be staged, by the speed so far
+	final   bool // nothing comes after it
+	chunk   int  // how many records to claim at a time, by the speed so far
 	err     error
 }
 
-func (r *run) newLaneWalk(lane Lane, sections []section) *laneWalk {
-	w := &laneWalk{r: r, lane: lane, sections: sections}
-	if p := r.e.Policy; lane == Failed && p != nil && p.Never {
-		w.pages, w.cancel, w.page.final = make(chan readPage), func() {}, true // nothing is read
-		close(w.pages)
-	}
-	return w
-}
-
-// handOut hands out up to n records, without limit if n is negative.
-func (w *laneWalk) handOut(n int) {
-	for n != 0 {
-		if w.r.stop.Err() != nil || !w.peek() {
-			return
-		}
-		if w.next == 0 || w.r.waited { // else it is as young as it was
-			w.r.waited = false
-			if w.r.e.Now().Sub(w.page.read) > maxPageAge {
-				w.reread()
-				continue
-			}
-		}
-		rec := &w.page.Records[w.next]
-		staged, ok := w.r.stage(w, rec, w.page.age)
-		if !ok {
-			return
-		}
-		w.next++
-		w.sections[w.page.section].after = rec.Cursor // where reread goes on
-		if w.top.IsZero() && w.page.section == 0 {
-			w.top = rec.Cursor
-			w.top.Before = true
-		}
-		if staged {
-			n--
-		}
-	}
-}
-
-// peek makes the present page one that has a record to hand out, and reports
+// peek makes the present page one that has a record to dispatch, and reports
 // whether there is one.
-func (w *laneWalk) peek() bool {
-	if w.pages == nil {
-		w.begin()
-	}
-	for w.next >= len(w.page.Records) {
-		w.shut()
-		if w.page.final || w.page.err != nil {
+func (l *lane) peek() bool {
+	for l.next >= len(l.page.Records) {
+		l.shut()
+		if l.page.final || l.page.err != nil {
 			return false
 		}
-		p, ok := <-w.pages
+		if l.pages == nil {
+			l.begin()
+		}
+		p, ok := <-l.pages
 		if !ok {
 			return false // stopped
 		}
-		w.page, w.next = p, 0
-		w.r.ahead = max(p.ahead, w.r.atLeast())
+		l.page, l.next = p, 0
 		if p.err != nil {
-			w.r.fail(p.err)
+			l.w.r.fail(p.err)
 			return false
 		}
-		w.r.unreadable(p.Unreadable)
+		l.w.unreadable(p.Unreadable)
 	}
 	return true
 }
 
-// end looks whether there is anything left, unless the pass was stopped.
-func (w *laneWalk) end() {
-	if w.r.stop.Err() == nil {
-		w.peek()
+// untried makes the next record one that was not tried, and reports whether there
+// is one.
+func (l *lane) untried() bool {
+	for l.peek() {
+		rec := &l.page.Records[l.next]
+		if !l.w.r.wasTried(rec.Key.Hash()) {
+			return true
+		}
+		l.pass(rec)
+	}
+	return false
+}
+
+// pass goes on behind a record that has been looked at.
+func (l *lane) pass(rec *Record) {
+	l.next++
+	l.sections[l.page.section].after = rec.Cursor // where reread goes on
+	if l.top.IsZero() && l.page.section == 0 {
+		l.top = rec.Cursor
+		l.top.Before = true
 	}
 }
 
 // ended reports whether every record of the lane has been looked at and none
 // was held back. The workers must have ended.
-func (w *laneWalk) ended() bool {
-	return w.page.final && w.next >= len(w.page.Records) && w.dropped == 0
+func (l *lane) ended() bool {
+	return l.page.final && l.next >= len(l.page.Records) && l.dropped == 0
 }
 
 // shut lets go of the present page.
-func (w *laneWalk) shut() {
-	if w.page.age != nil {
-		w.r.e.flights.close(w.page.age)
-		w.page.age = nil
+func (l *lane) shut() {
+	if l.page.age != nil {
+		l.w.r.e.flights.close(l.page.age)
+		l.page.age = nil
 	}
 }
 
-func (w *laneWalk) begin() {
+func (l *lane) begin() {
 	var ctx context.Context
-	ctx, w.cancel = context.WithCancel(w.r.stop)
-	w.pages = make(chan readPage)
-	go w.read(ctx, slices.Clone(w.sections), w.pages)
+	ctx, l.cancel = context.WithCancel(l.w.r.stop)
+	l.pages = make(chan readPage)
+	go l.read(ctx, slices.Clone(l.sections), l.pages)
 }
 
 // reread begins anew behind the last record that was looked at.
-func (w *laneWalk) reread() {
-	from := w.page.section
-	w.close()
-	w.from, w.pages, w.page, w.next = from, nil, readPage{}, 0
+func (l *lane) reread() {
+	from := l.page.section
+	l.close()
+	l.from, l.pages, l.page, l.next = from, nil, readPage{}, 0
 }
 
-func (w *laneWalk) close() {
-	if w.pages == nil {
-		return
+func (l *lane) close() {
+	if l.pages != nil {
+		l.cancel()
+		for p := range l.pages {
+			l.w.r.e.flights.close(p.age)
+		}
 	}
-	w.cancel()
-	for p := range w.pages {
-		w.r.e.flights.close(p.age)
-	}
-	w.shut()
+	l.shut()
 }
 
 // read sends the lane's pages until the end, an error, or the end of ctx.
-func (w *laneWalk) read(ctx context.Context, sections []section, pages chan<- readPage) {
+func (l *lane) read(ctx context.Context, sections []section, pages chan<- readPage) {
 	defer close(pages)
-	e := w.r.e
-	limit := min(max(minPage, 2*e.Concurrency), maxPage)
-	var present readPage // the page that is being handed out
+	r, e := l.w.r, l.w.r.e
+	limit := minPage
+	var present readPage // the page that is being dispatched
 	var since time.Time  // when that began
-	var ahead int64
-	for i, s := range sections {
-		if i < w.from {
-			continue // done, before a reread
-		}
-		q := Query{Lane: w.lane, Now: w.r.pass.Now, MaxAge: w.r.pass.MaxAge, Widest: w.r.pass.Widest, After: s.after, Until: s.until}
+	for i := l.from; i < len(sections); i++ {
+		s := sections[i]
+		q := Query{Lane: l.lane, Now: r.pass.Now, Since: r.pass.since(), Widest: r.pass.Widest, After: s.after, Until: s.until}
 		for more := true; more; {
 			q.Limit = limit
-			p := readPage{age: e.flights.open(), section: i, ahead: ahead}
+			p := readPage{age: e.flights.open(), section: i, chunk: present.chunk}
 			p.err = e.persist(ctx, func() (err error) {
 				p.Page, err = e.Store.Pending(ctx, q)
 				return err
@@ -311,6 +340,7 @@ func (w *laneWalk) read(ctx context.Context, sections []section, pages chan<- re
 			p.read = e.Now()
 			more = p.More && p.err == nil
 			p.final = !more && p.err == nil && i == len(sections)-1
+			fits := p.fit(maxPage) // before the page is given away
 			select {
 			case pages <- p:
 			case <-ctx.Done():
@@ -321,21 +351,22 @@ func (w *laneWalk) read(ctx context.Context, sections []section, pages chan<- re
 				return
 			}
 			// It was taken when the page before it was used up.
-			now := e.Now()
-			handed := len(present.Records)
-			if n := handed + len(present.Unreadable); n > 0 {
-				limit = nextLimit(n, now.Sub(since))
+			took := e.Now().Sub(since)
+			n := len(present.Records)
+			if n+len(present.Unreadable) > 0 {
+				limit = nextLimit(n+len(present.Unreadable), took)
 			}
-			if handed > 0 {
-				ahead = nextAhead(handed, now.Sub(since))
+			if n > 0 {
+				p.chunk = perMillisecond(n, took)
 			}
-			present, since = p, now
+			limit = min(limit, fits)
+			present, since = p, e.Now()
 			q.After = p.Next
 		}
 	}
 }
 
-// nextLimit returns how many records are handed out in about a second when n
+// nextLimit returns how many records are dispatched in about a second when n
 // took that long, at most four times as many.
 func nextLimit(n int, took time.Duration) int {
 	fit := maxPage
@@ -345,24 +376,39 @@ func nextLimit(n int, took time.Duration) int {
 	return max(minPage, min(fit, 4*n))
 }
 
-// nextAhead returns how many records are handed out in about a millisecond.
-func nextAhead(n int, took time.Duration) int64 {
+// perMillisecond returns how many records are dispatched in about a millisecond.
+func perMillisecond(n int, took time.Duration) int {
 	if took <= 0 {
-		return maxAhead
+		return maxChunk
 	}
-	return min(int64(n)*int64(time.Millisecond)/int64(took), maxAhead)
+	return int(min(int64(n)*int64(time.Millisecond)/int64(took), maxChunk))
 }
 
-// unreadable counts the rows that cannot be records, each once: a page may be
-// read again.
-func (r *run) unreadable(rows []Unreadable) {
-	for _, u := range rows {
-		hash := u.Key.Hash()
-		if _, ok := r.reported[hash]; ok && !u.Key.IsZero() {
-			continue
-		}
-		r.reported[hash] = struct{}{}
-		r.count(func(rep *Report) { rep.Unreadable++ })
-		r.e.emit(Event{Kind: UnreadableRow, Tier: r.pass.Tier, Record: &Record{Key: u.Key}, Err: u.Err})
+// fit returns how many records as large as those of the page may be read at a
+// time, at most limit.
+func (p *Page) fit(limit int) int {
+	bytes := 0
+	for i := range p.Records {
+		bytes += p.Records[i].bytes()
 	}
+	if bytes == 0 {
+		return limit
+	}
+	return max(1, min(limit, maxBytes/4*len(p.Records)/bytes))
+}
+
+// bytes is about the memory that the record takes.
+func (r *Record) bytes() int {
+	n := 512
+	for _, v := range r.Values {
+		switch v := v.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		case json.RawMessage:
+			n += len(v)
+		}
+	}
+	return n
 }

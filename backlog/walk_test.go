@@ -200,8 +200,6 @@ func TestExpireFailsForGood(t *testing.T) {
 
 type failingExpirer struct{ *memory.Store }
 
-var _ backlog.Expirer = failingExpirer{}
-
 func (failingExpirer) Expire(context.Context, time.Time, time.Time, func(*backlog.Record) bool) (int, error) {
 	return 0, errBroken
 }
@@ -269,6 +267,45 @@ func TestRowTakenBackWhileItWaitsIsNotHandled(t *testing.T) {
 				}
 				if rep.Conflicts > 0 {
 					t.Errorf("want no outcome lost, got %s", outcomes(rep))
+				}
+			})
+		})
+	}
+}
+
+// Records are bounded by their bytes, too, those read ahead and those at handlers
+// alike; one record always passes.
+func TestLargeRecordsAreBoundedByBytes(t *testing.T) {
+	for _, c := range []struct{ size, page, flying int }{{1 << 20, 8, 15}, {40 << 20, 1, 1}} {
+		t.Run(fmt.Sprint(c.size), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, memory.Options{}, slowly(10*time.Millisecond, succeed))
+				b.Concurrency = 100
+				h := b.hook()
+				pages, largest := 0, 0
+				h.pending = func(ctx context.Context, q backlog.Query) (backlog.Page, error) {
+					page, err := h.Store.Pending(ctx, q)
+					if pages++; pages > 2 { // the first ones are small anyhow
+						largest = max(largest, len(page.Records))
+					}
+					return page, err
+				}
+				payload := strings.Repeat("x", c.size)
+				for i := range 100 {
+					row := memory.Row{Key: key(i), Status: "NEW", Inserted: time.Now(), Columns: map[string]any{"payload": payload}}
+					if err := b.table.Insert(row); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if rep := b.pass(t); rep.Succeeded != 100 {
+					t.Errorf("want all done, got %s", outcomes(rep))
+				}
+				most := 0
+				for _, call := range b.calls.all() {
+					most = max(most, call.handed+1)
+				}
+				if largest > c.page || most > c.flying {
+					t.Errorf("want at most %d records in a page and %d at handlers, got %d and %d", c.page, c.flying, largest, most)
 				}
 			})
 		})

@@ -30,7 +30,7 @@ func whenThere(ctx context.Context, log *slog.Logger, patience time.Duration, wi
 			log.Info("the database is back", "after", time.Since(began).Round(time.Millisecond).String())
 			notify(log, "STATUS=")
 			return a, nil
-		case !errors.Is(err, backlog.ErrAway) || patience > 0 && time.Since(began) >= patience:
+		case !errors.Is(err, backlog.ErrUnavailable) || patience > 0 && time.Since(began) >= patience:
 			return a, err
 		case !waiting && ctx.Err() == nil:
 			waiting = true
@@ -38,13 +38,11 @@ func whenThere(ctx context.Context, log *slog.Logger, patience time.Duration, wi
 		}
 		// Systemd would take a start that lasts for one that hangs.
 		notify(log, "STATUS=waiting for the database\nEXTEND_TIMEOUT_USEC=120000000")
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, awayPause) {
 			if !isEnd(err) {
 				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
 			return nil, err
-		case <-time.After(awayPause):
 		}
 	}
 }

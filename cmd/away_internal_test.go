@@ -16,7 +16,7 @@ import (
 
 func TestWhenThere(t *testing.T) {
 	t.Parallel()
-	away, wrong := fmt.Errorf("%w: locked", backlog.ErrAway), errors.New("wrong")
+	away, wrong := fmt.Errorf("%w: locked", backlog.ErrUnavailable), errors.New("wrong")
 	for _, tt := range []struct {
 		name     string
 		patience time.Duration
@@ -40,7 +40,7 @@ func TestWhenThere(t *testing.T) {
 			}
 			return wrong
 		}, wrong, time.Minute, "WARN"},
-		{"away for longer than once waits", awayPatience, 0, func(time.Duration) error { return away }, backlog.ErrAway, awayPatience, "WARN"},
+		{"away for longer than once waits", awayPatience, 0, func(time.Duration) error { return away }, backlog.ErrUnavailable, awayPatience, "WARN"},
 		{"stopped", 0, 90 * time.Second, func(time.Duration) error { return away }, context.Canceled, 90 * time.Second, "WARN"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/causes"
 )
 
 // failures feeds an observer with what a pass tells of records that fail: the
@@ -95,7 +96,7 @@ func TestCauses(t *testing.T) {
 	}
 
 	var out strings.Builder
-	if err := printReport(&out, backlog.Report{Tier: "7d"}, false, o.causes("7d")); err != nil {
+	if err := printReport(&out, "7d", backlog.Report{Tier: "7d"}, false, o.causes("7d")); err != nil {
 		t.Fatal(err)
 	}
 	const text = `7d: 0 records selected in 0s
@@ -126,7 +127,7 @@ func TestCausesOfPasses(t *testing.T) {
 	if lines() != 1 {
 		t.Errorf("want no summary of a pass that did not begin, got %s", &log)
 	}
-	if c := o.causes("1d"); len(c) != 1 || c[0].records != 2 {
+	if c := o.causes("1d"); len(c) != 1 || c[0].Records != 2 {
 		t.Errorf("want the causes there after the pass, got %v", c)
 	}
 	failures(o, "1d")
@@ -140,7 +141,7 @@ func TestCausesOfOnDead(t *testing.T) {
 	for i := range 3 {
 		o.Observe(backlog.Event{Kind: backlog.OnDeadFailed, Tier: "1d", Record: &backlog.Record{Key: backlog.NewKey(int64(i))}, Err: fmt.Errorf("no mail to user%d", i)})
 	}
-	if c := o.causes("1d"); len(c) != 1 || c[0].text != "on_dead: no mail to user#" || c[0].records != 3 {
+	if c := o.causes("1d"); len(c) != 1 || c[0].Text != "on_dead: no mail to user#" || c[0].Records != 3 {
 		t.Errorf("got %v", c)
 	}
 }
@@ -175,29 +176,6 @@ func TestCausesShow(t *testing.T) {
 	}
 }
 
-// The memory of a pass is bounded, however much its errors differ.
-func TestCausesBeyondTheMost(t *testing.T) {
-	tally := newTally()
-	const more = 500
-	for i := range 2 * (maxCauses + more) {
-		tally.add(fmt.Sprint(i/2), strings.Repeat("y", 10*maxExample), backlog.NewKey(int64(i)))
-	}
-	list := tally.causes()
-	last := list[len(list)-1]
-	if len(list) != maxCauses+1 || last.text != otherErrors || last.records != 2*more {
-		t.Errorf("want %d causes and the others, got %d, the last %q with %d records", maxCauses, len(list), last.text, last.records)
-	}
-	records := 0
-	for _, c := range list {
-		if records += c.records; len(c.example) > maxExample {
-			t.Errorf("want examples of at most %d bytes, got %d", maxExample, len(c.example))
-		}
-	}
-	if records != 2*(maxCauses+more) {
-		t.Errorf("want every record counted, got %d", records)
-	}
-}
-
 // A terminal shows a few of the errors that are alike; any other log has all.
 func TestFloodOnATerminal(t *testing.T) {
 	for _, tt := range []struct {
@@ -207,7 +185,7 @@ func TestFloodOnATerminal(t *testing.T) {
 		err      func(i int) error
 		want     int
 	}{
-		{"alike", true, slog.LevelInfo, func(i int) error { return fmt.Errorf("order %d", i) }, maxShownAlike},
+		{"alike", true, slog.LevelInfo, func(i int) error { return fmt.Errorf("order %d", i) }, maxAlike},
 		{"none alike", true, slog.LevelInfo, func(i int) error { return errors.New(strings.Repeat("x", i)) }, maxShown},
 		{"debug", true, slog.LevelDebug, func(i int) error { return fmt.Errorf("order %d", i) }, 300},
 		{"no terminal", false, slog.LevelInfo, func(i int) error { return fmt.Errorf("order %d", i) }, 300},
@@ -241,7 +219,7 @@ func TestCausesConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if c := o.causes("1d"); len(c) != 1 || c[0].records != 800 {
+	if c := o.causes("1d"); len(c) != 1 || c[0].Records != 800 {
 		t.Errorf("got %v", c)
 	}
 }
@@ -250,7 +228,7 @@ func TestCausesConcurrently(t *testing.T) {
 // than text.
 func TestPrintCausesCuts(t *testing.T) {
 	var out strings.Builder
-	printCauses(&out, []cause{{text: "Traceback" + strings.Repeat(" x", 200) + "\x1b[2J ValueError", records: 1234567, first: backlog.NewKey("a\nb")}})
+	printCauses(&out, []causes.Cause{{Text: "Traceback" + strings.Repeat(" x", 200) + "\x1b[2J ValueError", Records: 1234567, First: backlog.NewKey("a\nb")}})
 	if got := out.String(); !strings.HasPrefix(got, "  1,234,567 × Traceback x x") || !strings.Contains(got, ` x\x1b[2J ValueError (first: id "a\nb")`) || len([]rune(got)) > 170 {
 		t.Errorf("got %q", got)
 	}

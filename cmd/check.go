@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,21 +16,22 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/config"
 	"backlog/backlog/table"
+	"backlog/backlog/table/doctor"
 )
 
 // CheckOptions are the flags of check.
 type CheckOptions struct {
-	SQL    bool
-	Sample string // an ID, if the flag is given
-	JSON   jsonFlag
-	Now    nowFlag
+	dataFlags
+	SQL     bool
+	Sample  string // an ID, if the flag is given
+	NoWrite bool
 }
 
 func (o *CheckOptions) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.SQL, "sql", false, "print every statement that passes run")
 	f.StringVar(&o.Sample, "sample", "", "call the handler, for real, with the record that has this `ID`")
-	o.JSON.AddFlags(f)
-	o.Now.AddFlags(f)
+	f.BoolVar(&o.NoWrite, "no-write", false, "leave out what is written to rows and rolled back")
+	o.dataFlags.AddFlags(f)
 }
 
 func newCheck(g *globals) *cobra.Command {
@@ -40,7 +42,9 @@ func newCheck(g *globals) *cobra.Command {
 		Short: "Prove that a pass can work, touching nothing",
 		Long: `Check goes through everything a pass needs: configuration, handler, connection,
 columns, key, statuses, times, rights, indexes and plans, lock and state file.
-For what is wrong it says what to do. It changes nothing.
+For what is wrong it says what to do. It changes nothing: last, each outcome is
+written to one pending row of each state and rolled back, so that the database
+itself judges it. --no-write leaves that out.
 
 With --sample ID it calls the handler with one record instead, for real: the
 program runs, the service is called. It shows what the handler is given, what
@@ -87,7 +91,7 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 		return err
 	}
 	cfg, err := g.load()
-	k := &checker{g: g, cfg: cfg, now: now}
+	k := &checker{g: g, cfg: cfg, now: now, noWrite: o.NoWrite}
 	switch {
 	case err != nil && o.JSON.on && !o.SQL:
 		k.bad("config", err)
@@ -146,7 +150,9 @@ type checker struct {
 	now      time.Time
 	table    *table.Table
 	findings []finding
+	written  *table.DB // that may be written to; nil: not opened
 
+	noWrite       bool
 	leftAlone     string // what statuses has found besides
 	misconfigured bool   // the database's URL is none
 }
@@ -159,18 +165,18 @@ func (k *checker) warn(name, cure, format string, args ...any) {
 	k.findings = append(k.findings, finding{Name: name, OK: true, Warning: true, Detail: fmt.Sprintf(format, args...), Cure: cure})
 }
 
-// bad adds the error and reports whether there was one. What to do about it
-// stands behind a semicolon where nothing else says it.
+// bad adds the error and reports whether there was one. The hint is the text after
+// the semicolon unless the error carries its own.
 func (k *checker) bad(name string, err error) bool {
 	if err == nil {
 		return false
 	}
 	f := finding{Name: name}
-	if errors.As(err, new(*table.URLError)) {
+	if errors.As(err, new(*urlError)) {
 		k.misconfigured = true
 	}
 	if p := (*table.Problem)(nil); errors.As(err, &p) {
-		f.Detail, f.Cure = strings.Replace(err.Error(), "; "+p.Cure, "", 1), p.Cure
+		f.Detail, f.Cure = strings.Replace(err.Error(), "; "+p.Hint, "", 1), p.Hint
 	} else if f.Detail = err.Error(); !strings.Contains(f.Detail, "\n") {
 		f.Detail, f.Cure, _ = strings.Cut(f.Detail, "; ")
 	}
@@ -180,24 +186,24 @@ func (k *checker) bad(name string, err error) bool {
 }
 
 func (k *checker) all(ctx context.Context) {
-	k.good("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, table.Shown(k.cfg.Database))
+	k.good("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, shownURL(k.cfg.Database))
 	h, err := newHandler(ctx, k.cfg, nil)
-	k.tool(ctx, "handler", h, err, proof(k.cfg.Handler.Exec, k.cfg.Handler.Lines, k.cfg.Handler.HTTP))
-	onDead, err := newOnDead(ctx, k.cfg)
-	k.tool(ctx, "on_dead", onDead, err, proof(k.cfg.OnDead.Exec, nil, k.cfg.OnDead.HTTP))
+	k.tool(ctx, "handler", h, err)
+	onDead, err := newOnDead(ctx, k.cfg, nil)
+	k.tool(ctx, "on_dead", onDead, err)
 	k.state()
 	k.tiers()
 	k.policy()
 
-	// A first look that needs no right to write, so that a missing one is
-	// a finding of its own and not the end.
-	db, err := table.Open(ctx, k.cfg.Database, table.Options{ReadOnly: true})
+	// The first connection needs no right to write: a missing right is then a
+	// finding like others, not the end.
+	db, err := openDatabase(ctx, k.cfg.Database, table.Options{ReadOnly: true})
 	if k.bad("database", err) {
 		return
 	}
 	defer db.Close()
-	k.good("database", "%s is there and can be read (driver %s)", table.Shown(k.cfg.Database), db.Driver())
-	k.table, err = table.New(ctx, db, mapping(k.cfg))
+	k.good("database", "%s is there and can be read (driver %s)", shownURL(k.cfg.Database), db.Text().Driver)
+	k.table, err = table.New(ctx, db, mappingOf(k.cfg))
 	if k.bad("table", err) {
 		return
 	}
@@ -211,14 +217,51 @@ func (k *checker) all(ctx context.Context) {
 		k.plans(ctx)
 		k.counts(ctx)
 	}
-	k.writes(ctx)
+	t, ok := k.writes(ctx)
 	k.notes(k.table)
 	if !hasDead(k.cfg) {
 		k.good("note", noDead)
 	}
+	if ok {
+		k.trial(ctx, t)
+		k.notes(t)
+	}
+	if k.written != nil {
+		k.written.Close()
+	}
 }
 
-// notes adds what the table has to say that has not been said.
+// trial has the database judge what may be written to a row of each state.
+func (k *checker) trial(ctx context.Context, t *table.Table) {
+	detail := "the table takes what is set" + k.leftAlone
+	if k.noWrite {
+		k.good("statuses", "%s, as far as the catalogue tells: nothing was written", detail)
+		return
+	}
+	records, err := t.OfEachState(ctx)
+	if k.bad("statuses", err) {
+		return
+	}
+	for _, state := range slices.Sorted(maps.Keys(records)) {
+		r := records[state]
+		if r == nil {
+			detail += fmt.Sprintf("\n%s: not tried, there is no such row", shown(state))
+			continue
+		}
+		_, err := backlog.TryRecord(ctx, t, r, policyOf(k.cfg), k.now)
+		switch {
+		case errors.Is(err, backlog.ErrLocked) || errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.ErrUnavailable):
+			detail += fmt.Sprintf("\n%s: not tried, row %s is not free: %v", shown(state), shown(r.Key.String()), err)
+		case k.bad("statuses", err):
+			return
+		default:
+			detail += fmt.Sprintf("\n%s: tried on row %s and rolled back", shown(state), shown(r.Key.String()))
+		}
+	}
+	k.good("statuses", "%s", detail)
+}
+
+// notes adds the table's notes, each once.
 func (k *checker) notes(t *table.Table) {
 	for _, n := range t.Notes() {
 		if !slices.ContainsFunc(k.findings, func(f finding) bool { return f.Name == "note" && f.Detail == n }) {
@@ -227,12 +270,27 @@ func (k *checker) notes(t *table.Table) {
 	}
 }
 
-// work is tool for a handler that works in the table's database.
+func (k *checker) state() {
+	f, err := stateFile(k.cfg)
+	if err == nil {
+		err = f.Check()
+	}
+	switch {
+	case err != nil:
+		k.warn("state", "set state: to a file that this user may write, or $STATE_DIRECTORY to a folder; state: none does without", "%v", err)
+	case f.Path == "":
+		k.good("state", "none is kept: a restart does not know what was missed")
+	default:
+		k.good("state", "%s", f.Path)
+	}
+}
+
+// work checks a handler that works in the table's database.
 func (k *checker) work(ctx context.Context) {
-	if k.cfg.Handler.SQL == nil {
+	if k.cfg.Handler.Kind != "sql" {
 		return
 	}
-	w, err := newWork(ctx, k.table, k.cfg)
+	w, err := newWork(ctx, k.table, k.cfg, nil)
 	if k.bad("handler", err) {
 		return
 	}
@@ -258,55 +316,47 @@ func (k *checker) times(ctx context.Context) {
 
 // plans finds missing indexes.
 func (k *checker) plans(ctx context.Context) {
-	plans, err := k.table.Plans(ctx, k.now)
+	plans, err := doctor.Plans(ctx, k.table, k.now)
 	if k.bad("index", err) {
 		return
 	}
 	for i, p := range plans {
-		names := strings.Join(p.Indexes, " and ")
 		switch {
 		case p.Bad != "":
-			cure := p.Cure
-			if !p.Stale {
-				cure = "`backlog init`, or: " + cure
-			}
-			k.warn("index", cure, "%s: %s\nby this plan: %s", p.What, p.Bad, strings.Join(p.Steps, "; "))
-		case names == "": // the key itself
-			k.good("index", "%s: %s", p.What, strings.Join(p.Steps, "; "))
-		case p.Unused:
-			k.good("index", "%s: to be served by the index %s; the planner takes the rows for so few that it reads them in another way, until ANALYZE tells it of more", p.What, names)
-		case i > 0 && p.What == plans[i-1].What && plans[i-1].Bad == "" && !plans[i-1].Unused:
-			k.findings[len(k.findings)-1].Detail += " and " + names
+			k.warn("index", "`backlog init`, or: "+p.Hint, "%s: %s\nby this plan: %s", p.What, p.Bad, strings.Join(p.Steps, "; "))
+		case p.Index == "":
+			k.good("index", "%s: served by the key", p.What)
+		case i > 0 && p.What == plans[i-1].What && plans[i-1].Bad == "":
+			k.findings[len(k.findings)-1].Detail += " and " + p.Index
 		default:
-			k.good("index", "%s: served by the index %s", p.What, names)
+			k.good("index", "%s: served by the index %s", p.What, p.Index)
 		}
 	}
 }
 
-// writes proves the rights and the statuses on a connection that may write.
-func (k *checker) writes(ctx context.Context) {
-	db, err := table.Open(ctx, k.cfg.Database, table.Options{})
+// writes checks rights and statuses on a connection that may write, and returns the
+// table on it if both are good.
+func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
+	db, err := openDatabase(ctx, k.cfg.Database, table.Options{Patience: time.Second})
 	if k.bad("rights", err) {
-		return
+		return nil, false
 	}
-	defer db.Close()
-	if k.bad("rights", db.ProveRights(ctx)) {
-		return
+	k.written = db
+	if k.bad("rights", db.CheckRights(ctx)) {
+		return nil, false
 	}
-	t, err := table.New(ctx, db, mapping(k.cfg))
-	if k.bad("table", err) {
-		return
+	if t, err = table.New(ctx, db, mappingOf(k.cfg)); k.bad("table", err) {
+		return nil, false
 	}
 	defer k.notes(t)
 	if k.bad("statuses", t.ProveWrites(ctx, k.now)) {
-		return
+		return nil, false
 	}
 	k.good("rights", "the database can be written to")
-	k.good("statuses", "the table takes what is set%s", k.leftAlone)
-	if ahead, err := db.Skew(ctx, time.Now); !k.bad("clock", err) && ahead.Abs() > table.MostSkew {
+	if ahead, err := db.Skew(ctx, time.Now); !k.bad("clock", err) && ahead.Abs() > mostSkew {
 		k.warn("clock", "set both by the same time servers (NTP)", "%s", apart(ahead))
 	}
-	if advice := db.Advice(ctx); advice != "" {
+	if advice := t.Advice(); advice != "" {
 		cure := adviceCure(k.cfg.Database, advice)
 		if cure == "" {
 			advice, cure, _ = strings.Cut(advice, "; ")
@@ -321,33 +371,32 @@ func (k *checker) writes(ctx context.Context) {
 		lock.Unlock()
 		k.good("lock", "the table can be locked")
 	}
+	return t, true
 }
 
-// printSQL prints the GRANTs also where rights are just what is missing to find
-// out the statements.
+// printSQL prints statements and GRANTs. Without the right to read the table there
+// are no statements, and the GRANTs are what is needed most.
 func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
-	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), table.Options{ReadOnly: true})
+	db, err := openDatabase(ctx, cfg.Database, table.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
-	defer a.close()
-	unproved := a.table.ProveTimes(ctx, time.Now())
+	defer db.Close()
+	t, err := table.New(ctx, db, mappingOf(cfg))
+	if err != nil {
+		return err
+	}
+	unproved := t.ProveTimes(ctx, time.Now())
 	if unproved == nil {
-		for _, s := range a.table.Statements() {
+		for _, s := range t.Statements() {
 			g.printf("%s;\n", s)
 		}
 	}
-	grants, err := a.table.Grants(ctx)
-	if err != nil {
-		return err
-	}
-	for _, s := range grants {
+	for _, s := range doctor.Grants(t) {
 		g.printf("%s;\n", s)
 	}
-	if cfg.Handler.SQL != nil {
-		for _, s := range cfg.Handler.SQL.Statements {
-			g.printf("%s\n", ended(s))
-		}
+	for _, s := range sqlStatements(cfg) {
+		g.printf("%s\n", ended(s))
 	}
 	if unproved != nil {
 		return fmt.Errorf("table %s: %w", cfg.Table.Name, unproved)
@@ -367,8 +416,8 @@ func ended(text string) string {
 	return text + ";"
 }
 
-// adviceCure says how the advice about a database is followed, where it does not
-// say so itself.
+// adviceCure returns the command that follows the advice about a database, "" where
+// the advice says it itself.
 func adviceCure(url, advice string) string {
 	scheme, path, _ := strings.Cut(url, ":")
 	if !strings.HasPrefix(strings.ToLower(scheme), "sqlite") || !strings.Contains(advice, "journal mode") {

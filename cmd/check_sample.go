@@ -1,37 +1,29 @@
 package cmd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 )
 
 // A sample is one record that was handed to the handler for people to look at.
 type sample struct {
-	row     backlog.Row
-	tier    string // whose pass would take it next; "": none
-	took    time.Duration
-	outcome backlog.Outcome
-	err     error     // the handler's
-	pause   time.Time // until when it asks for one; zero: it does not
-}
+	row inspect.Row
 
-type sampleJSON struct {
 	ID         backlog.Key `json:"id"`
 	Status     string      `json:"status"`
 	State      string      `json:"state"` // as explain has it
-	Tier       string      `json:"tier"`
+	Tier       string      `json:"tier"`  // whose pass would take it next; "": none
 	Outcome    string      `json:"outcome"`
-	Error      string      `json:"error"`
+	Error      string      `json:"error"` // the handler's
 	Duration   float64     `json:"duration_seconds"`
-	PauseUntil stamp       `json:"pause_until"`
+	PauseUntil stamp       `json:"pause_until"` // zero: the handler asks for no pause
 	Transcript string      `json:"transcript"`
 }
 
@@ -47,10 +39,16 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	log := newLog(cfg.Log, g.err)
+	var transcript strings.Builder
+	log := slog.New(exchanges{newLog(cfg.Log, g.err).Handler(), func(text string) {
+		transcript.WriteString(text)
+		if !o.JSON.on {
+			g.printf("%s", onLines(text))
+		}
+	}})
 	ctx, stop := stopOnSignal(ctx)
 	defer stop.close()
-	a, err := g.wireApp(ctx, cfg, log, now)
+	a, err := g.wireApp(ctx, cfg, log, now, nil)
 	if err != nil {
 		return err
 	}
@@ -67,62 +65,56 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	s := &sample{row: row, tier: backlog.Explain(row, cfg.Tiers, policyOf(cfg), now).Tier}
+	s := &sample{row: row, ID: row.Key, Status: row.Status, State: row.State.String(), Tier: inspect.Explain(row, cfg.Tiers, policyOf(cfg), now).Tier}
 	defer context.AfterFunc(ctx, func() {
 		fmt.Fprintln(g.err, "backlog: waiting for the handler; a second signal ends it")
 	})()
-	attempt := func(w io.Writer) error { return s.take(ctx, a, stop.hard, now, w) }
 	if !o.JSON.on {
-		return g.printSample(s, attempt)
+		g.printf("record   %s\nstatus   %s\n\n", shown(s.row.Key.String()), s.status())
 	}
-	var transcript bytes.Buffer
-	if err := attempt(&transcript); err != nil {
+	if err := s.take(ctx, a, stop.hard, now); err != nil {
 		return err
 	}
-	return printJSON(g.out, s.json(transcript.String()))
-}
-
-// printSample prints the attempt while it is made.
-func (g *globals) printSample(s *sample, attempt func(io.Writer) error) error {
-	g.printf("record   %s\n", shown(s.row.Key.String()))
-	g.printf("status   %s\n\n", s.status())
-	show := &lineWriter{w: g.out}
-	err := attempt(show)
-	show.end()
-	if err != nil {
-		return err
+	if o.JSON.on {
+		s.Transcript = transcript.String()
+		return printJSON(g.out, s)
 	}
 	g.printf("\noutcome  %s\n", s.result())
-	if !s.pause.IsZero() {
-		g.printf("         asks for a pause until %s\n", when(s.pause))
+	if pause := time.Time(s.PauseUntil); !pause.IsZero() {
+		g.printf("         asks for a pause until %s\n", when(pause))
 	}
 	g.printf("         nothing is settled: the row stays as it was\n")
-	return show.err
+	return nil
 }
 
 // take makes the attempt: a pass of an engine over that one record. The error
 // says that the handler could not be called.
-func (s *sample) take(ctx context.Context, a *app, hard <-chan struct{}, now time.Time, w io.Writer) error {
+func (s *sample) take(ctx context.Context, a *app, hard <-chan struct{}, now time.Time) error {
 	ended := false
-	wired := a.engine(nil, hard, nil)
-	e := &backlog.Engine{
-		Store: &sampleStore{record: s.row.Record},
-		Handler: backlog.HandlerFunc(func(ctx context.Context, r *backlog.Record) error {
-			began := time.Now()
-			defer func() { s.took = time.Since(began) }()
-			return a.handler.Sample(ctx, r, w)
-		}),
-		Timeout: wired.Timeout, MaxPause: wired.MaxPause, ShutdownTimeout: wired.ShutdownTimeout, Hard: hard,
-		Observe: func(ev backlog.Event) {
-			switch ev.Kind {
-			case backlog.AttemptEnded:
-				ended, s.outcome, s.err = true, ev.Outcome, ev.Err
-			case backlog.Paused:
-				s.pause = ev.At
+	e := a.engine(nil, hard, func(ev backlog.Event) {
+		switch ev.Kind {
+		case backlog.AttemptEnded:
+			ended, s.Outcome = true, ev.Outcome.String()
+			if ev.Err != nil {
+				s.Error = ev.Err.Error()
 			}
-		},
-	}
-	report, err := e.Pass(ctx, backlog.Pass{Tier: s.tier, Now: now})
+		case backlog.Paused:
+			s.PauseUntil = stamp(ev.At)
+		}
+	})
+	e.Store, e.Policy, e.OnDead = sampleStore{&singleStore{record: s.row.Record}}, nil, nil
+	e.Handler = backlog.HandlerFunc(func(ctx context.Context, r *backlog.Record) error {
+		began := time.Now()
+		defer func() { s.Duration = time.Since(began).Seconds() }()
+		type rehearser interface {
+			Rehearse(context.Context, *backlog.Record) error
+		}
+		if h, ok := a.handler.(rehearser); ok {
+			return h.Rehearse(ctx, r)
+		}
+		return a.handler.Handle(ctx, r)
+	})
+	report, err := e.Pass(ctx, backlog.Pass{Tier: s.Tier, Now: now})
 	if err == nil && (!ended || report.Interrupted > 0) {
 		err = errors.New("stopped before the handler answered")
 	}
@@ -131,7 +123,7 @@ func (s *sample) take(ctx context.Context, a *app, hard <-chan struct{}, now tim
 
 // status says what the row is, whatever the handler then does with it.
 func (s *sample) status() string {
-	text, state := shown(s.row.Status), s.row.Standing.String()
+	text, state := shown(s.Status), s.State
 	if text != state {
 		text += " (" + state + ")"
 	}
@@ -142,74 +134,53 @@ func (s *sample) status() string {
 }
 
 func (s *sample) result() string {
-	text := fmt.Sprintf("%s, after %v", s.outcome, s.took.Round(100*time.Microsecond))
-	if s.err != nil {
-		text += ": " + escaped(s.err.Error())
+	took := time.Duration(s.Duration * float64(time.Second))
+	text := fmt.Sprintf("%s, after %v", s.Outcome, took.Round(100*time.Microsecond))
+	if s.Error != "" {
+		text += ": " + escaped(s.Error)
 	}
 	return text
 }
 
-func (s *sample) json(transcript string) sampleJSON {
-	j := sampleJSON{
-		ID: s.row.Key, Status: s.row.Status, State: s.row.Standing.String(), Tier: s.tier,
-		Outcome: s.outcome.String(), Duration: s.took.Seconds(), PauseUntil: stamp(s.pause), Transcript: transcript,
-	}
-	if s.err != nil {
-		j.Error = s.err.Error()
-	}
-	return j
-}
-
-// A sampleStore has one pending record, once, and forgets what becomes of it.
-type sampleStore struct {
-	record backlog.Record
-	given  atomic.Bool
-}
-
-// Pending implements backlog.Store.
-func (s *sampleStore) Pending(_ context.Context, q backlog.Query) (p backlog.Page, err error) {
-	if q.Lane == backlog.Fresh && s.given.CompareAndSwap(false, true) {
-		p.Records = []backlog.Record{s.record}
-	}
-	return p, nil
-}
+// A sampleStore forgets what becomes of its records.
+type sampleStore struct{ backlog.Store }
 
 // Settle implements backlog.Store.
-func (s *sampleStore) Settle(context.Context, []backlog.Settlement) ([]backlog.Unsettled, error) {
+func (sampleStore) Settle(context.Context, []backlog.Settlement) ([]backlog.Unsettled, error) {
 	return nil, nil
 }
 
-// A lineWriter writes whole lines to w, with nothing in them that a terminal
-// takes for more than text. It keeps the first error.
-type lineWriter struct {
-	w    io.Writer
-	rest []byte // of a line that has not ended
-	err  error
+// exchanges is a log that shows people what handlers log of an attempt. Other lines
+// go where they would.
+type exchanges struct {
+	slog.Handler
+	show func(text string)
 }
 
-func (l *lineWriter) Write(b []byte) (int, error) {
-	l.rest = append(l.rest, b...)
-	for {
-		line, rest, ok := bytes.Cut(l.rest, []byte{'\n'})
-		if !ok {
-			return len(b), l.err
+func (e exchanges) Enabled(context.Context, slog.Level) bool { return true }
+
+func (e exchanges) Handle(ctx context.Context, line slog.Record) error {
+	if line.Message != "exchange" {
+		if e.Handler.Enabled(ctx, line.Level) {
+			return e.Handler.Handle(ctx, line)
 		}
-		l.rest = rest
-		l.line(string(line))
+		return nil
 	}
+	line.Attrs(func(a slog.Attr) bool {
+		if a.Key == "sent" || a.Key == "got" {
+			e.show(fmt.Sprintf("%s:\n%s\n", a.Key, strings.TrimRight(a.Value.String(), "\n")))
+		}
+		return true
+	})
+	return nil
 }
 
-func (l *lineWriter) line(text string) {
-	cells := each(strings.Split(text, "\t"), escaped)
-	if _, err := io.WriteString(l.w, strings.Join(cells, "\t")+"\n"); l.err == nil {
-		l.err = err
+// onLines returns the text, of several lines, with nothing in it that a terminal takes
+// for more than text.
+func onLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.Join(each(strings.Split(line, "\t"), escaped), "\t")
 	}
-}
-
-// end writes what is left of a line.
-func (l *lineWriter) end() {
-	if len(l.rest) > 0 {
-		l.line(string(l.rest))
-		l.rest = nil
-	}
+	return strings.Join(lines, "\n")
 }

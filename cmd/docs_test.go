@@ -8,72 +8,141 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 )
 
 var (
-	docFile    = regexp.MustCompile("(?ms)`([a-z]+\\.(?:yaml|sh|py))`[^`]*\n```(?:yaml|sh|python)\n(.*?)^```$")
-	docConsole = regexp.MustCompile("(?ms)^```console\n\\$ ([^\n]*)\n(.*?)^```$")
-	docSQL     = regexp.MustCompile(`(?s)^sqlite3 (\S+) "(.*)"$`)
+	docFile  = regexp.MustCompile("(?ms)`([a-z]+\\.(?:yaml|sh|py))`[^`]*\n```(?:yaml|sh|python)\n(.*?)^```$")
+	docFence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+	docSQL   = regexp.MustCompile(`(?s)^sqlite3 (\S+) "(.*)"$`)
+	// docTook is how long a pass took.
+	docTook = regexp.MustCompile(`in \d+(\.\d+)?m?s\b`)
 )
 
-// Every command of the pages in docs is run, in a folder with the files that
-// the page shows, and prints what the page says.
+// docElsewhere names the test that runs a page's blocks of a language, where
+// this one does not.
+var docElsewhere = map[string]string{
+	"go":      "TestPagesOfGo",
+	"json":    "TestLinesPage",
+	"mermaid": "a picture",
+	"python":  "TestLinesPage and TestHTTPPage",
+	"sql":     "TestDocsOfServers and TestProgramOfPage",
+}
+
+// Every command on a page is run, in a folder with the files that the page
+// shows, and prints what the page says. Every other piece of YAML is a valid
+// part of a configuration.
 func TestDocs(t *testing.T) {
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
 	program := build(t)
-	for _, page := range pages {
-		if filepath.Base(page) == "servers.md" {
-			continue // TestDocsOfServers
-		}
-		t.Run(filepath.Base(page), func(t *testing.T) {
+	for _, page := range append(pages, "../README.md") {
+		name := strings.TrimPrefix(page, "../")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			text, err := os.ReadFile(page)
 			if err != nil {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			writeDocFiles(t, dir, text)
-			commands := docConsole.FindAllSubmatch(text, -1)
-			if len(commands) == 0 {
-				t.Fatal("no command")
-			}
-			for _, m := range commands {
-				out, err := runDoc(dir, program, string(m[1]))
-				if err != nil || out != string(m[2]) {
-					t.Errorf("%s: %v\n%s\nwant:\n%s", m[1], err, out, m[2])
+			named := writeDocFiles(t, dir, text)
+			for _, m := range docFence.FindAllSubmatch(text, -1) {
+				language, block := string(m[1]), string(m[2])
+				switch {
+				case language == "console" && name != "docs/servers.md": // TestDocsOfServers
+					runDocBlock(t, dir, program, block)
+				case language == "yaml" && !named[block]:
+					loadDocPart(t, dir, program, block)
+				case language == "sh" && !named[block]:
+					t.Errorf("this script has no name, so nothing runs it:\n%s", block)
+				case language != "console" && language != "yaml" && language != "sh" && docElsewhere[language] == "":
+					t.Errorf("a block of %q is run by no test:\n%s", language, block)
 				}
 			}
-			// So are the pictures.
-			svgs, _ := filepath.Glob(filepath.Join(dir, "*.svg"))
-			for _, svg := range svgs {
-				got, err := os.ReadFile(svg)
-				want, werr := os.ReadFile(filepath.Join("../docs", filepath.Base(svg)))
-				if err != nil || werr != nil || !bytes.Equal(got, want) {
-					t.Errorf("%s is drawn differently (%v, %v)", filepath.Base(svg), err, werr)
-				}
-			}
-			if strings.Contains(string(text), "--plot") && len(svgs) == 0 {
-				t.Error("no picture was drawn")
-			}
+			comparePictures(t, dir, string(text))
 		})
 	}
 }
 
-// writeDocFiles writes the files that a page shows to the folder. A script is
-// executable.
-func writeDocFiles(t *testing.T, dir string, page []byte) {
+// runDocBlock runs the commands of a block, each followed by what it prints.
+func runDocBlock(t *testing.T, dir, program, block string) {
 	t.Helper()
+	for _, part := range strings.Split("\n"+strings.TrimSuffix(block, "\n"), "\n$ ")[1:] {
+		command, want, printed := strings.Cut(part, "\n")
+		if printed {
+			want += "\n"
+		}
+		out, err := runDoc(dir, program, command)
+		if err != nil || docTook.ReplaceAllString(out, "in 1s") != docTook.ReplaceAllString(want, "in 1s") {
+			t.Errorf("%s: %v\n%s\nwant:\n%s", command, err, out, want)
+		}
+	}
+}
+
+// loadDocPart loads a piece of a configuration, completed by what it lacks.
+func loadDocPart(t *testing.T, dir, program, block string) {
+	t.Helper()
+	whole := map[string]any{
+		"table":    map[string]any{"name": "orders", "status": "state"},
+		"statuses": map[string]any{"new": "open", "error": "failed", "success": "shipped", "dead": "lost"},
+		"handler":  map[string]any{"exec": []string{"true"}},
+		"tiers":    []any{map[string]any{"max_age": "1d", "every": "5m"}},
+	}
+	var part map[string]any
+	if err := yaml.Unmarshal([]byte(block), &part); err != nil {
+		t.Errorf("%v:\n%s", err, block)
+		return
+	}
+	for key, value := range part {
+		whole[key] = value
+	}
+	text, err := yaml.Marshal(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "part.yaml"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := runDoc(dir, program, "TOKEN=t WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw backlog schedule --count 1 --config part.yaml"); err != nil {
+		t.Errorf("%v: %s\n%s", err, out, block)
+	}
+}
+
+// comparePictures compares what --plot has drawn with the page's pictures.
+func comparePictures(t *testing.T, dir, text string) {
+	t.Helper()
+	svgs, _ := filepath.Glob(filepath.Join(dir, "*.svg"))
+	for _, svg := range svgs {
+		got, err := os.ReadFile(svg)
+		want, werr := os.ReadFile(filepath.Join("../docs", filepath.Base(svg)))
+		if err != nil || werr != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is drawn differently (%v, %v)", filepath.Base(svg), err, werr)
+		}
+	}
+	if strings.Contains(text, "--plot ") && strings.Contains(text, ".svg)") && len(svgs) == 0 {
+		t.Error("no picture was drawn")
+	}
+}
+
+// writeDocFiles writes the files that a page shows to the folder, scripts
+// executable, and returns the blocks that were files.
+func writeDocFiles(t *testing.T, dir string, page []byte) map[string]bool {
+	t.Helper()
+	named := make(map[string]bool)
 	for _, m := range docFile.FindAllSubmatch(page, -1) {
 		mode := os.FileMode(0o644)
 		if bytes.HasPrefix(m[2], []byte("#!")) {
 			mode = 0o755
 		}
+		named[string(m[2])] = true
 		if err := os.WriteFile(filepath.Join(dir, string(m[1])), m[2], mode); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return named
 }
 
 // runDoc runs a command of a page in the folder and returns what it prints.

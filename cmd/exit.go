@@ -19,7 +19,7 @@ const (
 	exitLocked = 75 // EX_TEMPFAIL
 )
 
-// exitStatusHelp ends the help text of every command that can end so.
+// exitStatusHelp ends the help text of every command.
 const exitStatusHelp = `
 
 EXIT STATUS
@@ -32,20 +32,18 @@ const exitStatusPassHelp = exitStatusHelp + `
   75  another process is working on this table`
 
 // usageError is a mistake in how the program was called.
-type usageError struct{ err error }
+type usageError struct{ error }
 
-func (e usageError) Error() string { return e.err.Error() }
-func (e usageError) Unwrap() error { return e.err }
+func (e usageError) Unwrap() error { return e.error }
 
-// quietError is one that whoever it concerns has been told of.
-type quietError struct{ err error }
+// quietError is an error that has been logged and is not printed again.
+type quietError struct{ error }
 
-func (e quietError) Error() string { return e.err.Error() }
-func (e quietError) Unwrap() error { return e.err }
+func (e quietError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// errStrict says that records failed where that was asked to count.
+// errStrict is the error of --strict: some record failed.
 var errStrict = errors.New("some records failed")
 
 // exitStatus maps an error to the status of the process.
@@ -53,7 +51,7 @@ func exitStatus(err error) int {
 	var (
 		usage usageError
 		key   *table.KeyError // an ID is an argument
-		url   *table.URLError // and so may be the database's
+		url   *urlError       // and so may be the database's
 	)
 	switch {
 	case err == nil:

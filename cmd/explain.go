@@ -12,18 +12,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/table"
 )
 
 // ExplainOptions are the argument and the flags of explain.
 type ExplainOptions struct {
-	ID   string
-	JSON jsonFlag
-	Now  nowFlag
-}
-
-func (o *ExplainOptions) AddFlags(f *pflag.FlagSet) {
-	o.JSON.AddFlags(f)
-	o.Now.AddFlags(f)
+	ID string
+	dataFlags
 }
 
 func newExplain(g *globals) *cobra.Command {
@@ -57,7 +53,7 @@ array, in quotes:
 	return c
 }
 
-// idHelp ends what is said about IDs.
+// idHelp ends the help of commands that take IDs.
 const idHelp = `
 
 An ID that begins with a dash stands behind --, and after all flags.`
@@ -73,7 +69,7 @@ func idFlagError(c *cobra.Command, err error) error {
 
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// explainJSON is what explain tells. What there is none of is null.
+// explainJSON is what explain prints. A value that the record does not have is null.
 type explainJSON struct {
 	ID       backlog.Key `json:"id"`
 	Status   string      `json:"status"`
@@ -95,7 +91,7 @@ type explainJSON struct {
 }
 
 func runExplain(ctx context.Context, o ExplainOptions, g *globals) error {
-	a, now, err := g.reader(ctx, o.Now)
+	a, now, err := g.open(ctx, o.Now, table.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
@@ -105,8 +101,8 @@ func runExplain(ctx context.Context, o ExplainOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	x := backlog.Explain(row, cfg.Tiers, policyOf(cfg), now)
-	keeps := len(policyColumns(cfg.Policy)) > 0
+	x := inspect.Explain(row, cfg.Tiers, policyOf(cfg), now)
+	keeps := retryOf(cfg) != nil
 	if row.NoStatus {
 		row.Status = "NULL" // as status has it
 	}
@@ -120,15 +116,15 @@ func runExplain(ctx context.Context, o ExplainOptions, g *globals) error {
 	return g.printExplanation(row, x, keeps, now, unless)
 }
 
-// explanationOf returns what is known of the row, of its failures only if it
-// keeps them.
-func explanationOf(row backlog.Row, x backlog.Explanation, keeps bool, now time.Time) explainJSON {
+// explanationOf returns what explain prints of the row, with its failures where the
+// policy keeps them in the row.
+func explanationOf(row inspect.Row, x inspect.Explanation, keeps bool, now time.Time) explainJSON {
 	e := explainJSON{
 		ID: row.Key, Status: row.Status, Inserted: stamp(row.Inserted),
 		Due: x.Due, Reason: x.Reason, Next: stamp(x.Next),
-		State: row.Standing.String(), Eligible: stamp(row.Eligible), Expires: stamp(row.Expires),
+		State: row.State.String(), Eligible: stamp(row.Eligible), Expires: stamp(row.Expires),
 	}
-	// An infinite date has no age; it is told by being further off than a duration is long.
+	// An infinite date has no age: it is further away than a duration can be long.
 	if age := now.Sub(row.Inserted); !row.Inserted.IsZero() && row.Inserted.Add(age).Equal(now) {
 		seconds := age.Seconds()
 		e.Age = &seconds
@@ -137,16 +133,16 @@ func explanationOf(row backlog.Row, x backlog.Explanation, keeps bool, now time.
 		e.Tier = &x.Tier
 	}
 	if keeps {
-		e.Failures, e.LastFailure, e.Planned = &row.Retry.Count, stamp(row.Retry.Last), stamp(row.Retry.Next)
+		e.Failures, e.LastFailure, e.Planned = &row.Failures.Count, stamp(row.Failures.Last), stamp(row.Failures.Next)
 	}
 	return e
 }
 
-func (g *globals) printExplanation(row backlog.Row, x backlog.Explanation, keeps bool, now time.Time, unless string) error {
+func (g *globals) printExplanation(row inspect.Row, x inspect.Explanation, keeps bool, now time.Time, unless string) error {
 	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
 	line := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
 	line("record", "%s", shown(row.Key.String()))
-	if s := row.Standing.String(); row.Status == s {
+	if s := row.State.String(); row.Status == s {
 		line("status", "%s", s)
 	} else {
 		line("status", "%s (%s)", shown(row.Status), s)
@@ -157,12 +153,12 @@ func (g *globals) printExplanation(row backlog.Row, x backlog.Explanation, keeps
 		line("inserted", "%s, %s", exactly(row.Inserted), fromNow(row.Inserted, now))
 	}
 	if keeps {
-		line("failures", "%d", row.Retry.Count)
+		line("failures", "%d", row.Failures.Count)
 	}
 	for _, t := range []struct {
 		what string
 		at   time.Time
-	}{{"last failure", row.Retry.Last}, {"planned for", row.Retry.Next}, {"eligible", row.Eligible}, {"expires", row.Expires}} {
+	}{{"last failure", row.Failures.Last}, {"planned for", row.Failures.Next}, {"eligible", row.Eligible}, {"expires", row.Expires}} {
 		if !t.at.IsZero() {
 			line(t.what, "%s, %s", exactly(t.at), fromNow(t.at, now))
 		}
@@ -176,11 +172,10 @@ func (g *globals) printExplanation(row backlog.Row, x backlog.Explanation, keeps
 	return w.Flush()
 }
 
-// exactly is a time as people read it, with its milliseconds if it has any.
+// exactly returns a time as people read it, to the millisecond.
 func exactly(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
-// endless is nearly as long as a duration can be: what is further away is said to
-// be that far.
+// endless is nearly as long as a duration can be; beyond it only that is said.
 const endless = 290 * 365 * 24 * time.Hour
 
 // fromNow says how far away a time is.

@@ -10,8 +10,12 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/mapping"
 	"backlog/backlog/retry"
 	"backlog/backlog/table"
+	tabledb "backlog/backlog/table/db"
+	"backlog/backlog/table/sqlite"
 	"backlog/tiers"
 )
 
@@ -30,22 +34,25 @@ func TestExplainAgreesWithPasses(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v", tt), func(t *testing.T) {
 			t.Parallel()
-			p, err := retry.New(tt.policy, nil)
-			if err != nil {
-				t.Fatal(err)
+			var p *backlog.Policy
+			if s := retry.New(tt.policy); s != nil {
+				var err error
+				if p, err = retry.Policy(s); err != nil {
+					t.Fatal(err)
+				}
 			}
-			m := table.Mapping{
+			m := mapping.Mapping{
 				Name: "BACKLOG", ID: []string{"id"}, Status: "status",
-				Inserted: table.Time{Column: "inserted", Null: tt.null, Zero: tt.zero},
-				Eligible: &table.Time{Column: "eligible", Null: tt.eligible}, Expires: &table.Time{Column: "expires", Null: tt.expires, Zero: tt.expires},
+				Inserted: mapping.Time{Column: "inserted", Null: tt.null, Zero: tt.zero},
+				Eligible: &mapping.Time{Column: "eligible", Null: tt.eligible}, Expires: &mapping.Time{Column: "expires", Null: tt.expires, Zero: tt.expires},
 				New: stateOf("NEW", "AGAIN"), Error: stateOf("ERROR"), Success: stateOf("SUCCESS"), Dead: stateOf("DEAD"),
 			}
 			if p != nil && !p.Never {
-				m.Retry = &table.Retry{Count: "failures", Last: "last", Retries: p.Retries}
+				m.Policy = &mapping.PolicyColumns{Count: "failures", Last: "last", Retries: p.Retries}
 				if p.Planned {
-					m.Retry.Next, m.Retry.InRetry = "next", "in_retry"
+					m.Policy.Next, m.Policy.InRetry = "next", "in_retry"
 				} else {
-					m.Retry.Waits = p.Waits()
+					m.Policy.Waits = p.Waits()
 				}
 			}
 			explainAll(t, m, p)
@@ -53,9 +60,9 @@ func TestExplainAgreesWithPasses(t *testing.T) {
 	}
 }
 
-func stateOf(values ...string) (s table.State) {
+func stateOf(values ...string) (s mapping.State) {
 	for _, v := range values {
-		s.Values = append(s.Values, table.Value{Text: v})
+		s.Values = append(s.Values, mapping.Value{Text: v})
 	}
 	return s
 }
@@ -65,7 +72,7 @@ const (
 	longest  = 12 * time.Hour // for which it is watched
 )
 
-func explainAll(t *testing.T, m table.Mapping, p *backlog.Policy) {
+func explainAll(t *testing.T, m mapping.Mapping, p *backlog.Policy) {
 	ctx, now := context.Background(), time.Date(2026, 1, 5, 11, 51, 17, 0, time.UTC)
 	tab, db := randomTable(t, m, now)
 	schedule, err := tiers.New(tiers.Tier{MaxAge: 2 * time.Hour, Every: 10 * time.Minute}, tiers.Tier{MaxAge: 12 * time.Hour, Every: time.Hour},
@@ -73,15 +80,15 @@ func explainAll(t *testing.T, m table.Mapping, p *backlog.Policy) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := make(map[int64]backlog.Explanation)
+	said := make(map[int64]inspect.Explanation)
 	for i := range int64(manyRows) {
 		row, ok, err := tab.Find(ctx, backlog.NewKey(i), now)
 		if err != nil || !ok {
 			t.Fatalf("row %d: %t, %v", i, ok, err)
 		}
-		said[i] = backlog.Explain(row, schedule, p, now)
+		said[i] = inspect.Explain(row, schedule, p, now)
 		if !said[i].Next.Before(now.Add(longest)) {
-			said[i] = backlog.Explanation{Reason: said[i].Reason}
+			said[i] = inspect.Explanation{Reason: said[i].Reason}
 		}
 	}
 	first := firstTries(t, tab, schedule, p, now)
@@ -100,16 +107,16 @@ func explainAll(t *testing.T, m table.Mapping, p *backlog.Policy) {
 }
 
 // firstTries returns when a pass has first taken each of the rows, and which.
-func firstTries(t *testing.T, tab *table.Table, s *tiers.Schedule, p *backlog.Policy, now time.Time) map[int64]backlog.Explanation {
+func firstTries(t *testing.T, tab *table.Table, s *tiers.Schedule, p *backlog.Policy, now time.Time) map[int64]inspect.Explanation {
 	t.Helper()
-	first := make(map[int64]backlog.Explanation)
+	first := make(map[int64]inspect.Explanation)
 	for tick := s.Next(now); tick.Before(now.Add(longest)); tick = s.Next(tick) {
 		tier := tiers.Coalesce(s.Due(tick.Add(-1), tick), func(tiers.Tier) bool { return true }).Start.Tier
 		e := &backlog.Engine{
 			Store: struct{ backlog.Store }{tab}, Policy: p, // which lets nothing expire
 			Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
 				if id := r.Key.Part(0).(int64); first[id].Next.IsZero() {
-					first[id] = backlog.Explanation{Next: tick, Tier: tier.Name}
+					first[id] = inspect.Explanation{Next: tick, Tier: tier.Name}
 				}
 				return backlog.Skip
 			}),
@@ -123,7 +130,7 @@ func firstTries(t *testing.T, tab *table.Table, s *tiers.Schedule, p *backlog.Po
 }
 
 // randomTable makes a table of random rows.
-func randomTable(t *testing.T, m table.Mapping, now time.Time) (*table.Table, *sql.DB) {
+func randomTable(t *testing.T, m mapping.Mapping, now time.Time) (*table.Table, *sql.DB) {
 	t.Helper()
 	path := t.TempDir() + "/a.db"
 	raw, err := openDB(path)
@@ -134,7 +141,7 @@ func randomTable(t *testing.T, m table.Mapping, now time.Time) (*table.Table, *s
 	if _, err := raw.Exec(randomRows(now)); err != nil {
 		t.Fatal(err)
 	}
-	db, err := table.Open(context.Background(), "sqlite:"+path, table.Options{})
+	db, err := tabledb.Open(context.Background(), sqlite.Dialect, "sqlite:"+path, tabledb.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,22 +5,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"backlog/backlog/table"
+	"backlog/backlog/table/doctor"
 )
 
-// InitOptions are the flags of init.
-type InitOptions struct {
-	Print bool
-}
-
-func (o *InitOptions) AddFlags(f *pflag.FlagSet) {
-	f.BoolVar(&o.Print, "print", false, "print the SQL and do nothing")
-}
-
 func newInit(g *globals) *cobra.Command {
-	var o InitOptions
+	var onlyPrint bool
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create what is missing: the table, the indexes, a policy's columns",
@@ -29,18 +19,22 @@ database file, the table, an index for each status that is read, and the columns
 a policy keeps its state: those it adds to a table that is there. It alters and
 drops nothing else and may be run again. It prints each statement that it has run.` + exitStatusHelp,
 		Args: noArgs,
-		RunE: ran(func(ctx context.Context) error { return runInit(ctx, o, g) }),
+		RunE: ran(func(ctx context.Context) error { return runInit(ctx, onlyPrint, g) }),
 	}
-	o.AddFlags(c.Flags())
+	c.Flags().BoolVar(&onlyPrint, "print", false, "print the SQL and do nothing")
 	return c
 }
 
-func runInit(ctx context.Context, o InitOptions, g *globals) error {
+func runInit(ctx context.Context, onlyPrint bool, g *globals) error {
 	cfg, err := g.load()
 	if err != nil {
 		return err
 	}
-	steps, err := table.Missing(ctx, cfg.Database, mapping(cfg), time.Now())
+	server, err := serverOf(cfg.Database)
+	if err != nil {
+		return err
+	}
+	steps, err := doctor.Missing(ctx, server, cfg.Database, mappingOf(cfg), time.Now())
 	if err != nil {
 		return err
 	}
@@ -49,8 +43,8 @@ func runInit(ctx context.Context, o InitOptions, g *globals) error {
 		return nil
 	}
 	for _, s := range steps {
-		if !o.Print {
-			if err := table.Create(ctx, cfg.Database, []string{s}); err != nil {
+		if !onlyPrint {
+			if err := doctor.Create(ctx, server, cfg.Database, []string{s}); err != nil {
 				return err
 			}
 		}

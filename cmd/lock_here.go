@@ -14,11 +14,11 @@ import (
 
 // locker returns what the app's passes ask for their lock.
 func (a *app) locker() backlog.Locker {
-	path, err := statePath(a.cfg)
-	if err != nil || path == "" || strings.HasPrefix(strings.ToLower(a.cfg.Database), "sqlite") {
+	state, err := stateFile(a.cfg)
+	if err != nil || state.Path == "" || strings.HasPrefix(strings.ToLower(a.cfg.Database), "sqlite") {
 		return a.table // whose lock is a file, which is lost with its process alone
 	}
-	return hereLocker{a.table, path + ".run"}
+	return hereLocker{a.table, state.Path + ".run"}
 }
 
 // A hereLocker takes the run lock of a server, and after it a file of this
@@ -34,7 +34,7 @@ type hereLocker struct {
 // TryLock implements backlog.Locker. The file alone keeps nobody off: a process
 // that has it for longer than handlers go on after a lost lock stands still, or
 // cannot write its outcomes.
-func (l hereLocker) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
+func (l hereLocker) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
 	lock, err := l.Locker.TryLock(ctx, name)
 	if err != nil || name != backlog.RunLock {
 		return lock, err
@@ -44,7 +44,7 @@ func (l hereLocker) TryLock(ctx context.Context, name backlog.LockName) (backlog
 	if got, err := file.TryLock(); got || err != nil {
 		return hereLock{lock, file}, nil
 	}
-	wctx, cancel := context.WithTimeout(ctx, takeOverAfter)
+	wctx, cancel := context.WithTimeout(ctx, backlog.TakeOverAfter)
 	defer cancel()
 	file.TryLockContext(wctx, 50*time.Millisecond)
 	err = ctx.Err()

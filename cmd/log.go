@@ -13,74 +13,93 @@ import (
 	"golang.org/x/term"
 
 	"backlog/backlog"
+	"backlog/backlog/causes"
 	"backlog/backlog/config"
 )
 
-// newLog returns the logger that the configuration asks for.
+// newLog returns the logger that the configuration asks for. Over a queue it also
+// says what the queue has dropped.
 func newLog(c config.Log, w io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: c.Level}
-	if c.Format == "json" || c.Format == "auto" && !isTerminal(w) {
-		return slog.New(slog.NewJSONHandler(w, o))
+	s, terminal := w.(*screen)
+	q, queued := w.(*logQueue)
+	if terminal {
+		q, queued = s.w, true
 	}
-	h := slog.Handler(slog.NewTextHandler(w, o))
-	if isTerminal(w) {
+	if queued {
+		late := slog.New(logHandler(c, q.to, terminal))
+		q.onDropped(func(n int64) { late.Warn("log lines are dropped: nobody has read the log", "lines", n) })
+	}
+	h := logHandler(c, w, terminal)
+	if terminal {
 		h = onTerminal{h}
 	}
 	return slog.New(h)
 }
 
+func logHandler(c config.Log, w io.Writer, terminal bool) slog.Handler {
+	o := &slog.HandlerOptions{Level: c.Level}
+	if c.Format == "json" || c.Format == "auto" && !terminal {
+		return slog.NewJSONHandler(w, o)
+	}
+	return slog.NewTextHandler(w, o)
+}
+
 // onTerminal marks the log that people read as it comes.
 type onTerminal struct{ slog.Handler }
 
-func isTerminal(w any) bool {
-	if _, ok := w.(*screen); ok {
-		return true
-	}
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 const (
-	// wordless is how long a pass may take before the log says that it has
-	// begun. Of most its end tells enough.
+	// wordless is how long a pass runs before the log says that it has begun.
+	// The end of a shorter one tells enough.
 	wordless = time.Second
-	// maxUnreadable is how many unreadable rows of a pass are logged one by
-	// one.
-	maxUnreadable = 10
-	// maxShownAlike and maxShown are how many failed records of one cause,
-	// and of all causes, a terminal shows one by one in a pass.
-	maxShownAlike = 10
-	maxShown      = 100
+	// maxAlike is how many records of a pass with the same trouble are named: whose
+	// row is unreadable, whose outcome is unwritten and, on a terminal, who failed
+	// for one cause.
+	maxAlike = 10
+	// maxShown is how many failed records a terminal shows one by one in a pass.
+	maxShown = 100
 )
 
-// An observer logs what engine and loop tell.
+// An observer logs the events of engine and loop.
 type observer struct {
 	log   *slog.Logger
-	spare bool // whoever reads the log a flood of errors that are alike
+	spare bool // spares a person the flood of errors that are alike
 
-	mu         sync.Mutex
-	unreadable map[string]int         // by tier, in the pass under way
-	begun      map[string]*time.Timer // by tier, of the pass under way: until that is worth a word
-	tallies    map[string]*tally      // by tier, of its last pass or the one under way
-	unwritten  map[string]*unwritten  // by tier, in the pass under way
-	awaySince  time.Time
-	broken     string // the error of the last pass; "" if it had none
+	mu     sync.Mutex // guards what follows
+	passes map[string]*passLog
+	since  time.Time // when the database went away
+	broken string    // the error of the last pass; "" if it had none
 }
 
-// unwritten are the outcomes of a pass that were given up.
-type unwritten struct {
-	n     int
-	first []string // of the records' IDs
-	err   error    // why
+// A passLog is what the log will say of a tier's pass at its end.
+type passLog struct {
+	causes.Tally      // kept until the tier's next pass begins
+	lines, held  int  // failed records logged one by one, and not
+	summed       bool // the causes are logged
+	begun        *time.Timer
+	unreadable   int
+	unwritten    int
+	ids          []string // of the first unwritten ones
+	why          error    // the first one was not written
 }
 
 func newObserver(log *slog.Logger) *observer {
 	_, terminal := log.Handler().(onTerminal)
-	return &observer{
-		log:        log,
-		spare:      terminal && !log.Enabled(context.Background(), slog.LevelDebug),
-		unreadable: make(map[string]int), tallies: make(map[string]*tally), begun: make(map[string]*time.Timer), unwritten: make(map[string]*unwritten),
+	return &observer{log: log, spare: terminal && !log.Enabled(context.Background(), slog.LevelDebug), passes: make(map[string]*passLog)}
+}
+
+// of returns the tier's pass. The caller holds the lock.
+func (o *observer) of(tier string) *passLog {
+	p := o.passes[tier]
+	if p == nil {
+		p = new(passLog)
+		o.passes[tier] = p
 	}
+	return p
 }
 
 // Observe takes one event.
@@ -89,55 +108,66 @@ func (o *observer) Observe(ev backlog.Event) {
 	if ev.Tier != "" {
 		log = log.With("tier", ev.Tier)
 	}
+	switch ev.Kind { // the errors are counted under the lock, each by itself
+	case backlog.AttemptEnded:
+		o.attemptEnded(log, ev)
+		return
+	case backlog.OnDeadFailed:
+		if o.count(log, ev, "on_dead: ") {
+			log.Error("on_dead failed: nobody has been told that the record is dead", "id", ev.Record.Key.String(), "error", ev.Err)
+		}
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	switch ev.Kind {
 	case backlog.PassStarted:
-		o.mu.Lock()
-		delete(o.tallies, ev.Tier)
-		o.begun[ev.Tier] = time.AfterFunc(wordless, func() {
+		begun := time.AfterFunc(wordless, func() {
 			log.Info("pass under way", "started", ev.At.UTC().Format(time.RFC3339))
 		})
-		o.mu.Unlock()
+		p := o.of(ev.Tier)
+		p.Tally, p.lines, p.held, p.summed, p.begun = causes.Tally{}, 0, 0, false, begun
 		log.Debug("pass started")
 	case backlog.PassEnded:
 		o.passEnded(log, ev)
-	case backlog.AttemptEnded:
-		o.attemptEnded(log, ev)
 	case backlog.Conflicted:
 		log.Warn("left alone: somebody else has changed the row", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
 	case backlog.Refused:
 		log.Error("the database does not take the outcome; this process does not try the record again", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
 	case backlog.Unwritten:
-		o.countUnwritten(ev)
-	case backlog.OnDeadFailed:
-		if o.count(log, ev, "on_dead: ") {
-			log.Error("on_dead failed: nobody has been told that the record is dead", "id", ev.Record.Key.String(), "error", ev.Err)
+		p := o.of(ev.Tier)
+		if p.unwritten++; p.unwritten == 1 {
+			p.why = ev.Err
+		}
+		if p.unwritten <= maxAlike {
+			p.ids = append(p.ids, ev.Record.Key.String())
 		}
 	case backlog.UnreadableRow:
-		if o.firstUnreadable(ev.Tier) {
+		p := o.of(ev.Tier)
+		if p.unreadable++; p.unreadable <= maxAlike {
 			log.Warn("row cannot be read and is left alone", "id", ev.Record.Key.String(), "error", ev.Err)
 		}
-	case backlog.StoreAway:
-		o.mu.Lock()
-		o.awaySince = ev.At
-		o.mu.Unlock()
+	case backlog.StoreUnavailable:
+		o.since = ev.At
 		log.Error("no record is handed out until the database answers again", "error", ev.Err)
 	case backlog.StoreBack:
-		o.mu.Lock()
-		away := ev.At.Sub(o.awaySince)
-		o.mu.Unlock()
-		log.Info("the database answers again", "after", away.Round(time.Millisecond).String())
+		log.Info("the database answers again", "after", ev.At.Sub(o.since).Round(time.Millisecond).String())
 	default:
 		loopEvent(log, ev)
 	}
 }
 
-// loopEvent logs what only a daemon tells.
+// loopEvent logs the events of a daemon.
 func loopEvent(log *slog.Logger, ev backlog.Event) {
 	switch ev.Kind {
 	case backlog.Paused:
 		log.Warn("the handler asked for a pause", "until", ev.At.UTC().Format(time.RFC3339), "error", ev.Err)
 	case backlog.TicksMissed:
-		log.Warn("missed ticks are made up for by one pass", "missed", ev.N)
+		args := []any{"missed", ev.N}
+		if ev.AtLeast {
+			args = append(args, "missed_at_least", true)
+		}
+		log.Warn("missed ticks are made up for by one pass", args...)
 	case backlog.TierSkipped:
 		log.Warn("tick skipped: the tier's last pass still runs")
 	case backlog.TierCovered:
@@ -172,25 +202,21 @@ func (o *observer) attemptEnded(log *slog.Logger, ev backlog.Event) {
 	}
 }
 
-// count adds an error, of those that the prefix names, to its pass's tally and
-// reports whether it is to be logged by itself: always, but where that is a
-// terminal.
+// count adds an error to its pass's tally and reports whether the record is logged
+// by itself: always, except where a terminal is spared. The prefix names errors of
+// their own kind.
 func (o *observer) count(log *slog.Logger, ev backlog.Event, prefix string) bool {
 	text := ev.Err.Error()
-	folded := prefix + fold(text, ownOf(ev.Record)) // before the lock: others wait for that
+	folded := prefix + causes.Fold(text) // before the lock: others wait for that
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := o.tallies[ev.Tier]
-	if t == nil {
-		t = newTally()
-		o.tallies[ev.Tier] = t
-	}
-	c := t.add(folded, prefix+text, ev.Record.Key)
-	if !o.spare || c.records <= maxShownAlike && t.lines < maxShown {
-		t.lines++
+	p := o.of(ev.Tier)
+	c := p.Add(folded, prefix+text, ev.Record.Key)
+	if !o.spare || c.Records <= maxAlike && p.lines < maxShown {
+		p.lines++
 		return true
 	}
-	if t.held++; t.held == 1 {
+	if p.held++; p.held == 1 {
 		log.Warn("more records fail: they are summed up when the pass ends; --log-level debug shows each, and so does a log that is no terminal")
 	}
 	return false
@@ -198,68 +224,55 @@ func (o *observer) count(log *slog.Logger, ev backlog.Event, prefix string) bool
 
 // causes returns why records failed in the tier's last pass, the most frequent
 // cause first.
-func (o *observer) causes(tier string) []cause {
+func (o *observer) causes(tier string) []causes.Cause {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if t := o.tallies[tier]; t != nil {
-		return t.causes()
-	}
-	return nil
+	return o.of(tier).Causes()
 }
 
-func (o *observer) firstUnreadable(tier string) bool {
+// passEnded logs the end of a pass. The caller holds the lock.
+func (o *observer) passEnded(log *slog.Logger, ev backlog.Event) {
+	p := o.of(ev.Tier)
+	if p.begun != nil {
+		p.begun.Stop()
+	}
+	p.logUnwritten(log)
+	if more := p.unreadable - maxAlike; more > 0 {
+		log.Warn(fmt.Sprintf("%d more rows cannot be read", more))
+	}
+	o.sayEnd(log, ev)
+	if !p.summed { // the pass may have failed to begin
+		p.logCauses(log)
+	}
+	p.begun, p.unreadable = nil, 0
+}
+
+// end logs the outcomes that were given up after the end of their pass.
+func (o *observer) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.unreadable[tier]++
-	return o.unreadable[tier] <= maxUnreadable
-}
-
-// maxUnwritten is how many records with an outcome that could not be written are
-// named.
-const maxUnwritten = 10
-
-func (o *observer) countUnwritten(ev backlog.Event) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	u := o.unwritten[ev.Tier]
-	if u == nil {
-		u = &unwritten{err: ev.Err}
-		o.unwritten[ev.Tier] = u
-	}
-	if u.n++; u.n <= maxUnwritten {
-		u.first = append(u.first, ev.Record.Key.String())
+	for tier, p := range o.passes {
+		p.logUnwritten(o.log.With("tier", tier))
 	}
 }
 
-// sayUnwritten sums up the outcomes of a pass that could not be written: with one
-// line for each, what else is in the log would be lost.
-func (o *observer) sayUnwritten(log *slog.Logger, tier string) {
-	o.mu.Lock()
-	u := o.unwritten[tier]
-	delete(o.unwritten, tier)
-	o.mu.Unlock()
-	if u == nil {
+// logUnwritten sums up the outcomes that could not be written. A line for each would
+// drown the rest of the log.
+func (p *passLog) logUnwritten(log *slog.Logger) {
+	if p.unwritten == 0 {
 		return
 	}
-	ids := strings.Join(u.first, ", ")
-	if more := u.n - len(u.first); more > 0 {
+	ids := strings.Join(p.ids, ", ")
+	if more := p.unwritten - len(p.ids); more > 0 {
 		ids += fmt.Sprintf(" and %d more", more)
 	}
-	log.Error("outcomes could not be written: their records will be handled again", "outcomes", u.n, "ids", ids, "error", u.err)
+	log.Error("outcomes could not be written: their records will be handled again", "outcomes", p.unwritten, "ids", ids, "error", p.why)
+	p.unwritten, p.ids = 0, nil
 }
 
-func (o *observer) passEnded(log *slog.Logger, ev backlog.Event) {
-	o.sayUnwritten(log, ev.Tier)
-	o.mu.Lock()
-	if t := o.begun[ev.Tier]; t != nil {
-		t.Stop()
-	}
-	delete(o.begun, ev.Tier)
-	if n := o.unreadable[ev.Tier]; n > maxUnreadable {
-		log.Warn(fmt.Sprintf("%d more rows cannot be read", n-maxUnreadable))
-	}
-	delete(o.unreadable, ev.Tier)
-	o.mu.Unlock()
+// sayEnd says once, while passes come to nothing, why, and once that it is over.
+// The caller holds the lock.
+func (o *observer) sayEnd(log *slog.Logger, ev backlog.Event) {
 	r := ev.Report
 	args := []any{"selected", r.Selected, "succeeded", r.Succeeded, "failed", r.Failed, "seconds", float64(r.Duration.Milliseconds()) / 1000}
 	for _, x := range []struct {
@@ -276,50 +289,34 @@ func (o *observer) passEnded(log *slog.Logger, ev backlog.Event) {
 	if r.Stopped != "" {
 		args = append(args, "stopped", r.Stopped)
 	}
-	o.sayEnd(log, ev, args)
-	o.logCauses(log, ev.Tier)
-}
-
-// sayEnd says once, while passes come to nothing, why, and once that it is over.
-func (o *observer) sayEnd(log *slog.Logger, ev backlog.Event, args []any) {
-	text := ""
-	if ev.Err != nil {
-		text = ev.Err.Error()
-	}
-	o.mu.Lock()
 	before := o.broken
-	o.broken = text
-	o.mu.Unlock()
+	o.broken = ""
+	if ev.Err != nil {
+		o.broken = ev.Err.Error()
+	}
 	switch {
-	case text == "":
+	case o.broken == "":
 		if before != "" {
 			log.Info("passes can be finished again")
 		}
 		log.Info("pass ended", args...)
-	case text == before && ev.Report.Selected == 0:
-		log.Debug("pass ended early: "+text, args...)
+	case o.broken == before && ev.Report.Selected == 0:
+		log.Debug("pass ended early: "+o.broken, args...)
 	default:
-		log.Error("pass ended early: "+text, args...)
+		log.Error("pass ended early: "+o.broken, args...)
 	}
 }
 
 // logCauses sums up the errors of a pass that has ended. One is its own summary.
-func (o *observer) logCauses(log *slog.Logger, tier string) {
-	o.mu.Lock()
-	t := o.tallies[tier]
-	if t == nil || t.summed { // the pass could not begin
-		o.mu.Unlock()
-		return
-	}
-	t.summed = true
-	list := t.causes()
-	o.mu.Unlock()
-	if len(list) == 1 && list[0].records == 1 {
+func (p *passLog) logCauses(log *slog.Logger) {
+	p.summed = true
+	list := p.Causes()
+	if len(list) == 1 && list[0].Records == 1 {
 		return
 	}
 	top, rest, records := topOf(list)
 	for _, c := range top {
-		log.Warn("failed alike", "cause", c.shows(), "records", c.records, "first_id", c.first.String(), "example", c.example)
+		log.Warn("failed alike", "cause", c.String(), "records", c.Records, "first_id", c.First.String(), "example", c.Example)
 	}
 	if len(rest) > 0 {
 		log.Warn("failed otherwise", "causes", len(rest), "records", records)

@@ -41,6 +41,21 @@ func TestObserverSays(t *testing.T) {
 	}
 }
 
+// Missed ticks that were not all counted are at least so many.
+func TestObserverSaysMissed(t *testing.T) {
+	for _, more := range []bool{false, true} {
+		var out bytes.Buffer
+		newObserver(slog.New(slog.NewJSONHandler(&out, nil))).Observe(backlog.Event{Kind: backlog.TicksMissed, At: time.Now(), N: 9999, AtLeast: more})
+		var line map[string]any
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		if atLeast, said := line["missed_at_least"]; line["missed"] != 9999.0 || said != more || said && atLeast != true {
+			t.Errorf("more %v: got %v", more, line)
+		}
+	}
+}
+
 // A pass that takes its time is in the log before its end; of others that is
 // enough.
 func TestPassUnderWay(t *testing.T) {
@@ -70,20 +85,25 @@ func TestPassUnderWay(t *testing.T) {
 func TestUnwritten(t *testing.T) {
 	var log bytes.Buffer
 	o := newObserver(slog.New(slog.NewJSONHandler(&log, nil)))
-	for pass, n := range []int{56, 0, 2} {
+	for pass, n := range []int{56, 0, 2, 1} {
 		for i := range n {
 			rec := &backlog.Record{Key: backlog.NewKey(int64(100*pass + i))}
 			o.Observe(backlog.Event{Kind: backlog.Unwritten, Tier: "1d", Record: rec, Outcome: backlog.Succeeded, Err: errors.New("it is full")})
 		}
+		if pass == 3 { // given up after the end of the pass, which had lost its lock
+			o.end()
+			break
+		}
 		o.Observe(backlog.Event{Kind: backlog.PassEnded, Tier: "1d", Report: &backlog.Report{Tier: "1d"}})
 	}
 	list := logged(t, &log, "outcomes could not be written: their records will be handled again")
-	if len(list) != 2 {
+	if len(list) != 3 {
 		t.Fatalf("want a line for each pass with such outcomes, got %v", list)
 	}
 	for i, want := range []map[string]any{
 		{"outcomes": 56., "ids": "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 46 more"},
 		{"outcomes": 2., "ids": "200, 201"},
+		{"outcomes": 1., "ids": "300"},
 	} {
 		got := list[i]
 		if got["level"] != "ERROR" || got["outcomes"] != want["outcomes"] || got["ids"] != want["ids"] || got["error"] != "it is full" || got["tier"] != "1d" {

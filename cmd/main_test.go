@@ -24,8 +24,13 @@ func TestMain(m *testing.M) {
 	// they exit, unless told otherwise.
 	os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 	// Daemons mostly wait, so more tests at once than there are processors
-	// are no burden. The flag's own value, if given, comes after this one.
-	flag.Set("test.parallel", "6")
+	// are no burden, unless the race detector keeps those busy. The flag's own
+	// value, if given, comes after this one.
+	parallel := "12"
+	if slices.Contains(buildFlags(), "-race=true") {
+		parallel = "6"
+	}
+	flag.Set("test.parallel", parallel)
 	testscript.Main(m, map[string]func(){
 		"backlog": func() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})

@@ -1,12 +1,14 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,37 +16,38 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/tiers"
 )
 
 // OnceOptions are the flags of once.
 type OnceOptions struct {
+	dataFlags
 	MaxAge string
 	Tier   string
 	Due    bool
+	ID     string
 	DryRun bool
 	Strict bool
 	Wait   string
-	JSON   jsonFlag
-	Now    nowFlag
 }
 
 func (o *OnceOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.MaxAge, "max-age", "", "process records up to `AGE` old, such as 7d")
 	f.StringVar(&o.Tier, "tier", "", "process what the tier called `NAME` does")
 	f.BoolVar(&o.Due, "due", false, "process the widest tier that ticked in the last minute, if any")
+	f.StringVar(&o.ID, "id", "", "process the record that has this `ID` now, due or not")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show the records in the order of handling, and do nothing")
 	f.BoolVar(&o.Strict, "strict", false, "exit with 3 if a record failed")
 	f.StringVar(&o.Wait, "wait", "0", "wait up to `DURATION` while another process works on the table")
-	o.JSON.AddFlags(f)
-	o.Now.AddFlags(f)
+	o.dataFlags.AddFlags(f)
 }
 
 func newOnce(g *globals) *cobra.Command {
 	var o OnceOptions
 	c := &cobra.Command{
-		Use:   "once {--max-age AGE | --tier NAME | --due}",
+		Use:   "once {--max-age AGE | --tier NAME | --due | --id ID}",
 		Short: "Run one pass, for a system crontab",
 		Long: `Once runs one pass over the pending records of the given age: first those never
 tried, newest first, then those that failed. Each is handed to the handler once
@@ -58,7 +61,14 @@ schedule; on several, which would each run every tick, "backlog run" is for that
   * * * * * cd /srv/shop && /usr/local/bin/backlog once --due --wait 50s --log-level error >/dev/null
 
 "backlog schedule --format crontab" prints that line for your tiers. A tick that
-finds another process at work is dropped, which is in the log only.` + exitStatusPassHelp + `
+finds another process at work is dropped, which is in the log only.
+
+With --id it handles and settles one record, whatever its age and however often
+it has failed, but none that has succeeded, is dead or has expired. With --dry-run
+it shows what a program would be given. A composite key is a JSON array:
+
+    backlog once --id 4
+    backlog once --id '["mail", 7]' --dry-run` + exitStatusPassHelp + `
 
 A pass that a signal ends is done, too: 0. The report says so. One with outcomes
 that the database does not take is not: 1.`,
@@ -86,26 +96,29 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if p.Tier == "" {
-		if o.DryRun {
-			return printRecords(g.out, p, nil, o.JSON.on)
+	if p.Tier == "" && o.ID == "" {
+		if o.DryRun && o.JSON.on {
+			return printJSON(g.out, recordsJSON{"", []recordJSON{}})
 		}
-		return printReport(g.out, backlog.Report{Started: now, Complete: true}, o.JSON.on, nil)
+		return printReport(g.out, "", backlog.Report{Started: now, Complete: true}, o.JSON.on, nil)
 	}
 	log := newLog(cfg.Log, g.err)
 	ctx, stop := stopOnSignal(ctx)
 	defer stop.close()
-	if o.DryRun {
+	switch {
+	case o.DryRun && o.ID != "":
+		return dryRunOne(ctx, g, cfg, log, p, o)
+	case o.DryRun:
 		return dryRun(ctx, g, cfg, log, p, o.JSON.on)
 	}
 	surviveReaders()
 	obs := newObserver(log)
-	report, err := g.passOnce(ctx, cfg, log, p, wait, func(a *app) *backlog.Engine {
+	report, err := g.passOnce(ctx, cfg, log, p, o.ID, wait, func(a *app) *backlog.Engine {
 		return a.engine(clock, stop.hard, newProgress(g.err, a.table, obs.Observe))
 	})
 	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
-		if errors.Is(err, backlog.ErrAway) && !o.JSON.on {
-			g.printf("%s: no record selected: stopped by signal while it waited for the database\n", shown(p.Tier))
+		if errors.Is(err, backlog.ErrUnavailable) && !o.JSON.on {
+			g.printf("%s: no record selected: stopped by signal while it waited for the database\n", shown(cmp.Or(o.ID, p.Tier)))
 			return nil
 		}
 		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
@@ -117,7 +130,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, &problem):
 		return err // nothing was begun
 	}
-	if perr := printReport(g.out, report, o.JSON.on, obs.causes(p.Tier)); perr != nil {
+	if perr := printReport(g.out, cmp.Or(o.ID, p.Tier), report, o.JSON.on, obs.causes(report.Tier)); perr != nil {
 		return perr
 	}
 	switch {
@@ -131,9 +144,9 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	return nil
 }
 
-// locked returns the error of a pass that another process keeps from its
-// beginning. That is normal for one of many ticks, and no reason for cron to send
-// a mail: then it is a matter of the log.
+// locked returns the error of a pass that could not begin because another process
+// holds the lock. For one of many ticks that is normal: it is logged, and cron has
+// nothing to mail.
 func (o *OnceOptions) locked(log *slog.Logger, err error) error {
 	if o.Due {
 		log.Warn("the tick is dropped: " + err.Error())
@@ -145,10 +158,11 @@ func (o *OnceOptions) locked(log *slog.Logger, err error) error {
 	return err
 }
 
-// passOnce runs the pass on an app of its own, under the run lock. The report is
-// zero if it could not begin.
-func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Logger, p backlog.Pass, wait time.Duration, engine func(*app) *backlog.Engine) (report backlog.Report, err error) {
-	a, err := whenThere(ctx, log, awayPatience, func() (*app, error) { return g.wireApp(ctx, cfg, log, p.Now) })
+// passOnce runs the pass under the run lock or, with an id, handles that record
+// alone. The report is zero if the pass could not begin.
+func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Logger, p backlog.Pass, id string, wait time.Duration,
+	engine func(*app) *backlog.Engine) (report backlog.Report, err error) {
+	a, err := whenThere(ctx, log, awayPatience, func() (*app, error) { return g.wireApp(ctx, cfg, log, p.Now, nil) })
 	if err != nil {
 		return report, err
 	}
@@ -160,13 +174,19 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 	}
 	defer lock.Unlock()
 	e := engine(a)
-	defer context.AfterFunc(ctx, func() {
-		a.sayStopping()
-		e.Finish() // it may have lost the lock before
-	})()
-	ctx, release := a.whileHeld(ctx, lock)
-	report, err = a.runPass(ctx, e, p)
-	if lost := release(); lost != nil {
+	defer context.AfterFunc(ctx, a.sayStopping)()
+	var lost error
+	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
+		lost = fmt.Errorf("the run lock was lost, another process may have worked on this table meanwhile: %w", err)
+		a.log.Error("the run lock is lost, the pass is stopped", "error", err)
+	})
+	if id == "" {
+		report, err = a.runPass(held, e, p)
+	} else {
+		report, err = a.handleOne(held, e, p, id)
+	}
+	e.Flush(ctx) // what is left of a lost lock
+	if release(); lost != nil {
 		if report.Stopped == backlog.StoppedLock {
 			report.Stopped = backlog.StoppedError
 		}
@@ -175,31 +195,16 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 	return report, err
 }
 
-// whileHeld returns a context that ends when the lock is lost; release stops
-// looking and returns why it was.
-func (a *app) whileHeld(ctx context.Context, lock backlog.Lock) (held context.Context, release func() error) {
-	var lost error
-	held, stop := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
-		lost = fmt.Errorf("the run lock was lost, another process may have worked on this table meanwhile: %w", err)
-		a.log.Error("the run lock is lost, the pass is stopped", "error", err)
-	})
-	return held, func() error {
-		stop()
-		return lost
-	}
-}
-
-// runPass runs the pass from where the tier's last one stopped, and keeps where
-// the next one goes on.
+// runPass runs the pass from the tier's resume point and keeps the next one.
 func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass) (backlog.Report, error) {
-	state := a.state(a.log)
+	state := a.state()
 	s, err := state.Load()
 	if err != nil {
 		a.log.Warn(err.Error())
 	}
 	p.Resume = s.Resume[p.Tier]
 	report, err := e.Pass(ctx, p)
-	if err := state.Update(func(s *backlog.State) { s.Note(report) }); err != nil {
+	if err := state.Update(func(s *backlog.Checkpoint) { s.Note(report) }); err != nil {
 		a.log.Warn(err.Error())
 	}
 	return report, err
@@ -213,8 +218,13 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 			given++
 		}
 	}
-	if given != 1 {
-		return p, usagef("say which records: one of --max-age AGE, --tier NAME or --due")
+	switch {
+	case o.ID != "" && given > 0:
+		return p, usagef("--id is one record, due or not: leave out --max-age, --tier and --due")
+	case o.ID != "":
+		return backlog.Pass{Now: now}, nil
+	case given != 1:
+		return p, usagef("say which records: one of --max-age AGE, --tier NAME, --due or --id ID")
 	}
 	var tier tiers.Tier
 	switch {
@@ -227,16 +237,13 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 	case o.Tier != "":
 		t, ok := s.ByName(o.Tier)
 		if !ok {
-			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, tierNames(s))
+			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, strings.Join(tierNames(s), ", "))
 		}
 		tier = t
 	default:
-		age, err := tiers.ParseDuration(o.MaxAge)
+		age, err := parseAge("--max-age", o.MaxAge)
 		if err != nil {
-			return p, usagef("--max-age: %v", err)
-		}
-		if age <= 0 {
-			return p, usagef("--max-age: %s is no age; write it as in 7d", o.MaxAge)
+			return p, err
 		}
 		t, ok := s.ByMaxAge(age)
 		if !ok {
@@ -244,32 +251,16 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 		}
 		tier = t
 	}
-	return backlog.Pass{Tier: tier.Name, MaxAge: tier.MaxAge, Widest: tier.MaxAge == s.Widest().MaxAge, Now: now}, nil
+	p = backlog.TierPass(s, tier)
+	p.Now = now
+	return p, nil
 }
 
-func tierNames(s *tiers.Schedule) string {
-	var names string
-	for i, t := range s.Tiers() {
-		if i > 0 {
-			names += ", "
-		}
-		names += t.Name
-	}
-	return names
+func tierNames(s *tiers.Schedule) []string {
+	return each(s.Tiers(), func(t tiers.Tier) string { return t.Name })
 }
 
-// state returns the keeper of the app's state. Not to have a place for it is
-// only worth a warning.
-func (a *app) state(log *slog.Logger) *stateFile {
-	path, err := statePath(a.cfg)
-	if err != nil {
-		log.Warn(err.Error())
-	}
-	return &stateFile{path: path}
-}
-
-// lockWithin takes the run lock, waiting at most that long for another
-// process.
+// lockWithin takes the run lock. It waits at most that long for another process.
 func lockWithin(ctx context.Context, l backlog.Locker, wait time.Duration) (backlog.Lock, error) {
 	lock, err := l.TryLock(ctx, backlog.RunLock)
 	if errors.Is(err, backlog.ErrLocked) && wait > 0 {
@@ -280,100 +271,181 @@ func lockWithin(ctx context.Context, l backlog.Locker, wait time.Duration) (back
 	return lock, err
 }
 
-// dryRun shows what a pass would handle. It is a pass whose handler skips
-// every record, over a store that can only be read.
+// dryRun shows what a pass would handle: its handler skips every record, and its
+// store is only read.
 func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logger, p backlog.Pass, asJSON bool) error {
-	a, err := g.wireReader(ctx, cfg, log, p.Now)
+	a, err := g.wireTable(ctx, cfg, log, table.Options{ReadOnly: true}, p.Now, nil)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	if s, err := a.state(log).Load(); err == nil {
+	if s, err := a.state().Load(); err == nil {
 		p.Resume = s.Resume[p.Tier]
 	}
 	obs := newObserver(log)
-	return printRecords(g.out, p, func(show func(*backlog.Record) error) error {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		e := &backlog.Engine{
-			Store: struct{ backlog.Store }{a.table}, // none of its other abilities
-			Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
-				if err := show(r); err != nil {
-					cancel(err)
-				}
-				return backlog.Skip
-			}),
-			MaxRecords: cfg.MaxRecords,
-			Policy:     policyOf(cfg),
-			Observe: func(ev backlog.Event) {
-				if ev.Kind == backlog.UnreadableRow {
-					obs.Observe(ev)
-				}
-			},
-		}
-		if _, err := e.Pass(ctx, p); err != nil {
-			return err
-		}
-		if err := context.Cause(ctx); err != nil && !isEnd(err) {
-			return err
-		}
-		return nil
-	}, asJSON)
-}
-
-// printRecords prints the records that walk shows, as they come.
-func printRecords(w io.Writer, p backlog.Pass, walk func(show func(*backlog.Record) error) error, asJSON bool) error {
-	if walk == nil && !asJSON {
-		_, err := fmt.Fprintln(w, nothingDue)
-		return err
-	}
-	if walk == nil {
-		walk = func(func(*backlog.Record) error) error { return nil }
-	}
-	if !asJSON {
-		n := 0
-		err := walk(func(r *backlog.Record) error {
-			n++
-			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", shown(r.Key.String()), shown(r.Status), when(r.Inserted), r.Lane)
-			return err
-		})
-		if err == nil {
-			text := "nothing would be handled"
-			if n > 0 {
-				text = plural(n, "record") + " would be handled, in this order"
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	n, before := 0, ""
+	show := func(_ context.Context, r *backlog.Record) error {
+		n++
+		if asJSON {
+			b, err := json.Marshal(recordOf(r))
+			if err != nil {
+				cancel(err)
 			}
-			_, err = fmt.Fprintln(w, text)
+			g.printf("%s%s", before, b)
+			before = ","
+		} else {
+			g.printf("%s\t%s\t%s\t%s\n", shown(r.Key.String()), shown(r.Status), when(r.Inserted), r.Lane)
 		}
-		return err
-	}
-	tier, _ := json.Marshal(p.Tier)
-	if _, err := fmt.Fprintf(w, `{"tier":%s,"records":[`, tier); err != nil {
-		return err
-	}
-	comma := ""
-	err := walk(func(r *backlog.Record) error {
-		b, err := json.Marshal(struct {
-			ID       backlog.Key `json:"id"`
-			Status   string      `json:"status"`
-			Inserted stamp       `json:"inserted"`
-			Lane     string      `json:"lane"`
-		}{r.Key, r.Status, stamp(r.Inserted), r.Lane.String()})
-		if err == nil {
-			_, err = fmt.Fprintf(w, "%s%s", comma, b)
-			comma = ","
+		if g.unsaid != nil {
+			cancel(g.unsaid)
 		}
-		return err
-	})
-	if _, werr := fmt.Fprintln(w, "]}"); err == nil {
-		err = werr
+		return backlog.Skip
+	}
+	if name, _ := json.Marshal(p.Tier); asJSON { // as they come: there may be more than memory holds
+		g.printf(`{"tier":%s,"records":[`, name)
+	}
+	e := &backlog.Engine{
+		Store:      struct{ backlog.Store }{a.table}, // none of its other abilities
+		Handler:    backlog.HandlerFunc(show),
+		MaxRecords: cfg.MaxRecords,
+		Policy:     policyOf(cfg),
+		Observe: func(ev backlog.Event) {
+			if ev.Kind == backlog.UnreadableRow {
+				obs.Observe(ev)
+			}
+		},
+	}
+	_, err = e.Pass(ctx, p)
+	if cause := context.Cause(ctx); err == nil && cause != nil && !isEnd(cause) {
+		err = cause
+	}
+	switch {
+	case asJSON:
+		g.printf("]}\n")
+	case err != nil:
+	case n > 0:
+		g.printf("%s would be handled, in this order\n", plural(n, "record"))
+	default:
+		g.printf("nothing would be handled\n")
 	}
 	return err
 }
 
-// when is a time as people read it.
+// recordJSON is a record as --dry-run prints it. Environment and Record are there
+// with --id: they are what a program would be given.
+type recordJSON struct {
+	ID          backlog.Key       `json:"id"`
+	Status      string            `json:"status"`
+	Inserted    stamp             `json:"inserted"`
+	Lane        string            `json:"lane"`
+	Environment map[string]string `json:"environment,omitempty"`
+	Record      json.RawMessage   `json:"record,omitempty"`
+}
+
+type recordsJSON struct {
+	Tier    string       `json:"tier"`
+	Records []recordJSON `json:"records"`
+}
+
+func recordOf(r *backlog.Record) recordJSON {
+	return recordJSON{ID: r.Key, Status: r.Status, Inserted: stamp(r.Inserted), Lane: r.Lane.String()}
+}
+
+// when returns a time as people read it.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
 	return t.UTC().Format("2006-01-02 15:04:05 MST")
+}
+
+// handleOne handles and settles one record.
+func (a *app) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, id string) (backlog.Report, error) {
+	row, tier, err := a.findPending(ctx, id, p.Now)
+	if err != nil {
+		return backlog.Report{}, err
+	}
+	p.Tier, p.MaxAge = tier.Name, tier.MaxAge
+	e.Store = &singleStore{Table: a.table, record: row.Record}
+	return e.Pass(ctx, p)
+}
+
+// findPending returns the pending row and the narrowest tier that reaches its age,
+// the zero Tier if none does. A row may be too old for every tier or out of retries;
+// a row that no pass takes for another reason is an error.
+func (a *app) findPending(ctx context.Context, id string, now time.Time) (row inspect.Row, tier tiers.Tier, err error) {
+	if row, err = a.find(ctx, id, now); err != nil {
+		return row, tier, err
+	}
+	pending := row.State == backlog.RowNew || row.State == backlog.RowError
+	dateless := row.Inserted.IsZero()
+	expired := !row.Expires.IsZero() && row.Expires.Before(now)
+	if !pending || row.Filtered || row.Unreadable != nil || dateless && row.NoDate == "skip" || expired {
+		why := inspect.Explain(row, a.cfg.Tiers, policyOf(a.cfg), now).Reason
+		return row, tier, fmt.Errorf("record %s is not handled: %s", shown(row.Key.String()), why)
+	}
+	for _, t := range a.cfg.Tiers.Tiers() {
+		if dateless && row.NoDate == "newest" || !dateless && !row.Inserted.Before(now.Add(-t.MaxAge)) {
+			return row, t, nil
+		}
+	}
+	if dateless {
+		tier = a.cfg.Tiers.Widest()
+	}
+	return row, tier, nil
+}
+
+// A singleStore has one pending record, which is due.
+type singleStore struct {
+	*table.Table
+	record backlog.Record
+	given  atomic.Bool
+}
+
+// Pending implements backlog.Store.
+func (s *singleStore) Pending(_ context.Context, q backlog.Query) (p backlog.Page, err error) {
+	if q.Lane == backlog.Fresh && s.given.CompareAndSwap(false, true) {
+		p.Records = []backlog.Record{s.record}
+	}
+	return p, nil
+}
+
+// dryRunOne shows what a program would be given of the record.
+func dryRunOne(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logger, p backlog.Pass, o OnceOptions) error {
+	a, err := g.wireTable(ctx, cfg, log, table.Options{ReadOnly: true}, p.Now, nil)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	row, tier, err := a.findPending(ctx, o.ID, p.Now)
+	if err != nil {
+		return err
+	}
+	columns, err := row.ColumnsJSON()
+	if err != nil {
+		return err
+	}
+	inserted := ""
+	if !row.Inserted.IsZero() {
+		inserted = row.Inserted.UTC().Format(time.RFC3339Nano)
+	}
+	environment := [][2]string{
+		{"BACKLOG_ID", row.Key.String()}, {"BACKLOG_STATUS", row.Status}, {"BACKLOG_INSERTED", inserted}, {"BACKLOG_TIER", tier.Name},
+	}
+	if !o.JSON.on {
+		for _, v := range environment {
+			g.printf("%s=%s\n", v[0], shown(v[1]))
+		}
+		g.printf("%s\n", columns)
+		g.printf("nothing is handled: that is what a program would be given, and a BACKLOG_ATTEMPT_ID of its own\n")
+		return nil
+	}
+	r := recordOf(&row.Record)
+	r.Environment, r.Record = make(map[string]string), columns
+	for _, v := range environment {
+		r.Environment[v[0]] = v[1]
+	}
+	return printJSON(g.out, recordsJSON{tier.Name, []recordJSON{r}})
 }

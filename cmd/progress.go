@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"time"
@@ -9,20 +10,25 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"backlog/backlog"
+	"backlog/backlog/table"
 )
 
 const (
-	// longPass is how long a pass runs before it is worth a bar.
+	// longPass is how long a pass runs before it gets a bar.
 	longPass = time.Second
+	// longSimulation is the same for a simulation.
+	longSimulation = time.Second / 2
+	// steps are what a simulation's bar counts.
+	steps = 1000
 	// redraw is how often the bar is drawn at most.
 	redraw = 100 * time.Millisecond
 )
 
-// A progress shows on a terminal how far a long pass is, one at a time, and
-// passes every event on. To anything but a terminal it shows nothing.
+// A progress shows on a terminal how far a long pass is, one pass at a time, and
+// hands every event on.
 type progress struct {
 	*screen // its mutex guards what follows; its bar is nil: no pass is shown
-	table   backlog.Counter
+	table   *table.Table
 	next    func(backlog.Event)
 
 	tier      string // whose pass is shown
@@ -32,7 +38,7 @@ type progress struct {
 	stopCount context.CancelFunc
 }
 
-func newProgress(w io.Writer, t backlog.Counter, next func(backlog.Event)) func(backlog.Event) {
+func newProgress(w io.Writer, t *table.Table, next func(backlog.Event)) func(backlog.Event) {
 	s, ok := w.(*screen)
 	if !ok {
 		return next
@@ -47,7 +53,7 @@ func (p *progress) Observe(ev backlog.Event) {
 	defer p.mu.Unlock()
 	switch {
 	case ev.Kind == backlog.PassStarted && p.bar == nil:
-		p.begin(ev.Report)
+		p.passStarted(ev.Report)
 	case p.bar == nil || ev.Tier != p.tier:
 	case ev.Kind == backlog.AttemptEnded:
 		p.attempt()
@@ -58,19 +64,10 @@ func (p *progress) Observe(ev backlog.Event) {
 	}
 }
 
-// begin starts the bar's clock with the pass, so that its rate is the pass's,
+// passStarted starts the bar's clock with the pass, so that its rate is the pass's,
 // and counts what is pending before outcomes change that.
-func (p *progress) begin(pass *backlog.Report) {
-	p.bar = progressbar.NewOptions64(math.MaxInt64,
-		progressbar.OptionSetWriter(p.w),
-		progressbar.OptionSetDescription(shown(pass.Tier)),
-		progressbar.OptionShowCount(),
-		progressbar.OptionShowIts(),
-		progressbar.OptionSetItsString("records"),
-		progressbar.OptionThrottle(math.MaxInt64), // not yet drawn
-		progressbar.OptionClearOnFinish(),
-	)
-	p.bar.Reset() // sets the clock
+func (p *progress) passStarted(pass *backlog.Report) {
+	p.newBar(shown(pass.Tier), math.MaxInt64, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("records"))
 	p.tier, p.began, p.done, p.counted = pass.Tier, time.Now(), 0, false
 	var ctx context.Context
 	ctx, p.stopCount = context.WithCancel(context.Background())
@@ -96,5 +93,95 @@ func (p *progress) count(ctx context.Context, bar *progressbar.ProgressBar, pass
 	if end := c.Bands[0].Fresh + c.Bands[0].Failed; p.bar == bar && end > p.done {
 		bar.ChangeMax(end)
 		p.counted = true
+	}
+}
+
+// newBar makes the screen's bar, which is not drawn yet. The caller holds the lock.
+func (s *screen) newBar(name string, length int64, more ...progressbar.Option) *progressbar.ProgressBar {
+	s.bar = progressbar.NewOptions64(length, append(more,
+		progressbar.OptionSetWriter(s.w),
+		progressbar.OptionSetDescription(name),
+		progressbar.OptionThrottle(math.MaxInt64),
+		progressbar.OptionClearOnFinish(),
+	)...)
+	s.bar.Reset() // sets the clock
+	return s.bar
+}
+
+// A gauge shows on a terminal how far a long simulation is. A nil gauge shows
+// nothing.
+type gauge screen
+
+// begin starts a new bar of so many steps, -1 if the number is not known.
+func (u *gauge) begin(name string, length int64, more ...progressbar.Option) {
+	u.end()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	bar := (*screen)(u).newBar(name, length, append(more, progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionSetElapsedTime(true))...)
+	time.AfterFunc(longSimulation, func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.bar == bar {
+			progressbar.OptionThrottle(redraw)(bar)
+			bar.RenderBlank() // the first progress may be long in coming
+		}
+	})
+}
+
+// show moves the bar to so many steps.
+func (u *gauge) show(name string, done int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	progressbar.OptionSetDescription(name)(u.bar)
+	u.bar.Set64(done)
+}
+
+// end takes the bar away.
+func (u *gauge) end() {
+	if u == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.bar != nil {
+		u.bar.Clear()
+		u.bar = nil
+	}
+}
+
+// reading returns a function that counts the rows that are read.
+func (u *gauge) reading() (row func()) {
+	if u == nil {
+		return func() {}
+	}
+	const what = "reading the table"
+	u.begin(what, -1, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"))
+	read := int64(0)
+	return func() {
+		if read++; read%1000 == 0 {
+			u.show(what, read)
+		}
+	}
+}
+
+// simulating returns a function that takes the progress of the i-th candidate, from
+// 0; nil without a terminal.
+func (u *gauge) simulating(name string, i, candidates int) func(done, of int) {
+	if u == nil {
+		return nil
+	}
+	name = shown(name)
+	if r := []rune(name); len(r) > 30 { // a line is all there is
+		name = string(r[:29]) + "…"
+	}
+	if candidates > 1 {
+		name += fmt.Sprintf(" (%d of %d)", i+1, candidates)
+	}
+	if i == 0 {
+		u.begin(name, int64(steps*candidates))
+	}
+	return func(done, of int) {
+		// The end is for what comes after.
+		u.show(name, int64(steps*i)+min(steps-1, steps*int64(done)/int64(of)))
 	}
 }

@@ -6,78 +6,86 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/tiers"
 )
-
-// A rewiring is what has come of building the app anew.
-type rewiring struct {
-	app *app
-	err error
-}
 
 const refused = "reload refused, the old configuration stays: "
 
-// hups returns the channel of signals to reload. One that comes during a reload
-// waits for its end.
-func (d *server) hups() <-chan os.Signal {
-	if d.rewired != nil {
-		return nil
+// Signals to reload are one when they come so close together: after a quiet
+// second, at the latest ten seconds after the first.
+const (
+	hupQuiet = time.Second
+	hupMost  = 10 * time.Second
+)
+
+// reloads reloads the configuration at signals, until ctx is done.
+func (d *server) reloads(ctx context.Context, hup <-chan os.Signal) {
+	for {
+		select {
+		case <-hup:
+		case <-ctx.Done():
+			return
+		}
+		latest := time.After(hupMost)
+		for quiet := false; !quiet; {
+			quiet = true
+			select {
+			case <-hup:
+				quiet = false
+			case <-time.After(hupQuiet):
+			case <-latest:
+			case <-ctx.Done():
+			}
+		}
+		if ctx.Err() == nil {
+			d.reload(ctx)
+		}
 	}
-	return d.hup
 }
 
-// rewire begins a reload, which ends with what comes through d.rewired: a
-// database that does not answer can take its time, and the lock is to be looked
-// at meanwhile.
-func (d *server) rewire(ctx context.Context) {
+// reload puts an app of the configuration as it is now in the place of the old
+// one, over the same database and under the same locks. If anything is wrong,
+// the old one stays.
+func (d *server) reload(ctx context.Context) {
 	notify(d.log, daemon.SdNotifyReloading)
-	old, ready := d.app.cfg, make(chan rewiring, 1)
-	d.rewired = ready
-	go func() {
-		a, err := d.g.rewire(ctx, old, d.log)
-		ready <- rewiring{a, err}
-	}()
-}
-
-// reload ends a reload. Whatever was wrong, the old configuration stays in
-// force. loop is nil while standing by.
-func (d *server) reload(r rewiring, loop *backlog.Loop) {
-	d.rewired = nil
 	defer notify(d.log, daemon.SdNotifyReady)
-	if r.err != nil {
-		d.log.Error(refused + r.err.Error())
+	a, err := d.g.rewire(ctx, d.app, d.log)
+	if err != nil {
+		d.log.Error(refused + err.Error())
 		return
 	}
-	r.app.introduce(slog.LevelInfo)
-	old := d.app
-	d.app = r.app
-	if loop != nil {
-		loop.Reload(d.app.cfg.Tiers, d.newEngine())
+	a.introduce(slog.LevelInfo)
+	d.loop.Reload(func() (*tiers.Schedule, *backlog.Engine) {
+		d.app.closeHandlers()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.app = a
+		return a.cfg.Tiers, d.newEngine()
+	})
+	if ctx.Err() != nil {
+		return // a stop came while handlers were waited for
 	}
-	if loop != nil || old.passes.Load() > 0 {
-		d.old = append(d.old, old) // passes of its engine may still use it
-	} else {
-		old.close()
-	}
-	d.log.Info("configuration reloaded", "tiers", len(d.app.cfg.Tiers.Tiers()))
+	d.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
 }
 
-// rewire builds the app anew. What the locks and the state belong to cannot
-// change under a running daemon.
-func (g *globals) rewire(ctx context.Context, old *config.Config, log *slog.Logger) (*app, error) {
+// rewire builds the app anew over the database of the old one. What the locks
+// and the state belong to cannot change under a running daemon.
+func (g *globals) rewire(ctx context.Context, old *app, log *slog.Logger) (*app, error) {
 	cfg, err := g.load()
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Database != old.Database || cfg.Table.Schema != old.Table.Schema || cfg.Table.Name != old.Table.Name ||
-		cfg.State != old.State || !reflect.DeepEqual(cfg.Log, old.Log) {
+	if was := old.cfg; cfg.Database != was.Database || cfg.Table.Schema != was.Table.Schema || cfg.Table.Name != was.Table.Name ||
+		cfg.State != was.State || !reflect.DeepEqual(cfg.Log, was.Log) {
 		return nil, errors.New("another database, table, state or log needs a restart")
 	}
-	return g.wireServer(ctx, cfg, log)
+	return g.wireServer(ctx, cfg, log, old.db)
 }
 
 // A starting is a daemon that has not been wired yet.
@@ -88,26 +96,20 @@ type starting struct {
 	hup <-chan os.Signal
 }
 
-// wire wires the app, by the configuration as it is now where a signal to
-// reload has come.
-func (s *starting) wire(ctx context.Context) (*app, error) {
+// wire wires the app. After a signal to reload it reads the configuration again.
+// As nothing is led yet, all of it may have changed. One by which the database is
+// away cannot be told from a good one, and is waited for.
+func (s *starting) wire(ctx context.Context) (a *app, err error) {
 	select {
 	case <-s.hup:
-		return s.rewire(ctx)
 	default:
-		return s.g.wireServer(ctx, s.cfg, s.log)
+		return s.g.wireServer(ctx, s.cfg, s.log, nil)
 	}
-}
-
-// rewire reads the configuration again. As nothing is led yet, all of it may
-// have changed. One by which the database is away cannot be told from a good
-// one, and is waited for.
-func (s *starting) rewire(ctx context.Context) (a *app, err error) {
 	cfg, err := s.g.load()
 	if err == nil {
-		a, err = s.g.wireServer(ctx, cfg, newLog(cfg.Log, s.g.err))
+		a, err = s.g.wireServer(ctx, cfg, newLog(cfg.Log, s.g.err), nil)
 	}
-	switch away := errors.Is(err, backlog.ErrAway); {
+	switch away := errors.Is(err, backlog.ErrUnavailable); {
 	case err == nil, away:
 		s.cfg, s.log = cfg, newLog(cfg.Log, s.g.err)
 		s.log.Info("configuration reloaded", "tiers", len(cfg.Tiers.Tiers()))
@@ -118,5 +120,5 @@ func (s *starting) rewire(ctx context.Context) (a *app, err error) {
 	case ctx.Err() == nil:
 		s.log.Error(refused + err.Error())
 	}
-	return s.g.wireServer(ctx, s.cfg, s.log)
+	return s.g.wireServer(ctx, s.cfg, s.log, nil)
 }

@@ -13,30 +13,30 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 	"backlog/tiers"
 )
 
 // RetryOptions are the arguments and the flags of retry.
 type RetryOptions struct {
+	dataFlags
 	IDs       []string
 	Status    string
 	OlderThan string
 	All       bool
 	Yes       bool
 	DryRun    bool
-	JSON      jsonFlag
-	Now       nowFlag
 }
 
 func (o *RetryOptions) AddFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.Status, "status", "", "take the records whose status is `STATUS`: that of dead or that of failed ones")
+	f.StringVar(&o.Status, "status", "", "take the records whose status is `STATUS`, which dead or failed ones have")
 	f.StringVar(&o.OlderThan, "older-than", "", "take the dead and failed records that are older than `AGE`, such as 7d")
 	f.BoolVar(&o.All, "all", false, "take all dead and failed records")
 	f.BoolVar(&o.Yes, "yes", false, "do it, though it is more than one record")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say how many records it would be, and do nothing")
-	o.JSON.AddFlags(f)
-	o.Now.AddFlags(f)
+	o.dataFlags.AddFlags(f)
 }
 
 func newRetry(g *globals) *cobra.Command {
@@ -74,42 +74,31 @@ type retryJSON struct {
 }
 
 func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
-	_, now, err := o.Now.clock()
-	if err != nil {
-		return err
-	}
 	age, err := o.check()
 	if err != nil {
 		return err
 	}
-	cfg, err := g.load()
-	if err != nil {
-		return err
-	}
-	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), table.Options{ReadOnly: o.DryRun})
+	a, now, err := g.open(ctx, o.Now, table.Options{ReadOnly: o.DryRun})
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	if err := a.table.ProveTimes(ctx, now); err != nil {
-		return fmt.Errorf("table %s: %w", cfg.Table.Name, err)
-	}
-	sel, err := o.selection(ctx, a, age, now)
+	filter, err := o.filter(ctx, a, age, now)
 	if err != nil {
 		return err
 	}
 	var r retryJSON
-	if r.Selected, err = a.table.CountReset(ctx, sel); err != nil {
+	if r.Selected, err = a.table.CountRequeue(ctx, filter); err != nil {
 		return err
 	}
-	if r.Beyond, err = a.countBeyond(ctx, sel, now); err != nil {
+	if r.Beyond, err = a.countBeyond(ctx, filter, now); err != nil {
 		return err
 	}
-	return g.retry(ctx, o, a, sel, r, now)
+	return g.retry(ctx, o, a, filter, r, now)
 }
 
-// check returns the age that is asked for, 0 for none, or what is wrong with
-// the options by themselves.
+// check returns the age of --older-than, 0 for none, or what is wrong with the
+// options.
 func (o *RetryOptions) check() (age time.Duration, err error) {
 	some := o.Status != "" || o.OlderThan != ""
 	switch {
@@ -122,35 +111,29 @@ func (o *RetryOptions) check() (age time.Duration, err error) {
 	case o.OlderThan == "":
 		return 0, nil
 	}
-	if age, err = tiers.ParseDuration(o.OlderThan); err != nil {
-		return 0, usagef("--older-than: %v", err)
-	}
-	if age <= 0 {
-		return 0, usagef("--older-than: %s is no age; write it as in 7d", o.OlderThan)
-	}
-	return age, nil
+	return parseAge("--older-than", o.OlderThan)
 }
 
-// selection returns what the options mean in the table.
-func (o *RetryOptions) selection(ctx context.Context, a *app, age time.Duration, now time.Time) (sel table.Selection, err error) {
+// filter returns what the options mean in the table.
+func (o *RetryOptions) filter(ctx context.Context, a *app, age time.Duration, now time.Time) (filter table.Filter, err error) {
 	if o.Status != "" {
-		known := resettable(a.cfg, a.table.OneLane())
+		known := requeueable(a.cfg, a.table.OneLane())
 		if !slices.Contains(known, o.Status) {
 			if len(known) == 0 {
-				return sel, usagef("--status: no status of the configuration is that of dead or failed records")
+				return filter, usagef("--status: no status of the configuration is that of dead or failed records")
 			}
-			return sel, usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, strings.Join(known, ", "))
+			return filter, usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, strings.Join(known, ", "))
 		}
-		sel.Status = o.Status
+		filter.Status = o.Status
 	}
 	if age > 0 {
-		sel.Before = now.Add(-age)
+		filter.Before = now.Add(-age)
 	}
-	sel.Keys, err = o.keys(ctx, a, now)
-	return sel, err
+	filter.Keys, err = o.keys(ctx, a, now)
+	return filter, err
 }
 
-// keys returns the keys of the IDs, each once. It is an error if one of them
+// keys returns the keys of the IDs, each once. It is an error if one of the records
 // cannot be put back to new.
 func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []backlog.Key, err error) {
 	seen := make(map[uint64]bool)
@@ -181,45 +164,34 @@ func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []
 }
 
 // whyNotReset returns why the row cannot be put back to new, "" if it can.
-func whyNotReset(row backlog.Row, found bool) string {
+func whyNotReset(row inspect.Row, found bool) string {
 	switch {
 	case !found:
 		return "there is no such record"
 	case row.Filtered:
 		return "table.where leaves it out"
-	case row.Standing == backlog.StandingDead || row.Standing == backlog.StandingError:
+	case row.State == backlog.RowDead || row.State == backlog.RowError:
 		return ""
-	case row.Standing == backlog.StandingNew:
+	case row.State == backlog.RowNew:
 		return "it is new already"
-	case row.Standing == backlog.StandingSuccess:
+	case row.State == backlog.RowSuccess:
 		return "it has succeeded"
 	}
 	return fmt.Sprintf("it is neither, with the status %q", row.Status)
 }
 
-// resettable returns the statuses of dead and failed records as --status takes
+// requeueable returns the statuses of dead and failed records as --status takes
 // them: the values of the status column or, in a table without one, words.
-func resettable(cfg *config.Config, oneLane bool) (list []string) {
-	s := cfg.Statuses
-	column := false
-	for _, x := range []config.State{s.New, s.Error, s.Success, s.Dead} {
-		column = column || len(x.Values) > 0
-	}
-	add := func(x config.State, word string) {
+func requeueable(cfg *config.Config, oneLane bool) (list []string) {
+	s := cfg.Table
+	column := slices.ContainsFunc([]mapping.State{s.New, s.Error, s.Success, s.Dead}, func(x mapping.State) bool { return len(x.Values) > 0 })
+	add := func(x mapping.State, word string) {
 		if !column {
 			list = append(list, word)
 			return
 		}
-		for _, v := range x.Values {
-			list = append(list, v.Text)
-		}
-		for _, c := range x.When {
-			for _, v := range c.Values {
-				if strings.EqualFold(c.Column, cfg.Table.Status) {
-					list = append(list, v.Text)
-				}
-			}
-		}
+		values, _ := ofStatus(cfg, x)
+		list = append(list, each(values, func(v mapping.Value) string { return v.Text })...)
 	}
 	if s.Dead.Given {
 		add(s.Dead, "dead")
@@ -234,26 +206,26 @@ func resettable(cfg *config.Config, oneLane bool) (list []string) {
 	return list
 }
 
-// countBeyond returns how many of the selection no tier reaches.
-func (a *app) countBeyond(ctx context.Context, sel table.Selection, now time.Time) (int, error) {
+// countBeyond returns how many records of the filter no tier reaches.
+func (a *app) countBeyond(ctx context.Context, filter table.Filter, now time.Time) (int, error) {
 	edge := now.Add(-a.cfg.Tiers.Widest().MaxAge)
-	if sel.Before.IsZero() || edge.Before(sel.Before) {
-		sel.Before = edge
+	if filter.Before.IsZero() || edge.Before(filter.Before) {
+		filter.Before = edge
 	}
-	return a.table.CountReset(ctx, sel)
+	return a.table.CountRequeue(ctx, filter)
 }
 
-// retry does what has been asked for, once it is known how many records that
-// concerns.
-func (g *globals) retry(ctx context.Context, o RetryOptions, a *app, sel table.Selection, r retryJSON, now time.Time) (err error) {
+// retry puts the records back and prints the result. More than one record needs
+// --yes.
+func (g *globals) retry(ctx context.Context, o RetryOptions, a *app, filter table.Filter, r retryJSON, now time.Time) (err error) {
 	if r.Selected > 1 && !o.Yes && !o.DryRun {
 		return usagef("that would put %d records back to new; add --yes to do so", r.Selected)
 	}
 	if r.Selected > 0 && !o.DryRun {
-		if err := a.db.ProveRights(ctx); err != nil {
+		if err := a.db.CheckRights(ctx); err != nil {
 			return err
 		}
-		if r.Reset, err = a.table.Reset(ctx, sel, now); err != nil && r.Reset == 0 {
+		if r.Reset, err = a.table.Requeue(ctx, filter, now); err != nil && r.Reset == 0 {
 			return err
 		}
 	}

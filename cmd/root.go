@@ -9,9 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"os"
 	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +25,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"backlog/backlog/config"
+	"backlog/tiers"
 )
 
 // globals are the flags that all commands share, and the world around them.
@@ -59,12 +64,14 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	// net/http says there what a server has sent unasked, which may be a secret
 	// of ours. What matters to anybody comes back as an error.
 	log.SetOutput(io.Discard)
-	g := &globals{in: in, out: out, err: onScreen(err)}
+	queue := newLogQueue(err)
+	defer queue.close()
+	g := &globals{in: in, out: afterLog{queue, out}, err: onScreen(queue)}
 	root := newRoot(g)
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(err)
+	root.SetOut(g.out)
+	root.SetErr(g.err)
 	if isCompletion(args) {
 		plainUsages(root)
 	}
@@ -77,12 +84,12 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	}
 	// What cobra itself finds wrong is wrong usage.
 	if ran, ok := e.(ranError); ok {
-		e = ran.err
+		e = ran.error
 	} else {
 		e = usageError{e}
 	}
 	if quiet := (quietError{}); !errors.As(e, &quiet) {
-		complain(err, e)
+		complain(g.err, e)
 	}
 	return exitStatus(e)
 }
@@ -92,9 +99,9 @@ func newRoot(g *globals) *cobra.Command {
 		Use:   "backlog",
 		Short: "Work off the pending records of a table, retrying the failed ones less and less often",
 		Long: `backlog works off a table you already have: it hands every pending record to a
-handler, writes the outcome back, and tries what failed again the more rarely
-the older it is. The schedule says how often records up to which age are tried;
-the table needs no columns for it.
+handler, writes the outcome back, and retries what failed less often as it ages.
+The schedule says how often records up to which age are tried; the table needs
+no columns for it.
 
 Start with "backlog check", then "backlog once --max-age 1d", then "backlog run".` + exitStatusHelp,
 		SilenceUsage:  true,
@@ -108,7 +115,8 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	root.SetVersionTemplate(versionText())
 	root.Flags().BoolP("version", "v", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
-	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newRetry(g), newCheck(g), newInit(g), newVersion(g))
+	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newRetry(g), newCheck(g))
+	root.AddCommand(newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false
 	root.SetFlagErrorFunc(flagError)
 	root.SetGlobalNormalizationFunc(withDashes)
@@ -120,8 +128,8 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	return root
 }
 
-// refuseStrangers makes the commands that cobra adds refuse names that they do
-// not know, where they would show a help and end well.
+// refuseStrangers makes cobra's own commands refuse names that they do not know.
+// Left alone they show a help and end with 0.
 func refuseStrangers(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		switch c.Name() {
@@ -139,7 +147,7 @@ func refuseStrangers(root *cobra.Command) {
 	}
 }
 
-// helpAlike gives the commands that cobra adds the end that ours have.
+// helpAlike ends the help of cobra's own commands as ours ends.
 func helpAlike(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		if !strings.Contains(sub.Long, exitStatusHelp) {
@@ -149,7 +157,7 @@ func helpAlike(c *cobra.Command) {
 	}
 }
 
-// aWord is what is shown of an argument: no URL, and so no password.
+// aWord matches the part of an argument that may be shown: no URL with a password.
 var aWord = regexp.MustCompile(`^[A-Za-z_-]+`)
 
 // noArgs refuses arguments as cobra does, but shows only words.
@@ -167,7 +175,7 @@ func noArgs(c *cobra.Command, args []string) error {
 	return err
 }
 
-// flagError shows of a flag that cannot be understood only its name.
+// flagError words cobra's errors without values that may be secret.
 func flagError(_ *cobra.Command, err error) error {
 	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) {
 		if short := e.GetSpecifiedShortnames(); short != "" {
@@ -188,7 +196,7 @@ func flagError(_ *cobra.Command, err error) error {
 	return err
 }
 
-// plainValue matches a value of a flag that may be shown: no URL.
+// plainValue matches a flag's value that may be shown: no URL.
 var plainValue = regexp.MustCompile(`^[A-Za-z0-9.,+-]{1,40}$`)
 
 // kindsOfFlags says in words what flags take.
@@ -196,15 +204,13 @@ var kindsOfFlags = map[string]string{
 	"int": "a whole number", "uint64": "a whole number from 0", "float64": "a number", "bool": "true or false", "duration": "a duration",
 }
 
-// withDashes takes the name of a flag as the configuration would have it.
+// withDashes lets flags be written with underscores, as keys of the configuration.
 func withDashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
 // ranError marks the errors of run functions, as opposed to cobra's own.
-type ranError struct{ err error }
-
-func (e ranError) Error() string { return e.err.Error() }
+type ranError struct{ error }
 
 // ran adapts a run function to cobra.
 func ran(f func(ctx context.Context) error) func(*cobra.Command, []string) error {
@@ -216,15 +222,15 @@ func ran(f func(ctx context.Context) error) func(*cobra.Command, []string) error
 	}
 }
 
-// nowFlag is the --now of commands that look at the clock.
+// nowFlag is the --now of commands that read the clock.
 type nowFlag struct{ text string }
 
 func (n *nowFlag) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&n.text, "now", "", "pretend that it is `TIME` (RFC 3339)")
 }
 
-// clock returns the clock to use and its reading now, which is exactly the
-// pretended time if there is one.
+// clock returns the clock to use and its first reading, which is exactly the
+// pretended time if one is given.
 func (n *nowFlag) clock() (clock func() time.Time, now time.Time, err error) {
 	if n.text == "" {
 		return time.Now, time.Now(), nil
@@ -242,6 +248,17 @@ func parseTime(flag, text string) (time.Time, error) {
 	return t, nil
 }
 
+func parseAge(flag, text string) (time.Duration, error) {
+	age, err := tiers.ParseDuration(text)
+	if err != nil {
+		return 0, usagef("%s: %v", flag, err)
+	}
+	if age <= 0 {
+		return 0, usagef("%s: %s is no age; write it as in 7d", flag, text)
+	}
+	return age, nil
+}
+
 // jsonFlag is the --json of commands that print data.
 type jsonFlag struct{ on bool }
 
@@ -249,10 +266,151 @@ func (j *jsonFlag) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&j.on, "json", false, "print JSON")
 }
 
-// printf writes to the command's output. That a write failed becomes the
-// program's error in the end; a closed pipe, the reader's wish, ends it at once.
+// dataFlags are the flags of commands that print data of some time.
+type dataFlags struct {
+	JSON jsonFlag
+	Now  nowFlag
+}
+
+func (d *dataFlags) AddFlags(f *pflag.FlagSet) {
+	d.JSON.AddFlags(f)
+	d.Now.AddFlags(f)
+}
+
+// printf writes to the command's output. A failed write becomes the program's error
+// in the end; a closed pipe ends the program at once.
 func (g *globals) printf(format string, args ...any) {
 	if _, err := fmt.Fprintf(g.out, format, args...); err != nil && g.unsaid == nil {
 		g.unsaid = err
 	}
+}
+
+// Version is set when a release is built: -ldflags "-X backlog/cmd.Version=v1.2.3".
+var Version string
+
+func newVersion(g *globals) *cobra.Command {
+	var asJSON jsonFlag
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Long:  `Version prints the program's version, its SQLite driver and the Go it was built with.` + exitStatusHelp,
+		Args:  noArgs,
+		RunE: ran(func(context.Context) error {
+			if asJSON.on {
+				return printJSON(g.out, map[string]string{"version": version(), "sqlite": sqliteDriver, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+			}
+			g.printf("%s", versionText())
+			return nil
+		}),
+	}
+	asJSON.AddFlags(c.Flags())
+	return c
+}
+
+func versionText() string {
+	return fmt.Sprintf("backlog %s (SQLite by %s, %s, %s/%s)\n", version(), sqliteDriver, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func version() string {
+	if Version != "" {
+		return Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// completions are the words that a flag takes, by its name. Flags of the same name
+// take the same words in all commands.
+func completions(g *globals) map[string]func() []string {
+	words := func(list ...string) func() []string { return func() []string { return list } }
+	return map[string]func() []string{
+		"log-level":  words("debug", "info", "warn", "error"),
+		"log-format": words("auto", "text", "json"),
+		"format":     words("text", "json", "crontab", "systemd"),
+		"policy": func() []string {
+			return append([]string{"progressive"}, each(knownPolicies(), func(s config.Settings) string { return s.Name })...)
+		},
+		"tier": func() (names []string) {
+			cfg, err := g.load()
+			if err != nil {
+				return nil
+			}
+			return tierNames(cfg.Tiers)
+		},
+	}
+}
+
+// completeFlags tells the shell the words that the flags of c and of its
+// commands take.
+func completeFlags(c *cobra.Command, words map[string]func() []string) {
+	register := func(f *pflag.Flag) {
+		list, ok := words[f.Name]
+		if !ok {
+			return
+		}
+		c.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return list(), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		})
+	}
+	c.LocalFlags().VisitAll(register)
+	for _, sub := range c.Commands() {
+		completeFlags(sub, words)
+	}
+}
+
+// isCompletion reports whether a shell asks for words.
+func isCompletion(args []string) bool {
+	return len(args) > 0 && slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, args[0])
+}
+
+// plainUsages removes the quotes around arguments' names from the usage of flags.
+// They are for the help; a shell would show them.
+func plainUsages(c *cobra.Command) {
+	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+	c.LocalFlags().VisitAll(plain)
+	for _, sub := range c.Commands() {
+		plainUsages(sub)
+	}
+}
+
+// load reads the configuration and puts the flags on top.
+func (g *globals) load() (*config.Config, error) {
+	if g.Config == "" {
+		return nil, usagef("--config: names no file")
+	}
+	c, err := config.LoadFile(g.Config, knownSettings())
+	if err == nil {
+		_, err = newPolicy(c.Policy)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w with --config", err)
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	for _, name := range []string{"database", "table"} {
+		if f := g.flags; f != nil && f.Changed(name) && f.Lookup(name).Value.String() == "" { // it may be a variable of the shell that is not set
+			return nil, usagef("--%s: names none", name)
+		}
+	}
+	if g.Database != "" {
+		c.Database = g.Database
+	}
+	if g.Table != "" {
+		c.Table.Name = g.Table
+	}
+	if g.LogLevel != "" {
+		if err := c.Log.Level.UnmarshalText([]byte(g.LogLevel)); err != nil {
+			return nil, usagef("--log-level: %q is not one of debug, info, warn, error", g.LogLevel)
+		}
+	}
+	switch g.LogFormat {
+	case "":
+	case "auto", "text", "json":
+		c.Log.Format = g.LogFormat
+	default:
+		return nil, usagef("--log-format: %q is not one of auto, text, json", g.LogFormat)
+	}
+	return c, nil
 }

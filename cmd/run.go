@@ -2,12 +2,14 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,15 +18,12 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/table"
+	"backlog/backlog/table/doctor"
 )
 
-// lockEvery is how often a standby looks whether there is still a leader, and
-// a leader whether it still holds the lock.
+// lockEvery is how often a standby looks whether there is still a leader.
 const lockEvery = 2 * time.Second
-
-// takeOverAfter is how long a standby that has got the lock lets the old leader
-// have for its end: it may be there and not know yet that the lock is lost.
-const takeOverAfter = backlog.LockGrace + time.Second
 
 func newRun(g *globals) *cobra.Command {
 	return &cobra.Command{
@@ -38,10 +37,12 @@ database is away, at the start or later, it waits. At the start it warns of an
 index that is missing.
 
 SIGTERM or SIGINT: select nothing more, let running handlers finish for
-shutdown_timeout, settle, exit. A second one: end the handlers at once.
-SIGHUP: read the configuration again; one that is wrong is refused and the old
-one stays. Passes under way hand out nothing more: what is left is taken up with
-the new one when their handlers have ended. Another database, table, state or log
+shutdown_timeout, settle, exit. A second one: kill the handlers and exit within
+two seconds.
+SIGHUP, when no other one has come for a second: read the configuration again;
+one that is wrong is refused and the old one stays. Passes under way dispatch
+nothing more: when their handlers have ended, which may take as long as these
+do, the rest is taken up with the new one. Another database, table, state or log
 needs a restart, but for a daemon that still waits for its first database. As a service of systemd, in /etc/systemd/system/backlog.service:
 
     [Unit]
@@ -61,7 +62,7 @@ needs a restart, but for a daemon that still waits for its first database. As a 
     [Install]
     WantedBy=multi-user.target
 
-TimeoutStopSec is to be longer than shutdown_timeout. Then: systemctl
+TimeoutStopSec is to be at least 15 seconds longer than shutdown_timeout. Then: systemctl
 daemon-reload, systemctl enable backlog, systemctl start backlog.` + exitStatusHelp,
 		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runRun(ctx, g) }),
@@ -90,65 +91,63 @@ func runRun(ctx context.Context, g *globals) error {
 		return err
 	}
 	a.introduce(slog.LevelInfo)
-	d := &server{g: g, app: a, log: log, hard: stop.hard, state: a.state(log), hup: hup}
-	d.observe = newProgress(g.err, a.table, newObserver(log).Observe)
-	defer d.close()
-
-	notify(log, daemon.SdNotifyReady)
-	for ctx.Err() == nil {
-		if err := d.lead(ctx); err != nil {
-			return err
-		}
+	obs := newObserver(log)
+	d := &server{
+		g: g, app: a, table: a.table, log: log, hard: stop.hard, state: a.state(),
+		observe: newProgress(g.err, a.table, obs.Observe),
 	}
-	d.stopping()
-	d.finish()
-	log.Info("stopped")
-	return nil
+	err = d.serve(ctx, hup)
+	obs.end()
+	a.db.Close()
+	if err == nil {
+		log.Info("stopped")
+	}
+	return err
 }
 
 // A server is the daemon: it leads, or waits until it can.
 type server struct {
 	g       *globals
-	app     *app
 	log     *slog.Logger
 	observe func(backlog.Event)
-	state   *stateFile
+	state   backlog.CheckpointKeeper
 	hard    <-chan struct{}
-	hup     <-chan os.Signal
-	engine  *backlog.Engine // the last one; nil: it has never led
-	rewired chan rewiring   // not nil: a reload is under way
-	old     []*app          // of before reloads
-	closing sync.WaitGroup
-	stopped bool // and said so
+	loop    *backlog.Loop
+	table   *table.Table // for the leader lock
+
+	mu      sync.Mutex
+	app     *app         // another one after each reload, over the same database
+	leads   atomic.Bool  // the loop runs under the leader lock
+	lock    backlog.Lock // that lock
+	stopped sync.Once    // it is logged
 }
 
-// close closes handlers and connections: also those that passes of an old app
-// went on with until the end. Connections that are idle have been closed long
-// before.
-func (d *server) close() {
-	if d.rewired != nil {
-		if r := <-d.rewired; r.err == nil {
-			r.app.close()
-		}
+// serve leads whenever it can, until ctx is done.
+func (d *server) serve(ctx context.Context, hup <-chan os.Signal) error {
+	d.loop = &backlog.Loop{Schedule: d.app.cfg.Tiers, Engine: d.newEngine(), State: d.state, Locker: d.app.locker(), Observe: d.told}
+	over, end := context.WithCancel(context.Background())
+	defer end()
+	go d.keepWatchdog(over)
+	rctx, endReloads := context.WithCancel(ctx)
+	defer endReloads()
+	var reloads sync.WaitGroup
+	reloads.Go(func() { d.reloads(rctx, hup) })
+	defer context.AfterFunc(ctx, d.stopping)()
+	notify(d.log, daemon.SdNotifyReady)
+	var err error
+	for err == nil && ctx.Err() == nil {
+		err = d.lead(ctx)
 	}
-	d.closing.Wait()
-	for _, a := range append(d.old, d.app) {
-		a.close()
+	endReloads()
+	reloads.Wait()
+	if ctx.Err() != nil {
+		d.stopping()
 	}
-}
-
-// closeOld closes the handlers of old apps that have no pass under way any
-// more, so that no worker stays behind each reload. It does not wait: they may
-// take a moment to end.
-func (d *server) closeOld() {
-	for _, a := range d.old {
-		idle := a.passes.Load() == 0
-		if idle && a.idle && !a.closed { // at two looks: a pass may have been about to begin at the first
-			a.closed = true
-			d.closing.Go(a.closeHandlers)
-		}
-		a.idle = idle
-	}
+	fctx, cancel := context.WithTimeout(over, d.app.cfg.ShutdownTimeout)
+	defer cancel()
+	d.loop.Engine.Flush(fctx) // what is left of a time when the lock was lost
+	d.app.closeHandlers()
+	return err
 }
 
 // lead waits for the leader lock, then runs the loop until ctx is done or the
@@ -159,156 +158,113 @@ func (d *server) lead(ctx context.Context) error {
 		return err
 	}
 	defer lock.Unlock()
-	loop, runLost := d.newLoop(since)
-	next := nextStarts(d.app.cfg.Tiers, time.Now())
-	if len(next) > 0 {
+	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
+		d.leads.Store(false)
+		d.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", err)
+	})
+	defer release()
+	d.mu.Lock()
+	schedule := d.app.cfg.Tiers
+	d.lock, d.loop.Since = lock, since
+	d.mu.Unlock()
+	if next := nextStarts(schedule, time.Now()); len(next) > 0 {
 		d.log.Info("leading", "next", when(time.Time(next[0].At)), "tier", next[0].Tier)
 	}
 	notify(d.log, "STATUS=leading")
-
-	lctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	leads := &leadership{lock, time.Now(), cancel, d.log}
-	done := make(chan error, 1)
-	go func() { done <- loop.Run(lctx) }()
-	check := time.NewTicker(lockEvery)
-	defer check.Stop()
-	alive, stopAlive := watchdog()
-	defer stopAlive()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-ctx.Done():
-			d.stopping()
-			return d.drain(done, alive)
-		case <-d.hups():
-			d.rewire(ctx)
-		case r := <-d.rewired:
-			d.reload(r, loop)
-		case ev := <-runLost:
-			if !leads.still(ctx) { // what takes one lock takes both, and is said once
-				return d.drain(done, alive)
-			}
-			d.observe(ev)
-		case <-check.C:
-			if !leads.still(ctx) {
-				return d.drain(done, alive)
-			}
-			d.closeOld()
-		case <-alive:
-			// A loop that hangs is to be restarted by systemd.
-			if time.Since(loop.LastWake()) < 2*time.Minute {
-				notify(d.log, daemon.SdNotifyWatchdog)
-			}
-		}
-	}
+	d.leads.Store(true)
+	defer d.leads.Store(false)
+	return d.loop.Run(held)
 }
 
-// newLoop returns a loop on the present app, and a channel that gets what it
-// tells of the run lock's loss.
-func (d *server) newLoop(since time.Time) (*backlog.Loop, <-chan backlog.Event) {
-	runLost := make(chan backlog.Event, 1)
-	return &backlog.Loop{
-		Schedule: d.app.cfg.Tiers,
-		Engine:   d.newEngine(),
-		State:    d.state,
-		Since:    since,
-		Locker:   d.app.locker(),
-		Observe: func(ev backlog.Event) {
-			if ev.Kind == backlog.LockLost {
-				select {
-				case runLost <- ev:
-					return
-				default:
-				}
-			}
-			d.observe(ev)
-		},
-	}, runLost
-}
-
-// A leadership is the leader lock with the loop under it.
-type leadership struct {
-	lock  backlog.Lock
-	known time.Time // when the lock was last known to be held
-	lose  context.CancelCauseFunc
-	log   *slog.Logger
-}
-
-// still reports whether the lock is held, and stops the loop when it is lost.
-func (l *leadership) still(ctx context.Context) bool {
-	asked := time.Now()
-	err := l.lock.Check(ctx)
-	switch {
-	case err == nil:
-		l.known = asked
-	case ctx.Err() == nil:
-		l.lose(backlog.LostLock(time.Since(l.known)))
-		l.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", err)
-		return false
-	}
-	return true
-}
-
-// newEngine returns an engine of the present app that knows what those before
-// it have under way: outcomes may be left of a time when the lock was lost.
-func (d *server) newEngine() *backlog.Engine {
-	e := d.app.engine(nil, d.hard, d.observe)
-	if d.engine != nil {
-		e.Replace(d.engine)
-	}
-	d.engine = e
-	return e
-}
-
-// finish waits for outcomes that are still to be written, for as long as
-// shutdown_timeout says.
-func (d *server) finish() {
-	if d.engine == nil {
+// told observes the loop. What takes one lock takes both, which is logged once.
+func (d *server) told(ev backlog.Event) {
+	if ev.Kind == backlog.LockLost && d.lock.Check(context.Background()) != nil {
 		return
 	}
-	alive, stopAlive := watchdog()
-	defer stopAlive()
-	done := make(chan error, 1)
-	go func() {
-		d.engine.Finish()
-		done <- nil
-	}()
-	d.drain(done, alive)
+	d.observe(ev)
 }
 
-// stopping says once that the end has begun. A loop without passes may have
-// ended before anybody could.
+// newEngine returns an engine of the present app.
+func (d *server) newEngine() *backlog.Engine { return d.app.engine(nil, d.hard, d.observe) }
+
+// stopping says once that the end has begun.
 func (d *server) stopping() {
-	if d.stopped {
-		return
-	}
-	d.stopped = true
-	notify(d.log, daemon.SdNotifyStopping)
-	d.app.sayStopping()
+	d.stopped.Do(func() {
+		notify(d.log, daemon.SdNotifyStopping)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.app.sayStopping()
+	})
 }
 
-// drain waits for the passes to end, keeping systemd's watchdog quiet.
-func (d *server) drain(done <-chan error, alive <-chan time.Time) error {
+// standBy takes the leader lock, waiting while another daemon has it. since is
+// when that one was last seen alive, zero if there was none. The lock is nil
+// when ctx is done.
+func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Time, err error) {
+	away := false // and logged
 	for {
-		select {
-		case err := <-done:
-			return err
-		case <-alive:
-			notify(d.log, daemon.SdNotifyWatchdog)
+		lock, err = d.table.TryLock(ctx, backlog.LeaderLock)
+		switch {
+		case err == nil && since.IsZero():
+			return lock, since, nil
+		case err == nil:
+			since = d.takeOver(since)
+			if sleep(ctx, backlog.TakeOverAfter) {
+				if err = lock.Check(ctx); err == nil {
+					return lock, since, nil
+				}
+				d.log.Warn("the take-over has failed: the lock is lost again", "error", err)
+			}
+			lock.Unlock()
+		case ctx.Err() != nil: // that is all there is to it
+		case errors.Is(err, backlog.ErrLocked):
+			if since.IsZero() {
+				d.log.Info("standing by: another daemon leads")
+				notify(d.log, "STATUS=standing by")
+			} else if away {
+				d.log.Info("the database answers again, another daemon leads")
+			}
+			since, away = time.Now(), false
+		case !errors.Is(err, backlog.ErrUnavailable):
+			return nil, since, err
+		case !away:
+			away = true
+			d.log.Warn("the leader lock cannot be asked for, waiting", "error", err)
+		}
+		if !sleep(ctx, lockEvery) {
+			return nil, since, nil
 		}
 	}
 }
 
-// wireServer is wireApp with all the proofs at once: a daemon's owner is there
-// when it starts, not when the first record comes.
-func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app, error) {
-	a, err := g.wireApp(ctx, cfg, log, time.Now())
+// sleep reports whether ctx was not done before the pause was over.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}
+
+// takeOver returns from when on ticks count after another leader was last seen
+// alive. If that one kept its state where we do, its last wake is exact.
+func (d *server) takeOver(seen time.Time) time.Time {
+	d.log.Warn("the leader is gone, taking over", "last_seen", when(seen))
+	if s, err := d.state.Load(); err == nil && s.LastWake.Before(seen) && seen.Sub(s.LastWake) < time.Minute {
+		return s.LastWake
+	}
+	return seen
+}
+
+// wireServer is wireApp with a look at what its owner, who is there when a daemon
+// starts, had better know at once.
+func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.Logger, db *table.DB) (*app, error) {
+	a, err := g.wireApp(ctx, cfg, log, time.Now(), db)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.store.prove(ctx); err != nil {
+	if err := a.db.CheckRights(ctx); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -320,15 +276,15 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 // missIndexes warns of what check finds by the plans: in a table that grows,
 // pages take longer and longer without an index, until they take too long.
 func (a *app) missIndexes(ctx context.Context) {
-	plans, err := a.table.Plans(ctx, time.Now())
+	plans, err := doctor.Plans(ctx, a.table, time.Now())
 	if err != nil {
 		a.log.Debug("the plans cannot be looked at", "error", err)
 		return
 	}
 	var bad, create []string
 	for _, p := range plans {
-		if p.Bad != "" && !p.Stale && !slices.Contains(create, p.Cure) {
-			bad, create = append(bad, p.What+": "+p.Bad), append(create, p.Cure)
+		if p.Bad != "" && !slices.Contains(create, p.Hint) {
+			bad, create = append(bad, p.What+": "+p.Bad), append(create, p.Hint)
 		}
 	}
 	if len(create) > 0 {
@@ -343,13 +299,16 @@ func notify(log *slog.Logger, state string) {
 	}
 }
 
-// watchdog returns a channel that ticks when systemd is to be told that we are
-// alive; it never does where no watchdog is set.
-func watchdog() (<-chan time.Time, func()) {
+// keepWatchdog tells systemd that we are alive until ctx is done, where a
+// watchdog is set. A loop that hangs is to be restarted.
+func (d *server) keepWatchdog(ctx context.Context) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every <= 0 {
-		return nil, func() {}
+		return
 	}
-	t := time.NewTicker(every / 2)
-	return t.C, t.Stop
+	for sleep(ctx, every/2) {
+		if !d.leads.Load() || time.Since(d.loop.LastWake()) < 2*time.Minute {
+			notify(d.log, daemon.SdNotifyWatchdog)
+		}
+	}
 }

@@ -3,7 +3,6 @@ package cmd
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"slices"
@@ -15,18 +14,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"backlog/backlog/table"
 	"backlog/tiers"
 )
 
 // ScheduleOptions are the flags of schedule.
 type ScheduleOptions struct {
+	dataFlags
 	From   string
 	For    string
 	Count  int
 	Format string
-	JSON   jsonFlag
-	Now    nowFlag
 }
 
 func (o *ScheduleOptions) AddFlags(f *pflag.FlagSet) {
@@ -34,8 +31,7 @@ func (o *ScheduleOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.For, "for", "", "show the ticks of that `DURATION` (default 24h, or as --count says)")
 	f.IntVar(&o.Count, "count", 0, "show at most `N` ticks (default: all of them)")
 	f.StringVar(&o.Format, "format", "text", "print as `FORMAT`: text, json, crontab or systemd")
-	o.JSON.AddFlags(f)
-	o.Now.AddFlags(f)
+	o.dataFlags.AddFlags(f)
 }
 
 func newSchedule(g *globals) *cobra.Command {
@@ -95,12 +91,15 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	case "text":
 		return g.printTicks(cfg.Tiers, comingTicks(cfg.Tiers, from, until, o.Count))
 	case "json":
-		return g.printTicksJSON(comingTicks(cfg.Tiers, from, until, o.Count))
+		w := bufio.NewWriter(g.out)
+		if err := printArray(w, comingTicks(cfg.Tiers, from, until, o.Count)); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+		return w.Flush()
 	case "crontab":
-		g.warnOfSeconds(cfg.Tiers)
 		return g.printCrontab(cfg.Tiers)
 	case "systemd":
-		g.warnOfSeconds(cfg.Tiers)
 		return g.printSystemd(cfg.Tiers)
 	}
 	return usagef("--format: %q is not one of text, json, crontab, systemd", o.Format)
@@ -149,47 +148,21 @@ func (g *globals) printTicks(s *tiers.Schedule, ticks iter.Seq[tickJSON]) error 
 	return w.Flush()
 }
 
-func (g *globals) printTicksJSON(ticks iter.Seq[tickJSON]) error {
-	w := bufio.NewWriter(g.out)
-	before := "["
-	for t := range ticks {
-		b, err := json.Marshal(t)
-		if err == nil {
-			_, err = fmt.Fprintf(w, "%s%s", before, b)
-		}
-		if err != nil {
-			return err
-		}
-		before = ","
-	}
-	if before == "[" {
-		fmt.Fprint(w, before)
-	}
-	fmt.Fprintln(w, "]")
-	return w.Flush()
-}
-
-// everyMinutes returns the widest interval in whole minutes, a divisor of most,
-// whose multiples include every tick; 1 if there is none.
+// everyMinutes returns the largest divisor of most, in minutes, whose multiples
+// include every tick.
 func everyMinutes(s *tiers.Schedule, most int) int {
 	n := most
-	for _, t := range s.Tiers() {
-		if t.Cron != "" || t.Every%time.Minute != 0 || t.Offset%time.Minute != 0 {
-			return 1
-		}
-		n = gcd(n, gcd(int(t.Every/time.Minute), int(t.Offset/time.Minute)))
+	misses := func(t tiers.Tier) bool {
+		step := time.Duration(n) * time.Minute
+		return t.Cron != "" || t.Every%step != 0 || t.Offset%step != 0
+	}
+	for n > 1 && (most%n != 0 || slices.ContainsFunc(s.Tiers(), misses)) {
+		n--
 	}
 	return n
 }
 
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
-}
-
-// often says in words how often a tier ticks.
+// often returns in words how often a tier ticks.
 func often(t tiers.Tier) string {
 	if t.Cron != "" {
 		return fmt.Sprintf("at %q in %v", t.Cron, t.Location)
@@ -201,9 +174,11 @@ func often(t tiers.Tier) string {
 	return s
 }
 
-// warnOfSeconds says which tiers tick too often for a timer that runs a program.
-func (g *globals) warnOfSeconds(s *tiers.Schedule) {
+// printTiers prints the tiers as comments, and a warning of those that tick more
+// often than a system's timer wakes.
+func (g *globals) printTiers(s *tiers.Schedule, comment string) {
 	for _, t := range s.Tiers() {
+		g.printf("%srecords up to %s old: %s\n", comment, tiers.FormatDuration(t.MaxAge), often(t))
 		if t.Cron == "" && t.Every < time.Minute {
 			fmt.Fprintf(g.err, "backlog: the tier %s ticks %s, but this timer wakes once a minute; \"backlog run\" keeps to it\n", shown(t.Name), often(t))
 		}
@@ -233,12 +208,12 @@ func forSystemd(arg string) string {
 	return arg
 }
 
-// onceArgs returns the command line that does what this one is about, by its
-// flags and those of the environment, which is another one there. hidden: that
-// of the database is left out, as it may hold a password.
+// onceArgs returns the command line for the timer. It has the flags given here and
+// in this environment, which a timer does not see. A database URL that may hold a
+// password is left out, and hidden is true.
 func (g *globals) onceArgs() (args []string, hidden bool) {
 	args = []string{"once", "--due", "--config", g.Config}
-	hidden = g.Database != "" && g.Database != table.Shown(g.Database)
+	hidden = g.Database != "" && g.Database != shownURL(g.Database)
 	for _, f := range []struct{ name, value string }{
 		{"--database", g.Database}, {"--table", g.Table}, {"--log-level", g.LogLevel}, {"--log-format", g.LogFormat},
 	} {
@@ -251,9 +226,7 @@ func (g *globals) onceArgs() (args []string, hidden bool) {
 
 func (g *globals) printCrontab(s *tiers.Schedule) error {
 	g.printf("# backlog: one line for all tiers. When a tier ticks, the widest one that does runs.\n")
-	for _, t := range s.Tiers() {
-		g.printf("#   records up to %s old: %s\n", tiers.FormatDuration(t.MaxAge), often(t))
-	}
+	g.printTiers(s, "#   ")
 	// Cron goes by the local clock, which may be quarters of an hour off UTC.
 	minute := "*"
 	if n := everyMinutes(s, 15); n > 1 {
@@ -263,9 +236,8 @@ func (g *globals) printCrontab(s *tiers.Schedule) error {
 	if hidden {
 		g.printf("# The database's URL may hold a password and is left out: set it here, or in the configuration.\n#BACKLOG_DATABASE=\n")
 	}
-	// Cron mails what is printed: neither that nothing is due nor that records
-	// failed or that another pass still runs, which is normal, but why a pass
-	// cannot work.
+	// Cron mails what is printed. A tick without work, failed records and another
+	// pass that still runs are normal; only a pass that cannot work is worth a mail.
 	if g.LogLevel == "" {
 		args = append(args, "--log-level", "error")
 	}
@@ -292,9 +264,7 @@ Description=Work off the backlog when a tier of its schedule ticks
 
 [Timer]
 `)
-	for _, t := range s.Tiers() {
-		g.printf("# records up to %s old: %s\n", tiers.FormatDuration(t.MaxAge), often(t))
-	}
+	g.printTiers(s, "# ")
 	args, hidden := g.onceArgs()
 	environment := ""
 	if hidden {

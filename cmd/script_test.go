@@ -19,7 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"backlog/backlog/table"
+	"backlog/backlog/table/sqlite"
 )
 
 // TestScript runs the scripts of testdata/script. Beside what testscript itself
@@ -64,7 +64,7 @@ func setupScript(e *testscript.Env) error {
 	e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 	e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 	e.Setenv("TZ", "UTC")
-	e.Setenv("DRIVER", table.SQLiteDriver)
+	e.Setenv("DRIVER", sqlite.Driver)
 	running := make(map[string]*process)
 	e.Values[processes{}] = running
 	e.Defer(func() {

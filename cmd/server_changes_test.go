@@ -2,6 +2,8 @@ package cmd_test
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,7 +24,7 @@ var meddlings = []meddling{
 		},
 		harm:  map[*siteKind]string{onPostgres: `REVOKE UPDATE ON "BACKLOG" FROM USER`, onMySQL: "REVOKE UPDATE ON USER.BACKLOG FROM USER"},
 		cure:  map[*siteKind]string{onPostgres: `GRANT UPDATE ON "BACKLOG" TO USER`, onMySQL: "GRANT UPDATE ON USER.BACKLOG TO USER"},
-		error: "GRANT ",
+		error: "let its owner grant ",
 	},
 	{
 		name: "a status is no longer taken",
@@ -84,8 +86,10 @@ func TestNothingIsHandedOutBeforeItIsMended(t *testing.T) {
 				if more := len(s.deeds("handled.log")) - n; more > 0 || n >= 2*records {
 					t.Errorf("%d deeds, and %d more before it was mended", n, more)
 				}
-				if got := strings.Count(d.log.String(), `"level":"ERROR","msg":"pass ended early: `); got != 1 || !strings.Contains(d.log.String(), m.error) {
-					t.Errorf("it is said %d times, want once and with %s:\n%s", got, m.error, d.log)
+				said := regexp.MustCompile(`"level":"ERROR","msg":"pass ended early: [^"\\]*`).FindAllString(d.log.String(), -1)
+				slices.Sort(said)
+				if n := len(slices.Compact(slices.Clone(said))); n != len(said) || !strings.Contains(d.log.String(), m.error) {
+					t.Errorf("want each reason said once and one with %s:\n%s", m.error, d.log)
 				}
 				s.meddle(m.cure)
 				if !eventually(func() bool { return s.count("SUCCESS") == records }) {
@@ -95,34 +99,4 @@ func TestNothingIsHandedOutBeforeItIsMended(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A table that somebody alters is found anew, by the daemon itself.
-func TestTableIsFoundAnew(t *testing.T) {
-	t.Parallel()
-	const records = 300
-	onSites(t, siteKinds, func(t *testing.T, kind *siteKind) {
-		s := newSite(t, kind, nil)
-		s.mustExec(`ALTER TABLE "BACKLOG" ADD COLUMN extra varchar(10)`)
-		d := s.startPatient(records)
-		s.mustExec(`ALTER TABLE "BACKLOG" DROP COLUMN extra`)
-		s.write("go", "")
-		if !eventually(func() bool { return s.count("SUCCESS") == records }) {
-			t.Fatalf("without a column that it had read it does not go on:\n%s", d.log)
-		}
-		if got := d.log.String(); strings.Contains(got, `"level":"ERROR"`) || len(s.deeds("handled.log")) != 2*records {
-			t.Errorf("%d deeds for %d records:\n%s", len(s.deeds("handled.log")), records, got)
-		}
-	})
-	t.Run("key", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t, onPostgres, nil)
-		d := s.startPatient(records)
-		s.mustExec(`ALTER TABLE "BACKLOG" ALTER id TYPE text`)
-		s.write("go", "")
-		if !eventually(func() bool { return s.count("SUCCESS") == records }) {
-			t.Fatalf("with another type of key it does not go on:\n%s", d.log)
-		}
-		d.says("the table is not as it was: operator does not exist: text = bigint; correct the mapping, or restart after the table was changed")
-	})
 }

@@ -79,12 +79,12 @@ func TestNoHarm(t *testing.T) {
 			t.Errorf("%d records were handled again", again)
 		}
 		// The server counts late, but exactly.
-		const written = records + 1 // that of the test, too
+		const written = records + 1 + 3 // the test's own, and the outcomes of the trial on one row, rolled back
 		if kind == onPostgres && !eventually(func() bool { return s.updates() >= written }) {
 			t.Errorf("the server counts %d rows written of %d", s.updates(), written)
 		}
 		if n := s.updates(); n > written {
-			t.Errorf("%d rows were written for %d whose status changed", n-1, records)
+			t.Errorf("%d rows were written, more than %d, for %d whose status changed", n, written, records)
 		}
 	})
 }

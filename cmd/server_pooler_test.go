@@ -16,7 +16,10 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	tabledb "backlog/backlog/table/db"
+	"backlog/backlog/table/postgres"
 )
 
 // pooler starts a PgBouncer in front of the server that gives each transaction
@@ -192,14 +195,14 @@ func wantFindings(t *testing.T, s *site, exit int, wrong, told string) {
 func (s *site) passes(url string) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	db, err := table.Open(ctx, url, table.Options{})
+	db, err := tabledb.Open(ctx, postgres.Dialect, url, tabledb.Options{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer db.Close()
-	status := func(text string) table.State { return table.State{Values: []table.Value{{Text: text}}} }
-	store, err := table.New(ctx, db, table.Mapping{
-		Schema: s.own, Name: "BACKLOG", ID: []string{"id"}, Status: "status", Inserted: table.Time{Column: "date_inserted"},
+	status := func(text string) mapping.State { return mapping.State{Values: []mapping.Value{{Text: text}}} }
+	store, err := table.New(ctx, db, mapping.Mapping{
+		Schema: s.own, Name: "BACKLOG", ID: []string{"id"}, Status: "status", Inserted: mapping.Time{Column: "date_inserted"},
 		New: status("NEW"), Error: status("ERROR"), Success: status("SUCCESS"),
 	})
 	if err != nil {

@@ -5,7 +5,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// hardEnd is when the program ends after the second signal, whatever it still waits
+// for.
+const hardEnd = 1900 * time.Millisecond
 
 // A stopper turns the first of the signals it knows into the end of a context and
 // another SIGINT or SIGTERM into the closing of hard.
@@ -28,8 +33,8 @@ func stopOnSignal(parent context.Context) (context.Context, *stopper) {
 // stopAtEnd returns a context that ends at the first SIGINT, SIGTERM or signal of
 // the others.
 func stopAtEnd(parent context.Context, others ...os.Signal) (context.Context, *stopper) {
-	ctx, cancel := context.WithCancel(parent)
 	s := &stopper{make(chan struct{}), make(chan os.Signal, 2), make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.WithValue(parent, hardKey{}, s.hard))
 	signal.Notify(s.signals, append(others, os.Interrupt, syscall.SIGTERM)...)
 	go func() {
 		defer cancel()
@@ -43,6 +48,11 @@ func stopAtEnd(parent context.Context, others ...os.Signal) (context.Context, *s
 					cancel()
 				case sig != syscall.SIGHUP: // that comes twice: from the shell and from the terminal
 					close(s.hard)
+					select {
+					case <-time.After(hardEnd):
+						os.Exit(exitFailed)
+					case <-s.done:
+					}
 					return
 				}
 			case <-s.done:
@@ -51,6 +61,16 @@ func stopAtEnd(parent context.Context, others ...os.Signal) (context.Context, *s
 		}
 	}()
 	return ctx, s
+}
+
+// hardKey is the key of a stopper's hard channel in its context.
+type hardKey struct{}
+
+// hardOf returns the channel that is closed by another signal after the one that
+// ends ctx; nil: there is none.
+func hardOf(ctx context.Context) <-chan struct{} {
+	hard, _ := ctx.Value(hardKey{}).(chan struct{})
+	return hard
 }
 
 func (s *stopper) close() {

@@ -1,18 +1,12 @@
 package cmd
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"iter"
-	"math"
 	"math/rand/v2"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,20 +14,45 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
+	"backlog/backlog/simulate"
+	"backlog/backlog/table"
 	"backlog/tiers"
 )
 
 // SimulateOptions are the flags of simulate.
 type SimulateOptions struct {
+	dataFlags
 	Policy   string
 	Attempts int
 	Life     bool
 	Inserted string
 	Seed     uint64
-	JSON     jsonFlag
 	WorkloadOptions
-	LiveOptions
+
+	Live   bool
+	Assume string
 }
+
+// WorkloadOptions are the flags of simulate that are about many records.
+type WorkloadOptions struct {
+	Arrivals string
+	Poison   string
+	Success  string
+	Outages  []string
+	For      string
+	From     string
+	CallTime string
+	Down     []string
+	Compare  string
+	Diff     string
+	CSV      bool
+	Plot     string
+}
+
+// firstMonday is where a workload begins unless told otherwise: always at the
+// same time, so that it always gives the same.
+const firstMonday = "2026-01-05T00:00:00Z"
 
 // mostAttempts keeps an answer within what anybody reads, or a program.
 const mostAttempts = 1_000_000
@@ -44,9 +63,21 @@ func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.Life, "life", false, "show how often each tier tries a record that never succeeds")
 	f.StringVar(&o.Inserted, "inserted", "", "when the record of --life is inserted: `TIME`, RFC 3339 (default: now)")
 	f.Uint64Var(&o.Seed, "seed", 1, "draw random delays by the `NUMBER`; the same one draws the same")
-	o.JSON.AddFlags(f)
-	o.WorkloadOptions.AddFlags(f)
-	o.LiveOptions.AddFlags(f)
+	o.dataFlags.AddFlags(f)
+	f.StringVar(&o.Arrivals, "arrivals", "", "model a workload in which so many records come in, such as `1000/h`; 1000/h,regular: evenly")
+	f.StringVar(&o.Poison, "poison", "0", "`SHARE` of the records that never succeed, such as 1% or 0.01")
+	f.StringVar(&o.Success, "success", "1", "`CHANCE` that an attempt at another succeeds, such as 98% or 0.98")
+	f.StringArrayVar(&o.Outages, "outage", nil, "`START+LENGTH` of a time in which none succeeds, such as 6h+2h; may be repeated")
+	f.StringVar(&o.For, "for", "", "how `LONG` it lasts (default: a workload 7d, --live 24h)")
+	f.StringVar(&o.From, "from", firstMonday, "when it begins: `TIME`, RFC 3339")
+	f.StringVar(&o.CallTime, "call-time", "0", "how long each call takes, `DURATION` such as 200ms, so that passes may overlap")
+	f.StringArrayVar(&o.Down, "down", nil, "`START+LENGTH` of a time in which backlog itself does not run, such as 6h+2h; may be repeated")
+	f.StringVar(&o.Compare, "compare", "", "compare `LIST` of policies and of files, separated by commas, on the same workload")
+	f.StringVar(&o.Diff, "diff", "", "show only what would be different with the schedule and policy of `FILE`")
+	f.StringVar(&o.Plot, "plot", "", "draw calls and what is pending into `FILE`.svg or .png")
+	f.BoolVar(&o.CSV, "csv", false, "print the series as CSV")
+	f.BoolVar(&o.Live, "live", false, "show what the schedule does with the records of the table, which is only read")
+	f.StringVar(&o.Assume, "assume", "fail", "how attempts at them end: fail, succeed, p=`SHARE` or outage=LENGTH")
 }
 
 func newSimulate(g *globals) *cobra.Command {
@@ -73,7 +104,7 @@ how many records wait, and how long beyond the end of an outage. The caps, the
 rate and the concurrency are the configured ones. A call ends at once, unless
 --call-time says how long it takes; then passes may overlap as in earnest.
 --down is a time in which backlog does not run: the ticks that it misses are one
-pass when it starts again.
+pass when it starts again. It begins at --from, for which --now is another word.
 
     backlog simulate --arrivals 1000/h --poison 1% --outage 6h+2h --for 30d
     backlog simulate --arrivals 100/h --outage 6h+2h --compare progressive,fibonacci
@@ -87,9 +118,11 @@ The policy is the configured one, or another by its name or with its settings:
 		Args: noArgs,
 	}
 	c.RunE = ran(func(ctx context.Context) error {
-		if err := checkForm(o, c.Flags()); err != nil {
+		if err := checkForm(&o, c.Flags()); err != nil {
 			return err
 		}
+		ctx, stop := stopOnSignal(ctx)
+		defer stop.close()
 		return runSimulate(ctx, o, g, c.Flags().Changed("attempts"))
 	})
 	o.AddFlags(c.Flags())
@@ -99,21 +132,22 @@ The policy is the configured one, or another by its name or with its settings:
 // checkForm refuses flags that would be of no effect, and those in which there
 // is nothing, as in a variable that is not set: without them it would be another
 // question.
-func checkForm(o SimulateOptions, f *pflag.FlagSet) error {
+func checkForm(o *SimulateOptions, f *pflag.FlagSet) error {
 	for _, name := range strings.Fields("policy inserted arrivals for compare diff plot") {
 		if x := f.Lookup(name); x.Changed && strings.TrimSpace(x.Value.String()) == "" {
 			return usagef("--%s: there is nothing in it; give it a value or leave it out", name)
 		}
 	}
+	workload := o.Arrivals != ""
 	for _, x := range []struct {
 		flags string
 		of    string
 		ok    bool
 	}{
-		{"poison success outage from", "--arrivals", o.Arrivals != ""},
+		{"poison success outage from", "--arrivals", workload},
 		{"assume", "--live", o.Live},
-		{"for call-time down compare diff plot", "--arrivals or --live", o.Arrivals != "" || o.Live},
-		{"now", "--live or --life", o.Arrivals == "" && !f.Changed("attempts")},
+		{"for call-time down compare diff plot", "--arrivals or --live", workload || o.Live},
+		{"now", "--live, --life or --arrivals", workload || !f.Changed("attempts")},
 	} {
 		for _, name := range strings.Fields(x.flags) {
 			if f.Changed(name) && !x.ok {
@@ -121,36 +155,36 @@ func checkForm(o SimulateOptions, f *pflag.FlagSet) error {
 			}
 		}
 	}
-	if o.CSV && o.JSON.on {
+	switch {
+	case o.CSV && o.JSON.on:
 		return usagef("--csv and --json are two forms of one answer: ask for one")
-	}
-	if o.Compare != "" && o.Policy != "" {
+	case o.Diff != "" && o.Compare != "":
+		return usagef("--diff is with one file, --compare with many: ask for one")
+	case o.Compare != "" && o.Policy != "":
 		return usagef("--compare names the policies itself: --policy would be of no effect")
+	case workload && o.Now.text != "" && f.Changed("from"):
+		return usagef("--now and --from both say when the workload begins: give one")
 	}
 	if o.Plot != "" {
-		_, err := plotFormat(o.Plot)
-		return err
+		if _, err := simulate.PictureFormat(o.Plot); err != nil {
+			return usagef("--plot: %w", err)
+		}
 	}
 	return nil
 }
 
 func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bool) error {
-	if o.Live {
-		if o.Arrivals != "" || attempts || o.Life || o.Inserted != "" {
-			return usagef("--live is about the records of the table, --arrivals, --attempts, --life and --inserted are about others: ask for one")
-		}
-		return o.live(ctx, g, cmp.Or(o.For, "24h"))
-	}
-	if o.Arrivals != "" {
-		if attempts || o.Life || o.Inserted != "" {
-			return usagef("--arrivals models a workload, --attempts, --life and --inserted are about one record: ask for one")
-		}
-		return o.workload(ctx, g)
-	}
-	if attempts && (o.Life || o.Inserted != "") {
+	one := attempts || o.Life || o.Inserted != "" // record
+	switch {
+	case o.Live && (o.Arrivals != "" || one):
+		return usagef("--live is about the records of the table, --arrivals, --attempts, --life and --inserted are about others: ask for one")
+	case o.Arrivals != "" && one:
+		return usagef("--arrivals models a workload, --attempts, --life and --inserted are about one record: ask for one")
+	case o.Live, o.Arrivals != "":
+		return o.many(ctx, g)
+	case attempts && (o.Life || o.Inserted != ""):
 		return usagef("--attempts shows the delays of a policy, --life and --inserted what a schedule makes of them: ask for one")
-	}
-	if o.Attempts < 1 || o.Attempts > mostAttempts {
+	case o.Attempts < 1 || o.Attempts > mostAttempts:
 		return usagef("--attempts: %d is not from 1 to %d", o.Attempts, mostAttempts)
 	}
 	configured, err := o.policy(g)
@@ -162,26 +196,15 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bo
 		return usagef("policy %s: %w", configured.Name, err)
 	}
 	random := rand.New(rand.NewPCG(o.Seed, 0))
-	if o.Life || o.Inserted != "" || p == nil && !attempts {
-		cfg, err := g.load()
-		if err != nil {
-			return err
-		}
-		return o.life(ctx, g, cfg.Tiers, p, random.Float64)
-	}
 	switch {
+	case o.Life || o.Inserted != "" || p == nil && !attempts:
+		return o.life(ctx, g, p, random.Float64)
 	case p == nil:
 		return usagef("the policy %s has no delays to show: a record is tried whenever a tier ticks that is wide enough for its age", configured.Name)
 	case p.Never:
 		return usagef("the policy %s has no delays to show: a record is tried once and never again", configured.Name)
 	}
-	switch {
-	case o.JSON.on:
-		return printCurveJSON(g.out, p.Name, curve(p, o.Attempts, random.Float64))
-	case o.CSV:
-		return printCurveCSV(g.out, curve(p, o.Attempts, random.Float64))
-	}
-	return printCurve(g.out, p, curve(p, o.Attempts, random.Float64))
+	return o.printAttempts(g.out, p, simulate.Attempts(p, o.Attempts, random.Float64))
 }
 
 // policy returns the policy that is asked for.
@@ -193,117 +216,280 @@ func (o *SimulateOptions) policy(g *globals) (config.Policy, error) {
 		}
 		return cfg.Policy, nil
 	}
-	p, err := config.ParsePolicy(o.Policy, policySpecs()...)
+	return parsePolicy("--policy", o.Policy)
+}
+
+func parsePolicy(flag, text string) (config.Policy, error) {
+	p, err := config.ParsePolicy(text, knownPolicies()...)
 	if err != nil {
-		return p, usagef("--policy: %w", err)
+		err = usagef("%s: %w", flag, err)
 	}
-	return p, nil
+	return p, err
 }
 
-// An attempt is one at a record that never succeeds.
-type attempt struct {
-	N     int  `json:"n"`             // from 1
-	At    span `json:"at_seconds"`    // since the record's insertion
-	Delay span `json:"delay_seconds"` // since the attempt before
-	Least span `json:"min_seconds"`   // the bounds between which the delay was drawn
-	Most  span `json:"max_seconds"`
-}
-
-// curve returns the first attempts, at most count and no more than the policy
-// grants. random returns numbers that are uniform in [0, 1).
-func curve(p *backlog.Policy, count int, random func() float64) iter.Seq[attempt] {
-	return func(yield func(attempt) bool) {
-		a := attempt{N: 1}
-		for yield(a) && a.N < count && !p.GivenUp(a.N) {
-			least, most := p.Wait(a.N)
-			delay := p.Draw(a.N, random())
-			a = attempt{a.N + 1, a.At.plus(delay), span{}.plus(delay), span{}.plus(least), span{}.plus(most)}
-		}
-	}
-}
-
-// printCurve prints the attempts for people.
-func printCurve(w io.Writer, p *backlog.Policy, attempts iter.Seq[attempt]) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	drawn := false // whether there is anything to choose from
-	if least, most := p.Wait(1); least != most {
-		drawn = true
-	}
-	header := "ATTEMPT\tAFTER\tDELAY"
-	if drawn {
-		header += "\tDRAWN FROM"
-	}
-	fmt.Fprintln(t, header)
-	var last int
-	for a := range attempts {
-		fmt.Fprintf(t, "%d\t%v\t%v", a.N, a.At, a.Delay)
-		if drawn && a.N > 1 {
-			fmt.Fprintf(t, "\t%v to %v", a.Least, a.Most)
-		}
-		fmt.Fprintln(t)
-		last = a.N
-	}
-	if err := t.Flush(); err != nil || !p.GivenUp(last) {
+// life shows the life of one record under the schedule of the configuration.
+func (o *SimulateOptions) life(ctx context.Context, g *globals, p *backlog.Policy, random func() float64) error {
+	cfg, err := g.load()
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "The record is given up after attempt %d.\n", last)
+	inserted, err := o.moment()
+	if o.Inserted != "" {
+		inserted, err = parseMoment("--inserted", o.Inserted)
+	}
+	if err != nil {
+		return err
+	}
+	l := simulate.LifeOf(ctx, cfg.Tiers, p, inserted, random)
+	name := "progressive"
+	if p != nil {
+		name = p.Name
+	}
+	if ctx.Err() == nil {
+		return o.printLife(g, name, l, true)
+	}
+	return errors.Join(o.printLife(g, name, l, false), errIncomplete)
+}
+
+// many simulates records that come in, or the table's own.
+func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
+	w, err := o.parse()
+	if err != nil {
+		return err
+	}
+	c, err := o.course(g, w)
+	if err != nil {
+		return err
+	}
+	defer c.gauge.end()
+	if o.Live {
+		if err := c.read(ctx, g); err != nil {
+			return err
+		}
+	}
+	return o.simulate(ctx, g, c)
+}
+
+// read reads the records of the table.
+func (c *course) read(ctx context.Context, g *globals) error {
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), table.Options{ReadOnly: true}, c.From, nil)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	read := c.gauge.reading()
+	c.left, err = c.ReadRows(func(add func(inspect.Row)) error {
+		return a.table.EachPending(ctx, c.From, func(r inspect.Row) {
+			read()
+			add(r)
+		})
+	})
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped after %s of the table: there are no figures yet", plural(len(c.Records)+c.left, "pending row"))
+	}
 	return err
 }
 
-// printCurveJSON prints the attempts one by one: there may be many.
-func printCurveJSON(out io.Writer, policy string, attempts iter.Seq[attempt]) error {
-	w := bufio.NewWriter(out)
-	fmt.Fprintf(w, `{"policy":%q,"attempts":[`, policy)
-	comma := ""
-	for a := range attempts {
-		b, err := json.Marshal(a)
-		if err != nil {
-			return err
+// A course is what a workload is led over: the candidates, and how that is shown.
+type course struct {
+	*simulate.Workload
+	list  []simulate.Candidate
+	left  int // rows of the table that no pass takes
+	gauge *gauge
+}
+
+// course reads the flags and files that are about more than the workload, and
+// sees that the picture can be drawn.
+func (o *SimulateOptions) course(g *globals, w *simulate.Workload) (c *course, err error) {
+	terminal, _ := g.err.(*screen)
+	c = &course{Workload: w, gauge: (*gauge)(terminal)}
+	shared := simulate.Options{Ticks: o.Live}
+	if shared.CallTime, err = o.parseCallTime(); err != nil {
+		return nil, err
+	}
+	if shared.Down, err = w.ParsePeriods(o.Down); err != nil {
+		return nil, usagef("--down: %w", err)
+	}
+	if c.list, err = o.candidates(g, shared); err != nil {
+		return nil, err
+	}
+	if o.Plot != "" {
+		err = simulate.CheckPicture(o.Plot)
+	}
+	return c, err
+}
+
+// errIncomplete says that the figures, already printed, tell of a part only.
+var errIncomplete = errors.New("stopped: the figures are incomplete")
+
+// simulate lets the workload happen to each candidate, and prints and draws what
+// became of it. What a stop has cut short is printed, not drawn, and only if no
+// difference is asked for: a part differs from a whole in everything.
+func (o *SimulateOptions) simulate(ctx context.Context, g *globals, c *course) error {
+	for i, candidate := range c.list {
+		c.list[i].Progress = c.gauge.simulating(candidate.Name, i, len(c.list))
+	}
+	all, err := simulate.Compare(ctx, c.Workload, c.list)
+	c.gauge.end()
+	switch {
+	case err == nil:
+		if o.Plot != "" {
+			err = simulate.DrawPicture(o.Plot, c.Workload, all)
 		}
-		fmt.Fprintf(w, "%s%s", comma, b)
-		comma = ","
+		return errors.Join(err, o.printResults(g, c, all))
+	case ctx.Err() == nil:
+		return err
+	case len(all) == 0:
+		return errors.New("stopped: there are no figures yet")
+	case o.Diff != "":
+		return errors.New("stopped: there are no figures to compare yet")
 	}
-	fmt.Fprintln(w, "]}")
-	return w.Flush()
+	if !o.JSON.on && !o.CSV {
+		g.sayIncomplete()
+	}
+	return errors.Join(o.printResults(g, c, all), errIncomplete)
 }
 
-// printCurveCSV prints a line for each attempt, with the numbers of the JSON.
-func printCurveCSV(out io.Writer, attempts iter.Seq[attempt]) error {
-	w := bufio.NewWriter(out)
-	fmt.Fprintln(w, "n,at_seconds,delay_seconds,min_seconds,max_seconds")
-	for a := range attempts {
-		fmt.Fprintf(w, "%d,%s,%s,%s,%s\n", a.N, a.At.seconds(), a.Delay.seconds(), a.Least.seconds(), a.Most.seconds())
+// sayIncomplete begins an answer for people that a stop has cut short.
+func (g *globals) sayIncomplete() { g.printf("Stopped: the figures are incomplete.\n\n") }
+
+// candidates returns what is to be compared: the configured schedule under each
+// policy of the list, or the schedule and policy of a file.
+func (o *SimulateOptions) candidates(g *globals, shared simulate.Options) (list []simulate.Candidate, err error) {
+	cfg, err := g.load()
+	if err != nil {
+		return nil, err
 	}
-	return w.Flush()
+	add := func(name string, c *config.Config, p config.Policy) error {
+		policy, err := newPolicy(p)
+		if err != nil {
+			return usagef("%s: %w", name, err)
+		}
+		with := shared
+		with.Schedule, with.Policy = c.Tiers, policy
+		with.MaxRecords, with.AbortAfter, with.Rate, with.Concurrency = c.MaxRecords, c.AbortAfter, c.Rate, c.Handler.Concurrency
+		with.NewTable = func() simulate.Table { return newSimulatedTable(policy) }
+		list = append(list, simulate.Candidate{Name: name, Options: with})
+		return nil
+	}
+	addFile := func(path string) error {
+		other, err := config.LoadFile(path, knownSettings())
+		if err != nil {
+			return usageError{err}
+		}
+		return add(path, other, other.Policy)
+	}
+	if o.Compare != "" {
+		for _, item := range splitOutside(o.Compare) {
+			if strings.HasSuffix(item, ".yaml") || strings.HasSuffix(item, ".yml") {
+				err = addFile(item)
+			} else if p, perr := parsePolicy("--compare", item); perr != nil {
+				err = perr
+			} else {
+				err = add(item, cfg, p)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	}
+	p, err := o.policy(g)
+	switch {
+	case err != nil:
+	case o.Diff == "":
+		err = add(p.Name, cfg, p)
+	default:
+		err = errors.Join(add("now", cfg, p), addFile(o.Diff))
+	}
+	return list, err
 }
 
-// A span is a sum of durations, which itself may be too long for one.
-type span struct{ sec, ns int64 }
-
-func (s span) plus(d time.Duration) span {
-	ns := s.ns + int64(d%time.Second)
-	return span{s.sec + int64(d/time.Second) + ns/1e9, ns % 1e9}
+// splitOutside splits at the commas that are in no brackets.
+func splitOutside(list string) []string {
+	depth := 0
+	marked := strings.Map(func(r rune) rune {
+		switch {
+		case r == '[' || r == '{':
+			depth++
+		case r == ']' || r == '}':
+			depth--
+		case r == ',' && depth <= 0:
+			return 0
+		}
+		return r
+	}, list)
+	return each(strings.Split(marked, "\x00"), strings.TrimSpace)
 }
 
-// MarshalJSON returns the number of seconds, exactly.
-func (s span) MarshalJSON() ([]byte, error) { return s.seconds(), nil }
-
-func (s span) seconds() []byte {
-	b := strconv.AppendInt(nil, s.sec, 10)
-	if s.ns > 0 {
-		b = append(b, strings.TrimRight(fmt.Sprintf(".%09d", s.ns), "0")...)
+// parse returns the workload that --arrivals models, or the empty one of --live.
+func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
+	w = &simulate.Workload{Seed: o.Seed}
+	usual, example := "7d", "30d"
+	if o.Live {
+		usual, example = "24h", "24h"
 	}
-	return b
+	if o.Live || o.Now.text != "" {
+		w.From, err = o.moment()
+	} else {
+		w.From, err = parseMoment("--from", o.From)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lasts, err := tiers.ParseDuration(cmp.Or(o.For, usual))
+	if err != nil || lasts < time.Minute || lasts > 100*365*24*time.Hour {
+		return nil, usagef("--for: %q is not a duration from 1m to 36500d; write it as in %s (s, m, h, d or w)", o.For, example)
+	}
+	w.To = w.From.Add(lasts)
+	if o.Live {
+		if err := w.Assume(o.Assume); err != nil {
+			return nil, usagef("--assume: %w", err)
+		}
+		return w, nil
+	}
+	if err := w.SetArrivals(o.Arrivals); err != nil {
+		return nil, usagef("--arrivals: %w", err)
+	}
+	if w.Poison, err = simulate.ParseShare(o.Poison); err != nil {
+		return nil, usagef("--poison: %w", err)
+	}
+	if w.Success, err = simulate.ParseShare(o.Success); err != nil {
+		return nil, usagef("--success: %w", err)
+	}
+	if w.Outages, err = w.ParsePeriods(o.Outages); err != nil {
+		return nil, usagef("--outage: %w", err)
+	}
+	return w, nil
 }
 
-// String returns the span as people read it: no finer than matters.
-func (s span) String() string {
-	if s.sec >= math.MaxInt64/int64(time.Second) {
-		return fmt.Sprintf("%dd", s.sec/(24*60*60))
+// moment returns what --now says, if a simulation can begin there.
+func (o *SimulateOptions) moment() (time.Time, error) {
+	if o.Now.text == "" {
+		return time.Now().UTC(), nil
 	}
-	d := time.Duration(s.sec)*time.Second + time.Duration(s.ns)
-	if d < 10*time.Second {
-		return tiers.FormatDuration(d.Round(time.Millisecond))
+	return parseMoment("--now", o.Now.text)
+}
+
+// parseMoment returns a time at which a simulation can begin: what is a hundred
+// years later, or near it, can be counted in nanoseconds.
+func parseMoment(flag, text string) (time.Time, error) {
+	t, err := parseTime(flag, text)
+	if year := t.UTC().Year(); err == nil && (year < 1970 || year > 2100) {
+		err = usagef("%s: the year %d is too far away; a simulation takes one from 1970 to 2100", flag, year)
 	}
-	return tiers.FormatDuration(d.Round(time.Second))
+	return t.UTC(), err
+}
+
+// parseCallTime returns how long a call takes.
+func (o *SimulateOptions) parseCallTime() (time.Duration, error) {
+	d, err := tiers.ParseDuration(o.CallTime)
+	if err != nil || d < 0 || d > 24*time.Hour {
+		return 0, usagef("--call-time: %q is not a duration up to a day; write it as in 200ms", o.CallTime)
+	}
+	return d, nil
 }

@@ -33,10 +33,10 @@ func TestStars(t *testing.T) {
 			"0 0 0 - - - 20s* 0 0", "0 0 0 - - - 20s* 0 0", "0 0 0 - - - 1m 0 0"}},
 		{"short passes", []simulate.Report{{LongestPass: 12_345_678}, {LongestPass: 1_000_000}}, []string{"0 0 0 - - - 12ms 0 0", "0 0 0 - - - 1ms* 0 0"}},
 	} {
-		var all []simulated
+		var all []simulate.Result
 		for i := range c.reports {
 			c.reports[i].Complete = true
-			all = append(all, simulated{candidate{name: "p"}, &c.reports[i], time.Time{}})
+			all = append(all, simulate.Result{Name: "p", Report: &c.reports[i]})
 		}
 		var out bytes.Buffer
 		g := &globals{out: &out}
@@ -79,36 +79,11 @@ func TestDiffOfRecovery(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		g := &globals{out: &out}
-		if err := g.printDiff(simulated{candidate{name: "now"}, c.was, time.Time{}}, simulated{candidate{name: "b"}, c.will, time.Time{}}); err != nil {
+		if err := g.printDiff(simulate.Result{Name: "now", Report: c.was}, simulate.Result{Name: "b", Report: c.will}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), c.want) {
 			t.Errorf("%s, want %s", &out, c.want)
 		}
-	}
-}
-
-// Neither of a last, shorter mark nor of a count that went wrong comes a fall
-// or a panic.
-func TestMarks(t *testing.T) {
-	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
-	r := &simulate.Report{Complete: true}
-	for i, n := range []int{4, 4, 4, 1} {
-		r.Series = append(r.Series, simulate.Bucket{At: from.Add(time.Duration(i) * time.Hour), Attempts: n, Most: 8 * n, Pending: -1})
-	}
-	for _, c := range []struct {
-		length time.Duration
-		calls  string
-	}{{4 * time.Hour, "███▂"}, {3*time.Hour + 15*time.Minute, "███"}} {
-		var out bytes.Buffer
-		g := &globals{out: &out}
-		g.printMarks([]simulated{{candidate{name: "p"}, r, from.Add(c.length)}})
-		want := "\np: 1h a mark, at most 4 calls, 32 records pending\n  calls    " + c.calls + "\n  pending  ███▂\n"
-		if out.String() != want {
-			t.Errorf("%s, want %s", &out, want)
-		}
-	}
-	if got := marks(r.Series, func(b simulate.Bucket) int { return b.Pending }); got != "" {
-		t.Errorf("less than nothing is drawn as %q", got)
 	}
 }

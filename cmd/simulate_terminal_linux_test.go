@@ -43,7 +43,7 @@ func TestSimulateShowsReading(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, "backlog", map[string]string{"schedule.yaml": "tiers: [{max_age: 1d, every: 1h}]\n"})
 	s.mustRun("init")
-	s.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) INSERT INTO BACKLOG (id) SELECT i FROM n")
+	s.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500000) INSERT INTO BACKLOG (id) SELECT i FROM n")
 	terminal, screen := openTerminal(t)
 	var out bytes.Buffer
 	c := s.command("simulate", "--live")

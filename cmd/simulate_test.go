@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/big"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -78,13 +79,18 @@ func TestSimulateAddsUp(t *testing.T) {
 
 // Every setting that a policy has can be given.
 func TestSimulateSettings(t *testing.T) {
-	written := map[retry.Kind]string{
-		retry.Duration: "90s", retry.Seconds: "15", retry.Factor: "1.5", retry.Count: "4", retry.Durations: "[0, 5m]",
+	written := map[string]string{
+		"unit": "90s", "max": "90s", "interval": "90s", "max_delay": "90s", "base,seconds": "15", "base": "1.5", "max_retries": "4", "intervals": "[0, 5m]",
 	}
-	for _, spec := range retry.Specs() {
-		for _, s := range spec.Settings {
-			policy := spec.Name + ": {" + s.Name + ": " + written[s.Kind] + "}"
-			if got := simulate(t, "--policy", policy); got.Policy != spec.Name || len(got.Attempts) < 3 {
+	for _, name := range retry.Names() {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(retry.New(name)).Elem()) {
+			tag := f.Tag.Get("yaml")
+			if tag == "" || tag == "columns" {
+				continue
+			}
+			key, _, _ := strings.Cut(tag, ",")
+			policy := name + ": {" + key + ": " + written[tag] + "}"
+			if got := simulate(t, "--policy", policy); got.Policy != name || len(got.Attempts) < 3 {
 				t.Errorf("%s: %+v", policy, got)
 			}
 		}

@@ -9,25 +9,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"backlog/backlog"
+	"backlog/backlog/config"
+	"backlog/backlog/inspect"
+	"backlog/backlog/table"
 	"backlog/tiers"
 )
 
-// StatusOptions are the flags of status.
-type StatusOptions struct {
-	JSON jsonFlag
-	Now  nowFlag
-}
-
-func (o *StatusOptions) AddFlags(f *pflag.FlagSet) {
-	o.JSON.AddFlags(f)
-	o.Now.AddFlags(f)
-}
-
 func newStatus(g *globals) *cobra.Command {
-	var o StatusOptions
+	var o dataFlags
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Count records by status and by age, and show the next ticks",
@@ -70,8 +60,8 @@ type nextJSON struct {
 	Tier string `json:"tier"`
 }
 
-func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
-	a, now, err := g.reader(ctx, o.Now)
+func runStatus(ctx context.Context, o dataFlags, g *globals) error {
+	a, now, err := g.open(ctx, o.Now, table.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
@@ -88,11 +78,7 @@ func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
 
 func statusOf(ctx context.Context, a *app, now time.Time) (*statusJSON, error) {
 	list := a.cfg.Tiers.Tiers()
-	edges := make([]time.Duration, len(list))
-	for i, t := range list {
-		edges[i] = t.MaxAge
-	}
-	counts, err := countOf(ctx, a.table, a.cfg, now, edges)
+	counts, err := countOf(ctx, a.table, a.cfg, now)
 	if err != nil {
 		return nil, err
 	}
@@ -102,29 +88,42 @@ func statusOf(ctx context.Context, a *app, now time.Time) (*statusJSON, error) {
 	}
 	min := 0.0
 	for i, b := range counts.Bands {
-		s.Bands = append(s.Bands, bandJSON{Tier: list[i].Name, MinAge: min, MaxAge: edges[i].Seconds(), bandCounts: countsOf(b)})
-		min = edges[i].Seconds()
+		s.Bands = append(s.Bands, bandJSON{Tier: list[i].Name, MinAge: min, MaxAge: list[i].MaxAge.Seconds(), bandCounts: countsOf(b)})
+		min = list[i].MaxAge.Seconds()
 	}
 	s.Next = nextStarts(a.cfg.Tiers, now)
 	return s, nil
 }
 
-func countsOf(b backlog.Band) bandCounts { return bandCounts{b.Fresh, b.Failed, stamp(b.Oldest)} }
+// countOf counts the records in the tiers' bands. With a policy that never tries
+// again, failed ones are out of retries, not pending.
+func countOf(ctx context.Context, t *table.Table, cfg *config.Config, now time.Time) (inspect.Counts, error) {
+	edges := each(cfg.Tiers.Tiers(), func(t tiers.Tier) time.Duration { return t.MaxAge })
+	c, err := t.Count(ctx, now, edges)
+	if p := policyOf(cfg); p != nil && p.Never {
+		for i := range c.Bands {
+			c.Exhausted += c.Bands[i].Failed
+			c.Bands[i].Failed = 0
+		}
+		c.Exhausted += c.Beyond.Failed
+		c.Beyond.Failed = 0
+	}
+	return c, err
+}
 
-// nextStarts returns for every tier when its next pass starts. A tier whose
-// ticks are all covered by wider ones for long has none.
+func countsOf(b inspect.Band) bandCounts { return bandCounts{b.Fresh, b.Failed, stamp(b.Oldest)} }
+
+// nextStarts returns when each tier's next pass starts. A tier whose ticks are all
+// covered by wider ones for long has none.
 func nextStarts(s *tiers.Schedule, now time.Time) []nextJSON {
 	const ticks = 10_000 // how far ahead to look
 	next := make(map[string]nextJSON)
-	at := now
-	for n := 0; n < ticks && len(next) < len(s.Tiers()); n++ {
-		if at = s.Next(at); at.IsZero() {
-			break
+	for t := range comingTicks(s, now, time.Time{}, ticks) {
+		if _, ok := next[t.Tier]; !ok {
+			next[t.Tier] = nextJSON{t.At, t.Tier}
 		}
-		due := s.Due(at.Add(-time.Nanosecond), at)
-		name := due[len(due)-1].Tier.Name
-		if _, ok := next[name]; !ok {
-			next[name] = nextJSON{stamp(at), name}
+		if len(next) == len(s.Tiers()) {
+			break
 		}
 	}
 	return slices.SortedFunc(maps.Values(next), func(a, b nextJSON) int {

@@ -39,7 +39,7 @@ statuses: {new: ["not yet?"], error: "it's $1", success: "done; --"}`,
 		{
 			name: "a table that is named with its schema", on: []wildKind{inPostgres, inMySQL},
 			sql: "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL)",
-			cfg: "table: {name: OURS.jobs}", refused: `there is no table "….jobs", but a table jobs in the schema …; write table: {schema: …, name: jobs}`,
+			cfg: "table: {name: OURS.jobs}", refused: `there is no table ….jobs in …; if that is schema and name, write table: {schema: …, name: jobs}; set table.name …`,
 		},
 		{
 			name: "a schema that is not there", on: []wildKind{inPostgres, inMySQL},

@@ -13,7 +13,9 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/backlog/table/doctor"
 )
 
 // A wildTable is a table of a well-known program, with rows and the
@@ -47,7 +49,7 @@ func TestWildTables(t *testing.T) {
 		for _, k := range w.on {
 			t.Run(w.name+"/"+k.name, func(t *testing.T) {
 				dir := filepath.Join("..", "testdata", "wild", w.name)
-				cfg, err := config.LoadFile(filepath.Join(dir, "schedule.yaml"))
+				cfg, err := config.LoadFile(filepath.Join(dir, "schedule.yaml"), knownSettings())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -59,7 +61,7 @@ func TestWildTables(t *testing.T) {
 					t.Errorf("the schema was changed:\n got %q\nwant %q", after, schema)
 				}
 				w.wantChanges(t, k, before, w.literals(t, db, k))
-				w.wantIndexes(t, k, url, mapping(cfg))
+				w.wantIndexes(t, k, url, mappingOf(cfg))
 			})
 		}
 	}
@@ -94,12 +96,12 @@ func wildSchema(t *testing.T, db *sql.DB, k wildKind, table string) (list [][]st
 func (w wildTable) work(t *testing.T, theirs *sql.DB, url string, cfg *config.Config) {
 	t.Helper()
 	ctx := context.Background()
-	db, err := table.Open(ctx, url, table.Options{})
+	db, err := openDatabase(ctx, url, table.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	s, err := table.New(ctx, db, mapping(cfg))
+	s, err := table.New(ctx, db, mappingOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,21 +188,25 @@ func (k wildKind) written(literal string) string {
 
 // wantIndexes checks that the indexes to have are missed, and that they are
 // used when init has made them, whatever others the program has.
-func (w wildTable) wantIndexes(t *testing.T, k wildKind, at string, m table.Mapping) {
+func (w wildTable) wantIndexes(t *testing.T, k wildKind, at string, m mapping.Mapping) {
 	t.Helper()
 	ctx := context.Background()
 	want := w.indexes
 	if k.name == inMySQL.name {
 		want = 1 // for all statuses, since none has a condition
 	}
-	steps, err := table.Missing(ctx, at, m, noon)
+	server, err := serverOf(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := doctor.Missing(ctx, server, at, m, noon)
 	if err != nil || len(steps) != want {
 		t.Fatalf("Missing: got %q, %v, want %d indexes", steps, err, want)
 	}
-	if err := table.Create(ctx, at, steps); err != nil {
+	if err := doctor.Create(ctx, server, at, steps); err != nil {
 		t.Fatal(err)
 	}
-	if steps, err = table.Missing(ctx, at, m, noon); err != nil || len(steps) > 0 {
+	if steps, err = doctor.Missing(ctx, server, at, m, noon); err != nil || len(steps) > 0 {
 		t.Errorf("Missing, when all have been made: got %q, %v", steps, err)
 	}
 }

@@ -3,15 +3,15 @@ package cmd
 import "testing"
 
 // undone is what is said of a table whose trigger t undoes every outcome.
-const undone = "statuses.success is undone: a row of table jobs is as it was after it was written, which is the work of a trigger: t; change that, then restart or reload: records would be handled again and again"
+const undone = "statuses.success is undone: a row of table jobs is as it was after it was written, which is the work of a trigger: t; change that: records would be handled again and again"
 
-// What a trigger puts back counts as written to the database; the pass ends all
-// the same.
+// What a trigger puts back counts as written to the database; no record is handled
+// all the same.
 func TestWildTriggersThatPutBack(t *testing.T) {
 	const jobs = "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00'); "
 	rule := wildRule{
 		name: "a trigger that puts the status back", cfg: "table: {name: jobs}", warns: []string{"triggers run when a row is updated: t"},
-		handled: "1", refused: undone, rows: "SELECT id, status FROM jobs", want: []string{"1|NEW"},
+		refused: undone, rows: "SELECT id, status FROM jobs", want: []string{"1|NEW"},
 	}
 	var rules []wildRule
 	for k, trigger := range map[*wildKind]string{

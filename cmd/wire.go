@@ -5,16 +5,48 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
+	"backlog/backlog/mapping"
 	"backlog/backlog/memory"
 	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/mysql"
+	"backlog/backlog/table/postgres"
+	"backlog/backlog/table/sqlite"
 )
+
+// dialects are the databases that the program speaks to.
+var dialects = []db.Server{sqlite.Dialect, postgres.Dialect, mysql.Dialect}
+
+// What other commands need to know of databases.
+const (
+	sqliteDriver = sqlite.Driver
+	mostSkew     = db.MostSkew
+)
+
+type urlError = db.URLError
+
+// openDatabase opens the database that the URL names.
+func openDatabase(ctx context.Context, url string, o db.Options) (*db.DB, error) {
+	dialect, err := serverOf(url)
+	if err != nil {
+		return nil, err
+	}
+	return db.Open(ctx, dialect, url, o)
+}
+
+// serverOf returns the kind of server that the URL names.
+func serverOf(url string) (db.Server, error) { return db.Kinds(url, dialects...) }
+
+// shownURL returns the URL as it may be shown.
+func shownURL(url string) string { return db.Shown(url, dialects...) }
 
 // An app is the program wired for one configuration.
 type app struct {
@@ -24,66 +56,57 @@ type app struct {
 	onDead  tool // nil: none
 	db      *table.DB
 	table   *table.Table
-	store   *provenStore // the table, for passes
+
+	shared bool // the database is another app's, too
 
 	samples []string // rows as they are understood
-
-	passes atomic.Int64 // under way, of its engine
-
-	// Of an app that a reload has replaced: whether it had none at the last
-	// look, and whether its handlers have been closed.
-	idle, closed bool
 }
 
-// wireApp builds what a pass needs and proves that it can work, touching no
-// record: the handler, the table's columns and times. That the table
-// takes the statuses is proved by a.store before the first record is touched;
-// callers that want to know at once call a.table.ProveWrites.
-func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time) (*app, error) {
+// wireApp builds what a pass needs and checks it without touching a record: the
+// handler, the table's columns and times, the statements. Whether rows take the
+// statuses is tried before the first one is handled. db is nil, or the database
+// of an app whose place this one is to take.
+func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time, db *table.DB) (a *app, err error) {
 	h, err := newHandler(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	onDead, err := newOnDead(ctx, cfg)
+	onDead, err := newOnDead(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	a, err := g.wireTable(ctx, cfg, log, table.Options{})
+	if a, err = g.wireTable(ctx, cfg, log, table.Options{}, now, db); err != nil {
+		return nil, err
+	}
+	if err = a.wireHandlers(ctx, h, onDead); err == nil {
+		err = a.table.ProveWrites(ctx, now)
+	}
+	if err == nil {
+		a.samples, err = a.table.Samples(ctx, now)
+	}
 	if err != nil {
-		return nil, err
-	}
-	if err := a.wireHandlers(ctx, h, onDead); err != nil {
-		a.close()
-		return nil, err
-	}
-	a.store = newProvenStore(a, now)
-	if err := a.table.ProveTimes(ctx, now); err != nil {
-		a.close()
-		return nil, fmt.Errorf("table %s: %w", cfg.Table.Name, err)
-	}
-	if a.samples, err = a.table.Samples(ctx, now); err != nil {
 		a.close()
 		return nil, err
 	}
 	return a, nil
 }
 
-// introduce logs at the level how the table is understood, once all is wired:
-// wiring may take several tries.
+// introduce logs how the table is understood. It is called once all is wired, which
+// may take several tries.
 func (a *app) introduce(level slog.Level) {
 	for _, s := range a.samples {
 		a.log.Log(context.Background(), level, "as understood: "+s)
 	}
-	a.store.sayNotes()
+	a.table.TellNotes(func(n string) { a.log.Warn(n) })
 	if !hasDead(a.cfg) {
 		a.log.Log(context.Background(), level, noDead)
 	}
 }
 
-// compareClocks warns of a clock by which records are taken to be older, or
-// younger, than the server has them.
+// compareClocks warns of a clock that differs from the server's: by it, records are
+// older or younger than they are.
 func (a *app) compareClocks(ctx context.Context) {
-	if ahead, err := a.db.Skew(ctx, time.Now); err == nil && ahead.Abs() > table.MostSkew {
+	if ahead, err := a.db.Skew(ctx, time.Now); err == nil && ahead.Abs() > mostSkew {
 		a.log.Warn(apart(ahead))
 	}
 }
@@ -100,12 +123,12 @@ func apart(ahead time.Duration) string {
 const noDead = "no dead status is configured: a rejected record is an error like any other"
 
 func hasDead(cfg *config.Config) bool {
-	return len(cfg.Statuses.Dead.Values)+len(cfg.Statuses.Dead.Set) > 0
+	return len(cfg.Table.Dead.Values)+len(cfg.Table.Dead.Set) > 0
 }
 
-// reader is wireReader for a command that only shows what the table is like at a
-// time, which it returns too.
-func (g *globals) reader(ctx context.Context, at nowFlag) (*app, time.Time, error) {
+// open opens the table for a command that needs no handler, and returns the time
+// that the command pretends it is.
+func (g *globals) open(ctx context.Context, at nowFlag, o table.Options) (*app, time.Time, error) {
 	_, now, err := at.clock()
 	if err != nil {
 		return nil, now, err
@@ -114,15 +137,15 @@ func (g *globals) reader(ctx context.Context, at nowFlag) (*app, time.Time, erro
 	if err != nil {
 		return nil, now, err
 	}
-	a, err := g.wireReader(ctx, cfg, newLog(cfg.Log, g.err), now)
+	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), o, now, nil)
 	return a, now, err
 }
 
-// find returns the row of which people have written the key.
-func (a *app) find(ctx context.Context, id string, now time.Time) (backlog.Row, error) {
+// find returns the row with the key as people write it.
+func (a *app) find(ctx context.Context, id string, now time.Time) (inspect.Row, error) {
 	key, err := a.table.ParseKey(id)
 	if err != nil {
-		return backlog.Row{}, usageError{err}
+		return inspect.Row{}, usageError{err}
 	}
 	row, ok, err := a.table.Find(ctx, key, now)
 	if err == nil && !ok {
@@ -131,41 +154,64 @@ func (a *app) find(ctx context.Context, id string, now time.Time) (backlog.Row, 
 	return row, err
 }
 
-// wireReader opens the table to be looked at only.
-func (g *globals) wireReader(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time) (*app, error) {
-	a, err := g.wireTable(ctx, cfg, log, table.Options{ReadOnly: true})
+// wireTable opens the table and checks that its times can be read.
+func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options, now time.Time, db *table.DB) (*app, error) {
+	a := &app{cfg: cfg, log: log, db: db, shared: db != nil}
+	if db == nil {
+		var err error
+		if a.db, err = openDatabase(ctx, cfg.Database, o); err != nil {
+			return nil, err
+		}
+	}
+	t, err := table.New(ctx, a.db, mappingOf(cfg))
+	if err == nil {
+		if err = t.ProveTimes(ctx, now); err != nil {
+			err = fmt.Errorf("table %s: %w", cfg.Table.Name, err)
+		}
+	}
 	if err != nil {
+		a.close()
 		return nil, err
 	}
-	if err := a.table.ProveTimes(ctx, now); err != nil {
-		a.close()
-		return nil, fmt.Errorf("table %s: %w", cfg.Table.Name, err)
-	}
+	a.table = t
 	return a, nil
 }
 
-func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options) (*app, error) {
-	db, err := table.Open(ctx, cfg.Database, o)
-	if err != nil {
-		return nil, err
+// stateFile returns the keeper of the configuration's checkpoint. It keeps it in
+// memory only for state: none and, with an error, where no folder can be found.
+func stateFile(cfg *config.Config) (f *checkpoint.File, err error) {
+	f = &checkpoint.File{}
+	switch cfg.State {
+	case "none":
+	case "":
+		f.Path, err = checkpoint.DefaultPath(cfg.Database, cfg.Table.Schema, cfg.Table.Name)
+	default:
+		f.Path = cfg.State
 	}
-	t, err := table.New(ctx, db, mapping(cfg))
+	return f, err
+}
+
+// state returns the keeper of the app's checkpoint. Without a folder for the file a
+// daemon works all the same, so that is a warning.
+func (a *app) state() backlog.CheckpointKeeper {
+	f, err := stateFile(a.cfg)
 	if err != nil {
-		db.Close()
-		return nil, err
+		a.log.Warn(err.Error())
 	}
-	return &app{cfg: cfg, log: log, db: db, table: t}, nil
+	return f
 }
 
 func (a *app) close() {
 	a.closeHandlers()
-	a.db.Close()
+	if !a.shared {
+		a.db.Close()
+	}
 }
 
 // engine returns an engine over the app's table and handler.
 func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(backlog.Event)) *backlog.Engine {
 	e := &backlog.Engine{
-		Store:           a.store,
+		Store:           a.table,
 		Handler:         a.handler,
 		Concurrency:     a.cfg.Handler.Concurrency,
 		Timeout:         a.cfg.Handler.Timeout,
@@ -178,67 +224,23 @@ func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(ba
 		ShutdownTimeout: max(a.cfg.ShutdownTimeout, 1), // zero would be the default
 		Hard:            hard,
 		Now:             now,
-		Observe: func(ev backlog.Event) {
-			switch ev.Kind {
-			case backlog.PassStarted:
-				a.passes.Add(1)
-			case backlog.PassEnded:
-				a.passes.Add(-1)
-			}
-			if observe != nil {
-				observe(ev)
-			}
-		},
+		Observe:         observe,
 	}
-	if a.cfg.Handler.Lines != nil {
-		e.Timeout = 0 // a worker keeps to it, who may have other records to answer first
+	if a.cfg.Handler.Kind == "lines" {
+		e.Timeout = 0 // a worker may have other records to answer first, and keeps to it itself
 	}
 	if w, ok := a.handler.(interface{ Hands() int }); ok {
 		e.Concurrency = min(e.Concurrency, w.Hands())
 	}
-	e.MaxPause = maxPause(a.cfg.Handler)
+	e.MaxPause = maxPause(a.cfg.Handler.Settings)
 	return e
 }
 
-// mapping translates the configuration of the table. The two packages do not
-// know each other.
-func mapping(c *config.Config) table.Mapping {
-	t := c.Table
-	var zone *time.Location // nil: UTC, unless the database is in another
-	if c.TimezoneGiven {
-		zone = c.Timezone
-	}
-	return table.Mapping{
-		Schema: t.Schema, Name: t.Name, ID: t.ID, Status: t.Status,
-		Inserted: table.Time(t.Inserted),
-		Eligible: (*table.Time)(t.Eligible), Expires: (*table.Time)(t.Expires),
-		Where: conditions(t.Where), Touch: assignments(t.Touch),
-		Attempts: t.Attempts, LastError: t.LastError, Columns: t.Columns,
-		New: state(c.Statuses.New), Error: state(c.Statuses.Error),
-		Success: state(c.Statuses.Success), Dead: state(c.Statuses.Dead),
-		Retry: retryOf(c),
-		Zone:  zone,
-	}
-}
-
-func state(s config.State) table.State {
-	return table.State{Values: values(s.Values), When: conditions(s.When), Set: assignments(s.Set), Keep: s.Keep, Given: s.Given}
-}
-
-func conditions(list []config.Condition) []table.Condition {
-	return each(list, func(c config.Condition) table.Condition {
-		return table.Condition{Column: c.Column, Values: values(c.Values)}
-	})
-}
-
-func assignments(list []config.Assignment) []table.Assignment {
-	return each(list, func(a config.Assignment) table.Assignment {
-		return table.Assignment{Column: a.Column, Value: table.Value(a.Value)}
-	})
-}
-
-func values(list []config.Value) []table.Value {
-	return each(list, func(v config.Value) table.Value { return table.Value(v) })
+// mappingOf returns the mapping of the table with the columns of the policy.
+func mappingOf(cfg *config.Config) mapping.Mapping {
+	m := cfg.Table
+	m.Policy = retryOf(cfg)
+	return m
 }
 
 func each[From, To any](list []From, f func(From) To) []To {
@@ -252,29 +254,24 @@ func each[From, To any](list []From, f func(From) To) []To {
 	return out
 }
 
-// isEnd reports whether the error is just that of an ended context.
+// isEnd reports whether the error says only that a context was cancelled.
 func isEnd(err error) bool { return errors.Is(err, context.Canceled) }
 
-var kinds = map[retry.Kind]config.Kind{
-	retry.Duration: config.Duration, retry.Seconds: config.Seconds, retry.Factor: config.Number,
-	retry.Count: config.Count, retry.Durations: config.Durations,
-}
-
-// policySpecs tells the configuration which policies there are. The two packages
-// do not know each other.
-func policySpecs() []config.PolicySpec {
-	return each(retry.Specs(), func(s retry.Spec) config.PolicySpec {
-		return config.PolicySpec{
-			Name: s.Name, Columns: s.Columns, Once: s.Once(),
-			Settings: each(s.Settings, func(x retry.Setting) config.PolicySetting {
-				return config.PolicySetting{Name: x.Name, Kind: kinds[x.Kind], Check: x.Check}
-			}),
-		}
+// knownPolicies tells the configuration which policies there are, beside
+// progressive.
+func knownPolicies() []config.Settings {
+	return each(retry.Names(), func(name string) config.Settings {
+		return config.Settings{Name: name, New: func() any { return retry.New(name) }}
 	})
 }
 
 // newPolicy makes the configured policy: nil if age alone decides.
-func newPolicy(p config.Policy) (*backlog.Policy, error) { return retry.New(p.Name, p.Settings) }
+func newPolicy(p config.Policy) (*backlog.Policy, error) {
+	if s, ok := p.Settings.(retry.Settings); ok {
+		return retry.Policy(s)
+	}
+	return nil, nil
+}
 
 // policyOf is newPolicy for a configuration that load has returned.
 func policyOf(cfg *config.Config) *backlog.Policy {
@@ -285,31 +282,21 @@ func policyOf(cfg *config.Config) *backlog.Policy {
 	return p
 }
 
-// retryOf translates the policy for the table, nil if it keeps nothing there.
-func retryOf(cfg *config.Config) *table.Retry {
-	columns, p := policyColumns(cfg.Policy), policyOf(cfg)
-	if len(columns) == 0 {
+// retryOf returns the columns in which the policy keeps its state, nil if it keeps
+// none.
+func retryOf(cfg *config.Config) *mapping.PolicyColumns {
+	s, ok := cfg.Policy.Settings.(retry.Settings)
+	if !ok || len(s.Keeps().Columns) == 0 {
 		return nil
 	}
-	r := &table.Retry{Count: columns[0], Last: columns[1], Retries: p.Retries}
+	columns, p := s.Keeps().Columns, policyOf(cfg)
+	r := &mapping.PolicyColumns{Count: columns[0][0], Last: columns[1][0], Retries: p.Retries}
 	if p.Planned {
-		r.Next, r.InRetry = columns[2], columns[3]
+		r.Next, r.InRetry = columns[2][0], columns[3][0]
 	} else {
 		r.Waits = p.Waits()
 	}
 	return r
-}
-
-// policyColumns returns the columns of the configured policy: of the count, of
-// the time of the last failure and, if it is planned, of the time of the next
-// attempt and of the flag that one is planned; none if it keeps no state.
-func policyColumns(p config.Policy) []string {
-	for _, s := range retry.Specs() {
-		if s.Name == p.Name {
-			return each(s.Columns, p.Column)
-		}
-	}
-	return nil
 }
 
 // A simulatedTable is a table in memory for the records of a simulation.
@@ -321,7 +308,7 @@ func newSimulatedTable(p *backlog.Policy) simulatedTable {
 
 // Add implements simulate.Table.
 func (t simulatedTable) Add(place int, r *simulate.Record) error {
-	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Retry: r.Retry}
+	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Failures: r.Failures}
 	if r.Failed {
 		row.Status = "ERROR"
 	}

@@ -5,93 +5,94 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/config"
-	"backlog/backlog/handler"
+	"backlog/backlog/handler/exec"
+	"backlog/backlog/handler/http"
+	"backlog/backlog/handler/lines"
 	"backlog/backlog/table"
+	"backlog/backlog/table/work"
 )
 
 // A tool is a handler of any kind. One that has something to be closed is an
 // [io.Closer].
 type tool interface {
 	backlog.Handler
-	backlog.Checker
-	backlog.Sampler
+	// Check returns why the handler could not work, before the first record
+	// is touched: its program is missing, for example. It changes nothing.
+	Check(ctx context.Context) error
 }
 
-// newHandler makes the configured handler and proves, without a look at the
-// network, that it could work. It is nil if it works in the table's database:
-// then newWork makes it. What workers say is logged; log may be nil.
+// knownSettings tells the configuration which policies and handlers there are.
+// Their packages do not know each other.
+func knownSettings() config.Known {
+	return config.Known{
+		Policies: knownPolicies(),
+		Handlers: []config.Settings{
+			{Name: "exec", New: func() any { return exec.NewSettings() }},
+			{Name: "lines", New: func() any { return lines.NewSettings() }},
+			{Name: "http", New: func() any { return http.NewSettings() }},
+			{Name: "sql", New: func() any { return new(work.Settings) }},
+		},
+		OnDead: []config.Settings{
+			{Name: "exec", New: func() any { return new(exec.Telling) }},
+			// No status rejects, and nothing pauses.
+			{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
+		},
+	}
+}
+
+// newHandler makes the configured handler and checks it without using the network.
+// A handler that works in the table's database is nil here: newWork makes it. What
+// a handler exchanges with programs and services is logged; log may be nil.
 func newHandler(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool, error) {
-	switch h := cfg.Handler; {
-	case !h.Given:
+	if cfg.Handler.Settings == nil {
 		return nil, usagef("the configuration has no handler; say what processes a record, such as handler: {exec: [./deliver.sh]}")
-	case h.Exec != nil:
-		return proven(ctx, "handler", newExec(h.Exec))
-	case h.Lines != nil:
-		return proven(ctx, "handler", newLines(h, log))
-	case h.HTTP != nil:
-		return proven(ctx, "handler", newHTTP(cfg, h.HTTP, h.Concurrency))
+	}
+	return newTool(ctx, cfg, "handler", cfg.Handler.Settings, log)
+}
+
+// newOnDead likewise makes the handler that is told of dead records, nil if none is.
+func newOnDead(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool, error) {
+	return newTool(ctx, cfg, "on_dead", cfg.OnDead.Settings, log)
+}
+
+func newTool(ctx context.Context, cfg *config.Config, key string, settings any, log *slog.Logger) (tool, error) {
+	switch s := settings.(type) {
+	case *exec.Settings:
+		return proven(ctx, key, &exec.Handler{Settings: *s, Log: log})
+	case *exec.Telling:
+		return proven(ctx, key, &exec.Handler{Settings: exec.Settings{Command: s.Command}, Log: log})
+	case *lines.Settings:
+		return proven(ctx, key, &lines.Handler{Settings: *s, Timeout: cfg.Handler.Timeout, Hard: hardOf(ctx), Log: log})
+	case *http.Settings:
+		source := cfg.Table.Name
+		if cfg.Table.Schema != "" {
+			source = cfg.Table.Schema + "." + source
+		}
+		return proven(ctx, key, &http.Handler{Settings: *s, Source: source, Concurrency: cfg.Handler.Concurrency, Log: log})
 	}
 	return nil, nil
 }
 
-// newOnDead makes what is told of dead records likewise; it is nil if nothing
-// is.
-func newOnDead(ctx context.Context, cfg *config.Config) (tool, error) {
-	switch o := cfg.OnDead; {
-	case o.Exec != nil:
-		return proven(ctx, "on_dead", newExec(o.Exec))
-	case o.HTTP != nil:
-		return proven(ctx, "on_dead", newHTTP(cfg, o.HTTP, 1))
-	}
-	return nil, nil
-}
-
-func newExec(c *config.Exec) *handler.Exec {
-	return &handler.Exec{Command: c.Command, Reject: c.Reject, Skip: c.Skip}
-}
-
-func newLines(c config.Handler, log *slog.Logger) *handler.Lines {
-	h := &handler.Lines{Command: c.Lines.Command, Workers: c.Lines.Workers, Window: c.Lines.Window, Timeout: c.Timeout}
-	if log != nil {
-		h.Log = func(pid int, line string) { log.Info("worker", "pid", pid, "text", line) }
-	}
-	return h
-}
-
-func newHTTP(cfg *config.Config, c *config.HTTP, concurrency int) *handler.HTTP {
-	source := cfg.Table.Name
-	if cfg.Table.Schema != "" {
-		source = cfg.Table.Schema + "." + source
-	}
-	return &handler.HTTP{
-		URL: c.URL, Method: c.Method, Headers: c.Headers, Secrets: c.Secrets, SecretFiles: c.SecretFiles,
-		Success: c.Success, Reject: c.Reject, Allow: c.Allow,
-		CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
-		Source: source, Concurrency: concurrency,
-	}
-}
-
-// maxPause returns the longest pause that the handler can ask for; 0: it asks
-// for none.
-func maxPause(h config.Handler) time.Duration {
-	switch {
-	case h.HTTP != nil:
-		return h.HTTP.MaxPause
-	case h.Lines != nil:
-		return h.Lines.MaxPause
+// maxPause returns the longest pause that the handler can ask for, 0 if it never
+// asks.
+func maxPause(settings any) time.Duration {
+	switch s := settings.(type) {
+	case *http.Settings:
+		return s.MaxPause
+	case *lines.Settings:
+		return s.MaxPause
 	}
 	return 0
 }
 
-// proven returns h unless it could not work. A service that is down is no
-// reason not to start: its records then are errors, like at any other time.
+// proven returns the handler unless it could never work. A service that is down is
+// no reason not to start: its records are errors, as at any other time.
 func proven(ctx context.Context, key string, h tool) (tool, error) {
 	check := h.Check
 	if p, ok := h.(interface{ Prepare() error }); ok {
@@ -103,25 +104,31 @@ func proven(ctx context.Context, key string, h tool) (tool, error) {
 	return h, nil
 }
 
-// newWork makes the handler that works in the table's database and proves that
-// this understands its statements.
-func newWork(ctx context.Context, t *table.Table, cfg *config.Config) (*table.Work, error) {
-	w, err := table.NewWork(t, cfg.Handler.SQL.Statements, cfg.Handler.SQL.AllowZeroRows)
-	if err == nil {
-		err = w.Check(ctx)
+// sqlStatements returns the statements of a handler that works in the table's database.
+func sqlStatements(cfg *config.Config) []string {
+	if s, ok := cfg.Handler.Settings.(*work.Settings); ok {
+		return s.Statements
 	}
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
+	return nil
 }
 
-// wireHandlers gives the app its handler, h or one that works in its database,
-// and what is told of dead records, once the table says that they get the columns
-// they ask for.
+// newWork makes the handler that works in the table's database, which must
+// understand its statements.
+func newWork(ctx context.Context, t *table.Table, cfg *config.Config, log *slog.Logger) (*work.SQLHandler, error) {
+	s := cfg.Handler.Settings.(*work.Settings)
+	w, err := work.New(t, s.Statements, s.AllowZeroRows)
+	if err == nil {
+		w.Log = log
+		err = w.Check(ctx)
+	}
+	return w, err
+}
+
+// wireHandlers gives the app its handlers if records have the columns that they ask
+// for. Without h the handler works in the app's database.
 func (a *app) wireHandlers(ctx context.Context, h, onDead tool) (err error) {
 	if h == nil {
-		if h, err = newWork(ctx, a.table, a.cfg); err != nil {
+		if h, err = newWork(ctx, a.table, a.cfg, a.log); err != nil {
 			return err
 		}
 	}
@@ -132,8 +139,8 @@ func (a *app) wireHandlers(ctx context.Context, h, onDead tool) (err error) {
 	return hasColumns(a.table, "on_dead", onDead)
 }
 
-// hasColumns returns an error unless records have the columns that the handler
-// at the key asks for by name.
+// hasColumns returns an error unless records have the columns that the handler of
+// this key asks for by name.
 func hasColumns(t *table.Table, key string, h tool) error {
 	asks, ok := h.(interface{ Columns() ([]string, error) })
 	if !ok {
@@ -163,41 +170,14 @@ func (a *app) closeHandlers() {
 	}
 }
 
-// proof says what a check of the handler, or of on_dead, that is of one of these
-// kinds has proved.
-func proof(exec *config.Exec, lines *config.Lines, http *config.HTTP) string {
-	switch {
-	case exec == nil && lines == nil && http == nil:
-		return ""
-	case exec != nil:
-		return exec.Command[0] + " can be run"
-	case lines != nil:
-		return fmt.Sprintf("%s can be run: %s, %d records in flight at each at most", lines.Command[0], plural(lines.Workers, "worker"), lines.Window)
+// programOf returns the program that is run for each record, with its arguments;
+// nil if none is.
+func programOf(settings any) []string {
+	switch s := settings.(type) {
+	case *exec.Settings:
+		return s.Command
+	case *exec.Telling:
+		return s.Command
 	}
-	text := ""
-	u, err := url.Parse(http.URL)
-	switch host := hostOf(http.URL); {
-	case strings.ContainsAny(host, "{}") || err != nil:
-		text = "each record says which host is called, one of: " + strings.Join(http.Allow, ", ")
-	case u.Scheme == "https":
-		text = "https://" + u.Host + " resolves and its certificate is good"
-	default:
-		text = "http://" + u.Host + " takes connections"
-	}
-	if n := len(http.Secrets) + len(http.SecretFiles); n > 0 {
-		text += "; " + plural(n, "secret") + " to sign with"
-	}
-	return text
-}
-
-// hostOf returns what stands for the host in a URL that may have columns in it.
-func hostOf(template string) string {
-	_, rest, ok := strings.Cut(template, "://")
-	if !ok {
-		return template
-	}
-	if i := strings.IndexAny(rest, "/?"); i >= 0 {
-		rest = rest[:i]
-	}
-	return rest
+	return nil
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"regexp"
+	"sort"
 	"strings"
 	"time"
 
@@ -16,8 +16,10 @@ const (
 	day   = 24 * 60 * 60  // seconds
 	never = math.MaxInt64 // later than any second
 
-	allHours   = 1<<24 - 1
-	allMinutes = 1<<60 - 1
+	allHours = 1<<24 - 1
+
+	// mostCounted bounds the work of counting the ticks of a long downtime.
+	mostCounted = 10_000
 )
 
 // A crontab is a compiled cron expression in its location.
@@ -27,9 +29,8 @@ const (
 // zone, and the expression is matched against them alone. A [span] tells how
 // the two relate.
 type crontab struct {
-	spec           *cron.SpecSchedule
-	loc            *time.Location
-	hours, minutes uint64 // spec's, without the bit that marks a star
+	spec *cron.SpecSchedule
+	loc  *time.Location
 }
 
 const fieldItem = `(\*|\?|\w+(-\w+)?)(/\d+)?`
@@ -57,8 +58,8 @@ func parseCron(expr string, loc *time.Location) (c *crontab, err error) {
 		return nil, fmt.Errorf("%q: %w", expr, err)
 	}
 	spec := parsed.(*cron.SpecSchedule)
-	spec.Location = time.UTC // that of wall seconds
-	c = &crontab{spec: spec, loc: loc, hours: spec.Hour & allHours, minutes: spec.Minute & allMinutes}
+	spec.Location = time.UTC // like wall seconds
+	c = &crontab{spec: spec, loc: loc}
 	if c.wallAfter(0) == never {
 		return nil, fmt.Errorf("%q never ticks: no month it names has such a day", expr)
 	}
@@ -101,46 +102,22 @@ func (c *crontab) next(after int64) int64 {
 	}
 }
 
-func (c *crontab) between(after, upTo int64) (ticks int, last int64) {
-	if ticks = c.count(after, upTo); ticks == 0 {
-		return 0, 0
-	}
-	last = c.next(after)
-	// Bisect: last is a tick, and none lies in (hi, upTo].
-	for hi := upTo; last < hi; {
-		mid := last + (hi-last)/2
-		if t := c.next(mid); t <= upTo {
-			last = t
-		} else {
-			hi = mid
+func (c *crontab) between(after, upTo int64) (ticks int, last int64, more bool) {
+	for t := c.next(after); t <= upTo; t = c.next(t) {
+		if ticks == mostCounted { // the newest is the first second after which there is none
+			newest := sort.Search(int(upTo-t), func(n int) bool { return c.next(t+int64(n)) > upTo })
+			return ticks, t + int64(newest), true
 		}
+		ticks, last = ticks+1, t
 	}
-	return ticks, last
-}
-
-// count returns the number of ticks in (after, upTo].
-func (c *crontab) count(after, upTo int64) (ticks int) {
-	s := spanAt(after, c.loc)
-	lo := max(after+s.offset, c.first(s)-1)
-	for {
-		if begin := s.start + s.offset; lo < begin {
-			ticks += min(1, c.wallCount(lo, begin)) // those left out come as one
-			lo = begin
-		}
-		ticks += c.wallCount(lo, min(upTo, s.end-1)+s.offset)
-		if upTo < s.end {
-			return ticks
-		}
-		s = s.following(c.loc)
-		lo = c.first(s) - 1
-	}
+	return ticks, last, false
 }
 
 // first returns the wall second from which on matches are ticks of the span:
 // the one the clock shows at its start or, when hours are named, the one it
 // would have shown had it been left alone.
 func (c *crontab) first(s span) int64 {
-	if c.hours == allHours {
+	if c.spec.Hour&allHours == allHours {
 		return s.start + s.offset
 	}
 	return s.start + s.before
@@ -172,27 +149,4 @@ func (c *crontab) wallAfter(w int64) int64 {
 		t = time.Date(t.Year()+5, time.December, 31, 23, 59, 59, 0, time.UTC)
 	}
 	return never
-}
-
-// wallCount returns the number of wall seconds in (lo, hi] that match. It
-// takes one step for each day with a match.
-func (c *crontab) wallCount(lo, hi int64) (n int) {
-	for w := c.wallAfter(lo); w <= hi; {
-		midnight := w - mod(w, day)
-		last := min(hi, midnight+day-1)
-		n += 1 + c.rank(last-midnight) - c.rank(w-midnight)
-		w = c.wallAfter(last)
-	}
-	return n
-}
-
-// rank returns how many seconds of a matching day match, up to and including
-// the given one.
-func (c *crontab) rank(second int64) int {
-	hour, minute := second/3600, second/60%60
-	n := bits.OnesCount64(c.hours&(1<<hour-1)) * bits.OnesCount64(c.minutes)
-	if c.hours>>hour&1 == 1 {
-		n += bits.OnesCount64(c.minutes & (2<<minute - 1))
-	}
-	return n
 }

@@ -127,22 +127,30 @@ func TestCronEndOfLeapYear(t *testing.T) {
 }
 
 func TestCronDueIsCounted(t *testing.T) {
+	const most = -1 // 10,000, and more
 	tests := []struct {
 		expr, zone, after, upTo string
 		ticks                   int
 		last                    string
 	}{
-		{"* * * * *", "UTC", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 365 * 1440, "2026-01-01T00:00:00Z"},
-		{"* * * * *", "America/New_York", "2025-01-01T00:00:00Z", "2026-01-01T00:00:30Z", 365 * 1440, "2026-01-01T00:00:00Z"},
-		{"*/5 8-17 * * 1-5", "America/New_York", "2026-01-01T00:00:00-05:00", "2027-01-01T00:00:00-05:00", 261 * 120,
-			"2026-12-31T22:55:00Z"},
+		{"* * * * *", "UTC", "2025-01-01T00:00:00Z", "2025-01-07T22:40:00Z", 10000, "2025-01-07T22:40:00Z"},
+		{"* * * * *", "UTC", "2025-01-01T00:00:00Z", "2025-01-07T22:41:00Z", most, "2025-01-07T22:41:00Z"},
+		{"* * * * *", "UTC", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z", most, "2026-01-01T00:00:00Z"},
+		{"* * * * *", "America/New_York", "2025-01-01T00:00:00Z", "2026-01-01T00:00:30Z", most, "2026-01-01T00:00:00Z"},
+		{"*/5 8-17 * * 1-5", "America/New_York", "2026-01-01T00:00:00-05:00", "2026-04-01T00:00:00-05:00", 64 * 120,
+			"2026-03-31T21:55:00Z"},
+		{"*/5 8-17 * * 1-5", "America/New_York", "2026-01-01T00:00:00-05:00", "2027-01-01T00:00:00-05:00", most, "2026-12-31T22:55:00Z"},
 		{"30 2 * * *", "America/New_York", "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z", 365, "2026-12-31T07:30:00Z"},
-		{"* * * * *", "Europe/Berlin", "0001-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 739616 * 1440, "2026-01-01T00:00:00Z"},
-		{"@daily", "America/New_York", "0001-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 739616, "2025-12-31T05:00:00Z"},
+		{"* * * * *", "Europe/Berlin", "0001-01-01T00:00:00Z", "2026-01-01T00:00:00Z", most, "2026-01-01T00:00:00Z"},
+		{"@daily", "America/New_York", "0001-01-01T00:00:00Z", "2026-01-01T00:00:00Z", most, "2025-12-31T05:00:00Z"},
 	}
 	for _, test := range tests {
 		due := mustNew(t, cronTier(t, test.expr, test.zone)).Due(at(t, test.after), at(t, test.upTo))
-		if len(due) != 1 || due[0].Ticks != test.ticks || due[0].Last != at(t, test.last) {
+		want, more := test.ticks, test.ticks == most
+		if more {
+			want = 10000
+		}
+		if len(due) != 1 || due[0].Ticks != want || due[0].More != more || due[0].Last != at(t, test.last) {
 			t.Errorf("%s %s: due %v; want %d ticks until %s", test.expr, test.zone, due, test.ticks, test.last)
 		}
 	}

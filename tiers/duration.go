@@ -31,7 +31,7 @@ var adverbs = map[string]string{
 
 var errRange = fmt.Errorf("longer than %dd, the longest possible", math.MaxInt64/oneDay)
 
-// ParseDuration reads a duration in the forms that people write: those of
+// ParseDuration reads a duration in the forms that people write: like
 // [time.ParseDuration], with d for 24 hours and w for 7 days as well (1d12h,
 // 1.5d), units as words (5 minutes, 2 weeks, 1 day 12 hours), a or an for 1,
 // every in front (every 5 minutes, every hour), and hourly, daily and weekly.

@@ -192,7 +192,7 @@ func TestDueCoversEveryTickOnce(t *testing.T) {
 		}
 		for _, due := range whole {
 			name, steps := due.Tier.Name, ticks(due.Tier, after, upTo)
-			if due.Ticks != len(steps) || due.Last != steps[len(steps)-1] {
+			if due.Ticks != len(steps) || due.More || due.Last != steps[len(steps)-1] {
 				t.Fatalf("due %v, but Next goes %v", due, steps)
 			}
 			if got[name] != due.Ticks || last[name] != due.Last {

@@ -1,4 +1,4 @@
-// Package tiers says when records of which age are to be tried.
+// Package tiers says when to try the records of an age.
 //
 // A [Schedule] is a list of tiers from narrow to wide, such as: records up to
 // a day old every five minutes, up to a week old every hour. Each [Tier] ticks
@@ -26,7 +26,7 @@ type Schedule struct {
 	tiers []Tier // at least one, narrow to wide
 }
 
-// An Error says which key of which tier [New] refuses.
+// An Error names the tier and the key that [New] refuses.
 type Error struct {
 	Index int    // of the tier, from 0; -1 for the list as a whole
 	Key   string // name, max_age, every, offset, cron or timezone; tiers for the list
@@ -132,6 +132,7 @@ func (s *Schedule) MinInterval() time.Duration {
 type Due struct {
 	Tier  Tier
 	Ticks int       // how often it ticked, at least once
+	More  bool      // it ticked more often: with Cron, ticks are counted up to 10,000
 	Last  time.Time // the newest of its ticks
 }
 
@@ -139,17 +140,16 @@ type Due struct {
 // wide. Adjoining intervals share no tick and miss none. Due returns nil when
 // no tier ticked or upTo is not after the other instant.
 //
-// Its cost does not depend on the number of ticks. A tier with Every takes the
-// same time for any interval; one with Cron takes time for each day on which
-// it ticks, about a millisecond for a year of them.
+// A tier with Every takes the same time for any interval, one with Cron a
+// microsecond or two for each tick that is counted.
 func (s *Schedule) Due(after, upTo time.Time) []Due {
 	if !upTo.After(after) {
 		return nil
 	}
 	var due []Due
 	for _, t := range s.tiers {
-		if n, last := t.pattern().between(after.Unix(), upTo.Unix()); n > 0 {
-			due = append(due, Due{Tier: t, Ticks: n, Last: time.Unix(last, 0).UTC()})
+		if n, last, more := t.pattern().between(after.Unix(), upTo.Unix()); n > 0 {
+			due = append(due, Due{Tier: t, Ticks: n, More: more, Last: time.Unix(last, 0).UTC()})
 		}
 	}
 	return due

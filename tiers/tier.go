@@ -33,9 +33,12 @@ type Tier struct {
 
 // A pattern is a set of ticks that has no end. Instants are in Unix seconds.
 type pattern interface {
-	next(after int64) int64                            // first tick after the instant
-	between(after, upTo int64) (ticks int, last int64) // ticks in (after, upTo], and the newest; 0, 0 for none
-	interval() int64                                   // shortest time between two ticks
+	next(after int64) int64 // first tick after the instant
+	interval() int64        // shortest time between two ticks
+
+	// between counts the ticks in (after, upTo] and reports whether there are
+	// more; if there are any, last is the newest.
+	between(after, upTo int64) (ticks int, last int64, more bool)
 }
 
 // Next returns the first tick strictly after the given instant. It panics when
@@ -112,12 +115,9 @@ func (m multiples) tick(index int64) int64 { return index*m.every + m.offset }
 
 func (m multiples) next(after int64) int64 { return m.tick(m.index(after) + 1) }
 
-func (m multiples) between(after, upTo int64) (ticks int, last int64) {
+func (m multiples) between(after, upTo int64) (ticks int, last int64, more bool) {
 	newest := m.index(upTo)
-	if ticks = int(newest - m.index(after)); ticks == 0 {
-		return 0, 0
-	}
-	return ticks, m.tick(newest)
+	return int(newest - m.index(after)), m.tick(newest), false
 }
 
 func (m multiples) interval() int64 { return m.every }

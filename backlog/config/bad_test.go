@@ -78,7 +78,7 @@ func TestDatabaseStaysSecret(t *testing.T) {
 		"{database: postgres://h/d?password=a,hunter2, tiers: []}",
 		"database: a\ndatabase: hunter2" + list,
 	} {
-		_, err := config.Load(strings.NewReader(text), "s.yaml", lookup)
+		_, err := config.Load(strings.NewReader(text), "s.yaml", lookup, all)
 		if err == nil {
 			t.Errorf("%q: no error", text)
 		} else if strings.Contains(err.Error(), "hunter2") {
@@ -89,7 +89,7 @@ func TestDatabaseStaysSecret(t *testing.T) {
 
 // TestTooLarge reads more than any configuration can be.
 func TestTooLarge(t *testing.T) {
-	_, err := config.Load(strings.NewReader(strings.Repeat("#\n", 1<<20)), "s.yaml", lookup)
+	_, err := config.Load(strings.NewReader(strings.Repeat("#\n", 1<<20)), "s.yaml", lookup, all)
 	equal(t, "error", err.Error(), "s.yaml:1: larger than 1 MiB; this is hardly a configuration")
 }
 
@@ -97,7 +97,7 @@ func TestTooLarge(t *testing.T) {
 // the line is not worth the time.
 func TestLargeSyntaxError(t *testing.T) {
 	text := "handler:\n  exec: ./a: b\n" + strings.Repeat("# a comment\n", 50_000)
-	_, err := config.Load(strings.NewReader(text), "s.yaml", lookup)
+	_, err := config.Load(strings.NewReader(text), "s.yaml", lookup, all)
 	if err == nil || !strings.HasPrefix(err.Error(), "s.yaml:2: one colon too many;") {
 		t.Errorf("got %v", err)
 	}

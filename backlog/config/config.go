@@ -6,8 +6,9 @@
 // database, its columns and the handler's program exist is found out by those
 // who use them.
 //
-// Each part of the file has a struct and a function that decodes it, side by
-// side in a file of their own. How decoding works is told at decoder.
+// Each part of the file has a function that decodes it. Settings that another
+// package owns are decoded by the tags of its struct ([Known]); how, is told at
+// value.settings. How decoding works at all is told at decoder.
 package config
 
 import (
@@ -21,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"backlog/backlog/mapping"
 	"backlog/tiers"
 )
 
@@ -37,9 +39,8 @@ type Config struct {
 	// password and must not be printed.
 	Database string
 
-	Table    Table
-	Statuses Statuses
-	Handler  Handler
+	Table   mapping.Mapping // the states, too; its Zone is the timezone if the file names one
+	Handler Handler
 
 	MaxRecords int     // per pass; 0: no cap
 	AbortAfter int     // consecutive failures that end a pass; 0: never
@@ -48,7 +49,6 @@ type Config struct {
 	OnDead     OnDead // the zero OnDead if there is none
 
 	Timezone        *time.Location // of cron tiers and time columns without their own; never nil
-	TimezoneGiven   bool           // the author named it
 	State           string         // path of the state file; "": the default place, "none": do without
 	ShutdownTimeout time.Duration  // what a stop grants to running handlers; 0: nothing
 	Log             Log
@@ -58,63 +58,58 @@ type Config struct {
 
 // Log says what is logged and how.
 type Log struct {
-	Level  slog.Level
-	Format string // auto, text or json
+	Level  slog.Level `yaml:"level"`
+	Format string     `yaml:"format" words:"auto text json"`
 }
 
-// LoadFile reads the file at path and takes variables from the environment.
-// Known are the policies there are, beside progressive. An error that wraps
-// [fs.ErrNotExist] says what to do about it.
-func LoadFile(path string, known ...PolicySpec) (*Config, error) {
+// Known are the settings that other packages own.
+type Known struct {
+	Policies []Settings // beside progressive
+	Handlers []Settings // of `handler`
+	OnDead   []Settings // of `on_dead`
+}
+
+// LoadFile reads the file at path and takes variables from the environment. An
+// error that wraps [fs.ErrNotExist] says what to do about it.
+func LoadFile(path string, known Known) (*Config, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &missingFile{path, err}
+		return nil, missingFile(path)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return Load(f, path, os.LookupEnv, known...)
+	return Load(f, path, os.LookupEnv, known)
 }
 
-// missingFile says in people's words that there is no file.
-type missingFile struct {
-	path string
-	err  error
-}
+// A missingFile is the path of a file that there is not.
+type missingFile string
 
-func (e *missingFile) Error() string {
-	where := ""
-	if abs, err := filepath.Abs(e.path); err == nil && !filepath.IsAbs(e.path) {
-		where = " in " + filepath.Dir(abs)
+func (e missingFile) Unwrap() error { return fs.ErrNotExist }
+
+func (e missingFile) Error() string {
+	path := string(e)
+	text := path + ": no such file"
+	if abs, err := filepath.Abs(path); err == nil && !filepath.IsAbs(path) {
+		text += " in " + filepath.Dir(abs)
 	}
-	if like := e.like(); like != "" {
-		return fmt.Sprintf("%s: no such file%s; there is %s: rename it, or name it", e.path, where, like)
+	ext := filepath.Ext(path)
+	if other := map[string]string{".yaml": ".yml", ".yml": ".yaml"}[ext]; other != "" {
+		like := strings.TrimSuffix(path, ext) + other
+		if _, err := os.Stat(like); err == nil {
+			return text + "; there is " + like + ": rename it, or name it"
+		}
 	}
-	return fmt.Sprintf("%s: no such file%s; write one (%s shows how) or name another", e.path, where, exampleFile)
+	return text + "; write one (" + exampleFile + " shows how) or name another"
 }
-
-// like returns a file beside it whose name ends in the other way for YAML, "" if
-// there is none.
-func (e *missingFile) like() string {
-	other := map[string]string{".yaml": ".yml", ".yml": ".yaml"}
-	ext := filepath.Ext(e.path)
-	like := strings.TrimSuffix(e.path, ext) + other[ext]
-	if _, err := os.Stat(like); err != nil || other[ext] == "" {
-		return ""
-	}
-	return like
-}
-
-func (e *missingFile) Unwrap() error { return e.err }
 
 // Load reads a configuration from r. Errors call it name; lookup returns the
-// value of an environment variable and whether it is set. Known are the policies
-// there are, beside progressive.
+// value of an environment variable and whether it is set.
 //
 // If anything is wrong with the configuration, the error joins one [*Error]
 // for each such thing, in the order of their lines.
-func Load(r io.Reader, name string, lookup func(string) (string, bool), known ...PolicySpec) (*Config, error) {
+func Load(r io.Reader, name string, lookup func(string) (string, bool), known Known) (*Config, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -133,8 +128,7 @@ func Load(r io.Reader, name string, lookup func(string) (string, bool), known ..
 func defaults() *Config {
 	return &Config{
 		Database:        "sqlite:backlog.db",
-		Table:           defaultTable(),
-		Statuses:        defaultStatuses(),
+		Table:           mapping.Mapping{Name: "BACKLOG"}.WithDefaults(),
 		Handler:         defaultHandler(),
 		Policy:          Policy{Name: progressive},
 		Timezone:        time.UTC,
@@ -147,24 +141,24 @@ func defaults() *Config {
 func (v value) config() *Config {
 	c := defaults()
 	if v.isList() {
-		c.Tiers = v.at("tiers").tiers(c.Timezone)
+		c.Tiers = v.d.value(v.node, "tiers", v.node.Line).tiers(c.Timezone)
 		return c
 	}
 	var list value // decoded last: cron tiers take the file's timezone
 	v.object(keys{
 		"database":         func(v value) { c.Database = v.expanded() },
-		"table":            func(v value) { c.Table = v.table() },
-		"statuses":         func(v value) { c.Statuses = v.statuses() },
+		"table":            func(v value) { v.table(&c.Table) },
+		"statuses":         func(v value) { v.statuses(&c.Table) },
 		"handler":          func(v value) { c.Handler = v.handler() },
 		"max_records":      func(v value) { c.MaxRecords = v.integer(0) },
 		"abort_after":      func(v value) { c.AbortAfter = v.integer(0) },
 		"rate":             func(v value) { c.Rate = v.rate() },
 		"policy":           func(v value) { c.Policy = v.policy() },
 		"on_dead":          func(v value) { c.OnDead = v.onDead() },
-		"timezone":         func(v value) { c.Timezone, c.TimezoneGiven = v.location(), true },
+		"timezone":         func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
 		"state":            func(v value) { c.State = v.expanded() },
 		"shutdown_timeout": func(v value) { c.ShutdownTimeout = v.durationFrom(0) },
-		"log":              func(v value) { c.Log = v.log() },
+		"log":              func(v value) { v.settings(&c.Log) },
 		"tiers":            func(v value) { list = v },
 	})
 	if v.has("tiers") {
@@ -174,17 +168,4 @@ func (v value) config() *Config {
 	}
 	v.d.check(c)
 	return c
-}
-
-func (v value) log() Log {
-	log := defaults().Log
-	v.object(keys{
-		"level":  func(v value) { log.Level = levels[v.oneOf("level", "debug", "info", "warn", "error")] },
-		"format": func(v value) { log.Format = v.oneOf("format", "auto", "text", "json") },
-	})
-	return log
-}
-
-var levels = map[string]slog.Level{
-	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 }

@@ -1,6 +1,9 @@
 package config
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,20 +18,29 @@ import (
 // struct, a method of value that fills it, mostly with [value.object], and add
 // the method to the keys of the part above.
 type decoder struct {
-	file     string
-	lookup   func(string) (string, bool)
-	policies map[string]PolicySpec
-	lines    map[string]int // where each path is; the file itself is ""
-	errs     []*Error
+	file   string
+	lookup func(string) (string, bool)
+	known  Known
+	places map[string]place // of each path; the file itself is ""
+	errs   []*Error
 }
 
-func newDecoder(file string, lookup func(string) (string, bool), known []PolicySpec) *decoder {
-	d := &decoder{file: file, lookup: lookup, lines: map[string]int{"": 1}}
-	d.policies = map[string]PolicySpec{progressive: {Name: progressive}}
-	for _, spec := range known {
-		d.policies[spec.Name] = spec
+// A place is where a path is in the file.
+type place struct{ line, column int }
+
+func newDecoder(file string, lookup func(string) (string, bool), known Known) *decoder {
+	return &decoder{file: file, lookup: lookup, known: known, places: map[string]place{"": {line: 1}}}
+}
+
+// place returns the place of the path. One that is not in the file has the place
+// of what should hold it.
+func (d *decoder) place(path string) place {
+	for {
+		if p, ok := d.places[path]; ok {
+			return p
+		}
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
-	return d
 }
 
 // A value is a node of the YAML tree together with its place in the file.
@@ -50,7 +62,7 @@ type field struct {
 // value returns the node as a value at the path. It is the only way to one:
 // here aliases are followed, and refused is what no value may be.
 func (d *decoder) value(n *yaml.Node, path string, line int) value {
-	d.lines[path] = line
+	d.places[path] = place{line, n.Column}
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -69,11 +81,6 @@ func (d *decoder) value(n *yaml.Node, path string, line int) value {
 		v.node = &untagged
 	}
 	return v
-}
-
-// at returns v under another path, on the same line.
-func (v value) at(path string) value {
-	return v.d.value(v.node, path, v.d.lines[v.path])
 }
 
 // fail notes a problem with v.
@@ -101,7 +108,7 @@ func (v value) says(word string) bool {
 
 // has reports whether v, a mapping already decoded, has the key.
 func (v value) has(key string) bool {
-	_, ok := v.d.lines[join(v.path, key)]
+	_, ok := v.d.places[join(v.path, key)]
 	return ok
 }
 
@@ -151,10 +158,10 @@ func (v value) object(known keys) {
 
 // unknown notes that f is not among the known keys of v.
 func (v value) unknown(f field, known []string) {
-	line := v.d.lines[f.path]
+	line := v.d.places[f.path].line
 	switch {
 	case v.isScrap(f.node):
-		v.d.errorf(line, v.path, "a key without a value; put a space after its colon, and quotes around a value with a comma in it")
+		v.d.errorf(line, v.path, "%s", scrapKey)
 	case !isWord(f.name):
 		v.d.errorf(line, v.path, "unknown key, not shown as it is no word; known here: %s", strings.Join(known, ", "))
 	case len(known) == 0:
@@ -163,6 +170,8 @@ func (v value) unknown(f field, known []string) {
 		f.fail("unknown key; %s", suggest(f.name, "known here", known))
 	}
 }
+
+const scrapKey = "a key without a value; put a space after its colon, and quotes around a value with a comma in it"
 
 // isScrap reports whether the key with the value n in v looks like a piece of a
 // text that was cut at a comma, as in {database: mysql://me:pass,word@host}.
@@ -246,4 +255,53 @@ func join(path, key string) string {
 		return key
 	}
 	return path + "." + key
+}
+
+// An Error is one thing that is wrong with a configuration.
+type Error struct {
+	File    string // as given to [Load]; "" where none is read
+	Line    int    // from 1
+	Key     string // path to the value, such as tiers[2].every; "" for the file as a whole
+	Problem string // what is wrong and, after a semicolon, what would mend it
+}
+
+// Error returns "file:line: key: problem", without what there is not.
+func (e *Error) Error() string {
+	text := e.Problem
+	if e.Key != "" {
+		text = e.Key + ": " + text
+	}
+	if e.File != "" {
+		text = fmt.Sprintf("%s:%d: %s", e.File, e.Line, text)
+	}
+	return text
+}
+
+// errorf notes a problem, once.
+func (d *decoder) errorf(line int, path, format string, args ...any) {
+	e := Error{d.file, line, path, fmt.Sprintf(format, args...)}
+	if !slices.ContainsFunc(d.errs, func(o *Error) bool { return *o == e }) {
+		d.errs = append(d.errs, &e)
+	}
+}
+
+// failf notes a problem with the value at the path, which need not be in the
+// file: the line is then the one of what should hold it.
+func (d *decoder) failf(path, format string, args ...any) {
+	d.errorf(d.place(path).line, path, format, args...)
+}
+
+// order puts the problems noted from the n-th on in the order of the file.
+func (d *decoder) order(n int) {
+	slices.SortStableFunc(d.errs[n:], func(a, b *Error) int { return cmp.Compare(d.place(a.Key).column, d.place(b.Key).column) })
+}
+
+// err returns the problems noted so far, joined, or nil.
+func (d *decoder) err() error {
+	slices.SortStableFunc(d.errs, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
+	joined := make([]error, len(d.errs))
+	for i, e := range d.errs {
+		joined[i] = e
+	}
+	return errors.Join(joined...)
 }

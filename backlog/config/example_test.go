@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"backlog/backlog/config"
+	"backlog/backlog/handler/exec"
+	"backlog/backlog/mapping"
 )
 
 func ExampleLoad() {
@@ -18,7 +20,7 @@ tiers:
   - {max_age: 1d, evry: 5m}
   - {max_age: 1 week, cron: "0 3 * * *", timezone: Europe/Berlin}
 `)
-	_, err := config.Load(file, "schedule.yaml", func(string) (string, bool) { return "", false })
+	_, err := config.Load(file, "schedule.yaml", func(string) (string, bool) { return "", false }, config.Known{})
 	fmt.Println(err)
 	// Output:
 	// schedule.yaml:2: database: the environment variable DB_PASSWORD is not set; set it, or write $${ if the characters themselves are meant
@@ -36,7 +38,7 @@ func readExample(t *testing.T) string {
 
 func loadText(t *testing.T, text string) *config.Config {
 	t.Helper()
-	c, err := config.Load(strings.NewReader(text), "schedule.example.yaml", lookup, known...)
+	c, err := config.Load(strings.NewReader(text), "schedule.example.yaml", lookup, all)
 	if err != nil {
 		t.Fatalf("%v\nin:\n%s", err, text)
 	}
@@ -48,11 +50,11 @@ func loadText(t *testing.T, text string) *config.Config {
 func TestExampleFile(t *testing.T) {
 	c := loadText(t, readExample(t))
 	equal(t, "tiers", len(c.Tiers.Tiers()), 6)
-	equal(t, "exec", c.Handler.Exec, &config.Exec{Command: []string{"./deliver.sh"}, Reject: []int{65}, Skip: []int{75}})
+	equal(t, "exec", c.Handler.Settings, any(&exec.Settings{Command: []string{"./deliver.sh"}, Reject: []int{65}, Skip: []int{75}}))
 
 	want := mustLoad(t, "ok-tiers-only.yaml")
-	want.Tiers, want.Handler.Exec, want.Handler.Given = c.Tiers, c.Handler.Exec, true
-	for _, s := range []*config.State{&want.Statuses.New, &want.Statuses.Error, &want.Statuses.Success} {
+	want.Tiers, want.Handler.Settings, want.Handler.Kind = c.Tiers, c.Handler.Settings, "exec"
+	for _, s := range []*mapping.State{&want.Table.New, &want.Table.Error, &want.Table.Success} {
 		s.Given = true
 	}
 	equal(t, "config", c, want)
@@ -104,7 +106,7 @@ func TestExampleFileLongForm(t *testing.T) {
 		}
 		b.WriteString(line)
 	}
-	equal(t, "inserted", loadText(t, b.String()).Table.Inserted, config.TimeColumn{
+	equal(t, "inserted", loadText(t, b.String()).Table.Inserted, mapping.Time{
 		Column: "date_inserted", As: "unix_ms", Zone: zone(t, "Europe/Berlin"), Null: "skip", Zero: "skip", Keep: true,
 	})
 }

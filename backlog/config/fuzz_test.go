@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	"backlog/backlog/config"
+	"backlog/backlog/handler/exec"
+	"backlog/backlog/handler/http"
+	"backlog/backlog/handler/lines"
+	"backlog/backlog/table/work"
 )
 
 // FuzzLoad asserts that Load returns, whatever it reads, either a usable
@@ -26,7 +30,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := config.Load(bytes.NewReader(text), "f", lookup, known...)
+		c, err := config.Load(bytes.NewReader(text), "f", lookup, all)
 		if err == nil {
 			usable(t, c)
 			return
@@ -49,7 +53,6 @@ func FuzzLoad(f *testing.F) {
 
 // usable notes what no configuration that is accepted may lack.
 func usable(t *testing.T, c *config.Config) {
-	told := c.OnDead.Exec != nil || c.OnDead.HTTP != nil
 	switch {
 	case c.Tiers == nil || len(c.Tiers.Tiers()) == 0:
 		t.Error("no tiers")
@@ -57,30 +60,31 @@ func usable(t *testing.T, c *config.Config) {
 		t.Errorf("incomplete: %+v", c)
 	case c.Table.Name == "" || len(c.Table.ID) == 0 || c.Table.Inserted.Column == "":
 		t.Errorf("incomplete: %+v", c.Table)
-	case c.Handler.Given != (kindsOf(c.Handler) == 1) || c.Handler.Timeout <= 0 || c.Handler.Concurrency < 1:
+	case c.Handler.Kind != "" && !complete(c.Handler) || c.Handler.Timeout <= 0 || c.Handler.Concurrency < 1:
 		t.Errorf("incomplete: %+v", c.Handler)
-	case len(c.Statuses.New.Values)+len(c.Statuses.New.When) == 0,
-		len(c.Statuses.Success.Values)+len(c.Statuses.Success.Set) == 0:
-		t.Errorf("incomplete: %+v", c.Statuses)
-	case kindsOf(config.Handler{Exec: c.OnDead.Exec, HTTP: c.OnDead.HTTP}) > 1, told != (c.OnDead.Timeout > 0), told && !c.Statuses.Dead.Given:
+	case len(c.Table.New.Values)+len(c.Table.New.When) == 0,
+		len(c.Table.Success.Values)+len(c.Table.Success.Set) == 0:
+		t.Errorf("incomplete: %+v", c.Table)
+	case c.OnDead.Kind != "" && (!complete(config.Handler{Settings: c.OnDead.Settings}) || c.OnDead.Timeout <= 0 || !c.Table.Dead.Given):
 		t.Errorf("incomplete: %+v", c.OnDead)
 	case c.Rate < 0 || c.MaxRecords < 0 || c.AbortAfter < 0 || c.ShutdownTimeout < 0:
 		t.Errorf("negative: %+v", c)
 	}
 }
 
-// kindsOf returns how many kinds of handler h is of, counting only complete
-// ones.
-func kindsOf(h config.Handler) (n int) {
-	for _, complete := range []bool{
-		h.Exec != nil && len(h.Exec.Command) > 0,
-		h.Lines != nil && len(h.Lines.Command) > 0 && h.Lines.Workers > 0 && h.Lines.Window > 0 && h.Concurrency <= h.Lines.Workers*h.Lines.Window,
-		h.HTTP != nil && h.HTTP.URL != "" && (h.HTTP.CertFile == "") == (h.HTTP.KeyFile == ""),
-		h.SQL != nil && len(h.SQL.Statements) > 0,
-	} {
-		if complete {
-			n++
-		}
+// complete reports whether nothing is missing in the settings.
+func complete(h config.Handler) bool {
+	switch s := h.Settings.(type) {
+	case *exec.Settings:
+		return len(s.Command) > 0
+	case *exec.Telling:
+		return len(s.Command) > 0
+	case *lines.Settings:
+		return len(s.Command) > 0 && s.Workers > 0 && s.Window > 0 && h.Concurrency <= s.InFlight()
+	case *http.Settings:
+		return s.URL != "" && (s.CertFile == "") == (s.KeyFile == "")
+	case *work.Settings:
+		return len(s.Statements) > 0
 	}
-	return n
+	return false
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"backlog/backlog/config"
+	"backlog/backlog/handler/http"
+	"backlog/backlog/handler/lines"
+	"backlog/backlog/table/work"
 )
 
 const secret = "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg=="
@@ -14,37 +17,36 @@ const secret = "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg=="
 func TestHandlers(t *testing.T) {
 	for name, want := range map[string]config.Handler{
 		"ok-lines": {
-			Lines:   &config.Lines{Command: []string{"./worker.py", "--fast"}, Workers: 4, Window: 64, MaxPause: 10 * time.Minute},
+			Kind: "lines", Settings: &lines.Settings{Command: []string{"./worker.py", "--fast"}, Workers: 4, Window: 64, MaxPause: 10 * time.Minute},
 			Timeout: 5 * time.Second, Concurrency: 4 * 64,
 		},
 		"ok-lines-few": {
-			Lines:       &config.Lines{Command: []string{"./worker.py"}, Workers: 2, Window: 8, MaxPause: time.Hour},
+			Kind: "lines", Settings: &lines.Settings{Command: []string{"./worker.py"}, Workers: 2, Window: 8, MaxPause: time.Hour},
 			Concurrency: 10,
 		},
 		"ok-lines-many": {
-			Lines:       &config.Lines{Command: []string{"./worker.py"}, Workers: 1, Window: 8, MaxPause: time.Hour},
+			Kind: "lines", Settings: &lines.Settings{Command: []string{"./worker.py"}, Workers: 1, Window: 8, MaxPause: time.Hour},
 			Concurrency: 8, // more does not fit
 		},
 		"ok-http": {
-			HTTP: &config.HTTP{
+			Kind: "http", Settings: &http.Settings{
 				URL: "https://{region}.example.com/orders/{id}?q={{x}}", Method: "PUT",
-				Headers: map[string]string{"Authorization": "Bearer hunter2", "X-Note": "a, b"},
+				Headers: map[string]string{"authorization": "Bearer hunter2", "X-Note": "a, b"},
 				Secrets: []string{secret, environment["SECRET"]}, SecretFiles: []string{"/var/lib/secret"},
-				Success: []int{200, 204}, Reject: hundred(400),
+				Success: []http.Status{{From: 200, To: 200}, {From: 204, To: 204}}, Reject: []http.Status{{From: 400, To: 499}},
 				Allow:  []string{"*.example.com", "us.example.com:8443", "10.0.0.0/8", "::1", "[::1]:443", "192.168.0.1"},
 				CAFile: "ca.pem", CertFile: "client.pem", KeyFile: "client.key",
 				MaxPause: 10 * time.Minute,
 			},
 			Concurrency: 16,
 		},
-		"ok-http-short": {HTTP: &config.HTTP{URL: "http://127.0.0.1:8080/{id}", MaxPause: time.Hour}},
-		"ok-sql": {SQL: &config.SQL{
+		"ok-http-short": {Kind: "http", Settings: &http.Settings{URL: "http://127.0.0.1:8080/{id}", MaxPause: time.Hour}},
+		"ok-sql": {Kind: "sql", Settings: &work.Settings{
 			Statements:    []string{"INSERT INTO shipped VALUES (:id)", "UPDATE stock SET n = n - 1 WHERE id = :item"},
 			AllowZeroRows: true,
 		}},
-		"ok-sql-short": {SQL: &config.SQL{Statements: []string{"INSERT INTO shipped VALUES (:id)"}}},
+		"ok-sql-short": {Kind: "sql", Settings: &work.Settings{Statements: []string{"INSERT INTO shipped VALUES (:id)"}}},
 	} {
-		want.Given = true
 		if want.Timeout == 0 {
 			want.Timeout = 30 * time.Second
 		}
@@ -52,24 +54,14 @@ func TestHandlers(t *testing.T) {
 			want.Concurrency = 4
 		}
 		got := mustLoad(t, name+".yaml").Handler
-		if got.HTTP != nil && want.HTTP != nil {
-			equal(t, name, *got.HTTP, *want.HTTP)
-			got.HTTP = want.HTTP
-		}
+		equal(t, name, got.Settings, want.Settings)
 		equal(t, name, got, want)
 	}
 }
 
-func hundred(first int) (all []int) {
-	for i := range 100 {
-		all = append(all, first+i)
-	}
-	return all
-}
-
 func TestOnDeadHTTP(t *testing.T) {
 	equal(t, "on_dead", mustLoad(t, "ok-on-dead-http.yaml").OnDead, config.OnDead{
-		HTTP:    &config.HTTP{URL: "https://example.com/dead", Success: hundred(200), Reject: []int{}},
+		Kind: "http", Settings: &http.Settings{URL: "https://example.com/dead", Success: []http.Status{{From: 200, To: 299}}, Reject: []http.Status{}},
 		Timeout: 5 * time.Second,
 	})
 }
@@ -88,15 +80,14 @@ func TestTemplateBesideHost(t *testing.T) {
 		"https://{host}/x":                  true,
 		"https://a.{host}:443?x":            true,
 		"https://example.com:{port}/x":      true,
-		"https://{user}@example.com/x":      true,
 		"https://example.com{id}":           true,
 	} {
 		list := "\ntiers: [{max_age: 1d, every: 5m}]\n"
-		_, err := config.Load(strings.NewReader("handler: {http: {url: '"+url+"'}}"+list), "s.yaml", lookup)
+		_, err := config.Load(strings.NewReader("handler: {http: {url: '"+url+"'}}"+list), "s.yaml", lookup, all)
 		if got := err != nil && strings.Contains(err.Error(), "add allow"); got != needs || !needs && err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
-		if _, err := config.Load(strings.NewReader("handler: {http: {url: '"+url+"', allow: example.com}}"+list), "s.yaml", lookup); err != nil {
+		if _, err := config.Load(strings.NewReader("handler: {http: {url: '"+url+"', allow: [example.com, '::1']}}"+list), "s.yaml", lookup, all); err != nil {
 			t.Errorf("%s, with allow: %v", url, err)
 		}
 	}
@@ -129,7 +120,7 @@ func TestHandlerStaysSecret(t *testing.T) {
 		"{url: https://h, headers: hunter2}",
 		"{url: https://h, headers: {Authorization: \"hunter2\\0\"}}",
 	} {
-		_, err := config.Load(strings.NewReader("handler: {http: "+http+"}\ntiers: [{max_age: 1d, every: 5m}]\n"), "s.yaml", lookup)
+		_, err := config.Load(strings.NewReader("handler: {http: "+http+"}\ntiers: [{max_age: 1d, every: 5m}]\n"), "s.yaml", lookup, all)
 		if err == nil {
 			t.Errorf("%q: no error", http)
 		} else if strings.Contains(err.Error(), "hunter2") {
@@ -152,7 +143,7 @@ func TestExampleFileHandlers(t *testing.T) {
 		return map[string]string{"API_TOKEN": "hunter2", "WEBHOOK_SECRET": secret}[name], true
 	}
 	load := func(block string) config.Handler {
-		c, err := config.Load(strings.NewReader(own.ReplaceAllLiteralString(text, block)), "schedule.example.yaml", lookup, known...)
+		c, err := config.Load(strings.NewReader(own.ReplaceAllLiteralString(text, block)), "schedule.example.yaml", lookup, all)
 		if err != nil {
 			t.Fatalf("%v\nwith:\n%s", err, block)
 		}
@@ -168,12 +159,12 @@ func TestExampleFileHandlers(t *testing.T) {
 	equal(t, "lines", got[0], short("lines: [./worker.py]"))
 	equal(t, "sql", got[4], short("sql: [INSERT INTO shipped (order_id) VALUES (:id), 'UPDATE stock SET amount = amount - 1 WHERE item = :item']"))
 
-	http := *got[2].HTTP
-	equal(t, "statuses", [][]int{http.Success, http.Reject}, [][]int{hundred(200), {410}})
-	equal(t, "method", http.Method, "POST")
-	http.Success, http.Reject, http.Method = nil, nil, ""
-	equal(t, "http", &http, short(`http: {url: "https://api.example.com/orders/{id}", headers: {Authorization: Bearer hunter2}, secret: `+secret+`}`).HTTP)
-	all := got[3].HTTP
+	service := *got[2].Settings.(*http.Settings)
+	equal(t, "statuses", [][]http.Status{service.Success, service.Reject}, [][]http.Status{{{From: 200, To: 299}}, {{From: 410, To: 410}}})
+	equal(t, "method", service.Method, "POST")
+	service.Success, service.Reject, service.Method = nil, nil, ""
+	equal(t, "http", any(&service), short(`http: {url: "https://api.example.com/orders/{id}", headers: {Authorization: Bearer hunter2}, secret: `+secret+`}`).Settings)
+	all := got[3].Settings.(*http.Settings)
 	if all.SecretFiles == nil || all.Allow == nil || all.CAFile == "" || all.CertFile == "" || all.KeyFile == "" {
 		t.Errorf("something optional is missing: %+v", all)
 	}

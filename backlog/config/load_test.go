@@ -14,8 +14,28 @@ import (
 	"time"
 
 	"backlog/backlog/config"
+	"backlog/backlog/handler/exec"
+	"backlog/backlog/handler/http"
+	"backlog/backlog/handler/lines"
+	"backlog/backlog/mapping"
+	"backlog/backlog/table/work"
 	"backlog/tiers"
 )
+
+// all are the settings that there are, with policies such as there might be.
+var all = config.Known{
+	Policies: known,
+	Handlers: []config.Settings{
+		{Name: "exec", New: func() any { return exec.NewSettings() }},
+		{Name: "lines", New: func() any { return lines.NewSettings() }},
+		{Name: "http", New: func() any { return http.NewSettings() }},
+		{Name: "sql", New: func() any { return new(work.Settings) }},
+	},
+	OnDead: []config.Settings{
+		{Name: "exec", New: func() any { return new(exec.Telling) }},
+		{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
+	},
+}
 
 const dir = "../../testdata/config/"
 
@@ -41,7 +61,7 @@ func load(t *testing.T, name string) (*config.Config, error) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	return config.Load(f, name, lookup, known...)
+	return config.Load(f, name, lookup, all)
 }
 
 // mustLoad reads a file of testdata that is valid.
@@ -62,15 +82,29 @@ func equal(t *testing.T, what string, got, want any) {
 }
 
 // vals makes values out of plain words.
-func vals(words ...string) []config.Value {
-	values := make([]config.Value, len(words))
+func vals(words ...string) []mapping.Value {
+	values := make([]mapping.Value, len(words))
 	for i, w := range words {
-		values[i] = config.Value{Text: w}
+		values[i] = mapping.Value{Text: w}
 	}
 	return values
 }
 
-func given(words ...string) config.State { return config.State{Values: vals(words...), Given: true} }
+// states are those of a mapping.
+type states struct{ New, Error, Success, Dead mapping.State }
+
+func statesOf(c *config.Config) states {
+	return states{c.Table.New, c.Table.Error, c.Table.Success, c.Table.Dead}
+}
+
+// columnsOf returns the mapping without its states.
+func columnsOf(c *config.Config) mapping.Mapping {
+	m := c.Table
+	m.New, m.Error, m.Success, m.Dead = mapping.State{}, mapping.State{}, mapping.State{}, mapping.State{}
+	return m
+}
+
+func given(words ...string) mapping.State { return mapping.State{Values: vals(words...), Given: true} }
 
 func zone(t *testing.T, name string) *time.Location {
 	t.Helper()
@@ -82,8 +116,8 @@ func zone(t *testing.T, name string) *time.Location {
 }
 
 var (
-	now  = config.Value{Text: "now"}
-	null = config.Value{Null: true}
+	now  = mapping.Value{Text: "now"}
+	null = mapping.Value{Null: true}
 )
 
 func TestDefaults(t *testing.T) {
@@ -92,14 +126,12 @@ func TestDefaults(t *testing.T) {
 	c.Tiers = nil
 	equal(t, "config", c, &config.Config{
 		Database: "sqlite:backlog.db",
-		Table: config.Table{
+		Table: mapping.Mapping{
 			Name: "BACKLOG", ID: []string{"id"}, Status: "status",
-			Inserted: config.TimeColumn{Column: "date_inserted"},
-		},
-		Statuses: config.Statuses{
-			New:     config.State{Values: vals("NEW")},
-			Error:   config.State{Values: vals("ERROR")},
-			Success: config.State{Values: vals("SUCCESS")},
+			Inserted: mapping.Time{Column: "date_inserted"},
+			New:      mapping.State{Values: vals("NEW")},
+			Error:    mapping.State{Values: vals("ERROR")},
+			Success:  mapping.State{Values: vals("SUCCESS")},
 		},
 		Handler:         config.Handler{Timeout: 30 * time.Second, Concurrency: 4},
 		Policy:          config.Policy{Name: "progressive"},
@@ -120,38 +152,40 @@ func TestDefaults(t *testing.T) {
 func TestEverything(t *testing.T) {
 	c := mustLoad(t, "ok-everything.yaml")
 	equal(t, "database", c.Database, "mysql://u:p${STATE}w@db/${shop}$1")
-	equal(t, "table", c.Table, config.Table{
+	equal(t, "table", columnsOf(c), mapping.Mapping{
 		Schema: "queue", Name: "Out Box", ID: []string{"tenant_id", "id"}, Status: "state",
-		Inserted: config.TimeColumn{
+		Inserted: mapping.Time{
 			Column: "created", As: "text:20060102150405", Zone: zone(t, "Europe/Berlin"),
 			Null: "newest", Zero: "skip", Keep: true,
 		},
-		Eligible: &config.TimeColumn{Column: "send_after", As: "julian"},
-		Expires:  &config.TimeColumn{Column: "expires_at"},
-		Where:    []config.Condition{{"queue", vals("mail", "sms")}, {"deleted_at", []config.Value{null}}, {"shard", vals("007")}},
-		Touch: []config.Assignment{
-			{"updated_at", now}, {"touched", config.Value{Text: "+1"}},
-			{"note", config.Value{Text: "+1", Quoted: true}}, {"by", null},
+		Eligible: &mapping.Time{Column: "send_after", As: "julian"},
+		Expires:  &mapping.Time{Column: "expires_at"},
+		Where: []mapping.Condition{
+			{Column: "queue", Values: vals("mail", "sms")}, {Column: "deleted_at", Values: []mapping.Value{null}}, {Column: "shard", Values: vals("007")},
 		},
-		Attempts: "retries", LastError: "error", Columns: []string{"payload", "to"},
+		Touch: []mapping.Assignment{
+			{Column: "updated_at", Value: now}, {Column: "touched", Value: mapping.Value{Text: "+1"}},
+			{Column: "note", Value: mapping.Value{Text: "+1", Quoted: true}}, {Column: "by", Value: null},
+		},
+		Attempts: "retries", LastError: "error", Columns: []string{"payload", "to"}, Zone: zone(t, "America/New_York"),
 	})
-	paused := config.Condition{"paused", vals("0", "false")}
-	equal(t, "statuses", c.Statuses, config.Statuses{
-		New: config.State{Given: true, Values: []config.Value{
+	paused := mapping.Condition{Column: "paused", Values: vals("0", "false")}
+	equal(t, "statuses", statesOf(c), states{
+		New: mapping.State{Given: true, Values: []mapping.Value{
 			{Text: "NEW"}, null, {Text: "null", Quoted: true}, {Text: "false"}, {Text: "0.50"}}},
-		Error: config.State{Given: true,
-			When: []config.Condition{{"state", vals("ERROR")}, paused},
-			Set:  []config.Assignment{{"state", vals("ERROR")[0]}, {"paused", vals("0")[0]}}},
-		Success: config.State{Given: true,
-			Set: []config.Assignment{{"state", vals("DONE")[0]}, {"done_at", now}, {"error", null}}},
+		Error: mapping.State{Given: true,
+			When: []mapping.Condition{{Column: "state", Values: vals("ERROR")}, paused},
+			Set:  []mapping.Assignment{{Column: "state", Value: vals("ERROR")[0]}, {Column: "paused", Value: vals("0")[0]}}},
+		Success: mapping.State{Given: true,
+			Set: []mapping.Assignment{{Column: "state", Value: vals("DONE")[0]}, {Column: "done_at", Value: now}, {Column: "error", Value: null}}},
 		Dead: given("DEAD"),
 	})
 	equal(t, "handler", c.Handler, config.Handler{
-		Exec: &config.Exec{
+		Kind: "exec", Settings: &exec.Settings{
 			Command: []string{"./deliver.sh", "--count", "007", "", "true"},
 			Reject:  []int{65, 66}, Skip: []int{},
 		},
-		Timeout: 90 * time.Second, Concurrency: 16, Given: true,
+		Timeout: 90 * time.Second, Concurrency: 16,
 	})
 	equal(t, "max_records", c.MaxRecords, 1000)
 	equal(t, "abort_after", c.AbortAfter, 20)
@@ -175,18 +209,18 @@ func TestWild(t *testing.T) {
 	t.Run("odoo", func(t *testing.T) {
 		c := mustLoad(t, "ok-odoo.yaml")
 		equal(t, "database", c.Database, "postgres://odoo:hunter2@db/odoo")
-		equal(t, "inserted", c.Table.Inserted, config.TimeColumn{Column: "create_date", Zone: time.UTC, Null: "oldest"})
-		equal(t, "eligible", c.Table.Eligible, &config.TimeColumn{Column: "scheduled_date", Zone: time.UTC})
+		equal(t, "inserted", c.Table.Inserted, mapping.Time{Column: "create_date", Zone: time.UTC, Null: "oldest"})
+		equal(t, "eligible", c.Table.Eligible, &mapping.Time{Column: "scheduled_date", Zone: time.UTC})
 		equal(t, "last_error", c.Table.LastError, "failure_reason")
-		equal(t, "touch", c.Table.Touch, []config.Assignment{{"write_date", now}})
-		equal(t, "statuses", c.Statuses, config.Statuses{given("outgoing"), given("exception"), given("sent"), given("cancel")})
+		equal(t, "touch", c.Table.Touch, []mapping.Assignment{{Column: "write_date", Value: now}})
+		equal(t, "statuses", statesOf(c), states{given("outgoing"), given("exception"), given("sent"), given("cancel")})
 	})
 	t.Run("action scheduler", func(t *testing.T) {
 		c := mustLoad(t, "ok-action-scheduler.yaml")
 		equal(t, "id", c.Table.ID, []string{"action_id"})
-		equal(t, "inserted", c.Table.Inserted, config.TimeColumn{Column: "scheduled_date_gmt", Zone: time.UTC, Zero: "newest"})
-		equal(t, "eligible", c.Table.Eligible, &config.TimeColumn{Column: "scheduled_date_gmt", Zone: time.UTC})
-		equal(t, "where", c.Table.Where, []config.Condition{{"claim_id", vals("0")}, {"hook", vals("my_hook")}})
+		equal(t, "inserted", c.Table.Inserted, mapping.Time{Column: "scheduled_date_gmt", Zone: time.UTC, Zero: "newest"})
+		equal(t, "eligible", c.Table.Eligible, &mapping.Time{Column: "scheduled_date_gmt", Zone: time.UTC})
+		equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "claim_id", Values: vals("0")}, {Column: "hook", Values: vals("my_hook")}})
 		equal(t, "attempts", c.Table.Attempts, "attempts")
 	})
 	t.Run("frappe", func(t *testing.T) {
@@ -194,26 +228,26 @@ func TestWild(t *testing.T) {
 		equal(t, "name", c.Table.Name, "tabEmail Queue")
 		equal(t, "id", c.Table.ID, []string{"name"})
 		equal(t, "zone", c.Table.Inserted.Zone, zone(t, "Asia/Kolkata"))
-		equal(t, "new", c.Statuses.New.Values, []config.Value{{Text: "Not Sent", Quoted: true}})
+		equal(t, "new", c.Table.New.Values, []mapping.Value{{Text: "Not Sent", Quoted: true}})
 	})
 	t.Run("post office", func(t *testing.T) {
 		c := mustLoad(t, "ok-post-office.yaml")
-		equal(t, "expires", c.Table.Expires, &config.TimeColumn{Column: "expires_at"})
-		equal(t, "statuses", c.Statuses, config.Statuses{given("2"), given("3"), given("0"), given("1")})
+		equal(t, "expires", c.Table.Expires, &mapping.Time{Column: "expires_at"})
+		equal(t, "statuses", statesOf(c), states{given("2"), given("3"), given("0"), given("1")})
 	})
 	t.Run("joplin", func(t *testing.T) {
 		c := mustLoad(t, "ok-joplin.yaml")
-		equal(t, "inserted", c.Table.Inserted, config.TimeColumn{Column: "created_time", As: "unix_ms"})
-		equal(t, "where", c.Table.Where, []config.Condition{{"mime", vals("image/png", "application/pdf")}})
-		equal(t, "dead", c.Statuses.Dead, config.State{})
+		equal(t, "inserted", c.Table.Inserted, mapping.Time{Column: "created_time", As: "unix_ms"})
+		equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "mime", Values: vals("image/png", "application/pdf")}})
+		equal(t, "dead", c.Table.Dead, mapping.State{})
 	})
 	t.Run("spring modulith", func(t *testing.T) {
 		c := mustLoad(t, "ok-spring-modulith.yaml")
 		equal(t, "status", c.Table.Status, "")
-		equal(t, "statuses", c.Statuses, config.Statuses{
-			New:     config.State{When: []config.Condition{{"completion_date", []config.Value{null}}}, Given: true},
-			Error:   config.State{Keep: true, Given: true},
-			Success: config.State{Set: []config.Assignment{{"completion_date", now}}, Given: true},
+		equal(t, "statuses", statesOf(c), states{
+			New:     mapping.State{When: []mapping.Condition{{Column: "completion_date", Values: []mapping.Value{null}}}, Given: true},
+			Error:   mapping.State{Keep: true, Given: true},
+			Success: mapping.State{Set: []mapping.Assignment{{Column: "completion_date", Value: now}}, Given: true},
 		})
 	})
 }
@@ -235,7 +269,7 @@ func TestDeadToldApart(t *testing.T) {
 
 func TestAliases(t *testing.T) {
 	c := mustLoad(t, "ok-aliases.yaml")
-	equal(t, "where", c.Table.Where, []config.Condition{{"mail", vals("mail")}})
+	equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "mail", Values: vals("mail")}})
 	list := c.Tiers.Tiers()
 	equal(t, "every", list[1].Every, 24*time.Hour)
 	equal(t, "offset", list[1].Offset, 5*time.Minute)
@@ -246,10 +280,10 @@ func TestAliases(t *testing.T) {
 func TestFlags(t *testing.T) {
 	c := mustLoad(t, "ok-flags.yaml")
 	equal(t, "status", c.Table.Status, "")
-	equal(t, "where", c.Table.Where, []config.Condition{{"status", vals("active")}})
-	equal(t, "error", c.Statuses.Error, config.State{
-		When: []config.Condition{{"processed", vals("0")}, {"failed", vals("1")}},
-		Set:  []config.Assignment{{"failed", vals("1")[0]}}, Given: true,
+	equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "status", Values: vals("active")}})
+	equal(t, "error", c.Table.Error, mapping.State{
+		When: []mapping.Condition{{Column: "processed", Values: vals("0")}, {Column: "failed", Values: vals("1")}},
+		Set:  []mapping.Assignment{{Column: "failed", Value: vals("1")[0]}}, Given: true,
 	})
 }
 
@@ -270,7 +304,7 @@ func TestLoadFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.LoadFile(path)
+	c, err := config.LoadFile(path, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +313,7 @@ func TestLoadFile(t *testing.T) {
 
 func TestLoadFileMissing(t *testing.T) {
 	t.Chdir(t.TempDir())
-	_, err := config.LoadFile(config.DefaultFile)
+	_, err := config.LoadFile(config.DefaultFile, all)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v is no fs.ErrNotExist", err)
 	}
@@ -288,27 +322,27 @@ func TestLoadFileMissing(t *testing.T) {
 		t.Fatal(derr)
 	}
 	equal(t, "error", err.Error(), "schedule.yaml: no such file in "+dir+"; write one (schedule.example.yaml shows how) or name another")
-	_, err = config.LoadFile(filepath.Join(dir, "lost.yaml"))
+	_, err = config.LoadFile(filepath.Join(dir, "lost.yaml"), all)
 	equal(t, "error", err.Error(), dir+"/lost.yaml: no such file; write one (schedule.example.yaml shows how) or name another")
-	_, err = config.LoadFile("sub/lost")
+	_, err = config.LoadFile("sub/lost", all)
 	equal(t, "error", err.Error(), "sub/lost: no such file in "+dir+"/sub; write one (schedule.example.yaml shows how) or name another")
 
 	if err := os.WriteFile("schedule.yml", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = config.LoadFile(config.DefaultFile)
+	_, err = config.LoadFile(config.DefaultFile, all)
 	equal(t, "error", err.Error(), "schedule.yaml: no such file in "+dir+"; there is schedule.yml: rename it, or name it")
 }
 
 func TestLoadFileUnreadable(t *testing.T) {
-	if _, err := config.LoadFile(t.TempDir()); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if _, err := config.LoadFile(t.TempDir(), all); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder: %v", err)
 	}
 }
 
 func TestLoadReadError(t *testing.T) {
 	broken := io.MultiReader(strings.NewReader("tiers: []\n"), iotest.ErrReader(io.ErrUnexpectedEOF))
-	c, err := config.Load(broken, "s.yaml", lookup)
+	c, err := config.Load(broken, "s.yaml", lookup, all)
 	if c != nil || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatalf("got %v, %v", c, err)
 	}

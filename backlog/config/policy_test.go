@@ -1,59 +1,32 @@
 package config_test
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"backlog/backlog/config"
+	"backlog/backlog/handler/exec"
+	"backlog/backlog/mapping"
+	"backlog/backlog/retry"
 )
 
-// known are policies such as there might be.
-var known = []config.PolicySpec{
-	{Name: "none", Once: true},
-	{Name: "fibonacci", Columns: counted, Settings: []config.PolicySetting{{"unit", config.Duration, more}, maxDelay}},
-	{Name: "arctan", Columns: []string{"attempts", "updated_at"}, Settings: []config.PolicySetting{{"max", config.Duration, more}, maxDelay}},
-	{Name: "list", Columns: counted, Settings: []config.PolicySetting{{"intervals", config.Durations, some}, maxDelay}},
-	{Name: "sneakers", Columns: counted, Settings: []config.PolicySetting{{"base", config.Seconds, fine}, retries, maxDelay}},
-	{Name: "linear", Columns: planned, Settings: []config.PolicySetting{{"interval", config.Duration, more}, retries, maxDelay}},
-	{Name: "exponential", Columns: planned, Settings: []config.PolicySetting{
-		{"interval", config.Duration, more}, {"base", config.Number, fromOne}, retries, maxDelay}},
-}
-
-var (
-	counted  = []string{"failures", "last_failure"}
-	planned  = []string{"attempt_count", "last_attempt_time", "next_attempt_time", "in_retry"}
-	maxDelay = config.PolicySetting{"max_delay", config.Duration, more}
-	retries  = config.PolicySetting{"max_retries", config.Count, fine}
-)
-
-func fine(any) error { return nil }
-
-func more(value any) error {
-	if value.(time.Duration) == 0 {
-		return errors.New("must be more than 0")
+// known are the policies, beside progressive.
+var known = func() (list []config.Settings) {
+	for _, name := range retry.Names() {
+		list = append(list, config.Settings{Name: name, New: func() any { return retry.New(name) }})
 	}
-	return nil
+	return list
+}()
+
+// policy returns a policy whose settings are not all the defaults.
+func policy[S any](name string, change func(s S)) config.Policy {
+	s := retry.New(name).(S)
+	change(s)
+	return config.Policy{Name: name, Settings: s}
 }
 
-func fromOne(value any) error {
-	if f := value.(float64); f < 1 {
-		return fmt.Errorf("must be at least 1, not %v", f)
-	}
-	return nil
-}
-
-func some(value any) error {
-	switch n := len(value.([]time.Duration)); {
-	case n == 0:
-		return errors.New("is an empty list; name at least one interval")
-	case n > 100:
-		return fmt.Errorf("has %d intervals; 100 are the most", n)
-	}
-	return nil
-}
+func keep[S any](S) {}
 
 // badPolicies are policies that there are not or that do not fit the table.
 var badPolicies = badFiles{
@@ -178,63 +151,60 @@ const toldApart = "none needs failed records to be told from new ones, else each
 
 func TestPolicies(t *testing.T) {
 	c := mustLoad(t, "ok-policy-fibonacci.yaml")
-	equal(t, "fibonacci", c.Policy, config.Policy{
-		Name:     "fibonacci",
-		Settings: map[string]any{"unit": 5 * time.Minute, "max_delay": 24 * time.Hour},
-		Columns:  map[string]string{"failures": "Failures", "last_failure": "last failure"},
-	})
-	equal(t, "on_dead", c.OnDead, config.OnDead{Exec: &config.Exec{Command: []string{"./tell.sh", "--loud"}}, Timeout: 5 * time.Second})
-	equal(t, "arctan", mustLoad(t, "ok-policy-arctan.yaml").Policy, config.Policy{
-		Name: "arctan", Settings: map[string]any{"max": 12 * time.Hour},
-	})
-	equal(t, "list", mustLoad(t, "ok-policy-list.yaml").Policy, config.Policy{
-		Name: "list", Settings: map[string]any{"intervals": []time.Duration{0, time.Minute, 5 * time.Minute}},
-	})
+	equal(t, "fibonacci", c.Policy, policy("fibonacci", func(f *retry.Fibonacci) {
+		f.Unit, f.MaxDelay = 5*time.Minute, 24*time.Hour
+		f.Columns = mapping.Names{{"Failures", "failures"}, {"last failure", "last_failure"}}
+	}))
+	equal(t, "on_dead", c.OnDead, config.OnDead{Kind: "exec", Settings: &exec.Telling{Command: []string{"./tell.sh", "--loud"}}, Timeout: 5 * time.Second})
+	equal(t, "arctan", mustLoad(t, "ok-policy-arctan.yaml").Policy, policy("arctan", func(a *retry.Arctan) { a.Max = 12 * time.Hour }))
+	equal(t, "list", mustLoad(t, "ok-policy-list.yaml").Policy, policy("list", func(l *retry.List) {
+		l.Intervals = []time.Duration{0, time.Minute, 5 * time.Minute}
+	}))
 	c = mustLoad(t, "ok-policy-sneakers.yaml")
-	equal(t, "sneakers", c.Policy, config.Policy{
-		Name: "sneakers", Settings: map[string]any{"base": 15 * time.Second, "max_retries": 3},
-	})
-	equal(t, "on_dead", c.OnDead, config.OnDead{Exec: &config.Exec{Command: []string{"./tell.sh"}}, Timeout: 30 * time.Second})
-	equal(t, "exponential", mustLoad(t, "ok-policy-exponential.yaml").Policy, config.Policy{
-		Name:     "exponential",
-		Settings: map[string]any{"interval": time.Minute, "base": 1.5, "max_retries": 0},
-		Columns: map[string]string{
-			"attempt_count": "AttemptCount", "last_attempt_time": "LastAttemptTime",
-			"next_attempt_time": "NextAttemptTime", "in_retry": "InRetry",
-		},
-	})
-	equal(t, "none", mustLoad(t, "ok-policy-none.yaml").Policy, config.Policy{Name: "none"})
-	equal(t, "none with dead", mustLoad(t, "ok-policy-none-dead.yaml").Policy, config.Policy{Name: "none"})
+	equal(t, "sneakers", c.Policy, policy("sneakers", func(s *retry.Sneakers) { s.Base, s.MaxRetries = 15*time.Second, 3 }))
+	equal(t, "on_dead", c.OnDead, config.OnDead{Kind: "exec", Settings: &exec.Telling{Command: []string{"./tell.sh"}}, Timeout: 30 * time.Second})
+	equal(t, "exponential", mustLoad(t, "ok-policy-exponential.yaml").Policy, policy("exponential", func(e *retry.Exponential) {
+		e.Interval, e.Base, e.MaxRetries = time.Minute, 1.5, 0
+		e.Columns = mapping.Names{
+			{"AttemptCount", "attempt_count"}, {"LastAttemptTime", "last_attempt_time"},
+			{"NextAttemptTime", "next_attempt_time"}, {"InRetry", "in_retry"},
+		}
+	}))
+	none := policy("none", keep[*retry.None])
+	equal(t, "none", mustLoad(t, "ok-policy-none.yaml").Policy, none)
+	equal(t, "none with dead", mustLoad(t, "ok-policy-none-dead.yaml").Policy, none)
 }
 
 // Without any others there is progressive.
 func TestPoliciesKnown(t *testing.T) {
 	const text = "policy: fibonacci\ntiers: [{max_age: 1d, every: 5m}]\n"
-	_, err := config.Load(strings.NewReader(text), "s.yaml", lookup)
+	_, err := config.Load(strings.NewReader(text), "s.yaml", lookup, config.Known{})
 	if err == nil || err.Error() != "s.yaml:1: policy: unknown policy fibonacci; known: progressive" {
 		t.Errorf("got %v", err)
 	}
-	if _, err := config.Load(strings.NewReader(text), "s.yaml", lookup, known...); err != nil {
+	if _, err := config.Load(strings.NewReader(text), "s.yaml", lookup, all); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestParsePolicy(t *testing.T) {
-	short := map[string]any{"intervals": []time.Duration{0, time.Minute, 5 * time.Minute}}
+	short := policy("list", func(l *retry.List) { l.Intervals = []time.Duration{0, time.Minute, 5 * time.Minute} })
+	usual, five := policy("fibonacci", keep[*retry.Fibonacci]), policy("fibonacci", func(f *retry.Fibonacci) { f.Unit = 5 * time.Minute })
+	base := func(d time.Duration) config.Policy { return policy("sneakers", func(s *retry.Sneakers) { s.Base = d }) }
 	for text, want := range map[string]config.Policy{
 		"progressive":                      {Name: "progressive"},
-		"none":                             {Name: "none"},
-		"fibonacci":                        {Name: "fibonacci"},
-		" fibonacci\n":                     {Name: "fibonacci"},
-		`"fibonacci"`:                      {Name: "fibonacci"},
-		"{fibonacci: {}}":                  {Name: "fibonacci"},
-		"fibonacci: {unit: 5m}":            {Name: "fibonacci", Settings: map[string]any{"unit": 5 * time.Minute}},
-		"fibonacci:\n  unit: 5m":           {Name: "fibonacci", Settings: map[string]any{"unit": 5 * time.Minute}},
-		"{list: {intervals: [0, 1m, 5m]}}": {Name: "list", Settings: short},
-		"list: [0, 1m, 5m]":                {Name: "list", Settings: short},
-		"sneakers: {base: 0.5}":            {Name: "sneakers", Settings: map[string]any{"base": 500 * time.Millisecond}},
-		"sneakers: {base: 1m}":             {Name: "sneakers", Settings: map[string]any{"base": time.Minute}},
-		"arctan: {columns: {attempts: n}}": {Name: "arctan", Columns: map[string]string{"attempts": "n"}},
+		"none":                             policy("none", keep[*retry.None]),
+		"fibonacci":                        usual,
+		" fibonacci\n":                     usual,
+		`"fibonacci"`:                      usual,
+		"{fibonacci: {}}":                  usual,
+		"fibonacci: {unit: 5m}":            five,
+		"fibonacci:\n  unit: 5m":           five,
+		"{list: {intervals: [0, 1m, 5m]}}": short,
+		"list: [0, 1m, 5m]":                short,
+		"sneakers: {base: 0.5}":            base(500 * time.Millisecond),
+		"sneakers: {base: 1m}":             base(time.Minute),
+		"arctan: {columns: {attempts: n}}": policy("arctan", func(a *retry.Arctan) { a.Columns[0][0] = "n" }),
 	} {
 		got, err := config.ParsePolicy(text, known...)
 		if err != nil {
@@ -254,6 +224,7 @@ func TestParsePolicyRefuses(t *testing.T) {
 		"a\n---\nb":                        nothing,
 		"\x00":                             nothing,
 		"&a [*a]":                          nothing,
+		`"": {}`:                           "is empty; fill it in or remove it",
 		"fibonaci":                         "unknown policy fibonaci; did you mean fibonacci?",
 		"12":                               "must be " + policyName + ", not a number",
 		"[fibonacci]":                      "must be " + policyName + ", not a list",
@@ -288,37 +259,15 @@ func FuzzParsePolicy(f *testing.F) {
 			}
 			return
 		}
-		if p.Name == "progressive" && p.Settings == nil && p.Columns == nil {
+		if p.Name == "progressive" && p.Settings == nil {
 			return
 		}
-		for _, spec := range known {
-			if spec.Name == p.Name {
-				takes(t, spec, p)
-				return
-			}
+		s, ok := p.Settings.(retry.Settings)
+		if !ok || s.Keeps().Name != p.Name {
+			t.Fatalf("%q is not known", p.Name)
 		}
-		t.Errorf("%q is not known", p.Name)
+		if _, err := retry.Policy(s); err != nil || len(s.Keeps().Columns) != len(retry.New(p.Name).Keeps().Columns) {
+			t.Errorf("%+v, %v", s, err)
+		}
 	})
-}
-
-func takes(t *testing.T, spec config.PolicySpec, p config.Policy) {
-	left := len(p.Settings)
-	for _, s := range spec.Settings {
-		value, ok := p.Settings[s.Name]
-		if !ok {
-			continue
-		}
-		left--
-		switch value.(type) {
-		case time.Duration, float64, int, []time.Duration:
-		default:
-			t.Errorf("%s is a %T", s.Name, value)
-		}
-		if err := s.Check(value); err != nil {
-			t.Errorf("%s: %v", s.Name, err)
-		}
-	}
-	if left != 0 || len(p.Columns) > len(spec.Columns) {
-		t.Errorf("more than there is: %+v", p)
-	}
 }

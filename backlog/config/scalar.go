@@ -1,59 +1,37 @@
 package config
 
 import (
+	"errors"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"backlog/backlog/mapping"
 	"backlog/tiers"
 )
 
-// A Value is a YAML scalar as it was written: 007 stays 007 and false stays
-// false. What it means is for the column's type to say.
-type Value struct {
-	Text   string // "" for null
-	Null   bool
-	Quoted bool // the author marked it as text
-}
-
-// plain returns v without its quotes, to compare it with others.
-func (v Value) plain() Value { return Value{Text: v.Text, Null: v.Null} }
-
-// isNow reports whether v stands for the time of writing.
-func (v Value) isNow() bool { return v.Text == "now" && !v.Quoted }
-
-// isIncrement reports whether v stands for one more than before.
-func (v Value) isIncrement() bool { return v.Text == "+1" && !v.Quoted }
-
-// show returns v as it goes into an error.
-func (v Value) show() string {
-	if v.Null {
-		return "null"
-	}
-	return show(v.Text)
-}
-
 // scalar returns any scalar. Blank is no way to say null: it looks unfinished.
-func (v value) scalar() (Value, bool) {
+func (v value) scalar() (mapping.Value, bool) {
 	switch {
 	case !v.isScalar():
 		v.mismatch("a single value")
 	case v.isBlank():
 		v.fail("is empty; write null if NULL is meant")
 	case v.isNull():
-		return Value{Null: true}, true
+		return mapping.Value{Null: true}, true
 	default:
-		return Value{Text: v.node.Value, Quoted: v.isQuoted()}, true
+		return mapping.Value{Text: v.node.Value, Quoted: v.isQuoted()}, true
 	}
-	return Value{}, false
+	return mapping.Value{}, false
 }
 
-// text returns a scalar that is text and not empty.
+// text returns a scalar that is text and not blank.
 func (v value) text() string {
 	switch {
-	case v.isText() && v.node.Value != "":
+	case v.isText() && strings.TrimSpace(v.node.Value) != "":
 		return v.node.Value
 	case v.isText():
 		v.fail("is empty; fill it in or remove it")
@@ -65,24 +43,6 @@ func (v value) text() string {
 	return ""
 }
 
-// names returns a list of different texts or, from a text, a list of one.
-func (v value) names() []string {
-	if v.isText() {
-		return []string{v.text()}
-	}
-	var names []string
-	seen := make(map[string]bool)
-	for _, item := range v.filled("a name or a list of names") {
-		name := item.text()
-		if seen[name] && name != "" {
-			item.fail("%s is listed twice; remove one", show(name))
-		}
-		seen[name] = true
-		names = append(names, name)
-	}
-	return names
-}
-
 // filled returns the items of a list that must have some.
 func (v value) filled(want string) []value {
 	items := v.list(want)
@@ -92,18 +52,29 @@ func (v value) filled(want string) []value {
 	return items
 }
 
-// expanded returns a text with its variables replaced. No error shows any of
-// it but the names of variables.
+var variable = regexp.MustCompile(`\$\$\{|\$\{(?:[A-Za-z_][A-Za-z0-9_]*\})?`)
+
+// expanded returns a text in which each ${NAME} is replaced by the variable's
+// value and each $${ by a literal ${. Any other $ stays, and values are not
+// expanded again. Errors show names of variables, nothing else of the text and no
+// values.
 func (v value) expanded() string {
-	text := v.text()
-	if text == "" {
+	before := len(v.d.errs)
+	out := variable.ReplaceAllStringFunc(v.text(), func(m string) string {
+		name := strings.Trim(m, "${}")
+		switch value, ok := v.d.lookup(name); {
+		case m == "$${":
+			return "${"
+		case name == "":
+			v.fail("a ${ that begins no ${NAME}; write $${ if the characters themselves are meant")
+		case ok:
+			return value
+		default:
+			v.fail("the environment variable %s is not set; set it, or write $${ if the characters themselves are meant", name)
+		}
 		return ""
-	}
-	out, problems := expand(text, v.d.lookup)
-	for _, p := range problems {
-		v.fail("%s", p)
-	}
-	if out == "" && len(problems) == 0 {
+	})
+	if out == "" && len(v.d.errs) == before {
 		v.fail("is empty once its variables are replaced; set them or remove it")
 	}
 	return out
@@ -112,10 +83,8 @@ func (v value) expanded() string {
 // oneOf returns the text if it is among the words; what names it in an error.
 func (v value) oneOf(what string, words ...string) string {
 	text := v.text()
-	for _, w := range words {
-		if text == w {
-			return w
-		}
+	if slices.Contains(words, text) {
+		return text
 	}
 	if text != "" {
 		v.fail("unknown %s %s; %s", what, show(text), suggest(text, "known", words))
@@ -131,54 +100,57 @@ func (v value) boolean() bool {
 	return false
 }
 
-var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+var (
+	decimal  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+	fraction = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+)
+
+// numeral returns the text of a number that has the pattern; like is what such
+// a number is called.
+func (v value) numeral(pattern *regexp.Regexp, want, like string) (text string, ok bool) {
+	switch ok = v.isScalar() && pattern.MatchString(v.node.Value); {
+	case ok && v.isQuoted():
+		v.fail("must be a number, not text; remove the quotes")
+		return "", false
+	case ok:
+		return v.node.Value, true
+	case v.isScalar() && v.kind() == "a number":
+		v.fail("must be %s, not %s", like, show(v.node.Value))
+	default:
+		v.mismatch(want)
+	}
+	return "", false
+}
 
 // integer returns a whole number that is not less than least.
 func (v value) integer(least int) int {
-	switch {
-	case v.isText() && decimal.MatchString(v.node.Value):
-		v.fail("must be a number, not text; remove the quotes")
-		return 0
-	case v.isScalar() && v.kind() == "a number" && !decimal.MatchString(v.node.Value):
-		v.fail("must be a whole number, not %s", show(v.node.Value))
-		return 0
-	case !v.isScalar() || !decimal.MatchString(v.node.Value):
-		v.mismatch("a whole number")
+	text, ok := v.numeral(decimal, "a whole number", "a whole number")
+	if !ok {
 		return 0
 	}
-	n, err := strconv.Atoi(v.node.Value)
+	n, err := strconv.Atoi(text)
+	return atLeast(v, n, least, err)
+}
+
+// atLeast returns the number n that v has, which an error says is too large.
+func atLeast[N int | float64](v value, n, least N, err error) N {
 	switch {
 	case n < least:
-		v.fail("must be at least %d, not %s", least, show(v.node.Value))
+		v.fail("must be at least %v, not %s", least, show(v.node.Value))
 	case err != nil:
 		v.fail("%s is too large", show(v.node.Value))
 	}
 	return n
 }
 
-var fraction = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
-
 // number returns a number that is not negative.
 func (v value) number() float64 {
-	switch {
-	case v.isText() && v.isQuoted() && fraction.MatchString(v.node.Value):
-		v.fail("must be a number, not text; remove the quotes")
-		return 0
-	case v.isScalar() && v.kind() == "a number" && !fraction.MatchString(v.node.Value):
-		v.fail("must be a number such as 2 or 1.5, not %s", show(v.node.Value))
-		return 0
-	case !v.isScalar() || !fraction.MatchString(v.node.Value):
-		v.mismatch("a number")
+	text, ok := v.numeral(fraction, "a number", "a number such as 2 or 1.5")
+	if !ok {
 		return 0
 	}
-	n, err := strconv.ParseFloat(v.node.Value, 64)
-	switch {
-	case n < 0:
-		v.fail("must be at least 0, not %s", show(v.node.Value))
-	case err != nil:
-		v.fail("%s is too large", show(v.node.Value))
-	}
-	return n
+	n, err := strconv.ParseFloat(text, 64)
+	return atLeast(v, n, 0, err)
 }
 
 // seconds returns a duration that is not negative and may be written as a
@@ -201,16 +173,14 @@ func (v value) duration() (time.Duration, bool) {
 		v.mismatch("a duration such as 30s, 5m, 12h or 7d")
 		return 0, false
 	}
-	if len(v.node.Value) > 100 {
-		v.fail("%s is no duration; write one such as 30s, 5m, 12h, 7d or 5 minutes", show(v.node.Value))
-		return 0, false
-	}
 	d, err := tiers.ParseDuration(v.node.Value)
+	if len(v.node.Value) > 100 {
+		err = errors.New(show(v.node.Value) + " is no duration")
+	}
 	if err != nil {
 		v.fail("%v; write one such as 30s, 5m, 12h, 7d or 5 minutes", err)
-		return 0, false
 	}
-	return d, true
+	return d, err == nil
 }
 
 // durationFrom returns a duration that is not less than least.
@@ -247,7 +217,6 @@ var ratePeriods = map[string]time.Duration{
 
 // rate returns a rate such as 10/s in events per second.
 func (v value) rate() float64 {
-	const cure = "write how many per second, minute, hour or day: 10/s, 100/m, 5000/h"
 	if !v.isScalar() || v.isNull() {
 		v.mismatch("a rate such as 10/s")
 		return 0
@@ -257,14 +226,10 @@ func (v value) rate() float64 {
 		v.fail("%[1]s per what; write %[1]s/s, %[1]s/m or %[1]s/h", show(text))
 		return 0
 	}
-	m := ratePattern.FindStringSubmatch(text)
-	if m == nil {
-		v.fail("%s is no rate; %s", show(text), cure)
-		return 0
-	}
+	m := append(ratePattern.FindStringSubmatch(text), "", "", "")
 	period, ok := ratePeriods[m[2]]
 	if !ok {
-		v.fail("%s is no rate; %s", show(text), cure)
+		v.fail("%s is no rate; write how many per second, minute, hour or day: 10/s, 100/m, 5000/h", show(text))
 		return 0
 	}
 	n, _ := strconv.ParseFloat(m[1], 64)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"backlog/backlog/config"
+	"backlog/backlog/handler/exec"
+	"backlog/backlog/mapping"
 )
 
 // set loads a file with one setting besides the tiers.
@@ -57,20 +59,20 @@ func TestExpand(t *testing.T) {
 
 // TestNotExpanded holds that arguments are passed as they are written.
 func TestNotExpanded(t *testing.T) {
-	equal(t, "exec", set(t, "handler: {exec: ['${STATE}', '$${X}']}").Handler.Exec.Command, []string{"${STATE}", "$${X}"})
+	equal(t, "exec", set(t, "handler: {exec: ['${STATE}', '$${X}']}").Handler.Settings.(*exec.Settings).Command, []string{"${STATE}", "$${X}"})
 }
 
 func TestQuoted(t *testing.T) {
 	c := set(t, "statuses:\n  new: [a, 'b', \"c\", !!str d]\n  error: |-\n    e\n  success: >-\n    f\n")
-	equal(t, "new", c.Statuses.New.Values, []config.Value{
+	equal(t, "new", c.Table.New.Values, []mapping.Value{
 		{Text: "a"}, {Text: "b", Quoted: true}, {Text: "c", Quoted: true}, {Text: "d", Quoted: true}})
-	equal(t, "error", c.Statuses.Error.Values, []config.Value{{Text: "e", Quoted: true}})
-	equal(t, "success", c.Statuses.Success.Values, []config.Value{{Text: "f", Quoted: true}})
+	equal(t, "error", c.Table.Error.Values, []mapping.Value{{Text: "e", Quoted: true}})
+	equal(t, "success", c.Table.Success.Values, []mapping.Value{{Text: "f", Quoted: true}})
 }
 
 func TestQuotedKeep(t *testing.T) {
 	c := set(t, "statuses: {error: 'keep'}")
-	equal(t, "error", c.Statuses.Error, config.State{Values: []config.Value{{Text: "keep", Quoted: true}}, Given: true})
+	equal(t, "error", c.Table.Error, mapping.State{Values: []mapping.Value{{Text: "keep", Quoted: true}}, Given: true})
 }
 
 // TestCoincide holds that error may be the same as new or dead.
@@ -83,7 +85,7 @@ func TestLineEndings(t *testing.T) {
 	const text = "\ufeffmax_records: 5\r\ntiers:\r\n  - {max_age: 1d, every: 5m}\r\n"
 	equal(t, "max_records", loadText(t, text).MaxRecords, 5)
 
-	_, err := config.Load(strings.NewReader(strings.Replace(text, "1d", "x", 1)), "s.yaml", lookup)
+	_, err := config.Load(strings.NewReader(strings.Replace(text, "1d", "x", 1)), "s.yaml", lookup, all)
 	if err == nil || !strings.HasPrefix(err.Error(), "s.yaml:3: tiers[0].max_age: ") {
 		t.Errorf("got %v", err)
 	}

@@ -1,10 +1,12 @@
 package config
 
 import (
-	"strconv"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"backlog/backlog/mapping"
 )
 
 // suggest names the word that was probably meant or, if none is near, all of
@@ -21,7 +23,11 @@ func Near(got string, words []string) (best string) {
 	got = fold(got)
 	least := len(got)/3 + 1
 	for _, w := range words {
-		if n := distance(got, fold(w)); n < least {
+		n := distance(got, fold(w))
+		if letters(got) == letters(fold(w)) { // swapped
+			n = min(n, 1)
+		}
+		if n < least {
 			best, least = w, n
 		}
 	}
@@ -37,57 +43,38 @@ func fold(s string) string {
 	return strings.ToLower(separators.Replace(s))
 }
 
-// distance returns how many bytes must be inserted, removed, replaced or
-// swapped with the next one to turn a into b.
+// distance returns how many bytes must be inserted, removed or replaced to turn a
+// into b.
 func distance(a, b string) int {
-	// Rows of the usual table: two rows up, one row up, and the current one.
-	var older, old []int
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		older, old, row = old, row, make([]int, len(b)+1)
-		row[0] = i + 1
+		left := row[0] // of the row above
+		row[0]++
 		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
+			cost := left
+			if a[i] != b[j] {
+				cost = 1 + min(left, row[j], row[j+1])
 			}
-			row[j+1] = min(old[j+1]+1, row[j]+1, old[j]+cost)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], older[j-1]+1)
-			}
+			left, row[j+1] = row[j+1], cost
 		}
 	}
 	return row[len(b)]
 }
 
-// isBare reports whether s is short and of letters, digits and the given marks.
-// It is no regular expression, since those would be compiled at every start of
-// the program.
-func isBare(s, marks string) bool {
-	other := func(r rune) bool {
-		return r == utf8.RuneError || !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune(marks, r)
-	}
-	return s != "" && utf8.RuneCountInString(s) <= 63 && !strings.ContainsFunc(s, other)
+func letters(s string) string {
+	b := []byte(s)
+	slices.Sort(b)
+	return string(b)
 }
 
-// isWord reports whether s is like the name of a key.
+// isWord reports whether s is like the name of a key. It is no regular
+// expression, because that would be compiled at every start.
 func isWord(s string) bool {
 	first, _ := utf8.DecodeRuneInString(s)
-	return isBare(s, "_.-") && (first == '_' || unicode.IsLetter(first))
+	return (first == '_' || unicode.IsLetter(first)) && show(s) == s && !strings.ContainsAny(s, ":/+")
 }
 
-// show returns s as it goes into an error: quoted unless that is clear without,
-// and not too long.
-func show(s string) string {
-	if isBare(s, "_.:/+-") {
-		return s
-	}
-	const most = 60
-	if r := []rune(s[:min(len(s), 4*most)]); len(r) > most {
-		s = string(r[:most]) + "…"
-	}
-	return strconv.Quote(s)
-}
+func show(s string) string { return mapping.Show(s) }

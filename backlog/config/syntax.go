@@ -58,6 +58,8 @@ func syntaxError(text []byte, err error) (line int, problem string) {
 	return line, "this is not YAML; compare the line with " + exampleFile
 }
 
+const notText = "not text in UTF-8; save the file as plain UTF-8 text"
+
 // syntaxErrors gives the parser's words a meaning.
 var syntaxErrors = []struct{ words, meaning string }{
 	{"mapping values are not allowed", "one colon too many; look for a missing colon or a wrong indent here and on the line before, and put a value that holds a colon in quotes"},
@@ -71,6 +73,9 @@ var syntaxErrors = []struct{ words, meaning string }{
 	{"found unexpected end of stream", "a quote that is not closed; close it"},
 	{"found unknown escape character", `an unknown escape after \; use single quotes, in which \ is an ordinary character`},
 	{"cannot start any token", "a value cannot begin with @, ` or %; put it in quotes"},
+	{"UTF-8", notText},
+	{"invalid Unicode character", notText},
+	{"control characters are not allowed", notText},
 	{"unknown anchor", "an alias (*name) without an anchor (&name) before it; put a value that begins with * in quotes"},
 	{"exceeded max depth", "nested too deeply; this is hardly a configuration"},
 }

@@ -1,112 +1,37 @@
 package config
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
+
+	"backlog/backlog/mapping"
 )
 
-// A Table maps the columns of a table to what they mean. Names are as written,
-// never split on a dot.
-type Table struct {
-	Schema string // "" for the connection's default
-	Name   string
-	ID     []string // key columns, at least one
-
-	// Status is the status column. It is empty where the file neither names
-	// one nor has a state that needs one.
-	Status string
-
-	Inserted  TimeColumn
-	Eligible  *TimeColumn // not before; nil: none
-	Expires   *TimeColumn // not after; nil: none
-	Where     []Condition // all must hold
-	Touch     []Assignment
-	Attempts  string   // column of the count; "": none
-	LastError string   // column of the error's text; "": none
-	Columns   []string // what a handler is given; nil: every column
-}
-
-// A TimeColumn is a column that holds instants, and how it writes them.
-type TimeColumn struct {
-	Column string
-
-	// As is the form: native, unix_s, unix_ms, unix_us, julian or text: with
-	// a layout of package time. Empty: to be detected.
-	As string
-
-	Zone       *time.Location // of times without zone; nil: [Config.Timezone]
-	Null, Zero string         // what NULL and zero dates mean: skip, oldest or newest; "": the default
-	Keep       bool           // whether to write the column back unchanged
-}
-
-// A Condition holds where the column is equal to one of the values. A null
-// among them means IS NULL.
-type Condition struct {
-	Column string
-	Values []Value // at least one
-}
-
-// An Assignment sets a column to a value. Two values are special when they are
-// not quoted: now, the time of writing, and +1, one more than before.
-type Assignment struct {
-	Column string
-	Value  Value
-}
-
-func defaultTable() Table {
-	return Table{
-		Name:     "BACKLOG",
-		ID:       []string{"id"},
-		Status:   "status",
-		Inserted: TimeColumn{Column: "date_inserted"},
-	}
-}
-
-func (v value) table() Table {
-	t := defaultTable()
+// table decodes the columns into m.
+func (v value) table(m *mapping.Mapping) {
 	if v.isText() {
 		v.mismatch("a mapping such as {name: orders, inserted: created_at}")
-		return t
+		return
 	}
-	v.object(keys{
-		"schema":     func(v value) { t.Schema = v.text() },
-		"name":       func(v value) { t.Name = v.text() },
-		"id":         func(v value) { t.ID = v.names() },
-		"status":     func(v value) { t.Status = v.text() },
-		"inserted":   func(v value) { t.Inserted = *v.timeColumn() },
-		"eligible":   func(v value) { t.Eligible = v.timeColumn() },
-		"expires":    func(v value) { t.Expires = v.timeColumn() },
-		"where":      func(v value) { t.Where = v.conditions() },
-		"touch":      func(v value) { t.Touch = v.assignments() },
-		"attempts":   func(v value) { t.Attempts = v.text() },
-		"last_error": func(v value) { t.LastError = v.text() },
-		"columns":    func(v value) { t.Columns = v.names() },
-	})
-	return t
+	v.settings(m)
 }
 
 // timeColumn decodes the name of a column or the long form.
-func (v value) timeColumn() *TimeColumn {
-	if v.isText() {
-		return &TimeColumn{Column: v.text()}
-	}
-	var c TimeColumn
-	if !v.isMapping() {
+func (v value) timeColumn() (t mapping.Time) {
+	switch {
+	case v.isText():
+		t.Column = v.text()
+	case !v.isMapping():
 		v.mismatch("a column or a mapping (column: name)")
-		return &c
+	default:
+		v.settings(&t)
+		if !v.has("column") {
+			v.fail("no column; add column: and its name")
+		}
 	}
-	v.object(keys{
-		"column": func(v value) { c.Column = v.text() },
-		"as":     func(v value) { c.As = v.timeForm() },
-		"zone":   func(v value) { c.Zone = v.location() },
-		"null":   func(v value) { c.Null = v.oneOf("meaning", "skip", "oldest", "newest") },
-		"zero":   func(v value) { c.Zero = v.oneOf("meaning", "skip", "oldest", "newest") },
-		"keep":   func(v value) { c.Keep = v.boolean() },
-	})
-	if !v.has("column") {
-		v.fail("no column; add column: and its name")
-	}
-	return &c
+	return t
 }
 
 // timeForm decodes the form in which a column holds time.
@@ -118,35 +43,58 @@ func (v value) timeForm() string {
 	if !ok {
 		return v.oneOf("form", "native", "unix_s", "unix_ms", "unix_us", "julian", "text:<layout>")
 	}
-	if !isLayout(layout) {
+	// A layout in the style of other languages, such as YYYY-MM-DD, cannot tell
+	// one day from another.
+	day := time.Date(1987, time.November, 28, 0, 0, 0, 0, time.UTC)
+	if read, err := time.Parse(layout, day.Format(layout)); err != nil || !read.Equal(day) {
 		v.fail("%s is no layout; write the second of January 2006, 15:04:05, as the column would: text:2006-01-02 15:04:05", show(layout))
 	}
 	return v.node.Value
 }
 
-// isLayout reports whether the layout of package time can tell one day from
-// another. One in the style of other languages, such as YYYY-MM-DD, cannot.
-func isLayout(layout string) bool {
-	day := time.Date(1987, time.November, 28, 0, 0, 0, 0, time.UTC)
-	read, err := time.Parse(layout, day.Format(layout))
-	return err == nil && read.Equal(day)
+// statuses decodes the states into m.
+func (v value) statuses(m *mapping.Mapping) {
+	known := make(keys)
+	for _, s := range m.States() {
+		known[s.Name] = func(v value) { *s.State = v.state(s.Name) }
+	}
+	v.object(known)
+}
+
+// state decodes a state: a value, a list of values, when and set, or keep.
+func (v value) state(name string) mapping.State {
+	s := mapping.State{Given: true}
+	switch {
+	case v.isMapping():
+		v.settings(&s)
+		if name == "new" && !v.has("when") {
+			v.fail("no when; it says which records to take")
+		} else if name != "new" && !v.has("set") {
+			v.fail("no set; it says how a record gets there")
+		}
+	case !v.says("keep"):
+		s.Values = v.values()
+	case name == "error":
+		s.Keep = true
+	default:
+		v.fail("keep is for error only; put it in quotes if it is a value of the column")
+	}
+	return s
 }
 
 // conditions decodes a mapping from columns to a value or a list of values.
-func (v value) conditions() []Condition {
-	var list []Condition
+func (v value) conditions() (list []mapping.Condition) {
 	for _, f := range v.columns() {
-		list = append(list, Condition{f.name, f.values()})
+		list = append(list, mapping.Condition{Column: f.name, Values: f.values()})
 	}
 	return list
 }
 
 // assignments decodes a mapping from columns to a value.
-func (v value) assignments() []Assignment {
-	var list []Assignment
+func (v value) assignments() (list []mapping.Assignment) {
 	for _, f := range v.columns() {
 		val, _ := f.scalar()
-		list = append(list, Assignment{f.name, val})
+		list = append(list, mapping.Assignment{Column: f.name, Value: val})
 	}
 	return list
 }
@@ -166,23 +114,76 @@ func (v value) columns() []field {
 }
 
 // values decodes a value or a list of different ones.
-func (v value) values() []Value {
+func (v value) values() (list []mapping.Value) {
 	items := []value{v}
 	if !v.isScalar() {
 		items = v.filled("a value or a list of values")
 	}
-	var list []Value
-	seen := make(map[Value]bool)
+	seen := make(map[mapping.Value]bool)
 	for _, item := range items {
 		val, ok := item.scalar()
 		if !ok {
 			continue
 		}
-		if seen[val.plain()] {
-			item.fail("%s is listed twice; remove one", val.show())
+		if seen[val.Plain()] {
+			item.fail("%s is listed twice; remove one", val)
 		}
-		seen[val.plain()] = true
+		seen[val.Plain()] = true
 		list = append(list, val)
 	}
 	return list
+}
+
+// check notes where the table, the states and the policy contradict each other.
+func (d *decoder) check(c *Config) {
+	if d.failed("table") || d.failed("statuses") {
+		return // half of it is missing and would be missed a second time
+	}
+	before := len(d.errs)
+	if d.checkStatusColumn(&c.Table); len(d.errs) > before {
+		return
+	}
+	p := c.Policy.keeps()
+	if d.failed("policy") { // the name of a column may be missing
+		p.Columns = nil
+	}
+	c.Table.Check(p, func(path, problem string) { d.failf(path, "%s", problem) })
+	if _, ok := d.places["on_dead"]; ok && !c.Table.Dead.Given {
+		d.failf("on_dead", "no record is ever dead without statuses.dead; add it, such as statuses: {dead: DEAD}, or remove on_dead")
+	}
+}
+
+// failed reports whether something is wrong with a part of the file.
+func (d *decoder) failed(part string) bool {
+	return slices.ContainsFunc(d.errs, func(e *Error) bool {
+		rest, ok := strings.CutPrefix(e.Key, part)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
+}
+
+// checkStatusColumn clears the name of the status column if it is a default
+// and no state refers to it: such a table has none.
+func (d *decoder) checkStatusColumn(m *mapping.Mapping) {
+	_, named := d.places["table.status"]
+	long := false // whether a state is written in the long form
+	for _, s := range m.States() {
+		named = named || s.Given && s.Mentions(m.Status)
+		long = long || len(s.When)+len(s.Set) > 0
+	}
+	for _, w := range m.Where {
+		if w.Column == m.Status && (named || !long) {
+			d.failf(join("table.where", w.Column), "this is the status column, of which statuses tells; remove it")
+		}
+	}
+	if named || !long {
+		return
+	}
+	m.Status = ""
+	for _, s := range m.States() {
+		if len(s.Values) > 0 {
+			write := map[string]string{"error": "error: keep"}[s.Name]
+			d.failf(join("statuses", s.Name), "missing, and its default %s needs a status column, which no state here has; write %s, or table.status if there is one",
+				s.Values[0], cmp.Or(write, s.Name))
+		}
+	}
 }

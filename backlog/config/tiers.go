@@ -37,8 +37,8 @@ func (v value) tiers(loc *time.Location) *tiers.Schedule {
 		// A schedule tells of its first error only, so it is made anew with
 		// each tier.
 		s, err := tiers.New(append(good, t)...)
-		if err != nil {
-			item.blame(err)
+		if wrong := (*tiers.Error)(nil); errors.As(err, &wrong) {
+			v.d.failf(join(item.path, wrong.Key), "%v", wrong.Err)
 			continue
 		}
 		schedule, good = s, append(good, t)
@@ -66,14 +66,4 @@ func (v value) tier(loc *time.Location) (tiers.Tier, bool) {
 		t.Location = loc
 	}
 	return t, len(v.d.errs) == before
-}
-
-// blame notes an error of [tiers.New] about the tier v at the key it names.
-func (v value) blame(err error) {
-	var e *tiers.Error
-	if errors.As(err, &e) {
-		v.d.failf(join(v.path, e.Key), "%v", e.Err)
-		return
-	}
-	v.fail("%v", err)
 }

@@ -43,7 +43,7 @@ func BenchmarkPass(b *testing.B) {
 			page := pending(b, s, q)
 			group := make([]backlog.Settlement, len(page.Records))
 			for i := range page.Records {
-				group[i] = backlog.Settlement{Record: &page.Records[i], Outcome: backlog.Errored}
+				group[i] = backlog.Settlement{Record: &page.Records[i], Target: backlog.RowError}
 			}
 			if _, err := s.Settle(b.Context(), group); err != nil {
 				b.Fatal(err)

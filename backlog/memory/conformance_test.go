@@ -16,8 +16,8 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// statuses are the texts of storetest's states.
-var statuses = map[storetest.State]string{
+// statuses are the texts of storetest's statuses.
+var statuses = map[storetest.Status]string{
 	storetest.Fresh:     "NEW",
 	storetest.AlsoFresh: "REQUEUED",
 	storetest.Failed:    "ERROR",
@@ -49,24 +49,24 @@ func options(want storetest.Table) memory.Options {
 	return o
 }
 
-func (h *harness) Store() backlog.Store            { return h.store }
-func (h *harness) Open() (backlog.Store, error)    { return h.store, nil }
-func (h *harness) Precision() time.Duration        { return time.Microsecond } // as databases have it
-func (h *harness) Status(s storetest.State) string { return statuses[s] }
+func (h *harness) Store() backlog.Store           { return h.store }
+func (h *harness) Open() (backlog.Store, error)   { return h.store, nil }
+func (h *harness) Precision() time.Duration       { return time.Microsecond } // as databases have it
+func (h *harness) Text(s storetest.Status) string { return statuses[s] }
 
 func (h *harness) Insert(rows ...storetest.Row) error {
 	var list []memory.Row
 	for _, r := range rows {
 		list = append(list, memory.Row{
 			Key:       r.Key,
-			Status:    statuses[r.State],
+			Status:    statuses[r.Status],
 			Inserted:  r.Inserted,
 			Eligible:  r.Eligible,
 			Expires:   r.Expires,
 			Columns:   map[string]any{"amount": r.Amount, "note": r.Note, "payload": r.Payload},
 			Attempts:  r.Attempts,
 			LastError: r.LastError,
-			Retry:     r.Retry,
+			Failures:  r.Failures,
 			InRetry:   r.InRetry,
 		})
 	}
@@ -88,19 +88,19 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 		Payload:   r.Columns["payload"],
 		Attempts:  r.Attempts,
 		LastError: r.LastError,
-		Retry:     r.Retry,
+		Failures:  r.Failures,
 		InRetry:   r.InRetry,
 	}
-	for state, text := range statuses {
+	for status, text := range statuses {
 		if text == r.Status {
-			row.State = state
+			row.Status = status
 			return row, true, nil
 		}
 	}
 	return row, true, fmt.Errorf("row %v has the unknown status %q", k, r.Status)
 }
 
-func (h *harness) SetState(k backlog.Key, s storetest.State) error {
+func (h *harness) SetStatus(k backlog.Key, s storetest.Status) error {
 	if !h.table.SetStatus(k, statuses[s]) {
 		return fmt.Errorf("no row %v", k)
 	}

@@ -6,27 +6,25 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 )
 
-// Count implements [backlog.Counter]. A row without a status counts under the
+// Count counts the rows at a time, as [inspect.Counts] says. A row without a status counts under the
 // empty one. It looks at every row.
-func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration) (backlog.Counts, error) {
+func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration) (inspect.Counts, error) {
 	if err := ctx.Err(); err != nil {
-		return backlog.Counts{}, err
+		return inspect.Counts{}, err
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	counts := backlog.Counts{
-		ByStatus: make(map[string]int),
-		Bands:    make([]backlog.Band, len(edges)),
-	}
+	counts := inspect.Counts{ByStatus: make(map[string]int), Bands: make([]inspect.Band, len(edges))}
 	for _, e := range s.rows {
 		counts.ByStatus[e.Status]++
 		lane, pending := s.lane(e)
-		if s.exhausted(e) {
-			counts.Exhausted++
-		}
 		if !pending {
+			if lane == backlog.Failed {
+				counts.Exhausted++
+			}
 			continue
 		}
 		i, _ := slices.BinarySearch(edges, now.Sub(e.Inserted))
@@ -45,18 +43,7 @@ func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		if i < len(edges) {
 			band = &counts.Bands[i]
 		}
-		addToBand(band, lane, e.Inserted)
+		band.Add(lane, e.Inserted)
 	}
 	return counts, nil
-}
-
-func addToBand(b *backlog.Band, lane backlog.Lane, inserted time.Time) {
-	if lane == backlog.Fresh {
-		b.Fresh++
-	} else {
-		b.Failed++
-	}
-	if !inserted.IsZero() && (b.Oldest.IsZero() || inserted.Before(b.Oldest)) {
-		b.Oldest = inserted
-	}
 }

@@ -44,32 +44,6 @@ type place struct {
 	before bool // just before the record of that key
 }
 
-// compare compares in the order of a lane: newest first, then the greatest
-// key.
-func (p place) compare(q place) int {
-	if c := cmp.Compare(q.at, p.at); c != 0 {
-		return c
-	}
-	switch pz, qz := p.key.IsZero(), q.key.IsZero(); {
-	case pz && qz:
-		return 0
-	case pz:
-		return -1
-	case qz:
-		return 1
-	}
-	if c := compareKeys(q.key, p.key); c != 0 {
-		return c
-	}
-	switch {
-	case p.before == q.before:
-		return 0
-	case p.before:
-		return -1
-	}
-	return 1
-}
-
 // An entry is a row with the time by which it stands in its lane.
 type entry struct {
 	Row
@@ -77,9 +51,6 @@ type entry struct {
 }
 
 func (e *entry) place() place { return place{at: e.at, key: e.Key} }
-
-// compare compares the entry's place with p.
-func (e *entry) compare(p place) int { return e.place().compare(p) }
 
 func (e *entry) copy() Row {
 	r := e.Row
@@ -108,18 +79,25 @@ type index struct {
 	byWait bool       // the other way round: the longest waiting first, then the least key
 }
 
-// compare compares the entry's place in the index with p.
+// compare returns -1, 0 or 1 as the entry stands before, at or after p: newest
+// first, then the greatest key, or by wait the other way round.
 func (x *index) compare(e *entry, p place) int {
-	switch {
-	case !x.byWait:
-		return e.compare(p)
-	case p.key.IsZero():
+	if x.byWait && p.key.IsZero() {
 		return 1 // only asked for the beginning
-	case e.at == p.at && p.before && compareKeys(e.Key, p.key) == 0:
-		return 1
 	}
-	p.before = false
-	return -e.compare(p)
+	c := cmp.Compare(p.at, e.at)
+	if c == 0 && !p.key.IsZero() {
+		c = compareKeys(p.key, e.Key)
+	} else if c == 0 {
+		c = 1
+	}
+	if x.byWait {
+		c = -c
+	}
+	if c == 0 && p.before {
+		c = 1
+	}
+	return c
 }
 
 // search returns the chunk and the place in it of the first entry for which

@@ -59,25 +59,19 @@ func compareKeys(a, b backlog.Key) int {
 // compareParts orders parts of different types too, so that the order is
 // total: numbers, text, bytes, as SQLite has them.
 func compareParts(a, b any) int {
+	if c := cmp.Compare(typeRank(a), typeRank(b)); c != 0 {
+		return c
+	}
 	switch a := a.(type) {
 	case int64:
-		if b, ok := b.(int64); ok {
-			return cmp.Compare(a, b)
-		}
+		return cmp.Compare(a, b.(int64))
 	case float64:
-		if b, ok := b.(float64); ok {
-			return cmp.Compare(a, b)
-		}
+		return cmp.Compare(a, b.(float64))
 	case string:
-		if b, ok := b.(string); ok {
-			return strings.Compare(a, b)
-		}
-	case []byte:
-		if b, ok := b.([]byte); ok {
-			return bytes.Compare(a, b)
-		}
+		return strings.Compare(a, b.(string))
+	default:
+		return bytes.Compare(a.([]byte), b.([]byte))
 	}
-	return cmp.Compare(typeRank(a), typeRank(b))
 }
 
 func typeRank(part any) int {

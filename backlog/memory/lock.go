@@ -8,7 +8,7 @@ import (
 )
 
 // TryLock implements [backlog.Locker] between the users of one Store.
-func (s *Store) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
+func (s *Store) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (s *Store) TryLock(ctx context.Context, name backlog.LockName) (backlog.Loc
 
 type lock struct {
 	store *Store
-	name  backlog.LockName
+	name  string
 }
 
 // Check implements [backlog.Lock].

@@ -32,8 +32,8 @@ type Options struct {
 	Policy *backlog.Policy
 
 	// NullDate says when a record without a date is due: "newest" in every
-	// pass, as if inserted now; "oldest" in those of the widest tier, after
-	// all others; "skip", the default, never.
+	// pass, as if inserted now; "oldest" in the passes of the widest tier,
+	// after all others; "skip", the default, never.
 	NullDate string
 }
 
@@ -54,8 +54,8 @@ type Row struct {
 	Attempts  int
 	LastError string
 
-	Retry   backlog.Retry // what a policy keeps; only with one that does
-	InRetry bool          // a planned retry is pending
+	Failures backlog.Failures // what a policy keeps; only with one that does
+	InRetry  bool             // a planned retry is pending
 }
 
 // A Store is a table in memory: a [backlog.Store] that can also count, expire
@@ -64,20 +64,16 @@ type Row struct {
 type Store struct {
 	o Options
 
-	mu       sync.RWMutex
-	rows     map[any]*entry // by mapKey
-	lanes    [2]index       // by backlog.Lane
-	expiring bool           // some row has a time of expiry
-	names    []string       // of all columns, sorted; replaced, never changed, since records share it
-	locks    map[backlog.LockName]*lock
+	mu    sync.RWMutex
+	rows  map[any]*entry // by mapKey
+	lanes [2]index       // by backlog.Lane
+	names []string       // of all columns, sorted; replaced, never changed, since records share it
+	locks map[string]*lock
 }
 
 var (
-	_ backlog.Store   = (*Store)(nil)
-	_ backlog.Counter = (*Store)(nil)
-	_ backlog.Expirer = (*Store)(nil)
-	_ backlog.Locker  = (*Store)(nil)
-	_ backlog.Pinger  = (*Store)(nil)
+	_ backlog.Store  = (*Store)(nil)
+	_ backlog.Locker = (*Store)(nil)
 )
 
 // nullDates are the words that say when a record without a date is due.
@@ -88,24 +84,12 @@ func New(o Options) *Store {
 	if len(o.New) == 0 {
 		o.New = []string{"NEW"}
 	}
-	if o.Error == "" {
-		o.Error = "ERROR"
-	}
-	if o.Success == "" {
-		o.Success = "SUCCESS"
-	}
-	if o.NullDate == "" {
-		o.NullDate = "skip"
-	}
+	o.Error, o.Success, o.NullDate = cmp.Or(o.Error, "ERROR"), cmp.Or(o.Success, "SUCCESS"), cmp.Or(o.NullDate, "skip")
 	if !slices.Contains(nullDates, o.NullDate) {
 		panic(fmt.Sprintf("memory: NullDate is %q, not skip, oldest or newest", o.NullDate))
 	}
 	o.New = slices.Clone(o.New)
-	s := &Store{
-		o:     o,
-		rows:  make(map[any]*entry),
-		locks: make(map[backlog.LockName]*lock),
-	}
+	s := &Store{o: o, rows: make(map[any]*entry), locks: make(map[string]*lock)}
 	s.lanes[backlog.Failed].byWait = s.keeps()
 	return s
 }
@@ -125,7 +109,6 @@ func (s *Store) Insert(rows ...Row) error {
 	}
 	for _, r := range rows {
 		s.addNames(r.Columns)
-		s.expiring = s.expiring || !r.Expires.IsZero()
 	}
 	return nil
 }
@@ -164,7 +147,11 @@ func (s *Store) enter(e *entry) {
 	switch {
 	case x.byWait:
 		e.at = oldest
-		if at := s.order(e); !at.IsZero() {
+		at := e.Failures.Last
+		if s.o.Policy.Planned {
+			at = e.Failures.Next
+		}
+		if !at.IsZero() {
 			e.at = nanos(at)
 		}
 	case !e.Inserted.IsZero():
@@ -175,14 +162,6 @@ func (s *Store) enter(e *entry) {
 		e.at = newest
 	}
 	x.insert(e)
-}
-
-// order is the time by which a policy's failed records are tried.
-func (s *Store) order(e *entry) time.Time {
-	if s.o.Policy.Planned {
-		return e.Retry.Next
-	}
-	return e.Retry.Last
 }
 
 func (s *Store) addNames(columns map[string]any) {
@@ -275,27 +254,20 @@ func (s *Store) dateless(e *entry, word string) bool {
 }
 
 // lane returns the lane that the status means and whether it is a pending
-// one. Where Error is also Dead, a failed record is not pending.
+// one. A failed record that is not pending is one that the policy has given up. Where Error is also Dead, a failed record is not pending.
 func (s *Store) lane(e *entry) (lane backlog.Lane, pending bool) {
 	switch {
 	case e.Status == "" || e.Status == s.o.Dead:
 		return 0, false
 	case slices.Contains(s.o.New, e.Status):
-		if s.keeps() && s.o.ErrorKeep && e.Retry.Count > 0 {
-			return backlog.Failed, !s.o.Policy.GivenUp(e.Retry.Count)
+		if s.keeps() && s.o.ErrorKeep && e.Failures.Count > 0 {
+			return backlog.Failed, !s.o.Policy.GivenUp(e.Failures.Count)
 		}
 		return backlog.Fresh, true
 	case e.Status == s.o.Error && !s.o.ErrorKeep:
-		return backlog.Failed, !s.keeps() || !s.o.Policy.GivenUp(e.Retry.Count)
+		return backlog.Failed, !s.keeps() || !s.o.Policy.GivenUp(e.Failures.Count)
 	}
 	return 0, false
-}
-
-// exhausted reports whether the policy has given the record up, and nothing
-// else has happened to it since.
-func (s *Store) exhausted(e *entry) bool {
-	lane, pending := s.lane(e)
-	return lane == backlog.Failed && !pending
 }
 
 // keeps reports whether a policy keeps something in the rows.

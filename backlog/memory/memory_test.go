@@ -33,7 +33,7 @@ func pending(t testing.TB, s *memory.Store, q backlog.Query) backlog.Page {
 }
 
 func query(lane backlog.Lane) backlog.Query {
-	return backlog.Query{Lane: lane, Now: now, MaxAge: time.Hour, Limit: 100}
+	return backlog.Query{Lane: lane, Now: now, Since: now.Add(-time.Hour), Limit: 100}
 }
 
 func TestInsertRefuses(t *testing.T) {
@@ -142,10 +142,10 @@ func TestSettleRefuses(t *testing.T) {
 	s := memory.New(memory.Options{})
 	insert(t, s, memory.Row{Key: key(1), Status: "NEW", Inserted: now})
 	r := pending(t, s, query(backlog.Fresh)).Records[0]
-	success := backlog.Settlement{Record: &r}
+	success := backlog.Settlement{Record: &r, Target: backlog.RowSuccess}
 	for want, group := range map[string][]backlog.Settlement{
-		"memory: record 1: outcome skip cannot be settled": {success, {Record: &r, Outcome: backlog.Skipped}},
-		"memory: a group of 501 outcomes, more than 500":   slices.Repeat([]backlog.Settlement{success}, 501),
+		"memory: record 1: no settlement reaches the state new": {success, {Record: &r, Target: backlog.RowNew}},
+		"memory: a group of 501 outcomes, more than 500":        slices.Repeat([]backlog.Settlement{success}, 501),
 	} {
 		if _, err := s.Settle(t.Context(), group); err == nil || err.Error() != want {
 			t.Errorf("want error %q, got %v", want, err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 	"backlog/backlog/memory"
 )
 
@@ -42,10 +43,10 @@ func kill(which func(memory.Row) bool) func(*memory.Store, time.Time, func(time.
 type counter struct {
 	*memory.Store
 	edges  func([]time.Duration) []time.Duration
-	counts func(*backlog.Counts)
+	counts func(*inspect.Counts)
 }
 
-func (s counter) Count(ctx context.Context, now time.Time, edges []time.Duration) (backlog.Counts, error) {
+func (s counter) Count(ctx context.Context, now time.Time, edges []time.Duration) (inspect.Counts, error) {
 	if s.edges != nil {
 		edges = s.edges(edges)
 	}
@@ -56,17 +57,17 @@ func (s counter) Count(ctx context.Context, now time.Time, edges []time.Duration
 	return counts, err
 }
 
-func onCounts(f func(*backlog.Counts)) func(*memory.Store) backlog.Store {
+func onCounts(f func(*inspect.Counts)) func(*memory.Store) backlog.Store {
 	return func(s *memory.Store) backlog.Store { return counter{Store: s, counts: f} }
 }
 
 // A locker spoils the locks.
 type locker struct {
 	*memory.Store
-	try func(s *memory.Store, ctx context.Context, name backlog.LockName) (backlog.Lock, error)
+	try func(s *memory.Store, ctx context.Context, name string) (backlog.Lock, error)
 }
 
-func (s locker) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
+func (s locker) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
 	return s.try(s.Store, ctx, name)
 }
 
@@ -81,12 +82,12 @@ var extraMutants = []mutant{
 		return expire(before.Add(1))
 	})},
 	{"expires-nothing", "Expire", onExpire(func(*memory.Store, time.Time, func(time.Time) int) int { return 0 })},
-	{"expires-a-group", "ExpireMany", onExpire(func(_ *memory.Store, before time.Time, expire func(time.Time) int) int {
+	{"expires-a-group", "Expire", onExpire(func(_ *memory.Store, before time.Time, expire func(time.Time) int) int {
 		return min(expire(before), backlog.MaxGroup)
 	})},
 	{"expires-success", "Expire", onExpire(kill(func(r memory.Row) bool { return r.Status == "SUCCESS" }))},
 	{"expires-without-dead", "ExpireWithoutDead", onExpire(kill(func(r memory.Row) bool { return r.Status == "ERROR" }))},
-	{"expires-without-date", "ExpireNoDateOldest", onExpire(kill(func(r memory.Row) bool { return r.Inserted.IsZero() }))},
+	{"expires-without-date", "Expire", onExpire(kill(func(r memory.Row) bool { return r.Inserted.IsZero() }))},
 	{"expires-as-an-attempt", "Expire", onExpire(func(s *memory.Store, before time.Time, expire func(time.Time) int) int {
 		n := expire(before)
 		for _, row := range s.Rows() {
@@ -97,8 +98,8 @@ var extraMutants = []mutant{
 		}
 		return n
 	})},
-	{"expires-when-cancelled", "ExpireCancelled", func(s *memory.Store) backlog.Store { return deaf{s} }},
-	{"band-edge-exclusive", "CountBands", func(s *memory.Store) backlog.Store {
+	{"expires-when-cancelled", "Cancelled", func(s *memory.Store) backlog.Store { return deaf{s} }},
+	{"band-edge-exclusive", "Countskip", func(s *memory.Store) backlog.Store {
 		return counter{Store: s, edges: func(edges []time.Duration) []time.Duration {
 			var less []time.Duration
 			for _, e := range edges {
@@ -107,30 +108,30 @@ var extraMutants = []mutant{
 			return less
 		}}
 	}},
-	{"beyond-left-out", "CountBands", onCounts(func(c *backlog.Counts) { c.Beyond = backlog.Band{} })},
-	{"oldest-left-out", "CountBands", onCounts(func(c *backlog.Counts) { c.Beyond.Oldest = time.Time{} })},
-	{"failed-as-fresh", "CountBands", onCounts(func(c *backlog.Counts) {
+	{"beyond-left-out", "Countskip", onCounts(func(c *inspect.Counts) { c.Beyond = inspect.Band{} })},
+	{"oldest-left-out", "Countskip", onCounts(func(c *inspect.Counts) { c.Beyond.Oldest = time.Time{} })},
+	{"failed-as-fresh", "Countskip", onCounts(func(c *inspect.Counts) {
 		c.Beyond.Fresh, c.Beyond.Failed = c.Beyond.Fresh+c.Beyond.Failed, 0
 	})},
-	{"no-date-left-out", "CountNoDate", onCounts(func(c *backlog.Counts) { c.Unreadable = 0 })},
-	{"others-left-out", "CountByStatus", onCounts(func(c *backlog.Counts) { delete(c.ByStatus, "ON HOLD") })},
-	{"null-left-out", "CountByStatus", onCounts(func(c *backlog.Counts) { delete(c.ByStatus, "") })},
+	{"no-date-left-out", "Countskip", onCounts(func(c *inspect.Counts) { c.Unreadable = 0 })},
+	{"others-left-out", "Countskip", onCounts(func(c *inspect.Counts) { delete(c.ByStatus, "ON HOLD") })},
+	{"null-left-out", "Countskip", onCounts(func(c *inspect.Counts) { delete(c.ByStatus, "") })},
 	{"lock-for-all", "Lock", func(s *memory.Store) backlog.Store {
-		return locker{s, func(*memory.Store, context.Context, backlog.LockName) (backlog.Lock, error) { return openLock{}, nil }}
+		return locker{s, func(*memory.Store, context.Context, string) (backlog.Lock, error) { return openLock{}, nil }}
 	}},
 	{"lock-of-one-name", "Lock", func(s *memory.Store) backlog.Store {
-		return locker{s, func(s *memory.Store, ctx context.Context, _ backlog.LockName) (backlog.Lock, error) {
+		return locker{s, func(s *memory.Store, ctx context.Context, _ string) (backlog.Lock, error) {
 			return s.TryLock(ctx, backlog.RunLock)
 		}}
 	}},
 	{"lock-lost-at-once", "LockOfAnotherProcess", func(s *memory.Store) backlog.Store {
-		return locker{s, func(s *memory.Store, ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
+		return locker{s, func(s *memory.Store, ctx context.Context, name string) (backlog.Lock, error) {
 			_, err := s.TryLock(ctx, name)
 			return openLock{context.Canceled}, err
 		}}
 	}},
 	{"lock-never-given-up", "Lock", func(s *memory.Store) backlog.Store {
-		return locker{s, func(s *memory.Store, ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
+		return locker{s, func(s *memory.Store, ctx context.Context, name string) (backlog.Lock, error) {
 			_, err := s.TryLock(ctx, name)
 			return openLock{}, err
 		}}

@@ -68,90 +68,90 @@ func onCursors(f func(*backlog.Cursor)) func(*memory.Store) backlog.Store {
 }
 
 var pendingMutants = []mutant{
-	{"cutoff-exclusive", "Cutoff", onQuery(func(q *backlog.Query) { q.MaxAge-- })},
-	{"cutoff-a-step-too-old", "Cutoff", onQuery(func(q *backlog.Query) { q.MaxAge += time.Microsecond })},
-	{"cutoff-rounded-down", "CutoffBetweenTwoSteps", onQuery(func(q *backlog.Query) { q.Now = q.Now.Truncate(time.Microsecond) })},
-	{"cutoff-on-the-wall", "ClockInAnotherZone", onQuery(func(q *backlog.Query) {
-		_, offset := q.Now.Zone()
-		q.Now = q.Now.Add(time.Duration(offset) * time.Second)
+	{"cutoff-exclusive", "Walkskip", onQuery(func(q *backlog.Query) { q.Since = q.Since.Add(1) })},
+	{"cutoff-a-step-too-old", "Walkskip", onQuery(func(q *backlog.Query) { q.Since = q.Since.Add(-time.Microsecond) })},
+	{"cutoff-rounded-down", "Walkskip", onQuery(func(q *backlog.Query) { q.Since = q.Since.Truncate(time.Microsecond) })},
+	{"cutoff-on-the-wall", "Walkskip", onQuery(func(q *backlog.Query) {
+		_, offset := q.Since.Zone()
+		q.Since = q.Since.Add(time.Duration(offset) * time.Second)
 	})},
-	{"after-ignored", "After", onQuery(func(q *backlog.Query) { q.After = backlog.Cursor{} })},
-	{"until-ignored", "Until", onQuery(func(q *backlog.Query) { q.Until = backlog.Cursor{} })},
-	{"until-ignored-in-walks", "Property", onQuery(func(q *backlog.Query) { q.Until = backlog.Cursor{} })},
-	{"until-exclusive", "Until", onPage(func(q backlog.Query, p *backlog.Page) {
+	{"after-ignored", "Cursor", onQuery(func(q *backlog.Query) { q.After = backlog.Cursor{} })},
+	{"until-ignored", "Cursor", onQuery(func(q *backlog.Query) { q.Until = backlog.Cursor{} })},
+	{"until-ignored-in-walks", "Randomskip", onQuery(func(q *backlog.Query) { q.Until = backlog.Cursor{} })},
+	{"until-exclusive", "Cursor", onPage(func(q backlog.Query, p *backlog.Page) {
 		p.Records = slices.DeleteFunc(p.Records, func(r backlog.Record) bool {
 			return !q.Until.IsZero() && r.Key.Hash() == q.Until.Key.Hash()
 		})
 	})},
-	{"limit-ignored", "Limit", onQuery(func(q *backlog.Query) { q.Limit *= 2 })},
-	{"more-never", "Order", onPage(func(_ backlog.Query, p *backlog.Page) { p.More = false })},
-	{"more-always", "Limit", onPage(func(_ backlog.Query, p *backlog.Page) { p.More = true })},
-	{"more-without-next", "Limit", onPage(func(_ backlog.Query, p *backlog.Page) { p.Next = backlog.Cursor{} })},
-	{"ends-at-an-empty-page", "PagesOfIneligible", onPage(func(_ backlog.Query, p *backlog.Page) { p.More = p.More && len(p.Records) > 0 })},
-	{"next-stands-still", "PagesOfIneligible", onPage(func(q backlog.Query, p *backlog.Page) {
+	{"limit-ignored", "Walkskip", onQuery(func(q *backlog.Query) { q.Limit *= 2 })},
+	{"more-never", "Walkskip", onPage(func(_ backlog.Query, p *backlog.Page) { p.More = false })},
+	{"more-always", "Walkskip", onPage(func(_ backlog.Query, p *backlog.Page) { p.More = true })},
+	{"more-without-next", "Walkskip", onPage(func(_ backlog.Query, p *backlog.Page) { p.Next = backlog.Cursor{} })},
+	{"ends-at-an-empty-page", "Walkskip", onPage(func(_ backlog.Query, p *backlog.Page) { p.More = p.More && len(p.Records) > 0 })},
+	{"next-stands-still", "Walkskip", onPage(func(q backlog.Query, p *backlog.Page) {
 		if len(p.Records) == 0 {
 			p.Next = q.After
 		}
 	})},
-	{"oldest-first", "Order", onPage(func(_ backlog.Query, p *backlog.Page) { slices.Reverse(p.Records) })},
-	{"ties-by-ascending-key", "OrderOfOneTime", onPage(func(_ backlog.Query, p *backlog.Page) {
+	{"oldest-first", "Walkskip", onPage(func(_ backlog.Query, p *backlog.Page) { slices.Reverse(p.Records) })},
+	{"ties-by-ascending-key", "Walkskip", onPage(func(_ backlog.Query, p *backlog.Page) {
 		slices.SortFunc(p.Records, func(a, b backlog.Record) int { return int(a.Key.Part(0).(int64) - b.Key.Part(0).(int64)) })
 	})},
-	{"statuses-not-merged", "OrderOfTwoFreshStatuses", onPage(func(_ backlog.Query, p *backlog.Page) {
+	{"statuses-not-merged", "Walkskip", onPage(func(_ backlog.Query, p *backlog.Page) {
 		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int { return len(a.Status) - len(b.Status) })
 	})},
-	{"one-lane", "Lanes", onQuery(func(q *backlog.Query) { q.Lane = backlog.Fresh })},
-	{"cursor-without-fraction", "CursorThroughJSON", onCursors(func(c *backlog.Cursor) {
+	{"one-lane", "Walkskip", onQuery(func(q *backlog.Query) { q.Lane = backlog.Fresh })},
+	{"cursor-without-fraction", "Cursor", onCursors(func(c *backlog.Cursor) {
 		at := c.Order.(int64)
 		c.Order = at - at%int64(time.Second)
 	})},
-	{"cursor-without-key", "OrderOfOneTime", onCursors(func(c *backlog.Cursor) { c.Key = key(0) })},
+	{"cursor-without-key", "Walkskip", onCursors(func(c *backlog.Cursor) { c.Key = key(0) })},
 	{"cursor-of-a-row-number", "CursorOfGoneRecord", func(s *memory.Store) backlog.Store { return byNumber{s} }},
 	{"new-rows-shift-pages", "NewRowsDuringWalk", func(s *memory.Store) backlog.Store { return byNumber{s} }},
-	{"widest-always", "NoDateOldest", onQuery(func(q *backlog.Query) { q.Widest = true })},
-	{"widest-never", "NoDateOldest", onQuery(func(q *backlog.Query) { q.Widest = false })},
-	{"widest-never-in-walks", "PropertyOldest", onQuery(func(q *backlog.Query) { q.Widest = false })},
-	{"no-date-is-a-date", "NoDateNewest", onRecord(func(r *backlog.Record) {
+	{"widest-always", "Walkoldest", onQuery(func(q *backlog.Query) { q.Widest = true })},
+	{"widest-never", "Walkoldest", onQuery(func(q *backlog.Query) { q.Widest = false })},
+	{"widest-never-in-walks", "Randomoldest", onQuery(func(q *backlog.Query) { q.Widest = false })},
+	{"no-date-is-a-date", "Walknewest", onRecord(func(r *backlog.Record) {
 		if r.Inserted.IsZero() {
 			r.Inserted = time.Unix(0, 0)
 		}
 	})},
-	{"early", "Eligible", onQuery(func(q *backlog.Query) { q.Now, q.MaxAge = q.Now.Add(time.Hour), q.MaxAge+time.Hour })},
-	{"a-step-late", "Eligible", onQuery(func(q *backlog.Query) { q.Now, q.MaxAge = q.Now.Add(-1), q.MaxAge-1 })},
-	{"after-expiry", "Expires", onQuery(func(q *backlog.Query) { q.Now, q.MaxAge = q.Now.Add(-time.Hour), q.MaxAge-time.Hour })},
-	{"dead-at-expiry", "Expires", onQuery(func(q *backlog.Query) { q.Now, q.MaxAge = q.Now.Add(1), q.MaxAge+1 })},
-	{"key-as-text", "Record", onRecord(func(r *backlog.Record) { r.Key = backlog.NewKey(r.Key.String()) })},
-	{"status-of-a-kind", "Record", onRecord(func(r *backlog.Record) { r.Status = r.Lane.String() })},
-	{"lane-missing", "Record", onRecord(func(r *backlog.Record) { r.Lane = backlog.Fresh })},
-	{"inserted-shifted", "Record", onRecord(func(r *backlog.Record) { r.Inserted = r.Inserted.Add(time.Hour) })},
-	{"inserted-in-seconds", "Record", onRecord(func(r *backlog.Record) { r.Inserted = r.Inserted.Truncate(time.Second) })},
-	{"integers-as-floats", "Record", onValues(func(v any) any {
+	{"early", "Walkskip", onQuery(func(q *backlog.Query) { q.Now = q.Now.Add(time.Hour) })},
+	{"a-step-late", "Walkskip", onQuery(func(q *backlog.Query) { q.Now = q.Now.Add(-1) })},
+	{"after-expiry", "Walkskip", onQuery(func(q *backlog.Query) { q.Now = q.Now.Add(-time.Hour) })},
+	{"dead-at-expiry", "Walkskip", onQuery(func(q *backlog.Query) { q.Now = q.Now.Add(1) })},
+	{"key-as-text", "Walkskip", onRecord(func(r *backlog.Record) { r.Key = backlog.NewKey(r.Key.String()) })},
+	{"status-of-a-kind", "Walkskip", onRecord(func(r *backlog.Record) { r.Status = r.Lane.String() })},
+	{"lane-missing", "Walkskip", onRecord(func(r *backlog.Record) { r.Lane = backlog.Fresh })},
+	{"inserted-shifted", "Walkskip", onRecord(func(r *backlog.Record) { r.Inserted = r.Inserted.Add(time.Hour) })},
+	{"inserted-in-seconds", "Walkskip", onRecord(func(r *backlog.Record) { r.Inserted = r.Inserted.Truncate(time.Second) })},
+	{"integers-as-floats", "Walkskip", onValues(func(v any) any {
 		if n, ok := v.(int64); ok {
 			return float64(n)
 		}
 		return v
 	})},
-	{"bytes-as-text", "Record", onValues(func(v any) any {
+	{"bytes-as-text", "Walkskip", onValues(func(v any) any {
 		if b, ok := v.([]byte); ok {
 			return string(b)
 		}
 		return v
 	})},
-	{"empty-as-null", "Record", onValues(func(v any) any {
+	{"empty-as-null", "Walkskip", onValues(func(v any) any {
 		if v == "" {
 			return nil
 		}
 		return v
 	})},
-	{"claims-by-reading", "ReadingWritesNothing", func(s *memory.Store) backlog.Store {
+	{"claims-by-reading", "Walkskip", func(s *memory.Store) backlog.Store {
 		return reader{Store: s, page: func(_ backlog.Query, p *backlog.Page) {
 			for _, r := range p.Records {
 				s.SetStatus(r.Key, "CLAIMED")
 			}
 		}}
 	}},
-	{"reads-when-cancelled", "PendingCancelled", func(s *memory.Store) backlog.Store { return deaf{s} }},
-	{"cancelled-is-away", "PendingCancelled", func(s *memory.Store) backlog.Store { return away{s} }},
+	{"reads-when-cancelled", "Cancelled", func(s *memory.Store) backlog.Store { return deaf{s} }},
+	{"cancelled-is-away", "Cancelled", func(s *memory.Store) backlog.Store { return away{s} }},
 }
 
 // byNumber numbers the rows of a lane anew for every page, as OFFSET does.
@@ -198,7 +198,7 @@ type away struct{ *memory.Store }
 func (s away) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
 	page, err := s.Store.Pending(ctx, q)
 	if err != nil {
-		err = errors.Join(backlog.ErrAway, err)
+		err = errors.Join(backlog.ErrUnavailable, err)
 	}
 	return page, err
 }

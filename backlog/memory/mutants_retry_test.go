@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 	"backlog/backlog/memory"
 )
 
@@ -17,15 +18,15 @@ type policyMutant struct {
 }
 
 var policyMutants = []policyMutant{
-	{"retries-ignored", "CountedGivenUp", func(p *backlog.Policy) { p.Retries = -1 }},
-	{"planned-retries-ignored", "PlannedGivenUp", func(p *backlog.Policy) { p.Retries = -1 }},
-	{"one-retry-more", "CountedGivenUp", func(p *backlog.Policy) { p.Retries++ }},
-	{"one-retry-less", "CountedErrorKeepGivenUp", func(p *backlog.Policy) { p.Retries-- }},
-	{"wait-of-the-next-number", "CountedDue", waits(func(n int) int { return n + 1 })},
-	{"wait-of-the-number-before", "CountedEndlessDue", waits(func(n int) int { return max(n-1, 1) })},
-	{"endless-is-not", "CountedEndlessErrorKeepDue", func(p *backlog.Policy) { p.Retries = 1000 }},
-	{"planned-is-counted", "PlannedDue", func(p *backlog.Policy) { p.Planned = false }},
-	{"policy-ignored-in-walks", "CountedProperty", waits(func(int) int { return 1 })},
+	{"retries-ignored", "CountedWalkskip", func(p *backlog.Policy) { p.Retries = -1 }},
+	{"planned-retries-ignored", "PlannedWalkskip", func(p *backlog.Policy) { p.Retries = -1 }},
+	{"one-retry-more", "CountedWalkskip", func(p *backlog.Policy) { p.Retries++ }},
+	{"one-retry-less", "CountedErrorKeepWalk", func(p *backlog.Policy) { p.Retries-- }},
+	{"wait-of-the-next-number", "CountedWalkskip", waits(func(n int) int { return n + 1 })},
+	{"wait-of-the-number-before", "CountedEndlessWalk", waits(func(n int) int { return max(n-1, 1) })},
+	{"endless-is-not", "CountedEndlessErrorKeepWalkskip", func(p *backlog.Policy) { p.Retries = 1000 }},
+	{"planned-is-counted", "PlannedWalkskip", func(p *backlog.Policy) { p.Planned = false }},
+	{"policy-ignored-in-walks", "CountedRandom", waits(func(int) int { return 1 })},
 }
 
 // waits gives a policy the waits of other numbers of failures.
@@ -48,7 +49,7 @@ func onFailed(f func(*backlog.Query)) func(*memory.Store) backlog.Store {
 // onFailure changes the rows that have failed afterwards.
 func onFailure(f func(before memory.Row, g backlog.Settlement, row *memory.Row)) func(*memory.Store) backlog.Store {
 	return onSettledRow(func(before memory.Row, g backlog.Settlement, row *memory.Row) {
-		if g.Outcome != backlog.Succeeded {
+		if g.Target != backlog.RowSuccess {
 			f(before, g, row)
 		}
 	})
@@ -83,71 +84,71 @@ func (s teller) Expire(ctx context.Context, now, before time.Time, each func(*ba
 }
 
 var retryMutants = []mutant{
-	{"due-a-step-late", "CountedDue", onFailed(func(q *backlog.Query) { q.Now, q.MaxAge = q.Now.Add(-1), q.MaxAge-1 })},
-	{"due-a-step-early", "PlannedDue", onFailed(func(q *backlog.Query) { q.Now, q.MaxAge = q.Now.Add(time.Microsecond), q.MaxAge+time.Microsecond })},
-	{"newest-failure-first", "CountedOrder", onPage(func(q backlog.Query, p *backlog.Page) {
+	{"due-a-step-late", "CountedWalkskip", onFailed(func(q *backlog.Query) { q.Now = q.Now.Add(-1) })},
+	{"due-a-step-early", "PlannedWalkskip", onFailed(func(q *backlog.Query) { q.Now = q.Now.Add(time.Microsecond) })},
+	{"newest-failure-first", "CountedWalkskip", onPage(func(q backlog.Query, p *backlog.Page) {
 		if q.Lane == backlog.Failed {
 			slices.Reverse(p.Records)
 		}
 	})},
-	{"in-order-of-insertion", "PlannedOrder", onPage(func(q backlog.Query, p *backlog.Page) {
+	{"in-order-of-insertion", "PlannedWalkskip", onPage(func(q backlog.Query, p *backlog.Page) {
 		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int { return b.Inserted.Compare(a.Inserted) })
 	})},
-	{"numbers-not-merged", "CountedOrder", onPage(func(q backlog.Query, p *backlog.Page) {
-		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int { return cmp.Compare(a.Retry.Count, b.Retry.Count) })
+	{"numbers-not-merged", "CountedWalkskip", onPage(func(q backlog.Query, p *backlog.Page) {
+		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int { return cmp.Compare(a.Failures.Count, b.Failures.Count) })
 	})},
-	{"never-tried-last", "CountedNeverTried", onPage(func(q backlog.Query, p *backlog.Page) {
+	{"never-tried-last", "CountedWalkskip", onPage(func(q backlog.Query, p *backlog.Page) {
 		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int {
-			return cmp.Compare(min(-a.Retry.Last.Unix(), 0), min(-b.Retry.Last.Unix(), 0))
+			return cmp.Compare(min(-a.Failures.Last.Unix(), 0), min(-b.Failures.Last.Unix(), 0))
 		})
 	})},
-	{"null-never-due", "PlannedNeverTried", onPage(func(q backlog.Query, p *backlog.Page) {
-		p.Records = slices.DeleteFunc(p.Records, func(r backlog.Record) bool { return q.Lane == backlog.Failed && r.Retry.Next.IsZero() })
+	{"null-never-due", "PlannedWalkskip", onPage(func(q backlog.Query, p *backlog.Page) {
+		p.Records = slices.DeleteFunc(p.Records, func(r backlog.Record) bool { return q.Lane == backlog.Failed && r.Failures.Next.IsZero() })
 	})},
 	{"pages-cut-short", "CountedNotDue", onPage(func(q backlog.Query, p *backlog.Page) { // as by rows that are not due
 		if n := len(p.Records); n > 1 {
 			p.Records, p.More, p.Next = p.Records[:n/2], true, p.Records[n/2-1].Cursor
 		}
 	})},
-	{"any-age", "CountedNoDateskip", onFailed(func(q *backlog.Query) { q.MaxAge += 100 * 24 * time.Hour })},
-	{"widest-always-when-failed", "PlannedNoDateoldest", onFailed(func(q *backlog.Query) { q.Widest = true })},
-	{"failures-not-read", "CountedDue", onRecord(func(r *backlog.Record) { r.Retry.Count = 0 })},
+	{"any-age", "CountedWalkskip", onFailed(func(q *backlog.Query) { q.Since = q.Since.Add(-100 * 24 * time.Hour) })},
+	{"widest-always-when-failed", "PlannedWalkoldest", onFailed(func(q *backlog.Query) { q.Widest = true })},
+	{"failures-not-read", "CountedWalkskip", onRecord(func(r *backlog.Record) { r.Failures.Count = 0 })},
 
 	{"failures-not-counted", "CountedSettle", onFailure(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
-		row.Retry.Count = before.Retry.Count
+		row.Failures.Count = before.Failures.Count
 	})},
-	{"failures-counted-twice", "PlannedSettle", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.Retry.Count++ })},
+	{"failures-counted-twice", "PlannedSettle", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.Failures.Count++ })},
 	{"failures-below-zero", "CountedSettle", onFailure(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
-		row.Retry.Count = before.Retry.Count + 1
+		row.Failures.Count = before.Failures.Count + 1
 	})},
 	{"rejected-is-no-failure", "CountedSettleWithDead", onFailure(func(before memory.Row, g backlog.Settlement, row *memory.Row) {
-		if g.Outcome == backlog.Rejected {
-			row.Retry = before.Retry
+		if g.Target == backlog.RowDead {
+			row.Failures = before.Failures
 		}
 	})},
 	{"success-clears-the-count", "CountedSettle", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
-		if g.Outcome == backlog.Succeeded {
-			row.Retry.Count = 0
+		if g.Target == backlog.RowSuccess {
+			row.Failures.Count = 0
 		}
 	})},
 	{"success-is-a-failure", "PlannedSettle", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
-		if g.Outcome == backlog.Succeeded {
-			row.Retry.Last = g.At
+		if g.Target == backlog.RowSuccess {
+			row.Failures.Last = g.At
 		}
 	})},
 	{"success-still-in-retry", "PlannedSettle", onSettledRow(func(before memory.Row, g backlog.Settlement, row *memory.Row) {
-		row.InRetry = row.InRetry || g.Outcome == backlog.Succeeded && before.InRetry
+		row.InRetry = row.InRetry || g.Target == backlog.RowSuccess && before.InRetry
 	})},
 	{"never-in-retry", "PlannedSettleGroupOf1", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.InRetry = false })},
 	{"given-up-in-retry", "PlannedSettle", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.InRetry = true })},
-	{"given-up-still-planned", "PlannedSettle", onFailure(func(_ memory.Row, g backlog.Settlement, row *memory.Row) { row.Retry.Next = g.At })},
-	{"given-up-not-dead", "CountedSettleWithDead", onSettlement(func(_ *memory.Store, g *backlog.Settlement) { g.GivenUp = false })},
+	{"given-up-still-planned", "PlannedSettle", onFailure(func(_ memory.Row, g backlog.Settlement, row *memory.Row) { row.Failures.Next = g.At })},
+	{"given-up-not-dead", "CountedSettleWithDead", onSettlement(func(_ *memory.Store, g *backlog.Settlement) { g.Target = backlog.RowError })},
 	{"times-of-the-last", "CountedSettleGroupOf2", timesOf(func(n int) int { return n - 1 })},
 	{"times-of-the-first", "PlannedSettleCompositeKeys", timesOf(func(int) int { return 0 })},
 	{"next-of-the-first", "PlannedSettleGroupOf500", onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		group = slices.Clone(group)
 		for i := range group {
-			group[i].Retry.Next = group[0].Retry.Next
+			group[i].Failures.Next = group[0].Failures.Next
 		}
 		return settle(group)
 	})},
@@ -155,7 +156,7 @@ var retryMutants = []mutant{
 		unsettled, err := settle(group)
 		for _, u := range unsettled {
 			if row, ok := s.Row(group[u.Index].Record.Key); ok {
-				row.Retry.Count++
+				row.Failures.Count++
 				replace(s, row)
 			}
 		}
@@ -165,8 +166,8 @@ var retryMutants = []mutant{
 		group = slices.Clone(group)
 		for i := range group { // only the status is compared
 			r := *group[i].Record
-			if row, ok := s.Row(r.Key); ok && row.Status == r.Status && row.Retry.Count > 0 {
-				r.Lane, r.Retry.Count = backlog.Failed, row.Retry.Count
+			if row, ok := s.Row(r.Key); ok && row.Status == r.Status && row.Failures.Count > 0 {
+				r.Lane, r.Failures.Count = backlog.Failed, row.Failures.Count
 			}
 			group[i].Record = &r
 		}
@@ -176,7 +177,7 @@ var retryMutants = []mutant{
 	{"exhausted-live-on", "CountedExpire", onExpire(func(s *memory.Store, before time.Time, expire func(time.Time) int) int {
 		var kept []memory.Row
 		for _, r := range s.Rows() {
-			if r.Retry.Count > 3 && r.Status == "ERROR" {
+			if r.Failures.Count > 3 && r.Status == "ERROR" {
 				kept = append(kept, r)
 			}
 		}
@@ -199,24 +200,24 @@ var retryMutants = []mutant{
 		n := expire(before)
 		for _, r := range s.Rows() {
 			if r.Status == "DEAD" {
-				r.Retry = backlog.Retry{}
+				r.Failures = backlog.Failures{}
 				replace(s, r)
 			}
 		}
 		return n
 	})},
-	{"told-twice", "ExpireEach", onEach(func(each func(*backlog.Record) bool) func(*backlog.Record) bool {
+	{"told-twice", "Expire", onEach(func(each func(*backlog.Record) bool) func(*backlog.Record) bool {
 		return func(r *backlog.Record) bool { each(r); return each(r) }
 	})},
 	{"not-told", "CountedExpire", onEach(func(func(*backlog.Record) bool) func(*backlog.Record) bool {
 		return func(*backlog.Record) bool { return true }
 	})},
-	{"told-without-columns", "ExpireEach", onEach(func(each func(*backlog.Record) bool) func(*backlog.Record) bool {
+	{"told-without-columns", "Expire", onEach(func(each func(*backlog.Record) bool) func(*backlog.Record) bool {
 		return func(r *backlog.Record) bool {
 			return each(&backlog.Record{Key: r.Key, Status: r.Status, Inserted: r.Inserted, Lane: r.Lane})
 		}
 	})},
-	{"told-when-dead", "ExpireEach", func(s *memory.Store) backlog.Store {
+	{"told-when-dead", "Expire", func(s *memory.Store) backlog.Store {
 		return teller{s, func(each func(*backlog.Record) bool) func(*backlog.Record) bool {
 			return func(r *backlog.Record) bool {
 				s.SetStatus(r.Key, "DEAD")
@@ -226,6 +227,6 @@ var retryMutants = []mutant{
 		}}
 	}},
 	{"told-to-the-end", "ExpireStopped", func(s *memory.Store) backlog.Store { return deaf{s} }},
-	{"exhausted-not-counted", "CountedCount", onCounts(func(c *backlog.Counts) { c.Exhausted = 0 })},
-	{"exhausted-pending", "PlannedCount", onCounts(func(c *backlog.Counts) { c.Bands[0].Failed, c.Exhausted = c.Bands[0].Failed+c.Exhausted, 0 })},
+	{"exhausted-not-counted", "CountedCount", onCounts(func(c *inspect.Counts) { c.Exhausted = 0 })},
+	{"exhausted-pending", "PlannedCount", onCounts(func(c *inspect.Counts) { c.Beyond.Failed, c.Exhausted = c.Beyond.Failed+c.Exhausted, 0 })},
 }

@@ -83,10 +83,10 @@ func unguarded(s *memory.Store, g *backlog.Settlement) {
 }
 
 // turn settles one outcome as another.
-func turn(from, to backlog.Outcome) func(*memory.Store) backlog.Store {
+func turn(from, to backlog.RowState) func(*memory.Store) backlog.Store {
 	return onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
-		if g.Outcome == from {
-			g.Outcome = to
+		if g.Target == from {
+			g.Target = to
 		}
 	})
 }
@@ -94,8 +94,8 @@ func turn(from, to backlog.Outcome) func(*memory.Store) backlog.Store {
 var settleMutants = []mutant{
 	{"unguarded", "Guard", onSettlement(unguarded)},
 	{"unguarded-twice", "SettleTwice", onSettlement(unguarded)},
-	{"unguarded-among-fresh", "GuardOfTwoFreshStatuses", onSettlement(unguarded)},
-	{"unguarded-among-failed", "GuardOfUnchangedStatus", onSettlement(unguarded)},
+	{"unguarded-among-fresh", "GuardWithNotes", onSettlement(unguarded)},
+	{"unguarded-among-failed", "GuardWithNotes", onSettlement(unguarded)},
 	{"conflicts-not-told", "GuardWithNotes", onUnsettled(func(settlements, conflicts) conflicts { return nil })},
 	{"conflicts-told-backwards", "Guard", onUnsettled(func(group settlements, list conflicts) conflicts {
 		for i := range list {
@@ -103,10 +103,10 @@ var settleMutants = []mutant{
 		}
 		return list
 	})},
-	{"conflicts-where-nothing-changes", "GuardOfUnchangedStatus", onUnsettled(func(group settlements, list conflicts) conflicts {
+	{"conflicts-where-nothing-changes", "GuardWithNotes", onUnsettled(func(group settlements, list conflicts) conflicts {
 		for i, g := range group { // rows affected, not rows found
 			told := slices.ContainsFunc(list, func(u backlog.Unsettled) bool { return u.Index == i })
-			if g.Record.Lane == backlog.Failed && g.Outcome == backlog.Errored && !told {
+			if g.Record.Lane == backlog.Failed && g.Target == backlog.RowError && !told {
 				list = append(list, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
 			}
 		}
@@ -130,7 +130,7 @@ var settleMutants = []mutant{
 	{"in-order-of-the-table", "SettleGroupOf2", onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		crossed := slices.Clone(group)
 		for i := range crossed {
-			crossed[i].Outcome = group[len(group)-1-i].Outcome
+			crossed[i].Target = group[len(group)-1-i].Target
 		}
 		return settle(crossed)
 	})},
@@ -148,43 +148,43 @@ var settleMutants = []mutant{
 	{"lost-in-the-crowd", "Concurrency", onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		return settle(group[:min(len(group), 3)])
 	})},
-	{"error-is-success", "SettleWithoutDead", turn(backlog.Errored, backlog.Succeeded)},
-	{"reject-is-error", "SettleWithDead", turn(backlog.Rejected, backlog.Errored)},
-	{"error-is-reject", "SettleErrorKeepWithDead", turn(backlog.Errored, backlog.Rejected)},
+	{"error-is-success", "SettleWithoutDead", turn(backlog.RowError, backlog.RowSuccess)},
+	{"reject-is-error", "SettleWithDead", turn(backlog.RowDead, backlog.RowError)},
+	{"error-is-reject", "SettleErrorKeepWithDead", turn(backlog.RowError, backlog.RowDead)},
 	{"error-not-kept", "SettleErrorKeep", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
-		if g.Outcome != backlog.Succeeded {
+		if g.Target != backlog.RowSuccess {
 			row.Status = "ERROR"
 		}
 	})},
-	{"attempts-not-counted", "NotesOfAttempts", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
+	{"attempts-not-counted", "SettleWithDead", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
 		row.Attempts = before.Attempts
 	})},
-	{"attempts-of-null", "NotesOfAttempts", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
+	{"attempts-of-null", "SettleWithDead", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
 		if before.Attempts == 0 { // NULL + 1 is NULL
 			row.Attempts = 0
 		}
 	})},
-	{"success-clears-error", "NotesOfErrors", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
-		if g.Outcome == backlog.Succeeded {
+	{"success-clears-error", "SettleWithDead", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
+		if g.Target == backlog.RowSuccess {
 			row.LastError = ""
 		}
 	})},
-	{"error-not-noted", "NotesOfErrors", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
+	{"error-not-noted", "SettleWithDead", onSettledRow(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
 		row.LastError = before.LastError
 	})},
-	{"error-cut-by-bytes", "NotesOfLongErrors", onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
+	{"error-cut-by-bytes", "Errors", onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
 		g.Error = g.Error[:min(len(g.Error), 1000)]
 	})},
-	{"broken-text-refused", "NotesOfBrokenText", onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
+	{"broken-text-refused", "Errors", onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
 		if slices.Contains([]byte(g.Error), 0) {
 			g.Record = &backlog.Record{Key: key(-1)}
 		}
 	})},
-	{"inserted-touched", "SettleTouchesNothingElse", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
+	{"inserted-touched", "SettleWithDead", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
 		row.Inserted = g.At
 	})},
-	{"column-touched", "SettleTouchesNothingElse", onSettledRow(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) {
+	{"column-touched", "SettleWithDead", onSettledRow(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) {
 		row.Columns["payload"] = nil
 	})},
-	{"writes-when-cancelled", "SettleCancelled", func(s *memory.Store) backlog.Store { return deaf{s} }},
+	{"writes-when-cancelled", "Cancelled", func(s *memory.Store) backlog.Store { return deaf{s} }},
 }

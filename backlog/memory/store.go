@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"backlog/backlog"
@@ -59,10 +60,10 @@ func (s *Store) window(q backlog.Query, after place) iter.Seq[*entry] {
 	if lane.byWait {
 		return s.due(q, after)
 	}
-	cutoff := nanos(q.Now.Add(-q.MaxAge))
+	since := nanos(q.Since)
 	return func(yield func(*entry) bool) {
 		for e := range lane.after(after) {
-			if e.at < cutoff {
+			if e.at < since {
 				break
 			}
 			if !yield(e) {
@@ -72,34 +73,24 @@ func (s *Store) window(q backlog.Query, after place) iter.Seq[*entry] {
 		if !q.Widest {
 			return
 		}
-		if dateless := (place{at: oldest}); after.compare(dateless) < 0 {
-			after = dateless
+		if after.at != oldest {
+			after = place{at: oldest}
 		}
-		for e := range lane.after(after) {
-			if !yield(e) {
-				return
-			}
-		}
+		lane.after(after)(yield)
 	}
 }
 
 // due is window for the failed records of a policy.
 func (s *Store) due(q backlog.Query, after place) iter.Seq[*entry] {
-	cutoff := q.Now.Add(-q.MaxAge)
 	return func(yield func(*entry) bool) {
 		for e := range s.lanes[q.Lane].after(after) {
-			if s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(cutoff) {
+			if s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since) {
 				continue
 			}
-			at, _ := s.o.Policy.Due(e.Retry)
-			if at.After(q.Now) {
-				if s.o.Policy.Planned {
-					return // as are all behind it
-				}
-				continue
-			}
-			if !yield(e) {
-				return
+			at, _ := s.o.Policy.Due(e.Failures)
+			late := at.After(q.Now)
+			if late && s.o.Policy.Planned || !late && !yield(e) {
+				return // as are all behind it
 			}
 		}
 	}
@@ -112,7 +103,7 @@ func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
 		Inserted: e.Inserted,
 		Lane:     lane,
 		Names:    s.names,
-		Retry:    e.Retry,
+		Failures: e.Failures,
 		Cursor:   e.cursor(),
 	}
 	if len(s.names) > 0 {
@@ -152,10 +143,8 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 		return nil, fmt.Errorf("memory: a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
 	for _, g := range group {
-		switch g.Outcome {
-		case backlog.Succeeded, backlog.Errored, backlog.Rejected:
-		default:
-			return nil, fmt.Errorf("memory: record %v: outcome %v cannot be settled", g.Record.Key, g.Outcome)
+		if g.Target <= backlog.RowNew || g.Target >= backlog.RowOther {
+			return nil, fmt.Errorf("memory: record %v: no settlement reaches the state %v", g.Record.Key, g.Target)
 		}
 	}
 
@@ -181,7 +170,7 @@ func (s *Store) failedSince(e *entry, g *backlog.Settlement) bool {
 	if !s.keeps() {
 		return false
 	}
-	if g.Outcome != backlog.Succeeded && max(e.Retry.Count, 0) != max(g.Record.Retry.Count, 0) {
+	if g.Target != backlog.RowSuccess && max(e.Failures.Count, 0) != max(g.Record.Failures.Count, 0) {
 		return true
 	}
 	lane, pending := s.lane(e)
@@ -190,42 +179,30 @@ func (s *Store) failedSince(e *entry, g *backlog.Settlement) bool {
 
 func (s *Store) settle(e *entry, g *backlog.Settlement) {
 	e.Attempts++
-	o := g.Outcome
-	if o != backlog.Succeeded {
-		e.LastError = g.Error
-		if g.GivenUp {
-			o = backlog.Rejected
-		}
+	e.InRetry = false
+	if g.Target == backlog.RowSuccess {
+		e.Status = s.o.Success
+		return
 	}
-	e.Status = s.settled(e.Status, o)
-	ends := o == backlog.Succeeded || g.GivenUp || o == backlog.Rejected && s.o.Dead != ""
+	e.LastError = g.Error
+	dead := g.Target == backlog.RowDead && s.o.Dead != ""
+	switch {
+	case dead:
+		e.Status = s.o.Dead
+	case !s.o.ErrorKeep:
+		e.Status = s.o.Error
+	}
 	if !s.keeps() {
 		return
 	}
-	e.InRetry = s.o.Policy.Planned && !ends
-	if o == backlog.Succeeded {
-		return
-	}
-	e.Retry = backlog.Retry{Count: g.Retry.Count, Last: g.At}
-	if e.InRetry {
-		e.Retry.Next = g.Retry.Next
+	e.Failures = backlog.Failures{Count: g.Failures.Count, Last: g.At}
+	if !dead {
+		e.Failures.Next = g.Failures.Next
+		e.InRetry = !e.Failures.Next.IsZero()
 	}
 }
 
-// settled returns the status that follows on an outcome.
-func (s *Store) settled(status string, o backlog.Outcome) string {
-	switch {
-	case o == backlog.Succeeded:
-		return s.o.Success
-	case o == backlog.Rejected && s.o.Dead != "":
-		return s.o.Dead
-	case s.o.ErrorKeep:
-		return status
-	}
-	return s.o.Error
-}
-
-// Expire implements [backlog.Expirer]. Nothing is locked while each is called.
+// Expire is the method that [backlog.Store] names. Nothing is locked while each is called.
 func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -249,37 +226,26 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*ba
 		if e == nil || e.Status != records[i].Status {
 			continue // somebody else was quicker
 		}
-		s.change(e, func() { e.Status, e.InRetry, e.Retry.Next = s.o.Dead, false, time.Time{} })
+		s.change(e, func() { e.Status, e.InRetry, e.Failures.Next = s.o.Dead, false, time.Time{} })
 		n++
 	}
 	return n, err
 }
 
-// expired returns the records that are to get the dead status.
+// expired returns the records that are to get the dead status, by key.
 func (s *Store) expired(now, before time.Time) (list []backlog.Record) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for i := range s.lanes {
-		from := place{at: nanos(before) - 1}
-		if s.expiring || s.lanes[i].byWait {
-			from = place{at: newest} // any record may be past its own time
-		}
-		for e := range s.lanes[i].after(from) {
-			aged := !e.Inserted.IsZero() && e.Inserted.Before(before)
-			if aged || !e.Expires.IsZero() && e.Expires.Before(now) {
-				list = append(list, s.record(e, backlog.Lane(i)))
-			}
+	for _, e := range s.rows {
+		lane, pending := s.lane(e)
+		over := !e.Inserted.IsZero() && e.Inserted.Before(before) || !e.Expires.IsZero() && e.Expires.Before(now)
+		if pending && over || !pending && lane == backlog.Failed {
+			list = append(list, s.record(e, lane))
 		}
 	}
-	if s.keeps() && s.o.Policy.Retries >= 0 {
-		for _, e := range s.rows {
-			if s.exhausted(e) {
-				list = append(list, s.record(e, backlog.Failed))
-			}
-		}
-	}
+	slices.SortFunc(list, func(a, b backlog.Record) int { return compareKeys(a.Key, b.Key) })
 	return list
 }
 
-// Ping implements [backlog.Pinger]: memory is always there.
+// Ping is the method that [backlog.Store] names: memory is always there.
 func (s *Store) Ping(ctx context.Context) error { return ctx.Err() }

@@ -10,14 +10,16 @@ import (
 	"backlog/backlog/retry"
 )
 
-// A policy is made by name. What the settings leave out has its default.
+// New returns the settings with their defaults.
 func ExampleNew() {
-	policy, err := retry.New("fibonacci", map[string]any{"unit": 5 * time.Minute, "max_delay": time.Hour})
+	settings := retry.New("fibonacci").(*retry.Fibonacci)
+	settings.Unit, settings.MaxDelay = 5*time.Minute, time.Hour
+	policy, err := retry.Policy(settings)
 	if err != nil {
 		log.Fatal(err)
 	}
 	now := time.Date(2026, time.January, 5, 8, 0, 0, 0, time.UTC)
-	var row backlog.Retry // what its columns hold: a new record has nothing there
+	var row backlog.Failures // what its columns hold: a new record has nothing there
 	for range 8 {
 		row, _ = policy.After(row, now, 0) // it fails
 		due, _ := policy.Due(row)
@@ -25,7 +27,8 @@ func ExampleNew() {
 		now = due
 	}
 
-	_, err = retry.New("fibonacci", map[string]any{"unit": -time.Minute})
+	settings.Unit = -time.Minute
+	_, err = retry.Policy(settings)
 	fmt.Println(err)
 	// Output:
 	// failure 1 at 08:00 due 08:05
@@ -39,11 +42,15 @@ func ExampleNew() {
 	// unit: must be more than 0
 }
 
-// Specs says which policies there are. These keep something in the row.
-func ExampleSpecs() {
-	for _, s := range retry.Specs() {
-		if len(s.Columns) > 0 {
-			fmt.Println(s.Name+":", strings.Join(s.Columns, ", "))
+// Names are those of the policies. These keep something in the row.
+func ExampleNames() {
+	for _, name := range retry.Names() {
+		var columns []string
+		for _, c := range retry.New(name).Keeps().Columns {
+			columns = append(columns, c[0])
+		}
+		if len(columns) > 0 {
+			fmt.Println(name+":", strings.Join(columns, ", "))
 		}
 	}
 	// Output:

@@ -3,6 +3,7 @@ package retry_test
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/retry"
 )
 
@@ -31,38 +33,37 @@ func anyDuration(least time.Duration) *rapid.Generator[time.Duration] {
 	)
 }
 
-// anyValue draws a value that the setting takes.
-func anyValue(t *rapid.T, s retry.Setting) any {
-	switch s.Kind {
-	case retry.Duration:
-		return anyDuration(1).Draw(t, s.Name)
-	case retry.Seconds:
-		return anyDuration(0).Draw(t, s.Name)
-	case retry.Factor:
-		return rapid.OneOf(rapid.Float64Range(1, 4), rapid.Float64Range(1, math.MaxFloat64)).Draw(t, s.Name)
-	case retry.Count:
-		return rapid.OneOf(rapid.IntRange(0, 200), rapid.IntRange(0, math.MaxInt)).Draw(t, s.Name)
-	case retry.Durations:
-		return rapid.SliceOfN(anyDuration(0), 1, 100).Draw(t, s.Name)
-	}
-	t.Fatalf("%s is of no known kind", s.Name)
-	return nil
-}
-
 // anyPolicy draws a policy with some of its settings.
-func anyPolicy(t *rapid.T) (retry.Spec, map[string]any, *backlog.Policy) {
-	spec := rapid.SampledFrom(retry.Specs()[1:]).Draw(t, "spec") // all but progressive
-	settings := make(map[string]any)
-	for _, s := range spec.Settings {
-		if rapid.Bool().Draw(t, "has "+s.Name) {
-			settings[s.Name] = anyValue(t, s)
+func anyPolicy(t *rapid.T) (retry.Settings, *backlog.Policy) {
+	s := retry.New(rapid.SampledFrom(retry.Names()).Draw(t, "policy"))
+	for _, f := range keysOf(s) {
+		name := f.Tag.Get("yaml")
+		if !rapid.Bool().Draw(t, "has "+name) {
+			continue
+		}
+		switch p := reflect.ValueOf(s).Elem().FieldByIndex(f.Index).Addr().Interface().(type) {
+		case *time.Duration:
+			least := time.Duration(1)
+			if name == "base,seconds" {
+				least = 0
+			}
+			*p = anyDuration(least).Draw(t, name)
+		case *float64:
+			*p = rapid.OneOf(rapid.Float64Range(1, 4), rapid.Float64Range(1, math.MaxFloat64)).Draw(t, name)
+		case *int:
+			*p = rapid.OneOf(rapid.IntRange(0, 200), rapid.IntRange(0, math.MaxInt)).Draw(t, name)
+		case *[]time.Duration:
+			*p = rapid.SliceOfN(anyDuration(0), 1, 100).Draw(t, name)
+		case *mapping.Names:
+		default:
+			t.Fatalf("%s is of no known type", name)
 		}
 	}
-	p, err := retry.New(spec.Name, settings)
+	p, err := retry.Policy(s)
 	if err != nil {
-		t.Fatalf("%s %v: %v", spec.Name, settings, err)
+		t.Fatalf("%+v: %v", s, err)
 	}
-	return spec, settings, p
+	return s, p
 }
 
 // failures draws a number of failures up to n, often a small one.
@@ -72,21 +73,21 @@ func failures(t *rapid.T, n int) int {
 
 func TestWaitsAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		spec, settings, p := anyPolicy(t)
+		s, p := anyPolicy(t)
 		limit := time.Duration(backlog.MaxWait)
-		if d, ok := settings["max_delay"].(time.Duration); ok {
-			limit = min(limit, d)
+		if d := field(s, "max_delay"); d.IsValid() {
+			limit = min(limit, time.Duration(d.Int()))
 		}
 		n := failures(t, farOff-1)
 		least, most := p.Wait(n)
 		if least < 0 || most < least || most > limit {
 			t.Fatalf("%v to %v after %d failures", least, most, n)
 		}
-		if (spec.Mechanism != retry.Planned) && least != most {
+		if !p.Planned && least != most {
 			t.Fatalf("%v is not %v", least, most)
 		}
 		nextLeast, nextMost := p.Wait(n + 1)
-		if spec.Name != "list" && (nextLeast < least || nextMost < most) {
+		if p.Name != "list" && (nextLeast < least || nextMost < most) {
 			t.Fatalf("after %d failures %v to %v, after one more %v to %v", n, least, most, nextLeast, nextMost)
 		}
 		random := rapid.Float64Range(0, longest).Draw(t, "random")
@@ -104,8 +105,8 @@ func TestWaitsAreBounded(t *testing.T) {
 func TestWaitsAgreeWithDue(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
-		spec, _, p := anyPolicy(t)
-		if spec.Mechanism != retry.Counted {
+		s, p := anyPolicy(t)
+		if len(s.Keeps().Columns) != 2 {
 			t.Skip("nothing to be told")
 		}
 		waits := p.Waits()
@@ -113,7 +114,7 @@ func TestWaitsAgreeWithDue(t *testing.T) {
 			t.Fatalf("%d waits from %v on", len(waits), waits[0])
 		}
 		n := failures(t, math.MaxInt)
-		_, ok := p.Due(backlog.Retry{Count: n, Last: now})
+		_, ok := p.Due(backlog.Failures{Count: n, Last: now})
 		if ok != (p.Retries < 0 || n <= p.Retries) || ok == p.GivenUp(n) {
 			t.Fatalf("%d failures, %d retries: due %v, given up %v", n, p.Retries, ok, p.GivenUp(n))
 		}
@@ -121,7 +122,7 @@ func TestWaitsAgreeWithDue(t *testing.T) {
 			return
 		}
 		wait := waits[min(n, len(waits)-1)]
-		edge := backlog.Retry{Count: n, Last: now.Add(-wait)}
+		edge := backlog.Failures{Count: n, Last: now.Add(-wait)}
 		if at, _ := p.Due(edge); !at.Equal(now) {
 			t.Fatalf("after %d failures and %v due at %v", n, wait, at)
 		}
@@ -134,9 +135,9 @@ func TestWaitsAgreeWithDue(t *testing.T) {
 // A record that always fails when it is due, over its whole life.
 func TestLifeOfARecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		spec, _, p := anyPolicy(t)
+		_, p := anyPolicy(t)
 		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-		var r backlog.Retry
+		var r backlog.Failures
 		for n := 1; n <= 150; n++ {
 			if n > 1 {
 				at, ok := p.Due(r)
@@ -155,7 +156,7 @@ func TestLifeOfARecord(t *testing.T) {
 				t.Fatalf("attempt %d of 1+%d: given up %v", n, p.Retries, givenUp)
 			}
 			least, most := p.Wait(n)
-			planned := spec.Mechanism == retry.Planned && !givenUp
+			planned := p.Planned && !givenUp
 			if planned == next.Next.IsZero() || planned && (next.Next.Before(now.Add(least)) || next.Next.After(now.Add(most))) {
 				t.Fatalf("attempt %d at %v plans %v", n, now, next.Next)
 			}
@@ -172,16 +173,19 @@ func TestLifeOfARecord(t *testing.T) {
 
 // What is empty in a row is no reason to wait.
 func TestDueOfTheEmpty(t *testing.T) {
-	for _, spec := range retry.Specs() {
-		p := mustNew(t, spec.Name, nil)
-		for _, r := range []backlog.Retry{{}, {Count: -3}, {Count: 2}} {
-			if at, ok := p.Due(r); ok == spec.Once() || !at.IsZero() {
-				t.Errorf("%s: %+v is due at %v, %v", spec.Name, r, at, ok)
+	for _, name := range append(retry.Names(), "progressive") {
+		var p *backlog.Policy
+		if name != "progressive" {
+			p = mustNew(t, name, nil)
+		}
+		for _, r := range []backlog.Failures{{}, {Count: -3}, {Count: 2}} {
+			if at, ok := p.Due(r); ok == (name == "none") || !at.IsZero() {
+				t.Errorf("%s: %+v is due at %v, %v", name, r, at, ok)
 			}
 		}
 	}
 	p := mustNew(t, "fibonacci", nil)
-	if next, _ := p.After(backlog.Retry{Count: -3}, time.Unix(1, 0), 0); next.Count != 1 {
+	if next, _ := p.After(backlog.Failures{Count: -3}, time.Unix(1, 0), 0); next.Count != 1 {
 		t.Errorf("a count below 0 becomes %d", next.Count)
 	}
 }
@@ -219,9 +223,9 @@ func TestJitter(t *testing.T) {
 }
 
 func BenchmarkWaitFarOff(b *testing.B) {
-	for _, spec := range retry.Specs()[1:] {
-		p := mustNew(b, spec.Name, nil)
-		b.Run(spec.Name, func(b *testing.B) {
+	for _, name := range retry.Names() {
+		p := mustNew(b, name, nil)
+		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				p.Wait(farOff)
 			}

@@ -1,7 +1,7 @@
 package simulate
 
 import (
-	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -13,18 +13,17 @@ import (
 // A Table is a store that records can be put into.
 type Table interface {
 	backlog.Store
-	// Add puts in a record under its place among those of the workload, from
-	// 0, which is its key as an int64.
+	// Add puts in a record. Its key is an int64: its place in the workload,
+	// from 0.
 	Add(place int, r *Record) error
 }
 
-// A daemon is the one that is simulated where passes depend on each other:
-// what a cap or an abort leaves for the next one, what still runs at the next
-// tick, what was missed. Its wakes, passes and calls are events in the order of
-// their times; those at the same time are in the order of the cases of step.
+// A daemon is simulated where passes depend on each other: a cap or an abort
+// leaves something for the next pass, a pass still runs at the next tick, ticks are
+// missed. Wakes, passes and calls are events in the order of their times, at the
+// same time in the order of the cases of step.
 type daemon struct {
 	*run
-	ctx   context.Context
 	now   time.Time
 	table Table
 	fates []fate
@@ -39,7 +38,7 @@ type daemon struct {
 
 	free  int           // handlers
 	queue []*pass       // in which a worker waits for one of them, in their order
-	calls []call        // under way, in the order in which they end: all take the same time
+	calls []call        // under way, in the order in which they end, since all take the same time
 	pace  *rate.Limiter // nil: no limit
 	gate  time.Time     // when that allows the next call; zero: nobody waits for it
 }
@@ -49,7 +48,7 @@ type fate struct {
 	*Record
 	tries  int
 	failed bool
-	retry  backlog.Retry
+	retry  backlog.Failures
 	over   bool // it has succeeded, or is given up
 	flying bool // it has been handed out
 
@@ -57,9 +56,9 @@ type fate struct {
 }
 
 // passes goes through the workload pass by pass.
-func (x *run) passes(ctx context.Context, records []Record) error {
+func (x *run) passes(records []Record) error {
 	d := &daemon{
-		run: x, ctx: ctx, now: x.w.From, woke: x.w.From, table: x.NewTable(), fates: make([]fate, len(records)),
+		run: x, now: x.w.From, woke: x.w.From, table: x.NewTable(), fates: make([]fate, len(records)),
 		running: make(map[string]*pass), resume: make(map[string]backlog.Resume), owed: make(map[string]bool),
 		free: max(1, x.Concurrency),
 	}
@@ -67,20 +66,17 @@ func (x *run) passes(ctx context.Context, records []Record) error {
 		d.pace = rate.NewLimiter(rate.Limit(x.Rate), max(1, int(x.Rate/100)))
 	}
 	for i := range records {
-		d.fates[i] = fate{Record: &records[i], failed: records[i].Failed, retry: records[i].Retry}
+		d.fates[i] = fate{Record: &records[i], failed: records[i].Failed, retry: records[i].Failures}
 	}
 	d.next = d.nextWake()
-	for ctx.Err() == nil {
-		more, err := d.step()
-		if err != nil {
+	for more := true; more && x.ctx.Err() == nil; {
+		var err error
+		if more, err = d.step(); err != nil {
 			return err
-		}
-		if !more {
-			break
 		}
 	}
 	until := x.w.To
-	if ctx.Err() != nil {
+	if x.ctx.Err() != nil {
 		until = d.now
 	}
 	x.report.Records = 0
@@ -89,7 +85,7 @@ func (x *run) passes(ctx context.Context, records []Record) error {
 			continue
 		}
 		x.report.Records++
-		x.comes(&records[i])
+		x.flow.comes(records[i].Inserted)
 		if !d.fates[i].over {
 			x.growsOld(&records[i], until)
 		}
@@ -167,7 +163,7 @@ func (d *daemon) wake() error {
 	var due []tiers.Due
 	ticked := d.Schedule.Due(d.woke, d.now)
 	for _, t := range d.list {
-		if i := indexOf(ticked, t.Name); i >= 0 {
+		if i := slices.IndexFunc(ticked, func(d tiers.Due) bool { return d.Tier.Name == t.Name }); i >= 0 {
 			due = append(due, ticked[i])
 		} else if d.owed[t.Name] {
 			due = append(due, tiers.Due{Tier: t, Ticks: 1, Last: d.now})
@@ -189,15 +185,6 @@ func (d *daemon) wake() error {
 		return err
 	}
 	return d.start()
-}
-
-func indexOf(due []tiers.Due, tier string) int {
-	for i, d := range due {
-		if d.Tier.Name == tier {
-			return i
-		}
-	}
-	return -1
 }
 
 // stop ends all passes: what is at a handler still ends, nothing more is

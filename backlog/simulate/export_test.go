@@ -6,4 +6,9 @@ import "context"
 
 func (w *Workload) Drawn() []Record { return w.records(context.Background()) }
 
-var Draw = luckOf
+var (
+	Draw     = luckOf
+	Blocks   = blocks
+	BucketOf = bucketOf
+	StyleOf  = styleOf
+)

@@ -28,14 +28,3 @@ func (f *flow) at(t time.Time) int {
 
 func (f *flow) comes(t time.Time) { f.come[f.at(t)]++ }
 func (f *flow) goes(t time.Time)  { f.going[f.at(t)]++ }
-
-// most calls each with the end of every cell and how many were pending in it at
-// the same time.
-func (f *flow) most(each func(at time.Time, pending int)) {
-	now := 0
-	for i := range f.come {
-		now += int(f.come[i])
-		each(f.from.Add(time.Duration(i)*f.cell), now)
-		now -= int(f.going[i])
-	}
-}

@@ -9,12 +9,12 @@ import (
 	"backlog/tiers"
 )
 
-// A Life is that of one record that never succeeds.
+// A Life is the attempts at one record that never succeeds.
 type Life struct {
 	Inserted time.Time
 	ByTier   []TierAttempts // narrow to wide, one per tier of the schedule
 	Total    int
-	First    time.Time // attempts; zero: there is none
+	First    time.Time // of the attempts; zero: there is none
 	Last     time.Time
 	Expires  time.Time // the last moment at which it is not older than every tier
 	GivenUp  bool      // by the policy, before that
@@ -41,7 +41,7 @@ func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted 
 	for i, t := range list {
 		l.ByTier[i].Tier = t
 	}
-	var state backlog.Retry
+	var state backlog.Failures
 	narrowest := 0 // tiers before it are past
 	for at := inserted; ctx.Err() == nil; {
 		at, narrowest = nextTick(list, narrowest, inserted, at)

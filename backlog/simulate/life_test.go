@@ -110,7 +110,7 @@ func TestLifeIsThatOfTheTicks(t *testing.T) {
 				return w, w
 			}}
 		}
-		want, state := make([]int, len(list)), backlog.Retry{}
+		want, state := make([]int, len(list)), backlog.Failures{}
 		for at := inserted.Truncate(time.Second).Add(time.Second); ; at = at.Add(time.Second) {
 			age := at.Sub(inserted)
 			if age > s.Widest().MaxAge {

@@ -15,7 +15,7 @@ import (
 type pending struct {
 	simulate.Record
 	n     int
-	state backlog.Retry
+	state backlog.Failures
 	over  bool
 }
 
@@ -30,7 +30,7 @@ func (p *pending) reached(at time.Time, start, widest tiers.Tier) bool {
 func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 	var list []*pending
 	for _, d := range w.Drawn() {
-		list = append(list, &pending{Record: d, state: d.Retry})
+		list = append(list, &pending{Record: d, state: d.Failures})
 	}
 	r := &simulate.Report{Records: len(list), Series: make([]simulate.Bucket, int((w.To.Sub(w.From)+o.Bucket-1)/o.Bucket))}
 	minutes := make(map[int64]int)
@@ -139,7 +139,7 @@ func TestRunOfRecordsIsTheNaiveWalk(t *testing.T) {
 					r.Expires = near(5 * time.Hour)
 				}
 				if i%2 == 0 {
-					r.Failed, r.Retry = true, backlog.Retry{Count: i % 5, Last: near(time.Hour)}
+					r.Failed, r.Failures = true, backlog.Failures{Count: i % 5, Last: near(time.Hour)}
 				}
 				w.Records = append(w.Records, r)
 			}

@@ -20,7 +20,7 @@ type pass struct {
 
 	list   []backlog.Record // in the order of handling
 	at     int              // so many of them have been looked at
-	failed bool             // those of the failed lane have
+	failed bool             // the failed lane has been looked at again
 	over   bool             // nothing more is started
 	all    []backlog.Record // list without a cap
 
@@ -87,7 +87,7 @@ func (d *daemon) fill(p *pass) error {
 // picked.
 func (d *daemon) claim(p *pass, r *backlog.Record) bool {
 	f := &d.fates[place(r)]
-	if f.over || d.isFlying(place(r)) || f.failed != (r.Lane == backlog.Failed) || f.retry != r.Retry || p.tried[place(r)] {
+	if f.over || d.isFlying(place(r)) || f.failed != (r.Lane == backlog.Failed) || f.retry != r.Failures || p.tried[place(r)] {
 		return false
 	}
 	f.flying = true
@@ -134,8 +134,7 @@ func (d *daemon) call(p *pass) {
 	p.tried[i] = true
 	f := &d.fates[i]
 	f.tries++
-	_, out := d.service.outage(d.now)
-	success := !out && !f.Poison && luckOf(f.Seed, 2*f.tries) < d.service.success
+	success := !d.service.isOut(d.now) && !f.Poison && luckOf(f.Seed, 2*f.tries) < d.service.success
 	d.begins = p
 	d.one(d.now, p.tier.Name, i, success)
 	d.calls = append(d.calls, call{d.now.Add(d.CallTime), p, r, success})
@@ -146,17 +145,19 @@ func (d *daemon) end(c call) error {
 	p, i := c.pass, place(c.record)
 	f := &d.fates[i]
 	f.flying = false
-	s := backlog.Settlement{Record: c.record, Outcome: backlog.Succeeded, At: d.now}
+	s := backlog.Settlement{Record: c.record, Target: backlog.RowSuccess, At: d.now}
 	if c.success {
 		f.over = true
 		p.streak = 0
 		d.succeeds(d.now, f.Record)
 	} else {
-		s.Outcome = backlog.Errored
-		s.Retry, s.GivenUp = d.Policy.After(f.retry, d.now, luckOf(f.Seed, 2*f.tries+1))
-		f.failed, f.retry = true, s.Retry
+		s.Target = backlog.RowError
+		var givenUp bool
+		s.Failures, givenUp = d.Policy.After(f.retry, d.now, luckOf(f.Seed, 2*f.tries+1))
+		f.failed, f.retry = true, s.Failures
 		p.streak++
-		if s.GivenUp {
+		if givenUp {
+			s.Target = backlog.RowDead
 			f.over = true
 			d.dies(d.now, f.Record)
 		}

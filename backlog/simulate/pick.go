@@ -42,7 +42,9 @@ func (d *daemon) pick(p *pass, store backlog.Store, limit, most int) (list []bac
 			return backlog.Skip
 		}),
 	}
-	report, err := e.Pass(ctx, backlog.Pass{Tier: p.tier.Name, MaxAge: p.tier.MaxAge, Widest: p.tier.MaxAge == d.widest, Now: p.now, Resume: p.resume})
+	pass := backlog.TierPass(d.Schedule, p.tier)
+	pass.Now, pass.Resume = p.now, p.resume
+	report, err := e.Pass(ctx, pass)
 	after = report.Resume
 	if d.Policy != nil {
 		after.FailedLast = backlog.Cursor{} // it is for what was skipped, and this was looked at
@@ -62,7 +64,7 @@ func (d *daemon) pickAgain(p *pass, most int) (err error) {
 		}
 		added[at.place] = true
 		row := *d.fates[at.place].Record
-		row.Failed, row.Retry = r.Lane == backlog.Failed, r.Retry
+		row.Failed, row.Failures = r.Lane == backlog.Failed, r.Failures
 		if err := table.Add(at.place, &row); err != nil {
 			return err
 		}

@@ -14,13 +14,9 @@ import (
 
 	"github.com/go-analyze/charts/chartdraw"
 	"github.com/go-analyze/charts/chartdraw/drawing"
-)
 
-// A Curve is one of those in a picture.
-type Curve struct {
-	Name   string
-	Report *Report
-}
+	"backlog/tiers"
+)
 
 // The measures of a picture in pixels: a legend of as many lines as it takes,
 // and under it two panels, one below the other.
@@ -35,10 +31,12 @@ const (
 	swatch      = 48
 )
 
-// Lines of a picture differ in lightness, so that they can be told apart in
+// Lines of a picture differ in lightness, so that they stay distinct in
 // grey and by the colour-blind, and in their dashes where they run together.
 var (
-	plotColors = []drawing.Color{rgb(0, 0, 0), rgb(0, 84, 150), rgb(205, 75, 15), rgb(60, 180, 130), rgb(150, 40, 120), rgb(240, 175, 40), rgb(110, 160, 220)}
+	plotColors = []drawing.Color{
+		rgb(0, 0, 0), rgb(0, 84, 150), rgb(205, 75, 15), rgb(60, 180, 130), rgb(150, 40, 120), rgb(240, 175, 40), rgb(110, 160, 220),
+	}
 	plotDashes = [][]float64{nil, {10, 5}, {3, 3}, {12, 4, 3, 4}, {6, 3}, {18, 6}, {3, 6}}
 	plotInk    = rgb(51, 51, 51)
 	plotGrid   = rgb(225, 225, 225)
@@ -48,9 +46,9 @@ var (
 func rgb(r, g, b uint8) drawing.Color { return drawing.Color{R: r, G: g, B: b, A: 255} }
 
 // Plot draws attempts and how many records are pending at most, bucket by bucket,
-// one line per curve, the outages shaded. The format is "svg" or "png". An SVG is the same, byte by
+// one line per result, the outages shaded. The format is "svg" or "png". An SVG is the same, byte by
 // byte, on any machine: its coordinates are whole numbers.
-func Plot(out io.Writer, format string, w *Workload, curves []Curve) error {
+func Plot(out io.Writer, format string, w *Workload, curves []Result) error {
 	renderers := map[string]chartdraw.RendererProvider{"svg": chartdraw.SVG, "png": chartdraw.PNG}
 	if renderers[format] == nil {
 		return fmt.Errorf("a picture is svg or png, not %q", format)
@@ -132,7 +130,7 @@ func styleOf(i int) (drawing.Color, []float64) {
 // legend draws what the lines mean and returns how many lines of text that
 // takes. A viewer may lack the font that is measured here, so letters are
 // taken to be wide.
-func (s *sketch) legend(curves []Curve) (lines int) {
+func (s *sketch) legend(curves []Result) (lines int) {
 	const letter, most = 8, (plotRight - plotLeft - swatch - 8) / 8
 	x, y := plotLeft, 10
 	item := func(name string, draw func(x, y int)) {
@@ -174,28 +172,26 @@ type panel struct {
 	value func(Bucket) int
 }
 
-func (s *sketch) panel(top int, w *Workload, curves []Curve, p panel) {
+func (s *sketch) panel(top int, w *Workload, curves []Result, p panel) {
 	most := 1
 	for _, c := range curves {
-		for _, b := range c.Report.Series {
-			most = max(most, p.value(b))
-		}
+		most = max(most, greatest(c.Series, p.value))
 	}
-	values := wholeTicks(most, 8)
+	values := ticks(most, 8, nil)
 	if last := values[len(values)-1]; last < most {
 		values = append(values, last+values[1])
 	}
 	greatest := values[len(values)-1]
 	length := w.To.Sub(w.From)
 	at := func(t time.Time) int {
-		// In milliseconds, of which a hundred years' can be multiplied so.
+		// A hundred years in milliseconds can be multiplied so, in nanoseconds not.
 		return plotLeft + int(t.Sub(w.From).Milliseconds()*(plotRight-plotLeft)/length.Milliseconds())
 	}
 	up := func(v int) int { return top + panelBottom - int(int64(v)*(panelBottom-panelTop)/int64(greatest)) }
 
 	for _, o := range s.outages {
 		if o.From.Before(w.To) {
-			from, to := at(o.From), at(earliest(o.To, w.To))
+			from, to := at(o.From), min(at(o.To), plotRight)
 			s.rect(plotShade, image.Rect(from, top+panelTop, max(to, from+2), top+panelBottom))
 		}
 	}
@@ -203,8 +199,8 @@ func (s *sketch) panel(top int, w *Workload, curves []Curve, p panel) {
 		s.line(plotGrid, 1, nil, image.Pt(plotLeft, up(v)), image.Pt(plotRight, up(v)))
 		s.text(grouped(v), plotLeft-12, up(v)+5, 2)
 	}
-	unit, name := axisUnit(length)
-	for _, v := range clockTicks(int(length/unit), 16, name) {
+	unit, name, steps := axisUnit(length)
+	for _, v := range ticks(int(length/unit), 16, steps) {
 		x := at(w.From.Add(time.Duration(v) * unit))
 		s.line(plotGrid, 1, nil, image.Pt(x, top+panelTop), image.Pt(x, top+panelBottom))
 		s.line(plotInk, 1, nil, image.Pt(x, top+panelBottom), image.Pt(x, top+panelBottom+5))
@@ -215,12 +211,12 @@ func (s *sketch) panel(top int, w *Workload, curves []Curve, p panel) {
 	s.text(name+" since "+w.From.Format("2006-01-02 15:04 MST"), (plotLeft+plotRight)/2, top+panelBottom+42, 1)
 	for i, c := range curves {
 		color, dash := styleOf(i)
-		s.line(color, 2, dash, points(c.Report.Series, w.To, p, at, up)...)
+		s.line(color, 2, dash, points(c.Series, w.To, p, at, up)...)
 	}
 }
 
-// points are those of a line along the buckets. Of sums it leaves out the last
-// if that is shorter than the others: the line would seem to fall.
+// points returns a line along the buckets. It leaves out the last of sums if that
+// bucket is shorter than the others: the line would seem to fall.
 func points(series []Bucket, to time.Time, p panel, x func(time.Time) int, y func(int) int) (list []image.Point) {
 	if n := len(series); p.sum && n > 1 && to.Sub(series[n-1].At) < series[1].At.Sub(series[0].At) {
 		series, to = series[:n-1], series[n-1].At
@@ -235,73 +231,54 @@ func points(series []Bucket, to time.Time, p panel, x func(time.Time) int, y fun
 	return slices.Compact(list)
 }
 
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// axisUnit returns the unit of the time axis and its name.
-func axisUnit(length time.Duration) (time.Duration, string) {
+// axisUnit returns the unit of the time axis, its name and the steps by which
+// people count it, if not by round numbers.
+func axisUnit(length time.Duration) (time.Duration, string, []int) {
 	switch {
 	case length > 4*24*time.Hour:
-		return 24 * time.Hour, "days"
+		return 24 * time.Hour, "days", nil
 	case length > 4*time.Hour:
-		return time.Hour, "hours"
+		return time.Hour, "hours", []int{1, 2, 3, 6, 12}
 	}
-	return time.Minute, "minutes"
+	return time.Minute, "minutes", []int{1, 2, 5, 10, 15, 30}
 }
 
 // bucketName is what a bucket is called.
-func bucketName(curves []Curve) string {
-	s := curves[0].Report.Series
+func bucketName(curves []Result) string {
+	s := curves[0].Series
 	if len(s) < 2 {
 		return "period"
 	}
-	switch d := s[1].At.Sub(s[0].At); {
-	case d == 24*time.Hour:
-		return "day"
-	case d == time.Hour:
-		return "hour"
-	case d == time.Minute:
-		return "minute"
-	case d%(24*time.Hour) == 0:
-		return fmt.Sprintf("%d days", d/(24*time.Hour))
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%d hours", d/time.Hour)
-	default:
-		return fmt.Sprintf("%d minutes", d/time.Minute)
+	width := s[1].At.Sub(s[0].At)
+	for _, u := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+		switch n := width / u.length; {
+		case width%u.length != 0:
+		case n == 1:
+			return u.name
+		default:
+			return fmt.Sprintf("%d %ss", n, u.name)
+		}
 	}
+	return tiers.FormatDuration(width)
 }
 
-// wholeTicks are ticks at round numbers from 0 to the greatest, at most about
-// as many as that, and at least two.
-func wholeTicks(greatest, most int) (ticks []int) {
+// ticks are multiples from 0 to the greatest: of the first step, else of the first
+// round number, by which there are at most about as many.
+func ticks(greatest, most int, steps []int) (list []int) {
 	step := 1
 	for f := 0; greatest/step > most; f++ {
 		step = []int{step * 2, step / 2 * 5, step * 2}[f%3] // 1 2 5 10 20 50 …
 	}
+	if i := slices.IndexFunc(steps, func(s int) bool { return greatest/s <= most }); i >= 0 {
+		step = steps[i]
+	}
 	for v := 0; v <= greatest; v += step {
-		ticks = append(ticks, v)
+		list = append(list, v)
 	}
-	if len(ticks) == 1 {
-		ticks = append(ticks, step)
-	}
-	return ticks
-}
-
-// clockTicks are wholeTicks by which people count hours and minutes.
-func clockTicks(greatest, most int, unit string) (ticks []int) {
-	for _, step := range map[string][]int{"hours": {1, 2, 3, 6, 12}, "minutes": {1, 2, 5, 10, 15, 30}}[unit] {
-		if greatest/step <= most {
-			for v := 0; v <= greatest; v += step {
-				ticks = append(ticks, v)
-			}
-			return ticks
-		}
-	}
-	return wholeTicks(greatest, most)
+	return list
 }
 
 // grouped writes a number as in 1,234,567.

@@ -19,10 +19,10 @@ func TestPlot(t *testing.T) {
 	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	w := &simulate.Workload{From: from, To: from.Add(2 * day), PerHour: 10, Success: 1, Outages: []simulate.Outage{{From: from.Add(time.Hour), To: from.Add(3 * time.Hour)}}}
 	s := schedule(t, tiers.Tier{MaxAge: day, Every: 5 * time.Minute})
-	var curves []simulate.Curve
+	var curves []simulate.Result
 	for _, name := range []string{"progressive", "a <name> & more"} {
 		r, _ := simulate.Run(t.Context(), w, simulate.Options{Schedule: s, Bucket: time.Hour})
-		curves = append(curves, simulate.Curve{Name: name, Report: r})
+		curves = append(curves, simulate.Result{Name: name, Report: r})
 	}
 	draw := func(format string) []byte {
 		var b bytes.Buffer
@@ -75,9 +75,9 @@ func TestPlotLabels(t *testing.T) {
 		for at := from; at.Before(w.To); at = at.Add(c.bucket) {
 			r.Series = append(r.Series, simulate.Bucket{At: at, Attempts: c.most, Pending: c.most / 2})
 		}
-		var curves []simulate.Curve
+		var curves []simulate.Result
 		for range c.curves {
-			curves = append(curves, simulate.Curve{Name: c.name, Report: r})
+			curves = append(curves, simulate.Result{Name: c.name, Report: r})
 		}
 		var b bytes.Buffer
 		if err := simulate.Plot(&b, "svg", w, curves); err != nil {
@@ -127,7 +127,7 @@ func TestPlotLastBucket(t *testing.T) {
 			r.Series = append(r.Series, simulate.Bucket{At: from.Add(time.Duration(i) * time.Hour), Attempts: n, Most: 4})
 		}
 		var b bytes.Buffer
-		if err := simulate.Plot(&b, "svg", w, []simulate.Curve{{Name: "p", Report: r}}); err != nil {
+		if err := simulate.Plot(&b, "svg", w, []simulate.Result{{Name: "p", Report: r}}); err != nil {
 			t.Fatal(err)
 		}
 		calls, pending := linesOf(b.String())

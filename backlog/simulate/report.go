@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -14,7 +16,7 @@ type Report struct {
 	Complete                 bool // it was not stopped
 	PeakPerMinute            int  // attempts that begin in one minute of the clock, at most
 	Series                   []Bucket
-	ByTick                   map[time.Time]*TickAttempts // nil unless asked for
+	Ticks                    []Tick // in their order; nil unless asked for
 
 	// Recovery is how long after the end of an outage those that were pending
 	// at that moment succeeded, the last outage if there were several. Lost
@@ -27,41 +29,77 @@ type Report struct {
 	LongestPass  time.Duration // from its tick to its end
 }
 
-// TickAttempts are those of the pass that a tick has started, whenever they
-// begin.
-type TickAttempts struct {
-	Tier     string
-	Attempts int
+// A Tick is one that started a pass with attempts, whenever these begin.
+type Tick struct {
+	At       time.Time `json:"at"`
+	Tier     string    `json:"tier"`
+	Attempts int       `json:"attempts"`
 }
 
 // A Bucket is what happened in (At, At + the width of a bucket].
 type Bucket struct {
-	At               time.Time
-	Attempts, Failed int
-	Dead             int // records given up or past their time
-	Pending          int // at the end of it
-	Most             int // pending at any time in it
+	At       time.Time `json:"at"`
+	Attempts int       `json:"attempts"`
+	Failed   int       `json:"failed"`
+	Dead     int       `json:"dead"`        // records given up or past their time
+	Pending  int       `json:"pending"`     // at the end of it
+	Most     int       `json:"pending_max"` // pending at any time in it
+}
+
+// A Sum is what the passes of one tier amount to.
+type Sum struct{ Passes, Attempts, Most int }
+
+// ByTier sums up the ticks by tier.
+func (r *Report) ByTier() map[string]Sum {
+	sums := make(map[string]Sum)
+	for _, t := range r.Ticks {
+		x := sums[t.Tier]
+		sums[t.Tier] = Sum{x.Passes + 1, x.Attempts + t.Attempts, max(x.Most, t.Attempts)}
+	}
+	return sums
 }
 
 // finish works out what is known only when all has happened.
 func (x *run) finish() {
 	r := x.report
 	r.Pending = r.Records - r.Succeeded - r.Dead
-	now := 0
 	for i := range r.Series {
-		now += x.pending[i]
-		r.Series[i].At, r.Series[i].Pending, r.Series[i].Most = x.w.From.Add(time.Duration(i)*x.Bucket), now, now
+		r.Series[i].At = x.w.From.Add(time.Duration(i) * x.Bucket)
 	}
-	x.flow.most(func(at time.Time, pending int) {
-		b := &r.Series[x.bucket(at)]
-		b.Most = max(b.Most, pending)
-	})
-	for _, n := range x.minutes {
-		r.PeakPerMinute = max(r.PeakPerMinute, int(n))
+	now := 0
+	for i, come := range x.flow.come {
+		b := &r.Series[x.bucket(x.w.From.Add(time.Duration(i)*x.flow.cell))]
+		now += int(come)
+		b.Most = max(b.Most, now)
+		now -= int(x.flow.going[i])
+		b.Pending = now
 	}
+	r.PeakPerMinute = int(slices.Max(x.minutes))
 	slices.Sort(r.Recovery)
+	if x.Ticks {
+		r.Ticks = slices.AppendSeq([]Tick{}, maps.Values(x.ticks))
+		slices.SortFunc(r.Ticks, func(a, b Tick) int { return a.At.Compare(b.At) })
+	}
 }
 
 // RecoveryQuantile returns how long that share of the records that Recovery is
-// about waited at most.
-func (r *Report) RecoveryQuantile(q float64) time.Duration { return quantile(r.Recovery, q) }
+// about waited at most, zero if there are none.
+func (r *Report) RecoveryQuantile(q float64) time.Duration {
+	n := len(r.Recovery)
+	if n == 0 {
+		return 0
+	}
+	return r.Recovery[min(max(0, int(math.Ceil(q*float64(n)))-1), n-1)]
+}
+
+// bucketOf returns the width of the buckets of a series: about a hundred, of a
+// length that people know.
+func bucketOf(length time.Duration) time.Duration {
+	const hour = time.Hour
+	for _, w := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, hour, 3 * hour, 6 * hour, 24 * hour, 7 * 24 * hour} {
+		if length <= 150*w {
+			return w
+		}
+	}
+	return 30 * 24 * hour
+}

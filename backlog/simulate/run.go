@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -14,7 +15,7 @@ import (
 type Options struct {
 	Schedule *tiers.Schedule
 	Policy   *backlog.Policy // nil: progressive
-	Bucket   time.Duration   // of the series; more than 0
+	Bucket   time.Duration   // of the series; 0: what makes about a hundred
 
 	// As of [backlog.Engine]; 0: none. With one of them, and with those below,
 	// every pass is gone through, on an empty table of NewTable.
@@ -26,12 +27,11 @@ type Options struct {
 	Concurrency int           // handlers at a time, over all passes; 0: 1
 	Down        []Outage      // when the daemon does not run
 
-	Ticks bool // fill in Report.ByTick
+	Ticks bool // fill in Report.Ticks
 
 	// Observe, if not nil, is called with every attempt: when it begins, the
-	// tier of its pass, the record's place among those of the workload, and
-	// whether it succeeds. The attempts at one record come in order, those
-	// at others before or after.
+	// tier of its pass, the record's place in the workload, and whether it
+	// succeeds. Only the attempts at one record come in order.
 	Observe func(at time.Time, tier string, record int, success bool)
 
 	// Progress, if not nil, is called with how much is done, of how much, at
@@ -48,8 +48,8 @@ type run struct {
 	widest  time.Duration
 	report  *Report
 	minutes []uint32 // attempts by minute since w.From
-	pending []int    // changes of it by bucket
 	flow    flow
+	ticks   map[time.Time]Tick
 	ctx     context.Context
 	begins  *pass // whose call begins; nil: passes are not gone through, in the order of time
 	told    int   // the progress that was told last
@@ -62,50 +62,53 @@ type run struct {
 // the context's error; any other is the table's.
 func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 	records := w.records(ctx)
+	o.Bucket = cmp.Or(o.Bucket, bucketOf(w.To.Sub(w.From)))
 	n := int((w.To.Sub(w.From) + o.Bucket - 1) / o.Bucket)
 	x := &run{
 		Options: o, w: w, service: w.service(), list: o.Schedule.Tiers(), widest: o.Schedule.Widest().MaxAge,
 		report:  &Report{Records: len(records), Series: make([]Bucket, n)},
 		minutes: make([]uint32, int(w.To.Sub(w.From)/time.Minute)+1),
-		pending: make([]int, n), flow: newFlow(w.From, w.To), ctx: ctx,
-	}
-	if o.Ticks {
-		x.report.ByTick = make(map[time.Time]*TickAttempts)
+		flow:    newFlow(w.From, w.To), ticks: make(map[time.Time]Tick), ctx: ctx,
 	}
 	if o.MaxRecords > 0 || o.AbortAfter > 0 || o.Rate > 0 || o.CallTime > 0 || len(o.Down) > 0 {
 		x.Down = merged(o.Down)
-		err := x.passes(ctx, records)
-		x.finish()
-		x.report.Complete = err == nil && ctx.Err() == nil
-		return x.report, errors.Join(err, ctx.Err())
+		err = x.passes(records)
+	} else {
+		x.lives(records)
 	}
+	x.finish()
+	err = errors.Join(err, ctx.Err())
+	x.report.Complete = err == nil
+	return x.report, err
+}
+
+// lives goes through the workload record by record.
+func (x *run) lives(records []Record) {
 	var alike []int64
 	for i := range records {
-		if i%1024 == 0 && ctx.Err() != nil {
+		if i%1024 == 0 && x.ctx.Err() != nil {
 			x.report.Records = i
 			break
 		}
 		x.tell(i - len(alike))
 		rec := &records[i]
-		x.comes(rec)
-		if (rec.Poison || x.service.success == 0) && o.Policy == nil && o.Observe == nil && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
+		x.flow.comes(rec.Inserted)
+		hopeless := (rec.Poison || x.service.success == 0) && x.Policy == nil && x.Observe == nil
+		if hopeless && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
 			alike = append(alike, rec.Inserted.UnixNano())
 			continue
 		}
 		x.life(i, rec)
 	}
 	slices.Sort(alike)
-	x.never(ctx, alike)
-	x.finish()
-	x.report.Complete = ctx.Err() == nil
-	return x.report, ctx.Err()
+	x.never(alike)
 }
 
 // bucket returns the index of the bucket that the time is in; what comes before
 // is in the first.
 func (x *run) bucket(at time.Time) int {
 	i := int((at.Sub(x.w.From) - 1) / x.Bucket)
-	return min(max(i, 0), len(x.pending)-1)
+	return min(max(i, 0), len(x.report.Series)-1)
 }
 
 // attempt counts n attempts at a time.
@@ -129,17 +132,14 @@ func (x *run) countTick(at time.Time, n int) {
 	if x.begins != nil {
 		at = x.begins.now
 	}
-	t := x.report.ByTick[at]
-	if t == nil {
-		t = new(TickAttempts)
-		if x.begins != nil {
-			t.Tier = x.begins.tier.Name
-		} else {
-			t.Tier = x.widestAt(at)
-		}
-		x.report.ByTick[at] = t
+	t := x.ticks[at]
+	if x.begins != nil {
+		t.Tier = x.begins.tier.Name
+	} else if t.Tier == "" {
+		t.Tier = x.widestAt(at)
 	}
-	t.Attempts += n
+	t.At, t.Attempts = at, t.Attempts+n
+	x.ticks[at] = t
 }
 
 // reached tells how far the simulation of so many records, the last there are,
@@ -159,22 +159,10 @@ func (x *run) tell(done int) {
 	}
 }
 
-// comes counts a record as pending from its insertion on.
-func (x *run) comes(rec *Record) {
-	x.pending[x.bucket(rec.Inserted)]++
-	x.flow.comes(rec.Inserted)
-}
-
-// leaves counts a record as no longer pending.
-func (x *run) leaves(at time.Time) {
-	x.pending[x.bucket(at)]--
-	x.flow.goes(at)
-}
-
 // succeeds takes a record out of what is pending.
 func (x *run) succeeds(at time.Time, rec *Record) {
 	x.report.Succeeded++
-	x.leaves(at)
+	x.flow.goes(at)
 	if end := x.service.lastEnd(at); end.After(rec.Inserted) {
 		x.report.Recovery = append(x.report.Recovery, at.Sub(end))
 	}
@@ -184,7 +172,7 @@ func (x *run) succeeds(at time.Time, rec *Record) {
 func (x *run) dies(at time.Time, rec *Record) {
 	x.report.Dead++
 	x.report.Series[x.bucket(at)].Dead++
-	x.leaves(at)
+	x.flow.goes(at)
 	if !rec.Poison && x.service.success > 0 && at.After(x.w.From) && x.service.meets(rec.Inserted, at) {
 		x.report.Lost++
 	}
@@ -230,7 +218,7 @@ func (x *run) widestAt(tick time.Time) string {
 
 // life goes through the attempts at one record.
 func (x *run) life(i int, rec *Record) {
-	state := rec.Retry
+	state := rec.Failures
 	at, narrowest := latest(rec.Inserted, x.w.From), 0
 	if rec.Failed {
 		if _, ok := x.Policy.Due(state); !ok { // it is not tried again
@@ -253,12 +241,12 @@ func (x *run) life(i int, rec *Record) {
 		if at.After(x.w.To) || n%4096 == 0 && x.ctx.Err() != nil {
 			return
 		}
-		if _, out := x.service.outage(at); !out && !rec.Poison && luckOf(rec.Seed, 2*n) < x.service.success {
-			x.one(at, x.tierAt(at), i, true)
+		success := !x.service.isOut(at) && !rec.Poison && luckOf(rec.Seed, 2*n) < x.service.success
+		x.one(at, x.tierAt(at), i, success)
+		if success {
 			x.succeeds(at, rec)
 			return
 		}
-		x.one(at, x.tierAt(at), i, false)
 		givenUp := false
 		if state, givenUp = x.Policy.After(state, at, luckOf(rec.Seed, 2*n+1)); givenUp {
 			x.dies(at, rec)
@@ -278,7 +266,7 @@ func (x *run) growsOld(rec *Record, until time.Time) {
 
 // wait returns the time after which the next tick is one at which the policy has
 // the record tried.
-func (x *run) wait(state backlog.Retry, after time.Time) time.Time {
+func (x *run) wait(state backlog.Failures, after time.Time) time.Time {
 	if due, ok := x.Policy.Due(state); ok && due.After(after) {
 		return due.Add(-1) // a tick at that very moment is in time
 	}
@@ -301,13 +289,13 @@ func (x *run) gone(rec *Record, at time.Time) (gone time.Time) {
 
 // never counts the attempts at records that never succeed, by their times of
 // insertion in ascending order: all of the pass's ages at each tick.
-func (x *run) never(ctx context.Context, inserted []int64) {
+func (x *run) never(inserted []int64) {
 	oldest := make([]int, len(x.list)) // within the age of each tier
 	next := make([]time.Time, len(x.list))
 	for i, t := range x.list {
 		next[i] = t.Next(x.w.From)
 	}
-	for seen := 0; len(inserted) > 0 && ctx.Err() == nil; {
+	for seen := 0; len(inserted) > 0 && x.ctx.Err() == nil; {
 		at := slices.MinFunc(next, time.Time.Compare)
 		if at.After(x.w.To) {
 			break
@@ -332,7 +320,7 @@ func (x *run) never(ctx context.Context, inserted []int64) {
 			x.attempt(at, seen-i, seen-i)
 		}
 	}
-	if ctx.Err() != nil {
+	if x.ctx.Err() != nil {
 		return
 	}
 	for _, at := range inserted {

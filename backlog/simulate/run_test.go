@@ -87,3 +87,16 @@ func TestRunStops(t *testing.T) {
 		t.Errorf("%v, %+v", err, r.Attempts)
 	}
 }
+
+// However long a workload lasts, its series has buckets, and not too many.
+func FuzzBucketOf(f *testing.F) {
+	for _, length := range []time.Duration{time.Minute, time.Hour, 7 * day, 100 * 365 * day} {
+		f.Add(int64(length))
+	}
+	f.Fuzz(func(t *testing.T, ns int64) {
+		length := max(time.Minute, min(time.Duration(ns), 100*365*day))
+		if w := simulate.BucketOf(length); w <= 0 || length/w > 1300 {
+			t.Errorf("buckets of %v in %v", w, length)
+		}
+	})
+}

@@ -15,10 +15,14 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/memory"
 	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/doctor"
+	"backlog/backlog/table/sqlite"
 	"backlog/tiers"
 )
 
@@ -43,7 +47,9 @@ func sorted(log []entry) []entry {
 // does not; the simulation is given the same records.
 func TestSimulationIsTheDaemon(t *testing.T) {
 	bubble := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // when synctest's clock begins
-	drawn := map[string]any{"interval": 3 * time.Minute, "max_retries": 6}
+	list, drawn := retry.New("list").(*retry.List), retry.New("exponential").(*retry.Exponential)
+	list.Intervals = []time.Duration{0, 10 * time.Minute, time.Hour}
+	drawn.Interval, drawn.MaxRetries = 3*time.Minute, 6
 	down := []simulate.Outage{
 		{From: bubble.Add(90*time.Minute + 3*time.Second), To: bubble.Add(95 * time.Minute)}, // no tick is missed
 		{From: bubble.Add(8*time.Hour + 100*time.Second), To: bubble.Add(8*time.Hour + 41*time.Minute)},
@@ -51,13 +57,13 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, policy string
-		settings     map[string]any
-		tiers        int // 0: all. With several handlers it would be chance which of two passes has the next
+		settings     retry.Settings // nil: the defaults
+		tiers        int            // 0: all. With several handlers it would be chance which of two passes has the next
 		simulate.Options
 	}{
 		{name: "progressive", policy: "progressive"},
 		{name: "fibonacci", policy: "fibonacci"},
-		{name: "list", policy: "list", settings: map[string]any{"intervals": []time.Duration{0, 10 * time.Minute, time.Hour}}},
+		{name: "list", policy: "list", settings: list},
 		{name: "exponential", policy: "exponential", settings: drawn},
 		{name: "capped", policy: "progressive", Options: simulate.Options{MaxRecords: 6}},
 		{name: "capped fibonacci", policy: "fibonacci", Options: simulate.Options{MaxRecords: 3}},
@@ -76,9 +82,13 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 		{name: "missed ticks of passes cut short", policy: "progressive", Options: simulate.Options{CallTime: 17 * time.Second, Down: down}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			policy, err := retry.New(c.policy, c.settings)
-			if err != nil {
-				t.Fatal(err)
+			t.Parallel() // much of the time the disk is waited for
+			var policy *backlog.Policy
+			if s := cmp.Or(c.settings, retry.New(c.policy)); s != nil {
+				var err error
+				if policy, err = retry.Policy(s); err != nil {
+					t.Fatal(err)
+				}
 			}
 			list := []tiers.Tier{{MaxAge: 6 * time.Hour, Every: 10 * time.Minute}, {MaxAge: 18 * time.Hour, Every: time.Hour}, {MaxAge: 2 * day, Every: 6 * time.Hour, Offset: time.Hour}}
 			if c.tiers > 0 {
@@ -151,36 +161,36 @@ func daemon(t *testing.T, path string, w *simulate.Workload, o simulate.Options)
 	t.Helper()
 	policy := o.Policy
 	ctx := context.Background()
-	m := table.Mapping{
-		Name: "BACKLOG", ID: []string{"id"}, Status: "status", Inserted: table.Time{Column: "date_inserted"}, Columns: []string{},
+	m := mapping.Mapping{
+		Name: "BACKLOG", ID: []string{"id"}, Status: "status", Inserted: mapping.Time{Column: "date_inserted"}, Columns: []string{},
 		New: value("NEW"), Error: value("ERROR"), Success: value("SUCCESS"),
 	}
 	if policy != nil {
-		m.Retry = &table.Retry{Count: "failures", Last: "last_failure", Retries: policy.Retries}
+		m.Policy = &mapping.PolicyColumns{Count: "failures", Last: "last_failure", Retries: policy.Retries}
 		if policy.Planned {
-			m.Retry.Next, m.Retry.InRetry = "next", "in_retry"
+			m.Policy.Next, m.Policy.InRetry = "next", "in_retry"
 		} else {
-			m.Retry.Waits = policy.Waits()
+			m.Policy.Waits = policy.Waits()
 		}
 	}
 	url := "sqlite:" + path
-	steps, err := table.Missing(ctx, url, m, w.From)
+	steps, err := doctor.Missing(ctx, sqlite.Dialect, url, m, w.From)
 	if err == nil {
 		var rows []string
 		for i, r := range w.Records {
 			rows = append(rows, fmt.Sprintf("(%d, 'NEW', '%s')", i+1, r.Inserted.UTC().Format(time.DateTime)))
 		}
-		err = table.Create(ctx, url, append(steps, "INSERT INTO BACKLOG (id, status, date_inserted) VALUES "+strings.Join(rows, ", ")))
+		err = doctor.Create(ctx, sqlite.Dialect, url, append(steps, "INSERT INTO BACKLOG (id, status, date_inserted) VALUES "+strings.Join(rows, ", ")))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := table.Open(ctx, url, table.Options{})
+	opened, err := db.Open(ctx, sqlite.Dialect, url, db.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	store, err := table.New(ctx, db, m)
+	defer opened.Close()
+	store, err := table.New(ctx, opened, m)
 	if err == nil {
 		_, err = store.Prove(ctx, w.From)
 	}
@@ -236,10 +246,10 @@ func daemon(t *testing.T, path string, w *simulate.Workload, o simulate.Options)
 // A remembered state lasts as long as the test.
 type remembered struct {
 	mu    sync.Mutex
-	state backlog.State
+	state backlog.Checkpoint
 }
 
-func (r *remembered) Load() (backlog.State, error) {
+func (r *remembered) Load() (backlog.Checkpoint, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.state
@@ -247,7 +257,7 @@ func (r *remembered) Load() (backlog.State, error) {
 	return s, nil
 }
 
-func (r *remembered) Update(change func(*backlog.State)) error {
+func (r *remembered) Update(change func(*backlog.Checkpoint)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.state)
@@ -262,11 +272,11 @@ func inMemoryWith(p *backlog.Policy) func() simulate.Table {
 }
 
 func (m inMemory) Add(place int, r *simulate.Record) error {
-	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Retry: r.Retry}
+	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Failures: r.Failures}
 	if r.Failed {
 		row.Status = "ERROR"
 	}
 	return m.Insert(row)
 }
 
-func value(s string) table.State { return table.State{Values: []table.Value{{Text: s}}} }
+func value(s string) mapping.State { return mapping.State{Values: []mapping.Value{{Text: s}}} }

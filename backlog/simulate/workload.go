@@ -1,14 +1,15 @@
 package simulate
 
 import (
-	"cmp"
 	"context"
+	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
-	"sort"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 )
 
 // A Workload is a stream of records and of how the service answers.
@@ -36,8 +37,8 @@ type Record struct {
 
 	Eligible, Expires time.Time // not before, not after; zero: at any time
 
-	Failed bool // it has been tried and failed, and is due by the policy
-	Retry  backlog.Retry
+	Failed   bool // it has been tried and failed, and is due by the policy
+	Failures backlog.Failures
 
 	Poison bool   // it never succeeds
 	Seed   uint64 // of its luck
@@ -79,6 +80,31 @@ func (w *Workload) records(ctx context.Context) []Record {
 	}
 }
 
+// ReadRows makes the rows of a table the workload's records and returns how
+// many of them no pass takes, for want of a date. read calls add with each row.
+func (w *Workload) ReadRows(read func(add func(inspect.Row)) error) (left int, err error) {
+	w.Records = []Record{}
+	err = read(func(r inspect.Row) {
+		if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
+			left++
+			return
+		}
+		w.Records = append(w.Records, Record{
+			Inserted: r.Inserted, Oldest: r.NoDate == "oldest", Eligible: r.Eligible, Expires: r.Expires,
+			Failed: r.State == backlog.RowError, Failures: r.Failures, Poison: w.Poison == 1, Seed: seedOf(w.Seed, r.Key),
+		})
+	})
+	slices.SortStableFunc(w.Records, func(a, b Record) int { return a.Inserted.Compare(b.Inserted) })
+	return left, err
+}
+
+// seedOf makes the luck of a record its own, whatever else is in the table.
+func seedOf(seed uint64, k backlog.Key) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %v", seed, k)
+	return h.Sum64()
+}
+
 // A service answers attempts.
 type service struct {
 	success float64
@@ -108,53 +134,33 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// outage returns the outage at that time and whether there is one.
-func (s *service) outage(at time.Time) (Outage, bool) {
-	i, found := slices.BinarySearchFunc(s.outages, at, func(o Outage, at time.Time) int { return o.From.Compare(at) })
-	if !found {
-		i--
-	}
-	if i < 0 || !at.Before(s.outages[i].To) {
-		return Outage{}, false
-	}
-	return s.outages[i], true
+// isOut reports whether there is an outage at that time.
+func (s *service) isOut(at time.Time) bool {
+	return slices.ContainsFunc(s.outages, func(o Outage) bool { return !at.Before(o.From) && at.Before(o.To) })
 }
 
 // lastEnd returns when the last outage before that time ended, zero if there was
 // none.
 func (s *service) lastEnd(at time.Time) (end time.Time) {
-	i := sort.Search(len(s.outages), func(i int) bool { return s.outages[i].To.After(at) })
-	if i > 0 {
-		end = s.outages[i-1].To
+	for _, o := range s.outages {
+		if !o.To.After(at) {
+			end = o.To
+		}
 	}
 	return end
 }
 
 // meets reports whether there is an outage between two times.
 func (s *service) meets(from, to time.Time) bool {
-	i := sort.Search(len(s.outages), func(i int) bool { return s.outages[i].To.After(from) })
-	return i < len(s.outages) && !s.outages[i].From.After(to)
+	return slices.ContainsFunc(s.outages, func(o Outage) bool { return o.To.After(from) && !o.From.After(to) })
 }
 
-// luckOf returns the n-th random number of a record, uniform in [0, 1): what one
-// record draws does not depend on what others do, so that policies can be
-// compared on the same luck. The mixing is that of SplitMix64.
+// luckOf returns the n-th random number of a record, uniform in [0, 1). A record
+// draws the same whatever others do, so that policies are compared on the same
+// luck. The numbers are mixed as in SplitMix64.
 func luckOf(seed uint64, n int) float64 {
 	z := seed + uint64(n)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return float64((z^z>>31)>>11) / (1 << 53)
-}
-
-// quantile returns the smallest of the sorted values that at least the share q
-// of them do not exceed, zero if there are none.
-func quantile[T cmp.Ordered](sorted []T, q float64) (v T) {
-	if len(sorted) == 0 {
-		return v
-	}
-	i := int(q * float64(len(sorted)))
-	if float64(i) == q*float64(len(sorted)) && i > 0 {
-		i--
-	}
-	return sorted[min(i, len(sorted)-1)]
 }

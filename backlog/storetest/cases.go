@@ -2,122 +2,139 @@ package storetest
 
 import (
 	"fmt"
-	"slices"
+	"time"
 
 	"backlog/backlog"
 )
 
-// A testCase is one subtest, run on a table of its own.
+// A testCase is one subtest, run on an empty table.
 type testCase struct {
 	name  string
 	table Table
 	run   func(f *fixture)
 }
 
-func cases() []testCase {
-	return slices.Concat(pendingCases(), settleCases(), dateCases(), keyCases(), extraCases(), retryCases())
-}
+// The policies of the suite. Their waits tell the numbers of failures apart.
+var (
+	counted        = policy(3, false, time.Minute, 10*time.Minute, 3*time.Minute) // not in the order of the numbers
+	countedEndless = policy(-1, false, 0, time.Minute, 2*time.Minute, 5*time.Minute)
+	planned        = policy(3, true, time.Minute, 2*time.Minute, 4*time.Minute)
+	plannedEndless = policy(-1, true, time.Minute, time.Hour)
+)
 
-func pendingCases() []testCase {
-	return []testCase{
-		{"Empty", Table{}, testEmpty},
-		{"Order", Table{}, testOrder},
-		{"OrderOfOneTime", Table{}, testOrderOfOneTime},
-		{"OrderOfTwoFreshStatuses", Table{TwoFresh: true}, testOrderOfTwoFresh},
-		{"Lanes", Table{TwoFresh: true, Dead: true}, testLanes},
-		{"Limit", Table{}, testLimit},
-		{"Cutoff", Table{}, testCutoff},
-		{"CutoffBetweenTwoSteps", Table{}, testCutoffBetweenSteps},
-		{"ClockInAnotherZone", Table{}, testClockInAnotherZone},
-		{"Future", Table{}, testFuture},
-		{"After", Table{}, testAfter},
-		{"Until", Table{}, testUntil},
-		{"AfterAndUntil", Table{}, testAfterAndUntil},
-		{"CursorThroughJSON", Table{TwoFresh: true}, testCursorThroughJSON},
-		{"CursorOfAnotherProcess", Table{}, testCursorOfAnotherProcess},
-		{"CursorOfGoneRecord", Table{}, testCursorOfGoneRecord},
-		{"NewRowsDuringWalk", Table{}, testNewRowsDuringWalk},
-		{"Record", Table{TwoFresh: true}, testRecord},
-		{"ReadingWritesNothing", Table{Dead: true, Times: true, Notes: true}, testReadingWritesNothing},
-		{"Property", Table{TwoFresh: true, Dead: true}, testProperty},
-		{"PropertyOldest", Table{NoDate: Oldest}, testProperty},
-		{"PropertyNewest", Table{NoDate: Newest}, testProperty},
-		{"PendingCancelled", Table{}, testPendingCancelled},
+// policy returns a policy with these waits; the last applies to every later
+// failure.
+func policy(retries int, planned bool, waits ...time.Duration) *backlog.Policy {
+	return &backlog.Policy{
+		Name: "of the suite", Retries: retries, Planned: planned,
+		Wait: func(n int) (least, most time.Duration) {
+			w := waits[min(n, len(waits))-1]
+			return w, w
+		},
 	}
 }
 
-func settleCases() []testCase {
+// A policyTable is a kind of table whose failed records a policy holds back.
+type policyTable struct {
+	name  string
+	table Table
+	few   bool // cases show what others do not
+}
+
+var policyTables = []policyTable{
+	{"Counted", Table{Policy: counted}, false},
+	{"CountedEndless", Table{Policy: countedEndless}, true},
+	{"CountedErrorKeep", Table{Policy: counted, ErrorKeep: true}, true},
+	{"CountedEndlessErrorKeep", Table{Policy: countedEndless, ErrorKeep: true, TwoFresh: true}, false},
+	{"Planned", Table{Policy: planned}, false},
+	{"PlannedErrorKeep", Table{Policy: planned, ErrorKeep: true}, true},
+	{"PlannedEndless", Table{Policy: plannedEndless}, true},
+}
+
+var noDates = []NoDate{Skip, Oldest, Newest}
+
+// timeCases are the cases in which it matters how columns write times.
+func timeCases() []testCase {
 	list := []testCase{
-		{"SettleNothing", Table{}, testSettleNothing},
-		{"SettleWithDead", Table{Dead: true}, testSettleOutcomes},
-		{"SettleWithoutDead", Table{}, testSettleOutcomes},
-		{"SettleErrorKeep", Table{ErrorKeep: true, Notes: true}, testSettleOutcomes},
-		{"SettleErrorKeepWithDead", Table{ErrorKeep: true, Dead: true}, testSettleOutcomes},
-		{"SettleTouchesNothingElse", Table{Dead: true, Times: true, Notes: true}, testSettleTouchesNothingElse},
-		{"SettleTwice", Table{}, testSettleTwice},
-		{"SettleCancelled", Table{Dead: true, Notes: true}, testSettleCancelled},
-		{"Guard", Table{Dead: true}, testGuard},
-		{"GuardWithNotes", Table{Dead: true, Notes: true}, testGuard},
-		{"GuardOfTwoFreshStatuses", Table{TwoFresh: true}, testGuardOfTwoFresh},
-		{"GuardOfUnchangedStatus", Table{}, testGuardOfUnchangedStatus},
-		{"GuardOfUnchangedStatusWithNotes", Table{Notes: true}, testGuardOfUnchangedStatus},
-		{"NotesOfAttempts", Table{Dead: true, Notes: true}, testAttempts},
-		{"NotesOfErrors", Table{Dead: true, Notes: true}, testLastError},
-		{"NotesOfLongErrors", Table{Notes: true}, testLongError},
-		{"NotesOfBrokenText", Table{Notes: true}, testBrokenText},
-		{"Concurrency", Table{Notes: true}, testConcurrency},
+		{"Cursor", Table{}, testCursor},
+		{"SettleWithDead", Table{NoDate: Oldest, Dead: true, Times: true, Notes: true}, testSettle},
+		{"Expire", Table{TwoFresh: true, Dead: true, Notes: true, Times: true}, testExpire},
 	}
-	for _, n := range []int{1, 2, backlog.MaxGroup - 1, backlog.MaxGroup} {
-		list = append(list, testCase{
-			fmt.Sprintf("SettleGroupOf%d", n),
-			Table{Dead: true, Notes: true},
-			func(f *fixture) { testSettleGroup(f, n) },
-		})
+	for _, word := range noDates {
+		t := Table{NoDate: word, TwoFresh: true, Dead: true, Times: true, Notes: true}
+		list = append(list, testCase{"Walk" + string(word), t, testWalk}, testCase{"Random" + string(word), t, testRandom},
+			testCase{"Count" + string(word), t, testCount})
 	}
-	return list
-}
-
-func dateCases() []testCase {
-	return []testCase{
-		{"NoDateSkip", Table{NoDate: Skip, Dead: true}, testNoDateSkip},
-		{"NoDateOldest", Table{NoDate: Oldest, Dead: true}, testNoDateOldest},
-		{"NoDateNewest", Table{NoDate: Newest, Dead: true}, testNoDateNewest},
-		{"Eligible", Table{Times: true}, testEligible},
-		{"Expires", Table{Times: true}, testExpires},
-		{"PagesOfIneligible", Table{Times: true}, testPagesOfIneligible},
-	}
-}
-
-func keyCases() []testCase {
-	var list []testCase
-	for _, k := range []Keys{IntKeys, TextKeys, BlobKeys, CompositeKeys} {
+	for _, x := range policyTables {
+		list = append(list, x.with("Settle", testSettle))
+		if x.few {
+			list = append(list, x.with("Walk", testWalk))
+			continue
+		}
+		for _, word := range noDates {
+			list = append(list, x.with("Walk"+string(word), testWalk, full, func(t *Table) { t.NoDate = word }))
+		}
 		list = append(list,
-			testCase{fmt.Sprintf("%vKeys", k), Table{Keys: k, Notes: true}, testKeys},
-			testCase{fmt.Sprintf("%vKeysOdd", k), Table{Keys: k}, testOddKeys},
+			x.with("Random", testRandom),
+			x.with("SettleWithDead", testSettle, full),
+			x.with(fmt.Sprintf("SettleGroupOf%d", backlog.MaxGroup), groupOf(backlog.MaxGroup), dead),
+			x.with("Expire", testExpire, full),
+			x.with("Count", testCount, dead),
 		)
 	}
 	return list
 }
 
-func extraCases() []testCase {
-	return []testCase{
-		{"Expire", Table{TwoFresh: true, Dead: true, Notes: true}, testExpire},
-		{"ExpireMany", Table{Dead: true}, testExpireMany},
-		{"ExpireByOwnTime", Table{Dead: true, Times: true}, testExpireByOwnTime},
-		{"ExpireWithoutDead", Table{}, testExpireWithoutDead},
-		{"ExpireNoDateSkip", Table{Dead: true, NoDate: Skip}, testExpireNoDate},
-		{"ExpireNoDateOldest", Table{Dead: true, NoDate: Oldest}, testExpireNoDate},
-		{"ExpireNoDateNewest", Table{Dead: true, NoDate: Newest}, testExpireNoDate},
-		{"ExpireCancelled", Table{Dead: true}, testExpireCancelled},
-		{"ExpireEach", Table{TwoFresh: true, Dead: true, Times: true}, testExpireEach},
+// otherCases are the cases in which it does not.
+func otherCases() []testCase {
+	list := []testCase{
+		{"CursorOfGoneRecord", Table{}, testCursorOfGoneRecord},
+		{"NewRowsDuringWalk", Table{}, testNewRowsDuringWalk},
+		{"Cancelled", Table{Dead: true, Notes: true}, testCancelled},
+		{"SettleWithoutDead", Table{}, testSettle},
+		{"SettleErrorKeep", Table{ErrorKeep: true, Notes: true}, testSettle},
+		{"SettleErrorKeepWithDead", Table{NoDate: Newest, ErrorKeep: true, Dead: true}, testSettle},
+		{"SettleTwice", Table{}, testSettleTwice},
+		{"Guard", Table{Dead: true}, testGuard},
+		{"GuardWithNotes", Table{TwoFresh: true, Dead: true, Notes: true}, testGuard},
+		{"Errors", Table{Notes: true}, testErrors},
+		{"Concurrency", Table{Notes: true}, testConcurrency},
+		{"ExpireWithoutDead", Table{}, testExpire},
 		{"ExpireStopped", Table{Dead: true}, testExpireStopped},
-		{"CountByStatus", Table{TwoFresh: true, Dead: true}, testCountByStatus},
-		{"CountBands", Table{TwoFresh: true, Dead: true}, testCountBands},
-		{"CountNoDate", Table{}, testCountNoDate},
-		{"CountNoDateNewest", Table{NoDate: Newest}, testCountNoDate},
-		{"CountNoDateOldest", Table{NoDate: Oldest}, testCountNoDate},
-		{"CountEmpty", Table{}, testCountEmpty},
 		{"Lock", Table{}, testLock},
 		{"LockOfAnotherProcess", Table{}, testLockOfAnotherProcess},
 	}
+	for _, k := range []Keys{IntKeys, TextKeys, BlobKeys, CompositeKeys} {
+		list = append(list, testCase{fmt.Sprintf("%vKeys", k), Table{Keys: k, Notes: true}, testKeys})
+	}
+	groups := []int{1, 2, backlog.MaxGroup - 1}
+	for _, n := range append(groups, backlog.MaxGroup) {
+		list = append(list, testCase{fmt.Sprintf("SettleGroupOf%d", n), Table{Dead: true, Notes: true}, groupOf(n)})
+	}
+	for _, x := range policyTables {
+		list = append(list, x.with("SettleTwice", testSettleTwice), x.with("SettleLate", testSettleLate))
+		if x.few {
+			continue
+		}
+		list = append(list, x.with("NotDue", testNotDue), x.with("Guard", testGuard, full), x.with("ExpireWithoutDead", testExpire))
+		for _, k := range []Keys{TextKeys, BlobKeys, CompositeKeys} {
+			list = append(list, x.with(fmt.Sprintf("Settle%vKeys", k), groupOf(40), func(t *Table) { t.Keys = k }))
+		}
+		for _, n := range groups {
+			list = append(list, x.with(fmt.Sprintf("SettleGroupOf%d", n), groupOf(n), dead))
+		}
+	}
+	return list
 }
+
+// with returns a case on such a table, or one that is changed.
+func (x policyTable) with(what string, run func(*fixture), change ...func(*Table)) testCase {
+	c := testCase{x.name + what, x.table, run}
+	for _, f := range change {
+		f(&c.table)
+	}
+	return c
+}
+
+func dead(t *Table) { t.Dead = true }
+func full(t *Table) { t.Dead, t.Times, t.Notes = true, true, true }

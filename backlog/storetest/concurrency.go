@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,16 +20,16 @@ const (
 // testConcurrency lets workers page through one lane and settle, each of them
 // its own records, while rows are inserted.
 func testConcurrency(f *fixture) {
-	f.insert(f.rows(firstRows, Fresh)...)
+	rows := f.rows(firstRows+laterRows, Fresh)
+	f.insert(rows[:firstRows]...)
 	store := f.h.Store()
 	var inserted atomic.Bool
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer inserted.Store(true)
-		for n := firstRows; n < firstRows+laterRows; n += laterBatch {
-			var batch []Row
-			for i := range laterBatch {
-				batch = append(batch, f.row(n+i, Fresh, 0))
+		for batch := range slices.Chunk(rows[firstRows:], laterBatch) {
+			for i := range batch {
+				batch[i].Inserted = now
 			}
 			if err := f.h.Insert(batch...); err != nil {
 				f.Errorf("harness: insert while the store works: %v", err)
@@ -51,15 +52,11 @@ func testConcurrency(f *fixture) {
 		})
 	}
 	wg.Wait()
-
-	for n := range firstRows + laterRows {
+	for n, row := range rows {
 		if times := taken[n%workers][n]; times != 1 {
-			f.Errorf("record %v: want it selected exactly once before it was settled, got it %d times", f.key(n), times)
+			f.Errorf("record %v: want it selected exactly once before it was settled, got it %d times", row.Key, times)
 		}
-		row := f.read(f.key(n))
-		if want := f.settled(Fresh, workOutcome(n)); row.State != want || row.Attempts != 1 {
-			f.Errorf("record %v: want state %v after 1 attempt, got %v after %d", f.key(n), want, row.State, row.Attempts)
-		}
+		f.wantRow("one attempt by its worker", f.table.left(row, f.settlement(&backlog.Record{Key: row.Key}, workOutcome(n))))
 	}
 }
 
@@ -68,13 +65,10 @@ func workOutcome(n int) backlog.Outcome { return outcomes[n/workers%len(outcomes
 // work walks the fresh lane once, page by page, and settles the records of
 // worker w.
 func (f *fixture) work(store backlog.Store, w int, taken map[int]int) {
-	q := pages(backlog.Fresh, 30)
+	q := query(backlog.Fresh)
+	q.Limit = 30
 	for range maxPages {
-		var page backlog.Page
-		err := retry(func() (err error) {
-			page, err = store.Pending(f.Context(), q)
-			return err
-		})
+		page, err := retry(func() (backlog.Page, error) { return store.Pending(f.Context(), q) })
 		if err != nil {
 			f.Errorf("worker %d: Pending: want a page, got error: %v", w, err)
 			return
@@ -82,21 +76,18 @@ func (f *fixture) work(store backlog.Store, w int, taken map[int]int) {
 		var group []backlog.Settlement
 		for i := range page.Records {
 			r := &page.Records[i]
-			if n := f.number(r.Key); n%workers == w {
+			key, _ := r.Key.Part(0).(int64)
+			if n := int(key) - 1; n%workers == w {
 				taken[n]++
-				group = append(group, settlement(r, workOutcome(n)))
+				group = append(group, f.settlement(r, workOutcome(n)))
 			}
 		}
-		var unsettled []backlog.Unsettled
-		err = retry(func() (err error) {
-			unsettled, err = store.Settle(f.Context(), group)
-			return err
-		})
+		unsettled, err := retry(func() ([]backlog.Unsettled, error) { return store.Settle(f.Context(), group) })
 		if err != nil {
 			f.Errorf("worker %d: Settle: want %d outcomes written, got error: %v", w, len(group), err)
 			return
 		}
-		wantConflicts(f, group, unsettled)
+		wantConflicts(f.T, group, unsettled, nil)
 		if !page.More {
 			return
 		}
@@ -105,13 +96,12 @@ func (f *fixture) work(store backlog.Store, w int, taken map[int]int) {
 }
 
 // retry calls again, as the contract lets it, while the store is busy.
-func retry(call func() error) error {
-	var err error
+func retry[T any](call func() (T, error)) (answer T, err error) {
 	for range 200 {
-		if err = call(); !errors.Is(err, backlog.ErrAway) {
-			return err
+		if answer, err = call(); !errors.Is(err, backlog.ErrUnavailable) {
+			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return err
+	return answer, err
 }

@@ -2,7 +2,7 @@
 // passes. It knows the contracts of package backlog and nothing of what is
 // behind them.
 //
-// A new store hooks in with a [Harness], which is a fresh table, the store
+// A new store hooks in with a [Harness], which is an empty table, the store
 // under test on it, and a back door to its rows:
 //
 //	func TestStore(t *testing.T) {
@@ -18,15 +18,15 @@
 //	type harness struct { ... }
 //
 //	func (h *harness) Store() backlog.Store                         { return h.store }
-//	func (h *harness) Status(s storetest.State) string              { return texts[s] }
+//	func (h *harness) Text(s storetest.Status) string               { return texts[s] }
 //	func (h *harness) Insert(rows ...storetest.Row) error           { ... } // INSERT, in one transaction
 //	func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) { ... } // SELECT
-//	func (h *harness) SetState(k backlog.Key, s storetest.State) error { ... } // UPDATE
+//	func (h *harness) SetStatus(k backlog.Key, s storetest.Status) error { ... } // UPDATE
 //	func (h *harness) Delete(keys ...backlog.Key) error             { ... } // DELETE
 //
-// A store with several forms of a table (text or numeric times, say) calls Run
-// once for each. A harness skips the tables that its store cannot have; what a
-// store does not implement ([backlog.Counter], [backlog.Expirer],
+// A store with several forms of times (text or numbers, say) calls [Run] for one
+// and [RunTimes] for the others. A harness skips the tables that its store cannot have; what a
+// store does not implement (Count, Expire,
 // [backlog.Locker]) is skipped by itself. A harness may also be [Precise] and
 // an [Opener]. The random cases are 100 walks each; go test -short makes 20 of
 // them.

@@ -2,127 +2,154 @@ package storetest
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 )
 
-func (f *fixture) expirer() backlog.Expirer {
+// An expirer is a store with the method that [backlog.Store] names.
+type expirer interface {
+	Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (int, error)
+}
+
+func (f *fixture) expirer() expirer {
 	f.Helper()
-	e, ok := f.h.Store().(backlog.Expirer)
+	e, ok := f.h.Store().(expirer)
 	if !ok {
-		f.Skip("the store is no backlog.Expirer")
+		f.Skip("the store has no method Expire")
 	}
 	return e
 }
 
-// wantExpired expires the rows inserted before a time and checks their
-// number.
-func (f *fixture) wantExpired(before time.Time, want int) {
+// wantExpired expires the rows inserted before a time, and makes the dying rows
+// dead. If it is to be told, each record must come once and be as it was
+// meanwhile.
+func (f *fixture) wantExpired(rows []Row, before time.Time, tell bool) {
 	f.Helper()
-	got, err := f.expirer().Expire(f.Context(), now, before, nil)
+	told := make(map[string]int)
+	each := func(r *backlog.Record) bool {
+		told[r.Key.String()]++
+		row := find(rows, r.Key)
+		if row == nil || !f.table.dies(*row, before) {
+			f.Errorf("Expire before %v: want it told of what dies, got record %v", before, r.Key)
+			return true
+		}
+		f.wantRow("the moment just before it is expired", *row)
+		f.wantRecord(r, *row)
+		return true
+	}
+	if !tell {
+		each = nil
+	}
+	n, err := f.expirer().Expire(f.Context(), now, before, each)
 	if err != nil {
 		f.Fatalf("Expire before %v: want it done, got error: %v", before, err)
 	}
-	if got != want {
-		f.Errorf("Expire before %v: want %d records expired, got %d", before, want, got)
+	dead := 0
+	for i, r := range rows {
+		if f.table.dies(r, before) {
+			if dead++; tell && told[r.Key.String()] != 1 {
+				f.Errorf("Expire before %v: want it told once of record %v, got %d times", before, r.Key, told[r.Key.String()])
+			}
+			rows[i].Status, rows[i].InRetry, rows[i].Failures.Next = Dead, false, time.Time{} // and no attempt was made
+		}
+		f.wantRow("Expire before "+before.Format(time.RFC3339Nano), rows[i])
+	}
+	if n != dead {
+		f.Errorf("Expire before %v: want %d records expired, got %d", before, dead, n)
 	}
 }
 
+// testExpire expires rows of every kind, and more than a group of settlements has.
 func testExpire(f *fixture) {
-	const age = 5 * day
-	step := f.precision()
-	var rows []Row
-	for _, s := range []State{Fresh, AlsoFresh, Failed, Success, Dead, Other, Null} {
-		for _, a := range []time.Duration{age - step, age, age + step, 2 * age} {
-			r := f.row(len(rows), s, a)
-			r.Attempts, r.LastError = 2, "of last time"
-			rows = append(rows, r)
+	rows := f.specimens(120, 2)
+	if f.table.Dead && f.table.Policy == nil {
+		for i := range backlog.MaxGroup {
+			rows = append(rows, f.row(1000+i, Fresh, 7*day+time.Duration(i)*time.Second))
 		}
+		f.insert(rows[120:]...)
 	}
+	f.wantExpired(rows, now.Add(-9*day), false)
+	f.wantExpired(rows, now.Add(-edge), true)
+	f.wantExpired(rows, now.Add(-edge), true)
+}
+
+// testExpireStopped ends the context in the midst: what was told of is written,
+// nothing else is.
+func testExpireStopped(f *fixture) {
+	rows := f.rows(20, Fresh)
 	f.insert(rows...)
-	before := now.Add(-age)
-	f.wantExpired(before, 6) // two of each pending status
-	for _, want := range rows {
-		if want.State <= Failed && want.Inserted.Before(before) {
-			want.State = Dead // and no attempt was made
-		}
-		f.wantRow("Expire of what is inserted before "+before.Format(time.RFC3339Nano), want)
-	}
-	f.wantExpired(before, 0)
-}
-
-// testExpireMany expires more rows than a group of settlements has.
-func testExpireMany(f *fixture) {
-	const old = 2*backlog.MaxGroup + 1
-	var rows []Row
-	for i := range old {
-		rows = append(rows, f.row(i, State(i%2*int(Failed)), 5*day+time.Duration(i)*time.Second))
-	}
-	young := f.row(old, Fresh, day)
-	f.insert(append(rows, young)...)
-	f.wantExpired(now.Add(-5*day), old-1)
-	f.wantLane(backlog.Fresh, young, rows[0])
-	f.wantLane(backlog.Failed)
-}
-
-func testExpireWithoutDead(f *fixture) {
-	rows := []Row{f.row(1, Fresh, 5*day), f.row(2, Failed, 6*day), f.row(3, Success, 7*day)}
-	f.insert(rows...)
-	f.wantExpired(now.Add(-day), 0)
-	for _, r := range rows {
-		f.wantRow("Expire without a dead status", r)
-	}
-}
-
-// testExpireNoDate: whatever a missing date counts as, nobody dies of it.
-func testExpireNoDate(f *fixture) {
-	rows := []Row{{Key: f.key(1), State: Fresh}, {Key: f.key(2), State: Failed}}
-	dated := f.row(3, Fresh, day)
-	f.insert(append(rows, dated)...)
-	f.wantExpired(now.Add(day), 1)
-	for _, r := range rows {
-		f.wantRow("Expire of what is inserted before tomorrow", r)
-	}
-	dated.State = Dead
-	f.wantRow("Expire of what is inserted before tomorrow", dated)
-}
-
-func testExpireCancelled(f *fixture) {
-	rows := f.rows(3, Fresh)
-	f.insert(rows...)
-	e := f.expirer()
 	ctx, cancel := context.WithCancel(f.Context())
-	cancel()
-	start := time.Now()
-	n, err := e.Expire(ctx, now, now.Add(day), nil)
-	wantCancelled(f.T, "Expire", err, time.Since(start))
-	if n != 0 {
-		f.Errorf("Expire on a cancelled context: want 0 records expired, got %d", n)
+	defer cancel()
+	told := make(map[string]bool)
+	n, err := f.expirer().Expire(ctx, now, now.Add(day), func(r *backlog.Record) bool {
+		told[r.Key.String()] = true
+		if len(told) == 3 {
+			cancel()
+		}
+		return true
+	})
+	wantCancelled(f.T, "Expire", err, 0)
+	if n != 3 || len(told) != 3 {
+		f.Errorf("Expire stopped at the third record: want it told of 3 and 3 expired, got %d and %d", len(told), n)
 	}
+	for i, r := range rows {
+		if told[r.Key.String()] {
+			rows[i].Status = Dead
+		}
+		f.wantRow("an Expire that was stopped", rows[i])
+	}
+	f.wantExpired(rows, now.Add(day), false)
+}
+
+// wantCounts counts the rows at the suite's present.
+func (f *fixture) wantCounts(rows []Row, edges ...time.Duration) {
+	f.Helper()
+	c, ok := f.h.Store().(interface {
+		Count(ctx context.Context, now time.Time, edges []time.Duration) (inspect.Counts, error)
+	})
+	if !ok {
+		f.Skip("the store has no method Count")
+	}
+	got, err := c.Count(f.Context(), now, edges)
+	if err != nil {
+		f.Fatalf("Count: want counts, got error: %v", err)
+	}
+	texts, total := make(map[string]int), 0
 	for _, r := range rows {
-		f.wantRow("an Expire on a cancelled context", r)
+		if r.Status != Null { // what NULL is called is the store's affair
+			texts[f.h.Text(r.Status)]++
+		}
+	}
+	for _, n := range got.ByStatus {
+		total += n
+	}
+	maps.DeleteFunc(got.ByStatus, func(text string, n int) bool { return texts[text] == 0 })
+	if total != len(rows) || !maps.Equal(got.ByStatus, texts) {
+		f.Errorf("ByStatus: want %d rows, %v among them; got %d, %v", len(rows), texts, total, got.ByStatus)
+	}
+	text := func(c inspect.Counts) (s string) {
+		for _, b := range append(c.Bands, c.Beyond) {
+			s += fmt.Sprintf("%d fresh and %d failed, the oldest of %v; ", b.Fresh, b.Failed, b.Oldest.UTC())
+		}
+		return s + fmt.Sprintf("%d unreadable, %d out of retries, %d pending", c.Unreadable, c.Exhausted, c.Pending())
+	}
+	if g, w := text(got), text(f.table.counts(rows, edges)); g != w {
+		f.Errorf("counts up to %v and beyond: want\n%s\ngot\n%s", edges, w, g)
 	}
 }
 
-// testExpireByOwnTime expires rows that are young but past their own time.
-func testExpireByOwnTime(f *fixture) {
-	step := f.precision()
-	var rows []Row
-	for i, at := range []time.Time{{}, now.Add(day), now, now.Add(-step), now.Add(-day)} {
-		r := f.row(i, Fresh, time.Hour)
-		r.Expires = at
-		rows = append(rows, r)
+// testCount counts rows of every kind. Due or not is all the same to it, out of
+// retries is not.
+func testCount(f *fixture) {
+	f.wantCounts(nil, time.Hour, day)
+	rows := f.specimens(120, 3)
+	f.wantCounts(rows, time.Hour, edge, 7*day)
+	f.wantCounts(rows, time.Second, 2*time.Second) // the first is empty but for what is ahead of our clock
+	if f.table.NoDate == Skip {
+		f.wantCounts(rows)
 	}
-	done := f.row(len(rows), Success, time.Hour)
-	done.Expires = now.Add(-day)
-	f.insert(append(rows, done)...)
-	f.wantExpired(now.Add(-5*day), 2)
-	for i, want := range rows {
-		if i >= 3 {
-			want.State = Dead
-		}
-		f.wantRow("Expire of what is past its own time", want)
-	}
-	f.wantRow("Expire of what is past its own time", done)
 }

@@ -6,7 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -24,12 +25,7 @@ const day = 24 * time.Hour
 // maxPages ends the walk of a store that says More for ever.
 const maxPages = 5000
 
-// tb is what *testing.T and *rapid.T have in common.
-type tb interface {
-	Helper()
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-}
+var bothLanes = []backlog.Lane{backlog.Fresh, backlog.Failed}
 
 // A fixture is a running case: its table and the steps that cases are made
 // of, which end the case when the harness or the store fails.
@@ -60,25 +56,114 @@ func (f *fixture) key(n int) backlog.Key {
 	return backlog.NewKey(int64(n + 1)) // a 0 asks MySQL for the next number
 }
 
-// number returns the n of an integer key.
-func (f *fixture) number(k backlog.Key) int {
-	n, _ := k.Part(0).(int64)
-	return int(n) - 1
-}
-
 // row returns a row with the n-th key.
-func (f *fixture) row(n int, s State, age time.Duration) Row {
-	return Row{Key: f.key(n), State: s, Inserted: now.Add(-age)}
+func (f *fixture) row(n int, s Status, age time.Duration) Row {
+	return Row{Key: f.key(n), Status: s, Inserted: now.Add(-age)}
 }
 
-// rows returns count rows of one state, row i i minutes old.
-func (f *fixture) rows(count int, s State) []Row {
+// rows returns count rows of one status, row i i minutes old.
+func (f *fixture) rows(count int, s Status) []Row {
 	rows := make([]Row, count)
 	for i := range rows {
 		rows[i] = f.row(i, s, time.Duration(i)*time.Minute)
 	}
 	return rows
 }
+
+// failed returns a row that has failed, most lately at the given time, and is
+// an hour old. Under a planned policy it is tried again when it would be under
+// a counted one.
+func (f *fixture) failed(n, failures int, last time.Time) Row {
+	r := f.row(n, Failed, time.Hour)
+	if f.table.ErrorKeep {
+		r.Status = Fresh
+	}
+	p := f.table.Policy
+	if p == nil {
+		return r
+	}
+	r.Failures = backlog.Failures{Count: failures, Last: last}
+	if p.Planned && !last.IsZero() && !p.GivenUp(failures) {
+		r.Failures.Next, r.InRetry = last.Add(p.Draw(failures, 0)), true
+	}
+	return r
+}
+
+// dueAt returns a row that has failed so often and is due at the time.
+func (f *fixture) dueAt(n, failures int, at time.Time) Row {
+	return f.failed(n, failures, at.Add(-f.table.Policy.Draw(failures, 0)))
+}
+
+// numbers returns numbers of failures with which a record is not given up, some
+// of them beyond the last that the policy tells apart.
+func (f *fixture) numbers() []int {
+	if p := f.table.Policy; p == nil || p.Retries >= 0 {
+		return []int{1, 2, 3}
+	}
+	return []int{1, 2, 3, 4, 5, 1000, 2_000_000}
+}
+
+// edge is the age at which the cases cut.
+const edge = 36 * time.Hour
+
+// specimens inserts rows in which everything that decides about a record comes
+// together by chance: the limits themselves, a step before and a step behind.
+func (f *fixture) specimens(n int, seed uint64) []Row {
+	f.Helper()
+	random := rand.New(rand.NewPCG(seed, 0))
+	step, p := f.precision(), f.table.Policy
+	statuses := []Status{Fresh, Fresh, Success, Other, Null}
+	if !f.table.ErrorKeep {
+		statuses = append(statuses, Failed, Failed)
+	}
+	if f.table.TwoFresh {
+		statuses = append(statuses, AlsoFresh)
+	}
+	if f.table.Dead {
+		statuses = append(statuses, Dead)
+	}
+	ages := []time.Duration{time.Minute, time.Hour, edge - step, edge, edge + step, 9 * day}
+	if f.table.NoDate != Newest { // where stores differ about what is ahead of our clock
+		ages = append(ages, -30*time.Minute, -step)
+	}
+	near := func(at time.Time) time.Time {
+		return at.Add(pick(random, -day, -time.Minute, -step, 0, step, time.Hour))
+	}
+	var rows []Row
+	for _, i := range random.Perm(n) {
+		age := pick(random, ages...)
+		r := f.row(i, pick(random, statuses...), age)
+		if random.IntN(4) == 0 {
+			r.Inserted = time.Time{}
+		}
+		switch chance := random.IntN(5); {
+		case !f.table.Times:
+		case chance == 0 || age == time.Minute: // a run of them, so that a page may be empty
+			r.Eligible = near(now.Add(step))
+		case chance == 1:
+			r.Expires = near(now)
+		}
+		r.Amount = pick[any](random, nil, int64(0), int64(42), int64(1<<53+1), int64(math.MinInt64))
+		r.Note = pick[any](random, nil, "", "plain", "Grüße,\n\"100%\" 'π'")
+		r.Payload = pick[any](random, nil, []byte("0"), []byte{0, 1, 0xff, '\''})
+		r.Attempts, r.LastError = pick(random, 0, 1, 41), pick(random, "", "of last time")
+		if p != nil {
+			r.Failures.Count = pick(random, append(f.numbers(), 0, -3, 4, 5)...)
+			due := now.Add(-p.Draw(r.Failures.Count, 0))
+			r.Failures.Last = pick(random, time.Time{}, near(due), near(due))
+		}
+		if p != nil && p.Planned {
+			_, pending := f.table.lane(r)
+			r.Failures.Next = pick(random, time.Time{}, near(now), near(now))
+			r.InRetry = pending && pick(random, false, true)
+		}
+		rows = append(rows, r)
+	}
+	f.insert(rows...)
+	return rows
+}
+
+func pick[T any](random *rand.Rand, list ...T) T { return list[random.IntN(len(list))] }
 
 func (f *fixture) insert(rows ...Row) {
 	f.Helper()
@@ -87,9 +172,9 @@ func (f *fixture) insert(rows ...Row) {
 	}
 }
 
-func (f *fixture) setState(k backlog.Key, s State) {
+func (f *fixture) setStatus(k backlog.Key, s Status) {
 	f.Helper()
-	if err := f.h.SetState(k, s); err != nil {
+	if err := f.h.SetStatus(k, s); err != nil {
 		f.Fatalf("harness: set record %v to %v: %v", k, s, err)
 	}
 }
@@ -113,23 +198,30 @@ func (f *fixture) read(k backlog.Key) Row {
 	return row
 }
 
-// query returns a query for the whole of a lane in one page.
-func query(lane backlog.Lane) backlog.Query {
-	return backlog.Query{Lane: lane, Now: now, MaxAge: 10 * day, Limit: 1000}
+// another returns the table as opened by another process.
+func (f *fixture) another() backlog.Store {
+	f.Helper()
+	opener, ok := f.h.(Opener)
+	if !ok {
+		f.Skip("the harness cannot open its table twice")
+	}
+	other, err := opener.Open()
+	if err != nil {
+		f.Fatalf("harness: open the table again: %v", err)
+	}
+	return other
 }
 
-// pages returns a query for a lane in pages of the given size.
-func pages(lane backlog.Lane, size int) backlog.Query {
-	q := query(lane)
-	q.Limit = size
-	return q
+// query returns a query for the whole of a lane in one page.
+func query(lane backlog.Lane) backlog.Query {
+	return backlog.Query{Lane: lane, Now: now, Since: now.Add(-10 * day), Limit: 1000}
 }
 
 // walk returns the records of the query, page after page from q.After to the
 // end.
 func (f *fixture) walk(q backlog.Query) []backlog.Record {
 	f.Helper()
-	return walk(f.Context(), f.T, f.h.Store(), q, func(c backlog.Cursor) backlog.Cursor { return c })
+	return walk(f.Context(), f.T, f.h.Store(), q, unchanged)
 }
 
 // walkJSON is walk with every cursor sent through JSON.
@@ -138,9 +230,11 @@ func (f *fixture) walkJSON(q backlog.Query) []backlog.Record {
 	return walk(f.Context(), f.T, f.h.Store(), q, func(c backlog.Cursor) backlog.Cursor { return throughJSON(f.T, c) })
 }
 
+func unchanged(c backlog.Cursor) backlog.Cursor { return c }
+
 // walk returns the records of the query, with something done to the cursor
 // between the pages.
-func walk(ctx context.Context, t tb, store backlog.Store, q backlog.Query, between func(backlog.Cursor) backlog.Cursor) []backlog.Record {
+func walk(ctx context.Context, t *testing.T, store backlog.Store, q backlog.Query, between func(backlog.Cursor) backlog.Cursor) []backlog.Record {
 	t.Helper()
 	var records []backlog.Record
 	for range maxPages {
@@ -168,7 +262,7 @@ func walk(ctx context.Context, t tb, store backlog.Store, q backlog.Query, betwe
 }
 
 // throughJSON returns the cursor that comes back from the state file.
-func throughJSON(t tb, c backlog.Cursor) backlog.Cursor {
+func throughJSON(t *testing.T, c backlog.Cursor) backlog.Cursor {
 	t.Helper()
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -181,29 +275,56 @@ func throughJSON(t tb, c backlog.Cursor) backlog.Cursor {
 	return back
 }
 
-// pending returns the records of both lanes, fresh ones first, and ends the
-// case unless they are those of the rows, in that order.
-func (f *fixture) pending(rows ...Row) []backlog.Record {
+// wantLane checks the whole of the query, whatever the pages.
+func (f *fixture) wantLane(q backlog.Query, rows []Row, sizes ...int) {
 	f.Helper()
-	records := slices.Concat(f.walk(query(backlog.Fresh)), f.walk(query(backlog.Failed)))
-	wantRecords(f, "both lanes", rows, records)
+	want := expected(f.table, rows, q)
+	for _, q.Limit = range append(sizes, 3, 1000) {
+		what := fmt.Sprintf("%v lane at %v since %v, widest %t, in pages of %d", q.Lane, q.Now, q.Since, q.Widest, q.Limit)
+		wantRecords(f.T, what, want, f.walkJSON(q))
+	}
+}
+
+// wantWalks is wantLane, and checks what comes after records and until them; of
+// many it takes a dozen.
+func (f *fixture) wantWalks(q backlog.Query, rows []Row) {
+	f.Helper()
+	f.wantLane(q, rows, 1, 2, 7)
+	want := expected(f.table, rows, q)
+	all := f.walk(q)
+	for i := 0; i < min(len(all), len(want)); i += 1 + len(all)/12 {
+		q := q
+		q.Limit, q.After = 7, all[i].Cursor
+		wantRecords(f.T, fmt.Sprintf("%v lane after record %d of %d", q.Lane, i+1, len(want)), want[i+1:], f.walk(q))
+		q.After, q.Until, q.Limit = backlog.Cursor{}, throughJSON(f.T, all[i].Cursor), []int{7, 1000}[i%2]
+		wantRecords(f.T, fmt.Sprintf("%v lane until record %d of %d in pages of %d", q.Lane, i+1, len(want), q.Limit), want[:i+1], f.walk(q))
+	}
+}
+
+// pending returns the rows that are in a lane and their records, lane by lane.
+// The two lanes must have these records and no others.
+func (f *fixture) pending(rows []Row) (inLane []Row, records []backlog.Record) {
+	f.Helper()
+	for _, lane := range bothLanes {
+		q := query(lane)
+		q.Widest = true
+		inLane = append(inLane, expected(f.table, rows, q)...)
+		records = append(records, f.walk(q)...)
+	}
+	wantRecords(f.T, "both lanes", inLane, records)
 	if f.Failed() {
 		f.FailNow()
 	}
-	return records
+	return inLane, records
 }
 
-// inOrder returns the rows as a lane orders them, newest first by (inserted,
-// key).
-func inOrder(rows []Row) []Row {
-	rows = slices.Clone(rows)
-	slices.SortFunc(rows, func(a, b Row) int {
-		if c := b.Inserted.Compare(a.Inserted); c != 0 {
-			return c
-		}
-		return compareKeys(b.Key, a.Key)
-	})
-	return rows
+// find returns the row of a key, nil if there is none.
+func find(rows []Row, k backlog.Key) *Row {
+	i := slices.IndexFunc(rows, func(r Row) bool { return r.Key.Hash() == k.Hash() })
+	if i < 0 {
+		return nil
+	}
+	return &rows[i]
 }
 
 // compareKeys compares two keys of the same kind.
@@ -225,64 +346,57 @@ func compareKeys(a, b backlog.Key) int {
 	return 0
 }
 
-func keysOf(rows []Row) []backlog.Key {
-	var keys []backlog.Key
-	for _, r := range rows {
-		keys = append(keys, r.Key)
+// wantRow checks that the row is as it is expected to be, in every field that
+// the table has.
+func (f *fixture) wantRow(after string, want Row) {
+	f.Helper()
+	got := f.read(want.Key)
+	if !f.table.Notes {
+		got.Attempts, got.LastError = want.Attempts, want.LastError
 	}
-	return keys
+	if f.table.Policy == nil {
+		got.Failures, got.InRetry = want.Failures, want.InRetry
+	} else if !f.table.Policy.Planned {
+		got.Failures.Next, got.InRetry = want.Failures.Next, want.InRetry
+	}
+	if g, w := got.text(), want.text(); g != w {
+		f.Errorf("record %v after %s: want\n%s\ngot\n%s", want.Key, after, w, g)
+	}
 }
 
-func keysOfRecords(records []backlog.Record) []backlog.Key {
-	var keys []backlog.Key
-	for _, r := range records {
-		keys = append(keys, r.Key)
-	}
-	return keys
+// text writes all fields but the key.
+func (r Row) text() string {
+	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+	return fmt.Sprintf("%v, inserted %s, eligible %s, expires %s, amount %T(%[5]v), note %T(%[6]q), payload %T(%[7]v), %d attempts, last error %q, %d failures, last %s, next %s, in retry %t",
+		r.Status, at(r.Inserted), at(r.Eligible), at(r.Expires), r.Amount, r.Note, r.Payload, r.Attempts, r.LastError,
+		r.Failures.Count, at(r.Failures.Last), at(r.Failures.Next), r.InRetry)
 }
 
-// wantRecords checks that the records are those of the rows, in that order.
-func wantRecords(t tb, what string, want []Row, got []backlog.Record) {
+// wantRecords checks that the records are the rows, in that order.
+func wantRecords(t *testing.T, what string, want []Row, got []backlog.Record) {
 	t.Helper()
-	w, g := keysOf(want), keysOfRecords(got)
-	if reflect.DeepEqual(w, g) {
-		return
+	var w, g []string
+	for _, r := range want {
+		w = append(w, keyText(r.Key))
 	}
-	if len(w) <= 20 && len(g) <= 40 {
-		t.Errorf("%s: want the records %s in this order, got %s", what, keyList(w), keyList(g))
-		return
+	for _, r := range got {
+		g = append(g, keyText(r.Key))
 	}
 	i := 0
-	for i < min(len(w), len(g)) && reflect.DeepEqual(w[i], g[i]) {
+	for i < min(len(w), len(g)) && w[i] == g[i] {
 		i++
 	}
-	t.Errorf("%s: want %d records, got %d; from record %d on want %s, got %s",
-		what, len(w), len(g), i, keyList(w[i:min(i+5, len(w))]), keyList(g[i:min(i+5, len(g))]))
+	if i < max(len(w), len(g)) {
+		t.Errorf("%s: want %d records, got %d; from record %d on want %v, got %v",
+			what, len(w), len(g), i+1, w[i:min(i+20, len(w))], g[i:min(i+40, len(g))])
+	}
 }
 
-// keyList writes keys with their types, where these are not plain to see.
-func keyList(keys []backlog.Key) string {
-	if len(keys) == 0 {
-		return "none"
-	}
-	words := make([]string, len(keys))
-	for i, k := range keys {
-		words[i] = keyText(k)
-	}
-	return "[" + strings.Join(words, " ") + "]"
-}
-
+// keyText writes a key with the types of its parts.
 func keyText(k backlog.Key) string {
-	parts := make([]string, k.Len())
-	for i := range parts {
-		switch v := k.Part(i).(type) {
-		case int64:
-			parts[i] = fmt.Sprint(v)
-		case string:
-			parts[i] = fmt.Sprintf("%q", v)
-		default:
-			parts[i] = fmt.Sprintf("%T(%v)", v, v)
-		}
+	var parts []string
+	for i := range k.Len() {
+		parts = append(parts, fmt.Sprintf("%T(%[1]v)", k.Part(i)))
 	}
 	return strings.Join(parts, "/")
 }

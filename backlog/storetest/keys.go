@@ -3,52 +3,45 @@ package storetest
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"backlog/backlog"
 )
 
-// testKeys walks and settles records whose order is decided by their keys.
+// testKeys walks and settles records whose order is decided by their keys, then
+// records with keys that a careless store mistakes for others.
 func testKeys(f *fixture) {
-	var lanes [2][]Row
+	var rows []Row
 	for i := range 30 {
-		r := f.row(i*11%30, Fresh, time.Duration(i%3)*time.Minute)
-		if i%5 > 2 {
-			r.State = Failed
-			lanes[backlog.Failed] = append(lanes[backlog.Failed], r)
-		} else {
-			lanes[backlog.Fresh] = append(lanes[backlog.Fresh], r)
-		}
+		rows = append(rows, f.row(i*11%30, []Status{Fresh, Fresh, Fresh, Failed, Failed}[i%5], time.Duration(i%3)*time.Minute))
 	}
-	f.insert(slices.Concat(lanes[:]...)...)
+	f.insert(rows...)
 	for _, lane := range bothLanes {
-		lanes[lane] = inOrder(lanes[lane])
-		f.wantWalks(query(lane), lanes[lane])
+		f.wantWalks(query(lane), rows)
 	}
-
-	rows := slices.Concat(lanes[:]...)
-	records := f.pending(rows...)
+	rows, records := f.pending(rows)
 	var group []backlog.Settlement
 	for i := 0; i < len(records); i += 3 {
-		group = append(group, settlement(&records[i], backlog.Succeeded))
+		group = append(group, f.settlement(&records[i], backlog.Succeeded))
 	}
 	f.delete(rows[0].Key)
-	f.setState(rows[3].Key, Other)
-	wantConflicts(f, group, f.settle(group...), 0, 1)
+	f.setStatus(rows[3].Key, Other)
+	f.settle([]int{0, 1}, group...)
 	for i, want := range rows {
 		switch {
 		case i == 0:
 			continue
 		case i == 3:
-			want.State = Other
+			want.Status = Other
 		case i%3 == 0:
-			want.State, want.Attempts = Success, 1
+			want = f.table.left(want, group[i/3])
 		}
 		// The others too: a condition on each part of a composite key by
 		// itself writes more rows than the group has.
-		f.wantRow(fmt.Sprintf("settling every third of %v", keyList(keysOf(rows))), want)
+		f.wantRow("settling every third", want)
+		f.delete(want.Key)
 	}
+	f.settleOdd()
 }
 
 // oddKeys are keys that a careless store mistakes for others.
@@ -72,24 +65,22 @@ var oddKeys = map[Keys][]backlog.Key{
 	},
 }
 
-// testOddKeys settles such records one by one; every other one stays.
-func testOddKeys(f *fixture) {
+// settleOdd settles such records one by one; every other one stays.
+func (f *fixture) settleOdd() {
 	var rows []Row
 	for i, k := range oddKeys[f.table.Keys] {
-		rows = append(rows, Row{Key: k, State: Fresh, Inserted: now.Add(-time.Duration(i) * time.Minute)})
+		rows = append(rows, Row{Key: k, Status: Fresh, Inserted: now.Add(-time.Duration(i) * time.Minute)})
 	}
 	f.insert(rows...)
-	wantRecords(f, "fresh lane, cursors through JSON", rows, f.walkJSON(pages(backlog.Fresh, 1)))
-	records := f.pending(rows...)
-	var left []Row
+	f.wantLane(query(backlog.Fresh), rows)
+	rows, records := f.pending(rows)
 	for i := range records {
-		if i%2 == 0 {
-			left = append(left, rows[i])
-			continue
+		if i%2 == 1 {
+			s := f.settlement(&records[i], backlog.Succeeded)
+			f.settle(nil, s)
+			rows[i] = f.table.left(rows[i], s)
 		}
-		group := []backlog.Settlement{settlement(&records[i], backlog.Succeeded)}
-		wantConflicts(f, group, f.settle(group...))
-		f.wantState(&records[i], "success", Success)
+		f.wantRow(fmt.Sprintf("settling keys up to %s", keyText(records[i].Key)), rows[i])
 	}
-	f.wantLane(backlog.Fresh, left...)
+	f.wantLane(query(backlog.Fresh), rows)
 }

@@ -1,41 +1,51 @@
 package storetest
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
+	"testing"
 	"time"
+	"unicode/utf8"
 
 	"backlog/backlog"
 )
 
 var outcomes = []backlog.Outcome{backlog.Succeeded, backlog.Errored, backlog.Rejected}
 
-// settlement returns an outcome of the record; one that is no success has a
-// text.
-func settlement(r *backlog.Record, o backlog.Outcome) backlog.Settlement {
-	s := backlog.Settlement{Record: r, Outcome: o, At: now.Add(time.Second)}
-	if o != backlog.Succeeded {
-		s.Error = fmt.Sprintf("%v of %v", o, r.Key)
+// settlement returns an outcome of the record under the table's policy, as the
+// engine makes it; one that is no success has a text.
+func (f *fixture) settlement(r *backlog.Record, o backlog.Outcome) backlog.Settlement {
+	return f.settlementAt(r, o, now.Add(time.Second))
+}
+
+func (f *fixture) settlementAt(r *backlog.Record, o backlog.Outcome, at time.Time) backlog.Settlement {
+	s := backlog.Settlement{Record: r, Target: o.Target(), At: at}
+	if o == backlog.Succeeded {
+		return s
+	}
+	s.Error = fmt.Sprintf("%v of %v: ne marche pas: “été”, 'quoted' \"twice\"", o, r.Key)
+	givenUp := false
+	if s.Failures, givenUp = f.table.Policy.After(r.Failures, at, 0.5); givenUp {
+		s.Target = backlog.RowDead
 	}
 	return s
 }
 
-// settle settles one group.
-func (f *fixture) settle(group ...backlog.Settlement) []backlog.Unsettled {
+// settle settles one group, and checks that the settlements at these places of
+// it, and no others, are reported as conflicts.
+func (f *fixture) settle(conflicts []int, group ...backlog.Settlement) {
 	f.Helper()
 	unsettled, err := f.h.Store().Settle(f.Context(), group)
 	if err != nil {
 		f.Fatalf("Settle of %d outcomes: want them written, got error: %v", len(group), err)
 	}
-	return unsettled
+	wantConflicts(f.T, group, unsettled, conflicts)
 }
 
-// wantConflicts checks that the settlements at these places of the group, and
-// no others, were reported as conflicts.
-func wantConflicts(t tb, group []backlog.Settlement, got []backlog.Unsettled, want ...int) {
+func wantConflicts(t *testing.T, group []backlog.Settlement, got []backlog.Unsettled, want []int) {
 	t.Helper()
 	var indexes []int
 	for _, u := range got {
@@ -54,164 +64,183 @@ func wantConflicts(t tb, group []backlog.Settlement, got []backlog.Unsettled, wa
 	}
 }
 
-// settled returns the state that follows on an outcome.
-func (f *fixture) settled(from State, o backlog.Outcome) State {
-	switch {
-	case o == backlog.Succeeded:
-		return Success
-	case o == backlog.Rejected && f.table.Dead:
-		return Dead
-	case f.table.ErrorKeep:
-		return from
+// testSettle settles every outcome from every lane and number of failures, one by
+// one, and nothing at all. Nobody else's row is touched.
+func testSettle(f *fixture) {
+	all := f.specimens(120, 4)
+	f.settle(nil)
+	rows, records := f.pending(all)
+	for i, row := range rows {
+		s := f.settlementAt(&records[i], outcomes[i%len(outcomes)], now.Add(time.Duration(i)*f.precision()))
+		f.settle(nil, s)
+		*find(all, row.Key) = f.table.left(row, s)
 	}
-	return Failed
-}
-
-// pendingStates are the states of the two lanes.
-func (f *fixture) pendingStates() []State {
-	if f.table.ErrorKeep {
-		return []State{Fresh}
-	}
-	return []State{Fresh, Failed}
-}
-
-func (f *fixture) wantState(r *backlog.Record, after string, want State) {
-	f.Helper()
-	if got := f.read(r.Key).State; got != want {
-		f.Errorf("record %v, %s, after %s: want state %v, got %v", r.Key, r.Lane, after, want, got)
-	}
-}
-
-func testSettleNothing(f *fixture) {
-	f.insert(f.rows(1, Fresh)...)
-	wantConflicts(f, nil, f.settle())
-	f.wantLane(backlog.Fresh, f.rows(1, Fresh)...)
-}
-
-// testSettleOutcomes settles every outcome from every lane, one by one, as
-// the table's configuration has it.
-func testSettleOutcomes(f *fixture) {
-	var rows []Row
-	for _, s := range f.pendingStates() {
-		for range outcomes {
-			rows = append(rows, f.row(len(rows), s, time.Duration(len(rows))*time.Minute))
-		}
-	}
-	f.insert(rows...)
-	records := f.pending(rows...)
-	var left [2][]Row
-	for i := range records {
-		r, o := &records[i], outcomes[i%len(outcomes)]
-		group := []backlog.Settlement{settlement(r, o)}
-		wantConflicts(f, group, f.settle(group...))
-		want := rows[i]
-		want.State = f.settled(want.State, o)
-		f.wantState(r, o.String(), want.State)
-		switch want.State {
-		case Fresh:
-			left[backlog.Fresh] = append(left[backlog.Fresh], want)
-		case Failed:
-			left[backlog.Failed] = append(left[backlog.Failed], want)
-		}
+	for _, row := range all {
+		f.wantRow("the settling of all that was due", row)
 	}
 	for _, lane := range bothLanes {
-		f.wantLane(lane, left[lane]...)
+		q := query(lane)
+		f.wantLane(q, all)
+		q.Now = now.Add(time.Hour)
+		f.wantLane(q, all)
 	}
 }
 
-// testSettleGroup settles n records of both lanes with all outcomes at once,
-// in an order that is neither the lane's nor the key's.
-func testSettleGroup(f *fixture, n int) {
-	var rows []Row
-	for i := range n {
-		r := f.row(i, Fresh, time.Duration(i)*time.Minute)
-		if i%2 == 1 {
-			r.State = Failed
+// groupOf returns a case that settles n records of both lanes with all outcomes
+// at once, in no order; most attempts ended at a time of their own.
+func groupOf(n int) func(*fixture) {
+	return func(f *fixture) {
+		var rows []Row
+		numbers := f.numbers()
+		for i := range n {
+			r := f.failed(i, numbers[i%len(numbers)], now.Add(-5*time.Hour-time.Duration(i+1)*f.precision()))
+			if i%4 == 3 {
+				r = f.row(i, Fresh, time.Hour)
+			}
+			rows = append(rows, r)
 		}
-		rows = append(rows, r)
-	}
-	f.insert(rows...)
-	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(a.State, b.State) })
-	records := f.pending(rows...)
-	var group []backlog.Settlement
-	var want []State
-	for i := range records {
-		j := (i*7 + 3) % n
-		if n%7 == 0 {
-			j = n - 1 - i
+		f.insert(rows...)
+		rows, records := f.pending(rows)
+		var group []backlog.Settlement
+		for i := range records {
+			at := now.Add(time.Duration((i+1)*2/3) * f.precision())
+			group = append(group, f.settlementAt(&records[i], outcomes[(i+1)%len(outcomes)], at))
 		}
-		o := outcomes[i%len(outcomes)]
-		group = append(group, settlement(&records[j], o))
-		want = append(want, f.settled(rows[j].State, o))
-	}
-	wantConflicts(f, group, f.settle(group...))
-	for i, g := range group {
-		got := f.read(g.Record.Key)
-		if got.State != want[i] || got.Attempts != 1 || got.LastError != g.Error {
-			f.Errorf("record %v, %v, after %v in a group of %d: want state %v, 1 attempt, last error %q; got %v, %d, %q",
-				g.Record.Key, g.Record.Lane, g.Outcome, n, want[i], g.Error, got.State, got.Attempts, got.LastError)
+		rand.New(rand.NewPCG(uint64(n), 0)).Shuffle(n, func(i, j int) {
+			rows[i], rows[j], group[i], group[j] = rows[j], rows[i], group[j], group[i]
+		})
+		f.settle(nil, group...)
+		for i, s := range group {
+			f.wantRow(fmt.Sprintf("the state %v in a group of %d", s.Target, n), f.table.left(rows[i], s))
 		}
 	}
 }
 
-func testSettleTouchesNothingElse(f *fixture) {
-	var rows []Row
-	for i := range outcomes {
-		r := f.row(i, Fresh, time.Duration(i+1)*time.Hour)
-		r.Eligible, r.Expires = now.Add(-day), now.Add(day)
-		r.Amount, r.Note, r.Payload = int64(i), "note", []byte{0, byte(i)}
-		rows = append(rows, r)
-	}
-	bystander := f.row(9, Fresh, 0)
-	bystander.Amount = int64(9)
-	f.insert(append(rows, bystander)...)
-	records := f.pending(append([]Row{bystander}, rows...)...)[1:]
-	for i, o := range outcomes {
-		s := settlement(&records[i], o)
-		f.settle(s)
-		want := rows[i]
-		want.State, want.Attempts, want.LastError = f.settled(Fresh, o), 1, s.Error
-		f.wantRow(o.String(), want)
-	}
-	f.wantRow("the settling of others", bystander)
-}
-
+// testSettleTwice makes calls again. What is read as fresh is a conflict once it
+// has failed, also where the number of failures alone tells. A failure is not
+// counted twice: when a connection breaks at commit the same call is made again.
 func testSettleTwice(f *fixture) {
-	rows := []Row{f.row(1, Fresh, time.Minute), f.row(2, Fresh, time.Hour), f.row(3, Failed, time.Minute)}
+	rows := []Row{f.row(0, Fresh, time.Minute), f.row(1, Fresh, time.Hour), f.failed(2, 1, now.Add(-day))}
 	f.insert(rows...)
-	records := f.pending(rows...)
-	for i, c := range []struct {
-		outcome backlog.Outcome
-		want    State
-		again   []int // conflicts at the second time
-	}{
-		{backlog.Succeeded, Success, []int{0}},
-		{backlog.Errored, Failed, []int{0}},
-		{backlog.Errored, Failed, nil}, // it was failed before: nothing has changed
-	} {
-		r := &records[i]
-		group := []backlog.Settlement{settlement(r, c.outcome)}
-		wantConflicts(f, group, f.settle(group...))
-		f.wantState(r, c.outcome.String(), c.want)
-		wantConflicts(f, group, f.settle(group...), c.again...)
-		f.wantState(r, c.outcome.String()+" settled twice", c.want)
+	rows, records := f.pending(rows)
+	for i, o := range []backlog.Outcome{backlog.Errored, backlog.Succeeded, backlog.Errored} {
+		s := f.settlement(&records[i], o)
+		f.settle(nil, s)
+		unsettled, err := f.h.Store().Settle(f.Context(), []backlog.Settlement{s})
+		if err != nil {
+			f.Fatalf("Settle for the second time: want no error, got %v", err)
+		}
+		if records[i].Lane == backlog.Fresh {
+			wantConflicts(f.T, []backlog.Settlement{s}, unsettled, []int{0})
+		} else if f.table.Policy == nil { // it was failed before: nothing has changed
+			wantConflicts(f.T, []backlog.Settlement{s}, unsettled, nil)
+		}
+		f.wantRow(o.String()+" settled twice", f.table.left(rows[i], s))
 	}
 }
 
-func testSettleCancelled(f *fixture) {
-	rows := f.rows(3, Fresh)
-	f.insert(rows...)
-	records := f.pending(rows...)
-	var group []backlog.Settlement
-	for i := range records {
-		group = append(group, settlement(&records[i], outcomes[i%len(outcomes)]))
+// testSettleLate settles outcomes that come late, when the records have failed
+// once more: they must not set the count and the times back; a success is one all
+// the same.
+func testSettleLate(f *fixture) {
+	var rows []Row
+	for i := range 4 {
+		rows = append(rows, f.dueAt(i, 1, now))
 	}
-	ctx, cancel := context.WithCancel(f.Context())
-	cancel()
-	start := time.Now()
-	_, err := f.h.Store().Settle(ctx, group)
-	wantCancelled(f.T, "Settle", err, time.Since(start))
-	for _, r := range rows {
-		f.wantRow("a Settle on a cancelled context", r)
+	f.insert(rows...)
+	rows, records := f.pending(rows)
+	var late, others []backlog.Settlement
+	for i, o := range []backlog.Outcome{backlog.Errored, backlog.Errored, backlog.Succeeded, backlog.Errored} {
+		late = append(late, f.settlementAt(&records[i], o, now))
+		others = append(others, f.settlementAt(&records[i], backlog.Errored, now.Add(time.Minute)))
+	}
+	f.settle(nil, others[:3]...)
+	f.settle([]int{0, 1}, late...)
+	for i := range rows[:3] {
+		rows[i] = f.table.left(rows[i], others[i])
+	}
+	f.wantRow("a failure that came late", rows[0])
+	f.wantRow("a failure that came late", rows[1])
+	f.wantRow("a success that came late", f.table.left(rows[2], late[2]))
+	f.wantRow("a failure in time", f.table.left(rows[3], late[3]))
+}
+
+// gone stands for a row that was deleted behind the store's back.
+const gone Status = -1
+
+// testGuard has somebody else change some rows of a group, to every status and for
+// every outcome: nothing of those is written, and the others get what is theirs.
+func testGuard(f *fixture) {
+	read, changed := []Status{Fresh, Failed}, []Status{Fresh, Success, Other, Null, gone}
+	if !f.table.ErrorKeep { // else a failed record is a fresh one with a count
+		changed = append(changed, Failed)
+	}
+	if f.table.TwoFresh {
+		read, changed = append(read, AlsoFresh), append(changed, AlsoFresh)
+	}
+	if f.table.Dead {
+		changed = append(changed, Dead)
+	}
+	var rows []Row
+	for i := range len(read) * len(changed) * len(outcomes) {
+		r := f.failed(i, f.numbers()[i%3], now.Add(-day))
+		if s := read[i%len(read)]; s != Failed {
+			r = f.row(i, s, 0)
+		}
+		r.Inserted = now.Add(-time.Duration(i) * time.Minute)
+		r.Attempts, r.LastError = i, "of last time"
+		rows = append(rows, r)
+	}
+	f.insert(rows...)
+	rows, records := f.pending(rows)
+	var group []backlog.Settlement
+	var conflicts []int
+	seen := make(map[Status]int)
+	for i, row := range rows {
+		n := seen[row.Status]
+		seen[row.Status]++
+		group = append(group, f.settlementAt(&records[i], outcomes[n/len(changed)%len(outcomes)], now.Add(time.Duration(i)*time.Second)))
+		status := changed[n%len(changed)]
+		if status == row.Status {
+			rows[i] = f.table.left(row, group[i])
+			continue
+		}
+		conflicts = append(conflicts, i)
+		if rows[i].Status = status; status == gone {
+			f.delete(row.Key)
+		} else {
+			f.setStatus(row.Key, status)
+		}
+	}
+	f.settle(conflicts, group...)
+	for _, want := range rows {
+		if want.Status != gone {
+			f.wantRow("a group with conflicts", want)
+		} else if _, ok, err := f.h.Row(want.Key); ok || err != nil {
+			f.Errorf("record %v, deleted before it was settled: want no row, got one (or an error: %v)", want.Key, err)
+		}
+	}
+}
+
+// testErrors has a text that is longer than most columns, of characters of two
+// bytes at odd places, so that a cut by bytes shows, and one that no text column of
+// some databases takes. The text may be mended, but it must not stand in the way
+// of the status: a record that cannot be settled is tried again and again.
+func testErrors(f *fixture) {
+	_, records := f.pairs(3)
+	long := f.settlement(&records[0], backlog.Errored)
+	long.Error = "x" + strings.Repeat("é", 40_000)
+	f.settle(nil, long)
+	if got := f.read(long.Record.Key); got.Status != Failed || got.LastError == "" || !strings.HasPrefix(long.Error, got.LastError) || !utf8.ValidString(got.LastError) {
+		f.Errorf("after an error with a text of %d bytes: want %v and the text, or as many whole characters of its beginning as the column takes; "+
+			"got %v and %d bytes, valid UTF-8: %t", len(long.Error), Failed, got.Status, len(got.LastError), utf8.ValidString(got.LastError))
+	}
+	group := []backlog.Settlement{f.settlement(&records[1], backlog.Errored), f.settlement(&records[2], backlog.Errored)}
+	group[0].Error = "NUL \x00 and not UTF-8 \xff\xfe"
+	f.settle(nil, group...)
+	for _, g := range group {
+		if got := f.read(g.Record.Key); got.Status != Failed || got.LastError == "" {
+			f.Errorf("record %v after an error with a text that is not UTF-8: want %v and something of it, got %v and %q", g.Record.Key, Failed, got.Status, got.LastError)
+		}
 	}
 }

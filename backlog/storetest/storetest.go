@@ -20,7 +20,7 @@ type Table struct {
 	Notes     bool // the number of attempts and the last error are mapped
 
 	// Policy decides which failed records are due; nil: all are, and no
-	// columns are mapped for one. Those of [Row.Retry] are, but for Next
+	// columns are mapped for one. The columns of [Row.Failures] are, but for Next
 	// and InRetry only if it is planned. With ErrorKeep, a Fresh row whose
 	// count is above 0 has failed.
 	Policy *backlog.Policy
@@ -48,28 +48,28 @@ const (
 	Newest NoDate = "newest" // as if inserted now
 )
 
-// A State is what a row's status means to the store.
-type State int
+// A Status is one of the texts that a row may have in its status column.
+type Status int
 
 const (
-	Fresh     State = iota
-	AlsoFresh       // another status that means fresh; only with Table.TwoFresh
-	Failed          // not with Table.ErrorKeep
+	Fresh     Status = iota
+	AlsoFresh        // another status that means fresh; only with Table.TwoFresh
+	Failed           // not with Table.ErrorKeep
 	Success
 	Dead  // only with Table.Dead
 	Other // a status that the configuration does not name
 	Null  // NULL; where the status cannot be NULL, another that is not named
 )
 
-var stateNames = [...]string{"fresh", "fresh (second status)", "failed", "success", "dead", "other", "NULL"}
+var statusNames = [...]string{"fresh", "fresh (second status)", "failed", "success", "dead", "other", "NULL"}
 
-// String returns the state's name for messages.
-func (s State) String() string { return stateNames[s] }
+// String returns the status's name for messages.
+func (s Status) String() string { return statusNames[s] }
 
 // A Row is a row of the table as the suite writes and reads it.
 type Row struct {
 	Key      backlog.Key
-	State    State
+	Status   Status
 	Inserted time.Time // zero: none
 
 	Eligible, Expires time.Time // zero: NULL; only with Table.Times
@@ -82,8 +82,8 @@ type Row struct {
 	Attempts  int    // 0 is NULL where the column allows it; only with Table.Notes
 	LastError string // empty is NULL likewise; only with Table.Notes
 
-	Retry   backlog.Retry // what is zero is NULL where the column allows it; only with Table.Policy
-	InRetry bool          // only with a planned Table.Policy
+	Failures backlog.Failures // what is zero is NULL where the column allows it; only with Table.Policy
+	InRetry  bool             // only with a planned Table.Policy
 }
 
 // A Harness is one table, empty at first, the store under test on it, and
@@ -95,9 +95,9 @@ type Harness interface {
 	// learn from them what form a column has.
 	Store() backlog.Store
 
-	// Status returns the text of the status that stands for the state, as
-	// in backlog.Record.Status and backlog.Counts.ByStatus.
-	Status(s State) string
+	// Text returns the status as in backlog.Record.Status and
+	// inspect.Counts.ByStatus.
+	Text(s Status) string
 
 	// Insert adds rows.
 	Insert(rows ...Row) error
@@ -106,10 +106,10 @@ type Harness interface {
 	// Fields that the table does not map are zero.
 	Row(key backlog.Key) (row Row, ok bool, err error)
 
-	// SetState gives a row another status, as another program would.
-	SetState(key backlog.Key, s State) error
+	// SetStatus gives a row another status, as another program would.
+	SetStatus(key backlog.Key, s Status) error
 
-	// Delete removes those of the rows that exist.
+	// Delete removes the rows, if they exist.
 	Delete(keys ...backlog.Key) error
 }
 
@@ -126,10 +126,20 @@ type Opener interface {
 	Open() (backlog.Store, error)
 }
 
-// Run runs the suite. open makes a harness for a fresh table of the wanted
+// Run runs the suite. open makes a harness for an empty table of the wanted
 // kind, and skips the test if there can be none.
 func Run(t *testing.T, open func(t *testing.T, want Table) Harness) {
-	for _, c := range cases() {
+	run(t, append(timeCases(), otherCases()...), open)
+}
+
+// RunTimes runs the part of the suite in which it matters how columns write
+// times, for a store that has several forms.
+func RunTimes(t *testing.T, open func(t *testing.T, want Table) Harness) {
+	run(t, timeCases(), open)
+}
+
+func run(t *testing.T, cases []testCase, open func(t *testing.T, want Table) Harness) {
+	for _, c := range cases {
 		if c.table.NoDate == "" {
 			c.table.NoDate = Skip
 		}

@@ -93,7 +93,7 @@ func testRights(t *testing.T, dir string) {
 			return err == nil
 		}
 		ctx := context.Background()
-		ro, err := table.Open(ctx, "sqlite:"+path, table.Options{ReadOnly: true})
+		ro, err := openDB(ctx, "sqlite:"+path, table.Options{ReadOnly: true})
 		if want("Open to read", err, x.open) {
 			defer ro.Close()
 			s, err := table.New(ctx, ro, plainMapping())
@@ -104,7 +104,7 @@ func testRights(t *testing.T, dir string) {
 				t.Errorf("%s: Prove of what is only read: %v", x.folder, err)
 			}
 		}
-		rw, err := table.Open(ctx, "sqlite:"+path, table.Options{})
+		rw, err := openDB(ctx, "sqlite:"+path, table.Options{})
 		if !want("Open", err, x.open) {
 			continue
 		}

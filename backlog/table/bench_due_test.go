@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 )
 
@@ -19,8 +20,8 @@ import (
 // seeks, one for each number of failures, that are merged in Go. Limit: at most
 // 3 times.
 func BenchmarkFirstDue(b *testing.B) {
-	for _, n := range []int{1_000_000, 10_000_000} {
-		for _, due := range []int{1000, n / 10} {
+	for _, n := range benchSizes(1_000_000, 10_000_000) {
+		for _, due := range slices.Compact([]int{1000, n / 10}) {
 			b.Run(fmt.Sprintf("%d/%d", n, due), func(b *testing.B) { benchFirstDue(b, n, due) })
 		}
 	}
@@ -30,7 +31,7 @@ func benchFirstDue(b *testing.B, n, due int) {
 	ctx, p := context.Background(), fibonacci()
 	m := retryMapping(p)
 	path := dueTable(b, m, p, n, due)
-	db, err := table.Open(ctx, "sqlite:"+path, table.Options{})
+	db, err := openDB(ctx, "sqlite:"+path, table.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func benchFirstDue(b *testing.B, n, due int) {
 	plain := openPlain(b, path)
 	defer plain.Close()
 	seeks := bareSeeks(b, plain, p)
-	q := backlog.Query{Lane: backlog.Failed, Now: benchNow, MaxAge: ages, Limit: duePage}
+	q := backlog.Query{Lane: backlog.Failed, Now: benchNow, Since: benchNow.Add(-ages), Limit: duePage}
 	var bare, engine []float64
 	for b.Loop() {
 		for range 21 {
@@ -72,13 +73,13 @@ func benchFirstDue(b *testing.B, n, due int) {
 const duePage = 1000
 
 // dueTable fills a table as init would make it.
-func dueTable(b *testing.B, m table.Mapping, p *backlog.Policy, n, due int) (path string) {
+func dueTable(b *testing.B, m mapping.Mapping, p *backlog.Policy, n, due int) (path string) {
 	b.Helper()
 	ctx := context.Background()
 	path = filepath.Join(b.TempDir(), "bench.db")
-	steps, err := table.Missing(ctx, "sqlite:"+path, m, noon)
+	steps, err := missing(ctx, "sqlite:"+path, m, noon)
 	if err == nil {
-		err = table.Create(ctx, "sqlite:"+path, steps[:2]) // the indexes are faster made afterwards
+		err = create(ctx, "sqlite:"+path, steps[:2]) // the indexes are faster made afterwards
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -100,7 +101,7 @@ func dueTable(b *testing.B, m table.Mapping, p *backlog.Policy, n, due int) (pat
 		SELECT i, CASE WHEN i %% 10 = 0 THEN 'ERROR' ELSE 'SUCCESS' END, datetime('2026-01-01', (i - %[1]d) || ' seconds'), CASE WHEN i %% 10 = 0 THEN 1 + (i / 10 + i / 7777) %% 30 ELSE 0 END,
 			CASE WHEN i %% 10 = 0 THEN datetime('%[2]s', (SELECT CASE WHEN i / 10 %% %[3]d = 0 THEN -(i %% 3600) ELSE 60 + i %% 3600 END - seconds FROM waits WHERE n = 1 + (i / 10 + i / 7777) %% 30) || ' seconds') END
 		FROM s`, n, benchNow.Format(time.DateTime), n/10/due))
-	if err := table.Create(ctx, "sqlite:"+path, steps[2:]); err != nil {
+	if err := create(ctx, "sqlite:"+path, steps[2:]); err != nil {
 		b.Fatal(err)
 	}
 	return path

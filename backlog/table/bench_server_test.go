@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"backlog/backlog/table"
 )
 
 // A benchServer is a server as the loops that are written by hand use it.
@@ -76,16 +74,16 @@ func (s benchServer) make(tb testing.TB, n int, failed string) (plain *sql.DB, u
 	ctx := context.Background()
 	plain, url = s.open(tb)
 	tb.Cleanup(func() { plain.Close() })
-	steps, err := table.Missing(ctx, url, plainMapping(), noon)
+	steps, err := missing(ctx, url, plainMapping(), noon)
 	if err == nil {
-		err = table.Create(ctx, url, steps[:1]) // the indexes are faster made afterwards
+		err = create(ctx, url, steps[:1]) // the indexes are faster made afterwards
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
 	s.exec(tb, plain, fmt.Sprintf("INSERT INTO %s (id, status, date_inserted) SELECT i, CASE WHEN %s THEN 'ERROR' ELSE 'NEW' END, %s FROM %s",
 		s.table, failed, fmt.Sprintf(s.age, fmt.Sprintf("%d - i", n)), s.numbers(n)))
-	if err := table.Create(ctx, url, steps[1:]); err != nil {
+	if err := create(ctx, url, steps[1:]); err != nil {
 		tb.Fatal(err)
 	}
 	s.exec(tb, plain, s.settled...)
@@ -149,12 +147,13 @@ func (s benchServer) pass(tb testing.TB, plain *sql.DB) (n int) {
 func BenchmarkPassOnServers(b *testing.B) {
 	for _, s := range benchServers {
 		b.Run(s.name, func(b *testing.B) {
-			plain, url := s.make(b, passed, "1 = 0")
+			n := benchSize(1_000_000)
+			plain, url := s.make(b, n, "1 = 0")
 			reset := func() {
 				s.exec(b, plain, "UPDATE "+s.table+" SET status = 'NEW' WHERE status <> 'NEW'")
 				s.exec(b, plain, s.settled...)
 			}
-			comparePasses(b, reset, func() int { return s.pass(b, plain) }, func() int { return enginePass(b, url) })
+			comparePasses(b, n, reset, func() int { return s.pass(b, plain) }, func() int { return enginePass(b, url) })
 		})
 	}
 }
@@ -162,7 +161,7 @@ func BenchmarkPassOnServers(b *testing.B) {
 // BenchmarkFirstFreshOnServers is BenchmarkFirstFresh there.
 func BenchmarkFirstFreshOnServers(b *testing.B) {
 	for _, s := range benchServers {
-		for _, n := range []int{100_000, 10_000_000} {
+		for _, n := range benchSizes(100_000, 10_000_000) {
 			b.Run(fmt.Sprintf("%s/%d", s.name, n), func(b *testing.B) {
 				plain, url := s.make(b, n, "i % 10 = 0")
 				// Of the others all but 100, spread over all ages, are done.

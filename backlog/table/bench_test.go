@@ -15,7 +15,10 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/sqlite"
 )
 
 // The benchmarks compare with hand-written loops in the same run, since
@@ -35,9 +38,9 @@ func backlogTable(tb testing.TB, n int, failed string) (path string) {
 	path = filepath.Join(tb.TempDir(), "bench.db")
 	ctx := context.Background()
 	m := plainMapping()
-	steps, err := table.Missing(ctx, "sqlite:"+path, m, noon)
+	steps, err := missing(ctx, "sqlite:"+path, m, noon)
 	if err == nil {
-		err = table.Create(ctx, "sqlite:"+path, steps[:2]) // the indexes are faster made afterwards
+		err = create(ctx, "sqlite:"+path, steps[:2]) // the indexes are faster made afterwards
 	}
 	if err != nil {
 		tb.Fatal(err)
@@ -49,7 +52,7 @@ func backlogTable(tb testing.TB, n int, failed string) (path string) {
 		tb.Fatal(err)
 	}
 	db.Close()
-	if err := table.Create(ctx, "sqlite:"+path, steps[2:]); err != nil {
+	if err := create(ctx, "sqlite:"+path, steps[2:]); err != nil {
 		tb.Fatal(err)
 	}
 	return path
@@ -57,10 +60,10 @@ func backlogTable(tb testing.TB, n int, failed string) (path string) {
 
 var benchNow = time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
 
-func plainMapping() table.Mapping {
-	value := func(s string) table.State { return table.State{Values: []table.Value{{Text: s}}} }
-	return table.Mapping{
-		Name: "BACKLOG", ID: []string{"id"}, Status: "status", Inserted: table.Time{Column: "date_inserted"},
+func plainMapping() mapping.Mapping {
+	value := func(s string) mapping.State { return mapping.State{Values: []mapping.Value{{Text: s}}} }
+	return mapping.Mapping{
+		Name: "BACKLOG", ID: []string{"id"}, Status: "status", Inserted: mapping.Time{Column: "date_inserted"},
 		New: value("NEW"), Error: value("ERROR"), Success: value("SUCCESS"),
 	}
 }
@@ -70,7 +73,7 @@ func plainMapping() table.Mapping {
 func openPlain(tb testing.TB, path string) *sql.DB {
 	tb.Helper()
 	driver, params := "sqlite", "?_pragma=busy_timeout(10000)&_pragma=synchronous(normal)&_txlock=immediate"
-	if strings.Contains(table.SQLiteDriver, "mattn") {
+	if strings.Contains(sqlite.Driver, "mattn") {
 		driver, params = "sqlite3", "?_busy_timeout=10000&_synchronous=normal&_txlock=immediate"
 	}
 	db, err := sql.Open(driver, "file:"+path+params)
@@ -80,10 +83,10 @@ func openPlain(tb testing.TB, path string) *sql.DB {
 	return db
 }
 
-func openBacklog(tb testing.TB, url string) (*table.DB, *table.Table) {
+func openBacklog(tb testing.TB, url string) (*db.DB, *table.Table) {
 	tb.Helper()
 	ctx := context.Background()
-	db, err := table.Open(ctx, url, table.Options{})
+	db, err := openDB(ctx, url, table.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -189,33 +192,65 @@ func enginePass(tb testing.TB, url string) int {
 // BenchmarkPass works off a million pending rows with a handler that does
 // nothing. Limit: engine/bare >= 0.5.
 func BenchmarkPass(b *testing.B) {
-	path := backlogTable(b, passed, "0")
-	comparePasses(b, func() { resetStatus(b, path) }, func() int { return barePass(b, path) }, func() int { return enginePass(b, normally(path)) })
+	n := benchSize(1_000_000)
+	path := backlogTable(b, n, "0")
+	comparePasses(b, n, func() { resetStatus(b, path) }, func() int { return barePass(b, path) }, func() int { return enginePass(b, normally(path)) })
 }
 
-// passed is how many records a pass works off that is measured.
-const passed = 1_000_000
-
-// comparePasses has the bare loop and the engine work off all records in turn.
-func comparePasses(b *testing.B, reset func(), bare, engine func() int) {
-	rate := func(f func() int) float64 {
-		reset()
-		start := time.Now()
-		if got := f(); got != passed {
-			b.Fatalf("%d records were settled, not %d", got, passed)
-		}
-		return passed / time.Since(start).Seconds()
+// benchSize is n, the number of rows that a figure in the documentation stands
+// for, or so few with -short that a benchmark only shows that it still runs.
+func benchSize(n int) int {
+	if testing.Short() {
+		return min(n, 10_000)
 	}
-	var xs, ys, ratio []float64
+	return n
+}
+
+// benchSizes is benchSize of each, without repeats.
+func benchSizes(list ...int) []int {
+	for i, n := range list {
+		list[i] = benchSize(n)
+	}
+	return slices.Compact(list)
+}
+
+// comparePasses has the bare loop and the engine work off all n records in turn.
+// Other work on the machine changes the time of a loop, but hardly its CPU time.
+func comparePasses(b *testing.B, n int, reset func(), bare, engine func() int) {
+	measure := func(f func() int) (perSecond, cpuMicroseconds float64) {
+		reset()
+		start, cpu := time.Now(), cpuTime(b)
+		if got := f(); got != n {
+			b.Fatalf("%d records were settled, not %d", got, n)
+		}
+		return float64(n) / time.Since(start).Seconds(), float64((cpuTime(b) - cpu).Nanoseconds()) / 1000 / float64(n)
+	}
+	figures := make(map[string][]float64)
 	for b.Loop() {
 		for range 3 {
-			x, y := rate(bare), rate(engine)
-			xs, ys, ratio = append(xs, x), append(ys, y), append(ratio, y/x)
+			x, xCPU := measure(bare)
+			y, yCPU := measure(engine)
+			for name, value := range map[string]float64{
+				"bare-records/s": x, "engine-records/s": y, "engine/bare": y / x,
+				"bare-cpu-µs/record": xCPU, "engine-cpu-µs/record": yCPU, "cpu-engine/bare": yCPU / xCPU,
+			} {
+				figures[name] = append(figures[name], value)
+			}
 		}
 	}
-	b.ReportMetric(median(xs), "bare-records/s")
-	b.ReportMetric(median(ys), "engine-records/s")
-	b.ReportMetric(median(ratio), "engine/bare")
+	for name, list := range figures {
+		b.ReportMetric(median(list), name)
+	}
+}
+
+// cpuTime is what this process has used of the processors.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func median(list []float64) float64 {
@@ -230,11 +265,11 @@ func BenchmarkPassMemory(b *testing.B) {
 		enginePass(b, normally(path))
 		return
 	}
-	path := backlogTable(b, 1_000_000, "0")
+	path := backlogTable(b, benchSize(1_000_000), "0")
 	var peak int64
 	for b.Loop() {
 		resetStatus(b, path)
-		c := exec.Command(os.Args[0], "-test.run=^$", "-test.bench=^BenchmarkPassMemory$", "-test.benchtime=1x")
+		c := exec.Command(os.Args[0], "-test.short="+fmt.Sprint(testing.Short()), "-test.run=^$", "-test.bench=^BenchmarkPassMemory$", "-test.benchtime=1x")
 		c.Env = append(os.Environ(), "BENCH_PASS="+path)
 		if out, err := c.CombinedOutput(); err != nil {
 			b.Fatalf("%v\n%s", err, out)
@@ -248,7 +283,7 @@ func BenchmarkPassMemory(b *testing.B) {
 // record, with a million failed records (or a tenth of the table) and 100 fresh ones, against the
 // bare query. Limit: at most 3 times, and no growth with the table.
 func BenchmarkFirstFresh(b *testing.B) {
-	for _, n := range []int{100_000, 10_000_000} {
+	for _, n := range benchSizes(100_000, 10_000_000) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			path := backlogTable(b, n, "i % 10 = 0")
 			db := openPlain(b, path)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/table"
+	"backlog/backlog/table/work"
 )
 
 const shipIt = "INSERT INTO shipped (id, inserted) VALUES (:id, :date_inserted)"
@@ -81,9 +81,9 @@ func bareWork(tb testing.TB, path string) int {
 // engineWork is a pass with the statement as the handler.
 func engineWork(concurrency int) func(testing.TB, string) int {
 	return func(tb testing.TB, path string) int {
-		db, t := openBacklog(tb, path)
+		db, t := openBacklog(tb, normally(path))
 		defer db.Close()
-		w, err := table.NewWork(t, []string{shipIt}, false)
+		w, err := work.New(t, []string{shipIt}, false)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func engineWork(concurrency int) func(testing.TB, string) int {
 // settlement. Limit: engine/bare >= 0.5. SQLite has one writer: concurrency
 // gives nothing, and must cost little.
 func BenchmarkWork(b *testing.B) {
-	const n = 20_000
+	n := benchSize(20_000)
 	for _, concurrency := range []int{1, 4} {
 		b.Run(fmt.Sprintf("concurrency=%d", concurrency), func(b *testing.B) {
 			path := backlogTable(b, n, "0")
@@ -121,7 +121,7 @@ func BenchmarkWork(b *testing.B) {
 				if err := plain.QueryRow("SELECT count(*) FROM shipped").Scan(&shipped); err != nil || got != n || shipped != n {
 					b.Fatalf("%d records were settled and %d shipped (%v), not %d", got, shipped, err, n)
 				}
-				return n / took.Seconds()
+				return float64(n) / took.Seconds()
 			}
 			var bare, engine, ratio []float64
 			for b.Loop() {

@@ -15,7 +15,7 @@ func TestSkew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plain, url := open(t)
 			defer plain.Close()
-			db, err := table.Open(context.Background(), url, table.Options{ReadOnly: true})
+			db, err := openDB(context.Background(), url, table.Options{ReadOnly: true})
 			if err != nil {
 				t.Fatal(err)
 			}

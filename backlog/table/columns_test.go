@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"backlog/backlog"
-	"backlog/backlog/table"
+	"backlog/backlog/mapping"
 )
 
 // TestTouch: what is written at every settlement, and that it is written in
@@ -25,7 +25,7 @@ func TestTouch(t *testing.T) {
 		(5, 'DONE', '2026-02-10 05:00:00', NULL, NULL, 1, 'y', 'w2', 41, 'old', '')`)
 	m := plainMapping()
 	m.Attempts, m.LastError = "attempts", "error"
-	m.Touch = []table.Assignment{set("updated_at", text("now")), set("seen_ms", text("now")), set("version", text("+1")),
+	m.Touch = []mapping.Assignment{set("updated_at", text("now")), set("seen_ms", text("now")), set("version", text("+1")),
 		set("note", quoted("+1")), set("claimed_by", null), set("now", quoted("now"))}
 	s := f.store(m)
 	outcomes := map[string]backlog.Outcome{"1": backlog.Succeeded, "2": backlog.Errored, "3": backlog.Succeeded, "4": backlog.Rejected}
@@ -50,7 +50,7 @@ func TestTouchOfMixedForms(t *testing.T) {
 	f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, updated_at TEXT);
 		INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-10 01:00:00', '2026-01-01T00:00:00Z'), (2, 'NEW', '2026-02-10 02:00:00', '1767225600')`)
 	m := plainMapping()
-	m.Touch = []table.Assignment{set("updated_at", text("now"))}
+	m.Touch = []mapping.Assignment{set("updated_at", text("now"))}
 	s := f.store(m)
 	want := `column updated_at: mixed: 2026-01-01T00:00:00Z and "1767225600": times that are written there get the form of date_inserted`
 	if got := s.Notes(); len(got) != 1 || got[0] != want {
@@ -68,7 +68,7 @@ func TestKeep(t *testing.T) {
 		CREATE TRIGGER t AFTER UPDATE OF date_inserted, until ON BACKLOG BEGIN INSERT INTO log VALUES (old.date_inserted || ' ' || new.date_inserted || ' ' || new.until); END;
 		INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-10 01:00:00', '2026-02-11 01:00:00')`)
 	m := plainMapping()
-	m.Inserted.Keep, m.Expires = true, &table.Time{Column: "until", Keep: true}
+	m.Inserted.Keep, m.Expires = true, &mapping.Time{Column: "until", Keep: true}
 	s := f.store(m)
 	settleAll(t, s, func(backlog.Record) (backlog.Outcome, string) { return backlog.Errored, "" })
 	f.wantRows("SELECT * FROM log", "'2026-02-10 01:00:00 2026-02-10 01:00:00 2026-02-11 01:00:00'")
@@ -104,7 +104,7 @@ func TestLastErrorIsCutToTheColumn(t *testing.T) {
 func TestValuesAreTypedByTheColumn(t *testing.T) {
 	probes := []struct {
 		decl  string
-		value table.Value
+		value mapping.Value
 		want  string
 	}{
 		{"TEXT", text("false"), "'false'"},
@@ -158,7 +158,7 @@ func TestValuesAreTypedByTheColumn(t *testing.T) {
 		if got := f.rows("SELECT " + column + " FROM BACKLOG")[0]; got != x.want {
 			t.Errorf("%+v in a column of type %q: got %s, want %s", x.value, x.decl, got, x.want)
 		}
-		m.Where = []table.Condition{cond(column, x.value)}
+		m.Where = []mapping.Condition{cond(column, x.value)}
 		s, err := f.open(m)
 		if err != nil {
 			t.Fatal(err)
@@ -169,23 +169,23 @@ func TestValuesAreTypedByTheColumn(t *testing.T) {
 
 func TestValuesThatAColumnCannotHold(t *testing.T) {
 	const columns = "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status INTEGER NOT NULL, date_inserted TEXT, short VARCHAR(3) NOT NULL, amount REAL, double_amount AS (amount * 2));"
-	numbers := func(m *table.Mapping) { m.New, m.Error, m.Success = is(text("0")), is(text("1")), is(text("2")) }
+	numbers := func(m *mapping.Mapping) { m.New, m.Error, m.Success = is(text("0")), is(text("1")), is(text("2")) }
 	for _, x := range []struct {
-		change func(*table.Mapping)
+		change func(*mapping.Mapping)
 		want   string
 	}{
-		{func(m *table.Mapping) {}, "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold (statuses.new is not given, this is its default)"},
-		{func(m *table.Mapping) { m.New = is(text("NEW")) }, "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold"},
-		{func(m *table.Mapping) { m.New.Values = []table.Value{text("0")} }, "statuses.error: ERROR is not a whole number, and column status is INTEGER; give statuses.error a value that the column can hold (statuses.error is not given, this is its default)"},
-		{func(m *table.Mapping) { numbers(m); m.Success = is(text("2.5")) }, "statuses.success: 2.5 is not a whole number, and column status is INTEGER; give statuses.success a value that the column can hold"},
-		{func(m *table.Mapping) { numbers(m); m.Dead = is(null) }, "statuses.dead: column status must not be NULL; give it a value"},
-		{func(m *table.Mapping) { numbers(m); m.Where = []table.Condition{cond("amount", text("much"))} }, "table.where: much is not a number, and column amount is REAL; give table.where a value that the column can hold"},
-		{func(m *table.Mapping) { numbers(m); m.Where = []table.Condition{cond("amount", text("inf"))} }, "table.where: inf is not a number, and column amount is REAL; give table.where a value that the column can hold"},
-		{func(m *table.Mapping) { numbers(m); m.Touch = []table.Assignment{set("short", text("long"))} }, `table.touch: "long" is longer than column short allows (VARCHAR(3)); write a shorter one`},
-		{func(m *table.Mapping) { numbers(m); m.Touch = []table.Assignment{set("short", null)} }, "table.touch: column short must not be NULL; give it a value"},
-		{func(m *table.Mapping) { numbers(m); m.Touch = []table.Assignment{set("double_amount", text("1"))} }, "table.touch: column double_amount is computed by the database and cannot be written; name another"},
-		{func(m *table.Mapping) { numbers(m); m.Attempts = "double_amount" }, "table.attempts: column double_amount is computed by the database and cannot be written; name another"},
-		{func(m *table.Mapping) { numbers(m); m.LastError = "double_amount" }, "table.last_error: column double_amount is computed by the database and cannot be written; name another"},
+		{func(m *mapping.Mapping) {}, "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold (statuses.new is not given, this is its default)"},
+		{func(m *mapping.Mapping) { m.New = is(text("NEW")) }, "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold"},
+		{func(m *mapping.Mapping) { m.New.Values = []mapping.Value{text("0")} }, "statuses.error: ERROR is not a whole number, and column status is INTEGER; give statuses.error a value that the column can hold (statuses.error is not given, this is its default)"},
+		{func(m *mapping.Mapping) { numbers(m); m.Success = is(text("2.5")) }, "statuses.success: 2.5 is not a whole number, and column status is INTEGER; give statuses.success a value that the column can hold"},
+		{func(m *mapping.Mapping) { numbers(m); m.Dead = is(null) }, "statuses.dead: column status must not be NULL; give it a value"},
+		{func(m *mapping.Mapping) { numbers(m); m.Where = []mapping.Condition{cond("amount", text("much"))} }, "table.where: much is not a number, and column amount is REAL; give table.where a value that the column can hold"},
+		{func(m *mapping.Mapping) { numbers(m); m.Where = []mapping.Condition{cond("amount", text("inf"))} }, "table.where: inf is not a number, and column amount is REAL; give table.where a value that the column can hold"},
+		{func(m *mapping.Mapping) { numbers(m); m.Touch = []mapping.Assignment{set("short", text("long"))} }, `table.touch: "long" is longer than column short allows (VARCHAR(3)); write a shorter one`},
+		{func(m *mapping.Mapping) { numbers(m); m.Touch = []mapping.Assignment{set("short", null)} }, "table.touch: column short must not be NULL; give it a value"},
+		{func(m *mapping.Mapping) { numbers(m); m.Touch = []mapping.Assignment{set("double_amount", text("1"))} }, "table.touch: column double_amount is computed by the database and cannot be written; name another"},
+		{func(m *mapping.Mapping) { numbers(m); m.Attempts = "double_amount" }, "table.attempts: column double_amount is computed by the database and cannot be written; name another"},
+		{func(m *mapping.Mapping) { numbers(m); m.LastError = "double_amount" }, "table.last_error: column double_amount is computed by the database and cannot be written; name another"},
 	} {
 		f := newFile(t, columns)
 		m := plainMapping()
@@ -243,11 +243,11 @@ func TestReadColumnsMayBeGenerated(t *testing.T) {
 			created TEXT GENERATED ALWAYS AS (body ->> 'created') VIRTUAL,
 			state TEXT GENERATED ALWAYS AS (CASE WHEN done_at IS NULL THEN 'todo' ELSE 'done' END) STORED);
 		INSERT INTO jobs (uuid, body) VALUES ('a', '{"created": "2026-02-10T01:00:00Z"}'), ('b', '{"created": "2026-02-10T02:00:00Z"}'), ('c', '{}')`)
-	m := table.Mapping{
-		Name: "jobs", ID: []string{"uuid"}, Inserted: table.Time{Column: "created"},
-		New:     table.State{When: []table.Condition{cond("state", text("todo"))}},
-		Success: table.State{Set: []table.Assignment{set("done_at", text("1"))}},
-		Error:   table.State{Keep: true},
+	m := mapping.Mapping{
+		Name: "jobs", ID: []string{"uuid"}, Inserted: mapping.Time{Column: "created"},
+		New:     mapping.State{When: []mapping.Condition{cond("state", text("todo"))}},
+		Success: mapping.State{Set: []mapping.Assignment{set("done_at", text("1"))}},
+		Error:   mapping.State{Keep: true},
 	}
 	s := f.store(m)
 	records := lane(t, s, backlog.Fresh)

@@ -10,20 +10,29 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/storetest"
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/doctor"
 )
 
 // TestStore runs the conformance suite on files, once for each way in which
 // tables hold times.
 func TestStore(t *testing.T) {
-	for _, f := range timeForms {
+	for i, f := range timeForms {
 		t.Run(f.name, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
-				return newHarness(t, onSQLite, f, want)
-			})
+			suite(i)(t, shared(t, func(t *testing.T, want storetest.Table) *harness { return newHarness(t, onSQLite, f, want) }))
 		})
 	}
+}
+
+// suite returns what runs the suite on the i-th form of times: whole on the first.
+func suite(i int) func(*testing.T, func(*testing.T, storetest.Table) storetest.Harness) {
+	if i == 0 {
+		return storetest.Run
+	}
+	return storetest.RunTimes
 }
 
 // A timeForm is how the tables of a harness hold times.
@@ -70,8 +79,8 @@ var timeForms = []timeForm{
 	},
 }
 
-// statuses are the texts of the suite's states.
-var statuses = map[storetest.State]string{
+// statuses are the texts of the suite's statuses.
+var statuses = map[storetest.Status]string{
 	storetest.Fresh: "NEW", storetest.AlsoFresh: "REQUEUED", storetest.Failed: "ERROR",
 	storetest.Success: "SUCCESS", storetest.Dead: "DEAD", storetest.Other: "ON HOLD",
 }
@@ -92,8 +101,8 @@ type testDatabase struct {
 	// can, of other BLOBs, and of a truth.
 	textKey, blobKey, blob, boolean string
 
-	// user, if not nil, makes a user who has no rights yet. The store is then
-	// opened as him, with those that Grants names.
+	// user, if not nil, makes a user who has no rights yet. In a suite the store
+	// is then opened as him, with those that Grants names.
 	user func(h *harness) (name, url string)
 }
 
@@ -119,7 +128,44 @@ type harness struct {
 	url   string
 	plain *sql.DB
 	keys  []string
-	store *table.Table
+
+	// The store works on the pool of a program, if that is not nil, else on
+	// db, which is opened by the URL.
+	pool    *sql.DB
+	connect func(t *testing.T, url string) *sql.DB // makes pool anew for each case, if not nil
+	dialect db.Server
+	db      *db.DB
+	store   *table.Table
+}
+
+// shared returns what makes the harnesses of a suite: its cases share a table for
+// each kind of key, which is emptied before each.
+func shared(t *testing.T, create func(t *testing.T, want storetest.Table) *harness) func(*testing.T, storetest.Table) storetest.Harness {
+	made := make(map[storetest.Keys]*harness)
+	return func(c *testing.T, want storetest.Table) storetest.Harness {
+		c.Helper()
+		h := made[want.Keys]
+		if h == nil {
+			h = create(t, want)
+			made[want.Keys] = h
+			if h.pool == nil && h.connect == nil && h.d.user == nil {
+				var err error
+				if h.db, err = h.openURL(t); err != nil {
+					c.Fatal(err)
+				}
+			}
+		}
+		own := *h
+		own.t, own.want, own.store = c, want, nil
+		own.exec(`DELETE FROM "my table"`)
+		if own.d.user != nil {
+			own.asUser()
+		}
+		if own.connect != nil {
+			own.pool = own.connect(c, own.url)
+		}
+		return &own
+	}
 }
 
 func newHarness(t *testing.T, d testDatabase, form timeForm, want storetest.Table) *harness {
@@ -141,17 +187,15 @@ func newHarness(t *testing.T, d testDatabase, form timeForm, want storetest.Tabl
 	h.exec(`CREATE TABLE "my table" (` + key + `, status ` + d.textKey + `, inserted ` + form.decl + `, eligible ` + form.decl + `, expires ` + form.decl + `,
 		amount INTEGER, note ` + d.textKey + `, payload ` + d.blob + `, attempts INTEGER, last_error VARCHAR(200),
 		Failures INTEGER, "last failure" ` + form.decl + `, next_try ` + form.decl + `, in_retry ` + d.boolean + end + `)`)
-	if d.user != nil {
-		h.url = h.asUser(d.user)
-	}
 	return h
 }
 
-// asUser grants a user what the table's passes take, and returns his URL.
-func (h *harness) asUser(user func(h *harness) (name, url string)) string {
+// asUser makes a user who is granted what the table's passes take, as whom the
+// store is opened.
+func (h *harness) asUser() {
 	h.t.Helper()
 	ctx := context.Background()
-	db, err := table.Open(ctx, h.url, table.Options{ReadOnly: true})
+	db, err := openDB(ctx, h.url, table.Options{ReadOnly: true})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -160,18 +204,18 @@ func (h *harness) asUser(user func(h *harness) (name, url string)) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	grants, err := s.Grants(ctx)
-	if err != nil || len(grants) == 0 {
-		h.t.Fatalf("%q, %v", grants, err)
+	grants := doctor.Grants(s)
+	if len(grants) == 0 {
+		h.t.Fatalf("%q", grants)
 	}
-	name, url := user(h)
+	name, url := h.d.user(h)
 	for _, text := range grants {
 		text = text[:strings.LastIndex(text, " TO ")] + " TO " + name
 		if _, err := h.plain.Exec(text); err != nil {
 			h.t.Fatalf("%s: %v", text, err)
 		}
 	}
-	return url
+	h.url = url
 }
 
 func (h *harness) exec(text string, args ...any) {
@@ -181,16 +225,16 @@ func (h *harness) exec(text string, args ...any) {
 	}
 }
 
-func (h *harness) mapping() table.Mapping {
-	state := func(list ...storetest.State) (s table.State) {
+func (h *harness) mapping() mapping.Mapping {
+	state := func(list ...storetest.Status) (s mapping.State) {
 		for _, x := range list {
-			s.Values = append(s.Values, table.Value{Text: statuses[x]})
+			s.Values = append(s.Values, mapping.Value{Text: statuses[x]})
 		}
 		return s
 	}
-	m := table.Mapping{
+	m := mapping.Mapping{
 		Name: "my table", ID: h.keys, Status: "status",
-		Inserted: table.Time{Column: "inserted", Null: string(h.want.NoDate)},
+		Inserted: mapping.Time{Column: "inserted", Null: string(h.want.NoDate)},
 		Columns:  []string{"amount", "note", "payload"},
 		New:      state(storetest.Fresh), Error: state(storetest.Failed), Success: state(storetest.Success),
 		Zone: h.form.zone,
@@ -202,18 +246,18 @@ func (h *harness) mapping() table.Mapping {
 		m.Dead = state(storetest.Dead)
 	}
 	if h.want.ErrorKeep {
-		m.Error = table.State{Keep: true}
+		m.Error = mapping.State{Keep: true}
 	}
 	if h.want.Times {
-		m.Eligible, m.Expires = &table.Time{Column: "eligible"}, &table.Time{Column: "expires"}
+		m.Eligible, m.Expires = &mapping.Time{Column: "eligible"}, &mapping.Time{Column: "expires"}
 	}
 	if h.want.Notes {
 		m.Attempts, m.LastError = "attempts", "last_error"
 	}
 	if p := h.want.Policy; p != nil {
-		m.Retry = &table.Retry{Count: "failures", Last: "last failure", Waits: p.Waits(), Retries: p.Retries}
+		m.Policy = &mapping.PolicyColumns{Count: "failures", Last: "last failure", Waits: p.Waits(), Retries: p.Retries}
 		if p.Planned {
-			m.Retry.Next, m.Retry.InRetry = "next_try", "in_retry"
+			m.Policy.Next, m.Policy.InRetry = "next_try", "in_retry"
 		}
 	}
 	return m
@@ -221,40 +265,53 @@ func (h *harness) mapping() table.Mapping {
 
 func (h *harness) Store() backlog.Store {
 	if h.store == nil {
-		s, err := h.Open()
+		s, err := h.open(h.db)
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		h.store = s.(*table.Table)
+		h.store = s
 	}
 	return h.store
 }
 
-func (h *harness) Open() (backlog.Store, error) {
+func (h *harness) Open() (backlog.Store, error) { return h.open(nil) }
+
+// open opens the table on the database, nil for a new pool of connections.
+func (h *harness) open(db *db.DB) (s *table.Table, err error) {
 	ctx := context.Background()
-	db, err := table.Open(ctx, h.url, table.Options{})
-	if err != nil {
-		return nil, err
+	if h.pool != nil {
+		return table.OpenDB(ctx, h.pool, h.dialect, h.mapping(), noon)
 	}
-	h.t.Cleanup(func() { db.Close() })
-	s, err := table.New(ctx, db, h.mapping())
-	if err != nil {
+	if db == nil {
+		if db, err = h.openURL(h.t); err != nil {
+			return nil, err
+		}
+	}
+	if s, err = table.New(ctx, db, h.mapping()); err != nil {
 		return nil, err
 	}
 	_, err = s.Prove(ctx, time.Date(2026, 2, 10, 12, 0, 0, 0, time.UTC))
 	return s, err
 }
 
+func (h *harness) openURL(t *testing.T) (*db.DB, error) {
+	db, err := openDB(context.Background(), h.url, table.Options{})
+	if err == nil {
+		t.Cleanup(func() { db.Close() })
+	}
+	return db, err
+}
+
 func (h *harness) Precision() time.Duration { return h.form.precision }
 
-func (h *harness) Status(s storetest.State) string {
+func (h *harness) Text(s storetest.Status) string {
 	if s == storetest.Null {
 		return "NULL"
 	}
 	return statuses[s]
 }
 
-func (h *harness) status(s storetest.State) any {
+func (h *harness) status(s storetest.Status) any {
 	if s == storetest.Null {
 		return nil
 	}
@@ -272,8 +329,8 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 		key += ", part"
 	}
 	for _, r := range rows {
-		args := []any{h.status(r.State), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Amount, r.Note, r.Payload, orNil(r.Attempts), orNil(r.LastError),
-			orNil(r.Retry.Count), h.time(r.Retry.Last), h.time(r.Retry.Next), r.InRetry}
+		args := []any{h.status(r.Status), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Amount, r.Note, r.Payload, orNil(r.Attempts), orNil(r.LastError),
+			orNil(r.Failures.Count), h.time(r.Failures.Last), h.time(r.Failures.Next), r.InRetry}
 		for i := range r.Key.Len() {
 			args = append(args, r.Key.Part(i))
 		}
@@ -326,16 +383,16 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	row.InRetry = inRetry.Bool
 	row.Note, row.Payload = asString(note), payload
 	status, lastError = asString(status), asString(lastError)
-	row.State = storetest.Null
+	row.Status = storetest.Null
 	for s, text := range statuses {
 		if status == text {
-			row.State = s
+			row.Status = s
 		}
 	}
 	for _, x := range []struct {
 		raw any
 		to  *time.Time
-	}{{inserted, &row.Inserted}, {eligible, &row.Eligible}, {expires, &row.Expires}, {last, &row.Retry.Last}, {next, &row.Retry.Next}} {
+	}{{inserted, &row.Inserted}, {eligible, &row.Eligible}, {expires, &row.Expires}, {last, &row.Failures.Last}, {next, &row.Failures.Next}} {
 		if x.raw == nil {
 			continue
 		}
@@ -346,7 +403,7 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	for _, x := range []struct {
 		raw any
 		to  *int
-	}{{attempts, &row.Attempts}, {failures, &row.Retry.Count}} {
+	}{{attempts, &row.Attempts}, {failures, &row.Failures.Count}} {
 		if n, ok := x.raw.(int64); ok {
 			*x.to = int(n)
 		}
@@ -363,7 +420,7 @@ func asString(v any) any {
 	return v
 }
 
-func (h *harness) SetState(k backlog.Key, s storetest.State) error {
+func (h *harness) SetStatus(k backlog.Key, s storetest.Status) error {
 	where, args := h.where(k)
 	_, err := h.plain.Exec(h.d.sql(`UPDATE "my table" SET status = ? WHERE `+where), append([]any{h.status(s)}, args...)...)
 	return err

@@ -11,6 +11,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/backlog/table/doctor"
 )
 
 // eachJournal runs the test on a table with n new rows in a database with a
@@ -96,7 +97,7 @@ func TestPassBesideABusyProgram(t *testing.T) {
 					return nil
 				}),
 				Observe: func(ev backlog.Event) {
-					if ev.Kind == backlog.StoreAway {
+					if ev.Kind == backlog.StoreUnavailable {
 						t.Errorf("the store is away: %v", ev.Err)
 					}
 				},
@@ -152,7 +153,7 @@ func TestPassOutlastsALock(t *testing.T) {
 			Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error { handled.Add(1); return nil }),
 			Observe: func(ev backlog.Event) {
 				switch ev.Kind {
-				case backlog.StoreAway:
+				case backlog.StoreUnavailable:
 					if away.Add(1) == 1 {
 						end()
 					}
@@ -173,7 +174,7 @@ func TestPassOutlastsALock(t *testing.T) {
 }
 
 // TestLockedIsAway: every call that meets a lock for longer than SQLite waits
-// returns an error that wraps ErrAway, and succeeds when it is made again.
+// returns an error that wraps ErrUnavailable, and succeeds when it is made again.
 func TestLockedIsAway(t *testing.T) {
 	eachJournal(t, 3, func(t *testing.T, f *file, wal bool) {
 		ctx := context.Background()
@@ -181,7 +182,7 @@ func TestLockedIsAway(t *testing.T) {
 		m.Dead = is(text("DEAD"))
 		s := f.store(m)
 		records := lane(t, s, backlog.Fresh)
-		db, err := table.Open(ctx, "sqlite:"+f.path, table.Impatient(20*time.Millisecond))
+		db, err := openDB(ctx, "sqlite:"+f.path, table.Impatient(20*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +195,7 @@ func TestLockedIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		settle := func() error {
-			left, err := impatient.Settle(ctx, []backlog.Settlement{{Record: &records[0], At: noon}, {Record: &records[1], Outcome: backlog.Errored, At: noon}})
+			left, err := impatient.Settle(ctx, []backlog.Settlement{{Record: &records[0], Target: backlog.RowSuccess, At: noon}, {Record: &records[1], Target: backlog.RowError, At: noon}})
 			if len(left) > 0 {
 				t.Errorf("Settle: left are %v", left)
 			}
@@ -205,20 +206,22 @@ func TestLockedIsAway(t *testing.T) {
 			writes bool
 			call   func() error
 		}{
+			{"Try", true, func() error {
+				return impatient.Try(ctx, backlog.Settlement{Record: &records[0], Target: backlog.RowSuccess, At: noon})
+			}},
 			{"Settle", true, settle},
-			{"ProveWrites", true, func() error { return impatient.ProveWrites(ctx, noon) }},
 			{"Expire", true, func() error { _, err := impatient.Expire(ctx, noon, noon, nil); return err }},
 			{"Pending", false, func() error {
-				_, err := impatient.Pending(ctx, backlog.Query{Now: noon, MaxAge: day, Limit: 10})
+				_, err := impatient.Pending(ctx, backlog.Query{Now: noon, Since: noon.Add(-day), Limit: 10})
 				return err
 			}},
 			{"Count", false, func() error { _, err := impatient.Count(ctx, noon, nil); return err }},
 			{"Wrong", false, func() error { _, _, err := impatient.Wrong(ctx, noon); return err }},
-			{"Plans", false, func() error { _, err := impatient.Plans(ctx, noon); return err }},
+			{"Plans", false, func() error { _, err := doctor.Plans(ctx, impatient, noon); return err }},
 			{"Ping", false, func() error { return impatient.Ping(ctx) }},
 			{"New", false, func() error { _, err := table.New(ctx, db, m); return err }},
 			{"Open", false, func() error {
-				db, err := table.Open(ctx, "sqlite:"+f.path, table.Impatient(20*time.Millisecond))
+				db, err := openDB(ctx, "sqlite:"+f.path, table.Impatient(20*time.Millisecond))
 				if err == nil {
 					db.Close()
 				}
@@ -228,8 +231,8 @@ func TestLockedIsAway(t *testing.T) {
 		end := f.exclusive()
 		for _, c := range calls {
 			err := c.call()
-			if blocked := c.writes || !wal; blocked != errors.Is(err, backlog.ErrAway) || !blocked && err != nil {
-				t.Errorf("%s of a locked database: got %v, want an error that wraps ErrAway: %v", c.name, err, blocked)
+			if blocked := c.writes || !wal; blocked != errors.Is(err, backlog.ErrUnavailable) || !blocked && err != nil {
+				t.Errorf("%s of a locked database: got %v, want an error that wraps ErrUnavailable: %v", c.name, err, blocked)
 			}
 		}
 		end()
@@ -253,7 +256,7 @@ func TestCommitThatAReaderBlocks(t *testing.T) {
 		}
 		var group []backlog.Settlement
 		for _, r := range lane(t, s, backlog.Fresh) {
-			group = append(group, backlog.Settlement{Record: &r, At: noon})
+			group = append(group, backlog.Settlement{Record: &r, Target: backlog.RowSuccess, At: noon})
 		}
 		ctx := context.Background()
 		reader, err := f.plain.Conn(ctx)
@@ -273,8 +276,8 @@ func TestCommitThatAReaderBlocks(t *testing.T) {
 		look()
 		if !wal {
 			for range 2 {
-				if left, err := s.Settle(ctx, group); !errors.Is(err, backlog.ErrAway) || len(left) > 0 {
-					t.Errorf("Settle while another program reads: got %v, %v, want an error that wraps ErrAway", left, err)
+				if left, err := s.Settle(ctx, group); !errors.Is(err, backlog.ErrUnavailable) || len(left) > 0 {
+					t.Errorf("Settle while another program reads: got %v, %v, want an error that wraps ErrUnavailable", left, err)
 				}
 			}
 		} else if left, err := s.Settle(ctx, group[:1]); err != nil || len(left) > 0 {
@@ -307,12 +310,14 @@ func TestContextEndsTheWaitForALock(t *testing.T) {
 			call   func(context.Context) error
 		}{
 			{"Settle", true, func(ctx context.Context) error {
-				_, err := s.Settle(ctx, []backlog.Settlement{{Record: &records[0], At: noon}})
+				_, err := s.Settle(ctx, []backlog.Settlement{{Record: &records[0], Target: backlog.RowSuccess, At: noon}})
 				return err
 			}},
-			{"ProveWrites", true, func(ctx context.Context) error { return s.ProveWrites(ctx, noon) }},
+			{"Try", true, func(ctx context.Context) error {
+				return s.Try(ctx, backlog.Settlement{Record: &records[0], Target: backlog.RowSuccess, At: noon})
+			}},
 			{"Pending", false, func(ctx context.Context) error {
-				_, err := s.Pending(ctx, backlog.Query{Now: noon, MaxAge: day, Limit: 10})
+				_, err := s.Pending(ctx, backlog.Query{Now: noon, Since: noon.Add(-day), Limit: 10})
 				return err
 			}},
 			{"Ping", false, s.Ping},

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/table"
+	"backlog/backlog/mapping"
 )
 
 // TestCreateFromNothing makes file, table and indexes, twice, and works a row
@@ -20,10 +20,10 @@ func TestCreateFromNothing(t *testing.T) {
 	f := &file{TB: t, path: filepath.Join(t.TempDir(), "a.db")}
 	url := "sqlite:" + f.path
 	m := plainMapping()
-	m.Expires, m.Attempts, m.LastError = &table.Time{Column: "best before"}, "tries", "error"
-	m.Touch, m.Where = []table.Assignment{set("updated_at", text("now"))}, []table.Condition{cond("queue", text("mail"))}
+	m.Expires, m.Attempts, m.LastError = &mapping.Time{Column: "best before"}, "tries", "error"
+	m.Touch, m.Where = []mapping.Assignment{set("updated_at", text("now"))}, []mapping.Condition{cond("queue", text("mail"))}
 	m.Columns = []string{"payload", "queue"}
-	steps, err := table.Missing(ctx, url, m, noon)
+	steps, err := missing(ctx, url, m, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +50,11 @@ func TestCreateFromNothing(t *testing.T) {
 		t.Errorf("Missing has created the file (Stat: %v)", err)
 	}
 	for range 2 {
-		if err := table.Create(ctx, url, steps); err != nil {
+		if err := create(ctx, url, steps); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if steps, err := table.Missing(ctx, url, m, noon); len(steps) > 0 || err != nil {
+	if steps, err := missing(ctx, url, m, noon); len(steps) > 0 || err != nil {
 		t.Errorf("Missing after Create: got %q, %v", steps, err)
 	}
 
@@ -82,11 +82,11 @@ func TestCreateKeepsTheJournalMode(t *testing.T) {
 	ctx := context.Background()
 	f := newFile(t, "PRAGMA journal_mode = DELETE; CREATE TABLE other (x)")
 	url := "sqlite:" + f.path
-	steps, err := table.Missing(ctx, url, plainMapping(), noon)
+	steps, err := missing(ctx, url, plainMapping(), noon)
 	if err != nil || len(steps) != 3 || !strings.HasPrefix(steps[0], "CREATE TABLE") {
 		t.Fatalf("Missing: got %q, %v, want a table and two indexes", steps, err)
 	}
-	if err := table.Create(ctx, url, steps); err != nil {
+	if err := create(ctx, url, steps); err != nil {
 		t.Fatal(err)
 	}
 	f.wantRows("SELECT * FROM pragma_journal_mode", "'delete'")
@@ -98,22 +98,22 @@ func TestCreateKeepsTheJournalMode(t *testing.T) {
 func TestCreatedColumns(t *testing.T) {
 	for _, x := range []struct {
 		name   string
-		change func(*table.Mapping)
+		change func(*mapping.Mapping)
 		want   []string // name and type
 		insert string
 	}{
-		{"numbers as statuses", func(m *table.Mapping) {
+		{"numbers as statuses", func(m *mapping.Mapping) {
 			m.New, m.Error, m.Success, m.Dead = is(text("2"), text("5")), is(text("3")), is(text("0")), is(text("-1"))
 		}, []string{"id INTEGER", "status INTEGER", "date_inserted TEXT"}, "DEFAULT VALUES"},
-		{"unix seconds", func(m *table.Mapping) { m.Inserted.As = "unix_s" },
+		{"unix seconds", func(m *mapping.Mapping) { m.Inserted.As = "unix_s" },
 			[]string{"id INTEGER", "status TEXT", "date_inserted INTEGER"}, "DEFAULT VALUES"},
-		{"unix milliseconds", func(m *table.Mapping) { m.Inserted.As = "unix_ms" },
+		{"unix milliseconds", func(m *mapping.Mapping) { m.Inserted.As = "unix_ms" },
 			[]string{"id INTEGER", "status TEXT", "date_inserted INTEGER"}, "DEFAULT VALUES"},
-		{"Julian days", func(m *table.Mapping) { m.Inserted.As = "julian" },
+		{"Julian days", func(m *mapping.Mapping) { m.Inserted.As = "julian" },
 			[]string{"id INTEGER", "status TEXT", "date_inserted REAL"}, "DEFAULT VALUES"},
-		{"a form that SQLite cannot write", func(m *table.Mapping) { m.Inserted.As = "text:20060102150405" },
+		{"a form that SQLite cannot write", func(m *mapping.Mapping) { m.Inserted.As = "text:20060102150405" },
 			[]string{"id INTEGER", "status TEXT", "date_inserted TEXT"}, "(date_inserted) SELECT strftime('%Y%m%d%H%M%S', 'now')"},
-		{"composite key", func(m *table.Mapping) { m.ID = []string{"tenant", "nr"} },
+		{"composite key", func(m *mapping.Mapping) { m.ID = []string{"tenant", "nr"} },
 			[]string{"tenant INTEGER", "nr INTEGER", "status TEXT", "date_inserted TEXT"}, "(tenant, nr) VALUES (7, 1)"},
 	} {
 		ctx := context.Background()
@@ -142,13 +142,13 @@ func TestCreatedColumns(t *testing.T) {
 func TestMissingSaysWhatItCannotCreate(t *testing.T) {
 	f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, state TEXT, date_inserted TEXT)")
 	for _, x := range []struct {
-		m    table.Mapping
+		m    mapping.Mapping
 		want string
 	}{
 		{plainMapping(), `table.status: table BACKLOG has no column "status"; the columns are: id, state, date_inserted`},
 		{outboxMapping(), "table event_publication does not exist, and its columns cannot be told from statuses.new; create it yourself"},
 	} {
-		steps, err := table.Missing(context.Background(), "sqlite:"+f.path, x.m, noon)
+		steps, err := missing(context.Background(), "sqlite:"+f.path, x.m, noon)
 		if err == nil || !strings.Contains(err.Error(), x.want) || len(steps) > 0 {
 			t.Errorf("%s: got %q, %v, want the error %s", x.m.Name, steps, err, x.want)
 		}

@@ -1,3 +1,5 @@
+//go:build !cgo_sqlite
+
 package table_test
 
 import (
@@ -13,7 +15,11 @@ import (
 	_ "modernc.org/sqlite"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/sqlite"
+	"backlog/backlog/table/work"
 )
 
 // shop returns a database as a program may have opened it, with some orders.
@@ -59,14 +65,14 @@ func show(db *sql.DB, query string) {
 
 // A table in a database that the program has opened already is worked off by a
 // function.
-func ExampleUse() {
+func ExampleOpenDB() {
 	ctx := context.Background()
 	db := shop() // any *sql.DB
 	defer db.Close()
 
-	orders, err := table.Use(ctx, db, table.Mapping{
-		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: table.Time{Column: "created_at"},
-		New: table.Is("open"), Error: table.Is("failed"), Success: table.Is("shipped"),
+	orders, err := table.OpenDB(ctx, db, sqlite.Dialect, mapping.Mapping{
+		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
+		New: mapping.Is("open"), Error: mapping.Is("failed"), Success: mapping.Is("shipped"),
 	}, time.Now())
 	if err != nil {
 		log.Fatal(err)
@@ -96,19 +102,19 @@ func ExampleUse() {
 
 // A database that a configuration file could name is opened by its URL. The
 // mapping is to be written in full.
-func ExampleOpen() {
+func ExampleNew() {
 	ctx := context.Background()
 	url, remove := shopFile()
 	defer remove()
 
-	db, err := table.Open(ctx, url, table.Options{}) // sqlite:FILE, postgres://… or mysql://…
+	opened, err := db.Open(ctx, sqlite.Dialect, url, db.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close()
-	orders, err := table.New(ctx, db, table.Mapping{
-		Name: "orders", ID: []string{"id"}, Status: "state", Inserted: table.Time{Column: "created_at"},
-		New: table.Is("open"), Error: table.Is("failed"), Success: table.Is("shipped"),
+	defer opened.Close()
+	orders, err := table.New(ctx, opened, mapping.Mapping{
+		Name: "orders", ID: []string{"id"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
+		New: mapping.Is("open"), Error: mapping.Is("failed"), Success: mapping.Is("shipped"),
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -157,13 +163,13 @@ func ExampleMapping() {
 	db := shop()
 	defer db.Close()
 
-	jobs, err := table.Use(ctx, db, table.Mapping{
+	jobs, err := table.OpenDB(ctx, db, sqlite.Dialect, mapping.Mapping{
 		Name:     "jobs",
-		Inserted: table.Time{Column: "queued"},
-		Where:    []table.Condition{{Column: "queue", Values: []table.Value{{Text: "mail"}}}},
-		New:      table.State{When: []table.Condition{{Column: "done_at", Values: []table.Value{{Null: true}}}}},
-		Success:  table.State{Set: []table.Assignment{{Column: "done_at", Value: table.Value{Text: "now"}}}},
-		Error:    table.State{Keep: true},
+		Inserted: mapping.Time{Column: "queued"},
+		Where:    []mapping.Condition{{Column: "queue", Values: []mapping.Value{{Text: "mail"}}}},
+		New:      mapping.State{When: []mapping.Condition{{Column: "done_at", Values: []mapping.Value{{Null: true}}}}},
+		Success:  mapping.State{Set: []mapping.Assignment{{Column: "done_at", Value: mapping.Value{Text: "now"}}}},
+		Error:    mapping.State{Keep: true},
 	}, time.Now())
 	if err != nil {
 		log.Fatal(err)
@@ -181,12 +187,12 @@ func ExampleMapping() {
 
 // A policy that counts failures keeps the count and the time of the last one in
 // two columns of the row.
-func ExampleRetry() {
+func ExampleNew_policy() {
 	ctx := context.Background()
 	db := shop()
 	defer db.Close()
 
-	policy := &backlog.Policy{ // retry.New returns those that are known by name
+	policy := &backlog.Policy{ // retry.Policy returns those that are known by name
 		Retries: 2,
 		Wait: func(n int) (least, most time.Duration) {
 			return 10 * time.Minute, 10 * time.Minute
@@ -202,10 +208,10 @@ func ExampleRetry() {
 		return errors.New("no such port")
 	}
 
-	orders, err := table.Use(ctx, db, table.Mapping{
-		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: table.Time{Column: "created_at"},
-		New: table.Is("open"), Error: table.Is("failed"), Success: table.Is("shipped"), Dead: table.Is("lost"),
-		Retry: &table.Retry{Count: "failures", Last: "last_failure", Waits: policy.Waits(), Retries: policy.Retries},
+	orders, err := table.OpenDB(ctx, db, sqlite.Dialect, mapping.Mapping{
+		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
+		New: mapping.Is("open"), Error: mapping.Is("failed"), Success: mapping.Is("shipped"), Dead: mapping.Is("lost"),
+		Policy: &mapping.PolicyColumns{Count: "failures", Last: "last_failure", Waits: policy.Waits(), Retries: policy.Retries},
 	}, time.Now())
 	if err != nil {
 		log.Fatal(err)
@@ -229,25 +235,25 @@ func ExampleRetry() {
 
 // Work inside the database and its settlement are one transaction: a parcel for
 // each order that is shipped, whatever crashes and when.
-func ExampleWork() {
+func ExampleTable_Attempt() {
 	ctx := context.Background()
 	db := shop()
 	defer db.Close()
 	if _, err := db.Exec("CREATE TABLE parcels (parcel INTEGER PRIMARY KEY, city TEXT CHECK (city <> 'Atlantis'))"); err != nil {
 		log.Fatal(err)
 	}
-	orders, err := table.Use(ctx, db, table.Mapping{
-		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: table.Time{Column: "created_at"},
-		New: table.Is("open"), Error: table.Is("failed"), Success: table.Is("shipped"),
+	orders, err := table.OpenDB(ctx, db, sqlite.Dialect, mapping.Mapping{
+		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
+		New: mapping.Is("open"), Error: mapping.Is("failed"), Success: mapping.Is("shipped"),
 	}, time.Now())
 	if err != nil {
 		log.Fatal(err)
 	}
-	work, err := table.NewWork(orders, []string{"INSERT INTO parcels (city) VALUES (:city)"}, false)
+	handler, err := work.New(orders, []string{"INSERT INTO parcels (city) VALUES (:city)"}, false)
 	if err != nil {
 		log.Fatal(err)
 	}
-	engine := &backlog.Engine{Store: orders, Handler: work}
+	engine := &backlog.Engine{Store: orders, Handler: handler}
 	if _, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
 		log.Fatal(err)
 	}

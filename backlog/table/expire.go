@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/table/db"
 )
 
 // An expiry is a set of rows that are to get the dead status.
@@ -18,7 +19,7 @@ type expiry struct {
 	now    time.Time
 }
 
-// Expire implements backlog.Expirer.
+// Expire is the method that [backlog.Store] names.
 func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (total int, err error) {
 	if t.expireSet == nil {
 		return 0, nil
@@ -51,16 +52,14 @@ func (t *Table) expiries(ctx context.Context, now, before time.Time) (list []exp
 		if x.col == nil {
 			continue
 		}
-		if x.col.known() == nil {
-			if err := t.discover(ctx, x.col); err != nil {
-				return nil, err
-			}
+		if err := t.discover(ctx, x.col); err != nil {
+			return nil, err
 		}
 		if x.col.known() == nil {
 			continue // there is no time to be past
 		}
 		for i, b := range t.branches {
-			list = append(list, expiry{i, t.expired(b, x.col), []any{x.col.known().exact(x.bound), x.col.earliest()}, now})
+			list = append(list, expiry{i, t.expired(b, x.col), []any{x.col.known().Exact(x.bound), x.col.earliest()}, now})
 		}
 	}
 	for i, b := range t.branches {
@@ -73,59 +72,49 @@ func (t *Table) expiries(ctx context.Context, now, before time.Time) (list []exp
 }
 
 // expired returns the conditions of rows that are past their time.
-func (t *Table) expired(b branch, col *timeCol) []string {
+func (t *layout) expired(b branch, col *timeCol) []string {
 	return append(t.pending(b), col.quoted+" < ?", col.quoted+" >= ?")
 }
 
 // expireRows writes it with one statement or, where some row refuses, row by
 // row, leaving those as they are: they must not keep the others alive.
 func (t *Table) expireRows(ctx context.Context, x expiry) (int, error) {
+	n, err := t.write(ctx, t.expireText(x.conds), t.expireArgs(x))
+	if t.db.Class(err) == db.Refused {
+		return t.expireApart(ctx, x, func(*backlog.Record) bool { return true })
+	}
+	return n, err
+}
+
+// write runs a statement in a transaction of its own, and returns the number of its rows.
+func (t *Table) write(ctx context.Context, text string, args []any) (int, error) {
 	var n int64
-	err := t.within(ctx, func(ctx context.Context) error {
-		return t.inTx(ctx, func(tx *sql.Tx) error {
-			res, err := tx.ExecContext(ctx, t.d.place(t.expireText(x.conds)), t.expireArgs(x)...)
-			if err != nil {
-				return err
-			}
-			n, err = res.RowsAffected()
+	err := t.db.Within(ctx, func(ctx context.Context) error {
+		return t.InTx(ctx, func(tx *sql.Tx) (err error) {
+			n, err = db.Affected(tx.ExecContext(ctx, t.text.Place(text), args...))
 			return err
 		})
 	})
-	if t.d.classify(err) == classRefused {
-		return t.expireApart(ctx, x, func(*backlog.Record) bool { return true })
-	}
 	return int(n), err
 }
 
-func (t *Table) expireText(conds []string) string {
+func (t *layout) expireText(conds []string) string {
 	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(conds, " AND ")
 }
 
-func (t *Table) expireArgs(x expiry) []any {
-	var args []any
-	for _, a := range t.expireSet {
-		if a.time != nil {
-			args = append(args, t.writeForm(a.time).write(x.now))
-		}
-	}
-	return append(args, x.args...)
-}
+func (t *layout) expireArgs(x expiry) []any { return append(t.timeArgs(t.expireSet, x.now), x.args...) }
 
 // expireApart goes through the rows in groups, in the order of their keys,
 // calling each for every one before it is written.
 func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Record) bool) (total int, err error) {
 	var last backlog.Key
-	one := t.expireText(x.conds) + " AND " + t.d.keyIn(t.key, 1)
+	one := t.expireText(x.conds) + " AND " + t.text.KeyIn(t.key, 1)
 	for ctx.Err() == nil {
 		var records []backlog.Record
-		err := t.within(ctx, func(ctx context.Context) error {
-			rows, err := t.rowsByKey(ctx, x.conds, x.args, last)
-			records = records[:0]
-			for _, row := range rows {
-				records = append(records, t.recordOf(row, x.branch))
-			}
-			return err
-		})
+		rows, err := t.rowsByKey(ctx, x.conds, x.args, last)
+		for _, row := range rows {
+			records = append(records, t.recordOf(row, x.branch))
+		}
 		if err != nil || len(records) == 0 {
 			return total, err
 		}
@@ -148,13 +137,10 @@ func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Re
 // expireGroup writes the dead status to the records, except where the database
 // refuses it or somebody has changed the row, and returns how many got it.
 func (t *Table) expireGroup(ctx context.Context, x expiry, text string, records []backlog.Record) (n int, err error) {
-	err = t.within(ctx, func(ctx context.Context) error {
+	err = t.db.Within(ctx, func(ctx context.Context) error {
 		refused, err := t.rowByRow(ctx, len(records), func(tx *sql.Tx, i int) error {
-			res, err := tx.ExecContext(ctx, t.d.place(text), bind(t.expireArgs(x), records[i].Key)...)
-			if err != nil {
-				return err
-			}
-			if n, err := res.RowsAffected(); n == 0 && err == nil {
+			n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(text), bind(t.expireArgs(x), records[i].Key)...))
+			if n == 0 && err == nil {
 				return backlog.ErrConflict
 			}
 			return err

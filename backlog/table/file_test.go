@@ -5,13 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 )
 
@@ -90,13 +93,13 @@ func (f *file) wantRows(query string, want ...string) {
 }
 
 // open opens the file for a mapping.
-func (f *file) open(m table.Mapping) (*table.Table, error) {
+func (f *file) open(m mapping.Mapping) (*table.Table, error) {
 	return f.openWith(m, table.Options{})
 }
 
-func (f *file) openWith(m table.Mapping, o table.Options) (*table.Table, error) {
+func (f *file) openWith(m mapping.Mapping, o table.Options) (*table.Table, error) {
 	f.Helper()
-	db, err := table.Open(context.Background(), "sqlite:"+f.path+"?synchronous=normal", o)
+	db, err := openDB(context.Background(), "sqlite:"+f.path+"?synchronous=normal", o)
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +108,13 @@ func (f *file) openWith(m table.Mapping, o table.Options) (*table.Table, error) 
 }
 
 // store opens the file for a mapping that it can be worked with.
-func (f *file) store(m table.Mapping) *table.Table {
+func (f *file) store(m mapping.Mapping) *table.Table {
 	f.Helper()
 	return f.storeAt(m, noon)
 }
 
 // storeAt is store at another time than noon.
-func (f *file) storeAt(m table.Mapping, now time.Time) *table.Table {
+func (f *file) storeAt(m mapping.Mapping, now time.Time) *table.Table {
 	f.Helper()
 	s, err := f.open(m)
 	if err == nil {
@@ -123,21 +126,40 @@ func (f *file) storeAt(m table.Mapping, now time.Time) *table.Table {
 	return s
 }
 
+// tried returns why passes would dispatch no record of the table.
+func tried(s *table.Table) error {
+	if _, err := s.Prove(context.Background(), noon); err != nil {
+		return err
+	}
+	records, err := s.OfEachState(context.Background())
+	if err != nil {
+		return err
+	}
+	list := slices.DeleteFunc(slices.Collect(maps.Values(records)), func(r *backlog.Record) bool { return r == nil })
+	slices.SortFunc(list, func(a, b *backlog.Record) int { return a.Origin - b.Origin })
+	for _, r := range list {
+		if _, err := backlog.TryRecord(context.Background(), s, r, nil, noon); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // wantRefused checks that the file cannot be worked with the mapping, for
 // the given reason, in which … stands for what a driver adds, and that nothing
 // was written to find out.
-func (f *file) wantRefused(m table.Mapping, want string) {
+func (f *file) wantRefused(m mapping.Mapping, want string) {
 	f.Helper()
 	before := f.content()
 	s, err := f.open(m)
 	if err == nil {
-		_, err = s.Prove(context.Background(), noon)
+		err = tried(s)
 	}
 	if p := (*table.Problem)(nil); !errors.As(err, &p) {
 		f.Errorf("got error %v, want a Problem: %s", err, want)
 	} else if got := strings.ReplaceAll(err.Error(), f.path, "FILE"); !matches(got, want) {
 		f.Errorf("refused for another reason\n got %s\nwant %s", got, want)
-	} else if p.Cure == "" {
+	} else if p.Hint == "" {
 		f.Errorf("refused without a cure: %s", got)
 	}
 	if after := f.content(); !reflect.DeepEqual(after, before) {
@@ -184,20 +206,20 @@ func matches(s, pattern string) bool {
 	return ok && rest == ""
 }
 
-func text(s string) table.Value   { return table.Value{Text: s} }
-func quoted(s string) table.Value { return table.Value{Text: s, Quoted: true} }
+func text(s string) mapping.Value   { return mapping.Value{Text: s} }
+func quoted(s string) mapping.Value { return mapping.Value{Text: s, Quoted: true} }
 
-var null = table.Value{Null: true}
+var null = mapping.Value{Null: true}
 
 // is returns the state of the status column's values.
-func is(values ...table.Value) table.State { return table.State{Values: values, Given: true} }
+func is(values ...mapping.Value) mapping.State { return mapping.State{Values: values, Given: true} }
 
-func cond(column string, values ...table.Value) table.Condition {
-	return table.Condition{Column: column, Values: values}
+func cond(column string, values ...mapping.Value) mapping.Condition {
+	return mapping.Condition{Column: column, Values: values}
 }
 
-func set(column string, v table.Value) table.Assignment {
-	return table.Assignment{Column: column, Value: v}
+func set(column string, v mapping.Value) mapping.Assignment {
+	return mapping.Assignment{Column: column, Value: v}
 }
 
 // readAll returns what a lane's pages of the given size hold.
@@ -206,8 +228,8 @@ func readAll(tb testing.TB, s backlog.Store, q backlog.Query) (records []backlog
 	if q.Now.IsZero() {
 		q.Now = noon
 	}
-	if q.MaxAge == 0 {
-		q.MaxAge = ages
+	if q.Since.IsZero() {
+		q.Since = q.Now.Add(-ages)
 	}
 	for range 10_000 {
 		p, err := s.Pending(context.Background(), q)
@@ -253,7 +275,7 @@ func wantKeys(tb testing.TB, what string, records []backlog.Record, want string)
 // settle writes one outcome at noon and returns why it could not be written.
 func settle(tb testing.TB, s backlog.Store, r backlog.Record, o backlog.Outcome, reason string) error {
 	tb.Helper()
-	left, err := s.Settle(context.Background(), []backlog.Settlement{{Record: &r, Outcome: o, Error: reason, At: noon}})
+	left, err := s.Settle(context.Background(), []backlog.Settlement{{Record: &r, Target: o.Target(), Error: reason, At: noon}})
 	if err != nil {
 		tb.Fatalf("settle %v as %v: %v", r.Key, o, err)
 	}

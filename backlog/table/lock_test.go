@@ -24,7 +24,7 @@ const lockTables = `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, d
 func locker(tb testing.TB, path, schema, name string) backlog.Locker {
 	tb.Helper()
 	ctx := context.Background()
-	db, err := table.Open(ctx, "sqlite:"+path, table.Options{})
+	db, err := openDB(ctx, "sqlite:"+path, table.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}

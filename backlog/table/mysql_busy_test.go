@@ -24,7 +24,7 @@ func pendingOf(tb testing.TB, s *table.Table, want int) []backlog.Record {
 
 func group(records []backlog.Record) (list []backlog.Settlement) {
 	for i := range records {
-		list = append(list, backlog.Settlement{Record: &records[i], Outcome: backlog.Succeeded, At: noon})
+		list = append(list, backlog.Settlement{Record: &records[i], Target: backlog.RowSuccess, At: noon})
 	}
 	return list
 }
@@ -165,15 +165,15 @@ func TestMySQLConnectionsKilled(t *testing.T) {
 		}
 		deadline := time.Now().Add(20 * time.Second)
 		for done := false; !done && time.Now().Before(deadline); {
-			p, err := s.Pending(t.Context(), backlog.Query{Lane: backlog.Fresh, Now: noon, MaxAge: 24 * time.Hour, Limit: 1})
-			if err != nil && !errors.Is(err, backlog.ErrAway) {
+			p, err := s.Pending(t.Context(), backlog.Query{Lane: backlog.Fresh, Now: noon, Since: noon.Add(-24 * time.Hour), Limit: 1})
+			if err != nil && !errors.Is(err, backlog.ErrUnavailable) {
 				t.Fatal(err)
 			}
 			if err != nil {
 				continue
 			}
 			left, err := s.Settle(t.Context(), group(p.Records))
-			if err != nil && !errors.Is(err, backlog.ErrAway) || len(left) > 0 {
+			if err != nil && !errors.Is(err, backlog.ErrUnavailable) || len(left) > 0 {
 				t.Fatal(left, err)
 			}
 			done = err == nil

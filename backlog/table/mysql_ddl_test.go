@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"backlog/backlog"
-	"backlog/backlog/table"
+	"backlog/backlog/mapping"
 )
 
 // TestMySQLInit makes a table that passes can work, by two who have asked at
@@ -18,17 +18,17 @@ func TestMySQLInit(t *testing.T) {
 		if p != nil {
 			m = retryMapping(p)
 		}
-		m.Touch = []table.Assignment{{Column: "touched", Value: text("now")}}
-		steps, err := table.Missing(context.Background(), rawURL, m, noon)
+		m.Touch = []mapping.Assignment{{Column: "touched", Value: text("now")}}
+		steps, err := missing(context.Background(), rawURL, m, noon)
 		if err != nil {
 			t.Fatal(name, err)
 		}
 		for range 2 {
-			if err := table.Create(context.Background(), rawURL, steps); err != nil {
+			if err := create(context.Background(), rawURL, steps); err != nil {
 				t.Fatal(name, err)
 			}
 		}
-		if steps, err := table.Missing(context.Background(), rawURL, m, noon); len(steps) > 0 || err != nil {
+		if steps, err := missing(context.Background(), rawURL, m, noon); len(steps) > 0 || err != nil {
 			t.Errorf("%s: after init there are still missing: %q, %v", name, steps, err)
 		}
 		execMySQL(t, plain, "INSERT INTO BACKLOG (date_inserted) VALUES ('2026-02-10 11:00:00'), ('2026-02-10 11:00:00')")

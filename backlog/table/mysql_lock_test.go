@@ -9,12 +9,13 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/backlog/table/mysql"
 )
 
 // mysqlLocker opens a table as another process would.
 func mysqlLocker(tb testing.TB, rawURL, schema, name string) backlog.Locker {
 	tb.Helper()
-	db, err := table.Open(tb.Context(), rawURL, table.Options{})
+	db, err := openDB(tb.Context(), rawURL, table.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestMySQLLock(t *testing.T) {
 
 	var id int64
 	if err := plain.QueryRow("SELECT id FROM information_schema.processlist WHERE db = ? AND id <> connection_id() AND id = (SELECT IS_USED_LOCK(?))",
-		schema, table.MySQLLockText(schema, "BACKLOG", string(backlog.LeaderLock))).Scan(&id); err != nil {
+		schema, mysql.LockText(schema, "BACKLOG", string(backlog.LeaderLock))).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
 	execMySQL(t, plain, "KILL ?", id)

@@ -11,35 +11,36 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
 	"backlog/internal/testserver"
 )
 
 // TestMySQLURLs: what is misread could be a part of the password.
 func TestMySQLURLs(t *testing.T) {
 	const cure = "; write mysql://user:password@host:3306/database, in the password %40 for @, %2F for /, %3A for :, %23 for #, %3F for ? and %25 for %"
-	const unreadable, odd = "the database URL cannot be read" + cure, "the database URL has a host or a database of a form that is not known" + cure
+	const unreadable, more = "the database URL cannot be read" + cure, "the database URL has more behind its host than the name of a database" + cure
 	for _, x := range []struct{ url, want, shown string }{
 		{"mysql:x", unreadable, "mysql:…"},
-		{"mariadb://", "the database URL names no host" + cure, "mariadb:…"},
-		{"mysql:///x", "the database URL names no host" + cure, "mysql:…"},
+		{"mariadb://", unreadable, "mariadb:…"},
+		{"mysql:///x", unreadable, "mysql:…"},
 		{"mysql://me:s3c/ret@127.0.0.1/x", unreadable, "mysql:…"},
-		{"mysql://me:3/s3cret@127.0.0.1/x", unreadable, "mysql:…"},
+		{"mysql://me:3/s3cret@127.0.0.1/x", more, "mysql:…"},
 		{"mysql://me:s3cret#x@127.0.0.1/x", unreadable, "mysql:…"},
-		{"mysql://me:12?s3cret@127.0.0.1/x", unreadable, "mysql:…"},
+		{"mysql://me:12?s3cret@127.0.0.1/x", more, "mysql:…"},
 		{"mysql://me:s3c@ret@127.0.0.1/x", unreadable, "mysql:…"},
 		{"mysql://me:s3c%ret@127.0.0.1/x", unreadable, "mysql:…"},
-		{"mysql://me:s3cret@127.0.0.1/x/y", odd, "mysql:…"},
-		{"mysql://me:s3cret@(127.0.0.1)/x", odd, "mysql:…"},
+		{"mysql://me:s3cret@127.0.0.1/x/y", more, "mysql:…"},
+		{"mysql://me:s3cret@(127.0.0.1)/x", unreadable, "mysql:…"},
 		{"mysql://me:s3cret@tcp(127.0.0.1:3306)/x", unreadable, "mysql:…"},
 		{"mysql://me:s3cret@h/x?parseTime=true", "the database URL has a parameter parseTime; tls and socket are the ones there are", "mysql:…"},
 		{"mysql://me:s3cret@h/x?s3=cret", "the database URL has a parameter that is not known; tls and socket are the ones there are", "mysql:…"},
-		{"mysql://me:s3cret@h/x?tls=s3cret", "the database URL asks for a tls that is not known; write true, false, preferred or skip-verify", "mysql:…"},
+		{"mysql://me:s3cret@h/x?tls=s3cret", "the database URL asks for a tls that is neither true nor false nor skip-verify nor preferred; write true or false or skip-verify or preferred", "mysql:…"},
 	} {
-		_, err := table.Open(context.Background(), x.url, table.Options{})
+		_, err := openDB(context.Background(), x.url, table.Options{})
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != x.want {
 			t.Errorf("%s: got %v\nwant %s", x.url, err, x.want)
 		}
-		if got := table.Shown(x.url); got != x.shown {
+		if got := db.Shown(x.url, dialects...); got != x.shown {
 			t.Errorf("%s is shown as %s, want %s", x.url, got, x.shown)
 		}
 	}
@@ -48,7 +49,7 @@ func TestMySQLURLs(t *testing.T) {
 		"mariadb://me@[::1]/":                        "mariadb://[::1]/",
 		"mysql://me:s3%40cret@h/x?tls=true":          "mysql://h/x",
 	} {
-		if got := table.Shown(given); got != want {
+		if got := db.Shown(given, dialects...); got != want {
 			t.Errorf("%s is shown as %s, want %s", given, got, want)
 		}
 	}
@@ -63,7 +64,7 @@ func FuzzMySQLURL(f *testing.F) {
 			return
 		}
 		given := "mysql://me:" + password + "@" + rest
-		shown := table.Shown(given)
+		shown := db.Shown(given, dialects...)
 		if strings.Contains(shown, password) || strings.Contains(shown, "me") && !strings.Contains(rest, "me") {
 			t.Errorf("%q is shown as %q", given, shown)
 		}
@@ -71,7 +72,7 @@ func FuzzMySQLURL(f *testing.F) {
 }
 
 // TestMySQLRefusals: what a person has to mend is a Problem, what may pass is
-// ErrAway, and neither has the password in it.
+// ErrUnavailable, and neither has the password in it.
 func TestMySQLRefusals(t *testing.T) {
 	server := testserver.MySQLURL(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -106,9 +107,9 @@ func TestMySQLRefusals(t *testing.T) {
 	} {
 		u := *server
 		x.change(&u)
-		_, err := table.Open(t.Context(), u.String(), table.Options{})
+		_, err := openDB(t.Context(), u.String(), table.Options{})
 		p := (*table.Problem)(nil)
-		if err == nil || errors.Is(err, backlog.ErrAway) != x.away || errors.As(err, &p) == x.away || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "s3cret") {
+		if err == nil || errors.Is(err, backlog.ErrUnavailable) != x.away || errors.As(err, &p) == x.away || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: got %v, want %q, away %t", x.name, err, x.want, x.away)
 		}
 	}
@@ -119,23 +120,23 @@ func TestMySQLSessions(t *testing.T) {
 	plain, rawURL := newMySQL(t)
 	defer plain.Close()
 	for _, readOnly := range []bool{false, true} {
-		db, err := table.Open(t.Context(), rawURL, table.Options{ReadOnly: readOnly})
+		db, err := openDB(t.Context(), rawURL, table.Options{ReadOnly: readOnly})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer db.Close()
 		var zone, mode, isolation string
-		err = table.Pool(db).QueryRow("SELECT @@time_zone, @@sql_mode").Scan(&zone, &mode)
+		err = db.Read.QueryRow("SELECT @@time_zone, @@sql_mode").Scan(&zone, &mode)
 		if err == nil {
 			var name string // which differs
-			err = table.Pool(db).QueryRow("SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')").Scan(&name, &isolation)
+			err = db.Read.QueryRow("SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')").Scan(&name, &isolation)
 		}
 		if err != nil || zone != "+00:00" || !strings.Contains(mode, "STRICT_ALL_TABLES") || isolation != "READ-COMMITTED" {
 			t.Errorf("read only %t: got %s, %s, %s, %v", readOnly, zone, mode, isolation, err)
 		}
-		_, err = table.Pool(db).Exec("CREATE TABLE t (a INT) ENGINE = InnoDB")
+		_, err = db.Read.Exec("CREATE TABLE t (a INT) ENGINE = InnoDB")
 		if err == nil {
-			_, err = table.Pool(db).Exec("INSERT INTO t VALUES (1)")
+			_, err = db.Read.Exec("INSERT INTO t VALUES (1)")
 		}
 		if (err != nil) != readOnly {
 			t.Errorf("read only %t: writing: got %v", readOnly, err)
@@ -156,14 +157,14 @@ func TestMySQLPasswords(t *testing.T) {
 		u, _ := url.Parse(rawURL)
 		u.User = url.UserPassword(user, "s3c@r/et")
 		for range 2 {
-			db, err := table.Open(t.Context(), u.String()+tls, table.Options{})
+			db, err := openDB(t.Context(), u.String()+tls, table.Options{})
 			if err != nil {
 				t.Fatalf("%s: %v", tls, err)
 			}
 			db.Close()
 		}
 		execMySQL(t, plain, "ALTER USER "+user+" ACCOUNT LOCK")
-		_, err := table.Open(t.Context(), u.String()+tls, table.Options{})
+		_, err := openDB(t.Context(), u.String()+tls, table.Options{})
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || !strings.HasSuffix(err.Error(), "; let its administrator renew the account, or name another user in the database URL") {
 			t.Errorf("%s: a locked account: got %v", tls, err)
 		}

@@ -1,6 +1,7 @@
 package table_test
 
 import (
+	"backlog/backlog/table/doctor"
 	"testing"
 
 	"backlog/backlog"
@@ -20,12 +21,12 @@ func TestMySQLPartitionsOfThePast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing, err := s.MissingIndexes(t.Context(), noon)
+	missing, err := doctor.MissingIndexes(t.Context(), s, noon)
 	if err != nil || len(missing) == 0 {
 		t.Fatalf("without an index: %q is missing, %v", missing, err)
 	}
 	indexMySQL(t, plain, rawURL, m)
-	if missing, err := s.MissingIndexes(t.Context(), noon); err != nil || len(missing) > 0 {
+	if missing, err := doctor.MissingIndexes(t.Context(), s, noon); err != nil || len(missing) > 0 {
 		t.Errorf("with the index: %q is missing, %v", missing, err)
 	}
 	wantGoodPlans(t, "partitions of the past", s)

@@ -7,6 +7,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
 )
 
 // A mysqlReader is a store that is kept open, and what it reads.
@@ -14,7 +15,7 @@ type mysqlReader struct {
 	name  string
 	parts int // of its query, one for each count of failures
 	lane  backlog.Lane
-	db    *table.DB
+	db    *db.DB
 	store *table.Table
 }
 
@@ -75,7 +76,7 @@ func (r mysqlReader) wantCheap(t *testing.T, state string, pending, page int) {
 	most := 4*r.parts*min(pending, page) + 500
 	began := mysqlReads(t, r.db)
 	for range 8 {
-		if _, err := r.store.Pending(t.Context(), backlog.Query{Lane: r.lane, Now: noon, MaxAge: ages, Limit: page}); err != nil {
+		if _, err := r.store.Pending(t.Context(), backlog.Query{Lane: r.lane, Now: noon, Since: noon.Add(-ages), Limit: page}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,13 +9,16 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/doctor"
 )
 
 // mysqlStore opens the table as passes do, on one connection only.
-func mysqlStore(tb testing.TB, rawURL string, m table.Mapping) (*table.DB, *table.Table) {
+func mysqlStore(tb testing.TB, rawURL string, m mapping.Mapping) (*db.DB, *table.Table) {
 	tb.Helper()
-	db, err := table.Open(tb.Context(), rawURL, table.Options{Pool: 1})
+	db, err := openDB(tb.Context(), rawURL, table.Options{Pool: 1})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -53,9 +56,9 @@ func execMySQL(tb testing.TB, db *sql.DB, text string, args ...any) {
 
 // mysqlReads returns how many rows and entries of indexes the connection has
 // read.
-func mysqlReads(tb testing.TB, db *table.DB) (total int) {
+func mysqlReads(tb testing.TB, db *db.DB) (total int) {
 	tb.Helper()
-	rows, err := table.Pool(db).Query("SHOW SESSION STATUS LIKE 'Handler_read%'")
+	rows, err := db.Read.Query("SHOW SESSION STATUS LIKE 'Handler_read%'")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -74,10 +77,10 @@ func mysqlReads(tb testing.TB, db *table.DB) (total int) {
 }
 
 // indexMySQL does what init does.
-func indexMySQL(tb testing.TB, plain *sql.DB, rawURL string, m table.Mapping) {
+func indexMySQL(tb testing.TB, plain *sql.DB, rawURL string, m mapping.Mapping) {
 	tb.Helper()
 	_, s := mysqlStore(tb, rawURL, m)
-	steps, err := s.MissingIndexes(tb.Context(), noon)
+	steps, err := doctor.MissingIndexes(tb.Context(), s, noon)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -163,32 +166,32 @@ func TestMySQLPlans(t *testing.T) {
 	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20) NOT NULL, date_inserted DATETIME NOT NULL, queue VARCHAR(20))")
 	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' - INTERVAL seq SECOND, 'mail' FROM seq_1_to_20000")
 	mail := plainMapping()
-	mail.Where = []table.Condition{cond("queue", text("mail"))}
+	mail.Where = []mapping.Condition{cond("queue", text("mail"))}
 	for _, x := range []struct {
-		m     table.Mapping
+		m     mapping.Mapping
 		index string
 		bad   string
 	}{
-		{plainMapping(), "", "every page reads the whole table"},
-		{plainMapping(), "CREATE INDEX x ON BACKLOG (status)", "every page sorts all that is pending"},
-		{mail, "CREATE INDEX x ON BACKLOG (status, date_inserted)", "every page reads rows that table.where leaves out by queue"},
+		{plainMapping(), "", "no index serves its pages"},
+		{plainMapping(), "CREATE INDEX x ON BACKLOG (status)", "no index serves its pages"},
+		{mail, "CREATE INDEX x ON BACKLOG (status, date_inserted)", "no index serves its pages"},
 	} {
 		if x.index != "" {
 			execMySQL(t, plain, x.index)
 		}
 		_, s := mysqlStore(t, rawURL, x.m)
 		p := plans(t, s)[0]
-		if p.Bad != x.bad || !strings.HasPrefix(p.Cure, "CREATE INDEX `BACKLOG_backlog_") {
-			t.Errorf("%s: got %q and the cure %s, want %q, by %q", x.index, p.Bad, p.Cure, x.bad, p.Steps)
+		if p.Bad != x.bad || !strings.HasPrefix(p.Hint, "CREATE INDEX `BACKLOG_backlog_") {
+			t.Errorf("%s: got %q and the cure %s, want %q, by %q", x.index, p.Bad, p.Hint, x.bad, p.Steps)
 		}
-		steps, err := s.MissingIndexes(t.Context(), noon)
+		steps, err := doctor.MissingIndexes(t.Context(), s, noon)
 		if err != nil || len(steps) != 1 {
 			t.Fatalf("%s: the indexes of both states are %q, %v, want one", x.index, steps, err)
 		}
 		execMySQL(t, plain, steps[0])
 		_, cured := mysqlStore(t, rawURL, x.m)
 		wantGoodPlans(t, x.index+", cured", cured)
-		if steps, err := cured.MissingIndexes(t.Context(), noon); len(steps) > 0 || err != nil {
+		if steps, err := doctor.MissingIndexes(t.Context(), cured, noon); len(steps) > 0 || err != nil {
 			t.Errorf("%s: after init there are still missing: %q, %v", x.index, steps, err)
 		}
 		execMySQL(t, plain, strings.Replace(strings.Split(steps[0], " ON ")[0], "CREATE", "DROP", 1)+" ON BACKLOG")
@@ -209,8 +212,8 @@ func TestMySQLDescendingIndexes(t *testing.T) {
 	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20) NOT NULL, date_inserted DATETIME NOT NULL)")
 	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' - INTERVAL seq SECOND FROM seq_1_to_20000")
 	for _, x := range []struct{ index, bad string }{
-		{"b ON BACKLOG (status, date_inserted DESC)", "every page sorts all that is pending"},
-		{"a ON BACKLOG (status, date_inserted DESC, id)", "every page sorts all that is pending"},
+		{"b ON BACKLOG (status, date_inserted DESC)", "no index serves its pages"},
+		{"a ON BACKLOG (status, date_inserted DESC, id)", "no index serves its pages"},
 		{"c ON BACKLOG (status, date_inserted DESC, id DESC)", ""}, // beside those that do not
 	} {
 		execMySQL(t, plain, "CREATE INDEX "+x.index)

@@ -18,14 +18,12 @@ import (
 // TestStoreOnMySQL runs the conformance suite on a real server, once for each
 // way in which tables hold times.
 func TestStoreOnMySQL(t *testing.T) {
-	for _, f := range mysqlTimeForms {
+	for i, f := range mysqlTimeForms {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel() // most of the time the server's disk is waited for
-			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
-				d := onMySQL
-				d.user = mysqlUser
-				return newHarness(t, d, f, want)
-			})
+			d := onMySQL
+			d.user = mysqlUser
+			suite(i)(t, shared(t, func(t *testing.T, want storetest.Table) *harness { return newHarness(t, d, f, want) }))
 		})
 	}
 }
@@ -37,19 +35,19 @@ func TestMySQLTextAndNumbers(t *testing.T) {
 		h := newHarness(t, onMySQL, f, storetest.Table{Times: true})
 		var rows []storetest.Row
 		for i := range 6 {
-			rows = append(rows, storetest.Row{Key: backlog.NewKey(int64(i)), State: storetest.Fresh, Inserted: noon.Add(-time.Duration(i) * time.Hour)})
+			rows = append(rows, storetest.Row{Key: backlog.NewKey(int64(i)), Status: storetest.Fresh, Inserted: noon.Add(-time.Duration(i) * time.Hour)})
 		}
 		rows[1].Expires, rows[2].Eligible = noon.Add(-f.precision), noon.Add(f.precision)
 		rows[3].Expires, rows[3].Eligible = noon, noon
 		if err := h.Insert(rows...); err != nil {
 			t.Fatal(err)
 		}
-		p, err := h.Store().Pending(t.Context(), backlog.Query{Now: noon, MaxAge: 4 * time.Hour, Limit: 10})
+		p, err := h.Store().Pending(t.Context(), backlog.Query{Now: noon, Since: noon.Add(-4 * time.Hour), Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
 		wantKeys(t, f.name, p.Records, "0 3 4")
-		left, err := h.Store().Settle(t.Context(), []backlog.Settlement{{Record: &p.Records[1], Outcome: backlog.Succeeded, At: noon}})
+		left, err := h.Store().Settle(t.Context(), []backlog.Settlement{{Record: &p.Records[1], Target: backlog.RowSuccess, At: noon}})
 		if len(left) > 0 || err != nil {
 			t.Errorf("%s: %v, %v", f.name, left, err)
 		}

@@ -3,43 +3,10 @@ package table_test
 import (
 	"encoding/json"
 	"reflect"
-	"slices"
-	"strings"
 	"testing"
 
 	"backlog/backlog"
-	"backlog/backlog/table"
 )
-
-func TestMySQLChecks(t *testing.T) {
-	for _, x := range []struct {
-		create string
-		want   []string
-	}{
-		{"CREATE TABLE `t` (\n  `a` int(11) DEFAULT NULL\n)", nil},
-		{"CREATE TABLE `t` (\n  `a` int(11) DEFAULT NULL CHECK (`a` > 1),\n  CONSTRAINT `c` CHECK (`a` < (2 + 3))\n)", []string{"`a` > 1", "`a` < (2 + 3)"}},
-		{"CREATE TABLE `t` (\n  `check (` int DEFAULT '1' COMMENT 'it''s CHECK (no) \\' )',\n CONSTRAINT `t_chk_1` CHECK ((`a` in (_utf8mb4'x)',_utf8mb4'y')))\n)", []string{"(`a` in (_utf8mb4'x)',_utf8mb4'y'))"}},
-		{"CREATE TABLE `t` (\n  CONSTRAINT `a` CHECK ((`a` > 1)) /*!80016 NOT ENFORCED */,\n  CONSTRAINT `b` CHECK ((`b` > 1))\n)", []string{"(`b` > 1)"}},
-		{"CREATE TABLE `t` (`a` int CHECK (`a` > (1)", nil},
-	} {
-		if got := table.MySQLChecks(x.create); !slices.Equal(got, x.want) {
-			t.Errorf("%s: got %q, want %q", x.create, got, x.want)
-		}
-	}
-}
-
-// FuzzMySQLChecks: whatever is found stands in the text, between brackets.
-func FuzzMySQLChecks(f *testing.F) {
-	f.Add("`a` int CHECK (`a` > 1), CHECK (`b` in ('x)','y')) NOT ENFORCED")
-	f.Add("'\\'' CHECK ((((")
-	f.Fuzz(func(t *testing.T, create string) {
-		for _, c := range table.MySQLChecks(create) {
-			if !strings.Contains(create, "("+c+")") && !strings.Contains(create, c+")") {
-				t.Errorf("%q is not in %q", c, create)
-			}
-		}
-	})
-}
 
 // TestMySQLColumns: what the driver gives reaches handlers without loss, and
 // finds its row again.

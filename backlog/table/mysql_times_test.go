@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/table"
+	"backlog/backlog/mapping"
 )
 
 // mysqlWrittens are the ways in which tables hold times; the form is what is said
@@ -57,15 +57,15 @@ func TestMySQLTimes(t *testing.T) {
 			if w.zone != "" {
 				m.Zone = mustZone(t, w.zone)
 			}
-			m.Touch = []table.Assignment{set("touched", text("now"))}
+			m.Touch = []mapping.Assignment{set("touched", text("now"))}
 			_, s := mysqlStore(t, rawURL, m)
 			if want := "date_inserted: " + w.form; !slices.Contains(s.TimeForms(), want) {
 				t.Errorf("the forms are %q, want %q", s.TimeForms(), want)
 			}
 			for _, limit := range []int{1, 100} {
-				records, _ := readAll(t, s, backlog.Query{MaxAge: maxAge, Limit: limit})
+				records, _ := readAll(t, s, backlog.Query{Since: noon.Add(-maxAge), Limit: limit})
 				wantKeys(t, fmt.Sprintf("one step too old, at the cutoff, one step younger, in pages of %d", limit), records, "3 2")
-				records, _ = readAll(t, s, backlog.Query{Now: noon.Add(w.step / 2), MaxAge: maxAge, Limit: limit})
+				records, _ = readAll(t, s, backlog.Query{Now: noon.Add(w.step / 2), Since: noon.Add(w.step/2 - maxAge), Limit: limit})
 				wantKeys(t, "with a clock half a step later", records, "3")
 			}
 			c, err := s.Count(t.Context(), noon, []time.Duration{maxAge})
@@ -76,7 +76,7 @@ func TestMySQLTimes(t *testing.T) {
 				t.Errorf("Expire: got %d, %v, want 2", n, err)
 			}
 			r := lane(t, s, backlog.Fresh)[0]
-			left, err := s.Settle(t.Context(), []backlog.Settlement{{Record: &r, Outcome: backlog.Succeeded, At: noon.Add(1987654321)}})
+			left, err := s.Settle(t.Context(), []backlog.Settlement{{Record: &r, Target: backlog.RowSuccess, At: noon.Add(1987654321)}})
 			if err != nil || len(left) > 0 {
 				t.Fatal(left, err)
 			}
@@ -138,7 +138,7 @@ func TestMySQLClockChanges(t *testing.T) {
 						want++
 					}
 				}
-				q := backlog.Query{Now: noon, MaxAge: noon.Sub(cutoff.Add(step)), Limit: 100}
+				q := backlog.Query{Now: noon, Since: cutoff.Add(step), Limit: 100}
 				records, unreadable := readAll(t, s, q)
 				if len(records) != want || len(unreadable) > 0 {
 					t.Errorf("%s: from %v on there are %d records, want %d, and %v", x.decl, cutoff.Add(step), len(records), want, unreadable)

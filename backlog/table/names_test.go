@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/table"
+	"backlog/backlog/mapping"
 )
 
 // TestOddNames works a table off, from its index to its counts, whose names
@@ -24,21 +24,21 @@ func TestOddNames(t *testing.T) {
 			(2, 'b', 'ERROR', '2026-02-09 03:00:00', 7, NULL, 0, NULL, 'x', 'r', NULL),
 			(3, 'a', 'NEW', '2026-01-01 03:00:00', 7, NULL, 0, NULL, 'x', 'r', NULL),
 			(3, 'b', 'NEW', '2026-02-10 03:00:00', 8, NULL, 0, NULL, 'x', 'r', NULL)`)
-	m := table.Mapping{
+	m := mapping.Mapping{
 		Name: `TAB.email "queue" (OLD)/new's`, ID: []string{"ORDER BY", `the "KEY"`}, Status: "SELECT",
-		Inserted: table.Time{Column: "A.B"}, Expires: &table.Time{Column: "FROM"},
-		Where: []table.Condition{cond("Größe", text("7"))}, Attempts: "WITH space", LastError: "X' or 1",
-		Touch:   []table.Assignment{set("UPDATED;--", text("now"))},
+		Inserted: mapping.Time{Column: "A.B"}, Expires: &mapping.Time{Column: "FROM"},
+		Where: []mapping.Condition{cond("Größe", text("7"))}, Attempts: "WITH space", LastError: "X' or 1",
+		Touch:   []mapping.Assignment{set("UPDATED;--", text("now"))},
 		Columns: []string{"C0", "ROWID"},
 		New:     is(text("NEW")), Error: is(text("ERROR")), Success: is(text("SUCCESS")), Dead: is(text("DEAD")),
 	}
 	ctx := context.Background()
 	url := "sqlite:" + f.path
-	steps, err := table.Missing(ctx, url, m, noon)
+	steps, err := missing(ctx, url, m, noon)
 	if err != nil || len(steps) != 2 {
 		t.Fatalf("Missing: got %q, %v, want an index for each lane", steps, err)
 	}
-	if err := table.Create(ctx, url, steps); err != nil {
+	if err := create(ctx, url, steps); err != nil {
 		t.Fatal(err)
 	}
 	s := f.store(m)
@@ -74,9 +74,9 @@ func TestColumnsNamedLikeOurs(t *testing.T) {
 	f := newFile(t, `CREATE TABLE q (c1 TEXT, c2 TEXT, c3 INTEGER PRIMARY KEY, c0 TEXT);
 		INSERT INTO q VALUES ('3', 'NEW', 1, '2026-02-10 01:00:00'), ('1', 'AGAIN', 2, '2026-02-10 02:00:00'),
 			('4', 'AGAIN', 3, '2026-02-10 03:00:00'), ('2', 'NEW', 4, '2026-02-10 04:00:00')`)
-	for _, fresh := range []table.State{is(text("NEW")), is(text("NEW"), text("AGAIN"))} {
-		s := f.store(table.Mapping{
-			Name: "q", ID: []string{"c3"}, Status: "c2", Inserted: table.Time{Column: "c0"},
+	for _, fresh := range []mapping.State{is(text("NEW")), is(text("NEW"), text("AGAIN"))} {
+		s := f.store(mapping.Mapping{
+			Name: "q", ID: []string{"c3"}, Status: "c2", Inserted: mapping.Time{Column: "c0"},
 			New: fresh, Error: is(text("ERROR")), Success: is(text("SUCCESS")),
 		})
 		want := map[int]string{1: "4 1", 2: "4 3 2 1"}[len(fresh.Values)]
@@ -119,8 +119,8 @@ lines'), ('Größe'), ('😀'), (''), (' '), ('1'), ('01'), ('1.0'), ('NULL'), (
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f := newFile(t, "CREATE TABLE q "+x.table+"; INSERT INTO q ("+x.key+") VALUES "+x.rows+"; UPDATE q SET status = 'NEW', at = '2026-02-10 01:00:00'")
-			m := table.Mapping{
-				Name: "q", ID: strings.Split(x.key, ", "), Status: "status", Inserted: table.Time{Column: "at"},
+			m := mapping.Mapping{
+				Name: "q", ID: strings.Split(x.key, ", "), Status: "status", Inserted: mapping.Time{Column: "at"},
 				New: is(text("NEW")), Error: is(text("ERROR")), Success: is(text("SUCCESS")),
 			}
 			inOrder := "SELECT %s FROM q WHERE " + strings.Join(m.ID, " IS NOT NULL AND ") + " IS NOT NULL ORDER BY " + strings.Join(m.ID, " DESC, ") + " DESC"
@@ -142,7 +142,7 @@ lines'), ('Größe'), ('😀'), (''), (' '), ('1'), ('01'), ('1.0'), ('NULL'), (
 				case 3:
 					want[i] += " 'NEW'"
 				default:
-					group = append(group, backlog.Settlement{Record: &records[i], At: noon})
+					group = append(group, backlog.Settlement{Record: &records[i], Target: backlog.RowSuccess, At: noon})
 					want[i] += " 'SUCCESS'"
 				}
 			}

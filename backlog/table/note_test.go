@@ -73,7 +73,7 @@ func wantNote(t *testing.T, plain *sql.DB, rawURL, text, want string) {
 	if _, err := plain.Exec(sqlNames(rawURL, `INSERT INTO "BACKLOG" (id, status, date_inserted) VALUES (1, 'NEW', '2026-01-01 00:00:00')`)); err != nil {
 		t.Fatal(err)
 	}
-	db, err := table.Open(ctx, rawURL, table.Options{})
+	db, err := openDB(ctx, rawURL, table.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

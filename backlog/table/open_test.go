@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
 )
 
 // TestURLsWithSecrets are refused without a part of them, and shown as little.
@@ -42,15 +43,15 @@ func TestURLsWithSecrets(t *testing.T) {
 		{"postgres://me:s3%cret@h/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
 		{"postgres://me:s3 cret@h:p/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
 		{"postgres://h/x?s3cret=", "the database URL has a parameter that is not known; " + postgresCure, "postgres:…"},
-		{"postgres://h/x?password=s3cret&sslmode=s3cret", "the database URL's parameter sslmode has a value that is not known; write one of disable, allow, prefer, require, verify-ca, verify-full", "postgres:…"},
-		{"postgresql:x", "the database URL has no // behind postgresql:; " + postgresCure, "postgresql:…"},
+		{"postgres://h/x?password=s3cret&sslmode=s3cret", "the database URL asks for a sslmode that is neither disable nor allow nor prefer nor require nor verify-ca nor verify-full; write disable or allow or prefer or require or verify-ca or verify-full", "postgres:…"},
+		{"postgresql:x", "the database URL cannot be read; " + postgresCure, "postgresql:…"},
 		{"s3cret", "the database is not a URL; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE", "…"},
 	} {
-		_, err := table.Open(context.Background(), x.url, table.Options{})
+		_, err := openDB(context.Background(), x.url, table.Options{})
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != x.want {
 			t.Errorf("%s: got %v\nwant %s", x.url, err, x.want)
 		}
-		if got := table.Shown(x.url); got != x.shown {
+		if got := db.Shown(x.url, dialects...); got != x.shown {
 			t.Errorf("%s is shown as %s, want %s", x.url, got, x.shown)
 		}
 	}
@@ -69,7 +70,7 @@ func TestShownServers(t *testing.T) {
 		"postgres://h/s3%20cret":                                        "postgres:…",
 		"postgres://me:s3cret@h/shop?password=s3@cret":                  "postgres:…",
 	} {
-		if got := table.Shown(url); got != want {
+		if got := db.Shown(url, dialects...); got != want {
 			t.Errorf("%s is shown as %s, want %s", url, got, want)
 		}
 	}
@@ -81,19 +82,19 @@ func TestNamesOfFiles(t *testing.T) {
 		"sqlite:a?.db", "sqlite3:what?/x=1.db", "SQLite:a b?c#d%20.db", "sqlite:me:you@home.db", "sqlite:///srv/me:you@home/x.db",
 		"sqlite://c:/me@home/x.db", "sqlite:a=b&c.db?synchronous=normal", "sqlite:a?.db?synchronous=FULL&synchronous=normal", "sqlite:~/a.db", "sqlite::memory:",
 	} {
-		if got := table.Shown(url); got != url {
+		if got := db.Shown(url, dialects...); got != url {
 			t.Errorf("%s is shown as %s", url, got)
 		}
-		_, err := table.Open(context.Background(), url, table.Options{})
+		_, err := openDB(context.Background(), url, table.Options{})
 		if err == nil || strings.Contains(err.Error(), "URL") {
 			t.Errorf("%s: got %v", url, err)
 		}
 	}
 	url := "sqlite:" + filepath.Join(t.TempDir(), "a?.db")
-	if err := table.Create(context.Background(), url, []string{"CREATE TABLE t (x)"}); err != nil {
+	if err := create(context.Background(), url, []string{"CREATE TABLE t (x)"}); err != nil {
 		t.Fatal(err)
 	}
-	db, err := table.Open(context.Background(), url, table.Options{})
+	db, err := openDB(context.Background(), url, table.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

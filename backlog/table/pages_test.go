@@ -28,7 +28,7 @@ func TestPagesOfLargeRowsEndEarly(t *testing.T) {
 				m.New = is(text("NEW"))
 			}
 			s := f.store(m)
-			q := backlog.Query{Now: noon, MaxAge: ages, Limit: 1000}
+			q := backlog.Query{Now: noon, Since: noon.Add(-ages), Limit: 1000}
 			want := int64(rows)
 			for want > 0 {
 				p, err := s.Pending(context.Background(), q)
@@ -61,7 +61,7 @@ func TestPagesAreFilledUp(t *testing.T) {
 			WITH RECURSIVE s(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM s WHERE i < 99)
 			INSERT INTO BACKLOG SELECT i, 'NEW', datetime('2026-02-10 11:00:00', (i / 7) || ' seconds') FROM s`)
 		s := f.store(plainMapping())
-		q := backlog.Query{Now: noon, MaxAge: ages, Limit: 10}
+		q := backlog.Query{Now: noon, Since: noon.Add(-ages), Limit: 10}
 		for n := 90; n > 0; n -= 10 {
 			p, err := s.Pending(context.Background(), q)
 			if err != nil {

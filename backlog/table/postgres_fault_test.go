@@ -31,7 +31,7 @@ func faulty(t *testing.T, parameters string, create ...string) (*postgresSchema,
 
 func successes(records []backlog.Record) (group []backlog.Settlement) {
 	for i := range records {
-		group = append(group, backlog.Settlement{Record: &records[i], Outcome: backlog.Succeeded, At: noon})
+		group = append(group, backlog.Settlement{Record: &records[i], Target: backlog.RowSuccess, At: noon})
 	}
 	return group
 }
@@ -110,7 +110,7 @@ func TestPostgresLockedRow(t *testing.T) {
 	s.wantStatuses("SUCCESS 10")
 }
 
-// TestPostgresAway: what ends connections and statements is ErrAway, and the next
+// TestPostgresAway: what ends connections and statements is ErrUnavailable, and the next
 // call finds the server again.
 func TestPostgresAway(t *testing.T) {
 	s, got, records := faulty(t, "&application_name=cut&statement_timeout=300", fmt.Sprintf(shout, "PERFORM pg_sleep(0.1)"))
@@ -118,17 +118,17 @@ func TestPostgresAway(t *testing.T) {
 	for range 3 {
 		s.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut' AND pid <> pg_backend_pid()")
 		for start := time.Now(); ; {
-			_, err := got.Pending(ctx, backlog.Query{Lane: backlog.Fresh, Limit: 10, Now: noon, MaxAge: ages})
+			_, err := got.Pending(ctx, backlog.Query{Lane: backlog.Fresh, Limit: 10, Now: noon, Since: noon.Add(-ages)})
 			if err == nil {
 				break
 			}
-			if !errors.Is(err, backlog.ErrAway) || time.Since(start) > 5*time.Second {
+			if !errors.Is(err, backlog.ErrUnavailable) || time.Since(start) > 5*time.Second {
 				t.Fatal(err)
 			}
 		}
 	}
 	s.exec("CREATE TRIGGER a BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION shout()")
-	if _, err := got.Settle(ctx, successes(records)); !errors.Is(err, backlog.ErrAway) {
+	if _, err := got.Settle(ctx, successes(records)); !errors.Is(err, backlog.ErrUnavailable) {
 		t.Errorf("a statement that takes too long: %v", err)
 	}
 	s.wantStatuses("NEW 10")
@@ -143,7 +143,7 @@ func TestPostgresAway(t *testing.T) {
 // the table; a table that is gone is told.
 func TestPostgresAltered(t *testing.T) {
 	s, got, _ := faulty(t, "")
-	ctx, q := context.Background(), backlog.Query{Lane: backlog.Fresh, Limit: 10, Now: noon, MaxAge: ages}
+	ctx, q := context.Background(), backlog.Query{Lane: backlog.Fresh, Limit: 10, Now: noon, Since: noon.Add(-ages)}
 	for _, change := range []string{"ALTER TABLE jobs ALTER amount TYPE numeric", "ALTER TABLE jobs ADD more int", "ALTER TABLE jobs ALTER id TYPE bigint", "VACUUM FULL jobs"} {
 		s.exec(change)
 		for range 3 {
@@ -161,7 +161,7 @@ func TestPostgresAltered(t *testing.T) {
 // TestPostgresReadOnly: whoever only looks cannot write, even by mistake.
 func TestPostgresReadOnly(t *testing.T) {
 	s, _, records := faulty(t, "")
-	db, err := table.Open(context.Background(), s.url, table.Options{ReadOnly: true, Pool: 1})
+	db, err := openDB(context.Background(), s.url, table.Options{ReadOnly: true, Pool: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func lockable(t *testing.T) (*postgresSchema, *table.Table, *table.Table) {
 func TestPostgresLock(t *testing.T) {
 	s, one, other := lockable(t)
 	ctx := context.Background()
-	take := func(x *table.Table, name backlog.LockName) backlog.Lock {
+	take := func(x *table.Table, name string) backlog.Lock {
 		t.Helper()
 		l, err := x.TryLock(ctx, name)
 		if err != nil {

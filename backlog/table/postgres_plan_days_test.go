@@ -97,11 +97,9 @@ func TestPostgresPlansOverDays(t *testing.T) {
 			s.exec(x.change)
 			for _, r := range readers {
 				r.wantAll(x.state, x.pending, page)
+				wantGoodPlans(t, r.name+", "+x.state, r.store)
 				if x.known {
-					wantGoodPlans(t, r.name+", "+x.state, r.store)
 					r.wantCheap(x.state, x.pending, page)
-				} else {
-					wantNothingMissing(t, r.name+", "+x.state, r.store, `ANALYZE "public"."BACKLOG"`)
 				}
 				if x.analyzed {
 					s.wantCheap(r.name+", "+x.state, r.store.Statements())
@@ -119,14 +117,14 @@ func (s *postgresSchema) reader(policy *backlog.Policy) postgresReader {
 	if policy != nil {
 		m = retryMapping(policy)
 	}
-	steps, err := table.Missing(ctx, s.url, m, noon)
+	steps, err := missing(ctx, s.url, m, noon)
 	if err == nil {
-		err = table.Create(ctx, s.url, steps)
+		err = create(ctx, s.url, steps)
 	}
 	if err != nil {
 		s.Fatal(err)
 	}
-	db, err := table.Open(ctx, s.url, table.Options{Pool: 1})
+	db, err := openDB(ctx, s.url, table.Options{Pool: 1})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -138,7 +136,7 @@ func (s *postgresSchema) reader(policy *backlog.Policy) postgresReader {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return postgresReader{s: s, parts: 1, pool: table.Pool(db), store: store}
+	return postgresReader{s: s, parts: 1, pool: db.Read, store: store}
 }
 
 // wantAll reads the lane to its end.
@@ -157,7 +155,7 @@ func (r postgresReader) wantCheap(state string, pending, page int) {
 	t.Helper()
 	what := r.name + ", " + state
 	first := func() {
-		if _, err := r.store.Pending(context.Background(), backlog.Query{Lane: r.lane, Now: noon, MaxAge: ages, Limit: page}); err != nil {
+		if _, err := r.store.Pending(context.Background(), backlog.Query{Lane: r.lane, Now: noon, Since: noon.Add(-ages), Limit: page}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -116,18 +116,18 @@ func postgresUser(h *harness) (name, address string) {
 // transaction another session: nothing is prepared, and in one of the modes the
 // driver itself makes text of the arguments.
 func TestPostgresStore(t *testing.T) {
-	for _, f := range postgresForms {
-		d := onPostgres
+	for i, f := range postgresForms {
+		d, run := onPostgres, suite(i)
 		d.user = postgresUser
 		switch f.name {
 		case "timestamp(3)":
-			d = postgresDatabase("default_query_exec_mode=exec")
+			d, run = postgresDatabase("default_query_exec_mode=exec"), storetest.Run
 		case "text":
-			d = postgresDatabase("default_query_exec_mode=simple_protocol")
+			d, run = postgresDatabase("default_query_exec_mode=simple_protocol"), storetest.Run
 		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel() // most of the time the server is waited for
-			storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness { return newHarness(t, d, f, want) })
+			run(t, shared(t, func(t *testing.T, want storetest.Table) *harness { return newHarness(t, d, f, want) }))
 		})
 	}
 }

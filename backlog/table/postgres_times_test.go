@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 )
 
@@ -74,14 +75,14 @@ func TestPostgresTimes(t *testing.T) {
 			m.Inserted.As = x.as
 			m.Inserted.Zone = zoneNamed(x.zone)
 			m.Zone = m.Inserted.Zone
-			m.Eligible, m.Expires = &table.Time{Column: "after", As: x.as, Null: "newest"}, &table.Time{Column: "until", As: x.as, Null: "newest"}
-			m.Touch = []table.Assignment{{Column: "written", Value: text("now")}}
+			m.Eligible, m.Expires = &mapping.Time{Column: "after", As: x.as, Null: "newest"}, &mapping.Time{Column: "until", As: x.as, Null: "newest"}
+			m.Touch = []mapping.Assignment{{Column: "written", Value: text("now")}}
 			elsewhere := s.with(func(u *url.URL) {
 				q := u.Query()
 				q.Set("timezone", "Pacific/Apia")
 				u.RawQuery = q.Encode()
 			})
-			db, err := table.Open(context.Background(), elsewhere, table.Options{})
+			db, err := openDB(context.Background(), elsewhere, table.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +108,7 @@ func TestPostgresTimes(t *testing.T) {
 					s.exec(rows)
 				}
 				want := []string{"4", "3", "2"} // the newest first
-				records, unreadable := readAll(t, store, backlog.Query{Limit: 10, Now: now, MaxAge: now.Sub(cutoff)})
+				records, unreadable := readAll(t, store, backlog.Query{Limit: 10, Now: now, Since: cutoff})
 				var got []string
 				for i, r := range records {
 					got = append(got, r.Key.String())
@@ -125,7 +126,7 @@ func TestPostgresTimes(t *testing.T) {
 				if err != nil || c.Bands[0].Fresh != 5 || c.Beyond.Fresh != 1 {
 					t.Errorf("cutoff %v: counted %+v, %v", cutoff, c, err)
 				}
-				if left, err := store.Settle(context.Background(), []backlog.Settlement{{Record: &records[0], Outcome: backlog.Succeeded, At: now}}); err != nil || len(left) > 0 {
+				if left, err := store.Settle(context.Background(), []backlog.Settlement{{Record: &records[0], Target: backlog.RowSuccess, At: now}}); err != nil || len(left) > 0 {
 					t.Fatalf("settled but for %v, %v", left, err)
 				}
 				sent := lit(now, 0)
@@ -155,7 +156,7 @@ func TestPostgresTimesInSmallIntegers(t *testing.T) {
 	s := newPostgresSchema(t, "CREATE TABLE jobs (id int PRIMARY KEY, status text DEFAULT 'NEW', created int)",
 		fmt.Sprintf("INSERT INTO jobs (id, created) VALUES (1, %d), (2, %d), (3, 2147483646)", noon.Unix()-60, noon.Unix()+7200))
 	m := jobs()
-	m.Eligible = &table.Time{Column: "created"}
+	m.Eligible = &mapping.Time{Column: "created"}
 	store, err := s.open(s.url, m)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +166,7 @@ func TestPostgresTimesInSmallIntegers(t *testing.T) {
 		t.Errorf("counted %+v, %v", c, err)
 	}
 	later := time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
-	if records, unreadable := readAll(t, store, backlog.Query{Limit: 10, Now: later, MaxAge: 20 * 365 * 24 * time.Hour}); len(records) != 3 || len(unreadable) > 0 {
+	if records, unreadable := readAll(t, store, backlog.Query{Limit: 10, Now: later, Since: later.Add(-20 * 365 * 24 * time.Hour)}); len(records) != 3 || len(unreadable) > 0 {
 		t.Errorf("in 2040: %v, %v", records, unreadable)
 	}
 }
@@ -177,7 +178,7 @@ func TestPostgresTimesWithoutEnd(t *testing.T) {
 		s := newPostgresSchema(t, "CREATE TABLE jobs (id int PRIMARY KEY, status text DEFAULT 'NEW', created "+decl+", after "+decl+", until "+decl+")",
 			"INSERT INTO jobs (id, created, after, until) VALUES (1, 'infinity', NULL, NULL), (2, '-infinity', NULL, NULL), (3, '2026-02-10', '-infinity', 'infinity'), (4, '2026-02-10', 'infinity', NULL), (5, '2026-02-10', NULL, '-infinity'), (6, '2026-02-10', NULL, NULL), (7, '2026-02-10', NULL, NULL)")
 		m := jobs()
-		m.Eligible, m.Expires = &table.Time{Column: "after", Null: "newest"}, &table.Time{Column: "until", Null: "newest"}
+		m.Eligible, m.Expires = &mapping.Time{Column: "after", Null: "newest"}, &mapping.Time{Column: "until", Null: "newest"}
 		m.Dead = is(text("DEAD"))
 		store, err := s.open(s.url, m)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
 )
 
 // FuzzPostgresURL: whatever is wrong with a URL, its password is neither shown
@@ -21,12 +22,12 @@ func FuzzPostgresURL(f *testing.F) {
 		if !strings.HasPrefix(raw, "postgres") || strings.Count(raw, "SECRET") != 1 || isPlain(raw) {
 			return
 		}
-		if shown := table.Shown(raw); strings.Contains(shown, "SECRET") {
+		if shown := db.Shown(raw, dialects...); strings.Contains(shown, "SECRET") {
 			t.Errorf("%s is shown as %s", raw, shown)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
-		db, err := table.Open(ctx, raw, table.Options{})
+		db, err := openDB(ctx, raw, table.Options{})
 		if err == nil {
 			db.Close()
 		} else if strings.Contains(err.Error(), "SECRET") {

@@ -1,11 +1,14 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
+	"backlog/backlog/table/db"
 )
 
 // A branch is one of the conditions under which a row is in a lane. A lane is
@@ -15,19 +18,20 @@ type branch struct {
 	lane    backlog.Lane
 	cond    string   // SQL
 	columns []string // in cond
-	lead    []string // quoted: those of one value, the first of an index
+	prefix  []string // quoted: the columns of one value, with which an index begins
 	label   string   // the status as text, where no status column is read
 	equal   map[string]any
 
 	base      string // SQL: cond without what a policy adds; "" if it adds nothing
+	guard     string // SQL: what settlement asks for, cond or exhausted; "": cond
 	exhausted string // SQL for those that a policy has given up; "" if none are
 }
 
 // An assign is a column with the SQL text of its new value.
 type assign struct {
-	col  string // quoted
-	expr string // SQL; "" where now is bound
-	time *timeCol
+	col  string   // quoted
+	expr string   // SQL
+	time *timeCol // of which the present time is bound; nil: none is
 }
 
 // An action is what a kind of settlement writes.
@@ -42,16 +46,16 @@ type action struct {
 // is named is looked up, since a misspelt quoted name is a string to some
 // databases.
 type resolver struct {
-	t   *Table
-	cat *catalog
-	d   dialect
-	m   Mapping
+	t    *Table
+	cat  *catalog
+	text *db.Text
+	m    mapping.Mapping
 }
 
 func (r *resolver) column(setting, name string) (*column, error) {
-	c := r.cat.find(name, r.d.foldsNames())
+	c := r.cat.Find(name, r.text.FoldsNames)
 	if c == nil {
-		return nil, problem("the columns are: "+r.cat.names(), "%s: table %s has no column %q", setting, r.m.Name, name)
+		return nil, problem("the columns are: "+r.cat.Names(), "%s: table %s has no column %q", setting, r.m.Name, name)
 	}
 	return c, nil
 }
@@ -59,30 +63,30 @@ func (r *resolver) column(setting, name string) (*column, error) {
 // writable is column for one that is to be written.
 func (r *resolver) writable(setting, name string) (*column, error) {
 	c, err := r.column(setting, name)
-	if err == nil && c.generated {
-		return nil, problem("name another", "%s: column %s is computed by the database and cannot be written", setting, c.name)
+	if err == nil && c.Generated {
+		return nil, problem("name another", "%s: column %s is computed by the database and cannot be written", setting, c.Name)
 	}
 	return c, err
 }
 
 // condition returns the SQL for one column's condition and, if it is a single
 // value, that value.
-func (r *resolver) condition(setting string, c Condition) (sql string, value any, err error) {
+func (r *resolver) condition(setting string, c mapping.Condition) (sql string, value any, err error) {
 	col, err := r.column(setting, c.Column)
 	if err != nil {
 		return "", nil, err
 	}
-	name := r.d.quote(col.name)
+	name := r.text.Quote(col.Name)
 	var alternatives, literals []string
 	for _, v := range c.Values {
-		value, err = col.typed(v)
+		value, err = col.Typed(v)
 		if err != nil {
 			return "", nil, unfit(setting, err)
 		}
 		if value == nil {
 			alternatives = append(alternatives, name+" IS NULL")
 		} else {
-			literals = append(literals, r.d.literal(value))
+			literals = append(literals, r.text.Literal(value))
 		}
 	}
 	switch len(literals) {
@@ -98,7 +102,7 @@ func (r *resolver) condition(setting string, c Condition) (sql string, value any
 	return "(" + strings.Join(alternatives, " OR ") + ")", value, nil
 }
 
-func (r *resolver) conditions(setting string, list []Condition) (sql string, equal map[string]any, err error) {
+func (r *resolver) conditions(setting string, list []mapping.Condition) (sql string, equal map[string]any, err error) {
 	var all []string
 	equal = make(map[string]any)
 	for _, c := range list {
@@ -114,37 +118,41 @@ func (r *resolver) conditions(setting string, list []Condition) (sql string, equ
 	return strings.Join(all, " AND "), equal, nil
 }
 
-// branches returns the conditions of a pending state.
-func (r *resolver) branches(setting string, s State, lane backlog.Lane) ([]branch, error) {
-	if len(s.When) > 0 {
-		cond, equal, err := r.conditions(setting, s.When)
-		label := map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[lane]
-		return []branch{{lane: lane, cond: cond, columns: r.columnsOf(s.When, false), lead: r.columnsOf(s.When, true), label: label, equal: equal}}, err
+// branches returns the conditions of a pending state: one for each status.
+func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) (list []branch, err error) {
+	alternatives, labels := [][]mapping.Condition{s.When}, []string{map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[lane]}
+	if len(s.When) == 0 {
+		alternatives, labels = nil, nil
+		for _, v := range s.Values {
+			alternatives = append(alternatives, []mapping.Condition{{Column: r.m.Status, Values: []mapping.Value{v}}})
+			labels = append(labels, v.Text)
+		}
 	}
-	var list []branch
-	for _, v := range s.Values {
-		short := []Condition{{Column: r.m.Status, Values: []Value{v}}}
-		cond, equal, err := r.conditions(setting, short)
-		if err != nil {
+	for i, when := range alternatives {
+		b := branch{lane: lane, label: labels[i], columns: r.columnsOf(when, false), prefix: r.columnsOf(when, true)}
+		if b.cond, b.equal, err = r.conditions(setting, when); err != nil {
 			return nil, r.unheld(setting, s, err)
 		}
-		list = append(list, branch{lane: lane, cond: cond, columns: r.columnsOf(short, false), lead: r.columnsOf(short, true), label: v.Text, equal: equal})
+		same := func(o branch) bool { return o.cond == b.cond }
+		if !slices.ContainsFunc(list, same) { // 1 and '1' are one value of a number's column
+			list = append(list, b)
+		}
 	}
 	return list, nil
 }
 
 // columnsOf returns the columns of conditions as the catalogue writes them, or
 // quoted those with one value by which an index can begin.
-func (r *resolver) columnsOf(list []Condition, lead bool) []string {
+func (r *resolver) columnsOf(list []mapping.Condition, prefix bool) []string {
 	var names []string
 	for _, c := range list {
-		col := r.cat.find(c.Column, r.d.foldsNames())
+		col := r.cat.Find(c.Column, r.text.FoldsNames)
 		switch {
 		case col == nil:
-		case !lead:
-			names = append(names, col.name)
-		case len(c.Values) == 1 && r.d.leads(c.Values[0].Null):
-			names = append(names, r.d.quote(col.name))
+		case !prefix:
+			names = append(names, col.Name)
+		case len(c.Values) == 1 && r.text.SearchedFirst:
+			names = append(names, r.text.Quote(col.Name))
 		}
 	}
 	return names
@@ -157,7 +165,7 @@ func unfit(setting string, err error) error {
 
 // unheld adds to an error about a status that nobody has written down where it
 // comes from.
-func (r *resolver) unheld(setting string, s State, err error) error {
+func (r *resolver) unheld(setting string, s mapping.State, err error) error {
 	if s.Given {
 		return err
 	}
@@ -165,10 +173,10 @@ func (r *resolver) unheld(setting string, s State, err error) error {
 }
 
 // assigns returns what setting the state writes.
-func (r *resolver) assigns(setting string, s State) (list []assign, equal map[string]any, err error) {
+func (r *resolver) assigns(setting string, s mapping.State) (list []assign, equal map[string]any, err error) {
 	set := s.Set
 	if len(s.Values) > 0 {
-		set = []Assignment{{Column: r.m.Status, Value: s.Values[0]}}
+		set = []mapping.Assignment{{Column: r.m.Status, Value: s.Values[0]}}
 	}
 	equal = make(map[string]any)
 	for _, a := range set {
@@ -185,39 +193,39 @@ func (r *resolver) assigns(setting string, s State) (list []assign, equal map[st
 }
 
 // assign returns one assignment; plain says that it sets a value.
-func (r *resolver) assign(setting string, a Assignment) (out assign, value any, plain bool, err error) {
+func (r *resolver) assign(setting string, a mapping.Assignment) (out assign, value any, plain bool, err error) {
 	col, err := r.writable(setting, a.Column)
 	if err != nil {
 		return assign{}, nil, false, err
 	}
-	name := r.d.quote(col.name)
+	name := r.text.Quote(col.Name)
 	if !a.Value.Quoted && !a.Value.Null {
 		switch a.Value.Text {
 		case "now":
-			return assign{col: name, time: r.t.timeOf(col)}, nil, false, nil
+			return assign{col: name, expr: "?", time: r.t.timeOf(col)}, nil, false, nil
 		case "+1":
 			return assign{col: name, expr: oneMore(name, col)}, nil, false, nil
 		}
 	}
-	value, err = col.typed(a.Value)
+	value, err = col.Typed(a.Value)
 	if err != nil {
 		return assign{}, nil, false, unfit(setting, err)
 	}
-	if value == nil && col.notNull {
-		return assign{}, nil, false, problem("give it a value", "%s: column %s must not be NULL", setting, col.name)
+	if value == nil && col.NotNull {
+		return assign{}, nil, false, problem("give it a value", "%s: column %s must not be NULL", setting, col.Name)
 	}
-	if s, ok := value.(string); ok && col.length > 0 && len([]rune(s)) > col.length {
-		return assign{}, nil, false, problem("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.name, col.decl)
+	if s, ok := value.(string); ok && col.Length > 0 && len([]rune(s)) > col.Length {
+		return assign{}, nil, false, problem("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
 	}
-	return assign{col: name, expr: r.d.literal(value)}, value, true, nil
+	return assign{col: name, expr: r.text.Literal(value)}, value, true, nil
 }
 
 // oneMore counts one up, but not beyond what the column holds: an outcome must
 // not fail to be written for a count.
 func oneMore(quoted string, c *column) string {
 	expr := "coalesce(" + quoted + ", 0) + 1"
-	if c.most > 0 {
-		return fmt.Sprintf("least(%s, %d)", expr, c.most)
+	if c.Most > 0 {
+		return fmt.Sprintf("least(%s, %d)", expr, c.Most)
 	}
 	return expr
 }
@@ -261,7 +269,7 @@ func (r *resolver) states() error {
 		t.note("no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
 	}
 	r.retryLanes()
-	if err := r.reset(); err != nil {
+	if err := r.requeue(); err != nil {
 		return err
 	}
 	return r.actions()
@@ -269,15 +277,15 @@ func (r *resolver) states() error {
 
 // end returns the condition of a state that is not pending, "" if none can be
 // told.
-func (r *resolver) end(setting string, s State) (string, error) {
+func (r *resolver) end(setting string, s mapping.State) (string, error) {
 	list := s.When
 	if len(s.Values) > 0 {
-		list = []Condition{{Column: r.m.Status, Values: s.Values}}
+		list = []mapping.Condition{{Column: r.m.Status, Values: s.Values}}
 	}
 	if len(list) == 0 { // what it sets tells it, but for times and counts
 		for _, a := range s.Set {
 			if now := !a.Value.Quoted && (a.Value.Text == "now" || a.Value.Text == "+1"); !now || a.Value.Null {
-				list = append(list, Condition{Column: a.Column, Values: []Value{a.Value}})
+				list = append(list, mapping.Condition{Column: a.Column, Values: []mapping.Value{a.Value}})
 			}
 		}
 	}
@@ -293,15 +301,15 @@ func (r *resolver) end(setting string, s State) (string, error) {
 
 // moment returns the condition of a state that is told by a time alone: it is the
 // only one to set it, and what is new has none.
-func (r *resolver) moment(setting string, s State) (string, error) {
+func (r *resolver) moment(setting string, s mapping.State) (string, error) {
 	m := r.m
 	for _, a := range s.Set {
-		isNull := func(c Condition) bool {
+		isNull := func(c mapping.Condition) bool {
 			return strings.EqualFold(c.Column, a.Column) && len(c.Values) == 1 && c.Values[0].Null
 		}
 		sets := 0
-		for _, state := range []State{m.New, m.Error, m.Success, m.Dead} {
-			if slices.ContainsFunc(state.Set, func(o Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null }) {
+		for _, state := range []mapping.State{m.New, m.Error, m.Success, m.Dead} {
+			if slices.ContainsFunc(state.Set, func(o mapping.Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null }) {
 				sets++
 			}
 		}
@@ -312,7 +320,92 @@ func (r *resolver) moment(setting string, s State) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return r.d.quote(c.name) + " IS NOT NULL", nil
+		return r.text.Quote(c.Name) + " IS NOT NULL", nil
 	}
 	return "", nil
+}
+
+func (r *resolver) actions() error {
+	m := r.m
+	also, err := r.touched(true)
+	if err != nil {
+		return err
+	}
+	dead := m.Dead
+	if dead.IsZero() {
+		dead = m.Error // nothing could remember the difference
+	}
+	for _, x := range []struct {
+		target  backlog.RowState
+		setting string
+		state   mapping.State
+	}{
+		{backlog.RowSuccess, "statuses.success", m.Success},
+		{backlog.RowError, "statuses.error", m.Error},
+		{backlog.RowDead, "statuses.dead", dead},
+	} {
+		a := action{also: also}
+		if x.target == backlog.RowSuccess && r.t.retry != nil {
+			a.also = slices.Concat(also, r.t.retry.done)
+		}
+		if a.status, a.equal, err = r.assigns(x.setting, x.state); err != nil {
+			return err
+		}
+		if x.target == backlog.RowSuccess && len(a.status) == 0 {
+			return problem("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
+		}
+		if m.LastError != "" && x.target != backlog.RowSuccess {
+			c, err := r.writable("table.last_error", m.LastError)
+			if err != nil {
+				return err
+			}
+			a.errCol = c
+		}
+		r.t.actions[x.target] = a
+	}
+	if m.Dead.IsZero() {
+		return nil
+	}
+	touch, err := r.touched(false) // no attempt is counted
+	if err != nil {
+		return err
+	}
+	set := slices.Clone(r.t.actions[backlog.RowDead].status)
+	if c := r.t.retry; c != nil && c.next != nil {
+		set = slices.Concat(set, c.done, []assign{{col: c.next.quoted, expr: "NULL"}})
+	}
+	r.t.expireSet = onceEach(append(set, touch...))
+	return nil
+}
+
+// onceEach leaves out what is said of a column after the first time.
+func onceEach(list []assign) []assign {
+	seen := make(map[string]bool)
+	return slices.DeleteFunc(list, func(a assign) bool {
+		twice := seen[a.col]
+		seen[a.col] = true
+		return twice
+	})
+}
+
+// touched returns what is written beside the state: what table.touch says, the
+// count of attempts if there was one, and the columns to be kept.
+func (r *resolver) touched(attempt bool) (also []assign, err error) {
+	add := func(setting string, a mapping.Assignment) {
+		one, _, _, wrong := r.assign(setting, a)
+		also, err = append(also, one), cmp.Or(err, wrong)
+	}
+	for _, a := range r.m.Touch {
+		add("table.touch", a)
+	}
+	if attempt && r.m.Attempts != "" {
+		add("table.attempts", mapping.Assignment{Column: r.m.Attempts, Value: mapping.Value{Text: "+1"}})
+	}
+	for _, tc := range r.t.times {
+		if tc.keep {
+			_, wrong := r.writable(tc.setting, tc.name)
+			also, err = append(also, assign{col: tc.quoted, expr: tc.quoted}), cmp.Or(err, wrong)
+		}
+	}
+	return also, err
 }

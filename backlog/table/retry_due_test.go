@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 )
 
@@ -41,8 +42,8 @@ func fibonacci() *backlog.Policy {
 // retryColumns is the mapping of a policy to columns of these names: of the
 // count, of the last failure and, if it is planned, of the next attempt and the
 // flag.
-func retryColumns(p *backlog.Policy, names ...string) *table.Retry {
-	r := &table.Retry{Count: names[0], Last: names[1], Waits: p.Waits(), Retries: p.Retries}
+func retryColumns(p *backlog.Policy, names ...string) *mapping.PolicyColumns {
+	r := &mapping.PolicyColumns{Count: names[0], Last: names[1], Waits: p.Waits(), Retries: p.Retries}
 	if p.Planned {
 		r.Next, r.InRetry = names[2], names[3]
 	}
@@ -53,16 +54,16 @@ var usualColumns = []string{"failures", "last_failure", "next_try", "in_retry"}
 
 const usualTable = "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted %[1]s, failures INTEGER, last_failure %[1]s, next_try %[1]s, in_retry BOOLEAN)"
 
-func retryMapping(p *backlog.Policy) table.Mapping {
+func retryMapping(p *backlog.Policy) mapping.Mapping {
 	m := plainMapping()
-	m.Retry = retryColumns(p, usualColumns...)
+	m.Policy = retryColumns(p, usualColumns...)
 	return m
 }
 
 // A remembered is a failed row and what it holds.
 type remembered struct {
 	id int
-	backlog.Retry
+	backlog.Failures
 }
 
 // TestDueAgreesWithThePolicy: what the database selects of 10,000 rows at
@@ -94,7 +95,7 @@ func testAgreement(t *testing.T, random *rand.Rand, p *backlog.Policy, form time
 	m := retryMapping(p)
 	status := "ERROR"
 	if keep {
-		m.Error, status = table.State{Keep: true}, "NEW"
+		m.Error, status = mapping.State{Keep: true}, "NEW"
 	}
 	rows := make([]remembered, 10_000)
 	for i := range rows {
@@ -106,7 +107,7 @@ func testAgreement(t *testing.T, random *rand.Rand, p *backlog.Policy, form time
 	for _, now := range []time.Time{noon.Add(-form.precision), noon, noon.Add(form.precision), noon.Add(form.precision / 3)} {
 		var want []remembered
 		for _, r := range rows {
-			at, ok := p.Due(r.Retry)
+			at, ok := p.Due(r.Failures)
 			if ok && !at.After(now) && !(keep && r.Count <= 0) {
 				want = append(want, r)
 			}
@@ -132,7 +133,7 @@ func testAgreement(t *testing.T, random *rand.Rand, p *backlog.Policy, form time
 
 // draw returns what a row remembers: nothing, something, or what is due within
 // two steps of noon.
-func draw(random *rand.Rand, p *backlog.Policy, step time.Duration) (r backlog.Retry) {
+func draw(random *rand.Rand, p *backlog.Policy, step time.Duration) (r backlog.Failures) {
 	r.Count = random.IntN(30) - 2
 	if random.IntN(2) == 0 {
 		r.Count = random.IntN(5)
@@ -203,7 +204,7 @@ func TestPlansOfRetries(t *testing.T) {
 				m := retryMapping(x.p)
 				status := "CASE WHEN " + failed + " THEN 'ERROR' ELSE 'NEW' END"
 				if x.keep {
-					m.Error, status = table.State{Keep: true}, "'NEW'"
+					m.Error, status = mapping.State{Keep: true}, "'NEW'"
 				}
 				f.exec(fmt.Sprintf(`WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 2000)
 					INSERT INTO BACKLOG SELECT i, %s, datetime('2026-02-09', '-' || i || ' seconds'), CASE WHEN %s THEN i %% 40 ELSE 0 END,

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 )
 
 // wantWaits lets the records 1 and 2 fail at noon and then finds them due a
 // minute later, not before: in the same process and in one that learns from
 // what was written.
-func wantWaits(t *testing.T, f *file, m table.Mapping, p *backlog.Policy) {
+func wantWaits(t *testing.T, f *file, m mapping.Mapping, p *backlog.Policy) {
 	t.Helper()
 	s := f.store(m)
 	if got := handled(t, s, p, noon, ""); got != "1 2" {
@@ -93,7 +94,7 @@ func TestWaitsThatAColumnCannotHold(t *testing.T) {
 	for _, p := range []*backlog.Policy{fibonacci(), planning(3, time.Minute)} {
 		f.wantRefused(retryMapping(p), dates+cure)
 	}
-	_, err := early.Pending(context.Background(), backlog.Query{Lane: backlog.Failed, Now: noon, MaxAge: ages, Limit: 1})
+	_, err := early.Pending(context.Background(), backlog.Query{Lane: backlog.Failed, Now: noon, Since: noon.Add(-ages), Limit: 1})
 	if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != dates+cure {
 		t.Errorf("Pending: got %v", err)
 	}

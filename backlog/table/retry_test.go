@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 )
 
@@ -52,13 +53,13 @@ const tasks = `CREATE TABLE tasks (id INTEGER PRIMARY KEY, done boolean, updated
 // arctan is the curve of hours 1 7 16 20 and so on, cut.
 var arctan = waiting(-1, time.Hour, 7*time.Hour, 16*time.Hour, 20*time.Hour, 24*time.Hour)
 
-func tasksMapping() table.Mapping {
-	return table.Mapping{
-		Name: "tasks", ID: []string{"id"}, Inserted: table.Time{Column: "updated_at", Null: "newest"},
-		New:     table.State{When: []table.Condition{cond("done", text("false"))}},
-		Success: table.State{Set: []table.Assignment{set("done", text("true"))}},
-		Error:   table.State{Keep: true},
-		Retry:   retryColumns(arctan, "ATTEMPTS", "Updated_At"),
+func tasksMapping() mapping.Mapping {
+	return mapping.Mapping{
+		Name: "tasks", ID: []string{"id"}, Inserted: mapping.Time{Column: "updated_at", Null: "newest"},
+		New:     mapping.State{When: []mapping.Condition{cond("done", text("false"))}},
+		Success: mapping.State{Set: []mapping.Assignment{set("done", text("true"))}},
+		Error:   mapping.State{Keep: true},
+		Policy:  retryColumns(arctan, "ATTEMPTS", "Updated_At"),
 	}
 }
 
@@ -98,7 +99,7 @@ func TestRetriesOfPascalCase(t *testing.T) {
 		('e', 'ERROR', '2026-02-10 10:00:00.000', 3, '2026-02-10 11:00:00.000', NULL, 0)`)
 	m := plainMapping()
 	m.Name, m.ID, m.Inserted.Column = "jobs", []string{"id"}, "created"
-	m.Retry = retryColumns(p, "attemptcount", "lastattempttime", "nextattempttime", "inretry")
+	m.Policy = retryColumns(p, "attemptcount", "lastattempttime", "nextattempttime", "inretry")
 	createIndexes(f, m)
 	s := f.store(m)
 	if got := handled(t, s, p, noon, "b"); got != "b a c" {
@@ -125,7 +126,7 @@ func TestRetryColumnsMissing(t *testing.T) {
 	f.store(retryMapping(fibonacci()))
 	f.store(plainMapping()) // no policy asks for its columns
 	m := retryMapping(fibonacci())
-	m.Retry.Count = "status"
+	m.Policy.Count = "status"
 	f.wantRefused(m, "policy: column status is TEXT, which cannot count failures; name a column of whole numbers")
 }
 
@@ -150,16 +151,16 @@ func testInitAdds(t *testing.T, form timeForm, p *backlog.Policy) {
 	m.Zone = time.UTC
 	m.Inserted.Zone = form.zone
 	ctx, url := context.Background(), "sqlite:"+f.path
-	steps, err := table.Missing(ctx, url, m, noon)
+	steps, err := missing(ctx, url, m, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // by two who have asked at once
-		if err := table.Create(ctx, url, steps); err != nil {
+		if err := create(ctx, url, steps); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if steps, err := table.Missing(ctx, url, m, noon); len(steps) > 0 || err != nil {
+	if steps, err := missing(ctx, url, m, noon); len(steps) > 0 || err != nil {
 		t.Errorf("after init there are still missing: %q, %v", steps, err)
 	}
 	f.wantRows(old, before...)
@@ -190,10 +191,10 @@ func testInitAdds(t *testing.T, form timeForm, p *backlog.Policy) {
 // TestInitIsRefusedForWhatItCannotCure says so as without a policy.
 func TestInitIsRefusedForWhatItCannotCure(t *testing.T) {
 	f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, state TEXT, date_inserted TEXT)")
-	for _, retry := range []*table.Retry{nil, retryColumns(fibonacci(), usualColumns...)} {
+	for _, retry := range []*mapping.PolicyColumns{nil, retryColumns(fibonacci(), usualColumns...)} {
 		m := plainMapping()
-		m.Retry = retry
-		_, err := table.Missing(context.Background(), "sqlite:"+f.path, m, noon)
+		m.Policy = retry
+		_, err := missing(context.Background(), "sqlite:"+f.path, m, noon)
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || !strings.Contains(err.Error(), `no column "status"`) {
 			t.Errorf("with a policy %t: got %v", retry != nil, err)
 		}
@@ -207,7 +208,7 @@ func TestCreatedTableHasRetryColumns(t *testing.T) {
 	createIndexes(f, m)
 	f.exec("INSERT INTO BACKLOG (id, date_inserted) VALUES (1, '2026-02-10 11:00:00')")
 	f.wantRows("SELECT status, failures, last_failure, next_try, in_retry FROM BACKLOG", "'NEW' 0 NULL NULL 0")
-	if steps, err := table.Missing(context.Background(), "sqlite:"+f.path, m, noon); len(steps) > 0 || err != nil {
+	if steps, err := missing(context.Background(), "sqlite:"+f.path, m, noon); len(steps) > 0 || err != nil {
 		t.Errorf("after init there are still missing: %q, %v", steps, err)
 	}
 }
@@ -221,7 +222,7 @@ func TestProvingTeachesNothing(t *testing.T) {
 	f.exec("INSERT INTO BACKLOG VALUES (1, 'ERROR', ?, 1, ?, NULL, 0)", form.write(noon.Add(-time.Hour)), form.write(noon.Add(-time.Minute)))
 	records := lane(t, s, backlog.Failed)
 	wantKeys(t, "failed lane", records, "1")
-	if want := (backlog.Retry{Count: 1, Last: noon.Add(-time.Minute)}); len(records) > 0 && !reflect.DeepEqual(records[0].Retry, want) {
-		t.Errorf("Retry: got %+v, want %+v", records[0].Retry, want)
+	if want := (backlog.Failures{Count: 1, Last: noon.Add(-time.Minute)}); len(records) > 0 && !reflect.DeepEqual(records[0].Failures, want) {
+		t.Errorf("Retry: got %+v, want %+v", records[0].Failures, want)
 	}
 }

@@ -1,77 +1,132 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"backlog/backlog"
+	"backlog/backlog/table/db"
 )
 
-// scanRow reads the columns of the selection as they are stored.
-func (t *Table) scanRow(rows *sql.Rows) ([]any, error) {
-	row := make([]any, len(t.sel.exprs))
-	to := make([]any, len(row))
-	for i := range row {
-		to[i] = &row[i]
+// columns are the columns that a page reads: first those that the
+// handler is given, then the others that are needed.
+type columns struct {
+	exprs   []string
+	columns []*column // that they are of
+	prefix  string    // of the names of the expressions, unlike any column's
+	key     []int     // where the key's parts stand
+	status  int       // likewise; -1: not there
+	names   []string  // of the handler's columns
+}
+
+func (t *layout) newColumns() columns {
+	s := columns{status: -1, prefix: "c"}
+	for slices.ContainsFunc(t.catalog.Columns, func(c column) bool { return strings.HasPrefix(strings.ToLower(c.Name), s.prefix) }) {
+		s.prefix += "_"
 	}
-	if err := rows.Scan(to...); err != nil {
-		return nil, err
+	at := make(map[string]int)
+	add := func(quoted string) int {
+		i, ok := at[quoted]
+		if !ok {
+			i = len(s.exprs)
+			at[quoted] = i
+			c := t.quotedColumn(quoted)
+			s.exprs = append(s.exprs, cmp.Or(c.Expr, t.text.AsStored(quoted)))
+			s.columns = append(s.columns, c)
+		}
+		return i
 	}
+	for _, c := range t.columns {
+		add(t.text.Quote(c.Name))
+		s.names = append(s.names, c.Name)
+	}
+	for _, k := range t.key {
+		s.key = append(s.key, add(k))
+	}
+	if t.status != "" {
+		s.status = add(t.status)
+	}
+	if t.retry != nil {
+		t.retry.countAt = add(t.retry.count)
+	}
+	for _, tc := range t.times {
+		if !tc.written {
+			tc.at = add(tc.quoted)
+		}
+	}
+	return s
+}
+
+// quotedColumn returns the column of that quoted name.
+func (t *layout) quotedColumn(quoted string) *column {
+	i := slices.IndexFunc(t.catalog.Columns, func(c column) bool { return t.text.Quote(c.Name) == quoted })
+	return &t.catalog.Columns[i]
+}
+
+// alias returns the name of an expression of the page.
+func (s *columns) alias(i int) string { return s.prefix + strconv.Itoa(i) }
+
+// aliased returns the expressions as a SELECT has them.
+func (s *columns) aliased() string {
+	list := make([]string, len(s.exprs))
+	for i, e := range s.exprs {
+		list[i] = e + " AS " + s.alias(i)
+	}
+	return strings.Join(list, ", ")
+}
+
+// Given returns the names of the columns that a handler is given of each
+// record, in their order.
+func (t *layout) Given() []string { return slices.Clone(t.sel.names) }
+
+// scanRow reads the columns of a page as they are stored, with what else is to be
+// read behind them.
+func (t *layout) scanRow(rows interface{ Scan(to ...any) error }, rest ...any) ([]any, error) {
+	row, err := db.ScanValues(rows, len(t.sel.exprs), rest...)
 	for i, v := range row {
 		row[i] = t.value(i, v)
 	}
-	return row, nil
+	return row, err
 }
 
 // rowsByKey returns the next rows that meet the conditions, at most MaxGroup, in
 // the order of the keys, behind the last one. An index of the conditions is of
 // no use to it: each page would sort all that meets them.
 func (t *Table) rowsByKey(ctx context.Context, conds []string, args []any, last backlog.Key) (list [][]any, err error) {
-	cond := t.d.guard(strings.Join(conds, " AND "))
+	cond := t.text.Unsearched(strings.Join(conds, " AND "))
 	if !last.IsZero() {
 		c, a := keyRange(">", t.key, last)
 		cond, args = cond+" AND "+c, slices.Concat(args, a)
 	}
-	rows, err := t.db.read.QueryContext(ctx, t.d.place(fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d",
-		t.sel.aliased(), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		row, err := t.scanRow(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, row)
-	}
-	return list, rows.Err()
+	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", t.sel.aliased(), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
+	return db.Each(ctx, t.db, text, args, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
 }
 
 // recordOf makes a record of a row in the branch that no page is made of. What
 // cannot be read of its times is zero.
-func (t *Table) recordOf(row []any, branch int) backlog.Record {
-	rec := backlog.Record{Key: t.keyOf(row), State: branch, Lane: t.branches[branch].lane, Status: t.branches[branch].label, Names: t.sel.names}
+func (t *layout) recordOf(row []any, branch int) backlog.Record {
+	rec := backlog.Record{Key: t.keyOf(row), Origin: branch, Lane: t.branches[branch].lane, Status: t.branches[branch].label, Names: t.sel.names}
 	if t.sel.status >= 0 {
-		rec.Status = asText(row[t.sel.status])
+		rec.Status = db.AsText(row[t.sel.status])
 	}
-	if f, raw := t.inserted.known(), row[t.sel.inserted]; f != nil && raw != nil && !isZeroDate(raw) {
-		if at, err := f.parse(raw); err == nil {
-			rec.Inserted = at
-		}
+	raw := row[t.inserted.at]
+	if _, missing := t.inserted.missing(raw); !missing && t.inserted.known() != nil {
+		rec.Inserted, _ = t.inserted.known().Parse(raw)
 	}
 	if t.retry != nil {
-		rec.Retry, _ = t.retry.read(row)
+		rec.Failures, _ = t.retry.read(row)
 	}
 	t.setValues(&rec, row)
 	return rec
 }
 
 // keyOf returns the key of a row.
-func (t *Table) keyOf(row []any) backlog.Key {
+func (t *layout) keyOf(row []any) backlog.Key {
 	if len(t.sel.key) == 1 {
 		return backlog.NewKey(row[t.sel.key[0]])
 	}
@@ -91,9 +146,31 @@ func bind(args []any, k backlog.Key) []any {
 }
 
 // setValues gives the record what handlers see of the row, which it keeps.
-func (t *Table) setValues(rec *backlog.Record, row []any) {
+func (t *layout) setValues(rec *backlog.Record, row []any) {
 	rec.Values = row[:len(t.columns)]
 	for i, c := range t.columns {
-		row[i] = c.forHandler(row[i])
+		row[i] = c.ForHandler(row[i])
 	}
+}
+
+// OfEachState returns a pending record of each state, of whatever age; nil where
+// there is none. It is empty where no outcome can be tried.
+func (t *Table) OfEachState(ctx context.Context) (map[string]*backlog.Record, error) {
+	list := make(map[string]*backlog.Record)
+	for i, b := range t.branches {
+		if t.catalog.Engine != "" {
+			break
+		}
+		text := "SELECT " + t.sel.aliased() + " FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " LIMIT 1"
+		rows, err := db.Each(ctx, t.db, text, nil, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
+		if err != nil {
+			return nil, err
+		}
+		list[b.label] = nil
+		for _, row := range rows {
+			r := t.recordOf(row, i)
+			list[b.label] = &r
+		}
+	}
+	return list, nil
 }

@@ -1,13 +1,12 @@
 package table
 
 import (
+	"cmp"
 	"database/sql"
-	"encoding/json"
-	"fmt"
-	"slices"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/table/db"
 )
 
 // maxPageBytes ends a page early, so that a page of large payloads does not
@@ -16,53 +15,14 @@ const maxPageBytes = 4 << 20
 
 // A scanner makes records of rows, until the page is full.
 type scanner struct {
-	t      *Table
-	q      backlog.Query
-	seg    int
-	limit  int // of rows
-	page   backlog.Page
-	count  int
-	bytes  int
-	shown  map[*timeCol][]any // values in columns whose form is not known yet
-	cutoff time.Time
-}
-
-func (t *Table) newScanner(q backlog.Query, seg int) *scanner {
-	s := &scanner{t: t, q: q, seg: seg, limit: q.Limit, cutoff: q.Now.Add(-q.MaxAge)}
-	if t.merges(q.Lane) {
-		s.limit = min(q.Limit, max(minMerge, int(t.mergeFits.Load())))
-	}
-	return s
-}
-
-// minMerge is how many rows are merged at least.
-const minMerge = 20
-
-// merges reports whether the lane's pages are merged from several queries.
-// SQLite then reads all of a page before it gives the first row, so that it is
-// too late to end one of large payloads early: it is made of as many rows as
-// the page before it has shown to fit.
-func (t *Table) merges(lane backlog.Lane) bool {
-	if t.followsPolicy(lane) {
-		return false // the merged rows come one by one
-	}
-	n := 0
-	for _, b := range t.branches {
-		if b.lane == lane {
-			n++
-		}
-	}
-	return n > 1
-}
-
-// learnMerge remembers how many rows fit into a page.
-func (s *scanner) learnMerge() {
-	switch {
-	case s.bytes > maxPageBytes:
-		s.t.mergeFits.Store(int64(s.count))
-	case s.count == s.limit:
-		s.t.mergeFits.Store(int64(2 * s.limit))
-	}
+	t     *Table
+	q     backlog.Query
+	seg   int
+	terms []term // of the lane
+	page  backlog.Page
+	count int
+	bytes int
+	shown map[*timeCol][]any // values in columns whose form is not known yet
 }
 
 // room returns how many rows more the page may have.
@@ -70,20 +30,17 @@ func (s *scanner) room() int {
 	if s.bytes > maxPageBytes {
 		return 0
 	}
-	return s.limit - s.count
+	return s.q.Limit - s.count
 }
 
 func (s *scanner) scan(rows *sql.Rows) error {
 	n := len(s.t.sel.exprs)
 	slab := make([]any, min(s.room(), 64)*n)
 	to := make([]any, n, n+1)
-	b := slices.IndexFunc(s.t.branches, func(b branch) bool { return b.lane == s.q.Lane })
-	if s.t.merges(s.q.Lane) {
+	b := s.terms[0].branch
+	if len(s.terms) > 1 {
 		to = append(to, &b)
-	}
-	if s.t.followsPolicy(s.q.Lane) {
-		to = append(to, &b)
-		for range len(s.t.key) + 1 {
+		for range s.t.orderColumns(s.q.Lane, s.seg) {
 			to = append(to, new(any)) // only to order by
 		}
 	}
@@ -103,14 +60,12 @@ func (s *scanner) scan(rows *sql.Rows) error {
 			switch v := v.(type) {
 			case string:
 				s.bytes += len(v)
-				row[i] = s.t.value(i, v) // a number, perhaps
 			case []byte:
 				s.bytes += len(v)
-				row[i] = s.t.value(i, v)
 			case nil, int64, bool:
-			default:
-				row[i] = s.t.value(i, v)
+				continue
 			}
+			row[i] = s.t.value(i, v)
 		}
 		s.count++
 		s.row(row, b)
@@ -121,129 +76,74 @@ func (s *scanner) scan(rows *sql.Rows) error {
 
 // value returns what the driver has read of an expression of the selection as
 // the store has it.
-func (t *Table) value(i int, v any) any { return t.d.value(t.sel.columns[i], v) }
+func (t *layout) value(i int, v any) any { return t.d.Value(t.sel.columns[i], v) }
 
 // row judges one row. What the conditions in SQL can only say to the second is
 // judged here exactly.
 func (s *scanner) row(row []any, b int) {
-	t := s.t
-	key := t.keyOf(row)
-	raw := row[t.sel.inserted]
-	s.page.Next = backlog.Cursor{Segment: s.seg, Key: key}
-	rec := backlog.Record{Key: key, Lane: s.q.Lane, State: b, Names: t.sel.names, Status: t.branches[b].label}
-	policy, dated := t.followsPolicy(s.q.Lane), s.seg == segDated
-	if dated {
-		s.page.Next.Order = raw
+	t, policy := s.t, s.t.followsPolicy(s.q.Lane)
+	rec := backlog.Record{Key: t.keyOf(row), Lane: s.q.Lane, Origin: b, Names: t.sel.names, Status: t.branches[b].label}
+	s.page.Next = backlog.Cursor{Segment: s.seg, Key: rec.Key}
+	if s.seg == segDated {
+		s.page.Next.Order = row[t.orderOf(s.q.Lane).at]
 	}
-	if policy && dated {
-		s.page.Next.Order = row[t.retry.orderAt()]
+	d, err := t.datesOf(row, s.q.Now)
+	if err == nil && t.retry != nil {
+		rec.Failures, err = t.retry.read(row)
 	}
-	if policy {
-		dated = raw != nil && !isZeroDate(raw)
-	}
-	unreadable := func(err error) {
-		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: key, Err: err})
-	}
-	if dated {
-		at, err := t.inserted.read(raw, s.q.Now, t.mayBeFuture())
-		if err != nil {
-			unreadable(err)
-			return
-		}
-		if at.Before(s.cutoff) {
-			return
-		}
-		rec.Inserted = at
-	}
-	if ok, err := s.timely(row); err != nil {
-		unreadable(err)
+	switch {
+	case err != nil:
+		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: rec.Key, Err: err})
 		return
-	} else if !ok {
+	case d.skipped != nil, !d.inserted.IsZero() && d.inserted.Before(s.q.Since), d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
+		return
+	case policy && !t.retry.due(rec.Failures, s.q.Now):
 		return
 	}
-	if t.retry != nil {
-		var err error
-		if rec.Retry, err = t.retry.read(row); err != nil {
-			unreadable(err)
-			return
-		}
-		if policy && !t.retry.due(rec.Retry, s.q.Now) {
-			return
-		}
+	for _, tc := range d.unknown {
+		s.shown[tc] = append(s.shown[tc], tc.sample(row[tc.at]))
 	}
 	if t.sel.status >= 0 {
-		rec.Status = asText(row[t.sel.status])
+		rec.Status = db.AsText(row[t.sel.status])
 	}
-	rec.Cursor = s.page.Next
+	rec.Inserted, rec.Cursor = d.inserted, s.page.Next
 	t.setValues(&rec, row)
 	if s.page.Records == nil {
-		s.page.Records = make([]backlog.Record, 0, s.limit)
+		s.page.Records = make([]backlog.Record, 0, s.q.Limit)
 	}
 	s.page.Records = append(s.page.Records, rec)
 }
 
-// timely reports whether the row is eligible and not expired.
-func (s *scanner) timely(row []any) (bool, error) {
+// dates are what the time columns of a row say. A date is zero where it is missing
+// or in a form that is not known yet.
+type dates struct {
+	inserted, eligible, expires time.Time
+	skipped                     *timeCol   // whose date is missing, which means that the row is skipped
+	unknown                     []*timeCol // which show the first date
+}
+
+// datesOf reads the dates of a row. The error is the first of those that are none.
+func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 	for _, x := range [...]struct {
 		tc *timeCol
-		at int
-	}{{s.t.eligible, s.t.sel.eligible}, {s.t.expires, s.t.sel.expires}} {
-		if x.at < 0 {
+		to *time.Time
+	}{{t.inserted, &d.inserted}, {t.eligible, &d.eligible}, {t.expires, &d.expires}} {
+		if x.tc == nil {
 			continue
 		}
-		tc, raw := x.tc, row[x.at]
-		if zero := isZeroDate(raw); raw == nil || zero {
-			if raw == nil && tc.null == "skip" || zero && tc.zero == "skip" {
-				return false, nil
-			}
-			continue // eligible at once, never expired
+		raw, wrong := row[x.tc.at], error(nil)
+		switch means, missing := x.tc.missing(raw); {
+		case missing && means == "skip" && x.tc != t.inserted: // whose pages leave such rows out
+			d.skipped = x.tc
+		case missing:
+		case x.tc.known() == nil:
+			d.unknown = append(d.unknown, x.tc)
+		case x.tc == t.inserted:
+			*x.to, wrong = x.tc.read(raw, now, t.mayBeFuture())
+		default:
+			*x.to, wrong = x.tc.parse(raw)
 		}
-		if tc.known() == nil {
-			if s.shown == nil {
-				s.shown = make(map[*timeCol][]any)
-			}
-			s.shown[tc] = append(s.shown[tc], tc.sample(s.t, raw))
-			continue
-		}
-		at, err := tc.known().parse(raw)
-		if err != nil {
-			return false, fmt.Errorf("column %s: %w", tc.name, err)
-		}
-		if tc == s.t.eligible && at.After(s.q.Now) || tc == s.t.expires && at.Before(s.q.Now) {
-			return false, nil
-		}
+		err = cmp.Or(err, wrong)
 	}
-	return true, nil
-}
-
-// forHandler returns the value as the handler is given it.
-func (c *column) forHandler(v any) any {
-	switch x := v.(type) {
-	case int64:
-		if c.class == classBoolean && (x == 0 || x == 1) {
-			return x == 1
-		}
-	case string:
-		if c.json && json.Valid([]byte(x)) {
-			return json.RawMessage(x)
-		}
-		if c.element != "" {
-			if list, ok := arrayJSON(x, c.element); ok {
-				return list
-			}
-		}
-	}
-	return v
-}
-
-func asText(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case nil:
-		return ""
-	case []byte:
-		return string(v)
-	}
-	return fmt.Sprint(v)
+	return d, err
 }

@@ -1,34 +1,17 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"backlog/backlog"
+	"backlog/backlog/table/db"
 )
-
-// A batch is the part of a group that one statement settles: the same state
-// was read, the same is to be written.
-type batch struct {
-	state   int
-	outcome backlog.Outcome
-	text    string // of the error, where a column holds it
-	ends    bool   // the record is given up, or rejected for good
-	each    bool   // the rows have different values to be written for the policy
-	count   int    // of failures as they were read, where one is added to them
-}
-
-// A work is a batch with its rows.
-type work struct {
-	batch
-	rows []*backlog.Settlement
-}
 
 // Settle implements backlog.Store. The group is written with one statement per
 // batch; when those find that a row was changed, or one is refused, all is
@@ -42,57 +25,64 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	}
 	var left []backlog.Unsettled
 	unsure := false
-	err := t.within(ctx, func(ctx context.Context) error {
+	err := t.db.Within(ctx, func(ctx context.Context) error {
 		left = nil
 		err := t.settleBatches(ctx, t.works(group), group[len(group)-1].At)
-		if err == nil {
-			t.judge(nil, len(group))
-		}
 		if errors.Is(err, errRowByRow) {
-			left, err = t.settleRows(ctx, group)
+			var refused map[int]error
+			refused, err = t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) })
+			for i, reason := range refused {
+				left = append(left, backlog.Unsettled{Index: i, Err: reason})
+			}
+			if err != nil {
+				left = nil
+			}
 		}
 		unsure = unsure || errors.As(err, new(commitError)) // before it is put in words
 		return err
 	})
-	t.noteUnsure(group, unsure, err)
+	if unsure || err == nil {
+		t.noteUnsure(group, err != nil)
+	}
 	return left, err
-}
-
-// works divides the group into batches.
-func (t *Table) works(group []backlog.Settlement) []work {
-	var list []work
-	place := make(map[batch]int)
-	for i := range group {
-		b := t.batchOf(&group[i])
-		at, ok := place[b]
-		if !ok {
-			at = len(list)
-			place[b] = at
-			list = append(list, work{batch: b})
-		}
-		list[at].rows = append(list[at].rows, &group[i])
-	}
-	for i := range list {
-		list[i].each = t.differs(list[i].batch, list[i].rows)
-	}
-	return list
 }
 
 // errRowByRow says that a group cannot be written as a whole.
 var errRowByRow = errors.New("row by row")
 
-func (t *Table) inTx(ctx context.Context, f func(*sql.Tx) error) error {
-	conn, err := t.db.write.Conn(ctx)
+// begin begins a transaction that writes. What would object only at its end is to
+// say so at the statement, which belongs to a row.
+func (t *Table) begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	tx, err := t.db.Begin(ctx, conn)
+	if err != nil || !t.catalog.Deferred {
+		return tx, err
+	}
+	if _, err := tx.ExecContext(ctx, t.text.Immediate); err != nil {
+		tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
+}
+
+// ErrUndo ends a transaction that is to be undone.
+var ErrUndo = errors.New("to be undone")
+
+// InTx calls f in a transaction that writes, and undoes what f has done when that
+// returns an error or panics; ErrUndo is none to the caller.
+func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
+	conn, err := t.db.Write.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	tx, err := t.d.begin(ctx, conn)
+	tx, err := t.begin(ctx, conn)
 	if err != nil {
 		return err
 	}
-	if err := f(tx); err != nil {
-		tx.Rollback()
+	defer tx.Rollback() // after a panic, too, else the connection would wait for it for ever
+	if err := f(tx); err == ErrUndo {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -101,17 +91,21 @@ func (t *Table) inTx(ctx context.Context, f func(*sql.Tx) error) error {
 	return nil
 }
 
-// settleBatches writes each batch with one statement. The statements are
+// settleBatches writes each batch with one statement, or looks whether its rows
+// are as they were read where there is nothing to write. The statements are
 // prepared before the transaction begins, since it has the only connection.
 func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) error {
-	updates := make([]*statement, len(works))
+	updates := make([]*db.Statement, len(works))
 	writes := false
 	for i, w := range works {
 		text, _ := t.updateText(w.batch, roundUp(len(w.rows)))
 		if text == "" {
+			if n, err := t.asBefore(ctx, t.db.Read, w); err != nil || n != int64(len(w.rows)) {
+				return cmp.Or(err, errRowByRow)
+			}
 			continue
 		}
-		stmt, err := t.prepare(ctx, t.db.write, t.d.place(text))
+		stmt, err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text))
 		if err != nil {
 			return err
 		}
@@ -120,49 +114,24 @@ func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) e
 	if !writes {
 		return nil
 	}
-	return t.inTx(ctx, func(tx *sql.Tx) error {
+	return t.InTx(ctx, func(tx *sql.Tx) error {
 		for i, w := range works {
 			if updates[i] == nil {
 				continue
 			}
-			res, err := updates[i].exec(ctx, tx, t.updateArgs(w, at))
+			n, err := db.Affected(updates[i].Exec(ctx, tx, t.updateArgs(w, at)))
+			if t.db.Class(err) == db.Refused || err == nil && n != int64(len(w.rows)) {
+				return errRowByRow
+			}
 			if err != nil {
-				if t.d.classify(err) == classRefused {
-					return errRowByRow
-				}
 				return err
 			}
-			if n, err := res.RowsAffected(); err != nil {
-				return err
-			} else if n != int64(len(w.rows)) {
-				return errRowByRow
-			}
-			if stays, err := t.stays(ctx, tx, w); err != nil {
-				return err
-			} else if stays {
-				return errRowByRow
+			if n, err := t.still(ctx, tx, w); n > 0 || err != nil {
+				return cmp.Or(err, errRowByRow)
 			}
 		}
 		return nil
 	})
-}
-
-func (t *Table) settleRows(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
-	refused, err := t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error {
-		n, err := t.settleRow(ctx, tx, &group[i])
-		if err != nil {
-			return err
-		}
-		return t.confirm(ctx, tx, &group[i], n)
-	})
-	if err != nil {
-		return nil, err
-	}
-	t.judge(refused, len(group))
-	for i, reason := range refused {
-		left = append(left, backlog.Unsettled{Index: i, Err: reason})
-	}
-	return left, nil
 }
 
 // rowByRow calls write for each of n rows in one transaction and undoes what
@@ -172,7 +141,7 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 	refused = make(map[int]error)
 	for {
 		lost := false
-		err := t.inTx(ctx, func(tx *sql.Tx) error {
+		err := t.InTx(ctx, func(tx *sql.Tx) error {
 			for i := range n {
 				if refused[i] != nil {
 					continue
@@ -181,7 +150,7 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 					return err
 				}
 				err := write(tx, i)
-				if err != nil && !errors.Is(err, backlog.ErrConflict) && !errors.As(err, new(*undoneError)) && t.d.classify(err) != classRefused {
+				if err != nil && !errors.Is(err, backlog.ErrConflict) && !errors.As(err, new(undoneError)) && t.db.Class(err) != db.Refused {
 					return err
 				}
 				if err != nil {
@@ -189,7 +158,7 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 					if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT one"); err != nil {
 						// A trigger can end the transaction, RAISE(ROLLBACK):
 						// the others have to be written anew.
-						lost = t.d.classify(err) == classOther
+						lost = t.db.Class(err) == db.Other
 						return err
 					}
 				}
@@ -205,186 +174,152 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 	}
 }
 
-func (t *Table) batchOf(s *backlog.Settlement) batch {
-	b := batch{state: s.Record.State, outcome: s.Outcome}
-	if s.GivenUp {
-		b.outcome = backlog.Rejected
-	}
-	if t.counts(b) {
-		b.count = s.Record.Retry.Count
-	}
-	b.ends = s.GivenUp || b.outcome == backlog.Rejected && t.HasDead()
-	if c := t.actions[b.outcome].errCol; c != nil {
-		b.text = c.note(s.Error)
-	}
-	return b
-}
-
-// note returns what the column can hold of a text that somebody else has
-// worded.
-func (c *column) note(s string) string {
-	s = cut(s, c.length, c.octets)
-	if c.holds == nil {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		if c.holds(r) {
-			return r
-		}
-		return '?'
-	}, s)
-}
-
-// cut returns the text as a column can hold it: valid UTF-8 without NULs, of at
-// most so many characters and so many bytes; 0: no limit but a sane one.
-func cut(s string, characters, octets int) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	if characters <= 0 {
-		characters = 64 << 10
-	}
-	if octets <= 0 {
-		octets = len(s)
-	}
-	for i, count := 0, 0; i < len(s); count++ {
-		_, size := utf8.DecodeRuneInString(s[i:])
-		if count == characters || i+size > octets {
-			return s[:i]
-		}
-		i += size
-	}
-	return s
-}
-
-// assignments returns what the settlement of the batch writes but for the
-// error and the policy's columns. The status is left alone where the rows have
-// it already.
-func (t *Table) assignments(b batch) []assign {
-	a := t.actions[b.outcome]
-	list := a.status
-	if t.holds(b.state, a) {
-		list = nil
-	}
-	also, policy := a.also, t.retryAssigns(b, 1)
-	if len(policy) > 0 {
-		also = slices.DeleteFunc(slices.Clone(also), func(x assign) bool {
-			return slices.ContainsFunc(policy, func(y assign) bool { return x.col == y.col })
-		})
-	}
-	return slices.Concat(list, also)
-}
-
-// holds reports whether rows in the state have the action's status already.
-func (t *Table) holds(state int, a action) bool {
-	if len(a.equal) < len(a.status) {
-		return false // now, or one more: always a change
-	}
-	have := t.branches[state].equal
-	for col, v := range a.equal {
-		if h, ok := have[col]; !ok || h != v {
-			return false
-		}
-	}
-	return true
-}
-
-// sizes of prepared updates: keys are filled up to the next one, so that a
-// group of any size uses one of a few statements.
-var sizes = [...]int{1, 10, 50, backlog.MaxGroup / 2, backlog.MaxGroup}
-
-func roundUp(n int) int {
-	i, _ := slices.BinarySearch(sizes[:], n)
-	return sizes[i]
-}
-
-// settleRow writes one settlement and returns how many rows it found.
-func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (int64, error) {
+// settleRow writes one settlement, or returns why it is not written.
+func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) error {
 	w := work{batch: t.batchOf(s), rows: []*backlog.Settlement{s}}
+	n, err := t.writeRow(ctx, tx, w, s)
+	if err == nil {
+		err = t.kept(ctx, tx, w, n)
+	}
+	if err != nil || n > 0 {
+		return err
+	}
+	if ours, err := t.written(ctx, tx, s); ours || err != nil {
+		return err
+	}
+	return backlog.ErrConflict
+}
+
+// writeRow returns how many rows it found.
+func (t *Table) writeRow(ctx context.Context, tx *sql.Tx, w work, s *backlog.Settlement) (int64, error) {
 	text, _ := t.updateText(w.batch, 1)
 	if text == "" {
-		return 1, nil
+		return t.asBefore(ctx, tx, w)
 	}
-	found := int64(-1)
-	if t.db.changedOnly {
+	found := int64(0)
+	if t.db.ChangedOnly {
 		var err error
-		if found, err = t.lockRows(ctx, tx, w.batch, s.Record); found == 0 || err != nil {
+		if found, err = t.lockRows(ctx, tx, w.batch, s.Record, false); found == 0 || err != nil {
 			return 0, err
 		}
 	}
-	res, err := tx.ExecContext(ctx, t.d.place(text), t.updateArgs(w, s.At)...)
-	if err != nil {
-		return 0, err
-	}
-	if found > 0 {
-		return found, nil
-	}
-	return res.RowsAffected()
+	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(text), t.updateArgs(w, s.At)...))
+	return max(n, found), err
 }
 
 // lockRows keeps others from the record's row until the end of the transaction,
-// if it still is as it was read, and returns how many there are.
-func (t *Table) lockRows(ctx context.Context, tx *sql.Tx, b batch, r *backlog.Record) (n int64, err error) {
-	rows, err := tx.QueryContext(ctx, t.d.place(t.lockText(b)), append(bind(nil, r.Key), t.readArgs(b)...)...)
-	if err != nil {
-		return 0, err
+// if it still is as it was read, and returns how many there are. With noWait a
+// row that somebody else has locked is an error at once.
+func (t *Table) lockRows(ctx context.Context, tx *sql.Tx, b batch, r *backlog.Record, noWait bool) (n int64, err error) {
+	text := t.lockText(b)
+	if noWait && t.text.LockRow != "" {
+		text += " NOWAIT"
 	}
-	defer rows.Close()
-	for rows.Next() {
-		n++
-	}
-	return n, rows.Err()
+	list, err := db.Texts(ctx, tx, t.text.Place(text), append(bind(nil, r.Key), t.readArgs(b)...)...)
+	return int64(len(list)), err
 }
 
-// updateArgs returns the arguments of the batch's statement for roundUp(len(rows))
-// keys; the last key fills the places that are left.
-func (t *Table) updateArgs(w work, at time.Time) []any {
-	n := roundUp(len(w.rows))
-	args := append(make([]any, 0, n*len(t.key)+5), t.setArgs(w, at)...)
-	for i := range n {
+// A commitError is an error of a commit. Where the connection broke, nobody
+// knows whether what came before it is written.
+type commitError struct{ error }
+
+func (e commitError) Unwrap() error { return e.error }
+
+// noteUnsure remembers the attempts of a group whose commit broke, until the
+// group is settled.
+func (t *Table) noteUnsure(group []backlog.Settlement, unsure bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range group {
+		if id := group[i].Record.AttemptID; unsure && id != "" {
+			t.unsure[id] = true
+		} else {
+			delete(t.unsure, id)
+		}
+	}
+}
+
+// written reports whether the commit of the outcome broke before and the row is in
+// the outcome's state.
+func (t *Table) written(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (bool, error) {
+	t.mu.Lock()
+	unsure := t.unsure[s.Record.AttemptID]
+	t.mu.Unlock()
+	if !unsure {
+		return false, nil
+	}
+	a := t.actions[t.batchOf(s).target]
+	conds := append([]string{t.text.KeyIn(t.key, 1)}, nonEmpty(t.where)...)
+	for _, x := range a.status {
+		cond := x.col + " IS NOT NULL" // a time or a count
+		if v, plain := a.equal[strings.ToLower(t.quotedColumn(x.col).Name)]; plain && v == nil {
+			cond = x.col + " IS NULL"
+		} else if plain {
+			cond = x.col + " = " + t.text.Literal(v)
+		}
+		conds = append(conds, t.text.Unsearched(cond))
+	}
+	var n int
+	text := t.text.Place("SELECT count(*) FROM " + t.name + " WHERE " + strings.Join(conds, " AND "))
+	err := tx.QueryRowContext(ctx, text, bind(nil, s.Record.Key)...).Scan(&n)
+	return n == 1, err
+}
+
+// undoneError says that a row is as it was, though the database has taken the
+// statement that writes its outcome.
+type undoneError struct{ *Problem }
+
+func (e undoneError) Unwrap() error { return e.Problem }
+
+// undone is the error for a row of the batch that is still as it was read.
+func (t *layout) undone(b batch) error {
+	by := "a trigger or a rule of the database"
+	if len(t.catalog.Triggers) > 0 {
+		by = "a trigger: " + strings.Join(t.catalog.Triggers, ", ")
+	}
+	return undoneError{&Problem{
+		What: fmt.Sprintf("%s is undone: a row of table %s is as it was after it was written, which is the work of %s", settings[b.target], t.m.Name, by),
+		Hint: "change that: records would be handled again and again",
+	}}
+}
+
+// kept returns an error if the row, found to be written or not, is as it was, or
+// several have its key.
+func (t *Table) kept(ctx context.Context, tx *sql.Tx, w work, found int64) (err error) {
+	n := int64(0)
+	switch {
+	case found > 1:
+		return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, found, w.rows[0].Record.Key)
+	case found == 0:
+		n, err = t.asBefore(ctx, tx, w)
+	default:
+		n, err = t.still(ctx, tx, w)
+	}
+	if err == nil && n > 0 {
+		err = t.undone(w.batch)
+	}
+	return err
+}
+
+// still returns, where a trigger could see to it, how many rows of a batch that
+// has just been written and ends them are in the state that was read.
+func (t *Table) still(ctx context.Context, tx *sql.Tx, w work) (int64, error) {
+	ends := w.target == backlog.RowSuccess || w.target == backlog.RowDead && t.HasDead()
+	if len(t.catalog.Triggers) == 0 || !ends || t.holds(w.state, t.actions[w.target]) {
+		return 0, nil
+	}
+	w.target = backlog.RowSuccess // whose guard asks for no number of failures
+	return t.asBefore(ctx, tx, w)
+}
+
+// asBefore returns how many rows of the batch are as they were read.
+func (t *Table) asBefore(ctx context.Context, db db.Querier, w work) (n int64, err error) {
+	var args []any
+	places := roundUp(len(w.rows))
+	for i := range places {
 		args = bind(args, w.rows[min(i, len(w.rows)-1)].Record.Key)
 	}
-	return append(args, t.readArgs(w.batch)...)
-}
-
-// setArgs are those of what is set.
-func (t *Table) setArgs(w work, at time.Time) []any {
-	var args []any
-	for _, a := range t.assignments(w.batch) {
-		if a.time != nil {
-			args = append(args, t.writeForm(a.time).write(at))
-		}
-	}
-	if t.actions[w.outcome].errCol != nil {
-		args = append(args, w.text)
-	}
-	return append(args, t.retryArgs(w.batch, w.rows, roundUp(len(w.rows)))...)
-}
-
-// updateText returns the statement for n keys, "" if there is nothing to
-// write, and what it sets.
-func (t *Table) updateText(b batch, n int) (string, []assign) {
-	set := t.assignments(b)
-	if c := t.actions[b.outcome].errCol; c != nil {
-		set = append(set, assign{col: t.d.quote(c.name), expr: "?"})
-	}
-	set = append(set, t.retryAssigns(b, n)...)
-	if len(set) == 0 {
-		return "", nil
-	}
-	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + t.asRead(b, n), set
-}
-
-func nonEmpty(list ...string) []string {
-	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
-}
-
-func setText(set []assign) string {
-	list := make([]string, len(set))
-	for i, a := range set {
-		expr := a.expr
-		if a.time != nil {
-			expr = "?"
-		}
-		list[i] = a.col + " = " + expr
-	}
-	return strings.Join(list, ", ")
+	text := t.text.Place("SELECT count(*) FROM " + t.name + " WHERE " + t.asRead(w.batch, places))
+	err = db.QueryRowContext(ctx, text, append(args, t.readArgs(w.batch)...)...).Scan(&n)
+	return n, err
 }

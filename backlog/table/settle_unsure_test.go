@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func TestSettleAfterLostCommit(t *testing.T) {
 		r.AttemptID = "a"
 		s.LoseCommit("a")
 		f.exec("UPDATE BACKLOG SET status = '" + status + "'")
-		left, err := s.Settle(context.Background(), []backlog.Settlement{{Record: r, Outcome: backlog.Succeeded, At: noon}})
+		left, err := s.Settle(context.Background(), []backlog.Settlement{{Record: r, Target: backlog.RowSuccess, At: noon}})
 		if err != nil || len(left) != conflicts {
 			t.Errorf("%s: %v conflict, %v", status, left, err)
 		}
@@ -41,7 +42,7 @@ func TestFailureAfterLostCommit(t *testing.T) {
 		records := lane(t, s, backlog.Failed)
 		wantKeys(t, "failed lane", records, "1")
 		records[0].AttemptID = "a"
-		group := []backlog.Settlement{{Record: &records[0], Outcome: backlog.Errored, At: noon, Retry: backlog.Retry{Count: 2, Last: noon}}}
+		group := []backlog.Settlement{{Record: &records[0], Target: backlog.RowError, At: noon, Failures: backlog.Failures{Count: 2, Last: noon}}}
 		settle := func() {
 			if left, err := s.Settle(context.Background(), group); err != nil || len(left) > 0 {
 				t.Errorf("left are %v, %v", left, err)
@@ -53,5 +54,25 @@ func TestFailureAfterLostCommit(t *testing.T) {
 		s.LoseCommit("a")
 		settle()
 		f.wantRows("SELECT failures, attempts FROM BACKLOG", "2 2")
+	}
+}
+
+// An outcome that writes nothing is a conflict, too, where somebody has changed
+// the row since it was read.
+func TestOutcomeThatWritesNothing(t *testing.T) {
+	for _, status := range []string{"ERROR", "NEW"} {
+		f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
+			INSERT INTO BACKLOG VALUES (1, 'ERROR', '2026-02-10 11:00:00'), (2, 'ERROR', '2026-02-10 10:00:00')`)
+		s := f.store(plainMapping())
+		var group []backlog.Settlement
+		records := lane(t, s, backlog.Failed)
+		for i := range records {
+			group = append(group, backlog.Settlement{Record: &records[i], Target: backlog.RowError, At: noon})
+		}
+		f.exec("UPDATE BACKLOG SET status = '" + status + "' WHERE id = 2")
+		left, err := s.Settle(context.Background(), group)
+		if err != nil || status == "ERROR" && len(left) > 0 || status == "NEW" && (len(left) != 1 || left[0].Index != 1 || !errors.Is(left[0].Err, backlog.ErrConflict)) {
+			t.Errorf("%s: left are %v, %v", status, left, err)
+		}
 	}
 }

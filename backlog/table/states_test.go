@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 )
 
@@ -17,12 +18,12 @@ const outbox = `CREATE TABLE event_publication (
 	id uuid PRIMARY KEY, listener_id varchar(512), serialized_event varchar(4000),
 	publication_date timestamp NOT NULL, completion_date timestamp)`
 
-func outboxMapping() table.Mapping {
-	return table.Mapping{
-		Name: "event_publication", ID: []string{"id"}, Inserted: table.Time{Column: "publication_date"},
-		New:     table.State{When: []table.Condition{cond("completion_date", null)}},
-		Success: table.State{Set: []table.Assignment{set("completion_date", text("now"))}},
-		Error:   table.State{Keep: true},
+func outboxMapping() mapping.Mapping {
+	return mapping.Mapping{
+		Name: "event_publication", ID: []string{"id"}, Inserted: mapping.Time{Column: "publication_date"},
+		New:     mapping.State{When: []mapping.Condition{cond("completion_date", null)}},
+		Success: mapping.State{Set: []mapping.Assignment{set("completion_date", text("now"))}},
+		Error:   mapping.State{Keep: true},
 	}
 }
 
@@ -78,11 +79,11 @@ func TestStatesAsFlags(t *testing.T) {
 		INSERT INTO jobs VALUES
 		(1, '2026-02-10 01:00:00', 0, 0), (2, '2026-02-10 02:00:00', 0, 1), (3, '2026-02-10 03:00:00', 1, 0), (4, '2026-02-10 04:00:00', 1, 1),
 		(5, '2026-02-10 05:00:00', 0, 0), (6, '2026-02-10 06:00:00', 0, 1), (7, '2026-02-10 07:00:00', 0, 0), (8, '2026-02-10 08:00:00', 0, 1)`)
-	s := f.store(table.Mapping{
-		Name: "jobs", ID: []string{"id"}, Inserted: table.Time{Column: "at"},
-		New:     table.State{When: []table.Condition{cond("processed", text("0")), cond("failed", text("false"))}},
-		Error:   table.State{When: []table.Condition{cond("processed", text("0")), cond("failed", text("1"))}, Set: []table.Assignment{set("failed", text("1"))}},
-		Success: table.State{Set: []table.Assignment{set("processed", text("true"))}},
+	s := f.store(mapping.Mapping{
+		Name: "jobs", ID: []string{"id"}, Inserted: mapping.Time{Column: "at"},
+		New:     mapping.State{When: []mapping.Condition{cond("processed", text("0")), cond("failed", text("false"))}},
+		Error:   mapping.State{When: []mapping.Condition{cond("processed", text("0")), cond("failed", text("1"))}, Set: []mapping.Assignment{set("failed", text("1"))}},
+		Success: mapping.State{Set: []mapping.Assignment{set("processed", text("true"))}},
 	})
 	if s.OneLane() || len(s.Notes()) > 0 {
 		t.Errorf("OneLane %v, notes %q; the flags tell new from failed", s.OneLane(), s.Notes())
@@ -98,7 +99,7 @@ func TestStatesAsFlags(t *testing.T) {
 	outcomes := []backlog.Outcome{backlog.Succeeded, backlog.Errored, backlog.Succeeded}
 	var group []backlog.Settlement
 	for i, r := range append(fresh, failed...) {
-		group = append(group, backlog.Settlement{Record: &r, Outcome: outcomes[i%3], At: noon})
+		group = append(group, backlog.Settlement{Record: &r, Target: outcomes[i%3].Target(), At: noon})
 	}
 	left, err := s.Settle(context.Background(), group)
 	if err != nil {
@@ -147,8 +148,8 @@ func TestCoincidingStates(t *testing.T) {
 	)
 	for _, x := range []struct {
 		name            string
-		new, error_     table.State
-		dead            table.State
+		new, error_     mapping.State
+		dead            mapping.State
 		notes           []string
 		oneLane         bool
 		errored, reject string // what status they leave
@@ -156,13 +157,13 @@ func TestCoincidingStates(t *testing.T) {
 		expired         int
 	}{
 		{"four states", is(text("NEW")), is(text("ERROR")), is(text("DEAD")), nil, false, "ERROR", "DEAD", "1", 1},
-		{"no dead", is(text("NEW")), is(text("ERROR")), table.State{}, nil, false, "ERROR", "ERROR", "2 1", 0},
+		{"no dead", is(text("NEW")), is(text("ERROR")), mapping.State{}, nil, false, "ERROR", "ERROR", "2 1", 0},
 		{"error is new", is(text("NEW")), is(text("NEW")), is(text("DEAD")), []string{isNew}, true, "NEW", "DEAD", "1", 1},
 		{"error is one of several new", is(text("NEW"), text("AGAIN")), is(text("AGAIN")), is(text("DEAD")), []string{isNew}, true, "AGAIN", "DEAD", "1", 1},
 		{"error is dead", is(text("NEW")), is(text("DEAD")), is(text("DEAD")), []string{isDead}, true, "DEAD", "DEAD", "", 0},
 		{"error is one of several dead", is(text("NEW")), is(text("DEAD")), is(text("GONE"), text("DEAD")), []string{isDead}, true, "DEAD", "GONE", "", 0},
-		{"error keeps", is(text("NEW")), table.State{Keep: true, Given: true}, is(text("DEAD")), []string{noError}, true, "NEW", "DEAD", "1", 1},
-		{"error keeps, no dead", is(text("NEW")), table.State{Keep: true, Given: true}, table.State{}, []string{noError}, true, "NEW", "NEW", "2 1", 0},
+		{"error keeps", is(text("NEW")), mapping.State{Keep: true, Given: true}, is(text("DEAD")), []string{noError}, true, "NEW", "DEAD", "1", 1},
+		{"error keeps, no dead", is(text("NEW")), mapping.State{Keep: true, Given: true}, mapping.State{}, []string{noError}, true, "NEW", "NEW", "2 1", 0},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
@@ -193,7 +194,7 @@ func TestCoincidingStates(t *testing.T) {
 func TestSuccessMustWriteSomething(t *testing.T) {
 	f := newFile(t, outbox)
 	m := outboxMapping()
-	m.Success = table.State{}
+	m.Success = mapping.State{}
 	f.wantRefused(m, "statuses.success writes nothing: a record that succeeded would be tried again; say what a success sets, such as success: {set: {done_at: now}}")
 }
 
@@ -202,14 +203,14 @@ func TestSuccessMustWriteSomething(t *testing.T) {
 func TestFixedFilterBelongsToEveryStatement(t *testing.T) {
 	for _, x := range []struct {
 		name  string
-		where []table.Condition
+		where []mapping.Condition
 		in    string // the rows within, newest first
 	}{
-		{"value", []table.Condition{cond("queue", text("mail"))}, "5 1"},
-		{"list", []table.Condition{cond("queue", text("mail"), text("o'clock"))}, "5 2 1"},
-		{"null", []table.Condition{cond("queue", null)}, "6 3"},
-		{"list with null", []table.Condition{cond("queue", null, text("mail"))}, "6 5 3 1"},
-		{"two columns", []table.Condition{cond("queue", text("mail")), cond("deleted_at", null)}, "1"},
+		{"value", []mapping.Condition{cond("queue", text("mail"))}, "5 1"},
+		{"list", []mapping.Condition{cond("queue", text("mail"), text("o'clock"))}, "5 2 1"},
+		{"null", []mapping.Condition{cond("queue", null)}, "6 3"},
+		{"list with null", []mapping.Condition{cond("queue", null, text("mail"))}, "6 5 3 1"},
+		{"two columns", []mapping.Condition{cond("queue", text("mail")), cond("deleted_at", null)}, "1"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, queue TEXT, deleted_at TEXT);
@@ -247,22 +248,22 @@ func TestFixedFilterBelongsToEveryStatement(t *testing.T) {
 func TestStateToldByAMoment(t *testing.T) {
 	for _, x := range []struct {
 		name, want string
-		success    []table.Assignment
-		dead       []table.Assignment
+		success    []mapping.Assignment
+		dead       []mapping.Assignment
 	}{
-		{"success", "map[new:1 other:1 success:1]", []table.Assignment{set("done_at", text("now"))}, nil},
-		{"both", "map[dead:1 new:1 success:1]", []table.Assignment{set("done_at", text("now"))}, []table.Assignment{set("left_at", text("now"))}},
-		{"the same one", "map[dead:1 new:1 other:1]", []table.Assignment{set("done_at", text("now"))}, []table.Assignment{set("done_at", text("now")), set("why", text("dead"))}},
-		{"another column", "map[new:1 other:2]", []table.Assignment{set("seen_at", text("now")), set("n", text("+1"))}, nil},
+		{"success", "map[new:1 other:1 success:1]", []mapping.Assignment{set("done_at", text("now"))}, nil},
+		{"both", "map[dead:1 new:1 success:1]", []mapping.Assignment{set("done_at", text("now"))}, []mapping.Assignment{set("left_at", text("now"))}},
+		{"the same one", "map[dead:1 new:1 other:1]", []mapping.Assignment{set("done_at", text("now"))}, []mapping.Assignment{set("done_at", text("now")), set("why", text("dead"))}},
+		{"another column", "map[new:1 other:2]", []mapping.Assignment{set("seen_at", text("now")), set("n", text("+1"))}, nil},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f := newFile(t, `CREATE TABLE jobs (id INTEGER PRIMARY KEY, at TEXT, done_at TEXT, left_at TEXT, seen_at TEXT, why TEXT, n INTEGER);
 				INSERT INTO jobs (id, at, done_at, left_at, why) VALUES (1, '2026-02-10 09:00:00', NULL, NULL, NULL),
 				(2, '2026-02-10 09:00:00', '2026-02-10 09:30:00', NULL, NULL), (3, '2026-02-10 09:00:00', NULL, '2026-02-10 09:30:00', 'dead')`)
-			m := table.Mapping{
-				Name: "jobs", ID: []string{"id"}, Inserted: table.Time{Column: "at"},
-				New:     table.State{When: []table.Condition{cond("done_at", null), cond("left_at", null), cond("n", null)}},
-				Success: table.State{Set: x.success}, Error: table.State{Keep: true}, Dead: table.State{Set: x.dead},
+			m := mapping.Mapping{
+				Name: "jobs", ID: []string{"id"}, Inserted: mapping.Time{Column: "at"},
+				New:     mapping.State{When: []mapping.Condition{cond("done_at", null), cond("left_at", null), cond("n", null)}},
+				Success: mapping.State{Set: x.success}, Error: mapping.State{Keep: true}, Dead: mapping.State{Set: x.dead},
 			}
 			counts, err := f.store(m).Count(context.Background(), noon, []time.Duration{24 * time.Hour})
 			if err != nil {
@@ -271,6 +272,41 @@ func TestStateToldByAMoment(t *testing.T) {
 			if got := fmt.Sprint(counts.ByStatus); got != x.want {
 				t.Errorf("got %s, want %s", got, x.want)
 			}
+		})
+	}
+}
+
+// Statuses that mean the same value of their column are one state, in both lanes.
+func TestStatusesOfTheSameValue(t *testing.T) {
+	quoted := func(s string) mapping.Value { return mapping.Value{Text: s, Quoted: true} }
+	for _, kind := range []string{"sqlite", "postgres", "mysql"} {
+		t.Run(kind, func(t *testing.T) {
+			plain, url := newDatabase(t, kind)
+			typ, fresh, failed := "int", []mapping.Value{text("0"), quoted("0")}, []mapping.Value{text("1"), quoted("1")}
+			if kind == "postgres" {
+				typ, fresh, failed = "boolean", []mapping.Value{text("false"), quoted("false"), quoted("off")}, []mapping.Value{quoted("t"), text("true")}
+			}
+			for _, s := range []string{
+				"CREATE TABLE jobs (id int PRIMARY KEY, status " + typ + ", date_inserted varchar(30))",
+				"INSERT INTO jobs VALUES (1, '0', '2026-02-10 11:00:00'), (2, '1', '2026-02-10 11:00:00')",
+			} {
+				if _, err := plain.Exec(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m := plainMapping()
+			m.Name, m.New, m.Error, m.Success = "jobs", is(fresh...), is(failed...), mapping.State{Set: []mapping.Assignment{set("status", null)}, Given: true}
+			db, err := openDB(t.Context(), url, table.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			s, err := table.New(t.Context(), db, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantKeys(t, "fresh lane", lane(t, s, backlog.Fresh), "1")
+			wantKeys(t, "failed lane", lane(t, s, backlog.Failed), "2")
 		})
 	}
 }

@@ -2,32 +2,45 @@
 // keeps as it is. A Mapping says what the columns mean; the catalogue and the
 // rows prove, before the first record is touched, that it can be worked so.
 //
-// Only a dialect knows which database it is; it holds SQL text and quirks.
+// Which database it is is known by package db alone, and by the dialect it is given.
 package table
 
 import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/timeform"
 )
-
-// statementTimeout bounds every statement. A page or a group takes
-// milliseconds where the index is there.
-const statementTimeout = time.Minute
 
 // A Table is a backlog.Store over one table. It is safe for concurrent use.
 type Table struct {
-	db      *DB
-	d       dialect
-	m       Mapping
+	*layout
+	db       *DB
+	prepared db.Statements
+
+	mu     sync.Mutex
+	notes  []string
+	tell   func(string)    // of each note; nil: nobody listens
+	unsure map[string]bool // attempts whose outcome may be written: the commit broke
+}
+
+// A layout is what the mapping means in the catalogue's columns. Its methods make
+// the text and the arguments of statements and understand rows; they ask the
+// database nothing.
+type layout struct {
+	d       *DB // its text and its values
+	text    *db.Text
+	m       mapping.Mapping
 	catalog *catalog
 	name    string // quoted, with its schema
 
@@ -35,82 +48,88 @@ type Table struct {
 	status string   // quoted; "" where no state is a value of a status column
 	where  string   // SQL of the fixed filter, "" for none
 
-	filtered []string // columns of the fixed filter
-	lead     []string // quoted: those of one value
+	filtered []string       // columns of the fixed filter
+	equal    map[string]any // of these, with one value
+	prefix   []string       // quoted: columns of one value in it
 
 	inserted, eligible, expires *timeCol // the latter two may be nil
 	times                       []*timeCol
 
 	columns []*column // what the handler is given
-	sel     selection
+	sel     columns
 
 	retry         *retryCols // nil: no policy keeps anything in the row
 	branches      []branch
 	failedLane    bool
 	success, dead string // conditions, for counting; "" where they cannot be told
-	actions       [3]action
-	expireSet     []assign     // nil: no dead status
-	resetSet      []assign     // what makes a record new; nil: it cannot be said
-	mergeFits     atomic.Int64 // rows in a page that is merged; see scanner
-
-	mu         sync.Mutex
-	notes      []string
-	statements map[string]*statement
-	keyTypes   [2]string       // of the key, by lane, as pages have it; "" before the first
-	keeps      bool            // a row has kept what was written
-	undoneRows int             // rows that have not, since
-	unsure     map[string]bool // attempts of which nobody knows whether their outcome is written
+	actions       [backlog.RowOther]action
+	expireSet     []assign // nil: no dead status
+	requeueSet    []assign // what makes a record new; nil: it cannot be said
 }
 
 var (
-	_ backlog.Store   = (*Table)(nil)
-	_ backlog.Pinger  = (*Table)(nil)
-	_ backlog.Expirer = (*Table)(nil)
-	_ backlog.Locker  = (*Table)(nil)
-	_ backlog.Counter = (*Table)(nil)
+	_ backlog.Store  = (*Table)(nil)
+	_ backlog.Locker = (*Table)(nil)
 )
 
 // New finds the mapping's columns in the database's catalogue. The errors are
 // [*Problem]s where the mapping does not fit. It reads nothing but the
 // catalogue; Prove reads rows.
-func New(ctx context.Context, db *DB, m Mapping) (*Table, error) {
-	d := db.dialect
-	cctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	var cat *catalog
-	err := db.patiently(cctx, func(ctx context.Context) (err error) {
-		cat, err = d.describe(ctx, db.read, m.Schema, m.Name)
-		return db.dotted(ctx, m, err)
-	})
+func New(ctx context.Context, d *DB, m mapping.Mapping) (*Table, error) {
+	cat, err := d.Describe(ctx, m.Schema, m.Name)
 	if err != nil {
-		return nil, db.wrap(ctx, err)
+		return nil, err
 	}
-	return resolve(db, m, cat)
+	return Resolve(d, m, cat)
 }
 
-// resolve makes a table of what the catalogue says.
-func resolve(db *DB, m Mapping, cat *catalog) (*Table, error) {
-	d := db.dialect
-	t := &Table{db: db, d: d, m: m, catalog: cat, statements: make(map[string]*statement)}
-	t.name = qualified(d, cmp.Or(m.Schema, cat.schema), m.Name)
-	r := &resolver{t: t, cat: cat, d: d, m: m}
+// Resolve makes a table of what the catalogue says. d need not be open where the
+// table is only to be described.
+func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
+	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat}, db: d, unsure: make(map[string]bool)}
+	t.prepared.Plain = !t.text.Prepares
+	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
+	r := &resolver{t: t, cat: cat, text: t.text, m: m}
 	for _, step := range []func() error{r.kind, r.keyColumns, r.timeColumns, r.handlerColumns, r.filter, r.retry, r.states} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	t.sel = t.newSelection()
-	if len(cat.triggers) > 0 {
-		t.note("triggers run when a row is updated: %s", strings.Join(cat.triggers, ", "))
-	}
+	t.sel = t.newColumns()
+	t.declared()
 	return t, nil
 }
 
-func (r *resolver) kind() error {
-	if r.cat.wrong != nil {
-		return r.cat.wrong
+// declared notes what the catalogue says of writing to the table.
+func (t *Table) declared() {
+	if len(t.catalog.Triggers) > 0 {
+		t.note("triggers run when a row is updated: %s", strings.Join(t.catalog.Triggers, ", "))
 	}
-	if r.cat.kind == "view" {
+	if t.catalog.Engine != "" {
+		t.note("the storage engine of %s is %s, which has no transactions: a crash, or a row that somebody else changes at the time, can leave a part of a group written, "+
+			"and whether it takes the statuses cannot be tried; with InnoDB it would be all or nothing", t.m.Name, t.catalog.Engine)
+	}
+	for i := range t.catalog.Columns {
+		c := &t.catalog.Columns[i]
+		if q := t.text.Quote(c.Name); c.Long && (q == t.status || q == t.inserted.quoted || slices.Contains(t.prefix, q)) {
+			t.note("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.Name, c.Decl)
+		}
+		kept := slices.ContainsFunc(t.actions[backlog.RowSuccess].also, func(a assign) bool { return a.col == t.text.Quote(c.Name) })
+		if c.Updated && !kept {
+			hint := ""
+			if slices.ContainsFunc(t.times, func(tc *timeCol) bool { return tc.name == c.Name && !tc.written }) {
+				hint = "; `keep: true` in its long form keeps it"
+			}
+			t.note("column %s is set by the database whenever a row is written%s", c.Name, hint)
+		}
+	}
+}
+
+func (r *resolver) kind() error {
+	if r.cat.Wrong != nil {
+		return dotted(r.m, r.cat.Wrong)
+	}
+	if r.cat.Kind == db.View {
 		return problem("name the table behind it", "%s is a view: outcomes cannot be written to it", r.m.Name)
 	}
 	return nil
@@ -123,18 +142,21 @@ func (r *resolver) keyColumns() error {
 		if err != nil {
 			return err
 		}
-		names = append(names, c.name)
-		r.t.key = append(r.t.key, r.d.quote(c.name))
+		if c.Ordinal {
+			return problem("name other columns of a unique key", "table.id: %s is of the type %s, whose order is not that of its texts", r.text.Quote(c.Name), c.Decl)
+		}
+		names = append(names, c.Name)
+		r.t.key = append(r.t.key, r.text.Quote(c.Name))
 	}
-	if !r.cat.unique(names) {
-		for _, u := range r.cat.uniques {
+	if !r.cat.Unique(names) {
+		for _, u := range r.cat.Uniques {
 			if !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(u, name) }) {
-				return problem(fmt.Sprintf("write table.id: [%s]", strings.Join(inYAML(u), ", ")), "table.id: %s does not identify a row of %s: a key of that table is %d columns: %s",
+				return problem(fmt.Sprintf("write table.id: [%s]", mapping.InYAML(u...)), "table.id: %s does not identify a row of %s: a key of that table is %d columns: %s",
 					strings.Join(names, ", "), r.m.Name, len(u), strings.Join(u, ", "))
 			}
 		}
 		return problem("name the columns of the primary key or of a unique index, or create one: "+
-			fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", r.d.quote(r.m.Name+"_key"), r.t.name, strings.Join(r.t.key, ", ")),
+			fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", r.text.Quote(r.m.Name+"_key"), r.t.name, strings.Join(r.t.key, ", ")),
 			"table.id: %s does not identify a row of %s: no primary key or unique index covers it", strings.Join(names, ", "), r.m.Name)
 	}
 	return nil
@@ -143,7 +165,7 @@ func (r *resolver) keyColumns() error {
 func (r *resolver) timeColumns() error {
 	for _, x := range []struct {
 		setting string
-		spec    *Time
+		spec    *mapping.Time
 		to      **timeCol
 	}{
 		{"table.inserted", &r.m.Inserted, &r.t.inserted},
@@ -157,27 +179,24 @@ func (r *resolver) timeColumns() error {
 		if err != nil {
 			return err
 		}
-		tc := &timeCol{name: c.name, quoted: r.d.quote(c.name), setting: x.setting, null: x.spec.Null, zero: x.spec.Zero}
+		tc := &timeCol{name: c.Name, quoted: r.text.Quote(c.Name), setting: x.setting, null: x.spec.Null, zero: x.spec.Zero, keep: x.spec.Keep}
 		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.m.Zone))
-		if tc.fixed && x.spec.As != "" && x.spec.As != "native" {
-			return problem("leave it out", "%s: as: column %s is %s, whose times are read as what they are", x.setting, c.name, c.decl)
-		}
-		if !tc.fixed && x.spec.As != "" {
-			f, err := parseTimeForm(x.spec.As, tc.zone)
+		switch {
+		case x.spec.As == "" || tc.known() != nil && x.spec.As == "native":
+		case tc.known() != nil:
+			return problem("leave it out", "%s: as: column %s is %s, whose times are read as what they are", x.setting, c.Name, c.Decl)
+		default:
+			f, err := timeform.Parse(x.spec.As, tc.zone)
 			if err != nil {
 				return problem("mend `as:`", "%s: as: %v", x.setting, err)
 			}
-			if u, ok := f.timeCodec.(timeUnix); ok {
-				switch c.class {
-				case classText:
-					u.class = timeText // whatever is stored there becomes text
-				case classReal:
-					u.class, u.fine = timeReal, true
-				}
-				f = timeForm{u}
+			switch c.Class {
+			case db.Textual:
+				f = f.Stored(timeform.Text)
+			case db.Real:
+				f = f.Stored(timeform.Real)
 			}
 			tc.set(f)
-			tc.fixed = true
 		}
 		*x.to = tc
 		r.t.times = append(r.t.times, tc)
@@ -187,13 +206,13 @@ func (r *resolver) timeColumns() error {
 
 // timeOf returns the time column of that name, a new one if no setting has
 // said more about it.
-func (t *Table) timeOf(c *column) *timeCol {
+func (t *layout) timeOf(c *column) *timeCol {
 	for _, tc := range t.times {
-		if tc.name == c.name {
+		if tc.name == c.Name {
 			return tc
 		}
 	}
-	tc := &timeCol{name: c.name, quoted: t.d.quote(c.name), written: true}
+	tc := &timeCol{name: c.Name, quoted: t.text.Quote(c.Name), written: true}
 	t.readIn(tc, c, t.m.Zone)
 	t.times = append(t.times, tc)
 	return tc
@@ -201,21 +220,21 @@ func (t *Table) timeOf(c *column) *timeCol {
 
 // readIn sets the zone of the column and, if its type says it, the form. A zone
 // of nil is that which nobody has named.
-func (t *Table) readIn(tc *timeCol, c *column, zone *time.Location) {
+func (t *layout) readIn(tc *timeCol, c *column, zone *time.Location) {
+	tc.column = c
 	tc.zone, tc.assumed = cmp.Or(zone, time.UTC), zone == nil
-	if c.bits > 0 {
-		tc.most = 1<<(c.bits-1) - 1
-	}
-	if codec := t.d.timeForm(c, tc.zone); codec != nil {
-		tc.set(timeForm{codec})
-		tc.fixed = true
+	tc.most = c.High
+	if c.Time != nil {
+		f := *c.Time
+		f.Zone = cmp.Or(f.Zone, tc.zone)
+		tc.set(timeform.Server(f))
 	}
 }
 
 func (r *resolver) handlerColumns() error {
 	if r.m.Columns == nil {
-		for i := range r.cat.columns {
-			r.t.columns = append(r.t.columns, &r.cat.columns[i])
+		for i := range r.cat.Columns {
+			r.t.columns = append(r.t.columns, &r.cat.Columns[i])
 		}
 		return nil
 	}
@@ -230,17 +249,17 @@ func (r *resolver) handlerColumns() error {
 }
 
 func (r *resolver) filter() (err error) {
-	if r.t.where, _, err = r.conditions("table.where", r.m.Where); err != nil {
+	if r.t.where, r.t.equal, err = r.conditions("table.where", r.m.Where); err != nil {
 		return err
 	}
-	r.t.filtered, r.t.lead = r.columnsOf(r.m.Where, false), r.columnsOf(r.m.Where, true)
+	r.t.filtered, r.t.prefix = r.columnsOf(r.m.Where, false), r.columnsOf(r.m.Where, true)
 	m := r.m
-	if slices.ContainsFunc([]State{m.New, m.Error, m.Success, m.Dead}, func(s State) bool { return len(s.Values) > 0 }) {
+	if slices.ContainsFunc([]mapping.State{m.New, m.Error, m.Success, m.Dead}, func(s mapping.State) bool { return len(s.Values) > 0 }) {
 		c, err := r.column("table.status", m.Status)
 		if err != nil {
 			return err
 		}
-		r.t.status = r.d.quote(c.name)
+		r.t.status = r.text.Quote(c.Name)
 	}
 	return nil
 }
@@ -253,42 +272,118 @@ func (t *Table) Notes() []string {
 	return slices.Clone(t.notes)
 }
 
+// TellNotes calls tell, once, with each of the notes and with those to come.
+func (t *Table) TellNotes(tell func(string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range t.notes {
+		tell(n)
+	}
+	t.tell = tell
+}
+
 // note adds a note, once.
 func (t *Table) note(format string, args ...any) {
 	n := fmt.Sprintf(format, args...)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !slices.Contains(t.notes, n) {
-		t.notes = append(t.notes, n)
+	if slices.Contains(t.notes, n) {
+		return
+	}
+	t.notes = append(t.notes, n)
+	if t.tell != nil {
+		t.tell(n)
 	}
 }
 
 // OneLane reports that failed records cannot be told from fresh ones.
-func (t *Table) OneLane() bool { return !t.failedLane }
+func (t *layout) OneLane() bool { return !t.failedLane }
 
 // HasDead reports whether the table has a dead status.
-func (t *Table) HasDead() bool { return t.expireSet != nil }
+func (t *layout) HasDead() bool { return t.expireSet != nil }
 
 // TryLock takes the named lock of the table.
-func (t *Table) TryLock(ctx context.Context, name backlog.LockName) (backlog.Lock, error) {
-	return t.d.tryLock(ctx, t.m.Schema, t.m.Name, name)
+func (t *Table) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
+	return t.db.Lock(ctx, t.catalog, name)
 }
+
+// DB is the database of the table.
+func (t *Table) DB() *DB { return t.db }
+
+// Catalog is what the database says about the table.
+func (t *layout) Catalog() *catalog { return t.catalog }
+
+// Name is the table's, quoted, with its schema.
+func (t *layout) Name() string { return t.name }
+
+// Mapping says what the columns mean.
+func (t *layout) Mapping() mapping.Mapping { return t.m }
+
+// Advice is what its owner could change about the database for the better, or "".
+func (t *Table) Advice() string { return t.catalog.Advice }
+
+// Close lets go of the statements that the table has prepared; the database, or
+// the pool that [OpenDB] was given, stays open. Only a program that makes tables
+// again and again from one pool needs it. Nothing must use the table at the time
+// or afterwards.
+func (t *Table) Close() error { return t.prepared.Close() }
 
 // Ping returns nil when the database answers.
 func (t *Table) Ping(ctx context.Context) error {
-	return t.within(ctx, func(ctx context.Context) error {
-		var one int
-		return t.db.read.QueryRowContext(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1").Scan(&one)
-	})
+	var one int
+	return t.db.One(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, &one)
 }
 
-// within runs f under the statement timeout and gives its error a class.
-func (t *Table) within(ctx context.Context, f func(context.Context) error) error {
-	sctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	err := t.db.patiently(sctx, f)
-	if err == sql.ErrNoRows {
-		return nil
+// OpenDB makes a store of a table in a database that the program has opened
+// itself. A [*Problem] says why the table, or the pool, does not fit. now is the
+// present, by which dates of insertion are found right or wrong.
+//
+// What the mapping leaves out has the default of a configuration file: the key
+// id, the column status, the column date_inserted, NEW, ERROR and SUCCESS. The
+// table's name has none.
+//
+// The pool stays the program's, which closes it. Its sessions must be set up as
+// docs/go.md says; a connection is asked, and what it shows to be set up otherwise
+// is refused. Two connections let the next records be read while outcomes are
+// written; the locks of a server keep a third.
+func OpenDB(ctx context.Context, pool *sql.DB, dialect db.Server, m mapping.Mapping, now time.Time) (*Table, error) {
+	if m.Name == "" {
+		return nil, problem("set Name of the mapping", "the mapping names no table")
 	}
-	return t.db.wrap(ctx, err)
+	opened, err := db.OpenSource(ctx, dialect, db.Source{Pool: pool})
+	if err != nil {
+		return nil, err
+	}
+	t, err := New(ctx, opened, m.WithDefaults())
+	if err != nil {
+		return nil, err
+	}
+	if err := t.ProveTimes(ctx, now); err != nil {
+		return nil, fmt.Errorf("table %s: %w", m.Name, err)
+	}
+	if err := opened.CheckRights(ctx); err != nil {
+		return nil, err
+	}
+	return t, t.ProveWrites(ctx, now)
+}
+
+type (
+	DB      = db.DB
+	Options = db.Options
+	Problem = db.Problem
+	column  = db.Column
+	catalog = db.Catalog
+)
+
+var problem = db.Problemf
+
+// dotted adds to the error for a table that is not there how one is named with its
+// schema.
+func dotted(m mapping.Mapping, err error) error {
+	p := (*Problem)(nil)
+	schema, name, ok := strings.Cut(m.Name, ".")
+	if !ok || m.Schema != "" || !errors.As(err, &p) {
+		return err
+	}
+	return problem("if that is schema and name, write table: {schema: "+mapping.InYAML(schema)+", name: "+mapping.InYAML(name)+"}; "+p.Hint, "%s", p.What)
 }

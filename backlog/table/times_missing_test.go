@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/table"
+	"backlog/backlog/mapping"
 )
 
 func TestTimesThatAreMissing(t *testing.T) {
@@ -72,7 +72,7 @@ func TestTimesOfEligibilityAndExpiryThatAreMissing(t *testing.T) {
 			for _, known := range []bool{true, false} {
 				f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT DEFAULT 'NEW', date_inserted TEXT DEFAULT '2026-02-10 01:00:00', at DATETIME);
 					INSERT INTO BACKLOG (id, at) VALUES (1, NULL), (2, '0000-00-00 00:00:00'), (3, '0001-01-01 00:00:00+00:00'), (4, '2026-02-10 12:00:00')`)
-				spec := table.Time{Column: "at", Null: x.null, Zero: x.zero}
+				spec := mapping.Time{Column: "at", Null: x.null, Zero: x.zero}
 				m := plainMapping()
 				late := "2026-02-10 12:00:01"
 				if column == "eligible" {
@@ -101,7 +101,7 @@ func TestTimeOfEligibilityAsInsertion(t *testing.T) {
 	f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT DEFAULT 'NEW', at DATETIME);
 		INSERT INTO BACKLOG (id, at) VALUES (1, '2026-02-10 11:00:00'), (2, '2026-02-10 12:00:00'), (3, '2026-02-10 12:00:01'), (4, '2027-01-01 00:00:00'), (5, '2028-01-01 00:00:00'), (6, '0000-00-00 00:00:00')`)
 	m := plainMapping()
-	m.Inserted, m.Eligible = table.Time{Column: "at", Zero: "newest"}, &table.Time{Column: "at"}
+	m.Inserted, m.Eligible = mapping.Time{Column: "at", Zero: "newest"}, &mapping.Time{Column: "at"}
 	s := f.store(m)
 	wantKeys(t, "fresh lane", lane(t, s, backlog.Fresh), "6 2 1")
 	if c, err := s.Count(context.Background(), noon, []time.Duration{day}); err != nil || c.Bands[0].Fresh != 6 || c.Unreadable != 0 {

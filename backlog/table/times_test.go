@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/table"
+	"backlog/backlog/mapping"
 )
 
 // A written is a way in which programs write times.
@@ -79,7 +79,7 @@ var writtens = []written{
 
 // file returns a table with rows of the given ids and times, and a mapping
 // for it that touches a column of the same form.
-func (w written) file(t *testing.T, times map[int]time.Time) (*file, table.Mapping) {
+func (w written) file(t *testing.T, times map[int]time.Time) (*file, mapping.Mapping) {
 	f := newFile(t, fmt.Sprintf("CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted %s, touched %s)", w.decl, w.decl))
 	for id, at := range times {
 		f.exec("INSERT INTO BACKLOG VALUES (?, 'NEW', ?, NULL)", id, w.value(at))
@@ -92,7 +92,7 @@ func (w written) file(t *testing.T, times map[int]time.Time) (*file, table.Mappi
 			t.Fatal(err)
 		}
 	}
-	m.Touch = []table.Assignment{set("touched", text("now"))}
+	m.Touch = []mapping.Assignment{set("touched", text("now"))}
 	return f, m
 }
 
@@ -107,7 +107,7 @@ func TestTimesEndToEnd(t *testing.T) {
 			f, m := w.file(t, map[int]time.Time{1: cutoff.Add(-w.step), 2: cutoff, 3: cutoff.Add(w.step), 4: cutoff.Add(-40 * day)})
 			s := f.store(m)
 			for _, limit := range []int{1, 2, 100} {
-				records, _ := readAll(t, s, backlog.Query{MaxAge: maxAge, Limit: limit})
+				records, _ := readAll(t, s, backlog.Query{Since: noon.Add(-maxAge), Limit: limit})
 				wantKeys(t, fmt.Sprintf("one step too old, at the cutoff, one step younger, in pages of %d", limit), records, "3 2")
 				for _, r := range records {
 					if want := cutoff.Add(w.step * time.Duration(r.Key.Part(0).(int64)-2)); !r.Inserted.Equal(want) {
@@ -115,7 +115,7 @@ func TestTimesEndToEnd(t *testing.T) {
 					}
 				}
 				if w.step > 1 {
-					records, _ = readAll(t, s, backlog.Query{Now: noon.Add(w.step / 2), MaxAge: maxAge, Limit: limit})
+					records, _ = readAll(t, s, backlog.Query{Now: noon.Add(w.step / 2), Since: noon.Add(w.step/2 - maxAge), Limit: limit})
 					wantKeys(t, "with a clock half a step later", records, "3")
 				}
 			}
@@ -129,7 +129,7 @@ func TestTimesEndToEnd(t *testing.T) {
 			f.wantRows("SELECT id FROM BACKLOG WHERE status = 'DEAD' ORDER BY id", "1", "4")
 
 			r := lane(t, s, backlog.Fresh)[0]
-			left, err := s.Settle(ctx, []backlog.Settlement{{Record: &r, At: noon.Add(1987654321)}})
+			left, err := s.Settle(ctx, []backlog.Settlement{{Record: &r, Target: backlog.RowSuccess, At: noon.Add(1987654321)}})
 			if err != nil || len(left) > 0 {
 				t.Fatal(left, err)
 			}
@@ -148,7 +148,7 @@ func TestTimesOfLaterRows(t *testing.T) {
 		first := []string{"Pending", "Count", "Expire"}[i%3]
 		t.Run(w.name+", "+first+" first", func(t *testing.T) {
 			f, m := w.file(t, nil)
-			m.Expires, m.Eligible = &table.Time{Column: "touched", As: w.as}, &table.Time{Column: "eligible", As: w.as}
+			m.Expires, m.Eligible = &mapping.Time{Column: "touched", As: w.as}, &mapping.Time{Column: "eligible", As: w.as}
 			m.Touch = nil
 			f.exec("ALTER TABLE BACKLOG ADD eligible " + w.decl)
 			s := f.store(m)

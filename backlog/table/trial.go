@@ -1,85 +1,272 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/table/db"
 )
 
-// trialWrites are the writes that a settlement of each state can make.
-func (t *Table) trialWrites(now time.Time) []trialWrite {
-	var list []trialWrite
+// A target is an outcome as it would be written to a row.
+type target struct {
+	setting string // the place in the file from which the status comes
+	work    work
+	text    string // the statement; "" if there is nothing to write
+	set     []assign
+	args    []any  // of what is set
+	shown   string // that, with its values
+}
+
+// settings name the place in the file from which an outcome's status comes.
+var settings = map[backlog.RowState]string{
+	backlog.RowSuccess: "statuses.success",
+	backlog.RowError:   "statuses.error",
+	backlog.RowDead:    "statuses.dead",
+}
+
+func (t *layout) targetOf(s *backlog.Settlement) target {
+	w := work{batch: t.batchOf(s), rows: []*backlog.Settlement{s}}
+	x := target{setting: settings[s.Target], work: w}
+	if x.text, x.set = t.updateText(w.batch, 1); x.text != "" {
+		x.args = t.setArgs(w, s.At)
+		x.shown = shownSet(t.text, x.set, x.args)
+	}
+	return x
+}
+
+// targets are the outcomes of all states, for statements that need no row.
+func (t *layout) targets(now time.Time) (list []target) {
 	for i := range t.branches {
-		for _, o := range slices.Sorted(maps.Keys(settings)) {
-			list = append(list, t.trialWrite(i, o, false, now)...)
-		}
-		if t.retry != nil && t.retry.retries >= 0 {
-			list = append(list, t.trialWrite(i, backlog.Errored, true, now)...)
+		failed := backlog.Failures{Count: 1, Last: now}
+		again := backlog.Failures{Count: 1, Last: now, Next: now}
+		for _, s := range []backlog.Settlement{
+			{Target: backlog.RowSuccess}, {Target: backlog.RowError, Failures: again}, {Target: backlog.RowDead, Failures: again}, {Target: backlog.RowDead, Failures: failed},
+		} {
+			s.Record, s.At = &backlog.Record{Origin: i}, now
+			if x := t.targetOf(&s); x.text != "" && !slices.ContainsFunc(list, func(y target) bool { return y.text == x.text }) {
+				list = append(list, x)
+			}
 		}
 	}
 	return list
 }
 
-// trialWrite is that of one outcome, none if there is nothing to write.
-func (t *Table) trialWrite(state int, o backlog.Outcome, givenUp bool, now time.Time) []trialWrite {
-	s := backlog.Settlement{
-		Record: &backlog.Record{State: state}, Outcome: o, Error: "the text of an error", At: now,
-		Retry: backlog.Retry{Count: 1, Next: now}, GivenUp: givenUp,
+// shownSet returns what is set with the values that are bound to it, long ones
+// by their beginning.
+func shownSet(d *db.Text, set []assign, args []any) string {
+	const most = 40
+	list := make([]string, len(set))
+	for i, a := range set {
+		expr := a.expr
+		if expr == "?" {
+			expr, args = d.Literal(args[0]), args[1:]
+			if len(expr) > most {
+				expr = expr[:most] + "…'"
+			}
+		}
+		list[i] = a.col + " = " + expr
 	}
-	w := work{batch: t.batchOf(&s), rows: []*backlog.Settlement{&s}}
-	text, set := t.updateText(w.batch, 1)
-	if text == "" {
+	return strings.Join(list, ", ")
+}
+
+// Prove reads some rows and proves, as far as that is possible without writing,
+// that the table can be worked: the times can be read, and what would be
+// written is legal. Until it has succeeded no record must be handed out. It
+// returns what it understood of up to three rows.
+func (t *Table) Prove(ctx context.Context, now time.Time) (samples []string, err error) {
+	if err := t.ProveTimes(ctx, now); err != nil {
+		return nil, err
+	}
+	if t.db.Write != nil {
+		if err := t.db.CheckRights(ctx); err != nil {
+			return nil, err
+		}
+		if err := t.ProveWrites(ctx, now); err != nil {
+			return nil, err
+		}
+	}
+	return t.Samples(ctx, now)
+}
+
+// ProveWrites proves what can be without writing to a row: the database
+// understands the statements with the triggers and constraints that belong to
+// them, and the statuses are of their columns' domains. All else is the trial
+// write's to find out, see [Table.Try].
+func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
+	if t.inserted.known() == nil { // times are written in its form
+		if err := t.ProveTimes(ctx, now); err != nil {
+			return err
+		}
+	}
+	return t.db.Within(ctx, func(ctx context.Context) error {
+		for _, x := range t.targets(now) {
+			if err := t.db.Rehearse(ctx, t.db.Write, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
+				return t.untaken(x, err)
+			}
+			for _, a := range x.set {
+				c := t.quotedColumn(a.col)
+				if c.Domain == "" || a.expr == "?" || strings.Contains(a.expr, a.col) {
+					continue
+				}
+				if _, err := db.Texts(ctx, t.db.Read, "SELECT CAST(CAST("+a.expr+" AS "+c.Domain+") AS text)"); err != nil {
+					return t.untaken(x, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Try is the method that [backlog.Store] names: the settlement is written with its own statement
+// and rolled back, so that the database itself judges constraints, triggers,
+// rights and what the columns hold. The error's text is as long as its column is.
+func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
+	if c := t.actions[t.batchOf(&s).target].errCol; c != nil {
+		if n := cmp.Or(c.Length, c.Octets); n > 0 {
+			s.Error = strings.Repeat("x", min(n, 64<<10))
+		}
+	}
+	x := t.targetOf(&s)
+	if x.text == "" || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
 		return nil
 	}
-	return []trialWrite{{
-		setting: settings[o], batch: w.batch, text: text, set: setText(set), assigns: set,
-		cond: strings.Join(append([]string{t.branches[state].cond}, nonEmpty(t.where)...), " AND "),
-		args: t.setArgs(w, now),
-	}}
+	err := t.db.Within(ctx, func(ctx context.Context) error { return t.try(ctx, x, s.Record) })
+	if p := (*Problem)(nil); err != nil && t.db.Write != t.db.Read && errors.As(t.db.CheckRights(ctx), &p) {
+		return p // it is a file, which cannot be opened to be written to
+	}
+	return err
 }
 
-// settings name the place in the file from which an outcome's status comes.
-var settings = map[backlog.Outcome]string{
-	backlog.Succeeded: "statuses.success",
-	backlog.Errored:   "statuses.error",
-	backlog.Rejected:  "statuses.dead",
-}
-
-// A trialWrite is an update that is tried on a copy of rows.
-type trialWrite struct {
-	setting string // where it comes from
-	batch   batch
-	inState bool   // the row that it is tried on is one that it is for
-	text    string // the statement
-	cond    string // which rows it is for
-	set     string
-	assigns []assign // that it is made of
-	args    []any    // of set
-}
-
-// A reference is a foreign key over one column: its name, and the table and the
-// key, both quoted, in which its values must be.
-type reference struct{ name, to, key string }
-
-// tryReference is a *Problem if the value that the expression sets is not where
-// the foreign key looks for it. It returns those errors of the database that tell
-// nothing about that; others are noted.
-func (t *Table) tryReference(ctx context.Context, db *sql.DB, w trialWrite, expr string, r reference, tellsNothing func(error) bool) error {
-	var has bool
-	err := db.QueryRowContext(ctx, fmt.Sprintf("SELECT (%s) IS NULL OR EXISTS (SELECT 1 FROM %s WHERE %s = %s)", expr, r.to, r.key, expr)).Scan(&has)
-	switch {
-	case err != nil && (ctx.Err() != nil || tellsNothing(err)):
+func (t *Table) try(ctx context.Context, x target, r *backlog.Record) error {
+	conn, err := t.db.Write.Conn(ctx)
+	if err != nil {
 		return err
+	}
+	defer conn.Close()
+	tx, err := t.begin(ctx, conn)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	warnings := t.text.Warnings
+	for _, text := range t.text.Trial {
+		if _, err := tx.ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	switch n, err := t.lockRows(ctx, tx, x.work.batch, r, true); {
+	case t.db.Class(err) == db.Busy && t.text.LockRow != "":
+		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
 	case err != nil:
-		t.note("whether %s is in %s, to which the constraint %s refers, could not be seen: %v", expr, r.to, r.name, err)
-	case !has:
-		return problem("insert it there, or change it", "%s: table %s does not take %s: %s has no such %s, to which the constraint %s refers", w.setting, t.m.Name, w.set, r.to, r.key, r.name)
+		return t.untaken(x, err)
+	case n == 0:
+		return backlog.ErrConflict
+	}
+	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.text), t.updateArgs(x.work, x.work.rows[0].At)...))
+	switch {
+	case err != nil:
+		return t.untaken(x, err)
+	case n == 0:
+		return t.undone(x.work.batch)
+	case n > 1:
+		return t.kept(ctx, tx, x.work, n)
+	}
+	if err := t.stillPending(ctx, tx, x, r.Key); err != nil {
+		return err
+	}
+	if err := tx.Rollback(); err != nil || warnings == "" {
+		return err
+	}
+	rows, err := db.Rows(ctx, conn, warnings)
+	for _, w := range rows {
+		t.note("when a trial write was rolled back, the database said: %s", w["message"])
+	}
+	return err
+}
+
+// untaken is the error of a trial that the database refused. What may pass is
+// returned as it is.
+func (t *Table) untaken(x target, err error) error {
+	class := t.db.Class(err)
+	said, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
+	switch {
+	case class == db.Unavailable || class == db.Busy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return err
+	case class == db.Denied:
+		return t.db.Explained(err)
+	case class == db.Refused:
+		return problem("change it to one that the table takes", "%s: table %s does not take %s: %s", x.setting, t.m.Name, x.shown, said)
+	}
+	return problem("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", x.setting, x.shown, t.m.Name, said)
+}
+
+// stillPending judges the row as the write has left it. The texts of two statuses
+// can differ and be the same to the database: to a collation that takes 'New' for
+// 'NEW', that knows no accents, or no spaces at the end.
+func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key backlog.Key) error {
+	isFresh, isFailed := t.pendingConds()
+	text := "SELECT max(" + yes(isFresh) + "), max(" + yes(isFailed) + ") FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1)
+	var fresh, failed sql.NullBool
+	if err := tx.QueryRowContext(ctx, t.text.Place(text), bind(nil, key)...).Scan(&fresh, &failed); err != nil {
+		return err
+	}
+	state, still := "new", fresh.Bool || failed.Bool
+	if !fresh.Bool {
+		state = "in error"
+	}
+	hint := "write what does not meet the condition of " + strings.TrimPrefix(state, "in ")
+	b := x.work.batch
+	dead := b.target == backlog.RowDead && t.HasDead()
+	switch {
+	case still && (b.target == backlog.RowSuccess || dead) && len(t.catalog.Triggers) > 0:
+		return t.undone(b)
+	case still && b.target == backlog.RowSuccess:
+		return problem(hint, "statuses.success: with %s a record that succeeded would still be %s to the database and be tried for ever", x.shown, state)
+	case still && dead:
+		return problem(hint, "statuses.dead: with %s a dead record would still be %s to the database and be tried for ever", x.shown, state)
+	case b.target != backlog.RowError || !fresh.Bool || !t.toldApart():
+	case t.retry != nil:
+		return problem(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.shown)
+	default:
+		t.note("statuses.error is one of statuses.new to the database, with %s: failed records are not told from new ones, and age alone decides when they are tried", x.shown)
 	}
 	return nil
 }
+
+// toldApart reports whether the mapping means to tell failed records from new
+// ones by their states.
+func (t *layout) toldApart() bool {
+	for _, b := range t.branches {
+		same := func(o branch) bool { return o.lane != b.lane && cmp.Or(o.base, o.cond) == cmp.Or(b.base, b.cond) }
+		if slices.ContainsFunc(t.branches, same) {
+			return false
+		}
+	}
+	return t.failedLane
+}
+
+// pendingConds are the conditions, as SQL, for rows of the fresh lane and of the
+// failed lane by their states alone.
+func (t *layout) pendingConds() (fresh, failed string) {
+	var conds [2][]string
+	for _, b := range t.branches {
+		conds[b.lane] = append(conds[b.lane], "("+cmp.Or(b.base, b.cond)+")")
+	}
+	in := func(lane backlog.Lane) string {
+		if len(conds[lane]) == 0 {
+			return never
+		}
+		return strings.Join(append([]string{"(" + strings.Join(conds[lane], " OR ") + ")"}, nonEmpty(t.where)...), " AND ")
+	}
+	return in(backlog.Fresh), in(backlog.Failed)
+}
+
+// yes is 1 where the condition holds and else 0.
+func yes(cond string) string { return "CASE WHEN " + cond + " THEN 1 ELSE 0 END" }

@@ -20,7 +20,7 @@ const (
 
 // crashWork numbers the records, and fails by chance. It would count a record
 // again if it were asked to.
-const crashWork = "UPDATE total SET n = n + 1; INSERT INTO counted SELECT :id, n FROM total WHERE abs(random()) % 8 > 0"
+var crashWork = []string{"UPDATE total SET n = n + 1", "INSERT INTO counted SELECT :id, n FROM total WHERE abs(random()) % 8 > 0"}
 
 // TestWorkCrash kills processes that work off a table, over and over, at random
 // moments: in the end each record has been worked on exactly once, and at no
@@ -63,7 +63,7 @@ func TestWorkCrash(t *testing.T) {
 			t.Errorf("too few lives were long enough to be killed, or none to do anything")
 		}
 		s := f.store(plainMapping())
-		w := newWork(t, s, crashWork)
+		w := newWork(t, s, crashWork...)
 		for range 100 {
 			if r := workPass(t, s, w, nil); r.Selected == 0 {
 				break
@@ -86,7 +86,7 @@ func (f *file) wantExactlyOnce() {
 func crashingLife(t *testing.T, path string) {
 	s := (&file{TB: t, path: path}).store(plainMapping())
 	first := true
-	workPass(t, s, newWork(t, s, crashWork), func(e *backlog.Engine) {
+	workPass(t, s, newWork(t, s, crashWork...), func(e *backlog.Engine) {
 		e.Observe = func(ev backlog.Event) {
 			if ev.Kind == backlog.PassStarted && first {
 				first = false

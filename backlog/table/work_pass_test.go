@@ -8,18 +8,21 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/backlog/table/sqlite"
+	"backlog/backlog/table/work"
 )
 
 // count is the work of these tests: a row for each record, and a sum.
-const count = "INSERT INTO counted (id) SELECT :id WHERE :id % 10 <> 0; UPDATE total SET n = n + 1"
+var count = []string{"INSERT INTO counted (id) SELECT :id WHERE :id % 10 <> 0", "UPDATE total SET n = n + 1"}
 
 func counters(f *file) {
 	f.exec("CREATE TABLE counted (id INTEGER PRIMARY KEY); CREATE TABLE total (n INTEGER); INSERT INTO total VALUES (0)")
 }
 
 // workPass runs a pass with the work as its handler.
-func workPass(t testing.TB, s backlog.Store, w *table.Work, change func(*backlog.Engine)) backlog.Report {
+func workPass(t testing.TB, s backlog.Store, w *work.SQLHandler, change func(*backlog.Engine)) backlog.Report {
 	t.Helper()
 	e := &backlog.Engine{Store: s, Handler: w, Concurrency: 4, Timeout: time.Minute}
 	if change != nil {
@@ -56,11 +59,11 @@ func TestWorkPass(t *testing.T) {
 				}
 			}
 		}()
-		w := newWork(t, s, count)
+		w := newWork(t, s, count...)
 		r := workPass(t, s, w, func(e *backlog.Engine) {
 			e.Concurrency = 16
 			e.Observe = func(ev backlog.Event) {
-				if ev.Kind == backlog.StoreAway {
+				if ev.Kind == backlog.StoreUnavailable {
 					t.Errorf("the store is away: %v", ev.Err)
 				}
 			}
@@ -84,12 +87,12 @@ func TestWorkOnAPool(t *testing.T) {
 			f.exec(`WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 200) INSERT INTO BACKLOG SELECT i, 'NEW', '2026-02-10 11:00:00' FROM s`)
 			counters(f)
 			f.plain.SetMaxOpenConns(connections)
-			s, err := table.Use(context.Background(), f.plain, table.Mapping{Name: "BACKLOG"}, noon)
+			s, err := table.OpenDB(context.Background(), f.plain, sqlite.Dialect, mapping.Mapping{Name: "BACKLOG"}, noon)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			w := newWork(t, s, count)
+			w := newWork(t, s, count...)
 			if err := w.Check(context.Background()); err != nil {
 				t.Error(err)
 			}
@@ -115,13 +118,13 @@ func TestWorkPassOutlastsALock(t *testing.T) {
 		}
 		var end func()
 		begun := false
-		r := workPass(t, s, newWork(t, s, count), func(e *backlog.Engine) {
+		r := workPass(t, s, newWork(t, s, count...), func(e *backlog.Engine) {
 			e.Concurrency = 1
 			e.Observe = func(ev backlog.Event) {
 				if ev.Kind == backlog.AttemptEnded && !begun {
 					begun, end = true, f.exclusive()
 				}
-				if ev.Kind == backlog.StoreAway {
+				if ev.Kind == backlog.StoreUnavailable {
 					end()
 				}
 			}
@@ -146,15 +149,15 @@ func TestWorkLocked(t *testing.T) {
 			t.Fatal(err)
 		}
 		records := lane(t, s, backlog.Fresh)
-		w := newWork(t, s, count)
+		w := newWork(t, s, count...)
 		end := f.exclusive()
-		if err := do(w, records[0]); !errors.Is(err, backlog.ErrAway) {
-			t.Errorf("the lock to write is held: got %v, want an error that wraps ErrAway", err)
+		if err := do(w, records[0]); !errors.Is(err, backlog.ErrUnavailable) {
+			t.Errorf("the lock to write is held: got %v, want an error that wraps ErrUnavailable", err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		<-ctx.Done()
-		if err := w.HandleAndSettle(ctx, &records[0], atNoon); !errors.Is(err, backlog.ErrAway) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the attempt's time ends before the work begins: got %v, want an error that wraps ErrAway", err)
+		if err := w.HandleAndSettle(ctx, &records[0], atNoon); !errors.Is(err, backlog.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the attempt's time ends before the work begins: got %v, want an error that wraps ErrUnavailable", err)
 		}
 		cancel()
 		end()
@@ -168,7 +171,7 @@ func TestWorkLocked(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := do(w, records[0]); wal && err != nil || !wal && !errors.Is(err, backlog.ErrAway) {
+		if err := do(w, records[0]); wal && err != nil || !wal && !errors.Is(err, backlog.ErrUnavailable) {
 			t.Errorf("somebody reads: got %v", err)
 		}
 		if _, err := reader.ExecContext(context.Background(), "COMMIT"); err != nil {

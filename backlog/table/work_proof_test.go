@@ -1,13 +1,18 @@
 package table_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/backlog/table/work"
 )
 
 func TestNewWorkRefuses(t *testing.T) {
@@ -17,13 +22,13 @@ func TestNewWorkRefuses(t *testing.T) {
 	s := f.store(m)
 	for _, c := range []struct{ statement, want string }{
 		{"", "handler.sql: statement 2: it is empty; write a statement, such as INSERT INTO …"},
-		{"SELECT 1; ; SELECT 2", "handler.sql: statement 3: nothing stands between two semicolons; remove one of them"},
+		{"SELECT 1; SELECT 2", "handler.sql: statement 2: another one stands behind its semicolon; make it an item of its own in the list of statements"},
 		{"SELECT 'a", "handler.sql: statement 2: what begins with 'a has no closing '; add it"},
 		{"DELETE FROM a WHERE b = ?", "handler.sql: statement 2: ? begins no parameter here; write :column, such as :id"},
 		{"UPDATE a SET b = :c", `handler.sql: statement 2: table BACKLOG has no column "c" for the parameter; the columns are: id, status, date_inserted, item`},
 		{"UPDATE a SET b = :ITEM, c = :Status", "handler.sql: statement 2: the handler is not given the column status; add it to table.columns"},
 		{"begin", "handler.sql: statement 2 is BEGIN: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it"},
-		{"DELETE FROM a; COMMIT", "handler.sql: statement 3 is COMMIT: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it"},
+		{"COMMIT", "handler.sql: statement 2 is COMMIT: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it"},
 		{"/* DELETE */ ROLLBACK TO x", "handler.sql: statement 2 is ROLLBACK: …; remove it"},
 		{"SAVEPOINT x", "handler.sql: statement 2 is SAVEPOINT: …; remove it"},
 		{"release x", "handler.sql: statement 2 is RELEASE: …; remove it"},
@@ -34,12 +39,12 @@ func TestNewWorkRefuses(t *testing.T) {
 		{"CREATE TABLE a (b)", "handler.sql: statement 2, CREATE TABLE a (b), does not work on rows; …"},
 		{"('a')", "handler.sql: statement 2, ('a'), does not work on rows; …"},
 	} {
-		w, err := table.NewWork(s, []string{"DELETE FROM stock WHERE item = :item OR n = :Id", c.statement}, false)
+		w, err := work.New(s, []string{"DELETE FROM stock WHERE item = :item OR n = :Id", c.statement}, false)
 		if p := (*table.Problem)(nil); w != nil || !errors.As(err, &p) || !matches(err.Error(), c.want) {
 			t.Errorf("%s\n got %v\nwant %s", c.statement, err, c.want)
 		}
 	}
-	if _, err := table.NewWork(s, nil, false); err == nil || err.Error() != "handler.sql: there is no statement; write what is to be done, such as INSERT INTO …" {
+	if _, err := work.New(s, nil, false); err == nil || err.Error() != "handler.sql: there is no statement; write what is to be done, such as INSERT INTO …" {
 		t.Errorf("no statement: got %v", err)
 	}
 }
@@ -49,7 +54,7 @@ func TestNewWorkRefuses(t *testing.T) {
 func TestWorkCheck(t *testing.T) {
 	f := orders(t)
 	ctx := context.Background()
-	db, err := table.Open(ctx, "sqlite:"+f.path, table.Options{ReadOnly: true})
+	db, err := openDB(ctx, "sqlite:"+f.path, table.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +65,14 @@ func TestWorkCheck(t *testing.T) {
 	}
 	before := f.content()
 	for _, c := range []struct{ statement, want string }{
-		{"UPDATE stock SET n = n - 1 WHERE item = :item; SELECT n FROM stock -- that is all", ""},
+		{"UPDATE stock SET n = n - 1 WHERE item = :item -- that is all", ""},
 		{"DELETE FROM stock WHERE item = :item;", ""},
 		{"DELETE FROM stok WHERE item = :item", "statement 2 is not understood by the database: …no such table: stok…"},
 		{"DELETE FROM stock WHERE itm = :item", "statement 2 is not understood by the database: …no such column: itm…"},
-		{"DELET FROM stock; WITH x", "handler.sql: statement 2, DELET FROM stock, does not work on rows…"},
+		{"DELET FROM stock", "handler.sql: statement 2, DELET FROM stock, does not work on rows…"},
 		{"DELETE stock", "statement 2 is not understood by the database: …syntax error…"},
 	} {
-		w, err := table.NewWork(s, []string{"INSERT INTO shipped VALUES (:id, :item)", c.statement}, false)
+		w, err := work.New(s, []string{"INSERT INTO shipped VALUES (:id, :item)", c.statement}, false)
 		if err == nil {
 			err = w.Check(ctx)
 		}
@@ -99,48 +104,55 @@ func TestWorkCheckEnded(t *testing.T) {
 	}
 }
 
-// TestWorkSample shows the work of a record and leaves nothing of it.
-func TestWorkSample(t *testing.T) {
+// TestWorkRehearse logs the work of a record and leaves nothing of it.
+func TestWorkRehearse(t *testing.T) {
 	f := orders(t)
 	f.exec("UPDATE BACKLOG SET item = replace(hex(zeroblob(200)), '0', 'ü') WHERE id = 2; INSERT INTO BACKLOG VALUES (3, NULL, '2026-02-10 09:00:00', x'00ff')")
 	m := plainMapping()
 	m.New = is(text("NEW"), null)
-	m.Touch = []table.Assignment{set("date_inserted", text("now"))}
+	m.Touch = []mapping.Assignment{set("date_inserted", text("now"))}
 	s := f.store(m)
 	records := lane(t, s, backlog.Fresh)
 	before := f.content()
-	const ends = "What was done until then has been undone.\n"
+	var logged bytes.Buffer
+	rehearse := func(r *backlog.Record, statements ...string) (sent, got string, err error) {
+		logged.Reset()
+		w := newWork(t, s, statements...)
+		w.Log = slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		err = w.Rehearse(context.Background(), r)
+		var line struct{ Msg, Sent, Got string }
+		if err := json.Unmarshal(logged.Bytes(), &line); err != nil || line.Msg != "exchange" {
+			t.Fatalf("logged %s: %v", &logged, err)
+		}
+		return line.Sent, line.Got, err
+	}
 	for _, c := range []struct {
-		statement string
-		record    int
-		want, err string
+		statement      string
+		record         int
+		sent, got, err string
 	}{
-		{"UPDATE stock\nSET n = n - 1 WHERE item = :item AND :item <> :id;SELECT 1", 0, `statement 1:
+		{"UPDATE stock\nSET n = n - 1 WHERE item = :item AND :item <> :id;; SELECT 1", 0, `statement 1:
     UPDATE stock
     SET n = n - 1 WHERE item = :item AND :item <> :id
   item = "apple"
   id = 1
-  rows affected: 1
 statement 2:
     SELECT 1
-settlement: success
-The statements and the settlement have been undone.
-`, ""},
+`, "statement 1: rows affected: 1\n", ""},
 		{"SELECT :status, :item", 2, `statement 1:
     SELECT :status, :item
   status = NULL
   item = a BLOB of 2 bytes
-settlement: success
-The statements and the settlement have been undone.
-`, ""},
-		{"DELETE FROM stock; DELETE FROM stock", 0, "statement 1:\n    DELETE FROM stock\n  rows affected: 2\nstatement 2:\n    DELETE FROM stock\n  rows affected: 0\n" + ends, "statement 2 affected no row"},
-		{"INSERT INTO shipped VALUES (:id, :item), (2, NULL)", 1, "statement 1:\n    INSERT INTO shipped VALUES (:id, :item), (2, NULL)\n  id = 2\n  item = \"" + strings.Repeat("ü", 200) + "\" and more, 800 bytes\n" + ends, "statement 1: …UNIQUE constraint failed…"},
+`, "", ""},
+		{"DELETE FROM stock;; DELETE FROM stock", 0, "statement 1:\n    DELETE FROM stock\nstatement 2:\n    DELETE FROM stock\n",
+			"statement 1: rows affected: 2\nstatement 2 affected no row", "statement 2 affected no row"},
+		{"INSERT INTO shipped VALUES (:id, :item), (2, NULL)", 1,
+			"statement 1:\n    INSERT INTO shipped VALUES (:id, :item), (2, NULL)\n  id = 2\n  item = \"" + strings.Repeat("ü", 200) + "\" and more, 800 bytes\n",
+			"statement 1: …UNIQUE constraint failed…", "statement 1: …UNIQUE constraint failed…"},
 	} {
-		var out strings.Builder
-		w := newWork(t, s, c.statement)
-		err := w.Sample(context.Background(), &records[c.record], &out)
-		if out.String() != c.want {
-			t.Errorf("%s:\n got %s\nwant %s", c.statement, &out, c.want)
+		sent, got, err := rehearse(&records[c.record], strings.Split(c.statement, ";; ")...)
+		if sent != c.sent || !matches(got, c.got) {
+			t.Errorf("%s:\nsent %s\nwant %s\ngot %s\nwant %s", c.statement, sent, c.sent, got, c.got)
 		}
 		if (err == nil) != (c.err == "") || err != nil && !matches(err.Error(), c.err) {
 			t.Errorf("%s: got the error %v, want %s", c.statement, err, c.err)
@@ -150,9 +162,9 @@ The statements and the settlement have been undone.
 		}
 	}
 	f.exec("UPDATE BACKLOG SET status = 'SUCCESS'")
-	var out strings.Builder
-	err := newWork(t, s, "DELETE FROM stock").Sample(context.Background(), &records[0], &out)
-	if err != nil || !strings.Contains(out.String(), "rows affected: 2") || !strings.Contains(out.String(), "none, the record is not pending") {
-		t.Errorf("a record that is settled: got %v, %s", err, &out)
+	before = f.content()
+	_, got, err := rehearse(&records[0], "DELETE FROM stock")
+	if err != nil || got != "statement 1: rows affected: 2\n" || strings.Join(f.content(), "\n") != strings.Join(before, "\n") {
+		t.Errorf("a record that is settled: %s, error %v", got, err)
 	}
 }

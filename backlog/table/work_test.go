@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/backlog/table/work"
 )
 
 // orders is a file with a table of records and one that work is done in.
@@ -20,9 +22,9 @@ func orders(t *testing.T) *file {
 		CREATE TABLE shipped (id INTEGER PRIMARY KEY, item TEXT)`)
 }
 
-func newWork(t testing.TB, s *table.Table, statements ...string) *table.Work {
+func newWork(t testing.TB, s *table.Table, statements ...string) *work.SQLHandler {
 	t.Helper()
-	w, err := table.NewWork(s, statements, false)
+	w, err := work.New(s, statements, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,7 @@ func newWork(t testing.TB, s *table.Table, statements ...string) *table.Work {
 func atNoon() time.Time { return noon }
 
 // do handles and settles a record at noon.
-func do(w *table.Work, r backlog.Record) error {
+func do(w *work.SQLHandler, r backlog.Record) error {
 	return w.HandleAndSettle(context.Background(), &r, atNoon)
 }
 
@@ -40,7 +42,7 @@ func do(w *table.Work, r backlog.Record) error {
 func TestWork(t *testing.T) {
 	f := orders(t)
 	s := f.store(plainMapping())
-	w := newWork(t, s, "UPDATE stock SET n = n - 1 WHERE item = :item; INSERT INTO shipped SELECT :id, item || ' ' || n FROM stock WHERE item = :ITEM", "SELECT 1 WHERE 0")
+	w := newWork(t, s, "UPDATE stock SET n = n - 1 WHERE item = :item", "INSERT INTO shipped SELECT :id, item || ' ' || n FROM stock WHERE item = :ITEM", "SELECT 1 WHERE 0")
 	if err := w.Check(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -81,7 +83,7 @@ func TestWorkUndone(t *testing.T) {
 			records := lane(t, s, backlog.Fresh)
 			before := f.content()
 			err := do(w, records[0])
-			if err == nil || !matches(err.Error(), c.want) || backlog.OutcomeOf(err) != backlog.Errored || errors.Is(err, backlog.ErrAway) {
+			if err == nil || !matches(err.Error(), c.want) || backlog.OutcomeOf(err) != backlog.Errored || errors.Is(err, backlog.ErrUnavailable) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 			if after := f.content(); strings.Join(after, "\n") != strings.Join(before, "\n") {
@@ -146,7 +148,7 @@ func TestWorkPanics(t *testing.T) {
 func TestWorkAllowsZeroRows(t *testing.T) {
 	f := orders(t)
 	s := f.store(plainMapping())
-	w, err := table.NewWork(s, []string{"UPDATE stock SET n = 9 WHERE item = :item"}, true)
+	w, err := work.New(s, []string{"UPDATE stock SET n = 9 WHERE item = :item"}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +166,7 @@ func TestWorkAllowsZeroRows(t *testing.T) {
 func TestWorkOnTheRowItself(t *testing.T) {
 	f := orders(t)
 	s := f.store(plainMapping())
-	w := newWork(t, s, "INSERT INTO shipped SELECT id, status FROM BACKLOG WHERE id = :id AND status = 'NEW'; DELETE FROM BACKLOG WHERE id = :id")
+	w := newWork(t, s, "INSERT INTO shipped SELECT id, status FROM BACKLOG WHERE id = :id AND status = 'NEW'", "DELETE FROM BACKLOG WHERE id = :id")
 	if n := w.Hands(); n != 1 {
 		t.Errorf("%d are said to be able to write at a time", n)
 	}
@@ -213,13 +215,13 @@ func TestWorkSettles(t *testing.T) {
 		UPDATE jobs SET failed = 1, attempt_count = 2, last_attempt_time = '2026-02-10 11:00:00', next_attempt_time = '2026-02-10 11:30:00', in_retry = 1 WHERE nr = 3;
 		CREATE TABLE log (tenant, nr)`)
 	zero, one := text("0"), text("1")
-	m := table.Mapping{
-		Name: "jobs", ID: []string{"tenant", "nr"}, Inserted: table.Time{Column: "at"}, Columns: []string{"queue"},
-		Where: []table.Condition{cond("queue", text("a"))}, Touch: []table.Assignment{set("touched", text("now"))}, Attempts: "tries",
-		New:     table.State{When: []table.Condition{cond("done", zero), cond("failed", zero)}},
-		Error:   table.State{When: []table.Condition{cond("done", zero), cond("failed", one)}, Set: []table.Assignment{set("failed", one)}},
-		Success: table.State{Set: []table.Assignment{set("done", one)}},
-		Retry:   &table.Retry{Count: "attempt_count", Last: "last_attempt_time", Next: "next_attempt_time", InRetry: "in_retry", Retries: 3},
+	m := mapping.Mapping{
+		Name: "jobs", ID: []string{"tenant", "nr"}, Inserted: mapping.Time{Column: "at"}, Columns: []string{"queue"},
+		Where: []mapping.Condition{cond("queue", text("a"))}, Touch: []mapping.Assignment{set("touched", text("now"))}, Attempts: "tries",
+		New:     mapping.State{When: []mapping.Condition{cond("done", zero), cond("failed", zero)}},
+		Error:   mapping.State{When: []mapping.Condition{cond("done", zero), cond("failed", one)}, Set: []mapping.Assignment{set("failed", one)}},
+		Success: mapping.State{Set: []mapping.Assignment{set("done", one)}},
+		Policy:  &mapping.PolicyColumns{Count: "attempt_count", Last: "last_attempt_time", Next: "next_attempt_time", InRetry: "in_retry", Retries: 3},
 	}
 	s := f.store(m)
 	w := newWork(t, s, "INSERT INTO log VALUES (:tenant, :nr)")

@@ -34,10 +34,10 @@ var (
 	}
 )
 
-// PostgresURL returns that of the server; its user may create schemas and roles.
+// PostgresURL returns the URL of the server; its user may create schemas and roles.
 func PostgresURL(tb testing.TB) *url.URL { tb.Helper(); return postgres.reach(tb) }
 
-// MySQLURL returns that of the server; its user may create databases and users.
+// MySQLURL returns the URL of the server; its user may create databases and users.
 func MySQLURL(tb testing.TB) *url.URL { tb.Helper(); return mysql.reach(tb) }
 
 // Postgres makes a schema that is dropped when the test has ended, and returns

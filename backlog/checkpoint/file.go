@@ -1,0 +1,157 @@
+// Package checkpoint keeps what a daemon remembers between two lives in a file.
+package checkpoint
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/google/renameio/v2"
+
+	"backlog/backlog"
+)
+
+// A File keeps the checkpoint as JSON, written as a whole or not at all. A
+// checkpoint that cannot be written is still remembered for the life of the
+// process. Other processes may keep theirs in the same file.
+type File struct {
+	Path string // "": memory only
+
+	patience time.Duration // with another process's update; 0: lockPatience
+
+	mu     sync.Mutex
+	memory backlog.Checkpoint
+	broken bool // the last write failed
+}
+
+const (
+	// lockPatience is how long another process may take for its update.
+	lockPatience = time.Second
+	// maxSize is more than a checkpoint of any schedule takes.
+	maxSize = 1 << 20
+)
+
+// Load implements backlog.CheckpointKeeper. The file is read each time: another
+// process may have written it.
+func (f *File) Load() (backlog.Checkpoint, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.load()
+}
+
+func (f *File) load() (backlog.Checkpoint, error) {
+	if f.Path == "" || f.broken {
+		return f.memory, nil
+	}
+	b, err := read(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return backlog.Checkpoint{}, nil
+	}
+	var state backlog.Checkpoint
+	if err == nil {
+		err = json.Unmarshal(b, &state)
+	}
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		return f.memory, err
+	}
+	if err != nil {
+		return f.memory, fmt.Errorf("%s is not a state file and will be replaced: %w", f.Path, err)
+	}
+	return state, nil
+}
+
+// read returns the content of a regular file of at most maxSize. Opening does not
+// wait for the other end of a FIFO, and a device, which may be endless, is not read.
+func read(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() && !info.IsDir() { // reading a folder says what it is
+		return nil, errors.New("it is not a regular file")
+	}
+	b, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	if err == nil && len(b) > maxSize {
+		err = fmt.Errorf("it has more than %d bytes", maxSize)
+	}
+	return b, err
+}
+
+// Update implements backlog.CheckpointKeeper. A file that cannot be read is replaced.
+func (f *File) Update(change func(*backlog.Checkpoint)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer f.lock()()
+	state, err := f.load()
+	before, _ := json.MarshalIndent(state, "", "  ")
+	change(&state)
+	f.memory = state
+	after, _ := json.MarshalIndent(state, "", "  ")
+	if f.Path == "" || err == nil && bytes.Equal(before, after) {
+		return nil
+	}
+	if err = os.MkdirAll(filepath.Dir(f.Path), 0o755); err == nil {
+		err = renameio.WriteFile(f.Path, append(after, '\n'), 0o644)
+	}
+	first := err != nil && !f.broken
+	f.broken = err != nil
+	if first {
+		return fmt.Errorf("the state cannot be kept, a restart will not know what was missed: %w", err)
+	}
+	return nil
+}
+
+// lock keeps other processes from an update between our reading and writing. It
+// locks a file beside Path, which itself is replaced each time. Without the lock
+// an update is still better than none.
+func (f *File) lock() (unlock func()) {
+	if f.Path == "" {
+		return func() {}
+	}
+	os.MkdirAll(filepath.Dir(f.Path), 0o755)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(f.patience, lockPatience))
+	defer cancel()
+	l := flock.New(f.Path+".lock", flock.SetPermissions(0o644))
+	l.TryLockContext(ctx, 5*time.Millisecond)
+	return func() { l.Close() }
+}
+
+// Check returns why the file could not be read or written, nil if it could,
+// together with the folders that are missing yet. Rights alone do not tell, since
+// a file is replaced by a new one beside it: Check creates one for a moment.
+func (f *File) Check() error {
+	if f.Path == "" {
+		return nil
+	}
+	if _, err := f.Load(); err != nil {
+		return err
+	}
+	dir := filepath.Dir(f.Path)
+	for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
+		dir = filepath.Dir(dir)
+	}
+	probe, err := os.CreateTemp(dir, ".backlog-check-*")
+	if err != nil {
+		why := err
+		if p := (*fs.PathError)(nil); errors.As(err, &p) {
+			why = p.Err
+		}
+		return fmt.Errorf("%s cannot be written, and a restart will not know what was missed: folder %s: %w", f.Path, dir, why)
+	}
+	probe.Close()
+	return os.Remove(probe.Name())
+}

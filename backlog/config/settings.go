@@ -1,0 +1,333 @@
+package config
+
+import (
+	"cmp"
+	"encoding"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"backlog/backlog/mapping"
+	"backlog/tiers"
+)
+
+// settings decodes a mapping into the struct that s points to. Fields keep what
+// they hold where the file does not have their key. Their tags say how they are
+// written:
+//
+//	yaml:"url"             the key; a field without one is not of the file
+//	yaml:"url,env"         texts whose variables are replaced, which no error shows
+//	yaml:"sql,repeat"      a list that may have the same text twice
+//	yaml:"id,names"        a list of names, which errors show
+//	yaml:"base,seconds"    a duration that may be a number of seconds
+//	required:"url: https…" a mapping without the key is refused, with this example
+//	words:"GET POST"       a text is one of these; called:"method" if not the key names them
+//	min:"1" max:"255"      bounds of a whole number, and why:"…"; min also of a duration
+//	want:"a host or …"     a list in the words of errors; a single item will do
+//	command:"./deliver.sh" a list of a program and its arguments, and an example
+//	key:"header"           what a key is in a mapping of texts
+//
+// Items of a list can be of a type with UnmarshalText, which then is given
+// numbers, too. A Check method of s is called last. It is told how to report what is
+// wrong with a field, named by its path such as allow[0] or headers.Host. A field
+// that could not be decoded is reported already, and not reported twice.
+func (v value) settings(s any, without ...string) {
+	before := len(v.d.errs)
+	v.object(v.settingsOf(s, without))
+	if v.isMapping() {
+		v.check(s, before)
+		v.require(s)
+	}
+}
+
+// settingsOf returns the keys of the struct that s points to.
+func (v value) settingsOf(s any, without []string) keys {
+	known := make(keys)
+	for f, tag := range fieldsOf(s) {
+		name, option, _ := strings.Cut(tag.Get("yaml"), ",")
+		if !slices.Contains(without, name) {
+			known[name] = func(v value) { v.field(f, name, option, tag) }
+		}
+	}
+	return known
+}
+
+// fieldsOf returns the fields, with their tags, of the struct that s points to.
+func fieldsOf(s any) func(yield func(reflect.Value, reflect.StructTag) bool) {
+	return func(yield func(reflect.Value, reflect.StructTag) bool) {
+		v := reflect.ValueOf(s).Elem()
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			if f.Tag.Get("yaml") != "" && !yield(v.FieldByIndex(f.Index), f.Tag) {
+				return
+			}
+		}
+	}
+}
+
+// field decodes v into a field of a struct.
+func (v value) field(field reflect.Value, name, option string, tag reflect.StructTag) {
+	text := value.text
+	if option == "env" {
+		text = value.expanded
+	}
+	switch p := field.Addr().Interface().(type) {
+	case *bool:
+		*p = v.boolean()
+	case *int:
+		*p = v.within(tag)
+	case *float64:
+		*p = v.number()
+	case *time.Duration:
+		least, _ := tiers.ParseDuration(tag.Get("min"))
+		if option == "seconds" {
+			*p = v.seconds()
+		} else {
+			*p = v.durationFrom(least)
+		}
+	case *[]time.Duration:
+		*p = nil
+		for _, item := range v.list(tag.Get("want")) {
+			*p = append(*p, item.durationFrom(0))
+		}
+	case *slog.Level:
+		_ = p.UnmarshalText([]byte(v.oneOf(name, "debug", "info", "warn", "error"))) // or it was refused
+	case **time.Location:
+		*p = v.location()
+	case *mapping.Names:
+		v.columnNames(*p)
+	case *mapping.Time:
+		*p = v.timeColumn()
+	case **mapping.Time:
+		t := v.timeColumn()
+		*p = &t
+	case *[]mapping.Condition:
+		*p = v.conditions()
+	case *[]mapping.Assignment:
+		*p = v.assignments()
+	case *string:
+		if words := strings.Fields(tag.Get("words")); option == "form" {
+			*p = v.timeForm()
+		} else if len(words) > 0 {
+			*p = v.oneOf(cmp.Or(tag.Get("called"), name), words...)
+		} else {
+			*p = text(v)
+		}
+	case *map[string]string:
+		*p = v.texts(tag.Get("key"), text)
+	case *[]string:
+		if example := tag.Get("command"); example != "" {
+			*p = v.command(example)
+		} else {
+			*p = v.textList(tag.Get("want"), option, text)
+		}
+	default:
+		v.items(field, tag)
+	}
+}
+
+// columnNames decodes a mapping from the default names of columns to others.
+func (v value) columnNames(list mapping.Names) {
+	known := make(keys)
+	for i := range list {
+		known[list[i][1]] = func(v value) { list[i][0] = v.text() }
+	}
+	v.object(known)
+}
+
+// within returns a whole number in the bounds of the tag.
+func (v value) within(tag reflect.StructTag) int {
+	least, _ := strconv.Atoi(tag.Get("min"))
+	n := v.integer(least)
+	if most, err := strconv.Atoi(tag.Get("max")); err == nil && n > most && !v.d.failed(v.path) {
+		v.fail("%s", strings.TrimSuffix(fmt.Sprintf("must be at most %d, not %d; %s", most, n, tag.Get("why")), "; "))
+	}
+	return n
+}
+
+// textList returns a text or a list of them. Errors show only names.
+func (v value) textList(want, option string, text func(value) string) []string {
+	items := []value{v}
+	if !v.isText() {
+		items = v.filled(want)
+	}
+	list := make([]string, 0, len(items))
+	for _, item := range items {
+		t := text(item)
+		if t != "" && slices.Contains(list, t) && option != "repeat" {
+			item.fail("%s", strings.TrimSpace(map[string]string{"names": show(t)}[option]+" is listed twice; remove one"))
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// items decodes one item or a list of different ones, which may be empty, into
+// the field: whole numbers, or what has UnmarshalText.
+func (v value) items(field reflect.Value, tag reflect.StructTag) {
+	items := []value{v}
+	if !v.isScalar() || v.isNull() {
+		items = v.list(tag.Get("want"))
+	}
+	list := reflect.MakeSlice(field.Type(), len(items), len(items))
+	seen := make(map[int]bool)
+	for i, item := range items {
+		switch p := list.Index(i).Addr().Interface().(type) {
+		case *int:
+			*p = item.within(tag)
+			if seen[*p] && !v.d.failed(item.path) {
+				item.fail("%d is listed twice; remove one", *p)
+			}
+			seen[*p] = true
+		case encoding.TextUnmarshaler:
+			item.unmarshal(p)
+		}
+	}
+	field.Set(list)
+}
+
+// unmarshal gives a whole number or a word to p.
+func (v value) unmarshal(p encoding.TextUnmarshaler) {
+	if !v.isText() || decimal.MatchString(v.node.Value) {
+		before := len(v.d.errs)
+		if v.integer(1); len(v.d.errs) > before {
+			return
+		}
+	}
+	if err := p.UnmarshalText([]byte(v.node.Value)); err != nil {
+		v.fail("%v", err)
+	}
+}
+
+// texts decodes a mapping of texts. A key that is no word, but for its
+// beginning, may be a piece of a secret and is not shown.
+func (v value) texts(key string, text func(value) string) map[string]string {
+	all := make(map[string]string)
+	for _, f := range v.fields() {
+		switch line := v.d.places[f.path].line; {
+		case v.isScrap(f.node):
+			v.d.errorf(line, v.path, "%s", scrapKey)
+		case !isWord("_" + f.name):
+			v.d.errorf(line, v.path, "a key that is no %s, not shown as it may be secret; write Name: value", key)
+		default:
+			all[f.name] = text(f.value)
+		}
+	}
+	return all
+}
+
+// command decodes a program with its arguments. The example is a program that
+// could stand here.
+func (v value) command(example string) []string {
+	if v.isText() {
+		v.fail("must be a list, not text: no shell splits it; write one item for the program and one for each argument: [%s, --verbose]", example)
+		return nil
+	}
+	items := v.list("a list: the program and its arguments")
+	if v.isList() && len(items) == 0 {
+		v.fail("is an empty list; name a program: [%s]", example)
+	}
+	args := make([]string, len(items))
+	for i, item := range items {
+		// An argument is text, however much it looks like a number.
+		switch arg, ok := item.scalar(); {
+		case ok && arg.Null:
+			item.fail("must be text, not null; put it in quotes")
+		case ok && arg.Text == "" && i == 0:
+			item.fail("is empty; name a program")
+		default:
+			args[i] = arg.Text
+		}
+	}
+	return args
+}
+
+// require reports the required keys that v, a mapping already decoded, lacks.
+func (v value) require(s any) {
+	for _, tag := range fieldsOf(s) {
+		name, _, _ := strings.Cut(tag.Get("yaml"), ",")
+		if example := tag.Get("required"); example != "" && !v.has(name) {
+			v.fail("has no %s; add %s: %s", name, name, example)
+		}
+	}
+}
+
+// A checker says what is wrong with its fields, each named by its path.
+type checker interface {
+	Check(fail func(field, problem string))
+}
+
+// check asks the owner of the settings in v, which are decoded, what is wrong
+// with them. The errors from the given one on get the order of the file.
+func (v value) check(s any, before int) {
+	if c, ok := s.(checker); ok {
+		c.Check(func(field, problem string) {
+			path := v.d.written(strings.TrimPrefix(v.path+"."+field, "."))
+			if !v.d.failed(path) {
+				v.d.failf(path, "%s", problem)
+			}
+		})
+		v.d.order(before)
+	}
+}
+
+// written returns the path as the file has it: an item's is the list's where
+// that is written as one item.
+func (d *decoder) written(path string) string {
+	if _, ok := d.places[path]; !ok && strings.HasSuffix(path, "]") {
+		return path[:strings.LastIndexByte(path, '[')]
+	}
+	return path
+}
+
+// Settings are one of the kinds that a mapping can hold, such as exec.
+type Settings struct {
+	Name string
+
+	// New returns a pointer to a struct with the defaults. If one of its fields
+	// has the kind's name for a key, all its keys stand in the mapping itself,
+	// else in one of their own below the name.
+	New func() any
+
+	Without []string // keys of the struct that are unknown here
+}
+
+// oneKind decodes a mapping with the settings of just one of the kinds, and with
+// keys that are common to all. Nothing is the problem with a mapping that has none.
+func (v value) oneKind(kinds []Settings, common keys, nothing string) (name string, settings any) {
+	before := len(v.d.errs)
+	made, nested, owners := make(map[string]any), make(map[string]bool), make(map[string]string)
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Name
+		s := k.New()
+		made[k.Name] = s
+		own := v.settingsOf(s, k.Without)
+		if _, flat := own[k.Name]; !flat {
+			nested[k.Name] = true
+			own = keys{k.Name: func(v value) { v.settings(s, k.Without...) }}
+		}
+		for key, decode := range own {
+			common[key], owners[key] = decode, k.Name
+		}
+	}
+	v.object(common)
+	name = v.kindOf(names, nothing)
+	if name == "" {
+		return "", nil
+	}
+	strays := len(v.d.errs)
+	for key, owner := range owners {
+		if owner != name && v.has(key) {
+			v.stray(key, owner, name)
+		}
+	}
+	v.d.order(strays)
+	if !nested[name] {
+		v.check(made[name], before)
+	}
+	return name, made[name]
+}

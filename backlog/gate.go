@@ -1,0 +1,264 @@
+package backlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+)
+
+// A gate says when a handler may be called. All passes of an engine go through
+// it; [run.enter] is the only place that asks.
+type gate struct {
+	slots  *semaphore.Weighted // running handlers
+	door   *semaphore.Weighted // one: who waits for the rate and all the rest, first come, first served
+	atDoor atomic.Int64        // those who wait
+	room   *semaphore.Weighted // records dispatched and not yet settled, by their weight
+	least  int64               // weight of the smallest record
+	pace   *rate.Limiter       // nil: no limit
+	pause  atomic.Int64        // unix nanoseconds before which no call starts
+}
+
+func newGate(concurrency int, perSecond float64) *gate {
+	records := max(MaxGroup, int64(concurrency))
+	g := &gate{
+		slots: semaphore.NewWeighted(int64(concurrency)),
+		door:  semaphore.NewWeighted(1),
+		least: maxBytes / 2 / records,
+	}
+	g.room = semaphore.NewWeighted(g.least * records)
+	if perSecond > 0 {
+		// Bursts of ten milliseconds' worth: exact at low rates, not
+		// bound by timer resolution at high ones.
+		g.pace = rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond/100)))
+	}
+	return g
+}
+
+// weigh returns the share of the room that the record takes: its bytes, at least what
+// lets no more records in than may be unsettled, at most all of it.
+func (g *gate) weigh(r *Record) int64 {
+	return min(max(int64(r.bytes()), g.least), maxBytes/2/g.least*g.least)
+}
+
+// enter waits until a handler may be called, and takes the slot for it. It
+// returns false when nothing more is to be dispatched.
+func (r *run) enter() bool {
+	g := r.e.gate
+	if g.slots.Acquire(r.stop, 1) != nil {
+		return false
+	}
+	if g.atDoor.Load() == 0 && r.closed() == 0 && (g.pace == nil || g.pace.Allow()) {
+		return true
+	}
+	// One of the pass waits for all: a slot and a turn of the rate for each
+	// of them would keep another pass waiting for as many turns.
+	select {
+	case r.turn <- struct{}{}:
+	default:
+		g.slots.Release(1)
+		select {
+		case r.turn <- struct{}{}:
+		case <-r.stop.Done():
+			return false
+		}
+		if g.slots.Acquire(r.stop, 1) != nil {
+			<-r.turn
+			return false
+		}
+	}
+	ok := r.waitAtDoor()
+	<-r.turn
+	if !ok {
+		g.slots.Release(1)
+	}
+	return ok
+}
+
+// waitAtDoor waits until the gate is open and it is the caller's turn.
+func (r *run) waitAtDoor() bool {
+	g := r.e.gate
+	g.atDoor.Add(1)
+	defer g.atDoor.Add(-1)
+	if g.door.Acquire(r.stop, 1) != nil {
+		return false
+	}
+	defer g.door.Release(1)
+	for {
+		for wait := r.closed(); wait > 0; wait = r.closed() {
+			if !sleep(r.stop, wait) {
+				return false
+			}
+		}
+		if r.stop.Err() != nil || g.pace == nil {
+			return r.stop.Err() == nil
+		}
+		turn := g.pace.Reserve()
+		wait := turn.Delay()
+		if wait <= 0 {
+			return true
+		}
+		if !sleep(r.stop, wait) {
+			turn.Cancel()
+			return false
+		}
+		if r.closed() == 0 { // else what was found before is no longer true
+			return r.stop.Err() == nil
+		}
+	}
+}
+
+// closed returns how long the gate stays closed at least: there is a pause, the
+// lock has not been seen for long, outcomes cannot be written, or the store has
+// not answered. A record is dispatched only when its outcome should find
+// somebody to take it.
+func (r *run) closed() time.Duration {
+	e := r.e
+	now := e.Now()
+	if pause := e.gate.pause.Load() - now.UnixNano(); pause > 0 {
+		return time.Duration(pause)
+	}
+	if !r.lock.recent() || e.settler.isStuck(now) {
+		return 50 * time.Millisecond
+	}
+	if e.health.isRecent(now) {
+		return 0
+	}
+	// Those who try again will tell when the store is back.
+	if e.health.failing.Load() > 0 || e.persist(r.stop, func() error { return e.ping(r.stop) }) != nil {
+		return 100 * time.Millisecond
+	}
+	return 0
+}
+
+// pauseFor keeps every pass from starting handler calls if err asks for it.
+func (e *Engine) pauseFor(err error) {
+	p := (*pauseRequest)(nil)
+	if err == nil || !errors.As(err, &p) {
+		return
+	}
+	until := e.Now().Add(min(max(0, p.wait), e.MaxPause))
+	for {
+		old := e.gate.pause.Load()
+		if until.UnixNano() <= old {
+			return
+		}
+		if e.gate.pause.CompareAndSwap(old, until.UnixNano()) {
+			e.emit(Event{Kind: Paused, At: until, Err: err})
+			return
+		}
+	}
+}
+
+// health is what is known of the store's.
+type health struct {
+	heard   atomic.Int64 // when it last answered, in unix nanoseconds
+	failing atomic.Int64 // how many callers try again because it is unavailable
+	logged  atomic.Bool  // that it is unavailable
+}
+
+// contactEvery is how long a sign of life of the store is good for: together
+// with contactTimeout no record is dispatched later than two seconds after the
+// store went away.
+const (
+	contactEvery   = time.Second
+	contactTimeout = time.Second
+)
+
+// isRecent reports whether the store has answered within contactEvery.
+func (h *health) isRecent(now time.Time) bool {
+	age := now.UnixNano() - h.heard.Load()
+	return h.failing.Load() == 0 && age >= 0 && age < int64(contactEvery)
+}
+
+// storeAnswered notes a sign of life. While another call still fails the store
+// is not back: it can answer reads and take no writes.
+func (e *Engine) storeAnswered() {
+	h := &e.health
+	h.heard.Store(e.Now().UnixNano())
+	if h.logged.Load() && h.failing.Load() == 0 && h.logged.CompareAndSwap(true, false) {
+		e.emit(Event{Kind: StoreBack})
+	}
+}
+
+// storeFails notes that a call fails because the store is unavailable, until
+// health.failing is counted down again.
+func (e *Engine) storeFails(err error) {
+	e.health.failing.Add(1)
+	if e.health.logged.CompareAndSwap(false, true) {
+		e.emit(Event{Kind: StoreUnavailable, Err: err})
+	}
+}
+
+// askAgain asks a store that was unavailable whether it is back, where nothing
+// else does: what found it unavailable may have been stopped.
+func (e *Engine) askAgain(ctx context.Context) {
+	e.init()
+	if e.health.logged.Load() && e.health.failing.Load() == 0 && e.ping(ctx) == nil {
+		e.storeAnswered()
+	}
+}
+
+// ping asks for a sign of life. Whatever goes wrong, the store is unavailable.
+func (e *Engine) ping(ctx context.Context) error {
+	p, ok := e.Store.(pinger)
+	if !ok {
+		return nil
+	}
+	pctx, cancel := context.WithTimeout(ctx, contactTimeout)
+	defer cancel()
+	err := guard(func() error { return p.Ping(pctx) })
+	switch {
+	case err != nil && pctx.Err() != nil && ctx.Err() == nil:
+		return fmt.Errorf("%w: no answer within %v", ErrUnavailable, contactTimeout)
+	case err != nil && !isUnavailable(err):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// persist calls f until it returns anything but an error that wraps ErrUnavailable,
+// or ctx is done: then it returns the last such error, which says why. The
+// pauses between the calls grow to five seconds.
+func (e *Engine) persist(ctx context.Context, f func() error) (err error) {
+	var away error
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err = guard(f)
+		if err == nil || !isUnavailable(err) || ctx.Err() != nil {
+			break
+		}
+		if away == nil {
+			e.storeFails(err)
+		}
+		away = err
+		if !sleep(ctx, pause) {
+			break
+		}
+	}
+	if away != nil {
+		e.health.failing.Add(-1)
+	}
+	switch {
+	case err == nil, errors.Is(err, ErrLocked):
+		e.storeAnswered()
+	case ctx.Err() != nil && away != nil && !isUnavailable(err):
+		return away // that the call was cut short says nothing
+	}
+	return err
+}
+
+// guard makes an error of f's panic: the store is another's code.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in the store: %v", p)
+		}
+	}()
+	return f()
+}
+
+func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }

@@ -1,0 +1,177 @@
+//go:build unix
+
+package exec_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/handler/exec"
+)
+
+// long is longer than any test.
+const long = time.Hour
+
+var errTimeout = errors.New("timed out after 30s")
+
+// handleWithin fails the test unless Handle returns.
+func handleWithin(t *testing.T, ctx context.Context, e *exec.Handler, r *backlog.Record) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- e.Handle(ctx, r) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		t.Fatal("Handle hangs")
+		return nil
+	}
+}
+
+// handleUntil runs the script with a fresh directory as its argument and ends
+// its context once it has made all the files ready in there.
+func handleUntil(t *testing.T, grace time.Duration, body string, ready ...string) (dir string, err error) {
+	t.Helper()
+	dir = t.TempDir()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if exist(dir, ready...) {
+				break
+			}
+		}
+		cancel(errTimeout)
+	}()
+	e := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, "cd \"$1\"\n"+body), dir}}, Grace: grace}
+	return dir, handleWithin(t, ctx, e, newRecord())
+}
+
+func TestExecKillsGroup(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, body string }{
+		{"child and grandchild ignore TERM", "trap '' TERM; echo $$ >parent; " + ignoring("child") + " & wait"},
+		{"grandchild ignores TERM", "echo $$ >parent; " + ignoring("child") + " & wait"},
+		{"grandchild without pipes", "echo $$ >parent; " + ignoring("child") + " <&- >&- 2>&- & wait"},
+		{"grandchild in the foreground", "echo $$ >parent; " + ignoring("child")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := handleUntil(t, 50*time.Millisecond, tt.body, "parent", "child")
+			wantError(t, err, errTimeout.Error(), backlog.Errored)
+			if !errors.Is(err, errTimeout) {
+				t.Error("the error does not wrap the cause")
+			}
+			if pid := pidIn(t, dir+"/parent"); !gone(pid) {
+				t.Error("the program still runs")
+			}
+			pid := pidIn(t, dir+"/child")
+			eventually(t, "the end of the grandchild", func() bool { return gone(pid) })
+		})
+	}
+}
+
+func TestExecWithoutGrace(t *testing.T) {
+	t.Parallel()
+	_, err := handleUntil(t, -1, ignoring("pid"), "pid")
+	wantError(t, err, errTimeout.Error(), backlog.Errored)
+}
+
+// A shell ends at once when it is told to. The program that it runs has all
+// the time that it needs, and no more than that is waited.
+func TestExecGraceIsForTheGroup(t *testing.T) {
+	t.Parallel()
+	dir, err := handleUntil(t, long,
+		`sh -c 'trap ": >cleaned; exit" TERM; : >ready; while :; do :; done'`, "ready")
+	wantError(t, err, errTimeout.Error(), backlog.Errored)
+	if !exist(dir, "cleaned") {
+		t.Error("the grandchild was killed before its time was over")
+	}
+}
+
+// What a program does when it is told to end is what counts.
+func TestExecAnswersTERM(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		answer, text string
+		outcome      backlog.Outcome
+	}{
+		{"exit 0", "", backlog.Succeeded},
+		{"exit 65", "exit status 65", backlog.Rejected},
+		{"exit 75", "exit status 75", backlog.Skipped},
+		{"exit 1", "timed out after 30s", backlog.Errored},
+		{"echo connected, no answer >&2; exit 1", "timed out after 30s: connected, no answer", backlog.Errored},
+	} {
+		t.Run(tt.answer, func(t *testing.T) {
+			t.Parallel()
+			_, err := handleUntil(t, long, `trap '`+tt.answer+`' TERM; : >ready; while :; do :; done`, "ready")
+			wantError(t, err, tt.text, tt.outcome)
+		})
+	}
+}
+
+func TestExecDeadline(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond,
+		fmt.Errorf("timed out after 10ms: %w", context.DeadlineExceeded))
+	defer cancel()
+	err := handleWithin(t, ctx, &exec.Handler{Settings: exec.Settings{Command: []string{"sleep", "1000"}}}, newRecord())
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want one that wraps the deadline's", err)
+	}
+}
+
+// A child that is left behind on purpose holds both pipes, and lives on.
+func TestExecLeavesChildrenAlone(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		body, text string
+		outcome    backlog.Outcome
+	}{
+		{"exit 0", "", backlog.Succeeded},
+		{"seq 10000 >&2; exit 3", lines(9_592, 10_000), backlog.Errored},
+	} {
+		t.Run(tt.body, func(t *testing.T) {
+			t.Parallel()
+			r, dir := newRecord(), t.TempDir()
+			r.Names, r.Values = []string{"s"}, []any{strings.Repeat("x", 1<<20)}
+			e := &exec.Handler{Settings: exec.Settings{Command: []string{
+				script(t, "exec 3<&0; sleep 1000 <&3 & echo $! >\"$1/pid\"\n"+tt.body), dir}}}
+			err := handleWithin(t, t.Context(), e, r)
+			pid := pidIn(t, dir+"/pid")
+			defer syscall.Kill(pid, syscall.SIGKILL)
+			wantError(t, err, strings.TrimSpace(tt.text), tt.outcome)
+			if gone(pid) {
+				t.Error("the child was ended")
+			}
+		})
+	}
+}
+
+// A child that is left behind may even write for ever.
+func TestExecFloodFromLeftChild(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, `yes >&2 & echo $! >"$1/pid"; exit 65`), dir}}}
+	err := handleWithin(t, t.Context(), e, newRecord())
+	defer syscall.Kill(pidIn(t, dir+"/pid"), syscall.SIGKILL)
+	if backlog.OutcomeOf(err) != backlog.Rejected {
+		t.Errorf("error %v, want a rejection", err)
+	}
+}
+
+// A second signal leaves no time to end in order.
+func TestExecKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	h := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, "cd \"$1\"\n"+ignoring("child")+" & wait"), dir}}, Grace: long}
+	killPass(t, h, func() bool { return exist(dir, "child") })
+	pid := pidIn(t, dir+"/child")
+	eventually(t, "the end of the grandchild", func() bool { return gone(pid) })
+}

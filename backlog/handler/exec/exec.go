@@ -1,0 +1,198 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/handler/proc"
+)
+
+// A Handler runs one program per record, never through a shell.
+//
+// The program reads the record's columns from its standard input, as the JSON
+// object of [backlog.Record.ColumnsJSON] and a newline; it need not. Its
+// environment is this process's own and
+//
+//	BACKLOG_ID          the key; a composite one is a JSON array
+//	BACKLOG_STATUS      the status that was read
+//	BACKLOG_INSERTED    RFC 3339 in UTC; empty if the record has no date
+//	BACKLOG_ATTEMPT_ID  unique to this attempt
+//	BACKLOG_TIER        the tier or max age whose pass took the record
+//
+// and, where it is told of a dead record ([backlog.Engine.OnDead]),
+//
+//	BACKLOG_REASON      why it is dead: rejected, out of retries or expired
+//	BACKLOG_ERROR       the text of its last error, about 2 KiB at most; may be empty
+//
+// What it writes to standard output is discarded. The end of what it writes
+// to standard error is the text of the error if it fails.
+//
+// The program runs in a process group of its own. When the context of the
+// attempt is done, the whole group is told to end (SIGTERM), and whoever is
+// left of it after Grace is killed. A program that exits by itself may leave
+// children behind: they are not ended, and waited for by a second at most where
+// they hold its standard error.
+//
+// Methods may be called concurrently. A Handler must not be copied or changed
+// after the first call.
+type Handler struct {
+	// A program without a slash is looked up in PATH; one with a slash is
+	// relative to the working directory. Reject nil is 65, Skip nil 75.
+	Settings
+
+	// Grace is the time between SIGTERM and SIGKILL. 0 means 5 seconds, a
+	// negative one none.
+	Grace time.Duration
+
+	// Log is told at DEBUG what the program was given and what it answered, but
+	// for its arguments, which may hold a secret. Nil: none.
+	Log *slog.Logger
+}
+
+// null is where standard output goes. It stays open: to open it for each program
+// would take longer.
+var null = sync.OnceValue(func() *os.File {
+	f, _ := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // if nil, the start reports it
+	return f
+})
+
+func (h *Handler) program() proc.Program { return proc.Program{Kind: "exec", Command: h.Command} }
+
+// Check reports what would keep the program from being started, see
+// [proc.Program.Check].
+func (h *Handler) Check(context.Context) error { return h.program().Check() }
+
+// Checked says what a Check that found nothing has shown.
+func (h *Handler) Checked() string { return h.Command[0] + " can be run" }
+
+// Notes are what a person should know about the command, though it can be run.
+func (h *Handler) Notes() []string { return h.program().Notes() }
+
+// Handle runs the program for r and returns when it has ended: at most Grace,
+// and a moment, after ctx is done.
+//
+// What the program did decides, also when ctx ended meanwhile: exit status 0
+// is a success, one of Reject a [backlog.Reject], one of Skip an error that
+// wraps [backlog.Skip]. A program that cannot be started is [backlog.Unstarted].
+// Everything else is an error: another status, death by a signal. Its text is the end of the
+// program's standard error, valid UTF-8 of at most about 2 KiB, or else says
+// how it ended: "exit status 3". If it failed after ctx had ended it, the text
+// begins with that of context.Cause(ctx), which the error then wraps.
+//
+// Errors of a program that ran wrap an [*exec.ExitError].
+func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	vars, err := variables(r)
+	if err != nil {
+		return err
+	}
+	input, err := r.ColumnsJSON()
+	if err != nil {
+		return fmt.Errorf("the record cannot be written as JSON: %w", err)
+	}
+	logs := h.Log != nil && h.Log.Enabled(ctx, slog.LevelDebug)
+	stdout, logged := io.Writer(null()), proc.Tail{}
+	if logs {
+		stdout = &logged
+	}
+	stdin, endFeed, err := feed(append(input, '\n'))
+	if err != nil {
+		return err
+	}
+	defer endFeed()
+	defer stdin.Close()
+	stderr, err := newOutput()
+	if err != nil {
+		return err
+	}
+	cmd, err := h.program().Start(append(environ(), vars...), stdin, stdout, stderr.w)
+	stderr.begin()
+	cut := false
+	if err == nil {
+		cut, err = proc.Wait(ctx, backlog.Killed(ctx), cmd, cmp.Or(h.Grace, proc.DefaultGrace))
+	}
+	stderr.end()
+	if err != nil {
+		return err
+	}
+	if logs {
+		sent := "program: " + h.Command[0] + "\n  " + strings.Join(vars, "\n  ") + "\n" + part("standard input", string(input))
+		got := part("standard output", end(logged.String())) + part("standard error", end(stderr.tail.String())) + proc.InWords(cmd.ProcessState)
+		backlog.LogExchange(ctx, h.Log, r, sent, got)
+	}
+	return h.outcome(ctx, cmd.ProcessState, cut, stderr.tail.String())
+}
+
+// part returns a text of any number of lines under a heading; nothing where there
+// is no text.
+func part(heading, text string) string {
+	if text == "" {
+		return ""
+	}
+	return heading + ":\n    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
+}
+
+// end returns as much of the end of an output as is logged: there are two of them
+// and the exit status.
+func end(text string) string { return text[max(0, len(text)-800):] }
+
+// environ returns the environment of this process without the variables that only
+// dead records have. The others take the place of its own.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "BACKLOG_REASON=") || strings.HasPrefix(kv, "BACKLOG_ERROR=")
+	})
+}
+
+// variables returns what the environment says of r.
+func variables(r *backlog.Record) ([]string, error) {
+	inserted := ""
+	if !r.Inserted.IsZero() {
+		inserted = r.Inserted.UTC().Format(time.RFC3339Nano)
+	}
+	vars := []string{
+		"BACKLOG_ID=" + r.Key.String(), "BACKLOG_STATUS=" + r.Status, "BACKLOG_INSERTED=" + inserted,
+		"BACKLOG_ATTEMPT_ID=" + r.AttemptID, "BACKLOG_TIER=" + r.Tier,
+	}
+	if r.Reason != "" {
+		vars = append(vars, "BACKLOG_REASON="+r.Reason, "BACKLOG_ERROR="+proc.Head(r.Error))
+	}
+	for _, v := range vars {
+		if name, value, _ := strings.Cut(v, "="); strings.Contains(value, "\x00") {
+			return nil, fmt.Errorf("%s cannot be %.100q: the environment of a program holds no NUL bytes", name, value)
+		}
+	}
+	return vars, nil
+}
+
+// outcome returns the error that stands for the program's end. cut says that
+// the program was told to end.
+func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, cut bool, stderr string) error {
+	if state.Success() {
+		return nil
+	}
+	how := &exec.ExitError{ProcessState: state}
+	text := cmp.Or(stderr, proc.InWords(state))
+	switch status := state.ExitCode(); {
+	case h.Reject == nil && status == usualReject, slices.Contains(h.Reject, status):
+		return backlog.Reject(proc.Fail(text, "", how))
+	case h.Skip == nil && status == usualSkip, slices.Contains(h.Skip, status):
+		return proc.Fail(text, "", backlog.Skip, how)
+	case cut:
+		cause := context.Cause(ctx)
+		return proc.Fail(cause.Error(), stderr, cause, how)
+	}
+	return proc.Fail(text, "", how)
+}

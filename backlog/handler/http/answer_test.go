@@ -1,0 +1,103 @@
+package http
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A status is an answer, however slowly the rest comes.
+func TestAnswerComesSlowly(t *testing.T) {
+	for status, text := range map[int]string{200: "", 500: "500 Internal Server Error: so far"} {
+		synctest.Test(t, func(t *testing.T) {
+			p, err := newPlan(&Handler{Settings: Settings{URL: "http://example.com"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, server := io.Pipe()
+			go io.WriteString(server, "so far") // and nothing more
+			began, got := time.Now(), ""
+			resp := &http.Response{StatusCode: status, ContentLength: -1, Body: body}
+			if err := p.outcome(nil, resp, readAnswer(resp), began); err != nil {
+				got = err.Error()
+			}
+			if took := time.Since(began); got != text || took != answerTime {
+				t.Errorf("%d: error %q after %v, want %q after %v", status, got, took, text, answerTime)
+			}
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"":                               0,
+		"0":                              0,
+		"120":                            2 * time.Minute,
+		" 7 ":                            7 * time.Second,
+		"-5":                             0,
+		"+5":                             0,
+		"1.5":                            0,
+		"soon":                           0,
+		"31622400":                       maxRetryAfter,
+		"31622401":                       0,
+		"99999999999999999999":           0,
+		"Mon, 05 Jan 2026 12:01:00 GMT":  time.Minute,
+		"Monday, 05-Jan-26 12:01:00 GMT": time.Minute,
+		"Mon Jan  5 12:01:00 2026":       time.Minute,
+		"Mon, 05 Jan 2026 11:59:59 GMT":  0,
+		"Fri, 31 Dec 9999 23:59:59 GMT":  0,
+		"2026-01-05T12:01:00Z":           0,
+	} {
+		if got := parseRetryAfter(value, now); got != want {
+			t.Errorf("%q: %v, want %v", value, got, want)
+		}
+	}
+}
+
+func FuzzRetryAfter(f *testing.F) {
+	for _, s := range []string{"", "120", "-1", "99999999999", "Mon, 05 Jan 2026 12:01:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"} {
+		f.Add(s, int64(1_767_614_400))
+	}
+	f.Fuzz(func(t *testing.T, value string, unix int64) {
+		now := time.Unix(unix, 0)
+		wait := parseRetryAfter(value, now)
+		if wait < 0 || wait > maxRetryAfter {
+			t.Fatalf("%q: %v", value, wait)
+		}
+		if at, err := http.ParseTime(value); err == nil && wait > 0 && !now.Add(wait).Equal(at) {
+			t.Fatalf("%q: %v from %v on", value, wait, now)
+		}
+	})
+}
+
+// Literal secrets are hidden, the longest first, and short words are not.
+func TestHider(t *testing.T) {
+	t.Parallel()
+	const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1u"
+	p, err := newPlan(&Handler{Settings: Settings{
+		URL: "https://shop:hunter22@example.com/T0/0123456789abcdef/x?token=query%2Fsecret", Secrets: []string{secret},
+		Headers: map[string]string{"X-Key": "abcdef", "X-Longer": "Token abcdefgh", "X-Pin": "12345", "Content-Type": "text/csv"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for said, want := range map[string]string{
+		"":                              "",
+		"abcdeabcdef abcdefghi abcdefg": "abcde*** ***i ***g",
+		"Token abcdefgh but Token":      "*** but Token",
+		secret + ", " + secret[6:]:      "***, ***",
+		"0123456789abcdefghijklmn":      "***", // the key that is signed with
+		"hunter22 by c2hvcDpodW50ZXIyMg==, that is Basic c2hvcDpodW50ZXIyMg==": "*** by ***, that is ***",
+		"/T0/0123456789abcdef/x":             "/T0/***/x",
+		"token=query%2Fsecret, query/secret": "token=***, ***",
+		"12345 of text/csv":                  "12345 of text/csv",
+	} {
+		if got := p.printable([]byte(said)); got != want {
+			t.Errorf("%q became %q, want %q", said, got, want)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+// Package http sends records to a web server.
+package http
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+)
+
+// Handler sends each record to a web server: a webhook.
+//
+// The body is the JSON object of [backlog.Record.ColumnsJSON]; GET and HEAD send
+// none. The headers, beside Headers, are
+//
+//	Content-Type        application/json, unless Headers has another
+//	User-Agent          backlog/1, unless Headers has another
+//	webhook-id          the same for every attempt on a record, and for no other record
+//	Idempotency-Key     the same
+//	Backlog-Attempt-Id  unique to this attempt
+//	Backlog-Tier        the tier or max age whose pass took the record
+//	webhook-timestamp   Unix seconds, if there are secrets
+//	webhook-signature   one v1 signature for each of them: Standard Webhooks 1.0
+//
+// and, where it is told of a dead record ([backlog.Engine.OnDead]), Backlog-Reason
+// and Backlog-Error. Texts in headers are percent-escaped where they are not
+// printable ASCII, and 1 KiB at most.
+//
+// A request is sent once per attempt, but again, the same, where a connection
+// that had been used before ends without a byte of an answer. Redirects are not
+// followed. Proxies are taken from the environment (HTTPS_PROXY and the like),
+// unless the record decides about the host.
+//
+// Methods may be called concurrently. An Handler must not be copied or changed
+// after the first call.
+type Handler struct {
+	Settings
+
+	Source      string           // part of webhook-id: the name of the table
+	Concurrency int              // calls at a time for which connections are kept; 0: 4
+	Now         func() time.Time // nil: time.Now
+	Log         *slog.Logger     // gets what is sent and received, at DEBUG; nil: none
+
+	mu   sync.Mutex
+	made *plan // nil until the configuration has proved good
+}
+
+// Prepare reports what is wrong with the configuration and the files that it
+// names, with a hint. Unlike Check it touches no network, so that it may be
+// asked while the service is down.
+func (h *Handler) Prepare() error {
+	p, err := h.plan()
+	if err == nil {
+		_, err = p.keys()
+	}
+	return err
+}
+
+// Columns returns the names of the columns in the URL, each once.
+func (h *Handler) Columns() ([]string, error) {
+	t, err := parseTemplate(h.URL)
+	if err != nil {
+		return nil, fmt.Errorf("http: url: %w", err)
+	}
+	var names []string
+	for _, name := range t.columns {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// Handle sends r and waits for the answer.
+//
+// A status of Success is a success, one of Reject a [backlog.Reject], 429 and
+// 503 with a sensible Retry-After a [backlog.RetryAfter], all else an error:
+// its text is the status and the beginning of what came with it, about 2 KiB
+// at most. If ctx ended the attempt, the error wraps context.Cause(ctx), and its
+// text begins with the cause's. What is wrong with the configuration is
+// [backlog.Unstarted]; a host that cannot be reached is not.
+//
+// No error shows more of the URL than scheme and host, or what Headers and
+// secrets hold. Where the server repeats such a thing, it is shown as ***.
+func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	p, err := h.plan()
+	if err != nil {
+		return backlog.Unstarted(err)
+	}
+	keys, err := p.keys()
+	if err != nil {
+		return backlog.Unstarted(err)
+	}
+	req, body, err := p.request(ctx, r, keys, h.now())
+	if err != nil {
+		return err
+	}
+	resp, err := p.transport.RoundTrip(req) // not a Client: no redirects, no cookies
+	if err != nil {
+		err = p.unanswered(ctx, req, err)
+		h.log(ctx, r, func() (sent, got string) { return p.showRequest(req, body), err.Error() })
+		return err
+	}
+	text := readAnswer(resp)
+	h.log(ctx, r, func() (sent, got string) { return p.showRequest(req, body), p.showAnswer(resp, text) })
+	return p.outcome(req, resp, text, h.now())
+}
+
+// log logs the exchange, which is made up only if somebody reads it.
+func (h *Handler) log(ctx context.Context, r *backlog.Record, exchange func() (sent, got string)) {
+	if h.Log != nil && h.Log.Enabled(ctx, slog.LevelDebug) {
+		sent, got := exchange()
+		backlog.LogExchange(ctx, h.Log, r, sent, got)
+	}
+}
+
+func (h *Handler) now() time.Time {
+	if h.Now != nil {
+		return h.Now()
+	}
+	return time.Now()
+}
+
+// plan returns what the configuration comes to. A bad one is looked at again
+// with the next call: its files may have been mended.
+func (h *Handler) plan() (*plan, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.made == nil {
+		p, err := newPlan(h)
+		if err != nil {
+			return nil, fmt.Errorf("http: %w", err)
+		}
+		h.made = p
+	}
+	return h.made, nil
+}
+
+// A failure is an error with a text for people.
+type failure struct {
+	text  string
+	cause error
+}
+
+func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.cause }
+
+// A plan is what the configuration comes to. But for the files that are watched
+// it is immutable.
+type plan struct {
+	url             *urlTemplate
+	method          string
+	bodiless        bool
+	headers         http.Header // the configured ones and those that never change
+	source          string
+	success, reject []Status
+
+	fixed   [][]byte // keys
+	rotated []*watched[[]byte]
+	cert    *watched[*tls.Certificate] // nil: none
+
+	allow     allowList
+	transport *http.Transport
+	hide      *strings.Replacer // of secrets in what the server says
+}
+
+func newPlan(h *Handler) (*plan, error) {
+	p := &plan{source: h.Source}
+	var err error
+	p.read(&h.Settings, func(field, problem string) {
+		if err == nil {
+			err = fmt.Errorf("%s: %s", field, problem)
+		}
+	})
+	if h.URL == "" {
+		err = errors.New("url: is empty" + exampleURL)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range h.SecretFiles {
+		p.rotated = append(p.rotated, secretFile(path))
+	}
+	p.hide = p.hider(h.Secrets)
+	return p, p.setTransport(h)
+}
+
+// keys returns the keys to sign with; files are read as they are now. It reads
+// the client's certificate as well, to find here what is wrong with it.
+func (p *plan) keys() ([][]byte, error) {
+	keys := p.fixed
+	for _, w := range p.rotated {
+		key, err := w.get()
+		if err != nil {
+			return nil, fmt.Errorf("http: secret_file: %w", err)
+		}
+		keys = append(keys[:len(keys):len(keys)], key)
+	}
+	if p.cert != nil {
+		if _, err := p.cert.get(); err != nil {
+			return nil, fmt.Errorf("http: %w", err)
+		}
+	}
+	return keys, nil
+}

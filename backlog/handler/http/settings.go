@@ -1,0 +1,235 @@
+package http
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"backlog/backlog/mapping"
+)
+
+// Settings are what the configuration says of a service that is called for each
+// record. URL, Headers and Secrets may be secret and must not be printed.
+type Settings struct {
+	// URL is where to: http or https. {column} in it stands for the record's
+	// value, escaped; {{ and }} for braces. If a column is in the host, or is
+	// the whole URL, the host must be one of Allow.
+	URL     string            `yaml:"url,env" required:"https://example.com/orders"`
+	Method  string            `yaml:"method" words:"POST PUT PATCH DELETE GET HEAD"` // "": POST
+	Headers map[string]string `yaml:"headers,env" key:"header"`
+
+	// Secrets are whsec_ and 24 to 64 bytes in base64, SecretFiles files that
+	// hold one each. A file is read again when it has changed.
+	Secrets     []string `yaml:"secret,env" want:"a secret or a list of them"`
+	SecretFiles []string `yaml:"secret_file,env" want:"a file or a list of them"`
+
+	Success []Status `yaml:"success" want:"a status such as 204 or 2xx, or a list of them"` // nil: 200 to 299
+	Reject  []Status `yaml:"reject" want:"a status such as 204 or 2xx, or a list of them"`  // nil: 410
+
+	// Allow are the hosts that a record may lead to: names, *.name for all
+	// below one, addresses, networks such as 192.0.2.0/24; with a port or
+	// without. An address that is not on the public internet is refused, unless
+	// it or a network of such ones is listed, or it is private or loopback and
+	// the name is not of the public internet either (localhost, billing,
+	// billing.internal).
+	Allow []string `yaml:"allow" want:"a host or a list of them"`
+
+	CAFile   string `yaml:"ca_file,env"`     // PEM: only these authorities are trusted; "": the system's
+	CertFile string `yaml:"client_cert,env"` // PEM: the client's certificate; read again when it has changed
+	KeyFile  string `yaml:"client_key,env"`
+
+	MaxPause time.Duration `yaml:"max_pause" min:"1s"` // the longest pause that Retry-After can ask for
+}
+
+// NewSettings returns the defaults.
+func NewSettings() *Settings { return &Settings{MaxPause: time.Hour} }
+
+// A Status is a range of statuses, written 204 or 2xx.
+type Status struct{ From, To int }
+
+// UnmarshalText reads a number or a word such as 2xx.
+func (s *Status) UnmarshalText(text []byte) error {
+	hundred, many := strings.CutSuffix(strings.ToLower(string(text)), "xx")
+	n, err := strconv.Atoi(hundred)
+	switch {
+	case !many && err != nil:
+		return errors.New("must be a status such as 204 or 2xx, not text")
+	case many:
+		*s = Status{n * 100, n*100 + 99}
+	default:
+		*s = Status{n, n}
+	}
+	if s.From < 200 || s.From > 599 {
+		*s = Status{}
+		return errors.New("must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
+	}
+	return nil
+}
+
+func (s Status) contains(status int) bool { return s.From <= status && status <= s.To }
+
+// overlap returns the first status that is in both.
+func (s Status) overlap(other Status) (status int, both bool) {
+	status = max(s.From, other.From)
+	return status, status <= min(s.To, other.To) && status > 0
+}
+
+// Check reports what is wrong with the settings themselves. It opens no file.
+// Nothing secret is in what it says.
+func (s *Settings) Check(fail func(field, problem string)) { new(plan).read(s, fail) }
+
+// read takes the settings over, all but files, and reports what is wrong with them.
+func (p *plan) read(s *Settings, fail func(field, problem string)) {
+	p.method = cmp.Or(s.Method, http.MethodPost)
+	p.bodiless = p.method == http.MethodGet || p.method == http.MethodHead
+	if !isToken(p.method) || p.method != strings.ToUpper(p.method) || p.method == http.MethodConnect {
+		fail("method", fmt.Sprintf("%q is none; write one such as POST or PUT", s.Method))
+	}
+	for i, text := range s.Secrets {
+		key, err := parseSecret(text)
+		if err != nil && text != "" {
+			fail(fmt.Sprintf("secret[%d]", i), err.Error())
+		}
+		p.fixed = append(p.fixed, key)
+	}
+	p.readURL(s, fail)
+	p.readHeaders(s, fail)
+	p.readStatuses(s, fail)
+	if s.KeyFile == "" && s.CertFile != "" {
+		fail("client_cert", "goes with client_key; add it")
+	} else if s.CertFile == "" && s.KeyFile != "" {
+		fail("client_key", "goes with client_cert; add it")
+	}
+}
+
+func (p *plan) readURL(s *Settings, fail func(field, problem string)) {
+	for i, entry := range s.Allow {
+		a, ok := parseAllowed(entry)
+		if !ok && entry != "" {
+			fail(fmt.Sprintf("allow[%d]", i), mapping.Show(entry)+" is no host; "+
+				"write a name such as example.com or *.example.com, with :port if that is meant, an address, or a network such as 10.0.0.0/8")
+		}
+		p.allow = append(p.allow, a)
+	}
+	if s.URL == "" {
+		return
+	}
+	var err error
+	p.url, err = parseTemplate(s.URL)
+	switch {
+	case err != nil:
+		fail("url", err.Error())
+	case p.url.base == nil && s.Allow == nil:
+		fail("url", "a record says which host is called; add allow: [example.com], the hosts it may name")
+	case p.url.base == nil:
+	case len(p.allow) > 0 && p.allow.target(p.url.base) != nil:
+		fail("allow", "does not list the host of url, "+p.url.base.Host+"; add it, or remove allow, which is for hosts that come from the record")
+	case p.url.base.Scheme == "http" && (s.CAFile != "" || s.CertFile != "" || s.KeyFile != ""):
+		fail("url", "ca_file, client_cert and client_key are of no use with http://; write https:// or remove them")
+	}
+}
+
+// reserved are the headers that the program sets itself, or that would break
+// the request; and all that begin with Webhook- and Backlog-.
+var reserved = []string{
+	"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "Idempotency-Key", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade",
+}
+
+func (p *plan) readHeaders(s *Settings, fail func(field, problem string)) {
+	p.headers = http.Header{"User-Agent": {"backlog/1"}}
+	if !p.bodiless {
+		p.headers["Content-Type"] = []string{"application/json"}
+	}
+	var user *url.Userinfo
+	if p.url != nil && p.url.base != nil && p.url.base.User != nil {
+		user = p.url.base.User
+		password, _ := user.Password()
+		(&http.Request{Header: p.headers}).SetBasicAuth(user.Username(), password)
+	}
+	seen := make(map[string]bool)
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		field, key, value := "headers."+name, textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(s.Headers[name])
+		switch {
+		case !isToken(name):
+			fail("headers", "a key that is no header, not shown as it may be secret; write Name: value")
+		case seen[key]:
+			fail(field, "is there twice, in other capitals; remove one")
+		case user != nil && key == "Authorization":
+			fail("url", "has a user, and headers have an Authorization; remove one")
+		case strings.HasPrefix(key, "Webhook-"), strings.HasPrefix(key, "Backlog-"), slices.Contains(reserved, key):
+			fail(field, "is set by the program itself; remove it")
+		case strings.ContainsFunc(s.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+			fail(field, "holds a line break or another character that no header has; remove it")
+		}
+		seen[key] = true
+		p.headers[key] = []string{value}
+	}
+}
+
+// isToken reports whether a text may be the name of a method or a header.
+func isToken(s string) bool {
+	return s != "" && strings.Trim(s, lettersAndDigits+"!#$%&'*+-.^_`|~") == ""
+}
+
+func (p *plan) readStatuses(s *Settings, fail func(field, problem string)) {
+	checkList("success", s.Success, fail)
+	checkList("reject", s.Reject, fail)
+	if s.Success != nil && len(s.Success) == 0 {
+		fail("success", "is an empty list; name at least one or remove it")
+	}
+	p.success, p.reject = s.Success, s.Reject
+	field, other := "success", "reject"
+	if s.Success == nil {
+		p.success = []Status{{200, 299}}
+	}
+	if s.Reject == nil {
+		p.reject = []Status{{http.StatusGone, http.StatusGone}}
+	} else {
+		field, other = other, field
+	}
+	for _, reject := range p.reject {
+		for _, success := range p.success {
+			if n, both := reject.overlap(success); both {
+				fail(field, fmt.Sprintf("status %d is in %s too; give both, each its own (default: success 2xx, reject 410)", n, other))
+				return
+			}
+		}
+	}
+}
+
+func checkList(field string, list []Status, fail func(field, problem string)) {
+	for i, status := range list {
+		if status != (Status{}) && (status.From < 200 || status.To > 599) {
+			fail(fmt.Sprintf("%s[%d]", field, i), "must be from 200 to 599")
+		}
+		for _, before := range list[:i] {
+			if n, twice := status.overlap(before); twice {
+				fail(fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("%d is listed twice; remove one", n))
+				break
+			}
+		}
+	}
+}
+
+// secretPrefix says of a text that it is a secret of Standard Webhooks.
+const secretPrefix = "whsec_"
+
+// parseSecret returns the key in a secret. Its error shows nothing of it.
+func parseSecret(text string) ([]byte, error) {
+	coded, ok := strings.CutPrefix(strings.TrimSpace(text), secretPrefix)
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(coded, "="))
+	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
+		return nil, errors.New("is no secret; it must be whsec_ and the base64 of 24 to 64 bytes, as `echo whsec_$(openssl rand -base64 32)` prints one")
+	}
+	return key, nil
+}

@@ -1,0 +1,213 @@
+package lines
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/handler/proc"
+)
+
+func TestParseReply(t *testing.T) {
+	long := strings.Repeat("x", 3<<10)
+	for _, tt := range []struct {
+		line string
+		err  error  // what the record gets
+		bad  string // what is wrong with the line
+	}{
+		{line: `{"attempt_id":"a","outcome":"success"}`},
+		{line: ` { "more" : [1, {}], "outcome" : "success", "attempt_id" : "a" } ` + "\r"},
+		{line: `{"attempt_id":"a","outcome":"success","error":"none, really","retry_after":5}`},
+		{line: `{"attempt_id":"a","outcome":"success","error":null,"retry_after":null}`},
+		{line: `{"attempt_id":"\u0061","outcome":"error","error":"no\nanswer"}`, err: errors.New("no\nanswer")},
+		{line: `{"attempt_id":"a","outcome":"error"}`, err: errors.New("the worker said error, without a text")},
+		{line: `{"attempt_id":"a","outcome":"error","error":"` + long + `"}`, err: errors.New(long[:2<<10] + "…")},
+		{line: `{"attempt_id":"a","outcome":"error","error":"nul \u0000"}`, err: errors.New("nul \uFFFD")},
+		{line: `{"attempt_id":"a","outcome":"reject"}`, err: backlog.Reject(nil)},
+		{line: `{"attempt_id":"a","outcome":"reject","error":"no such customer"}`, err: backlog.Reject(errors.New("no such customer"))},
+		{line: `{"attempt_id":"a","outcome":"skip"}`, err: backlog.Skip},
+		{line: `{"attempt_id":"a","outcome":"skip","error":"later"}`, err: &proc.Failure{Text: "later", Causes: []error{backlog.Skip}}},
+		{line: `{"attempt_id":"a","outcome":"error","error":"busy","retry_after":2.5}`,
+			err: backlog.RetryAfter(2500*time.Millisecond, errors.New("busy"))},
+		{line: `{"attempt_id":"a","outcome":"skip","retry_after":0}`, err: backlog.RetryAfter(0, backlog.Skip)},
+		{line: `{"attempt_id":"a","outcome":"error","error":"busy","retry_after":1e300}`,
+			err: backlog.RetryAfter(math.MaxInt64/2+1, errors.New("busy"))},
+		{line: `{"attempt_id":"a","outcome":"error","retry_after":1e999}`,
+			err: backlog.RetryAfter(math.MaxInt64/2+1, errors.New("the worker said error, without a text"))},
+
+		// Names are exact.
+		{line: `{"attempt_id":"a","outcome":"error","Outcome":"success"}`, err: errors.New("the worker said error, without a text")},
+		{line: `{"ATTEMPT_ID":"b","attempt_id":"a","outcome":"success","Error":{"code":3},"Retry_After":[-1,"x"]}`},
+		{line: `{"attempt_id":"a","outc\u006fme":"success","x":{"outcome":"error","a":["}",{"b":"\\\""}]},"y":-1.5e3,"z":true,"":null}`},
+		{line: "{\"attempt_id\"\t:\"a\" ,\"x\" :[ ] , \"outcome\":\"error\",\"error\" : \"caf\xe9\" }", err: errors.New("caf\uFFFD")},
+		{line: `{"Attempt_id":"a","outcome":"success"}`, bad: "a reply without attempt_id"},
+		{line: `{"attempt_id":"a","outcome":"error","outcome":"success"}`, bad: "a reply with more than one outcome"},
+		{line: `{"attempt_id":"a","outcome":"error","retry_after":null,"retry_\u0061fter":1}`, bad: "a reply with more than one retry_after"},
+		{line: `{"x":1,"x":2,"attempt_id":"a","outcome":"success"}`},
+
+		{line: `null`, bad: "JSON of the type null, which is no object"},
+		{line: `{}`, bad: "a reply without attempt_id"},
+		{line: `{ }`, bad: "a reply without attempt_id"},
+		{line: `{"attempt_id":"a","outcome":true}`, bad: "a reply whose outcome is of the type bool"},
+		{line: ``, bad: "what is not one JSON object"},
+		{line: `ready`, bad: "what is not one JSON object"},
+		{line: `{"attempt_id":"a","outcome":"success"} {}`, bad: "what is not one JSON object"},
+		{line: `[1]`, bad: "JSON of the type array, which is no object"},
+		{line: `"a"`, bad: "JSON of the type string, which is no object"},
+		{line: `{"outcome":"success"}`, bad: "a reply without attempt_id"},
+		{line: `{"attempt_id":"","outcome":"success"}`, bad: "a reply without attempt_id"},
+		{line: `{"attempt_id":7,"outcome":"success"}`, bad: "a reply whose attempt_id is of the type number"},
+		{line: `{"attempt_id":"a"}`, bad: "a reply whose outcome is none of success, error, reject and skip"},
+		{line: `{"attempt_id":"a","outcome":"Success"}`, bad: "a reply whose outcome is none of success, error, reject and skip"},
+		{line: `{"attempt_id":"a","outcome":"error","error":{"code":3}}`, bad: "a reply whose error is of the type object"},
+		{line: `{"attempt_id":"a","outcome":"error","retry_after":-1}`, bad: "a reply whose retry_after is negative"},
+		{line: `{"attempt_id":"a","outcome":"error","retry_after":"1m"}`, bad: "a reply whose retry_after is of the type string"},
+	} {
+		r, err := parseReply([]byte(tt.line))
+		bad := ""
+		if err != nil {
+			bad = err.Error()
+		}
+		if bad != tt.bad {
+			t.Errorf("%.80s: %q, want %q", tt.line, bad, tt.bad)
+		}
+		if err != nil {
+			continue
+		}
+		if r.attempt != "a" {
+			t.Errorf("%.80s: attempt %q", tt.line, r.attempt)
+		}
+		if got := r.err(); !reflect.DeepEqual(got, tt.err) {
+			t.Errorf("%.80s: %#v, want %#v", tt.line, got, tt.err)
+		}
+	}
+}
+
+// Whatever a worker writes, it is a reply with one of the four outcomes or it is
+// refused with a reason.
+func FuzzParseReply(f *testing.F) {
+	for _, s := range []string{
+		`{"attempt_id":"a","outcome":"success"}`, `{"attempt_id":"a","outcome":"error","error":"\ud800","retry_after":1e-9}`,
+		`{"attempt_id":"a","outcome":"skip","retry_after":9e18}`, `{"ATTEMPT_ID":"a","outcome":"reject"}`, `null`, `[]`, ``, `{`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := parseReply(line)
+		if err != nil {
+			if err.Error() == "" || len(err.Error()) > 200 {
+				t.Errorf("%q: error %q", line, err)
+			}
+			return
+		}
+		if !json.Valid(line) || r.attempt == "" {
+			t.Errorf("%q is taken for a reply to %q", line, r.attempt)
+		}
+		got := r.err()
+		if o := backlog.OutcomeOf(got); o != r.outcome {
+			t.Errorf("%q: outcome %v, error %v", line, r.outcome, got)
+		}
+		if got != nil && strings.ContainsRune(got.Error(), 0) {
+			t.Errorf("%q: error %q", line, got)
+		}
+	})
+}
+
+// The names and values in a reply are what encoding/json finds in it.
+func FuzzCutJSON(f *testing.F) {
+	for _, s := range []string{
+		`{}`, ` { "a" : 1 , "b":[{"c":"}"},[]], "\u0061":"x\"\\" }` + "\r", `{"a":{},"b":-1.5e+9,"c":null,"":true}`, "{\"\xe9\":\"\xe9\"}",
+		`{"a":"\ud800"}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var want map[string]json.RawMessage
+		if json.Unmarshal(line, &want) != nil || want == nil {
+			return
+		}
+		got := make(map[string]string)
+		line = bytes.TrimSpace(line)
+		for rest := bytes.TrimSpace(line[1 : len(line)-1]); len(rest) > 0; {
+			var name, value []byte
+			name, rest = cutJSON(rest)
+			value, rest = cutJSON(rest)
+			got[textOf(name)] = string(value)
+			var text string
+			if kindOf(value) == "string" {
+				if err := json.Unmarshal(value, &text); err != nil || text != textOf(value) {
+					t.Errorf("%q: %q, want %q", value, textOf(value), text)
+				}
+			}
+		}
+		plain := make(map[string]string, len(want))
+		for name, value := range want {
+			plain[name] = string(value)
+		}
+		if !maps.Equal(got, plain) {
+			t.Errorf("%q: %q, want %q", line, got, plain)
+		}
+	})
+}
+
+// However what a worker writes is cut into pieces, the lines are the same.
+func TestRepliesInPieces(t *testing.T) {
+	const text = `{"attempt_id":"a","outcome":"success"}` + "\n" + `{"attempt_id":"b","outcome":"error","error":"no"}` + "\r\n" +
+		`{"attempt_id":"c","outcome":"skip"}` + "\n" + `{"attempt`
+	for size := 1; size <= len(text); size++ {
+		w := newWorker(&Handler{})
+		tasks := make(map[string]*task)
+		for _, id := range []string{"a", "b", "c", "d"} {
+			tasks[id] = &task{attempt: id, done: make(chan error, 1)}
+			w.take(tasks[id])
+		}
+		r := &replies{w: w}
+		for rest := text; rest != ""; {
+			n, _ := r.Write([]byte(rest[:min(size, len(rest))]))
+			rest = rest[n:]
+		}
+		for id, want := range map[string]backlog.Outcome{"a": backlog.Succeeded, "b": backlog.Errored, "c": backlog.Skipped} {
+			select {
+			case err := <-tasks[id].done:
+				if o := backlog.OutcomeOf(err); o != want || errors.As(err, new(*loss)) {
+					t.Errorf("pieces of %d: %s is %v, want %v", size, id, o, want)
+				}
+			default:
+				t.Errorf("pieces of %d: no answer for %s", size, id)
+			}
+		}
+		if w.ctx.Err() != nil || len(w.inFlight) != 1 {
+			t.Errorf("pieces of %d: %v, %d in flight", size, w.ctx.Err(), len(w.inFlight))
+		}
+		if got, want := r.unfinished(), `, its last line has no end: "{\"attempt"`; got != want {
+			t.Errorf("pieces of %d: %s, want %s", size, got, want)
+		}
+	}
+}
+
+// A line is bounded.
+func TestRepliesTooLong(t *testing.T) {
+	for extra, want := range map[int]string{0: "what is not one JSON object", 1: "a line of more than 1048576 bytes"} {
+		w := newWorker(&Handler{})
+		r := &replies{w: w}
+		line := strings.Repeat("x", maxLine+extra) + "\n"
+		for line != "" {
+			n, _ := r.Write([]byte(line[:min(32<<10, len(line))]))
+			line = line[n:]
+		}
+		if bad := context.Cause(w.ctx); bad == nil || !strings.HasPrefix(bad.Error(), "the worker wrote "+want+`: "xxx`) {
+			t.Errorf("%d bytes: %v, want %s", maxLine+extra, bad, want)
+		}
+		if len(r.rest) != 0 {
+			t.Errorf("%d bytes are kept", len(r.rest))
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package lines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/handler/proc"
+)
+
+// A worker is one process, from before its start until it has ended.
+// [Handler.mu] guards what the records know of it.
+type worker struct {
+	h   *Handler
+	ctx context.Context // done when it is to be ended; the cause is the reason
+	end context.CancelCauseFunc
+
+	killed context.Context // done when it is to be ended by force, after ctx
+	kill   context.CancelFunc
+	pid    int // 0 before its start
+
+	inFlight map[string]*task // by attempt
+	queue    []*task          // of those, what is yet to be written
+	finished bool             // its standard input ends after the queue
+	answered bool             // something, properly
+	silence  *time.Timer      // ends it, while records are in flight; nil: never
+
+	wake chan struct{} // there is something to write, or to finish
+}
+
+func newWorker(h *Handler) *worker {
+	w := &worker{h: h, inFlight: make(map[string]*task), wake: make(chan struct{}, 1)}
+	w.ctx, w.end = context.WithCancelCause(context.Background())
+	w.killed, w.kill = context.WithCancel(context.Background())
+	if h.Timeout > 0 {
+		w.silence = time.AfterFunc(h.Timeout, w.late)
+	}
+	return w
+}
+
+// take gives t to the worker. Handler.mu is held here, in wakeUp, listen and finish.
+func (w *worker) take(t *task) {
+	if _, twice := w.inFlight[t.attempt]; twice {
+		t.done <- fmt.Errorf("lines: attempt %s is in flight already; the ids of attempts must differ", t.attempt)
+		return
+	}
+	if len(w.inFlight) == 0 {
+		w.listen()
+	}
+	t.at = w
+	w.inFlight[t.attempt] = t
+	w.queue = append(w.queue, t)
+	w.wakeUp()
+}
+
+func (w *worker) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it has not yet looked since the last time
+	}
+}
+
+// listen gives the worker its time to answer something.
+func (w *worker) listen() {
+	if w.silence != nil {
+		w.silence.Reset(w.h.Timeout)
+	}
+}
+
+// finish closes the worker's standard input once all is written; it is then to
+// end by itself, for which it has a moment at least, so that it can say how.
+func (w *worker) finish() {
+	w.finished = true
+	w.wakeUp()
+	grace := max(w.h.grace(), 10*time.Millisecond)
+	time.AfterFunc(grace, func() {
+		w.end(fmt.Errorf("the worker had to be ended: it did not end within %v of the end of its standard input", grace))
+	})
+}
+
+// late ends a worker that has been silent for too long.
+func (w *worker) late() {
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	if len(w.inFlight) > 0 {
+		text := fmt.Sprintf("timed out after %v: the worker answered nothing (does it flush its output?)", w.h.Timeout)
+		w.end(proc.Fail(text, "", context.DeadlineExceeded))
+	}
+}
+
+// run starts the process and sees it to its end.
+func (w *worker) run() {
+	lost := w.live()
+	w.end(nil)
+	w.kill()
+	w.h.over(w, lost)
+}
+
+// live starts the process, gives it its requests and reads its replies until it
+// has ended.
+func (w *worker) live() *loss {
+	stdin, in, err := os.Pipe()
+	if err != nil {
+		return &loss{why: err, unstarted: true}
+	}
+	defer in.Close()
+	started, gone := make(chan struct{}), make(chan struct{})
+	stdout := &replies{w: w}
+	stderr := &messages{log: func(line string) {
+		<-started
+		w.log(line)
+	}}
+	cmd, err := w.h.program().Start(nil, stdin, stdout, stderr)
+	stdin.Close()
+	if err != nil {
+		return &loss{why: err, unstarted: true}
+	}
+	w.pid = cmd.Process.Pid
+	close(started)
+	var feeding sync.WaitGroup
+	written := 0
+	feeding.Go(func() { written = w.feed(in, gone) })
+
+	cut, err := proc.Wait(w.ctx, w.killed.Done(), cmd, w.h.grace())
+	if !cut {
+		proc.End(cmd.Process.Pid, nil, w.h.grace(), w.killed.Done())
+	}
+	close(gone)
+	if in.SetWriteDeadline(time.Unix(1, 0)) != nil {
+		in.Close() // others may hold the other end for ever
+	}
+	feeding.Wait()
+	stderr.flush()
+	if err != nil {
+		return &loss{why: err}
+	}
+	lost := &loss{tail: stderr.tail.String(), how: &exec.ExitError{ProcessState: cmd.ProcessState}, cut: cut}
+	ended := proc.InWords(cmd.ProcessState)
+	note := "the worker has ended: " + ended
+	w.h.mu.Lock()
+	answered, finished := w.answered, w.finished
+	w.h.mu.Unlock()
+	switch left, known := proc.Unread(in); {
+	case cut:
+		lost.why = context.Cause(w.ctx)
+		note = fmt.Sprintf("%s (%s)", noteOf(lost.why), ended)
+	case known && written == left || !known && !answered:
+		lost.unstarted = true
+		lost.why = fmt.Errorf("%s ended before it read anything (%s)", w.h.Command[0], ended)
+	default:
+		lost.why = fmt.Errorf("the worker ended before it answered (%s)%s", ended, stdout.unfinished())
+	}
+	if !finished { // else Close says it
+		w.log(note)
+	}
+	return lost
+}
+
+func (w *worker) log(text string) {
+	if w.h.Log != nil {
+		w.h.Log.Info("worker", "pid", w.pid, "text", text)
+	}
+}
+
+// batchSize is about how many bytes one call writes. One write for all requests
+// that have come up together is most of the speed.
+const batchSize = 64 << 10
+
+// feed writes the requests until the process has ended and returns the number of
+// bytes. It encodes a request just before the write: one that waits takes no memory.
+func (w *worker) feed(in *os.File, gone <-chan struct{}) (written int) {
+	var batch []byte
+	for {
+		select {
+		case <-w.wake:
+		case <-gone:
+			return written
+		}
+		// Those who have just got a reply are about to hand in their next
+		// record. Let them.
+		runtime.Gosched()
+
+		w.h.mu.Lock()
+		queue, finished := w.queue, w.finished
+		w.queue = nil
+		w.h.mu.Unlock()
+		for len(queue) > 0 && w.ctx.Err() == nil { // else it need not read the rest
+			for batch = batch[:0]; len(queue) > 0 && len(batch) < batchSize; queue = queue[1:] {
+				batch = w.encode(batch, queue[0])
+			}
+			n, err := in.Write(batch)
+			written += n
+			if err != nil {
+				return written // how it ends, or that it is silent, says more
+			}
+		}
+		if finished {
+			in.Close()
+			return written
+		}
+	}
+}
+
+// encode appends the request. A record that cannot be written gets its answer.
+func (w *worker) encode(batch []byte, t *task) []byte {
+	line, err := appendRequest(batch, t.attempt, t.record)
+	if err != nil {
+		w.report(t.attempt, err, nil)
+		return batch
+	}
+	if w.h.logsExchanges() {
+		t.sent = beginning(line[len(batch):])
+	}
+	return line
+}
+
+// report hands an outcome to the call that waits for it. A reply to an attempt that
+// the worker does not have is nonsense.
+func (w *worker) report(attempt string, outcome error, line []byte) error {
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	t := w.inFlight[attempt]
+	if t == nil {
+		return nonsense("a reply to an attempt that it does not have, or has answered already", line)
+	}
+	delete(w.inFlight, attempt)
+	if !w.answered {
+		w.answered, w.h.fails = true, 0
+	}
+	t.at = nil
+	if w.h.logsExchanges() {
+		t.got = beginning(line)
+	}
+	t.done <- outcome
+	w.listen()
+	w.h.distribute()
+	return nil
+}
+
+// A loss is why a worker answers nothing more.
+type loss struct {
+	why       error  // a reason of ours to end it, or how it ended by itself
+	tail      string // of its standard error
+	how       *exec.ExitError
+	cut       bool // it was told to end
+	unstarted bool // it has not even begun
+}
+
+func (l *loss) Error() string { return l.why.Error() }
+
+// of returns the error of an attempt that was in flight.
+func (l *loss) of(ctx context.Context) error {
+	why := l.why
+	if errors.As(why, new(*interruption)) && ctx.Err() != nil {
+		why = context.Cause(ctx) // it is its own
+	}
+	causes := []error{why}
+	if l.how != nil {
+		causes = append(causes, l.how)
+	}
+	failed := proc.Fail(why.Error(), l.tail, causes...)
+	if l.unstarted {
+		return backlog.Unstarted(failed)
+	}
+	return failed
+}
+
+// atClose returns the loss as an error of Close, which is to end all workers:
+// nil if this one ended as it should.
+func (l *loss) atClose() error {
+	if l.how == nil || l.how.Success() && !l.cut {
+		return nil
+	}
+	return l.of(context.Background())
+}
+
+// An interruption is the end of a worker because the context of one of its
+// records was done.
+type interruption struct{ cause error }
+
+func (i *interruption) Error() string {
+	return fmt.Sprintf("the worker was ended because of another record that it had: %v", i.cause)
+}
+
+// noteOf returns the reason to end a worker for the log, which speaks of no
+// record in particular. A context that is canceled without a cause of its own
+// is a stop.
+func noteOf(why error) string {
+	i := (*interruption)(nil)
+	if !errors.As(why, &i) {
+		return why.Error()
+	}
+	if i.cause == context.Canceled {
+		return "the worker was ended by the stop: it had not answered all in time"
+	}
+	return "the worker was ended before it had answered all: " + i.cause.Error()
+}
+
+// nonsense returns the reason to end a worker because of what it wrote.
+func nonsense(what string, line []byte) error {
+	const most = 200 // bytes that people get to see
+	if len(line) > most {
+		return fmt.Errorf("the worker wrote %s: %q…", what, line[:most])
+	}
+	return fmt.Errorf("the worker wrote %s: %q", what, line)
+}

@@ -1,0 +1,47 @@
+package inspect
+
+import (
+	"time"
+
+	"backlog/backlog"
+)
+
+// Counts are the numbers of records in a table at a time, for ages in ascending
+// order, the edges: band i holds the records older than edge i-1 (the first: of
+// any age below) and at most edge i old. What is older than the last edge is in
+// Beyond. Pending records count as such also before they are eligible and after
+// they have expired.
+type Counts struct {
+	ByStatus   map[string]int // every row within the configured filter; "NULL" is NULL
+	Bands      []Band         // one per edge
+	Beyond     Band
+	Unreadable int // pending rows in no band: their date is missing or cannot be right
+	Exhausted  int // failed records that are out of retries: no longer pending, and in no band
+}
+
+// A Band counts the pending records in a range of ages.
+type Band struct {
+	Fresh, Failed int
+	Oldest        time.Time // zero: the band is empty
+}
+
+// Add counts a pending record; inserted is zero if it has no date.
+func (b *Band) Add(lane backlog.Lane, inserted time.Time) {
+	if lane == backlog.Fresh {
+		b.Fresh++
+	} else {
+		b.Failed++
+	}
+	if !inserted.IsZero() && (b.Oldest.IsZero() || inserted.Before(b.Oldest)) {
+		b.Oldest = inserted
+	}
+}
+
+// Pending returns the number of pending records in all bands.
+func (c Counts) Pending() int {
+	n := c.Beyond.Fresh + c.Beyond.Failed + c.Unreadable
+	for _, b := range c.Bands {
+		n += b.Fresh + b.Failed
+	}
+	return n
+}

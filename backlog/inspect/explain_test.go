@@ -1,0 +1,278 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/memory"
+	"backlog/tiers"
+)
+
+const day = 24 * time.Hour
+
+func key(n int) backlog.Key { return backlog.NewKey(int64(n)) }
+
+// explained is the present of these tests, a minute before a tick of all tiers
+// but the cron's.
+var explained = time.Date(2026, 1, 5, 11, 59, 0, 0, time.UTC)
+
+func explainedSchedule(t testing.TB) *tiers.Schedule {
+	t.Helper()
+	s, err := tiers.New(
+		tiers.Tier{MaxAge: 2 * time.Hour, Every: 30 * time.Minute},
+		tiers.Tier{MaxAge: day, Every: time.Hour, Name: "day"},
+		tiers.Tier{MaxAge: 2 * day, Cron: "20 3,17 * * *", Location: time.FixedZone("", 3600)}, // 02:20 and 16:20 in UTC
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// doubling waits a minute, then two, four, and so on.
+func doubling(retries int) *backlog.Policy {
+	return &backlog.Policy{Name: "doubling", Retries: retries, Wait: func(n int) (least, most time.Duration) {
+		d := min(time.Minute<<min(n-1, 12), day)
+		return d, d
+	}}
+}
+
+var (
+	plannedPolicy = &backlog.Policy{Name: "planned", Retries: 3, Planned: true, Wait: func(n int) (least, most time.Duration) {
+		return time.Minute, time.Hour
+	}}
+	neverPolicy = &backlog.Policy{Name: "none", Never: true, Wait: doubling(0).Wait}
+)
+
+// A rowChange makes a row what a test of Explain is about.
+type rowChange func(*inspect.Row)
+
+// ago is a time before explained.
+func ago(d time.Duration) time.Time { return explained.Add(-d) }
+
+// explainedRow is a row of that age; a negative one: without a date.
+func explainedRow(standing backlog.RowState, age time.Duration, change ...rowChange) inspect.Row {
+	r := inspect.Row{State: standing, NoDate: "skip"}
+	if age >= 0 {
+		r.Inserted = ago(age)
+	}
+	for _, f := range change {
+		f(&r)
+	}
+	return r
+}
+
+func failed(n int, last time.Time) rowChange {
+	return func(r *inspect.Row) { r.Failures.Count, r.Failures.Last = n, last }
+}
+
+func planned(n int, next time.Time) rowChange {
+	return func(r *inspect.Row) { r.Failures.Count, r.Failures.Next = n, next }
+}
+
+func noDate(word string) rowChange      { return func(r *inspect.Row) { r.NoDate = word } }
+func eligible(at time.Time) rowChange   { return func(r *inspect.Row) { r.Eligible = at } }
+func believed(at time.Time) rowChange   { return func(r *inspect.Row) { r.Believed = at } }
+func expires(at time.Time) rowChange    { return func(r *inspect.Row) { r.Expires = at } }
+func insertedAt(at time.Time) rowChange { return func(r *inspect.Row) { r.Inserted = at } }
+func filtered(r *inspect.Row)           { r.Filtered = true }
+func unreadable(err error) rowChange    { return func(r *inspect.Row) { r.Unreadable = err } }
+
+const (
+	isNew     = backlog.RowNew
+	isError   = backlog.RowError
+	isSuccess = backlog.RowSuccess
+	progress  = "it has failed, and is tried again at every tick of a tier that reaches its age"
+	tooOld    = "; before a tick comes it is older than every tier reaches (2d)"
+)
+
+// explanations are for explainedSchedule.
+var explanations = []struct {
+	name   string
+	row    inspect.Row
+	policy *backlog.Policy
+	due    bool
+	reason string
+	next   string // on the 5th of January; "": never
+	tier   string
+}{
+	{"new", explainedRow(isNew, 8*time.Minute), nil, true, "it is new", "12:00:00", "day"},
+	{"new, of the future", explainedRow(isNew, -1, insertedAt(ago(-time.Minute))), nil, true, "it is new", "12:00:00", "day"},
+	{"new, by a policy", explainedRow(isNew, 8*time.Minute, failed(9, explained)), doubling(3), true, "it is new", "12:00:00", "day"},
+	{"failed", explainedRow(isError, 8*time.Minute), nil, true, progress, "12:00:00", "day"},
+	{"of the widest tier alone", explainedRow(isError, day), nil, true, progress, "16:20:00", "2d"},
+	{"as old as a tier reaches at its tick", explainedRow(isError, day-time.Minute), nil, true, progress, "12:00:00", "day"},
+	{"a millisecond older", explainedRow(isError, day-time.Minute+time.Millisecond), nil, true, progress, "16:20:00", "2d"},
+	{"at the last tick of all", explainedRow(isError, 2*day-261*time.Minute), nil, true, progress, "16:20:00", "2d"},
+	{"after the last tick of all", explainedRow(isError, 2*day-260*time.Minute), nil, true, progress + tooOld, "", ""},
+	{"as old as any tier reaches", explainedRow(isNew, 2*day), nil, true, "it is new" + tooOld, "", ""},
+	{"older", explainedRow(isNew, 2*day+time.Millisecond), nil, false, "it is 2 days old, older than every tier reaches (2d)", "", ""},
+	{"older, and waiting", explainedRow(isError, 9*day, failed(1, explained)), doubling(-1), false, "it is 9 days old, older than every tier reaches (2d)", "", ""},
+
+	{"succeeded", explainedRow(isSuccess, time.Hour), nil, false, "it has succeeded", "", ""},
+	{"dead", explainedRow(backlog.RowDead, time.Hour), nil, false, "it is dead; `backlog retry` makes it new", "", ""},
+	{"held", explainedRow(backlog.RowOther, time.Hour), nil, false, "it is in none of the states that are tried", "", ""},
+	{"filtered", explainedRow(isNew, time.Hour, filtered), nil, false, "table.where leaves it out", "", ""},
+	{"succeeded and filtered", explainedRow(isSuccess, time.Hour, filtered), nil, false, "it has succeeded", "", ""},
+	{"unreadable", explainedRow(isNew, time.Hour, unreadable(errors.New("column a: x is no time"))), nil, false,
+		"no pass takes it: column a: x is no time", "", ""},
+
+	{"no date", explainedRow(isNew, -1), nil, false, "it has no date of insertion; table.inserted can say what that means", "", ""},
+	{"no date: newest", explainedRow(isNew, -1, noDate("newest")), nil, true, "it is new", "12:00:00", "day"},
+	{"no date: oldest", explainedRow(isNew, -1, noDate("oldest")), nil, true, "it is new", "16:20:00", "2d"},
+
+	{"not eligible", explainedRow(isNew, time.Hour, eligible(ago(-time.Hour))), nil, false, "it is not eligible before 2026-01-05 12:59:00 UTC", "13:00:00", "day"},
+	{"eligible at a tick", explainedRow(isNew, time.Hour, eligible(ago(-31*time.Minute))), nil, false, "it is not eligible before 2026-01-05 12:30:00 UTC", "12:30:00", "2h"},
+	{"eligible after a tick", explainedRow(isNew, time.Hour, eligible(ago(-31*time.Minute-time.Millisecond))), nil, false,
+		"it is not eligible before 2026-01-05 12:30:00.001 UTC", "13:00:00", "day"},
+	{"eligible now", explainedRow(isNew, time.Hour, eligible(explained)), nil, true, "it is new", "12:00:00", "day"},
+	{"of a future that is not believed", explainedRow(isNew, -1, insertedAt(ago(-61*time.Minute)), believed(ago(-31*time.Minute))), nil, false,
+		"its date of insertion is too far ahead of the clock to be believed before 2026-01-05 12:30:00 UTC", "12:30:00", "2h"},
+	{"eligible later than believed", explainedRow(isNew, -1, believed(ago(-31*time.Minute)), insertedAt(ago(-61*time.Minute)), eligible(ago(-32*time.Minute))), nil, false,
+		"it is not eligible before 2026-01-05 12:31:00 UTC", "13:00:00", "day"},
+	{"eligible too late", explainedRow(isNew, time.Hour, eligible(ago(-2*day))), nil, false, "it is not eligible before 2026-01-07 11:59:00 UTC" + tooOld, "", ""},
+	{"expired", explainedRow(isNew, time.Hour, expires(ago(time.Millisecond))), nil, false, "it expired at 2026-01-05 11:58:59.999 UTC", "", ""},
+	{"expires now", explainedRow(isNew, time.Hour, expires(explained)), nil, true, "it is new; before a tick comes it expires, at 2026-01-05 11:59:00 UTC", "", ""},
+	{"expires at the tick", explainedRow(isNew, time.Hour, expires(ago(-time.Minute))), nil, true, "it is new", "12:00:00", "day"},
+	{"expires before it is due", explainedRow(isError, time.Hour, failed(7, explained), expires(ago(-time.Hour))), doubling(-1), false,
+		"it has failed 7 times, and doubling lets it wait until 2026-01-05 13:03:00 UTC; before a tick comes it expires, at 2026-01-05 12:59:00 UTC", "", ""},
+
+	{"waiting", explainedRow(isError, time.Hour, failed(6, ago(time.Minute))), doubling(-1), false,
+		"it has failed 6 times, and doubling lets it wait until 2026-01-05 12:30:00 UTC", "12:30:00", "2h"},
+	{"waiting, a moment longer", explainedRow(isError, time.Hour, failed(6, ago(time.Minute-time.Millisecond))), doubling(-1), false,
+		"it has failed 6 times, and doubling lets it wait until 2026-01-05 12:30:00.001 UTC", "13:00:00", "day"},
+	{"waiting for longer than a tier reaches", explainedRow(isError, 119*time.Minute, failed(6, ago(time.Minute))), doubling(-1), false,
+		"it has failed 6 times, and doubling lets it wait until 2026-01-05 12:30:00 UTC", "13:00:00", "day"},
+	{"waiting for longer than any tier reaches", explainedRow(isError, 2*day-time.Hour, failed(12, explained)), doubling(-1), false,
+		"it has failed 12 times, and doubling lets it wait until 2026-01-06 11:59:00 UTC" + tooOld, "", ""},
+	{"due, counted", explainedRow(isError, time.Hour, failed(1, ago(time.Minute))), doubling(-1), true,
+		"it has failed once, and is due since 2026-01-05 11:59:00 UTC (doubling)", "12:00:00", "day"},
+	{"no longer known when", explainedRow(isError, time.Hour, failed(3, time.Time{})), doubling(-1), true, "it has failed, but the row does not say when: it is due at once", "12:00:00", "day"},
+	{"not counted", explainedRow(isError, time.Hour, failed(0, explained)), doubling(-1), true, "it has failed, but the row does not say when: it is due at once", "12:00:00", "day"},
+	{"eligible later than due", explainedRow(isError, time.Hour, failed(1, ago(time.Minute)), eligible(ago(-2*time.Minute))), doubling(-1), false,
+		"it is not eligible before 2026-01-05 12:01:00 UTC", "12:30:00", "2h"},
+	{"due later than eligible", explainedRow(isError, time.Hour, failed(3, explained), eligible(ago(-2*time.Minute))), doubling(-1), false,
+		"it has failed 3 times, and doubling lets it wait until 2026-01-05 12:03:00 UTC", "12:30:00", "2h"},
+	{"the last retry", explainedRow(isError, time.Hour, failed(3, ago(time.Hour))), doubling(3), true,
+		"it has failed 3 times, and is due since 2026-01-05 11:03:00 UTC (doubling)", "12:00:00", "day"},
+	{"out of retries", explainedRow(isError, time.Hour, failed(4, ago(time.Hour))), doubling(3), false,
+		"it has failed 4 times and is out of retries (doubling: 3); `backlog retry` makes it new", "", ""},
+
+	{"planned", explainedRow(isError, time.Hour, planned(2, ago(-31*time.Minute))), plannedPolicy, false,
+		"it has failed 2 times, and planned lets it wait until 2026-01-05 12:30:00 UTC", "12:30:00", "2h"},
+	{"planned for the past", explainedRow(isError, time.Hour, planned(1, ago(time.Hour))), plannedPolicy, true,
+		"it has failed once, and is due since 2026-01-05 10:59:00 UTC (planned)", "12:00:00", "day"},
+	{"planned and not counted", explainedRow(isError, time.Hour, planned(0, ago(-31*time.Minute))), plannedPolicy, false,
+		"it has failed 0 times, and planned lets it wait until 2026-01-05 12:30:00 UTC", "12:30:00", "2h"},
+	{"nothing planned", explainedRow(isError, time.Hour, failed(2, explained)), plannedPolicy, true, "it has failed, but the row does not say when: it is due at once", "12:00:00", "day"},
+	{"planned no more", explainedRow(isError, time.Hour, planned(4, time.Time{})), plannedPolicy, false,
+		"it has failed 4 times and is out of retries (planned: 3); `backlog retry` makes it new", "", ""},
+	{"never again", explainedRow(isError, time.Hour), neverPolicy, false,
+		"it has failed, and the policy none never tries again; `backlog retry` makes it new", "", ""},
+	{"new where nothing is tried again", explainedRow(isNew, time.Hour), neverPolicy, true, "it is new", "12:00:00", "day"},
+}
+
+func TestExplain(t *testing.T) {
+	s := explainedSchedule(t)
+	for _, tt := range explanations {
+		t.Run(tt.name, func(t *testing.T) {
+			got := inspect.Explain(tt.row, s, tt.policy, explained)
+			next := ""
+			if !got.Next.IsZero() {
+				next = got.Next.UTC().Format("15:04:05")
+			}
+			if got.Due != tt.due || got.Reason != tt.reason || next != tt.next || got.Tier != tt.tier {
+				t.Errorf("got %t, %q, %q, %q\nwant %t, %q, %q, %q", got.Due, got.Reason, next, got.Tier, tt.due, tt.reason, tt.next, tt.tier)
+			}
+		})
+	}
+}
+
+// What Explain says of any record is what the engine does with it, tick by tick.
+func TestExplainAgreesWithPasses(t *testing.T) {
+	s, now := explainedSchedule(t), explained
+	rapid.Check(t, func(t *rapid.T) {
+		// Times that meet ticks, and miss them by a millisecond.
+		at := func(name string, from, to time.Duration) time.Time {
+			return now.Truncate(10 * time.Minute).Add(
+				10*time.Minute*time.Duration(rapid.IntRange(int(from/(10*time.Minute)), int(to/(10*time.Minute))).Draw(t, name)) +
+					time.Duration(rapid.IntRange(-1, 1).Draw(t, name+"_ms"))*time.Millisecond)
+		}
+		maybe := func(name string, from, to time.Duration) (none time.Time) {
+			if rapid.IntRange(0, 2).Draw(t, name+"_given") > 0 {
+				return none
+			}
+			return at(name, from, to)
+		}
+		p := rapid.SampledFrom([]*backlog.Policy{nil, doubling(-1), doubling(3), plannedPolicy, neverPolicy}).Draw(t, "policy")
+		o := memory.Options{Policy: p, NullDate: rapid.SampledFrom([]string{"skip", "oldest", "newest"}).Draw(t, "null"), Dead: "DEAD"}
+		row := memory.Row{
+			Key: key(1), Status: rapid.SampledFrom([]string{"NEW", "ERROR", "ERROR", "ERROR", "SUCCESS", "DEAD", "HELD"}).Draw(t, "status"),
+			Eligible: maybe("eligible", -time.Hour, 3*day), Expires: maybe("expires", -time.Hour, 3*day),
+			Failures: backlog.Failures{Count: rapid.IntRange(-1, 12).Draw(t, "count"), Last: maybe("last", -2*day, time.Hour), Next: maybe("next", -day, 3*day)},
+		}
+		if rapid.IntRange(0, 9).Draw(t, "dated") > 0 {
+			row.Inserted = at("inserted", -3*day, 0)
+		}
+		store := struct{ backlog.Store }{storeOf(t, o, row)} // which does not expire
+		got := inspect.Explain(rowOf(row, o.NullDate), s, p, now)
+
+		widest := s.Widest()
+		if due := handsOut(t, store, p, backlog.Pass{MaxAge: widest.MaxAge, Widest: true, Now: now}); due != got.Due {
+			t.Fatalf("a pass takes the record now: %t, but %+v", due, got)
+		}
+		var next time.Time
+		var tier string
+		for tick := s.Next(now.Add(-1)); next.IsZero() && tick.Before(now.Add(4*day)); tick = s.Next(tick) {
+			pick := tiers.Coalesce(s.Due(tick.Add(-1), tick), func(tiers.Tier) bool { return true }).Start.Tier
+			if handsOut(t, store, p, backlog.Pass{Tier: pick.Name, MaxAge: pick.MaxAge, Widest: pick.Name == widest.Name, Now: tick}) {
+				next, tier = tick, pick.Name
+			}
+		}
+		if !next.Equal(got.Next) || tier != got.Tier {
+			t.Fatalf("a pass takes the record at %v (%s), but %+v", next, tier, got)
+		}
+	})
+}
+
+func storeOf(t *rapid.T, o memory.Options, r memory.Row) *memory.Store {
+	s := memory.New(o)
+	if err := s.Insert(r); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// rowOf is the row as a store would find it.
+func rowOf(r memory.Row, noDate string) inspect.Row {
+	standing := map[string]backlog.RowState{
+		"NEW": backlog.RowNew, "ERROR": backlog.RowError, "SUCCESS": backlog.RowSuccess, "DEAD": backlog.RowDead,
+	}
+	out := inspect.Row{
+		Record: backlog.Record{Key: r.Key, Status: r.Status, Inserted: r.Inserted, Failures: r.Failures},
+		State:  backlog.RowOther, NoDate: noDate, Eligible: r.Eligible, Expires: r.Expires,
+	}
+	if s, ok := standing[r.Status]; ok {
+		out.State = s
+	}
+	return out
+}
+
+// handsOut reports whether the pass takes the record, which stays as it was.
+func handsOut(t *rapid.T, s backlog.Store, policy *backlog.Policy, p backlog.Pass) bool {
+	taken := false
+	e := &backlog.Engine{Store: s, Policy: policy, Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error {
+		taken = true
+		return backlog.Skip
+	})}
+	if _, err := e.Pass(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	return taken
+}

@@ -1,0 +1,345 @@
+package backlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// groupDelay is how long an outcome waits at most for others to be settled
+// with it.
+const groupDelay = 100 * time.Millisecond
+
+// fullGroup is the number of outcomes that are not kept waiting for more: half
+// of what may be unsettled at all, so that as many can come together while they
+// are written.
+const fullGroup = MaxGroup / 2
+
+// maxInRow is how many outcomes in a row may be refused: each is of a record
+// that was handled in vain.
+const maxInRow = 10
+
+// An attempt is one that has ended and whose outcome is to be written.
+type attempt struct {
+	Settlement
+	run     *run
+	hash    uint64 // of the key
+	weight  int64
+	outcome Outcome
+	givenUp bool // by the policy
+}
+
+// A settler writes the outcomes of all passes in groups, one after the other. It
+// outlives passes, locks and reloads: an outcome stays with it until the
+// store takes it, or the end of the process gives it up.
+type settler struct {
+	mu      sync.Mutex
+	queue   []attempt
+	group   []attempt          // being written
+	spare   []attempt          // what the group is a part of: to be used again after it
+	abort   context.CancelFunc // of the write under way
+	reason  error              // why the last write failed
+	running bool
+	urgent  bool          // the queue is to be written without waiting for more
+	wake    chan struct{} // holds a token: look at the queue
+
+	since atomic.Int64 // when the write under way began, in unix nanoseconds; 0: there is none
+	kept  atomic.Int64 // outcomes of passes that have lost their lock and ended
+}
+
+// isStuck reports whether a write has been under way for long, or outcomes of
+// ended passes are yet to be written.
+func (s *settler) isStuck(now time.Time) bool {
+	since := s.since.Load()
+	return since != 0 && now.UnixNano()-since >= int64(contactEvery) || s.kept.Load() > 0
+}
+
+func (s *settler) add(a attempt) {
+	s.mu.Lock()
+	s.queue = append(s.queue, a)
+	n, start := len(s.queue), !s.running
+	s.running = true
+	s.mu.Unlock()
+	if start {
+		go s.write()
+	} else if n == fullGroup {
+		signal(s.wake)
+	}
+}
+
+// flush has the queue written at once: nothing more comes, or somebody waits for
+// room.
+func (s *settler) flush() {
+	s.mu.Lock()
+	s.urgent = len(s.queue) > 0
+	s.mu.Unlock()
+	signal(s.wake)
+}
+
+// signal puts a token into a channel of capacity one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// write writes groups until nothing is left.
+func (s *settler) write() {
+	for waited := false; ; {
+		s.mu.Lock()
+		n := len(s.queue)
+		if n == 0 {
+			s.running, s.urgent = false, false
+			s.mu.Unlock()
+			return
+		}
+		if n < fullGroup && !s.urgent && !waited {
+			s.mu.Unlock()
+			waited = s.await()
+			continue
+		}
+		// Half groups and whole ones: a store prepares statements for these.
+		if n = min(n, MaxGroup); n > fullGroup && n < MaxGroup && !s.urgent {
+			n = fullGroup
+		}
+		for i := range n {
+			if s.queue[i].run.e != s.queue[0].run.e {
+				n = i // another engine may have another store
+				break
+			}
+		}
+		s.group = s.queue[:n:n]
+		s.queue, s.spare = append(s.spare[:0], s.queue[n:]...), s.queue
+		waited = len(s.queue) > 0
+		s.urgent = s.urgent && waited
+		s.mu.Unlock()
+		s.settle()
+	}
+}
+
+// await waits for more outcomes to come, and reports whether it was for as long as one may wait.
+func (s *settler) await() bool {
+	t := time.NewTimer(groupDelay)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			return true
+		case <-s.wake:
+			s.mu.Lock()
+			enough := s.urgent || len(s.queue) >= fullGroup
+			s.mu.Unlock()
+			if enough {
+				return true
+			}
+		}
+	}
+}
+
+// settle writes the group, however long the store is unavailable, but for what
+// is given up meanwhile.
+func (s *settler) settle() {
+	e := s.group[0].run.e
+	began := e.Now()
+	s.since.Store(began.UnixNano())
+	defer func() {
+		s.since.Store(0)
+		s.mu.Lock()
+		s.group = nil
+		s.mu.Unlock()
+	}()
+	for {
+		group, ctx := s.begin()
+		if len(group) == 0 {
+			return
+		}
+		settlements := make([]Settlement, len(group))
+		for i := range group {
+			settlements[i] = group[i].Settlement
+		}
+		var left []Unsettled
+		err := e.persist(ctx, func() (err error) {
+			left, err = e.Store.Settle(ctx, settlements)
+			s.mu.Lock()
+			s.reason = err
+			s.mu.Unlock()
+			return err
+		})
+		if err != nil && ctx.Err() != nil {
+			if !isUnavailable(err) { // the end has cut it short
+				err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, e.Now().Sub(began).Round(time.Second))
+			}
+			s.mu.Lock()
+			s.reason = err
+			s.mu.Unlock()
+			continue
+		}
+		s.abort()
+		if err != nil {
+			giveUp(group, err)
+		} else {
+			account(group, left)
+		}
+		return
+	}
+}
+
+// begin returns what of the group is not given up, and the context for its
+// write. What is given up is accounted for.
+func (s *settler) begin() (group []attempt, ctx context.Context) {
+	s.mu.Lock()
+	var lost []attempt
+	s.group, lost = split(s.group)
+	ctx, s.abort = context.WithCancel(context.Background())
+	group = s.group
+	reason := s.reason
+	s.mu.Unlock()
+	giveUp(lost, reason)
+	return group, ctx
+}
+
+// split parts a list into what is to be written and what is given up.
+func split(list []attempt) (rest, lost []attempt) {
+	if !slices.ContainsFunc(list, func(a attempt) bool { return a.run.gaveUp }) {
+		return list, nil
+	}
+	for _, a := range list {
+		if a.run.gaveUp {
+			lost = append(lost, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	return rest, lost
+}
+
+func giveUp(lost []attempt, reason error) {
+	if len(lost) == 0 {
+		return
+	}
+	if reason == nil {
+		reason = fmt.Errorf("%w: there was no time to write", ErrUnavailable)
+	}
+	left := make([]Unsettled, len(lost))
+	for i := range lost {
+		left[i] = Unsettled{i, unwritten{reason}}
+	}
+	account(lost, left)
+}
+
+// giveUp ends the wait for the outcomes for which it is over.
+func (s *settler) giveUp(over func(*run) bool) {
+	s.mu.Lock()
+	for _, list := range [][]attempt{s.queue, s.group} {
+		for _, a := range list {
+			a.run.gaveUp = a.run.gaveUp || over(a.run)
+		}
+	}
+	var lost []attempt
+	s.queue, lost = split(s.queue)
+	reason := s.reason
+	if _, cut := split(s.group); len(cut) > 0 && s.abort != nil {
+		s.abort()
+	}
+	s.mu.Unlock()
+	giveUp(lost, reason)
+}
+
+// Flush returns when no outcome is left that a pass could not write before it
+// lost its lock and ended. When ctx is done it gives up what is left, and tells
+// of each as [Unwritten]: a process calls it before its end.
+func (e *Engine) Flush(ctx context.Context) {
+	e.init()
+	for e.settler.kept.Load() > 0 {
+		if !sleep(ctx, 20*time.Millisecond) {
+			e.settler.giveUp(func(r *run) bool { return r.left })
+			ctx = context.Background() // it takes a moment
+		}
+	}
+}
+
+// unwritten is why settlements were given up.
+type unwritten struct{ error }
+
+func (u unwritten) Unwrap() error { return u.error }
+
+// account counts the attempts of a group that has been settled but for left.
+func account(group []attempt, left []Unsettled) {
+	reasons := make([]error, len(group))
+	for _, u := range left {
+		reasons[u.Index] = u.Err
+	}
+	for from := 0; from < len(group); {
+		r, to := group[from].run, from+1
+		for to < len(group) && group[to].run == r {
+			to++
+		}
+		r.account(group[from:to], reasons[from:to])
+		from = to
+	}
+}
+
+// account counts attempts of the run. A reason is nil where the outcome is
+// written.
+func (r *run) account(list []attempt, reasons []error) {
+	var events []Event
+	var failed error
+	hashes, weight := make([]uint64, len(list)), int64(0)
+	r.mu.Lock()
+	for i := range list {
+		a, err := &list[i], reasons[i]
+		hashes[i], weight = a.hash, weight+a.weight
+		ev := Event{At: a.At, Tier: r.pass.Tier, Record: a.Record, Outcome: a.outcome, Err: err}
+		switch {
+		case err == nil:
+			r.report.add(a)
+			r.inRow = 0
+			continue
+		case errors.As(err, new(unwritten)):
+			r.report.Unwritten++
+			ev.Kind = Unwritten
+			failed = err
+			r.e.trials.taken.Clear()
+		case errors.Is(err, ErrConflict):
+			r.report.Conflicts++
+			r.tried[a.hash] = struct{}{} // it may now be in the other lane
+			ev.Kind = Conflicted
+		default:
+			r.report.Refused++
+			r.e.trials.taken.Clear()
+			if !r.e.trials.broken.Load() {
+				r.e.refuse(a.hash)
+			}
+			ev.Kind = Refused
+			if r.inRow++; r.inRow == maxInRow {
+				failed = fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, err)
+			}
+		}
+		events = append(events, ev)
+	}
+	r.unsettled -= len(list)
+	over, left := r.unsettled == 0, r.left
+	r.mu.Unlock()
+	if failed != nil && !left {
+		r.fail(failed)
+	}
+	for _, ev := range events {
+		r.e.emit(ev)
+	}
+	for i := range list {
+		list[i].Record.Values = nil // the rest of the page may live on for long
+	}
+	r.e.flights.land(hashes...)
+	r.e.gate.room.Release(weight)
+	if left {
+		r.e.settler.kept.Add(int64(-len(list)))
+	}
+	if over {
+		signal(r.settled)
+	}
+}

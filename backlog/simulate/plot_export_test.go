@@ -1,3 +1,0 @@
-package simulate
-
-var StyleOf = styleOf

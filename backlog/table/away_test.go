@@ -1,0 +1,97 @@
+package table_test
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/mysql"
+	"backlog/backlog/table/postgres"
+)
+
+// What is no server of the kind that the URL names is not waited for where that
+// is certain, and may be none where it is not.
+func TestStrangersAtThePort(t *testing.T) {
+	const packet = "\x05\x00\x00\x00" // of MySQL, five bytes long
+	for _, tt := range []struct {
+		kind, says, want string
+		away             bool
+	}{
+		{"mysql", "SSH-2.0-OpenSSH_9.9\r\n", "the MySQL server at ADDR broke the connection off; name host and port of a MySQL or MariaDB server in the database URL", true},
+		{"mysql", packet + "\x0a5.\x00\x01", "there is no MySQL server at ADDR, but something else; correct host and port, or write postgres://… for PostgreSQL", false},
+		{"mysql", packet + "\x095.\x00\x01", "there is no MySQL server at ADDR, but something else; correct host and port, or write postgres://… for PostgreSQL", false},
+		{"postgres", packet + "\x0a5.5.5-10.11.6-MariaDB\x00", "there is no PostgreSQL server at ADDR, but something else; correct host and port, or write mysql://… for MySQL and MariaDB", false},
+		{"postgres", "", "the PostgreSQL server at ADDR broke the connection off; name host and port of a PostgreSQL server in the database URL", true},
+	} {
+		addr := speaker(t, tt.says)
+		_, err := openDB(t.Context(), tt.kind+"://u:s3cret@"+addr+"/x", table.Options{})
+		if want := strings.ReplaceAll(tt.want, "ADDR", addr); err == nil || strings.TrimPrefix(err.Error(), "the database is away: ") != want || errors.Is(err, backlog.ErrUnavailable) != tt.away {
+			t.Errorf("%s, %q:\n got %v\nwant %s", tt.kind, tt.says, err, want)
+		}
+	}
+}
+
+// speaker returns the address of a server that says the same to everybody.
+func speaker(t *testing.T, says string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Write([]byte(says))
+			c.(*net.TCPConn).CloseWrite()
+			t.Cleanup(func() { c.Close() })
+		}
+	}()
+	return l.Addr().String()
+}
+
+// What keeps a statement from being run though the database is there is said in
+// its own words, with where to look; that it may pass is said by the error's kind.
+func TestHindrances(t *testing.T) {
+	for _, tt := range []struct {
+		d    db.Server
+		err  error
+		want string
+	}{
+		{mysql.Dialect, &mysqldriver.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded; try restarting transaction"},
+			"locked by another session: Lock wait timeout exceeded; SHOW FULL PROCESSLIST and SHOW ENGINE INNODB STATUS tell by whom"},
+		{mysql.Dialect, &mysqldriver.MySQLError{Number: 1040, Message: "Too many connections"},
+			"the database has no connection left: Too many connections; let its administrator raise the limit, or end sessions that SHOW PROCESSLIST shows"},
+		{mysql.Dialect, &mysqldriver.MySQLError{Number: 1290, Message: "The MariaDB server is running with the --read-only option so it cannot execute this statement"},
+			"the database takes no writes: The MariaDB server is running with the --read-only option so it cannot execute this statement; name the server in the database URL that takes them, or let its administrator SET GLOBAL read_only = 0"},
+		{mysql.Dialect, &mysqldriver.MySQLError{Number: 1317, Message: "Query execution was interrupted"}, "the statement was cancelled: Query execution was interrupted"},
+		{mysql.Dialect, &mysqldriver.MySQLError{Number: 1969, Message: "Query execution was interrupted (max_statement_time exceeded)"},
+			"a statement takes longer than its time limit: Query execution was interrupted (max_statement_time exceeded); " + db.LookAtIndexes},
+		{mysql.Dialect, driver.ErrBadConn, "the database is away: the connection broke off; the server's log tells why"},
+		{postgres.Dialect, &pgconn.PgError{Code: "55P03", Message: "canceling statement due to lock timeout"},
+			"locked by another session: canceling statement due to lock timeout; pg_stat_activity tells by whom: look for the oldest xact_start"},
+		{postgres.Dialect, &pgconn.PgError{Code: "57014", Message: "canceling statement due to user request"}, "the statement was cancelled: canceling statement due to user request"},
+		{postgres.Dialect, &pgconn.PgError{Code: "57014", Message: "canceling statement due to statement timeout"},
+			"a statement takes longer than its time limit: canceling statement due to statement timeout; " + db.LookAtIndexes},
+		{postgres.Dialect, &pgconn.PgError{Code: "53300", Message: "remaining connection slots are reserved"},
+			"the database has no connection left: remaining connection slots are reserved; let its administrator raise the limit, or end sessions that pg_stat_activity shows"},
+		{postgres.Dialect, sql.ErrConnDone, "the database is away: the connection broke off; the server's log tells why"},
+	} {
+		err := (&db.DB{Server: tt.d}).Wrap(t.Context(), tt.err)
+		if err == nil || err.Error() != tt.want || !errors.Is(err, backlog.ErrUnavailable) || !errors.Is(err, tt.err) && tt.err != driver.ErrBadConn && tt.err != sql.ErrConnDone {
+			t.Errorf("got %v\nwant %s", err, tt.want)
+		}
+	}
+}

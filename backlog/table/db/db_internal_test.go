@@ -1,0 +1,28 @@
+package db
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What has ended a call is said once, and how long it was waited for is the limit
+// that was there.
+func TestLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		db := &DB{}
+		if err := db.Wrap(t.Context(), limited(t.Context(), 2*time.Second, hangs)); err == nil || err.Error() != "the database is away: no answer within 2s" {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := db.Wrap(ctx, limited(ctx, 2*time.Second, hangs)); err == nil || err.Error() != "context canceled" {
+			t.Errorf("got %v", err)
+		}
+	})
+}

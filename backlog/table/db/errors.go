@@ -1,0 +1,248 @@
+package db
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"backlog/backlog"
+)
+
+// A Problem is why a database or a table cannot be worked as it is, and what to do.
+type Problem struct {
+	What string
+	Hint string // may be empty
+}
+
+func (p *Problem) Error() string {
+	if p.Hint == "" {
+		return p.What
+	}
+	return p.What + "; " + p.Hint
+}
+
+// Problemf returns a *Problem.
+func Problemf(hint, format string, args ...any) error {
+	return &Problem{What: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// A URLError is a *Problem of a database's URL, whatever it leads to.
+type URLError struct{ error }
+
+func (e *URLError) Unwrap() error { return e.error }
+
+// URLProblemf returns a *URLError.
+func URLProblemf(hint, format string, args ...any) error {
+	return &URLError{Problemf(hint, format, args...)}
+}
+
+// A MissingFile is the problem of a database file that is not there.
+type MissingFile struct {
+	Problem
+	Path string
+}
+
+// An ErrorClass is what an error of a statement means.
+type ErrorClass int
+
+const (
+	Other       ErrorClass = iota
+	Unavailable            // the same call may succeed later
+	Busy                   // in a moment: another program has the lock
+	Refused                // this row does not take these values
+	Denied                 // the user may not do that
+	Stale                  // the index of a hint is gone
+)
+
+// A Fault is what an error means: its text is What in plain words, what the
+// database says itself, and the hint, each of which may be empty. A Fault that is
+// neither Unavailable nor Busy is a *Problem if it has a hint.
+type Fault struct {
+	Codes string // that have this meaning, divided by blanks
+	Class ErrorClass
+	What  string
+	Said  string
+	Hint  string
+}
+
+// What is in the way of a statement, as all databases have it.
+const (
+	LockedByOther = "locked by another session"
+	CrossesOther  = "in the way of another session again and again"
+	Cancelled     = "the statement was cancelled"
+	TooSlow       = "a statement takes longer than its time limit"
+	Ended         = "the connection was ended there"
+	ReadOnly      = "the database takes no writes"
+	Full          = "the database has no connection left"
+	OutOfSpace    = "the database has run out of disk or memory"
+
+	TableChanged = "the table is not as it was"
+)
+
+// What to do about it.
+const (
+	LookAtIndexes  = "probably an index is missing: `backlog check` tells which, `backlog init` creates it"
+	MakeRoom       = "make room there"
+	CorrectMapping = "correct the mapping, or restart after the table was changed"
+)
+
+// Meaning returns what an error with the codes means, the most special of which
+// comes first.
+func Meaning(faults []Fault, said string, codes ...string) Fault {
+	for _, code := range codes {
+		for _, f := range faults {
+			if slices.Contains(strings.Fields(f.Codes), code) {
+				f.Said = said
+				return f
+			}
+		}
+	}
+	return Fault{Said: said}
+}
+
+// words are the fault's text without its hint.
+func (f Fault) words() string {
+	if f.What == "" || f.Said == "" {
+		return f.What + f.Said
+	}
+	return f.What + ": " + f.Said
+}
+
+// fault is what an error means, whether the server has said it or not.
+func (db *DB) fault(err error) Fault {
+	f := db.Error(err)
+	if f == (Fault{}) && (errors.Is(err, backlog.ErrUnavailable) || isBroken(err)) {
+		f.Class = Unavailable
+	}
+	return f
+}
+
+// isBroken reports whether the way to the server has broken.
+func isBroken(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*tls.CertificateVerificationError)) {
+		return false
+	}
+	for _, e := range []error{sql.ErrConnDone, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return errors.As(err, new(net.Error))
+}
+
+// Class returns what the error means.
+func (db *DB) Class(err error) ErrorClass {
+	if err == nil {
+		return Other
+	}
+	return db.fault(err).Class
+}
+
+// Explained returns the *Problem of an error that only a person can mend, else the
+// error.
+func (db *DB) Explained(err error) error {
+	if f := db.fault(err); f.Hint != "" && f.Class != Unavailable && f.Class != Busy {
+		return &Problem{What: f.words(), Hint: f.Hint}
+	}
+	return err
+}
+
+// Wrap gives an error of a statement its class. The statement's own timeout differs
+// from the end of ctx, the caller's.
+func (db *DB) Wrap(ctx context.Context, err error) error {
+	switch {
+	case err == nil, errors.As(err, new(*Problem)), errors.Is(err, backlog.ErrUnavailable):
+		return err
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return noAnswer(StatementTimeout)
+	}
+	f := db.fault(err)
+	switch {
+	case f.Class != Unavailable && f.Class != Busy:
+		return db.Explained(err)
+	case f.What != "":
+		return &hindrance{(&Problem{What: f.words(), Hint: f.Hint}).Error(), err}
+	case f.Said == "":
+		return fmt.Errorf("%w: the connection broke off; the server's log tells why", backlog.ErrUnavailable)
+	}
+	return fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
+}
+
+// A hindrance is an error that wraps [backlog.ErrUnavailable] where the database is
+// there: its text says what is in the way, and where to look.
+type hindrance struct {
+	text string
+	err  error
+}
+
+func (h *hindrance) Error() string   { return h.text }
+func (h *hindrance) Unwrap() []error { return []error{backlog.ErrUnavailable, h.err} }
+
+// noAnswer says that the database has kept quiet for that long.
+func noAnswer(limit time.Duration) error {
+	return fmt.Errorf("%w: no answer within %v", backlog.ErrUnavailable, limit)
+}
+
+// limited calls f with a limit to its time, and says so when that has ended it.
+func limited(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	lctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := f(lctx)
+	if err != nil && lctx.Err() != nil && ctx.Err() == nil && !errors.Is(err, backlog.ErrUnavailable) {
+		return noAnswer(limit)
+	}
+	return err
+}
+
+// Dial connects to a server. Within seconds it is noticed when the other side is
+// gone without a word.
+func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := net.Dialer{Timeout: DialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	return d.DialContext(ctx, network, addr)
+}
+
+// Unreached words an error of connecting to the server at addr: the driver's own
+// words may have parts of the URL in them. It returns nil where it has no words.
+func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, err error) error {
+	at := "the " + t.Name + " server at " + addr
+	var (
+		problem *Problem
+		verify  *tls.CertificateVerificationError
+		unknown x509.UnknownAuthorityError
+		lookup  *net.DNSError
+		op      *net.OpError
+	)
+	switch {
+	case errors.As(err, &problem):
+		return problem
+	case ctx.Err() != nil:
+		return &hindrance{backlog.ErrUnavailable.Error() + ": no connection to " + at + " so far", ctx.Err()}
+	case errors.As(err, &verify):
+		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, verify.Err)
+	case errors.As(err, &unknown):
+		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, unknown)
+	case errors.As(err, &lookup):
+		return fmt.Errorf("%w: %s: its name is not found; correct the host in the database URL", backlog.ErrUnavailable, at)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrUnavailable, at, limit, t.NameServer)
+	case errors.As(err, &op) && op.Op == "dial":
+		return fmt.Errorf("%w: %s cannot be reached: %w; start it there, or correct host and port in the database URL", backlog.ErrUnavailable, at, op.Err)
+	case isBroken(err):
+		return fmt.Errorf("%w: %s broke the connection off; %s", backlog.ErrUnavailable, at, t.NameServer)
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package db
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Text is how a kind of database writes SQL. It does no input or output and has
+// no state.
+type Text struct {
+	Name    string   // of the kind
+	Schemes []string // of its URLs
+	File    bool     // a URL names a file
+	Driver  string   // the module that speaks to it
+
+	// Parameters are what a URL may set, with the values, divided by blanks; "" is for
+	// any value.
+	Parameters map[string]string
+	NoOther    string // what is said of other parameters; "": the server judges them
+	Form       string // how a URL is written
+	NeedsHost  bool   // a URL has a host
+	NameServer string // what to do where something at the URL's host gives no answer
+	Distrust   string // what to do about a certificate that is not trusted
+
+	// Sessions are the settings that a program's own pool must have.
+	Sessions []Setting
+
+	Quotes      string // the character around names
+	True, False string
+	Blob        string // of hexadecimal digits, as a format
+	Backslashes bool   // strings have escapes by a backslash
+	Numbered    bool   // the n-th argument is $n, not ?
+	Casts       bool   // the type of an argument has to be said in a CASE
+	Rows        string // a list of row values behind IN, as a format; "": rows are not compared
+	Raw         string // a column as it is stored, as a format
+	Guard       string // a condition that no index is searched by, as a format
+	LockRow     string // ends a SELECT that keeps others from its rows
+	Present     string // the server's time in microseconds since 1970; "": there is no server
+	Hint        string // the table's name with an index to use, as a format; "": planners need none
+	Own         string // characters that begin the database's own parameters
+
+	Prepares       bool // the driver does not prepare by itself what comes again
+	LazyUnion      bool // an ordered union is read no further than its limit
+	PartialIndexes bool
+	SearchedFirst  bool // an index begins with the columns that have one value, else its condition says them
+	FoldsNames     bool // column names do not differ by case alone
+	OneWriter      bool
+	OneSchema      bool
+
+	Rehearse    string   // begins a transaction in which what writes is planned, wherever
+	Trial       []string // a transaction that will be rolled back begins with it
+	Immediate   string   // has deferred constraints speak up at once
+	Warnings    string   // the query for what a rollback has left
+	Explain     string   // in front of a query: its plan
+	CreateIndex string
+	NameLength  int  // of an index's name, in bytes
+	GrantsUsage bool // a schema has rights of its own
+
+	Types Types
+}
+
+// A Setting is one of a session, with a query's expression for its value and what
+// to do where that is another one.
+type Setting struct{ Name, Query, Want, Hint string }
+
+// Types are the column types that init uses.
+type Types struct {
+	Key     string // of a key that numbers itself, all of its definition
+	Integer string
+	Status  string // of a text that an index may be over
+	Text    string
+	Options string // what follows the table's closing bracket
+
+	// Times by the setting `as:`, with the default that writes the present; utc is
+	// for none, in UTC, and text for any other.
+	Times map[string]TimeType
+}
+
+// A TimeType is a column's type and its default, "" if the database cannot write
+// the present so.
+type TimeType struct{ Decl, Present string }
+
+// Quote returns the name as an identifier.
+func (t *Text) Quote(name string) string {
+	return t.Quotes + strings.ReplaceAll(name, t.Quotes, t.Quotes+t.Quotes) + t.Quotes
+}
+
+// Qualified returns the quoted name of the table, with its schema unless that is
+// empty.
+func (t *Text) Qualified(schema, name string) string {
+	if schema == "" {
+		return t.Quote(name)
+	}
+	return t.Quote(schema) + "." + t.Quote(name)
+}
+
+// A Decimal is a number with more digits than a float64 keeps apart from others,
+// as it was written.
+type Decimal string
+
+// Literal returns the value (nil, bool, int64, float64, Decimal, []byte, string) as
+// SQL. What a backslash stands for in quotes depends on the session, so a text with
+// one is written in hexadecimal digits.
+func (t *Text) Literal(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "NULL"
+	case bool:
+		if v {
+			return t.True
+		}
+		return t.False
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'e', -1, 64)
+	case Decimal:
+		if t.Backslashes { // in quotes it would be compared as a float
+			return string(v)
+		}
+	case []byte:
+		return fmt.Sprintf(t.Blob, hex.EncodeToString(v))
+	}
+	s := fmt.Sprint(v)
+	if t.Backslashes && strings.Contains(s, `\`) {
+		return "_utf8mb4 x'" + hex.EncodeToString([]byte(s)) + "'"
+	}
+	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+}
+
+// Arg is the n-th argument of a statement, from 1 on.
+func (t *Text) Arg(n int) string {
+	if t.Numbered {
+		return "$" + strconv.Itoa(n)
+	}
+	return "?"
+}
+
+// Place returns the statement, in which ? marks the places of arguments, as the
+// database marks them.
+func (t *Text) Place(text string) string {
+	if !t.Numbered || !strings.Contains(text, "?") {
+		return text
+	}
+	var b strings.Builder
+	b.Grow(len(text) + 2*strings.Count(text, "?"))
+	quote, n := byte(0), 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0 // a doubled one opens the next
+			}
+			b.WriteByte(c)
+		case c == '?':
+			n++
+			b.WriteString(t.Arg(n))
+		default:
+			if c == '\'' || c == '"' {
+				quote = c
+			}
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// Cast is the place of an argument for the column where nothing else tells the
+// type, without its length, by which a cast would cut.
+func (t *Text) Cast(c *Column) string {
+	if !t.Casts {
+		return "?"
+	}
+	return "CAST(? AS " + WithoutLength(c.Decl) + ")"
+}
+
+// WithoutLength returns the type without the bracket that may be behind its name,
+// or within: timestamp(3) without time zone.
+func WithoutLength(decl string) string {
+	from := strings.IndexByte(decl, '(')
+	if from < 0 || strings.HasPrefix(decl, `"`) {
+		return decl
+	}
+	return decl[:from] + decl[from+strings.IndexByte(decl[from:], ')')+1:]
+}
+
+// KeyIn is a condition for the n keys bound to it, the parts of each in the order
+// of the columns.
+func (t *Text) KeyIn(cols []string, n int) string {
+	if len(cols) == 1 {
+		return cols[0] + " IN (?" + strings.Repeat(",?", n-1) + ")"
+	}
+	if t.Rows == "" {
+		one := strings.Join(cols, " = ? AND ") + " = ?"
+		return "(" + one + strings.Repeat(" OR "+one, n-1) + ")"
+	}
+	row := ",(?" + strings.Repeat(",?", len(cols)-1) + ")"
+	return "(" + strings.Join(cols, ", ") + ") IN " + fmt.Sprintf(t.Rows, strings.Repeat(row, n)[1:])
+}
+
+// AsStored is the quoted column as it is stored, which drivers would otherwise
+// convert by its declared type.
+func (t *Text) AsStored(col string) string { return fmt.Sprintf(t.Raw, col) }
+
+// Unsearched is the condition as one that no index is searched by.
+func (t *Text) Unsearched(cond string) string { return fmt.Sprintf(t.Guard, cond) }
+
+// ZeroDate is the condition for zero dates in the column, "" if it holds none.
+func (t *Text) ZeroDate(c *Column) string {
+	name := t.Quote(c.Name)
+	switch c.Zero {
+	case ZeroNumber:
+		return name + " = 0"
+	case ZeroText:
+		return name + " IN (" + zeroTexts + ")"
+	case ZeroAny:
+		return name + " IN (0, " + zeroTexts + ")"
+	}
+	return ""
+}
+
+// zeroTexts are the ways in which programs store a zero date as text.
+var zeroTexts = func() string {
+	list := []string{"''", "'0'", "'00000000000000'"}
+	for _, date := range []string{"0000-00-00", "0001-01-01"} {
+		for _, rest := range []string{"", " 00:00", " 00:00:00", " 00:00:00.000", " 00:00:00.000000", " 00:00:00Z", " 00:00:00+00:00", " 00:00:00 +0000 UTC",
+			"T00:00:00", "T00:00:00Z", "T00:00:00.000Z", "T00:00:00+00:00"} {
+			list = append(list, "'"+date+rest+"'")
+		}
+	}
+	return strings.Join(list, ", ")
+}()
+
+// Index returns the statement that creates an index of the table, if there is
+// none of that name. Of long texts an index has the beginnings.
+func (t *Text) Index(c *Catalog, table, name string, columns []string, where string) string {
+	create := t.CreateIndex
+	if c.Kind == Partitioned {
+		create = strings.Replace(create, " CONCURRENTLY", "", 1)
+	}
+	columns = slices.Clone(columns)
+	for i := range c.Columns {
+		if at := slices.Index(columns, t.Quote(c.Columns[i].Name)); at >= 0 && c.Columns[i].Long {
+			columns[at] += "(100)"
+		}
+	}
+	if where != "" {
+		where = " WHERE " + where
+	}
+	return create + " " + t.Quote(name) + " ON " + table + " (" + strings.Join(columns, ", ") + ")" + where
+}

@@ -1,0 +1,211 @@
+package db
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"backlog/backlog/mapping"
+)
+
+// floatDigits are those that every float64 has.
+const floatDigits = 15
+
+// Typed returns v as a value of the column: nil, bool, int64, float64, decimal or
+// string.
+func (c *Column) Typed(v mapping.Value) (any, error) {
+	value, err := c.converted(v)
+	if err != nil {
+		return nil, err
+	}
+	switch x := value.(type) {
+	case string:
+		parts := []string{x}
+		if c.Several {
+			parts = slices.DeleteFunc(strings.Split(x, ","), func(s string) bool { return s == "" })
+		}
+		for _, part := range parts {
+			if c.Labels != nil && !slices.Contains(c.Labels, part) {
+				return nil, fmt.Errorf("%q is none of the labels of column %s: %s", part, c.Name, strings.Join(c.Labels, ", "))
+			}
+		}
+	case int64:
+		switch {
+		case c.High == 0 || c.Low <= x && x <= c.High:
+		case c.Low == 0 && x < 0:
+			return nil, fmt.Errorf("%d is below 0, and column %s is %s", x, c.Name, c.Decl)
+		default:
+			return nil, fmt.Errorf("%d is out of the range of column %s, which is %s", x, c.Name, c.Decl)
+		}
+	}
+	return value, nil
+}
+
+// converted is the value in the column's class.
+func (c *Column) converted(v mapping.Value) (any, error) {
+	if v.Null {
+		return nil, nil
+	}
+	t := strings.TrimSpace(v.Text)
+	truth, isTruth := map[string]int64{"true": 1, "false": 0}[strings.ToLower(t)]
+	isTruth = isTruth && !v.Quoted
+	switch c.Class {
+	case Textual, Bytes:
+		return v.Text, nil
+	case Integer:
+		if n, err := strconv.ParseInt(t, 10, 64); err == nil {
+			return n, nil
+		}
+		if isTruth {
+			return truth, nil
+		}
+		return nil, fmt.Errorf("%s is not a whole number, and column %s is %s", v.Text, c.Name, c.Decl)
+	case Real:
+		if f, ok := ParseDecimal(t); ok {
+			if c.IsDecimal() && len(strings.Trim(t, "+-0.")) > floatDigits {
+				return Decimal(t), nil
+			}
+			return f, nil
+		}
+		return nil, fmt.Errorf("%s is not a number, and column %s is %s", v.Text, c.Name, c.Decl)
+	case Boolean:
+		if isTruth || t == "0" || t == "1" {
+			return truth == 1 || t == "1", nil
+		}
+		if c.Words != nil {
+			if b, ok := c.Words[strings.ToLower(t)]; ok {
+				return b, nil
+			}
+			return nil, fmt.Errorf("%s is neither true nor false, and column %s is %s", v.Text, c.Name, c.Decl)
+		}
+	case Any:
+		if v.Quoted {
+			return v.Text, nil
+		}
+	}
+	if isTruth {
+		return truth, nil
+	}
+	if n, ok := parseNumber(t); ok {
+		return n, nil
+	}
+	return v.Text, nil
+}
+
+// parseNumber returns the int64 or float64 that s is to a database.
+func parseNumber(s string) (any, bool) {
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return n, true
+	}
+	if f, ok := ParseDecimal(s); ok {
+		return f, true
+	}
+	return nil, false
+}
+
+// ParseDecimal is strconv.ParseFloat without what is a number to Go alone, such
+// as inf, NaN or 0x1p-2: a column may well hold these as words.
+func ParseDecimal(s string) (float64, bool) {
+	if strings.Trim(s, "+-.0123456789eE") != "" {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	return f, err == nil
+}
+
+// ParseKey returns the value of the column that people write in a key.
+func (c *Column) ParseKey(text string) (any, error) {
+	switch c.Class {
+	case Integer:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if _, large := strconv.ParseUint(text, 10, 64); err != nil && c.High == math.MaxInt64 && large == nil {
+			return text, nil // as the store has it: the type is unsigned
+		}
+		if beyond := err == nil && c.High > 0 && (n < c.Low || n > c.High); beyond || err != nil {
+			if beyond || errors.Is(err, strconv.ErrRange) {
+				return nil, fmt.Errorf("%q is larger or smaller than any number in column %s, which is %s", text, c.Name, c.Decl)
+			}
+			return nil, fmt.Errorf("%q is not a whole number, as column %s has", text, c.Name)
+		}
+		return n, nil
+	case Bytes:
+		b, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not base64, as which the BLOB column %s is written", text, c.Name)
+		}
+		return b, nil
+	case Textual:
+		return text, nil
+	}
+	if strings.Contains(strings.ToUpper(c.Decl), "BLOB") {
+		if b, err := base64.StdEncoding.DecodeString(text); err == nil {
+			return b, nil
+		}
+	}
+	if n, ok := parseNumber(text); ok {
+		if f, isFloat := n.(float64); isFloat && c.Class == Real && strconv.FormatFloat(f, 'f', -1, 64) != text {
+			return text, nil // a decimal, perhaps, that has more digits: the database knows
+		}
+		return n, nil
+	}
+	if f, err := strconv.ParseFloat(text, 64); c.Class == Real && err == nil {
+		return f, nil // infinite, as keys are written
+	}
+	return text, nil
+}
+
+// Fit returns what the column can hold of a text that somebody else has
+// worded.
+func (c *Column) Fit(s string) string {
+	s = Cut(s, c.Length, c.Octets)
+	if c.Holds == nil {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		if c.Holds(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// Cut returns the text as a column can hold it: valid UTF-8 without NULs, of at
+// most so many characters and so many bytes; 0: no limit but a sane one.
+func Cut(s string, characters, octets int) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if characters <= 0 {
+		characters = 64 << 10
+	}
+	if octets <= 0 {
+		octets = len(s)
+	}
+	for i, count := 0, 0; i < len(s); count++ {
+		_, size := utf8.DecodeRuneInString(s[i:])
+		if count == characters || i+size > octets {
+			return s[:i]
+		}
+		i += size
+	}
+	return s
+}
+
+// ForHandler returns the value as the handler is given it.
+func (c *Column) ForHandler(v any) any {
+	switch x := v.(type) {
+	case int64:
+		if c.Class == Boolean && (x == 0 || x == 1) {
+			return x == 1
+		}
+	case string:
+		if c.JSON && json.Valid([]byte(x)) {
+			return json.RawMessage(x)
+		}
+	}
+	return v
+}

@@ -1,0 +1,156 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"backlog/backlog/mapping"
+	"backlog/backlog/table/db"
+)
+
+// A columnDef is a column that init can make.
+type columnDef struct {
+	name  string
+	decl  string
+	rest  string // what follows the type
+	class db.Class
+}
+
+// createTable returns the statement for a table as the mapping describes it, and
+// what the catalogue will say of it.
+func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
+	if len(m.New.When) > 0 || len(m.New.Values) == 0 || m.New.Values[0].Null {
+		return "", nil, db.Problemf("create it yourself", "table %s does not exist, and its columns cannot be told from statuses.new", m.Name)
+	}
+	types, cat := d.Types, &db.Catalog{Kind: db.Relation}
+	var defs []string
+	add := func(c columnDef) {
+		if c.name == "" || cat.Find(c.name, true) != nil {
+			return
+		}
+		defs = append(defs, strings.TrimRight("  "+d.Quote(c.name)+" "+c.decl+" "+c.rest, " "))
+		cat.Columns = append(cat.Columns, c.column())
+	}
+	if len(m.ID) == 1 {
+		add(columnDef{name: m.ID[0], decl: types.Key, class: db.Integer})
+		cat.Columns[0].NotNull = true
+	} else {
+		for _, k := range m.ID {
+			add(columnDef{k, types.Integer, "NOT NULL", db.Integer})
+		}
+	}
+	add(statusColumn(d, m))
+	inserted, present := timeColumn(types, m.Inserted, m.Zone)
+	inserted.rest = "NOT NULL" + defaulted(present)
+	add(inserted)
+	for _, tc := range []*mapping.Time{m.Eligible, m.Expires} {
+		if tc != nil {
+			c, _ := timeColumn(types, *tc, m.Zone)
+			add(c)
+		}
+	}
+	add(columnDef{m.Attempts, types.Integer, "NOT NULL DEFAULT 0", db.Integer})
+	add(columnDef{name: m.LastError, decl: types.Text, class: db.Textual})
+	for _, a := range m.Touch {
+		c := columnDef{name: a.Column, decl: types.Status, class: db.Textual}
+		if a.Value.Text == "now" && !a.Value.Quoted {
+			c, _ = timeColumn(types, mapping.Time{Column: a.Column}, m.Zone)
+		}
+		add(c)
+	}
+	for _, c := range m.Where {
+		add(columnDef{name: c.Column, decl: types.Status, class: db.Textual})
+	}
+	for _, c := range m.Columns {
+		add(columnDef{name: c, decl: types.Text, class: db.Textual})
+	}
+	for _, c := range retryColumns(types, m, nil) {
+		add(c)
+	}
+	cat.Uniques = [][]string{m.ID}
+	if len(m.ID) > 1 {
+		key := make([]string, len(m.ID))
+		for i, k := range m.ID {
+			key[i] = d.Quote(k)
+		}
+		defs = append(defs, "  PRIMARY KEY ("+strings.Join(key, ", ")+")")
+	}
+	return "CREATE TABLE IF NOT EXISTS " + d.Qualified(m.Schema, m.Name) + " (\n" + strings.Join(defs, ",\n") + "\n)" + types.Options, cat, nil
+}
+
+// column is what the catalogue will say.
+func (c columnDef) column() db.Column {
+	return db.Column{Name: c.name, Decl: c.decl, Class: c.class, NotNull: strings.HasPrefix(c.rest, "NOT NULL")}
+}
+
+// statusColumn declares the status column, with the first of the new statuses for its
+// default.
+func statusColumn(d *db.Text, m mapping.Mapping) columnDef {
+	c := db.Column{Name: m.Status, Class: db.Integer}
+	def := columnDef{name: m.Status, decl: d.Types.Integer, class: db.Integer}
+	for _, s := range []mapping.State{m.New, m.Error, m.Success, m.Dead} {
+		for _, v := range s.Values {
+			if _, err := c.Typed(v); err != nil {
+				def.decl, def.class, c.Class = d.Types.Status, db.Textual, db.Textual
+			}
+		}
+	}
+	v, _ := c.Typed(m.New.Values[0])
+	def.rest = "NOT NULL DEFAULT " + d.Literal(v)
+	return def
+}
+
+// timeColumn returns a column that holds times, and the default that writes the
+// present, if there is one.
+func timeColumn(types db.Types, tc mapping.Time, zone *time.Location) (c columnDef, present string) {
+	form := tc.As
+	if form == "" && cmp.Or(tc.Zone, zone, time.UTC) == time.UTC {
+		form = "utc"
+	}
+	at, ok := types.Times[cmp.Or(form, "native")]
+	if !ok {
+		at = types.Times["text"]
+	}
+	return columnDef{name: tc.Column, decl: at.Decl}, at.Present
+}
+
+// retryColumns declares the columns of the policy, for a table whose columns are known or,
+// with a nil catalogue, a new one. Constant defaults let the database add them
+// without writing every row, and no type is one that a STRICT table lacks.
+func retryColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) []columnDef {
+	r := m.Policy
+	if r == nil {
+		return nil
+	}
+	at, _ := timeColumn(types, mapping.Time{Column: r.Last, As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone)
+	if cat != nil {
+		// Times are written there as in the column of insertion, which one
+		// of another type would turn into something else.
+		if c := cat.Find(m.Inserted.Column, true); c != nil && !c.Generated {
+			at.decl, at.class = c.Decl, c.Class
+		}
+	}
+	count := columnDef{"", types.Integer, "NOT NULL DEFAULT 0", db.Integer}
+	named := func(name string, c columnDef) columnDef { c.name = name; return c }
+	list := []columnDef{named(r.Count, count), at}
+	if r.Next != "" {
+		list = append(list, named(r.Next, at))
+	}
+	if r.InRetry != "" {
+		list = append(list, named(r.InRetry, count))
+	}
+	return list
+}
+
+func (c columnDef) String() string {
+	return strings.TrimRight(fmt.Sprintf("%s %s", c.decl, c.rest), " ")
+}
+
+func defaulted(present string) string {
+	if present == "" {
+		return ""
+	}
+	return " DEFAULT " + present
+}

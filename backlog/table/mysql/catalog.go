@@ -1,0 +1,220 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
+
+	"backlog/backlog/table/db"
+)
+
+// Catalog implements db.Server. A user sees what they have a right to.
+func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
+	c := &db.Catalog{Name: name, Schema: schema}
+	var in sql.NullString
+	if err := q.QueryRowContext(ctx, "SELECT coalesce(nullif(?, ''), database())", schema).Scan(&in); err != nil {
+		return nil, err
+	}
+	if c.In = in.String; c.In == "" {
+		return nil, db.Problemf("write it at the end of the URL, mysql://host/DATABASE, or set table.schema", "the database URL names no database")
+	}
+	rows, err := db.Rows(ctx, q, `SELECT t.table_name AS name, table_type AS kind, `+account+` AS account, IF(e.transactions <> 'YES', t.engine, '') AS engine
+		FROM information_schema.tables t LEFT JOIN information_schema.engines e ON e.engine = t.engine
+		WHERE table_schema = ? AND (table_name = BINARY ? OR @@lower_case_table_names > 0 AND lower(table_name) = lower(?))`, c.In, name, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return c, c.NoTable(ctx, q, "the database "+c.In, "table.name or table.schema", "SELECT table_name FROM information_schema.tables WHERE table_schema = ? ORDER BY table_name", c.In)
+	}
+	c.Kind, c.Name, c.User, c.Engine = db.Relation, rows[0]["name"], rows[0]["account"], rows[0]["engine"]
+	c.Grant = text.Qualified(c.In, c.Name)
+	var create string // as those may see it who may read all of the table
+	if strings.HasSuffix(rows[0]["kind"], "VIEW") {
+		c.Kind = db.View
+	} else if err := q.QueryRowContext(ctx, "SHOW CREATE TABLE "+c.Grant).Scan(&name, &create); s.Error(err).Class == db.Denied {
+		c.Partial = true
+	} else if err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(describeColumns(ctx, q, create, c), describeIndexes(ctx, q, c), describeServer(ctx, q, c)); err != nil {
+		return nil, err
+	}
+	c.Triggers, err = db.Texts(ctx, q, `SELECT trigger_name FROM information_schema.triggers
+		WHERE event_object_schema = ? AND event_object_table = ? AND event_manipulation = 'UPDATE' ORDER BY trigger_name`, c.In, c.Name)
+	return c, err
+}
+
+// describeServer reads the zone of the server, or of its machine: the session's own
+// is UTC. In a cluster each server has locks of its own.
+func describeServer(ctx context.Context, q db.Querier, c *db.Catalog) error {
+	const shown = "CONVERT_TZ(utc_timestamp()%s, '+00:00', @@global.time_zone) = utc_timestamp()%[1]s"
+	err := q.QueryRowContext(ctx, "SELECT IF("+fmt.Sprintf(shown, "")+" AND "+fmt.Sprintf(shown, " + INTERVAL 6 MONTH")+
+		", '', IF(@@global.time_zone = 'SYSTEM', @@system_time_zone, @@global.time_zone))").Scan(&c.Zone)
+	if err != nil {
+		return err
+	}
+	rows, err := db.Rows(ctx, q, "SHOW VARIABLES LIKE 'wsrep_on'")
+	if len(rows) > 0 && rows[0].Is("value") {
+		c.Advice = "the server is one of a Galera cluster, whose locks hold on one server only: let all daemons for a table use the same one"
+	}
+	return err
+}
+
+func describeColumns(ctx context.Context, q db.Querier, create string, c *db.Catalog) error {
+	rows, err := db.Rows(ctx, q, "SELECT * FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position", c.In, c.Name)
+	for _, r := range rows {
+		x := db.Column{Name: r["column_name"], Decl: r["column_type"], NotNull: r["is_nullable"] == "NO", Generated: r["generation_expression"] != "", Holds: takes(r["character_set_name"])}
+		length, _ := strconv.Atoi(r["character_maximum_length"]) // 2^32-1 of LONGTEXT
+		x.Class, x.Time = classOf(&x), calendar(&x)
+		if x.Low, x.High = rangeOf(&x); x.High < 1<<24 {
+			x.Most = x.High
+		}
+		x.JSON = is(&x, "json") || strings.Contains(create, "json_valid("+text.Quote(x.Name)+")") // MariaDB's JSON
+		x.Several, x.Ordinal, x.Long = is(&x, "set"), is(&x, "enum", "set"), is(&x, longTexts...) || is(&x, "tinyblob", "blob", "mediumblob", "longblob")
+		x.Updated = strings.Contains(strings.ToLower(r["extra"]), "on update")
+		if x.Ordinal {
+			x.Labels = labels(x.Decl)
+		} else if x.Class == db.Textual && !is(&x, "json") {
+			x.Length = length
+		}
+		if is(&x, longTexts...) {
+			x.Octets = length // what is said to be characters is bytes
+		}
+		switch { // text is not compared with numbers: every word would be 0
+		case x.Class == db.Bytes || is(&x, "time", "json"):
+		case x.Class == db.Textual && x.Time == nil:
+			x.Zero = db.ZeroText
+		default:
+			x.Zero = db.ZeroNumber
+		}
+		c.Columns = append(c.Columns, x)
+	}
+	return err
+}
+
+// longTexts are the types of text for which an index has only the beginnings.
+var longTexts = []string{"tinytext", "text", "mediumtext", "longtext"}
+
+// calendar is the form of dates as the server writes and reads them, nil for other
+// types. A TIMESTAMP is in the zone of the session, which is UTC.
+func calendar(c *db.Column) *db.Calendar {
+	f := db.Calendar{Head: "2006-01-02 15:04:05", Type: c.Decl}
+	switch {
+	case is(c, "date"):
+		f.Head = "2006-01-02"
+		return &f
+	case is(c, "timestamp"):
+		f.Zone, f.Moment = time.UTC, true
+	case !is(c, "datetime"):
+		return nil
+	}
+	var digits int
+	if _, err := fmt.Sscanf(c.Decl[strings.IndexByte(c.Decl+"(", '('):], "(%d)", &digits); err == nil && digits > 0 {
+		f.Fraction = "." + strings.Repeat("0", digits)
+	}
+	return &f
+}
+
+// takes reports whether a text of the character set takes a character. The
+// server cannot be asked to replace what does not fit: to a statement that
+// writes this is an error.
+func takes(charset string) func(rune) bool {
+	switch charset {
+	case "", "utf8mb4", "utf16", "utf16le", "utf32", "gb18030":
+		return nil
+	case "utf8", "utf8mb3", "ucs2":
+		return func(r rune) bool { return r <= 0xFFFF }
+	case "latin1": // of the name's meaning elsewhere only nearly
+		return func(r rune) bool { _, ok := charmap.Windows1252.EncodeRune(r); return ok }
+	}
+	return func(r rune) bool { return r < utf8.RuneSelf }
+}
+
+// classOf returns what a column of the type can hold.
+func classOf(c *db.Column) db.Class {
+	switch {
+	case c.Decl == "bit(1)":
+		return db.Boolean
+	case is(c, "tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"):
+		return db.Integer
+	case is(c, "float", "double", "decimal"):
+		return db.Real
+	case is(c, "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "vector"):
+		return db.Bytes
+	}
+	return db.Textual
+}
+
+// labels returns the labels that an ENUM declares.
+func labels(decl string) []string {
+	list := []string{}
+	for _, m := range labelPattern().FindAllStringSubmatch(decl, -1) {
+		list = append(list, strings.ReplaceAll(m[1], "''", "'"))
+	}
+	return list
+}
+
+var labelPattern = db.Pattern(`'((?:[^']|'')*)'`)
+
+// describeIndexes reads the indexes. What a unique one says of the beginnings of
+// texts holds for the whole of them. InnoDB adds the primary key to each.
+func describeIndexes(ctx context.Context, q db.Querier, c *db.Catalog) error {
+	rows, err := db.Rows(ctx, q, `SELECT s.*, index_name AS name, column_name AS col, non_unique = 0 AS uniq, sub_part IS NULL AS sorted, collation = 'D' AS down
+		FROM information_schema.statistics s WHERE table_schema = ? AND table_name = ? ORDER BY index_name, seq_in_index`, c.In, c.Name)
+	for _, r := range rows {
+		if r["is_visible"] == "NO" || r["ignored"] == "YES" { // MySQL's word, and MariaDB's
+			r["hidden"] = "1"
+		}
+	}
+	c.AddIndexes(rows)
+	for _, x := range c.Indexes {
+		if x.Name == "PRIMARY" && x.Sorted {
+			c.Implied = x.Columns
+		}
+	}
+	return err
+}
+
+var widths = map[string]uint{"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+
+// rangeOf returns the whole numbers that the column holds, 0 and 0 if all.
+func rangeOf(c *db.Column) (low, high int64) {
+	bits, ok := widths[typeName(c)]
+	unsigned := strings.Contains(c.Decl, "unsigned")
+	switch {
+	case is(c, "year"):
+		return 1901, 2155
+	case is(c, "bit"):
+		digits, _ := strconv.ParseUint(strings.Trim(c.Decl, "bit()"), 10, 8)
+		return 0, 1<<min(digits, 63) - 1
+	case !ok || bits == 64 && !unsigned:
+		return 0, 0
+	case unsigned:
+		return 0, 1<<min(bits, 63) - 1
+	}
+	return -1 << (bits - 1), 1<<(bits-1) - 1
+}
+
+// typeName is the name of the column's type, without length and attributes.
+func typeName(c *db.Column) string {
+	name, _, _ := strings.Cut(c.Decl, "(")
+	name, _, _ = strings.Cut(name, " ")
+	return strings.ToLower(name)
+}
+
+// is reports whether the column is of one of the types.
+func is(c *db.Column, types ...string) bool { return slices.Contains(types, typeName(c)) }
+
+// account is the account that the server has found for the user and the
+// host, as GRANT names it. The user's name may have an @ in it.
+const account = "concat(quote(left(current_user(), char_length(current_user()) - char_length(substring_index(current_user(), '@', -1)) - 1)), " +
+	"'@', quote(substring_index(current_user(), '@', -1)))"

@@ -1,0 +1,80 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"strconv"
+	"strings"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"backlog/backlog/table/db"
+)
+
+const (
+	notIn       = "the database server does not let this user in"
+	otherServer = "name the server in the database URL that takes them, or let its administrator SET GLOBAL read_only = 0"
+)
+
+// faults are the errors by their numbers, and the kinds of which there are many by the
+// standard's SQLSTATE: https://mariadb.com/kb/en/mariadb-error-code-reference/ and
+// https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
+var faults = []db.Fault{
+	{Codes: "1176", Class: db.Stale}, // KEY_DOES_NOT_EXISTS
+	{Codes: "1205 3572", Class: db.Busy, What: db.LockedByOther, Hint: "SHOW FULL PROCESSLIST and SHOW ENGINE INNODB STATUS tell by whom"},
+	{Codes: "1213 1020 1614 40001", Class: db.Busy, What: db.CrossesOther, Hint: "SHOW ENGINE INNODB STATUS tells of whom"},
+	{Codes: "1317", Class: db.Unavailable, What: db.Cancelled},
+	{Codes: "1969 3024", Class: db.Unavailable, What: db.TooSlow, Hint: db.LookAtIndexes},
+	{Codes: "1927 4031", Class: db.Unavailable, What: db.Ended},
+	{Codes: "1040 1203 1226 1461 1637", Class: db.Unavailable, What: db.Full, Hint: "let its administrator raise the limit, or end sessions that SHOW PROCESSLIST shows"},
+	{Codes: "1021 1114 1037 1038 1041 1135", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "1290 1836 3100", Class: db.Unavailable, What: db.ReadOnly, Hint: otherServer},             // as while another server takes over
+	{Codes: "1053 1077 1079 1080 1047 1158 1159 1160 1161 1184 1152 1189 1190", Class: db.Unavailable}, // shutdown, cluster not ready, network
+	{Codes: "1142 1143 1227 1370", Class: db.Denied, Hint: "let its owner grant it; `backlog check --sql` prints what passes take, `backlog init --print` what init runs"},
+	{Codes: "1044", Hint: "let its owner grant what `backlog check --sql` prints for a user who may read the table, in MySQL not by a role that is no default role of the user; or name another database"},
+	{Codes: "1045 1698 1251 1524", What: notIn, Hint: "correct user and password in the database URL"},
+	{Codes: "1820 1862 3118 4151", What: notIn, Hint: "let its administrator renew the account, or name another user in the database URL"}, // expired, locked
+	{Codes: "1129 1130", What: "the database server does not let this host in", Hint: "let its administrator allow this host"},
+	{Codes: "1049", What: "the database server has no such database", Hint: "create it, or name another in the URL"},
+	{Codes: "1054 1146", What: db.TableChanged, Hint: db.CorrectMapping}, // BAD_FIELD NO_SUCH_TABLE
+	{Codes: "1665", What: "the database server cannot write to its binary log", Hint: "set its binlog_format to MIXED or ROW"},
+	{Codes: "1034 1194 1195", What: "the table is damaged", Hint: "let its owner run REPAIR TABLE"},
+	{Codes: "1043"}, // a handshake that failed
+	{Codes: "08", Class: db.Unavailable},
+	{Codes: "1265 1364 1366 1411 1441 1526 1644 1748 3140 3156 3819 4025 22 23 45", Class: db.Refused},
+}
+
+// Error implements db.Server. The server's messages hold names, never passwords.
+func (s *server) Error(err error) db.Fault {
+	e := (*mysqldriver.MySQLError)(nil)
+	switch {
+	case errors.As(err, &e):
+		said, _, _ := strings.Cut(e.Message, ";") // it may give advice that is none here
+		return db.Meaning(faults, said, strconv.Itoa(int(e.Number)), string(e.SQLState[:]), string(e.SQLState[:2]))
+	case errors.Is(err, mysqldriver.ErrInvalidConn), errors.Is(err, mysqldriver.ErrMalformPkt), errors.Is(err, mysqldriver.ErrPktSync):
+		return db.Fault{Class: db.Unavailable}
+	}
+	return db.Fault{}
+}
+
+// unreached says in plain words why there is no connection to that address.
+func unreached(ctx context.Context, addr string, err error) error {
+	e := (*mysqldriver.MySQLError)(nil)
+	switch {
+	case ctx.Err() != nil:
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, mysqldriver.ErrNoTLS):
+		return db.Problemf("write tls=false in the URL, or set it up there", "the server does not speak TLS")
+	case errors.Is(err, mysqldriver.ErrMalformPkt), errors.Is(err, mysqldriver.ErrPktSync), errors.Is(err, mysqldriver.ErrOldProtocol),
+		strings.Contains(err.Error(), "unsupported protocol version"): // for which the driver has no error
+		return db.Problemf("correct host and port, or write postgres://… for PostgreSQL", "there is no MySQL server at %s, but something else", addr)
+	case errors.Is(err, mysqldriver.ErrInvalidConn):
+		err = driver.ErrBadConn
+	}
+	if worded := text.Unreached(ctx, addr, db.DialTimeout, err); worded != nil {
+		return worded
+	}
+	return err
+}

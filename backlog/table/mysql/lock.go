@@ -1,0 +1,36 @@
+package mysql
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"backlog/backlog"
+	"backlog/backlog/table/db"
+)
+
+// Lock implements db.Server: it takes the server's lock of that name.
+func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.Lock, error) {
+	return s.locks.Lock(ctx, s, LockText(c.In, c.Name, name))
+}
+
+func sessionLocks() *db.SessionLocks {
+	return &db.SessionLocks{
+		Prepare: func(ctx context.Context, _ *sql.DB, conn *sql.Conn) error {
+			_, err := conn.ExecContext(ctx, fmt.Sprintf("SET wait_timeout = %d", db.LockIdle))
+			return err
+		},
+		Take: "SELECT GET_LOCK(?, 0)", Held: "SELECT IS_USED_LOCK(?) = CONNECTION_ID()", Drop: "DO RELEASE_LOCK(?)",
+	}
+}
+
+// LockText returns the lock's name, of at most 64 bytes: readable as far as there is
+// room, and no other table's.
+func LockText(schema, table, name string) string {
+	sum := sha256.Sum256([]byte(schema + "\x00" + table + "\x00" + name))
+	hash := fmt.Sprintf(" %x", sum[:8])
+	text := "backlog " + name + " " + schema + "." + table
+	return strings.ToValidUTF8(text[:min(len(text), 64-len(hash))], "") + hash
+}

@@ -1,0 +1,210 @@
+// Package mysql speaks to MySQL and MariaDB.
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"backlog/backlog/table/db"
+)
+
+// Dialect is the kind of databases.
+var Dialect db.Server = &server{}
+
+// A server is one of them.
+type server struct {
+	locks   *db.SessionLocks
+	foreign bool // the sessions belong to a program's own pool
+}
+
+// Open implements db.Server.
+func (*server) Open(ctx context.Context, o db.Source) (*db.DB, error) {
+	s := &server{locks: sessionLocks(), foreign: o.Pool != nil}
+	if s.locks.Pool = o.Pool; s.foreign {
+		out, err := o.Connect(ctx, s, nil, 0)
+		if err != nil {
+			return nil, err
+		}
+		var now any
+		err = o.Pool.QueryRowContext(ctx, "SELECT utc_timestamp()").Scan(&now)
+		if _, parsed := now.(time.Time); parsed {
+			return nil, db.Otherwise("leave it out of its DSN, since a zero date is no time of Go's", "parseTime", "true", "false")
+		}
+		out.ChangedOnly = true
+		return out, err
+	}
+	work, err := connect(o.URL, session(o))
+	if err != nil {
+		return nil, err
+	}
+	locks := work
+	locks.session = nil
+	s.locks.Connector = locks
+	return o.Connect(ctx, s, work, time.Minute) // below wait_timeout
+}
+
+// connect returns what makes connections on which the statements have been run first.
+func connect(rawURL string, session []string) (c connector, err error) {
+	u, params, err := text.ParseURL(rawURL)
+	if err != nil {
+		return c, err
+	}
+	config := mysqldriver.NewConfig()
+	config.User = u.User.Username()
+	config.Passwd, _ = u.User.Password()
+	config.DBName = strings.TrimPrefix(u.Path, "/")
+	config.Net, config.Addr, config.TLSConfig = "tcp", u.Host, cmp.Or(params["tls"], "preferred")
+	if u.Port() == "" {
+		config.Addr += ":3306"
+	}
+	if params["socket"] != "" {
+		config.Net, config.Addr, config.TLSConfig = "unix", params["socket"], "false"
+	}
+	config.ClientFoundRows = true
+	config.Timeout, config.DialFunc = db.DialTimeout, db.Dial
+	config.Logger = &mysqldriver.NopLogger{} // errors are returned, too
+	if err := config.Apply(mysqldriver.Charset("utf8mb4", "")); err != nil {
+		return c, err
+	}
+	inner, err := mysqldriver.NewConnector(config)
+	if err != nil { // its text has parts of the URL
+		return c, db.URLProblemf("look at its parameters", "the database URL cannot be used")
+	}
+	return connector{inner, session, config.Addr}, nil
+}
+
+// A connector sets up the session of each connection.
+type connector struct {
+	driver.Connector
+	session []string
+	addr    string
+}
+
+// Connect implements driver.Connector. The driver has no limit of its own for
+// what comes after the dialling, and panics at what no server says.
+func (c connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
+	lctx, cancel := context.WithTimeout(ctx, db.DialTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = mysqldriver.ErrMalformPkt
+		}
+		if err != nil && lctx.Err() != nil {
+			err = lctx.Err()
+		}
+		if err != nil {
+			conn, err = nil, unreached(ctx, c.addr, err)
+		}
+	}()
+	if conn, err = c.Connector.Connect(lctx); err != nil {
+		return nil, err
+	}
+	for _, text := range c.session {
+		if _, err := conn.(driver.ExecerContext).ExecContext(lctx, text, nil); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// session returns the statements that make all sessions alike. The
+// comments hold what only MySQL (!) or MariaDB (M!) has. A transaction whose
+// program has vanished is not to keep its locks for hours.
+func session(o db.Source) []string {
+	access, seconds, mode := "READ WRITE", int(db.StatementTimeout.Seconds()), "REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')"
+	if o.ReadOnly {
+		access = "READ ONLY"
+	}
+	if o.Create { // a table is not altered in any way while one of its defaults is a zero date
+		seconds, mode = 0, "REPLACE(REPLACE("+mode+", 'NO_ZERO_DATE', ''), 'NO_ZERO_IN_DATE', '')"
+	}
+	return []string{
+		fmt.Sprintf(`SET time_zone = '+00:00', sql_mode = CONCAT(%s, ',STRICT_ALL_TABLES'),
+			autocommit = 1, completion_type = 0, sql_safe_updates = 0, sql_select_limit = 18446744073709551615,
+			/*!80000 max_execution_time = %d, */ /*M!100100 max_statement_time = %d, */
+			/*M!100300 idle_transaction_timeout = 60, in_predicate_conversion_threshold = 0, */
+			innodb_lock_wait_timeout = 5, lock_wait_timeout = 10, wait_timeout = 120`, mode, 1000*seconds, seconds),
+		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, " + access,
+	}
+}
+
+// Begin implements db.Server; rows are locked as they are written.
+func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	if s.foreign { // the sessions of others may have another level
+		return conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	}
+	return conn.BeginTx(ctx, nil)
+}
+
+// MayWrite implements db.Server: it begins a transaction that may write, which a server
+// that is read-only refuses, and looks at the settings with which all writing fails.
+func (s *server) MayWrite(ctx context.Context, pool *sql.DB) error {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for _, text := range []string{"START TRANSACTION READ WRITE", "ROLLBACK"} {
+		if _, err := conn.ExecContext(ctx, text); s.Error(err).What == db.ReadOnly {
+			return db.Problemf("name the server that may be written to", "the database server is read-only: %v", err)
+		} else if err != nil {
+			return err
+		}
+	}
+	bad, err := db.Rows(ctx, conn, `SHOW VARIABLES WHERE Variable_name = 'innodb_read_only' AND Value = 'ON'
+		OR Variable_name = 'binlog_format' AND Value = 'STATEMENT' AND @@log_bin`)
+	switch {
+	case err != nil || len(bad) == 0:
+		return err
+	case bad[0]["variable_name"] == "innodb_read_only":
+		return db.Problemf("name the server that may be written to", "the database server is read-only: innodb_read_only")
+	}
+	return db.Problemf("let its administrator set binlog_format to MIXED or ROW", "the database server cannot write READ COMMITTED transactions to its binary log, whose format is STATEMENT")
+}
+
+// Value implements db.Server: it makes text of the bytes that the driver gives for all but numbers.
+func (*server) Value(c *db.Column, v any) any {
+	switch v := v.(type) {
+	case []byte:
+		switch {
+		case c == nil:
+			return string(v)
+		case is(c, "bit"):
+			var n uint64
+			for _, b := range v {
+				n = n<<8 | uint64(b)
+			}
+			return unsigned(n)
+		case c.Class == db.Bytes:
+			return v
+		case c.Class == db.Integer || c.IsDecimal(): // a whole number, perhaps
+			if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+				return n
+			}
+		}
+		return string(v)
+	case uint64:
+		return unsigned(v)
+	case float32:
+		return float64(v)
+	}
+	return v
+}
+
+// unsigned returns a number that may be too large for an int64, as text
+// then.
+func unsigned(n uint64) any {
+	if int64(n) >= 0 {
+		return int64(n)
+	}
+	return strconv.FormatUint(n, 10)
+}

@@ -1,0 +1,46 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/table/db"
+)
+
+// A mute server keeps quiet once it is connected to.
+type mute struct{}
+
+func (mute) Driver() driver.Driver { return nil }
+
+func (mute) Connect(ctx context.Context) (driver.Conn, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Who finds a server mute does not wait for it as long as for a statement, and
+// is told which it is; who no longer wants to know does not wait at all.
+func TestMute(t *testing.T) {
+	for _, tt := range []struct {
+		stop time.Duration
+		want string
+	}{
+		{time.Hour, "the database is away: the MySQL server at db:3306 gives no answer within 10s; name host and port of a MySQL or MariaDB server in the database URL"},
+		{time.Second, "the database is away: no connection to the MySQL server at db:3306 so far"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(tt.stop, cancel)
+			began := time.Now()
+			_, err := connector{Connector: mute{}, addr: "db:3306"}.Connect(ctx)
+			if took := time.Since(began); err == nil || err.Error() != tt.want || !errors.Is(err, backlog.ErrUnavailable) || took != min(tt.stop, db.DialTimeout) {
+				t.Errorf("after %v: %v\nwant %s", took, err, tt.want)
+			}
+			time.Sleep(tt.stop)
+		})
+	}
+}

@@ -1,0 +1,433 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/table/timeform"
+)
+
+// A lane is read in three segments: rows whose missing date counts as newest,
+// rows with a date, and rows whose missing date counts as oldest.
+const (
+	segNewest = iota
+	segDated
+	segOldest
+	segEnd
+)
+
+// Pending implements backlog.Store.
+func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
+	for _, col := range []*timeCol{t.inserted, t.orderOf(q.Lane)} {
+		if err := t.discover(ctx, col); err != nil {
+			return backlog.Page{}, err
+		}
+	}
+	first := segNewest
+	if !q.After.IsZero() {
+		first = q.After.Segment
+	}
+	last := segOldest
+	if !q.Until.IsZero() {
+		last = q.Until.Segment
+	}
+	for seg := first; seg <= last; seg++ {
+		if !t.laneHasSegment(q, seg) {
+			continue
+		}
+		p, err := t.page(ctx, q, seg)
+		if err != nil {
+			return backlog.Page{}, err
+		}
+		if !p.Next.IsZero() {
+			for later := seg + 1; later <= last && !p.More; later++ {
+				p.More = t.laneHasSegment(q, later)
+			}
+			return p, nil
+		}
+	}
+	return backlog.Page{}, nil
+}
+
+// followsPolicy reports whether the lane is a policy's, which has two segments
+// of its own: rows without the time that orders it, in place of the newest, and
+// those with one.
+func (t *layout) followsPolicy(lane backlog.Lane) bool {
+	return t.retry != nil && lane == backlog.Failed
+}
+
+// laneHasSegment reports whether the query's lane has rows in the segment.
+func (t *layout) laneHasSegment(q backlog.Query, seg int) bool {
+	if !t.followsPolicy(q.Lane) {
+		return t.hasSegment(seg, q.Widest)
+	}
+	return seg == segNewest || seg == segDated && t.retry.order().known() != nil
+}
+
+// hasSegment reports whether the segment can hold rows.
+func (t *layout) hasSegment(seg int, widest bool) bool {
+	switch seg {
+	case segNewest:
+		return t.inserted.null == "newest" || t.inserted.zero == "newest"
+	case segOldest:
+		return widest && (t.inserted.null == "oldest" || t.inserted.zero == "oldest")
+	}
+	return t.inserted.known() != nil
+}
+
+// missing returns the condition for rows whose missing date means the word.
+func (t *layout) missing(word string) string {
+	var or []string
+	if t.inserted.null == word {
+		or = append(or, t.inserted.quoted+" IS NULL")
+	}
+	if t.inserted.zero == word {
+		or = append(or, nonEmpty(t.zeroDate(t.inserted))...)
+	}
+	if len(or) == 0 {
+		return never
+	}
+	return "(" + strings.Join(or, " OR ") + ")"
+}
+
+// always and never are conditions that every row meets, and none.
+const (
+	always = "1 = 1"
+	never  = "1 = 0"
+)
+
+// zeroDate returns the condition for zero dates in the column, "" if it can
+// hold none.
+func (t *layout) zeroDate(c *timeCol) string { return t.text.ZeroDate(c.column) }
+
+// A part is what one statement reads of a page: a segment or, behind a place
+// within the dated one, the rest of the rows of the very same time and then the
+// rows of other times. One range over time and key would say both, but SQLite
+// cannot follow it by the key where that is the rowid: each page would go
+// through all rows of one time that the pages before it had.
+type part struct {
+	seg  int
+	ties bool
+}
+
+func partsOf(q backlog.Query, seg int) []part {
+	if seg == segDated && isWithin(q.After, seg) {
+		return []part{{seg, true}, {seg, false}}
+	}
+	return []part{{seg, false}}
+}
+
+// isWithin reports whether the cursor is a place in the segment.
+func isWithin(c backlog.Cursor, seg int) bool { return !c.IsZero() && c.Segment == seg }
+
+// A term is what one branch has of a lane, or of it one class of the policy.
+type term struct {
+	branch int
+	class  retryClass
+}
+
+// terms are those of a lane.
+func (t *layout) terms(lane backlog.Lane) (list []term) {
+	classes := []retryClass{{}}
+	if t.followsPolicy(lane) {
+		classes = t.retry.classes
+	}
+	for i, b := range t.branches {
+		if b.lane == lane {
+			for _, c := range classes {
+				list = append(list, term{i, c})
+			}
+		}
+	}
+	return list
+}
+
+// pageQuery returns the text and the arguments of one part of a page, with
+// limit rows at most.
+func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (text string, args []any) {
+	cols, desc := t.orderColumns(q.Lane, p.seg), ""
+	if !t.followsPolicy(q.Lane) {
+		desc = " DESC" // newest first
+	}
+	orderBy := func(cols []string) string { return " ORDER BY " + strings.Join(cols, desc+", ") + desc + " LIMIT ?" }
+	if len(terms) == 1 {
+		text, args = t.termQuery(q, p, terms[0], "")
+		return text + orderBy(cols), append(args, limit)
+	}
+	// The order columns are read as they are: a planner does not follow an index by
+	// an expression.
+	var rest string
+	names := make([]string, len(cols))
+	for i, c := range cols {
+		names[i] = t.sel.prefix + "o" + strconv.Itoa(i)
+		rest += ", " + c + " AS " + names[i]
+	}
+	list := make([]string, len(terms))
+	for i, x := range terms {
+		one, a := t.termQuery(q, p, x, fmt.Sprintf(", %d%s", x.branch, rest))
+		args = append(args, a...)
+		if !t.text.LazyUnion { // the database would read all of each
+			one = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", one+orderBy(cols), t.sel.prefix, i)
+			args = append(args, limit)
+		}
+		list[i] = one
+	}
+	return strings.Join(list, " UNION ALL ") + orderBy(names), append(args, limit)
+}
+
+// termQuery is what one term has of the query, with the rest of the columns behind
+// those of a page.
+func (t *layout) termQuery(q backlog.Query, p part, x term, rest string) (string, []any) {
+	b := t.branches[x.branch]
+	prefix := slices.Concat(t.prefix, b.prefix)
+	if x.class.cond != "" && !x.class.many {
+		prefix = append(prefix, t.retry.count)
+	}
+	cond, args := t.pageConditions(q, p, b, x.class)
+	from := t.from(prefix, t.orderOf(q.Lane).quoted)
+	return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", t.sel.aliased(), rest, from, cond), args
+}
+
+// orderOf returns the column by which the rows of the lane come, before the key.
+func (t *layout) orderOf(lane backlog.Lane) *timeCol {
+	if t.followsPolicy(lane) {
+		return t.retry.order()
+	}
+	return t.inserted
+}
+
+// orderColumns returns the columns by which the rows of a segment come. Missing
+// dates of insertion are NULL or zero, which makes no difference.
+func (t *layout) orderColumns(lane backlog.Lane, seg int) []string {
+	if seg != segDated && !t.followsPolicy(lane) {
+		return t.key
+	}
+	return distinct(append([]string{t.orderOf(lane).quoted}, t.key...))
+}
+
+// from returns the FROM clause of a page query that an index is to answer: by the
+// columns of one value each, and then in the order of another. Where planners need
+// it, it carries an index hint; else it is the quoted table name.
+func (t *layout) from(lead []string, order string) string {
+	if t.text.Hint == "" || len(lead) == 0 || !t.d.Hints() {
+		return t.name
+	}
+	names := func(quoted []string) (list []string) {
+		for _, q := range quoted {
+			list = append(list, t.quotedColumn(q).Name)
+		}
+		return list
+	}
+	for _, x := range t.catalog.Serving(names(distinct(lead)), names(distinct(append([]string{order}, t.key...)))) {
+		if x.Name != "" {
+			return fmt.Sprintf(t.text.Hint, t.name, t.text.Quote(x.Name))
+		}
+	}
+	return t.name
+}
+
+// distinct returns the first of each: the key of a table may have a column by
+// which its rows are ordered or chosen.
+func distinct(cols []string) (list []string) {
+	for _, c := range cols {
+		if !slices.Contains(list, c) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// pageConditions returns the conditions for the branch's rows of the class, and
+// their arguments.
+func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass) (string, []any) {
+	policy, dated, within := t.followsPolicy(q.Lane), p.seg == segDated, isWithin(q.After, p.seg)
+	onward, back := "<", ">"
+	if policy {
+		onward, back = back, onward
+		if t.retry.next == nil {
+			// The class says how many failures there are, exactly; that there are
+			// some would only tempt a planner to go through all of them.
+			b.cond = strings.Join(nonEmpty(b.base, t.retry.within()), " AND ")
+		}
+	}
+	conds := append(t.pending(b), nonEmpty(c.cond)...)
+	var args []any
+	add := func(cond string, a ...any) { conds, args = append(conds, cond), append(args, a...) }
+	addRange := func(op string, cols []string, key backlog.Key, first ...any) {
+		text, a := keyRange(op, cols, key, first...)
+		add(text, a...)
+	}
+	order := t.orderOf(q.Lane)
+	switch {
+	case p.seg == segOldest:
+		add(t.missing("oldest"))
+	case !dated && policy:
+		add(order.quoted + " IS NULL")
+	case !dated:
+		add(t.missing("newest"))
+	case !policy:
+		add(order.quoted+" >= ?", t.writeForm(order).Lower(q.Since))
+	case !c.now:
+		add(t.until(order, q.Now.Add(-c.wait)))
+	case !within:
+		add(order.quoted + " IS NOT NULL")
+	}
+	if p.ties {
+		add(order.quoted+" = ?", q.After.Order)
+	}
+	switch {
+	case within && dated && !p.ties:
+		add(order.quoted+" "+onward+" ?", q.After.Order)
+	case within && q.After.Before:
+		addRange(onward+"=", t.key, q.After.Key)
+	case within:
+		addRange(onward, t.key, q.After.Key)
+	}
+	if isWithin(q.Until, p.seg) {
+		op := back + "="
+		if q.Until.Before {
+			op = back
+		}
+		if dated {
+			add(order.quoted+" "+back+"= ?", q.Until.Order) // not every planner bounds a range by what follows
+			addRange(op, slices.Concat([]string{order.quoted}, t.key), q.Until.Key, q.Until.Order)
+		} else {
+			addRange(op, t.key, q.Until.Key)
+		}
+	}
+	if policy {
+		t.addAge(q, add)
+	}
+	t.addTimely(q, add)
+	return strings.Join(conds, " AND "), args
+}
+
+// addTimely adds the conditions for rows that are eligible and not expired.
+func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) {
+	for _, x := range []struct {
+		col   *timeCol
+		op    string
+		bound func(timeform.Form, time.Time) any
+	}{
+		{t.eligible, "<=", timeform.Form.Upper},
+		{t.expires, ">=", timeform.Form.Lower},
+	} {
+		if x.col == nil || x.col.known() == nil {
+			continue // no row has a time there yet; those read are looked at
+		}
+		or := []string{x.col.quoted + " " + x.op + " ?"}
+		if x.col.null != "skip" {
+			or = append(or, x.col.quoted+" IS NULL")
+		}
+		if x.col.zero != "skip" {
+			or = append(or, nonEmpty(t.zeroDate(x.col))...)
+		}
+		add("("+strings.Join(or, " OR ")+")", x.bound(*x.col.known(), q.Now))
+	}
+}
+
+// pending returns the conditions that a row of the branch meets.
+func (t *layout) pending(b branch) []string {
+	conds := nonEmpty(b.cond, t.where)
+	for i, name := range t.m.ID {
+		if c := t.catalog.Find(name, true); !c.NotNull {
+			conds = append(conds, t.key[i]+" IS NOT NULL")
+		}
+	}
+	return conds
+}
+
+// keyRange returns the condition for rows on one side of the key, and its
+// arguments: first, for columns that come before the key, then the key.
+func keyRange(op string, cols []string, key backlog.Key, first ...any) (string, []any) {
+	args := bind(first, key)
+	if len(cols) == 1 {
+		return cols[0] + " " + op + " ?", args
+	}
+	marks := strings.Repeat(", ?", len(cols))[2:]
+	return "(" + strings.Join(cols, ", ") + ") " + op + " (" + marks + ")", args
+}
+
+// page reads one page of a segment. Its Next is zero where there was no row.
+func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (backlog.Page, error) {
+	var s *scanner
+	err := t.db.Within(ctx, func(ctx context.Context) error {
+		s = &scanner{t: t, q: q, seg: seg, terms: t.terms(q.Lane), shown: make(map[*timeCol][]any)}
+		if len(s.terms) == 0 {
+			return nil // no state is in this lane
+		}
+		for _, p := range partsOf(q, seg) {
+			if s.room() <= 0 {
+				break
+			}
+			text, args := t.pageQuery(q, p, s.terms, s.room())
+			if err := t.readPart(ctx, s, text, args); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return backlog.Page{}, err
+	}
+	for col, raws := range s.shown {
+		if err := t.prove(col, raws); err != nil {
+			return backlog.Page{}, err
+		}
+	}
+	if len(s.shown) > 0 {
+		return t.page(ctx, q, seg) // its conditions can be judged now
+	}
+	return s.page, nil
+}
+
+func (t *Table) readPart(ctx context.Context, s *scanner, text string, args []any) error {
+	stmt, err := t.prepared.Prepare(ctx, t.db.Read, t.text.Place(text))
+	if err != nil {
+		return err
+	}
+	rows, err := stmt.Query(ctx, t.db.Read, args)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return s.scan(rows)
+}
+
+// until returns the condition for values of the column that stand for at or
+// earlier, and perhaps some that are later by less than the form's step. The
+// bound of most forms is the next whole step itself: what equals it would only
+// use up pages.
+func (t *layout) until(col *timeCol, at time.Time) (string, any) {
+	form := t.writeForm(col)
+	bound, op := form.Upper(at), "<="
+	if b, err := form.Parse(bound); err == nil && b.After(at) {
+		op = "<"
+	}
+	return col.quoted + " " + op + " ?", bound
+}
+
+// addAge adds the condition for the pass's ages.
+func (t *layout) addAge(q backlog.Query, add func(string, ...any)) {
+	var or []string
+	var args []any
+	if form := t.inserted.known(); form != nil {
+		or, args = append(or, t.inserted.quoted+" >= ?"), append(args, t.writeForm(t.inserted).Lower(q.Since))
+	}
+	if t.hasSegment(segNewest, q.Widest) {
+		or = append(or, t.missing("newest"))
+	}
+	if t.hasSegment(segOldest, q.Widest) {
+		or = append(or, t.missing("oldest"))
+	}
+	if len(or) == 0 {
+		or = []string{never} // no row has a date, or one just now, which cannot be read yet
+	}
+	// The order must come from the index that this has no part in.
+	add(t.text.Unsearched(strings.Join(or, " OR ")), args...)
+}

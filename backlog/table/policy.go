@@ -1,0 +1,226 @@
+package table
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/mapping"
+	"backlog/backlog/table/db"
+)
+
+// A retryCols is where a policy keeps what a row remembers, and how what is due
+// is found there.
+type retryCols struct {
+	count      string   // quoted
+	nullable   bool     // the count may be NULL
+	most       int64    // the largest count that the column holds; 0: there is none
+	last, next *timeCol // next nil: a counted policy
+	waits      []time.Duration
+	retries    int
+	classes    []retryClass
+
+	countAt int // where the count stands among the columns of a page
+
+	retrying, done []assign // what in_retry becomes
+}
+
+// A retryClass is a set of failed records that wait equally long, so that those
+// due are a range of an index, in the order of the lane.
+type retryClass struct {
+	cond string // "" for all
+	wait time.Duration
+	now  bool // due at any time
+	odd  bool // there should be none
+	many bool // of more than one number of failures
+}
+
+// order is the column by which the failed lane goes.
+func (c *retryCols) order() *timeCol {
+	if c.next != nil {
+		return c.next
+	}
+	return c.last
+}
+
+// within is the condition of rows that are not given up, "" if none ever is.
+func (c *retryCols) within() string {
+	if c.retries < 0 {
+		return ""
+	}
+	return c.orNone(fmt.Sprintf("%s <= %d", c.count, c.retries))
+}
+
+// orNone is the condition on the count, or NULL.
+func (c *retryCols) orNone(cond string) string {
+	if !c.nullable {
+		return cond
+	}
+	return "(" + c.count + " IS NULL OR " + cond + ")"
+}
+
+// counted is the condition of rows that have failed n times, with n as its
+// argument if there is one. The state alone does not tell that a row has failed
+// once more since it was read.
+func (c *retryCols) counted(n int) string {
+	if n <= 0 {
+		return c.orNone(c.count + " <= 0")
+	}
+	return c.count + " = ?"
+}
+
+// due is the policy's, for what SQL can only say to the form's step.
+func (c *retryCols) due(r backlog.Failures, now time.Time) bool {
+	switch {
+	case c.next != nil:
+		return !r.Next.After(now)
+	case r.Count <= 0 || r.Last.IsZero():
+		return true
+	}
+	return !r.Last.Add(c.waits[min(r.Count, len(c.waits)-1)]).After(now)
+}
+
+// read returns what the row remembers.
+func (c *retryCols) read(row []any) (r backlog.Failures, err error) {
+	if r.Count, err = db.AsCount(row[c.countAt]); err != nil {
+		return r, fmt.Errorf("column %s: %w", c.count, err)
+	}
+	for _, x := range []struct {
+		col *timeCol
+		to  *time.Time
+	}{{c.last, &r.Last}, {c.next, &r.Next}} {
+		if x.col == nil || x.col.known() == nil { // the first of its kind, since the page was asked for
+			continue
+		}
+		raw := row[x.col.at]
+		if _, missing := x.col.missing(raw); missing {
+			continue
+		}
+		if *x.to, err = x.col.parse(raw); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// retry resolves the columns of the policy.
+func (r *resolver) retry() error {
+	m := r.m.Policy
+	if m == nil {
+		return nil
+	}
+	if m.Next == "" && len(m.Waits) == 0 {
+		return problem("set Waits and Retries of the mapping's Policy to those of the engine's", "policy: the mapping does not say how long a failed record waits")
+	}
+	c := &retryCols{waits: m.Waits, retries: m.Retries}
+	count, err := r.policyColumn(m.Count)
+	if err != nil {
+		return err
+	}
+	if count.Class == db.Textual || count.Class == db.Bytes || count.Class == db.Boolean {
+		return problem("name a column of whole numbers", "policy: column %s is %s, which cannot count failures", count.Name, count.Decl)
+	}
+	if count.Most > 0 && int64(m.Retries) >= count.Most {
+		return problem("let it give up earlier, or name a column of larger numbers", "policy: column %s is %s, which cannot count %d failures", count.Name, count.Decl, m.Retries+1)
+	}
+	c.count, c.nullable, c.most = r.text.Quote(count.Name), !count.NotNull, count.Most
+	for _, x := range []struct {
+		name string
+		to   **timeCol
+	}{{m.Last, &c.last}, {m.Next, &c.next}} {
+		if x.name == "" {
+			continue
+		}
+		col, err := r.policyColumn(x.name)
+		if err != nil {
+			return err
+		}
+		tc := r.t.timeOf(col)
+		if tc.written { // no setting says more about it
+			// While it is empty, it is written in the form of the date of
+			// insertion, and so must be read in that one's zone.
+			r.t.readIn(tc, col, r.t.inserted.zone)
+			tc.written = false
+		}
+		if tc == r.t.inserted {
+			r.t.note("policy: the date of insertion is that of the last failure: each failure makes a record young again, and none grows too old")
+		}
+		*x.to = tc
+	}
+	if m.InRetry != "" {
+		col, err := r.policyColumn(m.InRetry)
+		if err != nil {
+			return err
+		}
+		for text, to := range map[string]*[]assign{"true": &c.retrying, "false": &c.done} {
+			a, _, _, err := r.assign("policy", mapping.Assignment{Column: col.Name, Value: mapping.Value{Text: text}})
+			if err != nil {
+				return err
+			}
+			*to = []assign{a}
+		}
+	}
+	r.t.retry = c
+	return nil
+}
+
+// policyColumn is writable for the columns that init can add.
+func (r *resolver) policyColumn(name string) (*column, error) {
+	if r.cat.Find(name, r.text.FoldsNames) == nil {
+		return nil, problem("`backlog init` adds it, or name another under columns: of the policy; the columns are: "+r.cat.Names(),
+			"policy: table %s has no column %q", r.m.Name, name)
+	}
+	return r.writable("policy", name)
+}
+
+// retryLanes makes the lanes the policy's. Where failed records have no
+// status of their own, the number of failures tells them from new ones.
+func (r *resolver) retryLanes() {
+	t, c := r.t, r.t.retry
+	if c == nil {
+		return
+	}
+	same := !t.failedLane
+	if same {
+		for _, b := range slices.Clone(t.branches) {
+			b.lane, b.base = backlog.Failed, b.cond
+			b.cond += " AND " + c.count + " > 0"
+			t.branches = append(t.branches, b)
+		}
+		t.failedLane = true
+	}
+	for i := range t.branches {
+		b := &t.branches[i]
+		b.base = cmp.Or(b.base, b.cond)
+		switch {
+		case b.lane == backlog.Failed && c.retries >= 0:
+			b.guard, b.exhausted = b.cond, fmt.Sprintf("%s AND %s > %d", b.cond, c.count, c.retries)
+			b.cond += " AND " + c.within()
+		case b.lane == backlog.Fresh && same:
+			b.cond += " AND " + c.orNone(c.count+" <= 0")
+		}
+	}
+	if c.next != nil {
+		c.classes = []retryClass{{}}
+		return
+	}
+	if !same {
+		c.classes = []retryClass{{cond: c.count + " = 0", now: true}, {cond: c.count + " < 0", now: true, odd: true}}
+		if c.nullable {
+			c.classes = append(c.classes, retryClass{cond: c.count + " IS NULL", now: true})
+		}
+	}
+	last := len(c.waits) - 1
+	for n := 1; n < last; n++ {
+		c.classes = append(c.classes, retryClass{cond: fmt.Sprintf("%s = %d", c.count, n), wait: c.waits[n]})
+	}
+	most := retryClass{cond: fmt.Sprintf("%s = %d", c.count, max(last, 1)), wait: c.waits[last]}
+	if last != c.retries { // more are within
+		// As a plain comparison it would tempt a planner to go through all
+		// of them by the count.
+		most.cond, most.many = r.text.Unsearched(fmt.Sprintf("%s >= %d", c.count, max(last, 1))), true
+	}
+	c.classes = append(c.classes, most)
+}

@@ -1,0 +1,201 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"backlog/backlog/table/db"
+)
+
+// Catalog implements db.Server. A schema that is not named is looked up as the
+// database does it.
+func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
+	r, err := relation(ctx, q, schema, name)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return s.missing(ctx, q, schema, name)
+	}
+	kinds := map[string]db.Kind{"r": db.Relation, "p": db.Partitioned, "v": db.View, "m": db.View, "f": db.Relation}
+	c := &db.Catalog{
+		Kind: kinds[r["kind"]], Name: name, Schema: r["schema"], Wrong: unfit(r, name), Deferred: r.Is("deferred"),
+		User: text.Quote(r["role"]), Grant: text.Qualified(r["schema"], name),
+	}
+	if err := cmp.Or(describeColumns(ctx, q, r["oid"], c), describeIndexes(ctx, q, r["oid"], c)); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(c.Columns, func(x db.Column) bool { return x.Time != nil && x.Time.Zone == nil }) {
+		if c.Zone, err = s.zone(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c.Advice = s.advice(ctx, q)
+	c.Triggers, err = db.Texts(ctx, q, `SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1::text::oid AND NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgtype & 16 <> 0
+		UNION ALL SELECT rulename::text FROM pg_rewrite WHERE ev_class = $1::text::oid AND ev_type = '2' AND ev_enabled IN ('O', 'A') ORDER BY 1`, r["oid"])
+	return c, err
+}
+
+// relation reads what is known of a table, or what else can be read like one: parent
+// says that other tables than partitions inherit from it, rule names one by which an
+// UPDATE does something else.
+func relation(ctx context.Context, q db.Querier, schema, name string) (db.Row, error) {
+	rows, err := db.Rows(ctx, q, `SELECT c.oid::text, n.nspname::text AS schema, c.relkind::text AS kind, row_security_active(c.oid)::text AS secured,
+			(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'))::text AS readable,
+			(EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AND c.relkind <> 'p')::text AS parent,
+			EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tginitdeferred)::text AS deferred,
+			(SELECT min(rulename::text) FROM pg_rewrite WHERE ev_class = c.oid AND c.relkind <> 'v' AND ev_type = '2' AND is_instead AND ev_enabled IN ('O', 'A')) AS rule,
+			current_user::text AS role
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = $1 AND CASE WHEN $2 = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = $2 END`, name, schema)
+	if len(rows) == 0 {
+		return nil, err
+	}
+	return rows[0], err
+}
+
+// unfit returns why no record of the table may be handed out, though it is
+// there.
+func unfit(r db.Row, name string) error {
+	table, role := text.Qualified(r["schema"], name), text.Quote(r["role"])
+	switch {
+	case !r.Is("readable"):
+		return db.Problemf("GRANT USAGE ON SCHEMA "+text.Quote(r["schema"])+" TO "+role+"; GRANT SELECT ON "+table+" TO "+role, "table %s: the role %s may not read it", name, r["role"])
+	case r.Is("secured"):
+		return db.Problemf("use a role to which it does not apply, such as the table's owner or ALTER ROLE "+role+" BYPASSRLS",
+			"table %s: row level security applies to the role %s: records that it hides would never be processed, without a word", name, r["role"])
+	case r.Is("parent"):
+		return db.Problemf("name one of the tables that inherit from it, or partition it", "table %s: other tables inherit from it: no key identifies a row of all of them", name)
+	case r["rule"] != "":
+		return db.Problemf("name the table that the rule writes to, if it does what an UPDATE would, or DROP RULE "+text.Quote(r["rule"])+" ON "+table,
+			"table %s: its rule %s does something else instead of an UPDATE: no outcome would be written, and its records would be handled again and again", name, r["rule"])
+	}
+	return nil
+}
+
+// missing says what is there. It looks where the table was looked for.
+func (s *server) missing(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
+	searched, err := db.Texts(ctx, q, "SELECT unnest(current_schemas(false))::text")
+	c := &db.Catalog{Name: name, Schema: schema}
+	if schema != "" {
+		searched = []string{schema}
+	} else if len(searched) > 0 {
+		c.Schema = searched[0]
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(searched) == 0 {
+		c.Wrong = db.Problemf("correct search_path in the URL or for the role, or set table.schema", "table %s is looked for in no schema: database %s has none of those in the search_path", name, s.config.Database)
+		return c, nil
+	}
+	return c, c.NoTable(ctx, q, "schema "+strings.Join(searched, ", ")+" of database "+s.config.Database, "table.name and table.schema",
+		`SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND n.nspname = ANY (string_to_array($1, chr(1))) ORDER BY 1 LIMIT 50`, strings.Join(searched, "\x01"))
+}
+
+// describeColumns describes columns of a domain by the type that it is over.
+func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalog) error {
+	rows, err := db.Rows(ctx, q, `WITH RECURSIVE base AS (
+			SELECT a.attnum, a.atttypid AS type, a.atttypmod AS typmod, a.attnotnull AS strict FROM pg_attribute a WHERE a.attrelid = $1::text::oid AND a.attnum > 0 AND NOT a.attisdropped
+			UNION ALL SELECT b.attnum, t.typbasetype, CASE WHEN b.typmod < 0 THEN t.typtypmod ELSE b.typmod END, b.strict OR t.typnotnull
+			FROM base b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd')
+		SELECT a.attname::text AS name, format_type(b.type, b.typmod) AS decl, t.typname::text AS base, b.strict::text, (a.attgenerated <> '' OR a.attidentity = 'a')::text AS generated,
+			CASE WHEN t.typname IN ('varchar', 'bpchar') AND b.typmod > 4 THEN b.typmod - 4 WHEN t.typname IN ('char', 'name') THEN t.typlen - (t.typname = 'name')::int ELSE 0 END AS length,
+			CASE WHEN a.atttypid <> b.type THEN format_type(a.atttypid, NULL) END AS domain, (t.typcategory = 'A')::text AS list, (t.typtype = 'e')::text AS enum,
+			(SELECT string_agg(enumlabel, chr(1) ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid) AS labels,
+			(current_setting('server_encoding') NOT IN ('UTF8', 'SQL_ASCII'))::text AS ascii
+		FROM base b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_attribute a ON a.attrelid = $1::text::oid AND a.attnum = b.attnum ORDER BY a.attnum`, oid)
+	for _, r := range rows {
+		base, array := r["base"], r.Is("list")
+		col := db.Column{
+			Name: r["name"], Decl: r["decl"], Class: classOf(base), Length: r.Int("length"), Domain: r["domain"], NotNull: r.Is("strict"), Generated: r.Is("generated"),
+			JSON: base == "json" || base == "jsonb" || array, Time: calendar(r["decl"]),
+		}
+		if r.Is("ascii") { // which other characters it takes is not known
+			col.Holds = func(r rune) bool { return r < utf8.RuneSelf }
+		}
+		if high := map[string]int64{"int2": math.MaxInt16, "int4": math.MaxInt32}[base]; high > 0 {
+			col.Low, col.High = -high-1, high
+		}
+		if base == "int2" {
+			col.Most = math.MaxInt16
+		}
+		switch { // the types for times hold no zero dates
+		case col.Class == db.Boolean:
+			col.Words = booleans
+		case col.Time != nil:
+		case col.Class == db.Textual:
+			col.Zero = db.ZeroText
+		case col.Class == db.Integer || col.Class == db.Real:
+			col.Zero = db.ZeroNumber
+		}
+		if array {
+			col.Expr = "to_jsonb(" + text.Quote(col.Name) + ")"
+		}
+		if r.Is("enum") {
+			col.Labels = strings.Split(r["labels"], "\x01")
+		}
+		c.Columns = append(c.Columns, col)
+	}
+	return err
+}
+
+// classOf: whatever is not said here is written as text, in quotes.
+func classOf(base string) db.Class {
+	switch base {
+	case "bool":
+		return db.Boolean
+	case "int2", "int4", "int8", "oid":
+		return db.Integer
+	case "float4", "float8", "numeric":
+		return db.Real
+	case "bytea":
+		return db.Bytes
+	}
+	return db.Textual
+}
+
+// describeIndexes reads those that are valid, the primary key first.
+func describeIndexes(ctx context.Context, q db.Querier, oid string, c *db.Catalog) (err error) {
+	if c.Taken, err = db.Texts(ctx, q, "SELECT relname::text FROM pg_class WHERE relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = $1::text::oid) AND relname LIKE '%\\_backlog\\_%'", oid); err != nil {
+		return err
+	}
+	rows, err := db.Rows(ctx, q, `SELECT c.relname::text AS name, i.indisunique::text AS uniq, pg_get_expr(i.indpred, i.indrelid) AS cond, a.attname::text AS col,
+			(i.indoption[k.n - 1] & 1 = 1)::text AS down, (i.indoption[k.n - 1] IN (0, 3) AND o.opcdefault AND m.amname = 'btree')::text AS sorted
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
+		JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k (attnum, n) ON k.n <= i.indnkeyatts
+		JOIN pg_opclass o ON o.oid = i.indclass[k.n - 1]
+		LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+		WHERE i.indrelid = $1::text::oid AND i.indisvalid ORDER BY i.indisprimary DESC, i.indexrelid, k.n`, oid)
+	c.AddIndexes(rows)
+	return err
+}
+
+// advice tells what a pooler keeps from the sessions and their role does not make
+// up for.
+func (s *server) advice(ctx context.Context, q db.Querier) string {
+	if !s.plain.Load() {
+		return ""
+	}
+	var role string
+	var limited, secured bool
+	err := q.QueryRowContext(ctx, "SELECT current_user::text, current_setting('statement_timeout') <> '0' AND current_setting('lock_timeout') <> '0', current_setting('row_security')::bool").
+		Scan(&role, &limited, &secured)
+	if err != nil || limited && !secured {
+		return ""
+	}
+	alter := "ALTER ROLE " + text.Quote(role) + " SET "
+	return s.host + " is a pooler that refuses the parameters of a session: statements that only read have no time limit there, and a row level security that is introduced later would hide rows without a word; " +
+		alter + "statement_timeout = '60s'; " + alter + "lock_timeout = '2s'; " + alter + "row_security = off; then let the pooler connect anew (RECONNECT in PgBouncer's console)"
+}
+
+// booleans are the words for one.
+var booleans = map[string]bool{
+	"true": true, "t": true, "yes": true, "y": true, "on": true,
+	"false": false, "f": false, "no": false, "n": false, "off": false,
+}

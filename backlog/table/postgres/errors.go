@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"backlog/backlog"
+	"backlog/backlog/table/db"
+)
+
+const (
+	otherServer = "name the server in the database URL that takes them, or several with target_session_attrs=read-write"
+	letGrant    = "let its owner grant this, such as by GRANT SELECT, UPDATE ON … TO the user; `backlog check --sql` prints what is needed"
+)
+
+// faults are the errors by SQLSTATE, or by its class:
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+var faults = []db.Fault{
+	{Codes: "55P03", Class: db.Busy, What: db.LockedByOther, Hint: "pg_stat_activity tells by whom: look for the oldest xact_start"},
+	{Codes: "40001 40P01", Class: db.Busy, What: db.CrossesOther, Hint: "the server's log tells of whom"},
+	{Codes: "altered", Class: db.Busy}, // the driver forgets the statement
+	{Codes: "timeout", Class: db.Unavailable, What: db.TooSlow, Hint: db.LookAtIndexes},
+	{Codes: "57014", Class: db.Unavailable, What: db.Cancelled},
+	{Codes: "57P01 57P05 25P03", Class: db.Unavailable, What: db.Ended},
+	{Codes: "25006", Class: db.Unavailable, What: db.ReadOnly, Hint: otherServer}, // a standby, after another server has become the first
+	{Codes: "53300", Class: db.Unavailable, What: db.Full, Hint: "let its administrator raise the limit, or end sessions that pg_stat_activity shows"},
+	{Codes: "53100 53200", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "08P01 26000 42P05", What: "what is between here and the PostgreSQL server gives each transaction another session, where statements prepared before are unknown",
+		Hint: "add default_query_exec_mode=exec to the database URL"},
+	{Codes: "owner", Class: db.Denied, What: "the user USER has not enough rights", Hint: "let the owner run what `backlog init --print` prints"},
+	{Codes: "raised", What: "the user USER has not enough rights", Hint: letGrant}, // by a function or a policy, about a row
+	{Codes: "42501", Class: db.Denied, What: "the user USER has not enough rights", Hint: letGrant},
+	{Codes: "22P02 22003 22007 22008", Class: db.Refused, What: "a condition compares a column with what it cannot hold",
+		Hint: "give statuses and table.where values of the columns' types"}, // what is written has been tried
+	{Codes: "42P01 42703 3F000 42804 42883", What: db.TableChanged, Hint: db.CorrectMapping},
+	{Codes: "3D000", What: "the PostgreSQL server at HOST has no database DATABASE", Hint: "name another, or create it with CREATE DATABASE"},
+	{Codes: "28", What: "the PostgreSQL server at HOST does not let us in",
+		Hint: "correct user and password in the database URL, PGPASSWORD or ~/.pgpass, set sslmode=require if it lets in only those who encrypt, or change its pg_hba.conf"},
+	{Codes: "58P01"},
+	{Codes: "08 53 57 58", Class: db.Unavailable},               // connection, resources, intervention, system
+	{Codes: "09 21 22 23 27 2F 38 39 44 P0", Class: db.Refused}, // data, constraints, what triggers do
+}
+
+// Error implements db.Server.
+func (s *server) Error(err error) db.Fault {
+	e := (*pgconn.PgError)(nil)
+	switch {
+	case errors.Is(err, pgconn.ErrConnClosed):
+		return db.Fault{Class: db.Unavailable}
+	case !errors.As(err, &e):
+		return db.Fault{}
+	}
+	code := e.Code
+	switch {
+	case code == "57014" && strings.Contains(e.Message, "statement timeout"):
+		code = "timeout"
+	case code == "0A000" && e.Routine == "RevalidateCachedQuery":
+		code = "altered"
+	case code == "42501" && (e.Routine == "exec_stmt_raise" || e.Routine == "ExecWithCheckOptions"):
+		code = "raised"
+	case code == "42501" && strings.HasPrefix(e.Message, "must be owner of"):
+		code = "owner"
+	}
+	f := db.Meaning(faults, e.Message, code, e.Code[:min(2, len(e.Code))])
+	f.What = strings.NewReplacer("USER", s.config.User, "DATABASE", s.config.Database, "HOST", s.host).Replace(f.What)
+	return f
+}
+
+// refusesParameters reports whether the other side takes no more parameters
+// than PgBouncer does.
+func refusesParameters(err error) bool {
+	e := (*pgconn.PgError)(nil)
+	return errors.As(err, &e) && (e.Code == "08P01" && strings.Contains(e.Message, "startup parameter") || e.Code == "42704")
+}
+
+// unreached says why there is no connection. The driver's own words have the user
+// and the name of the database in them.
+func (s *server) unreached(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	e, at := (*pgconn.PgError)(nil), "the PostgreSQL server at "+s.host
+	switch {
+	case ctx.Err() != nil:
+	case errors.As(err, &e) && e.Code == "08P01" && refusesParameters(e):
+		return db.Problemf("remove it from the URL (a schema can be named by table.schema), or let the pooler pass it on",
+			"%s is a pooler that refuses a parameter of the URL: %s", s.host, e.Message)
+	case e != nil && slices.Contains([]string{"22023", "42704", "22P02"}, e.Code):
+		return db.Problemf("remove the parameter from the URL, or correct it", "%s does not take a parameter of the URL: %s", at, e.Message)
+	case e != nil:
+		return e
+	case strings.Contains(err.Error(), "received unexpected message"), strings.Contains(err.Error(), "unknown message type"):
+		return db.Problemf("correct host and port, or write mysql://… for MySQL and MariaDB", "there is no PostgreSQL server at %s, but something else", s.host)
+	}
+	if worded := text.Unreached(ctx, s.host, s.config.ConnectTimeout, err); worded != nil {
+		return worded
+	}
+	return fmt.Errorf("%w: %s: no connection that suits the URL's password, sslmode and target_session_attrs; correct these, or name a server that suits them", backlog.ErrUnavailable, at)
+}

@@ -1,0 +1,62 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"strconv"
+
+	"backlog/backlog"
+	"backlog/backlog/table/db"
+)
+
+// Lock implements db.Server: it takes an advisory lock, which ends with its session.
+func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.Lock, error) {
+	sum := sha256.Sum256([]byte("backlog\x00" + c.Schema + "\x00" + c.Name + "\x00" + name))
+	return s.locks.Lock(ctx, s, strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10))
+}
+
+func sessionLocks(s *server) *db.SessionLocks {
+	return &db.SessionLocks{
+		Prepare: s.prepareLocks,
+		Take:    "SELECT pg_try_advisory_lock($1::bigint)",
+		Held: `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid = pg_backend_pid()
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint << 32 | objid::bigint = $1::bigint)`,
+		Drop: "SELECT pg_advisory_unlock($1::bigint)",
+	}
+}
+
+// prepareLocks refuses a session that a pooler shares with others between two
+// transactions: the lock would stay behind in a session that is somebody else's.
+func (s *server) prepareLocks(ctx context.Context, pool *sql.DB, conn *sql.Conn) error {
+	var pid, other, again int
+	const backend = "SELECT pg_backend_pid()"
+	if err := conn.QueryRowContext(ctx, backend).Scan(&pid); err != nil {
+		return err
+	}
+	if c := driverConn(conn); c != nil && int(c.PgConn().PID()) == pid {
+		for _, set := range []string{"idle_session_timeout = " + strconv.Itoa(1000*db.LockIdle), "tcp_keepalives_idle = 5", "tcp_keepalives_interval = 2", "tcp_keepalives_count = 3", "tcp_user_timeout = 10000"} {
+			if _, err := conn.ExecContext(ctx, "SET "+set); s.Error(err).Class == db.Unavailable {
+				return err // an older server only does not have all of them
+			}
+		}
+		return nil
+	}
+	// A pooler gives numbers of its own. One that pools transactions lets
+	// another connection have the session that has just become free, or has
+	// given it to somebody else by the time it is asked for again.
+	for range 3 {
+		if err := pool.QueryRowContext(ctx, backend).Scan(&other); err != nil {
+			return err
+		}
+		if err := conn.QueryRowContext(ctx, backend).Scan(&again); err != nil {
+			return err
+		}
+		if other == pid || again != pid {
+			return db.Problemf("name the PostgreSQL server itself in the database URL, or let the pooler have pool_mode = session for this user, with a pool_size of at least 5 for each process",
+				"%s is a pooler that gives each transaction another session, but the lock that keeps two processes from the same table belongs to one", s.host)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+// Package postgres speaks to PostgreSQL, from version 12 on.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"backlog/backlog/table/db"
+)
+
+// Dialect is the kind of databases.
+var Dialect db.Server = &server{config: new(pgx.ConnConfig)}
+
+// A server is the way to one.
+type server struct {
+	config   *pgx.ConnConfig
+	host     string // as it may be shown, with the port
+	ownMode  bool   // the URL says how statements are run
+	readOnly bool
+
+	unlimited bool // statements take as long as they take
+
+	// plain is set once something on the way, such as PgBouncer, has refused
+	// the parameters that a session can do without. It may well give each
+	// transaction another session.
+	plain atomic.Bool
+
+	locks *db.SessionLocks
+}
+
+// lockTimeout is how long a lock is held at most while another is waited for.
+const lockTimeout = 2 * time.Second
+
+// Open implements db.Server. What the URL does not say is taken from the environment,
+// as all of PostgreSQL's programs do: PGUSER, PGPASSWORD, ~/.pgpass …
+func (*server) Open(ctx context.Context, o db.Source) (out *db.DB, err error) {
+	s := &server{config: new(pgx.ConnConfig), host: "the other end of the pool", readOnly: o.ReadOnly, unlimited: o.Create}
+	s.locks = sessionLocks(s)
+	if s.locks.Pool = o.Pool; o.Pool != nil {
+		err = s.lookThrough(ctx, o.Pool)
+	} else if err = s.parse(o.URL); err == nil {
+		s.locks.Connector = &server{config: s.config, host: s.host, ownMode: s.ownMode} // its sessions may write, whatever the others may
+	}
+	if err == nil { // longer than files need: a new connection is a new process there, which knows no statement yet
+		out, err = o.Connect(ctx, s, s, 30*time.Minute)
+	}
+	if err != nil {
+		return nil, (&db.DB{Server: s}).Wrap(ctx, err) // in the words of this server, which the dialect does not know
+	}
+	return out, nil
+}
+
+func (s *server) parse(url string) error {
+	if _, _, err := text.ParseURL(url); err != nil {
+		return err
+	}
+	config, err := pgx.ParseConfig(url)
+	if err != nil { // its text has parts of the URL
+		return db.URLProblemf("write "+text.Form, "the database URL, or a PG… variable of the environment or a file that it names, cannot be read")
+	}
+	if config.ConnectTimeout == 0 || config.ConnectTimeout > time.Minute {
+		config.ConnectTimeout = db.DialTimeout
+	}
+	config.DialFunc = db.Dial
+	s.config, s.host, s.ownMode = config, hostOf(config), strings.Contains(url, "default_query_exec_mode=")
+	return nil
+}
+
+// lookThrough finds out which server is at the other end of somebody else's pool.
+func (s *server) lookThrough(ctx context.Context, pool *sql.DB) error {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return s.unreached(ctx, err)
+	}
+	defer conn.Close()
+	if c := driverConn(conn); c != nil {
+		s.config = c.Config().Copy()
+		s.host = hostOf(s.config)
+	}
+	return conn.QueryRowContext(ctx, "SELECT current_user::text, current_database()::text").Scan(&s.config.User, &s.config.Database)
+}
+
+// driverConn returns the driver's connection, nil if the driver is behind another.
+func driverConn(conn *sql.Conn) (c *pgx.Conn) {
+	conn.Raw(func(d any) error {
+		if d, ok := d.(*stdlib.Conn); ok {
+			c = d.Conn()
+		}
+		return nil
+	})
+	return c
+}
+
+// hostOf returns the host with its port, or the folder of its socket.
+func hostOf(config *pgx.ConnConfig) string {
+	if strings.HasPrefix(config.Host, "/") {
+		return config.Host
+	}
+	return net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
+}
+
+// Connect implements driver.Connector.
+func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
+	plain := s.plain.Load()
+	conn, err := s.connector(plain).Connect(ctx)
+	if !plain && refusesParameters(err) {
+		if conn, err = s.connector(true).Connect(ctx); err == nil {
+			s.plain.Store(true)
+		}
+	}
+	return conn, s.unreached(ctx, err)
+}
+
+// Driver implements driver.Connector.
+func (s *server) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
+
+func (s *server) connector(plain bool) driver.Connector {
+	config := *s.config
+	config.RuntimeParams = s.parameters(plain)
+	if plain && !s.ownMode { // another session does not know what was prepared
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	return stdlib.GetConnector(config, stdlib.OptionAfterConnect(ready))
+}
+
+// parameters returns the settings of a session. Times are read and written in UTC,
+// text means what it says, and no statement is without an end; the owner of the
+// URL may set other limits.
+func (s *server) parameters(plain bool) map[string]string {
+	all := maps.Clone(s.config.RuntimeParams)
+	may := func(name, value string) {
+		if _, set := all[name]; !set {
+			all[name] = value
+		}
+	}
+	may("application_name", "backlog")
+	all["timezone"], all["datestyle"] = "UTC", "ISO, YMD"
+	all["client_encoding"], all["standard_conforming_strings"] = "UTF8", "on"
+	if plain {
+		return all
+	}
+	if s.unlimited {
+		all["statement_timeout"] = "0"
+	}
+	may("statement_timeout", milliseconds(db.StatementTimeout))
+	may("lock_timeout", milliseconds(lockTimeout))
+	may("idle_in_transaction_session_timeout", milliseconds(db.StatementTimeout))
+	// A plan for any arguments is made for half of the table: it may sort.
+	may("plan_cache_mode", "force_custom_plan")
+	may("jit", "off") // takes longer than a page
+	// An error instead of rows that are silently left out.
+	all["row_security"] = "off"
+	if s.readOnly {
+		all["default_transaction_read_only"] = "on"
+	}
+	return all
+}
+
+func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
+
+// ready makes sure that the session is as it was asked for, and lets it take numbers
+// and booleans where text is expected.
+func ready(_ context.Context, conn *pgx.Conn) error {
+	major, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
+	if n, err := strconv.Atoi(major); err == nil && n < 12 {
+		return db.Problemf("use a newer one", "the PostgreSQL server is older than version 12, which is the first that can be used")
+	}
+	for name, want := range map[string]string{"TimeZone": "UTC", "standard_conforming_strings": "on"} {
+		if has := conn.PgConn().ParameterStatus(name); has != want {
+			return db.Problemf("let it pass on what is asked for when a connection begins", "what is between here and the PostgreSQL server sets %s to %q, not to %s", name, has, want)
+		}
+	}
+	m := conn.TypeMap()
+	m.TryWrapEncodePlanFuncs = append(slices.Clip(m.TryWrapEncodePlanFuncs), textPlan)
+	return nil
+}
+
+// Begin implements db.Server.
+func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil || !s.plain.Load() {
+		return tx, err
+	}
+	_, err = tx.ExecContext(ctx, "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true)", milliseconds(db.StatementTimeout), milliseconds(lockTimeout))
+	if err != nil {
+		tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
+}
+
+// MayWrite implements db.Server.
+func (s *server) MayWrite(ctx context.Context, pool *sql.DB) error {
+	var readOnly, standby bool
+	if err := pool.QueryRowContext(ctx, "SELECT current_setting('transaction_read_only')::bool, pg_is_in_recovery()").Scan(&readOnly, &standby); err != nil {
+		return err
+	}
+	switch {
+	case standby:
+		return db.Problemf("name the first server in the database URL, or several of them with target_session_attrs=read-write", "the PostgreSQL server at %s is a standby, which can only be read", s.host)
+	case readOnly:
+		return db.Problemf("ALTER ROLE … SET default_transaction_read_only = off", "the sessions of the user %s are read only", s.config.User)
+	}
+	return nil
+}
+
+// zone is the zone of a session whose program asks for none, "" if its clocks show
+// UTC. It is asked in a session of its own: the others have asked for UTC, and that
+// is their default then.
+func (s *server) zone(ctx context.Context) (zone string, err error) {
+	if s.config.Host == "" { // behind another driver: its sessions are in UTC
+		return "", nil
+	}
+	config := s.config.Copy()
+	maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return strings.EqualFold(name, "timezone") })
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return "", s.unreached(ctx, err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = conn.QueryRow(ctx, "SELECT CASE WHEN extract(timezone FROM now()) = 0 AND extract(timezone FROM now() + interval '6 months') = 0 THEN '' ELSE current_setting('TimeZone') END").Scan(&zone)
+	return zone, err
+}
+
+// Value implements db.Server. A time is the text that the database itself writes,
+// which it takes as an argument, too.
+func (*server) Value(c *db.Column, v any) any {
+	switch v := v.(type) {
+	case []byte:
+		switch {
+		case c != nil && c.Class != db.Bytes:
+			return string(v)
+		case v == nil:
+			return []byte{}
+		}
+	case time.Time:
+		return timeText(c, v)
+	case float64:
+		switch { // which JSON cannot say
+		case math.IsNaN(v):
+			return "NaN"
+		case math.IsInf(v, 0):
+			return strings.TrimPrefix(strconv.FormatFloat(v, 'g', -1, 64), "+") + "inity"
+		case c != nil && c.Decl == "real": // as many digits as it was written with
+			short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', -1, 32), 64)
+			return short
+		}
+	case string:
+		if c != nil && strings.HasPrefix(c.Decl, "numeric") {
+			if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return v
+}
+
+func timeText(c *db.Column, t time.Time) string {
+	t = t.UTC()
+	layout, suffix := "2006-01-02 15:04:05.999999", ""
+	if c != nil && c.Time != nil {
+		suffix = c.Time.Suffix
+		if c.Time.Fraction == "" && suffix == "" {
+			layout = c.Time.Head
+		}
+	}
+	if y := t.Year(); y <= 0 {
+		t, suffix = t.AddDate(1-2*y, 0, 0), suffix+" BC"
+	}
+	return t.Format(layout) + suffix
+}
+
+// textPlan lets the driver bind numbers and booleans where the database expects
+// text, as it binds text where numbers are expected.
+func textPlan(v any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
+	switch v.(type) {
+	case int64, float64, bool:
+		return &textEncoding{}, fmt.Sprint(v), true
+	}
+	return nil, nil, false
+}
+
+// A textEncoding encodes a value as the text that it is written as.
+type textEncoding struct{ next pgtype.EncodePlan }
+
+func (e *textEncoding) SetNext(next pgtype.EncodePlan) { e.next = next }
+
+func (e *textEncoding) Encode(value any, buf []byte) ([]byte, error) {
+	return e.next.Encode(fmt.Sprint(value), buf)
+}

@@ -1,0 +1,38 @@
+package sqlite
+
+import (
+	"strconv"
+	"strings"
+
+	"backlog/backlog/table/db"
+)
+
+// faults are the errors by SQLite's primary result codes.
+var faults = []db.Fault{
+	{Codes: "5 6", Class: db.Busy, What: "locked by another program", Hint: "lsof tells which have the file open"}, // BUSY LOCKED
+	{Codes: "9 10 14 15", Class: db.Unavailable}, // INTERRUPT IOERR CANTOPEN PROTOCOL
+	{Codes: "13", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "18 19 20", Class: db.Refused}, // TOOBIG CONSTRAINT MISMATCH
+	{Codes: "11 26", What: "the database file PATH is damaged", Hint: "restore it from a backup, or see https://sqlite.org/recovery.html"}, // CORRUPT NOTADB
+}
+
+// Error implements db.Server.
+func (s *server) Error(err error) db.Fault {
+	code, ok := codeOf(err)
+	if !ok {
+		return db.Fault{}
+	}
+	f := db.Meaning(faults, err.Error(), strconv.Itoa(code))
+	f.What = strings.ReplaceAll(f.What, "PATH", s.path)
+	return f
+}
+
+// denied is the *db.Problem of a file that this user may not read or write, nil for
+// other errors.
+func (s *server) denied(err error, hint, what string) error {
+	switch code, _ := codeOf(err); code {
+	case 3, 8, 14: // PERM READONLY CANTOPEN
+		return db.Problemf(hint, what+": %v", s.path, err)
+	}
+	return nil
+}

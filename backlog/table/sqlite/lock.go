@@ -1,0 +1,106 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/gofrs/flock"
+
+	"backlog/backlog"
+	"backlog/backlog/table/db"
+)
+
+// Lock implements db.Server: it locks a file beside the database. The operating
+// system lets go of it when the process ends, however it ends; the file itself
+// stays.
+func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.Lock, error) {
+	if s.path == inMemory {
+		l := memoryLock{s.pool, strings.ToLower(c.Name), name}
+		if _, taken := memoryLocks.LoadOrStore(l, true); taken {
+			return nil, backlog.ErrLocked
+		}
+		return l, nil
+	}
+	path, err := s.lockPath(c.Name, name)
+	if err != nil {
+		return nil, err
+	}
+	l := flock.New(path, flock.SetPermissions(0o644))
+	ok, err := l.TryLock()
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, db.Problemf("give this user the right to create files in that folder, as SQLite itself needs it", "the lock file cannot be opened: %v", err)
+	case err != nil:
+		return nil, fmt.Errorf("lock file: %w", err)
+	case !ok:
+		return nil, backlog.ErrLocked
+	}
+	info, err := l.Stat() // of the file that is held, whichever has its name by now
+	if err != nil {
+		l.Unlock()
+		return nil, fmt.Errorf("lock file: %w", err)
+	}
+	held := &fileLock{l, info}
+	if held.Check(ctx) != nil {
+		l.Unlock()
+		return nil, backlog.ErrLocked // somebody replaces it just now
+	}
+	return held, nil
+}
+
+type fileLock struct {
+	*flock.Flock
+	info fs.FileInfo
+}
+
+// Check finds out whether the file has been removed or replaced: another
+// process would then lock the new one.
+func (l *fileLock) Check(context.Context) error {
+	info, err := os.Stat(l.Path())
+	if err != nil {
+		return fmt.Errorf("lock file: %w", err)
+	}
+	if !os.SameFile(info, l.info) {
+		return fmt.Errorf("lock file: %s was replaced", l.Path())
+	}
+	return nil
+}
+
+// A memoryLock locks a table in a database that only one pool can reach.
+type memoryLock struct {
+	pool  *sql.DB
+	table string
+	name  string
+}
+
+// memoryLocks are those that are held.
+var memoryLocks sync.Map
+
+// Check returns nil: nobody can take it away.
+func (memoryLock) Check(context.Context) error { return nil }
+
+func (l memoryLock) Unlock() error {
+	memoryLocks.Delete(l)
+	return nil
+}
+
+// lockPath is the file whose lock stands for the table's. All names of the
+// database file lead to the same one.
+func (s *server) lockPath(table, name string) (string, error) {
+	path, err := filepath.Abs(s.path)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return path + "-backlog-" + url.PathEscape(strings.ToLower(table)) + "-" + name + ".lock", nil
+}

@@ -1,0 +1,28 @@
+//go:build cgo_sqlite
+
+package sqlite
+
+import (
+	"errors"
+
+	driver "github.com/mattn/go-sqlite3"
+)
+
+// The cgo driver, with the build tag cgo_sqlite.
+const (
+	driverName = "sqlite3"
+	// Driver is the name of the module that speaks to SQLite.
+	Driver = "github.com/mattn/go-sqlite3"
+	// Every transaction is for writing: one that begins by reading could
+	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
+	driverParams = "_txlock=immediate&_busy_timeout=%d&_synchronous=%s"
+)
+
+// codeOf returns the primary result code, false if the error is not of SQLite:
+// https://sqlite.org/rescode.html
+func codeOf(err error) (int, bool) {
+	if e := (driver.Error{}); errors.As(err, &e) {
+		return int(e.Code) & 0xff, true
+	}
+	return 0, false
+}

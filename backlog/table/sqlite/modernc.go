@@ -1,0 +1,28 @@
+//go:build !cgo_sqlite
+
+package sqlite
+
+import (
+	"errors"
+
+	driver "modernc.org/sqlite"
+)
+
+// The pure Go driver, the default.
+const (
+	driverName = "sqlite"
+	// Driver is the name of the module that speaks to SQLite.
+	Driver = "modernc.org/sqlite"
+	// Every transaction is for writing: one that begins by reading could
+	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
+	driverParams = "_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(%s)"
+)
+
+// codeOf returns the primary result code, false if the error is not of SQLite:
+// https://sqlite.org/rescode.html
+func codeOf(err error) (int, bool) {
+	if e := (*driver.Error)(nil); errors.As(err, &e) {
+		return e.Code() & 0xff, true
+	}
+	return 0, false
+}

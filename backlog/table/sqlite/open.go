@@ -1,0 +1,227 @@
+// Package sqlite speaks to SQLite files. A build tag decides which driver does:
+// modernc.org/sqlite, or with cgo_sqlite github.com/mattn/go-sqlite3.
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"backlog/backlog/table/db"
+)
+
+// Dialect is the kind of databases.
+var Dialect db.Server = &server{}
+
+// A server is a database file.
+type server struct {
+	path string
+	busy time.Duration // how long another program's lock is waited for
+	pool *sql.DB       // somebody else's, whose driver may begin transactions otherwise; nil: our own
+}
+
+// inMemory is the path of a database that is no file.
+const inMemory = ":memory:"
+
+// Open implements db.Server. SQLite itself waits for a lock only a moment before it
+// is asked anew: in longer waits it tries only ten times a second, which can be for
+// ever beside a program that writes all the time, and does not hear that a context
+// is done.
+func (*server) Open(ctx context.Context, o db.Source) (*db.DB, error) {
+	if o.Pool != nil {
+		return adopt(ctx, o)
+	}
+	path, synchronous, err := parse(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{path: path, busy: o.Patience}
+	mode := "rw"
+	switch {
+	case o.Create:
+		mode = "rwc"
+	case o.ReadOnly:
+		mode = "ro"
+	}
+	if err := readable(path); err != nil && !(o.Create && errors.As(err, new(*db.MissingFile))) {
+		return nil, err
+	}
+	out := &db.DB{Server: s}
+	if out.Read, err = s.open(mode, synchronous, min(s.busy, db.Moment), max(1, o.Options.Pool-1)); err != nil {
+		return nil, err
+	}
+	if !o.ReadOnly {
+		if out.Write, err = s.open(mode, synchronous, s.busy, 1); err != nil {
+			return nil, err
+		}
+	}
+	pool := out.Read
+	if o.Create {
+		pool = out.Write // it makes the file
+	}
+	if err := s.reach(ctx, pool); err != nil {
+		out.Close()
+		return nil, out.Wrap(ctx, err)
+	}
+	return out, nil
+}
+
+// open returns a pool of at most n connections.
+func (s *server) open(mode, synchronous string, busy time.Duration, n int) (*sql.DB, error) {
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: s.path}).EscapedPath(), RawQuery: "mode=" + mode + "&" + fmt.Sprintf(driverParams, busy.Milliseconds(), synchronous)}
+	pool, err := sql.Open(driverName, u.String())
+	if err == nil {
+		pool.SetMaxOpenConns(n)
+		pool.SetMaxIdleConns(n)
+	}
+	return pool, err
+}
+
+// adopt uses a pool of the program's. Errors are told by their codes, which a
+// driver of another kind does not give.
+func adopt(ctx context.Context, o db.Source) (*db.DB, error) {
+	s := &server{busy: o.Patience, pool: o.Pool}
+	if err := o.Pool.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&s.path); err != nil {
+		return nil, err
+	}
+	if _, err := o.Pool.ExecContext(ctx, "SELECT"); ctx.Err() != nil {
+		return nil, err
+	} else if _, ok := codeOf(err); !ok {
+		return nil, db.Problemf("open it with "+Driver+", or build with -tags cgo_sqlite for github.com/mattn/go-sqlite3, without it for modernc.org/sqlite",
+			"the pool's driver is %T", o.Pool.Driver())
+	}
+	if _, err := os.Stat(s.path); err != nil {
+		s.path = inMemory
+	}
+	if s.path == inMemory && o.Pool.Stats().MaxOpenConnections != 1 {
+		return nil, db.Problemf("call its SetMaxOpenConns(1) before the first use", "the database is no file, and each connection of the pool may have one of its own")
+	}
+	return &db.DB{Server: s, Read: o.Pool, Write: o.Pool}, nil
+}
+
+// readable says what is wrong with a path before SQLite says it less well. It must
+// not open the file: closing it again would end the locks that all connections of
+// this process have on it.
+func readable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		folder := ""
+		if abs, err := filepath.Abs(path); err == nil && abs != path {
+			folder = " in " + filepath.Dir(abs)
+		}
+		return &db.MissingFile{Problem: db.Problem{What: "the database file " + path + " does not exist" + folder, Hint: "name another, or let `backlog init` create it"}, Path: path}
+	case errors.Is(err, fs.ErrPermission):
+		return db.Problemf("give this user the right to read it", "the database file %s cannot be read: permission denied", path)
+	case err != nil:
+		return db.Problemf("name another", "the database file cannot be read: %v", err)
+	case info.IsDir():
+		return db.Problemf("name the file in it", "%s is a directory, not a database file", path)
+	}
+	return nil
+}
+
+// reach reads from the database for the first time.
+func (s *server) reach(ctx context.Context, pool *sql.DB) error {
+	var version int64
+	err := pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version)
+	if code, _ := codeOf(err); code == 26 { // NOTADB
+		return db.Problemf("name another", "the file %s is not an SQLite database", s.path)
+	}
+	return cmp.Or(s.denied(err, "give this user the right to read it, and to create files in its folder", "the database file %s cannot be opened"), err)
+}
+
+// parse returns the file that the URL names and how carefully it is to be written
+// to, "full" or "normal".
+func parse(rawURL string) (path, synchronous string, err error) {
+	const hint = "write sqlite:PATH, such as sqlite:backlog.db"
+	u, params, err := text.ParseURL(rawURL)
+	switch {
+	case err != nil:
+		return "", "", err
+	case u.Path == "":
+		return "", "", db.URLProblemf(hint, "the database URL names no file")
+	case u.Path == inMemory:
+		return "", "", db.URLProblemf(hint, "a database in memory is nobody else's and ends with the program")
+	case strings.HasPrefix(u.Path, "~"):
+		return "", "", db.URLProblemf("write the folder out, or ${HOME} in the configuration; ./~ is a file of that name", "the database file %s: ~ is not replaced here", u.Path)
+	}
+	return u.Path, cmp.Or(params["synchronous"], "full"), nil
+}
+
+// Begin implements db.Server. It takes the lock to write, asked for in moments.
+// What follows may then wait for long: at its end it lets no new reader in and
+// waits for the others.
+func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	wait := func(exec func(context.Context, string, ...any) (sql.Result, error), d time.Duration) error {
+		_, err := exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()))
+		return err
+	}
+	if err := wait(conn.ExecContext, min(s.busy, db.Moment)); err != nil {
+		return nil, err
+	}
+	for start := time.Now(); ; {
+		tx, err := s.immediate(ctx, conn)
+		if err == nil {
+			if err := wait(tx.ExecContext, s.busy); err != nil {
+				tx.Rollback()
+				return nil, err
+			}
+			return tx, nil
+		}
+		if s.Error(err).Class != db.Busy || ctx.Err() != nil || time.Since(start) >= s.busy {
+			return nil, errors.Join(err, wait(conn.ExecContext, s.busy))
+		}
+	}
+}
+
+// immediate begins a transaction that has the lock to write.
+func (s *server) immediate(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil || s.pool == nil {
+		return tx, err
+	}
+	for _, text := range []string{"COMMIT", "BEGIN IMMEDIATE"} { // whatever _txlock says
+		if _, err := tx.ExecContext(ctx, text); err != nil {
+			tx.Rollback() // an error where none is left to undo
+			return nil, err
+		}
+	}
+	return tx, nil
+}
+
+// MayWrite implements db.Server: it writes what is there already and undoes it. That
+// takes the lock and begins a journal, for which the folder must be writable too.
+func (s *server) MayWrite(ctx context.Context, pool *sql.DB) error {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	tx, err := s.Begin(ctx, conn)
+	if err == nil {
+		defer tx.Rollback()
+		var version int64
+		if err = tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err == nil {
+			_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+		}
+	}
+	return cmp.Or(s.denied(err, "give this user the right to write the file, and to create others in its folder", "the database %s cannot be written to"), err)
+}
+
+// Value implements db.Server. One driver says that a BLOB is empty in the way in
+// which the other says NULL.
+func (*server) Value(_ *db.Column, v any) any {
+	if b, ok := v.([]byte); ok && b == nil {
+		return []byte{}
+	}
+	return v
+}

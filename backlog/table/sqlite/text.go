@@ -1,0 +1,29 @@
+package sqlite
+
+import "backlog/backlog/table/db"
+
+var text = db.Text{
+	Name: "SQLite", Schemes: []string{"sqlite", "sqlite3"}, File: true, Driver: Driver,
+	Form: "sqlite:PATH", Parameters: map[string]string{"synchronous": "full normal"}, NoOther: "synchronous is the only one there is",
+	Quotes: `"`, True: "1", False: "0", Blob: "x'%s'", Rows: "(VALUES %s)",
+	// Unary plus hides the declared type from the drivers, which would otherwise
+	// make times and booleans of what is stored. It changes nothing else.
+	Raw: "+%s", Guard: "(%s) IS TRUE", Own: "?@$",
+	Prepares: true, LazyUnion: true, PartialIndexes: true, SearchedFirst: true, FoldsNames: true, OneWriter: true, OneSchema: true,
+	Rehearse: "BEGIN", Explain: "EXPLAIN QUERY PLAN ", CreateIndex: "CREATE INDEX IF NOT EXISTS", NameLength: 1 << 10,
+	Types: db.Types{
+		Key: "INTEGER PRIMARY KEY", Integer: "INTEGER", Status: "TEXT", Text: "TEXT",
+		Times: map[string]db.TimeType{ // only a form that SQLite can write itself has a default
+			"unix_s":  {Decl: "INTEGER", Present: "(unixepoch())"},
+			"unix_ms": {Decl: "INTEGER", Present: "(CAST(unixepoch('subsec') * 1000 AS INTEGER))"},
+			"unix_us": {Decl: "INTEGER"},
+			"julian":  {Decl: "REAL", Present: "(julianday())"},
+			"utc":     {Decl: "TEXT", Present: "CURRENT_TIMESTAMP"},
+			"native":  {Decl: "TEXT"},
+			"text":    {Decl: "TEXT"},
+		},
+	},
+}
+
+// Text implements db.Server.
+func (*server) Text() *db.Text { return &text }

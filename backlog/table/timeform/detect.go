@@ -1,0 +1,352 @@
+package timeform
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Numbers are taken for times of the years 1990 to 2100, in which seconds,
+// milliseconds, microseconds, Julian days and 14 digits cannot be confused.
+const (
+	firstUnix = 631152000  // 1990, as a Unix time
+	endUnix   = 4133980800 // 2101
+	compact   = "20060102150405"
+)
+
+// First and End are the first and the first too late of the dates that a column
+// is believed.
+var First, End = time.Unix(firstUnix, 0).UTC(), time.Unix(endUnix, 0).UTC()
+
+// pattern compiles the expression when it is first needed: most starts need
+// none of them.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
+// heads are the heads that are detected, see [Calendar]. A longer one comes
+// before one with the same beginning.
+var heads = []string{
+	"2006-01-02 15:04:05",
+	"2006-01-02T15:04:05",
+	"2006-01-02 15:04",
+	"2006-01-02T15:04",
+	"2006-01-02",
+	compact,
+}
+
+// steps are the units of the elements that a head may end in.
+var steps = map[string]time.Duration{
+	"02": 24 * time.Hour, "15": time.Hour, "04": time.Minute, "05": time.Second,
+}
+
+var units = []unix{
+	{name: "unix_s", unit: time.Second, class: Integer},
+	{name: "unix_ms", unit: time.Millisecond, class: Integer},
+	{name: "unix_us", unit: time.Microsecond, class: Integer},
+}
+
+// A shape is what all values of a column must have in common. Values in no
+// known form have the zero shape.
+type shape struct {
+	form   string // as `as:` has it, or the head of a Calendar
+	text   bool
+	zoned  bool
+	offset int // of the zone, in seconds
+}
+
+// A sample is a value, or several of one shape, and what is seen of them.
+type sample struct {
+	shape  shape
+	raw    any    // the first
+	real   bool   // some are float64
+	part   bool   // some are not whole
+	widths uint   // bit n: some have a fraction of n digits
+	suffix string // the first one's zone
+}
+
+// Detect returns the form of raw values from a column. NULLs and zero dates are
+// ignored; ok is false if there is nothing else. The zone, UTC if nil, is for
+// forms without one of their own. Values in several forms, or in no known one,
+// are an error that shows one of each kind.
+func Detect(samples []any, zone *time.Location) (f Form, ok bool, err error) {
+	var kinds []sample
+	for _, raw := range samples {
+		if raw == nil || IsZero(raw) {
+			continue
+		}
+		s := sampleOf(raw)
+		i := slices.IndexFunc(kinds, func(k sample) bool { return k.shape == s.shape })
+		if i < 0 {
+			kinds = append(kinds, s)
+			continue
+		}
+		k := &kinds[i]
+		k.real, k.part, k.widths = k.real || s.real, k.part || s.part, k.widths|s.widths
+	}
+	switch {
+	case len(kinds) == 0:
+		return Form{}, false, nil
+	case len(kinds) > 1:
+		return Form{}, false, mixedError(kinds)
+	case kinds[0].shape == shape{}:
+		return Form{}, false, unknownError(kinds[0].raw)
+	}
+	return kinds[0].asForm(cmp.Or(zone, time.UTC)), true, nil
+}
+
+func sampleOf(raw any) sample {
+	s := sample{raw: raw, widths: 1}
+	switch v := raw.(type) {
+	case time.Time:
+		s.shape.form = "native"
+	case int64:
+		s.shape.form = numberForm(float64(v))
+	case float64:
+		s.shape.form, s.real, s.part = numberForm(v), true, v != math.Trunc(v)
+	case []byte:
+		return sampleOf(string(v))
+	case string:
+		s.look(v)
+	}
+	return s
+}
+
+// numberForm returns the form of a number, "" if none is known.
+func numberForm(v float64) string {
+	for _, u := range units {
+		if per := float64(time.Second / u.unit); v >= firstUnix*per && v < endUnix*per {
+			return u.name
+		}
+	}
+	const julian1970 = float64(julianEpoch) / julianDay
+	if v >= julian1970+firstUnix/86400 && v < julian1970+endUnix/86400 {
+		return "julian"
+	}
+	if v == math.Trunc(v) && v >= 19900101000000 && v < 21010101000000 {
+		if _, rest, ok := cutHead(strconv.FormatInt(int64(v), 10), compact); ok && rest == "" {
+			return compact
+		}
+	}
+	return ""
+}
+
+// look sets what a text shows.
+func (s *sample) look(v string) {
+	for _, head := range heads {
+		wall, rest, ok := cutHead(v, head)
+		if !ok || head == compact && (wall.Year() < 1990 || wall.Year() > 2100) {
+			continue
+		}
+		digits := 0
+		if strings.HasSuffix(head, "05") {
+			_, digits, rest = cutFraction(rest)
+		}
+		offset, zoned := offsetOf(rest)
+		if rest != "" && !zoned {
+			continue
+		}
+		s.shape = shape{head, true, zoned, offset}
+		s.widths = 1 << digits
+		s.suffix, _, _ = strings.Cut(rest, " m=")
+		return
+	}
+	for _, u := range units {
+		u.class = Text
+		if t, ok := u.read(v); ok && t.Unix() < endUnix {
+			s.shape = shape{form: u.name, text: true}
+		}
+	}
+}
+
+// asForm returns the form of samples of a known shape.
+func (s sample) asForm(zone *time.Location) Form {
+	class := Integer
+	switch {
+	case s.shape.text:
+		class = Text
+	case s.real:
+		class = Real
+	}
+	switch c := named(s.shape.form).(type) {
+	case nil:
+	case unix:
+		c.class, c.fraction = class, s.part
+		return Form{c}
+	default:
+		return Form{c}
+	}
+	c := Calendar{Head: s.shape.form, class: class, Suffix: s.suffix, Zone: zone}
+	if s.shape.zoned {
+		c.Zone = time.FixedZone("", s.shape.offset)
+	}
+	if most := bits.Len(s.widths) - 1; most > 0 {
+		c.Fraction = "." + strings.Repeat("0", most)
+		c.sparse = s.widths&1 != 0
+		if s.widths&^1 != 1<<most {
+			c.Fraction = ".999999"
+		}
+	}
+	return Form{c}
+}
+
+// named returns the form whose name is the whole `as:`, nil if there is none.
+func named(name string) codec {
+	for _, c := range []codec{native{}, julian{}, units[0], units[1], units[2]} {
+		if c.String() == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Seconds is the form of whole seconds since 1970.
+var Seconds = Form{units[0]}
+
+// Standard is the form of SQL's CURRENT_TIMESTAMP, in the zone.
+func Standard(zone *time.Location) Form {
+	return Form{Calendar{Head: heads[0], Zone: zone, class: Text}}
+}
+
+// Parse reads the setting `as:`, one of native, unix_s, unix_ms, unix_us, julian
+// and text:<layout>. The layout is Go's; it is refused if its texts do not sort
+// by time. The zone, UTC if nil, is for forms without one of their own. A layout
+// with an offset is for texts that all have the zone's or, if that changes,
+// UTC's.
+func Parse(as string, zone *time.Location) (Form, error) {
+	if c := named(as); c != nil {
+		return Form{c}, nil
+	}
+	layout, ok := strings.CutPrefix(as, "text:")
+	if !ok {
+		return Form{}, fmt.Errorf("%q is not native, unix_s, unix_ms, unix_us, julian or text:<layout>", as)
+	}
+	return layoutForm(layout, cmp.Or(zone, time.UTC))
+}
+
+// layoutPattern matches the layouts whose texts are in the order of time, and in
+// them the fraction and the zone.
+var layoutPattern = pattern(strings.ReplaceAll(
+	`^2006~01~02(?:~15(?:~04(?:~05(\.0{1,9}|\.9{1,9})?)?)?)?`+
+		`( ?(?:Z|UTC|Z07|Z0700|Z07:00|-07|-0700|-07:00|-0700 MST))?$`, "~", "[-/.:_ T]*"))
+
+func layoutForm(layout string, zone *time.Location) (Form, error) {
+	m := layoutPattern().FindStringSubmatch(layout)
+	if m == nil {
+		for _, element := range []string{"2006", "01", "02"} {
+			if !strings.Contains(layout, element) {
+				return Form{}, fmt.Errorf("layout %q has no %s: it needs the whole date, as 2006, 01 and 02", layout, element)
+			}
+		}
+		return Form{}, fmt.Errorf("layout %q: the order of such texts is not known to be the order of time, "+
+			"as is that of 2006-01-02 15:04:05, with or without a fraction (.000, .999) and an offset (Z07:00, -07:00)", layout)
+	}
+	c := Calendar{class: Text, Fraction: m[1], Zone: zone}
+	c.Head = strings.TrimSuffix(layout, m[1]+m[2])
+	if m[2] == "" {
+		return Form{c}, nil
+	}
+	t := time.Unix(firstUnix, 0).In(zone)
+	if _, end := t.ZoneBounds(); !end.IsZero() || !strings.Contains(m[2], "07") {
+		t = t.UTC()
+	}
+	_, offset := t.Zone()
+	c.Zone, c.Suffix = t.Location(), t.Format(m[2])
+	if shown, ok := offsetOf(c.Suffix); !ok || shown != offset {
+		return Form{}, fmt.Errorf("layout %q cannot show the offset of %s", layout, zone)
+	}
+	return Form{c}, nil
+}
+
+// cutHead cuts from s the reading of a clock, in UTC, that it begins with in the
+// layout. Digits of the layout stand for as many digits: four of the year, then two
+// each down to the second at most. Each row of a pass goes through it, several
+// times faster than through time.Parse.
+func cutHead(s, layout string) (wall time.Time, rest string, ok bool) {
+	if len(s) < len(layout) {
+		return time.Time{}, s, false
+	}
+	var n [6]int
+	digits := 0
+	for i := range len(layout) {
+		switch digit := isDigit(s[i]); {
+		case digit != isDigit(layout[i]), !digit && s[i] != layout[i]:
+			return time.Time{}, s, false
+		case digit:
+			of := max(0, digits/2-1)
+			n[of] = n[of]*10 + int(s[i]-'0')
+			digits++
+		}
+	}
+	wall = time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], 0, time.UTC)
+	year, month, day := wall.Date()
+	hour, minute, second := wall.Clock()
+	return wall, s[len(layout):], n == [6]int{year, int(month), day, hour, minute, second}
+}
+
+// cutFraction cuts from s the fraction of a second, of 1 to 9 digits, that
+// it begins with; digits is 0 if there is none.
+func cutFraction(s string) (d time.Duration, digits int, rest string) {
+	if s == "" || s[0] != '.' {
+		return 0, 0, s
+	}
+	rest = s[1:]
+	for unit := time.Second; rest != "" && isDigit(rest[0]); rest = rest[1:] {
+		unit /= 10
+		d += time.Duration(rest[0]-'0') * unit
+		digits++
+	}
+	if digits < 1 || digits > 9 {
+		return 0, 0, s
+	}
+	return d, digits, rest
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// zonePattern matches the zones that texts end in; " +0000 UTC m=+0.1" is how
+// Go prints a time.
+var zonePattern = pattern(
+	`^ ?(?:Z|UTC|([+-][01]\d)(?::?([0-5]\d))?(?: [A-Za-z0-9+-]+(?: m=[+-][0-9.]+)?)?)$`)
+
+// offsetOf returns the seconds east of UTC of a zone that a text ends in.
+func offsetOf(s string) (seconds int, ok bool) {
+	m := zonePattern().FindStringSubmatch(s)
+	if m == nil {
+		return 0, false
+	}
+	hours, _ := strconv.Atoi(m[1]) // 0 if it is empty
+	minutes, _ := strconv.Atoi(m[2])
+	if strings.HasPrefix(m[1], "-") {
+		minutes = -minutes
+	}
+	return hours*3600 + minutes*60, true
+}
+
+// zeroPattern matches what programs write for want of a date: MySQL's zero
+// date, and Go's zero time as text.
+var zeroPattern = pattern(
+	`^(0+|(0000-00-00|0001-01-01)([ T]00:00(:00(\.0+)?)?)?( ?(Z|UTC|\+00(:?00)?))*)$`)
+
+// IsZero reports whether a raw value is a date only by its type: 0, an
+// empty text, a zero date or a zero time.Time. NULL is not one.
+func IsZero(raw any) bool {
+	switch v := raw.(type) {
+	case int64, float64:
+		return v == int64(0) || v == 0.0
+	case []byte:
+		return IsZero(string(v))
+	case string:
+		return v == "" || v[0] == '0' && zeroPattern().MatchString(v)
+	case time.Time:
+		return v.IsZero()
+	}
+	return false
+}

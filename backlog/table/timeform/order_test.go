@@ -1,0 +1,373 @@
+package timeform
+
+import (
+	"cmp"
+	"database/sql"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+	"pgregory.net/rapid"
+)
+
+// compare compares as SQLite does without affinity: numbers, by value,
+// before text, bytewise. Values of native columns are compared as times.
+func compare(a, b any) int {
+	number := func(v any) *big.Float {
+		switch v := v.(type) {
+		case int64:
+			return new(big.Float).SetInt64(v)
+		case float64:
+			return big.NewFloat(v)
+		}
+		return nil
+	}
+	if a, ok := a.(time.Time); ok {
+		return a.Compare(b.(time.Time))
+	}
+	switch x, y := number(a), number(b); {
+	case x != nil && y != nil:
+		return x.Cmp(y)
+	case x != nil:
+		return -1
+	case y != nil:
+		return 1
+	}
+	return strings.Compare(a.(string), b.(string))
+}
+
+// columns are columns: what shows their form, and what programs write to
+// them for a time, as precisely as they like and in one of several ways.
+var columns = []struct {
+	name    string
+	samples []any
+	step    time.Duration // of the form, if it is coarser than a second
+	render  func(t *rapid.T, u time.Time) any
+}{
+	{"text", []any{"2026-01-01 12:00:00"}, 0, func(t *rapid.T, u time.Time) any {
+		return u.Format("2006-01-02 15:04:05") + drawFraction(t, u)
+	}},
+	{"text in UTC", []any{"2026-01-01T12:00:00Z", "2026-01-01T12:00:00.5+00:00"}, 0, func(t *rapid.T, u time.Time) any {
+		return u.UTC().Format("2006-01-02T15:04:05") + drawFraction(t, u) + rapid.SampledFrom([]string{
+			"Z", "+00:00", "+0000", "+00", "-00:00", " +00:00", " UTC", " +0000 UTC", " +0000 UTC m=-0.1"}).Draw(t, "suffix")
+	}},
+	{"text with an offset", []any{"2026-01-01T12:00:00.000-03:30"}, 0, func(t *rapid.T, u time.Time) any {
+		return u.In(time.FixedZone("", -12600)).Format("2006-01-02T15:04:05") + drawFraction(t, u) +
+			rapid.SampledFrom([]string{"-03:30", "-0330", " -0330 NST"}).Draw(t, "suffix")
+	}},
+	{"minutes", []any{"2026-01-01 12:00"}, time.Minute, func(_ *rapid.T, u time.Time) any { return u.Format("2006-01-02 15:04") }},
+	{"minutes in UTC", []any{"2026-01-01T12:00Z"}, time.Minute, func(t *rapid.T, u time.Time) any {
+		return u.UTC().Format("2006-01-02T15:04") + rapid.SampledFrom([]string{"Z", "+00:00"}).Draw(t, "suffix")
+	}},
+	{"days", []any{"2026-01-01"}, 24 * time.Hour, func(_ *rapid.T, u time.Time) any { return u.Format("2006-01-02") }},
+	{"digits", []any{"20260101120000"}, 0, func(t *rapid.T, u time.Time) any { return u.Format(compact) + drawFraction(t, u) }},
+	{"digits as integer", []any{int64(20260101120000)}, 0, func(_ *rapid.T, u time.Time) any {
+		n, _ := strconv.ParseInt(u.Format(compact), 10, 64)
+		return n
+	}},
+	{"seconds", []any{int64(1767225600)}, 0, func(t *rapid.T, u time.Time) any {
+		if rapid.Bool().Draw(t, "whole") {
+			return u.Unix()
+		}
+		return float64(u.UnixNano()) / 1e9
+	}},
+	{"seconds as real", []any{1767225600.5}, 0, func(_ *rapid.T, u time.Time) any { return float64(u.UnixNano()) / 1e9 }},
+	{"milliseconds", []any{int64(1767225600000)}, 0, func(_ *rapid.T, u time.Time) any { return u.UnixMilli() }},
+	{"milliseconds as real", []any{1767225600000.5}, 0, func(_ *rapid.T, u time.Time) any { return float64(u.UnixNano()) / 1e6 }},
+	{"microseconds", []any{int64(1767225600000000)}, 0, func(_ *rapid.T, u time.Time) any { return u.UnixMicro() }},
+	{"seconds as text", []any{"1767225600"}, 0, func(_ *rapid.T, u time.Time) any { return strconv.FormatInt(u.Unix(), 10) }},
+	{"microseconds as text", []any{"1767225600000000"}, 0, func(_ *rapid.T, u time.Time) any { return strconv.FormatInt(u.UnixMicro(), 10) }},
+	{"julian", []any{2461041.5}, 0, func(_ *rapid.T, u time.Time) any {
+		return 2440587.5 + float64(u.UnixNano())/864e11 // not SQLite's own way
+	}},
+	{"native", []any{time.Unix(1767225600, 0)}, 0, func(_ *rapid.T, u time.Time) any { return u }},
+}
+
+// drawFraction returns the fraction of u, cut to some width.
+func drawFraction(t *rapid.T, u time.Time) string {
+	n := rapid.IntRange(0, 9).Draw(t, "digits")
+	if n == 0 {
+		return ""
+	}
+	return "." + fmt.Sprintf("%09d", u.Nanosecond())[:n]
+}
+
+var zoneNames = []string{"UTC", "Asia/Kolkata", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe"}
+
+// draw returns a time of the years 2002 to 2100, often close to a change
+// of the zone's clock, and another one, often close to that.
+func draw(t *rapid.T, zone *time.Location) (at, other time.Time) {
+	at = time.Unix(rapid.Int64Range(1009843200, endUnix-1e6).Draw(t, "unix"), 0).In(zone)
+	if _, change := at.ZoneBounds(); !change.IsZero() && rapid.Bool().Draw(t, "near a change") {
+		at = change.Add(time.Duration(rapid.Int64Range(-10800, 10800).Draw(t, "from the change")) * time.Second)
+	}
+	if rapid.Bool().Draw(t, "with a fraction") {
+		at = at.Add(time.Duration(rapid.Int64Range(0, 999999999).Draw(t, "fraction")))
+	}
+	reach := rapid.SampledFrom([]time.Duration{0, 1000, time.Millisecond, 2 * time.Second, 2 * time.Hour, 50 * time.Hour}).Draw(t, "reach")
+	return at, at.Add(time.Duration(rapid.Int64Range(int64(-reach), int64(reach)).Draw(t, "apart")))
+}
+
+// Every value that stands for a time from t on is at or above lower(t), every
+// one up to t at or below upper(t); and not much more is.
+func TestBounds(t *testing.T) {
+	for _, column := range columns {
+		for _, name := range zoneNames {
+			t.Run(column.name+"/"+name, func(t *testing.T) {
+				zone := zoneOf(t, name)
+				f := detected(t, name, column.samples...)
+				rapid.Check(t, func(t *rapid.T) {
+					at, u := draw(t, zone)
+					raw := column.render(t, u)
+					checkBounds(t, f, at, raw, column.step, zone)
+					if _, ok := f.codec.(Calendar); ok && column.step == 0 {
+						checkMeant(t, f, at, u, raw)
+					}
+				})
+			})
+		}
+	}
+}
+
+func checkBounds(t *rapid.T, f Form, at time.Time, raw any, step time.Duration, zone *time.Location) {
+	stands, err := f.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lower, upper := f.Lower(at), f.Upper(at)
+	above, below := compare(raw, lower) >= 0, compare(raw, upper) <= 0
+	if !stands.Before(at) && !above {
+		t.Errorf("%#v stands for %v, but is below lower(%v) = %#v", raw, stands, at, lower)
+	}
+	if !stands.After(at) && !below {
+		t.Errorf("%#v stands for %v, but is above upper(%v) = %#v", raw, stands, at, upper)
+	}
+	_, past := at.Add(-48 * time.Hour).In(zone).Zone()
+	if _, future := at.Add(48 * time.Hour).In(zone).Zone(); past != future {
+		return // the clock may be set back
+	}
+	if above && at.Sub(stands) >= time.Second {
+		t.Errorf("lower(%v) = %#v admits %#v, which stands for %v", at, lower, raw, stands)
+	}
+	if below && stands.Sub(at) > max(time.Second, step) {
+		t.Errorf("upper(%v) = %#v admits %#v, which stands for %v", at, upper, raw, stands)
+	}
+}
+
+// checkMeant checks the bounds for the time that was written, which is
+// not the one that is read where the reading is ambiguous.
+func checkMeant(t *rapid.T, f Form, at, u time.Time, raw any) {
+	if s := u.Truncate(time.Second); !s.Before(at) && compare(raw, f.Lower(at)) < 0 {
+		t.Errorf("%#v is of %v, but below lower(%v) = %#v", raw, u, at, f.Lower(at))
+	}
+	if !u.After(at) && compare(raw, f.Upper(at)) > 0 {
+		t.Errorf("%#v is of %v, but above upper(%v) = %#v", raw, u, at, f.Upper(at))
+	}
+}
+
+// What is written is read as the time cut to the form's precision, or later
+// where the reading is ambiguous; and exact splits such values at t.
+func TestWrite(t *testing.T) {
+	forms := []struct {
+		precision time.Duration
+		samples   []any
+	}{
+		{time.Second, []any{"2026-01-01 12:00:00"}},
+		{time.Millisecond, []any{"2026-01-01T12:00:00.123"}},
+		{time.Microsecond, []any{"2026-01-01 12:00:00", "2026-01-01 12:00:00.123456"}},
+		{time.Microsecond, []any{"2026-01-01 12:00:00.1", "2026-01-01 12:00:00.123"}},
+		{time.Nanosecond, []any{"2026-01-01T12:00:00.123456789Z"}},
+		{time.Second, []any{"2026-01-01 12:00:00+02:00"}},
+		{time.Minute, []any{"2026-01-01 12:00"}},
+		{time.Second, []any{int64(20260101120000)}},
+		{time.Second, []any{int64(1767225600)}},
+		{time.Microsecond, []any{1767225600.5}},
+		{time.Millisecond, []any{int64(1767225600000)}},
+		{time.Microsecond, []any{int64(1767225600000000)}},
+		{time.Millisecond, []any{"1767225600000"}},
+		{time.Millisecond, []any{2461041.5}},
+		{time.Microsecond, []any{time.Unix(1767225600, 0)}},
+	}
+	for _, name := range zoneNames {
+		zone := zoneOf(t, name)
+		for _, c := range forms {
+			f := detected(t, name, c.samples...)
+			rapid.Check(t, func(t *rapid.T) {
+				at, u := draw(t, zone)
+				raw := f.Write(u)
+				got, err := f.Parse(raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := u.Truncate(c.precision)
+				if again := got.After(want) && wallAt(got, zone).Equal(wallAt(want, zone)); !got.Equal(want) && !again {
+					t.Errorf("%v: wrote %#v for %v, read as %v", f, raw, u, got)
+				}
+				if exact := f.Exact(at); (compare(raw, exact) >= 0) == got.Before(at) {
+					t.Errorf("%v: exact(%v) = %#v, and %#v stands for %v", f, at, exact, raw, got)
+				}
+			})
+		}
+	}
+}
+
+// The order of readings is that of the instants for which they stand, those
+// included that the clock never shows.
+func TestReadingsOrdered(t *testing.T) {
+	for _, name := range append(zoneNames, "Pacific/Apia", "America/Sao_Paulo") {
+		zone := zoneOf(t, name)
+		f := detected(t, name, "2026-01-01 12:00:00.000")
+		rapid.Check(t, func(t *rapid.T) {
+			at, u := draw(t, zone)
+			const layout = "2006-01-02 15:04:05.000"
+			a, b := wallAt(at, zone).Format(layout), wallAt(u, time.UTC).Format(layout)
+			x, errX := f.Parse(a)
+			y, errY := f.Parse(b)
+			if errX != nil || errY != nil || cmp.Compare(a, b)*x.Compare(y) < 0 {
+				t.Errorf("%s is %v, %s is %v (%v, %v)", a, x, b, y, errX, errY)
+			}
+			checkBounds(t, f, at, b, 0, zone)
+		})
+	}
+}
+
+// SQLite's own functions, affinities and comparisons.
+func TestSQLite(t *testing.T) {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for _, c := range []struct{ column, value, class string }{
+		{"TEXT", "strftime('%Y-%m-%d %H:%M:%S', x)", "text"},
+		{"DATETIME", "strftime('%Y-%m-%d %H:%M:%f', x)", "text"},
+		{"DATETIME", "strftime('%Y-%m-%dT%H:%M:%fZ', x)", "text"},
+		{"", "strftime('%Y-%m-%d %H:%M:%S', x) || CASE n % 2 WHEN 0 THEN '.5' ELSE '' END || '+00:00'", "text"},
+		{"TEXT", "date(x)", "text"},
+		{"TEXT", "strftime('%Y-%m-%d %H:%M', x)", "text"},
+		{"TEXT", "strftime('%Y%m%d%H%M%S', x)", "text"},
+		{"NUMERIC", "strftime('%Y%m%d%H%M%S', x)", "integer"},
+		{"DATETIME", "strftime('%Y%m%d%H%M%S', x)", "integer"},
+		{"REAL", "strftime('%Y%m%d%H%M%S', x)", "real"},
+		{"INTEGER", "strftime('%s', x)", "integer"},
+		{"TEXT", "strftime('%s', x)", "text"},
+		{"REAL", "unixepoch(x, 'subsec')", "real"},
+		{"INTEGER", "CAST(round(unixepoch(x, 'subsec') * 1000) AS INTEGER)", "integer"},
+		{"NUMERIC", "julianday(x)", "real"},
+		{"", "julianday(x)", "real"},
+	} {
+		t.Run(c.column+" "+c.value, func(t *testing.T) {
+			checkSQLite(t, db, c.column, c.value, c.class)
+		})
+	}
+}
+
+func checkSQLite(t *testing.T, db *sql.DB, column, value, class string) {
+	if _, err := db.Exec(`DROP TABLE IF EXISTS t; CREATE TABLE t (n INTEGER PRIMARY KEY, v ` + column + `); CREATE INDEX i ON t (v)`); err != nil {
+		t.Fatal(err)
+	}
+	// Every 1097.377 s, from midnight on.
+	if _, err := db.Exec(`WITH RECURSIVE s (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < 99)
+		INSERT INTO t SELECT n, ` + value + ` FROM (SELECT n, strftime('%Y-%m-%d %H:%M:%f', '2026-01-01', (n * 1097.377) || ' seconds') AS x FROM s)`); err != nil {
+		t.Fatal(err)
+	}
+	var odd int
+	if err := db.QueryRow(`SELECT count(*) FROM t WHERE typeof(v) <> ?`, class).Scan(&odd); err != nil || odd > 1 {
+		t.Fatalf("%d values are not of class %s, %v", odd, class, err) // one Julian day is whole
+	}
+	all, stands, samples := list(t, db, "true"), map[int64]time.Time{}, []any{}
+	for _, raw := range all {
+		samples = append(samples, raw)
+	}
+	f := detected(t, "UTC", samples...)
+	for n, raw := range all {
+		at, err := f.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stands[n] = at
+	}
+	for i := int64(0); i < 100; i += 3 {
+		at := stands[i].Add(time.Duration(i%5-2) * time.Millisecond)
+		from, to := list(t, db, "v >= ?", f.Lower(at)), list(t, db, "v <= ?", f.Upper(at))
+		before := list(t, db, "v < ?", f.Exact(at))
+		for n, raw := range all {
+			if _, ok := from[n]; !ok && !stands[n].Before(at) {
+				t.Fatalf("%v: %#v is not >= lower(%v) = %#v", f, raw, at, f.Lower(at))
+			}
+			if _, ok := to[n]; !ok && !stands[n].After(at) {
+				t.Fatalf("%v: %#v is not <= upper(%v) = %#v", f, raw, at, f.Upper(at))
+			}
+			if _, ok := before[n]; ok != stands[n].Before(at) {
+				t.Fatalf("%v: %#v < exact(%v) = %#v is %v", f, raw, at, f.Exact(at), ok)
+			}
+		}
+	}
+	var got any
+	if err := db.QueryRow(`INSERT INTO t (v) VALUES (?) RETURNING +v`, f.Write(time.Unix(1767268800, 0))).Scan(&got); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := f.Parse(got); err != nil || at.Unix() != 1767268800 && at.Unix() != 1767225600 {
+		t.Errorf("%v: wrote %v, read %v, %v", f, got, at, err)
+	}
+}
+
+// list returns the values of the rows that meet a condition.
+func list(t *testing.T, db *sql.DB, where string, args ...any) map[int64]any {
+	t.Helper()
+	rows, err := db.Query(`SELECT n, +v FROM t WHERE `+where, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	list := map[int64]any{}
+	for rows.Next() {
+		var n int64
+		var raw any
+		if err := rows.Scan(&n, &raw); err != nil {
+			t.Fatal(err)
+		}
+		list[n] = raw
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// A form that is given, not detected, binds text. The column's affinity makes
+// a number of it where it has made numbers of the values.
+func TestSQLiteAffinity(t *testing.T) {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec(`CREATE TABLE t (n INTEGER PRIMARY KEY, v DATETIME);
+		INSERT INTO t (v) VALUES ('20260101115959'), ('20260101120000'), ('20260101120000.5'), ('20260101120001')`); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Parse("text:20060102150405", time.UTC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noon := time.Unix(1767268800, 0)
+	if from, to := list(t, db, "v >= ?", f.Lower(noon)), list(t, db, "v < ?", f.Exact(noon)); len(from) != 3 || len(to) != 1 {
+		t.Errorf("%d from noon, %d before", len(from), len(to))
+	}
+	for n, raw := range list(t, db, "true") {
+		if _, isText := raw.(string); isText {
+			t.Fatalf("%#v was not made a number", raw)
+		}
+		want := noon.Add([]time.Duration{-time.Second, 0, time.Second / 2, time.Second}[n-1])
+		if at, err := f.Parse(raw); err != nil || !at.Equal(want) {
+			t.Errorf("%#v is %v, %v, want %v", raw, at, err, want)
+		}
+	}
+}

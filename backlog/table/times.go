@@ -1,0 +1,376 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/mapping"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/timeform"
+)
+
+// A timeCol is a column that holds times, and the form in which it holds them
+// once that is known.
+type timeCol struct {
+	column       *column
+	name, quoted string
+	setting      string // whose long form says more about it; "" where none does
+	zone         *time.Location
+	assumed      bool   // nobody has named the zone
+	null, zero   string // "", skip, oldest, newest
+	keep         bool   // it is written as it is
+	written      bool   // only written, never read
+	at           int    // where it stands among the columns of a page, if it is read
+	most         int64  // of the numbers that it can hold; 0: any
+	form         atomic.Pointer[timeform.Form]
+}
+
+// sample returns a value as something to tell a form by: a decimal is kept as
+// text so that no digit is lost, but it is no text.
+func (c *timeCol) sample(v any) any {
+	if s, ok := v.(string); ok && c.column.Class == db.Real {
+		if f, ok := db.ParseDecimal(s); ok {
+			return f
+		}
+	}
+	return v
+}
+
+// missing reports whether the value is no date, and what that means: skip, oldest
+// or newest.
+func (c *timeCol) missing(raw any) (means string, missing bool) {
+	if raw == nil {
+		return c.null, true
+	}
+	return c.zero, timeform.IsZero(raw)
+}
+
+func (c *timeCol) set(f timeform.Form) {
+	f = f.AtMost(c.most)
+	c.form.Store(&f)
+}
+
+// known returns the form, or nil while no row has shown it.
+func (c *timeCol) known() *timeform.Form { return c.form.Load() }
+
+// parse returns the time that raw stands for in the known form.
+func (c *timeCol) parse(raw any) (time.Time, error) {
+	at, err := c.known().Parse(raw)
+	if err != nil {
+		err = fmt.Errorf("column %s: %w", c.name, err)
+	}
+	return at, err
+}
+
+// isAssumed reports whether the times that are read from the column are of a type
+// without zone, and nobody has said which it is.
+func (c *timeCol) isAssumed() bool {
+	return c.assumed && !c.written && c.known() != nil && c.known().Zoneless()
+}
+
+// futureMost is how far ahead a date of insertion may be: clocks differ, and a
+// mistaken zone is further off.
+const futureMost = time.Hour
+
+// read returns the time of insertion that raw stands for, or why it cannot be
+// one.
+func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
+	at, err := c.parse(raw)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if at.Before(timeform.First) || !at.Before(timeform.End) {
+		if text, ok := raw.(string); ok && strings.HasSuffix(text, "infinity") { // PostgreSQL's, also -infinity
+			return time.Time{}, fmt.Errorf("column %s: %s is no date of an insertion", c.name, text)
+		}
+		question := ""
+		if c.known().Unix() {
+			question = ": seconds taken for milliseconds, or the other way round?"
+		}
+		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d%s", c.name, raw, c.known(), at.UTC().Year(), question)
+	}
+	if ahead := at.Sub(now); ahead > futureMost && !future {
+		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %s ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), roughly(ahead), c.zone)
+	}
+	return at, nil
+}
+
+// earliest is the bound below which no date is believed: a zero date, or what
+// is no date at all, is not old.
+func (c *timeCol) earliest() any {
+	return c.known().Lower(timeform.First)
+}
+
+// writeForm returns the form in which a time is written to the column: its
+// own, as its rows show it, else the form of the column of insertion if it suits.
+func (t *layout) writeForm(c *timeCol) timeform.Form {
+	if f := c.known(); f != nil {
+		return *f
+	}
+	if f := t.inserted.known(); f != nil && t.suits(*f, c) {
+		return *f
+	}
+	if t.inserted.known() == nil && slices.Contains([]db.Class{db.Integer, db.Real}, c.column.Class) {
+		return timeform.Seconds // for the proof: rows come before settlements
+	}
+	return timeform.Standard(c.zone)
+}
+
+// isPolicys reports whether the policy keeps a time in the column.
+func (t *layout) isPolicys(c *timeCol) bool {
+	return t.retry != nil && (c == t.retry.last || c == t.retry.next)
+}
+
+// suits reports whether times can be written to the column in the form of
+// another one. A policy's must be as fine as its waits, and be read again: what
+// a column of text makes of a number is in no form.
+func (t *layout) suits(f timeform.Form, c *timeCol) bool {
+	if !t.isPolicys(c) {
+		return true
+	}
+	isText := t.catalog.Find(c.name, false).Class == db.Textual
+	return !f.Coarse() && !(isText && f.Numeric())
+}
+
+// cure returns what can be done about an error of timeform.Detect.
+func (c *timeCol) cure(err error) string {
+	e := (*timeform.UnknownError)(nil)
+	switch errors.As(err, &e); {
+	case e != nil && e.Unsorted:
+		return "name another column, or add a generated one that holds the same date as YYYY-MM-DD, and an index on it"
+	case e != nil && e.Layout != "":
+		return "say so with " + c.long(fmt.Sprintf("as: %q", "text:"+e.Layout))
+	}
+	return "say which it is with " + c.long("as: …") + ", or mend the rows"
+}
+
+// long returns the long form of the setting about the column, with what else is
+// to stand there.
+func (c *timeCol) long(rest string) string {
+	if c.setting == "" {
+		return "`" + rest + "`"
+	}
+	return c.setting + ": {column: " + mapping.InYAML(c.name) + ", " + rest + "}"
+}
+
+// sampleRows is how many rows are read from each end of the table to find out
+// the form of its times.
+const sampleRows = 200
+
+// ProveTimes finds out the form of every time column whose form was not given
+// and makes sure that its rows can be read. Where a type has no zone, the mapping
+// says none and the database is in another one than UTC, that is a note; with a
+// dead status it is a *Problem, since new rows may be taken for old ones.
+func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
+	if err := t.proveForms(ctx, now); err != nil {
+		return err
+	}
+	return t.proveZone()
+}
+
+func (t *Table) proveForms(ctx context.Context, now time.Time) error {
+	raws := make([][]any, len(t.times))
+	for _, dir := range []string{" ASC", " DESC"} {
+		rest := fmt.Sprint(prefixed(" WHERE ", t.where), " ORDER BY ", strings.Join(t.key, dir+", "), dir, " LIMIT ", sampleRows)
+		n, err := t.sampleTimes(ctx, t.times, rest, raws)
+		if err != nil {
+			return err
+		}
+		if n < sampleRows {
+			break // these were all of them
+		}
+	}
+	for i, tc := range t.times {
+		err := t.prove(tc, raws[i])
+		if p := (*Problem)(nil); tc.written && errors.As(err, &p) {
+			t.note("%s: times that are written there get the form of %s", p.What, t.inserted.name)
+		} else if err != nil {
+			return err
+		}
+		if tc != t.inserted || tc.known() == nil {
+			continue
+		}
+		var wrong []error
+		for _, raw := range raws[i] {
+			if _, err := tc.read(raw, now, t.mayBeFuture()); err != nil {
+				wrong = append(wrong, err)
+			}
+		}
+		if len(wrong)*2 > len(raws[i]) {
+			return problem("say with "+tc.long("as: …, zone: …")+" how it is to be read", "%d of %d rows looked at have no date that can be right: %v", len(wrong), len(raws[i]), wrong[0])
+		}
+	}
+	return nil
+}
+
+// mayBeFuture reports whether dates of insertion in the future are normal: the
+// column says when a record is to be processed.
+func (t *layout) mayBeFuture() bool {
+	return t.eligible != nil && t.eligible.name == t.inserted.name
+}
+
+// sampleTimes adds to raws what the columns hold in the rows that rest selects, and
+// returns how many rows there were.
+func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, rest string, raws [][]any) (int, error) {
+	exprs := make([]string, len(cols))
+	for i, tc := range cols {
+		exprs[i] = t.text.AsStored(tc.quoted)
+	}
+	rows, err := db.Each(ctx, t.db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+t.name+rest, nil, func(rows *sql.Rows) ([]any, error) { return db.ScanValues(rows, len(cols)) })
+	for _, row := range rows {
+		for i, v := range row {
+			if v = cols[i].sample(t.d.Value(cols[i].column, v)); v != nil && !timeform.IsZero(v) {
+				raws[i] = append(raws[i], v)
+			}
+		}
+	}
+	return len(rows), err
+}
+
+// prove learns the form from raw values, if they show one. A few that are no times
+// at all are not counted: their rows are reported when they are met.
+func (t *layout) prove(c *timeCol, raws []any) error {
+	known := c.known()
+	var good, bad []any
+	for _, raw := range raws {
+		var err error
+		if known != nil {
+			_, err = known.Parse(raw)
+		} else {
+			_, _, err = timeform.Detect([]any{raw}, c.zone)
+		}
+		if err == nil {
+			good = append(good, raw)
+		} else {
+			bad = append(bad, raw)
+		}
+	}
+	wrong := len(bad) > len(good)
+	if wrong {
+		good = bad
+	}
+	if known == nil {
+		f, ok, err := timeform.Detect(good, c.zone)
+		if err != nil {
+			return problem(c.cure(err), "column %s: %v", c.name, err)
+		}
+		if ok {
+			c.set(f)
+		}
+	} else if wrong {
+		_, err := known.Parse(bad[0])
+		return problem("mend `as:`", "column %s is not as configured: %v", c.name, err)
+	}
+	if f := c.known(); f != nil && f.Coarse() && t.isPolicys(c) {
+		return problem("name another under columns: of the policy, which `backlog init` adds",
+			"policy: column %s holds times as %s, which does not tell one second from the next: waits would be lost", c.name, f)
+	}
+	return nil
+}
+
+// discover finds out the form of the column from pending rows, for a table
+// that was empty before.
+func (t *Table) discover(ctx context.Context, col *timeCol) error {
+	if col.known() != nil {
+		return nil
+	}
+	raws := make([][]any, 1)
+	for _, b := range t.branches {
+		if b.lane == backlog.Fresh && t.retry != nil && col == t.retry.order() && col != t.inserted {
+			continue // they have none, and to see that would take reading all of them
+		}
+		conds := append(t.pending(b), col.quoted+" IS NOT NULL")
+		if _, err := t.sampleTimes(ctx, []*timeCol{col}, fmt.Sprint(" WHERE ", strings.Join(conds, " AND "), " LIMIT ", sampleRows), raws); err != nil {
+			return err
+		}
+	}
+	return t.prove(col, raws[0])
+}
+
+// Samples says how up to three pending rows are understood. It looks at some
+// more: rows that cannot be read may come first.
+func (t *Table) Samples(ctx context.Context, now time.Time) ([]string, error) {
+	const most = 3
+	var list []string
+	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
+		q := backlog.Query{Lane: lane, Now: now, Since: timeform.First, Limit: 20}
+		for more, pages := true, 0; more && len(list) < most && pages < 50; pages++ {
+			p, err := t.Pending(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range p.Records {
+				if len(list) < most && !r.Inserted.IsZero() {
+					age, side := now.Sub(r.Inserted), "old"
+					if age < 0 {
+						age, side = -age, "ahead of the clock"
+					}
+					list = append(list, fmt.Sprintf("row %v: %s, %s %s", r.Key, r.Inserted.UTC().Format("2006-01-02 15:04:05 MST"), roughly(age), side))
+				}
+			}
+			more, q.After = p.More, p.Next
+		}
+	}
+	return list, nil
+}
+
+// TimeForms says in which form each time column is held.
+func (t *layout) TimeForms() []string {
+	var list []string
+	for _, tc := range t.times {
+		form := "not known yet: there is no row that shows it"
+		if f := tc.known(); f != nil {
+			form = f.String()
+		}
+		list = append(list, tc.name+": "+form)
+	}
+	return list
+}
+
+// roughly returns a duration as people say it.
+func roughly(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	case d >= 2*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	}
+	return fmt.Sprintf("%d s", int(d.Seconds()))
+}
+
+// proveZone looks for a column whose times are read in a zone that nobody has
+// named, while others who write there are in another one: an hour west of it
+// makes a new row an hour old. That is a note, or a *Problem where a row becomes
+// dead for its age.
+func (t *Table) proveZone() error {
+	i := slices.IndexFunc(t.times, (*timeCol).isAssumed)
+	if i < 0 {
+		return nil
+	}
+	zone := t.catalog.Zone
+	if zone == "" {
+		return nil
+	}
+	yaml := "`timezone: " + zone + "`"
+	if !strings.Contains(zone, "/") { // -05:00, EST
+		yaml = "`timezone:` and the name of that zone, such as America/New_York,"
+	}
+	p := &Problem{
+		What: fmt.Sprintf("column %s: %s has no zone and is read as %v, but the database is in the zone %s", t.times[i].name, t.times[i].column.Decl, t.times[i].zone, zone),
+		Hint: "write " + yaml + " if its times are written in that one, or `timezone: UTC` if they are in UTC",
+	}
+	if t.HasDead() {
+		return p
+	}
+	t.note("%v", p)
+	return nil
+}

@@ -1,0 +1,319 @@
+// Package work is the handler that does its work in the database of the records.
+package work
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+)
+
+// A SQLHandler is a handler that does its work in the database of the records, by SQL
+// statements: each record's in one transaction with its settlement, so that a
+// success happens exactly once, whatever is killed and when.
+//
+// The transaction begins with a look at the row, which must still have the state
+// that was read and stays so for others until the end; then come the statements,
+// which see it as it was, and at last the settlement. Statements may change the
+// row's status themselves, or delete the row: then that is how it is settled.
+//
+// A statement that fails, or that is to change rows and finds none, undoes all
+// of it: the record is an error. That is no attempt where the database is
+// away, or locked by another program for too long; and where the user lacks a
+// right, the pass ends.
+//
+// All methods may be called concurrently.
+type SQLHandler struct {
+	t             *table.Table
+	d             *db.DB
+	steps         []step
+	allowZeroRows bool
+	prepared      db.Statements
+
+	Log *slog.Logger // gets what is done for each record, at DEBUG; nil: none
+}
+
+// Settings are what the configuration says of a SQLHandler.
+type Settings struct {
+	Statements    []string `yaml:"sql,repeat" want:"an SQL statement or a list of them"` // with :column for the record's values
+	AllowZeroRows bool     `yaml:"allow_zero_rows"`                                      // whether a statement that changes no row has worked
+}
+
+// A step is one of the statements.
+type step struct {
+	sqlText
+	from    []param // what is bound, in order
+	changes bool    // it is there to change rows
+}
+
+// A param is where a statement's parameter comes from.
+type param struct {
+	name string
+	key  int // part of the key; -1: none
+	at   int // among the handler's columns; -1: none
+}
+
+// New returns the handler that runs the statements, in order, for each of
+// the table's records.
+//
+// :column, or :"any column", stands for the value that the record has in the
+// column, one of the key or of those that the handler is given. It is bound as
+// it is stored, never made a part of the text. The statements select, insert,
+// update and delete; those that are to change rows and change none are errors
+// unless allowZeroRows. What is wrong with them is a [*db.Problem]; New does
+// not ask the database.
+func New(t *table.Table, statements []string, allowZeroRows bool) (*SQLHandler, error) {
+	w := &SQLHandler{t: t, d: t.DB(), allowZeroRows: allowZeroRows, prepared: db.Statements{Plain: !t.DB().Text().Prepares}}
+	for _, text := range statements {
+		one, err := newStep(t, text, len(w.steps)+1)
+		if err != nil {
+			return nil, err
+		}
+		w.steps = append(w.steps, one)
+	}
+	if len(w.steps) == 0 {
+		return nil, db.Problemf("write what is to be done, such as INSERT INTO …", "handler.sql: there is no statement")
+	}
+	return w, nil
+}
+
+var (
+	changing = []string{"INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE"}
+	reading  = []string{"SELECT", "VALUES", "WITH"}
+	ending   = []string{"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
+)
+
+// newStep is the n-th statement. Only what works on rows is let through: what else
+// there is, such as PRAGMA, ATTACH or VACUUM, cannot be undone or ends the
+// transaction on one database or another.
+func newStep(t *table.Table, source string, n int) (out step, err error) {
+	text, cat, m := t.DB().Text(), t.Catalog(), t.Mapping()
+	keys := make([]string, len(m.ID))
+	for i, name := range m.ID {
+		keys[i] = cat.Find(name, text.FoldsNames).Name
+	}
+	given := t.Given()
+	out.sqlText, err = parseSQL(source, n, text, func(name string) (string, error) {
+		c := cat.Find(name, text.FoldsNames)
+		if c == nil {
+			return "", db.Problemf("the columns are: "+cat.Names(), "handler.sql: statement %d: table %s has no column %q for the parameter", n, m.Name, name)
+		}
+		p := param{name: c.Name, key: slices.Index(keys, c.Name), at: slices.Index(given, c.Name)}
+		if p.key < 0 && p.at < 0 {
+			return "", db.Problemf("add it to table.columns", "handler.sql: statement %d: the handler is not given the column %s", n, c.Name)
+		}
+		if c.Expr == "" || p.key >= 0 {
+			out.from = append(out.from, p)
+			return text.Arg(len(out.from)), nil
+		}
+		// The record has it as JSON: the row, which is locked, as it is.
+		conds := make([]string, len(keys))
+		for i, k := range keys {
+			out.from = append(out.from, param{name: k, key: i, at: -1})
+			conds[i] = text.Quote(k) + " = " + text.Arg(len(out.from))
+		}
+		return "(SELECT " + text.Quote(c.Name) + " FROM " + t.Name() + " WHERE " + strings.Join(conds, " AND ") + ")", nil
+	})
+	if err != nil {
+		return step{}, err
+	}
+	out.changes = slices.Contains(changing, out.verb)
+	switch {
+	case out.changes || slices.Contains(reading, out.verb):
+		return out, nil
+	case slices.Contains(ending, out.verb):
+		return step{}, db.Problemf("remove it", "handler.sql: statement %d is %s: all statements and the record's settlement are one transaction, which begins and ends by itself", n, out.verb)
+	}
+	return step{}, db.Problemf("write one that begins with "+strings.Join(changing, ", ")+", SELECT or WITH", "handler.sql: statement %d, %s, does not work on rows", n, beginning(out.source))
+}
+
+// value returns the parameter's value as it is stored.
+func (p param) value(r *backlog.Record) any {
+	if p.key >= 0 {
+		return r.Key.Part(p.key)
+	}
+	if v, ok := r.Values[p.at].(json.RawMessage); ok {
+		return string(v) // else it would be bound as a BLOB
+	}
+	return r.Values[p.at]
+}
+
+func (s *step) args(r *backlog.Record) []any {
+	args := make([]any, len(s.from))
+	for i, p := range s.from {
+		args[i] = p.value(r)
+	}
+	return args
+}
+
+// Steps returns how many statements there are and the columns that they have
+// for parameters, each once.
+func (w *SQLHandler) Steps() (n int, parameters []string) {
+	for i := range w.steps {
+		for _, p := range w.steps[i].from {
+			if !slices.Contains(parameters, p.name) {
+				parameters = append(parameters, p.name)
+			}
+		}
+	}
+	return len(w.steps), parameters
+}
+
+// Check proves that the database understands the statements and that the user
+// may run them, as far as it says so before it does, changing nothing. It is a
+// [*db.Problem] if not.
+func (w *SQLHandler) Check(ctx context.Context) error {
+	return w.d.Within(ctx, func(ctx context.Context) error {
+		for i := range w.steps {
+			s := &w.steps[i]
+			if err := w.d.Rehearse(ctx, w.d.Read, s.text, len(s.from)); err != nil {
+				return w.misunderstood(i, err)
+			}
+		}
+		return nil
+	})
+}
+
+// misunderstood makes a *db.Problem of the error by which the database refused to
+// prepare the statement, unless it is one that passes.
+func (w *SQLHandler) misunderstood(i int, err error) error {
+	if c := w.d.Class(err); c == db.Unavailable || c == db.Busy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if p := w.denied(i, err); p != nil {
+		return p
+	}
+	return db.Problemf("correct it, or create what it names", "handler.sql: statement %d is not understood by the database: %v", i+1, err)
+}
+
+// denied makes a *db.Problem of the error by which the user was refused the
+// statement; it is nil of others.
+func (w *SQLHandler) denied(i int, err error) error {
+	if w.d.Class(err) != db.Denied {
+		return nil
+	}
+	what := err.Error()
+	if p := (*db.Problem)(nil); errors.As(w.d.Explained(err), &p) {
+		what = p.What
+	}
+	return db.Problemf("let the owner of what it names grant the right to it", "handler.sql: statement %d: %s", i+1, what)
+}
+
+// HandleAndSettle is the method that [backlog.Handler] names.
+func (w *SQLHandler) HandleAndSettle(ctx context.Context, r *backlog.Record, now func() time.Time) error {
+	return w.transact(ctx, func(ctx context.Context, work func(*sql.Tx) error) error {
+		return w.t.Attempt(ctx, r, now, false, work)
+	}, r)
+}
+
+// Handle does the work without settling the record: at least once, then. The
+// engine calls HandleAndSettle.
+func (w *SQLHandler) Handle(ctx context.Context, r *backlog.Record) error {
+	return w.transact(ctx, w.t.InTx, r)
+}
+
+// Rehearse is HandleAndSettle, but undoes all of it. A record that is not pending
+// is not settled. The time that the settlement writes, where it writes one, is
+// the record's own time of insertion. Other programs cannot write meanwhile.
+func (w *SQLHandler) Rehearse(ctx context.Context, r *backlog.Record) error {
+	return w.transact(ctx, func(ctx context.Context, work func(*sql.Tx) error) error {
+		err := w.t.Attempt(ctx, r, func() time.Time { return r.Inserted }, true, work)
+		if !errors.Is(err, backlog.ErrConflict) {
+			return err
+		}
+		return w.t.InTx(ctx, func(tx *sql.Tx) error { return cmp.Or(work(tx), table.ErrUndo) })
+	}, r)
+}
+
+// run runs the statements.
+func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record, prepared []*db.Statement) error {
+	var sent, got strings.Builder
+	logged := w.Log != nil && w.Log.Enabled(ctx, slog.LevelDebug)
+	if logged {
+		defer func() { backlog.LogExchange(ctx, w.Log, r, sent.String(), got.String()) }()
+	}
+	for i := range w.steps {
+		s := &w.steps[i]
+		if logged {
+			s.show(&sent, i+1, r)
+		}
+		n, err := db.Affected(prepared[i].Exec(ctx, tx, s.args(r)))
+		if err == nil && n == 0 && s.changes && !w.allowZeroRows {
+			err = errNoRow
+		}
+		if err != nil {
+			err = &stepError{i + 1, err}
+			got.WriteString(err.Error())
+			return err
+		}
+		if logged && s.changes {
+			fmt.Fprintf(&got, "statement %d: rows affected: %d\n", i+1, n)
+		}
+	}
+	return nil
+}
+
+// show writes the statement and what is bound to its parameters.
+func (s *step) show(b *strings.Builder, n int, r *backlog.Record) {
+	fmt.Fprintf(b, "statement %d:\n    %s\n", n, strings.ReplaceAll(s.source, "\n", "\n    "))
+	shown := make(map[string]bool)
+	for _, p := range s.from {
+		if !shown[p.name] {
+			fmt.Fprintf(b, "  %s = %s\n", p.name, showValue(p.value(r)))
+		}
+		shown[p.name] = true
+	}
+}
+
+// showValue returns the value for people, the beginning of a long one.
+func showValue(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "NULL"
+	case []byte:
+		return fmt.Sprintf("a BLOB of %d bytes", len(v))
+	case string:
+		if short := db.Cut(v, 200, 0); len(short) < len(v) {
+			return strconv.Quote(short) + fmt.Sprintf(" and more, %d bytes", len(v))
+		}
+		return strconv.Quote(v)
+	}
+	return fmt.Sprint(v)
+}
+
+var errNoRow = errors.New("affected no row")
+
+// A stepError is the error of the n-th statement.
+type stepError struct {
+	n   int
+	err error
+}
+
+func (s *stepError) Error() string {
+	if s.err == errNoRow {
+		return fmt.Sprintf("statement %d %v", s.n, s.err)
+	}
+	return fmt.Sprintf("statement %d: %v", s.n, s.err)
+}
+
+func (s *stepError) Unwrap() error { return s.err }
+
+// Hands returns how many calls at a time are of any use: more would only wait
+// for each other, in the time that the record has.
+func (w *SQLHandler) Hands() int {
+	if w.d.Text().OneWriter {
+		return 1
+	}
+	return max(1, w.d.Write.Stats().MaxOpenConnections-1) // one is for those who read and settle
+}

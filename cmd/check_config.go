@@ -1,0 +1,139 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"backlog/tiers"
+)
+
+// tiers finds tiers that add next to nothing: a tier may tick too seldom for its
+// ages, or less often than a wider one.
+func (k *checker) tiers() {
+	list := k.cfg.Tiers.Tiers()
+	from := time.Duration(0)
+	reliable := false // whether every record is tried at least once
+	for i, t := range list {
+		gap, text := k.gap(t), often(t)
+		band := t.MaxAge - from
+		switch {
+		case gap > band && from == 0 && i == len(list)-1, gap > band && i == len(list)-1 && !reliable:
+			k.warn("tiers", "let it tick more often, or widen it", "the tier %s takes records up to %s old, but ticks %s: most of them are too old by then and are never tried",
+				shown(t.Name), tiers.FormatDuration(t.MaxAge), text)
+		case gap > band:
+			k.warn("tiers", "let it tick more often, widen it, or remove it", "the tier %s ticks %s, but a record is of its ages, %s to %s, for %s only: it tries few",
+				shown(t.Name), text, tiers.FormatDuration(from), tiers.FormatDuration(t.MaxAge), tiers.FormatDuration(band))
+		}
+		reliable = reliable || gap <= t.MaxAge
+		for _, wider := range list[i+1:] {
+			if w := k.gap(wider); w < gap || w == gap && t.Cron == wider.Cron && t.Offset == wider.Offset {
+				k.warn("tiers", "let it tick more often than the wider one, or remove it", "the tier %s ticks %s, and the wider tier %s, which takes its records too, %s: it adds next to nothing",
+					shown(t.Name), text, shown(wider.Name), often(wider))
+				break
+			}
+		}
+		from = t.MaxAge
+	}
+}
+
+// gap returns the shortest time between two of the tier's coming ticks.
+func (k *checker) gap(t tiers.Tier) time.Duration {
+	if t.Cron == "" {
+		return t.Every
+	}
+	const ticks = 50
+	at := t.Next(k.now)
+	shortest := time.Duration(0)
+	for range ticks {
+		next := t.Next(at)
+		if gap := next.Sub(at); shortest == 0 || gap < shortest {
+			shortest = gap
+		}
+		at = next
+	}
+	return shortest
+}
+
+// policy finds delays that the schedule cannot keep, since it looks only at ticks.
+func (k *checker) policy() {
+	p := policyOf(k.cfg)
+	switch {
+	case p == nil:
+		return
+	case p.Never || p.Retries == 0:
+		k.good("policy", "%s: a record that has failed once is not tried again", p.Name)
+		return
+	}
+	shortest := time.Duration(0) // a delay of 0 lasts until the next tick and is left out
+	for n := 1; n == 1 || n <= 100 && !p.GivenUp(n); n++ {
+		if least, _ := p.Wait(n); least > 0 && (shortest == 0 || least < shortest) {
+			shortest = least
+		}
+	}
+	tick := k.cfg.Tiers.MinInterval()
+	switch {
+	case shortest == 0:
+	case shortest < tick:
+		k.warn("policy", "make a tier tick more often, or wait longer", "the shortest delay of %s is %s, but the schedule looks only every %s",
+			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
+		return
+	case shortest%tick == 0:
+		k.warn("policy", "make a tier tick more often, or wait a little less", "the shortest delay of %s is %s, which ends a moment after a tick: it begins when an attempt ends, and the schedule looks every %s",
+			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
+		return
+	}
+	k.good("policy", "%s", p.Name)
+}
+
+// tool checks the handler or on_dead, if there is one, with its network.
+func (k *checker) tool(ctx context.Context, name string, h tool, err error) {
+	if h != nil {
+		err = h.Check(ctx)
+	}
+	if k.bad(name, err) || h == nil {
+		return
+	}
+	if c, ok := h.(interface{ Checked() string }); ok {
+		k.good(name, "%s", c.Checked())
+	}
+	if n, ok := h.(interface{ Notes() []string }); ok {
+		for _, note := range n.Notes() {
+			what, cure, _ := strings.Cut(note, "; ")
+			k.warn(name, cure, "%s", what)
+		}
+	}
+}
+
+// mostPrograms is the largest concurrency that is not taken for a mistake.
+const mostPrograms = 1000
+
+// programs finds settings of programs that look right and do something else.
+func (k *checker) programs() {
+	if n := k.cfg.Handler.Concurrency; k.cfg.Handler.Kind == "exec" && n > mostPrograms {
+		k.warn("handler", "lower handler.concurrency; a few for each processor do", "up to %s programs run at a time, each with memory and files of its own", thousands(n))
+	}
+	for _, x := range []struct {
+		name     string
+		settings any
+	}{{"handler", k.cfg.Handler.Settings}, {"on_dead", k.cfg.OnDead.Settings}} {
+		for _, column := range k.table.Given() {
+			if asks(programOf(x.settings), column) {
+				k.warn(x.name, "take it from there, or use http or sql, which know columns", "exec: {%s} in an argument is given as it stands; the record is on standard input, its id in BACKLOG_ID", shown(column))
+			}
+		}
+	}
+}
+
+// asks reports whether an argument has the column in braces, as a URL would. The
+// braces of ${column} are a shell's.
+func asks(command []string, column string) bool {
+	for _, arg := range command {
+		arg = strings.ReplaceAll(arg, fmt.Sprintf("${%s}", column), "")
+		if strings.Contains(arg, fmt.Sprintf("{%s}", column)) {
+			return true
+		}
+	}
+	return false
+}

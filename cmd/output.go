@@ -1,0 +1,243 @@
+package cmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/causes"
+	"backlog/tiers"
+)
+
+// stamp is a time in JSON: RFC 3339 in UTC, null for the zero time and for years
+// that RFC 3339 does not have.
+type stamp time.Time
+
+func (s stamp) MarshalJSON() ([]byte, error) {
+	t := time.Time(s).UTC()
+	if t.IsZero() || t.Year() < 0 || t.Year() > 9999 {
+		return []byte("null"), nil
+	}
+	return t.MarshalJSON()
+}
+
+// reportJSON is a pass's report on the command line. Its fields are part of
+// the command's contract.
+type reportJSON struct {
+	Tier        string  `json:"tier"`
+	MaxAge      float64 `json:"max_age_seconds"`
+	Started     stamp   `json:"started"`
+	Duration    float64 `json:"duration_seconds"`
+	Selected    int     `json:"selected"`
+	Succeeded   int     `json:"succeeded"`
+	Failed      int     `json:"failed"`
+	Rejected    int     `json:"rejected"`
+	Skipped     int     `json:"skipped"`
+	Conflicts   int     `json:"conflicts"`
+	Expired     int     `json:"expired"`
+	Complete    bool    `json:"complete"`
+	Stopped     string  `json:"stopped"`
+	Refused     int     `json:"refused"`
+	Interrupted int     `json:"interrupted"`
+	Unwritten   int     `json:"unwritten"`
+	Unreadable  int     `json:"unreadable"`
+	GivenUp     int     `json:"given_up"`
+
+	Causes []causeJSON `json:"causes"`
+}
+
+// printReport prints the report of the pass called name and, below it, why records
+// failed.
+func printReport(w io.Writer, name string, r backlog.Report, asJSON bool, list []causes.Cause) error {
+	if asJSON {
+		return printJSON(w, reportJSON{
+			Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Started: stamp(r.Started), Duration: r.Duration.Seconds(),
+			Selected: r.Selected, Succeeded: r.Succeeded, Failed: r.Failed, Rejected: r.Rejected, Skipped: r.Skipped,
+			Conflicts: r.Conflicts, Expired: r.Expired, Complete: r.Complete, Stopped: r.Stopped,
+			Refused: r.Refused, Interrupted: r.Interrupted, Unwritten: r.Unwritten, Unreadable: r.Unreadable,
+			GivenUp: r.GivenUp, Causes: causesJSON(list),
+		})
+	}
+	if _, err := fmt.Fprintln(w, reportText(name, r)); err != nil {
+		return err
+	}
+	return printCauses(w, list)
+}
+
+// nothingDue is the report where no tier has ticked.
+const nothingDue = "nothing is due"
+
+// reportText is the report in one line. What did not happen is not mentioned.
+func reportText(name string, r backlog.Report) string {
+	if name == "" {
+		return nothingDue
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s selected", shown(name), plural(r.Selected, "record"))
+	for _, x := range []struct {
+		n    int
+		word string
+	}{
+		{r.Succeeded, "succeeded"}, {r.Failed, "failed"}, {r.GivenUp, "of them out of retries"},
+		{r.Rejected, "rejected"}, {r.Skipped, "skipped"},
+		{r.Conflicts, "changed by somebody else meanwhile"}, {r.Refused, "refused by the database"},
+		{r.Interrupted, "interrupted"}, {r.Unwritten, "not written"}, {r.Expired, "expired"},
+		{r.Unreadable, "unreadable and left alone"},
+	} {
+		if x.n > 0 {
+			fmt.Fprintf(&b, ", %d %s", x.n, x.word)
+		}
+	}
+	fmt.Fprintf(&b, " in %v", r.Duration.Round(time.Millisecond))
+	if r.Stopped != "" {
+		fmt.Fprintf(&b, "; stopped by %s, the next pass goes on from there", r.Stopped)
+	}
+	return b.String()
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// printTable prints rows, whose cells tabs separate, in columns.
+func printTable(w io.Writer, rows []string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.Join(rows, "\n"))
+	return t.Flush()
+}
+
+// printJSON prints v on one line.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// shown returns a value of the table or the configuration, quoted if it cannot be
+// printed as it is: it might hold an escape code or look like a line of ours.
+func shown(s string) string {
+	if escaped(s) == s {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// shortly returns a duration in its two largest units: 6d3h for 6d3h0m50s.
+func shortly(d time.Duration) string {
+	for _, unit := range []struct{ from, to time.Duration }{{24 * time.Hour, time.Hour}, {time.Hour, time.Minute}} {
+		if d.Abs() >= unit.from {
+			return tiers.FormatDuration(d.Truncate(unit.to))
+		}
+	}
+	return tiers.FormatDuration(d.Truncate(time.Second))
+}
+
+// escaped returns the text with everything escaped that a terminal would not show
+// as it is.
+func escaped(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == '\uFFFD' && !strings.HasPrefix(s[i:], "\uFFFD"): // a byte that is no UTF-8
+			b.WriteString(`\x` + strconv.FormatUint(uint64(s[i]), 16))
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
+}
+
+// topCauses is how many of the most frequent causes people are shown.
+const topCauses = 5
+
+// topOf returns the causes that people are shown, the others, and how many records
+// the others have.
+func topOf(list []causes.Cause) (top, rest []causes.Cause, records int) {
+	top, rest = list[:min(topCauses, len(list))], list[min(topCauses, len(list)):]
+	for _, c := range rest {
+		records += c.Records
+	}
+	return top, rest, records
+}
+
+// printCauses prints the causes as lines below a report.
+func printCauses(w io.Writer, list []causes.Cause) error {
+	top, rest, records := topOf(list)
+	for _, c := range top {
+		// A key may be long, too; what is cut can be seen in the log.
+		if _, err := fmt.Fprintf(w, "  %s × %s (first: id %s)\n", thousands(c.Records), cutColumns(escaped(c.String())), cutColumns(shown(c.First.String()))); err != nil {
+			return err
+		}
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "  %s × for %s\n", thousands(records), plural(len(rest), "other cause"))
+	return err
+}
+
+// causeJSON is a cause on the command line. Its fields are part of the
+// command's contract.
+type causeJSON struct {
+	Error   string      `json:"error"`
+	Records int         `json:"records"`
+	First   backlog.Key `json:"first_id"`
+}
+
+// causesJSON is never nil.
+func causesJSON(list []causes.Cause) []causeJSON {
+	all := make([]causeJSON, len(list))
+	for i, c := range list {
+		all[i] = causeJSON{c.String(), c.Records, c.First}
+	}
+	return all
+}
+
+// cutColumns cuts the text in its middle to the length of a terminal's line.
+func cutColumns(s string) string {
+	const columns = 120
+	r := []rune(s)
+	if len(r) <= columns {
+		return s
+	}
+	return string(r[:columns/2]) + "…" + string(r[len(r)-columns/2+1:])
+}
+
+// thousands returns n with commas: 9,998.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// printArray prints the values as a JSON array, as they come: there may be more than
+// memory holds.
+func printArray[T any](w io.Writer, values iter.Seq[T]) error {
+	before := "["
+	for v := range values {
+		b, err := json.Marshal(v)
+		if err == nil {
+			_, err = fmt.Fprintf(w, "%s%s", before, b)
+		}
+		if err != nil {
+			return err
+		}
+		before = ","
+	}
+	_, err := fmt.Fprint(w, strings.TrimPrefix(before, ",")+"]")
+	return err
+}

@@ -1,0 +1,295 @@
+package cmd
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/simulate"
+	"backlog/tiers"
+)
+
+// printAttempts prints the attempts one by one: there may be many.
+func (o *SimulateOptions) printAttempts(out io.Writer, p *backlog.Policy, attempts iter.Seq[simulate.Attempt]) error {
+	w := bufio.NewWriter(out)
+	switch {
+	case o.JSON.on:
+		fmt.Fprintf(w, `{"policy":%q,"attempts":`, p.Name)
+		if err := printArray(w, attempts); err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "}")
+	case o.CSV:
+		fmt.Fprintln(w, "n,at_seconds,delay_seconds,min_seconds,max_seconds")
+		for a := range attempts {
+			fmt.Fprintf(w, "%d,%s,%s,%s,%s\n", a.N, a.At.Seconds(), a.Delay.Seconds(), a.Least.Seconds(), a.Most.Seconds())
+		}
+	default:
+		if o.Policy != "" {
+			fmt.Fprintf(w, "A record that never succeeds, policy %s:\n\n", p.Name)
+		}
+		rows, last := []string{"ATTEMPT\tAFTER\tDELAY"}, 0
+		least, most := p.Wait(1)
+		drawn := least != most // there is something to choose from
+		if drawn {
+			rows[0] += "\tDRAWN FROM"
+		}
+		for a := range attempts {
+			row := fmt.Sprintf("%d\t%v\t%v", a.N, a.At, a.Delay)
+			if drawn && a.N > 1 {
+				row += fmt.Sprintf("\t%v to %v", a.Least, a.Most)
+			}
+			rows, last = append(rows, row), a.N
+		}
+		printTable(w, rows)
+		if p.GivenUp(last) {
+			fmt.Fprintf(w, "The record is given up after attempt %d.\n", last)
+		}
+	}
+	return w.Flush()
+}
+
+// lifeJSON is what simulate --life prints.
+type lifeJSON struct {
+	Policy   string     `json:"policy"`
+	Inserted stamp      `json:"inserted"`
+	ByTier   []lifeTier `json:"by_tier"`
+	Total    int        `json:"total"`
+	Expires  stamp      `json:"expires"`
+	GivenUp  bool       `json:"given_up"`
+	Complete bool       `json:"complete"` // false: it was stopped
+}
+
+type lifeTier struct {
+	Tier     string `json:"tier"`
+	Attempts int    `json:"attempts"`
+}
+
+func (o *SimulateOptions) printLife(g *globals, policy string, l simulate.Life, complete bool) error {
+	switch {
+	case o.CSV:
+		rows := [][]string{{"tier", "max_age_seconds", "attempts"}}
+		for _, t := range l.ByTier {
+			rows = append(rows, []string{t.Tier.Name, simulate.SpanOf(t.Tier.MaxAge).Seconds(), strconv.Itoa(t.Attempts)})
+		}
+		return csv.NewWriter(g.out).WriteAll(rows)
+	case o.JSON.on:
+		return printJSON(g.out, lifeJSON{
+			Policy: policy, Inserted: stamp(l.Inserted), Total: l.Total, Expires: stamp(l.Expires), GivenUp: l.GivenUp, Complete: complete,
+			ByTier: each(l.ByTier, func(t simulate.TierAttempts) lifeTier { return lifeTier{t.Tier.Name, t.Attempts} }),
+		})
+	case !complete:
+		g.sayIncomplete()
+	}
+	g.printf("A record inserted at %s that never succeeds, policy %s:\n\n", when(l.Inserted), policy)
+	rows := []string{"TIER\tAGE\tTICKS\tATTEMPTS"}
+	from := time.Duration(0)
+	for _, t := range l.ByTier {
+		age := "up to " + tiers.FormatDuration(t.Tier.MaxAge)
+		if from > 0 {
+			age = tiers.FormatDuration(from) + " to " + tiers.FormatDuration(t.Tier.MaxAge)
+		}
+		from = t.Tier.MaxAge
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%d", shown(t.Tier.Name), age, often(t.Tier), t.Attempts))
+	}
+	if err := printTable(g.out, rows); err != nil {
+		return err
+	}
+	switch {
+	case l.Total == 0 && complete:
+		g.printf("\nNo attempt.\n")
+	case l.Total > 0:
+		g.printf("\n%s, the first at %s, the last at %s.\n", plural(l.Total, "attempt"), when(l.First), when(l.Last))
+	}
+	switch {
+	case !complete:
+		g.printf("What comes later was not counted.\n")
+	case l.GivenUp:
+		g.printf("After the last it is given up.\n")
+	default:
+		g.printf("After %s it is older than every tier and not tried any more.\n", when(l.Expires))
+	}
+	return nil
+}
+
+// resultJSON is what simulate prints of a workload and, with ticks, of --live.
+type resultJSON struct {
+	Policy    string            `json:"policy"`
+	Seed      uint64            `json:"seed"`
+	Records   int               `json:"records"`
+	Attempts  int               `json:"attempts"`
+	Succeeded int               `json:"succeeded"`
+	Failed    int               `json:"failed"`
+	Dead      int               `json:"dead"`
+	Pending   int               `json:"pending"`
+	Recovery  recoveryJSON      `json:"recovery_seconds"`
+	Recovered int               `json:"recovered"` // records, after the end of an outage
+	Lost      int               `json:"lost"`      // records, in an outage or after it
+	Peak      int               `json:"peak_per_minute"`
+	Longest   float64           `json:"longest_pass_seconds"`
+	Skipped   int               `json:"skipped_ticks"` // of tiers whose pass still ran
+	Complete  bool              `json:"complete"`      // false: it was stopped
+	Series    []simulate.Bucket `json:"series"`
+	Ticks     []simulate.Tick   `json:"ticks,omitzero"`
+}
+
+type recoveryJSON struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	Max float64 `json:"max"`
+}
+
+// diffJSON is what simulate --diff prints: the figures that differ.
+type diffJSON struct {
+	Policies [2]string    `json:"policies"`
+	Seed     uint64       `json:"seed"`
+	Complete bool         `json:"complete"` // false: it was stopped
+	Changes  []changeJSON `json:"changes"`
+}
+
+type changeJSON struct {
+	Figure string      `json:"figure"`
+	Was    json.Number `json:"was"`
+	Will   json.Number `json:"will"`
+}
+
+// printResults prints the results in the form that is asked for.
+func (o *SimulateOptions) printResults(g *globals, c *course, all []simulate.Result) error {
+	if c.left > 0 {
+		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(c.left, "pending row"))
+	}
+	switch {
+	case o.JSON.on:
+		return printJSON(g.out, o.resultsJSON(all))
+	case o.CSV:
+		return printSeries(g.out, all)
+	case o.Diff != "":
+		return g.printDiff(all[0], all[1])
+	case o.Live:
+		g.printf("%s in the table, assuming that attempts %s,", plural(len(c.Records), "pending record"), assumed(o.Assume))
+	default:
+		g.printf("%s inserted", plural(all[0].Records, "record"))
+	}
+	g.printf(" from %s to %s.\n\n", when(c.From), when(c.To))
+	if err := g.printFigures(all); err != nil {
+		return err
+	}
+	for _, r := range all {
+		if err := g.printPasses(r); err != nil {
+			return err
+		}
+	}
+	for _, r := range all {
+		if marks := r.Marks(); marks != "" {
+			g.printf("\n%s: %s", shown(r.Name), marks)
+		}
+	}
+	return nil
+}
+
+func (o *SimulateOptions) resultsJSON(all []simulate.Result) any {
+	if o.Diff != "" {
+		was, will := all[0], all[1]
+		changes := each(simulate.Changed(was, will), func(f simulate.Figure) changeJSON {
+			return changeJSON{f.Key, f.Number(was.Report), f.Number(will.Report)}
+		})
+		return diffJSON{[2]string{was.Name, will.Name}, o.Seed, was.Complete && will.Complete, changes}
+	}
+	list := each(all, func(r simulate.Result) resultJSON {
+		within := func(q float64) float64 { return r.RecoveryQuantile(q).Seconds() }
+		return resultJSON{
+			Policy: r.Name, Seed: o.Seed, Records: r.Records,
+			Attempts: r.Attempts, Succeeded: r.Succeeded, Failed: r.Failed, Dead: r.Dead, Pending: r.Pending,
+			Recovery: recoveryJSON{within(0.5), within(0.95), within(1)}, Recovered: len(r.Recovery), Lost: r.Lost,
+			Peak: r.PeakPerMinute, Longest: r.LongestPass.Seconds(), Skipped: r.SkippedTicks, Complete: r.Complete,
+			Series: r.Series, Ticks: r.Ticks,
+		}
+	})
+	if o.Compare == "" {
+		return list[0]
+	}
+	return list
+}
+
+// printSeries prints a line for each bucket of each result.
+func printSeries(out io.Writer, all []simulate.Result) error {
+	rows := [][]string{{"policy", "at", "attempts", "failed", "dead", "pending", "pending_max"}}
+	for _, r := range all {
+		for _, b := range r.Series {
+			numbers := each([]int{b.Attempts, b.Failed, b.Dead, b.Pending, b.Most}, strconv.Itoa)
+			rows = append(rows, append([]string{r.Name, b.At.Format(time.RFC3339)}, numbers...))
+		}
+	}
+	return csv.NewWriter(out).WriteAll(rows)
+}
+
+func assumed(how string) string {
+	switch word, value, _ := strings.Cut(how, "="); word {
+	case "fail", "succeed":
+		return word
+	case "p":
+		return "succeed with a chance of " + value
+	default:
+		return "fail for " + value + " and succeed then"
+	}
+}
+
+// printFigures compares the results by what they cost and what they bring.
+func (g *globals) printFigures(all []simulate.Result) error {
+	lines := append([]string{"POLICY"}, each(all, func(r simulate.Result) string { return shown(r.Name) })...)
+	stars := false
+	for _, f := range simulate.Figures(all) {
+		for i, cell := range append([]string{f.Title}, f.Cells(all)...) {
+			lines[i] += "\t" + cell
+			stars = stars || strings.HasSuffix(cell, "*")
+		}
+	}
+	err := printTable(g.out, lines)
+	if stars {
+		g.printf("\n* the best of the column\n")
+	}
+	return err
+}
+
+// printDiff prints the figures in which two results differ.
+func (g *globals) printDiff(was, will simulate.Result) error {
+	list := simulate.Changed(was, will)
+	if len(list) == 0 {
+		g.printf("Nothing changes.\n")
+		return nil
+	}
+	rows := []string{fmt.Sprintf("FIGURE\t%s\t%s\tCHANGE", shown(strings.ToUpper(was.Name)), shown(strings.ToUpper(will.Name)))}
+	for _, f := range list {
+		rows = append(rows, strings.Join([]string{f.Name, f.Text(was.Report), f.Text(will.Report), f.Change(was.Report, will.Report)}, "\t"))
+	}
+	return printTable(g.out, rows)
+}
+
+// printPasses tells of --live what each tier does and when records die.
+func (g *globals) printPasses(r simulate.Result) error {
+	if r.Ticks == nil {
+		return nil
+	}
+	g.printf("\n%s: passes that find something\n", shown(r.Name))
+	rows, sums := []string{"TIER\tPASSES\tCALLS\tMOST IN ONE"}, r.ByTier()
+	for _, t := range r.Schedule.Tiers() {
+		x := sums[t.Name]
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%d\t%d", shown(t.Name), x.Passes, x.Attempts, x.Most))
+	}
+	if err := printTable(g.out, rows); err != nil || r.Dead == 0 {
+		return err
+	}
+	g.printf("\n%s: too old, expired or given up\n", shown(r.Name))
+	rows = []string{"BY\tRECORDS"}
+	for _, d := range r.Deaths() {
+		rows = append(rows, fmt.Sprintf("%s\t%d", when(d.By), d.Records))
+	}
+	return printTable(g.out, rows)
+}
