@@ -116,7 +116,7 @@ func TestProgramOfPage(t *testing.T) {
 // makeShop makes a database file.
 func makeShop(t *testing.T, path, schema string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path)
+	db, err := sql.Open(ownDriver, "file:"+path)
 	if err != nil {
 		t.Fatal(err)
 	}
