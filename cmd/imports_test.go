@@ -73,11 +73,16 @@ func sources(t *testing.T) (all []source) {
 // under backlog/ do not know each other. In table: doctor, work -> table -> db,
 // timeform; sqlite, postgres, mysql -> db. Only tests there know several of these;
 // tests run the suite of storetest; tests of the core need a store, and take
-// memory. Tests that need a server take it from testserver, which is in no program.
+// memory. Tests that need a server take it from testserver, tests of handlers what
+// they share from handlertest: neither is in a program.
 func mayImport(s source, imported string) bool {
 	switch {
 	case imported == "internal/testserver":
 		return s.test
+	case imported == "internal/handlertest":
+		return s.test && path.Dir(s.folder) == "backlog/handler"
+	case s.folder == "internal/handlertest":
+		return imported == "backlog" || imported == "backlog/memory"
 	case imported == "backlog/mapping":
 		return s.folder != "tiers" && s.folder != "." // a leaf
 	case imported == "backlog/inspect":
@@ -199,6 +204,7 @@ var clocks = map[string]string{
 	"backlog/simulate/workload.go":  "random numbers by a seed: always the same ones",
 	"backlog/storetest/":            "part of tests",
 	"internal/testserver/":          "likewise",
+	"internal/handlertest/":         "likewise",
 }
 
 func TestClockIsAnArgument(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/handler/exec"
+	"backlog/internal/handlertest"
 )
 
 func TestExecCheck(t *testing.T) {
@@ -26,17 +27,17 @@ func TestExecCheck(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", bin+":.")
-	file(t, bin, "in-path", "#!/bin/sh\n", 0o755)
-	file(t, bin, "in-path-not-executable", "#!/bin/sh\n", 0o644)
-	file(t, dir, "in-dot", "#!/bin/sh\n", 0o755)
-	file(t, dir, "plain", "#!/bin/sh\n", 0o644)
-	file(t, dir, "spaced", "#! \t/bin/sh -e\n", 0o755)
-	file(t, dir, "crlf", "#!/bin/sh\r\nexit 0\r\n", 0o755)
-	file(t, dir, "bare", "#!/opt/none/python3", 0o755)
-	file(t, dir, "empty", "", 0o755)
-	file(t, dir, "bom", "\xef\xbb\xbf#!/bin/sh\nexit 0\n", 0o755)
-	file(t, dir, "text", "echo Grüße\nexit 0\n", 0o755)
-	file(t, dir, "arg", "#!/opt/none/python3 -u\n", 0o755)
+	handlertest.File(t, bin, "in-path", "#!/bin/sh\n", 0o755)
+	handlertest.File(t, bin, "in-path-not-executable", "#!/bin/sh\n", 0o644)
+	handlertest.File(t, dir, "in-dot", "#!/bin/sh\n", 0o755)
+	handlertest.File(t, dir, "plain", "#!/bin/sh\n", 0o644)
+	handlertest.File(t, dir, "spaced", "#! \t/bin/sh -e\n", 0o755)
+	handlertest.File(t, dir, "crlf", "#!/bin/sh\r\nexit 0\r\n", 0o755)
+	handlertest.File(t, dir, "bare", "#!/opt/none/python3", 0o755)
+	handlertest.File(t, dir, "empty", "", 0o755)
+	handlertest.File(t, dir, "bom", "\xef\xbb\xbf#!/bin/sh\nexit 0\n", 0o755)
+	handlertest.File(t, dir, "text", "echo Grüße\nexit 0\n", 0o755)
+	handlertest.File(t, dir, "arg", "#!/opt/none/python3 -u\n", 0o755)
 	if err := unix.Mkfifo("fifo", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +79,11 @@ func TestExecCheck(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("Check: %q\nwant:  %q", got, tt.want)
 			}
-			err := e.Handle(t.Context(), newRecord())
+			err := e.Handle(t.Context(), handlertest.NewRecord())
 			if tt.want == "" {
-				wantError(t, err, "", backlog.Succeeded)
+				handlertest.WantError(t, err, "", backlog.Succeeded)
 			} else {
-				wantError(t, err, tt.want, backlog.Skipped) // no attempt: the record is not to blame
+				handlertest.WantError(t, err, tt.want, backlog.Skipped) // no attempt: the record is not to blame
 			}
 		})
 	}
@@ -108,7 +109,7 @@ func TestExecCheckOfEnv(t *testing.T) {
 		"#!/usr/bin/env nosuchpy\r":             "exec: the lines of PATH end in CR LF, so that env looks for a program whose name ends in CR; save it with LF alone",
 		"#!/bin/sh nosuchpy, which sh may read": "",
 	} {
-		path := file(t, dir, "script", line+"\nexit 0\n", 0o755)
+		path := handlertest.File(t, dir, "script", line+"\nexit 0\n", 0o755)
 		got := ""
 		if err := (&exec.Handler{Settings: exec.Settings{Command: []string{path}}}).Check(t.Context()); err != nil {
 			got = strings.Replace(err.Error(), path, "PATH", 1)
@@ -123,7 +124,7 @@ func TestExecCheckOfEnv(t *testing.T) {
 func TestNotes(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	file(t, dir, "there.py", "", 0o644)
+	handlertest.File(t, dir, "there.py", "", 0o644)
 	const lost = "exec: python3 is given lost.py, which does not exist in DIR; correct the path or the working directory"
 	for command, want := range map[string]string{
 		"python3":                    "",
@@ -144,9 +145,9 @@ func TestNotes(t *testing.T) {
 // What looks like a program and is none is found only by trying.
 func TestExecFormatError(t *testing.T) {
 	t.Parallel()
-	path := file(t, t.TempDir(), "program", "\x7fELF and nothing more", 0o755)
-	err := (&exec.Handler{Settings: exec.Settings{Command: []string{path}}}).Handle(t.Context(), newRecord())
-	wantError(t, err, "fork/exec "+path+": exec format error: a script must begin with a line such as #!/bin/sh", backlog.Skipped)
+	path := handlertest.File(t, t.TempDir(), "program", "\x7fELF and nothing more", 0o755)
+	err := (&exec.Handler{Settings: exec.Settings{Command: []string{path}}}).Handle(t.Context(), handlertest.NewRecord())
+	handlertest.WantError(t, err, "fork/exec "+path+": exec format error: a script must begin with a line such as #!/bin/sh", backlog.Skipped)
 }
 
 // A text that is too long for an argument is found before the first record.
@@ -161,7 +162,7 @@ func TestExecArgumentTooLong(t *testing.T) {
 		if got != want {
 			t.Errorf("%d bytes: %q, want %q", n, got, want)
 		}
-		if err := e.Handle(t.Context(), newRecord()); (err == nil) != (want == "") {
+		if err := e.Handle(t.Context(), handlertest.NewRecord()); (err == nil) != (want == "") {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -173,17 +174,17 @@ func TestExecLooksAgain(t *testing.T) {
 	t.Setenv("PATH", a+":"+b)
 	e := &exec.Handler{Settings: exec.Settings{Command: []string{"deliver"}}}
 
-	if err := e.Handle(t.Context(), newRecord()); !errors.Is(err, osexec.ErrNotFound) {
+	if err := e.Handle(t.Context(), handlertest.NewRecord()); !errors.Is(err, osexec.ErrNotFound) {
 		t.Errorf("not installed: %v", err)
 	}
-	path := file(t, a, "deliver", "#!/bin/sh\n", 0o755)
-	if err := e.Handle(t.Context(), newRecord()); err != nil {
+	path := handlertest.File(t, a, "deliver", "#!/bin/sh\n", 0o755)
+	if err := e.Handle(t.Context(), handlertest.NewRecord()); err != nil {
 		t.Errorf("installed: %v", err)
 	}
 	if err := os.Rename(path, filepath.Join(b, "deliver")); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Handle(t.Context(), newRecord()); err != nil {
+	if err := e.Handle(t.Context(), handlertest.NewRecord()); err != nil {
 		t.Errorf("moved: %v", err)
 	}
 }

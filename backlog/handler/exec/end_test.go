@@ -13,6 +13,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/handler/exec"
+	"backlog/internal/handlertest"
 )
 
 // long is longer than any test.
@@ -28,7 +29,7 @@ func handleWithin(t *testing.T, ctx context.Context, e *exec.Handler, r *backlog
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(patience):
+	case <-time.After(handlertest.Patience):
 		t.Fatal("Handle hangs")
 		return nil
 	}
@@ -42,45 +43,45 @@ func handleUntil(t *testing.T, grace time.Duration, body string, ready ...string
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	go func() {
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			if exist(dir, ready...) {
+		for deadline := time.Now().Add(handlertest.Patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if handlertest.Exist(dir, ready...) {
 				break
 			}
 		}
 		cancel(errTimeout)
 	}()
-	e := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, "cd \"$1\"\n"+body), dir}}, Grace: grace}
-	return dir, handleWithin(t, ctx, e, newRecord())
+	e := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, "cd \"$1\"\n"+body), dir}}, Grace: grace}
+	return dir, handleWithin(t, ctx, e, handlertest.NewRecord())
 }
 
 func TestExecKillsGroup(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, body string }{
-		{"child and grandchild ignore TERM", "trap '' TERM; echo $$ >parent; " + ignoring("child") + " & wait"},
-		{"grandchild ignores TERM", "echo $$ >parent; " + ignoring("child") + " & wait"},
-		{"grandchild without pipes", "echo $$ >parent; " + ignoring("child") + " <&- >&- 2>&- & wait"},
-		{"grandchild in the foreground", "echo $$ >parent; " + ignoring("child")},
+		{"child and grandchild ignore TERM", "trap '' TERM; echo $$ >parent; " + handlertest.Ignoring("child") + " & wait"},
+		{"grandchild ignores TERM", "echo $$ >parent; " + handlertest.Ignoring("child") + " & wait"},
+		{"grandchild without pipes", "echo $$ >parent; " + handlertest.Ignoring("child") + " <&- >&- 2>&- & wait"},
+		{"grandchild in the foreground", "echo $$ >parent; " + handlertest.Ignoring("child")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir, err := handleUntil(t, 50*time.Millisecond, tt.body, "parent", "child")
-			wantError(t, err, errTimeout.Error(), backlog.Errored)
+			handlertest.WantError(t, err, errTimeout.Error(), backlog.Errored)
 			if !errors.Is(err, errTimeout) {
 				t.Error("the error does not wrap the cause")
 			}
-			if pid := pidIn(t, dir+"/parent"); !gone(pid) {
+			if pid := handlertest.PidIn(t, dir+"/parent"); !handlertest.Gone(pid) {
 				t.Error("the program still runs")
 			}
-			pid := pidIn(t, dir+"/child")
-			eventually(t, "the end of the grandchild", func() bool { return gone(pid) })
+			pid := handlertest.PidIn(t, dir+"/child")
+			handlertest.Eventually(t, "the end of the grandchild", func() bool { return handlertest.Gone(pid) })
 		})
 	}
 }
 
 func TestExecWithoutGrace(t *testing.T) {
 	t.Parallel()
-	_, err := handleUntil(t, -1, ignoring("pid"), "pid")
-	wantError(t, err, errTimeout.Error(), backlog.Errored)
+	_, err := handleUntil(t, -1, handlertest.Ignoring("pid"), "pid")
+	handlertest.WantError(t, err, errTimeout.Error(), backlog.Errored)
 }
 
 // A shell ends at once when it is told to. The program that it runs has all
@@ -89,8 +90,8 @@ func TestExecGraceIsForTheGroup(t *testing.T) {
 	t.Parallel()
 	dir, err := handleUntil(t, long,
 		`sh -c 'trap ": >cleaned; exit" TERM; : >ready; while :; do :; done'`, "ready")
-	wantError(t, err, errTimeout.Error(), backlog.Errored)
-	if !exist(dir, "cleaned") {
+	handlertest.WantError(t, err, errTimeout.Error(), backlog.Errored)
+	if !handlertest.Exist(dir, "cleaned") {
 		t.Error("the grandchild was killed before its time was over")
 	}
 }
@@ -111,7 +112,7 @@ func TestExecAnswersTERM(t *testing.T) {
 		t.Run(tt.answer, func(t *testing.T) {
 			t.Parallel()
 			_, err := handleUntil(t, long, `trap '`+tt.answer+`' TERM; : >ready; while :; do :; done`, "ready")
-			wantError(t, err, tt.text, tt.outcome)
+			handlertest.WantError(t, err, tt.text, tt.outcome)
 		})
 	}
 }
@@ -121,7 +122,7 @@ func TestExecDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond,
 		fmt.Errorf("timed out after 10ms: %w", context.DeadlineExceeded))
 	defer cancel()
-	err := handleWithin(t, ctx, &exec.Handler{Settings: exec.Settings{Command: []string{"sleep", "1000"}}}, newRecord())
+	err := handleWithin(t, ctx, &exec.Handler{Settings: exec.Settings{Command: []string{"sleep", "1000"}}}, handlertest.NewRecord())
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want one that wraps the deadline's", err)
 	}
@@ -139,15 +140,15 @@ func TestExecLeavesChildrenAlone(t *testing.T) {
 	} {
 		t.Run(tt.body, func(t *testing.T) {
 			t.Parallel()
-			r, dir := newRecord(), t.TempDir()
+			r, dir := handlertest.NewRecord(), t.TempDir()
 			r.Names, r.Values = []string{"s"}, []any{strings.Repeat("x", 1<<20)}
 			e := &exec.Handler{Settings: exec.Settings{Command: []string{
-				script(t, "exec 3<&0; sleep 1000 <&3 & echo $! >\"$1/pid\"\n"+tt.body), dir}}}
+				handlertest.Script(t, "exec 3<&0; sleep 1000 <&3 & echo $! >\"$1/pid\"\n"+tt.body), dir}}}
 			err := handleWithin(t, t.Context(), e, r)
-			pid := pidIn(t, dir+"/pid")
+			pid := handlertest.PidIn(t, dir+"/pid")
 			defer syscall.Kill(pid, syscall.SIGKILL)
-			wantError(t, err, strings.TrimSpace(tt.text), tt.outcome)
-			if gone(pid) {
+			handlertest.WantError(t, err, strings.TrimSpace(tt.text), tt.outcome)
+			if handlertest.Gone(pid) {
 				t.Error("the child was ended")
 			}
 		})
@@ -158,9 +159,9 @@ func TestExecLeavesChildrenAlone(t *testing.T) {
 func TestExecFloodFromLeftChild(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	e := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, `yes >&2 & echo $! >"$1/pid"; exit 65`), dir}}}
-	err := handleWithin(t, t.Context(), e, newRecord())
-	defer syscall.Kill(pidIn(t, dir+"/pid"), syscall.SIGKILL)
+	e := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, `yes >&2 & echo $! >"$1/pid"; exit 65`), dir}}}
+	err := handleWithin(t, t.Context(), e, handlertest.NewRecord())
+	defer syscall.Kill(handlertest.PidIn(t, dir+"/pid"), syscall.SIGKILL)
 	if backlog.OutcomeOf(err) != backlog.Rejected {
 		t.Errorf("error %v, want a rejection", err)
 	}
@@ -170,8 +171,8 @@ func TestExecFloodFromLeftChild(t *testing.T) {
 func TestExecKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	h := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, "cd \"$1\"\n"+ignoring("child")+" & wait"), dir}}, Grace: long}
-	killPass(t, h, func() bool { return exist(dir, "child") })
-	pid := pidIn(t, dir+"/child")
-	eventually(t, "the end of the grandchild", func() bool { return gone(pid) })
+	h := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, "cd \"$1\"\n"+handlertest.Ignoring("child")+" & wait"), dir}}, Grace: long}
+	handlertest.KillPass(t, h, func() bool { return handlertest.Exist(dir, "child") })
+	pid := handlertest.PidIn(t, dir+"/child")
+	handlertest.Eventually(t, "the end of the grandchild", func() bool { return handlertest.Gone(pid) })
 }

@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/handler/exec"
+	"backlog/internal/handlertest"
 )
 
 // What a program was given and what it answered is logged, but for its arguments.
@@ -37,10 +38,10 @@ func TestExecExchange(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			log, exchange := log(slog.LevelDebug)
-			h := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, tt.body), "hunter2"}}, Log: log}
-			err := h.Handle(t.Context(), newRecord())
-			wantError(t, err, tt.text, tt.outcome)
+			log, exchange := handlertest.Log(slog.LevelDebug)
+			h := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, tt.body), "hunter2"}}, Log: log}
+			err := h.Handle(t.Context(), handlertest.NewRecord())
+			handlertest.WantError(t, err, tt.text, tt.outcome)
 			want := "program: " + h.Command[0] + `
   BACKLOG_ID=7
   BACKLOG_STATUS=NEW
@@ -66,9 +67,9 @@ func TestExecExchangeOfTimeout(t *testing.T) {
 	cause := errors.New("too late")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, cause)
 	defer cancel()
-	log, exchange := log(slog.LevelDebug)
-	h := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, "echo begun; exec sleep 60")}}, Log: log}
-	err := h.Handle(ctx, newRecord())
+	log, exchange := handlertest.Log(slog.LevelDebug)
+	h := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, "echo begun; exec sleep 60")}}, Log: log}
+	err := h.Handle(ctx, handlertest.NewRecord())
 	if _, got := exchange(); !errors.Is(err, cause) || got != "standard output:\n    begun\nkilled by signal: terminated" {
 		t.Errorf("error %v after\n%s", err, got)
 	}

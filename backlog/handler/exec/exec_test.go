@@ -19,6 +19,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/handler/exec"
+	"backlog/internal/handlertest"
 )
 
 var (
@@ -53,9 +54,9 @@ func TestExecOutcome(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			e := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, tt.body)}, Reject: tt.reject, Skip: tt.skip}}
-			err := e.Handle(t.Context(), newRecord())
-			wantError(t, err, tt.text, tt.outcome)
+			e := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, tt.body)}, Reject: tt.reject, Skip: tt.skip}}
+			err := e.Handle(t.Context(), handlertest.NewRecord())
+			handlertest.WantError(t, err, tt.text, tt.outcome)
 			if err == nil {
 				return
 			}
@@ -82,11 +83,11 @@ func TestExecArguments(t *testing.T) {
 		"", "two words", `"quoted"`, `it's`, "$(touch " + dir + "/injected)", "`id`", "$HOME", "*", "a;b|c>d", "new\nline", `\`, "%s", "ü",
 	}
 	out := filepath.Join(dir, "args")
-	command := append([]string{script(t, `out=$1; shift; printf '%s\0' "$@" >"$out"`), out}, args...)
-	if err := (&exec.Handler{Settings: exec.Settings{Command: command}}).Handle(t.Context(), newRecord()); err != nil {
+	command := append([]string{handlertest.Script(t, `out=$1; shift; printf '%s\0' "$@" >"$out"`), out}, args...)
+	if err := (&exec.Handler{Settings: exec.Settings{Command: command}}).Handle(t.Context(), handlertest.NewRecord()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := read(t, out), strings.Join(args, "\x00")+"\x00"; got != want {
+	if got, want := handlertest.Read(t, out), strings.Join(args, "\x00")+"\x00"; got != want {
 		t.Errorf("arguments %q, want %q", got, want)
 	}
 	if _, err := os.Stat(dir + "/injected"); err == nil {
@@ -152,7 +153,7 @@ func TestExecInput(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			e := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, keep), dir}}}
+			e := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, keep), dir}}}
 			if err := e.Handle(t.Context(), &tt.record); err != nil {
 				t.Fatal(err)
 			}
@@ -160,11 +161,11 @@ func TestExecInput(t *testing.T) {
 				"stdin": tt.stdin, "ID": tt.id, "STATUS": tt.status, "INSERTED": tt.inserted,
 				"ATTEMPT_ID": tt.attempt, "TIER": tt.tier,
 			} {
-				if got := read(t, filepath.Join(dir, name)); got != want {
+				if got := handlertest.Read(t, filepath.Join(dir, name)); got != want {
 					t.Errorf("%s: %q, want %q", name, got, want)
 				}
 			}
-			env := read(t, filepath.Join(dir, "env"))
+			env := handlertest.Read(t, filepath.Join(dir, "env"))
 			if strings.Contains(env, "the parent's") {
 				t.Error("a variable of the parent's was handed on")
 			}
@@ -190,17 +191,17 @@ func TestExecTellsOfDeadRecords(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "env")
-			e := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, `
+			e := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, `
 for v in REASON ERROR; do
 	eval "[ -n \"\${BACKLOG_$v+set}\" ] && printf 'BACKLOG_%s=%s\n' $v \"\$BACKLOG_$v\""
 done >"$1"
 [ -s "$1" ] || echo >"$1"`), out}}}
-			r := newRecord()
+			r := handlertest.NewRecord()
 			r.Reason, r.Error = tt.reason, tt.err
 			if err := e.Handle(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
-			if got := read(t, out); got != tt.want {
+			if got := handlertest.Read(t, out); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -209,15 +210,15 @@ done >"$1"
 
 func TestExecNULInEnvironment(t *testing.T) {
 	t.Parallel()
-	r := newRecord()
+	r := handlertest.NewRecord()
 	r.Key = backlog.NewKey("a\x00b")
 	err := (&exec.Handler{Settings: exec.Settings{Command: []string{"/bin/sh", "-c", "exit 0"}}}).Handle(t.Context(), r)
-	wantError(t, err, `BACKLOG_ID cannot be "a\x00b": the environment of a program holds no NUL bytes`, backlog.Errored)
+	handlertest.WantError(t, err, `BACKLOG_ID cannot be "a\x00b": the environment of a program holds no NUL bytes`, backlog.Errored)
 }
 
 func TestExecLargeInput(t *testing.T) {
 	t.Parallel()
-	r := newRecord()
+	r := handlertest.NewRecord()
 	r.Names, r.Values = []string{"s"}, []any{strings.Repeat("x", 5<<20)}
 	for name, body := range map[string]string{
 		"read":        `test "$(wc -c)" -eq ` + fmt.Sprint(5<<20+len(`{"s":""}`)+1),
@@ -227,7 +228,7 @@ func TestExecLargeInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := (&exec.Handler{Settings: exec.Settings{Command: []string{script(t, body)}}}).Handle(t.Context(), r); err != nil {
+			if err := (&exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, body)}}}).Handle(t.Context(), r); err != nil {
 				t.Error(err)
 			}
 		})
@@ -235,13 +236,13 @@ func TestExecLargeInput(t *testing.T) {
 }
 
 func TestExecLargeOutput(t *testing.T) {
-	e := &exec.Handler{Settings: exec.Settings{Command: []string{script(t,
+	e := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t,
 		`head -c 200000000 /dev/zero; head -c 200000000 /dev/zero >&2; echo >&2; echo the end >&2; exit 1`)}}}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err := e.Handle(t.Context(), newRecord())
+	err := e.Handle(t.Context(), handlertest.NewRecord())
 	runtime.ReadMemStats(&after)
-	wantError(t, err, "the end", backlog.Errored)
+	handlertest.WantError(t, err, "the end", backlog.Errored)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 		t.Errorf("%d bytes were allocated", n)
 	}
@@ -249,25 +250,25 @@ func TestExecLargeOutput(t *testing.T) {
 
 func TestExecConcurrent(t *testing.T) {
 	const workers, each = 16, 20
-	e := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, `read -r line; echo "$BACKLOG_ID $line" >&2; exit 1`)}}}
-	warm := e.Handle(t.Context(), newRecord()) // what stays open is open now
-	wantError(t, warm, `7 {"id":7}`, backlog.Errored)
-	files := openFiles(t)
+	e := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, `read -r line; echo "$BACKLOG_ID $line" >&2; exit 1`)}}}
+	warm := e.Handle(t.Context(), handlertest.NewRecord()) // what stays open is open now
+	handlertest.WantError(t, warm, `7 {"id":7}`, backlog.Errored)
+	files := handlertest.OpenFiles(t)
 
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
 			for i := range each {
 				id := int64(w*each + i)
-				r := newRecord()
+				r := handlertest.NewRecord()
 				r.Key, r.Values = backlog.NewKey(id), []any{id}
 				err := e.Handle(t.Context(), r)
-				wantError(t, err, fmt.Sprintf(`%d {"id":%d}`, id, id), backlog.Errored)
+				handlertest.WantError(t, err, fmt.Sprintf(`%d {"id":%d}`, id, id), backlog.Errored)
 			}
 		})
 	}
 	wg.Wait()
-	if n := openFiles(t); n > files {
+	if n := handlertest.OpenFiles(t); n > files {
 		t.Errorf("%d open files, %d before", n, files)
 	}
 }
@@ -281,8 +282,8 @@ func TestExecFreshScripts(t *testing.T) {
 		dir := t.TempDir()
 		wg.Go(func() {
 			for i := range 25 {
-				path := file(t, dir, fmt.Sprintf("%d-%d", w, i), "#!/bin/sh\n", 0o755)
-				if err := (&exec.Handler{Settings: exec.Settings{Command: []string{path}}}).Handle(t.Context(), newRecord()); err != nil {
+				path := handlertest.File(t, dir, fmt.Sprintf("%d-%d", w, i), "#!/bin/sh\n", 0o755)
+				if err := (&exec.Handler{Settings: exec.Settings{Command: []string{path}}}).Handle(t.Context(), handlertest.NewRecord()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -293,7 +294,7 @@ func TestExecFreshScripts(t *testing.T) {
 
 func TestExecBusyForEver(t *testing.T) {
 	t.Parallel()
-	path := script(t, "")
+	path := handlertest.Script(t, "")
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +302,7 @@ func TestExecBusyForEver(t *testing.T) {
 	defer f.Close()
 	e := &exec.Handler{Settings: exec.Settings{Command: []string{path}}}
 	// Some systems execute it nevertheless, Linux 6.11 among them.
-	if err := e.Handle(t.Context(), newRecord()); err != nil && !errors.Is(err, syscall.ETXTBSY) {
+	if err := e.Handle(t.Context(), handlertest.NewRecord()); err != nil && !errors.Is(err, syscall.ETXTBSY) {
 		t.Error(err)
 	}
 }
@@ -312,8 +313,8 @@ func TestExecContextDoneBefore(t *testing.T) {
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	e := &exec.Handler{Settings: exec.Settings{Command: []string{script(t, `touch "$1/ran"`), dir}}}
-	if err := e.Handle(ctx, newRecord()); !errors.Is(err, cause) {
+	e := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, `touch "$1/ran"`), dir}}}
+	if err := e.Handle(ctx, handlertest.NewRecord()); !errors.Is(err, cause) {
 		t.Errorf("error %v, want the cause", err)
 	}
 	if _, err := os.Stat(dir + "/ran"); err == nil {

@@ -15,6 +15,7 @@ import (
 	"backlog/backlog"
 
 	"backlog/backlog/handler/exec"
+	"backlog/internal/handlertest"
 )
 
 // When this process is killed its program goes too: the next process would start
@@ -22,7 +23,7 @@ import (
 func TestExecEndsWithItsParent(t *testing.T) {
 	if path := os.Getenv("ORPHAN_PID_FILE"); path != "" {
 		e := &exec.Handler{Settings: exec.Settings{Command: []string{"/bin/sh", "-c", "echo $$ >" + path + ".new; mv " + path + ".new " + path + "; exec sleep 60"}}}
-		e.Handle(context.Background(), newRecord())
+		e.Handle(context.Background(), handlertest.NewRecord())
 		return
 	}
 	path := filepath.Join(t.TempDir(), "pid")
@@ -32,14 +33,14 @@ func TestExecEndsWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var pid string
-	eventually(t, "the program has begun", func() bool {
+	handlertest.Eventually(t, "the program has begun", func() bool {
 		b, err := os.ReadFile(path)
 		pid = strings.TrimSpace(string(b))
 		return err == nil
 	})
 	parent.Process.Kill()
 	parent.Wait()
-	eventually(t, "the program has ended", func() bool {
+	handlertest.Eventually(t, "the program has ended", func() bool {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")
 		return errors.Is(err, fs.ErrNotExist) || strings.Contains(string(stat), ") Z ")
 	})
@@ -54,5 +55,5 @@ func TestExecAsFirstProcess(t *testing.T) {
 	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 	_, err := handleUntil(t, long,
 		`sh -c 'trap "sleep 0.1; exit" TERM; : >ready; while :; do :; done'`, "ready")
-	wantError(t, err, errTimeout.Error(), backlog.Errored)
+	handlertest.WantError(t, err, errTimeout.Error(), backlog.Errored)
 }

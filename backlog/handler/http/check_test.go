@@ -28,6 +28,7 @@ import (
 
 	"backlog/backlog"
 	handler "backlog/backlog/handler/http"
+	"backlog/internal/handlertest"
 )
 
 // An authority issues certificates, for servers at 127.0.0.1 and for clients.
@@ -81,7 +82,7 @@ func (a *authority) issue(t *testing.T, template *x509.Certificate) (*x509.Certi
 func files(t *testing.T, cert *x509.Certificate, key *ecdsa.PrivateKey) (certFile, keyFile string) {
 	t.Helper()
 	dir := t.TempDir()
-	certFile = file(t, dir, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})), 0o600)
+	certFile = handlertest.File(t, dir, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})), 0o600)
 	if key == nil {
 		return certFile, ""
 	}
@@ -89,7 +90,7 @@ func files(t *testing.T, cert *x509.Certificate, key *ecdsa.PrivateKey) (certFil
 	if err != nil {
 		t.Fatal(err)
 	}
-	return certFile, file(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), 0o600)
+	return certFile, handlertest.File(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), 0o600)
 }
 
 // serve starts a server with the certificate, and counts its requests.
@@ -200,14 +201,14 @@ func TestHTTPClientCertificate(t *testing.T) {
 				if err := h.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "; the server asked for a certificate of ours: see client_cert and client_key") {
 					t.Errorf("%s: %v", name, err)
 				}
-				if err := h.Handle(t.Context(), newRecord()); backlog.OutcomeOf(err) != backlog.Errored {
+				if err := h.Handle(t.Context(), handlertest.NewRecord()); backlog.OutcomeOf(err) != backlog.Errored {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
 			if n := requests.Load(); n != 0 {
 				t.Errorf("%d requests", n)
 			}
-			if err := (&handler.Handler{Settings: handler.Settings{URL: url, CAFile: ca, CertFile: cert, KeyFile: key}}).Handle(t.Context(), newRecord()); err != nil || requests.Load() != 1 {
+			if err := (&handler.Handler{Settings: handler.Settings{URL: url, CAFile: ca, CertFile: cert, KeyFile: key}}).Handle(t.Context(), handlertest.NewRecord()); err != nil || requests.Load() != 1 {
 				t.Error(err)
 			}
 		})
@@ -218,7 +219,7 @@ func TestHTTPClientCertificate(t *testing.T) {
 func TestHTTPPrepare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	text := file(t, dir, "text", "hello", 0o600)
+	text := handlertest.File(t, dir, "text", "hello", 0o600)
 	missing := filepath.Join(dir, "missing")
 	const url = "https://h.example.org/"
 	for _, tt := range []struct {
@@ -257,8 +258,8 @@ func TestHTTPPrepare(t *testing.T) {
 		if err := tt.h.Prepare(); err == nil || err.Error() != "http: "+tt.want {
 			t.Errorf("error %v\nwant http: %s", err, tt.want)
 		}
-		err := tt.h.Handle(t.Context(), newRecord())
-		wantError(t, err, "http: "+tt.want, backlog.Skipped)
+		err := tt.h.Handle(t.Context(), handlertest.NewRecord())
+		handlertest.WantError(t, err, "http: "+tt.want, backlog.Skipped)
 	}
 }
 
@@ -267,11 +268,11 @@ func TestHTTPIsMended(t *testing.T) {
 	s := newHook(t, nil)
 	path := filepath.Join(t.TempDir(), "secret")
 	h := &handler.Handler{Settings: handler.Settings{URL: s.URL, SecretFiles: []string{path}}}
-	if err := h.Handle(t.Context(), newRecord()); backlog.OutcomeOf(err) != backlog.Skipped || !errors.Is(err, backlog.Skip) {
+	if err := h.Handle(t.Context(), handlertest.NewRecord()); backlog.OutcomeOf(err) != backlog.Skipped || !errors.Is(err, backlog.Skip) {
 		t.Errorf("without its secret: %v", err)
 	}
-	file(t, filepath.Dir(path), "secret", "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1u\n", 0o600)
-	if err := h.Handle(t.Context(), newRecord()); err != nil {
+	handlertest.File(t, filepath.Dir(path), "secret", "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1u\n", 0o600)
+	if err := h.Handle(t.Context(), handlertest.NewRecord()); err != nil {
 		t.Error(err)
 	}
 	if sig := s.one(t).header.Get("Webhook-Signature"); !strings.HasPrefix(sig, "v1,") {
@@ -314,14 +315,14 @@ func TestHTTPAllow(t *testing.T) {
 	} {
 		h := &handler.Handler{Settings: handler.Settings{URL: tt.url, Allow: tt.allow}}
 		before := len(s.requests())
-		r := newRecord()
+		r := handlertest.NewRecord()
 		r.Names, r.Values = []string{"u"}, []any{tt.value}
 		outcome, calls := backlog.Succeeded, 1
 		if tt.want != "" {
 			outcome, calls = backlog.Errored, 0
 		}
 		t.Log(tt.name)
-		wantError(t, h.Handle(t.Context(), r), tt.want, outcome)
+		handlertest.WantError(t, h.Handle(t.Context(), r), tt.want, outcome)
 		if got := len(s.requests()) - before; got != calls {
 			t.Errorf("%d calls, want %d", got, calls)
 		}
@@ -334,7 +335,7 @@ func TestHTTPEndedBefore(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("the program is being stopped")
 	cancel(cause)
-	if err := (&handler.Handler{Settings: handler.Settings{URL: s.URL}}).Handle(ctx, newRecord()); err != cause || len(s.requests()) != 0 {
+	if err := (&handler.Handler{Settings: handler.Settings{URL: s.URL}}).Handle(ctx, handlertest.NewRecord()); err != cause || len(s.requests()) != 0 {
 		t.Errorf("error %v, want %v, and %d requests", err, cause, len(s.requests()))
 	}
 }

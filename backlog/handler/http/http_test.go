@@ -20,6 +20,7 @@ import (
 
 	"backlog/backlog"
 	handler "backlog/backlog/handler/http"
+	"backlog/internal/handlertest"
 )
 
 var (
@@ -176,7 +177,7 @@ func TestHTTPUserInURL(t *testing.T) {
 		io.WriteString(w, user+" may not, by "+password+" and "+r.Header.Get("Authorization"))
 	})
 	h := &handler.Handler{Settings: handler.Settings{URL: strings.Replace(s.URL, "://", "://shop:p%40ssword@", 1)}}
-	wantError(t, h.Handle(t.Context(), newRecord()), "403 Forbidden: shop may not, by *** and ***", backlog.Errored)
+	handlertest.WantError(t, h.Handle(t.Context(), handlertest.NewRecord()), "403 Forbidden: shop may not, by *** and ***", backlog.Errored)
 }
 
 func statuses(list []int) (all []handler.Status) {
@@ -233,7 +234,7 @@ func TestHTTPOutcome(t *testing.T) {
 				io.WriteString(w, tt.body)
 			})
 			h := &handler.Handler{Settings: handler.Settings{URL: s.URL + "/hook", Success: statuses(tt.success), Reject: statuses(tt.reject)}}
-			wantError(t, h.Handle(t.Context(), newRecord()), tt.text, tt.outcome)
+			handlertest.WantError(t, h.Handle(t.Context(), handlertest.NewRecord()), tt.text, tt.outcome)
 			s.one(t)
 		})
 	}
@@ -242,8 +243,8 @@ func TestHTTPOutcome(t *testing.T) {
 func TestHTTPRedirectWithinTheHost(t *testing.T) {
 	t.Parallel()
 	s := newHook(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login?token=x", http.StatusFound) })
-	err := (&handler.Handler{Settings: handler.Settings{URL: s.URL}}).Handle(t.Context(), newRecord())
-	wantError(t, err, "302 Found: points to another place on "+s.Listener.Addr().String()+"; redirects are not followed: correct the url", backlog.Errored)
+	err := (&handler.Handler{Settings: handler.Settings{URL: s.URL}}).Handle(t.Context(), handlertest.NewRecord())
+	handlertest.WantError(t, err, "302 Found: points to another place on "+s.Listener.Addr().String()+"; redirects are not followed: correct the url", backlog.Errored)
 	s.one(t)
 }
 
@@ -275,7 +276,7 @@ func TestHTTPRetryAfter(t *testing.T) {
 		if tt.wait > 0 {
 			want = backlog.RetryAfter(tt.wait, want)
 		}
-		if err := h.Handle(t.Context(), newRecord()); !reflect.DeepEqual(err, want) {
+		if err := h.Handle(t.Context(), handlertest.NewRecord()); !reflect.DeepEqual(err, want) {
 			t.Errorf("%d, Retry-After %q: %#v, want %#v", tt.status, tt.value, err, want)
 		}
 	}
@@ -288,7 +289,7 @@ func TestHTTPServerRepeatsSecrets(t *testing.T) {
 		io.WriteString(w, "you sent "+r.Header.Get("Authorization")+" and "+r.Header.Get("X-Key")+" with "+r.RequestURI+", that is "+r.URL.Query().Get("token"))
 	})
 	h := &handler.Handler{Settings: handler.Settings{URL: s.URL + "/T0/0123456789abcdef/x?token=query%2Fsecret", Headers: map[string]string{"Authorization": "Bearer abc.def.ghi", "X-Key": "k/123456"}}}
-	wantError(t, h.Handle(t.Context(), newRecord()), "418 I'm a teapot: you sent *** and *** with /T0/***/x?token=***, that is ***", backlog.Errored)
+	handlertest.WantError(t, h.Handle(t.Context(), handlertest.NewRecord()), "418 I'm a teapot: you sent *** and *** with /T0/***/x?token=***, that is ***", backlog.Errored)
 }
 
 // A server that breaks the protocol may do so with a secret: net/http's error
@@ -303,7 +304,7 @@ func TestHTTPMalformedAnswerRepeatsSecrets(t *testing.T) {
 		}
 	})
 	h := &handler.Handler{Settings: handler.Settings{URL: s.URL, Headers: map[string]string{"X-Key": "a-secret-key"}}}
-	err := h.Handle(t.Context(), newRecord())
+	err := h.Handle(t.Context(), handlertest.NewRecord())
 	if err == nil || !strings.Contains(err.Error(), "you sent ***") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v", err)
 	}
@@ -344,7 +345,7 @@ func TestHTTPLogsExchange(t *testing.T) {
 		Now:    func() time.Time { return time.Unix(1_767_614_400, 0) },
 		Log:    slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
-	wantError(t, h.Handle(t.Context(), fullRecord()), "503 Service Unavailable: down,\uFFFD ***", backlog.Errored)
+	handlertest.WantError(t, h.Handle(t.Context(), fullRecord()), "503 Service Unavailable: down,\uFFFD ***", backlog.Errored)
 	sent, got := exchange(t, &logged)
 	want := `POST ` + s.URL + `/orders/7?token=***&id=7
 Authorization: ***
@@ -379,7 +380,7 @@ down,` + "\uFFFD" + ` ***`
 	}
 
 	s.Close()
-	wantError(t, h.Handle(t.Context(), fullRecord()), "POST "+s.URL+": connection refused", backlog.Errored)
+	handlertest.WantError(t, h.Handle(t.Context(), fullRecord()), "POST "+s.URL+": connection refused", backlog.Errored)
 	if sent, got := exchange(t, &logged); !strings.HasPrefix(sent, "POST "+s.URL+"/orders/7") || got != "POST "+s.URL+": connection refused" {
 		t.Errorf("sent %s and got %s", sent, got)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"backlog/backlog"
 	handler "backlog/backlog/handler/http"
+	"backlog/internal/handlertest"
 )
 
 func TestHTTPTimeout(t *testing.T) {
@@ -28,17 +29,17 @@ func TestHTTPTimeout(t *testing.T) {
 	defer close(release)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("timed out after 50ms"))
 	defer cancel()
-	err := (&handler.Handler{Settings: handler.Settings{URL: s.URL + "/secret?token=secret"}}).Handle(ctx, newRecord())
-	wantError(t, err, "timed out after 50ms: POST "+s.URL, backlog.Errored)
+	err := (&handler.Handler{Settings: handler.Settings{URL: s.URL + "/secret?token=secret"}}).Handle(ctx, handlertest.NewRecord())
+	handlertest.WantError(t, err, "timed out after 50ms: POST "+s.URL, backlog.Errored)
 
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err = (&handler.Handler{Settings: handler.Settings{URL: s.URL}}).Handle(ctx, newRecord())
-	wantError(t, err, "context deadline exceeded: POST "+s.URL, backlog.Errored)
+	err = (&handler.Handler{Settings: handler.Settings{URL: s.URL}}).Handle(ctx, handlertest.NewRecord())
+	handlertest.WantError(t, err, "context deadline exceeded: POST "+s.URL, backlog.Errored)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v is not %v", err, context.DeadlineExceeded)
 	}
-	if err := (&handler.Handler{Settings: handler.Settings{URL: s.URL}}).Handle(ctx, newRecord()); err != context.DeadlineExceeded {
+	if err := (&handler.Handler{Settings: handler.Settings{URL: s.URL}}).Handle(ctx, handlertest.NewRecord()); err != context.DeadlineExceeded {
 		t.Errorf("a second attempt: %v", err)
 	}
 }
@@ -47,23 +48,23 @@ func TestHTTPNetworkErrors(t *testing.T) {
 	t.Parallel()
 	closed := httptest.NewServer(nil)
 	closed.Close()
-	wantError(t, (&handler.Handler{Settings: handler.Settings{URL: closed.URL + "/secret?token=secret"}}).Handle(t.Context(), newRecord()), "POST "+closed.URL+": connection refused", backlog.Errored)
+	handlertest.WantError(t, (&handler.Handler{Settings: handler.Settings{URL: closed.URL + "/secret?token=secret"}}).Handle(t.Context(), handlertest.NewRecord()), "POST "+closed.URL+": connection refused", backlog.Errored)
 
 	const unknown = "http://user:secret@does-not-exist.invalid/secret?token=secret"
-	err := (&handler.Handler{Settings: handler.Settings{URL: unknown}}).Handle(t.Context(), newRecord())
+	err := (&handler.Handler{Settings: handler.Settings{URL: unknown}}).Handle(t.Context(), handlertest.NewRecord())
 	if err == nil || !strings.HasPrefix(err.Error(), "POST http://does-not-exist.invalid: does-not-exist.invalid does not resolve: ") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a name that does not exist: %v", err)
 	}
 
 	noTLS := newHook(t, nil)
 	url := strings.Replace(noTLS.URL, "http:", "https:", 1)
-	wantError(t, (&handler.Handler{Settings: handler.Settings{URL: url}}).Handle(t.Context(), newRecord()), "POST "+url+": the server does not speak TLS there", backlog.Errored)
+	handlertest.WantError(t, (&handler.Handler{Settings: handler.Settings{URL: url}}).Handle(t.Context(), handlertest.NewRecord()), "POST "+url+": the server does not speak TLS there", backlog.Errored)
 
 	secure := httptest.NewUnstartedServer(nil)
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	defer secure.Close()
-	wantError(t, (&handler.Handler{Settings: handler.Settings{URL: secure.URL}}).Handle(t.Context(), newRecord()),
+	handlertest.WantError(t, (&handler.Handler{Settings: handler.Settings{URL: secure.URL}}).Handle(t.Context(), handlertest.NewRecord()),
 		"POST "+secure.URL+": its certificate is not trusted: x509: certificate signed by unknown authority", backlog.Errored)
 }
 
@@ -96,13 +97,13 @@ func TestHTTPSendsAgain(t *testing.T) {
 				}
 			})
 			h := &handler.Handler{Settings: handler.Settings{URL: s.URL}, Source: "orders"}
-			h.Handle(t.Context(), newRecord()) // a connection to use again, perhaps
-			r, outcome, text := newRecord(), backlog.Succeeded, ""
+			h.Handle(t.Context(), handlertest.NewRecord()) // a connection to use again, perhaps
+			r, outcome, text := handlertest.NewRecord(), backlog.Succeeded, ""
 			r.AttemptID = "second"
 			if tt.text != "" {
 				outcome, text = backlog.Errored, "POST "+s.URL+": "+tt.text
 			}
-			wantError(t, h.Handle(t.Context(), r), text, outcome)
+			handlertest.WantError(t, h.Handle(t.Context(), r), text, outcome)
 			got := s.requests()
 			if len(got) != tt.requests {
 				t.Fatalf("%d requests of two attempts, want %d", len(got), tt.requests)
@@ -144,7 +145,7 @@ func TestHTTPServerClosesUnannounced(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 100 {
-				wantError(t, h.Handle(t.Context(), newRecord()), "", backlog.Succeeded)
+				handlertest.WantError(t, h.Handle(t.Context(), handlertest.NewRecord()), "", backlog.Succeeded)
 			}
 		})
 	}
@@ -172,7 +173,7 @@ func TestHTTPReusesConnections(t *testing.T) {
 	for range calls {
 		wg.Go(func() {
 			for range each {
-				h.Handle(context.Background(), newRecord())
+				h.Handle(context.Background(), handlertest.NewRecord())
 			}
 		})
 	}

@@ -18,6 +18,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/handler/lines"
+	"backlog/internal/handlertest"
 )
 
 // once is a worker whose first process does the body with every request; the
@@ -62,8 +63,8 @@ func TestLinesInsteadOfAnAnswer(t *testing.T) {
 				l.Timeout = 200 * time.Millisecond
 			}
 			newLines(t, l)
-			err := get(t, handleAsync(t.Context(), l, newRecord()))
-			wantError(t, err, tt.text, backlog.Errored)
+			err := get(t, handleAsync(t.Context(), l, handlertest.NewRecord()))
+			handlertest.WantError(t, err, tt.text, backlog.Errored)
 			if !errors.As(err, new(*exec.ExitError)) {
 				t.Error("the error wraps no exit status")
 			}
@@ -72,7 +73,7 @@ func TestLinesInsteadOfAnAnswer(t *testing.T) {
 			}
 			l = &lines.Handler{Settings: lines.Settings{Command: l.Command}} // without the timeout, which a busy machine may miss
 			newLines(t, l)
-			wantError(t, get(t, handleAsync(t.Context(), l, newRecord())), "", backlog.Succeeded)
+			handlertest.WantError(t, get(t, handleAsync(t.Context(), l, handlertest.NewRecord())), "", backlog.Succeeded)
 		})
 	}
 }
@@ -85,18 +86,18 @@ func TestLinesLosesOneWorker(t *testing.T) {
 	: >"alive$a"; wait_for go; sleep 0.1; reply "$success"`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command, Workers: 2, Window: 2}})
 	d1 := handleAsync(t.Context(), l, attempt("dies1"))
-	eventually(t, "the first", func() bool { return l.InFlight() == 1 })
+	handlertest.Eventually(t, "the first", func() bool { return l.InFlight() == 1 })
 	s1 := handleAsync(t.Context(), l, attempt("s1")) // to the idle one
-	eventually(t, "one each", func() bool { return exist(command[1], "got", "alives1") })
+	handlertest.Eventually(t, "one each", func() bool { return handlertest.Exist(command[1], "got", "alives1") })
 	rest := []<-chan error{handleAsync(t.Context(), l, attempt("s2")), handleAsync(t.Context(), l, attempt("s3"))}
-	eventually(t, "two each", func() bool { return l.InFlight() == 4 })
+	handlertest.Eventually(t, "two each", func() bool { return l.InFlight() == 4 })
 	waits := handleAsync(t.Context(), l, attempt("s4"))
-	file(t, command[1], "go", "", 0o644)
+	handlertest.File(t, command[1], "go", "", 0o644)
 
 	const lost = "the worker ended before it answered (exit status 3)"
-	wantError(t, get(t, d1), lost, backlog.Errored)
-	wantError(t, get(t, s1), "", backlog.Succeeded)
-	wantError(t, get(t, waits), "", backlog.Succeeded)
+	handlertest.WantError(t, get(t, d1), lost, backlog.Errored)
+	handlertest.WantError(t, get(t, s1), "", backlog.Succeeded)
+	handlertest.WantError(t, get(t, waits), "", backlog.Succeeded)
 	outcomes := fmt.Sprint(get(t, rest[0]), get(t, rest[1]))
 	if outcomes != "<nil> "+lost && outcomes != lost+" <nil>" {
 		t.Errorf("the others: %s", outcomes)
@@ -114,21 +115,21 @@ func TestLinesEndCostsTheWindow(t *testing.T) {
 		var held []<-chan error
 		for i := range 3 {
 			held = append(held, handleAsync(t.Context(), l, attempt(fmt.Sprint(i))))
-			eventually(t, "a record", func() bool { return l.InFlight() == i+1 && exist(command[1], "ready") })
+			handlertest.Eventually(t, "a record", func() bool { return l.InFlight() == i+1 && handlertest.Exist(command[1], "ready") })
 		}
 		waits := handleAsync(t.Context(), l, attempt("3"))
-		eventually(t, "one that waits", func() bool { return l.Waiting() == 1 })
-		file(t, command[1], "go", "", 0o644)
+		handlertest.Eventually(t, "one that waits", func() bool { return l.Waiting() == 1 })
+		handlertest.File(t, command[1], "go", "", 0o644)
 
-		wantError(t, get(t, held[0]), "", backlog.Succeeded)
+		handlertest.WantError(t, get(t, held[0]), "", backlog.Succeeded)
 		// The first reply made room: the record that waited may have been given to the same worker.
 		lost := fmt.Sprintf("the worker ended before it answered (exit status %d)", status)
-		wantError(t, get(t, held[1]), lost, backlog.Errored)
-		wantError(t, get(t, held[2]), lost, backlog.Errored)
+		handlertest.WantError(t, get(t, held[1]), lost, backlog.Errored)
+		handlertest.WantError(t, get(t, held[2]), lost, backlog.Errored)
 		if err := get(t, waits); err != nil && err.Error() != lost {
 			t.Errorf("error %v", err)
 		}
-		wantError(t, get(t, handleAsync(t.Context(), l, attempt("4"))), "", backlog.Succeeded)
+		handlertest.WantError(t, get(t, handleAsync(t.Context(), l, attempt("4"))), "", backlog.Succeeded)
 	}
 }
 
@@ -138,9 +139,9 @@ func TestLinesUnwritable(t *testing.T) {
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: worker(t, "", `reply "$success"`)}})
 	r := attempt("1")
 	r.Values = []any{math.NaN()}
-	wantError(t, get(t, handleAsync(t.Context(), l, r)),
+	handlertest.WantError(t, get(t, handleAsync(t.Context(), l, r)),
 		"the record cannot be written as JSON: json: unsupported value: NaN", backlog.Errored)
-	wantError(t, get(t, handleAsync(t.Context(), l, attempt("2"))), "", backlog.Succeeded)
+	handlertest.WantError(t, get(t, handleAsync(t.Context(), l, attempt("2"))), "", backlog.Succeeded)
 }
 
 // What a worker answers before it dies counts.
@@ -150,19 +151,19 @@ func TestLinesLastWords(t *testing.T) {
 	if [ -z "$first" ]; then first=$a; continue; fi
 	last=$a; a=$first; reply "$success"; a=$last; reply '"outcome":"reject"'; exit 3`)}})
 	first := handleAsync(t.Context(), l, attempt("1"))
-	eventually(t, "the first", func() bool { return l.InFlight() == 1 })
-	wantError(t, l.Handle(t.Context(), attempt("2")), "rejected", backlog.Rejected)
-	wantError(t, get(t, first), "", backlog.Succeeded)
+	handlertest.Eventually(t, "the first", func() bool { return l.InFlight() == 1 })
+	handlertest.WantError(t, l.Handle(t.Context(), attempt("2")), "rejected", backlog.Rejected)
+	handlertest.WantError(t, get(t, first), "", backlog.Succeeded)
 }
 
 func TestLinesFailsToStart(t *testing.T) {
 	t.Parallel()
-	path := script(t, `echo 'no module named x' >&2; exit 3`)
+	path := handlertest.Script(t, `echo 'no module named x' >&2; exit 3`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: []string{path}}})
 	want := path + " ended before it read anything (exit status 3): no module named x"
 	for range 2 {
-		err := get(t, handleAsync(t.Context(), l, newRecord()))
-		wantError(t, err, want, backlog.Skipped)
+		err := get(t, handleAsync(t.Context(), l, handlertest.NewRecord()))
+		handlertest.WantError(t, err, want, backlog.Skipped)
 		if !errors.As(err, new(*exec.ExitError)) {
 			t.Error("the error wraps no exit status")
 		}
@@ -170,11 +171,11 @@ func TestLinesFailsToStart(t *testing.T) {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec "+workerInShell(t)+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, get(t, handleAsync(t.Context(), l, newRecord())), "", backlog.Succeeded)
+	handlertest.WantError(t, get(t, handleAsync(t.Context(), l, handlertest.NewRecord())), "", backlog.Succeeded)
 
-	text := file(t, t.TempDir(), "text", "echo", 0o755)
+	text := handlertest.File(t, t.TempDir(), "text", "echo", 0o755)
 	l = newLines(t, &lines.Handler{Settings: lines.Settings{Command: []string{text}}})
-	wantError(t, l.Handle(t.Context(), newRecord()),
+	handlertest.WantError(t, l.Handle(t.Context(), handlertest.NewRecord()),
 		"lines: "+text+" is text without a first line such as #!/bin/sh, which says what runs it; add one", backlog.Skipped)
 }
 
@@ -197,7 +198,7 @@ func TestLinesNeverReads(t *testing.T) {
 		wg.Go(func() {
 			r := attempt(fmt.Sprint(i))
 			r.Names, r.Values = []string{"s"}, []any{strings.Repeat("x", 1<<20)}
-			wantError(t, l.Handle(t.Context(), r), "timed out after 100ms: the worker answered nothing (does it flush its output?)", backlog.Errored)
+			handlertest.WantError(t, l.Handle(t.Context(), r), "timed out after 100ms: the worker answered nothing (does it flush its output?)", backlog.Errored)
 		})
 	}
 	wg.Wait()
@@ -207,27 +208,27 @@ func TestLinesNeverReads(t *testing.T) {
 // there is of its group.
 func TestLinesInterrupted(t *testing.T) {
 	t.Parallel()
-	command := once(t, ignoring("child")+` & wait_for child; echo waiting >&2; : >ready; sleep 1000`)
+	command := once(t, handlertest.Ignoring("child")+` & wait_for child; echo waiting >&2; : >ready; sleep 1000`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: 50 * time.Millisecond})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first := handleAsync(ctx, l, attempt("1"))
-	eventually(t, "the first", func() bool { return exist(command[1], "ready", "child") })
+	handlertest.Eventually(t, "the first", func() bool { return handlertest.Exist(command[1], "ready", "child") })
 	second, third := handleAsync(ctx, l, attempt("2")), handleAsync(t.Context(), l, attempt("3"))
-	eventually(t, "all", func() bool { return l.InFlight() == 3 })
+	handlertest.Eventually(t, "all", func() bool { return l.InFlight() == 3 })
 	cancel(errLate)
 
 	for _, done := range []<-chan error{first, second} {
 		err := get(t, done)
-		wantError(t, err, "timed out after 30s: waiting", backlog.Errored)
+		handlertest.WantError(t, err, "timed out after 30s: waiting", backlog.Errored)
 		if !errors.Is(err, errLate) {
 			t.Error("the error does not wrap the cause")
 		}
 	}
-	wantError(t, get(t, third), "the worker was ended because of another record that it had: timed out after 30s: waiting", backlog.Errored)
-	if pid := pidIn(t, command[1]+"/child"); !gone(pid) {
-		eventually(t, "the end of the child", func() bool { return gone(pid) })
+	handlertest.WantError(t, get(t, third), "the worker was ended because of another record that it had: timed out after 30s: waiting", backlog.Errored)
+	if pid := handlertest.PidIn(t, command[1]+"/child"); !handlertest.Gone(pid) {
+		handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.Gone(pid) })
 	}
-	wantError(t, get(t, handleAsync(t.Context(), l, attempt("4"))), "", backlog.Succeeded)
+	handlertest.WantError(t, get(t, handleAsync(t.Context(), l, attempt("4"))), "", backlog.Succeeded)
 }
 
 // A worker that answers when it is told to end has answered.
@@ -236,20 +237,20 @@ func TestLinesAnswersTERM(t *testing.T) {
 	command := worker(t, `trap 'reply "$success"; exit' TERM`, `: >ready; while :; do :; done`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: long})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	done := handleAsync(ctx, l, newRecord())
-	eventually(t, "the record", func() bool { return exist(command[1], "ready") })
+	done := handleAsync(ctx, l, handlertest.NewRecord())
+	handlertest.Eventually(t, "the record", func() bool { return handlertest.Exist(command[1], "ready") })
 	cancel(errLate)
-	wantError(t, get(t, done), "", backlog.Succeeded)
+	handlertest.WantError(t, get(t, done), "", backlog.Succeeded)
 }
 
 // What a worker that ended by itself has left running is ended.
 func TestLinesEndsWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	command := worker(t, "", ignoring("child")+` & wait_for child; exit 3`)
+	command := worker(t, "", handlertest.Ignoring("child")+` & wait_for child; exit 3`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: 50 * time.Millisecond})
-	wantError(t, get(t, handleAsync(t.Context(), l, newRecord())), "the worker ended before it answered (exit status 3)", backlog.Errored)
-	pid := pidIn(t, command[1]+"/child")
-	eventually(t, "the end of the child", func() bool { return gone(pid) })
+	handlertest.WantError(t, get(t, handleAsync(t.Context(), l, handlertest.NewRecord())), "the worker ended before it answered (exit status 3)", backlog.Errored)
+	pid := handlertest.PidIn(t, command[1]+"/child")
+	handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.Gone(pid) })
 }
 
 func TestLinesClose(t *testing.T) {
@@ -266,12 +267,12 @@ func TestLinesClose(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			command := worker(t, "", `reply "$success"`)
-			body := read(t, command[0]) + "\n" + tt.after
+			body := handlertest.Read(t, command[0]) + "\n" + tt.after
 			if err := os.WriteFile(command[0], []byte(body), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			l := &lines.Handler{Settings: lines.Settings{Command: command}, Grace: tt.grace}
-			wantError(t, get(t, handleAsync(t.Context(), l, newRecord())), "", backlog.Succeeded)
+			handlertest.WantError(t, get(t, handleAsync(t.Context(), l, handlertest.NewRecord())), "", backlog.Succeeded)
 			err := l.Close()
 			got := ""
 			if err != nil {
@@ -280,13 +281,13 @@ func TestLinesClose(t *testing.T) {
 			if got != tt.text {
 				t.Errorf("Close: %q, want %q", got, tt.text)
 			}
-			if tt.text == "" && !exist(command[1], "cleaned") {
+			if tt.text == "" && !handlertest.Exist(command[1], "cleaned") {
 				t.Error("Close did not wait")
 			}
 			if err := l.Close(); err != nil {
 				t.Errorf("closed again: %v", err)
 			}
-			wantError(t, l.Handle(t.Context(), newRecord()), "lines: the handler is closed", backlog.Skipped)
+			handlertest.WantError(t, l.Handle(t.Context(), handlertest.NewRecord()), "lines: the handler is closed", backlog.Skipped)
 		})
 	}
 	if err := (&lines.Handler{Settings: lines.Settings{Command: []string{"/bin/true"}}}).Close(); err != nil {
@@ -299,12 +300,12 @@ func TestLinesCloseHard(t *testing.T) {
 	t.Parallel()
 	hard := make(chan struct{})
 	command := worker(t, `trap "" TERM`, `reply "$success"`)
-	command[0] = script(t, strings.TrimPrefix(read(t, command[0]), "#!/bin/sh\n")+"\n: >closed; exec sleep 1000")
+	command[0] = handlertest.Script(t, strings.TrimPrefix(handlertest.Read(t, command[0]), "#!/bin/sh\n")+"\n: >closed; exec sleep 1000")
 	l := &lines.Handler{Settings: lines.Settings{Command: command}, Grace: long, Hard: hard}
-	wantError(t, l.Handle(t.Context(), newRecord()), "", backlog.Succeeded)
+	handlertest.WantError(t, l.Handle(t.Context(), handlertest.NewRecord()), "", backlog.Succeeded)
 	closed := make(chan error, 1)
 	go func() { closed <- l.Close() }()
-	eventually(t, "the end of the input", func() bool { return exist(command[1], "closed") })
+	handlertest.Eventually(t, "the end of the input", func() bool { return handlertest.Exist(command[1], "closed") })
 	close(hard)
 	if err := get(t, closed); err == nil || !strings.HasSuffix(err.Error(), ": the worker was killed: the stop was asked for twice") {
 		t.Errorf("error %v", err)
@@ -317,15 +318,15 @@ func TestLinesCloseInFlight(t *testing.T) {
 	command := worker(t, "", `: >got; wait_for go; reply "$success"`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command, Window: 2}})
 	answers := []<-chan error{handleAsync(t.Context(), l, attempt("1")), handleAsync(t.Context(), l, attempt("2"))}
-	eventually(t, "both", func() bool { return l.InFlight() == 2 && exist(command[1], "got") })
+	handlertest.Eventually(t, "both", func() bool { return l.InFlight() == 2 && handlertest.Exist(command[1], "got") })
 	waits := handleAsync(t.Context(), l, attempt("3"))
-	eventually(t, "one who waits", func() bool { return l.Waiting() == 1 })
+	handlertest.Eventually(t, "one who waits", func() bool { return l.Waiting() == 1 })
 	closed := make(chan error)
 	go func() { closed <- l.Close() }()
-	wantError(t, get(t, waits), "lines: the handler is closed", backlog.Skipped)
-	file(t, command[1], "go", "", 0o644)
+	handlertest.WantError(t, get(t, waits), "lines: the handler is closed", backlog.Skipped)
+	handlertest.File(t, command[1], "go", "", 0o644)
 	for _, done := range answers {
-		wantError(t, get(t, done), "", backlog.Succeeded)
+		handlertest.WantError(t, get(t, done), "", backlog.Succeeded)
 	}
 	if err := get(t, closed); err != nil {
 		t.Error(err)
@@ -361,7 +362,7 @@ func TestLinesManyDeaths(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if n := openFiles(t); n > files {
+	if n := handlertest.OpenFiles(t); n > files {
 		t.Errorf("%d open files, %d before", n, files)
 	}
 }
@@ -378,7 +379,7 @@ func TestLinesInterruptedLog(t *testing.T) {
 		l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Log: workerLog(func(_ int, line string) { said <- line })})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := handleAsync(ctx, l, attempt("1"))
-		eventually(t, "the record", func() bool { return exist(command[1], "ready") })
+		handlertest.Eventually(t, "the record", func() bool { return handlertest.Exist(command[1], "ready") })
 		cancel(cause)
 		if err := get(t, done); !errors.Is(err, context.Cause(ctx)) {
 			t.Errorf("error %v", err)
@@ -392,9 +393,9 @@ func TestLinesInterruptedLog(t *testing.T) {
 // A second signal leaves no time to end in order.
 func TestLinesKilled(t *testing.T) {
 	t.Parallel()
-	command := worker(t, "", ignoring("child")+" & wait")
+	command := worker(t, "", handlertest.Ignoring("child")+" & wait")
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: long})
-	killPass(t, l, func() bool { return exist(command[1], "child") })
-	pid := pidIn(t, command[1]+"/child")
-	eventually(t, "the end of the child", func() bool { return gone(pid) })
+	handlertest.KillPass(t, l, func() bool { return handlertest.Exist(command[1], "child") })
+	pid := handlertest.PidIn(t, command[1]+"/child")
+	handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.Gone(pid) })
 }

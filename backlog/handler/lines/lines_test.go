@@ -17,6 +17,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/handler/lines"
+	"backlog/internal/handlertest"
 )
 
 var (
@@ -27,7 +28,7 @@ var (
 // every request; $1 is a directory of its own. reply takes what follows the id.
 func worker(t *testing.T, before, each string) []string {
 	t.Helper()
-	return []string{script(t, `cd "$1"
+	return []string{handlertest.Script(t, `cd "$1"
 reply() { printf '{"attempt_id":"%s",%s}\n' "$a" "$1"; }
 success='"outcome":"success"'
 wait_for() { while ! [ -e "$1" ]; do sleep 0.01; done; }
@@ -48,7 +49,7 @@ func newLines(t *testing.T, l *lines.Handler) *lines.Handler {
 
 // attempt is a record whose attempt has the id.
 func attempt(id string) *backlog.Record {
-	r := newRecord()
+	r := handlertest.NewRecord()
 	r.AttemptID = id
 	return r
 }
@@ -70,7 +71,7 @@ func get(t *testing.T, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(patience):
+	case <-time.After(handlertest.Patience):
 		t.Fatal("Handle hangs")
 		return nil
 	}
@@ -91,7 +92,7 @@ func TestLinesOutcome(t *testing.T) {
 	} {
 		l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: worker(t, "", "reply '"+tt.reply+"'")}})
 		for range 3 {
-			wantError(t, get(t, handleAsync(t.Context(), l, newRecord())), tt.text, tt.outcome)
+			handlertest.WantError(t, get(t, handleAsync(t.Context(), l, handlertest.NewRecord())), tt.text, tt.outcome)
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -125,7 +126,7 @@ func TestLinesRequest(t *testing.T) {
 {"attempt_id":"4f-3","id":"A-7","status":"ERROR","inserted":null,"tier":"","reason":"out of retries","error":"line 1\nline 2","record":{}}
 {"attempt_id":"attempt-1","id":"/w==","status":"","inserted":null,"tier":"","record":{}}
 `
-	if got := read(t, dir+"/requests"); got != want {
+	if got := handlertest.Read(t, dir+"/requests"); got != want {
 		t.Errorf("requests\n%swant\n%s", got, want)
 	}
 }
@@ -140,7 +141,7 @@ func TestLinesAnyOrder(t *testing.T) {
 	for i := range 20 {
 		wg.Go(func() {
 			id := fmt.Sprint("x-", i)
-			wantError(t, l.Handle(t.Context(), attempt(id)), id, backlog.Errored)
+			handlertest.WantError(t, l.Handle(t.Context(), attempt(id)), id, backlog.Errored)
 		})
 	}
 	wg.Wait()
@@ -151,9 +152,9 @@ func TestLinesAnyOrder(t *testing.T) {
 func TestLinesWorkers(t *testing.T) {
 	t.Parallel()
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Workers: 3, Command: worker(t, "", `reply '"outcome":"error","error":"'$$'"'`)}})
-	first := l.Handle(t.Context(), newRecord()).Error()
+	first := l.Handle(t.Context(), handlertest.NewRecord()).Error()
 	for range 10 {
-		wantError(t, l.Handle(t.Context(), newRecord()), first, backlog.Errored)
+		handlertest.WantError(t, l.Handle(t.Context(), handlertest.NewRecord()), first, backlog.Errored)
 	}
 
 	l = newLines(t, &lines.Handler{Settings: lines.Settings{Workers: 3, Command: worker(t, "", `: >"$$"
@@ -181,26 +182,26 @@ func TestLinesWindow(t *testing.T) {
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command, Window: 3}})
 	got := func() string { b, _ := os.ReadFile(command[1] + "/got"); return string(b) }
 	first := handleAsync(t.Context(), l, attempt("3"))
-	eventually(t, "the first", func() bool { return got() == "3\n" })
+	handlertest.Eventually(t, "the first", func() bool { return got() == "3\n" })
 	second, third := handleAsync(t.Context(), l, attempt("4")), handleAsync(t.Context(), l, attempt("5"))
 
 	// Which two of the three are in the window is open. One waits.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("given up")
-	eventually(t, "a full window", func() bool { return l.InFlight() == 3 })
+	handlertest.Eventually(t, "a full window", func() bool { return l.InFlight() == 3 })
 	fourth := handleAsync(ctx, l, attempt("6"))
-	eventually(t, "one who waits", func() bool { return l.Waiting() == 1 })
+	handlertest.Eventually(t, "one who waits", func() bool { return l.Waiting() == 1 })
 	cancel(cause)
-	wantError(t, get(t, fourth), cause.Error(), backlog.Errored)
+	handlertest.WantError(t, get(t, fourth), cause.Error(), backlog.Errored)
 	fifth := handleAsync(t.Context(), l, attempt("7"))
-	eventually(t, "another who waits", func() bool { return l.Waiting() == 1 })
+	handlertest.Eventually(t, "another who waits", func() bool { return l.Waiting() == 1 })
 	if n := l.InFlight(); n != 3 {
 		t.Errorf("%d in flight", n)
 	}
 
-	file(t, command[1], "go", "", 0o644)
+	handlertest.File(t, command[1], "go", "", 0o644)
 	for _, done := range []<-chan error{first, second, third, fifth} {
-		wantError(t, get(t, done), "", backlog.Succeeded)
+		handlertest.WantError(t, get(t, done), "", backlog.Succeeded)
 	}
 	if s := got(); strings.Contains(s, "6") || len(s) != 8 {
 		t.Errorf("the worker got %q", s)
@@ -216,7 +217,7 @@ func TestLinesLarge(t *testing.T) {
 		wg.Go(func() {
 			r := attempt(fmt.Sprint("a-", i))
 			r.Names, r.Values = []string{"s"}, []any{strings.Repeat("x", i*10_000)}
-			wantError(t, l.Handle(t.Context(), r), "", backlog.Succeeded)
+			handlertest.WantError(t, l.Handle(t.Context(), r), "", backlog.Succeeded)
 		})
 	}
 	wg.Wait()
@@ -240,7 +241,7 @@ func TestLinesConcurrent(t *testing.T) {
 						r.Names, r.Values = []string{"city", "note"}, []any{"Paris", `"attempt_id":"c-0-0"`}
 						err := l.Handle(t.Context(), r)
 						if i%5 != 4 || w[0] != workerPy && w[0] != workerSh {
-							wantError(t, err, "", backlog.Succeeded)
+							handlertest.WantError(t, err, "", backlog.Succeeded)
 							continue
 						}
 						r.AttemptID += "-again"
@@ -256,7 +257,7 @@ func TestLinesConcurrent(t *testing.T) {
 			if err := l.Close(); err != nil {
 				t.Error(err)
 			}
-			if n := openFiles(t); n > files {
+			if n := handlertest.OpenFiles(t); n > files {
 				t.Errorf("%d open files, %d before", n, files)
 			}
 		})
@@ -265,9 +266,9 @@ func TestLinesConcurrent(t *testing.T) {
 
 // The page shows the workers as they are.
 func TestLinesPage(t *testing.T) {
-	page := read(t, "../../../docs/lines.md")
+	page := handlertest.Read(t, "../../../docs/lines.md")
 	for path, from := range map[string]string{workerPy: "\nimport", workerSh: "\nreply()"} {
-		code := read(t, path)
+		code := handlertest.Read(t, path)
 		if code = code[strings.Index(code, from):]; !strings.Contains(page, code+"```\n") {
 			t.Errorf("docs/lines.md shows another %s", path)
 		}
@@ -279,8 +280,8 @@ func TestLinesPage(t *testing.T) {
 func filesWithout(t *testing.T) int {
 	t.Helper()
 	l := &lines.Handler{Settings: lines.Settings{Command: goWorker()}}
-	wantError(t, errors.Join(l.Handle(t.Context(), newRecord()), l.Close()), "", backlog.Succeeded)
-	return openFiles(t)
+	handlertest.WantError(t, errors.Join(l.Handle(t.Context(), handlertest.NewRecord()), l.Close()), "", backlog.Succeeded)
+	return handlertest.OpenFiles(t)
 }
 
 func TestLinesTwiceInFlight(t *testing.T) {
@@ -288,10 +289,10 @@ func TestLinesTwiceInFlight(t *testing.T) {
 	command := worker(t, "", `: >got; wait_for go; reply "$success"`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}})
 	first := handleAsync(t.Context(), l, attempt("a"))
-	eventually(t, "the first", func() bool { return exist(command[1], "got") })
-	wantError(t, l.Handle(t.Context(), attempt("a")), "lines: attempt a is in flight already; the ids of attempts must differ", backlog.Errored)
-	file(t, command[1], "go", "", 0o644)
-	wantError(t, get(t, first), "", backlog.Succeeded)
+	handlertest.Eventually(t, "the first", func() bool { return handlertest.Exist(command[1], "got") })
+	handlertest.WantError(t, l.Handle(t.Context(), attempt("a")), "lines: attempt a is in flight already; the ids of attempts must differ", backlog.Errored)
+	handlertest.File(t, command[1], "go", "", 0o644)
+	handlertest.WantError(t, get(t, first), "", backlog.Succeeded)
 }
 
 func TestLinesCheck(t *testing.T) {
@@ -311,7 +312,7 @@ func TestLinesCheck(t *testing.T) {
 			t.Errorf("%q: %q, want %q", command, got, want)
 		}
 		if want != "" {
-			wantError(t, l.Handle(t.Context(), newRecord()), want, backlog.Skipped)
+			handlertest.WantError(t, l.Handle(t.Context(), handlertest.NewRecord()), want, backlog.Skipped)
 		}
 	}
 }
@@ -327,10 +328,10 @@ func TestLinesNotes(t *testing.T) {
 
 func TestLinesExchange(t *testing.T) {
 	t.Parallel()
-	log, exchange := log(slog.LevelDebug)
+	log, exchange := handlertest.Log(slog.LevelDebug)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Workers: 4, Command: worker(t, "", `if [ "$a" = dies ]; then exit 3; fi
 	reply '"outcome":"error","error":"no","seen":true'`)}, Log: log})
-	wantError(t, l.Handle(t.Context(), attempt("s")), "no", backlog.Errored)
+	handlertest.WantError(t, l.Handle(t.Context(), attempt("s")), "no", backlog.Errored)
 	sent, got := exchange()
 	if want := `{"attempt_id":"s","id":7,"status":"NEW","inserted":null,"tier":"","record":{"id":7}}`; sent != want {
 		t.Errorf("sent %s, want %s", sent, want)
@@ -338,7 +339,7 @@ func TestLinesExchange(t *testing.T) {
 	if want := `{"attempt_id":"s","outcome":"error","error":"no","seen":true}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	wantError(t, l.Handle(t.Context(), attempt("dies")), "the worker ended before it answered (exit status 3)", backlog.Errored)
+	handlertest.WantError(t, l.Handle(t.Context(), attempt("dies")), "the worker ended before it answered (exit status 3)", backlog.Errored)
 	if sent, got = exchange(); got != "" || !strings.Contains(sent, "dies") {
 		t.Errorf("sent %s, got %s", sent, got)
 	}
@@ -386,7 +387,7 @@ func TestLinesLog(t *testing.T) {
 		}),
 	}
 	newLines(t, l)
-	if err := l.Handle(t.Context(), newRecord()); err == nil {
+	if err := l.Handle(t.Context(), handlertest.NewRecord()); err == nil {
 		t.Error("no error")
 	}
 	want := []string{"begin", "  one", "two\uFFFD", strings.Repeat("x", 2048) + "…", "half", "the worker has ended: exit status 0"}

@@ -1,0 +1,172 @@
+// Package handlertest has what the tests of several handlers need: scripts, a
+// record, and what is left of a program.
+package handlertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/memory"
+)
+
+// Patience is how long a test waits for what must happen.
+const Patience = 30 * time.Second
+
+// Script writes a shell script and returns its path.
+func Script(t testing.TB, body string) string {
+	t.Helper()
+	return File(t, t.TempDir(), "script.sh", "#!/bin/sh\n"+body, 0o755)
+}
+
+// File writes a file and returns its path.
+func File(t testing.TB, dir, name, content string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Read returns the content of a file.
+func Read(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Exist reports whether all the files are in the folder.
+func Exist(dir string, names ...string) bool {
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// NewRecord returns a record with the key 7.
+func NewRecord() *backlog.Record {
+	return &backlog.Record{Key: backlog.NewKey(int64(7)), Status: "NEW", Names: []string{"id"}, Values: []any{int64(7)}}
+}
+
+// WantError fails unless err has the text and stands for the outcome.
+func WantError(t testing.TB, err error, text string, outcome backlog.Outcome) {
+	t.Helper()
+	got := ""
+	if err != nil {
+		got = err.Error()
+	}
+	if got != text {
+		t.Errorf("error %q, want %q", got, text)
+	}
+	if o := backlog.OutcomeOf(err); o != outcome {
+		t.Errorf("outcome %v, want %v", o, outcome)
+	}
+}
+
+// Eventually fails the test unless cond becomes true.
+func Eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// Log returns a logger for a handler, and a function that returns the last
+// exchange that was logged.
+func Log(level slog.Level) (log *slog.Logger, exchange func() (sent, got string)) {
+	var b bytes.Buffer
+	return slog.New(slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: level})), func() (sent, got string) {
+		var line struct{ Msg, Sent, Got string }
+		for d := json.NewDecoder(&b); d.Decode(&line) == nil; {
+			if line.Msg == "exchange" {
+				sent, got = line.Sent, line.Got
+			}
+		}
+		return sent, got
+	}
+}
+
+// KillPass runs a pass over one record, kills its handlers as a second signal does
+// once ready says so, and fails the test unless the pass then ends.
+func KillPass(t testing.TB, h backlog.Handler, ready func() bool) {
+	t.Helper()
+	store := memory.New(memory.Options{NullDate: "newest"})
+	if err := store.Insert(memory.Row{Key: backlog.NewKey(int64(7)), Status: "NEW", Columns: map[string]any{"id": int64(7)}}); err != nil {
+		t.Fatal(err)
+	}
+	hard, ended := make(chan struct{}), make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	e := &backlog.Engine{Store: store, Handler: h, Hard: hard}
+	go func() {
+		_, err := e.Pass(ctx, backlog.Pass{Tier: "1d", MaxAge: time.Hour})
+		ended <- err
+	}()
+	Eventually(t, "the handler has begun", ready)
+	stop()
+	close(hard)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(Patience):
+		t.Fatal("the pass hangs")
+	}
+}
+
+// PidIn returns the number in a file.
+func PidIn(t testing.TB, path string) int {
+	t.Helper()
+	pid, err := strconv.Atoi(strings.TrimSpace(Read(t, path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// Gone reports whether the process has ended; it may be waiting to be reaped.
+func Gone(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil || errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
+		return true
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err == nil && strings.HasPrefix(state, "Z")
+}
+
+// Ignoring is a program that writes its number to the file $name and then lives on
+// whatever it is told.
+func Ignoring(name string) string {
+	return fmt.Sprintf(`sh -c 'trap "" TERM; echo $$ >tmp-%[1]s; mv tmp-%[1]s %[1]s; exec sleep 1000'`, name)
+}
+
+// OpenFiles returns how many files this process has open.
+func OpenFiles(t testing.TB) int {
+	t.Helper()
+	files, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
