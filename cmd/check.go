@@ -233,11 +233,12 @@ func (k *checker) all(ctx context.Context) {
 
 // trial has the database judge what may be written to a row of each state.
 func (k *checker) trial(ctx context.Context, t *table.Table) {
-	detail := "the table takes what is set" + k.leftAlone
+	const takes, untried = "the table takes what is set", "the table takes what is set, as far as the catalogue tells: nothing was "
 	if k.noWrite {
-		k.good("statuses", "%s, as far as the catalogue tells: nothing was written", detail)
+		k.good("statuses", untried+"written%s", k.leftAlone)
 		return
 	}
+	headline, detail := untried+"tried", k.leftAlone
 	records, err := t.OfEachState(ctx)
 	if k.bad("statuses", err) {
 		return
@@ -255,10 +256,11 @@ func (k *checker) trial(ctx context.Context, t *table.Table) {
 		case k.bad("statuses", err):
 			return
 		default:
+			headline = takes
 			detail += fmt.Sprintf("\n%s: tried on row %s and rolled back", shown(state), shown(r.Key.String()))
 		}
 	}
-	k.good("statuses", "%s", detail)
+	k.good("statuses", "%s%s", headline, detail)
 }
 
 // notes adds the table's notes, each once.

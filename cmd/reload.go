@@ -3,9 +3,9 @@ package cmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
-	"reflect"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -81,9 +81,19 @@ func (g *globals) rewire(ctx context.Context, old *app, log *slog.Logger) (*app,
 	if err != nil {
 		return nil, err
 	}
-	if was := old.cfg; cfg.Database != was.Database || cfg.Table.Schema != was.Table.Schema || cfg.Table.Name != was.Table.Name ||
-		cfg.State != was.State || !reflect.DeepEqual(cfg.Log, was.Log) {
-		return nil, errors.New("another database, table, state or log needs a restart")
+	changed, was := "", old.cfg
+	switch {
+	case cfg.Database != was.Database:
+		changed = "database"
+	case cfg.Table.Schema != was.Table.Schema || cfg.Table.Name != was.Table.Name:
+		changed = "table"
+	case cfg.State != was.State:
+		changed = "state"
+	case cfg.Log != was.Log:
+		changed = "log"
+	}
+	if changed != "" {
+		return nil, fmt.Errorf("%s has changed; another database, table, state or log needs a restart", changed)
 	}
 	return g.wireServer(ctx, cfg, log, old.db)
 }

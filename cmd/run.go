@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -63,7 +64,10 @@ needs a restart, but for a daemon that still waits for its first database. As a 
     WantedBy=multi-user.target
 
 TimeoutStopSec is to be at least 15 seconds longer than shutdown_timeout. Then: systemctl
-daemon-reload, systemctl enable backlog, systemctl start backlog.` + exitStatusHelp,
+daemon-reload, systemctl enable backlog, systemctl start backlog.` + exitStatusHelp + `
+
+A daemon that is stopped has done its work: 0. One that could not write all
+outcomes before its end has not: 1.`,
 		Args: noArgs,
 		RunE: ran(func(ctx context.Context) error { return runRun(ctx, g) }),
 	}
@@ -92,13 +96,22 @@ func runRun(ctx context.Context, g *globals) error {
 	}
 	a.introduce(slog.LevelInfo)
 	obs := newObserver(log)
+	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
 		g: g, app: a, table: a.table, log: log, hard: stop.hard, state: a.state(),
-		observe: newProgress(g.err, a.table, obs.Observe),
+		observe: newProgress(g.err, a.table, func(ev backlog.Event) {
+			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
+				unwritten.Add(1)
+			}
+			obs.Observe(ev)
+		}),
 	}
 	err = d.serve(ctx, hup)
 	obs.end()
 	a.db.Close()
+	if n := unwritten.Load(); err == nil && n > 0 {
+		err = fmt.Errorf("outcomes that could not be written before the end: %d; their records will be handled again; the log names them", n)
+	}
 	if err == nil {
 		log.Info("stopped")
 	}

@@ -149,6 +149,9 @@ func TestStopWithoutWrites(t *testing.T) {
 	if log := a.log.String(); !strings.Contains(log, `"unwritten":2`) || !strings.Contains(log, "1, 2") && !strings.Contains(log, "2, 1") {
 		t.Errorf("want the unwritten outcomes named in the log:\n%s", log)
 	}
+	if status := a.cmd.ProcessState.ExitCode(); status != 1 {
+		t.Errorf("want exit status 1 where outcomes are lost, got %d", status)
+	}
 }
 
 // The second signal kills handlers at once.
