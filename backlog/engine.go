@@ -141,7 +141,7 @@ type Pass struct {
 	Now    time.Time     // zero: read from the engine's clock
 	Resume Resume        // from the Report of the tier's last pass
 
-	cut   <-chan struct{}     // closed: dispatch nothing more, handlers may go on
+	cut   context.Context     // done: dispatch nothing more, handlers may go on; nil: with the pass's own
 	tried map[uint64]struct{} // keys attempted before the cut that this pass goes on after
 }
 
@@ -171,6 +171,9 @@ func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {
 	if p.Now.IsZero() {
 		p.Now = e.Now()
 	}
+	if p.cut == nil {
+		p.cut = ctx
+	}
 	began := e.Now()
 	r := newRun(ctx, e, p)
 	begun := r.report
@@ -194,15 +197,7 @@ func (e *Engine) settling() (Handler, bool) {
 	return HandlerFunc(func(ctx context.Context, r *Record) error { return h.HandleAndSettle(ctx, r, e.Now) }), true
 }
 
-func (e *Engine) emit(ev Event) {
-	if e.Observe == nil {
-		return
-	}
-	if ev.At.IsZero() {
-		ev.At = e.Now()
-	}
-	tell(e.Observe, ev)
-}
+func (e *Engine) emit(ev Event) { tell(e.Observe, e.Now, ev) }
 
 // attemptID returns an id that no other attempt of any process has.
 func (e *Engine) attemptID() string {

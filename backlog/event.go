@@ -21,11 +21,18 @@ type Event struct {
 	GivenUp bool
 }
 
-// tell calls observe and survives it: what watches the work must not end it.
-func tell(observe func(Event), ev Event) {
+// tell calls observe, if there is one, and survives it: what watches the work
+// must not end it.
+func tell(observe func(Event), now func() time.Time, ev Event) {
+	if observe == nil {
+		return
+	}
+	if ev.At.IsZero() {
+		ev.At = now()
+	}
 	defer func() {
 		if p := recover(); p != nil && ev.Kind != Panicked {
-			tell(observe, Event{Kind: Panicked, At: ev.At, Err: fmt.Errorf("panic in Observe: %v", p)})
+			tell(observe, now, Event{Kind: Panicked, At: ev.At, Err: fmt.Errorf("panic in Observe: %v", p)})
 		}
 	}()
 	observe(ev)

@@ -57,26 +57,21 @@ func (r *run) enter() bool {
 	}
 	// One of the pass waits for all: a slot and a turn of the rate for each
 	// of them would keep another pass waiting for as many turns.
+	g.slots.Release(1)
 	select {
 	case r.turn <- struct{}{}:
-	default:
-		g.slots.Release(1)
-		select {
-		case r.turn <- struct{}{}:
-		case <-r.stop.Done():
-			return false
-		}
-		if g.slots.Acquire(r.stop, 1) != nil {
-			<-r.turn
-			return false
-		}
+		defer func() { <-r.turn }()
+	case <-r.stop.Done():
+		return false
 	}
-	ok := r.waitAtDoor()
-	<-r.turn
-	if !ok {
-		g.slots.Release(1)
+	if g.slots.Acquire(r.stop, 1) != nil {
+		return false
 	}
-	return ok
+	if !r.waitAtDoor() {
+		g.slots.Release(1)
+		return false
+	}
+	return true
 }
 
 // waitAtDoor waits until the gate is open and it is the caller's turn.

@@ -115,57 +115,48 @@ type runLock struct {
 type heldLock struct {
 	Lock
 	holders int             // guarded by the runLock's mutex
-	good    context.Context // done: the lock is lost, which is its cause, or given back
+	good    context.Context // done: the lock is lost, which is its cause, or given back, or the loop is stopped
 	release func()
 }
 
 // acquire takes part in the lock for a pass of the engine. Until waiting is
-// done it waits for the process to have it. locked is done when ctx is or the lock is lost.
+// done it waits for the process to have it. locked is done when ctx is or the lock is lost;
+// ctx is the same for all passes.
 func (r *runLock) acquire(ctx, waiting context.Context, l Locker, e *Engine, tier string) (locked context.Context, release func(), err error) {
 	if l == nil {
 		return ctx, func() {}, nil
 	}
-	h, err := r.join(waiting, l, e, tier)
-	if err != nil {
-		return nil, nil, err
-	}
-	kill, killNow := context.WithCancel(killOf(ctx))
-	ctx = context.WithValue(context.WithValue(ctx, holdingKey{}, h.good.Value(holdingKey{})), killKey{}, kill)
-	locked, cancel := context.WithCancelCause(ctx)
-	context.AfterFunc(h.good, func() { cancel(context.Cause(h.good)) })
-	context.AfterFunc(killOf(h.good), killNow)
-	return locked, func() {
-		cancel(nil)
-		r.leave(h)
-		killNow()
-	}, nil
-}
-
-// join makes the caller a holder of the lock.
-func (r *runLock) join(ctx context.Context, l Locker, e *Engine, tier string) (*heldLock, error) {
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case <-waiting.Done():
+		return nil, nil, waiting.Err()
 	}
-	r.mu.Lock()
-	if h := r.held; h != nil && h.good.Err() == nil {
-		defer r.mu.Unlock()
-		h.holders++
-		return h, nil
+	h := r.join()
+	if h == nil {
+		lock, err := r.take(waiting, l, e, tier)
+		if err != nil {
+			return nil, nil, err
+		}
+		h = &heldLock{Lock: lock, holders: 1}
+		h.good, h.release = WhileHeld(ctx, lock, r.now, func(err error) { r.emit(Event{Kind: LockLost, Err: err}) })
+		r.mu.Lock()
+		r.held = h
+		r.mu.Unlock()
 	}
-	r.mu.Unlock()
-	lock, err := r.take(ctx, l, e, tier)
-	if err != nil {
-		return nil, err
-	}
-	h := &heldLock{Lock: lock, holders: 1}
-	h.good, h.release = WhileHeld(context.Background(), lock, r.now, func(err error) { r.emit(Event{Kind: LockLost, Err: err}) })
+	return h.good, func() { r.leave(h) }, nil
+}
+
+// join makes the caller a holder of the lock if the process has it, else it
+// returns nil.
+func (r *runLock) join() *heldLock {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.held = h
-	return h, nil
+	if r.held == nil || r.held.good.Err() != nil {
+		return nil
+	}
+	r.held.holders++
+	return r.held
 }
 
 // leave gives the lock back if the caller is its last holder.

@@ -3,6 +3,7 @@ package backlog
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -27,6 +28,9 @@ type Checkpoint struct {
 	// Unfinished are the tiers whose pass was ended by a stop.
 	Unfinished []string `json:"unfinished,omitempty"`
 }
+
+// errReload is the cause for which passes are cut by a reload.
+var errReload = errors.New("reload")
 
 // A CheckpointKeeper keeps a Checkpoint. Its methods may be called concurrently.
 type CheckpointKeeper interface {
@@ -60,7 +64,8 @@ type Loop struct {
 	running  map[string]bool // tiers that have a pass, and whether it has begun
 	owed     map[string]bool // tiers to be taken as due at the next wake
 	carried  []Pass          // cut by a reload, to go on after it
-	cut      chan struct{}   // closed: passes are to end for a reload
+	cut      context.Context // done: passes are to end, for a reload if that is its cause, or with Run's
+	endCut   context.CancelCauseFunc
 
 	ctx    context.Context // of Run; guarded by waking
 	waking sync.Mutex      // held during a wake, or a reload
@@ -80,15 +85,12 @@ func (l *Loop) Run(ctx context.Context) error {
 	if l.Now == nil {
 		l.Now = time.Now
 	}
-	if l.Observe == nil {
-		l.Observe = func(Event) {}
-	}
 	now := l.Now()
 	l.waking.Lock() // a reload may be under way
 	l.mu.Lock()
 	l.ctx = ctx
 	l.lastWake, l.looked, l.lastTick = now, now, now
-	l.cut = make(chan struct{})
+	l.cut, l.endCut = context.WithCancelCause(ctx)
 	l.running, l.owed = make(map[string]bool), make(map[string]bool)
 	l.mu.Unlock()
 	l.waking.Unlock()
@@ -149,7 +151,7 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	l.waking.Lock()
 	l.mu.Lock()
 	if l.cut != nil {
-		close(l.cut)
+		l.endCut(errReload)
 	}
 	l.mu.Unlock()
 	l.passes.Wait()
@@ -158,13 +160,16 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	if e != l.Engine {
 		e.follow(l.Engine)
 	}
-	l.Schedule, l.Engine, l.cut = s, e, make(chan struct{})
-	carried := l.carried
+	l.Schedule, l.Engine = s, e
+	ctx, carried := l.ctx, l.carried
 	l.carried = nil
+	if ctx != nil {
+		l.cut, l.endCut = context.WithCancelCause(ctx)
+	}
 	taken := make(map[string]bool)
 	for _, old := range carried {
 		t, ok := s.ByName(old.Tier)
-		if !ok || l.ctx.Err() != nil {
+		if !ok || ctx.Err() != nil {
 			continue
 		}
 		p := TierPass(s, t)
@@ -172,7 +177,6 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 		taken[t.Name] = true
 		l.start(p)
 	}
-	ctx := l.ctx
 	l.mu.Unlock()
 	l.waking.Unlock()
 	if ctx != nil && ctx.Err() == nil {
@@ -219,7 +223,7 @@ func (l *Loop) wake(ctx context.Context) {
 	}
 	if !l.waking.TryLock() { // the last wake hangs, which watch will say, or a reload waits for handlers
 		l.mu.Lock()
-		if isClosed(l.cut) {
+		if l.cut.Err() != nil {
 			l.looked = l.Now()
 		}
 		l.mu.Unlock()
@@ -253,7 +257,6 @@ func (l *Loop) wake(ctx context.Context) {
 		if tick := pick.Start.Last; now.Sub(tick) < time.Second {
 			pass.Now = tick
 		}
-		l.running[pass.Tier] = false
 	}
 	l.mu.Unlock()
 
@@ -336,12 +339,7 @@ func (l *Loop) watch(ctx context.Context) {
 	}
 }
 
-func (l *Loop) emit(ev Event) {
-	if ev.At.IsZero() {
-		ev.At = l.Now()
-	}
-	tell(l.Observe, ev)
-}
+func (l *Loop) emit(ev Event) { tell(l.Observe, l.Now, ev) }
 
 // safely turns a panic into an event.
 func (l *Loop) safely(f func()) {
@@ -365,23 +363,14 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 			l.owed[tier] = true
 		}
 	}()
-	waiting, cancel := context.WithCancel(ctx) // for the lock; a reload does not wait for that
-	go func() {
-		select {
-		case <-p.cut:
-			cancel()
-		case <-waiting.Done():
-		}
-	}()
-	locked, unlock, err := l.lock.acquire(ctx, waiting, l.Locker, e, tier)
-	cancel()
+	locked, unlock, err := l.lock.acquire(ctx, p.cut, l.Locker, e, tier) // a reload does not wait for the lock
 	switch {
 	case err == nil:
 		defer unlock()
 	case ctx.Err() != nil:
 		l.update(func(s *Checkpoint) { s.owe(tier) })
 		return
-	case isClosed(p.cut):
+	case p.cut.Err() != nil:
 		owed = true
 		return
 	default:
@@ -441,13 +430,4 @@ func (s *Checkpoint) owe(tier string) {
 // taken notes that the tiers have a pass that makes up for what is unfinished.
 func (s *Checkpoint) taken(tiers map[string]bool) {
 	s.Unfinished = slices.DeleteFunc(s.Unfinished, func(name string) bool { return tiers[name] })
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

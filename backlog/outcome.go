@@ -45,37 +45,33 @@ var Skip = errors.New("skipped")
 // Reject returns an error that says the record can never succeed. With a dead
 // status configured the record gets it, else the error status. It wraps err;
 // Reject(nil) is a rejection without a reason.
-func Reject(err error) error { return &rejection{err} }
-
-type rejection struct{ err error }
-
-func (r *rejection) Error() string {
-	if r.err == nil {
-		return "rejected"
+func Reject(err error) error {
+	if err == nil {
+		err = errors.New("rejected")
 	}
-	return r.err.Error()
+	return &rejection{err}
 }
 
-func (r *rejection) Unwrap() error { return r.err }
+type rejection struct{ error }
+
+func (r *rejection) Unwrap() error { return r.error }
 
 // RetryAfter returns an error by which a handler asks for a pause: no handler
 // call of this engine starts before wait has passed (at most
 // [Engine.MaxPause]). The record itself is an error. It wraps err.
-func RetryAfter(wait time.Duration, err error) error { return &pauseRequest{wait, err} }
+func RetryAfter(wait time.Duration, err error) error {
+	if err == nil {
+		err = fmt.Errorf("asked to pause for %v", wait)
+	}
+	return &pauseRequest{err, wait}
+}
 
 type pauseRequest struct {
+	error
 	wait time.Duration
-	err  error
 }
 
-func (p *pauseRequest) Error() string {
-	if p.err == nil {
-		return fmt.Sprintf("asked to pause for %v", p.wait)
-	}
-	return p.err.Error()
-}
-
-func (p *pauseRequest) Unwrap() error { return p.err }
+func (p *pauseRequest) Unwrap() error { return p.error }
 
 // Unstarted returns an error by which a handler says that it could not even
 // begin: what is wrong is wrong with the handler, not with the record. The row
@@ -83,10 +79,9 @@ func (p *pauseRequest) Unwrap() error { return p.err }
 // err.
 func Unstarted(err error) error { return &unstarted{err} }
 
-type unstarted struct{ err error }
+type unstarted struct{ error }
 
-func (u *unstarted) Error() string   { return u.err.Error() }
-func (u *unstarted) Unwrap() []error { return []error{u.err, Skip} }
+func (u *unstarted) Unwrap() []error { return []error{u.error, Skip} }
 
 // OutcomeOf returns the outcome that a handler's error stands for.
 func OutcomeOf(err error) Outcome {

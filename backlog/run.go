@@ -20,7 +20,7 @@ type run struct {
 
 	caller  context.Context // the one Pass was called with
 	stop    context.Context // done: dispatch nothing more
-	endWalk context.CancelFunc
+	endWalk context.CancelCauseFunc
 	work    context.Context // done: running handlers are to end
 
 	pull    chan struct{} // holds a token: somebody refills the chunk and owns the walk
@@ -46,7 +46,6 @@ type tally struct {
 	streak  int                 // failures since the last success
 	inRow   int                 // outcomes refused since the last that was taken
 	aborted bool                // by AbortAfter
-	cut     bool                // by a reload
 	tried   map[uint64]struct{} // attempted in this pass and perhaps still pending
 }
 
@@ -89,7 +88,7 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 	}
 	r.lock, _ = ctx.Value(holdingKey{}).(*holding)
 	r.handler, r.settling = e.settling()
-	r.stop, r.endWalk = context.WithCancel(ctx)
+	r.stop, r.endWalk = context.WithCancelCause(ctx)
 	r.chunk.Store(new(chunk))
 	r.walk = newWalk(r)
 	return r
@@ -99,9 +98,11 @@ func (r *run) do() {
 	kill, killNow := context.WithCancel(killOf(r.caller))
 	work, endWork := context.WithCancel(context.WithValue(context.WithoutCancel(r.caller), killKey{}, kill))
 	r.work = work
+	uncut := context.AfterFunc(r.pass.cut, func() { r.endWalk(context.Cause(r.pass.cut)) })
 	over := make(chan struct{})
+	context.AfterFunc(kill, endWork)
 	var watch sync.WaitGroup
-	watch.Go(func() { r.watch(over, endWork, kill, killNow) })
+	watch.Go(func() { r.watch(over, endWork, killNow) })
 
 	if r.e.OnDead == nil {
 		r.expire(r.stop, nil)
@@ -113,11 +114,12 @@ func (r *run) do() {
 	if r.e.OnDead != nil && !r.broken() { // it may take long, and records wait
 		r.expire(r.caller, r.tellExpired)
 	}
+	uncut()
 	close(over)
 	watch.Wait()
 	r.settleRest()
 	r.conclude()
-	r.endWalk()
+	r.endWalk(nil)
 	endWork()
 	killNow()
 }
@@ -125,17 +127,13 @@ func (r *run) do() {
 // watch turns a stop into the end of the handlers: at once where the lock is
 // lost or the stop is a hard one, else when the time is over that they have to
 // finish.
-func (r *run) watch(over <-chan struct{}, endWork func(), kill context.Context, killNow func()) {
-	cut, caller, hard, killed := r.pass.cut, r.caller.Done(), r.e.Hard, kill.Done()
+func (r *run) watch(over <-chan struct{}, endWork, killNow func()) {
+	caller, hard := r.caller.Done(), r.e.Hard
 	var after <-chan time.Time
 	for {
 		select {
 		case <-over:
 			return
-		case <-cut:
-			cut = nil
-			r.count(func(*Report) { r.cut = true })
-			r.endWalk()
 		case <-caller:
 			caller = nil
 			r.stoppedAt = time.Now()
@@ -146,12 +144,9 @@ func (r *run) watch(over <-chan struct{}, endWork func(), kill context.Context, 
 			}
 		case <-hard:
 			hard = nil
-			r.endWalk()
+			r.endWalk(nil)
 			endWork()
 			killNow()
-		case <-killed:
-			killed = nil
-			endWork()
 		case <-after:
 			endWork()
 		}
@@ -236,7 +231,7 @@ func (r *run) conclude() {
 		rep.Stopped = StoppedAbortAfter
 	case lockLost(r.caller):
 		rep.Stopped = StoppedLock
-	case r.cut && r.caller.Err() == nil:
+	case context.Cause(r.stop) == errReload && r.caller.Err() == nil:
 		rep.Stopped = StoppedReload
 		rep.tried = r.tried
 	case stopped:
@@ -279,7 +274,7 @@ func (r *run) fail(err error) {
 		r.err = err
 	}
 	r.mu.Unlock()
-	r.endWalk()
+	r.endWalk(nil)
 }
 
 func (r *run) count(f func(*Report)) {
@@ -430,7 +425,7 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) bool {
 		r.streak++
 		if n := r.e.AbortAfter; n > 0 && r.streak >= n {
 			r.aborted = true
-			r.endWalk()
+			r.endWalk(nil)
 		}
 	}
 	r.unsettled++

@@ -182,9 +182,13 @@ func (s *settler) settle() {
 		s.abort()
 		if err != nil {
 			giveUp(group, err)
-		} else {
-			account(group, left)
+			return
 		}
+		reasons := make([]error, len(group))
+		for _, u := range left {
+			reasons[u.Index] = u.Err
+		}
+		account(group, reasons)
 		return
 	}
 }
@@ -219,17 +223,10 @@ func split(list []attempt) (rest, lost []attempt) {
 }
 
 func giveUp(lost []attempt, reason error) {
-	if len(lost) == 0 {
-		return
-	}
 	if reason == nil {
 		reason = fmt.Errorf("%w: there was no time to write", ErrUnavailable)
 	}
-	left := make([]Unsettled, len(lost))
-	for i := range lost {
-		left[i] = Unsettled{i, unwritten{reason}}
-	}
-	account(lost, left)
+	account(lost, slices.Repeat([]error{unwritten{reason}}, len(lost)))
 }
 
 // giveUp ends the wait for the outcomes for which it is over.
@@ -268,12 +265,8 @@ type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error { return u.error }
 
-// account counts the attempts of a group that has been settled but for left.
-func account(group []attempt, left []Unsettled) {
-	reasons := make([]error, len(group))
-	for _, u := range left {
-		reasons[u.Index] = u.Err
-	}
+// account counts the attempts of a group, run by run.
+func account(group []attempt, reasons []error) {
 	for from := 0; from < len(group); {
 		r, to := group[from].run, from+1
 		for to < len(group) && group[to].run == r {

@@ -357,7 +357,7 @@ func (l *lane) read(ctx context.Context, sections []section, pages chan<- readPa
 				limit = nextLimit(n+len(present.Unreadable), took)
 			}
 			if n > 0 {
-				p.chunk = perMillisecond(n, took)
+				p.chunk = within(time.Millisecond, n, took, maxChunk)
 			}
 			limit = min(limit, fits)
 			present, since = p, e.Now()
@@ -369,19 +369,16 @@ func (l *lane) read(ctx context.Context, sections []section, pages chan<- readPa
 // nextLimit returns how many records are dispatched in about a second when n
 // took that long, at most four times as many.
 func nextLimit(n int, took time.Duration) int {
-	fit := maxPage
-	if took > 0 {
-		fit = int(min(float64(n)*float64(time.Second)/float64(took), maxPage))
-	}
-	return max(minPage, min(fit, 4*n))
+	return max(minPage, min(within(time.Second, n, took, maxPage), 4*n))
 }
 
-// perMillisecond returns how many records are dispatched in about a millisecond.
-func perMillisecond(n int, took time.Duration) int {
+// within returns how many records are dispatched in a time when n took that
+// long, at most limit.
+func within(d time.Duration, n int, took time.Duration, limit int) int {
 	if took <= 0 {
-		return maxChunk
+		return limit
 	}
-	return int(min(int64(n)*int64(time.Millisecond)/int64(took), maxChunk))
+	return int(min(float64(n)*float64(d)/float64(took), float64(limit)))
 }
 
 // fit returns how many records as large as those of the page may be read at a
