@@ -36,8 +36,7 @@ func (o *CheckOptions) AddFlags(f *pflag.FlagSet) {
 
 func newCheck(g *globals) *cobra.Command {
 	var o CheckOptions
-	var c *cobra.Command
-	c = &cobra.Command{
+	c := &cobra.Command{
 		Use:   "check",
 		Short: "Prove that a pass can work, touching nothing",
 		Long: `Check goes through everything a pass needs: configuration, handler, connection,
@@ -58,15 +57,15 @@ status; ID is as for explain:
 
 With --sample, 0 means that the handler was called, whatever the outcome.`,
 		Args: noArgs,
-		RunE: ran(func(ctx context.Context) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			switch sampling := c.Flags().Changed("sample"); {
 			case sampling && o.SQL:
 				return usagef("say one of --sample and --sql")
 			case sampling:
-				return runSample(ctx, o, g)
+				return runSample(c.Context(), o, g)
 			}
-			return runCheck(ctx, o, g)
-		}),
+			return runCheck(c.Context(), o, g)
+		},
 	}
 	o.AddFlags(c.Flags())
 	return c
@@ -86,14 +85,14 @@ type finding struct {
 var errCheck = errors.New("not everything is as it must be")
 
 func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
-	_, now, err := o.Now.clock()
+	_, now, err := o.clock()
 	if err != nil {
 		return err
 	}
 	cfg, err := g.load()
 	k := &checker{g: g, cfg: cfg, now: now, noWrite: o.NoWrite}
 	switch {
-	case err != nil && o.JSON.on && !o.SQL:
+	case err != nil && o.JSON && !o.SQL:
 		k.bad("config", err)
 		return errors.Join(err, g.printChecks(false, k.findings))
 	case err != nil:
@@ -106,7 +105,7 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 	for _, f := range k.findings {
 		ok = ok && f.OK
 	}
-	if o.JSON.on {
+	if o.JSON {
 		err = g.printChecks(ok, k.findings)
 	} else {
 		g.printFindings(k.findings)

@@ -31,7 +31,7 @@ type sample struct {
 // comes back. Nothing is settled. It holds the run lock, so that nobody else
 // handles the record meanwhile.
 func runSample(ctx context.Context, o CheckOptions, g *globals) error {
-	_, now, err := o.Now.clock()
+	_, now, err := o.clock()
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 	var transcript strings.Builder
 	log := slog.New(exchanges{newLog(cfg.Log, g.err).Handler(), func(text string) {
 		transcript.WriteString(text)
-		if !o.JSON.on {
+		if !o.JSON {
 			g.printf("%s", onLines(text))
 		}
 	}})
@@ -69,13 +69,13 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 	defer context.AfterFunc(ctx, func() {
 		fmt.Fprintln(g.err, "backlog: waiting for the handler; a second signal ends it")
 	})()
-	if !o.JSON.on {
+	if !o.JSON {
 		g.printf("record   %s\nstatus   %s\n\n", shown(s.row.Key.String()), s.status())
 	}
 	if err := s.take(ctx, a, stop.hard, now); err != nil {
 		return err
 	}
-	if o.JSON.on {
+	if o.JSON {
 		s.Transcript = transcript.String()
 		return printJSON(g.out, s)
 	}

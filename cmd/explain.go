@@ -16,14 +16,8 @@ import (
 	"backlog/backlog/table"
 )
 
-// ExplainOptions are the argument and the flags of explain.
-type ExplainOptions struct {
-	ID string
-	dataFlags
-}
-
 func newExplain(g *globals) *cobra.Command {
-	var o ExplainOptions
+	var o dataFlags
 	c := &cobra.Command{
 		Use:   "explain ID",
 		Short: "Say of one record whether it is due, why, and when it will next be tried",
@@ -41,12 +35,11 @@ array, in quotes:
 			case 0:
 				return errors.New("say which record, as in: backlog explain 4")
 			case 1:
-				o.ID = args[0]
 				return nil
 			}
 			return errors.New("explain takes one ID; a key of several columns is one JSON array in quotes, as in: backlog explain '[\"mail\", 7]'")
 		},
-		RunE: ran(func(ctx context.Context) error { return runExplain(ctx, o, g) }),
+		RunE: func(c *cobra.Command, args []string) error { return runExplain(c.Context(), args[0], o, g) },
 	}
 	o.AddFlags(c.Flags())
 	c.SetFlagErrorFunc(idFlagError)
@@ -90,14 +83,14 @@ type explainJSON struct {
 	Expires  stamp `json:"expires"`
 }
 
-func runExplain(ctx context.Context, o ExplainOptions, g *globals) error {
-	a, now, err := g.open(ctx, o.Now, table.Options{ReadOnly: true})
+func runExplain(ctx context.Context, id string, o dataFlags, g *globals) error {
+	a, now, err := g.open(ctx, o, table.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
 	defer a.close()
 	cfg := a.cfg
-	row, err := a.find(ctx, o.ID, now)
+	row, err := a.find(ctx, id, now)
 	if err != nil {
 		return err
 	}
@@ -106,7 +99,7 @@ func runExplain(ctx context.Context, o ExplainOptions, g *globals) error {
 	if row.NoStatus {
 		row.Status = "NULL" // as status has it
 	}
-	if o.JSON.on {
+	if o.JSON {
 		return printJSON(g.out, explanationOf(row, x, keeps, now))
 	}
 	unless := ""

@@ -19,7 +19,7 @@ database file, the table, an index for each status that is read, and the columns
 a policy keeps its state: those it adds to a table that is there. It alters and
 drops nothing else and may be run again. It prints each statement that it has run.` + exitStatusHelp,
 		Args: noArgs,
-		RunE: ran(func(ctx context.Context) error { return runInit(ctx, onlyPrint, g) }),
+		RunE: func(c *cobra.Command, _ []string) error { return runInit(c.Context(), onlyPrint, g) },
 	}
 	c.Flags().BoolVar(&onlyPrint, "print", false, "print the SQL and do nothing")
 	return c

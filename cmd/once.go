@@ -73,14 +73,21 @@ it shows what a program would be given. A composite key is a JSON array:
 A pass that a signal ends is done, too: 0. The report says so. One with outcomes
 that the database does not take is not: 1.`,
 		Args: noArgs,
-		RunE: ran(func(ctx context.Context) error { return runOnce(ctx, o, g) }),
+		RunE: func(c *cobra.Command, _ []string) error { return runOnce(c.Context(), o, g) },
 	}
 	o.AddFlags(c.Flags())
+	c.RegisterFlagCompletionFunc("tier", func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		if cfg, err := g.load(); err == nil {
+			names = tierNames(cfg.Tiers)
+		}
+		return words(names...)(c, args, start)
+	})
 	return c
 }
 
 func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
-	clock, now, err := o.Now.clock()
+	clock, now, err := o.clock()
 	if err != nil {
 		return err
 	}
@@ -97,10 +104,10 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 		return err
 	}
 	if p.Tier == "" && o.ID == "" {
-		if o.DryRun && o.JSON.on {
+		if o.DryRun && o.JSON {
 			return printJSON(g.out, recordsJSON{"", []recordJSON{}})
 		}
-		return printReport(g.out, "", backlog.Report{Started: now, Complete: true}, o.JSON.on, nil)
+		return printReport(g.out, "", backlog.Report{Started: now, Complete: true}, o.JSON, nil)
 	}
 	log := newLog(cfg.Log, g.err)
 	ctx, stop := stopOnSignal(ctx)
@@ -109,7 +116,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	case o.DryRun && o.ID != "":
 		return dryRunOne(ctx, g, cfg, log, p, o)
 	case o.DryRun:
-		return dryRun(ctx, g, cfg, log, p, o.JSON.on)
+		return dryRun(ctx, g, cfg, log, p, o.JSON)
 	}
 	surviveReaders()
 	obs := newObserver(log)
@@ -117,7 +124,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 		return a.engine(clock, stop.hard, newProgress(g.err, a.table, obs.Observe))
 	})
 	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
-		if errors.Is(err, backlog.ErrUnavailable) && !o.JSON.on {
+		if errors.Is(err, backlog.ErrUnavailable) && !o.JSON {
 			g.printf("%s: no record selected: stopped by signal while it waited for the database\n", shown(cmp.Or(o.ID, p.Tier)))
 			return nil
 		}
@@ -130,7 +137,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, &problem):
 		return err // nothing was begun
 	}
-	if perr := printReport(g.out, cmp.Or(o.ID, p.Tier), report, o.JSON.on, obs.causes(report.Tier)); perr != nil {
+	if perr := printReport(g.out, cmp.Or(o.ID, p.Tier), report, o.JSON, obs.causes(report.Tier)); perr != nil {
 		return perr
 	}
 	switch {
@@ -434,7 +441,7 @@ func dryRunOne(ctx context.Context, g *globals, cfg *config.Config, log *slog.Lo
 	environment := [][2]string{
 		{"BACKLOG_ID", row.Key.String()}, {"BACKLOG_STATUS", row.Status}, {"BACKLOG_INSERTED", inserted}, {"BACKLOG_TIER", tier.Name},
 	}
-	if !o.JSON.on {
+	if !o.JSON {
 		for _, v := range environment {
 			g.printf("%s=%s\n", v[0], shown(v[1]))
 		}

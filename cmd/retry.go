@@ -56,11 +56,11 @@ If one of the IDs has no record, or one that is neither dead nor failed, nothing
 is changed. The age of a record stays what it is: one that is older than every
 tier is not tried. So do the columns of table.attempts and table.last_error. A
 composite key is a JSON array, in quotes.` + idHelp + exitStatusHelp,
-		Args: func(_ *cobra.Command, args []string) error {
-			o.IDs = args
-			return nil
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, ids []string) error {
+			o.IDs = ids
+			return runRetry(c.Context(), o, g)
 		},
-		RunE: ran(func(ctx context.Context) error { return runRetry(ctx, o, g) }),
 	}
 	o.AddFlags(c.Flags())
 	c.SetFlagErrorFunc(idFlagError)
@@ -78,7 +78,7 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	a, now, err := g.open(ctx, o.Now, table.Options{ReadOnly: o.DryRun})
+	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun})
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (g *globals) retry(ctx context.Context, o RetryOptions, a *app, filter tabl
 			return err
 		}
 	}
-	if o.JSON.on {
+	if o.JSON {
 		return errors.Join(err, printJSON(g.out, r))
 	}
 	if o.DryRun {

@@ -38,6 +38,7 @@ type globals struct {
 
 	in       io.Reader
 	out, err io.Writer
+	ran      bool  // the command has begun: what cobra finds wrong comes before
 	unsaid   error // the first failed write to out
 
 	flags *pflag.FlagSet // in which these are
@@ -76,16 +77,12 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 		plainUsages(root)
 	}
 	e := root.ExecuteContext(context.Background())
-	if e == nil && g.unsaid != nil {
-		e = ranError{g.unsaid}
-	}
-	if e == nil {
+	switch {
+	case e == nil && g.unsaid == nil:
 		return exitDone
-	}
-	// What cobra itself finds wrong is wrong usage.
-	if ran, ok := e.(ranError); ok {
-		e = ran.error
-	} else {
+	case e == nil:
+		e = g.unsaid
+	case !g.ran:
 		e = usageError{e}
 	}
 	if quiet := (quietError{}); !errors.As(e, &quiet) {
@@ -108,9 +105,9 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 		SilenceErrors: true,
 		Version:       version(),
 		Args:          noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return c.Help()
-		},
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		PersistentPreRun: func(*cobra.Command, []string) { g.ran = true },
 	}
 	root.SetVersionTemplate(versionText())
 	root.Flags().BoolP("version", "v", false, "print the version")
@@ -124,7 +121,8 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	root.InitDefaultCompletionCmd()
 	refuseStrangers(root)
 	helpAlike(root)
-	completeFlags(root, completions(g))
+	root.RegisterFlagCompletionFunc("log-level", words("debug", "info", "warn", "error"))
+	root.RegisterFlagCompletionFunc("log-format", words("auto", "text", "json"))
 	return root
 }
 
@@ -209,33 +207,24 @@ func withDashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
-// ranError marks the errors of run functions, as opposed to cobra's own.
-type ranError struct{ error }
-
-// ran adapts a run function to cobra.
-func ran(f func(ctx context.Context) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, _ []string) error {
-		if err := f(c.Context()); err != nil {
-			return ranError{err}
-		}
-		return nil
-	}
+// dataFlags are the flags of commands that print data of some time.
+type dataFlags struct {
+	JSON bool
+	Now  string
 }
 
-// nowFlag is the --now of commands that read the clock.
-type nowFlag struct{ text string }
-
-func (n *nowFlag) AddFlags(f *pflag.FlagSet) {
-	f.StringVar(&n.text, "now", "", "pretend that it is `TIME` (RFC 3339)")
+func (d *dataFlags) AddFlags(f *pflag.FlagSet) {
+	f.BoolVar(&d.JSON, "json", false, "print JSON")
+	f.StringVar(&d.Now, "now", "", "pretend that it is `TIME` (RFC 3339)")
 }
 
 // clock returns the clock to use and its first reading, which is exactly the
 // pretended time if one is given.
-func (n *nowFlag) clock() (clock func() time.Time, now time.Time, err error) {
-	if n.text == "" {
+func (d *dataFlags) clock() (clock func() time.Time, now time.Time, err error) {
+	if d.Now == "" {
 		return time.Now, time.Now(), nil
 	}
-	now, err = parseTime("--now", n.text)
+	now, err = parseTime("--now", d.Now)
 	start := sync.OnceValue(time.Now) // the clock goes on when it is first looked at
 	return func() time.Time { began := start(); return now.Add(time.Since(began)) }, now, err
 }
@@ -259,24 +248,6 @@ func parseAge(flag, text string) (time.Duration, error) {
 	return age, nil
 }
 
-// jsonFlag is the --json of commands that print data.
-type jsonFlag struct{ on bool }
-
-func (j *jsonFlag) AddFlags(f *pflag.FlagSet) {
-	f.BoolVar(&j.on, "json", false, "print JSON")
-}
-
-// dataFlags are the flags of commands that print data of some time.
-type dataFlags struct {
-	JSON jsonFlag
-	Now  nowFlag
-}
-
-func (d *dataFlags) AddFlags(f *pflag.FlagSet) {
-	d.JSON.AddFlags(f)
-	d.Now.AddFlags(f)
-}
-
 // printf writes to the command's output. A failed write becomes the program's error
 // in the end; a closed pipe ends the program at once.
 func (g *globals) printf(format string, args ...any) {
@@ -289,21 +260,21 @@ func (g *globals) printf(format string, args ...any) {
 var Version string
 
 func newVersion(g *globals) *cobra.Command {
-	var asJSON jsonFlag
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Long:  `Version prints the program's version, its SQLite driver and the Go it was built with.` + exitStatusHelp,
 		Args:  noArgs,
-		RunE: ran(func(context.Context) error {
-			if asJSON.on {
+		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
 				return printJSON(g.out, map[string]string{"version": version(), "sqlite": sqliteDriver, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}
 			g.printf("%s", versionText())
 			return nil
-		}),
+		},
 	}
-	asJSON.AddFlags(c.Flags())
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
@@ -321,43 +292,9 @@ func version() string {
 	return "(devel)"
 }
 
-// completions are the words that a flag takes, by its name. Flags of the same name
-// take the same words in all commands.
-func completions(g *globals) map[string]func() []string {
-	words := func(list ...string) func() []string { return func() []string { return list } }
-	return map[string]func() []string{
-		"log-level":  words("debug", "info", "warn", "error"),
-		"log-format": words("auto", "text", "json"),
-		"format":     words("text", "json", "crontab", "systemd"),
-		"policy": func() []string {
-			return append([]string{"progressive"}, each(knownPolicies(), func(s config.Settings) string { return s.Name })...)
-		},
-		"tier": func() (names []string) {
-			cfg, err := g.load()
-			if err != nil {
-				return nil
-			}
-			return tierNames(cfg.Tiers)
-		},
-	}
-}
-
-// completeFlags tells the shell the words that the flags of c and of its
-// commands take.
-func completeFlags(c *cobra.Command, words map[string]func() []string) {
-	register := func(f *pflag.Flag) {
-		list, ok := words[f.Name]
-		if !ok {
-			return
-		}
-		c.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return list(), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-		})
-	}
-	c.LocalFlags().VisitAll(register)
-	for _, sub := range c.Commands() {
-		completeFlags(sub, words)
-	}
+// words completes a flag that takes one of a few words.
+func words(list ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder)
 }
 
 // isCompletion reports whether a shell asks for words.

@@ -69,7 +69,7 @@ daemon-reload, systemctl enable backlog, systemctl start backlog.` + exitStatusH
 A daemon that is stopped has done its work: 0. One that could not write all
 outcomes before its end has not: 1.`,
 		Args: noArgs,
-		RunE: ran(func(ctx context.Context) error { return runRun(ctx, g) }),
+		RunE: func(c *cobra.Command, _ []string) error { return runRun(c.Context(), g) },
 	}
 }
 

@@ -47,14 +47,15 @@ With --format crontab or systemd it prints what makes the system's own timer run
 stand in BACKLOG_*, but for a database URL that may hold a password. Unlike
 "backlog run" that does not make up for ticks missed while the machine was off.` + exitStatusHelp,
 		Args: noArgs,
-		RunE: ran(func(ctx context.Context) error { return runSchedule(ctx, o, g) }),
+		RunE: func(c *cobra.Command, _ []string) error { return runSchedule(c.Context(), o, g) },
 	}
 	o.AddFlags(c.Flags())
+	c.RegisterFlagCompletionFunc("format", words("text", "json", "crontab", "systemd"))
 	return c
 }
 
 func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
-	_, from, err := o.Now.clock()
+	_, from, err := o.clock()
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 		return err
 	}
 	format := o.Format
-	if o.JSON.on {
+	if o.JSON {
 		if format != "text" && format != "json" {
 			return usagef("--json: --format %s asks for something else", format)
 		}

@@ -116,16 +116,18 @@ The policy is the configured one, or another by its name or with its settings:
     backlog simulate --policy 'list: [0, 1m, 5m]' --attempts 4
     backlog simulate --policy '{exponential: {interval: 1m, base: 3}}' --seed 7` + exitStatusHelp,
 		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkForm(&o, c.Flags()); err != nil {
+				return err
+			}
+			ctx, stop := stopOnSignal(c.Context())
+			defer stop.close()
+			return runSimulate(ctx, o, g, c.Flags().Changed("attempts"))
+		},
 	}
-	c.RunE = ran(func(ctx context.Context) error {
-		if err := checkForm(&o, c.Flags()); err != nil {
-			return err
-		}
-		ctx, stop := stopOnSignal(ctx)
-		defer stop.close()
-		return runSimulate(ctx, o, g, c.Flags().Changed("attempts"))
-	})
 	o.AddFlags(c.Flags())
+	names := each(knownPolicies(), func(s config.Settings) string { return s.Name })
+	c.RegisterFlagCompletionFunc("policy", words(append([]string{"progressive"}, names...)...))
 	return c
 }
 
@@ -156,13 +158,13 @@ func checkForm(o *SimulateOptions, f *pflag.FlagSet) error {
 		}
 	}
 	switch {
-	case o.CSV && o.JSON.on:
+	case o.CSV && o.JSON:
 		return usagef("--csv and --json are two forms of one answer: ask for one")
 	case o.Diff != "" && o.Compare != "":
 		return usagef("--diff is with one file, --compare with many: ask for one")
 	case o.Compare != "" && o.Policy != "":
 		return usagef("--compare names the policies itself: --policy would be of no effect")
-	case workload && o.Now.text != "" && f.Changed("from"):
+	case workload && o.Now != "" && f.Changed("from"):
 		return usagef("--now and --from both say when the workload begins: give one")
 	}
 	if o.Plot != "" {
@@ -348,7 +350,7 @@ func (o *SimulateOptions) simulate(ctx context.Context, g *globals, c *course) e
 	case o.Diff != "":
 		return errors.New("stopped: there are no figures to compare yet")
 	}
-	if !o.JSON.on && !o.CSV {
+	if !o.JSON && !o.CSV {
 		g.sayIncomplete()
 	}
 	return errors.Join(o.printResults(g, c, all), errIncomplete)
@@ -433,7 +435,7 @@ func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
 	if o.Live {
 		usual, example = "24h", "24h"
 	}
-	if o.Live || o.Now.text != "" {
+	if o.Live || o.Now != "" {
 		w.From, err = o.moment()
 	} else {
 		w.From, err = parseMoment("--from", o.From)
@@ -469,10 +471,10 @@ func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
 
 // moment returns what --now says, if a simulation can begin there.
 func (o *SimulateOptions) moment() (time.Time, error) {
-	if o.Now.text == "" {
+	if o.Now == "" {
 		return time.Now().UTC(), nil
 	}
-	return parseMoment("--now", o.Now.text)
+	return parseMoment("--now", o.Now)
 }
 
 // parseMoment returns a time at which a simulation can begin: what is a hundred

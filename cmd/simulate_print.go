@@ -20,7 +20,7 @@ import (
 func (o *SimulateOptions) printAttempts(out io.Writer, p *backlog.Policy, attempts iter.Seq[simulate.Attempt]) error {
 	w := bufio.NewWriter(out)
 	switch {
-	case o.JSON.on:
+	case o.JSON:
 		fmt.Fprintf(w, `{"policy":%q,"attempts":`, p.Name)
 		if err := printArray(w, attempts); err != nil {
 			return err
@@ -80,7 +80,7 @@ func (o *SimulateOptions) printLife(g *globals, policy string, l simulate.Life, 
 			rows = append(rows, []string{t.Tier.Name, simulate.SpanOf(t.Tier.MaxAge).Seconds(), strconv.Itoa(t.Attempts)})
 		}
 		return csv.NewWriter(g.out).WriteAll(rows)
-	case o.JSON.on:
+	case o.JSON:
 		return printJSON(g.out, lifeJSON{
 			Policy: policy, Inserted: stamp(l.Inserted), Total: l.Total, Expires: stamp(l.Expires), GivenUp: l.GivenUp, Complete: complete,
 			ByTier: each(l.ByTier, func(t simulate.TierAttempts) lifeTier { return lifeTier{t.Tier.Name, t.Attempts} }),
@@ -166,7 +166,7 @@ func (o *SimulateOptions) printResults(g *globals, c *course, all []simulate.Res
 		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(c.left, "pending row"))
 	}
 	switch {
-	case o.JSON.on:
+	case o.JSON:
 		return printJSON(g.out, o.resultsJSON(all))
 	case o.CSV:
 		return printSeries(g.out, all)

@@ -35,7 +35,7 @@ func TestSimulateStopped(t *testing.T) {
 	} {
 		w.Arrivals = "100/h"
 		for _, json := range []bool{false, true} {
-			out, err := stopped(t, SimulateOptions{WorkloadOptions: w, dataFlags: dataFlags{JSON: jsonFlag{json && !w.CSV}}, Attempts: 1})
+			out, err := stopped(t, SimulateOptions{WorkloadOptions: w, dataFlags: dataFlags{JSON: json && !w.CSV}, Attempts: 1})
 			if err == nil || err.Error() != "stopped: there are no figures yet" || out != "" {
 				t.Errorf("%+v: %v, %q", w, err, out)
 			}
@@ -52,7 +52,7 @@ func TestSimulateStopped(t *testing.T) {
 		{json: true, want: `"total":0,"expires":"2026-01-06T00:00:00Z","given_up":false,"complete":false}`},
 		{csv: true, want: "1d,86400,0"},
 	} {
-		o := SimulateOptions{Life: true, Inserted: firstMonday, Attempts: 1, dataFlags: dataFlags{JSON: jsonFlag{c.json}}, WorkloadOptions: WorkloadOptions{CSV: c.csv}}
+		o := SimulateOptions{Life: true, Inserted: firstMonday, Attempts: 1, dataFlags: dataFlags{JSON: c.json}, WorkloadOptions: WorkloadOptions{CSV: c.csv}}
 		out, err := stopped(t, o)
 		if exitStatus(err) != exitFailed || !strings.Contains(err.Error(), errIncomplete.Error()) {
 			t.Errorf("%+v: %v, want %v", c, err, errIncomplete)

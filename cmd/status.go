@@ -26,7 +26,7 @@ that their age puts them in, and shows when the next passes start. Records that
 are out of retries are no longer pending and counted apart. It only reads the
 table.` + exitStatusHelp,
 		Args: noArgs,
-		RunE: ran(func(ctx context.Context) error { return runStatus(ctx, o, g) }),
+		RunE: func(c *cobra.Command, _ []string) error { return runStatus(c.Context(), o, g) },
 	}
 	o.AddFlags(c.Flags())
 	return c
@@ -61,7 +61,7 @@ type nextJSON struct {
 }
 
 func runStatus(ctx context.Context, o dataFlags, g *globals) error {
-	a, now, err := g.open(ctx, o.Now, table.Options{ReadOnly: true})
+	a, now, err := g.open(ctx, o, table.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func runStatus(ctx context.Context, o dataFlags, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if o.JSON.on {
+	if o.JSON {
 		return printJSON(g.out, s)
 	}
 	return g.printStatus(s, now)

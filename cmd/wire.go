@@ -128,8 +128,8 @@ func hasDead(cfg *config.Config) bool {
 
 // open opens the table for a command that needs no handler, and returns the time
 // that the command pretends it is.
-func (g *globals) open(ctx context.Context, at nowFlag, o table.Options) (*app, time.Time, error) {
-	_, now, err := at.clock()
+func (g *globals) open(ctx context.Context, d dataFlags, o table.Options) (*app, time.Time, error) {
+	_, now, err := d.clock()
 	if err != nil {
 		return nil, now, err
 	}
