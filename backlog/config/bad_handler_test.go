@@ -96,9 +96,9 @@ var badHandlers = badFiles{
 	"http-success-empty": {"1: handler.http.success: is an empty list; name at least one or remove it"},
 	"http-text":          {"1: handler.http: must be a mapping (key: value), not text"},
 	"http-unknown-key": {
+		"1: handler.http: has no url; add url: https://example.com/orders",
 		"1: handler.http.uri: unknown key; did you mean url?",
 		"1: handler.http.timeout: unknown key; known here: allow, ca_file, client_cert, client_key, headers, max_pause, method, reject, secret, secret_file, success, url",
-		"1: handler.http: has no url; add url: https://example.com/orders",
 	},
 	"http-url-begins":       {"1: handler.http.url: begins with a {column}, which must be the whole url or stand behind https://; write one such as https://example.com/orders"},
 	"http-url-brace":        {"1: handler.http.url: a { or } without the other; write {column} for a column's value, and {{ or }} if the character itself is meant"},
@@ -120,14 +120,14 @@ var badHandlers = badFiles{
 	"lines-too-many-workers": {"1: handler.workers: workers × window would be more than 100000 records in flight; lower one of them"},
 	"lines-too-many":         {"1: handler.window: workers × window would be more than 100000 records in flight; lower one of them"},
 	"on-dead-http": {
+		"2: on_dead.http: has no url; add url: https://example.com/orders",
 		"2: on_dead.http.reject: unknown key; known here: " + toldKeys,
 		"2: on_dead.http.max_pause: unknown key; known here: " + toldKeys,
 		"2: on_dead.http.secret: " + noSecret,
-		"2: on_dead.http: has no url; add url: https://example.com/orders",
 	},
 	"on-dead-lines": {
-		"2: on_dead.lines: unknown key; known here: exec, http, timeout",
 		"2: on_dead: nothing to run; add exec: [./tell.sh] or http",
+		"2: on_dead.lines: unknown key; known here: exec, http, timeout",
 	},
 	"on-dead-two": {"4: on_dead: there are http on line 3 and exec on line 4; keep one of them"},
 	"sql-blank": {

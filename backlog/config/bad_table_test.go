@@ -43,8 +43,8 @@ var badTables = badFiles{
 		"2: statuses.new: no when; it says which records to take",
 		"3: statuses.error: no set; it says how a record gets there",
 		"4: statuses.success: no set; it says how a record gets there",
-		"5: statuses.dead.when: is an empty mapping; name a column or remove it",
 		"5: statuses.dead: no set; it says how a record gets there",
+		"5: statuses.dead.when: is an empty mapping; name a column or remove it",
 	},
 	"state-listed-twice": {
 		"1: statuses.new[1]: NEW is listed twice; remove one",
@@ -88,12 +88,12 @@ var badTables = badFiles{
 		"2: table.touch.c: must be a single value, not a mapping",
 	},
 	"where": {
-		`2: table.where."": an empty key names no column`,
 		"2: table.where.a: is empty; write null if NULL is meant",
 		"2: table.where.b: is an empty list; name at least one or remove it",
 		"2: table.where.c: must be a value or a list of values, not a mapping",
 		"2: table.where.d[0]: must be a single value, not a list",
 		"2: table.where.e[1]: 1 is listed twice; remove one",
+		`2: table.where."": an empty key names no column`,
 		"3: table.touch: is an empty mapping; name a column or remove it",
 	},
 }

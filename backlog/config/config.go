@@ -116,8 +116,8 @@ func Load(r io.Reader, name string, lookup func(string) (string, bool), known Kn
 	}
 	d := newDecoder(name, lookup, known)
 	var c *Config
-	if root, ok := d.parse(text); ok {
-		c = root.config()
+	if top, ok := d.top(text); ok {
+		c = d.value(top, "", top.Line).config()
 	}
 	if err := d.err(); err != nil {
 		return nil, err
@@ -140,8 +140,12 @@ func defaults() *Config {
 // config decodes the whole file: a mapping, or just the list of tiers.
 func (v value) config() *Config {
 	c := defaults()
-	if v.isList() {
+	switch {
+	case v.isList():
 		c.Tiers = v.d.value(v.node, "tiers", v.node.Line).tiers(c.Timezone)
+		return c
+	case !v.isMapping():
+		v.fail("must be a mapping (key: value) or a list of tiers, not %s", v.kind())
 		return c
 	}
 	var list value // decoded last: cron tiers take the file's timezone

@@ -291,14 +291,11 @@ func (d *decoder) failf(path, format string, args ...any) {
 	d.errorf(d.place(path).line, path, format, args...)
 }
 
-// order puts the problems noted from the n-th on in the order of the file.
-func (d *decoder) order(n int) {
-	slices.SortStableFunc(d.errs[n:], func(a, b *Error) int { return cmp.Compare(d.place(a.Key).column, d.place(b.Key).column) })
-}
-
-// err returns the problems noted so far, joined, or nil.
+// err returns the problems noted so far, joined in the order of the file, or nil.
 func (d *decoder) err() error {
-	slices.SortStableFunc(d.errs, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(d.errs, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(d.place(a.Key).column, d.place(b.Key).column))
+	})
 	joined := make([]error, len(d.errs))
 	for i, e := range d.errs {
 		joined[i] = e

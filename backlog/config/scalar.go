@@ -206,14 +206,7 @@ func (v value) location() *time.Location {
 	return loc
 }
 
-var ratePattern = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?/ ?([a-z]+)$`)
-
-var ratePeriods = map[string]time.Duration{
-	"s": time.Second, "sec": time.Second, "second": time.Second,
-	"m": time.Minute, "min": time.Minute, "minute": time.Minute,
-	"h": time.Hour, "hour": time.Hour,
-	"d": 24 * time.Hour, "day": 24 * time.Hour,
-}
+var ratePattern = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?/ ?(s|sec|second|m|min|minute|h|hour|d|day)$`)
 
 // rate returns a rate such as 10/s in events per second.
 func (v value) rate() float64 {
@@ -226,13 +219,13 @@ func (v value) rate() float64 {
 		v.fail("%[1]s per what; write %[1]s/s, %[1]s/m or %[1]s/h", show(text))
 		return 0
 	}
-	m := append(ratePattern.FindStringSubmatch(text), "", "", "")
-	period, ok := ratePeriods[m[2]]
-	if !ok {
+	m := ratePattern.FindStringSubmatch(text)
+	if m == nil {
 		v.fail("%s is no rate; write how many per second, minute, hour or day: 10/s, 100/m, 5000/h", show(text))
 		return 0
 	}
 	n, _ := strconv.ParseFloat(m[1], 64)
+	period, _ := tiers.ParseDuration("1" + m[2])
 	perSecond := n / period.Seconds()
 	switch {
 	case perSecond == 0:

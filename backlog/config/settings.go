@@ -36,10 +36,9 @@ import (
 // wrong with a field, named by its path such as allow[0] or headers.Host. A field
 // that could not be decoded is reported already, and not reported twice.
 func (v value) settings(s any, without ...string) {
-	before := len(v.d.errs)
 	v.object(v.settingsOf(s, without))
 	if v.isMapping() {
-		v.check(s, before)
+		v.check(s)
 		v.require(s)
 	}
 }
@@ -261,8 +260,8 @@ type checker interface {
 }
 
 // check asks the owner of the settings in v, which are decoded, what is wrong
-// with them. The errors from the given one on get the order of the file.
-func (v value) check(s any, before int) {
+// with them.
+func (v value) check(s any) {
 	if c, ok := s.(checker); ok {
 		c.Check(func(field, problem string) {
 			path := v.d.written(strings.TrimPrefix(v.path+"."+field, "."))
@@ -270,7 +269,6 @@ func (v value) check(s any, before int) {
 				v.d.failf(path, "%s", problem)
 			}
 		})
-		v.d.order(before)
 	}
 }
 
@@ -298,7 +296,6 @@ type Settings struct {
 // oneKind decodes a mapping with the settings of just one of the kinds, and with
 // keys that are common to all. Nothing is the problem with a mapping that has none.
 func (v value) oneKind(kinds []Settings, common keys, nothing string) (name string, settings any) {
-	before := len(v.d.errs)
 	made, nested, owners := make(map[string]any), make(map[string]bool), make(map[string]string)
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -319,15 +316,13 @@ func (v value) oneKind(kinds []Settings, common keys, nothing string) (name stri
 	if name == "" {
 		return "", nil
 	}
-	strays := len(v.d.errs)
 	for key, owner := range owners {
 		if owner != name && v.has(key) {
 			v.stray(key, owner, name)
 		}
 	}
-	v.d.order(strays)
 	if !nested[name] {
-		v.check(made[name], before)
+		v.check(made[name])
 	}
 	return name, made[name]
 }

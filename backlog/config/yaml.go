@@ -12,21 +12,6 @@ import (
 
 const maxSize = 1 << 20 // of a file, in bytes
 
-// parse returns the root of the only document in text, which must be a
-// configuration's.
-func (d *decoder) parse(text []byte) (root value, ok bool) {
-	top, ok := d.top(text)
-	if !ok {
-		return value{}, false
-	}
-	root = d.value(top, "", top.Line)
-	if !root.isMapping() && !root.isList() {
-		root.fail("must be a mapping (key: value) or a list of tiers, not %s", root.kind())
-		return value{}, false
-	}
-	return root, true
-}
-
 // top returns the root of the only document in text, which is not null and small
 // enough to walk through.
 func (d *decoder) top(text []byte) (n *yaml.Node, ok bool) {
