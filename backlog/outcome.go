@@ -83,6 +83,18 @@ type unstarted struct{ error }
 
 func (u *unstarted) Unwrap() []error { return []error{u.error, Skip} }
 
+// Worded returns an error with a text for people, and the causes that errors.Is
+// and errors.As find behind it.
+func Worded(text string, causes ...error) error { return &worded{text, causes} }
+
+type worded struct {
+	text   string
+	causes []error
+}
+
+func (w *worded) Error() string   { return w.text }
+func (w *worded) Unwrap() []error { return w.causes }
+
 // OutcomeOf returns the outcome that a handler's error stands for.
 func OutcomeOf(err error) Outcome {
 	switch {

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"backlog/backlog"
 	"backlog/backlog/mapping"
 	"backlog/tiers"
 )
@@ -74,7 +75,7 @@ type Known struct {
 func LoadFile(path string, known Known) (*Config, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missingFile(path)
+		return nil, backlog.Worded(missingFile(path), err)
 	}
 	if err != nil {
 		return nil, err
@@ -83,13 +84,8 @@ func LoadFile(path string, known Known) (*Config, error) {
 	return Load(f, path, os.LookupEnv, known)
 }
 
-// A missingFile is the path of a file that there is not.
-type missingFile string
-
-func (e missingFile) Unwrap() error { return fs.ErrNotExist }
-
-func (e missingFile) Error() string {
-	path := string(e)
+// missingFile says what to do about a file that there is not.
+func missingFile(path string) string {
 	text := path + ": no such file"
 	if abs, err := filepath.Abs(path); err == nil && !filepath.IsAbs(path) {
 		text += " in " + filepath.Dir(abs)

@@ -187,12 +187,12 @@ func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, cut bool,
 	text := cmp.Or(stderr, proc.InWords(state))
 	switch status := state.ExitCode(); {
 	case h.Reject == nil && status == usualReject, slices.Contains(h.Reject, status):
-		return backlog.Reject(proc.Fail(text, "", how))
+		return backlog.Reject(backlog.Worded(text, how))
 	case h.Skip == nil && status == usualSkip, slices.Contains(h.Skip, status):
-		return proc.Fail(text, "", backlog.Skip, how)
+		return backlog.Worded(text, backlog.Skip, how)
 	case cut:
 		cause := context.Cause(ctx)
-		return proc.Fail(cause.Error(), stderr, cause, how)
+		return backlog.Worded(proc.WithTail(cause.Error(), stderr), cause, how)
 	}
-	return proc.Fail(text, "", how)
+	return backlog.Worded(text, how)
 }

@@ -173,9 +173,9 @@ func (p *plan) unanswered(ctx context.Context, req *http.Request, err error) err
 	where := req.Method + " " + req.URL.Scheme + "://" + req.URL.Host
 	if ctx.Err() != nil {
 		cause := context.Cause(ctx)
-		return &failure{cause.Error() + ": " + where, cause}
+		return backlog.Worded(cause.Error()+": "+where, cause)
 	}
-	failed := &failure{where + ": " + p.printable([]byte(netInWords(err))), err}
+	failed := backlog.Worded(where+": "+p.printable([]byte(netInWords(err))), err)
 	if errors.Is(err, errProxy) {
 		return backlog.Unstarted(failed)
 	}

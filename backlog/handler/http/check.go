@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/http/httptrace"
 	"strings"
 	"time"
+
+	"backlog/backlog"
 )
 
 const (
@@ -56,7 +57,8 @@ func (h *Handler) Check(ctx context.Context) error {
 		if !asked {
 			return nil
 		}
-		if err = refusedLater(c); err == nil {
+		time.Sleep(refusalTime)
+		if err = c.Err(); err == nil {
 			return nil
 		}
 	}
@@ -86,7 +88,7 @@ func (h *Handler) Check(ctx context.Context) error {
 		}
 		text += tlsHint(err)
 	}
-	return &failure{"http: " + text, err}
+	return backlog.Worded("http: "+text, err)
 }
 
 // Checked says what a Check that found nothing has shown.
@@ -105,28 +107,6 @@ func (h *Handler) Checked() string {
 		return text + "; 1 secret to sign with"
 	default:
 		return fmt.Sprintf("%s; %d secrets to sign with", text, n)
-	}
-}
-
-// refusedLater returns what a server that has seen our certificate, or that
-// we have none, says to it.
-func refusedLater(c *http.ClientConn) error {
-	changed := make(chan struct{}, 1)
-	c.SetStateHook(func(*http.ClientConn) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})
-	for late := time.After(refusalTime); ; {
-		if err := c.Err(); err != nil {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-late:
-			return nil
-		}
 	}
 }
 

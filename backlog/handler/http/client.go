@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"backlog/backlog"
 )
 
 const (
@@ -113,9 +115,6 @@ func (p *plan) tlsConfig(h *Handler) (*tls.Config, error) {
 			}
 			return &pair, nil
 		}}
-		if _, err := p.cert.get(); err != nil {
-			return nil, err
-		}
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return p.cert.get() }
 	}
 	return c, nil
@@ -188,9 +187,9 @@ func readSmall(path string) ([]byte, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &failure{path + " does not exist; create it or correct the path", err}
+		return nil, backlog.Worded(path+" does not exist; create it or correct the path", err)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, &failure{path + " may not be read by this user; see the permissions of the file and its directories", err}
+		return nil, backlog.Worded(path+" may not be read by this user; see the permissions of the file and its directories", err)
 	case err != nil:
 		return nil, fmt.Errorf("%s cannot be read: %w", path, err)
 	case !info.Mode().IsRegular():

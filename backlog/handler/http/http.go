@@ -147,15 +147,6 @@ func (h *Handler) plan() (*plan, error) {
 	return h.made, nil
 }
 
-// A failure is an error with a text for people.
-type failure struct {
-	text  string
-	cause error
-}
-
-func (f *failure) Error() string { return f.text }
-func (f *failure) Unwrap() error { return f.cause }
-
 // A plan is what the configuration comes to. But for the files that are watched
 // it is immutable.
 type plan struct {

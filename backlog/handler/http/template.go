@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -148,15 +149,11 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
+var usualPorts = map[string]string{"http": "80", "https": "443"}
+
 // portOf returns the port of a URL of a web server.
 func portOf(u *url.URL) string {
-	if p := u.Port(); p != "" {
-		return p
-	}
-	if u.Scheme == "https" {
-		return "443"
-	}
-	return "80"
+	return cmp.Or(u.Port(), usualPorts[u.Scheme])
 }
 
 // escapeQuery escapes what may not stand in a query at all; [url.Parse] leaves

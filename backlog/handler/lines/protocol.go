@@ -136,7 +136,7 @@ func (r reply) err() (err error) {
 	case r.outcome == backlog.Skipped && err == nil:
 		err = backlog.Skip
 	case r.outcome == backlog.Skipped:
-		err = proc.Fail(text, "", backlog.Skip)
+		err = backlog.Worded(text, backlog.Skip)
 	case err == nil:
 		err = errors.New("the worker said error, without a text")
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/handler/proc"
 )
 
 func TestParseReply(t *testing.T) {
@@ -34,7 +33,7 @@ func TestParseReply(t *testing.T) {
 		{line: `{"attempt_id":"a","outcome":"reject"}`, err: backlog.Reject(nil)},
 		{line: `{"attempt_id":"a","outcome":"reject","error":"no such customer"}`, err: backlog.Reject(errors.New("no such customer"))},
 		{line: `{"attempt_id":"a","outcome":"skip"}`, err: backlog.Skip},
-		{line: `{"attempt_id":"a","outcome":"skip","error":"later"}`, err: &proc.Failure{Text: "later", Causes: []error{backlog.Skip}}},
+		{line: `{"attempt_id":"a","outcome":"skip","error":"later"}`, err: backlog.Worded("later", backlog.Skip)},
 		{line: `{"attempt_id":"a","outcome":"error","error":"busy","retry_after":2.5}`,
 			err: backlog.RetryAfter(2500*time.Millisecond, errors.New("busy"))},
 		{line: `{"attempt_id":"a","outcome":"skip","retry_after":0}`, err: backlog.RetryAfter(0, backlog.Skip)},

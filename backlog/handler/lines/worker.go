@@ -90,7 +90,7 @@ func (w *worker) late() {
 	defer w.h.mu.Unlock()
 	if len(w.inFlight) > 0 {
 		text := fmt.Sprintf("timed out after %v: the worker answered nothing (does it flush its output?)", w.h.Timeout)
-		w.end(proc.Fail(text, "", context.DeadlineExceeded))
+		w.end(backlog.Worded(text, context.DeadlineExceeded))
 	}
 }
 
@@ -264,7 +264,7 @@ func (l *loss) of(ctx context.Context) error {
 	if l.how != nil {
 		causes = append(causes, l.how)
 	}
-	failed := proc.Fail(why.Error(), l.tail, causes...)
+	failed := backlog.Worded(proc.WithTail(why.Error(), l.tail), causes...)
 	if l.unstarted {
 		return backlog.Unstarted(failed)
 	}

@@ -57,7 +57,7 @@ func (p Program) cannotStart(err error) error {
 		return err // the record's own environment is
 	}
 	if wrong := p.Check(); wrong != nil {
-		return backlog.Unstarted(Fail(wrong.Error(), "", wrong, err))
+		return backlog.Unstarted(backlog.Worded(wrong.Error(), wrong, err))
 	}
 	if errors.Is(err, syscall.ENOEXEC) {
 		err = fmt.Errorf("%w: a script must begin with a line such as #!/bin/sh", err)

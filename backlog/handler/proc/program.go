@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"unicode"
 	"unicode/utf8"
+
+	"backlog/backlog"
 )
 
 // A Program is the command of a handler.
@@ -136,7 +138,7 @@ func (p Program) find() (string, error) {
 	if strings.HasPrefix(name, "~") || strings.Contains(name, "$") {
 		why += "; neither ~ nor ${…} is replaced here"
 	}
-	return "", Fail(p.Kind+": "+name+" "+why, "", err)
+	return "", backlog.Worded(p.Kind+": "+name+" "+why, err)
 }
 
 var anInterpreter = regexp.MustCompile(`^(python|perl|ruby|node|php|lua|bash|dash|zsh|ksh|sh|Rscript)[0-9.]*$`)

@@ -65,21 +65,10 @@ func clean(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// A Failure is an error with a text for people, and the causes that errors.Is
-// and errors.As find behind it.
-type Failure struct {
-	Text   string
-	Causes []error
-}
-
-// Fail returns the failure with this text and the tail of what the program wrote,
-// which may be empty.
-func Fail(text, tail string, causes ...error) *Failure {
-	if tail != "" {
-		text += ": " + tail
+// WithTail returns a text with the tail of what the program wrote, which may be empty.
+func WithTail(text, tail string) string {
+	if tail == "" {
+		return text
 	}
-	return &Failure{text, causes}
+	return text + ": " + tail
 }
-
-func (f *Failure) Error() string   { return f.Text }
-func (f *Failure) Unwrap() []error { return f.Causes }
