@@ -218,7 +218,7 @@ func (k *checker) all(ctx context.Context) {
 	}
 	t, ok := k.writes(ctx)
 	k.notes(k.table)
-	if !hasDead(k.cfg) {
+	if !k.table.HasDead() {
 		k.good("note", noDead)
 	}
 	if ok {

@@ -70,7 +70,11 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 		fmt.Fprintln(g.err, "backlog: waiting for the handler; a second signal ends it")
 	})()
 	if !o.JSON {
-		g.printf("record   %s\nstatus   %s\n\n", shown(s.row.Key.String()), s.status())
+		text := statusText(row)
+		if row.Filtered {
+			text += ", left out by table.where"
+		}
+		g.printf("record   %s\nstatus   %s\n\n", shown(row.Key.String()), text)
 	}
 	if err := s.take(ctx, a, stop.hard, now); err != nil {
 		return err
@@ -119,18 +123,6 @@ func (s *sample) take(ctx context.Context, a *app, hard <-chan struct{}, now tim
 		err = errors.New("stopped before the handler answered")
 	}
 	return err
-}
-
-// status says what the row is, whatever the handler then does with it.
-func (s *sample) status() string {
-	text, state := shown(s.Status), s.State
-	if text != state {
-		text += " (" + state + ")"
-	}
-	if s.row.Filtered {
-		text += ", left out by table.where"
-	}
-	return text
 }
 
 func (s *sample) result() string {

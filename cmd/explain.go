@@ -135,11 +135,7 @@ func (g *globals) printExplanation(row inspect.Row, x inspect.Explanation, keeps
 	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
 	line := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
 	line("record", "%s", shown(row.Key.String()))
-	if s := row.State.String(); row.Status == s {
-		line("status", "%s", s)
-	} else {
-		line("status", "%s (%s)", shown(row.Status), s)
-	}
+	line("status", "%s", statusText(row))
 	if row.Inserted.IsZero() {
 		line("inserted", "-")
 	} else {
@@ -163,6 +159,14 @@ func (g *globals) printExplanation(row inspect.Row, x inspect.Explanation, keeps
 		line("next attempt", "%s, %s, by the tier %s%s", exactly(x.Next), fromNow(x.Next, now), shown(x.Tier), unless)
 	}
 	return w.Flush()
+}
+
+// statusText returns the row's status and, where that is another word, its state.
+func statusText(row inspect.Row) string {
+	if state := row.State.String(); row.Status != state {
+		return fmt.Sprintf("%s (%s)", shown(row.Status), state)
+	}
+	return row.Status
 }
 
 // exactly returns a time as people read it, to the millisecond.

@@ -275,15 +275,9 @@ func (p *passLog) logUnwritten(log *slog.Logger) {
 func (o *observer) sayEnd(log *slog.Logger, ev backlog.Event) {
 	r := ev.Report
 	args := []any{"selected", r.Selected, "succeeded", r.Succeeded, "failed", r.Failed, "seconds", float64(r.Duration.Milliseconds()) / 1000}
-	for _, x := range []struct {
-		name string
-		n    int
-	}{
-		{"given_up", r.GivenUp}, {"rejected", r.Rejected}, {"skipped", r.Skipped}, {"conflicts", r.Conflicts}, {"refused", r.Refused},
-		{"interrupted", r.Interrupted}, {"unwritten", r.Unwritten}, {"unreadable", r.Unreadable}, {"expired", r.Expired},
-	} {
-		if x.n > 0 {
-			args = append(args, x.name, x.n)
+	for _, c := range outcomeCounts(*r)[2:] { // in which the first two are said already
+		if c.n > 0 {
+			args = append(args, c.key, c.n)
 		}
 	}
 	if r.Stopped != "" {

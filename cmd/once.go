@@ -219,44 +219,33 @@ func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass) (b
 
 // pass returns what to run; its Tier is empty if nothing is due.
 func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, err error) {
-	given := 0
-	for _, is := range []bool{o.MaxAge != "", o.Tier != "", o.Due} {
-		if is {
-			given++
-		}
-	}
+	var tier tiers.Tier
+	byAge, byName, known := o.MaxAge != "", o.Tier != "", false
 	switch {
-	case o.ID != "" && given > 0:
+	case o.ID != "" && (byAge || byName || o.Due):
 		return p, usagef("--id is one record, due or not: leave out --max-age, --tier and --due")
 	case o.ID != "":
 		return backlog.Pass{Now: now}, nil
-	case given != 1:
-		return p, usagef("say which records: one of --max-age AGE, --tier NAME, --due or --id ID")
-	}
-	var tier tiers.Tier
-	switch {
-	case o.Due:
+	case o.Due && !byAge && !byName:
 		pick := tiers.Coalesce(s.Due(now.Add(-time.Minute), now), func(tiers.Tier) bool { return true })
 		if pick.Start == nil {
 			return p, nil
 		}
 		tier = pick.Start.Tier
-	case o.Tier != "":
-		t, ok := s.ByName(o.Tier)
-		if !ok {
+	case byName && !byAge && !o.Due:
+		if tier, known = s.ByName(o.Tier); !known {
 			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, strings.Join(tierNames(s), ", "))
 		}
-		tier = t
-	default:
+	case byAge && !byName && !o.Due:
 		age, err := parseAge("--max-age", o.MaxAge)
 		if err != nil {
 			return p, err
 		}
-		t, ok := s.ByMaxAge(age)
-		if !ok {
-			t = tiers.Tier{Name: o.MaxAge, MaxAge: age}
+		if tier, known = s.ByMaxAge(age); !known {
+			tier = tiers.Tier{Name: o.MaxAge, MaxAge: age}
 		}
-		tier = t
+	default:
+		return p, usagef("say which records: one of --max-age AGE, --tier NAME, --due or --id ID")
 	}
 	p = backlog.TierPass(s, tier)
 	p.Now = now

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -70,28 +71,34 @@ func printReport(w io.Writer, name string, r backlog.Report, asJSON bool, list [
 	return printCauses(w, list)
 }
 
-// nothingDue is the report where no tier has ticked.
-const nothingDue = "nothing is due"
+// An outcomeCount is how many records of a pass had one outcome.
+type outcomeCount struct {
+	n          int
+	key, words string // in the log and for people
+}
 
-// reportText is the report in one line. What did not happen is not mentioned.
+// outcomeCounts returns the report's counts but for the selected records.
+func outcomeCounts(r backlog.Report) []outcomeCount {
+	return []outcomeCount{
+		{r.Succeeded, "succeeded", "succeeded"}, {r.Failed, "failed", "failed"}, {r.GivenUp, "given_up", "of them out of retries"},
+		{r.Rejected, "rejected", "rejected"}, {r.Skipped, "skipped", "skipped"},
+		{r.Conflicts, "conflicts", "changed by somebody else meanwhile"}, {r.Refused, "refused", "refused by the database"},
+		{r.Interrupted, "interrupted", "interrupted"}, {r.Unwritten, "unwritten", "not written"}, {r.Expired, "expired", "expired"},
+		{r.Unreadable, "unreadable", "unreadable and left alone"},
+	}
+}
+
+// reportText is the report in one line. What did not happen is not mentioned, and
+// without a name no tier has ticked.
 func reportText(name string, r backlog.Report) string {
 	if name == "" {
-		return nothingDue
+		return "nothing is due"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s selected", shown(name), plural(r.Selected, "record"))
-	for _, x := range []struct {
-		n    int
-		word string
-	}{
-		{r.Succeeded, "succeeded"}, {r.Failed, "failed"}, {r.GivenUp, "of them out of retries"},
-		{r.Rejected, "rejected"}, {r.Skipped, "skipped"},
-		{r.Conflicts, "changed by somebody else meanwhile"}, {r.Refused, "refused by the database"},
-		{r.Interrupted, "interrupted"}, {r.Unwritten, "not written"}, {r.Expired, "expired"},
-		{r.Unreadable, "unreadable and left alone"},
-	} {
-		if x.n > 0 {
-			fmt.Fprintf(&b, ", %d %s", x.n, x.word)
+	for _, c := range outcomeCounts(r) {
+		if c.n > 0 {
+			fmt.Fprintf(&b, ", %d %s", c.n, c.words)
 		}
 	}
 	fmt.Fprintf(&b, " in %v", r.Duration.Round(time.Millisecond))
@@ -226,8 +233,8 @@ func thousands(n int) string {
 
 // printArray prints the values as a JSON array, as they come: there may be more than
 // memory holds.
-func printArray[T any](w io.Writer, values iter.Seq[T]) error {
-	before := "["
+func printArray[T any](out io.Writer, values iter.Seq[T]) error {
+	w, before := bufio.NewWriter(out), "["
 	for v := range values {
 		b, err := json.Marshal(v)
 		if err == nil {
@@ -238,6 +245,6 @@ func printArray[T any](w io.Writer, values iter.Seq[T]) error {
 		}
 		before = ","
 	}
-	_, err := fmt.Fprint(w, strings.TrimPrefix(before, ",")+"]")
-	return err
+	w.WriteString(strings.TrimPrefix(before, ",") + "]")
+	return w.Flush()
 }

@@ -94,7 +94,33 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 	if r.Beyond, err = a.countBeyond(ctx, filter, now); err != nil {
 		return err
 	}
-	return g.retry(ctx, o, a, filter, r, now)
+	if r.Selected > 1 && !o.Yes && !o.DryRun {
+		return usagef("that would put %d records back to new; add --yes to do so", r.Selected)
+	}
+	if r.Selected > 0 && !o.DryRun {
+		if err := a.db.CheckRights(ctx); err != nil {
+			return err
+		}
+		if r.Reset, err = a.table.Requeue(ctx, filter, now); err != nil && r.Reset == 0 {
+			return err
+		}
+	}
+	if o.JSON {
+		return errors.Join(err, printJSON(g.out, r))
+	}
+	if o.DryRun {
+		g.printf("%s would be put back to new\n", plural(r.Selected, "record"))
+	} else {
+		g.printf("%s put back to new\n", plural(r.Reset, "record"))
+	}
+	if r.Beyond > 0 {
+		then := "not tried"
+		if a.table.HasDead() {
+			then = "not tried, and dead again when that tier ticks"
+		}
+		g.printf("%d of them older than every tier reaches (%s): %s\n", r.Beyond, tiers.FormatDuration(a.cfg.Tiers.Widest().MaxAge), then)
+	}
+	return err
 }
 
 // check returns the age of --older-than, 0 for none, or what is wrong with the
@@ -137,18 +163,17 @@ func (o *RetryOptions) filter(ctx context.Context, a *app, age time.Duration, no
 // cannot be put back to new.
 func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []backlog.Key, err error) {
 	seen := make(map[uint64]bool)
+	var wrong []error
 	for _, id := range o.IDs {
 		k, err := a.table.ParseKey(id)
 		if err != nil {
 			return nil, usageError{err}
 		}
-		if !seen[k.Hash()] {
-			seen[k.Hash()] = true
-			keys = append(keys, k)
+		if seen[k.Hash()] {
+			continue
 		}
-	}
-	var wrong []error
-	for _, k := range keys {
+		seen[k.Hash()] = true
+		keys = append(keys, k)
 		row, ok, err := a.table.Find(ctx, k, now)
 		if err != nil {
 			return nil, err
@@ -213,36 +238,4 @@ func (a *app) countBeyond(ctx context.Context, filter table.Filter, now time.Tim
 		filter.Before = edge
 	}
 	return a.table.CountRequeue(ctx, filter)
-}
-
-// retry puts the records back and prints the result. More than one record needs
-// --yes.
-func (g *globals) retry(ctx context.Context, o RetryOptions, a *app, filter table.Filter, r retryJSON, now time.Time) (err error) {
-	if r.Selected > 1 && !o.Yes && !o.DryRun {
-		return usagef("that would put %d records back to new; add --yes to do so", r.Selected)
-	}
-	if r.Selected > 0 && !o.DryRun {
-		if err := a.db.CheckRights(ctx); err != nil {
-			return err
-		}
-		if r.Reset, err = a.table.Requeue(ctx, filter, now); err != nil && r.Reset == 0 {
-			return err
-		}
-	}
-	if o.JSON {
-		return errors.Join(err, printJSON(g.out, r))
-	}
-	if o.DryRun {
-		g.printf("%s would be put back to new\n", plural(r.Selected, "record"))
-	} else {
-		g.printf("%s put back to new\n", plural(r.Reset, "record"))
-	}
-	if r.Beyond > 0 {
-		then := "not tried"
-		if a.table.HasDead() {
-			then = "not tried, and dead again when that tier ticks"
-		}
-		g.printf("%d of them older than every tier reaches (%s): %s\n", r.Beyond, tiers.FormatDuration(a.cfg.Tiers.Widest().MaxAge), then)
-	}
-	return err
 }

@@ -92,12 +92,9 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	case "text":
 		return g.printTicks(cfg.Tiers, comingTicks(cfg.Tiers, from, until, o.Count))
 	case "json":
-		w := bufio.NewWriter(g.out)
-		if err := printArray(w, comingTicks(cfg.Tiers, from, until, o.Count)); err != nil {
-			return err
-		}
-		fmt.Fprintln(w)
-		return w.Flush()
+		err := printArray(g.out, comingTicks(cfg.Tiers, from, until, o.Count))
+		g.printf("\n")
+		return err
 	case "crontab":
 		return g.printCrontab(cfg.Tiers)
 	case "systemd":

@@ -66,33 +66,24 @@ func runStatus(ctx context.Context, o dataFlags, g *globals) error {
 		return err
 	}
 	defer a.close()
-	s, err := statusOf(ctx, a, now)
+	counts, err := countOf(ctx, a.table, a.cfg, now)
 	if err != nil {
 		return err
+	}
+	s := &statusJSON{
+		Counts: counts.ByStatus, Pending: counts.Pending(), Beyond: countsOf(counts.Beyond),
+		Unreadable: counts.Unreadable, Exhausted: counts.Exhausted, Next: nextStarts(a.cfg.Tiers, now),
+	}
+	from := 0.0
+	for i, t := range a.cfg.Tiers.Tiers() {
+		to := t.MaxAge.Seconds()
+		s.Bands = append(s.Bands, bandJSON{Tier: t.Name, MinAge: from, MaxAge: to, bandCounts: countsOf(counts.Bands[i])})
+		from = to
 	}
 	if o.JSON {
 		return printJSON(g.out, s)
 	}
 	return g.printStatus(s, now)
-}
-
-func statusOf(ctx context.Context, a *app, now time.Time) (*statusJSON, error) {
-	list := a.cfg.Tiers.Tiers()
-	counts, err := countOf(ctx, a.table, a.cfg, now)
-	if err != nil {
-		return nil, err
-	}
-	s := &statusJSON{
-		Counts: counts.ByStatus, Pending: counts.Pending(), Beyond: countsOf(counts.Beyond),
-		Unreadable: counts.Unreadable, Exhausted: counts.Exhausted,
-	}
-	min := 0.0
-	for i, b := range counts.Bands {
-		s.Bands = append(s.Bands, bandJSON{Tier: list[i].Name, MinAge: min, MaxAge: list[i].MaxAge.Seconds(), bandCounts: countsOf(b)})
-		min = list[i].MaxAge.Seconds()
-	}
-	s.Next = nextStarts(a.cfg.Tiers, now)
-	return s, nil
 }
 
 // countOf counts the records in the tiers' bands. With a policy that never tries

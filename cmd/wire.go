@@ -98,7 +98,7 @@ func (a *app) introduce(level slog.Level) {
 		a.log.Log(context.Background(), level, "as understood: "+s)
 	}
 	a.table.TellNotes(func(n string) { a.log.Warn(n) })
-	if !hasDead(a.cfg) {
+	if !a.table.HasDead() {
 		a.log.Log(context.Background(), level, noDead)
 	}
 }
@@ -121,10 +121,6 @@ func apart(ahead time.Duration) string {
 }
 
 const noDead = "no dead status is configured: a rejected record is an error like any other"
-
-func hasDead(cfg *config.Config) bool {
-	return len(cfg.Table.Dead.Values)+len(cfg.Table.Dead.Set) > 0
-}
 
 // open opens the table for a command that needs no handler, and returns the time
 // that the command pretends it is.
