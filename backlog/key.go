@@ -1,12 +1,15 @@
 package backlog
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // A Key identifies one record: the values of the table's key columns as the
@@ -104,6 +107,46 @@ func (k Key) Hash() uint64 {
 		maphash.WriteComparable(&h, toTyped(k.Part(i))) // 1, "1" and ("1", "") are different keys
 	}
 	return h.Sum64()
+}
+
+// Compare orders keys part by part; a key that begins another comes before it.
+func (k Key) Compare(other Key) int {
+	for i := range min(k.Len(), other.Len()) {
+		if c := compareParts(k.Part(i), other.Part(i)); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(k.Len(), other.Len())
+}
+
+// compareParts orders parts of different types too, so that the order is
+// total: numbers, text, bytes, as SQLite has them.
+func compareParts(a, b any) int {
+	if c := cmp.Compare(typeRank(a), typeRank(b)); c != 0 {
+		return c
+	}
+	switch a := a.(type) {
+	case int64:
+		return cmp.Compare(a, b.(int64))
+	case float64:
+		return cmp.Compare(a, b.(float64))
+	case string:
+		return strings.Compare(a, b.(string))
+	default:
+		return bytes.Compare(a.([]byte), b.([]byte))
+	}
+}
+
+func typeRank(part any) int {
+	switch part.(type) {
+	case int64:
+		return 0
+	case float64:
+		return 1
+	case string:
+		return 2
+	}
+	return 3
 }
 
 // A Cursor is a place in a lane's order: just behind the record it was taken

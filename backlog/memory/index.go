@@ -87,7 +87,7 @@ func (x *index) compare(e *entry, p place) int {
 	}
 	c := cmp.Compare(p.at, e.at)
 	if c == 0 && !p.key.IsZero() {
-		c = compareKeys(p.key, e.Key)
+		c = p.key.Compare(e.Key)
 	} else if c == 0 {
 		c = 1
 	}

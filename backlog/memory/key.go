@@ -1,11 +1,8 @@
 package memory
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
 	"backlog/backlog"
 )
@@ -43,45 +40,4 @@ func mapKey(k backlog.Key) any {
 		b = fmt.Appendf(b, "%T%#v", k.Part(i), k.Part(i))
 	}
 	return encodedKey(b)
-}
-
-// compareKeys compares part by part; a key that begins another comes before
-// it.
-func compareKeys(a, b backlog.Key) int {
-	for i := range min(a.Len(), b.Len()) {
-		if c := compareParts(a.Part(i), b.Part(i)); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(a.Len(), b.Len())
-}
-
-// compareParts orders parts of different types too, so that the order is
-// total: numbers, text, bytes, as SQLite has them.
-func compareParts(a, b any) int {
-	if c := cmp.Compare(typeRank(a), typeRank(b)); c != 0 {
-		return c
-	}
-	switch a := a.(type) {
-	case int64:
-		return cmp.Compare(a, b.(int64))
-	case float64:
-		return cmp.Compare(a, b.(float64))
-	case string:
-		return strings.Compare(a, b.(string))
-	default:
-		return bytes.Compare(a.([]byte), b.([]byte))
-	}
-}
-
-func typeRank(part any) int {
-	switch part.(type) {
-	case int64:
-		return 0
-	case float64:
-		return 1
-	case string:
-		return 2
-	}
-	return 3
 }

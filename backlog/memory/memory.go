@@ -204,7 +204,7 @@ func (s *Store) Rows() []Row {
 	for _, e := range s.rows {
 		rows = append(rows, e.copy())
 	}
-	slices.SortFunc(rows, func(a, b Row) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(rows, func(a, b Row) int { return a.Key.Compare(b.Key) })
 	return rows
 }
 

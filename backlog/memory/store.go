@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -13,15 +14,9 @@ import (
 // Pending implements [backlog.Store]. A page looks at no more than q.Limit
 // rows: those not yet eligible, or expired, make it shorter.
 func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
-	if err := ctx.Err(); err != nil {
-		return backlog.Page{}, err
-	}
-	after, err := placeOf(q.After)
-	if err != nil {
-		return backlog.Page{}, err
-	}
-	until, err := placeOf(q.Until)
-	if err != nil {
+	after, afterErr := placeOf(q.After)
+	until, untilErr := placeOf(q.Until)
+	if err := cmp.Or(ctx.Err(), afterErr, untilErr); err != nil {
 		return backlog.Page{}, err
 	}
 
@@ -243,7 +238,7 @@ func (s *Store) expired(now, before time.Time) (list []backlog.Record) {
 			list = append(list, s.record(e, lane))
 		}
 	}
-	slices.SortFunc(list, func(a, b backlog.Record) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(list, func(a, b backlog.Record) int { return a.Key.Compare(b.Key) })
 	return list
 }
 

@@ -1,9 +1,6 @@
 package storetest
 
 import (
-	"bytes"
-	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -165,33 +162,33 @@ func (f *fixture) specimens(n int, seed uint64) []Row {
 
 func pick[T any](random *rand.Rand, list ...T) T { return list[random.IntN(len(list))] }
 
+// harness ends the case if the harness fails at something.
+func (f *fixture) harness(err error, what string, args ...any) {
+	f.Helper()
+	if err != nil {
+		f.Fatalf("harness: %s: %v", fmt.Sprintf(what, args...), err)
+	}
+}
+
 func (f *fixture) insert(rows ...Row) {
 	f.Helper()
-	if err := f.h.Insert(rows...); err != nil {
-		f.Fatalf("harness: insert: %v", err)
-	}
+	f.harness(f.h.Insert(rows...), "insert")
 }
 
 func (f *fixture) setStatus(k backlog.Key, s Status) {
 	f.Helper()
-	if err := f.h.SetStatus(k, s); err != nil {
-		f.Fatalf("harness: set record %v to %v: %v", k, s, err)
-	}
+	f.harness(f.h.SetStatus(k, s), "set record %v to %v", k, s)
 }
 
 func (f *fixture) delete(keys ...backlog.Key) {
 	f.Helper()
-	if err := f.h.Delete(keys...); err != nil {
-		f.Fatalf("harness: delete: %v", err)
-	}
+	f.harness(f.h.Delete(keys...), "delete")
 }
 
 func (f *fixture) read(k backlog.Key) Row {
 	f.Helper()
 	row, ok, err := f.h.Row(k)
-	if err != nil {
-		f.Fatalf("harness: read record %v: %v", k, err)
-	}
+	f.harness(err, "read record %v", k)
 	if !ok {
 		f.Fatalf("record %v: want it still in the table, got no such row", k)
 	}
@@ -206,9 +203,7 @@ func (f *fixture) another() backlog.Store {
 		f.Skip("the harness cannot open its table twice")
 	}
 	other, err := opener.Open()
-	if err != nil {
-		f.Fatalf("harness: open the table again: %v", err)
-	}
+	f.harness(err, "open the table again")
 	return other
 }
 
@@ -218,59 +213,52 @@ func query(lane backlog.Lane) backlog.Query {
 }
 
 // walk returns the records of the query, page after page from q.After to the
-// end.
-func (f *fixture) walk(q backlog.Query) []backlog.Record {
+// end, with something done to the cursor between the pages.
+func (f *fixture) walk(q backlog.Query, between ...func(backlog.Cursor) backlog.Cursor) []backlog.Record {
 	f.Helper()
-	return walk(f.Context(), f.T, f.h.Store(), q, unchanged)
+	return f.walkIn(f.h.Store(), q, between...)
 }
 
-// walkJSON is walk with every cursor sent through JSON.
-func (f *fixture) walkJSON(q backlog.Query) []backlog.Record {
+func (f *fixture) walkIn(store backlog.Store, q backlog.Query, between ...func(backlog.Cursor) backlog.Cursor) []backlog.Record {
 	f.Helper()
-	return walk(f.Context(), f.T, f.h.Store(), q, func(c backlog.Cursor) backlog.Cursor { return throughJSON(f.T, c) })
-}
-
-func unchanged(c backlog.Cursor) backlog.Cursor { return c }
-
-// walk returns the records of the query, with something done to the cursor
-// between the pages.
-func walk(ctx context.Context, t *testing.T, store backlog.Store, q backlog.Query, between func(backlog.Cursor) backlog.Cursor) []backlog.Record {
-	t.Helper()
 	var records []backlog.Record
 	for range maxPages {
-		page, err := store.Pending(ctx, q)
+		page, err := store.Pending(f.Context(), q)
 		if err != nil {
-			t.Fatalf("%v lane: Pending: want a page, got error: %v", q.Lane, err)
+			f.Fatalf("%v lane: Pending: want a page, got error: %v", q.Lane, err)
 		}
 		if len(page.Records) > q.Limit {
-			t.Fatalf("%v lane: want at most %d records on a page, got %d", q.Lane, q.Limit, len(page.Records))
+			f.Fatalf("%v lane: want at most %d records on a page, got %d", q.Lane, q.Limit, len(page.Records))
 		}
 		for _, u := range page.Unreadable {
-			t.Errorf("%v lane: want every row readable, got key %v: %v", q.Lane, u.Key, u.Err)
+			f.Errorf("%v lane: want every row readable, got key %v: %v", q.Lane, u.Key, u.Err)
 		}
 		records = append(records, page.Records...)
 		if !page.More {
 			return records
 		}
 		if page.Next.IsZero() {
-			t.Fatalf("%v lane: want a place to go on from when there is more, got the zero Cursor", q.Lane)
+			f.Fatalf("%v lane: want a place to go on from when there is more, got the zero Cursor", q.Lane)
 		}
-		q.After = between(page.Next)
+		q.After = page.Next
+		for _, change := range between {
+			q.After = change(q.After)
+		}
 	}
-	t.Fatalf("%v lane, pages of %d: want More to become false, got it %d times in a row", q.Lane, q.Limit, maxPages)
+	f.Fatalf("%v lane, pages of %d: want More to become false, got it %d times in a row", q.Lane, q.Limit, maxPages)
 	return nil
 }
 
 // throughJSON returns the cursor that comes back from the state file.
-func throughJSON(t *testing.T, c backlog.Cursor) backlog.Cursor {
-	t.Helper()
+func (f *fixture) throughJSON(c backlog.Cursor) backlog.Cursor {
+	f.Helper()
 	text, err := json.Marshal(c)
 	if err != nil {
-		t.Fatalf("cursor %+v: want it written as JSON, got error: %v", c, err)
+		f.Fatalf("cursor %+v: want it written as JSON, got error: %v", c, err)
 	}
 	var back backlog.Cursor
 	if err := json.Unmarshal(text, &back); err != nil {
-		t.Fatalf("cursor %s: want it read back, got error: %v", text, err)
+		f.Fatalf("cursor %s: want it read back, got error: %v", text, err)
 	}
 	return back
 }
@@ -281,7 +269,7 @@ func (f *fixture) wantLane(q backlog.Query, rows []Row, sizes ...int) {
 	want := expected(f.table, rows, q)
 	for _, q.Limit = range append(sizes, 3, 1000) {
 		what := fmt.Sprintf("%v lane at %v since %v, widest %t, in pages of %d", q.Lane, q.Now, q.Since, q.Widest, q.Limit)
-		wantRecords(f.T, what, want, f.walkJSON(q))
+		wantRecords(f.T, what, want, f.walk(q, f.throughJSON))
 	}
 }
 
@@ -296,7 +284,7 @@ func (f *fixture) wantWalks(q backlog.Query, rows []Row) {
 		q := q
 		q.Limit, q.After = 7, all[i].Cursor
 		wantRecords(f.T, fmt.Sprintf("%v lane after record %d of %d", q.Lane, i+1, len(want)), want[i+1:], f.walk(q))
-		q.After, q.Until, q.Limit = backlog.Cursor{}, throughJSON(f.T, all[i].Cursor), []int{7, 1000}[i%2]
+		q.After, q.Until, q.Limit = backlog.Cursor{}, f.throughJSON(all[i].Cursor), []int{7, 1000}[i%2]
 		wantRecords(f.T, fmt.Sprintf("%v lane until record %d of %d in pages of %d", q.Lane, i+1, len(want), q.Limit), want[:i+1], f.walk(q))
 	}
 }
@@ -325,25 +313,6 @@ func find(rows []Row, k backlog.Key) *Row {
 		return nil
 	}
 	return &rows[i]
-}
-
-// compareKeys compares two keys of the same kind.
-func compareKeys(a, b backlog.Key) int {
-	for i := range a.Len() {
-		var c int
-		switch part := a.Part(i).(type) {
-		case int64:
-			c = cmp.Compare(part, b.Part(i).(int64))
-		case string:
-			c = strings.Compare(part, b.Part(i).(string))
-		case []byte:
-			c = bytes.Compare(part, b.Part(i).([]byte))
-		}
-		if c != 0 {
-			return c
-		}
-	}
-	return 0
 }
 
 // wantRow checks that the row is as it is expected to be, in every field that

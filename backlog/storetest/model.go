@@ -38,12 +38,12 @@ func expected(table Table, rows []Row, q backlog.Query) []Row {
 	}
 	slices.SortFunc(want, func(a, b Row) int {
 		if table.Policy == nil || q.Lane == backlog.Fresh {
-			return cmp.Or(place[b.Key.String()].Compare(place[a.Key.String()]), compareKeys(b.Key, a.Key))
+			return cmp.Or(place[b.Key.String()].Compare(place[a.Key.String()]), b.Key.Compare(a.Key))
 		}
 		if table.Policy.Planned {
-			return cmp.Or(a.Failures.Next.Compare(b.Failures.Next), compareKeys(a.Key, b.Key))
+			return cmp.Or(a.Failures.Next.Compare(b.Failures.Next), a.Key.Compare(b.Key))
 		}
-		return cmp.Or(a.Failures.Last.Compare(b.Failures.Last), compareKeys(a.Key, b.Key))
+		return cmp.Or(a.Failures.Last.Compare(b.Failures.Last), a.Key.Compare(b.Key))
 	})
 	return want
 }
