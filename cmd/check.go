@@ -209,7 +209,8 @@ func (k *checker) all(ctx context.Context) {
 	k.good("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
 	k.bad("handler", hasColumns(k.table, "handler", h))
 	k.bad("on_dead", hasColumns(k.table, "on_dead", onDead))
-	k.programs()
+	k.programs("handler", h)
+	k.programs("on_dead", onDead)
 	k.work(ctx)
 	if !k.bad("times", k.table.ProveTimes(ctx, k.now)) {
 		k.times(ctx)
@@ -358,10 +359,7 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 		k.warn("clock", "set both by the same time servers (NTP)", "%s", apart(ahead))
 	}
 	if advice := t.Advice(); advice != "" {
-		cure := adviceCure(k.cfg.Database, advice)
-		if cure == "" {
-			advice, cure, _ = strings.Cut(advice, "; ")
-		}
+		advice, cure, _ := strings.Cut(advice, "; ")
 		k.warn("database", cure, "%s", advice)
 	}
 	lock, err := t.TryLock(ctx, backlog.RunLock)
@@ -415,17 +413,4 @@ func ended(text string) string {
 		return text
 	}
 	return text + ";"
-}
-
-// adviceCure returns the command that follows the advice about a database, "" where
-// the advice says it itself.
-func adviceCure(url, advice string) string {
-	scheme, path, _ := strings.Cut(url, ":")
-	if !strings.HasPrefix(strings.ToLower(scheme), "sqlite") || !strings.Contains(advice, "journal mode") {
-		return ""
-	}
-	if path, _, _ = strings.Cut(strings.TrimPrefix(path, "//"), "?"); !isPlain(path) {
-		path = "FILE"
-	}
-	return "sqlite3 " + path + " 'PRAGMA journal_mode = WAL'"
 }

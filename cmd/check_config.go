@@ -16,10 +16,10 @@ func (k *checker) tiers() {
 	from := time.Duration(0)
 	reliable := false // whether every record is tried at least once
 	for i, t := range list {
-		gap, text := k.gap(t), often(t)
+		gap, text := t.MinInterval(), often(t)
 		band := t.MaxAge - from
 		switch {
-		case gap > band && from == 0 && i == len(list)-1, gap > band && i == len(list)-1 && !reliable:
+		case gap > band && i == len(list)-1 && !reliable:
 			k.warn("tiers", "let it tick more often, or widen it", "the tier %s takes records up to %s old, but ticks %s: most of them are too old by then and are never tried",
 				shown(t.Name), tiers.FormatDuration(t.MaxAge), text)
 		case gap > band:
@@ -28,7 +28,7 @@ func (k *checker) tiers() {
 		}
 		reliable = reliable || gap <= t.MaxAge
 		for _, wider := range list[i+1:] {
-			if w := k.gap(wider); w < gap || w == gap && t.Cron == wider.Cron && t.Offset == wider.Offset {
+			if w := wider.MinInterval(); w < gap || w == gap && t.Cron == wider.Cron && t.Offset == wider.Offset {
 				k.warn("tiers", "let it tick more often than the wider one, or remove it", "the tier %s ticks %s, and the wider tier %s, which takes its records too, %s: it adds next to nothing",
 					shown(t.Name), text, shown(wider.Name), often(wider))
 				break
@@ -36,24 +36,6 @@ func (k *checker) tiers() {
 		}
 		from = t.MaxAge
 	}
-}
-
-// gap returns the shortest time between two of the tier's coming ticks.
-func (k *checker) gap(t tiers.Tier) time.Duration {
-	if t.Cron == "" {
-		return t.Every
-	}
-	const ticks = 50
-	at := t.Next(k.now)
-	shortest := time.Duration(0)
-	for range ticks {
-		next := t.Next(at)
-		if gap := next.Sub(at); shortest == 0 || gap < shortest {
-			shortest = gap
-		}
-		at = next
-	}
-	return shortest
 }
 
 // policy finds delays that the schedule cannot keep, since it looks only at ticks.
@@ -110,18 +92,13 @@ func (k *checker) tool(ctx context.Context, name string, h tool, err error) {
 const mostPrograms = 1000
 
 // programs finds settings of programs that look right and do something else.
-func (k *checker) programs() {
-	if n := k.cfg.Handler.Concurrency; k.cfg.Handler.Kind == "exec" && n > mostPrograms {
-		k.warn("handler", "lower handler.concurrency; a few for each processor do", "up to %s programs run at a time, each with memory and files of its own", thousands(n))
+func (k *checker) programs(name string, h tool) {
+	if n := k.cfg.Handler.Concurrency; name == "handler" && k.cfg.Handler.Kind == "exec" && n > mostPrograms {
+		k.warn(name, "lower handler.concurrency; a few for each processor do", "up to %s programs run at a time, each with memory and files of its own", thousands(n))
 	}
-	for _, x := range []struct {
-		name     string
-		settings any
-	}{{"handler", k.cfg.Handler.Settings}, {"on_dead", k.cfg.OnDead.Settings}} {
-		for _, column := range k.table.Given() {
-			if asks(programOf(x.settings), column) {
-				k.warn(x.name, "take it from there, or use http or sql, which know columns", "exec: {%s} in an argument is given as it stands; the record is on standard input, its id in BACKLOG_ID", shown(column))
-			}
+	for _, column := range k.table.Given() {
+		if asks(programOf(h), column) {
+			k.warn(name, "take it from there, or use http or sql, which know columns", "exec: {%s} in an argument is given as it stands; the record is on standard input, its id in BACKLOG_ID", shown(column))
 		}
 	}
 }

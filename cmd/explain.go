@@ -54,13 +54,13 @@ An ID that begins with a dash stands behind --, and after all flags.`
 // idFlagError is flagError for commands that take IDs, which may be negative.
 func idFlagError(c *cobra.Command, err error) error {
 	e := (*pflag.NotExistError)(nil)
-	if errors.As(err, &e) && isDigits(e.GetSpecifiedShortnames()) {
-		return fmt.Errorf("unknown flag: -%s; an ID that begins with a dash stands behind --, as in: %s -- -%[1]s", e.GetSpecifiedShortnames(), c.CommandPath())
+	if errors.As(err, &e) {
+		if short := e.GetSpecifiedShortnames(); short != "" && strings.Trim(short, "0123456789") == "" {
+			return fmt.Errorf("unknown flag: -%s; an ID that begins with a dash stands behind --, as in: %s -- -%[1]s", short, c.CommandPath())
+		}
 	}
 	return flagError(c, err)
 }
-
-func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // explainJSON is what explain prints. A value that the record does not have is null.
 type explainJSON struct {

@@ -172,12 +172,9 @@ func (a *app) closeHandlers() {
 
 // programOf returns the program that is run for each record, with its arguments;
 // nil if none is.
-func programOf(settings any) []string {
-	switch s := settings.(type) {
-	case *exec.Settings:
-		return s.Command
-	case *exec.Telling:
-		return s.Command
+func programOf(h tool) []string {
+	if e, ok := h.(*exec.Handler); ok {
+		return e.Command
 	}
 	return nil
 }

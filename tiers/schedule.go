@@ -121,11 +121,11 @@ func (s *Schedule) Next(after time.Time) time.Time {
 // month. To notice a missed tick, ask [Schedule.Next] when it was due and allow
 // MinInterval for grace.
 func (s *Schedule) MinInterval() time.Duration {
-	shortest := s.tiers[0].pattern().interval()
+	shortest := s.tiers[0].MinInterval()
 	for _, t := range s.tiers[1:] {
-		shortest = min(shortest, t.pattern().interval())
+		shortest = min(shortest, t.MinInterval())
 	}
-	return time.Duration(shortest) * time.Second
+	return shortest
 }
 
 // A Due is a tier that ticked during an interval.

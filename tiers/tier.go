@@ -47,6 +47,12 @@ func (t Tier) Next(after time.Time) time.Time {
 	return time.Unix(t.pattern().next(after.Unix()), 0).UTC()
 }
 
+// MinInterval is that of [Schedule.MinInterval] for one tier, which is from a
+// [Schedule].
+func (t Tier) MinInterval() time.Duration {
+	return time.Duration(t.pattern().interval()) * time.Second
+}
+
 func (t Tier) pattern() pattern {
 	if t.cron != nil {
 		return t.cron

@@ -38,7 +38,8 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	}
 	var journal string
 	if err := q.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal); err == nil && !strings.EqualFold(journal, "wal") {
-		c.Advice = "the journal mode is " + journal + ": readers and writers wait for each other; with `PRAGMA journal_mode = WAL` they would not"
+		c.Advice = "the journal mode is " + journal + ": readers and writers wait for each other; sqlite3 '" +
+			strings.ReplaceAll(s.path, "'", `'\''`) + "' 'PRAGMA journal_mode = WAL'"
 	}
 	c.Triggers, err = db.Texts(ctx, q, "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE AND sql LIKE '%UPDATE%ON%' ORDER BY name", name)
 	return c, err
