@@ -71,8 +71,8 @@ type settlingHandler interface {
 	HandleAndSettle(ctx context.Context, r *Record, now func() time.Time) error
 }
 
-// maxExchange is how much of each side of an exchange is logged.
-const maxExchange = 2 << 10
+// maxExchange is how much of each side of an exchange is logged, but for the mark.
+const maxExchange = 2<<10 - len("…")
 
 // LogExchange logs at DEBUG what a handler sent for r and what it got back,
 // the beginning of each. It does nothing where DEBUG is off or log is nil. The
@@ -81,15 +81,14 @@ func LogExchange(ctx context.Context, log *slog.Logger, r *Record, sent, got str
 	if log == nil || !log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	log.DebugContext(ctx, "exchange", "attempt_id", r.AttemptID, "id", r.Key.String(), "sent", beginning(sent), "got", beginning(got))
+	log.DebugContext(ctx, "exchange", "attempt_id", r.AttemptID, "id", r.Key.String(), "sent", Beginning(sent, maxExchange), "got", Beginning(got, maxExchange))
 }
 
-// beginning returns the beginning of a text as valid UTF-8 of at most
-// maxExchange bytes, with a mark where more of it was cut off.
-func beginning(text string) string {
-	if len(text) <= maxExchange {
+// Beginning returns the beginning of a text as valid UTF-8 of at most so many
+// bytes, and a mark where more of it was cut off.
+func Beginning(text string, most int) string {
+	if len(text) <= most {
 		return strings.ToValidUTF8(text, "\uFFFD")
 	}
-	const mark = "…"
-	return strings.ToValidUTF8(text[:maxExchange-len(mark)], "") + mark
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }

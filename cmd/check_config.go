@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"backlog/backlog/inspect"
 	"backlog/tiers"
 )
 
@@ -94,7 +95,7 @@ const mostPrograms = 1000
 // programs finds settings of programs that look right and do something else.
 func (k *checker) programs(name string, h tool) {
 	if n := k.cfg.Handler.Concurrency; name == "handler" && k.cfg.Handler.Kind == "exec" && n > mostPrograms {
-		k.warn(name, "lower handler.concurrency; a few for each processor do", "up to %s programs run at a time, each with memory and files of its own", thousands(n))
+		k.warn(name, "lower handler.concurrency; a few for each processor do", "up to %s programs run at a time, each with memory and files of its own", inspect.Thousands(n))
 	}
 	for _, column := range k.table.Given() {
 		if asks(programOf(h), column) {

@@ -13,6 +13,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/causes"
+	"backlog/backlog/inspect"
 	"backlog/tiers"
 )
 
@@ -184,14 +185,14 @@ func printCauses(w io.Writer, list []causes.Cause) error {
 	top, rest, records := topOf(list)
 	for _, c := range top {
 		// A key may be long, too; what is cut can be seen in the log.
-		if _, err := fmt.Fprintf(w, "  %s × %s (first: id %s)\n", thousands(c.Records), cutColumns(escaped(c.String())), cutColumns(shown(c.First.String()))); err != nil {
+		if _, err := fmt.Fprintf(w, "  %s × %s (first: id %s)\n", inspect.Thousands(c.Records), cutColumns(escaped(c.String())), cutColumns(shown(c.First.String()))); err != nil {
 			return err
 		}
 	}
 	if len(rest) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "  %s × for %s\n", thousands(records), plural(len(rest), "other cause"))
+	_, err := fmt.Fprintf(w, "  %s × for %s\n", inspect.Thousands(records), plural(len(rest), "other cause"))
 	return err
 }
 
@@ -220,15 +221,6 @@ func cutColumns(s string) string {
 		return s
 	}
 	return string(r[:columns/2]) + "…" + string(r[len(r)-columns/2+1:])
-}
-
-// thousands returns n with commas: 9,998.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // printArray prints the values as a JSON array, as they come: there may be more than

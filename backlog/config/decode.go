@@ -112,26 +112,13 @@ func (v value) has(key string) bool {
 	return ok
 }
 
-// kind says in words what v is.
-func (v value) kind() string {
-	switch {
-	case v.isMapping():
-		return "a mapping"
-	case v.isList():
-		return "a list"
-	}
-	switch v.node.ShortTag() {
-	case "!!null":
-		return "null"
-	case "!!bool":
-		return "a boolean"
-	case "!!int", "!!float":
-		return "a number"
-	case "!!timestamp":
-		return "a date"
-	}
-	return "text"
+var kinds = map[string]string{
+	"!!map": "a mapping", "!!seq": "a list", "!!null": "null", "!!bool": "a boolean", "!!int": "a number", "!!float": "a number",
+	"!!timestamp": "a date",
 }
+
+// kind says in words what v is.
+func (v value) kind() string { return cmp.Or(kinds[v.node.ShortTag()], "text") }
 
 // mismatch notes that v is not what it must be.
 func (v value) mismatch(want string) {

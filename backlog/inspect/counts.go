@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"strconv"
 	"time"
 
 	"backlog/backlog"
@@ -44,4 +45,13 @@ func (c Counts) Pending() int {
 		n += b.Fresh + b.Failed
 	}
 	return n
+}
+
+// Thousands returns n with commas: 9,998.
+func Thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }

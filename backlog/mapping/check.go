@@ -188,26 +188,18 @@ func (m *Mapping) checkWrites(p Policy, fail func(path, problem string)) {
 	m.checkPolicy(p, claim, fail)
 	for _, s := range m.States() {
 		for _, a := range s.Set {
-			if by, taken := owner[a.Column]; taken && !maySet(s.Name, by) {
+			if by, taken := owner[a.Column]; taken && !slices.Contains(maySet[by], s.Name) {
 				fail("statuses."+s.Name+".set."+Show(a.Column), "the column is taken by "+by+"; remove one of them")
 			}
 		}
 	}
 }
 
-// maySet reports whether the state's set may name a column that the key at the
-// path takes. Attempts are not counted at a reset to new, and error texts are
-// not written at a success either: both are there to be cleared.
-func maySet(state, path string) bool {
-	switch path {
-	case "table.status":
-		return true
-	case "table.attempts":
-		return state == "new"
-	case "table.last_error":
-		return state == "new" || state == "success"
-	}
-	return false
+// maySet has the states whose set may name a column that the key at the path
+// takes. Attempts are not counted at a reset to new, and error texts are not
+// written at a success either: both are there to be cleared.
+var maySet = map[string][]string{
+	"table.status": {"new", "error", "success", "dead"}, "table.attempts": {"new"}, "table.last_error": {"new", "success"},
 }
 
 // checkPolicy claims the columns that the policy writes.

@@ -57,9 +57,7 @@ func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted 
 		if state, l.GivenUp = p.After(state, at, random()); l.GivenUp {
 			return l
 		}
-		if due, _ := p.Due(state); due.After(at) {
-			at = due.Add(-1) // a tick at that very moment is in time
-		}
+		at = waited(p, state, at)
 	}
 	return l
 }

@@ -136,7 +136,7 @@ func (d *daemon) call(p *pass) {
 	f.tries++
 	success := !d.service.isOut(d.now) && !f.Poison && luckOf(f.Seed, 2*f.tries) < d.service.success
 	d.begins = p
-	d.one(d.now, p.tier.Name, i, success)
+	d.one(d.now, i, success)
 	d.calls = append(d.calls, call{d.now.Add(d.CallTime), p, r, success})
 }
 

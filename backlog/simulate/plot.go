@@ -7,7 +7,6 @@ import (
 	"image"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -15,6 +14,7 @@ import (
 	"github.com/go-analyze/charts/chartdraw"
 	"github.com/go-analyze/charts/chartdraw/drawing"
 
+	"backlog/backlog/inspect"
 	"backlog/tiers"
 )
 
@@ -45,11 +45,13 @@ var (
 
 func rgb(r, g, b uint8) drawing.Color { return drawing.Color{R: r, G: g, B: b, A: 255} }
 
+// renderers are those of the formats.
+var renderers = map[string]chartdraw.RendererProvider{"svg": chartdraw.SVG, "png": chartdraw.PNG}
+
 // Plot draws attempts and how many records are pending at most, bucket by bucket,
 // one line per result, the outages shaded. The format is "svg" or "png". An SVG is the same, byte by
 // byte, on any machine: its coordinates are whole numbers.
 func Plot(out io.Writer, format string, w *Workload, curves []Result) error {
-	renderers := map[string]chartdraw.RendererProvider{"svg": chartdraw.SVG, "png": chartdraw.PNG}
 	if renderers[format] == nil {
 		return fmt.Errorf("a picture is svg or png, not %q", format)
 	}
@@ -197,14 +199,14 @@ func (s *sketch) panel(top int, w *Workload, curves []Result, p panel) {
 	}
 	for _, v := range values {
 		s.line(plotGrid, 1, nil, image.Pt(plotLeft, up(v)), image.Pt(plotRight, up(v)))
-		s.text(grouped(v), plotLeft-12, up(v)+5, 2)
+		s.text(inspect.Thousands(v), plotLeft-12, up(v)+5, 2)
 	}
 	unit, name, steps := axisUnit(length)
 	for _, v := range ticks(int(length/unit), 16, steps) {
 		x := at(w.From.Add(time.Duration(v) * unit))
 		s.line(plotGrid, 1, nil, image.Pt(x, top+panelTop), image.Pt(x, top+panelBottom))
 		s.line(plotInk, 1, nil, image.Pt(x, top+panelBottom), image.Pt(x, top+panelBottom+5))
-		s.text(grouped(v), x, top+panelBottom+20, 1)
+		s.text(inspect.Thousands(v), x, top+panelBottom+20, 1)
 	}
 	s.line(plotInk, 1, nil, image.Pt(plotLeft, top+panelTop), image.Pt(plotLeft, top+panelBottom), image.Pt(plotRight, top+panelBottom))
 	s.text(p.title, plotLeft-70, top+panelTop-14, 0)
@@ -279,13 +281,4 @@ func ticks(greatest, most int, steps []int) (list []int) {
 		list = append(list, v)
 	}
 	return list
-}
-
-// grouped writes a number as in 1,234,567.
-func grouped(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }

@@ -129,17 +129,16 @@ func (x *run) attempt(at time.Time, n, failed int) {
 
 // countTick counts n attempts that begin at a time to the tick they belong to.
 func (x *run) countTick(at time.Time, n int) {
+	tick := at
 	if x.begins != nil {
-		at = x.begins.now
+		tick = x.begins.now
 	}
-	t := x.ticks[at]
-	if x.begins != nil {
-		t.Tier = x.begins.tier.Name
-	} else if t.Tier == "" {
-		t.Tier = x.widestAt(at)
+	t := x.ticks[tick]
+	if t.Tier == "" {
+		t.Tier = x.tierAt(at)
 	}
-	t.At, t.Attempts = at, t.Attempts+n
-	x.ticks[at] = t
+	t.At, t.Attempts = tick, t.Attempts+n
+	x.ticks[tick] = t
 }
 
 // reached tells how far the simulation of so many records, the last there are,
@@ -191,28 +190,24 @@ func (x *run) next(rec *Record, narrowest int, after time.Time) (at time.Time, _
 }
 
 // one counts an attempt at a record.
-func (x *run) one(at time.Time, tier string, record int, success bool) {
+func (x *run) one(at time.Time, record int, success bool) {
 	failed := 1
 	if success {
 		failed = 0
 	}
 	x.attempt(at, 1, failed)
 	if x.Observe != nil {
-		x.Observe(at, tier, record, success)
+		x.Observe(at, x.tierAt(at), record, success)
 	}
 }
 
-// tierAt returns the tier of the pass that a tick starts, if anybody wants to
-// know.
-func (x *run) tierAt(tick time.Time) string {
-	if x.Observe == nil {
-		return ""
+// tierAt returns the tier of the pass that makes a call at a time: a tick, unless
+// passes are gone through.
+func (x *run) tierAt(at time.Time) string {
+	if x.begins != nil {
+		return x.begins.tier.Name
 	}
-	return x.widestAt(tick)
-}
-
-func (x *run) widestAt(tick time.Time) string {
-	due := x.Schedule.Due(tick.Add(-1), tick)
+	due := x.Schedule.Due(at.Add(-1), at)
 	return due[len(due)-1].Tier.Name
 }
 
@@ -225,7 +220,7 @@ func (x *run) life(i int, rec *Record) {
 			x.growsOld(rec, x.w.To)
 			return
 		}
-		at = x.wait(state, at)
+		at = waited(x.Policy, state, at)
 	}
 	if rec.Eligible.After(at) {
 		at = rec.Eligible.Add(-1)
@@ -242,7 +237,7 @@ func (x *run) life(i int, rec *Record) {
 			return
 		}
 		success := !x.service.isOut(at) && !rec.Poison && luckOf(rec.Seed, 2*n) < x.service.success
-		x.one(at, x.tierAt(at), i, success)
+		x.one(at, i, success)
 		if success {
 			x.succeeds(at, rec)
 			return
@@ -252,7 +247,7 @@ func (x *run) life(i int, rec *Record) {
 			x.dies(at, rec)
 			return
 		}
-		at = x.wait(state, at)
+		at = waited(x.Policy, state, at)
 	}
 }
 
@@ -264,10 +259,10 @@ func (x *run) growsOld(rec *Record, until time.Time) {
 	}
 }
 
-// wait returns the time after which the next tick is one at which the policy has
+// waited returns the time after which the next tick is one at which the policy has
 // the record tried.
-func (x *run) wait(state backlog.Failures, after time.Time) time.Time {
-	if due, ok := x.Policy.Due(state); ok && due.After(after) {
+func waited(p *backlog.Policy, state backlog.Failures, after time.Time) time.Time {
+	if due, ok := p.Due(state); ok && due.After(after) {
 		return due.Add(-1) // a tick at that very moment is in time
 	}
 	return after

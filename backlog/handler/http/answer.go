@@ -93,11 +93,7 @@ func (p *plan) printable(text []byte) string {
 		}
 		return '\uFFFD'
 	}, p.hide.Replace(string(text)))
-	s = strings.TrimSpace(s)
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "") + "…"
-	}
-	return s
+	return backlog.Beginning(strings.TrimSpace(s), maxText)
 }
 
 // minHidden is the least length of a text that is hidden where a server repeats

@@ -60,17 +60,11 @@ type Status struct{ From, To int }
 func (s *Status) UnmarshalText(text []byte) error {
 	hundred, many := strings.CutSuffix(strings.ToLower(string(text)), "xx")
 	n, err := strconv.Atoi(hundred)
-	switch {
-	case !many && err != nil:
+	if err != nil && !many {
 		return errors.New("must be a status such as 204 or 2xx, not text")
-	case many:
-		*s = Status{n * 100, n*100 + 99}
-	default:
-		*s = Status{n, n}
 	}
-	if s.From < 200 || s.From > 599 {
-		*s = Status{}
-		return errors.New("must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
+	if *s = (Status{n, n}); many {
+		*s = Status{n * 100, n*100 + 99}
 	}
 	return nil
 }
@@ -80,7 +74,7 @@ func (s Status) contains(status int) bool { return s.From <= status && status <=
 // overlap returns the first status that is in both.
 func (s Status) overlap(other Status) (status int, both bool) {
 	status = max(s.From, other.From)
-	return status, status <= min(s.To, other.To) && status > 0
+	return status, status <= min(s.To, other.To)
 }
 
 // Check reports what is wrong with the settings themselves. It opens no file.
@@ -96,7 +90,7 @@ func (p *plan) read(s *Settings, fail func(field, problem string)) {
 	}
 	for i, text := range s.Secrets {
 		key, err := parseSecret(text)
-		if err != nil && text != "" {
+		if err != nil {
 			fail(fmt.Sprintf("secret[%d]", i), err.Error())
 		}
 		p.fixed = append(p.fixed, key)
@@ -114,7 +108,7 @@ func (p *plan) read(s *Settings, fail func(field, problem string)) {
 func (p *plan) readURL(s *Settings, fail func(field, problem string)) {
 	for i, entry := range s.Allow {
 		a, ok := parseAllowed(entry)
-		if !ok && entry != "" {
+		if !ok {
 			fail(fmt.Sprintf("allow[%d]", i), mapping.Show(entry)+" is no host; "+
 				"write a name such as example.com or *.example.com, with :port if that is meant, an address, or a network such as 10.0.0.0/8")
 		}
@@ -209,8 +203,8 @@ func (p *plan) readStatuses(s *Settings, fail func(field, problem string)) {
 
 func checkList(field string, list []Status, fail func(field, problem string)) {
 	for i, status := range list {
-		if status != (Status{}) && (status.From < 200 || status.To > 599) {
-			fail(fmt.Sprintf("%s[%d]", field, i), "must be from 200 to 599")
+		if status.From < 200 || status.To > 599 {
+			fail(fmt.Sprintf("%s[%d]", field, i), "must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
 		}
 		for _, before := range list[:i] {
 			if n, twice := status.overlap(before); twice {

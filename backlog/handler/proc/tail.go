@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"unicode/utf8"
+
+	"backlog/backlog"
 )
 
 // TailSize is the number of bytes that are kept of what a program writes.
@@ -49,14 +51,7 @@ func (t *Tail) String() string {
 // Head returns the beginning of a text as a variable of the environment can
 // hold it: valid UTF-8 of about TailSize bytes at most, without NUL.
 func Head(text string) string {
-	if len(text) > TailSize {
-		end := TailSize
-		for end > TailSize-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + "…"
-	}
-	return clean(text)
+	return clean(backlog.Beginning(text, TailSize))
 }
 
 // clean returns the text as valid UTF-8 without U+0000, which is valid but in no
