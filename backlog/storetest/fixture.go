@@ -263,11 +263,15 @@ func (f *fixture) throughJSON(c backlog.Cursor) backlog.Cursor {
 	return back
 }
 
-// wantLane checks the whole of the query, whatever the pages.
+// wantLane checks the whole of the query, in pages of these sizes, by default 3 and
+// 1000.
 func (f *fixture) wantLane(q backlog.Query, rows []Row, sizes ...int) {
 	f.Helper()
+	if len(sizes) == 0 {
+		sizes = []int{3, 1000}
+	}
 	want := expected(f.table, rows, q)
-	for _, q.Limit = range append(sizes, 3, 1000) {
+	for _, q.Limit = range sizes {
 		what := fmt.Sprintf("%v lane at %v since %v, widest %t, in pages of %d", q.Lane, q.Now, q.Since, q.Widest, q.Limit)
 		wantRecords(f.T, what, want, f.walk(q, f.throughJSON))
 	}
@@ -277,7 +281,7 @@ func (f *fixture) wantLane(q backlog.Query, rows []Row, sizes ...int) {
 // many it takes a dozen.
 func (f *fixture) wantWalks(q backlog.Query, rows []Row) {
 	f.Helper()
-	f.wantLane(q, rows, 1, 2, 7)
+	f.wantLane(q, rows, 2, 3, 7, 1000)
 	want := expected(f.table, rows, q)
 	all := f.walk(q)
 	for i := 0; i < min(len(all), len(want)); i += 1 + len(all)/12 {

@@ -21,16 +21,18 @@ func testWalk(f *fixture) {
 	for _, lane := range bothLanes {
 		q := query(lane)
 		for _, q.Since = range []time.Time{since.In(west), since.In(east), since.Add(step / 2), since.Add(step - 1), since.Add(1), now.Add(-1000 * day)} {
-			f.wantLane(q, rows)
+			f.wantLane(q, rows, 25)
 		}
 		q.Since, q.Widest = since, true
 		f.wantWalks(q, rows)
 		for _, q.Now = range []time.Time{now.Add(-step), now.Add(step), now.Add(-1), now.Add(step / 2), now.Add(1000 * day).In(west)} {
-			f.wantLane(q, rows)
+			f.wantLane(q, rows, 25)
 		}
 		q = query(lane)
 		q.Limit, q.Widest = 1, true // a record must outlive the page it came with
-		for _, r := range f.walk(q) {
+		all := f.walk(q)
+		wantRecords(f.T, fmt.Sprintf("%v lane in pages of 1", lane), expected(f.table, rows, q), all)
+		for _, r := range all {
 			if row := find(rows, r.Key); row != nil {
 				f.wantRecord(&r, *row)
 			}
@@ -85,13 +87,13 @@ func (f *fixture) wantElsewhere(q backlog.Query, rows []Row) {
 
 // testRandom walks few random rows, and random parts of a lane, in random pages.
 func testRandom(f *fixture) {
-	rounds := 100
+	rounds := 40
 	if testing.Short() {
-		rounds = 20
+		rounds = 10
 	}
 	for seed := range uint64(rounds) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		rows := f.specimens(15, seed)
+		rows := f.specimens(30, seed)
 		q := query(pick(random, bothLanes...))
 		q.Since, q.Limit, q.Widest = now.Add(-edge), 1+random.IntN(6), pick(random, false, true)
 		between := pick(random, func(c backlog.Cursor) backlog.Cursor { return c }, f.throughJSON)
