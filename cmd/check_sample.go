@@ -83,7 +83,12 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 		s.Transcript = transcript.String()
 		return printJSON(g.out, s)
 	}
-	g.printf("\noutcome  %s\n", s.result())
+	took := time.Duration(s.Duration * float64(time.Second))
+	g.printf("\noutcome  %s, after %v", s.Outcome, took.Round(100*time.Microsecond))
+	if s.Error != "" {
+		g.printf(": %s", escaped(s.Error))
+	}
+	g.printf("\n")
 	if pause := time.Time(s.PauseUntil); !pause.IsZero() {
 		g.printf("         asks for a pause until %s\n", when(pause))
 	}
@@ -123,15 +128,6 @@ func (s *sample) take(ctx context.Context, a *app, hard <-chan struct{}, now tim
 		err = errors.New("stopped before the handler answered")
 	}
 	return err
-}
-
-func (s *sample) result() string {
-	took := time.Duration(s.Duration * float64(time.Second))
-	text := fmt.Sprintf("%s, after %v", s.Outcome, took.Round(100*time.Microsecond))
-	if s.Error != "" {
-		text += ": " + escaped(s.Error)
-	}
-	return text
 }
 
 // A sampleStore forgets what becomes of its records.

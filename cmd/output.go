@@ -204,13 +204,8 @@ type causeJSON struct {
 	First   backlog.Key `json:"first_id"`
 }
 
-// causesJSON is never nil.
 func causesJSON(list []causes.Cause) []causeJSON {
-	all := make([]causeJSON, len(list))
-	for i, c := range list {
-		all[i] = causeJSON{c.String(), c.Records, c.First}
-	}
-	return all
+	return each(list, func(c causes.Cause) causeJSON { return causeJSON{c.String(), c.Records, c.First} })
 }
 
 // cutColumns cuts the text in its middle to the length of a terminal's line.

@@ -56,7 +56,11 @@ func (p *progress) Observe(ev backlog.Event) {
 		p.passStarted(ev.Report)
 	case p.bar == nil || ev.Tier != p.tier:
 	case ev.Kind == backlog.AttemptEnded:
-		p.attempt()
+		p.done++
+		if p.counted && time.Since(p.began) >= longPass {
+			progressbar.OptionThrottle(redraw)(p.bar)
+		}
+		p.bar.Add(1)
 	case ev.Kind == backlog.PassEnded:
 		p.stopCount()
 		p.bar.Clear()
@@ -72,14 +76,6 @@ func (p *progress) passStarted(pass *backlog.Report) {
 	var ctx context.Context
 	ctx, p.stopCount = context.WithCancel(context.Background())
 	go p.count(ctx, p.bar, *pass)
-}
-
-func (p *progress) attempt() {
-	p.done++
-	if p.counted && time.Since(p.began) >= longPass {
-		progressbar.OptionThrottle(redraw)(p.bar)
-	}
-	p.bar.Add(1)
 }
 
 // count tells the bar how many records there are.

@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,9 +72,6 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(g.out)
 	root.SetErr(g.err)
-	if isCompletion(args) {
-		plainUsages(root)
-	}
 	e := root.ExecuteContext(context.Background())
 	switch {
 	case e == nil && g.unsaid == nil:
@@ -107,7 +103,11 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 
-		PersistentPreRun: func(*cobra.Command, []string) { g.ran = true },
+		PersistentPreRun: func(c *cobra.Command, _ []string) {
+			if g.ran = true; c.Name() == cobra.ShellCompRequestCmd {
+				plainUsages(c.Root())
+			}
+		},
 	}
 	root.SetVersionTemplate(versionText())
 	root.Flags().BoolP("version", "v", false, "print the version")
@@ -295,11 +295,6 @@ func version() string {
 // words completes a flag that takes one of a few words.
 func words(list ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder)
-}
-
-// isCompletion reports whether a shell asks for words.
-func isCompletion(args []string) bool {
-	return len(args) > 0 && slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, args[0])
 }
 
 // plainUsages removes the quotes around arguments' names from the usage of flags.

@@ -81,23 +81,18 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	format := o.Format
-	if o.JSON {
-		if format != "text" && format != "json" {
-			return usagef("--json: --format %s asks for something else", format)
-		}
-		format = "json"
-	}
-	switch format {
-	case "text":
-		return g.printTicks(cfg.Tiers, comingTicks(cfg.Tiers, from, until, o.Count))
-	case "json":
+	switch {
+	case o.JSON && o.Format != "text" && o.Format != "json":
+		return usagef("--json: --format %s asks for something else", o.Format)
+	case o.JSON || o.Format == "json":
 		err := printArray(g.out, comingTicks(cfg.Tiers, from, until, o.Count))
 		g.printf("\n")
 		return err
-	case "crontab":
+	case o.Format == "text":
+		return g.printTicks(cfg.Tiers, comingTicks(cfg.Tiers, from, until, o.Count))
+	case o.Format == "crontab":
 		return g.printCrontab(cfg.Tiers)
-	case "systemd":
+	case o.Format == "systemd":
 		return g.printSystemd(cfg.Tiers)
 	}
 	return usagef("--format: %q is not one of text, json, crontab, systemd", o.Format)
@@ -118,11 +113,8 @@ func comingTicks(s *tiers.Schedule, from, until time.Time, count int) iter.Seq[t
 		at := s.Next(from)
 		for n := 0; !at.IsZero() && (until.IsZero() || !at.After(until)) && (count == 0 || n < count); n++ {
 			pick := tiers.Coalesce(s.Due(at.Add(-time.Nanosecond), at), func(tiers.Tier) bool { return true })
-			t := tickJSON{At: stamp(at), Tier: pick.Start.Tier.Name, MaxAge: pick.Start.Tier.MaxAge.Seconds(), Covers: []string{}}
-			for _, c := range pick.Covered {
-				t.Covers = append(t.Covers, c.Tier.Name)
-			}
-			if !yield(t) {
+			covers := each(pick.Covered, func(d tiers.Due) string { return d.Tier.Name })
+			if start := pick.Start.Tier; !yield(tickJSON{stamp(at), start.Name, start.MaxAge.Seconds(), covers}) {
 				return
 			}
 			at = s.Next(at)

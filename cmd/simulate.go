@@ -200,7 +200,7 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bo
 	random := rand.New(rand.NewPCG(o.Seed, 0))
 	switch {
 	case o.Life || o.Inserted != "" || p == nil && !attempts:
-		return o.life(ctx, g, p, random.Float64)
+		return o.life(ctx, g, configured.Name, p, random.Float64)
 	case p == nil:
 		return usagef("the policy %s has no delays to show: a record is tried whenever a tier ticks that is wide enough for its age", configured.Name)
 	case p.Never:
@@ -230,7 +230,7 @@ func parsePolicy(flag, text string) (config.Policy, error) {
 }
 
 // life shows the life of one record under the schedule of the configuration.
-func (o *SimulateOptions) life(ctx context.Context, g *globals, p *backlog.Policy, random func() float64) error {
+func (o *SimulateOptions) life(ctx context.Context, g *globals, name string, p *backlog.Policy, random func() float64) error {
 	cfg, err := g.load()
 	if err != nil {
 		return err
@@ -243,29 +243,51 @@ func (o *SimulateOptions) life(ctx context.Context, g *globals, p *backlog.Polic
 		return err
 	}
 	l := simulate.LifeOf(ctx, cfg.Tiers, p, inserted, random)
-	name := "progressive"
-	if p != nil {
-		name = p.Name
-	}
 	if ctx.Err() == nil {
 		return o.printLife(g, name, l, true)
 	}
 	return errors.Join(o.printLife(g, name, l, false), errIncomplete)
 }
 
-// many simulates records that come in, or the table's own.
+// A course is what a workload is led over: the candidates, and how that is shown.
+type course struct {
+	*simulate.Workload
+	list  []simulate.Candidate
+	left  int // rows of the table that no pass takes
+	gauge *gauge
+}
+
+// many simulates records that come in, or the table's own. It reads all flags and
+// files, and sees that the picture can be drawn, before it begins.
 func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 	w, err := o.parse()
 	if err != nil {
 		return err
 	}
-	c, err := o.course(g, w)
+	shared := simulate.Options{Ticks: o.Live}
+	if shared.CallTime, err = o.parseCallTime(); err != nil {
+		return err
+	}
+	if shared.Down, err = w.ParsePeriods(o.Down); err != nil {
+		return usagef("--down: %w", err)
+	}
+	cfg, err := g.load()
 	if err != nil {
 		return err
 	}
+	terminal, _ := g.err.(*screen)
+	c := &course{Workload: w, gauge: (*gauge)(terminal)}
 	defer c.gauge.end()
+	if c.list, err = o.candidates(g, cfg, shared); err != nil {
+		return err
+	}
+	if o.Plot != "" {
+		if err := simulate.CheckPicture(o.Plot); err != nil {
+			return err
+		}
+	}
 	if o.Live {
-		if err := c.read(ctx, g); err != nil {
+		if err := c.read(ctx, g, cfg); err != nil {
 			return err
 		}
 	}
@@ -273,11 +295,7 @@ func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 }
 
 // read reads the records of the table.
-func (c *course) read(ctx context.Context, g *globals) error {
-	cfg, err := g.load()
-	if err != nil {
-		return err
-	}
+func (c *course) read(ctx context.Context, g *globals, cfg *config.Config) error {
 	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), table.Options{ReadOnly: true}, c.From, nil)
 	if err != nil {
 		return err
@@ -294,35 +312,6 @@ func (c *course) read(ctx context.Context, g *globals) error {
 		return fmt.Errorf("stopped after %s of the table: there are no figures yet", plural(len(c.Records)+c.left, "pending row"))
 	}
 	return err
-}
-
-// A course is what a workload is led over: the candidates, and how that is shown.
-type course struct {
-	*simulate.Workload
-	list  []simulate.Candidate
-	left  int // rows of the table that no pass takes
-	gauge *gauge
-}
-
-// course reads the flags and files that are about more than the workload, and
-// sees that the picture can be drawn.
-func (o *SimulateOptions) course(g *globals, w *simulate.Workload) (c *course, err error) {
-	terminal, _ := g.err.(*screen)
-	c = &course{Workload: w, gauge: (*gauge)(terminal)}
-	shared := simulate.Options{Ticks: o.Live}
-	if shared.CallTime, err = o.parseCallTime(); err != nil {
-		return nil, err
-	}
-	if shared.Down, err = w.ParsePeriods(o.Down); err != nil {
-		return nil, usagef("--down: %w", err)
-	}
-	if c.list, err = o.candidates(g, shared); err != nil {
-		return nil, err
-	}
-	if o.Plot != "" {
-		err = simulate.CheckPicture(o.Plot)
-	}
-	return c, err
 }
 
 // errIncomplete says that the figures, already printed, tell of a part only.
@@ -361,11 +350,7 @@ func (g *globals) sayIncomplete() { g.printf("Stopped: the figures are incomplet
 
 // candidates returns what is to be compared: the configured schedule under each
 // policy of the list, or the schedule and policy of a file.
-func (o *SimulateOptions) candidates(g *globals, shared simulate.Options) (list []simulate.Candidate, err error) {
-	cfg, err := g.load()
-	if err != nil {
-		return nil, err
-	}
+func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, shared simulate.Options) (list []simulate.Candidate, err error) {
 	add := func(name string, c *config.Config, p config.Policy) error {
 		policy, err := newPolicy(p)
 		if err != nil {
@@ -387,11 +372,10 @@ func (o *SimulateOptions) candidates(g *globals, shared simulate.Options) (list 
 	}
 	if o.Compare != "" {
 		for _, item := range splitOutside(o.Compare) {
+			var p config.Policy
 			if strings.HasSuffix(item, ".yaml") || strings.HasSuffix(item, ".yml") {
 				err = addFile(item)
-			} else if p, perr := parsePolicy("--compare", item); perr != nil {
-				err = perr
-			} else {
+			} else if p, err = parsePolicy("--compare", item); err == nil {
 				err = add(item, cfg, p)
 			}
 			if err != nil {

@@ -239,10 +239,8 @@ func mappingOf(cfg *config.Config) mapping.Mapping {
 	return m
 }
 
+// each returns what f makes of the list's elements, never nil.
 func each[From, To any](list []From, f func(From) To) []To {
-	if list == nil {
-		return nil
-	}
 	out := make([]To, len(list))
 	for i, v := range list {
 		out[i] = f(v)
