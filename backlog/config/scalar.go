@@ -105,58 +105,43 @@ var (
 	fraction = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
 )
 
-// numeral returns the text of a number that has the pattern; like is what such
-// a number is called.
-func (v value) numeral(pattern *regexp.Regexp, want, like string) (text string, ok bool) {
-	switch ok = v.isScalar() && pattern.MatchString(v.node.Value); {
-	case ok && v.isQuoted():
+// numeral returns a number that has the pattern and is not less than least; like
+// is what such a number is called.
+func numeral[N int | float64](v value, pattern *regexp.Regexp, parse func(string) (N, error), least N, want, like string) N {
+	switch is := v.isScalar() && pattern.MatchString(v.node.Value); {
+	case is && v.isQuoted():
 		v.fail("must be a number, not text; remove the quotes")
-		return "", false
-	case ok:
-		return v.node.Value, true
-	case v.isScalar() && v.kind() == "a number":
+	case !is && v.kind() == "a number":
 		v.fail("must be %s, not %s", like, show(v.node.Value))
-	default:
+	case !is:
 		v.mismatch(want)
+	default:
+		n, err := parse(v.node.Value)
+		if n < least {
+			v.fail("must be at least %v, not %s", least, show(v.node.Value))
+		} else if err != nil {
+			v.fail("%s is too large", show(v.node.Value))
+		}
+		return n
 	}
-	return "", false
+	return 0
 }
 
 // integer returns a whole number that is not less than least.
 func (v value) integer(least int) int {
-	text, ok := v.numeral(decimal, "a whole number", "a whole number")
-	if !ok {
-		return 0
-	}
-	n, err := strconv.Atoi(text)
-	return atLeast(v, n, least, err)
-}
-
-// atLeast returns the number n that v has, which an error says is too large.
-func atLeast[N int | float64](v value, n, least N, err error) N {
-	switch {
-	case n < least:
-		v.fail("must be at least %v, not %s", least, show(v.node.Value))
-	case err != nil:
-		v.fail("%s is too large", show(v.node.Value))
-	}
-	return n
+	return numeral(v, decimal, strconv.Atoi, least, "a whole number", "a whole number")
 }
 
 // number returns a number that is not negative.
 func (v value) number() float64 {
-	text, ok := v.numeral(fraction, "a number", "a number such as 2 or 1.5")
-	if !ok {
-		return 0
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	return atLeast(v, n, 0, err)
+	parse := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+	return numeral(v, fraction, parse, 0, "a number", "a number such as 2 or 1.5")
 }
 
 // seconds returns a duration that is not negative and may be written as a
 // number of seconds.
 func (v value) seconds() time.Duration {
-	if v.isText() || !v.isScalar() || v.kind() != "a number" {
+	if v.kind() != "a number" {
 		return v.durationFrom(0)
 	}
 	ns := v.number() * float64(time.Second)

@@ -60,8 +60,6 @@ type Limited struct {
 
 func (l *Limited) retries() int { return l.MaxRetries }
 
-var names = []string{"none", "fibonacci", "arctan", "list", "sneakers", "linear", "exponential"}
-
 // New returns the settings of the policy with their defaults, nil for a name
 // that is not known.
 func New(name string) Settings {

@@ -134,7 +134,7 @@ func (d *daemon) call(p *pass) {
 	p.tried[i] = true
 	f := &d.fates[i]
 	f.tries++
-	success := !d.service.isOut(d.now) && !f.Poison && luckOf(f.Seed, 2*f.tries) < d.service.success
+	success := !d.outages.isOut(d.now) && !f.Poison && luckOf(f.Seed, 2*f.tries) < d.w.Success
 	d.begins = p
 	d.one(d.now, i, success)
 	d.calls = append(d.calls, call{d.now.Add(d.CallTime), p, r, success})

@@ -55,7 +55,7 @@ func Plot(out io.Writer, format string, w *Workload, curves []Result) error {
 	if renderers[format] == nil {
 		return fmt.Errorf("a picture is svg or png, not %q", format)
 	}
-	s := &sketch{svg: format == "svg", outages: w.service().outages}
+	s := &sketch{svg: format == "svg", outages: merged(w.Outages)}
 	lines := s.legend(curves) // how many it takes does not depend on the format
 	height := 10 + legendLine*lines + 2*panelHeight
 	s.Renderer = renderers[format](plotWidth, height)

@@ -43,7 +43,7 @@ type Options struct {
 type run struct {
 	Options
 	w       *Workload
-	service service
+	outages outages
 	list    []tiers.Tier
 	widest  time.Duration
 	report  *Report
@@ -65,7 +65,7 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 	o.Bucket = cmp.Or(o.Bucket, bucketOf(w.To.Sub(w.From)))
 	n := int((w.To.Sub(w.From) + o.Bucket - 1) / o.Bucket)
 	x := &run{
-		Options: o, w: w, service: w.service(), list: o.Schedule.Tiers(), widest: o.Schedule.Widest().MaxAge,
+		Options: o, w: w, outages: merged(w.Outages), list: o.Schedule.Tiers(), widest: o.Schedule.Widest().MaxAge,
 		report:  &Report{Records: len(records), Series: make([]Bucket, n)},
 		minutes: make([]uint32, int(w.To.Sub(w.From)/time.Minute)+1),
 		flow:    newFlow(w.From, w.To), ticks: make(map[time.Time]Tick), ctx: ctx,
@@ -93,7 +93,7 @@ func (x *run) lives(records []Record) {
 		x.tell(i - len(alike))
 		rec := &records[i]
 		x.flow.comes(rec.Inserted)
-		hopeless := (rec.Poison || x.service.success == 0) && x.Policy == nil && x.Observe == nil
+		hopeless := (rec.Poison || x.w.Success == 0) && x.Policy == nil && x.Observe == nil
 		if hopeless && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
 			alike = append(alike, rec.Inserted.UnixNano())
 			continue
@@ -122,14 +122,10 @@ func (x *run) attempt(at time.Time, n, failed int) {
 	if x.begins != nil {
 		x.reached(at, x.report.Records)
 	}
-	if x.Ticks {
-		x.countTick(at, n)
+	if !x.Ticks {
+		return
 	}
-}
-
-// countTick counts n attempts that begin at a time to the tick they belong to.
-func (x *run) countTick(at time.Time, n int) {
-	tick := at
+	tick := at // that they belong to
 	if x.begins != nil {
 		tick = x.begins.now
 	}
@@ -162,7 +158,7 @@ func (x *run) tell(done int) {
 func (x *run) succeeds(at time.Time, rec *Record) {
 	x.report.Succeeded++
 	x.flow.goes(at)
-	if end := x.service.lastEnd(at); end.After(rec.Inserted) {
+	if end := x.outages.lastEnd(at); end.After(rec.Inserted) {
 		x.report.Recovery = append(x.report.Recovery, at.Sub(end))
 	}
 }
@@ -172,7 +168,7 @@ func (x *run) dies(at time.Time, rec *Record) {
 	x.report.Dead++
 	x.report.Series[x.bucket(at)].Dead++
 	x.flow.goes(at)
-	if !rec.Poison && x.service.success > 0 && at.After(x.w.From) && x.service.meets(rec.Inserted, at) {
+	if !rec.Poison && x.w.Success > 0 && at.After(x.w.From) && x.outages.meets(rec.Inserted, at) {
 		x.report.Lost++
 	}
 }
@@ -236,7 +232,7 @@ func (x *run) life(i int, rec *Record) {
 		if at.After(x.w.To) || n%4096 == 0 && x.ctx.Err() != nil {
 			return
 		}
-		success := !x.service.isOut(at) && !rec.Poison && luckOf(rec.Seed, 2*n) < x.service.success
+		success := !x.outages.isOut(at) && !rec.Poison && luckOf(rec.Seed, 2*n) < x.w.Success
 		x.one(at, i, success)
 		if success {
 			x.succeeds(at, rec)

@@ -105,16 +105,11 @@ func seedOf(seed uint64, k backlog.Key) uint64 {
 	return h.Sum64()
 }
 
-// A service answers attempts.
-type service struct {
-	success float64
-	outages []Outage // by their beginning, without overlap
-}
-
-func (w *Workload) service() service { return service{w.Success, merged(w.Outages)} }
+// outages are several by their beginning, without overlap.
+type outages []Outage
 
 // merged returns the outages by their beginning, those that overlap as one.
-func merged(outages []Outage) (list []Outage) {
+func merged(outages []Outage) (list outages) {
 	sorted := slices.Clone(outages)
 	slices.SortFunc(sorted, func(a, b Outage) int { return a.From.Compare(b.From) })
 	for _, o := range sorted {
@@ -135,14 +130,14 @@ func latest(a, b time.Time) time.Time {
 }
 
 // isOut reports whether there is an outage at that time.
-func (s *service) isOut(at time.Time) bool {
-	return slices.ContainsFunc(s.outages, func(o Outage) bool { return !at.Before(o.From) && at.Before(o.To) })
+func (list outages) isOut(at time.Time) bool {
+	return slices.ContainsFunc(list, func(o Outage) bool { return !at.Before(o.From) && at.Before(o.To) })
 }
 
 // lastEnd returns when the last outage before that time ended, zero if there was
 // none.
-func (s *service) lastEnd(at time.Time) (end time.Time) {
-	for _, o := range s.outages {
+func (list outages) lastEnd(at time.Time) (end time.Time) {
+	for _, o := range list {
 		if !o.To.After(at) {
 			end = o.To
 		}
@@ -151,8 +146,8 @@ func (s *service) lastEnd(at time.Time) (end time.Time) {
 }
 
 // meets reports whether there is an outage between two times.
-func (s *service) meets(from, to time.Time) bool {
-	return slices.ContainsFunc(s.outages, func(o Outage) bool { return o.To.After(from) && !o.From.After(to) })
+func (list outages) meets(from, to time.Time) bool {
+	return slices.ContainsFunc(list, func(o Outage) bool { return o.To.After(from) && !o.From.After(to) })
 }
 
 // luckOf returns the n-th random number of a record, uniform in [0, 1). A record
