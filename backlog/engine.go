@@ -1,12 +1,11 @@
 package backlog
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	mrand "math/rand/v2"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -68,34 +67,27 @@ type shared struct {
 	settler settler
 	health  health
 
-	anyRefused atomic.Bool // spares a lock for the rare case
-	mu         sync.Mutex
-	refused    map[uint64]struct{} // keys whose outcome the database did not take
+	refused  sync.Map     // hashes of keys whose outcome the database did not take
+	refusals atomic.Int64 // about how many those are
 }
 
 func (e *Engine) init() {
 	e.once.Do(func() {
 		e.Concurrency = max(1, e.Concurrency)
-		if e.MaxPause <= 0 {
-			e.MaxPause = time.Hour
-		}
-		if e.ShutdownTimeout <= 0 {
-			e.ShutdownTimeout = 30 * time.Second
-		}
+		e.MaxPause = cmp.Or(max(0, e.MaxPause), time.Hour)
+		e.ShutdownTimeout = cmp.Or(max(0, e.ShutdownTimeout), 30*time.Second)
 		if e.Now == nil {
 			e.Now = time.Now
 		}
 		if e.Random == nil {
-			e.Random = mrand.Float64
+			e.Random = rand.Float64
 		}
 		if e.shared == nil { // else it follows another
-			e.shared = &shared{flights: newFlights(), refused: make(map[uint64]struct{})}
+			e.shared = &shared{flights: newFlights()}
 			e.settler.wake = make(chan struct{}, 1)
 		}
 		e.gate = newGate(e.Concurrency, e.Rate)
-		var b [8]byte
-		rand.Read(b[:]) // never fails
-		e.prefix = hex.EncodeToString(b[:]) + "-"
+		e.prefix = fmt.Sprintf("%016x-", rand.Uint64())
 	})
 }
 
@@ -115,21 +107,17 @@ const maxRefused = 100_000
 // refuse remembers a row whose outcome the database does not take, so that
 // this process does not repeat the attempt at every tick for ever.
 func (s *shared) refuse(hash uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.refused) < maxRefused {
-		s.refused[hash] = struct{}{}
-		s.anyRefused.Store(true)
+	if s.refusals.Load() < maxRefused {
+		s.refusals.Add(1)
+		s.refused.Store(hash, nil)
 	}
 }
 
 func (s *shared) isRefused(hash uint64) bool {
-	if !s.anyRefused.Load() {
-		return false
+	if s.refusals.Load() == 0 {
+		return false // the rule, and it costs nothing
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.refused[hash]
+	_, ok := s.refused.Load(hash)
 	return ok
 }
 

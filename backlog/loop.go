@@ -231,31 +231,18 @@ func (l *Loop) wake(ctx context.Context) {
 	}
 	defer l.waking.Unlock()
 	l.mu.Lock()
-	now, e := l.Now(), l.Engine
+	now, e, s := l.Now(), l.Engine, l.Schedule
 	l.looked = now
 	back := l.lastWake.Sub(now)
 	if back > 0 {
 		l.lastWake = now // waiting for the clock to catch up could take for ever
 	}
-	due, taken := l.addOwed(l.Schedule.Due(l.lastWake, now), now)
+	due, taken := l.addOwed(s.Due(l.lastWake, now), now)
 	l.lastWake = now
 	pick := tiers.Coalesce(due, func(t tiers.Tier) bool { _, busy := l.running[t.Name]; return !busy })
 	for _, d := range pick.Skipped {
 		if l.running[d.Tier.Name] {
 			l.lastTick = now
-		}
-	}
-	missed, more := 0, false
-	var pass Pass
-	if pick.Start != nil {
-		for _, d := range append(pick.Covered, *pick.Start) {
-			missed += d.Ticks - 1
-			more = more || d.More
-		}
-		pass = TierPass(l.Schedule, pick.Start.Tier)
-		// A pass goes by its tick, not by the moment it took to start.
-		if tick := pick.Start.Last; now.Sub(tick) < time.Second {
-			pass.Now = tick
 		}
 	}
 	l.mu.Unlock()
@@ -268,11 +255,21 @@ func (l *Loop) wake(ctx context.Context) {
 		l.emit(Event{Kind: TierSkipped, Tier: d.Tier.Name})
 	}
 	if pick.Start != nil {
+		missed, more := 0, false
+		for _, d := range append(pick.Covered, *pick.Start) {
+			missed += d.Ticks - 1
+			more = more || d.More
+		}
 		if missed > 0 {
 			l.emit(Event{Kind: TicksMissed, Tier: pick.Start.Tier.Name, N: missed, AtLeast: more})
 		}
 		for _, d := range pick.Covered {
 			l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name})
+		}
+		pass := TierPass(s, pick.Start.Tier)
+		// A pass goes by its tick, not by the moment it took to start.
+		if tick := pick.Start.Last; now.Sub(tick) < time.Second {
+			pass.Now = tick
 		}
 		l.mu.Lock()
 		l.start(pass)
@@ -288,20 +285,14 @@ func (l *Loop) wake(ctx context.Context) {
 // addOwed adds the tiers whose pass a stop had cut short, as if they had
 // ticked just now, and returns which those were.
 func (l *Loop) addOwed(due []tiers.Due, now time.Time) (all []tiers.Due, owed map[string]bool) {
-	if len(l.owed) == 0 {
-		return due, nil
-	}
 	for _, t := range l.Schedule.Tiers() {
-		i := slices.IndexFunc(due, func(d tiers.Due) bool { return d.Tier.Name == t.Name })
-		switch {
-		case i >= 0:
-			all = append(all, due[i])
-		case l.owed[t.Name]:
-			all = append(all, tiers.Due{Tier: t, Ticks: 1, Last: now})
+		if l.owed[t.Name] && !slices.ContainsFunc(due, func(d tiers.Due) bool { return d.Tier.Name == t.Name }) {
+			due = append(due, tiers.Due{Tier: t, Ticks: 1, Last: now})
 		}
 	}
+	slices.SortFunc(due, func(a, b tiers.Due) int { return cmp.Compare(a.Tier.MaxAge, b.Tier.MaxAge) })
 	owed, l.owed = l.owed, make(map[string]bool)
-	return all, owed
+	return due, owed
 }
 
 func (l *Loop) update(change func(*Checkpoint)) {
@@ -326,7 +317,6 @@ func (l *Loop) watch(ctx context.Context) {
 		if s != of {
 			of, grace = s, 2*s.MinInterval()
 		}
-		quiet := now.Sub(last)
 		// A cron tier may rest for a night: count from the tick that was due.
 		late := now.Sub(s.Next(last)) > grace
 		// After a suspend the loop has yet to wake: look twice.
@@ -334,7 +324,7 @@ func (l *Loop) watch(ctx context.Context) {
 			suspect = last
 		} else if late && !last.Equal(said) {
 			said = last
-			l.emit(Event{Kind: NoTick, Err: fmt.Errorf("no tick was handled for %v", quiet.Round(time.Second))})
+			l.emit(Event{Kind: NoTick, Err: fmt.Errorf("no tick was handled for %v", now.Sub(last).Round(time.Second))})
 		}
 	}
 }
@@ -415,7 +405,8 @@ func (s *Checkpoint) Note(r Report) {
 		}
 		s.Resume[r.Tier] = r.Resume
 	}
-	if r.cutShort() {
+	switch r.Stopped {
+	case StoppedSignal, StoppedReload, StoppedLock:
 		s.owe(r.Tier)
 	}
 }

@@ -2,6 +2,7 @@ package backlog
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -17,12 +18,7 @@ const (
 )
 
 // String returns "fresh" or "failed".
-func (l Lane) String() string {
-	if l == Failed {
-		return "failed"
-	}
-	return "fresh"
-}
+func (l Lane) String() string { return [...]string{"fresh", "failed"}[l] }
 
 // A Record is a pending row of the user's table as one pass read it. It
 // belongs to the store that made it until it is handed to a Handler, which
@@ -63,10 +59,8 @@ const (
 
 // Column returns the value of the named column and whether the record has it.
 func (r *Record) Column(name string) (any, bool) {
-	for i, n := range r.Names {
-		if n == name {
-			return r.Values[i], true
-		}
+	if i := slices.Index(r.Names, name); i >= 0 {
+		return r.Values[i], true
 	}
 	return nil, false
 }

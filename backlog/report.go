@@ -41,11 +41,6 @@ const (
 	StoppedError      = "error"
 )
 
-// cutShort reports whether the tier is owed the rest of the pass.
-func (r *Report) cutShort() bool {
-	return r.Stopped == StoppedSignal || r.Stopped == StoppedReload || r.Stopped == StoppedLock
-}
-
 // A Resume is where the next pass of a tier goes on after one that ended
 // early. The zero Resume starts from the beginning.
 type Resume struct {

@@ -364,7 +364,7 @@ func (r *run) drop(j *job) {
 // ended takes the outcome of one handler call.
 func (r *run) ended(j *job, err error) {
 	e, now := r.e, r.e.Now()
-	a := attempt{Settlement: Settlement{Record: j.rec, At: now}, run: r, hash: j.hash, weight: j.weight}
+	a := attempt{Settlement: Settlement{Record: j.rec, At: now}, job: j, run: r}
 	if r.settling && (err == nil || errors.Is(err, ErrConflict)) {
 		r.settledItself(j, a, err)
 		return

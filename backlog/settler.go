@@ -26,9 +26,8 @@ const maxInRow = 10
 // An attempt is one that has ended and whose outcome is to be written.
 type attempt struct {
 	Settlement
+	*job
 	run     *run
-	hash    uint64 // of the key
-	weight  int64
 	outcome Outcome
 	givenUp bool // by the policy
 }
@@ -209,16 +208,12 @@ func (s *settler) begin() (group []attempt, ctx context.Context) {
 
 // split parts a list into what is to be written and what is given up.
 func split(list []attempt) (rest, lost []attempt) {
-	if !slices.ContainsFunc(list, func(a attempt) bool { return a.run.gaveUp }) {
-		return list, nil
-	}
-	for _, a := range list {
+	rest = slices.DeleteFunc(list, func(a attempt) bool {
 		if a.run.gaveUp {
 			lost = append(lost, a)
-		} else {
-			rest = append(rest, a)
 		}
-	}
+		return a.run.gaveUp
+	})
 	return rest, lost
 }
 
@@ -240,7 +235,7 @@ func (s *settler) giveUp(over func(*run) bool) {
 	var lost []attempt
 	s.queue, lost = split(s.queue)
 	reason := s.reason
-	if _, cut := split(s.group); len(cut) > 0 && s.abort != nil {
+	if s.abort != nil && slices.ContainsFunc(s.group, func(a attempt) bool { return a.run.gaveUp }) {
 		s.abort()
 	}
 	s.mu.Unlock()

@@ -123,10 +123,8 @@ func (r *run) try(records []Record) bool {
 
 // forgive has rows tried again that were refused while no row was taken.
 func (s *shared) forgive() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.refused)
-	s.anyRefused.Store(false)
+	s.refusals.Store(0)
+	s.refused.Clear()
 }
 
 // TryRecord tries all that the record can come to. It returns the outcome that its
@@ -134,8 +132,7 @@ func (s *shared) forgive() {
 func TryRecord(ctx context.Context, store trier, rec *Record, p *Policy, at time.Time) (Outcome, error) {
 	for _, s := range Trials(rec, p, at) {
 		if err := store.Try(ctx, s); err != nil {
-			outcome := map[RowState]Outcome{RowSuccess: Succeeded, RowError: Errored, RowDead: Rejected}[s.Target]
-			return outcome, err
+			return map[RowState]Outcome{RowSuccess: Succeeded, RowError: Errored, RowDead: Rejected}[s.Target], err
 		}
 	}
 	return Succeeded, nil

@@ -239,7 +239,9 @@ func (l *lane) peek() bool {
 			return false
 		}
 		if l.pages == nil {
-			l.begin()
+			ctx, cancel := context.WithCancel(l.w.r.stop)
+			l.cancel, l.pages = cancel, make(chan readPage)
+			go l.read(ctx, slices.Clone(l.sections), l.pages)
 		}
 		p, ok := <-l.pages
 		if !ok {
@@ -290,13 +292,6 @@ func (l *lane) shut() {
 		l.w.r.e.flights.close(l.page.age)
 		l.page.age = nil
 	}
-}
-
-func (l *lane) begin() {
-	var ctx context.Context
-	ctx, l.cancel = context.WithCancel(l.w.r.stop)
-	l.pages = make(chan readPage)
-	go l.read(ctx, slices.Clone(l.sections), l.pages)
 }
 
 // reread begins anew behind the last record that was looked at.

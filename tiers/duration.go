@@ -94,9 +94,7 @@ func spellOut(s string) string {
 		return long
 	}
 	switch word, rest, _ := strings.Cut(s, " "); {
-	case word == "a", word == "an":
-		return "1 " + rest
-	case word == "every" && strings.IndexFunc(rest, unicode.IsLetter) == 0:
+	case word == "a", word == "an", word == "every" && strings.IndexFunc(rest, unicode.IsLetter) == 0:
 		return "1 " + rest
 	case word == "every":
 		return rest

@@ -4,9 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -61,13 +63,10 @@ func place(database string) string {
 	if port := map[string]string{"postgres": "5432", "mysql": "3306"}[server.Scheme]; u.Port() == "" {
 		server.Host += ":" + port
 	}
-	kept := url.Values{}
-	for name, values := range u.Query() {
-		switch name {
-		case "host", "port", "dbname", "search_path":
-			kept[name] = values
-		}
-	}
+	kept := u.Query()
+	maps.DeleteFunc(kept, func(name string, _ []string) bool {
+		return !slices.Contains([]string{"host", "port", "dbname", "search_path"}, name)
+	})
 	server.RawQuery = kept.Encode()
 	return server.String()
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -29,12 +30,9 @@ type lock struct {
 
 // Check implements [backlog.Lock].
 func (l *lock) Check(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	l.store.mu.RLock()
 	defer l.store.mu.RUnlock()
-	return l.held()
+	return cmp.Or(ctx.Err(), l.held())
 }
 
 // Unlock implements [backlog.Lock]. Unlocking twice is an error and leaves

@@ -145,15 +145,10 @@ func (s *Store) enter(e *entry) {
 		return
 	}
 	switch {
+	case x.byWait && s.o.Policy.Planned:
+		e.at = nanos(e.Failures.Next) // the first of all where it is zero
 	case x.byWait:
-		e.at = oldest
-		at := e.Failures.Last
-		if s.o.Policy.Planned {
-			at = e.Failures.Next
-		}
-		if !at.IsZero() {
-			e.at = nanos(at)
-		}
+		e.at = nanos(e.Failures.Last)
 	case !e.Inserted.IsZero():
 		e.at = nanos(e.Inserted)
 	case s.dateless(e, "oldest"):
