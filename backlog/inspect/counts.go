@@ -26,15 +26,15 @@ type Band struct {
 	Oldest        time.Time // zero: the band is empty
 }
 
-// Add counts a pending record; inserted is zero if it has no date.
-func (b *Band) Add(lane backlog.Lane, inserted time.Time) {
+// Add counts n pending records; oldest is zero if they have no date.
+func (b *Band) Add(lane backlog.Lane, n int, oldest time.Time) {
 	if lane == backlog.Fresh {
-		b.Fresh++
+		b.Fresh += n
 	} else {
-		b.Failed++
+		b.Failed += n
 	}
-	if !inserted.IsZero() && (b.Oldest.IsZero() || inserted.Before(b.Oldest)) {
-		b.Oldest = inserted
+	if !oldest.IsZero() && (b.Oldest.IsZero() || oldest.Before(b.Oldest)) {
+		b.Oldest = oldest
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		if i < len(edges) {
 			band = &counts.Bands[i]
 		}
-		band.Add(lane, e.Inserted)
+		band.Add(lane, 1, e.Inserted)
 	}
 	return counts, nil
 }

@@ -134,7 +134,7 @@ func (t Table) counts(rows []Row, edges []time.Duration) inspect.Counts {
 		if i >= 0 {
 			b = &c.Bands[i]
 		}
-		b.Add(lane, r.Inserted)
+		b.Add(lane, 1, r.Inserted)
 	}
 	return c
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/timeform"
@@ -79,18 +78,18 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 	add := func(band *inspect.Band, cond string, args ...any) error {
 		n, oldest, err := t.countRows(ctx, b, cond, args...)
 		total -= n
-		if b.lane == backlog.Failed {
-			band.Failed += n
-		} else {
-			band.Fresh += n
+		if len(args) == 0 { // rows without a date
+			oldest = time.Time{}
 		}
-		if len(args) > 0 && !oldest.IsZero() && (band.Oldest.IsZero() || oldest.Before(band.Oldest)) {
-			band.Oldest = oldest
-		}
+		band.Add(b.lane, n, oldest)
 		return err
 	}
 	if form := t.inserted.known(); form != nil {
-		to := form.Exact(t.latest(now).Add(1))
+		latest := now.Add(futureMost) // of what is believed
+		if t.mayBeFuture() {
+			latest = timeform.End.Add(-1)
+		}
+		to := form.Exact(latest.Add(1))
 		for i := range len(edges) + 1 {
 			band, from := &c.Beyond, t.inserted.earliest()
 			if i < len(edges) {
@@ -102,22 +101,14 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 			to = from
 		}
 	}
-	if len(edges) > 0 && t.hasSegment(segNewest, true) {
-		err = add(&c.Bands[0], t.missing("newest"))
+	if cond := t.missing("newest"); cond != "" && len(edges) > 0 {
+		err = add(&c.Bands[0], cond)
 	}
-	if err == nil && len(edges) > 0 && t.hasSegment(segOldest, true) {
-		err = add(&c.Bands[len(edges)-1], t.missing("oldest"))
+	if cond := t.missing("oldest"); err == nil && cond != "" && len(edges) > 0 {
+		err = add(&c.Bands[len(edges)-1], cond)
 	}
 	c.Unreadable += total
 	return err
-}
-
-// latest is the last date of insertion that is believed.
-func (t *layout) latest(now time.Time) time.Time {
-	if t.mayBeFuture() {
-		return timeform.End.Add(-1)
-	}
-	return now.Add(futureMost)
 }
 
 // countRows counts the branch's rows that meet the condition, if there is one, and
@@ -135,12 +126,7 @@ func (t *Table) countRows(ctx context.Context, b branch, cond string, args ...an
 // Keyless counts the rows that no pass can take since a part of their key is
 // NULL.
 func (t *Table) Keyless(ctx context.Context) (total int, err error) {
-	var or []string
-	for i, name := range t.m.ID {
-		if !t.catalog.Find(name, true).NotNull {
-			or = append(or, t.key[i]+" IS NULL")
-		}
-	}
+	or := t.nullable(" IS NULL")
 	for _, b := range t.branches {
 		if len(or) == 0 {
 			break
@@ -164,27 +150,19 @@ func (t *Table) Wrong(ctx context.Context, now time.Time) (n int, first error, e
 	}
 	for _, b := range t.branches {
 		before := n
+		text := "SELECT " + t.text.AsStored(t.inserted.quoted) + " FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ")
 		err = t.db.Patiently(ctx, func(ctx context.Context) error {
 			n = before
-			rows, err := t.db.Read.QueryContext(ctx, "SELECT "+t.text.AsStored(t.inserted.quoted)+" FROM "+t.name+" WHERE "+strings.Join(t.pending(b), " AND "))
-			if err != nil {
-				return err
-			}
-			defer rows.Close()
-			for rows.Next() {
+			_, err := db.Scanned(ctx, t.db.Read, text, nil, func(rows *sql.Rows) (none struct{}, err error) {
 				raw, err := db.ScanValues(rows, 1)
-				if err != nil {
-					return err
+				if v := t.d.Value(t.inserted.column, raw[0]); err == nil && v != nil && !timeform.IsZero(v) {
+					if _, wrong := t.inserted.read(v, now, t.mayBeFuture()); wrong != nil {
+						n, first = n+1, cmp.Or(first, wrong)
+					}
 				}
-				v := t.d.Value(t.inserted.column, raw[0])
-				if v == nil || timeform.IsZero(v) {
-					continue
-				}
-				if _, err := t.inserted.read(v, now, t.mayBeFuture()); err != nil {
-					n, first = n+1, cmp.Or(first, err)
-				}
-			}
-			return rows.Err()
+				return none, err
+			})
+			return err
 		})
 		if err != nil {
 			break

@@ -15,7 +15,9 @@ import (
 type expiry struct {
 	branch int
 	conds  []string
-	args   []any
+	col    *timeCol  // whose time they are past; nil: they are out of retries
+	bound  time.Time // the least time that is not past
+	args   []any     // of conds
 	now    time.Time
 }
 
@@ -24,11 +26,16 @@ func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*ba
 	if t.expireSet == nil {
 		return 0, nil
 	}
-	list, err := t.expiries(ctx, now, before)
-	if err != nil {
-		return 0, err
-	}
-	for _, x := range list {
+	for _, x := range t.expiries(now, before) {
+		if x.col != nil {
+			if err := t.discover(ctx, x.col); err != nil {
+				return total, err
+			}
+			if x.col.known() == nil {
+				continue // there is no time to be past
+			}
+			x.args = []any{x.col.known().Exact(x.bound), x.col.earliest()}
+		}
 		expire := t.expireRows
 		if each != nil {
 			expire = func(ctx context.Context, x expiry) (int, error) { return t.expireApart(ctx, x, each) }
@@ -44,36 +51,22 @@ func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*ba
 
 // expiries are the rows past one of their times, and those out of retries whose
 // last failure has not made them dead.
-func (t *Table) expiries(ctx context.Context, now, before time.Time) (list []expiry, err error) {
-	for _, x := range []struct {
-		col   *timeCol
-		bound time.Time
-	}{{t.inserted, before}, {t.expires, now}} {
-		if x.col == nil {
-			continue
-		}
-		if err := t.discover(ctx, x.col); err != nil {
-			return nil, err
-		}
-		if x.col.known() == nil {
-			continue // there is no time to be past
-		}
+func (t *layout) expiries(now, before time.Time) (list []expiry) {
+	for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
 		for i, b := range t.branches {
-			list = append(list, expiry{i, t.expired(b, x.col), []any{x.col.known().Exact(x.bound), x.col.earliest()}, now})
+			if x.col != nil {
+				conds := append(t.pending(b), x.col.quoted+" < ?", x.col.quoted+" >= ?")
+				list = append(list, expiry{branch: i, conds: conds, col: x.col, bound: x.bound, now: now})
+			}
 		}
 	}
 	for i, b := range t.branches {
 		if b.exhausted != "" {
 			b.cond = b.exhausted
-			list = append(list, expiry{i, t.pending(b), nil, now})
+			list = append(list, expiry{branch: i, conds: t.pending(b), now: now})
 		}
 	}
-	return list, nil
-}
-
-// expired returns the conditions of rows that are past their time.
-func (t *layout) expired(b branch, col *timeCol) []string {
-	return append(t.pending(b), col.quoted+" < ?", col.quoted+" >= ?")
+	return list
 }
 
 // expireRows writes it with one statement or, where some row refuses, row by
@@ -105,51 +98,40 @@ func (t *layout) expireText(conds []string) string {
 func (t *layout) expireArgs(x expiry) []any { return append(t.timeArgs(t.expireSet, x.now), x.args...) }
 
 // expireApart goes through the rows in groups, in the order of their keys,
-// calling each for every one before it is written.
+// calling each for every one before it is written. Where the database refuses a row,
+// or somebody has changed it, that one stays as it is.
 func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Record) bool) (total int, err error) {
-	var last backlog.Key
-	one := t.expireText(x.conds) + " AND " + t.text.KeyIn(t.key, 1)
-	for ctx.Err() == nil {
-		var records []backlog.Record
-		rows, err := t.rowsByKey(ctx, x.conds, x.args, last)
-		for _, row := range rows {
-			records = append(records, t.recordOf(row, x.branch))
-		}
-		if err != nil || len(records) == 0 {
+	text := t.text.Place(t.expireText(x.conds) + " AND " + t.text.KeyIn(t.key, 1))
+	for rows, err := range t.groupsByKey(ctx, x.conds, x.args) {
+		if err != nil {
 			return total, err
 		}
-		stopped := false
-		for i := range records {
-			if stopped = ctx.Err() != nil || !each(&records[i]); stopped {
-				records = records[:i] // the others are told of the next time
-				break
+		var records []backlog.Record
+		for _, row := range rows {
+			rec := t.recordOf(row, x.branch)
+			if ctx.Err() != nil || !each(&rec) {
+				break // the others are told of the next time
 			}
+			records = append(records, rec)
 		}
-		n, err := t.expireGroup(context.WithoutCancel(ctx), x, one, records)
-		if total += n; err != nil || stopped {
-			return total, errors.Join(err, ctx.Err())
-		}
-		last = records[len(records)-1].Key
-	}
-	return total, ctx.Err()
-}
-
-// expireGroup writes the dead status to the records, except where the database
-// refuses it or somebody has changed the row, and returns how many got it.
-func (t *Table) expireGroup(ctx context.Context, x expiry, text string, records []backlog.Record) (n int, err error) {
-	err = t.db.Within(ctx, func(ctx context.Context) error {
-		refused, err := t.rowByRow(ctx, len(records), func(tx *sql.Tx, i int) error {
-			n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(text), bind(t.expireArgs(x), records[i].Key)...))
-			if n == 0 && err == nil {
-				return backlog.ErrConflict
-			}
+		n := 0
+		err := t.db.Within(context.WithoutCancel(ctx), func(ctx context.Context) error {
+			refused, err := t.rowByRow(ctx, len(records), func(tx *sql.Tx, i int) error {
+				n, err := db.Affected(tx.ExecContext(ctx, text, bind(t.expireArgs(x), records[i].Key)...))
+				if n == 0 && err == nil {
+					return backlog.ErrConflict
+				}
+				return err
+			})
+			n = len(records) - len(refused)
 			return err
 		})
-		n = len(records) - len(refused)
-		return err
-	})
-	if err != nil {
-		n = 0
+		if err != nil {
+			return total, errors.Join(err, ctx.Err())
+		}
+		if total += n; len(records) < len(rows) {
+			break
+		}
 	}
-	return n, err
+	return total, ctx.Err()
 }

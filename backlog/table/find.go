@@ -170,18 +170,12 @@ func (t *layout) believed(raw []any, now time.Time) (none time.Time) {
 // is due, in the order of the keys. f must not keep the record's values.
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
 	for i, b := range t.branches {
-		var last backlog.Key
-		for {
-			rows, err := t.rowsByKey(ctx, t.pending(b), nil, last)
+		for rows, err := range t.groupsByKey(ctx, t.pending(b), nil) {
 			if err != nil {
 				return err
 			}
 			for _, raw := range rows {
-				last = t.keyOf(raw)
 				f(t.rowOf(raw, i, now))
-			}
-			if len(rows) < backlog.MaxGroup {
-				break
 			}
 		}
 	}

@@ -18,7 +18,6 @@ const (
 	segNewest = iota
 	segDated
 	segOldest
-	segEnd
 )
 
 // Pending implements backlog.Store.
@@ -28,26 +27,14 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 			return backlog.Page{}, err
 		}
 	}
-	first := segNewest
-	if !q.After.IsZero() {
-		first = q.After.Segment
-	}
-	last := segOldest
-	if !q.Until.IsZero() {
-		last = q.Until.Segment
-	}
-	for seg := first; seg <= last; seg++ {
-		if !t.laneHasSegment(q, seg) {
-			continue
-		}
+	segments := t.segments(q)
+	for i, seg := range segments {
 		p, err := t.page(ctx, q, seg)
 		if err != nil {
 			return backlog.Page{}, err
 		}
 		if !p.Next.IsZero() {
-			for later := seg + 1; later <= last && !p.More; later++ {
-				p.More = t.laneHasSegment(q, later)
-			}
+			p.More = p.More || i+1 < len(segments)
 			return p, nil
 		}
 	}
@@ -61,36 +48,42 @@ func (t *layout) followsPolicy(lane backlog.Lane) bool {
 	return t.retry != nil && lane == backlog.Failed
 }
 
-// laneHasSegment reports whether the query's lane has rows in the segment.
-func (t *layout) laneHasSegment(q backlog.Query, seg int) bool {
-	if !t.followsPolicy(q.Lane) {
-		return t.hasSegment(seg, q.Widest)
+// segments are those of the query's lane that can hold rows, within its cursors.
+func (t *layout) segments(q backlog.Query) (list []int) {
+	for seg := segNewest; seg <= segOldest; seg++ {
+		if !q.After.IsZero() && seg < q.After.Segment || !q.Until.IsZero() && seg > q.Until.Segment {
+			continue
+		}
+		has := false
+		switch {
+		case seg == segDated:
+			has = t.orderOf(q.Lane).known() != nil
+		case t.followsPolicy(q.Lane):
+			has = seg == segNewest
+		case seg == segNewest:
+			has = t.missing("newest") != ""
+		default:
+			has = q.Widest && t.missing("oldest") != ""
+		}
+		if has {
+			list = append(list, seg)
+		}
 	}
-	return seg == segNewest || seg == segDated && t.retry.order().known() != nil
+	return list
 }
 
-// hasSegment reports whether the segment can hold rows.
-func (t *layout) hasSegment(seg int, widest bool) bool {
-	switch seg {
-	case segNewest:
-		return t.inserted.null == "newest" || t.inserted.zero == "newest"
-	case segOldest:
-		return widest && (t.inserted.null == "oldest" || t.inserted.zero == "oldest")
-	}
-	return t.inserted.known() != nil
-}
-
-// missing returns the condition for rows whose missing date means the word.
+// missing returns the condition for rows whose missing date means the word, "" if
+// there are none.
 func (t *layout) missing(word string) string {
 	var or []string
 	if t.inserted.null == word {
 		or = append(or, t.inserted.quoted+" IS NULL")
 	}
 	if t.inserted.zero == word {
-		or = append(or, nonEmpty(t.zeroDate(t.inserted))...)
+		or = append(or, nonEmpty(t.text.ZeroDate(t.inserted.column))...)
 	}
 	if len(or) == 0 {
-		return never
+		return ""
 	}
 	return "(" + strings.Join(or, " OR ") + ")"
 }
@@ -100,10 +93,6 @@ const (
 	always = "1 = 1"
 	never  = "1 = 0"
 )
-
-// zeroDate returns the condition for zero dates in the column, "" if it can
-// hold none.
-func (t *layout) zeroDate(c *timeCol) string { return t.text.ZeroDate(c.column) }
 
 // A part is what one statement reads of a page: a segment or, behind a place
 // within the dated one, the rest of the rows of the very same time and then the
@@ -325,7 +314,7 @@ func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) 
 			or = append(or, x.col.quoted+" IS NULL")
 		}
 		if x.col.zero != "skip" {
-			or = append(or, nonEmpty(t.zeroDate(x.col))...)
+			or = append(or, nonEmpty(t.text.ZeroDate(x.col.column))...)
 		}
 		add("("+strings.Join(or, " OR ")+")", x.bound(*x.col.known(), q.Now))
 	}
@@ -333,13 +322,17 @@ func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) 
 
 // pending returns the conditions that a row of the branch meets.
 func (t *layout) pending(b branch) []string {
-	conds := nonEmpty(b.cond, t.where)
+	return append(nonEmpty(b.cond, t.where), t.nullable(" IS NOT NULL")...)
+}
+
+// nullable returns the condition for each part of the key that may be NULL.
+func (t *layout) nullable(cond string) (list []string) {
 	for i, name := range t.m.ID {
 		if c := t.catalog.Find(name, true); !c.NotNull {
-			conds = append(conds, t.key[i]+" IS NOT NULL")
+			list = append(list, t.key[i]+cond)
 		}
 	}
-	return conds
+	return list
 }
 
 // keyRange returns the condition for rows on one side of the key, and its
@@ -414,16 +407,13 @@ func (t *layout) until(col *timeCol, at time.Time) (string, any) {
 
 // addAge adds the condition for the pass's ages.
 func (t *layout) addAge(q backlog.Query, add func(string, ...any)) {
-	var or []string
 	var args []any
-	if form := t.inserted.known(); form != nil {
-		or, args = append(or, t.inserted.quoted+" >= ?"), append(args, t.writeForm(t.inserted).Lower(q.Since))
+	or := nonEmpty(t.missing("newest"))
+	if q.Widest {
+		or = append(or, nonEmpty(t.missing("oldest"))...)
 	}
-	if t.hasSegment(segNewest, q.Widest) {
-		or = append(or, t.missing("newest"))
-	}
-	if t.hasSegment(segOldest, q.Widest) {
-		or = append(or, t.missing("oldest"))
+	if t.inserted.known() != nil {
+		or, args = append(or, t.inserted.quoted+" >= ?"), []any{t.writeForm(t.inserted).Lower(q.Since)}
 	}
 	if len(or) == 0 {
 		or = []string{never} // no row has a date, or one just now, which cannot be read yet

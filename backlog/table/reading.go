@@ -131,8 +131,8 @@ func (t *layout) Statements() []string {
 	place := backlog.Cursor{Order: "", Key: backlog.NewKey(parts...)}
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
 		terms := t.terms(lane)
-		for seg := segNewest; seg < segEnd && len(terms) > 0; seg++ {
-			if seg != segDated && !t.laneHasSegment(backlog.Query{Lane: lane, Widest: true}, seg) {
+		for seg := segNewest; seg <= segOldest && len(terms) > 0; seg++ {
+			if seg != segDated && !slices.Contains(t.segments(backlog.Query{Lane: lane, Widest: true}), seg) {
 				continue
 			}
 			for _, after := range []backlog.Cursor{{}, place} {
@@ -152,16 +152,10 @@ func (t *layout) Statements() []string {
 				add(text)
 			}
 		}
-		if t.expireSet != nil {
-			for _, col := range []*timeCol{t.inserted, t.expires} {
-				if col != nil {
-					add(t.expireText(t.expired(t.branches[i], col)))
-				}
-			}
-			if b := t.branches[i]; b.exhausted != "" {
-				b.cond = b.exhausted
-				add(t.expireText(t.pending(b)))
-			}
+	}
+	if t.expireSet != nil {
+		for _, x := range t.expiries(time.Time{}, time.Time{}) {
+			add(t.expireText(x.conds))
 		}
 	}
 	return list

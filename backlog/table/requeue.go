@@ -64,16 +64,13 @@ func (t *Table) Requeue(ctx context.Context, filter Filter, now time.Time) (tota
 		return 0, err
 	}
 	set := t.timeArgs(t.requeueSet, now)
-	var last backlog.Key
-	for {
-		rows, err := t.rowsByKey(ctx, conds, args, last)
-		if err != nil || len(rows) == 0 {
+	for rows, err := range t.groupsByKey(ctx, conds, args) {
+		if err != nil {
 			return total, err
 		}
 		all := slices.Concat(set, args)
 		for _, row := range rows {
-			last = t.keyOf(row)
-			all = bind(all, last)
+			all = bind(all, t.keyOf(row))
 		}
 		text := "UPDATE " + t.name + " SET " + setText(t.requeueSet) + " WHERE " + t.text.Unsearched(strings.Join(conds, " AND ")) + " AND " + t.text.KeyIn(t.key, len(rows))
 		n, err := t.write(ctx, text, all)
@@ -82,6 +79,7 @@ func (t *Table) Requeue(ctx context.Context, filter Filter, now time.Time) (tota
 		}
 		total += n
 	}
+	return total, nil
 }
 
 // requeued returns the conditions for the dead and failed records of the

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,17 +95,26 @@ func (t *layout) scanRow(rows interface{ Scan(to ...any) error }, rest ...any) (
 	return row, err
 }
 
-// rowsByKey returns the next rows that meet the conditions, at most MaxGroup, in
-// the order of the keys, behind the last one. An index of the conditions is of
+// groupsByKey returns the rows that meet the conditions in groups of at most
+// MaxGroup, in the order of the keys. An index of the conditions is of
 // no use to it: each page would sort all that meets them.
-func (t *Table) rowsByKey(ctx context.Context, conds []string, args []any, last backlog.Key) (list [][]any, err error) {
-	cond := t.text.Unsearched(strings.Join(conds, " AND "))
-	if !last.IsZero() {
-		c, a := keyRange(">", t.key, last)
-		cond, args = cond+" AND "+c, slices.Concat(args, a)
+func (t *Table) groupsByKey(ctx context.Context, conds []string, args []any) iter.Seq2[[][]any, error] {
+	return func(yield func([][]any, error) bool) {
+		all := t.text.Unsearched(strings.Join(conds, " AND "))
+		cond, bound := all, args
+		for more := true; more; {
+			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", t.sel.aliased(), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
+			rows, err := db.Each(ctx, t.db, text, bound, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
+			if err == nil && len(rows) == 0 {
+				return
+			}
+			if more = len(rows) == backlog.MaxGroup; more {
+				beyond, key := keyRange(">", t.key, t.keyOf(rows[len(rows)-1]))
+				cond, bound = all+" AND "+beyond, slices.Concat(args, key)
+			}
+			more = yield(rows, err) && more
+		}
 	}
-	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", t.sel.aliased(), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
-	return db.Each(ctx, t.db, text, args, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
 }
 
 // recordOf makes a record of a row in the branch that no page is made of. What

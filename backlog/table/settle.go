@@ -81,7 +81,7 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 	}
 	defer tx.Rollback() // after a panic, too, else the connection would wait for it for ever
 	if err := f(tx); err == ErrUndo {
-		return nil
+		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
 	} else if err != nil {
 		return err
 	}
@@ -89,6 +89,18 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 		return commitError{err}
 	}
 	return nil
+}
+
+// noteWarnings notes what the rollback before it has left behind.
+func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
+	if t.text.Warnings == "" {
+		return nil
+	}
+	rows, err := db.Rows(ctx, conn, t.text.Warnings)
+	for _, w := range rows {
+		t.note("when a trial write was rolled back, the database said: %s", w["message"])
+	}
+	return err
 }
 
 // settleBatches writes each batch with one statement, or looks whether its rows

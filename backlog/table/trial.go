@@ -137,25 +137,16 @@ func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
 	if x.text == "" || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
 		return nil
 	}
-	err := t.db.Within(ctx, func(ctx context.Context) error { return t.try(ctx, x, s.Record) })
+	err := t.db.Within(ctx, func(ctx context.Context) error {
+		return t.InTx(ctx, func(tx *sql.Tx) error { return cmp.Or(t.try(ctx, tx, x, s.Record), ErrUndo) })
+	})
 	if p := (*Problem)(nil); err != nil && t.db.Write != t.db.Read && errors.As(t.db.CheckRights(ctx), &p) {
 		return p // it is a file, which cannot be opened to be written to
 	}
 	return err
 }
 
-func (t *Table) try(ctx context.Context, x target, r *backlog.Record) error {
-	conn, err := t.db.Write.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	tx, err := t.begin(ctx, conn)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	warnings := t.text.Warnings
+func (t *Table) try(ctx context.Context, tx *sql.Tx, x target, r *backlog.Record) error {
 	for _, text := range t.text.Trial {
 		if _, err := tx.ExecContext(ctx, text); err != nil {
 			return err
@@ -178,17 +169,7 @@ func (t *Table) try(ctx context.Context, x target, r *backlog.Record) error {
 	case n > 1:
 		return t.kept(ctx, tx, x.work, n)
 	}
-	if err := t.stillPending(ctx, tx, x, r.Key); err != nil {
-		return err
-	}
-	if err := tx.Rollback(); err != nil || warnings == "" {
-		return err
-	}
-	rows, err := db.Rows(ctx, conn, warnings)
-	for _, w := range rows {
-		t.note("when a trial write was rolled back, the database said: %s", w["message"])
-	}
-	return err
+	return t.stillPending(ctx, tx, x, r.Key)
 }
 
 // untaken is the error of a trial that the database refused. What may pass is
@@ -211,15 +192,15 @@ func (t *Table) untaken(x target, err error) error {
 // can differ and be the same to the database: to a collation that takes 'New' for
 // 'NEW', that knows no accents, or no spaces at the end.
 func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key backlog.Key) error {
-	isFresh, isFailed := t.pendingConds()
-	text := "SELECT max(" + yes(isFresh) + "), max(" + yes(isFailed) + ") FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1)
-	var fresh, failed sql.NullBool
-	if err := tx.QueryRowContext(ctx, t.text.Place(text), bind(nil, key)...).Scan(&fresh, &failed); err != nil {
+	text := "SELECT " + t.standingCase() + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + prefixed(" AND ", t.where)
+	standing := len(t.branches) // of a row that the filter leaves out
+	if err := tx.QueryRowContext(ctx, t.text.Place(text), bind(nil, key)...).Scan(&standing); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	state, still := "new", fresh.Bool || failed.Bool
-	if !fresh.Bool {
-		state = "in error"
+	state, still := "in error", standing < len(t.branches)
+	fresh := still && t.branches[standing].lane == backlog.Fresh
+	if fresh {
+		state = "new"
 	}
 	hint := "write what does not meet the condition of " + strings.TrimPrefix(state, "in ")
 	b := x.work.batch
@@ -231,7 +212,7 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key back
 		return problem(hint, "statuses.success: with %s a record that succeeded would still be %s to the database and be tried for ever", x.shown, state)
 	case still && dead:
 		return problem(hint, "statuses.dead: with %s a dead record would still be %s to the database and be tried for ever", x.shown, state)
-	case b.target != backlog.RowError || !fresh.Bool || !t.toldApart():
+	case b.target != backlog.RowError || !fresh || !t.failedLane:
 	case t.retry != nil:
 		return problem(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.shown)
 	default:
@@ -239,34 +220,3 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key back
 	}
 	return nil
 }
-
-// toldApart reports whether the mapping means to tell failed records from new
-// ones by their states.
-func (t *layout) toldApart() bool {
-	for _, b := range t.branches {
-		same := func(o branch) bool { return o.lane != b.lane && cmp.Or(o.base, o.cond) == cmp.Or(b.base, b.cond) }
-		if slices.ContainsFunc(t.branches, same) {
-			return false
-		}
-	}
-	return t.failedLane
-}
-
-// pendingConds are the conditions, as SQL, for rows of the fresh lane and of the
-// failed lane by their states alone.
-func (t *layout) pendingConds() (fresh, failed string) {
-	var conds [2][]string
-	for _, b := range t.branches {
-		conds[b.lane] = append(conds[b.lane], "("+cmp.Or(b.base, b.cond)+")")
-	}
-	in := func(lane backlog.Lane) string {
-		if len(conds[lane]) == 0 {
-			return never
-		}
-		return strings.Join(append([]string{"(" + strings.Join(conds[lane], " OR ") + ")"}, nonEmpty(t.where)...), " AND ")
-	}
-	return in(backlog.Fresh), in(backlog.Failed)
-}
-
-// yes is 1 where the condition holds and else 0.
-func yes(cond string) string { return "CASE WHEN " + cond + " THEN 1 ELSE 0 END" }
