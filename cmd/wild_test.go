@@ -105,7 +105,7 @@ func (w wildTable) work(t *testing.T, theirs *sql.DB, url string, cfg *config.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Prove(ctx, noon); err != nil {
+	if err := s.Prove(ctx, noon); err != nil {
 		t.Fatal(err)
 	}
 	if notes := s.Notes(); !reflect.DeepEqual(notes, w.notes) {

@@ -192,7 +192,7 @@ func daemon(t *testing.T, path string, w *simulate.Workload, o simulate.Options)
 	defer opened.Close()
 	store, err := table.New(ctx, opened, m)
 	if err == nil {
-		_, err = store.Prove(ctx, w.From)
+		err = store.Prove(ctx, w.From)
 	}
 	if err != nil {
 		t.Fatal(err)

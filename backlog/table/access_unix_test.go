@@ -100,7 +100,7 @@ func testRights(t *testing.T, dir string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Prove(ctx, noon); err != nil {
+			if err := s.Prove(ctx, noon); err != nil {
 				t.Errorf("%s: Prove of what is only read: %v", x.folder, err)
 			}
 		}
@@ -113,7 +113,7 @@ func testRights(t *testing.T, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Prove(ctx, noon)
+		err = s.Prove(ctx, noon)
 		want("Prove", err, x.prove)
 		l, err := s.TryLock(ctx, backlog.RunLock)
 		if want("TryLock", err, x.lock) {

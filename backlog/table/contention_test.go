@@ -191,7 +191,7 @@ func TestLockedIsAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := impatient.Prove(ctx, noon); err != nil {
+		if err := impatient.Prove(ctx, noon); err != nil {
 			t.Fatal(err)
 		}
 		settle := func() error {

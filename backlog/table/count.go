@@ -47,7 +47,7 @@ func (t *Table) countStatuses(ctx context.Context, c *inspect.Counts) error {
 		status any
 		n      int
 	}
-	list, err := db.Each(ctx, t.db, "SELECT "+what+", count(*) FROM "+t.name+prefixed(" WHERE ", t.where)+" GROUP BY 1", nil, func(rows *sql.Rows) (x count, err error) {
+	list, err := db.Each(ctx, t.db, "SELECT "+what+", count(*) FROM "+t.name+prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, func(rows *sql.Rows) (x count, err error) {
 		return x, rows.Scan(&x.status, &x.n)
 	})
 	for _, x := range list {
@@ -132,7 +132,7 @@ func (t *Table) Keyless(ctx context.Context) (total int, err error) {
 			break
 		}
 		var n int
-		conds := append(nonEmpty(b.cond, t.where), "("+strings.Join(or, " OR ")+")")
+		conds := append(nonEmpty(b.cond, t.where.cond), "("+strings.Join(or, " OR ")+")")
 		if err = t.db.One(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(conds, " AND "), nil, &n); err != nil {
 			break
 		}

@@ -119,7 +119,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := orders.Prove(ctx, time.Now()); err != nil {
+	if err := orders.Prove(ctx, time.Now()); err != nil {
 		log.Fatal(err)
 	}
 	engine := &backlog.Engine{

@@ -118,7 +118,7 @@ func (f *file) storeAt(m mapping.Mapping, now time.Time) *table.Table {
 	f.Helper()
 	s, err := f.open(m)
 	if err == nil {
-		_, err = s.Prove(context.Background(), now)
+		err = s.Prove(context.Background(), now)
 	}
 	if err != nil {
 		f.Fatal(err)
@@ -128,7 +128,7 @@ func (f *file) storeAt(m mapping.Mapping, now time.Time) *table.Table {
 
 // tried returns why passes would dispatch no record of the table.
 func tried(s *table.Table) error {
-	if _, err := s.Prove(context.Background(), noon); err != nil {
+	if err := s.Prove(context.Background(), noon); err != nil {
 		return err
 	}
 	records, err := s.OfEachState(context.Background())

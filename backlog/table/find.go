@@ -47,8 +47,8 @@ func (t *layout) ParseKey(text string) (backlog.Key, error) {
 // cannot take the key for one of the table.
 func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row inspect.Row, ok bool, err error) {
 	filter := always
-	if t.where != "" {
-		filter = t.text.Unsearched(t.where)
+	if t.where.cond != "" {
+		filter = t.text.Unsearched(t.where.cond)
 	}
 	text := fmt.Sprintf("SELECT %s, %s, CASE WHEN %s THEN 1 ELSE 0 END FROM %s WHERE %s",
 		t.sel.aliased(), t.standingCase(), filter, t.name, t.text.KeyIn(t.key, 1))

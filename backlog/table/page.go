@@ -139,14 +139,10 @@ func (t *layout) terms(lane backlog.Lane) (list []term) {
 // pageQuery returns the text and the arguments of one part of a page, with
 // limit rows at most.
 func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (text string, args []any) {
-	cols, desc := t.orderColumns(q.Lane, p.seg), ""
-	if !t.followsPolicy(q.Lane) {
-		desc = " DESC" // newest first
-	}
-	orderBy := func(cols []string) string { return " ORDER BY " + strings.Join(cols, desc+", ") + desc + " LIMIT ?" }
+	cols := t.orderColumns(q.Lane, p.seg)
 	if len(terms) == 1 {
 		text, args = t.termQuery(q, p, terms[0], "")
-		return text + orderBy(cols), append(args, limit)
+		return text + t.orderBy(q.Lane, cols), append(args, limit)
 	}
 	// The order columns are read as they are: a planner does not follow an index by
 	// an expression.
@@ -161,19 +157,28 @@ func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (te
 		one, a := t.termQuery(q, p, x, fmt.Sprintf(", %d%s", x.branch, rest))
 		args = append(args, a...)
 		if !t.text.LazyUnion { // the database would read all of each
-			one = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", one+orderBy(cols), t.sel.prefix, i)
+			one = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", one+t.orderBy(q.Lane, cols), t.sel.prefix, i)
 			args = append(args, limit)
 		}
 		list[i] = one
 	}
-	return strings.Join(list, " UNION ALL ") + orderBy(names), append(args, limit)
+	return strings.Join(list, " UNION ALL ") + t.orderBy(q.Lane, names), append(args, limit)
+}
+
+// orderBy ends a query whose rows come in the lane's order.
+func (t *layout) orderBy(lane backlog.Lane, cols []string) string {
+	desc := ""
+	if !t.followsPolicy(lane) {
+		desc = " DESC" // newest first
+	}
+	return " ORDER BY " + strings.Join(cols, desc+", ") + desc + " LIMIT ?"
 }
 
 // termQuery is what one term has of the query, with the rest of the columns behind
 // those of a page.
 func (t *layout) termQuery(q backlog.Query, p part, x term, rest string) (string, []any) {
 	b := t.branches[x.branch]
-	prefix := slices.Concat(t.prefix, b.prefix)
+	prefix := slices.Concat(t.where.prefix, b.prefix)
 	if x.class.cond != "" && !x.class.many {
 		prefix = append(prefix, t.retry.count)
 	}
@@ -322,7 +327,7 @@ func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) 
 
 // pending returns the conditions that a row of the branch meets.
 func (t *layout) pending(b branch) []string {
-	return append(nonEmpty(b.cond, t.where), t.nullable(" IS NOT NULL")...)
+	return append(nonEmpty(b.cond, t.where.cond), t.nullable(" IS NOT NULL")...)
 }
 
 // nullable returns the condition for each part of the key that may be NULL.

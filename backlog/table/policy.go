@@ -155,7 +155,7 @@ func (r *resolver) retry() error {
 			return err
 		}
 		for text, to := range map[string]*[]assign{"true": &c.retrying, "false": &c.done} {
-			a, _, _, err := r.assign("policy", mapping.Assignment{Column: col.Name, Value: mapping.Value{Text: text}})
+			a, err := r.assign("policy", mapping.Assignment{Column: col.Name, Value: mapping.Value{Text: text}})
 			if err != nil {
 				return err
 			}

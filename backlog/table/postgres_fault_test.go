@@ -170,7 +170,7 @@ func TestPostgresReadOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := got.Prove(context.Background(), noon); err != nil {
+	if err := got.Prove(context.Background(), noon); err != nil {
 		t.Error(err)
 	}
 	again, _ := readAll(t, got, backlog.Query{Lane: backlog.Fresh, Limit: 3})

@@ -131,7 +131,7 @@ func (s *postgresSchema) reader(policy *backlog.Policy) postgresReader {
 	s.Cleanup(func() { db.Close() })
 	store, err := table.New(ctx, db, m)
 	if err == nil {
-		_, err = store.Prove(ctx, noon)
+		err = store.Prove(ctx, noon)
 	}
 	if err != nil {
 		s.Fatal(err)

@@ -60,7 +60,7 @@ func (s *postgresSchema) open(url string, m mapping.Mapping) (*table.Table, erro
 	s.Cleanup(func() { db.Close() })
 	t, err := table.New(ctx, db, m)
 	if err == nil {
-		_, err = t.Prove(ctx, noon)
+		err = t.Prove(ctx, noon)
 	}
 	return t, err
 }

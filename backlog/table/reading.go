@@ -47,9 +47,9 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 // can search by a status, and would then sort.
 func (t *layout) reading(b branch, name string, conds, columns []string) Reading {
 	r := Reading{
-		What: fmt.Sprintf("%s records, %s", b.lane, b.cond), Name: name, Equal: t.equalColumns(b), Told: slices.Concat(t.filtered, b.columns),
-		Columns: distinct(slices.Concat(t.prefix, b.prefix, columns, t.key)),
-		Where:   strings.Join(append(slices.Clip(conds), nonEmpty(t.where)...), " AND "),
+		What: fmt.Sprintf("%s records, %s", b.lane, b.cond), Name: name, Equal: t.equalColumns(b), Told: slices.Concat(t.where.columns, b.columns),
+		Columns: distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
+		Where:   strings.Join(append(slices.Clip(conds), nonEmpty(t.where.cond)...), " AND "),
 	}
 	for _, quoted := range distinct(slices.Concat(columns, t.key)) {
 		r.Order = append(r.Order, t.quotedColumn(quoted).Name)
@@ -104,10 +104,10 @@ func (t *layout) retryReadings(q backlog.Query, i int) (list []Reading) {
 // equalColumns returns the names of the columns with one value in the conditions
 // of the branch and of the table.
 func (t *layout) equalColumns(b branch) (names []string) {
-	for _, equal := range []map[string]any{t.equal, b.equal} {
+	for _, equal := range []map[string]any{t.where.equal, b.equal} {
 		for name, v := range equal {
-			if c := t.catalog.Find(name, true); v != nil || t.text.SearchedFirst {
-				names = append(names, c.Name)
+			if v != nil || t.text.SearchedFirst {
+				names = append(names, t.quotedColumn(name).Name)
 			}
 		}
 	}
@@ -174,7 +174,7 @@ func (t *layout) Rights() (written []string, read string) {
 	if t.m.Columns == nil {
 		return written, ""
 	}
-	conditions := []string{t.where, t.success, t.dead}
+	conditions := []string{t.where.cond, t.success, t.dead}
 	for _, b := range t.branches {
 		conditions = append(conditions, b.cond)
 	}

@@ -26,7 +26,7 @@ func (r *resolver) requeue() error {
 			s.Set = append(s.Set, mapping.Assignment{Column: c.Column, Value: c.Values[0]})
 		}
 	}
-	set, _, err := r.assigns("statuses.new", s)
+	set, err := r.assigns("statuses.new", s)
 	if err != nil {
 		return nil // what cannot be written is only in the way of retry
 	}
@@ -100,7 +100,7 @@ func (t *layout) requeued(filter Filter) (conds []string, args []any, err error)
 	if len(or) == 0 {
 		return nil, nil, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)
 	}
-	conds = nonEmpty("(("+strings.Join(or, ") OR (")+"))", t.where)
+	conds = nonEmpty("(("+strings.Join(or, ") OR (")+"))", t.where.cond)
 	if filter.Status != "" && t.status != "" {
 		v, err := t.catalog.Find(t.m.Status, true).Typed(mapping.Value{Text: filter.Status})
 		if err != nil {

@@ -11,16 +11,21 @@ import (
 	"backlog/backlog/table/db"
 )
 
+// A filter is a list of conditions that hold together.
+type filter struct {
+	cond    string         // SQL; "" for none
+	columns []string       // in it
+	equal   map[string]any // quoted: those with one value
+	prefix  []string       // quoted: those of equal with which an index begins
+}
+
 // A branch is one of the conditions under which a row is in a lane. A lane is
 // read by one query per branch: a planner can then follow an index through
 // each, where a single query over several conditions would have to sort.
 type branch struct {
-	lane    backlog.Lane
-	cond    string   // SQL
-	columns []string // in cond
-	prefix  []string // quoted: the columns of one value, with which an index begins
-	label   string   // the status as text, where no status column is read
-	equal   map[string]any
+	filter
+	lane  backlog.Lane
+	label string // the status as text, where no status column is read
 
 	base      string // SQL: cond without what a policy adds; "" if it adds nothing
 	guard     string // SQL: what settlement asks for, cond or exhausted; "": cond
@@ -29,17 +34,18 @@ type branch struct {
 
 // An assign is a column with the SQL text of its new value.
 type assign struct {
-	col  string   // quoted
-	expr string   // SQL
-	time *timeCol // of which the present time is bound; nil: none is
+	col   string   // quoted
+	expr  string   // SQL
+	time  *timeCol // of which the present time is bound; nil: none is
+	fixed bool     // it is set to value, whatever the row has
+	value any
 }
 
 // An action is what a kind of settlement writes.
 type action struct {
-	status []assign       // of the state
-	equal  map[string]any // the plain values that status sets
-	also   []assign       // touch, attempts, kept columns
-	errCol *column        // takes the error's text, which is bound; nil: none does
+	status []assign // of the state
+	also   []assign // touch, attempts, kept columns
+	errCol *column  // takes the error's text, which is bound; nil: none does
 }
 
 // resolve turns the mapping into SQL against the catalogue. Every column that
@@ -69,16 +75,11 @@ func (r *resolver) writable(setting, name string) (*column, error) {
 	return c, err
 }
 
-// condition returns the SQL for one column's condition and, if it is a single
-// value, that value.
-func (r *resolver) condition(setting string, c mapping.Condition) (sql string, value any, err error) {
-	col, err := r.column(setting, c.Column)
-	if err != nil {
-		return "", nil, err
-	}
+// condition returns the SQL for the column's values and, if it is a single one, that.
+func (r *resolver) condition(setting string, col *column, values []mapping.Value) (sql string, value any, err error) {
 	name := r.text.Quote(col.Name)
 	var alternatives, literals []string
-	for _, v := range c.Values {
+	for _, v := range values {
 		value, err = col.Typed(v)
 		if err != nil {
 			return "", nil, unfit(setting, err)
@@ -102,20 +103,28 @@ func (r *resolver) condition(setting string, c mapping.Condition) (sql string, v
 	return "(" + strings.Join(alternatives, " OR ") + ")", value, nil
 }
 
-func (r *resolver) conditions(setting string, list []mapping.Condition) (sql string, equal map[string]any, err error) {
+func (r *resolver) filter(setting string, list []mapping.Condition) (f filter, err error) {
 	var all []string
-	equal = make(map[string]any)
+	f.equal = make(map[string]any)
 	for _, c := range list {
-		s, v, err := r.condition(setting, c)
+		col, err := r.column(setting, c.Column)
 		if err != nil {
-			return "", nil, err
+			return f, err
 		}
-		all = append(all, s)
-		if len(c.Values) == 1 {
-			equal[strings.ToLower(c.Column)] = v
+		cond, value, err := r.condition(setting, col, c.Values)
+		if err != nil {
+			return f, err
+		}
+		all, f.columns = append(all, cond), append(f.columns, col.Name)
+		if name := r.text.Quote(col.Name); len(c.Values) == 1 {
+			f.equal[name] = value
+			if r.text.SearchedFirst {
+				f.prefix = append(f.prefix, name)
+			}
 		}
 	}
-	return strings.Join(all, " AND "), equal, nil
+	f.cond = strings.Join(all, " AND ")
+	return f, nil
 }
 
 // branches returns the conditions of a pending state: one for each status.
@@ -129,8 +138,8 @@ func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) 
 		}
 	}
 	for i, when := range alternatives {
-		b := branch{lane: lane, label: labels[i], columns: r.columnsOf(when, false), prefix: r.columnsOf(when, true)}
-		if b.cond, b.equal, err = r.conditions(setting, when); err != nil {
+		b := branch{lane: lane, label: labels[i]}
+		if b.filter, err = r.filter(setting, when); err != nil {
 			return nil, r.unheld(setting, s, err)
 		}
 		same := func(o branch) bool { return o.cond == b.cond }
@@ -139,23 +148,6 @@ func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) 
 		}
 	}
 	return list, nil
-}
-
-// columnsOf returns the columns of conditions as the catalogue writes them, or
-// quoted those with one value by which an index can begin.
-func (r *resolver) columnsOf(list []mapping.Condition, prefix bool) []string {
-	var names []string
-	for _, c := range list {
-		col := r.cat.Find(c.Column, r.text.FoldsNames)
-		switch {
-		case col == nil:
-		case !prefix:
-			names = append(names, col.Name)
-		case len(c.Values) == 1 && r.text.SearchedFirst:
-			names = append(names, r.text.Quote(col.Name))
-		}
-	}
-	return names
 }
 
 // unfit is the problem of a value that is not of its column's type.
@@ -173,51 +165,49 @@ func (r *resolver) unheld(setting string, s mapping.State, err error) error {
 }
 
 // assigns returns what setting the state writes.
-func (r *resolver) assigns(setting string, s mapping.State) (list []assign, equal map[string]any, err error) {
+func (r *resolver) assigns(setting string, s mapping.State) (list []assign, err error) {
 	set := s.Set
 	if len(s.Values) > 0 {
 		set = []mapping.Assignment{{Column: r.m.Status, Value: s.Values[0]}}
 	}
-	equal = make(map[string]any)
 	for _, a := range set {
-		one, value, plain, err := r.assign(setting, a)
+		one, err := r.assign(setting, a)
 		if err != nil {
-			return nil, nil, r.unheld(setting, s, err)
+			return nil, r.unheld(setting, s, err)
 		}
 		list = append(list, one)
-		if plain {
-			equal[strings.ToLower(a.Column)] = value
-		}
 	}
-	return list, equal, nil
+	return list, nil
 }
 
-// assign returns one assignment; plain says that it sets a value.
-func (r *resolver) assign(setting string, a mapping.Assignment) (out assign, value any, plain bool, err error) {
+// assign returns one assignment.
+func (r *resolver) assign(setting string, a mapping.Assignment) (out assign, err error) {
 	col, err := r.writable(setting, a.Column)
 	if err != nil {
-		return assign{}, nil, false, err
+		return out, err
 	}
-	name := r.text.Quote(col.Name)
+	out.col = r.text.Quote(col.Name)
 	if !a.Value.Quoted && !a.Value.Null {
 		switch a.Value.Text {
 		case "now":
-			return assign{col: name, expr: "?", time: r.t.timeOf(col)}, nil, false, nil
+			out.expr, out.time = "?", r.t.timeOf(col)
+			return out, nil
 		case "+1":
-			return assign{col: name, expr: oneMore(name, col)}, nil, false, nil
+			out.expr = oneMore(out.col, col)
+			return out, nil
 		}
 	}
-	value, err = col.Typed(a.Value)
-	if err != nil {
-		return assign{}, nil, false, unfit(setting, err)
+	if out.value, err = col.Typed(a.Value); err != nil {
+		return out, unfit(setting, err)
 	}
-	if value == nil && col.NotNull {
-		return assign{}, nil, false, problem("give it a value", "%s: column %s must not be NULL", setting, col.Name)
+	if out.value == nil && col.NotNull {
+		return out, problem("give it a value", "%s: column %s must not be NULL", setting, col.Name)
 	}
-	if s, ok := value.(string); ok && col.Length > 0 && len([]rune(s)) > col.Length {
-		return assign{}, nil, false, problem("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
+	if s, ok := out.value.(string); ok && col.Length > 0 && len([]rune(s)) > col.Length {
+		return out, problem("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
 	}
-	return assign{col: name, expr: r.text.Literal(value)}, value, true, nil
+	out.expr, out.fixed = r.text.Literal(out.value), true
+	return out, nil
 }
 
 // oneMore counts one up, but not beyond what the column holds: an outcome must
@@ -292,11 +282,11 @@ func (r *resolver) end(setting string, s mapping.State) (string, error) {
 	if len(list) == 0 {
 		return r.moment(setting, s)
 	}
-	cond, _, err := r.conditions(setting, list)
+	f, err := r.filter(setting, list)
 	if err != nil {
 		return "", r.unheld(setting, s, err)
 	}
-	return cond, nil
+	return f.cond, nil
 }
 
 // moment returns the condition of a state that is told by a time alone: it is the
@@ -348,7 +338,7 @@ func (r *resolver) actions() error {
 		if x.target == backlog.RowSuccess && r.t.retry != nil {
 			a.also = slices.Concat(also, r.t.retry.done)
 		}
-		if a.status, a.equal, err = r.assigns(x.setting, x.state); err != nil {
+		if a.status, err = r.assigns(x.setting, x.state); err != nil {
 			return err
 		}
 		if x.target == backlog.RowSuccess && len(a.status) == 0 {
@@ -392,7 +382,7 @@ func onceEach(list []assign) []assign {
 // count of attempts if there was one, and the columns to be kept.
 func (r *resolver) touched(attempt bool) (also []assign, err error) {
 	add := func(setting string, a mapping.Assignment) {
-		one, _, _, wrong := r.assign(setting, a)
+		one, wrong := r.assign(setting, a)
 		also, err = append(also, one), cmp.Or(err, wrong)
 	}
 	for _, a := range r.m.Touch {

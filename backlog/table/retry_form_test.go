@@ -92,7 +92,7 @@ func TestWaitsThatAColumnCannotHold(t *testing.T) {
 	early := f.store(retryMapping(fibonacci())) // nothing has shown it yet
 	f.exec(row)
 	for _, p := range []*backlog.Policy{fibonacci(), planning(3, time.Minute)} {
-		f.wantRefused(retryMapping(p), dates+cure)
+		f.wantRefused(retryMapping(p), "table BACKLOG: "+dates+cure)
 	}
 	_, err := early.Pending(context.Background(), backlog.Query{Lane: backlog.Failed, Now: noon, Since: noon.Add(-ages), Limit: 1})
 	if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != dates+cure {
@@ -102,12 +102,12 @@ func TestWaitsThatAColumnCannotHold(t *testing.T) {
 
 	f.exec("UPDATE BACKLOG SET last_failure = NULL, next_try = '2026-02-09 12:00'")
 	f.store(retryMapping(fibonacci()))
-	f.wantRefused(retryMapping(planning(3, time.Minute)), strings.NewReplacer("last_failure", "next_try", "02 (", "02 15:04 (").Replace(dates)+cure)
+	f.wantRefused(retryMapping(planning(3, time.Minute)), "table BACKLOG: "+strings.NewReplacer("last_failure", "next_try", "02 (", "02 15:04 (").Replace(dates)+cure)
 
 	m := tasksMapping() // whose date is that of the last failure
 	f = newFile(t, tasks)
 	f.exec("UPDATE tasks SET updated_at = date(updated_at)")
-	f.wantRefused(m, strings.Replace(dates, "last_failure", "updated_at", 1)+cure)
+	f.wantRefused(m, "table tasks: "+strings.Replace(dates, "last_failure", "updated_at", 1)+cure)
 }
 
 // TestInitOfStrictTable adds columns of types that such a table knows.

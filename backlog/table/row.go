@@ -120,10 +120,7 @@ func (t *Table) groupsByKey(ctx context.Context, conds []string, args []any) ite
 // recordOf makes a record of a row in the branch that no page is made of. What
 // cannot be read of its times is zero.
 func (t *layout) recordOf(row []any, branch int) backlog.Record {
-	rec := backlog.Record{Key: t.keyOf(row), Origin: branch, Lane: t.branches[branch].lane, Status: t.branches[branch].label, Names: t.sel.names}
-	if t.sel.status >= 0 {
-		rec.Status = db.AsText(row[t.sel.status])
-	}
+	rec := backlog.Record{Key: t.keyOf(row)}
 	raw := row[t.inserted.at]
 	if _, missing := t.inserted.missing(raw); !missing && t.inserted.known() != nil {
 		rec.Inserted, _ = t.inserted.known().Parse(raw)
@@ -131,7 +128,7 @@ func (t *layout) recordOf(row []any, branch int) backlog.Record {
 	if t.retry != nil {
 		rec.Failures, _ = t.retry.read(row)
 	}
-	t.setValues(&rec, row)
+	t.fill(&rec, row, branch)
 	return rec
 }
 
@@ -155,24 +152,33 @@ func bind(args []any, k backlog.Key) []any {
 	return args
 }
 
-// setValues gives the record what handlers see of the row, which it keeps.
-func (t *layout) setValues(rec *backlog.Record, row []any) {
-	rec.Values = row[:len(t.columns)]
+// fill gives the record of the branch its state, and what handlers see of the row,
+// which it keeps.
+func (t *layout) fill(rec *backlog.Record, row []any, branch int) {
+	b := &t.branches[branch]
+	rec.Origin, rec.Lane, rec.Status, rec.Names, rec.Values = branch, b.lane, b.label, t.sel.names, row[:len(t.columns)]
+	if t.sel.status >= 0 {
+		rec.Status = db.AsText(row[t.sel.status])
+	}
 	for i, c := range t.columns {
 		row[i] = c.ForHandler(row[i])
 	}
 }
 
-// OfEachState returns a pending record of each state, of whatever age; nil where
-// there is none. It is empty where no outcome can be tried.
+// OfEachState returns the pending record of each state that a pass takes first,
+// of whatever age; nil where there is none. It is empty where no outcome can be tried.
 func (t *Table) OfEachState(ctx context.Context) (map[string]*backlog.Record, error) {
 	list := make(map[string]*backlog.Record)
 	for i, b := range t.branches {
 		if t.catalog.Engine != "" {
 			break
 		}
-		text := "SELECT " + t.sel.aliased() + " FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " LIMIT 1"
-		rows, err := db.Each(ctx, t.db, text, nil, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
+		conds := t.pending(b)
+		if t.inserted.null == "" || t.inserted.null == "skip" {
+			conds = append(conds, t.inserted.quoted+" IS NOT NULL")
+		}
+		text := "SELECT " + t.sel.aliased() + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + t.orderBy(b.lane, t.orderColumns(b.lane, segDated))
+		rows, err := db.Each(ctx, t.db, text, []any{1}, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
 		if err != nil {
 			return nil, err
 		}

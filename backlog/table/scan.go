@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/table/db"
 )
 
 // maxPageBytes ends a page early, so that a page of large payloads does not
@@ -82,7 +81,7 @@ func (t *layout) value(i int, v any) any { return t.d.Value(t.sel.columns[i], v)
 // judged here exactly.
 func (s *scanner) row(row []any, b int) {
 	t, policy := s.t, s.t.followsPolicy(s.q.Lane)
-	rec := backlog.Record{Key: t.keyOf(row), Lane: s.q.Lane, Origin: b, Names: t.sel.names, Status: t.branches[b].label}
+	rec := backlog.Record{Key: t.keyOf(row)}
 	s.page.Next = backlog.Cursor{Segment: s.seg, Key: rec.Key}
 	if s.seg == segDated {
 		s.page.Next.Order = row[t.orderOf(s.q.Lane).at]
@@ -103,11 +102,8 @@ func (s *scanner) row(row []any, b int) {
 	for _, tc := range d.unknown {
 		s.shown[tc] = append(s.shown[tc], tc.sample(row[tc.at]))
 	}
-	if t.sel.status >= 0 {
-		rec.Status = db.AsText(row[t.sel.status])
-	}
 	rec.Inserted, rec.Cursor = d.inserted, s.page.Next
-	t.setValues(&rec, row)
+	t.fill(&rec, row, b)
 	if s.page.Records == nil {
 		s.page.Records = make([]backlog.Record, 0, s.q.Limit)
 	}

@@ -261,13 +261,13 @@ func (t *Table) written(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) 
 		return false, nil
 	}
 	a := t.actions[t.batchOf(s).target]
-	conds := append([]string{t.text.KeyIn(t.key, 1)}, nonEmpty(t.where)...)
+	conds := append([]string{t.text.KeyIn(t.key, 1)}, nonEmpty(t.where.cond)...)
 	for _, x := range a.status {
 		cond := x.col + " IS NOT NULL" // a time or a count
-		if v, plain := a.equal[strings.ToLower(t.quotedColumn(x.col).Name)]; plain && v == nil {
+		if x.fixed && x.value == nil {
 			cond = x.col + " IS NULL"
-		} else if plain {
-			cond = x.col + " = " + t.text.Literal(v)
+		} else if x.fixed {
+			cond = x.col + " = " + x.expr
 		}
 		conds = append(conds, t.text.Unsearched(cond))
 	}

@@ -46,11 +46,7 @@ type layout struct {
 
 	key    []string // quoted
 	status string   // quoted; "" where no state is a value of a status column
-	where  string   // SQL of the fixed filter, "" for none
-
-	filtered []string       // columns of the fixed filter
-	equal    map[string]any // of these, with one value
-	prefix   []string       // quoted: columns of one value in it
+	where  filter   // the fixed one
 
 	inserted, eligible, expires *timeCol // the latter two may be nil
 	times                       []*timeCol
@@ -90,7 +86,7 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
 	r := &resolver{t: t, cat: cat, text: t.text, m: m}
-	for _, step := range []func() error{r.kind, r.keyColumns, r.timeColumns, r.handlerColumns, r.filter, r.retry, r.states} {
+	for _, step := range []func() error{r.kind, r.keyColumns, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -111,7 +107,7 @@ func (t *Table) declared() {
 	}
 	for i := range t.catalog.Columns {
 		c := &t.catalog.Columns[i]
-		if q := t.text.Quote(c.Name); c.Long && (q == t.status || q == t.inserted.quoted || slices.Contains(t.prefix, q)) {
+		if q := t.text.Quote(c.Name); c.Long && (q == t.status || q == t.inserted.quoted || slices.Contains(t.where.prefix, q)) {
 			t.note("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.Name, c.Decl)
 		}
 		kept := slices.ContainsFunc(t.actions[backlog.RowSuccess].also, func(a assign) bool { return a.col == t.text.Quote(c.Name) })
@@ -183,6 +179,8 @@ func (r *resolver) timeColumns() error {
 		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.m.Zone))
 		switch {
 		case x.spec.As == "" || tc.known() != nil && x.spec.As == "native":
+		case x.spec.As == "native":
+			return problem("leave it out", "%s: as: column %s is %s, which is no type for times", x.setting, c.Name, c.Decl)
 		case tc.known() != nil:
 			return problem("leave it out", "%s: as: column %s is %s, whose times are read as what they are", x.setting, c.Name, c.Decl)
 		default:
@@ -248,11 +246,11 @@ func (r *resolver) handlerColumns() error {
 	return nil
 }
 
-func (r *resolver) filter() (err error) {
-	if r.t.where, r.t.equal, err = r.conditions("table.where", r.m.Where); err != nil {
+// fixed resolves the filter of every statement, and the status column.
+func (r *resolver) fixed() (err error) {
+	if r.t.where, err = r.filter("table.where", r.m.Where); err != nil {
 		return err
 	}
-	r.t.filtered, r.t.prefix = r.columnsOf(r.m.Where, false), r.columnsOf(r.m.Where, true)
 	m := r.m
 	if slices.ContainsFunc([]mapping.State{m.New, m.Error, m.Success, m.Dead}, func(s mapping.State) bool { return len(s.Values) > 0 }) {
 		c, err := r.column("table.status", m.Status)
@@ -358,13 +356,7 @@ func OpenDB(ctx context.Context, pool *sql.DB, dialect db.Server, m mapping.Mapp
 	if err != nil {
 		return nil, err
 	}
-	if err := t.ProveTimes(ctx, now); err != nil {
-		return nil, fmt.Errorf("table %s: %w", m.Name, err)
-	}
-	if err := opened.CheckRights(ctx); err != nil {
-		return nil, err
-	}
-	return t, t.ProveWrites(ctx, now)
+	return t, t.Prove(ctx, now)
 }
 
 type (

@@ -212,7 +212,7 @@ func TestTimesThatCannotBeRead(t *testing.T) {
 		f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, date_inserted, status TEXT DEFAULT 'NEW'); INSERT INTO BACKLOG (date_inserted) VALUES "+x.values)
 		m := plainMapping()
 		m.Inserted.As = x.as
-		f.wantRefused(m, x.want)
+		f.wantRefused(m, "table BACKLOG: "+x.want)
 	}
 }
 
@@ -307,7 +307,10 @@ func TestSamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Prove(ctx, noon)
+		if err := s.Prove(ctx, noon); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Samples(ctx, noon)
 		if err != nil || strings.Join(got, "\n") != strings.Join(x.want, "\n") {
 			t.Errorf("zone %v: got %q, %v, want %q", x.zone, got, err, x.want)
 		}

@@ -76,23 +76,20 @@ func shownSet(d *db.Text, set []assign, args []any) string {
 	return strings.Join(list, ", ")
 }
 
-// Prove reads some rows and proves, as far as that is possible without writing,
-// that the table can be worked: the times can be read, and what would be
-// written is legal. Until it has succeeded no record must be handed out. It
-// returns what it understood of up to three rows.
-func (t *Table) Prove(ctx context.Context, now time.Time) (samples []string, err error) {
+// Prove proves, as far as that is possible without writing, that the table can be
+// worked: the times can be read, and what would be written is legal. Until it has
+// succeeded no record must be handed out.
+func (t *Table) Prove(ctx context.Context, now time.Time) error {
 	if err := t.ProveTimes(ctx, now); err != nil {
-		return nil, err
+		return fmt.Errorf("table %s: %w", t.m.Name, err)
 	}
-	if t.db.Write != nil {
-		if err := t.db.CheckRights(ctx); err != nil {
-			return nil, err
-		}
-		if err := t.ProveWrites(ctx, now); err != nil {
-			return nil, err
-		}
+	if t.db.Write == nil {
+		return nil
 	}
-	return t.Samples(ctx, now)
+	if err := t.db.CheckRights(ctx); err != nil {
+		return err
+	}
+	return t.ProveWrites(ctx, now)
 }
 
 // ProveWrites proves what can be without writing to a row: the database
@@ -192,7 +189,7 @@ func (t *Table) untaken(x target, err error) error {
 // can differ and be the same to the database: to a collation that takes 'New' for
 // 'NEW', that knows no accents, or no spaces at the end.
 func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key backlog.Key) error {
-	text := "SELECT " + t.standingCase() + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + prefixed(" AND ", t.where)
+	text := "SELECT " + t.standingCase() + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + prefixed(" AND ", t.where.cond)
 	standing := len(t.branches) // of a row that the filter leaves out
 	if err := tx.QueryRowContext(ctx, t.text.Place(text), bind(nil, key)...).Scan(&standing); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err

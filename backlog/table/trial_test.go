@@ -303,3 +303,13 @@ func TestTrialThatLeavesSomething(t *testing.T) {
 		}
 	}
 }
+
+// TestTrialOfTheNewest: a check tries the row that a pass takes first.
+func TestTrialOfTheNewest(t *testing.T) {
+	f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
+		INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-08 11:00:00'), (2, 'NEW', '2026-02-10 11:00:00'), (3, 'NEW', NULL), (4, 'NEW', '2026-02-09 11:00:00')`)
+	records, err := f.store(plainMapping()).OfEachState(t.Context())
+	if err != nil || records["NEW"] == nil || records["NEW"].Key.String() != "2" || records["ERROR"] != nil {
+		t.Errorf("got %v, %v, want the row 2", records, err)
+	}
+}

@@ -78,12 +78,9 @@ func (t *layout) assignments(b batch) []assign {
 
 // holds reports whether rows in the state have the action's status already.
 func (t *layout) holds(state int, a action) bool {
-	if len(a.equal) < len(a.status) {
-		return false // now, or one more: always a change
-	}
-	have := t.branches[state].equal
-	for col, v := range a.equal {
-		if h, ok := have[col]; !ok || h != v {
+	for _, x := range a.status {
+		have, ok := t.branches[state].equal[x.col]
+		if !x.fixed || !ok || have != x.value { // now, or one more: always a change
 			return false
 		}
 	}
@@ -240,8 +237,8 @@ func (t *layout) asRead(b batch, n int) string {
 	if t.counts(b) {
 		conds = append(conds, t.text.Unsearched(t.retry.counted(b.count)))
 	}
-	if t.where != "" {
-		conds = append(conds, t.text.Unsearched(t.where))
+	if t.where.cond != "" {
+		conds = append(conds, t.text.Unsearched(t.where.cond))
 	}
 	return strings.Join(conds, " AND ")
 }

@@ -157,8 +157,8 @@ func parse(rawURL string) (path, synchronous string, err error) {
 	return u.Path, cmp.Or(params["synchronous"], "full"), nil
 }
 
-// Begin implements db.Server. It takes the lock to write, asked for in moments.
-// What follows may then wait for long: at its end it lets no new reader in and
+// Begin implements db.Server. It asks for the lock to write for a moment only: DB asks
+// anew. What follows may then wait for long: at its end it lets no new reader in and
 // waits for the others.
 func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	wait := func(exec func(context.Context, string, ...any) (sql.Result, error), d time.Duration) error {
@@ -168,19 +168,15 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	if err := wait(conn.ExecContext, min(s.busy, db.Moment)); err != nil {
 		return nil, err
 	}
-	for start := time.Now(); ; {
-		tx, err := s.immediate(ctx, conn)
-		if err == nil {
-			if err := wait(tx.ExecContext, s.busy); err != nil {
-				tx.Rollback()
-				return nil, err
-			}
-			return tx, nil
-		}
-		if s.Error(err).Class != db.Busy || ctx.Err() != nil || time.Since(start) >= s.busy {
-			return nil, errors.Join(err, wait(conn.ExecContext, s.busy))
-		}
+	tx, err := s.immediate(ctx, conn)
+	if err != nil {
+		return nil, errors.Join(err, wait(conn.ExecContext, s.busy))
 	}
+	if err := wait(tx.ExecContext, s.busy); err != nil {
+		tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
 }
 
 // immediate begins a transaction that has the lock to write.

@@ -105,8 +105,6 @@ func Detect(samples []any, zone *time.Location) (f Form, ok bool, err error) {
 func sampleOf(raw any) sample {
 	s := sample{raw: raw, widths: 1}
 	switch v := raw.(type) {
-	case time.Time:
-		s.shape.form = "native"
 	case int64:
 		s.shape.form = numberForm(float64(v))
 	case float64:
@@ -199,7 +197,7 @@ func (s sample) asForm(zone *time.Location) Form {
 
 // named returns the form whose name is the whole `as:`, nil if there is none.
 func named(name string) codec {
-	for _, c := range []codec{native{}, julian{}, units[0], units[1], units[2]} {
+	for _, c := range []codec{julian{}, units[0], units[1], units[2]} {
 		if c.String() == name {
 			return c
 		}
@@ -215,8 +213,8 @@ func Standard(zone *time.Location) Form {
 	return Form{Calendar{Head: heads[0], Zone: zone, class: Text}}
 }
 
-// Parse reads the setting `as:`, one of native, unix_s, unix_ms, unix_us, julian
-// and text:<layout>. The layout is Go's; it is refused if its texts do not sort
+// Parse reads the setting `as:`, one of unix_s, unix_ms, unix_us, julian and
+// text:<layout>; a native column's type tells its form. The layout is Go's; it is refused if its texts do not sort
 // by time. The zone, UTC if nil, is for forms without one of their own. A layout
 // with an offset is for texts that all have the zone's or, if that changes,
 // UTC's.
@@ -336,7 +334,7 @@ var zeroPattern = pattern(
 	`^(0+|(0000-00-00|0001-01-01)([ T]00:00(:00(\.0+)?)?)?( ?(Z|UTC|\+00(:?00)?))*)$`)
 
 // IsZero reports whether a raw value is a date only by its type: 0, an
-// empty text, a zero date or a zero time.Time. NULL is not one.
+// empty text or a zero date. NULL is not one.
 func IsZero(raw any) bool {
 	switch v := raw.(type) {
 	case int64, float64:
@@ -345,8 +343,6 @@ func IsZero(raw any) bool {
 		return IsZero(string(v))
 	case string:
 		return v == "" || v[0] == '0' && zeroPattern().MatchString(v)
-	case time.Time:
-		return v.IsZero()
 	}
 	return false
 }

@@ -91,8 +91,6 @@ func show(raw any) string {
 		return q
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64)
-	case time.Time:
-		return v.Format(time.RFC3339Nano)
 	}
 	return fmt.Sprint(raw)
 }

@@ -15,8 +15,8 @@ import (
 // one. A Form is immutable, and the zero Form is not usable.
 //
 // Raw values are what database/sql gives for an expression without a declared
-// type: int64, float64, string, []byte (which is text here) and, from native
-// columns, time.Time. The caller keeps away NULL and zero dates, see [IsZero].
+// type: int64, float64, string and []byte, which is text here. The caller keeps away
+// NULL and zero dates, see [IsZero].
 type Form struct{ codec }
 
 // Parse returns the time, in UTC, that the raw value stands for. An error
@@ -122,23 +122,6 @@ const (
 	Real    Class = "real"
 	Text    Class = "text"
 )
-
-// native is a column of the database's own type, whose values the driver has
-// read as instants; servers keep microseconds. Times are bound in UTC because
-// some drivers drop an offset.
-type native struct{}
-
-func (native) String() string { return "native" }
-
-func (native) read(raw any) (time.Time, bool) {
-	t, ok := raw.(time.Time)
-	return t.UTC(), ok
-}
-
-func (native) Lower(t time.Time) any   { return t.UTC().Truncate(time.Microsecond) }
-func (native) Upper(t time.Time) any   { return ceil(t.UTC().Round(0), time.Microsecond) }
-func (c native) Exact(t time.Time) any { return c.Upper(t) }
-func (c native) Write(t time.Time) any { return c.Lower(t) }
 
 // unix is a number of units since 1970.
 //

@@ -15,7 +15,7 @@ import (
 )
 
 // compare compares as SQLite does without affinity: numbers, by value,
-// before text, bytewise. Values of native columns are compared as times.
+// before text, bytewise.
 func compare(a, b any) int {
 	number := func(v any) *big.Float {
 		switch v := v.(type) {
@@ -25,9 +25,6 @@ func compare(a, b any) int {
 			return big.NewFloat(v)
 		}
 		return nil
-	}
-	if a, ok := a.(time.Time); ok {
-		return a.Compare(b.(time.Time))
 	}
 	switch x, y := number(a), number(b); {
 	case x != nil && y != nil:
@@ -84,7 +81,6 @@ var columns = []struct {
 	{"julian", []any{2461041.5}, 0, func(_ *rapid.T, u time.Time) any {
 		return 2440587.5 + float64(u.UnixNano())/864e11 // not SQLite's own way
 	}},
-	{"native", []any{time.Unix(1767225600, 0)}, 0, func(_ *rapid.T, u time.Time) any { return u }},
 }
 
 // drawFraction returns the fraction of u, cut to some width.
@@ -190,7 +186,6 @@ func TestWrite(t *testing.T) {
 		{time.Microsecond, []any{int64(1767225600000000)}},
 		{time.Millisecond, []any{"1767225600000"}},
 		{time.Millisecond, []any{2461041.5}},
-		{time.Microsecond, []any{time.Unix(1767225600, 0)}},
 	}
 	for _, name := range zoneNames {
 		zone := zoneOf(t, name)
