@@ -16,13 +16,14 @@ func TestLogExchange(t *testing.T) {
 	r := &backlog.Record{Key: backlog.NewKey(int64(7)), AttemptID: "attempt"}
 	level := new(slog.LevelVar)
 	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level}))
-	backlog.LogExchange(t.Context(), nil, r, "a", "b")
-	backlog.LogExchange(t.Context(), log, r, "a", "b")
+	exchange := func(sent, got string) func() (string, string) { return func() (string, string) { return sent, got } }
+	backlog.LogExchange(t.Context(), nil, r, exchange("a", "b"))
+	backlog.LogExchange(t.Context(), log, r, exchange("a", "b"))
 	if out.Len() > 0 {
 		t.Fatalf("logged without DEBUG: %s", &out)
 	}
 	level.Set(slog.LevelDebug)
-	backlog.LogExchange(t.Context(), log, r, "short \xff", strings.Repeat("ä", 2000))
+	backlog.LogExchange(t.Context(), log, r, exchange("short \xff", strings.Repeat("ä", 2000)))
 	var line struct {
 		Level, Msg, ID, Sent, Got string
 		Attempt                   string `json:"attempt_id"`

@@ -74,13 +74,14 @@ type settlingHandler interface {
 // maxExchange is how much of each side of an exchange is logged, but for the mark.
 const maxExchange = 2<<10 - len("…")
 
-// LogExchange logs at DEBUG what a handler sent for r and what it got back,
-// the beginning of each. It does nothing where DEBUG is off or log is nil. The
-// caller has replaced the secrets in both.
-func LogExchange(ctx context.Context, log *slog.Logger, r *Record, sent, got string) {
+// LogExchange logs at DEBUG what a handler sent for r and what it got back, as
+// exchange returns them without secrets, the beginning of each. It does nothing
+// where DEBUG is off or log is nil.
+func LogExchange(ctx context.Context, log *slog.Logger, r *Record, exchange func() (sent, got string)) {
 	if log == nil || !log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
+	sent, got := exchange()
 	log.DebugContext(ctx, "exchange", "attempt_id", r.AttemptID, "id", r.Key.String(), "sent", Beginning(sent, maxExchange), "got", Beginning(got, maxExchange))
 }
 

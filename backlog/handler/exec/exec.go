@@ -127,11 +127,11 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	if logs {
-		sent := "program: " + h.Command[0] + "\n  " + strings.Join(vars, "\n  ") + "\n" + part("standard input", string(input))
-		got := part("standard output", end(logged.String())) + part("standard error", end(stderr.tail.String())) + proc.InWords(cmd.ProcessState)
-		backlog.LogExchange(ctx, h.Log, r, sent, got)
-	}
+	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) {
+		sent = "program: " + h.Command[0] + "\n  " + strings.Join(vars, "\n  ") + "\n" + part("standard input", string(input))
+		got = part("standard output", end(logged.String())) + part("standard error", end(stderr.tail.String())) + proc.InWords(cmd.ProcessState)
+		return sent, got
+	})
 	return h.outcome(ctx, cmd.ProcessState, cut, stderr.tail.String())
 }
 

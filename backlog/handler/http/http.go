@@ -109,20 +109,12 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	resp, err := p.transport.RoundTrip(req) // not a Client: no redirects, no cookies
 	if err != nil {
 		err = p.unanswered(ctx, req, err)
-		h.log(ctx, r, func() (sent, got string) { return p.showRequest(req, body), err.Error() })
+		backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return p.showRequest(req, body), err.Error() })
 		return err
 	}
 	text := readAnswer(resp)
-	h.log(ctx, r, func() (sent, got string) { return p.showRequest(req, body), p.showAnswer(resp, text) })
+	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return p.showRequest(req, body), p.showAnswer(resp, text) })
 	return p.outcome(req, resp, text, h.now())
-}
-
-// log logs the exchange, which is made up only if somebody reads it.
-func (h *Handler) log(ctx context.Context, r *backlog.Record, exchange func() (sent, got string)) {
-	if h.Log != nil && h.Log.Enabled(ctx, slog.LevelDebug) {
-		sent, got := exchange()
-		backlog.LogExchange(ctx, h.Log, r, sent, got)
-	}
 }
 
 func (h *Handler) now() time.Time {

@@ -123,7 +123,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if err == nil {
 		err = h.wait(ctx, t)
 	}
-	backlog.LogExchange(ctx, h.Log, r, t.sent, t.got)
+	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return t.sent, t.got })
 	if lost, ok := err.(*loss); ok {
 		return lost.of(ctx)
 	}

@@ -241,7 +241,9 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record, pre
 	var sent, got strings.Builder
 	logged := w.Log != nil && w.Log.Enabled(ctx, slog.LevelDebug)
 	if logged {
-		defer func() { backlog.LogExchange(ctx, w.Log, r, sent.String(), got.String()) }()
+		defer func() {
+			backlog.LogExchange(ctx, w.Log, r, func() (string, string) { return sent.String(), got.String() })
+		}()
 	}
 	for i := range w.steps {
 		s := &w.steps[i]
