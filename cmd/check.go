@@ -101,10 +101,7 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 		return g.printSQL(ctx, cfg)
 	}
 	k.all(ctx)
-	ok := true
-	for _, f := range k.findings {
-		ok = ok && f.OK
-	}
+	ok := !slices.ContainsFunc(k.findings, func(f finding) bool { return !f.OK })
 	if o.JSON {
 		err = g.printChecks(ok, k.findings)
 	} else {

@@ -76,7 +76,7 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 		}
 		g.printf("record   %s\nstatus   %s\n\n", shown(row.Key.String()), text)
 	}
-	if err := s.take(ctx, a, stop.hard, now); err != nil {
+	if err := s.take(ctx, a, now); err != nil {
 		return err
 	}
 	if o.JSON {
@@ -98,9 +98,9 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 
 // take makes the attempt: a pass of an engine over that one record. The error
 // says that the handler could not be called.
-func (s *sample) take(ctx context.Context, a *app, hard <-chan struct{}, now time.Time) error {
+func (s *sample) take(ctx context.Context, a *app, now time.Time) error {
 	ended := false
-	e := a.engine(nil, hard, func(ev backlog.Event) {
+	e := a.engine(nil, func(ev backlog.Event) {
 		switch ev.Kind {
 		case backlog.AttemptEnded:
 			ended, s.Outcome = true, ev.Outcome.String()

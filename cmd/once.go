@@ -120,9 +120,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	}
 	surviveReaders()
 	obs := newObserver(log)
-	report, err := g.passOnce(ctx, cfg, log, p, o.ID, wait, func(a *app) *backlog.Engine {
-		return a.engine(clock, stop.hard, newProgress(g.err, a.table, obs.Observe))
-	})
+	report, err := g.passOnce(ctx, cfg, log, p, o.ID, wait, clock, obs.Observe)
 	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
 		if errors.Is(err, backlog.ErrUnavailable) && !o.JSON {
 			g.printf("%s: no record selected: stopped by signal while it waited for the database\n", shown(cmp.Or(o.ID, p.Tier)))
@@ -168,7 +166,7 @@ func (o *OnceOptions) locked(log *slog.Logger, err error) error {
 // passOnce runs the pass under the run lock or, with an id, handles that record
 // alone. The report is zero if the pass could not begin.
 func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Logger, p backlog.Pass, id string, wait time.Duration,
-	engine func(*app) *backlog.Engine) (report backlog.Report, err error) {
+	clock func() time.Time, observe func(backlog.Event)) (report backlog.Report, err error) {
 	a, err := whenThere(ctx, log, awayPatience, func() (*app, error) { return g.wireApp(ctx, cfg, log, p.Now, nil) })
 	if err != nil {
 		return report, err
@@ -180,7 +178,7 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 		return report, err
 	}
 	defer lock.Unlock()
-	e := engine(a)
+	e := a.engine(clock, newProgress(g.err, a.table, observe))
 	defer context.AfterFunc(ctx, a.sayStopping)()
 	var lost error
 	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {

@@ -142,15 +142,13 @@ func (o *RetryOptions) check() (age time.Duration, err error) {
 
 // filter returns what the options mean in the table.
 func (o *RetryOptions) filter(ctx context.Context, a *app, age time.Duration, now time.Time) (filter table.Filter, err error) {
-	if o.Status != "" {
-		known := requeueable(a.cfg, a.table.OneLane())
-		if !slices.Contains(known, o.Status) {
-			if len(known) == 0 {
-				return filter, usagef("--status: no status of the configuration is that of dead or failed records")
-			}
-			return filter, usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, strings.Join(known, ", "))
-		}
-		filter.Status = o.Status
+	known := requeueable(a.cfg, a.table.OneLane())
+	switch filter.Status = o.Status; {
+	case o.Status == "", slices.Contains(known, o.Status):
+	case len(known) == 0:
+		return filter, usagef("--status: no status of the configuration is that of dead or failed records")
+	default:
+		return filter, usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, strings.Join(known, ", "))
 	}
 	if age > 0 {
 		filter.Before = now.Add(-age)

@@ -98,7 +98,7 @@ func runRun(ctx context.Context, g *globals) error {
 	obs := newObserver(log)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
-		g: g, app: a, table: a.table, log: log, hard: stop.hard, state: a.state(),
+		g: g, app: a, table: a.table, log: log, state: a.state(),
 		observe: newProgress(g.err, a.table, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
@@ -124,7 +124,6 @@ type server struct {
 	log     *slog.Logger
 	observe func(backlog.Event)
 	state   backlog.CheckpointKeeper
-	hard    <-chan struct{}
 	loop    *backlog.Loop
 	table   *table.Table // for the leader lock
 
@@ -198,7 +197,7 @@ func (d *server) told(ev backlog.Event) {
 }
 
 // newEngine returns an engine of the present app.
-func (d *server) newEngine() *backlog.Engine { return d.app.engine(nil, d.hard, d.observe) }
+func (d *server) newEngine() *backlog.Engine { return d.app.engine(nil, d.observe) }
 
 // stopping says once that the end has begun.
 func (d *server) stopping() {

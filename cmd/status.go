@@ -108,18 +108,16 @@ func countsOf(b inspect.Band) bandCounts { return bandCounts{b.Fresh, b.Failed, 
 // covered by wider ones for long has none.
 func nextStarts(s *tiers.Schedule, now time.Time) []nextJSON {
 	const ticks = 10_000 // how far ahead to look
-	next := make(map[string]nextJSON)
+	var next []nextJSON
 	for t := range comingTicks(s, now, time.Time{}, ticks) {
-		if _, ok := next[t.Tier]; !ok {
-			next[t.Tier] = nextJSON{t.At, t.Tier}
+		if !slices.ContainsFunc(next, func(n nextJSON) bool { return n.Tier == t.Tier }) {
+			next = append(next, nextJSON{t.At, t.Tier})
 		}
 		if len(next) == len(s.Tiers()) {
 			break
 		}
 	}
-	return slices.SortedFunc(maps.Values(next), func(a, b nextJSON) int {
-		return time.Time(a.At).Compare(time.Time(b.At))
-	})
+	return next
 }
 
 func (g *globals) printStatus(s *statusJSON, now time.Time) error {

@@ -57,7 +57,8 @@ type app struct {
 	db      *table.DB
 	table   *table.Table
 
-	shared bool // the database is another app's, too
+	shared bool            // the database is another app's, too
+	hard   <-chan struct{} // closed by the second signal
 
 	samples []string // rows as they are understood
 }
@@ -152,7 +153,7 @@ func (a *app) find(ctx context.Context, id string, now time.Time) (inspect.Row, 
 
 // wireTable opens the table and checks that its times can be read.
 func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options, now time.Time, db *table.DB) (*app, error) {
-	a := &app{cfg: cfg, log: log, db: db, shared: db != nil}
+	a := &app{cfg: cfg, log: log, db: db, shared: db != nil, hard: hardOf(ctx)}
 	if db == nil {
 		var err error
 		if a.db, err = openDatabase(ctx, cfg.Database, o); err != nil {
@@ -205,7 +206,7 @@ func (a *app) close() {
 }
 
 // engine returns an engine over the app's table and handler.
-func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(backlog.Event)) *backlog.Engine {
+func (a *app) engine(now func() time.Time, observe func(backlog.Event)) *backlog.Engine {
 	e := &backlog.Engine{
 		Store:           a.table,
 		Handler:         a.handler,
@@ -218,7 +219,7 @@ func (a *app) engine(now func() time.Time, hard <-chan struct{}, observe func(ba
 		OnDead:          a.onDead,
 		OnDeadTimeout:   a.cfg.OnDead.Timeout,
 		ShutdownTimeout: max(a.cfg.ShutdownTimeout, 1), // zero would be the default
-		Hard:            hard,
+		Hard:            a.hard,
 		Now:             now,
 		Observe:         observe,
 	}
