@@ -1,6 +1,6 @@
-// Package backlog works off records that wait in a table: it hands each to a
-// [Handler], writes back what became of it, and tries again what failed, the
-// more rarely the older it is.
+// Package backlog processes records that wait in a table: it hands each to a
+// [Handler], writes the outcome back, and retries what failed, less often as it
+// ages.
 //
 // An [Engine] runs one pass over a [Store]: it selects the pending records up
 // to an age, the fresh before the failed, and settles each once its handler has
@@ -19,6 +19,7 @@
 // [Locker] and which a program that calls [Engine.Pass] itself takes by
 // [WaitLock].
 //
-// Nothing is logged and nothing is read from files or the environment. What
-// happens is told to Observe; what time it is, to the function Now.
+// Nothing is read from files or the environment, and nothing is logged but what
+// handlers exchange, by [LogExchange]. What happens goes to Observe; the time
+// comes from the function Now.
 package backlog

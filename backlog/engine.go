@@ -23,8 +23,8 @@ import (
 // It guarantees at-least-once processing: Succeeded is written only when the
 // handler returned nil, and a crash at any point leaves every record either
 // settled or pending. After a crash at most [MaxGroup] records that were
-// already handled are handled again, and none that a handler has
-// settled.
+// already handled are handled again, or Concurrency if that is more, and none
+// that a handler has settled.
 type Engine struct {
 	Store   Store
 	Handler Handler
@@ -41,15 +41,17 @@ type Engine struct {
 	Observe     func(Event)      // nil: none; may be called concurrently, must return soon
 
 	// OnDead is called with every record just before it gets the dead
-	// status, at least once: Reason and Error of the record say why. What it
-	// returns is only told. Nil: none. The store must have a dead status.
+	// status, at least once: Reason and Error of the record say why. Its error
+	// is an event, OnDeadFailed; the record becomes dead all the same. Nil:
+	// none. The store must have a dead status.
 	OnDead        Handler
 	OnDeadTimeout time.Duration // of one call of it; 0: none
 
 	// ShutdownTimeout is how long running handlers may go on after the
-	// pass's context is done; 0: 30 s.
+	// pass's context is done; 0: 30 s. One nanosecond gives them no time.
 	ShutdownTimeout time.Duration
-	// Hard, when closed, has running handlers killed at once, see [Killed].
+	// Hard, when closed, ends the contexts of running handlers at once and
+	// closes [Killed]. A Go function must return by itself.
 	Hard <-chan struct{}
 
 	once sync.Once
@@ -121,11 +123,12 @@ func (s *shared) isRefused(hash uint64) bool {
 	return ok
 }
 
-// A Pass is one process_backlog(MaxAge).
+// A Pass says what one call of [Engine.Pass] takes: pending records inserted at
+// most MaxAge before Now.
 type Pass struct {
 	Tier   string        // label in records, reports and events
 	MaxAge time.Duration // records inserted at or after Now-MaxAge
-	Widest bool          // the widest tier's: expires what is older, takes rows whose missing date counts as oldest
+	Widest bool          // the widest tier's: expires what is older, takes rows whose missing date counts as oldest; TierPass sets it
 	Now    time.Time     // zero: read from the engine's clock
 	Resume Resume        // from the Report of the tier's last pass
 

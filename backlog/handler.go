@@ -12,12 +12,13 @@ import (
 //
 // It returns nil for success, any error for a failure that the schedule tries
 // again, [Reject] for one that must not be tried again, [Skip] to leave the
-// row as it was, [RetryAfter] to ask for a pause, and [Unstarted] if it cannot
-// work at all. A panic counts as an error.
+// row as it was, [RetryAfter] for a failure after which no handler is called for a
+// while, and [Unstarted] if it cannot work at all. A panic counts as an error.
 //
 // Handle may be called concurrently, never twice at a time for the same
-// record. It must return soon after ctx is done; it should then report what
-// really happened. An attempt is repeated when a crash comes between its end
+// record. It must return soon after ctx is done. Nil then means that the work was
+// done, and is written; an error is a failure if Engine.Timeout ended ctx, and no
+// attempt if a stop did. An attempt is repeated when a crash comes between its end
 // and its settlement: handlers that must not act twice use a key of their own
 // or [Record.AttemptID] with the record's Key.
 //
@@ -38,12 +39,11 @@ type HandlerFunc func(ctx context.Context, r *Record) error
 // Handle calls f(ctx, r).
 func (f HandlerFunc) Handle(ctx context.Context, r *Record) error { return f(ctx, r) }
 
-// Killed returns the channel that is closed when whatever the handler called
-// with ctx has started must be dead at once: another process may begin with its
-// records, or the stop was asked for twice. ctx is done by then. The engine keeps
-// the time, so that a handler that starts programs ends them when ctx is done,
-// and kills them when Killed is closed or its own patience is over. It is nil for
-// a context that is not the engine's.
+// Killed returns a channel that is closed when every program a handler has
+// started must be dead: another process may begin with its records, or the stop
+// was asked for twice. ctx is done by then. A handler that starts programs ends
+// them when ctx is done, and kills them when Killed is closed or its own patience
+// is over. The channel is nil where ctx is not an engine's.
 func Killed(ctx context.Context) <-chan struct{} { return killOf(ctx).Done() }
 
 // killKey is the key of the context that ends when handlers are to be killed.

@@ -10,30 +10,55 @@ import (
 )
 
 // LockGrace is how long after the last successful probe of a lock was sent the
-// work under it may go on: whatever handlers have started is killed then. A
-// process that takes a lock which another has had waits for [TakeOverAfter].
+// work under it may go on: whatever handlers have started is killed then. In
+// numbers: a lock is probed every 2 s, a probe is answered within 2 s or failed,
+// handlers are dead after 4 s, and a standby of `backlog run` starts its own after
+// 5 s, [TakeOverAfter]. [Loop] and [WaitLock] do not wait for so long.
 const LockGrace = 4 * time.Second
 
 const (
-	// TakeOverAfter is how long a process waits that has got a lock from
-	// another, which may be there and not know yet that the lock is lost.
+	// TakeOverAfter is how long a process should wait after it got a lock that
+	// another has had, and then [Lock.Check]: the other may not know yet that it
+	// lost the lock.
 	TakeOverAfter = LockGrace + time.Second
 	// probeEvery is how often a lock that is held is probed. An answer takes
 	// as long at most, so that the loss is noticed within LockGrace.
 	probeEvery = LockGrace / 2
 )
 
+// The two locks of a table.
+const (
+	RunLock    = "run"    // held by whoever runs a pass
+	LeaderLock = "leader" // held by one `backlog run` for its life; a Loop never takes it
+)
+
+// A Locker locks a table between processes. Most stores are one.
+type Locker interface {
+	// TryLock takes the lock, or returns ErrLocked at once where another
+	// holder has it. The lock ends with the process that holds it.
+	TryLock(ctx context.Context, name string) (Lock, error)
+}
+
+// A Lock is held until Unlock.
+type Lock interface {
+	// Check returns an error when the lock has been lost.
+	Check(ctx context.Context) error
+	// Unlock gives the lock back. It is called once.
+	Unlock() error
+}
+
 var errLockLost = errors.New("the lock is lost")
 
 // lockLost reports whether ctx is done because a lock is lost.
 func lockLost(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLockLost) }
 
-// WhileHeld looks after a lock and returns a context that is done when ctx is or
-// the lock is lost; lost is called with why then. A pass on that context ends its handlers
-// when the loss is noticed, and has killed what they started at the latest
-// LockGrace after the last successful probe was sent, see [Killed]. It dispatches
-// nothing while the lock was not seen for as long, as after a sleep of the machine. release ends
-// all that, when the pass has ended; it does not give the lock back.
+// WhileHeld probes the lock every two seconds. The context it returns is done when
+// ctx is or the lock is lost; lost is then called with the reason. now is the
+// engine's clock. A pass on that context ends its handlers when the loss is
+// noticed, and has killed what they started at the latest LockGrace after the last
+// successful probe was sent, see [Killed]. It dispatches nothing while the last
+// probe is older, as after a sleep of the machine. release ends the probing and is
+// called after the pass; Unlock is still the caller's.
 func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(error)) (held context.Context, release func()) {
 	h := &holding{now: now}
 	h.known.Store(now().UnixNano())

@@ -25,8 +25,9 @@ type Policy struct {
 
 	// Wait returns the bounds of the wait after the n-th failure,
 	// 1 <= n <= 1,000,000: never negative, never above MaxWait, and the same
-	// for every greater n. Those of a counted policy are equal and, where it
-	// has more than 100 retries, never shorter than those before.
+	// for every greater n. Both bounds of a counted policy are equal; with
+	// more than 100 retries they do not shrink as n grows, because [Policy.Waits]
+	// searches for their end.
 	Wait func(n int) (least, most time.Duration)
 
 	Retries int  // after the first attempt; negative: no end

@@ -25,7 +25,8 @@ import (
 // undoes it: the engine asks before the first record of each state.
 type Store interface {
 	// Pending returns the next page of the query's lane in the lane's
-	// order: newest first by (inserted, key). With a policy that keeps
+	// order: newest first by (inserted, key). The Query carries no policy, a
+	// store is given it when it is made. With a policy that keeps
 	// state, the failed lane holds only what is due, the longest waiting
 	// first: by (last failure, key), or (next attempt, key) where that is
 	// planned, what has neither before all. It returns at most q.Limit
@@ -37,7 +38,8 @@ type Store interface {
 
 	// Settle writes the outcomes of one group, at most [MaxGroup], in one
 	// short transaction, each only if its row still has the state that was
-	// read and, for a failure where a policy keeps their number, that number.
+	// read and, for a failure where a policy keeps their number, still has the
+	// count that was read, Record.Failures.Count.
 	// A record is in a group once; an outcome that changes nothing in its row
 	// is settled if the row is as it was read. It returns those that were not written, in any order: with
 	// [ErrConflict] where somebody else has changed the row meanwhile,
@@ -48,8 +50,8 @@ type Store interface {
 }
 
 // MaxGroup is the largest number of outcomes that are settled in one
-// transaction, and, with the handlers running, the largest number that a
-// crash can cause to be repeated.
+// transaction. A crash repeats at most that many records, or
+// Engine.Concurrency if that is more.
 const MaxGroup = 500
 
 // A Query names the records a page is taken from.
@@ -132,25 +134,4 @@ type expirer interface {
 	// those before, and those for which it returned true before ctx was
 	// done, are still written.
 	Expire(ctx context.Context, now, before time.Time, each func(*Record) bool) (int, error)
-}
-
-// The two locks of a table.
-const (
-	RunLock    = "run"    // held by whoever runs a pass
-	LeaderLock = "leader" // held by one daemon for its life
-)
-
-// A Locker is a Store whose table can be locked between processes.
-type Locker interface {
-	// TryLock takes the lock, or returns ErrLocked at once where another
-	// holder has it. The lock ends with the process that holds it.
-	TryLock(ctx context.Context, name string) (Lock, error)
-}
-
-// A Lock is held until Unlock.
-type Lock interface {
-	// Check returns an error when the lock has been lost.
-	Check(ctx context.Context) error
-	// Unlock gives the lock back. It is called once.
-	Unlock() error
 }

@@ -24,12 +24,12 @@ import (
 
 // shop returns a database as a program may have opened it, with some orders.
 func shop() *sql.DB {
-	db, err := sql.Open("sqlite", ":memory:")
+	pool, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		log.Fatal(err)
 	}
-	db.SetMaxOpenConns(1) // in memory, each connection would have its own
-	if _, err := db.Exec(`
+	pool.SetMaxOpenConns(1) // in memory, each connection would have its own
+	if _, err := pool.Exec(`
 		CREATE TABLE orders (no INTEGER PRIMARY KEY, state TEXT NOT NULL, created_at TEXT NOT NULL, city TEXT,
 			failures INTEGER, last_failure TEXT);
 		INSERT INTO orders (no, state, created_at, city) VALUES
@@ -44,12 +44,12 @@ func shop() *sql.DB {
 			(3, 'mail', datetime('now', '-1 hours'));`); err != nil {
 		log.Fatal(err)
 	}
-	return db
+	return pool
 }
 
 // show prints the rows of a query that has two columns.
-func show(db *sql.DB, query string) {
-	rows, err := db.Query(query)
+func show(pool *sql.DB, query string) {
+	rows, err := pool.Query(query)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -67,10 +67,10 @@ func show(db *sql.DB, query string) {
 // function.
 func ExampleOpenDB() {
 	ctx := context.Background()
-	db := shop() // any *sql.DB
-	defer db.Close()
+	pool := shop() // any *sql.DB
+	defer pool.Close()
 
-	orders, err := table.OpenDB(ctx, db, sqlite.Dialect, mapping.Mapping{
+	orders, err := table.OpenDB(ctx, pool, sqlite.Dialect, mapping.Mapping{
 		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
 		New: mapping.Is("open"), Error: mapping.Is("failed"), Success: mapping.Is("shipped"),
 	}, time.Now())
@@ -91,7 +91,7 @@ func ExampleOpenDB() {
 		log.Fatal(err)
 	}
 	fmt.Println(report.Succeeded, "shipped,", report.Failed, "failed")
-	show(db, "SELECT no, state FROM orders ORDER BY no")
+	show(pool, "SELECT no, state FROM orders ORDER BY no")
 	// Output:
 	// 2 shipped, 1 failed
 	// 1 shipped
@@ -143,12 +143,12 @@ func shopFile() (url string, remove func()) {
 		log.Fatal(err)
 	}
 	path := filepath.Join(dir, "shop.db")
-	db, err := sql.Open("sqlite", "file:"+path)
+	pool, err := sql.Open("sqlite", "file:"+path)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close()
-	if _, err := db.Exec(`
+	defer pool.Close()
+	if _, err := pool.Exec(`
 		CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT NOT NULL, created_at TEXT NOT NULL);
 		INSERT INTO orders (state, created_at) VALUES ('open', datetime('now', '-1 hours'))`); err != nil {
 		log.Fatal(err)
@@ -160,10 +160,10 @@ func shopFile() (url string, remove func()) {
 // has no time at which it was done, and one that fails stays so.
 func ExampleMapping() {
 	ctx := context.Background()
-	db := shop()
-	defer db.Close()
+	pool := shop()
+	defer pool.Close()
 
-	jobs, err := table.OpenDB(ctx, db, sqlite.Dialect, mapping.Mapping{
+	jobs, err := table.OpenDB(ctx, pool, sqlite.Dialect, mapping.Mapping{
 		Name:     "jobs",
 		Inserted: mapping.Time{Column: "queued"},
 		Where:    []mapping.Condition{{Column: "queue", Values: []mapping.Value{{Text: "mail"}}}},
@@ -178,7 +178,7 @@ func ExampleMapping() {
 	if _, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
 		log.Fatal(err)
 	}
-	show(db, "SELECT id, CASE WHEN done_at IS NULL THEN 'waits' ELSE 'is done' END FROM jobs ORDER BY id")
+	show(pool, "SELECT id, CASE WHEN done_at IS NULL THEN 'waits' ELSE 'is done' END FROM jobs ORDER BY id")
 	// Output:
 	// 1 is done
 	// 2 waits
@@ -189,8 +189,8 @@ func ExampleMapping() {
 // two columns of the row.
 func ExampleNew_policy() {
 	ctx := context.Background()
-	db := shop()
-	defer db.Close()
+	pool := shop()
+	defer pool.Close()
 
 	policy := &backlog.Policy{ // retry.Policy returns those that are known by name
 		Retries: 2,
@@ -208,7 +208,7 @@ func ExampleNew_policy() {
 		return errors.New("no such port")
 	}
 
-	orders, err := table.OpenDB(ctx, db, sqlite.Dialect, mapping.Mapping{
+	orders, err := table.OpenDB(ctx, pool, sqlite.Dialect, mapping.Mapping{
 		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
 		New: mapping.Is("open"), Error: mapping.Is("failed"), Success: mapping.Is("shipped"), Dead: mapping.Is("lost"),
 		Policy: &mapping.PolicyColumns{Count: "failures", Last: "last_failure", Waits: policy.Waits(), Retries: policy.Retries},
@@ -225,7 +225,7 @@ func ExampleNew_policy() {
 		}
 		now = now.Add(5 * time.Minute)
 	}
-	show(db, "SELECT state, failures FROM orders WHERE city = 'Atlantis'")
+	show(pool, "SELECT state, failures FROM orders WHERE city = 'Atlantis'")
 	// Output:
 	// tried after 0s
 	// tried after 10m0s
@@ -237,12 +237,12 @@ func ExampleNew_policy() {
 // each order that is shipped, whatever crashes and when.
 func ExampleTable_Attempt() {
 	ctx := context.Background()
-	db := shop()
-	defer db.Close()
-	if _, err := db.Exec("CREATE TABLE parcels (parcel INTEGER PRIMARY KEY, city TEXT CHECK (city <> 'Atlantis'))"); err != nil {
+	pool := shop()
+	defer pool.Close()
+	if _, err := pool.Exec("CREATE TABLE parcels (parcel INTEGER PRIMARY KEY, city TEXT CHECK (city <> 'Atlantis'))"); err != nil {
 		log.Fatal(err)
 	}
-	orders, err := table.OpenDB(ctx, db, sqlite.Dialect, mapping.Mapping{
+	orders, err := table.OpenDB(ctx, pool, sqlite.Dialect, mapping.Mapping{
 		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
 		New: mapping.Is("open"), Error: mapping.Is("failed"), Success: mapping.Is("shipped"),
 	}, time.Now())
@@ -257,8 +257,8 @@ func ExampleTable_Attempt() {
 	if _, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
 		log.Fatal(err)
 	}
-	show(db, "SELECT parcel, city FROM parcels ORDER BY parcel")
-	show(db, "SELECT no, state FROM orders ORDER BY no")
+	show(pool, "SELECT parcel, city FROM parcels ORDER BY parcel")
+	show(pool, "SELECT no, state FROM orders ORDER BY no")
 	// Output:
 	// 1 Ghent
 	// 2 Delft
