@@ -87,31 +87,26 @@ type sketch struct {
 }
 
 func (s *sketch) rect(c drawing.Color, r image.Rectangle) {
-	s.SetStrokeColor(drawing.ColorTransparent)
-	s.SetStrokeWidth(0)
-	s.SetStrokeDashArray(nil)
-	s.SetFillColor(c)
-	s.MoveTo(r.Min.X, r.Min.Y)
-	s.LineTo(r.Max.X, r.Min.Y)
-	s.LineTo(r.Max.X, r.Max.Y)
-	s.LineTo(r.Min.X, r.Max.Y)
+	s.path(drawing.ColorTransparent, 0, nil, c, r.Min, image.Pt(r.Max.X, r.Min.Y), r.Max, image.Pt(r.Min.X, r.Max.Y))
 	s.Close()
 	s.Fill()
 }
 
 func (s *sketch) line(c drawing.Color, width float64, dash []float64, points ...image.Point) {
-	s.SetStrokeColor(c)
+	s.path(c, width, dash, drawing.ColorTransparent, points...)
+	s.Stroke()
+}
+
+// path leads along the points, in the colours of its line and of what it surrounds.
+func (s *sketch) path(line drawing.Color, width float64, dash []float64, fill drawing.Color, points ...image.Point) {
+	s.SetStrokeColor(line)
 	s.SetStrokeWidth(width)
 	s.SetStrokeDashArray(dash)
-	s.SetFillColor(drawing.ColorTransparent)
-	for i, p := range points {
-		if i == 0 {
-			s.MoveTo(p.X, p.Y)
-		} else {
-			s.LineTo(p.X, p.Y)
-		}
+	s.SetFillColor(fill)
+	s.MoveTo(points[0].X, points[0].Y)
+	for _, p := range points[1:] {
+		s.LineTo(p.X, p.Y)
 	}
-	s.Stroke()
 }
 
 // text writes with the baseline at y, from x on, or with its middle or its end

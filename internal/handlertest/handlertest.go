@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -135,10 +134,9 @@ func KillPass(t testing.TB, h backlog.Handler, ready func() bool) {
 }
 
 // PidIn returns the number in a file.
-func PidIn(t testing.TB, path string) int {
+func PidIn(t testing.TB, path string) (pid int) {
 	t.Helper()
-	pid, err := strconv.Atoi(strings.TrimSpace(Read(t, path)))
-	if err != nil {
+	if _, err := fmt.Sscan(Read(t, path), &pid); err != nil {
 		t.Fatal(err)
 	}
 	return pid

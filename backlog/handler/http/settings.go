@@ -71,10 +71,14 @@ func (s *Status) UnmarshalText(text []byte) error {
 
 func (s Status) contains(status int) bool { return s.From <= status && status <= s.To }
 
-// overlap returns the first status that is in both.
-func (s Status) overlap(other Status) (status int, both bool) {
-	status = max(s.From, other.From)
-	return status, status <= min(s.To, other.To)
+// within returns the first status that is in the list as well.
+func (s Status) within(list []Status) (status int, both bool) {
+	for _, other := range list {
+		if status = max(s.From, other.From); status <= min(s.To, other.To) {
+			return status, true
+		}
+	}
+	return 0, false
 }
 
 // Check reports what is wrong with the settings themselves. It opens no file.
@@ -192,11 +196,9 @@ func (p *plan) readStatuses(s *Settings, fail func(field, problem string)) {
 		field, other = other, field
 	}
 	for _, reject := range p.reject {
-		for _, success := range p.success {
-			if n, both := reject.overlap(success); both {
-				fail(field, fmt.Sprintf("status %d is in %s too; give both, each its own (default: success 2xx, reject 410)", n, other))
-				return
-			}
+		if n, both := reject.within(p.success); both {
+			fail(field, fmt.Sprintf("status %d is in %s too; give both, each its own (default: success 2xx, reject 410)", n, other))
+			return
 		}
 	}
 }
@@ -206,11 +208,8 @@ func checkList(field string, list []Status, fail func(field, problem string)) {
 		if status.From < 200 || status.To > 599 {
 			fail(fmt.Sprintf("%s[%d]", field, i), "must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
 		}
-		for _, before := range list[:i] {
-			if n, twice := status.overlap(before); twice {
-				fail(fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("%d is listed twice; remove one", n))
-				break
-			}
+		if n, twice := status.within(list[:i]); twice {
+			fail(fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("%d is listed twice; remove one", n))
 		}
 	}
 }

@@ -240,11 +240,7 @@ func (w *SQLHandler) Rehearse(ctx context.Context, r *backlog.Record) error {
 func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record, prepared []*db.Statement) error {
 	var sent, got strings.Builder
 	logged := w.Log != nil && w.Log.Enabled(ctx, slog.LevelDebug)
-	if logged {
-		defer func() {
-			backlog.LogExchange(ctx, w.Log, r, func() (string, string) { return sent.String(), got.String() })
-		}()
-	}
+	defer backlog.LogExchange(ctx, w.Log, r, func() (string, string) { return sent.String(), got.String() })
 	for i := range w.steps {
 		s := &w.steps[i]
 		if logged {
