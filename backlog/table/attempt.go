@@ -39,22 +39,18 @@ func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.T
 			err = f(tx)
 		}
 		if err == nil && settle != nil {
-			err = t.settleAttempt(ctx, tx, settle, &backlog.Settlement{Record: r, Target: backlog.RowSuccess, At: at()})
+			s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess, At: at()}
+			w, n := work{t.batchOf(s), []*backlog.Settlement{s}}, int64(0)
+			if n, err = db.Affected(settle.Exec(ctx, tx, t.updateArgs(w, s.At))); err != nil {
+				return fmt.Errorf("settlement: %w", err)
+			}
+			err = t.kept(ctx, tx, w, n)
 		}
 		if err == nil && undo {
 			err = ErrUndo
 		}
 		return err
 	})
-}
-
-func (t *Table) settleAttempt(ctx context.Context, tx *sql.Tx, stmt *db.Statement, s *backlog.Settlement) error {
-	w := work{t.batchOf(s), []*backlog.Settlement{s}}
-	n, err := db.Affected(stmt.Exec(ctx, tx, t.updateArgs(w, s.At)))
-	if err != nil {
-		return fmt.Errorf("settlement: %w", err)
-	}
-	return t.kept(ctx, tx, w, n)
 }
 
 // lockText returns the statement that finds a row of the batch as it was read,

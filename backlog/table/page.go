@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/table/db"
 	"backlog/backlog/table/timeform"
 )
 
@@ -201,7 +202,7 @@ func (t *layout) orderColumns(lane backlog.Lane, seg int) []string {
 	if seg != segDated && !t.followsPolicy(lane) {
 		return t.key
 	}
-	return distinct(append([]string{t.orderOf(lane).quoted}, t.key...))
+	return db.Distinct(append([]string{t.orderOf(lane).quoted}, t.key...))
 }
 
 // from returns the FROM clause of a page query that an index is to answer: by the
@@ -217,23 +218,12 @@ func (t *layout) from(lead []string, order string) string {
 		}
 		return list
 	}
-	for _, x := range t.catalog.Serving(names(distinct(lead)), names(distinct(append([]string{order}, t.key...)))) {
+	for _, x := range t.catalog.Serving(names(db.Distinct(lead)), names(db.Distinct(append([]string{order}, t.key...)))) {
 		if x.Name != "" {
 			return fmt.Sprintf(t.text.Hint, t.name, t.text.Quote(x.Name))
 		}
 	}
 	return t.name
-}
-
-// distinct returns the first of each: the key of a table may have a column by
-// which its rows are ordered or chosen.
-func distinct(cols []string) (list []string) {
-	for _, c := range cols {
-		if !slices.Contains(list, c) {
-			list = append(list, c)
-		}
-	}
-	return list
 }
 
 // pageConditions returns the conditions for the branch's rows of the class, and

@@ -25,6 +25,7 @@ type retryCols struct {
 	countAt int // where the count stands among the columns of a page
 
 	retrying, done []assign // what in_retry becomes
+	ended          []assign // of a row that is planned no more
 }
 
 // A retryClass is a set of failed records that wait equally long, so that those
@@ -161,6 +162,9 @@ func (r *resolver) retry() error {
 			}
 			*to = []assign{a}
 		}
+	}
+	if c.next != nil {
+		c.ended = append([]assign{{col: c.next.quoted, expr: "NULL"}}, c.done...)
 	}
 	r.t.retry = c
 	return nil

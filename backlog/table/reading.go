@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/table/db"
 )
 
 // A Reading is a query by which pages are read, and the index that is to answer it.
@@ -48,10 +49,10 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 func (t *layout) reading(b branch, name string, conds, columns []string) Reading {
 	r := Reading{
 		What: fmt.Sprintf("%s records, %s", b.lane, b.cond), Name: name, Equal: t.equalColumns(b), Told: slices.Concat(t.where.columns, b.columns),
-		Columns: distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
+		Columns: db.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
 		Where:   strings.Join(append(slices.Clip(conds), nonEmpty(t.where.cond)...), " AND "),
 	}
-	for _, quoted := range distinct(slices.Concat(columns, t.key)) {
+	for _, quoted := range db.Distinct(slices.Concat(columns, t.key)) {
 		r.Order = append(r.Order, t.quotedColumn(quoted).Name)
 	}
 	return r
@@ -119,16 +120,8 @@ func (t *layout) equalColumns(b branch) (names []string) {
 // who want to know before they grant.
 func (t *layout) Statements() []string {
 	var list []string
-	add := func(s string) {
-		if s = t.text.Place(s); s != "" && !slices.Contains(list, s) {
-			list = append(list, s)
-		}
-	}
-	parts := make([]any, len(t.key))
-	for i := range parts {
-		parts[i] = ""
-	}
-	place := backlog.Cursor{Order: "", Key: backlog.NewKey(parts...)}
+	add := func(s string) { list = append(list, nonEmpty(t.text.Place(s))...) }
+	place := backlog.Cursor{Key: backlog.NewKey(slices.Repeat([]any{""}, len(t.key))...)}
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
 		terms := t.terms(lane)
 		for seg := segNewest; seg <= segOldest && len(terms) > 0; seg++ {
@@ -158,7 +151,7 @@ func (t *layout) Statements() []string {
 			add(t.expireText(x.conds))
 		}
 	}
-	return list
+	return db.Distinct(list)
 }
 
 // Rights returns the quoted columns that passes write and, in brackets, those that

@@ -36,10 +36,7 @@ func (r *resolver) requeue() error {
 	}
 	t.requeueSet = append(set, also...)
 	if c := t.retry; c != nil {
-		t.requeueSet = append(t.requeueSet, assign{col: c.count, expr: "0"})
-		if c.next != nil {
-			t.requeueSet = append(append(t.requeueSet, assign{col: c.next.quoted, expr: "NULL"}), c.done...)
-		}
+		t.requeueSet = append(append(t.requeueSet, assign{col: c.count, expr: "0"}), c.ended...)
 	}
 	t.requeueSet = onceEach(t.requeueSet) // what new sets itself counts
 	return nil

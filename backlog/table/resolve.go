@@ -361,8 +361,8 @@ func (r *resolver) actions() error {
 		return err
 	}
 	set := slices.Clone(r.t.actions[backlog.RowDead].status)
-	if c := r.t.retry; c != nil && c.next != nil {
-		set = slices.Concat(set, c.done, []assign{{col: c.next.quoted, expr: "NULL"}})
+	if r.t.retry != nil {
+		set = append(set, r.t.retry.ended...)
 	}
 	r.t.expireSet = onceEach(append(set, touch...))
 	return nil

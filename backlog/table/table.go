@@ -82,11 +82,17 @@ func New(ctx context.Context, d *DB, m mapping.Mapping) (*Table, error) {
 // Resolve makes a table of what the catalogue says. d need not be open where the
 // table is only to be described.
 func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
+	if cat.Wrong != nil {
+		return nil, dotted(m, cat.Wrong)
+	}
+	if cat.Kind == db.View {
+		return nil, problem("name the table behind it", "%s is a view: outcomes cannot be written to it", m.Name)
+	}
 	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat}, db: d, unsure: make(map[string]bool)}
 	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
 	r := &resolver{t: t, cat: cat, text: t.text, m: m}
-	for _, step := range []func() error{r.kind, r.keyColumns, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states} {
+	for _, step := range []func() error{r.keyColumns, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -119,16 +125,6 @@ func (t *Table) declared() {
 			t.note("column %s is set by the database whenever a row is written%s", c.Name, hint)
 		}
 	}
-}
-
-func (r *resolver) kind() error {
-	if r.cat.Wrong != nil {
-		return dotted(r.m, r.cat.Wrong)
-	}
-	if r.cat.Kind == db.View {
-		return problem("name the table behind it", "%s is a view: outcomes cannot be written to it", r.m.Name)
-	}
-	return nil
 }
 
 func (r *resolver) keyColumns() error {

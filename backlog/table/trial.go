@@ -16,12 +16,11 @@ import (
 
 // A target is an outcome as it would be written to a row.
 type target struct {
-	setting string // the place in the file from which the status comes
-	work    work
-	text    string // the statement; "" if there is nothing to write
-	set     []assign
-	args    []any  // of what is set
-	shown   string // that, with its values
+	work  work
+	text  string // the statement; "" if there is nothing to write
+	set   []assign
+	args  []any  // of what is set
+	shown string // that, with its values
 }
 
 // settings name the place in the file from which an outcome's status comes.
@@ -33,7 +32,7 @@ var settings = map[backlog.RowState]string{
 
 func (t *layout) targetOf(s *backlog.Settlement) target {
 	w := work{batch: t.batchOf(s), rows: []*backlog.Settlement{s}}
-	x := target{setting: settings[s.Target], work: w}
+	x := target{work: w}
 	if x.text, x.set = t.updateText(w.batch, 1); x.text != "" {
 		x.args = t.setArgs(w, s.At)
 		x.shown = shownSet(t.text, x.set, x.args)
@@ -180,9 +179,9 @@ func (t *Table) untaken(x target, err error) error {
 	case class == db.Denied:
 		return t.db.Explained(err)
 	case class == db.Refused:
-		return problem("change it to one that the table takes", "%s: table %s does not take %s: %s", x.setting, t.m.Name, x.shown, said)
+		return problem("change it to one that the table takes", "%s: table %s does not take %s: %s", settings[x.work.target], t.m.Name, x.shown, said)
 	}
-	return problem("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", x.setting, x.shown, t.m.Name, said)
+	return problem("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", settings[x.work.target], x.shown, t.m.Name, said)
 }
 
 // stillPending judges the row as the write has left it. The texts of two statuses

@@ -171,7 +171,7 @@ func (t *layout) retryAssigns(b batch, n int) []assign {
 		return list
 	}
 	if b.ends {
-		return append(append(list, assign{col: c.next.quoted, expr: "NULL"}), c.done...)
+		return append(list, c.ended...)
 	}
 	return append(append(list, at(c.next.quoted)), c.retrying...)
 }

@@ -197,13 +197,8 @@ func (db *DB) Rehearse(ctx context.Context, pool *sql.DB, text string, n int) er
 		return err
 	}
 	stmt.Close()
-	rows, err := conn.QueryContext(ctx, "EXPLAIN "+text, make([]any, n)...) // asks for the rights
-	if err == nil {
-		for rows.Next() {
-		}
-		err = rows.Err()
-		rows.Close()
-	}
+	// It asks for the rights.
+	_, err = Scanned(ctx, conn, "EXPLAIN "+text, make([]any, n), func(*sql.Rows) (none struct{}, err error) { return none, nil })
 	switch db.Class(err) {
 	case Other, Refused: // what a function says of arguments that are NULL
 		return nil

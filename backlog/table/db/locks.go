@@ -39,16 +39,17 @@ type SessionLocks struct {
 }
 
 type lockSession struct {
-	db   *sql.DB
-	own  bool
+	db   *sql.DB // its own; nil: the pool is somebody else's
 	conn *sql.Conn
 	held map[string]bool
 }
 
 func (s *lockSession) close() {
-	s.conn.Raw(func(any) error { return driver.ErrBadConn }) // it is not for others any more
-	s.conn.Close()
-	if s.own {
+	if s.conn != nil {
+		s.conn.Raw(func(any) error { return driver.ErrBadConn }) // it is not for others any more
+		s.conn.Close()
+	}
+	if s.db != nil {
 		s.db.Close()
 	}
 }
@@ -103,24 +104,22 @@ func (l *SessionLocks) open(ctx context.Context) error {
 	if l.session != nil {
 		return nil
 	}
-	s := &lockSession{db: l.Pool, own: l.Pool == nil, held: make(map[string]bool)}
-	if s.own {
+	s, pool := &lockSession{held: make(map[string]bool)}, l.Pool
+	if pool == nil {
 		s.db = sql.OpenDB(l.Connector)
-	} else if s.db.Stats().MaxOpenConnections == 1 {
+		pool = s.db
+	} else if pool.Stats().MaxOpenConnections == 1 {
 		return Problemf("allow more by its SetMaxOpenConns", "the pool has 1 connection at most, but it takes 2: locks keep one as long as they are held, and the work another")
 	}
 	var err error
-	if s.conn, err = s.db.Conn(ctx); err != nil {
-		if s.own {
-			s.db.Close()
-		}
-		return err
+	if s.conn, err = pool.Conn(ctx); err == nil {
+		err = l.Prepare(ctx, pool, s.conn)
 	}
-	if err := l.Prepare(ctx, s.db, s.conn); err != nil {
+	if err != nil {
 		s.close()
 		return err
 	}
-	if s.own {
+	if s.db != nil {
 		s.db.SetMaxIdleConns(-1) // Prepare may have opened others
 	}
 	l.session = s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -31,6 +32,16 @@ func ScanValues(rows interface{ Scan(to ...any) error }, n int, rest ...any) ([]
 		to[i] = &row[i]
 	}
 	return row, rows.Scan(append(to, rest...)...)
+}
+
+// Distinct returns the first of each.
+func Distinct(list []string) (once []string) {
+	for _, s := range list {
+		if !slices.Contains(once, s) {
+			once = append(once, s)
+		}
+	}
+	return once
 }
 
 // AsText returns a value as text; NULL is "".

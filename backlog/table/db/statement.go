@@ -34,11 +34,11 @@ func (s *Statement) QueryRow(ctx context.Context, tx *sql.Tx, args []any) *sql.R
 	return tx.StmtContext(ctx, s.prepared).QueryRowContext(ctx, args...)
 }
 
-func (s *Statement) close() error {
-	if s.prepared == nil {
-		return nil
+func (s *Statement) close() (err error) {
+	if s.prepared != nil {
+		err = s.prepared.Close()
 	}
-	return s.prepared.Close()
+	return err
 }
 
 // Statements are the prepared statements of a pool, by their texts. They may be

@@ -43,7 +43,9 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 	}
 	add(statusColumn(d, m))
 	inserted, present := timeColumn(types, m.Inserted, m.Zone)
-	inserted.rest = "NOT NULL" + defaulted(present)
+	if inserted.rest = "NOT NULL"; present != "" {
+		inserted.rest += " DEFAULT " + present
+	}
 	add(inserted)
 	for _, tc := range []*mapping.Time{m.Eligible, m.Expires} {
 		if tc != nil {
@@ -146,11 +148,4 @@ func retryColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) []columnDe
 
 func (c columnDef) String() string {
 	return strings.TrimRight(fmt.Sprintf("%s %s", c.decl, c.rest), " ")
-}
-
-func defaulted(present string) string {
-	if present == "" {
-		return ""
-	}
-	return " DEFAULT " + present
 }

@@ -118,12 +118,7 @@ func explained(ctx context.Context, text *db.Text, conn *sql.Conn, r table.Readi
 		}
 		return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " "), err
 	})
-	for _, step := range lines {
-		if !slices.Contains(steps, step) {
-			steps = append(steps, step)
-		}
-	}
-	return steps, err
+	return db.Distinct(lines), err
 }
 
 // MissingIndexes returns the statements that create an index for every status
@@ -137,11 +132,11 @@ func MissingIndexes(ctx context.Context, t *table.Table, now time.Time) ([]strin
 // can serve several states.
 func hints(plans []Plan) (list []string) {
 	for _, p := range plans {
-		if p.Hint != "" && !slices.Contains(list, p.Hint) {
+		if p.Hint != "" {
 			list = append(list, p.Hint)
 		}
 	}
-	return list
+	return db.Distinct(list)
 }
 
 // createIndex returns the statement for the index of the reading.

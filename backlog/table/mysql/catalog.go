@@ -82,7 +82,9 @@ func describeColumns(ctx context.Context, q db.Querier, create string, c *db.Cat
 		x.Several, x.Ordinal, x.Long = is(&x, "set"), is(&x, "enum", "set"), is(&x, longTexts...) || is(&x, "tinyblob", "blob", "mediumblob", "longblob")
 		x.Updated = strings.Contains(strings.ToLower(r["extra"]), "on update")
 		if x.Ordinal {
-			x.Labels = labels(x.Decl)
+			for _, m := range labelPattern().FindAllStringSubmatch(x.Decl, -1) {
+				x.Labels = append(x.Labels, strings.ReplaceAll(m[1], "''", "'"))
+			}
 		} else if x.Class == db.Textual && !is(&x, "json") {
 			x.Length = length
 		}
@@ -154,15 +156,7 @@ func classOf(c *db.Column) db.Class {
 	return db.Textual
 }
 
-// labels returns the labels that an ENUM declares.
-func labels(decl string) []string {
-	list := []string{}
-	for _, m := range labelPattern().FindAllStringSubmatch(decl, -1) {
-		list = append(list, strings.ReplaceAll(m[1], "''", "'"))
-	}
-	return list
-}
-
+// labelPattern matches the labels that an ENUM declares.
 var labelPattern = db.Pattern(`'((?:[^']|'')*)'`)
 
 // describeIndexes reads the indexes. What a unique one says of the beginnings of

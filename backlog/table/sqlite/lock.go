@@ -29,10 +29,15 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.
 		}
 		return l, nil
 	}
-	path, err := s.lockPath(c.Name, name)
+	// All names of the database file lead to the same lock.
+	path, err := filepath.Abs(s.path)
 	if err != nil {
 		return nil, err
 	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	path += "-backlog-" + url.PathEscape(strings.ToLower(c.Name)) + "-" + name + ".lock"
 	l := flock.New(path, flock.SetPermissions(0o644))
 	ok, err := l.TryLock()
 	switch {
@@ -90,17 +95,4 @@ func (memoryLock) Check(context.Context) error { return nil }
 func (l memoryLock) Unlock() error {
 	memoryLocks.Delete(l)
 	return nil
-}
-
-// lockPath is the file whose lock stands for the table's. All names of the
-// database file lead to the same one.
-func (s *server) lockPath(table, name string) (string, error) {
-	path, err := filepath.Abs(s.path)
-	if err != nil {
-		return "", err
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	return path + "-backlog-" + url.PathEscape(strings.ToLower(table)) + "-" + name + ".lock", nil
 }

@@ -40,15 +40,8 @@ func (f Form) Coarse() bool {
 
 // Numeric reports whether values are numbers.
 func (f Form) Numeric() bool {
-	switch c := f.codec.(type) {
-	case unix:
-		return c.class != Text
-	case julian:
-		return true
-	case Calendar:
-		return c.class != Text
-	}
-	return false
+	_, text := f.Write(First).(string)
+	return !text
 }
 
 // Unix reports whether values count units since 1970.

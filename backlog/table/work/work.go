@@ -162,12 +162,10 @@ func (s *step) args(r *backlog.Record) []any {
 func (w *SQLHandler) Steps() (n int, parameters []string) {
 	for i := range w.steps {
 		for _, p := range w.steps[i].from {
-			if !slices.Contains(parameters, p.name) {
-				parameters = append(parameters, p.name)
-			}
+			parameters = append(parameters, p.name)
 		}
 	}
-	return len(w.steps), parameters
+	return len(w.steps), db.Distinct(parameters)
 }
 
 // Check proves that the database understands the statements and that the user
