@@ -243,7 +243,7 @@ func (k *checker) trial(ctx context.Context, t *table.Table) {
 	for _, state := range slices.Sorted(maps.Keys(records)) {
 		r := records[state]
 		if r == nil {
-			detail += fmt.Sprintf("\n%s: not tried, there is no such row", shown(state))
+			detail += fmt.Sprintf("\n%s: not tried, there is no such row that a pass takes", shown(state))
 			continue
 		}
 		_, err := backlog.TryRecord(ctx, t, r, policyOf(k.cfg), k.now)
