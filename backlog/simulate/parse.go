@@ -62,7 +62,10 @@ func (w *Workload) ParsePeriods(texts []string) (list []Outage, err error) {
 		if from >= whole {
 			return nil, fmt.Errorf("%q begins when all is over, after %s; let it begin sooner or --for be longer", text, tiers.FormatDuration(whole))
 		}
-		list = append(list, Outage{From: w.From.Add(from), To: w.From.Add(from).Add(length)})
+		if length > math.MaxInt64-from {
+			return nil, fmt.Errorf("%q is too long to be counted; to the end it is %s+%s", text, tiers.FormatDuration(from), tiers.FormatDuration(whole-from))
+		}
+		list = append(list, Outage{From: w.From.Add(from), To: w.From.Add(from + length)})
 	}
 	return list, nil
 }
