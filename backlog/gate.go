@@ -28,7 +28,7 @@ func newGate(concurrency int, perSecond float64) *gate {
 	g := &gate{
 		slots: semaphore.NewWeighted(int64(concurrency)),
 		door:  semaphore.NewWeighted(1),
-		least: maxBytes / 2 / records,
+		least: recordMemory / 2 / records,
 	}
 	g.room = semaphore.NewWeighted(g.least * records)
 	if perSecond > 0 {
@@ -42,7 +42,7 @@ func newGate(concurrency int, perSecond float64) *gate {
 // weigh returns the share of the room that the record takes: its bytes, at least what
 // lets no more records in than may be unsettled, at most all of it.
 func (g *gate) weigh(r *Record) int64 {
-	return min(max(int64(r.bytes()), g.least), maxBytes/2/g.least*g.least)
+	return min(max(int64(r.bytes()), g.least), recordMemory/2/g.least*g.least)
 }
 
 // enter waits until a handler may be called, and takes the slot for it. It
@@ -52,7 +52,7 @@ func (r *run) enter() bool {
 	if g.slots.Acquire(r.stop, 1) != nil {
 		return false
 	}
-	if g.atDoor.Load() == 0 && r.closed() == 0 && (g.pace == nil || g.pace.Allow()) {
+	if g.atDoor.Load() == 0 && r.closedFor() == 0 && (g.pace == nil || g.pace.Allow()) {
 		return true
 	}
 	// One of the pass waits for all: a slot and a turn of the rate for each
@@ -84,7 +84,7 @@ func (r *run) waitAtDoor() bool {
 	}
 	defer g.door.Release(1)
 	for {
-		for wait := r.closed(); wait > 0; wait = r.closed() {
+		for wait := r.closedFor(); wait > 0; wait = r.closedFor() {
 			if !sleep(r.stop, wait) {
 				return false
 			}
@@ -101,17 +101,17 @@ func (r *run) waitAtDoor() bool {
 			turn.Cancel()
 			return false
 		}
-		if r.closed() == 0 { // else what was found before is no longer true
+		if r.closedFor() == 0 { // else what was found before is no longer true
 			return r.stop.Err() == nil
 		}
 	}
 }
 
-// closed returns how long the gate stays closed at least: there is a pause, the
+// closedFor returns how long the gate stays closed at least: there is a pause, the
 // lock has not been seen for long, outcomes cannot be written, or the store has
 // not answered. A record is dispatched only when its outcome should find
 // somebody to take it.
-func (r *run) closed() time.Duration {
+func (r *run) closedFor() time.Duration {
 	e := r.e
 	now := e.Now()
 	if pause := e.gate.pause.Load() - now.UnixNano(); pause > 0 {

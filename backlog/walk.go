@@ -14,10 +14,10 @@ const (
 	maxPage = 1000
 )
 
-// maxBytes bounds the memory of records: half of it is for those dispatched and
+// recordMemory bounds the memory of records: half of it is for those dispatched and
 // not yet settled, a quarter each for the page at hand and the one read ahead.
 // One record always passes.
-const maxBytes = 32 << 20
+const recordMemory = 32 << 20
 
 // maxPageAge is how old a page may be when a record of it is dispatched. The
 // rest of an older one, left over by handlers that take minutes, is read again:
@@ -386,7 +386,7 @@ func (p *Page) fit(limit int) int {
 	if bytes == 0 {
 		return limit
 	}
-	return max(1, min(limit, maxBytes/4*len(p.Records)/bytes))
+	return max(1, min(limit, recordMemory/4*len(p.Records)/bytes))
 }
 
 // bytes is about the memory that the record takes.

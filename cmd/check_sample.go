@@ -115,11 +115,11 @@ func (s *sample) take(ctx context.Context, a *app, now time.Time) error {
 	e.Handler = backlog.HandlerFunc(func(ctx context.Context, r *backlog.Record) error {
 		began := time.Now()
 		defer func() { s.Duration = time.Since(began).Seconds() }()
-		type rehearser interface {
-			Rehearse(context.Context, *backlog.Record) error
+		type trier interface {
+			Try(context.Context, *backlog.Record) error
 		}
-		if h, ok := a.handler.(rehearser); ok {
-			return h.Rehearse(ctx, r)
+		if h, ok := a.handler.(trier); ok {
+			return h.Try(ctx, r)
 		}
 		return a.handler.Handle(ctx, r)
 	})

@@ -8,8 +8,8 @@ import (
 	"backlog/backlog"
 )
 
-// maxPageBytes ends a page early, so that a page of large payloads does not
-// fill the memory.
+// maxPageBytes ends a page of large payloads early, below a page's share of what
+// package backlog allows records in memory.
 const maxPageBytes = 4 << 20
 
 // A scanner makes records of rows, until the page is full.

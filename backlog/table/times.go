@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -373,4 +374,75 @@ func (t *Table) proveZone() error {
 	}
 	t.note("%v", p)
 	return nil
+}
+
+func (r *resolver) timeColumns() error {
+	for _, x := range []struct {
+		setting string
+		spec    *mapping.Time
+		to      **timeCol
+	}{
+		{"table.inserted", &r.m.Inserted, &r.t.inserted},
+		{"table.eligible", r.m.Eligible, &r.t.eligible},
+		{"table.expires", r.m.Expires, &r.t.expires},
+	} {
+		if x.spec == nil {
+			continue
+		}
+		c, err := r.column(x.setting, x.spec.Column)
+		if err != nil {
+			return err
+		}
+		tc := &timeCol{name: c.Name, quoted: r.text.Quote(c.Name), setting: x.setting, null: x.spec.Null, zero: x.spec.Zero, keep: x.spec.Keep}
+		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.m.Zone))
+		switch {
+		case x.spec.As == "" || tc.known() != nil && x.spec.As == "native":
+		case x.spec.As == "native":
+			return problem("leave it out", "%s: as: column %s is %s, which is no type for times", x.setting, c.Name, c.Decl)
+		case tc.known() != nil:
+			return problem("leave it out", "%s: as: column %s is %s, whose times are read as what they are", x.setting, c.Name, c.Decl)
+		default:
+			f, err := timeform.Parse(x.spec.As, tc.zone)
+			if err != nil {
+				return problem("mend `as:`", "%s: as: %v", x.setting, err)
+			}
+			switch c.Class {
+			case db.Textual:
+				f = f.Stored(timeform.Text)
+			case db.Real:
+				f = f.Stored(timeform.Real)
+			}
+			tc.set(f)
+		}
+		*x.to = tc
+		r.t.times = append(r.t.times, tc)
+	}
+	return nil
+}
+
+// timeOf returns the time column of that name, a new one if no setting has
+// said more about it.
+func (t *layout) timeOf(c *column) *timeCol {
+	for _, tc := range t.times {
+		if tc.name == c.Name {
+			return tc
+		}
+	}
+	tc := &timeCol{name: c.Name, quoted: t.text.Quote(c.Name), written: true}
+	t.readIn(tc, c, t.m.Zone)
+	t.times = append(t.times, tc)
+	return tc
+}
+
+// readIn sets the zone of the column and, if its type says it, the form. A zone
+// of nil is that which nobody has named.
+func (t *layout) readIn(tc *timeCol, c *column, zone *time.Location) {
+	tc.column = c
+	tc.zone, tc.assumed = cmp.Or(zone, time.UTC), zone == nil
+	tc.most = c.High
+	if c.Time != nil {
+		f := *c.Time
+		f.Zone = cmp.Or(f.Zone, tc.zone)
+		tc.set(timeform.Server(f))
+	}
 }

@@ -103,7 +103,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	}
 	return t.db.Within(ctx, func(ctx context.Context) error {
 		for _, x := range t.targets(now) {
-			if err := t.db.Rehearse(ctx, t.db.Write, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
+			if err := t.db.Plan(ctx, t.db.Write, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
 				return t.untaken(x, err)
 			}
 			for _, a := range x.set {
@@ -142,6 +142,8 @@ func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
 	return err
 }
 
+// try tries the settlement in a transaction that its caller undoes: the row is
+// locked as it was read, the outcome written, and the row judged as it stands then.
 func (t *Table) try(ctx context.Context, tx *sql.Tx, x target, r *backlog.Record) error {
 	for _, text := range t.text.Trial {
 		if _, err := tx.ExecContext(ctx, text); err != nil {

@@ -104,8 +104,8 @@ func TestWorkCheckEnded(t *testing.T) {
 	}
 }
 
-// TestWorkRehearse logs the work of a record and leaves nothing of it.
-func TestWorkRehearse(t *testing.T) {
+// TestWorkTry logs the work of a record and leaves nothing of it.
+func TestWorkTry(t *testing.T) {
 	f := orders(t)
 	f.exec("UPDATE BACKLOG SET item = replace(hex(zeroblob(200)), '0', 'ü') WHERE id = 2; INSERT INTO BACKLOG VALUES (3, NULL, '2026-02-10 09:00:00', x'00ff')")
 	m := plainMapping()
@@ -119,7 +119,7 @@ func TestWorkRehearse(t *testing.T) {
 		logged.Reset()
 		w := newWork(t, s, statements...)
 		w.Log = slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		err = w.Rehearse(context.Background(), r)
+		err = w.Try(context.Background(), r)
 		var line struct{ Msg, Sent, Got string }
 		if err := json.Unmarshal(logged.Bytes(), &line); err != nil || line.Msg != "exchange" {
 			t.Fatalf("logged %s: %v", &logged, err)

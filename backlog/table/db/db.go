@@ -180,15 +180,15 @@ func (db *DB) CheckRights(ctx context.Context) error {
 	return db.Within(ctx, func(ctx context.Context) error { return db.MayWrite(ctx, db.Write) })
 }
 
-// Rehearse returns the error for which the database would not run the statement of
+// Plan returns the error for which the database would not run the statement of
 // n arguments, or the user may not. It does not run it.
-func (db *DB) Rehearse(ctx context.Context, pool *sql.DB, text string, n int) error {
+func (db *DB) Plan(ctx context.Context, pool *sql.DB, text string, n int) error {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, db.Text().Rehearse); err != nil {
+	if _, err := conn.ExecContext(ctx, db.Text().BeginPlan); err != nil {
 		return err
 	}
 	defer conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")

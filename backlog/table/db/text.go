@@ -50,7 +50,7 @@ type Text struct {
 	OneWriter      bool
 	OneSchema      bool
 
-	Rehearse    string   // begins a transaction in which what writes is planned, wherever
+	BeginPlan   string   // begins a transaction in which what writes is planned, wherever
 	Trial       []string // a transaction that will be rolled back begins with it
 	Immediate   string   // has deferred constraints speak up at once
 	Warnings    string   // the query for what a rollback has left

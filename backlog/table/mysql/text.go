@@ -26,7 +26,7 @@ var text = db.Text{
 	// rows have that status: each page would read what the pages before it have read.
 	Hint:     "%s FORCE INDEX (%s)",
 	Prepares: true, SearchedFirst: true, FoldsNames: true,
-	Rehearse: "START TRANSACTION READ WRITE", Explain: "EXPLAIN FORMAT=TRADITIONAL ", CreateIndex: "CREATE INDEX", NameLength: 64,
+	BeginPlan: "START TRANSACTION READ WRITE", Explain: "EXPLAIN FORMAT=TRADITIONAL ", CreateIndex: "CREATE INDEX", NameLength: 64,
 	// What a trigger writes to a table without transactions stays, and the server
 	// says so.
 	Warnings: "SHOW WARNINGS",

@@ -29,7 +29,7 @@ var text = db.Text{
 	// search it by. Behind such a column the others bound nothing: each page would
 	// read the index from its beginning.
 	PartialIndexes: true, GrantsUsage: true,
-	Rehearse: "BEGIN", Explain: "EXPLAIN ", NameLength: 63,
+	BeginPlan: "BEGIN", Explain: "EXPLAIN ", NameLength: 63,
 	// Nobody is kept from writing meanwhile.
 	CreateIndex: "CREATE INDEX CONCURRENTLY IF NOT EXISTS",
 	// A constraint that is deferred would speak up at the commit only.

@@ -175,7 +175,7 @@ func (w *SQLHandler) Check(ctx context.Context) error {
 	return w.d.Within(ctx, func(ctx context.Context) error {
 		for i := range w.steps {
 			s := &w.steps[i]
-			if err := w.d.Rehearse(ctx, w.d.Read, s.text, len(s.from)); err != nil {
+			if err := w.d.Plan(ctx, w.d.Read, s.text, len(s.from)); err != nil {
 				return w.misunderstood(i, err)
 			}
 		}
@@ -221,10 +221,10 @@ func (w *SQLHandler) Handle(ctx context.Context, r *backlog.Record) error {
 	return w.transact(ctx, w.t.InTx, r)
 }
 
-// Rehearse is HandleAndSettle, but undoes all of it. A record that is not pending
+// Try is HandleAndSettle, but undoes all of it. A record that is not pending
 // is not settled. The time that the settlement writes, where it writes one, is
 // the record's own time of insertion. Other programs cannot write meanwhile.
-func (w *SQLHandler) Rehearse(ctx context.Context, r *backlog.Record) error {
+func (w *SQLHandler) Try(ctx context.Context, r *backlog.Record) error {
 	return w.transact(ctx, func(ctx context.Context, work func(*sql.Tx) error) error {
 		err := w.t.Attempt(ctx, r, func() time.Time { return r.Inserted }, true, work)
 		if !errors.Is(err, backlog.ErrConflict) {
