@@ -1,17 +1,16 @@
 #!/bin/sh
 # Runs every test and says at the end what was skipped. Called by make test.
 #
-# In CI it runs under the race detector, and no test may be skipped. Where most
-# of the time is spent in SQLite, the race detector goes with the driver in C, which it
-# does not look into: the other one is some 100,000 lines of Go, without a race and ten
-# times slower under its eyes.
+# In CI it runs under the race detector, and no test may be skipped. The race detector
+# goes with the SQLite driver in C, which it does not look into: the other one is some
+# 100,000 lines of Go, without a race and ten times slower under its eyes. What depends
+# on the driver is run again with that one, without the detector.
 set -eu
 go=$1 cgo=$2
 out=$(mktemp)
 trap 'rm -f "$out" "$out.failed"' EXIT
 flags='-shuffle=on -timeout=30m'
-sqlite='./backlog/table/... ./backlog/simulate/...'
-drivers='TestStore$|TestSQLite'
+drivers='TestStore$|TestSQLite|TestScript|TestCrash'
 
 status=0
 run() {
@@ -25,12 +24,8 @@ if [ -z "${CI:-}" ]; then
 	run $flags ./...
 	[ "$cgo" != yes ] || run $flags -tags cgo_sqlite -run "$drivers" ./backlog/table/...
 else
-	# Tests of the program wait more than they compute, those of tables compute.
-	run -race $flags $($go list ./... | grep -v -e '/backlog/table' -e '/backlog/simulate$') &
-	program=$!
-	run -race $flags -tags cgo_sqlite $sqlite
-	run $flags -run "$drivers" ./backlog/table/...
-	wait $program
+	run -race $flags -tags cgo_sqlite ./...
+	run $flags -run "$drivers" ./backlog/table/... ./cmd
 fi
 [ ! -e "$out.failed" ] || status=1
 
