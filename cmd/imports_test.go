@@ -198,7 +198,6 @@ var clocks = map[string]string{
 	"backlog/run.go":                "how long a stop has lasted: likewise",
 	"backlog/loop.go":               "the default of Now",
 	"backlog/table/db/db.go":        "how long another program's lock is waited for: time that passes",
-	"backlog/table/sqlite/open.go":  "likewise",
 	"backlog/handler/http/http.go":  "the default of Now",
 	"backlog/handler/exec/pipes.go": "how long the output of a program that has ended is waited for: likewise",
 	"backlog/simulate/workload.go":  "random numbers by a seed: always the same ones",

@@ -22,6 +22,7 @@ import (
 func TestStore(t *testing.T) {
 	for i, f := range timeForms {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
 			suite(i)(t, shared(t, func(t *testing.T, want storetest.Table) *harness { return newHarness(t, onSQLite, f, want) }))
 		})
 	}

@@ -312,6 +312,7 @@ func newUsedHarness(t *testing.T, want storetest.Table, memory bool) *harness {
 func TestStoreOfAPool(t *testing.T) {
 	for name, memory := range map[string]bool{"memory": true, "file": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			storetest.Run(t, shared(t, func(t *testing.T, want storetest.Table) *harness { return newUsedHarness(t, want, memory) }))
 		})
 	}
