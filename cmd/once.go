@@ -172,7 +172,12 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 		return report, err
 	}
 	defer a.close()
-	a.introduce(slog.LevelDebug) // of one pass among many there is nothing new to tell
+	if log.Enabled(ctx, slog.LevelDebug) { // of one pass among many there is nothing new to tell
+		if a.samples, err = a.table.Samples(ctx, p.Now); err != nil {
+			return report, err
+		}
+	}
+	a.introduce(slog.LevelDebug)
 	lock, err := lockWithin(ctx, a.locker(), wait)
 	if err != nil {
 		return report, err

@@ -276,7 +276,10 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 	if err != nil {
 		return nil, err
 	}
-	if err := a.db.CheckRights(ctx); err != nil {
+	if err = a.db.CheckRights(ctx); err == nil {
+		a.samples, err = a.table.Samples(ctx, time.Now())
+	}
+	if err != nil {
 		a.close()
 		return nil, err
 	}

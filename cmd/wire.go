@@ -82,9 +82,6 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 	if err = a.wireHandlers(ctx, h, onDead); err == nil {
 		err = a.table.ProveWrites(ctx, now)
 	}
-	if err == nil {
-		a.samples, err = a.table.Samples(ctx, now)
-	}
 	if err != nil {
 		a.close()
 		return nil, err

@@ -93,17 +93,13 @@ func (t *Table) Prove(ctx context.Context, now time.Time) error {
 
 // ProveWrites proves what can be without writing to a row: the database
 // understands the statements with the triggers and constraints that belong to
-// them, and the statuses are of their columns' domains. All else is the trial
-// write's to find out, see [Table.Try].
+// them, and the statuses are of their columns' domains. It comes after ProveTimes,
+// in whose forms times are written. All else is the trial write's to find out, see
+// [Table.Try].
 func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
-	if t.inserted.known() == nil { // times are written in its form
-		if err := t.ProveTimes(ctx, now); err != nil {
-			return err
-		}
-	}
 	return t.db.Within(ctx, func(ctx context.Context) error {
 		for _, x := range t.targets(now) {
-			if err := t.db.Plan(ctx, t.db.Write, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
+			if err := t.db.Plan(ctx, t.db.Read, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
 				return t.untaken(x, err)
 			}
 			for _, a := range x.set {
