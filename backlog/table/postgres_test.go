@@ -127,6 +127,7 @@ func TestPostgresStore(t *testing.T) {
 		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel() // most of the time the server is waited for
+			d.open(t)    // or skips all: a case cannot skip what it shares
 			run(t, shared(t, func(t *testing.T, want storetest.Table) *harness { return newHarness(t, d, f, want) }))
 		})
 	}
