@@ -43,7 +43,8 @@ func (k *checker) counts(ctx context.Context) {
 	}
 }
 
-// withNull returns the column's setting by which a record without a date is old.
+// withNull returns the column's setting by which a record without a date, or with a
+// zero one, is old.
 func withNull(c mapping.Time) string {
 	text := "{column: " + mapping.InYAML(c.Column)
 	if c.As != "" {
@@ -52,7 +53,7 @@ func withNull(c mapping.Time) string {
 	if c.Zone != nil {
 		text += ", zone: " + mapping.InYAML(c.Zone.String())
 	}
-	return text + `, "null": oldest}`
+	return text + `, "null": oldest, zero: oldest}`
 }
 
 // statuses finds rows that no pass takes because of their status. Passes say nothing

@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"backlog/backlog"
@@ -73,7 +74,9 @@ type Known struct {
 // LoadFile reads the file at path and takes variables from the environment. An
 // error that wraps [fs.ErrNotExist] says what to do about it.
 func LoadFile(path string, known Known) (*Config, error) {
-	f, err := os.Open(path)
+	// A FIFO that nobody writes to would keep a daemon that reads it again from ever
+	// stopping: opened so it is empty.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, backlog.Worded(missingFile(path), err)
 	}
