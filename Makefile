@@ -13,8 +13,8 @@ HAVE_CGO := $(shell $(GO) env CGO_ENABLED | grep -q 1 && command -v $$($(GO) env
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/backlog
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/backlog .
+build: ## build bin/backlog, linked with nothing of the system
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/backlog .
 
 demo: build ## work off a sample backlog and show what happened
 	@./testdata/demo/demo.sh
