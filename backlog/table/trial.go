@@ -99,7 +99,7 @@ func (t *Table) Prove(ctx context.Context, now time.Time) error {
 func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	return t.db.Within(ctx, func(ctx context.Context) error {
 		for _, x := range t.targets(now) {
-			if err := t.db.Plan(ctx, t.db.Read, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
+			if err := t.db.Plan(ctx, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
 				return t.untaken(x, err)
 			}
 			for _, a := range x.set {

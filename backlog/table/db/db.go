@@ -182,8 +182,8 @@ func (db *DB) CheckRights(ctx context.Context) error {
 
 // Plan returns the error for which the database would not run the statement of
 // n arguments, or the user may not. It does not run it.
-func (db *DB) Plan(ctx context.Context, pool *sql.DB, text string, n int) error {
-	conn, err := pool.Conn(ctx)
+func (db *DB) Plan(ctx context.Context, text string, n int) error {
+	conn, err := db.Read.Conn(ctx)
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ func (w *SQLHandler) Check(ctx context.Context) error {
 	return w.d.Within(ctx, func(ctx context.Context) error {
 		for i := range w.steps {
 			s := &w.steps[i]
-			if err := w.d.Plan(ctx, w.d.Read, s.text, len(s.from)); err != nil {
+			if err := w.d.Plan(ctx, s.text, len(s.from)); err != nil {
 				return w.misunderstood(i, err)
 			}
 		}
