@@ -33,6 +33,10 @@ type Policy struct {
 	Retries int  // after the first attempt; negative: no end
 	Planned bool // the next time is written at settlement
 	Never   bool // no failed record is ever due, and nothing is kept in the row
+
+	// Refresher, if not nil, plans the starts of records that are processed again
+	// and again; the fields above but Name are zero then, and the store is a [Beginner].
+	Refresher Refresher
 }
 
 // MaxWait is the longest wait of any policy: a hundred years.

@@ -37,6 +37,7 @@ type Record struct {
 	Values []any
 
 	Failures Failures // what the row remembers, where a policy keeps something there
+	Refresh  *Refresh // likewise, under the refresh policy; nil under others
 
 	Tier      string // label of the tier or max age whose pass took the record
 	AttemptID string // unique to this attempt; the engine sets it

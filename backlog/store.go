@@ -93,6 +93,8 @@ type Settlement struct {
 	// the row. A planned policy tries the record again at Next; where that
 	// is zero, never.
 	Failures Failures
+
+	Refresh *Refresh // what the outcome leaves under the refresh policy; nil under others
 }
 
 // An Unsettled is a settlement that was not written.

@@ -98,6 +98,8 @@ func (v value) field(field reflect.Value, name, option string, tag reflect.Struc
 		*p = v.location()
 	case *mapping.Names:
 		v.columnNames(*p)
+	case *mapping.Rule:
+		*p = v.rule()
 	case *mapping.Time:
 		*p = v.timeColumn()
 	case **mapping.Time:
@@ -135,6 +137,16 @@ func (v value) columnNames(list mapping.Names) {
 		known[list[i][1]] = func(v value) { list[i][0] = v.text() }
 	}
 	v.object(known)
+}
+
+// rule decodes a recurrence rule, or the column that has one for each row.
+func (v value) rule() (r mapping.Rule) {
+	if v.isMapping() {
+		v.object(keys{"column": func(v value) { r.Column = v.text() }})
+		return r
+	}
+	r.Text = v.text()
+	return r
 }
 
 // within returns a whole number in the bounds of the tag.

@@ -89,7 +89,34 @@ type PolicyColumns struct {
 	// the last applies to every later failure.
 	Waits   []time.Duration
 	Retries int // records that have failed more often are never due; negative: no end
+
+	// Refresh are the columns of the refresh policy, in the order of [RefreshColumns];
+	// nil: another policy, and the fields above are its. A column that is not named,
+	// "", is the default one if the table has it. Rule is the column of each row's own
+	// recurrence rule; "": there is none.
+	Refresh Names
+	Rule    string
 }
+
+// A Rule is a recurrence rule as RFC 5545 writes it, or the column that has one for
+// each row.
+type Rule struct{ Text, Column string }
+
+// The columns of the refresh policy, in the order of PolicyColumns.Refresh. A table
+// must have the first two.
+const (
+	RefreshAt = iota
+	AttemptNo
+	DeadlineAt
+	AttemptUID
+	StartedAt
+	Disabled
+	DisabledReason
+	FailingSince
+)
+
+// RefreshColumns are their default names.
+var RefreshColumns = [...]string{"refresh_at", "attempt_no", "deadline_at", "attempt_uid", "started_at", "disabled", "disabled_reason", "failing_since"}
 
 // A Value is a scalar as its author wrote it, such as 007 or false. The column's
 // type decides what it becomes.
