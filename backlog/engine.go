@@ -54,7 +54,8 @@ type Engine struct {
 	// closes [Killed]. A Go function must return by itself.
 	Hard <-chan struct{}
 
-	once sync.Once
+	once       sync.Once
+	collecting sync.Mutex
 	*shared
 	gate     *gate
 	attempts atomic.Uint64
@@ -134,6 +135,8 @@ type Pass struct {
 
 	cut   context.Context     // done: dispatch nothing more, handlers may go on; nil: with the pass's own
 	tried map[uint64]struct{} // keys attempted before the cut that this pass goes on after
+
+	dispatched func() // called, perhaps often, when nothing is left but running handlers; nil: not
 }
 
 // TierPass returns the pass of a tier of the schedule.

@@ -29,23 +29,32 @@ func (r *run) tellExpired(rec *Record) bool {
 	if r.e.Policy.GivenUp(rec.Failures.Count) {
 		reason = ReasonRetries
 	}
-	return r.tellDead(rec, reason, "")
+	return r.e.tell(r.work, r.pass.Tier, rec, nil, reason, "")
 }
 
-// tellDead calls OnDead if there is one. It returns false if the stop has ended
-// that: nobody has been told, and the row must stay as it is, as after a crash.
-func (r *run) tellDead(rec *Record, reason, text string) bool {
-	if r.e.OnDead == nil {
+// tellDead calls OnDead, if there is one, before an outcome is written that makes the
+// record dead. It returns false if the end of ctx has ended that: nobody has been told,
+// and the row must stay as it is, as after a crash.
+func (e *Engine) tellDead(ctx context.Context, tier string, s *Settlement, o Outcome) bool {
+	reason := ReasonRetries
+	if o == Rejected {
+		reason = ReasonRejected
+	}
+	return e.tell(ctx, tier, s.Record, s.Refresh, reason, s.Error)
+}
+
+func (e *Engine) tell(ctx context.Context, tier string, rec *Record, becomes *Refresh, reason, text string) bool {
+	if e.OnDead == nil {
 		return true
 	}
 	told := *rec // what has been handled is told about elsewhere as it was
-	told.Reason, told.Error = reason, text
-	err := r.e.call(r.work, r.e.OnDead, r.e.OnDeadTimeout, &told)
-	if err != nil && r.work.Err() != nil {
+	told.Reason, told.Error, told.Refresh = reason, text, becomes
+	err := e.call(ctx, e.OnDead, e.OnDeadTimeout, &told)
+	if err != nil && ctx.Err() != nil {
 		return false
 	}
 	if err != nil {
-		r.e.emit(Event{Kind: OnDeadFailed, Tier: r.pass.Tier, Record: rec, Err: err})
+		e.emit(Event{Kind: OnDeadFailed, Tier: tier, Record: rec, Err: err})
 	}
 	return true
 }

@@ -97,6 +97,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.lock.emit, l.lock.now, l.lock.turn = l.emit, l.Now, make(chan struct{}, 1)
 	var watch sync.WaitGroup
 	watch.Go(func() { l.watch(ctx) })
+	watch.Go(func() { l.collect(ctx) })
 	l.safely(func() { l.restore(now) })
 
 	// Recover must be innermost: outside of a skipping wrapper it would
@@ -329,6 +330,17 @@ func (l *Loop) watch(ctx context.Context) {
 	}
 }
 
+// collect asks, every second, what has become of records that were handed over. What
+// goes wrong is said by the next pass that wants to hand over more.
+func (l *Loop) collect(ctx context.Context) {
+	for sleep(ctx, time.Second) {
+		l.mu.Lock()
+		e := l.Engine
+		l.mu.Unlock()
+		l.safely(func() { _ = e.Collect(ctx) })
+	}
+}
+
 func (l *Loop) emit(ev Event) { tell(l.Observe, l.Now, ev) }
 
 // safely turns a panic into an event.
@@ -345,14 +357,22 @@ func (l *Loop) safely(f func()) {
 // has just been, else zero.
 func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	tier, owed := p.Tier, false
-	defer func() {
+	free := sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.running, tier)
+	})
+	defer func() {
+		free()
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		if owed {
 			l.owed[tier] = true
 		}
 	}()
+	if e.refresher() != nil { // an attempt may take hours, and others are due meanwhile
+		p.dispatched = free
+	}
 	locked, unlock, err := l.lock.acquire(ctx, p.cut, l.Locker, e, tier) // a reload does not wait for the lock
 	switch {
 	case err == nil:

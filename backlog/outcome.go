@@ -10,18 +10,19 @@ import (
 type Outcome int
 
 const (
-	Succeeded Outcome = iota // the handler did its work
-	Errored                  // it failed; schedule and policy try again
-	Rejected                 // it failed and trying again is useless
-	Skipped                  // not an attempt; the row stays as it was
+	Succeeded  Outcome = iota // the handler did its work
+	Errored                   // it failed; schedule and policy try again
+	Rejected                  // it failed and trying again is useless
+	Skipped                   // not an attempt; the row stays as it was
+	HandedOver                // the outcome follows; refresh policy only
 )
 
-// String returns the outcome's word: "success", "error", "reject" or "skip".
+// String returns the outcome's word: "success", "error", "reject", "skip" or "accepted".
 func (o Outcome) String() string {
-	if o < Succeeded || o > Skipped {
+	if o < Succeeded || o > HandedOver {
 		return fmt.Sprintf("Outcome(%d)", int(o))
 	}
-	return [...]string{"success", "error", "reject", "skip"}[o]
+	return [...]string{"success", "error", "reject", "skip", "accepted"}[o]
 }
 
 // Target returns the state that a settlement of the outcome reaches while the
@@ -102,6 +103,8 @@ func OutcomeOf(err error) Outcome {
 		return Succeeded
 	case errors.Is(err, Skip):
 		return Skipped
+	case errors.Is(err, Accepted):
+		return HandedOver
 	case errors.As(err, new(*rejection)):
 		return Rejected
 	}

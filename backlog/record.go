@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"backlog/backlog/key"
 )
 
 // A Lane is one of the two queues a pass walks: first the records never
@@ -19,6 +21,15 @@ const (
 
 // String returns "fresh" or "failed".
 func (l Lane) String() string { return [...]string{"fresh", "failed"}[l] }
+
+// A Key identifies one record, a Cursor is a place in a lane's order.
+type (
+	Key    = key.Key
+	Cursor = key.Cursor
+)
+
+// NewKey returns the key made of the given parts, at least one.
+func NewKey(parts ...any) Key { return key.New(parts...) }
 
 // A Record is a pending row of the user's table as one pass read it. It
 // belongs to the store that made it until it is handed to a Handler, which

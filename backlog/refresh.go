@@ -1,8 +1,12 @@
 package backlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -74,4 +78,289 @@ type Answer struct {
 	UID     string
 	Outcome Outcome // Skipped: the attempt goes on, only Text becomes the row's Reason
 	Text    string  // the error's, or the sentence for the customer
+}
+
+// errSuperseded is the cause for which a handler's context ends when its row has got
+// another attempt.
+var errSuperseded = errors.New("superseded: the row has another attempt, or was saved")
+
+// errOverdue is the error of an attempt that was not answered by its deadline.
+var errOverdue = errors.New("timed out")
+
+// supersedeEvery is how often the rows of running attempts are looked at.
+const supersedeEvery = time.Second
+
+// A readyHandler is a Handler that may be unable to take any record. It is asked
+// before each start, so that no attempt is lost to that.
+type readyHandler interface {
+	Ready(ctx context.Context) error
+}
+
+// A collector is a Handler that hands records over and hears of them again. Collect
+// tells what it has heard, by [Engine.Resolve].
+type collector interface {
+	Collect(ctx context.Context, tell func(context.Context, []Answer) ([]error, error)) error
+}
+
+func (e *Engine) refresher() Refresher {
+	if e.Policy == nil {
+		return nil
+	}
+	return e.Policy.Refresher
+}
+
+// Collect asks a handler that hands records over what has become of them. A [Loop]
+// does so every second, and every pass at its beginning.
+func (e *Engine) Collect(ctx context.Context) error {
+	e.init()
+	h, ok := e.Handler.(collector)
+	if !ok || !e.collecting.TryLock() {
+		return nil
+	}
+	defer e.collecting.Unlock()
+	return h.Collect(ctx, e.Resolve)
+}
+
+// begin writes the start of an attempt, now that there is a slot for it, and reports
+// whether the handler is to be called.
+func (r *run) begin(j *job) bool {
+	e, rec, p := r.e, j.rec, r.e.refresher()
+	if p == nil {
+		return true
+	}
+	if h, ok := r.handler.(readyHandler); ok {
+		if err := h.Ready(r.work); err != nil {
+			r.fail(fmt.Errorf("nothing was started: %w", err))
+			r.drop(j)
+			return false
+		}
+	}
+	// What waited for no slot starts at the pass's own time.
+	now := e.Now()
+	if now.Sub(r.pass.Now) < time.Second {
+		now = r.pass.Now
+	}
+	began := *rec.Refresh
+	next, err := p.Start(began, now, rec.AttemptID)
+	var left []Unsettled
+	if err == nil {
+		err = e.persist(r.stop, func() (err error) {
+			left, err = e.Store.(Beginner).Begin(r.work, []Settlement{{Record: rec, Refresh: &next, At: now}})
+			return err
+		})
+	}
+	switch {
+	case err != nil:
+		if r.stop.Err() == nil {
+			r.fail(err)
+		}
+		r.drop(j)
+		return false
+	case len(left) > 0:
+		r.lose(j, now, left[0].Err)
+		return false
+	}
+	j.began = &began
+	return true
+}
+
+// lose accounts for a record that is not this process's to handle, or to settle.
+func (r *run) lose(j *job, at time.Time, err error) {
+	r.mu.Lock()
+	r.dispatched(j)
+	r.unsettled++
+	r.mu.Unlock()
+	r.account([]attempt{{Settlement: Settlement{Record: j.rec, At: at}, job: j, run: r, outcome: Skipped}}, []error{err})
+}
+
+// attend returns the context of the handler of an attempt, which ends when the
+// attempt is superseded.
+func (r *run) attend(j *job) (ctx context.Context, end func()) {
+	if j.began == nil || j.rec.Refresh.UID == "" {
+		return r.work, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.work)
+	r.attempts.Store(j.rec.Refresh.UID, cancel)
+	return ctx, func() {
+		r.attempts.Delete(j.rec.Refresh.UID)
+		cancel(nil)
+	}
+}
+
+// supersede ends the contexts of handlers whose row has another attempt.
+func (r *run) supersede(over <-chan struct{}) {
+	tick := time.NewTicker(supersedeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+		}
+		cancels := make(map[string]context.CancelCauseFunc)
+		r.attempts.Range(func(uid, cancel any) bool {
+			cancels[uid.(string)] = cancel.(context.CancelCauseFunc)
+			return len(cancels) < MaxGroup
+		})
+		if len(cancels) == 0 {
+			continue
+		}
+		records, err := r.e.Store.(Beginner).Running(r.work, slices.Collect(maps.Keys(cancels)))
+		if err != nil {
+			continue // the next look will do
+		}
+		for i := range records {
+			delete(cancels, records[i].Refresh.UID)
+		}
+		for _, cancel := range cancels {
+			cancel(errSuperseded)
+		}
+	}
+}
+
+// overdue fails the attempts that were not answered by their deadline. What a
+// handler of this process still has is left to its own timeout.
+func (r *run) overdue() {
+	e := r.e
+	store := e.Store.(Beginner)
+	for after, more := (Cursor{}), true; more; {
+		page := e.flights.open()
+		var list []Record
+		err := e.persist(r.stop, func() (err error) {
+			list, err = store.Overdue(r.stop, r.pass.Now, after, MaxGroup)
+			return err
+		})
+		more = len(list) == MaxGroup
+		if more {
+			after = list[len(list)-1].Cursor
+		}
+		list = slices.DeleteFunc(list, func(rec Record) bool { return !e.flights.claim(rec.Key.Hash(), page) })
+		answers := make([]Answer, len(list))
+		for i := range list {
+			answers[i] = Answer{Outcome: Errored, Text: errOverdue.Error()}
+		}
+		var reasons []error
+		if err == nil {
+			reasons, err = e.end(r.stop, r.pass.Tier, list, answers, r.pass.Now)
+		}
+		for i := range list {
+			e.flights.land(list[i].Key.Hash())
+			if err == nil && reasons[i] == nil {
+				r.count(func(rep *Report) { rep.Overdue++ })
+			}
+		}
+		e.flights.close(page)
+		if err != nil {
+			if r.stop.Err() == nil {
+				r.fail(err)
+			}
+			return
+		}
+	}
+}
+
+// Resolve writes the outcomes of attempts that were handed over. It returns an error
+// for each answer, nil where it is written; one that wraps [ErrConflict] where no row has
+// an attempt of that UID running. The other error says that nothing is known of any.
+func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error) {
+	e.init()
+	reasons := make([]error, 0, len(answers))
+	for part := range slices.Chunk(answers, MaxGroup) {
+		uids := make([]string, len(part))
+		at := make(map[string]int) // the first answer of each
+		for i, a := range part {
+			uids[i] = a.UID
+			if _, twice := at[a.UID]; !twice {
+				at[a.UID] = i
+			}
+		}
+		var records []Record
+		err := e.persist(ctx, func() (err error) {
+			records, err = e.Store.(Beginner).Running(ctx, uids)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		all := make([]error, len(part))
+		for i, a := range part {
+			all[i] = fmt.Errorf("%w: no running attempt has the UID %s", ErrConflict, a.UID)
+		}
+		list := make([]Answer, len(records))
+		for i := range records {
+			list[i] = part[at[records[i].Refresh.UID]]
+		}
+		written, err := e.end(ctx, "", records, list, e.Now())
+		if err != nil {
+			return nil, err
+		}
+		for i := range records {
+			all[at[records[i].Refresh.UID]] = written[i]
+		}
+		reasons = append(reasons, all...)
+	}
+	return reasons, nil
+}
+
+// end writes what the attempts of the records have come to, an answer for each, and
+// returns why one is not written.
+func (e *Engine) end(ctx context.Context, tier string, records []Record, answers []Answer, now time.Time) ([]error, error) {
+	group := make([]Settlement, len(records))
+	for i := range records {
+		rec, a := &records[i], answers[i]
+		rec.Tier, rec.AttemptID = tier, rec.Refresh.UID
+		s := Settlement{Record: rec, At: now, Error: a.Text}
+		if a.Outcome == Skipped {
+			next := *rec.Refresh
+			next.Reason, s.Refresh, s.Target, s.Error = a.Text, &next, RowOther, ""
+		} else {
+			givenUp, dies := e.plan(&s, a.Outcome, nil)
+			e.emit(Event{Kind: AttemptEnded, At: now, Tier: tier, Record: rec, Outcome: a.Outcome, Err: textError(a), GivenUp: givenUp})
+			if dies && !e.tellDead(ctx, tier, &s, a.Outcome) {
+				return nil, ctx.Err()
+			}
+		}
+		group[i] = s
+	}
+	var left []Unsettled
+	err := e.persist(ctx, func() (err error) {
+		left, err = e.Store.Settle(ctx, group)
+		return err
+	})
+	reasons := make([]error, len(records))
+	for _, u := range left {
+		reasons[u.Index] = u.Err
+		e.emit(Event{Kind: Conflicted, At: now, Tier: tier, Record: &records[u.Index], Outcome: answers[u.Index].Outcome, Err: u.Err})
+	}
+	return reasons, err
+}
+
+func textError(a Answer) error {
+	if a.Outcome == Succeeded {
+		return nil
+	}
+	return errors.New(cmp.Or(a.Text, "failed"))
+}
+
+// plan completes the settlement of an outcome with what the policy makes of it, and
+// reports whether the policy gave the record up, and whether it is dead. began is the
+// state before the start, if it is known.
+func (e *Engine) plan(s *Settlement, o Outcome, began *Refresh) (givenUp, dies bool) {
+	s.Target = o.Target()
+	failed := o == Errored || o == Rejected
+	if p := e.refresher(); p != nil {
+		next, final := p.End(*s.Record.Refresh, o, s.At, s.Error, began)
+		s.Refresh, dies = &next, final && failed
+		givenUp = dies && o == Errored
+		if failed && !dies {
+			s.Target = RowError
+		}
+	} else if failed {
+		s.Failures, givenUp = e.Policy.After(s.Record.Failures, s.At, e.Random())
+		dies = givenUp && o == Errored || o == Rejected
+	}
+	if givenUp {
+		s.Target = RowDead
+	}
+	return givenUp, dies
 }

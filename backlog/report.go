@@ -3,7 +3,7 @@ package backlog
 import "time"
 
 // A Report sums up one pass. Selected is the sum of Succeeded, Failed,
-// Rejected, Skipped, Conflicts, Refused, Interrupted and Unwritten.
+// Rejected, Skipped, Accepted, Conflicts, Refused, Interrupted and Unwritten.
 type Report struct {
 	Tier     string
 	MaxAge   time.Duration
@@ -16,6 +16,7 @@ type Report struct {
 	GivenUp     int // of those: out of retries
 	Rejected    int
 	Skipped     int
+	Accepted    int // handed over, the outcome follows
 	Conflicts   int // outcome not written: the row had been changed meanwhile
 	Refused     int // outcome not written: the database does not take it
 	Interrupted int // handlers ended by the stop: no attempt
@@ -23,6 +24,7 @@ type Report struct {
 
 	Unreadable int // rows that could not be records
 	Expired    int // records that became dead by age
+	Overdue    int // attempts that failed because nobody answered by their deadline
 
 	Complete bool   // every record of the pass's age was looked at
 	Stopped  string // why not: one of the Stopped constants, or empty

@@ -31,6 +31,8 @@ type run struct {
 	hands   atomic.Int64  // workers
 	settled chan struct{} // holds a token: unsettled has come to zero
 
+	attempts sync.Map // running, of a refresh policy: their UIDs, and what cancels each
+
 	mu        sync.Mutex // guards what follows
 	unsettled int        // attempts that have ended and are not accounted for
 	left      bool       // the pass has ended before its outcomes were written; also guarded by the settler
@@ -55,8 +57,9 @@ type job struct {
 	hash    uint64
 	weight  int64 // in the gate's room
 	lane    *lane
-	seq     int // its place among the jobs of the lane
-	section int // and the section it is of
+	seq     int      // its place among the jobs of the lane
+	section int      // and the section it is of
+	began   *Refresh // the state before its start; nil: no refresh policy
 }
 
 // A chunk is a run of records that are dispatched one by one.
@@ -103,6 +106,11 @@ func (r *run) do() {
 	context.AfterFunc(kill, endWork)
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(over, endWork, killNow) })
+	if r.e.refresher() != nil {
+		watch.Go(func() { r.supersede(over) })
+		_ = r.e.Collect(r.stop) // a handler that cannot hear says so when it is asked for more
+		r.overdue()
+	}
 
 	if r.e.OnDead == nil {
 		r.expire(r.stop, nil)
@@ -241,7 +249,7 @@ func (r *run) conclude() {
 		rep.Resume.TurnFailed = r.e.MaxRecords == 1 && fresh.handed > 0
 	}
 	old := r.pass.Resume
-	if !fresh.ended() {
+	if !fresh.ended() && r.e.refresher() == nil { // whose lanes are ordered by waiting time
 		rep.Resume.FreshTop, rep.Resume.FreshLast = old.FreshTop, old.FreshLast
 		if !fresh.last.IsZero() && !fresh.top.IsZero() {
 			rep.Resume.FreshTop = fresh.top
@@ -297,10 +305,21 @@ func (r *run) worker() {
 			continue
 		}
 		j.rec.Tier, j.rec.AttemptID = r.pass.Tier, r.e.attemptID()
-		err := r.handle(j.rec)
-		r.e.pauseFor(err) // before the next call can start
-		r.ended(j, err)   // before the slot is free: it may end the pass
+		if r.begin(j) {
+			ctx, end := r.attend(j)
+			err := r.handle(ctx, j.rec)
+			r.e.pauseFor(err) // before the next call can start
+			if context.Cause(ctx) == errSuperseded {
+				r.lose(j, r.e.Now(), fmt.Errorf("%w: %w", ErrConflict, errSuperseded))
+			} else {
+				r.ended(j, err) // before the slot is free: it may end the pass
+			}
+			end()
+		}
 		r.e.gate.slots.Release(1)
+	}
+	if r.pass.dispatched != nil {
+		r.pass.dispatched()
 	}
 }
 
@@ -374,21 +393,22 @@ func (r *run) ended(j *job, err error) {
 	if interrupted { // the stop ended the handler: that says nothing about the record
 		a.outcome = Skipped
 	}
-	a.Target = a.outcome.Target()
+	if a.outcome == HandedOver && (j.began == nil || j.rec.Refresh.UID == "") {
+		a.outcome = Errored // nobody could tell what became of it
+	}
 	if a.outcome == Errored || a.outcome == Rejected {
 		a.Error = err.Error()
-		if a.Failures, a.givenUp = e.Policy.After(j.rec.Failures, now, e.Random()); a.givenUp {
-			a.Target = RowDead
-		}
+	}
+	dies := false
+	if a.outcome != HandedOver {
+		a.givenUp, dies = e.plan(&a.Settlement, a.outcome, j.began)
 	}
 	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: a.outcome, Err: err, GivenUp: a.givenUp})
 	if u := (*unstarted)(nil); a.outcome == Skipped && errors.As(err, &u) {
 		r.fail(fmt.Errorf("the handler cannot be started: %w", err))
 	}
-	switch {
-	case a.outcome == Rejected && !r.tellDead(j.rec, ReasonRejected, a.Error),
-		a.outcome == Errored && a.givenUp && !r.tellDead(j.rec, ReasonRetries, a.Error):
-		interrupted = true
+	if dies && !e.tellDead(r.work, r.pass.Tier, &a.Settlement, a.outcome) {
+		interrupted, a.Refresh = true, nil
 	}
 	if r.attempted(j, &a, interrupted) {
 		e.settler.add(a)
@@ -415,8 +435,16 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) bool {
 	if a.outcome != Succeeded {
 		r.tried[a.hash] = struct{}{} // it may come up again
 	}
-	if interrupted || a.outcome == Skipped {
+	if a.outcome == HandedOver {
+		r.report.Accepted++
 		return false
+	}
+	if interrupted || a.outcome == Skipped {
+		if a.Refresh == nil {
+			return false
+		}
+		r.unsettled++ // its start is taken back
+		return true
 	}
 	switch a.outcome {
 	case Succeeded:
@@ -464,9 +492,9 @@ func (r *run) settledItself(j *job, a attempt, err error) {
 // handle runs the handler on a record. One that settles works in the database:
 // while that is unavailable no other record is dispatched, and this one is tried
 // again when it is back.
-func (r *run) handle(rec *Record) error {
+func (r *run) handle(ctx context.Context, rec *Record) error {
 	for tries := 1; ; tries++ {
-		err := r.e.call(r.work, r.handler, r.e.Timeout, rec)
+		err := r.e.call(ctx, r.handler, r.e.Timeout, rec)
 		if !r.settling || !isUnavailable(err) || errors.Is(err, ErrConflict) || r.work.Err() != nil {
 			return err
 		}

@@ -22,15 +22,33 @@ type trier interface {
 }
 
 // Trials returns the settlements that the record can come to under the policy.
-func Trials(r *Record, p *Policy, at time.Time) []Settlement {
+func Trials(r *Record, p *Policy, at time.Time) (list []Settlement) {
+	if p != nil && p.Refresher != nil {
+		return refreshTrials(r, p.Refresher, at)
+	}
 	failed, _ := p.After(r.Failures, at, 0)
-	list := []Settlement{{Target: RowSuccess}, {Target: RowError, Failures: failed}, {Target: RowDead, Failures: failed}}
+	list = []Settlement{{Target: RowSuccess}, {Target: RowError, Failures: failed}, {Target: RowDead, Failures: failed}}
 	if p != nil && p.Retries >= 0 {
 		failed.Next = time.Time{} // out of retries
 		list = append(list, Settlement{Target: RowDead, Failures: failed})
 	}
 	for i := range list {
 		list[i].Record, list[i].At, list[i].Error = r, at, "the text of an error"
+	}
+	return list
+}
+
+// refreshTrials are a start and each of its ends. A record whose rule cannot be read
+// comes to nothing.
+func refreshTrials(r *Record, p Refresher, at time.Time) (list []Settlement) {
+	started, err := p.Start(*r.Refresh, at, "trial")
+	if err != nil {
+		return nil
+	}
+	list = append(list, Settlement{Record: r, At: at, Target: RowOther, Refresh: &started})
+	for _, o := range []Outcome{Succeeded, Errored, Rejected} {
+		next, _ := p.End(started, o, at, "the text of an error", nil)
+		list = append(list, Settlement{Record: r, At: at, Target: o.Target(), Refresh: &next, Error: "the text of an error"})
 	}
 	return list
 }

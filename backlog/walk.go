@@ -131,6 +131,12 @@ func (w *walk) claim(l *lane, rec *Record, wait bool) (j job, ok, full bool) {
 	if r.wasTried(hash) || e.isRefused(hash) {
 		return j, false, false
 	}
+	if p := e.refresher(); p != nil {
+		if _, err := p.Start(*rec.Refresh, r.pass.Now, ""); err != nil {
+			w.unreadable([]Unreadable{{rec.Key, err}})
+			return j, false, false
+		}
+	}
 	weight := e.gate.weigh(rec)
 	if !e.gate.room.TryAcquire(weight) {
 		if !wait {

@@ -100,7 +100,7 @@ func mayImport(s source, imported string) bool {
 	case s.folder == "tiers":
 		return false
 	case s.folder == "backlog":
-		return imported == "tiers" || s.test && imported == "backlog/memory"
+		return imported == "tiers" || imported == "backlog/key" || s.test && imported == "backlog/memory"
 	case s.folder == "backlog/simulate" && s.test:
 		return imported != "cmd" // to be held against the daemon with all its parts
 	case path.Dir(s.folder) == "backlog/handler":

@@ -1,4 +1,5 @@
-package backlog
+// Package key has what identifies a record, and its place in the order of a lane.
+package key
 
 import (
 	"bytes"
@@ -22,8 +23,8 @@ type Key struct {
 	rest  []any
 }
 
-// NewKey returns the key made of the given parts, at least one.
-func NewKey(parts ...any) Key {
+// New returns the key made of the given parts, at least one.
+func New(parts ...any) Key {
 	if len(parts) == 1 {
 		return Key{first: parts[0]}
 	}
@@ -202,7 +203,7 @@ func (c *Cursor) UnmarshalJSON(b []byte) error {
 			return fmt.Errorf("cursor with an empty key part")
 		}
 	}
-	*c = Cursor{Segment: w.Segment, Order: order, Key: NewKey(parts...), Before: w.Before}
+	*c = Cursor{Segment: w.Segment, Order: order, Key: New(parts...), Before: w.Before}
 	return nil
 }
 
