@@ -103,6 +103,10 @@ func mayImport(s source, imported string) bool {
 		return imported == "tiers" || imported == "backlog/key" || s.test && imported == "backlog/memory"
 	case s.folder == "backlog/simulate" && s.test:
 		return imported != "cmd" // to be held against the daemon with all its parts
+	case imported == "backlog/retry/recur":
+		return s.folder == "backlog/retry"
+	case s.folder == "backlog/retry/recur":
+		return false // a leaf
 	case path.Dir(s.folder) == "backlog/handler":
 		return imported == "backlog" || imported == "backlog/handler/proc" && s.folder != "backlog/handler/http"
 	case imported == "backlog/table/timeform":
@@ -140,11 +144,12 @@ func TestImports(t *testing.T) {
 var owners = map[string][]string{
 	"database/sql": {"backlog/table", "backlog/table/db", "backlog/table/sqlite", "backlog/table/postgres", "backlog/table/mysql", "backlog/table/doctor",
 		"backlog/table/work", "internal/testserver"},
-	"github.com/robfig/cron/v3": {"backlog", "tiers"},
-	"github.com/spf13/cobra":    {"cmd"},
-	"github.com/spf13/pflag":    {"cmd"},
-	"gopkg.in/yaml.v3":          {"backlog/config"},
-	"os/signal":                 {"cmd"},
+	"github.com/robfig/cron/v3":      {"backlog", "tiers"},
+	"github.com/spf13/cobra":         {"cmd"},
+	"github.com/spf13/pflag":         {"cmd"},
+	"github.com/teambition/rrule-go": {"backlog/retry/recur"},
+	"gopkg.in/yaml.v3":               {"backlog/config"},
+	"os/signal":                      {"cmd"},
 }
 
 // drivers of SQL are imported by the package of their database. Tests of table may
