@@ -35,12 +35,18 @@ var errRange = fmt.Errorf("longer than %dd, the longest possible", math.MaxInt64
 // [time.ParseDuration], with d for 24 hours and w for 7 days as well (1d12h,
 // 1.5d), units as words (5 minutes, 2 weeks, 1 day 12 hours), a or an for 1,
 // every in front (every 5 minutes, every hour), and hourly, daily and weekly.
-// Case does not matter, nor does space around numbers and units.
+// Case does not matter, nor does space around numbers and units. The form of ISO 8601
+// is read, too (PT5M, P7D, P1DT12H).
 //
 // Months and years are refused, having no fixed length, and so is anything too
 // long for a [time.Duration]; and M, a minute to some and a month to others. A
 // negative duration is returned as such.
 func ParseDuration(s string) (time.Duration, error) {
+	if date, clock, _ := strings.Cut(s, "T"); strings.HasPrefix(s, "P") && !strings.ContainsAny(date, "MY") && !strings.ContainsAny(s, "-+") {
+		if d, err := parseDuration(strings.ToLower(date[1:] + clock)); err == nil {
+			return d, nil
+		}
+	}
 	d, err := parseDuration(strings.Join(strings.Fields(strings.ToLower(s)), " "))
 	if err == nil && slices.Contains(strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }), "M") {
 		d, err = 0, errors.New("capital M may be a minute or a month, write m or 30d")

@@ -141,7 +141,7 @@ func (v value) config() *Config {
 	c := defaults()
 	switch {
 	case v.isList():
-		c.Tiers = v.d.value(v.node, "tiers", v.node.Line).tiers(c.Timezone)
+		c.Tiers = v.d.value(v.node, "tiers", v.node.Line).tiers(c.Timezone, false)
 		return c
 	case !v.isMapping():
 		v.fail("must be a mapping (key: value) or a list of tiers, not %s", v.kind())
@@ -164,8 +164,12 @@ func (v value) config() *Config {
 		"log":              func(v value) { v.settings(&c.Log) },
 		"tiers":            func(v value) { list = v },
 	})
+	again, ageless := c.Policy.Settings.(refreshing)
+	if ageless {
+		v.refreshing(c, again)
+	}
 	if v.has("tiers") {
-		c.Tiers = list.tiers(c.Timezone)
+		c.Tiers = list.tiers(c.Timezone, ageless)
 	} else {
 		v.d.failf("tiers", "missing; a schedule needs at least one: %s", tierExample)
 	}

@@ -141,10 +141,10 @@ var badPolicies = badFiles{
 		"2: policy.fibonacci.interval: unknown key; known here: columns, max_delay, unit",
 		"2: policy.fibonacci.Unit: unknown key; did you mean unit?",
 	},
-	"policy-unknown-settings": {"1: policy: unknown policy random; known: arctan, exponential, fibonacci, linear, list, none, progressive, sneakers"},
+	"policy-unknown-settings": {"1: policy: unknown policy random; known: arctan, exponential, fibonacci, linear, list, none, progressive, refresh, sneakers"},
 }
 
-const policyName = "the name of a policy (arctan, exponential, fibonacci, linear, list, none, progressive, sneakers)"
+const policyName = "the name of a policy (arctan, exponential, fibonacci, linear, list, none, progressive, refresh, sneakers)"
 
 const toldApart = "none needs failed records to be told from new ones, else each is tried again; " +
 	"give statuses.error a value or condition of its own, or add statuses.dead"

@@ -15,8 +15,8 @@ const (
 )
 
 // tiers decodes the list of tiers. Cron tiers without a timezone of their own
-// are in loc.
-func (v value) tiers(loc *time.Location) *tiers.Schedule {
+// are in loc. Where age does not matter there is only one.
+func (v value) tiers(loc *time.Location, ageless bool) *tiers.Schedule {
 	items := v.list("a list of tiers")
 	switch {
 	case v.isList() && len(items) == 0:
@@ -24,13 +24,16 @@ func (v value) tiers(loc *time.Location) *tiers.Schedule {
 	case len(items) > maxTiers:
 		v.fail("has %d tiers; %d are the most", len(items), maxTiers)
 		return nil
+	case ageless && len(items) > 1:
+		v.fail("has %d tiers; with the policy refresh one says how often to look: tiers: [{every: 1m}]", len(items))
+		return nil
 	}
 	var (
 		schedule *tiers.Schedule
 		good     []tiers.Tier
 	)
 	for _, item := range items {
-		t, ok := item.tier(loc)
+		t, ok := item.tier(loc, ageless)
 		if !ok {
 			continue
 		}
@@ -48,7 +51,7 @@ func (v value) tiers(loc *time.Location) *tiers.Schedule {
 
 // tier decodes one tier and reports whether it is worth a look by
 // [tiers.New], which knows what goes together.
-func (v value) tier(loc *time.Location) (tiers.Tier, bool) {
+func (v value) tier(loc *time.Location, ageless bool) (tiers.Tier, bool) {
 	var t tiers.Tier
 	before := len(v.d.errs)
 	v.object(keys{
@@ -59,7 +62,9 @@ func (v value) tier(loc *time.Location) (tiers.Tier, bool) {
 		"cron":     func(v value) { t.Cron = v.text() },
 		"timezone": func(v value) { t.Location = v.location() },
 	})
-	if v.isMapping() && !v.has("max_age") {
+	if ageless {
+		v.ageless(&t)
+	} else if v.isMapping() && !v.has("max_age") {
 		v.d.failf(join(v.path, "max_age"), "missing; say how old a record may be, such as max_age: 1d")
 	}
 	if t.Cron != "" && t.Location == nil {

@@ -60,4 +60,5 @@ func ExampleNames() {
 	// sneakers: failures, last_failure
 	// linear: attempt_count, last_attempt_time, next_attempt_time, in_retry
 	// exponential: attempt_count, last_attempt_time, next_attempt_time, in_retry
+	// refresh: refresh_at, attempt_no, deadline_at, attempt_uid, started_at, disabled, disabled_reason, failing_since
 }

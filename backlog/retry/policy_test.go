@@ -35,7 +35,7 @@ func anyDuration(least time.Duration) *rapid.Generator[time.Duration] {
 
 // anyPolicy draws a policy with some of its settings.
 func anyPolicy(t *rapid.T) (retry.Settings, *backlog.Policy) {
-	s := retry.New(rapid.SampledFrom(retry.Names()).Draw(t, "policy"))
+	s := retry.New(rapid.SampledFrom(curveNames()).Draw(t, "policy"))
 	for _, f := range keysOf(s) {
 		name := f.Tag.Get("yaml")
 		if !rapid.Bool().Draw(t, "has "+name) {
@@ -173,7 +173,7 @@ func TestLifeOfARecord(t *testing.T) {
 
 // What is empty in a row is no reason to wait.
 func TestDueOfTheEmpty(t *testing.T) {
-	for _, name := range append(retry.Names(), "progressive") {
+	for _, name := range append(curveNames(), "progressive") {
 		var p *backlog.Policy
 		if name != "progressive" {
 			p = mustNew(t, name, nil)
@@ -223,7 +223,7 @@ func TestJitter(t *testing.T) {
 }
 
 func BenchmarkWaitFarOff(b *testing.B) {
-	for _, name := range retry.Names() {
+	for _, name := range curveNames() {
 		p := mustNew(b, name, nil)
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -16,7 +16,7 @@ import (
 // Names returns the names of all policies but progressive, which keeps nothing
 // and has no settings.
 func Names() []string {
-	return []string{"none", "fibonacci", "arctan", "list", "sneakers", "linear", "exponential"}
+	return []string{"none", "fibonacci", "arctan", "list", "sneakers", "linear", "exponential", "refresh"}
 }
 
 // Policy returns the policy with the settings. An error about a setting begins
@@ -32,14 +32,18 @@ func Policy(s Settings) (*backlog.Policy, error) {
 		return nil, wrong
 	}
 	keeps := s.Keeps()
+	if r, ok := s.(*Refresh); ok {
+		return &backlog.Policy{Name: keeps.Name, Retries: -1, Refresher: r.refresher()}, nil
+	}
+	c := s.(curve)
 	return &backlog.Policy{
 		Name:    keeps.Name,
-		Retries: s.retries(),
+		Retries: c.retries(),
 		Planned: len(keeps.Columns) == 4,
 		Never:   keeps.Once,
 		Wait: func(n int) (least, most time.Duration) {
-			least, most = s.wait(n)
-			return min(least, s.limit()), min(most, s.limit())
+			least, most = c.wait(n)
+			return min(least, c.limit()), min(most, c.limit())
 		},
 	}, nil
 }

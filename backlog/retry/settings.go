@@ -18,7 +18,10 @@ type Settings interface {
 	// Check reports what is wrong with the settings, each under its key. Numbers
 	// are not negative: the configuration has none.
 	Check(fail func(field, problem string))
+}
 
+// A curve are the settings of a policy that counts failures.
+type curve interface {
 	// wait returns the bounds of the wait after the n-th failure, n >= 1: equal
 	// where nothing is drawn. They need not be kept to any limit.
 	wait(n int) (least, most time.Duration)
@@ -86,6 +89,8 @@ func New(name string) Settings {
 		return &Linear{planned, 35 * time.Second}
 	case "exponential":
 		return &Exponential{planned, 35 * time.Second, 2}
+	case "refresh":
+		return newRefresh()
 	}
 	return nil
 }

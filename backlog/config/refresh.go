@@ -1,0 +1,68 @@
+package config
+
+import (
+	"cmp"
+	"time"
+
+	"backlog/backlog/mapping"
+	"backlog/tiers"
+)
+
+// A refreshing policy processes the same rows again and again: its settings say when,
+// and no row is too old for it.
+type refreshing interface {
+	In(zone *time.Location)   // sets the zone of its times of day
+	Limit() time.Duration     // of an attempt
+	TellsCustomer() bool      // when it gives up
+	Problem() (string, error) // what is wrong in that zone, by its key
+}
+
+// refreshing completes what such a policy needs less of.
+func (v value) refreshing(c *Config, p refreshing) {
+	p.In(c.Timezone)
+	if key, err := p.Problem(); err != nil && !v.d.failed("policy") {
+		v.d.failf("policy.refresh."+key, "%v", err)
+	}
+	if !v.d.has("statuses") {
+		c.Table.New, c.Table.Error, c.Table.Success = mapping.State{}, mapping.State{}, mapping.State{}
+		if !v.d.has("table.status") {
+			c.Table.Status = ""
+		}
+	}
+	if !v.d.has("table.inserted") {
+		c.Table.Inserted = mapping.Time{}
+	}
+	switch limit := p.Limit(); {
+	case limit <= 0: // is reported
+	case !v.d.has("handler.timeout"):
+		c.Handler.Timeout = limit
+	case c.Handler.Timeout > limit:
+		v.d.failf("handler.timeout", "%s is longer than the policy's timeout of %s, after which an attempt has failed; write %[2]s or less, or leave it out",
+			tiers.FormatDuration(c.Handler.Timeout), tiers.FormatDuration(limit))
+	}
+	if p.TellsCustomer() && c.OnDead.Kind == "" {
+		v.d.failf("policy.refresh.expr", "says that the customer is told, and nothing does it; add on_dead: {mail: …}, or remove the sentence")
+	}
+}
+
+// has reports whether the file has the path.
+func (d *decoder) has(path string) bool {
+	_, ok := d.places[path]
+	return ok
+}
+
+// ageless completes the only tier of a policy for which age does not matter: it says
+// how often to look.
+func (v value) ageless(t *tiers.Tier) {
+	if v.has("max_age") {
+		v.d.failf(join(v.path, "max_age"), "the policy refresh looks at rows of any age; remove it, as in tiers: [{every: 1m}]")
+	}
+	t.MaxAge = anyAge
+	if t.Name == "" && t.Every > 0 {
+		t.Name = tiers.FormatDuration(t.Every)
+	}
+	t.Name = cmp.Or(t.Name, t.Cron)
+}
+
+// anyAge is more than a row can have.
+const anyAge = 100 * 365 * 24 * time.Hour

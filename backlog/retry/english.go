@@ -1,0 +1,5 @@
+package retry
+
+import "errors"
+
+func parseEnglish(string) (*Refresh, error) { return nil, errors.New("no sentence is understood") }

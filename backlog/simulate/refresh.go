@@ -1,0 +1,52 @@
+package simulate
+
+import (
+	"time"
+
+	"backlog/backlog"
+	"backlog/tiers"
+)
+
+// A Refreshed is one attempt of a record that is processed again and again.
+type Refreshed struct {
+	AttemptNo       int
+	Start, Deadline time.Time
+	Planned         time.Time // refresh_at while the attempt runs
+	End             time.Time
+	Next            time.Time // refresh_at after it; zero: none
+	Disabled        bool      // after it
+	Reason          string
+}
+
+// Refresh returns the first n attempts of a record that is first due at or after
+// from, as the passes of the schedule start it. Each takes callTime and fails, or is
+// not answered by its deadline if that comes first; the success-th succeeds, 0: none
+// does.
+func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime time.Duration, n, success int) (list []Refreshed, err error) {
+	state, _ := p.End(backlog.Refresh{}, backlog.Succeeded, from.Add(-1), "", nil)
+	if state.At.IsZero() {
+		state.At = from
+	}
+	tick := func(t time.Time) time.Time { return s.Next(t.Add(-1)) } // the first at or after it
+	for len(list) < n && !state.At.IsZero() {
+		start := tick(state.At)
+		if last := len(list) - 1; last >= 0 && start.Before(list[last].End) {
+			start = tick(list[last].End)
+		}
+		if state, err = p.Start(state, start, "simulated"); err != nil {
+			return list, err
+		}
+		a := Refreshed{AttemptNo: state.AttemptNo, Start: start, Deadline: state.Deadline, Planned: state.At, End: start.Add(callTime)}
+		outcome, text := backlog.Errored, "failed"
+		if len(list)+1 == success {
+			outcome = backlog.Succeeded
+		}
+		if !a.End.Before(state.Deadline) {
+			a.End, outcome, text = tick(state.Deadline), backlog.Errored, "timed out"
+		}
+		state, _ = p.End(state, outcome, a.End, text, nil)
+		a.Next, a.Disabled, a.Reason = state.At, state.Disabled, state.Reason
+		list = append(list, a)
+	}
+	return list, nil
+}
