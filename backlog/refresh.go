@@ -25,6 +25,15 @@ type Refresh struct {
 	Rule         string    // the row's own recurrence rule, where the policy has a column for it
 }
 
+// DeadlineText returns the deadline as handlers are told it: RFC 3339 in UTC, empty if
+// there is none.
+func (s *Refresh) DeadlineText() string {
+	if s.Deadline.IsZero() {
+		return ""
+	}
+	return s.Deadline.UTC().Format(time.RFC3339Nano)
+}
+
 // A Refresher plans the starts of such records: it makes a [Policy] one of
 // deadlines. It is pure, and its methods may be called concurrently; package
 // backlog/backlog/retry has one. Neither method changes what it is given.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,12 @@ import (
 //	BACKLOG_INSERTED    RFC 3339 in UTC; empty if the record has no date
 //	BACKLOG_ATTEMPT_ID  unique to this attempt
 //	BACKLOG_TIER        the tier or max age whose pass took the record
+//
+// under the refresh policy also
+//
+//	BACKLOG_ATTEMPT_UID  the same as BACKLOG_ATTEMPT_ID
+//	BACKLOG_ATTEMPT_NO   how often it was started since the last success
+//	BACKLOG_DEADLINE     when the attempt has failed, RFC 3339 in UTC
 //
 // and, where it is told of a dead record ([backlog.Engine.OnDead]),
 //
@@ -165,6 +172,9 @@ func variables(r *backlog.Record) ([]string, error) {
 	vars := []string{
 		"BACKLOG_ID=" + r.Key.String(), "BACKLOG_STATUS=" + r.Status, "BACKLOG_INSERTED=" + inserted,
 		"BACKLOG_ATTEMPT_ID=" + r.AttemptID, "BACKLOG_TIER=" + r.Tier,
+	}
+	if s := r.Refresh; s != nil {
+		vars = append(vars, "BACKLOG_ATTEMPT_UID="+r.AttemptID, "BACKLOG_ATTEMPT_NO="+strconv.Itoa(s.AttemptNo), "BACKLOG_DEADLINE="+s.DeadlineText())
 	}
 	if r.Reason != "" {
 		vars = append(vars, "BACKLOG_REASON="+r.Reason, "BACKLOG_ERROR="+proc.Head(r.Error))

@@ -39,9 +39,12 @@ func readAnswer(resp *http.Response) []byte {
 }
 
 // outcome returns the error that stands for a response.
-func (p *plan) outcome(req *http.Request, resp *http.Response, text []byte, now time.Time) error {
+func (p *plan) outcome(r *backlog.Record, req *http.Request, resp *http.Response, text []byte, now time.Time) error {
 	status := resp.StatusCode
 	is := func(s Status) bool { return s.contains(status) }
+	if status == http.StatusAccepted && !slices.ContainsFunc(p.named, is) && r.Refresh != nil && r.Refresh.UID != "" {
+		return backlog.Accepted // the outcome follows
+	}
 	if slices.ContainsFunc(p.success, is) {
 		return nil
 	}
@@ -138,7 +141,7 @@ func (p *plan) hider(secrets []string) *strings.Replacer {
 
 // harmless are the headers that carry no secret.
 var harmless = []string{
-	"Backlog-Attempt-Id", "Backlog-Error", "Backlog-Reason", "Backlog-Tier", "Content-Length", "Content-Type", "Date", "Idempotency-Key",
+	"Backlog-Attempt-Deadline", "Backlog-Attempt-Id", "Backlog-Attempt-No", "Backlog-Attempt-Uid", "Backlog-Error", "Backlog-Reason", "Backlog-Tier", "Content-Length", "Content-Type", "Date", "Idempotency-Key",
 	"Retry-After", "User-Agent", "Webhook-Id", "Webhook-Timestamp",
 }
 

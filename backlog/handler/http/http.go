@@ -30,8 +30,9 @@ import (
 //	webhook-timestamp   Unix seconds, if there are secrets
 //	webhook-signature   one v1 signature for each of them: Standard Webhooks 1.0
 //
-// and, where it is told of a dead record ([backlog.Engine.OnDead]), Backlog-Reason
-// and Backlog-Error. Texts in headers are percent-escaped where they are not
+// under the refresh policy also Backlog-Attempt-Uid, Backlog-Attempt-No and
+// Backlog-Attempt-Deadline, and, where it is told of a dead record
+// ([backlog.Engine.OnDead]), Backlog-Reason and Backlog-Error. Texts in headers are percent-escaped where they are not
 // printable ASCII, and 1 KiB at most.
 //
 // A request is sent once per attempt, but again, the same, where a connection
@@ -84,7 +85,8 @@ func (h *Handler) Columns() ([]string, error) {
 // A status of Success is a success, one of Reject a [backlog.Reject], 429 and
 // 503 with a sensible Retry-After a [backlog.RetryAfter], all else an error:
 // its text is the status and the beginning of what came with it, about 2 KiB
-// at most. If ctx ended the attempt, the error wraps context.Cause(ctx), and its
+// at most. Under a refresh policy that keeps UIDs, 202 is [backlog.Accepted]
+// unless Success was given and names it. If ctx ended the attempt, the error wraps context.Cause(ctx), and its
 // text begins with the cause's. What is wrong with the configuration is
 // [backlog.Unstarted]; a host that cannot be reached is not.
 //
@@ -114,7 +116,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	}
 	text := readAnswer(resp)
 	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return p.showRequest(req, body), p.showAnswer(resp, text) })
-	return p.outcome(req, resp, text, h.now())
+	return p.outcome(r, req, resp, text, h.now())
 }
 
 func (h *Handler) now() time.Time {
@@ -148,6 +150,7 @@ type plan struct {
 	headers         http.Header // the configured ones and those that never change
 	source          string
 	success, reject []Status
+	named           []Status // success as it was given
 
 	fixed   [][]byte // keys
 	rotated []*watched[[]byte]

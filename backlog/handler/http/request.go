@@ -60,6 +60,11 @@ func (p *plan) header(r *backlog.Record, keys [][]byte, body []byte, now time.Ti
 	}
 	set("Backlog-Attempt-Id", r.AttemptID)
 	set("Backlog-Tier", r.Tier)
+	if s := r.Refresh; s != nil {
+		set("Backlog-Attempt-Uid", r.AttemptID)
+		set("Backlog-Attempt-No", strconv.Itoa(s.AttemptNo))
+		set("Backlog-Attempt-Deadline", s.DeadlineText())
+	}
 	if r.Reason != "" {
 		set("Backlog-Reason", r.Reason)
 		set("Backlog-Error", r.Error)

@@ -185,7 +185,7 @@ func (p *plan) readStatuses(s *Settings, fail func(field, problem string)) {
 	if s.Success != nil && len(s.Success) == 0 {
 		fail("success", "is an empty list; name at least one or remove it")
 	}
-	p.success, p.reject = s.Success, s.Reject
+	p.named, p.success, p.reject = s.Success, s.Success, s.Reject
 	field, other := "success", "reject"
 	if s.Success == nil {
 		p.success = []Status{{200, 299}}

@@ -158,6 +158,10 @@ func appendRequest(b []byte, attempt string, r *backlog.Record) ([]byte, error) 
 		Names:  []string{"attempt_id", "id", "status", "inserted", "tier"},
 		Values: []any{attempt, r.Key, r.Status, inserted, r.Tier},
 	}
+	if s := r.Refresh; s != nil {
+		request.Names = append(request.Names, "attempt_uid", "attempt_no", "deadline")
+		request.Values = append(request.Values, r.AttemptID, s.AttemptNo, s.DeadlineText())
+	}
 	if r.Reason != "" {
 		request.Names = append(request.Names, "reason", "error")
 		request.Values = append(request.Values, r.Reason, proc.Head(r.Error))
