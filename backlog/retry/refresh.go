@@ -79,8 +79,8 @@ func (r *Refresh) Problem() (key string, err error) {
 
 // Check implements [Settings]. Sentences become the settings they stand for.
 func (r *Refresh) Check(fail func(field, problem string)) {
-	if r.Expr != "" {
-		r.readExpr(fail)
+	if r.Expr != "" && !r.readExpr(fail) {
+		return
 	}
 	given := 0
 	for _, is := range []bool{r.RRule != mapping.Rule{}, r.Every != 0, r.Schedule != ""} {
@@ -89,7 +89,7 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 		}
 	}
 	switch {
-	case given == 0 && r.Expr == "":
+	case given == 0:
 		fail("", "does not say when; add one of rrule, every and schedule: none, such as every: 2h")
 	case given > 1:
 		fail("", "says more than once when; keep one of rrule, every and schedule")
@@ -115,8 +115,8 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 	}
 }
 
-// readExpr replaces the settings by what the sentences say.
-func (r *Refresh) readExpr(fail func(field, problem string)) {
+// readExpr replaces the settings by what the sentences say, if they are understood.
+func (r *Refresh) readExpr(fail func(field, problem string)) (ok bool) {
 	said, err := parseEnglish(r.Expr)
 	switch plain := newRefresh(); {
 	case err != nil:
@@ -127,5 +127,7 @@ func (r *Refresh) readExpr(fail func(field, problem string)) {
 	default:
 		said.Anchor, said.Columns, said.Zone = r.Anchor, r.Columns, r.Zone
 		*r = *said
+		return true
 	}
+	return false
 }
