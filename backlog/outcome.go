@@ -26,13 +26,15 @@ func (o Outcome) String() string {
 }
 
 // Target returns the state that a settlement of the outcome reaches while the
-// policy has not given the record up.
+// policy has not given the record up; RowOther: it ends no attempt.
 func (o Outcome) Target() RowState {
 	switch o {
 	case Succeeded:
 		return RowSuccess
 	case Rejected:
 		return RowDead
+	case Skipped, HandedOver:
+		return RowOther
 	}
 	return RowError
 }

@@ -98,6 +98,31 @@ type PolicyColumns struct {
 	Rule    string
 }
 
+// RefreshColumn returns the name of a column of the refresh policy, and whether somebody
+// has named it.
+func (p *PolicyColumns) RefreshColumn(i int) (name string, named bool) {
+	if i < len(p.Refresh) && p.Refresh[i][0] != "" {
+		return p.Refresh[i][0], true
+	}
+	return RefreshColumns[i], false
+}
+
+// Refreshing returns what is meant under the refresh policy: statuses only show what is
+// so, and those that nobody has named do not matter, and the next start stands for the
+// date of insertion of a table that has none.
+func (m Mapping) Refreshing(has func(column string) bool) Mapping {
+	for _, s := range m.States() {
+		if !s.Given {
+			*s.State = State{}
+		}
+	}
+	if !has(m.Inserted.Column) {
+		m.Inserted = Time{}
+		m.Inserted.Column, _ = m.Policy.RefreshColumn(RefreshAt)
+	}
+	return m
+}
+
 // A Rule is a recurrence rule as RFC 5545 writes it, or the column that has one for
 // each row.
 type Rule struct{ Text, Column string }

@@ -40,6 +40,9 @@ func newHarness(want storetest.Table) *harness {
 
 func options(want storetest.Table) memory.Options {
 	o := memory.Options{ErrorKeep: want.ErrorKeep, NullDate: string(want.NoDate), Policy: want.Policy}
+	if want.Refresh {
+		o.Policy = &backlog.Policy{Refresher: struct{ backlog.Refresher }{}} // the suite plans the starts
+	}
 	if want.TwoFresh {
 		o.New = []string{statuses[storetest.Fresh], statuses[storetest.AlsoFresh]}
 	}
@@ -68,6 +71,7 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 			LastError: r.LastError,
 			Failures:  r.Failures,
 			InRetry:   r.InRetry,
+			Refresh:   r.Refresh,
 		})
 	}
 	return h.table.Insert(list...)
@@ -90,6 +94,7 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 		LastError: r.LastError,
 		Failures:  r.Failures,
 		InRetry:   r.InRetry,
+		Refresh:   r.Refresh,
 	}
 	for status, text := range statuses {
 		if text == r.Status {
@@ -98,6 +103,14 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 		}
 	}
 	return row, true, fmt.Errorf("row %v has the unknown status %q", k, r.Status)
+}
+
+// SetRefresh implements storetest.Refreshing.
+func (h *harness) SetRefresh(k backlog.Key, to backlog.Refresh) error {
+	if !h.table.SetRefresh(k, to) {
+		return fmt.Errorf("no row %v", k)
+	}
+	return nil
 }
 
 func (h *harness) SetStatus(k backlog.Key, s storetest.Status) error {

@@ -28,7 +28,8 @@ type Options struct {
 	ErrorKeep bool
 
 	// Policy decides which failed records are due; nil: all of them. With
-	// ErrorKeep, who has failed is told by its count.
+	// ErrorKeep, who has failed is told by its count. With a Refresher, rows are
+	// started by their Refresh, and a status only shows what is so.
 	Policy *backlog.Policy
 
 	// NullDate says when a record without a date is due: "newest" in every
@@ -56,6 +57,8 @@ type Row struct {
 
 	Failures backlog.Failures // what a policy keeps; only with one that does
 	InRetry  bool             // a planned retry is pending
+
+	Refresh backlog.Refresh // what the refresh policy keeps
 }
 
 // A Store is a table in memory: a [backlog.Store] that can also count, expire
@@ -72,8 +75,8 @@ type Store struct {
 }
 
 var (
-	_ backlog.Store  = (*Store)(nil)
-	_ backlog.Locker = (*Store)(nil)
+	_ backlog.Beginner = (*Store)(nil)
+	_ backlog.Locker   = (*Store)(nil)
 )
 
 // nullDates are the words that say when a record without a date is due.
@@ -90,7 +93,7 @@ func New(o Options) *Store {
 	}
 	o.New = slices.Clone(o.New)
 	s := &Store{o: o, rows: make(map[any]*entry), locks: make(map[string]*lock)}
-	s.lanes[backlog.Failed].byWait = s.keeps()
+	s.lanes[backlog.Failed].byWait, s.lanes[backlog.Fresh].byWait = s.keeps(), s.refreshes()
 	return s
 }
 
@@ -145,6 +148,8 @@ func (s *Store) enter(e *entry) {
 		return
 	}
 	switch {
+	case s.refreshes():
+		e.at = nanos(e.Refresh.At)
 	case x.byWait && s.o.Policy.Planned:
 		e.at = nanos(e.Failures.Next) // the first of all where it is zero
 	case x.byWait:
@@ -237,7 +242,7 @@ func (s *Store) change(e *entry, f func()) {
 // take it.
 func (s *Store) index(e *entry) *index {
 	lane, pending := s.lane(e)
-	if !pending || s.dateless(e, "skip") {
+	if !pending || s.dateless(e, "skip") && !s.refreshes() {
 		return nil
 	}
 	return &s.lanes[lane]
@@ -252,6 +257,9 @@ func (s *Store) dateless(e *entry, word string) bool {
 // one. A failed record that is not pending is one that the policy has given up. Where Error is also Dead, a failed record is not pending.
 func (s *Store) lane(e *entry) (lane backlog.Lane, pending bool) {
 	switch {
+	case s.refreshes():
+		r := &e.Refresh
+		return backlog.Lane(min(max(r.AttemptNo, 0), 1)), !r.At.IsZero() && r.Deadline.IsZero() && !r.Disabled
 	case e.Status == "" || e.Status == s.o.Dead:
 		return 0, false
 	case slices.Contains(s.o.New, e.Status):

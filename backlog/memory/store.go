@@ -79,6 +79,12 @@ func (s *Store) window(q backlog.Query, after place) iter.Seq[*entry] {
 func (s *Store) due(q backlog.Query, after place) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for e := range s.lanes[q.Lane].after(after) {
+			if s.refreshes() {
+				if e.Refresh.At.After(q.Now) || !yield(e) {
+					return
+				}
+				continue
+			}
 			if s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since) {
 				continue
 			}
@@ -100,6 +106,10 @@ func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
 		Names:    s.names,
 		Failures: e.Failures,
 		Cursor:   e.cursor(),
+	}
+	if s.refreshes() {
+		now := e.Refresh
+		r.Refresh = &now
 	}
 	if len(s.names) > 0 {
 		r.Values = make([]any, len(s.names))
@@ -136,6 +146,9 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	}
 	if len(group) > backlog.MaxGroup {
 		return nil, fmt.Errorf("memory: a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
+	}
+	if s.refreshes() {
+		return s.writeRefresh(group, s.ended)
 	}
 	for _, g := range group {
 		if g.Target <= backlog.RowNew || g.Target >= backlog.RowOther {
@@ -202,7 +215,7 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*ba
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if s.o.Dead == "" {
+	if s.o.Dead == "" || s.refreshes() {
 		return 0, nil
 	}
 	records := s.expired(now, before)

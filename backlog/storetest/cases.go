@@ -60,6 +60,7 @@ func timeCases() []testCase {
 		{"SettleWithDead", Table{NoDate: Oldest, Dead: true, Times: true, Notes: true}, testSettle},
 		{"Expire", Table{TwoFresh: true, Dead: true, Notes: true, Times: true}, testExpire},
 	}
+	list = append(list, refreshTimeCases()...)
 	for _, word := range noDates {
 		t := Table{NoDate: word, TwoFresh: true, Dead: true, Times: true, Notes: true}
 		list = append(list, testCase{"Walk" + string(word), t, testWalk}, testCase{"Random" + string(word), t, testRandom},
@@ -105,6 +106,7 @@ func otherCases() []testCase {
 	for _, k := range []Keys{IntKeys, TextKeys, BlobKeys, CompositeKeys} {
 		list = append(list, testCase{fmt.Sprintf("%vKeys", k), Table{Keys: k, Notes: true}, testKeys})
 	}
+	list = append(list, refreshCases()...)
 	groups := []int{1, 2, backlog.MaxGroup - 1}
 	for _, n := range append(groups, backlog.MaxGroup) {
 		list = append(list, testCase{fmt.Sprintf("SettleGroupOf%d", n), Table{Dead: true, Notes: true}, groupOf(n)})

@@ -332,6 +332,9 @@ func (f *fixture) wantRow(after string, want Row) {
 	} else if !f.table.Policy.Planned {
 		got.Failures.Next, got.InRetry = want.Failures.Next, want.InRetry
 	}
+	if !f.table.Refresh {
+		got.Refresh = want.Refresh
+	}
 	if g, w := got.text(), want.text(); g != w {
 		f.Errorf("record %v after %s: want\n%s\ngot\n%s", want.Key, after, w, g)
 	}
@@ -340,9 +343,12 @@ func (f *fixture) wantRow(after string, want Row) {
 // text writes all fields but the key.
 func (r Row) text() string {
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-	return fmt.Sprintf("%v, inserted %s, eligible %s, expires %s, amount %T(%[5]v), note %T(%[6]q), payload %T(%[7]v), %d attempts, last error %q, %d failures, last %s, next %s, in retry %t",
+	s := r.Refresh
+	refresh := fmt.Sprintf("refresh at %s, attempt %d, deadline %s, UID %q, started %s, disabled %t, reason %q, failing since %s",
+		at(s.At), s.AttemptNo, at(s.Deadline), s.UID, at(s.Started), s.Disabled, s.Reason, at(s.FailingSince))
+	return fmt.Sprintf("%v, inserted %s, eligible %s, expires %s, amount %T(%[5]v), note %T(%[6]q), payload %T(%[7]v), %d attempts, last error %q, %d failures, last %s, next %s, in retry %t; %s",
 		r.Status, at(r.Inserted), at(r.Eligible), at(r.Expires), r.Amount, r.Note, r.Payload, r.Attempts, r.LastError,
-		r.Failures.Count, at(r.Failures.Last), at(r.Failures.Next), r.InRetry)
+		r.Failures.Count, at(r.Failures.Last), at(r.Failures.Next), r.InRetry, refresh)
 }
 
 // wantRecords checks that the records are the rows, in that order.

@@ -15,6 +15,9 @@ import (
 // expected returns the rows that the query selects, in order.
 func expected(table Table, rows []Row, q backlog.Query) []Row {
 	var want []Row
+	if table.Refresh {
+		return expectedRefresh(rows, q)
+	}
 	place := make(map[string]time.Time) // by which a row stands in the lane
 	for _, r := range rows {
 		if lane, ok := table.lane(r); !ok || lane != q.Lane || !table.due(r, q) {

@@ -24,6 +24,10 @@ type Table struct {
 	// and InRetry only if it is planned. With ErrorKeep, a Fresh row whose
 	// count is above 0 has failed.
 	Policy *backlog.Policy
+
+	// Refresh maps the columns of the refresh policy, and the store is a
+	// backlog.Beginner. The statuses are those of the suite and show what is so.
+	Refresh bool
 }
 
 // Keys are the kinds of a table's key.
@@ -84,6 +88,8 @@ type Row struct {
 
 	Failures backlog.Failures // what is zero is NULL where the column allows it; only with Table.Policy
 	InRetry  bool             // only with a planned Table.Policy
+
+	Refresh backlog.Refresh // likewise; only with Table.Refresh
 }
 
 // A Harness is one table, empty at first, the store under test on it, and
@@ -111,6 +117,12 @@ type Harness interface {
 
 	// Delete removes the rows, if they exist.
 	Delete(keys ...backlog.Key) error
+}
+
+// A Refreshing Harness has tables with Table.Refresh.
+type Refreshing interface {
+	// SetRefresh gives a row another state, as another program would.
+	SetRefresh(key backlog.Key, s backlog.Refresh) error
 }
 
 // A Precise Harness has times finer than a second.

@@ -15,6 +15,7 @@ import (
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/doctor"
+	"backlog/backlog/table/refresh"
 )
 
 // TestStore runs the conformance suite on files, once for each way in which
@@ -187,7 +188,9 @@ func newHarness(t *testing.T, d testDatabase, form timeForm, want storetest.Tabl
 	}
 	h.exec(`CREATE TABLE "my table" (` + key + `, status ` + d.textKey + `, inserted ` + form.decl + `, eligible ` + form.decl + `, expires ` + form.decl + `,
 		amount INTEGER, note ` + d.textKey + `, payload ` + d.blob + `, attempts INTEGER, last_error VARCHAR(200),
-		Failures INTEGER, "last failure" ` + form.decl + `, next_try ` + form.decl + `, in_retry ` + d.boolean + end + `)`)
+		Failures INTEGER, "last failure" ` + form.decl + `, next_try ` + form.decl + `, in_retry ` + d.boolean + `,
+		refresh_at ` + form.decl + `, attempt_no INTEGER, deadline_at ` + form.decl + `, attempt_uid VARCHAR(40), started_at ` + form.decl + `,
+		disabled ` + d.boolean + `, disabled_reason VARCHAR(200), failing_since ` + form.decl + end + `)`)
 	return h
 }
 
@@ -261,6 +264,12 @@ func (h *harness) mapping() mapping.Mapping {
 			m.Policy.Next, m.Policy.InRetry = "next_try", "in_retry"
 		}
 	}
+	if h.want.Refresh {
+		m.Policy = &mapping.PolicyColumns{Refresh: make(mapping.Names, len(mapping.RefreshColumns))}
+		for _, s := range m.States() {
+			s.Given = len(s.Values) > 0
+		}
+	}
 	return m
 }
 
@@ -272,10 +281,27 @@ func (h *harness) Store() backlog.Store {
 		}
 		h.store = s
 	}
-	return h.store
+	return h.storeOf(h.store)
 }
 
-func (h *harness) Open() (backlog.Store, error) { return h.open(nil) }
+func (h *harness) Open() (backlog.Store, error) {
+	s, err := h.open(nil)
+	if err != nil {
+		return nil, err
+	}
+	return h.storeOf(s), nil
+}
+
+func (h *harness) storeOf(t *table.Table) backlog.Store {
+	if !h.want.Refresh {
+		return t
+	}
+	s, err := refresh.New(t)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
 
 // open opens the table on the database, nil for a new pool of connections.
 func (h *harness) open(db *db.DB) (s *table.Table, err error) {
@@ -332,16 +358,29 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 	for _, r := range rows {
 		args := []any{h.status(r.Status), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Amount, r.Note, r.Payload, orNil(r.Attempts), orNil(r.LastError),
 			orNil(r.Failures.Count), h.time(r.Failures.Last), h.time(r.Failures.Next), r.InRetry}
+		args = append(args, h.refreshArgs(r.Refresh)...)
 		for i := range r.Key.Len() {
 			args = append(args, r.Key.Part(i))
 		}
-		_, err := tx.Exec(h.d.sql(fmt.Sprintf(`INSERT INTO "my table" (status, inserted, eligible, expires, amount, note, payload, attempts, last_error, failures, "last failure", next_try, in_retry, %s) VALUES (?%s)`,
-			key, strings.Repeat(",?", len(args)-1))), args...)
+		_, err := tx.Exec(h.d.sql(fmt.Sprintf(`INSERT INTO "my table" (status, inserted, eligible, expires, amount, note, payload, attempts, last_error, failures, "last failure", next_try, in_retry, %s, %s) VALUES (?%s)`,
+			strings.Join(mapping.RefreshColumns[:], ", "), key, strings.Repeat(",?", len(args)-1))), args...)
 		if err != nil {
 			return err
 		}
 	}
 	return tx.Commit()
+}
+
+// refreshArgs are the values of the columns of the refresh policy.
+func (h *harness) refreshArgs(s backlog.Refresh) []any {
+	return []any{h.time(s.At), orNil(s.AttemptNo), h.time(s.Deadline), orNil(s.UID), h.time(s.Started), s.Disabled, orNil(s.Reason), h.time(s.FailingSince)}
+}
+
+// SetRefresh implements storetest.Refreshing.
+func (h *harness) SetRefresh(k backlog.Key, s backlog.Refresh) error {
+	where, args := h.where(k)
+	_, err := h.plain.Exec(h.d.sql(`UPDATE "my table" SET `+strings.Join(mapping.RefreshColumns[:], " = ?, ")+` = ? WHERE `+where), append(h.refreshArgs(s), args...)...)
+	return err
 }
 
 func (h *harness) time(t time.Time) any {
@@ -371,17 +410,22 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	where, args := h.where(k)
 	row := storetest.Row{Key: k}
 	var status, inserted, eligible, expires, note, payload, attempts, lastError, failures, last, next any
-	var inRetry sql.NullBool
-	err := h.plain.QueryRow(h.d.sql(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error, +failures, +"last failure", +next_try, in_retry
-		FROM "my table" WHERE `+where), args...).
-		Scan(&status, &inserted, &eligible, &expires, &row.Amount, &note, &payload, &attempts, &lastError, &failures, &last, &next, &inRetry)
+	var refreshAt, attempt, deadline, uid, started, reason, failing any
+	var inRetry, disabled sql.NullBool
+	err := h.plain.QueryRow(h.d.sql(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error, +failures, +"last failure", +next_try, in_retry, +refresh_at,
+		+attempt_no, +deadline_at, +attempt_uid, +started_at, disabled, +disabled_reason, +failing_since FROM "my table" WHERE `+where), args...).
+		Scan(&status, &inserted, &eligible, &expires, &row.Amount, &note, &payload, &attempts, &lastError, &failures, &last, &next, &inRetry,
+			&refreshAt, &attempt, &deadline, &uid, &started, &disabled, &reason, &failing)
 	if err == sql.ErrNoRows {
 		return row, false, nil
 	}
 	if err != nil {
 		return row, false, err
 	}
-	row.InRetry = inRetry.Bool
+	row.InRetry, row.Refresh.Disabled = inRetry.Bool, disabled.Bool
+	uid, reason = asString(uid), asString(reason)
+	row.Refresh.UID, _ = uid.(string)
+	row.Refresh.Reason, _ = reason.(string)
 	row.Note, row.Payload = asString(note), payload
 	status, lastError = asString(status), asString(lastError)
 	row.Status = storetest.Null
@@ -393,7 +437,8 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	for _, x := range []struct {
 		raw any
 		to  *time.Time
-	}{{inserted, &row.Inserted}, {eligible, &row.Eligible}, {expires, &row.Expires}, {last, &row.Failures.Last}, {next, &row.Failures.Next}} {
+	}{{inserted, &row.Inserted}, {eligible, &row.Eligible}, {expires, &row.Expires}, {last, &row.Failures.Last}, {next, &row.Failures.Next},
+		{refreshAt, &row.Refresh.At}, {deadline, &row.Refresh.Deadline}, {started, &row.Refresh.Started}, {failing, &row.Refresh.FailingSince}} {
 		if x.raw == nil {
 			continue
 		}
@@ -404,7 +449,7 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	for _, x := range []struct {
 		raw any
 		to  *int
-	}{{attempts, &row.Attempts}, {failures, &row.Failures.Count}} {
+	}{{attempts, &row.Attempts}, {failures, &row.Failures.Count}, {attempt, &row.Refresh.AttemptNo}} {
 		if n, ok := x.raw.(int64); ok {
 			*x.to = int(n)
 		}

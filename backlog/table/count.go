@@ -47,7 +47,7 @@ func (t *Table) countStatuses(ctx context.Context, c *inspect.Counts) error {
 		status any
 		n      int
 	}
-	list, err := db.Each(ctx, t.db, "SELECT "+what+", count(*) FROM "+t.name+prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, func(rows *sql.Rows) (x count, err error) {
+	list, err := db.Each(ctx, t.db, t.CountText(what), nil, func(rows *sql.Rows) (x count, err error) {
 		return x, rows.Scan(&x.status, &x.n)
 	})
 	for _, x := range list {

@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,30 +16,11 @@ import (
 // JSON array of a composite key's. The columns' types decide what it becomes;
 // BLOBs are base64. It is an error that the user can mend.
 func (t *layout) ParseKey(text string) (backlog.Key, error) {
-	parts := []string{text}
-	if len(t.key) > 1 {
-		var raw []json.RawMessage
-		if err := json.Unmarshal([]byte(text), &raw); err != nil || len(raw) != len(t.key) {
-			return backlog.Key{}, fmt.Errorf(`%q is not a key of %d columns: write a JSON array, such as '["a", 7]'`, text, len(t.key))
-		}
-		parts = parts[:0]
-		for _, r := range raw {
-			var s string
-			if json.Unmarshal(r, &s) != nil || string(r) == "null" {
-				s = string(r)
-			}
-			parts = append(parts, s)
-		}
+	columns := make([]*column, len(t.key))
+	for i, name := range t.m.ID {
+		columns[i] = t.catalog.Find(name, true)
 	}
-	values := make([]any, len(parts))
-	for i, p := range parts {
-		v, err := t.catalog.Find(t.m.ID[i], true).ParseKey(p)
-		if err != nil {
-			return backlog.Key{}, err
-		}
-		values[i] = v
-	}
-	return backlog.NewKey(values...), nil
+	return db.ParseKey(columns, text)
 }
 
 // Find returns the row with the key, and whether there is one. The error is a [*KeyError] where the database
@@ -137,8 +117,8 @@ func (t *layout) rowOf(raw []any, standing int, now time.Time) inspect.Row {
 	if row.Unreadable == nil && d.skipped != nil {
 		row.Unreadable = fmt.Errorf("column %s has no date, and such records are to be skipped", d.skipped.name)
 	}
-	if row.Unreadable == nil && t.retry != nil {
-		_, row.Unreadable = t.retry.read(raw)
+	if row.Unreadable == nil {
+		row.Unreadable = t.remember(&row.Record, raw)
 	}
 	row.NoDate = "skip"
 	if means, missing := t.inserted.missing(raw[t.inserted.at]); missing && means != "" {

@@ -46,7 +46,7 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 // of its own: rows without the time that orders it, in place of the newest, and
 // those with one.
 func (t *layout) followsPolicy(lane backlog.Lane) bool {
-	return t.retry != nil && lane == backlog.Failed
+	return t.retry != nil && (lane == backlog.Failed || t.refresh != nil)
 }
 
 // segments are those of the query's lane that can hold rows, within its cursors.
@@ -60,7 +60,7 @@ func (t *layout) segments(q backlog.Query) (list []int) {
 		case seg == segDated:
 			has = t.orderOf(q.Lane).known() != nil
 		case t.followsPolicy(q.Lane):
-			has = seg == segNewest
+			has = seg == segNewest && t.refresh == nil
 		case seg == segNewest:
 			has = t.missing("newest") != ""
 		default:
@@ -284,7 +284,7 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass)
 			addRange(op, t.key, q.Until.Key)
 		}
 	}
-	if policy {
+	if policy && t.refresh == nil {
 		t.addAge(q, add)
 	}
 	t.addTimely(q, add)

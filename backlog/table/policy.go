@@ -109,7 +109,7 @@ func (c *retryCols) read(row []any) (r backlog.Failures, err error) {
 // retry resolves the columns of the policy.
 func (r *resolver) retry() error {
 	m := r.m.Policy
-	if m == nil {
+	if m == nil || r.t.refresh != nil {
 		return nil
 	}
 	if m.Next == "" && len(m.Waits) == 0 {

@@ -25,6 +25,9 @@ type Reading struct {
 
 // Readings returns the queries of passes that begin now.
 func (t *layout) Readings(now time.Time) (list []Reading) {
+	if t.refresh != nil {
+		return t.refreshReadings(now)
+	}
 	for i, b := range t.branches {
 		q := backlog.Query{Lane: b.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
 		if t.followsPolicy(b.lane) {
@@ -137,6 +140,16 @@ func (t *layout) Statements() []string {
 				}
 			}
 		}
+	}
+	if t.refresh != nil {
+		add(t.recordsText(t.text.KeyIn(t.key, 1), t.text.LockRow, false))
+		for _, x := range t.refreshTargets(time.Time{}) {
+			add(x.text)
+		}
+		for _, r := range t.refreshReadings(time.Time{}) {
+			add(r.Query)
+		}
+		return db.Distinct(list)
 	}
 	for i := range t.branches {
 		for _, o := range []backlog.RowState{backlog.RowSuccess, backlog.RowError, backlog.RowDead} {

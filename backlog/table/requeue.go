@@ -34,7 +34,8 @@ func (r *resolver) requeue() error {
 	if err != nil {
 		return err
 	}
-	t.requeueSet = append(set, also...)
+	t.actions[backlog.RowNew] = action{status: set, also: also}
+	t.requeueSet = slices.Concat(set, also)
 	if c := t.retry; c != nil {
 		t.requeueSet = append(append(t.requeueSet, assign{col: c.count, expr: "0"}), c.ended...)
 	}
@@ -93,6 +94,9 @@ func (t *layout) requeued(filter Filter) (conds []string, args []any, err error)
 	}
 	if t.dead != "" && (filter.Status == "" || t.status != "" || filter.Status == "dead") {
 		or = append(or, t.dead)
+	}
+	if t.refresh != nil && len(filter.Keys) > 0 {
+		or = []string{always} // whatever it is in
 	}
 	if len(or) == 0 {
 		return nil, nil, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)

@@ -223,6 +223,10 @@ func oneMore(quoted string, c *column) string {
 // states fills in the table's branches and actions.
 func (r *resolver) states() error {
 	t, m := r.t, r.m
+	if t.refresh != nil {
+		r.refreshLanes()
+		return cmp.Or(r.requeue(), r.actions())
+	}
 	fresh, err := r.branches("statuses.new", m.New, backlog.Fresh)
 	if err != nil {
 		return err
@@ -341,7 +345,7 @@ func (r *resolver) actions() error {
 		if a.status, err = r.assigns(x.setting, x.state); err != nil {
 			return err
 		}
-		if x.target == backlog.RowSuccess && len(a.status) == 0 {
+		if x.target == backlog.RowSuccess && len(a.status) == 0 && r.t.refresh == nil {
 			return problem("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
 		}
 		if m.LastError != "" && x.target != backlog.RowSuccess {
@@ -353,7 +357,7 @@ func (r *resolver) actions() error {
 		}
 		r.t.actions[x.target] = a
 	}
-	if m.Dead.IsZero() {
+	if m.Dead.IsZero() || r.t.refresh != nil {
 		return nil
 	}
 	touch, err := r.touched(false) // no attempt is counted

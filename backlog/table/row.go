@@ -18,10 +18,12 @@ import (
 // handler is given, then the others that are needed.
 type columns struct {
 	exprs   []string
+	needed  []string  // likewise, but NULL for what only handlers are given
 	columns []*column // that they are of
 	prefix  string    // of the names of the expressions, unlike any column's
 	key     []int     // where the key's parts stand
 	status  int       // likewise; -1: not there
+	refresh []int     // likewise: the columns of the refresh policy
 	names   []string  // of the handler's columns
 }
 
@@ -30,21 +32,30 @@ func (t *layout) newColumns() columns {
 	for slices.ContainsFunc(t.catalog.Columns, func(c column) bool { return strings.HasPrefix(strings.ToLower(c.Name), s.prefix) }) {
 		s.prefix += "_"
 	}
-	at := make(map[string]int)
+	at, handlers := make(map[string]int), true
 	add := func(quoted string) int {
 		i, ok := at[quoted]
 		if !ok {
 			i = len(s.exprs)
 			at[quoted] = i
 			c := t.quotedColumn(quoted)
-			s.exprs = append(s.exprs, cmp.Or(c.Expr, t.text.AsStored(quoted)))
+			s.exprs, s.needed = append(s.exprs, cmp.Or(c.Expr, t.text.AsStored(quoted))), append(s.needed, "NULL")
 			s.columns = append(s.columns, c)
+		}
+		if !handlers {
+			s.needed[i] = s.exprs[i]
 		}
 		return i
 	}
 	for _, c := range t.columns {
 		add(t.text.Quote(c.Name))
 		s.names = append(s.names, c.Name)
+	}
+	handlers = false
+	if t.refresh != nil {
+		for _, quoted := range t.refresh.Selected() {
+			s.refresh = append(s.refresh, add(quoted))
+		}
 	}
 	for _, k := range t.key {
 		s.key = append(s.key, add(k))
@@ -73,9 +84,11 @@ func (t *layout) quotedColumn(quoted string) *column {
 func (s *columns) alias(i int) string { return s.prefix + strconv.Itoa(i) }
 
 // aliased returns the expressions as a SELECT has them.
-func (s *columns) aliased() string {
-	list := make([]string, len(s.exprs))
-	for i, e := range s.exprs {
+func (s *columns) aliased() string { return s.named(s.exprs) }
+
+func (s *columns) named(exprs []string) string {
+	list := make([]string, len(exprs))
+	for i, e := range exprs {
 		list[i] = e + " AS " + s.alias(i)
 	}
 	return strings.Join(list, ", ")
@@ -125,9 +138,7 @@ func (t *layout) recordOf(row []any, branch int) backlog.Record {
 	if _, missing := t.inserted.missing(raw); !missing && t.inserted.known() != nil {
 		rec.Inserted, _ = t.inserted.known().Parse(raw)
 	}
-	if t.retry != nil {
-		rec.Failures, _ = t.retry.read(row)
-	}
+	_ = t.remember(&rec, row)
 	t.fill(&rec, row, branch)
 	return rec
 }

@@ -56,11 +56,8 @@ func (s *scanner) scan(rows *sql.Rows) error {
 			return err
 		}
 		for i, v := range row {
-			switch v := v.(type) {
-			case string:
-				s.bytes += len(v)
-			case []byte:
-				s.bytes += len(v)
+			s.bytes += sizeOf(v)
+			switch v.(type) {
 			case nil, int64, bool:
 				continue
 			}
@@ -73,6 +70,17 @@ func (s *scanner) scan(rows *sql.Rows) error {
 	return rows.Err()
 }
 
+// sizeOf returns how many bytes a value has that may have many.
+func sizeOf(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case []byte:
+		return len(v)
+	}
+	return 0
+}
+
 // value returns what the driver has read of an expression of the selection as
 // the store has it.
 func (t *layout) value(i int, v any) any { return t.d.Value(t.sel.columns[i], v) }
@@ -80,23 +88,23 @@ func (t *layout) value(i int, v any) any { return t.d.Value(t.sel.columns[i], v)
 // row judges one row. What the conditions in SQL can only say to the second is
 // judged here exactly.
 func (s *scanner) row(row []any, b int) {
-	t, policy := s.t, s.t.followsPolicy(s.q.Lane)
+	t := s.t
 	rec := backlog.Record{Key: t.keyOf(row)}
 	s.page.Next = backlog.Cursor{Segment: s.seg, Key: rec.Key}
 	if s.seg == segDated {
 		s.page.Next.Order = row[t.orderOf(s.q.Lane).at]
 	}
 	d, err := t.datesOf(row, s.q.Now)
-	if err == nil && t.retry != nil {
-		rec.Failures, err = t.retry.read(row)
+	if err == nil {
+		err = t.remember(&rec, row)
 	}
 	switch {
 	case err != nil:
 		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: rec.Key, Err: err})
 		return
-	case d.skipped != nil, !d.inserted.IsZero() && d.inserted.Before(s.q.Since), d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
+	case d.skipped != nil, t.refresh == nil && !d.inserted.IsZero() && d.inserted.Before(s.q.Since), d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
 		return
-	case policy && !t.retry.due(rec.Failures, s.q.Now):
+	case t.followsPolicy(s.q.Lane) && !t.isDue(&rec, s.q.Now):
 		return
 	}
 	for _, tc := range d.unknown {
@@ -134,7 +142,7 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 		case missing:
 		case x.tc.known() == nil:
 			d.unknown = append(d.unknown, x.tc)
-		case x.tc == t.inserted:
+		case x.tc == t.inserted && t.refresh == nil:
 			*x.to, wrong = x.tc.read(raw, now, t.mayBeFuture())
 		default:
 			*x.to, wrong = x.tc.parse(raw)

@@ -30,7 +30,7 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 		err := t.settleBatches(ctx, t.works(group), group[len(group)-1].At)
 		if errors.Is(err, errRowByRow) {
 			var refused map[int]error
-			refused, err = t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) })
+			refused, err = t.RowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) })
 			for i, reason := range refused {
 				left = append(left, backlog.Unsettled{Index: i, Err: reason})
 			}
@@ -146,10 +146,10 @@ func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) e
 	})
 }
 
-// rowByRow calls write for each of n rows in one transaction and undoes what
+// RowByRow calls write for each of n rows in one transaction and undoes what
 // those have done that the database refuses, or that return ErrConflict. Their
 // errors are returned by row; after any other error nothing is written.
-func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i int) error) (refused map[int]error, err error) {
+func (t *Table) RowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i int) error) (refused map[int]error, err error) {
 	refused = make(map[int]error)
 	for {
 		lost := false

@@ -18,6 +18,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
+	"backlog/backlog/table/attempt"
 	"backlog/backlog/table/db"
 )
 
@@ -53,7 +54,8 @@ type layout struct {
 	columns []*column // what the handler is given
 	sel     columns
 
-	retry         *retryCols // nil: no policy keeps anything in the row
+	retry         *retryCols       // nil: no policy keeps anything in the row
+	refresh       *attempt.Columns // of the refresh policy; nil: another one
 	branches      []branch
 	failedLane    bool
 	success, dead string // conditions, for counting; "" where they cannot be told
@@ -87,11 +89,14 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	if cat.Kind == db.View {
 		return nil, problem("name the table behind it", "%s is a view: outcomes cannot be written to it", m.Name)
 	}
+	if m.Policy != nil && m.Policy.Refresh != nil {
+		m = m.Refreshing(func(name string) bool { return cat.Find(name, d.Text().FoldsNames) != nil })
+	}
 	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat}, db: d, unsure: make(map[string]bool)}
 	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
 	r := &resolver{t: t, cat: cat, text: t.text, m: m}
-	for _, step := range []func() error{r.keyColumns, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states} {
+	for _, step := range []func() error{r.keyColumns, r.refresh, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states} {
 		if err := step(); err != nil {
 			return nil, err
 		}

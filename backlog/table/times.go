@@ -115,10 +115,14 @@ func (t *layout) writeForm(c *timeCol) timeform.Form {
 	if f := c.known(); f != nil {
 		return *f
 	}
-	if f := t.inserted.known(); f != nil && t.suits(*f, c) {
+	from := t.inserted
+	if t.refresh != nil {
+		from = t.retry.next
+	}
+	if f := from.known(); f != nil && t.suits(*f, c) {
 		return *f
 	}
-	if t.inserted.known() == nil && slices.Contains([]db.Class{db.Integer, db.Real}, c.column.Class) {
+	if from.known() == nil && slices.Contains([]db.Class{db.Integer, db.Real}, c.column.Class) {
 		return timeform.Seconds // for the proof: rows come before settlements
 	}
 	return timeform.Standard(c.zone)
@@ -126,7 +130,7 @@ func (t *layout) writeForm(c *timeCol) timeform.Form {
 
 // isPolicys reports whether the policy keeps a time in the column.
 func (t *layout) isPolicys(c *timeCol) bool {
-	return t.retry != nil && (c == t.retry.last || c == t.retry.next)
+	return t.retry != nil && (c == t.retry.last || c == t.retry.next) || t.refresh != nil && t.refresh.IsTime(c.name)
 }
 
 // suits reports whether times can be written to the column in the form of
@@ -214,7 +218,7 @@ func (t *Table) proveForms(ctx context.Context, now time.Time) error {
 // mayBeFuture reports whether dates of insertion in the future are normal: the
 // column says when a record is to be processed.
 func (t *layout) mayBeFuture() bool {
-	return t.eligible != nil && t.eligible.name == t.inserted.name
+	return t.eligible != nil && t.eligible.name == t.inserted.name || t.refresh != nil
 }
 
 // sampleTimes adds to raws what the columns hold in the rows that rest selects, and
@@ -284,7 +288,7 @@ func (t *Table) discover(ctx context.Context, col *timeCol) error {
 	}
 	raws := make([][]any, 1)
 	for _, b := range t.branches {
-		if b.lane == backlog.Fresh && t.retry != nil && col == t.retry.order() && col != t.inserted {
+		if b.lane == backlog.Fresh && t.retry != nil && t.refresh == nil && col == t.retry.order() && col != t.inserted {
 			continue // they have none, and to see that would take reading all of them
 		}
 		conds := append(t.pending(b), col.quoted+" IS NOT NULL")

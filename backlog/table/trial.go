@@ -42,6 +42,9 @@ func (t *layout) targetOf(s *backlog.Settlement) target {
 
 // targets are the outcomes of all states, for statements that need no row.
 func (t *layout) targets(now time.Time) (list []target) {
+	if t.refresh != nil {
+		return t.refreshTargets(now)
+	}
 	for i := range t.branches {
 		failed := backlog.Failures{Count: 1, Last: now}
 		again := backlog.Failures{Count: 1, Last: now, Next: now}
@@ -100,7 +103,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	return t.db.Within(ctx, func(ctx context.Context) error {
 		for _, x := range t.targets(now) {
 			if err := t.db.Plan(ctx, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
-				return t.untaken(x, err)
+				return t.Untaken(settings[x.work.target], x.shown, err)
 			}
 			for _, a := range x.set {
 				c := t.quotedColumn(a.col)
@@ -108,7 +111,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 					continue
 				}
 				if _, err := db.Texts(ctx, t.db.Read, "SELECT CAST(CAST("+a.expr+" AS "+c.Domain+") AS text)"); err != nil {
-					return t.untaken(x, err)
+					return t.Untaken(settings[x.work.target], x.shown, err)
 				}
 			}
 		}
@@ -150,14 +153,14 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x target, r *backlog.Record
 	case t.db.Class(err) == db.Busy && t.text.LockRow != "":
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
 	case err != nil:
-		return t.untaken(x, err)
+		return t.Untaken(settings[x.work.target], x.shown, err)
 	case n == 0:
 		return backlog.ErrConflict
 	}
 	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.text), t.updateArgs(x.work, x.work.rows[0].At)...))
 	switch {
 	case err != nil:
-		return t.untaken(x, err)
+		return t.Untaken(settings[x.work.target], x.shown, err)
 	case n == 0:
 		return t.undone(x.work.batch)
 	case n > 1:
@@ -166,9 +169,9 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x target, r *backlog.Record
 	return t.stillPending(ctx, tx, x, r.Key)
 }
 
-// untaken is the error of a trial that the database refused. What may pass is
-// returned as it is.
-func (t *Table) untaken(x target, err error) error {
+// Untaken is the error of a trial that the database refused: what is set, and the place
+// in the file that says so. What may pass is returned as it is.
+func (t *Table) Untaken(place, shown string, err error) error {
 	class := t.db.Class(err)
 	said, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
 	switch {
@@ -177,9 +180,9 @@ func (t *Table) untaken(x target, err error) error {
 	case class == db.Denied:
 		return t.db.Explained(err)
 	case class == db.Refused:
-		return problem("change it to one that the table takes", "%s: table %s does not take %s: %s", settings[x.work.target], t.m.Name, x.shown, said)
+		return problem("change it to one that the table takes", "%s: table %s does not take %s: %s", place, t.m.Name, shown, said)
 	}
-	return problem("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", settings[x.work.target], x.shown, t.m.Name, said)
+	return problem("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", place, shown, t.m.Name, said)
 }
 
 // stillPending judges the row as the write has left it. The texts of two statuses

@@ -1,0 +1,215 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/mapping"
+	"backlog/backlog/table/attempt"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/timeform"
+)
+
+// refresh finds the columns of the refresh policy, before others are given their times.
+func (r *resolver) refresh() (err error) {
+	if r.m.Policy != nil && r.m.Policy.Refresh != nil {
+		r.t.refresh, err = attempt.Find(r.cat, r.text, r.m.Policy)
+	}
+	return err
+}
+
+// refreshLanes makes the lanes of the policy: both go by the next start, and the number
+// of attempts tells them apart. Statuses do not matter to it.
+func (r *resolver) refreshLanes() {
+	t, c := r.t, r.t.refresh
+	forms := make(map[int]*timeCol)
+	for _, i := range append(slices.Clone(attempt.Times), mapping.Disabled) {
+		if col := c.Column(i); col != nil && (i != mapping.Disabled || c.DisabledAt()) {
+			forms[i] = t.timeOf(col)
+			if forms[i].written { // no setting says more about it
+				t.readIn(forms[i], col, t.inserted.zone)
+				forms[i].written = i == mapping.Disabled
+			}
+		}
+	}
+	c.Form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
+	count, next := c.Column(mapping.AttemptNo), forms[mapping.RefreshAt]
+	t.retry = &retryCols{count: r.text.Quote(count.Name), nullable: !count.NotNull, next: next, retries: -1}
+	t.retry.ended = []assign{{col: next.quoted, expr: "?", time: next}} // of a row that is saved again
+	for _, x := range c.Saved() {
+		t.retry.ended = append(t.retry.ended, assign{col: x.Column, expr: x.Expr})
+	}
+	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: c.Waiting(), columns: c.Told()}}}
+	r.retryLanes()
+	t.branches[1].label = "error"
+	t.success, t.dead = c.Finished(), c.Disabled()
+}
+
+// remember reads what the policy keeps in the row.
+func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
+	switch {
+	case t.refresh != nil:
+		values := make([]any, len(t.sel.refresh))
+		for i, at := range t.sel.refresh {
+			values[i] = row[at]
+		}
+		rec.Refresh = new(backlog.Refresh)
+		*rec.Refresh, err = t.refresh.Read(values)
+	case t.retry != nil:
+		rec.Failures, err = t.retry.read(row)
+	}
+	return err
+}
+
+// isDue is the policy's, for what SQL can only say to the form's step.
+func (t *layout) isDue(rec *backlog.Record, now time.Time) bool {
+	if t.refresh != nil {
+		return !rec.Refresh.At.After(now)
+	}
+	return t.retry.due(rec.Failures, now)
+}
+
+// Refresh is where the refresh policy keeps what rows remember; nil: another policy.
+func (t *layout) Refresh() *attempt.Columns { return t.refresh }
+
+// A RefreshWrite is what a settlement writes to a row whose state is known.
+type RefreshWrite struct {
+	Text  string // for the row of the key behind the arguments; "": nothing changes
+	Args  []any
+	Shown string          // what is set, for people
+	Left  backlog.Refresh // what the row has then
+	set   []assign
+}
+
+// RefreshWrite returns what the settlement writes to the row that has the state now. An
+// end writes a status: success where no further start is planned, dead where the row is
+// disabled. RowNew and RowOther end no attempt.
+func (t *layout) RefreshWrite(s *backlog.Settlement, now *backlog.Refresh) (w RefreshWrite) {
+	var changes []attempt.Change
+	changes, w.Left = t.refresh.Changes(now, s.Refresh, s.At)
+	for _, x := range changes {
+		w.set = append(w.set, assign{col: x.Column, expr: x.Expr, value: x.Value})
+	}
+	ended := s.Target != backlog.RowNew && s.Target != backlog.RowOther
+	a := t.actions[s.Target%backlog.RowOther]
+	if ended {
+		shown := s.Target
+		if !w.Left.At.IsZero() && shown != backlog.RowError {
+			shown = map[backlog.RowState]backlog.RowState{backlog.RowSuccess: backlog.RowNew, backlog.RowDead: backlog.RowError}[shown]
+		}
+		w.set = append(w.set, t.actions[shown].status...)
+	}
+	if a.errCol != nil {
+		w.set = append(w.set, assign{col: t.text.Quote(a.errCol.Name), expr: "?", value: a.errCol.Fit(s.Error)})
+	}
+	if len(w.set) == 0 {
+		return w
+	}
+	w.set = onceEach(append(w.set, a.also...))
+	for _, x := range w.set {
+		if x.time != nil {
+			w.Args = append(w.Args, t.writeForm(x.time).Write(s.At))
+		} else if x.expr == "?" {
+			w.Args = append(w.Args, x.value)
+		}
+	}
+	w.Text, w.Shown = "UPDATE "+t.name+" SET "+setText(w.set)+" WHERE "+t.text.KeyIn(t.key, 1), shownSet(t.text, w.set, w.Args)
+	return w
+}
+
+// refreshTargets are all that is written to rows, for statements that need no row.
+func (t *layout) refreshTargets(now time.Time) (list []target) {
+	from, to := attempt.All()
+	for o := backlog.RowNew; o < backlog.RowOther; o++ {
+		w := t.RefreshWrite(&backlog.Settlement{Target: o, At: now, Refresh: &to}, &from)
+		list = append(list, target{work: work{batch: batch{target: o}}, text: w.Text, set: w.set, args: w.Args, shown: w.Shown})
+	}
+	return list
+}
+
+// refreshReadings are the queries for what is due, in both lanes by one index, and for
+// attempts past their deadlines.
+func (t *layout) refreshReadings(now time.Time) (list []Reading) {
+	for i, b := range t.branches {
+		q := backlog.Query{Lane: b.lane, Now: now, Limit: 1000}
+		r := t.reading(b, t.m.Name+"_backlog_refresh", []string{b.base}, []string{t.retry.next.quoted})
+		r.Query, r.Args = t.pageQuery(q, part{seg: segDated}, []term{{branch: i, class: t.retry.classes[0]}}, q.Limit)
+		list = append(list, r)
+	}
+	running := t.refresh.Running()
+	if running == "" {
+		return list
+	}
+	deadline := branch{filter: filter{cond: running, columns: []string{t.refresh.Column(mapping.DeadlineAt).Name}}}
+	r := t.reading(deadline, t.m.Name+"_backlog_deadline", []string{running}, []string{t.refresh.Quoted(mapping.DeadlineAt)})
+	r.What = "running attempts, " + running
+	cond, tail, args := t.Overdue(now, backlog.Cursor{}, 1000)
+	r.Query, r.Args = t.recordsText(cond, tail, true), args
+	return append(list, r)
+}
+
+// Overdue returns the condition and the order of rows whose deadline is at or before now,
+// behind the cursor. The table must have that column.
+func (t *layout) Overdue(now time.Time, after backlog.Cursor, limit int) (cond, tail string, args []any) {
+	tc := t.timeOf(t.refresh.Column(mapping.DeadlineAt))
+	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
+	cond, bound := t.until(tc, now)
+	cond, args = t.refresh.Running()+" AND "+cond, []any{bound}
+	if !after.IsZero() {
+		beyond, place := keyRange(map[bool]string{true: ">=", false: ">"}[after.Before], cols, after.Key, after.Order)
+		cond, args = cond+" AND "+beyond, append(args, place...)
+	}
+	return cond, " ORDER BY " + strings.Join(cols, ", ") + fmt.Sprint(" LIMIT ", limit), args
+}
+
+// recordsText is the query for the records of the rows that meet the condition.
+func (t *layout) recordsText(cond, tail string, given bool) string {
+	exprs := t.sel.needed
+	if given {
+		exprs = t.sel.exprs
+	}
+	conds := append([]string{cond}, t.nullable(" IS NOT NULL")...)
+	if t.where.cond != "" {
+		conds = append(conds, t.text.Unsearched(t.where.cond))
+	}
+	return "SELECT " + t.sel.named(exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
+}
+
+// Records returns the records of the rows that meet the condition, whatever their state,
+// until they are a page's bytes if handlers are given them. Rows whose state cannot be read are none. The cursors are
+// for [layout.Overdue]. Without given, there are no values for handlers.
+func (t *Table) Records(ctx context.Context, q db.Querier, cond, tail string, args []any, given bool) (list []backlog.Record, err error) {
+	rows, err := q.QueryContext(ctx, t.text.Place(t.recordsText(cond, tail, given)), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for size := 0; (size <= maxPageBytes || !given) && rows.Next(); {
+		row, err := t.scanRow(rows)
+		if err != nil {
+			return nil, err
+		}
+		rec := backlog.Record{}
+		if t.remember(&rec, row) != nil {
+			continue
+		}
+		for _, v := range row {
+			size += sizeOf(v)
+		}
+		rec = t.recordOf(row, min(max(rec.Refresh.AttemptNo-1, 0), 1)) // as it was before its start
+		if deadline := t.refresh.Column(mapping.DeadlineAt); deadline != nil {
+			rec.Cursor = backlog.Cursor{Segment: segDated, Order: row[t.timeOf(deadline).at], Key: rec.Key}
+		}
+		list = append(list, rec)
+	}
+	return list, rows.Err()
+}
+
+// CountText is the query for the numbers of rows by the values of an expression.
+func (t *layout) CountText(expr string) string {
+	return "SELECT " + expr + ", count(*) FROM " + t.name + prefixed(" WHERE ", t.where.cond) + " GROUP BY 1"
+}
