@@ -195,7 +195,7 @@ func (e *Engine) emit(ev Event) { tell(e.Observe, e.Now, ev) }
 
 // attemptID returns an id that no other attempt of any process has.
 func (e *Engine) attemptID() string {
-	return e.prefix + strconv.FormatUint(e.attempts.Add(1), 36)
+	return string(strconv.AppendUint(append(make([]byte, 0, 32), e.prefix...), e.attempts.Add(1), 36))
 }
 
 // call runs a handler on one record.

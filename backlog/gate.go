@@ -133,7 +133,7 @@ func (r *run) closedFor() time.Duration {
 // pauseFor keeps every pass from starting handler calls if err asks for it.
 func (e *Engine) pauseFor(err error) {
 	p := (*pauseRequest)(nil)
-	if err == nil || !errors.As(err, &p) {
+	if !errors.As(err, &p) {
 		return
 	}
 	until := e.Now().Add(min(max(0, p.wait), e.MaxPause))

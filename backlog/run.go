@@ -308,7 +308,9 @@ func (r *run) worker() {
 		if r.begin(j) {
 			ctx, end := r.attend(j)
 			err := r.handle(ctx, j.rec)
-			r.e.pauseFor(err) // before the next call can start
+			if err != nil {
+				r.e.pauseFor(err) // before the next call can start
+			}
 			if context.Cause(ctx) == errSuperseded {
 				r.lose(j, r.e.Now(), fmt.Errorf("%w: %w", ErrConflict, errSuperseded))
 			} else {
@@ -404,7 +406,7 @@ func (r *run) ended(j *job, err error) {
 		a.givenUp, dies = e.plan(&a.Settlement, a.outcome, j.began)
 	}
 	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: a.outcome, Err: err, GivenUp: a.givenUp})
-	if u := (*unstarted)(nil); a.outcome == Skipped && errors.As(err, &u) {
+	if a.outcome == Skipped && errors.As(err, new(*unstarted)) {
 		r.fail(fmt.Errorf("the handler cannot be started: %w", err))
 	}
 	if dies && !e.tellDead(r.work, r.pass.Tier, &a.Settlement, a.outcome) {

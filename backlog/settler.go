@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -89,7 +90,7 @@ func signal(c chan struct{}) {
 
 // write writes groups until nothing is left.
 func (s *settler) write() {
-	for waited := false; ; {
+	for waited, seen := false, 0; ; {
 		s.mu.Lock()
 		n := len(s.queue)
 		if n == 0 {
@@ -102,8 +103,14 @@ func (s *settler) write() {
 			waited = s.await()
 			continue
 		}
+		if n > seen && n < MaxGroup && !s.urgent {
+			seen = n
+			s.mu.Unlock()
+			runtime.Gosched() // handlers that wait for a processor come first: one write of more costs less
+			continue
+		}
 		// Half groups and whole ones: a store prepares statements for these.
-		if n = min(n, MaxGroup); n > fullGroup && n < MaxGroup && !s.urgent {
+		if n, seen = min(n, MaxGroup), 0; n > fullGroup && n < MaxGroup && !s.urgent {
 			n = fullGroup
 		}
 		for i := range n {

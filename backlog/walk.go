@@ -98,6 +98,9 @@ func (w *walk) fill() (jobs []job) {
 		}
 		l.pass(rec)
 		if ok {
+			if jobs == nil {
+				jobs = make([]job, 0, max(1, min(l.page.chunk, maxChunk)))
+			}
 			l.staged++
 			j.seq = l.staged
 			jobs = append(jobs, j)

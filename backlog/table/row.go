@@ -146,7 +146,7 @@ func (t *layout) recordOf(row []any, branch int) backlog.Record {
 // keyOf returns the key of a row.
 func (t *layout) keyOf(row []any) backlog.Key {
 	if len(t.sel.key) == 1 {
-		return backlog.NewKey(row[t.sel.key[0]])
+		return backlog.NewKey(row[t.sel.key[0] : t.sel.key[0]+1]...) // without a slice for each
 	}
 	parts := make([]any, len(t.sel.key))
 	for i, at := range t.sel.key {

@@ -89,14 +89,19 @@ func (t *layout) value(i int, v any) any { return t.d.Value(t.sel.columns[i], v)
 // judged here exactly.
 func (s *scanner) row(row []any, b int) {
 	t := s.t
-	rec := backlog.Record{Key: t.keyOf(row)}
+	if s.page.Records == nil {
+		s.page.Records = make([]backlog.Record, 0, s.q.Limit)
+	}
+	n := len(s.page.Records)
+	rec := &s.page.Records[:n+1][n] // made in its place: it is large
+	*rec = backlog.Record{Key: t.keyOf(row)}
 	s.page.Next = backlog.Cursor{Segment: s.seg, Key: rec.Key}
 	if s.seg == segDated {
 		s.page.Next.Order = row[t.orderOf(s.q.Lane).at]
 	}
 	d, err := t.datesOf(row, s.q.Now)
 	if err == nil {
-		err = t.remember(&rec, row)
+		err = t.remember(rec, row)
 	}
 	switch {
 	case err != nil:
@@ -104,18 +109,15 @@ func (s *scanner) row(row []any, b int) {
 		return
 	case d.skipped != nil, t.refresh == nil && !d.inserted.IsZero() && d.inserted.Before(s.q.Since), d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
 		return
-	case t.followsPolicy(s.q.Lane) && !t.isDue(&rec, s.q.Now):
+	case t.followsPolicy(s.q.Lane) && !t.isDue(rec, s.q.Now):
 		return
 	}
 	for _, tc := range d.unknown {
 		s.shown[tc] = append(s.shown[tc], tc.sample(row[tc.at]))
 	}
 	rec.Inserted, rec.Cursor = d.inserted, s.page.Next
-	t.fill(&rec, row, b)
-	if s.page.Records == nil {
-		s.page.Records = make([]backlog.Record, 0, s.q.Limit)
-	}
-	s.page.Records = append(s.page.Records, rec)
+	t.fill(rec, row, b)
+	s.page.Records = s.page.Records[:n+1]
 }
 
 // dates are what the time columns of a row say. A date is zero where it is missing
@@ -128,26 +130,25 @@ type dates struct {
 
 // datesOf reads the dates of a row. The error is the first of those that are none.
 func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
-	for _, x := range [...]struct {
-		tc *timeCol
-		to *time.Time
-	}{{t.inserted, &d.inserted}, {t.eligible, &d.eligible}, {t.expires, &d.expires}} {
-		if x.tc == nil {
+	var at [3]time.Time
+	for i, tc := range [...]*timeCol{t.inserted, t.eligible, t.expires} {
+		if tc == nil {
 			continue
 		}
-		raw, wrong := row[x.tc.at], error(nil)
-		switch means, missing := x.tc.missing(raw); {
-		case missing && means == "skip" && x.tc != t.inserted: // whose pages leave such rows out
-			d.skipped = x.tc
+		raw, wrong := row[tc.at], error(nil)
+		switch means, missing := tc.missing(raw); {
+		case missing && means == "skip" && tc != t.inserted: // whose pages leave such rows out
+			d.skipped = tc
 		case missing:
-		case x.tc.known() == nil:
-			d.unknown = append(d.unknown, x.tc)
-		case x.tc == t.inserted && t.refresh == nil:
-			*x.to, wrong = x.tc.read(raw, now, t.mayBeFuture())
+		case tc.known() == nil:
+			d.unknown = append(d.unknown, tc)
+		case tc == t.inserted && t.refresh == nil:
+			at[i], wrong = tc.read(raw, now, t.mayBeFuture())
 		default:
-			*x.to, wrong = x.tc.parse(raw)
+			at[i], wrong = tc.parse(raw)
 		}
 		err = cmp.Or(err, wrong)
 	}
+	d.inserted, d.eligible, d.expires = at[0], at[1], at[2]
 	return d, err
 }

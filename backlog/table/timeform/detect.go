@@ -284,9 +284,8 @@ func cutHead(s, layout string) (wall time.Time, rest string, ok bool) {
 		}
 	}
 	wall = time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], 0, time.UTC)
-	year, month, day := wall.Date()
-	hour, minute, second := wall.Clock()
-	return wall, s[len(layout):], n == [6]int{year, int(month), day, hour, minute, second}
+	ok = n[1] >= 1 && n[1] <= 12 && n[2] >= 1 && n[3] < 24 && n[4] < 60 && n[5] < 60
+	return wall, s[len(layout):], ok && (n[2] <= 28 || n[2] == wall.Day())
 }
 
 // cutFraction cuts from s the fraction of a second, of 1 to 9 digits, that
