@@ -311,7 +311,7 @@ func (r *run) worker() {
 			if err != nil {
 				r.e.pauseFor(err) // before the next call can start
 			}
-			if context.Cause(ctx) == errSuperseded {
+			if ctx != r.work && context.Cause(ctx) == errSuperseded {
 				r.lose(j, r.e.Now(), fmt.Errorf("%w: %w", ErrConflict, errSuperseded))
 			} else {
 				r.ended(j, err) // before the slot is free: it may end the pass
