@@ -21,6 +21,10 @@ var limits = map[rrule.Frequency]struct{ interval, times int }{
 	rrule.MINUTELY: {maxYears * 365 * 24 * 60, 0},
 }
 
+// maxSetpos is how many values BYSETPOS may have: the library tries each in every
+// year, month or week.
+const maxSetpos = 5
+
 // check says what is wrong with the parts together.
 func (p *parsed) check() error {
 	o := &p.option
@@ -30,7 +34,7 @@ func (p *parsed) check() error {
 		return errors.New("there is no FREQ; write FREQ=DAILY or the like")
 	}
 	if o.Interval = max(o.Interval, 1); o.Interval > limits[o.Freq].interval {
-		return fmt.Errorf("INTERVAL=%d: is more than %d years; with FREQ=%s, %d is the most", o.Interval, maxYears, freq, limits[o.Freq].interval)
+		return fmt.Errorf("INTERVAL=%d is more than %d years; with FREQ=%s, %d is the most", o.Interval, maxYears, freq, limits[o.Freq].interval)
 	}
 	if has("COUNT") && has("UNTIL") {
 		return errors.New("COUNT and UNTIL are both there; leave out one")
@@ -88,14 +92,27 @@ func (p *parsed) checkAnchor(freq string, has func(string) bool) error {
 // that RFC 5545 excludes, and those that the library does otherwise than it says.
 func (p *parsed) checkParts(freq string, has func(string) bool) error {
 	o := &p.option
-	for name, allowed := range map[string][]rrule.Frequency{
-		"BYWEEKNO":   {rrule.YEARLY},
-		"BYYEARDAY":  {rrule.YEARLY},
-		"BYMONTHDAY": {rrule.YEARLY, rrule.MONTHLY, rrule.DAILY},
+	for _, part := range []struct {
+		name string
+		goes bool
+		hint string
+	}{
+		{"BYWEEKNO", o.Freq == rrule.YEARLY, "write FREQ=YEARLY, or BYDAY instead"},
+		{"BYYEARDAY", o.Freq == rrule.YEARLY, "write FREQ=YEARLY, or BYMONTH and BYMONTHDAY instead"},
+		{"BYMONTHDAY", o.Freq != rrule.WEEKLY, "write FREQ=MONTHLY, or BYDAY instead"},
+		{"BYSETPOS", o.Freq != rrule.DAILY, "name the times it picks in BYHOUR and BYMINUTE instead"},
 	} {
-		if has(name) && !slices.Contains(allowed, o.Freq) {
-			return fmt.Errorf("%s does not go with FREQ=%s; it goes with %v", name, freq, allowed)
+		if has(part.name) && !part.goes {
+			return fmt.Errorf("%s does not go with FREQ=%s; %s", part.name, freq, part.hint)
 		}
+	}
+	for _, n := range o.Byweekno {
+		if n > 51 || n < -51 {
+			return fmt.Errorf("BYWEEKNO=%d: not every year has this week, and its days in January or December may be missed; write -1 for the last week", n)
+		}
+	}
+	if n := len(o.Bysetpos); n > maxSetpos {
+		return fmt.Errorf("BYSETPOS has %d values; %d are the most", n, maxSetpos)
 	}
 	ordinals := 0
 	for _, d := range o.Byweekday {

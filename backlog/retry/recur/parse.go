@@ -18,7 +18,7 @@ const (
 	maxYears = 10      // from DTSTART to the first occurrence, and of INTERVAL
 
 	// DTSTART lies in one of these years.
-	minYear, maxYear = 1900, 2199
+	minYear, maxYear = 1900, 2099
 )
 
 // ints are the parts of a rule that are lists of numbers, with their bounds.
@@ -183,11 +183,13 @@ func (p *parsed) part(name, value string) (err error) {
 		list := known.in(o)
 		for _, s := range strings.Split(value, ",") {
 			n, err := number(s, known.least, known.most)
-			if err != nil && known.signed && strings.HasPrefix(s, "-") {
-				n, err = number(s, -known.most, -known.least)
-			}
 			if err != nil && known.signed {
-				err = fmt.Errorf("%w, or from %d to %d", err, -known.most, -known.least)
+				negative, wrong := number(s, -known.most, -known.least)
+				if n = negative; wrong == nil {
+					err = nil
+				} else {
+					err = fmt.Errorf("%w, or from %d to %d", err, -known.most, -known.least)
+				}
 			}
 			if err != nil {
 				return err
@@ -296,11 +298,15 @@ func (p *parsed) rule() (*Rule, error) {
 	} else {
 		p.complete(&o, r.start)
 		r.calendar = o
-		if err := p.limit(r); err != nil {
-			return nil, err
-		}
 	}
-	first, ok := r.First(instant(r.start, r.zone))
+	found, err := p.limit(r)
+	if err != nil {
+		return nil, fmt.Errorf("the rule cannot be expanded: %w", err)
+	}
+	first, ok := time.Time{}, false
+	if found {
+		first, ok = r.First(instant(r.start, r.zone))
+	}
 	if !ok || first.After(r.start.AddDate(maxYears, 0, 0)) {
 		return nil, fmt.Errorf("the rule has no occurrence within %d years of %s; change DTSTART, UNTIL or the BY parts", maxYears, r.start.Format(time.DateOnly))
 	}
@@ -339,24 +345,18 @@ func (p *parsed) complete(o *rrule.ROption, start time.Time) {
 	}
 }
 
-// limit finds the last occurrence of a calendar rule with COUNT. In more than 290
-// years it is none.
-func (p *parsed) limit(r *Rule) error {
-	n := p.count
-	var last time.Time
-	if n == 0 {
-		return nil
+// limit finds the last occurrence of a calendar rule with COUNT: in more than 290
+// years it is none. It returns false if there is no occurrence at all.
+func (p *parsed) limit(r *Rule) (found bool, err error) {
+	if p.count == 0 || r.step > 0 {
+		return true, nil
 	}
-	err := r.walk(r.start, func(wall time.Time) bool {
-		last = wall
-		n--
-		return n > 0
+	n := 0
+	err = r.walk(r.start, func(wall time.Time) bool {
+		if n++; n == p.count {
+			r.last = wall
+		}
+		return n < p.count
 	})
-	if err != nil {
-		return fmt.Errorf("the rule cannot be expanded: %w", err)
-	}
-	if n == 0 {
-		r.last = last
-	}
-	return nil
+	return n > 0, err
 }

@@ -1,0 +1,350 @@
+package recur_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"backlog/backlog/retry/recur"
+
+	"pgregory.net/rapid"
+)
+
+func zone(t rapid.TB, name string) *time.Location {
+	t.Helper()
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loc
+}
+
+func parse(t rapid.TB, text, in string) *recur.Rule {
+	t.Helper()
+	r, err := recur.Parse(text, zone(t, in))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return r
+}
+
+const minutes = "2006-01-02T15:04Z"
+
+func at(t testing.TB, text string) time.Time {
+	t.Helper()
+	tm, err := time.Parse(minutes, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tm
+}
+
+// next returns the n occurrences after an instant, "-" at their end.
+func next(r *recur.Rule, after time.Time, n int) string {
+	var list []string
+	for range n {
+		tm, ok := r.Next(after)
+		if !ok {
+			list = append(list, "-")
+			break
+		}
+		list = append(list, tm.Format(minutes))
+		after = tm
+	}
+	return strings.Join(list, " ")
+}
+
+func TestOccurrences(t *testing.T) {
+	tests := []struct{ name, zone, rule, after, want string }{
+		{"a description's own", "UTC", "RRULE:FREQ=HOURLY;INTERVAL=2", "2026-01-05T08:00Z", "2026-01-05T10:00Z 2026-01-05T12:00Z"},
+		{"twice a day", "UTC", "FREQ=DAILY;BYHOUR=6,16;BYMINUTE=0;BYSECOND=0", "2026-01-05T06:00Z", "2026-01-05T16:00Z 2026-01-06T06:00Z"},
+		{"half-hourly", "UTC", "freq=minutely;interval=30", "2026-01-05T08:10Z", "2026-01-05T08:30Z 2026-01-05T09:00Z"},
+		{"each midnight begins anew", "UTC", "FREQ=HOURLY;INTERVAL=7", "2026-01-05T20:00Z", "2026-01-05T21:00Z 2026-01-06T00:00Z 2026-01-06T07:00Z"},
+		{"midnight of the zone", "Asia/Kolkata", "FREQ=HOURLY;INTERVAL=6", "2026-01-05T08:00Z", "2026-01-05T12:30Z 2026-01-05T18:30Z"},
+		{"days have 23 hours", "Europe/Berlin", "FREQ=HOURLY;INTERVAL=6", "2026-03-28T22:59Z", "2026-03-28T23:00Z 2026-03-29T05:00Z 2026-03-29T11:00Z 2026-03-29T17:00Z 2026-03-29T22:00Z"},
+		{"days have 25 hours", "Europe/Berlin", "FREQ=HOURLY;INTERVAL=12", "2026-10-24T21:59Z", "2026-10-24T22:00Z 2026-10-25T10:00Z 2026-10-25T22:00Z 2026-10-25T23:00Z"},
+		{"a day that was not", "Pacific/Apia", "FREQ=HOURLY;INTERVAL=12", "2011-12-29T21:59Z", "2011-12-29T22:00Z 2011-12-30T10:00Z 2011-12-30T22:00Z"},
+		{"weekly on a day", "UTC", "FREQ=WEEKLY;BYDAY=MO", "2026-01-05T00:00Z", "2026-01-12T00:00Z"},
+		{"the last workday", "UTC", "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1;BYHOUR=17", "2026-01-05T00:00Z", "2026-01-30T17:00Z 2026-02-27T17:00Z"},
+
+		{"UTC", "America/New_York", "DTSTART:20260101T060000Z RRULE:FREQ=DAILY", "2026-07-01T00:00Z", "2026-07-01T06:00Z"},
+		{"floating", "America/New_York", "DTSTART:20260101T060000\nRRULE:FREQ=DAILY", "2026-07-01T00:00Z", "2026-07-01T10:00Z"},
+		{"CR and LF", "America/New_York", "DTSTART:20260101T060000\r\nRRULE:FREQ=DAILY\r\n", "2026-01-05T00:00Z", "2026-01-05T11:00Z"},
+		{"a date", "Europe/Berlin", "DTSTART;VALUE=DATE:20260101 FREQ=DAILY", "2026-01-05T00:00Z", "2026-01-05T23:00Z"},
+		{"steps in UTC", "Europe/Berlin", "DTSTART:20260328T120000 FREQ=HOURLY;INTERVAL=24", "2026-03-28T00:00Z", "2026-03-28T11:00Z 2026-03-29T11:00Z"},
+		{"from DTSTART on", "UTC", "DTSTART:20260110T060000 FREQ=DAILY", "2026-01-05T00:00Z", "2026-01-10T06:00Z"},
+		{"a week begins on Sunday", "UTC", "DTSTART:20260106T060000 FREQ=WEEKLY;INTERVAL=2;BYDAY=TU,SU;WKST=SU", "2026-01-06T06:00Z", "2026-01-18T06:00Z 2026-01-20T06:00Z"},
+		{"a week begins on Monday", "UTC", "DTSTART:20260106T060000 FREQ=WEEKLY;INTERVAL=2;BYDAY=TU,SU", "2026-01-06T06:00Z", "2026-01-11T06:00Z 2026-01-20T06:00Z"},
+		{"29 February", "UTC", "DTSTART:20240229T060000 FREQ=YEARLY", "2026-01-05T00:00Z", "2028-02-29T06:00Z 2032-02-29T06:00Z"},
+		{"the 31st", "UTC", "DTSTART:20260131T060000 FREQ=MONTHLY", "2026-02-01T00:00Z", "2026-03-31T06:00Z 2026-05-31T06:00Z"},
+		{"every 40 years", "UTC", "DTSTART:20720229T060000 FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29;BYDAY=MO", "2072-03-01T00:00Z", "2112-02-29T06:00Z"},
+		{"an old DTSTART", "UTC", "DTSTART:19000101T000000 FREQ=DAILY;INTERVAL=5", "2026-01-05T00:00Z", "2026-01-10T00:00Z"},
+
+		{"COUNT is used up", "UTC", "DTSTART:20260105T060000 FREQ=DAILY;COUNT=2", "2026-01-05T00:00Z", "2026-01-05T06:00Z 2026-01-06T06:00Z -"},
+		{"COUNT of hours", "UTC", "DTSTART:20260105T060000 FREQ=HOURLY;COUNT=2", "2026-01-05T00:00Z", "2026-01-05T06:00Z 2026-01-05T07:00Z -"},
+		{"COUNT counts what is excepted", "UTC", "DTSTART:20260105T060000 EXDATE:20260106T060000 FREQ=DAILY;COUNT=2", "2026-01-05T00:00Z", "2026-01-05T06:00Z -"},
+		{"an hour named twice", "UTC", "DTSTART:20260105T060000 FREQ=DAILY;BYHOUR=6,6;COUNT=2", "2026-01-05T00:00Z", "2026-01-05T06:00Z 2026-01-06T06:00Z -"},
+		{"COUNT ends in a gap", "Europe/Berlin", "DTSTART:20260328T233000 FREQ=DAILY;BYHOUR=2,3;BYMINUTE=0,30;COUNT=3", "2026-03-28T00:00Z", "2026-03-29T01:00Z 2026-03-29T01:30Z -"},
+		{"UNTIL is included", "UTC", "DTSTART:20260105T060000 FREQ=DAILY;UNTIL=20260106T060000Z", "2026-01-05T00:00Z", "2026-01-05T06:00Z 2026-01-06T06:00Z -"},
+		{"UNTIL in the zone", "Europe/Berlin", "DTSTART:20260105T060000 FREQ=DAILY;UNTIL=20260106T055959", "2026-01-05T00:00Z", "2026-01-05T05:00Z -"},
+		{"UNTIL the end of a day", "America/New_York", "DTSTART:20260105T233000 FREQ=DAILY;UNTIL=20260106", "2026-01-05T00:00Z", "2026-01-06T04:30Z 2026-01-07T04:30Z -"},
+		{"UNTIL of an hourly rule", "UTC", "FREQ=HOURLY;INTERVAL=12;UNTIL=20260105", "2026-01-05T00:00Z", "2026-01-05T12:00Z -"},
+		{"EXDATE", "Europe/Berlin", "DTSTART:20260105T060000 EXDATE:20260106T060000,20260107T050000Z EXDATE;TZID=UTC:20260109T050000 FREQ=DAILY",
+			"2026-01-05T00:00Z", "2026-01-05T05:00Z 2026-01-08T05:00Z 2026-01-10T05:00Z"},
+		{"EXDATE of an hour", "UTC", "FREQ=HOURLY;INTERVAL=8 EXDATE:20260105T080000", "2026-01-05T00:00Z", "2026-01-05T16:00Z 2026-01-06T00:00Z"},
+
+		{"a gap: an hour later", "UTC", "DTSTART;TZID=America/New_York:20260101T023000 FREQ=DAILY", "2026-03-07T00:00Z", "2026-03-07T07:30Z 2026-03-08T07:30Z 2026-03-09T06:30Z"},
+		{"doubled: the first", "America/New_York", "DTSTART:20260101T013000 FREQ=DAILY", "2026-10-31T00:00Z", "2026-10-31T05:30Z 2026-11-01T05:30Z 2026-11-02T06:30Z"},
+		{"6 AM in winter", "America/New_York", "FREQ=DAILY;BYHOUR=6", "2026-01-05T00:00Z", "2026-01-05T11:00Z"},
+		{"6 AM in summer", "America/New_York", "FREQ=DAILY;BYHOUR=6", "2026-07-05T00:00Z", "2026-07-05T10:00Z"},
+		{"a gap in Berlin", "Europe/Berlin", "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", "2026-03-28T00:00Z", "2026-03-28T01:30Z 2026-03-29T01:30Z 2026-03-30T00:30Z"},
+		{"doubled in Berlin", "Europe/Berlin", "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", "2026-10-24T00:00Z", "2026-10-24T00:30Z 2026-10-25T00:30Z 2026-10-26T01:30Z"},
+		{"what a gap makes equal is once", "Europe/Berlin", "FREQ=DAILY;BYHOUR=2,3", "2026-03-28T03:00Z", "2026-03-29T01:00Z 2026-03-30T00:00Z"},
+		{"what a gap reorders", "Europe/Berlin", "FREQ=DAILY;BYHOUR=2,3;BYMINUTE=20,40", "2026-03-29T00:00Z", "2026-03-29T01:20Z 2026-03-29T01:40Z 2026-03-30T00:20Z"},
+		{"midnight in a gap", "America/Sao_Paulo", "FREQ=DAILY", "2018-11-03T12:00Z", "2018-11-04T03:00Z 2018-11-05T02:00Z"},
+		{"a day in a gap", "Pacific/Apia", "FREQ=DAILY;BYHOUR=12", "2011-12-29T20:00Z", "2011-12-29T22:00Z 2011-12-30T22:00Z 2011-12-31T22:00Z"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			after := at(t, tt.after)
+			if got := next(parse(t, tt.rule, tt.zone), after, strings.Count(tt.want, " ")+1); got != tt.want {
+				t.Errorf("%s in %s after %s\ngot  %s\nwant %s", tt.rule, tt.zone, tt.after, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestFirst(t *testing.T) {
+	ten := at(t, "2026-01-05T10:00Z")
+	for _, r := range []*recur.Rule{recur.Every(2 * time.Hour), parse(t, "FREQ=HOURLY;INTERVAL=2", "UTC"), parse(t, "FREQ=DAILY;BYHOUR=10,12", "UTC")} {
+		for from, want := range map[time.Time]time.Time{ten: ten, ten.Add(1): ten.Add(2 * time.Hour), ten.Add(-1): ten} {
+			if got, ok := r.First(from); !ok || !got.Equal(want) {
+				t.Errorf("First(%v): %v, %v, want %v", from, got, ok, want)
+			}
+		}
+		if got, _ := r.Next(ten); !got.Equal(ten.Add(2 * time.Hour)) {
+			t.Errorf("Next(%v): %v", ten, got)
+		}
+	}
+}
+
+func TestEvery(t *testing.T) {
+	for _, tt := range []struct {
+		every time.Duration
+		want  string
+	}{
+		{30 * time.Minute, "2026-01-05T08:30Z 2026-01-05T09:00Z"},
+		{7 * time.Hour, "2026-01-05T09:00Z 2026-01-05T16:00Z"},
+		{7 * 24 * time.Hour, "2026-01-08T00:00Z 2026-01-15T00:00Z"}, // 1970 began on a Thursday
+		{0, "-"},
+		{-time.Hour, "-"},
+	} {
+		if got := next(recur.Every(tt.every), at(t, "2026-01-05T08:00Z"), 2); got != tt.want {
+			t.Errorf("every %v: %s, want %s", tt.every, got, tt.want)
+		}
+	}
+	from := at(t, "2026-01-05T08:00Z")
+	if got, _ := recur.Every(1500 * time.Millisecond).Next(from.Add(time.Second)); !got.Equal(from.Add(1500 * time.Millisecond)) {
+		t.Errorf("every 1.5s: %v", got)
+	}
+	if got, _ := recur.Every(1).Next(from); !got.Equal(from.Add(time.Microsecond)) {
+		t.Errorf("every 1ns: %v", got)
+	}
+}
+
+func TestNone(t *testing.T) {
+	var unset *recur.Rule
+	for _, r := range []*recur.Rule{unset, recur.None()} {
+		if tm, ok := r.First(time.Time{}); ok {
+			t.Errorf("First: %v", tm)
+		}
+		if tm, ok := r.Next(time.Time{}); ok {
+			t.Errorf("Next: %v", tm)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	const (
+		day    = "DTSTART:20260105T060000 "
+		anchor = "; add a DTSTART, as in DTSTART:20260105T060000"
+		parts  = "is not supported; the parts of a rule are FREQ, INTERVAL, COUNT, UNTIL, WKST, BYMONTH, BYWEEKNO, BYYEARDAY, BYMONTHDAY, BYDAY, BYHOUR, BYMINUTE, BYSECOND and BYSETPOS"
+		hours  = "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23"
+		never  = "the rule has no occurrence within 10 years of 2026-01-05; change DTSTART, UNTIL or the BY parts"
+	)
+	tests := []struct{ rule, want string }{
+		{"", "there is no RRULE; write FREQ=DAILY or the like"},
+		{strings.Repeat("x", 1001), "the rule has 1001 bytes; 1000 are the most"},
+		{"RRULE:", `"" is no part of a rule; write it as FREQ=DAILY`},
+		{"daily", `"DAILY" is no part of a rule; write it as FREQ=DAILY`},
+		{"FREQ=DAILY;", `"" is no part of a rule; write it as FREQ=DAILY`},
+		{"INTERVAL=2", "there is no FREQ; write FREQ=DAILY or the like"},
+		{"BEGIN:VEVENT FREQ=DAILY", "BEGIN is not supported; a rule has DTSTART, RRULE and EXDATE"},
+		{day + "RDATE:20260105T060000 FREQ=DAILY", "RDATE is not supported; a rule has DTSTART, RRULE and EXDATE"},
+		{day + "EXRULE:FREQ=DAILY FREQ=DAILY", "EXRULE is not supported; a rule has DTSTART, RRULE and EXDATE"},
+		{"RRULE:FREQ=DAILY RRULE:FREQ=DAILY", "RRULE is there twice; a rule has one"},
+		{day + day + "FREQ=DAILY", "DTSTART is there twice; a rule has one"},
+		{"RRULE;X=1:FREQ=DAILY", "RRULE;X=1:FREQ=DAILY: an RRULE has no parameters; write RRULE:FREQ=…"},
+
+		{"DTSTART:20260105T060000,20260106T060000 FREQ=DAILY", "DTSTART has more than one time; a rule has one"},
+		{"DTSTART:18991231T000000 FREQ=DAILY", "DTSTART is in the year 1899; it must be from 1900 to 2099"},
+		{"DTSTART:99991231T000000 FREQ=DAILY", "DTSTART is in the year 9999; it must be from 1900 to 2099"},
+		{"DTSTART:20260230T000000 FREQ=DAILY", `DTSTART: "20260230T000000" is no time; write it as 20260105T060000, or 20260105T060000Z for UTC`},
+		{"DTSTART;TZID=Europe/Atlantis:20260105T060000 FREQ=DAILY", "DTSTART: TZID=Europe/Atlantis is not known; write it as TZID=Europe/Berlin"},
+		{"DTSTART;TZID=Local:20260105T060000 FREQ=DAILY", "DTSTART: TZID=Local names no zone; write it as TZID=Europe/Berlin"},
+		{"DTSTART;TZID=Europe/Berlin:20260105T060000Z FREQ=DAILY", "DTSTART has a TZID and a time in UTC; leave out the one or the Z"},
+		{"DTSTART;VALUE=PERIOD:20260105T060000 FREQ=DAILY", "DTSTART: VALUE=PERIOD is not supported; TZID and VALUE=DATE are"},
+		{day + "EXDATE:20260106 FREQ=DAILY", "EXDATE: 20260106 is a day; write the time as well, as in 20260106T060000"},
+		{day + "EXDATE:x FREQ=DAILY", `EXDATE: "X" is no time; write it as 20260105T060000, or 20260105T060000Z for UTC`},
+
+		{"FREQ=SECONDLY", "FREQ=SECONDLY: must be MINUTELY, HOURLY, DAILY, WEEKLY, MONTHLY or YEARLY"},
+		{"FREQ=DAILY;FREQ=DAILY", "FREQ is there twice; write all values in one list"},
+		{"FREQ=DAILY;BYHOUR=6;BYHOUR=7", "BYHOUR is there twice; write all values in one list"},
+		{day + "FREQ=YEARLY;BYEASTER=0", "BYEASTER=0: " + parts},
+		{"FREQ=DAILY;INTERVAL=0", `INTERVAL=0: "0" must be a whole number from 1 to 2147483647`},
+		{"FREQ=DAILY;INTERVAL=9223372036854775808", `INTERVAL=9223372036854775808: "9223372036854775808" must be a whole number from 1 to 2147483647`},
+		{day + "FREQ=YEARLY;INTERVAL=11", "INTERVAL=11 is more than 10 years; with FREQ=YEARLY, 10 is the most"},
+		{day + "FREQ=MINUTELY;INTERVAL=5256001", "INTERVAL=5256001 is more than 10 years; with FREQ=MINUTELY, 5256000 is the most"},
+		{day + "FREQ=DAILY;COUNT=0", `COUNT=0: "0" must be a whole number from 1 to 100000; for more, write UNTIL`},
+		{day + "FREQ=DAILY;COUNT=100001", `COUNT=100001: "100001" must be a whole number from 1 to 100000; for more, write UNTIL`},
+		{day + "FREQ=DAILY;COUNT=2;UNTIL=20260106", "COUNT and UNTIL are both there; leave out one"},
+		{day + "FREQ=DAILY;UNTIL=tomorrow", `UNTIL=TOMORROW: "TOMORROW" is no time; write it as 20260105T060000, or 20260105T060000Z for UTC`},
+		{"FREQ=DAILY;WKST=1MO", "WKST=1MO: must be a weekday: MO, TU, WE, TH, FR, SA or SU"},
+		{"FREQ=DAILY;BYHOUR=24", `BYHOUR=24: "24" must be a whole number from 0 to 23`},
+		{"FREQ=DAILY;BYHOUR=6,", `BYHOUR=6,: "" must be a whole number from 0 to 23`},
+		{"FREQ=DAILY;BYSECOND=60", `BYSECOND=60: "60" must be a whole number from 0 to 59`},
+		{"FREQ=DAILY;BYMONTHDAY=-32", `BYMONTHDAY=-32: "-32" must be a whole number from 1 to 31, or from -31 to -1`},
+		{"FREQ=DAILY;BYMONTHDAY=0", `BYMONTHDAY=0: "0" must be a whole number from 1 to 31, or from -31 to -1`},
+		{"FREQ=DAILY;BYDAY=XX", `BYDAY=XX: "XX" must be a weekday: MO, TU, WE, TH, FR, SA or SU`},
+		{"FREQ=DAILY;BYDAY=0MO", `BYDAY=0MO: the ordinal of "0MO" must be from 1 to 53 or from -53 to -1`},
+
+		{"FREQ=DAILY;COUNT=2", "COUNT counts from DTSTART, and there is none" + anchor},
+		{"FREQ=YEARLY", "FREQ=YEARLY needs to know in which year it starts" + anchor},
+		{"FREQ=DAILY;INTERVAL=2", "INTERVAL=2 counts from DTSTART, and there is none" + anchor},
+		{"FREQ=HOURLY;INTERVAL=25", "INTERVAL=25 is more than a day, and without DTSTART each midnight begins anew" + anchor},
+		{"FREQ=WEEKLY", "FREQ=WEEKLY takes its weekday from DTSTART, and there is none; add BYDAY, as in BYDAY=MO, or a DTSTART"},
+		{"FREQ=MONTHLY", "FREQ=MONTHLY takes its day from DTSTART, and there is none; add BYMONTHDAY, as in BYMONTHDAY=1, BYDAY or a DTSTART"},
+
+		{day + "FREQ=MONTHLY;BYWEEKNO=1", "BYWEEKNO does not go with FREQ=MONTHLY; write FREQ=YEARLY, or BYDAY instead"},
+		{day + "FREQ=DAILY;BYYEARDAY=1", "BYYEARDAY does not go with FREQ=DAILY; write FREQ=YEARLY, or BYMONTH and BYMONTHDAY instead"},
+		{day + "FREQ=WEEKLY;BYMONTHDAY=1", "BYMONTHDAY does not go with FREQ=WEEKLY; write FREQ=MONTHLY, or BYDAY instead"},
+		{day + "FREQ=DAILY;BYHOUR=6,7;BYSETPOS=1", "BYSETPOS does not go with FREQ=DAILY; name the times it picks in BYHOUR and BYMINUTE instead"},
+		{day + "FREQ=MONTHLY;BYSETPOS=1", "BYSETPOS picks from what another BY part names, and there is none; add BYDAY or the like, or leave it out"},
+		{day + "FREQ=MONTHLY;BYDAY=MO;BYSETPOS=1,2,3,4,5,6", "BYSETPOS has 6 values; 5 are the most"},
+		{day + "FREQ=YEARLY;BYWEEKNO=1,53", "BYWEEKNO=53: not every year has this week, and its days in January or December may be missed; write -1 for the last week"},
+		{"FREQ=WEEKLY;BYDAY=1MO", "BYDAY=+1MO: an ordinal goes with FREQ=MONTHLY and YEARLY alone; with FREQ=WEEKLY, leave it out"},
+		{day + "FREQ=YEARLY;BYWEEKNO=1;BYDAY=1MO", "BYDAY=+1MO: an ordinal does not go with BYWEEKNO; leave it out"},
+		{"FREQ=MONTHLY;BYDAY=-6MO", "BYDAY=-6MO: no month has that many; write an ordinal from 1 to 5 or from -5 to -1"},
+		{day + "FREQ=YEARLY;BYMONTH=2;BYDAY=6MO", "BYDAY=+6MO: no month has that many; write an ordinal from 1 to 5 or from -5 to -1"},
+		{"FREQ=MONTHLY;BYDAY=MO,1TU", "BYDAY has weekdays with and without an ordinal; write MO as 1MO,2MO,3MO,4MO,5MO"},
+		{day + "FREQ=YEARLY;BYHOUR=" + hours + ";BYMINUTE=0,30",
+			"the rule names 48 times of day; with FREQ=YEARLY, 24 are the most: write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes 1440"},
+		{"FREQ=DAILY;BYHOUR=" + hours + ";BYMINUTE=0,1,2,3,4,5,6,7,8,9;BYSECOND=0,1,2,3,4,5,6",
+			"the rule names 1680 times of day; with FREQ=DAILY, 1440 are the most: name fewer of BYHOUR, BYMINUTE and BYSECOND"},
+		{day + "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", never},
+		{day + "FREQ=YEARLY;INTERVAL=7;BYMONTH=2;BYMONTHDAY=29", never},
+		{day + "FREQ=DAILY;UNTIL=20260104", never},
+		{day + "EXDATE:20260105T060000 FREQ=DAILY;COUNT=1", never},
+		{day + "FREQ=MONTHLY;BYDAY=MO;BYSETPOS=6", never},
+
+		{"DTSTART:20260101T000000Z FREQ=HOURLY;INTERVAL=2;BYHOUR=1", "FREQ=HOURLY takes no BY part, and with these it never occurs; write FREQ=DAILY with BYHOUR and BYMINUTE"},
+		{"DTSTART:20260101T090000Z FREQ=HOURLY;BYHOUR=9,10;BYMINUTE=0,30", "FREQ=HOURLY takes no BY part; this says the same: FREQ=DAILY;BYHOUR=9,10;BYMINUTE=0,30"},
+		{"FREQ=HOURLY;INTERVAL=8;BYDAY=MO,TU", "FREQ=HOURLY takes no BY part; this says the same: FREQ=DAILY;BYHOUR=0,8,16;BYMINUTE=0;BYDAY=MO,TU"},
+		{"FREQ=MINUTELY;INTERVAL=20;BYHOUR=9;BYMONTH=1", "FREQ=MINUTELY takes no BY part; this says the same: FREQ=DAILY;BYHOUR=9;BYMINUTE=0,20,40;BYMONTH=1"},
+		{"DTSTART:20260101T000500 FREQ=MINUTELY;INTERVAL=120;BYMONTHDAY=1;UNTIL=20270101",
+			"FREQ=MINUTELY takes no BY part; this says the same: FREQ=DAILY;BYHOUR=0,2,4,6,8,10,12,14,16,18,20,22;BYMINUTE=5;BYMONTHDAY=1;UNTIL=20270101"},
+		{"FREQ=MINUTELY;INTERVAL=90;BYDAY=MO", "FREQ=MINUTELY takes no BY part; write FREQ=DAILY with BYHOUR and BYMINUTE"},
+		{"FREQ=HOURLY;INTERVAL=5;BYHOUR=5", "FREQ=HOURLY takes no BY part; write FREQ=DAILY with BYHOUR and BYMINUTE"},
+		{"FREQ=HOURLY;BYYEARDAY=5", "FREQ=HOURLY takes no BY part; write FREQ=DAILY with BYHOUR and BYMINUTE"},
+	}
+	for _, tt := range tests {
+		if r, err := recur.Parse(tt.rule, nil); r != nil || err == nil || err.Error() != tt.want {
+			t.Errorf("%s\ngot  %v\nwant %s", tt.rule, err, tt.want)
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	rules := recur.NewRules(zone(t, "America/New_York"))
+	six, err := rules.Parse("FREQ=DAILY;BYHOUR=6")
+	if got := next(six, at(t, "2026-01-05T00:00Z"), 1); err != nil || got != "2026-01-05T11:00Z" {
+		t.Fatalf("%s, %v", got, err)
+	}
+	if _, err := rules.Parse("FREQ=NEVER"); err == nil {
+		t.Error("FREQ=NEVER is read")
+	}
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() { // 1,000 other rules are not enough to forget this one
+			for i := range 250 {
+				r, err := rules.Parse(fmt.Sprintf("FREQ=DAILY;BYHOUR=%d;BYMINUTE=%d", 6+g, i%60))
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				r.Next(at(t, "2026-01-05T00:00Z"))
+				six.Next(at(t, "2026-01-05T00:00Z").Add(time.Duration(i) * time.Hour))
+			}
+		})
+	}
+	wg.Wait()
+	if again, err := rules.Parse("FREQ=DAILY;BYHOUR=6"); err != nil || again != six {
+		t.Errorf("it is parsed again: %v", err)
+	}
+	for i := range 2000 {
+		rules.Parse(fmt.Sprintf("FREQ=MINUTELY;INTERVAL=%d", 1+i))
+	}
+	if again, err := rules.Parse("FREQ=DAILY;BYHOUR=6"); err != nil || again == six {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+var zones = []string{"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kolkata"}
+
+// Two years of any rule in any zone: what is found going forward is found from any
+// instant, and by a rule that was asked nothing before.
+func TestOccurrencesInZones(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := rapid.SampledFrom(zones).Draw(t, "zone")
+		choose := chooser(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") })
+		start := time.Unix(1735689600+int64(choose(365*86400)), 0).UTC()
+		text := "DTSTART:" + start.Format("20060102T150405") + " RRULE:" + choose.rule(start)
+		r, err := recur.Parse(text, zone(t, in))
+		if err != nil {
+			if !strings.Contains(err.Error(), "no occurrence") {
+				t.Fatalf("%s: %v", text, err)
+			}
+			t.Skip(err)
+		}
+		from := start.AddDate(0, choose(24), choose(31))
+		var list []time.Time
+		for at, ok := r.First(from); ok && at.Before(from.AddDate(2, 0, 0)) && len(list) < 3000; at, ok = r.Next(at) {
+			if at.Before(from) || len(list) > 0 && !at.After(list[len(list)-1]) {
+				t.Fatalf("%s in %s: %v comes after %v", text, in, at, list)
+			}
+			list = append(list, at)
+		}
+		if len(list) == 0 {
+			return
+		}
+		for range 5 {
+			i := choose(len(list))
+			fresh := parse(t, text, in)
+			before := from.Add(-1)
+			if i > 0 {
+				before = list[i-1]
+			}
+			some := before.Add(1 + list[i].Sub(before)/1000*time.Duration(choose(1000)))
+			for _, tm := range []time.Time{some, list[i]} {
+				if got, ok := fresh.First(tm); !ok || got != list[i] {
+					t.Fatalf("%s in %s: First(%v) is %v, want %v", text, in, tm, got, list[i])
+				}
+			}
+			if got, ok := parse(t, text, in).Next(before); !ok || got != list[i] {
+				t.Fatalf("%s in %s: Next(%v) is %v, want %v", text, in, before, got, list[i])
+			}
+		}
+	})
+}
