@@ -94,7 +94,7 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 	switch {
 	case err != nil && o.JSON && !o.SQL:
 		k.bad("config", err)
-		return errors.Join(err, g.printChecks(false, k.findings))
+		return errors.Join(err, g.printChecks(false, k.findings, nil))
 	case err != nil:
 		return err
 	case o.SQL:
@@ -103,7 +103,7 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 	k.all(ctx)
 	ok := !slices.ContainsFunc(k.findings, func(f finding) bool { return !f.OK })
 	if o.JSON {
-		err = g.printChecks(ok, k.findings)
+		err = g.printChecks(ok, k.findings, cfg)
 	} else {
 		g.printFindings(k.findings)
 	}
@@ -116,11 +116,14 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 	return errCheck
 }
 
-func (g *globals) printChecks(ok bool, list []finding) error {
+// printChecks prints the findings and, with the policy refresh, how its settings are
+// understood, which may be sentences.
+func (g *globals) printChecks(ok bool, list []finding, cfg *config.Config) error {
 	return printJSON(g.out, struct {
-		OK     bool      `json:"ok"`
-		Checks []finding `json:"checks"`
-	}{ok, list})
+		OK     bool        `json:"ok"`
+		Checks []finding   `json:"checks"`
+		Policy *policyJSON `json:"policy,omitempty"`
+	}{ok, list, policySettings(cfg)})
 }
 
 func (g *globals) printFindings(list []finding) {

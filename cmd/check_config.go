@@ -45,6 +45,9 @@ func (k *checker) policy() {
 	switch {
 	case p == nil:
 		return
+	case p.Refresher != nil:
+		k.refresh(refreshOf(k.cfg), k.now)
+		return
 	case p.Never || p.Retries == 0:
 		k.good("policy", "%s: a record that has failed once is not tried again", p.Name)
 		return

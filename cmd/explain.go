@@ -81,6 +81,8 @@ type explainJSON struct {
 
 	Eligible stamp `json:"eligible"`
 	Expires  stamp `json:"expires"`
+
+	*refreshJSON // of the refresh policy alone
 }
 
 func runExplain(ctx context.Context, id string, o dataFlags, g *globals) error {
@@ -93,6 +95,9 @@ func runExplain(ctx context.Context, id string, o dataFlags, g *globals) error {
 	row, err := a.find(ctx, id, now)
 	if err != nil {
 		return err
+	}
+	if p := refreshOf(cfg); p != nil && row.Refresh != nil {
+		return g.explainRefresh(p, cfg, row, o.JSON, now)
 	}
 	x := inspect.Explain(row, cfg.Tiers, policyOf(cfg), now)
 	keeps := retryOf(cfg) != nil

@@ -191,6 +191,8 @@ func (o *observer) attemptEnded(log *slog.Logger, ev backlog.Event) {
 	switch {
 	case ev.Outcome == backlog.Succeeded:
 		log.Debug("success")
+	case ev.Outcome == backlog.HandedOver:
+		log.Debug("handed over")
 	case ev.Outcome == backlog.Skipped:
 		log.Debug("not attempted", "reason", ev.Err)
 	case ev.Outcome == backlog.Rejected:

@@ -18,6 +18,7 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
+	"backlog/backlog/table/refresh"
 	"backlog/tiers"
 )
 
@@ -247,6 +248,8 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 		if tier, known = s.ByMaxAge(age); !known {
 			tier = tiers.Tier{Name: o.MaxAge, MaxAge: age}
 		}
+	case !byAge && !byName && !o.Due && len(s.Tiers()) == 1:
+		tier = s.Widest()
 	default:
 		return p, usagef("say which records: one of --max-age AGE, --tier NAME, --due or --id ID")
 	}
@@ -306,15 +309,17 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 		g.printf(`{"tier":%s,"records":[`, name)
 	}
 	e := &backlog.Engine{
-		Store:      struct{ backlog.Store }{a.table}, // none of its other abilities
+		Store:      struct{ backlog.Store }{a.store()}, // none of its other abilities
 		Handler:    backlog.HandlerFunc(show),
 		MaxRecords: cfg.MaxRecords,
-		Policy:     policyOf(cfg),
 		Observe: func(ev backlog.Event) {
 			if ev.Kind == backlog.UnreadableRow {
 				obs.Observe(ev)
 			}
 		},
+	}
+	if a.again == nil { // a start would be written
+		e.Policy = policyOf(cfg)
 	}
 	_, err = e.Pass(ctx, p)
 	if cause := context.Cause(ctx); err == nil && cause != nil && !isEnd(cause) {
@@ -367,7 +372,11 @@ func (a *app) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, 
 		return backlog.Report{}, err
 	}
 	p.Tier, p.MaxAge = tier.Name, tier.MaxAge
-	e.Store = &singleStore{Table: a.table, record: row.Record}
+	one := &singleStore{Table: a.table, record: row.Record}
+	e.Store = one
+	if a.again != nil {
+		e.Store = &singleRefresh{Store: a.again, one: one}
+	}
 	return e.Pass(ctx, p)
 }
 
@@ -377,6 +386,13 @@ func (a *app) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, 
 func (a *app) findPending(ctx context.Context, id string, now time.Time) (row inspect.Row, tier tiers.Tier, err error) {
 	if row, err = a.find(ctx, id, now); err != nil {
 		return row, tier, err
+	}
+	if p := refreshOf(a.cfg); p != nil {
+		if state := refreshState(row.Refresh); row.Filtered || state == "disabled" || state == "running" {
+			_, why, _ := nextStart(p, a.cfg.Tiers, row.Refresh, now)
+			return row, tier, fmt.Errorf("record %s is not handled: %s", shown(row.Key.String()), why)
+		}
+		return row, a.cfg.Tiers.Widest(), nil
 	}
 	pending := row.State == backlog.RowNew || row.State == backlog.RowError
 	dateless := row.Inserted.IsZero()
@@ -409,6 +425,22 @@ func (s *singleStore) Pending(_ context.Context, q backlog.Query) (p backlog.Pag
 		p.Records = []backlog.Record{s.record}
 	}
 	return p, nil
+}
+
+// A singleRefresh is one of the policy refresh.
+type singleRefresh struct {
+	*refresh.Store
+	one *singleStore
+}
+
+// Pending implements backlog.Store.
+func (s *singleRefresh) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
+	return s.one.Pending(ctx, q)
+}
+
+// Overdue implements backlog.Beginner: other records are not looked at.
+func (*singleRefresh) Overdue(context.Context, time.Time, backlog.Cursor, int) ([]backlog.Record, error) {
+	return nil, nil
 }
 
 // dryRunOne shows what a program would be given of the record.

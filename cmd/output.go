@@ -50,6 +50,8 @@ type reportJSON struct {
 	Unwritten   int     `json:"unwritten"`
 	Unreadable  int     `json:"unreadable"`
 	GivenUp     int     `json:"given_up"`
+	Accepted    int     `json:"accepted"`
+	Overdue     int     `json:"overdue"`
 
 	Causes []causeJSON `json:"causes"`
 }
@@ -63,7 +65,7 @@ func printReport(w io.Writer, name string, r backlog.Report, asJSON bool, list [
 			Selected: r.Selected, Succeeded: r.Succeeded, Failed: r.Failed, Rejected: r.Rejected, Skipped: r.Skipped,
 			Conflicts: r.Conflicts, Expired: r.Expired, Complete: r.Complete, Stopped: r.Stopped,
 			Refused: r.Refused, Interrupted: r.Interrupted, Unwritten: r.Unwritten, Unreadable: r.Unreadable,
-			GivenUp: r.GivenUp, Causes: causesJSON(list),
+			GivenUp: r.GivenUp, Accepted: r.Accepted, Overdue: r.Overdue, Causes: causesJSON(list),
 		})
 	}
 	if _, err := fmt.Fprintln(w, reportText(name, r)); err != nil {
@@ -83,6 +85,7 @@ func outcomeCounts(r backlog.Report) []outcomeCount {
 	return []outcomeCount{
 		{r.Succeeded, "succeeded", "succeeded"}, {r.Failed, "failed", "failed"}, {r.GivenUp, "given_up", "of them out of retries"},
 		{r.Rejected, "rejected", "rejected"}, {r.Skipped, "skipped", "skipped"},
+		{r.Accepted, "accepted", "handed over"}, {r.Overdue, "overdue", "not answered by their deadline"},
 		{r.Conflicts, "conflicts", "changed by somebody else meanwhile"}, {r.Refused, "refused", "refused by the database"},
 		{r.Interrupted, "interrupted", "interrupted"}, {r.Unwritten, "unwritten", "not written"}, {r.Expired, "expired", "expired"},
 		{r.Unreadable, "unreadable", "unreadable and left alone"},

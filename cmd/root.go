@@ -113,6 +113,7 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	root.Flags().BoolP("version", "v", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
 	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newRetry(g), newCheck(g))
+	root.AddCommand(newResolve(g), newAttempt(g))
 	root.AddCommand(newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false
 	root.SetFlagErrorFunc(flagError)

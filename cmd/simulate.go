@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,8 @@ type SimulateOptions struct {
 
 	Live   bool
 	Assume string
+
+	forRefresh error // about a flag that only this policy has here
 }
 
 // WorkloadOptions are the flags of simulate that are about many records.
@@ -152,7 +155,10 @@ func checkForm(o *SimulateOptions, f *pflag.FlagSet) error {
 		{"now", "--live, --life or --arrivals", workload || !f.Changed("attempts")},
 	} {
 		for _, name := range strings.Fields(x.flags) {
-			if f.Changed(name) && !x.ok {
+			one := !workload && !o.Live && !o.Life && o.Inserted == ""
+			if f.Changed(name) && !x.ok && one && slices.Contains([]string{"from", "call-time", "now"}, name) {
+				o.forRefresh = usagef("--%s belongs to %s", name, x.of)
+			} else if f.Changed(name) && !x.ok {
 				return usagef("--%s belongs to %s", name, x.of)
 			}
 		}
@@ -197,6 +203,15 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bo
 	if err != nil {
 		return usagef("policy %s: %w", configured.Name, err)
 	}
+	if p != nil && p.Refresher != nil {
+		if o.Life || o.Inserted != "" {
+			return usagef("--life and --inserted are about ages, which do not matter to the policy refresh; use --attempts and --from")
+		}
+		return o.refresh(g, p.Refresher)
+	}
+	if o.forRefresh != nil {
+		return o.forRefresh
+	}
 	random := rand.New(rand.NewPCG(o.Seed, 0))
 	switch {
 	case o.Life || o.Inserted != "" || p == nil && !attempts:
@@ -211,8 +226,12 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bo
 
 // policy returns the policy that is asked for.
 func (o *SimulateOptions) policy(g *globals) (config.Policy, error) {
-	if o.Policy == "" {
+	bare := strings.TrimSpace(o.Policy) == "refresh" // which has no defaults: the file's settings
+	if o.Policy == "" || bare {
 		cfg, err := g.load()
+		if err == nil && bare && cfg.Policy.Name != "refresh" {
+			err = usagef("--policy: refresh has no default for when and for its timeout, and the configuration has another policy; write 'refresh: {every: 2h, timeout: 1h}'")
+		}
 		if err != nil {
 			return config.Policy{}, err
 		}
@@ -355,6 +374,9 @@ func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, shared simu
 		policy, err := newPolicy(p)
 		if err != nil {
 			return usagef("%s: %w", name, err)
+		}
+		if policy != nil && policy.Refresher != nil {
+			return usagef("%s: its rows start again and again, which --arrivals and --live do not model; use simulate --attempts", name)
 		}
 		with := shared
 		with.Schedule, with.Policy = c.Tiers, policy

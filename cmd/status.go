@@ -66,6 +66,9 @@ func runStatus(ctx context.Context, o dataFlags, g *globals) error {
 		return err
 	}
 	defer a.close()
+	if a.again != nil {
+		return a.statusRefresh(ctx, g, o.JSON, now)
+	}
 	counts, err := countOf(ctx, a.table, a.cfg, now)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/mysql"
 	"backlog/backlog/table/postgres"
+	"backlog/backlog/table/refresh"
 	"backlog/backlog/table/sqlite"
 )
 
@@ -56,6 +57,7 @@ type app struct {
 	onDead  tool // nil: none
 	db      *table.DB
 	table   *table.Table
+	again   *refresh.Store // of the policy refresh; nil: another is configured
 
 	shared bool            // the database is another app's, too
 	hard   <-chan struct{} // closed by the second signal
@@ -168,6 +170,12 @@ func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.L
 		return nil, err
 	}
 	a.table = t
+	if refreshOf(cfg) != nil {
+		if a.again, err = refresh.New(t); err != nil {
+			a.close()
+			return nil, err
+		}
+	}
 	return a, nil
 }
 
@@ -202,10 +210,18 @@ func (a *app) close() {
 	}
 }
 
+// store returns what passes work on: the table, or what the policy makes of it.
+func (a *app) store() backlog.Store {
+	if a.again != nil {
+		return a.again
+	}
+	return a.table
+}
+
 // engine returns an engine over the app's table and handler.
 func (a *app) engine(now func() time.Time, observe func(backlog.Event)) *backlog.Engine {
 	e := &backlog.Engine{
-		Store:           a.table,
+		Store:           a.store(),
 		Handler:         a.handler,
 		Concurrency:     a.cfg.Handler.Concurrency,
 		Timeout:         a.cfg.Handler.Timeout,
@@ -277,6 +293,9 @@ func policyOf(cfg *config.Config) *backlog.Policy {
 // retryOf returns the columns in which the policy keeps its state, nil if it keeps
 // none.
 func retryOf(cfg *config.Config) *mapping.PolicyColumns {
+	if r, ok := cfg.Policy.Settings.(*retry.Refresh); ok {
+		return r.PolicyColumns()
+	}
 	s, ok := cfg.Policy.Settings.(retry.Settings)
 	if !ok || len(s.Keeps().Columns) == 0 {
 		return nil

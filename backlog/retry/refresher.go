@@ -45,8 +45,8 @@ func (r *Refresh) refresher() *Refresher {
 	return p
 }
 
-// Timeout is what an attempt may take.
-func (p *Refresher) Timeout() time.Duration { return p.settings.Timeout }
+// Settings returns what the refresher was made of.
+func (p *Refresher) Settings() Refresh { return p.settings }
 
 // Rule returns when the row recurs; nil: never. The error says what is wrong with the
 // row's own rule.

@@ -80,7 +80,9 @@ func TestRefresh(t *testing.T) {
 // T3 gives up after a week.
 func TestRefreshForAWeek(t *testing.T) {
 	g := goldens["T2"]
-	g.settings = func(s *retry.Refresh) { s.RRule, s.Timeout, s.AfterLast, s.GiveUpAfter = twiceADay, hour, "wait", 7*24*hour }
+	g.settings = func(s *retry.Refresh) {
+		s.RRule, s.Timeout, s.AfterLast, s.GiveUpAfter = twiceADay, hour, "wait", 7*24*hour
+	}
 	list := refreshOf(t, g, 1000)
 	last := list[len(list)-1]
 	if len(list) != 99 || !last.Disabled || !last.End.Equal(time.Date(2026, 1, 12, 6, 1, 30, 0, time.UTC)) || last.Reason != "No success since 2026-01-05T06:01:30Z" {

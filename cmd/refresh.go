@@ -1,0 +1,483 @@
+package cmd
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"backlog/backlog"
+	"backlog/backlog/config"
+	"backlog/backlog/inspect"
+	"backlog/backlog/retry"
+	"backlog/backlog/retry/recur"
+	"backlog/backlog/simulate"
+	"backlog/backlog/table"
+	"backlog/tiers"
+)
+
+// refreshOf returns the policy that processes rows again and again, nil if another is
+// configured.
+func refreshOf(cfg *config.Config) *retry.Refresher {
+	if p := policyOf(cfg); p != nil {
+		r, _ := p.Refresher.(*retry.Refresher)
+		return r
+	}
+	return nil
+}
+
+// ResolveOptions are the arguments and the flags of resolve.
+type ResolveOptions struct {
+	dataFlags
+	UID, Outcome, Reason string
+}
+
+// outcomes are the words of resolve. A status goes on; its text is for the customer.
+var outcomes = map[string]backlog.Outcome{
+	"success": backlog.Succeeded, "failure": backlog.Errored, "reject": backlog.Rejected, "status": backlog.Skipped,
+}
+
+func newResolve(g *globals) *cobra.Command {
+	var o ResolveOptions
+	c := &cobra.Command{
+		Use:   "resolve UID success|failure|reject|status [--reason TEXT]",
+		Short: "Tell what became of an attempt that was handed over (policy refresh)",
+		Long: `Resolve writes the outcome of the running attempt with the UID, for a worker that was
+given a record and answers later. An attempt that has ended meanwhile, or was
+superseded, is left alone: exit status 1.
+
+    backlog resolve 5f1c9a0e7b2d4c68-1 success
+    backlog resolve 5f1c9a0e7b2d4c68-1 failure --reason "the file is empty"
+
+With status the attempt goes on, and only the text for the customer is written.` + exitStatusHelp,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return errors.New("say which attempt and what became of it, as in: backlog resolve UID success")
+			}
+			if _, ok := outcomes[args[1]]; !ok {
+				return fmt.Errorf("%q is no outcome; write success, failure, reject or status", args[1])
+			}
+			return nil
+		},
+		ValidArgsFunction: words("success", "failure", "reject", "status"),
+		RunE: func(c *cobra.Command, args []string) error {
+			o.UID, o.Outcome = args[0], args[1]
+			return runResolve(c.Context(), o, g)
+		},
+	}
+	c.Flags().StringVar(&o.Reason, "reason", "", "the `TEXT` of the error or, with status, for the customer")
+	o.AddFlags(c.Flags())
+	return c
+}
+
+func runResolve(ctx context.Context, o ResolveOptions, g *globals) error {
+	if o.Outcome == "status" && o.Reason == "" {
+		return usagef("status is a text for the customer; give it with --reason")
+	}
+	a, now, err := g.openRefresh(ctx, o.dataFlags, false)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	if a.onDead, err = newOnDead(ctx, a.cfg, a.log); err != nil {
+		return err
+	}
+	e := a.engine(func() time.Time { return now }, newObserver(a.log).Observe)
+	reasons, err := e.Resolve(ctx, []backlog.Answer{{UID: o.UID, Outcome: outcomes[o.Outcome], Text: o.Reason}})
+	if err != nil {
+		return err
+	}
+	if reasons[0] != nil {
+		if errors.Is(reasons[0], backlog.ErrConflict) {
+			return fmt.Errorf("no running attempt has the UID %s: it has ended, or was superseded; nothing is changed", shown(o.UID))
+		}
+		return reasons[0]
+	}
+	if o.JSON {
+		return printJSON(g.out, map[string]any{"uid": o.UID, "outcome": o.Outcome, "applied": true})
+	}
+	g.printf("%s: %s\n", shown(o.UID), o.Outcome)
+	return nil
+}
+
+func newAttempt(g *globals) *cobra.Command {
+	var o dataFlags
+	c := &cobra.Command{
+		Use:   "attempt UID",
+		Short: "Say whether an attempt is still the running one of its row (policy refresh)",
+		Long: `Attempt ends with 0 while the attempt with the UID is its row's running one, and with
+1 when it is not: a worker that holds it must stop then. Past its deadline it is
+the running one until somebody fails it, which the next pass does.` + exitStatusHelp,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("say which attempt, as in: backlog attempt UID")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return runAttempt(c.Context(), args[0], o, g) },
+	}
+	o.AddFlags(c.Flags())
+	return c
+}
+
+type attemptJSON struct {
+	UID      string       `json:"uid"`
+	Current  bool         `json:"current"`
+	ID       *backlog.Key `json:"id"`
+	No       *int         `json:"attempt_no"`
+	Started  stamp        `json:"started_at"`
+	Deadline stamp        `json:"deadline_at"`
+}
+
+func runAttempt(ctx context.Context, uid string, o dataFlags, g *globals) error {
+	a, _, err := g.openRefresh(ctx, o, true)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	records, err := a.again.Running(ctx, []string{uid})
+	if err != nil {
+		return err
+	}
+	out := attemptJSON{UID: uid, Current: len(records) > 0}
+	text := "no longer the running attempt of any record"
+	if out.Current {
+		r := &records[0]
+		s := r.Refresh
+		out.ID, out.No, out.Started, out.Deadline = &r.Key, &s.AttemptNo, stamp(s.Started), stamp(s.Deadline)
+		text = fmt.Sprintf("attempt %d of record %s, until %s", s.AttemptNo, shown(r.Key.String()), when(s.Deadline))
+	}
+	if o.JSON {
+		err = printJSON(g.out, out)
+	} else {
+		g.printf("%s: %s\n", shown(uid), text)
+	}
+	if err == nil && !out.Current {
+		err = quietError{errors.New(text)}
+	}
+	return err
+}
+
+// openRefresh opens the table for a command that is about attempts.
+func (g *globals) openRefresh(ctx context.Context, d dataFlags, readOnly bool) (*app, time.Time, error) {
+	a, now, err := g.open(ctx, d, table.Options{ReadOnly: readOnly})
+	if err != nil {
+		return nil, now, err
+	}
+	if a.again == nil {
+		a.close()
+		return nil, now, usagef("attempts have UIDs only with the policy refresh, and %s is configured", a.cfg.Policy.Name)
+	}
+	return a, now, nil
+}
+
+type refreshedJSON struct {
+	N        int   `json:"n"`
+	No       int   `json:"attempt_no"`
+	Start    stamp `json:"start"`
+	Deadline stamp `json:"deadline_at"`
+	Planned  stamp `json:"refresh_at"` // while it runs
+	End      stamp `json:"end"`
+	Next     stamp `json:"next_refresh_at"`
+}
+
+type refreshesJSON struct {
+	Policy   string          `json:"policy"`
+	Attempts []refreshedJSON `json:"attempts"`
+	Disabled stamp           `json:"disabled_at"`
+	Reason   *string         `json:"disabled_reason"`
+}
+
+// refresh prints the first attempts of a record that always fails, as the passes of the
+// schedule start them.
+func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	from, err := o.moment()
+	if o.Now == "" {
+		from, err = parseMoment("--from", o.From)
+	}
+	if err != nil {
+		return err
+	}
+	call, err := tiers.ParseDuration(o.CallTime)
+	if err != nil || call < 0 {
+		return usagef("--call-time: %q is not a duration; write it as in 90s", o.CallTime)
+	}
+	list, err := simulate.Refresh(p, cfg.Tiers, from, call, o.Attempts, 0)
+	if err != nil {
+		return err
+	}
+	out := refreshesJSON{Policy: "refresh", Attempts: []refreshedJSON{}}
+	rows := []string{"ATTEMPT\tSTART\tREFRESH_AT\tDEADLINE_AT\tEND\tREFRESH_AT AFTER IT"}
+	table := [][]string{{"n", "attempt_no", "start", "deadline_at", "refresh_at", "end", "next_refresh_at"}}
+	for i, a := range list {
+		out.Attempts = append(out.Attempts, refreshedJSON{i + 1, a.AttemptNo, stamp(a.Start), stamp(a.Deadline), stamp(a.Planned), stamp(a.End), stamp(a.Next)})
+		rows = append(rows, fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s", a.AttemptNo, when(a.Start), when(a.Planned), when(a.Deadline), when(a.End), when(a.Next)))
+		table = append(table, append([]string{strconv.Itoa(i + 1), strconv.Itoa(a.AttemptNo)},
+			each([]time.Time{a.Start, a.Deadline, a.Planned, a.End, a.Next}, func(t time.Time) string { return iso(t) })...))
+		if a.Disabled {
+			out.Disabled, out.Reason = stamp(a.End), &a.Reason
+		}
+	}
+	switch {
+	case o.JSON:
+		return printJSON(g.out, out)
+	case o.CSV:
+		return csv.NewWriter(g.out).WriteAll(table)
+	}
+	printTable(g.out, rows)
+	if out.Reason != nil {
+		g.printf("The record is disabled at %s: %s\n", when(time.Time(out.Disabled)), shown(*out.Reason))
+	}
+	return nil
+}
+
+func iso(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// explainRefresh is explain of a row of the refresh policy.
+func (g *globals) explainRefresh(p *retry.Refresher, cfg *config.Config, row inspect.Row, asJSON bool, now time.Time) error {
+	state := row.Refresh
+	r := refreshes(p, state, now)
+	x := inspect.Explanation{Tier: cfg.Tiers.Widest().Name}
+	x.Due, x.Reason, x.Next = nextStart(p, cfg.Tiers, state, now)
+	if row.Filtered {
+		x = inspect.Explanation{Reason: "table.where leaves it out"}
+	}
+	if x.Next.IsZero() {
+		x.Tier = ""
+	}
+	if row.NoStatus {
+		row.Status = ""
+	}
+	if asJSON {
+		e := explanationOf(row, x, false, now)
+		e.State, e.refreshJSON = refreshState(state), &r
+		return printJSON(g.out, e)
+	}
+	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
+	line := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
+	moment := func(what string, at stamp) {
+		if t := time.Time(at); !t.IsZero() {
+			line(what, "%s, %s", exactly(t), fromNow(t, now))
+		}
+	}
+	line("record", "%s", shown(row.Key.String()))
+	if row.Status != "" {
+		line("status", "%s", shown(row.Status))
+	}
+	line("state", "%s", refreshState(state))
+	moment("refresh_at", r.At)
+	line("attempt_no", "%d", r.AttemptNo)
+	moment("started", r.Started)
+	moment("deadline", r.Deadline)
+	if r.UID != nil {
+		line("attempt_uid", "%s", shown(*r.UID))
+	}
+	moment("failing since", r.FailingSince)
+	if r.DisabledReason != nil {
+		line("reason", "%s", shown(*r.DisabledReason))
+	}
+	if len(r.Occurrences) > 0 {
+		line("planned", "%s", strings.Join(each(r.Occurrences, func(t stamp) string { return when(time.Time(t)) }), ", "))
+	}
+	line("a failure now", "%s", shown(r.Failure))
+	moment("gives up", r.GivesUp)
+	line("due", "%s: %s", map[bool]string{true: "yes", false: "no"}[x.Due], escaped(x.Reason))
+	if x.Next.IsZero() {
+		line("next attempt", "none")
+	} else {
+		line("next attempt", "%s, %s, by the tier %s", exactly(x.Next), fromNow(x.Next, now), shown(x.Tier))
+	}
+	return w.Flush()
+}
+
+// refreshJSON is what explain adds for a row of the refresh policy.
+type refreshJSON struct {
+	At             stamp   `json:"refresh_at"`
+	AttemptNo      int     `json:"attempt_no"`
+	Started        stamp   `json:"started_at"`
+	Deadline       stamp   `json:"deadline_at"`
+	UID            *string `json:"attempt_uid"`
+	FailingSince   stamp   `json:"failing_since"`
+	DisabledReason *string `json:"disabled_reason"`
+	Occurrences    []stamp `json:"occurrences"` // the next three
+	Failure        string  `json:"failure_now"` // what a failure at this moment would write
+	GivesUp        stamp   `json:"gives_up"`    // by time, at the first failure from then on
+}
+
+// refreshState returns the word for the state of a row.
+func refreshState(s *backlog.Refresh) string {
+	switch {
+	case s.Disabled:
+		return "disabled"
+	case !s.Deadline.IsZero() || s.UID != "":
+		return "running"
+	case s.At.IsZero():
+		return "finished"
+	}
+	return "waiting"
+}
+
+// refreshes returns what explain adds for the state.
+func refreshes(p *retry.Refresher, state *backlog.Refresh, now time.Time) refreshJSON {
+	r := refreshJSON{
+		At: stamp(state.At), AttemptNo: state.AttemptNo, Started: stamp(state.Started), Deadline: stamp(state.Deadline),
+		FailingSince: stamp(state.FailingSince), Occurrences: []stamp{},
+	}
+	if state.UID != "" {
+		r.UID = &state.UID
+	}
+	if state.Reason != "" {
+		r.DisabledReason = &state.Reason
+	}
+	rule, err := p.Rule(*state)
+	for t, ok := rule.Next(now); ok && err == nil && len(r.Occurrences) < 3; t, ok = rule.Next(t) {
+		r.Occurrences = append(r.Occurrences, stamp(t))
+	}
+	if failed, final := p.End(*state, backlog.Errored, now, "failed", nil); final {
+		r.Failure = "disabled: " + failed.Reason
+	} else {
+		r.Failure = fmt.Sprintf("refresh_at %s, attempt_no %d", when(failed.At), failed.AttemptNo)
+	}
+	if after := p.Settings().GiveUpAfter; after > 0 && !state.FailingSince.IsZero() {
+		r.GivesUp = stamp(state.FailingSince.Add(after))
+	}
+	return r
+}
+
+// nextStart says whether a pass would start the row now, why, and at which tick it is
+// started if nothing happens meanwhile; zero: none.
+func nextStart(p *retry.Refresher, s *tiers.Schedule, state *backlog.Refresh, now time.Time) (due bool, why string, next time.Time) {
+	tick := func(t time.Time) time.Time { // the first at or after it
+		if t.Before(now) {
+			t = now
+		}
+		return s.Next(t.Add(-1))
+	}
+	_, err := p.Rule(*state)
+	switch {
+	case err != nil:
+		return false, "its rule cannot be read: " + err.Error(), next
+	case state.Disabled:
+		return false, "it is disabled until it is saved again; backlog retry does that", next
+	case !state.Deadline.IsZero():
+		fails := tick(state.Deadline)
+		if failed, final := p.End(*state, backlog.Errored, fails, "timed out", nil); !final && !failed.At.IsZero() {
+			next = tick(failed.At)
+		}
+		if state.Deadline.After(now) {
+			return false, "an attempt runs, which fails at its deadline if nobody answers", next
+		}
+		return false, "nobody answered its attempt by the deadline: the next pass fails it", next
+	case state.At.IsZero():
+		return false, "no further start is planned", next
+	case state.At.After(now):
+		return false, "its time has not come", tick(state.At)
+	}
+	return true, "its time has come", tick(now)
+}
+
+// refreshStates are the states in the order of a row's life.
+var refreshStates = []string{"waiting", "running", "disabled", "finished"}
+
+// statusRefresh is status of the policy refresh: rows by state.
+func (a *app) statusRefresh(ctx context.Context, g *globals, asJSON bool, now time.Time) error {
+	counts, err := a.again.Count(ctx)
+	if err != nil {
+		return err
+	}
+	s := &statusJSON{Counts: make(map[string]int), Bands: []bandJSON{}, Next: nextStarts(a.cfg.Tiers, now)}
+	rows := []string{"STATE\tRECORDS"}
+	for _, state := range refreshStates {
+		s.Counts[state] = counts[state]
+		rows = append(rows, fmt.Sprintf("%s\t%d", state, counts[state]))
+	}
+	s.Pending = counts["waiting"] + counts["running"]
+	if asJSON {
+		return printJSON(g.out, s)
+	}
+	rows = append(rows, "", "NEXT PASS\tTIER")
+	for _, n := range s.Next {
+		rows = append(rows, fmt.Sprintf("%s\t%s", when(time.Time(n.At)), shown(n.Tier)))
+	}
+	return printTable(g.out, rows)
+}
+
+// refresh finds settings of the policy that have no effect.
+func (k *checker) refresh(p *retry.Refresher, now time.Time) {
+	s, tick := p.Settings(), k.cfg.Tiers.MinInterval()
+	fine := true
+	rule, _ := p.Rule(backlog.Refresh{})
+	if gap := shortestGap(rule, now); gap > 0 && s.Timeout >= gap && s.Align {
+		fine = false
+		k.warn("policy", "shorten timeout, or write align: false", "timeout is %s and occurrences are %s apart: every retry could end after the next one and is moved there, so that intervals have no effect",
+			tiers.FormatDuration(s.Timeout), tiers.FormatDuration(gap))
+	}
+	for _, d := range s.Intervals {
+		if d > 0 && d < tick {
+			fine = false
+			k.warn("policy", "let the tier tick more often, or wait longer", "the interval %s is shorter than the %s from one look to the next", tiers.FormatDuration(d), tiers.FormatDuration(tick))
+			break
+		}
+	}
+	if fine {
+		k.good("policy", "refresh")
+	}
+}
+
+// shortestGap returns the shortest time between two of the next occurrences, 0 if
+// there are not two.
+func shortestGap(rule *recur.Rule, now time.Time) (shortest time.Duration) {
+	last, ok := rule.Next(now)
+	for range 100 {
+		if !ok {
+			break
+		}
+		var next time.Time
+		if next, ok = rule.Next(last); ok && (shortest == 0 || next.Sub(last) < shortest) {
+			shortest = next.Sub(last)
+		}
+		last = next
+	}
+	return shortest
+}
+
+// policyJSON are the settings of the policy refresh as check prints them.
+type policyJSON struct {
+	Name        string    `json:"name"`
+	RRule       string    `json:"rrule,omitempty"`
+	RRuleColumn string    `json:"rrule_column,omitempty"`
+	Every       float64   `json:"every_seconds,omitempty"`
+	Schedule    string    `json:"schedule,omitempty"`
+	Timeout     float64   `json:"timeout_seconds"`
+	Intervals   []float64 `json:"intervals_seconds"`
+	Align       bool      `json:"align"`
+	AfterLast   string    `json:"after_last"`
+	GiveUpAfter float64   `json:"give_up_after_seconds,omitempty"`
+	Reason      string    `json:"reason,omitempty"`
+}
+
+func policySettings(cfg *config.Config) *policyJSON {
+	if cfg == nil || refreshOf(cfg) == nil {
+		return nil
+	}
+	s := refreshOf(cfg).Settings()
+	return &policyJSON{
+		"refresh", s.RRule.Text, s.RRule.Column, s.Every.Seconds(), s.Schedule, s.Timeout.Seconds(), each(s.Intervals, time.Duration.Seconds),
+		s.Align, s.AfterLast, s.GiveUpAfter.Seconds(), s.Reason,
+	}
+}
