@@ -219,7 +219,7 @@ func (k *checker) all(ctx context.Context) {
 	}
 	t, ok := k.writes(ctx)
 	k.notes(k.table)
-	if !k.table.HasDead() {
+	if !k.table.HasDead() && refreshOf(k.cfg) == nil {
 		k.good("note", noDead)
 	}
 	if ok {
@@ -239,6 +239,10 @@ func (k *checker) trial(ctx context.Context, t *table.Table) {
 		return
 	}
 	headline, detail := untried+"tried", k.leftAlone
+	store, err := storeOf(k.cfg, t)
+	if k.bad("statuses", err) {
+		return
+	}
 	records, err := t.OfEachState(ctx)
 	if k.bad("statuses", err) {
 		return
@@ -249,7 +253,7 @@ func (k *checker) trial(ctx context.Context, t *table.Table) {
 			detail += fmt.Sprintf("\n%s: not tried, there is no such row that a pass takes", shown(state))
 			continue
 		}
-		_, err := backlog.TryRecord(ctx, t, r, policyOf(k.cfg), k.now)
+		_, err := backlog.TryRecord(ctx, store, r, policyOf(k.cfg), k.now)
 		switch {
 		case errors.Is(err, backlog.ErrLocked) || errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.ErrUnavailable):
 			detail += fmt.Sprintf("\n%s: not tried, row %s is not free: %v", shown(state), shown(r.Key.String()), err)

@@ -18,7 +18,6 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
-	"backlog/backlog/table/refresh"
 	"backlog/tiers"
 )
 
@@ -375,7 +374,7 @@ func (a *app) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, 
 	one := &singleStore{Table: a.table, record: row.Record}
 	e.Store = one
 	if a.again != nil {
-		e.Store = &singleRefresh{Store: a.again, one: one}
+		e.Store = a.singleRefresh(one)
 	}
 	return e.Pass(ctx, p)
 }
@@ -425,22 +424,6 @@ func (s *singleStore) Pending(_ context.Context, q backlog.Query) (p backlog.Pag
 		p.Records = []backlog.Record{s.record}
 	}
 	return p, nil
-}
-
-// A singleRefresh is one of the policy refresh.
-type singleRefresh struct {
-	*refresh.Store
-	one *singleStore
-}
-
-// Pending implements backlog.Store.
-func (s *singleRefresh) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
-	return s.one.Pending(ctx, q)
-}
-
-// Overdue implements backlog.Beginner: other records are not looked at.
-func (*singleRefresh) Overdue(context.Context, time.Time, backlog.Cursor, int) ([]backlog.Record, error) {
-	return nil, nil
 }
 
 // dryRunOne shows what a program would be given of the record.

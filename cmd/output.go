@@ -51,7 +51,7 @@ type reportJSON struct {
 	Unreadable  int     `json:"unreadable"`
 	GivenUp     int     `json:"given_up"`
 	Accepted    int     `json:"accepted"`
-	Overdue     int     `json:"overdue"`
+	Overdue     int     `json:"overdue,omitempty"`
 
 	Causes []causeJSON `json:"causes"`
 }

@@ -2,10 +2,8 @@ package cmd
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,8 +15,8 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/retry"
 	"backlog/backlog/retry/recur"
-	"backlog/backlog/simulate"
 	"backlog/backlog/table"
+	"backlog/backlog/table/refresh"
 	"backlog/tiers"
 )
 
@@ -177,75 +175,24 @@ func (g *globals) openRefresh(ctx context.Context, d dataFlags, readOnly bool) (
 	return a, now, nil
 }
 
-type refreshedJSON struct {
-	N        int   `json:"n"`
-	No       int   `json:"attempt_no"`
-	Start    stamp `json:"start"`
-	Deadline stamp `json:"deadline_at"`
-	Planned  stamp `json:"refresh_at"` // while it runs
-	End      stamp `json:"end"`
-	Next     stamp `json:"next_refresh_at"`
+// A singleRefresh is one of the policy refresh.
+type singleRefresh struct {
+	*refresh.Store
+	one *singleStore
 }
 
-type refreshesJSON struct {
-	Policy   string          `json:"policy"`
-	Attempts []refreshedJSON `json:"attempts"`
-	Disabled stamp           `json:"disabled_at"`
-	Reason   *string         `json:"disabled_reason"`
+// Pending implements backlog.Store.
+func (s *singleRefresh) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
+	return s.one.Pending(ctx, q)
 }
 
-// refresh prints the first attempts of a record that always fails, as the passes of the
-// schedule start them.
-func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
-	cfg, err := g.load()
-	if err != nil {
-		return err
-	}
-	from, err := o.moment()
-	if o.Now == "" {
-		from, err = parseMoment("--from", o.From)
-	}
-	if err != nil {
-		return err
-	}
-	call, err := tiers.ParseDuration(o.CallTime)
-	if err != nil || call < 0 {
-		return usagef("--call-time: %q is not a duration; write it as in 90s", o.CallTime)
-	}
-	list, err := simulate.Refresh(p, cfg.Tiers, from, call, o.Attempts, 0)
-	if err != nil {
-		return err
-	}
-	out := refreshesJSON{Policy: "refresh", Attempts: []refreshedJSON{}}
-	rows := []string{"ATTEMPT\tSTART\tREFRESH_AT\tDEADLINE_AT\tEND\tREFRESH_AT AFTER IT"}
-	table := [][]string{{"n", "attempt_no", "start", "deadline_at", "refresh_at", "end", "next_refresh_at"}}
-	for i, a := range list {
-		out.Attempts = append(out.Attempts, refreshedJSON{i + 1, a.AttemptNo, stamp(a.Start), stamp(a.Deadline), stamp(a.Planned), stamp(a.End), stamp(a.Next)})
-		rows = append(rows, fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s", a.AttemptNo, when(a.Start), when(a.Planned), when(a.Deadline), when(a.End), when(a.Next)))
-		table = append(table, append([]string{strconv.Itoa(i + 1), strconv.Itoa(a.AttemptNo)},
-			each([]time.Time{a.Start, a.Deadline, a.Planned, a.End, a.Next}, func(t time.Time) string { return iso(t) })...))
-		if a.Disabled {
-			out.Disabled, out.Reason = stamp(a.End), &a.Reason
-		}
-	}
-	switch {
-	case o.JSON:
-		return printJSON(g.out, out)
-	case o.CSV:
-		return csv.NewWriter(g.out).WriteAll(table)
-	}
-	printTable(g.out, rows)
-	if out.Reason != nil {
-		g.printf("The record is disabled at %s: %s\n", when(time.Time(out.Disabled)), shown(*out.Reason))
-	}
-	return nil
+// Overdue implements backlog.Beginner: other records are not looked at.
+func (*singleRefresh) Overdue(context.Context, time.Time, backlog.Cursor, int) ([]backlog.Record, error) {
+	return nil, nil
 }
 
-func iso(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339Nano)
+func (a *app) singleRefresh(one *singleStore) backlog.Store {
+	return &singleRefresh{Store: a.again, one: one}
 }
 
 // explainRefresh is explain of a row of the refresh policy.

@@ -98,7 +98,7 @@ func (a *app) introduce(level slog.Level) {
 		a.log.Log(context.Background(), level, "as understood: "+s)
 	}
 	a.table.TellNotes(func(n string) { a.log.Warn(n) })
-	if !a.table.HasDead() {
+	if !a.table.HasDead() && a.again == nil {
 		a.log.Log(context.Background(), level, noDead)
 	}
 }
@@ -170,12 +170,12 @@ func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.L
 		return nil, err
 	}
 	a.table = t
-	if refreshOf(cfg) != nil {
-		if a.again, err = refresh.New(t); err != nil {
-			a.close()
-			return nil, err
-		}
+	store, err := storeOf(cfg, t)
+	if err != nil {
+		a.close()
+		return nil, err
 	}
+	a.again, _ = store.(*refresh.Store)
 	return a, nil
 }
 
@@ -216,6 +216,20 @@ func (a *app) store() backlog.Store {
 		return a.again
 	}
 	return a.table
+}
+
+// storeOf returns what passes of the configuration work on.
+func storeOf(cfg *config.Config, t *table.Table) (triedStore, error) {
+	if refreshOf(cfg) != nil {
+		return refresh.New(t)
+	}
+	return t, nil
+}
+
+// A triedStore is a Store whose outcomes can be tried.
+type triedStore interface {
+	backlog.Store
+	Try(ctx context.Context, s backlog.Settlement) error
 }
 
 // engine returns an engine over the app's table and handler.
