@@ -25,118 +25,115 @@ var limits = map[rrule.Frequency]struct{ interval, times int }{
 // year, month or week.
 const maxSetpos = 5
 
+// A guard is what a rule must not be, and the error if it is.
+type guard struct {
+	wrong bool
+	text  string
+}
+
 // check says what is wrong with the parts together.
 func (p *parsed) check() error {
 	o := &p.option
-	freq := p.parts["FREQ"]
-	has := func(name string) bool { return p.parts[name] != "" }
-	if !has("FREQ") {
-		return errors.New("there is no FREQ; write FREQ=DAILY or the like")
+	o.Interval = max(o.Interval, 1)
+	guards := p.general()
+	if p.start.zone == nil {
+		guards = append(guards, p.anchored()...)
 	}
-	if o.Interval = max(o.Interval, 1); o.Interval > limits[o.Freq].interval {
-		return fmt.Errorf("INTERVAL=%d is more than %d years; with FREQ=%s, %d is the most", o.Interval, maxYears, freq, limits[o.Freq].interval)
+	switch {
+	case o.Freq < rrule.HOURLY:
+		guards = append(guards, p.expanded()...)
+	case p.by():
+		guards = append(guards, guard{true, "FREQ=" + p.parts["FREQ"] + " takes no BY part" + p.daily()})
 	}
-	if has("COUNT") && has("UNTIL") {
-		return errors.New("COUNT and UNTIL are both there; leave out one")
-	}
-	if p.start.wall.IsZero() {
-		if err := p.checkAnchor(freq, has); err != nil {
-			return err
+	for _, g := range guards {
+		if g.wrong {
+			return errors.New(g.text)
 		}
 	}
-	if o.Freq >= rrule.HOURLY {
-		for name := range p.parts {
-			if strings.HasPrefix(name, "BY") {
-				return fmt.Errorf("FREQ=%s takes no BY part%s", freq, p.daily())
-			}
+	return nil
+}
+
+func (p *parsed) has(name string) bool { return p.parts[name] != "" }
+
+// by reports whether there is a BY part.
+func (p *parsed) by() bool {
+	for name := range p.parts {
+		if strings.HasPrefix(name, "BY") && name != "BYSETPOS" {
+			return true
 		}
-		return nil
 	}
-	if err := p.checkParts(freq, has); err != nil {
-		return err
+	return false
+}
+
+// general are the guards of all rules.
+func (p *parsed) general() []guard {
+	most := limits[p.option.Freq].interval
+	return []guard{
+		{!p.has("FREQ"), "there is no FREQ; write FREQ=DAILY or the like"},
+		{p.has("COUNT") && p.has("UNTIL"), "COUNT and UNTIL are both there; leave out one"},
+		{p.option.Interval > most,
+			fmt.Sprintf("INTERVAL=%d is more than %d years; with FREQ=%s, %d is the most", p.option.Interval, maxYears, p.parts["FREQ"], most)},
+		{p.has("BYSETPOS") && !p.by(),
+			"BYSETPOS picks from what another BY part names, and there is none; add BYDAY or the like, or leave it out"},
+	}
+}
+
+// anchored are the guards of rules without DTSTART, which begin at each midnight.
+func (p *parsed) anchored() []guard {
+	const hint = "; add a DTSTART, as in DTSTART:20260105T060000"
+	o, interval := &p.option, fmt.Sprintf("INTERVAL=%d", p.option.Interval)
+	return []guard{
+		{p.has("COUNT"), "COUNT counts from DTSTART, and there is none" + hint},
+		{o.Freq == rrule.YEARLY, "FREQ=YEARLY needs to know in which year it starts" + hint},
+		{o.Freq <= rrule.DAILY && o.Interval > 1, interval + " counts from DTSTART, and there is none" + hint},
+		{o.Freq >= rrule.HOURLY && p.minutes() > 1440, interval + " is more than a day, and without DTSTART each midnight begins anew" + hint},
+		{o.Freq == rrule.WEEKLY && !p.has("BYDAY"),
+			"FREQ=WEEKLY takes its weekday from DTSTART, and there is none; add BYDAY, as in BYDAY=MO, or a DTSTART"},
+		{o.Freq == rrule.MONTHLY && !p.has("BYDAY") && !p.has("BYMONTHDAY"),
+			"FREQ=MONTHLY takes its day from DTSTART, and there is none; add BYMONTHDAY, as in BYMONTHDAY=1, BYDAY or a DTSTART"},
+	}
+}
+
+// minutes returns the INTERVAL of an HOURLY or MINUTELY rule.
+func (p *parsed) minutes() int {
+	if p.option.Freq == rrule.HOURLY {
+		return 60 * p.option.Interval
+	}
+	return p.option.Interval
+}
+
+// expanded are the guards of rules that the library expands: what RFC 5545
+// excludes, and what the library does otherwise than it says, or takes long for.
+func (p *parsed) expanded() []guard {
+	o, limit := &p.option, limits[p.option.Freq]
+	with := " does not go with FREQ=" + p.parts["FREQ"] + "; "
+	ordinals, highest := 0, 0
+	for _, d := range o.Byweekday {
+		if n := max(d.N(), -d.N()); n > 0 {
+			ordinals, highest = ordinals+1, max(highest, n)
+		}
 	}
 	times := max(1, len(o.Byhour)) * max(1, len(o.Byminute)) * max(1, len(o.Bysecond))
-	if most := limits[o.Freq].times; times > most {
-		hint := "name fewer of BYHOUR, BYMINUTE and BYSECOND"
-		if o.Freq < rrule.WEEKLY {
-			hint = "write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes 1440"
-		}
-		return fmt.Errorf("the rule names %d times of day; with FREQ=%s, %d are the most: %s", times, freq, most, hint)
+	fewer := "name fewer of BYHOUR, BYMINUTE and BYSECOND"
+	if o.Freq < rrule.WEEKLY {
+		fewer = "write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes 1440"
 	}
-	return nil
-}
-
-// checkAnchor says what a rule without DTSTART cannot do, because each midnight is
-// its start.
-func (p *parsed) checkAnchor(freq string, has func(string) bool) error {
-	o := &p.option
-	const hint = "add a DTSTART, as in DTSTART:20260105T060000"
-	switch {
-	case has("COUNT"):
-		return errors.New("COUNT counts from DTSTART, and there is none; " + hint)
-	case o.Freq == rrule.YEARLY:
-		return errors.New("FREQ=YEARLY needs to know in which year it starts; " + hint)
-	case o.Freq <= rrule.DAILY && o.Interval > 1:
-		return fmt.Errorf("INTERVAL=%d counts from DTSTART, and there is none; %s", o.Interval, hint)
-	case o.Freq >= rrule.HOURLY && int64(o.Interval)*int64(unit(o.Freq)) > int64(day):
-		return fmt.Errorf("INTERVAL=%d is more than a day, and without DTSTART each midnight begins anew; %s", o.Interval, hint)
-	case o.Freq == rrule.WEEKLY && !has("BYDAY"):
-		return errors.New("FREQ=WEEKLY takes its weekday from DTSTART, and there is none; add BYDAY, as in BYDAY=MO, or a DTSTART")
-	case o.Freq == rrule.MONTHLY && !has("BYDAY") && !has("BYMONTHDAY"):
-		return errors.New("FREQ=MONTHLY takes its day from DTSTART, and there is none; add BYMONTHDAY, as in BYMONTHDAY=1, BYDAY or a DTSTART")
+	return []guard{
+		{p.has("BYWEEKNO") && o.Freq != rrule.YEARLY, "BYWEEKNO" + with + "write FREQ=YEARLY, or BYDAY instead"},
+		{p.has("BYYEARDAY") && o.Freq != rrule.YEARLY, "BYYEARDAY" + with + "write FREQ=YEARLY, or BYMONTH and BYMONTHDAY instead"},
+		{p.has("BYMONTHDAY") && o.Freq == rrule.WEEKLY, "BYMONTHDAY" + with + "write FREQ=MONTHLY, or BYDAY instead"},
+		{p.has("BYSETPOS") && o.Freq == rrule.DAILY, "BYSETPOS" + with + "name the times it picks in BYHOUR and BYMINUTE instead"},
+		{len(o.Bysetpos) > maxSetpos, fmt.Sprintf("BYSETPOS has %d values; %d are the most", len(o.Bysetpos), maxSetpos)},
+		{slices.ContainsFunc(o.Byweekno, func(n int) bool { return max(n, -n) > 51 }),
+			"BYWEEKNO: the weeks 52 and 53, from either end, may miss days in January or December; write -1 for the last week"},
+		{ordinals > 0 && o.Freq > rrule.MONTHLY, "BYDAY with an ordinal, as in 1MO," + with + "write FREQ=MONTHLY, or leave out the ordinal"},
+		{ordinals > 0 && p.has("BYWEEKNO"), "BYDAY with an ordinal, as in 1MO, does not go with BYWEEKNO; leave out one of them"},
+		{highest > 5 && (o.Freq == rrule.MONTHLY || p.has("BYMONTH")),
+			fmt.Sprintf("BYDAY: no month has %d of a weekday; write an ordinal from 1 to 5 or from -5 to -1", highest)},
+		{ordinals > 0 && ordinals < len(o.Byweekday), "BYDAY has weekdays with and without an ordinal; write MO as 1MO,2MO,3MO,4MO,5MO"},
+		{times > limit.times,
+			fmt.Sprintf("the rule names %d times of day; with FREQ=%s, %d are the most: %s", times, p.parts["FREQ"], limit.times, fewer)},
 	}
-	return nil
-}
-
-// checkParts says which BY parts of a calendar rule do not go together: those
-// that RFC 5545 excludes, and those that the library does otherwise than it says.
-func (p *parsed) checkParts(freq string, has func(string) bool) error {
-	o := &p.option
-	for _, part := range []struct {
-		name string
-		goes bool
-		hint string
-	}{
-		{"BYWEEKNO", o.Freq == rrule.YEARLY, "write FREQ=YEARLY, or BYDAY instead"},
-		{"BYYEARDAY", o.Freq == rrule.YEARLY, "write FREQ=YEARLY, or BYMONTH and BYMONTHDAY instead"},
-		{"BYMONTHDAY", o.Freq != rrule.WEEKLY, "write FREQ=MONTHLY, or BYDAY instead"},
-		{"BYSETPOS", o.Freq != rrule.DAILY, "name the times it picks in BYHOUR and BYMINUTE instead"},
-	} {
-		if has(part.name) && !part.goes {
-			return fmt.Errorf("%s does not go with FREQ=%s; %s", part.name, freq, part.hint)
-		}
-	}
-	for _, n := range o.Byweekno {
-		if n > 51 || n < -51 {
-			return fmt.Errorf("BYWEEKNO=%d: not every year has this week, and its days in January or December may be missed; write -1 for the last week", n)
-		}
-	}
-	if n := len(o.Bysetpos); n > maxSetpos {
-		return fmt.Errorf("BYSETPOS has %d values; %d are the most", n, maxSetpos)
-	}
-	ordinals := 0
-	for _, d := range o.Byweekday {
-		n := max(d.N(), -d.N())
-		if n == 0 {
-			continue
-		}
-		ordinals++
-		switch {
-		case o.Freq > rrule.MONTHLY:
-			return fmt.Errorf("BYDAY=%v: an ordinal goes with FREQ=MONTHLY and YEARLY alone; with FREQ=%s, leave it out", d, freq)
-		case has("BYWEEKNO"):
-			return fmt.Errorf("BYDAY=%v: an ordinal does not go with BYWEEKNO; leave it out", d)
-		case n > 5 && (o.Freq == rrule.MONTHLY || has("BYMONTH")):
-			return fmt.Errorf("BYDAY=%v: no month has that many; write an ordinal from 1 to 5 or from -5 to -1", d)
-		}
-	}
-	if ordinals > 0 && ordinals < len(o.Byweekday) {
-		return errors.New("BYDAY has weekdays with and without an ordinal; write MO as 1MO,2MO,3MO,4MO,5MO")
-	}
-	if has("BYSETPOS") && len(o.Byweekday)+len(o.Bymonth)+len(o.Bymonthday)+len(o.Byyearday)+len(o.Byweekno)+len(o.Byhour)+len(o.Byminute)+len(o.Bysecond) == 0 {
-		return errors.New("BYSETPOS picks from what another BY part names, and there is none; add BYDAY or the like, or leave it out")
-	}
-	return nil
 }
 
 // daily returns, as the end of an error, the DAILY rule that says the same as an
@@ -144,10 +141,7 @@ func (p *parsed) checkParts(freq string, has func(string) bool) error {
 func (p *parsed) daily() string {
 	o := &p.option
 	const otherwise = "; write FREQ=DAILY with BYHOUR and BYMINUTE"
-	minutes := o.Interval
-	if o.Freq == rrule.HOURLY {
-		minutes *= 60
-	}
+	minutes := p.minutes()
 	if o.Byyearday != nil || o.Byweekno != nil || o.Bysetpos != nil || minutes%60 > 0 && 60%minutes > 0 || 1440%minutes > 0 {
 		return otherwise
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,12 +43,12 @@ var days = []rrule.Weekday{rrule.SU, rrule.MO, rrule.TU, rrule.WE, rrule.TH, rru
 
 // A parsed is the text of a rule in its parts.
 type parsed struct {
-	start  stamp // zero: no DTSTART
+	start  stamp // without a zone: no DTSTART
 	zone   *time.Location
 	except []stamp
 	parts  map[string]string // of the RRULE
 	count  int               // 0: no COUNT
-	until  stamp             // zero: no UNTIL
+	until  stamp             // likewise
 	option rrule.ROption     // the other parts
 }
 
@@ -152,9 +153,9 @@ func (p *parsed) part(name, value string) (err error) {
 		}
 		o.Freq = rrule.Frequency(i)
 	case "INTERVAL":
-		o.Interval, err = number(value, 1, 1<<31-1)
+		o.Interval, err = number(value, 1, 1<<31-1, false)
 	case "COUNT":
-		p.count, err = number(value, 1, maxCount)
+		p.count, err = number(value, 1, maxCount, false)
 		if err != nil {
 			err = fmt.Errorf("%w; for more, write UNTIL", err)
 		}
@@ -178,19 +179,12 @@ func (p *parsed) part(name, value string) (err error) {
 	default:
 		known, ok := ints[name]
 		if !ok {
-			return errors.New("is not supported; the parts of a rule are FREQ, INTERVAL, COUNT, UNTIL, WKST, BYMONTH, BYWEEKNO, BYYEARDAY, BYMONTHDAY, BYDAY, BYHOUR, BYMINUTE, BYSECOND and BYSETPOS")
+			return errors.New("is not supported; the parts of a rule are FREQ, INTERVAL, COUNT, UNTIL, WKST, " +
+				"BYMONTH, BYWEEKNO, BYYEARDAY, BYMONTHDAY, BYDAY, BYHOUR, BYMINUTE, BYSECOND and BYSETPOS")
 		}
 		list := known.in(o)
 		for _, s := range strings.Split(value, ",") {
-			n, err := number(s, known.least, known.most)
-			if err != nil && known.signed {
-				negative, wrong := number(s, -known.most, -known.least)
-				if n = negative; wrong == nil {
-					err = nil
-				} else {
-					err = fmt.Errorf("%w, or from %d to %d", err, -known.most, -known.least)
-				}
-			}
+			n, err := number(s, known.least, known.most, known.signed)
 			if err != nil {
 				return err
 			}
@@ -202,10 +196,15 @@ func (p *parsed) part(name, value string) (err error) {
 	return err
 }
 
-func number(s string, least, most int) (int, error) {
+// number reads a number from least to most, a signed one also from -most to -least.
+func number(s string, least, most int, signed bool) (int, error) {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%q must be a whole number from %d to %d", s, least, most)
+	size, also := n, ""
+	if signed {
+		size, also = max(n, -n), fmt.Sprintf(", or from %d to %d", -most, -least)
+	}
+	if err != nil || size < least || size > most {
+		return 0, fmt.Errorf("%q must be a whole number from %d to %d%s", s, least, most, also)
 	}
 	return n, nil
 }
@@ -216,15 +215,11 @@ func weekday(s string) (d rrule.Weekday, err error) {
 	if i < 0 {
 		return d, fmt.Errorf("%q must be a weekday: MO, TU, WE, TH, FR, SA or SU", s)
 	}
-	ordinal := s[:len(s)-2]
-	if ordinal == "" {
+	if len(s) == 2 {
 		return days[i], nil
 	}
-	n, err := strconv.Atoi(ordinal)
-	if err != nil || n == 0 || n < -53 || n > 53 {
-		return d, fmt.Errorf("the ordinal of %q must be from 1 to 53 or from -53 to -1", s)
-	}
-	return days[i].Nth(n), nil
+	n, err := number(s[:len(s)-2], 1, 53, true)
+	return days[i].Nth(n), err
 }
 
 // stamps reads the parameters and times of DTSTART or EXDATE:
@@ -278,7 +273,7 @@ func parseStamp(s string, zone *time.Location) (stamp, error) {
 func (p *parsed) rule() (*Rule, error) {
 	o := p.option
 	r := &Rule{zone: p.zone, start: p.start.wall, except: make(map[int64]bool)}
-	if r.start.IsZero() {
+	if p.start.zone == nil {
 		r.start = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
 	for _, s := range p.except {
@@ -291,9 +286,9 @@ func (p *parsed) rule() (*Rule, error) {
 		r.last = clock(r.until, r.zone).Add(maxJump)
 	}
 	if o.Freq >= rrule.HOURLY {
-		r.step, r.midnight = time.Duration(o.Interval)*unit(o.Freq), p.start.wall.IsZero()
-		if p.count > 0 {
-			r.until = instant(r.start, r.zone).Add(time.Duration(p.count-1) * r.step)
+		r.step, r.midnight = time.Duration(p.minutes())*time.Minute, p.start.zone == nil
+		if steps := time.Duration(p.count - 1); steps >= 0 && steps <= math.MaxInt64/r.step { // else it is in more than 290 years
+			r.until = instant(r.start, r.zone).Add(steps * r.step)
 		}
 	} else {
 		p.complete(&o, r.start)
@@ -303,21 +298,18 @@ func (p *parsed) rule() (*Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the rule cannot be expanded: %w", err)
 	}
-	first, ok := time.Time{}, false
 	if found {
-		first, ok = r.First(instant(r.start, r.zone))
+		var first time.Time
+		first, found = r.First(instant(r.start, r.zone))
+		found = found && first.Before(r.start.AddDate(maxYears, 0, 0))
 	}
-	if !ok || first.After(r.start.AddDate(maxYears, 0, 0)) {
-		return nil, fmt.Errorf("the rule has no occurrence within %d years of %s; change DTSTART, UNTIL or the BY parts", maxYears, r.start.Format(time.DateOnly))
+	switch {
+	case found:
+		return r, nil
+	case p.start.zone == nil:
+		return nil, fmt.Errorf("the rule never occurs, or not in %d years; change UNTIL or the BY parts", maxYears)
 	}
-	return r, nil
-}
-
-func unit(f rrule.Frequency) time.Duration {
-	if f == rrule.HOURLY {
-		return time.Hour
-	}
-	return time.Minute
+	return nil, fmt.Errorf("the rule has no occurrence within %d years of %s; change DTSTART, UNTIL or the BY parts", maxYears, r.start.Format(time.DateOnly))
 }
 
 // complete makes explicit what a rule takes from DTSTART, and what the library
