@@ -310,7 +310,7 @@ func (k *checker) work(ctx context.Context) {
 
 func (k *checker) times(ctx context.Context) {
 	detail := strings.Join(k.table.TimeForms(), "\n")
-	samples, err := k.table.Samples(ctx, k.now)
+	samples, err := doctor.Samples(ctx, k.table, k.now)
 	if k.bad("times", err) {
 		return
 	}

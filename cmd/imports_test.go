@@ -110,7 +110,7 @@ func mayImport(s source, imported string) bool {
 	case path.Dir(s.folder) == "backlog/handler":
 		return imported == "backlog" || imported == "backlog/handler/proc" && s.folder != "backlog/handler/http"
 	case imported == "backlog/table/timeform":
-		return slices.Contains([]string{"backlog/table", "backlog/table/db", "backlog/table/attempt"}, s.folder)
+		return slices.Contains([]string{"backlog/table", "backlog/table/db", "backlog/table/attempt", "backlog/table/doctor"}, s.folder)
 	case imported == "backlog/table/attempt":
 		return s.folder == "backlog/table" || s.folder == "backlog/table/refresh" || s.folder == "backlog/table/doctor"
 	case imported == "backlog/table/db":

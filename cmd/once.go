@@ -18,6 +18,7 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
+	"backlog/backlog/table/doctor"
 	"backlog/tiers"
 )
 
@@ -173,7 +174,7 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 	}
 	defer a.close()
 	if log.Enabled(ctx, slog.LevelDebug) { // of one pass among many there is nothing new to tell
-		if a.samples, err = a.table.Samples(ctx, p.Now); err != nil {
+		if a.samples, err = doctor.Samples(ctx, a.table, p.Now); err != nil {
 			return report, err
 		}
 	}

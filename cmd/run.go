@@ -277,7 +277,7 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 		return nil, err
 	}
 	if err = a.db.CheckRights(ctx); err == nil {
-		a.samples, err = a.table.Samples(ctx, time.Now())
+		a.samples, err = doctor.Samples(ctx, a.table, time.Now())
 	}
 	if err != nil {
 		a.close()

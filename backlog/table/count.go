@@ -38,28 +38,36 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	return c, nil
 }
 
-func (t *Table) countStatuses(ctx context.Context, c *inspect.Counts) error {
-	what := t.text.AsStored(t.status)
-	if t.status == "" {
-		what = t.standingCase()
+func (t *Table) countStatuses(ctx context.Context, c *inspect.Counts) (err error) {
+	if t.status != "" {
+		c.ByStatus, err = t.CountBy(ctx, t.text.AsStored(t.status))
+		return err
 	}
-	type count struct {
-		status any
-		n      int
-	}
-	list, err := db.Each(ctx, t.db, t.CountText(what), nil, func(rows *sql.Rows) (x count, err error) {
-		return x, rows.Scan(&x.status, &x.n)
-	})
-	for _, x := range list {
-		name := db.AsText(t.d.Value(nil, x.status))
-		if x.status == nil {
-			name = "NULL"
-		} else if t.status == "" {
-			name = t.standingLabel(name)
-		}
-		c.ByStatus[name] += x.n
+	numbers, err := t.CountBy(ctx, t.standingCase())
+	for number, n := range numbers {
+		c.ByStatus[t.standingLabel(number)] += n
 	}
 	return err
+}
+
+// CountBy counts the rows by the values of an expression as text; NULL is "NULL".
+func (t *Table) CountBy(ctx context.Context, expr string) (map[string]int, error) {
+	type group struct {
+		value any
+		n     int
+	}
+	groups, err := db.Each(ctx, t.db, "SELECT "+expr+", count(*) FROM "+t.name+prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, func(rows *sql.Rows) (g group, err error) {
+		return g, rows.Scan(&g.value, &g.n)
+	})
+	counts := make(map[string]int)
+	for _, g := range groups {
+		name := "NULL"
+		if g.value != nil {
+			name = db.AsText(t.d.Value(nil, g.value))
+		}
+		counts[name] += g.n
+	}
+	return counts, err
 }
 
 func prefixed(prefix, s string) string {

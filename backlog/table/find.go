@@ -16,11 +16,15 @@ import (
 // JSON array of a composite key's. The columns' types decide what it becomes;
 // BLOBs are base64. It is an error that the user can mend.
 func (t *layout) ParseKey(text string) (backlog.Key, error) {
+	return db.ParseKey(t.keyColumns(), text)
+}
+
+func (t *layout) keyColumns() []*column {
 	columns := make([]*column, len(t.key))
 	for i, name := range t.m.ID {
 		columns[i] = t.catalog.Find(name, true)
 	}
-	return db.ParseKey(columns, text)
+	return columns
 }
 
 // Find returns the row with the key, and whether there is one. The error is a [*KeyError] where the database
@@ -36,7 +40,7 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row ins
 		var standing, within int
 		raw, err := t.scanRow(t.db.Read.QueryRowContext(ctx, t.text.Place(text), bind(nil, k)...), &standing, &within)
 		if t.db.Class(err) == db.Refused {
-			return t.notAKey(k)
+			return db.NotAKey(t.m.Name, t.keyColumns(), k)
 		}
 		if err != nil {
 			return err
@@ -46,22 +50,6 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row ins
 		return nil
 	})
 	return row, ok, err
-}
-
-// A KeyError says that no row can have the key, whatever the table holds.
-type KeyError struct{ text string }
-
-func (e *KeyError) Error() string { return e.text }
-
-// notAKey is for keys that have a type of the database's own, which it alone can
-// read.
-func (t *layout) notAKey(k backlog.Key) error {
-	types := make([]string, len(t.key))
-	for i, name := range t.m.ID {
-		c := t.catalog.Find(name, true)
-		types[i] = "column " + c.Name + " is " + c.Decl
-	}
-	return &KeyError{fmt.Sprintf("%q is not a key of table %s: %s", k, t.m.Name, strings.Join(types, ", "))}
 }
 
 // standingCase numbers the states: the branch of a pending row, or one of the

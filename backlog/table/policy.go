@@ -73,8 +73,11 @@ func (c *retryCols) counted(n int) string {
 }
 
 // due is the policy's, for what SQL can only say to the form's step.
-func (c *retryCols) due(r backlog.Failures, now time.Time) bool {
+func (c *retryCols) due(rec *backlog.Record, now time.Time) bool {
+	r := rec.Failures
 	switch {
+	case rec.Refresh != nil:
+		return !rec.Refresh.At.After(now)
 	case c.next != nil:
 		return !r.Next.After(now)
 	case r.Count <= 0 || r.Last.IsZero():

@@ -65,14 +65,6 @@ func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
 	return err
 }
 
-// isDue is the policy's, for what SQL can only say to the form's step.
-func (t *layout) isDue(rec *backlog.Record, now time.Time) bool {
-	if t.refresh != nil {
-		return !rec.Refresh.At.After(now)
-	}
-	return t.retry.due(rec.Failures, now)
-}
-
 // Refresh is where the refresh policy keeps what rows remember; nil: another policy.
 func (t *layout) Refresh() *attempt.Columns { return t.refresh }
 
@@ -124,9 +116,15 @@ func (t *layout) RefreshWrite(s *backlog.Settlement, now *backlog.Refresh) (w Re
 // refreshTargets are all that is written to rows, for statements that need no row.
 func (t *layout) refreshTargets(now time.Time) (list []target) {
 	from, to := attempt.All()
-	for o := backlog.RowNew; o < backlog.RowOther; o++ {
-		w := t.RefreshWrite(&backlog.Settlement{Target: o, At: now, Refresh: &to}, &from)
-		list = append(list, target{work: work{batch: batch{target: o}}, text: w.Text, set: w.set, args: w.Args, shown: w.Shown})
+	goesOn := to
+	goesOn.At = from.At.Add(time.Hour)
+	for _, s := range []backlog.Settlement{
+		{Target: backlog.RowNew, Refresh: &to}, {Target: backlog.RowError, Refresh: &to}, {Target: backlog.RowDead, Refresh: &to},
+		{Target: backlog.RowSuccess, Refresh: &to}, {Target: backlog.RowSuccess, Refresh: &goesOn},
+	} {
+		s.At = now
+		w := t.RefreshWrite(&s, &from)
+		list = append(list, target{work: work{batch: batch{target: s.Target}}, text: w.Text, set: w.set, args: w.Args, shown: w.Shown})
 	}
 	return list
 }
@@ -207,9 +205,4 @@ func (t *Table) Records(ctx context.Context, q db.Querier, cond, tail string, ar
 		list = append(list, rec)
 	}
 	return list, rows.Err()
-}
-
-// CountText is the query for the numbers of rows by the values of an expression.
-func (t *layout) CountText(expr string) string {
-	return "SELECT " + expr + ", count(*) FROM " + t.name + prefixed(" WHERE ", t.where.cond) + " GROUP BY 1"
 }

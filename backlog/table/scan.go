@@ -109,7 +109,7 @@ func (s *scanner) row(row []any, b int) {
 		return
 	case d.skipped != nil, t.refresh == nil && !d.inserted.IsZero() && d.inserted.Before(s.q.Since), d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
 		return
-	case t.followsPolicy(s.q.Lane) && !t.isDue(rec, s.q.Now):
+	case t.followsPolicy(s.q.Lane) && !t.retry.due(rec, s.q.Now):
 		return
 	}
 	for _, tc := range d.unknown {

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,7 +83,7 @@ func New(ctx context.Context, d *DB, m mapping.Mapping) (*Table, error) {
 // table is only to be described.
 func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	if cat.Wrong != nil {
-		return nil, dotted(m, cat.Wrong)
+		return nil, db.Dotted(m, cat.Wrong)
 	}
 	if cat.Kind == db.View {
 		return nil, problem("name the table behind it", "%s is a view: outcomes cannot be written to it", m.Name)
@@ -292,19 +291,10 @@ type (
 	DB      = db.DB
 	Options = db.Options
 	Problem = db.Problem
+
+	KeyError = db.KeyError
 	column  = db.Column
 	catalog = db.Catalog
 )
 
 var problem = db.Problemf
-
-// dotted adds to the error for a table that is not there how one is named with its
-// schema.
-func dotted(m mapping.Mapping, err error) error {
-	p := (*Problem)(nil)
-	schema, name, ok := strings.Cut(m.Name, ".")
-	if !ok || m.Schema != "" || !errors.As(err, &p) {
-		return err
-	}
-	return problem("if that is schema and name, write table: {schema: "+mapping.InYAML(schema)+", name: "+mapping.InYAML(name)+"}; "+p.Hint, "%s", p.What)
-}

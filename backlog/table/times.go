@@ -98,7 +98,7 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d%s", c.name, raw, c.known(), at.UTC().Year(), question)
 	}
 	if ahead := at.Sub(now); ahead > futureMost && !future {
-		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %s ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), roughly(ahead), c.zone)
+		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %s ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), timeform.Roughly(ahead), c.zone)
 	}
 	return at, nil
 }
@@ -299,33 +299,6 @@ func (t *Table) discover(ctx context.Context, col *timeCol) error {
 	return t.prove(col, raws[0])
 }
 
-// Samples says how up to three pending rows are understood. It looks at some
-// more: rows that cannot be read may come first.
-func (t *Table) Samples(ctx context.Context, now time.Time) ([]string, error) {
-	const most = 3
-	var list []string
-	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
-		q := backlog.Query{Lane: lane, Now: now, Since: timeform.First, Limit: 20}
-		for more, pages := true, 0; more && len(list) < most && pages < 50; pages++ {
-			p, err := t.Pending(ctx, q)
-			if err != nil {
-				return nil, err
-			}
-			for _, r := range p.Records {
-				if len(list) < most && !r.Inserted.IsZero() {
-					age, side := now.Sub(r.Inserted), "old"
-					if age < 0 {
-						age, side = -age, "ahead of the clock"
-					}
-					list = append(list, fmt.Sprintf("row %v: %s, %s %s", r.Key, r.Inserted.UTC().Format("2006-01-02 15:04:05 MST"), roughly(age), side))
-				}
-			}
-			more, q.After = p.More, p.Next
-		}
-	}
-	return list, nil
-}
-
 // TimeForms says in which form each time column is held.
 func (t *layout) TimeForms() []string {
 	var list []string
@@ -337,19 +310,6 @@ func (t *layout) TimeForms() []string {
 		list = append(list, tc.name+": "+form)
 	}
 	return list
-}
-
-// roughly returns a duration as people say it.
-func roughly(d time.Duration) string {
-	switch {
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%d days", int(d.Hours()/24))
-	case d >= 2*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	case d >= 2*time.Minute:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	}
-	return fmt.Sprintf("%d s", int(d.Seconds()))
 }
 
 // proveZone looks for a column whose times are read in a zone that nobody has

@@ -10,6 +10,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
+	"backlog/backlog/table/doctor"
 )
 
 // A written is a way in which programs write times.
@@ -263,7 +264,7 @@ func TestTimesOfRowsThatCannotBeRecords(t *testing.T) {
 			if n, first, err := s.Wrong(ctx, noon); n != len(x.bad) || first == nil || err != nil {
 				t.Errorf("Wrong: got %d, %v, %v, want %d", n, first, err, len(x.bad))
 			}
-			if samples, err := s.Samples(ctx, noon); len(samples) != 3 || err != nil {
+			if samples, err := doctor.Samples(ctx, s, noon); len(samples) != 3 || err != nil {
 				t.Errorf("Samples: got %q, %v; three rows can be understood", samples, err)
 			}
 			c, err := s.Count(ctx, noon, []time.Duration{2 * time.Hour, day})
@@ -310,13 +311,13 @@ func TestSamples(t *testing.T) {
 		if err := s.Prove(ctx, noon); err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Samples(ctx, noon)
+		got, err := doctor.Samples(ctx, s, noon)
 		if err != nil || strings.Join(got, "\n") != strings.Join(x.want, "\n") {
 			t.Errorf("zone %v: got %q, %v, want %q", x.zone, got, err, x.want)
 		}
 	}
 	f.exec("INSERT INTO BACKLOG (id, date_inserted) VALUES ('fourth', '2026-02-10 07:00:00'); UPDATE BACKLOG SET status = 'ERROR' WHERE id = 'hours'")
-	got, err := f.store(plainMapping()).Samples(ctx, noon)
+	got, err := doctor.Samples(ctx, f.store(plainMapping()), noon)
 	if err != nil || len(got) != 3 {
 		t.Errorf("of four rows: got %q, %v, want three", got, err)
 	}

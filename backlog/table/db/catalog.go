@@ -2,9 +2,11 @@ package db
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
+	"backlog/backlog/mapping"
 	"backlog/backlog/table/timeform"
 )
 
@@ -146,6 +148,17 @@ func (c *Catalog) NoTable(ctx context.Context, q Querier, where, set, query stri
 	}
 	c.Wrong = Problemf("set "+set+", or let `backlog init` create it; "+list, "there is no table %s in %s", c.Name, where)
 	return err
+}
+
+// Dotted adds to the error for a table that is not there how one is named with its
+// schema.
+func Dotted(m mapping.Mapping, err error) error {
+	p := (*Problem)(nil)
+	schema, name, ok := strings.Cut(m.Name, ".")
+	if !ok || m.Schema != "" || !errors.As(err, &p) {
+		return err
+	}
+	return Problemf("if that is schema and name, write table: {schema: "+mapping.InYAML(schema)+", name: "+mapping.InYAML(name)+"}; "+p.Hint, "%s", p.What)
 }
 
 // AddIndexes adds the indexes of which each row tells a column, in their order: name,

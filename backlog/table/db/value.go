@@ -149,6 +149,21 @@ func ParseKey(columns []*Column, text string) (backlog.Key, error) {
 	return backlog.NewKey(values...), nil
 }
 
+// A KeyError says that no row can have the key, whatever the table holds.
+type KeyError struct{ text string }
+
+func (e *KeyError) Error() string { return e.text }
+
+// NotAKey is the *KeyError for keys that have a type of the database's own, which it
+// alone can read.
+func NotAKey(table string, columns []*Column, k backlog.Key) error {
+	types := make([]string, len(columns))
+	for i, c := range columns {
+		types[i] = "column " + c.Name + " is " + c.Decl
+	}
+	return &KeyError{fmt.Sprintf("%q is not a key of table %s: %s", k, table, strings.Join(types, ", "))}
+}
+
 // ParseKey returns the value of the column that people write in a key.
 func (c *Column) ParseKey(text string) (any, error) {
 	switch c.Class {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,11 @@ type columnDef struct {
 // createTable returns the statement for a table as the mapping describes it, and
 // what the catalogue will say of it.
 func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
-	if len(m.New.When) > 0 || len(m.New.Values) == 0 || m.New.Values[0].Null {
+	refreshing := isRefreshing(m)
+	if refreshing { // the table has what the file names
+		m = m.Refreshing(func(column string) bool { return column != "" })
+	}
+	if none := refreshing && m.New.IsZero(); !none && (len(m.New.When) > 0 || len(m.New.Values) == 0 || m.New.Values[0].Null) {
 		return "", nil, db.Problemf("create it yourself", "table %s does not exist, and its columns cannot be told from statuses.new", m.Name)
 	}
 	types, cat := d.Types, &db.Catalog{Kind: db.Relation}
@@ -41,7 +46,12 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 			add(columnDef{k, types.Integer, "NOT NULL", db.Integer})
 		}
 	}
-	add(statusColumn(d, m))
+	if slices.ContainsFunc(m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
+		add(statusColumn(d, m))
+	}
+	for _, c := range refreshColumns(types, m, nil) {
+		add(c)
+	}
 	inserted, present := timeColumn(types, m.Inserted, m.Zone)
 	if inserted.rest = "NOT NULL"; present != "" {
 		inserted.rest += " DEFAULT " + present
@@ -99,8 +109,10 @@ func statusColumn(d *db.Text, m mapping.Mapping) columnDef {
 			}
 		}
 	}
-	v, _ := c.Typed(m.New.Values[0])
-	def.rest = "NOT NULL DEFAULT " + d.Literal(v)
+	if len(m.New.Values) > 0 {
+		v, _ := c.Typed(m.New.Values[0])
+		def.rest = "NOT NULL DEFAULT " + d.Literal(v)
+	}
 	return def
 }
 
@@ -123,8 +135,8 @@ func timeColumn(types db.Types, tc mapping.Time, zone *time.Location) (c columnD
 // without writing every row, and no type is one that a STRICT table lacks.
 func retryColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) []columnDef {
 	r := m.Policy
-	if r == nil {
-		return nil
+	if r == nil || isRefreshing(m) {
+		return refreshColumns(types, m, cat)
 	}
 	at, _ := timeColumn(types, mapping.Time{Column: r.Last, As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone)
 	if cat != nil {
@@ -142,6 +154,46 @@ func retryColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) []columnDe
 	}
 	if r.InRetry != "" {
 		list = append(list, named(r.InRetry, count))
+	}
+	return list
+}
+
+func isRefreshing(m mapping.Mapping) bool { return m.Policy != nil && m.Policy.Refresh != nil }
+
+// refreshColumns declares the columns of the refresh policy likewise: all of them for a
+// table that has no times of starts yet, else those that have a name in the file.
+func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []columnDef) {
+	if !isRefreshing(m) {
+		return nil
+	}
+	next, _ := m.Policy.RefreshColumn(mapping.RefreshAt)
+	at, _ := timeColumn(types, mapping.Time{As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone)
+	var has *db.Column
+	if cat != nil {
+		has = cat.Find(next, true)
+	}
+	if has != nil { // empty columns take its form
+		at.decl, at.class = has.Decl, has.Class
+	}
+	number := columnDef{"", types.Integer, "NOT NULL DEFAULT 0", db.Integer}
+	for i := range mapping.RefreshColumns {
+		name, named := m.Policy.RefreshColumn(i)
+		if has != nil && !named && i > mapping.AttemptNo {
+			continue
+		}
+		c, ok := map[int]columnDef{
+			mapping.AttemptNo: number, mapping.Disabled: number,
+			mapping.AttemptUID:     {decl: types.Status, class: db.Textual},
+			mapping.DisabledReason: {decl: types.Text, class: db.Textual},
+		}[i]
+		if !ok {
+			c = at
+		}
+		c.name = name
+		list = append(list, c)
+	}
+	if cat == nil && m.Policy.Rule != "" {
+		list = append(list, columnDef{name: m.Policy.Rule, decl: types.Text, class: db.Textual})
 	}
 	return list
 }

@@ -105,18 +105,7 @@ func (s *Store) records(ctx context.Context, cond, tail string, args []any) (lis
 
 // Count counts the rows by the words of inspect.State.
 func (s *Store) Count(ctx context.Context) (map[string]int, error) {
-	type count struct {
-		state string
-		n     int
-	}
-	list, err := db.Each(ctx, s.d, s.t.CountText(s.t.Refresh().State()), nil, func(rows *sql.Rows) (x count, err error) {
-		return x, rows.Scan(&x.state, &x.n)
-	})
-	all := make(map[string]int)
-	for _, x := range list {
-		all[x.state] = x.n
-	}
-	return all, err
+	return s.t.CountBy(ctx, s.t.Refresh().State())
 }
 
 // Begin implements [backlog.Beginner].

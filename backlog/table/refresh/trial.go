@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -33,9 +34,13 @@ func (s *Store) Try(ctx context.Context, g backlog.Settlement) error {
 		began.At = began.Deadline
 		steps = []backlog.Settlement{{Record: g.Record, At: g.At, Refresh: &began}, g}
 	}
-	return s.d.Within(ctx, func(ctx context.Context) error {
+	err := s.d.Within(ctx, func(ctx context.Context) error {
 		return s.t.InTx(ctx, func(tx *sql.Tx) error { return cmp.Or(s.try(ctx, tx, steps), table.ErrUndo) })
 	})
+	if p := (*db.Problem)(nil); err != nil && s.d.Write != s.d.Read && errors.As(s.d.CheckRights(ctx), &p) {
+		return p // it is a file, which cannot be opened to be written to
+	}
+	return err
 }
 
 // try writes the steps, one after the other, to a row that is as it was read.

@@ -2,6 +2,7 @@ package timeform
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -228,4 +229,17 @@ func wallRange(t time.Time, zone *time.Location) (least, greatest time.Time) {
 			greatest = w
 		}
 	}
+}
+
+// Roughly returns a duration as people say it.
+func Roughly(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	case d >= 2*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	}
+	return fmt.Sprintf("%d s", int(d.Seconds()))
 }
