@@ -157,11 +157,11 @@ func helpAlike(c *cobra.Command) {
 }
 
 // aWord matches the part of an argument that may be shown: no URL with a password.
-var aWord = regexp.MustCompile(`^[A-Za-z_-]+`)
+var aWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_-]+`) })
 
 // noArgs refuses arguments as cobra does, but shows only words.
 func noArgs(c *cobra.Command, args []string) error {
-	if len(args) > 0 && aWord.FindString(args[0]) != args[0] {
+	if len(args) > 0 && aWord().FindString(args[0]) != args[0] {
 		return fmt.Errorf("%s takes no such argument; what belongs to a flag stands behind its --name", c.CommandPath())
 	}
 	err := cobra.NoArgs(c, args)
@@ -178,13 +178,13 @@ func noArgs(c *cobra.Command, args []string) error {
 func flagError(_ *cobra.Command, err error) error {
 	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) {
 		if short := e.GetSpecifiedShortnames(); short != "" {
-			return fmt.Errorf("unknown flag: -%s; a name of more than one letter stands behind two dashes", aWord.FindString(short))
+			return fmt.Errorf("unknown flag: -%s; a name of more than one letter stands behind two dashes", aWord().FindString(short))
 		}
-		return fmt.Errorf("unknown flag: --%s", aWord.FindString(e.GetSpecifiedName()))
+		return fmt.Errorf("unknown flag: --%s", aWord().FindString(e.GetSpecifiedName()))
 	}
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
 		text := "what is given"
-		if v := e.GetValue(); v == "" || plainValue.MatchString(v) {
+		if v := e.GetValue(); v == "" || plainValue().MatchString(v) {
 			text = strconv.Quote(v)
 		}
 		return fmt.Errorf("--%s: %s is not %s", e.GetFlag().Name, text, cmp.Or(kindsOfFlags[e.GetFlag().Value.Type()], "a "+e.GetFlag().Value.Type()))
@@ -196,7 +196,7 @@ func flagError(_ *cobra.Command, err error) error {
 }
 
 // plainValue matches a flag's value that may be shown: no URL.
-var plainValue = regexp.MustCompile(`^[A-Za-z0-9.,+-]{1,40}$`)
+var plainValue = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9.,+-]{1,40}$`) })
 
 // kindsOfFlags says in words what flags take.
 var kindsOfFlags = map[string]string{

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -37,7 +38,7 @@ const fieldItem = `(\*|\?|\w+(-\w+)?)(/\d+)?`
 
 // field is what a field may look like. The parser is laxer: it takes "*-5" for
 // "*" and "," for a field that matches nothing.
-var field = regexp.MustCompile(`^` + fieldItem + `(,` + fieldItem + `)*$`)
+var field = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + fieldItem + `(,` + fieldItem + `)*$`) })
 
 // parseCron compiles an expression, trimmed, or says why it cannot be used.
 func parseCron(expr string, loc *time.Location) (c *crontab, err error) {
@@ -83,7 +84,7 @@ func checkCron(expr string) error {
 		return fmt.Errorf("%q has %d fields, not five: minute, hour, day of month, month, day of week", expr, len(fields))
 	}
 	for _, f := range fields {
-		if !field.MatchString(f) {
+		if !field().MatchString(f) {
 			return fmt.Errorf("%q: %q is not a field of a cron expression", expr, f)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"backlog/backlog/mapping"
@@ -52,7 +53,7 @@ func (v value) filled(want string) []value {
 	return items
 }
 
-var variable = regexp.MustCompile(`\$\$\{|\$\{(?:[A-Za-z_][A-Za-z0-9_]*\})?`)
+var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\$\{|\$\{(?:[A-Za-z_][A-Za-z0-9_]*\})?`) })
 
 // expanded returns a text in which each ${NAME} is replaced by the variable's
 // value and each $${ by a literal ${. Any other $ stays, and values are not
@@ -60,7 +61,11 @@ var variable = regexp.MustCompile(`\$\$\{|\$\{(?:[A-Za-z_][A-Za-z0-9_]*\})?`)
 // values.
 func (v value) expanded() string {
 	before := len(v.d.errs)
-	out := variable.ReplaceAllStringFunc(v.text(), func(m string) string {
+	text := v.text()
+	if text != "" && !strings.Contains(text, "${") {
+		return text // the rule, and it needs no pattern
+	}
+	out := variable().ReplaceAllStringFunc(text, func(m string) string {
 		name := strings.Trim(m, "${}")
 		switch value, ok := v.d.lookup(name); {
 		case m == "$${":
@@ -101,8 +106,8 @@ func (v value) boolean() bool {
 }
 
 var (
-	decimal  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
-	fraction = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+	decimal  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`) })
+	fraction = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`) })
 )
 
 // numeral returns a number that has the pattern and is not less than least; like
@@ -129,13 +134,13 @@ func numeral[N int | float64](v value, pattern *regexp.Regexp, parse func(string
 
 // integer returns a whole number that is not less than least.
 func (v value) integer(least int) int {
-	return numeral(v, decimal, strconv.Atoi, least, "a whole number", "a whole number")
+	return numeral(v, decimal(), strconv.Atoi, least, "a whole number", "a whole number")
 }
 
 // number returns a number that is not negative.
 func (v value) number() float64 {
 	parse := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
-	return numeral(v, fraction, parse, 0, "a number", "a number such as 2 or 1.5")
+	return numeral(v, fraction(), parse, 0, "a number", "a number such as 2 or 1.5")
 }
 
 // seconds returns a duration that is not negative and may be written as a
@@ -191,7 +196,9 @@ func (v value) location() *time.Location {
 	return loc
 }
 
-var ratePattern = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?/ ?(s|sec|second|m|min|minute|h|hour|d|day)$`)
+var ratePattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?/ ?(s|sec|second|m|min|minute|h|hour|d|day)$`)
+})
 
 // rate returns a rate such as 10/s in events per second.
 func (v value) rate() float64 {
@@ -200,11 +207,11 @@ func (v value) rate() float64 {
 		return 0
 	}
 	text := v.node.Value
-	if decimal.MatchString(text) {
+	if decimal().MatchString(text) {
 		v.fail("%[1]s per what; write %[1]s/s, %[1]s/m or %[1]s/h", show(text))
 		return 0
 	}
-	m := ratePattern.FindStringSubmatch(text)
+	m := ratePattern().FindStringSubmatch(text)
 	if m == nil {
 		v.fail("%s is no rate; write how many per second, minute, hour or day: 10/s, 100/m, 5000/h", show(text))
 		return 0

@@ -202,7 +202,7 @@ func (v value) items(field reflect.Value, tag reflect.StructTag) {
 
 // unmarshal gives a whole number or a word to p.
 func (v value) unmarshal(p encoding.TextUnmarshaler) {
-	if !v.isText() || decimal.MatchString(v.node.Value) {
+	if !v.isText() || decimal().MatchString(v.node.Value) {
 		before := len(v.d.errs)
 		if v.integer(1); len(v.d.errs) > before {
 			return

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // syntaxLine returns the line to look at for a syntax error. The parser's own
@@ -27,9 +28,9 @@ func syntaxLine(text []byte, err error) int {
 var (
 	// unspaced is a line with a key but no space between it and its value. YAML
 	// takes that for a text, and stumbles later.
-	unspaced = regexp.MustCompile(`^\s*(- +)?\w+:[^\s/]`)
+	unspaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*(- +)?\w+:[^\s/]`) })
 	// indent is a line that is indented with a tab.
-	indent = regexp.MustCompile(`^ *\t`)
+	indent = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^ *\t`) })
 )
 
 // syntaxError words an error of the parser for people who do not know it, and
@@ -42,12 +43,12 @@ func syntaxError(text []byte, err error) (line int, problem string) {
 	says := func(words string) bool { return strings.Contains(err.Error(), words) }
 	if says("mapping values are not allowed") || says("could not find expected ':'") {
 		for _, suspect := range []int{line, line - 1} {
-			if unspaced.MatchString(lines[suspect]) {
+			if unspaced().MatchString(lines[suspect]) {
 				return suspect, "a colon without a space after it; write key: value"
 			}
 		}
 	}
-	if indent.MatchString(lines[line]) {
+	if indent().MatchString(lines[line]) {
 		return line, "a tab in front of the line; indent with spaces"
 	}
 	for _, known := range syntaxErrors {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -54,7 +55,7 @@ func (m Mapping) WithDefaults() Mapping {
 	return m
 }
 
-var yamlWord = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_/]*$`)
+var yamlWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_/]*$`) })
 
 // InYAML returns the texts as the items of a list, quoted where YAML would take one
 // for something else.
@@ -62,7 +63,7 @@ func InYAML(texts ...string) string {
 	other := []string{"null", "true", "false"}
 	list := slices.Clone(texts)
 	for i, s := range texts {
-		if !yamlWord.MatchString(s) || slices.Contains(other, strings.ToLower(s)) {
+		if !yamlWord().MatchString(s) || slices.Contains(other, strings.ToLower(s)) {
 			list[i] = strconv.Quote(s)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"unicode"
 	"unicode/utf8"
@@ -141,14 +142,16 @@ func (p Program) find() (string, error) {
 	return "", backlog.Worded(p.Kind+": "+name+" "+why, err)
 }
 
-var anInterpreter = regexp.MustCompile(`^(python|perl|ruby|node|php|lua|bash|dash|zsh|ksh|sh|Rscript)[0-9.]*$`)
+var anInterpreter = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(python|perl|ruby|node|php|lua|bash|dash|zsh|ksh|sh|Rscript)[0-9.]*$`)
+})
 
 // Notes are what a person should know about the command, though it can be run:
 // an interpreter's first argument is a script that is not there. Behind an option
 // anything may stand.
 func (p Program) Notes() []string {
 	c := p.Command
-	if len(c) < 2 || strings.HasPrefix(c[1], "-") || !anInterpreter.MatchString(filepath.Base(c[0])) {
+	if len(c) < 2 || strings.HasPrefix(c[1], "-") || !anInterpreter().MatchString(filepath.Base(c[0])) {
 		return nil
 	}
 	if _, err := os.Stat(c[1]); !errors.Is(err, fs.ErrNotExist) {
