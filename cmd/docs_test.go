@@ -26,7 +26,7 @@ var docElsewhere = map[string]string{
 	"go":      "TestPagesOfGo",
 	"json":    "TestLinesPage",
 	"mermaid": "a picture",
-	"python":  "TestLinesPage and TestHTTPPage",
+	"python":  "TestLinesPage, TestHTTPPage and TestRedisWorker",
 	"sql":     "TestDocsOfServers and TestProgramOfPage",
 }
 
@@ -106,7 +106,7 @@ func loadDocPart(t *testing.T, dir, program, block string) {
 	if err := os.WriteFile(filepath.Join(dir, "part.yaml"), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := runDoc(dir, program, "TOKEN=t WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw backlog schedule --count 1 --config part.yaml"); err != nil {
+	if out, err := runDoc(dir, program, "TOKEN=t PASSWORD=p WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw backlog schedule --count 1 --config part.yaml"); err != nil {
 		t.Errorf("%v: %s\n%s", err, out, block)
 	}
 }

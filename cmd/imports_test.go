@@ -108,7 +108,7 @@ func mayImport(s source, imported string) bool {
 	case s.folder == "backlog/retry/recur":
 		return false // a leaf
 	case path.Dir(s.folder) == "backlog/handler":
-		return imported == "backlog" || imported == "backlog/handler/proc" && s.folder != "backlog/handler/http"
+		return imported == "backlog" || imported == "backlog/handler/proc" && slices.Contains([]string{"backlog/handler/exec", "backlog/handler/lines"}, s.folder)
 	case imported == "backlog/table/timeform":
 		return slices.Contains([]string{"backlog/table", "backlog/table/db", "backlog/table/attempt", "backlog/table/doctor"}, s.folder)
 	case imported == "backlog/table/attempt":
@@ -147,6 +147,7 @@ var owners = map[string][]string{
 	"database/sql": {"backlog/table", "backlog/table/db", "backlog/table/sqlite", "backlog/table/postgres", "backlog/table/mysql", "backlog/table/doctor",
 		"backlog/table/work", "backlog/table/refresh", "internal/testserver"},
 	"github.com/robfig/cron/v3":      {"backlog", "tiers"},
+	"github.com/redis/go-redis/v9":   {"backlog/handler/redis"},
 	"github.com/spf13/cobra":         {"cmd"},
 	"github.com/spf13/pflag":         {"cmd"},
 	"github.com/teambition/rrule-go": {"backlog/retry/recur"},

@@ -14,6 +14,7 @@ import (
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
+	"backlog/backlog/handler/redis"
 	"backlog/backlog/table"
 	"backlog/backlog/table/work"
 )
@@ -37,6 +38,7 @@ func knownSettings() config.Known {
 			{Name: "lines", New: func() any { return lines.NewSettings() }},
 			{Name: "http", New: func() any { return http.NewSettings() }},
 			{Name: "sql", New: func() any { return new(work.Settings) }},
+			{Name: "redis", New: func() any { return redis.NewSettings() }},
 		},
 		OnDead: []config.Settings{
 			{Name: "exec", New: func() any { return new(exec.Telling) }},
@@ -75,6 +77,8 @@ func newTool(ctx context.Context, cfg *config.Config, key string, settings any, 
 			source = cfg.Table.Schema + "." + source
 		}
 		return proven(ctx, key, &http.Handler{Settings: *s, Source: source, Concurrency: cfg.Handler.Concurrency, Log: log})
+	case *redis.Settings:
+		return proven(ctx, key, &redis.Handler{Settings: *s, Log: log})
 	}
 	return nil, nil
 }
@@ -150,10 +154,14 @@ func hasColumns(t *table.Table, key string, h tool) error {
 	if err != nil {
 		return err
 	}
+	where := "http.url"
+	if _, ok := h.(*redis.Handler); ok {
+		where = "redis.columns"
+	}
 	given := t.Given()
 	for _, name := range names {
 		if !slices.Contains(given, name) {
-			return fmt.Errorf("%s.http.url: a record has no column %s; it has: %s", key, shown(name), strings.Join(each(given, shown), ", "))
+			return fmt.Errorf("%s.%s: a record has no column %s; it has: %s", key, where, shown(name), strings.Join(each(given, shown), ", "))
 		}
 	}
 	return nil

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Starts the servers that the tests use, PostgreSQL and MariaDB, unless they run
-# already: in containers where there is Docker, else with the programs of Debian's
+# Starts the servers that the tests use, PostgreSQL, MariaDB and Redis, unless they
+# run already: in containers where there is Docker, else with the programs of Debian's
 # packages, as servers of their own with data of their own. Nothing of servers
 # that the machine has is changed. Called by make services; `stop` stops them.
 #
-# POSTGRES_PORT and MARIADB_PORT are the ports, 5432 and 3306 by default. The
-# servers do not wait for disks: the tests are faster, and nobody minds when what
-# is in them is lost with the machine's power.
+# POSTGRES_PORT, MARIADB_PORT and REDIS_PORT are the ports, 5432, 3306 and 6379 by
+# default. The servers do not wait for disks: the tests are faster, and nobody minds
+# when what is in them is lost with the machine's power.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export POSTGRES_PORT=${POSTGRES_PORT:-5432} MARIADB_PORT=${MARIADB_PORT:-3306}
+export POSTGRES_PORT=${POSTGRES_PORT:-5432} MARIADB_PORT=${MARIADB_PORT:-3306} REDIS_PORT=${REDIS_PORT:-6379}
 data=${TMPDIR:-/tmp}/backlog-services
 
 # The programs lie outside of PATH, in a folder for each version.
@@ -28,6 +28,10 @@ postgres_answers() {
 mariadb_answers() {
 	listens "$MARIADB_PORT" || return
 	! has mariadb || mariadb --no-defaults -h 127.0.0.1 -P "$MARIADB_PORT" -u root -e 'SELECT 1' test >/dev/null 2>&1
+}
+redis_answers() {
+	listens "$REDIS_PORT" || return
+	! has redis-cli || [ "$(redis-cli -h 127.0.0.1 -p "$REDIS_PORT" ping 2>/dev/null)" = PONG ]
 }
 
 # PostgreSQL refuses to run as root, and MariaDB wants to be told.
@@ -67,6 +71,17 @@ start_mariadb() {
 	die "MariaDB does not start: see $dir/log"
 }
 
+start_redis() {
+	local dir=$data/redis
+	[ -e "$dir" ] || folder redis redis
+	as redis redis-server --port "$REDIS_PORT" --bind 127.0.0.1 --dir "$dir" --pidfile "$dir/pid" --logfile "$dir/log" --save '' --appendonly no --daemonize yes >/dev/null
+	for _ in $(seq 100); do
+		! redis_answers || return 0
+		sleep 0.1
+	done
+	die "Redis does not start: see $dir/log"
+}
+
 packages() { # packages COMMAND PACKAGE ...: installs what a command is missing of
 	local missing=()
 	while [ $# -gt 0 ]; do
@@ -74,7 +89,7 @@ packages() { # packages COMMAND PACKAGE ...: installs what a command is missing 
 		shift 2
 	done
 	[ ${#missing[@]} = 0 ] && return
-	has apt-get || die "there is neither Docker nor Debian's apt-get; start PostgreSQL and MariaDB yourself, and name them in BACKLOG_TEST_POSTGRES and BACKLOG_TEST_MYSQL"
+	has apt-get || die "there is neither Docker nor Debian's apt-get; start PostgreSQL, MariaDB and Redis yourself, and name them in BACKLOG_TEST_POSTGRES, BACKLOG_TEST_MYSQL and BACKLOG_TEST_REDIS"
 	[ "$(id -u)" = 0 ] || die "run this first: sudo apt-get install ${missing[*]}"
 	echo "installing ${missing[*]}"
 	# The packages would start servers of their own, which do not let tests in.
@@ -111,10 +126,12 @@ stop() {
 	if [ -e "$data/postgres/data/postmaster.pid" ]; then
 		(cd / && as postgres pg_ctl -D "$data/postgres/data" -m fast -w stop >/dev/null)
 	fi
-	if [ -e "$data/mariadb/pid" ]; then
-		kill "$(cat "$data/mariadb/pid")"
-		while [ -e "$data/mariadb/pid" ]; do sleep 0.1; done
-	fi
+	for name in mariadb redis; do
+		if [ -e "$data/$name/pid" ]; then
+			kill "$(cat "$data/$name/pid")"
+			while [ -e "$data/$name/pid" ]; do sleep 0.1; done
+		fi
+	done
 	rm -rf "$data"
 }
 
@@ -123,11 +140,15 @@ stop) stop ;;
 start)
 	start postgres "$POSTGRES_PORT" initdb postgresql
 	start mariadb "$MARIADB_PORT" mariadbd mariadb-server
+	start redis "$REDIS_PORT" redis-server redis-server
 	if [ "$POSTGRES_PORT" != 5432 ]; then
 		echo "export BACKLOG_TEST_POSTGRES=postgres://postgres@127.0.0.1:$POSTGRES_PORT/postgres"
 	fi
 	if [ "$MARIADB_PORT" != 3306 ]; then
 		echo "export BACKLOG_TEST_MYSQL=mysql://root@127.0.0.1:$MARIADB_PORT/test"
+	fi
+	if [ "$REDIS_PORT" != 6379 ]; then
+		echo "export BACKLOG_TEST_REDIS=redis://127.0.0.1:$REDIS_PORT/0"
 	fi
 	;;
 *) die "usage: $0 [start|stop]" ;;

@@ -25,6 +25,26 @@ var badHandlers = badFiles{
 		"1: handler.skip: is for exec, and this handler is sql; remove it",
 		"1: handler.window: is for lines, and this handler is sql; use concurrency",
 	},
+	"redis-no-refresh": {
+		"2: handler.redis: is answered later, which only the policy refresh waits for; add policy: {refresh: {every: 2h, timeout: 1h}} or the like, or take another handler",
+	},
+	"redis-nothing": {
+		"3: handler.redis: has no url; add url: redis://127.0.0.1:6379/0",
+		"3: handler.redis: has no input; add input: orders-input",
+		"3: handler.redis: has no output; add output: orders-output",
+	},
+	"redis": {
+		"3: handler.workers: is for lines, and this handler is redis; start as many workers as you like",
+		"4: handler.reject: is for exec, and this handler is redis; let a worker answer with the type reject",
+		"6: handler.redis.url: is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS",
+		"7: handler.redis.input: is a list that answers come to; workers need one of their own",
+		"9: handler.redis.fields.attempt_in: uid is the name of id, too; choose another",
+		"9: handler.redis.fields.attempt: unknown key; did you mean attempt_in?",
+		"10: handler.redis.columns[1]: attempt_no is a field of requests already; give that another name, such as fields: {attempt_no: record_attempt_no}",
+	},
+	"sql-refresh": {
+		"3: handler.sql: is done with its outcome in one transaction, but the policy refresh writes the start of an attempt before; take exec, lines, http or redis",
+	},
 	"http-allow-empty":        {"1: handler.http.allow: is an empty list; name at least one or remove it"},
 	"http-allow-missing-host": {"1: handler.http.url: a record says which host is called; add allow: [example.com], the hosts it may name"},
 	"http-allow-missing-port": {"1: handler.http.url: a record says which host is called; add allow: [example.com], the hosts it may name"},

@@ -47,7 +47,7 @@ var badValues = badFiles{
 		"1: handler.skip: must be a whole number, not 65.5",
 	},
 	"table-text":      {"2: table: must be a mapping such as {name: orders, inserted: created_at}, not text"},
-	"handler-nothing": {"1: handler: nothing to run; add exec: [./deliver.sh], or lines, http or sql"},
+	"handler-nothing": {"1: handler: nothing to run; add exec: [./deliver.sh], or lines, http, sql or redis"},
 	"handler-two":     {"3: handler: there are exec on line 2 and http on line 3; keep one of them"},
 	"log": {
 		"1: log.level: unknown level INFO; did you mean info?",

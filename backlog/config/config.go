@@ -167,6 +167,8 @@ func (v value) config() *Config {
 	again, ageless := c.Policy.Settings.(refreshing)
 	if ageless {
 		v.refreshing(c, again)
+	} else if c.Handler.Kind == "redis" {
+		v.d.failf("handler.redis", "is answered later, which only the policy refresh waits for; add policy: {refresh: {every: 2h, timeout: 1h}} or the like, or take another handler")
 	}
 	if v.has("tiers") {
 		c.Tiers = list.tiers(c.Timezone, ageless)

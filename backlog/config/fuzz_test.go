@@ -12,6 +12,7 @@ import (
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
+	"backlog/backlog/handler/redis"
 	"backlog/backlog/table/work"
 )
 
@@ -53,19 +54,20 @@ func FuzzLoad(f *testing.F) {
 
 // usable notes what no configuration that is accepted may lack.
 func usable(t *testing.T, c *config.Config) {
+	again := c.Policy.Name == "refresh" // it needs neither ages nor statuses
 	switch {
 	case c.Tiers == nil || len(c.Tiers.Tiers()) == 0:
 		t.Error("no tiers")
 	case c.Timezone == nil || c.Database == "" || c.Policy.Name == "":
 		t.Errorf("incomplete: %+v", c)
-	case c.Table.Name == "" || len(c.Table.ID) == 0 || c.Table.Inserted.Column == "":
+	case c.Table.Name == "" || len(c.Table.ID) == 0 || c.Table.Inserted.Column == "" && !again:
 		t.Errorf("incomplete: %+v", c.Table)
 	case c.Handler.Kind != "" && !complete(c.Handler) || c.Handler.Timeout <= 0 || c.Handler.Concurrency < 1:
 		t.Errorf("incomplete: %+v", c.Handler)
-	case len(c.Table.New.Values)+len(c.Table.New.When) == 0,
-		len(c.Table.Success.Values)+len(c.Table.Success.Set) == 0:
+	case !again && len(c.Table.New.Values)+len(c.Table.New.When) == 0,
+		!again && len(c.Table.Success.Values)+len(c.Table.Success.Set) == 0:
 		t.Errorf("incomplete: %+v", c.Table)
-	case c.OnDead.Kind != "" && (!complete(config.Handler{Settings: c.OnDead.Settings}) || c.OnDead.Timeout <= 0 || !c.Table.Dead.Given):
+	case c.OnDead.Kind != "" && (!complete(config.Handler{Settings: c.OnDead.Settings}) || c.OnDead.Timeout <= 0 || !c.Table.Dead.Given && !again):
 		t.Errorf("incomplete: %+v", c.OnDead)
 	case c.Rate < 0 || c.MaxRecords < 0 || c.AbortAfter < 0 || c.ShutdownTimeout < 0:
 		t.Errorf("negative: %+v", c)
@@ -85,6 +87,8 @@ func complete(h config.Handler) bool {
 		return s.URL != "" && (s.CertFile == "") == (s.KeyFile == "")
 	case *work.Settings:
 		return len(s.Statements) > 0
+	case *redis.Settings:
+		return s.URL != "" && len(s.Fields) > 0 && s.Input != s.Output
 	}
 	return false
 }

@@ -31,7 +31,7 @@ func (v value) handler() Handler {
 		v.mismatch("a mapping such as {exec: [./deliver.sh]}")
 		return h
 	}
-	h.Kind, h.Settings = v.oneKind(v.d.known.Handlers, v.settingsOf(&h, nil), "nothing to run; add exec: [./deliver.sh], or lines, http or sql")
+	h.Kind, h.Settings = v.oneKind(v.d.known.Handlers, v.settingsOf(&h, nil), "nothing to run; add exec: [./deliver.sh], or lines, http, sql or redis")
 	if bounded, ok := h.Settings.(interface{ InFlight() int }); ok {
 		if most := bounded.InFlight(); !v.has("concurrency") || most < h.Concurrency {
 			h.Concurrency = max(1, most)
@@ -83,8 +83,9 @@ var instead = map[[2]string]string{
 	{"reject", "lines"}:   "let a worker answer with the outcome reject",
 	{"skip", "lines"}:     "let a worker answer with the outcome skip",
 	{"max_pause", "http"}: "write it under http: {max_pause: 1h}",
-	{"workers", "exec"}:   "use concurrency", {"workers", "http"}: "use concurrency", {"workers", "sql"}: "use concurrency",
+	{"workers", "exec"}:   "use concurrency", {"workers", "http"}: "use concurrency", {"workers", "sql"}: "use concurrency", {"workers", "redis"}: "start as many workers as you like",
 	{"window", "exec"}: "use concurrency", {"window", "http"}: "use concurrency", {"window", "sql"}: "use concurrency",
+	{"reject", "redis"}: "let a worker answer with the type reject",
 }
 
 // stray reports a key of another kind than v is.

@@ -9,6 +9,8 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
+	"backlog/backlog/handler/redis"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table/work"
 )
 
@@ -46,6 +48,15 @@ func TestHandlers(t *testing.T) {
 			AllowZeroRows: true,
 		}},
 		"ok-sql-short": {Kind: "sql", Settings: &work.Settings{Statements: []string{"INSERT INTO shipped VALUES (:id)"}}},
+		"ok-redis": {
+			Kind: "redis", Settings: &redis.Settings{
+				URL: "redis://:hunter2@127.0.0.1:6379/3", Input: "bigtables-input", Output: "bigtables-output", Columns: []string{"input_url"},
+				Fields: mapping.Names{
+					{"big_table_uid", "id"}, {"refresh_attempt_uid", "attempt_in"}, {"request_attempt_uid", "attempt_out"}, {"attempt_no", "attempt_no"}, {"deadline", "deadline"},
+				},
+			},
+			Timeout: time.Hour,
+		},
 	} {
 		if want.Timeout == 0 {
 			want.Timeout = 30 * time.Second

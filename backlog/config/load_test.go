@@ -17,6 +17,7 @@ import (
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
+	"backlog/backlog/handler/redis"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/work"
 	"backlog/tiers"
@@ -30,6 +31,7 @@ var all = config.Known{
 		{Name: "lines", New: func() any { return lines.NewSettings() }},
 		{Name: "http", New: func() any { return http.NewSettings() }},
 		{Name: "sql", New: func() any { return new(work.Settings) }},
+		{Name: "redis", New: func() any { return redis.NewSettings() }},
 	},
 	OnDead: []config.Settings{
 		{Name: "exec", New: func() any { return new(exec.Telling) }},

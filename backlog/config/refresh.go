@@ -15,6 +15,7 @@ type refreshing interface {
 	Limit() time.Duration     // of an attempt
 	TellsCustomer() bool      // when it gives up
 	Problem() (string, error) // what is wrong in that zone, by its key
+	HandsOver()               // says that the table must keep the UIDs of attempts
 }
 
 // refreshing completes what such a policy needs less of.
@@ -31,6 +32,12 @@ func (v value) refreshing(c *Config, p refreshing) {
 	}
 	if !v.d.has("table.inserted") {
 		c.Table.Inserted = mapping.Time{}
+	}
+	switch c.Handler.Kind {
+	case "redis":
+		p.HandsOver()
+	case "sql":
+		v.d.failf("handler.sql", "is done with its outcome in one transaction, but the policy refresh writes the start of an attempt before; take exec, lines, http or redis")
 	}
 	switch limit := p.Limit(); {
 	case limit <= 0: // is reported

@@ -23,7 +23,7 @@ type sentence struct {
 
 // sentences are tried in this order.
 var sentences = []sentence{
-	{"Refresh WHAT once|twice|3 times per day at 6 AM, 1 PM and 4:30 PM", `refresh .+? (\S+?)(?: times?)? per day at (.+)`, "when to start", (*english).daily},
+	{"Refresh WHAT once|twice|3 times per day at 6 AM, 1 PM and 4 PM", `refresh .+? (\S+?)(?: times?)? per day at (.+)`, "when to start", (*english).daily},
 	{"Refresh WHAT every 2 hours", `refresh .+ every (.+)`, "when to start", func(e *english, said []string) (err error) {
 		e.Every, err = spoken("every " + said[0])
 		return err
@@ -238,8 +238,7 @@ func spoken(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// daily reads times of day. A rule has all its minutes in all its hours: the times
-// meant are named by their positions where that are more.
+// daily reads times of day. A rule has all its minutes in all its hours.
 func (e *english) daily(said []string) error {
 	list := commas().Split(said[1], -1)
 	times := make([]int, len(list)) // minutes since midnight
@@ -268,26 +267,18 @@ func (e *english) daily(said []string) error {
 	if n != len(times) {
 		return fmt.Errorf("says %s per day and names %d times of day; correct one of them", said[0], len(times))
 	}
-	slices.Sort(times)
-	e.RRule.Text = dailyRule(times)
-	return nil
-}
-
-func dailyRule(times []int) string {
-	var hours, minutes, positions []int
+	var hours, minutes []int
 	for _, t := range times {
 		hours, minutes = append(hours, t/60), append(minutes, t%60)
 	}
+	slices.Sort(hours)
 	slices.Sort(minutes)
 	hours, minutes = slices.Compact(hours), slices.Compact(minutes)
-	for _, t := range times {
-		positions = append(positions, slices.Index(hours, t/60)*len(minutes)+slices.Index(minutes, t%60)+1)
+	if len(hours)*len(minutes) > len(times) {
+		return errors.New("names times that no rule has alone: each minute must be there in each hour, as in 6:30 AM and 4:30 PM")
 	}
-	rule := "FREQ=DAILY;BYHOUR=" + joined(hours) + ";BYMINUTE=" + joined(minutes) + ";BYSECOND=0"
-	if len(times) < len(hours)*len(minutes) {
-		rule += ";BYSETPOS=" + joined(positions)
-	}
-	return rule
+	e.RRule.Text = "FREQ=DAILY;BYHOUR=" + joined(hours) + ";BYMINUTE=" + joined(minutes) + ";BYSECOND=0"
+	return nil
 }
 
 func joined(list []int) string {

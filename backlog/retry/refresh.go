@@ -69,6 +69,13 @@ func (r *Refresh) Limit() time.Duration { return r.Timeout }
 // gives up.
 func (r *Refresh) TellsCustomer() bool { return r.Emails }
 
+// HandsOver says that the table must have the column of UIDs, by which the outcome of
+// a record that was handed over is known.
+func (r *Refresh) HandsOver() {
+	uid := &r.Columns[mapping.AttemptUID]
+	uid[0] = cmp.Or(uid[0], uid[1])
+}
+
 // Problem returns what is wrong with the rule in the zone, and the key.
 func (r *Refresh) Problem() (key string, err error) {
 	if r.RRule.Text != "" {

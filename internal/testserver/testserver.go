@@ -1,5 +1,5 @@
-// Package testserver gives tests a place of their own on the PostgreSQL and
-// MySQL or MariaDB servers that the environment names. The drivers are those
+// Package testserver gives tests a place of their own on the PostgreSQL, MySQL or
+// MariaDB and Redis servers that the environment names. The drivers are those
 // that the test has.
 package testserver
 
@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -59,6 +60,26 @@ func MySQL(tb testing.TB, prefix string) (database string, u *url.URL) {
 	database, u = mysql.make(tb, prefix)
 	u.Path = "/" + database
 	return database, u
+}
+
+// RedisURL returns the URL of a Redis, or skips the test likewise; lists in it have
+// names of [Name], and are removed by those who made them.
+func RedisURL(tb testing.TB) string {
+	tb.Helper()
+	const env = "BACKLOG_TEST_REDIS"
+	text := cmp.Or(os.Getenv(env), "redis://127.0.0.1:6379/0")
+	u, err := url.Parse(text)
+	if err != nil {
+		tb.Fatalf("%s is not a URL", env)
+	}
+	conn, err := net.DialTimeout("tcp", u.Host, 5*time.Second)
+	if err != nil && os.Getenv(env) != "" {
+		tb.Fatalf("%s does not lead to a Redis: %v", env, err)
+	} else if err != nil {
+		tb.Skipf("there is no Redis at the usual place, and %s names no other: %v", env, err)
+	}
+	conn.Close()
+	return text
 }
 
 // Name returns one that begins with the prefix and that nothing else has.

@@ -1,0 +1,181 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"backlog/backlog"
+)
+
+// Handler pushes a request for each record to a list in a Redis, for workers that
+// take it from there, and reads their answers from another.
+//
+// A request is a JSON object with the fields id, attempt_uid, attempt_no, deadline
+// and the columns of the record. It is pushed once. An answer is a JSON object with
+// the attempt_uid of its request, and
+//
+//	type     success, failure, reject (a failure that is final), or
+//	         user_friendly_status: the attempt goes on
+//	error    of a failure or reject, a text
+//	message  of a user_friendly_status, a text for the customer
+//
+// Other fields of answers are ignored. Methods may be called concurrently. A Handler
+// must not be copied or changed after the first call, and is closed at the end.
+type Handler struct {
+	Settings
+
+	Log *slog.Logger // gets what is pushed, at DEBUG, and warnings of answers; nil: none
+
+	mu     sync.Mutex
+	client *redis.Client
+}
+
+// pingTime is how long a Redis has to say that it is there.
+const pingTime = 2 * time.Second
+
+// Prepare reports what is wrong with the settings, with a hint. Unlike Check it
+// touches no network.
+func (h *Handler) Prepare() (err error) {
+	for i, text := range []string{h.URL, h.Input, h.Output} {
+		if text == "" {
+			return fmt.Errorf("redis: %s: is empty; see docs/handlers.md", [...]string{"url", "input", "output"}[i])
+		}
+	}
+	h.Settings.Check(func(field, problem string) {
+		if err == nil {
+			err = fmt.Errorf("redis: %s: %s", field, problem)
+		}
+	})
+	return err
+}
+
+// Check reports what would keep a record from being pushed. It changes nothing.
+func (h *Handler) Check(ctx context.Context) error {
+	if err := h.Prepare(); err != nil {
+		return err
+	}
+	return h.Ready(ctx)
+}
+
+// Ready returns an error unless the Redis answers, for the engine, which begins no
+// attempt else.
+func (h *Handler) Ready(ctx context.Context) error {
+	c, err := h.open()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	return h.worded(c.Ping(ctx).Err())
+}
+
+// Checked says what a Check that found nothing has shown.
+func (h *Handler) Checked() string {
+	o, _ := h.options()
+	return fmt.Sprintf("the Redis at %s answers; requests go to %s, answers come from %s", o.Addr, h.Input, h.Output)
+}
+
+// Columns returns the names of the columns that a request has, nil if they are all.
+func (h *Handler) Columns() ([]string, error) { return h.Settings.Columns, nil }
+
+// Handle pushes a request for r and returns [backlog.Accepted]. If the Redis does not
+// take it, the error is [backlog.Unstarted]: the record stays due. Where it is not
+// known whether the Redis has it, that is so, too: an answer to it is dropped, since
+// its attempt is over.
+func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
+	if r.Refresh == nil || r.Refresh.UID == "" {
+		return backlog.Unstarted(errors.New("redis: answers need policy: refresh and its column attempt_uid, by which they are told from others; add it to the table (backlog init prints it)"))
+	}
+	request, err := h.request(r)
+	if err != nil {
+		return err
+	}
+	c, err := h.open()
+	if err != nil {
+		return backlog.Unstarted(err)
+	}
+	n, err := c.RPush(ctx, h.Input, request).Result()
+	err = h.worded(err)
+	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) {
+		if err != nil {
+			return string(request), err.Error()
+		}
+		return string(request), strconv.FormatInt(n, 10) + " in " + h.Input
+	})
+	switch {
+	case err == nil:
+		return backlog.Accepted
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return backlog.Unstarted(err)
+}
+
+// request returns the JSON that is pushed.
+func (h *Handler) request(r *backlog.Record) ([]byte, error) {
+	req := backlog.Record{Values: []any{r.Key, r.Refresh.UID, r.Refresh.AttemptNo, r.Refresh.DeadlineText()}}
+	for _, field := range []int{id, attemptIn, attemptNo, deadline} {
+		req.Names = append(req.Names, h.Fields[field][0])
+	}
+	columns := h.Settings.Columns
+	if columns == nil {
+		columns = slices.DeleteFunc(slices.Clone(r.Names), func(name string) bool { return slices.Contains(req.Names, name) })
+	}
+	for _, name := range columns {
+		v, ok := r.Column(name)
+		if !ok {
+			return nil, fmt.Errorf("redis: columns: the record has no column %s; see table.columns", name)
+		}
+		req.Names, req.Values = append(req.Names, name), append(req.Values, v)
+	}
+	b, err := req.ColumnsJSON()
+	if err != nil {
+		return nil, fmt.Errorf("the record cannot be written as JSON: %w", err)
+	}
+	return b, nil
+}
+
+// open returns the client, which connects when it is used.
+func (h *Handler) open() (*redis.Client, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.client == nil {
+		o, err := h.options()
+		if err != nil {
+			return nil, fmt.Errorf("redis: url: %w", err)
+		}
+		h.client = redis.NewClient(o)
+	}
+	return h.client, nil
+}
+
+// worded returns an error with the place, and a hint where the Redis says nothing.
+func (h *Handler) worded(err error) error {
+	var said redis.Error
+	if err == nil {
+		return nil
+	}
+	o, _ := h.options()
+	if errors.As(err, &said) {
+		return fmt.Errorf("the Redis at %s says: %w", o.Addr, err)
+	}
+	return fmt.Errorf("the Redis at %s: %w; is it running, and is redis.url right?", o.Addr, err)
+}
+
+// Close closes the connections.
+func (h *Handler) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.client == nil {
+		return nil
+	}
+	return h.client.Close()
+}
