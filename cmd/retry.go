@@ -176,7 +176,7 @@ func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []
 		if err != nil {
 			return nil, err
 		}
-		if why := whyNotReset(row, ok); why != "" {
+		if why := whyNotReset(row, ok, a.again != nil); why != "" {
 			wrong = append(wrong, fmt.Errorf("%s: %s", shown(k.String()), why))
 		}
 	}
@@ -186,14 +186,15 @@ func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []
 	return keys, nil
 }
 
-// whyNotReset returns why the row cannot be put back to new, "" if it can.
-func whyNotReset(row inspect.Row, found bool) string {
+// whyNotReset returns why the row cannot be put back to new, "" if it can: under the
+// policy refresh any can.
+func whyNotReset(row inspect.Row, found, any bool) string {
 	switch {
 	case !found:
 		return "there is no such record"
 	case row.Filtered:
 		return "table.where leaves it out"
-	case row.State == backlog.RowDead || row.State == backlog.RowError:
+	case any || row.State == backlog.RowDead || row.State == backlog.RowError:
 		return ""
 	case row.State == backlog.RowNew:
 		return "it is new already"
