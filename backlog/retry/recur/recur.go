@@ -69,7 +69,7 @@ func (r *Rule) First(t time.Time) (time.Time, bool) { return r.Next(t.Add(-1)) }
 // Next returns the first occurrence strictly after t, in UTC. It returns false if
 // there is none.
 func (r *Rule) Next(t time.Time) (time.Time, bool) {
-	if r == nil || t.Year() > lastYear || !r.until.IsZero() && !t.Before(r.until) {
+	if r == nil || t.Year() > lastYear {
 		return time.Time{}, false
 	}
 	if g := r.gap.Load(); g != nil && !t.Before(g.from) && t.Before(g.to) {

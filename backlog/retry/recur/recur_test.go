@@ -91,6 +91,7 @@ func TestOccurrences(t *testing.T) {
 		{"UNTIL is included", "UTC", "DTSTART:20260105T060000 FREQ=DAILY;UNTIL=20260106T060000Z", "2026-01-05T00:00Z", "2026-01-05T06:00Z 2026-01-06T06:00Z -"},
 		{"UNTIL in the zone", "Europe/Berlin", "DTSTART:20260105T060000 FREQ=DAILY;UNTIL=20260106T055959", "2026-01-05T00:00Z", "2026-01-05T05:00Z -"},
 		{"UNTIL the end of a day", "America/New_York", "DTSTART:20260105T233000 FREQ=DAILY;UNTIL=20260106", "2026-01-05T00:00Z", "2026-01-06T04:30Z 2026-01-07T04:30Z -"},
+		{"UNTIL in a doubled hour", "Europe/Berlin", "DTSTART:20261025T023000 FREQ=DAILY;UNTIL=20261025T011000Z", "2026-10-25T00:00Z", "2026-10-25T00:30Z -"},
 		{"UNTIL of an hourly rule", "UTC", "FREQ=HOURLY;INTERVAL=12;UNTIL=20260105", "2026-01-05T00:00Z", "2026-01-05T12:00Z -"},
 		{"EXDATE", "Europe/Berlin", "DTSTART:20260105T060000 EXDATE:20260106T060000,20260107T050000Z EXDATE;TZID=UTC:20260109T050000 FREQ=DAILY",
 			"2026-01-05T00:00Z", "2026-01-05T05:00Z 2026-01-08T05:00Z 2026-01-10T05:00Z"},
@@ -103,7 +104,7 @@ func TestOccurrences(t *testing.T) {
 		{"a gap in Berlin", "Europe/Berlin", "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", "2026-03-28T00:00Z", "2026-03-28T01:30Z 2026-03-29T01:30Z 2026-03-30T00:30Z"},
 		{"doubled in Berlin", "Europe/Berlin", "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", "2026-10-24T00:00Z", "2026-10-24T00:30Z 2026-10-25T00:30Z 2026-10-26T01:30Z"},
 		{"what a gap makes equal is once", "Europe/Berlin", "FREQ=DAILY;BYHOUR=2,3", "2026-03-28T03:00Z", "2026-03-29T01:00Z 2026-03-30T00:00Z"},
-		{"what a gap reorders", "Europe/Berlin", "FREQ=DAILY;BYHOUR=2,3;BYMINUTE=20,40", "2026-03-29T00:00Z", "2026-03-29T01:20Z 2026-03-29T01:40Z 2026-03-30T00:20Z"},
+		{"what a gap reorders", "Europe/Berlin", "DTSTART:20260329T024000 FREQ=DAILY;BYHOUR=2,3;BYMINUTE=20,40", "2026-03-29T00:00Z", "2026-03-29T01:20Z 2026-03-29T01:40Z 2026-03-30T00:20Z"},
 		{"midnight in a gap", "America/Sao_Paulo", "FREQ=DAILY", "2018-11-03T12:00Z", "2018-11-04T03:00Z 2018-11-05T02:00Z"},
 		{"a day in a gap", "Pacific/Apia", "FREQ=DAILY;BYHOUR=12", "2011-12-29T20:00Z", "2011-12-29T22:00Z 2011-12-30T22:00Z 2011-12-31T22:00Z"},
 	}
@@ -281,7 +282,7 @@ func TestRules(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() { // 1,000 other rules are not enough to forget this one
 			for i := range 250 {
-				r, err := rules.Parse(fmt.Sprintf("FREQ=DAILY;BYHOUR=%d;BYMINUTE=%d", 6+g, i%60))
+				r, err := rules.Parse(fmt.Sprintf("FREQ=DAILY;BYHOUR=%d;BYMINUTE=%d;BYSECOND=%d", 6+g, i%60, 1+i/60))
 				if err != nil {
 					t.Error(err)
 					continue
