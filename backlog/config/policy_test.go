@@ -141,6 +141,10 @@ var badPolicies = badFiles{
 		"2: policy.fibonacci.interval: unknown key; known here: columns, max_delay, unit",
 		"2: policy.fibonacci.Unit: unknown key; did you mean unit?",
 	},
+	"policy-refresh-columns": {
+		"1: table.attempts: the policy refresh counts in the column attempt_no already; remove table.attempts",
+		"5: policy.refresh.columns.refresh_at: the column refresh_at is taken by table.touch.refresh_at; remove one of them",
+	},
 	"policy-unknown-settings": {"1: policy: unknown policy random; known: arctan, exponential, fibonacci, linear, list, none, progressive, refresh, sneakers"},
 }
 

@@ -204,6 +204,10 @@ var maySet = map[string][]string{
 
 // checkPolicy claims the columns that the policy writes.
 func (m *Mapping) checkPolicy(p Policy, claim, fail func(string, string)) {
+	refresh, count, last := p.Name == "refresh", 0, 1
+	if refresh { // by the next start, which may be named as the date of insertion to say more about it
+		count, last = AttemptNo, RefreshAt
+	}
 	for i, c := range p.Columns {
 		column, path := c[0], "policy."+p.Name+".columns."+c[1]
 		is := func(t *Time) bool { return t != nil && t.Column == column }
@@ -211,13 +215,13 @@ func (m *Mapping) checkPolicy(p Policy, claim, fail func(string, string)) {
 		switch {
 		case slices.ContainsFunc(m.Where, func(w Condition) bool { return w.Column == column }):
 			fail(path, "the column "+Show(column)+" is in table.where: a failure would take the record out of it; name another")
-		case is(m.Eligible) && i != 2, is(m.Expires), is(&m.Inserted) && i != 1:
+		case is(m.Eligible) && (refresh || i != 2), is(m.Expires), is(&m.Inserted) && i != last:
 			fail(path, "the column "+Show(column)+" is one of the record's own times, which the policy would overwrite; name another")
-		case i == 0 && column == m.Attempts:
+		case i == count && column == m.Attempts:
 			fail("table.attempts", fmt.Sprintf("the policy %s counts in the column %s already; remove table.attempts", p.Name, Show(column)))
-		case i == 1 && touched >= 0 && m.Touch[touched].Value.IsNow():
+		case i == last && touched >= 0 && !refresh && m.Touch[touched].Value.IsNow():
 			// Each touch writes the time, and the policy writes a failure's.
-		case i == 1 && touched >= 0:
+		case i == last && touched >= 0 && !refresh:
 			fail("table.touch."+Show(column), "the policy "+p.Name+" writes the time of a failure there; write now or remove it")
 		default:
 			claim(column, path)

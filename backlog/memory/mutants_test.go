@@ -72,7 +72,7 @@ func TestMutants(t *testing.T) {
 }
 
 func mutants() []mutant {
-	list := slices.Concat(pendingMutants, settleMutants, extraMutants, retryMutants)
+	list := slices.Concat(pendingMutants, settleMutants, extraMutants, retryMutants, refreshMutants)
 	for _, p := range policyMutants {
 		list = append(list, mutant{p.name, p.catch, func(s *memory.Store) backlog.Store { return s }})
 	}

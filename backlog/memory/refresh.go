@@ -13,9 +13,10 @@ import (
 func (s *Store) refreshes() bool { return s.o.Policy != nil && s.o.Policy.Refresher != nil }
 
 // writeRefresh writes what next makes of the rows, if it says that it may.
-func (s *Store) writeRefresh(group []backlog.Settlement, next func(*entry, *backlog.Settlement) bool) (left []backlog.Unsettled, err error) {
+func (s *Store) writeRefresh(group []backlog.Settlement, next func(*entry, *backlog.Settlement) bool) ([]backlog.Unsettled, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var left []backlog.Unsettled
 	for i := range group {
 		e := s.rows[mapKey(group[i].Record.Key)]
 		ok := e != nil

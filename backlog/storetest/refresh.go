@@ -102,7 +102,11 @@ func end(r *backlog.Record, target backlog.RowState, next time.Time) backlog.Set
 	case backlog.RowDead:
 		s.FailingSince, s.At, s.Disabled, s.Reason = at, time.Time{}, true, "no: “été”"
 	}
-	return backlog.Settlement{Record: r, Target: target, Refresh: &s, At: at, Error: map[bool]string{true: "it failed"}[target == backlog.RowError || target == backlog.RowDead]}
+	g := backlog.Settlement{Record: r, Target: target, Refresh: &s, At: at}
+	if target == backlog.RowError || target == backlog.RowDead {
+		g.Error = "it failed"
+	}
+	return g
 }
 
 // begin begins a group, and checks which are conflicts.
@@ -270,7 +274,8 @@ func testRefreshSettle(f *fixture) {
 	}
 	next, began := now.Add(2*time.Hour), now.Add(-time.Minute)
 	ends := []backlog.Settlement{
-		end(&records[0], backlog.RowSuccess, next), end(&records[1], backlog.RowSuccess, time.Time{}), end(&records[2], backlog.RowError, next),
+		end(&records[0], backlog.RowSuccess, next), end(&records[1], backlog.RowSuccess, time.Time{}),
+		end(&records[2], backlog.RowError, next),
 		end(&records[3], backlog.RowDead, time.Time{}), end(&records[4], backlog.RowOther, began), end(&records[5], backlog.RowOther, now),
 	}
 	ends[4].Refresh.AttemptNo = 0 // released
@@ -311,7 +316,11 @@ func testRefreshSettleGuard(f *fixture) {
 func testSaved(f *fixture) {
 	rows, records := f.due(3)
 	f.started(rows, records)
-	group := []backlog.Settlement{end(&records[0], backlog.RowSuccess, now.Add(9*time.Hour)), end(&records[1], backlog.RowDead, time.Time{}), end(&records[2], backlog.RowOther, now.Add(-day))}
+	group := []backlog.Settlement{
+		end(&records[0], backlog.RowSuccess, now.Add(9*time.Hour)),
+		end(&records[1], backlog.RowDead, time.Time{}),
+		end(&records[2], backlog.RowOther, now.Add(-day)),
+	}
 	for i := range rows {
 		s := rows[i].Refresh
 		s.At, s.AttemptNo = now.Add(time.Minute), 0

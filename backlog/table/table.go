@@ -293,8 +293,8 @@ type (
 	Problem = db.Problem
 
 	KeyError = db.KeyError
-	column  = db.Column
-	catalog = db.Catalog
+	column   = db.Column
+	catalog  = db.Catalog
 )
 
 var problem = db.Problemf

@@ -231,9 +231,8 @@ func (c *Columns) Read(values []any) (s backlog.Refresh, err error) {
 }
 
 // timesOf are the times of the state by the numbers of their columns.
-func timesOf(s *backlog.Refresh) (list [count]*time.Time) {
-	list[mapping.RefreshAt], list[mapping.DeadlineAt], list[mapping.StartedAt], list[mapping.FailingSince] = &s.At, &s.Deadline, &s.Started, &s.FailingSince
-	return list
+func timesOf(s *backlog.Refresh) [count]*time.Time {
+	return [count]*time.Time{mapping.RefreshAt: &s.At, mapping.DeadlineAt: &s.Deadline, mapping.StartedAt: &s.Started, mapping.FailingSince: &s.FailingSince}
 }
 
 // A Change sets a column. Where Expr is ?, Value is bound to it.
@@ -278,20 +277,16 @@ func (c *Columns) Changes(from, to *backlog.Refresh, at time.Time) (list []Chang
 	left.Reason = c.fit(mapping.DisabledReason, left.Reason)
 	bind(mapping.DisabledReason, left.Reason != from.Reason, orNull(left.Reason))
 	left.Disabled = left.Disabled && c.cols[mapping.Disabled] != nil
-	switch changed := left.Disabled != from.Disabled; {
-	case changed && left.Disabled && c.byTime:
+	switch {
+	case left.Disabled == from.Disabled:
+	case !left.Disabled:
+		list = append(list, Change{c.Quoted(mapping.Disabled), c.falsy, nil})
+	case c.byTime:
 		bind(mapping.Disabled, true, c.Form(mapping.Disabled).Exact(at))
-	case changed:
-		list = append(list, Change{c.Quoted(mapping.Disabled), c.flag(left.Disabled), nil})
+	default:
+		list = append(list, Change{c.Quoted(mapping.Disabled), c.truth, nil})
 	}
 	return list, left
-}
-
-func (c *Columns) flag(disabled bool) string {
-	if disabled {
-		return c.truth
-	}
-	return c.falsy
 }
 
 // fit returns what the column can hold of the text.
@@ -326,5 +321,6 @@ func (c *Columns) Saved() (list []Change) {
 // All are two states that differ in all columns, the latter of which disables the row.
 func All() (from, to backlog.Refresh) {
 	uid, at := strings.Repeat("0", minUID), timeform.First
-	return backlog.Refresh{At: at, AttemptNo: 1, Deadline: at, UID: uid, Started: at, FailingSince: at}, backlog.Refresh{Disabled: true, Reason: uid}
+	from = backlog.Refresh{At: at, AttemptNo: 1, Deadline: at, UID: uid, Started: at, FailingSince: at}
+	return from, backlog.Refresh{Disabled: true, Reason: uid}
 }

@@ -46,7 +46,8 @@ var (
 // New returns the store of the table, whose mapping must have the columns of the policy.
 func New(t *table.Table) (*Store, error) {
 	if t.Refresh() == nil {
-		return nil, db.Problemf("set Policy of the mapping to the columns of the refresh policy", "table %s is not mapped for the refresh policy", t.Mapping().Name)
+		return nil, db.Problemf("set Policy of the mapping to the columns of the refresh policy",
+			"table %s is not mapped for the refresh policy", t.Mapping().Name)
 	}
 	s := &Store{t: t, d: t.DB()}
 	for _, name := range t.Mapping().ID {
@@ -148,7 +149,7 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 // ended returns what the end of an attempt makes of the row that has the state now.
 func (s *Store) ended(g *backlog.Settlement, now *backlog.Refresh) (next backlog.Refresh, ok bool) {
 	read := g.Record.Refresh
-	if _, unsure := s.unsure.Load(read.UID); unsure && now.UID == g.Refresh.UID && now.AttemptNo == g.Refresh.AttemptNo && now.Deadline.IsZero() {
+	if _, unsure := s.unsure.Load(read.UID); unsure && now.UID == "" && now.Deadline.IsZero() && now.AttemptNo == g.Refresh.AttemptNo {
 		return *now, true // the commit before was not lost
 	}
 	ok = now.UID == read.UID && (read.UID != "" || now.At.Equal(read.At) && now.AttemptNo == read.AttemptNo)
@@ -164,37 +165,37 @@ func (s *Store) ended(g *backlog.Settlement, now *backlog.Refresh) (next backlog
 // merged returns the state now, in which somebody else may have changed something since
 // it was read, with what the next state has otherwise than the one that was read.
 func merged(read, next, now *backlog.Refresh) backlog.Refresh {
-	all := *now
-	all.UID, all.Deadline = next.UID, next.Deadline
-	for _, x := range []struct{ read, next, all *time.Time }{
-		{&read.At, &next.At, &all.At}, {&read.Started, &next.Started, &all.Started}, {&read.FailingSince, &next.FailingSince, &all.FailingSince},
-	} {
-		if !x.next.Equal(*x.read) {
-			*x.all = *x.next
-		}
+	return backlog.Refresh{
+		UID: next.UID, Deadline: next.Deadline, Rule: now.Rule,
+		At:           unless(next.At.Equal(read.At), next.At, now.At),
+		AttemptNo:    unless(next.AttemptNo == read.AttemptNo, next.AttemptNo, now.AttemptNo),
+		Started:      unless(next.Started.Equal(read.Started), next.Started, now.Started),
+		Disabled:     unless(next.Disabled == read.Disabled, next.Disabled, now.Disabled),
+		Reason:       unless(next.Reason == read.Reason, next.Reason, now.Reason),
+		FailingSince: unless(next.FailingSince.Equal(read.FailingSince), next.FailingSince, now.FailingSince),
 	}
-	if next.AttemptNo != read.AttemptNo {
-		all.AttemptNo = next.AttemptNo
+}
+
+// unless returns the next value, or where nothing has changed the one that there is now.
+func unless[T any](same bool, next, now T) T {
+	if same {
+		return now
 	}
-	if next.Disabled != read.Disabled {
-		all.Disabled = next.Disabled
-	}
-	if next.Reason != read.Reason {
-		all.Reason = next.Reason
-	}
-	return all
+	return next
 }
 
 // A judge returns what a settlement makes of a row that has the state now, and whether
 // it may.
 type judge func(g *backlog.Settlement, now *backlog.Refresh) (next backlog.Refresh, ok bool)
 
+type settlements = []backlog.Settlement
+
 // errRefused says that the database refuses a row of a group.
 var errRefused = errors.New("a row is refused")
 
-// write writes a group, and to lefts what its rows have then. Where the database refuses
+// write writes a group, and sets lefts to what its rows have then. Where the database refuses
 // a row, all is written row by row, to tell which.
-func (s *Store) write(ctx context.Context, group []backlog.Settlement, lefts []backlog.Refresh, judge judge) (left []backlog.Unsettled, err error) {
+func (s *Store) write(ctx context.Context, group settlements, lefts []backlog.Refresh, judge judge) (left []backlog.Unsettled, err error) {
 	if len(group) == 0 {
 		return nil, ctx.Err()
 	}
@@ -231,35 +232,33 @@ func (s *Store) write(ctx context.Context, group []backlog.Settlement, lefts []b
 
 // writeRows writes a group in a transaction: its rows are read and locked, judged, and
 // written. An error of the database about a row of several is errRefused.
-func (s *Store) writeRows(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, lefts []backlog.Refresh, judge judge) (left []backlog.Unsettled, err error) {
-	now, err := s.lock(ctx, tx, group, "")
+func (s *Store) writeRows(ctx context.Context, tx *sql.Tx, group settlements, lefts []backlog.Refresh, judge judge) ([]backlog.Unsettled, error) {
+	states, err := s.lock(ctx, tx, group, "")
 	if err != nil {
 		return nil, err
 	}
+	var left []backlog.Unsettled
 	prepared := make(map[string]*sql.Stmt)
-	for i := range group {
-		g := group[i]
-		state := now[g.Record.Key.Hash()]
-		if state == nil {
-			left = append(left, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
-			continue
+	for i, g := range group {
+		now, ok := states[g.Record.Key.Hash()]
+		var next backlog.Refresh
+		if ok {
+			next, ok = judge(&g, now)
 		}
-		next, ok := judge(&g, state)
+		if ok {
+			g.Refresh = &next
+			w := s.t.RefreshWrite(&g, now)
+			lefts[i] = w.Left
+			n, err := s.exec(ctx, tx, prepared, w, g.Record.Key)
+			if len(group) > 1 && s.d.Class(err) == db.Refused {
+				return nil, errRefused
+			}
+			if err != nil {
+				return nil, err
+			}
+			ok = n > 0 || s.d.ChangedOnly // else somebody's trigger keeps it as it is
+		}
 		if !ok {
-			left = append(left, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
-			continue
-		}
-		g.Refresh = &next
-		w := s.t.RefreshWrite(&g, state)
-		lefts[i] = w.Left
-		n, err := s.exec(ctx, tx, prepared, w, g.Record.Key)
-		if len(group) > 1 && s.d.Class(err) == db.Refused {
-			return nil, errRefused
-		}
-		if err != nil {
-			return nil, err
-		}
-		if n == 0 && !s.d.ChangedOnly { // somebody's trigger keeps it as it is
 			left = append(left, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
 		}
 	}
@@ -268,7 +267,7 @@ func (s *Store) writeRows(ctx context.Context, tx *sql.Tx, group []backlog.Settl
 
 // lock reads the states of the group's rows, by the hashes of their keys, and keeps the
 // rows from others until the end of the transaction.
-func (s *Store) lock(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Refresh, error) {
+func (s *Store) lock(ctx context.Context, tx *sql.Tx, group settlements, how string) (map[uint64]*backlog.Refresh, error) {
 	var args []any
 	for i := range group {
 		args = append(args, parts(group[i].Record.Key)...)
@@ -292,7 +291,9 @@ func parts(k backlog.Key) []any {
 
 // exec runs what is to be written to the row of the key, and returns how many rows it
 // has found. The statements of a group are few.
-func (s *Store) exec(ctx context.Context, tx *sql.Tx, prepared map[string]*sql.Stmt, w table.RefreshWrite, key backlog.Key) (int64, error) {
+func (s *Store) exec(
+	ctx context.Context, tx *sql.Tx, prepared map[string]*sql.Stmt, w table.RefreshWrite, key backlog.Key,
+) (int64, error) {
 	if w.Text == "" {
 		return 1, nil
 	}
