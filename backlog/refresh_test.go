@@ -1,0 +1,303 @@
+package backlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/memory"
+	"backlog/tiers"
+)
+
+// hourly is a plan: every attempt has a minute, a failure is tried again at once, and
+// the third is the last.
+type hourly struct{}
+
+func (hourly) Start(s backlog.Refresh, now time.Time, uid string) (backlog.Refresh, error) {
+	if s.Rule == "bad" {
+		return s, errors.New("the rule is bad")
+	}
+	s.UID, s.Started, s.Deadline, s.AttemptNo = uid, now, now.Add(time.Minute), s.AttemptNo+1
+	s.At = now.Add(time.Hour)
+	return s, nil
+}
+
+func (hourly) End(s backlog.Refresh, o backlog.Outcome, now time.Time, text string, began *backlog.Refresh) (backlog.Refresh, bool) {
+	s.UID, s.Deadline = "", time.Time{}
+	switch {
+	case o == backlog.Skipped:
+		s.At, s.AttemptNo = began.At, began.AttemptNo
+	case o == backlog.Succeeded:
+		s.At, s.AttemptNo = now.Add(time.Hour), 0
+	case s.AttemptNo >= 3 || o == backlog.Rejected:
+		s.At, s.Disabled, s.Reason = time.Time{}, true, "given up: "+text
+		return s, true
+	default:
+		s.At = now
+	}
+	return s, false
+}
+
+// newRefreshBench returns a bench of n rows that are due now.
+func newRefreshBench(t *testing.T, n int, do backlog.HandlerFunc) *bench {
+	policy := &backlog.Policy{Name: "refresh", Retries: -1, Refresher: hourly{}}
+	b := newBench(t, memory.Options{Policy: policy}, do)
+	b.Policy = policy
+	for i := range n {
+		if err := b.table.Insert(memory.Row{Key: key(i + 1), Status: "NEW", Refresh: backlog.Refresh{At: time.Now()}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func (b *bench) refreshOf(t *testing.T, n int) backlog.Refresh {
+	t.Helper()
+	row, ok := b.table.Row(key(n))
+	if !ok {
+		t.Fatalf("there is no row %d", n)
+	}
+	return row.Refresh
+}
+
+// Deadlines begin with handlers, not with the queue.
+func TestRefreshBeginsWithItsHandler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b *bench
+		b = newRefreshBench(t, 20, slowly(30*time.Second, func(_ context.Context, r *backlog.Record) error {
+			if in := b.refreshOf(t, id(r)); in.UID != r.AttemptID || r.Refresh.UID != r.AttemptID || !in.Deadline.Equal(r.Refresh.Deadline) {
+				t.Errorf("the row has %+v, the handler %+v", in, *r.Refresh)
+			}
+			if left := time.Until(r.Refresh.Deadline); left < 29*time.Second || left > 30*time.Second {
+				t.Errorf("record %d has %v left", id(r), left)
+			}
+			return nil
+		}))
+		b.Concurrency = 2
+		if r := b.pass(t); r.Succeeded != 20 || r.Overdue != 0 || r.Conflicts != 0 {
+			t.Errorf("%+v", r)
+		}
+		if got := b.refreshOf(t, 20); got.UID != "" || got.AttemptNo != 0 || !got.Deadline.IsZero() || time.Until(got.At) < 59*time.Minute {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// What nobody answered fails at its deadline, and may start again in the same pass. What
+// a handler of this process has is left to that.
+func TestRefreshOverdue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newRefreshBench(t, 1, func(context.Context, *backlog.Record) error { return backlog.Accepted })
+		if r := b.pass(t); r.Accepted != 1 || r.Selected != 1 || r.Succeeded+r.Failed != 0 {
+			t.Errorf("%+v", r)
+		}
+		first := b.refreshOf(t, 1)
+		time.Sleep(59 * time.Second)
+		if r := b.pass(t); r.Selected+r.Overdue != 0 || b.refreshOf(t, 1) != first {
+			t.Errorf("before the deadline: %+v", r)
+		}
+		time.Sleep(time.Second)
+		if r := b.pass(t); r.Overdue != 1 || r.Accepted != 1 {
+			t.Errorf("%+v", r)
+		}
+		if got := b.refreshOf(t, 1); got.AttemptNo != 2 || got.UID == first.UID {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestRefreshResolve(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newRefreshBench(t, 4, func(context.Context, *backlog.Record) error { return backlog.Accepted })
+		var dead []int
+		b.OnDead = backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
+			dead = append(dead, id(r))
+			if r.Reason != backlog.ReasonRejected || r.Error != "no such file" || r.Refresh.Reason != "given up: no such file" {
+				t.Errorf("told %q, %q, %+v", r.Reason, r.Error, r.Refresh)
+			}
+			return nil
+		})
+		b.Concurrency = 4
+		b.pass(t)
+		uid := func(n int) string { return b.refreshOf(t, n).UID }
+		answers := []backlog.Answer{
+			{UID: uid(1), Outcome: backlog.Succeeded}, {UID: uid(2), Outcome: backlog.Errored, Text: "boom"}, {UID: uid(3), Outcome: backlog.Rejected, Text: "no such file"},
+			{UID: uid(4), Outcome: backlog.Skipped, Text: "half done"}, {UID: uid(1), Outcome: backlog.Errored}, {UID: "nobody's", Outcome: backlog.Succeeded},
+		}
+		running := b.refreshOf(t, 4)
+		for round := range 2 {
+			reasons, err := b.Resolve(t.Context(), answers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range [][]bool{{true, true, true, true, false, false}, {false, false, false, true, false, false}}[round] {
+				if (reasons[i] == nil) != want || !want && !errors.Is(reasons[i], backlog.ErrConflict) {
+					t.Errorf("round %d, answer %d: %v", round, i, reasons[i])
+				}
+			}
+		}
+		running.Reason = "half done"
+		if got := b.refreshOf(t, 4); got != running {
+			t.Errorf("%+v; want %+v", got, running)
+		}
+		if got := b.refreshOf(t, 1); got.AttemptNo != 0 || got.UID != "" {
+			t.Errorf("%+v", got)
+		}
+		if got := b.refreshOf(t, 3); !got.Disabled || !slices.Equal(dead, []int{3}) {
+			t.Errorf("%+v, told of %v", got, dead)
+		}
+	})
+}
+
+// A handler is cancelled within two seconds once its row has got another attempt, and
+// its outcome is dropped.
+func TestRefreshSuperseded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		saved := backlog.Refresh{At: time.Now().Add(time.Hour)}
+		var b *bench
+		b = newRefreshBench(t, 2, func(ctx context.Context, r *backlog.Record) error {
+			if id(r) == 2 {
+				wait(ctx, 10*time.Second)
+				return ctx.Err() // it is not concerned
+			}
+			time.Sleep(5 * time.Second)
+			b.table.SetRefresh(key(1), saved)
+			began := time.Now()
+			<-ctx.Done()
+			if took := time.Since(began); took > 2*time.Second || context.Cause(ctx) == nil {
+				t.Errorf("cancelled after %v: %v", took, context.Cause(ctx))
+			}
+			return backlog.Reject(errors.New("nobody wants to know"))
+		})
+		b.OnDead = backlog.HandlerFunc(func(context.Context, *backlog.Record) error {
+			t.Error("somebody was told")
+			return nil
+		})
+		b.Concurrency = 2
+		if r := b.pass(t); r.Conflicts != 1 || r.Succeeded != 1 || r.Rejected+r.Failed != 0 {
+			t.Errorf("%+v", r)
+		}
+		if got := b.refreshOf(t, 1); got != saved {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A skip, and a handler that a stop has ended, take the start back.
+func TestRefreshReleases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newRefreshBench(t, 2, func(ctx context.Context, r *backlog.Record) error {
+			if id(r) == 1 {
+				return backlog.Skip
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		b.Concurrency, b.ShutdownTimeout = 2, time.Second
+		before := []backlog.Refresh{b.refreshOf(t, 1), b.refreshOf(t, 2)}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r, err := b.Pass(ctx, backlog.Pass{Tier: "1m", MaxAge: day})
+		if err != nil || r.Skipped != 1 || r.Interrupted != 1 || r.Failed != 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		for i, want := range before {
+			got := b.refreshOf(t, i+1)
+			if got.UID != "" || !got.Deadline.IsZero() || got.AttemptNo != want.AttemptNo || !got.At.Equal(want.At) {
+				t.Errorf("%+v; want %+v", got, want)
+			}
+		}
+	})
+}
+
+// A row whose rule cannot be read is reported, and never started.
+func TestRefreshUnreadableRule(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newRefreshBench(t, 2, succeed)
+		b.table.SetRefresh(key(1), backlog.Refresh{At: time.Now(), Rule: "bad"})
+		if r := b.pass(t); r.Unreadable != 1 || r.Succeeded != 1 || r.Selected != 1 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// notReady is a handler that cannot take any record.
+type notReady struct{ backlog.HandlerFunc }
+
+func (notReady) Ready(context.Context) error { return errBroken }
+
+// Nothing is started while its handler could not take it.
+func TestRefreshHandlerNotReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newRefreshBench(t, 1, succeed)
+		b.Handler = notReady{succeed}
+		before := b.refreshOf(t, 1)
+		r, err := b.Pass(t.Context(), backlog.Pass{Tier: "1m", MaxAge: day})
+		if !errors.Is(err, errBroken) || r.Selected != 0 || b.refreshOf(t, 1) != before {
+			t.Errorf("%+v, %v, %+v", r, err, b.refreshOf(t, 1))
+		}
+	})
+}
+
+// Whoever is due starts at the next tick, however long the attempts of others take, and
+// answers are collected every second.
+func TestRefreshLoop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+		began := time.Now()
+		var mu sync.Mutex
+		var starts []string
+		b := newRefreshBench(t, 2, func(ctx context.Context, r *backlog.Record) error {
+			mu.Lock()
+			starts = append(starts, fmt.Sprintf("%d@%v", id(r), time.Since(began)))
+			mu.Unlock()
+			if id(r) == 1 {
+				wait(ctx, 50*time.Second)
+				return nil
+			}
+			return errBroken
+		})
+		b.Concurrency = 2
+		s, err := tiers.New(tiers.Tier{MaxAge: day, Every: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &collecting{HandlerFunc: b.Handler.Handle}
+		b.Handler = c
+		ctx, cancel := context.WithTimeout(t.Context(), 65*time.Second)
+		defer cancel()
+		(&backlog.Loop{Schedule: s, Engine: b.Engine, Since: began.Add(-time.Second)}).Run(ctx)
+		slices.Sort(starts)
+		if got := fmt.Sprint(starts); got != "[1@0s 2@0s 2@10s 2@20s]" {
+			t.Errorf("starts %s", got)
+		}
+		if c.asked < 60 {
+			t.Errorf("answers were asked for %d times", c.asked)
+		}
+	})
+}
+
+// collecting is a handler that hears of records again.
+type collecting struct {
+	backlog.HandlerFunc
+	asked int
+}
+
+func (c *collecting) Collect(context.Context, func(context.Context, []backlog.Answer) ([]error, error)) error {
+	c.asked++
+	return nil
+}
