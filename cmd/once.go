@@ -388,11 +388,7 @@ func (a *app) findPending(ctx context.Context, id string, now time.Time) (row in
 		return row, tier, err
 	}
 	if p := refreshOf(a.cfg); p != nil {
-		if state := refreshState(row.Refresh); row.Filtered || state == "disabled" || state == "running" {
-			_, why, _ := nextStart(p, a.cfg.Tiers, row.Refresh, now)
-			return row, tier, fmt.Errorf("record %s is not handled: %s", shown(row.Key.String()), why)
-		}
-		return row, a.cfg.Tiers.Widest(), nil
+		return row, a.cfg.Tiers.Widest(), a.whyNotStarted(p, row, now)
 	}
 	pending := row.State == backlog.RowNew || row.State == backlog.RowError
 	dateless := row.Inserted.IsZero()

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +14,6 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/retry"
-	"backlog/backlog/retry/recur"
 	"backlog/backlog/table"
 	"backlog/backlog/table/refresh"
 	"backlog/tiers"
@@ -198,58 +197,73 @@ func (a *app) singleRefresh(one *singleStore) backlog.Store {
 // explainRefresh is explain of a row of the refresh policy.
 func (g *globals) explainRefresh(p *retry.Refresher, cfg *config.Config, row inspect.Row, asJSON bool, now time.Time) error {
 	state := row.Refresh
-	r := refreshes(p, state, now)
-	x := inspect.Explanation{Tier: cfg.Tiers.Widest().Name}
-	x.Due, x.Reason, x.Next = nextStart(p, cfg.Tiers, state, now)
+	rule, bad := p.Rule(*state)
+	x := inspect.ExplainRefresh(p, bad, cfg.Tiers, state, now)
 	if row.Filtered {
 		x = inspect.Explanation{Reason: "table.where leaves it out"}
 	}
-	if x.Next.IsZero() {
-		x.Tier = ""
+	r := &refreshJSON{
+		At: stamp(state.At), AttemptNo: state.AttemptNo, Started: stamp(state.Started), Deadline: stamp(state.Deadline), UID: textOrNull(state.UID),
+		FailingSince: stamp(state.FailingSince), DisabledReason: textOrNull(state.Reason), Failure: inspect.FailureNow(p, state, now),
+		Occurrences: each(inspect.Recurrence(rule.Next).Coming(now, 3), func(t time.Time) stamp { return stamp(t) }),
 	}
-	if row.NoStatus {
-		row.Status = ""
+	if after := p.Settings().GiveUpAfter; after > 0 && !state.FailingSince.IsZero() {
+		r.GivesUp = stamp(state.FailingSince.Add(after))
 	}
 	if asJSON {
 		e := explanationOf(row, x, false, now)
-		e.State, e.refreshJSON = refreshState(state), &r
+		e.State, e.refreshJSON = inspect.State(state), r
 		return printJSON(g.out, e)
 	}
-	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
-	line := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
-	moment := func(what string, at stamp) {
-		if t := time.Time(at); !t.IsZero() {
-			line(what, "%s, %s", exactly(t), fromNow(t, now))
+	rows := []string{"record\t" + shown(row.Key.String()), "state\t" + inspect.State(state)}
+	line := func(what, text string) {
+		if text != "" {
+			rows = append(rows, what+"\t"+text)
 		}
 	}
-	line("record", "%s", shown(row.Key.String()))
-	if row.Status != "" {
-		line("status", "%s", shown(row.Status))
+	moment := func(what string, t time.Time) {
+		if !t.IsZero() {
+			line(what, exactly(t)+", "+fromNow(t, now))
+		}
 	}
-	line("state", "%s", refreshState(state))
-	moment("refresh_at", r.At)
-	line("attempt_no", "%d", r.AttemptNo)
-	moment("started", r.Started)
-	moment("deadline", r.Deadline)
-	if r.UID != nil {
-		line("attempt_uid", "%s", shown(*r.UID))
-	}
-	moment("failing since", r.FailingSince)
-	if r.DisabledReason != nil {
-		line("reason", "%s", shown(*r.DisabledReason))
-	}
-	if len(r.Occurrences) > 0 {
-		line("planned", "%s", strings.Join(each(r.Occurrences, func(t stamp) string { return when(time.Time(t)) }), ", "))
-	}
-	line("a failure now", "%s", shown(r.Failure))
-	moment("gives up", r.GivesUp)
-	line("due", "%s: %s", map[bool]string{true: "yes", false: "no"}[x.Due], escaped(x.Reason))
+	moment("refresh_at", state.At)
+	line("attempt_no", strconv.Itoa(state.AttemptNo))
+	moment("started", state.Started)
+	moment("deadline", state.Deadline)
+	line("attempt_uid", shown(state.UID))
+	moment("failing since", state.FailingSince)
+	line("reason", shown(state.Reason))
+	line("planned", strings.Join(each(r.Occurrences, func(t stamp) string { return when(time.Time(t)) }), ", "))
+	line("a failure now", shown(r.Failure))
+	moment("gives up", time.Time(r.GivesUp))
+	line("due", map[bool]string{true: "yes", false: "no"}[x.Due]+": "+escaped(x.Reason))
 	if x.Next.IsZero() {
 		line("next attempt", "none")
 	} else {
-		line("next attempt", "%s, %s, by the tier %s", exactly(x.Next), fromNow(x.Next, now), shown(x.Tier))
+		line("next attempt", fmt.Sprintf("%s, %s, by the tier %s", exactly(x.Next), fromNow(x.Next, now), shown(x.Tier)))
 	}
-	return w.Flush()
+	return printTable(g.out, rows)
+}
+
+// whyNotStarted returns why once --id does not start the row: it may be early, but not
+// disabled or running.
+func (a *app) whyNotStarted(p *retry.Refresher, row inspect.Row, now time.Time) error {
+	why := "table.where leaves it out"
+	if !row.Filtered {
+		if state := inspect.State(row.Refresh); state != "disabled" && state != "running" {
+			return nil
+		}
+		_, bad := p.Rule(*row.Refresh)
+		why = inspect.ExplainRefresh(p, bad, a.cfg.Tiers, row.Refresh, now).Reason
+	}
+	return fmt.Errorf("record %s is not handled: %s", shown(row.Key.String()), why)
+}
+
+func textOrNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // refreshJSON is what explain adds for a row of the refresh policy.
@@ -266,81 +280,6 @@ type refreshJSON struct {
 	GivesUp        stamp   `json:"gives_up"`    // by time, at the first failure from then on
 }
 
-// refreshState returns the word for the state of a row.
-func refreshState(s *backlog.Refresh) string {
-	switch {
-	case s.Disabled:
-		return "disabled"
-	case !s.Deadline.IsZero() || s.UID != "":
-		return "running"
-	case s.At.IsZero():
-		return "finished"
-	}
-	return "waiting"
-}
-
-// refreshes returns what explain adds for the state.
-func refreshes(p *retry.Refresher, state *backlog.Refresh, now time.Time) refreshJSON {
-	r := refreshJSON{
-		At: stamp(state.At), AttemptNo: state.AttemptNo, Started: stamp(state.Started), Deadline: stamp(state.Deadline),
-		FailingSince: stamp(state.FailingSince), Occurrences: []stamp{},
-	}
-	if state.UID != "" {
-		r.UID = &state.UID
-	}
-	if state.Reason != "" {
-		r.DisabledReason = &state.Reason
-	}
-	rule, err := p.Rule(*state)
-	for t, ok := rule.Next(now); ok && err == nil && len(r.Occurrences) < 3; t, ok = rule.Next(t) {
-		r.Occurrences = append(r.Occurrences, stamp(t))
-	}
-	if failed, final := p.End(*state, backlog.Errored, now, "failed", nil); final {
-		r.Failure = "disabled: " + failed.Reason
-	} else {
-		r.Failure = fmt.Sprintf("refresh_at %s, attempt_no %d", when(failed.At), failed.AttemptNo)
-	}
-	if after := p.Settings().GiveUpAfter; after > 0 && !state.FailingSince.IsZero() {
-		r.GivesUp = stamp(state.FailingSince.Add(after))
-	}
-	return r
-}
-
-// nextStart says whether a pass would start the row now, why, and at which tick it is
-// started if nothing happens meanwhile; zero: none.
-func nextStart(p *retry.Refresher, s *tiers.Schedule, state *backlog.Refresh, now time.Time) (due bool, why string, next time.Time) {
-	tick := func(t time.Time) time.Time { // the first at or after it
-		if t.Before(now) {
-			t = now
-		}
-		return s.Next(t.Add(-1))
-	}
-	_, err := p.Rule(*state)
-	switch {
-	case err != nil:
-		return false, "its rule cannot be read: " + err.Error(), next
-	case state.Disabled:
-		return false, "it is disabled until it is saved again; backlog retry does that", next
-	case !state.Deadline.IsZero():
-		fails := tick(state.Deadline)
-		if failed, final := p.End(*state, backlog.Errored, fails, "timed out", nil); !final && !failed.At.IsZero() {
-			next = tick(failed.At)
-		}
-		if state.Deadline.After(now) {
-			return false, "an attempt runs, which fails at its deadline if nobody answers", next
-		}
-		return false, "nobody answered its attempt by the deadline: the next pass fails it", next
-	case state.At.IsZero():
-		return false, "no further start is planned", next
-	case state.At.After(now):
-		return false, "its time has not come", tick(state.At)
-	}
-	return true, "its time has come", tick(now)
-}
-
-// refreshStates are the states in the order of a row's life.
-var refreshStates = []string{"waiting", "running", "disabled", "finished"}
-
 // statusRefresh is status of the policy refresh: rows by state.
 func (a *app) statusRefresh(ctx context.Context, g *globals, asJSON bool, now time.Time) error {
 	counts, err := a.again.Count(ctx)
@@ -349,7 +288,7 @@ func (a *app) statusRefresh(ctx context.Context, g *globals, asJSON bool, now ti
 	}
 	s := &statusJSON{Counts: make(map[string]int), Bands: []bandJSON{}, Next: nextStarts(a.cfg.Tiers, now)}
 	rows := []string{"STATE\tRECORDS"}
-	for _, state := range refreshStates {
+	for _, state := range inspect.States {
 		s.Counts[state] = counts[state]
 		rows = append(rows, fmt.Sprintf("%s\t%d", state, counts[state]))
 	}
@@ -369,7 +308,7 @@ func (k *checker) refresh(p *retry.Refresher, now time.Time) {
 	s, tick := p.Settings(), k.cfg.Tiers.MinInterval()
 	fine := true
 	rule, _ := p.Rule(backlog.Refresh{})
-	if gap := shortestGap(rule, now); gap > 0 && s.Timeout >= gap && s.Align {
+	if gap := inspect.Recurrence(rule.Next).ShortestGap(now); gap > 0 && s.Timeout >= gap && s.Align {
 		fine = false
 		k.warn("policy", "shorten timeout, or write align: false", "timeout is %s and occurrences are %s apart: every retry could end after the next one and is moved there, so that intervals have no effect",
 			tiers.FormatDuration(s.Timeout), tiers.FormatDuration(gap))
@@ -384,23 +323,6 @@ func (k *checker) refresh(p *retry.Refresher, now time.Time) {
 	if fine {
 		k.good("policy", "refresh")
 	}
-}
-
-// shortestGap returns the shortest time between two of the next occurrences, 0 if
-// there are not two.
-func shortestGap(rule *recur.Rule, now time.Time) (shortest time.Duration) {
-	last, ok := rule.Next(now)
-	for range 100 {
-		if !ok {
-			break
-		}
-		var next time.Time
-		if next, ok = rule.Next(last); ok && (shortest == 0 || next.Sub(last) < shortest) {
-			shortest = next.Sub(last)
-		}
-		last = next
-	}
-	return shortest
 }
 
 // policyJSON are the settings of the policy refresh as check prints them.

@@ -1,6 +1,15 @@
 package inspect
 
-import "backlog/backlog"
+import (
+	"fmt"
+	"time"
+
+	"backlog/backlog"
+	"backlog/tiers"
+)
+
+// States are the words of [State].
+var States = []string{"waiting", "running", "disabled", "finished"}
 
 // State returns the word for what a row is doing under the refresh policy: running,
 // disabled, finished (no further start is planned) or waiting.
@@ -14,4 +23,73 @@ func State(s *backlog.Refresh) string {
 		return "finished"
 	}
 	return "waiting"
+}
+
+// A Recurrence is when a row is planned next: the first time strictly after the given
+// one, false if there is none.
+type Recurrence func(time.Time) (time.Time, bool)
+
+// Coming returns the next n occurrences after now.
+func (r Recurrence) Coming(now time.Time, n int) (list []time.Time) {
+	for t, ok := r(now); ok && len(list) < n; t, ok = r(t) {
+		list = append(list, t)
+	}
+	return list
+}
+
+// ShortestGap returns the shortest time between two of the next hundred occurrences, 0
+// if there are not two.
+func (r Recurrence) ShortestGap(now time.Time) (shortest time.Duration) {
+	list := r.Coming(now, 100)
+	for i := 1; i < len(list); i++ {
+		if gap := list[i].Sub(list[i-1]); shortest == 0 || gap < shortest {
+			shortest = gap
+		}
+	}
+	return shortest
+}
+
+// FailureNow says what a failure at this moment would write.
+func FailureNow(p backlog.Refresher, state *backlog.Refresh, now time.Time) string {
+	failed, final := p.End(*state, backlog.Errored, now, "failed", nil)
+	if final {
+		return "disabled: " + failed.Reason
+	}
+	return fmt.Sprintf("refresh_at %s, attempt_no %d", failed.At.UTC().Format("2006-01-02 15:04:05 MST"), failed.AttemptNo)
+}
+
+// ExplainRefresh says whether a pass would start the row now, why, and at which tick it
+// is started if nothing happens meanwhile. bad says that its rule cannot be read.
+func ExplainRefresh(p backlog.Refresher, bad error, s *tiers.Schedule, state *backlog.Refresh, now time.Time) (x Explanation) {
+	tick := func(t time.Time) time.Time { // the first at or after it
+		if t.Before(now) {
+			t = now
+		}
+		return s.Next(t.Add(-1))
+	}
+	switch {
+	case bad != nil:
+		x.Reason = "its rule cannot be read: " + bad.Error()
+	case state.Disabled:
+		x.Reason = "it is disabled until it is saved again; backlog retry does that"
+	case !state.Deadline.IsZero():
+		x.Reason = "an attempt runs, which fails at its deadline if nobody answers"
+		if !state.Deadline.After(now) {
+			x.Reason = "nobody answered its attempt by the deadline: the next pass fails it"
+		}
+		fails := tick(state.Deadline)
+		if failed, final := p.End(*state, backlog.Errored, fails, "timed out", nil); !final && !failed.At.IsZero() {
+			x.Next = tick(failed.At)
+		}
+	case state.At.IsZero():
+		x.Reason = "no further start is planned"
+	case state.At.After(now):
+		x.Reason, x.Next = "its time has not come", tick(state.At)
+	default:
+		x.Due, x.Reason, x.Next = true, "its time has come", tick(now)
+	}
+	if !x.Next.IsZero() {
+		x.Tier = s.Widest().Name
+	}
+	return x
 }
