@@ -149,6 +149,7 @@ var owners = map[string][]string{
 	"github.com/robfig/cron/v3":      {"backlog", "tiers"},
 	"github.com/redis/go-redis/v9":   {"backlog/handler/redis"},
 	"github.com/spf13/cobra":         {"cmd"},
+	"github.com/wneessen/go-mail":    {"backlog/handler/mail"},
 	"github.com/spf13/pflag":         {"cmd"},
 	"github.com/teambition/rrule-go": {"backlog/retry/recur"},
 	"gopkg.in/yaml.v3":               {"backlog/config"},

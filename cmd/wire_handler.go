@@ -14,6 +14,7 @@ import (
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
+	"backlog/backlog/handler/mail"
 	"backlog/backlog/handler/redis"
 	"backlog/backlog/table"
 	"backlog/backlog/table/work"
@@ -44,6 +45,7 @@ func knownSettings() config.Known {
 			{Name: "exec", New: func() any { return new(exec.Telling) }},
 			// No status rejects, and nothing pauses.
 			{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
+			{Name: "mail", New: func() any { return new(mail.Settings) }},
 		},
 	}
 }
@@ -79,6 +81,8 @@ func newTool(ctx context.Context, cfg *config.Config, key string, settings any, 
 		return proven(ctx, key, &http.Handler{Settings: *s, Source: source, Concurrency: cfg.Handler.Concurrency, Log: log})
 	case *redis.Settings:
 		return proven(ctx, key, &redis.Handler{Settings: *s, Log: log})
+	case *mail.Settings:
+		return proven(ctx, key, &mail.Handler{Settings: *s, Log: log})
 	}
 	return nil, nil
 }
@@ -155,8 +159,11 @@ func hasColumns(t *table.Table, key string, h tool) error {
 		return err
 	}
 	where := "http.url"
-	if _, ok := h.(*redis.Handler); ok {
+	switch h.(type) {
+	case *redis.Handler:
 		where = "redis.columns"
+	case *mail.Handler:
+		where = "mail"
 	}
 	given := t.Given()
 	for _, name := range names {

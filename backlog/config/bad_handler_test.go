@@ -145,9 +145,33 @@ var badHandlers = badFiles{
 		"2: on_dead.http.max_pause: unknown key; known here: " + toldKeys,
 		"2: on_dead.http.secret: " + noSecret,
 	},
+	"on-dead-mail": {
+		"3: on_dead.mail: has no text; add text: 'It failed: {error}'",
+		"5: on_dead.mail.insecure: is only for a server on this machine, such as smtp://localhost:25: anybody on the way could read mails and the password; remove it",
+		"6: on_dead.mail.from: is no address; write one such as backlog@example.com, or Backlog <backlog@example.com>",
+		"7: on_dead.mail.to: has a { or } without the other; write {column} for a column's value, and {{ or }} if the character itself is meant",
+		"8: on_dead.mail.subject: has a line break; a subject is one line",
+		"11: on_dead.mail.secure: unknown key; did you mean insecure?",
+	},
+	"on-dead-mail-blank": {
+		"2: on_dead.mail: has no smtp; add smtp: smtp://user:${PASSWORD}@mail.example.com:587",
+		"2: on_dead.mail: has no from; add from: backlog@example.com",
+		"2: on_dead.mail: has no to; add to: '{email}'",
+		"2: on_dead.mail: has no subject; add subject: Record {id} was given up",
+		"2: on_dead.mail: has no text; add text: 'It failed: {error}'",
+	},
+	"refresh-told": {"3: policy.refresh.expr: says that the customer is told, and nothing does it; add on_dead: {mail: …}, or remove the sentence"},
+	"refresh-english": {
+		`4: policy.refresh.expr: line 1: "Refresh BigTable now and then" is none of the sentences that are understood; they are: ` +
+			"Refresh WHAT once|twice|3 times per day at 6 AM, 1 PM and 4 PM / Refresh WHAT every 2 hours / Send a request to WHAT / " +
+			"Allow 1 hour [for a response|to complete] / On the first|second|… failure, retry immediately|after 5 minutes / " +
+			`On the fourth failure, mark WHAT with "TEXT" / On the seventh failure: + Reset attempt_no + Wait until [the] next scheduled refresh / ` +
+			"Panic | Give up after the final unsuccessful retry / Give up after 1 week of unsuccessful [refresh] attempts / Disable auto-refresh / " +
+			"Email the customer that … | Send the customer an email …",
+	},
 	"on-dead-lines": {
-		"2: on_dead: nothing to run; add exec: [./tell.sh] or http",
-		"2: on_dead.lines: unknown key; known here: exec, http, timeout",
+		"2: on_dead: nothing to run; add exec: [./tell.sh], or http or mail",
+		"2: on_dead.lines: unknown key; known here: exec, http, mail, timeout",
 	},
 	"on-dead-two": {"4: on_dead: there are http on line 3 and exec on line 4; keep one of them"},
 	"sql-blank": {

@@ -12,6 +12,7 @@ import (
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
+	"backlog/backlog/handler/mail"
 	"backlog/backlog/handler/redis"
 	"backlog/backlog/table/work"
 )
@@ -87,6 +88,8 @@ func complete(h config.Handler) bool {
 		return s.URL != "" && (s.CertFile == "") == (s.KeyFile == "")
 	case *work.Settings:
 		return len(s.Statements) > 0
+	case *mail.Settings:
+		return s.SMTP != "" && s.From != "" && s.To != ""
 	case *redis.Settings:
 		return s.URL != "" && len(s.Fields) > 0 && s.Input != s.Output
 	}

@@ -49,7 +49,7 @@ type OnDead struct {
 
 func (v value) onDead() OnDead {
 	o := OnDead{Timeout: defaultHandler().Timeout}
-	o.Kind, o.Settings = v.oneKind(v.d.known.OnDead, v.settingsOf(&o, nil), "nothing to run; add exec: [./tell.sh] or http")
+	o.Kind, o.Settings = v.oneKind(v.d.known.OnDead, v.settingsOf(&o, nil), "nothing to run; add exec: [./tell.sh], or http or mail")
 	return o
 }
 

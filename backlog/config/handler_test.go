@@ -9,6 +9,7 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
+	"backlog/backlog/handler/mail"
 	"backlog/backlog/handler/redis"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/work"
@@ -74,6 +75,16 @@ func TestOnDeadHTTP(t *testing.T) {
 	equal(t, "on_dead", mustLoad(t, "ok-on-dead-http.yaml").OnDead, config.OnDead{
 		Kind: "http", Settings: &http.Settings{URL: "https://example.com/dead", Success: []http.Status{{From: 200, To: 299}}, Reject: []http.Status{}},
 		Timeout: 5 * time.Second,
+	})
+}
+
+func TestOnDeadMail(t *testing.T) {
+	equal(t, "on_dead", mustLoad(t, "ok-on-dead-mail.yaml").OnDead, config.OnDead{
+		Kind: "mail", Settings: &mail.Settings{
+			SMTP: "smtp://user:hunter2@mail.example.com:587", From: "Tables <tables@example.com>", To: "{customer_email}",
+			Subject: "Refreshing your table was disabled", Text: "{reason}\n",
+		},
+		Timeout: time.Minute,
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
+	"backlog/backlog/handler/mail"
 	"backlog/backlog/handler/redis"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/work"
@@ -36,6 +37,7 @@ var all = config.Known{
 	OnDead: []config.Settings{
 		{Name: "exec", New: func() any { return new(exec.Telling) }},
 		{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
+		{Name: "mail", New: func() any { return new(mail.Settings) }},
 	},
 }
 

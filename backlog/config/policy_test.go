@@ -33,10 +33,10 @@ var badPolicies = badFiles{
 	"on-dead": {
 		"3: on_dead.exec: must be a list, not text: no shell splits it; write one item for the program and one for each argument: [./tell.sh, --verbose]",
 		"4: on_dead.timeout: must be at least 1ms, not 0s",
-		"5: on_dead.retries: unknown key; known here: exec, http, timeout",
+		"5: on_dead.retries: unknown key; known here: exec, http, mail, timeout",
 	},
 	"on-dead-blank":        {"2: on_dead: is empty, must be a mapping (key: value); fill it in or remove it"},
-	"on-dead-nothing":      {"2: on_dead: nothing to run; add exec: [./tell.sh] or http"},
+	"on-dead-nothing":      {"2: on_dead: nothing to run; add exec: [./tell.sh], or http or mail"},
 	"on-dead-without-dead": {"1: on_dead: no record is ever dead without statuses.dead; add it, such as statuses: {dead: DEAD}, or remove on_dead"},
 	"policy-attempts":      {"1: table.attempts: the policy fibonacci counts in the column retries already; remove table.attempts"},
 	"policy-blank":         {"2: policy.fibonacci: is empty, must be a mapping (key: value); fill it in or remove it"},

@@ -1,0 +1,204 @@
+package mail
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wneessen/go-mail"
+
+	"backlog/backlog"
+)
+
+// Handler sends a mail for each record that it is told of ([backlog.Engine.OnDead]).
+// Where the server does not take it at once it is tried twice more, unless the
+// server says that it never will. It may be sent twice where the answer to it is lost.
+//
+// Methods may be called concurrently. A Handler must not be changed after the first
+// call.
+type Handler struct {
+	Settings
+
+	Log *slog.Logger // gets to whom what was sent, at DEBUG; nil: none
+}
+
+const (
+	tries     = 3
+	tryAgain  = time.Second      // after a failed try
+	speakTime = 15 * time.Second // for a server to answer
+)
+
+// Prepare reports what is wrong with the settings and the file that they name, with a
+// hint. Unlike Check it touches no network.
+func (h *Handler) Prepare() (err error) {
+	h.Settings.Check(func(field, problem string) {
+		if err == nil {
+			err = fmt.Errorf("mail: %s: %s", field, problem)
+		}
+	})
+	if err == nil {
+		_, err = h.client()
+	}
+	return err
+}
+
+// Check reports what would keep mails from being sent: it connects and logs in.
+func (h *Handler) Check(ctx context.Context) error {
+	if err := h.Prepare(); err != nil {
+		return err
+	}
+	c, err := h.client()
+	if err != nil {
+		return err
+	}
+	if err := c.DialWithContext(ctx); err != nil {
+		return fmt.Errorf("mail: %s: %w; is smtp right, and does it offer STARTTLS?", c.ServerAddr(), err)
+	}
+	return c.Close()
+}
+
+// Checked says what a Check that found nothing has shown.
+func (h *Handler) Checked() string {
+	u, _ := h.server()
+	return u.Scheme + "://" + u.Host + " takes connections"
+}
+
+// Columns returns the names of the columns that mails need, each once.
+func (h *Handler) Columns() (names []string, err error) {
+	for _, text := range h.texts() {
+		list, err := placeholders(text)
+		if err != nil {
+			return nil, fmt.Errorf("mail: %w", err)
+		}
+		for _, name := range list {
+			if !slices.Contains(own, name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// Handle sends the mail for r.
+func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
+	message, err := h.message(r)
+	if err != nil {
+		return fmt.Errorf("mail: %w", err)
+	}
+	c, err := h.client()
+	if err != nil {
+		return backlog.Unstarted(err)
+	}
+	for try := 1; ; try++ {
+		err = send(ctx, c, message)
+		var said *mail.SendError
+		if err == nil || try == tries || ctx.Err() != nil || errors.As(err, &said) && said.ErrorCode() >= 500 {
+			break
+		}
+		wait, cancel := context.WithTimeout(ctx, tryAgain)
+		<-wait.Done()
+		cancel()
+	}
+	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) {
+		sent = strings.Join(message.GetToString(), ", ") + ": " + strings.Join(message.GetGenHeader(mail.HeaderSubject), " ")
+		if err != nil {
+			return sent, err.Error()
+		}
+		return sent, message.ServerResponse()
+	})
+	if err != nil {
+		return fmt.Errorf("mail: %s: %w", c.ServerAddr(), err)
+	}
+	return nil
+}
+
+// send tries once. go-mail looks at its own deadlines only once it has connected: what
+// is under way when ctx is done is left to them.
+func send(ctx context.Context, c *mail.Client, m *mail.Msg) error {
+	end := make(chan error, 1)
+	go func() {
+		err := c.DialAndSendWithContext(ctx, m)
+		if m.IsDelivered() {
+			err = nil // what came behind does not matter
+		}
+		end <- err
+	}()
+	select {
+	case err := <-end:
+		if err == nil || ctx.Err() == nil {
+			return err
+		}
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
+}
+
+// message returns the mail for r. What is wrong is wrong with the record.
+func (h *Handler) message(r *backlog.Record) (*mail.Msg, error) {
+	var texts [3]string
+	for i, text := range h.texts() {
+		var err error
+		if texts[i], err = expand(text, r); err != nil {
+			return nil, err
+		}
+	}
+	to, err := address(texts[0])
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("to: %w", err)
+	case strings.ContainsFunc(texts[1], isControl):
+		return nil, errors.New("subject: a value in it has a line break or the like, and a subject is one line; no mail is sent")
+	}
+	m := mail.NewMsg(mail.WithNoDefaultUserAgent())
+	if err := m.From(h.From); err != nil {
+		return nil, fmt.Errorf("from: %w", err)
+	}
+	m.ToMailAddress(to)
+	m.Subject(texts[1])
+	m.SetBodyString(mail.TypeTextPlain, texts[2])
+	m.SetDate()
+	_, domain, _ := strings.Cut(m.GetFrom()[0].Address, "@")
+	m.SetMessageIDWithValue(r.AttemptID + "@" + domain) // the same if it is sent twice
+	m.SetGenHeader("Auto-Submitted", "auto-generated")  // nobody's vacation answers it
+	return m, nil
+}
+
+// client returns what speaks to the server.
+func (h *Handler) client() (*mail.Client, error) {
+	u, err := h.server()
+	if err != nil {
+		return nil, fmt.Errorf("mail: smtp: %w", err)
+	}
+	secure := &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}
+	if h.CAFile != "" {
+		pem, err := os.ReadFile(h.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("mail: ca_file: %w; correct the path", err)
+		}
+		secure.RootCAs = x509.NewCertPool()
+		if !secure.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("mail: ca_file: %s holds no certificate in PEM form; name a file that begins with -----BEGIN CERTIFICATE-----", h.CAFile)
+		}
+	}
+	port, _ := strconv.Atoi(u.Port())
+	options := []mail.Option{mail.WithPort(port), mail.WithTimeout(speakTime), mail.WithTLSConfig(secure), mail.WithTLSPolicy(mail.TLSMandatory)}
+	switch {
+	case u.Scheme == "smtps":
+		options = append(options, mail.WithSSL())
+	case h.Insecure:
+		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
+	}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(u.User.Username()), mail.WithPassword(password))
+	}
+	return mail.NewClient(u.Hostname(), options...)
+}

@@ -1,0 +1,155 @@
+// Package mail writes mails: to those whose records are dead.
+package mail
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/mail"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"backlog/backlog"
+)
+
+// Settings are what the configuration says of mails. SMTP may hold a password and must
+// not be printed.
+//
+// In To, Subject and Text {column} stands for the record's value, {id} for its key,
+// {reason} for why it is dead, {error} for its last error, and {{ and }} for braces.
+type Settings struct {
+	// SMTP is smtp://user:password@host:port, where STARTTLS is insisted on, or
+	// smtps:// for TLS from the first byte. The ports are 587 and 465 if none is given.
+	SMTP     string `yaml:"smtp,env" required:"smtp://user:${PASSWORD}@mail.example.com:587"`
+	From     string `yaml:"from" required:"backlog@example.com"`
+	To       string `yaml:"to" required:"'{email}'"` // one address
+	Subject  string `yaml:"subject" required:"Record {id} was given up"`
+	Text     string `yaml:"text" required:"'It failed: {error}'"`
+	CAFile   string `yaml:"ca_file,env"` // PEM: only these authorities are trusted; "": the system's
+	Insecure bool   `yaml:"insecure"`    // without TLS, on this machine
+}
+
+// Check reports what is wrong with the settings, and nothing of what is secret. It
+// opens no file.
+func (s *Settings) Check(fail func(field, problem string)) {
+	if u, err := s.server(); err != nil && s.SMTP != "" {
+		fail("smtp", err.Error())
+	} else if err == nil && s.Insecure && !isLoopback(u.Hostname()) {
+		fail("insecure", "is only for a server on this machine, such as smtp://localhost:25: anybody on the way could read mails and the password; remove it")
+	}
+	if _, err := mail.ParseAddress(s.From); err != nil && s.From != "" {
+		fail("from", "is no address; write one such as backlog@example.com, or Backlog <backlog@example.com>")
+	}
+	for i, text := range s.texts() {
+		field := [...]string{"to", "subject", "text"}[i]
+		columns, err := placeholders(text)
+		if err == nil && field == "to" && text != "" && len(columns) == 0 {
+			_, err = address(text)
+		}
+		if err == nil && field == "subject" && strings.ContainsFunc(text, isControl) {
+			err = errors.New("has a line break; a subject is one line")
+		}
+		if err != nil {
+			fail(field, err.Error())
+		}
+	}
+}
+
+// texts are those with placeholders.
+func (s *Settings) texts() []string { return []string{s.To, s.Subject, s.Text} }
+
+// server returns the URL of the server with its port. Its error shows nothing of it.
+func (s *Settings) server() (*url.URL, error) {
+	u, err := url.Parse(s.SMTP)
+	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return nil, errors.New("is no mail server; write smtp://user:${PASSWORD}@mail.example.com:587, or smtps:// for TLS from the first byte")
+	}
+	if u.Port() == "" {
+		u.Host = net.JoinHostPort(u.Hostname(), map[string]string{"smtp": "587", "smtps": "465"}[u.Scheme])
+	}
+	if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
+		return nil, errors.New("has a port beyond 65535; correct it")
+	}
+	return u, nil
+}
+
+func isLoopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// address returns the only one in a text, which may be a record's.
+func address(text string) (*mail.Address, error) {
+	if strings.ContainsFunc(text, isControl) {
+		return nil, errors.New("has a line break or the like, which no address has; no mail is sent")
+	}
+	a, err := mail.ParseAddress(text)
+	if err != nil {
+		return nil, errors.New("is not one address; write it as name@example.com")
+	}
+	return a, nil
+}
+
+// braces are compiled when they are needed: not at every start of the program.
+var braces = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{|\}\}|\{[^{}]+\}|[{}]`) })
+
+// placeholders returns the names in braces.
+func placeholders(text string) (names []string, err error) {
+	for _, m := range braces().FindAllString(text, -1) {
+		switch {
+		case len(m) == 1:
+			return nil, errors.New("has a { or } without the other; write {column} for a column's value, and {{ or }} if the character itself is meant")
+		case m != "{{" && m != "}}":
+			names = append(names, m[1:len(m)-1])
+		}
+	}
+	return names, nil
+}
+
+// own are the placeholders that are no columns.
+var own = []string{"id", "reason", "error"}
+
+// expand returns the text for r.
+func expand(text string, r *backlog.Record) (string, error) {
+	var err error
+	text = braces().ReplaceAllStringFunc(text, func(m string) string {
+		if m == "{{" || m == "}}" {
+			return m[:1]
+		}
+		value, e := valueOf(r, m[1:len(m)-1])
+		if e != nil {
+			err = e
+		}
+		return value
+	})
+	return text, err
+}
+
+// valueOf returns what a placeholder stands for; "" for NULL.
+func valueOf(r *backlog.Record, name string) (string, error) {
+	switch i := slices.Index(own, name); {
+	case i == 0:
+		return r.Key.String(), nil
+	case i == 1 && r.Refresh != nil && r.Refresh.Reason != "":
+		return r.Refresh.Reason, nil // the sentence for the customer
+	case i == 1:
+		return r.Reason, nil
+	case i == 2:
+		return r.Error, nil
+	}
+	v, ok := r.Column(name)
+	if !ok {
+		return "", fmt.Errorf("the record has no column %s; see table.columns", name)
+	}
+	b, err := json.Marshal(v)
+	if s := ""; err == nil && json.Unmarshal(b, &s) == nil {
+		return s, nil // a text, or NULL
+	}
+	return string(b), err
+}
