@@ -120,9 +120,9 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 // understood, which may be sentences.
 func (g *globals) printChecks(ok bool, list []finding, cfg *config.Config) error {
 	return printJSON(g.out, struct {
-		OK     bool        `json:"ok"`
-		Checks []finding   `json:"checks"`
-		Policy *policyJSON `json:"policy,omitempty"`
+		OK     bool      `json:"ok"`
+		Checks []finding `json:"checks"`
+		Policy any       `json:"policy,omitempty"`
 	}{ok, list, policySettings(cfg)})
 }
 

@@ -325,28 +325,12 @@ func (k *checker) refresh(p *retry.Refresher, now time.Time) {
 	}
 }
 
-// policyJSON are the settings of the policy refresh as check prints them.
-type policyJSON struct {
-	Name        string    `json:"name"`
-	RRule       string    `json:"rrule,omitempty"`
-	RRuleColumn string    `json:"rrule_column,omitempty"`
-	Every       float64   `json:"every_seconds,omitempty"`
-	Schedule    string    `json:"schedule,omitempty"`
-	Timeout     float64   `json:"timeout_seconds"`
-	Intervals   []float64 `json:"intervals_seconds"`
-	Align       bool      `json:"align"`
-	AfterLast   string    `json:"after_last"`
-	GiveUpAfter float64   `json:"give_up_after_seconds,omitempty"`
-	Reason      string    `json:"reason,omitempty"`
-}
-
-func policySettings(cfg *config.Config) *policyJSON {
+// policySettings returns the settings of the policy refresh as check prints them, nil
+// if another is configured.
+func policySettings(cfg *config.Config) any {
 	if cfg == nil || refreshOf(cfg) == nil {
 		return nil
 	}
 	s := refreshOf(cfg).Settings()
-	return &policyJSON{
-		"refresh", s.RRule.Text, s.RRule.Column, s.Every.Seconds(), s.Schedule, s.Timeout.Seconds(), each(s.Intervals, time.Duration.Seconds),
-		s.Align, s.AfterLast, s.GiveUpAfter.Seconds(), s.Reason,
-	}
+	return &s
 }

@@ -393,7 +393,7 @@ func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, shared simu
 		return add(path, other, other.Policy)
 	}
 	if o.Compare != "" {
-		for _, item := range splitOutside(o.Compare) {
+		for _, item := range simulate.SplitOutside(o.Compare) {
 			var p config.Policy
 			if strings.HasSuffix(item, ".yaml") || strings.HasSuffix(item, ".yml") {
 				err = addFile(item)
@@ -415,23 +415,6 @@ func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, shared simu
 		err = errors.Join(add("now", cfg, p), addFile(o.Diff))
 	}
 	return list, err
-}
-
-// splitOutside splits at the commas that are in no brackets.
-func splitOutside(list string) []string {
-	depth := 0
-	marked := strings.Map(func(r rune) rune {
-		switch {
-		case r == '[' || r == '{':
-			depth++
-		case r == ']' || r == '}':
-			depth--
-		case r == ',' && depth <= 0:
-			return 0
-		}
-		return r
-	}, list)
-	return each(strings.Split(marked, "\x00"), strings.TrimSpace)
 }
 
 // parse returns the workload that --arrivals models, or the empty one of --live.

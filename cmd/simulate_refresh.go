@@ -2,8 +2,8 @@ package cmd
 
 import (
 	"encoding/csv"
-	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"backlog/backlog"
@@ -51,13 +51,15 @@ func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
 		return err
 	}
 	out := refreshesJSON{Policy: "refresh", Attempts: []refreshedJSON{}}
-	rows := []string{"ATTEMPT\tSTART\tREFRESH_AT\tDEADLINE_AT\tEND\tREFRESH_AT AFTER IT"}
-	table := [][]string{{"n", "attempt_no", "start", "deadline_at", "refresh_at", "end", "next_refresh_at"}}
+	shape := when
+	if o.CSV {
+		shape = iso
+	}
+	rows := [][]string{{"n", "attempt_no", "start", "deadline_at", "refresh_at", "end", "next_refresh_at"}}
 	for i, a := range list {
+		times := []time.Time{a.Start, a.Deadline, a.Planned, a.End, a.Next}
 		out.Attempts = append(out.Attempts, refreshedJSON{i + 1, a.AttemptNo, stamp(a.Start), stamp(a.Deadline), stamp(a.Planned), stamp(a.End), stamp(a.Next)})
-		rows = append(rows, fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s", a.AttemptNo, when(a.Start), when(a.Planned), when(a.Deadline), when(a.End), when(a.Next)))
-		table = append(table, append([]string{strconv.Itoa(i + 1), strconv.Itoa(a.AttemptNo)},
-			each([]time.Time{a.Start, a.Deadline, a.Planned, a.End, a.Next}, func(t time.Time) string { return iso(t) })...))
+		rows = append(rows, append([]string{strconv.Itoa(i + 1), strconv.Itoa(a.AttemptNo)}, each(times, shape)...))
 		if a.Disabled {
 			out.Disabled, out.Reason = stamp(a.End), &a.Reason
 		}
@@ -66,9 +68,10 @@ func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
 	case o.JSON:
 		return printJSON(g.out, out)
 	case o.CSV:
-		return csv.NewWriter(g.out).WriteAll(table)
+		return csv.NewWriter(g.out).WriteAll(rows)
 	}
-	printTable(g.out, rows)
+	rows[0] = each(rows[0], strings.ToUpper)
+	printTable(g.out, each(rows, func(row []string) string { return strings.Join(row, "\t") }))
 	if out.Reason != nil {
 		g.printf("The record is disabled at %s: %s\n", when(time.Time(out.Disabled)), shown(*out.Reason))
 	}

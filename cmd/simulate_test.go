@@ -83,6 +83,9 @@ func TestSimulateSettings(t *testing.T) {
 		"unit": "90s", "max": "90s", "interval": "90s", "max_delay": "90s", "base,seconds": "15", "base": "1.5", "max_retries": "4", "intervals": "[0, 5m]",
 	}
 	for _, name := range retry.Names() {
+		if name == "refresh" { // whose settings depend on each other, and are tried where they are read
+			continue
+		}
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(retry.New(name)).Elem()) {
 			tag := f.Tag.Get("yaml")
 			if tag == "" || tag == "columns" {

@@ -2,6 +2,7 @@ package retry
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,6 +85,28 @@ func (r *Refresh) Problem() (key string, err error) {
 	return "rrule", err
 }
 
+// MarshalJSON writes the settings, sentences as what they stand for, without columns.
+// Durations are seconds.
+func (r *Refresh) MarshalJSON() ([]byte, error) {
+	intervals := make([]float64, len(r.Intervals))
+	for i, d := range r.Intervals {
+		intervals[i] = d.Seconds()
+	}
+	return json.Marshal(struct {
+		Name        string    `json:"name"`
+		RRule       string    `json:"rrule,omitempty"`
+		RRuleColumn string    `json:"rrule_column,omitempty"`
+		Every       float64   `json:"every_seconds,omitempty"`
+		Schedule    string    `json:"schedule,omitempty"`
+		Timeout     float64   `json:"timeout_seconds"`
+		Intervals   []float64 `json:"intervals_seconds"`
+		Align       bool      `json:"align"`
+		AfterLast   string    `json:"after_last"`
+		GiveUpAfter float64   `json:"give_up_after_seconds,omitempty"`
+		Reason      string    `json:"reason,omitempty"`
+	}{"refresh", r.RRule.Text, r.RRule.Column, r.Every.Seconds(), r.Schedule, r.Timeout.Seconds(), intervals, r.Align, r.AfterLast, r.GiveUpAfter.Seconds(), r.Reason})
+}
+
 // Check implements [Settings]. Sentences become the settings they stand for.
 func (r *Refresh) Check(fail func(field, problem string)) {
 	if r.Expr != "" && !r.readExpr(fail) {
@@ -97,9 +120,9 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 	}
 	switch {
 	case given == 0:
-		fail("", "does not say when; add one of rrule, every and schedule: none, such as every: 2h")
+		fail("every", "missing, and so are rrule and schedule; say when, such as every: 2h")
 	case given > 1:
-		fail("", "says more than once when; keep one of rrule, every and schedule")
+		fail("every", "rrule, every and schedule each say when; keep one of them")
 	}
 	if r.Every < 0 {
 		fail("every", "must be more than 0")
@@ -126,11 +149,11 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 func (r *Refresh) readExpr(fail func(field, problem string)) (ok bool) {
 	said, err := parseEnglish(r.Expr)
 	switch plain := newRefresh(); {
-	case err != nil:
-		fail("expr", err.Error())
 	case r.RRule != plain.RRule, r.Every != 0, r.Schedule != "", r.Timeout != 0, !slices.Equal(r.Intervals, plain.Intervals), !r.Align, r.AfterLast != plain.AfterLast,
 		r.GiveUpAfter != 0, r.Reason != "":
 		fail("expr", "says all but columns and anchor; remove the other settings, or expr")
+	case err != nil:
+		fail("expr", err.Error())
 	default:
 		said.Anchor, said.Columns, said.Zone = r.Anchor, r.Columns, r.Zone
 		*r = *said

@@ -187,8 +187,8 @@ func TestRefreshRefuses(t *testing.T) {
 		change func(*retry.Refresh)
 		want   string
 	}{
-		{func(s *retry.Refresh) { s.Every = 0 }, "does not say when"},
-		{func(s *retry.Refresh) { s.Schedule = "none" }, "says more than once when"},
+		{func(s *retry.Refresh) { s.Every = 0 }, "every: missing, and so are rrule and schedule"},
+		{func(s *retry.Refresh) { s.Schedule = "none" }, "every: rrule, every and schedule each say when"},
 		{func(s *retry.Refresh) { s.Timeout = 0 }, "timeout: missing or 0"},
 		{func(s *retry.Refresh) { s.Intervals = nil }, "intervals: is an empty list"},
 		{func(s *retry.Refresh) { s.Intervals = slices.Repeat(s.Intervals, 20) }, "intervals: has 120 intervals; 100 are the most"},

@@ -95,3 +95,24 @@ func (w *Workload) Assume(text string) (err error) {
 	}
 	return err
 }
+
+// SplitOutside splits at the commas that are in no brackets, and trims the items.
+func SplitOutside(list string) []string {
+	depth := 0
+	marked := strings.Map(func(r rune) rune {
+		switch {
+		case r == '[' || r == '{':
+			depth++
+		case r == ']' || r == '}':
+			depth--
+		case r == ',' && depth <= 0:
+			return 0
+		}
+		return r
+	}, list)
+	items := strings.Split(marked, "\x00")
+	for i := range items {
+		items[i] = strings.TrimSpace(items[i])
+	}
+	return items
+}
