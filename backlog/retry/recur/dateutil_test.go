@@ -29,6 +29,8 @@ def times(text, start, most):
 print(json.dumps([times(*r) for r in json.load(sys.stdin)]))
 `
 
+var pythons = []string{"python3", "/usr/bin/python3"}
+
 // mostTimes is how many occurrences of a rule are compared.
 const mostTimes = 200
 
@@ -36,22 +38,20 @@ const mostTimes = 200
 // on, as dateutil finds them.
 func dateutil(t *testing.T, rules []string, from []time.Time) (all [][]int64) {
 	t.Helper()
-	path, err := exec.LookPath("python3")
-	if err == nil {
-		err = exec.Command(path, "-c", "import dateutil.rrule").Run()
-	}
-	if err != nil {
-		t.Skip("no python3 with dateutil in PATH; install python3-dateutil")
+	// A machine may have a Python beside the one that packages are installed for.
+	i := slices.IndexFunc(pythons, func(path string) bool { return exec.Command(path, "-c", "import dateutil.rrule").Run() == nil })
+	if i < 0 {
+		t.Skip("no python3 has dateutil; install python3-dateutil")
 	}
 	var calls [][]any
-	for i, r := range rules {
-		calls = append(calls, []any{r, from[i].Unix(), mostTimes})
+	for n, r := range rules {
+		calls = append(calls, []any{r, from[n].Unix(), mostTimes})
 	}
 	input, err := json.Marshal(calls)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(path, "-c", expand)
+	c := exec.Command(pythons[i], "-c", expand)
 	c.Stdin, c.Stderr = strings.NewReader(string(input)), os.Stderr
 	out, err := c.Output()
 	if err != nil {
