@@ -36,7 +36,7 @@ var badHandlers = badFiles{
 	"redis": {
 		"3: handler.workers: is for lines, and this handler is redis; start as many workers as you like",
 		"4: handler.reject: is for exec, and this handler is redis; let a worker answer with the type reject",
-		"6: handler.redis.url: is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS",
+		"6: handler.redis.url: is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS; in a password @ is %40, / is %2F and so on",
 		"7: handler.redis.input: is a list that answers come to; workers need one of their own",
 		"9: handler.redis.fields.attempt_in: uid is the name of id, too; choose another",
 		"9: handler.redis.fields.attempt: unknown key; did you mean attempt_in?",
@@ -162,7 +162,7 @@ var badHandlers = badFiles{
 	},
 	"refresh-told": {"3: policy.refresh.expr: says that the customer is told, and nothing does it; add on_dead: {mail: …}, or remove the sentence"},
 	"refresh-english": {
-		`4: policy.refresh.expr: line 1: "Refresh BigTable now and then" is none of the sentences that are understood; they are: ` +
+		`3: policy.refresh.expr: line 1: "Refresh BigTable now and then" is none of the sentences that are understood; they are: ` +
 			"Refresh WHAT once|twice|3 times per day at 6 AM, 1 PM and 4 PM / Refresh WHAT every 2 hours / Send a request to WHAT / " +
 			"Allow 1 hour [for a response|to complete] / On the first|second|… failure, retry immediately|after 5 minutes / " +
 			`On the fourth failure, mark WHAT with "TEXT" / On the seventh failure: + Reset attempt_no + Wait until [the] next scheduled refresh / ` +

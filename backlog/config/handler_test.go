@@ -195,7 +195,7 @@ func TestExampleFileHandlers(t *testing.T) {
 // TestExampleFileOnDead reads the lines of the example that tell of dead records.
 func TestExampleFileOnDead(t *testing.T) {
 	lines := regexp.MustCompile(`(?m)^#   (on_dead: .*)$`).FindAllStringSubmatch(readExample(t), -1)
-	if len(lines) != 2 {
+	if len(lines) != 3 {
 		t.Fatalf("%d lines", len(lines))
 	}
 	for _, m := range lines {

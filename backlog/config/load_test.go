@@ -46,6 +46,7 @@ const dir = "../../testdata/config/"
 // environment is all that tests see of it.
 var environment = map[string]string{
 	"ODOO_PASSWORD": "hunter2",
+	"SMTP_PASSWORD": "hunter2",
 	"PASSWORD":      "p${STATE}w",
 	"STATE":         "/var/lib",
 	"EMPTY":         "",

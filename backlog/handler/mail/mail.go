@@ -189,7 +189,9 @@ func (h *Handler) client() (*mail.Client, error) {
 		}
 	}
 	port, _ := strconv.Atoi(u.Port())
-	options := []mail.Option{mail.WithPort(port), mail.WithTimeout(speakTime), mail.WithTLSConfig(secure), mail.WithTLSPolicy(mail.TLSMandatory)}
+	options := []mail.Option{
+		mail.WithPort(port), mail.WithTimeout(speakTime), mail.WithTLSConfig(secure), mail.WithTLSPolicy(mail.TLSMandatory),
+	}
 	switch {
 	case u.Scheme == "smtps":
 		options = append(options, mail.WithSSL())

@@ -303,7 +303,7 @@ func TestMailSilent(t *testing.T) {
 }
 
 func TestMailSettings(t *testing.T) {
-	const server = "is no mail server; write smtp://user:${PASSWORD}@mail.example.com:587, or smtps:// for TLS from the first byte"
+	const server = "is no mail server; write smtp://user:${PASSWORD}@mail.example.com:587, or smtps:// for TLS from the first byte; in a password @ is %40, / is %2F and so on"
 	for want, change := range map[string]func(s *mail.Settings){
 		"":                       func(s *mail.Settings) { s.To, s.Subject, s.Text = "Ops <ops@example.com>", "{{}}", "{id}\n" },
 		"smtp: " + server:        func(s *mail.Settings) { s.SMTP = "https://u:hunter2@h" },

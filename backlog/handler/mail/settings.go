@@ -67,7 +67,7 @@ func (s *Settings) texts() []string { return []string{s.To, s.Subject, s.Text} }
 func (s *Settings) server() (*url.URL, error) {
 	u, err := url.Parse(s.SMTP)
 	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return nil, errors.New("is no mail server; write smtp://user:${PASSWORD}@mail.example.com:587, or smtps:// for TLS from the first byte")
+		return nil, errors.New("is no mail server; write smtp://user:${PASSWORD}@mail.example.com:587, or smtps:// for TLS from the first byte; in a password @ is %40, / is %2F and so on")
 	}
 	if u.Port() == "" {
 		u.Host = net.JoinHostPort(u.Hostname(), map[string]string{"smtp": "587", "smtps": "465"}[u.Scheme])

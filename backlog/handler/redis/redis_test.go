@@ -439,13 +439,13 @@ func TestRedisSilent(t *testing.T) {
 func TestRedisSettings(t *testing.T) {
 	for want, change := range map[string]func(s *redis.Settings){
 		"": func(*redis.Settings) {},
-		"url: is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS": func(s *redis.Settings) { s.URL = "http://:hidden@%zz" },
-		"input: is a list that answers come to; workers need one of their own":                                         func(s *redis.Settings) { s.Input = "out" },
-		"input: is a list that answers come to; workers need one of their own ":                                        func(s *redis.Settings) { s.Input = "out-bad" },
-		"fields.id: is empty; name a field":                                                                            func(s *redis.Settings) { s.Fields[0][0] = "" },
-		"fields.attempt_in: id is the name of id, too; choose another":                                                 func(s *redis.Settings) { s.Fields[1][0] = "id" },
-		"fields.attempt_out: type is another field of answers; choose another name":                                    func(s *redis.Settings) { s.Fields[2][0] = "type" },
-		"columns[1]: id is a field of requests already; give that another name, such as fields: {id: record_id}":       func(s *redis.Settings) { s.Columns = []string{"a", "id"} },
+		"url: is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS; in a password @ is %40, / is %2F and so on": func(s *redis.Settings) { s.URL = "http://:hidden@%zz" },
+		"input: is a list that answers come to; workers need one of their own":                                                                                     func(s *redis.Settings) { s.Input = "out" },
+		"input: is a list that answers come to; workers need one of their own ":                                                                                    func(s *redis.Settings) { s.Input = "out-bad" },
+		"fields.id: is empty; name a field":                                                                      func(s *redis.Settings) { s.Fields[0][0] = "" },
+		"fields.attempt_in: id is the name of id, too; choose another":                                           func(s *redis.Settings) { s.Fields[1][0] = "id" },
+		"fields.attempt_out: type is another field of answers; choose another name":                              func(s *redis.Settings) { s.Fields[2][0] = "type" },
+		"columns[1]: id is a field of requests already; give that another name, such as fields: {id: record_id}": func(s *redis.Settings) { s.Columns = []string{"a", "id"} },
 	} {
 		s := redis.NewSettings()
 		s.URL, s.Input, s.Output = "redis://127.0.0.1", "in", "out"

@@ -84,7 +84,7 @@ func (s *Settings) options() (*redis.Options, error) {
 	logging.Disable() // go-redis would write to standard error what its errors say as well
 	o, err := redis.ParseURL(s.URL)
 	if err != nil {
-		return nil, errors.New("is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS")
+		return nil, errors.New("is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS; in a password @ is %40, / is %2F and so on")
 	}
 	// What was sent may have been done: an answer that got lost must not push a
 	// request twice.
