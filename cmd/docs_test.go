@@ -96,6 +96,9 @@ func loadDocPart(t *testing.T, dir, program, block string) {
 		t.Errorf("%v:\n%s", err, block)
 		return
 	}
+	if policy, ok := part["policy"].(map[string]any); ok && policy["refresh"] != nil {
+		whole["tiers"] = []any{map[string]any{"every": "1m"}}
+	}
 	for key, value := range part {
 		whole[key] = value
 	}

@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +27,15 @@ type refreshSite struct {
 	uids    []string // of the attempts so far
 }
 
+// newRefreshSite returns a site with the policy and a tier that ticks so often.
 func newRefreshSite(t *testing.T, kind wildKind, policy, tick string) *refreshSite {
+	t.Helper()
+	return openRefreshSite(t, kind, "banners", fmt.Sprintf("database: DATABASE\ntable: {name: banners}\npolicy: {refresh: {%s}}\nhandler: {http: {url: SERVICE}}\ntiers: [{every: %s}]\n", policy, tick))
+}
+
+// openRefreshSite returns a site with the configuration, in which DATABASE and SERVICE
+// stand for URLs.
+func openRefreshSite(t *testing.T, kind wildKind, table, config string) *refreshSite {
 	t.Helper()
 	s := &refreshSite{t: t, dir: t.TempDir()}
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,15 +44,18 @@ func newRefreshSite(t *testing.T, kind wildKind, policy, tick string) *refreshSi
 	}))
 	t.Cleanup(service.Close)
 	db, url := kind.make(t)
-	mustExec(t, db, "CREATE TABLE banners (id integer PRIMARY KEY, url varchar(200))")
-	config := fmt.Sprintf("database: %q\ntable: {name: banners}\npolicy: {refresh: {%s}}\nhandler: {http: {url: %s}}\ntiers: [{every: %s}]\nstate: none\nlog: {level: error}\n",
-		url, policy, service.URL, tick)
-	if err := os.WriteFile(filepath.Join(s.dir, "schedule.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, db, "CREATE TABLE "+table+" (id integer PRIMARY KEY, url varchar(200))")
+	s.write("schedule.yaml", strings.NewReplacer("DATABASE", strconv.Quote(url), "SERVICE", service.URL).Replace(config)+"state: none\nlog: {level: error}\n")
 	s.mustRun("init")
-	mustExec(t, db, "INSERT INTO banners (id, url, refresh_at, attempt_no) VALUES (7, 'https://example.com/a.png', '2026-01-01 00:00:00', 0)")
+	mustExec(t, db, "INSERT INTO "+table+" (id, url, refresh_at, attempt_no) VALUES (7, 'https://example.com/a.png', '2026-01-01 00:00:00', 0)")
 	return s
+}
+
+func (s *refreshSite) write(name, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *refreshSite) run(args ...string) (out string, err error) {
@@ -160,71 +173,151 @@ func (s *refreshSite) simulated(from, call string, n int) (list []struct {
 	return list
 }
 
+// A timeline is what a record does that always fails, by the ticks of a tier.
+type timeline struct {
+	from, call string
+	answered   bool   // after call; else never
+	starts     string // the first of them
+	n          int    // all of them
+	ended      string
+	reason     string
+}
+
+// walk does the first starts that simulate shows, and checks that the row has what
+// simulate says, and both what the timeline says. The end is
+// checked, too, where it is among them.
+func (s *refreshSite) walk(c timeline, first int) {
+	s.t.Helper()
+	list := s.simulated(c.from, c.call, 1000)
+	var starts []string
+	for _, a := range list {
+		starts = append(starts, a.Start.Format(time.TimeOnly))
+	}
+	if got := strings.Join(starts, " "); len(list) != c.n || !strings.HasPrefix(got, c.starts) {
+		s.t.Fatalf("simulate has %d starts, at %s", len(list), got)
+	}
+	if got := stampOf(list[c.n-1].End); got != moment(c.ended) {
+		s.t.Errorf("simulate ends at %s", got)
+	}
+	s.step(c.from + " retry") // the row is saved
+	if list[0].Start.Format(time.RFC3339) != moment(c.from) {
+		// It would start at once, where simulate takes the first occurrence.
+		s.step(c.from + " start")
+		s.step(c.from + " success")
+	}
+	for i, a := range list[:min(first, len(list))] {
+		s.step(fmt.Sprintf("%s start: %s %d %s", stampOf(a.Start), stampOf(a.Planned), a.No, stampOf(a.Deadline)))
+		no := a.No
+		if i+1 < len(list) && list[i+1].No == 1 {
+			no = 0 // it waits for the next occurrence
+		}
+		if c.answered {
+			s.step(fmt.Sprintf("%s failure: %s %d -", stampOf(a.End), stampOf(a.Next), no))
+			continue
+		}
+		if i+1 < len(list) && list[i+1].Start.Equal(*a.End) {
+			continue // the pass that fails it starts it again
+		}
+		s.step(fmt.Sprintf("%s pass: %s %d -", stampOf(a.End), stampOf(a.Next), no))
+	}
+	if r := s.row(s.at); first >= c.n && (s.at != moment(c.ended) || r.State != "disabled" || r.Reason != c.reason) {
+		s.t.Errorf("at %s: %+v", s.at, r)
+	}
+}
+
+// all is more starts than a timeline has.
+const all = 1000
+
 // Records that always fail, by the ticks of a tier: the program does what simulate says,
 // and both what the timelines of the contract say.
 func TestRefreshTimelines(t *testing.T) {
 	t.Parallel()
 	const twice = "rrule: 'FREQ=DAILY;BYHOUR=6,16;BYMINUTE=0;BYSECOND=0', timeout: 1h"
 	for _, c := range []struct {
-		name, policy, tick, from, call string
-		answered                       bool
-		starts                         string // the first of them
-		n                              int    // all of them
-		ended, reason                  string
-		kinds                          []wildKind
+		name, policy, tick string
+		timeline
+		kinds []wildKind
 	}{
-		{"T1", "schedule: none, timeout: 1m, intervals: [0, 1m, 5m], reason: thumbnail creation failed", "10s", "10:00", "5s", true,
-			"10:00:00 10:00:10 10:01:20 10:06:30", 4, "10:06:35", "thumbnail creation failed", []wildKind{inSQLite}},
-		{"T2", twice, "1m", "05:00", "90s", true, "06:00:00 06:02:00 06:05:00 06:12:00 06:29:00 07:01:00 08:03:00", 7, "08:04:30", "Cannot refresh after 7 attempts",
-			[]wildKind{inSQLite, inPostgres, inMySQL}},
-		{"T2b", twice, "1m", "05:00", "24h", false, "06:00:00 07:00:00 08:01:00 09:06:00 10:21:00 11:51:00 13:51:00", 7, "14:51:00", "Cannot refresh after 7 attempts",
+		{"T1", "schedule: none, timeout: 1m, intervals: [0, 1m, 5m], reason: thumbnail creation failed", "10s", thumbnail, []wildKind{inSQLite}},
+		{"T2", twice, "1m", twiceADay, []wildKind{inSQLite, inPostgres, inMySQL}},
+		{"T2b", twice, "1m", timeline{"05:00", "24h", false, "06:00:00 07:00:00 08:01:00 09:06:00 10:21:00 11:51:00 13:51:00", 7, "14:51:00", "Cannot refresh after 7 attempts"},
 			[]wildKind{inSQLite}},
-		{"T3", twice + ", after_last: wait, give_up_after: 7d", "1m", "05:00", "90s", true,
-			"06:00:00 06:02:00 06:05:00 06:12:00 06:29:00 07:01:00 08:03:00 16:00:00", 99, "2026-01-12T06:01:30", "No success since 2026-01-05T06:01:30Z", []wildKind{inSQLite}},
-		{"T4", "every: 2h, timeout: 1h, intervals: [0, 1m, 5m, 10m, 15m]", "1m", "08:00", "90s", true,
-			"08:00:00 08:02:00 08:05:00 08:12:00 08:24:00 08:41:00", 6, "08:42:30", "Cannot refresh after 6 attempts", []wildKind{inSQLite}},
-		{"T6", "every: 2h, timeout: 2h", "1m", "08:00", "1m", true, "08:00:00 10:00:00 12:00:00 14:00:00 16:00:00 18:00:00 20:00:00", 7, "20:01:00",
-			"Cannot refresh after 7 attempts", []wildKind{inSQLite}},
+		{"T3", twice + ", after_last: wait, give_up_after: 7d", "1m", forAWeek, []wildKind{inSQLite}},
+		{"T4", "every: 2h, timeout: 1h, intervals: [0, 1m, 5m, 10m, 15m]", "1m",
+			timeline{"08:00", "90s", true, "08:00:00 08:02:00 08:05:00 08:12:00 08:24:00 08:41:00", 6, "08:42:30", "Cannot refresh after 6 attempts"}, []wildKind{inSQLite}},
+		{"T6", "every: 2h, timeout: 2h", "1m", timeline{"08:00", "1m", true, "08:00:00 10:00:00 12:00:00 14:00:00 16:00:00 18:00:00 20:00:00", 7, "20:01:00",
+			"Cannot refresh after 7 attempts"}, []wildKind{inSQLite}},
 	} {
 		for _, kind := range c.kinds {
 			t.Run(c.name+"/"+kind.name, func(t *testing.T) {
 				t.Parallel()
-				s := newRefreshSite(t, kind, c.policy, c.tick)
-				list := s.simulated(c.from, c.call, 1000)
-				var starts []string
-				for _, a := range list {
-					starts = append(starts, a.Start.Format(time.TimeOnly))
-				}
-				if got := strings.Join(starts, " "); len(list) != c.n || !strings.HasPrefix(got, c.starts) {
-					t.Fatalf("simulate has %d starts, at %s", len(list), got)
-				}
-				s.step(c.from + " retry") // the row is saved
-				if list[0].Start.Format(time.RFC3339) != moment(c.from) {
-					// It would start at once, where simulate takes the first occurrence.
-					s.step(c.from + " start")
-					s.step(c.from + " success")
-				}
-				for i, a := range list {
-					s.step(fmt.Sprintf("%s start: %s %d %s", stampOf(a.Start), stampOf(a.Planned), a.No, stampOf(a.Deadline)))
-					no := a.No
-					if i+1 < len(list) && list[i+1].No == 1 {
-						no = 0 // it waits for the next occurrence
-					}
-					if c.answered {
-						s.step(fmt.Sprintf("%s failure: %s %d -", stampOf(a.End), stampOf(a.Next), no))
-						continue
-					}
-					if i+1 < len(list) && list[i+1].Start.Equal(*a.End) {
-						continue // the pass that fails it starts it again
-					}
-					s.step(fmt.Sprintf("%s pass: %s %d -", stampOf(a.End), stampOf(a.Next), no))
-				}
-				if r := s.row(s.at); s.at != moment(c.ended) || r.State != "disabled" || r.Reason != c.reason {
-					t.Errorf("at %s: %+v", s.at, r)
-				}
+				newRefreshSite(t, kind, c.policy, c.tick).walk(c.timeline, all)
 			})
 		}
 	}
+}
+
+// The timelines of the page's scenarios.
+var (
+	thumbnail = timeline{"10:00", "5s", true, "10:00:00 10:00:10 10:01:20 10:06:30", 4, "10:06:35", "thumbnail creation failed"}
+	twiceADay = timeline{"05:00", "90s", true, "06:00:00 06:02:00 06:05:00 06:12:00 06:29:00 07:01:00 08:03:00", 7, "08:04:30", "Cannot refresh after 7 attempts"}
+	forAWeek  = timeline{"05:00", "90s", true, "06:00:00 06:02:00 06:05:00 06:12:00 06:29:00 07:01:00 08:03:00 16:00:00", 99, "2026-01-12T06:01:30",
+		"No success since 2026-01-05T06:01:30Z"}
+)
+
+// Each scenario of the page runs as it stands there, and the settings beside it say the
+// same as its sentences, which are the ones of the description.
+func TestRefreshPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/refresh.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		file, table string
+		timeline    timeline
+		first       int // starts that are done: a week has many, and they repeat
+		told        string
+	}{
+		{"thumbnail.yaml", "banners", thumbnail, all, ""},
+		{"twice.yaml", "big_tables", twiceADay, all, "table 7 is no longer refreshed\n"},
+		{"week.yaml", "big_tables", forAWeek, 8, ""},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			t.Parallel()
+			m := regexp.MustCompile("(?s)`" + c.file + "`:\n\n```yaml\n(.*?)```\n\n```yaml\n(.*?)```").FindSubmatch(page)
+			if m == nil {
+				t.Fatal("the page does not show it, with its settings behind it")
+			}
+			config := regexp.MustCompile(`sqlite:\w+\.db`).ReplaceAllString(strings.ReplaceAll(string(m[1]), "http://127.0.0.1:8080", "SERVICE"), "DATABASE")
+			s := openRefreshSite(t, inSQLite, c.table, config)
+			tell := regexp.MustCompile("(?s)`tell.sh`:\n\n```sh\n(.*?)```").FindSubmatch(page)
+			s.write("tell.sh", string(tell[1]))
+			said := s.policy("schedule.yaml")
+			plain := regexp.MustCompile(`(?s)policy:\n.*?\n(\w)`).ReplaceAllString(config, string(m[2])+"$1")
+			s.write("plain.yaml", strings.ReplaceAll(plain, "SERVICE", "http://127.0.0.1:8080"))
+			if got := s.policy("plain.yaml"); got != said || !strings.Contains(plain, "timeout:") {
+				t.Errorf("the sentences say %s, the settings %s:\n%s", said, got, plain)
+			}
+			s.walk(c.timeline, c.first)
+			if told, _ := os.ReadFile(filepath.Join(s.dir, "told.txt")); string(told) != c.told {
+				t.Errorf("the customer was told: %q", told)
+			}
+		})
+	}
+}
+
+// policy returns the policy of a configuration, as check prints it.
+func (s *refreshSite) policy(file string) string {
+	s.t.Helper()
+	out, _ := s.run("check", "--json", "--config", file) // what else it finds does not matter
+	var all struct {
+		Policy json.RawMessage `json:"policy"`
+	}
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all.Policy) == 0 {
+		s.t.Fatalf("check prints %s", out)
+	}
+	return string(all.Policy)
 }
 
 // Timelines without ticks, and those that end well.

@@ -88,6 +88,37 @@ func TestExampleFileOptions(t *testing.T) {
 	}
 }
 
+// TestExampleFileRefresh takes the # away from the refresh policy, with each of its
+// options, in settings and in English, and from the handler that goes with it.
+func TestExampleFileRefresh(t *testing.T) {
+	_, text, _ := strings.Cut(readExample(t), "#   tiers: [{every: 1m}]\n")
+	blocks := regexp.MustCompile(`(?m)^#   policy:\n(?:#    .*\n)+`).FindAllString(text, -1)
+	handler := regexp.MustCompile(`(?m)^#   (handler: \{redis: .*\n)`).FindStringSubmatch(text)
+	if len(blocks) != 2 || handler == nil {
+		t.Fatalf("%d blocks, and the handler %q", len(blocks), handler)
+	}
+	policy := func(block string) config.Policy {
+		block = regexp.MustCompile(`(?m)^#   `).ReplaceAllString(block, "")
+		return loadText(t, block+"tiers: [{every: 1m}]\n"+handler[1]).Policy
+	}
+	short := func(settings string) config.Policy { return policy("policy: {refresh: {" + settings + "}}\n") }
+	base := policy(blocks[0])
+	equal(t, "refresh", base, short("every: 2h, timeout: 1h"))
+	equal(t, "expr", policy(blocks[1]), short("every: 2h, timeout: 1h, intervals: [0, 5m]"))
+	option := regexp.MustCompile(`(?m)^#       # (.*)$`)
+	found := option.FindAllStringSubmatchIndex(blocks[0], -1)
+	if len(found) != 7 {
+		t.Errorf("%d options found", len(found))
+	}
+	for _, m := range found {
+		line := blocks[0][m[2]:m[3]]
+		same := reflect.DeepEqual(policy(blocks[0][:m[0]]+"#       "+line+blocks[0][m[1]:]), base)
+		if same == strings.Contains(line, "for instance") {
+			t.Errorf("%s: is the default: %v", line, same)
+		}
+	}
+}
+
 // TestExampleFileLongForm takes the # away from the long form of inserted.
 func TestExampleFileLongForm(t *testing.T) {
 	var b strings.Builder

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -236,4 +237,17 @@ func FuzzEnglish(f *testing.F) {
 			t.Errorf("%q: %+v", text, r)
 		}
 	})
+}
+
+// The page lists the forms as the error does.
+func TestFormsOfPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/refresh.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sentences {
+		if s.form != "" && !strings.Contains(string(page), "\n- "+s.form+"\n") {
+			t.Errorf("the page does not list: %s", s.form)
+		}
+	}
 }

@@ -42,6 +42,31 @@ func ExampleNew() {
 	// unit: must be more than 0
 }
 
+// A program that keeps its rows itself moves them from state to state.
+func ExampleRefresher_Apply() {
+	settings := retry.New("refresh").(*retry.Refresh)
+	settings.Every, settings.Timeout = 2*time.Hour, time.Hour
+	p, err := retry.NewRefresher(settings)
+	if err != nil {
+		log.Fatal(err)
+	}
+	now := time.Date(2026, time.January, 5, 8, 0, 0, 0, time.UTC)
+	row := backlog.Refresh{At: now} // what its columns hold
+	row, _, err = p.Apply(row, retry.Start, now)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("attempt", row.AttemptNo, "until", row.Deadline.Format("15:04"))
+	row, final, err := p.Apply(row, retry.Failure, now.Add(2*time.Minute))
+	fmt.Println("again at", row.At.Format("15:04"), final, err)
+	row, final, err = p.Apply(row, retry.Success, now.Add(3*time.Minute))
+	fmt.Println("next at", row.At.Format("15:04"), final, err)
+	// Output:
+	// attempt 1 until 09:00
+	// again at 08:02 false <nil>
+	// next at 10:00 false <nil>
+}
+
 // Names are those of the policies. These keep something in the row.
 func ExampleNames() {
 	for _, name := range retry.Names() {

@@ -45,7 +45,7 @@ func TestPagesOfGo(t *testing.T) {
 		}
 	}
 	all := strings.Join(examples, "\n")
-	for _, page := range []string{"../../docs/go.md"} {
+	for _, page := range []string{"../../docs/go.md", "../../docs/refresh.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
