@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"mime/quotedprintable"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/mail"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +18,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/emersion/go-smtp"
 )
 
 // A refreshSite is a table of one row that the program, as it is built, processes again
@@ -44,10 +51,10 @@ func openRefreshSite(t *testing.T, kind wildKind, table, config string) *refresh
 	}))
 	t.Cleanup(service.Close)
 	db, url := kind.make(t)
-	mustExec(t, db, "CREATE TABLE "+table+" (id integer PRIMARY KEY, url varchar(200))")
+	mustExec(t, db, "CREATE TABLE "+table+" (id integer PRIMARY KEY, url varchar(200), email varchar(200))")
 	s.write("schedule.yaml", strings.NewReplacer("DATABASE", strconv.Quote(url), "SERVICE", service.URL).Replace(config)+"state: none\nlog: {level: error}\n")
 	s.mustRun("init")
-	mustExec(t, db, "INSERT INTO "+table+" (id, url, refresh_at, attempt_no) VALUES (7, 'https://example.com/a.png', '2026-01-01 00:00:00', 0)")
+	mustExec(t, db, "INSERT INTO "+table+" (id, url, email, refresh_at, attempt_no) VALUES (7, 'https://example.com/a.png', 'kim@example.com', '2026-01-01 00:00:00', 0)")
 	return s
 }
 
@@ -277,10 +284,10 @@ func TestRefreshPage(t *testing.T) {
 		file, table string
 		timeline    timeline
 		first       int // starts that are done: a week has many, and they repeat
-		told        string
+		mails       string
 	}{
 		{"thumbnail.yaml", "banners", thumbnail, all, ""},
-		{"twice.yaml", "big_tables", twiceADay, all, "table 7 is no longer refreshed\n"},
+		{"twice.yaml", "big_tables", twiceADay, all, "kim@example.com: Cannot refresh after 7 attempts. Correct https://example.com/a.png and save it, to start again.\n"},
 		{"week.yaml", "big_tables", forAWeek, 8, ""},
 	} {
 		t.Run(c.file, func(t *testing.T) {
@@ -290,6 +297,8 @@ func TestRefreshPage(t *testing.T) {
 				t.Fatal("the page does not show it, with its settings behind it")
 			}
 			config := regexp.MustCompile(`sqlite:\w+\.db`).ReplaceAllString(strings.ReplaceAll(string(m[1]), "http://127.0.0.1:8080", "SERVICE"), "DATABASE")
+			inbox := newInbox(t)
+			config = strings.ReplaceAll(config, "127.0.0.1:25", inbox.addr)
 			s := openRefreshSite(t, inSQLite, c.table, config)
 			tell := regexp.MustCompile("(?s)`tell.sh`:\n\n```sh\n(.*?)```").FindSubmatch(page)
 			s.write("tell.sh", string(tell[1]))
@@ -300,11 +309,59 @@ func TestRefreshPage(t *testing.T) {
 				t.Errorf("the sentences say %s, the settings %s:\n%s", said, got, plain)
 			}
 			s.walk(c.timeline, c.first)
-			if told, _ := os.ReadFile(filepath.Join(s.dir, "told.txt")); string(told) != c.told {
-				t.Errorf("the customer was told: %q", told)
+			if got := strings.Join(inbox.all(), ""); got != c.mails {
+				t.Errorf("mails: %s", got)
 			}
 		})
 	}
+}
+
+// An inbox is a mail server that keeps to whom and what is written.
+type inbox struct {
+	addr  string
+	mu    sync.Mutex
+	mails []string
+}
+
+func (b *inbox) all() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mails
+}
+
+func newInbox(t *testing.T) *inbox {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &inbox{addr: l.Addr().String()}
+	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &delivery{inbox: b}, nil }))
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
+	return b
+}
+
+// A delivery is a connection to an inbox.
+type delivery struct {
+	*inbox
+	to string
+}
+
+func (*delivery) Mail(string, *smtp.MailOptions) error        { return nil }
+func (d *delivery) Rcpt(to string, _ *smtp.RcptOptions) error { d.to = to; return nil }
+func (*delivery) Reset()                                      {}
+func (*delivery) Logout() error                               { return nil }
+func (d *delivery) Data(r io.Reader) error {
+	m, err := mail.ReadMessage(r)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mails = append(d.mails, d.to+": "+strings.TrimSpace(string(text))+"\n")
+	return err
 }
 
 // policy returns the policy of a configuration, as check prints it.
