@@ -48,28 +48,28 @@ func asItIs(s *memory.Store, g *backlog.Settlement) {
 }
 
 var refreshMutants = []mutant{
-	{"begin-unguarded", "RefreshBeginGuard", onBegin(asItIs)},
+	{"begin-unguarded", "RefreshAttempts", onBegin(asItIs)},
 	{"begin-twice", "RefreshBeginTwice", onBegin(asItIs)},
-	{"begin-rounds-down", "RefreshBegin", onBegin(func(_ *memory.Store, g *backlog.Settlement) {
+	{"begin-rounds-down", "RefreshAttempts", onBegin(func(_ *memory.Store, g *backlog.Settlement) {
 		g.Refresh.Deadline = g.Refresh.Deadline.Truncate(time.Microsecond)
 	})},
-	{"end-by-any-token", "RefreshSettleGuard", onSettlement(asItIs)},
-	{"end-of-a-saved-row", "RefreshSaved", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
+	{"end-by-any-token", "RefreshAttempts", onSettlement(asItIs)},
+	{"end-of-a-saved-row", "RefreshAttempts", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
 		if row, ok := s.Row(g.Record.Key); ok {
 			row.Refresh.At = row.Refresh.Deadline // whatever was saved
 			s.SetRefresh(row.Key, row.Refresh)
 		}
 	})},
-	{"end-writes-all", "RefreshMerged", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
+	{"end-writes-all", "RefreshAttempts", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
 		if row, ok := s.Row(g.Record.Key); ok {
 			row.Refresh.Disabled, row.Refresh.Reason = false, ""
 			s.SetRefresh(row.Key, row.Refresh)
 		}
 	})},
-	{"release-is-an-error", "RefreshSettle", turn(backlog.RowOther, backlog.RowError)},
+	{"release-is-an-error", "RefreshAttempts", turn(backlog.RowOther, backlog.RowError)},
 	{"overdue-too-early", "RefreshOverdue", func(s *memory.Store) backlog.Store { return beginner{Store: s, overdue: time.Microsecond} }},
 	{"overdue-too-late", "RefreshOverdue", func(s *memory.Store) backlog.Store { return beginner{Store: s, overdue: -time.Microsecond} }},
-	{"running-first-token", "RefreshRunning", func(s *memory.Store) backlog.Store {
+	{"running-first-token", "RefreshAttempts", func(s *memory.Store) backlog.Store {
 		return beginner{Store: s, running: func(uids []string) []string { return uids[:min(len(uids), 1)] }}
 	}},
 	{"due-by-status", "RefreshPending", onPage(func(_ backlog.Query, p *backlog.Page) {

@@ -15,28 +15,19 @@ import (
 // write times, and refreshCases those in which it does not.
 func refreshTimeCases() []testCase {
 	t := Table{Refresh: true, Dead: true, Notes: true}
-	return []testCase{
-		{"RefreshPending", t, testRefreshPending},
-		{"RefreshBegin", t, testBegin},
-		{"RefreshSettle", t, testRefreshSettle},
-		{"RefreshSaved", t, testSaved},
-		{"RefreshOverdue", t, testOverdue},
-	}
+	return []testCase{{"RefreshPending", t, testRefreshPending}, {"RefreshAttempts", t, attemptsOf(attempts)}, {"RefreshOverdue", t, testOverdue}}
 }
 
 func refreshCases() []testCase {
 	t := Table{Refresh: true, Dead: true, Notes: true}
 	list := []testCase{
-		{"RefreshBeginGuard", t, testBeginGuard},
 		{"RefreshBeginTwice", t, testBeginTwice},
-		{"RefreshSettleGuard", t, testRefreshSettleGuard},
-		{"RefreshMerged", t, testMerged},
-		{"RefreshRunning", t, testRunning},
+		{fmt.Sprintf("RefreshGroupOf%d", backlog.MaxGroup), t, attemptsOf(slices.Repeat([]attempt{failure}, backlog.MaxGroup))},
 	}
-	for _, k := range []Keys{TextKeys, BlobKeys, CompositeKeys} {
-		list = append(list, testCase{fmt.Sprintf("Refresh%vKeys", k), Table{Refresh: true, Keys: k}, refreshGroupOf(40)})
+	for _, t.Keys = range []Keys{TextKeys, BlobKeys, CompositeKeys} {
+		list = append(list, testCase{fmt.Sprintf("Refresh%vKeys", t.Keys), t, attemptsOf(attempts)})
 	}
-	return append(list, testCase{fmt.Sprintf("RefreshGroupOf%d", backlog.MaxGroup), t, refreshGroupOf(backlog.MaxGroup)})
+	return list
 }
 
 // expectedRefresh are the rows that the query selects under the refresh policy.
@@ -60,11 +51,14 @@ func uid(n int) string { return fmt.Sprintf("%032x", n+1) }
 // timeout is what attempts may take.
 const timeout = time.Hour
 
-func (f *fixture) beginner() backlog.Beginner {
+// ended is when attempts end.
+var ended = now.Add(time.Minute)
+
+func (f *fixture) beginner(store backlog.Store) backlog.Beginner {
 	f.Helper()
-	b, ok := f.h.Store().(backlog.Beginner)
+	b, ok := store.(backlog.Beginner)
 	if !ok {
-		f.Fatalf("want a backlog.Beginner, got a %T", f.h.Store())
+		f.Fatalf("want a backlog.Beginner, got a %T", store)
 	}
 	return b
 }
@@ -89,54 +83,188 @@ func start(r *backlog.Record, n int, at time.Time) backlog.Settlement {
 	return backlog.Settlement{Record: r, Refresh: &s, At: at}
 }
 
-// end returns the end of the attempt that the record tells of.
-func end(r *backlog.Record, target backlog.RowState, next time.Time) backlog.Settlement {
-	s := *r.Refresh
-	s.UID, s.Deadline, s.At = "", time.Time{}, next
-	at := now.Add(time.Minute)
-	switch target {
-	case backlog.RowSuccess:
-		s.AttemptNo, s.FailingSince, s.Reason = 0, time.Time{}, ""
-	case backlog.RowError:
-		s.FailingSince = at
-	case backlog.RowDead:
-		s.FailingSince, s.At, s.Disabled, s.Reason = at, time.Time{}, true, "no: “été”"
-	}
-	g := backlog.Settlement{Record: r, Target: target, Refresh: &s, At: at}
-	if target == backlog.RowError || target == backlog.RowDead {
-		g.Error = "it failed"
-	}
-	return g
+// An attempt is what becomes of a row that is read, started and settled, and which a
+// user changes meanwhile.
+type attempt struct {
+	what   string
+	early  bool                   // the user comes before the start, which is a conflict then; else before the end
+	user   func(*backlog.Refresh) // changes the row; nil: nobody does
+	gone   bool                   // the user deletes it
+	target backlog.RowState
+	end    func(*backlog.Refresh) // makes of the state what is settled, and of the row what it has then
+	then   func(*backlog.Refresh) // the latter, where it is something else
+	lost   bool                   // the end is a conflict
+	status Status                 // that shows the end
 }
 
-// begin begins a group, and checks which are conflicts.
-func (f *fixture) begin(conflicts []int, group ...backlog.Settlement) {
+func over(s *backlog.Refresh) { s.UID, s.Deadline = "", time.Time{} }
+
+func succeeds(s *backlog.Refresh) {
+	over(s)
+	s.At, s.AttemptNo, s.FailingSince = s.Started.Add(2*time.Hour), 0, time.Time{}
+}
+
+func dies(s *backlog.Refresh) {
+	over(s)
+	s.At, s.FailingSince, s.Disabled, s.Reason = time.Time{}, ended, true, "no: “été”"
+}
+
+func released(s *backlog.Refresh) {
+	over(s)
+	s.At, s.AttemptNo = now.Add(-time.Minute), 0
+}
+
+// saved is what a user makes of a row in the middle of its attempt: the next start comes
+// before the deadline.
+func saved(s *backlog.Refresh) { s.At, s.AttemptNo = ended, 0 }
+
+var failure = attempt{what: "failure", target: backlog.RowError, status: Failed, end: func(s *backlog.Refresh) {
+	over(s)
+	s.At, s.FailingSince = s.Started.Add(2*time.Hour), ended
+}}
+
+var attempts = []attempt{
+	failure,
+	{what: "success", target: backlog.RowSuccess, status: Fresh, end: succeeds},
+	{what: "last success", target: backlog.RowSuccess, status: Success, end: func(s *backlog.Refresh) { succeeds(s); s.At = time.Time{} }},
+	{what: "final failure", target: backlog.RowDead, status: Dead, end: dies},
+	{what: "release", target: backlog.RowOther, status: Other, end: released},
+	{what: "text for the customer", target: backlog.RowOther, status: Other, end: func(s *backlog.Refresh) { s.Reason = "half of it is done" }},
+	{what: "success of a saved row", user: saved, target: backlog.RowSuccess, status: Fresh, end: succeeds, then: over},
+	{what: "final failure of a saved row", user: saved, target: backlog.RowDead, status: Failed, end: dies, then: over},
+	{what: "release of a saved row", user: saved, target: backlog.RowOther, status: Other, end: released, then: over},
+	{what: "success of a disabled row", user: func(s *backlog.Refresh) { s.Disabled, s.Reason = true, "stop it" },
+		target: backlog.RowSuccess, status: Fresh, end: succeeds}, // which changes neither
+	{what: "success by an old token", user: func(s *backlog.Refresh) { s.UID = uid(9998) }, target: backlog.RowSuccess, end: succeeds, lost: true},
+	{what: "success of a deleted row", gone: true, target: backlog.RowSuccess, end: succeeds, lost: true},
+	{what: "start of a row that is planned anew", early: true, user: func(s *backlog.Refresh) { s.At = now.Add(-day) }},
+	{what: "start of a row that is planned no more", early: true, user: func(s *backlog.Refresh) { s.At, s.Started = time.Time{}, now }},
+	{what: "start of a disabled row", early: true, user: func(s *backlog.Refresh) { s.Disabled, s.Reason = true, "by hand" }},
+	{what: "start of a running row", early: true, user: func(s *backlog.Refresh) { s.UID, s.Deadline, s.At = uid(9999), ended, ended }},
+	{what: "start of a deleted row", early: true, gone: true},
+}
+
+// users has the users change the rows. The state of a deleted one is zero.
+func (f *fixture) users(early bool, list []attempt, rows []Row) {
 	f.Helper()
-	unsettled, err := f.beginner().Begin(f.Context(), group)
+	for i, a := range list {
+		switch s := &rows[i].Refresh; {
+		case a.early != early:
+		case a.gone:
+			*s = backlog.Refresh{}
+			f.delete(rows[i].Key)
+		case a.user != nil:
+			a.user(s)
+			f.harness(f.h.(Refreshing).SetRefresh(rows[i].Key, *s), "set the state of record %v", rows[i].Key)
+		}
+	}
+}
+
+// wantAttempts checks the rows, the lanes, and which of the attempts run.
+func (f *fixture) wantAttempts(after string, list []attempt, rows []Row) (running []backlog.Record) {
+	f.Helper()
+	var run []Row
+	tokens := make([]string, len(list))
+	for i, a := range list {
+		if rows[i].Refresh != (backlog.Refresh{}) {
+			f.wantRow(after+": "+a.what, rows[i])
+		}
+		if tokens[i] = uid(i); rows[i].Refresh.UID == tokens[i] {
+			run = append(run, rows[i])
+		}
+	}
+	for _, lane := range bothLanes {
+		for _, wait := range []time.Duration{0, 2*time.Hour + 5*time.Minute, day} {
+			q := query(lane)
+			q.Now = now.Add(wait)
+			f.wantLane(q, rows, 100)
+		}
+	}
+	running, err := f.beginner(f.h.Store()).Running(f.Context(), tokens)
 	if err != nil {
-		f.Fatalf("Begin of %d attempts: want them written, got error: %v", len(group), err)
+		f.Fatalf("Running: want records, got error: %v", err)
 	}
-	wantConflicts(f.T, group, unsettled, conflicts)
+	slices.SortFunc(running, func(a, b backlog.Record) int { return cmp.Compare(a.Refresh.UID, b.Refresh.UID) })
+	if wantRecords(f.T, "running after "+after, run, running); f.Failed() {
+		f.FailNow()
+	}
+	for i := range running {
+		f.wantRecord(&running[i], run[i])
+	}
+	return running
 }
 
-// started begins an attempt on each record at the suite's present, the n-th with the
-// n-th token, and brings the rows up to it.
-func (f *fixture) started(rows []Row, records []backlog.Record) {
-	f.Helper()
-	var group []backlog.Settlement
-	for i := range records {
-		group = append(group, start(&records[i], i, now))
-	}
-	f.begin(nil, group...)
-	for i := range rows {
-		rows[i].Refresh = *records[i].Refresh
+// attemptsOf returns a case that starts and ends attempts, all in one group: who is told
+// of a conflict, and what the rows have then.
+func attemptsOf(list []attempt) func(*fixture) {
+	return func(f *fixture) {
+		rows, records := f.due(len(list))
+		f.users(true, list, rows)
+		var group []backlog.Settlement
+		var lost []int
+		for i, a := range list {
+			group = append(group, start(&records[i], i, now.Add(time.Duration(i)*time.Minute+1234567))) // between the steps of columns
+			if a.early {
+				lost = append(lost, i)
+			}
+		}
+		unsettled, err := f.beginner(f.h.Store()).Begin(f.Context(), group)
+		if err != nil {
+			f.Fatalf("Begin of %d attempts: want them written, got error: %v", len(group), err)
+		}
+		wantConflicts(f.T, group, unsettled, lost)
+		for i, a := range list {
+			if a.early {
+				continue
+			}
+			s, least := *records[i].Refresh, group[i].At.Add(timeout)
+			if late := s.Deadline.Sub(least); late < 0 || late >= f.precision() || s.At.Before(s.Deadline) || s.AttemptNo != 1 || s.UID != uid(i) {
+				f.Errorf("start: want attempt 1 with UID %s, until %v rounded up to the column's step %v, and no earlier next start; got %+v", uid(i), least, f.precision(), s)
+			}
+			rows[i].Refresh = s // no status is written, and no attempt counted
+		}
+		running := f.wantAttempts("start", list, rows)
+		f.users(false, list, rows)
+		f.attemptsEnd(list, rows, running)
 	}
 }
 
-func (f *fixture) setRefresh(row *Row, s backlog.Refresh) {
+// attemptsEnd settles the running ones of the attempts; then again, when all are
+// conflicts.
+func (f *fixture) attemptsEnd(list []attempt, rows []Row, running []backlog.Record) {
 	f.Helper()
-	row.Refresh = s
-	f.harness(f.h.(Refreshing).SetRefresh(row.Key, s), "set the state of record %v", row.Key)
+	var group, again []backlog.Settlement
+	var lost []int
+	for i, a := range list {
+		if a.early {
+			continue
+		}
+		next := *running[0].Refresh
+		a.end(&next)
+		g := backlog.Settlement{Record: &running[0], Target: a.target, Refresh: &next, At: ended}
+		running = running[1:]
+		if a.target == backlog.RowError || a.target == backlog.RowDead {
+			g.Error = "it failed"
+		}
+		if next.UID == "" {
+			lost, again = append(lost, len(lost)), append(again, g)
+		}
+		if a.lost {
+			continue
+		}
+		group = append(group, g)
+		if a.then == nil {
+			a.then = a.end
+		}
+		a.then(&rows[i].Refresh)
+		if rows[i].Status, rows[i].LastError = a.status, g.Error; a.target != backlog.RowOther {
+			rows[i].Attempts++
+		}
+	}
+	f.settle(nil, group...)
+	f.wantAttempts("end", list, rows)
+	f.settle(lost, again...)
+	f.wantAttempts("end once more", list, rows)
 }
 
 // testRefreshPending has all states that a row can be in, under statuses that do not
@@ -173,184 +301,29 @@ func testRefreshPending(f *fixture) {
 	}
 }
 
-// testBegin starts attempts at times between the steps of the columns: what is written
-// is rounded up, and the record has it.
-func testBegin(f *fixture) {
-	rows, records := f.due(3)
-	at := now.Add(1234567 * time.Nanosecond)
-	var group []backlog.Settlement
-	for i := range records {
-		group = append(group, start(&records[i], i, at))
-	}
-	f.begin(nil, group...)
-	for i, row := range rows {
-		got := f.read(row.Key).Refresh
-		if late := got.Deadline.Sub(at.Add(timeout)); late < 0 || late >= f.precision() || got.At.Before(got.Deadline) {
-			f.Errorf("deadline of a start at %v: want an hour later, rounded up to the column's step %v, and the next start no earlier; got %v and %v",
-				at, f.precision(), got.Deadline, got.At)
-		}
-		if got.AttemptNo != 1 || got.UID != uid(i) {
-			f.Errorf("after a start: want attempt 1 with UID %s, got %d, %s", uid(i), got.AttemptNo, got.UID)
-		}
-		row.Refresh = *records[i].Refresh
-		f.wantRow("a start of which the record tells", row)
-	}
-	for _, lane := range bothLanes {
-		q := query(lane)
-		q.Now = now.Add(day)
-		wantRecords(f.T, "running records", nil, f.walk(q))
-	}
-}
-
-// testBeginGuard changes rows between reading and starting.
-func testBeginGuard(f *fixture) {
-	rows, records := f.due(6)
-	changes := []func(*backlog.Refresh){
-		func(s *backlog.Refresh) { s.At = now.Add(-day) },
-		func(s *backlog.Refresh) { s.At = time.Time{} },
-		func(s *backlog.Refresh) { s.Disabled, s.Reason = true, "by hand" },
-		func(s *backlog.Refresh) {
-			s.UID, s.Deadline, s.At = uid(99), now.Add(timeout), now.Add(timeout)
-		},
-	}
-	for i, change := range changes {
-		s := rows[i].Refresh
-		change(&s)
-		f.setRefresh(&rows[i], s)
-	}
-	f.delete(rows[4].Key)
-	var group []backlog.Settlement
-	for i := range records {
-		group = append(group, start(&records[i], i, now))
-	}
-	f.begin([]int{0, 1, 2, 3, 4}, group...)
-	rows[5].Refresh = *records[5].Refresh
-	for _, row := range append(rows[:4], rows[5]) {
-		f.wantRow("a start of rows that were changed", row)
-	}
-}
-
 // testBeginTwice starts one record from both sides: one wins.
 func testBeginTwice(f *fixture) {
 	rows, records := f.due(20)
-	other, ok := f.another().(backlog.Beginner)
-	if !ok {
-		f.Fatal("want the same store again")
-	}
-	won := make([][]int, len(records))
-	var mu sync.Mutex
+	var won [2][20]bool
 	var both sync.WaitGroup
-	for side, store := range []backlog.Beginner{f.beginner(), other} {
+	for side, store := range []backlog.Beginner{f.beginner(f.h.Store()), f.beginner(f.another())} {
 		both.Go(func() {
-			for i := range records {
-				rec := records[i]
+			for i, rec := range records {
 				left, err := store.Begin(f.Context(), []backlog.Settlement{start(&rec, 100*side+i, now)})
 				if err != nil {
 					f.Errorf("Begin: want no error, got %v", err)
 				}
-				if len(left) == 0 {
-					mu.Lock()
-					won[i] = append(won[i], 100*side+i)
-					mu.Unlock()
-				}
+				won[side][i] = err == nil && len(left) == 0
 			}
 		})
 	}
 	both.Wait()
-	for i, sides := range won {
-		if got := f.read(rows[i].Key).Refresh.UID; len(sides) != 1 || got != uid(sides[0]) {
-			f.Errorf("record %v: want one of two starts written, got %v of them and the UID %s", rows[i].Key, sides, got)
+	for i, row := range rows {
+		winner := map[bool]string{true: uid(i), false: uid(100 + i)}[won[0][i]]
+		if got := f.read(row.Key).Refresh.UID; won[0][i] == won[1][i] || got != winner {
+			f.Errorf("record %v: want one of two starts written, got %t and %t and the UID %s", row.Key, won[0][i], won[1][i], got)
 		}
 	}
-}
-
-// testRefreshSettle ends attempts in every way: what the row has then, and what its
-// status shows.
-func testRefreshSettle(f *fixture) {
-	rows, records := f.due(6)
-	f.started(rows, records)
-	for _, row := range rows {
-		f.wantRow("a start, which writes no status and counts no attempt", row)
-	}
-	next, began := now.Add(2*time.Hour), now.Add(-time.Minute)
-	ends := []backlog.Settlement{
-		end(&records[0], backlog.RowSuccess, next), end(&records[1], backlog.RowSuccess, time.Time{}),
-		end(&records[2], backlog.RowError, next),
-		end(&records[3], backlog.RowDead, time.Time{}), end(&records[4], backlog.RowOther, began), end(&records[5], backlog.RowOther, now),
-	}
-	ends[4].Refresh.AttemptNo = 0 // released
-	goesOn := *records[5].Refresh // a sentence for the customer
-	goesOn.Reason = "half of it is done"
-	ends[5].Refresh = &goesOn
-	f.settle(nil, ends...)
-	for i, status := range []Status{Fresh, Success, Failed, Dead, Other, Other} {
-		rows[i].Status, rows[i].Refresh, rows[i].LastError = status, *ends[i].Refresh, ends[i].Error
-		if i < 4 {
-			rows[i].Attempts++
-		}
-		f.wantRow(fmt.Sprintf("end %d", i), rows[i])
-	}
-	q := query(backlog.Failed)
-	f.wantLane(q, rows)
-	q.Now = next
-	f.wantLane(q, rows)
-}
-
-// testRefreshSettleGuard settles by old tokens, and twice.
-func testRefreshSettleGuard(f *fixture) {
-	rows, records := f.due(3)
-	f.started(rows, records)
-	first := end(&records[0], backlog.RowError, now.Add(time.Hour))
-	f.settle(nil, first)
-	f.settle([]int{0}, first)
-	s := records[1].Refresh
-	f.setRefresh(&rows[1], backlog.Refresh{At: s.At, AttemptNo: s.AttemptNo, Deadline: s.Deadline, UID: uid(50), Started: s.Started})
-	f.delete(rows[2].Key)
-	f.settle([]int{0, 1}, end(&records[1], backlog.RowSuccess, now), end(&records[2], backlog.RowSuccess, now))
-	rows[0].Status, rows[0].Refresh, rows[0].Attempts, rows[0].LastError = Failed, *first.Refresh, 1, first.Error
-	f.wantRow("an end that came twice", rows[0])
-	f.wantRow("an end by an old token", rows[1])
-}
-
-// testSaved has a user save rows during their attempts.
-func testSaved(f *fixture) {
-	rows, records := f.due(3)
-	f.started(rows, records)
-	group := []backlog.Settlement{
-		end(&records[0], backlog.RowSuccess, now.Add(9*time.Hour)),
-		end(&records[1], backlog.RowDead, time.Time{}),
-		end(&records[2], backlog.RowOther, now.Add(-day)),
-	}
-	for i := range rows {
-		s := rows[i].Refresh
-		s.At, s.AttemptNo = now.Add(time.Minute), 0
-		f.setRefresh(&rows[i], s)
-	}
-	f.settle(nil, group...)
-	for _, row := range rows {
-		got := f.read(row.Key).Refresh
-		want := row.Refresh
-		want.UID, want.Deadline = "", time.Time{}
-		saved, kept := row, row
-		saved.Refresh, kept.Refresh = got, want
-		if saved.text() != kept.text() {
-			f.Errorf("record %v, saved during its attempt: want\n%s\ngot\n%s", row.Key, kept.text(), saved.text())
-		}
-	}
-}
-
-// testMerged has a user change what the end of an attempt has nothing to do with.
-func testMerged(f *fixture) {
-	rows, records := f.due(1)
-	f.started(rows, records)
-	s := rows[0].Refresh
-	s.Disabled, s.Reason = true, "stop it"
-	f.setRefresh(&rows[0], s)
-	success := end(&records[0], backlog.RowSuccess, now.Add(2*time.Hour))
-	f.settle(nil, success)
-	rows[0].Status, rows[0].Attempts, rows[0].Refresh = Fresh, 1, *success.Refresh
-	rows[0].Refresh.Disabled, rows[0].Refresh.Reason = true, "stop it"
-	f.wantRow("a success of a row that was disabled meanwhile", rows[0])
 }
 
 // testOverdue finds attempts when their deadline has come, the earliest first.
@@ -381,7 +354,7 @@ func testOverdue(f *fixture) {
 		for _, limit := range []int{3, 100} {
 			var got []backlog.Record
 			for after := (backlog.Cursor{}); ; {
-				list, err := f.beginner().Overdue(f.Context(), at, after, limit)
+				list, err := f.beginner(f.h.Store()).Overdue(f.Context(), at, after, limit)
 				if err != nil {
 					f.Fatalf("Overdue: want records, got error: %v", err)
 				}
@@ -392,45 +365,6 @@ func testOverdue(f *fixture) {
 				after = list[limit-1].Cursor
 			}
 			wantRecords(f.T, fmt.Sprintf("overdue at %v, %d at a time", at, limit), want, got)
-		}
-	}
-}
-
-// testRunning finds attempts by their tokens, with what handlers are given, and ends
-// them.
-func testRunning(f *fixture) {
-	rows, records := f.due(4)
-	f.started(rows, records)
-	f.settle(nil, end(&records[3], backlog.RowSuccess, now))
-	list, err := f.beginner().Running(f.Context(), []string{uid(3), uid(2), uid(77), uid(0)})
-	if err != nil {
-		f.Fatalf("Running: want records, got error: %v", err)
-	}
-	slices.SortFunc(list, func(a, b backlog.Record) int { return cmp.Compare(a.Refresh.UID, b.Refresh.UID) })
-	wantRecords(f.T, "the running ones of four tokens", []Row{rows[0], rows[2]}, list)
-	if f.Failed() {
-		return
-	}
-	f.wantRecord(&list[0], rows[0])
-	f.settle(nil, end(&list[0], backlog.RowSuccess, now), end(&list[1], backlog.RowSuccess, now))
-	if none, err := f.beginner().Running(f.Context(), nil); len(none) > 0 || err != nil {
-		f.Errorf("Running without tokens: want none, got %d, %v", len(none), err)
-	}
-}
-
-// refreshGroupOf returns a case that starts and ends n attempts, each its own way.
-func refreshGroupOf(n int) func(*fixture) {
-	return func(f *fixture) {
-		rows, records := f.due(n)
-		f.started(rows, records)
-		var group []backlog.Settlement
-		for i := range records {
-			group = append(group, end(&records[i], backlog.RowError, now.Add(time.Duration(i)*time.Second)))
-		}
-		f.settle(nil, group...)
-		for i := range rows {
-			rows[i].Status, rows[i].Attempts, rows[i].LastError, rows[i].Refresh = Failed, 1, "it failed", *group[i].Refresh
-			f.wantRow("a group", rows[i])
 		}
 	}
 }
