@@ -188,7 +188,7 @@ var refreshing = []string{"backlog/backlog/retry", "backlog/backlog/retry/recur"
 // configuration and the table, which its command is about, and simulate what it
 // shows, but neither handlers nor whatever else there is to join.
 func TestImportsOfCommands(t *testing.T) {
-	known := []string{"backlog/backlog", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/mapping", "backlog/backlog/table", "backlog/backlog/table/doctor", "backlog/backlog/causes", "backlog/backlog/inspect"}
+	known := []string{"backlog/backlog", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/mapping", "backlog/backlog/table", "backlog/backlog/table/doctor", "backlog/backlog/causes", "backlog/backlog/inspect", "backlog/backlog/logqueue"}
 	for _, s := range sources(t) {
 		if s.folder != "cmd" || s.test || strings.HasPrefix(s.path, "cmd/wire") {
 			continue

@@ -15,19 +15,20 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/causes"
 	"backlog/backlog/config"
+	"backlog/backlog/logqueue"
 )
 
 // newLog returns the logger that the configuration asks for. Over a queue it also
 // says what the queue has dropped.
 func newLog(c config.Log, w io.Writer) *slog.Logger {
 	s, terminal := w.(*screen)
-	q, queued := w.(*logQueue)
+	q, queued := w.(*logqueue.Queue)
 	if terminal {
 		q, queued = s.w, true
 	}
 	if queued {
-		late := slog.New(logHandler(c, q.to, terminal))
-		q.onDropped(func(n int64) { late.Warn("log lines are dropped: nobody has read the log", "lines", n) })
+		late := slog.New(logHandler(c, q.To(), terminal))
+		q.OnDropped(func(n int64) { late.Warn("log lines are dropped: nobody has read the log", "lines", n) })
 	}
 	h := logHandler(c, w, terminal)
 	if terminal {

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 
 	"backlog/backlog"
+	"backlog/backlog/logqueue"
 	"backlog/backlog/table"
 )
 
@@ -180,4 +182,30 @@ func (u *gauge) simulating(name string, i, candidates int) func(done, of int) {
 		// The end is for what comes after.
 		u.show(name, int64(steps*i)+min(steps-1, steps*int64(done)/int64(of)))
 	}
+}
+
+// A screen is a terminal on whose last line there may be a bar. The bar makes
+// way for whatever else is written, of whomever it comes.
+type screen struct {
+	w *logqueue.Queue
+
+	mu  sync.Mutex
+	bar *progressbar.ProgressBar // nil: none
+}
+
+// onScreen returns the queue as a screen if it leads to a terminal.
+func onScreen(q *logqueue.Queue) io.Writer {
+	if !isTerminal(q.To()) {
+		return q
+	}
+	return &screen{w: q}
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bar != nil {
+		s.bar.Clear()
+	}
+	return s.w.Write(b)
 }

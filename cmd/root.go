@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"backlog/backlog/config"
+	"backlog/backlog/logqueue"
 	"backlog/tiers"
 )
 
@@ -64,9 +65,9 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	// net/http says there what a server has sent unasked, which may be a secret
 	// of ours. What matters to anybody comes back as an error.
 	log.SetOutput(io.Discard)
-	queue := newLogQueue(err)
-	defer queue.close()
-	g := &globals{in: in, out: afterLog{queue, out}, err: onScreen(queue)}
+	queue := logqueue.New(err)
+	defer queue.Close()
+	g := &globals{in: in, out: logqueue.After{Log: queue, W: out}, err: onScreen(queue)}
 	root := newRoot(g)
 	root.SetArgs(args)
 	root.SetIn(in)

@@ -1,4 +1,5 @@
-package cmd
+// Package logqueue has a writer that never blocks.
+package logqueue
 
 import (
 	"fmt"
@@ -7,23 +8,21 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
 )
 
 const (
-	// maxLogLines and maxLogBytes bound what waits for a slow reader.
-	maxLogLines = 1024
-	maxLogBytes = 1 << 20
-	// logPatience is how long the log is waited for before a report or the
+	// MaxLines and MaxBytes bound what waits for a slow reader.
+	MaxLines = 1024
+	MaxBytes = 1 << 20
+	// Patience is how long the log is waited for before a report or the
 	// end of the program.
-	logPatience = time.Second
+	Patience = time.Second
 )
 
-// A logQueue is a writer that never blocks. A goroutine passes on what is written;
+// A Queue is a writer that never blocks. A goroutine passes on what is written;
 // where the reader stands still and the queue is full, lines are dropped and
 // counted. A full pipe must cost neither a record nor a lock nor a stop.
-type logQueue struct {
+type Queue struct {
 	to      io.Writer
 	dropped atomic.Int64
 
@@ -36,26 +35,30 @@ type logQueue struct {
 	notice  func(dropped int64)
 }
 
-func newLogQueue(to io.Writer) *logQueue {
-	q := &logQueue{to: to}
+// New returns a queue that passes on to the writer. Close ends its goroutine.
+func New(to io.Writer) *Queue {
+	q := &Queue{to: to}
 	q.changed = sync.NewCond(&q.mu)
 	q.notice = func(n int64) { fmt.Fprintf(to, "backlog: log lines dropped that nobody read: %d\n", n) }
 	go q.run()
 	return q
 }
 
-// onDropped sets what tells the reader, once that is back.
-func (q *logQueue) onDropped(notice func(dropped int64)) {
+// To returns the writer that it passes on to.
+func (q *Queue) To() io.Writer { return q.to }
+
+// OnDropped sets what tells the reader, once that is back.
+func (q *Queue) OnDropped(notice func(dropped int64)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.notice = notice
 }
 
 // Write implements io.Writer.
-func (q *logQueue) Write(b []byte) (int, error) {
+func (q *Queue) Write(b []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := len(q.lines); n >= maxLogLines || n > 0 && q.bytes+len(b) > maxLogBytes {
+	if n := len(q.lines); n >= MaxLines || n > 0 && q.bytes+len(b) > MaxBytes {
 		q.dropped.Add(1)
 		return len(b), nil
 	}
@@ -66,7 +69,7 @@ func (q *logQueue) Write(b []byte) (int, error) {
 }
 
 // run passes on what is written, several lines at a time.
-func (q *logQueue) run() {
+func (q *Queue) run() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
@@ -89,13 +92,13 @@ func (q *logQueue) run() {
 	}
 }
 
-// flush waits until all is written: at most logPatience, and not at all if that was
+// Flush waits until all is written: at most Patience, and not at all if that was
 // in vain before and nothing has moved since.
-func (q *logQueue) flush() {
+func (q *Queue) Flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	late := false
-	t := time.AfterFunc(logPatience, func() {
+	t := time.AfterFunc(Patience, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		late = true
@@ -110,49 +113,24 @@ func (q *logQueue) flush() {
 	}
 }
 
-// close is the last flush.
-func (q *logQueue) close() {
-	q.flush()
+// Close is the last flush.
+func (q *Queue) Close() {
+	q.Flush()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
 	q.changed.Broadcast()
 }
 
-// An afterLog writes to w once the log so far is written, so that a terminal shows
+// An After writes to w once the log so far is written, so that a terminal shows
 // both in their order.
-type afterLog struct {
-	log *logQueue
-	w   io.Writer
+type After struct {
+	Log *Queue
+	W   io.Writer
 }
 
-func (a afterLog) Write(b []byte) (int, error) {
-	a.log.flush()
-	return a.w.Write(b)
-}
-
-// A screen is a terminal on whose last line there may be a bar. The bar makes
-// way for whatever else is written, of whomever it comes.
-type screen struct {
-	w *logQueue
-
-	mu  sync.Mutex
-	bar *progressbar.ProgressBar // nil: none
-}
-
-// onScreen returns the queue as a screen if it leads to a terminal.
-func onScreen(q *logQueue) io.Writer {
-	if !isTerminal(q.to) {
-		return q
-	}
-	return &screen{w: q}
-}
-
-func (s *screen) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bar != nil {
-		s.bar.Clear()
-	}
-	return s.w.Write(b)
+// Write implements io.Writer.
+func (a After) Write(b []byte) (int, error) {
+	a.Log.Flush()
+	return a.W.Write(b)
 }
