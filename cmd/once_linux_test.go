@@ -30,7 +30,7 @@ func TestStopBeforeTheFirstRecord(t *testing.T) {
 	d.ends()
 	const want = `{"tier":"1d","max_age_seconds":86400,"started":"2026-01-05T12:00:00Z","duration_seconds":0,` +
 		`"selected":0,"succeeded":0,"failed":0,"rejected":0,"skipped":0,"conflicts":0,"expired":0,"complete":false,"stopped":"signal",` +
-		`"refused":0,"interrupted":0,"unwritten":0,"unreadable":0,"given_up":0,"causes":[]}`
+		`"refused":0,"interrupted":0,"unwritten":0,"unreadable":0,"given_up":0,"accepted":0,"causes":[]}`
 	if got := strings.TrimSpace(d.log.String()); got != want {
 		t.Errorf("it says\n%s\ninstead of\n%s", got, want)
 	}
