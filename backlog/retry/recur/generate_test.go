@@ -56,26 +56,17 @@ func (c chooser) rule(start time.Time) string {
 	}
 	wkst := c(7)
 	part(1, "WKST", weekdays[wkst])
-	months := part(4, "BYMONTH", c.numbers(4, 1, 12, false))
+	part(4, "BYMONTH", c.numbers(4, 1, 12, false))
 	if freq != "WEEKLY" {
 		part(3, "BYMONTHDAY", c.numbers(5, 1, 31, true))
 	}
-	weeks := false
-	if freq == "YEARLY" {
-		part(5, "BYYEARDAY", c.numbers(9, 1, 366, true))
-		weeks = part(5, "BYWEEKNO", c.numbers(5, 1, 51, true))
-	}
-	if weeks || c(2) == 0 {
-		ordinals := !weeks && (freq == "YEARLY" || freq == "MONTHLY") && c(2) == 0
-		most := 5
-		if freq == "YEARLY" && !months {
-			most = 53
-		}
+	if c(2) == 0 {
+		ordinals := (freq == "YEARLY" || freq == "MONTHLY") && c(2) == 0
 		var list []string
 		for range 1 + c(4) {
 			d := weekdays[c(7)]
 			if ordinals {
-				d = c.numbers(1, 1, most, true) + d
+				d = c.numbers(1, 1, 5, true) + d
 			}
 			list = append(list, d)
 		}

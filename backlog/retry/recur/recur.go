@@ -22,11 +22,11 @@ import (
 // afterwards: a wall time that a clock skips takes the offset before the gap, and
 // one that it shows twice is the first. HOURLY and MINUTELY step in UTC.
 type Rule struct {
-	zone  *time.Location
-	start time.Time // DTSTART on the clock of the zone, as if that were UTC
+	zone     *time.Location
+	start    time.Time // DTSTART on the clock of the zone, as if that were UTC
+	anchored bool      // there is no DTSTART: each midnight begins anew
 
-	step     time.Duration // of rules that step through the time, else 0
-	midnight bool          // the steps begin anew each midnight
+	step time.Duration // of rules that step through the time, else 0
 
 	calendar rrule.ROption // of all other rules; nothing in it depends on DTSTART
 	last     time.Time     // no later wall time is an occurrence; zero: no end
@@ -46,8 +46,6 @@ const (
 
 	// The clocks of no zone were ever moved by more.
 	maxJump = day
-
-	lastYear = 9999
 )
 
 // Every returns the rule of the multiples of d since 1970 UTC, to the
@@ -59,9 +57,6 @@ func Every(d time.Duration) *Rule {
 	return &Rule{zone: time.UTC, start: time.Unix(0, 0).UTC(), step: max(d.Truncate(time.Microsecond), time.Microsecond)}
 }
 
-// None returns the rule without an occurrence.
-func None() *Rule { return nil }
-
 // First returns the first occurrence at or after t, in UTC. It returns false if
 // there is none.
 func (r *Rule) First(t time.Time) (time.Time, bool) { return r.Next(t.Add(-1)) }
@@ -69,7 +64,7 @@ func (r *Rule) First(t time.Time) (time.Time, bool) { return r.Next(t.Add(-1)) }
 // Next returns the first occurrence strictly after t, in UTC. It returns false if
 // there is none.
 func (r *Rule) Next(t time.Time) (time.Time, bool) {
-	if r == nil || t.Year() > lastYear {
+	if r == nil {
 		return time.Time{}, false
 	}
 	if g := r.gap.Load(); g != nil && !t.Before(g.from) && t.Before(g.to) {
@@ -89,30 +84,23 @@ func (r *Rule) Next(t time.Time) (time.Time, bool) {
 // after returns the first occurrence after t, zero if there is none. EXDATE and
 // UNTIL are still to be regarded.
 func (r *Rule) after(t time.Time) (next time.Time) {
+	wall := clock(t, r.zone)
 	switch {
-	case r.midnight:
-		for date := midnight(clock(t, r.zone)); next.IsZero(); date = date.Add(day) {
-			if at := stepAfter(instant(date, r.zone), t, r.step); at.Before(instant(date.Add(day), r.zone)) {
-				next = at
-			}
+	case r.step > 0 && r.anchored:
+		next = stepAfter(instant(midnight(wall), r.zone), t, r.step)
+		if tomorrow := instant(midnight(wall).Add(day), r.zone); tomorrow.After(t) && tomorrow.Before(next) {
+			return tomorrow
 		}
 		return next
 	case r.step > 0:
 		return stepAfter(instant(r.start, r.zone), t, r.step)
 	}
-	stop := r.last
-	err := r.walk(clock(t, r.zone).Add(-maxJump), func(wall time.Time) bool {
-		if !stop.IsZero() && wall.After(stop) {
-			return false
-		}
-		at := instant(wall, r.zone)
-		if at.After(t) && (next.IsZero() || at.Before(next)) {
-			if next.IsZero() && (stop.IsZero() || stop.After(wall.Add(maxJump))) {
-				stop = wall.Add(maxJump) // a wall time in a gap may come after later ones
-			}
+	// A wall time in a gap may come after later ones.
+	err := r.walk(wall.Add(-maxJump), func(wall time.Time) bool {
+		if at := instant(wall, r.zone); at.After(t) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
-		return true
+		return next.IsZero() || wall.Before(clock(next, r.zone).Add(maxJump))
 	})
 	if err != nil {
 		return time.Time{}
@@ -130,7 +118,7 @@ func stepAfter(start, t time.Time, step time.Duration) time.Time {
 }
 
 // walk visits the wall times of a calendar rule from one on, in ascending order,
-// until visit returns false.
+// until the last one or until visit returns false.
 //
 // The library would walk there from DTSTART, and an empty rule to the year 9999.
 // It is handed the rule from the period of from instead, and this a multiple of
@@ -144,7 +132,7 @@ func (r *Rule) walk(from time.Time, visit func(wall time.Time) bool) (err error)
 	}()
 	o := r.calendar
 	o.Dtstart = r.period(from)
-	years := (lastYear - 300 - o.Dtstart.Year()) / 400 * 400
+	years := (9700 - o.Dtstart.Year()) / 400 * 400
 	o.Dtstart = o.Dtstart.AddDate(years, 0, 0)
 	rule, err := rrule.NewRRule(o)
 	if err != nil {
@@ -152,10 +140,10 @@ func (r *Rule) walk(from time.Time, visit func(wall time.Time) bool) (err error)
 	}
 	for next := rule.Iterator(); ; {
 		wall, ok := next()
-		if !ok {
+		wall = wall.AddDate(-years, 0, 0)
+		if !ok || !r.last.IsZero() && wall.After(r.last) {
 			return nil
 		}
-		wall = wall.AddDate(-years, 0, 0)
 		if !wall.Before(r.start) && !wall.Before(from) && !visit(wall) {
 			return nil
 		}
@@ -181,32 +169,23 @@ func (r *Rule) period(wall time.Time) time.Time {
 	return first.AddDate(0, 0, days)
 }
 
-// clock returns what the clock of the zone shows at t, as if that were UTC.
-func clock(t time.Time, zone *time.Location) time.Time {
-	_, offset := t.In(zone).Zone()
-	return t.UTC().Add(time.Duration(offset) * time.Second)
+func offset(t time.Time, zone *time.Location) time.Duration {
+	_, seconds := t.In(zone).Zone()
+	return time.Duration(seconds) * time.Second
 }
 
-func midnight(wall time.Time) time.Time {
-	return time.Date(wall.Year(), wall.Month(), wall.Day(), 0, 0, 0, 0, time.UTC)
-}
+// clock returns what the clock of the zone shows at t, as if that were UTC.
+func clock(t time.Time, zone *time.Location) time.Time { return t.UTC().Add(offset(t, zone)) }
+
+func midnight(wall time.Time) time.Time { return wall.Truncate(day) }
 
 // instant returns when the clock of the zone shows the wall time, in UTC: the
 // first time if it does so twice, and by the offset before the gap if it never
 // does (RFC 5545, 3.3.5).
 func instant(wall time.Time, zone *time.Location) time.Time {
-	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, zone)
-	by := func(offset int) time.Time { return wall.Add(-time.Duration(offset) * time.Second) }
-	_, offset := at.Zone()
-	begin, _ := at.ZoneBounds()
-	if !begin.IsZero() {
-		_, before := begin.Add(-1).Zone()
-		if early := by(before); early.Before(begin) {
-			return early // shown already before the clock was set back
-		}
+	at := wall.Add(-offset(wall.Add(-day), zone)) // by the offset before any change
+	if changed := wall.Add(-offset(at, zone)); clock(changed, zone).Equal(wall) {
+		return changed
 	}
-	if clock(at, zone).Before(wall) {
-		return by(offset) // in a gap, taken by the offset after it
-	}
-	return at.UTC()
+	return at
 }

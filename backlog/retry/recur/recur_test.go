@@ -84,6 +84,7 @@ func TestOccurrences(t *testing.T) {
 
 		{"COUNT is used up", "UTC", "DTSTART:20260105T060000 FREQ=DAILY;COUNT=2", "2026-01-05T00:00Z", "2026-01-05T06:00Z 2026-01-06T06:00Z -"},
 		{"COUNT of hours", "UTC", "DTSTART:20260105T060000 FREQ=HOURLY;COUNT=2", "2026-01-05T00:00Z", "2026-01-05T06:00Z 2026-01-05T07:00Z -"},
+		{"every 11 years", "UTC", "DTSTART:18991231T060000 FREQ=YEARLY;INTERVAL=11", "2026-01-05T00:00Z", "2031-12-31T06:00Z 2042-12-31T06:00Z"},
 		{"COUNT of centuries", "UTC", "DTSTART:20260105T060000 FREQ=HOURLY;INTERVAL=87600;COUNT=100000", "2026-01-06T00:00Z", "2036-01-03T06:00Z 2045-12-31T06:00Z"},
 		{"COUNT counts what is excepted", "UTC", "DTSTART:20260105T060000 EXDATE:20260106T060000 FREQ=DAILY;COUNT=2", "2026-01-05T00:00Z", "2026-01-05T06:00Z -"},
 		{"an hour named twice", "UTC", "DTSTART:20260105T060000 FREQ=DAILY;BYHOUR=6,6;COUNT=2", "2026-01-05T00:00Z", "2026-01-05T06:00Z 2026-01-06T06:00Z -"},
@@ -158,7 +159,7 @@ func TestEvery(t *testing.T) {
 
 func TestNone(t *testing.T) {
 	var unset *recur.Rule
-	for _, r := range []*recur.Rule{unset, recur.None()} {
+	for _, r := range []*recur.Rule{unset, recur.Every(0)} {
 		if tm, ok := r.First(time.Time{}); ok {
 			t.Errorf("First: %v", tm)
 		}
@@ -172,12 +173,12 @@ func TestRefused(t *testing.T) {
 	const (
 		day    = "DTSTART:20260105T060000 "
 		anchor = "; add a DTSTART, as in DTSTART:20260105T060000"
-		parts  = "is not supported; the parts of a rule are FREQ, INTERVAL, COUNT, UNTIL, WKST, BYMONTH, BYWEEKNO, BYYEARDAY, BYMONTHDAY, BYDAY, BYHOUR, BYMINUTE, BYSECOND and BYSETPOS"
+		parts  = "is not supported; the parts of a rule are FREQ, INTERVAL, COUNT, UNTIL, WKST, BYMONTH, BYMONTHDAY, BYDAY, BYHOUR, BYMINUTE, BYSECOND and BYSETPOS"
 		hours  = "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23"
-		never  = "the rule has no occurrence within 10 years of 2026-01-05; change DTSTART, UNTIL or the BY parts"
+		never  = "the rule has no occurrence within the first 10 years; change DTSTART, UNTIL or the BY parts"
 	)
 	tests := []struct{ rule, want string }{
-		{"", "there is no RRULE; write FREQ=DAILY or the like"},
+		{"", "there is no FREQ; write FREQ=DAILY or the like"},
 		{strings.Repeat("x", 1001), "the rule has 1001 bytes; 1000 are the most"},
 		{"RRULE:", `"" is no part of a rule; write it as FREQ=DAILY`},
 		{"daily", `"DAILY" is no part of a rule; write it as FREQ=DAILY`},
@@ -187,16 +188,16 @@ func TestRefused(t *testing.T) {
 		{day + "RDATE:20260105T060000 FREQ=DAILY", "RDATE is not supported; a rule has DTSTART, RRULE and EXDATE"},
 		{day + "EXRULE:FREQ=DAILY FREQ=DAILY", "EXRULE is not supported; a rule has DTSTART, RRULE and EXDATE"},
 		{"RRULE:FREQ=DAILY RRULE:FREQ=DAILY", "RRULE is there twice; a rule has one"},
-		{day + day + "FREQ=DAILY", "DTSTART is there twice; a rule has one"},
-		{"RRULE;X=1:FREQ=DAILY", "RRULE;X=1:FREQ=DAILY: an RRULE has no parameters; write RRULE:FREQ=…"},
+		{day + day + "FREQ=DAILY", "DTSTART is there twice, or not at the beginning; write it once, before the RRULE"},
+		{"FREQ=DAILY " + day, "DTSTART is there twice, or not at the beginning; write it once, before the RRULE"},
+		{"RRULE;X=1:FREQ=DAILY", "X=1:FREQ=DAILY: " + parts},
 
-		{"DTSTART:20260105T060000,20260106T060000 FREQ=DAILY", "DTSTART has more than one time; a rule has one"},
-		{"DTSTART:18991231T000000 FREQ=DAILY", "DTSTART is in the year 1899; it must be from 1900 to 2099"},
-		{"DTSTART:99991231T000000 FREQ=DAILY", "DTSTART is in the year 9999; it must be from 1900 to 2099"},
+		{"DTSTART:20260105T060000,20260106T060000 FREQ=DAILY", `DTSTART: "20260105T060000,20260106T060000" is no time; write it as 20260105T060000, or 20260105T060000Z for UTC`},
 		{"DTSTART:20260230T000000 FREQ=DAILY", `DTSTART: "20260230T000000" is no time; write it as 20260105T060000, or 20260105T060000Z for UTC`},
 		{"DTSTART;TZID=Europe/Atlantis:20260105T060000 FREQ=DAILY", "DTSTART: TZID=Europe/Atlantis is not known; write it as TZID=Europe/Berlin"},
-		{"DTSTART;TZID=Local:20260105T060000 FREQ=DAILY", "DTSTART: TZID=Local names no zone; write it as TZID=Europe/Berlin"},
-		{"DTSTART;TZID=Europe/Berlin:20260105T060000Z FREQ=DAILY", "DTSTART has a TZID and a time in UTC; leave out the one or the Z"},
+		{"DTSTART;TZID=Local:20260105T060000 FREQ=DAILY", "DTSTART: TZID=Local is not known; write it as TZID=Europe/Berlin"},
+		{"DTSTART;TZID=:20260105T060000 FREQ=DAILY", "DTSTART: TZID= is not known; write it as TZID=Europe/Berlin"},
+		{"DTSTART;TZID=Europe/Berlin:20260105T060000Z FREQ=DAILY", "DTSTART: there is a TZID and a time in UTC; leave out the one or the Z"},
 		{"DTSTART;VALUE=PERIOD:20260105T060000 FREQ=DAILY", "DTSTART: VALUE=PERIOD is not supported; TZID and VALUE=DATE are"},
 		{day + "EXDATE:20260106 FREQ=DAILY", "EXDATE: 20260106 is a day; write the time as well, as in 20260106T060000"},
 		{day + "EXDATE:x FREQ=DAILY", `EXDATE: "X" is no time; write it as 20260105T060000, or 20260105T060000Z for UTC`},
@@ -205,12 +206,11 @@ func TestRefused(t *testing.T) {
 		{"FREQ=DAILY;FREQ=DAILY", "FREQ is there twice; write all values in one list"},
 		{"FREQ=DAILY;BYHOUR=6;BYHOUR=7", "BYHOUR is there twice; write all values in one list"},
 		{day + "FREQ=YEARLY;BYEASTER=0", "BYEASTER=0: " + parts},
-		{"FREQ=DAILY;INTERVAL=0", `INTERVAL=0: "0" must be a whole number from 1 to 2147483647`},
-		{"FREQ=DAILY;INTERVAL=9223372036854775808", `INTERVAL=9223372036854775808: "9223372036854775808" must be a whole number from 1 to 2147483647`},
-		{day + "FREQ=YEARLY;INTERVAL=11", "INTERVAL=11 is more than 10 years; with FREQ=YEARLY, 10 is the most"},
-		{day + "FREQ=MINUTELY;INTERVAL=5256001", "INTERVAL=5256001 is more than 10 years; with FREQ=MINUTELY, 5256000 is the most"},
-		{day + "FREQ=DAILY;COUNT=0", `COUNT=0: "0" must be a whole number from 1 to 100000; for more, write UNTIL`},
-		{day + "FREQ=DAILY;COUNT=100001", `COUNT=100001: "100001" must be a whole number from 1 to 100000; for more, write UNTIL`},
+		{"FREQ=DAILY;INTERVAL=0", `INTERVAL=0: "0" must be a whole number from 1 to 100000`},
+		{"FREQ=DAILY;INTERVAL=9223372036854775808", `INTERVAL=9223372036854775808: "9223372036854775808" must be a whole number from 1 to 100000`},
+		{day + "FREQ=MINUTELY;INTERVAL=100001", `INTERVAL=100001: "100001" must be a whole number from 1 to 100000`},
+		{day + "FREQ=DAILY;COUNT=0", `COUNT=0: "0" must be a whole number from 1 to 100000`},
+		{day + "FREQ=DAILY;COUNT=100001", `COUNT=100001: "100001" must be a whole number from 1 to 100000`},
 		{day + "FREQ=DAILY;COUNT=2;UNTIL=20260106", "COUNT and UNTIL are both there; leave out one"},
 		{day + "FREQ=DAILY;UNTIL=tomorrow", `UNTIL=TOMORROW: "TOMORROW" is no time; write it as 20260105T060000, or 20260105T060000Z for UTC`},
 		{"FREQ=DAILY;WKST=1MO", "WKST=1MO: must be a weekday: MO, TU, WE, TH, FR, SA or SU"},
@@ -220,7 +220,7 @@ func TestRefused(t *testing.T) {
 		{"FREQ=DAILY;BYMONTHDAY=-32", `BYMONTHDAY=-32: "-32" must be a whole number from 1 to 31, or from -31 to -1`},
 		{"FREQ=DAILY;BYMONTHDAY=0", `BYMONTHDAY=0: "0" must be a whole number from 1 to 31, or from -31 to -1`},
 		{"FREQ=DAILY;BYDAY=XX", `BYDAY=XX: "XX" must be a weekday: MO, TU, WE, TH, FR, SA or SU`},
-		{"FREQ=DAILY;BYDAY=0MO", `BYDAY=0MO: "0" must be a whole number from 1 to 53, or from -53 to -1`},
+		{"FREQ=DAILY;BYDAY=0MO", `BYDAY=0MO: "0" must be a whole number from 1 to 5, or from -5 to -1`},
 
 		{"FREQ=DAILY;COUNT=2", "COUNT counts from DTSTART, and there is none" + anchor},
 		{"FREQ=YEARLY", "FREQ=YEARLY needs to know in which year it starts" + anchor},
@@ -229,24 +229,22 @@ func TestRefused(t *testing.T) {
 		{"FREQ=WEEKLY", "FREQ=WEEKLY takes its weekday from DTSTART, and there is none; add BYDAY, as in BYDAY=MO, or a DTSTART"},
 		{"FREQ=MONTHLY", "FREQ=MONTHLY takes its day from DTSTART, and there is none; add BYMONTHDAY, as in BYMONTHDAY=1, BYDAY or a DTSTART"},
 
-		{day + "FREQ=MONTHLY;BYWEEKNO=1", "BYWEEKNO does not go with FREQ=MONTHLY; write FREQ=YEARLY, or BYDAY instead"},
-		{day + "FREQ=DAILY;BYYEARDAY=1", "BYYEARDAY does not go with FREQ=DAILY; write FREQ=YEARLY, or BYMONTH and BYMONTHDAY instead"},
+		{day + "FREQ=YEARLY;BYWEEKNO=1", "BYWEEKNO=1: " + parts},
+		{day + "FREQ=YEARLY;BYYEARDAY=1", "BYYEARDAY=1: " + parts},
 		{day + "FREQ=WEEKLY;BYMONTHDAY=1", "BYMONTHDAY does not go with FREQ=WEEKLY; write FREQ=MONTHLY, or BYDAY instead"},
 		{day + "FREQ=DAILY;BYHOUR=6,7;BYSETPOS=1", "BYSETPOS does not go with FREQ=DAILY; name the times it picks in BYHOUR and BYMINUTE instead"},
-		{day + "FREQ=MONTHLY;BYSETPOS=1", "BYSETPOS picks from what another BY part names, and there is none; add BYDAY or the like, or leave it out"},
+		{day + "FREQ=MONTHLY;BYSETPOS=2", never}, // of one day
 		{day + "FREQ=MONTHLY;BYDAY=MO;BYSETPOS=1,2,3,4,5,6", "BYSETPOS has 6 values; 5 are the most"},
-		{day + "FREQ=YEARLY;BYWEEKNO=1,53", "BYWEEKNO: the weeks 52 and 53, from either end, may miss days in January or December; write -1 for the last week"},
 		{"FREQ=WEEKLY;BYDAY=1MO", "BYDAY with an ordinal, as in 1MO, does not go with FREQ=WEEKLY; write FREQ=MONTHLY, or leave out the ordinal"},
-		{day + "FREQ=YEARLY;BYWEEKNO=1;BYDAY=1MO", "BYDAY with an ordinal, as in 1MO, does not go with BYWEEKNO; leave out one of them"},
-		{"FREQ=MONTHLY;BYDAY=-6MO", "BYDAY: no month has 6 of a weekday; write an ordinal from 1 to 5 or from -5 to -1"},
-		{day + "FREQ=YEARLY;BYMONTH=2;BYDAY=6MO", "BYDAY: no month has 6 of a weekday; write an ordinal from 1 to 5 or from -5 to -1"},
+		{"FREQ=MONTHLY;BYDAY=-6MO", `BYDAY=-6MO: "-6" must be a whole number from 1 to 5, or from -5 to -1`},
+		{day + "FREQ=YEARLY;BYMONTH=2;BYDAY=6MO", `BYDAY=6MO: "6" must be a whole number from 1 to 5, or from -5 to -1`},
 		{"FREQ=MONTHLY;BYDAY=MO,1TU", "BYDAY has weekdays with and without an ordinal; write MO as 1MO,2MO,3MO,4MO,5MO"},
 		{day + "FREQ=YEARLY;BYHOUR=" + hours + ";BYMINUTE=0,30",
-			"the rule names 48 times of day; with FREQ=YEARLY, 24 are the most: write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes 1440"},
+			"the rule names 48 times of day; with FREQ=YEARLY, 24 are the most: name fewer, or write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes 1440"},
 		{"FREQ=DAILY;BYHOUR=" + hours + ";BYMINUTE=0,1,2,3,4,5,6,7,8,9;BYSECOND=0,1,2,3,4,5,6",
-			"the rule names 1680 times of day; with FREQ=DAILY, 1440 are the most: name fewer of BYHOUR, BYMINUTE and BYSECOND"},
+			"the rule names 1680 times of day; with FREQ=DAILY, 1440 are the most: name fewer, or write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes 1440"},
 		{day + "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", never},
-		{"FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", "the rule never occurs, or not in 10 years; change UNTIL or the BY parts"},
+		{"FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", never},
 		{day + "FREQ=YEARLY;INTERVAL=7;BYMONTH=2;BYMONTHDAY=29", never},
 		{day + "FREQ=DAILY;UNTIL=20260104", never},
 		{day + "EXDATE:20260105T060000 FREQ=DAILY;COUNT=1", never},
@@ -256,11 +254,12 @@ func TestRefused(t *testing.T) {
 		{"DTSTART:20260101T090000Z FREQ=HOURLY;BYHOUR=9,10;BYMINUTE=0,30", "FREQ=HOURLY takes no BY part; this says the same: FREQ=DAILY;BYHOUR=9,10;BYMINUTE=0,30"},
 		{"FREQ=HOURLY;INTERVAL=8;BYDAY=MO,TU", "FREQ=HOURLY takes no BY part; this says the same: FREQ=DAILY;BYHOUR=0,8,16;BYMINUTE=0;BYDAY=MO,TU"},
 		{"FREQ=MINUTELY;INTERVAL=20;BYHOUR=9;BYMONTH=1", "FREQ=MINUTELY takes no BY part; this says the same: FREQ=DAILY;BYHOUR=9;BYMINUTE=0,20,40;BYMONTH=1"},
-		{"DTSTART:20260101T000500 FREQ=MINUTELY;INTERVAL=120;BYMONTHDAY=1;UNTIL=20270101",
-			"FREQ=MINUTELY takes no BY part; this says the same: FREQ=DAILY;BYHOUR=0,2,4,6,8,10,12,14,16,18,20,22;BYMINUTE=5;BYMONTHDAY=1;UNTIL=20270101"},
+		{"DTSTART:20260101T000500 FREQ=HOURLY;INTERVAL=2;BYMONTHDAY=1;UNTIL=20270101",
+			"FREQ=HOURLY takes no BY part; this says the same: FREQ=DAILY;BYHOUR=0,2,4,6,8,10,12,14,16,18,20,22;BYMINUTE=5;BYMONTHDAY=1;UNTIL=20270101"},
+		{"FREQ=MINUTELY;INTERVAL=120;BYMONTHDAY=1", "FREQ=MINUTELY takes no BY part; write FREQ=DAILY with BYHOUR and BYMINUTE"},
 		{"FREQ=MINUTELY;INTERVAL=90;BYDAY=MO", "FREQ=MINUTELY takes no BY part; write FREQ=DAILY with BYHOUR and BYMINUTE"},
 		{"FREQ=HOURLY;INTERVAL=5;BYHOUR=5", "FREQ=HOURLY takes no BY part; write FREQ=DAILY with BYHOUR and BYMINUTE"},
-		{"FREQ=HOURLY;BYYEARDAY=5", "FREQ=HOURLY takes no BY part; write FREQ=DAILY with BYHOUR and BYMINUTE"},
+		{"FREQ=HOURLY;BYHOUR=5;BYSETPOS=1", "FREQ=HOURLY takes no BY part; write FREQ=DAILY with BYHOUR and BYMINUTE"},
 	}
 	for _, tt := range tests {
 		if r, err := recur.Parse(tt.rule, nil); r != nil || err == nil || err.Error() != tt.want {

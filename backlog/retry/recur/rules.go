@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// keptRules is how many rules of rows are remembered at least.
-const keptRules = 1000
+// keptRules is how many rules of rows are remembered at most.
+const keptRules = 2000
 
-// Rules parses the rules of rows and remembers the last 1,000 used, each of which
-// remembers the last gap that was asked about. It is safe for concurrent use.
+// Rules parses the rules of rows and remembers them, each of which remembers the
+// last gap that was asked about. It is safe for concurrent use.
 type Rules struct {
 	zone *time.Location
 
-	mu        sync.Mutex
-	used, old map[string]verdict // old ones are forgotten once as many others were used
+	mu    sync.Mutex
+	known map[string]verdict
 }
 
 // A verdict is what became of a text.
@@ -25,28 +25,23 @@ type verdict struct {
 
 // NewRules returns Rules that parse as [Parse] does with the zone.
 func NewRules(zone *time.Location) *Rules {
-	return &Rules{zone: zone, used: make(map[string]verdict)}
+	return &Rules{zone: zone, known: make(map[string]verdict)}
 }
 
 // Parse is as [Parse], and errors are remembered as well.
 func (r *Rules) Parse(text string) (*Rule, error) {
 	if len(text) > maxText {
-		return Parse(text, r.zone) // refused at once
-	}
-	r.mu.Lock()
-	v, ok := r.used[text]
-	if !ok {
-		v, ok = r.old[text]
-	}
-	r.mu.Unlock()
-	if !ok {
-		v.rule, v.err = Parse(text, r.zone)
+		return Parse(text, r.zone) // refused at once, and not worth the memory
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.used) >= keptRules {
-		r.used, r.old = make(map[string]verdict), r.used
+	v, ok := r.known[text]
+	if !ok {
+		if len(r.known) == keptRules {
+			clear(r.known) // what is still in use comes back
+		}
+		v.rule, v.err = Parse(text, r.zone)
+		r.known[text] = v
 	}
-	r.used[text] = v
 	return v.rule, v.err
 }
