@@ -24,6 +24,7 @@ type proxy struct {
 	sprung  int                      // how many traps have been
 	counted string                   // what is counted in answers; "": nothing is
 	count   int                      // how many have had it
+	before  func()                   // is called before an answer is kept back; nil: nothing is
 }
 
 // A link is a connection through the proxy.
@@ -164,6 +165,9 @@ func (p *proxy) answers(l *link, text []byte) bool {
 		p.sprung++
 	}
 	if l.answer {
+		if p.before != nil {
+			p.before()
+		}
 		reset(l.client)
 	}
 	return !l.answer

@@ -30,8 +30,10 @@ import (
 // later, by resolve.
 type refreshSite struct {
 	t       *testing.T
-	dir, at string   // at is the time of the last step
-	uids    []string // of the attempts so far
+	dir, at string // at is the time of the last step
+
+	mu    sync.Mutex
+	begun []string // the UIDs of the attempts so far
 }
 
 // newRefreshSite returns a site with the policy and a tier that ticks so often.
@@ -46,7 +48,9 @@ func openRefreshSite(t *testing.T, kind wildKind, table, config string) *refresh
 	t.Helper()
 	s := &refreshSite{t: t, dir: t.TempDir()}
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.uids = append(s.uids, r.Header.Get("Backlog-Attempt-Uid"))
+		s.mu.Lock()
+		s.begun = append(s.begun, r.Header.Get("Backlog-Attempt-Uid"))
+		s.mu.Unlock()
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	t.Cleanup(service.Close)
@@ -56,6 +60,13 @@ func openRefreshSite(t *testing.T, kind wildKind, table, config string) *refresh
 	s.mustRun("init")
 	mustExec(t, db, "INSERT INTO "+table+" (id, url, email, refresh_at, attempt_no) VALUES (7, 'https://example.com/a.png', 'kim@example.com', '2026-01-01 00:00:00', 0)")
 	return s
+}
+
+// uids returns the UIDs of the attempts so far.
+func (s *refreshSite) uids() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.begun)
 }
 
 func (s *refreshSite) write(name, text string) {
@@ -129,17 +140,17 @@ func (s *refreshSite) step(text string) {
 	what, want, _ := strings.Cut(text, ": ")
 	at, action, _ := strings.Cut(what, " ")
 	s.at = moment(at)
-	before := len(s.uids)
+	before := len(s.uids())
 	switch action {
 	case "start", "pass":
 		s.mustRun("once", "--now", s.at)
-		if started := len(s.uids) - before; started != map[string]int{"start": 1}[action] {
+		if started := len(s.uids()) - before; started != map[string]int{"start": 1}[action] {
 			s.t.Fatalf("%s: %d starts", text, started)
 		}
 	case "retry":
 		s.mustRun("retry", "7", "--now", s.at)
 	default:
-		s.mustRun("resolve", s.uids[before-1], action, "--now", s.at)
+		s.mustRun("resolve", s.uids()[before-1], action, "--now", s.at)
 	}
 	fields := strings.Fields(want)
 	if len(fields) == 0 {
@@ -416,7 +427,7 @@ func TestAttemptsByUID(t *testing.T) {
 	t.Parallel()
 	s := newRefreshSite(t, inSQLite, "every: 2h, timeout: 1h", "1m")
 	s.step("08:00 start")
-	uid := s.uids[0]
+	uid := s.uids()[0]
 	s.mustRun("attempt", uid)
 	s.mustRun("resolve", uid, "status", "--reason", "half of it is done", "--now", moment("08:10"))
 	if r := s.row(moment("08:10")); r.State != "running" || r.Reason != "half of it is done" {
