@@ -32,12 +32,8 @@ func (p *parsed) check() error {
 			return errors.New("FREQ=" + freq + " takes no BY part" + p.daily())
 		}
 	}
-	ordinals := 0
-	for _, d := range o.Byweekday {
-		if d.N() != 0 {
-			ordinals++
-		}
-	}
+	ordinals := strings.ContainsAny(p.parts["BYDAY"], "12345")
+	without := slices.ContainsFunc(o.Byweekday, func(d rrule.Weekday) bool { return d.N() == 0 })
 	times := max(1, len(o.Byhour)) * max(1, len(o.Byminute)) * max(1, len(o.Bysecond))
 	with, interval := " does not go with FREQ="+freq+"; ", fmt.Sprintf("INTERVAL=%d", o.Interval)
 	const start = "; add a DTSTART, as in DTSTART:20260105T060000"
@@ -60,8 +56,8 @@ func (p *parsed) check() error {
 		{o.Freq == rrule.WEEKLY && p.has("BYMONTHDAY"), "BYMONTHDAY" + with + "write FREQ=MONTHLY, or BYDAY instead"},
 		{o.Freq == rrule.DAILY && p.has("BYSETPOS"), "BYSETPOS" + with + "name the times it picks in BYHOUR and BYMINUTE instead"},
 		{len(o.Bysetpos) > maxSetpos, fmt.Sprintf("BYSETPOS has %d values; %d are the most", len(o.Bysetpos), maxSetpos)},
-		{ordinals > 0 && o.Freq > rrule.MONTHLY, "BYDAY with an ordinal, as in 1MO," + with + "write FREQ=MONTHLY, or leave out the ordinal"},
-		{ordinals > 0 && ordinals < len(o.Byweekday), "BYDAY has weekdays with and without an ordinal; write MO as 1MO,2MO,3MO,4MO,5MO"},
+		{ordinals && o.Freq > rrule.MONTHLY, "BYDAY with an ordinal, as in 1MO," + with + "write FREQ=MONTHLY, or leave out the ordinal"},
+		{ordinals && without, "BYDAY has weekdays with and without an ordinal; write MO as 1MO,2MO,3MO,4MO,5MO"},
 		{times > mostTimes[o.Freq],
 			fmt.Sprintf("the rule names %d times of day; with %s, %d are the most: name fewer, or write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes %d",
 				times, "FREQ="+freq, mostTimes[o.Freq], mostTimes[rrule.DAILY])},

@@ -203,21 +203,9 @@ func (p *parsed) part(name, value string) (err error) {
 			err = errors.New("must be a weekday: MO, TU, WE, TH, FR, SA or SU")
 		}
 	case name == "BYDAY":
-		for _, s := range strings.Split(value, ",") {
-			d, err := weekday(s)
-			if err != nil {
-				return err
-			}
-			o.Byweekday = append(o.Byweekday, d)
-		}
+		o.Byweekday, err = each(value, weekday)
 	case list != nil:
-		for _, s := range strings.Split(value, ",") {
-			n, err := number(name, s)
-			if err != nil {
-				return err
-			}
-			*list = append(*list, n)
-		}
+		*list, err = each(value, func(s string) (int, error) { return number(name, s) })
 		slices.Sort(*list)
 		*list = slices.Compact(*list) // the library would count an hour named twice as two
 	default:
@@ -225,6 +213,18 @@ func (p *parsed) part(name, value string) (err error) {
 			"BYMONTH, BYMONTHDAY, BYDAY, BYHOUR, BYMINUTE, BYSECOND and BYSETPOS")
 	}
 	return err
+}
+
+// each reads what stands between commas.
+func each[T any](list string, read func(string) (T, error)) (all []T, err error) {
+	for _, s := range strings.Split(list, ",") {
+		one, err := read(s)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // number reads a number within the bounds of a part.

@@ -14,18 +14,12 @@ type Rules struct {
 	zone *time.Location
 
 	mu    sync.Mutex
-	known map[string]verdict
-}
-
-// A verdict is what became of a text.
-type verdict struct {
-	rule *Rule
-	err  error
+	known map[string]func() (*Rule, error)
 }
 
 // NewRules returns Rules that parse as [Parse] does with the zone.
 func NewRules(zone *time.Location) *Rules {
-	return &Rules{zone: zone, known: make(map[string]verdict)}
+	return &Rules{zone: zone, known: make(map[string]func() (*Rule, error))}
 }
 
 // Parse is as [Parse], and errors are remembered as well.
@@ -34,14 +28,14 @@ func (r *Rules) Parse(text string) (*Rule, error) {
 		return Parse(text, r.zone) // refused at once, and not worth the memory
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	v, ok := r.known[text]
-	if !ok {
+	parsed := r.known[text]
+	if parsed == nil {
 		if len(r.known) == keptRules {
 			clear(r.known) // what is still in use comes back
 		}
-		v.rule, v.err = Parse(text, r.zone)
-		r.known[text] = v
+		parsed = sync.OnceValues(func() (*Rule, error) { return Parse(text, r.zone) })
+		r.known[text] = parsed
 	}
-	return v.rule, v.err
+	r.mu.Unlock()
+	return parsed()
 }
