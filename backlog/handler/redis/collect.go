@@ -19,7 +19,8 @@ const batch = 100
 // Collect reads answers until there are none, tells of them, and only then removes
 // them: a crash repeats answers, and loses none. tell is [backlog.Engine.Resolve].
 // What is no answer is moved to the list Output-bad.
-func (h *Handler) Collect(ctx context.Context, tell func(context.Context, []backlog.Answer) ([]error, error)) error {
+func (h *Handler) Collect(ctx context.Context, tell func(context.Context, []backlog.Answer) ([]error, error)) (err error) {
+	defer func() { h.deaf(ctx, err) }()
 	c, err := h.open()
 	if err != nil {
 		return err
@@ -43,6 +44,18 @@ func (h *Handler) Collect(ctx context.Context, tell func(context.Context, []back
 		if err := h.remove(ctx, c, items, bad); err != nil || len(items) < batch {
 			return h.worded(err)
 		}
+	}
+}
+
+// deaf logs what keeps answers from being read, once until it is something else: without
+// it, there would only be attempts that time out.
+func (h *Handler) deaf(ctx context.Context, err error) {
+	now := ""
+	if err != nil {
+		now = err.Error()
+	}
+	if last := h.deafness.Swap(now); err != nil && last != now && ctx.Err() == nil && h.Log != nil {
+		h.Log.WarnContext(ctx, "answers are not read", "list", h.Output, "err", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,6 +37,8 @@ type Handler struct {
 
 	mu     sync.Mutex
 	client *redis.Client
+
+	deafness atomic.Value // the text of the error of the last Collect, "" after none
 }
 
 // pingTime is how long a Redis has to say that it is there.
@@ -65,8 +68,8 @@ func (h *Handler) Check(ctx context.Context) error {
 	return h.Ready(ctx)
 }
 
-// Ready returns an error unless the Redis answers, for the engine, which begins no
-// attempt else.
+// Ready returns an error unless the Redis answers and lets answers be read, for the
+// engine, which begins no attempt else.
 func (h *Handler) Ready(ctx context.Context) error {
 	c, err := h.open()
 	if err != nil {
@@ -74,7 +77,7 @@ func (h *Handler) Ready(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
-	return h.worded(c.Ping(ctx).Err())
+	return h.worded(c.LRange(ctx, h.Output, 1, 0).Err()) // none of it
 }
 
 // Checked says what a Check that found nothing has shown.

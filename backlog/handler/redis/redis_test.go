@@ -355,6 +355,30 @@ func freePort(t *testing.T) string {
 
 // TestRedisAway restarts a Redis, and what was in it is lost: while it is away no
 // record is begun, and what is handled is left as it was.
+// TestRedisDeaf is a Redis in which answers cannot be read.
+func TestRedisDeaf(t *testing.T) {
+	l := newLists(t, testserver.RedisURL(t), nil)
+	spoil := func() { l.Set(t.Context(), l.handler.Output, "no list", 0) }
+	spoil()
+	if err := l.handler.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("an attempt would begin: %v", err)
+	}
+	for range 3 {
+		if err := l.handler.Collect(t.Context(), new(told).tell); err == nil {
+			t.Error("no error")
+		}
+	}
+	l.Del(t.Context(), l.handler.Output)
+	if err := l.handler.Collect(t.Context(), new(told).tell); err != nil {
+		t.Error(err)
+	}
+	spoil()
+	l.handler.Collect(t.Context(), new(told).tell)
+	if n := strings.Count(l.log.String(), "answers are not read"); n != 2 {
+		t.Errorf("%d lines, want 2:\n%s", n, l.log)
+	}
+}
+
 func TestRedisAway(t *testing.T) {
 	port := freePort(t)
 	stop := server(t, port)
