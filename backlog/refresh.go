@@ -318,13 +318,17 @@ func (e *Engine) end(ctx context.Context, tier string, records []Record, answers
 	for i := range records {
 		rec, a := &records[i], answers[i]
 		rec.Tier, rec.AttemptID = tier, rec.Refresh.UID
-		s := Settlement{Record: rec, At: now, Error: a.Text}
+		s := Settlement{Record: rec, At: now}
 		if a.Outcome == Skipped {
 			next := *rec.Refresh
-			next.Reason, s.Refresh, s.Target, s.Error = a.Text, &next, RowOther, ""
+			next.Reason, s.Refresh, s.Target = a.Text, &next, RowOther
 		} else {
+			said := textError(a)
+			if said != nil {
+				s.Error = said.Error()
+			}
 			givenUp, dies := e.plan(&s, a.Outcome, nil)
-			e.emit(Event{Kind: AttemptEnded, At: now, Tier: tier, Record: rec, Outcome: a.Outcome, Err: textError(a), GivenUp: givenUp})
+			e.emit(Event{Kind: AttemptEnded, At: now, Tier: tier, Record: rec, Outcome: a.Outcome, Err: said, GivenUp: givenUp})
 			if dies && !e.tellDead(ctx, tier, &s, a.Outcome) {
 				return nil, ctx.Err()
 			}
@@ -344,9 +348,13 @@ func (e *Engine) end(ctx context.Context, tier string, records []Record, answers
 	return reasons, err
 }
 
+// textError is the error of an attempt, which nobody need have given a text.
 func textError(a Answer) error {
-	if a.Outcome == Succeeded {
+	switch a.Outcome {
+	case Succeeded:
 		return nil
+	case Rejected:
+		return errors.New(cmp.Or(a.Text, "rejected"))
 	}
 	return errors.New(cmp.Or(a.Text, "failed"))
 }

@@ -48,17 +48,21 @@ func manyDue(tb testing.TB, path string, n int) (heap float64) {
 	tb.Helper()
 	const slots, takes = 4, 100 * time.Millisecond
 	ctx, six := context.Background(), time.Date(2026, time.January, 5, 6, 0, 0, 0, time.UTC)
-	pool, err := sql.Open(sqliteDriver(), "file:"+path+map[string]string{"sqlite": "?_pragma=synchronous(normal)&_pragma=journal_mode(wal)&_pragma=busy_timeout(10000)",
-		"sqlite3": "?_synchronous=normal&_journal_mode=wal&_busy_timeout=10000"}[sqliteDriver()])
+	pool, err := sql.Open(sqliteDriver(), "file:"+path+map[string]string{
+		"sqlite":  "?_pragma=synchronous(normal)&_pragma=journal_mode(wal)&_pragma=busy_timeout(10000)",
+		"sqlite3": "?_synchronous=normal&_journal_mode=wal&_busy_timeout=10000",
+	}[sqliteDriver()])
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer pool.Close()
 	for _, text := range []string{
-		"CREATE TABLE tables (id INTEGER PRIMARY KEY, refresh_at INTEGER, attempt_no INTEGER NOT NULL DEFAULT 0, deadline_at INTEGER, attempt_uid TEXT)",
+		`CREATE TABLE tables (id INTEGER PRIMARY KEY, refresh_at INTEGER, attempt_no INTEGER NOT NULL DEFAULT 0,
+			deadline_at INTEGER, attempt_uid TEXT)`,
 		"CREATE INDEX due ON tables (refresh_at, id) WHERE refresh_at IS NOT NULL AND deadline_at IS NULL",
 		"CREATE INDEX running ON tables (deadline_at, id) WHERE deadline_at IS NOT NULL",
-		fmt.Sprintf("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT INTO tables (id, refresh_at) SELECT i, %d FROM n", n, six.Unix()),
+		fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+			INSERT INTO tables (id, refresh_at) SELECT i, %d FROM n`, n, six.Unix()),
 	} {
 		if _, err := pool.Exec(text); err != nil {
 			tb.Fatalf("%s: %v", text, err)
@@ -70,7 +74,8 @@ func manyDue(tb testing.TB, path string, n int) (heap float64) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	rows, err := table.OpenDB(ctx, pool, sqlite.Dialect, mapping.Mapping{Name: "tables", ID: []string{"id"}, Policy: settings.PolicyColumns()}, six)
+	m := mapping.Mapping{Name: "tables", ID: []string{"id"}, Policy: settings.PolicyColumns()}
+	rows, err := table.OpenDB(ctx, pool, sqlite.Dialect, m, six)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -104,7 +109,8 @@ func manyDue(tb testing.TB, path string, n int) (heap float64) {
 		}
 	}
 	var again int
-	if err := pool.QueryRow("SELECT count(*) FROM tables WHERE attempt_no = 0 AND attempt_uid IS NULL AND deadline_at IS NULL AND refresh_at > ?", six.Unix()).Scan(&again); err != nil || again != n {
+	const waiting = "SELECT count(*) FROM tables WHERE attempt_no = 0 AND attempt_uid IS NULL AND deadline_at IS NULL AND refresh_at > ?"
+	if err := pool.QueryRow(waiting, six.Unix()).Scan(&again); err != nil || again != n {
 		tb.Errorf("%d rows wait for their next start, want %d (%v)", again, n, err)
 	}
 	if late.Load() > 0 {

@@ -39,7 +39,8 @@ type refreshSite struct {
 // newRefreshSite returns a site with the policy and a tier that ticks so often.
 func newRefreshSite(t *testing.T, kind wildKind, policy, tick string) *refreshSite {
 	t.Helper()
-	return openRefreshSite(t, kind, "banners", fmt.Sprintf("database: DATABASE\ntable: {name: banners}\npolicy: {refresh: {%s}}\nhandler: {http: {url: SERVICE}}\ntiers: [{every: %s}]\n", policy, tick))
+	return openRefreshSite(t, kind, "banners", fmt.Sprintf(
+		"database: DATABASE\ntable: {name: banners}\npolicy: {refresh: {%s}}\nhandler: {http: {url: SERVICE}}\ntiers: [{every: %s}]\n", policy, tick))
 }
 
 // openRefreshSite returns a site with the configuration, in which DATABASE and SERVICE
@@ -298,7 +299,7 @@ func TestRefreshPage(t *testing.T) {
 		mails       string
 	}{
 		{"thumbnail.yaml", "banners", thumbnail, all, ""},
-		{"twice.yaml", "big_tables", twiceADay, all, "kim@example.com: Cannot refresh after 7 attempts. Correct https://example.com/a.png and save it, to start again.\n"},
+		{"twice.yaml", "big_tables", twiceADay, all, "kim@example.com: Cannot refresh after 7 attempts (failed). Correct https://example.com/a.png and save it, to start again.\n"},
 		{"week.yaml", "big_tables", forAWeek, 8, ""},
 	} {
 		t.Run(c.file, func(t *testing.T) {
