@@ -68,7 +68,8 @@ type Beginner interface {
 	// record is what the row has then.
 	Begin(ctx context.Context, group []Settlement) ([]Unsettled, error)
 	// Overdue returns records whose deadline is at or before now, the earliest
-	// first, and not those before the cursor.
+	// first, and not those before the cursor. A row whose UID its user has emptied
+	// was saved: it only loses its deadline, and is left out.
 	Overdue(ctx context.Context, now time.Time, after Cursor, limit int) ([]Record, error)
 	// Running returns the records of the running attempts with the UIDs, in any
 	// order; those that no row has are left out.

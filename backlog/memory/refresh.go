@@ -92,10 +92,15 @@ func (s *Store) show(e *entry, g *backlog.Settlement) {
 
 // Overdue implements [backlog.Beginner]. It looks at every row.
 func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor, limit int) ([]backlog.Record, error) {
-	list := s.records(func(e *entry) bool {
-		r := &e.Refresh
-		return !r.Deadline.IsZero() && !r.Deadline.After(now)
-	})
+	over := func(e *entry) bool { return !e.Refresh.Deadline.IsZero() && !e.Refresh.Deadline.After(now) }
+	s.mu.Lock()
+	for _, e := range s.rows {
+		if over(e) && e.Refresh.UID == "" { // its user has emptied it
+			s.change(e, func() { e.Refresh.Deadline = time.Time{} })
+		}
+	}
+	s.mu.Unlock()
+	list := s.records(over)
 	slices.SortFunc(list, func(a, b backlog.Record) int {
 		return cmp.Or(a.Refresh.Deadline.Compare(b.Refresh.Deadline), a.Key.Compare(b.Key))
 	})

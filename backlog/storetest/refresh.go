@@ -15,7 +15,7 @@ import (
 // write times, and refreshCases those in which it does not.
 func refreshTimeCases() []testCase {
 	t := Table{Refresh: true, Dead: true, Notes: true}
-	return []testCase{{"RefreshPending", t, testRefreshPending}, {"RefreshAttempts", t, attemptsOf(attempts)}, {"RefreshOverdue", t, testOverdue}}
+	return []testCase{{"RefreshPending", t, testRefreshPending}, {"RefreshAttempts", t, attemptsOf(attempts)}, {"RefreshOverdue", t, testOverdue}, {"RefreshEmptied", t, testEmptied}}
 }
 
 func refreshCases() []testCase {
@@ -365,6 +365,32 @@ func testOverdue(f *fixture) {
 				after = list[limit-1].Cursor
 			}
 			wantRecords(f.T, fmt.Sprintf("overdue at %v, %d at a time", at, limit), want, got)
+		}
+	}
+}
+
+// testEmptied are rows whose users have emptied the UID of an attempt, and saved another
+// time: their deadline is no failure.
+func testEmptied(f *fixture) {
+	var rows []Row
+	for i, at := range []time.Time{now.Add(day), now.Add(-day), {}} {
+		r := f.row(i, Fresh, 0)
+		r.Refresh = backlog.Refresh{At: at, AttemptNo: i, Deadline: now}
+		rows = append(rows, r)
+	}
+	f.insert(rows...)
+	list, err := f.beginner(f.h.Store()).Overdue(f.Context(), now.Add(-f.precision()), backlog.Cursor{}, 9)
+	if len(list) > 0 || err != nil || f.read(rows[0].Key).Refresh.Deadline.IsZero() {
+		f.Errorf("before the deadline: %d records, %v; want the row as it was", len(list), err)
+	}
+	if list, err = f.beginner(f.h.Store()).Overdue(f.Context(), now, backlog.Cursor{}, 9); len(list) > 0 || err != nil {
+		f.Errorf("at the deadline: %d records, %v; want none", len(list), err)
+	}
+	for _, row := range rows {
+		got := f.read(row.Key).Refresh
+		row.Refresh.Deadline = time.Time{}
+		if !got.Deadline.IsZero() || !got.At.Equal(row.Refresh.At) || got.AttemptNo != row.Refresh.AttemptNo {
+			f.Errorf("record %v: want %+v, got %+v", row.Key, row.Refresh, got)
 		}
 	}
 }

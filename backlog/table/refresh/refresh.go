@@ -76,7 +76,23 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor
 	}
 	cond, tail, args := s.t.Overdue(now, after, limit)
 	list, err := s.records(ctx, cond, tail, args)
-	return slices.DeleteFunc(list, func(r backlog.Record) bool { return r.Refresh.Deadline.After(now) }), err
+	if err != nil {
+		return nil, err
+	}
+	var emptied settlements
+	list = slices.DeleteFunc(list, func(r backlog.Record) bool {
+		if r.Refresh.UID != "" || s.t.Refresh().Quoted(mapping.AttemptUID) == "" || r.Refresh.Deadline.After(now) {
+			return r.Refresh.Deadline.After(now)
+		}
+		next := *r.Refresh
+		next.Deadline = time.Time{}
+		emptied = append(emptied, backlog.Settlement{Record: &r, Target: backlog.RowOther, Refresh: &next, At: now})
+		return true
+	})
+	if len(emptied) > 0 {
+		_, err = s.write(ctx, emptied, make([]backlog.Refresh, len(emptied)), s.ended) // a conflict was saved again
+	}
+	return list, err
 }
 
 // Running implements [backlog.Beginner].
