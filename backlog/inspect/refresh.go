@@ -49,8 +49,14 @@ func (r Recurrence) ShortestGap(now time.Time) (shortest time.Duration) {
 	return shortest
 }
 
-// FailureNow says what a failure at this moment would write.
+// FailureNow says what a failure at this moment would write: that of the running
+// attempt, or of a next one if the row waits for it.
 func FailureNow(p backlog.Refresher, state *backlog.Refresh, now time.Time) string {
+	if State(state) == "waiting" && state.UID == "" {
+		if started, err := p.Start(*state, now, ""); err == nil {
+			state = &started
+		}
+	}
 	failed, final := p.End(*state, backlog.Errored, now, "failed", nil)
 	if final {
 		return "disabled: " + failed.Reason
