@@ -31,7 +31,7 @@ func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.T
 	}
 	return t.InTx(ctx, func(tx *sql.Tx) error {
 		var one int
-		err := lock.QueryRow(ctx, tx, bind(nil, r.Key)).Scan(&one)
+		err := lock.QueryRow(ctx, tx, db.Bind(nil, r.Key)).Scan(&one)
 		if errors.Is(err, sql.ErrNoRows) {
 			return backlog.ErrConflict
 		}

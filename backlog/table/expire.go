@@ -116,8 +116,8 @@ func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Re
 		}
 		n := 0
 		err := t.db.Within(context.WithoutCancel(ctx), func(ctx context.Context) error {
-			refused, err := t.RowByRow(ctx, len(records), func(tx *sql.Tx, i int) error {
-				n, err := db.Affected(tx.ExecContext(ctx, text, bind(t.expireArgs(x), records[i].Key)...))
+			refused, err := t.rowByRow(ctx, len(records), func(tx *sql.Tx, i int) error {
+				n, err := db.Affected(tx.ExecContext(ctx, text, db.Bind(t.expireArgs(x), records[i].Key)...))
 				if n == 0 && err == nil {
 					return backlog.ErrConflict
 				}

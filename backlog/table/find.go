@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -35,10 +36,10 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row ins
 		filter = t.text.Unsearched(t.where.cond)
 	}
 	text := fmt.Sprintf("SELECT %s, %s, CASE WHEN %s THEN 1 ELSE 0 END FROM %s WHERE %s",
-		t.sel.aliased(), t.standingCase(), filter, t.name, t.text.KeyIn(t.key, 1))
+		t.sel.named(t.sel.exprs), t.standingCase(), filter, t.name, t.text.KeyIn(t.key, 1))
 	err = t.db.Within(ctx, func(ctx context.Context) error {
 		var standing, within int
-		raw, err := t.scanRow(t.db.Read.QueryRowContext(ctx, t.text.Place(text), bind(nil, k)...), &standing, &within)
+		raw, err := t.scanRow(t.db.Read.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, k)...), &standing, &within)
 		if t.db.Class(err) == db.Refused {
 			return db.NotAKey(t.m.Name, t.keyColumns(), k)
 		}
@@ -105,9 +106,7 @@ func (t *layout) rowOf(raw []any, standing int, now time.Time) inspect.Row {
 	if row.Unreadable == nil && d.skipped != nil {
 		row.Unreadable = fmt.Errorf("column %s has no date, and such records are to be skipped", d.skipped.name)
 	}
-	if row.Unreadable == nil {
-		row.Unreadable = t.remember(&row.Record, raw)
-	}
+	row.Unreadable = cmp.Or(row.Unreadable, t.remember(&row.Record, raw))
 	row.NoDate = "skip"
 	if means, missing := t.inserted.missing(raw[t.inserted.at]); missing && means != "" {
 		row.NoDate = means

@@ -185,7 +185,7 @@ func (t *layout) termQuery(q backlog.Query, p part, x term, rest string) (string
 	}
 	cond, args := t.pageConditions(q, p, b, x.class)
 	from := t.from(prefix, t.orderOf(q.Lane).quoted)
-	return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", t.sel.aliased(), rest, from, cond), args
+	return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", t.sel.named(t.sel.exprs), rest, from, cond), args
 }
 
 // orderOf returns the column by which the rows of the lane come, before the key.
@@ -243,7 +243,7 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass)
 	var args []any
 	add := func(cond string, a ...any) { conds, args = append(conds, cond), append(args, a...) }
 	addRange := func(op string, cols []string, key backlog.Key, first ...any) {
-		text, a := keyRange(op, cols, key, first...)
+		text, a := db.KeyRange(op, cols, key, first...)
 		add(text, a...)
 	}
 	order := t.orderOf(q.Lane)
@@ -328,17 +328,6 @@ func (t *layout) nullable(cond string) (list []string) {
 		}
 	}
 	return list
-}
-
-// keyRange returns the condition for rows on one side of the key, and its
-// arguments: first, for columns that come before the key, then the key.
-func keyRange(op string, cols []string, key backlog.Key, first ...any) (string, []any) {
-	args := bind(first, key)
-	if len(cols) == 1 {
-		return cols[0] + " " + op + " ?", args
-	}
-	marks := strings.Repeat(", ?", len(cols))[2:]
-	return "(" + strings.Join(cols, ", ") + ") " + op + " (" + marks + ")", args
 }
 
 // page reads one page of a segment. Its Next is zero where there was no row.

@@ -25,9 +25,6 @@ type Reading struct {
 
 // Readings returns the queries of passes that begin now.
 func (t *layout) Readings(now time.Time) (list []Reading) {
-	if t.refresh != nil {
-		return t.refreshReadings(now)
-	}
 	for i, b := range t.branches {
 		q := backlog.Query{Lane: b.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
 		if t.followsPolicy(b.lane) {
@@ -41,6 +38,9 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 		r := t.reading(b, name, []string{b.cond}, []string{t.inserted.quoted})
 		r.Query, r.Args = t.pageQuery(q, part{seg: segDated}, []term{{branch: i}}, q.Limit)
 		list = append(list, r)
+	}
+	if t.refresh != nil && t.refresh.Running != "" {
+		list = append(list, t.overdueReading(now))
 	}
 	return list
 }
@@ -83,6 +83,9 @@ func (t *layout) retryReadings(q backlog.Query, i int) (list []Reading) {
 		r.Equal = append(r.Equal, equal...)
 		r.Query, r.Args = t.pageQuery(q, part{seg: segDated}, terms, q.Limit)
 		list = append(list, r)
+	}
+	if t.refresh != nil { // one index for both lanes
+		name, b.cond = t.m.Name+"_backlog_refresh", b.base
 	}
 	if c.next != nil {
 		add(c.classes, name, []string{b.cond}, nil, c.next.quoted)
@@ -146,7 +149,7 @@ func (t *layout) Statements() []string {
 		for _, x := range t.refreshTargets(time.Time{}) {
 			add(x.text)
 		}
-		for _, r := range t.refreshReadings(time.Time{}) {
+		for _, r := range t.Readings(time.Time{}) {
 			add(r.Query)
 		}
 		return db.Distinct(list)

@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,8 +29,9 @@ func (r *resolver) refreshLanes() {
 	t, c := r.t, r.t.refresh
 	forms := make(map[int]*timeCol)
 	for _, i := range append(slices.Clone(attempt.Times), mapping.Disabled) {
-		if col := c.Column(i); col != nil && (i != mapping.Disabled || c.DisabledAt()) {
+		if col := c.Column(i); col != nil && (i != mapping.Disabled || c.DisabledAt) {
 			forms[i] = t.timeOf(col)
+			forms[i].refresh = i != mapping.Disabled
 			if forms[i].written { // no setting says more about it
 				t.readIn(forms[i], col, t.inserted.zone)
 				forms[i].written = i == mapping.Disabled
@@ -40,13 +42,15 @@ func (r *resolver) refreshLanes() {
 	count, next := c.Column(mapping.AttemptNo), forms[mapping.RefreshAt]
 	t.retry = &retryCols{count: r.text.Quote(count.Name), nullable: !count.NotNull, next: next, retries: -1}
 	t.retry.ended = []assign{{col: next.quoted, expr: "?", time: next}} // of a row that is saved again
-	for _, x := range c.Saved() {
-		t.retry.ended = append(t.retry.ended, assign{col: x.Column, expr: x.Expr})
+	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince, mapping.Disabled} {
+		if c.Column(i) != nil {
+			t.retry.ended = append(t.retry.ended, assign{col: c.Quoted(i), expr: map[bool]string{false: "NULL", true: c.Enabled}[i == mapping.Disabled]})
+		}
 	}
-	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: c.Waiting(), columns: c.Told()}}}
+	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: c.Waiting, columns: c.Told}}}
 	r.retryLanes()
 	t.branches[1].label = "error"
-	t.success, t.dead = c.Finished(), c.Disabled()
+	t.success, t.dead = c.Finished, c.Disabled
 }
 
 // remember reads what the policy keeps in the row.
@@ -70,29 +74,31 @@ func (t *layout) Refresh() *attempt.Columns { return t.refresh }
 
 // A RefreshWrite is what a settlement writes to a row whose state is known.
 type RefreshWrite struct {
-	Text  string // for the row of the key behind the arguments; "": nothing changes
-	Args  []any
-	Shown string          // what is set, for people
-	Left  backlog.Refresh // what the row has then
-	set   []assign
+	Text string // "": nothing changes
+	Args []any
+	Left backlog.Refresh // what the row has then
+	set  []assign
 }
 
-// RefreshWrite returns what the settlement writes to the row that has the state now. An
-// end writes a status: success where no further start is planned, dead where the row is
-// disabled. RowNew and RowOther end no attempt.
-func (t *layout) RefreshWrite(s *backlog.Settlement, now *backlog.Refresh) (w RefreshWrite) {
-	var changes []attempt.Change
-	changes, w.Left = t.refresh.Changes(now, s.Refresh, s.At)
-	for _, x := range changes {
-		w.set = append(w.set, assign{col: x.Column, expr: x.Expr, value: x.Value})
+// Shown says what is set, for people.
+func (w *RefreshWrite) Shown(d *db.Text) string { return shownSet(d, w.set, w.Args) }
+
+// RefreshWrite returns what the settlement writes to the row that has the state now: what
+// differs from the state from. An end writes a status: success where no further start is
+// planned, dead where the row is disabled. RowNew and RowOther end no attempt.
+func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w RefreshWrite) {
+	columns, values, left := t.refresh.Changes(from, s.Refresh, now, s.At)
+	for i, v := range values {
+		w.set = append(w.set, assign{col: columns[i], expr: "?", value: v})
 	}
-	ended := s.Target != backlog.RowNew && s.Target != backlog.RowOther
-	a := t.actions[s.Target%backlog.RowOther]
-	if ended {
-		shown := s.Target
-		if !w.Left.At.IsZero() && shown != backlog.RowError {
-			shown = map[backlog.RowState]backlog.RowState{backlog.RowSuccess: backlog.RowNew, backlog.RowDead: backlog.RowError}[shown]
-		}
+	w.Left = left
+	a, shown := t.actions[s.Target%backlog.RowOther], s.Target
+	if goesOn := !left.At.IsZero(); goesOn && shown == backlog.RowSuccess {
+		shown = backlog.RowNew
+	} else if goesOn && shown == backlog.RowDead {
+		shown = backlog.RowError
+	}
+	if s.Target != backlog.RowNew && s.Target != backlog.RowOther {
 		w.set = append(w.set, t.actions[shown].status...)
 	}
 	if a.errCol != nil {
@@ -109,7 +115,8 @@ func (t *layout) RefreshWrite(s *backlog.Settlement, now *backlog.Refresh) (w Re
 			w.Args = append(w.Args, x.value)
 		}
 	}
-	w.Text, w.Shown = "UPDATE "+t.name+" SET "+setText(w.set)+" WHERE "+t.text.KeyIn(t.key, 1), shownSet(t.text, w.set, w.Args)
+	w.Text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
+	w.Args = db.Bind(w.Args, s.Record.Key)
 	return w
 }
 
@@ -122,32 +129,22 @@ func (t *layout) refreshTargets(now time.Time) (list []target) {
 		{Target: backlog.RowNew, Refresh: &to}, {Target: backlog.RowError, Refresh: &to}, {Target: backlog.RowDead, Refresh: &to},
 		{Target: backlog.RowSuccess, Refresh: &to}, {Target: backlog.RowSuccess, Refresh: &goesOn},
 	} {
-		s.At = now
-		w := t.RefreshWrite(&s, &from)
-		list = append(list, target{work: work{batch: batch{target: s.Target}}, text: w.Text, set: w.set, args: w.Args, shown: w.Shown})
+		s.At, s.Record = now, new(backlog.Record) // without a key
+		w := t.RefreshWrite(&s, &from, &from)
+		list = append(list, target{work: work{batch: batch{target: s.Target}}, text: w.Text, set: w.set, args: w.Args, shown: w.Shown(t.text)})
 	}
 	return list
 }
 
-// refreshReadings are the queries for what is due, in both lanes by one index, and for
-// attempts past their deadlines.
-func (t *layout) refreshReadings(now time.Time) (list []Reading) {
-	for i, b := range t.branches {
-		q := backlog.Query{Lane: b.lane, Now: now, Limit: 1000}
-		r := t.reading(b, t.m.Name+"_backlog_refresh", []string{b.base}, []string{t.retry.next.quoted})
-		r.Query, r.Args = t.pageQuery(q, part{seg: segDated}, []term{{branch: i, class: t.retry.classes[0]}}, q.Limit)
-		list = append(list, r)
-	}
-	running := t.refresh.Running()
-	if running == "" {
-		return list
-	}
+// overdueReading is the query for attempts past their deadlines.
+func (t *layout) overdueReading(now time.Time) Reading {
+	running := t.refresh.Running
 	deadline := branch{filter: filter{cond: running, columns: []string{t.refresh.Column(mapping.DeadlineAt).Name}}}
 	r := t.reading(deadline, t.m.Name+"_backlog_deadline", []string{running}, []string{t.refresh.Quoted(mapping.DeadlineAt)})
 	r.What = "running attempts, " + running
 	cond, tail, args := t.Overdue(now, backlog.Cursor{}, 1000)
 	r.Query, r.Args = t.recordsText(cond, tail, true), args
-	return append(list, r)
+	return r
 }
 
 // Overdue returns the condition and the order of rows whose deadline is at or before now,
@@ -156,9 +153,9 @@ func (t *layout) Overdue(now time.Time, after backlog.Cursor, limit int) (cond, 
 	tc := t.timeOf(t.refresh.Column(mapping.DeadlineAt))
 	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
 	cond, bound := t.until(tc, now)
-	cond, args = t.refresh.Running()+" AND "+cond, []any{bound}
+	cond, args = t.refresh.Running+" AND "+cond, []any{bound}
 	if !after.IsZero() {
-		beyond, place := keyRange(map[bool]string{true: ">=", false: ">"}[after.Before], cols, after.Key, after.Order)
+		beyond, place := db.KeyRange(map[bool]string{true: ">=", false: ">"}[after.Before], cols, after.Key, after.Order)
 		cond, args = cond+" AND "+beyond, append(args, place...)
 	}
 	return cond, " ORDER BY " + strings.Join(cols, ", ") + fmt.Sprint(" LIMIT ", limit), args
@@ -205,4 +202,19 @@ func (t *Table) Records(ctx context.Context, q db.Querier, cond, tail string, ar
 		list = append(list, rec)
 	}
 	return list, rows.Err()
+}
+
+// LockStates returns the states of the group's rows, by the hashes of their keys, and
+// keeps the rows from others until the end of the transaction.
+func (t *Table) LockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Refresh, error) {
+	var args []any
+	for i := range group {
+		args = db.Bind(args, group[i].Record.Key)
+	}
+	list, err := t.Records(ctx, tx, t.text.KeyIn(t.key, len(group)), t.text.LockRow+how, args, false)
+	now := make(map[uint64]*backlog.Refresh, len(list))
+	for i := range list {
+		now[list[i].Key.Hash()] = list[i].Refresh
+	}
+	return now, err
 }

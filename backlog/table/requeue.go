@@ -8,6 +8,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
+	"backlog/backlog/table/db"
 )
 
 // A Filter says which dead and failed records are meant. The conditions
@@ -68,7 +69,7 @@ func (t *Table) Requeue(ctx context.Context, filter Filter, now time.Time) (tota
 		}
 		all := slices.Concat(set, args)
 		for _, row := range rows {
-			all = bind(all, t.keyOf(row))
+			all = db.Bind(all, t.keyOf(row))
 		}
 		text := "UPDATE " + t.name + " SET " + setText(t.requeueSet) + " WHERE " + t.text.Unsearched(strings.Join(conds, " AND ")) + " AND " + t.text.KeyIn(t.key, len(rows))
 		n, err := t.write(ctx, text, all)
@@ -119,7 +120,7 @@ func (t *layout) requeued(filter Filter) (conds []string, args []any, err error)
 	if len(filter.Keys) > 0 {
 		conds = append(conds, t.text.KeyIn(t.key, len(filter.Keys)))
 		for _, k := range filter.Keys {
-			args = bind(args, k)
+			args = db.Bind(args, k)
 		}
 	}
 	return conds, args, nil

@@ -193,7 +193,7 @@ func (r *resolver) assign(setting string, a mapping.Assignment) (out assign, err
 			out.expr, out.time = "?", r.t.timeOf(col)
 			return out, nil
 		case "+1":
-			out.expr = oneMore(out.col, col)
+			out.expr = col.OneMore(out.col)
 			return out, nil
 		}
 	}
@@ -208,16 +208,6 @@ func (r *resolver) assign(setting string, a mapping.Assignment) (out assign, err
 	}
 	out.expr, out.fixed = r.text.Literal(out.value), true
 	return out, nil
-}
-
-// oneMore counts one up, but not beyond what the column holds: an outcome must
-// not fail to be written for a count.
-func oneMore(quoted string, c *column) string {
-	expr := "coalesce(" + quoted + ", 0) + 1"
-	if c.Most > 0 {
-		return fmt.Sprintf("least(%s, %d)", expr, c.Most)
-	}
-	return expr
 }
 
 // states fills in the table's branches and actions.

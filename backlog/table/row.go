@@ -53,7 +53,7 @@ func (t *layout) newColumns() columns {
 	}
 	handlers = false
 	if t.refresh != nil {
-		for _, quoted := range t.refresh.Selected() {
+		for _, quoted := range t.refresh.Selected {
 			s.refresh = append(s.refresh, add(quoted))
 		}
 	}
@@ -83,9 +83,7 @@ func (t *layout) quotedColumn(quoted string) *column {
 // alias returns the name of an expression of the page.
 func (s *columns) alias(i int) string { return s.prefix + strconv.Itoa(i) }
 
-// aliased returns the expressions as a SELECT has them.
-func (s *columns) aliased() string { return s.named(s.exprs) }
-
+// named returns the expressions as a SELECT has them.
 func (s *columns) named(exprs []string) string {
 	list := make([]string, len(exprs))
 	for i, e := range exprs {
@@ -116,13 +114,13 @@ func (t *Table) groupsByKey(ctx context.Context, conds []string, args []any) ite
 		all := t.text.Unsearched(strings.Join(conds, " AND "))
 		cond, bound := all, args
 		for more := true; more; {
-			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", t.sel.aliased(), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
+			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", t.sel.named(t.sel.exprs), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
 			rows, err := db.Each(ctx, t.db, text, bound, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
 			if err == nil && len(rows) == 0 {
 				return
 			}
 			if more = len(rows) == backlog.MaxGroup; more {
-				beyond, key := keyRange(">", t.key, t.keyOf(rows[len(rows)-1]))
+				beyond, key := db.KeyRange(">", t.key, t.keyOf(rows[len(rows)-1]))
 				cond, bound = all+" AND "+beyond, slices.Concat(args, key)
 			}
 			more = yield(rows, err) && more
@@ -155,14 +153,6 @@ func (t *layout) keyOf(row []any) backlog.Key {
 	return backlog.NewKey(parts...)
 }
 
-// bind adds the parts of the key to the arguments of a statement.
-func bind(args []any, k backlog.Key) []any {
-	for i := range k.Len() {
-		args = append(args, k.Part(i))
-	}
-	return args
-}
-
 // fill gives the record of the branch its state, and what handlers see of the row,
 // which it keeps.
 func (t *layout) fill(rec *backlog.Record, row []any, branch int) {
@@ -188,7 +178,7 @@ func (t *Table) OfEachState(ctx context.Context) (map[string]*backlog.Record, er
 		if t.inserted.null == "" || t.inserted.null == "skip" {
 			conds = append(conds, t.inserted.quoted+" IS NOT NULL")
 		}
-		text := "SELECT " + t.sel.aliased() + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + t.orderBy(b.lane, t.orderColumns(b.lane, segDated))
+		text := "SELECT " + t.sel.named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + t.orderBy(b.lane, t.orderColumns(b.lane, segDated))
 		rows, err := db.Each(ctx, t.db, text, []any{1}, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
 		if err != nil {
 			return nil, err

@@ -14,29 +14,30 @@ import (
 )
 
 // Settle implements backlog.Store. The group is written with one statement per
-// batch; when those find that a row was changed, or one is refused, all is
-// rolled back and written row by row, to tell which.
+// batch, unless those find that a row was changed, or one is refused.
 func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	return t.WriteGroup(ctx, group, func(ctx context.Context) error {
+		return t.settleBatches(ctx, t.works(group), group[len(group)-1].At)
+	}, func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) })
+}
+
+// WriteGroup calls whole to write the group. Where that returns backlog.ErrConflict, all
+// must be rolled back, and one is called for each row, to tell which.
+func (t *Table) WriteGroup(
+	ctx context.Context, group []backlog.Settlement, whole func(context.Context) error, one func(ctx context.Context, tx *sql.Tx, i int) error,
+) (left []backlog.Unsettled, err error) {
 	if len(group) == 0 {
 		return nil, ctx.Err()
 	}
 	if len(group) > backlog.MaxGroup {
 		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
-	var left []backlog.Unsettled
+	var refused map[int]error
 	unsure := false
-	err := t.db.Within(ctx, func(ctx context.Context) error {
-		left = nil
-		err := t.settleBatches(ctx, t.works(group), group[len(group)-1].At)
-		if errors.Is(err, errRowByRow) {
-			var refused map[int]error
-			refused, err = t.RowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) })
-			for i, reason := range refused {
-				left = append(left, backlog.Unsettled{Index: i, Err: reason})
-			}
-			if err != nil {
-				left = nil
-			}
+	err = t.db.Within(ctx, func(ctx context.Context) error {
+		err := whole(ctx)
+		if refused = nil; errors.Is(err, backlog.ErrConflict) {
+			refused, err = t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return one(ctx, tx, i) })
 		}
 		unsure = unsure || errors.As(err, new(commitError)) // before it is put in words
 		return err
@@ -44,11 +45,14 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	if unsure || err == nil {
 		t.noteUnsure(group, err != nil)
 	}
-	return left, err
+	if err != nil {
+		return nil, err
+	}
+	for i, reason := range refused {
+		left = append(left, backlog.Unsettled{Index: i, Err: reason})
+	}
+	return left, nil
 }
-
-// errRowByRow says that a group cannot be written as a whole.
-var errRowByRow = errors.New("row by row")
 
 // begin begins a transaction that writes. What would object only at its end is to
 // say so at the statement, which belongs to a row.
@@ -113,7 +117,7 @@ func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) e
 		text, _ := t.updateText(w.batch, roundUp(len(w.rows)))
 		if text == "" {
 			if n, err := t.asBefore(ctx, t.db.Read, w); err != nil || n != int64(len(w.rows)) {
-				return cmp.Or(err, errRowByRow)
+				return cmp.Or(err, backlog.ErrConflict)
 			}
 			continue
 		}
@@ -133,23 +137,23 @@ func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) e
 			}
 			n, err := db.Affected(updates[i].Exec(ctx, tx, t.updateArgs(w, at)))
 			if t.db.Class(err) == db.Refused || err == nil && n != int64(len(w.rows)) {
-				return errRowByRow
+				return backlog.ErrConflict
 			}
 			if err != nil {
 				return err
 			}
 			if n, err := t.still(ctx, tx, w); n > 0 || err != nil {
-				return cmp.Or(err, errRowByRow)
+				return cmp.Or(err, backlog.ErrConflict)
 			}
 		}
 		return nil
 	})
 }
 
-// RowByRow calls write for each of n rows in one transaction and undoes what
+// rowByRow calls write for each of n rows in one transaction and undoes what
 // those have done that the database refuses, or that return ErrConflict. Their
 // errors are returned by row; after any other error nothing is written.
-func (t *Table) RowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i int) error) (refused map[int]error, err error) {
+func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i int) error) (refused map[int]error, err error) {
 	refused = make(map[int]error)
 	for {
 		lost := false
@@ -227,7 +231,7 @@ func (t *Table) lockRows(ctx context.Context, tx *sql.Tx, b batch, r *backlog.Re
 	if noWait && t.text.LockRow != "" {
 		text += " NOWAIT"
 	}
-	list, err := db.Texts(ctx, tx, t.text.Place(text), append(bind(nil, r.Key), t.readArgs(b)...)...)
+	list, err := db.Texts(ctx, tx, t.text.Place(text), append(db.Bind(nil, r.Key), t.readArgs(b)...)...)
 	return int64(len(list)), err
 }
 
@@ -251,13 +255,17 @@ func (t *Table) noteUnsure(group []backlog.Settlement, unsure bool) {
 	}
 }
 
+// Unsure reports whether the commit of the record's outcome broke before.
+func (t *Table) Unsure(r *backlog.Record) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unsure[r.AttemptID]
+}
+
 // written reports whether the commit of the outcome broke before and the row is in
 // the outcome's state.
 func (t *Table) written(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (bool, error) {
-	t.mu.Lock()
-	unsure := t.unsure[s.Record.AttemptID]
-	t.mu.Unlock()
-	if !unsure {
+	if !t.Unsure(s.Record) {
 		return false, nil
 	}
 	a := t.actions[t.batchOf(s).target]
@@ -273,7 +281,7 @@ func (t *Table) written(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) 
 	}
 	var n int
 	text := t.text.Place("SELECT count(*) FROM " + t.name + " WHERE " + strings.Join(conds, " AND "))
-	err := tx.QueryRowContext(ctx, text, bind(nil, s.Record.Key)...).Scan(&n)
+	err := tx.QueryRowContext(ctx, text, db.Bind(nil, s.Record.Key)...).Scan(&n)
 	return n == 1, err
 }
 
@@ -325,13 +333,13 @@ func (t *Table) still(ctx context.Context, tx *sql.Tx, w work) (int64, error) {
 }
 
 // asBefore returns how many rows of the batch are as they were read.
-func (t *Table) asBefore(ctx context.Context, db db.Querier, w work) (n int64, err error) {
+func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, err error) {
 	var args []any
 	places := roundUp(len(w.rows))
 	for i := range places {
-		args = bind(args, w.rows[min(i, len(w.rows)-1)].Record.Key)
+		args = db.Bind(args, w.rows[min(i, len(w.rows)-1)].Record.Key)
 	}
 	text := t.text.Place("SELECT count(*) FROM " + t.name + " WHERE " + t.asRead(w.batch, places))
-	err = db.QueryRowContext(ctx, text, append(args, t.readArgs(w.batch)...)...).Scan(&n)
+	err = q.QueryRowContext(ctx, text, append(args, t.readArgs(w.batch)...)...).Scan(&n)
 	return n, err
 }

@@ -28,6 +28,7 @@ type timeCol struct {
 	null, zero   string // "", skip, oldest, newest
 	keep         bool   // it is written as it is
 	written      bool   // only written, never read
+	refresh      bool   // of the refresh policy
 	at           int    // where it stands among the columns of a page, if it is read
 	most         int64  // of the numbers that it can hold; 0: any
 	form         atomic.Pointer[timeform.Form]
@@ -130,7 +131,7 @@ func (t *layout) writeForm(c *timeCol) timeform.Form {
 
 // isPolicys reports whether the policy keeps a time in the column.
 func (t *layout) isPolicys(c *timeCol) bool {
-	return t.retry != nil && (c == t.retry.last || c == t.retry.next) || t.refresh != nil && t.refresh.IsTime(c.name)
+	return t.retry != nil && (c == t.retry.last || c == t.retry.next) || c.refresh
 }
 
 // suits reports whether times can be written to the column in the form of

@@ -132,8 +132,20 @@ func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
 	if x.text == "" || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
 		return nil
 	}
+	return t.Undone(ctx, func(ctx context.Context, tx *sql.Tx) error { return t.try(ctx, tx, x, s.Record) })
+}
+
+// Undone calls f in a transaction that is undone.
+func (t *Table) Undone(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
 	err := t.db.Within(ctx, func(ctx context.Context) error {
-		return t.InTx(ctx, func(tx *sql.Tx) error { return cmp.Or(t.try(ctx, tx, x, s.Record), ErrUndo) })
+		return t.InTx(ctx, func(tx *sql.Tx) error {
+			for _, text := range t.text.Trial {
+				if _, err := tx.ExecContext(ctx, text); err != nil {
+					return err
+				}
+			}
+			return cmp.Or(f(ctx, tx), ErrUndo)
+		})
 	})
 	if p := (*Problem)(nil); err != nil && t.db.Write != t.db.Read && errors.As(t.db.CheckRights(ctx), &p) {
 		return p // it is a file, which cannot be opened to be written to
@@ -144,11 +156,6 @@ func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
 // try tries the settlement in a transaction that its caller undoes: the row is
 // locked as it was read, the outcome written, and the row judged as it stands then.
 func (t *Table) try(ctx context.Context, tx *sql.Tx, x target, r *backlog.Record) error {
-	for _, text := range t.text.Trial {
-		if _, err := tx.ExecContext(ctx, text); err != nil {
-			return err
-		}
-	}
 	switch n, err := t.lockRows(ctx, tx, x.work.batch, r, true); {
 	case t.db.Class(err) == db.Busy && t.text.LockRow != "":
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
@@ -191,7 +198,7 @@ func (t *Table) Untaken(place, shown string, err error) error {
 func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key backlog.Key) error {
 	text := "SELECT " + t.standingCase() + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + prefixed(" AND ", t.where.cond)
 	standing := len(t.branches) // of a row that the filter leaves out
-	if err := tx.QueryRowContext(ctx, t.text.Place(text), bind(nil, key)...).Scan(&standing); err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err := tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, key)...).Scan(&standing); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	state, still := "in error", standing < len(t.branches)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/table/db"
 )
 
 // A batch is the part of a group that one statement settles: the same state
@@ -104,7 +105,7 @@ func (t *layout) updateArgs(w work, at time.Time) []any {
 	n := roundUp(len(w.rows))
 	args := append(make([]any, 0, n*len(t.key)+5), t.setArgs(w, at)...)
 	for i := range n {
-		args = bind(args, w.rows[min(i, len(w.rows)-1)].Record.Key)
+		args = db.Bind(args, w.rows[min(i, len(w.rows)-1)].Record.Key)
 	}
 	return append(args, t.readArgs(w.batch)...)
 }
@@ -214,7 +215,7 @@ func (t *layout) retryArgs(b batch, rows []*backlog.Settlement, n int) (args []a
 	for col := range times[0] {
 		for i := range n {
 			i = min(i, len(rows)-1)
-			args = bind(args, rows[i].Record.Key)
+			args = db.Bind(args, rows[i].Record.Key)
 			args = append(args, times[i][col])
 		}
 	}

@@ -4,6 +4,7 @@
 package attempt
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,13 +25,20 @@ var Times = []int{mapping.DeadlineAt, mapping.RefreshAt, mapping.StartedAt, mapp
 // Columns are those of a table. A row is disabled by true, by 1 in a column of whole
 // numbers, or by a time in a column of times or texts.
 type Columns struct {
-	cols [count]*db.Column // nil: the table has none
-	rule *db.Column        // of each row; nil: there is none
-	text *db.Text
+	cols   [count]*db.Column // nil: the table has none
+	rule   *db.Column        // of each row; nil: there is none
+	text   *db.Text
+	truths map[bool]any // of the column disabled, where it holds no times
 
-	byTime       bool   // a row is disabled by a time
-	enabled      string // the condition for rows that are not disabled; "" without the column
-	truth, falsy string // SQL for a row that is disabled, "" for the present time, and for others
+	DisabledAt bool   // a row is disabled by a time
+	Enabled    string // SQL for what the column disabled has in other rows
+
+	Selected []string // the columns that [Columns.Read] reads, quoted
+	Told     []string // the names of those in the conditions
+
+	// The conditions of rows with a running attempt, of those that will start, that will
+	// not, and that will not until they are saved. "" where nothing tells.
+	Running, Waiting, Finished, Disabled string
 
 	// Form is the form in which a column of times is written and, unless another one is
 	// known, read.
@@ -46,23 +54,22 @@ func Find(cat *db.Catalog, text *db.Text, m *mapping.PolicyColumns) (*Columns, e
 	for i := range c.cols {
 		name, named := m.RefreshColumn(i)
 		col := cat.Find(name, text.FoldsNames)
-		if col == nil && !named && i > mapping.AttemptNo {
-			continue
+		if col != nil || named || i <= mapping.AttemptNo {
+			if err := usable(cat, name, i, col); err != nil {
+				return nil, err
+			}
 		}
-		if err := usable(cat, name, i, col); err != nil {
-			return nil, err
+		if c.cols[i] = col; col != nil {
+			c.Selected = append(c.Selected, text.Quote(col.Name))
 		}
-		c.cols[i] = col
 	}
 	if m.Rule != "" {
 		if c.rule = cat.Find(m.Rule, text.FoldsNames); c.rule == nil {
 			return nil, db.Problemf("the columns are: "+cat.Names(), "policy.refresh.rrule: table %s has no column %q", cat.Name, m.Rule)
 		}
+		c.Selected = append(c.Selected, text.Quote(c.rule.Name))
 	}
-	if col := c.cols[mapping.Disabled]; col != nil {
-		return c, c.findDisabled(col)
-	}
-	return c, nil
+	return c, c.tell()
 }
 
 // usable is a *db.Problem if the column is none for its purpose.
@@ -75,7 +82,7 @@ func usable(cat *db.Catalog, name string, i int, c *db.Column) error {
 		return db.Problemf("name another", "policy: column %s is computed by the database and cannot be written", c.Name)
 	case i == mapping.AttemptNo && slices.Contains([]db.Class{db.Textual, db.Bytes, db.Boolean}, c.Class):
 		return db.Problemf("name a column of whole numbers", "policy: column %s is %s, which cannot count attempts", c.Name, c.Decl)
-	case i == mapping.AttemptUID && (c.Class != db.Textual || c.Time != nil || c.Length > 0 && c.Length < minUID):
+	case i == mapping.AttemptUID && (!isText(c) || c.Length > 0 && c.Length < minUID):
 		return db.Problemf(fmt.Sprintf("name a column of texts of %d characters or more", minUID),
 			"policy: column %s is %s, which cannot hold the token of an attempt", c.Name, c.Decl)
 	case i != mapping.AttemptNo && c.NotNull && (i != mapping.Disabled || isTime(c)):
@@ -90,23 +97,41 @@ func isTime(c *db.Column) bool {
 	return c.Time != nil || c.Class == db.Textual || strings.Contains(decl, "DATE") || strings.Contains(decl, "TIME")
 }
 
-func (c *Columns) findDisabled(col *db.Column) error {
-	name := c.text.Quote(col.Name)
-	if c.byTime = isTime(col); c.byTime {
-		c.enabled, c.falsy = name+" IS NULL", "NULL"
-		return nil
+// isText reports whether the column holds any text, and gives it back as it was written.
+func isText(c *db.Column) bool {
+	decl := strings.ToLower(c.Decl)
+	return c.Class == db.Textual && len(c.Labels) == 0 && (strings.Contains(decl, "char") || strings.Contains(decl, "text") || strings.Contains(decl, "clob"))
+}
+
+// tell makes the conditions.
+func (c *Columns) tell() error {
+	c.Told = []string{c.cols[mapping.RefreshAt].Name}
+	idle := ""
+	if name := c.Quoted(mapping.DeadlineAt); name != "" {
+		c.Told = append(c.Told, c.cols[mapping.DeadlineAt].Name)
+		c.Running, idle = name+" IS NOT NULL", " AND "+name+" IS NULL"
 	}
-	for word, to := range map[string]*string{"true": &c.truth, "false": &c.falsy} {
-		v, err := col.Typed(mapping.Value{Text: word})
-		if err != nil {
-			return db.Problemf("name a column of booleans, of numbers or of times", "policy: %v", err)
+	if col := c.cols[mapping.Disabled]; col != nil {
+		c.Told = append(c.Told, col.Name)
+		name := c.text.Quote(col.Name)
+		enabled := name + " IS NULL"
+		if c.DisabledAt, c.Enabled = isTime(col), "NULL"; !c.DisabledAt {
+			no, err := col.Typed(mapping.Value{Text: "false"})
+			yes, wrong := col.Typed(mapping.Value{Text: "true"})
+			if err = cmp.Or(err, wrong); err != nil {
+				return db.Problemf("name a column of booleans, of numbers or of times", "policy: %v", err)
+			}
+			c.truths, c.Enabled = map[bool]any{false: no, true: yes}, c.text.Literal(no)
+			if is := name + " = " + c.Enabled; col.NotNull {
+				enabled = is
+			} else {
+				enabled = "(" + enabled + " OR " + is + ")"
+			}
 		}
-		*to = c.text.Literal(v)
+		c.Disabled, idle = "NOT ("+enabled+")", idle+" AND "+enabled
 	}
-	c.enabled = name + " = " + c.falsy
-	if !col.NotNull {
-		c.enabled = "(" + name + " IS NULL OR " + c.enabled + ")"
-	}
+	next := c.Quoted(mapping.RefreshAt)
+	c.Waiting, c.Finished = next+" IS NOT NULL"+idle, next+" IS NULL"+idle
 	return nil
 }
 
@@ -121,81 +146,15 @@ func (c *Columns) Quoted(i int) string {
 	return c.text.Quote(c.cols[i].Name)
 }
 
-// DisabledAt reports whether a row is disabled by a time.
-func (c *Columns) DisabledAt() bool { return c.byTime }
-
-// IsTime reports whether the column of that name holds a time by which something starts
-// or ends.
-func (c *Columns) IsTime(name string) bool {
-	return slices.ContainsFunc(Times, func(i int) bool { return c.cols[i] != nil && c.cols[i].Name == name })
-}
-
-// Running is the condition of rows with a running attempt; "" where nothing tells.
-func (c *Columns) Running() string {
-	if c.cols[mapping.DeadlineAt] == nil {
-		return ""
-	}
-	return c.Quoted(mapping.DeadlineAt) + " IS NOT NULL"
-}
-
-// idle is the condition of rows that neither run nor are disabled, and what is said of
-// their next start.
-func (c *Columns) idle(next string) string {
-	list := []string{c.Quoted(mapping.RefreshAt) + next}
-	if c.Running() != "" {
-		list = append(list, c.Quoted(mapping.DeadlineAt)+" IS NULL")
-	}
-	if c.enabled != "" {
-		list = append(list, c.enabled)
-	}
-	return strings.Join(list, " AND ")
-}
-
-// Waiting is the condition of rows that will start, Finished of those that will not, and
-// Disabled of those that will not until they are saved, "" without that column.
-func (c *Columns) Waiting() string { return c.idle(" IS NOT NULL") }
-
-func (c *Columns) Finished() string { return c.idle(" IS NULL") }
-
-func (c *Columns) Disabled() string {
-	if c.enabled == "" {
-		return ""
-	}
-	return "NOT (" + c.enabled + ")"
-}
-
 // State is an expression for the word that [inspect.State] has for a row.
 func (c *Columns) State() string {
 	text := "CASE"
-	for _, x := range [][2]string{{c.Running(), "running"}, {c.Disabled(), "disabled"}, {c.Finished(), "finished"}} {
+	for _, x := range [][2]string{{c.Running, "running"}, {c.Disabled, "disabled"}, {c.Finished, "finished"}} {
 		if x[0] != "" {
 			text += " WHEN " + x[0] + " THEN '" + x[1] + "'"
 		}
 	}
 	return text + " ELSE 'waiting' END"
-}
-
-// Told are the names of the columns in the conditions.
-func (c *Columns) Told() (names []string) {
-	for _, i := range []int{mapping.RefreshAt, mapping.DeadlineAt, mapping.Disabled} {
-		if c.cols[i] != nil {
-			names = append(names, c.cols[i].Name)
-		}
-	}
-	return names
-}
-
-// Selected are the columns that [Columns.Read] reads, quoted.
-func (c *Columns) Selected() (quoted []string) {
-	for i := range c.cols {
-		if c.cols[i] != nil {
-			quoted = append(quoted, c.Quoted(i))
-		}
-	}
-	if c.rule != nil {
-		quoted = append(quoted, c.text.Quote(c.rule.Name))
-	}
-	return quoted
 }
 
 // Read returns what a row remembers by the values of the selected columns. The error
@@ -218,7 +177,7 @@ func (c *Columns) Read(values []any) (s backlog.Refresh, err error) {
 		case i == mapping.DisabledReason:
 			s.Reason = db.AsText(v)
 		case i == mapping.Disabled:
-			s.Disabled = v != nil && (c.byTime || !slices.Contains([]string{"0", "false"}, db.AsText(v)))
+			s.Disabled = v != nil && (c.DisabledAt || !slices.Contains([]string{"0", "false"}, db.AsText(v)))
 		}
 		if err != nil {
 			return s, fmt.Errorf("column %s: %w", col.Name, err)
@@ -235,87 +194,67 @@ func timesOf(s *backlog.Refresh) [count]*time.Time {
 	return [count]*time.Time{mapping.RefreshAt: &s.At, mapping.DeadlineAt: &s.Deadline, mapping.StartedAt: &s.Started, mapping.FailingSince: &s.FailingSince}
 }
 
-// A Change sets a column. Where Expr is ?, Value is bound to it.
-type Change struct {
-	Column string // quoted
-	Expr   string
-	Value  any
-}
-
-// Changes returns what makes one state of a row another, and what the row has then:
-// times are rounded up to what their columns hold, so that nothing starts or times out
-// early, and what the table has no column for is zero. at is the present.
-func (c *Columns) Changes(from, to *backlog.Refresh, at time.Time) (list []Change, left backlog.Refresh) {
-	left = *to
-	left.Rule = from.Rule
-	was, times := timesOf(from), timesOf(&left)
-	bind := func(i int, changed bool, v any) {
-		if changed && c.cols[i] != nil {
-			list = append(list, Change{c.Quoted(i), "?", v})
-		}
-	}
-	for _, i := range Times {
+// values are what the selected columns hold in a state. Times are rounded up, so that
+// nothing starts or times out early; at is the time since when a row is disabled.
+func (c *Columns) values(s *backlog.Refresh, at time.Time) []any {
+	list, times := make([]any, 0, len(c.Selected)), timesOf(s)
+	for i, col := range c.cols {
 		var v any
-		if i == mapping.RefreshAt && !to.At.Before(to.Deadline) && left.At.Before(left.Deadline) {
-			left.At = left.Deadline // else it would seem to be saved during the attempt
-		}
 		switch {
-		case c.cols[i] == nil:
-			*times[i] = time.Time{}
-		case !times[i].IsZero():
+		case col == nil:
+			continue
+		case times[i] != nil && !times[i].IsZero():
 			v = c.Form(i).Exact(*times[i])
-			*times[i], _ = c.Form(i).Parse(v)
+		case i == mapping.AttemptNo && col.Most > 0:
+			v = min(int64(s.AttemptNo), col.Most)
+		case i == mapping.AttemptNo:
+			v = int64(s.AttemptNo)
+		case i == mapping.AttemptUID && s.UID != "":
+			v = col.Fit(s.UID)
+		case i == mapping.DisabledReason && s.Reason != "":
+			v = col.Fit(s.Reason)
+		case i == mapping.Disabled && !c.DisabledAt:
+			v = c.truths[s.Disabled]
+		case i == mapping.Disabled && s.Disabled:
+			v = c.Form(i).Exact(at)
 		}
-		bind(i, !times[i].Equal(*was[i]), v)
+		list = append(list, v)
 	}
-	if most := c.cols[mapping.AttemptNo].Most; most > 0 {
-		left.AttemptNo = int(min(int64(left.AttemptNo), most))
-	}
-	bind(mapping.AttemptNo, left.AttemptNo != from.AttemptNo, int64(left.AttemptNo))
-	left.UID = c.fit(mapping.AttemptUID, left.UID)
-	bind(mapping.AttemptUID, left.UID != from.UID, orNull(left.UID))
-	left.Reason = c.fit(mapping.DisabledReason, left.Reason)
-	bind(mapping.DisabledReason, left.Reason != from.Reason, orNull(left.Reason))
-	left.Disabled = left.Disabled && c.cols[mapping.Disabled] != nil
-	switch {
-	case left.Disabled == from.Disabled:
-	case !left.Disabled:
-		list = append(list, Change{c.Quoted(mapping.Disabled), c.falsy, nil})
-	case c.byTime:
-		bind(mapping.Disabled, true, c.Form(mapping.Disabled).Exact(at))
-	default:
-		list = append(list, Change{c.Quoted(mapping.Disabled), c.truth, nil})
-	}
-	return list, left
-}
-
-// fit returns what the column can hold of the text.
-func (c *Columns) fit(i int, s string) string {
-	if c.cols[i] == nil {
-		return ""
-	}
-	return c.cols[i].Fit(s)
-}
-
-func orNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
-// Saved is what makes a row start anew, but for its next start, which is now, and its
-// attempts, which are none.
-func (c *Columns) Saved() (list []Change) {
-	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince} {
-		if c.cols[i] != nil {
-			list = append(list, Change{c.Quoted(i), "NULL", nil})
-		}
-	}
-	if c.cols[mapping.Disabled] != nil {
-		list = append(list, Change{c.Quoted(mapping.Disabled), c.falsy, nil})
+	if c.rule != nil {
+		list = append(list, s.Rule)
 	}
 	return list
+}
+
+// Changes returns the columns, quoted, and their values that make one state of a row
+// another, and what a row has then that is in the state now, in which somebody else may
+// have changed something: as its columns hold it. at is the present.
+func (c *Columns) Changes(from, to, now *backlog.Refresh, at time.Time) (columns []string, values []any, left backlog.Refresh) {
+	next := *to
+	next.Rule = from.Rule
+	if c.cols[mapping.DeadlineAt] != nil && !to.Deadline.IsZero() && !to.At.Before(to.Deadline) {
+		form := c.Form(mapping.DeadlineAt)
+		if rounded, _ := form.Parse(form.Exact(to.Deadline)); to.At.Before(rounded) {
+			next.At = rounded // else it would seem to be saved during the attempt
+		}
+	}
+	was, is := c.values(from, at), c.values(&next, at)
+	has := was
+	if *now != *from {
+		has = c.values(now, at)
+	}
+	for i, column := range c.Selected {
+		if is[i] != was[i] {
+			columns, values, has[i] = append(columns, column), append(values, is[i]), is[i]
+		}
+	}
+	left, _ = c.Read(has)
+	return columns, values, left
+}
+
+// Same reports whether the columns hold the same in both states.
+func (c *Columns) Same(a, b *backlog.Refresh) bool {
+	return slices.Equal(c.values(a, timeform.First), c.values(b, timeform.First))
 }
 
 // All are two states that differ in all columns, the latter of which disables the row.

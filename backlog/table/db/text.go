@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"backlog/backlog"
 )
 
 // A Text is how a kind of database writes SQL. It does no input or output and has
@@ -199,6 +201,25 @@ func (t *Text) KeyIn(cols []string, n int) string {
 	}
 	row := ",(?" + strings.Repeat(",?", len(cols)-1) + ")"
 	return "(" + strings.Join(cols, ", ") + ") IN " + fmt.Sprintf(t.Rows, strings.Repeat(row, n)[1:])
+}
+
+// KeyRange returns the condition for rows on one side of the key, and its arguments:
+// first, for columns that come before the key, then the key.
+func KeyRange(op string, cols []string, key backlog.Key, first ...any) (string, []any) {
+	args := Bind(first, key)
+	if len(cols) == 1 {
+		return cols[0] + " " + op + " ?", args
+	}
+	marks := strings.Repeat(", ?", len(cols))[2:]
+	return "(" + strings.Join(cols, ", ") + ") " + op + " (" + marks + ")", args
+}
+
+// Bind adds the parts of the key to the arguments of a statement.
+func Bind(args []any, k backlog.Key) []any {
+	for i := range k.Len() {
+		args = append(args, k.Part(i))
+	}
+	return args
 }
 
 // AsStored is the quoted column as it is stored, which drivers would otherwise

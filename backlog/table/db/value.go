@@ -205,6 +205,16 @@ func (c *Column) ParseKey(text string) (any, error) {
 	return text, nil
 }
 
+// OneMore is an expression that counts the column one up, but not beyond what it holds:
+// an outcome must not fail to be written for a count.
+func (c *Column) OneMore(quoted string) string {
+	expr := "coalesce(" + quoted + ", 0) + 1"
+	if c.Most > 0 {
+		return fmt.Sprintf("least(%s, %d)", expr, c.Most)
+	}
+	return expr
+}
+
 // Fit returns what the column can hold of a text that somebody else has
 // worded.
 func (c *Column) Fit(s string) string {

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
-	"backlog/backlog/table"
 	"backlog/backlog/table/attempt"
 	"backlog/backlog/table/db"
 )
@@ -34,62 +32,47 @@ func (s *Store) Try(ctx context.Context, g backlog.Settlement) error {
 		began.At = began.Deadline
 		steps = []backlog.Settlement{{Record: g.Record, At: g.At, Refresh: &began}, g}
 	}
-	err := s.d.Within(ctx, func(ctx context.Context) error {
-		return s.t.InTx(ctx, func(tx *sql.Tx) error { return cmp.Or(s.try(ctx, tx, steps), table.ErrUndo) })
-	})
-	if p := (*db.Problem)(nil); err != nil && s.d.Write != s.d.Read && errors.As(s.d.CheckRights(ctx), &p) {
-		return p // it is a file, which cannot be opened to be written to
-	}
-	return err
+	return s.t.Undone(ctx, func(ctx context.Context, tx *sql.Tx) error { return s.try(ctx, tx, steps) })
 }
 
 // try writes the steps, one after the other, to a row that is as it was read.
-func (s *Store) try(ctx context.Context, tx *sql.Tx, steps []backlog.Settlement) error {
-	text := s.d.Text()
-	for _, first := range text.Trial {
-		if _, err := tx.ExecContext(ctx, first); err != nil {
-			return err
-		}
-	}
+func (s *Store) try(ctx context.Context, tx *sql.Tx, steps settlements) error {
 	how := ""
-	if text.LockRow != "" {
+	if s.d.Text().LockRow != "" {
 		how = " NOWAIT"
 	}
-	key := steps[0].Record.Key
-	for i, g := range steps {
-		rows, err := s.lock(ctx, tx, steps[:1], how)
-		now := rows[key.Hash()]
-		switch {
-		case s.d.Class(err) == db.Busy && how != "":
-			return fmt.Errorf("%w: row %v", backlog.ErrLocked, key)
-		case err != nil:
-			return err
-		case now == nil || i == 0 && (now.UID != g.Record.Refresh.UID || !now.At.Equal(g.Record.Refresh.At)):
-			return backlog.ErrConflict
-		}
+	key, read := steps[0].Record.Key, steps[0].Record.Refresh
+	rows, err := s.t.LockStates(ctx, tx, steps[:1], how)
+	now := rows[key.Hash()]
+	switch {
+	case s.d.Class(err) == db.Busy && how != "":
+		return fmt.Errorf("%w: row %v", backlog.ErrLocked, key)
+	case err != nil:
+		return err
+	case now == nil || now.UID != read.UID || !now.At.Equal(read.At):
+		return backlog.ErrConflict
+	}
+	for _, g := range steps {
 		if next := *g.Refresh; next.Disabled { // by the longest reason that there can be
 			if c := s.t.Refresh().Column(mapping.DisabledReason); c != nil {
 				next.Reason = strings.Repeat("x", min(cmp.Or(c.Length, c.Octets, len(next.Reason)), 64<<10))
 			}
 			g.Refresh = &next
 		}
-		w := s.t.RefreshWrite(&g, now)
-		if _, err := s.exec(ctx, tx, make(map[string]*sql.Stmt), w, key); err != nil {
-			return s.t.Untaken("policy.refresh", w.Shown, err)
+		w := s.t.RefreshWrite(&g, now, now)
+		if w.Text != "" {
+			if _, err := tx.ExecContext(ctx, s.d.Text().Place(w.Text), w.Args...); err != nil {
+				return s.t.Untaken("policy.refresh", w.Shown(s.d.Text()), err)
+			}
 		}
-		if rows, err = s.lock(ctx, tx, steps[:1], how); err != nil {
+		if rows, err = s.t.LockStates(ctx, tx, steps[:1], ""); err != nil {
 			return err
 		}
-		if then := rows[key.Hash()]; then == nil || !equal(then, &w.Left) {
+		now = rows[key.Hash()]
+		if now == nil || !s.t.Refresh().Same(now, &w.Left) {
 			return db.Problemf("look at the triggers of the table, and at the types of the policy's columns",
-				"policy.refresh: with %s a row of table %s is not as it was written", w.Shown, s.t.Mapping().Name)
+				"policy.refresh: with %s a row of table %s is not as it was written", w.Shown(s.d.Text()), s.t.Mapping().Name)
 		}
 	}
 	return nil
-}
-
-// equal reports whether the states are the same.
-func equal(a, b *backlog.Refresh) bool {
-	times := a.At.Equal(b.At) && a.Deadline.Equal(b.Deadline) && a.Started.Equal(b.Started) && a.FailingSince.Equal(b.FailingSince)
-	return times && a.AttemptNo == b.AttemptNo && a.UID == b.UID && a.Disabled == b.Disabled && a.Reason == b.Reason
 }

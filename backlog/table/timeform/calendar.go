@@ -164,14 +164,14 @@ func (c Calendar) value(wall time.Time, layout, suffix string) any {
 		wall = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
 	}
 	s := wall.Format(layout) + suffix
-	n, _ := strconv.ParseInt(s, 10, 64) // the value only of digits
-	switch c.class {
-	case Integer:
-		return n
-	case Real:
+	if c.class != Integer && c.class != Real {
+		return s
+	}
+	n, _ := strconv.ParseInt(s, 10, 64)
+	if c.class == Real {
 		return float64(n)
 	}
-	return s
+	return n
 }
 
 // wallAt returns the reading at t of the clock in the zone, as if it were
