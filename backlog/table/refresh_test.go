@@ -181,6 +181,7 @@ func TestRefreshRefused(t *testing.T) {
 		"refresh_at TEXT, attempt_no TEXT":                        "policy: column attempt_no is TEXT, which cannot count attempts; name a column of whole numbers",
 		"refresh_at TEXT NOT NULL, attempt_no INT":                "policy: column refresh_at is TEXT NOT NULL, and NULL is what it has to say; let it be NULL",
 		"refresh_at TEXT, attempt_no INT, attempt_uid CHAR(20)":   "policy: column attempt_uid is CHAR(20), which cannot hold the token of an attempt; name a column of texts of 32 characters or more",
+		"refresh_at TEXT, attempt_no INT, attempt_uid INTEGER":    "policy: column attempt_uid is INTEGER, which cannot hold the token of an attempt; name a column of texts of 32 characters or more",
 		"refresh_at TEXT, attempt_no INT, disabled TEXT NOT NULL": "policy: column disabled is TEXT NOT NULL, and NULL is what it has to say; let it be NULL",
 		"refresh_at TEXT, attempt_no INT AS (1)":                  "policy: column attempt_no is computed by the database and cannot be written; name another",
 		"refresh_at TEXT, attempt_no INT, noRule INT":             "policy.refresh.rrule: table banner has no column \"rule\"; the columns are: id, refresh_at, attempt_no, noRule",
@@ -405,6 +406,24 @@ func TestRefreshNeedsItsMapping(t *testing.T) {
 	f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT)")
 	if _, err := refresh.New(f.store(plainMapping())); err == nil || !strings.Contains(err.Error(), "is not mapped for the refresh policy") {
 		t.Error(err)
+	}
+}
+
+// TestRefreshUIDRefused: what PostgreSQL has for text, but gives back in other words, or
+// cuts off, is no column for tokens.
+func TestRefreshUIDRefused(t *testing.T) {
+	for _, decl := range []string{"uuid", "character varying(31)", "text", "character(32)"} {
+		s := newPostgresSchema(t, "CREATE TABLE banner (id serial PRIMARY KEY, refresh_at timestamptz, attempt_no int, attempt_uid "+decl+")")
+		d, err := openDB(context.Background(), s.url, table.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = table.New(context.Background(), d, refreshMapping())
+		d.Close()
+		want := "policy: column attempt_uid is " + decl + ", which cannot hold the token of an attempt; name a column of texts of 32 characters or more"
+		if good := decl == "text" || decl == "character(32)"; good && err != nil || !good && (err == nil || err.Error() != want) {
+			t.Errorf("%s: got %v", decl, err)
+		}
 	}
 }
 
