@@ -218,7 +218,8 @@ func attemptsOf(list []attempt) func(*fixture) {
 				continue
 			}
 			s, least := *records[i].Refresh, group[i].At.Add(timeout)
-			if late := s.Deadline.Sub(least); late < 0 || late >= f.precision() || s.At.Before(s.Deadline) || s.AttemptNo != 1 || s.UID != uid(i) {
+			late := s.Deadline.Sub(least)
+			if late < 0 || late >= f.precision() || s.At.Before(s.Deadline) || s.AttemptNo != 1 || s.UID != uid(i) {
 				f.Errorf("start: want attempt 1 with UID %s, until %v rounded up to the column's step %v, and no earlier next start; got %+v", uid(i), least, f.precision(), s)
 			}
 			rows[i].Refresh = s // no status is written, and no attempt counted

@@ -24,7 +24,7 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 // WriteGroup calls whole to write the group. Where that returns backlog.ErrConflict, all
 // must be rolled back, and one is called for each row, to tell which.
 func (t *Table) WriteGroup(
-	ctx context.Context, group []backlog.Settlement, whole func(context.Context) error, one func(ctx context.Context, tx *sql.Tx, i int) error,
+	ctx context.Context, group []backlog.Settlement, whole func(context.Context) error, one func(context.Context, *sql.Tx, int) error,
 ) (left []backlog.Unsettled, err error) {
 	if len(group) == 0 {
 		return nil, ctx.Err()

@@ -81,7 +81,7 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor
 		return true
 	})
 	if len(emptied) > 0 {
-		_, err = s.write(ctx, emptied, make([]backlog.Refresh, len(emptied)), s.ended) // a conflict was saved again
+		_, err = s.Settle(ctx, emptied) // a conflict was saved again
 	}
 	return list, err
 }
