@@ -173,7 +173,7 @@ func (v value) config() *Config {
 	if v.has("tiers") {
 		c.Tiers = list.tiers(c.Timezone, ageless)
 	} else {
-		v.d.failf("tiers", "missing; a schedule needs at least one: %s", tierExample)
+		v.d.failf("tiers", "missing; a schedule needs at least one: %s", exampleOf(ageless))
 	}
 	v.d.check(c)
 	return c

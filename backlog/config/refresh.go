@@ -73,3 +73,11 @@ func (v value) ageless(t *tiers.Tier) {
 
 // anyAge is more than a row can have.
 const anyAge = 100 * 365 * 24 * time.Hour
+
+// exampleOf returns tiers that could stand in the file.
+func exampleOf(ageless bool) string {
+	if ageless {
+		return "tiers: [{every: 1m}]"
+	}
+	return tierExample
+}

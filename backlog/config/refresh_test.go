@@ -51,6 +51,7 @@ func TestRefreshRefuses(t *testing.T) {
 		{"every: 2h\ntimeout: 1h\nschedule: none", "", "a.yaml:4: policy.refresh.every: rrule, every and schedule each say when; keep one of them"},
 		{"every: 2h\ntimeout: 1h\nintervals: []", "", "a.yaml:6: policy.refresh.intervals: is an empty list; name at least one interval"},
 		{"rrule: FREQ=HOURLY;BYHOUR=1\ntimeout: 1h", "", "a.yaml:4: policy.refresh.rrule: "},
+		{"every: 2h\ntimeout: 1h\nreason: 'gave up {foo}'", "", "a.yaml:6: policy.refresh.reason: {foo} is unknown; known here: {attempts}, {error}, {failing_since}"},
 		{"expr: Refresh it now and then", "", "a.yaml:4: policy.refresh.expr: line 1: "},
 		{"every: 2h\nexpr: Refresh it every 2 hours", "", "a.yaml:5: policy.refresh.expr: says all but columns and anchor; remove the other settings, or expr"},
 		{"every: 2h\ntimeout: 1h", "handler: {timeout: 2h}\n", "a.yaml:7: handler.timeout: 2h is longer than the policy's timeout of 1h, after which an attempt has failed; write 1h or less, or leave it out"},
@@ -64,6 +65,7 @@ func TestRefreshRefuses(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"tiers: [{every: 1m, max_age: 1d}]":      "a.yaml:1: tiers[0].max_age: the policy refresh looks at rows of any age; remove it, as in tiers: [{every: 1m}]",
+		"tiers: []":                              "a.yaml:1: tiers: is an empty list; a schedule needs at least one: tiers: [{every: 1m}]",
 		"tiers: [{every: 1m}, {every: 1h}]":      "a.yaml:1: tiers: has 2 tiers; with the policy refresh one says how often to look: tiers: [{every: 1m}]",
 		"tiers: [{cron: '* * * * *', every: 1}]": "tiers[0].every",
 	} {

@@ -20,12 +20,12 @@ func (v value) tiers(loc *time.Location, ageless bool) *tiers.Schedule {
 	items := v.list("a list of tiers")
 	switch {
 	case v.isList() && len(items) == 0:
-		v.fail("is an empty list; a schedule needs at least one: %s", tierExample)
+		v.fail("is an empty list; a schedule needs at least one: %s", exampleOf(ageless))
 	case len(items) > maxTiers:
 		v.fail("has %d tiers; %d are the most", len(items), maxTiers)
 		return nil
 	case ageless && len(items) > 1:
-		v.fail("has %d tiers; with the policy refresh one says how often to look: tiers: [{every: 1m}]", len(items))
+		v.fail("has %d tiers; with the policy refresh one says how often to look: %s", len(items), exampleOf(ageless))
 		return nil
 	}
 	var (

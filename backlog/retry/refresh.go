@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"backlog/backlog/mapping"
@@ -137,6 +139,11 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 	if r.Timeout <= 0 {
 		fail("timeout", "missing or 0; say how long an attempt may take, such as timeout: 1h")
 	}
+	for _, word := range braced().FindAllString(r.Reason, -1) {
+		if !slices.Contains([]string{"{attempts}", "{error}", "{failing_since}"}, word) {
+			fail("reason", word+" is unknown; known here: {attempts}, {error}, {failing_since}")
+		}
+	}
 	switch n := len(r.Intervals); {
 	case n == 0:
 		fail("intervals", "is an empty list; name at least one interval")
@@ -144,6 +151,9 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 		fail("intervals", fmt.Sprintf("has %d intervals; %d are the most", n, maxIntervals))
 	}
 }
+
+// braced finds what looks like a word to be replaced.
+var braced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\w*\}`) })
 
 // readExpr replaces the settings by what the sentences say, if they are understood.
 func (r *Refresh) readExpr(fail func(field, problem string)) (ok bool) {

@@ -16,6 +16,8 @@ type Refreshed struct {
 	Next            time.Time // refresh_at after it; zero: none
 	Disabled        bool      // after it
 	Reason          string
+
+	overdue bool // nobody answered: the pass that fails it may start it again
 }
 
 // Refresh returns the first n attempts of a record that is first due at or after
@@ -30,8 +32,8 @@ func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime ti
 	tick := func(t time.Time) time.Time { return s.Next(t.Add(-1)) } // the first at or after it
 	for len(list) < n && !state.At.IsZero() {
 		start := tick(state.At)
-		if last := len(list) - 1; last >= 0 && start.Before(list[last].End) {
-			start = tick(list[last].End)
+		if last := len(list) - 1; last >= 0 && !list[last].overdue && !start.After(list[last].Start) {
+			start = s.Next(list[last].Start) // a pass tries a record once
 		}
 		if state, err = p.Start(state, start, "simulated"); err != nil {
 			return list, err
@@ -42,6 +44,7 @@ func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime ti
 			outcome = backlog.Succeeded
 		}
 		if !a.End.Before(state.Deadline) {
+			a.overdue = true
 			a.End, outcome, text = tick(state.Deadline), backlog.Errored, "timed out"
 		}
 		state, _ = p.End(state, outcome, a.End, text, nil)

@@ -96,6 +96,19 @@ func TestRefreshForAWeek(t *testing.T) {
 	}
 }
 
+// An attempt that takes no time is retried by a later pass.
+func TestRefreshAtOnce(t *testing.T) {
+	g := goldens["T4"]
+	g.call = 0
+	var starts []string
+	for _, a := range refreshOf(t, g, 3) {
+		starts = append(starts, a.Start.Format("15:04"))
+	}
+	if got := strings.Join(starts, " "); got != "08:00 08:01 08:02" {
+		t.Errorf("starts %s", got)
+	}
+}
+
 // T7: nobody answers, and the timeout is longer than the interval.
 func TestRefreshOverlaps(t *testing.T) {
 	g := golden{settings: func(s *retry.Refresh) { s.Every, s.Timeout = 30*time.Minute, hour }, every: time.Minute, from: "08:00:00", call: 24 * hour}
