@@ -40,6 +40,7 @@ import (
 //
 //	BACKLOG_REASON      why it is dead: rejected, out of retries or expired
 //	BACKLOG_ERROR       the text of its last error, about 2 KiB at most; may be empty
+//	BACKLOG_DISABLED_REASON  under the refresh policy the sentence for the customer
 //
 // What it writes to standard output is discarded. The end of what it writes
 // to standard error is the text of the error if it fails.
@@ -159,7 +160,7 @@ func end(text string) string { return text[max(0, len(text)-800):] }
 // dead records have. The others take the place of its own.
 func environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, "BACKLOG_REASON=") || strings.HasPrefix(kv, "BACKLOG_ERROR=")
+		return strings.HasPrefix(kv, "BACKLOG_REASON=") || strings.HasPrefix(kv, "BACKLOG_ERROR=") || strings.HasPrefix(kv, "BACKLOG_DISABLED_REASON=")
 	})
 }
 
@@ -178,6 +179,9 @@ func variables(r *backlog.Record) ([]string, error) {
 	}
 	if r.Reason != "" {
 		vars = append(vars, "BACKLOG_REASON="+r.Reason, "BACKLOG_ERROR="+proc.Head(r.Error))
+		if r.Refresh != nil {
+			vars = append(vars, "BACKLOG_DISABLED_REASON="+proc.Head(r.Refresh.Reason))
+		}
 	}
 	for _, v := range vars {
 		if name, value, _ := strings.Cut(v, "="); strings.Contains(value, "\x00") {

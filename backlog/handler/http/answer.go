@@ -141,7 +141,7 @@ func (p *plan) hider(secrets []string) *strings.Replacer {
 
 // harmless are the headers that carry no secret.
 var harmless = []string{
-	"Backlog-Attempt-Deadline", "Backlog-Attempt-Id", "Backlog-Attempt-No", "Backlog-Attempt-Uid", "Backlog-Error", "Backlog-Reason", "Backlog-Tier", "Content-Length", "Content-Type", "Date", "Idempotency-Key",
+	"Backlog-Disabled-Reason", "Backlog-Attempt-Deadline", "Backlog-Attempt-Id", "Backlog-Attempt-No", "Backlog-Attempt-Uid", "Backlog-Error", "Backlog-Reason", "Backlog-Tier", "Content-Length", "Content-Type", "Date", "Idempotency-Key",
 	"Retry-After", "User-Agent", "Webhook-Id", "Webhook-Timestamp",
 }
 

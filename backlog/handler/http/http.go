@@ -32,7 +32,8 @@ import (
 //
 // under the refresh policy also Backlog-Attempt-Uid, Backlog-Attempt-No and
 // Backlog-Attempt-Deadline, and, where it is told of a dead record
-// ([backlog.Engine.OnDead]), Backlog-Reason and Backlog-Error. Texts in headers are percent-escaped where they are not
+// ([backlog.Engine.OnDead]), Backlog-Reason, Backlog-Error and, under that policy,
+// Backlog-Disabled-Reason. Texts in headers are percent-escaped where they are not
 // printable ASCII, and 1 KiB at most.
 //
 // A request is sent once per attempt, but again, the same, where a connection

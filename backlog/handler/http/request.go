@@ -68,6 +68,9 @@ func (p *plan) header(r *backlog.Record, keys [][]byte, body []byte, now time.Ti
 	if r.Reason != "" {
 		set("Backlog-Reason", r.Reason)
 		set("Backlog-Error", r.Error)
+		if r.Refresh != nil {
+			set("Backlog-Disabled-Reason", r.Refresh.Reason)
+		}
 	}
 	if len(keys) > 0 {
 		timestamp := strconv.FormatInt(now.Unix(), 10)
