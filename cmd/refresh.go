@@ -203,7 +203,8 @@ func (g *globals) explainRefresh(p *retry.Refresher, cfg *config.Config, row ins
 		x = inspect.Explanation{Reason: "table.where leaves it out"}
 	}
 	r := &refreshJSON{
-		At: stamp(state.At), AttemptNo: state.AttemptNo, Started: stamp(state.Started), Deadline: stamp(state.Deadline), UID: textOrNull(state.UID),
+		At: stamp(state.At), AttemptNo: state.AttemptNo, Started: stamp(state.Started), Deadline: stamp(state.Deadline),
+		UID:          textOrNull(state.UID),
 		FailingSince: stamp(state.FailingSince), DisabledReason: textOrNull(state.Reason), Failure: inspect.FailureNow(p, state, now),
 		Occurrences: each(inspect.Recurrence(rule.Next).Coming(now, 3), func(t time.Time) stamp { return stamp(t) }),
 	}

@@ -58,7 +58,8 @@ func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
 	rows := [][]string{{"n", "attempt_no", "start", "deadline_at", "refresh_at", "end", "next_refresh_at"}}
 	for i, a := range list {
 		times := []time.Time{a.Start, a.Deadline, a.Planned, a.End, a.Next}
-		out.Attempts = append(out.Attempts, refreshedJSON{i + 1, a.AttemptNo, stamp(a.Start), stamp(a.Deadline), stamp(a.Planned), stamp(a.End), stamp(a.Next)})
+		t := each(times, func(t time.Time) stamp { return stamp(t) })
+		out.Attempts = append(out.Attempts, refreshedJSON{i + 1, a.AttemptNo, t[0], t[1], t[2], t[3], t[4]})
 		rows = append(rows, append([]string{strconv.Itoa(i + 1), strconv.Itoa(a.AttemptNo)}, each(times, shape)...))
 		if a.Disabled {
 			out.Disabled, out.Reason = stamp(a.End), &a.Reason

@@ -200,7 +200,8 @@ func (h *Handler) client() (*mail.Client, error) {
 	}
 	if u.User != nil {
 		password, _ := u.User.Password()
-		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(u.User.Username()), mail.WithPassword(password))
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover),
+			mail.WithUsername(u.User.Username()), mail.WithPassword(password))
 	}
 	return mail.NewClient(u.Hostname(), options...)
 }
