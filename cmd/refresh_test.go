@@ -445,6 +445,9 @@ func TestAttemptsByUID(t *testing.T) {
 		}
 	}
 	s.step("10:00 pass")
+	if _, err := s.run("retry", "8"); err == nil || !strings.Contains(err.Error(), "not all of these records can be taken\n  8: there is no such record") {
+		t.Errorf("got %v", err)
+	}
 	s.step("10:05 retry: 10:05 0 -")
 	s.step("10:06 start: 12:00 1 11:06")
 }

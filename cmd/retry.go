@@ -55,7 +55,10 @@ more than one it does nothing without --yes.
 If one of the IDs has no record, or one that is neither dead nor failed, nothing
 is changed. The age of a record stays what it is: one that is older than every
 tier is not tried. So do the columns of table.attempts and table.last_error. A
-composite key is a JSON array, in quotes.` + idHelp + exitStatusHelp,
+composite key is a JSON array, in quotes.
+
+With the policy refresh, an ID may be of any record: it is saved again, starts at
+the next tick, and an attempt that runs is superseded.` + idHelp + exitStatusHelp,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, ids []string) error {
 			o.IDs = ids
@@ -181,7 +184,11 @@ func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, fmt.Errorf("nothing is changed, since not all of these records are dead or failed\n%w", errors.Join(wrong...))
+		which := "are dead or failed"
+		if a.again != nil {
+			which = "can be taken"
+		}
+		return nil, fmt.Errorf("nothing is changed, since not all of these records %s\n%w", which, errors.Join(wrong...))
 	}
 	return keys, nil
 }
