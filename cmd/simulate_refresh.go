@@ -46,7 +46,7 @@ func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
 	if err != nil || call < 0 {
 		return usagef("--call-time: %q is not a duration; write it as in 90s", o.CallTime)
 	}
-	list, err := simulate.Refresh(p, cfg.Tiers, from, call, o.Attempts, 0)
+	list, err := simulate.Refresh(p, cfg.Tiers, from, call, o.Attempts)
 	if err != nil {
 		return err
 	}

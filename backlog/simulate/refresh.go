@@ -22,9 +22,8 @@ type Refreshed struct {
 
 // Refresh returns the first n attempts of a record that is first due at or after
 // from, as the passes of the schedule start it. Each takes callTime and fails, or is
-// not answered by its deadline if that comes first; the success-th succeeds, 0: none
-// does.
-func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime time.Duration, n, success int) (list []Refreshed, err error) {
+// not answered by its deadline if that comes first.
+func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime time.Duration, n int) (list []Refreshed, err error) {
 	state, _ := p.End(backlog.Refresh{}, backlog.Succeeded, from.Add(-1), "", nil)
 	if state.At.IsZero() {
 		state.At = from
@@ -39,15 +38,12 @@ func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime ti
 			return list, err
 		}
 		a := Refreshed{AttemptNo: state.AttemptNo, Start: start, Deadline: state.Deadline, Planned: state.At, End: start.Add(callTime)}
-		outcome, text := backlog.Errored, "failed"
-		if len(list)+1 == success {
-			outcome = backlog.Succeeded
-		}
+		text := "failed"
 		if !a.End.Before(state.Deadline) {
 			a.overdue = true
-			a.End, outcome, text = tick(state.Deadline), backlog.Errored, "timed out"
+			a.End, text = tick(state.Deadline), "timed out"
 		}
-		state, _ = p.End(state, outcome, a.End, text, nil)
+		state, _ = p.End(state, backlog.Errored, a.End, text, nil)
 		a.Next, a.Disabled, a.Reason = state.At, state.Disabled, state.Reason
 		list = append(list, a)
 	}

@@ -137,7 +137,7 @@ func refreshOf(t *testing.T, g golden, n int) []simulate.Refreshed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := simulate.Refresh(p, s, from, g.call, n, 0)
+	list, err := simulate.Refresh(p, s, from, g.call, n)
 	if err != nil || len(list) == 0 {
 		t.Fatal(len(list), err)
 	}
