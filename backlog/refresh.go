@@ -210,20 +210,18 @@ func (r *run) supersede(over <-chan struct{}) {
 		cancels := make(map[string]context.CancelCauseFunc)
 		r.attempts.Range(func(uid, cancel any) bool {
 			cancels[uid.(string)] = cancel.(context.CancelCauseFunc)
-			return len(cancels) < MaxGroup
+			return true
 		})
-		if len(cancels) == 0 {
-			continue
-		}
-		records, err := r.e.Store.(Beginner).Running(r.work, slices.Collect(maps.Keys(cancels)))
-		if err != nil {
-			continue // the next look will do
-		}
-		for i := range records {
-			delete(cancels, records[i].Refresh.UID)
-		}
-		for _, cancel := range cancels {
-			cancel(errSuperseded)
+		for uids := range slices.Chunk(slices.Collect(maps.Keys(cancels)), MaxGroup) {
+			records, err := r.e.Store.(Beginner).Running(r.work, uids)
+			if err != nil {
+				break // the next look will do
+			}
+			for _, uid := range uids {
+				if !slices.ContainsFunc(records, func(rec Record) bool { return rec.Refresh.UID == uid }) {
+					cancels[uid](errSuperseded)
+				}
+			}
 		}
 	}
 }

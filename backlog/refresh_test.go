@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,6 +190,30 @@ func TestRefreshSuperseded(t *testing.T) {
 		}
 		if got := b.refreshOf(t, 1); got != saved {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// However many attempts run, each is looked at.
+func TestRefreshSupersededOfMany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const all, saved = 2*backlog.MaxGroup + 200, 300
+		var late atomic.Int64
+		b := newRefreshBench(t, all, func(ctx context.Context, r *backlog.Record) error {
+			if wait(ctx, 10*time.Second) && id(r) <= saved {
+				late.Add(1)
+			}
+			return ctx.Err()
+		})
+		b.Concurrency = all
+		time.AfterFunc(3*time.Second, func() {
+			for n := range saved {
+				b.table.SetRefresh(key(n+1), backlog.Refresh{At: time.Now().Add(time.Hour)})
+			}
+		})
+		if r := b.pass(t); r.Conflicts != saved || r.Succeeded != all-saved || late.Load() != 0 {
+			t.Errorf("%d were not cancelled: %+v", late.Load(), r)
 		}
 	})
 }
