@@ -22,7 +22,7 @@ demo: build ## work off a sample backlog and show what happened
 test: ## run every test, under both SQLite drivers where there is a C compiler
 	./testdata/test.sh '$(GO)' '$(HAVE_CGO)'
 
-services: ## start PostgreSQL, MariaDB and Redis for the tests, unless they run already
+services: ## start PostgreSQL, MariaDB, Redis and RabbitMQ for the tests, unless they run already
 	@./testdata/services.sh
 
 lint: ## check format, vet, staticcheck

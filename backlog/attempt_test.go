@@ -60,7 +60,7 @@ func TestOneAttemptPerPassAlsoAfterAConflict(t *testing.T) {
 		var b *bench
 		b = newBench(t, memory.Options{}, slowly(time.Second, func(_ context.Context, r *backlog.Record) error {
 			if id(r) == 1 {
-				b.table.SetStatus(r.Key, "ERROR")
+				b.table.Update(r.Key, func(row *memory.Row) { row.Status = "ERROR" })
 			}
 			return nil
 		}))

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"backlog/backlog/flight"
 	"backlog/tiers"
 )
 
@@ -57,16 +58,19 @@ type Engine struct {
 	once       sync.Once
 	collecting sync.Mutex
 	*shared
-	gate     *gate
-	attempts atomic.Uint64
-	prefix   string
-	trials   trials
+	gate  *gate
+	queue releaser // the store, if it is a queue
+
+	finishers []finisher
+	attempts  atomic.Uint64
+	prefix    string
+	trials    trials
 }
 
 // shared is what the engines of a process that follow each other by a reload have in
 // common. All methods may be called concurrently.
 type shared struct {
-	flights *flights
+	flights *flight.Set
 	settler settler
 	health  health
 
@@ -86,10 +90,16 @@ func (e *Engine) init() {
 			e.Random = rand.Float64
 		}
 		if e.shared == nil { // else it follows another
-			e.shared = &shared{flights: newFlights()}
+			e.shared = &shared{flights: flight.New()}
 			e.settler.wake = make(chan struct{}, 1)
 		}
 		e.gate = newGate(e.Concurrency, e.Rate)
+		e.queue, _ = e.Store.(releaser)
+		for _, x := range []any{e.Handler, e.Store} {
+			if f, ok := x.(finisher); ok {
+				e.finishers = append(e.finishers, f)
+			}
+		}
 		e.prefix = fmt.Sprintf("%016x-", rand.Uint64())
 	})
 }
@@ -189,6 +199,20 @@ func (e *Engine) settling() (Handler, bool) {
 		return e.Handler, false
 	}
 	return HandlerFunc(func(ctx context.Context, r *Record) error { return h.HandleAndSettle(ctx, r, e.Now) }), true
+}
+
+// finished tells handler and store that a record is done with.
+func (e *Engine) finished(r *Record, written bool) {
+	for _, f := range e.finishers {
+		f.Finished(r, written)
+	}
+}
+
+// release gives a record back to a queue.
+func (e *Engine) release(r *Record) {
+	if e.queue != nil {
+		e.queue.Release(r)
+	}
 }
 
 func (e *Engine) emit(ev Event) { tell(e.Observe, e.Now, ev) }

@@ -116,7 +116,7 @@ func TestReportAddsUp(t *testing.T) {
 			case 4, 5:
 				return backlog.Skip
 			case 6:
-				b.table.SetStatus(r.Key, "HELD") // somebody else did
+				b.table.Update(r.Key, func(row *memory.Row) { row.Status = "HELD" }) // somebody else did
 				return nil
 			}
 			panic("boom")
@@ -223,11 +223,11 @@ func TestConflictsAreLeftAlone(t *testing.T) {
 		b = newBench(t, memory.Options{}, func(_ context.Context, r *backlog.Record) error {
 			switch id(r) {
 			case 1:
-				b.table.SetStatus(r.Key, "CANCELLED")
+				b.table.Update(r.Key, func(row *memory.Row) { row.Status = "CANCELLED" })
 			case 2:
 				b.table.Delete(r.Key)
 			case 3:
-				b.table.SetStatus(r.Key, "CANCELLED")
+				b.table.Update(r.Key, func(row *memory.Row) { row.Status = "CANCELLED" })
 				return errBroken
 			}
 			return nil

@@ -132,11 +132,11 @@ func (r *run) closedFor() time.Duration {
 
 // pauseFor keeps every pass from starting handler calls if err asks for it.
 func (e *Engine) pauseFor(err error) {
-	p := (*pauseRequest)(nil)
-	if !errors.As(err, &p) {
+	wait, asks := PauseOf(err)
+	if !asks {
 		return
 	}
-	until := e.Now().Add(min(max(0, p.wait), e.MaxPause))
+	until := e.Now().Add(min(wait, e.MaxPause))
 	for {
 		old := e.gate.pause.Load()
 		if until.UnixNano() <= old {

@@ -71,6 +71,19 @@ type settlingHandler interface {
 	HandleAndSettle(ctx context.Context, r *Record, now func() time.Time) error
 }
 
+// A finisher is a Handler, or a Store, that is told when a record is done with: its
+// outcome is written, or will never be, or the row is left as it was.
+type finisher interface {
+	Finished(r *Record, written bool)
+}
+
+// A lateHandler is a Handler that hears outcomes of records that nobody waits for any
+// more. CollectLate settles them, each if its row is still as it was read. A reason that
+// wraps ErrUnavailable says: not yet.
+type lateHandler interface {
+	CollectLate(ctx context.Context, settle func(context.Context, []Record, []Answer) ([]error, error)) error
+}
+
 // maxExchange is how much of each side of an exchange is logged, but for the mark.
 const maxExchange = 2<<10 - len("…")
 

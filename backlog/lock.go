@@ -147,7 +147,9 @@ type heldLock struct {
 // acquire takes part in the lock for a pass of the engine. Until waiting is
 // done it waits for the process to have it. locked is done when ctx is or the lock is lost;
 // ctx is the same for all passes.
-func (r *runLock) acquire(ctx, waiting context.Context, l Locker, e *Engine, tier string) (locked context.Context, release func(), err error) {
+func (r *runLock) acquire(
+	ctx, waiting context.Context, l Locker, e *Engine, tier string,
+) (locked context.Context, release func(), err error) {
 	if l == nil {
 		return ctx, func() {}, nil
 	}
@@ -200,39 +202,43 @@ func (r *runLock) leave(h *heldLock) {
 }
 
 // take takes the lock and says that it waits for another process.
-func (r *runLock) take(ctx context.Context, l Locker, e *Engine, tier string) (lock Lock, err error) {
+func (r *runLock) take(ctx context.Context, l Locker, e *Engine, tier string) (Lock, error) {
 	e.init()
-	for waiting := false; ; waiting = true {
+	said := false
+	return waitLock(ctx, func() (lock Lock, err error) {
 		err = e.persist(ctx, func() (err error) {
 			lock, err = l.TryLock(ctx, RunLock)
 			return err
 		})
-		if !errors.Is(err, ErrLocked) {
-			return lock, err
-		}
-		if !waiting && ctx.Err() == nil {
+		return lock, err
+	}, func(error) {
+		if !said {
 			r.emit(Event{Kind: LockWaiting, Tier: tier})
 		}
-		if !sleep(ctx, lockPause) {
-			return nil, err
-		}
-	}
+		said = true
+	})
 }
-
-// lockPause is between two tries to take a lock.
-const lockPause = 500 * time.Millisecond
 
 // WaitLock takes the lock, trying again every half second until ctx is done
 // while another process has it or the store is away; waiting, if not nil, is
 // called with the error of each such try. On ctx's end the error is that of the
 // last try.
 func WaitLock(ctx context.Context, l Locker, name string, waiting func(error)) (Lock, error) {
-	for {
-		var held Lock
-		err := guard(func() (err error) {
+	return waitLock(ctx, func() (held Lock, err error) {
+		err = guard(func() error {
 			held, err = l.TryLock(ctx, name)
 			return err
 		})
+		return held, err
+	}, waiting)
+}
+
+// lockPause is between two tries to take a lock.
+const lockPause = 500 * time.Millisecond
+
+func waitLock(ctx context.Context, try func() (Lock, error), waiting func(error)) (Lock, error) {
+	for {
+		held, err := try()
 		if err == nil || !errors.Is(err, ErrLocked) && !isUnavailable(err) {
 			return held, err
 		}

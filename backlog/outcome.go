@@ -76,6 +76,15 @@ type pauseRequest struct {
 
 func (p *pauseRequest) Unwrap() error { return p.error }
 
+// PauseOf returns the pause that a handler's error asks for, and whether it does.
+func PauseOf(err error) (wait time.Duration, asks bool) {
+	p := (*pauseRequest)(nil)
+	if errors.As(err, &p) {
+		return max(0, p.wait), true
+	}
+	return 0, false
+}
+
 // Unstarted returns an error by which a handler says that it could not even
 // begin: what is wrong is wrong with the handler, not with the record. The row
 // is left as it was, as by [Skip], and the pass ends with the error. It wraps

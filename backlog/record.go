@@ -3,7 +3,6 @@ package backlog
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"time"
 
 	"backlog/backlog/key"
@@ -60,6 +59,7 @@ type Record struct {
 
 	Cursor Cursor // the record's place in its lane
 	Origin int    // the store's own: which of its conditions the row met
+	Unsure bool   // the store's own: a commit broke, and nobody knows whether it has written the outcome
 }
 
 // Why a record is dead.
@@ -77,6 +77,35 @@ func (r *Record) Column(name string) (any, bool) {
 	return nil, false
 }
 
+// Told returns what handlers are told of a record beside its columns, by the names that
+// docs/lines.md explains, attempt_id first. Values are texts, a number, the Key, or nil.
+func (r *Record) Told() (names []string, values []any) {
+	names = []string{"attempt_id", "id", "status", "inserted", "tier"}
+	values = []any{r.AttemptID, r.Key, r.Status, nil, r.Tier}
+	if !r.Inserted.IsZero() {
+		values[3] = TimeText(r.Inserted)
+	}
+	if s := r.Refresh; s != nil {
+		names = append(names, "attempt_uid", "attempt_no", "deadline")
+		values = append(values, r.AttemptID, s.AttemptNo, TimeText(s.Deadline))
+	}
+	if r.Reason != "" {
+		names, values = append(names, "reason", "error"), append(values, r.Reason, r.Error)
+		if r.Refresh != nil {
+			names, values = append(names, "disabled_reason"), append(values, r.Refresh.Reason)
+		}
+	}
+	return names, values
+}
+
+// TimeText returns a time as handlers are told it: RFC 3339 in UTC, empty if there is none.
+func TimeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
 // ColumnsJSON returns the columns as one JSON object under their own names,
 // in the order of the configuration. A []byte is a base64 string.
 func (r *Record) ColumnsJSON() ([]byte, error) { return r.AppendColumnsJSON(nil) }
@@ -88,43 +117,17 @@ func (r *Record) AppendColumnsJSON(b []byte) ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		var err error
-		if b, err = appendJSON(b, name); err != nil {
+		quoted, err := json.Marshal(name)
+		if err != nil {
 			return nil, err
 		}
-		if b, err = appendJSON(append(b, ':'), r.Values[i]); err != nil {
+		value, err := json.Marshal(r.Values[i])
+		if err != nil {
 			return nil, err
 		}
+		b = append(append(append(b, quoted...), ':'), value...)
 	}
 	return append(b, '}'), nil
-}
-
-// appendJSON appends what json.Marshal returns, quicker for most values: each
-// column of each record comes through here.
-func appendJSON(b []byte, v any) ([]byte, error) {
-	switch v := v.(type) {
-	case nil:
-		return append(b, "null"...), nil
-	case int64:
-		return strconv.AppendInt(b, v, 10), nil
-	case string:
-		if isPlain(v) {
-			return append(append(append(b, '"'), v...), '"'), nil
-		}
-	}
-	text, err := json.Marshal(v)
-	return append(b, text...), err
-}
-
-// isPlain reports whether the text stands in JSON as it is.
-func isPlain(text string) bool {
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c < ' ' || c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
-			return false
-		}
-	}
-	return true
 }
 
 // A RowState is the state that a row is in.

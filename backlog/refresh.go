@@ -25,15 +25,6 @@ type Refresh struct {
 	Rule         string    // the row's own recurrence rule, where the policy has a column for it
 }
 
-// DeadlineText returns the deadline as handlers are told it: RFC 3339 in UTC, empty if
-// there is none.
-func (s *Refresh) DeadlineText() string {
-	if s.Deadline.IsZero() {
-		return ""
-	}
-	return s.Deadline.UTC().Format(time.RFC3339Nano)
-}
-
 // A Refresher plans the starts of such records: it makes a [Policy] one of
 // deadlines. It is pure, and its methods may be called concurrently; package
 // backlog/backlog/retry has one. Neither method changes what it is given.
@@ -51,7 +42,8 @@ type Refresher interface {
 // A Beginner is a [Store] whose rows the refresh policy starts. Its Pending returns
 // what is due, Refresh.At at or before Query.Now, in both lanes by (At, key): the
 // fresh lane has the records without a start since their last success. Rows that
-// are disabled, or whose attempt runs, are in neither.
+// are disabled, or whose attempt runs, are in neither. An attempt runs while there are a
+// deadline and, where the table has its column, a UID: a save may empty either.
 //
 // Its Settle writes Settlement.Refresh if the row still has the attempt that
 // Settlement.Record.Refresh tells of: its UID, or without that column its At and
@@ -68,8 +60,7 @@ type Beginner interface {
 	// record is what the row has then.
 	Begin(ctx context.Context, group []Settlement) ([]Unsettled, error)
 	// Overdue returns records whose deadline is at or before now, the earliest
-	// first, and not those before the cursor. A row whose UID its user has emptied
-	// was saved: it only loses its deadline, and is left out.
+	// first, and not those before the cursor.
 	Overdue(ctx context.Context, now time.Time, after Cursor, limit int) ([]Record, error)
 	// Running returns the records of the running attempts with the UIDs, in any
 	// order; those that no row has are left out.
@@ -123,12 +114,44 @@ func (e *Engine) refresher() Refresher {
 // does so every second, and every pass at its beginning.
 func (e *Engine) Collect(ctx context.Context) error {
 	e.init()
-	h, ok := e.Handler.(collector)
-	if !ok || !e.collecting.TryLock() {
+	if !e.collecting.TryLock() {
 		return nil
 	}
 	defer e.collecting.Unlock()
-	return h.Collect(ctx, e.Resolve)
+	switch h := e.Handler.(type) {
+	case collector:
+		return h.Collect(ctx, e.Resolve)
+	case lateHandler:
+		return h.CollectLate(ctx, e.endLate)
+	}
+	return nil
+}
+
+// errAtWork says why an outcome cannot be settled yet.
+var errAtWork = fmt.Errorf("%w: another attempt of the record is under way", ErrUnavailable)
+
+// endLate settles outcomes that nobody waits for, but for those of records that are being
+// worked on. A page that was read before is too old to say that they are pending.
+func (e *Engine) endLate(ctx context.Context, records []Record, answers []Answer) ([]error, error) {
+	page := e.flights.Open()
+	defer e.flights.Close(page)
+	reasons := slices.Repeat([]error{errAtWork}, len(records))
+	var free []int
+	var list []Record
+	var said []Answer
+	var hashes []uint64
+	for i := range records {
+		if hash := records[i].Key.Hash(); e.flights.Claim(hash, page) {
+			free, hashes = append(free, i), append(hashes, hash)
+			list, said = append(list, records[i]), append(said, answers[i])
+		}
+	}
+	written, err := e.end(ctx, "late", list, said, e.Now())
+	e.flights.Land(hashes...)
+	for k := range written {
+		reasons[free[k]] = written[k]
+	}
+	return reasons, err
 }
 
 // begin writes the start of an attempt, now that there is a slot for it, and reports
@@ -176,11 +199,7 @@ func (r *run) begin(j *job) bool {
 
 // lose accounts for a record that is not this process's to handle, or to settle.
 func (r *run) lose(j *job, at time.Time, err error) {
-	r.mu.Lock()
-	r.dispatched(j)
-	r.unsettled++
-	r.mu.Unlock()
-	r.account([]attempt{{Settlement: Settlement{Record: j.rec, At: at}, job: j, run: r, outcome: Skipped}}, []error{err})
+	r.over(attempt{Settlement: Settlement{Record: j.rec, At: at}, job: j, run: r, outcome: Skipped}, err)
 }
 
 // attend returns the context of the handler of an attempt, which ends when the
@@ -232,7 +251,7 @@ func (r *run) overdue() {
 	e := r.e
 	store := e.Store.(Beginner)
 	for after, more := (Cursor{}), true; more; {
-		page := e.flights.open()
+		page := e.flights.Open()
 		var list []Record
 		err := e.persist(r.stop, func() (err error) {
 			list, err = store.Overdue(r.stop, r.pass.Now, after, MaxGroup)
@@ -242,7 +261,7 @@ func (r *run) overdue() {
 		if more {
 			after = list[len(list)-1].Cursor
 		}
-		list = slices.DeleteFunc(list, func(rec Record) bool { return !e.flights.claim(rec.Key.Hash(), page) })
+		list = slices.DeleteFunc(list, func(rec Record) bool { return !e.flights.Claim(rec.Key.Hash(), page) })
 		answers := make([]Answer, len(list))
 		for i := range list {
 			answers[i] = Answer{Outcome: Errored, Text: errOverdue.Error()}
@@ -252,12 +271,12 @@ func (r *run) overdue() {
 			reasons, err = e.end(r.stop, r.pass.Tier, list, answers, r.pass.Now)
 		}
 		for i := range list {
-			e.flights.land(list[i].Key.Hash())
+			e.flights.Land(list[i].Key.Hash())
 			if err == nil && reasons[i] == nil {
 				r.count(func(rep *Report) { rep.Overdue++ })
 			}
 		}
-		e.flights.close(page)
+		e.flights.Close(page)
 		if err != nil {
 			if r.stop.Err() == nil {
 				r.fail(err)
@@ -267,21 +286,23 @@ func (r *run) overdue() {
 	}
 }
 
-// Resolve writes the outcomes of attempts that were handed over. It returns an error
+// Resolve writes the outcomes of attempts that were handed over. Several answers to one
+// attempt are written in order: it can have a status before its end. It returns an error
 // for each answer, nil where it is written; one that wraps [ErrConflict] where no row has
 // an attempt of that UID running. The other error says that nothing is known of any.
 func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error) {
 	e.init()
 	reasons := make([]error, 0, len(answers))
-	for part := range slices.Chunk(answers, MaxGroup) {
-		uids := make([]string, len(part))
-		at := make(map[string]int) // the first answer of each
-		for i, a := range part {
-			uids[i] = a.UID
-			if _, twice := at[a.UID]; !twice {
-				at[a.UID] = i
+	for len(answers) > 0 {
+		at := make(map[string]int) // the next answers, one of each attempt
+		for i, a := range answers[:min(len(answers), MaxGroup)] {
+			if _, twice := at[a.UID]; twice {
+				break
 			}
+			at[a.UID] = i
 		}
+		part, uids := answers[:len(at)], slices.Collect(maps.Keys(at))
+		answers = answers[len(at):]
 		var records []Record
 		err := e.persist(ctx, func() (err error) {
 			records, err = e.Store.(Beginner).Running(ctx, uids)
@@ -316,7 +337,9 @@ func (e *Engine) end(ctx context.Context, tier string, records []Record, answers
 	group := make([]Settlement, len(records))
 	for i := range records {
 		rec, a := &records[i], answers[i]
-		rec.Tier, rec.AttemptID = tier, rec.Refresh.UID
+		if rec.Refresh != nil {
+			rec.Tier, rec.AttemptID = tier, rec.Refresh.UID
+		}
 		s := Settlement{Record: rec, At: now}
 		if a.Outcome == Skipped {
 			next := *rec.Refresh

@@ -5,30 +5,29 @@ import "time"
 // A Report sums up one pass. Selected is the sum of Succeeded, Failed,
 // Rejected, Skipped, Accepted, Conflicts, Refused, Interrupted and Unwritten.
 type Report struct {
-	Tier     string
-	MaxAge   time.Duration
-	Started  time.Time // the pass's one reading of the clock
-	Duration time.Duration
+	Tier     string        `json:"tier"`
+	MaxAge   time.Duration `json:"-"`
+	Started  time.Time     `json:"-"` // the pass's one reading of the clock
+	Duration time.Duration `json:"-"`
 
-	Selected    int // handed to the handler
-	Succeeded   int
-	Failed      int
-	GivenUp     int // of those: out of retries
-	Rejected    int
-	Skipped     int
-	Accepted    int // handed over, the outcome follows
-	Conflicts   int // outcome not written: the row had been changed meanwhile
-	Refused     int // outcome not written: the database does not take it
-	Interrupted int // handlers ended by the stop: no attempt
-	Unwritten   int // outcome not written when the pass ended: the database stayed away
+	Selected    int    `json:"selected"` // handed to the handler
+	Succeeded   int    `json:"succeeded"`
+	Failed      int    `json:"failed"`
+	Rejected    int    `json:"rejected"`
+	Skipped     int    `json:"skipped"`
+	Conflicts   int    `json:"conflicts"`         // outcome not written: the row had been changed meanwhile
+	Expired     int    `json:"expired"`           // records that became dead by age
+	Complete    bool   `json:"complete"`          // every record of the pass's age was looked at
+	Stopped     string `json:"stopped"`           // why not: one of the Stopped constants, or empty
+	Refused     int    `json:"refused"`           // outcome not written: the database does not take it
+	Interrupted int    `json:"interrupted"`       // handlers ended by the stop: no attempt
+	Unwritten   int    `json:"unwritten"`         // outcome not written when the pass ended: the database stayed away
+	Unreadable  int    `json:"unreadable"`        // rows that could not be records
+	GivenUp     int    `json:"given_up"`          // of the failed: out of retries
+	Accepted    int    `json:"accepted"`          // handed over, the outcome follows
+	Overdue     int    `json:"overdue,omitempty"` // attempts that failed because nobody answered by their deadline
 
-	Unreadable int // rows that could not be records
-	Expired    int // records that became dead by age
-	Overdue    int // attempts that failed because nobody answered by their deadline
-
-	Complete bool   // every record of the pass's age was looked at
-	Stopped  string // why not: one of the Stopped constants, or empty
-	Resume   Resume // where the tier's next pass goes on
+	Resume Resume `json:"-"` // where the tier's next pass goes on
 
 	tried map[uint64]struct{} // keys attempted so far, for the pass that goes on after a reload
 }

@@ -108,7 +108,9 @@ func (r *run) do() {
 	watch.Go(func() { r.watch(over, endWork, killNow) })
 	if r.e.refresher() != nil {
 		watch.Go(func() { r.supersede(over) })
-		_ = r.e.Collect(r.stop) // a handler that cannot hear says so when it is asked for more
+	}
+	_ = r.e.Collect(r.stop) // a handler that cannot hear says so when it is asked for more
+	if r.e.refresher() != nil {
 		r.overdue()
 	}
 
@@ -378,7 +380,14 @@ func (r *run) refill(used *chunk) bool {
 // drop takes back a record that was claimed when the pass was stopped.
 func (r *run) drop(j *job) {
 	r.count(func(*Report) { j.lane.dropped++ })
-	r.e.flights.drop(j.hash)
+	r.unclaim(j)
+}
+
+// unclaim lets go of a record that stays as it was.
+func (r *run) unclaim(j *job) {
+	r.e.release(j.rec)
+	r.e.finished(j.rec, true)
+	r.e.flights.Drop(j.hash)
 	r.e.gate.room.Release(j.weight)
 }
 
@@ -415,8 +424,7 @@ func (r *run) ended(j *job, err error) {
 	if r.attempted(j, &a, interrupted) {
 		e.settler.add(a)
 	} else {
-		e.flights.drop(j.hash)
-		e.gate.room.Release(j.weight)
+		r.unclaim(j)
 	}
 }
 
@@ -434,7 +442,7 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) bool {
 	if a.outcome == Skipped {
 		j.lane.skipped = true
 	}
-	if a.outcome != Succeeded {
+	if a.outcome != Succeeded && r.e.queue == nil {
 		r.tried[a.hash] = struct{}{} // it may come up again
 	}
 	if a.outcome == HandedOver {
@@ -479,15 +487,20 @@ func (r *run) settledItself(j *job, a attempt, err error) {
 	if err != nil {
 		outcome = Skipped // the work is undone
 	}
+	e.storeAnswered()
+	e.emit(Event{Kind: AttemptEnded, At: a.At, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err})
+	r.over(a, err)
+}
+
+// over accounts for an attempt with nothing left to settle.
+func (r *run) over(a attempt, err error) {
 	r.mu.Lock()
-	r.dispatched(j)
+	r.dispatched(a.job)
 	r.unsettled++
 	if err == nil {
 		r.streak = 0
 	}
 	r.mu.Unlock()
-	e.storeAnswered()
-	e.emit(Event{Kind: AttemptEnded, At: a.At, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err})
 	r.account([]attempt{a}, []error{err})
 }
 

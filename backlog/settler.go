@@ -98,7 +98,7 @@ func (s *settler) write() {
 			s.mu.Unlock()
 			return
 		}
-		if n < fullGroup && !s.urgent && !waited {
+		if n < fullGroup && !s.urgent && !waited && s.queue[0].run.e.queue == nil {
 			s.mu.Unlock()
 			waited = s.await()
 			continue
@@ -302,7 +302,9 @@ func (r *run) account(list []attempt, reasons []error) {
 			r.e.trials.taken.Clear()
 		case errors.Is(err, ErrConflict):
 			r.report.Conflicts++
-			r.tried[a.hash] = struct{}{} // it may now be in the other lane
+			if r.e.queue == nil {
+				r.tried[a.hash] = struct{}{} // it may now be in the other lane
+			}
 			ev.Kind = Conflicted
 		default:
 			r.report.Refused++
@@ -327,9 +329,10 @@ func (r *run) account(list []attempt, reasons []error) {
 		r.e.emit(ev)
 	}
 	for i := range list {
+		r.e.finished(list[i].Record, !errors.As(reasons[i], new(unwritten)))
 		list[i].Record.Values = nil // the rest of the page may live on for long
 	}
-	r.e.flights.land(hashes...)
+	r.e.flights.Land(hashes...)
 	r.e.gate.room.Release(weight)
 	if left {
 		r.e.settler.kept.Add(int64(-len(list)))

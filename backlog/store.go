@@ -13,16 +13,21 @@ import (
 // for now and that the very same call may be made again; any other error is
 // final for the call.
 //
-// A Store may have three more methods, for which the engine looks:
+// A Store may have four more methods, for which the engine looks:
 //
 //	Ping(ctx context.Context) error
 //	Expire(ctx context.Context, now, before time.Time, each func(*Record) bool) (int, error)
 //	Try(ctx context.Context, s Settlement) error
+//	Release(r *Record)
 //
 // Ping tells whether the store can be reached now: the engine asks before it
 // dispatches a record when it has not heard from the store for a second. Expire
 // gives records their dead status by age. Try tries a settlement on its row and
-// undoes it: the engine asks before the first record of each state.
+// undoes it: the engine asks before the first record of each state. A Store with
+// Release is a queue: it gives each record once, until Release gives back one that is
+// not settled, because it was skipped or not dispatched. Its outcomes are settled at once,
+// and a pass over it has no end but a stop: Pending returns within a second, and
+// Page.More is true.
 type Store interface {
 	// Pending returns the next page of the query's lane in the lane's
 	// order: newest first by (inserted, key). The Query carries no policy, a
@@ -122,6 +127,12 @@ var (
 // second.
 type pinger interface {
 	Ping(ctx context.Context) error
+}
+
+// A releaser is a Store that gives each record once, and is told of those that are not
+// settled.
+type releaser interface {
+	Release(r *Record)
 }
 
 // An expirer is a Store that can give records their dead status by age.

@@ -23,8 +23,18 @@ type trier interface {
 
 // Trials returns the settlements that the record can come to under the policy.
 func Trials(r *Record, p *Policy, at time.Time) (list []Settlement) {
-	if p != nil && p.Refresher != nil {
-		return refreshTrials(r, p.Refresher, at)
+	const text = "the text of an error"
+	if p != nil && p.Refresher != nil { // a start and each of its ends; a rule that cannot be read comes to nothing
+		started, err := p.Refresher.Start(*r.Refresh, at, "trial")
+		if err != nil {
+			return nil
+		}
+		list = append(list, Settlement{Record: r, At: at, Target: RowOther, Refresh: &started})
+		for _, o := range []Outcome{Succeeded, Errored, Rejected} {
+			next, _ := p.Refresher.End(started, o, at, text, nil)
+			list = append(list, Settlement{Record: r, At: at, Target: o.Target(), Refresh: &next, Error: text})
+		}
+		return list
 	}
 	failed, _ := p.After(r.Failures, at, 0)
 	list = []Settlement{{Target: RowSuccess}, {Target: RowError, Failures: failed}, {Target: RowDead, Failures: failed}}
@@ -33,22 +43,7 @@ func Trials(r *Record, p *Policy, at time.Time) (list []Settlement) {
 		list = append(list, Settlement{Target: RowDead, Failures: failed})
 	}
 	for i := range list {
-		list[i].Record, list[i].At, list[i].Error = r, at, "the text of an error"
-	}
-	return list
-}
-
-// refreshTrials are a start and each of its ends. A record whose rule cannot be read
-// comes to nothing.
-func refreshTrials(r *Record, p Refresher, at time.Time) (list []Settlement) {
-	started, err := p.Start(*r.Refresh, at, "trial")
-	if err != nil {
-		return nil
-	}
-	list = append(list, Settlement{Record: r, At: at, Target: RowOther, Refresh: &started})
-	for _, o := range []Outcome{Succeeded, Errored, Rejected} {
-		next, _ := p.End(started, o, at, "the text of an error", nil)
-		list = append(list, Settlement{Record: r, At: at, Target: o.Target(), Refresh: &next, Error: "the text of an error"})
+		list[i].Record, list[i].At, list[i].Error = r, at, text
 	}
 	return list
 }
@@ -88,7 +83,8 @@ func (r *run) try(records []Record) bool {
 				rec = &records[[]int{0, len(records) - 1, len(records) / 2}[i]]
 			}
 			hash := rec.Key.Hash()
-			if origin(rec) != state || slices.ContainsFunc(refused, func(ev Event) bool { return ev.Record == rec }) || r.wasTried(hash) || e.isRefused(hash) {
+			again := slices.ContainsFunc(refused, func(ev Event) bool { return ev.Record == rec })
+			if origin(rec) != state || again || r.wasTried(hash) || e.isRefused(hash) {
 				continue
 			}
 			switch outcome, err := TryRecord(r.stop, store, rec, e.Policy, e.Now()); {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"backlog/backlog/flight"
 )
 
 // A page is read with as many records as are dispatched in about a second, so
@@ -84,7 +86,7 @@ func (w *walk) fill() (jobs []job) {
 			}
 			continue
 		}
-		if len(jobs) == 0 && r.e.Now().Sub(l.page.read) > maxPageAge {
+		if len(jobs) == 0 && r.e.Now().Sub(l.page.read) > maxPageAge && r.e.queue == nil {
 			l.reread()
 			continue
 		}
@@ -104,6 +106,8 @@ func (w *walk) fill() (jobs []job) {
 			l.staged++
 			j.seq = l.staged
 			jobs = append(jobs, j)
+		} else {
+			r.e.release(rec)
 		}
 	}
 	return jobs
@@ -152,7 +156,11 @@ func (w *walk) claim(l *lane, rec *Record, wait bool) (j job, ok, full bool) {
 			return j, false, true
 		}
 	}
-	if !e.flights.claim(hash, l.page.age) {
+	age := l.page.age
+	if e.queue != nil {
+		age = nil
+	}
+	if !e.flights.Claim(hash, age) {
 		e.gate.room.Release(weight)
 		return j, false, false
 	}
@@ -231,7 +239,7 @@ type lane struct {
 
 type readPage struct {
 	Page
-	age     *pageAge
+	age     *flight.Page
 	section int
 	read    time.Time
 	final   bool // nothing comes after it
@@ -298,7 +306,7 @@ func (l *lane) ended() bool {
 // shut lets go of the present page.
 func (l *lane) shut() {
 	if l.page.age != nil {
-		l.w.r.e.flights.close(l.page.age)
+		l.w.r.e.flights.Close(l.page.age)
 		l.page.age = nil
 	}
 }
@@ -314,7 +322,7 @@ func (l *lane) close() {
 	if l.pages != nil {
 		l.cancel()
 		for p := range l.pages {
-			l.w.r.e.flights.close(p.age)
+			l.w.r.e.flights.Close(p.age)
 		}
 	}
 	l.shut()
@@ -332,13 +340,13 @@ func (l *lane) read(ctx context.Context, sections []section, pages chan<- readPa
 		q := Query{Lane: l.lane, Now: r.pass.Now, Since: r.pass.since(), Widest: r.pass.Widest, After: s.after, Until: s.until}
 		for more := true; more; {
 			q.Limit = limit
-			p := readPage{age: e.flights.open(), section: i, chunk: present.chunk}
+			p := readPage{age: e.flights.Open(), section: i, chunk: present.chunk}
 			p.err = e.persist(ctx, func() (err error) {
 				p.Page, err = e.Store.Pending(ctx, q)
 				return err
 			})
 			if ctx.Err() != nil {
-				e.flights.close(p.age)
+				e.flights.Close(p.age)
 				return
 			}
 			p.read = e.Now()
@@ -348,7 +356,7 @@ func (l *lane) read(ctx context.Context, sections []section, pages chan<- readPa
 			select {
 			case pages <- p:
 			case <-ctx.Done():
-				e.flights.close(p.age)
+				e.flights.Close(p.age)
 				return
 			}
 			if p.err != nil {
@@ -385,8 +393,8 @@ func within(d time.Duration, n int, took time.Duration, limit int) int {
 	return int(min(float64(n)*float64(d)/float64(took), float64(limit)))
 }
 
-// fit returns how many records as large as those of the page may be read at a
-// time, at most limit.
+// fit returns how many records as large as the page's may be read at a time, at most
+// limit.
 func (p *Page) fit(limit int) int {
 	bytes := 0
 	for i := range p.Records {

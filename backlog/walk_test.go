@@ -256,7 +256,7 @@ func TestRowTakenBackWhileItWaitsIsNotHandled(t *testing.T) {
 				taken := numbers(12*concurrency, n) // their turn is in two hours and more
 				time.AfterFunc(5*time.Minute, func() {
 					for _, id := range taken {
-						b.table.SetStatus(key(id), "CANCELLED")
+						b.table.Update(key(id), func(row *memory.Row) { row.Status = "CANCELLED" })
 					}
 				})
 				rep := b.pass(t)

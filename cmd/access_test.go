@@ -136,7 +136,7 @@ func TestAccess(t *testing.T) {
 	untouched("not writable")
 
 	s.chmod(0o600, "handler.sh")
-	s.refuses(1, "backlog: handler: exec: ./handler.sh is not executable; run chmod +x ./handler.sh\n", "once", "--max-age", "1d")
+	s.refuses(1, "backlog: handler: exec: ./handler.sh may not be executed by this user; run chmod +x ./handler.sh, or see the permissions of its directories and whether they are mounted noexec\n", "once", "--max-age", "1d")
 	s.chmod(0o755, "handler.sh")
 	untouched("not executable")
 

@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"backlog/backlog"
 	"backlog/backlog/config"
@@ -25,13 +23,6 @@ type CheckOptions struct {
 	SQL     bool
 	Sample  string // an ID, if the flag is given
 	NoWrite bool
-}
-
-func (o *CheckOptions) AddFlags(f *pflag.FlagSet) {
-	f.BoolVar(&o.SQL, "sql", false, "print every statement that passes run")
-	f.StringVar(&o.Sample, "sample", "", "call the handler, for real, with the record that has this `ID`")
-	f.BoolVar(&o.NoWrite, "no-write", false, "leave out what is written to rows and rolled back")
-	o.dataFlags.AddFlags(f)
 }
 
 func newCheck(g *globals) *cobra.Command {
@@ -52,10 +43,10 @@ was, and what is done in the database itself is undone. The record may have any
 status; ID is as for explain:
 
     backlog check --sample 4
-    backlog check --sample '["mail", 7]'` + exitStatusHelp + `
-  75  --sample, and another process is working on this table
+    backlog check --sample '["mail", 7]'
 
-With --sample, 0 means that the handler was called, whatever the outcome.`,
+With --sample the exit status is 0 when the handler was called, whatever the
+outcome, and 75 while another process is working on the table.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch sampling := c.Flags().Changed("sample"); {
@@ -67,7 +58,11 @@ With --sample, 0 means that the handler was called, whatever the outcome.`,
 			return runCheck(c.Context(), o, g)
 		},
 	}
-	o.AddFlags(c.Flags())
+	f := c.Flags()
+	f.BoolVar(&o.SQL, "sql", false, "print every statement that passes run")
+	f.StringVar(&o.Sample, "sample", "", "call the handler, for real, with the record that has this `ID`")
+	f.BoolVar(&o.NoWrite, "no-write", false, "leave out what is written to rows and rolled back")
+	o.dataFlags.AddFlags(f)
 	return c
 }
 
@@ -85,11 +80,8 @@ type finding struct {
 var errCheck = errors.New("not everything is as it must be")
 
 func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
-	_, now, err := o.clock()
-	if err != nil {
-		return err
-	}
-	cfg, err := g.load()
+	_, now := o.clock()
+	cfg, err := g.loadAny()
 	k := &checker{g: g, cfg: cfg, now: now, noWrite: o.NoWrite}
 	switch {
 	case err != nil && o.JSON && !o.SQL:
@@ -99,8 +91,11 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 		return err
 	case o.SQL:
 		return g.printSQL(ctx, cfg)
+	case sourceOf(cfg) != nil:
+		k.source(ctx, sourceOf(cfg))
+	default:
+		k.all(ctx)
 	}
-	k.all(ctx)
 	ok := !slices.ContainsFunc(k.findings, func(f finding) bool { return !f.OK })
 	if o.JSON {
 		err = g.printChecks(ok, k.findings, cfg)
@@ -186,10 +181,7 @@ func (k *checker) bad(name string, err error) bool {
 
 func (k *checker) all(ctx context.Context) {
 	k.good("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, shownURL(k.cfg.Database))
-	h, err := newHandler(ctx, k.cfg, nil)
-	k.tool(ctx, "handler", h, err)
-	onDead, err := newOnDead(ctx, k.cfg, nil)
-	k.tool(ctx, "on_dead", onDead, err)
+	h, onDead := k.tools(ctx)
 	k.state()
 	k.tiers()
 	k.policy()
@@ -207,15 +199,14 @@ func (k *checker) all(ctx context.Context) {
 		return
 	}
 	k.good("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
-	k.bad("handler", hasColumns(k.table, "handler", h))
-	k.bad("on_dead", hasColumns(k.table, "on_dead", onDead))
-	k.programs("handler", h)
-	k.programs("on_dead", onDead)
+	k.bad("handler", hasColumns(k.table, "handler."+k.cfg.Handler.Kind, h))
+	k.bad("on_dead", hasColumns(k.table, "on_dead."+k.cfg.OnDead.Kind, onDead))
 	k.work(ctx)
 	if !k.bad("times", k.table.ProveTimes(ctx, k.now)) {
 		k.times(ctx)
 		k.plans(ctx)
 		k.counts(ctx)
+		k.rules(ctx)
 	}
 	t, ok := k.writes(ctx)
 	k.notes(k.table)
@@ -380,6 +371,11 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 // printSQL prints statements and GRANTs. Without the right to read the table there
 // are no statements, and the GRANTs are what is needed most.
 func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
+	if s := sourceOf(cfg); s != nil {
+		configure, write, read := s.Rights()
+		g.printf("rabbitmqctl set_permissions -p VHOST USER '%s' '%s' '%s'\n", configure, write, read)
+		return nil
+	}
 	db, err := openDatabase(ctx, cfg.Database, table.Options{ReadOnly: true})
 	if err != nil {
 		return err
@@ -399,22 +395,10 @@ func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
 		g.printf("%s;\n", s)
 	}
 	for _, s := range sqlStatements(cfg) {
-		g.printf("%s\n", ended(s))
+		g.printf("%s\n;\n", strings.TrimSuffix(strings.TrimSpace(s), ";")) // it may end in a comment
 	}
 	if unproved != nil {
 		return fmt.Errorf("table %s: %w", cfg.Table.Name, unproved)
 	}
 	return nil
-}
-
-// ended returns SQL with a semicolon at its end.
-func ended(text string) string {
-	text = strings.TrimRightFunc(text, unicode.IsSpace)
-	switch last := text[strings.LastIndexByte(text, '\n')+1:]; {
-	case strings.Contains(last, "--"): // a comment would swallow it
-		return text + "\n;"
-	case strings.HasSuffix(text, ";"):
-		return text
-	}
-	return text + ";"
 }

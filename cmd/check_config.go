@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"backlog/backlog/inspect"
+	"backlog/backlog"
 	"backlog/tiers"
 )
 
@@ -73,6 +73,36 @@ func (k *checker) policy() {
 	k.good("policy", "%s", p.Name)
 }
 
+// rules looks at the rules of rows: one whose rule cannot be read is not started.
+func (k *checker) rules(ctx context.Context) {
+	p := refreshOf(k.cfg)
+	if p == nil || p.Settings().RRule.Column == "" {
+		return
+	}
+	list, err := k.table.Rules(ctx, p.Settings().RRule.Column)
+	k.bad("rules", err)
+	n, first := 0, ""
+	for _, text := range list {
+		if _, err := p.Rule(backlog.Refresh{Rule: text}); err != nil {
+			if n++; n == 1 {
+				first = fmt.Sprintf("%s: %v", shown(text), err)
+			}
+		}
+	}
+	if n > 0 {
+		k.warn("rules", "mend them: such a row is not started", "%s of the %d looked at cannot be read; the first: %s", plural(n, "rule"), len(list), first)
+	}
+}
+
+// tools checks the handlers, and returns those that there are.
+func (k *checker) tools(ctx context.Context) (h, onDead tool) {
+	h, err := newHandler(ctx, k.cfg, nil)
+	k.tool(ctx, "handler", h, err)
+	onDead, err = newOnDead(ctx, k.cfg, nil)
+	k.tool(ctx, "on_dead", onDead, err)
+	return h, onDead
+}
+
 // tool checks the handler or on_dead, if there is one, with its network.
 func (k *checker) tool(ctx context.Context, name string, h tool, err error) {
 	if h != nil {
@@ -90,31 +120,4 @@ func (k *checker) tool(ctx context.Context, name string, h tool, err error) {
 			k.warn(name, cure, "%s", what)
 		}
 	}
-}
-
-// mostPrograms is the largest concurrency that is not taken for a mistake.
-const mostPrograms = 1000
-
-// programs finds settings of programs that look right and do something else.
-func (k *checker) programs(name string, h tool) {
-	if n := k.cfg.Handler.Concurrency; name == "handler" && k.cfg.Handler.Kind == "exec" && n > mostPrograms {
-		k.warn(name, "lower handler.concurrency; a few for each processor do", "up to %s programs run at a time, each with memory and files of its own", inspect.Thousands(n))
-	}
-	for _, column := range k.table.Given() {
-		if asks(programOf(h), column) {
-			k.warn(name, "take it from there, or use http or sql, which know columns", "exec: {%s} in an argument is given as it stands; the record is on standard input, its id in BACKLOG_ID", shown(column))
-		}
-	}
-}
-
-// asks reports whether an argument has the column in braces, as a URL would. The
-// braces of ${column} are a shell's.
-func asks(command []string, column string) bool {
-	for _, arg := range command {
-		arg = strings.ReplaceAll(arg, fmt.Sprintf("${%s}", column), "")
-		if strings.Contains(arg, fmt.Sprintf("{%s}", column)) {
-			return true
-		}
-	}
-	return false
 }

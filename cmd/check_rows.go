@@ -27,33 +27,20 @@ func (k *checker) counts(ctx context.Context) {
 	if c.Exhausted > 0 {
 		k.good("records", "%d out of retries besides", c.Exhausted)
 	}
-	if n, err := k.table.Keyless(ctx); n > 0 {
-		k.warn("keys", "give them one", "%s without a key, or with a NULL in it: never tried", plural(n, "pending row"))
-	} else {
-		k.bad("keys", err)
+	if c.Unreadable == 0 {
+		return
 	}
 	n, first, err := k.table.Wrong(ctx, k.now)
+	if k.bad("dates", err) {
+		return
+	}
 	if none := c.Unreadable - n; none > 0 {
-		k.warn("dates", "give them one, or say what a missing one means: table.inserted: "+withNull(k.cfg.Table.Inserted), "%s without a date: never tried", plural(none, "pending row"))
+		k.warn("dates", "give them one, or say what a missing one means: table.inserted: {column: …, \"null\": oldest, zero: oldest}",
+			"%s without a date: never tried", plural(none, "pending row"))
 	}
-	if err == nil && n > 0 {
+	if n > 0 {
 		k.warn("dates", "mend the rows", "%s whose date cannot be right: not tried while that is so; the first: %v", plural(n, "pending row"), first)
-	} else {
-		k.bad("dates", err)
 	}
-}
-
-// withNull returns the column's setting by which a record without a date, or with a
-// zero one, is old.
-func withNull(c mapping.Time) string {
-	text := "{column: " + mapping.InYAML(c.Column)
-	if c.As != "" {
-		text += ", as: " + mapping.InYAML(c.As)
-	}
-	if c.Zone != nil {
-		text += ", zone: " + mapping.InYAML(c.Zone.String())
-	}
-	return text + `, "null": oldest, zero: oldest}`
 }
 
 // statuses finds rows that no pass takes because of their status. Passes say nothing

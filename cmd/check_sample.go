@@ -31,15 +31,15 @@ type sample struct {
 // comes back. Nothing is settled. It holds the run lock, so that nobody else
 // handles the record meanwhile.
 func runSample(ctx context.Context, o CheckOptions, g *globals) error {
-	_, now, err := o.clock()
-	if err != nil {
-		return err
-	}
+	_, now := o.clock()
 	cfg, err := g.load()
 	if err != nil {
 		return err
 	}
 	var transcript strings.Builder
+	if cfg.Handler.Kind == "amqp" {
+		return usagef("--sample: a worker's outcome is settled whatever asks for it; take `backlog once --id %s`, or a file with the worker's own handler", o.Sample)
+	}
 	log := slog.New(exchanges{newLog(cfg.Log, g.err).Handler(), func(text string) {
 		transcript.WriteString(text)
 		if !o.JSON {
@@ -47,7 +47,7 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 		}
 	}})
 	ctx, stop := stopOnSignal(ctx)
-	defer stop.close()
+	defer stop()
 	a, err := g.wireApp(ctx, cfg, log, now, nil)
 	if err != nil {
 		return err
@@ -65,7 +65,8 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	s := &sample{row: row, ID: row.Key, Status: row.Status, State: row.State.String(), Tier: inspect.Explain(row, cfg.Tiers, policyOf(cfg), now).Tier}
+	tier := inspect.Explain(row, cfg.Tiers, policyOf(cfg), now).Tier
+	s := &sample{row: row, ID: row.Key, Status: row.Status, State: row.State.String(), Tier: tier}
 	defer context.AfterFunc(ctx, func() {
 		fmt.Fprintln(g.err, "backlog: waiting for the handler; a second signal ends it")
 	})()

@@ -99,6 +99,10 @@ func loadDocPart(t *testing.T, dir, program, block string) {
 	if policy, ok := part["policy"].(map[string]any); ok && policy["refresh"] != nil {
 		whole["tiers"] = []any{map[string]any{"every": "1m"}}
 	}
+	show := "schedule --count 1"
+	if part["source"] != nil {
+		whole, show = map[string]any{}, "init --print"
+	}
 	for key, value := range part {
 		whole[key] = value
 	}
@@ -109,7 +113,7 @@ func loadDocPart(t *testing.T, dir, program, block string) {
 	if err := os.WriteFile(filepath.Join(dir, "part.yaml"), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := runDoc(dir, program, "TOKEN=t PASSWORD=p WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw backlog schedule --count 1 --config part.yaml"); err != nil {
+	if out, err := runDoc(dir, program, "TOKEN=t PASSWORD=p WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw backlog "+show+" --config part.yaml"); err != nil {
 		t.Errorf("%v: %s\n%s", err, out, block)
 	}
 }

@@ -19,17 +19,18 @@ const (
 	exitLocked = 75 // EX_TEMPFAIL
 )
 
-// exitStatusHelp ends the help text of every command.
-const exitStatusHelp = `
-
+// exitStatusHelp ends the help of every command; exitStatusPassHelp follows it for once.
+const (
+	exitStatusHelp = `
 EXIT STATUS
   0   done; failed records are normal
   1   could not do it
-  2   wrong usage or configuration`
-
-const exitStatusPassHelp = exitStatusHelp + `
-  3   --strict, and some record failed
-  75  another process is working on this table`
+  2   wrong usage or configuration
+`
+	exitStatusPassHelp = `  3   --strict, and some record failed
+  75  another process is working on this table
+`
+)
 
 // usageError is a mistake in how the program was called.
 type usageError struct{ error }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"backlog/backlog"
+	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 )
@@ -29,7 +28,7 @@ ID is the record's key as other commands show it; a composite key is a JSON
 array, in quotes:
 
     backlog explain 4
-    backlog explain '["mail", 7]'` + idHelp + exitStatusHelp,
+    backlog explain '["mail", 7]'` + idHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:
@@ -42,7 +41,6 @@ array, in quotes:
 		RunE: func(c *cobra.Command, args []string) error { return runExplain(c.Context(), args[0], o, g) },
 	}
 	o.AddFlags(c.Flags())
-	c.SetFlagErrorFunc(idFlagError)
 	return c
 }
 
@@ -50,17 +48,6 @@ array, in quotes:
 const idHelp = `
 
 An ID that begins with a dash stands behind --, and after all flags.`
-
-// idFlagError is flagError for commands that take IDs, which may be negative.
-func idFlagError(c *cobra.Command, err error) error {
-	e := (*pflag.NotExistError)(nil)
-	if errors.As(err, &e) {
-		if short := e.GetSpecifiedShortnames(); short != "" && strings.Trim(short, "0123456789") == "" {
-			return fmt.Errorf("unknown flag: -%s; an ID that begins with a dash stands behind --, as in: %s -- -%[1]s", short, c.CommandPath())
-		}
-	}
-	return flagError(c, err)
-}
 
 // explainJSON is what explain prints. A value that the record does not have is null.
 type explainJSON struct {
@@ -91,35 +78,29 @@ func runExplain(ctx context.Context, id string, o dataFlags, g *globals) error {
 		return err
 	}
 	defer a.close()
-	cfg := a.cfg
 	row, err := a.find(ctx, id, now)
 	if err != nil {
 		return err
 	}
-	if p := refreshOf(cfg); p != nil && row.Refresh != nil {
-		return g.explainRefresh(p, cfg, row, o.JSON, now)
-	}
-	x := inspect.Explain(row, cfg.Tiers, policyOf(cfg), now)
-	keeps := retryOf(cfg) != nil
-	if row.NoStatus {
-		row.Status = "NULL" // as status has it
+	s := sheet{now: now}
+	s.line("record", shown(row.Key.String()))
+	var e explainJSON
+	if p := refreshOf(a.cfg); p != nil && row.Refresh != nil {
+		e = s.refresh(p, a.cfg, row)
+	} else {
+		e = s.row(a.cfg, row)
 	}
 	if o.JSON {
-		return printJSON(g.out, explanationOf(row, x, keeps, now))
+		return printJSON(g.out, e)
 	}
-	unless := ""
-	if cfg.MaxRecords > 0 {
-		unless = fmt.Sprintf(", or a later one if others fill its %d (max_records)", cfg.MaxRecords)
-	}
-	return g.printExplanation(row, x, keeps, now, unless)
+	return printTable(g.out, s.lines)
 }
 
-// explanationOf returns what explain prints of the row, with its failures where the
-// policy keeps them in the row.
-func explanationOf(row inspect.Row, x inspect.Explanation, keeps bool, now time.Time) explainJSON {
+// explanationOf returns what explain prints of any row.
+func explanationOf(row inspect.Row, x inspect.Explanation, now time.Time) explainJSON {
 	e := explainJSON{
 		ID: row.Key, Status: row.Status, Inserted: stamp(row.Inserted),
-		Due: x.Due, Reason: x.Reason, Next: stamp(x.Next),
+		Due: x.Due, Reason: x.Reason, Next: stamp(x.Next), Tier: textOrNull(x.Tier),
 		State: row.State.String(), Eligible: stamp(row.Eligible), Expires: stamp(row.Expires),
 	}
 	// An infinite date has no age: it is further away than a duration can be long.
@@ -127,43 +108,66 @@ func explanationOf(row inspect.Row, x inspect.Explanation, keeps bool, now time.
 		seconds := age.Seconds()
 		e.Age = &seconds
 	}
-	if x.Tier != "" {
-		e.Tier = &x.Tier
-	}
-	if keeps {
-		e.Failures, e.LastFailure, e.Planned = &row.Failures.Count, stamp(row.Failures.Last), stamp(row.Failures.Next)
-	}
 	return e
 }
 
-func (g *globals) printExplanation(row inspect.Row, x inspect.Explanation, keeps bool, now time.Time, unless string) error {
-	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
-	line := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
-	line("record", "%s", shown(row.Key.String()))
-	line("status", "%s", statusText(row))
-	if row.Inserted.IsZero() {
-		line("inserted", "-")
-	} else {
-		line("inserted", "%s, %s", exactly(row.Inserted), fromNow(row.Inserted, now))
+// A sheet is what is known of one record, a line each.
+type sheet struct {
+	now   time.Time
+	lines []string
+}
+
+// line adds what is known; there may be nothing.
+func (s *sheet) line(what, text string) {
+	if text != "" {
+		s.lines = append(s.lines, what+"\t"+text)
 	}
-	if keeps {
-		line("failures", "%d", row.Failures.Count)
+}
+
+func (s *sheet) moment(what string, t time.Time) {
+	if !t.IsZero() {
+		s.line(what, exactly(t)+", "+fromNow(t, s.now))
 	}
-	for _, t := range []struct {
-		what string
-		at   time.Time
-	}{{"last failure", row.Failures.Last}, {"planned for", row.Failures.Next}, {"eligible", row.Eligible}, {"expires", row.Expires}} {
-		if !t.at.IsZero() {
-			line(t.what, "%s, %s", exactly(t.at), fromNow(t.at, now))
-		}
+}
+
+// explain adds whether the record is due and when it is tried next.
+func (s *sheet) explain(x inspect.Explanation, unless string) {
+	due, next := "no: ", "none"
+	if x.Due {
+		due = "yes: "
 	}
-	line("due", "%s: %s", map[bool]string{true: "yes", false: "no"}[x.Due], escaped(x.Reason))
-	if x.Next.IsZero() {
-		line("next attempt", "none")
-	} else {
-		line("next attempt", "%s, %s, by the tier %s%s", exactly(x.Next), fromNow(x.Next, now), shown(x.Tier), unless)
+	s.line("due", due+escaped(x.Reason))
+	if !x.Next.IsZero() {
+		next = fmt.Sprintf("%s, %s, by the tier %s%s", exactly(x.Next), fromNow(x.Next, s.now), shown(x.Tier), unless)
 	}
-	return w.Flush()
+	s.line("next attempt", next)
+}
+
+// row adds what is known of a row that is handled until it succeeds.
+func (s *sheet) row(cfg *config.Config, row inspect.Row) explainJSON {
+	x := inspect.Explain(row, cfg.Tiers, policyOf(cfg), s.now)
+	if row.NoStatus {
+		row.Status = "NULL" // as status has it
+	}
+	e := explanationOf(row, x, s.now)
+	s.line("status", statusText(row))
+	if s.moment("inserted", row.Inserted); row.Inserted.IsZero() {
+		s.line("inserted", "-")
+	}
+	if retryOf(cfg) != nil {
+		e.Failures, e.LastFailure, e.Planned = &row.Failures.Count, stamp(row.Failures.Last), stamp(row.Failures.Next)
+		s.line("failures", strconv.Itoa(row.Failures.Count))
+	}
+	s.moment("last failure", row.Failures.Last)
+	s.moment("planned for", row.Failures.Next)
+	s.moment("eligible", row.Eligible)
+	s.moment("expires", row.Expires)
+	unless := ""
+	if cfg.MaxRecords > 0 {
+		unless = fmt.Sprintf(", or a later one if others fill its %d (max_records)", cfg.MaxRecords)
+	}
+	s.explain(x, unless)
+	return e
 }
 
 // statusText returns the row's status and, where that is another word, its state.

@@ -17,7 +17,7 @@ func newInit(g *globals) *cobra.Command {
 		Long: `Init creates what the configuration names and the database does not have: the
 database file, the table, an index for each status that is read, and the columns in which
 a policy keeps its state: those it adds to a table that is there. It alters and
-drops nothing else and may be run again. It prints each statement that it has run.` + exitStatusHelp,
+drops nothing else and may be run again. It prints each statement that it has run.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runInit(c.Context(), onlyPrint, g) },
 	}
@@ -26,9 +26,12 @@ drops nothing else and may be run again. It prints each statement that it has ru
 }
 
 func runInit(ctx context.Context, onlyPrint bool, g *globals) error {
-	cfg, err := g.load()
+	cfg, err := g.loadAny()
 	if err != nil {
 		return err
+	}
+	if sourceOf(cfg) != nil {
+		return initSource(ctx, g, cfg, onlyPrint)
 	}
 	server, err := serverOf(cfg.Database)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"backlog/backlog"
 	"backlog/backlog/config"
@@ -31,18 +30,9 @@ type OnceOptions struct {
 	ID     string
 	DryRun bool
 	Strict bool
-	Wait   string
-}
+	Wait   time.Duration
 
-func (o *OnceOptions) AddFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.MaxAge, "max-age", "", "process records up to `AGE` old, such as 7d")
-	f.StringVar(&o.Tier, "tier", "", "process what the tier called `NAME` does")
-	f.BoolVar(&o.Due, "due", false, "process the widest tier that ticked in the last minute, if any")
-	f.StringVar(&o.ID, "id", "", "process the record that has this `ID` now, due or not")
-	f.BoolVar(&o.DryRun, "dry-run", false, "show the records in the order of handling, and do nothing")
-	f.BoolVar(&o.Strict, "strict", false, "exit with 3 if a record failed")
-	f.StringVar(&o.Wait, "wait", "0", "wait up to `DURATION` while another process works on the table")
-	o.dataFlags.AddFlags(f)
+	MaxRecords int
 }
 
 func newOnce(g *globals) *cobra.Command {
@@ -69,37 +59,48 @@ it has failed, but none that has succeeded, is dead or has expired. With --dry-r
 it shows what a program would be given. A composite key is a JSON array:
 
     backlog once --id 4
-    backlog once --id '["mail", 7]' --dry-run` + exitStatusPassHelp + `
+    backlog once --id '["mail", 7]' --dry-run
 
 A pass that a signal ends is done, too: 0. The report says so. One with outcomes
 that the database does not take is not: 1.`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runOnce(c.Context(), o, g) },
+		Annotations: map[string]string{"exit": exitStatusPassHelp},
+		Args:        noArgs,
+		RunE:        func(c *cobra.Command, _ []string) error { return runOnce(c.Context(), o, g) },
 	}
-	o.AddFlags(c.Flags())
-	c.RegisterFlagCompletionFunc("tier", func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-		var names []string
-		if cfg, err := g.load(); err == nil {
-			names = tierNames(cfg.Tiers)
-		}
-		return words(names...)(c, args, start)
-	})
+	f := c.Flags()
+	f.StringVar(&o.MaxAge, "max-age", "", "process records up to `AGE` old, such as 7d")
+	f.StringVar(&o.Tier, "tier", "", "process what the tier called `NAME` does")
+	f.BoolVar(&o.Due, "due", false, "process the widest tier that ticked in the last minute, if any")
+	f.StringVar(&o.ID, "id", "", "process the record that has this `ID` now, due or not")
+	f.IntVar(&o.MaxRecords, "max-records", 0, "process at most `N` records; 0: as many as max_records says")
+	f.BoolVar(&o.DryRun, "dry-run", false, "show the records in the order of handling, and do nothing")
+	f.BoolVar(&o.Strict, "strict", false, "exit with 3 if a record failed")
+	f.Var(&flagOf[time.Duration]{to: &o.Wait, read: parseWait}, "wait", "wait up to `DURATION` while another process works on the table")
+	o.dataFlags.AddFlags(f)
 	return c
 }
 
-func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
-	clock, now, err := o.clock()
-	if err != nil {
-		return err
-	}
-	wait, err := tiers.ParseDuration(o.Wait)
+func parseWait(text string) (time.Duration, error) {
+	wait, err := tiers.ParseDuration(text)
 	if err != nil || wait < 0 {
-		return usagef("--wait: %q is not a duration; write it as in 30s", o.Wait)
+		err = fmt.Errorf("%q is not a duration; write it as in 30s", text)
 	}
-	cfg, err := g.load()
+	return wait, err
+}
+
+func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
+	clock, now := o.clock()
+	cfg, err := g.loadAny()
 	if err != nil {
 		return err
 	}
+	if sourceOf(cfg) != nil {
+		return onceSource(ctx, g, cfg, o)
+	}
+	if o.MaxRecords < 0 {
+		return usagef("--max-records: must not be negative")
+	}
+	cfg.MaxRecords = cmp.Or(o.MaxRecords, cfg.MaxRecords)
 	p, err := o.pass(cfg.Tiers, now)
 	if err != nil {
 		return err
@@ -112,7 +113,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	}
 	log := newLog(cfg.Log, g.err)
 	ctx, stop := stopOnSignal(ctx)
-	defer stop.close()
+	defer stop()
 	switch {
 	case o.DryRun && o.ID != "":
 		return dryRunOne(ctx, g, cfg, log, p, o)
@@ -121,12 +122,8 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	}
 	surviveReaders()
 	obs := newObserver(log)
-	report, err := g.passOnce(ctx, cfg, log, p, o.ID, wait, clock, obs.Observe)
+	report, err := g.passOnce(ctx, cfg, log, p, o.ID, o.Wait, clock, obs.Observe)
 	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
-		if errors.Is(err, backlog.ErrUnavailable) && !o.JSON {
-			g.printf("%s: no record selected: stopped by signal while it waited for the database\n", shown(cmp.Or(o.ID, p.Tier)))
-			return nil
-		}
 		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
 	}
 	problem := (*table.Problem)(nil)
@@ -136,7 +133,12 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, &problem):
 		return err // nothing was begun
 	}
-	if perr := printReport(g.out, cmp.Or(o.ID, p.Tier), report, o.JSON, obs.causes(report.Tier)); perr != nil {
+	return o.end(g, cmp.Or(o.ID, p.Tier), report, obs, err)
+}
+
+// end prints what a pass has done and returns what the program ends with.
+func (o *OnceOptions) end(g *globals, name string, report backlog.Report, obs *observer, err error) error {
+	if perr := printReport(g.out, name, report, o.JSON, obs.causes(report.Tier)); perr != nil {
 		return perr
 	}
 	switch {
@@ -158,7 +160,7 @@ func (o *OnceOptions) locked(log *slog.Logger, err error) error {
 		log.Warn("the tick is dropped: " + err.Error())
 		return quietError{err}
 	}
-	if o.Wait == "0" {
+	if o.Wait == 0 {
 		return fmt.Errorf("%w (--wait 30s waits for it)", err)
 	}
 	return err
@@ -168,7 +170,7 @@ func (o *OnceOptions) locked(log *slog.Logger, err error) error {
 // alone. The report is zero if the pass could not begin.
 func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Logger, p backlog.Pass, id string, wait time.Duration,
 	clock func() time.Time, observe func(backlog.Event)) (report backlog.Report, err error) {
-	a, err := whenThere(ctx, log, awayPatience, func() (*app, error) { return g.wireApp(ctx, cfg, log, p.Now, nil) })
+	a, err := whenThere(ctx, log, "database", awayPatience, func() (*app, error) { return g.wireApp(ctx, cfg, log, p.Now, nil) })
 	if err != nil {
 		return report, err
 	}
@@ -184,6 +186,9 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 		return report, err
 	}
 	defer lock.Unlock()
+	if err := a.openDispatch(ctx); err != nil {
+		return report, err
+	}
 	e := a.engine(clock, newProgress(g.err, a.table, observe))
 	defer context.AfterFunc(ctx, a.sayStopping)()
 	var lost error
@@ -197,6 +202,7 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 		report, err = a.handleOne(held, e, p, id)
 	}
 	e.Flush(ctx) // what is left of a lost lock
+	err = errors.Join(err, a.dispatchError())
 	if release(); lost != nil {
 		if report.Stopped == backlog.StoppedLock {
 			report.Stopped = backlog.StoppedError
@@ -241,9 +247,9 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, strings.Join(tierNames(s), ", "))
 		}
 	case byAge && !byName && !o.Due:
-		age, err := parseAge("--max-age", o.MaxAge)
+		age, err := parseAge(o.MaxAge)
 		if err != nil {
-			return p, err
+			return p, usagef("--max-age: %w", err)
 		}
 		if tier, known = s.ByMaxAge(age); !known {
 			tier = tiers.Tier{Name: o.MaxAge, MaxAge: age}
@@ -285,23 +291,15 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 		p.Resume = s.Resume[p.Tier]
 	}
 	obs := newObserver(log)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	n, before := 0, ""
 	show := func(_ context.Context, r *backlog.Record) error {
 		n++
 		if asJSON {
-			b, err := json.Marshal(recordOf(r))
-			if err != nil {
-				cancel(err)
-			}
+			b, _ := json.Marshal(recordOf(r))
 			g.printf("%s%s", before, b)
 			before = ","
 		} else {
 			g.printf("%s\t%s\t%s\t%s\n", shown(r.Key.String()), shown(r.Status), when(r.Inserted), r.Lane)
-		}
-		if g.unsaid != nil {
-			cancel(g.unsaid)
 		}
 		return backlog.Skip
 	}
@@ -309,7 +307,7 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 		g.printf(`{"tier":%s,"records":[`, name)
 	}
 	e := &backlog.Engine{
-		Store:      struct{ backlog.Store }{a.store()}, // none of its other abilities
+		Store:      struct{ backlog.Store }{a.store}, // none of its other abilities
 		Handler:    backlog.HandlerFunc(show),
 		MaxRecords: cfg.MaxRecords,
 		Observe: func(ev backlog.Event) {
@@ -322,9 +320,6 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 		e.Policy = policyOf(cfg)
 	}
 	_, err = e.Pass(ctx, p)
-	if cause := context.Cause(ctx); err == nil && cause != nil && !isEnd(cause) {
-		err = cause
-	}
 	switch {
 	case asJSON:
 		g.printf("]}\n")
@@ -357,14 +352,6 @@ func recordOf(r *backlog.Record) recordJSON {
 	return recordJSON{ID: r.Key, Status: r.Status, Inserted: stamp(r.Inserted), Lane: r.Lane.String()}
 }
 
-// when returns a time as people read it.
-func when(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format("2006-01-02 15:04:05 MST")
-}
-
 // handleOne handles and settles one record.
 func (a *app) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, id string) (backlog.Report, error) {
 	row, tier, err := a.findPending(ctx, id, p.Now)
@@ -375,7 +362,7 @@ func (a *app) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, 
 	one := &singleStore{Table: a.table, record: row.Record}
 	e.Store = one
 	if a.again != nil {
-		e.Store = a.singleRefresh(one)
+		e.Store = &singleRefresh{a.again, one}
 	}
 	return e.Pass(ctx, p)
 }
@@ -390,20 +377,13 @@ func (a *app) findPending(ctx context.Context, id string, now time.Time) (row in
 	if p := refreshOf(a.cfg); p != nil {
 		return row, a.cfg.Tiers.Widest(), a.whyNotStarted(p, row, now)
 	}
-	pending := row.State == backlog.RowNew || row.State == backlog.RowError
-	dateless := row.Inserted.IsZero()
-	expired := !row.Expires.IsZero() && row.Expires.Before(now)
-	if !pending || row.Filtered || row.Unreadable != nil || dateless && row.NoDate == "skip" || expired {
-		why := inspect.Explain(row, a.cfg.Tiers, policyOf(a.cfg), now).Reason
+	if why := row.Never(now); why != "" {
 		return row, tier, fmt.Errorf("record %s is not handled: %s", shown(row.Key.String()), why)
 	}
 	for _, t := range a.cfg.Tiers.Tiers() {
-		if dateless && row.NoDate == "newest" || !dateless && !row.Inserted.Before(now.Add(-t.MaxAge)) {
+		if row.Reached(backlog.TierPass(a.cfg.Tiers, t), now) {
 			return row, t, nil
 		}
-	}
-	if dateless {
-		tier = a.cfg.Tiers.Widest()
 	}
 	return row, tier, nil
 }
@@ -438,12 +418,9 @@ func dryRunOne(ctx context.Context, g *globals, cfg *config.Config, log *slog.Lo
 	if err != nil {
 		return err
 	}
-	inserted := ""
-	if !row.Inserted.IsZero() {
-		inserted = row.Inserted.UTC().Format(time.RFC3339Nano)
-	}
 	environment := [][2]string{
-		{"BACKLOG_ID", row.Key.String()}, {"BACKLOG_STATUS", row.Status}, {"BACKLOG_INSERTED", inserted}, {"BACKLOG_TIER", tier.Name},
+		{"BACKLOG_ID", row.Key.String()}, {"BACKLOG_STATUS", row.Status},
+		{"BACKLOG_INSERTED", backlog.TimeText(row.Inserted)}, {"BACKLOG_TIER", tier.Name},
 	}
 	if !o.JSON {
 		for _, v := range environment {

@@ -29,30 +29,24 @@ func (s stamp) MarshalJSON() ([]byte, error) {
 	return t.MarshalJSON()
 }
 
+func (s stamp) String() string { return when(time.Time(s)) }
+
+// when returns a time as people read it.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 MST")
+}
+
 // reportJSON is a pass's report on the command line. Its fields are part of
 // the command's contract.
 type reportJSON struct {
-	Tier        string  `json:"tier"`
-	MaxAge      float64 `json:"max_age_seconds"`
-	Started     stamp   `json:"started"`
-	Duration    float64 `json:"duration_seconds"`
-	Selected    int     `json:"selected"`
-	Succeeded   int     `json:"succeeded"`
-	Failed      int     `json:"failed"`
-	Rejected    int     `json:"rejected"`
-	Skipped     int     `json:"skipped"`
-	Conflicts   int     `json:"conflicts"`
-	Expired     int     `json:"expired"`
-	Complete    bool    `json:"complete"`
-	Stopped     string  `json:"stopped"`
-	Refused     int     `json:"refused"`
-	Interrupted int     `json:"interrupted"`
-	Unwritten   int     `json:"unwritten"`
-	Unreadable  int     `json:"unreadable"`
-	GivenUp     int     `json:"given_up"`
-	Accepted    int     `json:"accepted"`
-	Overdue     int     `json:"overdue,omitempty"`
-
+	Tier     string  `json:"tier"`
+	MaxAge   float64 `json:"max_age_seconds"`
+	Started  stamp   `json:"started"`
+	Duration float64 `json:"duration_seconds"`
+	backlog.Report
 	Causes []causeJSON `json:"causes"`
 }
 
@@ -60,13 +54,7 @@ type reportJSON struct {
 // failed.
 func printReport(w io.Writer, name string, r backlog.Report, asJSON bool, list []causes.Cause) error {
 	if asJSON {
-		return printJSON(w, reportJSON{
-			Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Started: stamp(r.Started), Duration: r.Duration.Seconds(),
-			Selected: r.Selected, Succeeded: r.Succeeded, Failed: r.Failed, Rejected: r.Rejected, Skipped: r.Skipped,
-			Conflicts: r.Conflicts, Expired: r.Expired, Complete: r.Complete, Stopped: r.Stopped,
-			Refused: r.Refused, Interrupted: r.Interrupted, Unwritten: r.Unwritten, Unreadable: r.Unreadable,
-			GivenUp: r.GivenUp, Accepted: r.Accepted, Overdue: r.Overdue, Causes: causesJSON(list),
-		})
+		return printJSON(w, reportJSON{r.Tier, r.MaxAge.Seconds(), stamp(r.Started), r.Duration.Seconds(), r, causesJSON(list)})
 	}
 	if _, err := fmt.Fprintln(w, reportText(name, r)); err != nil {
 		return err
@@ -155,19 +143,8 @@ func shortly(d time.Duration) string {
 // escaped returns the text with everything escaped that a terminal would not show
 // as it is.
 func escaped(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == '\uFFFD' && !strings.HasPrefix(s[i:], "\uFFFD"): // a byte that is no UTF-8
-			b.WriteString(`\x` + strconv.FormatUint(uint64(s[i]), 16))
-		case strconv.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			q := strconv.QuoteRune(r)
-			b.WriteString(q[1 : len(q)-1])
-		}
-	}
-	return b.String()
+	q := strconv.Quote(s)
+	return strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(q[1 : len(q)-1]) // what is printable stays
 }
 
 // topCauses is how many of the most frequent causes people are shown.
@@ -188,7 +165,7 @@ func printCauses(w io.Writer, list []causes.Cause) error {
 	top, rest, records := topOf(list)
 	for _, c := range top {
 		// A key may be long, too; what is cut can be seen in the log.
-		if _, err := fmt.Fprintf(w, "  %s × %s (first: id %s)\n", inspect.Thousands(c.Records), cutColumns(escaped(c.String())), cutColumns(shown(c.First.String()))); err != nil {
+		if _, err := fmt.Fprintf(w, "  %s × %s (first: id %s)\n", inspect.Thousands(c.Records), cutColumns(escaped(c.String()), 120), cutColumns(shown(c.First.String()), 120)); err != nil {
 			return err
 		}
 	}
@@ -211,9 +188,8 @@ func causesJSON(list []causes.Cause) []causeJSON {
 	return each(list, func(c causes.Cause) causeJSON { return causeJSON{c.String(), c.Records, c.First} })
 }
 
-// cutColumns cuts the text in its middle to the length of a terminal's line.
-func cutColumns(s string) string {
-	const columns = 120
+// cutColumns cuts the text in its middle to so many columns of a terminal.
+func cutColumns(s string, columns int) string {
 	r := []rune(s)
 	if len(r) <= columns {
 		return s

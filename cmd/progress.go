@@ -16,10 +16,8 @@ import (
 )
 
 const (
-	// longPass is how long a pass runs before it gets a bar.
-	longPass = time.Second
-	// longSimulation is the same for a simulation.
-	longSimulation = time.Second / 2
+	// longWork is how long a pass or a simulation runs before its bar is drawn.
+	longWork = time.Second
 	// steps are what a simulation's bar counts.
 	steps = 1000
 	// redraw is how often the bar is drawn at most.
@@ -34,9 +32,8 @@ type progress struct {
 	next    func(backlog.Event)
 
 	tier      string // whose pass is shown
-	began     time.Time
-	done      int  // attempts
-	counted   bool // the bar has its end
+	done      int    // attempts
+	counted   bool   // the bar has its end
 	stopCount context.CancelFunc
 }
 
@@ -58,11 +55,9 @@ func (p *progress) Observe(ev backlog.Event) {
 		p.passStarted(ev.Report)
 	case p.bar == nil || ev.Tier != p.tier:
 	case ev.Kind == backlog.AttemptEnded:
-		p.done++
-		if p.counted && time.Since(p.began) >= longPass {
-			progressbar.OptionThrottle(redraw)(p.bar)
+		if p.done++; p.counted {
+			p.show(shown(p.tier), p.done)
 		}
-		p.bar.Add(1)
 	case ev.Kind == backlog.PassEnded:
 		p.stopCount()
 		p.bar.Clear()
@@ -73,8 +68,8 @@ func (p *progress) Observe(ev backlog.Event) {
 // passStarted starts the bar's clock with the pass, so that its rate is the pass's,
 // and counts what is pending before outcomes change that.
 func (p *progress) passStarted(pass *backlog.Report) {
-	p.newBar(shown(pass.Tier), math.MaxInt64, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("records"))
-	p.tier, p.began, p.done, p.counted = pass.Tier, time.Now(), 0, false
+	p.newBar(math.MaxInt, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("records"))
+	p.tier, p.done, p.counted = pass.Tier, 0, false
 	var ctx context.Context
 	ctx, p.stopCount = context.WithCancel(context.Background())
 	go p.count(ctx, p.bar, *pass)
@@ -95,92 +90,56 @@ func (p *progress) count(ctx context.Context, bar *progressbar.ProgressBar, pass
 }
 
 // newBar makes the screen's bar, which is not drawn yet. The caller holds the lock.
-func (s *screen) newBar(name string, length int64, more ...progressbar.Option) *progressbar.ProgressBar {
-	s.bar = progressbar.NewOptions64(length, append(more,
+func (s *screen) newBar(length int, more ...progressbar.Option) {
+	s.began = time.Now()
+	s.bar = progressbar.NewOptions(length, append(more,
 		progressbar.OptionSetWriter(s.w),
-		progressbar.OptionSetDescription(name),
 		progressbar.OptionThrottle(math.MaxInt64),
 		progressbar.OptionClearOnFinish(),
 	)...)
 	s.bar.Reset() // sets the clock
-	return s.bar
 }
 
-// A gauge shows on a terminal how far a long simulation is. A nil gauge shows
-// nothing.
-type gauge screen
-
-// begin starts a new bar of so many steps, -1 if the number is not known.
-func (u *gauge) begin(name string, length int64, more ...progressbar.Option) {
-	u.end()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	bar := (*screen)(u).newBar(name, length, append(more, progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionSetElapsedTime(true))...)
-	time.AfterFunc(longSimulation, func() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if u.bar == bar {
-			progressbar.OptionThrottle(redraw)(bar)
-			bar.RenderBlank() // the first progress may be long in coming
-		}
-	})
+// show moves the bar to so many steps, and draws it if it has been there for long.
+// The caller holds the lock.
+func (s *screen) show(name string, done int) {
+	if time.Since(s.began) >= longWork {
+		progressbar.OptionThrottle(redraw)(s.bar)
+	}
+	progressbar.OptionSetDescription(name)(s.bar)
+	s.bar.Set(done)
 }
 
-// show moves the bar to so many steps.
-func (u *gauge) show(name string, done int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	progressbar.OptionSetDescription(name)(u.bar)
-	u.bar.Set64(done)
-}
-
-// end takes the bar away.
-func (u *gauge) end() {
-	if u == nil {
+// hide takes the bar away. A nil screen has none.
+func (s *screen) hide() {
+	if s == nil {
 		return
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.bar != nil {
-		u.bar.Clear()
-		u.bar = nil
-	}
-}
-
-// reading returns a function that counts the rows that are read.
-func (u *gauge) reading() (row func()) {
-	if u == nil {
-		return func() {}
-	}
-	const what = "reading the table"
-	u.begin(what, -1, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("rows"))
-	read := int64(0)
-	return func() {
-		if read++; read%1000 == 0 {
-			u.show(what, read)
-		}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bar != nil {
+		s.bar.Clear()
+		s.bar = nil
 	}
 }
 
 // simulating returns a function that takes the progress of the i-th candidate, from
-// 0; nil without a terminal.
-func (u *gauge) simulating(name string, i, candidates int) func(done, of int) {
-	if u == nil {
+// 0, and shows it; nil without a terminal.
+func (s *screen) simulating(name string, i, candidates int) func(done, of int) {
+	if s == nil {
 		return nil
 	}
-	name = shown(name)
-	if r := []rune(name); len(r) > 30 { // a line is all there is
-		name = string(r[:29]) + "…"
-	}
+	name = cutColumns(shown(name), 30) // a line is all there is
 	if candidates > 1 {
 		name += fmt.Sprintf(" (%d of %d)", i+1, candidates)
 	}
-	if i == 0 {
-		u.begin(name, int64(steps*candidates))
-	}
 	return func(done, of int) {
-		// The end is for what comes after.
-		u.show(name, int64(steps*i)+min(steps-1, steps*int64(done)/int64(of)))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.bar == nil {
+			s.newBar(steps * candidates)
+		}
+		s.show(name, steps*i+min(steps-1, steps*done/of)) // the end is for what comes after
 	}
 }
 
@@ -189,8 +148,9 @@ func (u *gauge) simulating(name string, i, candidates int) func(done, of int) {
 type screen struct {
 	w *logqueue.Queue
 
-	mu  sync.Mutex
-	bar *progressbar.ProgressBar // nil: none
+	mu    sync.Mutex
+	bar   *progressbar.ProgressBar // nil: none
+	began time.Time                // of the bar
 }
 
 // onScreen returns the queue as a screen if it leads to a terminal.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ superseded, is left alone: exit status 1.
     backlog resolve 5f1c9a0e7b2d4c68-1 success
     backlog resolve 5f1c9a0e7b2d4c68-1 failure --reason "the file is empty"
 
-With status the attempt goes on, and only the text for the customer is written.` + exitStatusHelp,
+With status the attempt goes on, and only the text for the customer is written.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return errors.New("say which attempt and what became of it, as in: backlog resolve UID success")
@@ -110,7 +111,7 @@ func newAttempt(g *globals) *cobra.Command {
 		Short: "Say whether an attempt is still the running one of its row (policy refresh)",
 		Long: `Attempt ends with 0 while the attempt with the UID is its row's running one, and with
 1 when it is not: a worker that holds it must stop then. Past its deadline it is
-the running one until somebody fails it, which the next pass does.` + exitStatusHelp,
+the running one until somebody fails it, which the next pass does.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("say which attempt, as in: backlog attempt UID")
@@ -190,60 +191,38 @@ func (*singleRefresh) Overdue(context.Context, time.Time, backlog.Cursor, int) (
 	return nil, nil
 }
 
-func (a *app) singleRefresh(one *singleStore) backlog.Store {
-	return &singleRefresh{Store: a.again, one: one}
-}
-
-// explainRefresh is explain of a row of the refresh policy.
-func (g *globals) explainRefresh(p *retry.Refresher, cfg *config.Config, row inspect.Row, asJSON bool, now time.Time) error {
+// refresh adds what is known of a row of the refresh policy.
+func (s *sheet) refresh(p *retry.Refresher, cfg *config.Config, row inspect.Row) explainJSON {
 	state := row.Refresh
 	rule, bad := p.Rule(*state)
-	x := inspect.ExplainRefresh(p, bad, cfg.Tiers, state, now)
+	x := inspect.ExplainRefresh(p, bad, cfg.Tiers, state, s.now)
 	if row.Filtered {
 		x = inspect.Explanation{Reason: "table.where leaves it out"}
 	}
 	r := &refreshJSON{
 		At: stamp(state.At), AttemptNo: state.AttemptNo, Started: stamp(state.Started), Deadline: stamp(state.Deadline),
 		UID:          textOrNull(state.UID),
-		FailingSince: stamp(state.FailingSince), DisabledReason: textOrNull(state.Reason), Failure: inspect.FailureNow(p, state, now),
-		Occurrences: each(inspect.Recurrence(rule.Next).Coming(now, 3), func(t time.Time) stamp { return stamp(t) }),
+		FailingSince: stamp(state.FailingSince), DisabledReason: textOrNull(state.Reason), Failure: inspect.FailureNow(p, state, s.now),
+		Occurrences: each(inspect.Recurrence(rule.Next).Coming(s.now, 3), func(t time.Time) stamp { return stamp(t) }),
 	}
 	if after := p.Settings().GiveUpAfter; after > 0 && !state.FailingSince.IsZero() {
 		r.GivesUp = stamp(state.FailingSince.Add(after))
 	}
-	if asJSON {
-		e := explanationOf(row, x, false, now)
-		e.State, e.refreshJSON = inspect.State(state), r
-		return printJSON(g.out, e)
-	}
-	rows := []string{"record\t" + shown(row.Key.String()), "state\t" + inspect.State(state)}
-	line := func(what, text string) {
-		if text != "" {
-			rows = append(rows, what+"\t"+text)
-		}
-	}
-	moment := func(what string, t time.Time) {
-		if !t.IsZero() {
-			line(what, exactly(t)+", "+fromNow(t, now))
-		}
-	}
-	moment("refresh_at", state.At)
-	line("attempt_no", strconv.Itoa(state.AttemptNo))
-	moment("started", state.Started)
-	moment("deadline", state.Deadline)
-	line("attempt_uid", shown(state.UID))
-	moment("failing since", state.FailingSince)
-	line("reason", shown(state.Reason))
-	line("planned", strings.Join(each(r.Occurrences, func(t stamp) string { return when(time.Time(t)) }), ", "))
-	line("a failure now", shown(r.Failure))
-	moment("gives up", time.Time(r.GivesUp))
-	line("due", map[bool]string{true: "yes", false: "no"}[x.Due]+": "+escaped(x.Reason))
-	if x.Next.IsZero() {
-		line("next attempt", "none")
-	} else {
-		line("next attempt", fmt.Sprintf("%s, %s, by the tier %s", exactly(x.Next), fromNow(x.Next, now), shown(x.Tier)))
-	}
-	return printTable(g.out, rows)
+	e := explanationOf(row, x, s.now)
+	e.State, e.refreshJSON = inspect.State(state), r
+	s.line("state", e.State)
+	s.moment("refresh_at", state.At)
+	s.line("attempt_no", strconv.Itoa(state.AttemptNo))
+	s.moment("started", state.Started)
+	s.moment("deadline", state.Deadline)
+	s.line("attempt_uid", shown(state.UID))
+	s.moment("failing since", state.FailingSince)
+	s.line("reason", shown(state.Reason))
+	s.line("planned", strings.Join(each(r.Occurrences, stamp.String), ", "))
+	s.line("a failure now", shown(r.Failure))
+	s.moment("gives up", time.Time(r.GivesUp))
+	s.explain(x, "")
+	return e
 }
 
 // whyNotStarted returns why once --id does not start the row: it may be early, but not
@@ -287,41 +266,35 @@ func (a *app) statusRefresh(ctx context.Context, g *globals, asJSON bool, now ti
 	if err != nil {
 		return err
 	}
-	s := &statusJSON{Counts: make(map[string]int), Bands: []bandJSON{}, Next: nextStarts(a.cfg.Tiers, now)}
+	s := &statusJSON{
+		Counts: make(map[string]int), Pending: counts["waiting"] + counts["running"],
+		Bands: []bandJSON{}, Next: nextStarts(a.cfg.Tiers, now),
+	}
 	rows := []string{"STATE\tRECORDS"}
 	for _, state := range inspect.States {
 		s.Counts[state] = counts[state]
 		rows = append(rows, fmt.Sprintf("%s\t%d", state, counts[state]))
 	}
-	s.Pending = counts["waiting"] + counts["running"]
 	if asJSON {
 		return printJSON(g.out, s)
 	}
-	rows = append(rows, "", "NEXT PASS\tTIER")
-	for _, n := range s.Next {
-		rows = append(rows, fmt.Sprintf("%s\t%s", when(time.Time(n.At)), shown(n.Tier)))
-	}
-	return printTable(g.out, rows)
+	return s.printWithNext(g.out, rows)
 }
 
 // refresh finds settings of the policy that have no effect.
 func (k *checker) refresh(p *retry.Refresher, now time.Time) {
 	s, tick := p.Settings(), k.cfg.Tiers.MinInterval()
-	fine := true
 	rule, _ := p.Rule(backlog.Refresh{})
-	if gap := inspect.Recurrence(rule.Next).ShortestGap(now); gap > 0 && s.Timeout >= gap && s.Align {
-		fine = false
+	gap := inspect.Recurrence(rule.Next).ShortestGap(now)
+	short := slices.IndexFunc(s.Intervals, func(d time.Duration) bool { return d > 0 && d < tick })
+	switch {
+	case gap > 0 && s.Timeout >= gap && s.Align:
 		k.warn("policy", "shorten timeout, or write align: false", "timeout is %s and occurrences are %s apart: every retry could end after the next one and is moved there, so that intervals have no effect",
 			tiers.FormatDuration(s.Timeout), tiers.FormatDuration(gap))
-	}
-	for _, d := range s.Intervals {
-		if d > 0 && d < tick {
-			fine = false
-			k.warn("policy", "let the tier tick more often, or wait longer", "the interval %s is shorter than the %s from one look to the next", tiers.FormatDuration(d), tiers.FormatDuration(tick))
-			break
-		}
-	}
-	if fine {
+	case short >= 0:
+		k.warn("policy", "let the tier tick more often, or wait longer", "the interval %s is shorter than the %s from one look to the next",
+			tiers.FormatDuration(s.Intervals[short]), tiers.FormatDuration(tick))
+	default:
 		k.good("policy", "refresh")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"backlog/backlog/mapping"
 	"backlog/backlog/retry"
 	"backlog/backlog/table"
+	tabledb "backlog/backlog/table/db"
 	"backlog/backlog/table/refresh"
 	"backlog/backlog/table/sqlite"
 )
@@ -59,8 +60,8 @@ func manyDue(tb testing.TB, path string, n int) (heap float64) {
 	for _, text := range []string{
 		`CREATE TABLE tables (id INTEGER PRIMARY KEY, refresh_at INTEGER, attempt_no INTEGER NOT NULL DEFAULT 0,
 			deadline_at INTEGER, attempt_uid TEXT)`,
-		"CREATE INDEX due ON tables (refresh_at, id) WHERE refresh_at IS NOT NULL AND deadline_at IS NULL",
-		"CREATE INDEX running ON tables (deadline_at, id) WHERE deadline_at IS NOT NULL",
+		"CREATE INDEX due ON tables (refresh_at, id) WHERE refresh_at IS NOT NULL AND (deadline_at IS NULL OR attempt_uid IS NULL)",
+		"CREATE INDEX running ON tables (deadline_at, id) WHERE deadline_at IS NOT NULL AND attempt_uid IS NOT NULL",
 		fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 			INSERT INTO tables (id, refresh_at) SELECT i, %d FROM n`, n, six.Unix()),
 	} {
@@ -75,7 +76,12 @@ func manyDue(tb testing.TB, path string, n int) (heap float64) {
 		tb.Fatal(err)
 	}
 	m := mapping.Mapping{Name: "tables", ID: []string{"id"}, Policy: settings.PolicyColumns()}
-	rows, err := table.OpenDB(ctx, pool, sqlite.Dialect, m, six)
+	opened, err := tabledb.Open(ctx, sqlite.Dialect, "sqlite:"+path+"?synchronous=normal", tabledb.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer opened.Close()
+	rows, err := table.Open(ctx, opened, m, six)
 	if err != nil {
 		tb.Fatal(err)
 	}

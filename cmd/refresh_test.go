@@ -445,9 +445,29 @@ func TestAttemptsByUID(t *testing.T) {
 		}
 	}
 	s.step("10:00 pass")
-	if _, err := s.run("retry", "8"); err == nil || !strings.Contains(err.Error(), "not all of these records can be taken\n  8: there is no such record") {
+	if _, err := s.run("retry", "8"); err == nil || !strings.Contains(err.Error(), "some of these records cannot be put back to new\n  8: there is no such record") {
 		t.Errorf("got %v", err)
 	}
 	s.step("10:05 retry: 10:05 0 -")
 	s.step("10:06 start: 12:00 1 11:06")
+}
+
+// check tells of rules that cannot be read, and retry starts disabled rows again.
+func TestRefreshRulesOfRows(t *testing.T) {
+	t.Parallel()
+	s := newRefreshSite(t, inSQLite, "rrule: {column: email}, timeout: 1m", "1m")
+	want := `"detail":"1 rule of the 1 looked at cannot be read; the first: kim@example.com: column email: `
+	if out := s.mustRun("check", "--json"); !strings.Contains(out, want) {
+		t.Errorf("check prints %s, want %s", out, want)
+	}
+	s = newRefreshSite(t, inSQLite, "every: 2h, timeout: 1m", "1m")
+	for _, step := range [][2]string{{"06:00 start", `"selected":0,`}, {"06:00:30 reject: -", `"selected":1,`}} {
+		s.step(step[0])
+		if out := s.mustRun("retry", "--status", "disabled", "--now", s.at, "--json"); !strings.Contains(out, step[1]) {
+			t.Errorf("%s: retry prints %s, want %s", step[0], out, step[1])
+		}
+	}
+	if r := s.row(s.at); r.State != "waiting" {
+		t.Errorf("the row is %s, want waiting", r.State)
+	}
 }

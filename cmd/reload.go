@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,11 +10,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"backlog/backlog"
-	"backlog/backlog/config"
 	"backlog/tiers"
 )
-
-const refused = "reload refused, the old configuration stays: "
 
 // Signals to reload are one when they come so close together: after a quiet
 // second, at the latest ten seconds after the first.
@@ -24,27 +20,26 @@ const (
 	hupMost  = 10 * time.Second
 )
 
-// reloads reloads the configuration at signals, until ctx is done.
-func (d *server) reloads(ctx context.Context, hup <-chan os.Signal) {
+// reloads calls reload at signals, until ctx is done.
+func reloads(ctx context.Context, hup <-chan os.Signal, reload func(context.Context)) {
 	for {
 		select {
 		case <-hup:
 		case <-ctx.Done():
 			return
 		}
-		latest := time.After(hupMost)
-		for quiet := false; !quiet; {
-			quiet = true
+		latest, cancel := context.WithTimeout(ctx, hupMost)
+		for quiet := false; !quiet && latest.Err() == nil; {
 			select {
 			case <-hup:
-				quiet = false
 			case <-time.After(hupQuiet):
-			case <-latest:
-			case <-ctx.Done():
+				quiet = true
+			case <-latest.Done():
 			}
 		}
+		cancel()
 		if ctx.Err() == nil {
-			d.reload(ctx)
+			reload(ctx)
 		}
 	}
 }
@@ -57,7 +52,7 @@ func (d *server) reload(ctx context.Context) {
 	defer notify(d.log, daemon.SdNotifyReady)
 	a, err := d.g.rewire(ctx, d.app, d.log)
 	if err != nil {
-		d.log.Error(refused + err.Error())
+		d.log.Error("reload refused, the old configuration stays: " + err.Error())
 		return
 	}
 	a.introduce(slog.LevelInfo)
@@ -96,39 +91,4 @@ func (g *globals) rewire(ctx context.Context, old *app, log *slog.Logger) (*app,
 		return nil, fmt.Errorf("%s has changed; another database, table, state or log needs a restart", changed)
 	}
 	return g.wireServer(ctx, cfg, log, old.db)
-}
-
-// A starting is a daemon that has not been wired yet.
-type starting struct {
-	g   *globals
-	cfg *config.Config
-	log *slog.Logger
-	hup <-chan os.Signal
-}
-
-// wire wires the app. After a signal to reload it reads the configuration again.
-// As nothing is led yet, all of it may have changed. One by which the database is
-// away cannot be told from a good one, and is waited for.
-func (s *starting) wire(ctx context.Context) (a *app, err error) {
-	select {
-	case <-s.hup:
-	default:
-		return s.g.wireServer(ctx, s.cfg, s.log, nil)
-	}
-	cfg, err := s.g.load()
-	if err == nil {
-		a, err = s.g.wireServer(ctx, cfg, newLog(cfg.Log, s.g.err), nil)
-	}
-	switch away := errors.Is(err, backlog.ErrUnavailable); {
-	case err == nil, away:
-		s.cfg, s.log = cfg, newLog(cfg.Log, s.g.err)
-		s.log.Info("configuration reloaded", "tiers", len(cfg.Tiers.Tiers()))
-		if away {
-			s.log.Warn("the database is still away", "error", err)
-		}
-		return a, err
-	case ctx.Err() == nil:
-		s.log.Error(refused + err.Error())
-	}
-	return s.g.wireServer(ctx, s.cfg, s.log, nil)
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"backlog/backlog"
 	"backlog/backlog/config"
@@ -24,19 +24,12 @@ type RetryOptions struct {
 	dataFlags
 	IDs       []string
 	Status    string
-	OlderThan string
+	OlderThan time.Duration
 	All       bool
 	Yes       bool
 	DryRun    bool
-}
-
-func (o *RetryOptions) AddFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.Status, "status", "", "take the records whose status is `STATUS`, which dead or failed ones have")
-	f.StringVar(&o.OlderThan, "older-than", "", "take the dead and failed records that are older than `AGE`, such as 7d")
-	f.BoolVar(&o.All, "all", false, "take all dead and failed records")
-	f.BoolVar(&o.Yes, "yes", false, "do it, though it is more than one record")
-	f.BoolVar(&o.DryRun, "dry-run", false, "say how many records it would be, and do nothing")
-	o.dataFlags.AddFlags(f)
+	Errors    bool
+	Match     string
 }
 
 func newRetry(g *globals) *cobra.Command {
@@ -58,15 +51,27 @@ tier is not tried. So do the columns of table.attempts and table.last_error. A
 composite key is a JSON array, in quotes.
 
 With the policy refresh, an ID may be of any record: it is saved again, starts at
-the next tick, and an attempt that runs is superseded.` + idHelp + exitStatusHelp,
+the next tick, and an attempt that runs is superseded.` + idHelp,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, ids []string) error {
 			o.IDs = ids
+			if cfg, err := g.loadAny(); err == nil && sourceOf(cfg) != nil {
+				return retrySource(c.Context(), g, cfg, o)
+			} else if o.Errors {
+				return usagef("--errors is of a source, whose failures are in an error queue: in a table, say --all or which records")
+			}
 			return runRetry(c.Context(), o, g)
 		},
 	}
-	o.AddFlags(c.Flags())
-	c.SetFlagErrorFunc(idFlagError)
+	f := c.Flags()
+	f.StringVar(&o.Status, "status", "", "take the records whose status is `STATUS`, which dead or failed ones have")
+	f.Var(&flagOf[time.Duration]{to: &o.OlderThan, read: parseAge}, "older-than", "take the dead and failed records that are older than `AGE`, such as 7d")
+	f.BoolVar(&o.All, "all", false, "take all dead and failed records")
+	f.BoolVar(&o.Yes, "yes", false, "do it, though it is more than one record")
+	f.BoolVar(&o.DryRun, "dry-run", false, "say how many records it would be, and do nothing")
+	f.BoolVar(&o.Errors, "errors", false, "with a source: take the messages of the error queue")
+	f.StringVar(&o.Match, "match", "", "with --errors: only those whose error has `TEXT`")
+	o.dataFlags.AddFlags(f)
 	return c
 }
 
@@ -77,16 +82,21 @@ type retryJSON struct {
 }
 
 func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
-	age, err := o.check()
-	if err != nil {
-		return err
+	ways := 0
+	for _, given := range []bool{len(o.IDs) > 0, o.Status != "" || o.OlderThan > 0, o.All} {
+		if given {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return usagef("say which records: their IDs, or --status STATUS and --older-than AGE, or --all")
 	}
 	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun})
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	filter, err := o.filter(ctx, a, age, now)
+	filter, err := o.filter(ctx, a, now)
 	if err != nil {
 		return err
 	}
@@ -126,35 +136,17 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 	return err
 }
 
-// check returns the age of --older-than, 0 for none, or what is wrong with the
-// options.
-func (o *RetryOptions) check() (age time.Duration, err error) {
-	some := o.Status != "" || o.OlderThan != ""
-	switch {
-	case len(o.IDs) > 0 && (some || o.All):
-		return 0, usagef("say which records either by their IDs or by --status, --older-than or --all")
-	case o.All && some:
-		return 0, usagef("--all is every dead or failed record: leave it out, or --status and --older-than")
-	case len(o.IDs) == 0 && !some && !o.All:
-		return 0, usagef("say which records: their IDs, --status STATUS, --older-than AGE, or --all")
-	case o.OlderThan == "":
-		return 0, nil
-	}
-	return parseAge("--older-than", o.OlderThan)
-}
-
 // filter returns what the options mean in the table.
-func (o *RetryOptions) filter(ctx context.Context, a *app, age time.Duration, now time.Time) (filter table.Filter, err error) {
+func (o *RetryOptions) filter(ctx context.Context, a *app, now time.Time) (filter table.Filter, err error) {
 	known := requeueable(a.cfg, a.table.OneLane())
-	switch filter.Status = o.Status; {
-	case o.Status == "", slices.Contains(known, o.Status):
-	case len(known) == 0:
-		return filter, usagef("--status: no status of the configuration is that of dead or failed records")
-	default:
-		return filter, usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, strings.Join(known, ", "))
+	if a.again != nil {
+		known = append(known, "disabled")
 	}
-	if age > 0 {
-		filter.Before = now.Add(-age)
+	if filter.Status = o.Status; o.Status != "" && !slices.Contains(known, o.Status) {
+		return filter, usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, cmp.Or(strings.Join(known, ", "), "none"))
+	}
+	if o.OlderThan > 0 {
+		filter.Before = now.Add(-o.OlderThan)
 	}
 	filter.Keys, err = o.keys(ctx, a, now)
 	return filter, err
@@ -184,11 +176,7 @@ func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []
 		}
 	}
 	if len(wrong) > 0 {
-		which := "are dead or failed"
-		if a.again != nil {
-			which = "can be taken"
-		}
-		return nil, fmt.Errorf("nothing is changed, since not all of these records %s\n%w", which, errors.Join(wrong...))
+		return nil, fmt.Errorf("nothing is changed, since some of these records cannot be put back to new\n%w", errors.Join(wrong...))
 	}
 	return keys, nil
 }
@@ -203,25 +191,19 @@ func whyNotReset(row inspect.Row, found, any bool) string {
 		return "table.where leaves it out"
 	case any || row.State == backlog.RowDead || row.State == backlog.RowError:
 		return ""
-	case row.State == backlog.RowNew:
-		return "it is new already"
-	case row.State == backlog.RowSuccess:
-		return "it has succeeded"
 	}
-	return fmt.Sprintf("it is neither, with the status %q", row.Status)
+	return "its status is " + statusText(row)
 }
 
 // requeueable returns the statuses of dead and failed records as --status takes
 // them: the values of the status column or, in a table without one, words.
 func requeueable(cfg *config.Config, oneLane bool) (list []string) {
 	s := cfg.Table
-	column := slices.ContainsFunc([]mapping.State{s.New, s.Error, s.Success, s.Dead}, func(x mapping.State) bool { return len(x.Values) > 0 })
 	add := func(x mapping.State, word string) {
-		if !column {
-			list = append(list, word)
-			return
-		}
 		values, _ := ofStatus(cfg, x)
+		if len(values) == 0 {
+			list = append(list, word)
+		}
 		list = append(list, each(values, func(v mapping.Value) string { return v.Text })...)
 	}
 	if s.Dead.Given {

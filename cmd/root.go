@@ -97,7 +97,7 @@ handler, writes the outcome back, and retries what failed less often as it ages.
 The schedule says how often records up to which age are tried; the table needs
 no columns for it.
 
-Start with "backlog check", then "backlog once --max-age 1d", then "backlog run".` + exitStatusHelp,
+Start with "backlog check", then "backlog once --max-age 1d", then "backlog run".`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version(),
@@ -113,16 +113,19 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	root.SetVersionTemplate(versionText())
 	root.Flags().BoolP("version", "v", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
-	root.AddCommand(newRun(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newRetry(g), newCheck(g))
-	root.AddCommand(newResolve(g), newAttempt(g))
+	root.AddCommand(newRun(g), newWorker(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newRetry(g))
+	root.AddCommand(newCheck(g), newResolve(g), newAttempt(g))
 	root.AddCommand(newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false
 	root.SetFlagErrorFunc(flagError)
-	root.SetGlobalNormalizationFunc(withDashes)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	refuseStrangers(root)
-	helpAlike(root)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		help(c, args)
+		fmt.Fprint(c.OutOrStdout(), exitStatusHelp, c.Annotations["exit"])
+	})
 	root.RegisterFlagCompletionFunc("log-level", words("debug", "info", "warn", "error"))
 	root.RegisterFlagCompletionFunc("log-format", words("auto", "text", "json"))
 	return root
@@ -147,16 +150,6 @@ func refuseStrangers(root *cobra.Command) {
 	}
 }
 
-// helpAlike ends the help of cobra's own commands as ours ends.
-func helpAlike(c *cobra.Command) {
-	for _, sub := range c.Commands() {
-		if !strings.Contains(sub.Long, exitStatusHelp) {
-			sub.Long = strings.TrimSpace(sub.Long) + exitStatusHelp
-		}
-		helpAlike(sub)
-	}
-}
-
 // aWord matches the part of an argument that may be shown: no URL with a password.
 var aWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_-]+`) })
 
@@ -176,19 +169,27 @@ func noArgs(c *cobra.Command, args []string) error {
 }
 
 // flagError words cobra's errors without values that may be secret.
-func flagError(_ *cobra.Command, err error) error {
+func flagError(c *cobra.Command, err error) error {
 	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) {
-		if short := e.GetSpecifiedShortnames(); short != "" {
+		short := e.GetSpecifiedShortnames()
+		if short != "" && strings.Trim(short, "0123456789") == "" && strings.HasSuffix(c.Long, idHelp) {
+			return fmt.Errorf("unknown flag: -%s; an ID that begins with a dash stands behind --, as in: %s -- -%[1]s", short, c.CommandPath())
+		}
+		if short != "" {
 			return fmt.Errorf("unknown flag: -%s; a name of more than one letter stands behind two dashes", aWord().FindString(short))
 		}
 		return fmt.Errorf("unknown flag: --%s", aWord().FindString(e.GetSpecifiedName()))
 	}
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
+		kind, ours := kindsOfFlags[e.GetFlag().Value.Type()], e.Unwrap()
+		if kind == "" {
+			return fmt.Errorf("--%s: %w", e.GetFlag().Name, ours)
+		}
 		text := "what is given"
 		if v := e.GetValue(); v == "" || plainValue().MatchString(v) {
 			text = strconv.Quote(v)
 		}
-		return fmt.Errorf("--%s: %s is not %s", e.GetFlag().Name, text, cmp.Or(kindsOfFlags[e.GetFlag().Value.Type()], "a "+e.GetFlag().Value.Type()))
+		return fmt.Errorf("--%s: %s is not %s", e.GetFlag().Name, text, kind)
 	}
 	if e := (*pflag.InvalidSyntaxError)(nil); errors.As(err, &e) {
 		return errors.New("a flag without a name; write it as in --config FILE")
@@ -204,50 +205,57 @@ var kindsOfFlags = map[string]string{
 	"int": "a whole number", "uint64": "a whole number from 0", "float64": "a number", "bool": "true or false", "duration": "a duration",
 }
 
-// withDashes lets flags be written with underscores, as keys of the configuration.
-func withDashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+// A flagOf is a flag that is read when it is given.
+type flagOf[T any] struct {
+	to   *T
+	text string
+	read func(text string) (T, error)
+}
+
+func (f *flagOf[T]) String() string { return f.text }
+func (f *flagOf[T]) Type() string   { return "" }
+
+func (f *flagOf[T]) Set(text string) (err error) {
+	f.text = text
+	*f.to, err = f.read(text)
+	return err
 }
 
 // dataFlags are the flags of commands that print data of some time.
 type dataFlags struct {
 	JSON bool
-	Now  string
+	Now  time.Time // zero: the present
 }
 
 func (d *dataFlags) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&d.JSON, "json", false, "print JSON")
-	f.StringVar(&d.Now, "now", "", "pretend that it is `TIME` (RFC 3339)")
+	f.Var(&flagOf[time.Time]{to: &d.Now, read: parseTime}, "now", "pretend that it is `TIME` (RFC 3339)")
 }
 
 // clock returns the clock to use and its first reading, which is exactly the
 // pretended time if one is given.
-func (d *dataFlags) clock() (clock func() time.Time, now time.Time, err error) {
-	if d.Now == "" {
-		return time.Now, time.Now(), nil
+func (d *dataFlags) clock() (clock func() time.Time, now time.Time) {
+	if d.Now.IsZero() {
+		return time.Now, time.Now()
 	}
-	now, err = parseTime("--now", d.Now)
 	start := sync.OnceValue(time.Now) // the clock goes on when it is first looked at
-	return func() time.Time { began := start(); return now.Add(time.Since(began)) }, now, err
+	return func() time.Time { began := start(); return d.Now.Add(time.Since(began)) }, d.Now
 }
 
-func parseTime(flag, text string) (time.Time, error) {
+func parseTime(text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return t, usagef("%s: %q is not a time; write it as in 2026-01-05T00:00:00Z", flag, text)
+		return t, fmt.Errorf("%q is not a time; write it as in 2026-01-05T00:00:00Z", text)
 	}
 	return t, nil
 }
 
-func parseAge(flag, text string) (time.Duration, error) {
+func parseAge(text string) (time.Duration, error) {
 	age, err := tiers.ParseDuration(text)
-	if err != nil {
-		return 0, usagef("%s: %v", flag, err)
+	if err == nil && age <= 0 {
+		err = fmt.Errorf("%q is not more than 0; write it as in 7d", text)
 	}
-	if age <= 0 {
-		return 0, usagef("%s: %s is no age; write it as in 7d", flag, text)
-	}
-	return age, nil
+	return age, err
 }
 
 // printf writes to the command's output. A failed write becomes the program's error
@@ -266,7 +274,7 @@ func newVersion(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long:  `Version prints the program's version, its SQLite driver and the Go it was built with.` + exitStatusHelp,
+		Long:  `Version prints the program's version, its SQLite driver and the Go it was built with.`,
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
@@ -309,8 +317,26 @@ func plainUsages(c *cobra.Command) {
 	}
 }
 
-// load reads the configuration and puts the flags on top.
+// load reads the configuration of a table.
 func (g *globals) load() (*config.Config, error) {
+	c, err := g.loadAny()
+	if err == nil && sourceOf(c) != nil {
+		return nil, usagef("%s: has a source, whose messages are no rows of a table; run, once, status, check, init and retry --errors work with it", g.Config)
+	}
+	return c, err
+}
+
+// loadAny reads the configuration of a table or a source.
+func (g *globals) loadAny() (*config.Config, error) {
+	c, err := g.loadFile()
+	if err == nil && c.Worker.Settings != nil {
+		return nil, usagef("%s: is a worker's, which reads no table; start it with `backlog worker`", g.Config)
+	}
+	return c, err
+}
+
+// loadFile reads the configuration, whatever it is of, and puts the flags on top.
+func (g *globals) loadFile() (*config.Config, error) {
 	if g.Config == "" {
 		return nil, usagef("--config: names no file")
 	}

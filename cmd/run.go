@@ -41,10 +41,9 @@ SIGTERM or SIGINT: select nothing more, let running handlers finish for
 shutdown_timeout, settle, exit. A second one: kill the handlers and exit within
 two seconds.
 SIGHUP, when no other one has come for a second: read the configuration again;
-one that is wrong is refused and the old one stays. Passes under way dispatch
-nothing more: when their handlers have ended, which may take as long as these
-do, the rest is taken up with the new one. Another database, table, state or log
-needs a restart, but for a daemon that still waits for its first database. As a service of systemd, in /etc/systemd/system/backlog.service:
+one that is wrong is refused and the old one stays. Passes under way dispatch nothing more: when
+their handlers have ended, which may take as long as these do, the rest is taken
+up with the new one. Another database, table, state or log needs a restart. As a service of systemd, in /etc/systemd/system/backlog.service:
 
     [Unit]
     Description=Work off the backlog
@@ -64,7 +63,7 @@ needs a restart, but for a daemon that still waits for its first database. As a 
     WantedBy=multi-user.target
 
 TimeoutStopSec is to be at least 15 seconds longer than shutdown_timeout. Then: systemctl
-daemon-reload, systemctl enable backlog, systemctl start backlog.` + exitStatusHelp + `
+daemon-reload, systemctl enable backlog, systemctl start backlog.
 
 A daemon that is stopped has done its work: 0. One that could not write all
 outcomes before its end has not: 1.`,
@@ -74,19 +73,21 @@ outcomes before its end has not: 1.`,
 }
 
 func runRun(ctx context.Context, g *globals) error {
-	cfg, err := g.load()
+	cfg, err := g.loadAny()
 	if err != nil {
 		return err
 	}
+	if sourceOf(cfg) != nil {
+		return runSource(ctx, g, cfg)
+	}
 	ctx, stop := stopAtEnd(ctx)
-	defer stop.close()
+	defer stop()
 	surviveReaders()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	s := &starting{g, cfg, newLog(cfg.Log, g.err), hup}
-	a, err := whenThere(ctx, s.log, 0, func() (*app, error) { return s.wire(ctx) })
-	log := s.log
+	log := newLog(cfg.Log, g.err)
+	a, err := whenThere(ctx, log, "database", 0, func() (*app, error) { return g.wireServer(ctx, cfg, log, nil) })
 	if ctx.Err() != nil && isEnd(err) {
 		log.Info("stopped")
 		return nil
@@ -106,7 +107,7 @@ func runRun(ctx context.Context, g *globals) error {
 			obs.Observe(ev)
 		}),
 	}
-	err = d.serve(ctx, hup)
+	err = errors.Join(d.serve(ctx, hup), d.app.dispatchError())
 	obs.end()
 	a.db.Close()
 	if n := unwritten.Load(); err == nil && n > 0 {
@@ -139,11 +140,11 @@ func (d *server) serve(ctx context.Context, hup <-chan os.Signal) error {
 	d.loop = &backlog.Loop{Schedule: d.app.cfg.Tiers, Engine: d.newEngine(), State: d.state, Locker: d.app.locker(), Observe: d.told}
 	over, end := context.WithCancel(context.Background())
 	defer end()
-	go d.keepWatchdog(over)
+	go keepWatchdog(over, d.log, func() bool { return !d.leads.Load() || time.Since(d.loop.LastWake()) < 2*time.Minute })
 	rctx, endReloads := context.WithCancel(ctx)
 	defer endReloads()
-	var reloads sync.WaitGroup
-	reloads.Go(func() { d.reloads(rctx, hup) })
+	var reloading sync.WaitGroup
+	reloading.Go(func() { reloads(rctx, hup, d.reload) })
 	defer context.AfterFunc(ctx, d.stopping)()
 	notify(d.log, daemon.SdNotifyReady)
 	var err error
@@ -151,7 +152,7 @@ func (d *server) serve(ctx context.Context, hup <-chan os.Signal) error {
 		err = d.lead(ctx)
 	}
 	endReloads()
-	reloads.Wait()
+	reloading.Wait()
 	if ctx.Err() != nil {
 		d.stopping()
 	}
@@ -180,12 +181,17 @@ func (d *server) lead(ctx context.Context) error {
 	d.lock, d.loop.Since = lock, since
 	d.mu.Unlock()
 	if next := nextStarts(schedule, time.Now()); len(next) > 0 {
-		d.log.Info("leading", "next", when(time.Time(next[0].At)), "tier", next[0].Tier)
+		d.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
 	}
 	notify(d.log, "STATUS=leading")
 	d.leads.Store(true)
 	defer d.leads.Store(false)
-	return d.loop.Run(held)
+	err = d.loop.Run(held)
+	d.mu.Lock() // a reload may be under way
+	a := d.app
+	d.mu.Unlock()
+	a.rest()
+	return err
 }
 
 // told observes the loop. What takes one lock takes both, which is logged once.
@@ -277,6 +283,9 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 		return nil, err
 	}
 	if err = a.db.CheckRights(ctx); err == nil {
+		err = a.checkDispatch(ctx)
+	}
+	if err == nil {
 		a.samples, err = doctor.Samples(ctx, a.table, time.Now())
 	}
 	if err != nil {
@@ -314,16 +323,13 @@ func notify(log *slog.Logger, state string) {
 	}
 }
 
-// keepWatchdog tells systemd that we are alive until ctx is done, where a
+// keepWatchdog tells systemd while we are alive, until ctx is done, where a
 // watchdog is set. A loop that hangs is to be restarted.
-func (d *server) keepWatchdog(ctx context.Context) {
+func keepWatchdog(ctx context.Context, log *slog.Logger, alive func() bool) {
 	every, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || every <= 0 {
-		return
-	}
-	for sleep(ctx, every/2) {
-		if !d.leads.Load() || time.Since(d.loop.LastWake()) < 2*time.Minute {
-			notify(d.log, daemon.SdNotifyWatchdog)
+	for err == nil && every > 0 && sleep(ctx, every/2) {
+		if alive() {
+			notify(log, daemon.SdNotifyWatchdog)
 		}
 	}
 }

@@ -2,17 +2,16 @@ package cmd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"backlog/tiers"
 )
@@ -20,18 +19,10 @@ import (
 // ScheduleOptions are the flags of schedule.
 type ScheduleOptions struct {
 	dataFlags
-	From   string
-	For    string
+	From   time.Time
+	For    time.Duration
 	Count  int
 	Format string
-}
-
-func (o *ScheduleOptions) AddFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.From, "from", "", "show the ticks after `TIME` (RFC 3339; default: now)")
-	f.StringVar(&o.For, "for", "", "show the ticks of that `DURATION` (default 24h, or as --count says)")
-	f.IntVar(&o.Count, "count", 0, "show at most `N` ticks (default: all of them)")
-	f.StringVar(&o.Format, "format", "text", "print as `FORMAT`: text, json, crontab or systemd")
-	o.dataFlags.AddFlags(f)
 }
 
 func newSchedule(g *globals) *cobra.Command {
@@ -45,33 +36,27 @@ the widest starts; it covers the narrower ones, whose records are among its own.
 With --format crontab or systemd it prints what makes the system's own timer run
 "backlog once --due" whenever a tier ticks, with the flags that are given here or
 stand in BACKLOG_*, but for a database URL that may hold a password. Unlike
-"backlog run" that does not make up for ticks missed while the machine was off.` + exitStatusHelp,
+"backlog run" that does not make up for ticks missed while the machine was off.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runSchedule(c.Context(), o, g) },
 	}
-	o.AddFlags(c.Flags())
+	f := c.Flags()
+	f.Var(&flagOf[time.Time]{to: &o.From, read: parseTime}, "from", "show the ticks after `TIME` (RFC 3339; default: now)")
+	f.Var(&flagOf[time.Duration]{to: &o.For, read: parseAge}, "for", "show the ticks of that `DURATION` (default 24h, or as --count says)")
+	f.IntVar(&o.Count, "count", 0, "show at most `N` ticks (default: all of them)")
+	f.StringVar(&o.Format, "format", "text", "print as `FORMAT`: text, json, crontab or systemd")
+	o.dataFlags.AddFlags(f)
 	c.RegisterFlagCompletionFunc("format", words("text", "json", "crontab", "systemd"))
 	return c
 }
 
 func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
-	_, from, err := o.clock()
-	if err != nil {
-		return err
+	_, from := o.clock()
+	if !o.From.IsZero() {
+		from = o.From
 	}
-	if o.From != "" {
-		if from, err = parseTime("--from", o.From); err != nil {
-			return err
-		}
-	}
-	until := from.Add(24 * time.Hour)
-	if o.For != "" {
-		d, err := tiers.ParseDuration(o.For)
-		if err != nil || d <= 0 {
-			return usagef("--for: %q is not a duration; write it as in 24h or 7d", o.For)
-		}
-		until = from.Add(d)
-	} else if o.Count > 0 {
+	until := from.Add(cmp.Or(o.For, 24*time.Hour))
+	if o.For == 0 && o.Count > 0 {
 		until = time.Time{} // as many as it takes
 	}
 	if o.Count < 0 {
@@ -131,25 +116,29 @@ func (g *globals) printTicks(s *tiers.Schedule, ticks iter.Seq[tickJSON]) error 
 	}
 	fmt.Fprintf(w, "%-23s  %-*s  COVERS\n", "AT", wide, "TIER")
 	for t := range ticks {
-		if _, err := fmt.Fprintf(w, "%s  %-*s  %s\n", when(time.Time(t.At)), wide, shown(t.Tier), strings.Join(each(t.Covers, shown), ", ")); err != nil {
+		if _, err := fmt.Fprintf(w, "%v  %-*s  %s\n", t.At, wide, shown(t.Tier), strings.Join(each(t.Covers, shown), ", ")); err != nil {
 			return err
 		}
 	}
 	return w.Flush()
 }
 
-// everyMinutes returns the largest divisor of most, in minutes, whose multiples
-// include every tick.
-func everyMinutes(s *tiers.Schedule, most int) int {
-	n := most
+// minutes returns at which minutes of an hour a timer wakes for every tick: all of
+// them, "*", or each n-th from the first on, of a clock that may be quarters of an hour
+// off UTC.
+func minutes(s *tiers.Schedule, first string) string {
+	n := 15
 	misses := func(t tiers.Tier) bool {
 		step := time.Duration(n) * time.Minute
 		return t.Cron != "" || t.Every%step != 0 || t.Offset%step != 0
 	}
-	for n > 1 && (most%n != 0 || slices.ContainsFunc(s.Tiers(), misses)) {
+	for n > 1 && (15%n != 0 || slices.ContainsFunc(s.Tiers(), misses)) {
 		n--
 	}
-	return n
+	if n == 1 {
+		return "*"
+	}
+	return fmt.Sprintf("%s/%d", first, n)
 }
 
 // often returns in words how often a tier ticks.
@@ -177,9 +166,8 @@ func (g *globals) printTiers(s *tiers.Schedule, comment string) {
 
 // isPlain reports whether the argument needs no quotes anywhere.
 func isPlain(arg string) bool {
-	return arg != "" && !strings.ContainsFunc(arg, func(r rune) bool {
-		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_@+=:,./-", r)
-	})
+	const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@+=:,./-"
+	return arg != "" && strings.Trim(arg, plain) == ""
 }
 
 // forCrontab returns the argument as cron hands it on to the shell unchanged.
@@ -217,11 +205,6 @@ func (g *globals) onceArgs() (args []string, hidden bool) {
 func (g *globals) printCrontab(s *tiers.Schedule) error {
 	g.printf("# backlog: one line for all tiers. When a tier ticks, the widest one that does runs.\n")
 	g.printTiers(s, "#   ")
-	// Cron goes by the local clock, which may be quarters of an hour off UTC.
-	minute := "*"
-	if n := everyMinutes(s, 15); n > 1 {
-		minute = fmt.Sprintf("*/%d", n)
-	}
 	args, hidden := g.onceArgs()
 	if hidden {
 		g.printf("# The database's URL may hold a password and is left out: set it here, or in the configuration.\n#BACKLOG_DATABASE=\n")
@@ -232,21 +215,15 @@ func (g *globals) printCrontab(s *tiers.Schedule) error {
 		args = append(args, "--log-level", "error")
 	}
 	args = slices.Insert(args, 2, "--wait", "50s") // a tick that meets the end of another's pass is not lost
-	g.printf("%s * * * *  cd /path/to/it && /usr/local/bin/backlog %s >/dev/null\n", minute, strings.Join(each(args, forCrontab), " "))
+	g.printf("%s * * * *  cd /path/to/it && /usr/local/bin/backlog %s >/dev/null\n", minutes(s, "*"), strings.Join(each(args, forCrontab), " "))
 	return nil
 }
 
 func (g *globals) printSystemd(s *tiers.Schedule) error {
-	minute := "*"
-	if n := everyMinutes(s, 60); n == 60 {
-		minute = "00"
-	} else if n > 1 {
-		minute = fmt.Sprintf("00/%d", n)
-	}
 	g.printf(`# Two files for /etc/systemd/system, and then:
 #   systemctl daemon-reload && systemctl enable --now backlog.timer
 # A tick that comes while a pass still runs is dropped. "backlog run" as a service
-# needs no timer and drops none: "backlog run --help" has one.
+# needs no timer and drops none: docs/running.md has one.
 
 # ---- /etc/systemd/system/backlog.timer
 [Unit]
@@ -277,6 +254,6 @@ StateDirectory=backlog
 %sExecStart=/usr/local/bin/backlog %s
 StandardOutput=null
 SuccessExitStatus=75
-`, minute, environment, strings.Join(each(args, forSystemd), " "))
+`, minutes(s, "00"), environment, strings.Join(each(args, forSystemd), " "))
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"backlog/backlog/table/sqlite"
+	"backlog/internal/testserver"
 )
 
 // TestScript runs the scripts of testdata/script. Beside what testscript itself
@@ -34,12 +35,15 @@ import (
 //	waitfor FILE REGEXP [T]  wait until the file matches, in time T if given
 //	waitsql DB QUERY TEXT    wait until the query's rows are the text
 //	cmpjson FILE WANT        compare JSON, where "*" in WANT stands for any value
+//	amqp send EXCHANGE KEY BODY…, amqp ready QUEUE N, amqp delete QUEUE
+//	                         work on the RabbitMQ at $BROKER; $QUEUE is a name of the script's own
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "../testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup:               setupScript,
+		Condition:           scriptCondition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"sql":       cmdSQL,
 			"exits":     cmdExits,
@@ -50,6 +54,7 @@ func TestScript(t *testing.T) {
 			"waitfor":   cmdWaitFor,
 			"waitsql":   cmdWaitSQL,
 			"cmpjson":   cmdCompareJSON,
+			"amqp":      cmdAMQP,
 		},
 	})
 }
@@ -58,6 +63,7 @@ func TestScript(t *testing.T) {
 var variables = []string{
 	"PATH", "HOME", "TMPDIR", "TZ", "WORK", "GORACE", "GOCOVERDIR", "XDG_STATE_HOME", "STATE_DIRECTORY",
 	"BACKLOG_CONFIG", "BACKLOG_DATABASE", "BACKLOG_TABLE", "BACKLOG_LOG_LEVEL", "BACKLOG_LOG_FORMAT",
+	"BROKER", "QUEUE",
 }
 
 func setupScript(e *testscript.Env) error {
@@ -65,6 +71,9 @@ func setupScript(e *testscript.Env) error {
 	e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 	e.Setenv("TZ", "UTC")
 	e.Setenv("DRIVER", sqlite.Driver)
+	e.Setenv("BROKER", brokerURL)
+	e.Setenv("WRONG_BROKER", strings.Replace(brokerURL, ":guest@", ":hunter2@", 1))
+	e.Setenv("QUEUE", testserver.Name("test-"))
 	running := make(map[string]*process)
 	e.Values[processes{}] = running
 	e.Defer(func() {

@@ -12,18 +12,10 @@ import (
 // for.
 const hardEnd = 1900 * time.Millisecond
 
-// A stopper turns the first of the signals it knows into the end of a context and
-// another SIGINT or SIGTERM into the closing of hard.
-type stopper struct {
-	hard    chan struct{}
-	signals chan os.Signal
-	done    chan struct{}
-}
-
 // stopOnSignal returns a context that ends at the first SIGINT, SIGTERM or
 // SIGHUP, as it comes when a terminal or a connection is closed; not at a SIGHUP
 // that whoever started the program wants to be ignored, as nohup does.
-func stopOnSignal(parent context.Context) (context.Context, *stopper) {
+func stopOnSignal(parent context.Context) (ctx context.Context, stop func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return stopAtEnd(parent)
 	}
@@ -31,51 +23,47 @@ func stopOnSignal(parent context.Context) (context.Context, *stopper) {
 }
 
 // stopAtEnd returns a context that ends at the first SIGINT, SIGTERM or signal of
-// the others.
-func stopAtEnd(parent context.Context, others ...os.Signal) (context.Context, *stopper) {
-	s := &stopper{make(chan struct{}), make(chan os.Signal, 2), make(chan struct{})}
-	ctx, cancel := context.WithCancel(context.WithValue(parent, hardKey{}, s.hard))
-	signal.Notify(s.signals, append(others, os.Interrupt, syscall.SIGTERM)...)
+// the others, and of which hardOf tells the next SIGINT or SIGTERM. stop ends that.
+func stopAtEnd(parent context.Context, others ...os.Signal) (ctx context.Context, stop func()) {
+	hard, signals, done := make(chan struct{}), make(chan os.Signal, 2), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithValue(parent, hardKey{}, (<-chan struct{})(hard)))
+	signal.Notify(signals, append(others, os.Interrupt, syscall.SIGTERM)...)
 	go func() {
 		defer cancel()
-		stopping := false
-		for {
+		select {
+		case <-signals:
+			cancel()
+		case <-done:
+			return
+		}
+		for sig := os.Signal(syscall.SIGHUP); sig == syscall.SIGHUP; { // that comes twice: from the shell and from the terminal
 			select {
-			case sig := <-s.signals:
-				switch {
-				case !stopping:
-					stopping = true
-					cancel()
-				case sig != syscall.SIGHUP: // that comes twice: from the shell and from the terminal
-					close(s.hard)
-					select {
-					case <-time.After(hardEnd):
-						os.Exit(exitFailed)
-					case <-s.done:
-					}
-					return
-				}
-			case <-s.done:
+			case sig = <-signals:
+			case <-done:
 				return
 			}
 		}
+		close(hard)
+		select {
+		case <-time.After(hardEnd):
+			os.Exit(exitFailed)
+		case <-done:
+		}
 	}()
-	return ctx, s
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+	}
 }
 
-// hardKey is the key of a stopper's hard channel in its context.
+// hardKey is the key of the channel that hardOf returns.
 type hardKey struct{}
 
 // hardOf returns the channel that is closed by another signal after the one that
 // ends ctx; nil: there is none.
 func hardOf(ctx context.Context) <-chan struct{} {
-	hard, _ := ctx.Value(hardKey{}).(chan struct{})
+	hard, _ := ctx.Value(hardKey{}).(<-chan struct{})
 	return hard
-}
-
-func (s *stopper) close() {
-	signal.Stop(s.signals)
-	close(s.done)
 }
 
 // surviveReaders makes the end of whoever reads our log or report an error of

@@ -33,8 +33,6 @@ type SimulateOptions struct {
 
 	Live   bool
 	Assume string
-
-	forRefresh error // about a flag that only this policy has here
 }
 
 // WorkloadOptions are the flags of simulate that are about many records.
@@ -117,15 +115,12 @@ The policy is the configured one, or another by its name or with its settings:
 
     backlog simulate --policy fibonacci
     backlog simulate --policy 'list: [0, 1m, 5m]' --attempts 4
-    backlog simulate --policy '{exponential: {interval: 1m, base: 3}}' --seed 7` + exitStatusHelp,
+    backlog simulate --policy '{exponential: {interval: 1m, base: 3}}' --seed 7`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkForm(&o, c.Flags()); err != nil {
-				return err
-			}
 			ctx, stop := stopOnSignal(c.Context())
-			defer stop.close()
-			return runSimulate(ctx, o, g, c.Flags().Changed("attempts"))
+			defer stop()
+			return runSimulate(ctx, o, g, c.Flags())
 		},
 	}
 	o.AddFlags(c.Flags())
@@ -134,66 +129,57 @@ The policy is the configured one, or another by its name or with its settings:
 	return c
 }
 
-// checkForm refuses flags that would be of no effect, and those in which there
-// is nothing, as in a variable that is not set: without them it would be another
-// question.
-func checkForm(o *SimulateOptions, f *pflag.FlagSet) error {
-	for _, name := range strings.Fields("policy inserted arrivals for compare diff plot") {
-		if x := f.Lookup(name); x.Changed && strings.TrimSpace(x.Value.String()) == "" {
-			return usagef("--%s: there is nothing in it; give it a value or leave it out", name)
-		}
-	}
-	workload := o.Arrivals != ""
-	for _, x := range []struct {
-		flags string
-		of    string
-		ok    bool
-	}{
-		{"poison success outage from", "--arrivals", workload},
-		{"assume", "--live", o.Live},
-		{"for call-time down compare diff plot", "--arrivals or --live", workload || o.Live},
-		{"now", "--live, --life or --arrivals", workload || !f.Changed("attempts")},
-	} {
-		for _, name := range strings.Fields(x.flags) {
-			one := !workload && !o.Live && !o.Life && o.Inserted == ""
-			if f.Changed(name) && !x.ok && one && slices.Contains([]string{"from", "call-time", "now"}, name) {
-				o.forRefresh = usagef("--%s belongs to %s", name, x.of)
-			} else if f.Changed(name) && !x.ok {
-				return usagef("--%s belongs to %s", name, x.of)
+// questions are what simulate answers, each with the flags that only some of them take.
+var questions = []struct{ name, takes string }{
+	{"--arrivals", "arrivals poison success outage from now for call-time down compare diff plot csv"},
+	{"--live", "live assume now for call-time down compare diff plot csv"},
+	{"--life", "life inserted now"},
+	{"--attempts", "attempts"},
+	{"the policy refresh", "attempts from now call-time"},
+}
+
+// allow refuses flags that have no effect on the answer to the question, and those in
+// which there is nothing, as in a variable that is not set.
+func allow(f *pflag.FlagSet, question string) (err error) {
+	f.Visit(func(x *pflag.Flag) {
+		var of []string
+		for _, q := range questions {
+			if slices.Contains(strings.Fields(q.takes), x.Name) {
+				of = append(of, q.name)
 			}
 		}
-	}
-	switch {
-	case o.CSV && o.JSON:
-		return usagef("--csv and --json are two forms of one answer: ask for one")
-	case o.Diff != "" && o.Compare != "":
-		return usagef("--diff is with one file, --compare with many: ask for one")
-	case o.Compare != "" && o.Policy != "":
-		return usagef("--compare names the policies itself: --policy would be of no effect")
-	case workload && o.Now != "" && f.Changed("from"):
-		return usagef("--now and --from both say when the workload begins: give one")
-	}
-	if o.Plot != "" {
-		if _, err := simulate.PictureFormat(o.Plot); err != nil {
-			return usagef("--plot: %w", err)
+		switch {
+		case err != nil:
+		case strings.TrimSpace(x.Value.String()) == "":
+			err = usagef("--%s: there is nothing in it; give it a value or leave it out", x.Name)
+		case len(of) == 0 || slices.Contains(of, question):
+		case slices.Contains(of, "--"+x.Name):
+			err = usagef("%s and --%s are two questions: ask for one", question, x.Name)
+		default:
+			err = usagef("--%s belongs to %s", x.Name, strings.Join(of, " or "))
 		}
+	})
+	return cmp.Or(err, notBoth(f, "csv", "json"), notBoth(f, "diff", "compare"), notBoth(f, "compare", "policy"), notBoth(f, "now", "from"))
+}
+
+// notBoth refuses the second flag beside the first.
+func notBoth(f *pflag.FlagSet, one, other string) error {
+	if f.Changed(one) && f.Changed(other) {
+		return usagef("--%s and --%s exclude each other: give one of them", one, other)
 	}
 	return nil
 }
 
-func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bool) error {
-	one := attempts || o.Life || o.Inserted != "" // record
-	switch {
-	case o.Live && (o.Arrivals != "" || one):
-		return usagef("--live is about the records of the table, --arrivals, --attempts, --life and --inserted are about others: ask for one")
-	case o.Arrivals != "" && one:
-		return usagef("--arrivals models a workload, --attempts, --life and --inserted are about one record: ask for one")
-	case o.Live, o.Arrivals != "":
+func runSimulate(ctx context.Context, o SimulateOptions, g *globals, f *pflag.FlagSet) error {
+	if o.Live || o.Arrivals != "" {
+		question := "--arrivals"
+		if o.Arrivals == "" {
+			question = "--live"
+		}
+		if err := allow(f, question); err != nil {
+			return err
+		}
 		return o.many(ctx, g)
-	case attempts && (o.Life || o.Inserted != ""):
-		return usagef("--attempts shows the delays of a policy, --life and --inserted what a schedule makes of them: ask for one")
-	case o.Attempts < 1 || o.Attempts > mostAttempts:
-		return usagef("--attempts: %d is not from 1 to %d", o.Attempts, mostAttempts)
 	}
 	configured, err := o.policy(g)
 	if err != nil {
@@ -203,21 +189,25 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globals, attempts bo
 	if err != nil {
 		return usagef("policy %s: %w", configured.Name, err)
 	}
-	if p != nil && p.Refresher != nil {
-		if o.Life || o.Inserted != "" {
-			return usagef("--life and --inserted are about ages, which do not matter to the policy refresh; use --attempts and --from")
-		}
-		return o.refresh(g, p.Refresher)
-	}
-	if o.forRefresh != nil {
-		return o.forRefresh
+	question := "--attempts"
+	switch {
+	case p != nil && p.Refresher != nil:
+		question = "the policy refresh"
+	case o.Life || f.Changed("inserted") || p == nil && !f.Changed("attempts"):
+		question = "--life"
 	}
 	random := rand.New(rand.NewPCG(o.Seed, 0))
-	switch {
-	case o.Life || o.Inserted != "" || p == nil && !attempts:
+	switch err := allow(f, question); {
+	case err != nil:
+		return err
+	case o.Attempts < 1 || o.Attempts > mostAttempts:
+		return usagef("--attempts: %d is not from 1 to %d", o.Attempts, mostAttempts)
+	case question == "--life":
 		return o.life(ctx, g, configured.Name, p, random.Float64)
 	case p == nil:
 		return usagef("the policy %s has no delays to show: a record is tried whenever a tier ticks that is wide enough for its age", configured.Name)
+	case p.Refresher != nil:
+		return o.refresh(g, p.Refresher)
 	case p.Never:
 		return usagef("the policy %s has no delays to show: a record is tried once and never again", configured.Name)
 	}
@@ -254,7 +244,7 @@ func (o *SimulateOptions) life(ctx context.Context, g *globals, name string, p *
 	if err != nil {
 		return err
 	}
-	inserted, err := o.moment()
+	inserted, err := o.present()
 	if o.Inserted != "" {
 		inserted, err = parseMoment("--inserted", o.Inserted)
 	}
@@ -271,9 +261,9 @@ func (o *SimulateOptions) life(ctx context.Context, g *globals, name string, p *
 // A course is what a workload is led over: the candidates, and how that is shown.
 type course struct {
 	*simulate.Workload
-	list  []simulate.Candidate
-	left  int // rows of the table that no pass takes
-	gauge *gauge
+	list   []simulate.Candidate
+	left   int     // rows of the table that no pass takes
+	screen *screen // nil: no terminal
 }
 
 // many simulates records that come in, or the table's own. It reads all flags and
@@ -295,18 +285,24 @@ func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 		return err
 	}
 	terminal, _ := g.err.(*screen)
-	c := &course{Workload: w, gauge: (*gauge)(terminal)}
-	defer c.gauge.end()
+	c := &course{Workload: w, screen: terminal}
 	if c.list, err = o.candidates(g, cfg, shared); err != nil {
 		return err
 	}
 	if o.Plot != "" {
+		if _, err := simulate.PictureFormat(o.Plot); err != nil {
+			return usagef("--plot: %w", err)
+		}
 		if err := simulate.CheckPicture(o.Plot); err != nil {
 			return err
 		}
 	}
 	if o.Live {
-		if err := c.read(ctx, g, cfg); err != nil {
+		err := c.read(ctx, g, cfg)
+		if ctx.Err() != nil {
+			return fmt.Errorf("stopped after %s of the table: there are no figures yet", plural(len(c.Records)+c.left, "pending row"))
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -320,16 +316,7 @@ func (c *course) read(ctx context.Context, g *globals, cfg *config.Config) error
 		return err
 	}
 	defer a.close()
-	read := c.gauge.reading()
-	c.left, err = c.ReadRows(func(add func(inspect.Row)) error {
-		return a.table.EachPending(ctx, c.From, func(r inspect.Row) {
-			read()
-			add(r)
-		})
-	})
-	if ctx.Err() != nil {
-		return fmt.Errorf("stopped after %s of the table: there are no figures yet", plural(len(c.Records)+c.left, "pending row"))
-	}
+	c.left, err = c.ReadRows(func(add func(inspect.Row)) error { return a.table.EachPending(ctx, c.From, add) })
 	return err
 }
 
@@ -341,10 +328,10 @@ var errIncomplete = errors.New("stopped: the figures are incomplete")
 // difference is asked for: a part differs from a whole in everything.
 func (o *SimulateOptions) simulate(ctx context.Context, g *globals, c *course) error {
 	for i, candidate := range c.list {
-		c.list[i].Progress = c.gauge.simulating(candidate.Name, i, len(c.list))
+		c.list[i].Progress = c.screen.simulating(candidate.Name, i, len(c.list))
 	}
 	all, err := simulate.Compare(ctx, c.Workload, c.list)
-	c.gauge.end()
+	c.screen.hide()
 	switch {
 	case err == nil:
 		if o.Plot != "" {
@@ -420,21 +407,16 @@ func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, shared simu
 // parse returns the workload that --arrivals models, or the empty one of --live.
 func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
 	w = &simulate.Workload{Seed: o.Seed}
-	usual, example := "7d", "30d"
+	usual := "7d"
 	if o.Live {
-		usual, example = "24h", "24h"
+		usual = "24h"
 	}
-	if o.Live || o.Now != "" {
-		w.From, err = o.moment()
-	} else {
-		w.From, err = parseMoment("--from", o.From)
-	}
-	if err != nil {
+	if w.From, err = o.begin(); err != nil {
 		return nil, err
 	}
 	lasts, err := tiers.ParseDuration(cmp.Or(o.For, usual))
 	if err != nil || lasts < time.Minute || lasts > 100*365*24*time.Hour {
-		return nil, usagef("--for: %q is not a duration from 1m to 36500d; write it as in %s (s, m, h, d or w)", o.For, example)
+		return nil, usagef("--for: %q is not a duration from 1m to 36500d; write it as in 30d (s, m, h, d or w)", o.For)
 	}
 	w.To = w.From.Add(lasts)
 	if o.Live {
@@ -458,18 +440,31 @@ func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
 	return w, nil
 }
 
-// moment returns what --now says, if a simulation can begin there.
-func (o *SimulateOptions) moment() (time.Time, error) {
-	if o.Now == "" {
-		return time.Now().UTC(), nil
+// begin returns when a simulation begins.
+func (o *SimulateOptions) begin() (time.Time, error) {
+	if o.Live || !o.Now.IsZero() {
+		return o.present()
 	}
-	return parseMoment("--now", o.Now)
+	return parseMoment("--from", o.From)
 }
 
-// parseMoment returns a time at which a simulation can begin: what is a hundred
-// years later, or near it, can be counted in nanoseconds.
+// present returns the time that --now pretends it is.
+func (o *SimulateOptions) present() (time.Time, error) {
+	_, now := o.clock()
+	return beginning("--now", now, nil)
+}
+
 func parseMoment(flag, text string) (time.Time, error) {
-	t, err := parseTime(flag, text)
+	t, err := parseTime(text)
+	return beginning(flag, t, err)
+}
+
+// beginning returns a time at which a simulation can begin: what is a hundred
+// years later, or near it, can be counted in nanoseconds.
+func beginning(flag string, t time.Time, err error) (time.Time, error) {
+	if err != nil {
+		return t, usagef("%s: %w", flag, err)
+	}
 	if year := t.UTC().Year(); err == nil && (year < 1970 || year > 2100) {
 		err = usagef("%s: the year %d is too far away; a simulation takes one from 1970 to 2100", flag, year)
 	}

@@ -29,7 +29,7 @@ func TestStars(t *testing.T) {
 		{"none recovered", []simulate.Report{{}, {Recovery: min(1, 7)}}, []string{"0 0 0 - - - 0 0", "0 0 0 1m* 7m* 7m* 0 0"}},
 		{"some lost", []simulate.Report{{Recovery: min(0), Lost: 3}, {Recovery: min(1)}, {Recovery: min(2)}}, []string{
 			"0 0 0 0s 0s 0s 3 0 0", "0 0 0 1m* 1m* 1m* 0* 0 0", "0 0 0 2m 2m 2m 0* 0 0"}},
-		{"the same to the eye", []simulate.Report{{LongestPass: 20_400_000_000}, {LongestPass: 20_000_000_000}, {LongestPass: time.Minute}}, []string{
+		{"the same to the eye", []simulate.Report{{LongestPass: 20_400_000_000}, {LongestPass: 20_000_000_000}, {LongestPass: simulate.Span(time.Minute)}}, []string{
 			"0 0 0 - - - 20s* 0 0", "0 0 0 - - - 20s* 0 0", "0 0 0 - - - 1m 0 0"}},
 		{"short passes", []simulate.Report{{LongestPass: 12_345_678}, {LongestPass: 1_000_000}}, []string{"0 0 0 - - - 12ms 0 0", "0 0 0 - - - 1ms* 0 0"}},
 	} {

@@ -21,12 +21,12 @@ var goldens = []struct {
 	args  string
 	last  string // an argument with blanks in it
 }{
-	{"life", "txt json csv", "--life --inserted 2026-03-28T11:00:00Z", ""},
-	{"life-list", "txt json csv", "--life --inserted 2026-03-28T11:00:00Z --policy", "list: [0, 10m, 3h, 2d]"},
-	{"attempts-fibonacci", "txt json csv", "--attempts 12 --policy fibonacci", ""},
-	{"attempts-arctan", "txt json csv", "--attempts 8 --policy arctan", ""},
-	{"attempts-exponential", "txt json csv", "--attempts 20 --seed 7 --policy", "exponential: {interval: 90s, base: 3, max_retries: 9}"},
-	{"attempts-list", "txt json csv", "--attempts 20 --policy list", ""},
+	{"life", "txt json", "--life --inserted 2026-03-28T11:00:00Z", ""},
+	{"life-list", "txt json", "--life --inserted 2026-03-28T11:00:00Z --policy", "list: [0, 10m, 3h, 2d]"},
+	{"attempts-fibonacci", "txt json", "--attempts 12 --policy fibonacci", ""},
+	{"attempts-arctan", "txt json", "--attempts 8 --policy arctan", ""},
+	{"attempts-exponential", "txt json", "--attempts 20 --seed 7 --policy", "exponential: {interval: 90s, base: 3, max_retries: 9}"},
+	{"attempts-list", "txt json", "--attempts 20 --policy list", ""},
 	{"workload", "txt json csv svg", goldenWorkload, ""},
 	{"workload-call-time", "txt json csv svg", goldenWorkload + " --call-time 20s", ""},
 	{"workload-down", "txt json", goldenWorkload + " --down 3h30m+2h --down 20h1m+4m", ""},

@@ -26,11 +26,6 @@ func (o *SimulateOptions) printAttempts(out io.Writer, p *backlog.Policy, attemp
 			return err
 		}
 		fmt.Fprintln(w, "}")
-	case o.CSV:
-		fmt.Fprintln(w, "n,at_seconds,delay_seconds,min_seconds,max_seconds")
-		for a := range attempts {
-			fmt.Fprintf(w, "%d,%s,%s,%s,%s\n", a.N, a.At.Seconds(), a.Delay.Seconds(), a.Least.Seconds(), a.Most.Seconds())
-		}
 	default:
 		if o.Policy != "" {
 			fmt.Fprintf(w, "A record that never succeeds, policy %s:\n\n", p.Name)
@@ -56,36 +51,15 @@ func (o *SimulateOptions) printAttempts(out io.Writer, p *backlog.Policy, attemp
 	return w.Flush()
 }
 
-// lifeJSON is what simulate --life prints.
-type lifeJSON struct {
-	Policy   string     `json:"policy"`
-	Inserted stamp      `json:"inserted"`
-	ByTier   []lifeTier `json:"by_tier"`
-	Total    int        `json:"total"`
-	Expires  stamp      `json:"expires"`
-	GivenUp  bool       `json:"given_up"`
-	Complete bool       `json:"complete"` // false: it was stopped
-}
-
-type lifeTier struct {
-	Tier     string `json:"tier"`
-	Attempts int    `json:"attempts"`
-}
-
 func (o *SimulateOptions) printLife(g *globals, policy string, l simulate.Life, complete bool) error {
-	switch {
-	case o.CSV:
-		rows := [][]string{{"tier", "max_age_seconds", "attempts"}}
-		for _, t := range l.ByTier {
-			rows = append(rows, []string{t.Tier.Name, simulate.SpanOf(t.Tier.MaxAge).Seconds(), strconv.Itoa(t.Attempts)})
-		}
-		return csv.NewWriter(g.out).WriteAll(rows)
-	case o.JSON:
-		return printJSON(g.out, lifeJSON{
-			Policy: policy, Inserted: stamp(l.Inserted), Total: l.Total, Expires: stamp(l.Expires), GivenUp: l.GivenUp, Complete: complete,
-			ByTier: each(l.ByTier, func(t simulate.TierAttempts) lifeTier { return lifeTier{t.Tier.Name, t.Attempts} }),
-		})
-	case !complete:
+	if o.JSON {
+		return printJSON(g.out, struct {
+			Policy string `json:"policy"`
+			simulate.Life
+			Complete bool `json:"complete"` // false: it was stopped
+		}{policy, l, complete})
+	}
+	if !complete {
 		g.sayIncomplete()
 	}
 	g.printf("A record inserted at %s that never succeeds, policy %s:\n\n", when(l.Inserted), policy)
@@ -119,33 +93,6 @@ func (o *SimulateOptions) printLife(g *globals, policy string, l simulate.Life, 
 	return nil
 }
 
-// resultJSON is what simulate prints of a workload and, with ticks, of --live.
-type resultJSON struct {
-	Policy    string            `json:"policy"`
-	Seed      uint64            `json:"seed"`
-	Records   int               `json:"records"`
-	Attempts  int               `json:"attempts"`
-	Succeeded int               `json:"succeeded"`
-	Failed    int               `json:"failed"`
-	Dead      int               `json:"dead"`
-	Pending   int               `json:"pending"`
-	Recovery  recoveryJSON      `json:"recovery_seconds"`
-	Recovered int               `json:"recovered"` // records, after the end of an outage
-	Lost      int               `json:"lost"`      // records, in an outage or after it
-	Peak      int               `json:"peak_per_minute"`
-	Longest   float64           `json:"longest_pass_seconds"`
-	Skipped   int               `json:"skipped_ticks"` // of tiers whose pass still ran
-	Complete  bool              `json:"complete"`      // false: it was stopped
-	Series    []simulate.Bucket `json:"series"`
-	Ticks     []simulate.Tick   `json:"ticks,omitzero"`
-}
-
-type recoveryJSON struct {
-	P50 float64 `json:"p50"`
-	P95 float64 `json:"p95"`
-	Max float64 `json:"max"`
-}
-
 // diffJSON is what simulate --diff prints: the figures that differ.
 type diffJSON struct {
 	Policies [2]string    `json:"policies"`
@@ -173,7 +120,7 @@ func (o *SimulateOptions) printResults(g *globals, c *course, all []simulate.Res
 	case o.Diff != "":
 		return g.printDiff(all[0], all[1])
 	case o.Live:
-		g.printf("%s in the table, assuming that attempts %s,", plural(len(c.Records), "pending record"), assumed(o.Assume))
+		g.printf("%s in the table, with --assume %s,", plural(len(c.Records), "pending record"), o.Assume)
 	default:
 		g.printf("%s inserted", plural(all[0].Records, "record"))
 	}
@@ -202,20 +149,10 @@ func (o *SimulateOptions) resultsJSON(all []simulate.Result) any {
 		})
 		return diffJSON{[2]string{was.Name, will.Name}, o.Seed, was.Complete && will.Complete, changes}
 	}
-	list := each(all, func(r simulate.Result) resultJSON {
-		within := func(q float64) float64 { return r.RecoveryQuantile(q).Seconds() }
-		return resultJSON{
-			Policy: r.Name, Seed: o.Seed, Records: r.Records,
-			Attempts: r.Attempts, Succeeded: r.Succeeded, Failed: r.Failed, Dead: r.Dead, Pending: r.Pending,
-			Recovery: recoveryJSON{within(0.5), within(0.95), within(1)}, Recovered: len(r.Recovery), Lost: r.Lost,
-			Peak: r.PeakPerMinute, Longest: r.LongestPass.Seconds(), Skipped: r.SkippedTicks, Complete: r.Complete,
-			Series: r.Series, Ticks: r.Ticks,
-		}
-	})
 	if o.Compare == "" {
-		return list[0]
+		return all[0]
 	}
-	return list
+	return all
 }
 
 // printSeries prints a line for each bucket of each result.
@@ -228,17 +165,6 @@ func printSeries(out io.Writer, all []simulate.Result) error {
 		}
 	}
 	return csv.NewWriter(out).WriteAll(rows)
-}
-
-func assumed(how string) string {
-	switch word, value, _ := strings.Cut(how, "="); word {
-	case "fail", "succeed":
-		return word
-	case "p":
-		return "succeed with a chance of " + value
-	default:
-		return "fail for " + value + " and succeed then"
-	}
 }
 
 // printFigures compares the results by what they cost and what they bring.

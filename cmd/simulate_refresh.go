@@ -1,14 +1,10 @@
 package cmd
 
 import (
-	"encoding/csv"
-	"strconv"
-	"strings"
-	"time"
+	"fmt"
 
 	"backlog/backlog"
 	"backlog/backlog/simulate"
-	"backlog/tiers"
 )
 
 type refreshedJSON struct {
@@ -35,53 +31,34 @@ func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
 	if err != nil {
 		return err
 	}
-	from, err := o.moment()
-	if o.Now == "" {
-		from, err = parseMoment("--from", o.From)
-	}
+	from, err := o.begin()
 	if err != nil {
 		return err
 	}
-	call, err := tiers.ParseDuration(o.CallTime)
-	if err != nil || call < 0 {
-		return usagef("--call-time: %q is not a duration; write it as in 90s", o.CallTime)
+	call, err := o.parseCallTime()
+	if err != nil {
+		return err
 	}
 	list, err := simulate.Refresh(p, cfg.Tiers, from, call, o.Attempts)
 	if err != nil {
 		return err
 	}
 	out := refreshesJSON{Policy: "refresh", Attempts: []refreshedJSON{}}
-	shape := when
-	if o.CSV {
-		shape = iso
-	}
-	rows := [][]string{{"n", "attempt_no", "start", "deadline_at", "refresh_at", "end", "next_refresh_at"}}
+	rows := []string{"N\tATTEMPT_NO\tSTART\tDEADLINE_AT\tREFRESH_AT\tEND\tNEXT_REFRESH_AT"}
 	for i, a := range list {
-		times := []time.Time{a.Start, a.Deadline, a.Planned, a.End, a.Next}
-		t := each(times, func(t time.Time) stamp { return stamp(t) })
-		out.Attempts = append(out.Attempts, refreshedJSON{i + 1, a.AttemptNo, t[0], t[1], t[2], t[3], t[4]})
-		rows = append(rows, append([]string{strconv.Itoa(i + 1), strconv.Itoa(a.AttemptNo)}, each(times, shape)...))
+		r := refreshedJSON{i + 1, a.AttemptNo, stamp(a.Start), stamp(a.Deadline), stamp(a.Planned), stamp(a.End), stamp(a.Next)}
+		out.Attempts = append(out.Attempts, r)
+		rows = append(rows, fmt.Sprintf("%d\t%d\t%v\t%v\t%v\t%v\t%v", r.N, r.No, r.Start, r.Deadline, r.Planned, r.End, r.Next))
 		if a.Disabled {
-			out.Disabled, out.Reason = stamp(a.End), &a.Reason
+			out.Disabled, out.Reason = r.End, &a.Reason
 		}
 	}
-	switch {
-	case o.JSON:
+	if o.JSON {
 		return printJSON(g.out, out)
-	case o.CSV:
-		return csv.NewWriter(g.out).WriteAll(rows)
 	}
-	rows[0] = each(rows[0], strings.ToUpper)
-	printTable(g.out, each(rows, func(row []string) string { return strings.Join(row, "\t") }))
+	printTable(g.out, rows)
 	if out.Reason != nil {
-		g.printf("The record is disabled at %s: %s\n", when(time.Time(out.Disabled)), shown(*out.Reason))
+		g.printf("The record is disabled at %v: %s\n", out.Disabled, shown(*out.Reason))
 	}
 	return nil
-}
-
-func iso(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339Nano)
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // stopped simulates what is stopped before it has begun.
@@ -23,7 +25,7 @@ func stopped(t *testing.T, o SimulateOptions) (out string, err error) {
 	if o.Diff != "" {
 		o.Diff = config
 	}
-	err = runSimulate(ctx, o, &globals{Config: config, out: &b, err: &b}, false)
+	err = runSimulate(ctx, o, &globals{Config: config, out: &b, err: &b}, new(pflag.FlagSet))
 	return b.String(), err
 }
 
@@ -44,15 +46,18 @@ func TestSimulateStopped(t *testing.T) {
 	if _, err := os.Stat(picture); err == nil {
 		t.Error("an empty picture is left behind")
 	}
+	const reading = "stopped after 0 pending rows of the table: there are no figures yet"
+	if out, err := stopped(t, SimulateOptions{Live: true, Assume: "fail", Attempts: 1}); err == nil || err.Error() != reading || out != "" {
+		t.Errorf("while it reads the table: %v, %q", err, out)
+	}
 	for _, c := range []struct {
-		json, csv bool
-		want      string
+		json bool
+		want string
 	}{
 		{want: "Stopped: the figures are incomplete.\n\nA record inserted at"},
 		{json: true, want: `"total":0,"expires":"2026-01-06T00:00:00Z","given_up":false,"complete":false}`},
-		{csv: true, want: "1d,86400,0"},
 	} {
-		o := SimulateOptions{Life: true, Inserted: firstMonday, Attempts: 1, dataFlags: dataFlags{JSON: c.json}, WorkloadOptions: WorkloadOptions{CSV: c.csv}}
+		o := SimulateOptions{Life: true, Inserted: firstMonday, Attempts: 1, dataFlags: dataFlags{JSON: c.json}}
 		out, err := stopped(t, o)
 		if exitStatus(err) != exitFailed || !strings.Contains(err.Error(), errIncomplete.Error()) {
 			t.Errorf("%+v: %v, want %v", c, err, errIncomplete)

@@ -38,33 +38,6 @@ func TestSimulateShowsProgress(t *testing.T) {
 	}
 }
 
-// So does one that is still reading the table; it has nothing to print.
-func TestSimulateShowsReading(t *testing.T) {
-	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{"schedule.yaml": "tiers: [{max_age: 1d, every: 1h}]\n"})
-	s.mustRun("init")
-	s.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500000) INSERT INTO BACKLOG (id) SELECT i FROM n")
-	terminal, screen := openTerminal(t)
-	var out bytes.Buffer
-	c := s.command("simulate", "--live")
-	c.Stdout, c.Stderr = &out, terminal
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	re := regexp.MustCompile(`reading the table \([0-9]+/-, [0-9]+ rows/s\)`)
-	if !eventually(func() bool { return re.MatchString(screen.String()) }) {
-		t.Errorf("no bar is shown: %q", screen)
-	}
-	c.Process.Signal(os.Interrupt)
-	if err := c.Wait(); c.ProcessState.ExitCode() != 1 || out.Len() > 0 {
-		t.Errorf("%v, want exit status 1; %q", err, out.String())
-	}
-	said := regexp.MustCompile(`\r +\r(backlog: )?stopped after [0-9]+ pending rows of the table: there are no figures yet\r\n$`)
-	if !eventually(func() bool { return said.MatchString(screen.String()) }) {
-		t.Errorf("it does not say why it ended: %q", screen.String()[max(0, len(screen.String())-300):])
-	}
-}
-
 // What is over at once shows nothing, and nothing is shown to anything but a
 // terminal.
 func TestSimulateShowsNoProgress(t *testing.T) {

@@ -3,9 +3,9 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,9 +24,14 @@ func newStatus(g *globals) *cobra.Command {
 		Long: `Status counts the records of the table by status, the pending ones by the tier
 that their age puts them in, and shows when the next passes start. Records that
 are out of retries are no longer pending and counted apart. It only reads the
-table.` + exitStatusHelp,
+table.`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runStatus(c.Context(), o, g) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if cfg, err := g.loadAny(); err == nil && sourceOf(cfg) != nil {
+				return statusSource(c.Context(), g, cfg, o.JSON)
+			}
+			return runStatus(c.Context(), o, g)
+		},
 	}
 	o.AddFlags(c.Flags())
 	return c
@@ -124,18 +129,18 @@ func nextStarts(s *tiers.Schedule, now time.Time) []nextJSON {
 }
 
 func (g *globals) printStatus(s *statusJSON, now time.Time) error {
-	w := tabwriter.NewWriter(g.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "STATUS\tRECORDS")
+	rows := []string{"STATUS\tRECORDS"}
+	add := func(format string, args ...any) { rows = append(rows, fmt.Sprintf(format, args...)) }
 	for _, name := range slices.Sorted(maps.Keys(s.Counts)) {
-		fmt.Fprintf(w, "%s\t%d\n", shown(name), s.Counts[name])
+		add("%s\t%d", shown(name), s.Counts[name])
 	}
-	fmt.Fprintf(w, "\nPENDING\tFRESH\tFAILED\tOLDEST\n")
+	add("\nPENDING\tFRESH\tFAILED\tOLDEST")
 	row := func(what string, b bandCounts) {
 		oldest := "-"
 		if t := time.Time(b.Oldest); !t.IsZero() {
 			oldest = shortly(now.Sub(t)) + " old"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", what, b.Fresh, b.Failed, oldest)
+		add("%s\t%d\t%d\t%s", what, b.Fresh, b.Failed, oldest)
 	}
 	for _, b := range s.Bands {
 		text := "up to "
@@ -146,14 +151,17 @@ func (g *globals) printStatus(s *statusJSON, now time.Time) error {
 	}
 	row("older: never tried", s.Beyond)
 	if s.Unreadable > 0 {
-		fmt.Fprintf(w, "without a date that can be read: never tried\t%d\t\t\n", s.Unreadable)
+		add("without a date that can be read: never tried\t%d\t\t", s.Unreadable)
 	}
 	if s.Exhausted > 0 {
-		fmt.Fprintf(w, "out of retries: never tried again\t-\t%d\t-\n", s.Exhausted)
+		add("out of retries: never tried again\t-\t%d\t-", s.Exhausted)
 	}
-	fmt.Fprintf(w, "\nNEXT PASS\tTIER\n")
-	for _, n := range s.Next {
-		fmt.Fprintf(w, "%s\t%s\n", when(time.Time(n.At)), shown(n.Tier))
-	}
-	return w.Flush()
+	return s.printWithNext(g.out, rows)
+}
+
+// printWithNext prints the rows and, below them, when the next passes start.
+func (s *statusJSON) printWithNext(w io.Writer, rows []string) error {
+	rows = append(rows, "", "NEXT PASS\tTIER")
+	next := func(n nextJSON) string { return fmt.Sprintf("%v\t%s", n.At, shown(n.Tier)) }
+	return printTable(w, append(rows, each(s.Next, next)...))
 }

@@ -57,7 +57,7 @@ func TestWildValues(t *testing.T) {
 		{
 			name: "an unsigned status", on: only(inMySQL),
 			sql: jobs + "status tinyint unsigned); INSERT INTO jobs VALUES (1, " + when + ", 0)",
-			cfg: "table: {name: jobs}\nstatuses: {new: [0], error: -1, success: 2}", refused: "statuses.error: -1 is below 0, and column status is tinyint… unsigned; give statuses.error a value that the column can hold",
+			cfg: "table: {name: jobs}\nstatuses: {new: [0], error: -1, success: 2}", refused: "statuses.error: -1 is out of the range of column status, which is tinyint… unsigned; give statuses.error a value that the column can hold",
 		},
 		{
 			name: "a status above the type's numbers", on: only(inMySQL),

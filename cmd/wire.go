@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/amqp"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
@@ -53,8 +54,10 @@ func shownURL(url string) string { return db.Shown(url, dialects...) }
 type app struct {
 	cfg     *config.Config
 	log     *slog.Logger
-	handler tool // nil: none is needed
-	onDead  tool // nil: none
+	handler tool          // nil: none is needed
+	onDead  tool          // nil: none
+	store   backlog.Store // what passes work on: the table, what the policy makes of it, or the source
+	source  *amqp.Source  // instead of a table; nil: none
 	db      *table.DB
 	table   *table.Table
 	again   *refresh.Store // of the policy refresh; nil: another is configured
@@ -70,11 +73,7 @@ type app struct {
 // statuses is tried before the first one is handled. db is nil, or the database
 // of an app whose place this one is to take.
 func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time, db *table.DB) (a *app, err error) {
-	h, err := newHandler(ctx, cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	onDead, err := newOnDead(ctx, cfg, log)
+	h, onDead, err := newHandlers(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +124,7 @@ const noDead = "no dead status is configured: a rejected record is an error like
 // open opens the table for a command that needs no handler, and returns the time
 // that the command pretends it is.
 func (g *globals) open(ctx context.Context, d dataFlags, o table.Options) (*app, time.Time, error) {
-	_, now, err := d.clock()
-	if err != nil {
-		return nil, now, err
-	}
+	_, now := d.clock()
 	cfg, err := g.load()
 	if err != nil {
 		return nil, now, err
@@ -151,7 +147,9 @@ func (a *app) find(ctx context.Context, id string, now time.Time) (inspect.Row, 
 }
 
 // wireTable opens the table and checks that its times can be read.
-func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options, now time.Time, db *table.DB) (*app, error) {
+func (g *globals) wireTable(
+	ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options, now time.Time, db *table.DB,
+) (*app, error) {
 	a := &app{cfg: cfg, log: log, db: db, shared: db != nil, hard: hardOf(ctx)}
 	if db == nil {
 		var err error
@@ -170,12 +168,11 @@ func (g *globals) wireTable(ctx context.Context, cfg *config.Config, log *slog.L
 		return nil, err
 	}
 	a.table = t
-	store, err := storeOf(cfg, t)
-	if err != nil {
+	if a.store, err = storeOf(cfg, t); err != nil {
 		a.close()
 		return nil, err
 	}
-	a.again, _ = store.(*refresh.Store)
+	a.again, _ = a.store.(*refresh.Store)
 	return a, nil
 }
 
@@ -204,18 +201,13 @@ func (a *app) state() backlog.CheckpointKeeper {
 }
 
 func (a *app) close() {
+	if a.source != nil {
+		a.source.Close()
+	}
 	a.closeHandlers()
-	if !a.shared {
+	if a.db != nil && !a.shared {
 		a.db.Close()
 	}
-}
-
-// store returns what passes work on: the table, or what the policy makes of it.
-func (a *app) store() backlog.Store {
-	if a.again != nil {
-		return a.again
-	}
-	return a.table
 }
 
 // storeOf returns what passes of the configuration work on.
@@ -235,7 +227,7 @@ type triedStore interface {
 // engine returns an engine over the app's table and handler.
 func (a *app) engine(now func() time.Time, observe func(backlog.Event)) *backlog.Engine {
 	e := &backlog.Engine{
-		Store:           a.store(),
+		Store:           a.store,
 		Handler:         a.handler,
 		Concurrency:     a.cfg.Handler.Concurrency,
 		Timeout:         a.cfg.Handler.Timeout,
@@ -250,13 +242,16 @@ func (a *app) engine(now func() time.Time, observe func(backlog.Event)) *backlog
 		Now:             now,
 		Observe:         observe,
 	}
-	if a.cfg.Handler.Kind == "lines" {
+	if k := a.cfg.Handler.Kind; k == "lines" || k == "amqp" {
 		e.Timeout = 0 // a worker may have other records to answer first, and keeps to it itself
 	}
 	if w, ok := a.handler.(interface{ Hands() int }); ok {
 		e.Concurrency = min(e.Concurrency, w.Hands())
 	}
 	e.MaxPause = maxPause(a.cfg.Handler.Settings)
+	if a.source != nil {
+		e.Policy = a.source.Policy()
+	}
 	return e
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/amqp"
 	"backlog/backlog/config"
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/handler/http"
@@ -40,7 +41,10 @@ func knownSettings() config.Known {
 			{Name: "http", New: func() any { return http.NewSettings() }},
 			{Name: "sql", New: func() any { return new(work.Settings) }},
 			{Name: "redis", New: func() any { return redis.NewSettings() }},
+			{Name: "amqp", New: func() any { return amqp.NewDispatchSettings() }},
 		},
+		Workers: []config.Settings{{Name: "amqp", New: func() any { return new(amqp.WorkerSettings) }}},
+		Sources: []config.Settings{{Name: "amqp", New: func() any { return amqp.NewSettings() }}},
 		OnDead: []config.Settings{
 			{Name: "exec", New: func() any { return new(exec.Telling) }},
 			// No status rejects, and nothing pauses.
@@ -65,10 +69,21 @@ func newOnDead(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool,
 	return newTool(ctx, cfg, "on_dead", cfg.OnDead.Settings, log)
 }
 
+func newHandlers(ctx context.Context, cfg *config.Config, log *slog.Logger) (h, onDead tool, err error) {
+	if h, err = newHandler(ctx, cfg, log); err == nil {
+		onDead, err = newOnDead(ctx, cfg, log)
+	}
+	return h, onDead, err
+}
+
 func newTool(ctx context.Context, cfg *config.Config, key string, settings any, log *slog.Logger) (tool, error) {
 	switch s := settings.(type) {
 	case *exec.Settings:
-		return proven(ctx, key, &exec.Handler{Settings: *s, Log: log})
+		h := &exec.Handler{Settings: *s, Log: log}
+		if sourceOf(cfg) != nil && s.Input != "json" {
+			h.Body = amqp.Body
+		}
+		return proven(ctx, key, h)
 	case *exec.Telling:
 		return proven(ctx, key, &exec.Handler{Settings: exec.Settings{Command: s.Command}, Log: log})
 	case *lines.Settings:
@@ -79,6 +94,8 @@ func newTool(ctx context.Context, cfg *config.Config, key string, settings any, 
 			source = cfg.Table.Schema + "." + source
 		}
 		return proven(ctx, key, &http.Handler{Settings: *s, Source: source, Concurrency: cfg.Handler.Concurrency, Log: log})
+	case *amqp.DispatchSettings:
+		return newDispatch(ctx, cfg, s, log), nil
 	case *redis.Settings:
 		return proven(ctx, key, &redis.Handler{Settings: *s, Log: log})
 	case *mail.Settings:
@@ -141,15 +158,15 @@ func (a *app) wireHandlers(ctx context.Context, h, onDead tool) (err error) {
 		}
 	}
 	a.handler, a.onDead = h, onDead
-	if err := hasColumns(a.table, "handler", h); err != nil {
+	if err := hasColumns(a.table, "handler."+a.cfg.Handler.Kind, h); err != nil {
 		return err
 	}
-	return hasColumns(a.table, "on_dead", onDead)
+	return hasColumns(a.table, "on_dead."+a.cfg.OnDead.Kind, onDead)
 }
 
-// hasColumns returns an error unless records have the columns that the handler of
-// this key asks for by name.
-func hasColumns(t *table.Table, key string, h tool) error {
+// hasColumns returns an error unless records have the columns that the handler
+// configured at this place asks for by name.
+func hasColumns(t *table.Table, place string, h tool) error {
 	asks, ok := h.(interface{ Columns() ([]string, error) })
 	if !ok {
 		return nil
@@ -158,17 +175,10 @@ func hasColumns(t *table.Table, key string, h tool) error {
 	if err != nil {
 		return err
 	}
-	where := "http.url"
-	switch h.(type) {
-	case *redis.Handler:
-		where = "redis.columns"
-	case *mail.Handler:
-		where = "mail"
-	}
 	given := t.Given()
 	for _, name := range names {
 		if !slices.Contains(given, name) {
-			return fmt.Errorf("%s.%s: a record has no column %s; it has: %s", key, where, shown(name), strings.Join(each(given, shown), ", "))
+			return fmt.Errorf("%s: a record has no column %s; it has: %s", place, shown(name), strings.Join(each(given, shown), ", "))
 		}
 	}
 	return nil
@@ -183,13 +193,4 @@ func (a *app) closeHandlers() {
 			}
 		}
 	}
-}
-
-// programOf returns the program that is run for each record, with its arguments;
-// nil if none is.
-func programOf(h tool) []string {
-	if e, ok := h.(*exec.Handler); ok {
-		return e.Command
-	}
-	return nil
 }

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Starts the servers that the tests use, PostgreSQL, MariaDB and Redis, unless they
-# run already: in containers where there is Docker, else with the programs of Debian's
+# Starts the servers that the tests use, PostgreSQL, MariaDB, Redis and RabbitMQ, unless
+# they run already: in containers where there is Docker, else with the programs of Debian's
 # packages, as servers of their own with data of their own. Nothing of servers
 # that the machine has is changed. Called by make services; `stop` stops them.
 #
-# POSTGRES_PORT, MARIADB_PORT and REDIS_PORT are the ports, 5432, 3306 and 6379 by
-# default. The servers do not wait for disks: the tests are faster, and nobody minds
+# POSTGRES_PORT, MARIADB_PORT, REDIS_PORT and RABBITMQ_PORT are the ports, 5432, 3306,
+# 6379 and 5672 by default. The servers do not wait for disks: the tests are faster, and nobody minds
 # when what is in them is lost with the machine's power.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export POSTGRES_PORT=${POSTGRES_PORT:-5432} MARIADB_PORT=${MARIADB_PORT:-3306} REDIS_PORT=${REDIS_PORT:-6379}
+export RABBITMQ_PORT=${RABBITMQ_PORT:-5672}
 data=${TMPDIR:-/tmp}/backlog-services
 
 # The programs lie outside of PATH, in a folder for each version.
@@ -33,6 +34,7 @@ redis_answers() {
 	listens "$REDIS_PORT" || return
 	! has redis-cli || [ "$(redis-cli -h 127.0.0.1 -p "$REDIS_PORT" ping 2>/dev/null)" = PONG ]
 }
+rabbitmq_answers() { listens "$RABBITMQ_PORT"; }
 
 # PostgreSQL refuses to run as root, and MariaDB wants to be told.
 as() { # as USER COMMAND ...
@@ -82,6 +84,22 @@ start_redis() {
 	die "Redis does not start: see $dir/log"
 }
 
+# The node has a name and a cookie of its own, by which rabbitmqctl finds it.
+rabbitmq() { # rabbitmq PROGRAM ARGUMENT ...
+	local dir=$data/rabbitmq program=$1 && shift
+	as rabbitmq env HOME="$dir" RABBITMQ_NODENAME="backlog-$RABBITMQ_PORT@localhost" RABBITMQ_CONF_ENV_FILE=/dev/null RABBITMQ_CONFIG_FILE="$dir/none" \
+		RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT="$RABBITMQ_PORT" RABBITMQ_DIST_PORT=$((RABBITMQ_PORT + 20000)) \
+		RABBITMQ_MNESIA_BASE="$dir/data" RABBITMQ_LOG_BASE="$dir/log" RABBITMQ_ENABLED_PLUGINS_FILE="$dir/plugins" RABBITMQ_PID_FILE="$dir/pid" \
+		"/usr/lib/rabbitmq/bin/$program" "$@"
+}
+
+start_rabbitmq() {
+	local dir=$data/rabbitmq
+	[ -e "$dir" ] || folder rabbitmq rabbitmq
+	(cd / && rabbitmq rabbitmq-server -detached >/dev/null) && rabbitmq rabbitmqctl --quiet wait --timeout 60 "$dir/pid" >/dev/null ||
+		die "RabbitMQ does not start: see $dir/log"
+}
+
 packages() { # packages COMMAND PACKAGE ...: installs what a command is missing of
 	local missing=()
 	while [ $# -gt 0 ]; do
@@ -89,7 +107,7 @@ packages() { # packages COMMAND PACKAGE ...: installs what a command is missing 
 		shift 2
 	done
 	[ ${#missing[@]} = 0 ] && return
-	has apt-get || die "there is neither Docker nor Debian's apt-get; start PostgreSQL, MariaDB and Redis yourself, and name them in BACKLOG_TEST_POSTGRES, BACKLOG_TEST_MYSQL and BACKLOG_TEST_REDIS"
+	has apt-get || die "there is neither Docker nor Debian's apt-get; start PostgreSQL, MariaDB, Redis and RabbitMQ yourself, and name them in BACKLOG_TEST_POSTGRES, BACKLOG_TEST_MYSQL, BACKLOG_TEST_REDIS and BACKLOG_TEST_RABBITMQ"
 	[ "$(id -u)" = 0 ] || die "run this first: sudo apt-get install ${missing[*]}"
 	echo "installing ${missing[*]}"
 	# The packages would start servers of their own, which do not let tests in.
@@ -105,13 +123,16 @@ packages() { # packages COMMAND PACKAGE ...: installs what a command is missing 
 
 docker_runs() { has docker && docker compose version >/dev/null 2>&1 && docker info >/dev/null 2>&1; }
 
-start() { # start NAME PORT COMMAND PACKAGE
+install() { # install NAME PORT COMMAND PACKAGE: what a server that does not run needs
+	"$1_answers" || docker_runs || listens "$2" || packages "$3" "$4"
+}
+
+start() { # start NAME PORT
 	local name=$1 port=$2
 	if "${name}_answers"; then
 		echo "$name: runs already, at 127.0.0.1:$port"
 		return
 	fi
-	docker_runs || listens "$port" || packages "$3" "$4"
 	! listens "$port" || die "what listens at 127.0.0.1:$port does not let the tests in; choose another port, such as ${name^^}_PORT=$((port + 10000))"
 	if docker_runs; then
 		docker compose up -d --wait "$name"
@@ -132,15 +153,26 @@ stop() {
 			while [ -e "$data/$name/pid" ]; do sleep 0.1; done
 		fi
 	done
+	[ ! -e "$data/rabbitmq/pid" ] || (cd / && rabbitmq rabbitmqctl --quiet stop "$data/rabbitmq/pid" >/dev/null) || true
 	rm -rf "$data"
 }
 
 case ${1:-start} in
 stop) stop ;;
+rabbitmqctl) # with the arguments of this program
+	if docker_runs; then docker compose exec -T rabbitmq "$@"; else cd / && rabbitmq "$@"; fi
+	;;
 start)
-	start postgres "$POSTGRES_PORT" initdb postgresql
-	start mariadb "$MARIADB_PORT" mariadbd mariadb-server
-	start redis "$REDIS_PORT" redis-server redis-server
+	install postgres "$POSTGRES_PORT" initdb postgresql
+	install mariadb "$MARIADB_PORT" mariadbd mariadb-server
+	install redis "$REDIS_PORT" redis-server redis-server
+	install rabbitmq "$RABBITMQ_PORT" rabbitmqctl rabbitmq-server
+	started=() # side by side: RabbitMQ takes as long as all others
+	for server in "rabbitmq $RABBITMQ_PORT" "postgres $POSTGRES_PORT" "mariadb $MARIADB_PORT" "redis $REDIS_PORT"; do
+		# shellcheck disable=SC2086
+		if docker_runs; then start $server; else start $server & started+=($!); fi
+	done
+	for pid in "${started[@]}"; do wait "$pid"; done
 	if [ "$POSTGRES_PORT" != 5432 ]; then
 		echo "export BACKLOG_TEST_POSTGRES=postgres://postgres@127.0.0.1:$POSTGRES_PORT/postgres"
 	fi
@@ -150,6 +182,9 @@ start)
 	if [ "$REDIS_PORT" != 6379 ]; then
 		echo "export BACKLOG_TEST_REDIS=redis://127.0.0.1:$REDIS_PORT/0"
 	fi
+	if [ "$RABBITMQ_PORT" != 5672 ]; then
+		echo "export BACKLOG_TEST_RABBITMQ=amqp://guest:guest@127.0.0.1:$RABBITMQ_PORT/"
+	fi
 	;;
-*) die "usage: $0 [start|stop]" ;;
+*) die "usage: $0 [start|stop|rabbitmqctl ARGUMENT ...]" ;;
 esac

@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// A Schedule is a list of tiers, made by [New]. It is immutable and safe for
-// concurrent use.
+// A Schedule is a list of tiers, made by [New]. It is safe for concurrent use, but
+// for Add.
 type Schedule struct {
 	tiers []Tier // at least one, narrow to wide
 }
@@ -52,22 +52,21 @@ func New(list ...Tier) (*Schedule, error) {
 	if len(list) == 0 {
 		return nil, &Error{Index: -1, Key: "tiers", Err: errors.New("a schedule needs at least one tier")}
 	}
-	s := &Schedule{tiers: make([]Tier, 0, len(list))}
+	s := new(Schedule)
 	for i, t := range list {
-		key, err := t.prepare()
-		if err == nil {
-			key, err = s.accepts(t)
-		}
-		if err != nil {
+		if key, err := s.Add(t); err != nil {
 			return nil, &Error{Index: i, Key: key, Err: err}
 		}
-		s.tiers = append(s.tiers, t)
 	}
 	return s, nil
 }
 
-// accepts reports why t cannot follow the tiers that s already has.
-func (s *Schedule) accepts(t Tier) (key string, err error) {
+// Add makes t the widest tier of a schedule that nobody uses yet. An error goes
+// with the key that is to blame.
+func (s *Schedule) Add(t Tier) (key string, err error) {
+	if key, err := t.prepare(); err != nil {
+		return key, err
+	}
 	if len(s.tiers) > 0 && t.MaxAge <= s.Widest().MaxAge {
 		return "max_age", fmt.Errorf("%s after %s: tiers go from narrow to wide",
 			FormatDuration(t.MaxAge), FormatDuration(s.Widest().MaxAge))
@@ -75,6 +74,7 @@ func (s *Schedule) accepts(t Tier) (key string, err error) {
 	if _, ok := s.ByName(t.Name); ok {
 		return "name", fmt.Errorf("%q is taken by a tier before", t.Name)
 	}
+	s.tiers = append(s.tiers, t)
 	return "", nil
 }
 

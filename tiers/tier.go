@@ -47,8 +47,7 @@ func (t Tier) Next(after time.Time) time.Time {
 	return time.Unix(t.pattern().next(after.Unix()), 0).UTC()
 }
 
-// MinInterval is that of [Schedule.MinInterval] for one tier, which is from a
-// [Schedule].
+// MinInterval is [Schedule.MinInterval] for one tier, which is from a [Schedule].
 func (t Tier) MinInterval() time.Duration {
 	return time.Duration(t.pattern().interval()) * time.Second
 }

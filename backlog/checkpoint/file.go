@@ -36,10 +36,8 @@ type File struct {
 }
 
 const (
-	// lockPatience is how long another process may take for its update.
-	lockPatience = time.Second
-	// maxSize is more than a checkpoint of any schedule takes.
-	maxSize = 1 << 20
+	lockPatience = time.Second // for another process's update
+	maxSize      = 1 << 20     // more than a checkpoint of any schedule takes
 )
 
 // Load implements backlog.CheckpointKeeper. The file is read each time: another
@@ -58,12 +56,12 @@ func (f *File) load() (backlog.Checkpoint, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return backlog.Checkpoint{}, nil
 	}
+	if errors.As(err, new(*fs.PathError)) {
+		return f.memory, err
+	}
 	var state backlog.Checkpoint
 	if err == nil {
 		err = json.Unmarshal(b, &state)
-	}
-	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		return f.memory, err
 	}
 	if err != nil {
 		return f.memory, fmt.Errorf("%s is not a state file and will be replaced: %w", f.Path, err)
@@ -79,10 +77,8 @@ func read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() && !info.IsDir() { // reading a folder says what it is
-		return nil, errors.New("it is not a regular file")
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() && !info.IsDir() { // reading a folder says what it is
+		return nil, cmp.Or(err, errors.New("it is not a regular file"))
 	}
 	b, err := io.ReadAll(io.LimitReader(file, maxSize+1))
 	if err == nil && len(b) > maxSize {
@@ -146,11 +142,7 @@ func (f *File) Check() error {
 	}
 	probe, err := os.CreateTemp(dir, ".backlog-check-*")
 	if err != nil {
-		why := err
-		if p := (*fs.PathError)(nil); errors.As(err, &p) {
-			why = p.Err
-		}
-		return fmt.Errorf("%s cannot be written, and a restart will not know what was missed: folder %s: %w", f.Path, dir, why)
+		return fmt.Errorf("%s cannot be written, and a restart will not know what was missed: folder %s: %w", f.Path, dir, errors.Unwrap(err))
 	}
 	probe.Close()
 	return os.Remove(probe.Name())

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -27,14 +28,13 @@ func DefaultPath(database, schema, table string) (string, error) {
 		}
 		dir = filepath.Join(base, "backlog")
 	}
+	return filepath.Join(dir, Name(database, schema, table)+".json"), nil
+}
+
+// Name returns what names the table among all.
+func Name(database, schema, table string) string {
 	sum := sha256.Sum256([]byte(place(database) + "\x00" + schema + "\x00" + table))
-	name := strings.Map(func(r rune) rune {
-		if r == '/' || r == os.PathSeparator || r < ' ' {
-			return '_'
-		}
-		return r
-	}, table)
-	return filepath.Join(dir, name+"-"+hex.EncodeToString(sum[:4])+".json"), nil
+	return strings.ReplaceAll(table, "/", "_") + "-" + hex.EncodeToString(sum[:4])
 }
 
 // place reduces a database's URL to what says which tables it leads to: another
@@ -53,15 +53,10 @@ func place(database string) string {
 	if err != nil || u.Host == "" && u.Path == "" {
 		return database
 	}
-	server := url.URL{Scheme: strings.ToLower(u.Scheme), Host: strings.ToLower(u.Host), Path: u.Path}
-	switch server.Scheme {
-	case "postgresql":
-		server.Scheme = "postgres"
-	case "mariadb":
-		server.Scheme = "mysql"
-	}
-	if port := map[string]string{"postgres": "5432", "mysql": "3306"}[server.Scheme]; u.Port() == "" {
-		server.Host += ":" + port
+	scheme = map[string]string{"postgresql": "postgres", "mariadb": "mysql"}[scheme]
+	server := url.URL{Scheme: cmp.Or(scheme, u.Scheme), Host: strings.ToLower(u.Host), Path: u.Path}
+	if port := map[string]string{"postgres": ":5432", "mysql": ":3306"}[server.Scheme]; u.Port() == "" {
+		server.Host += port
 	}
 	kept := u.Query()
 	maps.DeleteFunc(kept, func(name string, _ []string) bool {

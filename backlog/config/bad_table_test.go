@@ -65,7 +65,7 @@ var badTables = badFiles{
 	"state-success-stays-new": {"4: statuses.success: a record that succeeded would still be new and be tried for ever; write what does not meet the condition of new"},
 	"status-in-where":         {"1: table.where.status: this is the status column, of which statuses tells; remove it"},
 	"time-column": {
-		"2: table.inserted: no column; add column: and its name",
+		"2: table.inserted: has no column; add column: created_at",
 		"3: table.eligible: must be a column or a mapping (column: name), not a list",
 		"4: table.expires.keep: must be true or false, not text",
 	},
@@ -88,12 +88,12 @@ var badTables = badFiles{
 		"2: table.touch.c: must be a single value, not a mapping",
 	},
 	"where": {
+		"2: table.where: a key is missing before the colon; add it",
 		"2: table.where.a: is empty; write null if NULL is meant",
 		"2: table.where.b: is an empty list; name at least one or remove it",
 		"2: table.where.c: must be a value or a list of values, not a mapping",
 		"2: table.where.d[0]: must be a single value, not a list",
 		"2: table.where.e[1]: 1 is listed twice; remove one",
-		`2: table.where."": an empty key names no column`,
 		"3: table.touch: is an empty mapping; name a column or remove it",
 	},
 }

@@ -49,5 +49,4 @@ var badTiers = badFiles{
 		"4: tiers[2].max_age: 7d after 7d: tiers go from narrow to wide",
 	},
 	"tiers-same-name": {`3: tiers[1].name: "a" is taken by a tier before`},
-	"tiers-too-many":  {"1: tiers: has 101 tiers; 100 are the most"},
 }

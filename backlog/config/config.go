@@ -17,6 +17,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,20 +40,22 @@ const exampleFile = "schedule.example.yaml"
 type Config struct {
 	// Database is the URL with its variables expanded. It may hold a
 	// password and must not be printed.
-	Database string
+	Database string `yaml:"database,env"`
 
 	Table   mapping.Mapping // the states, too; its Zone is the timezone if the file names one
 	Handler Handler
+	Source  Source // of messages instead of a table; the zero Source: there is a table
+	Worker  Worker // of another's records; likewise
 
-	MaxRecords int     // per pass; 0: no cap
-	AbortAfter int     // consecutive failures that end a pass; 0: never
+	MaxRecords int     `yaml:"max_records"` // per pass; 0: no cap
+	AbortAfter int     `yaml:"abort_after"` // consecutive failures that end a pass; 0: never
 	Rate       float64 // handler calls per second; 0: no limit
 	Policy     Policy
 	OnDead     OnDead // the zero OnDead if there is none
 
 	Timezone        *time.Location // of cron tiers and time columns without their own; never nil
-	State           string         // path of the state file; "": the default place, "none": do without
-	ShutdownTimeout time.Duration  // what a stop grants to running handlers; 0: nothing
+	State           string         `yaml:"state,env"`        // path of the state file; "": the default place, "none": do without
+	ShutdownTimeout time.Duration  `yaml:"shutdown_timeout"` // what a stop grants to running handlers; 0: nothing
 	Log             Log
 
 	Tiers *tiers.Schedule // never nil
@@ -69,6 +72,8 @@ type Known struct {
 	Policies []Settings // beside progressive
 	Handlers []Settings // of `handler`
 	OnDead   []Settings // of `on_dead`
+	Sources  []Settings // of `source`
+	Workers  []Settings // of `worker`
 }
 
 // LoadFile reads the file at path and takes variables from the environment. An
@@ -116,7 +121,7 @@ func Load(r io.Reader, name string, lookup func(string) (string, bool), known Kn
 	d := newDecoder(name, lookup, known)
 	var c *Config
 	if top, ok := d.top(text); ok {
-		c = d.value(top, "", top.Line).config()
+		c = d.value(top, "", top).config()
 	}
 	if err := d.err(); err != nil {
 		return nil, err
@@ -141,30 +146,42 @@ func (v value) config() *Config {
 	c := defaults()
 	switch {
 	case v.isList():
-		c.Tiers = v.d.value(v.node, "tiers", v.node.Line).tiers(c.Timezone, false)
+		c.Tiers = v.d.value(v.node, "tiers", v.node).tiers(c.Timezone, false)
 		return c
 	case !v.isMapping():
 		v.fail("must be a mapping (key: value) or a list of tiers, not %s", v.kind())
 		return c
 	}
 	var list value // decoded last: cron tiers take the file's timezone
-	v.object(keys{
-		"database":         func(v value) { c.Database = v.expanded() },
-		"table":            func(v value) { v.table(&c.Table) },
-		"statuses":         func(v value) { v.statuses(&c.Table) },
-		"handler":          func(v value) { c.Handler = v.handler() },
-		"max_records":      func(v value) { c.MaxRecords = v.integer(0) },
-		"abort_after":      func(v value) { c.AbortAfter = v.integer(0) },
-		"rate":             func(v value) { c.Rate = v.rate() },
-		"policy":           func(v value) { c.Policy = v.policy() },
-		"on_dead":          func(v value) { c.OnDead = v.onDead() },
-		"timezone":         func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
-		"state":            func(v value) { c.State = v.expanded() },
-		"shutdown_timeout": func(v value) { c.ShutdownTimeout = v.durationFrom(0) },
-		"log":              func(v value) { v.settings(&c.Log) },
-		"tiers":            func(v value) { list = v },
+	known := v.settingsOf(c, nil)
+	maps.Copy(known, keys{
+		"table":    func(v value) { v.table(&c.Table) },
+		"statuses": func(v value) { v.statuses(&c.Table) },
+		"handler":  func(v value) { c.Handler = v.handler() },
+		"rate":     func(v value) { c.Rate = v.rate() },
+		"policy":   func(v value) { c.Policy = v.policy() },
+		"on_dead":  func(v value) { c.OnDead = v.onDead() },
+		"source":   func(v value) { c.Source = v.source() },
+		"worker":   func(v value) { c.Worker = v.worker() },
+		"timezone": func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
+		"log":      func(v value) { v.settings(&c.Log) },
+		"tiers":    func(v value) { list = v },
 	})
+	v.object(known)
+	if v.has("worker") {
+		v.only("worker", "of a worker, which", "shutdown_timeout", "log")
+		c.Handler = c.Worker.Handler
+		return c
+	}
+	if v.has("source") {
+		v.sourced(c)
+		return c
+	}
 	again, ageless := c.Policy.Settings.(refreshing)
+	v.sourceless(c)
+	if c.Handler.Kind == "amqp" && ageless {
+		v.d.failf("handler.amqp", "waits for its workers, and the policy refresh has deadlines of its own; take redis, whose workers answer when they can")
+	}
 	if ageless {
 		v.refreshing(c, again)
 	} else if c.Handler.Kind == "redis" {

@@ -21,33 +21,31 @@ type decoder struct {
 	file   string
 	lookup func(string) (string, bool)
 	known  Known
-	places map[string]place // of each path; the file itself is ""
+	places map[string]*yaml.Node // by path, of its key or item; the file itself is ""
 	errs   []*Error
 }
 
-// A place is where a path is in the file.
-type place struct{ line, column int }
-
 func newDecoder(file string, lookup func(string) (string, bool), known Known) *decoder {
-	return &decoder{file: file, lookup: lookup, known: known, places: map[string]place{"": {line: 1}}}
+	return &decoder{file: file, lookup: lookup, known: known, places: map[string]*yaml.Node{"": {Line: 1}}}
 }
 
 // place returns the place of the path. One that is not in the file has the place
 // of what should hold it.
-func (d *decoder) place(path string) place {
-	for {
-		if p, ok := d.places[path]; ok {
-			return p
-		}
+func (d *decoder) place(path string) *yaml.Node {
+	for !d.has(path) {
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
+	return d.places[path]
 }
+
+// has reports whether the file has the path.
+func (d *decoder) has(path string) bool { return d.places[path] != nil }
 
 // A value is a node of the YAML tree together with its place in the file.
 type value struct {
 	d    *decoder
-	node *yaml.Node // never an alias
-	path string     // such as tiers[2].every
+	node *yaml.Node
+	path string // such as tiers[2].every
 }
 
 // keys says how the values of a mapping are decoded. Other keys are errors.
@@ -59,28 +57,10 @@ type field struct {
 	value
 }
 
-// value returns the node as a value at the path. It is the only way to one:
-// here aliases are followed, and refused is what no value may be.
-func (d *decoder) value(n *yaml.Node, path string, line int) value {
-	d.places[path] = place{line, n.Column}
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	v := value{d, n, path}
-	if strings.ContainsRune(n.Value, 0) {
-		v.fail("holds a zero byte; remove it")
-	}
-	if n.Style&yaml.TaggedStyle != 0 {
-		untagged := *n
-		untagged.Tag, untagged.Style = "", n.Style&^yaml.TaggedStyle
-		if n.ShortTag() == "!!str" {
-			untagged.Style |= yaml.DoubleQuotedStyle
-		} else {
-			v.fail("YAML tags are not used here; remove the tag")
-		}
-		v.node = &untagged
-	}
-	return v
+// value returns the node as a value at the path, which is found at the place.
+func (d *decoder) value(n *yaml.Node, path string, place *yaml.Node) value {
+	d.places[path] = place
+	return value{d, n, path}
 }
 
 // fail notes a problem with v.
@@ -107,10 +87,7 @@ func (v value) says(word string) bool {
 }
 
 // has reports whether v, a mapping already decoded, has the key.
-func (v value) has(key string) bool {
-	_, ok := v.d.places[join(v.path, key)]
-	return ok
-}
+func (v value) has(key string) bool { return v.d.has(join(v.path, key)) }
 
 var kinds = map[string]string{
 	"!!map": "a mapping", "!!seq": "a list", "!!null": "null", "!!bool": "a boolean", "!!int": "a number", "!!float": "a number",
@@ -145,7 +122,12 @@ func (v value) object(known keys) {
 
 // unknown notes that f is not among the known keys of v.
 func (v value) unknown(f field, known []string) {
-	line := v.d.places[f.path].line
+	line, hint := v.d.places[f.path].Line, suggest(f.name, "known here", known)
+	for kind, other := range instead {
+		if v.has(kind) && other[f.name] != "" {
+			hint = other[f.name]
+		}
+	}
 	switch {
 	case v.isScrap(f.node):
 		v.d.errorf(line, v.path, "%s", scrapKey)
@@ -154,7 +136,7 @@ func (v value) unknown(f field, known []string) {
 	case len(known) == 0:
 		f.fail("unknown key; there are none here, remove it")
 	default:
-		f.fail("unknown key; %s", suggest(f.name, "known here", known))
+		f.fail("unknown key; %s", hint)
 	}
 }
 
@@ -190,32 +172,18 @@ func (v value) fields() []field {
 			continue
 		}
 		lines[name] = line
-		if k := pair[1].Kind; k == yaml.ScalarNode || k == yaml.AliasNode {
-			line = pair[1].Line
-		}
-		list = append(list, field{name, v.d.value(pair[1], path, line)})
+		list = append(list, field{name, v.d.value(pair[1], path, pair[0])})
 	}
 	return list
 }
 
 // key returns the text of a mapping's key.
 func (v value) key(n *yaml.Node) (name string, ok bool) {
-	line := n.Line
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	k := value{v.d, n, v.path}
-	switch {
-	case k.isScalar() && n.ShortTag() == "!!merge":
-		v.d.errorf(line, v.path, "merge keys (<<) are not supported; write the keys out, or use an alias for a whole value")
-	case k.isBlank():
-		v.d.errorf(line, v.path, "a key is missing before the colon; a key that is really empty needs quotes")
-	case !k.isScalar():
-		v.d.errorf(line, v.path, "a key must be text, not %s", k.kind())
+	switch k := (value{v.d, n, v.path}); {
+	case k.isScalar() && n.Value == "":
+		v.d.errorf(n.Line, v.path, "a key is missing before the colon; add it")
 	case !k.isText():
-		v.d.errorf(line, v.path, "a key must be text, not %s; put it in quotes", k.kind())
-	case strings.ContainsRune(n.Value, 0):
-		v.d.errorf(line, v.path, "a key holds a zero byte; remove it")
+		v.d.errorf(n.Line, v.path, "a key must be text, not %s; put it in quotes", k.kind())
 	default:
 		return n.Value, true
 	}
@@ -230,7 +198,7 @@ func (v value) list(want string) []value {
 	}
 	items := make([]value, len(v.node.Content))
 	for i, n := range v.node.Content {
-		items[i] = v.d.value(n, v.path+"["+strconv.Itoa(i)+"]", n.Line)
+		items[i] = v.d.value(n, v.path+"["+strconv.Itoa(i)+"]", n)
 	}
 	return items
 }
@@ -275,13 +243,13 @@ func (d *decoder) errorf(line int, path, format string, args ...any) {
 // failf notes a problem with the value at the path, which need not be in the
 // file: the line is then the one of what should hold it.
 func (d *decoder) failf(path, format string, args ...any) {
-	d.errorf(d.place(path).line, path, format, args...)
+	d.errorf(d.place(path).Line, path, format, args...)
 }
 
 // err returns the problems noted so far, joined in the order of the file, or nil.
 func (d *decoder) err() error {
 	slices.SortStableFunc(d.errs, func(a, b *Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(d.place(a.Key).column, d.place(b.Key).column))
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(d.place(a.Key).Column, d.place(b.Key).Column))
 	})
 	joined := make([]error, len(d.errs))
 	for i, e := range d.errs {

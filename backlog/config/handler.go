@@ -1,10 +1,6 @@
 package config
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -53,42 +49,16 @@ func (v value) onDead() OnDead {
 	return o
 }
 
-// kindOf returns which of the kinds v, a mapping already decoded, is of: "" if
-// of none, which is an error, or of several, which is another.
-func (v value) kindOf(kinds []string, none string) string {
-	has := slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !v.has(k) })
-	if len(has) == 1 {
-		return has[0]
-	}
-	if len(has) == 0 && v.isMapping() {
-		v.fail("%s", none)
-	}
-	if len(has) > 1 {
-		line := func(k string) int { return v.d.places[join(v.path, k)].line }
-		slices.SortStableFunc(has, func(a, b string) int { return cmp.Compare(line(a), line(b)) })
-		texts := make([]string, len(has))
-		for i, k := range has {
-			texts[i] = fmt.Sprintf("%s on line %d", k, line(k))
-		}
-		last := len(has) - 1
-		v.d.errorf(line(has[1]), v.path, "there are %s and %s; keep one of them", strings.Join(texts[:last], ", "), texts[last])
-	}
-	return ""
-}
+const sameTime = "use concurrency"
 
-// instead says what does in one kind what a key of another does there, where
-// something does.
-var instead = map[[2]string]string{
-	{"reject", "http"}:    "write it under http: {reject: [410]}",
-	{"reject", "lines"}:   "let a worker answer with the outcome reject",
-	{"skip", "lines"}:     "let a worker answer with the outcome skip",
-	{"max_pause", "http"}: "write it under http: {max_pause: 1h}",
-	{"workers", "exec"}:   "use concurrency", {"workers", "http"}: "use concurrency", {"workers", "sql"}: "use concurrency", {"workers", "redis"}: "start as many workers as you like",
-	{"window", "exec"}: "use concurrency", {"window", "http"}: "use concurrency", {"window", "sql"}: "use concurrency",
-	{"reject", "redis"}: "let a worker answer with the type reject",
-}
-
-// stray reports a key of another kind than v is.
-func (v value) stray(key, owner, kind string) {
-	v.d.failf(join(v.path, key), "is for %s, and this handler is %s; %s", owner, kind, cmp.Or(instead[[2]string{key, kind}], "remove it"))
+// instead says, of a key that a kind of handler lacks, what does the same there.
+var instead = map[string]map[string]string{
+	"exec": {"workers": sameTime, "window": sameTime},
+	"http": {"workers": sameTime, "window": sameTime,
+		"reject": "write it under http: {reject: [410]}", "max_pause": "write it under http: {max_pause: 1h}"},
+	"lines": {"reject": "let a worker answer with the outcome reject",
+		"skip": "let a worker answer with the outcome skip"},
+	"redis": {"workers": "start as many workers as you like",
+		"reject": "let a worker answer with the type reject"},
+	"sql": {"workers": sameTime, "window": sameTime},
 }

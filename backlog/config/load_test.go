@@ -13,6 +13,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"backlog/backlog/amqp"
 	"backlog/backlog/config"
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/handler/http"
@@ -34,6 +35,7 @@ var all = config.Known{
 		{Name: "sql", New: func() any { return new(work.Settings) }},
 		{Name: "redis", New: func() any { return redis.NewSettings() }},
 	},
+	Sources: []config.Settings{{Name: "amqp", New: func() any { return amqp.NewSettings() }}},
 	OnDead: []config.Settings{
 		{Name: "exec", New: func() any { return new(exec.Telling) }},
 		{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
@@ -270,14 +272,6 @@ func TestDeadToldApart(t *testing.T) {
 	} {
 		loadText(t, "statuses: "+text+"\ntiers: [{max_age: 1d, every: 5m}]\n")
 	}
-}
-
-func TestAliases(t *testing.T) {
-	c := mustLoad(t, "ok-aliases.yaml")
-	equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "mail", Values: vals("mail")}})
-	list := c.Tiers.Tiers()
-	equal(t, "every", list[1].Every, 24*time.Hour)
-	equal(t, "offset", list[1].Offset, 5*time.Minute)
 }
 
 // TestFlags reads a table with flags and a column called status that is

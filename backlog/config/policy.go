@@ -37,7 +37,7 @@ func ParsePolicy(text string, known ...Settings) (Policy, error) {
 	if !ok {
 		return Policy{}, errors.New("neither the name of a policy nor one with settings; write fibonacci or 'fibonacci: {unit: 5m}'")
 	}
-	p := d.value(top, "", 1).policy()
+	p := d.value(top, "", top).policy()
 	if err := d.err(); err != nil {
 		return Policy{}, err
 	}

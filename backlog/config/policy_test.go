@@ -228,7 +228,7 @@ func TestParsePolicyRefuses(t *testing.T) {
 		"a\n---\nb":                        nothing,
 		"\x00":                             nothing,
 		"&a [*a]":                          nothing,
-		`"": {}`:                           "is empty; fill it in or remove it",
+		`"": {}`:                           "a key is missing before the colon; add it\nmust name one policy, not 0",
 		"fibonaci":                         "unknown policy fibonaci; did you mean fibonacci?",
 		"12":                               "must be " + policyName + ", not a number",
 		"[fibonacci]":                      "must be " + policyName + ", not a list",

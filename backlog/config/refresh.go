@@ -52,12 +52,6 @@ func (v value) refreshing(c *Config, p refreshing) {
 	}
 }
 
-// has reports whether the file has the path.
-func (d *decoder) has(path string) bool {
-	_, ok := d.places[path]
-	return ok
-}
-
 // ageless completes the only tier of a policy for which age does not matter: it says
 // how often to look.
 func (v value) ageless(t *tiers.Tier) {
@@ -79,5 +73,5 @@ func exampleOf(ageless bool) string {
 	if ageless {
 		return "tiers: [{every: 1m}]"
 	}
-	return tierExample
+	return "tiers: [{max_age: 1d, every: 5m}]"
 }

@@ -196,34 +196,16 @@ func (v value) location() *time.Location {
 	return loc
 }
 
-var ratePattern = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?/ ?(s|sec|second|m|min|minute|h|hour|d|day)$`)
-})
-
 // rate returns a rate such as 10/s in events per second.
 func (v value) rate() float64 {
 	if !v.isScalar() || v.isNull() {
 		v.mismatch("a rate such as 10/s")
 		return 0
 	}
-	text := v.node.Value
-	if decimal().MatchString(text) {
-		v.fail("%[1]s per what; write %[1]s/s, %[1]s/m or %[1]s/h", show(text))
+	n, per, err := tiers.ParseRate(v.node.Value)
+	if err != nil {
+		v.fail("%s %v, or remove it for no limit", show(v.node.Value), err)
 		return 0
 	}
-	m := ratePattern().FindStringSubmatch(text)
-	if m == nil {
-		v.fail("%s is no rate; write how many per second, minute, hour or day: 10/s, 100/m, 5000/h", show(text))
-		return 0
-	}
-	n, _ := strconv.ParseFloat(m[1], 64)
-	period, _ := tiers.ParseDuration("1" + m[2])
-	perSecond := n / period.Seconds()
-	switch {
-	case perSecond == 0:
-		v.fail("must be more than 0; remove it for no limit")
-	case math.IsInf(perSecond, 0):
-		v.fail("is too large; remove it for no limit")
-	}
-	return perSecond
+	return n / per.Seconds()
 }

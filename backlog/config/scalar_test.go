@@ -63,9 +63,9 @@ func TestNotExpanded(t *testing.T) {
 }
 
 func TestQuoted(t *testing.T) {
-	c := set(t, "statuses:\n  new: [a, 'b', \"c\", !!str d]\n  error: |-\n    e\n  success: >-\n    f\n")
+	c := set(t, "statuses:\n  new: [a, 'b', \"c\"]\n  error: |-\n    e\n  success: >-\n    f\n")
 	equal(t, "new", c.Table.New.Values, []mapping.Value{
-		{Text: "a"}, {Text: "b", Quoted: true}, {Text: "c", Quoted: true}, {Text: "d", Quoted: true}})
+		{Text: "a"}, {Text: "b", Quoted: true}, {Text: "c", Quoted: true}})
 	equal(t, "error", c.Table.Error.Values, []mapping.Value{{Text: "e", Quoted: true}})
 	equal(t, "success", c.Table.Success.Values, []mapping.Value{{Text: "f", Quoted: true}})
 }

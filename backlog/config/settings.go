@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -125,8 +126,23 @@ func (v value) field(field reflect.Value, name, option string, tag reflect.Struc
 		} else {
 			*p = v.textList(tag.Get("want"), option, text)
 		}
+	case *map[string]any:
+		*p = make(map[string]any)
+		for _, f := range v.fields() {
+			var scalar any
+			if err := f.node.Decode(&scalar); err != nil || !f.isScalar() || f.isNull() {
+				f.mismatch("a text, a number or true or false")
+			}
+			(*p)[f.name] = scalar
+		}
 	default:
-		v.items(field, tag)
+		if _, word := p.(encoding.TextUnmarshaler); field.Kind() != reflect.Struct {
+			v.items(field, tag)
+		} else if word && v.isText() {
+			v.unmarshal(p.(encoding.TextUnmarshaler))
+		} else {
+			v.settings(p)
+		}
 	}
 }
 
@@ -165,15 +181,24 @@ func (v value) textList(want, option string, text func(value) string) []string {
 	if !v.isText() {
 		items = v.filled(want)
 	}
-	list := make([]string, 0, len(items))
-	for _, item := range items {
-		t := text(item)
-		if t != "" && slices.Contains(list, t) && option != "repeat" {
-			item.fail("%s", strings.TrimSpace(map[string]string{"names": show(t)}[option]+" is listed twice; remove one"))
+	list, seen := make([]string, len(items)), make(map[any]bool)
+	for i, item := range items {
+		list[i] = text(item)
+		if option == "names" {
+			item.once(seen, list[i], show(list[i])+" ")
+		} else if option != "repeat" {
+			item.once(seen, list[i], "")
 		}
-		list = append(list, t)
 	}
 	return list
+}
+
+// once notes that x, the item of a list, is listed twice if it has been seen.
+func (v value) once(seen map[any]bool, x any, shown string) {
+	if seen[x] && !v.d.failed(v.path) {
+		v.fail("%sis listed twice; remove one", shown)
+	}
+	seen[x] = true
 }
 
 // items decodes one item or a list of different ones, which may be empty, into
@@ -184,15 +209,12 @@ func (v value) items(field reflect.Value, tag reflect.StructTag) {
 		items = v.list(tag.Get("want"))
 	}
 	list := reflect.MakeSlice(field.Type(), len(items), len(items))
-	seen := make(map[int]bool)
+	seen := make(map[any]bool)
 	for i, item := range items {
 		switch p := list.Index(i).Addr().Interface().(type) {
 		case *int:
 			*p = item.within(tag)
-			if seen[*p] && !v.d.failed(item.path) {
-				item.fail("%d is listed twice; remove one", *p)
-			}
-			seen[*p] = true
+			item.once(seen, *p, strconv.Itoa(*p)+" ")
 		case encoding.TextUnmarshaler:
 			item.unmarshal(p)
 		}
@@ -218,7 +240,7 @@ func (v value) unmarshal(p encoding.TextUnmarshaler) {
 func (v value) texts(key string, text func(value) string) map[string]string {
 	all := make(map[string]string)
 	for _, f := range v.fields() {
-		switch line := v.d.places[f.path].line; {
+		switch line := v.d.places[f.path].Line; {
 		case v.isScrap(f.node):
 			v.d.errorf(line, v.path, "%s", scrapKey)
 		case !isWord("_" + f.name):
@@ -287,7 +309,7 @@ func (v value) check(s any) {
 // written returns the path as the file has it: an item's is the list's where
 // that is written as one item.
 func (d *decoder) written(path string) string {
-	if _, ok := d.places[path]; !ok && strings.HasSuffix(path, "]") {
+	if !d.has(path) && strings.HasSuffix(path, "]") {
 		return path[:strings.LastIndexByte(path, '[')]
 	}
 	return path
@@ -307,34 +329,27 @@ type Settings struct {
 
 // oneKind decodes a mapping with the settings of just one of the kinds, and with
 // keys that are common to all. Nothing is the problem with a mapping that has none.
-func (v value) oneKind(kinds []Settings, common keys, nothing string) (name string, settings any) {
-	made, nested, owners := make(map[string]any), make(map[string]bool), make(map[string]string)
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.Name
-		s := k.New()
-		made[k.Name] = s
-		own := v.settingsOf(s, k.Without)
-		if _, flat := own[k.Name]; !flat {
-			nested[k.Name] = true
-			own = keys{k.Name: func(v value) { v.settings(s, k.Without...) }}
+func (v value) oneKind(kinds []Settings, known keys, nothing string) (name string, settings any) {
+	v.fields() // for the places: the kind that is there says which keys are known
+	flat := false
+	for _, k := range kinds {
+		known[k.Name] = func(v value) { v.fail("is beside %s; keep one of them", name) }
+		if name != "" || !v.has(k.Name) {
+			continue
 		}
-		for key, decode := range own {
-			common[key], owners[key] = decode, k.Name
+		name, settings = k.Name, k.New()
+		own := v.settingsOf(settings, k.Without)
+		if flat = own[name] != nil; !flat {
+			own = keys{name: func(v value) { v.settings(settings, k.Without...) }}
 		}
+		maps.Copy(known, own)
 	}
-	v.object(common)
-	name = v.kindOf(names, nothing)
-	if name == "" {
-		return "", nil
+	if name == "" && v.isMapping() {
+		v.fail("%s", nothing)
 	}
-	for key, owner := range owners {
-		if owner != name && v.has(key) {
-			v.stray(key, owner, name)
-		}
+	v.object(known)
+	if flat {
+		v.check(settings)
 	}
-	if !nested[name] {
-		v.check(made[name])
-	}
-	return name, made[name]
+	return name, settings
 }

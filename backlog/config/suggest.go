@@ -6,6 +6,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/agnivade/levenshtein"
+
 	"backlog/backlog/mapping"
 )
 
@@ -23,7 +25,7 @@ func Near(got string, words []string) (best string) {
 	got = fold(got)
 	least := len(got)/3 + 1
 	for _, w := range words {
-		n := distance(got, fold(w))
+		n := levenshtein.ComputeDistance(got, fold(w))
 		if letters(got) == letters(fold(w)) { // swapped
 			n = min(n, 1)
 		}
@@ -37,31 +39,10 @@ func Near(got string, words []string) (best string) {
 var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
 // fold makes maxAge, max-age and MAX_AGE alike. What is too long to be a slip
-// of any key is cut, which bounds the work of distance.
+// of any key is cut, which bounds the work of comparing.
 func fold(s string) string {
 	s = s[:min(len(s), 40)]
 	return strings.ToLower(separators.Replace(s))
-}
-
-// distance returns how many bytes must be inserted, removed or replaced to turn a
-// into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		left := row[0] // of the row above
-		row[0]++
-		for j := range len(b) {
-			cost := left
-			if a[i] != b[j] {
-				cost = 1 + min(left, row[j], row[j+1])
-			}
-			left, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }
 
 func letters(s string) string {

@@ -61,6 +61,8 @@ func syntaxError(text []byte, err error) (line int, problem string) {
 
 const notText = "not text in UTF-8; save the file as plain UTF-8 text"
 
+const noAlias = "an alias (*name); write the value out, or quotes around a text that begins with *"
+
 // syntaxErrors gives the parser's words a meaning.
 var syntaxErrors = []struct{ words, meaning string }{
 	{"mapping values are not allowed", "one colon too many; look for a missing colon or a wrong indent here and on the line before, and put a value that holds a colon in quotes"},
@@ -77,6 +79,6 @@ var syntaxErrors = []struct{ words, meaning string }{
 	{"UTF-8", notText},
 	{"invalid Unicode character", notText},
 	{"control characters are not allowed", notText},
-	{"unknown anchor", "an alias (*name) without an anchor (&name) before it; put a value that begins with * in quotes"},
+	{"unknown anchor", noAlias},
 	{"exceeded max depth", "nested too deeply; this is hardly a configuration"},
 }

@@ -27,9 +27,6 @@ func (v value) timeColumn() (t mapping.Time) {
 		v.mismatch("a column or a mapping (column: name)")
 	default:
 		v.settings(&t)
-		if !v.has("column") {
-			v.fail("no column; add column: and its name")
-		}
 	}
 	return t
 }
@@ -105,11 +102,6 @@ func (v value) columns() []field {
 	if v.isMapping() && len(v.node.Content) == 0 {
 		v.fail("is an empty mapping; name a column or remove it")
 	}
-	for _, f := range fields {
-		if f.name == "" {
-			f.fail("an empty key names no column")
-		}
-	}
 	return fields
 }
 
@@ -119,16 +111,10 @@ func (v value) values() (list []mapping.Value) {
 	if !v.isScalar() {
 		items = v.filled("a value or a list of values")
 	}
-	seen := make(map[mapping.Value]bool)
+	seen := make(map[any]bool)
 	for _, item := range items {
-		val, ok := item.scalar()
-		if !ok {
-			continue
-		}
-		if seen[val.Plain()] {
-			item.fail("%s is listed twice; remove one", val)
-		}
-		seen[val.Plain()] = true
+		val, _ := item.scalar()
+		item.once(seen, val.Plain(), val.String()+" ")
 		list = append(list, val)
 	}
 	return list
@@ -164,7 +150,7 @@ func (d *decoder) failed(part string) bool {
 // checkStatusColumn clears the name of the status column if it is a default
 // and no state refers to it: such a table has none.
 func (d *decoder) checkStatusColumn(m *mapping.Mapping) {
-	_, named := d.places["table.status"]
+	named := d.has("table.status")
 	long := false // whether a state is written in the long form
 	for _, s := range m.States() {
 		named = named || s.Given && s.Mentions(m.Status)

@@ -1,17 +1,9 @@
 package config
 
 import (
-	"errors"
 	"time"
 
 	"backlog/tiers"
-)
-
-const (
-	// maxTiers bounds the work of checking them; half a dozen are usual.
-	maxTiers = 100
-
-	tierExample = "tiers: [{max_age: 1d, every: 5m}]"
 )
 
 // tiers decodes the list of tiers. Cron tiers without a timezone of their own
@@ -21,36 +13,23 @@ func (v value) tiers(loc *time.Location, ageless bool) *tiers.Schedule {
 	switch {
 	case v.isList() && len(items) == 0:
 		v.fail("is an empty list; a schedule needs at least one: %s", exampleOf(ageless))
-	case len(items) > maxTiers:
-		v.fail("has %d tiers; %d are the most", len(items), maxTiers)
-		return nil
 	case ageless && len(items) > 1:
 		v.fail("has %d tiers; with the policy refresh one says how often to look: %s", len(items), exampleOf(ageless))
 		return nil
 	}
-	var (
-		schedule *tiers.Schedule
-		good     []tiers.Tier
-	)
+	schedule := new(tiers.Schedule)
 	for _, item := range items {
-		t, ok := item.tier(loc, ageless)
-		if !ok {
+		if t, ok := item.tier(loc, ageless); !ok {
 			continue
+		} else if key, err := schedule.Add(t); err != nil {
+			v.d.failf(join(item.path, key), "%v", err)
 		}
-		// A schedule tells of its first error only, so it is made anew with
-		// each tier.
-		s, err := tiers.New(append(good, t)...)
-		if wrong := (*tiers.Error)(nil); errors.As(err, &wrong) {
-			v.d.failf(join(item.path, wrong.Key), "%v", wrong.Err)
-			continue
-		}
-		schedule, good = s, append(good, t)
 	}
 	return schedule
 }
 
 // tier decodes one tier and reports whether it is worth a look by
-// [tiers.New], which knows what goes together.
+// [tiers.Schedule.Add], which knows what goes together.
 func (v value) tier(loc *time.Location, ageless bool) (tiers.Tier, bool) {
 	var t tiers.Tier
 	before := len(v.d.errs)

@@ -12,8 +12,7 @@ import (
 
 const maxSize = 1 << 20 // of a file, in bytes
 
-// top returns the root of the only document in text, which is not null and small
-// enough to walk through.
+// top returns the root of the only document in text, which is not null.
 func (d *decoder) top(text []byte) (n *yaml.Node, ok bool) {
 	line, problem := 1, ""
 	docs, err := documents(text)
@@ -27,7 +26,7 @@ func (d *decoder) top(text []byte) (n *yaml.Node, ok bool) {
 	case len(docs) == 0 || len(docs[0].Content) == 0 || docs[0].Content[0].ShortTag() == "!!null":
 		problem = "nothing in it; " + exampleFile + " shows what to write"
 	default:
-		line, problem = aliasError(text, docs[0])
+		line, problem = foreign(docs[0])
 	}
 	if problem != "" {
 		d.errorf(line, "", "%s", problem)
@@ -36,20 +35,25 @@ func (d *decoder) top(text []byte) (n *yaml.Node, ok bool) {
 	return docs[0].Content[0], true
 }
 
-// aliasError says what is wrong with the aliases of a document, "" if nothing is. A
-// few lines of nested aliases can stand for more values than memory holds, which
-// the parser notices when it writes them out.
-func aliasError(text []byte, doc *yaml.Node) (line int, problem string) {
-	err := doc.Decode(new(any))
+// foreign returns the first line with something that YAML has and a configuration
+// has not, and says what that is.
+func foreign(n *yaml.Node) (line int, problem string) {
 	switch {
-	case err != nil && strings.HasSuffix(err.Error(), "value contains itself"):
-		alias := "*" + strings.Split(err.Error(), "'")[1]
-		line = 1 + bytes.Count(text[:max(0, bytes.Index(text, []byte(alias)))], []byte("\n"))
-		return line, "the alias stands inside the value it repeats; write the value out"
-	case err != nil && strings.Contains(err.Error(), "excessive aliasing"):
-		return 1, "more than 100000 values, aliases counted at each use; this is hardly a configuration"
+	case n.Kind == yaml.AliasNode:
+		return n.Line, noAlias
+	case n.Style&yaml.TaggedStyle != 0:
+		return n.Line, "a YAML tag (!name); remove it, or put quotes around the text"
+	case n.ShortTag() == "!!merge":
+		return n.Line, "a merge key (<<); write the keys out"
+	case strings.ContainsRune(n.Value, 0):
+		return n.Line, "a zero byte; remove it"
 	}
-	return 0, ""
+	for _, child := range n.Content {
+		if line, problem = foreign(child); problem != "" {
+			break
+		}
+	}
+	return line, problem
 }
 
 // documents parses text.

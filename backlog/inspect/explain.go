@@ -17,12 +17,9 @@ type Row struct {
 	Filtered bool   // the configured filter leaves it out
 	NoStatus bool   // its status is NULL
 	NoDate   string // where Inserted is zero, what that means: skip, oldest or newest
-	// Unreadable is why no pass takes the row whatever the time: one of its
-	// dates cannot be read, or is missing and such rows are skipped.
+	// Unreadable is why no pass takes the row: one of its dates cannot be read or
+	// right, or is missing and such rows are skipped.
 	Unreadable error
-	// Believed is when passes begin to believe its date of insertion; zero:
-	// they do.
-	Believed time.Time
 
 	Eligible, Expires time.Time // zero: none
 }
@@ -45,7 +42,7 @@ func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explana
 		return Explanation{Reason: why}
 	}
 	widest := s.Widest()
-	if !r.reached(backlog.TierPass(s, widest), now) {
+	if !r.Reached(backlog.TierPass(s, widest), now) {
 		return Explanation{Reason: fmt.Sprintf("it is %s old, older than every tier reaches (%s)",
 			roundAge(now.Sub(r.Inserted)), tiers.FormatDuration(widest.MaxAge))}
 	}
@@ -57,7 +54,7 @@ func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explana
 		// The first tick at or after from. What a tier does not reach then
 		// it does not reach later.
 		at := t.Next(from.Add(-1))
-		if !x.Next.IsZero() && at.After(x.Next) || !r.reached(backlog.TierPass(s, t), at) {
+		if !x.Next.IsZero() && at.After(x.Next) || !r.Reached(backlog.TierPass(s, t), at) {
 			continue
 		}
 		// Of the tiers that tick together the widest starts: it comes last.
@@ -73,12 +70,21 @@ func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explana
 	return x
 }
 
-// reached reports whether the pass at that time is wide enough.
-func (r *Row) reached(p backlog.Pass, at time.Time) bool {
+// Reached reports whether the pass at that time is wide enough.
+func (r *Row) Reached(p backlog.Pass, at time.Time) bool {
 	if r.Inserted.IsZero() {
 		return r.NoDate == "newest" || p.Widest
 	}
 	return !r.Inserted.Before(at.Add(-p.MaxAge))
+}
+
+// Never says why no pass takes the row, however old it is and however often it has
+// failed; "": one may.
+func (r *Row) Never(now time.Time) string {
+	if _, why, ok := r.from(nil, now); !ok {
+		return why
+	}
+	return ""
 }
 
 // from returns the first moment at which a pass may take the record, zero for
@@ -105,9 +111,6 @@ func (r *Row) from(p *backlog.Policy, now time.Time) (at time.Time, why string, 
 		if at, why, ok = r.fromPolicy(p, now); !ok {
 			return at, why, false
 		}
-	}
-	if r.Believed.After(at) && r.Believed.After(now) {
-		at, why = r.Believed, "its date of insertion is too far ahead of the clock to be believed before "+stampOf(r.Believed)
 	}
 	if r.Eligible.After(at) && r.Eligible.After(now) {
 		at, why = r.Eligible, "it is not eligible before "+stampOf(r.Eligible)

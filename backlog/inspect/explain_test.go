@@ -78,7 +78,6 @@ func planned(n int, next time.Time) rowChange {
 
 func noDate(word string) rowChange      { return func(r *inspect.Row) { r.NoDate = word } }
 func eligible(at time.Time) rowChange   { return func(r *inspect.Row) { r.Eligible = at } }
-func believed(at time.Time) rowChange   { return func(r *inspect.Row) { r.Believed = at } }
 func expires(at time.Time) rowChange    { return func(r *inspect.Row) { r.Expires = at } }
 func insertedAt(at time.Time) rowChange { return func(r *inspect.Row) { r.Inserted = at } }
 func filtered(r *inspect.Row)           { r.Filtered = true }
@@ -132,10 +131,6 @@ var explanations = []struct {
 	{"eligible after a tick", explainedRow(isNew, time.Hour, eligible(ago(-31*time.Minute-time.Millisecond))), nil, false,
 		"it is not eligible before 2026-01-05 12:30:00.001 UTC", "13:00:00", "day"},
 	{"eligible now", explainedRow(isNew, time.Hour, eligible(explained)), nil, true, "it is new", "12:00:00", "day"},
-	{"of a future that is not believed", explainedRow(isNew, -1, insertedAt(ago(-61*time.Minute)), believed(ago(-31*time.Minute))), nil, false,
-		"its date of insertion is too far ahead of the clock to be believed before 2026-01-05 12:30:00 UTC", "12:30:00", "2h"},
-	{"eligible later than believed", explainedRow(isNew, -1, believed(ago(-31*time.Minute)), insertedAt(ago(-61*time.Minute)), eligible(ago(-32*time.Minute))), nil, false,
-		"it is not eligible before 2026-01-05 12:31:00 UTC", "13:00:00", "day"},
 	{"eligible too late", explainedRow(isNew, time.Hour, eligible(ago(-2*day))), nil, false, "it is not eligible before 2026-01-07 11:59:00 UTC" + tooOld, "", ""},
 	{"expired", explainedRow(isNew, time.Hour, expires(ago(time.Millisecond))), nil, false, "it expired at 2026-01-05 11:58:59.999 UTC", "", ""},
 	{"expires now", explainedRow(isNew, time.Hour, expires(explained)), nil, true, "it is new; before a tick comes it expires, at 2026-01-05 11:59:00 UTC", "", ""},

@@ -49,8 +49,8 @@ func (r Recurrence) ShortestGap(now time.Time) (shortest time.Duration) {
 	return shortest
 }
 
-// FailureNow says what a failure at this moment would write: that of the running
-// attempt, or of a next one if the row waits for it.
+// FailureNow says what a failure at this moment would write. If the row waits, it is a
+// failure of its next attempt.
 func FailureNow(p backlog.Refresher, state *backlog.Refresh, now time.Time) string {
 	if State(state) == "waiting" && state.UID == "" {
 		if started, err := p.Start(*state, now, ""); err == nil {

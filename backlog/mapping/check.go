@@ -3,7 +3,6 @@ package mapping
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Check reports where the table, the states and the policy contradict each
@@ -11,17 +10,8 @@ import (
 // record would be handled for ever. fail gets the path of a setting and the
 // problem with it.
 func (m *Mapping) Check(p Policy, fail func(path, problem string)) {
-	success := true // nothing is wrong with it yet
-	note := func(path, problem string) {
-		success = success && !strings.HasPrefix(path, "statuses.success")
-		fail(path, problem)
-	}
-	m.checkHalves(note)
-	m.checkStates(note)
-	isNew, isError := m.condition(m.New), m.condition(m.Error)
-	if success && m.leads(m.Error, m.condition(m.Success), isNew, isError) {
-		fail("statuses.error", "a failed record could not be told from one that succeeded; write what does not meet the condition of success")
-	}
+	m.checkHalves(fail)
+	m.checkStates(fail)
 	m.checkWrites(p, fail)
 	if p.Once && !m.Dead.Given && m.failedIsNew() {
 		fail("policy", p.Name+" needs failed records to be told from new ones, else each is tried again; "+
@@ -55,6 +45,8 @@ func (m *Mapping) checkStates(fail func(path, problem string)) {
 	}
 	if m.leads(m.Success, isError, isError) {
 		refuse("success", "a record that succeeded would still be in error and be tried for ever", "error")
+	} else if m.leads(m.Error, success, isNew, isError) {
+		refuse("error", "a failed record could not be told from one that succeeded", "success")
 	}
 	if m.leads(m.Dead, isNew, isNew) {
 		refuse("dead", "a dead record would still be new and be tried for ever", "new")

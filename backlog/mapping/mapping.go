@@ -72,7 +72,7 @@ func InYAML(texts ...string) string {
 
 // A Time is a column that holds points in time.
 type Time struct {
-	Column string         `yaml:"column"`
+	Column string         `yaml:"column" required:"created_at"`
 	As     string         `yaml:"as,form"`                                          // native, unix_s, unix_ms, unix_us, julian or text:<layout>; "": the rows tell
 	Zone   *time.Location `yaml:"zone"`                                             // nil: the mapping's
 	Null   string         `yaml:"null" words:"skip oldest newest" called:"meaning"` // what NULL means; "": skip, for Eligible at once and for Expires never

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -9,8 +10,8 @@ import (
 	"backlog/backlog/inspect"
 )
 
-// Count counts the rows at a time, as [inspect.Counts] says. A row without a status counts under the
-// empty one. It looks at every row.
+// Count counts the rows at a time, as [inspect.Counts] says. A row without a status counts under
+// NULL. It looks at every row.
 func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration) (inspect.Counts, error) {
 	if err := ctx.Err(); err != nil {
 		return inspect.Counts{}, err
@@ -19,7 +20,7 @@ func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	defer s.mu.RUnlock()
 	counts := inspect.Counts{ByStatus: make(map[string]int), Bands: make([]inspect.Band, len(edges))}
 	for _, e := range s.rows {
-		counts.ByStatus[e.Status]++
+		counts.ByStatus[cmp.Or(e.Status, "NULL")]++
 		lane, pending := s.lane(e)
 		if !pending {
 			if lane == backlog.Failed {

@@ -5,11 +5,9 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"slices"
-	"sort"
 	"time"
 
-	"backlog/backlog"
+	"github.com/tidwall/btree"
 )
 
 // Where records without a date stand: before or after all that have one.
@@ -36,21 +34,12 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// A place is where a record stands in its lane. With the zero Key it is the
-// place before all records of its time.
-type place struct {
-	at     int64 // nanoseconds since 1970, newest or oldest
-	key    backlog.Key
-	before bool // just before the record of that key
-}
-
-// An entry is a row with the time by which it stands in its lane.
+// An entry is a row with the time by which it stands in its lane. Without a key it is the
+// place before all rows of its time.
 type entry struct {
 	Row
-	at int64 // as in place
+	at int64 // nanoseconds since 1970, newest or oldest
 }
-
-func (e *entry) place() place { return place{at: e.at, key: e.Key} }
 
 func (e *entry) copy() Row {
 	r := e.Row
@@ -64,95 +53,47 @@ func (e *entry) due(now time.Time) bool {
 		(e.Expires.IsZero() || !now.After(e.Expires))
 }
 
-// chunkSize is half the most entries in a chunk. Inserting moves part of a
-// chunk and, once in chunkSize times, part of the list of chunks; with a
-// million entries both are a few thousand words.
-const chunkSize = 512
-
-// An index holds entries in the order of a lane. The zero index is empty.
-//
-// It is a sorted list cut into chunks. Records that fail arrive newest first,
-// each behind all before it, and those inserted arrive at the other end: no
-// one sorted slice would take both cheaply.
+// An index holds entries in the order of a lane: newest first, then the greatest key, or
+// byWait the other way round, the longest waiting first, then the least key.
 type index struct {
-	chunks [][]*entry // none is empty
-	byWait bool       // the other way round: the longest waiting first, then the least key
+	tree   *btree.BTreeG[*entry]
+	byWait bool
 }
 
-// compare returns -1, 0 or 1 as the entry stands before, at or after p: newest
-// first, then the greatest key, or by wait the other way round.
-func (x *index) compare(e *entry, p place) int {
-	if x.byWait && p.key.IsZero() {
-		return 1 // only asked for the beginning
-	}
-	c := cmp.Compare(p.at, e.at)
-	if c == 0 && !p.key.IsZero() {
-		c = p.key.Compare(e.Key)
-	} else if c == 0 {
-		c = 1
-	}
+func newIndex(byWait bool) *index {
+	x := &index{byWait: byWait}
+	x.tree = btree.NewBTreeGOptions(func(a, b *entry) bool { return x.compare(a, b) < 0 }, btree.Options{NoLocks: true})
+	return x
+}
+
+// compare returns -1, 0 or 1 as a stands before, at or after b.
+func (x *index) compare(a, b *entry) int {
 	if x.byWait {
-		c = -c
+		a, b = b, a
 	}
-	if c == 0 && p.before {
-		c = 1
+	switch c := cmp.Compare(b.at, a.at); {
+	case c != 0:
+		return c
+	case !x.byWait && (a.Key.IsZero() || b.Key.IsZero()):
+		return cmp.Compare(a.Key.Len(), b.Key.Len())
 	}
-	return c
+	return b.Key.Compare(a.Key)
 }
 
-// search returns the chunk and the place in it of the first entry for which
-// past is true, and len(x.chunks), 0 if there is none. Once past is true it
-// must stay so to the end.
-func (x *index) search(past func(*entry) bool) (chunk, i int) {
-	chunk = sort.Search(len(x.chunks), func(c int) bool {
-		return past(x.chunks[c][len(x.chunks[c])-1])
-	})
-	if chunk == len(x.chunks) {
-		return chunk, 0
+// first returns the place before all entries.
+func (x *index) first() *entry {
+	if x.byWait {
+		return &entry{at: oldest}
 	}
-	entries := x.chunks[chunk]
-	return chunk, sort.Search(len(entries), func(i int) bool { return past(entries[i]) })
+	return &entry{at: newest}
 }
 
-// insert adds an entry that is not there yet.
-func (x *index) insert(e *entry) {
-	c, i := x.search(func(f *entry) bool { return x.compare(f, e.place()) > 0 })
-	if c == len(x.chunks) {
-		if c == 0 {
-			x.chunks = append(x.chunks, nil)
-		} else {
-			c--
-		}
-		i = len(x.chunks[c])
-	}
-	x.chunks[c] = slices.Insert(x.chunks[c], i, e)
-	if full := x.chunks[c]; len(full) == 2*chunkSize {
-		x.chunks = slices.Insert(x.chunks, c+1, slices.Clone(full[chunkSize:]))
-		clear(full[chunkSize:])
-		x.chunks[c] = full[:chunkSize]
-	}
-}
-
-// remove takes out an entry that is there.
-func (x *index) remove(e *entry) {
-	c, i := x.search(func(f *entry) bool { return x.compare(f, e.place()) >= 0 })
-	x.chunks[c] = slices.Delete(x.chunks[c], i, i+1)
-	if len(x.chunks[c]) == 0 {
-		x.chunks = slices.Delete(x.chunks, c, c+1)
-	}
-}
-
-// after yields the entries after p, which need not be one's place. The index
-// must not change meanwhile.
-func (x *index) after(p place) iter.Seq[*entry] {
+// after yields the entries after p, which need not be there, and p too if before is told.
+// The index must not change meanwhile.
+func (x *index) after(p *entry, before bool) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		c, i := x.search(func(e *entry) bool { return x.compare(e, p) > 0 })
-		for ; c < len(x.chunks); c, i = c+1, 0 {
-			for _, e := range x.chunks[c][i:] {
-				if !yield(e) {
-					return
-				}
-			}
-		}
+		x.tree.Ascend(p, func(e *entry) bool {
+			return !before && x.compare(e, p) == 0 || yield(e)
+		})
 	}
 }

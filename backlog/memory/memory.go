@@ -68,9 +68,9 @@ type Store struct {
 	o Options
 
 	mu    sync.RWMutex
-	rows  map[any]*entry // by mapKey
-	lanes [2]index       // by backlog.Lane
-	names []string       // of all columns, sorted; replaced, never changed, since records share it
+	rows  map[uint64]*entry // by Key.Hash
+	lanes [2]*index         // by backlog.Lane
+	names []string          // of all columns, sorted; replaced, never changed, since records share it
 	locks map[string]*lock
 }
 
@@ -92,8 +92,8 @@ func New(o Options) *Store {
 		panic(fmt.Sprintf("memory: NullDate is %q, not skip, oldest or newest", o.NullDate))
 	}
 	o.New = slices.Clone(o.New)
-	s := &Store{o: o, rows: make(map[any]*entry), locks: make(map[string]*lock)}
-	s.lanes[backlog.Failed].byWait, s.lanes[backlog.Fresh].byWait = s.keeps(), s.refreshes()
+	s := &Store{o: o, rows: make(map[uint64]*entry), locks: make(map[string]*lock)}
+	s.lanes[backlog.Failed], s.lanes[backlog.Fresh] = newIndex(s.keeps()), newIndex(s.refreshes())
 	return s
 }
 
@@ -117,11 +117,17 @@ func (s *Store) Insert(rows ...Row) error {
 }
 
 func (s *Store) add(r Row) error {
-	if err := checkKey(r.Key); err != nil {
-		return err
+	if r.Key.IsZero() {
+		return errors.New("the key is empty")
 	}
-	id := mapKey(r.Key)
-	if s.rows[id] != nil {
+	for i := range r.Key.Len() { // an int, say, would come out of a cursor's trip through JSON as another type
+		switch part := r.Key.Part(i).(type) {
+		case int64, float64, string, []byte:
+		default:
+			return fmt.Errorf("key part of type %T, not int64, float64, string or []byte", part)
+		}
+	}
+	if s.rows[r.Key.Hash()] != nil {
 		return errors.New("the key is there already")
 	}
 	if !r.Inserted.IsZero() {
@@ -136,7 +142,7 @@ func (s *Store) add(r Row) error {
 	}
 	r.Columns = maps.Clone(r.Columns)
 	e := &entry{Row: r}
-	s.rows[id] = e
+	s.rows[r.Key.Hash()] = e
 	s.enter(e)
 	return nil
 }
@@ -161,7 +167,7 @@ func (s *Store) enter(e *entry) {
 	default:
 		e.at = newest
 	}
-	x.insert(e)
+	x.tree.Set(e)
 }
 
 func (s *Store) addNames(columns map[string]any) {
@@ -173,15 +179,14 @@ func (s *Store) addNames(columns map[string]any) {
 }
 
 func (s *Store) drop(k backlog.Key) bool {
-	id := mapKey(k)
-	e := s.rows[id]
+	e := s.rows[k.Hash()]
 	if e == nil {
 		return false
 	}
 	if x := s.index(e); x != nil {
-		x.remove(e)
+		x.tree.Delete(e)
 	}
-	delete(s.rows, id)
+	delete(s.rows, k.Hash())
 	return true
 }
 
@@ -189,7 +194,7 @@ func (s *Store) drop(k backlog.Key) bool {
 func (s *Store) Row(k backlog.Key) (Row, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	e := s.rows[mapKey(k)]
+	e := s.rows[k.Hash()]
 	if e == nil {
 		return Row{}, false
 	}
@@ -208,17 +213,16 @@ func (s *Store) Rows() []Row {
 	return rows
 }
 
-// SetStatus changes a status as another program would, and reports whether
-// the row exists.
-func (s *Store) SetStatus(k backlog.Key, status string) bool {
+// Update changes a row, but not its key, as another program would, and reports
+// whether it exists.
+func (s *Store) Update(k backlog.Key, f func(*Row)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.rows[mapKey(k)]
-	if e == nil {
-		return false
+	e := s.rows[k.Hash()]
+	if e != nil {
+		s.change(e, func() { f(&e.Row) })
 	}
-	s.change(e, func() { e.Status = status })
-	return true
+	return e != nil
 }
 
 // Delete removes a row as another program would, and reports whether it
@@ -232,7 +236,7 @@ func (s *Store) Delete(k backlog.Key) bool {
 // change changes what an entry's place in its lane depends on.
 func (s *Store) change(e *entry, f func()) {
 	if from := s.index(e); from != nil {
-		from.remove(e)
+		from.tree.Delete(e)
 	}
 	f()
 	s.enter(e)
@@ -245,7 +249,7 @@ func (s *Store) index(e *entry) *index {
 	if !pending || s.dateless(e, "skip") && !s.refreshes() {
 		return nil
 	}
-	return &s.lanes[lane]
+	return s.lanes[lane]
 }
 
 // dateless reports whether the entry has no date and is due as the word says.
@@ -259,7 +263,7 @@ func (s *Store) lane(e *entry) (lane backlog.Lane, pending bool) {
 	switch {
 	case s.refreshes():
 		r := &e.Refresh
-		return backlog.Lane(min(max(r.AttemptNo, 0), 1)), !r.At.IsZero() && r.Deadline.IsZero() && !r.Disabled
+		return backlog.Lane(min(max(r.AttemptNo, 0), 1)), !r.At.IsZero() && !e.runs() && !r.Disabled
 	case e.Status == "" || e.Status == s.o.Dead:
 		return 0, false
 	case slices.Contains(s.o.New, e.Status):

@@ -146,7 +146,7 @@ var pendingMutants = []mutant{
 	{"claims-by-reading", "Walkskip", func(s *memory.Store) backlog.Store {
 		return reader{Store: s, page: func(_ backlog.Query, p *backlog.Page) {
 			for _, r := range p.Records {
-				s.SetStatus(r.Key, "CLAIMED")
+				s.Update(r.Key, func(row *memory.Row) { row.Status = "CLAIMED" })
 			}
 		}}
 	}},

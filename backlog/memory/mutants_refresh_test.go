@@ -57,13 +57,13 @@ var refreshMutants = []mutant{
 	{"end-of-a-saved-row", "RefreshAttempts", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
 		if row, ok := s.Row(g.Record.Key); ok {
 			row.Refresh.At = row.Refresh.Deadline // whatever was saved
-			s.SetRefresh(row.Key, row.Refresh)
+			s.Update(row.Key, func(r *memory.Row) { r.Refresh = row.Refresh })
 		}
 	})},
 	{"end-writes-all", "RefreshAttempts", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
 		if row, ok := s.Row(g.Record.Key); ok {
 			row.Refresh.Disabled, row.Refresh.Reason = false, ""
-			s.SetRefresh(row.Key, row.Refresh)
+			s.Update(row.Key, func(r *memory.Row) { r.Refresh = row.Refresh })
 		}
 	})},
 	{"release-is-an-error", "RefreshAttempts", turn(backlog.RowOther, backlog.RowError)},

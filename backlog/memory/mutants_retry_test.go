@@ -220,8 +220,8 @@ var retryMutants = []mutant{
 	{"told-when-dead", "Expire", func(s *memory.Store) backlog.Store {
 		return teller{s, func(each func(*backlog.Record) bool) func(*backlog.Record) bool {
 			return func(r *backlog.Record) bool {
-				s.SetStatus(r.Key, "DEAD")
-				defer s.SetStatus(r.Key, r.Status)
+				s.Update(r.Key, func(row *memory.Row) { row.Status = "DEAD" })
+				defer s.Update(r.Key, func(row *memory.Row) { row.Status = r.Status })
 				return each(r)
 			}
 		}}

@@ -140,7 +140,7 @@ var settleMutants = []mutant{
 				return slices.ContainsFunc(group, func(g backlog.Settlement) bool { return g.Record.Key.Part(i) == row.Key.Part(i) })
 			}
 			if row.Status == "NEW" && part(0) && part(1) {
-				s.SetStatus(row.Key, "SUCCESS")
+				s.Update(row.Key, func(row *memory.Row) { row.Status = "SUCCESS" })
 			}
 		}
 		return settle(group)

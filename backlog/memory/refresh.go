@@ -9,35 +9,20 @@ import (
 	"backlog/backlog"
 )
 
+// runs reports whether the row has an attempt: a save may empty either column.
+func (e *entry) runs() bool { return !e.Refresh.Deadline.IsZero() && e.Refresh.UID != "" }
+
 // refreshes reports whether the refresh policy starts the rows.
 func (s *Store) refreshes() bool { return s.o.Policy != nil && s.o.Policy.Refresher != nil }
-
-// writeRefresh writes what next makes of the rows, if it says that it may.
-func (s *Store) writeRefresh(group []backlog.Settlement, next func(*entry, *backlog.Settlement) bool) ([]backlog.Unsettled, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var left []backlog.Unsettled
-	for i := range group {
-		e := s.rows[mapKey(group[i].Record.Key)]
-		ok := e != nil
-		if ok {
-			s.change(e, func() { ok = next(e, &group[i]) })
-		}
-		if !ok {
-			left = append(left, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
-		}
-	}
-	return left, nil
-}
 
 // Begin implements [backlog.Beginner].
 func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return s.writeRefresh(group, func(e *entry, g *backlog.Settlement) bool {
+	return s.write(group, func(e *entry, g *backlog.Settlement) bool {
 		read, now := g.Record.Refresh, &e.Refresh
-		if now.UID != read.UID || !now.At.Equal(read.At) || !now.Deadline.Equal(read.Deadline) || now.Disabled {
+		if now.UID != read.UID || !now.At.Equal(read.At) || now.Disabled {
 			return false
 		}
 		written := *g.Refresh
@@ -92,15 +77,7 @@ func (s *Store) show(e *entry, g *backlog.Settlement) {
 
 // Overdue implements [backlog.Beginner]. It looks at every row.
 func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor, limit int) ([]backlog.Record, error) {
-	over := func(e *entry) bool { return !e.Refresh.Deadline.IsZero() && !e.Refresh.Deadline.After(now) }
-	s.mu.Lock()
-	for _, e := range s.rows {
-		if over(e) && e.Refresh.UID == "" { // its user has emptied it
-			s.change(e, func() { e.Refresh.Deadline = time.Time{} })
-		}
-	}
-	s.mu.Unlock()
-	list := s.records(over)
+	list := s.records(func(e *entry) bool { return e.runs() && !e.Refresh.Deadline.After(now) })
 	slices.SortFunc(list, func(a, b backlog.Record) int {
 		return cmp.Or(a.Refresh.Deadline.Compare(b.Refresh.Deadline), a.Key.Compare(b.Key))
 	})
@@ -128,17 +105,4 @@ func (s *Store) records(which func(*entry) bool) (list []backlog.Record) {
 		}
 	}
 	return list
-}
-
-// SetRefresh changes what the refresh policy keeps as another program would, and reports
-// whether the row exists.
-func (s *Store) SetRefresh(k backlog.Key, to backlog.Refresh) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.rows[mapKey(k)]
-	if e == nil {
-		return false
-	}
-	s.change(e, func() { e.Refresh = to })
-	return true
 }

@@ -14,50 +14,48 @@ import (
 // Pending implements [backlog.Store]. A page looks at no more than q.Limit
 // rows: those not yet eligible, or expired, make it shorter.
 func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
-	after, afterErr := placeOf(q.After)
-	until, untilErr := placeOf(q.Until)
+	lane := s.lanes[q.Lane]
+	after, afterErr := lane.place(q.After)
+	until, untilErr := lane.place(q.Until)
 	if err := cmp.Or(ctx.Err(), afterErr, untilErr); err != nil {
 		return backlog.Page{}, err
 	}
 
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	page := backlog.Page{Next: q.After}
-	var looked []*entry
-	lane := &s.lanes[q.Lane]
+	page := backlog.Page{Next: q.After, Records: make([]backlog.Record, 0, min(q.Limit, lane.tree.Len()))}
+	looked := 0
+	var last *entry
 	for e := range s.window(q, after) {
-		if !q.Until.IsZero() && lane.compare(e, until) > 0 {
+		if !q.Until.IsZero() {
+			if c := lane.compare(e, until); c > 0 || c == 0 && q.Until.Before {
+				break
+			}
+		}
+		if page.More = looked == q.Limit; page.More {
 			break
 		}
-		if len(looked) == q.Limit {
-			page.More = true
-			break
-		}
-		looked = append(looked, e)
-	}
-	if len(looked) == 0 {
-		return page, nil
-	}
-	page.Next = looked[len(looked)-1].cursor()
-	page.Records = make([]backlog.Record, 0, len(looked))
-	for _, e := range looked {
+		looked, last = looked+1, e
 		if e.due(q.Now) {
 			page.Records = append(page.Records, s.record(e, q.Lane))
 		}
+	}
+	if last != nil {
+		page.Next = last.cursor()
 	}
 	return page, nil
 }
 
 // window yields the entries of the query's lane and ages that come after a
 // place.
-func (s *Store) window(q backlog.Query, after place) iter.Seq[*entry] {
-	lane := &s.lanes[q.Lane]
+func (s *Store) window(q backlog.Query, after *entry) iter.Seq[*entry] {
+	lane := s.lanes[q.Lane]
 	if lane.byWait {
 		return s.due(q, after)
 	}
 	since := nanos(q.Since)
 	return func(yield func(*entry) bool) {
-		for e := range lane.after(after) {
+		for e := range lane.after(after, q.After.Before) {
 			if e.at < since {
 				break
 			}
@@ -69,29 +67,26 @@ func (s *Store) window(q backlog.Query, after place) iter.Seq[*entry] {
 			return
 		}
 		if after.at != oldest {
-			after = place{at: oldest}
+			after = &entry{at: oldest}
 		}
-		lane.after(after)(yield)
+		lane.after(after, q.After.Before)(yield)
 	}
 }
 
-// due is window for the failed records of a policy.
-func (s *Store) due(q backlog.Query, after place) iter.Seq[*entry] {
+// due is window for the lanes that a policy keeps.
+func (s *Store) due(q backlog.Query, after *entry) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		for e := range s.lanes[q.Lane].after(after) {
-			if s.refreshes() {
-				if e.Refresh.At.After(q.Now) || !yield(e) {
-					return
+		for e := range s.lanes[q.Lane].after(after, q.After.Before) {
+			at, inOrder := e.Refresh.At, true
+			if !s.refreshes() {
+				if s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since) {
+					continue
 				}
-				continue
+				at, _ = s.o.Policy.Due(e.Failures)
+				inOrder = s.o.Policy.Planned
 			}
-			if s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since) {
-				continue
-			}
-			at, _ := s.o.Policy.Due(e.Failures)
-			late := at.After(q.Now)
-			if late && s.o.Policy.Planned || !late && !yield(e) {
-				return // as are all behind it
+			if late := at.After(q.Now); late && inOrder || !late && !yield(e) {
+				return // late are all behind it
 			}
 		}
 	}
@@ -109,7 +104,9 @@ func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
 	}
 	if s.refreshes() {
 		now := e.Refresh
-		r.Refresh = &now
+		if r.Refresh = &now; !e.runs() {
+			now.Deadline = time.Time{}
+		}
 	}
 	if len(s.names) > 0 {
 		r.Values = make([]any, len(s.names))
@@ -124,17 +121,16 @@ func (e *entry) cursor() backlog.Cursor {
 	return backlog.Cursor{Order: e.at, Key: e.Key}
 }
 
-// placeOf returns the cursor's place, for the zero Cursor that before all
-// records.
-func placeOf(c backlog.Cursor) (place, error) {
+// place returns the cursor's place, for the zero Cursor that before all records.
+func (x *index) place(c backlog.Cursor) (*entry, error) {
 	if c.IsZero() {
-		return place{at: newest}, nil
+		return x.first(), nil
 	}
 	at, ok := c.Order.(int64)
 	if !ok {
-		return place{}, fmt.Errorf("memory: a cursor ordered by a %T is not of this store", c.Order)
+		return nil, fmt.Errorf("memory: a cursor ordered by a %T is not of this store", c.Order)
 	}
-	return place{at: at, key: c.Key, before: c.Before}, nil
+	return &entry{Row: Row{Key: c.Key}, at: at}, nil
 }
 
 // Settle implements [backlog.Store]. The state of a row is its status. A
@@ -148,7 +144,7 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 		return nil, fmt.Errorf("memory: a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
 	if s.refreshes() {
-		return s.writeRefresh(group, s.ended)
+		return s.write(group, s.ended)
 	}
 	for _, g := range group {
 		if g.Target <= backlog.RowNew || g.Target >= backlog.RowOther {
@@ -156,19 +152,24 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 		}
 	}
 
+	return s.write(group, s.settle)
+}
+
+// write writes what next makes of the rows, if it says that it may.
+func (s *Store) write(group []backlog.Settlement, next func(*entry, *backlog.Settlement) bool) (left []backlog.Unsettled, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var unsettled []backlog.Unsettled
 	for i := range group {
-		g := &group[i]
-		e := s.rows[mapKey(g.Record.Key)]
-		if e == nil || e.Status != g.Record.Status || s.failedSince(e, g) {
-			unsettled = append(unsettled, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
-			continue
+		e := s.rows[group[i].Record.Key.Hash()]
+		ok := e != nil
+		if ok {
+			s.change(e, func() { ok = next(e, &group[i]) })
 		}
-		s.change(e, func() { s.settle(e, g) })
+		if !ok {
+			left = append(left, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
+		}
 	}
-	return unsettled, nil
+	return left, nil
 }
 
 // failedSince reports whether the number of failures alone tells that the row
@@ -185,12 +186,15 @@ func (s *Store) failedSince(e *entry, g *backlog.Settlement) bool {
 	return s.o.ErrorKeep && (!pending || lane != g.Record.Lane)
 }
 
-func (s *Store) settle(e *entry, g *backlog.Settlement) {
+func (s *Store) settle(e *entry, g *backlog.Settlement) (ok bool) {
+	if e.Status != g.Record.Status || s.failedSince(e, g) {
+		return false
+	}
 	e.Attempts++
 	e.InRetry = false
 	if g.Target == backlog.RowSuccess {
 		e.Status = s.o.Success
-		return
+		return true
 	}
 	e.LastError = g.Error
 	dead := g.Target == backlog.RowDead && s.o.Dead != ""
@@ -201,13 +205,14 @@ func (s *Store) settle(e *entry, g *backlog.Settlement) {
 		e.Status = s.o.Error
 	}
 	if !s.keeps() {
-		return
+		return true
 	}
 	e.Failures = backlog.Failures{Count: g.Failures.Count, Last: g.At}
 	if !dead {
 		e.Failures.Next = g.Failures.Next
 		e.InRetry = !e.Failures.Next.IsZero()
 	}
+	return true
 }
 
 // Expire is the method that [backlog.Store] names. Nothing is locked while each is called.
@@ -230,7 +235,7 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*ba
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range records {
-		e := s.rows[mapKey(records[i].Key)]
+		e := s.rows[records[i].Key.Hash()]
 		if e == nil || e.Status != records[i].Status {
 			continue // somebody else was quicker
 		}

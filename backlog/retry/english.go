@@ -44,10 +44,10 @@ var sentences = []sentence{
 	{"On the first|second|… failure, retry immediately|after 5 minutes", `on the (\S+) failure, retry (?:after (.+)|immediately)`, "",
 		(*english).retry},
 	{`On the fourth failure, mark WHAT with "TEXT"`, `on the (\S+) failure, mark .+ with ["“]([^"”]+)["”]`, lastly,
-		(*english).mark},
+		func(e *english, said []string) { e.next(said[0]); e.Reason = strings.TrimSuffix(said[1], ".") }},
 	{"On the seventh failure: + Reset attempt_no + Wait until [the] next scheduled refresh",
 		`on the (\S+) failure\nreset attempt_no\nwait until (?:the )?next scheduled refresh`, lastly,
-		(*english).wait},
+		func(e *english, said []string) { e.next(said[0]); e.AfterLast = "wait" }},
 	{"Panic | Give up after the final unsuccessful retry", `panic|give up after the final unsuccessful retry`, end,
 		func(*english, []string) {}},
 	{"Give up after 1 week of unsuccessful [refresh] attempts", `give up after (.+) of unsuccessful (?:refresh )?attempts`, giveUp,
@@ -153,32 +153,17 @@ func (e *english) retry(said []string) {
 	e.Intervals = append(e.Intervals, wait)
 }
 
-// mark and wait read the failure after the last interval.
-func (e *english) mark(said []string) {
-	e.next(said[0])
-	e.Reason = strings.TrimSuffix(said[1], ".")
-}
-
-func (e *english) wait(said []string) {
-	e.next(said[0])
-	e.AfterLast = "wait"
-}
-
 // ordinals are the words for 1 to 20.
 var ordinals = strings.Fields("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth")
 
 // next fails unless the ordinal is the one of the next failure.
 func (e *english) next(ordinal string) {
-	number, word := strconv.Itoa(len(e.Intervals)+1), strings.ToLower(ordinal)
-	want := "number " + number
-	if len(e.Intervals) < len(ordinals) {
-		want = "the " + ordinals[len(e.Intervals)]
-	}
+	n, word := len(e.Intervals)+1, strings.ToLower(ordinal)
 	switch {
 	case e.said[lastly] > 0:
 		e.fail("is about the %s failure, but line %d was about the last; put that line behind all retries", ordinal, e.said[lastly])
-	case "the "+word != want && strings.TrimRight(word, "dhnrst") != number:
-		e.fail("is about the %s failure, but the next one to tell about is %s; name the failures in their order", ordinal, want)
+	case slices.Index(ordinals, word) != n-1 && strings.TrimRight(word, "dhnrst") != strconv.Itoa(n):
+		e.fail("is about the %s failure, but the next one to tell about is number %d; name the failures in their order", ordinal, n)
 	}
 }
 

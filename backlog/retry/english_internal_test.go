@@ -172,7 +172,7 @@ func TestEnglishRefuses(t *testing.T) {
 		start + strings.Repeat("x", 100):                                                                `"` + strings.Repeat("x", 60) + `" is none`,
 		start + "Refresh it every 2 hours":                                                              "line 4: says again when to start, as line 1 does; remove one",
 		start + "Allow 1 hour":                                                                          "line 4: says again how long an attempt may take",
-		start + "On the third failure, retry immediately":                                               "line 4: is about the third failure, but the next one to tell about is the second;",
+		start + "On the third failure, retry immediately":                                               "line 4: is about the third failure, but the next one to tell about is number 2;",
 		start + "On the first failure, retry immediately":                                               "line 4: is about the first failure, but the next",
 		start + "On the last failure, retry immediately":                                                "line 4: is about the last failure, but the next",
 		start + "On the second failure, retry after 5 lightyears":                                       `line 4: invalid duration "5 lightyears"`,

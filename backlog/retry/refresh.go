@@ -30,7 +30,7 @@ type Refresh struct {
 	Reason      string          `yaml:"reason"`        // of a disabled row; {attempts}, {error} and {failing_since} are replaced
 	Expr        string          `yaml:"expr"`
 
-	// Columns are those of mapping.RefreshColumns; without a name: the default one.
+	// Columns are the columns of mapping.RefreshColumns; without a name: the default one.
 	Columns mapping.Names `yaml:"columns"`
 
 	Zone   *time.Location // of times of day and floating rules; nil: UTC

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,38 +21,28 @@ type Attempt struct {
 	Most  Span `json:"max_seconds"`
 }
 
-// Attempts returns the first attempts, at most count and no more than the
-// policy grants. random returns numbers that are uniform in [0, 1).
+// Attempts returns the first attempts, at most count, no more than the policy
+// grants, and none that is later than the longest duration. random returns numbers that are uniform in [0, 1).
 func Attempts(p *backlog.Policy, count int, random func() float64) iter.Seq[Attempt] {
 	return func(yield func(Attempt) bool) {
 		a := Attempt{N: 1}
 		for yield(a) && a.N < count && !p.GivenUp(a.N) {
 			least, most := p.Wait(a.N)
 			delay := p.Draw(a.N, random())
-			a = Attempt{a.N + 1, a.At.Plus(delay), SpanOf(delay), SpanOf(least), SpanOf(most)}
+			if delay > math.MaxInt64-time.Duration(a.At) { // 292 years after its insertion
+				return
+			}
+			a = Attempt{a.N + 1, a.At + Span(delay), Span(delay), Span(least), Span(most)}
 		}
 	}
 }
 
-// A Span is a sum of durations, which itself may be too long for one.
-type Span struct{ sec, ns int64 }
-
-// SpanOf returns the span of one duration.
-func SpanOf(d time.Duration) Span { return Span{}.Plus(d) }
-
-// Plus returns the span with a duration more.
-func (s Span) Plus(d time.Duration) Span {
-	ns := s.ns + int64(d%time.Second)
-	return Span{s.sec + int64(d/time.Second) + ns/1e9, ns % 1e9}
-}
+// A Span is a duration that JSON has in seconds.
+type Span time.Duration
 
 // Seconds writes the number of seconds, exactly.
 func (s Span) Seconds() string {
-	text := strconv.FormatInt(s.sec, 10)
-	if s.ns > 0 {
-		text += strings.TrimRight(fmt.Sprintf(".%09d", s.ns), "0")
-	}
-	return text
+	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%09d", s/1e9, s%1e9), "0"), ".")
 }
 
 // MarshalJSON writes the number of seconds.
@@ -61,12 +50,9 @@ func (s Span) MarshalJSON() ([]byte, error) { return []byte(s.Seconds()), nil }
 
 // String returns the span as people read it: no finer than matters.
 func (s Span) String() string {
-	if s.sec >= math.MaxInt64/int64(time.Second) {
-		return fmt.Sprintf("%dd", s.sec/(24*60*60))
+	unit := time.Second
+	if time.Duration(s) < 10*unit {
+		unit = time.Millisecond
 	}
-	d := time.Duration(s.sec)*time.Second + time.Duration(s.ns)
-	if d < 10*time.Second {
-		return tiers.FormatDuration(d.Round(time.Millisecond))
-	}
-	return tiers.FormatDuration(d.Round(time.Second))
+	return tiers.FormatDuration(time.Duration(s).Round(unit))
 }

@@ -20,23 +20,23 @@ type Candidate struct {
 
 // A Result is what became of a workload under a candidate.
 type Result struct {
-	Name     string
-	Schedule *tiers.Schedule
-	To       time.Time // the end of the workload
+	Name     string          `json:"policy"`
+	Seed     uint64          `json:"seed"`
+	Schedule *tiers.Schedule `json:"-"`
+	To       time.Time       `json:"-"` // the end of the workload
 	*Report
 }
 
 // Compare lets the workload happen to each candidate, one after the other. With
 // an error it returns the results so far; the last may be incomplete.
 func Compare(ctx context.Context, w *Workload, list []Candidate) (all []Result, err error) {
-	w.Draw(ctx)
 	for _, c := range list {
 		if ctx.Err() != nil {
 			return all, ctx.Err()
 		}
 		r, err := Run(ctx, w, c.Options)
 		if r.Complete || r.Attempts > 0 {
-			all = append(all, Result{c.Name, c.Schedule, w.To, r})
+			all = append(all, Result{c.Name, w.Seed, c.Schedule, w.To, r})
 		}
 		if err != nil {
 			return all, err
@@ -95,7 +95,7 @@ func (f *Figure) Text(r *Report) string {
 	case f.recovery && len(r.Recovery) == 0:
 		return "-"
 	case f.time:
-		return SpanOf(time.Duration(f.value(r))).String()
+		return Span(f.value(r)).String()
 	}
 	return strconv.FormatInt(f.value(r), 10)
 }
@@ -103,7 +103,7 @@ func (f *Figure) Text(r *Report) string {
 // Number returns the figure for JSON.
 func (f *Figure) Number(r *Report) json.Number {
 	if f.time {
-		return json.Number(SpanOf(time.Duration(f.value(r))).Seconds())
+		return json.Number(Span(f.value(r)).Seconds())
 	}
 	return json.Number(strconv.FormatInt(f.value(r), 10))
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -24,6 +25,7 @@ type Table interface {
 // same time in the order of the cases of step.
 type daemon struct {
 	*run
+	err   error // of the table; nothing happens after it
 	now   time.Time
 	table Table
 	fates []fate
@@ -69,11 +71,10 @@ func (x *run) passes(records []Record) error {
 		d.fates[i] = fate{Record: &records[i], failed: records[i].Failed, retry: records[i].Failures}
 	}
 	d.next = d.nextWake()
-	for more := true; more && x.ctx.Err() == nil; {
-		var err error
-		if more, err = d.step(); err != nil {
-			return err
-		}
+	for d.err == nil && x.ctx.Err() == nil && d.step() {
+	}
+	if d.err != nil {
+		return d.err
 	}
 	until := x.w.To
 	if x.ctx.Err() != nil {
@@ -94,7 +95,7 @@ func (x *run) passes(records []Record) error {
 }
 
 // step lets the next event happen, and reports whether there was one.
-func (d *daemon) step() (bool, error) {
+func (d *daemon) step() bool {
 	var end time.Time
 	if len(d.calls) > 0 {
 		end = d.calls[0].at
@@ -102,22 +103,27 @@ func (d *daemon) step() (bool, error) {
 	stop := d.nextStop()
 	at := soonest(end, stop, d.next, d.gate)
 	if at.IsZero() || at.After(d.w.To) {
-		return false, nil
+		return false
 	}
 	d.now = at
 	switch {
 	case at.Equal(end):
 		c := d.calls[0]
 		d.calls = d.calls[1:]
-		return true, d.end(c)
+		d.answered(c)
 	case at.Equal(stop):
-		return true, d.stop()
+		d.stop()
 	case at.Equal(d.next):
-		return true, d.wake()
+		d.wake()
+	default:
+		d.gate = time.Time{}
 	}
-	d.gate = time.Time{}
-	return true, d.start()
+	d.start()
+	return true
 }
+
+// fail keeps the first error.
+func (d *daemon) fail(err error) { d.err = cmp.Or(d.err, err) }
 
 // soonest returns the first of the times that are not zero.
 func soonest(times ...time.Time) (first time.Time) {
@@ -154,11 +160,9 @@ func (d *daemon) nextWake() time.Time {
 }
 
 // wake starts the pass that is due.
-func (d *daemon) wake() error {
+func (d *daemon) wake() {
 	for ; d.added < len(d.fates) && (d.fates[d.added].Inserted.IsZero() || d.fates[d.added].Inserted.Before(d.now)); d.added++ {
-		if err := d.table.Add(d.added, d.fates[d.added].Record); err != nil {
-			return err
-		}
+		d.fail(d.table.Add(d.added, d.fates[d.added].Record))
 	}
 	var due []tiers.Due
 	ticked := d.Schedule.Due(d.woke, d.now)
@@ -174,35 +178,20 @@ func (d *daemon) wake() error {
 	d.next = d.nextWake()
 	pick := tiers.Coalesce(due, func(t tiers.Tier) bool { return d.running[t.Name] == nil })
 	d.report.SkippedTicks += len(pick.Skipped)
-	if pick.Start == nil {
-		return nil
+	if pick.Start != nil {
+		d.begin(&pass{tier: pick.Start.Tier, now: d.now, resume: d.resume[pick.Start.Tier.Name]})
 	}
-	p := &pass{tier: pick.Start.Tier, now: d.now, resume: d.resume[pick.Start.Tier.Name]}
-	if err := d.begin(p); err != nil {
-		return err
-	}
-	if err := d.fill(p); err != nil {
-		return err
-	}
-	return d.start()
 }
 
 // stop ends all passes: what is at a handler still ends, nothing more is
 // started.
-func (d *daemon) stop() error {
+func (d *daemon) stop() {
 	d.stopped = d.now
 	for _, t := range d.list {
-		p := d.running[t.Name]
-		if p == nil || p.isThrough() {
-			continue
-		}
-		d.owed[t.Name] = true
-		if err := d.cut(p); err != nil {
-			return err
-		}
-		if err := d.fill(p); err != nil { // it may be over
-			return err
+		if p := d.running[t.Name]; p != nil && !p.isThrough() {
+			d.owed[t.Name] = true
+			d.cut(p)
+			d.fill(p) // it may be over
 		}
 	}
-	return d.start()
 }

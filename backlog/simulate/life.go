@@ -3,6 +3,7 @@ package simulate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"backlog/backlog"
@@ -11,20 +12,21 @@ import (
 
 // A Life is the attempts at one record that never succeeds.
 type Life struct {
-	Inserted time.Time
-	ByTier   []TierAttempts // narrow to wide, one per tier of the schedule
-	Total    int
-	First    time.Time // of the attempts; zero: there is none
-	Last     time.Time
-	Expires  time.Time // the last moment at which it is not older than every tier
-	GivenUp  bool      // by the policy, before that
+	Inserted time.Time      `json:"inserted"`
+	ByTier   []TierAttempts `json:"by_tier"` // narrow to wide, one per tier of the schedule
+	Total    int            `json:"total"`
+	First    time.Time      `json:"-"` // of the attempts; zero: there is none
+	Last     time.Time      `json:"-"`
+	Expires  time.Time      `json:"expires"`  // the last moment at which it is not older than every tier
+	GivenUp  bool           `json:"given_up"` // by the policy, before that
 }
 
 // TierAttempts counts the attempts at ages for which the tier is the narrowest
 // that holds them.
 type TierAttempts struct {
-	Tier     tiers.Tier
-	Attempts int
+	Name     string     `json:"tier"`
+	Tier     tiers.Tier `json:"-"`
+	Attempts int        `json:"attempts"`
 }
 
 // LifeOf returns the life of a record that is inserted at the given time. A tick
@@ -39,16 +41,15 @@ func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted 
 	list := s.Tiers()
 	l := Life{Inserted: inserted, Expires: inserted.Add(s.Widest().MaxAge), ByTier: make([]TierAttempts, len(list))}
 	for i, t := range list {
-		l.ByTier[i].Tier = t
+		l.ByTier[i].Name, l.ByTier[i].Tier = t.Name, t
 	}
 	var state backlog.Failures
-	narrowest := 0 // tiers before it are past
 	for at := inserted; ctx.Err() == nil; {
-		at, narrowest = nextTick(list, narrowest, inserted, at)
-		if at.IsZero() {
+		if at = nextTick(list, inserted, at); at.IsZero() {
 			return l
 		}
-		l.ByTier[narrowest].Attempts++
+		holds := func(t tiers.Tier) bool { return at.Sub(inserted) <= t.MaxAge }
+		l.ByTier[slices.IndexFunc(list, holds)].Attempts++
 		l.Total++
 		l.Last = at
 		if l.First.IsZero() {
@@ -63,16 +64,16 @@ func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted 
 }
 
 // nextTick returns the first tick after the given time of a tier that still
-// holds the record, zero if there is none, and the narrowest tier that holds it
-// then. Those before from do not any more.
-func nextTick(list []tiers.Tier, from int, inserted, after time.Time) (at time.Time, narrowest int) {
-	for _, t := range list[from:] {
+// holds the record, zero if there is none.
+func nextTick(list []tiers.Tier, inserted, after time.Time) (at time.Time) {
+	for _, t := range list {
+		if after.Sub(inserted) > t.MaxAge {
+			continue
+		}
 		tick := t.Next(after)
 		if tick.Sub(inserted) <= t.MaxAge && (at.IsZero() || tick.Before(at)) {
 			at = tick
 		}
 	}
-	for narrowest = from; narrowest < len(list)-1 && at.Sub(inserted) > list[narrowest].MaxAge; narrowest++ {
-	}
-	return at, narrowest
+	return at
 }

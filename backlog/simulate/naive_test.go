@@ -86,6 +86,7 @@ func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 	}
 	r.Pending = r.Records - r.Succeeded - r.Dead
 	slices.Sort(r.Recovery)
+	r.Recovered = len(r.Recovery)
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"backlog/tiers"
 )
@@ -22,13 +23,11 @@ func (w *Workload) SetArrivals(text string) error {
 	default:
 		return fmt.Errorf("%q is neither poisson nor regular", kind)
 	}
-	number, unit, ok := strings.Cut(rate, "/")
-	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	per, known := map[string]float64{"s": 3600, "m": 60, "h": 1, "d": 1. / 24}[strings.TrimSpace(unit)]
-	if !ok || err != nil || !known || !(n > 0) || math.IsInf(n, 0) {
-		return fmt.Errorf("%q is no rate; write it as in 1000/h (s, m, h or d)", rate)
+	n, per, err := tiers.ParseRate(rate)
+	if err != nil {
+		return fmt.Errorf("%q %w", rate, err)
 	}
-	w.PerHour = n * per
+	w.PerHour = n * (time.Hour.Seconds() / per.Seconds())
 	if n := w.PerHour * w.To.Sub(w.From).Hours(); n > maxRecords {
 		return fmt.Errorf("%.0f records are too many; 20,000,000 are the most", n)
 	}
@@ -56,14 +55,11 @@ func (w *Workload) ParsePeriods(texts []string) (list []Outage, err error) {
 		start, lasting, ok := strings.Cut(text, "+")
 		from, err := tiers.ParseDuration(start)
 		length, err2 := tiers.ParseDuration(lasting)
-		if !ok || err != nil || err2 != nil || from < 0 || length <= 0 {
+		if !ok || err != nil || err2 != nil || from < 0 || length <= 0 || length > math.MaxInt64-from {
 			return nil, fmt.Errorf("%q is no start and length; write it as in 6h+2h", text)
 		}
 		if from >= whole {
 			return nil, fmt.Errorf("%q begins when all is over, after %s; let it begin sooner or --for be longer", text, tiers.FormatDuration(whole))
-		}
-		if length > math.MaxInt64-from {
-			return nil, fmt.Errorf("%q is too long to be counted; to the end it is %s+%s", text, tiers.FormatDuration(from), tiers.FormatDuration(whole-from))
 		}
 		list = append(list, Outage{From: w.From.Add(from), To: w.From.Add(from + length)})
 	}
@@ -73,18 +69,15 @@ func (w *Workload) ParsePeriods(texts []string) (list []Outage, err error) {
 // Assume completes the workload by how attempts at its records end: fail,
 // succeed, p=SHARE or outage=LENGTH.
 func (w *Workload) Assume(text string) (err error) {
-	how, value, valued := strings.Cut(text, "=")
-	if valued && (how == "fail" || how == "succeed") {
-		return fmt.Errorf("%s takes no value, and %q gives it one; an outage is outage=2h, a chance is p=0.3", how, text)
-	}
+	how, value, _ := strings.Cut(text, "=")
 	w.Success = 1
-	switch how {
-	case "fail":
+	switch {
+	case text == "fail":
 		w.Poison, w.Success = 1, 0
-	case "succeed":
-	case "p":
+	case text == "succeed":
+	case how == "p":
 		w.Success, err = ParseShare(value)
-	case "outage":
+	case how == "outage":
 		d, err := tiers.ParseDuration(value)
 		if err != nil || d <= 0 {
 			return fmt.Errorf("%q is not a duration; write it as in outage=2h", value)
@@ -97,22 +90,18 @@ func (w *Workload) Assume(text string) (err error) {
 }
 
 // SplitOutside splits at the commas that are in no brackets, and trims the items.
-func SplitOutside(list string) []string {
-	depth := 0
-	marked := strings.Map(func(r rune) rune {
-		switch {
-		case r == '[' || r == '{':
-			depth++
-		case r == ']' || r == '}':
-			depth--
-		case r == ',' && depth <= 0:
-			return 0
+func SplitOutside(list string) (items []string) {
+	count := func(item, a, b string) int { return strings.Count(item, a) + strings.Count(item, b) }
+	item := ""
+	for part := range strings.SplitSeq(list, ",") {
+		if item += part; count(item, "[", "{") > count(item, "]", "}") {
+			item += ","
+			continue
 		}
-		return r
-	}, list)
-	items := strings.Split(marked, "\x00")
-	for i := range items {
-		items[i] = strings.TrimSpace(items[i])
+		items, item = append(items, strings.TrimSpace(item)), ""
+	}
+	if item != "" { // a bracket is open
+		items = append(items, strings.TrimSpace(item))
 	}
 	return items
 }

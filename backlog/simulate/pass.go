@@ -49,12 +49,10 @@ func (p *pass) isThrough() bool { return p.at == len(p.list) && len(p.staged) ==
 
 // fill stages records for the workers of the pass, as many as there are of
 // these, and ends it when there is nothing left to do.
-func (d *daemon) fill(p *pass) error {
+func (d *daemon) fill(p *pass) {
 	workers := max(1, d.Concurrency)
 	for !p.over && len(p.staged) < workers && (d.MaxRecords == 0 || p.taken < d.MaxRecords) {
-		if err := d.lookAgain(p); err != nil {
-			return err
-		}
+		d.lookAgain(p)
 		if p.at == len(p.list) {
 			break
 		}
@@ -72,15 +70,12 @@ func (d *daemon) fill(p *pass) error {
 	}
 	if p.busy == 0 && len(p.staged) == 0 {
 		if d.MaxRecords > 0 && !p.over && d.now.After(p.now) {
-			if err := d.pickAgain(p, -1); err != nil {
-				return err
-			}
+			d.pickAgain(p, -1)
 		}
 		delete(d.running, p.tier.Name)
 		d.resume[p.tier.Name] = p.after
-		d.report.LongestPass = max(d.report.LongestPass, d.now.Sub(p.now))
+		d.report.LongestPass = max(d.report.LongestPass, Span(d.now.Sub(p.now)))
 	}
-	return nil
 }
 
 // claim takes the record, unless somebody else has, or has tried it since it was
@@ -96,24 +91,21 @@ func (d *daemon) claim(p *pass, r *backlog.Record) bool {
 
 // start makes the calls for which there are a handler and, where that is
 // limited, a turn of the rate.
-func (d *daemon) start() error {
+func (d *daemon) start() {
 	for d.free > 0 && len(d.queue) > 0 && d.gate.IsZero() {
 		if d.pace != nil {
 			turn := d.pace.ReserveN(d.now, 1)
 			if wait := turn.DelayFrom(d.now); wait > 0 {
 				turn.CancelAt(d.now)
 				d.gate = d.now.Add(wait)
-				return nil
+				return
 			}
 		}
 		p := d.queue[0]
 		d.queue = d.queue[1:]
 		d.call(p)
-		if err := d.fill(p); err != nil {
-			return err
-		}
+		d.fill(p)
 	}
-	return nil
 }
 
 // groupTime is how long the engine waits for other outcomes to settle one with.
@@ -140,8 +132,8 @@ func (d *daemon) call(p *pass) {
 	d.calls = append(d.calls, call{d.now.Add(d.CallTime), p, r, success})
 }
 
-// end settles the outcome of a call.
-func (d *daemon) end(c call) error {
+// answered settles the outcome of a call.
+func (d *daemon) answered(c call) {
 	p, i := c.pass, place(c.record)
 	f := &d.fates[i]
 	f.flying = false
@@ -163,7 +155,7 @@ func (d *daemon) end(c call) error {
 		}
 	}
 	if left, err := d.table.Settle(context.WithoutCancel(d.ctx), []backlog.Settlement{s}); err != nil || len(left) > 0 {
-		return fmt.Errorf("record %d is not settled: %v, %w", i, left, err)
+		d.fail(fmt.Errorf("record %d is not settled: %v, %w", i, left, err))
 	}
 	d.free++
 	p.busy--
@@ -171,25 +163,20 @@ func (d *daemon) end(c call) error {
 		f.settled = d.now.Add(min(d.CallTime, groupTime))
 	}
 	if d.AbortAfter > 0 && p.streak >= d.AbortAfter && !p.over && !p.isThrough() {
-		if err := d.cut(p); err != nil {
-			return err
-		}
+		d.cut(p)
 	}
-	if err := d.fill(p); err != nil {
-		return err
-	}
-	return d.start()
+	d.fill(p)
 }
 
 // cut has nothing more of the pass started.
-func (d *daemon) cut(p *pass) error {
+func (d *daemon) cut(p *pass) {
 	p.over, p.waiting = true, 0
 	d.queue = slices.DeleteFunc(d.queue, func(q *pass) bool { return q == p })
 	for _, at := range p.staged {
 		d.fates[place(&p.list[at])].flying = false
 	}
 	p.staged = nil
-	return d.pickAgain(p, p.begun)
+	d.pickAgain(p, p.begun)
 }
 
 // A call is one under way, until at.

@@ -9,24 +9,21 @@ import (
 )
 
 // begin has the engine pick the records of the pass.
-func (d *daemon) begin(p *pass) (err error) {
+func (d *daemon) begin(p *pass) {
 	d.running[p.tier.Name] = p
 	p.tried, p.passed = make(map[int]bool), make(map[turn]bool)
-	store := onGround{d}
-	if p.list, p.after, err = d.pick(p, store, d.MaxRecords, -1); err != nil {
-		return err
-	}
+	p.list, p.after = d.pick(p, onGround{d}, d.MaxRecords, -1)
 	p.all = p.list
 	if d.MaxRecords > 0 && (d.AbortAfter > 0 || d.CallTime > 0 || d.Rate > 0 || len(d.Down) > 0) {
-		p.all, _, err = d.pick(p, store, 0, -1)
+		p.all, _ = d.pick(p, onGround{d}, 0, -1)
 	}
-	return err
+	d.fill(p)
 }
 
 // pick runs the engine with the cap on a store with a handler that only looks,
 // at no more than so many records, and returns those and where the next pass
 // would go on.
-func (d *daemon) pick(p *pass, store backlog.Store, limit, most int) (list []backlog.Record, after backlog.Resume, err error) {
+func (d *daemon) pick(p *pass, store backlog.Store, limit, most int) (list []backlog.Record, after backlog.Resume) {
 	ctx, cancel := context.WithCancel(d.ctx)
 	defer cancel()
 	if most == 0 {
@@ -45,16 +42,17 @@ func (d *daemon) pick(p *pass, store backlog.Store, limit, most int) (list []bac
 	pass := backlog.TierPass(d.Schedule, p.tier)
 	pass.Now, pass.Resume = p.now, p.resume
 	report, err := e.Pass(ctx, pass)
+	d.fail(err)
 	after = report.Resume
 	if d.Policy != nil {
 		after.FailedLast = backlog.Cursor{} // it is for what was skipped, and this was looked at
 	}
-	return list, after, err
+	return list, after
 }
 
 // pickAgain works out where the next pass goes on after this one, which has
 // tried so many records, or all, when others have gone on beside it.
-func (d *daemon) pickAgain(p *pass, most int) (err error) {
+func (d *daemon) pickAgain(p *pass, most int) {
 	table, added := d.NewTable(), make(map[int]bool)
 	for i := range p.all {
 		r := &p.all[i]
@@ -65,17 +63,14 @@ func (d *daemon) pickAgain(p *pass, most int) (err error) {
 		added[at.place] = true
 		row := *d.fates[at.place].Record
 		row.Failed, row.Failures = r.Lane == backlog.Failed, r.Failures
-		if err := table.Add(at.place, &row); err != nil {
-			return err
-		}
+		d.fail(table.Add(at.place, &row))
 	}
-	_, p.after, err = d.pick(p, table, d.MaxRecords, most)
+	_, p.after = d.pick(p, table, d.MaxRecords, most)
 	// Those that this pass has tried itself are behind the others, unlooked at.
 	rest := slices.IndexFunc(p.all, func(r backlog.Record) bool { return r.Lane == backlog.Failed && place(&r) == p.lastFailed })
 	if d.Policy == nil && p.taken == d.MaxRecords && p.after.FailedLast.IsZero() && rest >= 0 && rest < len(p.all)-1 {
 		p.after.FailedLast = p.all[rest].Cursor
 	}
-	return err
 }
 
 // onGround is the table without the records that are at a handler.
@@ -99,19 +94,18 @@ func (d *daemon) isFlying(place int) bool {
 
 // lookAgain picks the records of the failed lane anew when that has its turn,
 // if this is not the moment at which the pass began: others have gone on since.
-func (d *daemon) lookAgain(p *pass) error {
+func (d *daemon) lookAgain(p *pass) {
 	if p.failed || p.at < len(p.list) && p.list[p.at].Lane == backlog.Fresh {
-		return nil
+		return
 	}
 	p.failed = true
 	if d.now.Equal(p.now) {
-		return nil
+		return
 	}
 	isFailed := func(r backlog.Record) bool { return r.Lane == backlog.Failed }
-	failed, _, err := d.pick(p, onGround{d}, 0, -1)
+	failed, _ := d.pick(p, onGround{d}, 0, -1)
 	failed = slices.DeleteFunc(failed, func(r backlog.Record) bool { return !isFailed(r) })
 	p.all = append(slices.DeleteFunc(slices.Clone(p.all), isFailed), failed...)
 	failed = slices.DeleteFunc(failed, func(r backlog.Record) bool { return p.tried[place(&r)] })
 	p.list = slices.Concat(p.list[:p.at], failed, slices.DeleteFunc(slices.Clone(p.list[p.at:]), isFailed))
-	return err
 }

@@ -34,10 +34,7 @@ func PictureFormat(name string) (string, error) {
 
 // DrawPicture draws the results into the file in place of what was in it.
 func DrawPicture(name string, w *Workload, all []Result) error {
-	format, err := PictureFormat(name)
-	if err != nil {
-		return err
-	}
+	format, _ := PictureFormat(name) // Plot refuses none
 	f, err := os.Create(name)
 	if err != nil {
 		return err

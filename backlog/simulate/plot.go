@@ -2,14 +2,14 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/xml"
 	"fmt"
-	"html"
 	"image"
 	"io"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-analyze/charts/chartdraw"
 	"github.com/go-analyze/charts/chartdraw/drawing"
@@ -18,7 +18,7 @@ import (
 	"backlog/tiers"
 )
 
-// The measures of a picture in pixels: a legend of as many lines as it takes,
+// The measures of a picture in pixels: a legend of a line for each curve,
 // and under it two panels, one below the other.
 const (
 	plotWidth   = 1200
@@ -45,7 +45,7 @@ var (
 
 func rgb(r, g, b uint8) drawing.Color { return drawing.Color{R: r, G: g, B: b, A: 255} }
 
-// renderers are those of the formats.
+// renderers draw the formats of pictures.
 var renderers = map[string]chartdraw.RendererProvider{"svg": chartdraw.SVG, "png": chartdraw.PNG}
 
 // Plot draws attempts and how many records are pending at most, bucket by bucket,
@@ -55,17 +55,16 @@ func Plot(out io.Writer, format string, w *Workload, curves []Result) error {
 	if renderers[format] == nil {
 		return fmt.Errorf("a picture is svg or png, not %q", format)
 	}
-	s := &sketch{svg: format == "svg", outages: merged(w.Outages)}
-	lines := s.legend(curves) // how many it takes does not depend on the format
-	height := 10 + legendLine*lines + 2*panelHeight
-	s.Renderer = renderers[format](plotWidth, height)
+	top := 10 + legendLine*(len(curves)+min(1, len(w.Outages)))
+	height := top + 2*panelHeight
+	s := &sketch{renderers[format](plotWidth, height), format == "svg", merged(w.Outages)}
 	s.SetFont(chartdraw.GetDefaultFont())
 	s.SetFontColor(plotInk)
 	s.SetFontSize(10)
 	s.rect(rgb(255, 255, 255), image.Rect(0, 0, plotWidth, height))
 	s.legend(curves)
-	s.panel(10+legendLine*lines, w, curves, panel{"calls per " + bucketName(curves), true, func(b Bucket) int { return b.Attempts }})
-	s.panel(10+legendLine*lines+panelHeight, w, curves, panel{"records pending, at most", false, func(b Bucket) int { return b.Most }})
+	s.panel(top, w, curves, panel{"calls per " + bucketName(curves), true, func(b Bucket) int { return b.Attempts }})
+	s.panel(top+panelHeight, w, curves, panel{"records pending, at most", false, func(b Bucket) int { return b.Most }})
 	if !s.svg {
 		return s.Save(out)
 	}
@@ -78,8 +77,7 @@ func Plot(out io.Writer, format string, w *Workload, curves []Result) error {
 	return err
 }
 
-// A sketch is a picture that is being drawn; without a renderer it only tells
-// how large it would be.
+// A sketch is a picture that is being drawn.
 type sketch struct {
 	chartdraw.Renderer
 	svg     bool
@@ -114,7 +112,9 @@ func (s *sketch) path(line drawing.Color, width float64, dash []float64, fill dr
 func (s *sketch) text(body string, x, y, align int) {
 	x -= s.MeasureText(body).Width() * align / 2
 	if s.svg { // the library writes texts as they are
-		body = html.EscapeString(body)
+		var safe strings.Builder
+		xml.EscapeText(&safe, []byte(body))
+		body = safe.String()
 	}
 	s.Text(body, x, y)
 }
@@ -124,42 +124,26 @@ func styleOf(i int) (drawing.Color, []float64) {
 	return plotColors[i%len(plotColors)], plotDashes[(i+i/len(plotColors))%len(plotDashes)]
 }
 
-// legend draws what the lines mean and returns how many lines of text that
-// takes. A viewer may lack the font that is measured here, so letters are
-// taken to be wide.
-func (s *sketch) legend(curves []Result) (lines int) {
-	const letter, most = 8, (plotRight - plotLeft - swatch - 8) / 8
-	x, y := plotLeft, 10
-	item := func(name string, draw func(x, y int)) {
-		name = strings.Map(func(r rune) rune {
-			if unicode.IsPrint(r) {
-				return r
-			}
-			return '?'
-		}, name)
-		if r := []rune(name); len(r) > most {
-			name = string(r[:most-1]) + "…"
+// legend draws what the lines mean, one below the other. A viewer may lack the
+// font that is measured here, so letters are taken to be wide.
+func (s *sketch) legend(curves []Result) {
+	const letter = 8
+	const most = (plotRight - plotLeft - swatch - 8) / letter
+	x, y := plotLeft+swatch, 10+legendLine/2
+	for i, c := range curves {
+		name := []rune(c.Name)
+		if len(name) > most {
+			name = append(name[:most-1], '…')
 		}
-		width := swatch + 8 + letter*len([]rune(name))
-		if x > plotLeft && x+width > plotRight {
-			x, y = plotLeft, y+legendLine
-		}
-		if s.Renderer != nil {
-			draw(x, y+legendLine/2)
-			s.text(name, x+swatch+8, y+legendLine/2+5, 0)
-		}
-		x += width + 20
+		color, dash := styleOf(i)
+		s.line(color, 2, dash, image.Pt(plotLeft, y), image.Pt(x, y))
+		s.text(string(name), x+8, y+5, 0)
+		y += legendLine
 	}
 	if len(s.outages) > 0 {
-		item("outage", func(x, y int) { s.rect(plotShade, image.Rect(x, y-7, x+swatch, y+7)) })
+		s.rect(plotShade, image.Rect(plotLeft, y-7, x, y+7))
+		s.text("outage", x+8, y+5, 0)
 	}
-	for i, c := range curves {
-		item(c.Name, func(x, y int) {
-			color, dash := styleOf(i)
-			s.line(color, 2, dash, image.Pt(x, y), image.Pt(x+swatch, y))
-		})
-	}
-	return (y-10)/legendLine + 1
 }
 
 // A panel shows one value of the buckets over time.
@@ -247,19 +231,8 @@ func bucketName(curves []Result) string {
 		return "period"
 	}
 	width := s[1].At.Sub(s[0].At)
-	for _, u := range []struct {
-		length time.Duration
-		name   string
-	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
-		switch n := width / u.length; {
-		case width%u.length != 0:
-		case n == 1:
-			return u.name
-		default:
-			return fmt.Sprintf("%d %ss", n, u.name)
-		}
-	}
-	return tiers.FormatDuration(width)
+	names := map[time.Duration]string{time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day"}
+	return cmp.Or(names[width], tiers.FormatDuration(width))
 }
 
 // ticks are multiples from 0 to the greatest: of the first step, else of the first

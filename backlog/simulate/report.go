@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -9,24 +10,35 @@ import (
 
 // A Report is what became of a workload.
 type Report struct {
-	Records                  int // Succeeded + Dead + Pending
-	Attempts                 int
-	Succeeded, Dead, Pending int
-	Failed                   int  // attempts that failed
-	Complete                 bool // it was not stopped
-	PeakPerMinute            int  // attempts that begin in one minute of the clock, at most
-	Series                   []Bucket
-	Ticks                    []Tick // in their order; nil unless asked for
+	Records   int `json:"records"` // Succeeded + Dead + Pending
+	Attempts  int `json:"attempts"`
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"` // attempts that failed
+	Dead      int `json:"dead"`
+	Pending   int `json:"pending"`
 
 	// Recovery is how long after the end of an outage those that were pending
 	// at that moment succeeded, the last outage if there were several. Lost
 	// is how many of those that could have succeeded were pending in one and
 	// died.
-	Recovery []time.Duration
-	Lost     int
+	Recovery  Recovery `json:"recovery_seconds"`
+	Recovered int      `json:"recovered"` // how many Recovery is about
+	Lost      int      `json:"lost"`
 
-	SkippedTicks int           // of tiers whose last pass still ran
-	LongestPass  time.Duration // from its tick to its end
+	PeakPerMinute int      `json:"peak_per_minute"`      // attempts that begin in one minute of the clock, at most
+	LongestPass   Span     `json:"longest_pass_seconds"` // from its tick to its end
+	SkippedTicks  int      `json:"skipped_ticks"`        // of tiers whose last pass still ran
+	Complete      bool     `json:"complete"`             // it was not stopped
+	Series        []Bucket `json:"series"`
+	Ticks         []Tick   `json:"ticks,omitzero"` // in their order; nil unless asked for
+}
+
+// A Recovery is how long each record took, the shortest first.
+type Recovery []time.Duration
+
+// MarshalJSON writes how long half of them took at most, nearly all, and all.
+func (r Recovery) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, `{"p50":%s,"p95":%s,"max":%s}`, Span(r.within(0.5)).Seconds(), Span(r.within(0.95)).Seconds(), Span(r.within(1)).Seconds()), nil
 }
 
 // A Tick is one that started a pass with attempts, whenever these begin.
@@ -76,6 +88,7 @@ func (x *run) finish() {
 	}
 	r.PeakPerMinute = int(slices.Max(x.minutes))
 	slices.Sort(r.Recovery)
+	r.Recovered = len(r.Recovery)
 	if x.Ticks {
 		r.Ticks = slices.AppendSeq([]Tick{}, maps.Values(x.ticks))
 		slices.SortFunc(r.Ticks, func(a, b Tick) int { return a.At.Compare(b.At) })
@@ -84,12 +97,14 @@ func (x *run) finish() {
 
 // RecoveryQuantile returns how long that share of the records that Recovery is
 // about waited at most, zero if there are none.
-func (r *Report) RecoveryQuantile(q float64) time.Duration {
-	n := len(r.Recovery)
+func (r *Report) RecoveryQuantile(q float64) time.Duration { return r.Recovery.within(q) }
+
+func (r Recovery) within(q float64) time.Duration {
+	n := len(r)
 	if n == 0 {
 		return 0
 	}
-	return r.Recovery[min(max(0, int(math.Ceil(q*float64(n)))-1), n-1)]
+	return r[min(max(0, int(math.Ceil(q*float64(n)))-1), n-1)]
 }
 
 // bucketOf returns the width of the buckets of a series: about a hundred, of a

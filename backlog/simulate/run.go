@@ -165,6 +165,7 @@ func (x *run) succeeds(at time.Time, rec *Record) {
 
 // dies takes a record that is never tried again out of what is pending.
 func (x *run) dies(at time.Time, rec *Record) {
+	at = latest(at, x.w.From)
 	x.report.Dead++
 	x.report.Series[x.bucket(at)].Dead++
 	x.flow.goes(at)
@@ -174,15 +175,15 @@ func (x *run) dies(at time.Time, rec *Record) {
 }
 
 // next returns the first tick after the time at which the record is tried, zero
-// if there is none, and the narrowest tier that holds it then.
-func (x *run) next(rec *Record, narrowest int, after time.Time) (at time.Time, _ int) {
+// if there is none.
+func (x *run) next(rec *Record, after time.Time) time.Time {
 	switch {
 	case !rec.Inserted.IsZero():
-		return nextTick(x.list, narrowest, rec.Inserted, after)
+		return nextTick(x.list, rec.Inserted, after)
 	case rec.Oldest:
-		return x.Schedule.Widest().Next(after), 0
+		return x.Schedule.Widest().Next(after)
 	}
-	return x.Schedule.Next(after), 0
+	return x.Schedule.Next(after)
 }
 
 // one counts an attempt at a record.
@@ -209,8 +210,8 @@ func (x *run) tierAt(at time.Time) string {
 
 // life goes through the attempts at one record.
 func (x *run) life(i int, rec *Record) {
-	state := rec.Failures
-	at, narrowest := latest(rec.Inserted, x.w.From), 0
+	state, end := rec.Failures, x.end(rec)
+	at := latest(rec.Inserted, x.w.From)
 	if rec.Failed {
 		if _, ok := x.Policy.Due(state); !ok { // it is not tried again
 			x.growsOld(rec, x.w.To)
@@ -222,11 +223,9 @@ func (x *run) life(i int, rec *Record) {
 		at = rec.Eligible.Add(-1)
 	}
 	for n := 1; ; n++ {
-		at, narrowest = x.next(rec, narrowest, at)
-		if gone := x.gone(rec, at); !gone.IsZero() {
-			if !gone.After(x.w.To) {
-				x.dies(gone, rec)
-			}
+		at = x.next(rec, at)
+		if !end.IsZero() && (at.IsZero() || at.After(end)) {
+			x.growsOld(rec, x.w.To)
 			return
 		}
 		if at.After(x.w.To) || n%4096 == 0 && x.ctx.Err() != nil {
@@ -250,8 +249,8 @@ func (x *run) life(i int, rec *Record) {
 // growsOld lets a record that is not tried again die by its age, if it does so
 // until then.
 func (x *run) growsOld(rec *Record, until time.Time) {
-	if gone := x.gone(rec, time.Time{}); !gone.IsZero() && !gone.After(until) {
-		x.dies(gone, rec)
+	if end := x.end(rec); !end.IsZero() && end.Before(until) {
+		x.dies(end.Add(1), rec)
 	}
 }
 
@@ -264,18 +263,12 @@ func waited(p *backlog.Policy, state backlog.Failures, after time.Time) time.Tim
 	return after
 }
 
-// gone returns when the record is past its time, if that is before its next
-// attempt, else zero.
-func (x *run) gone(rec *Record, at time.Time) (gone time.Time) {
-	if !rec.Inserted.IsZero() {
-		if old := rec.Inserted.Add(x.widest + 1); at.IsZero() || !at.Before(old) {
-			gone = latest(old, x.w.From)
-		}
+// end returns the last moment at which the record can be tried, zero if there is none.
+func (x *run) end(rec *Record) time.Time {
+	if rec.Inserted.IsZero() {
+		return rec.Expires
 	}
-	if end := rec.Expires.Add(1); !rec.Expires.IsZero() && (at.IsZero() || !at.Before(end)) && (gone.IsZero() || end.Before(gone)) {
-		gone = latest(end, x.w.From)
-	}
-	return gone
+	return soonest(rec.Inserted.Add(x.widest), rec.Expires)
 }
 
 // never counts the attempts at records that never succeed, by their times of
@@ -315,10 +308,6 @@ func (x *run) never(inserted []int64) {
 		return
 	}
 	for _, at := range inserted {
-		old := time.Unix(0, at).Add(x.widest + 1)
-		if old.After(x.w.To) {
-			break
-		}
-		x.dies(latest(old, x.w.From), &Record{Poison: true})
+		x.growsOld(&Record{Inserted: time.Unix(0, at), Poison: true}, x.w.To)
 	}
 }

@@ -44,17 +44,8 @@ type Record struct {
 	Seed   uint64 // of its luck
 }
 
-// Draw makes the records that come in Records of their own, so that several
-// simulations of the workload need not each do so. When ctx is done before it
-// leaves them out.
-func (w *Workload) Draw(ctx context.Context) {
-	if list := w.records(ctx); ctx.Err() == nil {
-		w.Records = list
-	}
-}
-
-// records returns the workload's, in the order of insertion. The same seed gives
-// the same ones on any machine.
+// records returns the workload's, in the order of insertion, and keeps them in
+// Records for the next simulation. The same seed gives the same ones on any machine.
 func (w *Workload) records(ctx context.Context) []Record {
 	if w.Records != nil {
 		return w.Records
@@ -69,7 +60,11 @@ func (w *Workload) records(ctx context.Context) []Record {
 		} else {
 			at += float64(gap * random.ExpFloat64()) // not fused: the same on every machine
 		}
-		if at > end || len(list)%4096 == 0 && ctx.Err() != nil {
+		if at > end {
+			w.Records = list
+			return list
+		}
+		if len(list)%4096 == 0 && ctx.Err() != nil {
 			return list
 		}
 		list = append(list, Record{

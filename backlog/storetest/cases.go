@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"backlog/backlog"
@@ -51,20 +52,25 @@ var policyTables = []policyTable{
 	{"PlannedEndless", Table{Policy: plannedEndless}, true},
 }
 
-var noDates = []NoDate{Skip, Oldest, Newest}
+// refreshTable is one of the refresh policy.
+var refreshTable = Table{Refresh: true, Dead: true, Notes: true}
+
+var noDates = []string{"skip", "oldest", "newest"}
 
 // timeCases are the cases in which it matters how columns write times.
 func timeCases() []testCase {
 	list := []testCase{
 		{"Cursor", Table{}, testCursor},
-		{"SettleWithDead", Table{NoDate: Oldest, Dead: true, Times: true, Notes: true}, testSettle},
+		{"SettleWithDead", Table{NoDate: "oldest", Dead: true, Times: true, Notes: true}, testSettle},
 		{"Expire", Table{TwoFresh: true, Dead: true, Notes: true, Times: true}, testExpire},
+		{"RefreshPending", refreshTable, testRefreshPending},
+		{"RefreshAttempts", refreshTable, attemptsOf(attempts)},
+		{"RefreshOverdue", refreshTable, testOverdue},
 	}
-	list = append(list, refreshTimeCases()...)
 	for _, word := range noDates {
 		t := Table{NoDate: word, TwoFresh: true, Dead: true, Times: true, Notes: true}
-		list = append(list, testCase{"Walk" + string(word), t, testWalk}, testCase{"Random" + string(word), t, testRandom},
-			testCase{"Count" + string(word), t, testCount})
+		list = append(list, testCase{"Walk" + word, t, testWalk}, testCase{"Random" + word, t, testRandom},
+			testCase{"Count" + word, t, testCount})
 	}
 	for i, x := range policyTables {
 		list = append(list, x.with("Settle", testSettle))
@@ -92,7 +98,7 @@ func otherCases() []testCase {
 		{"Cancelled", Table{Dead: true, Notes: true}, testCancelled},
 		{"SettleWithoutDead", Table{}, testSettle},
 		{"SettleErrorKeep", Table{ErrorKeep: true, Notes: true}, testSettle},
-		{"SettleErrorKeepWithDead", Table{NoDate: Newest, ErrorKeep: true, Dead: true}, testSettle},
+		{"SettleErrorKeepWithDead", Table{NoDate: "newest", ErrorKeep: true, Dead: true}, testSettle},
 		{"SettleTwice", Table{}, testSettleTwice},
 		{"Guard", Table{Dead: true}, testGuard},
 		{"GuardWithNotes", Table{TwoFresh: true, Dead: true, Notes: true}, testGuard},
@@ -101,12 +107,15 @@ func otherCases() []testCase {
 		{"ExpireWithoutDead", Table{}, testExpire},
 		{"ExpireStopped", Table{Dead: true}, testExpireStopped},
 		{"Lock", Table{}, testLock},
-		{"LockOfAnotherProcess", Table{}, testLockOfAnotherProcess},
+		{"RefreshBeginTwice", refreshTable, testBeginTwice},
+		{fmt.Sprintf("RefreshGroupOf%d", backlog.MaxGroup), refreshTable, attemptsOf(slices.Repeat([]attempt{failure}, backlog.MaxGroup))},
 	}
 	for _, k := range []Keys{IntKeys, TextKeys, BlobKeys, CompositeKeys} {
-		list = append(list, testCase{fmt.Sprintf("%vKeys", k), Table{Keys: k, Notes: true}, testKeys})
+		refresh := refreshTable
+		refresh.Keys = k
+		list = append(list, testCase{fmt.Sprintf("%vKeys", k), Table{Keys: k, Notes: true}, testKeys},
+			testCase{fmt.Sprintf("Refresh%vKeys", k), refresh, attemptsOf(attempts)})
 	}
-	list = append(list, refreshCases()...)
 	groups := []int{1, 2, backlog.MaxGroup - 1}
 	for _, n := range append(groups, backlog.MaxGroup) {
 		list = append(list, testCase{fmt.Sprintf("SettleGroupOf%d", n), Table{Dead: true, Notes: true}, groupOf(n)})
@@ -133,8 +142,8 @@ func otherCases() []testCase {
 }
 
 // walk returns the walk on such a table where rows without a date count as that.
-func (x policyTable) walk(word NoDate) testCase {
-	return x.with("Walk"+string(word), testWalk, full, func(t *Table) { t.NoDate = word })
+func (x policyTable) walk(word string) testCase {
+	return x.with("Walk"+word, testWalk, full, func(t *Table) { t.NoDate = word })
 }
 
 // with returns a case on such a table, or one that is changed.

@@ -3,7 +3,6 @@ package storetest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"backlog/backlog"
@@ -24,120 +23,98 @@ func (f *fixture) expirer() expirer {
 	return e
 }
 
-// wantExpired expires the rows inserted before a time, and makes the dying rows
-// dead. If it is to be told, each record must come once and be as it was
-// meanwhile.
-func (f *fixture) wantExpired(rows []Row, before time.Time, tell bool) {
+// expire expires what was inserted before a time. If it is to be told, each record must
+// come once and be as it was meanwhile.
+func (f *fixture) expire(before time.Time, tell bool) {
 	f.Helper()
-	told := make(map[string]int)
-	each := func(r *backlog.Record) bool {
-		told[r.Key.String()]++
-		row := find(rows, r.Key)
-		if row == nil || !f.table.dies(*row, before) {
-			f.Errorf("Expire before %v: want it told of what dies, got record %v", before, r.Key)
+	var want, got []backlog.Record
+	expire := func(e expirer, told *[]backlog.Record) int {
+		each := func(r *backlog.Record) bool {
+			*told = append(*told, *r)
+			if row, ok := f.memory.Row(r.Key); ok && e != f.memory {
+				f.wantRow("the moment just before it is expired", row)
+			}
 			return true
 		}
-		f.wantRow("the moment just before it is expired", *row)
-		f.wantRecord(r, *row)
-		return true
-	}
-	if !tell {
-		each = nil
-	}
-	n, err := f.expirer().Expire(f.Context(), now, before, each)
-	if err != nil {
-		f.Fatalf("Expire before %v: want it done, got error: %v", before, err)
-	}
-	dead := 0
-	for i, r := range rows {
-		if f.table.dies(r, before) {
-			if dead++; tell && told[r.Key.String()] != 1 {
-				f.Errorf("Expire before %v: want it told once of record %v, got %d times", before, r.Key, told[r.Key.String()])
-			}
-			rows[i].Status, rows[i].InRetry, rows[i].Failures.Next = Dead, false, time.Time{} // and no attempt was made
+		if !tell {
+			each = nil
 		}
-		f.wantRow("Expire before "+before.Format(time.RFC3339Nano), rows[i])
+		n, err := e.Expire(f.Context(), now, before, each)
+		if err != nil {
+			f.Fatalf("Expire before %v: want it done, got error: %v", before, err)
+		}
+		return n
 	}
-	if n != dead {
-		f.Errorf("Expire before %v: want %d records expired, got %d", before, dead, n)
+	g, w := expire(f.expirer(), &got), expire(f.memory, &want)
+	if g != w {
+		f.Errorf("Expire before %v: want %d records expired, got %d", before, w, g)
 	}
+	f.sameEach(fmt.Sprintf("what Expire before %v has told of", before), want, got)
+	f.same(fmt.Sprintf("Expire before %v", before))
 }
 
 // testExpire expires rows of every kind, and more than a group of settlements has.
 func testExpire(f *fixture) {
-	rows := f.specimens(120, 2)
+	f.specimens(120, 2)
 	if f.table.Dead && f.table.Policy == nil {
+		var rows []Row
 		for i := range backlog.MaxGroup {
 			rows = append(rows, f.row(1000+i, Fresh, 7*day+time.Duration(i)*time.Second))
 		}
-		f.insert(rows[120:]...)
+		f.insert(rows...)
 	}
-	f.wantExpired(rows, now.Add(-9*day), false)
-	f.wantExpired(rows, now.Add(-edge), true)
-	f.wantExpired(rows, now.Add(-edge), true)
+	f.expire(now.Add(-9*day), false)
+	f.expire(now.Add(-edge), true)
+	f.expire(now.Add(-edge), true)
 }
 
 // testExpireStopped ends the context in the midst: what was told of is written,
 // nothing else is.
 func testExpireStopped(f *fixture) {
-	rows := f.rows(20, Fresh)
-	f.insert(rows...)
+	f.insert(f.rows(20, Fresh)...)
 	ctx, cancel := context.WithCancel(f.Context())
 	defer cancel()
-	told := make(map[string]bool)
+	told := make(map[string]backlog.Key)
 	n, err := f.expirer().Expire(ctx, now, now.Add(day), func(r *backlog.Record) bool {
-		told[r.Key.String()] = true
+		told[r.Key.String()] = r.Key
 		if len(told) == 3 {
 			cancel()
 		}
 		return true
 	})
-	wantCancelled(f.T, "Expire", err, 0)
+	f.wantCancelled("Expire", err)
 	if n != 3 || len(told) != 3 {
 		f.Errorf("Expire stopped at the third record: want it told of 3 and 3 expired, got %d and %d", len(told), n)
 	}
-	for i, r := range rows {
-		if told[r.Key.String()] {
-			rows[i].Status = Dead
-		}
-		f.wantRow("an Expire that was stopped", rows[i])
+	for _, k := range told {
+		f.memory.Update(k, func(r *Row) { r.Status = Dead })
 	}
-	f.wantExpired(rows, now.Add(day), false)
+	f.same("an Expire that was stopped")
+	f.expire(now.Add(day), false)
 }
 
 // wantCounts counts the rows at the suite's present.
-func (f *fixture) wantCounts(rows []Row, edges ...time.Duration) {
+func (f *fixture) wantCounts(edges ...time.Duration) {
 	f.Helper()
-	c, ok := f.h.Store().(interface {
+	type counter interface {
 		Count(ctx context.Context, now time.Time, edges []time.Duration) (inspect.Counts, error)
-	})
+	}
+	c, ok := f.h.Store().(counter)
 	if !ok {
 		f.Skip("the store has no method Count")
 	}
-	got, err := c.Count(f.Context(), now, edges)
-	if err != nil {
-		f.Fatalf("Count: want counts, got error: %v", err)
-	}
-	texts, total := make(map[string]int), 0
-	for _, r := range rows {
-		if r.Status != Null { // what NULL is called is the store's affair
-			texts[f.h.Text(r.Status)]++
+	text := func(c counter) string {
+		counts, err := c.Count(f.Context(), now, edges)
+		if err != nil {
+			f.Fatalf("Count: want counts, got error: %v", err)
 		}
-	}
-	for _, n := range got.ByStatus {
-		total += n
-	}
-	maps.DeleteFunc(got.ByStatus, func(text string, n int) bool { return texts[text] == 0 })
-	if total != len(rows) || !maps.Equal(got.ByStatus, texts) {
-		f.Errorf("ByStatus: want %d rows, %v among them; got %d, %v", len(rows), texts, total, got.ByStatus)
-	}
-	text := func(c inspect.Counts) (s string) {
-		for _, b := range append(c.Bands, c.Beyond) {
-			s += fmt.Sprintf("%d fresh and %d failed, the oldest of %v; ", b.Fresh, b.Failed, b.Oldest.UTC())
+		for i := range counts.Bands {
+			counts.Bands[i].Oldest = counts.Bands[i].Oldest.UTC()
 		}
-		return s + fmt.Sprintf("%d unreadable, %d out of retries, %d pending", c.Unreadable, c.Exhausted, c.Pending())
+		counts.Beyond.Oldest = counts.Beyond.Oldest.UTC()
+		return fmt.Sprintf("%+v", counts)
 	}
-	if g, w := text(got), text(f.table.counts(rows, edges)); g != w {
+	if g, w := text(c), text(f.memory); g != w {
 		f.Errorf("counts up to %v and beyond: want\n%s\ngot\n%s", edges, w, g)
 	}
 }
@@ -145,11 +122,11 @@ func (f *fixture) wantCounts(rows []Row, edges ...time.Duration) {
 // testCount counts rows of every kind. Due or not is all the same to it, out of
 // retries is not.
 func testCount(f *fixture) {
-	f.wantCounts(nil, time.Hour, day)
-	rows := f.specimens(120, 3)
-	f.wantCounts(rows, time.Hour, edge, 7*day)
-	f.wantCounts(rows, time.Second, 2*time.Second) // the first is empty but for what is ahead of our clock
-	if f.table.NoDate == Skip {
-		f.wantCounts(rows)
+	f.wantCounts(time.Hour, day)
+	f.specimens(120, 3)
+	f.wantCounts(time.Hour, edge, 7*day)
+	f.wantCounts(time.Second, 2*time.Second) // the first is empty but for what is ahead of our clock
+	if f.table.NoDate == "skip" {
+		f.wantCounts()
 	}
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/memory"
 )
 
 // now is what every case takes for the present. It is far from the changes of
@@ -24,19 +26,14 @@ const maxPages = 5000
 
 var bothLanes = []backlog.Lane{backlog.Fresh, backlog.Failed}
 
-// A fixture is a running case: its table and the steps that cases are made
-// of, which end the case when the harness or the store fails.
+// A fixture is a running case: its table, the same table in memory, and the steps that
+// cases are made of. A step is taken on both, which must answer alike; it ends the
+// case when the harness or the store fails.
 type fixture struct {
 	*testing.T
-	h     Harness
-	table Table
-}
-
-func (f *fixture) precision() time.Duration {
-	if p, ok := f.h.(Precise); ok {
-		return p.Precision()
-	}
-	return time.Second
+	h      Harness
+	table  Table
+	memory *memory.Store
 }
 
 // key returns the n-th key, 0 <= n < 9999, of the table's kind. Composite
@@ -54,15 +51,19 @@ func (f *fixture) key(n int) backlog.Key {
 }
 
 // row returns a row with the n-th key.
-func (f *fixture) row(n int, s Status, age time.Duration) Row {
-	return Row{Key: f.key(n), Status: s, Inserted: now.Add(-age)}
+func (f *fixture) row(n int, status string, age time.Duration) Row {
+	return rowOf(f.key(n), status, age)
+}
+
+func rowOf(k backlog.Key, status string, age time.Duration) Row {
+	return Row{Key: k, Status: status, Inserted: now.Add(-age), Columns: map[string]any{"amount": nil, "note": nil, "payload": nil}}
 }
 
 // rows returns count rows of one status, row i i minutes old.
-func (f *fixture) rows(count int, s Status) []Row {
+func (f *fixture) rows(count int, status string) []Row {
 	rows := make([]Row, count)
 	for i := range rows {
-		rows[i] = f.row(i, s, time.Duration(i)*time.Minute)
+		rows[i] = f.row(i, status, time.Duration(i)*time.Minute)
 	}
 	return rows
 }
@@ -80,7 +81,7 @@ func (f *fixture) failed(n, failures int, last time.Time) Row {
 		return r
 	}
 	r.Failures = backlog.Failures{Count: failures, Last: last}
-	if p.Planned && !last.IsZero() && !p.GivenUp(failures) {
+	if p.Planned && !p.GivenUp(failures) {
 		r.Failures.Next, r.InRetry = last.Add(p.Draw(failures, 0)), true
 	}
 	return r
@@ -100,27 +101,36 @@ func (f *fixture) numbers() []int {
 	return []int{1, 2, 3, 4, 5, 1000, 2_000_000}
 }
 
+// statuses are those that a row of the table may have.
+func (f *fixture) statuses() []string {
+	list := []string{Fresh, Success, Other, Null}
+	if !f.table.ErrorKeep { // else a failed record is a fresh one with a count
+		list = append(list, Failed)
+	}
+	if f.table.TwoFresh {
+		list = append(list, AlsoFresh)
+	}
+	if f.table.Dead {
+		list = append(list, Dead)
+	}
+	return list
+}
+
 // edge is the age at which the cases cut.
 const edge = 36 * time.Hour
 
 // specimens inserts rows in which everything that decides about a record comes
 // together by chance: the limits themselves, a step before and a step behind.
-func (f *fixture) specimens(n int, seed uint64) []Row {
+func (f *fixture) specimens(n int, seed uint64) {
 	f.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
-	step, p := f.precision(), f.table.Policy
-	statuses := []Status{Fresh, Fresh, Success, Other, Null}
+	step, p := f.h.Precision(), f.table.Policy
+	statuses := append(f.statuses(), Fresh)
 	if !f.table.ErrorKeep {
 		statuses = append(statuses, Failed, Failed)
 	}
-	if f.table.TwoFresh {
-		statuses = append(statuses, AlsoFresh)
-	}
-	if f.table.Dead {
-		statuses = append(statuses, Dead)
-	}
 	ages := []time.Duration{time.Minute, time.Hour, edge - step, edge, edge + step, 9 * day}
-	if f.table.NoDate != Newest { // where stores differ about what is ahead of our clock
+	if f.table.NoDate != "newest" { // where stores differ about what is ahead of our clock
 		ages = append(ages, -30*time.Minute, -step)
 	}
 	near := func(at time.Time) time.Time {
@@ -140,9 +150,9 @@ func (f *fixture) specimens(n int, seed uint64) []Row {
 		case chance == 1:
 			r.Expires = near(now)
 		}
-		r.Amount = pick[any](random, nil, int64(0), int64(42), int64(1<<53+1), int64(math.MinInt64))
-		r.Note = pick[any](random, nil, "", "plain", "Grüße,\n\"100%\" 'π'")
-		r.Payload = pick[any](random, nil, []byte("0"), []byte{0, 1, 0xff, '\''})
+		r.Columns["amount"] = pick[any](random, nil, int64(0), int64(42), int64(1<<53+1), int64(math.MinInt64))
+		r.Columns["note"] = pick[any](random, nil, "", "plain", "Grüße,\n\"100%\" 'π'")
+		r.Columns["payload"] = pick[any](random, nil, []byte("0"), []byte{0, 1, 0xff, '\''})
 		r.Attempts, r.LastError = pick(random, 0, 1, 41), pick(random, "", "of last time")
 		if p != nil {
 			r.Failures.Count = pick(random, append(f.numbers(), 0, -3, 4, 5)...)
@@ -150,19 +160,17 @@ func (f *fixture) specimens(n int, seed uint64) []Row {
 			r.Failures.Last = pick(random, time.Time{}, near(due), near(due))
 		}
 		if p != nil && p.Planned {
-			_, pending := f.table.lane(r)
 			r.Failures.Next = pick(random, time.Time{}, near(now), near(now))
-			r.InRetry = pending && pick(random, false, true)
+			r.InRetry = r.Status != Dead && !p.GivenUp(r.Failures.Count) && pick(random, false, true)
 		}
 		rows = append(rows, r)
 	}
 	f.insert(rows...)
-	return rows
 }
 
 func pick[T any](random *rand.Rand, list ...T) T { return list[random.IntN(len(list))] }
 
-// harness ends the case if the harness fails at something.
+// harness ends the case if the harness, or memory, fails at something.
 func (f *fixture) harness(err error, what string, args ...any) {
 	f.Helper()
 	if err != nil {
@@ -172,37 +180,29 @@ func (f *fixture) harness(err error, what string, args ...any) {
 
 func (f *fixture) insert(rows ...Row) {
 	f.Helper()
-	f.harness(f.h.Insert(rows...), "insert")
+	f.harness(errors.Join(f.memory.Insert(rows...), f.h.Insert(rows...)), "insert")
 }
 
-func (f *fixture) setStatus(k backlog.Key, s Status) {
+// update changes a row's status or its Refresh.
+func (f *fixture) update(k backlog.Key, change func(*Row)) {
 	f.Helper()
-	f.harness(f.h.SetStatus(k, s), "set record %v to %v", k, s)
+	f.memory.Update(k, change)
+	row, _ := f.memory.Row(k)
+	f.harness(f.h.Update(row), "change record %v", k)
 }
 
 func (f *fixture) delete(keys ...backlog.Key) {
 	f.Helper()
-	f.harness(f.h.Delete(keys...), "delete")
-}
-
-func (f *fixture) read(k backlog.Key) Row {
-	f.Helper()
-	row, ok, err := f.h.Row(k)
-	f.harness(err, "read record %v", k)
-	if !ok {
-		f.Fatalf("record %v: want it still in the table, got no such row", k)
+	for _, k := range keys {
+		f.memory.Delete(k)
 	}
-	return row
+	f.harness(f.h.Delete(keys...), "delete")
 }
 
 // another returns the table as opened by another process.
 func (f *fixture) another() backlog.Store {
 	f.Helper()
-	opener, ok := f.h.(Opener)
-	if !ok {
-		f.Skip("the harness cannot open its table twice")
-	}
-	other, err := opener.Open()
+	other, err := f.h.Open()
 	f.harness(err, "open the table again")
 	return other
 }
@@ -214,12 +214,7 @@ func query(lane backlog.Lane) backlog.Query {
 
 // walk returns the records of the query, page after page from q.After to the
 // end, with something done to the cursor between the pages.
-func (f *fixture) walk(q backlog.Query, between ...func(backlog.Cursor) backlog.Cursor) []backlog.Record {
-	f.Helper()
-	return f.walkIn(f.h.Store(), q, between...)
-}
-
-func (f *fixture) walkIn(store backlog.Store, q backlog.Query, between ...func(backlog.Cursor) backlog.Cursor) []backlog.Record {
+func (f *fixture) walk(store backlog.Store, q backlog.Query, between ...func(backlog.Cursor) backlog.Cursor) []backlog.Record {
 	f.Helper()
 	var records []backlog.Record
 	for range maxPages {
@@ -250,125 +245,170 @@ func (f *fixture) walkIn(store backlog.Store, q backlog.Query, between ...func(b
 }
 
 // throughJSON returns the cursor that comes back from the state file.
-func (f *fixture) throughJSON(c backlog.Cursor) backlog.Cursor {
+func (f *fixture) throughJSON(c backlog.Cursor) (back backlog.Cursor) {
 	f.Helper()
 	text, err := json.Marshal(c)
-	if err != nil {
-		f.Fatalf("cursor %+v: want it written as JSON, got error: %v", c, err)
+	if err == nil {
+		err = json.Unmarshal(text, &back)
 	}
-	var back backlog.Cursor
-	if err := json.Unmarshal(text, &back); err != nil {
-		f.Fatalf("cursor %s: want it read back, got error: %v", text, err)
+	if err != nil {
+		f.Fatalf("cursor %+v: want it written as JSON and read back, got %s and the error: %v", c, text, err)
 	}
 	return back
 }
 
+// A walked lane is what memory and the store have given of it, both in the same order.
+type walked struct {
+	q         backlog.Query
+	want, got []backlog.Record
+}
+
 // wantLane checks the whole of the query, in pages of these sizes, by default 3 and
 // 1000.
-func (f *fixture) wantLane(q backlog.Query, rows []Row, sizes ...int) {
+func (f *fixture) wantLane(q backlog.Query, sizes ...int) (w walked) {
 	f.Helper()
 	if len(sizes) == 0 {
 		sizes = []int{3, 1000}
 	}
-	want := expected(f.table, rows, q)
+	w.want = f.walk(f.memory, q)
 	for _, q.Limit = range sizes {
 		what := fmt.Sprintf("%v lane at %v since %v, widest %t, in pages of %d", q.Lane, q.Now, q.Since, q.Widest, q.Limit)
-		wantRecords(f.T, what, want, f.walk(q, f.throughJSON))
+		w.q, w.got = q, f.walk(f.h.Store(), q, f.throughJSON)
+		f.wantRecords(what, w.want, w.got)
 	}
+	if f.Failed() {
+		f.FailNow()
+	}
+	return w
+}
+
+// wantPart checks what lies in pages of 3 between two places of the lane, which are at
+// records, just before them if that is told, and mean the same to every store on the
+// table. -1 is no place.
+func (f *fixture) wantPart(w walked, store backlog.Store, after, until int, before bool) {
+	f.Helper()
+	ask := func(list []backlog.Record) backlog.Query {
+		q := w.q
+		if q.Limit = 3; after >= 0 {
+			q.After = list[after].Cursor
+			q.After.Before = before
+		}
+		if until >= 0 {
+			q.Until = list[until].Cursor
+			q.Until.Before = before
+		}
+		return q
+	}
+	q := ask(w.got)
+	q.After, q.Until = f.throughJSON(q.After), f.throughJSON(q.Until)
+	f.wantRecords(fmt.Sprintf("%v lane after record %d until record %d of %d, before these %t", q.Lane, after+1, until+1, len(w.got), before),
+		f.walk(f.memory, ask(w.want)), f.walk(store, q))
 }
 
 // wantWalks is wantLane, and checks what comes after records and until them; of
 // many it takes a dozen.
-func (f *fixture) wantWalks(q backlog.Query, rows []Row) {
+func (f *fixture) wantWalks(q backlog.Query) {
 	f.Helper()
-	f.wantLane(q, rows, 2, 3, 7, 1000)
-	want := expected(f.table, rows, q)
-	all := f.walk(q)
-	for i := 0; i < min(len(all), len(want)); i += 1 + len(all)/12 {
-		q := q
-		q.Limit, q.After = 7, all[i].Cursor
-		wantRecords(f.T, fmt.Sprintf("%v lane after record %d of %d", q.Lane, i+1, len(want)), want[i+1:], f.walk(q))
-		q.After, q.Until, q.Limit = backlog.Cursor{}, f.throughJSON(all[i].Cursor), []int{7, 1000}[i%2]
-		wantRecords(f.T, fmt.Sprintf("%v lane until record %d of %d in pages of %d", q.Lane, i+1, len(want), q.Limit), want[:i+1], f.walk(q))
+	w := f.wantLane(q, 2, 3, 7, 1000)
+	for i := 0; i < len(w.got); i += 1 + len(w.got)/12 {
+		f.wantPart(w, f.h.Store(), i, -1, false)
+		f.wantPart(w, f.h.Store(), -1, i, false)
 	}
 }
 
-// pending returns the rows that are in a lane and their records, lane by lane.
-// The two lanes must have these records and no others.
-func (f *fixture) pending(rows []Row) (inLane []Row, records []backlog.Record) {
+// pending returns the records of both lanes.
+func (f *fixture) pending() (records []backlog.Record) {
 	f.Helper()
 	for _, lane := range bothLanes {
 		q := query(lane)
 		q.Widest = true
-		inLane = append(inLane, expected(f.table, rows, q)...)
-		records = append(records, f.walk(q)...)
+		records = append(records, f.wantLane(q, 1000).got...)
 	}
-	wantRecords(f.T, "both lanes", inLane, records)
-	if f.Failed() {
-		f.FailNow()
-	}
-	return inLane, records
+	return records
 }
 
-// find returns the row of a key, nil if there is none.
-func find(rows []Row, k backlog.Key) *Row {
-	i := slices.IndexFunc(rows, func(r Row) bool { return r.Key.Hash() == k.Hash() })
-	if i < 0 {
-		return nil
+// same checks that the table has all rows as memory has them.
+func (f *fixture) same(after string) {
+	f.Helper()
+	for _, want := range f.memory.Rows() {
+		f.wantRow(after, want)
 	}
-	return &rows[i]
 }
 
-// wantRow checks that the row is as it is expected to be, in every field that
-// the table has.
 func (f *fixture) wantRow(after string, want Row) {
 	f.Helper()
-	got := f.read(want.Key)
-	if !f.table.Notes {
-		got.Attempts, got.LastError = want.Attempts, want.LastError
+	got, ok, err := f.h.Row(want.Key)
+	f.harness(err, "read record %v", want.Key)
+	if g, w := f.rowText(got), f.rowText(want); !ok || g != w {
+		f.Errorf("record %v after %s: want\n%s\ngot (there is one: %t)\n%s", want.Key, after, w, ok, g)
 	}
-	if f.table.Policy == nil {
-		got.Failures, got.InRetry = want.Failures, want.InRetry
-	} else if !f.table.Policy.Planned {
-		got.Failures.Next, got.InRetry = want.Failures.Next, want.InRetry
+}
+
+// rowText writes all fields that the table has.
+func (f *fixture) rowText(r Row) string {
+	if !f.table.Notes {
+		r.Attempts, r.LastError = 0, ""
 	}
 	if !f.table.Refresh {
-		got.Refresh = want.Refresh
+		r.Refresh = backlog.Refresh{}
 	}
-	if g, w := got.text(), want.text(); g != w {
-		f.Errorf("record %v after %s: want\n%s\ngot\n%s", want.Key, after, w, g)
-	}
+	r.InRetry = r.InRetry && f.table.Policy != nil && f.table.Policy.Planned
+	columns := columnsText(func(name string) (any, bool) { v, ok := r.Columns[name]; return v, ok })
+	r.Failures, r.Columns = f.failures(r.Failures), nil
+	return fmt.Sprintf("%+v; %s", r, columns)
 }
 
-// text writes all fields but the key.
-func (r Row) text() string {
-	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-	s := r.Refresh
-	refresh := fmt.Sprintf("refresh at %s, attempt %d, deadline %s, UID %q, started %s, disabled %t, reason %q, failing since %s",
-		at(s.At), s.AttemptNo, at(s.Deadline), s.UID, at(s.Started), s.Disabled, s.Reason, at(s.FailingSince))
-	return fmt.Sprintf("%v, inserted %s, eligible %s, expires %s, amount %T(%[5]v), note %T(%[6]q), payload %T(%[7]v), %d attempts, last error %q, %d failures, last %s, next %s, in retry %t; %s",
-		r.Status, at(r.Inserted), at(r.Eligible), at(r.Expires), r.Amount, r.Note, r.Payload, r.Attempts, r.LastError,
-		r.Failures.Count, at(r.Failures.Last), at(r.Failures.Next), r.InRetry, refresh)
+// failures are those that the table has columns for.
+func (f *fixture) failures(x backlog.Failures) backlog.Failures {
+	switch p := f.table.Policy; {
+	case p == nil:
+		return backlog.Failures{}
+	case !p.Planned:
+		x.Next = time.Time{}
+	}
+	return x
 }
 
-// wantRecords checks that the records are the rows, in that order.
-func wantRecords(t *testing.T, what string, want []Row, got []backlog.Record) {
-	t.Helper()
-	var w, g []string
-	for _, r := range want {
-		w = append(w, keyText(r.Key))
+// columnsText writes the columns that handlers are given, with their types.
+func columnsText(column func(string) (any, bool)) string {
+	var list []string
+	for _, name := range []string{"amount", "note", "payload"} {
+		v, ok := column(name)
+		list = append(list, fmt.Sprintf("%s %t %T(%[3]v)", name, ok, v))
 	}
-	for _, r := range got {
-		g = append(g, keyText(r.Key))
+	return strings.Join(list, ", ")
+}
+
+// wantRecords checks that the store gives the records that memory gives, in that order,
+// with all that the table has of them.
+func (f *fixture) wantRecords(what string, want, got []backlog.Record) {
+	f.Helper()
+	text := func(r backlog.Record) string {
+		return fmt.Sprintf("key %s, status %q, %v lane, inserted %v, %+v, refresh %+v; %s",
+			keyText(r.Key), r.Status, r.Lane, r.Inserted.UTC(), f.failures(r.Failures), r.Refresh, columnsText(r.Column))
 	}
 	i := 0
-	for i < min(len(w), len(g)) && w[i] == g[i] {
+	for i < min(len(want), len(got)) && text(want[i]) == text(got[i]) {
 		i++
 	}
-	if i < max(len(w), len(g)) {
-		t.Errorf("%s: want %d records, got %d; from record %d on want %v, got %v",
-			what, len(w), len(g), i+1, w[i:min(i+20, len(w))], g[i:min(i+40, len(g))])
+	if i < max(len(want), len(got)) {
+		show := func(list []backlog.Record) (texts string) {
+			for _, r := range list[i:min(i+5, len(list))] {
+				texts += "\n" + text(r)
+			}
+			return texts
+		}
+		f.Errorf("%s: want %d records, got %d; from record %d on want%s\ngot%s", what, len(want), len(got), i+1, show(want), show(got))
 	}
+}
+
+// sameEach is wantRecords of lists that have no order.
+func (f *fixture) sameEach(what string, want, got []backlog.Record) {
+	f.Helper()
+	for _, list := range [][]backlog.Record{want, got} {
+		slices.SortFunc(list, func(a, b backlog.Record) int { return a.Key.Compare(b.Key) })
+	}
+	f.wantRecords(what, want, got)
 }
 
 // keyText writes a key with the types of its parts.

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 	"unicode/utf8"
 
@@ -34,55 +33,66 @@ func (f *fixture) settlementAt(r *backlog.Record, o backlog.Outcome, at time.Tim
 	return s
 }
 
-// settle settles one group, and checks that the settlements at these places of
-// it, and no others, are reported as conflicts.
-func (f *fixture) settle(conflicts []int, group ...backlog.Settlement) {
+// settle settles one group.
+func (f *fixture) settle(group ...backlog.Settlement) {
 	f.Helper()
-	unsettled, err := f.h.Store().Settle(f.Context(), group)
-	if err != nil {
-		f.Fatalf("Settle of %d outcomes: want them written, got error: %v", len(group), err)
-	}
-	wantConflicts(f.T, group, unsettled, conflicts)
+	f.write("Settle", group, func(s backlog.Store, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+		return s.Settle(f.Context(), group)
+	})
 }
 
-func wantConflicts(t *testing.T, group []backlog.Settlement, got []backlog.Unsettled, want []int) {
-	t.Helper()
-	var indexes []int
-	for _, u := range got {
-		if u.Index < 0 || u.Index >= len(group) {
-			t.Errorf("group of %d: want the places of the unsettled in the group, got %d", len(group), u.Index)
-			continue
-		}
-		indexes = append(indexes, u.Index)
-		if !errors.Is(u.Err, backlog.ErrConflict) {
-			t.Errorf("record %v: want it settled or ErrConflict, got %v", group[u.Index].Record.Key, u.Err)
-		}
+// write writes one group. The store and memory must report the same settlements as
+// conflicts.
+func (f *fixture) write(
+	what string, group []backlog.Settlement, call func(backlog.Store, []backlog.Settlement) ([]backlog.Unsettled, error),
+) {
+	f.Helper()
+	own := slices.Clone(group) // what memory is given: Begin changes records
+	for i := range own {
+		r := *own[i].Record
+		own[i].Record = &r
 	}
-	slices.Sort(indexes)
-	if !slices.Equal(indexes, want) {
-		t.Errorf("group of %d: want conflicts at the places %v, got %v", len(group), want, indexes)
+	want, err := call(f.memory, own)
+	f.harness(err, "%s in memory", what)
+	got, err := call(f.h.Store(), group)
+	if err != nil {
+		f.Fatalf("%s of %d outcomes: want them written, got error: %v", what, len(group), err)
+	}
+	f.wantConflicts(group, want, got)
+}
+
+func (f *fixture) wantConflicts(group []backlog.Settlement, want, got []backlog.Unsettled) {
+	f.Helper()
+	places := func(list []backlog.Unsettled) (places []int) {
+		for _, u := range list {
+			places = append(places, u.Index)
+			if !errors.Is(u.Err, backlog.ErrConflict) {
+				f.Errorf("group of %d: want the outcome at %d settled or ErrConflict, got %v", len(group), u.Index, u.Err)
+			}
+		}
+		slices.Sort(places)
+		return places
+	}
+	if w, g := places(want), places(got); !slices.Equal(g, w) {
+		f.Errorf("group of %d: want conflicts at the places %v, got %v", len(group), w, g)
 	}
 }
 
 // testSettle settles every outcome from every lane and number of failures, one by
 // one, and nothing at all. Nobody else's row is touched.
 func testSettle(f *fixture) {
-	all := f.specimens(120, 4)
-	f.settle(nil)
-	rows, records := f.pending(all)
-	for i, row := range rows {
-		s := f.settlementAt(&records[i], outcomes[i%len(outcomes)], now.Add(time.Duration(i)*f.precision()))
-		f.settle(nil, s)
-		*find(all, row.Key) = f.table.left(row, s)
+	f.specimens(120, 4)
+	f.settle()
+	records := f.pending()
+	for i := range records {
+		f.settle(f.settlementAt(&records[i], outcomes[i%len(outcomes)], now.Add(time.Duration(i)*f.h.Precision())))
 	}
-	for _, row := range all {
-		f.wantRow("the settling of all that was due", row)
-	}
+	f.same("the settling of all that was due")
 	for _, lane := range bothLanes {
 		q := query(lane)
-		f.wantLane(q, all)
-		q.Now = now.Add(time.Hour)
-		f.wantLane(q, all)
+		for _, q.Now = range []time.Time{now, now.Add(time.Hour)} {
+			f.wantLane(q)
+		}
 	}
 }
 
@@ -93,26 +103,22 @@ func groupOf(n int) func(*fixture) {
 		var rows []Row
 		numbers := f.numbers()
 		for i := range n {
-			r := f.failed(i, numbers[i%len(numbers)], now.Add(-5*time.Hour-time.Duration(i+1)*f.precision()))
+			r := f.failed(i, numbers[i%len(numbers)], now.Add(-5*time.Hour-time.Duration(i+1)*f.h.Precision()))
 			if i%4 == 3 {
 				r = f.row(i, Fresh, time.Hour)
 			}
 			rows = append(rows, r)
 		}
 		f.insert(rows...)
-		rows, records := f.pending(rows)
+		records := f.pending()
 		var group []backlog.Settlement
 		for i := range records {
-			at := now.Add(time.Duration((i+1)*2/3) * f.precision())
+			at := now.Add(time.Duration((i+1)*2/3) * f.h.Precision())
 			group = append(group, f.settlementAt(&records[i], outcomes[(i+1)%len(outcomes)], at))
 		}
-		rand.New(rand.NewPCG(uint64(n), 0)).Shuffle(n, func(i, j int) {
-			rows[i], rows[j], group[i], group[j] = rows[j], rows[i], group[j], group[i]
-		})
-		f.settle(nil, group...)
-		for i, s := range group {
-			f.wantRow(fmt.Sprintf("the state %v in a group of %d", s.Target, n), f.table.left(rows[i], s))
-		}
+		rand.New(rand.NewPCG(uint64(n), 0)).Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+		f.settle(group...)
+		f.same(fmt.Sprintf("a group of %d", n))
 	}
 }
 
@@ -120,22 +126,13 @@ func groupOf(n int) func(*fixture) {
 // has failed, also where the number of failures alone tells. A failure is not
 // counted twice: when a connection breaks at commit the same call is made again.
 func testSettleTwice(f *fixture) {
-	rows := []Row{f.row(0, Fresh, time.Minute), f.row(1, Fresh, time.Hour), f.failed(2, 1, now.Add(-day))}
-	f.insert(rows...)
-	rows, records := f.pending(rows)
+	f.insert(f.row(0, Fresh, time.Minute), f.row(1, Fresh, time.Hour), f.failed(2, 1, now.Add(-day)))
+	records := f.pending()
 	for i, o := range []backlog.Outcome{backlog.Errored, backlog.Succeeded, backlog.Errored} {
-		s := f.settlement(&records[i], o)
-		f.settle(nil, s)
-		unsettled, err := f.h.Store().Settle(f.Context(), []backlog.Settlement{s})
-		if err != nil {
-			f.Fatalf("Settle for the second time: want no error, got %v", err)
+		for range 2 {
+			f.settle(f.settlement(&records[i], o))
+			f.same(o.String() + ", settled once and twice")
 		}
-		if records[i].Lane == backlog.Fresh {
-			wantConflicts(f.T, []backlog.Settlement{s}, unsettled, []int{0})
-		} else if f.table.Policy == nil { // it was failed before: nothing has changed
-			wantConflicts(f.T, []backlog.Settlement{s}, unsettled, nil)
-		}
-		f.wantRow(o.String()+" settled twice", f.table.left(rows[i], s))
 	}
 }
 
@@ -143,43 +140,26 @@ func testSettleTwice(f *fixture) {
 // once more: they must not set the count and the times back; a success is one all
 // the same.
 func testSettleLate(f *fixture) {
-	var rows []Row
 	for i := range 4 {
-		rows = append(rows, f.dueAt(i, 1, now))
+		f.insert(f.dueAt(i, 1, now))
 	}
-	f.insert(rows...)
-	rows, records := f.pending(rows)
+	records := f.pending()
 	var late, others []backlog.Settlement
 	for i, o := range []backlog.Outcome{backlog.Errored, backlog.Errored, backlog.Succeeded, backlog.Errored} {
 		late = append(late, f.settlementAt(&records[i], o, now))
 		others = append(others, f.settlementAt(&records[i], backlog.Errored, now.Add(time.Minute)))
 	}
-	f.settle(nil, others[:3]...)
-	f.settle([]int{0, 1}, late...)
-	for i := range rows[:3] {
-		rows[i] = f.table.left(rows[i], others[i])
-	}
-	f.wantRow("a failure that came late", rows[0])
-	f.wantRow("a failure that came late", rows[1])
-	f.wantRow("a success that came late", f.table.left(rows[2], late[2]))
-	f.wantRow("a failure in time", f.table.left(rows[3], late[3]))
+	f.settle(others[:3]...)
+	f.settle(late...)
+	f.same("outcomes of which three came late")
 }
-
-// gone stands for a row that was deleted behind the store's back.
-const gone Status = -1
 
 // testGuard has somebody else change some rows of a group, to every status and for
 // every outcome: nothing of those is written, and the others get what is theirs.
 func testGuard(f *fixture) {
-	read, changed := []Status{Fresh, Failed}, []Status{Fresh, Success, Other, Null, gone}
-	if !f.table.ErrorKeep { // else a failed record is a fresh one with a count
-		changed = append(changed, Failed)
-	}
+	read, changed := []string{Fresh, Failed}, append(f.statuses(), "deleted")
 	if f.table.TwoFresh {
-		read, changed = append(read, AlsoFresh), append(changed, AlsoFresh)
-	}
-	if f.table.Dead {
-		changed = append(changed, Dead)
+		read = append(read, AlsoFresh)
 	}
 	var rows []Row
 	for i := range len(read) * len(changed) * len(outcomes) {
@@ -192,32 +172,28 @@ func testGuard(f *fixture) {
 		rows = append(rows, r)
 	}
 	f.insert(rows...)
-	rows, records := f.pending(rows)
+	records := f.pending()
 	var group []backlog.Settlement
-	var conflicts []int
-	seen := make(map[Status]int)
-	for i, row := range rows {
-		n := seen[row.Status]
-		seen[row.Status]++
-		group = append(group, f.settlementAt(&records[i], outcomes[n/len(changed)%len(outcomes)], now.Add(time.Duration(i)*time.Second)))
-		status := changed[n%len(changed)]
-		if status == row.Status {
-			rows[i] = f.table.left(row, group[i])
-			continue
-		}
-		conflicts = append(conflicts, i)
-		if rows[i].Status = status; status == gone {
-			f.delete(row.Key)
-		} else {
-			f.setStatus(row.Key, status)
+	seen := make(map[string]int)
+	for i := range records {
+		r := &records[i]
+		n := seen[r.Status]
+		seen[r.Status]++
+		group = append(group, f.settlementAt(r, outcomes[n/len(changed)%len(outcomes)], now.Add(time.Duration(i)*time.Second)))
+		if status := changed[n%len(changed)]; status == "deleted" {
+			f.delete(r.Key)
+		} else if status != r.Status {
+			f.update(r.Key, func(r *Row) { r.Status = status })
 		}
 	}
-	f.settle(conflicts, group...)
-	for _, want := range rows {
-		if want.Status != gone {
-			f.wantRow("a group with conflicts", want)
-		} else if _, ok, err := f.h.Row(want.Key); ok || err != nil {
-			f.Errorf("record %v, deleted before it was settled: want no row, got one (or an error: %v)", want.Key, err)
+	f.settle(group...)
+	f.same("a group with conflicts")
+	for _, r := range records {
+		if _, there := f.memory.Row(r.Key); there {
+			continue
+		}
+		if _, ok, err := f.h.Row(r.Key); ok || err != nil {
+			f.Errorf("record %v, deleted before it was settled: want no row, got one (or an error: %v)", r.Key, err)
 		}
 	}
 }
@@ -227,20 +203,23 @@ func testGuard(f *fixture) {
 // some databases takes. The text may be mended, but it must not stand in the way
 // of the status: a record that cannot be settled is tried again and again.
 func testErrors(f *fixture) {
-	_, records := f.pairs(3)
-	long := f.settlement(&records[0], backlog.Errored)
-	long.Error = "x" + strings.Repeat("é", 40_000)
-	f.settle(nil, long)
-	if got := f.read(long.Record.Key); got.Status != Failed || got.LastError == "" || !strings.HasPrefix(long.Error, got.LastError) || !utf8.ValidString(got.LastError) {
-		f.Errorf("after an error with a text of %d bytes: want %v and the text, or as many whole characters of its beginning as the column takes; "+
-			"got %v and %d bytes, valid UTF-8: %t", len(long.Error), Failed, got.Status, len(got.LastError), utf8.ValidString(got.LastError))
+	f.pairs(3)
+	records := f.pending()
+	var group []backlog.Settlement
+	for i, text := range []string{"x" + strings.Repeat("é", 40_000), "NUL \x00 and not UTF-8 \xff\xfe", "plain"} {
+		group = append(group, f.settlement(&records[i], backlog.Errored))
+		group[i].Error = text
 	}
-	group := []backlog.Settlement{f.settlement(&records[1], backlog.Errored), f.settlement(&records[2], backlog.Errored)}
-	group[0].Error = "NUL \x00 and not UTF-8 \xff\xfe"
-	f.settle(nil, group...)
+	f.settle(group[0])
+	f.settle(group[1:]...)
 	for _, g := range group {
-		if got := f.read(g.Record.Key); got.Status != Failed || got.LastError == "" {
-			f.Errorf("record %v after an error with a text that is not UTF-8: want %v and something of it, got %v and %q", g.Record.Key, Failed, got.Status, got.LastError)
+		got, _, err := f.h.Row(g.Record.Key)
+		if err != nil || got.Status != Failed || got.LastError == "" {
+			f.Errorf("after an error with a text of %d bytes: want %s and something of it, got %s and %q, and error %v", len(g.Error), Failed, got.Status, got.LastError, err)
+		}
+		if utf8.ValidString(g.Error) && (!utf8.ValidString(got.LastError) || !strings.HasPrefix(g.Error, got.LastError)) {
+			f.Errorf("after an error with a text of %d bytes: want as many whole characters of its beginning as the column takes, got %d bytes, valid UTF-8: %t",
+				len(g.Error), len(got.LastError), utf8.ValidString(got.LastError))
 		}
 	}
 }

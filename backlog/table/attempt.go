@@ -18,31 +18,34 @@ import (
 // deleted it. at is when that is. One commit ends it, or with undo a rollback; after
 // an error nothing of it is done. Errors are the driver's.
 func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error) error {
-	b := batch{state: r.Origin, target: backlog.RowSuccess}
-	lock, err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(t.lockText(b)))
+	s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess}
+	find, key := t.lockText(t.workOf(s))
+	lock, err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(find))
 	if err != nil {
 		return err
 	}
 	var settle *db.Statement
-	if text, _ := t.updateText(b, 1); text != "" {
+	if text, _, _ := t.update(t.workOf(s)); text != "" {
 		if settle, err = t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text)); err != nil {
 			return err
 		}
 	}
-	return t.InTx(ctx, func(tx *sql.Tx) error {
+	err = t.InTx(ctx, func(tx *sql.Tx) error {
 		var one int
-		err := lock.QueryRow(ctx, tx, db.Bind(nil, r.Key)).Scan(&one)
+		err := lock.QueryRow(ctx, tx, key).Scan(&one)
 		if errors.Is(err, sql.ErrNoRows) {
-			return backlog.ErrConflict
+			return t.conflict(ctx, tx, s)
 		}
 		if err == nil {
 			err = f(tx)
 		}
 		if err == nil && settle != nil {
-			s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess, At: at()}
-			w, n := work{t.batchOf(s), []*backlog.Settlement{s}}, int64(0)
-			if n, err = db.Affected(settle.Exec(ctx, tx, t.updateArgs(w, s.At))); err != nil {
-				return fmt.Errorf("settlement: %w", err)
+			s.At = at()
+			w := t.workOf(s)
+			_, args, _ := t.update(w)
+			n, wrong := db.Affected(settle.Exec(ctx, tx, args))
+			if wrong != nil {
+				return fmt.Errorf("settlement: %w", wrong)
 			}
 			err = t.kept(ctx, tx, w, n)
 		}
@@ -51,10 +54,15 @@ func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.T
 		}
 		return err
 	})
+	if errors.As(err, new(commitError)) {
+		r.Unsure = true
+	}
+	return err
 }
 
-// lockText returns the statement that finds a row of the batch as it was read,
-// and keeps others from changing it until the transaction ends.
-func (t *layout) lockText(b batch) string {
-	return "SELECT 1 FROM " + t.name + " WHERE " + t.asRead(b, 1) + t.text.LockRow
+// lockText returns the statement that finds the row of the work as it was read, and
+// keeps others from changing it until the transaction ends.
+func (t *layout) lockText(w work) (string, []any) {
+	cond, args := t.asRead(w)
+	return "SELECT 1 FROM " + t.name + " WHERE " + cond + t.text.LockRow, args
 }

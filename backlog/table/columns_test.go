@@ -48,11 +48,11 @@ func TestTouch(t *testing.T) {
 // the time of insertion.
 func TestTouchOfMixedForms(t *testing.T) {
 	f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, updated_at TEXT);
-		INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-10 01:00:00', '2026-01-01T00:00:00Z'), (2, 'NEW', '2026-02-10 02:00:00', '1767225600')`)
+		INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-10 01:00:00', '2026-01-01T00:00:00Z'), (2, 'NEW', '2026-02-10 02:00:00', '2026-01-01')`)
 	m := plainMapping()
 	m.Touch = []mapping.Assignment{set("updated_at", text("now"))}
 	s := f.store(m)
-	want := `column updated_at: mixed: 2026-01-01T00:00:00Z and "1767225600": times that are written there get the form of date_inserted`
+	want := `column updated_at: mixed: 2026-01-01T00:00:00Z and 2026-01-01: times that are written there get the form of date_inserted`
 	if got := s.Notes(); len(got) != 1 || got[0] != want {
 		t.Errorf("Notes:\n got %q\nwant %q", got, want)
 	}

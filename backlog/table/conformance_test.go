@@ -81,12 +81,6 @@ var timeForms = []timeForm{
 	},
 }
 
-// statuses are the texts of the suite's statuses.
-var statuses = map[storetest.Status]string{
-	storetest.Fresh: "NEW", storetest.AlsoFresh: "REQUEUED", storetest.Failed: "ERROR",
-	storetest.Success: "SUCCESS", storetest.Dead: "DEAD", storetest.Other: "ON HOLD",
-}
-
 // A testDatabase is a kind of database as the harness speaks to it behind the
 // store's back.
 type testDatabase struct {
@@ -110,8 +104,8 @@ type testDatabase struct {
 
 var onSQLite = testDatabase{
 	open: func(t *testing.T) (*sql.DB, string) {
-		path := filepath.Join(t.TempDir(), "a b#c?.db")
-		plain := openPlain(t, strings.NewReplacer("#", "%23", "?", "%3f").Replace(path))
+		path := filepath.Join(t.TempDir(), "a b#c.db")
+		plain := openPlain(t, strings.ReplaceAll(path, "#", "%23"))
 		if _, err := plain.Exec("PRAGMA journal_mode = WAL"); err != nil {
 			t.Fatal(err)
 		}
@@ -230,15 +224,15 @@ func (h *harness) exec(text string, args ...any) {
 }
 
 func (h *harness) mapping() mapping.Mapping {
-	state := func(list ...storetest.Status) (s mapping.State) {
-		for _, x := range list {
-			s.Values = append(s.Values, mapping.Value{Text: statuses[x]})
+	state := func(list ...string) (s mapping.State) {
+		for _, text := range list {
+			s.Values = append(s.Values, mapping.Value{Text: text})
 		}
 		return s
 	}
 	m := mapping.Mapping{
 		Name: "my table", ID: h.keys, Status: "status",
-		Inserted: mapping.Time{Column: "inserted", Null: string(h.want.NoDate)},
+		Inserted: mapping.Time{Column: "inserted", Null: h.want.NoDate},
 		Columns:  []string{"amount", "note", "payload"},
 		New:      state(storetest.Fresh), Error: state(storetest.Failed), Success: state(storetest.Success),
 		Zone: h.form.zone,
@@ -331,20 +325,6 @@ func (h *harness) openURL(t *testing.T) (*db.DB, error) {
 
 func (h *harness) Precision() time.Duration { return h.form.precision }
 
-func (h *harness) Text(s storetest.Status) string {
-	if s == storetest.Null {
-		return "NULL"
-	}
-	return statuses[s]
-}
-
-func (h *harness) status(s storetest.Status) any {
-	if s == storetest.Null {
-		return nil
-	}
-	return statuses[s]
-}
-
 func (h *harness) Insert(rows ...storetest.Row) error {
 	tx, err := h.plain.Begin()
 	if err != nil {
@@ -356,7 +336,7 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 		key += ", part"
 	}
 	for _, r := range rows {
-		args := []any{h.status(r.Status), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Amount, r.Note, r.Payload, orNil(r.Attempts), orNil(r.LastError),
+		args := []any{orNil(r.Status), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Columns["amount"], r.Columns["note"], r.Columns["payload"], orNil(r.Attempts), orNil(r.LastError),
 			orNil(r.Failures.Count), h.time(r.Failures.Last), h.time(r.Failures.Next), r.InRetry}
 		args = append(args, h.refreshArgs(r.Refresh)...)
 		for i := range r.Key.Len() {
@@ -376,10 +356,10 @@ func (h *harness) refreshArgs(s backlog.Refresh) []any {
 	return []any{h.time(s.At), orNil(s.AttemptNo), h.time(s.Deadline), orNil(s.UID), h.time(s.Started), s.Disabled, orNil(s.Reason), h.time(s.FailingSince)}
 }
 
-// SetRefresh implements storetest.Refreshing.
-func (h *harness) SetRefresh(k backlog.Key, s backlog.Refresh) error {
-	where, args := h.where(k)
-	_, err := h.plain.Exec(h.d.sql(`UPDATE "my table" SET `+strings.Join(mapping.RefreshColumns[:], " = ?, ")+` = ? WHERE `+where), append(h.refreshArgs(s), args...)...)
+func (h *harness) Update(r storetest.Row) error {
+	where, args := h.where(r.Key)
+	args = append(append(h.refreshArgs(r.Refresh), orNil(r.Status)), args...)
+	_, err := h.plain.Exec(h.d.sql(`UPDATE "my table" SET `+strings.Join(mapping.RefreshColumns[:], " = ?, ")+` = ?, status = ? WHERE `+where), args...)
 	return err
 }
 
@@ -409,12 +389,12 @@ func (h *harness) where(k backlog.Key) (string, []any) {
 func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	where, args := h.where(k)
 	row := storetest.Row{Key: k}
-	var status, inserted, eligible, expires, note, payload, attempts, lastError, failures, last, next any
+	var status, inserted, eligible, expires, amount, note, payload, attempts, lastError, failures, last, next any
 	var refreshAt, attempt, deadline, uid, started, reason, failing any
 	var inRetry, disabled sql.NullBool
 	err := h.plain.QueryRow(h.d.sql(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error, +failures, +"last failure", +next_try, in_retry, +refresh_at,
 		+attempt_no, +deadline_at, +attempt_uid, +started_at, disabled, +disabled_reason, +failing_since FROM "my table" WHERE `+where), args...).
-		Scan(&status, &inserted, &eligible, &expires, &row.Amount, &note, &payload, &attempts, &lastError, &failures, &last, &next, &inRetry,
+		Scan(&status, &inserted, &eligible, &expires, &amount, &note, &payload, &attempts, &lastError, &failures, &last, &next, &inRetry,
 			&refreshAt, &attempt, &deadline, &uid, &started, &disabled, &reason, &failing)
 	if err == sql.ErrNoRows {
 		return row, false, nil
@@ -426,14 +406,9 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	uid, reason = asString(uid), asString(reason)
 	row.Refresh.UID, _ = uid.(string)
 	row.Refresh.Reason, _ = reason.(string)
-	row.Note, row.Payload = asString(note), payload
+	row.Columns = map[string]any{"amount": amount, "note": asString(note), "payload": payload}
 	status, lastError = asString(status), asString(lastError)
-	row.Status = storetest.Null
-	for s, text := range statuses {
-		if status == text {
-			row.Status = s
-		}
-	}
+	row.Status, _ = status.(string)
 	for _, x := range []struct {
 		raw any
 		to  *time.Time
@@ -445,6 +420,7 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 		if *x.to, err = h.form.read(x.raw); err != nil {
 			return row, true, err
 		}
+		*x.to = x.to.UTC()
 	}
 	for _, x := range []struct {
 		raw any
@@ -464,12 +440,6 @@ func asString(v any) any {
 		return string(b)
 	}
 	return v
-}
-
-func (h *harness) SetStatus(k backlog.Key, s storetest.Status) error {
-	where, args := h.where(k)
-	_, err := h.plain.Exec(h.d.sql(`UPDATE "my table" SET status = ? WHERE `+where), append([]any{h.status(s)}, args...)...)
-	return err
 }
 
 func (h *harness) Delete(keys ...backlog.Key) error {

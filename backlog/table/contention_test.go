@@ -216,7 +216,6 @@ func TestLockedIsAway(t *testing.T) {
 				return err
 			}},
 			{"Count", false, func() error { _, err := impatient.Count(ctx, noon, nil); return err }},
-			{"Wrong", false, func() error { _, _, err := impatient.Wrong(ctx, noon); return err }},
 			{"Plans", false, func() error { _, err := doctor.Plans(ctx, impatient, noon); return err }},
 			{"Ping", false, func() error { return impatient.Ping(ctx) }},
 			{"New", false, func() error { _, err := table.New(ctx, db, m); return err }},

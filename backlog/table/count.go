@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 			continue
 		}
 		b.cond = b.exhausted
-		n, _, err := t.countRows(ctx, b, "")
+		n, err := t.countRows(ctx, t.pending(b), nil)
 		if err != nil {
 			return c, err
 		}
@@ -77,104 +78,89 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// countBranch adds the branch's rows to the bands: one indexed range each.
+// countBranch adds the branch's rows to the bands.
 func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges []time.Duration, c *inspect.Counts) error {
-	total, _, err := t.countRows(ctx, b, "")
-	if err != nil {
-		return err
+	col, form := t.inserted.quoted, t.inserted.known()
+	var bands []*inspect.Band
+	var args []any
+	number := "CASE WHEN " + never + " THEN -1"
+	add := func(band *inspect.Band, cond string, a ...any) {
+		number += fmt.Sprintf(" WHEN %s THEN %d", cond, len(bands))
+		bands, args = append(bands, band), append(args, a...)
 	}
-	add := func(band *inspect.Band, cond string, args ...any) error {
-		n, oldest, err := t.countRows(ctx, b, cond, args...)
-		total -= n
-		if len(args) == 0 { // rows without a date
-			oldest = time.Time{}
-		}
-		band.Add(b.lane, n, oldest)
-		return err
-	}
-	if form := t.inserted.known(); form != nil {
+	if form != nil {
 		latest := now.Add(futureMost) // of what is believed
 		if t.mayBeFuture() {
 			latest = timeform.End.Add(-1)
 		}
 		to := form.Exact(latest.Add(1))
-		for i := range len(edges) + 1 {
-			band, from := &c.Beyond, t.inserted.earliest()
-			if i < len(edges) {
-				band, from = &c.Bands[i], form.Exact(now.Add(-edges[i]))
-			}
-			if err := add(band, t.inserted.quoted+" >= ? AND "+t.inserted.quoted+" < ?", from, to); err != nil {
-				return err
-			}
+		for i, edge := range edges {
+			from := form.Exact(now.Add(-edge))
+			add(&c.Bands[i], col+" >= ? AND "+col+" < ?", from, to)
 			to = from
 		}
+		add(&c.Beyond, col+" >= ? AND "+col+" < ?", t.inserted.earliest(), to)
 	}
+	dated := len(bands)
 	if cond := t.missing("newest"); cond != "" && len(edges) > 0 {
-		err = add(&c.Bands[0], cond)
+		add(&c.Bands[0], cond)
 	}
-	if cond := t.missing("oldest"); err == nil && cond != "" && len(edges) > 0 {
-		err = add(&c.Bands[len(edges)-1], cond)
+	if cond := t.missing("oldest"); cond != "" && len(edges) > 0 {
+		add(&c.Bands[len(edges)-1], cond)
 	}
-	c.Unreadable += total
+	text := "SELECT " + number + " ELSE -1 END, count(*), min(" + t.text.AsStored(col) + ") FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " GROUP BY 1"
+	type group struct {
+		band, n int
+		oldest  any
+	}
+	groups, err := db.Each(ctx, t.db, text, args, func(rows *sql.Rows) (g group, err error) { return g, rows.Scan(&g.band, &g.n, &g.oldest) })
+	for _, g := range groups {
+		if g.band < 0 {
+			c.Unreadable += g.n
+			continue
+		}
+		var oldest time.Time
+		if g.band < dated {
+			oldest, _ = form.Parse(t.d.Value(t.inserted.column, g.oldest))
+		}
+		bands[g.band].Add(b.lane, g.n, oldest)
+	}
 	return err
 }
 
-// countRows counts the branch's rows that meet the condition, if there is one, and
-// finds the oldest date.
-func (t *Table) countRows(ctx context.Context, b branch, cond string, args ...any) (n int, oldest time.Time, err error) {
-	var first any
-	text := "SELECT count(*), min(" + t.text.AsStored(t.inserted.quoted) + ") FROM " + t.name + " WHERE " + strings.Join(append(t.pending(b), nonEmpty(cond)...), " AND ")
-	err = t.db.One(ctx, text, args, &n, &first)
-	if f := t.inserted.known(); err == nil && f != nil && first != nil {
-		oldest, _ = f.Parse(t.d.Value(t.inserted.column, first))
-	}
-	return n, oldest, err
-}
-
-// Keyless counts the rows that no pass can take since a part of their key is
-// NULL.
-func (t *Table) Keyless(ctx context.Context) (total int, err error) {
-	or := t.nullable(" IS NULL")
+// Wrong counts the pending rows that have a date which cannot be right, or is none, and
+// returns the first reason. It reads every pending row.
+func (t *Table) Wrong(ctx context.Context, now time.Time) (n int, first, err error) {
 	for _, b := range t.branches {
-		if len(or) == 0 {
-			break
-		}
-		var n int
-		conds := append(nonEmpty(b.cond, t.where.cond), "("+strings.Join(or, " OR ")+")")
-		if err = t.db.One(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(conds, " AND "), nil, &n); err != nil {
-			break
-		}
-		total += n
-	}
-	return total, err
-}
-
-// Wrong counts the pending rows that have a date which cannot be right, or is
-// none, and returns the first reason. It reads every pending row, for as long
-// as that takes.
-func (t *Table) Wrong(ctx context.Context, now time.Time) (n int, first error, err error) {
-	if t.inserted.known() == nil {
-		return 0, nil, nil
-	}
-	for _, b := range t.branches {
-		before := n
 		text := "SELECT " + t.text.AsStored(t.inserted.quoted) + " FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ")
-		err = t.db.Patiently(ctx, func(ctx context.Context) error {
-			n = before
-			_, err := db.Scanned(ctx, t.db.Read, text, nil, func(rows *sql.Rows) (none struct{}, err error) {
-				raw, err := db.ScanValues(rows, 1)
-				if v := t.d.Value(t.inserted.column, raw[0]); err == nil && v != nil && !timeform.IsZero(v) {
-					if _, wrong := t.inserted.read(v, now, t.mayBeFuture()); wrong != nil {
-						n, first = n+1, cmp.Or(first, wrong)
-					}
+		_, err = db.Scanned(ctx, t.db.Read, text, nil, func(rows *sql.Rows) (none struct{}, err error) {
+			raw, err := db.ScanValues(rows, 1)
+			if v := t.d.Value(t.inserted.column, raw[0]); err == nil && v != nil && !timeform.IsZero(v) && t.inserted.known() != nil {
+				if _, wrong := t.inserted.read(v, now, t.mayBeFuture()); wrong != nil {
+					n, first = n+1, cmp.Or(first, wrong)
 				}
-				return none, err
-			})
-			return err
+			}
+			return none, err
 		})
 		if err != nil {
 			break
 		}
 	}
 	return n, first, t.db.Wrap(ctx, err)
+}
+
+// Rules returns up to 1,000 rules of rows under the policy refresh, each once.
+func (t *Table) Rules(ctx context.Context, column string) ([]string, error) {
+	col := t.text.Quote(t.catalog.Find(column, t.text.FoldsNames).Name)
+	text := "SELECT DISTINCT " + col + " FROM " + t.name + " WHERE " + strings.Join(nonEmpty(col+" IS NOT NULL", t.where.cond), " AND ") + " LIMIT 1000"
+	return db.Each(ctx, t.db, text, nil, func(rows *sql.Rows) (string, error) {
+		raw, err := db.ScanValues(rows, 1)
+		return db.AsText(t.d.Value(nil, raw[0])), err
+	})
+}
+
+// countRows counts the rows that meet the conditions.
+func (t *Table) countRows(ctx context.Context, conds []string, args []any) (n int, err error) {
+	err = t.db.One(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(conds, " AND "), args, &n)
+	return n, err
 }

@@ -102,9 +102,6 @@ func TestCreatedColumns(t *testing.T) {
 		want   []string // name and type
 		insert string
 	}{
-		{"numbers as statuses", func(m *mapping.Mapping) {
-			m.New, m.Error, m.Success, m.Dead = is(text("2"), text("5")), is(text("3")), is(text("0")), is(text("-1"))
-		}, []string{"id INTEGER", "status INTEGER", "date_inserted TEXT"}, "DEFAULT VALUES"},
 		{"unix seconds", func(m *mapping.Mapping) { m.Inserted.As = "unix_s" },
 			[]string{"id INTEGER", "status TEXT", "date_inserted INTEGER"}, "DEFAULT VALUES"},
 		{"unix milliseconds", func(m *mapping.Mapping) { m.Inserted.As = "unix_ms" },
@@ -113,8 +110,6 @@ func TestCreatedColumns(t *testing.T) {
 			[]string{"id INTEGER", "status TEXT", "date_inserted REAL"}, "DEFAULT VALUES"},
 		{"a form that SQLite cannot write", func(m *mapping.Mapping) { m.Inserted.As = "text:20060102150405" },
 			[]string{"id INTEGER", "status TEXT", "date_inserted TEXT"}, "(date_inserted) SELECT strftime('%Y%m%d%H%M%S', 'now')"},
-		{"composite key", func(m *mapping.Mapping) { m.ID = []string{"tenant", "nr"} },
-			[]string{"tenant INTEGER", "nr INTEGER", "status TEXT", "date_inserted TEXT"}, "(tenant, nr) VALUES (7, 1)"},
 	} {
 		ctx := context.Background()
 		f := newFile(t, "")
@@ -146,7 +141,7 @@ func TestMissingSaysWhatItCannotCreate(t *testing.T) {
 		want string
 	}{
 		{plainMapping(), `table.status: table BACKLOG has no column "status"; the columns are: id, state, date_inserted`},
-		{outboxMapping(), "table event_publication does not exist, and its columns cannot be told from statuses.new; create it yourself"},
+		{outboxMapping(), "table event_publication does not exist, and its columns cannot be told from table.id and statuses.new; create it yourself"},
 	} {
 		steps, err := missing(context.Background(), "sqlite:"+f.path, x.m, noon)
 		if err == nil || !strings.Contains(err.Error(), x.want) || len(steps) > 0 {

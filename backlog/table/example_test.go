@@ -22,29 +22,43 @@ import (
 	"backlog/backlog/table/work"
 )
 
-// shop returns a database as a program may have opened it, with some orders.
-func shop() *sql.DB {
-	pool, err := sql.Open("sqlite", ":memory:")
+const shopTables = `CREATE TABLE orders (no INTEGER PRIMARY KEY, state TEXT NOT NULL, created_at TEXT NOT NULL, city TEXT,
+		failures INTEGER, last_failure TEXT);
+	INSERT INTO orders (no, state, created_at, city) VALUES
+		(1, 'open', datetime('now', '-3 hours'), 'Delft'),
+		(2, 'open', datetime('now', '-2 hours'), 'Atlantis'),
+		(3, 'shipped', datetime('now', '-2 hours'), 'Utrecht'),
+		(4, 'open', datetime('now', '-1 hours'), 'Ghent');
+	CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue TEXT, queued TEXT, done_at TEXT);
+	INSERT INTO jobs (id, queue, queued) VALUES
+		(1, 'mail', datetime('now', '-3 hours')),
+		(2, 'fax', datetime('now', '-2 hours')),
+		(3, 'mail', datetime('now', '-1 hours'));`
+
+// shop returns a database with some orders, a pool of the program's own for it, and what
+// removes it.
+func shop(ctx context.Context) (opened *db.DB, pool *sql.DB, remove func()) {
+	dir, err := os.MkdirTemp("", "shop")
 	if err != nil {
 		log.Fatal(err)
 	}
-	pool.SetMaxOpenConns(1) // in memory, each connection would have its own
-	if _, err := pool.Exec(`
-		CREATE TABLE orders (no INTEGER PRIMARY KEY, state TEXT NOT NULL, created_at TEXT NOT NULL, city TEXT,
-			failures INTEGER, last_failure TEXT);
-		INSERT INTO orders (no, state, created_at, city) VALUES
-			(1, 'open', datetime('now', '-3 hours'), 'Delft'),
-			(2, 'open', datetime('now', '-2 hours'), 'Atlantis'),
-			(3, 'shipped', datetime('now', '-2 hours'), 'Utrecht'),
-			(4, 'open', datetime('now', '-1 hours'), 'Ghent');
-		CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue TEXT, queued TEXT, done_at TEXT);
-		INSERT INTO jobs (id, queue, queued) VALUES
-			(1, 'mail', datetime('now', '-3 hours')),
-			(2, 'fax', datetime('now', '-2 hours')),
-			(3, 'mail', datetime('now', '-1 hours'));`); err != nil {
+	path := filepath.Join(dir, "shop.db")
+	pool, err = sql.Open("sqlite", "file:"+path)
+	if err != nil {
 		log.Fatal(err)
 	}
-	return pool
+	if _, err := pool.Exec(shopTables); err != nil {
+		log.Fatal(err)
+	}
+	opened, err = db.Open(ctx, sqlite.Dialect, "sqlite:"+path, db.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return opened, pool, func() {
+		opened.Close()
+		pool.Close()
+		os.RemoveAll(dir)
+	}
 }
 
 // show prints the rows of a query that has two columns.
@@ -67,8 +81,15 @@ func show(pool *sql.DB, query string) {
 // function.
 func ExampleOpenDB() {
 	ctx := context.Background()
-	pool := shop() // any *sql.DB
+	pool, err := sql.Open("sqlite", ":memory:") // any *sql.DB
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer pool.Close()
+	pool.SetMaxOpenConns(1) // in memory, each connection would have its own
+	if _, err := pool.Exec(shopTables); err != nil {
+		log.Fatal(err)
+	}
 
 	orders, err := table.OpenDB(ctx, pool, sqlite.Dialect, mapping.Mapping{
 		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
@@ -100,70 +121,50 @@ func ExampleOpenDB() {
 	// 4 shipped
 }
 
-// A database that a configuration file could name is opened by its URL. The
-// mapping is to be written in full.
-func ExampleNew() {
+// A table is worked off by a function.
+func ExampleOpen() {
 	ctx := context.Background()
-	url, remove := shopFile()
+	opened, pool, remove := shop(ctx)
 	defer remove()
 
-	opened, err := db.Open(ctx, sqlite.Dialect, url, db.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer opened.Close()
-	orders, err := table.New(ctx, opened, mapping.Mapping{
-		Name: "orders", ID: []string{"id"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
+	orders, err := table.Open(ctx, opened, mapping.Mapping{
+		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
 		New: mapping.Is("open"), Error: mapping.Is("failed"), Success: mapping.Is("shipped"),
-	})
+	}, time.Now())
 	if err != nil {
-		log.Fatal(err)
-	}
-	if err := orders.Prove(ctx, time.Now()); err != nil {
 		log.Fatal(err)
 	}
 	engine := &backlog.Engine{
 		Store: orders,
-		Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
-			fmt.Println("ship", r.Key)
+		Handler: backlog.HandlerFunc(func(ctx context.Context, r *backlog.Record) error {
+			if city, _ := r.Column("city"); city == "Atlantis" {
+				return errors.New("no such port")
+			}
 			return nil
 		}),
 	}
-	if _, err := engine.Pass(ctx, backlog.Pass{MaxAge: 24 * time.Hour}); err != nil {
+	report, err := engine.Pass(ctx, backlog.Pass{MaxAge: 7 * 24 * time.Hour})
+	if err != nil {
 		log.Fatal(err)
 	}
+	fmt.Println(report.Succeeded, "shipped,", report.Failed, "failed")
+	show(pool, "SELECT no, state FROM orders ORDER BY no")
 	// Output:
-	// ship 1
-}
-
-// shopFile returns the URL of a database with one order, and what removes it.
-func shopFile() (url string, remove func()) {
-	dir, err := os.MkdirTemp("", "shop")
-	if err != nil {
-		log.Fatal(err)
-	}
-	path := filepath.Join(dir, "shop.db")
-	pool, err := sql.Open("sqlite", "file:"+path)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	if _, err := pool.Exec(`
-		CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT NOT NULL, created_at TEXT NOT NULL);
-		INSERT INTO orders (state, created_at) VALUES ('open', datetime('now', '-1 hours'))`); err != nil {
-		log.Fatal(err)
-	}
-	return "sqlite:" + path, func() { os.RemoveAll(dir) }
+	// 2 shipped, 1 failed
+	// 1 shipped
+	// 2 failed
+	// 3 shipped
+	// 4 shipped
 }
 
 // A state need not be the value of a column: here a job is new as long as it
 // has no time at which it was done, and one that fails stays so.
 func ExampleMapping() {
 	ctx := context.Background()
-	pool := shop()
-	defer pool.Close()
+	opened, pool, remove := shop(ctx)
+	defer remove()
 
-	jobs, err := table.OpenDB(ctx, pool, sqlite.Dialect, mapping.Mapping{
+	jobs, err := table.Open(ctx, opened, mapping.Mapping{
 		Name:     "jobs",
 		Inserted: mapping.Time{Column: "queued"},
 		Where:    []mapping.Condition{{Column: "queue", Values: []mapping.Value{{Text: "mail"}}}},
@@ -187,10 +188,10 @@ func ExampleMapping() {
 
 // A policy that counts failures keeps the count and the time of the last one in
 // two columns of the row.
-func ExampleNew_policy() {
+func ExampleOpen_policy() {
 	ctx := context.Background()
-	pool := shop()
-	defer pool.Close()
+	opened, pool, remove := shop(ctx)
+	defer remove()
 
 	policy := &backlog.Policy{ // retry.Policy returns those that are known by name
 		Retries: 2,
@@ -208,7 +209,7 @@ func ExampleNew_policy() {
 		return errors.New("no such port")
 	}
 
-	orders, err := table.OpenDB(ctx, pool, sqlite.Dialect, mapping.Mapping{
+	orders, err := table.Open(ctx, opened, mapping.Mapping{
 		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
 		New: mapping.Is("open"), Error: mapping.Is("failed"), Success: mapping.Is("shipped"), Dead: mapping.Is("lost"),
 		Policy: &mapping.PolicyColumns{Count: "failures", Last: "last_failure", Waits: policy.Waits(), Retries: policy.Retries},
@@ -237,12 +238,12 @@ func ExampleNew_policy() {
 // each order that is shipped, whatever crashes and when.
 func ExampleTable_Attempt() {
 	ctx := context.Background()
-	pool := shop()
-	defer pool.Close()
+	opened, pool, remove := shop(ctx)
+	defer remove()
 	if _, err := pool.Exec("CREATE TABLE parcels (parcel INTEGER PRIMARY KEY, city TEXT CHECK (city <> 'Atlantis'))"); err != nil {
 		log.Fatal(err)
 	}
-	orders, err := table.OpenDB(ctx, pool, sqlite.Dialect, mapping.Mapping{
+	orders, err := table.Open(ctx, opened, mapping.Mapping{
 		Name: "orders", ID: []string{"no"}, Status: "state", Inserted: mapping.Time{Column: "created_at"},
 		New: mapping.Is("open"), Error: mapping.Is("failed"), Success: mapping.Is("shipped"),
 	}, time.Now())

@@ -1,9 +1,10 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,6 @@ type expiry struct {
 	col    *timeCol  // whose time they are past; nil: they are out of retries
 	bound  time.Time // the least time that is not past
 	args   []any     // of conds
-	now    time.Time
 }
 
 // Expire is the method that [backlog.Store] names.
@@ -26,6 +26,7 @@ func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*ba
 	if t.expireSet == nil {
 		return 0, nil
 	}
+	_, values := t.bound(t.expireSet, work{at: now})
 	for _, x := range t.expiries(now, before) {
 		if x.col != nil {
 			if err := t.discover(ctx, x.col); err != nil {
@@ -36,13 +37,18 @@ func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*ba
 			}
 			x.args = []any{x.col.known().Exact(x.bound), x.col.earliest()}
 		}
-		expire := t.expireRows
-		if each != nil {
-			expire = func(ctx context.Context, x expiry) (int, error) { return t.expireApart(ctx, x, each) }
+		told := func(row []any) bool {
+			rec := t.recordOf(row, x.branch)
+			return each == nil || each(&rec)
 		}
-		n, err := expire(ctx, x)
-		total += n
-		if err != nil {
+		n, err := 0, error(nil)
+		if each == nil {
+			n, err = t.write(ctx, t.expireText(x.conds), slices.Concat(values, x.args))
+		}
+		if each != nil || t.db.Class(err) == db.Refused { // by some row, which must not keep the others alive
+			n, err = t.rewrite(ctx, t.expireSet, now, x.conds, x.args, told)
+		}
+		if total += n; err != nil {
 			return total, err
 		}
 	}
@@ -56,27 +62,17 @@ func (t *layout) expiries(now, before time.Time) (list []expiry) {
 		for i, b := range t.branches {
 			if x.col != nil {
 				conds := append(t.pending(b), x.col.quoted+" < ?", x.col.quoted+" >= ?")
-				list = append(list, expiry{branch: i, conds: conds, col: x.col, bound: x.bound, now: now})
+				list = append(list, expiry{branch: i, conds: conds, col: x.col, bound: x.bound})
 			}
 		}
 	}
 	for i, b := range t.branches {
 		if b.exhausted != "" {
 			b.cond = b.exhausted
-			list = append(list, expiry{branch: i, conds: t.pending(b), now: now})
+			list = append(list, expiry{branch: i, conds: t.pending(b)})
 		}
 	}
 	return list
-}
-
-// expireRows writes it with one statement or, where some row refuses, row by
-// row, leaving those as they are: they must not keep the others alive.
-func (t *Table) expireRows(ctx context.Context, x expiry) (int, error) {
-	n, err := t.write(ctx, t.expireText(x.conds), t.expireArgs(x))
-	if t.db.Class(err) == db.Refused {
-		return t.expireApart(ctx, x, func(*backlog.Record) bool { return true })
-	}
-	return n, err
 }
 
 // write runs a statement in a transaction of its own, and returns the number of its rows.
@@ -95,42 +91,49 @@ func (t *layout) expireText(conds []string) string {
 	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(conds, " AND ")
 }
 
-func (t *layout) expireArgs(x expiry) []any { return append(t.timeArgs(t.expireSet, x.now), x.args...) }
-
-// expireApart goes through the rows in groups, in the order of their keys,
-// calling each for every one before it is written. Where the database refuses a row,
-// or somebody has changed it, that one stays as it is.
-func (t *Table) expireApart(ctx context.Context, x expiry, each func(*backlog.Record) bool) (total int, err error) {
-	text := t.text.Place(t.expireText(x.conds) + " AND " + t.text.KeyIn(t.key, 1))
-	for rows, err := range t.groupsByKey(ctx, x.conds, x.args) {
+// rewrite writes to the rows that meet the conditions, in groups, in the order of their
+// keys: after an error some are written. each, if not nil, is called with every row just
+// before; if it returns false, that row and those behind it are left as they are, and so
+// are rows that the database refuses. What somebody has changed meanwhile stays so.
+func (t *Table) rewrite(
+	ctx context.Context, set []assign, now time.Time, conds []string, args []any, each func([]any) bool,
+) (total int, err error) {
+	exprs, wctx := t.sel.needed, ctx
+	if each != nil {
+		exprs, wctx = t.sel.exprs, context.WithoutCancel(ctx)
+	}
+	_, values := t.bound(set, work{at: now})
+	write := func(rows [][]any) (int, error) {
+		all := slices.Concat(values, args)
+		for _, row := range rows {
+			all = db.Bind(all, t.keyOf(row))
+		}
+		cond := t.text.Unsearched(strings.Join(conds, " AND ")) + " AND " + t.text.KeyIn(t.key, len(rows))
+		return t.write(wctx, "UPDATE "+t.name+" SET "+setText(set)+" WHERE "+cond, all)
+	}
+	for rows, err := range t.groupsByKey(ctx, exprs, conds, args) {
 		if err != nil {
 			return total, err
 		}
-		var records []backlog.Record
-		for _, row := range rows {
-			rec := t.recordOf(row, x.branch)
-			if ctx.Err() != nil || !each(&rec) {
-				break // the others are told of the next time
-			}
-			records = append(records, rec)
+		told := rows
+		if i := slices.IndexFunc(rows, func(row []any) bool { return each != nil && (ctx.Err() != nil || !each(row)) }); i >= 0 {
+			told = rows[:i]
 		}
-		n := 0
-		err := t.db.Within(context.WithoutCancel(ctx), func(ctx context.Context) error {
-			refused, err := t.rowByRow(ctx, len(records), func(tx *sql.Tx, i int) error {
-				n, err := db.Affected(tx.ExecContext(ctx, text, db.Bind(t.expireArgs(x), records[i].Key)...))
-				if n == 0 && err == nil {
-					return backlog.ErrConflict
+		var n int
+		if len(told) > 0 {
+			n, err = write(told)
+		}
+		if each != nil && t.db.Class(err) == db.Refused {
+			err = nil
+			for i := range told {
+				one, wrong := write(told[i : i+1])
+				if n += one; t.db.Class(wrong) != db.Refused {
+					err = cmp.Or(err, wrong)
 				}
-				return err
-			})
-			n = len(records) - len(refused)
-			return err
-		})
-		if err != nil {
-			return total, errors.Join(err, ctx.Err())
+			}
 		}
-		if total += n; len(records) < len(rows) {
-			break
+		if total += n; err != nil || len(told) < len(rows) {
+			return total, cmp.Or(err, ctx.Err())
 		}
 	}
 	return total, ctx.Err()

@@ -96,10 +96,6 @@ func (t *layout) rowOf(raw []any, standing int, now time.Time) inspect.Row {
 			row.State = backlog.RowError
 		}
 	}
-	row.Believed = t.believed(raw, now)
-	if row.Believed.After(now) {
-		now = row.Believed
-	}
 	var d dates
 	d, row.Unreadable = t.datesOf(raw, now)
 	row.Eligible, row.Expires = d.eligible, d.expires
@@ -119,25 +115,11 @@ func (t *layout) rowOf(raw []any, standing int, now time.Time) inspect.Row {
 	return row
 }
 
-// believed returns when the row's date of insertion will no longer be too far
-// ahead of the clock, zero if it is not.
-func (t *layout) believed(raw []any, now time.Time) (none time.Time) {
-	v := raw[t.inserted.at]
-	if _, missing := t.inserted.missing(v); missing || t.inserted.known() == nil || t.mayBeFuture() {
-		return none
-	}
-	at, err := t.inserted.known().Parse(v)
-	if err != nil || at.Sub(now) <= futureMost {
-		return none
-	}
-	return at.Add(-futureMost)
-}
-
 // EachPending calls f with every pending row, whatever its age and whether it
 // is due, in the order of the keys. f must not keep the record's values.
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
 	for i, b := range t.branches {
-		for rows, err := range t.groupsByKey(ctx, t.pending(b), nil) {
+		for rows, err := range t.groupsByKey(ctx, t.sel.exprs, t.pending(b), nil) {
 			if err != nil {
 				return err
 			}

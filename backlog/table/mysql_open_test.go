@@ -18,23 +18,22 @@ import (
 // TestMySQLURLs: what is misread could be a part of the password.
 func TestMySQLURLs(t *testing.T) {
 	const cure = "; write mysql://user:password@host:3306/database, in the password %40 for @, %2F for /, %3A for :, %23 for #, %3F for ? and %25 for %"
-	const unreadable, more = "the database URL cannot be read" + cure, "the database URL has more behind its host than the name of a database" + cure
+	const unreadable = "the database URL cannot be read" + cure
 	for _, x := range []struct{ url, want, shown string }{
 		{"mysql:x", unreadable, "mysql:…"},
 		{"mariadb://", unreadable, "mariadb:…"},
 		{"mysql:///x", unreadable, "mysql:…"},
 		{"mysql://me:s3c/ret@127.0.0.1/x", unreadable, "mysql:…"},
-		{"mysql://me:3/s3cret@127.0.0.1/x", more, "mysql:…"},
+		{"mysql://me:3/s3cret@127.0.0.1/x", unreadable, "mysql:…"},
 		{"mysql://me:s3cret#x@127.0.0.1/x", unreadable, "mysql:…"},
-		{"mysql://me:12?s3cret@127.0.0.1/x", more, "mysql:…"},
+		{"mysql://me:12?s3cret@127.0.0.1/x", unreadable, "mysql:…"},
 		{"mysql://me:s3c@ret@127.0.0.1/x", unreadable, "mysql:…"},
 		{"mysql://me:s3c%ret@127.0.0.1/x", unreadable, "mysql:…"},
-		{"mysql://me:s3cret@127.0.0.1/x/y", more, "mysql:…"},
-		{"mysql://me:s3cret@(127.0.0.1)/x", unreadable, "mysql:…"},
+		{"mysql://me:s3cret@127.0.0.1/x/y", unreadable, "mysql:…"},
 		{"mysql://me:s3cret@tcp(127.0.0.1:3306)/x", unreadable, "mysql:…"},
-		{"mysql://me:s3cret@h/x?parseTime=true", "the database URL has a parameter parseTime; tls and socket are the ones there are", "mysql:…"},
+		{"mysql://me:s3cret@h/x?parseTime=true", "the database URL has a parameter that is not known; tls and socket are the ones there are", "mysql:…"},
 		{"mysql://me:s3cret@h/x?s3=cret", "the database URL has a parameter that is not known; tls and socket are the ones there are", "mysql:…"},
-		{"mysql://me:s3cret@h/x?tls=s3cret", "the database URL asks for a tls that is neither true nor false nor skip-verify nor preferred; write true or false or skip-verify or preferred", "mysql:…"},
+		{"mysql://me:s3cret@h/x?tls=s3cret", "the database URL has a tls that is not known; write one of true false skip-verify preferred", "mysql:…"},
 	} {
 		_, err := openDB(context.Background(), x.url, table.Options{})
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != x.want {
@@ -149,7 +148,7 @@ func TestMySQLSessions(t *testing.T) {
 func TestMySQLPasswords(t *testing.T) {
 	plain, rawURL := newMySQL(t)
 	defer plain.Close()
-	for _, tls := range []string{"", "?tls=preferred", "?tls=false"} {
+	for _, tls := range []string{"", "?tls=preferred", "?tls=False"} {
 		user := "backlog_" + strings.ToLower(rand.Text()[:12]) // the server has not seen its password before
 		execMySQL(t, plain, "CREATE USER "+user+" IDENTIFIED BY 's3c@r/et'")
 		defer execMySQL(t, plain, "DROP USER "+user)

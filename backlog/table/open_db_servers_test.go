@@ -82,7 +82,7 @@ func TestOpenDBLocksOnServers(t *testing.T) {
 			t.Error(err)
 		}
 		leader, err := first.TryLock(t.Context(), backlog.LeaderLock)
-		if err != nil || pool.Stats().InUse != 1 {
+		if err != nil || pool.Stats().InUse != 2 {
 			t.Fatalf("%s: %d in use, %v", k.name, pool.Stats().InUse, err)
 		}
 		unlock(t, leader)
@@ -95,6 +95,12 @@ func TestOpenDBLocksOnServers(t *testing.T) {
 		_, err = first.TryLock(t.Context(), backlog.RunLock)
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || !strings.HasPrefix(p.What, "the pool has 1 connection at most") {
 			t.Errorf("%s: got %v", k.name, err)
+		}
+		if _, err := plain.Exec("INSERT INTO orders VALUES (1, 'NEW', '2026-02-10 11:00:00')"); err != nil {
+			t.Fatal(err)
+		}
+		if rep := pass(t, use(), func(*backlog.Record) error { return nil }); rep.Succeeded != 1 || !rep.Complete { // all but locks works
+			t.Errorf("%s: got %+v", k.name, rep)
 		}
 	}
 }
@@ -109,7 +115,7 @@ func TestOpenDBOfServersRefuses(t *testing.T) {
 		{"time_zone=%27-08:00%27", "the pool's sessions have time_zone = -08:00, not +00:00; …"},
 		{"time_zone=%27%2B00:00%27&sql_mode=%27%27", "the pool's sessions have sql_mode = , not STRICT_ALL_TABLES; …"},
 		{"time_zone=%27%2B00:00%27&sql_mode=%27STRICT_ALL_TABLES%27&autocommit=0", "the pool's sessions have autocommit = 0, not 1; …"},
-		{"time_zone=%27%2B00:00%27&sql_mode=%27STRICT_ALL_TABLES%27&parseTime=true", "the pool's sessions have parseTime = true, not false; …"},
+		{"time_zone=%27%2B00:00%27&sql_mode=%27STRICT_ALL_TABLES%27&parseTime=true", "the pool's sessions have dates (parseTime) = 2000-01-01T00:00:00Z, not 2000-01-01; …"},
 		{"time_zone=%27%2B00:00%27&sql_mode=%27STRICT_ALL_TABLES%27", "there is no table orders in …"},
 	}} {
 		k := serverKinds[i]
@@ -121,8 +127,40 @@ func TestOpenDBOfServersRefuses(t *testing.T) {
 			}
 		}
 	}
-	_, err := table.OpenDB(t.Context(), ownPool(t, "pgx", "postgres://me:s3cret@127.0.0.1:1/x", 0), postgres.Dialect, mapping.Mapping{Name: "orders"}, noon)
+	_, err := table.OpenDB(t.Context(), sql.OpenDB(stranger{}), postgres.Dialect, mapping.Mapping{Name: "orders"}, noon)
+	if p := (*table.Problem)(nil); !errors.As(err, &p) || !matches(err.Error(), "the pool's driver is that of table_test.strangeConn, not …; open it by …") {
+		t.Errorf("another driver: got %v", err)
+	}
+	_, err = table.OpenDB(t.Context(), ownPool(t, "pgx", "postgres://me:s3cret@127.0.0.1:1/x", 0), postgres.Dialect, mapping.Mapping{Name: "orders"}, noon)
 	if !errors.Is(err, backlog.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("no server: got %v", err)
+	}
+}
+
+// TestOpenDBWithoutFoundRows: MySQL counts no row that was written as it was, unless the
+// DSN of the pool says so.
+func TestOpenDBWithoutFoundRows(t *testing.T) {
+	k := serverKinds[1]
+	plain, address := k.db.open(t)
+	for _, text := range []string{"CREATE TABLE orders (id int PRIMARY KEY, status varchar(20), date_inserted timestamp, last_error varchar(20))",
+		"INSERT INTO orders VALUES (1, 'ERROR', '2026-02-10 11:00:00', 'look'), (2, 'ERROR', '2026-02-10 11:00:00', 'look')"} {
+		if _, err := plain.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := k.own(t, address, "time_zone=%27%2B00:00%27&sql_mode=%27STRICT_ALL_TABLES%27")
+	s, err := table.OpenDB(t.Context(), pool, k.dialect, mapping.Mapping{Name: "orders", LastError: "last_error"}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := lane(t, s, backlog.Failed)
+	if err := settle(t, s, records[0], backlog.Errored, "look"); err != nil {
+		t.Error(err)
+	}
+	if _, err := plain.Exec("UPDATE orders SET status = 'ON HOLD'"); err != nil {
+		t.Fatal(err)
+	}
+	if err := settle(t, s, records[1], backlog.Errored, "look"); !errors.Is(err, backlog.ErrConflict) {
+		t.Errorf("a row that somebody has changed: %v", err)
 	}
 }

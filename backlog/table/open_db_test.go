@@ -18,9 +18,6 @@ import (
 	"backlog/backlog/table/sqlite"
 )
 
-// ownDriver is the name under which the driver of this package is registered.
-var ownDriver = map[bool]string{false: "sqlite", true: "sqlite3"}[strings.Contains(sqlite.Driver, "mattn")]
-
 // ownPool opens the database as a program does that has never heard of us.
 func ownPool(tb testing.TB, driver, dsn string, connections int) *sql.DB {
 	tb.Helper()
@@ -67,11 +64,6 @@ func eachPool(t *testing.T, driver, script string, test func(t *testing.T, pool 
 	}
 }
 
-// manyRows makes a table of 2,400 rows, every third of which fails.
-const manyRows = `CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
-	WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 2400)
-		INSERT INTO orders SELECT i, 'NEW', datetime('2026-02-10 11:00:00', (-i) || ' seconds') FROM s`
-
 // TestOpenDBWorks passes whatever the pool is like, with a handler that uses it
 // too.
 func TestOpenDBWorks(t *testing.T) {
@@ -94,7 +86,7 @@ func TestOpenDBWorks(t *testing.T) {
 		if rep.Succeeded != 1600 || rep.Failed != 800 || !rep.Complete {
 			t.Errorf("got %+v", rep)
 		}
-		if err := s.Close(); err != nil {
+		if err := errors.Join(s.Close(), s.DB().Close()); err != nil { // the pool stays open
 			t.Error(err)
 		}
 		var n int
@@ -262,30 +254,6 @@ func (r *strangeRows) Next(to []driver.Value) error {
 	}
 	to[0], r.done = "/a.db", true
 	return nil
-}
-
-func TestIs(t *testing.T) {
-	f := newFile(t, `CREATE TABLE orders (id INTEGER PRIMARY KEY, state INTEGER, word TEXT, date_inserted TEXT);
-		INSERT INTO orders VALUES (1, 0, 'now', '2026-02-10 11:00:00'), (2, 7, '+1', '2026-02-10 11:00:00'), (3, 5, 'x', '2026-02-10 11:00:00')`)
-	for _, x := range []struct {
-		m    mapping.Mapping
-		want string
-	}{
-		{mapping.Mapping{Status: "state", New: mapping.Is("0", "7"), Error: mapping.Is("8"), Success: mapping.Is("9")}, "2 1"},
-		{mapping.Mapping{Status: "word", New: mapping.Is("+1", "x"), Error: mapping.Is("+2"), Success: mapping.Is("now")}, "3 2"},
-	} {
-		x.m.Name = "orders"
-		s, err := table.OpenDB(t.Context(), ownPool(t, ownDriver, f.path, 0), sqlite.Dialect, x.m, noon)
-		if err != nil {
-			t.Fatal(err)
-		}
-		records := lane(t, s, backlog.Fresh)
-		wantKeys(t, x.m.Status, records, x.want)
-		if err := settle(t, s, records[0], backlog.Succeeded, ""); err != nil {
-			t.Error(err)
-		}
-	}
-	f.wantRows("SELECT state, word FROM orders", "0 'now'", "9 '+1'", "5 'now'")
 }
 
 // newUsedHarness returns a harness whose store is on a pool of the program's. The

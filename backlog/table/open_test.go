@@ -15,8 +15,7 @@ import (
 func TestURLsWithSecrets(t *testing.T) {
 	const (
 		user      = "the database URL has a user; a file has no user and host; write sqlite:PATH"
-		parameter = "the database URL has a parameter"
-		only      = "; synchronous is the only one there is"
+		parameter = "the database URL has a parameter that is not known; synchronous is the only one there is"
 
 		postgresCure = "write postgres://USER:PASSWORD@HOST:5432/DATABASE, what is none of a-z, 0-9 and -._~ in the user and the password as %XX; the password may instead be in PGPASSWORD or ~/.pgpass"
 	)
@@ -27,25 +26,25 @@ func TestURLsWithSecrets(t *testing.T) {
 		{"sqlite://me:s3/cret@h/x", user, "sqlite:…"},
 		{"sqlite://me:s3\ncret@h/x", user, "sqlite:…"},
 		{"sqlite://me:s3cret@h/x?synchronous=full", user, "sqlite:…"},
-		{"sqlite:x.db?password=s3cret", parameter + " password" + only, "sqlite:…"},
-		{"sqlite:x.db?synchronous=normal&_auth_pass=s3cret", parameter + " _auth_pass" + only, "sqlite:…"},
-		{"sqlite:x.db?_auth_pass=s3cret&synchronous=normal", parameter + " _auth_pass" + only, "sqlite:…"},
-		{"sqlite:a?.db?key=s3cret/?x=y", parameter + " key" + only, "sqlite:…"},
-		{"sqlite:x.db?a&s3cret=1", parameter + " a" + only, "sqlite:…"},
-		{"sqlite:x.db?s3cret=", parameter + " that is not known" + only, "sqlite:…"},
-		{"sqlite:x.db?synchronous=s3cret", "the database URL asks for a synchronous that is neither full nor normal; write full or normal", "sqlite:…"},
-		{"sqlite:~/x.db?key=s3cret", parameter + " key" + only, "sqlite:…"},
-		{"Postgres://me:s3cret@h/x/y", "the database URL has more behind its host than the name of a database; " + postgresCure, "Postgres:…"},
+		{"sqlite:x.db?password=s3cret", parameter, "sqlite:…"},
+		{"sqlite:x.db?synchronous=normal&_auth_pass=s3cret", parameter, "sqlite:…"},
+		{"sqlite:x.db?_auth_pass=s3cret&synchronous=normal", parameter, "sqlite:…"},
+		{"sqlite:a?.db?key=s3cret/?x=y", parameter, "sqlite:…"},
+		{"sqlite:x.db?a&s3cret=1", parameter, "sqlite:…"},
+		{"sqlite:x.db?s3cret=", parameter, "sqlite:…"},
+		{"sqlite:x.db?synchronous=s3cret", "the database URL has a synchronous that is not known; write one of full normal", "sqlite:…"},
+		{"sqlite:~/x.db?key=s3cret", parameter, "sqlite:…"},
+		{"Postgres://me:s3cret@h/x/y", "the database URL cannot be read; " + postgresCure, "Postgres:…"},
 		{"postgres://me:s3/cret@h/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
-		{"postgres://me:12/s3cret@h/x", "the database URL has more behind its host than the name of a database; " + postgresCure, "postgres:…"},
-		{"postgres://me:12?s3cret@h/x", "the database URL has more behind its host than the name of a database; " + postgresCure, "postgres:…"},
+		{"postgres://me:12/s3cret@h/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
+		{"postgres://me:12?s3cret@h/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
 		{"postgres://me:12#s3cret@h/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
 		{"postgres://me:s3%cret@h/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
 		{"postgres://me:s3 cret@h:p/x", "the database URL cannot be read; " + postgresCure, "postgres:…"},
-		{"postgres://h/x?s3cret=", "the database URL has a parameter that is not known; " + postgresCure, "postgres:…"},
-		{"postgres://h/x?password=s3cret&sslmode=s3cret", "the database URL asks for a sslmode that is neither disable nor allow nor prefer nor require nor verify-ca nor verify-full; write disable or allow or prefer or require or verify-ca or verify-full", "postgres:…"},
+		{"postgres://h/x?s3cret=%", "the database URL cannot be read; " + postgresCure, "postgres:…"},
+		{"postgres://h/x?password=s3cret&sslmode=s3cret", "the database URL has a sslmode that is not known; write one of disable allow prefer require verify-ca verify-full", "postgres:…"},
 		{"postgresql:x", "the database URL cannot be read; " + postgresCure, "postgresql:…"},
-		{"s3cret", "the database is not a URL; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE", "…"},
+		{"s3cret", "the database is not a URL of a known kind; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE", "…"},
 	} {
 		_, err := openDB(context.Background(), x.url, table.Options{})
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != x.want {
@@ -67,7 +66,6 @@ func TestShownServers(t *testing.T) {
 		"postgres:///shop?password=s3cret":                              "postgres:///shop",
 		"postgres://me@h":                                               "postgres://h",
 		"postgres://me:s3@cret@h/shop":                                  "postgres:…",
-		"postgres://h/s3%20cret":                                        "postgres:…",
 		"postgres://me:s3cret@h/shop?password=s3@cret":                  "postgres:…",
 	} {
 		if got := db.Shown(url, dialects...); got != want {
@@ -76,11 +74,11 @@ func TestShownServers(t *testing.T) {
 	}
 }
 
-// TestNamesOfFiles: what begins like a user or parameters can be a file's name.
+// TestNamesOfFiles: what begins like a user or a parameter can be a file's name.
 func TestNamesOfFiles(t *testing.T) {
 	for _, url := range []string{
-		"sqlite:a?.db", "sqlite3:what?/x=1.db", "SQLite:a b?c#d%20.db", "sqlite:me:you@home.db", "sqlite:///srv/me:you@home/x.db",
-		"sqlite://c:/me@home/x.db", "sqlite:a=b&c.db?synchronous=normal", "sqlite:a?.db?synchronous=FULL&synchronous=normal", "sqlite:~/a.db", "sqlite::memory:",
+		"SQLite:a bc#d%20.db", "sqlite:me:you@home.db", "sqlite:///srv/me:you@home/x.db",
+		"sqlite://c:/me@home/x.db", "sqlite:a=b&c.db?synchronous=normal", "sqlite:a.db?synchronous=FULL&synchronous=normal", "sqlite:~/a.db", "sqlite::memory:",
 	} {
 		if got := db.Shown(url, dialects...); got != url {
 			t.Errorf("%s is shown as %s", url, got)
@@ -90,7 +88,7 @@ func TestNamesOfFiles(t *testing.T) {
 			t.Errorf("%s: got %v", url, err)
 		}
 	}
-	url := "sqlite:" + filepath.Join(t.TempDir(), "a?.db")
+	url := "sqlite:" + filepath.Join(t.TempDir(), "a#b%20.db")
 	if err := create(context.Background(), url, []string{"CREATE TABLE t (x)"}); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (t *layout) followsPolicy(lane backlog.Lane) bool {
 	return t.retry != nil && (lane == backlog.Failed || t.refresh != nil)
 }
 
-// segments are those of the query's lane that can hold rows, within its cursors.
+// segments returns where the query's lane can hold rows, within its cursors.
 func (t *layout) segments(q backlog.Query) (list []int) {
 	for seg := segNewest; seg <= segOldest; seg++ {
 		if !q.After.IsZero() && seg < q.After.Segment || !q.Until.IsZero() && seg > q.Until.Segment {
@@ -121,7 +121,7 @@ type term struct {
 	class  retryClass
 }
 
-// terms are those of a lane.
+// terms returns the terms of a lane.
 func (t *layout) terms(lane backlog.Lane) (list []term) {
 	classes := []retryClass{{}}
 	if t.followsPolicy(lane) {
@@ -175,8 +175,8 @@ func (t *layout) orderBy(lane backlog.Lane, cols []string) string {
 	return " ORDER BY " + strings.Join(cols, desc+", ") + desc + " LIMIT ?"
 }
 
-// termQuery is what one term has of the query, with the rest of the columns behind
-// those of a page.
+// termQuery is what one term has of the query, with the rest of the columns behind the
+// page's.
 func (t *layout) termQuery(q backlog.Query, p part, x term, rest string) (string, []any) {
 	b := t.branches[x.branch]
 	prefix := slices.Concat(t.where.prefix, b.prefix)
@@ -212,13 +212,7 @@ func (t *layout) from(lead []string, order string) string {
 	if t.text.Hint == "" || len(lead) == 0 || !t.d.Hints() {
 		return t.name
 	}
-	names := func(quoted []string) (list []string) {
-		for _, q := range quoted {
-			list = append(list, t.quotedColumn(q).Name)
-		}
-		return list
-	}
-	for _, x := range t.catalog.Serving(names(db.Distinct(lead)), names(db.Distinct(append([]string{order}, t.key...)))) {
+	for _, x := range t.catalog.Serving(t.names(lead), t.names(append([]string{order}, t.key...))) {
 		if x.Name != "" {
 			return fmt.Sprintf(t.text.Hint, t.name, t.text.Quote(x.Name))
 		}
@@ -317,14 +311,14 @@ func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) 
 
 // pending returns the conditions that a row of the branch meets.
 func (t *layout) pending(b branch) []string {
-	return append(nonEmpty(b.cond, t.where.cond), t.nullable(" IS NOT NULL")...)
+	return append(nonEmpty(b.cond, t.where.cond), t.keyed()...)
 }
 
-// nullable returns the condition for each part of the key that may be NULL.
-func (t *layout) nullable(cond string) (list []string) {
+// keyed returns the condition for each part of the key that may be NULL.
+func (t *layout) keyed() (list []string) {
 	for i, name := range t.m.ID {
 		if c := t.catalog.Find(name, true); !c.NotNull {
-			list = append(list, t.key[i]+cond)
+			list = append(list, t.key[i]+" IS NOT NULL")
 		}
 	}
 	return list

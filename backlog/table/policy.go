@@ -46,6 +46,15 @@ func (c *retryCols) order() *timeCol {
 	return c.last
 }
 
+// atMost is a number of failures as the column can hold it: what waits no longer for a
+// larger one need not be told from it.
+func (c *retryCols) atMost(n int64) int64 {
+	if c.most > 0 {
+		return min(n, c.most)
+	}
+	return n
+}
+
 // within is the condition of rows that are not given up, "" if none ever is.
 func (c *retryCols) within() string {
 	if c.retries < 0 {
@@ -110,73 +119,60 @@ func (c *retryCols) read(row []any) (r backlog.Failures, err error) {
 }
 
 // retry resolves the columns of the policy.
-func (r *resolver) retry() error {
+func (r *resolver) retry() {
 	m := r.m.Policy
 	if m == nil || r.t.refresh != nil {
-		return nil
+		return
 	}
 	if m.Next == "" && len(m.Waits) == 0 {
-		return problem("set Waits and Retries of the mapping's Policy to those of the engine's", "policy: the mapping does not say how long a failed record waits")
+		r.refuse("set Waits and Retries of the mapping's Policy to those of the engine's", "policy: the mapping does not say how long a failed record waits")
+		return
 	}
-	c := &retryCols{waits: m.Waits, retries: m.Retries}
-	count, err := r.policyColumn(m.Count)
-	if err != nil {
-		return err
-	}
+	count := r.policyColumn(m.Count)
 	if count.Class == db.Textual || count.Class == db.Bytes || count.Class == db.Boolean {
-		return problem("name a column of whole numbers", "policy: column %s is %s, which cannot count failures", count.Name, count.Decl)
+		r.refuse("name a column of whole numbers", "policy: column %s is %s, which cannot count failures", count.Name, count.Decl)
 	}
 	if count.Most > 0 && int64(m.Retries) >= count.Most {
-		return problem("let it give up earlier, or name a column of larger numbers", "policy: column %s is %s, which cannot count %d failures", count.Name, count.Decl, m.Retries+1)
+		r.refuse("let it give up earlier, or name a column of larger numbers", "policy: column %s is %s, which cannot count %d failures", count.Name, count.Decl, m.Retries+1)
 	}
-	c.count, c.nullable, c.most = r.text.Quote(count.Name), !count.NotNull, count.Most
-	for _, x := range []struct {
-		name string
-		to   **timeCol
-	}{{m.Last, &c.last}, {m.Next, &c.next}} {
-		if x.name == "" {
-			continue
-		}
-		col, err := r.policyColumn(x.name)
-		if err != nil {
-			return err
-		}
-		tc := r.t.timeOf(col)
-		if tc.written { // no setting says more about it
-			// While it is empty, it is written in the form of the date of
-			// insertion, and so must be read in that one's zone.
-			r.t.readIn(tc, col, r.t.inserted.zone)
-			tc.written = false
-		}
-		if tc == r.t.inserted {
-			r.t.note("policy: the date of insertion is that of the last failure: each failure makes a record young again, and none grows too old")
-		}
-		*x.to = tc
+	c := &retryCols{waits: m.Waits, retries: m.Retries, count: r.text.Quote(count.Name), nullable: !count.NotNull, most: count.Most}
+	c.last = r.policyTime(m.Last)
+	if m.Next != "" {
+		c.next = r.policyTime(m.Next)
 	}
 	if m.InRetry != "" {
-		col, err := r.policyColumn(m.InRetry)
-		if err != nil {
-			return err
+		set := func(text string) []assign {
+			r.policyColumn(m.InRetry)
+			return []assign{r.assign("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})}
 		}
-		for text, to := range map[string]*[]assign{"true": &c.retrying, "false": &c.done} {
-			a, err := r.assign("policy", mapping.Assignment{Column: col.Name, Value: mapping.Value{Text: text}})
-			if err != nil {
-				return err
-			}
-			*to = []assign{a}
-		}
+		c.retrying, c.done = set("true"), set("false")
 	}
 	if c.next != nil {
 		c.ended = append([]assign{{col: c.next.quoted, expr: "NULL"}}, c.done...)
 	}
 	r.t.retry = c
-	return nil
+}
+
+// policyTime returns the column in which the policy keeps a time.
+func (r *resolver) policyTime(name string) *timeCol {
+	col := r.policyColumn(name)
+	tc := r.t.timeOf(col)
+	if tc.written { // no setting says more about it
+		// While it is empty, it is written in the form of the date of
+		// insertion, and so must be read in that one's zone.
+		r.t.readIn(tc, col, r.t.inserted.zone)
+		tc.written = false
+	}
+	if tc == r.t.inserted {
+		r.t.note("policy: the date of insertion is that of the last failure: each failure makes a record young again, and none grows too old")
+	}
+	return tc
 }
 
 // policyColumn is writable for the columns that init can add.
-func (r *resolver) policyColumn(name string) (*column, error) {
+func (r *resolver) policyColumn(name string) *column {
 	if r.cat.Find(name, r.text.FoldsNames) == nil {
-		return nil, problem("`backlog init` adds it, or name another under columns: of the policy; the columns are: "+r.cat.Names(),
+		r.refuse("`backlog init` adds it, or name another under columns: of the policy; the columns are: "+r.cat.Names(),
 			"policy: table %s has no column %q", r.m.Name, name)
 	}
 	return r.writable("policy", name)

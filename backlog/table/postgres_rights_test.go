@@ -139,5 +139,5 @@ func TestPostgresSession(t *testing.T) {
 	}
 	s.exec("ALTER ROLE " + role + " SET default_transaction_read_only = on")
 	_, err = s.open(s.as(role+":s3cret"), jobs())
-	wantProblem(t, err, "the sessions of the user "+role+" are read only")
+	wantProblem(t, err, "the sessions of the user "+role+" are read only on the PostgreSQL server at ")
 }

@@ -23,21 +23,51 @@ type Reading struct {
 	Args    []any
 }
 
-// Readings returns the queries of passes that begin now.
+// Readings returns the queries of passes that begin now. Of failed records that a policy
+// counts, those that wait equally long are a range of one index each; those who have
+// failed more often than the curve grows are many numbers of failures, and need an
+// index of their own to come in order.
 func (t *layout) Readings(now time.Time) (list []Reading) {
 	for i, b := range t.branches {
-		q := backlog.Query{Lane: b.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
-		if t.followsPolicy(b.lane) {
-			list = append(list, t.retryReadings(q, i)...)
-			continue
+		name := t.m.Name + "_backlog_" + b.lane.String()
+		order := t.orderOf(b.lane).quoted
+		conds, columns, equal := []string{b.cond}, []string{order}, []string(nil)
+		switch {
+		case t.refresh != nil: // one index for both lanes
+			name, b.cond, conds = t.m.Name+"_backlog_refresh", b.base, []string{b.base}
+		case t.followsPolicy(b.lane):
+			name = t.m.Name + "_backlog_retry"
+			if c := t.retry; c.next == nil {
+				conds, columns, equal = []string{b.base}, []string{c.count, order}, t.names([]string{c.count})
+			}
 		}
-		name := fmt.Sprintf("%s_backlog_%s", t.m.Name, b.lane)
 		if i > 0 && t.branches[i-1].lane == b.lane {
 			name = fmt.Sprintf("%s_%d", name, i)
 		}
-		r := t.reading(b, name, []string{b.cond}, []string{t.inserted.quoted})
-		r.Query, r.Args = t.pageQuery(q, part{seg: segDated}, []term{{branch: i}}, q.Limit)
-		list = append(list, r)
+		add := func(terms []term, name string, conds, columns, equal []string) {
+			if len(terms) == 0 {
+				return
+			}
+			q := backlog.Query{Lane: b.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
+			r := t.reading(b, name, conds, columns)
+			r.Equal = append(r.Equal, equal...)
+			r.Query, r.Args = t.pageQuery(q, part{seg: segDated}, terms, q.Limit)
+			list = append(list, r)
+		}
+		var single, many []term
+		for _, x := range t.terms(b.lane) {
+			switch {
+			case x.branch != i || x.class.odd:
+			case x.class.many:
+				many = append(many, x)
+			default:
+				single = append(single, x)
+			}
+		}
+		add(single, name, conds, columns, equal)
+		if len(many) > 0 {
+			add(many, name+"_max", append(conds, many[0].class.cond), []string{order}, nil)
+		}
 	}
 	if t.refresh != nil && t.refresh.Running != "" {
 		list = append(list, t.overdueReading(now))
@@ -50,76 +80,26 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 // condition says already: a planner without statistics prefers any index that it
 // can search by a status, and would then sort.
 func (t *layout) reading(b branch, name string, conds, columns []string) Reading {
-	r := Reading{
+	return Reading{
 		What: fmt.Sprintf("%s records, %s", b.lane, b.cond), Name: name, Equal: t.equalColumns(b), Told: slices.Concat(t.where.columns, b.columns),
 		Columns: db.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
 		Where:   strings.Join(append(slices.Clip(conds), nonEmpty(t.where.cond)...), " AND "),
+		Order:   t.names(slices.Concat(columns, t.key)),
 	}
-	for _, quoted := range db.Distinct(slices.Concat(columns, t.key)) {
-		r.Order = append(r.Order, t.quotedColumn(quoted).Name)
-	}
-	return r
-}
-
-// retryReadings are the queries for the failed lane of a branch.
-// Records that wait equally long are a range of one index each; those who have
-// failed more often than the curve grows are many numbers of failures, and need an
-// index of their own to come in order.
-func (t *layout) retryReadings(q backlog.Query, i int) (list []Reading) {
-	b, c := t.branches[i], t.retry
-	name := t.m.Name + "_backlog_retry"
-	if i > 0 && t.followsPolicy(t.branches[i-1].lane) {
-		name = fmt.Sprintf("%s_%d", name, i)
-	}
-	add := func(classes []retryClass, name string, conds []string, equal []string, columns ...string) {
-		if len(classes) == 0 {
-			return
-		}
-		var terms []term
-		for _, x := range classes {
-			terms = append(terms, term{i, x})
-		}
-		r := t.reading(b, name, conds, columns)
-		r.Equal = append(r.Equal, equal...)
-		r.Query, r.Args = t.pageQuery(q, part{seg: segDated}, terms, q.Limit)
-		list = append(list, r)
-	}
-	if t.refresh != nil { // one index for both lanes
-		name, b.cond = t.m.Name+"_backlog_refresh", b.base
-	}
-	if c.next != nil {
-		add(c.classes, name, []string{b.cond}, nil, c.next.quoted)
-		return list
-	}
-	var single, many []retryClass
-	for _, x := range c.classes {
-		switch {
-		case x.odd:
-		case x.many:
-			many = append(many, x)
-		default:
-			single = append(single, x)
-		}
-	}
-	add(single, name, []string{b.base}, []string{t.quotedColumn(c.count).Name}, c.count, c.last.quoted)
-	if len(many) > 0 {
-		add(many, name+"_max", []string{b.base, many[0].cond}, nil, c.last.quoted)
-	}
-	return list
 }
 
 // equalColumns returns the names of the columns with one value in the conditions
 // of the branch and of the table.
-func (t *layout) equalColumns(b branch) (names []string) {
+func (t *layout) equalColumns(b branch) []string {
+	var quoted []string
 	for _, equal := range []map[string]any{t.where.equal, b.equal} {
 		for name, v := range equal {
 			if v != nil || t.text.SearchedFirst {
-				names = append(names, t.quotedColumn(name).Name)
+				quoted = append(quoted, name)
 			}
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Sorted(slices.Values(t.names(quoted)))
 }
 
 // Statements returns the text of every statement that passes run, for people
@@ -154,13 +134,8 @@ func (t *layout) Statements() []string {
 		}
 		return db.Distinct(list)
 	}
-	for i := range t.branches {
-		for _, o := range []backlog.RowState{backlog.RowSuccess, backlog.RowError, backlog.RowDead} {
-			for _, failures := range []int{0, 1} { // as a policy counts them
-				text, _ := t.updateText(batch{state: i, target: o, count: failures}, 1)
-				add(text)
-			}
-		}
+	for _, x := range t.targets(time.Time{}) {
+		add(x.text)
 	}
 	if t.expireSet != nil {
 		for _, x := range t.expiries(time.Time{}, time.Time{}) {
@@ -170,33 +145,25 @@ func (t *layout) Statements() []string {
 	return db.Distinct(list)
 }
 
-// Rights returns the quoted columns that passes write and, in brackets, those that
-// they read, nothing if the handler is given all there are.
-func (t *layout) Rights() (written []string, read string) {
-	var set []assign
+// Written returns the quoted columns that passes write.
+func (t *layout) Written() (columns []string) {
+	set := slices.Clone(t.expireSet)
 	for _, x := range t.targets(time.Time{}) {
 		set = append(set, x.set...)
 	}
-	for _, a := range onceEach(append(set, t.expireSet...)) {
-		written = append(written, a.col)
+	for _, a := range set {
+		columns = append(columns, a.col)
 	}
-	if t.m.Columns == nil {
-		return written, ""
-	}
-	conditions := []string{t.where.cond, t.success, t.dead}
-	for _, b := range t.branches {
-		conditions = append(conditions, b.cond)
-	}
-	named := slices.Clone(written)
-	for _, c := range t.sel.columns {
-		named = append(named, t.text.Quote(c.Name))
-	}
-	var names []string
-	for i := range t.catalog.Columns {
-		name := t.text.Quote(t.catalog.Columns[i].Name)
-		if slices.Contains(named, name) || slices.ContainsFunc(conditions, func(c string) bool { return strings.Contains(c, name) }) {
-			names = append(names, name)
+	return db.Distinct(columns)
+}
+
+// Read returns the quoted columns that the statements of passes name, in the table's order.
+func (t *layout) Read() (columns []string) {
+	all := strings.Join(t.Statements(), "\n")
+	for _, c := range t.catalog.Columns {
+		if name := t.text.Quote(c.Name); strings.Contains(all, name) {
+			columns = append(columns, name)
 		}
 	}
-	return written, " (" + strings.Join(names, ", ") + ")"
+	return columns
 }

@@ -16,11 +16,10 @@ import (
 )
 
 // refresh finds the columns of the refresh policy, before others are given their times.
-func (r *resolver) refresh() (err error) {
+func (r *resolver) refresh() {
 	if r.m.Policy != nil && r.m.Policy.Refresh != nil {
-		r.t.refresh, err = attempt.Find(r.cat, r.text, r.m.Policy)
+		r.t.refresh, r.err = attempt.Find(r.cat, r.text, r.m.Policy)
 	}
-	return err
 }
 
 // refreshLanes makes the lanes of the policy: both go by the next start, and the number
@@ -89,7 +88,7 @@ func (w *RefreshWrite) Shown(d *db.Text) string { return shownSet(d, w.set, w.Ar
 func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w RefreshWrite) {
 	columns, values, left := t.refresh.Changes(from, s.Refresh, now, s.At)
 	for i, v := range values {
-		w.set = append(w.set, assign{col: columns[i], expr: "?", value: v})
+		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})
 	}
 	w.Left = left
 	a, shown := t.actions[s.Target%backlog.RowOther], s.Target
@@ -101,20 +100,10 @@ func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh)
 	if s.Target != backlog.RowNew && s.Target != backlog.RowOther {
 		w.set = append(w.set, t.actions[shown].status...)
 	}
-	if a.errCol != nil {
-		w.set = append(w.set, assign{col: t.text.Quote(a.errCol.Name), expr: "?", value: a.errCol.Fit(s.Error)})
-	}
 	if len(w.set) == 0 {
 		return w
 	}
-	w.set = onceEach(append(w.set, a.also...))
-	for _, x := range w.set {
-		if x.time != nil {
-			w.Args = append(w.Args, t.writeForm(x.time).Write(s.At))
-		} else if x.expr == "?" {
-			w.Args = append(w.Args, x.value)
-		}
-	}
+	w.set, w.Args = t.bound(onceEach(append(w.set, a.also...)), work{rows: []*backlog.Settlement{s}, at: s.At})
 	w.Text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
 	w.Args = db.Bind(w.Args, s.Record.Key)
 	return w
@@ -139,7 +128,7 @@ func (t *layout) refreshTargets(now time.Time) (list []target) {
 // overdueReading is the query for attempts past their deadlines.
 func (t *layout) overdueReading(now time.Time) Reading {
 	running := t.refresh.Running
-	deadline := branch{filter: filter{cond: running, columns: []string{t.refresh.Column(mapping.DeadlineAt).Name}}}
+	deadline := branch{filter: filter{cond: running, columns: t.refresh.ToldRunning}}
 	r := t.reading(deadline, t.m.Name+"_backlog_deadline", []string{running}, []string{t.refresh.Quoted(mapping.DeadlineAt)})
 	r.What = "running attempts, " + running
 	cond, tail, args := t.Overdue(now, backlog.Cursor{}, 1000)
@@ -167,7 +156,7 @@ func (t *layout) recordsText(cond, tail string, given bool) string {
 	if given {
 		exprs = t.sel.exprs
 	}
-	conds := append([]string{cond}, t.nullable(" IS NOT NULL")...)
+	conds := append([]string{cond}, t.keyed()...)
 	if t.where.cond != "" {
 		conds = append(conds, t.text.Unsearched(t.where.cond))
 	}

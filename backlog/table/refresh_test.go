@@ -101,8 +101,8 @@ func TestRefreshCreate(t *testing.T) {
   "rule" TEXT,
   "url" TEXT
 )`,
-		`CREATE INDEX IF NOT EXISTS "banner_backlog_refresh" ON "banner" ("refresh_at", "id") WHERE "refresh_at" IS NOT NULL AND "deadline_at" IS NULL AND "disabled" = 0`,
-		`CREATE INDEX IF NOT EXISTS "banner_backlog_deadline" ON "banner" ("deadline_at", "id") WHERE "deadline_at" IS NOT NULL`}
+		`CREATE INDEX IF NOT EXISTS "banner_backlog_refresh" ON "banner" ("refresh_at", "id") WHERE "refresh_at" IS NOT NULL AND ("deadline_at" IS NULL OR "attempt_uid" IS NULL) AND "disabled" = 0`,
+		`CREATE INDEX IF NOT EXISTS "banner_backlog_deadline" ON "banner" ("deadline_at", "id") WHERE "deadline_at" IS NOT NULL AND "attempt_uid" IS NOT NULL`}
 	if got := strings.Join(steps, "\n"); err != nil || got != strings.Join(want, "\n") {
 		t.Fatalf("got %s, %v\nwant %s", got, err, strings.Join(want, "\n"))
 	}
@@ -328,8 +328,7 @@ func TestRefreshStepsDiffer(t *testing.T) {
 // the call again.
 func TestRefreshLostCommit(t *testing.T) {
 	f := newFile(t, `CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT, deadline_at TEXT, attempt_uid TEXT); INSERT INTO banner VALUES (1, '2026-02-10 11:00:00', 0, NULL, NULL)`)
-	tab := f.store(refreshMapping())
-	s, other := refreshStore(t, tab), refreshStore(t, f.store(refreshMapping()))
+	s, other := refreshStore(t, f.store(refreshMapping())), refreshStore(t, f.store(refreshMapping()))
 	r := dueRecord(t, s)
 	r.AttemptID = "a"
 	before := *r
@@ -339,9 +338,9 @@ func TestRefreshLostCommit(t *testing.T) {
 	wantWritten(t, "the start again, with the same token", true, left, err)
 
 	group := []backlog.Settlement{endedIn(r, backlog.RowSuccess, backlog.Refresh{At: noon.Add(day)})}
-	tab.LoseCommit("a")
 	left, err = other.Settle(context.Background(), group)
 	wantWritten(t, "what the lost commit wrote", true, left, err)
+	r.Unsure = true
 	left, err = s.Settle(context.Background(), group)
 	wantWritten(t, "the call again", true, left, err)
 	left, err = s.Settle(context.Background(), group)
@@ -489,4 +488,19 @@ func TestRefreshInit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRefreshStartAgain: who does not know whether a start is written makes the call
+// again. What a user has saved since then stays.
+func TestRefreshStartAgain(t *testing.T) {
+	f := newFile(t, `CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT, deadline_at TEXT, attempt_uid TEXT); INSERT INTO banner VALUES (1, '2026-02-10 11:00:00', 0, NULL, NULL)`)
+	s := refreshStore(t, f.store(refreshMapping()))
+	r := dueRecord(t, s)
+	before := *r
+	left, err := s.Begin(t.Context(), []backlog.Settlement{started(r)})
+	wantWritten(t, "a start", true, left, err)
+	f.exec("UPDATE banner SET refresh_at = '2026-02-10 12:10:00', attempt_no = 0")
+	left, err = s.Begin(t.Context(), []backlog.Settlement{started(&before)})
+	wantWritten(t, "the start again, with the same token", true, left, err)
+	f.wantRows("SELECT refresh_at, attempt_no, deadline_at FROM banner", "'2026-02-10 12:10:00' 0 '2026-02-10 13:00:00'")
 }

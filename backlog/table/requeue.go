@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -20,28 +21,26 @@ type Filter struct {
 }
 
 // requeue resolves what puts a record back to new.
-func (r *resolver) requeue() error {
+func (r *resolver) requeue() {
 	t, s := r.t, r.m.New
 	if len(s.Values) == 0 && len(s.Set) == 0 {
 		for _, c := range s.When {
 			s.Set = append(s.Set, mapping.Assignment{Column: c.Column, Value: c.Values[0]})
 		}
 	}
-	set, err := r.assigns("statuses.new", s)
-	if err != nil {
-		return nil // what cannot be written is only in the way of retry
+	had := r.err
+	set := r.assigns("statuses.new", s)
+	if r.err != had {
+		r.err = had // what cannot be written is only in the way of retry
+		return
 	}
-	also, err := r.touched(false)
-	if err != nil {
-		return err
-	}
+	also := r.touched(false)
 	t.actions[backlog.RowNew] = action{status: set, also: also}
 	t.requeueSet = slices.Concat(set, also)
 	if c := t.retry; c != nil {
 		t.requeueSet = append(append(t.requeueSet, assign{col: c.count, expr: "0"}), c.ended...)
 	}
 	t.requeueSet = onceEach(t.requeueSet) // what new sets itself counts
-	return nil
 }
 
 // CountRequeue returns how many records Requeue would put back to new.
@@ -50,7 +49,7 @@ func (t *Table) CountRequeue(ctx context.Context, filter Filter) (n int, err err
 	if err != nil {
 		return 0, err
 	}
-	return n, t.db.One(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(conds, " AND "), args, &n)
+	return t.countRows(ctx, conds, args)
 }
 
 // Requeue puts the dead and failed records that the filter selects back to new, as if
@@ -62,23 +61,7 @@ func (t *Table) Requeue(ctx context.Context, filter Filter, now time.Time) (tota
 	if err != nil {
 		return 0, err
 	}
-	set := t.timeArgs(t.requeueSet, now)
-	for rows, err := range t.groupsByKey(ctx, conds, args) {
-		if err != nil {
-			return total, err
-		}
-		all := slices.Concat(set, args)
-		for _, row := range rows {
-			all = db.Bind(all, t.keyOf(row))
-		}
-		text := "UPDATE " + t.name + " SET " + setText(t.requeueSet) + " WHERE " + t.text.Unsearched(strings.Join(conds, " AND ")) + " AND " + t.text.KeyIn(t.key, len(rows))
-		n, err := t.write(ctx, text, all)
-		if err != nil {
-			return total, err
-		}
-		total += n
-	}
-	return total, nil
+	return t.rewrite(ctx, t.requeueSet, now, conds, args, nil)
 }
 
 // requeued returns the conditions for the dead and failed records of the
@@ -98,6 +81,9 @@ func (t *layout) requeued(filter Filter) (conds []string, args []any, err error)
 	}
 	if t.refresh != nil && len(filter.Keys) > 0 {
 		or = []string{always} // whatever it is in
+	}
+	if t.refresh != nil && filter.Status == "disabled" { // whatever the column of statuses says
+		or, filter.Status = []string{cmp.Or(t.dead, never)}, ""
 	}
 	if len(or) == 0 {
 		return nil, nil, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)

@@ -20,7 +20,7 @@ func TestParseKey(t *testing.T) {
 	}{
 		{"k INTEGER PRIMARY KEY", "7", backlog.NewKey(int64(7)), ""},
 		{"k INTEGER PRIMARY KEY", "-9223372036854775808", backlog.NewKey(int64(-1 << 63)), ""},
-		{"k INTEGER PRIMARY KEY", "x", backlog.Key{}, `"x" is not a whole number, as column k has`},
+		{"k INTEGER PRIMARY KEY", "x", backlog.Key{}, `x is not a whole number, and column k is INTEGER`},
 		{"k TEXT PRIMARY KEY", "0123", backlog.NewKey("0123"), ""},
 		{"k TEXT PRIMARY KEY", `["a"]`, backlog.NewKey(`["a"]`), ""},
 		{"k BLOB PRIMARY KEY", "AP8=", backlog.NewKey([]byte{0, 0xff}), ""},
@@ -29,7 +29,7 @@ func TestParseKey(t *testing.T) {
 		{"k TEXT, l INT, PRIMARY KEY (k, l)", `[7, "8"]`, backlog.NewKey("7", int64(8)), ""},
 		{"k TEXT, l INT, PRIMARY KEY (k, l)", `a`, backlog.Key{}, `"a" is not a key of 2 columns: write a JSON array, such as '["a", 7]'`},
 		{"k TEXT, l INT, PRIMARY KEY (k, l)", `["a"]`, backlog.Key{}, `"[\"a\"]" is not a key of 2 columns: write a JSON array, such as '["a", 7]'`},
-		{"k TEXT, l INT, PRIMARY KEY (k, l)", `["a", null]`, backlog.Key{}, `"null" is not a whole number, as column l has`},
+		{"k TEXT, l INT, PRIMARY KEY (k, l)", `["a", null]`, backlog.Key{}, `null is not a whole number, and column l is INT`},
 	} {
 		columns, end, _ := strings.Cut(x.decl, ", PRIMARY")
 		if end != "" {

@@ -15,8 +15,8 @@ import (
 type filter struct {
 	cond    string         // SQL; "" for none
 	columns []string       // in it
-	equal   map[string]any // quoted: those with one value
-	prefix  []string       // quoted: those of equal with which an index begins
+	equal   map[string]any // quoted: the columns with one value
+	prefix  []string       // quoted: the columns of equal with which an index begins
 }
 
 // A branch is one of the conditions under which a row is in a lane. A lane is
@@ -34,18 +34,18 @@ type branch struct {
 
 // An assign is a column with the SQL text of its new value.
 type assign struct {
-	col   string   // quoted
-	expr  string   // SQL
-	time  *timeCol // of which the present time is bound; nil: none is
-	fixed bool     // it is set to value, whatever the row has
+	col   string                        // quoted
+	expr  string                        // SQL
+	time  *timeCol                      // in whose form the present time is bound; nil: none is
+	of    func(*backlog.Settlement) any // what is bound; nil: nothing is
+	fixed bool                          // it is set to value, whatever the row has
 	value any
 }
 
 // An action is what a kind of settlement writes.
 type action struct {
 	status []assign // of the state
-	also   []assign // touch, attempts, kept columns
-	errCol *column  // takes the error's text, which is bound; nil: none does
+	also   []assign // touch, attempts, kept columns, the error's text
 }
 
 // resolve turns the mapping into SQL against the catalogue. Every column that
@@ -56,35 +56,47 @@ type resolver struct {
 	cat  *catalog
 	text *db.Text
 	m    mapping.Mapping
+	err  error // the first problem; what is resolved behind it is of no use
 }
 
-func (r *resolver) column(setting, name string) (*column, error) {
+// refuse is a problem of the mapping.
+func (r *resolver) refuse(hint, format string, args ...any) {
+	r.err = cmp.Or(r.err, problem(hint, format, args...))
+}
+
+func (r *resolver) column(setting, name string) *column {
 	c := r.cat.Find(name, r.text.FoldsNames)
 	if c == nil {
-		return nil, problem("the columns are: "+r.cat.Names(), "%s: table %s has no column %q", setting, r.m.Name, name)
+		r.refuse("the columns are: "+r.cat.Names(), "%s: table %s has no column %q", setting, r.m.Name, name)
+		return &column{Name: name}
 	}
-	return c, nil
+	return c
 }
 
 // writable is column for one that is to be written.
-func (r *resolver) writable(setting, name string) (*column, error) {
-	c, err := r.column(setting, name)
-	if err == nil && c.Generated {
-		return nil, problem("name another", "%s: column %s is computed by the database and cannot be written", setting, c.Name)
+func (r *resolver) writable(setting, name string) *column {
+	c := r.column(setting, name)
+	if c.Generated {
+		r.refuse("name another", "%s: column %s is computed by the database and cannot be written", setting, c.Name)
 	}
-	return c, err
+	return c
+}
+
+// typed is the value as the column has it.
+func (r *resolver) typed(setting string, col *column, v mapping.Value) any {
+	value, err := col.Typed(v)
+	if err != nil {
+		r.refuse(fmt.Sprintf("give %s a value that the column can hold", setting), "%s: %v", setting, err)
+	}
+	return value
 }
 
 // condition returns the SQL for the column's values and, if it is a single one, that.
-func (r *resolver) condition(setting string, col *column, values []mapping.Value) (sql string, value any, err error) {
+func (r *resolver) condition(setting string, col *column, values []mapping.Value) (sql string, value any) {
 	name := r.text.Quote(col.Name)
 	var alternatives, literals []string
 	for _, v := range values {
-		value, err = col.Typed(v)
-		if err != nil {
-			return "", nil, unfit(setting, err)
-		}
-		if value == nil {
+		if value = r.typed(setting, col, v); value == nil {
 			alternatives = append(alternatives, name+" IS NULL")
 		} else {
 			literals = append(literals, r.text.Literal(value))
@@ -98,23 +110,17 @@ func (r *resolver) condition(setting string, col *column, values []mapping.Value
 		alternatives = append(alternatives, name+" IN ("+strings.Join(literals, ", ")+")")
 	}
 	if len(alternatives) == 1 {
-		return alternatives[0], value, nil
+		return alternatives[0], value
 	}
-	return "(" + strings.Join(alternatives, " OR ") + ")", value, nil
+	return "(" + strings.Join(alternatives, " OR ") + ")", value
 }
 
-func (r *resolver) filter(setting string, list []mapping.Condition) (f filter, err error) {
+func (r *resolver) filter(setting string, list []mapping.Condition) filter {
+	f := filter{equal: make(map[string]any)}
 	var all []string
-	f.equal = make(map[string]any)
 	for _, c := range list {
-		col, err := r.column(setting, c.Column)
-		if err != nil {
-			return f, err
-		}
-		cond, value, err := r.condition(setting, col, c.Values)
-		if err != nil {
-			return f, err
-		}
+		col := r.column(setting, c.Column)
+		cond, value := r.condition(setting, col, c.Values)
 		all, f.columns = append(all, cond), append(f.columns, col.Name)
 		if name := r.text.Quote(col.Name); len(c.Values) == 1 {
 			f.equal[name] = value
@@ -124,11 +130,12 @@ func (r *resolver) filter(setting string, list []mapping.Condition) (f filter, e
 		}
 	}
 	f.cond = strings.Join(all, " AND ")
-	return f, nil
+	return f
 }
 
 // branches returns the conditions of a pending state: one for each status.
-func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) (list []branch, err error) {
+func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) (list []branch) {
+	defer r.unheld(setting, s)()
 	alternatives, labels := [][]mapping.Condition{s.When}, []string{map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[lane]}
 	if len(s.When) == 0 {
 		alternatives, labels = nil, nil
@@ -138,111 +145,83 @@ func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) 
 		}
 	}
 	for i, when := range alternatives {
-		b := branch{lane: lane, label: labels[i]}
-		if b.filter, err = r.filter(setting, when); err != nil {
-			return nil, r.unheld(setting, s, err)
-		}
-		same := func(o branch) bool { return o.cond == b.cond }
-		if !slices.ContainsFunc(list, same) { // 1 and '1' are one value of a number's column
+		b := branch{lane: lane, label: labels[i], filter: r.filter(setting, when)}
+		if !slices.ContainsFunc(list, b.same) { // 1 and '1' are one value of a number's column
 			list = append(list, b)
 		}
 	}
-	return list, nil
+	return list
 }
 
-// unfit is the problem of a value that is not of its column's type.
-func unfit(setting string, err error) error {
-	return problem(fmt.Sprintf("give %s a value that the column can hold", setting), "%s: %v", setting, err)
-}
+func (b *branch) same(o branch) bool { return o.cond == b.cond }
 
-// unheld adds to an error about a status that nobody has written down where it
-// comes from.
-func (r *resolver) unheld(setting string, s mapping.State, err error) error {
-	if s.Given {
-		return err
+// unheld returns what adds to an error that comes until then about a status that nobody
+// has written down where it comes from.
+func (r *resolver) unheld(setting string, s mapping.State) func() {
+	had := r.err
+	return func() {
+		if had == nil && r.err != nil && !s.Given {
+			r.err = fmt.Errorf("%w (%s is not given, this is its default)", r.err, setting)
+		}
 	}
-	return fmt.Errorf("%w (%s is not given, this is its default)", err, setting)
 }
 
 // assigns returns what setting the state writes.
-func (r *resolver) assigns(setting string, s mapping.State) (list []assign, err error) {
+func (r *resolver) assigns(setting string, s mapping.State) (list []assign) {
+	defer r.unheld(setting, s)()
 	set := s.Set
 	if len(s.Values) > 0 {
 		set = []mapping.Assignment{{Column: r.m.Status, Value: s.Values[0]}}
 	}
 	for _, a := range set {
-		one, err := r.assign(setting, a)
-		if err != nil {
-			return nil, r.unheld(setting, s, err)
-		}
-		list = append(list, one)
+		list = append(list, r.assign(setting, a))
 	}
-	return list, nil
+	return list
 }
 
 // assign returns one assignment.
-func (r *resolver) assign(setting string, a mapping.Assignment) (out assign, err error) {
-	col, err := r.writable(setting, a.Column)
-	if err != nil {
-		return out, err
+func (r *resolver) assign(setting string, a mapping.Assignment) assign {
+	col := r.writable(setting, a.Column)
+	out := assign{col: r.text.Quote(col.Name)}
+	switch {
+	case a.Value.IsNow():
+		out.expr, out.time = "?", r.t.timeOf(col)
+		return out
+	case a.Value.IsIncrement():
+		out.expr = col.OneMore(out.col)
+		return out
 	}
-	out.col = r.text.Quote(col.Name)
-	if !a.Value.Quoted && !a.Value.Null {
-		switch a.Value.Text {
-		case "now":
-			out.expr, out.time = "?", r.t.timeOf(col)
-			return out, nil
-		case "+1":
-			out.expr = col.OneMore(out.col)
-			return out, nil
-		}
-	}
-	if out.value, err = col.Typed(a.Value); err != nil {
-		return out, unfit(setting, err)
-	}
+	out.value = r.typed(setting, col, a.Value)
 	if out.value == nil && col.NotNull {
-		return out, problem("give it a value", "%s: column %s must not be NULL", setting, col.Name)
+		r.refuse("give it a value", "%s: column %s must not be NULL", setting, col.Name)
 	}
 	if s, ok := out.value.(string); ok && col.Length > 0 && len([]rune(s)) > col.Length {
-		return out, problem("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
+		r.refuse("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
 	}
 	out.expr, out.fixed = r.text.Literal(out.value), true
-	return out, nil
+	return out
 }
 
 // states fills in the table's branches and actions.
-func (r *resolver) states() error {
+func (r *resolver) states() {
 	t, m := r.t, r.m
 	if t.refresh != nil {
 		r.refreshLanes()
-		return cmp.Or(r.requeue(), r.actions())
+		r.requeue()
+		r.actions()
+		return
 	}
-	fresh, err := r.branches("statuses.new", m.New, backlog.Fresh)
-	if err != nil {
-		return err
-	}
-	failed, err := r.branches("statuses.error", m.Error, backlog.Failed)
-	if err != nil {
-		return err
-	}
-	if t.success, err = r.end("statuses.success", m.Success); err != nil {
-		return err
-	}
-	if t.dead, err = r.end("statuses.dead", m.Dead); err != nil {
-		return err
-	}
-	dead, err := r.branches("statuses.dead", m.Dead, backlog.Failed) // no lane: to compare with
-	if err != nil {
-		return err
-	}
+	fresh := r.branches("statuses.new", m.New, backlog.Fresh)
+	failed := r.branches("statuses.error", m.Error, backlog.Failed)
+	t.success, t.dead = r.end("statuses.success", m.Success), r.end("statuses.dead", m.Dead)
+	dead := r.branches("statuses.dead", m.Dead, backlog.Failed) // no lane: to compare with
 	t.branches = fresh
 	for _, b := range failed {
-		same := func(o branch) bool { return o.cond == b.cond }
 		switch {
-		case slices.ContainsFunc(fresh, same) && t.retry != nil:
-		case slices.ContainsFunc(fresh, same):
+		case slices.ContainsFunc(fresh, b.same) && t.retry != nil:
+		case slices.ContainsFunc(fresh, b.same):
 			t.note("statuses.error is one of statuses.new: failed records are not told from new ones, and age alone decides when they are tried")
-		case slices.ContainsFunc(dead, same):
+		case slices.ContainsFunc(dead, b.same):
 			t.note("statuses.error is statuses.dead: a record that fails once is never tried again")
 		default:
 			t.branches = append(t.branches, b)
@@ -253,113 +232,76 @@ func (r *resolver) states() error {
 		t.note("no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
 	}
 	r.retryLanes()
-	if err := r.requeue(); err != nil {
-		return err
-	}
-	return r.actions()
+	r.requeue()
+	r.actions()
 }
 
 // end returns the condition of a state that is not pending, "" if none can be
 // told.
-func (r *resolver) end(setting string, s mapping.State) (string, error) {
+func (r *resolver) end(setting string, s mapping.State) string {
+	defer r.unheld(setting, s)()
 	list := s.When
 	if len(s.Values) > 0 {
 		list = []mapping.Condition{{Column: r.m.Status, Values: s.Values}}
 	}
 	if len(list) == 0 { // what it sets tells it, but for times and counts
 		for _, a := range s.Set {
-			if now := !a.Value.Quoted && (a.Value.Text == "now" || a.Value.Text == "+1"); !now || a.Value.Null {
+			if !a.Value.IsNow() && !a.Value.IsIncrement() {
 				list = append(list, mapping.Condition{Column: a.Column, Values: []mapping.Value{a.Value}})
 			}
 		}
 	}
-	if len(list) == 0 {
-		return r.moment(setting, s)
+	if i := slices.IndexFunc(s.Set, r.isMoment); len(list) == 0 && i >= 0 {
+		return r.text.Quote(r.column(setting, s.Set[i].Column).Name) + " IS NOT NULL"
 	}
-	f, err := r.filter(setting, list)
-	if err != nil {
-		return "", r.unheld(setting, s, err)
-	}
-	return f.cond, nil
+	return r.filter(setting, list).cond
 }
 
-// moment returns the condition of a state that is told by a time alone: it is the
-// only one to set it, and what is new has none.
-func (r *resolver) moment(setting string, s mapping.State) (string, error) {
-	m := r.m
-	for _, a := range s.Set {
-		isNull := func(c mapping.Condition) bool {
-			return strings.EqualFold(c.Column, a.Column) && len(c.Values) == 1 && c.Values[0].Null
-		}
-		sets := 0
-		for _, state := range []mapping.State{m.New, m.Error, m.Success, m.Dead} {
-			if slices.ContainsFunc(state.Set, func(o mapping.Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null }) {
-				sets++
-			}
-		}
-		if a.Value.Text != "now" || sets != 1 || !slices.ContainsFunc(m.New.When, isNull) {
-			continue
-		}
-		c, err := r.column(setting, a.Column)
-		if err != nil {
-			return "", err
-		}
-		return r.text.Quote(c.Name) + " IS NOT NULL", nil
+// isMoment reports whether a state is told by the time alone that it sets: no other
+// state sets it, and what is new has none.
+func (r *resolver) isMoment(a mapping.Assignment) bool {
+	isNull := func(c mapping.Condition) bool {
+		return strings.EqualFold(c.Column, a.Column) && len(c.Values) == 1 && c.Values[0].Null
 	}
-	return "", nil
+	sets := 0
+	for _, state := range r.m.States() {
+		if slices.ContainsFunc(state.Set, func(o mapping.Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null }) {
+			sets++
+		}
+	}
+	return a.Value.IsNow() && sets == 1 && slices.ContainsFunc(r.m.New.When, isNull)
 }
 
-func (r *resolver) actions() error {
+func (r *resolver) actions() {
 	m := r.m
-	also, err := r.touched(true)
-	if err != nil {
-		return err
+	also, failed := r.touched(true), []assign(nil)
+	if m.LastError != "" {
+		c := r.writable("table.last_error", m.LastError)
+		r.t.errCol = c
+		failed = []assign{{col: r.text.Quote(c.Name), of: func(s *backlog.Settlement) any { return c.Fit(s.Error) }}}
 	}
 	dead := m.Dead
 	if dead.IsZero() {
 		dead = m.Error // nothing could remember the difference
 	}
-	for _, x := range []struct {
-		target  backlog.RowState
-		setting string
-		state   mapping.State
-	}{
-		{backlog.RowSuccess, "statuses.success", m.Success},
-		{backlog.RowError, "statuses.error", m.Error},
-		{backlog.RowDead, "statuses.dead", dead},
-	} {
-		a := action{also: also}
-		if x.target == backlog.RowSuccess && r.t.retry != nil {
-			a.also = slices.Concat(also, r.t.retry.done)
-		}
-		if a.status, err = r.assigns(x.setting, x.state); err != nil {
-			return err
-		}
-		if x.target == backlog.RowSuccess && len(a.status) == 0 && r.t.refresh == nil {
-			return problem("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
-		}
-		if m.LastError != "" && x.target != backlog.RowSuccess {
-			c, err := r.writable("table.last_error", m.LastError)
-			if err != nil {
-				return err
-			}
-			a.errCol = c
-		}
-		r.t.actions[x.target] = a
+	success := action{status: r.assigns("statuses.success", m.Success), also: also}
+	if r.t.retry != nil {
+		success.also = slices.Concat(also, r.t.retry.done)
 	}
+	if len(success.status) == 0 && r.t.refresh == nil {
+		r.refuse("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
+	}
+	r.t.actions[backlog.RowSuccess] = success
+	r.t.actions[backlog.RowError] = action{r.assigns("statuses.error", m.Error), slices.Concat(also, failed)}
+	r.t.actions[backlog.RowDead] = action{r.assigns("statuses.dead", dead), slices.Concat(also, failed)}
 	if m.Dead.IsZero() || r.t.refresh != nil {
-		return nil
-	}
-	touch, err := r.touched(false) // no attempt is counted
-	if err != nil {
-		return err
+		return
 	}
 	set := slices.Clone(r.t.actions[backlog.RowDead].status)
 	if r.t.retry != nil {
 		set = append(set, r.t.retry.ended...)
 	}
-	r.t.expireSet = onceEach(append(set, touch...))
-	return nil
+	r.t.expireSet = onceEach(append(set, r.touched(false)...)) // no attempt is counted
 }
 
 // onceEach leaves out what is said of a column after the first time.
@@ -374,22 +316,18 @@ func onceEach(list []assign) []assign {
 
 // touched returns what is written beside the state: what table.touch says, the
 // count of attempts if there was one, and the columns to be kept.
-func (r *resolver) touched(attempt bool) (also []assign, err error) {
-	add := func(setting string, a mapping.Assignment) {
-		one, wrong := r.assign(setting, a)
-		also, err = append(also, one), cmp.Or(err, wrong)
-	}
+func (r *resolver) touched(attempt bool) (also []assign) {
 	for _, a := range r.m.Touch {
-		add("table.touch", a)
+		also = append(also, r.assign("table.touch", a))
 	}
 	if attempt && r.m.Attempts != "" {
-		add("table.attempts", mapping.Assignment{Column: r.m.Attempts, Value: mapping.Value{Text: "+1"}})
+		also = append(also, r.assign("table.attempts", mapping.Assignment{Column: r.m.Attempts, Value: mapping.Value{Text: "+1"}}))
 	}
 	for _, tc := range r.t.times {
 		if tc.keep {
-			_, wrong := r.writable(tc.setting, tc.name)
-			also, err = append(also, assign{col: tc.quoted, expr: tc.quoted}), cmp.Or(err, wrong)
+			r.writable(tc.setting, tc.name)
+			also = append(also, assign{col: tc.quoted, expr: tc.quoted})
 		}
 	}
-	return also, err
+	return also
 }

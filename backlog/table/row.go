@@ -80,14 +80,19 @@ func (t *layout) quotedColumn(quoted string) *column {
 	return &t.catalog.Columns[i]
 }
 
-// alias returns the name of an expression of the page.
-func (s *columns) alias(i int) string { return s.prefix + strconv.Itoa(i) }
+// names returns the names of quoted columns, each once.
+func (t *layout) names(quoted []string) (list []string) {
+	for _, q := range db.Distinct(quoted) {
+		list = append(list, t.quotedColumn(q).Name)
+	}
+	return list
+}
 
 // named returns the expressions as a SELECT has them.
 func (s *columns) named(exprs []string) string {
 	list := make([]string, len(exprs))
 	for i, e := range exprs {
-		list[i] = e + " AS " + s.alias(i)
+		list[i] = e + " AS " + s.prefix + strconv.Itoa(i)
 	}
 	return strings.Join(list, ", ")
 }
@@ -106,15 +111,15 @@ func (t *layout) scanRow(rows interface{ Scan(to ...any) error }, rest ...any) (
 	return row, err
 }
 
-// groupsByKey returns the rows that meet the conditions in groups of at most
-// MaxGroup, in the order of the keys. An index of the conditions is of
+// groupsByKey returns the expressions of the rows that meet the conditions in groups
+// of at most MaxGroup, in the order of the keys. An index of the conditions is of
 // no use to it: each page would sort all that meets them.
-func (t *Table) groupsByKey(ctx context.Context, conds []string, args []any) iter.Seq2[[][]any, error] {
+func (t *Table) groupsByKey(ctx context.Context, exprs, conds []string, args []any) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
 		all := t.text.Unsearched(strings.Join(conds, " AND "))
 		cond, bound := all, args
 		for more := true; more; {
-			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", t.sel.named(t.sel.exprs), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
+			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", t.sel.named(exprs), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
 			rows, err := db.Each(ctx, t.db, text, bound, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
 			if err == nil && len(rows) == 0 {
 				return

@@ -107,7 +107,8 @@ func (s *scanner) row(row []any, b int) {
 	case err != nil:
 		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: rec.Key, Err: err})
 		return
-	case d.skipped != nil, t.refresh == nil && !d.inserted.IsZero() && d.inserted.Before(s.q.Since), d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
+	case d.skipped != nil, t.refresh == nil && !d.inserted.IsZero() && d.inserted.Before(s.q.Since),
+		d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
 		return
 	case t.followsPolicy(s.q.Lane) && !t.retry.due(rec, s.q.Now):
 		return

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/table/db"
@@ -17,7 +16,7 @@ import (
 // batch, unless those find that a row was changed, or one is refused.
 func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	return t.WriteGroup(ctx, group, func(ctx context.Context) error {
-		return t.settleBatches(ctx, t.works(group), group[len(group)-1].At)
+		return t.settleBatches(ctx, t.works(group))
 	}, func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) })
 }
 
@@ -33,18 +32,18 @@ func (t *Table) WriteGroup(
 		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
 	var refused map[int]error
-	unsure := false
 	err = t.db.Within(ctx, func(ctx context.Context) error {
 		err := whole(ctx)
 		if refused = nil; errors.Is(err, backlog.ErrConflict) {
 			refused, err = t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return one(ctx, tx, i) })
 		}
-		unsure = unsure || errors.As(err, new(commitError)) // before it is put in words
+		for i := range group {
+			if r, broken := group[i].Record, errors.As(err, new(commitError)); broken || r.Unsure && err == nil {
+				r.Unsure = broken
+			}
+		}
 		return err
 	})
-	if unsure || err == nil {
-		t.noteUnsure(group, err != nil)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +94,12 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 	return nil
 }
 
+// A commitError is an error of a commit. Where the connection broke, nobody
+// knows whether what came before it is written.
+type commitError struct{ error }
+
+func (e commitError) Unwrap() error { return e.error }
+
 // noteWarnings notes what the rollback before it has left behind.
 func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
 	if t.text.Warnings == "" {
@@ -110,11 +115,15 @@ func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
 // settleBatches writes each batch with one statement, or looks whether its rows
 // are as they were read where there is nothing to write. The statements are
 // prepared before the transaction begins, since it has the only connection.
-func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) error {
-	updates := make([]*db.Statement, len(works))
-	writes := false
-	for i, w := range works {
-		text, _ := t.updateText(w.batch, roundUp(len(w.rows)))
+func (t *Table) settleBatches(ctx context.Context, works []work) error {
+	type update struct {
+		work
+		stmt *db.Statement
+		args []any
+	}
+	var updates []update
+	for _, w := range works {
+		text, args, _ := t.update(w)
 		if text == "" {
 			if n, err := t.asBefore(ctx, t.db.Read, w); err != nil || n != int64(len(w.rows)) {
 				return cmp.Or(err, backlog.ErrConflict)
@@ -125,24 +134,21 @@ func (t *Table) settleBatches(ctx context.Context, works []work, at time.Time) e
 		if err != nil {
 			return err
 		}
-		updates[i], writes = stmt, true
+		updates = append(updates, update{w, stmt, args})
 	}
-	if !writes {
+	if len(updates) == 0 {
 		return nil
 	}
 	return t.InTx(ctx, func(tx *sql.Tx) error {
-		for i, w := range works {
-			if updates[i] == nil {
-				continue
-			}
-			n, err := db.Affected(updates[i].Exec(ctx, tx, t.updateArgs(w, at)))
-			if t.db.Class(err) == db.Refused || err == nil && n != int64(len(w.rows)) {
+		for _, u := range updates {
+			n, err := db.Affected(u.stmt.Exec(ctx, tx, u.args))
+			if t.db.Class(err) == db.Refused || err == nil && n != int64(len(u.rows)) {
 				return backlog.ErrConflict
 			}
 			if err != nil {
 				return err
 			}
-			if n, err := t.still(ctx, tx, w); n > 0 || err != nil {
+			if n, err := t.still(ctx, tx, u.work); n > 0 || err != nil {
 				return cmp.Or(err, backlog.ErrConflict)
 			}
 		}
@@ -192,85 +198,25 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 
 // settleRow writes one settlement, or returns why it is not written.
 func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) error {
-	w := work{batch: t.batchOf(s), rows: []*backlog.Settlement{s}}
-	n, err := t.writeRow(ctx, tx, w, s)
+	w := t.workOf(s)
+	n, err := t.writeRow(ctx, tx, w)
 	if err == nil {
 		err = t.kept(ctx, tx, w, n)
 	}
-	if err != nil || n > 0 {
-		return err
+	if err == nil && n == 0 {
+		err = t.conflict(ctx, tx, s)
 	}
-	if ours, err := t.written(ctx, tx, s); ours || err != nil {
-		return err
-	}
-	return backlog.ErrConflict
+	return err
 }
 
-// writeRow returns how many rows it found.
-func (t *Table) writeRow(ctx context.Context, tx *sql.Tx, w work, s *backlog.Settlement) (int64, error) {
-	text, _ := t.updateText(w.batch, 1)
-	if text == "" {
-		return t.asBefore(ctx, tx, w)
+// conflict is the error for a row that is not as it was read: nil where a commit of the
+// outcome broke before and the row is in the outcome's state.
+func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) error {
+	if !s.Record.Unsure {
+		return backlog.ErrConflict
 	}
-	found := int64(0)
-	if t.db.ChangedOnly {
-		var err error
-		if found, err = t.lockRows(ctx, tx, w.batch, s.Record, false); found == 0 || err != nil {
-			return 0, err
-		}
-	}
-	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(text), t.updateArgs(w, s.At)...))
-	return max(n, found), err
-}
-
-// lockRows keeps others from the record's row until the end of the transaction,
-// if it still is as it was read, and returns how many there are. With noWait a
-// row that somebody else has locked is an error at once.
-func (t *Table) lockRows(ctx context.Context, tx *sql.Tx, b batch, r *backlog.Record, noWait bool) (n int64, err error) {
-	text := t.lockText(b)
-	if noWait && t.text.LockRow != "" {
-		text += " NOWAIT"
-	}
-	list, err := db.Texts(ctx, tx, t.text.Place(text), append(db.Bind(nil, r.Key), t.readArgs(b)...)...)
-	return int64(len(list)), err
-}
-
-// A commitError is an error of a commit. Where the connection broke, nobody
-// knows whether what came before it is written.
-type commitError struct{ error }
-
-func (e commitError) Unwrap() error { return e.error }
-
-// noteUnsure remembers the attempts of a group whose commit broke, until the
-// group is settled.
-func (t *Table) noteUnsure(group []backlog.Settlement, unsure bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for i := range group {
-		if id := group[i].Record.AttemptID; unsure && id != "" {
-			t.unsure[id] = true
-		} else {
-			delete(t.unsure, id)
-		}
-	}
-}
-
-// Unsure reports whether the commit of the record's outcome broke before.
-func (t *Table) Unsure(r *backlog.Record) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.unsure[r.AttemptID]
-}
-
-// written reports whether the commit of the outcome broke before and the row is in
-// the outcome's state.
-func (t *Table) written(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (bool, error) {
-	if !t.Unsure(s.Record) {
-		return false, nil
-	}
-	a := t.actions[t.batchOf(s).target]
 	conds := append([]string{t.text.KeyIn(t.key, 1)}, nonEmpty(t.where.cond)...)
-	for _, x := range a.status {
+	for _, x := range t.actions[s.Target].status {
 		cond := x.col + " IS NOT NULL" // a time or a count
 		if x.fixed && x.value == nil {
 			cond = x.col + " IS NULL"
@@ -282,7 +228,34 @@ func (t *Table) written(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) 
 	var n int
 	text := t.text.Place("SELECT count(*) FROM " + t.name + " WHERE " + strings.Join(conds, " AND "))
 	err := tx.QueryRowContext(ctx, text, db.Bind(nil, s.Record.Key)...).Scan(&n)
-	return n == 1, err
+	if err == nil && n == 0 {
+		err = backlog.ErrConflict
+	}
+	return err
+}
+
+// writeRow returns how many rows it found.
+func (t *Table) writeRow(ctx context.Context, tx *sql.Tx, w work) (found int64, err error) {
+	text, args, _ := t.update(w)
+	if text != "" {
+		found, err = db.Affected(tx.ExecContext(ctx, t.text.Place(text), args...))
+	}
+	if err == nil && found == 0 && (text == "" || t.db.ChangedOnly) {
+		found, err = t.asBefore(ctx, tx, w)
+	}
+	return found, err
+}
+
+// lockRows keeps others from the work's row until the end of the transaction, if it
+// still is as it was read, and returns how many there are. A row that somebody else
+// has locked is an error at once.
+func (t *Table) lockRows(ctx context.Context, tx *sql.Tx, w work) (n int64, err error) {
+	text, args := t.lockText(w)
+	if t.text.LockRow != "" {
+		text += " NOWAIT"
+	}
+	list, err := db.Texts(ctx, tx, t.text.Place(text), args...)
+	return int64(len(list)), err
 }
 
 // undoneError says that a row is as it was, though the database has taken the
@@ -334,12 +307,7 @@ func (t *Table) still(ctx context.Context, tx *sql.Tx, w work) (int64, error) {
 
 // asBefore returns how many rows of the batch are as they were read.
 func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, err error) {
-	var args []any
-	places := roundUp(len(w.rows))
-	for i := range places {
-		args = db.Bind(args, w.rows[min(i, len(w.rows)-1)].Record.Key)
-	}
-	text := t.text.Place("SELECT count(*) FROM " + t.name + " WHERE " + t.asRead(w.batch, places))
-	err = q.QueryRowContext(ctx, text, append(args, t.readArgs(w.batch)...)...).Scan(&n)
+	cond, args := t.asRead(w)
+	err = q.QueryRowContext(ctx, t.text.Place("SELECT count(*) FROM "+t.name+" WHERE "+cond), args...).Scan(&n)
 	return n, err
 }

@@ -227,8 +227,8 @@ func TestFixedFilterBelongsToEveryStatement(t *testing.T) {
 			if err != nil || c.ByStatus["NEW"] != len(in) || c.Pending() != len(in) {
 				t.Errorf("Count: got %+v, %v, want %d rows", c, err, len(in))
 			}
-			if n, first, err := s.Wrong(context.Background(), noon); n != 0 || err != nil {
-				t.Errorf("Wrong: got %d, %v, %v; the row without a date is not within the filter", n, first, err)
+			if c.Unreadable != 0 {
+				t.Errorf("Count: got %d unreadable; the row without a date is not within the filter", c.Unreadable)
 			}
 
 			f.exec("UPDATE BACKLOG SET queue = 'moved' WHERE id = ?", in[0].Key.Part(0))
@@ -284,7 +284,7 @@ func TestStatusesOfTheSameValue(t *testing.T) {
 			plain, url := newDatabase(t, kind)
 			typ, fresh, failed := "int", []mapping.Value{text("0"), quoted("0")}, []mapping.Value{text("1"), quoted("1")}
 			if kind == "postgres" {
-				typ, fresh, failed = "boolean", []mapping.Value{text("false"), quoted("false"), quoted("off")}, []mapping.Value{quoted("t"), text("true")}
+				typ, fresh, failed = "boolean", []mapping.Value{text("false")}, []mapping.Value{text("true")}
 			}
 			for _, s := range []string{
 				"CREATE TABLE jobs (id int PRIMARY KEY, status " + typ + ", date_inserted varchar(30))",

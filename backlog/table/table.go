@@ -27,10 +27,9 @@ type Table struct {
 	db       *DB
 	prepared db.Statements
 
-	mu     sync.Mutex
-	notes  []string
-	tell   func(string)    // of each note; nil: nobody listens
-	unsure map[string]bool // attempts whose outcome may be written: the commit broke
+	mu    sync.Mutex
+	notes []string
+	tell  func(string) // of each note; nil: nobody listens
 }
 
 // A layout is what the mapping means in the catalogue's columns. Its methods make
@@ -59,6 +58,7 @@ type layout struct {
 	failedLane    bool
 	success, dead string // conditions, for counting; "" where they cannot be told
 	actions       [backlog.RowOther]action
+	errCol        *column  // takes the error's text; nil: none does
 	expireSet     []assign // nil: no dead status
 	requeueSet    []assign // what makes a record new; nil: it cannot be said
 }
@@ -91,13 +91,13 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	if m.Policy != nil && m.Policy.Refresh != nil {
 		m = m.Refreshing(func(name string) bool { return cat.Find(name, d.Text().FoldsNames) != nil })
 	}
-	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat}, db: d, unsure: make(map[string]bool)}
+	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat}, db: d}
 	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
 	r := &resolver{t: t, cat: cat, text: t.text, m: m}
-	for _, step := range []func() error{r.keyColumns, r.refresh, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states} {
-		if err := step(); err != nil {
-			return nil, err
+	for _, step := range []func(){r.keyColumns, r.refresh, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states} {
+		if step(); r.err != nil {
+			return nil, r.err
 		}
 	}
 	t.sel = t.newColumns()
@@ -130,64 +130,48 @@ func (t *Table) declared() {
 	}
 }
 
-func (r *resolver) keyColumns() error {
+func (r *resolver) keyColumns() {
 	var names []string
 	for _, name := range r.m.ID {
-		c, err := r.column("table.id", name)
-		if err != nil {
-			return err
-		}
+		c := r.column("table.id", name)
 		if c.Ordinal {
-			return problem("name other columns of a unique key", "table.id: %s is of the type %s, whose order is not that of its texts", r.text.Quote(c.Name), c.Decl)
+			r.refuse("name other columns of a unique key", "table.id: %s is of the type %s, whose order is not that of its texts", r.text.Quote(c.Name), c.Decl)
 		}
 		names = append(names, c.Name)
 		r.t.key = append(r.t.key, r.text.Quote(c.Name))
 	}
-	if !r.cat.Unique(names) {
-		for _, u := range r.cat.Uniques {
-			if !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(u, name) }) {
-				return problem(fmt.Sprintf("write table.id: [%s]", mapping.InYAML(u...)), "table.id: %s does not identify a row of %s: a key of that table is %d columns: %s",
-					strings.Join(names, ", "), r.m.Name, len(u), strings.Join(u, ", "))
-			}
-		}
-		return problem("name the columns of the primary key or of a unique index, or create one: "+
-			fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", r.text.Quote(r.m.Name+"_key"), r.t.name, strings.Join(r.t.key, ", ")),
-			"table.id: %s does not identify a row of %s: no primary key or unique index covers it", strings.Join(names, ", "), r.m.Name)
+	if r.cat.Unique(names) {
+		return
 	}
-	return nil
+	for _, u := range r.cat.Uniques {
+		if !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(u, name) }) {
+			r.refuse(fmt.Sprintf("write table.id: [%s]", mapping.InYAML(u...)), "table.id: %s does not identify a row of %s: a key of that table is %d columns: %s",
+				strings.Join(names, ", "), r.m.Name, len(u), strings.Join(u, ", "))
+		}
+	}
+	r.refuse("name the columns of the primary key or of a unique index, or create one: "+
+		fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", r.text.Quote(r.m.Name+"_key"), r.t.name, strings.Join(r.t.key, ", ")),
+		"table.id: %s does not identify a row of %s: no primary key or unique index covers it", strings.Join(names, ", "), r.m.Name)
 }
 
-func (r *resolver) handlerColumns() error {
-	if r.m.Columns == nil {
+func (r *resolver) handlerColumns() {
+	names := r.m.Columns
+	if names == nil {
 		for i := range r.cat.Columns {
-			r.t.columns = append(r.t.columns, &r.cat.Columns[i])
+			names = append(names, r.cat.Columns[i].Name)
 		}
-		return nil
 	}
-	for _, name := range r.m.Columns {
-		c, err := r.column("table.columns", name)
-		if err != nil {
-			return err
-		}
-		r.t.columns = append(r.t.columns, c)
+	for _, name := range names {
+		r.t.columns = append(r.t.columns, r.column("table.columns", name))
 	}
-	return nil
 }
 
 // fixed resolves the filter of every statement, and the status column.
-func (r *resolver) fixed() (err error) {
-	if r.t.where, err = r.filter("table.where", r.m.Where); err != nil {
-		return err
+func (r *resolver) fixed() {
+	r.t.where = r.filter("table.where", r.m.Where)
+	if slices.ContainsFunc(r.m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
+		r.t.status = r.text.Quote(r.column("table.status", r.m.Status).Name)
 	}
-	m := r.m
-	if slices.ContainsFunc([]mapping.State{m.New, m.Error, m.Success, m.Dead}, func(s mapping.State) bool { return len(s.Values) > 0 }) {
-		c, err := r.column("table.status", m.Status)
-		if err != nil {
-			return err
-		}
-		r.t.status = r.text.Quote(c.Name)
-	}
-	return nil
 }
 
 // Notes are what a person should know about the mapping, though it works. The
@@ -248,10 +232,9 @@ func (t *layout) Mapping() mapping.Mapping { return t.m }
 // Advice is what its owner could change about the database for the better, or "".
 func (t *Table) Advice() string { return t.catalog.Advice }
 
-// Close lets go of the statements that the table has prepared; the database, or
-// the pool that [OpenDB] was given, stays open. Only a program that makes tables
-// again and again from one pool needs it. Nothing must use the table at the time
-// or afterwards.
+// Close lets go of the statements that the table has prepared; the database stays
+// open. Only a program that makes tables again and again from one database needs it.
+// Nothing must use the table at the time or afterwards.
 func (t *Table) Close() error { return t.prepared.Close() }
 
 // Ping returns nil when the database answers.
@@ -260,31 +243,34 @@ func (t *Table) Ping(ctx context.Context) error {
 	return t.db.One(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, &one)
 }
 
-// OpenDB makes a store of a table in a database that the program has opened
-// itself. A [*Problem] says why the table, or the pool, does not fit. now is the
-// present, by which dates of insertion are found right or wrong.
+// Open makes a store of a table in the database. A [*Problem] says why the table does
+// not fit. now is the present, by which dates of insertion are found right or wrong.
 //
 // What the mapping leaves out has the default of a configuration file: the key
 // id, the column status, the column date_inserted, NEW, ERROR and SUCCESS. The
 // table's name has none.
-//
-// The pool stays the program's, which closes it. Its sessions must be set up as
-// docs/go.md says; a connection is asked, and what it shows to be set up otherwise
-// is refused. Two connections let the next records be read while outcomes are
-// written; the locks of a server keep a third.
-func OpenDB(ctx context.Context, pool *sql.DB, dialect db.Server, m mapping.Mapping, now time.Time) (*Table, error) {
+func Open(ctx context.Context, d *DB, m mapping.Mapping, now time.Time) (*Table, error) {
 	if m.Name == "" {
 		return nil, problem("set Name of the mapping", "the mapping names no table")
 	}
-	opened, err := db.OpenSource(ctx, dialect, db.Source{Pool: pool})
-	if err != nil {
-		return nil, err
-	}
-	t, err := New(ctx, opened, m.WithDefaults())
+	t, err := New(ctx, d, m.WithDefaults())
 	if err != nil {
 		return nil, err
 	}
 	return t, t.Prove(ctx, now)
+}
+
+// OpenDB is Open for a database that the program has opened itself. The pool stays the
+// program's, which closes it. Its sessions must be set up as docs/go.md says; one
+// connection is looked at, and what it shows to be set up otherwise is refused. Two
+// connections let the next records be read while outcomes are written; each lock of a
+// server keeps another.
+func OpenDB(ctx context.Context, pool *sql.DB, dialect db.Server, m mapping.Mapping, now time.Time) (*Table, error) {
+	d, err := db.Open(ctx, dialect, "", Options{Own: pool})
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, d, m, now)
 }
 
 type (

@@ -89,14 +89,7 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 		return time.Time{}, err
 	}
 	if at.Before(timeform.First) || !at.Before(timeform.End) {
-		if text, ok := raw.(string); ok && strings.HasSuffix(text, "infinity") { // PostgreSQL's, also -infinity
-			return time.Time{}, fmt.Errorf("column %s: %s is no date of an insertion", c.name, text)
-		}
-		question := ""
-		if c.known().Unix() {
-			question = ": seconds taken for milliseconds, or the other way round?"
-		}
-		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d%s", c.name, raw, c.known(), at.UTC().Year(), question)
+		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d: is that how it is to be read?", c.name, raw, c.known(), at.UTC().Year())
 	}
 	if ahead := at.Sub(now); ahead > futureMost && !future {
 		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %s ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), timeform.Roughly(ahead), c.zone)
@@ -120,10 +113,13 @@ func (t *layout) writeForm(c *timeCol) timeform.Form {
 	if t.refresh != nil {
 		from = t.retry.next
 	}
-	if f := from.known(); f != nil && t.suits(*f, c) {
+	// What a policy keeps must be as fine as its waits, and be read again: what a column
+	// of text makes of a number is in no form.
+	f := from.known()
+	if f != nil && !(t.isPolicys(c) && (f.Coarse() || c.column.Class == db.Textual && f.Numeric())) {
 		return *f
 	}
-	if from.known() == nil && slices.Contains([]db.Class{db.Integer, db.Real}, c.column.Class) {
+	if f == nil && slices.Contains([]db.Class{db.Integer, db.Real}, c.column.Class) {
 		return timeform.Seconds // for the proof: rows come before settlements
 	}
 	return timeform.Standard(c.zone)
@@ -132,29 +128,6 @@ func (t *layout) writeForm(c *timeCol) timeform.Form {
 // isPolicys reports whether the policy keeps a time in the column.
 func (t *layout) isPolicys(c *timeCol) bool {
 	return t.retry != nil && (c == t.retry.last || c == t.retry.next) || c.refresh
-}
-
-// suits reports whether times can be written to the column in the form of
-// another one. A policy's must be as fine as its waits, and be read again: what
-// a column of text makes of a number is in no form.
-func (t *layout) suits(f timeform.Form, c *timeCol) bool {
-	if !t.isPolicys(c) {
-		return true
-	}
-	isText := t.catalog.Find(c.name, false).Class == db.Textual
-	return !f.Coarse() && !(isText && f.Numeric())
-}
-
-// cure returns what can be done about an error of timeform.Detect.
-func (c *timeCol) cure(err error) string {
-	e := (*timeform.UnknownError)(nil)
-	switch errors.As(err, &e); {
-	case e != nil && e.Unsorted:
-		return "name another column, or add a generated one that holds the same date as YYYY-MM-DD, and an index on it"
-	case e != nil && e.Layout != "":
-		return "say so with " + c.long(fmt.Sprintf("as: %q", "text:"+e.Layout))
-	}
-	return "say which it is with " + c.long("as: …") + ", or mend the rows"
 }
 
 // long returns the long form of the setting about the column, with what else is
@@ -265,7 +238,7 @@ func (t *layout) prove(c *timeCol, raws []any) error {
 	if known == nil {
 		f, ok, err := timeform.Detect(good, c.zone)
 		if err != nil {
-			return problem(c.cure(err), "column %s: %v", c.name, err)
+			return problem("say which it is with "+c.long("as: …")+", or mend the rows", "column %s: %v", c.name, err)
 		}
 		if ok {
 			c.set(f)
@@ -341,7 +314,7 @@ func (t *Table) proveZone() error {
 	return nil
 }
 
-func (r *resolver) timeColumns() error {
+func (r *resolver) timeColumns() {
 	for _, x := range []struct {
 		setting string
 		spec    *mapping.Time
@@ -354,35 +327,32 @@ func (r *resolver) timeColumns() error {
 		if x.spec == nil {
 			continue
 		}
-		c, err := r.column(x.setting, x.spec.Column)
-		if err != nil {
-			return err
-		}
+		c := r.column(x.setting, x.spec.Column)
 		tc := &timeCol{name: c.Name, quoted: r.text.Quote(c.Name), setting: x.setting, null: x.spec.Null, zero: x.spec.Zero, keep: x.spec.Keep}
 		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.m.Zone))
 		switch {
 		case x.spec.As == "" || tc.known() != nil && x.spec.As == "native":
 		case x.spec.As == "native":
-			return problem("leave it out", "%s: as: column %s is %s, which is no type for times", x.setting, c.Name, c.Decl)
+			r.refuse("leave it out", "%s: as: column %s is %s, which is no type for times", x.setting, c.Name, c.Decl)
 		case tc.known() != nil:
-			return problem("leave it out", "%s: as: column %s is %s, whose times are read as what they are", x.setting, c.Name, c.Decl)
+			r.refuse("leave it out", "%s: as: column %s is %s, whose times are read as what they are", x.setting, c.Name, c.Decl)
 		default:
 			f, err := timeform.Parse(x.spec.As, tc.zone)
 			if err != nil {
-				return problem("mend `as:`", "%s: as: %v", x.setting, err)
+				r.refuse("mend `as:`", "%s: as: %v", x.setting, err)
+				return
 			}
-			switch c.Class {
-			case db.Textual:
-				f = f.Stored(timeform.Text)
-			case db.Real:
-				f = f.Stored(timeform.Real)
+			if c.Class == db.Textual && f.Numeric() {
+				r.refuse("name a column of numbers, such as a generated one", "%s: as: column %s is %s, and texts of numbers do not sort by time", x.setting, c.Name, c.Decl)
+			}
+			if c.Class == db.Real {
+				f = f.Fine()
 			}
 			tc.set(f)
 		}
 		*x.to = tc
 		r.t.times = append(r.t.times, tc)
 	}
-	return nil
 }
 
 // timeOf returns the time column of that name, a new one if no setting has

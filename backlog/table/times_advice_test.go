@@ -9,6 +9,11 @@ import (
 	"backlog/backlog"
 )
 
+// unknownTime is what is said of a text that is no time in a known form.
+const unknownTime = " is no time in a known form: numbers are taken for times of the years 1990 to 2100, in seconds, milliseconds or microseconds; " +
+	"`as: text:<layout>` describes texts that begin with the year, such as 2006/01/02 15:04 or 20060102; others do not sort by time, " +
+	"and need a generated column that does; say which it is with table.inserted: "
+
 // TestProposedLayout: what the error about dates such as 2026/02/10 advises can
 // be worked.
 func TestProposedLayout(t *testing.T) {
@@ -19,7 +24,7 @@ func TestProposedLayout(t *testing.T) {
 		}
 		m := plainMapping()
 		m.Inserted.Column = "inserted on"
-		f.wantRefused(m, "table BACKLOG: column inserted on: "+shownDate(noon.AddDate(0, 0, -3).Format(layout))+` is no time in a known form, but as: "text:`+layout+`" describes it; say so with table.inserted: {column: "inserted on", as: "text:`+layout+`"}`)
+		f.wantRefused(m, "table BACKLOG: column inserted on: "+shownDate(noon.AddDate(0, 0, -3).Format(layout))+unknownTime+`{column: "inserted on", as: …}, or mend the rows`)
 		m.Inserted.As = "text:" + layout
 		wantKeys(t, layout, lane(t, f.store(m), backlog.Fresh), "2 1 0")
 	}
@@ -39,8 +44,7 @@ func TestGeneratedDate(t *testing.T) {
 	f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
 		INSERT INTO BACKLOG VALUES (1, 'NEW', '10.02.2026'), (2, 'ERROR', '09.02.2026'), (3, 'NEW', '28.01.2026')`)
 	m := plainMapping()
-	f.wantRefused(m, `table BACKLOG: column date_inserted: "10.02.2026" is no time in a known form: dates that do not begin with the year do not sort by time, so that none can be searched for; `+
-		"name another column, or add a generated one that holds the same date as YYYY-MM-DD, and an index on it")
+	f.wantRefused(m, `table BACKLOG: column date_inserted: "10.02.2026"`+unknownTime+"{column: date_inserted, as: …}, or mend the rows")
 	f.exec(`ALTER TABLE BACKLOG ADD COLUMN inserted TEXT
 		AS (substr(date_inserted, 7) || '-' || substr(date_inserted, 4, 2) || '-' || substr(date_inserted, 1, 2))`)
 	m.Inserted.Column = "inserted"

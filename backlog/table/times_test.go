@@ -68,12 +68,10 @@ var writtens = []written{
 	{"14 digits as a number", "INTEGER", "", "", number("20060102150405"), time.Second, "20260210120001"},
 	{"seconds", "INTEGER", "", "", func(t time.Time) any { return t.Unix() }, time.Second, "1770724801"},
 	{"seconds with a fraction", "REAL", "", "", func(t time.Time) any { return float64(t.UnixMicro()) / 1e6 }, us, "1770724801.987654"},
-	{"seconds as text", "TEXT", "", "", func(t time.Time) any { return strconv.FormatInt(t.Unix(), 10) }, time.Second, "'1770724801'"},
 	{"milliseconds", "BIGINT", "", "", func(t time.Time) any { return t.UnixMilli() }, ms, "1770724801987"},
 	{"microseconds", "INT", "", "", func(t time.Time) any { return t.UnixMicro() }, us, "1770724801987654"},
 	{"Julian days", "REAL", "", "", julianDay, ms, "julianday('2026-02-10 12:00:01.987')"},
 	{"as: unix_ms", "INTEGER", "", "unix_ms", func(t time.Time) any { return t.UnixMilli() }, ms, "1770724801987"},
-	{"as: unix_s in a column of text", "TEXT", "", "unix_s", func(t time.Time) any { return strconv.FormatInt(t.Unix(), 10) }, time.Second, "'1770724801'"},
 	{"as: a layout of its own", "TEXT", "", "text:2006/01/02 15.04.05", inLayout("2006/01/02 15.04.05"), time.Second, "'2026/02/10 12.00.01'"},
 	{"as: a day only", "TEXT", "", "text:20060102", inLayout("20060102"), 24 * time.Hour, "'20260210'"},
 }
@@ -183,6 +181,8 @@ func TestTimesOfLaterRows(t *testing.T) {
 }
 
 func TestTimesThatCannotBeRead(t *testing.T) {
+	const unknown = " is no time in a known form: numbers are taken for times of the years 1990 to 2100, in seconds, milliseconds or microseconds; " +
+		"`as: text:<layout>` describes texts that begin with the year, such as 2006/01/02 15:04 or 20060102; others do not sort by time, and need a generated column that does"
 	const cure = "; say which it is with table.inserted: {column: date_inserted, as: …}, or mend the rows"
 	for _, x := range []struct {
 		values string // a row each
@@ -194,18 +194,17 @@ func TestTimesThatCannotBeRead(t *testing.T) {
 		{"(1770724801), (1770724801000)", "", "column date_inserted: mixed: 1770724801 and 1770724801000" + cure},
 		{"('2026-02-10 01:00:00+01:00'), ('2026-02-10 02:00:00+02:00')", "", "column date_inserted: mixed zones: 2026-02-10 01:00:00+01:00 and 2026-02-10 02:00:00+02:00: the order of such texts is not the order of time" + cure},
 		{"('2026-02-10 01:00:00'), ('2026-02-10 02:00:00Z')", "", "column date_inserted: mixed: 2026-02-10 01:00:00 and 2026-02-10 02:00:00Z" + cure},
-		{"('10.02.2026')", "", `column date_inserted: "10.02.2026" is no time in a known form: dates that do not begin with the year do not sort by time, so that none can be searched for; ` +
-			"name another column, or add a generated one that holds the same date as YYYY-MM-DD, and an index on it"},
-		{"('yesterday'), ('today')", "", `column date_inserted: "yesterday" is no time in a known form: ` + "`as: text:<layout>` can describe other texts" + cure},
-		{"('2026/02/10 01:00:00')", "", `column date_inserted: 2026/02/10 01:00:00 is no time in a known form, but as: "text:2006/01/02 15:04:05" describes it; say so with table.inserted: {column: date_inserted, as: "text:2006/01/02 15:04:05"}`},
+		{"('10.02.2026')", "", `column date_inserted: "10.02.2026"` + unknown + cure},
+		{"('yesterday'), ('today')", "", `column date_inserted: "yesterday"` + unknown + cure},
+		{"('2026/02/10 01:00:00')", "", "column date_inserted: 2026/02/10 01:00:00" + unknown + cure},
 		{"('2026-02-10 15:00:00')", "text:2006-01-02 15:04:05", "1 of 1 rows looked at have no date that can be right: column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: " +
 			"is it written in another zone than UTC?; say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read"},
-		{"(12345)", "", "column date_inserted: 12345 is no time in a known form: numbers are taken for times of the years 1990 to 2100, others need `as:`" + cure},
+		{"(12345)", "", "column date_inserted: 12345" + unknown + cure},
 		{"('2026-02-10 01:00:00')", "unix_ms", "column date_inserted is not as configured: 2026-02-10 01:00:00 is not unix_ms; mend `as:`"},
 		{"('2026-02-10 01:00:00')", "text:2006-01-02T15:04:05", "column date_inserted is not as configured: 2026-02-10 01:00:00 is not text 2026-01-02T15:04:05 (no zone, read as UTC); mend `as:`"},
-		{"(1770724801000), (1770724802000)", "unix_s", "2 of 2 rows looked at have no date that can be right: column date_inserted: 1770724801000 read as unix_s lies in the year 58082: seconds taken for milliseconds, or the other way round?; " +
+		{"(1770724801000), (1770724802000)", "unix_s", "2 of 2 rows looked at have no date that can be right: column date_inserted: 1770724801000 read as unix_s lies in the year 58082: is that how it is to be read?; " +
 			"say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read"},
-		{"(1770724801), (1770724802)", "unix_ms", "2 of 2 rows looked at have no date that can be right: column date_inserted: 1770724801 read as unix_ms lies in the year 1970: seconds taken for milliseconds, or the other way round?; " +
+		{"(1770724801), (1770724802)", "unix_ms", "2 of 2 rows looked at have no date that can be right: column date_inserted: 1770724801 read as unix_ms lies in the year 1970: is that how it is to be read?; " +
 			"say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read"},
 		{"('2026-02-10 15:00:00'), ('2026-02-10 15:30:00'), ('2026-02-10 11:00:00')", "", "2 of 3 rows looked at have no date that can be right: column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: " +
 			"is it written in another zone than UTC?; say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read"},
@@ -261,9 +260,6 @@ func TestTimesOfRowsThatCannotBeRecords(t *testing.T) {
 				}
 			}
 			ctx := context.Background()
-			if n, first, err := s.Wrong(ctx, noon); n != len(x.bad) || first == nil || err != nil {
-				t.Errorf("Wrong: got %d, %v, %v, want %d", n, first, err, len(x.bad))
-			}
 			if samples, err := doctor.Samples(ctx, s, noon); len(samples) != 3 || err != nil {
 				t.Errorf("Samples: got %q, %v; three rows can be understood", samples, err)
 			}

@@ -16,10 +16,10 @@ import (
 
 // A target is an outcome as it would be written to a row.
 type target struct {
-	work  work
+	work
 	text  string // the statement; "" if there is nothing to write
 	set   []assign
-	args  []any  // of what is set
+	args  []any  // what is set comes first
 	shown string // that, with its values
 }
 
@@ -31,12 +31,9 @@ var settings = map[backlog.RowState]string{
 }
 
 func (t *layout) targetOf(s *backlog.Settlement) target {
-	w := work{batch: t.batchOf(s), rows: []*backlog.Settlement{s}}
-	x := target{work: w}
-	if x.text, x.set = t.updateText(w.batch, 1); x.text != "" {
-		x.args = t.setArgs(w, s.At)
-		x.shown = shownSet(t.text, x.set, x.args)
-	}
+	x := target{work: t.workOf(s)}
+	x.text, x.args, x.set = t.update(x.work)
+	x.shown = shownSet(t.text, x.set, x.args)
 	return x
 }
 
@@ -49,7 +46,8 @@ func (t *layout) targets(now time.Time) (list []target) {
 		failed := backlog.Failures{Count: 1, Last: now}
 		again := backlog.Failures{Count: 1, Last: now, Next: now}
 		for _, s := range []backlog.Settlement{
-			{Target: backlog.RowSuccess}, {Target: backlog.RowError, Failures: again}, {Target: backlog.RowDead, Failures: again}, {Target: backlog.RowDead, Failures: failed},
+			{Target: backlog.RowSuccess}, {Target: backlog.RowError, Failures: again},
+			{Target: backlog.RowDead, Failures: again}, {Target: backlog.RowDead, Failures: failed},
 		} {
 			s.Record, s.At = &backlog.Record{Origin: i}, now
 			if x := t.targetOf(&s); x.text != "" && !slices.ContainsFunc(list, func(y target) bool { return y.text == x.text }) {
@@ -103,7 +101,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	return t.db.Within(ctx, func(ctx context.Context) error {
 		for _, x := range t.targets(now) {
 			if err := t.db.Plan(ctx, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
-				return t.Untaken(settings[x.work.target], x.shown, err)
+				return t.Untaken(settings[x.target], x.shown, err)
 			}
 			for _, a := range x.set {
 				c := t.quotedColumn(a.col)
@@ -111,7 +109,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 					continue
 				}
 				if _, err := db.Texts(ctx, t.db.Read, "SELECT CAST(CAST("+a.expr+" AS "+c.Domain+") AS text)"); err != nil {
-					return t.Untaken(settings[x.work.target], x.shown, err)
+					return t.Untaken(settings[x.target], x.shown, err)
 				}
 			}
 		}
@@ -123,7 +121,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 // and rolled back, so that the database itself judges constraints, triggers,
 // rights and what the columns hold. The error's text is as long as its column is.
 func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
-	if c := t.actions[t.batchOf(&s).target].errCol; c != nil {
+	if c := t.errCol; c != nil {
 		if n := cmp.Or(c.Length, c.Octets); n > 0 {
 			s.Error = strings.Repeat("x", min(n, 64<<10))
 		}
@@ -156,20 +154,20 @@ func (t *Table) Undone(ctx context.Context, f func(context.Context, *sql.Tx) err
 // try tries the settlement in a transaction that its caller undoes: the row is
 // locked as it was read, the outcome written, and the row judged as it stands then.
 func (t *Table) try(ctx context.Context, tx *sql.Tx, x target, r *backlog.Record) error {
-	switch n, err := t.lockRows(ctx, tx, x.work.batch, r, true); {
+	switch n, err := t.lockRows(ctx, tx, x.work); {
 	case t.db.Class(err) == db.Busy && t.text.LockRow != "":
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
 	case err != nil:
-		return t.Untaken(settings[x.work.target], x.shown, err)
+		return t.Untaken(settings[x.target], x.shown, err)
 	case n == 0:
 		return backlog.ErrConflict
 	}
-	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.text), t.updateArgs(x.work, x.work.rows[0].At)...))
+	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.text), x.args...))
 	switch {
 	case err != nil:
-		return t.Untaken(settings[x.work.target], x.shown, err)
+		return t.Untaken(settings[x.target], x.shown, err)
 	case n == 0:
-		return t.undone(x.work.batch)
+		return t.undone(x.batch)
 	case n > 1:
 		return t.kept(ctx, tx, x.work, n)
 	}
@@ -207,7 +205,7 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key back
 		state = "new"
 	}
 	hint := "write what does not meet the condition of " + strings.TrimPrefix(state, "in ")
-	b := x.work.batch
+	b := x.batch
 	dead := b.target == backlog.RowDead && t.HasDead()
 	switch {
 	case still && (b.target == backlog.RowSuccess || dead) && len(t.catalog.Triggers) > 0:

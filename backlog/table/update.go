@@ -11,20 +11,19 @@ import (
 )
 
 // A batch is the part of a group that one statement settles: the same state
-// was read, the same is to be written.
+// was read, the same is to be reached.
 type batch struct {
 	state  int
 	target backlog.RowState
-	text   string // of the error, where a column holds it
-	ends   bool   // it is not tried again
-	each   bool   // the rows have different values to be written for the policy
-	count  int    // of failures as they were read, where one is added to them
+	ends   bool // it is not tried again
+	count  int  // of failures as they were read, where one is added to them
 }
 
-// A work is a batch with its rows.
+// A work is a batch with its rows, settled at a time.
 type work struct {
 	batch
 	rows []*backlog.Settlement
+	at   time.Time
 }
 
 // works divides the group into batches.
@@ -38,13 +37,10 @@ func (t *layout) works(group []backlog.Settlement) []work {
 			if at = known; !ok {
 				at = len(list)
 				place[b] = at
-				list = append(list, work{batch: b})
+				list = append(list, work{batch: b, at: group[len(group)-1].At})
 			}
 		}
 		list[at].rows = append(list[at].rows, &group[i])
-	}
-	for i := range list {
-		list[i].each = t.differs(list[i].batch, list[i].rows)
 	}
 	return list
 }
@@ -55,28 +51,35 @@ func (t *layout) batchOf(s *backlog.Settlement) batch {
 		b.count = s.Record.Failures.Count
 	}
 	b.ends = b.target == backlog.RowDead && (t.HasDead() || s.Failures.Next.IsZero())
-	if c := t.actions[b.target].errCol; c != nil {
-		b.text = c.Fit(s.Error)
-	}
 	return b
 }
 
-// assignments returns what the settlement of the batch writes but for the
-// error and the policy's columns. The status is left alone where the rows have
-// it already.
+// workOf is the settlement of a single row.
+func (t *layout) workOf(s *backlog.Settlement) work {
+	return work{t.batchOf(s), []*backlog.Settlement{s}, s.At}
+}
+
+// assignments returns what the settlement of the batch writes. The status is left
+// alone where the rows have it already.
 func (t *layout) assignments(b batch) []assign {
 	a := t.actions[b.target]
 	list := a.status
 	if t.holds(b.state, a) {
 		list = nil
 	}
-	also, policy := a.also, t.retryAssigns(b, 1)
-	if len(policy) > 0 {
-		also = slices.DeleteFunc(slices.Clone(also), func(x assign) bool {
-			return slices.ContainsFunc(policy, func(y assign) bool { return x.col == y.col })
-		})
+	if c := t.retry; c != nil && b.target != backlog.RowSuccess {
+		// A number, not one more: to be written twice must do no harm.
+		count := func(s *backlog.Settlement) any { return c.atMost(int64(s.Failures.Count)) }
+		last := func(s *backlog.Settlement) any { return t.writeForm(c.last).Write(s.At) }
+		list = append(slices.Clip(list), assign{col: c.count, of: count}, assign{col: c.last.quoted, of: last})
+		if c.next != nil && b.ends {
+			list = append(list, c.ended...)
+		} else if c.next != nil {
+			next := func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Failures.Next) }
+			list = append(append(list, assign{col: c.next.quoted, of: next}), c.retrying...)
+		}
 	}
-	return slices.Concat(list, also)
+	return onceEach(slices.Concat(list, a.also))
 }
 
 // holds reports whether rows in the state have the action's status already.
@@ -94,53 +97,53 @@ func (t *layout) holds(state int, a action) bool {
 // group of any size uses one of a few statements.
 var sizes = [...]int{1, 10, 50, backlog.MaxGroup / 2, backlog.MaxGroup}
 
-func roundUp(n int) int {
-	i, _ := slices.BinarySearch(sizes[:], n)
-	return sizes[i]
+// padded returns the rows with the last one again and again, as many as a statement has
+// places for.
+func (w work) padded() []*backlog.Settlement {
+	i, _ := slices.BinarySearch(sizes[:], len(w.rows))
+	last := w.rows[len(w.rows)-1:]
+	return append(slices.Clip(w.rows), slices.Repeat(last, sizes[i]-len(w.rows))...)
 }
 
-// updateArgs returns the arguments of the batch's statement for roundUp(len(rows))
-// keys; the last key fills the places that are left.
-func (t *layout) updateArgs(w work, at time.Time) []any {
-	n := roundUp(len(w.rows))
-	args := append(make([]any, 0, n*len(t.key)+5), t.setArgs(w, at)...)
-	for i := range n {
-		args = db.Bind(args, w.rows[min(i, len(w.rows)-1)].Record.Key)
+// update returns the statement that settles the work, "" if there is nothing to write,
+// and its arguments: first what it sets, then which rows.
+func (t *layout) update(w work) (text string, args []any, set []assign) {
+	if set, args = t.bound(t.assignments(w.batch), w); len(set) == 0 {
+		return "", nil, nil
 	}
-	return append(args, t.readArgs(w.batch)...)
+	cond, keys := t.asRead(w)
+	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(args, keys...), set
 }
 
-// setArgs returns the arguments of the SET clause.
-func (t *layout) setArgs(w work, at time.Time) []any {
-	args := t.timeArgs(t.assignments(w.batch), at)
-	if t.actions[w.target].errCol != nil {
-		args = append(args, w.text)
-	}
-	return append(args, t.retryArgs(w.batch, w.rows, roundUp(len(w.rows)))...)
-}
-
-// timeArgs returns the arguments of the times among the assignments.
-func (t *layout) timeArgs(set []assign, at time.Time) (args []any) {
-	for _, a := range set {
-		if a.time != nil {
-			args = append(args, t.writeForm(a.time).Write(at))
+// bound returns the assignments to the work's rows, and their arguments.
+func (t *layout) bound(list []assign, w work) (set []assign, args []any) {
+	for _, a := range list {
+		switch {
+		case a.time != nil:
+			args = append(args, t.writeForm(a.time).Write(w.at))
+		case a.of != nil:
+			a.expr, args = t.perRow(a, w.padded(), args)
 		}
+		set = append(set, a)
 	}
-	return args
+	return set, args
 }
 
-// updateText returns the statement for n keys, "" if there is nothing to
-// write, and what it sets.
-func (t *layout) updateText(b batch, n int) (string, []assign) {
-	set := t.assignments(b)
-	if c := t.actions[b.target].errCol; c != nil {
-		set = append(set, assign{col: t.text.Quote(c.Name), expr: "?"})
+// perRow returns the expression for what is assigned to the rows, and adds its arguments:
+// the value that they have in common, or else one that it picks by the key.
+func (t *layout) perRow(a assign, rows []*backlog.Settlement, args []any) (string, []any) {
+	values := make([]any, len(rows))
+	for i, s := range rows {
+		values[i] = a.of(s)
 	}
-	set = append(set, t.retryAssigns(b, n)...)
-	if len(set) == 0 {
-		return "", nil
+	if !slices.ContainsFunc(values, func(v any) bool { return v != values[0] }) {
+		return "?", append(args, values[0])
 	}
-	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + t.asRead(b, n), set
+	for i, s := range rows {
+		args = append(db.Bind(args, s.Record.Key), values[i])
+	}
+	when := " WHEN " + strings.Join(t.key, " = ? AND ") + " = ? THEN " + t.text.Cast(t.quotedColumn(a.col))
+	return "CASE" + strings.Repeat(when, len(rows)) + " END", args
 }
 
 func nonEmpty(list ...string) []string {
@@ -155,103 +158,24 @@ func setText(set []assign) string {
 	return strings.Join(list, ", ")
 }
 
-// retryAssigns returns what a failure writes for the policy, with room for n
-// rows where each has values of its own.
-func (t *layout) retryAssigns(b batch, n int) []assign {
-	c := t.retry
-	if c == nil || b.target == backlog.RowSuccess {
-		return nil
+// asRead is the condition of the rows that are as they were read, with its arguments.
+func (t *layout) asRead(w work) (cond string, args []any) {
+	rows, b := w.padded(), t.branches[w.state]
+	args = make([]any, 0, len(rows)*len(t.key)+1)
+	for _, s := range rows {
+		args = db.Bind(args, s.Record.Key)
 	}
-	at := func(col string) assign {
-		if b.each {
-			return assign{col: col, expr: t.byKey(n, t.quotedColumn(col))}
+	conds := []string{t.text.KeyIn(t.key, len(rows)), t.text.Unsearched(cmp.Or(b.guard, b.cond))}
+	if t.counts(w.batch) {
+		conds = append(conds, t.text.Unsearched(t.retry.counted(w.count)))
+		if w.count > 0 {
+			args = append(args, int64(w.count))
 		}
-		return assign{col: col, expr: "?"}
-	}
-	// A number, not one more: to be written twice must do no harm.
-	list := []assign{at(c.count), at(c.last.quoted)}
-	if c.next == nil {
-		return list
-	}
-	if b.ends {
-		return append(list, c.ended...)
-	}
-	return append(append(list, at(c.next.quoted)), c.retrying...)
-}
-
-// byKey returns an expression that picks a value of the column for each of n
-// keys.
-func (t *layout) byKey(n int, c *column) string {
-	when := " WHEN " + strings.Join(t.key, " = ? AND ") + " = ? THEN " + t.text.Cast(c)
-	return "CASE" + strings.Repeat(when, n) + " END"
-}
-
-// retryValues returns what a failure writes, as the columns have it.
-func (t *layout) retryValues(s *backlog.Settlement, ends bool) (list []any) {
-	c := t.retry
-	count := int64(s.Failures.Count)
-	if c.most > 0 {
-		count = min(count, c.most) // what waits no longer for that need not be told from it
-	}
-	list = append(list, count, t.writeForm(c.last).Write(s.At))
-	if c.next != nil && !ends {
-		list = append(list, t.writeForm(c.next).Write(s.Failures.Next))
-	}
-	return list
-}
-
-// retryArgs returns the arguments of retryAssigns.
-func (t *layout) retryArgs(b batch, rows []*backlog.Settlement, n int) (args []any) {
-	if t.retry == nil || b.target == backlog.RowSuccess {
-		return nil
-	}
-	if !b.each {
-		return t.retryValues(rows[0], b.ends)
-	}
-	times := make([][]any, len(rows))
-	for i, s := range rows {
-		times[i] = t.retryValues(s, b.ends)
-	}
-	for col := range times[0] {
-		for i := range n {
-			i = min(i, len(rows)-1)
-			args = db.Bind(args, rows[i].Record.Key)
-			args = append(args, times[i][col])
-		}
-	}
-	return args
-}
-
-// differs reports whether the rows have different values to be written.
-func (t *layout) differs(b batch, rows []*backlog.Settlement) bool {
-	if t.retry == nil || b.target == backlog.RowSuccess {
-		return false
-	}
-	first := t.retryValues(rows[0], b.ends)
-	return slices.ContainsFunc(rows, func(s *backlog.Settlement) bool {
-		return !slices.Equal(first, t.retryValues(s, b.ends))
-	})
-}
-
-// asRead is the condition of the batch's rows, of n keys, that are as they were
-// read. Its arguments are the keys and readArgs.
-func (t *layout) asRead(b batch, n int) string {
-	conds := []string{t.text.KeyIn(t.key, n), t.text.Unsearched(cmp.Or(t.branches[b.state].guard, t.branches[b.state].cond))}
-	if t.counts(b) {
-		conds = append(conds, t.text.Unsearched(t.retry.counted(b.count)))
 	}
 	if t.where.cond != "" {
 		conds = append(conds, t.text.Unsearched(t.where.cond))
 	}
-	return strings.Join(conds, " AND ")
-}
-
-// readArgs returns the arguments of asRead behind the keys.
-func (t *layout) readArgs(b batch) []any {
-	if t.counts(b) && b.count > 0 {
-		return []any{int64(b.count)}
-	}
-	return nil
+	return strings.Join(conds, " AND "), args
 }
 
 // counts reports whether a failure is counted.

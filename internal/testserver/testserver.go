@@ -1,6 +1,6 @@
-// Package testserver gives tests a place of their own on the PostgreSQL, MySQL or
-// MariaDB and Redis servers that the environment names. The drivers are those
-// that the test has.
+// Package testserver gives tests a place of their own on the servers of PostgreSQL, MySQL
+// or MariaDB, Redis and RabbitMQ that the environment names. The drivers are those that
+// the test has.
 package testserver
 
 import (
@@ -11,6 +11,9 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -66,20 +69,61 @@ func MySQL(tb testing.TB, prefix string) (database string, u *url.URL) {
 // names of [Name], and are removed by those who made them.
 func RedisURL(tb testing.TB) string {
 	tb.Helper()
-	const env = "BACKLOG_TEST_REDIS"
-	text := cmp.Or(os.Getenv(env), "redis://127.0.0.1:6379/0")
-	u, err := url.Parse(text)
+	return listening(tb, "Redis", "BACKLOG_TEST_REDIS", "redis://127.0.0.1:6379/0").String()
+}
+
+// RabbitMQURL returns the URL of a RabbitMQ, or skips the test likewise; its user may do
+// anything. Names of [Name] are removed by those who made them.
+func RabbitMQURL(tb testing.TB) *url.URL {
+	tb.Helper()
+	return listening(tb, "RabbitMQ", "BACKLOG_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672/")
+}
+
+// RabbitMQVhost makes a vhost that is deleted when the test has ended, and returns its URL
+// and how rabbitmqctl is called. It needs the server that `make services` has started.
+func RabbitMQVhost(tb testing.TB) (u *url.URL, ctl func(arguments ...string) string) {
+	tb.Helper()
+	u = RabbitMQURL(tb)
+	_, file, _, _ := runtime.Caller(0)
+	run := func(arguments ...string) (string, error) {
+		c := exec.Command(filepath.Join(filepath.Dir(file), "../../testdata/services.sh"), append([]string{"rabbitmqctl", "--quiet"}, arguments...)...)
+		c.Env = append(os.Environ(), "RABBITMQ_PORT="+u.Port())
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	name := Name("test-")
+	if out, err := run("add_vhost", name); err != nil && os.Getenv("CI") == "" {
+		tb.Skipf("this RabbitMQ is none of `make services`: %v\n%s", err, out)
+	}
+	ctl = func(arguments ...string) string {
+		tb.Helper()
+		out, err := run(arguments...)
+		if err != nil {
+			tb.Fatalf("rabbitmqctl %q: %v\n%s", arguments, err, out)
+		}
+		return out
+	}
+	tb.Cleanup(func() { ctl("delete_vhost", name) })
+	ctl("set_permissions", "--vhost", name, u.User.Username(), ".*", ".*", ".*")
+	u.Path = "/" + name
+	return u, ctl
+}
+
+// listening returns the URL of the server, or skips the test.
+func listening(tb testing.TB, what, env, otherwise string) *url.URL {
+	tb.Helper()
+	u, err := url.Parse(cmp.Or(os.Getenv(env), otherwise))
 	if err != nil {
 		tb.Fatalf("%s is not a URL", env)
 	}
 	conn, err := net.DialTimeout("tcp", u.Host, 5*time.Second)
-	if err != nil && os.Getenv(env) != "" {
-		tb.Fatalf("%s does not lead to a Redis: %v", env, err)
+	if err != nil && (os.Getenv(env) != "" || os.Getenv("CI") != "") {
+		tb.Fatalf("%s does not lead to a %s: %v", env, what, err)
 	} else if err != nil {
-		tb.Skipf("there is no Redis at the usual place, and %s names no other: %v", env, err)
+		tb.Skipf("there is no %s at the usual place, and %s names no other: %v", what, env, err)
 	}
 	conn.Close()
-	return text
+	return u
 }
 
 // Name returns one that begins with the prefix and that nothing else has.

@@ -43,10 +43,10 @@ func TestExecExchange(t *testing.T) {
 			err := h.Handle(t.Context(), handlertest.NewRecord())
 			handlertest.WantError(t, err, tt.text, tt.outcome)
 			want := "program: " + h.Command[0] + `
+  BACKLOG_ATTEMPT_ID=
   BACKLOG_ID=7
   BACKLOG_STATUS=NEW
   BACKLOG_INSERTED=
-  BACKLOG_ATTEMPT_ID=
   BACKLOG_TIER=
 standard input:
     {"id":7}

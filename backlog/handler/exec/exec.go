@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -62,6 +61,9 @@ type Handler struct {
 	// negative one none.
 	Grace time.Duration
 
+	// Body returns what the program reads of a record; nil: the record as JSON.
+	Body func(*backlog.Record) []byte
+
 	// Log is told at DEBUG what the program was given and what it answered, but
 	// for its arguments, which may hold a secret. Nil: none.
 	Log *slog.Logger
@@ -95,7 +97,7 @@ func (h *Handler) Notes() []string { return h.program().Notes() }
 // Everything else is an error: another status, death by a signal. Its text is the end of the
 // program's standard error, valid UTF-8 of at most about 2 KiB, or else says
 // how it ended: "exit status 3". If it failed after ctx had ended it, the text
-// begins with that of context.Cause(ctx), which the error then wraps.
+// begins with the cause, context.Cause(ctx), which the error then wraps.
 //
 // Errors of a program that ran wrap an [*exec.ExitError].
 func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
@@ -106,16 +108,16 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	input, err := r.ColumnsJSON()
+	input, err := h.input(r)
 	if err != nil {
-		return fmt.Errorf("the record cannot be written as JSON: %w", err)
+		return err
 	}
 	logs := h.Log != nil && h.Log.Enabled(ctx, slog.LevelDebug)
 	stdout, logged := io.Writer(null()), proc.Tail{}
 	if logs {
 		stdout = &logged
 	}
-	stdin, endFeed, err := feed(append(input, '\n'))
+	stdin, endFeed, err := feed(input)
 	if err != nil {
 		return err
 	}
@@ -143,6 +145,18 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	return h.outcome(ctx, cmd.ProcessState, cut, stderr.tail.String())
 }
 
+// input returns what the program reads.
+func (h *Handler) input(r *backlog.Record) ([]byte, error) {
+	if h.Body != nil {
+		return h.Body(r), nil
+	}
+	input, err := r.ColumnsJSON()
+	if err != nil {
+		return nil, fmt.Errorf("the record cannot be written as JSON: %w", err)
+	}
+	return append(input, '\n'), nil
+}
+
 // part returns a text of any number of lines under a heading; nothing where there
 // is no text.
 func part(heading, text string) string {
@@ -166,27 +180,21 @@ func environ() []string {
 
 // variables returns what the environment says of r.
 func variables(r *backlog.Record) ([]string, error) {
-	inserted := ""
-	if !r.Inserted.IsZero() {
-		inserted = r.Inserted.UTC().Format(time.RFC3339Nano)
-	}
-	vars := []string{
-		"BACKLOG_ID=" + r.Key.String(), "BACKLOG_STATUS=" + r.Status, "BACKLOG_INSERTED=" + inserted,
-		"BACKLOG_ATTEMPT_ID=" + r.AttemptID, "BACKLOG_TIER=" + r.Tier,
-	}
-	if s := r.Refresh; s != nil {
-		vars = append(vars, "BACKLOG_ATTEMPT_UID="+r.AttemptID, "BACKLOG_ATTEMPT_NO="+strconv.Itoa(s.AttemptNo), "BACKLOG_DEADLINE="+s.DeadlineText())
-	}
-	if r.Reason != "" {
-		vars = append(vars, "BACKLOG_REASON="+r.Reason, "BACKLOG_ERROR="+proc.Head(r.Error))
-		if r.Refresh != nil {
-			vars = append(vars, "BACKLOG_DISABLED_REASON="+proc.Head(r.Refresh.Reason))
+	names, values := r.Told()
+	vars := make([]string, len(names))
+	for i, name := range names {
+		value := ""
+		if values[i] != nil {
+			value = fmt.Sprint(values[i])
 		}
-	}
-	for _, v := range vars {
-		if name, value, _ := strings.Cut(v, "="); strings.Contains(value, "\x00") {
+		if name == "error" || name == "disabled_reason" {
+			value = proc.Head(value)
+		}
+		name = "BACKLOG_" + strings.ToUpper(name)
+		if strings.Contains(value, "\x00") {
 			return nil, fmt.Errorf("%s cannot be %.100q: the environment of a program holds no NUL bytes", name, value)
 		}
+		vars[i] = name + "=" + value
 	}
 	return vars, nil
 }

@@ -17,6 +17,10 @@ type Settings struct {
 	// in both.
 	Reject []int `yaml:"reject" want:"an exit status or a list of them" min:"1" max:"255"`
 	Skip   []int `yaml:"skip" want:"an exit status or a list of them" min:"1" max:"255"`
+
+	// Input is what the program reads of a message: its body as it came, unless it is
+	// json. A row is always JSON.
+	Input string `yaml:"input" words:"body json"`
 }
 
 // Telling is a program that is told of each dead record.

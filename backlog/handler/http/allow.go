@@ -65,23 +65,17 @@ type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
 
-// maxHost is the length of the longest name in DNS.
-const maxHost = 253
-
 // target returns an error unless the URL's host is in the list. What
 // addresses a name has is left to dial.
 func (list allowList) target(u *url.URL) error {
 	host, port := hostOf(u.Hostname()), portOf(u)
-	if len(host) > maxHost {
-		return &refusal{fmt.Sprintf("%.40q… is no host: it has %d bytes, and a name has %d at most", host, len(host), maxHost)}
-	}
 	addr, isAddr := parseAddress(host)
 	for _, a := range list {
 		if a.takes(port) && (isAddr && a.name == "" && a.net.Contains(addr) || !isAddr && a.matches(host)) {
 			return nil
 		}
 	}
-	return &refusal{fmt.Sprintf("%s is not in allow; add it if it may be called", net.JoinHostPort(host, port))}
+	return &refusal{fmt.Sprintf("%.300s is not in allow; add it if it may be called", net.JoinHostPort(host, port))}
 }
 
 // dial returns an error if a connection to the host, which target has found to
@@ -91,8 +85,7 @@ func (list allowList) target(u *url.URL) error {
 // cannot have others: the owner of a public one decides where it points to.
 func (list allowList) dial(host, port string, addr netip.Addr) error {
 	addr = plain(addr)
-	kind := special(addr)
-	if kind == "" {
+	if !special(addr) {
 		return nil
 	}
 	host = hostOf(host)
@@ -102,10 +95,7 @@ func (list allowList) dial(host, port string, addr netip.Addr) error {
 			return nil
 		}
 	}
-	if _, isAddr := parseAddress(host); isAddr {
-		return &refusal{fmt.Sprintf("%s is %s address; add it to allow if that is meant", addr, kind)}
-	}
-	return &refusal{fmt.Sprintf("%s is at %s, %s address; add the address to allow if that is meant", host, addr, kind)}
+	return &refusal{fmt.Sprintf("%s is at %s, which is not on the public internet; add the address to allow if that is meant", host, addr)}
 }
 
 func (a allowed) takes(port string) bool { return a.port == "" || a.port == port }
@@ -136,26 +126,13 @@ var (
 	special4 = append([]netip.Prefix{provider}, ssrf.IPv4DeniedPrefixes...)
 )
 
-// special returns the kind of an address that is not one of the public internet,
-// with its article, else "".
-func special(addr netip.Addr) string {
+// special reports whether an address is not one of the public internet.
+func special(addr netip.Addr) bool {
 	if ssrf.IPv6NAT64Prefix.Contains(addr) { // stands for an IPv4 address
 		b := addr.As16()
 		addr = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	switch {
-	case guard.SafeAddr(addr) == nil:
-		return ""
-	case addr.IsLoopback():
-		return "a loopback"
-	case addr.IsPrivate():
-		return "a private"
-	case addr.IsLinkLocalUnicast():
-		return "a link-local"
-	case addr.IsMulticast():
-		return "a multicast"
-	}
-	return "an internal"
+	return guard.SafeAddr(addr) != nil
 }
 
 // allSpecial reports whether the network has none but special addresses.

@@ -39,18 +39,17 @@ func readAnswer(resp *http.Response) []byte {
 }
 
 // outcome returns the error that stands for a response.
-func (p *plan) outcome(r *backlog.Record, req *http.Request, resp *http.Response, text []byte, now time.Time) error {
+func (p *plan) outcome(r *backlog.Record, resp *http.Response, text []byte, now time.Time) error {
 	status := resp.StatusCode
-	is := func(s Status) bool { return s.contains(status) }
-	if status == http.StatusAccepted && !slices.ContainsFunc(p.named, is) && r.Refresh != nil && r.Refresh.UID != "" {
+	if status == http.StatusAccepted && !has(p.named, status) && r.Refresh != nil && r.Refresh.UID != "" {
 		return backlog.Accepted // the outcome follows
 	}
-	if slices.ContainsFunc(p.success, is) {
+	if has(p.success, status) {
 		return nil
 	}
-	err := errors.New(p.inWords(req, resp, text))
+	err := errors.New(p.inWords(resp, text))
 	switch {
-	case slices.ContainsFunc(p.reject, is):
+	case has(p.reject, status):
 		return backlog.Reject(err)
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
 		if wait := parseRetryAfter(resp.Header.Get("Retry-After"), now); wait > 0 {
@@ -61,14 +60,10 @@ func (p *plan) outcome(r *backlog.Record, req *http.Request, resp *http.Response
 }
 
 // inWords says what a response means that is no success.
-func (p *plan) inWords(req *http.Request, resp *http.Response, text []byte) string {
+func (p *plan) inWords(resp *http.Response, text []byte) string {
 	words := statusLine(resp.StatusCode)
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
-		host := to.Host
-		if host == "" || host == req.URL.Host {
-			host = "another place on " + req.URL.Host
-		}
-		return words + ": points to " + p.printable([]byte(host)) + "; redirects are not followed: correct the url"
+		return words + ": points to " + p.printable([]byte(to.Host)) + "; redirects are not followed: correct the url"
 	}
 	if said := p.printable(text); said != "" {
 		words += ": " + said
@@ -113,20 +108,19 @@ func (p *plan) hider(secrets []string) *strings.Replacer {
 		texts = append(texts, s, strings.TrimPrefix(s, secretPrefix), string(p.fixed[i]))
 	}
 	for name, values := range p.headers {
-		if words := strings.Fields(values[0]); len(words) > 0 && !slices.Contains(harmless, name) {
+		if words := strings.Fields(values[0]); len(words) > 0 && !harmless(name) {
 			texts = append(texts, values[0], words[len(words)-1])
 		}
 	}
-	if base := p.url.base; base != nil {
-		password, _ := base.User.Password()
-		texts = append(texts, password)
-	}
-	for _, text := range p.url.own {
+	password, _ := p.url.base.User.Password()
+	texts = append(texts, password)
+	for pair := range strings.SplitSeq(p.url.base.RawQuery, "&") {
+		_, text, _ := strings.Cut(pair, "=")
 		decoded, _ := url.QueryUnescape(text)
 		texts = append(texts, text, decoded)
 	}
-	for _, s := range p.url.segments {
-		if len(s) >= minToken && !strings.Contains(s, mark) {
+	for s := range strings.SplitSeq(p.url.base.EscapedPath(), "/") {
+		if len(s) >= minToken {
 			texts = append(texts, s)
 		}
 	}
@@ -139,10 +133,11 @@ func (p *plan) hider(secrets []string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// harmless are the headers that carry no secret.
-var harmless = []string{
-	"Backlog-Disabled-Reason", "Backlog-Attempt-Deadline", "Backlog-Attempt-Id", "Backlog-Attempt-No", "Backlog-Attempt-Uid", "Backlog-Error", "Backlog-Reason", "Backlog-Tier", "Content-Length", "Content-Type", "Date", "Idempotency-Key",
-	"Retry-After", "User-Agent", "Webhook-Id", "Webhook-Timestamp",
+// harmless reports whether a header carries no secret.
+func harmless(name string) bool {
+	return strings.HasPrefix(name, "Backlog-") || slices.Contains([]string{
+		"Content-Length", "Content-Type", "Date", "Idempotency-Key", "Retry-After", "User-Agent", "Webhook-Id", "Webhook-Timestamp",
+	}, name)
 }
 
 // showRequest and showAnswer return an exchange for the log, without secrets.
@@ -158,7 +153,7 @@ func (p *plan) showHeader(h http.Header) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		for _, value := range h[name] {
-			if !slices.Contains(harmless, name) {
+			if !harmless(name) {
 				value = "***"
 			}
 			fmt.Fprintf(&b, "%s: %s\n", name, p.printable([]byte(value)))
@@ -174,44 +169,48 @@ func (p *plan) unanswered(ctx context.Context, req *http.Request, err error) err
 		cause := context.Cause(ctx)
 		return backlog.Worded(cause.Error()+": "+where, cause)
 	}
-	failed := backlog.Worded(where+": "+p.printable([]byte(netInWords(err))), err)
-	if errors.Is(err, errProxy) {
+	text, _ := netInWords(err)
+	failed := backlog.Worded(where+": "+p.printable([]byte(text)), err)
+	if errors.As(err, new(*misconfigured)) {
 		return backlog.Unstarted(failed)
 	}
 	return failed
 }
 
 // netInWords says what went wrong with a connection, without addresses that
-// differ from one time to the next.
-func netInWords(err error) string {
-	through := ""
-	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "proxyconnect" {
-		through = "the proxy: "
-	}
+// differ from one time to the next, and what may mend it.
+func netInWords(err error) (text, hint string) {
 	var (
 		refused *refusal
 		dns     *net.DNSError
 		errno   syscall.Errno
 		bad     *tls.CertificateVerificationError
 		timeout net.Error
+		op      *net.OpError
 	)
 	switch {
 	case errors.As(err, &refused):
-		return refused.text
+		return refused.text, ""
 	case errors.As(err, &dns):
-		return fmt.Sprintf("%s%s does not resolve: %s", through, dns.Name, dns.Err)
+		text, hint = fmt.Sprintf("%s does not resolve: %s", dns.Name, dns.Err), "correct the host in url"
 	case errors.As(err, &errno):
-		return through + errno.Error()
+		text, hint = errno.Error(), "is the service running, and is the port in url right?"
 	case errors.As(err, &bad):
-		return through + "its certificate is not trusted: " + bad.Err.Error()
+		text = "its certificate is not trusted: " + bad.Err.Error()
+		hint = "renew it, correct the host in url, or name the certificate of its authority in ca_file"
 	case errors.As(err, new(tls.RecordHeaderError)):
-		return through + "the server does not speak TLS there"
+		text, hint = "the server does not speak TLS there", "is http:// meant, or another port?"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return through + "the connection was closed without an answer"
+		text, hint = "the connection was closed without an answer", "is http:// meant, or another port?"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return through + "no connection in time"
+		text, hint = "no connection in time", "is the service running, and are scheme and port in url right?"
+	default:
+		text = err.Error()
 	}
-	return through + err.Error()
+	if errors.As(err, &op) && op.Op == "proxyconnect" {
+		return "the proxy: " + text, "is the proxy in the environment the right one?"
+	}
+	return text, hint
 }
 
 // maxRetryAfter is how long a wait a server is believed to mean.

@@ -20,7 +20,7 @@ func TestAnswerComesSlowly(t *testing.T) {
 			go io.WriteString(server, "so far") // and nothing more
 			began, got := time.Now(), ""
 			resp := &http.Response{StatusCode: status, ContentLength: -1, Body: body}
-			if err := p.outcome(nil, nil, resp, readAnswer(resp), began); err != nil {
+			if err := p.outcome(nil, resp, readAnswer(resp), began); err != nil {
 				got = err.Error()
 			}
 			if took := time.Since(began); got != text || took != answerTime {

@@ -143,19 +143,19 @@ func TestHTTPCheck(t *testing.T) {
 		{"https", &handler.Handler{Settings: handler.Settings{URL: good, CAFile: ca}}, nil},
 		{"host from the record", &handler.Handler{Settings: handler.Settings{URL: "{url}", Allow: []string{"hooks.example.org"}}}, nil},
 		{"closed", &handler.Handler{Settings: handler.Settings{URL: closed.URL}}, []string{
-			"http: " + closed.Listener.Addr().String() + " takes no connection: connection refused; is the service running, and is the port in url right?"}},
+			"http: " + closed.Listener.Addr().String() + ": connection refused; is the service running, and is the port in url right?"}},
 		{"no such host", &handler.Handler{Settings: handler.Settings{URL: "http://u:secret@does-not-exist.invalid/secret"}}, []string{
-			"http: does-not-exist.invalid does not resolve: ", "; correct the host in url"}},
+			"http: does-not-exist.invalid:80: does-not-exist.invalid does not resolve: ", "; correct the host in url"}},
 		{"unknown authority", &handler.Handler{Settings: handler.Settings{URL: good}}, []string{
-			"http: TLS with 127.0.0.1 fails: its certificate is not trusted: x509: certificate signed by unknown authority; name the certificate of its authority in ca_file"}},
+			": its certificate is not trusted: x509: certificate signed by unknown authority; ", "name the certificate of its authority in ca_file"}},
 		{"another authority", &handler.Handler{Settings: handler.Settings{URL: good, CAFile: other}}, []string{"name the certificate of its authority in ca_file"}},
-		{"another name", &handler.Handler{Settings: handler.Settings{URL: misnamed, CAFile: ca}}, []string{"127.0.0.1", "; correct the host in url, or the server's certificate"}},
-		{"expired", &handler.Handler{Settings: handler.Settings{URL: stale, CAFile: ca}}, []string{"x509: certificate has expired", "; renew the server's certificate, or set the clock"}},
+		{"another name", &handler.Handler{Settings: handler.Settings{URL: misnamed, CAFile: ca}}, []string{"127.0.0.1", "correct the host in url"}},
+		{"expired", &handler.Handler{Settings: handler.Settings{URL: stale, CAFile: ca}}, []string{"x509: certificate has expired", "; renew it"}},
 		{"old TLS", &handler.Handler{Settings: handler.Settings{URL: old, CAFile: ca}}, []string{"protocol version"}},
 		{"no TLS", &handler.Handler{Settings: handler.Settings{URL: strings.Replace(plain.URL, "http:", "https:", 1)}}, []string{
-			"http: TLS with 127.0.0.1 fails: the server does not speak TLS there; is http:// meant, or another port?"}},
+			": the server does not speak TLS there; is http:// meant, or another port?"}},
 		{"closes at once", &handler.Handler{Settings: handler.Settings{URL: "https://" + listener(t, true)}}, []string{
-			"http: TLS with 127.0.0.1 fails: the connection was closed without an answer; is http:// meant, or another port?"}},
+			": the connection was closed without an answer; is http:// meant, or another port?"}},
 		{"bad configuration", &handler.Handler{Settings: handler.Settings{URL: "x"}}, []string{"http: url: must begin with http:// or https:// and a host; write one such as https://example.com/orders"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -211,6 +211,15 @@ func TestHTTPClientCertificate(t *testing.T) {
 			if err := (&handler.Handler{Settings: handler.Settings{URL: url, CAFile: ca, CertFile: cert, KeyFile: key}}).Handle(t.Context(), handlertest.NewRecord()); err != nil || requests.Load() != 1 {
 				t.Error(err)
 			}
+
+			// It is read with each connection. What is wrong with it then costs no attempt.
+			h := &handler.Handler{Settings: handler.Settings{URL: url, CAFile: ca, CertFile: cert, KeyFile: key}}
+			if err := h.Prepare(); err != nil {
+				t.Error(err)
+			}
+			handlertest.File(t, filepath.Dir(cert), filepath.Base(cert), "", 0o600)
+			handlertest.WantError(t, h.Handle(t.Context(), handlertest.NewRecord()), "POST "+url+": client_cert "+cert+" and client_key "+key+
+				" do not make a certificate: tls: failed to find any PEM data in certificate input", backlog.Skipped)
 		})
 	}
 }
@@ -246,9 +255,11 @@ func TestHTTPPrepare(t *testing.T) {
 		{&handler.Handler{Settings: handler.Settings{URL: url, Reject: []handler.Status{{From: 65, To: 65}}}}, `reject[0]: must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx`},
 		{&handler.Handler{Settings: handler.Settings{URL: url, Reject: []handler.Status{{From: 202, To: 202}}}}, `reject: status 202 is in success too; give both, each its own (default: success 2xx, reject 410)`},
 		{&handler.Handler{Settings: handler.Settings{URL: url, Secrets: []string{"whsec_c2VjcmV0"}}}, "secret[0]: is no secret; it must be whsec_ and the base64 of 24 to 64 bytes, as `echo whsec_$(openssl rand -base64 32)` prints one"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, SecretFiles: []string{missing}}}, "secret_file: " + missing + ` does not exist; create it or correct the path`},
+		{&handler.Handler{Settings: handler.Settings{URL: url, SecretFiles: []string{missing}}}, "secret_file: open " + missing + ": no such file or directory; correct the path or the permissions"},
 		{&handler.Handler{Settings: handler.Settings{URL: url, SecretFiles: []string{text}}}, "secret_file: " + text + " is no secret; it must be whsec_ and the base64 of 24 to 64 bytes, as `echo whsec_$(openssl rand -base64 32)` prints one"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, CAFile: missing}}, "ca_file: " + missing + " does not exist; create it or correct the path"},
+		{&handler.Handler{Settings: handler.Settings{URL: url, CAFile: missing}}, "ca_file: open " + missing + ": no such file or directory; correct the path or the permissions"},
+		{&handler.Handler{Settings: handler.Settings{URL: url, CAFile: "/dev/zero"}}, "ca_file: /dev/zero is not a regular file; correct the path or the permissions"},
+		{&handler.Handler{Settings: handler.Settings{URL: url, SecretFiles: []string{"/dev/zero"}}}, "secret_file: /dev/zero is not a regular file; correct the path or the permissions"},
 		{&handler.Handler{Settings: handler.Settings{URL: url, CAFile: text}}, "ca_file: " + text + " holds no certificate in PEM form; name a file that begins with -----BEGIN CERTIFICATE-----"},
 		{&handler.Handler{Settings: handler.Settings{URL: url, CertFile: text}}, "client_cert: goes with client_key; add it"},
 		{&handler.Handler{Settings: handler.Settings{URL: url, CertFile: text, KeyFile: text}}, "client_cert " + text + " and client_key " + text +
@@ -283,7 +294,7 @@ func TestHTTPIsMended(t *testing.T) {
 func TestHTTPColumns(t *testing.T) {
 	t.Parallel()
 	got, err := (&handler.Handler{Settings: handler.Settings{URL: "https://{b}.example.org/{a}/{b}?x={c d}"}}).Columns()
-	if err != nil || !slices.Equal(got, []string{"b", "a", "c d"}) {
+	if err != nil || !slices.Equal(got, []string{"b", "a", "b", "c d"}) {
 		t.Errorf("columns %q, error %v", got, err)
 	}
 	if _, err := (&handler.Handler{Settings: handler.Settings{URL: "https://h/{b"}}).Columns(); err == nil {
@@ -309,7 +320,7 @@ func TestHTTPAllow(t *testing.T) {
 		{"another", "{u}", s.URL, []string{"hooks.example.org"}, "url: " + address + " is not in allow; add it if it may be called"},
 		{"another port", "{u}", s.URL, []string{"127.0.0.1:1"}, "url: " + address + " is not in allow; add it if it may be called"},
 		{"everything is not enough", "{u}", s.URL, []string{"0.0.0.0/0"},
-			"POST " + s.URL + ": 127.0.0.1 is a loopback address; add it to allow if that is meant"},
+			"POST " + s.URL + ": 127.0.0.1 is at 127.0.0.1, which is not on the public internet; add the address to allow if that is meant"},
 		{"not http", "{u}", "file:///etc/passwd", []string{"127.0.0.1"}, "the url from the record must begin with http:// or https:// and a host; write one such as https://example.com/orders"},
 		{"the url's own host", s.URL + "/{u}", "x", nil, ""},
 	} {
@@ -370,8 +381,9 @@ func TestHTTPCheckSilence(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	err := (&handler.Handler{Settings: handler.Settings{URL: "https://" + listener(t, false)}}).Check(ctx)
-	const want = "http: TLS with 127.0.0.1 fails: it took the connection and said nothing, so it does not seem to speak TLS there; is http:// meant, or another port?"
+	address := listener(t, false)
+	err := (&handler.Handler{Settings: handler.Settings{URL: "https://" + address}}).Check(ctx)
+	want := "http: " + address + ": no connection in time; is the service running, and are scheme and port in url right?"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

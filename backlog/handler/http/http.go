@@ -3,7 +3,6 @@ package http
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/handler/setting"
 )
 
 // Handler sends each record to a web server: a webhook.
@@ -66,19 +66,13 @@ func (h *Handler) Prepare() error {
 	return err
 }
 
-// Columns returns the names of the columns in the URL, each once.
+// Columns returns the names of the columns in the URL.
 func (h *Handler) Columns() ([]string, error) {
-	t, err := parseTemplate(h.URL)
+	names, err := setting.Columns(h.URL)
 	if err != nil {
-		return nil, fmt.Errorf("http: url: %w", err)
+		err = fmt.Errorf("http: url: %w", err)
 	}
-	var names []string
-	for _, name := range t.columns {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names, nil
+	return names, err
 }
 
 // Handle sends r and waits for the answer.
@@ -117,7 +111,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	}
 	text := readAnswer(resp)
 	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return p.showRequest(req, body), p.showAnswer(resp, text) })
-	return p.outcome(r, req, resp, text, h.now())
+	return p.outcome(r, resp, text, h.now())
 }
 
 func (h *Handler) now() time.Time {
@@ -142,8 +136,7 @@ func (h *Handler) plan() (*plan, error) {
 	return h.made, nil
 }
 
-// A plan is what the configuration comes to. But for the files that are watched
-// it is immutable.
+// A plan is what the configuration comes to. It is immutable.
 type plan struct {
 	url             *urlTemplate
 	method          string
@@ -154,8 +147,7 @@ type plan struct {
 	named           []Status // success as it was given
 
 	fixed   [][]byte // keys
-	rotated []*watched[[]byte]
-	cert    *watched[*tls.Certificate] // nil: none
+	rotated []string // files of keys
 
 	allow     allowList
 	transport *http.Transport
@@ -163,41 +155,31 @@ type plan struct {
 }
 
 func newPlan(h *Handler) (*plan, error) {
-	p := &plan{source: h.Source}
-	var err error
-	p.read(&h.Settings, func(field, problem string) {
-		if err == nil {
-			err = fmt.Errorf("%s: %s", field, problem)
-		}
-	})
+	p := &plan{source: h.Source, rotated: h.SecretFiles}
+	err := setting.Wrong(func(fail func(field, problem string)) { p.read(&h.Settings, fail) })
 	if h.URL == "" {
 		err = errors.New("url: is empty" + exampleURL)
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range h.SecretFiles {
-		p.rotated = append(p.rotated, secretFile(path))
-	}
 	p.hide = p.hider(h.Secrets)
 	return p, p.setTransport(h)
 }
 
-// keys returns the keys to sign with; files are read as they are now. It reads
-// the client's certificate as well, to find here what is wrong with it.
+// keys returns the keys to sign with; files are read as they are now.
 func (p *plan) keys() ([][]byte, error) {
-	keys := p.fixed
-	for _, w := range p.rotated {
-		key, err := w.get()
+	keys := slices.Clip(p.fixed)
+	for _, path := range p.rotated {
+		text, err := setting.ReadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("http: secret_file: %w", err)
+			return nil, fmt.Errorf("http: secret_file: %w; correct the path or the permissions", err)
 		}
-		keys = append(keys[:len(keys):len(keys)], key)
-	}
-	if p.cert != nil {
-		if _, err := p.cert.get(); err != nil {
-			return nil, fmt.Errorf("http: %w", err)
+		key, err := parseSecret(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("http: secret_file: %s %w", path, err)
 		}
+		keys = append(keys, key)
 	}
 	return keys, nil
 }

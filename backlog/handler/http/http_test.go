@@ -244,7 +244,7 @@ func TestHTTPRedirectWithinTheHost(t *testing.T) {
 	t.Parallel()
 	s := newHook(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login?token=x", http.StatusFound) })
 	err := (&handler.Handler{Settings: handler.Settings{URL: s.URL}}).Handle(t.Context(), handlertest.NewRecord())
-	handlertest.WantError(t, err, "302 Found: points to another place on "+s.Listener.Addr().String()+"; redirects are not followed: correct the url", backlog.Errored)
+	handlertest.WantError(t, err, "302 Found: points to "+s.Listener.Addr().String()+"; redirects are not followed: correct the url", backlog.Errored)
 	s.one(t)
 }
 
@@ -388,4 +388,17 @@ down,` + "\uFFFD" + ` ***`
 	if err := h.Handle(t.Context(), fullRecord()); err == nil || logged.Len() > 0 {
 		t.Errorf("error %v, and above DEBUG there is logged: %s", err, &logged)
 	}
+}
+
+// A Go program may have put something else in the place of net/http's own transport.
+func TestHTTPBesideAnotherTransport(t *testing.T) {
+	was := http.DefaultTransport
+	http.DefaultTransport = struct{ http.RoundTripper }{was}
+	defer func() { http.DefaultTransport = was }()
+	hook := newHook(t, nil)
+	h := &handler.Handler{Settings: handler.Settings{URL: hook.URL}}
+	if err := h.Handle(t.Context(), fullRecord()); err != nil {
+		t.Error(err)
+	}
+	hook.one(t)
 }

@@ -9,6 +9,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/textproto"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +25,7 @@ func (p *plan) request(ctx context.Context, r *backlog.Record, keys [][]byte, no
 	if err != nil {
 		return nil, nil, err
 	}
-	if p.url.base == nil {
+	if p.url.free {
 		if err := p.allow.target(u); err != nil {
 			return nil, nil, fmt.Errorf("url: %w", err)
 		}
@@ -53,23 +55,16 @@ func (p *plan) header(r *backlog.Record, keys [][]byte, body []byte, now time.Ti
 	// mostly the server had closed it before the request came.
 	h["Idempotency-Key"] = []string{id}
 	h["Webhook-Id"] = []string{id}
-	set := func(name, text string) {
-		if text = headerText(text); text != "" {
-			h[name] = []string{text}
+	names, values := r.Told()
+	for i, name := range names {
+		switch name {
+		case "id", "status", "inserted": // the body may have them
+			continue
+		case "deadline":
+			name = "attempt_deadline"
 		}
-	}
-	set("Backlog-Attempt-Id", r.AttemptID)
-	set("Backlog-Tier", r.Tier)
-	if s := r.Refresh; s != nil {
-		set("Backlog-Attempt-Uid", r.AttemptID)
-		set("Backlog-Attempt-No", strconv.Itoa(s.AttemptNo))
-		set("Backlog-Attempt-Deadline", s.DeadlineText())
-	}
-	if r.Reason != "" {
-		set("Backlog-Reason", r.Reason)
-		set("Backlog-Error", r.Error)
-		if r.Refresh != nil {
-			set("Backlog-Disabled-Reason", r.Refresh.Reason)
+		if text := headerText(fmt.Sprint(values[i])); text != "" {
+			h[textproto.CanonicalMIMEHeaderKey("backlog-"+strings.ReplaceAll(name, "_", "-"))] = []string{text}
 		}
 	}
 	if len(keys) > 0 {
@@ -136,16 +131,13 @@ func idOf(part any) string {
 
 const lettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
+var unescaped = strings.NewReplacer("+", "%20", ".", "%2E", "~", "%7E")
+
 // escapeID escapes all but letters, digits, - and _.
-func escapeID(s string) string {
-	return escape(s, func(c byte) bool { return strings.IndexByte(lettersAndDigits+"-_", c) >= 0 })
-}
+func escapeID(s string) string { return unescaped.Replace(url.QueryEscape(s)) }
 
 // escape percent-escapes the bytes that are not to be kept.
 func escape(s string, keep func(byte) bool) string {
-	if strings.IndexFunc(s, func(r rune) bool { return r >= 0x80 || !keep(byte(r)) }) < 0 {
-		return s // as nearly always
-	}
 	var b strings.Builder
 	for i := range len(s) {
 		if c := s[i]; keep(c) {

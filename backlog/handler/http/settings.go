@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/textproto"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,27 +68,21 @@ func (s *Status) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func (s Status) contains(status int) bool { return s.From <= status && status <= s.To }
-
-// within returns the first status that is in the list as well.
-func (s Status) within(list []Status) (status int, both bool) {
-	for _, other := range list {
-		if status = max(s.From, other.From); status <= min(s.To, other.To) {
-			return status, true
-		}
-	}
-	return 0, false
+func has(list []Status, status int) bool {
+	return slices.ContainsFunc(list, func(s Status) bool { return s.From <= status && status <= s.To })
 }
 
 // Check reports what is wrong with the settings themselves. It opens no file.
 // Nothing secret is in what it says.
 func (s *Settings) Check(fail func(field, problem string)) { new(plan).read(s, fail) }
 
+var methods = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodGet, http.MethodHead}
+
 // read takes the settings over, all but files, and reports what is wrong with them.
 func (p *plan) read(s *Settings, fail func(field, problem string)) {
 	p.method = cmp.Or(s.Method, http.MethodPost)
 	p.bodiless = p.method == http.MethodGet || p.method == http.MethodHead
-	if !isToken(p.method) || p.method != strings.ToUpper(p.method) || p.method == http.MethodConnect {
+	if !slices.Contains(methods, p.method) {
 		fail("method", fmt.Sprintf("%q is none; write one such as POST or PUT", s.Method))
 	}
 	for i, text := range s.Secrets {
@@ -121,19 +114,20 @@ func (p *plan) readURL(s *Settings, fail func(field, problem string)) {
 	if s.URL == "" {
 		return
 	}
-	var err error
-	p.url, err = parseTemplate(s.URL)
+	u, err := parseTemplate(s.URL)
 	switch {
 	case err != nil:
 		fail("url", err.Error())
-	case p.url.base == nil && s.Allow == nil:
+		return
+	case u.free && s.Allow == nil:
 		fail("url", "a record says which host is called; add allow: [example.com], the hosts it may name")
-	case p.url.base == nil:
-	case len(p.allow) > 0 && p.allow.target(p.url.base) != nil:
-		fail("allow", "does not list the host of url, "+p.url.base.Host+"; add it, or remove allow, which is for hosts that come from the record")
-	case p.url.base.Scheme == "http" && (s.CAFile != "" || s.CertFile != "" || s.KeyFile != ""):
+	case u.free:
+	case len(p.allow) > 0 && p.allow.target(u.base) != nil:
+		fail("allow", "does not list the host of url, "+u.base.Host+"; add it, or remove allow, which is for hosts that come from the record")
+	case u.base.Scheme == "http" && (s.CAFile != "" || s.CertFile != "" || s.KeyFile != ""):
 		fail("url", "ca_file, client_cert and client_key are of no use with http://; write https:// or remove them")
 	}
+	p.url = u
 }
 
 // reserved are the headers that the program sets itself, or that would break
@@ -144,72 +138,60 @@ var reserved = []string{
 }
 
 func (p *plan) readHeaders(s *Settings, fail func(field, problem string)) {
-	p.headers = http.Header{"User-Agent": {"backlog/1"}}
-	if !p.bodiless {
-		p.headers["Content-Type"] = []string{"application/json"}
-	}
-	var user *url.Userinfo
-	if p.url != nil && p.url.base != nil && p.url.base.User != nil {
-		user = p.url.base.User
-		password, _ := user.Password()
-		(&http.Request{Header: p.headers}).SetBasicAuth(user.Username(), password)
-	}
-	seen := make(map[string]bool)
+	p.headers = make(http.Header)
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		field, key, value := "headers."+name, textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(s.Headers[name])
 		switch {
-		case !isToken(name):
+		case name == "" || strings.Trim(name, lettersAndDigits+"!#$%&'*+-.^_`|~") != "":
 			fail("headers", "a key that is no header, not shown as it may be secret; write Name: value")
-		case seen[key]:
+		case p.headers[key] != nil:
 			fail(field, "is there twice, in other capitals; remove one")
-		case user != nil && key == "Authorization":
-			fail("url", "has a user, and headers have an Authorization; remove one")
 		case strings.HasPrefix(key, "Webhook-"), strings.HasPrefix(key, "Backlog-"), slices.Contains(reserved, key):
 			fail(field, "is set by the program itself; remove it")
-		case strings.ContainsFunc(s.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 			fail(field, "holds a line break or another character that no header has; remove it")
 		}
-		seen[key] = true
 		p.headers[key] = []string{value}
 	}
-}
-
-// isToken reports whether a text may be the name of a method or a header.
-func isToken(s string) bool {
-	return s != "" && strings.Trim(s, lettersAndDigits+"!#$%&'*+-.^_`|~") == ""
+	usual := http.Header{"User-Agent": {"backlog/1"}}
+	if !p.bodiless {
+		usual.Set("Content-Type", "application/json")
+	}
+	if p.url != nil && p.url.base.User != nil {
+		password, _ := p.url.base.User.Password()
+		(&http.Request{Header: usual}).SetBasicAuth(p.url.base.User.Username(), password)
+		if p.headers["Authorization"] != nil {
+			fail("url", "has a user, and headers have an Authorization; remove one")
+		}
+	}
+	maps.Copy(usual, p.headers)
+	p.headers = usual
 }
 
 func (p *plan) readStatuses(s *Settings, fail func(field, problem string)) {
-	checkList("success", s.Success, fail)
-	checkList("reject", s.Reject, fail)
+	for at, list := range [][]Status{s.Success, s.Reject} {
+		for i, status := range list {
+			if status.From < 200 || status.To > 599 {
+				fail(fmt.Sprintf("%s[%d]", []string{"success", "reject"}[at], i), "must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
+			}
+		}
+	}
 	if s.Success != nil && len(s.Success) == 0 {
 		fail("success", "is an empty list; name at least one or remove it")
 	}
 	p.named, p.success, p.reject = s.Success, s.Success, s.Reject
-	field, other := "success", "reject"
+	field, other := "reject", "success"
 	if s.Success == nil {
 		p.success = []Status{{200, 299}}
 	}
 	if s.Reject == nil {
 		p.reject = []Status{{http.StatusGone, http.StatusGone}}
-	} else {
 		field, other = other, field
 	}
-	for _, reject := range p.reject {
-		if n, both := reject.within(p.success); both {
+	for n := 200; n <= 599; n++ {
+		if has(p.success, n) && has(p.reject, n) {
 			fail(field, fmt.Sprintf("status %d is in %s too; give both, each its own (default: success 2xx, reject 410)", n, other))
 			return
-		}
-	}
-}
-
-func checkList(field string, list []Status, fail func(field, problem string)) {
-	for i, status := range list {
-		if status.From < 200 || status.To > 599 {
-			fail(fmt.Sprintf("%s[%d]", field, i), "must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
-		}
-		if n, twice := status.within(list[:i]); twice {
-			fail(fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("%d is listed twice; remove one", n))
 		}
 	}
 }

@@ -44,9 +44,9 @@ func TestLinesInsteadOfAnAnswer(t *testing.T) {
 			`the worker wrote a reply to an attempt that it does not have, or has answered already: "{\"attempt_id\":\"x\",\"outcome\":\"success\"}"`},
 		{"unprintable", `printf '\033[2J\377\n'`, `the worker wrote what is not one JSON object: "\x1b[2J\xff"`},
 		{"much", `head -c 1000000 /dev/zero | tr '\0' x; echo`,
-			`the worker wrote what is not one JSON object: "` + strings.Repeat("x", 200) + `"…`},
+			`the worker wrote what is not one JSON object: "` + strings.Repeat("x", 200) + `"`},
 		{"a line without end", `head -c 100000000 /dev/zero | tr '\0' x; sleep 100`,
-			`the worker wrote a line of more than 1048576 bytes: "` + strings.Repeat("x", 200) + `"…`},
+			`the worker wrote a line of more than 1048576 bytes: "` + strings.Repeat("x", 200) + `"`},
 		{"nonsense before the answer", `echo hello; reply "$success"`, `the worker wrote what is not one JSON object: "hello"`},
 		{"exit 0", `exit 0`, "the worker ended before it answered (exit status 0)"},
 		{"exit 3", `echo 'no database' >&2; exit 3`, "the worker ended before it answered (exit status 3): no database"},
@@ -176,7 +176,7 @@ func TestLinesFailsToStart(t *testing.T) {
 	text := handlertest.File(t, t.TempDir(), "text", "echo", 0o755)
 	l = newLines(t, &lines.Handler{Settings: lines.Settings{Command: []string{text}}})
 	handlertest.WantError(t, l.Handle(t.Context(), handlertest.NewRecord()),
-		"lines: "+text+" is text without a first line such as #!/bin/sh, which says what runs it; add one", backlog.Skipped)
+		"lines: "+text+" is text that does not begin with a line such as #!/bin/sh, which says what runs it; add one, without a byte order mark", backlog.Skipped)
 }
 
 func workerInShell(t *testing.T) string {
@@ -224,7 +224,7 @@ func TestLinesInterrupted(t *testing.T) {
 			t.Error("the error does not wrap the cause")
 		}
 	}
-	handlertest.WantError(t, get(t, third), "the worker was ended because of another record that it had: timed out after 30s: waiting", backlog.Errored)
+	handlertest.WantError(t, get(t, third), "the worker was ended when one of its records was given up: timed out after 30s: waiting", backlog.Errored)
 	if pid := handlertest.PidIn(t, command[1]+"/child"); !handlertest.Gone(pid) {
 		handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.Gone(pid) })
 	}
@@ -371,8 +371,8 @@ func TestLinesManyDeaths(t *testing.T) {
 func TestLinesInterruptedLog(t *testing.T) {
 	t.Parallel()
 	for cause, want := range map[error]string{
-		nil:     "the worker was ended by the stop: it had not answered all in time (killed by signal: terminated)",
-		errLate: "the worker was ended before it had answered all: timed out after 30s (killed by signal: terminated)",
+		nil:     "the worker was ended when one of its records was given up: context canceled (killed by signal: terminated)",
+		errLate: "the worker was ended when one of its records was given up: timed out after 30s (killed by signal: terminated)",
 	} {
 		said := make(chan string, 10)
 		command := worker(t, "", `: >ready; exec sleep 1000`)

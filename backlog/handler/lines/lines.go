@@ -90,11 +90,7 @@ func (h *Handler) Check(context.Context) error { return h.program().Check() }
 
 // Checked says what a Check that found nothing has shown.
 func (h *Handler) Checked() string {
-	workers := "1 worker"
-	if h.Workers != 1 {
-		workers = fmt.Sprintf("%d workers", h.Workers)
-	}
-	return fmt.Sprintf("%s can be run: %s, %d records in flight at each at most", h.Command[0], workers, h.Window)
+	return fmt.Sprintf("%s can be run: at most %d at a time, %d records in flight at each", h.Command[0], h.Workers, h.Window)
 }
 
 // Notes are what a person should know about the command, though it can be run.
@@ -144,7 +140,7 @@ func (h *Handler) wait(ctx context.Context, t *task) error {
 		h.waiting = slices.Delete(h.waiting, i, i+1)
 		t.done <- context.Cause(ctx)
 	} else if w != nil {
-		w.end(&interruption{context.Cause(ctx)})
+		w.end(fmt.Errorf("the worker was ended when one of its records was given up: %w", context.Cause(ctx)))
 	}
 	h.mu.Unlock()
 	select {
@@ -259,8 +255,8 @@ func (h *Handler) over(w *worker, lost *loss) {
 	clear(w.inFlight)
 	h.workers = slices.DeleteFunc(h.workers, func(x *worker) bool { return x == w })
 	if h.closed {
-		if err := lost.atClose(); err != nil {
-			h.late = append(h.late, fmt.Errorf("lines: process %d: %w", w.pid, err))
+		if lost.cut || lost.how != nil && !lost.how.Success() {
+			h.late = append(h.late, fmt.Errorf("lines: process %d: %w", w.pid, lost.of(context.Background())))
 		}
 		return
 	}

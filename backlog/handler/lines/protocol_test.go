@@ -1,11 +1,9 @@
 package lines
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"math"
 	"reflect"
 	"strings"
@@ -39,8 +37,6 @@ func TestParseReply(t *testing.T) {
 		{line: `{"attempt_id":"a","outcome":"skip","retry_after":0}`, err: backlog.RetryAfter(0, backlog.Skip)},
 		{line: `{"attempt_id":"a","outcome":"error","error":"busy","retry_after":1e300}`,
 			err: backlog.RetryAfter(math.MaxInt64/2+1, errors.New("busy"))},
-		{line: `{"attempt_id":"a","outcome":"error","retry_after":1e999}`,
-			err: backlog.RetryAfter(math.MaxInt64/2+1, errors.New("the worker said error, without a text"))},
 
 		// Names are exact.
 		{line: `{"attempt_id":"a","outcome":"error","Outcome":"success"}`, err: errors.New("the worker said error, without a text")},
@@ -48,27 +44,25 @@ func TestParseReply(t *testing.T) {
 		{line: `{"attempt_id":"a","outc\u006fme":"success","x":{"outcome":"error","a":["}",{"b":"\\\""}]},"y":-1.5e3,"z":true,"":null}`},
 		{line: "{\"attempt_id\"\t:\"a\" ,\"x\" :[ ] , \"outcome\":\"error\",\"error\" : \"caf\xe9\" }", err: errors.New("caf\uFFFD")},
 		{line: `{"Attempt_id":"a","outcome":"success"}`, bad: "a reply without attempt_id"},
-		{line: `{"attempt_id":"a","outcome":"error","outcome":"success"}`, bad: "a reply with more than one outcome"},
-		{line: `{"attempt_id":"a","outcome":"error","retry_after":null,"retry_\u0061fter":1}`, bad: "a reply with more than one retry_after"},
 		{line: `{"x":1,"x":2,"attempt_id":"a","outcome":"success"}`},
 
-		{line: `null`, bad: "JSON of the type null, which is no object"},
+		{line: `null`, bad: "what is not one JSON object"},
 		{line: `{}`, bad: "a reply without attempt_id"},
 		{line: `{ }`, bad: "a reply without attempt_id"},
-		{line: `{"attempt_id":"a","outcome":true}`, bad: "a reply whose outcome is of the type bool"},
+		{line: `{"attempt_id":"a","outcome":true}`, bad: "a reply whose outcome is no text"},
 		{line: ``, bad: "what is not one JSON object"},
 		{line: `ready`, bad: "what is not one JSON object"},
 		{line: `{"attempt_id":"a","outcome":"success"} {}`, bad: "what is not one JSON object"},
-		{line: `[1]`, bad: "JSON of the type array, which is no object"},
-		{line: `"a"`, bad: "JSON of the type string, which is no object"},
+		{line: `[1]`, bad: "what is not one JSON object"},
+		{line: `"a"`, bad: "what is not one JSON object"},
 		{line: `{"outcome":"success"}`, bad: "a reply without attempt_id"},
 		{line: `{"attempt_id":"","outcome":"success"}`, bad: "a reply without attempt_id"},
-		{line: `{"attempt_id":7,"outcome":"success"}`, bad: "a reply whose attempt_id is of the type number"},
+		{line: `{"attempt_id":7,"outcome":"success"}`, bad: "a reply whose attempt_id is no text"},
 		{line: `{"attempt_id":"a"}`, bad: "a reply whose outcome is none of success, error, reject and skip"},
 		{line: `{"attempt_id":"a","outcome":"Success"}`, bad: "a reply whose outcome is none of success, error, reject and skip"},
-		{line: `{"attempt_id":"a","outcome":"error","error":{"code":3}}`, bad: "a reply whose error is of the type object"},
-		{line: `{"attempt_id":"a","outcome":"error","retry_after":-1}`, bad: "a reply whose retry_after is negative"},
-		{line: `{"attempt_id":"a","outcome":"error","retry_after":"1m"}`, bad: "a reply whose retry_after is of the type string"},
+		{line: `{"attempt_id":"a","outcome":"error","error":{"code":3}}`, bad: "a reply whose error is no text"},
+		{line: `{"attempt_id":"a","outcome":"error","retry_after":-1}`, bad: "a reply whose retry_after is no number of seconds"},
+		{line: `{"attempt_id":"a","outcome":"error","retry_after":"1m"}`, bad: "a reply whose retry_after is no number of seconds"},
 	} {
 		r, err := parseReply([]byte(tt.line))
 		bad := ""
@@ -116,43 +110,6 @@ func FuzzParseReply(f *testing.F) {
 		}
 		if got != nil && strings.ContainsRune(got.Error(), 0) {
 			t.Errorf("%q: error %q", line, got)
-		}
-	})
-}
-
-// The names and values in a reply are what encoding/json finds in it.
-func FuzzCutJSON(f *testing.F) {
-	for _, s := range []string{
-		`{}`, ` { "a" : 1 , "b":[{"c":"}"},[]], "\u0061":"x\"\\" }` + "\r", `{"a":{},"b":-1.5e+9,"c":null,"":true}`, "{\"\xe9\":\"\xe9\"}",
-		`{"a":"\ud800"}`,
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		var want map[string]json.RawMessage
-		if json.Unmarshal(line, &want) != nil || want == nil {
-			return
-		}
-		got := make(map[string]string)
-		line = bytes.TrimSpace(line)
-		for rest := bytes.TrimSpace(line[1 : len(line)-1]); len(rest) > 0; {
-			var name, value []byte
-			name, rest = cutJSON(rest)
-			value, rest = cutJSON(rest)
-			got[textOf(name)] = string(value)
-			var text string
-			if kindOf(value) == "string" {
-				if err := json.Unmarshal(value, &text); err != nil || text != textOf(value) {
-					t.Errorf("%q: %q, want %q", value, textOf(value), text)
-				}
-			}
-		}
-		plain := make(map[string]string, len(want))
-		for name, value := range want {
-			plain[name] = string(value)
-		}
-		if !maps.Equal(got, plain) {
-			t.Errorf("%q: %q, want %q", line, got, plain)
 		}
 	})
 }

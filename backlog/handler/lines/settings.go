@@ -2,16 +2,13 @@
 // line each.
 package lines
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Settings are what the configuration says of such programs.
 type Settings struct {
 	Command []string `yaml:"lines" command:"./worker"`
-	Workers int      `yaml:"workers" min:"1"` // how many such programs; >= 1
-	Window  int      `yaml:"window" min:"1"`  // records in flight at each; >= 1
+	Workers int      `yaml:"workers" min:"1" max:"1000"` // how many such programs; >= 1
+	Window  int      `yaml:"window" min:"1" max:"1000"`  // records in flight at each; >= 1
 
 	// MaxPause is the longest pause that a worker can ask for; > 0.
 	MaxPause time.Duration `yaml:"max_pause" min:"1s"`
@@ -24,21 +21,6 @@ func NewSettings() *Settings {
 	return &Settings{Workers: 1, Window: usualWindow, MaxPause: time.Hour}
 }
 
-// InFlight returns how many records the workers take at a time.
-func (s *Settings) InFlight() int { return s.Workers * s.Window }
-
-// mostInFlight is beyond what any handler is given at a time: a slip of the
-// keyboard.
-const mostInFlight = 100_000
-
-// Check reports more records in flight than make sense.
-func (s *Settings) Check(fail func(field, problem string)) {
-	if s.Workers <= mostInFlight && s.Window <= mostInFlight && s.InFlight() <= mostInFlight {
-		return
-	}
-	at := "window"
-	if s.Window == usualWindow {
-		at = "workers"
-	}
-	fail(at, fmt.Sprintf("workers × window would be more than %d records in flight; lower one of them", mostInFlight))
-}
+// InFlight returns how many records the workers take at a time: as many as any handler
+// is given.
+func (s *Settings) InFlight() int { return min(s.Workers*s.Window, 100_000) }

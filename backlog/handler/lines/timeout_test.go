@@ -80,7 +80,7 @@ func TestLinesPauses(t *testing.T) {
 		for range 12 {
 			began := time.Now()
 			err := l.Handle(t.Context(), r)
-			if backlog.OutcomeOf(err) != backlog.Skipped || err.Error() != "lines: /no/such/program does not exist; correct the path" {
+			if backlog.OutcomeOf(err) != backlog.Skipped || err.Error() != "lines: /no/such/program does not exist; correct the path or the working directory" {
 				t.Fatalf("error %v", err)
 			}
 			if got := time.Since(began); got != want {

@@ -2,7 +2,6 @@ package lines
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -149,7 +148,7 @@ func (w *worker) live() *loss {
 	switch left, known := proc.Unread(in); {
 	case cut:
 		lost.why = context.Cause(w.ctx)
-		note = fmt.Sprintf("%s (%s)", noteOf(lost.why), ended)
+		note = fmt.Sprintf("%v (%s)", lost.why, ended)
 	case known && written == left || !known && !answered:
 		lost.unstarted = true
 		lost.why = fmt.Errorf("%s ended before it read anything (%s)", w.h.Command[0], ended)
@@ -257,8 +256,8 @@ func (l *loss) Error() string { return l.why.Error() }
 // of returns the error of an attempt that was in flight.
 func (l *loss) of(ctx context.Context) error {
 	why := l.why
-	if errors.As(why, new(*interruption)) && ctx.Err() != nil {
-		why = context.Cause(ctx) // it is its own
+	if l.cut && ctx.Err() != nil {
+		why = context.Cause(ctx) // for its own sake
 	}
 	causes := []error{why}
 	if l.how != nil {
@@ -271,42 +270,8 @@ func (l *loss) of(ctx context.Context) error {
 	return failed
 }
 
-// atClose returns the loss as an error of Close, which is to end all workers:
-// nil if this one ended as it should.
-func (l *loss) atClose() error {
-	if l.how == nil || l.how.Success() && !l.cut {
-		return nil
-	}
-	return l.of(context.Background())
-}
-
-// An interruption is the end of a worker because the context of one of its
-// records was done.
-type interruption struct{ cause error }
-
-func (i *interruption) Error() string {
-	return fmt.Sprintf("the worker was ended because of another record that it had: %v", i.cause)
-}
-
-// noteOf returns the reason to end a worker for the log, which speaks of no
-// record in particular. A context that is canceled without a cause of its own
-// is a stop.
-func noteOf(why error) string {
-	i := (*interruption)(nil)
-	if !errors.As(why, &i) {
-		return why.Error()
-	}
-	if i.cause == context.Canceled {
-		return "the worker was ended by the stop: it had not answered all in time"
-	}
-	return "the worker was ended before it had answered all: " + i.cause.Error()
-}
-
-// nonsense returns the reason to end a worker because of what it wrote.
+// nonsense returns the reason to end a worker because of what it wrote, the beginning of
+// which people get to see.
 func nonsense(what string, line []byte) error {
-	const most = 200 // bytes that people get to see
-	if len(line) > most {
-		return fmt.Errorf("the worker wrote %s: %q…", what, line[:most])
-	}
-	return fmt.Errorf("the worker wrote %s: %q", what, line)
+	return fmt.Errorf("the worker wrote %s: %.200q", what, line)
 }

@@ -3,11 +3,9 @@ package mail
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/wneessen/go-mail"
 
 	"backlog/backlog"
+	"backlog/backlog/handler/setting"
 )
 
 // Handler sends a mail for each record that it is told of ([backlog.Engine.OnDead]).
@@ -38,23 +37,13 @@ const (
 
 // Prepare reports what is wrong with the settings and the file that they name, with a
 // hint. Unlike Check it touches no network.
-func (h *Handler) Prepare() (err error) {
-	h.Settings.Check(func(field, problem string) {
-		if err == nil {
-			err = fmt.Errorf("mail: %s: %s", field, problem)
-		}
-	})
-	if err == nil {
-		_, err = h.client()
-	}
+func (h *Handler) Prepare() error {
+	_, err := h.client()
 	return err
 }
 
 // Check reports what would keep mails from being sent: it connects and logs in.
 func (h *Handler) Check(ctx context.Context) error {
-	if err := h.Prepare(); err != nil {
-		return err
-	}
 	c, err := h.client()
 	if err != nil {
 		return err
@@ -71,20 +60,16 @@ func (h *Handler) Checked() string {
 	return u.Scheme + "://" + u.Host + " takes connections"
 }
 
-// Columns returns the names of the columns that mails need, each once.
+// Columns returns the names of the columns that mails need.
 func (h *Handler) Columns() (names []string, err error) {
 	for _, text := range h.texts() {
-		list, err := placeholders(text)
+		list, err := setting.Columns(text)
 		if err != nil {
 			return nil, fmt.Errorf("mail: %w", err)
 		}
-		for _, name := range list {
-			if !slices.Contains(own, name) && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
+		names = append(names, list...)
 	}
-	return names, nil
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(own, name) }), nil
 }
 
 // Handle sends the mail for r.
@@ -171,23 +156,20 @@ func (h *Handler) message(r *backlog.Record) (*mail.Msg, error) {
 	return m, nil
 }
 
-// client returns what speaks to the server.
+// client returns what speaks to the server, or what is wrong with the settings.
 func (h *Handler) client() (*mail.Client, error) {
+	if err := setting.Wrong(h.Settings.Check); err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
+	}
 	u, err := h.server()
 	if err != nil {
 		return nil, fmt.Errorf("mail: smtp: %w", err)
 	}
-	secure := &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}
-	if h.CAFile != "" {
-		pem, err := os.ReadFile(h.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("mail: ca_file: %w; correct the path", err)
-		}
-		secure.RootCAs = x509.NewCertPool()
-		if !secure.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("mail: ca_file: %s holds no certificate in PEM form; name a file that begins with -----BEGIN CERTIFICATE-----", h.CAFile)
-		}
+	authorities, err := setting.Authorities(h.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
 	}
+	secure := &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12, RootCAs: authorities}
 	port, _ := strconv.Atoi(u.Port())
 	options := []mail.Option{
 		mail.WithPort(port), mail.WithTimeout(speakTime), mail.WithTLSConfig(secure), mail.WithTLSPolicy(mail.TLSMandatory),

@@ -2,19 +2,15 @@
 package mail
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/mail"
 	"net/url"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"backlog/backlog"
+	"backlog/backlog/handler/setting"
 )
 
 // Settings are what the configuration says of mails. SMTP may hold a password and must
@@ -47,7 +43,7 @@ func (s *Settings) Check(fail func(field, problem string)) {
 	}
 	for i, text := range s.texts() {
 		field := [...]string{"to", "subject", "text"}[i]
-		columns, err := placeholders(text)
+		columns, err := setting.Columns(text)
 		if err == nil && field == "to" && text != "" && len(columns) == 0 {
 			_, err = address(text)
 		}
@@ -96,60 +92,23 @@ func address(text string) (*mail.Address, error) {
 	return a, nil
 }
 
-// braces are compiled when they are needed: not at every start of the program.
-var braces = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{|\}\}|\{[^{}]+\}|[{}]`) })
-
-// placeholders returns the names in braces.
-func placeholders(text string) (names []string, err error) {
-	for _, m := range braces().FindAllString(text, -1) {
-		switch {
-		case len(m) == 1:
-			return nil, errors.New("has a { or } without the other; write {column} for a column's value, and {{ or }} if the character itself is meant")
-		case m != "{{" && m != "}}":
-			names = append(names, m[1:len(m)-1])
-		}
-	}
-	return names, nil
-}
-
 // own are the placeholders that are no columns.
 var own = []string{"id", "reason", "error"}
 
-// expand returns the text for r.
+// expand returns the text for r, with nothing for NULL.
 func expand(text string, r *backlog.Record) (string, error) {
-	var err error
-	text = braces().ReplaceAllStringFunc(text, func(m string) string {
-		if m == "{{" || m == "}}" {
-			return m[:1]
+	return setting.Fill(text, func(name, _ string) (string, error) {
+		switch {
+		case name == "id":
+			return r.Key.String(), nil
+		case name == "error":
+			return r.Error, nil
+		case name == "reason" && r.Refresh != nil && r.Refresh.Reason != "":
+			return r.Refresh.Reason, nil // the sentence for the customer
+		case name == "reason":
+			return r.Reason, nil
 		}
-		value, e := valueOf(r, m[1:len(m)-1])
-		if e != nil {
-			err = e
-		}
-		return value
+		value, _, err := setting.Text(r, name)
+		return value, err
 	})
-	return text, err
-}
-
-// valueOf returns what a placeholder stands for; "" for NULL.
-func valueOf(r *backlog.Record, name string) (string, error) {
-	switch i := slices.Index(own, name); {
-	case i == 0:
-		return r.Key.String(), nil
-	case i == 1 && r.Refresh != nil && r.Refresh.Reason != "":
-		return r.Refresh.Reason, nil // the sentence for the customer
-	case i == 1:
-		return r.Reason, nil
-	case i == 2:
-		return r.Error, nil
-	}
-	v, ok := r.Column(name)
-	if !ok {
-		return "", fmt.Errorf("the record has no column %s; see table.columns", name)
-	}
-	b, err := json.Marshal(v)
-	if s := ""; err == nil && json.Unmarshal(b, &s) == nil {
-		return s, nil // a text, or NULL
-	}
-	return string(b), err
 }

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -25,10 +24,6 @@ type Program struct {
 	Command []string // the program and its arguments
 }
 
-// maxArgument is the most bytes that Linux takes for one argument
-// (MAX_ARG_STRLEN, with its closing NUL).
-const maxArgument = 128<<10 - 1
-
 // Check reports what would keep the program from being started: that there is
 // none, that it may not be executed, that the interpreter its first line asks
 // for, itself or by way of env, is missing. The error names the program and the
@@ -37,14 +32,6 @@ func (p Program) Check() error {
 	path, err := p.find()
 	if err != nil {
 		return err
-	}
-	for i, arg := range p.Command {
-		if strings.IndexByte(arg, 0) >= 0 {
-			return p.errorf("argument %d of %s holds a NUL byte, which no program can be given", i, p.Command[0])
-		}
-		if len(arg) > maxArgument {
-			return p.errorf("argument %d of %s has %d bytes, more than a program can be given (%d); put it in a file", i, p.Command[0], len(arg), maxArgument)
-		}
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return p.errorf("%s is not a regular file; name a program", path)
@@ -58,22 +45,12 @@ func (p Program) Check() error {
 	n, _ := io.ReadFull(f, head)
 	if line, ok := bytes.CutPrefix(head[:n], []byte("#!")); ok {
 		line, _, _ = bytes.Cut(line, []byte{'\n'})
-		return p.checkInterpreter(path, strings.TrimLeft(string(line), " \t"))
+		return p.checkInterpreter(path, string(line))
 	}
-	return p.checkHead(path, head[:n])
-}
-
-// checkHead finds scripts that do not say what runs them, which only a shell
-// would take for its own. Of other files the system knows best what they are.
-func (p Program) checkHead(path string, head []byte) error {
+	// Of what is no text the system knows best what it is.
 	isControl := func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }
-	switch {
-	case len(head) == 0:
-		return p.errorf("%s is empty; a script must begin with a line such as #!/bin/sh", path)
-	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
-		return p.errorf("%s begins with a byte order mark; save it without one, so that its first line is one such as #!/bin/sh", path)
-	case utf8.Valid(head[:max(0, len(head)-utf8.UTFMax)]) && !bytes.ContainsFunc(head, isControl):
-		return p.errorf("%s is text without a first line such as #!/bin/sh, which says what runs it; add one", path)
+	if utf8.Valid(head[:max(0, n-utf8.UTFMax)]) && !bytes.ContainsFunc(head[:n], isControl) {
+		return p.errorf("%s is text that does not begin with a line such as #!/bin/sh, which says what runs it; add one, without a byte order mark", path)
 	}
 	return nil
 }
@@ -82,26 +59,21 @@ func (p Program) checkHead(path string, head []byte) error {
 // asks for is missing, or what env is to find for it. What else env may be told is
 // its own affair.
 func (p Program) checkInterpreter(path, line string) error {
-	by, with, _ := strings.Cut(strings.ReplaceAll(line, "\t", " "), " ")
-	crlf := strings.HasSuffix(line, "\r")
+	if strings.HasSuffix(line, "\r") {
+		return p.errorf("the lines of %s end in CR LF, so that what is asked for to run it has a name that ends in CR; save it with LF alone", path)
+	}
+	by, with, _ := strings.Cut(strings.TrimLeft(strings.ReplaceAll(line, "\t", " "), " "), " ")
 	if _, err := os.Stat(by); by != "" && errors.Is(err, fs.ErrNotExist) {
-		if crlf && with == "" {
-			return p.errorf("the lines of %s end in CR LF, so that %q is asked for to run it; save it with LF alone", path, by)
-		}
 		return p.errorf("the first line of %s asks for %s, which does not exist; install it or correct the line", path, by)
 	}
 	words := strings.Fields(strings.Replace(with, "-S", "", 1))
 	if filepath.Base(by) != "env" || len(words) == 0 || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=") {
 		return nil
 	}
-	_, err := exec.LookPath(words[0])
-	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // as env sees it
-		return nil
-	case crlf:
-		return p.errorf("the lines of %s end in CR LF, so that env looks for a program whose name ends in CR; save it with LF alone", path)
+	if _, err := exec.LookPath(words[0]); err != nil && !errors.Is(err, exec.ErrDot) { // as env sees it
+		return p.errorf("the first line of %s asks env for %s, which is not in PATH; install it or correct the line", path, words[0])
 	}
-	return p.errorf("the first line of %s asks env for %s, which is not in PATH; install it or correct the line", path, words[0])
+	return nil
 }
 
 // find returns the path of the command's program, or an error that names the
@@ -115,26 +87,16 @@ func (p Program) find() (string, error) {
 	if err == nil {
 		return path, nil
 	}
-	var why string
+	why := "cannot be run: " + errors.Unwrap(err).Error() + "; name a program" // without exec's own "exec:"
 	switch {
 	case errors.Is(err, exec.ErrDot):
-		why = fmt.Sprintf("is found only in the working directory, through PATH; write %s if that is meant", "./"+name)
+		why = "is found only in the working directory, through PATH; write ./" + name + " if that is meant"
 	case errors.Is(err, exec.ErrNotFound):
-		why = fmt.Sprintf("is not in PATH; install it, or write its path, such as ./%s", name)
+		why = "is not in PATH; install it, or write its path, such as ./" + name
 	case errors.Is(err, fs.ErrNotExist):
-		why = "does not exist; correct the path"
-		if dir := folderOf(name); dir != "" {
-			why = "does not exist" + dir + "; correct the path or the working directory"
-		}
-	case errors.Is(err, syscall.EISDIR):
-		why = "is a directory; name the program in it"
+		why = "does not exist" + folderOf(name) + "; correct the path or the working directory"
 	case errors.Is(err, fs.ErrPermission):
-		why = "may not be executed by this user; see the permissions of the file and its directories, and whether its file system is mounted noexec"
-		if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o111 == 0 {
-			why = "is not executable; run chmod +x " + name
-		}
-	default:
-		return "", p.errorf("%w", errors.Unwrap(err)) // without exec's own "exec:"
+		why = "may not be executed by this user; run chmod +x " + name + ", or see the permissions of its directories and whether they are mounted noexec"
 	}
 	if strings.HasPrefix(name, "~") || strings.Contains(name, "$") {
 		why += "; neither ~ nor ${…} is replaced here"

@@ -31,15 +31,12 @@ func (h *Handler) Collect(ctx context.Context, tell func(context.Context, []back
 			return h.worded(err)
 		}
 		answers, bad := h.read(items)
-		for len(answers) > 0 {
-			var now []backlog.Answer
-			if now, answers = round(answers); len(now) > 0 {
-				reasons, err := tell(ctx, now)
-				if err != nil {
-					return err
-				}
-				h.warn(ctx, now, reasons)
+		if len(answers) > 0 {
+			reasons, err := tell(ctx, answers)
+			if err != nil {
+				return err
 			}
+			h.warn(ctx, answers, reasons)
 		}
 		if err := h.remove(ctx, c, items, bad); err != nil || len(items) < batch {
 			return h.worded(err)
@@ -78,21 +75,6 @@ func (h *Handler) remove(ctx context.Context, c *redis.Client, items, bad []stri
 		h.Log.WarnContext(ctx, fmt.Sprintf("%s has what is no answer; it is in %s now", h.Output, h.Output+badSuffix), "n", len(bad), "first", backlog.Beginning(bad[0], 200))
 	}
 	return err
-}
-
-// round returns the first answers of each attempt, and the rest: an attempt can have
-// a status before its end.
-func round(answers []backlog.Answer) (first, rest []backlog.Answer) {
-	seen := make(map[string]bool)
-	for _, a := range answers {
-		if seen[a.UID] {
-			rest = append(rest, a)
-		} else {
-			first = append(first, a)
-		}
-		seen[a.UID] = true
-	}
-	return first, rest
 }
 
 // warn logs answers that were dropped.

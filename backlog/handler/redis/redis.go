@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"backlog/backlog"
+	"backlog/backlog/handler/setting"
 )
 
 // Handler pushes a request for each record to a list in a Redis, for workers that
@@ -35,8 +36,9 @@ type Handler struct {
 
 	Log *slog.Logger // gets what is pushed, at DEBUG, and warnings of answers; nil: none
 
-	mu     sync.Mutex
+	once   sync.Once // for what is next
 	client *redis.Client
+	wrong  error
 
 	deafness atomic.Value // the text of the error of the last Collect, "" after none
 }
@@ -46,18 +48,16 @@ const pingTime = 2 * time.Second
 
 // Prepare reports what is wrong with the settings, with a hint. Unlike Check it
 // touches no network.
-func (h *Handler) Prepare() (err error) {
+func (h *Handler) Prepare() error {
 	for i, text := range []string{h.URL, h.Input, h.Output} {
 		if text == "" {
 			return fmt.Errorf("redis: %s: is empty; see docs/handlers.md", [...]string{"url", "input", "output"}[i])
 		}
 	}
-	h.Settings.Check(func(field, problem string) {
-		if err == nil {
-			err = fmt.Errorf("redis: %s: %s", field, problem)
-		}
-	})
-	return err
+	if err := setting.Wrong(h.Settings.Check); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	return nil
 }
 
 // Check reports what would keep a record from being pushed. It changes nothing.
@@ -124,7 +124,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 
 // request returns the JSON that is pushed.
 func (h *Handler) request(r *backlog.Record) ([]byte, error) {
-	req := backlog.Record{Values: []any{r.Key, r.Refresh.UID, r.Refresh.AttemptNo, r.Refresh.DeadlineText()}}
+	req := backlog.Record{Values: []any{r.Key, r.Refresh.UID, r.Refresh.AttemptNo, backlog.TimeText(r.Refresh.Deadline)}}
 	for _, field := range []int{id, attemptIn, attemptNo, deadline} {
 		req.Names = append(req.Names, h.Fields[field][0])
 	}
@@ -148,16 +148,14 @@ func (h *Handler) request(r *backlog.Record) ([]byte, error) {
 
 // open returns the client, which connects when it is used.
 func (h *Handler) open() (*redis.Client, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.client == nil {
-		o, err := h.options()
-		if err != nil {
-			return nil, fmt.Errorf("redis: url: %w", err)
+	h.once.Do(func() {
+		if o, err := h.options(); err != nil {
+			h.wrong = fmt.Errorf("redis: url: %w", err)
+		} else {
+			h.client = redis.NewClient(o)
 		}
-		h.client = redis.NewClient(o)
-	}
-	return h.client, nil
+	})
+	return h.client, h.wrong
 }
 
 // worded returns an error with the place, and a hint where the Redis says nothing.
@@ -175,10 +173,8 @@ func (h *Handler) worded(err error) error {
 
 // Close closes the connections.
 func (h *Handler) Close() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.client == nil {
-		return nil
+	if c, _ := h.open(); c != nil {
+		return c.Close()
 	}
-	return h.client.Close()
+	return nil
 }

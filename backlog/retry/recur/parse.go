@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,18 +19,10 @@ const (
 	maxYears = 10      // from DTSTART to the first occurrence
 )
 
-// bounds are the numbers in the parts of a rule. Where there are negative ones, 0 is
-// none of them.
-var bounds = map[string]struct{ least, most int }{
-	"INTERVAL":   {1, maxCount},
-	"COUNT":      {1, maxCount},
-	"BYSECOND":   {0, 59},
-	"BYMINUTE":   {0, 59},
-	"BYHOUR":     {0, 23},
-	"BYDAY":      {-5, 5},
-	"BYMONTHDAY": {-31, 31},
-	"BYMONTH":    {1, 12},
-	"BYSETPOS":   {-366, 366},
+// parts are those that a rule may have, with what one may look like.
+var parts = map[string]string{
+	"FREQ": "DAILY", "INTERVAL": "2", "COUNT": "10", "UNTIL": "20261231", "WKST": "MO", "BYMONTH": "1,7", "BYMONTHDAY": "1,-1",
+	"BYDAY": "MO,TU", "BYHOUR": "6,16", "BYMINUTE": "0,30", "BYSECOND": "0", "BYSETPOS": "1,-1",
 }
 
 // days are the weekdays, Sunday first as in package time.
@@ -44,7 +37,7 @@ type parsed struct {
 
 // Parse reads the text of a rule as RFC 5545 writes it: "RRULE:FREQ=DAILY",
 // "FREQ=DAILY", either after a DTSTART and a space or the end of a line, with
-// EXDATE or without. Times without a zone are in that of DTSTART, DTSTART itself
+// EXDATE or without. Times without a zone are in DTSTART's zone, DTSTART itself
 // in the zone given, nil for UTC. An UNTIL without a time is the end of that day.
 //
 // A rule without DTSTART begins anew at each midnight, as if that were its DTSTART.
@@ -58,7 +51,6 @@ func Parse(text string, zone *time.Location) (*Rule, error) {
 		return nil, fmt.Errorf("the rule has %d bytes; %d are the most", len(text), maxText)
 	}
 	r := &Rule{zone: cmp.Or(zone, time.UTC), start: time.Unix(0, 0).UTC(), anchored: true, except: make(map[int64]bool)}
-	r.calendar.Interval = 1
 	p := parsed{Rule: r, parts: make(map[string]string)}
 	for i, line := range strings.Fields(text) {
 		if err := p.line(line, i == 0); err != nil {
@@ -159,98 +151,72 @@ func stamp(s string, zone *time.Location) (time.Time, *time.Location, error) {
 
 // rrule reads the parts of the RRULE.
 func (p *parsed) rrule(text string) error {
-	for _, part := range strings.Split(strings.ToUpper(text), ";") {
+	rule := "FREQ=DAILY" // without FREQ, which is refused later
+	for part := range strings.SplitSeq(strings.ToUpper(text), ";") {
 		name, value, _ := strings.Cut(part, "=")
-		if value == "" {
+		switch {
+		case value == "":
 			return fmt.Errorf("%q is no part of a rule; write it as FREQ=DAILY", part)
-		}
-		if p.has(name) {
+		case p.has(name):
 			return fmt.Errorf("%s is there twice; write all values in one list", name)
+		case parts[name] == "":
+			return fmt.Errorf("%s is not supported; the parts of a rule are %s", part, strings.Join(slices.Sorted(maps.Keys(parts)), ", "))
 		}
 		p.parts[name] = value
-		if err := p.part(name, value); err != nil {
-			return fmt.Errorf("%s=%s: %w", name, value, err)
+		if name == "UNTIL" {
+			wall, zone, err := stamp(value, p.zone)
+			if err != nil {
+				return fmt.Errorf("%s: %w", part, err)
+			}
+			if len(value) == len(dateOnly) {
+				wall = wall.Add(day - time.Second)
+			}
+			p.until = instant(wall, zone)
+			continue
 		}
+		if err := understood(name, part); err != nil {
+			return fmt.Errorf("%s: %w; write it as %s=%s", part, err, name, parts[name])
+		}
+		rule += ";" + part // of parts that are there twice, as FREQ may be, the library takes the last
 	}
+	o, err := rrule.StrToROption(rule)
+	if err != nil {
+		return err
+	}
+	for _, list := range []*[]int{&o.Bysecond, &o.Byminute, &o.Byhour, &o.Bymonthday, &o.Bymonth, &o.Bysetpos} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list) // the library would count an hour named twice as two
+	}
+	o.Interval = max(o.Interval, 1)
+	p.count, o.Count = o.Count, 0 // which the library would count from another start
+	p.calendar = *o
 	return nil
 }
 
-// part reads one part of the RRULE.
-func (p *parsed) part(name, value string) (err error) {
-	o := &p.calendar
-	lists := map[string]*[]int{
-		"BYSECOND": &o.Bysecond, "BYMINUTE": &o.Byminute, "BYHOUR": &o.Byhour,
-		"BYMONTHDAY": &o.Bymonthday, "BYMONTH": &o.Bymonth, "BYSETPOS": &o.Bysetpos,
+// understood says what is wrong with a part by itself: what the library does not
+// understand, knows to be out of bounds, or would pass over.
+func understood(name, part string) error {
+	o, err := rrule.StrToROption("FREQ=DAILY;" + part)
+	if err == nil {
+		_, err = rrule.NewRRule(*o)
 	}
-	switch list := lists[name]; {
-	case name == "FREQ":
-		if o.Freq, err = rrule.StrToFreq(value); err != nil || o.Freq > rrule.MINUTELY {
-			err = errors.New("must be MINUTELY, HOURLY, DAILY, WEEKLY, MONTHLY or YEARLY")
-		}
-	case name == "INTERVAL":
-		o.Interval, err = number(name, value)
-	case name == "COUNT":
-		p.count, err = number(name, value)
-	case name == "UNTIL":
-		wall, zone, err := stamp(value, p.zone)
-		if len(value) == len(dateOnly) {
-			wall = wall.Add(day - time.Second)
-		}
-		p.until = instant(wall, zone)
-		return err
-	case name == "WKST":
-		if o.Wkst, err = weekday(value); len(value) > 2 {
-			err = errors.New("must be a weekday: MO, TU, WE, TH, FR, SA or SU")
-		}
-	case name == "BYDAY":
-		o.Byweekday, err = each(value, weekday)
-	case list != nil:
-		*list, err = each(value, func(s string) (int, error) { return number(name, s) })
-		slices.Sort(*list)
-		*list = slices.Compact(*list) // the library would count an hour named twice as two
-	default:
-		return errors.New("is not supported; the parts of a rule are FREQ, INTERVAL, COUNT, UNTIL, WKST, " +
-			"BYMONTH, BYMONTHDAY, BYDAY, BYHOUR, BYMINUTE, BYSECOND and BYSETPOS")
-	}
-	return err
-}
-
-// each reads what stands between commas.
-func each[T any](list string, read func(string) (T, error)) (all []T, err error) {
-	for _, s := range strings.Split(list, ",") {
-		one, err := read(s)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return all, nil
-}
-
-// number reads a number within the bounds of a part.
-func number(name, s string) (int, error) {
-	b := bounds[name]
-	n, err := strconv.Atoi(s)
+	tooFar := func(d rrule.Weekday) bool { return d.N() < -5 || d.N() > 5 }
+	number, wrong := errors.AsType[*strconv.NumError](err)
 	switch {
-	case err == nil && n >= b.least && n <= b.most && (n != 0 || b.least == 0):
-		return n, nil
-	case b.least < 0:
-		return 0, fmt.Errorf("%q must be a whole number from 1 to %d, or from %d to -1", s, b.most, b.least)
+	case wrong:
+		return fmt.Errorf("%q is no whole number that it can have", number.Num)
+	case err != nil:
+		return err
+	case o.Freq == rrule.SECONDLY:
+		return errors.New("a rule cannot be finer than MINUTELY")
+	case name == "INTERVAL" && (o.Interval < 1 || o.Interval > maxCount), name == "COUNT" && (o.Count < 1 || o.Count > maxCount):
+		return fmt.Errorf("must be from 1 to %d", maxCount)
+	case o.Wkst.N() != 0:
+		return errors.New("a week cannot start with the n-th of a weekday")
+	case slices.ContainsFunc(o.Byweekday, tooFar) || name == "BYDAY" && strings.Contains(part, "0"):
+		return errors.New("the n-th of a weekday goes from 1 to 5, or from -5 to -1")
 	}
-	return 0, fmt.Errorf("%q must be a whole number from %d to %d", s, b.least, b.most)
-}
-
-// weekday reads a weekday with an ordinal or without: MO, 2MO, -1MO.
-func weekday(s string) (d rrule.Weekday, err error) {
-	i := slices.IndexFunc(days, func(d rrule.Weekday) bool { return strings.HasSuffix(s, d.String()) })
-	if i < 0 {
-		return d, fmt.Errorf("%q must be a weekday: MO, TU, WE, TH, FR, SA or SU", s)
-	}
-	if len(s) == 2 {
-		return days[i], nil
-	}
-	n, err := number("BYDAY", s[:len(s)-2])
-	return days[i].Nth(n), err
+	return nil
 }
 
 // finish reckons where a rule of checked parts ends, and refuses one that occurs too

@@ -8,8 +8,8 @@ import (
 // keptRules is how many rules of rows are remembered at most.
 const keptRules = 2000
 
-// Rules parses the rules of rows and remembers them, each of which remembers the
-// last gap that was asked about. It is safe for concurrent use.
+// Rules parses the rules of rows and remembers them. Each rule remembers the last gap
+// that was asked about. It is safe for concurrent use.
 type Rules struct {
 	zone *time.Location
 

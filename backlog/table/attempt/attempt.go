@@ -22,7 +22,7 @@ const count = len(mapping.RefreshColumns)
 // Times are the columns that hold times.
 var Times = []int{mapping.DeadlineAt, mapping.RefreshAt, mapping.StartedAt, mapping.FailingSince}
 
-// Columns are those of a table. A row is disabled by true, by 1 in a column of whole
+// Columns are what a table has for the policy. A row is disabled by true, by 1 in a column of whole
 // numbers, or by a time in a column of times or texts.
 type Columns struct {
 	cols   [count]*db.Column // nil: the table has none
@@ -35,6 +35,8 @@ type Columns struct {
 
 	Selected []string // the columns that [Columns.Read] reads, quoted
 	Told     []string // the names of those in the conditions
+
+	ToldRunning []string // of those in Running
 
 	// The conditions of rows with a running attempt, of those that will start, that will
 	// not, and that will not until they are saved. "" where nothing tells.
@@ -107,9 +109,14 @@ func isText(c *db.Column) bool {
 func (c *Columns) tell() error {
 	c.Told = []string{c.cols[mapping.RefreshAt].Name}
 	idle := ""
-	if name := c.Quoted(mapping.DeadlineAt); name != "" {
-		c.Told = append(c.Told, c.cols[mapping.DeadlineAt].Name)
-		c.Running, idle = name+" IS NOT NULL", " AND "+name+" IS NULL"
+	if deadline := c.Quoted(mapping.DeadlineAt); deadline != "" {
+		c.ToldRunning = []string{c.cols[mapping.DeadlineAt].Name}
+		c.Running, idle = deadline+" IS NOT NULL", " AND "+deadline+" IS NULL"
+		if uid := c.Quoted(mapping.AttemptUID); uid != "" { // who saves a row may empty this one alone
+			c.ToldRunning = append(c.ToldRunning, c.cols[mapping.AttemptUID].Name)
+			c.Running, idle = c.Running+" AND "+uid+" IS NOT NULL", " AND ("+deadline+" IS NULL OR "+uid+" IS NULL)"
+		}
+		c.Told = append(c.Told, c.ToldRunning...)
 	}
 	if col := c.cols[mapping.Disabled]; col != nil {
 		c.Told = append(c.Told, col.Name)
@@ -173,7 +180,9 @@ func (c *Columns) Read(values []any) (s backlog.Refresh, err error) {
 		case i == mapping.AttemptNo:
 			s.AttemptNo, err = db.AsCount(v)
 		case i == mapping.AttemptUID:
-			s.UID = strings.TrimRight(db.AsText(v), " ") // of a CHAR
+			if s.UID = strings.TrimRight(db.AsText(v), " "); v == nil { // of a CHAR
+				s.Deadline = time.Time{} // no attempt runs: it was saved
+			}
 		case i == mapping.DisabledReason:
 			s.Reason = db.AsText(v)
 		case i == mapping.Disabled:
@@ -191,7 +200,9 @@ func (c *Columns) Read(values []any) (s backlog.Refresh, err error) {
 
 // timesOf are the times of the state by the numbers of their columns.
 func timesOf(s *backlog.Refresh) [count]*time.Time {
-	return [count]*time.Time{mapping.RefreshAt: &s.At, mapping.DeadlineAt: &s.Deadline, mapping.StartedAt: &s.Started, mapping.FailingSince: &s.FailingSince}
+	return [count]*time.Time{
+		mapping.RefreshAt: &s.At, mapping.DeadlineAt: &s.Deadline, mapping.StartedAt: &s.Started, mapping.FailingSince: &s.FailingSince,
+	}
 }
 
 // values are what the selected columns hold in a state. Times are rounded up, so that
@@ -257,7 +268,7 @@ func (c *Columns) Same(a, b *backlog.Refresh) bool {
 	return slices.Equal(c.values(a, timeform.First), c.values(b, timeform.First))
 }
 
-// All are two states that differ in all columns, the latter of which disables the row.
+// All returns two states that differ in all columns. The second disables the row.
 func All() (from, to backlog.Refresh) {
 	uid, at := strings.Repeat("0", minUID), timeform.First
 	from = backlog.Refresh{At: at, AttemptNo: 1, Deadline: at, UID: uid, Started: at, FailingSince: at}

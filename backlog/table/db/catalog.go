@@ -79,14 +79,12 @@ type Column struct {
 	Holds   func(rune) bool // of text: whether it takes the character; nil: it takes all
 	Expr    string          // by which it is read, as JSON; "": as it is stored
 	Labels  []string        // of an ENUM or a SET: no other text is legal; nil: any is
-	Several bool            // it holds any of the labels, with commas between
 	Domain  string          // the type as the database has it where it is a domain
 	Low     int64           // the smallest whole number
 	High    int64           // the largest; 0: any
 	Most    int64           // the largest, where somebody may count that far; 0: a larger one
 	Ordinal bool            // its order is not the order of its texts
 	Long    bool            // of text: an index has only its beginnings
-	Words   map[string]bool // the texts that are booleans to the database; nil: texts stay texts
 	Updated bool            // the database sets it itself when the row is written
 	Time    *Calendar       // the form of its times, where its type says it; without a zone: in any
 	Zero    Zero
@@ -161,7 +159,7 @@ func Dotted(m mapping.Mapping, err error) error {
 	return Problemf("if that is schema and name, write table: {schema: "+mapping.InYAML(schema)+", name: "+mapping.InYAML(name)+"}; "+p.Hint, "%s", p.What)
 }
 
-// AddIndexes adds the indexes of which each row tells a column, in their order: name,
+// AddIndexes adds the indexes. Each row tells one column of one index, in order: name,
 // cond (of a partial index) and col are text, uniq, sorted, hidden and down say yes or
 // no.
 func (c *Catalog) AddIndexes(rows []Row) {

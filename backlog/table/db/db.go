@@ -5,7 +5,7 @@
 //
 //   - text: a [Text], how the kind writes SQL and URLs.
 //   - open: [Server.Open], Begin, MayWrite and Value, on top of [Text.ParseURL] and, for a
-//     server, [Source.Connect], [Dial] and [Text.Unreached].
+//     server, [Options.Connect], [Dial] and [Text.Unreached].
 //   - catalog: [Server.Catalog], queries whose answers become a [Catalog].
 //   - errors: [Server.Error], a list of [Fault]s by the codes of the driver's errors; what
 //     no server has said, such as a broken connection, is understood here.
@@ -45,15 +45,22 @@ type DB struct {
 	Patience    time.Duration // how long another program's lock is waited for
 	ChangedOnly bool          // rows that have been written as they were are not counted
 
+	own     bool // the connections are the program's
 	noHints atomic.Bool
 }
 
 // Options say how a database is opened.
 type Options struct {
 	ReadOnly bool          // change no byte
+	Create   bool          // the database may be made, and statements take as long as they take
 	Pool     int           // connections at most; 0: 4
 	Patience time.Duration // how long another program's lock is waited for; 0: 10 s
+	Own      *sql.DB       // the program's own connections, in place of the URL; they stay open
 }
+
+// A Setting is one that the sessions of a program's own pool must have, with a query's
+// expression for its value and what to do where that is another one.
+type Setting struct{ Name, Query, Want, Hint string }
 
 // Open opens the database that the URL names: sqlite:PATH, or
 // sqlite:PATH?synchronous=normal to save a sync to disk per group of outcomes, at
@@ -62,47 +69,29 @@ type Options struct {
 // that is not there is a [*MissingFile]; nothing is created. Errors never hold the
 // URL, which may contain a password; what is wrong with it is a [*URLError].
 func Open(ctx context.Context, dialect Server, url string, o Options) (*DB, error) {
-	return OpenSource(ctx, dialect, Source{URL: url, Options: o})
-}
-
-// OpenSource opens the database at the source.
-func OpenSource(ctx context.Context, dialect Server, s Source) (*DB, error) {
-	s.Options.Pool = cmp.Or(max(s.Options.Pool, 0), 4)
-	s.Patience = cmp.Or(s.Patience, lockPatience)
+	o.Pool = cmp.Or(max(o.Pool, 0), 4)
+	o.Patience = cmp.Or(o.Patience, lockPatience)
 	lctx, cancel := context.WithTimeout(ctx, StatementTimeout)
 	defer cancel()
-	db := &DB{Server: dialect, Patience: s.Patience}
+	db := &DB{Server: dialect, Patience: o.Patience}
 	var open *DB
 	err := db.Patiently(lctx, func(ctx context.Context) (err error) {
-		open, err = dialect.Open(ctx, s)
+		open, err = dialect.Open(ctx, url, o)
 		return err
 	})
 	if err != nil {
 		return nil, db.Wrap(ctx, err)
 	}
-	open.Patience = s.Patience
+	open.Patience, open.own = o.Patience, o.Own != nil
 	return open, nil
 }
 
-// Connect returns the database of a server that is reached through the connector, or
-// through the program's own pool, whose sessions must be as Text says.
-func (s Source) Connect(ctx context.Context, server Server, c driver.Connector, lifetime time.Duration) (*DB, error) {
-	if s.Pool != nil {
-		for _, x := range server.Text().Sessions {
-			var has string
-			if err := s.Pool.QueryRowContext(ctx, "SELECT "+x.Query).Scan(&has); err != nil {
-				return nil, err
-			}
-			if has != x.Want {
-				return nil, Otherwise(x.Hint, x.Name, has, x.Want)
-			}
-		}
-		return &DB{Server: server, Read: s.Pool, Write: s.Pool}, nil
-	}
-	n, pool := s.Options.Pool, sql.OpenDB(c)
+// Connect returns the database of a server that is reached through the connector.
+func (o Options) Connect(ctx context.Context, server Server, c driver.Connector, lifetime time.Duration) (*DB, error) {
+	n, pool := o.Pool, sql.OpenDB(c)
 	db := &DB{Server: server, Read: pool}
-	if !s.ReadOnly {
-		n, db.Write = max(1, n-1), pool // locks take one
+	if !o.ReadOnly {
+		n, db.Write = max(1, n-2), pool // a leader's two locks take the rest
 	}
 	pool.SetMaxOpenConns(n)
 	pool.SetMaxIdleConns(n)
@@ -115,14 +104,32 @@ func (s Source) Connect(ctx context.Context, server Server, c driver.Connector, 
 	return db, nil
 }
 
-// Otherwise is the *Problem of a program's pool whose sessions have another setting
-// than is documented.
-func Otherwise(hint, setting, has, want string) error {
-	return Problemf(hint+"; docs/go.md shows how to open the pool", "the pool's sessions have %s = %s, not %s", setting, has, want)
+// Adopt returns the database if one connection of the program's own pool, which the
+// driver's is shown of, has the settings.
+func (db *DB) Adopt(ctx context.Context, settings []Setting, look func(conn any) error) (*DB, error) {
+	conn, err := db.Read.Conn(ctx)
+	if err != nil {
+		return nil, db.Wrap(ctx, cmp.Or(db.Text().Unreached(ctx, "the other end of the pool", DialTimeout, err), err))
+	}
+	defer conn.Close()
+	err = conn.Raw(look)
+	for _, s := range settings {
+		var has string
+		if err == nil {
+			err = conn.QueryRowContext(ctx, "SELECT "+s.Query).Scan(&has)
+		}
+		if err == nil && has != s.Want {
+			err = Problemf(s.Hint+"; docs/go.md shows how to open the pool", "the pool's sessions have %s = %s, not %s", s.Name, has, s.Want)
+		}
+	}
+	return db, db.Wrap(ctx, err)
 }
 
-// Close closes the connections.
+// Close closes the connections, unless they are the program's own.
 func (db *DB) Close() error {
+	if db.own {
+		return nil
+	}
 	err := db.Read.Close()
 	if db.Write != nil && db.Write != db.Read {
 		err = errors.Join(err, db.Write.Close())
@@ -221,14 +228,7 @@ func (db *DB) Skew(ctx context.Context, now func() time.Time) (ahead time.Durati
 			return err
 		}
 		after, theirs := now(), time.UnixMicro(micros)
-		switch {
-		case theirs.Before(before):
-			ahead = before.Sub(theirs)
-		case theirs.After(after):
-			ahead = after.Sub(theirs)
-		default:
-			ahead = 0
-		}
+		ahead = max(before.Sub(theirs), 0) + min(after.Sub(theirs), 0) // one of them is 0
 		return nil
 	})
 	return ahead, err

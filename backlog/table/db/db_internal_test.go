@@ -2,6 +2,9 @@ package db
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,4 +28,14 @@ func TestLimits(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// A certificate that is not trusted is a person's to mend: it is not waited for. With
+// sslmode=verify-ca the driver looks at it itself, and its error is not that of crypto/tls.
+func TestUntrustedCertificate(t *testing.T) {
+	text := &Text{Name: "PostgreSQL", Distrust: "name its authority"}
+	err := text.Unreached(t.Context(), "h:1", time.Second, fmt.Errorf("tls error: %w", x509.UnknownAuthorityError{}))
+	if p := (*Problem)(nil); !errors.As(err, &p) {
+		t.Errorf("got %v, want a *Problem", err)
+	}
 }

@@ -65,7 +65,7 @@ const (
 )
 
 // A Fault is what an error means: its text is What in plain words, what the
-// database says itself, and the hint, each of which may be empty. A Fault that is
+// database says itself, and the hint; each may be empty. A Fault that is
 // neither Unavailable nor Busy is a *Problem if it has a hint.
 type Fault struct {
 	Codes string // that have this meaning, divided by blanks
@@ -96,8 +96,8 @@ const (
 	CorrectMapping = "correct the mapping, or restart after the table was changed"
 )
 
-// Meaning returns what an error with the codes means, the most special of which
-// comes first.
+// Meaning returns what an error with the codes means. The most special code comes
+// first.
 func Meaning(faults []Fault, said string, codes ...string) Fault {
 	for _, code := range codes {
 		for _, f := range faults {
@@ -129,10 +129,14 @@ func (db *DB) fault(err error) Fault {
 
 // isBroken reports whether the way to the server has broken.
 func isBroken(err error) bool {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*tls.CertificateVerificationError)) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, new(*tls.CertificateVerificationError)) {
 		return false
 	}
-	for _, e := range []error{sql.ErrConnDone, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT} {
+	for _, e := range []error{
+		sql.ErrConnDone, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF,
+		net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -211,7 +215,8 @@ func limited(ctx context.Context, limit time.Duration, f func(context.Context) e
 // Dial connects to a server. Within seconds it is noticed when the other side is
 // gone without a word.
 func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	d := net.Dialer{Timeout: DialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	alive := net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
+	d := net.Dialer{Timeout: DialTimeout, KeepAliveConfig: alive}
 	return d.DialContext(ctx, network, addr)
 }
 
@@ -233,7 +238,7 @@ func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, 
 		return &hindrance{backlog.ErrUnavailable.Error() + ": no connection to " + at + " so far", ctx.Err()}
 	case errors.As(err, &verify):
 		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, verify.Err)
-	case errors.As(err, &unknown):
+	case errors.As(err, &unknown): // of sslmode=verify-ca
 		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, unknown)
 	case errors.As(err, &lookup):
 		return fmt.Errorf("%w: %s: its name is not found; correct the host in the database URL", backlog.ErrUnavailable, at)

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"backlog/backlog"
@@ -16,15 +15,15 @@ const (
 	// lockTimeout is how long an answer about a lock may take.
 	lockTimeout = 2 * time.Second
 	// LockIdle is after how many seconds without a word a server gives up the
-	// session that has the locks. Who has one asks for it every two seconds.
+	// session that has a lock. Who has one asks for it every two seconds.
 	LockIdle = 10
 )
 
-// SessionLocks are the locks of a server that this process has by one DB. They
-// share one session, which is there as long as there are any; they end with it.
+// SessionLocks are the locks of a server. Each has a session of its own, with which it
+// ends.
 type SessionLocks struct {
 	Connector driver.Connector
-	Pool      *sql.DB // somebody else's, instead of the connector
+	Pool      *sql.DB // the program's own, in place of the connector
 
 	// Prepare makes the session fit for being idle and looked after, or says why
 	// it cannot have locks. The pool leads to other sessions.
@@ -33,122 +32,75 @@ type SessionLocks struct {
 	// The queries have the lock's name as their argument. Take says whether the
 	// session has got it, Held whether this very session has it; Drop gives it back.
 	Take, Held, Drop string
-
-	mu      sync.Mutex
-	session *lockSession // nil: none
-}
-
-type lockSession struct {
-	db   *sql.DB // its own; nil: the pool is somebody else's
-	conn *sql.Conn
-	held map[string]bool
-}
-
-func (s *lockSession) close() {
-	if s.conn != nil {
-		s.conn.Raw(func(any) error { return driver.ErrBadConn }) // it is not for others any more
-		s.conn.Close()
-	}
-	if s.db != nil {
-		s.db.Close()
-	}
 }
 
 // Lock takes the lock of that name. The server lets go of it when the session ends,
 // however it ends.
 func (l *SessionLocks) Lock(ctx context.Context, server Server, name string) (backlog.Lock, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	held, err := l.take(ctx, server, name)
-	if err != nil && !errors.Is(err, backlog.ErrLocked) {
-		err = (&DB{Server: server}).Wrap(ctx, err)
+	s := &sessionLock{SessionLocks: l, db: &DB{Server: server}, pool: l.Pool, name: name}
+	switch {
+	case l.Pool == nil:
+		s.pool = sql.OpenDB(l.Connector)
+	case l.Pool.Stats().MaxOpenConnections == 1:
+		return nil, Problemf("allow more by its SetMaxOpenConns", "the pool has 1 connection at most, but a lock keeps one as long as it is held, and the work takes another")
 	}
-	if l.session != nil && (len(l.session.held) == 0 || errors.Is(err, backlog.ErrUnavailable)) {
-		l.session.close() // when the server is unavailable it is so for every lock
-		l.session = nil
+	err := limited(ctx, DialTimeout, s.open)
+	if err == nil {
+		err = limited(ctx, lockTimeout, s.take)
 	}
-	if err != nil {
+	if err == nil {
+		return s, nil
+	}
+	s.close()
+	if errors.Is(err, backlog.ErrLocked) {
 		return nil, err
 	}
-	return held, nil
-}
-
-func (l *SessionLocks) take(ctx context.Context, server Server, name string) (held *sessionLock, err error) {
-	if err := limited(ctx, DialTimeout, l.open); err != nil {
-		return nil, err
-	}
-	if l.session.held[name] { // the session itself would get it once more
-		return nil, backlog.ErrLocked
-	}
-	// To cancel a statement is to end the session, with the locks of others.
-	err = limited(context.WithoutCancel(ctx), lockTimeout, func(ctx context.Context) (err error) {
-		var got sql.NullBool
-		err = l.session.conn.QueryRowContext(ctx, l.Take, name).Scan(&got)
-		switch {
-		case err == nil && !got.Valid:
-			return fmt.Errorf("%w: the server did not give the lock", backlog.ErrUnavailable)
-		case err == nil && !got.Bool:
-			return backlog.ErrLocked
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	l.session.held[name] = true
-	return &sessionLock{l, l.session, server, name}, nil
-}
-
-// open makes sure that there is a session.
-func (l *SessionLocks) open(ctx context.Context) error {
-	if l.session != nil {
-		return nil
-	}
-	s, pool := &lockSession{held: make(map[string]bool)}, l.Pool
-	if pool == nil {
-		s.db = sql.OpenDB(l.Connector)
-		pool = s.db
-	} else if pool.Stats().MaxOpenConnections == 1 {
-		return Problemf("allow more by its SetMaxOpenConns", "the pool has 1 connection at most, but it takes 2: locks keep one as long as they are held, and the work another")
-	}
-	var err error
-	if s.conn, err = pool.Conn(ctx); err == nil {
-		err = l.Prepare(ctx, pool, s.conn)
-	}
-	if err != nil {
-		s.close()
-		return err
-	}
-	if s.db != nil {
-		s.db.SetMaxIdleConns(-1) // Prepare may have opened others
-	}
-	l.session = s
-	return nil
+	return nil, s.db.Wrap(ctx, err)
 }
 
 type sessionLock struct {
-	locks   *SessionLocks
-	session *lockSession
-	server  Server
-	name    string
+	*SessionLocks
+	db   *DB // knows the errors
+	pool *sql.DB
+	conn *sql.Conn
+	name string
+}
+
+// open begins the session.
+func (l *sessionLock) open(ctx context.Context) (err error) {
+	if l.conn, err = l.pool.Conn(ctx); err != nil {
+		return err
+	}
+	err = l.Prepare(ctx, l.pool, l.conn)
+	if l.Pool == nil {
+		l.pool.SetMaxIdleConns(-1) // Prepare may have opened another, which it needs to its end
+	}
+	return err
+}
+
+func (l *sessionLock) take(ctx context.Context) error {
+	var got sql.NullBool
+	err := l.conn.QueryRowContext(ctx, l.Take, l.name).Scan(&got)
+	switch {
+	case err == nil && !got.Valid:
+		return fmt.Errorf("%w: the server did not give the lock", backlog.ErrUnavailable)
+	case err == nil && !got.Bool:
+		return backlog.ErrLocked
+	}
+	return err
 }
 
 // Check asks the server whether this very session still has the lock. A caller who
-// does not want to know any more must not end the others' session.
+// does not want to know any more must not end the session.
 func (l *sessionLock) Check(ctx context.Context) error {
-	l.locks.mu.Lock()
-	defer l.locks.mu.Unlock()
-	if !l.session.held[l.name] {
-		return errors.New("the lock was given back")
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
 	defer cancel()
 	var ours sql.NullBool
-	err := l.session.conn.QueryRowContext(ctx, l.locks.Held, l.name).Scan(&ours)
+	err := l.conn.QueryRowContext(ctx, l.Held, l.name).Scan(&ours)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("the lock's connection: no answer within %v", lockTimeout)
-	case err != nil && (&DB{Server: l.server}).fault(err) == Fault{Class: Unavailable}:
+	case err != nil && l.db.fault(err) == Fault{Class: Unavailable}:
 		return errors.New("the lock's connection broke off")
 	case err != nil:
 		return fmt.Errorf("the lock's connection: %w", err)
@@ -158,24 +110,23 @@ func (l *sessionLock) Check(ctx context.Context) error {
 	return nil
 }
 
-// Unlock gives the lock back; the last one ends the session.
+// Unlock gives the lock back and ends the session.
 func (l *sessionLock) Unlock() error {
-	l.locks.mu.Lock()
-	defer l.locks.mu.Unlock()
-	if !l.session.held[l.name] {
-		return nil
-	}
-	delete(l.session.held, l.name)
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	// Said before the end of the session, which the server need not notice at
 	// once. Where it does not hear it, the session has ended, and the lock.
-	l.session.conn.ExecContext(ctx, l.locks.Drop, l.name)
-	if len(l.session.held) == 0 {
-		l.session.close()
-		if l.locks.session == l.session {
-			l.locks.session = nil
-		}
-	}
+	l.conn.ExecContext(ctx, l.Drop, l.name)
+	l.close()
 	return nil
+}
+
+func (l *sessionLock) close() {
+	if l.conn != nil {
+		l.conn.Raw(func(any) error { return driver.ErrBadConn }) // it ends: nobody is to get it back
+		l.conn.Close()
+	}
+	if l.Pool == nil {
+		l.pool.Close()
+	}
 }

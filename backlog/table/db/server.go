@@ -18,9 +18,9 @@ import (
 type Server interface {
 	// Text is how the kind writes SQL.
 	Text() *Text
-	// Open returns the database at the other end of the source, which it has
-	// reached. What a person has to mend is a *Problem.
-	Open(ctx context.Context, s Source) (*DB, error)
+	// Open returns the database that the URL names, or to which the program's own
+	// connections lead, which it has reached. What a person has to mend is a *Problem.
+	Open(ctx context.Context, url string, o Options) (*DB, error)
 	// Catalog reads what the database knows. A table that is not there is of the
 	// kind Missing, and Wrong says what is; the schema is where it would be made.
 	Catalog(ctx context.Context, q Querier, schema, name string) (*Catalog, error)
@@ -38,14 +38,6 @@ type Server interface {
 	Error(err error) Fault
 	// Lock takes the named lock of the table, or returns backlog.ErrLocked.
 	Lock(ctx context.Context, c *Catalog, name string) (backlog.Lock, error)
-}
-
-// A Source is where a database is.
-type Source struct {
-	URL    string
-	Pool   *sql.DB // somebody else's, instead of the URL
-	Create bool    // the database may be made, and statements take as long as they take
-	Options
 }
 
 // A Querier is a pool or one connection.

@@ -27,9 +27,6 @@ type Text struct {
 	NameServer string // what to do where something at the URL's host gives no answer
 	Distrust   string // what to do about a certificate that is not trusted
 
-	// Sessions are the settings that a program's own pool must have.
-	Sessions []Setting
-
 	Quotes      string // the character around names
 	True, False string
 	Blob        string // of hexadecimal digits, as a format
@@ -63,10 +60,6 @@ type Text struct {
 
 	Types Types
 }
-
-// A Setting is one of a session, with a query's expression for its value and what
-// to do where that is another one.
-type Setting struct{ Name, Query, Want, Hint string }
 
 // Types are the column types that init uses.
 type Types struct {
@@ -147,27 +140,21 @@ func (t *Text) Place(text string) string {
 	if !t.Numbered || !strings.Contains(text, "?") {
 		return text
 	}
-	var b strings.Builder
-	b.Grow(len(text) + 2*strings.Count(text, "?"))
-	quote, n := byte(0), 0
-	for i := range len(text) {
-		switch c := text[i]; {
-		case quote != 0:
-			if c == quote {
-				quote = 0 // a doubled one opens the next
-			}
-			b.WriteByte(c)
-		case c == '?':
+	b, quote, n := make([]byte, 0, len(text)+2*strings.Count(text, "?")), byte(0), 0
+	for _, c := range []byte(text) {
+		switch {
+		case quote == c:
+			quote = 0 // a doubled one opens the next
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote = c
+		case quote == 0 && c == '?':
 			n++
-			b.WriteString(t.Arg(n))
-		default:
-			if c == '\'' || c == '"' {
-				quote = c
-			}
-			b.WriteByte(c)
+			b = append(b, t.Arg(n)...)
+			continue
 		}
+		b = append(b, c)
 	}
-	return b.String()
+	return string(b)
 }
 
 // Cast is the place of an argument for the column where nothing else tells the

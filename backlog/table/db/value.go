@@ -3,7 +3,6 @@ package db
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -28,8 +27,8 @@ func (c *Column) Typed(v mapping.Value) (any, error) {
 	switch x := value.(type) {
 	case string:
 		parts := []string{x}
-		if c.Several {
-			parts = slices.DeleteFunc(strings.Split(x, ","), func(s string) bool { return s == "" })
+		if strings.HasPrefix(c.Decl, "set(") { // any of its labels
+			parts = strings.FieldsFunc(x, func(r rune) bool { return r == ',' })
 		}
 		for _, part := range parts {
 			if c.Labels != nil && !slices.Contains(c.Labels, part) {
@@ -37,11 +36,7 @@ func (c *Column) Typed(v mapping.Value) (any, error) {
 			}
 		}
 	case int64:
-		switch {
-		case c.High == 0 || c.Low <= x && x <= c.High:
-		case c.Low == 0 && x < 0:
-			return nil, fmt.Errorf("%d is below 0, and column %s is %s", x, c.Name, c.Decl)
-		default:
+		if c.High > 0 && (x < c.Low || x > c.High) {
 			return nil, fmt.Errorf("%d is out of the range of column %s, which is %s", x, c.Name, c.Decl)
 		}
 	}
@@ -66,6 +61,9 @@ func (c *Column) converted(v mapping.Value) (any, error) {
 		if isTruth {
 			return truth, nil
 		}
+		if _, err := strconv.ParseUint(t, 10, 64); err == nil && c.High == math.MaxInt64 {
+			return Decimal(t), nil // the type is unsigned
+		}
 		return nil, fmt.Errorf("%s is not a whole number, and column %s is %s", v.Text, c.Name, c.Decl)
 	case Real:
 		if f, ok := ParseDecimal(t); ok {
@@ -78,12 +76,6 @@ func (c *Column) converted(v mapping.Value) (any, error) {
 	case Boolean:
 		if isTruth || t == "0" || t == "1" {
 			return truth == 1 || t == "1", nil
-		}
-		if c.Words != nil {
-			if b, ok := c.Words[strings.ToLower(t)]; ok {
-				return b, nil
-			}
-			return nil, fmt.Errorf("%s is neither true nor false, and column %s is %s", v.Text, c.Name, c.Decl)
 		}
 	case Any:
 		if v.Quoted {
@@ -166,43 +158,18 @@ func NotAKey(table string, columns []*Column, k backlog.Key) error {
 
 // ParseKey returns the value of the column that people write in a key.
 func (c *Column) ParseKey(text string) (any, error) {
-	switch c.Class {
-	case Integer:
-		n, err := strconv.ParseInt(text, 10, 64)
-		if _, large := strconv.ParseUint(text, 10, 64); err != nil && c.High == math.MaxInt64 && large == nil {
-			return text, nil // as the store has it: the type is unsigned
-		}
-		if beyond := err == nil && c.High > 0 && (n < c.Low || n > c.High); beyond || err != nil {
-			if beyond || errors.Is(err, strconv.ErrRange) {
-				return nil, fmt.Errorf("%q is larger or smaller than any number in column %s, which is %s", text, c.Name, c.Decl)
-			}
-			return nil, fmt.Errorf("%q is not a whole number, as column %s has", text, c.Name)
-		}
-		return n, nil
-	case Bytes:
-		b, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not base64, as which the BLOB column %s is written", text, c.Name)
-		}
-		return b, nil
-	case Textual:
-		return text, nil
-	}
-	if strings.Contains(strings.ToUpper(c.Decl), "BLOB") {
+	if c.Class == Bytes || strings.Contains(strings.ToUpper(c.Decl), "BLOB") {
 		if b, err := base64.StdEncoding.DecodeString(text); err == nil {
 			return b, nil
+		} else if c.Class == Bytes {
+			return nil, fmt.Errorf("%q is not base64, as which the BLOB column %s is written", text, c.Name)
 		}
 	}
-	if n, ok := parseNumber(text); ok {
-		if f, isFloat := n.(float64); isFloat && c.Class == Real && strconv.FormatFloat(f, 'f', -1, 64) != text {
-			return text, nil // a decimal, perhaps, that has more digits: the database knows
-		}
-		return n, nil
+	v, err := c.Typed(mapping.Value{Text: text, Quoted: c.Class != Any})
+	if d, ok := v.(Decimal); ok {
+		return string(d), nil // as the store has it
 	}
-	if f, err := strconv.ParseFloat(text, 64); c.Class == Real && err == nil {
-		return f, nil // infinite, as keys are written
-	}
-	return text, nil
+	return v, err
 }
 
 // OneMore is an expression that counts the column one up, but not beyond what it holds:

@@ -26,8 +26,9 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 	if refreshing { // the table has what the file names
 		m = m.Refreshing(func(column string) bool { return column != "" })
 	}
-	if none := refreshing && m.New.IsZero(); !none && (len(m.New.When) > 0 || len(m.New.Values) == 0 || m.New.Values[0].Null) {
-		return "", nil, db.Problemf("create it yourself", "table %s does not exist, and its columns cannot be told from statuses.new", m.Name)
+	none := refreshing && m.New.IsZero()
+	if len(m.ID) != 1 || !none && (len(m.New.When) > 0 || len(m.New.Values) == 0 || m.New.Values[0].Null) {
+		return "", nil, db.Problemf("create it yourself", "table %s does not exist, and its columns cannot be told from table.id and statuses.new", m.Name)
 	}
 	types, cat := d.Types, &db.Catalog{Kind: db.Relation}
 	var defs []string
@@ -38,14 +39,8 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 		defs = append(defs, strings.TrimRight("  "+d.Quote(c.name)+" "+c.decl+" "+c.rest, " "))
 		cat.Columns = append(cat.Columns, c.column())
 	}
-	if len(m.ID) == 1 {
-		add(columnDef{name: m.ID[0], decl: types.Key, class: db.Integer})
-		cat.Columns[0].NotNull = true
-	} else {
-		for _, k := range m.ID {
-			add(columnDef{k, types.Integer, "NOT NULL", db.Integer})
-		}
-	}
+	add(columnDef{name: m.ID[0], decl: types.Key, class: db.Integer})
+	cat.Columns[0].NotNull = true
 	if slices.ContainsFunc(m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
 		add(statusColumn(d, m))
 	}
@@ -82,13 +77,6 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 		add(c)
 	}
 	cat.Uniques = [][]string{m.ID}
-	if len(m.ID) > 1 {
-		key := make([]string, len(m.ID))
-		for i, k := range m.ID {
-			key[i] = d.Quote(k)
-		}
-		defs = append(defs, "  PRIMARY KEY ("+strings.Join(key, ", ")+")")
-	}
 	return "CREATE TABLE IF NOT EXISTS " + d.Qualified(m.Schema, m.Name) + " (\n" + strings.Join(defs, ",\n") + "\n)" + types.Options, cat, nil
 }
 
@@ -100,20 +88,11 @@ func (c columnDef) column() db.Column {
 // statusColumn declares the status column, with the first of the new statuses for its
 // default.
 func statusColumn(d *db.Text, m mapping.Mapping) columnDef {
-	c := db.Column{Name: m.Status, Class: db.Integer}
-	def := columnDef{name: m.Status, decl: d.Types.Integer, class: db.Integer}
-	for _, s := range []mapping.State{m.New, m.Error, m.Success, m.Dead} {
-		for _, v := range s.Values {
-			if _, err := c.Typed(v); err != nil {
-				def.decl, def.class, c.Class = d.Types.Status, db.Textual, db.Textual
-			}
-		}
-	}
+	c := columnDef{name: m.Status, decl: d.Types.Status, class: db.Textual}
 	if len(m.New.Values) > 0 {
-		v, _ := c.Typed(m.New.Values[0])
-		def.rest = "NOT NULL DEFAULT " + d.Literal(v)
+		c.rest = "NOT NULL DEFAULT " + d.Literal(m.New.Values[0].Text)
 	}
-	return def
+	return c
 }
 
 // timeColumn returns a column that holds times, and the default that writes the

@@ -16,6 +16,9 @@ func Grants(t *table.Table) (list []string) {
 	if schema := t.Mapping().Schema; schema != "" && text.GrantsUsage {
 		list = append(list, "GRANT USAGE ON SCHEMA "+text.Quote(schema)+" TO "+c.User)
 	}
-	written, read := t.Rights()
-	return append(list, "GRANT SELECT"+read+", UPDATE ("+strings.Join(written, ", ")+") ON "+c.Grant+" TO "+c.User)
+	read := "" // all columns: the handler is given them
+	if t.Mapping().Columns != nil {
+		read = " (" + strings.Join(t.Read(), ", ") + ")"
+	}
+	return append(list, "GRANT SELECT"+read+", UPDATE ("+strings.Join(t.Written(), ", ")+") ON "+c.Grant+" TO "+c.User)
 }

@@ -86,7 +86,7 @@ func indexesOf(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time) ([]s
 // is none. It is safe to run twice. That the user may not write there is a
 // *db.Problem.
 func Create(ctx context.Context, dialect db.Server, url string, steps []string) error {
-	d, err := db.OpenSource(ctx, dialect, db.Source{URL: url, Create: true})
+	d, err := db.Open(ctx, dialect, url, db.Options{Create: true})
 	if err != nil {
 		return err
 	}

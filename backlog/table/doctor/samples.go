@@ -10,28 +10,24 @@ import (
 	"backlog/backlog/table/timeform"
 )
 
-// Samples says how up to three pending rows are understood. It looks at some
-// more: rows that cannot be read may come first.
+// Samples says how up to three pending rows are understood. It looks at some more
+// of each lane: rows that cannot be read may come first.
 func Samples(ctx context.Context, t *table.Table, now time.Time) ([]string, error) {
 	const most = 3
 	var list []string
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
-		q := backlog.Query{Lane: lane, Now: now, Since: timeform.First, Limit: 20}
-		for more, pages := true, 0; more && len(list) < most && pages < 50; pages++ {
-			p, err := t.Pending(ctx, q)
-			if err != nil {
-				return nil, err
-			}
-			for _, r := range p.Records {
-				if len(list) < most && !r.Inserted.IsZero() {
-					age, side := now.Sub(r.Inserted), "old"
-					if age < 0 {
-						age, side = -age, "ahead of the clock"
-					}
-					list = append(list, fmt.Sprintf("row %v: %s, %s %s", r.Key, r.Inserted.UTC().Format("2006-01-02 15:04:05 MST"), timeform.Roughly(age), side))
+		p, err := t.Pending(ctx, backlog.Query{Lane: lane, Now: now, Since: timeform.First, Limit: 50})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range p.Records {
+			if len(list) < most && !r.Inserted.IsZero() {
+				age, side := now.Sub(r.Inserted), "old"
+				if age < 0 {
+					age, side = -age, "ahead of the clock"
 				}
+				list = append(list, fmt.Sprintf("row %v: %s, %s %s", r.Key, r.Inserted.UTC().Format("2006-01-02 15:04:05 MST"), timeform.Roughly(age), side))
 			}
-			more, q.After = p.More, p.Next
 		}
 	}
 	return list, nil

@@ -79,7 +79,7 @@ func describeColumns(ctx context.Context, q db.Querier, create string, c *db.Cat
 			x.Most = x.High
 		}
 		x.JSON = is(&x, "json") || strings.Contains(create, "json_valid("+text.Quote(x.Name)+")") // MariaDB's JSON
-		x.Several, x.Ordinal, x.Long = is(&x, "set"), is(&x, "enum", "set"), is(&x, longTexts...) || is(&x, "tinyblob", "blob", "mediumblob", "longblob")
+		x.Ordinal, x.Long = is(&x, "enum", "set"), is(&x, longTexts...) || is(&x, "tinyblob", "blob", "mediumblob", "longblob")
 		x.Updated = strings.Contains(strings.ToLower(r["extra"]), "on update")
 		if x.Ordinal {
 			for _, m := range labelPattern().FindAllStringSubmatch(x.Decl, -1) {

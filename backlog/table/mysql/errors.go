@@ -17,8 +17,8 @@ const (
 	otherServer = "name the server in the database URL that takes them, or let its administrator SET GLOBAL read_only = 0"
 )
 
-// faults are the errors by their numbers, and the kinds of which there are many by the
-// standard's SQLSTATE: https://mariadb.com/kb/en/mariadb-error-code-reference/ and
+// faults are the errors by their numbers, and by the standard's SQLSTATE where a kind has
+// many numbers: https://mariadb.com/kb/en/mariadb-error-code-reference/ and
 // https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 var faults = []db.Fault{
 	{Codes: "1176", Class: db.Stale}, // KEY_DOES_NOT_EXISTS

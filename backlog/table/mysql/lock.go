@@ -16,8 +16,9 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.
 	return s.locks.Lock(ctx, s, LockText(c.In, c.Name, name))
 }
 
-func sessionLocks() *db.SessionLocks {
+func sessionLocks(c connector, own *sql.DB) *db.SessionLocks {
 	return &db.SessionLocks{
+		Connector: c, Pool: own,
 		Prepare: func(ctx context.Context, _ *sql.DB, conn *sql.Conn) error {
 			_, err := conn.ExecContext(ctx, fmt.Sprintf("SET wait_timeout = %d", db.LockIdle))
 			return err

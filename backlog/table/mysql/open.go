@@ -20,35 +20,30 @@ import (
 var Dialect db.Server = &server{}
 
 // A server is one of them.
-type server struct {
-	locks   *db.SessionLocks
-	foreign bool // the sessions belong to a program's own pool
-}
+type server struct{ locks *db.SessionLocks }
 
 // Open implements db.Server.
-func (*server) Open(ctx context.Context, o db.Source) (*db.DB, error) {
-	s := &server{locks: sessionLocks(), foreign: o.Pool != nil}
-	if s.locks.Pool = o.Pool; s.foreign {
-		out, err := o.Connect(ctx, s, nil, 0)
-		if err != nil {
-			return nil, err
-		}
-		var now any
-		err = o.Pool.QueryRowContext(ctx, "SELECT utc_timestamp()").Scan(&now)
-		if _, parsed := now.(time.Time); parsed {
-			return nil, db.Otherwise("leave it out of its DSN, since a zero date is no time of Go's", "parseTime", "true", "false")
-		}
-		out.ChangedOnly = true
-		return out, err
+func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, error) {
+	if o.Own != nil {
+		s := &server{sessionLocks(connector{}, o.Own)}
+		return (&db.DB{Server: s, Read: o.Own, Write: o.Own, ChangedOnly: true}).Adopt(ctx, ownSettings, func(any) error { return nil })
 	}
-	work, err := connect(o.URL, session(o))
+	work, err := connect(url, session(o))
 	if err != nil {
 		return nil, err
 	}
 	locks := work
 	locks.session = nil
-	s.locks.Connector = locks
-	return o.Connect(ctx, s, work, time.Minute) // below wait_timeout
+	return o.Connect(ctx, &server{sessionLocks(locks, nil)}, work, time.Minute) // below wait_timeout
+}
+
+// ownSettings are those of a program's own pool.
+var ownSettings = []db.Setting{
+	{Name: "time_zone", Query: "@@time_zone", Want: "+00:00", Hint: "add time_zone=%27%2B00%3A00%27 to its DSN"},
+	{Name: "sql_mode", Query: "IF(@@sql_mode LIKE '%STRICT_ALL_TABLES%' AND @@sql_mode NOT LIKE '%NO_BACKSLASH_ESCAPES%', 'STRICT_ALL_TABLES', @@sql_mode)",
+		Want: "STRICT_ALL_TABLES", Hint: "add sql_mode=%27STRICT_ALL_TABLES%27 to its DSN"},
+	{Name: "dates (parseTime)", Query: "DATE '2000-01-01'", Want: "2000-01-01", Hint: "leave parseTime out of its DSN, since a zero date is no time of Go's"},
+	{Name: "autocommit", Query: "@@autocommit", Want: "1", Hint: "leave it out of its DSN"},
 }
 
 // connect returns what makes connections on which the statements have been run first.
@@ -119,7 +114,7 @@ func (c connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
 // session returns the statements that make all sessions alike. The
 // comments hold what only MySQL (!) or MariaDB (M!) has. A transaction whose
 // program has vanished is not to keep its locks for hours.
-func session(o db.Source) []string {
+func session(o db.Options) []string {
 	access, seconds, mode := "READ WRITE", int(db.StatementTimeout.Seconds()), "REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')"
 	if o.ReadOnly {
 		access = "READ ONLY"
@@ -139,14 +134,14 @@ func session(o db.Source) []string {
 
 // Begin implements db.Server; rows are locked as they are written.
 func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
-	if s.foreign { // the sessions of others may have another level
+	if s.locks.Pool != nil { // whose sessions may have another level
 		return conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	}
 	return conn.BeginTx(ctx, nil)
 }
 
 // MayWrite implements db.Server: it begins a transaction that may write, which a server
-// that is read-only refuses, and looks at the settings with which all writing fails.
+// that is read-only refuses.
 func (s *server) MayWrite(ctx context.Context, pool *sql.DB) error {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
@@ -160,15 +155,7 @@ func (s *server) MayWrite(ctx context.Context, pool *sql.DB) error {
 			return err
 		}
 	}
-	bad, err := db.Rows(ctx, conn, `SHOW VARIABLES WHERE Variable_name = 'innodb_read_only' AND Value = 'ON'
-		OR Variable_name = 'binlog_format' AND Value = 'STATEMENT' AND @@log_bin`)
-	switch {
-	case err != nil || len(bad) == 0:
-		return err
-	case bad[0]["variable_name"] == "innodb_read_only":
-		return db.Problemf("name the server that may be written to", "the database server is read-only: innodb_read_only")
-	}
-	return db.Problemf("let its administrator set binlog_format to MIXED or ROW", "the database server cannot write READ COMMITTED transactions to its binary log, whose format is STATEMENT")
+	return nil
 }
 
 // Value implements db.Server: it makes text of the bytes that the driver gives for all but numbers.

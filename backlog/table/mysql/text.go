@@ -8,12 +8,6 @@ var text = db.Text{
 	NameServer: "name host and port of a MySQL or MariaDB server in the database URL",
 	Distrust:   "name the host as the certificate does, or write tls=skip-verify in the URL to trust any",
 	Parameters: map[string]string{"tls": "true false skip-verify preferred", "socket": ""}, NoOther: "tls and socket are the ones there are", NeedsHost: true,
-	Sessions: []db.Setting{
-		{Name: "time_zone", Query: "@@time_zone", Want: "+00:00", Hint: "add time_zone=%27%2B00%3A00%27 to its DSN"},
-		{Name: "sql_mode", Query: "IF(@@sql_mode LIKE '%STRICT_ALL_TABLES%' AND @@sql_mode NOT LIKE '%NO_BACKSLASH_ESCAPES%', 'STRICT_ALL_TABLES', @@sql_mode)",
-			Want: "STRICT_ALL_TABLES", Hint: "add sql_mode=%27STRICT_ALL_TABLES%27 to its DSN"},
-		{Name: "autocommit", Query: "@@autocommit", Want: "1", Hint: "leave it out of its DSN"},
-	},
 	Quotes: "`", True: "1", False: "0", Blob: "x'%s'", Backslashes: true,
 	// Rows are not compared, though it would be faster: where a date is a part of
 	// the key of a table in partitions, MySQL 9.7 takes for it whatever stands in

@@ -86,14 +86,14 @@ func (s *server) missing(ctx context.Context, q db.Querier, schema, name string)
 	} else if len(searched) > 0 {
 		c.Schema = searched[0]
 	}
+	in := "schema " + strings.Join(searched, ", ")
+	if len(searched) == 0 {
+		in = "the search_path, which leads to no schema,"
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(searched) == 0 {
-		c.Wrong = db.Problemf("correct search_path in the URL or for the role, or set table.schema", "table %s is looked for in no schema: database %s has none of those in the search_path", name, s.config.Database)
-		return c, nil
-	}
-	return c, c.NoTable(ctx, q, "schema "+strings.Join(searched, ", ")+" of database "+s.config.Database, "table.name and table.schema",
+	return c, c.NoTable(ctx, q, in+" of database "+s.config.Database, "table.name and table.schema",
 		`SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 			WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND n.nspname = ANY (string_to_array($1, chr(1))) ORDER BY 1 LIMIT 50`, strings.Join(searched, "\x01"))
 }
@@ -126,8 +126,6 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 			col.Most = math.MaxInt16
 		}
 		switch { // the types for times hold no zero dates
-		case col.Class == db.Boolean:
-			col.Words = booleans
 		case col.Time != nil:
 		case col.Class == db.Textual:
 			col.Zero = db.ZeroText
@@ -179,23 +177,15 @@ func describeIndexes(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 // advice tells what a pooler keeps from the sessions and their role does not make
 // up for.
 func (s *server) advice(ctx context.Context, q db.Querier) string {
-	if !s.plain.Load() {
-		return ""
-	}
 	var role string
-	var limited, secured bool
-	err := q.QueryRowContext(ctx, "SELECT current_user::text, current_setting('statement_timeout') <> '0' AND current_setting('lock_timeout') <> '0', current_setting('row_security')::bool").
-		Scan(&role, &limited, &secured)
-	if err != nil || limited && !secured {
+	err := q.QueryRowContext(ctx, `SELECT current_user::text WHERE '0' IN (current_setting('statement_timeout'), current_setting('lock_timeout'))
+		OR current_setting('row_security')::bool`).Scan(&role)
+	if !s.plain.Load() || err != nil {
 		return ""
 	}
 	alter := "ALTER ROLE " + text.Quote(role) + " SET "
-	return s.host + " is a pooler that refuses the parameters of a session: statements that only read have no time limit there, and a row level security that is introduced later would hide rows without a word; " +
-		alter + "statement_timeout = '60s'; " + alter + "lock_timeout = '2s'; " + alter + "row_security = off; then let the pooler connect anew (RECONNECT in PgBouncer's console)"
-}
-
-// booleans are the words for one.
-var booleans = map[string]bool{
-	"true": true, "t": true, "yes": true, "y": true, "on": true,
-	"false": false, "f": false, "no": false, "n": false, "off": false,
+	return s.host + " is a pooler that refuses the parameters of a session: statements that only read have no time limit there, " +
+		"and a row level security that is introduced later would hide rows without a word; " +
+		alter + "statement_timeout = '60s'; " + alter + "lock_timeout = '2s'; " + alter + "row_security = off; " +
+		"then let the pooler connect anew (RECONNECT in PgBouncer's console)"
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"strconv"
 
+	"github.com/jackc/pgx/v5/stdlib"
+
 	"backlog/backlog"
 	"backlog/backlog/table/db"
 )
@@ -17,10 +19,10 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.
 	return s.locks.Lock(ctx, s, strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10))
 }
 
-func sessionLocks(s *server) *db.SessionLocks {
+func sessionLocks(s *server, own *sql.DB) *db.SessionLocks {
 	return &db.SessionLocks{
-		Prepare: s.prepareLocks,
-		Take:    "SELECT pg_try_advisory_lock($1::bigint)",
+		Connector: s, Pool: own, Prepare: s.prepareLocks,
+		Take: "SELECT pg_try_advisory_lock($1::bigint)",
 		Held: `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid = pg_backend_pid()
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint << 32 | objid::bigint = $1::bigint)`,
 		Drop: "SELECT pg_advisory_unlock($1::bigint)",
@@ -30,12 +32,13 @@ func sessionLocks(s *server) *db.SessionLocks {
 // prepareLocks refuses a session that a pooler shares with others between two
 // transactions: the lock would stay behind in a session that is somebody else's.
 func (s *server) prepareLocks(ctx context.Context, pool *sql.DB, conn *sql.Conn) error {
-	var pid, other, again int
+	var pid, told, other, again int
 	const backend = "SELECT pg_backend_pid()"
 	if err := conn.QueryRowContext(ctx, backend).Scan(&pid); err != nil {
 		return err
 	}
-	if c := driverConn(conn); c != nil && int(c.PgConn().PID()) == pid {
+	conn.Raw(func(d any) error { told = int(d.(*stdlib.Conn).Conn().PgConn().PID()); return nil })
+	if told == pid {
 		for _, set := range []string{"idle_session_timeout = " + strconv.Itoa(1000*db.LockIdle), "tcp_keepalives_idle = 5", "tcp_keepalives_interval = 2", "tcp_keepalives_count = 3", "tcp_user_timeout = 10000"} {
 			if _, err := conn.ExecContext(ctx, "SET "+set); s.Error(err).Class == db.Unavailable {
 				return err // an older server only does not have all of them

@@ -29,7 +29,6 @@ var Dialect db.Server = &server{config: new(pgx.ConnConfig)}
 type server struct {
 	config   *pgx.ConnConfig
 	host     string // as it may be shown, with the port
-	ownMode  bool   // the URL says how statements are run
 	readOnly bool
 
 	unlimited bool // statements take as long as they take
@@ -47,21 +46,33 @@ const lockTimeout = 2 * time.Second
 
 // Open implements db.Server. What the URL does not say is taken from the environment,
 // as all of PostgreSQL's programs do: PGUSER, PGPASSWORD, ~/.pgpass …
-func (*server) Open(ctx context.Context, o db.Source) (out *db.DB, err error) {
+func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, error) {
 	s := &server{config: new(pgx.ConnConfig), host: "the other end of the pool", readOnly: o.ReadOnly, unlimited: o.Create}
-	s.locks = sessionLocks(s)
-	if s.locks.Pool = o.Pool; o.Pool != nil {
-		err = s.lookThrough(ctx, o.Pool)
-	} else if err = s.parse(o.URL); err == nil {
-		s.locks.Connector = &server{config: s.config, host: s.host, ownMode: s.ownMode} // its sessions may write, whatever the others may
+	if o.Own != nil {
+		s.locks = sessionLocks(s, o.Own)
+		return (&db.DB{Server: s, Read: o.Own, Write: o.Own}).Adopt(ctx, ownSettings, s.adopt)
 	}
-	if err == nil { // longer than files need: a new connection is a new process there, which knows no statement yet
-		out, err = o.Connect(ctx, s, s, 30*time.Minute)
+	if err := s.parse(url); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, (&db.DB{Server: s}).Wrap(ctx, err) // in the words of this server, which the dialect does not know
+	s.locks = sessionLocks(&server{config: s.config, host: s.host}, nil) // its sessions may write, whatever the others may
+	return o.Connect(ctx, s, s, 30*time.Minute)                          // a new connection is a new process there, which knows no statement yet
+}
+
+// ownSettings are those of a program's own pool.
+var ownSettings = []db.Setting{
+	{Name: "TimeZone", Query: "current_setting('TimeZone')", Want: "UTC", Hint: "add timezone=UTC to its URL"},
+	{Name: "row_security", Query: "current_setting('row_security')", Want: "off", Hint: "add row_security=off to its URL"},
+}
+
+// adopt finds out which server is at the other end of a driver's connection.
+func (s *server) adopt(conn any) error {
+	c, ours := conn.(*stdlib.Conn)
+	if !ours {
+		return db.Problemf(`open it by sql.Open("pgx", …)`, "the pool's driver is that of %T, not "+text.Driver, conn)
 	}
-	return out, nil
+	s.config, s.host = c.Conn().Config(), hostOf(c.Conn().Config())
+	return nil
 }
 
 func (s *server) parse(url string) error {
@@ -76,33 +87,8 @@ func (s *server) parse(url string) error {
 		config.ConnectTimeout = db.DialTimeout
 	}
 	config.DialFunc = db.Dial
-	s.config, s.host, s.ownMode = config, hostOf(config), strings.Contains(url, "default_query_exec_mode=")
+	s.config, s.host = config, hostOf(config)
 	return nil
-}
-
-// lookThrough finds out which server is at the other end of somebody else's pool.
-func (s *server) lookThrough(ctx context.Context, pool *sql.DB) error {
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		return s.unreached(ctx, err)
-	}
-	defer conn.Close()
-	if c := driverConn(conn); c != nil {
-		s.config = c.Config().Copy()
-		s.host = hostOf(s.config)
-	}
-	return conn.QueryRowContext(ctx, "SELECT current_user::text, current_database()::text").Scan(&s.config.User, &s.config.Database)
-}
-
-// driverConn returns the driver's connection, nil if the driver is behind another.
-func driverConn(conn *sql.Conn) (c *pgx.Conn) {
-	conn.Raw(func(d any) error {
-		if d, ok := d.(*stdlib.Conn); ok {
-			c = d.Conn()
-		}
-		return nil
-	})
-	return c
 }
 
 // hostOf returns the host with its port, or the folder of its socket.
@@ -131,7 +117,7 @@ func (s *server) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 func (s *server) connector(plain bool) driver.Connector {
 	config := *s.config
 	config.RuntimeParams = s.parameters(plain)
-	if plain && !s.ownMode { // another session does not know what was prepared
+	if plain { // another session does not know what was prepared
 		config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	return stdlib.GetConnector(config, stdlib.OptionAfterConnect(ready))
@@ -189,13 +175,14 @@ func ready(_ context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// Begin implements db.Server.
+// Begin implements db.Server. Behind a pooler the limits are the transaction's.
 func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil || !s.plain.Load() {
 		return tx, err
 	}
-	_, err = tx.ExecContext(ctx, "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true)", milliseconds(db.StatementTimeout), milliseconds(lockTimeout))
+	_, err = tx.ExecContext(ctx, "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true)",
+		milliseconds(db.StatementTimeout), milliseconds(lockTimeout))
 	if err != nil {
 		tx.Rollback()
 		return nil, err
@@ -205,26 +192,19 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 
 // MayWrite implements db.Server.
 func (s *server) MayWrite(ctx context.Context, pool *sql.DB) error {
-	var readOnly, standby bool
-	if err := pool.QueryRowContext(ctx, "SELECT current_setting('transaction_read_only')::bool, pg_is_in_recovery()").Scan(&readOnly, &standby); err != nil {
-		return err
+	var readOnly bool
+	err := pool.QueryRowContext(ctx, "SELECT current_setting('transaction_read_only')::bool").Scan(&readOnly)
+	if err == nil && readOnly {
+		return db.Problemf("if it is a standby, "+otherServer+"; else ALTER ROLE … SET default_transaction_read_only = off",
+			"the sessions of the user %s are read only on the PostgreSQL server at %s", s.config.User, s.host)
 	}
-	switch {
-	case standby:
-		return db.Problemf("name the first server in the database URL, or several of them with target_session_attrs=read-write", "the PostgreSQL server at %s is a standby, which can only be read", s.host)
-	case readOnly:
-		return db.Problemf("ALTER ROLE … SET default_transaction_read_only = off", "the sessions of the user %s are read only", s.config.User)
-	}
-	return nil
+	return err
 }
 
 // zone is the zone of a session whose program asks for none, "" if its clocks show
 // UTC. It is asked in a session of its own: the others have asked for UTC, and that
 // is their default then.
 func (s *server) zone(ctx context.Context) (zone string, err error) {
-	if s.config.Host == "" { // behind another driver: its sessions are in UTC
-		return "", nil
-	}
 	config := s.config.Copy()
 	maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return strings.EqualFold(name, "timezone") })
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec

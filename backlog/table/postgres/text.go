@@ -17,11 +17,6 @@ var text = db.Text{
 		"default_query_exec_mode": "cache_statement cache_describe describe_exec exec simple_protocol",
 		"target_session_attrs":    "any read-write read-only primary standby prefer-standby",
 	},
-	Sessions: []db.Setting{
-		{Name: "TimeZone", Query: "current_setting('TimeZone')", Want: "UTC", Hint: "add timezone=UTC to its URL"},
-		{Name: "standard_conforming_strings", Query: "current_setting('standard_conforming_strings')", Want: "on", Hint: "add standard_conforming_strings=on to its URL"},
-		{Name: "row_security", Query: "current_setting('row_security')", Want: "off", Hint: "add row_security=off to its URL"},
-	},
 	Quotes: `"`, True: "TRUE", False: "FALSE", Blob: `'\x%s'`, Numbered: true, Casts: true, Rows: "(%s)",
 	Raw: "%s", Guard: "(%s) IS TRUE", LockRow: " FOR UPDATE", Own: "$",
 	Present: "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",

@@ -2,7 +2,7 @@
 // deadlines: a [backlog.Beginner] over a table. In Go:
 //
 //	m := mapping.Mapping{Name: "banners", Policy: settings.PolicyColumns()} // of retry.Refresh
-//	t, err := table.OpenDB(ctx, pool, dialect, m, time.Now())
+//	t, err := table.Open(ctx, database, m, time.Now())
 //	store, err := refresh.New(t)
 //	engine := &backlog.Engine{Store: store, Policy: policy, Handler: handler}
 //
@@ -67,23 +67,7 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor
 	}
 	cond, tail, args := s.t.Overdue(now, after, limit)
 	list, err := s.records(ctx, cond, tail, args)
-	if err != nil {
-		return nil, err
-	}
-	var emptied settlements
-	list = slices.DeleteFunc(list, func(r backlog.Record) bool {
-		if r.Refresh.UID != "" || s.t.Refresh().Quoted(mapping.AttemptUID) == "" || r.Refresh.Deadline.After(now) {
-			return r.Refresh.Deadline.After(now)
-		}
-		next := *r.Refresh
-		next.Deadline = time.Time{}
-		emptied = append(emptied, backlog.Settlement{Record: &r, Target: backlog.RowOther, Refresh: &next, At: now})
-		return true
-	})
-	if len(emptied) > 0 {
-		_, err = s.Settle(ctx, emptied) // a conflict was saved again
-	}
-	return list, err
+	return slices.DeleteFunc(list, func(r backlog.Record) bool { return r.Refresh.Deadline.After(now) }), err
 }
 
 // Running implements [backlog.Beginner].
@@ -94,7 +78,7 @@ func (s *Store) Running(ctx context.Context, uids []string) ([]backlog.Record, e
 	}
 	cond := col + " IN (?" + strings.Repeat(", ?", len(uids)-1) + ")"
 	if running := s.t.Refresh().Running; running != "" {
-		cond = running + " AND " + cond // of which there is an index
+		cond = running + " AND " + cond // there is an index for it
 	}
 	args := make([]any, len(uids))
 	for i, uid := range uids {
@@ -128,16 +112,10 @@ func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 	return left, err
 }
 
-// begun judges the start of a row.
-func begun(g *backlog.Settlement, now *backlog.Refresh) verdict {
+// begun reports whether a row may start.
+func begun(g *backlog.Settlement, now *backlog.Refresh) bool {
 	read := g.Record.Refresh
-	switch {
-	case now.UID != "" && now.UID == g.Refresh.UID:
-		return written
-	case now.UID != read.UID || !now.At.Equal(read.At) || !now.Deadline.Equal(read.Deadline) || now.Disabled:
-		return foreign
-	}
-	return ours
+	return now.UID == read.UID && now.At.Equal(read.At) && now.Deadline.Equal(read.Deadline) && !now.Disabled
 }
 
 // Settle implements [backlog.Store].
@@ -145,38 +123,33 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	return s.write(ctx, group, make([]*backlog.Refresh, len(group)), s.ended)
 }
 
-// ended judges the end of an attempt. A row that was saved meanwhile keeps what was saved:
+// ended reports whether an attempt may end. A row that was saved meanwhile keeps what was saved:
 // a start writes no next one before its deadline.
-func (s *Store) ended(g *backlog.Settlement, now *backlog.Refresh) verdict {
+func (s *Store) ended(g *backlog.Settlement, now *backlog.Refresh) bool {
 	read := g.Record.Refresh
-	switch {
-	case read.UID != "" && s.t.Unsure(g.Record) && now.UID == "" && now.Deadline.IsZero() && now.AttemptNo == g.Refresh.AttemptNo:
-		return written
-	case now.UID != read.UID || read.UID == "" && (!now.At.Equal(read.At) || now.AttemptNo != read.AttemptNo):
-		return foreign
-	case g.Refresh.Deadline.IsZero() && !now.At.IsZero() && now.At.Before(now.Deadline):
+	if g.Refresh.Deadline.IsZero() && !now.At.IsZero() && now.At.Before(now.Deadline) {
 		next := *read
 		next.UID, next.Deadline = "", time.Time{}
 		g.Refresh = &next
 	}
-	return ours
+	return now.UID == read.UID && (read.UID != "" || now.At.Equal(read.At) && now.AttemptNo == read.AttemptNo)
 }
 
-// A verdict says what a row is to a settlement.
-type verdict int
-
-const (
-	ours    verdict = iota // to be written
-	written                // by a commit that seemed to be lost
-	foreign                // somebody else has changed it
-)
+// isWritten reports whether a commit that seemed to be lost has started the attempt, or
+// ended it. What somebody has saved since then stays.
+func isWritten(g *backlog.Settlement, now *backlog.Refresh) bool {
+	if now.UID != "" && now.UID == g.Refresh.UID && now.UID != g.Record.Refresh.UID {
+		return true
+	}
+	return g.Record.Unsure && g.Record.Refresh.UID != "" && now.UID == "" && now.Deadline.IsZero() && now.AttemptNo == g.Refresh.AttemptNo
+}
 
 type settlements = []backlog.Settlement
 
-// write writes a group, whose rows are judged by what they have now. lefts becomes what
-// the rows have then, nil where nothing is written.
+// write writes what may be written of a group, by what the rows have now. lefts becomes
+// what the rows have then, nil where nothing is written.
 func (s *Store) write(
-	ctx context.Context, group settlements, lefts []*backlog.Refresh, judge func(*backlog.Settlement, *backlog.Refresh) verdict,
+	ctx context.Context, group settlements, lefts []*backlog.Refresh, may func(*backlog.Settlement, *backlog.Refresh) bool,
 ) ([]backlog.Unsettled, error) {
 	rows := func(ctx context.Context, tx *sql.Tx, from, to int) error {
 		states, err := s.t.LockStates(ctx, tx, group[from:to], "")
@@ -187,18 +160,15 @@ func (s *Store) write(
 		for i := from; i < to; i++ {
 			g := group[i]
 			now := states[g.Record.Key.Hash()]
-			if lefts[i] = nil; now == nil {
+			if lefts[i] = now; now != nil && isWritten(&g, now) {
+				continue
+			}
+			if lefts[i] = nil; now == nil || !may(&g, now) {
 				return backlog.ErrConflict
 			}
-			switch judge(&g, now) {
-			case foreign:
-				return backlog.ErrConflict
-			case ours:
-				if now, err = s.writeRow(ctx, tx, prepared, &g, now); err != nil {
-					return err
-				}
+			if lefts[i], err = s.writeRow(ctx, tx, prepared, &g, now); err != nil {
+				return err
 			}
-			lefts[i] = now
 		}
 		return nil
 	}
@@ -231,5 +201,8 @@ func (s *Store) writeRow(
 	if err == nil && n == 0 && !s.d.ChangedOnly {
 		err = backlog.ErrConflict // somebody's trigger keeps it as it is
 	}
-	return &w.Left, err
+	if err != nil {
+		return nil, err
+	}
+	return &w.Left, nil
 }

@@ -12,8 +12,9 @@ var faults = []db.Fault{
 	{Codes: "5 6", Class: db.Busy, What: "locked by another program", Hint: "lsof tells which have the file open"}, // BUSY LOCKED
 	{Codes: "9 10 14 15", Class: db.Unavailable}, // INTERRUPT IOERR CANTOPEN PROTOCOL
 	{Codes: "13", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
-	{Codes: "18 19 20", Class: db.Refused}, // TOOBIG CONSTRAINT MISMATCH
-	{Codes: "11 26", What: "the database file PATH is damaged", Hint: "restore it from a backup, or see https://sqlite.org/recovery.html"}, // CORRUPT NOTADB
+	{Codes: "18 19 20", Class: db.Refused},                                                                                              // TOOBIG CONSTRAINT MISMATCH
+	{Codes: "26", What: "the file PATH is not an SQLite database", Hint: "name another"},                                                // NOTADB
+	{Codes: "11", What: "the database file PATH is damaged", Hint: "restore it from a backup, or see https://sqlite.org/recovery.html"}, // CORRUPT
 }
 
 // Error implements db.Server.
@@ -24,6 +25,9 @@ func (s *server) Error(err error) db.Fault {
 	}
 	f := db.Meaning(faults, err.Error(), strconv.Itoa(code))
 	f.What = strings.ReplaceAll(f.What, "PATH", s.path)
+	if code == 26 { // which says the same
+		f.Said = ""
+	}
 	return f
 }
 

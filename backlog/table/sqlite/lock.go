@@ -1,8 +1,8 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,7 +23,7 @@ import (
 // stays.
 func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.Lock, error) {
 	if s.path == inMemory {
-		l := memoryLock{s.pool, strings.ToLower(c.Name), name}
+		l := memoryLock{s.own, strings.ToLower(c.Name), name}
 		if _, taken := memoryLocks.LoadOrStore(l, true); taken {
 			return nil, backlog.ErrLocked
 		}
@@ -48,12 +48,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.
 	case !ok:
 		return nil, backlog.ErrLocked
 	}
-	info, err := l.Stat() // of the file that is held, whichever has its name by now
-	if err != nil {
-		l.Unlock()
-		return nil, fmt.Errorf("lock file: %w", err)
-	}
-	held := &fileLock{l, info}
+	held := fileLock{l}
 	if held.Check(ctx) != nil {
 		l.Unlock()
 		return nil, backlog.ErrLocked // somebody replaces it just now
@@ -61,32 +56,26 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.
 	return held, nil
 }
 
-type fileLock struct {
-	*flock.Flock
-	info fs.FileInfo
-}
+type fileLock struct{ *flock.Flock }
 
 // Check finds out whether the file has been removed or replaced: another
 // process would then lock the new one.
-func (l *fileLock) Check(context.Context) error {
-	info, err := os.Stat(l.Path())
-	if err != nil {
+func (l fileLock) Check(context.Context) error {
+	held, err := l.Stat()
+	now, missing := os.Stat(l.Path())
+	if err = cmp.Or(err, missing); err != nil {
 		return fmt.Errorf("lock file: %w", err)
 	}
-	if !os.SameFile(info, l.info) {
+	if !os.SameFile(held, now) {
 		return fmt.Errorf("lock file: %s was replaced", l.Path())
 	}
 	return nil
 }
 
 // A memoryLock locks a table in a database that only one pool can reach.
-type memoryLock struct {
-	pool  *sql.DB
-	table string
-	name  string
-}
+type memoryLock struct{ pool, table, name any }
 
-// memoryLocks are those that are held.
+// memoryLocks are the ones that are held.
 var memoryLocks sync.Map
 
 // Check returns nil: nobody can take it away.

@@ -25,7 +25,7 @@ var Dialect db.Server = &server{}
 type server struct {
 	path string
 	busy time.Duration // how long another program's lock is waited for
-	pool *sql.DB       // somebody else's, whose driver may begin transactions otherwise; nil: our own
+	own  *sql.DB       // the program's, whose transactions may begin otherwise; nil: ours
 }
 
 // inMemory is the path of a database that is no file.
@@ -35,11 +35,11 @@ const inMemory = ":memory:"
 // is asked anew: in longer waits it tries only ten times a second, which can be for
 // ever beside a program that writes all the time, and does not hear that a context
 // is done.
-func (*server) Open(ctx context.Context, o db.Source) (*db.DB, error) {
-	if o.Pool != nil {
+func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, error) {
+	if o.Own != nil {
 		return adopt(ctx, o)
 	}
-	path, synchronous, err := parse(o.URL)
+	path, synchronous, err := parse(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (*server) Open(ctx context.Context, o db.Source) (*db.DB, error) {
 		return nil, err
 	}
 	out := &db.DB{Server: s}
-	if out.Read, err = s.open(mode, synchronous, min(s.busy, db.Moment), max(1, o.Options.Pool-1)); err != nil {
+	if out.Read, err = s.open(mode, synchronous, min(s.busy, db.Moment), max(1, o.Pool-1)); err != nil {
 		return nil, err
 	}
 	if !o.ReadOnly {
@@ -85,26 +85,24 @@ func (s *server) open(mode, synchronous string, busy time.Duration, n int) (*sql
 	return pool, err
 }
 
-// adopt uses a pool of the program's. Errors are told by their codes, which a
-// driver of another kind does not give.
-func adopt(ctx context.Context, o db.Source) (*db.DB, error) {
-	s := &server{busy: o.Patience, pool: o.Pool}
-	if err := o.Pool.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&s.path); err != nil {
+// adopt uses the program's own pool. Errors are told by their codes, which a driver of
+// another kind does not give.
+func adopt(ctx context.Context, o db.Options) (*db.DB, error) {
+	s := &server{busy: o.Patience, own: o.Own}
+	if err := o.Own.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&s.path); err != nil {
 		return nil, err
 	}
-	if _, err := o.Pool.ExecContext(ctx, "SELECT"); ctx.Err() != nil {
-		return nil, err
-	} else if _, ok := codeOf(err); !ok {
+	_, err := o.Own.ExecContext(ctx, "SELECT")
+	if _, ours := codeOf(err); !ours && ctx.Err() == nil {
 		return nil, db.Problemf("open it with "+Driver+", or build with -tags cgo_sqlite for github.com/mattn/go-sqlite3, without it for modernc.org/sqlite",
-			"the pool's driver is %T", o.Pool.Driver())
+			"the pool's driver is %T", o.Own.Driver())
 	}
 	if _, err := os.Stat(s.path); err != nil {
-		s.path = inMemory
+		if s.path = inMemory; o.Own.Stats().MaxOpenConnections != 1 {
+			return nil, db.Problemf("call its SetMaxOpenConns(1) before the first use", "the database is no file, and each connection of the pool may have one of its own")
+		}
 	}
-	if s.path == inMemory && o.Pool.Stats().MaxOpenConnections != 1 {
-		return nil, db.Problemf("call its SetMaxOpenConns(1) before the first use", "the database is no file, and each connection of the pool may have one of its own")
-	}
-	return &db.DB{Server: s, Read: o.Pool, Write: o.Pool}, nil
+	return &db.DB{Server: s, Read: o.Own, Write: o.Own}, nil
 }
 
 // readable says what is wrong with a path before SQLite says it less well. It must
@@ -133,9 +131,6 @@ func readable(path string) error {
 func (s *server) reach(ctx context.Context, pool *sql.DB) error {
 	var version int64
 	err := pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version)
-	if code, _ := codeOf(err); code == 26 { // NOTADB
-		return db.Problemf("name another", "the file %s is not an SQLite database", s.path)
-	}
 	return cmp.Or(s.denied(err, "give this user the right to read it, and to create files in its folder", "the database file %s cannot be opened"), err)
 }
 
@@ -168,28 +163,18 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	if err := wait(conn.ExecContext, min(s.busy, db.Moment)); err != nil {
 		return nil, err
 	}
-	tx, err := s.immediate(ctx, conn)
+	tx, err := conn.BeginTx(ctx, nil)
+	if err == nil && s.own != nil { // whatever its _txlock says
+		if _, err = tx.ExecContext(ctx, "COMMIT; BEGIN IMMEDIATE"); err != nil {
+			tx.Rollback() // an error, since none is left to undo
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, wait(conn.ExecContext, s.busy))
 	}
 	if err := wait(tx.ExecContext, s.busy); err != nil {
 		tx.Rollback()
 		return nil, err
-	}
-	return tx, nil
-}
-
-// immediate begins a transaction that has the lock to write.
-func (s *server) immediate(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil || s.pool == nil {
-		return tx, err
-	}
-	for _, text := range []string{"COMMIT", "BEGIN IMMEDIATE"} { // whatever _txlock says
-		if _, err := tx.ExecContext(ctx, text); err != nil {
-			tx.Rollback() // an error where none is left to undo
-			return nil, err
-		}
 	}
 	return tx, nil
 }

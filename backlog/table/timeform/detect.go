@@ -156,12 +156,6 @@ func (s *sample) look(v string) {
 		s.suffix, _, _ = strings.Cut(rest, " m=")
 		return
 	}
-	for _, u := range units {
-		u.class = Text
-		if t, ok := u.read(v); ok && t.Unix() < endUnix {
-			s.shape = shape{form: u.name, text: true}
-		}
-	}
 }
 
 // asForm returns the form of samples of a known shape.

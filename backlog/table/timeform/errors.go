@@ -4,56 +4,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// An UnknownError is about a value that is no time in a known form.
-type UnknownError struct {
-	Layout   string // describes the value, as in `as: text:LAYOUT`; "" if none does
-	Unsorted bool   // a date that does not begin with the year
-	text     string
-}
-
-func (e *UnknownError) Error() string { return e.text }
-
+// unknownError is about a value that is no time in a known form.
 func unknownError(raw any) error {
-	shown := show(raw)
-	bare := strings.Trim(shown, `"`)
-	e := &UnknownError{Layout: layoutOf(bare), Unsorted: unsortedPattern().MatchString(bare), text: shown + " is no time in a known form"}
-	n, err := strconv.ParseFloat(bare, 64)
-	_, rest, date := cutHead(bare, "20060102")
-	switch {
-	case e.Unsorted:
-		e.text += ": dates that do not begin with the year do not sort by time, so that none can be searched for"
-	case e.Layout != "":
-		e.text += fmt.Sprintf(", but as: \"text:%s\" describes it", e.Layout)
-	case date && rest == "":
-		e.text += ": if it is a date, say `as: text:20060102`"
-	case err != nil:
-		e.text += ": `as: text:<layout>` can describe other texts"
-	case n >= firstUnix*1e9 && n < endUnix*1e9:
-		e.text += ": nanoseconds are not supported"
-	default:
-		e.text += ": numbers are taken for times of the years 1990 to 2100, others need `as:`"
-	}
-	return e
-}
-
-// unsortedPattern matches dates such as 21.11.2026 or 11/21/2026, with or
-// without a time behind them.
-var unsortedPattern = pattern(`^[0-9]{1,2}[-/. ][0-9]{1,2}[-/. ][0-9]{4}([^0-9]|$)`)
-
-// layoutOf returns the layout of a text that sorts by time but is taken for a
-// time only if it is named; "" for others.
-func layoutOf(text string) string {
-	for _, day := range []string{"2006/01/02", "2006.01.02"} {
-		for _, clock := range []string{"", " 15:04", " 15:04:05", "T15:04:05"} {
-			if _, err := time.Parse(day+clock, text); err == nil {
-				return day + clock
-			}
-		}
-	}
-	return ""
+	return fmt.Errorf("%s is no time in a known form: numbers are taken for times of the years 1990 to 2100, in seconds, milliseconds or microseconds; "+
+		"`as: text:<layout>` describes texts that begin with the year, such as 2006/01/02 15:04 or 20060102; others do not sort by time, "+
+		"and need a generated column that does", show(raw))
 }
 
 func mixedError(kinds []sample) error {

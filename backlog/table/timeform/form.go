@@ -44,23 +44,17 @@ func (f Form) Numeric() bool {
 	return !text
 }
 
-// Unix reports whether values count units since 1970.
-func (f Form) Unix() bool {
-	_, ok := f.codec.(unix)
-	return ok
-}
-
 // Zoneless reports whether the column's type is one of dates without a zone.
 func (f Form) Zoneless() bool {
 	c, ok := f.codec.(Calendar)
 	return ok && c.Type != "" && c.Suffix == "" && !c.Moment
 }
 
-// Stored returns the form that [Parse] gave for a column of the class, in
-// which the database stores whatever is written.
-func (f Form) Stored(class Class) Form {
+// Fine returns the form for a column of real numbers, where nobody has looked whether
+// they are whole.
+func (f Form) Fine() Form {
 	if c, ok := f.codec.(unix); ok {
-		c.class, c.fine = class, class == Real
+		c.class, c.fine = Real, true
 		return Form{c}
 	}
 	return f
@@ -116,10 +110,8 @@ const (
 	Text    Class = "text"
 )
 
-// unix is a number of units since 1970.
-//
-// Texts of digits sort like their numbers only at equal length. So only texts
-// as long as today's are read: 2001-09-09 to 2286-11-20.
+// unix is a number of units since 1970. Texts of digits are none: they sort like their
+// numbers only at equal length.
 type unix struct {
 	name     string        // as `as:` has it
 	unit     time.Duration // a second, a millisecond or a microsecond
@@ -129,26 +121,15 @@ type unix struct {
 	most     int64 // that the column can hold; 0: any
 }
 
-func (c unix) String() string {
-	if c.class == Text {
-		return c.name + " as text"
-	}
-	return c.name
-}
-
-// textRange returns the least and the greatest number that is read from text.
-func (c unix) textRange() (least, greatest int64) {
-	least = 1e9 * int64(time.Second/c.unit)
-	return least, 10*least - 1
-}
+func (c unix) String() string { return c.name }
 
 func (c unix) read(raw any) (time.Time, bool) {
 	const most = 1 << 62 // more would overflow in time.Time
 	switch v := raw.(type) {
 	case int64:
-		return c.at(v, 0), c.class != Text && v > -most && v < most
+		return c.at(v, 0), v > -most && v < most
 	case float64:
-		if c.class == Text || !(v > -most && v < most) {
+		if !(v > -most && v < most) {
 			return time.Time{}, false
 		}
 		whole := math.Floor(v)
@@ -157,12 +138,8 @@ func (c unix) read(raw any) (time.Time, bool) {
 		if whole, part, ok := strings.Cut(v, "."); ok || c.class == Real { // a decimal
 			n, err := strconv.ParseInt(whole, 10, 64)
 			part, bad := strconv.ParseFloat("0."+part+"0", 64)
-			return c.between(n, part), c.class != Text && err == nil && bad == nil && n > -most && n < most
+			return c.between(n, part), err == nil && bad == nil && n > -most && n < most
 		}
-		n, _ := strconv.ParseInt(v, 10, 64) // 0 is below every range
-		least, greatest := c.textRange()
-		ok := c.class == Text && n >= least && n <= greatest && v == strconv.FormatInt(n, 10)
-		return c.at(n, 0), ok
 	}
 	return time.Time{}, false
 }
@@ -210,12 +187,8 @@ func (c unix) value(n int64) any {
 	if c.most > 0 {
 		n = min(max(n, -c.most), c.most)
 	}
-	switch c.class {
-	case Real:
+	if c.class == Real {
 		return float64(n)
-	case Text:
-		least, greatest := c.textRange()
-		return strconv.FormatInt(min(max(n, least), greatest), 10)
 	}
 	return n
 }

@@ -16,7 +16,7 @@ type sqlText struct {
 
 // sqlTokens are a comment, a string or a quoted name, the beginning of a
 // dollar-quoted string, a cast, a parameter, a word, and any other character.
-const sqlTokens = `(?s)^(?:--[^\n]*|/\*.*?(?:\*/|$)|'(?:[^']|'')*(?:'|$)|:?"(?:[^"]|"")*(?:"|$)|` + "`[^`]*(?:`|$)" +
+const sqlTokens = `(?s)^(?:--[^\n]*|/\*.*?(?:\*/|$)|'(?:[^']|'')*'|:?"(?:[^"]|"")*"|` + "`[^`]*`" +
 	`|\$(?:[\pL_][\pL\pN_]*)?\$|::|:=|:[\pL_][\pL\pN_]*|[\pL\pN_][\pL\pN_$]*|.)`
 
 var (
@@ -59,9 +59,8 @@ func parseSQL(source string, n int, x *db.Text, param func(name string) (string,
 			continue
 		case ended && !blank:
 			return refuse("make it an item of its own in the list of statements", "another one stands behind its semicolon")
-		case isOpen(x, text):
-			quoted := strings.TrimPrefix(rest, ":")
-			return refuse("add it", "what begins with "+beginning(quoted)+" has no closing "+quoted[:1])
+		case strings.Contains("'\"`", text): // alone
+			return refuse("add it", "what begins with "+beginning(rest)+" has no closing "+text)
 		case len(text) == 1 && strings.IndexByte(x.Own, c) >= 0:
 			return refuse("write :column, such as :id", text+" begins no parameter here")
 		}
@@ -96,18 +95,6 @@ func parseSQL(source string, n int, x *db.Text, param func(name string) (string,
 	}
 	s.source, s.text = strings.TrimRight(strings.TrimSpace(source), "; \n\t"), strings.TrimSpace(out.String())
 	return s, nil
-}
-
-// isOpen reports whether the token is a string or a quoted name without an end.
-func isOpen(x *db.Text, token string) bool {
-	token = strings.TrimPrefix(token, ":")
-	if token == "" || strings.IndexByte("'\"`", token[0]) < 0 {
-		return false
-	}
-	if quote := token[:1]; quote != "'" || !x.Backslashes {
-		return strings.Count(token, quote)%2 == 1
-	}
-	return strings.Count(strings.NewReplacer(`\\`, "", `\'`, "").Replace(token), "'")%2 == 1
 }
 
 // isWordByte reports whether words and numbers begin with c.

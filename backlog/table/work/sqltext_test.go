@@ -75,7 +75,7 @@ func TestParseSQLRefuses(t *testing.T) {
 		{inSQLite, " \n-- nothing\n/* at all */", "1: it is empty; write a statement, such as INSERT INTO …"},
 		{inSQLite, ";", "1: it is empty; write a statement, such as INSERT INTO …"},
 		{inSQLite, "SELECT 1;; SELECT 2", "1: another one stands behind its semicolon; make it an item of its own in the list of statements"},
-		{inSQLite, "SELECT 'it''s a long story, :id", "1: what begins with 'it''s a long story,… has no closing '; add it"},
+		{inSQLite, "SELECT 'it''s a long story, :id", "1: what begins with 's a long story, :id has no closing '; add it"},
 		{inSQLite, `SELECT "a`, `1: what begins with "a has no closing "; add it`},
 		{inSQLite, "SELECT `a", "1: what begins with `a has no closing `; add it"},
 		{inSQLite, `SELECT :"a`, `1: what begins with "a has no closing "; add it`},

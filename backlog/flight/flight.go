@@ -1,18 +1,20 @@
-package backlog
+// Package flight knows which records are being worked on, and which pages of a table
+// are too old to say that a record is pending.
+package flight
 
 import (
 	"maps"
 	"sync"
 )
 
-// flights knows which records are being worked on, and which were settled
+// A Set knows which records are being worked on, and which were settled
 // after a page that is still being handed out was read: such a page is too old
 // to say that the record is pending. All methods may be called concurrently.
-type flights struct {
+type Set struct {
 	mu        sync.Mutex
 	clock     uint64 // counts settlements
 	held      map[uint64]flight
-	pages     map[*pageAge]struct{}
+	pages     map[*Page]struct{}
 	forgotten uint64 // the clock at the last settlement that no page is older than
 }
 
@@ -22,32 +24,41 @@ type flight struct {
 	settled uint64 // the clock at its last settlement; 0: none that a page is older than
 }
 
-// A pageAge is the reading of the clock before a page was read.
-type pageAge struct{ at uint64 }
+// A Page is the reading of the clock before a page was read.
+type Page struct{ at uint64 }
 
-func newFlights() *flights {
-	return &flights{held: make(map[uint64]flight), pages: make(map[*pageAge]struct{})}
+// New returns a set that knows nothing.
+func New() *Set {
+	return &Set{held: make(map[uint64]flight), pages: make(map[*Page]struct{})}
 }
 
-// open notes that a page is about to be read. Every opened page is closed when
+// Open notes that a page is about to be read. Every opened page is closed when
 // the last of its records has been claimed or passed over.
-func (f *flights) open() *pageAge {
+func (f *Set) Open() *Page {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &pageAge{f.clock}
+	p := &Page{f.clock}
 	f.pages[p] = struct{}{}
 	return p
 }
 
-func (f *flights) close(p *pageAge) {
+// Close notes that the page is used up.
+func (f *Set) Close(p *Page) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.pages, p)
 	f.forget()
 }
 
+// Len returns how many records are remembered, and how many pages are open.
+func (f *Set) Len() (records, pages int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.held), len(f.pages)
+}
+
 // forget lets go of the settlements that no page is older than.
-func (f *flights) forget() {
+func (f *Set) forget() {
 	oldest := f.clock
 	for p := range f.pages {
 		oldest = min(oldest, p.at)
@@ -58,13 +69,13 @@ func (f *flights) forget() {
 	}
 }
 
-// claim takes a record of the page, unless it is being worked on or the page
-// is older than its last settlement.
-func (f *flights) claim(hash uint64, p *pageAge) bool {
+// Claim takes a record of the page, unless it is being worked on or the page
+// is older than its last settlement. A queue's record, p is nil, may come again at any time.
+func (f *Set) Claim(hash uint64, p *Page) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := f.held[hash]
-	if h.aloft || h.settled > p.at {
+	if h.aloft || p != nil && h.settled > p.at {
 		return false
 	}
 	h.aloft = true
@@ -72,8 +83,8 @@ func (f *flights) claim(hash uint64, p *pageAge) bool {
 	return true
 }
 
-// land ends the flight of records that have been settled.
-func (f *flights) land(hashes ...uint64) {
+// Land ends the flight of records that have been settled.
+func (f *Set) Land(hashes ...uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clock++
@@ -85,8 +96,8 @@ func (f *flights) land(hashes ...uint64) {
 	}
 }
 
-// drop ends the flight of a record whose row was not changed.
-func (f *flights) drop(hash uint64) {
+// Drop ends the flight of a record whose row was not changed.
+func (f *Set) Drop(hash uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if h := f.held[hash]; h.settled > f.forgotten {

@@ -18,8 +18,7 @@ func TestSettleAfterLostCommit(t *testing.T) {
 		s := f.store(plainMapping())
 		records := lane(t, s, backlog.Fresh)
 		r := &records[0]
-		r.AttemptID = "a"
-		s.LoseCommit("a")
+		r.Unsure = true
 		f.exec("UPDATE BACKLOG SET status = '" + status + "'")
 		left, err := s.Settle(context.Background(), []backlog.Settlement{{Record: r, Target: backlog.RowSuccess, At: noon}})
 		if err != nil || len(left) != conflicts {
@@ -41,7 +40,6 @@ func TestFailureAfterLostCommit(t *testing.T) {
 		f.exec("INSERT INTO BACKLOG VALUES (1, 'ERROR', ?, 1, ?, NULL, 0, 1)", form.write(noon.Add(-time.Hour)), form.write(noon.Add(-10*time.Minute)))
 		records := lane(t, s, backlog.Failed)
 		wantKeys(t, "failed lane", records, "1")
-		records[0].AttemptID = "a"
 		group := []backlog.Settlement{{Record: &records[0], Target: backlog.RowError, At: noon, Failures: backlog.Failures{Count: 2, Last: noon}}}
 		settle := func() {
 			if left, err := s.Settle(context.Background(), group); err != nil || len(left) > 0 {
@@ -51,7 +49,7 @@ func TestFailureAfterLostCommit(t *testing.T) {
 		if was {
 			settle()
 		}
-		s.LoseCommit("a")
+		records[0].Unsure = true
 		settle()
 		f.wantRows("SELECT failures, attempts FROM BACKLOG", "2 2")
 	}

@@ -1,0 +1,211 @@
+package amqp
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"backlog/backlog"
+	"backlog/internal/testserver"
+)
+
+// A backoff queue that refuses messages loses none: the source waits, and goes on when
+// it is mended.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	s, b := newBroker(t)
+	s.Sneakers.Multiplier = 1000
+	open(t, s)
+	queue := s.Queue + "-backoff-60"
+	_, err := b.QueueDelete(queue, false, false, false)
+	b.check(err)
+	_, err = b.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"})
+	b.check(err)
+	c := source(t, s) // it binds the queue
+	stop, seen := serve(t, c, fails)
+	for i := range 3 {
+		b.send(amqp.Publishing{MessageId: fmt.Sprint(i)})
+	}
+	eventually(t, "the log says why", func() bool { return seen.has(backlog.StoreUnavailable, "the broker has refused it") })
+	if n := b.ready(queue); n != 0 {
+		t.Errorf("%d in a queue of none", n)
+	}
+	_, err = b.QueueDelete(queue, false, false, false)
+	b.check(err)
+	b.waitReady(queue, 3)
+	if r := stop(); r.Failed != 3 || r.Unwritten != 0 || !seen.has(backlog.StoreBack, "") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A source that is stopped while the broker refuses leaves the messages in their queue.
+func TestRefusedAndStopped(t *testing.T) {
+	t.Parallel()
+	s, b := newBroker(t)
+	open(t, s)
+	queue := s.Queue + "-backoff-60"
+	_, err := b.QueueDelete(queue, false, false, false)
+	b.check(err)
+	_, err = b.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"})
+	b.check(err)
+	c := source(t, s)
+	b.send(amqp.Publishing{})
+	e := &backlog.Engine{Store: c, Handler: backlog.HandlerFunc(fails), Policy: c.Policy(), ShutdownTimeout: 1}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if r, err := e.Pass(ctx, backlog.Pass{MaxAge: time.Hour}); err == nil || r.Unwritten != 1 {
+		t.Errorf("%+v %v", r, err)
+	}
+	c.Close()
+	b.waitReady(s.Queue, 1)
+}
+
+// A survey says which messages were handled, and how often.
+type survey struct {
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+// Handle fails each message once.
+func (v *survey) Handle(_ context.Context, r *backlog.Record) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.seen == nil {
+		v.seen = make(map[string]int)
+	}
+	id := string(Body(r))
+	v.seen[id]++
+	if n, _ := r.Column("attempt"); n == int64(1) {
+		return errBoom
+	}
+	return nil
+}
+
+func (v *survey) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.seen)
+}
+
+// Connections that are cut again and again lose no message, whoever cuts them: each is
+// handled to its success, and is nowhere in the end.
+func TestCut(t *testing.T) {
+	for _, name := range []string{"sockets", "broker"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 300
+			var cut func(*Source)
+			var s *Settings
+			var b *broker
+			shares := []int{n / 4, n / 2, 3 * n / 4}
+			if name == "sockets" {
+				s, b = newBroker(t)
+				cut = func(c *Source) {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					c.session.cut()
+				}
+			} else {
+				u, ctl := testserver.RabbitMQVhost(t) // others' connections stay
+				s, b = brokerAt(t, u.String())
+				shares = shares[:1] // rabbitmqctl takes seconds
+				cut = func(*Source) { ctl("close_all_connections", "--vhost", u.Path[1:], "for a test") }
+			}
+			s.Prefetch = 8
+			c := source(t, s)
+			var v survey
+			var hold sync.RWMutex
+			for i := range n {
+				b.send(amqp.Publishing{Body: fmt.Append(nil, i)})
+			}
+			stop, seen := serve(t, c, func(ctx context.Context, r *backlog.Record) error {
+				hold.RLock() // the cut finds some of them under way
+				defer hold.RUnlock()
+				return v.Handle(ctx, r)
+			})
+			for _, share := range shares {
+				eventually(t, "a part is handled", func() bool { return v.count() >= share })
+				hold.Lock()
+				cut(c)
+				hold.Unlock()
+			}
+			eventually(t, "all are handled", func() bool { return v.count() == n })
+			again := dialBroker(t, s)
+			eventually(t, "nothing is left", func() bool {
+				left := 0
+				for _, q := range s.Topology(0).Queues {
+					left += again.ready(q.Name)
+				}
+				return left == 0
+			})
+			r := stop()
+			c.Close()
+			for _, q := range s.Topology(0).Queues {
+				if k := again.ready(q.Name); k != 0 {
+					t.Errorf("%d in %s", k, q.Name)
+				}
+			}
+			if r.Succeeded < n || r.Rejected+r.GivenUp+r.Unwritten != 0 || !seen.has(backlog.StoreUnavailable, "") || !seen.has(backlog.StoreBack, "") {
+				t.Errorf("%+v", r)
+			}
+			t.Logf("%d attempts of %d messages, %d conflicts", r.Selected, n, r.Conflicts)
+		})
+	}
+}
+
+// A queue that is deleted under the consumer is said to be so, and declared again.
+func TestQueueDeleted(t *testing.T) {
+	t.Parallel()
+	s, b := newBroker(t)
+	c := source(t, s)
+	var v survey
+	_, seen := serve(t, c, v.Handle)
+	b.send(amqp.Publishing{Body: []byte("before")})
+	eventually(t, "it is handled", func() bool { return v.count() == 1 })
+	_, err := b.QueueDelete(s.Queue, false, false, false)
+	b.check(err)
+	eventually(t, "the log says so", func() bool {
+		return seen.has(backlog.StoreUnavailable, "the broker has ended the consumer; is the queue "+s.Queue+" still there?")
+	})
+	eventually(t, "it goes on", func() bool { return seen.has(backlog.StoreBack, "") })
+	b.send(amqp.Publishing{Body: []byte("after")})
+	eventually(t, "it is handled", func() bool { return v.count() == 2 })
+}
+
+// An exchange that is deleted while messages are handled is declared again.
+func TestExchangeDeleted(t *testing.T) {
+	t.Parallel()
+	s, b := newBroker(t)
+	c := source(t, s)
+	var v survey
+	serve(t, c, v.Handle)
+	b.check(b.ExchangeDelete(s.Queue+"-backoff", false, false))
+	b.send(amqp.Publishing{Body: []byte("one")})
+	eventually(t, "it has succeeded", func() bool { v.mu.Lock(); defer v.mu.Unlock(); return v.seen["one"] >= 3 })
+}
+
+// Sessions that were cut or closed leave no goroutine behind. It runs beside no other test.
+func TestNothingIsLeft(t *testing.T) {
+	s, b := newBroker(t)
+	began := runtime.NumGoroutine()
+	c := source(t, s)
+	for range 3 {
+		var v survey
+		stop, _ := serve(t, c, v.Handle)
+		c.mu.Lock()
+		p := c.session
+		c.mu.Unlock()
+		p.cut()
+		<-p.ctx.Done()
+		b.send(amqp.Publishing{})
+		eventually(t, "it is handled", func() bool { return v.count() == 1 })
+		stop()
+	}
+	c.Close()
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= began })
+}

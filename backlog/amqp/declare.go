@@ -1,0 +1,233 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// A thing is an exchange, a queue or a binding that the broker should have.
+type thing struct {
+	name    string
+	queue   string                    // its name, if it is one
+	look    func(*amqp.Channel) error // nil: AMQP does not tell
+	declare func(*amqp.Channel) error
+}
+
+// things returns the topology in the order in which it is declared.
+func (t Topology) things() (list []thing) {
+	for _, e := range t.Exchanges {
+		list = append(list, thing{
+			"exchange " + e[0], "",
+			func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclarePassive(e[0], e[1], true, false, false, false, nil)
+			},
+			func(ch *amqp.Channel) error { return ch.ExchangeDeclare(e[0], e[1], true, false, false, false, nil) },
+		})
+	}
+	for _, q := range t.Queues {
+		list = append(list, thing{
+			"queue " + q.Name, q.Name,
+			func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
+				return err
+			},
+			func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclare(q.Name, true, false, false, false, q.Arguments)
+				return err
+			},
+		})
+	}
+	for _, b := range t.Bindings {
+		list = append(list, thing{
+			"binding of queue " + b.Queue + " to exchange " + b.Exchange, "", nil,
+			func(ch *amqp.Channel) error { return ch.QueueBind(b.Queue, b.Key, b.Exchange, false, b.Arguments) },
+		})
+	}
+	return list
+}
+
+// declare declares the topology: all, where what exists must have been declared alike, or
+// what is missing, or never, where that is an error. A binding that is there is none.
+func (p *session) declare(ctx context.Context, t Topology, how string) error {
+	for _, x := range t.things() {
+		var err error
+		missing := how == "all" || x.look == nil
+		if !missing {
+			err = p.probe(ctx, x.look)
+			missing = isMissing(err)
+		}
+		if missing && how != "never" {
+			err = p.probe(ctx, x.declare)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", x.name, worded(err))
+		}
+	}
+	return nil
+}
+
+// inspect returns the ready messages and consumers of a queue, if there is one.
+func (p *session) inspect(ctx context.Context, name string) (q amqp.Queue, missing bool, err error) {
+	err = p.probe(ctx, func(ch *amqp.Channel) (err error) {
+		q, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		return err
+	})
+	if isMissing(err) {
+		return q, true, nil
+	} else if err != nil {
+		err = fmt.Errorf("queue %s: %w", name, worded(err))
+	}
+	return q, false, err
+}
+
+func isMissing(err error) bool {
+	e := (*amqp.Error)(nil)
+	return errors.As(err, &e) && e.Code == amqp.NotFound
+}
+
+// A QueueStatus is what the broker says of a queue.
+type QueueStatus struct {
+	Name      string `json:"name"`
+	Missing   bool   `json:"missing,omitempty"`
+	Ready     int    `json:"ready"`
+	Consumers int    `json:"consumers"`
+}
+
+// Connect returns a source that only looks: it neither declares nor consumes.
+func Connect(ctx context.Context, s Settings) (*Source, error) {
+	c := &Source{Settings: s, looks: true}
+	return c, c.Open(ctx)
+}
+
+// Status returns the state of each queue.
+func (c *Source) Status(ctx context.Context) (list []QueueStatus, err error) {
+	p, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range c.Topology(p.major).Queues {
+		got, missing, err := p.inspect(ctx, q.Name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, QueueStatus{q.Name, missing, got.Messages, got.Consumers})
+	}
+	return list, nil
+}
+
+// DeclareAll declares what is missing, also where the settings say never, or all.
+func (c *Source) DeclareAll(ctx context.Context) error {
+	p, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	how := c.Declare
+	if how == "never" {
+		how = "missing"
+	}
+	return p.declare(ctx, c.Topology(p.major), how)
+}
+
+// A Finding is what Inspect has found of one thing.
+type Finding struct {
+	Name    string // such as "queue primary"
+	Problem string // "": none
+	Detail  string
+	Warning bool // the source works all the same
+}
+
+// Inspect compares what the broker has with the topology. It changes nothing. The
+// broker tells neither the bindings nor the arguments of what exists, but whether a
+// declaration with ours would be the same.
+func (c *Source) Inspect(ctx context.Context) (list []Finding, err error) {
+	p, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.err(); err != nil {
+		list = append(list, Finding{Name: "broker", Problem: err.Error()})
+	}
+	for _, x := range c.Topology(p.major).things() {
+		if x.look == nil {
+			continue
+		}
+		f := Finding{Name: x.name, Detail: "is there as it should be"}
+		err := p.probe(ctx, x.look)
+		switch {
+		case isMissing(err):
+			f.Problem, f.Warning = "is missing; `backlog init` declares it", c.Declare != "never"
+		case err != nil:
+			f.Problem = worded(err).Error()
+		default:
+			if err := p.probe(ctx, x.declare); err != nil { // what exists is left as it is
+				f.Problem = worded(err).Error()
+				own := x.queue == c.Queue || x.queue == "" && !strings.Contains(f.Problem, "'type'") // another type routes otherwise
+				f.Warning = own && c.Declare != "all"
+			}
+		}
+		list = append(list, f)
+	}
+	return append(list, Finding{Name: "bindings", Detail: "AMQP does not list them; `backlog init` makes them, and so does a message that no queue takes"}), nil
+}
+
+// defaultExchange is what rights call the exchange whose name is empty.
+const defaultExchange = "amq.default"
+
+// Rights returns what a user needs, as the three expressions of `rabbitmqctl
+// set_permissions`.
+func (s *Settings) Rights() (configure, write, read string) {
+	t := s.Topology(0)
+	var names []string
+	for _, e := range t.Exchanges {
+		names = append(names, e[0])
+	}
+	for _, q := range t.Queues {
+		names = append(names, q.Name)
+	}
+	if dead, ok := s.Arguments["x-dead-letter-exchange"].(string); ok {
+		names = append(names, or(dead, defaultExchange)) // to declare a queue with it
+	}
+	if s.Exchange.Name == none {
+		names = append(names, defaultExchange) // to which retry publishes
+	}
+	for i, name := range names {
+		names[i] = regexp.QuoteMeta(name)
+	}
+	slices.Sort(names)
+	all := "^(" + strings.Join(slices.Compact(names), "|") + ")$"
+	return all, all, all
+}
+
+// Definitions returns the topology as `rabbitmqctl import_definitions` takes it.
+func (s *Settings) Definitions() any {
+	vhost := "/"
+	if uri, err := amqp.ParseURI(strings.Join(s.URL[:1], "")); err == nil {
+		vhost = uri.Vhost
+	}
+	object := func(more map[string]any) map[string]any {
+		maps.Copy(more, map[string]any{"vhost": vhost})
+		if more["arguments"] == nil || len(more["arguments"].(amqp.Table)) == 0 {
+			more["arguments"] = amqp.Table{}
+		}
+		return more
+	}
+	t := s.Topology(0)
+	exchanges, queues, bindings := []any{}, []any{}, []any{}
+	for _, e := range t.Exchanges {
+		exchanges = append(exchanges, object(map[string]any{"name": e[0], "type": e[1], "durable": true, "auto_delete": false, "internal": false}))
+	}
+	for _, q := range t.Queues {
+		queues = append(queues, object(map[string]any{"name": q.Name, "durable": true, "auto_delete": false, "arguments": q.Arguments}))
+	}
+	for _, b := range t.Bindings {
+		bindings = append(bindings, object(map[string]any{"source": b.Exchange, "destination": b.Queue, "destination_type": "queue", "routing_key": b.Key, "arguments": b.Arguments}))
+	}
+	return map[string]any{"exchanges": exchanges, "queues": queues, "bindings": bindings}
+}

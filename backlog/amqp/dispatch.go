@@ -1,0 +1,450 @@
+package amqp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"backlog/backlog"
+)
+
+// DispatchSettings are what the configuration says of a handler whose work is done by
+// `backlog worker` on other machines.
+type DispatchSettings struct {
+	URL    []string      `yaml:"url,env" want:"a URL or a list of them" required:"amqp://user:password@host/vhost"`
+	Name   string        `yaml:"name" required:"orders"`       // of the work: its queues are backlog.NAME.…
+	Lease  time.Duration `yaml:"lease" min:"1s"`               // how long a request waits for a worker
+	Secret string        `yaml:"secret,env" required:"${KEY}"` // signs the tickets
+
+	// ConsumerTimeout is how long the broker lets a worker have a request.
+	ConsumerTimeout time.Duration `yaml:"consumer_timeout"`
+}
+
+// NewDispatchSettings returns the defaults.
+func NewDispatchSettings() *DispatchSettings {
+	return &DispatchSettings{Lease: time.Minute, ConsumerTimeout: 30 * time.Minute}
+}
+
+// Unacknowledged is how long a record may be handled.
+func (s *DispatchSettings) Unacknowledged() time.Duration { return s.ConsumerTimeout }
+
+// Check reports what is wrong with the settings, and nothing of what is secret.
+func (s *DispatchSettings) Check(fail func(field, problem string)) {
+	checkURLs(s.URL, fail)
+	if s.Secret != "" && len(s.Secret) < 16 {
+		fail("secret", "is shorter than 16 characters; `openssl rand -hex 32` makes one")
+	}
+}
+
+// The queues of the work with a name.
+func workQueue(name string) string    { return "backlog." + name + ".work" }
+func outcomeQueue(name string) string { return "backlog." + name + ".outcomes" }
+func lostQueue(name string) string    { return "backlog." + name + ".lost" }
+func outQueue(name string) string     { return "backlog." + name + ".out" }    // something may be out
+func lockQueue(name string) string    { return "backlog." + name + ".daemon" } // of the connection that hears outcomes
+
+// mostDeliveries is how often a request may come back from workers that died.
+const mostDeliveries = 3
+
+// queues returns what the broker of that version should have.
+func (s *DispatchSettings) queues(major int) []Queue {
+	endless := amqp.Table{"x-queue-type": "quorum"}
+	if major >= 4 { // before there is no limit, and -1 drops a message
+		endless["x-delivery-limit"] = int64(-1)
+	}
+	return []Queue{
+		{Name: lostQueue(s.Name), Arguments: endless},
+		{Name: outcomeQueue(s.Name), Arguments: endless},
+		{Name: workQueue(s.Name), Arguments: amqp.Table{
+			"x-queue-type": "quorum", "x-message-ttl": s.Lease.Milliseconds(), "x-delivery-limit": int64(mostDeliveries),
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": lostQueue(s.Name), "x-overflow": "reject-publish",
+		}},
+	}
+}
+
+// A request is what a worker is given.
+type request struct {
+	AttemptID string          `json:"attempt_id"`
+	ID        json.RawMessage `json:"id"`
+	Status    string          `json:"status"`
+	Inserted  *time.Time      `json:"inserted"`
+	Tier      string          `json:"tier"`
+	Record    json.RawMessage `json:"record"`
+	Timeout   float64         `json:"timeout_seconds"`
+	Ticket    string          `json:"ticket"`
+}
+
+// An outcome is what a worker answers.
+type outcome struct {
+	AttemptID  string          `json:"attempt_id"`
+	ID         json.RawMessage `json:"id"`
+	Outcome    string          `json:"outcome"`
+	Error      string          `json:"error,omitempty"`
+	RetryAfter *float64        `json:"retry_after,omitempty"` // in seconds
+	Worker     string          `json:"worker"`
+	Duration   float64         `json:"duration_seconds"`
+	Ticket     string          `json:"ticket"`
+}
+
+// The types of messages.
+const (
+	requestType = "backlog.request.v1"
+	outcomeType = "backlog.outcome.v1"
+)
+
+// A Dispatch is a [backlog.Handler] that gives each record to one of the workers behind a
+// queue and waits for its outcome. At most one attempt of a record is out at a time, for
+// as long as Bound says. Methods may be called concurrently.
+type Dispatch struct {
+	DispatchSettings
+	Table   string        // says which table the outcomes are of
+	States  string        // says how its rows are read
+	Timeout time.Duration // of an attempt; 0: none
+	Log     *slog.Logger
+	Stop    <-chan struct{} // closed: nothing more is dispatched; nil: never
+	Fatal   func()          // called once when the queues are another table's, as Err then says; the process must end
+
+	dialing sync.Mutex
+	mu      sync.Mutex // guards what follows
+	session *session
+	hold    time.Time              // nothing is dispatched before: what others have may still run
+	waiting map[string]chan answer // by attempt
+	out     map[uint64]flight      // records out; by the hash of their key
+	settled map[string]*answer     // outcomes that are acknowledged when they are settled; by attempt
+	late    []*answer              // outcomes that nobody waits for
+	marked  bool                   // the broker knows that something may be out
+	away    bool                   // the broker is, which is logged
+	opened  bool                   // once: an error that no time heals is one of today
+	foreign error                  // what Err returns
+	margin  time.Duration          // 0: margin; tests have no time
+}
+
+// A flight is an attempt that may be with a worker, until it is lost.
+type flight struct {
+	attempt string
+	until   time.Time
+}
+
+// An answer is an outcome that came, or what the broker says instead.
+type answer struct {
+	outcome
+	ticket   ticket
+	delivery amqp.Delivery
+	session  *session
+	unheard  bool // nobody has taken the request
+}
+
+// margin is what a message and its answer may take on their way.
+const margin = 10 * time.Second
+
+// Bound is how long a record that was dispatched is given to nobody else.
+func (d *Dispatch) Bound() time.Duration { return d.Lease + d.Timeout + cmp.Or(d.margin, margin) }
+
+func (d *Dispatch) link() *Settings {
+	return &Settings{URL: d.URL, Name: "backlog " + d.Name}
+}
+
+// open returns the session, a new one if need be, which hears of outcomes.
+func (d *Dispatch) open(ctx context.Context) (*session, error) {
+	d.dialing.Lock()
+	defer d.dialing.Unlock()
+	d.mu.Lock()
+	p, opened, look, foreign := d.session, d.opened, d.session == nil || len(d.out) == 0 && !d.marked, d.foreign
+	if d.waiting == nil {
+		d.waiting, d.out, d.settled = make(map[string]chan answer), make(map[uint64]flight), make(map[string]*answer)
+	}
+	d.mu.Unlock()
+	if foreign != nil {
+		return nil, foreign
+	}
+	if p != nil && !p.over() {
+		return p, nil
+	}
+	p, err := dial(ctx, d.link())
+	if err == nil {
+		d.mu.Lock()
+		d.session, d.late = p, nil // they come again
+		d.mu.Unlock()
+		if err = d.prepare(ctx, p, look); err != nil {
+			p.end(err)
+		}
+	}
+	if err != nil && opened && !errors.Is(err, backlog.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", backlog.ErrUnavailable, err) // somebody may mend it
+	}
+	d.mu.Lock()
+	d.opened = opened || err == nil
+	d.mu.Unlock()
+	return p, err
+}
+
+// Open connects as the first record would. It is an error if another process hears the
+// outcomes.
+func (d *Dispatch) Open(ctx context.Context) error {
+	_, err := d.open(ctx)
+	return err
+}
+
+// prepare declares the queues and hears of outcomes, as the only process. Where something
+// may be out of one that did not end well, for which look has it look, what nobody has taken
+// is deleted, and nothing is dispatched until the rest is over.
+func (d *Dispatch) prepare(ctx context.Context, p *session, look bool) error {
+	err := p.probe(ctx, func(ch *amqp.Channel) error { // goes with the session
+		_, err := ch.QueueDeclare(lockQueue(d.Name), false, true, true, false, amqp.Table{"x-queue-type": "classic"})
+		return err
+	})
+	if e := (*amqp.Error)(nil); errors.As(err, &e) && e.Code == amqp.ResourceLocked {
+		return fmt.Errorf("%w: another process hears the outcomes of %s; it is a daemon or `backlog once`, and must end first", backlog.ErrUnavailable, d.Name)
+	} else if err != nil {
+		return fmt.Errorf("queue %s: %w", lockQueue(d.Name), worded(err))
+	}
+	queues := d.queues(p.major) // the first two are used as they are: what they should be differs between versions
+	if err = p.declare(ctx, Topology{Queues: queues[:2]}, "missing"); err == nil {
+		err = p.declareQueue(ctx, queues[2]) // its lease must be ours, on which Bound relies
+	}
+	if err != nil {
+		return err
+	}
+	err = p.within(ctx, func() error {
+		if err := p.consume.Qos(2000, 0, false); err != nil {
+			return err
+		}
+		for _, name := range []string{outcomeQueue(d.Name), lostQueue(d.Name)} {
+			list, err := p.consume.Consume(name, "", false, false, false, false, nil)
+			if err != nil {
+				return err
+			}
+			go d.hear(p, list, name == lostQueue(d.Name))
+		}
+		return nil
+	})
+	if err != nil || !look {
+		return worded(err)
+	}
+	_, missing, err := p.inspect(ctx, outQueue(d.Name))
+	if err != nil || missing {
+		return err
+	}
+	if err := p.probe(ctx, func(ch *amqp.Channel) error { _, err := ch.QueuePurge(workQueue(d.Name), false); return err }); err != nil {
+		return fmt.Errorf("queue %s: %w", workQueue(d.Name), worded(err))
+	}
+	d.mu.Lock()
+	d.hold, d.marked = time.Now().Add(d.Bound()), true
+	d.mu.Unlock()
+	d.Log.Warn("records may still be with workers, as the last daemon did not end in peace: nothing is dispatched until they are done", "for", d.Bound().String())
+	return nil
+}
+
+// compare reports queues that are there and are not as they should be.
+func (p *session) compare(ctx context.Context, list []Queue) error {
+	for _, q := range list {
+		_, missing, err := p.inspect(ctx, q.Name)
+		if err == nil && !missing {
+			err = p.declareQueue(ctx, q)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *session) declareQueue(ctx context.Context, q Queue) error {
+	err := p.probe(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(q.Name, true, false, false, false, q.Arguments)
+		return err
+	})
+	if e := (*amqp.Error)(nil); errors.As(err, &e) && e.Code == amqp.PreconditionFailed {
+		return fmt.Errorf("queue %s is there and was declared otherwise, as with another lease: %s; write the lease that it has, or end daemon and workers and delete it with `rabbitmqctl delete_queue`", q.Name, e.Reason)
+	} else if err != nil {
+		return fmt.Errorf("queue %s: %w", q.Name, worded(err))
+	}
+	return nil
+}
+
+// Handle implements [backlog.Handler]. It ends with the outcome, or, when Bound is over,
+// as if the record had been skipped.
+func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
+	p, err := d.start(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := d.request(r)
+	if err != nil {
+		return err
+	}
+	hash := r.Key.Hash()
+	w := make(chan answer, 1)
+	d.mu.Lock()
+	if time.Now().Before(d.out[hash].until) {
+		d.mu.Unlock()
+		return errOut
+	}
+	d.out[hash], d.waiting[r.AttemptID] = flight{r.AttemptID, time.Now().Add(d.Bound())}, w
+	d.mu.Unlock()
+	refused, _ := p.post(ctx, m) // if it is unknown whether the broker has it, it may
+	if refused != nil {
+		d.forget(r, true)
+		p.end(refused) // a queue that is missing is declared by the next session
+		return fmt.Errorf("%w: queue %s: %w", backlog.Skip, m.key, refused)
+	}
+	d.mu.Lock()
+	if d.out[hash].attempt == r.AttemptID { // the lease begins now
+		d.out[hash] = flight{r.AttemptID, time.Now().Add(d.Bound())}
+	}
+	d.mu.Unlock()
+	timer := time.NewTimer(d.Bound())
+	defer timer.Stop()
+	select {
+	case a := <-w:
+		if a.unheard {
+			return fmt.Errorf("%w: no worker has taken it within %v", backlog.Skip, d.Lease)
+		}
+		return a.err()
+	case <-timer.C:
+		d.forget(r, true)
+		return fmt.Errorf("%w: lost: no outcome within %v", backlog.Skip, d.Bound())
+	case <-ctx.Done():
+		d.forget(r, false)
+		return context.Cause(ctx)
+	}
+}
+
+var errStopped = fmt.Errorf("%w: stopped before it was dispatched", backlog.Skip)
+
+// start waits until records may be dispatched.
+func (d *Dispatch) start(ctx context.Context) (*session, error) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		p, err := d.open(ctx)
+		if err == nil {
+			err = p.err()
+		}
+		if err == nil {
+			err = d.mark(ctx, p)
+		}
+		d.mu.Lock()
+		hold, was := time.Until(d.hold), d.away
+		d.away = err != nil
+		d.mu.Unlock()
+		switch {
+		case err == nil && was:
+			d.Log.Info("records are dispatched again")
+		case err != nil && !errors.Is(err, backlog.ErrUnavailable):
+			return nil, backlog.Unstarted(err)
+		case err != nil && !was:
+			d.Log.Error("records wait: they cannot be dispatched now", "error", err)
+		}
+		if err == nil && hold <= 0 {
+			return p, nil
+		}
+		if err == nil {
+			pause = min(hold, time.Second)
+		}
+		select {
+		case <-time.After(pause):
+		case <-d.Stop:
+			return nil, errStopped
+		case <-ctx.Done():
+			return nil, errStopped
+		}
+	}
+}
+
+// mark has the broker know that something may be out, before anything is.
+func (d *Dispatch) mark(ctx context.Context, p *session) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.marked {
+		return nil
+	}
+	err := p.declare(ctx, Topology{Queues: []Queue{{outQueue(d.Name), amqp.Table{"x-queue-type": "quorum"}}}}, "missing")
+	d.marked = err == nil
+	return err
+}
+
+// forget ends the wait for an attempt. over says that it cannot be out any more.
+func (d *Dispatch) forget(r *backlog.Record, over bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.waiting, r.AttemptID)
+	if over {
+		delete(d.out, r.Key.Hash())
+	}
+}
+
+// request returns the message for the record.
+func (d *Dispatch) request(r *backlog.Record) (m message, err error) {
+	q := request{AttemptID: r.AttemptID, Status: r.Status, Tier: r.Tier, Timeout: d.Timeout.Seconds()}
+	if !r.Inserted.IsZero() {
+		at := r.Inserted.UTC()
+		q.Inserted = &at
+	}
+	t := ticketOf(r, d.Table, d.States)
+	if q.Ticket, err = t.sign(d.Secret); err == nil {
+		q.ID, err = json.Marshal(r.Key)
+	}
+	if err == nil {
+		q.Record, err = r.ColumnsJSON()
+	}
+	if err != nil {
+		return m, fmt.Errorf("the record cannot be written as JSON: %w", err)
+	}
+	body, err := json.Marshal(q)
+	return message{"", workQueue(d.Name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}}, err
+}
+
+// Check reports what would keep records from being dispatched, and queues that are not as
+// they should be.
+func (d *Dispatch) Check(ctx context.Context) error { return d.look(ctx, d.queues) }
+
+// Ready reports only what no time heals.
+func (d *Dispatch) Ready(ctx context.Context) error {
+	return d.look(ctx, func(major int) []Queue { return d.queues(major)[2:] })
+}
+
+func (d *Dispatch) look(ctx context.Context, queues func(int) []Queue) error {
+	p, err := dial(ctx, d.link())
+	if err != nil {
+		return err
+	}
+	defer p.end(errors.New("closed"))
+	if err := p.err(); err != nil {
+		return err
+	}
+	return p.compare(ctx, queues(p.major))
+}
+
+// Prepare reports nothing: a broker that is away is waited for.
+func (d *Dispatch) Prepare() error { return nil }
+
+// Close ends the session. Where nothing is out, the broker is told so.
+func (d *Dispatch) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.session
+	d.session = nil
+	if p == nil {
+		return nil
+	}
+	now := time.Now()
+	maps.DeleteFunc(d.out, func(_ uint64, f flight) bool { return now.After(f.until) })
+	var err error
+	if d.marked && len(d.out) == 0 && now.After(d.hold) && !p.over() {
+		err = p.probe(context.Background(), func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(outQueue(d.Name), false, false, false)
+			return err
+		})
+		d.marked = err != nil
+	}
+	p.end(errors.New("closed"))
+	<-p.gone
+	return worded(err)
+}

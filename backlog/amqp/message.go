@@ -1,0 +1,180 @@
+package amqp
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"backlog/backlog"
+)
+
+// columns are what a handler is given of a message. A body that is no UTF-8 is
+// body_base64.
+var (
+	columns       = []string{"id", "attempt", "routing_key", "redelivered", "properties", "headers", "body"}
+	binaryColumns = append(columns[:6:6], "body_base64")
+)
+
+// recordOf returns the message as a record. Its Status goes by the Ruby handler's
+// counting: new, or error where it has failed before.
+func recordOf(d *amqp.Delivery) backlog.Record {
+	id, n := d.MessageId, failures(d.Headers)
+	if id == "" {
+		id = strconv.FormatUint(d.DeliveryTag, 10)
+	}
+	rec := backlog.Record{
+		Key: backlog.NewKey(id), Status: backlog.RowNew.String(), Inserted: d.Timestamp, Failures: backlog.Failures{Count: n},
+		Names:  columns,
+		Values: []any{id, int64(n) + 1, d.RoutingKey, d.Redelivered, asJSON(properties(d)), asJSON(d.Headers), string(d.Body)},
+	}
+	if n > 0 {
+		rec.Status = backlog.RowError.String()
+	}
+	if !utf8.Valid(d.Body) {
+		rec.Names, rec.Values[6] = binaryColumns, d.Body
+	}
+	return rec
+}
+
+// Body returns the body of the message that the record is, as it came.
+func Body(r *backlog.Record) []byte {
+	switch body := r.Values[len(r.Values)-1].(type) {
+	case string:
+		return []byte(body)
+	case []byte:
+		return body
+	}
+	return nil
+}
+
+func asJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		b, _ = json.Marshal(fmt.Sprint(v))
+	}
+	return b
+}
+
+// properties returns the message's properties by their names in AMQP, without headers.
+func properties(d *amqp.Delivery) map[string]any {
+	all := map[string]any{
+		"content_type": d.ContentType, "content_encoding": d.ContentEncoding, "correlation_id": d.CorrelationId, "reply_to": d.ReplyTo,
+		"expiration": d.Expiration, "message_id": d.MessageId, "type": d.Type, "user_id": d.UserId, "app_id": d.AppId,
+	}
+	maps.DeleteFunc(all, func(_ string, v any) bool { return v == "" })
+	if d.Priority > 0 {
+		all["priority"] = d.Priority
+	}
+	if d.DeliveryMode > 0 {
+		all["delivery_mode"] = d.DeliveryMode
+	}
+	if !d.Timestamp.IsZero() {
+		all["timestamp"] = d.Timestamp.UTC().Format(time.RFC3339)
+	}
+	return all
+}
+
+// integer returns a number of a header as int64, which the broker does not tell from
+// others; nil for what is none.
+func integer(v any) any {
+	switch n := v.(type) {
+	case int8:
+		return int64(n)
+	case byte:
+		return int64(n)
+	case int16:
+		return int64(n)
+	case uint16:
+		return int64(n)
+	case int32:
+		return int64(n)
+	case uint32:
+		return int64(n)
+	case int64:
+		return n
+	}
+	return nil
+}
+
+// failures returns how often the message has failed. A publisher's own header `count`
+// is none of ours: both sides write `backoff` beside it.
+func failures(headers amqp.Table) int {
+	n, counted := integer(headers["count"]).(int64)
+	if _, ours := integer(headers["backoff"]).(int64); ours && counted && n > 0 {
+		return int(min(n, 1_000_000))
+	}
+	return 0
+}
+
+// again returns the message as it is published anew: with its properties and headers,
+// but for what would send it elsewhere, end it early, or belongs to the broker.
+func again(d *amqp.Delivery) amqp.Publishing {
+	headers := make(amqp.Table)
+	for name, v := range d.Headers {
+		switch {
+		case name == "CC", name == "BCC", name == "x-death", name == "x-delivery-count", name == "x-acquired-count", name == "backoff", name == "count":
+		case strings.HasPrefix(name, "x-first-death-"), strings.HasPrefix(name, "x-last-death-"):
+		default:
+			headers[name] = v
+		}
+	}
+	return amqp.Publishing{
+		Headers: headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, CorrelationId: d.CorrelationId,
+		ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp, Type: d.Type, AppId: d.AppId, Body: d.Body,
+	}
+}
+
+// A failure is the form in which the Ruby handler writes to the error queue.
+type failure struct {
+	reason
+	Payload    string `json:"payload"`    // base64 with newlines, as Ruby's encode64 writes it
+	Properties string `json:"properties"` // likewise, of JSON
+}
+
+// retryInfo is the header in which Kicks writes reasons.
+const retryInfo = "retry_info"
+
+// A reason is what Kicks writes of an attempt, in a list beside the original body.
+type reason struct {
+	Error    string `json:"error"`
+	Attempts int    `json:"num_attempts"`
+	FailedAt string `json:"failed_at"`
+	Message  string `json:"error_message,omitempty"`
+}
+
+// failed returns what goes to the error queue for a message whose attempts are over.
+func (s *Settings) failed(d *amqp.Delivery, outcome backlog.Settlement) amqp.Publishing {
+	p := again(d)
+	why := reason{outcome.Error, outcome.Failures.Count, outcome.At.Format(time.RFC3339), ""}
+	switch {
+	case outcome.Failures.Count <= s.Sneakers.MaxRetries:
+		why.Error, why.Message = "reject", outcome.Error
+	case strings.HasPrefix(outcome.Error, "timed out"):
+		why.Error = "timeout"
+	}
+	if s.Sneakers.ErrorBody == "original" {
+		p.Headers[retryInfo] = string(asJSON([]reason{why}))
+		return p
+	}
+	p.Body, p.ContentType, p.ContentEncoding = asJSON(failure{why, encode64(d.Body), encode64(asJSON(properties(d)))}), "application/json", ""
+	return p
+}
+
+// encode64 is base64 as Ruby writes it: a newline after every 60 characters and at the
+// end.
+func encode64(b []byte) string {
+	var lines strings.Builder
+	for text := base64.StdEncoding.EncodeToString(b); text != ""; {
+		n := min(60, len(text))
+		lines.WriteString(text[:n] + "\n")
+		text = text[n:]
+	}
+	return lines.String()
+}

@@ -1,0 +1,205 @@
+package amqp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"backlog/backlog"
+)
+
+// hear takes in outcomes, and requests that the broker has given up.
+func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, lost bool) {
+	for m := range list {
+		a := &answer{delivery: m, session: p}
+		if lost {
+			a.fromLost(&m)
+		} else if json.Unmarshal(m.Body, &a.outcome) != nil {
+			d.Log.Error("an outcome cannot be read and is dropped", "body", backlog.Beginning(string(m.Body), 200))
+			_ = m.Ack(false)
+			continue
+		}
+		var err error
+		a.ticket, err = readTicket(a.Ticket, d.Secret, d.Table)
+		if err == nil && (a.ticket.States != d.States || a.ticket.AttemptID != a.AttemptID) {
+			err = errors.New("its ticket is of other settings, or of another attempt")
+		}
+		switch {
+		case errors.Is(err, errOtherTable):
+			d.fail(fmt.Errorf("%s is used for another table: an outcome is of %s, and this is %s; give one of them another name", outcomeQueue(d.Name), a.ticket.Table, d.Table))
+			p.end(err)
+			return
+		case err != nil:
+			d.Log.Error("an outcome is dropped: "+err.Error(), "attempt_id", a.AttemptID, "worker", a.Worker)
+			_ = m.Ack(false)
+		default:
+			d.told(a)
+		}
+	}
+	p.end(errors.New("the broker has ended the consumer"))
+}
+
+func (d *Dispatch) fail(err error) {
+	d.mu.Lock()
+	first := d.foreign == nil
+	d.foreign = err
+	d.mu.Unlock()
+	if first {
+		d.Fatal()
+	}
+}
+
+// Err returns an error if the queues are another table's.
+func (d *Dispatch) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.foreign
+}
+
+// fromLost makes the answer of a request that no worker has answered.
+func (a *answer) fromLost(m *amqp.Delivery) {
+	var r request
+	_ = json.Unmarshal(m.Body, &r) // else it has no ticket
+	a.AttemptID, a.ID, a.Ticket = r.AttemptID, r.ID, r.Ticket
+	if reason, _ := m.Headers["x-first-death-reason"].(string); reason != "delivery_limit" {
+		a.unheard = true
+		return
+	}
+	a.Outcome = "error"
+	a.Error = fmt.Sprintf("its worker died or gave it back %d times", mostDeliveries+1)
+}
+
+// told hands an answer to whoever waits for it.
+func (d *Dispatch) told(a *answer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w, waits := d.waiting[a.AttemptID]
+	switch {
+	case waits:
+		delete(d.waiting, a.AttemptID)
+		d.settled[a.AttemptID] = a
+		d.over(a)
+		w <- *a
+	case a.unheard:
+		d.over(a)
+		_ = a.delivery.Ack(false) // the row is as it was
+	default:
+		d.keep(a)
+	}
+}
+
+// keep leaves an outcome to CollectLate; until then its row is not dispatched. d.mu must be
+// held.
+func (d *Dispatch) keep(a *answer) {
+	d.late = append(d.late, a)
+	if hash := a.ticket.Row.Key.Hash(); d.out[hash].attempt == "" {
+		d.out[hash] = flight{a.AttemptID, time.Now().Add(d.Bound())}
+	}
+}
+
+// over notes that the attempt is with no worker any more. d.mu must be held.
+func (d *Dispatch) over(a *answer) {
+	if hash := a.ticket.Row.Key.Hash(); d.out[hash].attempt == a.AttemptID {
+		delete(d.out, hash)
+	}
+}
+
+// errOut says that a record cannot be dispatched now.
+var errOut = fmt.Errorf("%w: an attempt of it may still be with a worker", backlog.Skip)
+
+// err returns the error that the outcome stands for.
+func (o *outcome) err() (err error) {
+	text := o.Error
+	if text == "" {
+		text = "the worker said " + o.Outcome
+	}
+	switch o.Outcome {
+	case "success":
+		return nil
+	case "reject":
+		err = backlog.Reject(errors.New(text))
+	case "skip":
+		err = backlog.Worded(text, backlog.Skip)
+	default:
+		err = errors.New(text)
+	}
+	if o.RetryAfter != nil {
+		err = backlog.RetryAfter(time.Duration(*o.RetryAfter*float64(time.Second)), err)
+	}
+	return err
+}
+
+// Finished implements the method that the engine looks for: the outcome of the record is
+// settled, or the row is left as it was. One that could not be written is settled later.
+func (d *Dispatch) Finished(r *backlog.Record, written bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.settled[r.AttemptID]
+	delete(d.settled, r.AttemptID)
+	switch {
+	case a == nil:
+	case written:
+		_ = a.delivery.Ack(false)
+	default:
+		d.keep(a)
+	}
+}
+
+// CollectLate implements the method that the engine looks for: it settles the outcomes
+// that nobody waits for, as after a restart.
+func (d *Dispatch) CollectLate(ctx context.Context, settle func(context.Context, []backlog.Record, []backlog.Answer) ([]error, error)) error {
+	if _, err := d.open(ctx); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	list := slices.DeleteFunc(d.late, func(a *answer) bool {
+		skipped := a.Outcome == "skip" // the row is as it was
+		if skipped {
+			d.over(a)
+			_ = a.delivery.Ack(false)
+		}
+		return skipped
+	})
+	d.late = nil
+	d.mu.Unlock()
+	for len(list) > 0 {
+		part := list[:min(len(list), backlog.MaxGroup)]
+		list = list[len(part):]
+		records, answers := make([]backlog.Record, len(part)), make([]backlog.Answer, len(part))
+		for i, a := range part {
+			records[i], answers[i] = a.ticket.record(), backlog.Answer{Outcome: backlog.OutcomeOf(a.err()), Text: a.Error}
+		}
+		reasons, err := settle(ctx, records, answers)
+		if err != nil {
+			d.mu.Lock()
+			d.late = append(append(d.late, part...), list...)
+			d.mu.Unlock()
+			return err
+		}
+		for i, a := range part {
+			d.mu.Lock()
+			later := errors.Is(reasons[i], backlog.ErrUnavailable)
+			if later {
+				d.keep(a)
+			} else {
+				d.over(a)
+			}
+			d.mu.Unlock()
+			if later {
+				continue
+			}
+			how := "settled"
+			if reasons[i] != nil {
+				how = reasons[i].Error()
+			}
+			d.Log.Info("an outcome came late", "id", records[i].Key.String(), "attempt_id", a.AttemptID, "outcome", a.Outcome, "result", how)
+			_ = a.delivery.Ack(false)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,345 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"backlog/backlog"
+)
+
+// How long the broker may take to answer. The client's calls have no end of their own
+// on a connection that is half open.
+const (
+	answerWithin = 10 * time.Second
+	heartbeat    = 10 * time.Second
+)
+
+// A session is two connections, since one that publishes is not read from while the
+// broker is short of memory, and their channels. When anything of it closes all of it
+// is dropped: deliveries of one are never acknowledged on another.
+type session struct {
+	closing sync.Once
+	conns   []*amqp.Connection
+	sockets []net.Conn
+	publish *amqp.Channel // in confirm mode
+	consume *amqp.Channel
+	returns chan amqp.Return
+	major   int             // of the broker's version
+	ctx     context.Context // done: the session is over
+	cancel  context.CancelFunc
+	gone    chan struct{} // closed: and its connections are
+
+	mu      sync.Mutex
+	reason  error                  // why it is over
+	blocked atomic.Pointer[string] // why the broker takes no messages; nil: it does
+
+	publishing sync.Mutex // one batch at a time, so that returns are its own
+
+	returned map[string]bool // message ids of what was posted and no queue took; guarded by publishing
+}
+
+// maxBatch bounds the messages that are published before their confirms are waited for.
+const maxBatch = 500
+
+// dial opens a session with one of the nodes. An error wraps backlog.ErrUnavailable
+// where it may pass, and shows no password.
+func dial(ctx context.Context, s *Settings) (*session, error) {
+	var errs []error
+	for _, i := range rand.Perm(len(s.URL)) {
+		p, err := dialNode(ctx, s, s.URL[i])
+		if err == nil {
+			return p, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func dialNode(ctx context.Context, s *Settings, url string) (*session, error) {
+	p := &session{gone: make(chan struct{}), returns: make(chan amqp.Return, maxBatch)}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	err := p.within(ctx, func() error { return p.open(s, url) })
+	if err != nil {
+		p.end(err)
+		p.cut() // also what was opened since its end
+		host := "the broker"
+		if uri, perr := amqp.ParseURI(url); perr == nil {
+			host = net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))
+		}
+		return nil, worded(fmt.Errorf("%s: %w", host, err))
+	}
+	return p, nil
+}
+
+func (p *session) open(s *Settings, url string) error {
+	for _, what := range []string{"publish", "consume"} {
+		c, err := amqp.DialConfig(url, amqp.Config{
+			Heartbeat:  heartbeat,
+			Properties: amqp.Table{"connection_name": s.Name + " " + what, "product": "backlog"},
+			Dial: func(network, addr string) (net.Conn, error) {
+				socket, err := amqp.DefaultDial(answerWithin)(network, addr)
+				if err == nil {
+					p.mu.Lock()
+					p.sockets = append(p.sockets, socket)
+					p.mu.Unlock()
+				}
+				return socket, err
+			},
+		})
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, c)
+		p.mu.Unlock()
+		version, _ := c.Properties["version"].(string)
+		p.major, _ = strconv.Atoi(strings.SplitN(version, ".", 2)[0])
+		go p.watch(c.NotifyClose(make(chan *amqp.Error, 1)))
+		go p.watchBlocked(c.NotifyBlocked(make(chan amqp.Blocking, 1)))
+	}
+	var err error
+	if p.publish, err = p.conns[0].Channel(); err != nil {
+		return err
+	}
+	p.publish.NotifyReturn(p.returns)
+	go p.watch(p.publish.NotifyClose(make(chan *amqp.Error, 1)))
+	if err = p.publish.Confirm(false); err != nil {
+		return err
+	}
+	if p.consume, err = p.conns[1].Channel(); err != nil {
+		return err
+	}
+	go p.watch(p.consume.NotifyClose(make(chan *amqp.Error, 1)))
+	return nil
+}
+
+// watch ends the session when one of its parts closes.
+func (p *session) watch(closed <-chan *amqp.Error) {
+	var err error
+	for e := range closed {
+		err = e
+	}
+	if err == nil {
+		err = errors.New("the connection was closed")
+	}
+	p.end(err)
+}
+
+func (p *session) watchBlocked(blocked <-chan amqp.Blocking) {
+	for b := range blocked {
+		if b.Active {
+			p.blocked.Store(&b.Reason)
+		} else {
+			p.blocked.Store(nil)
+		}
+	}
+}
+
+// within calls f, and closes the sockets when the broker does not answer it or ctx is
+// done.
+func (p *session) within(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("the broker has not answered within %v", answerWithin))
+	defer cancel()
+	cut := context.AfterFunc(ctx, p.cut)
+	err := f()
+	if !cut() && err != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// cut closes the sockets, which ends every call.
+func (p *session) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.sockets {
+		s.Close()
+	}
+}
+
+// end ends the session. The first error is why. Deliveries that were not acknowledged
+// are the broker's to give again.
+func (p *session) end(err error) {
+	p.closing.Do(func() {
+		p.mu.Lock()
+		p.reason = err
+		p.mu.Unlock()
+		p.cancel()
+		go func() {
+			force := time.AfterFunc(time.Second, p.cut)
+			p.mu.Lock()
+			conns := slices.Clone(p.conns)
+			p.mu.Unlock()
+			for _, c := range conns {
+				_ = c.CloseDeadline(time.Now().Add(time.Second))
+			}
+			force.Stop()
+			p.cut()
+			close(p.gone)
+		}()
+	})
+}
+
+// err returns why the session is over or cannot be used now, nil if it can.
+func (p *session) err() error {
+	if p.over() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return worded(p.reason)
+	}
+	if why := p.blocked.Load(); why != nil {
+		return fmt.Errorf("%w: the broker takes no messages for now: %s; `rabbitmqctl status` shows its alarms", backlog.ErrUnavailable, *why)
+	}
+	return nil
+}
+
+// worded says what an error of the broker means and what to do about it. Those that
+// time can heal wrap backlog.ErrUnavailable.
+func worded(err error) error {
+	e := (*amqp.Error)(nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, amqp.ErrCredentials) || errors.As(err, &e) && e.Code == amqp.AccessRefused && strings.Contains(e.Reason, "login"):
+		return errors.New("the broker refuses the user or the password of the URL")
+	case errors.Is(err, amqp.ErrVhost) || e != nil && e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost"):
+		return errors.New("the broker has no such vhost, or the user may not use it; `rabbitmqctl list_vhosts` and `rabbitmqctl list_permissions` show them")
+	case e == nil:
+		return fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
+	case e.Code == amqp.AccessRefused:
+		return fmt.Errorf("the user may not do that: %s; `backlog check --sql` prints the rights", e.Reason)
+	case e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "inequivalent arg"):
+		return fmt.Errorf("it is there and was declared otherwise: %s; name what it has in queue_arguments, or use declare: missing", e.Reason)
+	case e.Code == amqp.NotFound:
+		return backlog.Worded(e.Reason+"; `backlog init` declares it", e)
+	case e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "timeout"):
+		return fmt.Errorf("%w: a message was not acknowledged in time (%s); handlers need a shorter timeout, or the broker a longer consumer_timeout", backlog.ErrUnavailable, e.Reason)
+	}
+	return fmt.Errorf("%w: %s", backlog.ErrUnavailable, e.Reason)
+}
+
+// probe calls f with a channel of its own: an error of the broker closes it.
+func (p *session) probe(ctx context.Context, f func(*amqp.Channel) error) error {
+	return p.within(ctx, func() error {
+		ch, err := p.conns[0].Channel()
+		if err != nil {
+			return err
+		}
+		defer ch.Close()
+		return f(ch)
+	})
+}
+
+// A message is one to be published.
+type message struct {
+	exchange, key string
+	amqp.Publishing
+}
+
+// errReturned says that no queue takes a message.
+var errReturned = errors.New("no queue is bound for it")
+
+// errNacked says that the broker has not taken a message.
+var errNacked = errors.New("the broker has refused it, as by a queue that is full")
+
+// send publishes the messages and waits until the broker has answered for all. It
+// returns an error for each, nil where a queue has it. The other error says that
+// nothing is known: the session is over.
+func (p *session) send(ctx context.Context, list []message) ([]error, error) {
+	p.publishing.Lock()
+	defer p.publishing.Unlock()
+	defer context.AfterFunc(ctx, p.cut)() // a publish that has begun ends with its socket alone
+	errs := make([]error, len(list))
+	for from := 0; from < len(list); from += maxBatch {
+		part := list[from:min(from+maxBatch, len(list))]
+		confirms := make([]*amqp.DeferredConfirmation, len(part))
+		for i, m := range part {
+			var err error
+			m.DeliveryMode = amqp.Persistent
+			if confirms[i], err = p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing); err != nil {
+				p.end(err)
+				return nil, p.err()
+			}
+		}
+		for i, c := range confirms {
+			acked, err := p.confirmed(c)
+			if err != nil {
+				return nil, err
+			}
+			if !acked {
+				errs[from+i] = errNacked
+			}
+		}
+		for n := len(p.returns); n > 0; n-- { // they come before the confirms
+			r := <-p.returns
+			for i, m := range part {
+				if m.exchange == r.Exchange && m.key == r.RoutingKey && m.Headers["backoff"] == integer(r.Headers["backoff"]) {
+					errs[from+i] = errReturned
+				}
+			}
+		}
+	}
+	return errs, nil
+}
+
+// confirmed waits until the broker has answered for a message, and reports whether it has
+// taken it. An error says that nobody knows: the session is over.
+func (p *session) confirmed(c *amqp.DeferredConfirmation) (acked bool, err error) {
+	select {
+	case <-c.Done():
+	case <-p.ctx.Done():
+	}
+	if p.over() || !c.Acked() && p.publish.IsClosed() {
+		p.end(errors.New("the connection was closed before the broker has confirmed"))
+		return false, p.err()
+	}
+	return c.Acked(), nil
+}
+
+func (p *session) over() bool { return p.ctx.Err() != nil }
+
+// post publishes a message, which has an id of its own, and waits until the broker has
+// answered, while others may post, too. The other error says that nothing is known: the
+// session is over, as it is when ctx is done meanwhile. It is not for sessions that send.
+func (p *session) post(ctx context.Context, m message) (refused, err error) {
+	defer context.AfterFunc(ctx, p.cut)()
+	m.DeliveryMode = amqp.Persistent
+	p.publishing.Lock()
+	c, err := p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing)
+	p.publishing.Unlock()
+	if err != nil {
+		p.end(err)
+		return nil, p.err()
+	}
+	acked, err := p.confirmed(c)
+	if err != nil {
+		return nil, err
+	}
+	p.publishing.Lock()
+	defer p.publishing.Unlock()
+	for n := len(p.returns); n > 0; n-- { // they come before the confirms
+		if p.returned == nil {
+			p.returned = make(map[string]bool)
+		}
+		p.returned[(<-p.returns).MessageId] = true
+	}
+	switch {
+	case p.returned[m.MessageId]:
+		delete(p.returned, m.MessageId)
+		return errReturned, nil
+	case !acked:
+		return errNacked, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,271 @@
+// Package amqp works with RabbitMQ: a queue as a Store of messages, whose failures wait
+// on the broker as the Sneakers backoff handler has them wait.
+//
+// A [Source] is the Store. What it declares, and what others have declared before, is
+// told by [Settings.Topology]; [Redrive] gives back what ended in the error queue.
+package amqp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"backlog/backlog"
+)
+
+// Settings are what the configuration says of a queue as the source. URL may hold a
+// password and must not be printed.
+type Settings struct {
+	// URL is amqp://user:password@host:port/vhost, or amqps:// with TLS, whose files
+	// stand in its query: cacertfile, certfile and keyfile. Of several, which are the
+	// nodes of a cluster, one that answers is taken.
+	URL  []string `yaml:"url,env" want:"a URL or a list of them" required:"amqp://user:password@host/vhost"`
+	Name string   `yaml:"name"` // of the connection, as the broker shows it
+
+	Queue    string   `yaml:"queue" required:"primary"`
+	Quorum   bool     `yaml:"quorum"` // of a queue that is to be created
+	Declare  string   `yaml:"declare" words:"missing never all"`
+	Exchange Exchange `yaml:"exchange"`
+	Prefetch int      `yaml:"prefetch" max:"2000" why:"the broker keeps what is not acknowledged in memory"` // 0: as many as handlers run
+	Sneakers Sneakers `yaml:"sneakers"`
+
+	// Arguments are what an existing queue was declared with.
+	Arguments map[string]any `yaml:"queue_arguments"`
+
+	// ConsumerTimeout is how long the broker lets a message be unacknowledged.
+	ConsumerTimeout time.Duration `yaml:"consumer_timeout" min:"1m"`
+}
+
+// An Exchange is where publishers send to. One called "none" is not declared.
+type Exchange struct {
+	Name        string   `yaml:"name"`
+	Type        string   `yaml:"type" words:"direct topic fanout headers"`
+	RoutingKeys []string `yaml:"routing_keys" want:"a routing key or a list of them"` // nil: the queue's name
+}
+
+// None is the name of the exchange that there is not.
+const none = "none"
+
+// Sneakers are the options of the Ruby handler, with its defaults, and two of ours.
+type Sneakers struct {
+	Base            time.Duration `yaml:"base,seconds"`
+	MaxRetries      int           `yaml:"max_retries" max:"50" why:"each has a queue of its own"`
+	BackoffExchange string        `yaml:"retry_backoff_exchange"` // "": the queue's name and -backoff
+	ErrorExchange   string        `yaml:"retry_error_exchange"`   // -error
+	RequeueExchange string        `yaml:"retry_requeue_exchange"` // -retry-requeue
+	RoutingKey      string        `yaml:"retry_routing_key"`
+	Multiplier      int           `yaml:"multiplier" min:"1"` // milliseconds for a second
+	ErrorBody       string        `yaml:"error_body" words:"json original"`
+	Queues          string        `yaml:"queues" words:"classic quorum"` // of the delays
+}
+
+// NewSettings returns the defaults.
+func NewSettings() *Settings {
+	return &Settings{
+		Name: "backlog", Declare: "missing", Exchange: Exchange{Name: "sneakers", Type: "direct"},
+		Sneakers:        Sneakers{MaxRetries: 5, RoutingKey: "#", Multiplier: 1000, ErrorBody: "json", Queues: "classic"},
+		ConsumerTimeout: 30 * time.Minute,
+	}
+}
+
+// maxTTL is the longest that a queue may let a message live, in milliseconds.
+const maxTTL = 315_360_000_000
+
+// Check reports what is wrong with the settings, and nothing of what is secret.
+func (s *Settings) Check(fail func(field, problem string)) {
+	checkURLs(s.URL, fail)
+	k := &s.Sneakers
+	if last := s.delays(); len(last) > 0 && last[len(last)-1].milliseconds > maxTTL {
+		fail("sneakers.max_retries", fmt.Sprintf("the last delay would be %d ms, and the broker takes %d at most", last[len(last)-1].milliseconds, int64(maxTTL)))
+	}
+	if k.RoutingKey == "#" && k.RequeueExchange != "" && k.RequeueExchange != s.Queue+"-retry-requeue" {
+		fail("sneakers.retry_routing_key", fmt.Sprintf("with # every queue that shares the exchange %s would get each message that is tried again; write the queue's own key, such as %s", k.RequeueExchange, s.Queue))
+	}
+	for _, key := range s.routingKeys() {
+		if !matches(k.RoutingKey, key) && strings.ContainsAny(k.RoutingKey, "*#") {
+			fail("sneakers.retry_routing_key", fmt.Sprintf("%s does not match the routing key %s, so that what is tried again would come back under no key; write one without wildcards", k.RoutingKey, key))
+		}
+	}
+	if s.Quorum && s.Arguments["x-queue-type"] != nil {
+		fail("quorum", "queue_arguments has the x-queue-type; remove one of them")
+	}
+}
+
+func checkURLs(list []string, fail func(field, problem string)) {
+	for _, u := range list {
+		if _, err := amqp.ParseURI(u); err != nil {
+			fail("url", "is not a URL of AMQP; write amqp://user:password@host/vhost") // the error may show the password
+		}
+	}
+}
+
+// Unacknowledged is how long a message may be handled.
+func (s *Settings) Unacknowledged() time.Duration { return s.ConsumerTimeout }
+
+// UnmarshalText reads `exchange: none`.
+func (e *Exchange) UnmarshalText(text []byte) error {
+	if string(text) != none {
+		return errors.New("must be none, or a mapping such as {name: sneakers, type: direct}")
+	}
+	e.Name = none
+	return nil
+}
+
+// Policy returns when a message is tried again: (base + 15 s)·2^(n+1) after its n-th
+// failure, as the Ruby handler of this name does.
+func (s *Settings) Policy() *backlog.Policy {
+	return &backlog.Policy{Name: "sneakers", Retries: s.Sneakers.MaxRetries, Wait: func(n int) (least, most time.Duration) {
+		wait := min(float64(s.Sneakers.Base+15*time.Second)*math.Exp2(float64(n)+1), float64(backlog.MaxWait))
+		return time.Duration(wait), time.Duration(wait)
+	}}
+}
+
+// A delay is one of the queues in which failures wait.
+type delay struct {
+	seconds      int64 // the header `backoff`, and the end of the queue's name
+	milliseconds int64
+}
+
+// delays returns the delay after each failure, from the first to the last.
+func (s *Settings) delays() (list []delay) {
+	for n := 1; n <= s.Sneakers.MaxRetries; n++ {
+		wait, _ := s.Policy().Wait(n)
+		seconds := int64(wait / time.Second)
+		list = append(list, delay{seconds, seconds * int64(s.Sneakers.Multiplier)})
+	}
+	return list
+}
+
+func (s *Settings) routingKeys() []string {
+	if len(s.Exchange.RoutingKeys) > 0 {
+		return s.Exchange.RoutingKeys
+	}
+	return []string{s.Queue}
+}
+
+// errorExchange is the name of the error exchange, and of the error queue.
+func (s *Settings) errorExchange() string { return or(s.Sneakers.ErrorExchange, s.Queue+"-error") }
+
+func (s *Settings) backoffExchange() string {
+	return or(s.Sneakers.BackoffExchange, s.Queue+"-backoff")
+}
+
+func (s *Settings) requeueExchange() string {
+	return or(s.Sneakers.RequeueExchange, s.Queue+"-retry-requeue")
+}
+
+func or(name, usual string) string {
+	if name == "" {
+		return usual
+	}
+	return name
+}
+
+// arguments returns the arguments of the worker queue.
+func (s *Settings) arguments(major int) amqp.Table {
+	t := make(amqp.Table)
+	for name, v := range s.Arguments {
+		if n, ok := v.(int); ok {
+			v = int64(n) // int is sent as 32 bits
+		}
+		t[name] = v
+	}
+	if s.Quorum {
+		t["x-queue-type"] = "quorum"
+		if major >= 4 {
+			t["x-delivery-limit"] = int64(-1) // a skip would count towards the usual 20
+		}
+	}
+	return t
+}
+
+// matches reports whether a routing key matches the pattern of a topic exchange.
+func matches(pattern, key string) bool {
+	var match func(p, k []string) bool
+	match = func(p, k []string) bool {
+		switch {
+		case len(p) == 0:
+			return len(k) == 0
+		case p[0] == "#":
+			return match(p[1:], k) || len(k) > 0 && match(p, k[1:])
+		}
+		return len(k) > 0 && (p[0] == "*" || p[0] == k[0]) && match(p[1:], k[1:])
+	}
+	return match(strings.Split(pattern, "."), strings.Split(key, "."))
+}
+
+// backKey returns the routing key by which a message comes back that came with key: the
+// same if it does, else one that [Settings.Check] has seen to.
+func (s *Settings) backKey(key string) string {
+	pattern := s.Sneakers.RoutingKey
+	switch {
+	case matches(pattern, key):
+		return key
+	case !strings.ContainsAny(pattern, "*#"):
+		return pattern
+	}
+	return s.routingKeys()[0]
+}
+
+// mainKey returns the exchange and the routing key with which a message that once came
+// with key is published as a new one.
+func (s *Settings) mainKey(key string) (exchange, main string) {
+	keys := s.routingKeys()
+	switch {
+	case s.Exchange.Name == none:
+		return "", s.Queue // of the broker's default exchange
+	case slices.ContainsFunc(keys, func(k string) bool { return matches(k, key) }):
+		return s.Exchange.Name, key
+	}
+	return s.Exchange.Name, keys[0]
+}
+
+// A Queue is one that the broker should have, durable as all of it is.
+type Queue struct {
+	Name      string
+	Arguments amqp.Table
+}
+
+// A Binding binds a queue to an exchange.
+type Binding struct {
+	Exchange, Queue, Key string
+	Arguments            amqp.Table
+}
+
+// A Topology is what the broker should have, in the order in which it is declared.
+type Topology struct {
+	Exchanges [][2]string // name and type
+	Queues    []Queue
+	Bindings  []Binding
+}
+
+// Topology returns what the settings ask for, from a broker of that major version.
+func (s *Settings) Topology(major int) (t Topology) {
+	backoff, requeue, failed := s.backoffExchange(), s.requeueExchange(), s.errorExchange()
+	t.Exchanges = [][2]string{{backoff, "headers"}, {requeue, "topic"}, {failed, "topic"}}
+	t.Queues = []Queue{{Name: s.Queue, Arguments: s.arguments(major)}, {Name: failed}}
+	t.Bindings = []Binding{{requeue, s.Queue, s.Sneakers.RoutingKey, nil}, {failed, failed, "#", nil}}
+	if s.Exchange.Name != none {
+		t.Exchanges = append(t.Exchanges, [2]string{s.Exchange.Name, s.Exchange.Type})
+		for _, key := range s.routingKeys() {
+			t.Bindings = append(t.Bindings, Binding{s.Exchange.Name, s.Queue, key, nil})
+		}
+	}
+	for _, d := range s.delays() {
+		name := backoff + "-" + strconv.FormatInt(d.seconds, 10)
+		args := amqp.Table{"x-dead-letter-exchange": requeue, "x-message-ttl": d.milliseconds}
+		if s.Sneakers.Queues == "quorum" {
+			maps.Copy(args, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
+		}
+		t.Queues = append(t.Queues, Queue{Name: name, Arguments: args})
+		t.Bindings = append(t.Bindings, Binding{backoff, name, "", amqp.Table{"backoff": d.seconds}})
+	}
+	return t
+}

@@ -1,0 +1,400 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"backlog/backlog"
+)
+
+// A Source is a queue as a [backlog.Store]: its messages are records, a success is
+// acknowledged, a failure is published to the queue of its delay and, after the last,
+// to the error queue, and only then acknowledged. A crash between makes a copy of it and
+// loses none. Methods may be called concurrently.
+type Source struct {
+	Settings
+
+	// Most, if not 0, is how many ready messages are taken, one by one; then the queue is
+	// as empty. Else messages are waited for.
+	Most int
+
+	mu       sync.Mutex
+	session  *session
+	messages <-chan amqp.Delivery // nil with Most
+	held     map[int]*held        // by Record.Origin
+	last     int
+	looks    bool // at queues, and neither declares nor consumes
+	stopped  atomic.Bool
+	opened   bool // once: an error that no time heals is one of today
+
+	read func(*amqp.Delivery) (backlog.Record, error) // makes a record of a message; nil: recordOf
+}
+
+// A held is a message that is not acknowledged.
+type held struct {
+	amqp.Delivery
+	session *session
+	done    bool // acknowledged, while others of its group are not, or by the worker
+}
+
+// releaseAfter is how long a message that was skipped waits before the broker gives it
+// again.
+const releaseAfter = time.Second
+
+// waitFor is how long a page waits for its first message.
+const waitFor = time.Second
+
+var errSessionLost = fmt.Errorf("%w: the connection was lost, and the broker gives the message again", backlog.ErrConflict)
+
+// open returns the session, a new one if need be, which has the queues.
+func (c *Source) open(ctx context.Context) (*session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != nil && !c.session.over() {
+		return c.session, nil
+	}
+	p, err := dial(ctx, &c.Settings)
+	if err == nil {
+		if err = c.prepare(ctx, p); err != nil {
+			p.end(err)
+		}
+	}
+	if err != nil {
+		if c.read != nil && isMissing(err) {
+			err = fmt.Errorf("%w: there is no queue %s yet; the daemon makes it when it dispatches its first record", backlog.ErrUnavailable, c.Queue)
+		} else if c.opened && !errors.Is(err, backlog.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", backlog.ErrUnavailable, err) // somebody may mend it
+		}
+		return nil, err
+	}
+	c.session, c.held, c.opened = p, make(map[int]*held), true
+	return p, nil
+}
+
+// prepare declares what is to be declared, and has messages sent.
+func (c *Source) prepare(ctx context.Context, p *session) error {
+	if c.looks {
+		return nil
+	}
+	if err := c.declare(ctx, p); err != nil {
+		return err
+	}
+	if c.Most > 0 {
+		return nil
+	}
+	return p.within(ctx, func() error {
+		err := p.consume.Qos(max(1, c.Prefetch), 0, false)
+		if err == nil {
+			c.messages, err = p.consume.Consume(c.Queue, consumerTag, false, false, false, false, nil)
+		}
+		if err == nil {
+			c.messages = buffered(c.messages, max(1, c.Prefetch), c.read != nil)
+		}
+		return worded(err)
+	})
+}
+
+// declare makes sure of the queues as the settings say.
+func (c *Source) declare(ctx context.Context, p *session) error {
+	if c.read != nil {
+		return nil // what a worker needs is the daemon's to declare
+	}
+	return p.declare(ctx, c.Topology(p.major), c.Declare)
+}
+
+// consumerTag names the one consumer of a channel.
+const consumerTag = "backlog"
+
+// buffered passes messages on, so that a page takes all that have come: at most so many
+// are not acknowledged. With stamp they have the time of their arrival.
+func buffered(list <-chan amqp.Delivery, most int, stamp bool) <-chan amqp.Delivery {
+	out := make(chan amqp.Delivery, most)
+	go func() {
+		defer close(out)
+		for d := range list {
+			if stamp {
+				d.Timestamp = time.Now()
+			}
+			out <- d
+		}
+	}()
+	return out
+}
+
+// Stop has no more messages sent, and gives back those that no page has taken.
+func (c *Source) Stop() {
+	c.mu.Lock()
+	p, list := c.session, c.messages
+	c.mu.Unlock()
+	c.stopped.Store(true)
+	if p == nil || list == nil {
+		return
+	}
+	_ = p.within(context.Background(), func() error { return p.consume.Cancel(consumerTag, false) })
+	for d := range list {
+		_ = d.Nack(false, true)
+	}
+}
+
+// Open connects and declares, as the first page would.
+func (c *Source) Open(ctx context.Context) error {
+	_, err := c.open(ctx)
+	return err
+}
+
+// Close ends the connections. The broker gives again what is not acknowledged. A later
+// page connects anew.
+func (c *Source) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != nil {
+		c.session.end(errors.New("closed"))
+		<-c.session.gone
+	}
+	return nil
+}
+
+// Ping implements the method that the engine looks for.
+func (c *Source) Ping(context.Context) error {
+	c.mu.Lock()
+	p := c.session
+	c.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	return p.err()
+}
+
+// Pending implements [backlog.Store]. It waits a second for a message.
+func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Page, err error) {
+	if q.Lane != backlog.Fresh {
+		return page, nil
+	}
+	p, err := c.open(ctx)
+	if err == nil {
+		err = p.err()
+	}
+	if err != nil {
+		return page, err
+	}
+	page.More = true
+	for len(page.Records) < q.Limit {
+		d, ok, err := c.next(ctx, p, len(page.Records) == 0)
+		if err != nil {
+			return backlog.Page{}, err
+		}
+		if !ok {
+			page.More = c.Most == 0
+			break
+		}
+		rec, err := c.record(&d)
+		if err != nil {
+			page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: backlog.NewKey(d.MessageId), Err: err})
+			_ = d.Nack(false, false) // where the queue has a place for these, it goes there
+			continue
+		}
+		c.mu.Lock()
+		c.last++
+		c.held[c.last] = &held{Delivery: d, session: p}
+		rec.Origin = c.last
+		c.mu.Unlock()
+		page.Records = append(page.Records, rec)
+	}
+	return page, nil
+}
+
+func (c *Source) record(d *amqp.Delivery) (backlog.Record, error) {
+	if c.read != nil {
+		return c.read(d)
+	}
+	return recordOf(d), nil
+}
+
+// next returns the next message, if there is one; the first is waited for.
+func (c *Source) next(ctx context.Context, p *session, first bool) (d amqp.Delivery, ok bool, err error) {
+	if c.Most > 0 {
+		if c.last == c.Most {
+			return d, false, nil
+		}
+		err = p.within(context.WithoutCancel(ctx), func() error { // what is being handled needs the session
+			d, ok, err = p.consume.Get(c.Queue, false)
+			return err
+		})
+		return d, ok, worded(err)
+	}
+	wait := time.Duration(0)
+	if first {
+		wait = waitFor
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case d, ok = <-c.messages:
+			if !ok && c.stopped.Load() {
+				return d, false, nil
+			}
+			if !ok {
+				p.end(fmt.Errorf("the broker has ended the consumer; is the queue %s still there?", c.Queue))
+				return d, false, p.err()
+			}
+			return d, true, nil
+		default:
+		}
+		if !first {
+			return d, false, nil
+		}
+		select {
+		case d, ok = <-c.messages:
+			if ok {
+				return d, true, nil
+			}
+		case <-timer.C:
+			return d, false, nil
+		case <-ctx.Done():
+			return d, false, ctx.Err()
+		}
+	}
+}
+
+// take returns the message of the record, unless its session is over.
+func (c *Source) take(r *backlog.Record) (*held, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch h := c.held[r.Origin]; {
+	case h == nil:
+		return nil, errSessionLost
+	case h.session.over():
+		return nil, errSessionLost
+	default:
+		return h, nil
+	}
+}
+
+// Release implements the method that the engine looks for.
+func (c *Source) Release(r *backlog.Record) {
+	h, err := c.take(r)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	delete(c.held, r.Origin)
+	c.mu.Unlock()
+	if h.done {
+		return
+	}
+	time.AfterFunc(releaseAfter, func() { _ = h.Nack(false, true) }) // else its session ends
+}
+
+// Settle implements [backlog.Store]. What the broker does not take is tried again.
+func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	return c.settle(ctx, group, c.message)
+}
+
+// settle publishes the messages that f makes of the settlements, those with an exchange or a
+// key, and acknowledges what the broker then has.
+func (c *Source) settle(ctx context.Context, group []backlog.Settlement, f func(*held, backlog.Settlement) (message, error)) (left []backlog.Unsettled, err error) {
+	var list []message
+	var of []int // the settlement of each
+	taken := make([]*held, len(group))
+	for i, s := range group {
+		h, err := c.take(s.Record)
+		if err != nil {
+			left = append(left, backlog.Unsettled{Index: i, Err: err})
+			continue
+		}
+		taken[i] = h
+		if h.done {
+			continue
+		}
+		m, err := f(h, s)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
+		}
+		if m.exchange+m.key != "" {
+			list, of = append(list, m), append(of, i)
+		}
+	}
+	var refused error
+	if len(list) > 0 {
+		refused, err = c.publish(ctx, taken[of[0]].session, list, func(k int) { taken[of[k]] = nil })
+		if err != nil && !taken[of[0]].session.over() {
+			return nil, fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
+		}
+		for _, i := range of {
+			if err != nil { // whether the broker has the copies is unknown, and it gives the messages again
+				_ = taken[i].Nack(false, true) // if it is of a newer session
+				left, taken[i] = append(left, backlog.Unsettled{Index: i, Err: errSessionLost}), nil
+			}
+		}
+	}
+	for i, h := range taken {
+		if h == nil || h.done {
+			continue
+		}
+		if err := h.Ack(false); err != nil {
+			left = append(left, backlog.Unsettled{Index: i, Err: errSessionLost})
+		}
+		h.done = true
+	}
+	if refused != nil {
+		return nil, fmt.Errorf("%w: %w", backlog.ErrUnavailable, refused)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range group {
+		delete(c.held, group[i].Record.Origin)
+	}
+	return left, nil
+}
+
+// message returns what is published for a failure, nothing for a success.
+func (c *Source) message(h *held, s backlog.Settlement) (message, error) {
+	if s.Target == backlog.RowSuccess {
+		return message{}, nil
+	}
+	if s.Target == backlog.RowDead {
+		return message{c.errorExchange(), h.RoutingKey, c.failed(&h.Delivery, s)}, nil
+	}
+	p := again(&h.Delivery)
+	d := c.delays()[min(s.Failures.Count, c.Sneakers.MaxRetries)-1]
+	p.Headers["backoff"], p.Headers["count"] = d.seconds, int64(s.Failures.Count)
+	return message{c.backoffExchange(), c.backKey(h.RoutingKey), p}, nil
+}
+
+// publish publishes the messages. What no queue takes is published once more, when its
+// queue has been declared. kept is called with those that the broker has not taken, and
+// refused says why.
+func (c *Source) publish(ctx context.Context, p *session, list []message, kept func(int)) (refused, err error) {
+	errs, err := p.send(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	declared := false
+	for i, e := range errs {
+		if errors.Is(e, errReturned) {
+			if !declared && c.Declare != "never" {
+				declared = true
+				if err := c.declare(ctx, p); err != nil {
+					return nil, err
+				}
+			}
+			one, err := p.send(ctx, list[i:i+1])
+			if err != nil {
+				return nil, err
+			}
+			e = one[0]
+		}
+		if e != nil {
+			kept(i)
+			refused = fmt.Errorf("exchange %s, routing key %s: %w", list[i].exchange, list[i].key, e)
+		}
+	}
+	return refused, nil
+}

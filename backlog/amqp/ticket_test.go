@@ -1,0 +1,74 @@
+package amqp
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"backlog/backlog"
+)
+
+const secret = "0123456789abcdef"
+
+func testTicket() ticket {
+	return ticket{
+		Table: "orders-1", States: "s1", Row: backlog.Cursor{Key: backlog.NewKey(int64(1)<<60+1, "b", []byte{0, 255}, 1.5)}, Status: "FAILED",
+		Failures: 3, Lane: backlog.Failed, Origin: 2, Tier: "1d", AttemptID: "a-1",
+	}
+}
+
+func TestTicket(t *testing.T) {
+	good := testTicket()
+	text, err := good.sign(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := good.sign("another secret of somebody")
+	staging := good
+	staging.Table = "orders-2"
+	foreign, _ := staging.sign(secret)
+	forged, _ := staging.sign("another secret of somebody")
+	payload, mac, _ := strings.Cut(text, ".")
+	stolen, _, _ := strings.Cut(foreign, ".")
+	for _, c := range []struct {
+		name, text string
+		want       error
+	}{
+		{"good", text, nil},
+		{"empty", "", errNoTicket},
+		{"no base64", "?." + mac, errNoTicket},
+		{"no JSON", "aGVsbG8." + mac, errNoTicket},
+		{"no key", "e30." + mac, errNoTicket},
+		{"another secret", other, errForged},
+		{"no signature", payload, errForged},
+		{"half a signature", payload + "." + mac[:20], errForged},
+		{"another table", foreign, errOtherTable},
+		{"another table, whatever its signature", forged, errOtherTable},
+		{"another table with our signature", stolen + "." + mac, errOtherTable},
+	} {
+		got, err := readTicket(c.text, secret, "orders-1")
+		if !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+		if c.want == nil && (got.Row.Key.Compare(good.Row.Key) != 0 || got.record().AttemptID != "a-1" || got.record().Failures.Count != 3 || got.record().Lane != backlog.Failed) {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
+// What is changed of a ticket is never taken for ours.
+func FuzzTicket(f *testing.F) {
+	good := testTicket()
+	text, err := good.sign(secret)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add(text + "A")
+	f.Add("e30.")
+	f.Fuzz(func(t *testing.T, s string) {
+		if _, err := readTicket(s, secret, "orders-1"); err == nil && strings.TrimRight(s, "\r\n") != text && !strings.HasPrefix(s, text[:strings.Index(text, ".")]) {
+			t.Errorf("%q is taken", s)
+		}
+	})
+}

@@ -1,0 +1,183 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/amqp"
+	"backlog/backlog/config"
+)
+
+// outagePause is how long a source takes no messages after abort_after has ended it.
+const outagePause = time.Minute
+
+// anyMessage is the age of a pass over a queue, in which no message is too old.
+const anyMessage = 100 * 365 * 24 * time.Hour
+
+// sourceOf returns the queue that the configuration names instead of a table, nil if it
+// names none.
+func sourceOf(cfg *config.Config) *amqp.Settings {
+	s, _ := cfg.Source.Settings.(*amqp.Settings)
+	return s
+}
+
+// wireSource makes the app of a queue instead of a table. It connects to nothing.
+func (g *globals) wireSource(ctx context.Context, cfg *config.Config, most int) (*app, error) {
+	log := newLog(cfg.Log, g.err)
+	h, onDead, err := newHandlers(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	s := *sourceOf(cfg)
+	s.Prefetch = cmp.Or(s.Prefetch, cfg.Handler.Concurrency)
+	source := &amqp.Source{Settings: s, Most: most}
+	return &app{cfg: cfg, log: log, handler: h, onDead: onDead, hard: hardOf(ctx), store: source, source: source}, nil
+}
+
+// runSource is `run` over a queue.
+func runSource(ctx context.Context, g *globals, cfg *config.Config) error {
+	ctx, stop := stopAtEnd(ctx)
+	defer stop()
+	surviveReaders()
+	a, err := g.wireSource(ctx, cfg, 0)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	return a.serve(ctx, a.source.Queue, nil)
+}
+
+// onceSource takes the messages that are ready, at most so many.
+func onceSource(ctx context.Context, g *globals, cfg *config.Config, o OnceOptions) error {
+	switch {
+	case o.DryRun:
+		return usagef("--dry-run: a queue cannot be looked at without changing it; `backlog status` counts its messages")
+	case o.MaxAge != "" || o.Tier != "" || o.Due || o.ID != "":
+		return usagef("a source has neither ages nor tiers nor IDs: write `backlog once --max-records %d`", cmp.Or(o.MaxRecords, 100))
+	case o.MaxRecords <= 0:
+		return usagef("say how many messages to take at most: --max-records 100")
+	}
+	ctx, stop := stopOnSignal(ctx)
+	defer stop()
+	surviveReaders()
+	a, err := g.wireSource(ctx, cfg, o.MaxRecords)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	if err := a.source.Open(ctx); err != nil {
+		return err
+	}
+	obs := newObserver(a.log)
+	report, err := a.engine(nil, obs.Observe).Pass(ctx, backlog.Pass{Tier: a.source.Queue, MaxAge: anyMessage})
+	return o.end(g, a.source.Queue, report, obs, err)
+}
+
+// statusSource counts the messages of each queue.
+func statusSource(ctx context.Context, g *globals, cfg *config.Config, asJSON bool) error {
+	c, err := amqp.Connect(ctx, *sourceOf(cfg))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	list, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(g.out, map[string]any{"queues": list})
+	}
+	rows := []string{"QUEUE\tREADY\tCONSUMERS"}
+	for _, q := range list {
+		row := fmt.Sprintf("%s\t%d\t%d", shown(q.Name), q.Ready, q.Consumers)
+		if q.Missing {
+			row = shown(q.Name) + "\tmissing\t"
+		}
+		rows = append(rows, row)
+	}
+	return printTable(g.out, rows)
+}
+
+// source compares what the broker has with what the source needs.
+func (k *checker) source(ctx context.Context, s *amqp.Settings) {
+	k.good("config", "%s: queue %s", k.g.Config, shown(s.Queue))
+	k.tools(ctx)
+	c, err := amqp.Connect(ctx, *s)
+	if k.bad("broker", err) {
+		return
+	}
+	defer c.Close()
+	found, err := c.Inspect(ctx)
+	k.bad("broker", err)
+	for _, f := range found {
+		switch {
+		case f.Problem == "":
+			k.good("broker", "%s: %s", f.Name, f.Detail)
+		case f.Warning:
+			k.warn("broker", "", "%s: %s", f.Name, f.Problem)
+		default:
+			k.bad("broker", fmt.Errorf("%s: %s", f.Name, f.Problem))
+		}
+	}
+}
+
+// initSource declares what is missing, or prints all of it for rabbitmqctl.
+func initSource(ctx context.Context, g *globals, cfg *config.Config, onlyPrint bool) error {
+	s := sourceOf(cfg)
+	if onlyPrint {
+		return printJSON(g.out, s.Definitions())
+	}
+	c, err := amqp.Connect(ctx, *s)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.DeclareAll(ctx); err != nil {
+		return err
+	}
+	t := s.Topology(0)
+	for _, e := range t.Exchanges {
+		g.printf("exchange %s is there (%s)\n", e[0], e[1])
+	}
+	for _, q := range t.Queues {
+		g.printf("queue %s is there\n", q.Name)
+	}
+	return nil
+}
+
+// retrySource gives back what ended in the error queue.
+func retrySource(ctx context.Context, g *globals, cfg *config.Config, o RetryOptions) error {
+	if !o.Errors || len(o.IDs) > 0 || o.Status != "" || o.OlderThan > 0 || o.All {
+		return usagef("a source has no records: write `backlog retry --errors`, with --match TEXT for some of them")
+	}
+	ctx, stop := stopOnSignal(ctx)
+	defer stop()
+	c, err := amqp.Connect(ctx, *sourceOf(cfg))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	n, err := c.Redrive(ctx, o.Match, 0, !o.Yes || o.DryRun)
+	if err == nil && !o.Yes && !o.DryRun && n.Matched > 0 {
+		return usagef("that would give back %s; add --yes to do so", plural(n.Matched, "message"))
+	}
+	if o.JSON {
+		return errors.Join(err, printJSON(g.out, n))
+	}
+	how := "given back to the queue"
+	if o.DryRun || !o.Yes {
+		how = "would be given back to the queue"
+	}
+	g.printf("%s %s\n", plural(n.Matched, "message"), how)
+	if n.Unmatched > 0 {
+		g.printf("%d left, with another error\n", n.Unmatched)
+	}
+	if n.Unreadable > 0 {
+		g.printf("%d left, which are in no known form\n", n.Unreadable)
+	}
+	return err
+}

@@ -1,0 +1,98 @@
+package cmd
+
+import (
+	"context"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"backlog/backlog"
+	"backlog/backlog/amqp"
+)
+
+func newWorker(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "worker",
+		Short: "Handle the records that a daemon dispatches over RabbitMQ",
+		Long: `Worker takes requests from the broker, runs the handler for each and sends back
+its outcome, on any number of machines. The daemon whose file has handler: {amqp: …}
+alone reads and writes the table. Its own file names the broker, the work and the
+handler:
+
+    worker:
+      amqp: {url: "amqp://user:${PW}@broker/", name: orders}
+      handler: {exec: [./deliver.sh]}
+      concurrency: 8
+
+SIGTERM or SIGINT: take no more, let running handlers finish for shutdown_timeout; the
+broker gives the rest to other workers. A second one kills the handlers.` + exitStatusHelp,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runWorker(c.Context(), g) },
+	}
+}
+
+func runWorker(ctx context.Context, g *globals) error {
+	cfg, err := g.loadFile()
+	if err != nil {
+		return err
+	}
+	s, ok := cfg.Worker.Settings.(*amqp.WorkerSettings)
+	if !ok {
+		return usagef("%s: has no worker; say where requests come from and what handles them, such as worker: {amqp: {url: …, name: orders}, handler: {exec: [./deliver.sh]}}", g.Config)
+	}
+	ctx, stop := stopAtEnd(ctx)
+	defer stop()
+	surviveReaders()
+	cfg.Table.Name = s.Name // for handlers that tell where a record is from
+	log := newLog(cfg.Log, g.err)
+	h, err := newHandler(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	w := amqp.NewWorker(*s, h, cfg.Handler.Concurrency)
+	a := &app{cfg: cfg, log: log, handler: h, hard: hardOf(ctx), source: w.Source}
+	defer a.close()
+	return a.serve(ctx, s.Name, w)
+}
+
+// serve handles messages until ctx is done: those of the app's source, which the log
+// calls by that name, or the requests to a worker.
+func (a *app) serve(ctx context.Context, name string, w *amqp.Worker) error {
+	obs := newObserver(a.log)
+	defer obs.end()
+	e := a.engine(nil, obs.Observe)
+	if w != nil {
+		e.Store, e.Policy, e.Handler, e.Timeout = w, nil, w, 0
+		w.Prefetch = e.Concurrency
+	}
+	defer context.AfterFunc(ctx, func() {
+		notify(a.log, daemon.SdNotifyStopping)
+		a.sayStopping()
+		a.source.Stop()
+	})()
+	over, end := context.WithCancel(context.Background())
+	defer end()
+	go keepWatchdog(over, a.log, func() bool { return true })
+	_, err := whenThere(ctx, a.log, "broker", 0, func() (any, error) { return nil, a.source.Open(ctx) })
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	if ctx.Err() == nil {
+		a.log.Info("taking messages", "queue", a.source.Queue, "prefetch", a.source.Prefetch)
+	}
+	notify(a.log, daemon.SdNotifyReady)
+	for ctx.Err() == nil {
+		report, err := e.Pass(ctx, backlog.Pass{Tier: name, MaxAge: anyMessage})
+		if err != nil {
+			return err
+		}
+		if report.Stopped != backlog.StoppedAbortAfter {
+			continue
+		}
+		a.source.Close() // others may take the messages meanwhile
+		a.log.Warn("too many failures in a row: no message is taken for a while", "for", outagePause.String())
+		sleep(ctx, outagePause)
+	}
+	a.log.Info("stopped")
+	return nil
+}
