@@ -42,27 +42,25 @@ as() { # as USER COMMAND ...
 	if [ "$(id -u)" = 0 ]; then runuser -u "$user" -- "$@"; else "$@"; fi
 }
 
-folder() { # folder NAME USER: makes one that the user owns
+# What an earlier server left when it was killed would keep the next from starting.
+folder() { # folder NAME USER: makes an empty one that the user owns
+	rm -rf "${data:?}/$1"
 	mkdir -p "$data" && chmod 755 "$data" && mkdir -m 700 "$data/$1"
 	if [ "$(id -u)" = 0 ]; then chown "$2" "$data/$1"; fi
 }
 
 start_postgres() {
 	local dir=$data/postgres
-	if [ ! -e "$dir" ]; then
-		folder postgres postgres
-		as postgres initdb -D "$dir/data" -U postgres -A trust -E UTF8 >/dev/null
-	fi
+	folder postgres postgres
+	as postgres initdb -D "$dir/data" -U postgres -A trust -E UTF8 >/dev/null
 	(cd / && as postgres pg_ctl -D "$dir/data" -l "$dir/log" -w -o "-p $POSTGRES_PORT -k $dir -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=300" start >/dev/null) ||
 		die "PostgreSQL does not start: see $dir/log"
 }
 
 start_mariadb() {
 	local dir=$data/mariadb
-	if [ ! -e "$dir" ]; then
-		folder mariadb mysql
-		as mysql mariadb-install-db --no-defaults --datadir="$dir/data" --auth-root-authentication-method=normal >/dev/null
-	fi
+	folder mariadb mysql
+	as mysql mariadb-install-db --no-defaults --datadir="$dir/data" --auth-root-authentication-method=normal >/dev/null
 	as mysql sh -c 'cd / && exec nohup "$@" >"$0" 2>&1 &' "$dir/log" mariadbd --no-defaults --datadir="$dir/data" --socket="$dir/socket" \
 		--pid-file="$dir/pid" --port="$MARIADB_PORT" --bind-address=127.0.0.1 --skip-name-resolve \
 		--innodb-flush-method=nosync --innodb-flush-log-at-trx-commit=2 --skip-innodb-doublewrite --sync-frm=0 --max-connections=300
@@ -75,7 +73,7 @@ start_mariadb() {
 
 start_redis() {
 	local dir=$data/redis
-	[ -e "$dir" ] || folder redis redis
+	folder redis redis
 	as redis redis-server --port "$REDIS_PORT" --bind 127.0.0.1 --dir "$dir" --pidfile "$dir/pid" --logfile "$dir/log" --save '' --appendonly no --daemonize yes >/dev/null
 	for _ in $(seq 100); do
 		! redis_answers || return 0
@@ -84,19 +82,22 @@ start_redis() {
 	die "Redis does not start: see $dir/log"
 }
 
-# The node has a name and a cookie of its own, by which rabbitmqctl finds it.
+# The node has a name and a cookie of its own, by which rabbitmqctl finds it. Its second
+# port stays clear of 35672 to 35682, where rabbitmqctl itself listens, and the cookie
+# is written first, as server and rabbitmqctl would both make one.
 rabbitmq() { # rabbitmq PROGRAM ARGUMENT ...
 	local dir=$data/rabbitmq program=$1 && shift
 	as rabbitmq env HOME="$dir" RABBITMQ_NODENAME="backlog-$RABBITMQ_PORT@localhost" RABBITMQ_CONF_ENV_FILE=/dev/null RABBITMQ_CONFIG_FILE="$dir/none" \
-		RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT="$RABBITMQ_PORT" RABBITMQ_DIST_PORT=$((RABBITMQ_PORT + 20000)) \
+		RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT="$RABBITMQ_PORT" RABBITMQ_DIST_PORT=$((RABBITMQ_PORT + 19000)) \
 		RABBITMQ_MNESIA_BASE="$dir/data" RABBITMQ_LOG_BASE="$dir/log" RABBITMQ_ENABLED_PLUGINS_FILE="$dir/plugins" RABBITMQ_PID_FILE="$dir/pid" \
 		"/usr/lib/rabbitmq/bin/$program" "$@"
 }
 
 start_rabbitmq() {
 	local dir=$data/rabbitmq
-	[ -e "$dir" ] || folder rabbitmq rabbitmq
-	(cd / && rabbitmq rabbitmq-server -detached >/dev/null) && rabbitmq rabbitmqctl --quiet wait --timeout 60 "$dir/pid" >/dev/null ||
+	folder rabbitmq rabbitmq
+	as rabbitmq sh -c 'umask 077 && echo backlog >"$0"' "$dir/.erlang.cookie"
+	(cd / && rabbitmq rabbitmq-server -detached >/dev/null) && (cd / && rabbitmq rabbitmqctl --quiet wait --timeout 60 "$dir/pid" >/dev/null) ||
 		die "RabbitMQ does not start: see $dir/log"
 }
 
@@ -145,11 +146,10 @@ start() { # start NAME PORT
 stop() {
 	! docker_runs || docker compose down
 	if [ -e "$data/postgres/data/postmaster.pid" ]; then
-		(cd / && as postgres pg_ctl -D "$data/postgres/data" -m fast -w stop >/dev/null)
+		(cd / && as postgres pg_ctl -D "$data/postgres/data" -m fast -w stop >/dev/null) || true
 	fi
 	for name in mariadb redis; do
-		if [ -e "$data/$name/pid" ]; then
-			kill "$(cat "$data/$name/pid")"
+		if [ -e "$data/$name/pid" ] && kill "$(cat "$data/$name/pid")"; then
 			while [ -e "$data/$name/pid" ]; do sleep 0.1; done
 		fi
 	done
