@@ -90,7 +90,7 @@ func BenchmarkDispatch(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		m, err := d.request(&backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "0123456789abcdef-1f", Names: []string{"city"}, Values: []any{"Paris"}})
+		m, _, err := d.request(&backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "0123456789abcdef-1f", Names: []string{"city"}, Values: []any{"Paris"}})
 		if err != nil {
 			b.Fatal(err)
 		}

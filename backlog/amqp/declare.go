@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,24 +54,30 @@ func (t Topology) things() (list []thing) {
 	return list
 }
 
-// declare declares the topology: all, where what exists must have been declared alike, or
-// what is missing, or never, where that is an error. A binding that is there is none.
+// declare declares the topology: "all", where what exists must have been declared alike,
+// or what is "missing", or "never", where that is an error, or only what exists, to see
+// that it is the "same". A binding that is there is none of these.
 func (p *session) declare(ctx context.Context, t Topology, how string) error {
 	for _, x := range t.things() {
-		var err error
-		missing := how == "all" || x.look == nil
-		if !missing {
-			err = p.probe(ctx, x.look)
-			missing = isMissing(err)
-		}
-		if missing && how != "never" {
-			err = p.probe(ctx, x.declare)
-		}
-		if err != nil {
+		if err := p.declareOne(ctx, x, how); err != nil {
 			return fmt.Errorf("%s: %w", x.name, worded(err))
 		}
 	}
 	return nil
+}
+
+func (p *session) declareOne(ctx context.Context, x thing, how string) error {
+	there := false
+	if how != "all" && x.look != nil {
+		err := p.probe(ctx, x.look)
+		if there = err == nil; !there && (!isMissing(err) || how == "never") {
+			return err
+		}
+	}
+	if how == "never" || how == "missing" && there || how == "same" && !there {
+		return nil
+	}
+	return p.probe(ctx, x.declare)
 }
 
 // inspect returns the ready messages and consumers of a queue, if there is one.
@@ -192,7 +199,7 @@ func (s *Settings) Rights() (configure, write, read string) {
 		names = append(names, q.Name)
 	}
 	if dead, ok := s.Arguments["x-dead-letter-exchange"].(string); ok {
-		names = append(names, or(dead, defaultExchange)) // to declare a queue with it
+		names = append(names, cmp.Or(dead, defaultExchange)) // to declare a queue with it
 	}
 	if s.Exchange.Name == none {
 		names = append(names, defaultExchange) // to which retry publishes

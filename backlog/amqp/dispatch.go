@@ -115,16 +115,16 @@ type Dispatch struct {
 	dialing sync.Mutex
 	mu      sync.Mutex // guards what follows
 	session *session
-	hold    time.Time              // nothing is dispatched before: what others have may still run
-	waiting map[string]chan answer // by attempt
-	out     map[uint64]flight      // records out; by the hash of their key
-	settled map[string]*answer     // outcomes that are acknowledged when they are settled; by attempt
-	late    []*answer              // outcomes that nobody waits for
-	marked  bool                   // the broker knows that something may be out
-	away    bool                   // the broker is, which is logged
-	opened  bool                   // once: an error that no time heals is one of today
-	foreign error                  // what Err returns
-	margin  time.Duration          // 0: margin; tests have no time
+	hold    time.Time          // nothing is dispatched before: what others have may still run
+	waiting map[string]*waiter // by attempt
+	out     map[uint64]flight  // records out; by the hash of their key
+	settled map[string]*answer // outcomes that are acknowledged when they are settled; by attempt
+	late    []*answer          // outcomes that nobody waits for
+	marked  bool               // the broker knows that something may be out
+	away    bool               // the broker is, which is logged
+	opened  bool               // once: an error that no time heals is one of today
+	foreign error              // what Err returns
+	margin  time.Duration      // 0: margin; tests have no time
 }
 
 // A flight is an attempt that may be with a worker, until it is lost.
@@ -133,12 +133,18 @@ type flight struct {
 	until   time.Time
 }
 
-// An answer is an outcome that came, or what the broker says instead.
+// A waiter is who waits for the outcome of an attempt.
+type waiter struct {
+	answer chan answer
+	ticket string // that was sent
+	hash   uint64 // of the record's key
+}
+
+// An answer is an outcome that came, or what the broker says instead. Its ticket is good.
 type answer struct {
 	outcome
-	ticket   ticket
+	hash     uint64 // of the record's key
 	delivery amqp.Delivery
-	session  *session
 	unheard  bool // nobody has taken the request
 }
 
@@ -159,7 +165,7 @@ func (d *Dispatch) open(ctx context.Context) (*session, error) {
 	d.mu.Lock()
 	p, opened, look, foreign := d.session, d.opened, d.session == nil || len(d.out) == 0 && !d.marked, d.foreign
 	if d.waiting == nil {
-		d.waiting, d.out, d.settled = make(map[string]chan answer), make(map[uint64]flight), make(map[string]*answer)
+		d.waiting, d.out, d.settled = make(map[string]*waiter), make(map[uint64]flight), make(map[string]*answer)
 	}
 	d.mu.Unlock()
 	if foreign != nil {
@@ -208,7 +214,7 @@ func (d *Dispatch) prepare(ctx context.Context, p *session, look bool) error {
 	}
 	queues := d.queues(p.major) // the first two are used as they are: what they should be differs between versions
 	if err = p.declare(ctx, Topology{Queues: queues[:2]}, "missing"); err == nil {
-		err = p.declareQueue(ctx, queues[2]) // its lease must be ours, on which Bound relies
+		err = otherwise(p.declare(ctx, Topology{Queues: queues[2:]}, "all")) // its lease must be ours, on which Bound relies
 	}
 	if err != nil {
 		return err
@@ -243,31 +249,12 @@ func (d *Dispatch) prepare(ctx context.Context, p *session, look bool) error {
 	return nil
 }
 
-// compare reports queues that are there and are not as they should be.
-func (p *session) compare(ctx context.Context, list []Queue) error {
-	for _, q := range list {
-		_, missing, err := p.inspect(ctx, q.Name)
-		if err == nil && !missing {
-			err = p.declareQueue(ctx, q)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *session) declareQueue(ctx context.Context, q Queue) error {
-	err := p.probe(ctx, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclare(q.Name, true, false, false, false, q.Arguments)
-		return err
-	})
+// otherwise words the error that a queue was declared otherwise.
+func otherwise(err error) error {
 	if e := (*amqp.Error)(nil); errors.As(err, &e) && e.Code == amqp.PreconditionFailed {
-		return fmt.Errorf("queue %s is there and was declared otherwise, as with another lease: %s; write the lease that it has, or end daemon and workers and delete it with `rabbitmqctl delete_queue`", q.Name, e.Reason)
-	} else if err != nil {
-		return fmt.Errorf("queue %s: %w", q.Name, worded(err))
+		return fmt.Errorf("%s; it was declared otherwise, as with another lease: write the lease that it has, or end daemon and workers and delete it with `rabbitmqctl delete_queue`", e.Reason)
 	}
-	return nil
+	return err
 }
 
 // Handle implements [backlog.Handler]. It ends with the outcome, or, when Bound is over,
@@ -277,12 +264,12 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	m, err := d.request(r)
+	m, ticket, err := d.request(r)
 	if err != nil {
 		return err
 	}
 	hash := r.Key.Hash()
-	w := make(chan answer, 1)
+	w := &waiter{make(chan answer, 1), ticket, hash}
 	d.mu.Lock()
 	if time.Now().Before(d.out[hash].until) {
 		d.mu.Unlock()
@@ -304,7 +291,7 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 	timer := time.NewTimer(d.Bound())
 	defer timer.Stop()
 	select {
-	case a := <-w:
+	case a := <-w.answer:
 		if a.unheard {
 			return fmt.Errorf("%w: no worker has taken it within %v", backlog.Skip, d.Lease)
 		}
@@ -380,8 +367,8 @@ func (d *Dispatch) forget(r *backlog.Record, over bool) {
 	}
 }
 
-// request returns the message for the record.
-func (d *Dispatch) request(r *backlog.Record) (m message, err error) {
+// request returns the message for the record, and its ticket.
+func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err error) {
 	q := request{AttemptID: r.AttemptID, Status: r.Status, Tier: r.Tier, Timeout: d.Timeout.Seconds()}
 	if !r.Inserted.IsZero() {
 		at := r.Inserted.UTC()
@@ -395,10 +382,10 @@ func (d *Dispatch) request(r *backlog.Record) (m message, err error) {
 		q.Record, err = r.ColumnsJSON()
 	}
 	if err != nil {
-		return m, fmt.Errorf("the record cannot be written as JSON: %w", err)
+		return m, "", fmt.Errorf("the record cannot be written as JSON: %w", err)
 	}
 	body, err := json.Marshal(q)
-	return message{"", workQueue(d.Name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}}, err
+	return message{"", workQueue(d.Name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}}, q.Ticket, err
 }
 
 // Check reports what would keep records from being dispatched, and queues that are not as
@@ -419,7 +406,7 @@ func (d *Dispatch) look(ctx context.Context, queues func(int) []Queue) error {
 	if err := p.err(); err != nil {
 		return err
 	}
-	return p.compare(ctx, queues(p.major))
+	return otherwise(p.declare(ctx, Topology{Queues: queues(p.major)}, "same"))
 }
 
 // Prepare reports nothing: a broker that is away is waited for.

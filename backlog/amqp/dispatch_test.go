@@ -571,11 +571,11 @@ func TestRequest(t *testing.T) {
 		{Key: backlog.NewKey("a", int64(-2)), Status: "FAILED"},
 	} {
 		r.Tier, r.AttemptID = "1d", "a-1"
-		m, err := d.request(&r)
+		m, _, err := d.request(&r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := requestOf(&amqp.Delivery{Body: m.Body, Type: m.Type})
+		got, _, err := requestOf(&amqp.Delivery{Body: m.Body, Type: m.Type})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -586,7 +586,7 @@ func TestRequest(t *testing.T) {
 		}
 	}
 	for _, bad := range []amqp.Delivery{{Type: requestType}, {Body: []byte("{}"), Type: requestType}, {Body: []byte(`{"id":1,"record":{}}`), Type: "else"}} {
-		if _, err := requestOf(&bad); err == nil {
+		if _, _, err := requestOf(&bad); err == nil {
 			t.Errorf("%s is taken", cmp.Or(string(bad.Body), "nothing"))
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // hear takes in outcomes, and requests that the broker has given up.
 func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, lost bool) {
 	for m := range list {
-		a := &answer{delivery: m, session: p}
+		a := &answer{delivery: m}
 		if lost {
 			a.fromLost(&m)
 		} else if json.Unmarshal(m.Body, &a.outcome) != nil {
@@ -24,24 +24,34 @@ func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, lost bool) {
 			_ = m.Ack(false)
 			continue
 		}
-		var err error
-		a.ticket, err = readTicket(a.Ticket, d.Secret, d.Table)
-		if err == nil && (a.ticket.States != d.States || a.ticket.AttemptID != a.AttemptID) {
-			err = errors.New("its ticket is of other settings, or of another attempt")
+		if d.awaited(a) {
+			continue
 		}
+		t, err := d.ticketOf(a)
 		switch {
 		case errors.Is(err, errOtherTable):
-			d.fail(fmt.Errorf("%s is used for another table: an outcome is of %s, and this is %s; give one of them another name", outcomeQueue(d.Name), a.ticket.Table, d.Table))
+			d.fail(fmt.Errorf("%s is used for another table: an outcome is of %s, and this is %s; give one of them another name", outcomeQueue(d.Name), t.Table, d.Table))
 			p.end(err)
 			return
 		case err != nil:
 			d.Log.Error("an outcome is dropped: "+err.Error(), "attempt_id", a.AttemptID, "worker", a.Worker)
 			_ = m.Ack(false)
 		default:
-			d.told(a)
+			a.hash = t.Row.Key.Hash()
+			d.unawaited(a)
 		}
 	}
 	p.end(errors.New("the broker has ended the consumer"))
+}
+
+// ticketOf returns the ticket of an answer, an error if it is not of this table, of these
+// settings and of the attempt.
+func (d *Dispatch) ticketOf(a *answer) (ticket, error) {
+	t, err := readTicket(a.Ticket, d.Secret, d.Table)
+	if err == nil && (t.States != d.States || t.AttemptID != a.AttemptID) {
+		err = errors.New("its ticket is of other settings, or of another attempt")
+	}
+	return t, err
 }
 
 func (d *Dispatch) fail(err error) {
@@ -74,21 +84,31 @@ func (a *answer) fromLost(m *amqp.Delivery) {
 	a.Error = fmt.Sprintf("its worker died or gave it back %d times", mostDeliveries+1)
 }
 
-// told hands an answer to whoever waits for it.
-func (d *Dispatch) told(a *answer) {
+// awaited hands an answer to whoever waits for it, and reports whether somebody does. The
+// ticket is then the one that was sent.
+func (d *Dispatch) awaited(a *answer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w, waits := d.waiting[a.AttemptID]
-	switch {
-	case waits:
-		delete(d.waiting, a.AttemptID)
-		d.settled[a.AttemptID] = a
-		d.over(a)
-		w <- *a
-	case a.unheard:
+	w := d.waiting[a.AttemptID]
+	if w == nil || w.ticket != a.Ticket {
+		return false
+	}
+	delete(d.waiting, a.AttemptID)
+	a.hash = w.hash
+	d.settled[a.AttemptID] = a
+	d.over(a)
+	w.answer <- *a
+	return true
+}
+
+// unawaited keeps an outcome that nobody waits for.
+func (d *Dispatch) unawaited(a *answer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a.unheard {
 		d.over(a)
 		_ = a.delivery.Ack(false) // the row is as it was
-	default:
+	} else {
 		d.keep(a)
 	}
 }
@@ -97,15 +117,15 @@ func (d *Dispatch) told(a *answer) {
 // held.
 func (d *Dispatch) keep(a *answer) {
 	d.late = append(d.late, a)
-	if hash := a.ticket.Row.Key.Hash(); d.out[hash].attempt == "" {
-		d.out[hash] = flight{a.AttemptID, time.Now().Add(d.Bound())}
+	if d.out[a.hash].attempt == "" {
+		d.out[a.hash] = flight{a.AttemptID, time.Now().Add(d.Bound())}
 	}
 }
 
 // over notes that the attempt is with no worker any more. d.mu must be held.
 func (d *Dispatch) over(a *answer) {
-	if hash := a.ticket.Row.Key.Hash(); d.out[hash].attempt == a.AttemptID {
-		delete(d.out, hash)
+	if d.out[a.hash].attempt == a.AttemptID {
+		delete(d.out, a.hash)
 	}
 }
 
@@ -172,7 +192,8 @@ func (d *Dispatch) CollectLate(ctx context.Context, settle func(context.Context,
 		list = list[len(part):]
 		records, answers := make([]backlog.Record, len(part)), make([]backlog.Answer, len(part))
 		for i, a := range part {
-			records[i], answers[i] = a.ticket.record(), backlog.Answer{Outcome: backlog.OutcomeOf(a.err()), Text: a.Error}
+			t, _ := d.ticketOf(a) // which is good
+			records[i], answers[i] = t.record(), backlog.Answer{Outcome: backlog.OutcomeOf(a.err()), Text: a.Error}
 		}
 		reasons, err := settle(ctx, records, answers)
 		if err != nil {

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -58,11 +59,8 @@ func (c *Source) Redrive(ctx context.Context, match string, most int, dry bool) 
 		n.Matched++
 		if !dry {
 			exchange, key := c.mainKey(d.RoutingKey)
-			errs, err := p.send(ctx, []message{{exchange, key, m}})
-			if err == nil {
-				err = errs[0]
-			}
-			if err == nil {
+			refused, err := p.post(ctx, message{exchange, key, m})
+			if err = cmp.Or(err, refused); err == nil {
 				err = d.Ack(false)
 			}
 			if err != nil {

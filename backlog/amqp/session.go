@@ -44,13 +44,16 @@ type session struct {
 	reason  error                  // why it is over
 	blocked atomic.Pointer[string] // why the broker takes no messages; nil: it does
 
-	publishing sync.Mutex // one batch at a time, so that returns are its own
-
-	returned map[string]bool // message ids of what was posted and no queue took; guarded by publishing
+	publishing sync.Mutex      // guards what follows, and the order of what is published
+	returned   map[string]bool // names of messages that no queue took
 }
 
-// maxBatch bounds the messages that are published before their confirms are waited for.
-const maxBatch = 500
+// maxBatch bounds the messages that are published before their confirms are waited for,
+// and mostReturns those that come back meanwhile, of all who send.
+const (
+	maxBatch    = 500
+	mostReturns = 4096
+)
 
 // dial opens a session with one of the nodes. An error wraps backlog.ErrUnavailable
 // where it may pass, and shows no password.
@@ -67,7 +70,7 @@ func dial(ctx context.Context, s *Settings) (*session, error) {
 }
 
 func dialNode(ctx context.Context, s *Settings, url string) (*session, error) {
-	p := &session{gone: make(chan struct{}), returns: make(chan amqp.Return, maxBatch)}
+	p := &session{gone: make(chan struct{}), returns: make(chan amqp.Return, mostReturns), returned: make(map[string]bool)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	err := p.within(ctx, func() error { return p.open(s, url) })
 	if err != nil {
@@ -220,7 +223,7 @@ func worded(err error) error {
 	case e.Code == amqp.AccessRefused:
 		return fmt.Errorf("the user may not do that: %s; `backlog check --sql` prints the rights", e.Reason)
 	case e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "inequivalent arg"):
-		return fmt.Errorf("it is there and was declared otherwise: %s; name what it has in queue_arguments, or use declare: missing", e.Reason)
+		return backlog.Worded("it is there and was declared otherwise: "+e.Reason+"; name what it has in queue_arguments, or use declare: missing", e)
 	case e.Code == amqp.NotFound:
 		return backlog.Worded(e.Reason+"; `backlog init` declares it", e)
 	case e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "timeout"):
@@ -247,33 +250,33 @@ type message struct {
 	amqp.Publishing
 }
 
+// name tells messages apart where the broker may take one and not the other.
+func (m message) name() string {
+	return fmt.Sprint(m.exchange, "\n", m.key, "\n", integer(m.Headers["backoff"]), "\n", m.MessageId)
+}
+
 // errReturned says that no queue takes a message.
 var errReturned = errors.New("no queue is bound for it")
 
 // errNacked says that the broker has not taken a message.
 var errNacked = errors.New("the broker has refused it, as by a queue that is full")
 
-// send publishes the messages and waits until the broker has answered for all. It
-// returns an error for each, nil where a queue has it. The other error says that
-// nothing is known: the session is over.
+// send publishes the messages and waits until the broker has answered for all, while
+// others may send, too. It returns an error for each, nil where a queue has it. The other
+// error says that nothing is known: the session is over, as it is when ctx is done
+// meanwhile. Messages with the same name share their fate; two calls at a time have none in common.
 func (p *session) send(ctx context.Context, list []message) ([]error, error) {
-	p.publishing.Lock()
-	defer p.publishing.Unlock()
 	defer context.AfterFunc(ctx, p.cut)() // a publish that has begun ends with its socket alone
 	errs := make([]error, len(list))
+	confirms := make([]*amqp.DeferredConfirmation, min(len(list), maxBatch))
 	for from := 0; from < len(list); from += maxBatch {
 		part := list[from:min(from+maxBatch, len(list))]
-		confirms := make([]*amqp.DeferredConfirmation, len(part))
-		for i, m := range part {
-			var err error
-			m.DeliveryMode = amqp.Persistent
-			if confirms[i], err = p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing); err != nil {
-				p.end(err)
-				return nil, p.err()
-			}
+		if err := p.publishAll(part, confirms); err != nil {
+			p.end(err)
+			return nil, p.err()
 		}
-		for i, c := range confirms {
-			acked, err := p.confirmed(c)
+		for i := range part {
+			acked, err := p.confirmed(confirms[i])
 			if err != nil {
 				return nil, err
 			}
@@ -281,16 +284,45 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 				errs[from+i] = errNacked
 			}
 		}
+		p.publishing.Lock()
 		for n := len(p.returns); n > 0; n-- { // they come before the confirms
 			r := <-p.returns
-			for i, m := range part {
-				if m.exchange == r.Exchange && m.key == r.RoutingKey && m.Headers["backoff"] == integer(r.Headers["backoff"]) {
+			p.returned[message{r.Exchange, r.RoutingKey, amqp.Publishing{Headers: r.Headers, MessageId: r.MessageId}}.name()] = true
+		}
+		if len(p.returned) > 0 {
+			for i := range part {
+				if p.returned[part[i].name()] {
 					errs[from+i] = errReturned
 				}
 			}
+			for i := range part {
+				delete(p.returned, part[i].name())
+			}
 		}
+		p.publishing.Unlock()
 	}
 	return errs, nil
+}
+
+func (p *session) publishAll(list []message, confirms []*amqp.DeferredConfirmation) (err error) {
+	p.publishing.Lock()
+	defer p.publishing.Unlock()
+	for i, m := range list {
+		m.DeliveryMode = amqp.Persistent
+		if confirms[i], err = p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// post is send for one message.
+func (p *session) post(ctx context.Context, m message) (refused, err error) {
+	errs, err := p.send(ctx, []message{m})
+	if err != nil {
+		return nil, err
+	}
+	return errs[0], nil
 }
 
 // confirmed waits until the broker has answered for a message, and reports whether it has
@@ -308,38 +340,3 @@ func (p *session) confirmed(c *amqp.DeferredConfirmation) (acked bool, err error
 }
 
 func (p *session) over() bool { return p.ctx.Err() != nil }
-
-// post publishes a message, which has an id of its own, and waits until the broker has
-// answered, while others may post, too. The other error says that nothing is known: the
-// session is over, as it is when ctx is done meanwhile. It is not for sessions that send.
-func (p *session) post(ctx context.Context, m message) (refused, err error) {
-	defer context.AfterFunc(ctx, p.cut)()
-	m.DeliveryMode = amqp.Persistent
-	p.publishing.Lock()
-	c, err := p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing)
-	p.publishing.Unlock()
-	if err != nil {
-		p.end(err)
-		return nil, p.err()
-	}
-	acked, err := p.confirmed(c)
-	if err != nil {
-		return nil, err
-	}
-	p.publishing.Lock()
-	defer p.publishing.Unlock()
-	for n := len(p.returns); n > 0; n-- { // they come before the confirms
-		if p.returned == nil {
-			p.returned = make(map[string]bool)
-		}
-		p.returned[(<-p.returns).MessageId] = true
-	}
-	switch {
-	case p.returned[m.MessageId]:
-		delete(p.returned, m.MessageId)
-		return errReturned, nil
-	case !acked:
-		return errNacked, nil
-	}
-	return nil, nil
-}

@@ -6,6 +6,7 @@
 package amqp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -136,11 +137,15 @@ type delay struct {
 // delays returns the delay after each failure, from the first to the last.
 func (s *Settings) delays() (list []delay) {
 	for n := 1; n <= s.Sneakers.MaxRetries; n++ {
-		wait, _ := s.Policy().Wait(n)
-		seconds := int64(wait / time.Second)
-		list = append(list, delay{seconds, seconds * int64(s.Sneakers.Multiplier)})
+		list = append(list, s.delay(n))
 	}
 	return list
+}
+
+func (s *Settings) delay(n int) delay {
+	wait, _ := s.Policy().Wait(n)
+	seconds := int64(wait / time.Second)
+	return delay{seconds, seconds * int64(s.Sneakers.Multiplier)}
 }
 
 func (s *Settings) routingKeys() []string {
@@ -151,21 +156,14 @@ func (s *Settings) routingKeys() []string {
 }
 
 // errorExchange is the name of the error exchange, and of the error queue.
-func (s *Settings) errorExchange() string { return or(s.Sneakers.ErrorExchange, s.Queue+"-error") }
+func (s *Settings) errorExchange() string { return cmp.Or(s.Sneakers.ErrorExchange, s.Queue+"-error") }
 
 func (s *Settings) backoffExchange() string {
-	return or(s.Sneakers.BackoffExchange, s.Queue+"-backoff")
+	return cmp.Or(s.Sneakers.BackoffExchange, s.Queue+"-backoff")
 }
 
 func (s *Settings) requeueExchange() string {
-	return or(s.Sneakers.RequeueExchange, s.Queue+"-retry-requeue")
-}
-
-func or(name, usual string) string {
-	if name == "" {
-		return usual
-	}
-	return name
+	return cmp.Or(s.Sneakers.RequeueExchange, s.Queue+"-retry-requeue")
 }
 
 // arguments returns the arguments of the worker queue.

@@ -33,14 +33,15 @@ type Source struct {
 	stopped  atomic.Bool
 	opened   bool // once: an error that no time heals is one of today
 
-	read func(*amqp.Delivery) (backlog.Record, error) // makes a record of a message; nil: recordOf
+	read func(*held) (backlog.Record, error) // of a worker: makes a record of a request
 }
 
 // A held is a message that is not acknowledged.
 type held struct {
 	amqp.Delivery
 	session *session
-	done    bool // acknowledged, while others of its group are not, or by the worker
+	request request // of a worker
+	done    bool    // acknowledged, while others of its group are not, or by the worker
 }
 
 // releaseAfter is how long a message that was skipped waits before the broker gives it
@@ -193,7 +194,8 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 			page.More = c.Most == 0
 			break
 		}
-		rec, err := c.record(&d)
+		h := &held{Delivery: d, session: p}
+		rec, err := c.record(h)
 		if err != nil {
 			page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: backlog.NewKey(d.MessageId), Err: err})
 			_ = d.Nack(false, false) // where the queue has a place for these, it goes there
@@ -201,7 +203,7 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 		}
 		c.mu.Lock()
 		c.last++
-		c.held[c.last] = &held{Delivery: d, session: p}
+		c.held[c.last] = h
 		rec.Origin = c.last
 		c.mu.Unlock()
 		page.Records = append(page.Records, rec)
@@ -209,11 +211,11 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 	return page, nil
 }
 
-func (c *Source) record(d *amqp.Delivery) (backlog.Record, error) {
+func (c *Source) record(h *held) (backlog.Record, error) {
 	if c.read != nil {
-		return c.read(d)
+		return c.read(h)
 	}
-	return recordOf(d), nil
+	return recordOf(&h.Delivery), nil
 }
 
 // next returns the next message, if there is one; the first is waited for.
@@ -267,14 +269,11 @@ func (c *Source) next(ctx context.Context, p *session, first bool) (d amqp.Deliv
 func (c *Source) take(r *backlog.Record) (*held, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch h := c.held[r.Origin]; {
-	case h == nil:
+	h := c.held[r.Origin]
+	if h == nil || h.session.over() {
 		return nil, errSessionLost
-	case h.session.over():
-		return nil, errSessionLost
-	default:
-		return h, nil
 	}
+	return h, nil
 }
 
 // Release implements the method that the engine looks for.
@@ -363,7 +362,7 @@ func (c *Source) message(h *held, s backlog.Settlement) (message, error) {
 		return message{c.errorExchange(), h.RoutingKey, c.failed(&h.Delivery, s)}, nil
 	}
 	p := again(&h.Delivery)
-	d := c.delays()[min(s.Failures.Count, c.Sneakers.MaxRetries)-1]
+	d := c.delay(min(s.Failures.Count, c.Sneakers.MaxRetries))
 	p.Headers["backoff"], p.Headers["count"] = d.seconds, int64(s.Failures.Count)
 	return message{c.backoffExchange(), c.backKey(h.RoutingKey), p}, nil
 }
@@ -385,11 +384,9 @@ func (c *Source) publish(ctx context.Context, p *session, list []message, kept f
 					return nil, err
 				}
 			}
-			one, err := p.send(ctx, list[i:i+1])
-			if err != nil {
+			if e, err = p.post(ctx, list[i]); err != nil {
 				return nil, err
 			}
-			e = one[0]
 		}
 		if e != nil {
 			kept(i)

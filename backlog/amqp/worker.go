@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -36,21 +37,25 @@ type Worker struct {
 // NewWorker returns a worker that calls the handler, so many times at a time.
 func NewWorker(s WorkerSettings, h backlog.Handler, concurrency int) *Worker {
 	w := &Worker{Handler: h, name: s.Name}
-	w.Source = &Source{Settings: Settings{URL: s.URL, Name: "backlog worker " + s.Name, Queue: workQueue(s.Name), Declare: "never", Prefetch: concurrency}, read: requestOf}
+	w.Source = &Source{Settings: Settings{URL: s.URL, Name: "backlog worker " + s.Name, Queue: workQueue(s.Name), Declare: "never", Prefetch: concurrency}}
+	w.read = func(h *held) (r backlog.Record, err error) {
+		r, h.request, err = requestOf(&h.Delivery)
+		return r, err
+	}
 	return w
 }
 
-// requestOf returns the request as a record. One that cannot be read is an error.
-func requestOf(d *amqp.Delivery) (r backlog.Record, err error) {
-	var q request
+// requestOf returns the request, and what it asks for as a record. One that cannot be read
+// is an error.
+func requestOf(d *amqp.Delivery) (r backlog.Record, q request, err error) {
 	if err := json.Unmarshal(d.Body, &q); err != nil || d.Type != requestType {
-		return r, fmt.Errorf("is no request of this version: %w", err)
+		return r, q, fmt.Errorf("is no request of this version: %w", err)
 	}
 	var id any
 	numbers := json.NewDecoder(bytes.NewReader(q.ID))
 	numbers.UseNumber()
 	if err := numbers.Decode(&id); err != nil {
-		return r, err
+		return r, q, err
 	}
 	parts, composite := id.([]any)
 	if !composite {
@@ -68,7 +73,7 @@ func requestOf(d *amqp.Delivery) (r backlog.Record, err error) {
 		r.Inserted = *q.Inserted
 	}
 	r.Names, r.Values, err = columnsOf(q.Record)
-	return r, err
+	return r, q, err
 }
 
 // columnsOf returns the columns of a record in their order.
@@ -108,13 +113,10 @@ func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	var q request
-	if err := json.Unmarshal(h.Body, &q); err != nil {
-		return err
-	}
 	if time.Since(h.Timestamp) > patience {
 		return errKept
 	}
+	q := &h.request
 	r.AttemptID, r.Tier = q.AttemptID, q.Tier
 	began, limit := time.Now(), time.Duration(q.Timeout*float64(time.Second))
 	stopped := ctx
@@ -128,7 +130,7 @@ func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
 	if context.Cause(ctx) == late && errors.Is(err, context.DeadlineExceeded) {
 		err = late
 	}
-	o := outcome{AttemptID: q.AttemptID, ID: q.ID, Outcome: backlog.OutcomeOf(err).String(), Worker: hostname(), Duration: time.Since(began).Seconds(), Ticket: q.Ticket}
+	o := outcome{AttemptID: q.AttemptID, ID: q.ID, Outcome: backlog.OutcomeOf(err).String(), Worker: program(), Duration: time.Since(began).Seconds(), Ticket: q.Ticket}
 	if err != nil {
 		o.Error = err.Error()
 	}
@@ -179,10 +181,11 @@ const patience = margin / 2
 
 var errKept = fmt.Errorf("%w: it has waited too long in this worker, and goes back", backlog.Skip)
 
-func hostname() string {
+// program names this process to whoever reads an outcome.
+var program = sync.OnceValue(func() string {
 	name, _ := os.Hostname()
 	return fmt.Sprintf("%s/%d", name, os.Getpid())
-}
+})
 
 // Settle implements [backlog.Store].
 func (w *Worker) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
