@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"backlog/backlog"
@@ -105,6 +106,10 @@ func statusSource(ctx context.Context, g *globals, cfg *config.Config, asJSON bo
 // source compares what the broker has with what the source needs.
 func (k *checker) source(ctx context.Context, s *amqp.Settings) {
 	k.good("config", "%s: queue %s", k.g.Config, shown(s.Queue))
+	k.good("delays", "%s", s.Delays())
+	if shared := s.Shared(); len(shared) > 0 {
+		k.good("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(each(shared, shown), ", "), shown(s.Sneakers.RoutingKey))
+	}
 	k.tools(ctx)
 	c, err := amqp.Connect(ctx, *s)
 	if k.bad("broker", err) {

@@ -60,7 +60,12 @@ func runWorker(ctx context.Context, g *globals) error {
 func (a *app) serve(ctx context.Context, name string, w *amqp.Worker) error {
 	obs := newObserver(a.log)
 	defer obs.end()
-	e := a.engine(nil, obs.Observe)
+	e := a.engine(nil, func(ev backlog.Event) {
+		if ev.Kind == backlog.Paused {
+			a.source.Pause(ev.At) // others may take the messages meanwhile
+		}
+		obs.Observe(ev)
+	})
 	if w != nil {
 		e.Store, e.Policy, e.Handler, e.Timeout = w, nil, w, 0
 		w.Prefetch = e.Concurrency

@@ -148,6 +148,25 @@ func (s *Settings) delay(n int) delay {
 	return delay{seconds, seconds * int64(s.Sneakers.Multiplier)}
 }
 
+// Delays says how long messages wait after each failure.
+func (s *Settings) Delays() string {
+	var list []string
+	for _, d := range s.delays() {
+		list = append(list, (time.Duration(d.milliseconds) * time.Millisecond).String())
+	}
+	if len(list) == 0 {
+		return "none: a failure goes to the error queue at once"
+	}
+	return "after each failure " + strings.Join(list, ", ") + ", then the error queue"
+}
+
+// Shared returns the names of retry exchanges that do not begin with the queue's own.
+func (s *Settings) Shared() []string {
+	return slices.DeleteFunc([]string{s.backoffExchange(), s.requeueExchange(), s.errorExchange()}, func(name string) bool {
+		return strings.HasPrefix(name, s.Queue+"-")
+	})
+}
+
 func (s *Settings) routingKeys() []string {
 	if len(s.Exchange.RoutingKeys) > 0 {
 		return s.Exchange.RoutingKeys

@@ -26,7 +26,8 @@ type Source struct {
 
 	mu       sync.Mutex
 	session  *session
-	messages <-chan amqp.Delivery // nil with Most
+	messages <-chan amqp.Delivery // nil with Most, and until resume
+	resume   time.Time            // no messages are taken before
 	held     map[int]*held        // by Record.Origin
 	last     int
 	looks    bool // at queues, and neither declares nor consumes
@@ -86,7 +87,13 @@ func (c *Source) prepare(ctx context.Context, p *session) error {
 	if err := c.declare(ctx, p); err != nil {
 		return err
 	}
-	if c.Most > 0 {
+	c.messages = nil
+	return c.consume(ctx, p)
+}
+
+// consume has messages sent, unless it is too early. c.mu must be held.
+func (c *Source) consume(ctx context.Context, p *session) error {
+	if c.Most > 0 || c.messages != nil || c.stopped.Load() || time.Now().Before(c.resume) {
 		return nil
 	}
 	return p.within(ctx, func() error {
@@ -130,10 +137,16 @@ func buffered(list <-chan amqp.Delivery, most int, stamp bool) <-chan amqp.Deliv
 
 // Stop has no more messages sent, and gives back those that no page has taken.
 func (c *Source) Stop() {
+	c.stopped.Store(true)
+	c.Pause(time.Now())
+}
+
+// Pause is Stop until then.
+func (c *Source) Pause(until time.Time) {
 	c.mu.Lock()
 	p, list := c.session, c.messages
+	c.messages, c.resume = nil, until
 	c.mu.Unlock()
-	c.stopped.Store(true)
 	if p == nil || list == nil {
 		return
 	}
@@ -230,39 +243,34 @@ func (c *Source) next(ctx context.Context, p *session, first bool) (d amqp.Deliv
 		})
 		return d, ok, worded(err)
 	}
-	wait := time.Duration(0)
-	if first {
-		wait = waitFor
+	c.mu.Lock()
+	err = c.consume(ctx, p)
+	list := c.messages // nil: none come now
+	c.mu.Unlock()
+	if err != nil {
+		return d, false, err
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for {
-		select {
-		case d, ok = <-c.messages:
-			if !ok && c.stopped.Load() {
-				return d, false, nil
-			}
-			if !ok {
-				p.end(fmt.Errorf("the broker has ended the consumer; is the queue %s still there?", c.Queue))
-				return d, false, p.err()
-			}
-			return d, true, nil
-		default:
-		}
+	select {
+	case d, ok = <-list:
+	default:
 		if !first {
 			return d, false, nil
 		}
 		select {
-		case d, ok = <-c.messages:
-			if ok {
-				return d, true, nil
-			}
-		case <-timer.C:
+		case d, ok = <-list:
+		case <-time.After(waitFor):
 			return d, false, nil
 		case <-ctx.Done():
 			return d, false, ctx.Err()
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !ok && c.messages == list { // neither stopped nor paused
+		p.end(fmt.Errorf("the broker has ended the consumer; is the queue %s still there?", c.Queue))
+		return d, false, p.err()
+	}
+	return d, ok, nil
 }
 
 // take returns the message of the record, unless its session is over.

@@ -431,3 +431,39 @@ func TestBodies(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// In a pause others get the messages; then the source takes them again.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	s, b := newBroker(t)
+	s.Prefetch = 100
+	c := source(t, s)
+	for i := range 300 {
+		b.send(amqp.Publishing{MessageId: fmt.Sprint(i)})
+	}
+	var handled sync.Map
+	stop, _ := serve(t, c, func(_ context.Context, r *backlog.Record) error {
+		handled.Store(r.Key.String(), true)
+		return nil
+	})
+	consumers := func() int {
+		q, err := b.QueueDeclarePassive(s.Queue, true, false, false, false, nil)
+		b.check(err)
+		return q.Consumers
+	}
+	c.Pause(time.Now().Add(2 * time.Second))
+	if n := consumers(); n != 0 {
+		t.Error(n)
+	}
+	id := b.receive(s.Queue).MessageId // somebody else takes one
+	handled.Store(id, true)
+	eventually(t, "all messages", func() bool {
+		n := 0
+		handled.Range(func(any, any) bool { n++; return true })
+		return n == 300
+	})
+	if n := consumers(); n != 1 {
+		t.Error(n)
+	}
+	stop()
+}
