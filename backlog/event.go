@@ -38,52 +38,33 @@ func tell(observe func(Event), now func() time.Time, ev Event) {
 	observe(ev)
 }
 
-// An EventKind says what happened.
-type EventKind int
+// An EventKind says what happened, in two or three words.
+type EventKind string
 
 const (
-	PassStarted  EventKind = iota // Tier, Report: what is known before
-	PassEnded                     // Tier, Report, Err: why it could not be finished
-	AttemptEnded                  // Tier, Record, Outcome, Err: the handler's error; GivenUp: out of retries
+	PassStarted  EventKind = "pass started"  // Tier, Report: what is known before
+	PassEnded    EventKind = "pass ended"    // Tier, Report, Err: why it could not be finished
+	AttemptEnded EventKind = "attempt ended" // Tier, Record, Outcome, Err: the handler's error; GivenUp: out of retries
 
 	// These have Tier, Record, Outcome: the one that was not written, and
 	// Err; At is the attempt's end.
-	Conflicted // somebody else has changed the row, it is left alone; Err wraps ErrConflict
-	Refused    // the database does not take the outcome; Err says why
-	Unwritten  // given up, the row does not show what happened; Err says why
+	Conflicted EventKind = "conflict"            // somebody else has changed the row, it is left alone; Err wraps ErrConflict
+	Refused    EventKind = "outcome refused"     // the database does not take the outcome; Err says why
+	Unwritten  EventKind = "outcome not written" // given up, the row does not show what happened; Err says why
 
-	UnreadableRow    // Tier, Record (its Key only), Err
-	OnDeadFailed     // Tier, Record, Err: what Engine.OnDead returned for it
-	StoreUnavailable // Err: first failure of a series
-	StoreBack        // the series is over
-	Paused           // Err: the handler's; At: until when
-	TicksMissed      // N, AtLeast: ticks that the pass about to start covers; Tier: its tier
-	TierSkipped      // Tier: due, but its last pass still runs
-	TierCovered      // Tier: due, and covered by the pass of a wider one
-	LockWaiting      // a pass waits for the run lock of another process; Tier
-	LockLost         // the run lock is lost, the passes under it are stopped and owed; Err: the lock's
-	ClockSetBack     // Err says by how much
-	NoTick           // no tick was handled for too long; Err says for how long
-	Panicked         // Err: a panic in the loop or in an observer; all else goes on
-	StateFailed      // Err: the state could not be read or written; the loop goes on without
-	Woke             // the loop looked at the clock
+	UnreadableRow    EventKind = "unreadable row"       // Tier, Record (its Key only), Err
+	OnDeadFailed     EventKind = "on_dead failed"       // Tier, Record, Err: what Engine.OnDead returned for it
+	StoreUnavailable EventKind = "store away"           // Err: first failure of a series
+	StoreBack        EventKind = "store back"           // the series is over
+	Paused           EventKind = "pause"                // Err: the handler's; At: until when
+	TicksMissed      EventKind = "ticks missed"         // N, AtLeast: ticks that the pass about to start covers; Tier: its tier
+	TierSkipped      EventKind = "tier skipped"         // Tier: due, but its last pass still runs
+	TierCovered      EventKind = "tier covered"         // Tier: due, and covered by the pass of a wider one
+	LockWaiting      EventKind = "waiting for the lock" // a pass waits for the run lock of another process; Tier
+	LockLost         EventKind = "lock lost"            // the run lock is lost, the passes under it are stopped and owed; Err: the lock's
+	ClockSetBack     EventKind = "clock set back"       // Err says by how much
+	NoTick           EventKind = "no tick"              // no tick was handled for too long; Err says for how long
+	Panicked         EventKind = "panic"                // Err: a panic in the loop or in an observer; all else goes on
+	StateFailed      EventKind = "state failed"         // Err: the state could not be read or written; the loop goes on without
+	Woke             EventKind = "woke"                 // the loop looked at the clock
 )
-
-var kinds = [...]string{
-	PassStarted: "pass started", PassEnded: "pass ended", AttemptEnded: "attempt ended",
-	Conflicted: "conflict", Refused: "outcome refused", Unwritten: "outcome not written",
-	UnreadableRow: "unreadable row", OnDeadFailed: "on_dead failed",
-	StoreUnavailable: "store away", StoreBack: "store back", Paused: "pause",
-	TicksMissed: "ticks missed", TierSkipped: "tier skipped", TierCovered: "tier covered",
-	LockWaiting: "waiting for the lock", LockLost: "lock lost",
-	ClockSetBack: "clock set back", NoTick: "no tick",
-	Panicked: "panic", StateFailed: "state failed", Woke: "woke",
-}
-
-// String returns the kind in two or three words, such as "pass ended".
-func (k EventKind) String() string {
-	if k < 0 || int(k) >= len(kinds) {
-		return fmt.Sprintf("EventKind(%d)", int(k))
-	}
-	return kinds[k]
-}

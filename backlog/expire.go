@@ -29,32 +29,24 @@ func (r *run) tellExpired(rec *Record) bool {
 	if r.e.Policy.GivenUp(rec.Failures.Count) {
 		reason = ReasonRetries
 	}
-	return r.e.tell(r.work, r.pass.Tier, rec, nil, reason, "")
+	return r.e.tell(r.work, r.pass.Tier, &Settlement{Record: rec}, reason)
 }
 
-// tellDead calls OnDead, if there is one, before an outcome is written that makes the
-// record dead. It returns false if the end of ctx has ended that: nobody has been told,
+// tell calls OnDead, if there is one, before a settlement that makes its record dead is
+// written. It returns false if the end of ctx has ended that: nobody has been told,
 // and the row must stay as it is, as after a crash.
-func (e *Engine) tellDead(ctx context.Context, tier string, s *Settlement, o Outcome) bool {
-	reason := ReasonRetries
-	if o == Rejected {
-		reason = ReasonRejected
-	}
-	return e.tell(ctx, tier, s.Record, s.Refresh, reason, s.Error)
-}
-
-func (e *Engine) tell(ctx context.Context, tier string, rec *Record, becomes *Refresh, reason, text string) bool {
+func (e *Engine) tell(ctx context.Context, tier string, s *Settlement, reason string) bool {
 	if e.OnDead == nil {
 		return true
 	}
-	told := *rec // what has been handled is told about elsewhere as it was
-	told.Reason, told.Error, told.Refresh = reason, text, becomes
+	told := *s.Record // what has been handled is told about elsewhere as it was
+	told.Reason, told.Error, told.Refresh = reason, s.Error, s.Refresh
 	err := e.call(ctx, e.OnDead, e.OnDeadTimeout, &told)
 	if err != nil && ctx.Err() != nil {
 		return false
 	}
 	if err != nil {
-		e.emit(Event{Kind: OnDeadFailed, Tier: tier, Record: rec, Err: err})
+		e.emit(Event{Kind: OnDeadFailed, Tier: tier, Record: s.Record, Err: err})
 	}
 	return true
 }

@@ -14,20 +14,17 @@ import (
 // A gate says when a handler may be called. All passes of an engine go through
 // it; [run.enter] is the only place that asks.
 type gate struct {
-	slots  *semaphore.Weighted // running handlers
-	door   *semaphore.Weighted // one: who waits for the rate and all the rest, first come, first served
-	atDoor atomic.Int64        // those who wait
-	room   *semaphore.Weighted // records dispatched and not yet settled, by their weight
-	least  int64               // weight of the smallest record
-	pace   *rate.Limiter       // nil: no limit
-	pause  atomic.Int64        // unix nanoseconds before which no call starts
+	slots *semaphore.Weighted // running handlers
+	room  *semaphore.Weighted // records dispatched and not yet settled, by their weight
+	least int64               // weight of the smallest record
+	pace  *rate.Limiter       // nil: no limit
+	pause atomic.Int64        // unix nanoseconds before which no call starts
 }
 
 func newGate(concurrency int, perSecond float64) *gate {
 	records := max(MaxGroup, int64(concurrency))
 	g := &gate{
 		slots: semaphore.NewWeighted(int64(concurrency)),
-		door:  semaphore.NewWeighted(1),
 		least: recordMemory / 2 / records,
 	}
 	g.room = semaphore.NewWeighted(g.least * records)
@@ -52,7 +49,7 @@ func (r *run) enter() bool {
 	if g.slots.Acquire(r.stop, 1) != nil {
 		return false
 	}
-	if g.atDoor.Load() == 0 && r.closedFor() == 0 && (g.pace == nil || g.pace.Allow()) {
+	if r.closedFor() == 0 && (g.pace == nil || g.pace.Allow()) {
 		return true
 	}
 	// One of the pass waits for all: a slot and a turn of the rate for each
@@ -67,22 +64,17 @@ func (r *run) enter() bool {
 	if g.slots.Acquire(r.stop, 1) != nil {
 		return false
 	}
-	if !r.waitAtDoor() {
+	if !r.waitForTurn() {
 		g.slots.Release(1)
 		return false
 	}
 	return true
 }
 
-// waitAtDoor waits until the gate is open and it is the caller's turn.
-func (r *run) waitAtDoor() bool {
+// waitForTurn waits until the gate is open and the rate allows a call: by its
+// reservations, the passes take turns.
+func (r *run) waitForTurn() bool {
 	g := r.e.gate
-	g.atDoor.Add(1)
-	defer g.atDoor.Add(-1)
-	if g.door.Acquire(r.stop, 1) != nil {
-		return false
-	}
-	defer g.door.Release(1)
 	for {
 		for wait := r.closedFor(); wait > 0; wait = r.closedFor() {
 			if !sleep(r.stop, wait) {
@@ -244,6 +236,15 @@ func (e *Engine) persist(ctx context.Context, f func() error) (err error) {
 		return away // that the call was cut short says nothing
 	}
 	return err
+}
+
+// ask is [Engine.persist] for a call that has a result.
+func ask[T any](ctx context.Context, e *Engine, f func() (T, error)) (result T, err error) {
+	err = e.persist(ctx, func() (err error) {
+		result, err = f()
+		return err
+	})
+	return result, err
 }
 
 // guard makes an error of f's panic: the store is another's code.

@@ -205,12 +205,8 @@ func (r *runLock) leave(h *heldLock) {
 func (r *runLock) take(ctx context.Context, l Locker, e *Engine, tier string) (Lock, error) {
 	e.init()
 	said := false
-	return waitLock(ctx, func() (lock Lock, err error) {
-		err = e.persist(ctx, func() (err error) {
-			lock, err = l.TryLock(ctx, RunLock)
-			return err
-		})
-		return lock, err
+	return waitLock(ctx, func() (Lock, error) {
+		return ask(ctx, e, func() (Lock, error) { return l.TryLock(ctx, RunLock) })
 	}, func(error) {
 		if !said {
 			r.emit(Event{Kind: LockWaiting, Tier: tier})

@@ -54,7 +54,7 @@ func TestObserveIsCalledWithoutTheLock(t *testing.T) {
 				return
 			}
 			if !l.mu.TryLock() {
-				t.Errorf("want Observe called without the loop's lock held, it is held at an event of kind %d", ev.Kind)
+				t.Errorf("want Observe called without the loop's lock held, it is held at an event of kind %s", ev.Kind)
 				return
 			}
 			l.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"backlog/backlog/flight"
 )
 
 // A Refresh is what the row of a record that is processed again and again
@@ -85,9 +87,6 @@ type Answer struct {
 // another attempt.
 var errSuperseded = errors.New("superseded: the row has another attempt, or was saved")
 
-// errOverdue is the error of an attempt that was not answered by its deadline.
-var errOverdue = errors.New("timed out")
-
 // supersedeEvery is how often the rows of running attempts are looked at.
 const supersedeEvery = time.Second
 
@@ -130,26 +129,32 @@ func (e *Engine) Collect(ctx context.Context) error {
 // errAtWork says why an outcome cannot be settled yet.
 var errAtWork = fmt.Errorf("%w: another attempt of the record is under way", ErrUnavailable)
 
-// endLate settles outcomes that nobody waits for, but for those of records that are being
-// worked on. A page that was read before is too old to say that they are pending.
+// endLate settles outcomes that nobody waits for. A page that was read before is too old
+// to say that their records are pending.
 func (e *Engine) endLate(ctx context.Context, records []Record, answers []Answer) ([]error, error) {
 	page := e.flights.Open()
 	defer e.flights.Close(page)
+	return e.endIdle(ctx, "late", page, records, answers, e.Now())
+}
+
+// endIdle is end for those of the page's records that are not being worked on; the
+// reason of the others is errAtWork.
+func (e *Engine) endIdle(ctx context.Context, tier string, page *flight.Page, records []Record, answers []Answer, now time.Time) ([]error, error) {
 	reasons := slices.Repeat([]error{errAtWork}, len(records))
-	var free []int
+	var idle []int
 	var list []Record
 	var said []Answer
-	var hashes []uint64
 	for i := range records {
-		if hash := records[i].Key.Hash(); e.flights.Claim(hash, page) {
-			free, hashes = append(free, i), append(hashes, hash)
-			list, said = append(list, records[i]), append(said, answers[i])
+		if e.flights.Claim(records[i].Key.Hash(), page) {
+			idle, list, said = append(idle, i), append(list, records[i]), append(said, answers[i])
 		}
 	}
-	written, err := e.end(ctx, "late", list, said, e.Now())
-	e.flights.Land(hashes...)
+	written, err := e.end(ctx, tier, list, said, now)
+	for _, i := range idle {
+		e.flights.Land(records[i].Key.Hash())
+	}
 	for k := range written {
-		reasons[free[k]] = written[k]
+		reasons[idle[k]] = written[k]
 	}
 	return reasons, err
 }
@@ -177,10 +182,8 @@ func (r *run) begin(j *job) bool {
 	next, err := p.Start(began, now, rec.AttemptID)
 	var left []Unsettled
 	if err == nil {
-		err = e.persist(r.stop, func() (err error) {
-			left, err = e.Store.(Beginner).Begin(r.work, []Settlement{{Record: rec, Refresh: &next, At: now}})
-			return err
-		})
+		start := []Settlement{{Record: rec, Refresh: &next, At: now}}
+		left, err = ask(r.stop, e, func() ([]Unsettled, error) { return e.Store.(Beginner).Begin(r.work, start) })
 	}
 	switch {
 	case err != nil:
@@ -252,29 +255,14 @@ func (r *run) overdue() {
 	store := e.Store.(Beginner)
 	for after, more := (Cursor{}), true; more; {
 		page := e.flights.Open()
-		var list []Record
-		err := e.persist(r.stop, func() (err error) {
-			list, err = store.Overdue(r.stop, r.pass.Now, after, MaxGroup)
-			return err
-		})
-		more = len(list) == MaxGroup
-		if more {
+		list, err := ask(r.stop, e, func() ([]Record, error) { return store.Overdue(r.stop, r.pass.Now, after, MaxGroup) })
+		if more = len(list) == MaxGroup; more {
 			after = list[len(list)-1].Cursor
-		}
-		list = slices.DeleteFunc(list, func(rec Record) bool { return !e.flights.Claim(rec.Key.Hash(), page) })
-		answers := make([]Answer, len(list))
-		for i := range list {
-			answers[i] = Answer{Outcome: Errored, Text: errOverdue.Error()}
 		}
 		var reasons []error
 		if err == nil {
-			reasons, err = e.end(r.stop, r.pass.Tier, list, answers, r.pass.Now)
-		}
-		for i := range list {
-			e.flights.Land(list[i].Key.Hash())
-			if err == nil && reasons[i] == nil {
-				r.count(func(rep *Report) { rep.Overdue++ })
-			}
+			timedOut := slices.Repeat([]Answer{{Outcome: Errored, Text: "timed out"}}, len(list))
+			reasons, err = e.endIdle(r.stop, r.pass.Tier, page, list, timedOut, r.pass.Now)
 		}
 		e.flights.Close(page)
 		if err != nil {
@@ -282,6 +270,11 @@ func (r *run) overdue() {
 				r.fail(err)
 			}
 			return
+		}
+		for _, reason := range reasons {
+			if reason == nil {
+				r.count(func(rep *Report) { rep.Overdue++ })
+			}
 		}
 	}
 }
@@ -292,41 +285,33 @@ func (r *run) overdue() {
 // an attempt of that UID running. The other error says that nothing is known of any.
 func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error) {
 	e.init()
-	reasons := make([]error, 0, len(answers))
-	for len(answers) > 0 {
+	reasons := make([]error, len(answers))
+	for next := 0; next < len(answers); {
 		at := make(map[string]int) // the next answers, one of each attempt
-		for i, a := range answers[:min(len(answers), MaxGroup)] {
-			if _, twice := at[a.UID]; twice {
+		for ; next < len(answers) && len(at) < MaxGroup; next++ {
+			uid := answers[next].UID
+			if _, twice := at[uid]; twice {
 				break
 			}
-			at[a.UID] = i
+			at[uid] = next
+			reasons[next] = fmt.Errorf("%w: no running attempt has the UID %s", ErrConflict, uid)
 		}
-		part, uids := answers[:len(at)], slices.Collect(maps.Keys(at))
-		answers = answers[len(at):]
-		var records []Record
-		err := e.persist(ctx, func() (err error) {
-			records, err = e.Store.(Beginner).Running(ctx, uids)
-			return err
-		})
+		uids := slices.Collect(maps.Keys(at))
+		records, err := ask(ctx, e, func() ([]Record, error) { return e.Store.(Beginner).Running(ctx, uids) })
 		if err != nil {
 			return nil, err
 		}
-		all := make([]error, len(part))
-		for i, a := range part {
-			all[i] = fmt.Errorf("%w: no running attempt has the UID %s", ErrConflict, a.UID)
-		}
 		list := make([]Answer, len(records))
 		for i := range records {
-			list[i] = part[at[records[i].Refresh.UID]]
+			list[i] = answers[at[records[i].Refresh.UID]]
 		}
 		written, err := e.end(ctx, "", records, list, e.Now())
 		if err != nil {
 			return nil, err
 		}
 		for i := range records {
-			all[at[records[i].Refresh.UID]] = written[i]
+			reasons[at[records[i].Refresh.UID]] = written[i]
 		}
-		reasons = append(reasons, all...)
 	}
 	return reasons, nil
 }
@@ -345,23 +330,20 @@ func (e *Engine) end(ctx context.Context, tier string, records []Record, answers
 			next := *rec.Refresh
 			next.Reason, s.Refresh, s.Target = a.Text, &next, RowOther
 		} else {
-			said := textError(a)
-			if said != nil {
+			var said error // nobody need have given it a text
+			if a.Outcome != Succeeded {
+				said = errors.New(cmp.Or(a.Text, map[Outcome]string{Rejected: "rejected"}[a.Outcome], "failed"))
 				s.Error = said.Error()
 			}
-			givenUp, dies := e.plan(&s, a.Outcome, nil)
-			e.emit(Event{Kind: AttemptEnded, At: now, Tier: tier, Record: rec, Outcome: a.Outcome, Err: said, GivenUp: givenUp})
-			if dies && !e.tellDead(ctx, tier, &s, a.Outcome) {
+			dies := e.plan(&s, a.Outcome, nil)
+			e.emit(Event{Kind: AttemptEnded, At: now, Tier: tier, Record: rec, Outcome: a.Outcome, Err: said, GivenUp: dies == ReasonRetries})
+			if dies != "" && !e.tell(ctx, tier, &s, dies) {
 				return nil, ctx.Err()
 			}
 		}
 		group[i] = s
 	}
-	var left []Unsettled
-	err := e.persist(ctx, func() (err error) {
-		left, err = e.Store.Settle(ctx, group)
-		return err
-	})
+	left, err := ask(ctx, e, func() ([]Unsettled, error) { return e.Store.Settle(ctx, group) })
 	reasons := make([]error, len(records))
 	for _, u := range left {
 		reasons[u.Index] = u.Err
@@ -370,36 +352,30 @@ func (e *Engine) end(ctx context.Context, tier string, records []Record, answers
 	return reasons, err
 }
 
-// textError is the error of an attempt, which nobody need have given a text.
-func textError(a Answer) error {
-	switch a.Outcome {
-	case Succeeded:
-		return nil
-	case Rejected:
-		return errors.New(cmp.Or(a.Text, "rejected"))
-	}
-	return errors.New(cmp.Or(a.Text, "failed"))
-}
-
 // plan completes the settlement of an outcome with what the policy makes of it, and
-// reports whether the policy gave the record up, and whether it is dead. began is the
-// state before the start, if it is known.
-func (e *Engine) plan(s *Settlement, o Outcome, began *Refresh) (givenUp, dies bool) {
+// returns why the record is dead: empty if it is not, ReasonRetries if the policy gave it
+// up. began is the state before the start, if it is known.
+func (e *Engine) plan(s *Settlement, o Outcome, began *Refresh) (dies string) {
 	s.Target = o.Target()
-	failed := o == Errored || o == Rejected
+	failed, final := o == Errored || o == Rejected, o == Rejected
 	if p := e.refresher(); p != nil {
-		next, final := p.End(*s.Record.Refresh, o, s.At, s.Error, began)
-		s.Refresh, dies = &next, final && failed
-		givenUp = dies && o == Errored
-		if failed && !dies {
+		var next Refresh
+		next, final = p.End(*s.Record.Refresh, o, s.At, s.Error, began)
+		s.Refresh = &next
+		if failed && !final {
 			s.Target = RowError
 		}
 	} else if failed {
+		var givenUp bool
 		s.Failures, givenUp = e.Policy.After(s.Record.Failures, s.At, e.Random())
-		dies = givenUp && o == Errored || o == Rejected
+		final = final || givenUp
 	}
-	if givenUp {
-		s.Target = RowDead
+	switch {
+	case !failed || !final:
+		return ""
+	case o == Rejected:
+		return ReasonRejected
 	}
-	return givenUp, dies
+	s.Target = RowDead
+	return ReasonRetries
 }

@@ -63,7 +63,7 @@ func (r Resume) IsZero() bool {
 
 // add counts an outcome that was written.
 func (r *Report) add(a *attempt) {
-	if a.givenUp && a.outcome == Errored {
+	if a.givenUp {
 		r.GivenUp++
 	}
 	switch a.outcome {

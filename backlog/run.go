@@ -410,15 +410,16 @@ func (r *run) ended(j *job, err error) {
 	if a.outcome == Errored || a.outcome == Rejected {
 		a.Error = err.Error()
 	}
-	dies := false
+	dies := ""
 	if a.outcome != HandedOver {
-		a.givenUp, dies = e.plan(&a.Settlement, a.outcome, j.began)
+		dies = e.plan(&a.Settlement, a.outcome, j.began)
 	}
+	a.givenUp = dies == ReasonRetries
 	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: a.outcome, Err: err, GivenUp: a.givenUp})
 	if a.outcome == Skipped && errors.As(err, new(*unstarted)) {
 		r.fail(fmt.Errorf("the handler cannot be started: %w", err))
 	}
-	if dies && !e.tellDead(r.work, r.pass.Tier, &a.Settlement, a.outcome) {
+	if dies != "" && !e.tell(r.work, r.pass.Tier, &a.Settlement, dies) {
 		interrupted, a.Refresh = true, nil
 	}
 	if r.attempted(j, &a, interrupted) {

@@ -341,10 +341,7 @@ func (l *lane) read(ctx context.Context, sections []section, pages chan<- readPa
 		for more := true; more; {
 			q.Limit = limit
 			p := readPage{age: e.flights.Open(), section: i, chunk: present.chunk}
-			p.err = e.persist(ctx, func() (err error) {
-				p.Page, err = e.Store.Pending(ctx, q)
-				return err
-			})
+			p.Page, p.err = ask(ctx, e, func() (Page, error) { return e.Store.Pending(ctx, q) })
 			if ctx.Err() != nil {
 				e.flights.Close(p.age)
 				return
