@@ -108,7 +108,7 @@ func TestCut(t *testing.T) {
 				cut = func(c *Source) {
 					c.mu.Lock()
 					defer c.mu.Unlock()
-					c.session.cut()
+					c.link.current().cut()
 				}
 			} else {
 				u, ctl := testserver.RabbitMQVhost(t) // others' connections stay
@@ -198,7 +198,7 @@ func TestNothingIsLeft(t *testing.T) {
 		var v survey
 		stop, _ := serve(t, c, v.Handle)
 		c.mu.Lock()
-		p := c.session
+		p := c.link.current()
 		c.mu.Unlock()
 		p.cut()
 		<-p.ctx.Done()

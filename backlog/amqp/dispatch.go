@@ -112,9 +112,8 @@ type Dispatch struct {
 	Stop    <-chan struct{} // closed: nothing more is dispatched; nil: never
 	Fatal   func()          // called once when the queues are another table's, as Err then says; the process must end
 
-	dialing sync.Mutex
-	mu      sync.Mutex // guards what follows
-	session *session
+	link    link
+	mu      sync.Mutex         // guards what follows
 	hold    time.Time          // nothing is dispatched before: what others have may still run
 	waiting map[string]*waiter // by attempt
 	out     map[uint64]flight  // records out; by the hash of their key
@@ -154,42 +153,25 @@ const margin = 10 * time.Second
 // Bound is how long a record that was dispatched is given to nobody else.
 func (d *Dispatch) Bound() time.Duration { return d.Lease + d.Timeout + cmp.Or(d.margin, margin) }
 
-func (d *Dispatch) link() *Settings {
+func (d *Dispatch) broker() *Settings {
 	return &Settings{URL: d.URL, Name: "backlog " + d.Name}
 }
 
 // open returns the session, a new one if need be, which hears of outcomes.
 func (d *Dispatch) open(ctx context.Context) (*session, error) {
-	d.dialing.Lock()
-	defer d.dialing.Unlock()
-	d.mu.Lock()
-	p, opened, look, foreign := d.session, d.opened, d.session == nil || len(d.out) == 0 && !d.marked, d.foreign
-	if d.waiting == nil {
-		d.waiting, d.out, d.settled = make(map[string]*waiter), make(map[uint64]flight), make(map[string]*answer)
+	if err := d.Err(); err != nil {
+		return nil, err
 	}
-	d.mu.Unlock()
-	if foreign != nil {
-		return nil, foreign
-	}
-	if p != nil && !p.over() {
-		return p, nil
-	}
-	p, err := dial(ctx, d.link())
-	if err == nil {
+	return d.link.open(ctx, d.broker(), func(p *session) error {
 		d.mu.Lock()
-		d.session, d.late = p, nil // they come again
-		d.mu.Unlock()
-		if err = d.prepare(ctx, p, look); err != nil {
-			p.end(err)
+		if d.waiting == nil {
+			d.waiting, d.out, d.settled = make(map[string]*waiter), make(map[uint64]flight), make(map[string]*answer)
 		}
-	}
-	if err != nil && opened && !errors.Is(err, backlog.ErrUnavailable) {
-		err = fmt.Errorf("%w: %w", backlog.ErrUnavailable, err) // somebody may mend it
-	}
-	d.mu.Lock()
-	d.opened = opened || err == nil
-	d.mu.Unlock()
-	return p, err
+		look := !d.marked
+		d.late = nil // they come again
+		d.mu.Unlock()
+		return d.prepare(ctx, p, look)
+	})
 }
 
 // Open connects as the first record would. It is an error if another process hears the
@@ -398,7 +380,7 @@ func (d *Dispatch) Ready(ctx context.Context) error {
 }
 
 func (d *Dispatch) look(ctx context.Context, queues func(int) []Queue) error {
-	p, err := dial(ctx, d.link())
+	p, err := dial(ctx, d.broker())
 	if err != nil {
 		return err
 	}
@@ -416,8 +398,7 @@ func (d *Dispatch) Prepare() error { return nil }
 func (d *Dispatch) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := d.session
-	d.session = nil
+	p := d.link.current()
 	if p == nil {
 		return nil
 	}
@@ -429,9 +410,8 @@ func (d *Dispatch) Close() error {
 			_, err := ch.QueueDelete(outQueue(d.Name), false, false, false)
 			return err
 		})
-		d.marked = err != nil
 	}
-	p.end(errors.New("closed"))
-	<-p.gone
+	d.marked = false // as far as we know, when we dispatch again
+	d.link.close()
 	return worded(err)
 }

@@ -211,8 +211,8 @@ func TestDispatchUnclean(t *testing.T) {
 		}
 		return len(out) == 2
 	})
-	first.session.cut() // as kill -9 does
-	<-first.session.gone
+	first.link.current().cut() // as kill -9 does
+	<-first.link.current().gone
 	if err := w.ch.PublishWithContext(t.Context(), "", workQueue(w.name), true, false, amqp.Publishing{Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
@@ -399,8 +399,8 @@ func TestDispatchAcknowledges(t *testing.T) {
 	eventually(t, "the queues", func() bool { return w.has(outcomeQueue(w.name)) })
 	w.work(1, nothing)
 	<-s.asked
-	d.session.cut() // the daemon dies here
-	<-d.session.gone
+	d.link.current().cut() // the daemon dies here
+	<-d.link.current().gone
 	eventually(t, "the outcome is given back", func() bool { return w.ch.ready(outcomeQueue(w.name)) == 1 })
 	close(s.go_)
 	eventually(t, "it comes again, and is late", func() bool {
@@ -492,7 +492,7 @@ func TestWorkerSession(t *testing.T) {
 		done <- d.Handle(t.Context(), &backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "s"})
 	}()
 	<-began
-	k.session.cut()
+	k.link.current().cut()
 	if err := <-ended; !errors.Is(err, errSessionLost) {
 		t.Error(err)
 	}

@@ -69,6 +69,46 @@ func dial(ctx context.Context, s *Settings) (*session, error) {
 	return nil, errors.Join(errs...)
 }
 
+// A link keeps a session, a new one when the last is over. Methods may be called
+// concurrently.
+type link struct {
+	dialing sync.Mutex
+	last    atomic.Pointer[session]
+	opened  bool // once: an error that no time heals is one of today
+}
+
+// current returns the last session, nil if there was none.
+func (l *link) current() *session { return l.last.Load() }
+
+// open returns the session, a new one if need be, which prepare has made ready.
+func (l *link) open(ctx context.Context, s *Settings, prepare func(*session) error) (*session, error) {
+	l.dialing.Lock()
+	defer l.dialing.Unlock()
+	if p := l.current(); p != nil && !p.over() {
+		return p, nil
+	}
+	p, err := dial(ctx, s)
+	if err == nil {
+		l.last.Store(p)
+		if err = prepare(p); err != nil {
+			p.end(err)
+		}
+	}
+	if err != nil && l.opened && !errors.Is(err, backlog.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", backlog.ErrUnavailable, err) // somebody may mend it
+	}
+	l.opened = l.opened || err == nil
+	return p, err
+}
+
+// close ends the session, and returns when its connections are closed.
+func (l *link) close() {
+	if p := l.current(); p != nil {
+		p.end(errors.New("closed"))
+		<-p.gone
+	}
+}
+
 func dialNode(ctx context.Context, s *Settings, url string) (*session, error) {
 	p := &session{gone: make(chan struct{}), returns: make(chan amqp.Return, mostReturns), returned: make(map[string]bool)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())

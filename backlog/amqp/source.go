@@ -24,15 +24,14 @@ type Source struct {
 	// as empty. Else messages are waited for.
 	Most int
 
-	mu       sync.Mutex
-	session  *session
+	link     link
+	looks    bool // at queues, and neither declares nor consumes
+	stopped  atomic.Bool
+	mu       sync.Mutex           // guards what follows
 	messages <-chan amqp.Delivery // nil with Most, and until resume
 	resume   time.Time            // no messages are taken before
 	held     map[int]*held        // by Record.Origin
 	last     int
-	looks    bool // at queues, and neither declares nor consumes
-	stopped  atomic.Bool
-	opened   bool // once: an error that no time heals is one of today
 
 	read func(*held) (backlog.Record, error) // of a worker: makes a record of a request
 }
@@ -56,27 +55,13 @@ var errSessionLost = fmt.Errorf("%w: the connection was lost, and the broker giv
 
 // open returns the session, a new one if need be, which has the queues.
 func (c *Source) open(ctx context.Context) (*session, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session != nil && !c.session.over() {
-		return c.session, nil
-	}
-	p, err := dial(ctx, &c.Settings)
-	if err == nil {
-		if err = c.prepare(ctx, p); err != nil {
-			p.end(err)
-		}
-	}
-	if err != nil {
+	return c.link.open(ctx, &c.Settings, func(p *session) error {
+		err := c.prepare(ctx, p)
 		if c.read != nil && isMissing(err) {
 			err = fmt.Errorf("%w: there is no queue %s yet; the daemon makes it when it dispatches its first record", backlog.ErrUnavailable, c.Queue)
-		} else if c.opened && !errors.Is(err, backlog.ErrUnavailable) {
-			err = fmt.Errorf("%w: %w", backlog.ErrUnavailable, err) // somebody may mend it
 		}
-		return nil, err
-	}
-	c.session, c.held, c.opened = p, make(map[int]*held), true
-	return p, nil
+		return err
+	})
 }
 
 // prepare declares what is to be declared, and has messages sent.
@@ -87,7 +72,9 @@ func (c *Source) prepare(ctx context.Context, p *session) error {
 	if err := c.declare(ctx, p); err != nil {
 		return err
 	}
-	c.messages = nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held, c.messages = make(map[int]*held), nil
 	return c.consume(ctx, p)
 }
 
@@ -143,8 +130,9 @@ func (c *Source) Stop() {
 
 // Pause is Stop until then.
 func (c *Source) Pause(until time.Time) {
+	p := c.link.current()
 	c.mu.Lock()
-	p, list := c.session, c.messages
+	list := c.messages
 	c.messages, c.resume = nil, until
 	c.mu.Unlock()
 	if p == nil || list == nil {
@@ -165,24 +153,16 @@ func (c *Source) Open(ctx context.Context) error {
 // Close ends the connections. The broker gives again what is not acknowledged. A later
 // page connects anew.
 func (c *Source) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session != nil {
-		c.session.end(errors.New("closed"))
-		<-c.session.gone
-	}
+	c.link.close()
 	return nil
 }
 
 // Ping implements the method that the engine looks for.
 func (c *Source) Ping(context.Context) error {
-	c.mu.Lock()
-	p := c.session
-	c.mu.Unlock()
-	if p == nil {
-		return nil
+	if p := c.link.current(); p != nil {
+		return p.err()
 	}
-	return p.err()
+	return nil
 }
 
 // Pending implements [backlog.Store]. It waits a second for a message.
@@ -300,13 +280,7 @@ func (c *Source) Release(r *backlog.Record) {
 }
 
 // Settle implements [backlog.Store]. What the broker does not take is tried again.
-func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	return c.settle(ctx, group, c.message)
-}
-
-// settle publishes the messages that f makes of the settlements, those with an exchange or a
-// key, and acknowledges what the broker then has.
-func (c *Source) settle(ctx context.Context, group []backlog.Settlement, f func(*held, backlog.Settlement) (message, error)) (left []backlog.Unsettled, err error) {
+func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
 	var list []message
 	var of []int // the settlement of each
 	taken := make([]*held, len(group))
@@ -317,15 +291,8 @@ func (c *Source) settle(ctx context.Context, group []backlog.Settlement, f func(
 			continue
 		}
 		taken[i] = h
-		if h.done {
-			continue
-		}
-		m, err := f(h, s)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
-		}
-		if m.exchange+m.key != "" {
-			list, of = append(list, m), append(of, i)
+		if !h.done && s.Target != backlog.RowSuccess {
+			list, of = append(list, c.message(h, s)), append(of, i)
 		}
 	}
 	var refused error
@@ -361,18 +328,15 @@ func (c *Source) settle(ctx context.Context, group []backlog.Settlement, f func(
 	return left, nil
 }
 
-// message returns what is published for a failure, nothing for a success.
-func (c *Source) message(h *held, s backlog.Settlement) (message, error) {
-	if s.Target == backlog.RowSuccess {
-		return message{}, nil
-	}
+// message returns what is published for a failure.
+func (c *Source) message(h *held, s backlog.Settlement) message {
 	if s.Target == backlog.RowDead {
-		return message{c.errorExchange(), h.RoutingKey, c.failed(&h.Delivery, s)}, nil
+		return message{c.errorExchange(), h.RoutingKey, c.failed(&h.Delivery, s)}
 	}
 	p := again(&h.Delivery)
 	d := c.delay(min(s.Failures.Count, c.Sneakers.MaxRetries))
 	p.Headers["backoff"], p.Headers["count"] = d.seconds, int64(s.Failures.Count)
-	return message{c.backoffExchange(), c.backKey(h.RoutingKey), p}, nil
+	return message{c.backoffExchange(), c.backKey(h.RoutingKey), p}
 }
 
 // publish publishes the messages. What no queue takes is published once more, when its

@@ -187,7 +187,12 @@ var program = sync.OnceValue(func() string {
 	return fmt.Sprintf("%s/%d", name, os.Getpid())
 })
 
-// Settle implements [backlog.Store].
-func (w *Worker) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	return w.settle(ctx, group, func(*held, backlog.Settlement) (message, error) { return message{}, nil })
+// Settle implements [backlog.Store]: Handle has sent the outcomes.
+func (w *Worker) Settle(_ context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range group {
+		delete(w.held, group[i].Record.Origin)
+	}
+	return nil, nil
 }
