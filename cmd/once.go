@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -75,17 +76,9 @@ that the database does not take is not: 1.`,
 	f.IntVar(&o.MaxRecords, "max-records", 0, "process at most `N` records; 0: as many as max_records says")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show the records in the order of handling, and do nothing")
 	f.BoolVar(&o.Strict, "strict", false, "exit with 3 if a record failed")
-	f.Var(&flagOf[time.Duration]{to: &o.Wait, read: parseWait}, "wait", "wait up to `DURATION` while another process works on the table")
+	f.Var(&flagOf[time.Duration]{to: &o.Wait, read: durationFrom(0, math.MaxInt64, "a duration; write it as in 30s")}, "wait", "wait up to `DURATION` while another process works on the table")
 	o.dataFlags.AddFlags(f)
 	return c
-}
-
-func parseWait(text string) (time.Duration, error) {
-	wait, err := tiers.ParseDuration(text)
-	if err != nil || wait < 0 {
-		err = fmt.Errorf("%q is not a duration; write it as in 30s", text)
-	}
-	return wait, err
 }
 
 func runOnce(ctx context.Context, o OnceOptions, g *globals) error {

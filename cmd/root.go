@@ -40,12 +40,9 @@ type globals struct {
 	out, err io.Writer
 	ran      bool  // the command has begun: what cobra finds wrong comes before
 	unsaid   error // the first failed write to out
-
-	flags *pflag.FlagSet // in which these are
 }
 
 func (g *globals) AddFlags(f *pflag.FlagSet) {
-	g.flags = f
 	// The environment stands between flag and file: it is the flag's default.
 	env := func(name, otherwise string) string {
 		return cmp.Or(os.Getenv("BACKLOG_"+name), otherwise)
@@ -104,10 +101,11 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 
-		PersistentPreRun: func(c *cobra.Command, _ []string) {
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if g.ran = true; c.Name() == cobra.ShellCompRequestCmd {
 				plainUsages(c.Root())
 			}
+			return noneEmpty(c.Flags())
 		},
 	}
 	root.SetVersionTemplate(versionText())
@@ -200,12 +198,23 @@ func flagError(c *cobra.Command, err error) error {
 // plainValue matches a flag's value that may be shown: no URL.
 var plainValue = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9.,+-]{1,40}$`) })
 
+// noneEmpty refuses flags in which there is nothing, as in a variable of the shell that
+// is not set. A failure may be without words.
+func noneEmpty(f *pflag.FlagSet) (err error) {
+	f.Visit(func(x *pflag.Flag) {
+		if strings.TrimSpace(x.Value.String()) == "" && x.Name != "reason" {
+			err = cmp.Or(err, usagef("--%s: there is nothing in it; give it a value or leave it out", x.Name))
+		}
+	})
+	return err
+}
+
 // kindsOfFlags says in words what flags take.
 var kindsOfFlags = map[string]string{
 	"int": "a whole number", "uint64": "a whole number from 0", "float64": "a number", "bool": "true or false", "duration": "a duration",
 }
 
-// A flagOf is a flag that is read when it is given.
+// A flagOf is a flag that is read when it is given. An empty one is refused later.
 type flagOf[T any] struct {
 	to   *T
 	text string
@@ -216,8 +225,9 @@ func (f *flagOf[T]) String() string { return f.text }
 func (f *flagOf[T]) Type() string   { return "" }
 
 func (f *flagOf[T]) Set(text string) (err error) {
-	f.text = text
-	*f.to, err = f.read(text)
+	if f.text = strings.TrimSpace(text); f.text != "" {
+		*f.to, err = f.read(text)
+	}
 	return err
 }
 
@@ -256,6 +266,18 @@ func parseAge(text string) (time.Duration, error) {
 		err = fmt.Errorf("%q is not more than 0; write it as in 7d", text)
 	}
 	return age, err
+}
+
+// durationFrom returns what reads a duration within the bounds, and the error of another:
+// it is not what is wanted.
+func durationFrom(least, most time.Duration, wanted string) func(text string) (time.Duration, error) {
+	return func(text string) (time.Duration, error) {
+		d, err := tiers.ParseDuration(text)
+		if err != nil || d < least || d > most {
+			err = fmt.Errorf("%q is not %s", text, wanted)
+		}
+		return d, err
+	}
 }
 
 // printf writes to the command's output. A failed write becomes the program's error
@@ -337,9 +359,6 @@ func (g *globals) loadAny() (*config.Config, error) {
 
 // loadFile reads the configuration, whatever it is of, and puts the flags on top.
 func (g *globals) loadFile() (*config.Config, error) {
-	if g.Config == "" {
-		return nil, usagef("--config: names no file")
-	}
 	c, err := config.LoadFile(g.Config, knownSettings())
 	if err == nil {
 		_, err = newPolicy(c.Policy)
@@ -348,11 +367,6 @@ func (g *globals) loadFile() (*config.Config, error) {
 	}
 	if err != nil {
 		return nil, usageError{err}
-	}
-	for _, name := range []string{"database", "table"} {
-		if f := g.flags; f != nil && f.Changed(name) && f.Lookup(name).Value.String() == "" { // it may be a variable of the shell that is not set
-			return nil, usagef("--%s: names none", name)
-		}
 	}
 	if g.Database != "" {
 		c.Database = g.Database

@@ -18,7 +18,6 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
-	"backlog/tiers"
 )
 
 // SimulateOptions are the flags of simulate.
@@ -27,7 +26,7 @@ type SimulateOptions struct {
 	Policy   string
 	Attempts int
 	Life     bool
-	Inserted string
+	Inserted time.Time
 	Seed     uint64
 	WorkloadOptions
 
@@ -38,12 +37,12 @@ type SimulateOptions struct {
 // WorkloadOptions are the flags of simulate that are about many records.
 type WorkloadOptions struct {
 	Arrivals string
-	Poison   string
-	Success  string
+	Poison   float64
+	Success  float64
 	Outages  []string
-	For      string
-	From     string
-	CallTime string
+	For      time.Duration
+	From     time.Time
+	CallTime time.Duration
 	Down     []string
 	Compare  string
 	Diff     string
@@ -53,7 +52,7 @@ type WorkloadOptions struct {
 
 // firstMonday is where a workload begins unless told otherwise: always at the
 // same time, so that it always gives the same.
-const firstMonday = "2026-01-05T00:00:00Z"
+var firstMonday = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
 
 // mostAttempts keeps an answer within what anybody reads, or a program.
 const mostAttempts = 1_000_000
@@ -62,16 +61,20 @@ func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Policy, "policy", "", "show the `POLICY`: its name, or YAML with its settings (default: the configured one)")
 	f.IntVar(&o.Attempts, "attempts", 12, "show the first `N` attempts at a record that never succeeds")
 	f.BoolVar(&o.Life, "life", false, "show how often each tier tries a record that never succeeds")
-	f.StringVar(&o.Inserted, "inserted", "", "when the record of --life is inserted: `TIME`, RFC 3339 (default: now)")
+	f.Var(&flagOf[time.Time]{to: &o.Inserted, read: parseMoment}, "inserted", "when the record of --life is inserted: `TIME`, RFC 3339 (default: now)")
 	f.Uint64Var(&o.Seed, "seed", 1, "draw random delays by the `NUMBER`; the same one draws the same")
 	o.dataFlags.AddFlags(f)
+	f.Lookup("now").Value.(*flagOf[time.Time]).read = parseMoment
 	f.StringVar(&o.Arrivals, "arrivals", "", "model a workload in which so many records come in, such as `1000/h`; 1000/h,regular: evenly")
-	f.StringVar(&o.Poison, "poison", "0", "`SHARE` of the records that never succeed, such as 1% or 0.01")
-	f.StringVar(&o.Success, "success", "1", "`CHANCE` that an attempt at another succeeds, such as 98% or 0.98")
+	o.Success, o.From = 1, firstMonday
+	f.Var(&flagOf[float64]{&o.Poison, "0%", simulate.ParseShare}, "poison", "`SHARE` of the records that never succeed, such as 1% or 0.01")
+	f.Var(&flagOf[float64]{&o.Success, "100%", simulate.ParseShare}, "success", "`CHANCE` that an attempt at another succeeds, such as 98% or 0.98")
 	f.StringArrayVar(&o.Outages, "outage", nil, "`START+LENGTH` of a time in which none succeeds, such as 6h+2h; may be repeated")
-	f.StringVar(&o.For, "for", "", "how `LONG` it lasts (default: a workload 7d, --live 24h)")
-	f.StringVar(&o.From, "from", firstMonday, "when it begins: `TIME`, RFC 3339")
-	f.StringVar(&o.CallTime, "call-time", "0", "how long each call takes, `DURATION` such as 200ms, so that passes may overlap")
+	length := durationFrom(time.Minute, 100*365*24*time.Hour, "a duration from 1m to 36500d; write it as in 30d (s, m, h, d or w)")
+	f.Var(&flagOf[time.Duration]{to: &o.For, read: length}, "for", "how `LONG` it lasts (default: a workload 7d, --live 24h)")
+	f.Var(&flagOf[time.Time]{&o.From, firstMonday.Format(time.RFC3339), parseMoment}, "from", "when it begins: `TIME`, RFC 3339")
+	upToADay := durationFrom(0, 24*time.Hour, "a duration up to a day; write it as in 200ms")
+	f.Var(&flagOf[time.Duration]{&o.CallTime, "0s", upToADay}, "call-time", "how long each call takes, `DURATION` such as 200ms, so that passes may overlap")
 	f.StringArrayVar(&o.Down, "down", nil, "`START+LENGTH` of a time in which backlog itself does not run, such as 6h+2h; may be repeated")
 	f.StringVar(&o.Compare, "compare", "", "compare `LIST` of policies and of files, separated by commas, on the same workload")
 	f.StringVar(&o.Diff, "diff", "", "show only what would be different with the schedule and policy of `FILE`")
@@ -138,8 +141,7 @@ var questions = []struct{ name, takes string }{
 	{"the policy refresh", "attempts from now call-time"},
 }
 
-// allow refuses flags that have no effect on the answer to the question, and those in
-// which there is nothing, as in a variable that is not set.
+// allow refuses flags that have no effect on the answer to the question.
 func allow(f *pflag.FlagSet, question string) (err error) {
 	f.Visit(func(x *pflag.Flag) {
 		var of []string
@@ -150,8 +152,6 @@ func allow(f *pflag.FlagSet, question string) (err error) {
 		}
 		switch {
 		case err != nil:
-		case strings.TrimSpace(x.Value.String()) == "":
-			err = usagef("--%s: there is nothing in it; give it a value or leave it out", x.Name)
 		case len(of) == 0 || slices.Contains(of, question):
 		case slices.Contains(of, "--"+x.Name):
 			err = usagef("%s and --%s are two questions: ask for one", question, x.Name)
@@ -244,14 +244,7 @@ func (o *SimulateOptions) life(ctx context.Context, g *globals, name string, p *
 	if err != nil {
 		return err
 	}
-	inserted, err := o.present()
-	if o.Inserted != "" {
-		inserted, err = parseMoment("--inserted", o.Inserted)
-	}
-	if err != nil {
-		return err
-	}
-	l := simulate.LifeOf(ctx, cfg.Tiers, p, inserted, random)
+	l := simulate.LifeOf(ctx, cfg.Tiers, p, cmp.Or(o.Inserted, o.present()), random)
 	if ctx.Err() == nil {
 		return o.printLife(g, name, l, true)
 	}
@@ -273,10 +266,7 @@ func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	shared := simulate.Options{Ticks: o.Live}
-	if shared.CallTime, err = o.parseCallTime(); err != nil {
-		return err
-	}
+	shared := simulate.Options{Ticks: o.Live, CallTime: o.CallTime}
 	if shared.Down, err = w.ParsePeriods(o.Down); err != nil {
 		return usagef("--down: %w", err)
 	}
@@ -406,19 +396,12 @@ func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, shared simu
 
 // parse returns the workload that --arrivals models, or the empty one of --live.
 func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
-	w = &simulate.Workload{Seed: o.Seed}
-	usual := "7d"
+	usual := 7 * 24 * time.Hour
 	if o.Live {
-		usual = "24h"
+		usual = 24 * time.Hour
 	}
-	if w.From, err = o.begin(); err != nil {
-		return nil, err
-	}
-	lasts, err := tiers.ParseDuration(cmp.Or(o.For, usual))
-	if err != nil || lasts < time.Minute || lasts > 100*365*24*time.Hour {
-		return nil, usagef("--for: %q is not a duration from 1m to 36500d; write it as in 30d (s, m, h, d or w)", o.For)
-	}
-	w.To = w.From.Add(lasts)
+	w = &simulate.Workload{Seed: o.Seed, From: o.begin(), Poison: o.Poison, Success: o.Success}
+	w.To = w.From.Add(cmp.Or(o.For, usual))
 	if o.Live {
 		if err := w.Assume(o.Assume); err != nil {
 			return nil, usagef("--assume: %w", err)
@@ -428,12 +411,6 @@ func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
 	if err := w.SetArrivals(o.Arrivals); err != nil {
 		return nil, usagef("--arrivals: %w", err)
 	}
-	if w.Poison, err = simulate.ParseShare(o.Poison); err != nil {
-		return nil, usagef("--poison: %w", err)
-	}
-	if w.Success, err = simulate.ParseShare(o.Success); err != nil {
-		return nil, usagef("--success: %w", err)
-	}
 	if w.Outages, err = w.ParsePeriods(o.Outages); err != nil {
 		return nil, usagef("--outage: %w", err)
 	}
@@ -441,41 +418,25 @@ func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
 }
 
 // begin returns when a simulation begins.
-func (o *SimulateOptions) begin() (time.Time, error) {
+func (o *SimulateOptions) begin() time.Time {
 	if o.Live || !o.Now.IsZero() {
 		return o.present()
 	}
-	return parseMoment("--from", o.From)
+	return o.From
 }
 
 // present returns the time that --now pretends it is.
-func (o *SimulateOptions) present() (time.Time, error) {
+func (o *SimulateOptions) present() time.Time {
 	_, now := o.clock()
-	return beginning("--now", now, nil)
+	return now.UTC()
 }
 
-func parseMoment(flag, text string) (time.Time, error) {
+// parseMoment reads a time at which a simulation can begin: what is a hundred years
+// later, or near it, can be counted in nanoseconds.
+func parseMoment(text string) (time.Time, error) {
 	t, err := parseTime(text)
-	return beginning(flag, t, err)
-}
-
-// beginning returns a time at which a simulation can begin: what is a hundred
-// years later, or near it, can be counted in nanoseconds.
-func beginning(flag string, t time.Time, err error) (time.Time, error) {
-	if err != nil {
-		return t, usagef("%s: %w", flag, err)
-	}
 	if year := t.UTC().Year(); err == nil && (year < 1970 || year > 2100) {
-		err = usagef("%s: the year %d is too far away; a simulation takes one from 1970 to 2100", flag, year)
+		err = fmt.Errorf("the year %d is too far away; a simulation takes one from 1970 to 2100", year)
 	}
 	return t.UTC(), err
-}
-
-// parseCallTime returns how long a call takes.
-func (o *SimulateOptions) parseCallTime() (time.Duration, error) {
-	d, err := tiers.ParseDuration(o.CallTime)
-	if err != nil || d < 0 || d > 24*time.Hour {
-		return 0, usagef("--call-time: %q is not a duration up to a day; write it as in 200ms", o.CallTime)
-	}
-	return d, nil
 }

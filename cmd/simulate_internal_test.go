@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"backlog/backlog/simulate"
 )
 
@@ -17,9 +19,18 @@ func FuzzWorkload(f *testing.F) {
 	f.Add("0x1p-1000/d,poisson", "100%", "NaN", "36500d+36500d", "36500d", "9999-12-31T23:59:59Z", "fail", "24h")
 	f.Add("Inf/s", "-0%", "+Inf", "+", "-1m", "now", "succeed=", "1d1ns")
 	f.Fuzz(func(t *testing.T, arrivals, poison, success, outage, length, from, assume, callTime string) {
-		o := SimulateOptions{Seed: 1, WorkloadOptions: WorkloadOptions{Arrivals: arrivals, Poison: poison, Success: success, Outages: []string{outage}, For: length, From: from, CallTime: callTime}}
-		if d, err := o.parseCallTime(); err == nil && (d < 0 || d > 24*time.Hour) {
-			t.Errorf("--call-time %q is %v", callTime, d)
+		var o SimulateOptions
+		flags := pflag.NewFlagSet("simulate", pflag.ContinueOnError)
+		o.AddFlags(flags)
+		err := flags.Parse([]string{
+			"--seed=1", "--arrivals=" + arrivals, "--poison=" + poison, "--success=" + success, "--outage=" + outage,
+			"--for=" + length, "--from=" + from, "--call-time=" + callTime,
+		})
+		if err != nil {
+			return
+		}
+		if o.CallTime < 0 || o.CallTime > 24*time.Hour {
+			t.Errorf("--call-time %q is %v", callTime, o.CallTime)
 		}
 		w, err := o.parse()
 		if err != nil {

@@ -31,15 +31,7 @@ func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
 	if err != nil {
 		return err
 	}
-	from, err := o.begin()
-	if err != nil {
-		return err
-	}
-	call, err := o.parseCallTime()
-	if err != nil {
-		return err
-	}
-	list, err := simulate.Refresh(p, cfg.Tiers, from, call, o.Attempts)
+	list, err := simulate.Refresh(p, cfg.Tiers, o.begin(), o.CallTime, o.Attempts)
 	if err != nil {
 		return err
 	}

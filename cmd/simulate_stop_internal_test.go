@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -21,7 +22,7 @@ func stopped(t *testing.T, o SimulateOptions) (out string, err error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var b bytes.Buffer
-	o.From, o.Poison, o.Success, o.CallTime = firstMonday, "0", "1", "0"
+	o.From, o.Success = firstMonday, 1
 	if o.Diff != "" {
 		o.Diff = config
 	}
@@ -33,7 +34,7 @@ func stopped(t *testing.T, o SimulateOptions) (out string, err error) {
 func TestSimulateStopped(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "calls.svg")
 	for _, w := range []WorkloadOptions{
-		{}, {Diff: "schedule.yaml"}, {Compare: "progressive,fibonacci"}, {CSV: true}, {CallTime: "1s"}, {Plot: picture},
+		{}, {Diff: "schedule.yaml"}, {Compare: "progressive,fibonacci"}, {CSV: true}, {CallTime: time.Second}, {Plot: picture},
 	} {
 		w.Arrivals = "100/h"
 		for _, json := range []bool{false, true} {
