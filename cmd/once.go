@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
+	"backlog/backlog/amqp"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
@@ -107,11 +108,8 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	log := newLog(cfg.Log, g.err)
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
-	switch {
-	case o.DryRun && o.ID != "":
-		return dryRunOne(ctx, g, cfg, log, p, o)
-	case o.DryRun:
-		return dryRun(ctx, g, cfg, log, p, o.JSON)
+	if o.DryRun {
+		return o.dryRun(ctx, g, cfg, log, p)
 	}
 	surviveReaders()
 	obs := newObserver(log)
@@ -179,7 +177,7 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 		return report, err
 	}
 	defer lock.Unlock()
-	if err := a.openDispatch(ctx); err != nil {
+	if err := a.dispatching(func(d *amqp.Dispatch) error { return d.Open(ctx) }); err != nil {
 		return report, err
 	}
 	e := a.engine(clock, newProgress(g.err, a.table, observe))
@@ -195,7 +193,7 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 		report, err = a.handleOne(held, e, p, id)
 	}
 	e.Flush(ctx) // what is left of a lost lock
-	err = errors.Join(err, a.dispatchError())
+	err = errors.Join(err, a.dispatching((*amqp.Dispatch).Err))
 	if release(); lost != nil {
 		if report.Stopped == backlog.StoppedLock {
 			report.Stopped = backlog.StoppedError
@@ -274,12 +272,15 @@ func lockWithin(ctx context.Context, l backlog.Locker, wait time.Duration) (back
 
 // dryRun shows what a pass would handle: its handler skips every record, and its
 // store is only read.
-func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logger, p backlog.Pass, asJSON bool) error {
+func (o *OnceOptions) dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logger, p backlog.Pass) error {
 	a, err := g.wireTable(ctx, cfg, log, table.Options{ReadOnly: true}, p.Now, nil)
 	if err != nil {
 		return err
 	}
 	defer a.close()
+	if o.ID != "" {
+		return o.dryRunOne(ctx, g, a, p.Now)
+	}
 	if s, err := a.state().Load(); err == nil {
 		p.Resume = s.Resume[p.Tier]
 	}
@@ -287,7 +288,7 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 	n, before := 0, ""
 	show := func(_ context.Context, r *backlog.Record) error {
 		n++
-		if asJSON {
+		if o.JSON {
 			b, _ := json.Marshal(recordOf(r))
 			g.printf("%s%s", before, b)
 			before = ","
@@ -296,7 +297,7 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 		}
 		return backlog.Skip
 	}
-	if name, _ := json.Marshal(p.Tier); asJSON { // as they come: there may be more than memory holds
+	if name, _ := json.Marshal(p.Tier); o.JSON { // as they come: there may be more than memory holds
 		g.printf(`{"tier":%s,"records":[`, name)
 	}
 	e := &backlog.Engine{
@@ -314,7 +315,7 @@ func dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logge
 	}
 	_, err = e.Pass(ctx, p)
 	switch {
-	case asJSON:
+	case o.JSON:
 		g.printf("]}\n")
 	case err != nil:
 	case n > 0:
@@ -397,13 +398,8 @@ func (s *singleStore) Pending(_ context.Context, q backlog.Query) (p backlog.Pag
 }
 
 // dryRunOne shows what a program would be given of the record.
-func dryRunOne(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logger, p backlog.Pass, o OnceOptions) error {
-	a, err := g.wireTable(ctx, cfg, log, table.Options{ReadOnly: true}, p.Now, nil)
-	if err != nil {
-		return err
-	}
-	defer a.close()
-	row, tier, err := a.findPending(ctx, o.ID, p.Now)
+func (o *OnceOptions) dryRunOne(ctx context.Context, g *globals, a *app, now time.Time) error {
+	row, tier, err := a.findPending(ctx, o.ID, now)
 	if err != nil {
 		return err
 	}

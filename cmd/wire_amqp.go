@@ -5,13 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"syscall"
 
-	"backlog/backlog"
 	"backlog/backlog/amqp"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
@@ -33,40 +31,14 @@ func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettin
 	}
 }
 
-// dispatchError returns why the handler's queues are not this table's, if they are not.
-func (a *app) dispatchError() error {
-	if d, ok := a.handler.(*amqp.Dispatch); ok {
-		return d.Err()
-	}
-	return nil
-}
-
-// checkDispatch returns why records could never be dispatched. A broker that is away
-// is waited for.
-func (a *app) checkDispatch(ctx context.Context) error {
+// dispatching does something with the handler if it gives records to workers.
+func (a *app) dispatching(do func(*amqp.Dispatch) error) error {
 	d, ok := a.handler.(*amqp.Dispatch)
 	if !ok {
 		return nil
 	}
-	if err := d.Ready(ctx); err != nil && !errors.Is(err, backlog.ErrUnavailable) {
+	if err := do(d); err != nil {
 		return fmt.Errorf("handler: amqp: %w", err)
 	}
 	return nil
-}
-
-// openDispatch is checkDispatch for a process that dispatches at once.
-func (a *app) openDispatch(ctx context.Context) error {
-	if d, ok := a.handler.(*amqp.Dispatch); ok {
-		if err := d.Open(ctx); err != nil {
-			return fmt.Errorf("handler: amqp: %w", err)
-		}
-	}
-	return nil
-}
-
-// rest has a handler that hears from workers leave what they answer to who leads now.
-func (a *app) rest() {
-	if d, ok := a.handler.(*amqp.Dispatch); ok {
-		d.Close()
-	}
 }

@@ -374,9 +374,13 @@ func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err err
 // they should be.
 func (d *Dispatch) Check(ctx context.Context) error { return d.look(ctx, d.queues) }
 
-// Ready reports only what no time heals.
+// Ready reports only what no time heals: a broker that is away is waited for.
 func (d *Dispatch) Ready(ctx context.Context) error {
-	return d.look(ctx, func(major int) []Queue { return d.queues(major)[2:] })
+	err := d.look(ctx, func(major int) []Queue { return d.queues(major)[2:] })
+	if errors.Is(err, backlog.ErrUnavailable) {
+		return nil
+	}
+	return err
 }
 
 func (d *Dispatch) look(ctx context.Context, queues func(int) []Queue) error {
