@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -109,9 +108,11 @@ func plural(n int, what string) string {
 
 // printTable prints rows, whose cells tabs separate, in columns.
 func printTable(w io.Writer, rows []string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	b := bufio.NewWriter(w)
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, strings.Join(rows, "\n"))
-	return t.Flush()
+	t.Flush()
+	return b.Flush()
 }
 
 // printJSON prints v on one line.
@@ -195,22 +196,4 @@ func cutColumns(s string, columns int) string {
 		return s
 	}
 	return string(r[:columns/2]) + "…" + string(r[len(r)-columns/2+1:])
-}
-
-// printArray prints the values as a JSON array, as they come: there may be more than
-// memory holds.
-func printArray[T any](out io.Writer, values iter.Seq[T]) error {
-	w, before := bufio.NewWriter(out), "["
-	for v := range values {
-		b, err := json.Marshal(v)
-		if err == nil {
-			_, err = fmt.Fprintf(w, "%s%s", before, b)
-		}
-		if err != nil {
-			return err
-		}
-		before = ","
-	}
-	w.WriteString(strings.TrimPrefix(before, ",") + "]")
-	return w.Flush()
 }

@@ -1,18 +1,18 @@
 package cmd
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"backlog/backlog/inspect"
 	"backlog/tiers"
 )
 
@@ -50,6 +50,9 @@ stand in BACKLOG_*, but for a database URL that may hold a password. Unlike
 	return c
 }
 
+// mostTicks is more than anybody reads.
+const mostTicks = 1_000_000
+
 func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	_, from := o.clock()
 	if !o.From.IsZero() {
@@ -66,19 +69,20 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
+	ticks := slices.AppendSeq([]tickJSON{}, comingTicks(cfg.Tiers, from, until, cmp.Or(o.Count, mostTicks+1)))
 	switch {
 	case o.JSON && o.Format != "text" && o.Format != "json":
 		return usagef("--json: --format %s asks for something else", o.Format)
-	case o.JSON || o.Format == "json":
-		err := printArray(g.out, comingTicks(cfg.Tiers, from, until, o.Count))
-		g.printf("\n")
-		return err
-	case o.Format == "text":
-		return g.printTicks(cfg.Tiers, comingTicks(cfg.Tiers, from, until, o.Count))
 	case o.Format == "crontab":
 		return g.printCrontab(cfg.Tiers)
 	case o.Format == "systemd":
 		return g.printSystemd(cfg.Tiers)
+	case len(ticks) > mostTicks:
+		return usagef("there are more than %s ticks: ask for fewer with --for or --count", inspect.Thousands(mostTicks))
+	case o.JSON || o.Format == "json":
+		return printJSON(g.out, ticks)
+	case o.Format == "text":
+		return printTicks(g.out, ticks)
 	}
 	return usagef("--format: %q is not one of text, json, crontab, systemd", o.Format)
 }
@@ -92,11 +96,11 @@ type tickJSON struct {
 }
 
 // comingTicks returns the ticks after from, up to until if that is not zero,
-// at most count if that is not 0. They may be more than memory holds.
+// at most count.
 func comingTicks(s *tiers.Schedule, from, until time.Time, count int) iter.Seq[tickJSON] {
 	return func(yield func(tickJSON) bool) {
 		at := s.Next(from)
-		for n := 0; !at.IsZero() && (until.IsZero() || !at.After(until)) && (count == 0 || n < count); n++ {
+		for n := 0; !at.IsZero() && (until.IsZero() || !at.After(until)) && n < count; n++ {
 			pick := tiers.Coalesce(s.Due(at.Add(-time.Nanosecond), at), func(tiers.Tier) bool { return true })
 			covers := each(pick.Covered, func(d tiers.Due) string { return d.Tier.Name })
 			if start := pick.Start.Tier; !yield(tickJSON{stamp(at), start.Name, start.MaxAge.Seconds(), covers}) {
@@ -107,20 +111,11 @@ func comingTicks(s *tiers.Schedule, from, until time.Time, count int) iter.Seq[t
 	}
 }
 
-// printTicks prints a table whose columns are as wide as they may have to be.
-func (g *globals) printTicks(s *tiers.Schedule, ticks iter.Seq[tickJSON]) error {
-	w := bufio.NewWriter(g.out)
-	wide := len("TIER")
-	for _, t := range s.Tiers() {
-		wide = max(wide, utf8.RuneCountInString(shown(t.Name)))
+func printTicks(w io.Writer, ticks []tickJSON) error {
+	row := func(t tickJSON) string {
+		return fmt.Sprintf("%v\t%s\t%s", t.At, shown(t.Tier), strings.Join(each(t.Covers, shown), ", "))
 	}
-	fmt.Fprintf(w, "%-23s  %-*s  COVERS\n", "AT", wide, "TIER")
-	for t := range ticks {
-		if _, err := fmt.Fprintf(w, "%v  %-*s  %s\n", t.At, wide, shown(t.Tier), strings.Join(each(t.Covers, shown), ", ")); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
+	return printTable(w, append([]string{"AT\tTIER\tCOVERS"}, each(ticks, row)...))
 }
 
 // minutes returns at which minutes of an hour a timer wakes for every tick: all of

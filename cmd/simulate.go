@@ -211,7 +211,7 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globals, f *pflag.Fl
 	case p.Never:
 		return usagef("the policy %s has no delays to show: a record is tried once and never again", configured.Name)
 	}
-	return o.printAttempts(g.out, p, simulate.Attempts(p, o.Attempts, random.Float64))
+	return o.printAttempts(g, p, slices.Collect(simulate.Attempts(p, o.Attempts, random.Float64)))
 }
 
 // policy returns the policy that is asked for.

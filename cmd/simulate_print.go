@@ -1,12 +1,10 @@
 package cmd
 
 import (
-	"bufio"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -16,39 +14,34 @@ import (
 	"backlog/tiers"
 )
 
-// printAttempts prints the attempts one by one: there may be many.
-func (o *SimulateOptions) printAttempts(out io.Writer, p *backlog.Policy, attempts iter.Seq[simulate.Attempt]) error {
-	w := bufio.NewWriter(out)
-	switch {
-	case o.JSON:
-		fmt.Fprintf(w, `{"policy":%q,"attempts":`, p.Name)
-		if err := printArray(w, attempts); err != nil {
-			return err
-		}
-		fmt.Fprintln(w, "}")
-	default:
-		if o.Policy != "" {
-			fmt.Fprintf(w, "A record that never succeeds, policy %s:\n\n", p.Name)
-		}
-		rows, last := []string{"ATTEMPT\tAFTER\tDELAY"}, 0
-		least, most := p.Wait(1)
-		drawn := least != most // there is something to choose from
-		if drawn {
-			rows[0] += "\tDRAWN FROM"
-		}
-		for a := range attempts {
-			row := fmt.Sprintf("%d\t%v\t%v", a.N, a.At, a.Delay)
-			if drawn && a.N > 1 {
-				row += fmt.Sprintf("\t%v to %v", a.Least, a.Most)
-			}
-			rows, last = append(rows, row), a.N
-		}
-		printTable(w, rows)
-		if p.GivenUp(last) {
-			fmt.Fprintf(w, "The record is given up after attempt %d.\n", last)
-		}
+func (o *SimulateOptions) printAttempts(g *globals, p *backlog.Policy, list []simulate.Attempt) error {
+	if o.JSON {
+		return printJSON(g.out, struct {
+			Policy   string             `json:"policy"`
+			Attempts []simulate.Attempt `json:"attempts"`
+		}{p.Name, list})
 	}
-	return w.Flush()
+	if o.Policy != "" {
+		g.printf("A record that never succeeds, policy %s:\n\n", p.Name)
+	}
+	rows := []string{"ATTEMPT\tAFTER\tDELAY"}
+	least, most := p.Wait(1)
+	drawn := least != most // there is something to choose from
+	if drawn {
+		rows[0] += "\tDRAWN FROM"
+	}
+	for _, a := range list {
+		row := fmt.Sprintf("%d\t%v\t%v", a.N, a.At, a.Delay)
+		if drawn && a.N > 1 {
+			row += fmt.Sprintf("\t%v to %v", a.Least, a.Most)
+		}
+		rows = append(rows, row)
+	}
+	err := printTable(g.out, rows)
+	if p.GivenUp(len(list)) {
+		g.printf("The record is given up after attempt %d.\n", len(list))
+	}
+	return err
 }
 
 func (o *SimulateOptions) printLife(g *globals, policy string, l simulate.Life, complete bool) error {
