@@ -26,36 +26,18 @@ type Schedule struct {
 	tiers []Tier // at least one, narrow to wide
 }
 
-// An Error names the tier and the key that [New] refuses.
-type Error struct {
-	Index int    // of the tier, from 0; -1 for the list as a whole
-	Key   string // name, max_age, every, offset, cron or timezone; tiers for the list
-	Err   error
-}
-
-// Error names the tier by its position, counted from 1.
-func (e *Error) Error() string {
-	if e.Index < 0 {
-		return fmt.Sprintf("%s: %v", e.Key, e.Err)
-	}
-	return fmt.Sprintf("tier %d: %s: %v", e.Index+1, e.Key, e.Err)
-}
-
-// Unwrap returns the reason alone.
-func (e *Error) Unwrap() error { return e.Err }
-
 // New returns a schedule of the given tiers, which must go from narrow to wide
 // and bear different names. It fills in empty names and locations and puts
-// single spaces between the fields of a cron expression. Any error is an
-// [*Error] and tells of the first tier that is wrong.
+// single spaces between the fields of a cron expression. An error names the first
+// tier that is wrong, counted from 1, and the key that is to blame.
 func New(list ...Tier) (*Schedule, error) {
 	if len(list) == 0 {
-		return nil, &Error{Index: -1, Key: "tiers", Err: errors.New("a schedule needs at least one tier")}
+		return nil, errors.New("tiers: a schedule needs at least one tier")
 	}
 	s := new(Schedule)
 	for i, t := range list {
 		if key, err := s.Add(t); err != nil {
-			return nil, &Error{Index: i, Key: key, Err: err}
+			return nil, fmt.Errorf("tier %d: %s: %w", i+1, key, err)
 		}
 	}
 	return s, nil

@@ -8,12 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -69,22 +67,18 @@ func (f *File) load() (backlog.Checkpoint, error) {
 	return state, nil
 }
 
-// read returns the content of a regular file of at most maxSize. Opening does not
-// wait for the other end of a FIFO, and a device, which may be endless, is not read.
+// read returns the content of a regular file of at most maxSize. A FIFO would be waited
+// for, and a device may be endless.
 func read(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+	info, err := os.Stat(path)
+	switch {
+	case err != nil: // os.ReadFile says it
+	case !info.Mode().IsRegular() && !info.IsDir():
+		return nil, errors.New("it is not a regular file")
+	case info.Size() > maxSize:
+		return nil, fmt.Errorf("it has more than %d bytes", maxSize)
 	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() && !info.IsDir() { // reading a folder says what it is
-		return nil, cmp.Or(err, errors.New("it is not a regular file"))
-	}
-	b, err := io.ReadAll(io.LimitReader(file, maxSize+1))
-	if err == nil && len(b) > maxSize {
-		err = fmt.Errorf("it has more than %d bytes", maxSize)
-	}
-	return b, err
+	return os.ReadFile(path)
 }
 
 // Update implements backlog.CheckpointKeeper. A file that cannot be read is replaced.

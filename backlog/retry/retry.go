@@ -7,10 +7,10 @@
 package retry
 
 import (
-	"fmt"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 )
 
 // Names returns the names of all policies but progressive, which keeps nothing
@@ -22,14 +22,8 @@ func Names() []string {
 // Policy returns the policy with the settings. An error about a setting begins
 // with its name.
 func Policy(s Settings) (*backlog.Policy, error) {
-	var wrong error
-	s.Check(func(field, problem string) {
-		if wrong == nil {
-			wrong = fmt.Errorf("%s: %s", field, problem)
-		}
-	})
-	if wrong != nil {
-		return nil, wrong
+	if err := mapping.FirstProblem(s.Check); err != nil {
+		return nil, err
 	}
 	keeps := s.Keeps()
 	if r, ok := s.(*Refresh); ok {

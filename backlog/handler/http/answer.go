@@ -142,7 +142,9 @@ func harmless(name string) bool {
 
 // showRequest and showAnswer return an exchange for the log, without secrets.
 func (p *plan) showRequest(req *http.Request, body []byte) string {
-	return req.Method + " " + p.hide.Replace(p.url.show(req.URL)) + "\n" + p.showHeader(req.Header) + string(body)
+	u := *req.URL
+	u.User = nil
+	return req.Method + " " + p.hide.Replace(u.String()) + "\n" + p.showHeader(req.Header) + string(body)
 }
 
 func (p *plan) showAnswer(resp *http.Response, text []byte) string {

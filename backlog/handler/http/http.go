@@ -14,6 +14,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/handler/setting"
+	"backlog/backlog/mapping"
 )
 
 // Handler sends each record to a web server: a webhook.
@@ -156,7 +157,7 @@ type plan struct {
 
 func newPlan(h *Handler) (*plan, error) {
 	p := &plan{source: h.Source, rotated: h.SecretFiles}
-	err := setting.Wrong(func(fail func(field, problem string)) { p.read(&h.Settings, fail) })
+	err := mapping.FirstProblem(func(fail func(field, problem string)) { p.read(&h.Settings, fail) })
 	if h.URL == "" {
 		err = errors.New("url: is empty" + exampleURL)
 	}

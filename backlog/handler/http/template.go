@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -177,18 +176,3 @@ func (t *urlTemplate) stays(u *url.URL) error {
 // notOfHost reports whether a value in a host, with its port perhaps, may not
 // have r: letters, digits and -_. may be in names, :[] in addresses.
 func notOfHost(r rune) bool { return !strings.ContainsRune(lettersAndDigits+"-_.:[]", r) }
-
-// show returns the URL for people: without its user, and with *** for the
-// values that the template itself gives in the query, which may be secret.
-func (t *urlTemplate) show(u *url.URL) string {
-	shown := *u
-	shown.User = nil
-	given, pairs := strings.Split(t.base.RawQuery, "&"), strings.Split(u.RawQuery, "&")
-	for i, pair := range pairs {
-		if name, _, ok := strings.Cut(pair, "="); ok && slices.Contains(given, pair) {
-			pairs[i] = name + "=***"
-		}
-	}
-	shown.RawQuery = strings.Join(pairs, "&")
-	return shown.String()
-}

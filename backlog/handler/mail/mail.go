@@ -15,6 +15,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/handler/setting"
+	"backlog/backlog/mapping"
 )
 
 // Handler sends a mail for each record that it is told of ([backlog.Engine.OnDead]).
@@ -158,7 +159,7 @@ func (h *Handler) message(r *backlog.Record) (*mail.Msg, error) {
 
 // client returns what speaks to the server, or what is wrong with the settings.
 func (h *Handler) client() (*mail.Client, error) {
-	if err := setting.Wrong(h.Settings.Check); err != nil {
+	if err := mapping.FirstProblem(h.Settings.Check); err != nil {
 		return nil, fmt.Errorf("mail: %w", err)
 	}
 	u, err := h.server()

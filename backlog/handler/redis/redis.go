@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"backlog/backlog"
-	"backlog/backlog/handler/setting"
+	"backlog/backlog/mapping"
 )
 
 // Handler pushes a request for each record to a list in a Redis, for workers that
@@ -54,7 +54,7 @@ func (h *Handler) Prepare() error {
 			return fmt.Errorf("redis: %s: is empty; see docs/handlers.md", [...]string{"url", "input", "output"}[i])
 		}
 	}
-	if err := setting.Wrong(h.Settings.Check); err != nil {
+	if err := mapping.FirstProblem(h.Settings.Check); err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
 	return nil

@@ -102,13 +102,3 @@ func ReadFile(path string) ([]byte, error) {
 	}
 	return os.ReadFile(path)
 }
-
-// Wrong returns the first of the problems that check reports, as an error, or nil.
-func Wrong(check func(fail func(field, problem string))) (err error) {
-	check(func(field, problem string) {
-		if err == nil {
-			err = fmt.Errorf("%s: %s", field, problem)
-		}
-	})
-	return err
-}
