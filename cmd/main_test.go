@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	if slices.Contains(buildFlags(), "-race=true") {
 		parallel = "6"
 	}
+	if torture > 1 {
+		patience, parallel = 3*time.Minute, "24" // what is killed mostly waits
+	}
 	flag.Set("test.parallel", parallel)
 	testscript.Main(m, map[string]func(){
 		"backlog": func() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
@@ -38,13 +41,15 @@ func TestMain(m *testing.M) {
 
 // patience is how long a test waits for what comes at once unless something is
 // broken, on however busy a machine.
-const patience = 30 * time.Second
+var patience = 30 * time.Second
 
 // eventually reports whether cond becomes true.
-func eventually(cond func() bool) bool {
+func eventually(cond func() bool) bool { return eventuallyWithin(patience, cond) }
+
+func eventuallyWithin(d time.Duration, cond func() bool) bool {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !cond(); <-tick.C {
+	for deadline := time.Now().Add(d); !cond(); <-tick.C {
 		if time.Now().After(deadline) {
 			return false
 		}

@@ -25,6 +25,10 @@ type proxy struct {
 	counted string                   // what is counted in answers; "": nothing is
 	count   int                      // how many have had it
 	before  func()                   // is called before an answer is kept back; nil: nothing is
+
+	// spy, unless nil, reports whether what is said, by the server if it answers, is passed
+	// on, and may return what is to be called then.
+	spy func(l *link, answers bool, text []byte) (pass bool, then func())
 }
 
 // A link is a connection through the proxy.
@@ -110,9 +114,17 @@ func (p *proxy) serve(client net.Conn) {
 				if err != nil || n > 0 && !way.pass(l, b[:n]) {
 					break
 				}
+				pass, then := true, func() {}
+				if p.spy != nil {
+					pass, then = p.spy(l, way.from == server, b[:n])
+				}
+				if !pass {
+					break
+				}
 				if _, err := way.to.Write(b[:n]); err != nil {
 					break
 				}
+				then()
 			}
 			client.Close()
 			server.Close()

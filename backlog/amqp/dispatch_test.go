@@ -255,6 +255,62 @@ func TestDispatchUnclean(t *testing.T) {
 	}
 }
 
+// A record that waits to be dispatched has an outcome meanwhile, which cannot be settled
+// while it waits: it is not dispatched, however long that takes.
+func TestDispatchHeldBack(t *testing.T) {
+	t.Parallel()
+	w := newWorks(t, 1)
+	first := w.daemon()
+	if err := first.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	go first.Handle(context.Background(), &backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "killed"})
+	var q request
+	eventually(t, "the request", func() bool {
+		m, ok, err := w.ch.Get(workQueue(w.name), true)
+		return err == nil && ok && json.Unmarshal(m.Body, &q) == nil
+	})
+	p := first.link.current()
+	p.cut()
+	<-p.gone
+
+	d := w.daemon()
+	e := w.engine(d, nil)
+	report := make(chan backlog.Report)
+	go func() { report <- w.pass(e) }()
+	locked := func(f func() bool) func() bool {
+		return func() bool { d.mu.Lock(); defer d.mu.Unlock(); return f() }
+	}
+	eventually(t, "it is held back", locked(func() bool { return !d.hold.IsZero() }))
+	w.answer(outcome{AttemptID: q.AttemptID, Outcome: "success", Ticket: q.Ticket})
+	eventually(t, "it is heard", locked(func() bool {
+		d.hold = time.Now().Add(d.Bound() + time.Second) // as when the broker was slow
+		return len(d.late) == 1
+	}))
+	w.work(1, func(context.Context, *backlog.Record) error {
+		t.Error("it is handled again")
+		return nil
+	})
+	collects := time.NewTicker(50 * time.Millisecond) // the loop does so
+	defer collects.Stop()
+	for {
+		select {
+		case <-collects.C:
+			e.Collect(t.Context())
+			continue
+		case r := <-report:
+			if r.Skipped != 1 {
+				t.Errorf("%+v", r)
+			}
+		}
+		break
+	}
+	e.Collect(t.Context())
+	if row := w.row(1); row.Status != "SUCCESS" {
+		t.Errorf("%+v", row)
+	}
+}
+
 func backlogID(q request) (id int, err error) { return id, json.Unmarshal(q.ID, &id) }
 
 func (w *works) answer(o outcome) {

@@ -117,7 +117,7 @@ func (d *Dispatch) unawaited(a *answer) {
 // held.
 func (d *Dispatch) keep(a *answer) {
 	d.late = append(d.late, a)
-	if d.out[a.hash].attempt == "" {
+	if out := d.out[a.hash].attempt; out == "" || out == a.AttemptID { // anew while it cannot be settled
 		d.out[a.hash] = flight{a.AttemptID, time.Now().Add(d.Bound())}
 	}
 }

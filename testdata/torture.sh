@@ -1,0 +1,11 @@
+#!/bin/sh
+# Kills source, daemon and worker N times at each arrow between them and RabbitMQ, and has
+# the broker fail in the ways that take a minute. Prints an account of every message and
+# row. Called by make torture.
+set -eu
+go=$1 n=$2
+failed=$(mktemp)
+trap 'rm -f "$failed"' EXIT
+{ BACKLOG_TORTURE=$n $go test -v -count=1 -timeout=6h -run "${3:-^(TestSourceKilled|TestWorkers|TestBroker.*)$}" ./cmd 2>&1 || echo yes >"$failed"; } |
+	grep --line-buffered -vE '^ *(=== |--- PASS|PASS$)'
+[ ! -s "$failed" ]
