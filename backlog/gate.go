@@ -192,18 +192,13 @@ func (e *Engine) askAgain(ctx context.Context) {
 
 // ping asks for a sign of life. Whatever goes wrong, the store is unavailable.
 func (e *Engine) ping(ctx context.Context) error {
-	p, ok := e.Store.(pinger)
+	p, ok := e.Store.(interface{ Ping(context.Context) error })
 	if !ok {
 		return nil
 	}
-	pctx, cancel := context.WithTimeout(ctx, contactTimeout)
-	defer cancel()
-	err := guard(func() error { return p.Ping(pctx) })
-	switch {
-	case err != nil && pctx.Err() != nil && ctx.Err() == nil:
-		return fmt.Errorf("%w: no answer within %v", ErrUnavailable, contactTimeout)
-	case err != nil && !isUnavailable(err):
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	err := answers(ctx, contactTimeout, p.Ping)
+	if err != nil && !isUnavailable(err) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
 }
@@ -245,6 +240,17 @@ func ask[T any](ctx context.Context, e *Engine, f func() (T, error)) (result T, 
 		return err
 	})
 	return result, err
+}
+
+// answers calls f, which has so long to answer.
+func answers(ctx context.Context, within time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
+	defer cancel()
+	err := guard(func() error { return f(ctx) })
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 // guard makes an error of f's panic: the store is another's code.

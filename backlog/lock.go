@@ -3,7 +3,6 @@ package backlog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,7 +79,7 @@ func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(erro
 				return
 			}
 			asked, sent := now(), time.Now()
-			err := probe(over, l)
+			err := answers(over, probeEvery, l.Check)
 			switch {
 			case err == nil && kill.Err() == nil:
 				h.known.Store(asked.UnixNano())
@@ -99,17 +98,6 @@ func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(erro
 		watch.Wait()
 		killNow()
 	}
-}
-
-// probe asks whether the lock is held.
-func probe(ctx context.Context, l Lock) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeEvery, fmt.Errorf("no answer within %v", probeEvery))
-	defer cancel()
-	err := guard(func() error { return l.Check(ctx) })
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return err
 }
 
 // A holding is what is known of a lock.

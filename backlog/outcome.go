@@ -19,9 +19,6 @@ const (
 
 // String returns the outcome's word: "success", "error", "reject", "skip" or "accepted".
 func (o Outcome) String() string {
-	if o < Succeeded || o > HandedOver {
-		return fmt.Sprintf("Outcome(%d)", int(o))
-	}
 	return [...]string{"success", "error", "reject", "skip", "accepted"}[o]
 }
 

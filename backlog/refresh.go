@@ -90,12 +90,6 @@ var errSuperseded = errors.New("superseded: the row has another attempt, or was 
 // supersedeEvery is how often the rows of running attempts are looked at.
 const supersedeEvery = time.Second
 
-// A readyHandler is a Handler that may be unable to take any record. It is asked
-// before each start, so that no attempt is lost to that.
-type readyHandler interface {
-	Ready(ctx context.Context) error
-}
-
 // A collector is a Handler that hands records over and hears of them again. Collect
 // tells what it has heard, by [Engine.Resolve].
 type collector interface {
@@ -166,7 +160,9 @@ func (r *run) begin(j *job) bool {
 	if p == nil {
 		return true
 	}
-	if h, ok := r.handler.(readyHandler); ok {
+	// A handler that may be unable to take any record is asked first, so that no
+	// attempt is lost to that.
+	if h, ok := r.handler.(interface{ Ready(context.Context) error }); ok {
 		if err := h.Ready(r.work); err != nil {
 			r.fail(fmt.Errorf("nothing was started: %w", err))
 			r.drop(j)

@@ -122,13 +122,6 @@ var (
 	ErrLocked = errors.New("another process is working on this table")
 )
 
-// A pinger is a Store that can tell whether it can be reached now. The engine
-// asks before it hands out a record when it has not heard from the store for a
-// second.
-type pinger interface {
-	Ping(ctx context.Context) error
-}
-
 // A releaser is a Store that gives each record once, and is told of those that are not
 // settled.
 type releaser interface {

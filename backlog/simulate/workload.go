@@ -118,10 +118,7 @@ func merged(outages []Outage) (list outages) {
 }
 
 func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare)
 }
 
 // isOut reports whether there is an outage at that time.

@@ -38,6 +38,8 @@ func parseTemplate(text string) (*urlTemplate, error) {
 			return "https://" + standIn, nil
 		case before == "":
 			return "", errors.New("begins with a {column}, which must be the whole url or stand behind https://" + exampleURL)
+		case isDots(before[strings.LastIndexByte(before, '/')+1:]):
+			return "", fmt.Errorf("has dots right before {%s}, which could become a step to somewhere else; write it without them", name)
 		case strings.Contains(before[max(0, len(before)-2):], "%"):
 			return "", fmt.Errorf("has a %% right before {%s}, which would complete an escape; write %%25 for the character itself", name)
 		}
@@ -122,7 +124,7 @@ func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
 		}
 		switch place := placeOf(before); {
 		case place == inPath:
-			value = url.PathEscape(value)
+			value, err = url.PathEscape(value), stays(name, value, before)
 		case place == inQuery:
 			value = url.QueryEscape(value)
 		case before != "" && (value == "" || strings.ContainsFunc(value, notOfHost)):
@@ -144,33 +146,27 @@ func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
 	case !t.free && (u.Scheme != t.base.Scheme || u.Host != t.base.Host):
 		return nil, errors.New("the url from the record leads to another host") // a fence: values are escaped
 	}
-	return u, t.stays(u)
+	return u, nil
 }
 
-// stays refuses a URL with a segment in its path that a value has made a step to
-// somewhere else. Escaping does not help: servers take %2E%2E for two dots, and
-// some of them ..%2F for a step.
-func (t *urlTemplate) stays(u *url.URL) error {
-	columns := strings.Join(t.columns, ", ")
-	given, segments := strings.Split(t.base.EscapedPath(), "/"), strings.Split(u.EscapedPath(), "/")
-	if len(segments) != len(given) {
-		return fmt.Errorf("url: column %s makes a path that cannot be read", columns)
+// stays refuses a value that would make a step to somewhere else in a path. Escaping
+// does not help: servers take %2E%2E for two dots, and some of them ..%2F for a step.
+func stays(column, value, before string) error {
+	if value == "" && strings.HasSuffix(before, "/") {
+		return fmt.Errorf("column %s is empty, which would make it another path", column)
 	}
-	for i, raw := range segments {
-		if raw == given[i] {
-			continue
-		}
-		if raw == "" {
-			return fmt.Errorf("url: column %s is empty, which would make it another path", columns)
-		}
-		segment, _ := url.PathUnescape(raw)
-		for _, s := range strings.FieldsFunc(segment, func(r rune) bool { return r == '/' || r == '\\' }) {
-			if s, _, _ = strings.Cut(s, ";"); s == "." || s == ".." {
-				return fmt.Errorf("url: column %s would lead out of the path, by %q", columns, s)
-			}
+	for _, s := range strings.FieldsFunc(value, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if s, _, _ = strings.Cut(s, ";"); s == "." || s == ".." {
+			return fmt.Errorf("column %s would lead out of the path, by %q", column, s)
 		}
 	}
 	return nil
+}
+
+// isDots reports whether the beginning of a piece of a path is dots alone.
+func isDots(s string) bool {
+	plain, _ := url.PathUnescape(s)
+	return plain != "" && strings.Trim(plain, ".") == ""
 }
 
 // notOfHost reports whether a value in a host, with its port perhaps, may not
