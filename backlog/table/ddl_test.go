@@ -40,8 +40,8 @@ func TestCreateFromNothing(t *testing.T) {
   "queue" TEXT,
   "payload" TEXT
 )`,
-		`CREATE INDEX IF NOT EXISTS "BACKLOG_backlog_fresh" ON "BACKLOG" ("queue", "status", "date_inserted", "id") WHERE "status" = 'NEW' AND "queue" = 'mail'`,
-		`CREATE INDEX IF NOT EXISTS "BACKLOG_backlog_failed" ON "BACKLOG" ("queue", "status", "date_inserted", "id") WHERE "status" = 'ERROR' AND "queue" = 'mail'`,
+		`CREATE INDEX IF NOT EXISTS "BACKLOG_backlog_91b40291" ON "BACKLOG" ("queue", "status", "date_inserted", "id") WHERE "status" = 'NEW' AND "queue" = 'mail'`,
+		`CREATE INDEX IF NOT EXISTS "BACKLOG_backlog_b104429f" ON "BACKLOG" ("queue", "status", "date_inserted", "id") WHERE "status" = 'ERROR' AND "queue" = 'mail'`,
 	}
 	if !reflect.DeepEqual(steps, want) {
 		t.Errorf("Missing:\n got %s\nwant %s", strings.Join(steps, "\n"), strings.Join(want, "\n"))

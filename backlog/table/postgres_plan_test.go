@@ -119,3 +119,27 @@ func explained(t testing.TB, conn *sql.Conn, mode, text string) (plan string, bl
 	})
 	return strings.Join(lines, "\n"), list[0].Plan.Hit + list[0].Plan.Read
 }
+
+// TestPostgresInvalidIndex: what is left of a creation that failed serves nobody, proves
+// no key, and keeps its name.
+func TestPostgresInvalidIndex(t *testing.T) {
+	s := newPostgresSchema(t, "CREATE TABLE jobs (id bigint PRIMARY KEY, status text, created timestamptz, code text); CREATE UNIQUE INDEX codes ON jobs (code)")
+	ctx := context.Background()
+	made := map[string]bool{}
+	for range 3 {
+		steps, err := missing(ctx, s.url, jobs(), noon)
+		if err == nil {
+			err = create(ctx, s.url, steps)
+		}
+		if again, wrong := missing(ctx, s.url, jobs(), noon); err != nil || wrong != nil || len(steps) != 2 || made[steps[0]] || len(again) > 0 {
+			t.Fatalf("missing are %q, %v, and then %q, %v", steps, err, again, wrong)
+		}
+		made[steps[0]] = true
+		s.exec("UPDATE pg_index SET indisvalid = false WHERE indrelid = 'jobs'::regclass AND NOT indisprimary")
+	}
+	m := jobs()
+	m.ID = []string{"code"}
+	if _, err := s.open(s.url, m); err == nil || !strings.Contains(err.Error(), "table.id: code does not identify a row of jobs") {
+		t.Errorf("a key of an index that is not valid: %v", err)
+	}
+}

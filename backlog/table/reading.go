@@ -13,12 +13,10 @@ import (
 // A Reading is a query by which pages are read, and the index that is to answer it.
 type Reading struct {
 	What    string   // the lane and the condition
-	Name    string   // of the index that init makes
 	Equal   []string // names of the columns that have one value each
 	Order   []string // names of the columns by which the rows come
 	Columns []string // quoted, of the index to have
 	Where   string   // its condition, where it is partial
-	Told    []string // names of the columns in that
 	Query   string
 	Args    []any
 }
@@ -29,27 +27,20 @@ type Reading struct {
 // index of their own to come in order.
 func (t *layout) Readings(now time.Time) (list []Reading) {
 	for i, b := range t.branches {
-		name := t.m.Name + "_backlog_" + b.lane.String()
 		order := t.orderOf(b.lane).quoted
 		conds, columns, equal := []string{b.cond}, []string{order}, []string(nil)
 		switch {
 		case t.refresh != nil: // one index for both lanes
-			name, b.cond, conds = t.m.Name+"_backlog_refresh", b.base, []string{b.base}
-		case t.followsPolicy(b.lane):
-			name = t.m.Name + "_backlog_retry"
-			if c := t.retry; c.next == nil {
-				conds, columns, equal = []string{b.base}, []string{c.count, order}, t.names([]string{c.count})
-			}
+			b.cond, conds = b.base, []string{b.base}
+		case t.followsPolicy(b.lane) && t.retry.next == nil:
+			conds, columns, equal = []string{b.base}, []string{t.retry.count, order}, t.names([]string{t.retry.count})
 		}
-		if i > 0 && t.branches[i-1].lane == b.lane {
-			name = fmt.Sprintf("%s_%d", name, i)
-		}
-		add := func(terms []term, name string, conds, columns, equal []string) {
+		add := func(terms []term, conds, columns, equal []string) {
 			if len(terms) == 0 {
 				return
 			}
 			q := backlog.Query{Lane: b.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
-			r := t.reading(b, name, conds, columns)
+			r := t.reading(b, conds, columns)
 			r.Equal = append(r.Equal, equal...)
 			r.Query, r.Args = t.pageQuery(q, part{seg: segDated}, terms, q.Limit)
 			list = append(list, r)
@@ -64,9 +55,9 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 				single = append(single, x)
 			}
 		}
-		add(single, name, conds, columns, equal)
+		add(single, conds, columns, equal)
 		if len(many) > 0 {
-			add(many, name+"_max", append(conds, many[0].class.cond), []string{order}, nil)
+			add(many, append(conds, many[0].class.cond), []string{order}, nil)
 		}
 	}
 	if t.refresh != nil && t.refresh.Running != "" {
@@ -79,9 +70,9 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 // columns and then of the key. The index begins with the columns whose value the
 // condition says already: a planner without statistics prefers any index that it
 // can search by a status, and would then sort.
-func (t *layout) reading(b branch, name string, conds, columns []string) Reading {
+func (t *layout) reading(b branch, conds, columns []string) Reading {
 	return Reading{
-		What: fmt.Sprintf("%s records, %s", b.lane, b.cond), Name: name, Equal: t.equalColumns(b), Told: slices.Concat(t.where.columns, b.columns),
+		What: fmt.Sprintf("%s records, %s", b.lane, b.cond), Equal: t.equalColumns(b),
 		Columns: db.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
 		Where:   strings.Join(append(slices.Clip(conds), nonEmpty(t.where.cond)...), " AND "),
 		Order:   t.names(slices.Concat(columns, t.key)),

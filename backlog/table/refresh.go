@@ -46,7 +46,7 @@ func (r *resolver) refreshLanes() {
 			t.retry.ended = append(t.retry.ended, assign{col: c.Quoted(i), expr: map[bool]string{false: "NULL", true: c.Enabled}[i == mapping.Disabled]})
 		}
 	}
-	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: c.Waiting, columns: c.Told}}}
+	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: c.Waiting}}}
 	r.retryLanes()
 	t.branches[1].label = "error"
 	t.success, t.dead = c.Finished, c.Disabled
@@ -128,8 +128,8 @@ func (t *layout) refreshTargets(now time.Time) (list []target) {
 // overdueReading is the query for attempts past their deadlines.
 func (t *layout) overdueReading(now time.Time) Reading {
 	running := t.refresh.Running
-	deadline := branch{filter: filter{cond: running, columns: t.refresh.ToldRunning}}
-	r := t.reading(deadline, t.m.Name+"_backlog_deadline", []string{running}, []string{t.refresh.Quoted(mapping.DeadlineAt)})
+	deadline := branch{filter: filter{cond: running}}
+	r := t.reading(deadline, []string{running}, []string{t.refresh.Quoted(mapping.DeadlineAt)})
 	r.What = "running attempts, " + running
 	cond, tail, args := t.Overdue(now, backlog.Cursor{}, 1000)
 	r.Query, r.Args = t.recordsText(cond, tail, true), args

@@ -101,8 +101,8 @@ func TestRefreshCreate(t *testing.T) {
   "rule" TEXT,
   "url" TEXT
 )`,
-		`CREATE INDEX IF NOT EXISTS "banner_backlog_refresh" ON "banner" ("refresh_at", "id") WHERE "refresh_at" IS NOT NULL AND ("deadline_at" IS NULL OR "attempt_uid" IS NULL) AND "disabled" = 0`,
-		`CREATE INDEX IF NOT EXISTS "banner_backlog_deadline" ON "banner" ("deadline_at", "id") WHERE "deadline_at" IS NOT NULL AND "attempt_uid" IS NOT NULL`}
+		`CREATE INDEX IF NOT EXISTS "banner_backlog_4cfd34cd" ON "banner" ("refresh_at", "id") WHERE "refresh_at" IS NOT NULL AND ("deadline_at" IS NULL OR "attempt_uid" IS NULL) AND "disabled" = 0`,
+		`CREATE INDEX IF NOT EXISTS "banner_backlog_9f603d11" ON "banner" ("deadline_at", "id") WHERE "deadline_at" IS NOT NULL AND "attempt_uid" IS NOT NULL`}
 	if got := strings.Join(steps, "\n"); err != nil || got != strings.Join(want, "\n") {
 		t.Fatalf("got %s, %v\nwant %s", got, err, strings.Join(want, "\n"))
 	}
@@ -122,9 +122,12 @@ func TestRefreshCreate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := fmt.Sprint(steps)
-		if !strings.Contains(plan, r.Name) || strings.Contains(plan, "TEMP B-TREE") {
-			t.Errorf("%s: want it answered by %s in order, got %s", r.What, r.Name, plan)
+		plan, name := fmt.Sprint(steps), "banner_backlog_4cfd34cd"
+		if strings.HasPrefix(r.What, "running attempts") {
+			name = "banner_backlog_9f603d11"
+		}
+		if !strings.Contains(plan, name) || strings.Contains(plan, "TEMP B-TREE") {
+			t.Errorf("%s: want it answered by %s in order, got %s", r.What, name, plan)
 		}
 	}
 	s := refreshStore(t, tab)

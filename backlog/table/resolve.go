@@ -13,10 +13,9 @@ import (
 
 // A filter is a list of conditions that hold together.
 type filter struct {
-	cond    string         // SQL; "" for none
-	columns []string       // in it
-	equal   map[string]any // quoted: the columns with one value
-	prefix  []string       // quoted: the columns of equal with which an index begins
+	cond   string         // SQL; "" for none
+	equal  map[string]any // quoted: the columns with one value
+	prefix []string       // quoted: the columns of equal with which an index begins
 }
 
 // A branch is one of the conditions under which a row is in a lane. A lane is
@@ -121,7 +120,7 @@ func (r *resolver) filter(setting string, list []mapping.Condition) filter {
 	for _, c := range list {
 		col := r.column(setting, c.Column)
 		cond, value := r.condition(setting, col, c.Values)
-		all, f.columns = append(all, cond), append(f.columns, col.Name)
+		all = append(all, cond)
 		if name := r.text.Quote(col.Name); len(c.Values) == 1 {
 			f.equal[name] = value
 			if r.text.SearchedFirst {

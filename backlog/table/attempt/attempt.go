@@ -34,9 +34,6 @@ type Columns struct {
 	Enabled    string // SQL for what the column disabled has in other rows
 
 	Selected []string // the columns that [Columns.Read] reads, quoted
-	Told     []string // the names of those in the conditions
-
-	ToldRunning []string // of those in Running
 
 	// The conditions of rows with a running attempt, of those that will start, that will
 	// not, and that will not until they are saved. "" where nothing tells.
@@ -107,19 +104,14 @@ func isText(c *db.Column) bool {
 
 // tell makes the conditions.
 func (c *Columns) tell() error {
-	c.Told = []string{c.cols[mapping.RefreshAt].Name}
 	idle := ""
 	if deadline := c.Quoted(mapping.DeadlineAt); deadline != "" {
-		c.ToldRunning = []string{c.cols[mapping.DeadlineAt].Name}
 		c.Running, idle = deadline+" IS NOT NULL", " AND "+deadline+" IS NULL"
 		if uid := c.Quoted(mapping.AttemptUID); uid != "" { // who saves a row may empty this one alone
-			c.ToldRunning = append(c.ToldRunning, c.cols[mapping.AttemptUID].Name)
 			c.Running, idle = c.Running+" AND "+uid+" IS NOT NULL", " AND ("+deadline+" IS NULL OR "+uid+" IS NULL)"
 		}
-		c.Told = append(c.Told, c.ToldRunning...)
 	}
 	if col := c.cols[mapping.Disabled]; col != nil {
-		c.Told = append(c.Told, col.Name)
 		name := c.text.Quote(col.Name)
 		enabled := name + " IS NULL"
 		if c.DisabledAt, c.Enabled = isTime(col), "NULL"; !c.DisabledAt {

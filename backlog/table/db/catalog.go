@@ -33,7 +33,6 @@ type Catalog struct {
 	Triggers    []string   // that run at updates
 	Indexes     []Index
 	Implied     []string // columns that every index has at its end
-	Taken       []string // names that indexes cannot have
 	Engine      string   // that stores the rows, where it has no transactions
 	Deferred    bool     // constraints would speak up at the commit
 	Wrong       error    // why the table cannot be worked; nil: nothing is known

@@ -48,57 +48,25 @@ func Plans(ctx context.Context, t *table.Table, now time.Time) (list []Plan, err
 func compare(ctx context.Context, t *table.Table, conn *sql.Conn, cat *db.Catalog, now time.Time) (list []Plan, err error) {
 	text := t.DB().Text()
 	for _, r := range t.Readings(now) {
-		create := func(name string) string { return createIndex(t, name, r) }
-		name := freeName(text, t.Mapping().Name, cat, r, create)
-		p := Plan{What: r.What, Bad: "no index serves its pages", Hint: create(name)}
-		var partial []string
-		for _, x := range cat.Serving(r.Equal, r.Order) {
-			if x.Where == "" || isOurs(text, x, r) {
-				p.Index, p.Bad, p.Hint = x.Name, "", ""
-				break
-			}
-			partial = append(partial, x.Name)
-		}
-		if slices.ContainsFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name }) { // of the beginnings of texts, at best
-			p.Index, p.Bad, p.Hint = name, "", ""
-		}
-		if p.Bad != "" && conn != nil {
+		name, create := indexOf(t, cat, r)
+		p := Plan{What: r.What, Bad: "no index serves its pages", Hint: create}
+		serving := cat.Serving(r.Equal, r.Order)
+		serves := func(x db.Index) bool { return x.Where == "" || x.Name == name }
+		if i := slices.IndexFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name }); i >= 0 {
+			serving = cat.Indexes[i : i+1] // of the beginnings of texts, perhaps
+		} else if conn != nil && !slices.ContainsFunc(serving, serves) {
 			if p.Steps, err = explained(ctx, text, conn, r); err != nil {
 				return nil, err
 			}
-			used := func(name string) bool { return strings.Contains(strings.Join(p.Steps, "\n"), name) }
-			if i := slices.IndexFunc(partial, used); i >= 0 {
-				p.Index, p.Bad, p.Hint = partial[i], "", ""
-			}
+			// Whether a partial index serves the database alone can tell.
+			serves = func(x db.Index) bool { return strings.Contains(strings.Join(p.Steps, "\n"), x.Name) }
+		}
+		if i := slices.IndexFunc(serving, serves); i >= 0 {
+			p.Index, p.Bad, p.Hint = serving[i].Name, "", ""
 		}
 		list = append(list, p)
 	}
 	return list, nil
-}
-
-// literals are the values in a condition.
-var literals = db.Pattern(`'(?:[^']|'')*'|\b[0-9]+(?:\.[0-9]+)?\b`)
-
-// isOurs reports whether the partial index is one that init has made: by its
-// name, and by the values and columns of its condition.
-func isOurs(text *db.Text, x db.Index, r table.Reading) bool {
-	number := strings.TrimPrefix(strings.ToLower(x.Name), strings.ToLower(cutBytes(r.Name, text.NameLength-4)))
-	if len(number) == len(x.Name) || number != "" && !strings.HasPrefix(number, "_v") {
-		return false
-	}
-	for _, name := range r.Told {
-		if !strings.Contains(strings.ToLower(x.Where), strings.ToLower(name)) {
-			return false
-		}
-	}
-	trimmed := func(text string) []string {
-		list := literals().FindAllString(text, -1)
-		for i, s := range list {
-			list[i] = strings.Trim(s, "'")
-		}
-		return list
-	}
-	return slices.Equal(trimmed(x.Where), trimmed(r.Where))
 }
 
 // explained returns the plan of the page's query as the database has it.
@@ -139,40 +107,25 @@ func hints(plans []Plan) (list []string) {
 	return db.Distinct(list)
 }
 
-// createIndex returns the statement for the index of the reading.
-func createIndex(t *table.Table, name string, r table.Reading) string {
+// indexOf returns the name of the reading's index and the statement that creates it. The
+// name tells what the index has, since two states, or two configurations, may need the
+// very same. One that is left of a creation that failed, or that the planner is not to
+// use, keeps its name.
+func indexOf(t *table.Table, cat *db.Catalog, r table.Reading) (name, create string) {
 	text, m := t.DB().Text(), t.Mapping()
 	on := text.Qualified(cmp.Or(m.Schema, t.Catalog().Schema), m.Name)
-	if text.OneSchema {
+	if text.File { // which has one schema
 		on = text.Quote(m.Name)
 	}
 	if !text.PartialIndexes {
 		r.Where = ""
 	}
-	return text.Index(t.Catalog(), on, name, r.Columns, r.Where)
-}
-
-// freeName returns a name for the index that nothing else has: where an index has
-// a condition, its lane's, numbered; else one by what it has, since two states, or
-// two configurations, may need the very same.
-func freeName(text *db.Text, of string, cat *db.Catalog, r table.Reading, create func(string) string) string {
-	if !text.PartialIndexes {
-		sum := sha256.Sum256([]byte(create("")))
+	for salt := ""; ; salt += "_" {
+		sum := sha256.Sum256([]byte(text.Index(t.Catalog(), text.Quote(m.Name), salt, r.Columns, r.Where)))
 		hash := fmt.Sprintf("_backlog_%x", sum[:4])
-		return cutBytes(of, text.NameLength-len(hash)) + hash
+		name = strings.ToValidUTF8(m.Name[:min(len(m.Name), text.NameLength-len(hash))], "") + hash
+		if !slices.ContainsFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name && x.Hidden }) {
+			return name, text.Index(t.Catalog(), on, name, r.Columns, r.Where)
+		}
 	}
-	wanted := cutBytes(r.Name, text.NameLength-4)
-	name := wanted
-	for n := 2; slices.ContainsFunc(cat.Taken, func(x string) bool { return strings.EqualFold(x, name) }); n++ {
-		name = fmt.Sprintf("%s_v%d", wanted, n)
-	}
-	return name
-}
-
-// cutBytes returns the longest beginning of whole characters within n bytes.
-func cutBytes(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }

@@ -158,18 +158,15 @@ func classOf(base string) db.Class {
 	return db.Textual
 }
 
-// describeIndexes reads those that are valid, the primary key first.
-func describeIndexes(ctx context.Context, q db.Querier, oid string, c *db.Catalog) (err error) {
-	if c.Taken, err = db.Texts(ctx, q, "SELECT relname::text FROM pg_class WHERE relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = $1::text::oid) AND relname LIKE '%\\_backlog\\_%'", oid); err != nil {
-		return err
-	}
-	rows, err := db.Rows(ctx, q, `SELECT c.relname::text AS name, i.indisunique::text AS uniq, pg_get_expr(i.indpred, i.indrelid) AS cond, a.attname::text AS col,
+// describeIndexes reads the primary key first. An index whose creation has failed is there, but not valid.
+func describeIndexes(ctx context.Context, q db.Querier, oid string, c *db.Catalog) error {
+	rows, err := db.Rows(ctx, q, `SELECT c.relname::text AS name, (i.indisunique AND i.indisvalid)::text AS uniq, (NOT i.indisvalid)::text AS hidden, pg_get_expr(i.indpred, i.indrelid) AS cond, a.attname::text AS col,
 			(i.indoption[k.n - 1] & 1 = 1)::text AS down, (i.indoption[k.n - 1] IN (0, 3) AND o.opcdefault AND m.amname = 'btree')::text AS sorted
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
 		JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k (attnum, n) ON k.n <= i.indnkeyatts
 		JOIN pg_opclass o ON o.oid = i.indclass[k.n - 1]
 		LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-		WHERE i.indrelid = $1::text::oid AND i.indisvalid ORDER BY i.indisprimary DESC, i.indexrelid, k.n`, oid)
+		WHERE i.indrelid = $1::text::oid ORDER BY i.indisprimary DESC, i.indexrelid, k.n`, oid)
 	c.AddIndexes(rows)
 	return err
 }

@@ -66,12 +66,9 @@ func describeColumns(ctx context.Context, q db.Querier, name string, c *db.Catal
 	return err
 }
 
-func describeIndexes(ctx context.Context, q db.Querier, name string, keyed bool, c *db.Catalog) (err error) {
+func describeIndexes(ctx context.Context, q db.Querier, name string, keyed bool, c *db.Catalog) error {
 	if keyed && len(c.Uniques) > 0 { // it is its own primary key
 		c.Implied = c.Uniques[0]
-	}
-	if c.Taken, err = db.Texts(ctx, q, "SELECT name FROM sqlite_master WHERE name LIKE '%~_backlog~_%' ESCAPE '~'"); err != nil {
-		return err
 	}
 	// What an index of another collation calls different can be equal to the column,
 	// and so to a condition.
