@@ -353,7 +353,7 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 	if ahead, err := db.Skew(ctx, time.Now); !k.bad("clock", err) && ahead.Abs() > mostSkew {
 		k.warn("clock", "set both by the same time servers (NTP)", "%s", apart(ahead))
 	}
-	if advice := t.Advice(); advice != "" {
+	if advice := t.Catalog().Advice; advice != "" {
 		advice, cure, _ := strings.Cut(advice, "; ")
 		k.warn("database", cure, "%s", advice)
 	}

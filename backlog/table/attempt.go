@@ -25,8 +25,8 @@ func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.T
 		return err
 	}
 	var settle *db.Statement
-	if text, _, _ := t.update(t.workOf(s)); text != "" {
-		if settle, err = t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text)); err != nil {
+	if change := t.update(t.workOf(s)); change.Text != "" {
+		if settle, err = t.prepared.Prepare(ctx, t.db.Write, t.text.Place(change.Text)); err != nil {
 			return err
 		}
 	}
@@ -42,8 +42,7 @@ func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.T
 		if err == nil && settle != nil {
 			s.At = at()
 			w := t.workOf(s)
-			_, args, _ := t.update(w)
-			n, wrong := db.Affected(settle.Exec(ctx, tx, args))
+			n, wrong := db.Affected(settle.Exec(ctx, tx, t.update(w).Args))
 			if wrong != nil {
 				return fmt.Errorf("settlement: %w", wrong)
 			}

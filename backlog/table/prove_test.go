@@ -320,7 +320,7 @@ func TestLookingChangesNoByte(t *testing.T) {
 			if err := s.Ping(ctx); err != nil {
 				t.Error(err)
 			}
-			s.Advice()
+			s.Notes()
 			if _, err := missing(ctx, "sqlite:"+f.path, plainMapping(), noon); err != nil {
 				t.Error(err)
 			}

@@ -118,7 +118,7 @@ func (t *layout) Statements() []string {
 	if t.refresh != nil {
 		add(t.recordsText(t.text.KeyIn(t.key, 1), t.text.LockRow, false))
 		for _, x := range t.refreshTargets(time.Time{}) {
-			add(x.text)
+			add(x.Text)
 		}
 		for _, r := range t.Readings(time.Time{}) {
 			add(r.Query)
@@ -126,7 +126,7 @@ func (t *layout) Statements() []string {
 		return db.Distinct(list)
 	}
 	for _, x := range t.targets(time.Time{}) {
-		add(x.text)
+		add(x.Text)
 	}
 	if t.expireSet != nil {
 		for _, x := range t.expiries(time.Time{}, time.Time{}) {

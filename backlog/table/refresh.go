@@ -71,26 +71,14 @@ func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
 // Refresh is where the refresh policy keeps what rows remember; nil: another policy.
 func (t *layout) Refresh() *attempt.Columns { return t.refresh }
 
-// A RefreshWrite is what a settlement writes to a row whose state is known.
-type RefreshWrite struct {
-	Text string // "": nothing changes
-	Args []any
-	Left backlog.Refresh // what the row has then
-	set  []assign
-}
-
-// Shown says what is set, for people.
-func (w *RefreshWrite) Shown(d *db.Text) string { return shownSet(d, w.set, w.Args) }
-
-// RefreshWrite returns what the settlement writes to the row that has the state now: what
-// differs from the state from. An end writes a status: success where no further start is
+// RefreshWrite returns what the settlement writes to the row that has the state now, what
+// differs from the state from, and what the row has then. An end writes a status: success where no further start is
 // planned, dead where the row is disabled. RowNew and RowOther end no attempt.
-func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w RefreshWrite) {
+func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w Write, left backlog.Refresh) {
 	columns, values, left := t.refresh.Changes(from, s.Refresh, now, s.At)
 	for i, v := range values {
 		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})
 	}
-	w.Left = left
 	a, shown := t.actions[s.Target%backlog.RowOther], s.Target
 	if goesOn := !left.At.IsZero(); goesOn && shown == backlog.RowSuccess {
 		shown = backlog.RowNew
@@ -101,12 +89,12 @@ func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh)
 		w.set = append(w.set, t.actions[shown].status...)
 	}
 	if len(w.set) == 0 {
-		return w
+		return w, left
 	}
 	w.set, w.Args = t.bound(onceEach(append(w.set, a.also...)), work{rows: []*backlog.Settlement{s}, at: s.At})
 	w.Text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
 	w.Args = db.Bind(w.Args, s.Record.Key)
-	return w
+	return w, left
 }
 
 // refreshTargets are all that is written to rows, for statements that need no row.
@@ -119,8 +107,8 @@ func (t *layout) refreshTargets(now time.Time) (list []target) {
 		{Target: backlog.RowSuccess, Refresh: &to}, {Target: backlog.RowSuccess, Refresh: &goesOn},
 	} {
 		s.At, s.Record = now, new(backlog.Record) // without a key
-		w := t.RefreshWrite(&s, &from, &from)
-		list = append(list, target{work: work{batch: batch{target: s.Target}}, text: w.Text, set: w.set, args: w.Args, shown: w.Shown(t.text)})
+		w, _ := t.RefreshWrite(&s, &from, &from)
+		list = append(list, target{work{batch: batch{target: s.Target}}, w})
 	}
 	return list
 }

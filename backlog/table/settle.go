@@ -84,7 +84,7 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 	}
 	defer tx.Rollback() // after a panic, too, else the connection would wait for it for ever
 	if err := f(tx); err == ErrUndo {
-		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
+		return tx.Rollback()
 	} else if err != nil {
 		return err
 	}
@@ -100,18 +100,6 @@ type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }
 
-// noteWarnings notes what the rollback before it has left behind.
-func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
-	if t.text.Warnings == "" {
-		return nil
-	}
-	rows, err := db.Rows(ctx, conn, t.text.Warnings)
-	for _, w := range rows {
-		t.note("when a trial write was rolled back, the database said: %s", w["message"])
-	}
-	return err
-}
-
 // settleBatches writes each batch with one statement, or looks whether its rows
 // are as they were read where there is nothing to write. The statements are
 // prepared before the transaction begins, since it has the only connection.
@@ -123,18 +111,18 @@ func (t *Table) settleBatches(ctx context.Context, works []work) error {
 	}
 	var updates []update
 	for _, w := range works {
-		text, args, _ := t.update(w)
-		if text == "" {
+		change := t.update(w)
+		if change.Text == "" {
 			if n, err := t.asBefore(ctx, t.db.Read, w); err != nil || n != int64(len(w.rows)) {
 				return cmp.Or(err, backlog.ErrConflict)
 			}
 			continue
 		}
-		stmt, err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text))
+		stmt, err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(change.Text))
 		if err != nil {
 			return err
 		}
-		updates = append(updates, update{w, stmt, args})
+		updates = append(updates, update{w, stmt, change.Args})
 	}
 	if len(updates) == 0 {
 		return nil
@@ -172,7 +160,7 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 					return err
 				}
 				err := write(tx, i)
-				if err != nil && !errors.Is(err, backlog.ErrConflict) && !errors.As(err, new(undoneError)) && t.db.Class(err) != db.Refused {
+				if err != nil && !errors.Is(err, backlog.ErrConflict) && !errors.As(err, new(*Problem)) && t.db.Class(err) != db.Refused {
 					return err
 				}
 				if err != nil {
@@ -236,44 +224,25 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 
 // writeRow returns how many rows it found.
 func (t *Table) writeRow(ctx context.Context, tx *sql.Tx, w work) (found int64, err error) {
-	text, args, _ := t.update(w)
-	if text != "" {
-		found, err = db.Affected(tx.ExecContext(ctx, t.text.Place(text), args...))
+	change := t.update(w)
+	if change.Text != "" {
+		found, err = db.Affected(tx.ExecContext(ctx, t.text.Place(change.Text), change.Args...))
 	}
-	if err == nil && found == 0 && (text == "" || t.db.ChangedOnly) {
+	if err == nil && found == 0 && (change.Text == "" || t.db.ChangedOnly) {
 		found, err = t.asBefore(ctx, tx, w)
 	}
 	return found, err
 }
 
-// lockRows keeps others from the work's row until the end of the transaction, if it
-// still is as it was read, and returns how many there are. A row that somebody else
-// has locked is an error at once.
-func (t *Table) lockRows(ctx context.Context, tx *sql.Tx, w work) (n int64, err error) {
-	text, args := t.lockText(w)
-	if t.text.LockRow != "" {
-		text += " NOWAIT"
-	}
-	list, err := db.Texts(ctx, tx, t.text.Place(text), args...)
-	return int64(len(list)), err
-}
-
-// undoneError says that a row is as it was, though the database has taken the
-// statement that writes its outcome.
-type undoneError struct{ *Problem }
-
-func (e undoneError) Unwrap() error { return e.Problem }
-
-// undone is the error for a row of the batch that is still as it was read.
+// undone is the *Problem of a row of the batch that is as it was, though the database has
+// taken the statement that writes its outcome.
 func (t *layout) undone(b batch) error {
 	by := "a trigger or a rule of the database"
 	if len(t.catalog.Triggers) > 0 {
 		by = "a trigger: " + strings.Join(t.catalog.Triggers, ", ")
 	}
-	return undoneError{&Problem{
-		What: fmt.Sprintf("%s is undone: a row of table %s is as it was after it was written, which is the work of %s", settings[b.target], t.m.Name, by),
-		Hint: "change that: records would be handled again and again",
-	}}
+	return problem("change that: records would be handled again and again",
+		"%s is undone: a row of table %s is as it was after it was written, which is the work of %s", settings[b.target], t.m.Name, by)
 }
 
 // kept returns an error if the row, found to be written or not, is as it was, or

@@ -229,9 +229,6 @@ func (t *layout) Name() string { return t.name }
 // Mapping says what the columns mean.
 func (t *layout) Mapping() mapping.Mapping { return t.m }
 
-// Advice is what its owner could change about the database for the better, or "".
-func (t *Table) Advice() string { return t.catalog.Advice }
-
 // Close lets go of the statements that the table has prepared; the database stays
 // open. Only a program that makes tables again and again from one database needs it.
 // Nothing must use the table at the time or afterwards.

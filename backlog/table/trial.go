@@ -17,10 +17,7 @@ import (
 // A target is an outcome as it would be written to a row.
 type target struct {
 	work
-	text  string // the statement; "" if there is nothing to write
-	set   []assign
-	args  []any  // what is set comes first
-	shown string // that, with its values
+	Write
 }
 
 // settings name the place in the file from which an outcome's status comes.
@@ -31,10 +28,8 @@ var settings = map[backlog.RowState]string{
 }
 
 func (t *layout) targetOf(s *backlog.Settlement) target {
-	x := target{work: t.workOf(s)}
-	x.text, x.args, x.set = t.update(x.work)
-	x.shown = shownSet(t.text, x.set, x.args)
-	return x
+	w := t.workOf(s)
+	return target{w, t.update(w)}
 }
 
 // targets are the outcomes of all states, for statements that need no row.
@@ -50,7 +45,7 @@ func (t *layout) targets(now time.Time) (list []target) {
 			{Target: backlog.RowDead, Failures: again}, {Target: backlog.RowDead, Failures: failed},
 		} {
 			s.Record, s.At = &backlog.Record{Origin: i}, now
-			if x := t.targetOf(&s); x.text != "" && !slices.ContainsFunc(list, func(y target) bool { return y.text == x.text }) {
+			if x := t.targetOf(&s); x.Text != "" && !slices.ContainsFunc(list, func(y target) bool { return y.Text == x.Text }) {
 				list = append(list, x)
 			}
 		}
@@ -58,12 +53,11 @@ func (t *layout) targets(now time.Time) (list []target) {
 	return list
 }
 
-// shownSet returns what is set with the values that are bound to it, long ones
-// by their beginning.
-func shownSet(d *db.Text, set []assign, args []any) string {
+// Shown says what is set, for people: long values by their beginning.
+func (w *Write) Shown(d *db.Text) string {
 	const most = 40
-	list := make([]string, len(set))
-	for i, a := range set {
+	list, args := make([]string, len(w.set)), w.Args
+	for i, a := range w.set {
 		expr := a.expr
 		if expr == "?" {
 			expr, args = d.Literal(args[0]), args[1:]
@@ -100,8 +94,8 @@ func (t *Table) Prove(ctx context.Context, now time.Time) error {
 func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	return t.db.Within(ctx, func(ctx context.Context) error {
 		for _, x := range t.targets(now) {
-			if err := t.db.Plan(ctx, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
-				return t.Untaken(settings[x.target], x.shown, err)
+			if err := t.db.Plan(ctx, t.text.Place(x.Text), len(x.Args)+len(t.key)); err != nil {
+				return t.Untaken(settings[x.target], x.Write, err)
 			}
 			for _, a := range x.set {
 				c := t.quotedColumn(a.col)
@@ -109,7 +103,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 					continue
 				}
 				if _, err := db.Texts(ctx, t.db.Read, "SELECT CAST(CAST("+a.expr+" AS "+c.Domain+") AS text)"); err != nil {
-					return t.Untaken(settings[x.target], x.shown, err)
+					return t.Untaken(settings[x.target], x.Write, err)
 				}
 			}
 		}
@@ -127,7 +121,7 @@ func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
 		}
 	}
 	x := t.targetOf(&s)
-	if x.text == "" || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
+	if x.Text == "" || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
 		return nil
 	}
 	return t.Undone(ctx, func(ctx context.Context, tx *sql.Tx) error { return t.try(ctx, tx, x, s.Record) })
@@ -154,18 +148,19 @@ func (t *Table) Undone(ctx context.Context, f func(context.Context, *sql.Tx) err
 // try tries the settlement in a transaction that its caller undoes: the row is
 // locked as it was read, the outcome written, and the row judged as it stands then.
 func (t *Table) try(ctx context.Context, tx *sql.Tx, x target, r *backlog.Record) error {
-	switch n, err := t.lockRows(ctx, tx, x.work); {
-	case t.db.Class(err) == db.Busy && t.text.LockRow != "":
+	find, key := t.lockText(x.work)
+	switch rows, err := db.Texts(ctx, tx, t.text.Place(find+t.text.NoWait), key...); {
+	case t.db.Class(err) == db.Busy && t.text.NoWait != "":
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
 	case err != nil:
-		return t.Untaken(settings[x.target], x.shown, err)
-	case n == 0:
+		return t.Untaken(settings[x.target], x.Write, err)
+	case len(rows) == 0:
 		return backlog.ErrConflict
 	}
-	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.text), x.args...))
+	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.Text), x.Args...))
 	switch {
 	case err != nil:
-		return t.Untaken(settings[x.target], x.shown, err)
+		return t.Untaken(settings[x.target], x.Write, err)
 	case n == 0:
 		return t.undone(x.batch)
 	case n > 1:
@@ -176,8 +171,8 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x target, r *backlog.Record
 
 // Untaken is the error of a trial that the database refused: what is set, and the place
 // in the file that says so. What may pass is returned as it is.
-func (t *Table) Untaken(place, shown string, err error) error {
-	class := t.db.Class(err)
+func (t *Table) Untaken(place string, w Write, err error) error {
+	class, shown := t.db.Class(err), w.Shown(t.text)
 	said, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
 	switch {
 	case class == db.Unavailable || class == db.Busy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
@@ -199,26 +194,26 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key back
 	if err := tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, key)...).Scan(&standing); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	state, still := "in error", standing < len(t.branches)
-	fresh := still && t.branches[standing].lane == backlog.Fresh
+	if standing >= len(t.branches) {
+		return nil
+	}
+	state := "in error"
+	fresh := t.branches[standing].lane == backlog.Fresh
 	if fresh {
 		state = "new"
 	}
 	hint := "write what does not meet the condition of " + strings.TrimPrefix(state, "in ")
-	b := x.batch
-	dead := b.target == backlog.RowDead && t.HasDead()
-	switch {
-	case still && (b.target == backlog.RowSuccess || dead) && len(t.catalog.Triggers) > 0:
-		return t.undone(b)
-	case still && b.target == backlog.RowSuccess:
-		return problem(hint, "statuses.success: with %s a record that succeeded would still be %s to the database and be tried for ever", x.shown, state)
-	case still && dead:
-		return problem(hint, "statuses.dead: with %s a dead record would still be %s to the database and be tried for ever", x.shown, state)
-	case b.target != backlog.RowError || !fresh || !t.failedLane:
+	record := map[backlog.RowState]string{backlog.RowSuccess: "record that succeeded", backlog.RowDead: "dead record"}[x.target]
+	switch ends := x.target == backlog.RowSuccess || x.target == backlog.RowDead && t.HasDead(); {
+	case ends && len(t.catalog.Triggers) > 0:
+		return t.undone(x.batch)
+	case ends:
+		return problem(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", settings[x.target], x.Shown(t.text), record, state)
+	case x.target != backlog.RowError || !fresh || !t.failedLane:
 	case t.retry != nil:
-		return problem(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.shown)
+		return problem(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.Shown(t.text))
 	default:
-		t.note("statuses.error is one of statuses.new to the database, with %s: failed records are not told from new ones, and age alone decides when they are tried", x.shown)
+		t.note("statuses.error is one of statuses.new to the database, with %s: failed records are not told from new ones, and age alone decides when they are tried", x.Shown(t.text))
 	}
 	return nil
 }

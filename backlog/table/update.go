@@ -105,14 +105,21 @@ func (w work) padded() []*backlog.Settlement {
 	return append(slices.Clip(w.rows), slices.Repeat(last, sizes[i]-len(w.rows))...)
 }
 
-// update returns the statement that settles the work, "" if there is nothing to write,
-// and its arguments: first what it sets, then which rows.
-func (t *layout) update(w work) (text string, args []any, set []assign) {
-	if set, args = t.bound(t.assignments(w.batch), w); len(set) == 0 {
-		return "", nil, nil
+// A Write is a statement that writes an outcome to its rows.
+type Write struct {
+	Text string // "": nothing changes
+	Args []any  // first of what it sets, then of which rows
+	set  []assign
+}
+
+// update returns the statement that settles the work.
+func (t *layout) update(w work) Write {
+	set, args := t.bound(t.assignments(w.batch), w)
+	if len(set) == 0 {
+		return Write{}
 	}
 	cond, keys := t.asRead(w)
-	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(args, keys...), set
+	return Write{"UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(args, keys...), set}
 }
 
 // bound returns the assignments to the work's rows, and their arguments.

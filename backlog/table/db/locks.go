@@ -93,18 +93,15 @@ func (l *sessionLock) take(ctx context.Context) error {
 // Check asks the server whether this very session still has the lock. A caller who
 // does not want to know any more must not end the session.
 func (l *sessionLock) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	var ours sql.NullBool
-	err := l.conn.QueryRowContext(ctx, l.Held, l.name).Scan(&ours)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("the lock's connection: no answer within %v", lockTimeout)
-	case err != nil && l.db.fault(err) == Fault{Class: Unavailable}:
-		return errors.New("the lock's connection broke off")
-	case err != nil:
-		return fmt.Errorf("the lock's connection: %w", err)
-	case !ours.Bool:
+	err := limited(ctx, lockTimeout, func(ctx context.Context) error {
+		return l.conn.QueryRowContext(ctx, l.Held, l.name).Scan(&ours)
+	})
+	if err != nil {
+		return fmt.Errorf("the lock's connection: %w", l.db.Wrap(ctx, err))
+	}
+	if !ours.Bool {
 		return errors.New("the database server no longer has the lock as ours")
 	}
 	return nil

@@ -92,13 +92,10 @@ func Rows(ctx context.Context, q Querier, query string, args ...any) ([]Row, err
 		if err != nil {
 			return nil, err
 		}
-		values, to, row := make([]sql.NullString, len(names)), make([]any, len(names)), make(Row)
-		for i := range to {
-			to[i] = &values[i]
-		}
-		err = rows.Scan(to...)
+		values, err := ScanValues(rows, len(names))
+		row := make(Row)
 		for i, name := range names {
-			row[strings.ToLower(name)] = values[i].String
+			row[strings.ToLower(name)] = AsText(values[i])
 		}
 		return row, err
 	})

@@ -15,7 +15,7 @@ import (
 type Text struct {
 	Name    string   // of the kind
 	Schemes []string // of its URLs
-	File    bool     // a URL names a file
+	File    bool     // a URL names a file, which has one schema, and one writer at a time
 	Driver  string   // the module that speaks to it
 
 	// Parameters are what a URL may set, with the values, divided by blanks; "" is for
@@ -37,6 +37,7 @@ type Text struct {
 	Raw         string // a column as it is stored, as a format
 	Guard       string // a condition that no index is searched by, as a format
 	LockRow     string // ends a SELECT that keeps others from its rows
+	NoWait      string // behind that: a row that others have is an error at once; "": it is waited for
 	Present     string // the server's time in microseconds since 1970; "": there is no server
 	Hint        string // the table's name with an index to use, as a format; "": planners need none
 	Own         string // characters that begin the database's own parameters
@@ -46,13 +47,10 @@ type Text struct {
 	PartialIndexes bool
 	SearchedFirst  bool // an index begins with the columns that have one value, else its condition says them
 	FoldsNames     bool // column names do not differ by case alone
-	OneWriter      bool
-	OneSchema      bool
 
 	BeginPlan   string   // begins a transaction in which what writes is planned, wherever
 	Trial       []string // a transaction that will be rolled back begins with it
 	Immediate   string   // has deferred constraints speak up at once
-	Warnings    string   // the query for what a rollback has left
 	Explain     string   // in front of a query: its plan
 	CreateIndex string
 	NameLength  int  // of an index's name, in bytes

@@ -13,7 +13,7 @@ var text = db.Text{
 	// the key of a table in partitions, MySQL 9.7 takes for it whatever stands in
 	// its memory when it prepares the statement.
 	Rows: "",
-	Raw:  "%s", Guard: "IF(%s, 1, 0)", LockRow: " FOR UPDATE", Own: "?",
+	Raw:  "%s", Guard: "IF(%s, 1, 0)", LockRow: " FOR UPDATE", NoWait: " NOWAIT", Own: "?",
 	Present: "CAST(unix_timestamp(now(6)) * 1000000 AS SIGNED)",
 	// Left to itself MariaDB prefers to look up the status in the index and to go
 	// through all that has it from its newest end up to the page's place, where most
@@ -21,9 +21,6 @@ var text = db.Text{
 	Hint:     "%s FORCE INDEX (%s)",
 	Prepares: true, SearchedFirst: true, FoldsNames: true,
 	BeginPlan: "START TRANSACTION READ WRITE", Explain: "EXPLAIN FORMAT=TRADITIONAL ", CreateIndex: "CREATE INDEX", NameLength: 64,
-	// What a trigger writes to a table without transactions stays, and the server
-	// says so.
-	Warnings: "SHOW WARNINGS",
 	Types: db.Types{
 		Key: "BIGINT AUTO_INCREMENT PRIMARY KEY", Integer: "BIGINT", Status: "VARCHAR(191)", Text: "TEXT",
 		Options: " ENGINE = InnoDB DEFAULT CHARSET = utf8mb4",

@@ -185,9 +185,9 @@ func (s *Store) write(
 func (s *Store) writeRow(
 	ctx context.Context, tx *sql.Tx, prepared map[string]*sql.Stmt, g *backlog.Settlement, now *backlog.Refresh,
 ) (*backlog.Refresh, error) {
-	w := s.t.RefreshWrite(g, g.Record.Refresh, now)
+	w, left := s.t.RefreshWrite(g, g.Record.Refresh, now)
 	if w.Text == "" {
-		return &w.Left, nil
+		return &left, nil
 	}
 	stmt := prepared[w.Text]
 	if stmt == nil {
@@ -204,5 +204,5 @@ func (s *Store) writeRow(
 	if err != nil {
 		return nil, err
 	}
-	return &w.Left, nil
+	return &left, nil
 }

@@ -37,15 +37,11 @@ func (s *Store) Try(ctx context.Context, g backlog.Settlement) error {
 
 // try writes the steps, one after the other, to a row that is as it was read.
 func (s *Store) try(ctx context.Context, tx *sql.Tx, steps settlements) error {
-	how := ""
-	if s.d.Text().LockRow != "" {
-		how = " NOWAIT"
-	}
 	key, read := steps[0].Record.Key, steps[0].Record.Refresh
-	rows, err := s.t.LockStates(ctx, tx, steps[:1], how)
+	rows, err := s.t.LockStates(ctx, tx, steps[:1], s.d.Text().NoWait)
 	now := rows[key.Hash()]
 	switch {
-	case s.d.Class(err) == db.Busy && how != "":
+	case s.d.Class(err) == db.Busy && s.d.Text().NoWait != "":
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, key)
 	case err != nil:
 		return err
@@ -59,17 +55,17 @@ func (s *Store) try(ctx context.Context, tx *sql.Tx, steps settlements) error {
 			}
 			g.Refresh = &next
 		}
-		w := s.t.RefreshWrite(&g, now, now)
+		w, left := s.t.RefreshWrite(&g, now, now)
 		if w.Text != "" {
 			if _, err := tx.ExecContext(ctx, s.d.Text().Place(w.Text), w.Args...); err != nil {
-				return s.t.Untaken("policy.refresh", w.Shown(s.d.Text()), err)
+				return s.t.Untaken("policy.refresh", w, err)
 			}
 		}
 		if rows, err = s.t.LockStates(ctx, tx, steps[:1], ""); err != nil {
 			return err
 		}
 		now = rows[key.Hash()]
-		if now == nil || !s.t.Refresh().Same(now, &w.Left) {
+		if now == nil || !s.t.Refresh().Same(now, &left) {
 			return db.Problemf("look at the triggers of the table, and at the types of the policy's columns",
 				"policy.refresh: with %s a row of table %s is not as it was written", w.Shown(s.d.Text()), s.t.Mapping().Name)
 		}

@@ -9,7 +9,7 @@ var text = db.Text{
 	// Unary plus hides the declared type from the drivers, which would otherwise
 	// make times and booleans of what is stored. It changes nothing else.
 	Raw: "+%s", Guard: "(%s) IS TRUE", Own: "?@$",
-	Prepares: true, LazyUnion: true, PartialIndexes: true, SearchedFirst: true, FoldsNames: true, OneWriter: true, OneSchema: true,
+	Prepares: true, LazyUnion: true, PartialIndexes: true, SearchedFirst: true, FoldsNames: true,
 	BeginPlan: "BEGIN", Explain: "EXPLAIN QUERY PLAN ", CreateIndex: "CREATE INDEX IF NOT EXISTS", NameLength: 1 << 10,
 	Types: db.Types{
 		Key: "INTEGER PRIMARY KEY", Integer: "INTEGER", Status: "TEXT", Text: "TEXT",

@@ -308,7 +308,7 @@ func (s *stepError) Unwrap() error { return s.err }
 // Hands returns how many calls at a time are of any use: more would only wait
 // for each other, in the time that the record has.
 func (w *SQLHandler) Hands() int {
-	if w.d.Text().OneWriter {
+	if w.d.Text().File {
 		return 1
 	}
 	return max(1, w.d.Write.Stats().MaxOpenConnections-1) // one is for those who read and settle
