@@ -251,7 +251,7 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass)
 	case !policy:
 		add(order.quoted+" >= ?", t.writeForm(order).Lower(q.Since))
 	case !c.now:
-		add(t.until(order, q.Now.Add(-c.wait)))
+		add(order.quoted+" < ?", t.writeForm(order).Beyond(q.Now.Add(-c.wait)))
 	case !within:
 		add(order.quoted + " IS NOT NULL")
 	}
@@ -292,7 +292,7 @@ func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) 
 		op    string
 		bound func(timeform.Form, time.Time) any
 	}{
-		{t.eligible, "<=", timeform.Form.Upper},
+		{t.eligible, "<", timeform.Form.Beyond},
 		{t.expires, ">=", timeform.Form.Lower},
 	} {
 		if x.col == nil || x.col.known() == nil {
@@ -368,19 +368,6 @@ func (t *Table) readPart(ctx context.Context, s *scanner, text string, args []an
 	}
 	defer rows.Close()
 	return s.scan(rows)
-}
-
-// until returns the condition for values of the column that stand for at or
-// earlier, and perhaps some that are later by less than the form's step. The
-// bound of most forms is the next whole step itself: what equals it would only
-// use up pages.
-func (t *layout) until(col *timeCol, at time.Time) (string, any) {
-	form := t.writeForm(col)
-	bound, op := form.Upper(at), "<="
-	if b, err := form.Parse(bound); err == nil && b.After(at) {
-		op = "<"
-	}
-	return col.quoted + " " + op + " ?", bound
 }
 
 // addAge adds the condition for the pass's ages.

@@ -129,8 +129,7 @@ func (t *layout) overdueReading(now time.Time) Reading {
 func (t *layout) Overdue(now time.Time, after backlog.Cursor, limit int) (cond, tail string, args []any) {
 	tc := t.timeOf(t.refresh.Column(mapping.DeadlineAt))
 	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
-	cond, bound := t.until(tc, now)
-	cond, args = t.refresh.Running+" AND "+cond, []any{bound}
+	cond, args = t.refresh.Running+" AND "+tc.quoted+" < ?", []any{t.writeForm(tc).Beyond(now)}
 	if !after.IsZero() {
 		beyond, place := db.KeyRange(map[bool]string{true: ">=", false: ">"}[after.Before], cols, after.Key, after.Order)
 		cond, args = cond+" AND "+beyond, append(args, place...)

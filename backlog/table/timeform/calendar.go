@@ -116,7 +116,7 @@ func (c Calendar) text(raw any) string {
 }
 
 func (c Calendar) Lower(t time.Time) any {
-	wall, _ := wallRange(t, c.Zone)
+	wall := leastWall(t, c.Zone)
 	if !c.fractional() {
 		wall = ceil(wall, c.step())
 	} else if c.Compared {
@@ -125,22 +125,8 @@ func (c Calendar) Lower(t time.Time) any {
 	return c.value(wall, c.Head, "")
 }
 
-func (c Calendar) Upper(t time.Time) any {
-	_, wall := wallRange(t, c.Zone)
-	if c.fractional() && c.Compared {
-		return c.value(wall, c.Head+micros, c.Suffix)
-	}
-	if c.fractional() || c.Suffix != "" {
-		wall = wall.Add(c.step())
-		if wall.Year() > 9999 {
-			return ":" // follows every digit
-		}
-	}
-	return c.value(wall, c.Head, "")
-}
-
 func (c Calendar) Exact(t time.Time) any {
-	wall, _ := wallRange(t, c.Zone)
+	wall := leastWall(t, c.Zone)
 	return c.whole(ceil(wall, c.precision()))
 }
 
@@ -206,28 +192,23 @@ func wallEnd(wall time.Time, zone *time.Location) time.Time {
 	}
 }
 
-// wallRange returns the least that the clock in the zone reads at t or
-// later and the greatest that it reads at t or earlier: its reading at t,
-// unless the clock is set back within hours.
-func wallRange(t time.Time, zone *time.Location) (least, greatest time.Time) {
+// leastWall returns the least that the clock in the zone reads at t or later: its
+// reading at t, unless the clock is set back within hours.
+func leastWall(t time.Time, zone *time.Location) time.Time {
 	const reach = 48 * time.Hour // more than any clock was ever set back
-	least = wallAt(t, zone)
-	greatest = least
+	least := wallAt(t, zone)
 	if w := wallAt(t.Add(-1), zone).Add(1); w.Before(least) {
 		least = w // what the clock skips at t stands for t
 	}
 	for last := t.Add(reach).In(zone); ; {
 		start, _ := last.ZoneBounds()
-		if start.IsZero() || t.Sub(start) > reach {
-			return least, greatest
+		if start.IsZero() || !start.After(t) {
+			return least
 		}
-		last = start.Add(-1)
-		if w := wallAt(start, zone); start.After(t) && w.Before(least) {
+		if w := wallAt(start, zone); w.Before(least) {
 			least = w
 		}
-		if w := wallAt(last, zone); !start.After(t) && w.After(greatest) {
-			greatest = w
-		}
+		last = start.Add(-1)
 	}
 }
 

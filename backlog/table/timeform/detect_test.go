@@ -190,8 +190,8 @@ func FuzzDetect(f *testing.F) {
 				if err != nil {
 					t.Fatalf("%v detected, but %v", form, err)
 				}
-				if compare(raw, form.Lower(at)) < 0 || compare(raw, form.Upper(at)) > 0 {
-					t.Fatalf("%v: %#v is not within %#v and %#v", form, raw, form.Lower(at), form.Upper(at))
+				if compare(raw, form.Lower(at)) < 0 || compare(raw, form.Beyond(at)) >= 0 {
+					t.Fatalf("%v: %#v is not within %#v and %#v", form, raw, form.Lower(at), form.Beyond(at))
 				}
 				written := form.Write(at)
 				if _, err := form.Parse(written); err != nil {

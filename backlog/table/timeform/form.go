@@ -32,6 +32,10 @@ func (f Form) Parse(raw any) (time.Time, error) {
 	return t, nil
 }
 
+// Beyond returns a bound above every value for t or earlier. Values for up to two seconds
+// after t may be below it, too: the bound spares reading the others, Parse decides.
+func (f Form) Beyond(t time.Time) any { return f.Exact(t.Truncate(time.Second).Add(time.Second)) }
+
 // Coarse reports whether one second looks like the next.
 func (f Form) Coarse() bool {
 	c, ok := f.codec.(Calendar)
@@ -69,7 +73,7 @@ func (f Form) AtMost(most int64) Form {
 	return f
 }
 
-// A codec is a Form at work. Lower, Upper, Exact and Write return values of the
+// A codec is a Form at work. Lower, Exact and Write return values of the
 // column's storage class, so that an index on the bare column serves.
 type codec interface {
 	// String returns what people, and where it has a word for it the
@@ -85,11 +89,6 @@ type codec interface {
 	// a zone's clock was set back: the bound spares reading the others,
 	// Parse decides.
 	Lower(t time.Time) any
-
-	// Upper returns a bound that no value for t or earlier exceeds. Values
-	// up to a second after t may stay within it too, or up to one step of a
-	// coarser form.
-	Upper(t time.Time) any
 
 	// Exact returns the least value for t or later at the precision that
 	// the column shows: one comparison in the database splits the column
@@ -158,7 +157,6 @@ func (c unix) at(n int64, d time.Duration) time.Time {
 }
 
 func (c unix) Lower(t time.Time) any { return c.value(c.units(t)) }
-func (c unix) Upper(t time.Time) any { return c.value(c.units(t) + 1) }
 
 func (c unix) Exact(t time.Time) any {
 	if c.fraction || c.fine {
@@ -221,7 +219,6 @@ func (c julian) read(raw any) (time.Time, bool) {
 
 // A millisecond more covers what rounding moves a value.
 func (c julian) Lower(t time.Time) any { return c.Write(t.Add(-time.Millisecond)) }
-func (c julian) Upper(t time.Time) any { return c.Write(t.Add(time.Millisecond)) }
 func (c julian) Exact(t time.Time) any { return c.Write(ceil(t, time.Millisecond)) }
 func (julian) Write(t time.Time) any   { return float64(t.UnixMilli()+julianEpoch) / julianDay }
 
