@@ -13,6 +13,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/retry"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
 )
@@ -86,7 +87,7 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 	switch {
 	case err != nil && o.JSON && !o.SQL:
 		k.bad("config", err)
-		return errors.Join(err, g.printChecks(false, k.findings, nil))
+		return errors.Join(err, g.printChecks(false, k.findings, config.Policy{}))
 	case err != nil:
 		return err
 	case o.SQL:
@@ -98,7 +99,7 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 	}
 	ok := !slices.ContainsFunc(k.findings, func(f finding) bool { return !f.OK })
 	if o.JSON {
-		err = g.printChecks(ok, k.findings, cfg)
+		err = g.printChecks(ok, k.findings, cfg.Policy)
 	} else {
 		g.printFindings(k.findings)
 	}
@@ -113,12 +114,13 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 
 // printChecks prints the findings and, with the policy refresh, how its settings are
 // understood, which may be sentences.
-func (g *globals) printChecks(ok bool, list []finding, cfg *config.Config) error {
+func (g *globals) printChecks(ok bool, list []finding, p config.Policy) error {
+	refresh, _ := p.Settings.(*retry.Refresh)
 	return printJSON(g.out, struct {
-		OK     bool      `json:"ok"`
-		Checks []finding `json:"checks"`
-		Policy any       `json:"policy,omitempty"`
-	}{ok, list, policySettings(cfg)})
+		OK     bool           `json:"ok"`
+		Checks []finding      `json:"checks"`
+		Policy *retry.Refresh `json:"policy,omitempty"`
+	}{ok, list, refresh})
 }
 
 func (g *globals) printFindings(list []finding) {

@@ -298,13 +298,3 @@ func (k *checker) refresh(p *retry.Refresher, now time.Time) {
 		k.good("policy", "refresh")
 	}
 }
-
-// policySettings returns the settings of the policy refresh as check prints them, nil
-// if another is configured.
-func policySettings(cfg *config.Config) any {
-	if cfg == nil || refreshOf(cfg) == nil {
-		return nil
-	}
-	s := refreshOf(cfg).Settings()
-	return &s
-}

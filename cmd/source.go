@@ -26,20 +26,26 @@ func sourceOf(cfg *config.Config) *amqp.Settings {
 	return s
 }
 
-// wireSource makes the app of a queue instead of a table. It connects to nothing.
+// wireSource makes the app of a queue instead of a table, or of a worker. It connects to
+// nothing.
 func (g *globals) wireSource(ctx context.Context, cfg *config.Config, most int) (*app, error) {
 	log := newLog(cfg.Log, g.err)
 	h, onDead, err := newHandlers(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	s := *sourceOf(cfg)
-	s.Prefetch = cmp.Or(s.Prefetch, cfg.Handler.Concurrency)
-	source := &amqp.Source{Settings: s, Most: most}
-	return &app{cfg: cfg, log: log, handler: h, onDead: onDead, hard: hardOf(ctx), store: source, source: source}, nil
+	a := &app{cfg: cfg, log: log, handler: h, onDead: onDead, hard: hardOf(ctx)}
+	if s, ok := cfg.Worker.Settings.(*amqp.WorkerSettings); ok {
+		w := amqp.NewWorker(*s, h, cfg.Handler.Concurrency)
+		a.store, a.source = w, w.Source
+	} else {
+		a.source = &amqp.Source{Settings: *sourceOf(cfg), Most: most}
+		a.store, a.source.Prefetch = a.source, cmp.Or(a.source.Prefetch, cfg.Handler.Concurrency)
+	}
+	return a, nil
 }
 
-// runSource is `run` over a queue.
+// runSource is `run` over a queue, or `worker`.
 func runSource(ctx context.Context, g *globals, cfg *config.Config) error {
 	ctx, stop := stopAtEnd(ctx)
 	defer stop()
@@ -49,7 +55,7 @@ func runSource(ctx context.Context, g *globals, cfg *config.Config) error {
 		return err
 	}
 	defer a.close()
-	return a.serve(ctx, a.source.Queue, nil)
+	return a.serve(ctx)
 }
 
 // onceSource takes the messages that are ready, at most so many.
@@ -80,10 +86,7 @@ func onceSource(ctx context.Context, g *globals, cfg *config.Config, o OnceOptio
 
 // statusSource counts the messages of each queue.
 func statusSource(ctx context.Context, g *globals, cfg *config.Config, asJSON bool) error {
-	c, err := amqp.Connect(ctx, *sourceOf(cfg))
-	if err != nil {
-		return err
-	}
+	c := amqp.Look(*sourceOf(cfg))
 	defer c.Close()
 	list, err := c.Status(ctx)
 	if err != nil {
@@ -111,10 +114,7 @@ func (k *checker) source(ctx context.Context, s *amqp.Settings) {
 		k.good("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(each(shared, shown), ", "), shown(s.Sneakers.RoutingKey))
 	}
 	k.tools(ctx)
-	c, err := amqp.Connect(ctx, *s)
-	if k.bad("broker", err) {
-		return
-	}
+	c := amqp.Look(*s)
 	defer c.Close()
 	found, err := c.Inspect(ctx)
 	k.bad("broker", err)
@@ -136,10 +136,7 @@ func initSource(ctx context.Context, g *globals, cfg *config.Config, onlyPrint b
 	if onlyPrint {
 		return printJSON(g.out, s.Definitions())
 	}
-	c, err := amqp.Connect(ctx, *s)
-	if err != nil {
-		return err
-	}
+	c := amqp.Look(*s)
 	defer c.Close()
 	if err := c.DeclareAll(ctx); err != nil {
 		return err
@@ -161,10 +158,7 @@ func retrySource(ctx context.Context, g *globals, cfg *config.Config, o RetryOpt
 	}
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
-	c, err := amqp.Connect(ctx, *sourceOf(cfg))
-	if err != nil {
-		return err
-	}
+	c := amqp.Look(*sourceOf(cfg))
 	defer c.Close()
 	n, err := c.Redrive(ctx, o.Match, 0, !o.Yes || o.DryRun)
 	if err == nil && !o.Yes && !o.DryRun && n.Matched > 0 {

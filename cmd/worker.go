@@ -40,24 +40,12 @@ func runWorker(ctx context.Context, g *globals) error {
 	if !ok {
 		return usagef("%s: has no worker; say where requests come from and what handles them, such as worker: {amqp: {url: …, name: orders}, handler: {exec: [./deliver.sh]}}", g.Config)
 	}
-	ctx, stop := stopAtEnd(ctx)
-	defer stop()
-	surviveReaders()
 	cfg.Table.Name = s.Name // for handlers that tell where a record is from
-	log := newLog(cfg.Log, g.err)
-	h, err := newHandler(ctx, cfg, log)
-	if err != nil {
-		return err
-	}
-	w := amqp.NewWorker(*s, h, cfg.Handler.Concurrency)
-	a := &app{cfg: cfg, log: log, handler: h, hard: hardOf(ctx), source: w.Source}
-	defer a.close()
-	return a.serve(ctx, s.Name, w)
+	return runSource(ctx, g, cfg)
 }
 
-// serve handles messages until ctx is done: those of the app's source, which the log
-// calls by that name, or the requests to a worker.
-func (a *app) serve(ctx context.Context, name string, w *amqp.Worker) error {
+// serve handles messages until ctx is done: those of a source, or the requests to a worker.
+func (a *app) serve(ctx context.Context) error {
 	obs := newObserver(a.log)
 	defer obs.end()
 	e := a.engine(nil, func(ev backlog.Event) {
@@ -66,9 +54,10 @@ func (a *app) serve(ctx context.Context, name string, w *amqp.Worker) error {
 		}
 		obs.Observe(ev)
 	})
-	if w != nil {
-		e.Store, e.Policy, e.Handler, e.Timeout = w, nil, w, 0
-		w.Prefetch = e.Concurrency
+	name := a.source.Queue // for the log
+	if w, ok := a.store.(*amqp.Worker); ok {
+		e.Policy, e.Handler, e.Timeout = nil, w, 0
+		w.Prefetch, name = e.Concurrency, a.cfg.Table.Name
 	}
 	defer context.AfterFunc(ctx, func() {
 		notify(a.log, daemon.SdNotifyStopping)

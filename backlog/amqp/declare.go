@@ -107,11 +107,8 @@ type QueueStatus struct {
 	Consumers int    `json:"consumers"`
 }
 
-// Connect returns a source that only looks: it neither declares nor consumes.
-func Connect(ctx context.Context, s Settings) (*Source, error) {
-	c := &Source{Settings: s, looks: true}
-	return c, c.Open(ctx)
-}
+// Look returns a source that only looks: it neither declares nor consumes.
+func Look(s Settings) *Source { return &Source{Settings: s, looks: true} }
 
 // Status returns the state of each queue.
 func (c *Source) Status(ctx context.Context) (list []QueueStatus, err error) {

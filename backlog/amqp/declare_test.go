@@ -134,8 +134,7 @@ func TestInspect(t *testing.T) {
 	s.Sneakers.MaxRetries = 1
 	look := func() (problems, warnings string) {
 		t.Helper()
-		c, err := Connect(t.Context(), *s)
-		b.check(err)
+		c := Look(*s)
 		defer c.Close()
 		list, err := c.Inspect(t.Context())
 		b.check(err)

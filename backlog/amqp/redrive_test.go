@@ -36,8 +36,7 @@ func TestRedrive(t *testing.T) {
 	}
 	redrive := func(match string, most int, dry bool) string {
 		t.Helper()
-		c, err := Connect(t.Context(), *s)
-		b.check(err)
+		c := Look(*s)
 		n, err := c.Redrive(t.Context(), match, most, dry)
 		b.check(err)
 		return fmt.Sprint(n)
@@ -80,8 +79,7 @@ func TestRedriveOurs(t *testing.T) {
 			t.Parallel()
 			s, b := newBroker(t)
 			s.Exchange.Name, s.Sneakers.MaxRetries, s.Sneakers.ErrorBody = none, 0, body
-			c, err := Connect(t.Context(), *s)
-			b.check(err)
+			c := Look(*s)
 			if n, err := c.Redrive(t.Context(), "", 0, false); err != nil || n != (Redriven{}) {
 				t.Errorf("without queues: %v %v", n, err)
 			}
@@ -93,8 +91,7 @@ func TestRedriveOurs(t *testing.T) {
 				match string
 				want  Redriven
 			}{{"another", Redriven{Unmatched: 1}}, {"boom", Redriven{Matched: 1}}} {
-				c, err := Connect(t.Context(), *s)
-				b.check(err)
+				c := Look(*s)
 				if n, err := c.Redrive(t.Context(), test.match, 0, false); err != nil || n != test.want {
 					t.Errorf("%s: %v %v", test.match, n, err)
 				}

@@ -73,8 +73,7 @@ func TestRubyWorker(t *testing.T) {
 	redrive := func() {
 		t.Helper()
 		b.waitReady(s.Queue+"-error", 1)
-		c, err := Connect(t.Context(), *s)
-		b.check(err)
+		c := Look(*s)
 		if n, err := c.Redrive(t.Context(), "", 0, false); err != nil || n.Matched != 1 {
 			t.Fatalf("%+v %v", n, err)
 		}
