@@ -100,11 +100,10 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 // take makes the attempt: a pass of an engine over that one record. The error
 // says that the handler could not be called.
 func (s *sample) take(ctx context.Context, a *app, now time.Time) error {
-	ended := false
 	e := a.engine(nil, func(ev backlog.Event) {
 		switch ev.Kind {
 		case backlog.AttemptEnded:
-			ended, s.Outcome = true, ev.Outcome.String()
+			s.Outcome = ev.Outcome.String()
 			if ev.Err != nil {
 				s.Error = ev.Err.Error()
 			}
@@ -125,7 +124,7 @@ func (s *sample) take(ctx context.Context, a *app, now time.Time) error {
 		return a.handler.Handle(ctx, r)
 	})
 	report, err := e.Pass(ctx, backlog.Pass{Tier: s.Tier, Now: now})
-	if err == nil && (!ended || report.Interrupted > 0) {
+	if err == nil && (s.Outcome == "" || report.Interrupted > 0) {
 		err = errors.New("stopped before the handler answered")
 	}
 	return err

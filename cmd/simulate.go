@@ -347,51 +347,41 @@ func (g *globals) sayIncomplete() { g.printf("Stopped: the figures are incomplet
 // candidates returns what is to be compared: the configured schedule under each
 // policy of the list, or the schedule and policy of a file.
 func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, shared simulate.Options) (list []simulate.Candidate, err error) {
-	add := func(name string, c *config.Config, p config.Policy) error {
+	names := simulate.SplitOutside(o.Compare) // of nothing: one without a name
+	if o.Diff != "" {
+		names = []string{"now", o.Diff}
+	}
+	for i, name := range names {
+		c, p := cfg, config.Policy{}
+		switch {
+		case i == 0 && o.Compare == "":
+			p, err = o.policy(g)
+			name = cmp.Or(name, p.Name)
+		case o.Diff != "" || strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"):
+			if c, err = config.LoadFile(name, knownSettings()); err != nil {
+				return nil, usageError{err}
+			}
+			p = c.Policy
+		default:
+			p, err = parsePolicy("--compare", name)
+		}
+		if err != nil {
+			return nil, err
+		}
 		policy, err := newPolicy(p)
 		if err != nil {
-			return usagef("%s: %w", name, err)
+			return nil, usagef("%s: %w", name, err)
 		}
 		if policy != nil && policy.Refresher != nil {
-			return usagef("%s: its rows start again and again, which --arrivals and --live do not model; use simulate --attempts", name)
+			return nil, usagef("%s: its rows start again and again, which --arrivals and --live do not model; use simulate --attempts", name)
 		}
 		with := shared
 		with.Schedule, with.Policy = c.Tiers, policy
 		with.MaxRecords, with.AbortAfter, with.Rate, with.Concurrency = c.MaxRecords, c.AbortAfter, c.Rate, c.Handler.Concurrency
 		with.NewTable = func() simulate.Table { return newSimulatedTable(policy) }
 		list = append(list, simulate.Candidate{Name: name, Options: with})
-		return nil
 	}
-	addFile := func(path string) error {
-		other, err := config.LoadFile(path, knownSettings())
-		if err != nil {
-			return usageError{err}
-		}
-		return add(path, other, other.Policy)
-	}
-	if o.Compare != "" {
-		for _, item := range simulate.SplitOutside(o.Compare) {
-			var p config.Policy
-			if strings.HasSuffix(item, ".yaml") || strings.HasSuffix(item, ".yml") {
-				err = addFile(item)
-			} else if p, err = parsePolicy("--compare", item); err == nil {
-				err = add(item, cfg, p)
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	}
-	p, err := o.policy(g)
-	switch {
-	case err != nil:
-	case o.Diff == "":
-		err = add(p.Name, cfg, p)
-	default:
-		err = errors.Join(add("now", cfg, p), addFile(o.Diff))
-	}
-	return list, err
+	return list, nil
 }
 
 // parse returns the workload that --arrivals models, or the empty one of --live.

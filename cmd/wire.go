@@ -163,15 +163,14 @@ func (g *globals) wireTable(
 			err = fmt.Errorf("table %s: %w", cfg.Table.Name, err)
 		}
 	}
+	if err == nil {
+		a.store, err = storeOf(cfg, t)
+	}
 	if err != nil {
 		a.close()
 		return nil, err
 	}
 	a.table = t
-	if a.store, err = storeOf(cfg, t); err != nil {
-		a.close()
-		return nil, err
-	}
 	a.again, _ = a.store.(*refresh.Store)
 	return a, nil
 }

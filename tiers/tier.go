@@ -21,12 +21,12 @@ import (
 // times, and makes up for nothing that was left out. As in any crontab, a day
 // matches by day of the month or by day of the week when both are given.
 type Tier struct {
-	Name     string         // label; New fills an empty one with FormatDuration(MaxAge)
-	MaxAge   time.Duration  // greatest age of a record, inclusive; > 0
-	Every    time.Duration  // whole seconds, at least one; zero when Cron is given
-	Offset   time.Duration  // whole seconds, 0 <= Offset < Every; only with Every
-	Cron     string         // five fields, or a descriptor such as @daily; only without Every
-	Location *time.Location // of Cron, nil for UTC; only with Cron
+	Name     string         `yaml:"name"`           // label; New fills an empty one with FormatDuration(MaxAge)
+	MaxAge   time.Duration  `yaml:"max_age,signed"` // greatest age of a record, inclusive; > 0
+	Every    time.Duration  `yaml:"every,signed"`   // whole seconds, at least one; zero when Cron is given
+	Offset   time.Duration  `yaml:"offset,signed"`  // whole seconds, 0 <= Offset < Every; only with Every
+	Cron     string         `yaml:"cron"`           // five fields, or a descriptor such as @daily; only without Every
+	Location *time.Location `yaml:"timezone"`       // of Cron, nil for UTC; only with Cron
 
 	cron *crontab // compiled by New
 }

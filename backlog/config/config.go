@@ -56,7 +56,7 @@ type Config struct {
 	Timezone        *time.Location // of cron tiers and time columns without their own; never nil
 	State           string         `yaml:"state,env"`        // path of the state file; "": the default place, "none": do without
 	ShutdownTimeout time.Duration  `yaml:"shutdown_timeout"` // what a stop grants to running handlers; 0: nothing
-	Log             Log
+	Log             Log            `yaml:"log"`
 
 	Tiers *tiers.Schedule // never nil
 }
@@ -164,7 +164,6 @@ func (v value) config() *Config {
 		"source":   func(v value) { c.Source = v.source() },
 		"worker":   func(v value) { c.Worker = v.worker() },
 		"timezone": func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
-		"log":      func(v value) { v.settings(&c.Log) },
 		"tiers":    func(v value) { list = v },
 	})
 	v.object(known)

@@ -25,6 +25,7 @@ import (
 //	yaml:"sql,repeat"      a list that may have the same text twice
 //	yaml:"id,names"        a list of names, which errors show
 //	yaml:"base,seconds"    a duration that may be a number of seconds
+//	yaml:"every,signed"    a duration that may be negative, of which its owner tells
 //	required:"url: https…" a mapping without the key is refused, with this example
 //	words:"GET POST"       a text is one of these; called:"method" if not the key names them
 //	min:"1" max:"255"      bounds of a whole number, and why:"…"; min also of a duration
@@ -83,9 +84,12 @@ func (v value) field(field reflect.Value, name, option string, tag reflect.Struc
 		*p = v.number()
 	case *time.Duration:
 		least, _ := tiers.ParseDuration(tag.Get("min"))
-		if option == "seconds" {
+		switch option {
+		case "seconds":
 			*p = v.seconds()
-		} else {
+		case "signed":
+			*p, _ = v.duration()
+		default:
 			*p = v.durationFrom(least)
 		}
 	case *[]time.Duration:

@@ -33,14 +33,7 @@ func (v value) tiers(loc *time.Location, ageless bool) *tiers.Schedule {
 func (v value) tier(loc *time.Location, ageless bool) (tiers.Tier, bool) {
 	var t tiers.Tier
 	before := len(v.d.errs)
-	v.object(keys{
-		"name":     func(v value) { t.Name = v.text() },
-		"max_age":  func(v value) { t.MaxAge, _ = v.duration() },
-		"every":    func(v value) { t.Every, _ = v.duration() },
-		"offset":   func(v value) { t.Offset, _ = v.duration() },
-		"cron":     func(v value) { t.Cron = v.text() },
-		"timezone": func(v value) { t.Location = v.location() },
-	})
+	v.settings(&t)
 	if ageless {
 		v.ageless(&t)
 	} else if v.isMapping() && !v.has("max_age") {
