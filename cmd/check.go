@@ -13,7 +13,6 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
-	"backlog/backlog/retry"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
 )
@@ -115,12 +114,11 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 // printChecks prints the findings and, with the policy refresh, how its settings are
 // understood, which may be sentences.
 func (g *globals) printChecks(ok bool, list []finding, p config.Policy) error {
-	refresh, _ := p.Settings.(*retry.Refresh)
 	return printJSON(g.out, struct {
-		OK     bool           `json:"ok"`
-		Checks []finding      `json:"checks"`
-		Policy *retry.Refresh `json:"policy,omitempty"`
-	}{ok, list, refresh})
+		OK     bool      `json:"ok"`
+		Checks []finding `json:"checks"`
+		Policy any       `json:"policy,omitempty"`
+	}{ok, list, refreshSettings(p)})
 }
 
 func (g *globals) printFindings(list []finding) {

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
-	"backlog/backlog/amqp"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
@@ -177,7 +176,7 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 		return report, err
 	}
 	defer lock.Unlock()
-	if err := a.dispatching(func(d *amqp.Dispatch) error { return d.Open(ctx) }); err != nil {
+	if err := a.openDispatch(ctx); err != nil {
 		return report, err
 	}
 	e := a.engine(clock, newProgress(g.err, a.table, observe))
@@ -193,7 +192,7 @@ func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Lo
 		report, err = a.handleOne(held, e, p, id)
 	}
 	e.Flush(ctx) // what is left of a lost lock
-	err = errors.Join(err, a.dispatching((*amqp.Dispatch).Err))
+	err = errors.Join(err, a.dispatchError())
 	if release(); lost != nil {
 		if report.Stopped == backlog.StoppedLock {
 			report.Stopped = backlog.StoppedError

@@ -16,27 +16,10 @@ import (
 	"backlog/tiers"
 )
 
-// stamp is a time in JSON: RFC 3339 in UTC, null for the zero time and for years
-// that RFC 3339 does not have.
-type stamp time.Time
-
-func (s stamp) MarshalJSON() ([]byte, error) {
-	t := time.Time(s).UTC()
-	if t.IsZero() || t.Year() < 0 || t.Year() > 9999 {
-		return []byte("null"), nil
-	}
-	return t.MarshalJSON()
-}
-
-func (s stamp) String() string { return when(time.Time(s)) }
+type stamp = inspect.Stamp
 
 // when returns a time as people read it.
-func when(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format("2006-01-02 15:04:05 MST")
-}
+func when(t time.Time) string { return stamp(t).String() }
 
 // reportJSON is a pass's report on the command line. Its fields are part of
 // the command's contract.

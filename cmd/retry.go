@@ -82,13 +82,8 @@ type retryJSON struct {
 }
 
 func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
-	ways := 0
-	for _, given := range []bool{len(o.IDs) > 0, o.Status != "" || o.OlderThan > 0, o.All} {
-		if given {
-			ways++
-		}
-	}
-	if ways != 1 {
+	byID, byFlag := len(o.IDs) > 0, o.Status != "" || o.OlderThan > 0
+	if byID && byFlag || (byID || byFlag) == o.All { // several, or nothing
 		return usagef("say which records: their IDs, or --status STATUS and --older-than AGE, or --all")
 	}
 	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun})

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
-	"backlog/backlog/amqp"
 	"backlog/backlog/config"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
@@ -108,7 +107,7 @@ func runRun(ctx context.Context, g *globals) error {
 			obs.Observe(ev)
 		}),
 	}
-	err = errors.Join(d.serve(ctx, hup), d.app.dispatching((*amqp.Dispatch).Err))
+	err = errors.Join(d.serve(ctx, hup), d.app.dispatchError())
 	obs.end()
 	a.db.Close()
 	if n := unwritten.Load(); err == nil && n > 0 {
@@ -191,7 +190,7 @@ func (d *server) lead(ctx context.Context) error {
 	d.mu.Lock() // a reload may be under way
 	a := d.app
 	d.mu.Unlock()
-	a.dispatching((*amqp.Dispatch).Close) // what workers answer is heard by who leads now
+	a.endDispatch() // what workers answer is heard by who leads now
 	return err
 }
 
@@ -284,7 +283,7 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 		return nil, err
 	}
 	if err = a.db.CheckRights(ctx); err == nil {
-		err = a.dispatching(func(d *amqp.Dispatch) error { return d.Ready(ctx) })
+		err = a.checkDispatch(ctx)
 	}
 	if err == nil {
 		a.samples, err = doctor.Samples(ctx, a.table, time.Now())

@@ -122,18 +122,14 @@ func printTicks(w io.Writer, ticks []tickJSON) error {
 // them, "*", or each n-th from the first on, of a clock that may be quarters of an hour
 // off UTC.
 func minutes(s *tiers.Schedule, first string) string {
-	n := 15
-	misses := func(t tiers.Tier) bool {
-		step := time.Duration(n) * time.Minute
-		return t.Cron != "" || t.Every%step != 0 || t.Offset%step != 0
+	for _, n := range []time.Duration{15, 5, 3} {
+		step := n * time.Minute
+		misses := func(t tiers.Tier) bool { return t.Cron != "" || t.Every%step != 0 || t.Offset%step != 0 }
+		if !slices.ContainsFunc(s.Tiers(), misses) {
+			return fmt.Sprintf("%s/%d", first, n)
+		}
 	}
-	for n > 1 && (15%n != 0 || slices.ContainsFunc(s.Tiers(), misses)) {
-		n--
-	}
-	if n == 1 {
-		return "*"
-	}
-	return fmt.Sprintf("%s/%d", first, n)
+	return "*"
 }
 
 // often returns in words how often a tier ticks.

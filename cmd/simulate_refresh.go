@@ -7,21 +7,11 @@ import (
 	"backlog/backlog/simulate"
 )
 
-type refreshedJSON struct {
-	N        int   `json:"n"`
-	No       int   `json:"attempt_no"`
-	Start    stamp `json:"start"`
-	Deadline stamp `json:"deadline_at"`
-	Planned  stamp `json:"refresh_at"` // while it runs
-	End      stamp `json:"end"`
-	Next     stamp `json:"next_refresh_at"`
-}
-
 type refreshesJSON struct {
-	Policy   string          `json:"policy"`
-	Attempts []refreshedJSON `json:"attempts"`
-	Disabled stamp           `json:"disabled_at"`
-	Reason   *string         `json:"disabled_reason"`
+	Policy   string               `json:"policy"`
+	Attempts []simulate.Refreshed `json:"attempts"`
+	Disabled stamp                `json:"disabled_at"`
+	Reason   *string              `json:"disabled_reason"`
 }
 
 // refresh prints the first attempts of a record that always fails, as the passes of the
@@ -35,14 +25,12 @@ func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
 	if err != nil {
 		return err
 	}
-	out := refreshesJSON{Policy: "refresh", Attempts: []refreshedJSON{}}
+	out := refreshesJSON{Policy: "refresh", Attempts: list}
 	rows := []string{"N\tATTEMPT_NO\tSTART\tDEADLINE_AT\tREFRESH_AT\tEND\tNEXT_REFRESH_AT"}
-	for i, a := range list {
-		r := refreshedJSON{i + 1, a.AttemptNo, stamp(a.Start), stamp(a.Deadline), stamp(a.Planned), stamp(a.End), stamp(a.Next)}
-		out.Attempts = append(out.Attempts, r)
-		rows = append(rows, fmt.Sprintf("%d\t%d\t%v\t%v\t%v\t%v\t%v", r.N, r.No, r.Start, r.Deadline, r.Planned, r.End, r.Next))
+	for _, a := range list {
+		rows = append(rows, fmt.Sprintf("%d\t%d\t%v\t%v\t%v\t%v\t%v", a.N, a.AttemptNo, a.Start, a.Deadline, a.Planned, a.End, a.Next))
 		if a.Disabled {
-			out.Disabled, out.Reason = r.End, &a.Reason
+			out.Disabled, out.Reason = a.End, &a.Reason
 		}
 	}
 	if o.JSON {

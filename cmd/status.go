@@ -41,7 +41,7 @@ type statusJSON struct {
 	Counts     map[string]int `json:"counts"`
 	Pending    int            `json:"pending"`
 	Bands      []bandJSON     `json:"bands"`
-	Beyond     bandCounts     `json:"beyond"`
+	Beyond     inspect.Band   `json:"beyond"`
 	Unreadable int            `json:"unreadable"`
 	Exhausted  int            `json:"exhausted"`
 	Next       []nextJSON     `json:"next"`
@@ -51,13 +51,7 @@ type bandJSON struct {
 	Tier   string  `json:"tier"`
 	MinAge float64 `json:"min_age_seconds"`
 	MaxAge float64 `json:"max_age_seconds"`
-	bandCounts
-}
-
-type bandCounts struct {
-	Fresh  int   `json:"fresh"`
-	Failed int   `json:"failed"`
-	Oldest stamp `json:"oldest"`
+	inspect.Band
 }
 
 type nextJSON struct {
@@ -79,13 +73,13 @@ func runStatus(ctx context.Context, o dataFlags, g *globals) error {
 		return err
 	}
 	s := &statusJSON{
-		Counts: counts.ByStatus, Pending: counts.Pending(), Beyond: countsOf(counts.Beyond),
+		Counts: counts.ByStatus, Pending: counts.Pending(), Beyond: counts.Beyond,
 		Unreadable: counts.Unreadable, Exhausted: counts.Exhausted, Next: nextStarts(a.cfg.Tiers, now),
 	}
 	from := 0.0
 	for i, t := range a.cfg.Tiers.Tiers() {
 		to := t.MaxAge.Seconds()
-		s.Bands = append(s.Bands, bandJSON{Tier: t.Name, MinAge: from, MaxAge: to, bandCounts: countsOf(counts.Bands[i])})
+		s.Bands = append(s.Bands, bandJSON{Tier: t.Name, MinAge: from, MaxAge: to, Band: counts.Bands[i]})
 		from = to
 	}
 	if o.JSON {
@@ -110,8 +104,6 @@ func countOf(ctx context.Context, t *table.Table, cfg *config.Config, now time.T
 	return c, err
 }
 
-func countsOf(b inspect.Band) bandCounts { return bandCounts{b.Fresh, b.Failed, stamp(b.Oldest)} }
-
 // nextStarts returns when each tier's next pass starts. A tier whose ticks are all
 // covered by wider ones for long has none.
 func nextStarts(s *tiers.Schedule, now time.Time) []nextJSON {
@@ -135,7 +127,7 @@ func (g *globals) printStatus(s *statusJSON, now time.Time) error {
 		add("%s\t%d", shown(name), s.Counts[name])
 	}
 	add("\nPENDING\tFRESH\tFAILED\tOLDEST")
-	row := func(what string, b bandCounts) {
+	row := func(what string, b inspect.Band) {
 		oldest := "-"
 		if t := time.Time(b.Oldest); !t.IsZero() {
 			oldest = shortly(now.Sub(t)) + " old"
@@ -147,7 +139,7 @@ func (g *globals) printStatus(s *statusJSON, now time.Time) error {
 		if b.MinAge > 0 {
 			text = tiers.FormatDuration(time.Duration(b.MinAge*float64(time.Second))) + " to "
 		}
-		row(text+tiers.FormatDuration(time.Duration(b.MaxAge*float64(time.Second))), b.bandCounts)
+		row(text+tiers.FormatDuration(time.Duration(b.MaxAge*float64(time.Second))), b.Band)
 	}
 	row("older: never tried", s.Beyond)
 	if s.Unreadable > 0 {

@@ -31,6 +31,19 @@ func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettin
 	}
 }
 
+// openDispatch connects, and checkDispatch only returns what no time heals. dispatchError
+// returns why the queues are not this table's, if they are not.
+func (a *app) openDispatch(ctx context.Context) error {
+	return a.dispatching(func(d *amqp.Dispatch) error { return d.Open(ctx) })
+}
+
+func (a *app) checkDispatch(ctx context.Context) error {
+	return a.dispatching(func(d *amqp.Dispatch) error { return d.Ready(ctx) })
+}
+
+func (a *app) dispatchError() error { return a.dispatching((*amqp.Dispatch).Err) }
+func (a *app) endDispatch() error   { return a.dispatching((*amqp.Dispatch).Close) }
+
 // dispatching does something with the handler if it gives records to workers.
 func (a *app) dispatching(do func(*amqp.Dispatch) error) error {
 	d, ok := a.handler.(*amqp.Dispatch)

@@ -25,7 +25,7 @@ handler:
       concurrency: 8
 
 SIGTERM or SIGINT: take no more, let running handlers finish for shutdown_timeout; the
-broker gives the rest to other workers. A second one kills the handlers.` + exitStatusHelp,
+broker gives the rest to other workers. A second one kills the handlers.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runWorker(c.Context(), g) },
 	}

@@ -22,8 +22,9 @@ type Counts struct {
 
 // A Band counts the pending records in a range of ages.
 type Band struct {
-	Fresh, Failed int
-	Oldest        time.Time // zero: the band is empty
+	Fresh  int   `json:"fresh"`
+	Failed int   `json:"failed"`
+	Oldest Stamp `json:"oldest"` // zero: the band is empty
 }
 
 // Add counts n pending records; oldest is zero if they have no date.
@@ -33,8 +34,8 @@ func (b *Band) Add(lane backlog.Lane, n int, oldest time.Time) {
 	} else {
 		b.Failed += n
 	}
-	if !oldest.IsZero() && (b.Oldest.IsZero() || oldest.Before(b.Oldest)) {
-		b.Oldest = oldest
+	if first := time.Time(b.Oldest); !oldest.IsZero() && (first.IsZero() || oldest.Before(first)) {
+		b.Oldest = Stamp(oldest)
 	}
 }
 

@@ -61,7 +61,7 @@ func FailureNow(p backlog.Refresher, state *backlog.Refresh, now time.Time) stri
 	if final {
 		return "disabled: " + failed.Reason
 	}
-	return fmt.Sprintf("refresh_at %s, attempt_no %d", failed.At.UTC().Format("2006-01-02 15:04:05 MST"), failed.AttemptNo)
+	return fmt.Sprintf("refresh_at %v, attempt_no %d", Stamp(failed.At), failed.AttemptNo)
 }
 
 // ExplainRefresh says whether a pass would start the row now, why, and at which tick it

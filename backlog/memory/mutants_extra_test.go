@@ -109,7 +109,7 @@ var extraMutants = []mutant{
 		}}
 	}},
 	{"beyond-left-out", "Countskip", onCounts(func(c *inspect.Counts) { c.Beyond = inspect.Band{} })},
-	{"oldest-left-out", "Countskip", onCounts(func(c *inspect.Counts) { c.Beyond.Oldest = time.Time{} })},
+	{"oldest-left-out", "Countskip", onCounts(func(c *inspect.Counts) { c.Beyond.Oldest = inspect.Stamp{} })},
 	{"failed-as-fresh", "Countskip", onCounts(func(c *inspect.Counts) {
 		c.Beyond.Fresh, c.Beyond.Failed = c.Beyond.Fresh+c.Beyond.Failed, 0
 	})},

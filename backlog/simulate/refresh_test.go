@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
@@ -51,7 +52,8 @@ func TestRefresh(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			list := refreshOf(t, g, 100)
 			var starts, after []string
-			clock := func(t time.Time) string {
+			clock := func(stamp inspect.Stamp) string {
+				t := time.Time(stamp)
 				if t.IsZero() {
 					return "-"
 				}
@@ -85,13 +87,13 @@ func TestRefreshForAWeek(t *testing.T) {
 	}
 	list := refreshOf(t, g, 1000)
 	last := list[len(list)-1]
-	if len(list) != 99 || !last.Disabled || !last.End.Equal(time.Date(2026, 1, 12, 6, 1, 30, 0, time.UTC)) || last.Reason != "No success since 2026-01-05T06:01:30Z" {
+	if len(list) != 99 || !last.Disabled || !time.Time(last.End).Equal(time.Date(2026, 1, 12, 6, 1, 30, 0, time.UTC)) || last.Reason != "No success since 2026-01-05T06:01:30Z" {
 		t.Errorf("%d attempts, the last %+v", len(list), last)
 	}
-	if seventh := list[6]; !seventh.Next.Equal(time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)) || list[7].AttemptNo != 1 || seventh.Disabled {
+	if seventh := list[6]; !time.Time(seventh.Next).Equal(time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)) || list[7].AttemptNo != 1 || seventh.Disabled {
 		t.Errorf("the seventh: %+v", seventh)
 	}
-	if i := slices.IndexFunc(list, func(a simulate.Refreshed) bool { return a.Start.Day() == 6 }); i != 14 || list[i].Start.Hour() != 6 {
+	if i := slices.IndexFunc(list, func(a simulate.Refreshed) bool { return time.Time(a.Start).Day() == 6 }); i != 14 || time.Time(list[i].Start).Hour() != 6 {
 		t.Errorf("the second day begins with attempt %d", i)
 	}
 }
@@ -102,7 +104,7 @@ func TestRefreshAtOnce(t *testing.T) {
 	g.call = 0
 	var starts []string
 	for _, a := range refreshOf(t, g, 3) {
-		starts = append(starts, a.Start.Format("15:04"))
+		starts = append(starts, time.Time(a.Start).Format("15:04"))
 	}
 	if got := strings.Join(starts, " "); got != "08:00 08:01 08:02" {
 		t.Errorf("starts %s", got)
@@ -114,7 +116,7 @@ func TestRefreshOverlaps(t *testing.T) {
 	g := golden{settings: func(s *retry.Refresh) { s.Every, s.Timeout = 30*time.Minute, hour }, every: time.Minute, from: "08:00:00", call: 24 * hour}
 	var starts []string
 	for _, a := range refreshOf(t, g, 4) {
-		starts = append(starts, a.Start.Format("15:04"))
+		starts = append(starts, time.Time(a.Start).Format("15:04"))
 	}
 	if got := strings.Join(starts, " "); got != "08:00 09:30 11:00 12:30" {
 		t.Errorf("starts %s", got)

@@ -108,11 +108,11 @@ func (f *fixture) wantCounts(edges ...time.Duration) {
 		if err != nil {
 			f.Fatalf("Count: want counts, got error: %v", err)
 		}
-		for i := range counts.Bands {
-			counts.Bands[i].Oldest = counts.Bands[i].Oldest.UTC()
+		var oldest []time.Time // to the nanosecond
+		for _, b := range append(counts.Bands, counts.Beyond) {
+			oldest = append(oldest, time.Time(b.Oldest).UTC())
 		}
-		counts.Beyond.Oldest = counts.Beyond.Oldest.UTC()
-		return fmt.Sprintf("%+v", counts)
+		return fmt.Sprintf("%+v %v", counts, oldest)
 	}
 	if g, w := text(c), text(f.memory); g != w {
 		f.Errorf("counts up to %v and beyond: want\n%s\ngot\n%s", edges, w, g)

@@ -69,7 +69,7 @@ func TestMySQLTimes(t *testing.T) {
 				wantKeys(t, "with a clock half a step later", records, "3")
 			}
 			c, err := s.Count(t.Context(), noon, []time.Duration{maxAge})
-			if err != nil || c.Bands[0].Fresh != 2 || !c.Bands[0].Oldest.Equal(cutoff) || c.Beyond.Fresh != 2 || c.Unreadable != 0 {
+			if err != nil || c.Bands[0].Fresh != 2 || !time.Time(c.Bands[0].Oldest).Equal(cutoff) || c.Beyond.Fresh != 2 || c.Unreadable != 0 {
 				t.Errorf("Count: got %+v, %v", c, err)
 			}
 			if n, err := s.Expire(t.Context(), noon, cutoff, nil); n != 2 || err != nil {

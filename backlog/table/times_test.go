@@ -119,7 +119,7 @@ func TestTimesEndToEnd(t *testing.T) {
 				}
 			}
 			c, err := s.Count(ctx, noon, []time.Duration{maxAge})
-			if err != nil || c.Bands[0].Fresh != 2 || !c.Bands[0].Oldest.Equal(cutoff) || c.Beyond.Fresh != 2 || c.Unreadable != 0 {
+			if err != nil || c.Bands[0].Fresh != 2 || !time.Time(c.Bands[0].Oldest).Equal(cutoff) || c.Beyond.Fresh != 2 || c.Unreadable != 0 {
 				t.Errorf("Count: got %+v, %v", c, err)
 			}
 			if n, err := s.Expire(ctx, noon, cutoff, nil); n != 2 || err != nil {
