@@ -114,6 +114,14 @@ func shown(s string) string {
 	return strconv.Quote(s)
 }
 
+// ages says which ages a tier adds.
+func ages(from, to time.Duration) string {
+	if from == 0 {
+		return "up to " + tiers.FormatDuration(to)
+	}
+	return tiers.FormatDuration(from) + " to " + tiers.FormatDuration(to)
+}
+
 // shortly returns a duration in its two largest units: 6d3h for 6d3h0m50s.
 func shortly(d time.Duration) string {
 	for _, unit := range []struct{ from, to time.Duration }{{24 * time.Hour, time.Hour}, {time.Hour, time.Minute}} {

@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	_ "embed" // for systemd.units
 	"fmt"
 	"io"
 	"iter"
@@ -144,15 +145,16 @@ func often(t tiers.Tier) string {
 	return s
 }
 
-// printTiers prints the tiers as comments, and a warning of those that tick more
-// often than a system's timer wakes.
-func (g *globals) printTiers(s *tiers.Schedule, comment string) {
+// tierComments returns the tiers as comments, and warns of those that tick more often
+// than a system's timer wakes.
+func (g *globals) tierComments(s *tiers.Schedule, comment string) (text string) {
 	for _, t := range s.Tiers() {
-		g.printf("%srecords up to %s old: %s\n", comment, tiers.FormatDuration(t.MaxAge), often(t))
+		text += fmt.Sprintf("%srecords up to %s old: %s\n", comment, tiers.FormatDuration(t.MaxAge), often(t))
 		if t.Cron == "" && t.Every < time.Minute {
 			fmt.Fprintf(g.err, "backlog: the tier %s ticks %s, but this timer wakes once a minute; \"backlog run\" keeps to it\n", shown(t.Name), often(t))
 		}
 	}
+	return text
 }
 
 // isPlain reports whether the argument needs no quotes anywhere.
@@ -194,8 +196,7 @@ func (g *globals) onceArgs() (args []string, hidden bool) {
 }
 
 func (g *globals) printCrontab(s *tiers.Schedule) error {
-	g.printf("# backlog: one line for all tiers. When a tier ticks, the widest one that does runs.\n")
-	g.printTiers(s, "#   ")
+	g.printf("# backlog: one line for all tiers. When a tier ticks, the widest one that does runs.\n%s", g.tierComments(s, "#   "))
 	args, hidden := g.onceArgs()
 	if hidden {
 		g.printf("# The database's URL may hold a password and is left out: set it here, or in the configuration.\n#BACKLOG_DATABASE=\n")
@@ -210,41 +211,20 @@ func (g *globals) printCrontab(s *tiers.Schedule) error {
 	return nil
 }
 
+// systemdUnits are two files, with places for what differs.
+//
+//go:embed systemd.units
+var systemdUnits string
+
 func (g *globals) printSystemd(s *tiers.Schedule) error {
-	g.printf(`# Two files for /etc/systemd/system, and then:
-#   systemctl daemon-reload && systemctl enable --now backlog.timer
-# A tick that comes while a pass still runs is dropped. "backlog run" as a service
-# needs no timer and drops none: docs/running.md has one.
-
-# ---- /etc/systemd/system/backlog.timer
-[Unit]
-Description=Work off the backlog when a tier of its schedule ticks
-
-[Timer]
-`)
-	g.printTiers(s, "# ")
 	args, hidden := g.onceArgs()
 	environment := ""
 	if hidden {
 		environment = "# The database's URL may hold a password and is left out: have this file set it, or the configuration.\n#EnvironmentFile=\n"
 	}
-	g.printf(`OnCalendar=*-*-* *:%s:00 UTC
-AccuracySec=1s
-
-[Install]
-WantedBy=timers.target
-
-# ---- /etc/systemd/system/backlog.service
-[Unit]
-Description=One pass over the backlog, if one is due
-
-[Service]
-Type=oneshot
-WorkingDirectory=/path/to/it
-StateDirectory=backlog
-%sExecStart=/usr/local/bin/backlog %s
-StandardOutput=null
-SuccessExitStatus=75
-`, minutes(s, "00"), environment, strings.Join(each(args, forSystemd), " "))
+	g.printf("%s", strings.NewReplacer(
+		"{TIERS}\n", g.tierComments(s, "# "), "{MINUTES}", minutes(s, "00"),
+		"{ENVIRONMENT}\n", environment, "{COMMAND}", strings.Join(each(args, forSystemd), " "),
+	).Replace(systemdUnits))
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/simulate"
-	"backlog/tiers"
 )
 
 func (o *SimulateOptions) printAttempts(g *globals, p *backlog.Policy, list []simulate.Attempt) error {
@@ -59,12 +58,8 @@ func (o *SimulateOptions) printLife(g *globals, policy string, l simulate.Life, 
 	rows := []string{"TIER\tAGE\tTICKS\tATTEMPTS"}
 	from := time.Duration(0)
 	for _, t := range l.ByTier {
-		age := "up to " + tiers.FormatDuration(t.Tier.MaxAge)
-		if from > 0 {
-			age = tiers.FormatDuration(from) + " to " + tiers.FormatDuration(t.Tier.MaxAge)
-		}
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%d", shown(t.Tier.Name), ages(from, t.Tier.MaxAge), often(t.Tier), t.Attempts))
 		from = t.Tier.MaxAge
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%d", shown(t.Tier.Name), age, often(t.Tier), t.Attempts))
 	}
 	if err := printTable(g.out, rows); err != nil {
 		return err

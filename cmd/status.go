@@ -135,11 +135,7 @@ func (g *globals) printStatus(s *statusJSON, now time.Time) error {
 		add("%s\t%d\t%d\t%s", what, b.Fresh, b.Failed, oldest)
 	}
 	for _, b := range s.Bands {
-		text := "up to "
-		if b.MinAge > 0 {
-			text = tiers.FormatDuration(time.Duration(b.MinAge*float64(time.Second))) + " to "
-		}
-		row(text+tiers.FormatDuration(time.Duration(b.MaxAge*float64(time.Second))), b.Band)
+		row(ages(time.Duration(b.MinAge*float64(time.Second)), time.Duration(b.MaxAge*float64(time.Second))), b.Band)
 	}
 	row("older: never tried", s.Beyond)
 	if s.Unreadable > 0 {

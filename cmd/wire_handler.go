@@ -76,32 +76,45 @@ func newHandlers(ctx context.Context, cfg *config.Config, log *slog.Logger) (h, 
 	return h, onDead, err
 }
 
+// newTool makes the handler with the settings unless it could never work.
 func newTool(ctx context.Context, cfg *config.Config, key string, settings any, log *slog.Logger) (tool, error) {
+	var h tool
 	switch s := settings.(type) {
 	case *exec.Settings:
-		h := &exec.Handler{Settings: *s, Log: log}
+		program := &exec.Handler{Settings: *s, Log: log}
 		if sourceOf(cfg) != nil && s.Input != "json" {
-			h.Body = amqp.Body
+			program.Body = amqp.Body
 		}
-		return proven(ctx, key, h)
+		h = program
 	case *exec.Telling:
-		return proven(ctx, key, &exec.Handler{Settings: exec.Settings{Command: s.Command}, Log: log})
+		h = &exec.Handler{Settings: exec.Settings{Command: s.Command}, Log: log}
 	case *lines.Settings:
-		return proven(ctx, key, &lines.Handler{Settings: *s, Timeout: cfg.Handler.Timeout, Hard: hardOf(ctx), Log: log})
+		h = &lines.Handler{Settings: *s, Timeout: cfg.Handler.Timeout, Hard: hardOf(ctx), Log: log}
 	case *http.Settings:
 		source := cfg.Table.Name
 		if cfg.Table.Schema != "" {
 			source = cfg.Table.Schema + "." + source
 		}
-		return proven(ctx, key, &http.Handler{Settings: *s, Source: source, Concurrency: cfg.Handler.Concurrency, Log: log})
+		h = &http.Handler{Settings: *s, Source: source, Concurrency: cfg.Handler.Concurrency, Log: log}
 	case *amqp.DispatchSettings:
-		return newDispatch(ctx, cfg, s, log), nil
+		h = newDispatch(ctx, cfg, s, log)
 	case *redis.Settings:
-		return proven(ctx, key, &redis.Handler{Settings: *s, Log: log})
+		h = &redis.Handler{Settings: *s, Log: log}
 	case *mail.Settings:
-		return proven(ctx, key, &mail.Handler{Settings: *s, Log: log})
+		h = &mail.Handler{Settings: *s, Log: log}
+	default:
+		return nil, nil
 	}
-	return nil, nil
+	// A service that is down is no reason not to start: its records are errors, as at any
+	// other time.
+	check := h.Check
+	if p, ok := h.(interface{ Prepare() error }); ok {
+		check = func(context.Context) error { return p.Prepare() }
+	}
+	if err := check(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return h, nil
 }
 
 // maxPause returns the longest pause that the handler can ask for, 0 if it never
@@ -114,19 +127,6 @@ func maxPause(settings any) time.Duration {
 		return s.MaxPause
 	}
 	return 0
-}
-
-// proven returns the handler unless it could never work. A service that is down is
-// no reason not to start: its records are errors, as at any other time.
-func proven(ctx context.Context, key string, h tool) (tool, error) {
-	check := h.Check
-	if p, ok := h.(interface{ Prepare() error }); ok {
-		check = func(context.Context) error { return p.Prepare() }
-	}
-	if err := check(ctx); err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
-	}
-	return h, nil
 }
 
 // sqlStatements returns the statements of a handler that works in the table's database.
