@@ -82,7 +82,7 @@ func timeCases() []testCase {
 			x.walk(noDates[i%len(noDates)]),
 			x.with("Random", testRandom),
 			x.with("SettleWithDead", testSettle, full),
-			x.with(fmt.Sprintf("SettleGroupOf%d", backlog.MaxGroup), groupOf(backlog.MaxGroup), dead),
+			x.with("SettleGroupOf40", groupOf(40), dead),
 			x.with("Expire", testExpire, full),
 			x.with("Count", testCount, dead),
 		)
@@ -116,8 +116,8 @@ func otherCases() []testCase {
 		list = append(list, testCase{fmt.Sprintf("%vKeys", k), Table{Keys: k, Notes: true}, testKeys},
 			testCase{fmt.Sprintf("Refresh%vKeys", k), refresh, attemptsOf(attempts)})
 	}
-	groups := []int{1, 2, backlog.MaxGroup - 1}
-	for _, n := range append(groups, backlog.MaxGroup) {
+	groups := []int{1, 2, backlog.MaxGroup - 1, backlog.MaxGroup}
+	for _, n := range groups {
 		list = append(list, testCase{fmt.Sprintf("SettleGroupOf%d", n), Table{Dead: true, Notes: true}, groupOf(n)})
 	}
 	for i, x := range policyTables {

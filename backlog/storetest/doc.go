@@ -32,8 +32,8 @@
 // A store with several forms of times (text or numbers, say) calls [Run] for one
 // and [RunTimes] for the others. A harness skips the tables that its store cannot have; what a
 // store does not implement (Count, Expire,
-// [backlog.Locker]) is skipped by itself. The random cases are 40 walks each; go
-// test -short makes 10 of them.
+// [backlog.Locker]) is skipped by itself. In Run each random case makes 40 walks, with go
+// test -short 10, as in RunTimes.
 //
 // A store without policies skips the tables that have one ([Table].Policy).
 //

@@ -34,6 +34,7 @@ type fixture struct {
 	h      Harness
 	table  Table
 	memory *memory.Store
+	walks  int // that a random case makes
 }
 
 // key returns the n-th key, 0 <= n < 9999, of the table's kind. Composite
@@ -282,14 +283,14 @@ func (f *fixture) wantLane(q backlog.Query, sizes ...int) (w walked) {
 	return w
 }
 
-// wantPart checks what lies in pages of 3 between two places of the lane, which are at
-// records, just before them if that is told, and mean the same to every store on the
-// table. -1 is no place.
+// wantPart checks what lies between two places of the lane, in pages of 3 or in three
+// pages. The places are at records, just before them if that is told, and mean the same
+// to every store on the table. -1 is no place.
 func (f *fixture) wantPart(w walked, store backlog.Store, after, until int, before bool) {
 	f.Helper()
-	ask := func(list []backlog.Record) backlog.Query {
+	ask := func(list []backlog.Record, limit int) backlog.Query {
 		q := w.q
-		if q.Limit = 3; after >= 0 {
+		if q.Limit = limit; after >= 0 {
 			q.After = list[after].Cursor
 			q.After.Before = before
 		}
@@ -299,18 +300,19 @@ func (f *fixture) wantPart(w walked, store backlog.Store, after, until int, befo
 		}
 		return q
 	}
-	q := ask(w.got)
+	want := f.walk(f.memory, ask(w.want, 1000))
+	q := ask(w.got, max(3, (len(want)+2)/3))
 	q.After, q.Until = f.throughJSON(q.After), f.throughJSON(q.Until)
 	f.wantRecords(fmt.Sprintf("%v lane after record %d until record %d of %d, before these %t", q.Lane, after+1, until+1, len(w.got), before),
-		f.walk(f.memory, ask(w.want)), f.walk(store, q))
+		want, f.walk(store, q))
 }
 
 // wantWalks is wantLane, and checks what comes after records and until them; of
-// many it takes a dozen.
+// many it takes half a dozen.
 func (f *fixture) wantWalks(q backlog.Query) {
 	f.Helper()
-	w := f.wantLane(q, 2, 3, 7, 1000)
-	for i := 0; i < len(w.got); i += 1 + len(w.got)/12 {
+	w := f.wantLane(q, 2, 7, 1000)
+	for i := 0; i < len(w.got); i += 1 + len(w.got)/6 {
 		f.wantPart(w, f.h.Store(), i, -1, false)
 		f.wantPart(w, f.h.Store(), -1, i, false)
 	}
@@ -327,11 +329,30 @@ func (f *fixture) pending() (records []backlog.Record) {
 	return records
 }
 
-// same checks that the table has all rows as memory has them.
+// same checks that the table has all rows as memory has them, and no others if the
+// harness reads all at once.
 func (f *fixture) same(after string) {
 	f.Helper()
-	for _, want := range f.memory.Rows() {
-		f.wantRow(after, want)
+	all, ok := f.h.(interface{ Rows() ([]Row, error) })
+	if !ok {
+		for _, want := range f.memory.Rows() {
+			f.wantRow(after, want)
+		}
+		return
+	}
+	list, err := all.Rows()
+	f.harness(err, "read all records")
+	rows := make(map[string]Row, len(list))
+	for _, r := range list {
+		rows[keyText(r.Key)] = r
+	}
+	wants := f.memory.Rows()
+	for _, want := range wants {
+		got, ok := rows[keyText(want.Key)]
+		f.wantSame(after, want, got, ok)
+	}
+	if len(list) != len(wants) {
+		f.Errorf("after %s: want %d records, got %d", after, len(wants), len(list))
 	}
 }
 
@@ -339,6 +360,11 @@ func (f *fixture) wantRow(after string, want Row) {
 	f.Helper()
 	got, ok, err := f.h.Row(want.Key)
 	f.harness(err, "read record %v", want.Key)
+	f.wantSame(after, want, got, ok)
+}
+
+func (f *fixture) wantSame(after string, want, got Row, ok bool) {
+	f.Helper()
 	if g, w := f.rowText(got), f.rowText(want); !ok || g != w {
 		f.Errorf("record %v after %s: want\n%s\ngot (there is one: %t)\n%s", want.Key, after, w, ok, g)
 	}

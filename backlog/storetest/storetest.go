@@ -78,7 +78,8 @@ type Row = memory.Row
 
 // A Harness is one table, empty at first, the store under test on it, and
 // access to its rows behind the store's back. Its methods take effect before
-// they return. Insert and Row may be called while the store works.
+// they return. Insert and Row may be called while the store works. It may have a method
+// Rows() ([]Row, error), which reads all rows: the suite takes it where it wants them all.
 type Harness interface {
 	// Store returns the store, always the same one. The suite first asks for
 	// it when the first rows are in, if the case has any, for stores that
@@ -108,20 +109,24 @@ type Harness interface {
 // Run runs the suite. open makes a harness for an empty table of the wanted
 // kind, and skips the test if there can be none.
 func Run(t *testing.T, open func(t *testing.T, want Table) Harness) {
-	run(t, append(timeCases(), otherCases()...), open)
+	walks := 40
+	if testing.Short() {
+		walks = 10
+	}
+	run(t, append(timeCases(), otherCases()...), walks, open)
 }
 
 // RunTimes runs the part of the suite in which it matters how columns write
 // times, for a store that has several forms.
 func RunTimes(t *testing.T, open func(t *testing.T, want Table) Harness) {
-	run(t, timeCases(), open)
+	run(t, timeCases(), 10, open)
 }
 
-func run(t *testing.T, cases []testCase, open func(t *testing.T, want Table) Harness) {
+func run(t *testing.T, cases []testCase, walks int, open func(t *testing.T, want Table) Harness) {
 	for _, c := range cases {
 		c.table.NoDate = cmp.Or(c.table.NoDate, "skip")
 		t.Run(c.name, func(t *testing.T) {
-			c.run(&fixture{T: t, h: open(t, c.table), table: c.table, memory: memory.New(c.table.Options())})
+			c.run(&fixture{T: t, h: open(t, c.table), table: c.table, memory: memory.New(c.table.Options()), walks: walks})
 		})
 	}
 }

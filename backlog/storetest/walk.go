@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"testing"
 	"time"
 
 	"backlog/backlog"
@@ -31,7 +30,7 @@ func testWalk(f *fixture) {
 		q.Widest = true // and a record must outlive the page it came with
 		w := f.wantLane(q, 1)
 		if other := f.another(); f.table.NoDate == "skip" {
-			for i := 0; i < len(w.got); i += 1 + len(w.got)/8 {
+			for i := 0; i < len(w.got); i += 1 + len(w.got)/4 {
 				f.wantPart(w, other, i, -1, false)
 			}
 		}
@@ -41,11 +40,7 @@ func testWalk(f *fixture) {
 
 // testRandom walks few random rows, and random parts of a lane, in random pages.
 func testRandom(f *fixture) {
-	rounds := 40
-	if testing.Short() {
-		rounds = 10
-	}
-	for seed := range uint64(rounds) {
+	for seed := range uint64(f.walks) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		f.specimens(30, seed)
 		q := query(pick(random, bothLanes...))
@@ -56,9 +51,11 @@ func testRandom(f *fixture) {
 		if f.Failed() {
 			f.Fatalf("with the rows of seed %d", seed)
 		}
+		var keys []backlog.Key
 		for _, r := range f.memory.Rows() {
-			f.delete(r.Key)
+			keys = append(keys, r.Key)
 		}
+		f.delete(keys...)
 	}
 }
 

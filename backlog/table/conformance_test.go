@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -335,15 +336,19 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 	if len(h.keys) > 1 {
 		key += ", part"
 	}
-	for _, r := range rows {
-		args := []any{orNil(r.Status), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Columns["amount"], r.Columns["note"], r.Columns["payload"], orNil(r.Attempts), orNil(r.LastError),
-			orNil(r.Failures.Count), h.time(r.Failures.Last), h.time(r.Failures.Next), r.InRetry}
-		args = append(args, h.refreshArgs(r.Refresh)...)
-		for i := range r.Key.Len() {
-			args = append(args, r.Key.Part(i))
+	for batch := range slices.Chunk(rows, 100) { // few round trips
+		var args []any
+		for _, r := range batch {
+			args = append(args, orNil(r.Status), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Columns["amount"], r.Columns["note"], r.Columns["payload"],
+				orNil(r.Attempts), orNil(r.LastError), orNil(r.Failures.Count), h.time(r.Failures.Last), h.time(r.Failures.Next), r.InRetry)
+			args = append(args, h.refreshArgs(r.Refresh)...)
+			for i := range r.Key.Len() {
+				args = append(args, r.Key.Part(i))
+			}
 		}
-		_, err := tx.Exec(h.d.sql(fmt.Sprintf(`INSERT INTO "my table" (status, inserted, eligible, expires, amount, note, payload, attempts, last_error, failures, "last failure", next_try, in_retry, %s, %s) VALUES (?%s)`,
-			strings.Join(mapping.RefreshColumns[:], ", "), key, strings.Repeat(",?", len(args)-1))), args...)
+		values := strings.Repeat(", (?"+strings.Repeat(",?", len(args)/len(batch)-1)+")", len(batch))[2:]
+		_, err := tx.Exec(h.d.sql(fmt.Sprintf(`INSERT INTO "my table" (status, inserted, eligible, expires, amount, note, payload, attempts, last_error, failures, "last failure", next_try, in_retry, %s, %s) VALUES %s`,
+			strings.Join(mapping.RefreshColumns[:], ", "), key, values)), args...)
 		if err != nil {
 			return err
 		}
@@ -388,20 +393,49 @@ func (h *harness) where(k backlog.Key) (string, []any) {
 
 func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	where, args := h.where(k)
-	row := storetest.Row{Key: k}
+	rows, err := h.rows(" WHERE "+where, args...)
+	if err != nil || len(rows) == 0 {
+		return storetest.Row{Key: k}, false, err
+	}
+	return rows[0], true, nil
+}
+
+func (h *harness) Rows() ([]storetest.Row, error) { return h.rows("") }
+
+func (h *harness) rows(where string, args ...any) (list []storetest.Row, err error) {
+	rows, err := h.plain.Query(h.d.sql(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error, +failures, +"last failure", +next_try, in_retry, +refresh_at,
+		+attempt_no, +deadline_at, +attempt_uid, +started_at, disabled, +disabled_reason, +failing_since, +"`+strings.Join(h.keys, `", +"`)+`" FROM "my table"`+where), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row, err := h.row(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, row)
+	}
+	return list, rows.Err()
+}
+
+func (h *harness) row(rows *sql.Rows) (row storetest.Row, err error) {
 	var status, inserted, eligible, expires, amount, note, payload, attempts, lastError, failures, last, next any
 	var refreshAt, attempt, deadline, uid, started, reason, failing any
 	var inRetry, disabled sql.NullBool
-	err := h.plain.QueryRow(h.d.sql(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error, +failures, +"last failure", +next_try, in_retry, +refresh_at,
-		+attempt_no, +deadline_at, +attempt_uid, +started_at, disabled, +disabled_reason, +failing_since FROM "my table" WHERE `+where), args...).
-		Scan(&status, &inserted, &eligible, &expires, &amount, &note, &payload, &attempts, &lastError, &failures, &last, &next, &inRetry,
-			&refreshAt, &attempt, &deadline, &uid, &started, &disabled, &reason, &failing)
-	if err == sql.ErrNoRows {
-		return row, false, nil
+	key := make([]any, len(h.keys))
+	to := []any{&status, &inserted, &eligible, &expires, &amount, &note, &payload, &attempts, &lastError, &failures, &last, &next, &inRetry,
+		&refreshAt, &attempt, &deadline, &uid, &started, &disabled, &reason, &failing}
+	for i := range key {
+		to = append(to, &key[i])
 	}
-	if err != nil {
-		return row, false, err
+	if err := rows.Scan(to...); err != nil {
+		return row, err
 	}
+	if h.want.Keys != storetest.BlobKeys {
+		key[0] = asString(key[0])
+	}
+	row.Key = backlog.NewKey(key...)
 	row.InRetry, row.Refresh.Disabled = inRetry.Bool, disabled.Bool
 	uid, reason = asString(uid), asString(reason)
 	row.Refresh.UID, _ = uid.(string)
@@ -418,7 +452,7 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 			continue
 		}
 		if *x.to, err = h.form.read(x.raw); err != nil {
-			return row, true, err
+			return row, err
 		}
 		*x.to = x.to.UTC()
 	}
@@ -431,7 +465,7 @@ func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 		}
 	}
 	row.LastError, _ = lastError.(string)
-	return row, true, nil
+	return row, nil
 }
 
 // asString makes a string of the bytes by which some drivers give one.
@@ -448,9 +482,14 @@ func (h *harness) Delete(keys ...backlog.Key) error {
 		return err
 	}
 	defer tx.Rollback()
-	for _, k := range keys {
-		where, args := h.where(k)
-		if _, err := tx.Exec(h.d.sql(`DELETE FROM "my table" WHERE `+where), args...); err != nil {
+	for batch := range slices.Chunk(keys, 100) { // few round trips
+		var list []string
+		var args []any
+		for _, k := range batch {
+			where, parts := h.where(k)
+			list, args = append(list, where), append(args, parts...)
+		}
+		if _, err := tx.Exec(h.d.sql(`DELETE FROM "my table" WHERE `+strings.Join(list, " OR ")), args...); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package table_test
 import (
 	"crypto/rand"
 	"database/sql"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -53,11 +54,11 @@ func postgresSQL(text string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(text, "?") {
 		if i > 0 {
-			b.WriteString("$" + string(rune('0'+i/10)) + string(rune('0'+i%10)))
+			fmt.Fprintf(&b, "$%d", i)
 		}
 		b.WriteString(part)
 	}
-	return strings.ReplaceAll(b.String(), "$0", "$")
+	return b.String()
 }
 
 // postgresForms are ways in which tables on a server hold times.
