@@ -84,7 +84,7 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 	}
 	defer tx.Rollback() // after a panic, too, else the connection would wait for it for ever
 	if err := f(tx); err == ErrUndo {
-		return tx.Rollback()
+		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
 	} else if err != nil {
 		return err
 	}
@@ -99,6 +99,18 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }
+
+// noteWarnings notes what the rollback before it has left behind.
+func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
+	if t.text.Warnings == "" {
+		return nil
+	}
+	rows, err := db.Rows(ctx, conn, t.text.Warnings)
+	for _, w := range rows {
+		t.note("when a trial write was rolled back, the database said: %s", w["message"])
+	}
+	return err
+}
 
 // settleBatches writes each batch with one statement, or looks whether its rows
 // are as they were read where there is nothing to write. The statements are
