@@ -44,7 +44,8 @@ func (s *Store) ended(e *entry, g *backlog.Settlement) bool {
 		if next.Disabled == read.Disabled {
 			next.Disabled = now.Disabled
 		}
-		if next.Reason == read.Reason || now.Disabled {
+		says := g.Target == backlog.RowSuccess || g.Target == backlog.RowDead // whatever a worker has said meanwhile
+		if now.Disabled || next.Reason == read.Reason && !says {
 			next.Reason = now.Reason
 		}
 		*now = next

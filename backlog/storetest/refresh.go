@@ -77,6 +77,9 @@ func released(s *backlog.Refresh) {
 // before the deadline.
 func saved(s *backlog.Refresh) { s.At, s.AttemptNo = ended, 0 }
 
+// told is what a worker says while its attempt runs.
+func told(s *backlog.Refresh) { s.Reason = "half of it is done" }
+
 var failure = attempt{what: "failure", target: backlog.RowError, end: func(s *backlog.Refresh) {
 	over(s)
 	s.At, s.FailingSince = s.Started.Add(2*time.Hour), ended
@@ -89,6 +92,10 @@ var attempts = []attempt{
 	{what: "final failure", target: backlog.RowDead, end: dies},
 	{what: "release", target: backlog.RowOther, end: released},
 	{what: "text for the customer", target: backlog.RowOther, end: func(s *backlog.Refresh) { s.Reason = "half of it is done" }},
+	{what: "success after a text for the customer", user: told, target: backlog.RowSuccess, end: succeeds}, // which empties it
+	{what: "failure after a text for the customer", user: told, target: backlog.RowError, end: failure.end},
+	{what: "final failure after its own text", user: func(s *backlog.Refresh) { s.Reason = "no: “été”" }, target: backlog.RowDead, end: dies},
+	{what: "success of a saved row with a text", user: func(s *backlog.Refresh) { saved(s); told(s) }, target: backlog.RowSuccess, end: succeeds},
 	{what: "success of a saved row", user: saved, target: backlog.RowSuccess, end: succeeds},
 	{what: "final failure of a saved row", user: saved, target: backlog.RowDead, end: dies},
 	{what: "release of a saved row", user: saved, target: backlog.RowOther, end: released},

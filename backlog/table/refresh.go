@@ -75,6 +75,10 @@ func (t *layout) Refresh() *attempt.Columns { return t.refresh }
 // differs from the state from, and what the row has then. An end writes a status: success where no further start is
 // planned, dead where the row is disabled. RowNew and RowOther end no attempt.
 func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w Write, left backlog.Refresh) {
+	if says := s.Target == backlog.RowSuccess || s.Target == backlog.RowDead; says && !now.Disabled {
+		was := *from // as far as the customer's text goes, which a worker may have changed meanwhile
+		was.Reason, from = now.Reason, &was
+	}
 	columns, values, left := t.refresh.Changes(from, s.Refresh, now, s.At)
 	for i, v := range values {
 		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})

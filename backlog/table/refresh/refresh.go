@@ -129,7 +129,7 @@ func (s *Store) ended(g *backlog.Settlement, now *backlog.Refresh) bool {
 	read := g.Record.Refresh
 	if g.Refresh.Deadline.IsZero() && !now.At.IsZero() && now.At.Before(now.Deadline) {
 		next := *read
-		next.UID, next.Deadline = "", time.Time{}
+		next.UID, next.Deadline, next.Reason = "", time.Time{}, now.Reason
 		g.Refresh = &next
 	}
 	return now.UID == read.UID && (read.UID != "" || now.At.Equal(read.At) && now.AttemptNo == read.AttemptNo)
