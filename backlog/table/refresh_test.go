@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,8 +149,8 @@ func TestRefreshMissingColumns(t *testing.T) {
 		problem string // of the table as it is
 		adds    []string
 	}{
-		{"", refreshMapping(), "refresh_at", []string{add("refresh_at") + "TEXT", add("attempt_no") + "INTEGER NOT NULL DEFAULT 0", add("deadline_at") + "TEXT", add("attempt_uid") + "TEXT",
-			add("started_at") + "TEXT", add("disabled") + "INTEGER NOT NULL DEFAULT 0", add("disabled_reason") + "TEXT", add("failing_since") + "TEXT"}},
+		{"", refreshMapping(), "refresh_at", []string{add("attempt_no") + "INTEGER NOT NULL DEFAULT 0", add("deadline_at") + "TEXT", add("attempt_uid") + "TEXT",
+			add("started_at") + "TEXT", add("disabled") + "INTEGER NOT NULL DEFAULT 0", add("disabled_reason") + "TEXT", add("failing_since") + "TEXT", add("refresh_at") + "TEXT"}},
 		{", refresh_at INTEGER", refreshMapping(mapping.FailingSince, mapping.AttemptUID), "attempt_no",
 			[]string{add("attempt_no") + "INTEGER NOT NULL DEFAULT 0", add("attempt_uid") + "TEXT", add("failing_since") + "INTEGER"}},
 		{", refresh_at INTEGER, attempt_no INTEGER", refreshMapping(mapping.DeadlineAt), "deadline_at", []string{add("deadline_at") + "INTEGER"}},
@@ -169,8 +170,13 @@ func TestRefreshMissingColumns(t *testing.T) {
 		if got, want := strings.Join(steps, "\n"), strings.Join(x.adds, "\n"); !strings.HasPrefix(got, want) || strings.Count(got, "ALTER") != len(x.adds) || !strings.Contains(got, "CREATE INDEX") {
 			t.Errorf("banner%s: init runs\n%s\nwant indexes and\n%s", x.have, got, want)
 		}
-		if err := create(context.Background(), "sqlite:"+f.path, steps); err != nil {
-			t.Error(err)
+		for i := range steps { // it may be stopped after any of them, and run again
+			if left, err := missing(context.Background(), "sqlite:"+f.path, x.m, noon); err != nil || !slices.Equal(left, steps[i:]) {
+				t.Errorf("banner%s: after %d of %d statements init runs %q, %v", x.have, i, len(steps), left, err)
+			}
+			if err := create(context.Background(), "sqlite:"+f.path, steps[i:i+1]); err != nil {
+				t.Error(err)
+			}
 		}
 		wantGoodPlans(t, x.have, f.store(x.m))
 	}
@@ -506,4 +512,14 @@ func TestRefreshStartAgain(t *testing.T) {
 	left, err = s.Begin(t.Context(), []backlog.Settlement{started(&before)})
 	wantWritten(t, "the start again, with the same token", true, left, err)
 	f.wantRows("SELECT refresh_at, attempt_no, deadline_at FROM banner", "'2026-02-10 12:10:00' 0 '2026-02-10 13:00:00'")
+}
+
+// TestRefreshEmptyTimes: an empty text and a zero date are no time of a start, as NULL.
+func TestRefreshEmptyTimes(t *testing.T) {
+	f := newFile(t, `CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT);
+		INSERT INTO banner VALUES (1, '2026-02-10 11:00:00', 0), (2, '', 0), (3, '0000-00-00 00:00:00', 2), (4, NULL, 0)`)
+	s := refreshStore(t, f.store(refreshMapping()))
+	if r := dueRecord(t, s); r.Key.String() != "1" {
+		t.Errorf("record %v is due, want 1", r.Key)
+	}
 }

@@ -107,6 +107,8 @@ func (s *scanner) row(row []any, b int) {
 	case err != nil:
 		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: rec.Key, Err: err})
 		return
+	case t.refresh != nil && rec.Refresh.At.IsZero(): // an empty text or a zero date is no time
+		return
 	case d.skipped != nil, t.refresh == nil && !d.inserted.IsZero() && d.inserted.Before(s.q.Since),
 		d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
 		return

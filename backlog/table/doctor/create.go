@@ -140,7 +140,8 @@ func retryColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) []columnDe
 func isRefreshing(m mapping.Mapping) bool { return m.Policy != nil && m.Policy.Refresh != nil }
 
 // refreshColumns declares the columns of the refresh policy likewise: all of them for a
-// table that has no times of starts yet, else those that have a name in the file.
+// table that has no times of starts yet, else those that have a name in the file. A table
+// that is there gets the times of starts last: init may be stopped, and run again.
 func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []columnDef) {
 	if !isRefreshing(m) {
 		return nil
@@ -171,7 +172,10 @@ func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []
 		c.name = name
 		list = append(list, c)
 	}
-	if cat == nil && m.Policy.Rule != "" {
+	if cat != nil {
+		return append(list[1:], list[0])
+	}
+	if m.Policy.Rule != "" {
 		list = append(list, columnDef{name: m.Policy.Rule, decl: types.Text, class: db.Textual})
 	}
 	return list
