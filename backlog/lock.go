@@ -192,15 +192,10 @@ func (r *runLock) leave(h *heldLock) {
 // take takes the lock and says that it waits for another process.
 func (r *runLock) take(ctx context.Context, l Locker, e *Engine, tier string) (Lock, error) {
 	e.init()
-	said := false
+	say := sync.OnceFunc(func() { r.emit(Event{Kind: LockWaiting, Tier: tier}) })
 	return waitLock(ctx, func() (Lock, error) {
 		return ask(ctx, e, func() (Lock, error) { return l.TryLock(ctx, RunLock) })
-	}, func(error) {
-		if !said {
-			r.emit(Event{Kind: LockWaiting, Tier: tier})
-		}
-		said = true
-	})
+	}, func(error) { say() })
 }
 
 // WaitLock takes the lock, trying again every half second until ctx is done

@@ -238,8 +238,8 @@ func (l *Loop) wake(ctx context.Context) {
 	if back > 0 {
 		l.lastWake = now // waiting for the clock to catch up could take for ever
 	}
-	due, taken := l.addOwed(s.Due(l.lastWake, now), now)
-	l.lastWake = now
+	due, taken := s.DueOrOwed(l.lastWake, now, l.owed), l.owed
+	l.lastWake, l.owed = now, make(map[string]bool)
 	pick := tiers.Coalesce(due, func(t tiers.Tier) bool { _, busy := l.running[t.Name]; return !busy })
 	for _, d := range pick.Skipped {
 		if l.running[d.Tier.Name] {
@@ -281,19 +281,6 @@ func (l *Loop) wake(ctx context.Context) {
 		s.taken(taken)
 	})
 	l.emit(Event{Kind: Woke})
-}
-
-// addOwed adds the tiers whose pass a stop had cut short, as if they had
-// ticked just now, and returns which those were.
-func (l *Loop) addOwed(due []tiers.Due, now time.Time) (all []tiers.Due, owed map[string]bool) {
-	for _, t := range l.Schedule.Tiers() {
-		if l.owed[t.Name] && !slices.ContainsFunc(due, func(d tiers.Due) bool { return d.Tier.Name == t.Name }) {
-			due = append(due, tiers.Due{Tier: t, Ticks: 1, Last: now})
-		}
-	}
-	slices.SortFunc(due, func(a, b tiers.Due) int { return cmp.Compare(a.Tier.MaxAge, b.Tier.MaxAge) })
-	owed, l.owed = l.owed, make(map[string]bool)
-	return due, owed
 }
 
 func (l *Loop) update(change func(*Checkpoint)) {

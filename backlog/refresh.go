@@ -217,15 +217,8 @@ func (r *run) attend(j *job) (ctx context.Context, end func()) {
 }
 
 // supersede ends the contexts of handlers whose row has another attempt.
-func (r *run) supersede(over <-chan struct{}) {
-	tick := time.NewTicker(supersedeEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-over:
-			return
-		case <-tick.C:
-		}
+func (r *run) supersede(over context.Context) {
+	for sleep(over, supersedeEvery) {
 		cancels := make(map[string]context.CancelCauseFunc)
 		r.attempts.Range(func(uid, cancel any) bool {
 			cancels[uid.(string)] = cancel.(context.CancelCauseFunc)

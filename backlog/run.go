@@ -102,7 +102,7 @@ func (r *run) do() {
 	work, endWork := context.WithCancel(context.WithValue(context.WithoutCancel(r.caller), killKey{}, kill))
 	r.work = work
 	uncut := context.AfterFunc(r.pass.cut, func() { r.endWalk(context.Cause(r.pass.cut)) })
-	over := make(chan struct{})
+	over, end := context.WithCancel(context.Background())
 	context.AfterFunc(kill, endWork)
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(over, endWork, killNow) })
@@ -125,7 +125,7 @@ func (r *run) do() {
 		r.expire(r.caller, r.tellExpired)
 	}
 	uncut()
-	close(over)
+	end()
 	watch.Wait()
 	r.settleRest()
 	r.conclude()
@@ -137,12 +137,12 @@ func (r *run) do() {
 // watch turns a stop into the end of the handlers: at once where the lock is
 // lost or the stop is a hard one, else when the time is over that they have to
 // finish.
-func (r *run) watch(over <-chan struct{}, endWork, killNow func()) {
+func (r *run) watch(over context.Context, endWork, killNow func()) {
 	caller, hard := r.caller.Done(), r.e.Hard
 	var after <-chan time.Time
 	for {
 		select {
-		case <-over:
+		case <-over.Done():
 			return
 		case <-caller:
 			caller = nil

@@ -90,6 +90,10 @@ func signal(c chan struct{}) {
 
 // write writes groups until nothing is left.
 func (s *settler) write() {
+	select {
+	case <-s.wake: // it was about a queue that is written
+	default:
+	}
 	for waited, seen := false, 0; ; {
 		s.mu.Lock()
 		n := len(s.queue)
@@ -100,7 +104,11 @@ func (s *settler) write() {
 		}
 		if n < fullGroup && !s.urgent && !waited && s.queue[0].run.e.queue == nil {
 			s.mu.Unlock()
-			waited = s.await()
+			select { // more may come
+			case <-time.After(groupDelay):
+			case <-s.wake:
+			}
+			waited = true
 			continue
 		}
 		if n > seen && n < MaxGroup && !s.urgent {
@@ -125,25 +133,6 @@ func (s *settler) write() {
 		s.urgent = s.urgent && waited
 		s.mu.Unlock()
 		s.settle()
-	}
-}
-
-// await waits for more outcomes to come, and reports whether it was for as long as one may wait.
-func (s *settler) await() bool {
-	t := time.NewTimer(groupDelay)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			return true
-		case <-s.wake:
-			s.mu.Lock()
-			enough := s.urgent || len(s.queue) >= fullGroup
-			s.mu.Unlock()
-			if enough {
-				return true
-			}
-		}
 	}
 }
 

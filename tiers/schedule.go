@@ -124,14 +124,22 @@ type Due struct {
 //
 // A tier with Every takes the same time for any interval, one with Cron a
 // microsecond or two for each tick that is counted.
-func (s *Schedule) Due(after, upTo time.Time) []Due {
-	if !upTo.After(after) {
-		return nil
-	}
-	var due []Due
+func (s *Schedule) Due(after, upTo time.Time) []Due { return s.DueOrOwed(after, upTo, nil) }
+
+// DueOrOwed is Due, with the tiers of the names as if they had ticked once, at the end.
+func (s *Schedule) DueOrOwed(after, upTo time.Time, owed map[string]bool) (due []Due) {
 	for _, t := range s.tiers {
-		if n, last, more := t.pattern().between(after.Unix(), upTo.Unix()); n > 0 {
-			due = append(due, Due{Tier: t, Ticks: n, More: more, Last: time.Unix(last, 0).UTC()})
+		d := Due{Tier: t}
+		if upTo.After(after) {
+			var last int64
+			d.Ticks, last, d.More = t.pattern().between(after.Unix(), upTo.Unix())
+			d.Last = time.Unix(last, 0).UTC()
+		}
+		if d.Ticks == 0 && owed[t.Name] {
+			d.Ticks, d.Last = 1, upTo
+		}
+		if d.Ticks > 0 {
+			due = append(due, d)
 		}
 	}
 	return due

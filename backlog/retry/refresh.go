@@ -3,7 +3,6 @@ package retry
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -144,12 +143,7 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 			fail("reason", word+" is unknown; known here: {attempts}, {error}, {failing_since}")
 		}
 	}
-	switch n := len(r.Intervals); {
-	case n == 0:
-		fail("intervals", "is an empty list; name at least one interval")
-	case n > maxIntervals:
-		fail("intervals", fmt.Sprintf("has %d intervals; %d are the most", n, maxIntervals))
-	}
+	checkIntervals(r.Intervals, fail)
 }
 
 // braced finds what looks like a word to be replaced.

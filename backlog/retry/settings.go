@@ -154,7 +154,11 @@ const maxIntervals = 100
 
 func (l *List) Check(fail func(field, problem string)) {
 	l.check(fail, "", 1)
-	switch n := len(l.Intervals); {
+	checkIntervals(l.Intervals, fail)
+}
+
+func checkIntervals(list []time.Duration, fail func(field, problem string)) {
+	switch n := len(list); {
 	case n == 0:
 		fail("intervals", "is an empty list; name at least one interval")
 	case n > maxIntervals:

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -164,15 +163,7 @@ func (d *daemon) wake() {
 	for ; d.added < len(d.fates) && (d.fates[d.added].Inserted.IsZero() || d.fates[d.added].Inserted.Before(d.now)); d.added++ {
 		d.fail(d.table.Add(d.added, d.fates[d.added].Record))
 	}
-	var due []tiers.Due
-	ticked := d.Schedule.Due(d.woke, d.now)
-	for _, t := range d.list {
-		if i := slices.IndexFunc(ticked, func(d tiers.Due) bool { return d.Tier.Name == t.Name }); i >= 0 {
-			due = append(due, ticked[i])
-		} else if d.owed[t.Name] {
-			due = append(due, tiers.Due{Tier: t, Ticks: 1, Last: d.now})
-		}
-	}
+	due := d.Schedule.DueOrOwed(d.woke, d.now, d.owed)
 	clear(d.owed)
 	d.woke = d.now
 	d.next = d.nextWake()

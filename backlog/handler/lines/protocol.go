@@ -11,73 +11,49 @@ import (
 	"backlog/backlog/handler/proc"
 )
 
-// A reply is what a worker says of one attempt.
-type reply struct {
-	attempt string
-	outcome backlog.Outcome
-	text    string        // of the error; may be empty
-	pause   time.Duration // that it asks for; negative: none
-}
-
-// outcomes are the words for them.
-var outcomes = map[string]backlog.Outcome{
-	"success": backlog.Succeeded, "error": backlog.Errored, "reject": backlog.Rejected, "skip": backlog.Skipped,
-}
-
-// parseReply reads one line. The error says what is wrong with it, as the rest
+// parseReply reads one line: which attempt it is about, and the error that stands for
+// its outcome. wrong says what is wrong with the line, as the rest
 // of a sentence about the worker that "wrote" it. Names are exact: decoded into a
 // struct, "Error" would be taken for "error".
-func parseReply(line []byte) (reply, error) {
+func parseReply(line []byte) (attempt string, outcome, wrong error) {
 	var fields map[string]any
 	if json.Unmarshal(line, &fields) != nil || fields == nil {
-		return reply{}, errors.New("what is not one JSON object")
+		return "", nil, errors.New("what is not one JSON object")
 	}
 	var texts [3]string
 	for i, name := range []string{"attempt_id", "outcome", "error"} {
 		var ok bool
 		if texts[i], ok = fields[name].(string); !ok && fields[name] != nil {
-			return reply{}, fmt.Errorf("a reply whose %s is no text", name)
+			return "", nil, fmt.Errorf("a reply whose %s is no text", name)
 		}
 	}
-	outcome, known := outcomes[texts[1]]
+	attempt, word, text := texts[0], texts[1], proc.Head(texts[2])
+	if text != "" {
+		outcome = errors.New(text)
+	}
 	seconds, pauses := fields["retry_after"].(float64)
 	switch {
-	case texts[0] == "":
-		return reply{}, errors.New("a reply without attempt_id")
-	case !known:
-		return reply{}, errors.New("a reply whose outcome is none of success, error, reject and skip")
+	case attempt == "":
+		return "", nil, errors.New("a reply without attempt_id")
 	case !pauses && fields["retry_after"] != nil, seconds < 0:
-		return reply{}, errors.New("a reply whose retry_after is no number of seconds")
+		return "", nil, errors.New("a reply whose retry_after is no number of seconds")
+	case word == "success":
+		return attempt, nil, nil
+	case word == "reject":
+		outcome = backlog.Reject(outcome)
+	case word == "skip" && text == "":
+		outcome = backlog.Skip
+	case word == "skip":
+		outcome = backlog.Worded(text, backlog.Skip)
+	case word != "error":
+		return "", nil, errors.New("a reply whose outcome is none of success, error, reject and skip")
+	case text == "":
+		outcome = errors.New("the worker said error, without a text")
 	}
-	r := reply{texts[0], outcome, texts[2], -1}
 	if pauses {
-		r.pause = time.Duration(min(seconds*float64(time.Second), math.MaxInt64/2))
+		outcome = backlog.RetryAfter(time.Duration(min(seconds*float64(time.Second), math.MaxInt64/2)), outcome)
 	}
-	return r, nil
-}
-
-// err returns the error that the reply stands for.
-func (r reply) err() (err error) {
-	text := proc.Head(r.text)
-	if text != "" {
-		err = errors.New(text)
-	}
-	switch {
-	case r.outcome == backlog.Succeeded:
-		return nil
-	case r.outcome == backlog.Rejected:
-		err = backlog.Reject(err)
-	case r.outcome == backlog.Skipped && err == nil:
-		err = backlog.Skip
-	case r.outcome == backlog.Skipped:
-		err = backlog.Worded(text, backlog.Skip)
-	case err == nil:
-		err = errors.New("the worker said error, without a text")
-	}
-	if r.pause >= 0 {
-		err = backlog.RetryAfter(r.pause, err)
-	}
-	return err
+	return attempt, outcome, nil
 }
 
 // appendRequest appends the line by which a worker is given r: a JSON object

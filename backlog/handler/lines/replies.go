@@ -44,11 +44,11 @@ func (r *replies) Write(p []byte) (int, error) {
 }
 
 func (r *replies) read(line []byte) error {
-	reply, err := parseReply(line)
-	if err != nil {
-		return nonsense(err.Error(), line)
+	attempt, outcome, wrong := parseReply(line)
+	if wrong != nil {
+		return nonsense(wrong.Error(), line)
 	}
-	return r.w.report(reply.attempt, reply.err(), line)
+	return r.w.report(attempt, outcome, line)
 }
 
 // unfinished says what the worker has written behind its last whole line.
