@@ -300,15 +300,11 @@ func (k *checker) work(ctx context.Context) {
 }
 
 func (k *checker) times(ctx context.Context) {
-	detail := strings.Join(k.table.TimeForms(), "\n")
 	samples, err := doctor.Samples(ctx, k.table, k.now)
 	if k.bad("times", err) {
 		return
 	}
-	for _, s := range samples {
-		detail += "\n" + s
-	}
-	k.good("times", "%s", detail)
+	k.good("times", "%s", strings.Join(append(k.table.TimeForms(), samples...), "\n"))
 }
 
 // plans finds missing indexes.

@@ -49,16 +49,11 @@ var errStrict = errors.New("some records failed")
 
 // exitStatus maps an error to the status of the process.
 func exitStatus(err error) int {
-	var (
-		usage usageError
-		key   *table.KeyError // an ID is an argument
-		url   *urlError       // and so may be the database's
-	)
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &usage), errors.As(err, &key), errors.As(err, &url):
-		return exitUsage
+	case errors.As(err, new(usageError)), errors.As(err, new(*table.KeyError)), errors.As(err, new(*urlError)):
+		return exitUsage // an ID is an argument, and so may be the database's URL
 	case errors.Is(err, errStrict):
 		return exitStrict
 	case errors.Is(err, backlog.ErrLocked):
@@ -69,11 +64,9 @@ func exitStatus(err error) int {
 
 // complain prints the error as the last thing the program says.
 func complain(w io.Writer, err error) {
-	for i, line := range strings.Split(err.Error(), "\n") {
-		prefix := "backlog: "
-		if i > 0 {
-			prefix = "  "
-		}
+	prefix := "backlog: "
+	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintln(w, prefix+escaped(line))
+		prefix = "  "
 	}
 }

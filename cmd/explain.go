@@ -126,7 +126,7 @@ func (s *sheet) line(what, text string) {
 
 func (s *sheet) moment(what string, t time.Time) {
 	if !t.IsZero() {
-		s.line(what, exactly(t)+", "+fromNow(t, s.now))
+		s.line(what, inspect.Exactly(t)+", "+fromNow(t, s.now))
 	}
 }
 
@@ -138,7 +138,7 @@ func (s *sheet) explain(x inspect.Explanation, unless string) {
 	}
 	s.line("due", due+escaped(x.Reason))
 	if !x.Next.IsZero() {
-		next = fmt.Sprintf("%s, %s, by the tier %s%s", exactly(x.Next), fromNow(x.Next, s.now), shown(x.Tier), unless)
+		next = fmt.Sprintf("%s, %s, by the tier %s%s", inspect.Exactly(x.Next), fromNow(x.Next, s.now), shown(x.Tier), unless)
 	}
 	s.line("next attempt", next)
 }
@@ -177,9 +177,6 @@ func statusText(row inspect.Row) string {
 	}
 	return row.Status
 }
-
-// exactly returns a time as people read it, to the millisecond.
-func exactly(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
 // endless is nearly as long as a duration can be; beyond it only that is said.
 const endless = 290 * 365 * 24 * time.Hour

@@ -126,8 +126,8 @@ func (o *observer) Observe(ev backlog.Event) {
 		begun := time.AfterFunc(wordless, func() {
 			log.Info("pass under way", "started", ev.At.UTC().Format(time.RFC3339))
 		})
-		p := o.of(ev.Tier)
-		p.Tally, p.lines, p.held, p.summed, p.begun = causes.Tally{}, 0, 0, false, begun
+		o.of(ev.Tier).logUnwritten(log) // since the end of the last one
+		o.passes[ev.Tier] = &passLog{begun: begun}
 		log.Debug("pass started")
 	case backlog.PassEnded:
 		o.passEnded(log, ev)
@@ -247,7 +247,7 @@ func (o *observer) passEnded(log *slog.Logger, ev backlog.Event) {
 	if !p.summed { // the pass may have failed to begin
 		p.logCauses(log)
 	}
-	p.begun, p.unreadable = nil, 0
+	p.unreadable = 0
 }
 
 // end logs the outcomes that were given up after the end of their pass.

@@ -116,11 +116,10 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
 		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
 	}
-	problem := (*table.Problem)(nil)
 	switch {
 	case errors.Is(err, backlog.ErrLocked) && report.Started.IsZero():
 		return o.locked(log, err)
-	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, &problem):
+	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, new(*table.Problem)):
 		return err // nothing was begun
 	}
 	return o.end(g, cmp.Or(o.ID, p.Tier), report, obs, err)

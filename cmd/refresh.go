@@ -91,13 +91,12 @@ func runResolve(ctx context.Context, o ResolveOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if reasons[0] != nil {
-		if errors.Is(reasons[0], backlog.ErrConflict) {
-			return fmt.Errorf("no running attempt has the UID %s: it has ended, or was superseded; nothing is changed", shown(o.UID))
-		}
+	switch {
+	case errors.Is(reasons[0], backlog.ErrConflict):
+		return fmt.Errorf("no running attempt has the UID %s: it has ended, or was superseded; nothing is changed", shown(o.UID))
+	case reasons[0] != nil:
 		return reasons[0]
-	}
-	if o.JSON {
+	case o.JSON:
 		return printJSON(g.out, map[string]any{"uid": o.UID, "outcome": o.Outcome, "applied": true})
 	}
 	g.printf("%s: %s\n", shown(o.UID), o.Outcome)

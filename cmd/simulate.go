@@ -159,15 +159,12 @@ func allow(f *pflag.FlagSet, question string) (err error) {
 			err = usagef("--%s belongs to %s", x.Name, strings.Join(of, " or "))
 		}
 	})
-	return cmp.Or(err, notBoth(f, "csv", "json"), notBoth(f, "diff", "compare"), notBoth(f, "compare", "policy"), notBoth(f, "now", "from"))
-}
-
-// notBoth refuses the second flag beside the first.
-func notBoth(f *pflag.FlagSet, one, other string) error {
-	if f.Changed(one) && f.Changed(other) {
-		return usagef("--%s and --%s exclude each other: give one of them", one, other)
+	for _, x := range [][2]string{{"csv", "json"}, {"diff", "compare"}, {"compare", "policy"}, {"now", "from"}} {
+		if err == nil && f.Changed(x[0]) && f.Changed(x[1]) {
+			err = usagef("--%s and --%s exclude each other: give one of them", x[0], x[1])
+		}
 	}
-	return nil
+	return err
 }
 
 func runSimulate(ctx context.Context, o SimulateOptions, g *globals, f *pflag.FlagSet) error {

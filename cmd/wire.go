@@ -247,7 +247,9 @@ func (a *app) engine(now func() time.Time, observe func(backlog.Event)) *backlog
 	if w, ok := a.handler.(interface{ Hands() int }); ok {
 		e.Concurrency = min(e.Concurrency, w.Hands())
 	}
-	e.MaxPause = maxPause(a.cfg.Handler.Settings)
+	if p, ok := a.handler.(interface{ Pauses() time.Duration }); ok {
+		e.MaxPause = p.Pauses()
+	}
 	if a.source != nil {
 		e.Policy = a.source.Policy()
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/amqp"
@@ -115,18 +114,6 @@ func newTool(ctx context.Context, cfg *config.Config, key string, settings any, 
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return h, nil
-}
-
-// maxPause returns the longest pause that the handler can ask for, 0 if it never
-// asks.
-func maxPause(settings any) time.Duration {
-	switch s := settings.(type) {
-	case *http.Settings:
-		return s.MaxPause
-	case *lines.Settings:
-		return s.MaxPause
-	}
-	return 0
 }
 
 // sqlStatements returns the statements of a handler that works in the table's database.

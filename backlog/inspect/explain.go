@@ -65,7 +65,7 @@ func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explana
 		x.Reason += fmt.Sprintf("; before a tick comes it is older than every tier reaches (%s)", tiers.FormatDuration(widest.MaxAge))
 	case !r.Expires.IsZero() && x.Next.After(r.Expires):
 		x.Next, x.Tier = time.Time{}, ""
-		x.Reason += "; before a tick comes it expires, at " + stampOf(r.Expires)
+		x.Reason += "; before a tick comes it expires, at " + Exactly(r.Expires)
 	}
 	return x
 }
@@ -104,7 +104,7 @@ func (r *Row) from(p *backlog.Policy, now time.Time) (at time.Time, why string, 
 	case r.Inserted.IsZero() && r.NoDate == "skip":
 		return at, "it has no date of insertion; table.inserted can say what that means", false
 	case !r.Expires.IsZero() && r.Expires.Before(now):
-		return at, "it expired at " + stampOf(r.Expires), false
+		return at, "it expired at " + Exactly(r.Expires), false
 	}
 	why = "it is new"
 	if r.State == backlog.RowError {
@@ -113,7 +113,7 @@ func (r *Row) from(p *backlog.Policy, now time.Time) (at time.Time, why string, 
 		}
 	}
 	if r.Eligible.After(at) && r.Eligible.After(now) {
-		at, why = r.Eligible, "it is not eligible before "+stampOf(r.Eligible)
+		at, why = r.Eligible, "it is not eligible before "+Exactly(r.Eligible)
 	}
 	return at, why, true
 }
@@ -131,9 +131,9 @@ func (r *Row) fromPolicy(p *backlog.Policy, now time.Time) (at time.Time, why st
 	case at.IsZero():
 		return at, "it has failed, but the row does not say when: it is due at once", true
 	case at.After(now):
-		return at, fmt.Sprintf("it has failed %s, and %s lets it wait until %s", times(r.Failures.Count), p.Name, stampOf(at)), true
+		return at, fmt.Sprintf("it has failed %s, and %s lets it wait until %s", times(r.Failures.Count), p.Name, Exactly(at)), true
 	}
-	return at, fmt.Sprintf("it has failed %s, and is due since %s (%s)", times(r.Failures.Count), stampOf(at), p.Name), true
+	return at, fmt.Sprintf("it has failed %s, and is due since %s (%s)", times(r.Failures.Count), Exactly(at), p.Name), true
 }
 
 func times(n int) string {
@@ -143,9 +143,8 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// stampOf is a time as people read it, to the millisecond where it has a
-// fraction.
-func stampOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
+// Exactly is a time as people read it, to the millisecond where it has a fraction.
+func Exactly(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
 // roundAge is an age as people read it: no finer than matters.
 func roundAge(d time.Duration) string {

@@ -52,6 +52,9 @@ type Settings struct {
 // NewSettings returns the defaults.
 func NewSettings() *Settings { return &Settings{MaxPause: time.Hour} }
 
+// Pauses is the longest pause that the handler can ask for.
+func (s *Settings) Pauses() time.Duration { return s.MaxPause }
+
 // A Status is a range of statuses, written 204 or 2xx.
 type Status struct{ From, To int }
 

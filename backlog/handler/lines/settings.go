@@ -24,3 +24,6 @@ func NewSettings() *Settings {
 // InFlight returns how many records the workers take at a time: as many as any handler
 // is given.
 func (s *Settings) InFlight() int { return min(s.Workers*s.Window, 100_000) }
+
+// Pauses is the longest pause that the handler can ask for.
+func (s *Settings) Pauses() time.Duration { return s.MaxPause }
