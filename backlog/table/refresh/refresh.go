@@ -26,10 +26,11 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// A Store is a [backlog.Beginner] over a table. A group is written in one transaction
-// that reads its rows first and keeps them from others. It is safe for concurrent use.
+// A Store is a [backlog.Beginner] over a table, which does all but starting and settling. A
+// group is written in one transaction that reads its rows first and keeps them from
+// others. It is safe for concurrent use.
 type Store struct {
-	t *table.Table
+	*table.Table
 	d *db.DB
 }
 
@@ -47,37 +48,24 @@ func New(t *table.Table) (*Store, error) {
 	return &Store{t, t.DB()}, nil
 }
 
-// Pending implements [backlog.Store].
-func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
-	return s.t.Pending(ctx, q)
-}
-
-// Ping is the method that [backlog.Store] names.
-func (s *Store) Ping(ctx context.Context) error { return s.t.Ping(ctx) }
-
-// TryLock implements [backlog.Locker].
-func (s *Store) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
-	return s.t.TryLock(ctx, name)
-}
-
 // Overdue implements [backlog.Beginner].
 func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor, limit int) ([]backlog.Record, error) {
-	if s.t.Refresh().Running == "" {
+	if s.Refresh().Running == "" {
 		return nil, nil
 	}
-	cond, tail, args := s.t.Overdue(now, after, limit)
+	cond, tail, args := s.Table.Overdue(now, after, limit)
 	list, err := s.records(ctx, cond, tail, args)
 	return slices.DeleteFunc(list, func(r backlog.Record) bool { return r.Refresh.Deadline.After(now) }), err
 }
 
 // Running implements [backlog.Beginner].
 func (s *Store) Running(ctx context.Context, uids []string) ([]backlog.Record, error) {
-	col := s.t.Refresh().Quoted(mapping.AttemptUID)
+	col := s.Refresh().Quoted(mapping.AttemptUID)
 	if len(uids) == 0 || col == "" {
 		return nil, ctx.Err()
 	}
 	cond := col + " IN (?" + strings.Repeat(", ?", len(uids)-1) + ")"
-	if running := s.t.Refresh().Running; running != "" {
+	if running := s.Refresh().Running; running != "" {
 		cond = running + " AND " + cond // there is an index for it
 	}
 	args := make([]any, len(uids))
@@ -89,7 +77,7 @@ func (s *Store) Running(ctx context.Context, uids []string) ([]backlog.Record, e
 
 func (s *Store) records(ctx context.Context, cond, tail string, args []any) (list []backlog.Record, err error) {
 	err = s.d.Within(ctx, func(ctx context.Context) (err error) {
-		list, err = s.t.Records(ctx, s.d.Read, cond, tail, args, true)
+		list, err = s.Records(ctx, s.d.Read, cond, tail, args, true)
 		return err
 	})
 	return list, err
@@ -97,7 +85,7 @@ func (s *Store) records(ctx context.Context, cond, tail string, args []any) (lis
 
 // Count counts the rows by the words of inspect.State.
 func (s *Store) Count(ctx context.Context) (map[string]int, error) {
-	return s.t.CountBy(ctx, s.t.Refresh().State())
+	return s.CountBy(ctx, s.Refresh().State())
 }
 
 // Begin implements [backlog.Beginner].
@@ -152,7 +140,7 @@ func (s *Store) write(
 	ctx context.Context, group settlements, lefts []*backlog.Refresh, may func(*backlog.Settlement, *backlog.Refresh) bool,
 ) ([]backlog.Unsettled, error) {
 	rows := func(ctx context.Context, tx *sql.Tx, from, to int) error {
-		states, err := s.t.LockStates(ctx, tx, group[from:to], "")
+		states, err := s.LockStates(ctx, tx, group[from:to], "")
 		if err != nil {
 			return err
 		}
@@ -172,8 +160,8 @@ func (s *Store) write(
 		}
 		return nil
 	}
-	return s.t.WriteGroup(ctx, group, func(ctx context.Context) error {
-		err := s.t.InTx(ctx, func(tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) })
+	return s.WriteGroup(ctx, group, func(ctx context.Context) error {
+		err := s.InTx(ctx, func(tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) })
 		if s.d.Class(err) == db.Refused {
 			return backlog.ErrConflict // of one row
 		}
@@ -185,7 +173,7 @@ func (s *Store) write(
 func (s *Store) writeRow(
 	ctx context.Context, tx *sql.Tx, prepared map[string]*sql.Stmt, g *backlog.Settlement, now *backlog.Refresh,
 ) (*backlog.Refresh, error) {
-	w, left := s.t.RefreshWrite(g, g.Record.Refresh, now)
+	w, left := s.RefreshWrite(g, g.Record.Refresh, now)
 	if w.Text == "" {
 		return &left, nil
 	}

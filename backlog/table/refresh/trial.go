@@ -18,7 +18,7 @@ import (
 // written to its row; an end is written behind a start. Both are read again, since a
 // trigger, or a column that holds less, may have made something else of them.
 func (s *Store) Try(ctx context.Context, g backlog.Settlement) error {
-	if s.t.Catalog().Engine != "" { // which has no transactions: nothing could be rolled back
+	if s.Catalog().Engine != "" { // which has no transactions: nothing could be rolled back
 		return nil
 	}
 	from, _ := attempt.All()
@@ -32,13 +32,13 @@ func (s *Store) Try(ctx context.Context, g backlog.Settlement) error {
 		began.At = began.Deadline
 		steps = []backlog.Settlement{{Record: g.Record, At: g.At, Refresh: &began}, g}
 	}
-	return s.t.Undone(ctx, func(ctx context.Context, tx *sql.Tx) error { return s.try(ctx, tx, steps) })
+	return s.Undone(ctx, func(ctx context.Context, tx *sql.Tx) error { return s.try(ctx, tx, steps) })
 }
 
 // try writes the steps, one after the other, to a row that is as it was read.
 func (s *Store) try(ctx context.Context, tx *sql.Tx, steps settlements) error {
 	key, read := steps[0].Record.Key, steps[0].Record.Refresh
-	rows, err := s.t.LockStates(ctx, tx, steps[:1], s.d.Text().NoWait)
+	rows, err := s.LockStates(ctx, tx, steps[:1], s.d.Text().NoWait)
 	now := rows[key.Hash()]
 	switch {
 	case s.d.Class(err) == db.Busy && s.d.Text().NoWait != "":
@@ -50,24 +50,24 @@ func (s *Store) try(ctx context.Context, tx *sql.Tx, steps settlements) error {
 	}
 	for _, g := range steps {
 		if next := *g.Refresh; next.Disabled { // by the longest reason that there can be
-			if c := s.t.Refresh().Column(mapping.DisabledReason); c != nil {
+			if c := s.Refresh().Column(mapping.DisabledReason); c != nil {
 				next.Reason = strings.Repeat("x", min(cmp.Or(c.Length, c.Octets, len(next.Reason)), 64<<10))
 			}
 			g.Refresh = &next
 		}
-		w, left := s.t.RefreshWrite(&g, now, now)
+		w, left := s.RefreshWrite(&g, now, now)
 		if w.Text != "" {
 			if _, err := tx.ExecContext(ctx, s.d.Text().Place(w.Text), w.Args...); err != nil {
-				return s.t.Untaken("policy.refresh", w, err)
+				return s.Untaken("policy.refresh", w, err)
 			}
 		}
-		if rows, err = s.t.LockStates(ctx, tx, steps[:1], ""); err != nil {
+		if rows, err = s.LockStates(ctx, tx, steps[:1], ""); err != nil {
 			return err
 		}
 		now = rows[key.Hash()]
-		if now == nil || !s.t.Refresh().Same(now, &left) {
+		if now == nil || !s.Refresh().Same(now, &left) {
 			return db.Problemf("look at the triggers of the table, and at the types of the policy's columns",
-				"policy.refresh: with %s a row of table %s is not as it was written", w.Shown(s.d.Text()), s.t.Mapping().Name)
+				"policy.refresh: with %s a row of table %s is not as it was written", w.Shown(s.d.Text()), s.Mapping().Name)
 		}
 	}
 	return nil
