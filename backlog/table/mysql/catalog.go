@@ -74,7 +74,7 @@ func describeColumns(ctx context.Context, q db.Querier, create string, c *db.Cat
 	for _, r := range rows {
 		x := db.Column{Name: r["column_name"], Decl: r["column_type"], NotNull: r["is_nullable"] == "NO", Generated: r["generation_expression"] != "", Holds: takes(r["character_set_name"])}
 		length, _ := strconv.Atoi(r["character_maximum_length"]) // 2^32-1 of LONGTEXT
-		x.Class, x.Time = classOf(&x), calendar(&x)
+		x.Class, x.Time = cmp.Or(classes[x.Decl], classes[typeName(&x)], db.Textual), calendar(&x)
 		if x.Low, x.High = rangeOf(&x); x.High < 1<<24 {
 			x.Most = x.High
 		}
@@ -141,19 +141,13 @@ func takes(charset string) func(rune) bool {
 	return func(r rune) bool { return r < utf8.RuneSelf }
 }
 
-// classOf returns what a column of the type can hold.
-func classOf(c *db.Column) db.Class {
-	switch {
-	case c.Decl == "bit(1)":
-		return db.Boolean
-	case is(c, "tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"):
-		return db.Integer
-	case is(c, "float", "double", "decimal"):
-		return db.Real
-	case is(c, "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "vector"):
-		return db.Bytes
-	}
-	return db.Textual
+// classes are those of the types; other columns hold text.
+var classes = map[string]db.Class{
+	"bit(1)": db.Boolean, "bit": db.Integer, "year": db.Integer,
+	"tinyint": db.Integer, "smallint": db.Integer, "mediumint": db.Integer, "int": db.Integer, "bigint": db.Integer,
+	"float": db.Real, "double": db.Real, "decimal": db.Real,
+	"binary": db.Bytes, "varbinary": db.Bytes, "tinyblob": db.Bytes, "blob": db.Bytes, "mediumblob": db.Bytes, "longblob": db.Bytes,
+	"geometry": db.Bytes, "point": db.Bytes, "vector": db.Bytes,
 }
 
 // labelPattern matches the labels that an ENUM declares.

@@ -113,7 +113,7 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 	for _, r := range rows {
 		base, array := r["base"], r.Is("list")
 		col := db.Column{
-			Name: r["name"], Decl: r["decl"], Class: classOf(base), Length: r.Int("length"), Domain: r["domain"], NotNull: r.Is("strict"), Generated: r.Is("generated"),
+			Name: r["name"], Decl: r["decl"], Class: cmp.Or(classes[base], db.Textual), Length: r.Int("length"), Domain: r["domain"], NotNull: r.Is("strict"), Generated: r.Is("generated"),
 			JSON: base == "json" || base == "jsonb" || array, Time: calendar(r["decl"]),
 		}
 		if r.Is("ascii") { // which other characters it takes is not known
@@ -143,19 +143,11 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 	return err
 }
 
-// classOf: whatever is not said here is written as text, in quotes.
-func classOf(base string) db.Class {
-	switch base {
-	case "bool":
-		return db.Boolean
-	case "int2", "int4", "int8", "oid":
-		return db.Integer
-	case "float4", "float8", "numeric":
-		return db.Real
-	case "bytea":
-		return db.Bytes
-	}
-	return db.Textual
+// classes are those of the types. Whatever else there is is written as text, in quotes.
+var classes = map[string]db.Class{
+	"bool": db.Boolean, "bytea": db.Bytes,
+	"int2": db.Integer, "int4": db.Integer, "int8": db.Integer, "oid": db.Integer,
+	"float4": db.Real, "float8": db.Real, "numeric": db.Real,
 }
 
 // describeIndexes reads the primary key first. An index whose creation has failed is there, but not valid.

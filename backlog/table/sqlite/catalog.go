@@ -50,7 +50,7 @@ func describeColumns(ctx context.Context, q db.Querier, name string, c *db.Catal
 	var pk []string
 	for _, r := range rows {
 		col := db.Column{Name: r["name"], Decl: r["type"], NotNull: r.Is("notnull"), Generated: r["hidden"] != "0", Zero: db.ZeroAny}
-		col.Class, col.Length, col.JSON = affinity(col.Decl)
+		addType(&col)
 		if r["pk"] != "0" {
 			pk = append(pk, col.Name)
 		}
@@ -88,30 +88,29 @@ func describeIndexes(ctx context.Context, q db.Querier, name string, keyed bool,
 
 var lengthPattern = db.Pattern(`\(\s*(\d+)\s*\)`)
 
-// affinity follows the rules by which SQLite gives a column its affinity
-// (https://sqlite.org/datatype3.html, 3.1), and knows what people mean by BOOLEAN
-// and JSON.
-func affinity(decl string) (c db.Class, length int, isJSON bool) {
-	d := strings.ToUpper(decl)
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(d, w) })
-	}
-	switch {
-	case has("BOOL"):
-		return db.Boolean, 0, false
-	case has("INT"):
-		return db.Integer, 0, false
-	case has("CHAR", "CLOB", "TEXT"):
-		if m := lengthPattern().FindStringSubmatch(d); m != nil {
-			length, _ = strconv.Atoi(m[1])
+// classes are what the words in a declared type mean, in the order in which SQLite looks
+// for them to give a column its affinity (https://sqlite.org/datatype3.html, 3.1), with
+// what people mean by BOOLEAN and JSON.
+var classes = []struct {
+	class db.Class
+	words []string
+}{
+	{db.Boolean, []string{"BOOL"}}, {db.Integer, []string{"INT"}}, {db.Textual, []string{"CHAR", "CLOB", "TEXT"}},
+	{db.Numeric, []string{"JSON"}}, {db.Any, []string{"BLOB"}}, {db.Real, []string{"REAL", "FLOA", "DOUB"}}, {db.Numeric, []string{""}},
+}
+
+// addType adds what the declared type says.
+func addType(c *db.Column) {
+	decl := strings.ToUpper(c.Decl)
+	has := func(word string) bool { return strings.Contains(decl, word) }
+	for _, x := range classes {
+		if decl != "" && slices.ContainsFunc(x.words, has) {
+			c.Class = x.class
+			break
 		}
-		return db.Textual, length, has("JSON")
-	case has("JSON"):
-		return db.Numeric, 0, true
-	case has("BLOB"), d == "":
-		return db.Any, 0, false
-	case has("REAL", "FLOA", "DOUB"):
-		return db.Real, 0, false
 	}
-	return db.Numeric, 0, false
+	c.JSON = has("JSON")
+	if m := lengthPattern().FindStringSubmatch(decl); m != nil && c.Class == db.Textual {
+		c.Length, _ = strconv.Atoi(m[1])
+	}
 }
