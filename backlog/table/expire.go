@@ -58,15 +58,13 @@ func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*ba
 // expiries are the rows past one of their times, and those out of retries whose
 // last failure has not made them dead.
 func (t *layout) expiries(now, before time.Time) (list []expiry) {
-	for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
-		for i, b := range t.branches {
+	for i, b := range t.branches {
+		for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
 			if x.col != nil {
-				conds := append(t.pending(b), x.col.quoted+" < ?", x.col.quoted+" >= ?")
-				list = append(list, expiry{branch: i, conds: conds, col: x.col, bound: x.bound})
+				x.branch, x.conds = i, append(t.pending(b), x.col.quoted+" < ?", x.col.quoted+" >= ?")
+				list = append(list, x)
 			}
 		}
-	}
-	for i, b := range t.branches {
 		if b.exhausted != "" {
 			b.cond = b.exhausted
 			list = append(list, expiry{branch: i, conds: t.pending(b)})

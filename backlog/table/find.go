@@ -17,31 +17,20 @@ import (
 // JSON array of a composite key's. The columns' types decide what it becomes;
 // BLOBs are base64. It is an error that the user can mend.
 func (t *layout) ParseKey(text string) (backlog.Key, error) {
-	return db.ParseKey(t.keyColumns(), text)
-}
-
-func (t *layout) keyColumns() []*column {
-	columns := make([]*column, len(t.key))
-	for i, name := range t.m.ID {
-		columns[i] = t.catalog.Find(name, true)
-	}
-	return columns
+	return db.ParseKey(t.keys, text)
 }
 
 // Find returns the row with the key, and whether there is one. The error is a [*KeyError] where the database
 // cannot take the key for one of the table.
 func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row inspect.Row, ok bool, err error) {
-	filter := always
-	if t.where.cond != "" {
-		filter = t.text.Unsearched(t.where.cond)
-	}
+	filter := t.text.Unsearched(cmp.Or(t.where.cond, always))
 	text := fmt.Sprintf("SELECT %s, %s, CASE WHEN %s THEN 1 ELSE 0 END FROM %s WHERE %s",
-		t.sel.named(t.sel.exprs), t.standingCase(), filter, t.name, t.text.KeyIn(t.key, 1))
+		named(t.sel.exprs), t.standingCase(), filter, t.name, t.text.KeyIn(t.key, 1))
 	err = t.db.Within(ctx, func(ctx context.Context) error {
 		var standing, within int
 		raw, err := t.scanRow(t.db.Read.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, k)...), &standing, &within)
 		if t.db.Class(err) == db.Refused {
-			return db.NotAKey(t.m.Name, t.keyColumns(), k)
+			return db.NotAKey(t.m.Name, t.keys, k)
 		}
 		if err != nil {
 			return err

@@ -150,7 +150,7 @@ func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (te
 	var rest string
 	names := make([]string, len(cols))
 	for i, c := range cols {
-		names[i] = t.sel.prefix + "o" + strconv.Itoa(i)
+		names[i] = prefix + "o" + strconv.Itoa(i)
 		rest += ", " + c + " AS " + names[i]
 	}
 	list := make([]string, len(terms))
@@ -158,7 +158,7 @@ func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (te
 		one, a := t.termQuery(q, p, x, fmt.Sprintf(", %d%s", x.branch, rest))
 		args = append(args, a...)
 		if !t.text.LazyUnion { // the database would read all of each
-			one = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", one+t.orderBy(q.Lane, cols), t.sel.prefix, i)
+			one = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", one+t.orderBy(q.Lane, cols), prefix, i)
 			args = append(args, limit)
 		}
 		list[i] = one
@@ -179,13 +179,13 @@ func (t *layout) orderBy(lane backlog.Lane, cols []string) string {
 // page's.
 func (t *layout) termQuery(q backlog.Query, p part, x term, rest string) (string, []any) {
 	b := t.branches[x.branch]
-	prefix := slices.Concat(t.where.prefix, b.prefix)
+	lead := slices.Concat(t.where.prefix, b.prefix)
 	if x.class.cond != "" && !x.class.many {
-		prefix = append(prefix, t.retry.count)
+		lead = append(lead, t.retry.count)
 	}
 	cond, args := t.pageConditions(q, p, b, x.class)
-	from := t.from(prefix, t.orderOf(q.Lane).quoted)
-	return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", t.sel.named(t.sel.exprs), rest, from, cond), args
+	from := t.from(lead, t.orderOf(q.Lane).quoted)
+	return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", named(t.sel.exprs), rest, from, cond), args
 }
 
 // orderOf returns the column by which the rows of the lane come, before the key.
@@ -316,8 +316,8 @@ func (t *layout) pending(b branch) []string {
 
 // keyed returns the condition for each part of the key that may be NULL.
 func (t *layout) keyed() (list []string) {
-	for i, name := range t.m.ID {
-		if c := t.catalog.Find(name, true); !c.NotNull {
+	for i, c := range t.keys {
+		if !c.NotNull {
 			list = append(list, t.key[i]+" IS NOT NULL")
 		}
 	}
@@ -337,7 +337,15 @@ func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (backlog.Pag
 				break
 			}
 			text, args := t.pageQuery(q, p, s.terms, s.room())
-			if err := t.readPart(ctx, s, text, args); err != nil {
+			stmt, err := t.prepared.Prepare(ctx, t.db.Read, t.text.Place(text))
+			if err != nil {
+				return err
+			}
+			rows, err := stmt.Query(ctx, t.db.Read, args)
+			if err != nil {
+				return err
+			}
+			if err := s.scan(rows); err != nil {
 				return err
 			}
 		}
@@ -355,19 +363,6 @@ func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (backlog.Pag
 		return t.page(ctx, q, seg) // its conditions can be judged now
 	}
 	return s.page, nil
-}
-
-func (t *Table) readPart(ctx context.Context, s *scanner, text string, args []any) error {
-	stmt, err := t.prepared.Prepare(ctx, t.db.Read, t.text.Place(text))
-	if err != nil {
-		return err
-	}
-	rows, err := stmt.Query(ctx, t.db.Read, args)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	return s.scan(rows)
 }
 
 // addAge adds the condition for the pass's ages.

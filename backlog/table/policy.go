@@ -15,8 +15,7 @@ import (
 // is found there.
 type retryCols struct {
 	count      string   // quoted
-	nullable   bool     // the count may be NULL
-	most       int64    // the largest count that the column holds; 0: there is none
+	column     *column  // that it is in
 	last, next *timeCol // next nil: a counted policy
 	waits      []time.Duration
 	retries    int
@@ -46,15 +45,6 @@ func (c *retryCols) order() *timeCol {
 	return c.last
 }
 
-// atMost is a number of failures as the column can hold it: what waits no longer for a
-// larger one need not be told from it.
-func (c *retryCols) atMost(n int64) int64 {
-	if c.most > 0 {
-		return min(n, c.most)
-	}
-	return n
-}
-
 // within is the condition of rows that are not given up, "" if none ever is.
 func (c *retryCols) within() string {
 	if c.retries < 0 {
@@ -65,7 +55,7 @@ func (c *retryCols) within() string {
 
 // orNone is the condition on the count, or NULL.
 func (c *retryCols) orNone(cond string) string {
-	if !c.nullable {
+	if c.column.NotNull {
 		return cond
 	}
 	return "(" + c.count + " IS NULL OR " + cond + ")"
@@ -135,7 +125,7 @@ func (r *resolver) retry() {
 	if count.Most > 0 && int64(m.Retries) >= count.Most {
 		r.refuse("let it give up earlier, or name a column of larger numbers", "policy: column %s is %s, which cannot count %d failures", count.Name, count.Decl, m.Retries+1)
 	}
-	c := &retryCols{waits: m.Waits, retries: m.Retries, count: r.text.Quote(count.Name), nullable: !count.NotNull, most: count.Most}
+	c := &retryCols{waits: m.Waits, retries: m.Retries, count: r.text.Quote(count.Name), column: count}
 	c.last = r.policyTime(m.Last)
 	if m.Next != "" {
 		c.next = r.policyTime(m.Next)
@@ -211,7 +201,7 @@ func (r *resolver) retryLanes() {
 	}
 	if !same {
 		c.classes = []retryClass{{cond: c.count + " = 0", now: true}, {cond: c.count + " < 0", now: true, odd: true}}
-		if c.nullable {
+		if !c.column.NotNull {
 			c.classes = append(c.classes, retryClass{cond: c.count + " IS NULL", now: true})
 		}
 	}

@@ -39,7 +39,7 @@ func (r *resolver) refreshLanes() {
 	}
 	c.Form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
 	count, next := c.Column(mapping.AttemptNo), forms[mapping.RefreshAt]
-	t.retry = &retryCols{count: r.text.Quote(count.Name), nullable: !count.NotNull, next: next, retries: -1}
+	t.retry = &retryCols{count: r.text.Quote(count.Name), column: count, next: next, retries: -1}
 	t.retry.ended = []assign{{col: next.quoted, expr: "?", time: next}} // of a row that is saved again
 	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince, mapping.Disabled} {
 		if c.Column(i) != nil {
@@ -151,7 +151,7 @@ func (t *layout) recordsText(cond, tail string, given bool) string {
 	if t.where.cond != "" {
 		conds = append(conds, t.text.Unsearched(t.where.cond))
 	}
-	return "SELECT " + t.sel.named(exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
+	return "SELECT " + named(exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
 }
 
 // Records returns the records of the rows that meet the condition, whatever their state,

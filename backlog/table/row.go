@@ -20,7 +20,6 @@ type columns struct {
 	exprs   []string
 	needed  []string  // likewise, but NULL for what only handlers are given
 	columns []*column // that they are of
-	prefix  string    // of the names of the expressions, unlike any column's
 	key     []int     // where the key's parts stand
 	status  int       // likewise; -1: not there
 	refresh []int     // likewise: the columns of the refresh policy
@@ -28,10 +27,7 @@ type columns struct {
 }
 
 func (t *layout) newColumns() columns {
-	s := columns{status: -1, prefix: "c"}
-	for slices.ContainsFunc(t.catalog.Columns, func(c column) bool { return strings.HasPrefix(strings.ToLower(c.Name), s.prefix) }) {
-		s.prefix += "_"
-	}
+	s := columns{status: -1}
 	at, handlers := make(map[string]int), true
 	add := func(quoted string) int {
 		i, ok := at[quoted]
@@ -88,11 +84,14 @@ func (t *layout) names(quoted []string) (list []string) {
 	return list
 }
 
+// prefix begins the names of expressions, which are to be no column's.
+const prefix = "backlog_"
+
 // named returns the expressions as a SELECT has them.
-func (s *columns) named(exprs []string) string {
+func named(exprs []string) string {
 	list := make([]string, len(exprs))
 	for i, e := range exprs {
-		list[i] = e + " AS " + s.prefix + strconv.Itoa(i)
+		list[i] = e + " AS " + prefix + strconv.Itoa(i)
 	}
 	return strings.Join(list, ", ")
 }
@@ -119,7 +118,7 @@ func (t *Table) groupsByKey(ctx context.Context, exprs, conds []string, args []a
 		all := t.text.Unsearched(strings.Join(conds, " AND "))
 		cond, bound := all, args
 		for more := true; more; {
-			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", t.sel.named(exprs), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
+			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", named(exprs), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
 			rows, err := db.Each(ctx, t.db, text, bound, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
 			if err == nil && len(rows) == 0 {
 				return
@@ -183,7 +182,7 @@ func (t *Table) OfEachState(ctx context.Context) (map[string]*backlog.Record, er
 		if t.inserted.null == "" || t.inserted.null == "skip" {
 			conds = append(conds, t.inserted.quoted+" IS NOT NULL")
 		}
-		text := "SELECT " + t.sel.named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + t.orderBy(b.lane, t.orderColumns(b.lane, segDated))
+		text := "SELECT " + named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + t.orderBy(b.lane, t.orderColumns(b.lane, segDated))
 		rows, err := db.Each(ctx, t.db, text, []any{1}, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
 		if err != nil {
 			return nil, err

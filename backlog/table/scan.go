@@ -33,6 +33,7 @@ func (s *scanner) room() int {
 }
 
 func (s *scanner) scan(rows *sql.Rows) error {
+	defer rows.Close()
 	n := len(s.t.sel.exprs)
 	slab := make([]any, min(s.room(), 64)*n)
 	to := make([]any, n, n+1)

@@ -53,20 +53,6 @@ func (t *Table) WriteGroup(
 	return left, nil
 }
 
-// begin begins a transaction that writes. What would object only at its end is to
-// say so at the statement, which belongs to a row.
-func (t *Table) begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
-	tx, err := t.db.Begin(ctx, conn)
-	if err != nil || !t.catalog.Deferred {
-		return tx, err
-	}
-	if _, err := tx.ExecContext(ctx, t.text.Immediate); err != nil {
-		tx.Rollback()
-		return nil, err
-	}
-	return tx, nil
-}
-
 // ErrUndo ends a transaction that is to be undone.
 var ErrUndo = errors.New("to be undone")
 
@@ -78,11 +64,16 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 		return err
 	}
 	defer conn.Close()
-	tx, err := t.begin(ctx, conn)
+	tx, err := t.db.Begin(ctx, conn)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // after a panic, too, else the connection would wait for it for ever
+	defer tx.Rollback()     // after a panic, too, else the connection would wait for it for ever
+	if t.catalog.Deferred { // what would object only at the end is to say so at the statement, which belongs to a row
+		if _, err := tx.ExecContext(ctx, t.text.Immediate); err != nil {
+			return err
+		}
+	}
 	if err := f(tx); err == ErrUndo {
 		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
 	} else if err != nil {

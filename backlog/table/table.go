@@ -43,8 +43,9 @@ type layout struct {
 	name    string // quoted, with its schema
 
 	key    []string // quoted
-	status string   // quoted; "" where no state is a value of a status column
-	where  filter   // the fixed one
+	keys   []*column
+	status string // quoted; "" where no state is a value of a status column
+	where  filter // the fixed one
 
 	inserted, eligible, expires *timeCol // the latter two may be nil
 	times                       []*timeCol
@@ -83,7 +84,7 @@ func New(ctx context.Context, d *DB, m mapping.Mapping) (*Table, error) {
 // table is only to be described.
 func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	if cat.Wrong != nil {
-		return nil, db.Dotted(m, cat.Wrong)
+		return nil, cat.Wrong
 	}
 	if cat.Kind == db.View {
 		return nil, problem("name the table behind it", "%s is a view: outcomes cannot be written to it", m.Name)
@@ -138,7 +139,7 @@ func (r *resolver) keyColumns() {
 			r.refuse("name other columns of a unique key", "table.id: %s is of the type %s, whose order is not that of its texts", r.text.Quote(c.Name), c.Decl)
 		}
 		names = append(names, c.Name)
-		r.t.key = append(r.t.key, r.text.Quote(c.Name))
+		r.t.key, r.t.keys = append(r.t.key, r.text.Quote(c.Name)), append(r.t.keys, c)
 	}
 	if r.cat.Unique(names) {
 		return

@@ -69,7 +69,7 @@ func (t *layout) assignments(b batch) []assign {
 	}
 	if c := t.retry; c != nil && b.target != backlog.RowSuccess {
 		// A number, not one more: to be written twice must do no harm.
-		count := func(s *backlog.Settlement) any { return c.atMost(int64(s.Failures.Count)) }
+		count := func(s *backlog.Settlement) any { return c.column.AtMost(s.Failures.Count) }
 		last := func(s *backlog.Settlement) any { return t.writeForm(c.last).Write(s.At) }
 		list = append(slices.Clip(list), assign{col: c.count, of: count}, assign{col: c.last.quoted, of: last})
 		if c.next != nil && b.ends {

@@ -208,10 +208,8 @@ func (c *Columns) values(s *backlog.Refresh, at time.Time) []any {
 			continue
 		case times[i] != nil && !times[i].IsZero():
 			v = c.Form(i).Exact(*times[i])
-		case i == mapping.AttemptNo && col.Most > 0:
-			v = min(int64(s.AttemptNo), col.Most)
 		case i == mapping.AttemptNo:
-			v = int64(s.AttemptNo)
+			v = col.AtMost(s.AttemptNo)
 		case i == mapping.AttemptUID && s.UID != "":
 			v = col.Fit(s.UID)
 		case i == mapping.DisabledReason && s.Reason != "":

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -143,19 +142,12 @@ func (c *Catalog) NoTable(ctx context.Context, q Querier, where, set, query stri
 	if len(have) > 0 {
 		list = "the tables are: " + strings.Join(have, ", ")
 	}
-	c.Wrong = Problemf("set "+set+", or let `backlog init` create it; "+list, "there is no table %s in %s", c.Name, where)
-	return err
-}
-
-// Dotted adds to the error for a table that is not there how one is named with its
-// schema.
-func Dotted(m mapping.Mapping, err error) error {
-	p := (*Problem)(nil)
-	schema, name, ok := strings.Cut(m.Name, ".")
-	if !ok || m.Schema != "" || !errors.As(err, &p) {
-		return err
+	hint := "set " + set + ", or let `backlog init` create it; " + list
+	if schema, name, dotted := strings.Cut(c.Name, "."); dotted {
+		hint = "if that is schema and name, write table: {schema: " + mapping.InYAML(schema) + ", name: " + mapping.InYAML(name) + "}; " + hint
 	}
-	return Problemf("if that is schema and name, write table: {schema: "+mapping.InYAML(schema)+", name: "+mapping.InYAML(name)+"}; "+p.Hint, "%s", p.What)
+	c.Wrong = Problemf(hint, "there is no table %s in %s", c.Name, where)
+	return err
 }
 
 // AddIndexes adds the indexes. Each row tells one column of one index, in order: name,

@@ -12,7 +12,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"backlog/backlog"
@@ -133,15 +132,12 @@ func isBroken(err error) bool {
 		errors.As(err, new(*tls.CertificateVerificationError)) {
 		return false
 	}
-	for _, e := range []error{
-		sql.ErrConnDone, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF,
-		net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT,
-	} {
+	for _, e := range []error{sql.ErrConnDone, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return errors.As(err, new(net.Error))
+	return errors.As(err, new(net.Error)) // as are those of system calls
 }
 
 // Class returns what the error means.

@@ -172,6 +172,15 @@ func (c *Column) ParseKey(text string) (any, error) {
 	return v, err
 }
 
+// AtMost is the number as the column can hold it: what waits no longer for a larger one
+// need not be told from it.
+func (c *Column) AtMost(n int) int64 {
+	if c.Most > 0 {
+		return min(int64(n), c.Most)
+	}
+	return int64(n)
+}
+
 // OneMore is an expression that counts the column one up, but not beyond what it holds:
 // an outcome must not fail to be written for a count.
 func (c *Column) OneMore(quoted string) string {
