@@ -28,21 +28,18 @@ func (w *SQLHandler) transact(ctx context.Context, in func(context.Context, func
 			return w.run(ctx, tx, r, prepared)
 		})
 	})
+	s, isStep := errors.AsType[*stepError](err)
 	switch {
 	case err == nil || errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.Skip):
 		return err
 	case ctx.Err() != nil && !begun:
 		return fmt.Errorf("%w: another transaction was not over in time: %w", backlog.ErrUnavailable, context.Cause(ctx))
-	case ctx.Err() != nil: // the driver's error says no more than that
-		if s := (*stepError)(nil); errors.As(err, &s) {
-			return &stepError{s.n, context.Cause(ctx)}
-		}
+	case ctx.Err() != nil && isStep: // the driver's error says no more than that
+		return &stepError{s.n, context.Cause(ctx)}
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	}
-	if s := (*stepError)(nil); errors.As(err, &s) {
-		if p := w.denied(s.n-1, s.err); p != nil {
-			return backlog.Unstarted(p)
-		}
+	case isStep && w.d.Class(s.err) == db.Denied:
+		return backlog.Unstarted(w.denied(s.n-1, s.err))
 	}
 	return w.d.Wrap(ctx, err)
 }

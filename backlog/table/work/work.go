@@ -189,18 +189,14 @@ func (w *SQLHandler) misunderstood(i int, err error) error {
 	if c := w.d.Class(err); c == db.Unavailable || c == db.Busy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if p := w.denied(i, err); p != nil {
-		return p
+	if w.d.Class(err) == db.Denied {
+		return w.denied(i, err)
 	}
 	return db.Problemf("correct it, or create what it names", "handler.sql: statement %d is not understood by the database: %v", i+1, err)
 }
 
-// denied makes a *db.Problem of the error by which the user was refused the
-// statement; it is nil of others.
+// denied makes a *db.Problem of the error by which the user was refused the statement.
 func (w *SQLHandler) denied(i int, err error) error {
-	if w.d.Class(err) != db.Denied {
-		return nil
-	}
 	what := err.Error()
 	if p := (*db.Problem)(nil); errors.As(w.d.Explained(err), &p) {
 		what = p.What
