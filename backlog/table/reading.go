@@ -117,13 +117,9 @@ func (t *layout) Statements() []string {
 	}
 	if t.refresh != nil {
 		add(t.recordsText(t.text.KeyIn(t.key, 1), t.text.LockRow, false))
-		for _, x := range t.refreshTargets(time.Time{}) {
-			add(x.Text)
-		}
 		for _, r := range t.Readings(time.Time{}) {
 			add(r.Query)
 		}
-		return db.Distinct(list)
 	}
 	for _, x := range t.targets(time.Time{}) {
 		add(x.Text)

@@ -17,8 +17,21 @@ import (
 
 // refresh finds the columns of the refresh policy, before others are given their times.
 func (r *resolver) refresh() {
-	if r.m.Policy != nil && r.m.Policy.Refresh != nil {
-		r.t.refresh, r.err = attempt.Find(r.cat, r.text, r.m.Policy)
+	if r.m.Policy == nil || r.m.Policy.Refresh == nil {
+		return
+	}
+	var cols [len(mapping.RefreshColumns)]*column
+	var rule *column
+	for i := range cols {
+		if name, named := r.m.Policy.RefreshColumn(i); named || i <= mapping.AttemptNo || r.cat.Find(name, r.text.FoldsNames) != nil {
+			cols[i] = r.policyColumn(name)
+		}
+	}
+	if r.m.Policy.Rule != "" {
+		rule = r.column("policy.refresh.rrule", r.m.Policy.Rule)
+	}
+	if r.err == nil {
+		r.t.refresh, r.err = attempt.New(r.text, cols, rule)
 	}
 }
 

@@ -206,8 +206,6 @@ func (r *resolver) states() {
 	t, m := r.t, r.m
 	if t.refresh != nil {
 		r.refreshLanes()
-		r.requeue()
-		r.actions()
 		return
 	}
 	fresh := r.branches("statuses.new", m.New, backlog.Fresh)
@@ -231,8 +229,6 @@ func (r *resolver) states() {
 		t.note("no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
 	}
 	r.retryLanes()
-	r.requeue()
-	r.actions()
 }
 
 // end returns the condition of a state that is not pending, "" if none can be

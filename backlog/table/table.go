@@ -96,7 +96,7 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
 	r := &resolver{t: t, cat: cat, text: t.text, m: m}
-	for _, step := range []func(){r.keyColumns, r.refresh, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states} {
+	for _, step := range []func(){r.keyColumns, r.refresh, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states, r.requeue, r.actions} {
 		if step(); r.err != nil {
 			return nil, r.err
 		}

@@ -291,12 +291,8 @@ func (t *layout) TimeForms() []string {
 // makes a new row an hour old. That is a note, or a *Problem where a row becomes
 // dead for its age.
 func (t *Table) proveZone() error {
-	i := slices.IndexFunc(t.times, (*timeCol).isAssumed)
-	if i < 0 {
-		return nil
-	}
-	zone := t.catalog.Zone
-	if zone == "" {
+	i, zone := slices.IndexFunc(t.times, (*timeCol).isAssumed), t.catalog.Zone
+	if i < 0 || zone == "" {
 		return nil
 	}
 	yaml := "`timezone: " + zone + "`"

@@ -47,38 +47,29 @@ type Columns struct {
 // minUID is how many characters the token of an attempt has at least.
 const minUID = 32
 
-// Find finds the columns in the catalogue. What does not fit is a [*db.Problem].
-func Find(cat *db.Catalog, text *db.Text, m *mapping.PolicyColumns) (*Columns, error) {
-	c := &Columns{text: text}
-	for i := range c.cols {
-		name, named := m.RefreshColumn(i)
-		col := cat.Find(name, text.FoldsNames)
-		if col != nil || named || i <= mapping.AttemptNo {
-			if err := usable(cat, name, i, col); err != nil {
-				return nil, err
-			}
+// New returns the columns of the policy by the numbers that package mapping gives them, and
+// the one of each row's own rule; nil: the table has none. What does not fit is a
+// [*db.Problem].
+func New(text *db.Text, cols [count]*db.Column, rule *db.Column) (*Columns, error) {
+	c := &Columns{text: text, cols: cols, rule: rule}
+	for i, col := range cols {
+		if col == nil {
+			continue
 		}
-		if c.cols[i] = col; col != nil {
-			c.Selected = append(c.Selected, text.Quote(col.Name))
+		if err := usable(i, col); err != nil {
+			return nil, err
 		}
+		c.Selected = append(c.Selected, text.Quote(col.Name))
 	}
-	if m.Rule != "" {
-		if c.rule = cat.Find(m.Rule, text.FoldsNames); c.rule == nil {
-			return nil, db.Problemf("the columns are: "+cat.Names(), "policy.refresh.rrule: table %s has no column %q", cat.Name, m.Rule)
-		}
-		c.Selected = append(c.Selected, text.Quote(c.rule.Name))
+	if rule != nil {
+		c.Selected = append(c.Selected, text.Quote(rule.Name))
 	}
 	return c, c.tell()
 }
 
 // usable is a *db.Problem if the column is none for its purpose.
-func usable(cat *db.Catalog, name string, i int, c *db.Column) error {
+func usable(i int, c *db.Column) error {
 	switch {
-	case c == nil:
-		return db.Problemf("`backlog init` adds it, or name another under columns: of the policy; the columns are: "+cat.Names(),
-			"policy: table %s has no column %q", cat.Name, name)
-	case c.Generated:
-		return db.Problemf("name another", "policy: column %s is computed by the database and cannot be written", c.Name)
 	case i == mapping.AttemptNo && slices.Contains([]db.Class{db.Textual, db.Bytes, db.Boolean}, c.Class):
 		return db.Problemf("name a column of whole numbers", "policy: column %s is %s, which cannot count attempts", c.Name, c.Decl)
 	case i == mapping.AttemptUID && (!isText(c) || c.Length > 0 && c.Length < minUID):

@@ -3,11 +3,9 @@ package db
 import (
 	"context"
 	"database/sql"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"backlog/backlog"
 )
@@ -99,9 +97,4 @@ func Rows(ctx context.Context, q Querier, query string, args ...any) ([]Row, err
 		}
 		return row, err
 	})
-}
-
-// Pattern compiles the expression when it is first needed: most starts need none.
-func Pattern(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

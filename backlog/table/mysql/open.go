@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -166,11 +167,7 @@ func (*server) Value(c *db.Column, v any) any {
 		case c == nil:
 			return string(v)
 		case is(c, "bit"):
-			var n uint64
-			for _, b := range v {
-				n = n<<8 | uint64(b)
-			}
-			return unsigned(n)
+			return unsigned(new(big.Int).SetBytes(v).Uint64())
 		case c.Class == db.Bytes:
 			return v
 		case c.Class == db.Integer || c.IsDecimal(): // a whole number, perhaps

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -28,7 +28,7 @@ var Dialect db.Server = &server{config: new(pgx.ConnConfig)}
 // A server is the way to one.
 type server struct {
 	config   *pgx.ConnConfig
-	host     string // as it may be shown, with the port
+	host     string // as it may be shown, with the port, or its socket
 	readOnly bool
 
 	unlimited bool // statements take as long as they take
@@ -71,7 +71,8 @@ func (s *server) adopt(conn any) error {
 	if !ours {
 		return db.Problemf(`open it by sql.Open("pgx", …)`, "the pool's driver is that of %T, not "+text.Driver, conn)
 	}
-	s.config, s.host = c.Conn().Config(), hostOf(c.Conn().Config())
+	s.config = c.Conn().Config()
+	_, s.host = pgconn.NetworkAddress(s.config.Host, s.config.Port)
 	return nil
 }
 
@@ -87,16 +88,9 @@ func (s *server) parse(url string) error {
 		config.ConnectTimeout = db.DialTimeout
 	}
 	config.DialFunc = db.Dial
-	s.config, s.host = config, hostOf(config)
+	s.config = config
+	_, s.host = pgconn.NetworkAddress(config.Host, config.Port)
 	return nil
-}
-
-// hostOf returns the host with its port, or the folder of its socket.
-func hostOf(config *pgx.ConnConfig) string {
-	if strings.HasPrefix(config.Host, "/") {
-		return config.Host
-	}
-	return net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
 }
 
 // Connect implements driver.Connector.

@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,10 +32,8 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if c.Kind = db.Relation; kind == "view" {
 		c.Kind = db.View
 	}
-	if err := describeColumns(ctx, q, name, c); err != nil {
-		return nil, err
-	}
-	if err := describeIndexes(ctx, q, name, strings.Contains(strings.ToUpper(create.String), "WITHOUT ROWID"), c); err != nil {
+	keyed := strings.Contains(strings.ToUpper(create.String), "WITHOUT ROWID")
+	if err := cmp.Or(describeColumns(ctx, q, name, c), describeIndexes(ctx, q, name, keyed, c)); err != nil {
 		return nil, err
 	}
 	var journal string
@@ -86,7 +86,7 @@ func describeIndexes(ctx context.Context, q db.Querier, name string, keyed bool,
 	return err
 }
 
-var lengthPattern = db.Pattern(`\(\s*(\d+)\s*\)`)
+var lengthPattern = regexp.MustCompile(`\(\s*(\d+)\s*\)`)
 
 // classes are what the words in a declared type mean, in the order in which SQLite looks
 // for them to give a column its affinity (https://sqlite.org/datatype3.html, 3.1), with
@@ -110,7 +110,7 @@ func addType(c *db.Column) {
 		}
 	}
 	c.JSON = has("JSON")
-	if m := lengthPattern().FindStringSubmatch(decl); m != nil && c.Class == db.Textual {
+	if m := lengthPattern.FindStringSubmatch(decl); m != nil && c.Class == db.Textual {
 		c.Length, _ = strconv.Atoi(m[1])
 	}
 }

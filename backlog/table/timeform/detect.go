@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -24,12 +23,6 @@ const (
 // First and End are the first and the first too late of the dates that a column
 // is believed.
 var First, End = time.Unix(firstUnix, 0).UTC(), time.Unix(endUnix, 0).UTC()
-
-// pattern compiles the expression when it is first needed: most starts need
-// none of them.
-func pattern(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
-}
 
 // heads are the heads that are detected, see [Calendar]. A longer one comes
 // before one with the same beginning.
@@ -225,12 +218,12 @@ func Parse(as string, zone *time.Location) (Form, error) {
 
 // layoutPattern matches the layouts whose texts are in the order of time, and in
 // them the fraction and the zone.
-var layoutPattern = pattern(strings.ReplaceAll(
+var layoutPattern = regexp.MustCompile(strings.ReplaceAll(
 	`^2006~01~02(?:~15(?:~04(?:~05(\.0{1,9}|\.9{1,9})?)?)?)?`+
 		`( ?(?:Z|UTC|Z07|Z0700|Z07:00|-07|-0700|-07:00|-0700 MST))?$`, "~", "[-/.:_ T]*"))
 
 func layoutForm(layout string, zone *time.Location) (Form, error) {
-	m := layoutPattern().FindStringSubmatch(layout)
+	m := layoutPattern.FindStringSubmatch(layout)
 	if m == nil {
 		for _, element := range []string{"2006", "01", "02"} {
 			if !strings.Contains(layout, element) {
@@ -304,12 +297,12 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // zonePattern matches the zones that texts end in; " +0000 UTC m=+0.1" is how
 // Go prints a time.
-var zonePattern = pattern(
+var zonePattern = regexp.MustCompile(
 	`^ ?(?:Z|UTC|([+-][01]\d)(?::?([0-5]\d))?(?: [A-Za-z0-9+-]+(?: m=[+-][0-9.]+)?)?)$`)
 
 // offsetOf returns the seconds east of UTC of a zone that a text ends in.
 func offsetOf(s string) (seconds int, ok bool) {
-	m := zonePattern().FindStringSubmatch(s)
+	m := zonePattern.FindStringSubmatch(s)
 	if m == nil {
 		return 0, false
 	}
@@ -323,7 +316,7 @@ func offsetOf(s string) (seconds int, ok bool) {
 
 // zeroPattern matches what programs write for want of a date: MySQL's zero
 // date, and Go's zero time as text.
-var zeroPattern = pattern(
+var zeroPattern = regexp.MustCompile(
 	`^(0+|(0000-00-00|0001-01-01)([ T]00:00(:00(\.0+)?)?)?( ?(Z|UTC|\+00(:?00)?))*)$`)
 
 // IsZero reports whether a raw value is a date only by its type: 0, an
@@ -335,7 +328,7 @@ func IsZero(raw any) bool {
 	case []byte:
 		return IsZero(string(v))
 	case string:
-		return v == "" || v[0] == '0' && zeroPattern().MatchString(v)
+		return v == "" || v[0] == '0' && zeroPattern.MatchString(v)
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,11 +20,6 @@ type sqlText struct {
 const sqlTokens = `(?s)^(?:--[^\n]*|/\*.*?(?:\*/|$)|'(?:[^']|'')*'|:?"(?:[^"]|"")*"|` + "`[^`]*`" +
 	`|\$(?:[\pL_][\pL\pN_]*)?\$|::|:=|:[\pL_][\pL\pN_]*|[\pL\pN_][\pL\pN_$]*|.)`
 
-var (
-	sqlToken          = db.Pattern(sqlTokens)
-	sqlTokenBackslash = db.Pattern(strings.Replace(sqlTokens, `'(?:[^']|'')*`, `'(?:[^'\\]|''|\\.)*`, 1))
-)
-
 // mainVerbs are what a statement that begins with WITH can do.
 var mainVerbs = []string{"SELECT", "VALUES", "INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE"}
 
@@ -34,10 +30,11 @@ func parseSQL(source string, n int, x *db.Text, param func(name string) (string,
 	refuse := func(cure, what string) (sqlText, error) {
 		return sqlText{}, db.Problemf(cure, "handler.sql: statement %d: %s", n, what)
 	}
-	token := sqlToken()
+	tokens := sqlTokens
 	if x.Backslashes {
-		token = sqlTokenBackslash()
+		tokens = strings.Replace(tokens, `'(?:[^']|'')*`, `'(?:[^'\\]|''|\\.)*`, 1)
 	}
+	token := regexp.MustCompile(tokens)
 	var out strings.Builder
 	depth, seen, ended := 0, false, false
 	for rest := source; rest != ""; {
