@@ -24,7 +24,8 @@ import (
 //
 //	Content-Type        application/json, unless Headers has another
 //	User-Agent          backlog/1, unless Headers has another
-//	webhook-id          the same for every attempt on a record, and for no other record
+//	webhook-id          the same for every attempt on a record, and for no other record;
+//	                    under the refresh policy each attempt has its own
 //	Idempotency-Key     the same
 //	Backlog-Attempt-Id  unique to this attempt
 //	Backlog-Tier        the tier or max age whose pass took the record

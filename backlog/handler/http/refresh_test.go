@@ -5,6 +5,7 @@ package http_test
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func TestHTTPAccepted(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			got := s.one(t).header
-			if c.refresh == running && (got.Get("Backlog-Attempt-Uid") != "a-1" || got.Get("Backlog-Attempt-No") != "2" || got.Get("Backlog-Attempt-Deadline") != "2026-01-05T07:00:00Z") {
+			if c.refresh == running && (got.Get("Backlog-Attempt-Uid") != "a-1" || !strings.HasSuffix(got.Get("Webhook-Id"), "~a-1") || got.Get("Backlog-Attempt-No") != "2" || got.Get("Backlog-Attempt-Deadline") != "2026-01-05T07:00:00Z") {
 				t.Errorf("headers %v", got)
 			}
 		})

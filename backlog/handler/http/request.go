@@ -100,6 +100,9 @@ func recordID(source string, r *backlog.Record) string {
 	for i := range r.Key.Len() {
 		id += "/" + idOf(r.Key.Part(i))
 	}
+	if f := r.Refresh; f != nil && f.UID != "" {
+		id += "~" + escapeID(f.UID) // the record is to be processed anew, not once
+	}
 	if len(id) > maxID {
 		sum := sha256.Sum256([]byte(id))
 		id = "~" + hex.EncodeToString(sum[:])
