@@ -67,8 +67,9 @@ const (
 
 // An observer logs the events of engine and loop.
 type observer struct {
-	log   *slog.Logger
-	spare bool // spares a person the flood of errors that are alike
+	log    *slog.Logger
+	server string // what the records are from
+	spare  bool   // spares a person the flood of errors that are alike
 
 	mu     sync.Mutex // guards what follows
 	passes map[string]*passLog
@@ -90,7 +91,7 @@ type passLog struct {
 
 func newObserver(log *slog.Logger) *observer {
 	_, terminal := log.Handler().(onTerminal)
-	return &observer{log: log, spare: terminal && !log.Enabled(context.Background(), slog.LevelDebug), passes: make(map[string]*passLog)}
+	return &observer{log: log, server: "database", spare: terminal && !log.Enabled(context.Background(), slog.LevelDebug), passes: make(map[string]*passLog)}
 }
 
 // of returns the tier's pass. The caller holds the lock.
@@ -150,9 +151,9 @@ func (o *observer) Observe(ev backlog.Event) {
 		}
 	case backlog.StoreUnavailable:
 		o.since = ev.At
-		log.Error("no record is handed out until the database answers again", "error", ev.Err)
+		log.Error("no record is handed out until the "+o.server+" answers again", "error", ev.Err)
 	case backlog.StoreBack:
-		log.Info("the database answers again", "after", ev.At.Sub(o.since).Round(time.Millisecond).String())
+		log.Info("the "+o.server+" answers again", "after", ev.At.Sub(o.since).Round(time.Millisecond).String())
 	default:
 		loopEvent(log, ev)
 	}

@@ -38,8 +38,9 @@ func (g *globals) wireSource(ctx context.Context, cfg *config.Config, most int) 
 	if s, ok := cfg.Worker.Settings.(*amqp.WorkerSettings); ok {
 		w := amqp.NewWorker(*s, h, cfg.Handler.Concurrency)
 		a.store, a.source = w, w.Source
+		w.Log = log
 	} else {
-		a.source = &amqp.Source{Settings: *sourceOf(cfg), Most: most}
+		a.source = &amqp.Source{Settings: *sourceOf(cfg), Most: most, Log: log}
 		a.store, a.source.Prefetch = a.source, cmp.Or(a.source.Prefetch, cfg.Handler.Concurrency)
 	}
 	return a, nil

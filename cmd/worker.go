@@ -47,6 +47,7 @@ func runWorker(ctx context.Context, g *globals) error {
 // serve handles messages until ctx is done: those of a source, or the requests to a worker.
 func (a *app) serve(ctx context.Context) error {
 	obs := newObserver(a.log)
+	obs.server = "broker"
 	defer obs.end()
 	e := a.engine(nil, func(ev backlog.Event) {
 		if ev.Kind == backlog.Paused {

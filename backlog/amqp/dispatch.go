@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -162,7 +163,7 @@ func (d *Dispatch) open(ctx context.Context) (*session, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	return d.link.open(ctx, d.broker(), func(p *session) error {
+	return d.link.open(ctx, d.Log, d.broker(), func(p *session) error {
 		d.mu.Lock()
 		if d.waiting == nil {
 			d.waiting, d.out, d.settled = make(map[string]*waiter), make(map[uint64]flight), make(map[string]*answer)
@@ -190,7 +191,7 @@ func (d *Dispatch) prepare(ctx context.Context, p *session, look bool) error {
 		return err
 	})
 	if e := (*amqp.Error)(nil); errors.As(err, &e) && e.Code == amqp.ResourceLocked {
-		return fmt.Errorf("%w: another process hears the outcomes of %s; it is a daemon or `backlog once`, and must end first", backlog.ErrUnavailable, d.Name)
+		return unavailable(fmt.Errorf("another process hears the outcomes of %s; it is a daemon or `backlog once`, and must end first", d.Name))
 	} else if err != nil {
 		return fmt.Errorf("queue %s: %w", lockQueue(d.Name), worded(err))
 	}
@@ -259,11 +260,17 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 	}
 	d.out[hash], d.waiting[r.AttemptID] = flight{r.AttemptID, time.Now().Add(d.Bound())}, w
 	d.mu.Unlock()
-	refused, _ := p.post(ctx, m) // if it is unknown whether the broker has it, it may
+	refused, err := p.post(ctx, m)
+	if err != nil && strings.Contains(err.Error(), fmt.Sprintf("message size %d ", len(m.Body))) {
+		d.forget(r, true)
+		return p.why()
+	} // else it is unknown whether the broker has it, and it may
 	if refused != nil {
 		d.forget(r, true)
 		p.end(refused) // a queue that is missing is declared by the next session
-		return fmt.Errorf("%w: queue %s: %w", backlog.Skip, m.key, refused)
+		err := fmt.Errorf("queue %s: %w", m.key, refused)
+		d.link.tell(d.Log, err)
+		return fmt.Errorf("%w: %w", backlog.Skip, err)
 	}
 	d.mu.Lock()
 	if d.out[hash].attempt == r.AttemptID { // the lease begins now

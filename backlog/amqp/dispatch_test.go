@@ -92,6 +92,7 @@ func (w *works) pass(e *backlog.Engine) backlog.Report {
 func (w *works) work(concurrency int, h backlog.HandlerFunc) (k *Worker, stop func()) {
 	w.t.Helper()
 	k = NewWorker(WorkerSettings{URL: []string{w.url}, Name: w.name}, h, concurrency)
+	k.Log = slog.New(slog.NewTextHandler(&w.log, nil))
 	e := &backlog.Engine{Store: k, Handler: k, Concurrency: concurrency, ShutdownTimeout: 5 * time.Second}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan struct{})
@@ -646,4 +647,27 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%s is taken", cmp.Or(string(bad.Body), "nothing"))
 		}
 	}
+}
+
+// Outcomes that their queue refuses are said to be refused, and are sent when it does not.
+func TestWorkerRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorks(t, 1)
+	full := amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"}
+	if _, err := w.ch.QueueDeclare(outcomeQueue(w.name), true, false, false, false, full); err != nil {
+		t.Fatal(err)
+	}
+	d := w.daemon()
+	d.Timeout = 10 * time.Second
+	e := w.engine(d, nil)
+	if err := d.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.work(1, nothing)
+	go e.Pass(t.Context(), backlog.Pass{Tier: "1d", MaxAge: time.Hour})
+	eventually(t, "the log says why", func() bool {
+		return strings.Contains(w.log.String(), "queue "+outcomeQueue(w.name)+": the broker has refused it, as by a queue that is full")
+	})
+	w.ch.QueueDelete(outcomeQueue(w.name), false, false, false)
+	eventually(t, "its row", func() bool { e.Collect(t.Context()); return w.row(1).Status == "SUCCESS" })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -75,17 +76,36 @@ type link struct {
 	dialing sync.Mutex
 	last    atomic.Pointer[session]
 	opened  bool // once: an error that no time heals is one of today
+	fine    bool // the last session was made ready
+
+	telling sync.Mutex
+	told    string // what was logged last, and when
+	at      time.Time
+}
+
+// tell logs what somebody must mend, at most once a minute.
+func (l *link) tell(log *slog.Logger, err error) {
+	l.telling.Lock()
+	defer l.telling.Unlock()
+	if log == nil || errors.Is(err, backlog.ErrUnavailable) || err.Error() == l.told && time.Since(l.at) < time.Minute {
+		return
+	}
+	l.told, l.at = err.Error(), time.Now()
+	log.Error("the broker refuses something", "error", err)
 }
 
 // current returns the last session, nil if there was none.
 func (l *link) current() *session { return l.last.Load() }
 
 // open returns the session, a new one if need be, which prepare has made ready.
-func (l *link) open(ctx context.Context, s *Settings, prepare func(*session) error) (*session, error) {
+func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare func(*session) error) (*session, error) {
 	l.dialing.Lock()
 	defer l.dialing.Unlock()
-	if p := l.current(); p != nil && !p.over() {
-		return p, nil
+	last := l.current()
+	if last != nil && !last.over() {
+		return last, nil
+	} else if l.fine {
+		l.tell(log, last.why())
 	}
 	p, err := dial(ctx, s)
 	if err == nil {
@@ -95,9 +115,11 @@ func (l *link) open(ctx context.Context, s *Settings, prepare func(*session) err
 		}
 	}
 	if err != nil && l.opened && !errors.Is(err, backlog.ErrUnavailable) {
-		err = fmt.Errorf("%w: %w", backlog.ErrUnavailable, err) // somebody may mend it
+		l.tell(log, err)
+		err = unavailable(err) // somebody may mend it
 	}
-	l.opened = l.opened || err == nil
+	l.fine = err == nil
+	l.opened = l.opened || l.fine
 	return p, err
 }
 
@@ -234,15 +256,21 @@ func (p *session) end(err error) {
 	})
 }
 
-// err returns why the session is over or cannot be used now, nil if it can.
+// why returns why the session is over.
+func (p *session) why() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return worded(p.reason)
+}
+
+// err returns why the session is over or cannot be used now, nil if it can. The next one
+// may do better.
 func (p *session) err() error {
 	if p.over() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return worded(p.reason)
+		return unavailable(p.why())
 	}
 	if why := p.blocked.Load(); why != nil {
-		return fmt.Errorf("%w: the broker takes no messages for now: %s; `rabbitmqctl status` shows its alarms", backlog.ErrUnavailable, *why)
+		return unavailable(fmt.Errorf("the broker takes no messages for now: %s; `rabbitmqctl status` shows its alarms", *why))
 	}
 	return nil
 }
@@ -259,18 +287,23 @@ func worded(err error) error {
 	case errors.Is(err, amqp.ErrVhost) || e != nil && e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost"):
 		return errors.New("the broker has no such vhost, or the user may not use it; `rabbitmqctl list_vhosts` and `rabbitmqctl list_permissions` show them")
 	case e == nil:
-		return fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
+		return unavailable(err)
 	case e.Code == amqp.AccessRefused:
-		return fmt.Errorf("the user may not do that: %s; `backlog check --sql` prints the rights", e.Reason)
+		return fmt.Errorf("the user may not do that: %s; `backlog check --sql` prints a source's rights, docs/workers.md a worker's", e.Reason)
+	case e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "larger than"):
+		return fmt.Errorf("%s; the broker needs a larger max_message_size, or a source `error_body: original`", e.Reason)
 	case e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "inequivalent arg"):
 		return backlog.Worded("it is there and was declared otherwise: "+e.Reason+"; name what it has in queue_arguments, or use declare: missing", e)
 	case e.Code == amqp.NotFound:
 		return backlog.Worded(e.Reason+"; `backlog init` declares it", e)
 	case e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "timeout"):
-		return fmt.Errorf("%w: a message was not acknowledged in time (%s); handlers need a shorter timeout, or the broker a longer consumer_timeout", backlog.ErrUnavailable, e.Reason)
+		return unavailable(fmt.Errorf("a message was not acknowledged in time (%s); handlers need a shorter timeout, or the broker a longer consumer_timeout", e.Reason))
 	}
-	return fmt.Errorf("%w: %s", backlog.ErrUnavailable, e.Reason)
+	return unavailable(errors.New(e.Reason))
 }
+
+// unavailable returns the error as one that may pass.
+func unavailable(err error) error { return backlog.Worded(err.Error(), err, backlog.ErrUnavailable) }
 
 // probe calls f with a channel of its own: an error of the broker closes it.
 func (p *session) probe(ctx context.Context, f func(*amqp.Channel) error) error {
@@ -299,7 +332,7 @@ func (m message) name() string {
 var errReturned = errors.New("no queue is bound for it")
 
 // errNacked says that the broker has not taken a message.
-var errNacked = errors.New("the broker has refused it, as by a queue that is full")
+var errNacked = errors.New("the broker has refused it, as by a queue that is full: `rabbitmqctl list_queues name messages policy arguments` shows why")
 
 // send publishes the messages and waits until the broker has answered for all, while
 // others may send, too. It returns an error for each, nil where a queue has it. The other
@@ -373,7 +406,7 @@ func (p *session) confirmed(c *amqp.DeferredConfirmation) (acked bool, err error
 	case <-p.ctx.Done():
 	}
 	if p.over() || !c.Acked() && p.publish.IsClosed() {
-		p.end(errors.New("the connection was closed before the broker has confirmed"))
+		<-p.ctx.Done() // why, is known by then
 		return false, p.err()
 	}
 	return c.Acked(), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ type Source struct {
 	// Most, if not 0, is how many ready messages are taken, one by one; then the queue is
 	// as empty. Else messages are waited for.
 	Most int
+
+	Log *slog.Logger // of what somebody must mend at the broker; nil: none
 
 	link     link
 	looks    bool // at queues, and neither declares nor consumes
@@ -55,10 +58,10 @@ var errSessionLost = fmt.Errorf("%w: the connection was lost, and the broker giv
 
 // open returns the session, a new one if need be, which has the queues.
 func (c *Source) open(ctx context.Context) (*session, error) {
-	return c.link.open(ctx, &c.Settings, func(p *session) error {
+	return c.link.open(ctx, c.Log, &c.Settings, func(p *session) error {
 		err := c.prepare(ctx, p)
 		if c.read != nil && isMissing(err) {
-			err = fmt.Errorf("%w: there is no queue %s yet; the daemon makes it when it dispatches its first record", backlog.ErrUnavailable, c.Queue)
+			err = unavailable(fmt.Errorf("there is no queue %s yet; the daemon makes it when it dispatches its first record", c.Queue))
 		}
 		return err
 	})
@@ -299,7 +302,7 @@ func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) (left [
 	if len(list) > 0 {
 		refused, err = c.publish(ctx, taken[of[0]].session, list, func(k int) { taken[of[k]] = nil })
 		if err != nil && !taken[of[0]].session.over() {
-			return nil, fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
+			return nil, unavailable(err)
 		}
 		for _, i := range of {
 			if err != nil { // whether the broker has the copies is unknown, and it gives the messages again
@@ -318,7 +321,7 @@ func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) (left [
 		h.done = true
 	}
 	if refused != nil {
-		return nil, fmt.Errorf("%w: %w", backlog.ErrUnavailable, refused)
+		return nil, unavailable(refused)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

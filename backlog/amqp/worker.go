@@ -165,6 +165,7 @@ func (w *Worker) answer(ctx context.Context, h *held, o *outcome) error {
 			h.done = true
 			return h.Ack(false)
 		}
+		w.link.tell(w.Log, fmt.Errorf("queue %s: %w", m.key, refused))
 		select { // the daemon declares a queue that is missing
 		case <-time.After(time.Second):
 		case <-h.session.ctx.Done():
