@@ -110,7 +110,7 @@ func (c *retryCols) read(row []any) (r backlog.Failures, err error) {
 
 // retry resolves the columns of the policy.
 func (r *resolver) retry() {
-	m := r.m.Policy
+	m := r.t.m.Policy
 	if m == nil || r.t.refresh != nil {
 		return
 	}
@@ -125,7 +125,7 @@ func (r *resolver) retry() {
 	if count.Most > 0 && int64(m.Retries) >= count.Most {
 		r.refuse("let it give up earlier, or name a column of larger numbers", "policy: column %s is %s, which cannot count %d failures", count.Name, count.Decl, m.Retries+1)
 	}
-	c := &retryCols{waits: m.Waits, retries: m.Retries, count: r.text.Quote(count.Name), column: count}
+	c := &retryCols{waits: m.Waits, retries: m.Retries, count: r.t.text.Quote(count.Name), column: count}
 	c.last = r.policyTime(m.Last)
 	if m.Next != "" {
 		c.next = r.policyTime(m.Next)
@@ -161,9 +161,9 @@ func (r *resolver) policyTime(name string) *timeCol {
 
 // policyColumn is writable for the columns that init can add.
 func (r *resolver) policyColumn(name string) *column {
-	if r.cat.Find(name, r.text.FoldsNames) == nil {
-		r.refuse("`backlog init` adds it, or name another under columns: of the policy; the columns are: "+r.cat.Names(),
-			"policy: table %s has no column %q", r.m.Name, name)
+	if r.t.catalog.Find(name, r.t.text.FoldsNames) == nil {
+		r.refuse("`backlog init` adds it, or name another under columns: of the policy; the columns are: "+r.t.catalog.Names(),
+			"policy: table %s has no column %q", r.t.m.Name, name)
 	}
 	return r.writable("policy", name)
 }
@@ -213,7 +213,7 @@ func (r *resolver) retryLanes() {
 	if last != c.retries { // more are within
 		// As a plain comparison it would tempt a planner to go through all
 		// of them by the count.
-		most.cond, most.many = r.text.Unsearched(fmt.Sprintf("%s >= %d", c.count, max(last, 1))), true
+		most.cond, most.many = r.t.text.Unsearched(fmt.Sprintf("%s >= %d", c.count, max(last, 1))), true
 	}
 	c.classes = append(c.classes, most)
 }

@@ -17,21 +17,23 @@ import (
 
 // refresh finds the columns of the refresh policy, before others are given their times.
 func (r *resolver) refresh() {
-	if r.m.Policy == nil || r.m.Policy.Refresh == nil {
+	policy := r.t.m.Policy
+	if policy == nil || policy.Refresh == nil {
 		return
 	}
 	var cols [len(mapping.RefreshColumns)]*column
 	var rule *column
 	for i := range cols {
-		if name, named := r.m.Policy.RefreshColumn(i); named || i <= mapping.AttemptNo || r.cat.Find(name, r.text.FoldsNames) != nil {
+		name, named := policy.RefreshColumn(i)
+		if named || i <= mapping.AttemptNo || r.t.catalog.Find(name, r.t.text.FoldsNames) != nil {
 			cols[i] = r.policyColumn(name)
 		}
 	}
-	if r.m.Policy.Rule != "" {
-		rule = r.column("policy.refresh.rrule", r.m.Policy.Rule)
+	if policy.Rule != "" {
+		rule = r.column("policy.refresh.rrule", policy.Rule)
 	}
 	if r.err == nil {
-		r.t.refresh, r.err = attempt.New(r.text, cols, rule)
+		r.t.refresh, r.err = attempt.New(r.t.text, cols, rule)
 	}
 }
 
@@ -52,7 +54,7 @@ func (r *resolver) refreshLanes() {
 	}
 	c.Form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
 	count, next := c.Column(mapping.AttemptNo), forms[mapping.RefreshAt]
-	t.retry = &retryCols{count: r.text.Quote(count.Name), column: count, next: next, retries: -1}
+	t.retry = &retryCols{count: r.t.text.Quote(count.Name), column: count, next: next, retries: -1}
 	t.retry.ended = []assign{{col: next.quoted, expr: "?", time: next}} // of a row that is saved again
 	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince, mapping.Disabled} {
 		if c.Column(i) != nil {

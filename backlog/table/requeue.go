@@ -22,7 +22,7 @@ type Filter struct {
 
 // requeue resolves what puts a record back to new.
 func (r *resolver) requeue() {
-	t, s := r.t, r.m.New
+	t, s := r.t, r.t.m.New
 	if len(s.Values) == 0 && len(s.Set) == 0 {
 		for _, c := range s.When {
 			s.Set = append(s.Set, mapping.Assignment{Column: c.Column, Value: c.Values[0]})

@@ -8,7 +8,6 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
-	"backlog/backlog/table/db"
 )
 
 // A filter is a list of conditions that hold together.
@@ -51,11 +50,8 @@ type action struct {
 // is named is looked up, since a misspelt quoted name is a string to some
 // databases.
 type resolver struct {
-	t    *Table
-	cat  *catalog
-	text *db.Text
-	m    mapping.Mapping
-	err  error // the first problem; what is resolved behind it is of no use
+	t   *Table
+	err error // the first problem; what is resolved behind it is of no use
 }
 
 // refuse is a problem of the mapping.
@@ -64,9 +60,9 @@ func (r *resolver) refuse(hint, format string, args ...any) {
 }
 
 func (r *resolver) column(setting, name string) *column {
-	c := r.cat.Find(name, r.text.FoldsNames)
+	c := r.t.catalog.Find(name, r.t.text.FoldsNames)
 	if c == nil {
-		r.refuse("the columns are: "+r.cat.Names(), "%s: table %s has no column %q", setting, r.m.Name, name)
+		r.refuse("the columns are: "+r.t.catalog.Names(), "%s: table %s has no column %q", setting, r.t.m.Name, name)
 		return &column{Name: name}
 	}
 	return c
@@ -92,13 +88,13 @@ func (r *resolver) typed(setting string, col *column, v mapping.Value) any {
 
 // condition returns the SQL for the column's values and, if it is a single one, that.
 func (r *resolver) condition(setting string, col *column, values []mapping.Value) (sql string, value any) {
-	name := r.text.Quote(col.Name)
+	name := r.t.text.Quote(col.Name)
 	var alternatives, literals []string
 	for _, v := range values {
 		if value = r.typed(setting, col, v); value == nil {
 			alternatives = append(alternatives, name+" IS NULL")
 		} else {
-			literals = append(literals, r.text.Literal(value))
+			literals = append(literals, r.t.text.Literal(value))
 		}
 	}
 	switch len(literals) {
@@ -121,9 +117,9 @@ func (r *resolver) filter(setting string, list []mapping.Condition) filter {
 		col := r.column(setting, c.Column)
 		cond, value := r.condition(setting, col, c.Values)
 		all = append(all, cond)
-		if name := r.text.Quote(col.Name); len(c.Values) == 1 {
+		if name := r.t.text.Quote(col.Name); len(c.Values) == 1 {
 			f.equal[name] = value
-			if r.text.SearchedFirst {
+			if r.t.text.SearchedFirst {
 				f.prefix = append(f.prefix, name)
 			}
 		}
@@ -139,7 +135,7 @@ func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) 
 	if len(s.When) == 0 {
 		alternatives, labels = nil, nil
 		for _, v := range s.Values {
-			alternatives = append(alternatives, []mapping.Condition{{Column: r.m.Status, Values: []mapping.Value{v}}})
+			alternatives = append(alternatives, []mapping.Condition{{Column: r.t.m.Status, Values: []mapping.Value{v}}})
 			labels = append(labels, v.Text)
 		}
 	}
@@ -170,7 +166,7 @@ func (r *resolver) assigns(setting string, s mapping.State) (list []assign) {
 	defer r.unheld(setting, s)()
 	set := s.Set
 	if len(s.Values) > 0 {
-		set = []mapping.Assignment{{Column: r.m.Status, Value: s.Values[0]}}
+		set = []mapping.Assignment{{Column: r.t.m.Status, Value: s.Values[0]}}
 	}
 	for _, a := range set {
 		list = append(list, r.assign(setting, a))
@@ -181,7 +177,7 @@ func (r *resolver) assigns(setting string, s mapping.State) (list []assign) {
 // assign returns one assignment.
 func (r *resolver) assign(setting string, a mapping.Assignment) assign {
 	col := r.writable(setting, a.Column)
-	out := assign{col: r.text.Quote(col.Name)}
+	out := assign{col: r.t.text.Quote(col.Name)}
 	switch {
 	case a.Value.IsNow():
 		out.expr, out.time = "?", r.t.timeOf(col)
@@ -197,13 +193,13 @@ func (r *resolver) assign(setting string, a mapping.Assignment) assign {
 	if s, ok := out.value.(string); ok && col.Length > 0 && len([]rune(s)) > col.Length {
 		r.refuse("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
 	}
-	out.expr, out.fixed = r.text.Literal(out.value), true
+	out.expr, out.fixed = r.t.text.Literal(out.value), true
 	return out
 }
 
 // states fills in the table's branches and actions.
 func (r *resolver) states() {
-	t, m := r.t, r.m
+	t, m := r.t, r.t.m
 	if t.refresh != nil {
 		r.refreshLanes()
 		return
@@ -237,7 +233,7 @@ func (r *resolver) end(setting string, s mapping.State) string {
 	defer r.unheld(setting, s)()
 	list := s.When
 	if len(s.Values) > 0 {
-		list = []mapping.Condition{{Column: r.m.Status, Values: s.Values}}
+		list = []mapping.Condition{{Column: r.t.m.Status, Values: s.Values}}
 	}
 	if len(list) == 0 { // what it sets tells it, but for times and counts
 		for _, a := range s.Set {
@@ -247,7 +243,7 @@ func (r *resolver) end(setting string, s mapping.State) string {
 		}
 	}
 	if i := slices.IndexFunc(s.Set, r.isMoment); len(list) == 0 && i >= 0 {
-		return r.text.Quote(r.column(setting, s.Set[i].Column).Name) + " IS NOT NULL"
+		return r.t.text.Quote(r.column(setting, s.Set[i].Column).Name) + " IS NOT NULL"
 	}
 	return r.filter(setting, list).cond
 }
@@ -259,21 +255,21 @@ func (r *resolver) isMoment(a mapping.Assignment) bool {
 		return strings.EqualFold(c.Column, a.Column) && len(c.Values) == 1 && c.Values[0].Null
 	}
 	sets := 0
-	for _, state := range r.m.States() {
+	for _, state := range r.t.m.States() {
 		if slices.ContainsFunc(state.Set, func(o mapping.Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null }) {
 			sets++
 		}
 	}
-	return a.Value.IsNow() && sets == 1 && slices.ContainsFunc(r.m.New.When, isNull)
+	return a.Value.IsNow() && sets == 1 && slices.ContainsFunc(r.t.m.New.When, isNull)
 }
 
 func (r *resolver) actions() {
-	m := r.m
+	m := r.t.m
 	also, failed := r.touched(true), []assign(nil)
 	if m.LastError != "" {
 		c := r.writable("table.last_error", m.LastError)
 		r.t.errCol = c
-		failed = []assign{{col: r.text.Quote(c.Name), of: func(s *backlog.Settlement) any { return c.Fit(s.Error) }}}
+		failed = []assign{{col: r.t.text.Quote(c.Name), of: func(s *backlog.Settlement) any { return c.Fit(s.Error) }}}
 	}
 	dead := m.Dead
 	if dead.IsZero() {
@@ -312,11 +308,11 @@ func onceEach(list []assign) []assign {
 // touched returns what is written beside the state: what table.touch says, the
 // count of attempts if there was one, and the columns to be kept.
 func (r *resolver) touched(attempt bool) (also []assign) {
-	for _, a := range r.m.Touch {
+	for _, a := range r.t.m.Touch {
 		also = append(also, r.assign("table.touch", a))
 	}
-	if attempt && r.m.Attempts != "" {
-		also = append(also, r.assign("table.attempts", mapping.Assignment{Column: r.m.Attempts, Value: mapping.Value{Text: "+1"}}))
+	if attempt && r.t.m.Attempts != "" {
+		also = append(also, r.assign("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))
 	}
 	for _, tc := range r.t.times {
 		if tc.keep {

@@ -95,8 +95,10 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat}, db: d}
 	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
-	r := &resolver{t: t, cat: cat, text: t.text, m: m}
-	for _, step := range []func(){r.keyColumns, r.refresh, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states, r.requeue, r.actions} {
+	r := &resolver{t: t}
+	for _, step := range []func(){
+		r.keyColumns, r.refresh, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states, r.requeue, r.actions,
+	} {
 		if step(); r.err != nil {
 			return nil, r.err
 		}
@@ -133,33 +135,33 @@ func (t *Table) declared() {
 
 func (r *resolver) keyColumns() {
 	var names []string
-	for _, name := range r.m.ID {
+	for _, name := range r.t.m.ID {
 		c := r.column("table.id", name)
 		if c.Ordinal {
-			r.refuse("name other columns of a unique key", "table.id: %s is of the type %s, whose order is not that of its texts", r.text.Quote(c.Name), c.Decl)
+			r.refuse("name other columns of a unique key", "table.id: %s is of the type %s, whose order is not that of its texts", r.t.text.Quote(c.Name), c.Decl)
 		}
 		names = append(names, c.Name)
-		r.t.key, r.t.keys = append(r.t.key, r.text.Quote(c.Name)), append(r.t.keys, c)
+		r.t.key, r.t.keys = append(r.t.key, r.t.text.Quote(c.Name)), append(r.t.keys, c)
 	}
-	if r.cat.Unique(names) {
+	if r.t.catalog.Unique(names) {
 		return
 	}
-	for _, u := range r.cat.Uniques {
+	for _, u := range r.t.catalog.Uniques {
 		if !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(u, name) }) {
 			r.refuse(fmt.Sprintf("write table.id: [%s]", mapping.InYAML(u...)), "table.id: %s does not identify a row of %s: a key of that table is %d columns: %s",
-				strings.Join(names, ", "), r.m.Name, len(u), strings.Join(u, ", "))
+				strings.Join(names, ", "), r.t.m.Name, len(u), strings.Join(u, ", "))
 		}
 	}
 	r.refuse("name the columns of the primary key or of a unique index, or create one: "+
-		fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", r.text.Quote(r.m.Name+"_key"), r.t.name, strings.Join(r.t.key, ", ")),
-		"table.id: %s does not identify a row of %s: no primary key or unique index covers it", strings.Join(names, ", "), r.m.Name)
+		fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", r.t.text.Quote(r.t.m.Name+"_key"), r.t.name, strings.Join(r.t.key, ", ")),
+		"table.id: %s does not identify a row of %s: no primary key or unique index covers it", strings.Join(names, ", "), r.t.m.Name)
 }
 
 func (r *resolver) handlerColumns() {
-	names := r.m.Columns
+	names := r.t.m.Columns
 	if names == nil {
-		for i := range r.cat.Columns {
-			names = append(names, r.cat.Columns[i].Name)
+		for i := range r.t.catalog.Columns {
+			names = append(names, r.t.catalog.Columns[i].Name)
 		}
 	}
 	for _, name := range names {
@@ -169,9 +171,9 @@ func (r *resolver) handlerColumns() {
 
 // fixed resolves the filter of every statement, and the status column.
 func (r *resolver) fixed() {
-	r.t.where = r.filter("table.where", r.m.Where)
-	if slices.ContainsFunc(r.m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
-		r.t.status = r.text.Quote(r.column("table.status", r.m.Status).Name)
+	r.t.where = r.filter("table.where", r.t.m.Where)
+	if slices.ContainsFunc(r.t.m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
+		r.t.status = r.t.text.Quote(r.column("table.status", r.t.m.Status).Name)
 	}
 }
 

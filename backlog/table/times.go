@@ -316,16 +316,16 @@ func (r *resolver) timeColumns() {
 		spec    *mapping.Time
 		to      **timeCol
 	}{
-		{"table.inserted", &r.m.Inserted, &r.t.inserted},
-		{"table.eligible", r.m.Eligible, &r.t.eligible},
-		{"table.expires", r.m.Expires, &r.t.expires},
+		{"table.inserted", &r.t.m.Inserted, &r.t.inserted},
+		{"table.eligible", r.t.m.Eligible, &r.t.eligible},
+		{"table.expires", r.t.m.Expires, &r.t.expires},
 	} {
 		if x.spec == nil {
 			continue
 		}
 		c := r.column(x.setting, x.spec.Column)
-		tc := &timeCol{name: c.Name, quoted: r.text.Quote(c.Name), setting: x.setting, null: x.spec.Null, zero: x.spec.Zero, keep: x.spec.Keep}
-		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.m.Zone))
+		tc := &timeCol{name: c.Name, quoted: r.t.text.Quote(c.Name), setting: x.setting, null: x.spec.Null, zero: x.spec.Zero, keep: x.spec.Keep}
+		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.t.m.Zone))
 		switch {
 		case x.spec.As == "" || tc.known() != nil && x.spec.As == "native":
 		case x.spec.As == "native":

@@ -34,13 +34,6 @@ func (s *Statement) QueryRow(ctx context.Context, tx *sql.Tx, args []any) *sql.R
 	return tx.StmtContext(ctx, s.prepared).QueryRowContext(ctx, args...)
 }
 
-func (s *Statement) close() (err error) {
-	if s.prepared != nil {
-		err = s.prepared.Close()
-	}
-	return err
-}
-
 // Statements are the prepared statements of a pool, by their texts. They may be
 // used concurrently.
 type Statements struct {
@@ -63,8 +56,8 @@ func (c *Statements) Prepare(ctx context.Context, pool *sql.DB, text string) (*S
 		}
 	}
 	have, raced := c.list.LoadOrStore(text, s)
-	if raced {
-		s.close()
+	if raced && s.prepared != nil {
+		s.prepared.Close()
 	}
 	return have.(*Statement), nil
 }
@@ -73,7 +66,9 @@ func (c *Statements) Prepare(ctx context.Context, pool *sql.DB, text string) (*S
 func (c *Statements) Close() error {
 	var errs []error
 	for _, s := range c.list.Range {
-		errs = append(errs, s.(*Statement).close())
+		if stmt := s.(*Statement).prepared; stmt != nil {
+			errs = append(errs, stmt.Close())
+		}
 	}
 	c.list.Clear()
 	return errors.Join(errs...)

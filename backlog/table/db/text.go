@@ -31,8 +31,7 @@ type Text struct {
 	True, False string
 	Blob        string // of hexadecimal digits, as a format
 	Backslashes bool   // strings have escapes by a backslash
-	Numbered    bool   // the n-th argument is $n, not ?
-	Casts       bool   // the type of an argument has to be said in a CASE
+	Numbered    bool   // the n-th argument is $n, not ?, and its type has to be said in a CASE
 	Rows        string // a list of row values behind IN, as a format; "": rows are not compared
 	Raw         string // a column as it is stored, as a format
 	Guard       string // a condition that no index is searched by, as a format
@@ -159,7 +158,7 @@ func (t *Text) Place(text string) string {
 // Cast is the place of an argument for the column where nothing else tells the
 // type, without its length, by which a cast would cut.
 func (t *Text) Cast(c *Column) string {
-	if !t.Casts {
+	if !t.Numbered {
 		return "?"
 	}
 	return "CAST(? AS " + WithoutLength(c.Decl) + ")"

@@ -17,7 +17,7 @@ var text = db.Text{
 		"default_query_exec_mode": "cache_statement cache_describe describe_exec exec simple_protocol",
 		"target_session_attrs":    "any read-write read-only primary standby prefer-standby",
 	},
-	Quotes: `"`, True: "TRUE", False: "FALSE", Blob: `'\x%s'`, Numbered: true, Casts: true, Rows: "(%s)",
+	Quotes: `"`, True: "TRUE", False: "FALSE", Blob: `'\x%s'`, Numbered: true, Rows: "(%s)",
 	Raw: "%s", Guard: "(%s) IS TRUE", LockRow: " FOR UPDATE", NoWait: " NOWAIT", Own: "$",
 	Present: "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
 	// What the condition of a partial index says already is no condition to
