@@ -172,12 +172,7 @@ func (p *Pass) since() time.Time { return p.Now.Add(-p.MaxAge) }
 // outcomes counted in Report.Unwritten could not be written.
 func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {
 	e.init()
-	if p.Now.IsZero() {
-		p.Now = e.Now()
-	}
-	if p.cut == nil {
-		p.cut = ctx
-	}
+	p.Now, p.cut = cmp.Or(p.Now, e.Now()), cmp.Or(p.cut, ctx)
 	began := e.Now()
 	r := newRun(ctx, e, p)
 	begun := r.report

@@ -193,9 +193,8 @@ func (r *runLock) leave(h *heldLock) {
 func (r *runLock) take(ctx context.Context, l Locker, e *Engine, tier string) (Lock, error) {
 	e.init()
 	say := sync.OnceFunc(func() { r.emit(Event{Kind: LockWaiting, Tier: tier}) })
-	return waitLock(ctx, func() (Lock, error) {
-		return ask(ctx, e, func() (Lock, error) { return l.TryLock(ctx, RunLock) })
-	}, func(error) { say() })
+	again := func(f func() error) error { return e.persist(ctx, f) }
+	return waitLock(ctx, l, RunLock, again, func(error) { say() })
 }
 
 // WaitLock takes the lock, trying again every half second until ctx is done
@@ -203,21 +202,18 @@ func (r *runLock) take(ctx context.Context, l Locker, e *Engine, tier string) (L
 // called with the error of each such try. On ctx's end the error is that of the
 // last try.
 func WaitLock(ctx context.Context, l Locker, name string, waiting func(error)) (Lock, error) {
-	return waitLock(ctx, func() (held Lock, err error) {
-		err = guard(func() error {
-			held, err = l.TryLock(ctx, name)
-			return err
-		})
-		return held, err
-	}, waiting)
+	return waitLock(ctx, l, name, guard, waiting)
 }
 
 // lockPause is between two tries to take a lock.
 const lockPause = 500 * time.Millisecond
 
-func waitLock(ctx context.Context, try func() (Lock, error), waiting func(error)) (Lock, error) {
+func waitLock(ctx context.Context, l Locker, name string, call func(func() error) error, waiting func(error)) (held Lock, err error) {
 	for {
-		held, err := try()
+		err := call(func() (err error) {
+			held, err = l.TryLock(ctx, name)
+			return err
+		})
 		if err == nil || !errors.Is(err, ErrLocked) && !isUnavailable(err) {
 			return held, err
 		}

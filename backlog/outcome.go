@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -45,12 +46,7 @@ var Skip = errors.New("skipped")
 // Reject returns an error that says the record can never succeed. With a dead
 // status configured the record gets it, else the error status. It wraps err;
 // Reject(nil) is a rejection without a reason.
-func Reject(err error) error {
-	if err == nil {
-		err = errors.New("rejected")
-	}
-	return &rejection{err}
-}
+func Reject(err error) error { return &rejection{cmp.Or(err, errors.New("rejected"))} }
 
 type rejection struct{ error }
 
@@ -60,10 +56,7 @@ func (r *rejection) Unwrap() error { return r.error }
 // call of this engine starts before wait has passed (at most
 // [Engine.MaxPause]). The record itself is an error. It wraps err.
 func RetryAfter(wait time.Duration, err error) error {
-	if err == nil {
-		err = fmt.Errorf("asked to pause for %v", wait)
-	}
-	return &pauseRequest{err, wait}
+	return &pauseRequest{cmp.Or(err, fmt.Errorf("asked to pause for %v", wait)), wait}
 }
 
 type pauseRequest struct {

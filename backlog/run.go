@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -194,9 +195,7 @@ func (r *run) settleRest() {
 			case lockLost(r.caller):
 				after = time.After(LockGrace)
 			default:
-				if r.stoppedAt.IsZero() {
-					r.stoppedAt = time.Now()
-				}
+				r.stoppedAt = cmp.Or(r.stoppedAt, time.Now())
 				after = time.After(max(time.Until(r.stoppedAt.Add(r.e.ShutdownTimeout)), time.Until(ended.Add(lateWrites))))
 			}
 		case <-hard:
@@ -280,9 +279,7 @@ func (r *run) broken() bool {
 // fail ends the pass because the store or the handler failed for good.
 func (r *run) fail(err error) {
 	r.mu.Lock()
-	if r.err == nil {
-		r.err = err
-	}
+	r.err = cmp.Or(r.err, err)
 	r.mu.Unlock()
 	r.endWalk(nil)
 }

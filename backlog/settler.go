@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -214,9 +215,7 @@ func split(list []attempt) (rest, lost []attempt) {
 }
 
 func giveUp(lost []attempt, reason error) {
-	if reason == nil {
-		reason = fmt.Errorf("%w: there was no time to write", ErrUnavailable)
-	}
+	reason = cmp.Or(reason, fmt.Errorf("%w: there was no time to write", ErrUnavailable))
 	account(lost, slices.Repeat([]error{unwritten{reason}}, len(lost)))
 }
 

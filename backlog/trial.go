@@ -117,7 +117,8 @@ func (r *run) try(records []Record) bool {
 		return false
 	case err != nil:
 		e.trials.broken.Store(true)
-		e.forgive()
+		e.refusals.Store(0) // no row was taken: they are tried again
+		e.refused.Clear()
 		r.fail(err)
 		return false
 	case taken:
@@ -133,12 +134,6 @@ func (r *run) try(records []Record) bool {
 		e.emit(ev)
 	}
 	return true
-}
-
-// forgive has rows tried again that were refused while no row was taken.
-func (s *shared) forgive() {
-	s.refusals.Store(0)
-	s.refused.Clear()
 }
 
 // TryRecord tries all that the record can come to. It returns the outcome that its

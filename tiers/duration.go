@@ -70,28 +70,24 @@ func parseDuration(s string) (time.Duration, error) {
 	case "0":
 		return 0, nil
 	}
-	// The sum is kept negative: the least Duration has no positive counterpart.
 	var sum time.Duration
 	for s != "" {
 		var number, unit string
 		number, s = cutFunc(s, func(r rune) bool { return r == '.' || '0' <= r && r <= '9' })
 		unit, s = cutFunc(s, unicode.IsLetter)
-		part, err := negated(number, unit)
+		part, err := lengthOf(number, unit)
 		if err != nil {
 			return 0, err
 		}
-		if sum < math.MinInt64-part {
+		if part > math.MaxInt64-sum {
 			return 0, errRange
 		}
 		sum += part
 	}
-	switch {
-	case negative:
-		return sum, nil
-	case sum == math.MinInt64:
-		return 0, errRange
+	if negative {
+		return -sum, nil
 	}
-	return -sum, nil
+	return sum, nil
 }
 
 // spellOut replaces the words that stand for a number.
@@ -115,8 +111,8 @@ func cutFunc(s string, f func(rune) bool) (head, rest string) {
 	return s[:len(s)-len(rest)], strings.TrimPrefix(rest, " ")
 }
 
-// negated returns minus the duration of one number and its unit.
-func negated(number, unit string) (time.Duration, error) {
+// lengthOf returns the duration of one number and its unit.
+func lengthOf(number, unit string) (time.Duration, error) {
 	u, known := units[unit]
 	switch {
 	case number == "":
@@ -132,8 +128,8 @@ func negated(number, unit string) (time.Duration, error) {
 	case !known:
 		return 0, fmt.Errorf("unknown unit %q", unit)
 	}
-	d, err := time.ParseDuration("-" + number + u.name)
-	if err != nil || d < math.MinInt64/u.times {
+	d, err := time.ParseDuration(number + u.name)
+	if err != nil || d > math.MaxInt64/u.times {
 		return 0, errRange
 	}
 	return d * u.times, nil
@@ -141,7 +137,8 @@ func negated(number, unit string) (time.Duration, error) {
 
 // FormatDuration writes d in days, hours, minutes and seconds, leaving out
 // those that are zero: 7d, 1d12h, 5m, 1m30s. Fractions are written as by
-// [time.Duration.String]: 1.5s, 250ms. [ParseDuration] reads all of it back.
+// [time.Duration.String]: 1.5s, 250ms. [ParseDuration] reads all of it back, but for
+// the least Duration, which no other is the negative of.
 func FormatDuration(d time.Duration) string {
 	var b strings.Builder
 	sign := time.Duration(1)

@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -77,15 +78,11 @@ func (t *Tier) prepare() (key string, err error) {
 	case t.Cron == "" && t.Location != nil:
 		return "timezone", errors.New("goes with cron; every is counted in UTC")
 	}
-	if t.Name == "" {
-		t.Name = FormatDuration(t.MaxAge)
-	}
+	t.Name = cmp.Or(t.Name, FormatDuration(t.MaxAge))
 	if t.Cron == "" {
 		return t.checkEvery()
 	}
-	if t.Location == nil {
-		t.Location = time.UTC
-	}
+	t.Location = cmp.Or(t.Location, time.UTC)
 	t.Cron = strings.Join(strings.Fields(t.Cron), " ")
 	t.cron, err = parseCron(t.Cron, t.Location)
 	return "cron", err

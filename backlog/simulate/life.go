@@ -2,6 +2,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -51,10 +52,7 @@ func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted 
 		holds := func(t tiers.Tier) bool { return at.Sub(inserted) <= t.MaxAge }
 		l.ByTier[slices.IndexFunc(list, holds)].Attempts++
 		l.Total++
-		l.Last = at
-		if l.First.IsZero() {
-			l.First = at
-		}
+		l.First, l.Last = cmp.Or(l.First, at), at
 		if state, l.GivenUp = p.After(state, at, random()); l.GivenUp {
 			return l
 		}

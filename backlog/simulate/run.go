@@ -140,10 +140,8 @@ func (x *run) attempt(at time.Time, n, failed int) {
 // reached tells how far the simulation of so many records, the last there are,
 // has come by its own clock.
 func (x *run) reached(at time.Time, records int) {
-	if x.Progress != nil {
-		share := float64(at.Sub(x.w.From)) / float64(x.w.To.Sub(x.w.From))
-		x.tell(x.report.Records - records + int(share*float64(records)))
-	}
+	share := float64(at.Sub(x.w.From)) / float64(x.w.To.Sub(x.w.From))
+	x.tell(x.report.Records - records + int(share*float64(records)))
 }
 
 // tell tells that so many records are done.
@@ -219,9 +217,7 @@ func (x *run) life(i int, rec *Record) {
 		}
 		at = waited(x.Policy, state, at)
 	}
-	if rec.Eligible.After(at) {
-		at = rec.Eligible.Add(-1)
-	}
+	at = latest(at, rec.Eligible.Add(-1))
 	for n := 1; ; n++ {
 		at = x.next(rec, at)
 		if !end.IsZero() && (at.IsZero() || at.After(end)) {

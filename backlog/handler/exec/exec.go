@@ -183,10 +183,7 @@ func variables(r *backlog.Record) ([]string, error) {
 	names, values := r.Told()
 	vars := make([]string, len(names))
 	for i, name := range names {
-		value := ""
-		if values[i] != nil {
-			value = fmt.Sprint(values[i])
-		}
+		value := fmt.Sprint(cmp.Or(values[i], any("")))
 		if name == "error" || name == "disabled_reason" {
 			value = proc.Head(value)
 		}

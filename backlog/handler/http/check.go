@@ -24,10 +24,7 @@ const (
 // not trusted. The error ends in a hint. No request is sent. If the record
 // decides about the host, Check cannot know as much, and is content.
 func (h *Handler) Check(ctx context.Context) error {
-	if err := h.Prepare(); err != nil {
-		return err
-	}
-	p, err := h.plan()
+	p, _, err := h.ready()
 	if err != nil || p.url.free {
 		return err
 	}

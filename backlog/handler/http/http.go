@@ -61,11 +61,16 @@ type Handler struct {
 // names, with a hint. Unlike Check it touches no network, so that it may be
 // asked while the service is down.
 func (h *Handler) Prepare() error {
-	p, err := h.plan()
-	if err == nil {
-		_, err = p.keys()
-	}
+	_, _, err := h.ready()
 	return err
+}
+
+// ready returns the plan, and the keys to sign with.
+func (h *Handler) ready() (p *plan, keys [][]byte, err error) {
+	if p, err = h.plan(); err == nil {
+		keys, err = p.keys()
+	}
+	return p, keys, err
 }
 
 // Columns returns the names of the columns in the URL.
@@ -93,15 +98,11 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	p, err := h.plan()
+	p, keys, err := h.ready()
 	if err != nil {
 		return backlog.Unstarted(err)
 	}
-	keys, err := p.keys()
-	if err != nil {
-		return backlog.Unstarted(err)
-	}
-	req, body, err := p.request(ctx, r, keys, h.now())
+	req, body, err := p.request(ctx, r, keys, p.now())
 	if err != nil {
 		return err
 	}
@@ -113,14 +114,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	}
 	text := readAnswer(resp)
 	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return p.showRequest(req, body), p.showAnswer(resp, text) })
-	return p.outcome(r, resp, text, h.now())
-}
-
-func (h *Handler) now() time.Time {
-	if h.Now != nil {
-		return h.Now()
-	}
-	return time.Now()
+	return p.outcome(r, resp, text, p.now())
 }
 
 // plan returns what the configuration comes to. A bad one is looked at again
@@ -145,6 +139,7 @@ type plan struct {
 	bodiless        bool
 	headers         http.Header // the configured ones and those that never change
 	source          string
+	now             func() time.Time
 	success, reject []Status
 	named           []Status // success as it was given
 
@@ -157,7 +152,10 @@ type plan struct {
 }
 
 func newPlan(h *Handler) (*plan, error) {
-	p := &plan{source: h.Source, rotated: h.SecretFiles}
+	p := &plan{source: h.Source, rotated: h.SecretFiles, now: h.Now}
+	if p.now == nil {
+		p.now = time.Now
+	}
 	err := mapping.FirstProblem(func(fail func(field, problem string)) { p.read(&h.Settings, fail) })
 	if h.URL == "" {
 		err = errors.New("url: is empty" + exampleURL)

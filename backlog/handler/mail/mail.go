@@ -62,13 +62,10 @@ func (h *Handler) Checked() string {
 }
 
 // Columns returns the names of the columns that mails need.
-func (h *Handler) Columns() (names []string, err error) {
-	for _, text := range h.texts() {
-		list, err := setting.Columns(text)
-		if err != nil {
-			return nil, fmt.Errorf("mail: %w", err)
-		}
-		names = append(names, list...)
+func (h *Handler) Columns() ([]string, error) {
+	names, err := setting.Columns(strings.Join(h.texts(), " "))
+	if err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(own, name) }), nil
 }

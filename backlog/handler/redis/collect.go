@@ -47,10 +47,7 @@ func (h *Handler) Collect(ctx context.Context, tell func(context.Context, []back
 // deaf logs what keeps answers from being read, once until it is something else: without
 // it, there would only be attempts that time out.
 func (h *Handler) deaf(ctx context.Context, err error) {
-	now := ""
-	if err != nil {
-		now = err.Error()
-	}
+	now := fmt.Sprint(err)
 	if last := h.deafness.Swap(now); err != nil && last != now && ctx.Err() == nil && h.Log != nil {
 		h.Log.WarnContext(ctx, "answers are not read", "list", h.Output, "err", err)
 	}

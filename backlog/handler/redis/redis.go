@@ -40,7 +40,7 @@ type Handler struct {
 	client *redis.Client
 	wrong  error
 
-	deafness atomic.Value // the text of the error of the last Collect, "" after none
+	deafness atomic.Value // the text of the error of the last Collect
 }
 
 // pingTime is how long a Redis has to say that it is there.
