@@ -63,7 +63,7 @@ func buildFlags() []string {
 	flags := []string{"-buildvcs=false"}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
-			if s.Key == "-race" || s.Key == "-tags" {
+			if s.Key == "-race" || s.Key == "-tags" || s.Key == "-trimpath" {
 				flags = append(flags, s.Key+"="+s.Value)
 			}
 		}

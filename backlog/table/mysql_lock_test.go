@@ -84,6 +84,7 @@ func TestMySQLLock(t *testing.T) {
 // TestMySQLLockOfHalfOpenConnection: nothing comes through any more, and neither
 // side is told. The one who has the lock knows it first.
 func TestMySQLLockOfHalfOpenConnection(t *testing.T) {
+	t.Parallel() // it waits
 	plain, rawURL := newMySQL(t)
 	defer plain.Close()
 	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20), date_inserted DATETIME)")

@@ -24,7 +24,7 @@ type mysqlReader struct {
 // the server has made before or after.
 func TestMySQLPlansOverDays(t *testing.T) {
 	t.Parallel()
-	const n, few, page = 60_000, 60, 1000
+	const n, few, page = 30_000, 60, 1000
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
 		plain, rawURL := newMySQL(t)
 		defer plain.Close()

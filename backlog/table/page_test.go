@@ -81,7 +81,9 @@ func TestProgramOfPage(t *testing.T) {
 	if err := os.WriteFile(source, code[1], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, source).CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", program, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	makeShop(t, filepath.Join(dir, "shop.db"), string(schema[1]))

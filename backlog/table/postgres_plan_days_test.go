@@ -64,7 +64,7 @@ type postgresReader struct {
 // any at all, which takes the server a minute, a page may cost what it likes.
 func TestPostgresPlansOverDays(t *testing.T) {
 	t.Parallel()
-	const n, few, page = 60_000, 60, 1000
+	const n, few, page = 30_000, 60, 1000
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
 		s := newPostgresDatabase(t, `CREATE TABLE "BACKLOG" (id bigint PRIMARY KEY, status text NOT NULL, date_inserted timestamptz NOT NULL, payload text,
 			failures int NOT NULL DEFAULT 0, last_failure timestamptz, next_try timestamptz, in_retry boolean NOT NULL DEFAULT false) WITH (autovacuum_enabled = off)`)
@@ -96,10 +96,11 @@ func TestPostgresPlansOverDays(t *testing.T) {
 		} {
 			s.exec(x.change)
 			for _, r := range readers {
-				r.wantAll(x.state, x.pending, page)
 				wantGoodPlans(t, r.name+", "+x.state, r.store)
 				if x.known {
 					r.wantCheap(x.state, x.pending, page)
+				} else {
+					r.wantAll(x.state, x.pending, page)
 				}
 				if x.analyzed {
 					s.wantCheap(r.name+", "+x.state, r.store.Statements())
