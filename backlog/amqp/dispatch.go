@@ -122,7 +122,6 @@ type Dispatch struct {
 	late    []*answer          // outcomes that nobody waits for
 	marked  bool               // the broker knows that something may be out
 	away    bool               // the broker is, which is logged
-	opened  bool               // once: an error that no time heals is one of today
 	foreign error              // what Err returns
 	margin  time.Duration      // 0: margin; tests have no time
 }
