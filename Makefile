@@ -43,7 +43,7 @@ bench: ## measure, as ratios to bare loops in the same run (SHORT=1: once, on fe
 fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
 	./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
 
-torture: ## kill source, daemon and worker at each arrow, N=200 times, and have RabbitMQ fail in slow ways
+torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 times
 	./testdata/torture.sh '$(GO)' $(or $(N),200) $(RUN)
 
 .PHONY: help build demo test services lint bench fuzz torture

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Kills source, daemon and worker N times at each arrow between them and RabbitMQ, and has
-# the broker fail in the ways that take a minute. Prints an account of every message and
-# row. Called by make torture.
+# the broker refuse what it is asked for. Prints an account of every message and row.
+# Called by make torture.
 set -eu
 go=$1 n=$2
 failed=$(mktemp)
