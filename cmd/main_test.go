@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 // patience is how long a test waits for what comes at once unless something is
 // broken, on however busy a machine.
-var patience = 30 * time.Second
+var patience = time.Minute
 
 // eventually reports whether cond becomes true.
 func eventually(cond func() bool) bool { return eventuallyWithin(patience, cond) }
