@@ -46,8 +46,9 @@ func TestWorkersOnServers(t *testing.T) {
 		if !eventually(func() bool { return s.count("SUCCESS") == rows }) {
 			t.Fatalf("not all are settled:\n%s", d.log)
 		}
-		if n := strings.Count(d.log.String(), `"msg":"an outcome came late"`); n != rows {
-			t.Errorf("%d outcomes came late:\n%s", n, d.log)
+		late := func() int { return strings.Count(d.log.String(), `"msg":"an outcome came late"`) }
+		if !eventually(func() bool { return late() >= rows }) || late() > rows { // it is logged behind the commit
+			t.Errorf("%d outcomes came late:\n%s", late(), d.log)
 		}
 		d.signal(syscall.SIGTERM)
 		d.ends()
