@@ -21,11 +21,7 @@ func TestRefused(t *testing.T) {
 	s, b := newBroker(t)
 	s.Sneakers.Multiplier = 1000
 	open(t, s)
-	queue := s.Queue + "-backoff-60"
-	_, err := b.QueueDelete(queue, false, false, false)
-	b.check(err)
-	_, err = b.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"})
-	b.check(err)
+	queue := b.fill("-backoff-60")
 	c := source(t, s) // it binds the queue
 	stop, seen := serve(t, c, fails)
 	for i := range 3 {
@@ -35,7 +31,7 @@ func TestRefused(t *testing.T) {
 	if n := b.ready(queue); n != 0 {
 		t.Errorf("%d in a queue of none", n)
 	}
-	_, err = b.QueueDelete(queue, false, false, false)
+	_, err := b.QueueDelete(queue, false, false, false)
 	b.check(err)
 	b.waitReady(queue, 3)
 	if r := stop(); r.Failed != 3 || r.Unwritten != 0 || !seen.has(backlog.StoreBack, "") {
@@ -43,16 +39,23 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// fill makes the queue of that ending one that refuses every message, and returns its name.
+func (b *broker) fill(ending string) string {
+	b.t.Helper()
+	queue := b.s.Queue + ending
+	_, err := b.QueueDelete(queue, false, false, false)
+	b.check(err)
+	_, err = b.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"})
+	b.check(err)
+	return queue
+}
+
 // A source that is stopped while the broker refuses leaves the messages in their queue.
 func TestRefusedAndStopped(t *testing.T) {
 	t.Parallel()
 	s, b := newBroker(t)
 	open(t, s)
-	queue := s.Queue + "-backoff-60"
-	_, err := b.QueueDelete(queue, false, false, false)
-	b.check(err)
-	_, err = b.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"})
-	b.check(err)
+	b.fill("-backoff-60")
 	c := source(t, s)
 	b.send(amqp.Publishing{})
 	e := &backlog.Engine{Store: c, Handler: backlog.HandlerFunc(fails), Policy: c.Policy(), ShutdownTimeout: 1}

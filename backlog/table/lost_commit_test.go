@@ -83,12 +83,30 @@ type deafProxy struct {
 
 func newDeafProxy(tb testing.TB, to string) *deafProxy {
 	tb.Helper()
+	p := new(deafProxy)
+	p.addr = newProxy(tb, to, func(client, server net.Conn) {
+		var lost atomic.Bool // what the server says next
+		go passOn(client, server, func(b []byte) bool {
+			text := strings.ToUpper(string(b)) // which may ask for READ COMMITTED
+			if strings.Contains(text, "COMMIT") && !strings.Contains(text, "COMMITTED") && p.armed.CompareAndSwap(true, false) {
+				lost.Store(true)
+			}
+			return true
+		})
+		go passOn(server, client, func([]byte) bool { return !lost.Load() })
+	})
+	return p
+}
+
+// newProxy returns the address of a proxy, which calls join for each client and the
+// connection to the server that it has made for it.
+func newProxy(tb testing.TB, to string, join func(client, server net.Conn)) (addr string) {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { l.Close() })
-	p := &deafProxy{addr: l.Addr().String()}
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -101,18 +119,10 @@ func newDeafProxy(tb testing.TB, to string) *deafProxy {
 				return
 			}
 			tb.Cleanup(func() { client.Close(); server.Close() })
-			var lost atomic.Bool // what the server says next
-			go passOn(client, server, func(b []byte) bool {
-				text := strings.ToUpper(string(b)) // which may ask for READ COMMITTED
-				if strings.Contains(text, "COMMIT") && !strings.Contains(text, "COMMITTED") && p.armed.CompareAndSwap(true, false) {
-					lost.Store(true)
-				}
-				return true
-			})
-			go passOn(server, client, func([]byte) bool { return !lost.Load() })
+			join(client, server)
 		}
 	}()
-	return p
+	return l.Addr().String()
 }
 
 // passOn passes on what may be, and closes both connections at the end.

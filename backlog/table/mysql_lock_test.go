@@ -121,28 +121,11 @@ type stallingProxy struct {
 
 func newStallingProxy(tb testing.TB, to string) *stallingProxy {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { l.Close() })
-	p := &stallingProxy{l.Addr().String(), make(chan struct{})}
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", to)
-			if err != nil {
-				client.Close()
-				return
-			}
-			tb.Cleanup(func() { client.Close(); server.Close() })
-			go p.pass(client, server)
-			go p.pass(server, client)
-		}
-	}()
+	p := &stallingProxy{stalled: make(chan struct{})}
+	p.addr = newProxy(tb, to, func(client, server net.Conn) {
+		go p.pass(client, server)
+		go p.pass(server, client)
+	})
 	return p
 }
 

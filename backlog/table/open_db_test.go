@@ -105,25 +105,7 @@ func TestOpenDBHasTheLock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := ownPool(t, ownDriver, f.path, 1)
-		if _, err := other.Exec("PRAGMA busy_timeout = 0"); err != nil {
-			t.Fatal(err)
-		}
-		err = s.InTx(t.Context(), func(tx *sql.Tx) error {
-			var n int
-			if err := tx.QueryRow("SELECT count(*) FROM orders").Scan(&n); err != nil {
-				return err
-			}
-			if _, err := other.Exec("UPDATE orders SET status = 'DONE'"); err == nil {
-				t.Errorf("%s: another program has written during the transaction", mode)
-			}
-			_, err := tx.Exec("UPDATE orders SET status = ?", n)
-			return err
-		})
-		if err != nil {
-			t.Errorf("%s: %v", mode, err)
-		}
-		f.wantRows("SELECT status, count(*) FROM orders GROUP BY 1", "'2400' 2400")
+		wantOthersKeptOff(t, f, mode, s, ownPool(t, ownDriver, f.path, 1))
 	}
 }
 

@@ -44,25 +44,32 @@ func TestOpenHasTheLock(t *testing.T) {
 		other := openPlain(t, f.path)
 		defer other.Close()
 		other.SetMaxOpenConns(1)
-		if _, err := other.Exec("PRAGMA busy_timeout = 0"); err != nil {
-			t.Fatal(err)
-		}
-		err = s.InTx(t.Context(), func(tx *sql.Tx) error {
-			var n int
-			if err := tx.QueryRow("SELECT count(*) FROM orders").Scan(&n); err != nil {
-				return err
-			}
-			if _, err := other.Exec("UPDATE orders SET status = 'DONE'"); err == nil {
-				t.Errorf("%s: another program has written during the transaction", mode)
-			}
-			_, err := tx.Exec("UPDATE orders SET status = ?", n)
-			return err
-		})
-		if err != nil {
-			t.Errorf("%s: %v", mode, err)
-		}
-		f.wantRows("SELECT status, count(*) FROM orders GROUP BY 1", "'2400' 2400")
+		wantOthersKeptOff(t, f, mode, s, other)
 	}
+}
+
+// wantOthersKeptOff fails the test unless another program, which waits for nothing, is
+// refused from the first read of a transaction on, and that can write.
+func wantOthersKeptOff(t *testing.T, f *file, mode string, s *table.Table, other *sql.DB) {
+	t.Helper()
+	if _, err := other.Exec("PRAGMA busy_timeout = 0"); err != nil {
+		t.Fatal(err)
+	}
+	err := s.InTx(t.Context(), func(tx *sql.Tx) error {
+		var n int
+		if err := tx.QueryRow("SELECT count(*) FROM orders").Scan(&n); err != nil {
+			return err
+		}
+		if _, err := other.Exec("UPDATE orders SET status = 'DONE'"); err == nil {
+			t.Errorf("%s: another program has written during the transaction", mode)
+		}
+		_, err := tx.Exec("UPDATE orders SET status = ?", n)
+		return err
+	})
+	if err != nil {
+		t.Errorf("%s: %v", mode, err)
+	}
+	f.wantRows("SELECT status, count(*) FROM orders GROUP BY 1", "'2400' 2400")
 }
 
 // TestOpenWaitsForOthers: a lock is waited for, and its end is noticed soon.
