@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Kinds returns the dialect for a URL.
@@ -39,7 +40,7 @@ func Shown(rawURL string, known ...Server) string {
 
 // userPattern matches the beginning of a URL with a user. A password may have a slash in
 // it, but one letter and a colon are a drive.
-var userPattern = regexp.MustCompile(`(?s)^//([^/]*@|[^/:]{2,}:.*@)`)
+var userPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^//([^/]*@|[^/:]{2,}:.*@)`) })
 
 // ParseURL reads the URL of a database. It is strict, since what is misread may be a
 // part of the password, and its errors show no more than names of known parameters.
@@ -47,7 +48,7 @@ var userPattern = regexp.MustCompile(`(?s)^//([^/]*@|[^/:]{2,}:.*@)`)
 func (t *Text) ParseURL(rawURL string) (u *url.URL, params map[string]string, err error) {
 	_, rest, _ := strings.Cut(rawURL, ":")
 	if t.File {
-		if userPattern.MatchString(rest) { // the file's name would be shown
+		if userPattern().MatchString(rest) { // the file's name would be shown
 			return nil, nil, URLProblemf("a file has no user and host; write "+t.Form, "the database URL has a user")
 		}
 		u = new(url.URL)

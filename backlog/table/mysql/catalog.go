@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -83,7 +84,7 @@ func describeColumns(ctx context.Context, q db.Querier, create string, c *db.Cat
 		x.Ordinal, x.Long = is(&x, "enum", "set"), is(&x, longTexts...) || is(&x, "tinyblob", "blob", "mediumblob", "longblob")
 		x.Updated = strings.Contains(strings.ToLower(r["extra"]), "on update")
 		if x.Ordinal {
-			for _, m := range labelPattern.FindAllStringSubmatch(x.Decl, -1) {
+			for _, m := range labelPattern().FindAllStringSubmatch(x.Decl, -1) {
 				x.Labels = append(x.Labels, strings.ReplaceAll(m[1], "''", "'"))
 			}
 		} else if x.Class == db.Textual && !is(&x, "json") {
@@ -152,7 +153,7 @@ var classes = map[string]db.Class{
 }
 
 // labelPattern matches the labels that an ENUM declares.
-var labelPattern = regexp.MustCompile(`'((?:[^']|'')*)'`)
+var labelPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`'((?:[^']|'')*)'`) })
 
 // describeIndexes reads the indexes. What a unique one says of the beginnings of
 // texts holds for the whole of them. InnoDB adds the primary key to each.

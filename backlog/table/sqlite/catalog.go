@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"backlog/backlog/table/db"
 )
@@ -86,7 +87,7 @@ func describeIndexes(ctx context.Context, q db.Querier, name string, keyed bool,
 	return err
 }
 
-var lengthPattern = regexp.MustCompile(`\(\s*(\d+)\s*\)`)
+var lengthPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\(\s*(\d+)\s*\)`) })
 
 // classes are what the words in a declared type mean, in the order in which SQLite looks
 // for them to give a column its affinity (https://sqlite.org/datatype3.html, 3.1), with
@@ -110,7 +111,7 @@ func addType(c *db.Column) {
 		}
 	}
 	c.JSON = has("JSON")
-	if m := lengthPattern.FindStringSubmatch(decl); m != nil && c.Class == db.Textual {
+	if m := lengthPattern().FindStringSubmatch(decl); m != nil && c.Class == db.Textual {
 		c.Length, _ = strconv.Atoi(m[1])
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -218,12 +219,18 @@ func Parse(as string, zone *time.Location) (Form, error) {
 
 // layoutPattern matches the layouts whose texts are in the order of time, and in
 // them the fraction and the zone.
-var layoutPattern = regexp.MustCompile(strings.ReplaceAll(
+var layoutPattern = lazily(strings.ReplaceAll(
 	`^2006~01~02(?:~15(?:~04(?:~05(\.0{1,9}|\.9{1,9})?)?)?)?`+
 		`( ?(?:Z|UTC|Z07|Z0700|Z07:00|-07|-0700|-07:00|-0700 MST))?$`, "~", "[-/.:_ T]*"))
 
+// lazily compiles a pattern at its first use: a program that a crontab starts every minute
+// pays for each at its start.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
 func layoutForm(layout string, zone *time.Location) (Form, error) {
-	m := layoutPattern.FindStringSubmatch(layout)
+	m := layoutPattern().FindStringSubmatch(layout)
 	if m == nil {
 		for _, element := range []string{"2006", "01", "02"} {
 			if !strings.Contains(layout, element) {
@@ -297,12 +304,12 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // zonePattern matches the zones that texts end in; " +0000 UTC m=+0.1" is how
 // Go prints a time.
-var zonePattern = regexp.MustCompile(
+var zonePattern = lazily(
 	`^ ?(?:Z|UTC|([+-][01]\d)(?::?([0-5]\d))?(?: [A-Za-z0-9+-]+(?: m=[+-][0-9.]+)?)?)$`)
 
 // offsetOf returns the seconds east of UTC of a zone that a text ends in.
 func offsetOf(s string) (seconds int, ok bool) {
-	m := zonePattern.FindStringSubmatch(s)
+	m := zonePattern().FindStringSubmatch(s)
 	if m == nil {
 		return 0, false
 	}
@@ -316,7 +323,7 @@ func offsetOf(s string) (seconds int, ok bool) {
 
 // zeroPattern matches what programs write for want of a date: MySQL's zero
 // date, and Go's zero time as text.
-var zeroPattern = regexp.MustCompile(
+var zeroPattern = lazily(
 	`^(0+|(0000-00-00|0001-01-01)([ T]00:00(:00(\.0+)?)?)?( ?(Z|UTC|\+00(:?00)?))*)$`)
 
 // IsZero reports whether a raw value is a date only by its type: 0, an
@@ -328,7 +335,7 @@ func IsZero(raw any) bool {
 	case []byte:
 		return IsZero(string(v))
 	case string:
-		return v == "" || v[0] == '0' && zeroPattern.MatchString(v)
+		return v == "" || v[0] == '0' && zeroPattern().MatchString(v)
 	}
 	return false
 }
