@@ -162,15 +162,16 @@ func TestCausesShow(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := newObserver(slog.New(slog.DiscardHandler))
 			failures(o, "1d", repeated(len(tt.errs), func(i int) error { return errors.New(tt.errs[i-1]) })...)
-			var out strings.Builder
-			if err := printCauses(&out, o.causes("1d")); err != nil {
+			if got, want := causes.Lines(o.causes("1d")), fmt.Sprintf("  %d × %s (first: id 1)\n", len(tt.errs), tt.want); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			var out bytes.Buffer
+			var got struct{ Causes []struct{ Error string } }
+			if err := errors.Join(printReport(&out, "1d", backlog.Report{}, true, o.causes("1d")), json.Unmarshal(out.Bytes(), &got)); err != nil {
 				t.Fatal(err)
 			}
-			if want := fmt.Sprintf("  %d × %s (first: id 1)\n", len(tt.errs), tt.want); out.String() != want {
-				t.Errorf("got %q, want %q", out.String(), want)
-			}
-			if got := causesJSON(o.causes("1d"))[0].Error; got != tt.want {
-				t.Errorf("JSON has %q, want %q", got, tt.want)
+			if got.Causes[0].Error != tt.want {
+				t.Errorf("JSON has %q, want %q", got.Causes[0].Error, tt.want)
 			}
 		})
 	}
@@ -221,16 +222,6 @@ func TestCausesConcurrently(t *testing.T) {
 	all.Wait()
 	if c := o.causes("1d"); len(c) != 1 || c[0].Records != 800 {
 		t.Errorf("got %v", c)
-	}
-}
-
-// A line has room for a text of any length, and takes nothing of it for more
-// than text.
-func TestPrintCausesCuts(t *testing.T) {
-	var out strings.Builder
-	printCauses(&out, []causes.Cause{{Text: "Traceback" + strings.Repeat(" x", 200) + "\x1b[2J ValueError", Records: 1234567, First: backlog.NewKey("a\nb")}})
-	if got := out.String(); !strings.HasPrefix(got, "  1,234,567 × Traceback x x") || !strings.Contains(got, ` x\x1b[2J ValueError (first: id "a\nb")`) || len([]rune(got)) > 170 {
-		t.Errorf("got %q", got)
 	}
 }
 

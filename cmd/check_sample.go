@@ -71,7 +71,7 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 		fmt.Fprintln(g.err, "backlog: waiting for the handler; a second signal ends it")
 	})()
 	if !o.JSON {
-		text := statusText(row)
+		text := row.StatusText()
 		if row.Filtered {
 			text += ", left out by table.where"
 		}

@@ -15,6 +15,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/causes"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
 	"backlog/backlog/logqueue"
 )
 
@@ -279,9 +280,9 @@ func (p *passLog) logUnwritten(log *slog.Logger) {
 func (o *observer) sayEnd(log *slog.Logger, ev backlog.Event) {
 	r := ev.Report
 	args := []any{"selected", r.Selected, "succeeded", r.Succeeded, "failed", r.Failed, "seconds", float64(r.Duration.Milliseconds()) / 1000}
-	for _, c := range outcomeCounts(*r)[2:] { // in which the first two are said already
-		if c.n > 0 {
-			args = append(args, c.key, c.n)
+	for _, c := range inspect.OutcomeCounts(*r)[2:] { // in which the first two are said already
+		if c.N > 0 {
+			args = append(args, c.Key, c.N)
 		}
 	}
 	if r.Stopped != "" {
@@ -312,11 +313,11 @@ func (p *passLog) logCauses(log *slog.Logger) {
 	if len(list) == 1 && list[0].Records == 1 {
 		return
 	}
-	top, rest, records := topOf(list)
+	top, others, records := causes.Top(list)
 	for _, c := range top {
 		log.Warn("failed alike", "cause", c.String(), "records", c.Records, "first_id", c.First.String(), "example", c.Example)
 	}
-	if len(rest) > 0 {
-		log.Warn("failed otherwise", "causes", len(rest), "records", records)
+	if others > 0 {
+		log.Warn("failed otherwise", "causes", others, "records", records)
 	}
 }

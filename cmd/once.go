@@ -366,11 +366,17 @@ func (a *app) findPending(ctx context.Context, id string, now time.Time) (row in
 	if row, err = a.find(ctx, id, now); err != nil {
 		return row, tier, err
 	}
+	why := ""
 	if p := refreshOf(a.cfg); p != nil {
-		return row, a.cfg.Tiers.Widest(), a.whyNotStarted(p, row, now)
+		tier, why = a.cfg.Tiers.Widest(), row.NotStarted(refreshing(p, row), a.cfg.Tiers, now)
+	} else {
+		why = row.Never(now)
 	}
-	if why := row.Never(now); why != "" {
+	if why != "" {
 		return row, tier, fmt.Errorf("record %s is not handled: %s", shown(row.Key.String()), why)
+	}
+	if tier.MaxAge > 0 {
+		return row, tier, nil
 	}
 	for _, t := range a.cfg.Tiers.Tiers() {
 		if row.Reached(backlog.TierPass(a.cfg.Tiers, t), now) {

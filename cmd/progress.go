@@ -11,6 +11,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 	"backlog/backlog/logqueue"
 	"backlog/backlog/table"
 )
@@ -129,7 +130,7 @@ func (s *screen) simulating(name string, i, candidates int) func(done, of int) {
 	if s == nil {
 		return nil
 	}
-	name = cutColumns(shown(name), 30) // a line is all there is
+	name = inspect.Cut(shown(name), 30) // a line is all there is
 	if candidates > 1 {
 		name += fmt.Sprintf(" (%d of %d)", i+1, candidates)
 	}

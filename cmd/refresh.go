@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -190,94 +188,10 @@ func (*singleRefresh) Overdue(context.Context, time.Time, backlog.Cursor, int) (
 	return nil, nil
 }
 
-// refresh adds what is known of a row of the refresh policy.
-func (s *sheet) refresh(p *retry.Refresher, cfg *config.Config, row inspect.Row) explainJSON {
-	state := row.Refresh
-	rule, bad := p.Rule(*state)
-	x := inspect.ExplainRefresh(p, bad, cfg.Tiers, state, s.now)
-	if row.Filtered {
-		x = inspect.Explanation{Reason: "table.where leaves it out"}
-	}
-	r := &refreshJSON{
-		At: stamp(state.At), AttemptNo: state.AttemptNo, Started: stamp(state.Started), Deadline: stamp(state.Deadline),
-		UID:          textOrNull(state.UID),
-		FailingSince: stamp(state.FailingSince), DisabledReason: textOrNull(state.Reason), Failure: inspect.FailureNow(p, state, s.now),
-		Occurrences: each(inspect.Recurrence(rule.Next).Coming(s.now, 3), func(t time.Time) stamp { return stamp(t) }),
-	}
-	if after := p.Settings().GiveUpAfter; after > 0 && !state.FailingSince.IsZero() {
-		r.GivesUp = stamp(state.FailingSince.Add(after))
-	}
-	e := explanationOf(row, x, s.now)
-	e.State, e.refreshJSON = inspect.State(state), r
-	s.line("state", e.State)
-	s.moment("refresh_at", state.At)
-	s.line("attempt_no", strconv.Itoa(state.AttemptNo))
-	s.moment("started", state.Started)
-	s.moment("deadline", state.Deadline)
-	s.line("attempt_uid", shown(state.UID))
-	s.moment("failing since", state.FailingSince)
-	s.line("reason", shown(state.Reason))
-	s.line("planned", strings.Join(each(r.Occurrences, stamp.String), ", "))
-	s.line("a failure now", shown(r.Failure))
-	s.moment("gives up", time.Time(r.GivesUp))
-	s.explain(x, "")
-	return e
-}
-
-// whyNotStarted returns why once --id does not start the row: it may be early, but not
-// disabled or running.
-func (a *app) whyNotStarted(p *retry.Refresher, row inspect.Row, now time.Time) error {
-	why := "table.where leaves it out"
-	if !row.Filtered {
-		if state := inspect.State(row.Refresh); state != "disabled" && state != "running" {
-			return nil
-		}
-		_, bad := p.Rule(*row.Refresh)
-		why = inspect.ExplainRefresh(p, bad, a.cfg.Tiers, row.Refresh, now).Reason
-	}
-	return fmt.Errorf("record %s is not handled: %s", shown(row.Key.String()), why)
-}
-
-func textOrNull(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-// refreshJSON is what explain adds for a row of the refresh policy.
-type refreshJSON struct {
-	At             stamp   `json:"refresh_at"`
-	AttemptNo      int     `json:"attempt_no"`
-	Started        stamp   `json:"started_at"`
-	Deadline       stamp   `json:"deadline_at"`
-	UID            *string `json:"attempt_uid"`
-	FailingSince   stamp   `json:"failing_since"`
-	DisabledReason *string `json:"disabled_reason"`
-	Occurrences    []stamp `json:"occurrences"` // the next three
-	Failure        string  `json:"failure_now"` // what a failure at this moment would write
-	GivesUp        stamp   `json:"gives_up"`    // by time, at the first failure from then on
-}
-
-// statusRefresh is status of the policy refresh: rows by state.
-func (a *app) statusRefresh(ctx context.Context, g *globals, asJSON bool, now time.Time) error {
-	counts, err := a.again.Count(ctx)
-	if err != nil {
-		return err
-	}
-	s := &statusJSON{
-		Counts: make(map[string]int), Pending: counts["waiting"] + counts["running"],
-		Bands: []bandJSON{}, Next: nextStarts(a.cfg.Tiers, now),
-	}
-	rows := []string{"STATE\tRECORDS"}
-	for _, state := range inspect.States {
-		s.Counts[state] = counts[state]
-		rows = append(rows, fmt.Sprintf("%s\t%d", state, counts[state]))
-	}
-	if asJSON {
-		return printJSON(g.out, s)
-	}
-	return s.printWithNext(g.out, rows)
+// refreshing returns the policy as it treats the row.
+func refreshing(p *retry.Refresher, row inspect.Row) inspect.Refreshing {
+	rule, bad := p.Rule(*row.Refresh)
+	return inspect.Refreshing{Refresher: p, Rule: rule.Next, Bad: bad, GiveUpAfter: p.Settings().GiveUpAfter}
 }
 
 // refresh finds settings of the policy that have no effect.

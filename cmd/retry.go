@@ -187,7 +187,7 @@ func whyNotReset(row inspect.Row, found, any bool) string {
 	case any || row.State == backlog.RowDead || row.State == backlog.RowError:
 		return ""
 	}
-	return "its status is " + statusText(row)
+	return "its status is " + row.StatusText()
 }
 
 // requeueable returns the statuses of dead and failed records as --status takes

@@ -19,6 +19,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
 )
@@ -180,7 +181,7 @@ func (d *server) lead(ctx context.Context) error {
 	schedule := d.app.cfg.Tiers
 	d.lock, d.loop.Since = lock, since
 	d.mu.Unlock()
-	if next := nextStarts(schedule, time.Now()); len(next) > 0 {
+	if next := inspect.Starts(schedule, time.Now()); len(next) > 0 {
 		d.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
 	}
 	notify(d.log, "STATUS=leading")

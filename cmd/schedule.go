@@ -6,7 +6,6 @@ import (
 	_ "embed" // for systemd.units
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +69,7 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	ticks := slices.AppendSeq([]tickJSON{}, comingTicks(cfg.Tiers, from, until, cmp.Or(o.Count, mostTicks+1)))
+	ticks := slices.AppendSeq([]inspect.Tick{}, inspect.Ticks(cfg.Tiers, from, until, cmp.Or(o.Count, mostTicks+1)))
 	switch {
 	case o.JSON && o.Format != "text" && o.Format != "json":
 		return usagef("--json: --format %s asks for something else", o.Format)
@@ -88,32 +87,8 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	return usagef("--format: %q is not one of text, json, crontab, systemd", o.Format)
 }
 
-// A tickJSON is an instant at which a pass starts.
-type tickJSON struct {
-	At     stamp    `json:"at"`
-	Tier   string   `json:"tier"`
-	MaxAge float64  `json:"max_age_seconds"`
-	Covers []string `json:"covers"`
-}
-
-// comingTicks returns the ticks after from, up to until if that is not zero,
-// at most count.
-func comingTicks(s *tiers.Schedule, from, until time.Time, count int) iter.Seq[tickJSON] {
-	return func(yield func(tickJSON) bool) {
-		at := s.Next(from)
-		for n := 0; !at.IsZero() && (until.IsZero() || !at.After(until)) && n < count; n++ {
-			pick := tiers.Coalesce(s.Due(at.Add(-time.Nanosecond), at), func(tiers.Tier) bool { return true })
-			covers := each(pick.Covered, func(d tiers.Due) string { return d.Tier.Name })
-			if start := pick.Start.Tier; !yield(tickJSON{stamp(at), start.Name, start.MaxAge.Seconds(), covers}) {
-				return
-			}
-			at = s.Next(at)
-		}
-	}
-}
-
-func printTicks(w io.Writer, ticks []tickJSON) error {
-	row := func(t tickJSON) string {
+func printTicks(w io.Writer, ticks []inspect.Tick) error {
+	row := func(t inspect.Tick) string {
 		return fmt.Sprintf("%v\t%s\t%s", t.At, shown(t.Tier), strings.Join(each(t.Covers, shown), ", "))
 	}
 	return printTable(w, append([]string{"AT\tTIER\tCOVERS"}, each(ticks, row)...))
@@ -131,18 +106,6 @@ func minutes(s *tiers.Schedule, first string) string {
 		}
 	}
 	return "*"
-}
-
-// often returns in words how often a tier ticks.
-func often(t tiers.Tier) string {
-	if t.Cron != "" {
-		return fmt.Sprintf("at %q in %v", t.Cron, t.Location)
-	}
-	s := "every " + tiers.FormatDuration(t.Every)
-	if t.Offset > 0 {
-		s += " with an offset of " + tiers.FormatDuration(t.Offset)
-	}
-	return s
 }
 
 // tierComments returns the tiers as comments, and warns of those that tick more often

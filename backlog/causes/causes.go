@@ -2,10 +2,13 @@
 package causes
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 )
 
 const (
@@ -33,6 +36,42 @@ func (c *Cause) String() string {
 		return c.Text
 	}
 	return cutMiddle(strings.Join(strings.Fields(strings.ToValidUTF8(c.Example, "?")), " "), maxFolded)
+}
+
+// MarshalJSON writes what commands print of a cause.
+func (c *Cause) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Error   string      `json:"error"`
+		Records int         `json:"records"`
+		First   backlog.Key `json:"first_id"`
+	}{c.String(), c.Records, c.First})
+}
+
+// shown is how many of the most frequent causes people are shown.
+const shown = 5
+
+// Top returns the causes that people are shown, how many others there are, and how many
+// records these have.
+func Top(list []Cause) (top []Cause, others, records int) {
+	top = list[:min(shown, len(list))]
+	for _, c := range list[len(top):] {
+		records += c.Records
+	}
+	return top, len(list) - len(top), records
+}
+
+// Lines returns the causes as lines below a report.
+func Lines(list []Cause) (text string) {
+	top, others, records := Top(list)
+	for _, c := range top {
+		// A key may be long, too; what is cut can be seen in the log.
+		text += fmt.Sprintf("  %s × %s (first: id %s)\n", inspect.Thousands(c.Records),
+			inspect.Cut(inspect.Escaped(c.String()), 120), inspect.Cut(inspect.Shown(c.First.String()), 120))
+	}
+	if others > 0 {
+		text += fmt.Sprintf("  %s × for %s\n", inspect.Thousands(records), inspect.Plural(others, "other cause"))
+	}
+	return text
 }
 
 // otherErrors stands for the causes beyond maxCauses.

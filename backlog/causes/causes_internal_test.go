@@ -94,3 +94,12 @@ func FuzzFold(f *testing.F) {
 		}
 	})
 }
+
+// A line has room for a text of any length, and takes nothing of it for more
+// than text.
+func TestLinesCut(t *testing.T) {
+	got := Lines([]Cause{{Text: "Traceback" + strings.Repeat(" x", 200) + "\x1b[2J ValueError", Records: 1234567, First: backlog.NewKey("a\nb")}})
+	if !strings.HasPrefix(got, "  1,234,567 × Traceback x x") || !strings.Contains(got, ` x\x1b[2J ValueError (first: id "a\nb")`) || len([]rune(got)) > 170 {
+		t.Errorf("got %q", got)
+	}
+}

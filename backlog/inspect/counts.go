@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"strconv"
 	"time"
 
 	"backlog/backlog"
@@ -48,11 +47,14 @@ func (c Counts) Pending() int {
 	return n
 }
 
-// Thousands returns n with commas: 9,998.
-func Thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
+// TriedOnce returns the counts under a policy that never tries again: failed records are
+// out of retries, not pending.
+func (c Counts) TriedOnce() Counts {
+	for i := range c.Bands {
+		c.Exhausted += c.Bands[i].Failed
+		c.Bands[i].Failed = 0
 	}
-	return s
+	c.Exhausted += c.Beyond.Failed
+	c.Beyond.Failed = 0
+	return c
 }

@@ -70,6 +70,14 @@ func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explana
 	return x
 }
 
+// StatusText returns the row's status and, where that is another word, its state.
+func (r *Row) StatusText() string {
+	if state := r.State.String(); r.Status != state {
+		return fmt.Sprintf("%s (%s)", Shown(r.Status), state)
+	}
+	return r.Status
+}
+
 // Reached reports whether the pass at that time is wide enough.
 func (r *Row) Reached(p backlog.Pass, at time.Time) bool {
 	if r.Inserted.IsZero() {
@@ -134,22 +142,4 @@ func (r *Row) fromPolicy(p *backlog.Policy, now time.Time) (at time.Time, why st
 		return at, fmt.Sprintf("it has failed %s, and %s lets it wait until %s", times(r.Failures.Count), p.Name, Exactly(at)), true
 	}
 	return at, fmt.Sprintf("it has failed %s, and is due since %s (%s)", times(r.Failures.Count), Exactly(at), p.Name), true
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
-// Exactly is a time as people read it, to the millisecond where it has a fraction.
-func Exactly(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
-
-// roundAge is an age as people read it: no finer than matters.
-func roundAge(d time.Duration) string {
-	if d >= 48*time.Hour {
-		return fmt.Sprintf("%d days", int(d.Hours()/24))
-	}
-	return tiers.FormatDuration(d.Truncate(time.Second))
 }

@@ -64,9 +64,27 @@ func FailureNow(p backlog.Refresher, state *backlog.Refresh, now time.Time) stri
 	return fmt.Sprintf("refresh_at %v, attempt_no %d", Stamp(failed.At), failed.AttemptNo)
 }
 
-// ExplainRefresh says whether a pass would start the row now, why, and at which tick it
-// is started if nothing happens meanwhile. bad says that its rule cannot be read.
-func ExplainRefresh(p backlog.Refresher, bad error, s *tiers.Schedule, state *backlog.Refresh, now time.Time) (x Explanation) {
+// A Refreshing is the policy refresh as it treats one row.
+type Refreshing struct {
+	backlog.Refresher
+	Rule        Recurrence
+	Bad         error         // why its rule cannot be read
+	GiveUpAfter time.Duration // 0: never
+}
+
+// NotStarted says why [Row.AttemptSheet]'s row is not started on demand: it may be early,
+// but not disabled or running. "": it is.
+func (r *Row) NotStarted(p Refreshing, s *tiers.Schedule, now time.Time) string {
+	if state := State(r.Refresh); r.Filtered || state == "disabled" || state == "running" {
+		return r.explainRefresh(p, s, now).Reason
+	}
+	return ""
+}
+
+// explainRefresh says whether a pass would start the row now, why, and at which tick it
+// is started if nothing happens meanwhile.
+func (r *Row) explainRefresh(p Refreshing, s *tiers.Schedule, now time.Time) (x Explanation) {
+	state := r.Refresh
 	tick := func(t time.Time) time.Time { // the first at or after it
 		if t.Before(now) {
 			t = now
@@ -74,8 +92,10 @@ func ExplainRefresh(p backlog.Refresher, bad error, s *tiers.Schedule, state *ba
 		return s.Next(t.Add(-1))
 	}
 	switch {
-	case bad != nil:
-		x.Reason = "its rule cannot be read: " + bad.Error()
+	case r.Filtered:
+		x.Reason = "table.where leaves it out"
+	case p.Bad != nil:
+		x.Reason = "its rule cannot be read: " + p.Bad.Error()
 	case state.Disabled:
 		x.Reason = "it is disabled until it is saved again; backlog retry does that"
 	case !state.Deadline.IsZero():

@@ -1,4 +1,4 @@
-package cmd
+package inspect_test
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestExplainedAge(t *testing.T) {
 		{time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), nil},
 		{time.Date(-4712, 1, 1, 0, 0, 0, 0, time.UTC), nil},
 	} {
-		got := explanationOf(inspect.Row{Record: backlog.Record{Inserted: x.inserted}}, inspect.Explanation{}, now).Age
+		got := inspect.Row{Record: backlog.Record{Inserted: x.inserted}}.Sheet(explainedSchedule(t), nil, 0, now).Age
 		if (got == nil) != (x.want == nil) || got != nil && *got != *x.want {
 			t.Errorf("%v: got %v, want %v", x.inserted, got, x.want)
 		}
