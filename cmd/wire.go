@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"backlog/backlog"
@@ -175,18 +176,9 @@ func (g *globals) wireTable(
 	return a, nil
 }
 
-// stateFile returns the keeper of the configuration's checkpoint. It keeps it in
-// memory only for state: none and, with an error, where no folder can be found.
-func stateFile(cfg *config.Config) (f *checkpoint.File, err error) {
-	f = &checkpoint.File{}
-	switch cfg.State {
-	case "none":
-	case "":
-		f.Path, err = checkpoint.DefaultPath(cfg.Database, cfg.Table.Schema, cfg.Table.Name)
-	default:
-		f.Path = cfg.State
-	}
-	return f, err
+// stateFile returns the keeper of the configuration's checkpoint.
+func stateFile(cfg *config.Config) (*checkpoint.File, error) {
+	return checkpoint.At(cfg.State, cfg.Database, cfg.Table.Schema, cfg.Table.Name)
 }
 
 // state returns the keeper of the app's checkpoint. Without a folder for the file a
@@ -197,6 +189,15 @@ func (a *app) state() backlog.CheckpointKeeper {
 		a.log.Warn(err.Error())
 	}
 	return f
+}
+
+// locker returns what the app's passes ask for their lock.
+func (a *app) locker() backlog.Locker {
+	state, err := stateFile(a.cfg)
+	if err != nil || state.Path == "" || strings.HasPrefix(strings.ToLower(a.cfg.Database), "sqlite") {
+		return a.table // whose lock is a file, which is lost with its process alone
+	}
+	return state.RunLocker(a.table)
 }
 
 func (a *app) close() {
@@ -340,4 +341,41 @@ func (t simulatedTable) Add(place int, r *simulate.Record) error {
 		}
 	}
 	return t.Insert(row)
+}
+
+const (
+	// awayPatience is how long once waits for a database that is away. A
+	// daemon waits until it is stopped.
+	awayPatience = 2 * time.Minute
+	// awayPause is between two tries. A busy database takes seconds by
+	// itself to say so.
+	awayPause = time.Second
+)
+
+// whenThere opens the database or the broker, trying again while that is away: for as
+// long as patience says, for ever if that is 0, or until ctx is done. A table or a
+// configuration that is wrong is not waited for.
+func whenThere[T any](ctx context.Context, log *slog.Logger, what string, patience time.Duration, open func() (T, error)) (T, error) {
+	for began, waiting := time.Now(), false; ; {
+		a, err := open()
+		switch {
+		case err == nil && waiting:
+			log.Info("the "+what+" is back", "after", time.Since(began).Round(time.Millisecond).String())
+			notify(log, "STATUS=")
+			return a, nil
+		case !errors.Is(err, backlog.ErrUnavailable) || patience > 0 && time.Since(began) >= patience:
+			return a, err
+		case !waiting && ctx.Err() == nil:
+			waiting = true
+			log.Warn("waiting for the "+what, "error", err)
+		}
+		// Systemd would take a start that lasts for one that hangs.
+		notify(log, "STATUS=waiting for the "+what+"\nEXTEND_TIMEOUT_USEC=120000000")
+		if !sleep(ctx, awayPause) {
+			if !isEnd(err) {
+				err = fmt.Errorf("%w: %w", ctx.Err(), err)
+			}
+			return a, err
+		}
+	}
 }

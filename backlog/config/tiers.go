@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
+	"backlog/backlog/mapping"
 	"backlog/tiers"
 )
 
@@ -43,4 +45,72 @@ func (v value) tier(loc *time.Location, ageless bool) (tiers.Tier, bool) {
 		t.Location = loc
 	}
 	return t, len(v.d.errs) == before
+}
+
+// A refreshing policy processes the same rows again and again: its settings say when,
+// and no row is too old for it.
+type refreshing interface {
+	In(zone *time.Location)   // sets the zone of its times of day
+	Limit() time.Duration     // of an attempt
+	TellsCustomer() bool      // when it gives up
+	Problem() (string, error) // what is wrong in that zone, by its key
+	HandsOver()               // says that the table must keep the UIDs of attempts
+}
+
+// refreshing completes what such a policy needs less of.
+func (v value) refreshing(c *Config, p refreshing) {
+	p.In(c.Timezone)
+	if key, err := p.Problem(); err != nil && !v.d.failed("policy") {
+		v.d.failf("policy.refresh."+key, "%v", err)
+	}
+	if !v.d.has("statuses") {
+		c.Table.New, c.Table.Error, c.Table.Success = mapping.State{}, mapping.State{}, mapping.State{}
+		if !v.d.has("table.status") {
+			c.Table.Status = ""
+		}
+	}
+	if !v.d.has("table.inserted") {
+		c.Table.Inserted = mapping.Time{}
+	}
+	switch c.Handler.Kind {
+	case "redis":
+		p.HandsOver()
+	case "sql":
+		v.d.failf("handler.sql", "is done with its outcome in one transaction, but the policy refresh writes the start of an attempt before; take exec, lines, http or redis")
+	}
+	switch limit := p.Limit(); {
+	case limit <= 0: // is reported
+	case !v.d.has("handler.timeout"):
+		c.Handler.Timeout = limit
+	case c.Handler.Timeout > limit:
+		v.d.failf("handler.timeout", "%s is longer than the policy's timeout of %s, after which an attempt has failed; write %[2]s or less, or leave it out",
+			tiers.FormatDuration(c.Handler.Timeout), tiers.FormatDuration(limit))
+	}
+	if p.TellsCustomer() && c.OnDead.Kind == "" {
+		v.d.failf("policy.refresh.expr", "says that the customer is told, and nothing does it; add on_dead: {mail: …}, or remove the sentence")
+	}
+}
+
+// ageless completes the only tier of a policy for which age does not matter: it says
+// how often to look.
+func (v value) ageless(t *tiers.Tier) {
+	if v.has("max_age") {
+		v.d.failf(join(v.path, "max_age"), "the policy refresh looks at rows of any age; remove it, as in tiers: [{every: 1m}]")
+	}
+	t.MaxAge = anyAge
+	if t.Name == "" && t.Every > 0 {
+		t.Name = tiers.FormatDuration(t.Every)
+	}
+	t.Name = cmp.Or(t.Name, t.Cron)
+}
+
+// anyAge is more than a row can have.
+const anyAge = 100 * 365 * 24 * time.Hour
+
+// exampleOf returns tiers that could stand in the file.
+func exampleOf(ageless bool) string {
+	if ageless {
+		return "tiers: [{every: 1m}]"
+	}
+	return "tiers: [{max_age: 1d, every: 5m}]"
 }

@@ -2,10 +2,12 @@ package inspect
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
 
+	"backlog/backlog"
 	"backlog/tiers"
 )
 
@@ -91,4 +93,104 @@ func (s *Status) addBands(add func(format string, args ...any)) {
 	if s.Exhausted > 0 {
 		add("out of retries: never tried again\t-\t%d\t-", s.Exhausted)
 	}
+}
+
+// Counts are the numbers of records in a table at a time, for ages in ascending
+// order, the edges: band i holds the records older than edge i-1 (the first: of
+// any age below) and at most edge i old. What is older than the last edge is in
+// Beyond. Pending records count as such also before they are eligible and after
+// they have expired.
+type Counts struct {
+	ByStatus   map[string]int // every row within the configured filter; "NULL" is NULL
+	Bands      []Band         // one per edge
+	Beyond     Band
+	Unreadable int // pending rows in no band: their date is missing or cannot be right
+	Exhausted  int // failed records that are out of retries: no longer pending, and in no band
+}
+
+// A Band counts the pending records in a range of ages.
+type Band struct {
+	Fresh  int   `json:"fresh"`
+	Failed int   `json:"failed"`
+	Oldest Stamp `json:"oldest"` // zero: the band is empty
+}
+
+// Add counts n pending records; oldest is zero if they have no date.
+func (b *Band) Add(lane backlog.Lane, n int, oldest time.Time) {
+	if lane == backlog.Fresh {
+		b.Fresh += n
+	} else {
+		b.Failed += n
+	}
+	if first := time.Time(b.Oldest); !oldest.IsZero() && (first.IsZero() || oldest.Before(first)) {
+		b.Oldest = Stamp(oldest)
+	}
+}
+
+// Pending returns the number of pending records in all bands.
+func (c Counts) Pending() int {
+	n := c.Beyond.Fresh + c.Beyond.Failed + c.Unreadable
+	for _, b := range c.Bands {
+		n += b.Fresh + b.Failed
+	}
+	return n
+}
+
+// TriedOnce returns the counts under a policy that never tries again: failed records are
+// out of retries, not pending.
+func (c Counts) TriedOnce() Counts {
+	for i := range c.Bands {
+		c.Exhausted += c.Bands[i].Failed
+		c.Bands[i].Failed = 0
+	}
+	c.Exhausted += c.Beyond.Failed
+	c.Beyond.Failed = 0
+	return c
+}
+
+// A Tick is an instant at which a pass starts.
+type Tick struct {
+	At     Stamp    `json:"at"`
+	Tier   string   `json:"tier"`
+	MaxAge float64  `json:"max_age_seconds"`
+	Covers []string `json:"covers"`
+}
+
+// Ticks returns the ticks after from, up to until if that is not zero, at most count.
+func Ticks(s *tiers.Schedule, from, until time.Time, count int) iter.Seq[Tick] {
+	return func(yield func(Tick) bool) {
+		at := s.Next(from)
+		for n := 0; !at.IsZero() && (until.IsZero() || !at.After(until)) && n < count; n++ {
+			pick := tiers.Coalesce(s.Due(at.Add(-time.Nanosecond), at), func(tiers.Tier) bool { return true })
+			covers := []string{}
+			for _, d := range pick.Covered {
+				covers = append(covers, d.Tier.Name)
+			}
+			if start := pick.Start.Tier; !yield(Tick{Stamp(at), start.Name, start.MaxAge.Seconds(), covers}) {
+				return
+			}
+			at = s.Next(at)
+		}
+	}
+}
+
+// A Start is when a tier's next pass starts.
+type Start struct {
+	At   Stamp  `json:"at"`
+	Tier string `json:"tier"`
+}
+
+// Starts returns when each tier's next pass starts. A tier whose ticks are all
+// covered by wider ones for long has none.
+func Starts(s *tiers.Schedule, now time.Time) (next []Start) {
+	const ticks = 10_000 // how far ahead to look
+	for t := range Ticks(s, now, time.Time{}, ticks) {
+		if !slices.ContainsFunc(next, func(n Start) bool { return n.Tier == t.Tier }) {
+			next = append(next, Start{t.At, t.Tier})
+		}
+		if len(next) == len(s.Tiers()) {
+			break
+		}
+	}
+	return next
 }

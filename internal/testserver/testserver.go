@@ -112,17 +112,30 @@ func RabbitMQVhost(tb testing.TB) (u *url.URL, ctl func(arguments ...string) str
 // listening returns the URL of the server, or skips the test.
 func listening(tb testing.TB, what, env, otherwise string) *url.URL {
 	tb.Helper()
+	return reach(tb, what, env, otherwise, func(ctx context.Context, u *url.URL) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", u.Host)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+}
+
+// reach returns the URL of the server if it can be reached. Where nobody has said that
+// there is one, the test is skipped.
+func reach(tb testing.TB, what, env, otherwise string, ping func(context.Context, *url.URL) error) *url.URL {
+	tb.Helper()
 	u, err := url.Parse(cmp.Or(os.Getenv(env), otherwise))
 	if err != nil {
-		tb.Fatalf("%s is not a URL", env)
+		tb.Fatalf("%s is not a URL", env) // the error shows it, with its password
 	}
-	conn, err := net.DialTimeout("tcp", u.Host, 5*time.Second)
-	if err != nil && (os.Getenv(env) != "" || os.Getenv("CI") != "") {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := ping(ctx, u); err != nil && (os.Getenv(env) != "" || os.Getenv("CI") != "") {
 		tb.Fatalf("%s does not lead to a %s: %v", env, what, err)
 	} else if err != nil {
 		tb.Skipf("there is no %s at the usual place, and %s names no other: %v", what, env, err)
 	}
-	conn.Close()
 	return u
 }
 
@@ -165,21 +178,9 @@ func (s server) make(tb testing.TB, prefix string) (name string, u *url.URL) {
 	return name, u
 }
 
-// reach returns the URL, or skips the test.
 func (s server) reach(tb testing.TB) *url.URL {
 	tb.Helper()
-	u, err := url.Parse(cmp.Or(os.Getenv(s.env), s.otherwise))
-	if err != nil {
-		tb.Fatalf("%s is not a URL", s.env) // the error shows it, with its password
-	}
-	db := Open(tb, s.driver, s.dsn(u))
-	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := db.PingContext(ctx); err != nil && os.Getenv(s.env) != "" {
-		tb.Fatalf("%s does not lead to a %s server: %v", s.env, s.what, err)
-	} else if err != nil {
-		tb.Skipf("there is no %s server at the usual place, and %s names no other: %v", s.what, s.env, err)
-	}
-	return u
+	return reach(tb, s.what, s.env, s.otherwise, func(ctx context.Context, u *url.URL) error {
+		return Open(tb, s.driver, s.dsn(u)).PingContext(ctx)
+	})
 }

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"os"
-	"time"
 
 	_ "modernc.org/sqlite"
 )
@@ -17,41 +15,20 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: demo DATABASE")
 		os.Exit(2)
 	}
-	if err := fill(context.Background(), os.Args[1], time.Now()); err != nil {
+	db, err := sql.Open("sqlite", os.Args[1])
+	if err == nil {
+		_, err = db.Exec(fill)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-// fill adds orders from a few minutes to over a year old. Every seventh goes
-// to an address that does not exist.
-func fill(ctx context.Context, path string, now time.Time) error {
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	age := 3 * time.Minute
-	for i := 1; i <= 60; i++ {
-		city := "Springfield"
-		if i%7 == 0 {
-			city = "Nowhere"
-		}
-		status := "NEW"
-		if i%10 == 0 {
-			status = "SUCCESS" // somebody else's work
-		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO BACKLOG (status, date_inserted, payload) VALUES (?, ?, ?)",
-			status, now.Add(-age).UTC().Format(time.DateTime), fmt.Sprintf(`{"order": %d, "city": %q}`, 1000+i, city))
-		if err != nil {
-			return err
-		}
-		age = age * 124 / 100
-	}
-	return tx.Commit()
-}
+// fill adds orders from a few minutes to over a year old, each a quarter older than the
+// one before. Every seventh goes to an address that does not exist, and every tenth is
+// somebody else's work.
+const fill = `WITH RECURSIVE orders (i, age) AS (SELECT 1, 180 UNION ALL SELECT i + 1, age * 1.24 FROM orders WHERE i < 60)
+	INSERT INTO BACKLOG (status, date_inserted, payload)
+	SELECT iif(i % 10, 'NEW', 'SUCCESS'), datetime('now', -CAST(age AS INTEGER) || ' seconds'),
+		json_object('order', 1000 + i, 'city', iif(i % 7, 'Springfield', 'Nowhere')) FROM orders`

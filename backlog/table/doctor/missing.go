@@ -14,9 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"backlog/backlog"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
+	"backlog/backlog/table/timeform"
 )
 
 // Missing returns the statements that create what the mapping needs and the
@@ -124,4 +126,44 @@ func missingColumns(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time,
 	}
 	indexes, err := indexesOf(d, m, cat, now)
 	return append(steps, indexes...), err
+}
+
+// Grants returns the statements that give the user of the connection the rights
+// that passes take, and no others; none where the database knows no users.
+func Grants(t *table.Table) (list []string) {
+	c, text := t.Catalog(), t.DB().Text()
+	if c.User == "" {
+		return nil
+	}
+	if schema := t.Mapping().Schema; schema != "" && text.GrantsUsage {
+		list = append(list, "GRANT USAGE ON SCHEMA "+text.Quote(schema)+" TO "+c.User)
+	}
+	read := "" // all columns: the handler is given them
+	if t.Mapping().Columns != nil {
+		read = " (" + strings.Join(t.Read(), ", ") + ")"
+	}
+	return append(list, "GRANT SELECT"+read+", UPDATE ("+strings.Join(t.Written(), ", ")+") ON "+c.Grant+" TO "+c.User)
+}
+
+// Samples says how up to three pending rows are understood. It looks at some more
+// of each lane: rows that cannot be read may come first.
+func Samples(ctx context.Context, t *table.Table, now time.Time) ([]string, error) {
+	const most = 3
+	var list []string
+	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
+		p, err := t.Pending(ctx, backlog.Query{Lane: lane, Now: now, Since: timeform.First, Limit: 50})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range p.Records {
+			if len(list) < most && !r.Inserted.IsZero() {
+				age, side := now.Sub(r.Inserted), "old"
+				if age < 0 {
+					age, side = -age, "ahead of the clock"
+				}
+				list = append(list, fmt.Sprintf("row %v: %s, %s %s", r.Key, r.Inserted.UTC().Format("2006-01-02 15:04:05 MST"), timeform.Roughly(age), side))
+			}
+		}
+	}
+	return list, nil
 }

@@ -1,10 +1,9 @@
-package cmd
+package checkpoint
 
 import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -12,20 +11,15 @@ import (
 	"backlog/backlog"
 )
 
-// locker returns what the app's passes ask for their lock.
-func (a *app) locker() backlog.Locker {
-	state, err := stateFile(a.cfg)
-	if err != nil || state.Path == "" || strings.HasPrefix(strings.ToLower(a.cfg.Database), "sqlite") {
-		return a.table // whose lock is a file, which is lost with its process alone
-	}
-	return hereLocker{a.table, state.Path + ".run"}
+// RunLocker returns what takes the run lock of a server, and after it a file of this
+// machine beside the checkpoint, which every process has locked as long as its passes
+// have not ended. A process whose connection breaks loses the server's lock with it,
+// and may learn that some seconds later; until its handlers have ended the next one
+// waits for the file.
+func (f *File) RunLocker(server backlog.Locker) backlog.Locker {
+	return hereLocker{server, f.Path + ".run"}
 }
 
-// A hereLocker takes the run lock of a server, and after it a file of this
-// machine, which every process has locked as long as its passes have not ended.
-// A process whose connection breaks loses the server's lock with it, and may
-// learn that some seconds later; until its handlers have ended the next one
-// waits for the file.
 type hereLocker struct {
 	backlog.Locker
 	path string
