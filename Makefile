@@ -2,7 +2,7 @@
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS  = -X backlog/cmd.Version=$(VERSION)
+LDFLAGS  = -s -w -X backlog/cmd.Version=$(VERSION)
 
 # The linter is run at a fixed version without becoming a dependency.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -11,7 +11,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 HAVE_CGO := $(shell $(GO) env CGO_ENABLED | grep -q 1 && command -v $$($(GO) env CC) >/dev/null && echo yes)
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # How the program is built, and in a gate whatever does not test the driver in C: each
 # other way compiles some 100,000 lines again.
@@ -19,6 +19,22 @@ STATIC = CGO_ENABLED=0 GOFLAGS='$(shell $(GO) env GOFLAGS) -trimpath'
 
 build: ## build bin/backlog, linked with nothing of the system
 	$(STATIC) $(GO) build -ldflags '$(LDFLAGS)' -o bin/backlog .
+
+build-cgo: ## build bin/backlog with the other SQLite driver, in C, which is faster
+	CGO_ENABLED=1 $(GO) build -trimpath -tags cgo_sqlite -ldflags '$(LDFLAGS)' -o bin/backlog .
+
+# The packager is run at a fixed version, likewise.
+NFPM = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+# A version of a package begins with a digit and has no dash in it.
+PACKAGED = $(subst -,.,$(patsubst v%,%,$(if $(filter v%,$(VERSION)),,0.0.0+)$(VERSION)))
+package: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
+
+package: build ## write a .deb and a .rpm to bin/
+	rm -rf bin/package bin/*.deb bin/*.rpm && mkdir -p bin/package/man
+	for shell in bash zsh fish; do bin/backlog completion $$shell >bin/package/$$shell; done
+	$(STATIC) $(GO) run ./packaging bin/package/man && gzip -9n bin/package/man/*
+	sed 's,/schedule\.,/%i.,; s,^Description=.*,& of %i,' packaging/backlog.service >bin/package/backlog@.service
+	for kind in deb rpm; do PACKAGED=$(PACKAGED) ARCH=$$($(GO) env GOARCH) $(STATIC) $(GO) run $(NFPM) package -f packaging/nfpm.yaml -p $$kind -t bin; done
 
 demo: build ## work off a sample backlog and show what happened
 	@$(STATIC) ./testdata/demo/demo.sh
@@ -46,4 +62,4 @@ fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
 torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 times
 	./testdata/torture.sh '$(GO)' $(or $(N),200) $(RUN)
 
-.PHONY: help build demo test services lint bench fuzz torture
+.PHONY: help build build-cgo package demo test services lint bench fuzz torture

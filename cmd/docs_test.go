@@ -76,6 +76,7 @@ func runDocBlock(t *testing.T, dir, program, block string) {
 			want += "\n"
 		}
 		out, err := runDoc(dir, program, command)
+		out = strings.NewReplacer(filepath.Dir(program)+"/", "/usr/bin/", dir, "/srv/shop").Replace(out) // as on a page
 		if err != nil || docTook.ReplaceAllString(out, "in 1s") != docTook.ReplaceAllString(want, "in 1s") {
 			t.Errorf("%s: %v\n%s\nwant:\n%s", command, err, out, want)
 		}

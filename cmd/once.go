@@ -50,7 +50,7 @@ With --due it runs the pass of the widest tier that ticked in the last minute,
 or does nothing. One line in the crontab of one machine then serves a whole
 schedule; on several, which would each run every tick, "backlog run" is for that:
 
-  * * * * * cd /srv/shop && /usr/local/bin/backlog once --due --wait 50s --log-level error >/dev/null
+  * * * * * cd /srv/shop && /usr/local/bin/backlog once --due --wait 50s --log-level warn >/dev/null
 
 "backlog schedule --format crontab" prints that line for your tiers. A tick that
 finds another process at work is dropped, which is in the log only.

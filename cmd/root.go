@@ -129,6 +129,23 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	return root
 }
 
+// Manual returns the commands with texts for manual pages.
+func Manual() *cobra.Command {
+	root := newRoot(&globals{out: io.Discard, err: io.Discard})
+	root.DisableAutoGenTag = true
+	plainUsages(root)
+	forManual(root)
+	return root
+}
+
+func forManual(c *cobra.Command) {
+	markdown := strings.NewReplacer("\nEXIT STATUS\n  ", "\n# EXIT STATUS\n\n    ", "\n  ", "\n    ")
+	c.Long = markdown.Replace(c.Long + "\n" + exitStatusHelp + c.Annotations["exit"])
+	for _, sub := range c.Commands() {
+		forManual(sub)
+	}
+}
+
 // refuseStrangers makes cobra's own commands refuse names that they do not know.
 // Left alone they show a help and end with 0.
 func refuseStrangers(root *cobra.Command) {

@@ -6,6 +6,9 @@ import (
 	_ "embed" // for systemd.units
 	"fmt"
 	"io"
+	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -76,7 +79,7 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	case o.Format == "crontab":
 		return g.printCrontab(cfg.Tiers)
 	case o.Format == "systemd":
-		return g.printSystemd(cfg.Tiers)
+		return g.printSystemd(cfg.Tiers, cfg.ShutdownTimeout)
 	case len(ticks) > mostTicks:
 		return usagef("there are more than %s ticks: ask for fewer with --for or --count", inspect.Thousands(mostTicks))
 	case o.JSON || o.Format == "json":
@@ -142,11 +145,19 @@ func forSystemd(arg string) string {
 	return arg
 }
 
+// realPath returns the path, or a place for it where the system does not tell it.
+func realPath(path string, err error) string {
+	if err != nil {
+		return "/path/to/it"
+	}
+	return path
+}
+
 // onceArgs returns the command line for the timer. It has the flags given here and
 // in this environment, which a timer does not see. A database URL that may hold a
 // password is left out, and hidden is true.
 func (g *globals) onceArgs() (args []string, hidden bool) {
-	args = []string{"once", "--due", "--config", g.Config}
+	args = []string{realPath(os.Executable()), "once", "--due", "--config", realPath(filepath.Abs(g.Config))}
 	hidden = g.Database != "" && g.Database != shownURL(g.Database)
 	for _, f := range []struct{ name, value string }{
 		{"--database", g.Database}, {"--table", g.Table}, {"--log-level", g.LogLevel}, {"--log-format", g.LogFormat},
@@ -164,13 +175,13 @@ func (g *globals) printCrontab(s *tiers.Schedule) error {
 	if hidden {
 		g.printf("# The database's URL may hold a password and is left out: set it here, or in the configuration.\n#BACKLOG_DATABASE=\n")
 	}
-	// Cron mails what is printed. A tick without work, failed records and another
-	// pass that still runs are normal; only a pass that cannot work is worth a mail.
+	// Cron mails what is printed. A tick without work and another pass that still runs
+	// are normal; an outage and its end are worth a mail.
 	if g.LogLevel == "" {
-		args = append(args, "--log-level", "error")
+		args = append(args, "--log-level", "warn")
 	}
-	args = slices.Insert(args, 2, "--wait", "50s") // a tick that meets the end of another's pass is not lost
-	g.printf("%s * * * *  cd /path/to/it && /usr/local/bin/backlog %s >/dev/null\n", minutes(s, "*"), strings.Join(each(args, forCrontab), " "))
+	args = slices.Insert(args, 3, "--wait", "50s") // a tick that meets the end of another's pass is not lost
+	g.printf("%s * * * *  cd %s && %s >/dev/null\n", minutes(s, "*"), forCrontab(realPath(os.Getwd())), strings.Join(each(args, forCrontab), " "))
 	return nil
 }
 
@@ -179,7 +190,7 @@ func (g *globals) printCrontab(s *tiers.Schedule) error {
 //go:embed systemd.units
 var systemdUnits string
 
-func (g *globals) printSystemd(s *tiers.Schedule) error {
+func (g *globals) printSystemd(s *tiers.Schedule, stop time.Duration) error {
 	args, hidden := g.onceArgs()
 	environment := ""
 	if hidden {
@@ -188,6 +199,7 @@ func (g *globals) printSystemd(s *tiers.Schedule) error {
 	g.printf("%s", strings.NewReplacer(
 		"{TIERS}\n", g.tierComments(s, "# "), "{MINUTES}", minutes(s, "00"),
 		"{ENVIRONMENT}\n", environment, "{COMMAND}", strings.Join(each(args, forSystemd), " "),
+		"{DIRECTORY}", strings.ReplaceAll(realPath(os.Getwd()), "%", "%%"), "{STOP}", fmt.Sprintf("%.0f", math.Ceil(stop.Seconds())+15),
 	).Replace(systemdUnits))
 	return nil
 }

@@ -1,0 +1,7 @@
+#!/bin/sh
+# Ends the daemons, unless an upgrade follows (upgrade for dpkg, 1 for rpm).
+set -e
+case $1 in upgrade | 1) exit 0 ;; esac
+[ -d /run/systemd/system ] || exit 0
+systemctl stop 'backlog.service' 'backlog@*.service'
+systemctl disable backlog.service
