@@ -1,3 +1,27 @@
+// Package backlog processes records that wait in a table: it hands each to a
+// [Handler], writes the outcome back, and retries what failed, less often as it
+// ages.
+//
+// An [Engine] runs one pass over a [Store]: it selects the pending records up
+// to an age, the fresh before the failed, and settles each once its handler has
+// ended. A [Loop] runs such passes as the ticks of a schedule come; see package
+// backlog/tiers. Where age is not to decide alone, a [Policy] does; package
+// backlog/backlog/retry has those that are known by name.
+//
+// A store is two methods. Package backlog/backlog/table has one over a table of
+// an SQL database, opened by the program itself or not, and package
+// backlog/backlog/memory one for tests.
+//
+// Processing is at least once: success is written only where the handler
+// returned nil, and a crash at any moment leaves each record either settled or
+// pending. A record is never handled twice at a time by one Engine; between
+// processes that takes the [RunLock], which a Loop takes if it is given a
+// [Locker] and which a program that calls [Engine.Pass] itself takes by
+// [WaitLock].
+//
+// Nothing is read from files or the environment, and nothing is logged but what
+// handlers exchange, by [LogExchange]. What happens goes to Observe; the time
+// comes from the function Now.
 package backlog
 
 import (
@@ -267,4 +291,53 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	}
+}
+
+// expire gives the dead status to what is older than the widest tier. each is called with every one before.
+func (r *run) expire(ctx context.Context, each func(*Record) bool) {
+	x, ok := r.e.Store.(expirer)
+	if !ok || !r.pass.Widest {
+		return
+	}
+	err := r.e.persist(ctx, func() error {
+		n, err := x.Expire(ctx, r.pass.Now, r.pass.since(), each)
+		r.count(func(rep *Report) { rep.Expired += n })
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		r.fail(err)
+	}
+}
+
+// tellExpired tells of a record that dies without an attempt, and reports
+// whether it may die.
+func (r *run) tellExpired(rec *Record) bool {
+	rec.Tier, rec.AttemptID = r.pass.Tier, r.e.attemptID()
+	if !r.try([]Record{*rec}) {
+		return false
+	}
+	reason := ReasonExpired
+	if r.e.Policy.GivenUp(rec.Failures.Count) {
+		reason = ReasonRetries
+	}
+	return r.e.tell(r.work, r.pass.Tier, &Settlement{Record: rec}, reason)
+}
+
+// tell calls OnDead, if there is one, before a settlement that makes its record dead is
+// written. It returns false if the end of ctx has ended that: nobody has been told,
+// and the row must stay as it is, as after a crash.
+func (e *Engine) tell(ctx context.Context, tier string, s *Settlement, reason string) bool {
+	if e.OnDead == nil {
+		return true
+	}
+	told := *s.Record // what has been handled is told about elsewhere as it was
+	told.Reason, told.Error, told.Refresh = reason, s.Error, s.Refresh
+	err := e.call(ctx, e.OnDead, e.OnDeadTimeout, &told)
+	if err != nil && ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
+		e.emit(Event{Kind: OnDeadFailed, Tier: tier, Record: s.Record, Err: err})
+	}
+	return true
 }

@@ -1,10 +1,15 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
+	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/table"
@@ -69,4 +74,73 @@ func complain(w io.Writer, err error) {
 		fmt.Fprintln(w, prefix+escaped(line))
 		prefix = "  "
 	}
+}
+
+// hardEnd is when the program ends after the second signal, whatever it still waits
+// for.
+const hardEnd = 1900 * time.Millisecond
+
+// stopOnSignal returns a context that ends at the first SIGINT, SIGTERM or
+// SIGHUP, as it comes when a terminal or a connection is closed; not at a SIGHUP
+// that whoever started the program wants to be ignored, as nohup does.
+func stopOnSignal(parent context.Context) (ctx context.Context, stop func()) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return stopAtEnd(parent)
+	}
+	return stopAtEnd(parent, syscall.SIGHUP)
+}
+
+// stopAtEnd returns a context that ends at the first SIGINT, SIGTERM or signal of
+// the others, and of which hardOf tells the next SIGINT or SIGTERM. stop ends that.
+func stopAtEnd(parent context.Context, others ...os.Signal) (ctx context.Context, stop func()) {
+	hard, signals, done := make(chan struct{}), make(chan os.Signal, 2), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithValue(parent, hardKey{}, (<-chan struct{})(hard)))
+	signal.Notify(signals, append(others, os.Interrupt, syscall.SIGTERM)...)
+	go func() {
+		defer cancel()
+		select {
+		case <-signals:
+			cancel()
+		case <-done:
+			return
+		}
+		for sig := os.Signal(syscall.SIGHUP); sig == syscall.SIGHUP; { // that comes twice: from the shell and from the terminal
+			select {
+			case sig = <-signals:
+			case <-done:
+				return
+			}
+		}
+		close(hard)
+		select {
+		case <-time.After(hardEnd):
+			os.Exit(exitFailed)
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+	}
+}
+
+// hardKey is the key of the channel that hardOf returns.
+type hardKey struct{}
+
+// hardOf returns the channel that is closed by another signal after the one that
+// ends ctx; nil: there is none.
+func hardOf(ctx context.Context) <-chan struct{} {
+	hard, _ := ctx.Value(hardKey{}).(<-chan struct{})
+	return hard
+}
+
+// surviveReaders makes the end of whoever reads our log or report an error of
+// the write, where it would end the program and leave outcomes unwritten. A
+// signal that is ignored would be ignored by handlers too; this one nobody waits
+// for, and what the channel does not hold is dropped.
+func surviveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// sayStopping tells whoever stopped the program why it does not end at once.
+func (a *app) sayStopping() {
+	a.log.Info("stopping: no record is handed out any more, running handlers may finish", "for", a.cfg.ShutdownTimeout.String())
 }

@@ -233,7 +233,7 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 		tier = pick.Start.Tier
 	case byName && !byAge && !o.Due:
 		if tier, known = s.ByName(o.Tier); !known {
-			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, strings.Join(tierNames(s), ", "))
+			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, strings.Join(each(s.Tiers(), func(t tiers.Tier) string { return t.Name }), ", "))
 		}
 	case byAge && !byName && !o.Due:
 		age, err := parseAge(o.MaxAge)
@@ -251,10 +251,6 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 	p = backlog.TierPass(s, tier)
 	p.Now = now
 	return p, nil
-}
-
-func tierNames(s *tiers.Schedule) []string {
-	return each(s.Tiers(), func(t tiers.Tier) string { return t.Name })
 }
 
 // lockWithin takes the run lock. It waits at most that long for another process.

@@ -2,11 +2,13 @@ package http
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/textproto"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/handler/setting"
 )
 
 // request makes the request for an attempt on r. What is wrong is wrong with
@@ -170,3 +173,164 @@ func headerText(s string) string {
 	}
 	return strings.TrimRight(b.String(), " ")
 }
+
+// A urlTemplate is a URL in which {column} stands for a record's value, and {{
+// and }} for braces. It is immutable.
+type urlTemplate struct {
+	text    string
+	columns []string // in the order of the text
+	base    *url.URL // with standIn in place of each column
+	free    bool     // the record decides about the host
+}
+
+// standIn is good as a name, a port and anything else, and hardly ever a value.
+const standIn = "0"
+
+const exampleURL = "; write one such as https://example.com/orders"
+
+// parseTemplate parses a template. Its errors show nothing of the URL but the
+// names of columns: there may be a password in it.
+func parseTemplate(text string) (*urlTemplate, error) {
+	t := &urlTemplate{text: text}
+	example, err := setting.Fill(text, func(name, before string) (string, error) {
+		t.columns = append(t.columns, name)
+		t.free = t.free || placeOf(before) == inHost
+		switch {
+		case text == "{"+name+"}":
+			return "https://" + standIn, nil
+		case before == "":
+			return "", errors.New("begins with a {column}, which must be the whole url or stand behind https://" + exampleURL)
+		case isDots(before[strings.LastIndexByte(before, '/')+1:]):
+			return "", fmt.Errorf("has dots right before {%s}, which could become a step to somewhere else; write it without them", name)
+		case strings.Contains(before[max(0, len(before)-2):], "%"):
+			return "", fmt.Errorf("has a %% right before {%s}, which would complete an escape; write %%25 for the character itself", name)
+		}
+		return standIn, nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case strings.Contains(example, "#"):
+		return nil, errors.New("has a part behind #, which no service is sent; remove it")
+	}
+	if t.base, err = parseURL(example); err == nil && t.free && t.base.User != nil {
+		err = errors.New("has a user and a host from the record, which anybody's server could be; give credentials in headers, if every host may see them")
+	}
+	return t, err
+}
+
+// A urlPlace is a part of a URL, which decides how a value is escaped in it.
+type urlPlace int
+
+const (
+	inHost urlPlace = iota // the authority, host and port, or all of the URL
+	inPath
+	inQuery
+)
+
+// placeOf returns where a value is that stands behind this part of a URL.
+func placeOf(before string) urlPlace {
+	_, rest, _ := strings.Cut(before, "://")
+	switch {
+	case strings.Contains(rest, "?"):
+		return inQuery
+	case strings.Contains(rest, "/"):
+		return inPath
+	}
+	return inHost
+}
+
+// parseURL parses a complete URL of a web server. Its errors show nothing of
+// it.
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil: // its text would show the URL
+		return nil, errors.New("is no URL" + exampleURL)
+	case usualPorts[u.Scheme] == "" || u.Opaque != "" || u.Hostname() == "":
+		return nil, errors.New("must begin with http:// or https:// and a host" + exampleURL)
+	case strings.ContainsFunc(u.Host, func(r rune) bool { return r >= 0x80 }):
+		return nil, errors.New("has a host with letters beyond ASCII; write its xn-- form")
+	}
+	if _, err := strconv.ParseUint(portOf(u), 10, 16); err != nil || len(portOf(u)) > len("65535") {
+		return nil, errors.New("has a port beyond 65535; correct it")
+	}
+	u.Fragment, u.RawFragment = "", ""
+	u.RawQuery = escapeQuery(u.RawQuery)
+	return u, nil
+}
+
+var usualPorts = map[string]string{"http": "80", "https": "443"}
+
+// portOf returns the port of a URL of a web server.
+func portOf(u *url.URL) string {
+	return cmp.Or(u.Port(), usualPorts[u.Scheme])
+}
+
+// escapeQuery escapes what may not stand in a query at all; [url.Parse] leaves
+// it.
+func escapeQuery(query string) string {
+	return escape(query, func(c byte) bool { return c > ' ' && c < 0x7f && strings.IndexByte(`"<>`, c) < 0 })
+}
+
+// expand returns the URL for r. What is wrong is wrong with the record. The
+// URL must not be changed.
+func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
+	if len(t.columns) == 0 {
+		return t.base, nil
+	}
+	text, err := setting.Fill(t.text, func(name, before string) (string, error) {
+		value, null, err := setting.Text(r, name)
+		if err != nil || null {
+			return "", cmp.Or(err, fmt.Errorf("column %s is NULL", name))
+		}
+		switch place := placeOf(before); {
+		case place == inPath:
+			value, err = url.PathEscape(value), stays(name, value, before)
+		case place == inQuery:
+			value = url.QueryEscape(value)
+		case before != "" && (value == "" || strings.ContainsFunc(value, notOfHost)):
+			err = fmt.Errorf("column %s holds what no host can be named", name)
+		}
+		return value, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("url: %w", err)
+	}
+	u, err := parseURL(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the url from the record %w", err)
+	case t.text[0] == '{' && u.User != nil:
+		return nil, errors.New("the url from the record has a user in it, which is not allowed")
+	case t.text[0] == '{':
+		return u, nil
+	case !t.free && (u.Scheme != t.base.Scheme || u.Host != t.base.Host):
+		return nil, errors.New("the url from the record leads to another host") // a fence: values are escaped
+	}
+	return u, nil
+}
+
+// stays refuses a value that would make a step to somewhere else in a path. Escaping
+// does not help: servers take %2E%2E for two dots, and some of them ..%2F for a step.
+func stays(column, value, before string) error {
+	if value == "" && strings.HasSuffix(before, "/") {
+		return fmt.Errorf("column %s is empty, which would make it another path", column)
+	}
+	for _, s := range strings.FieldsFunc(value, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if s, _, _ = strings.Cut(s, ";"); s == "." || s == ".." {
+			return fmt.Errorf("column %s would lead out of the path, by %q", column, s)
+		}
+	}
+	return nil
+}
+
+// isDots reports whether the beginning of a piece of a path is dots alone.
+func isDots(s string) bool {
+	plain, _ := url.PathUnescape(s)
+	return plain != "" && strings.Trim(plain, ".") == ""
+}
+
+// notOfHost reports whether a value in a host, with its port perhaps, may not
+// have r: letters, digits and -_. may be in names, :[] in addresses.
+func notOfHost(r rune) bool { return !strings.ContainsRune(lettersAndDigits+"-_.:[]", r) }
