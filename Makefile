@@ -34,6 +34,7 @@ package: build ## write a .deb and a .rpm to bin/
 	for shell in bash zsh fish; do bin/backlog completion $$shell >bin/package/$$shell; done
 	$(STATIC) $(GO) run ./packaging bin/package/man && gzip -9n bin/package/man/*
 	sed 's,/schedule\.,/%i.,; s,^Description=.*,& of %i,' packaging/backlog.service >bin/package/backlog@.service
+	sed 's,$$schema=.*,$$schema=/usr/share/backlog/schedule.schema.json,' schedule.example.yaml >bin/package/schedule.yaml
 	for kind in deb rpm; do PACKAGED=$(PACKAGED) ARCH=$$($(GO) env GOARCH) $(STATIC) $(GO) run $(NFPM) package -f packaging/nfpm.yaml -p $$kind -t bin; done
 
 demo: build ## work off a sample backlog and show what happened

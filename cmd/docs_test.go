@@ -111,6 +111,9 @@ func loadDocPart(t *testing.T, dir, program, block string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := validate(text); err != nil {
+		t.Errorf("%v:\n%s", err, block)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "part.yaml"), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +149,11 @@ func writeDocFiles(t *testing.T, dir string, page []byte) map[string]bool {
 			mode = 0o755
 		}
 		named[string(m[2])] = true
+		if strings.HasSuffix(string(m[1]), ".yaml") {
+			if err := validate(m[2]); err != nil {
+				t.Errorf("%s: %v", m[1], err)
+			}
+		}
 		if err := os.WriteFile(filepath.Join(dir, string(m[1])), m[2], mode); err != nil {
 			t.Fatal(err)
 		}

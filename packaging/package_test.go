@@ -167,7 +167,7 @@ func TestPackage(t *testing.T) {
 	command(t, ".", "dpkg", "--install", packages[0])
 	list := command(t, ".", "dpkg", "--listfiles", "backlog")
 	for _, file := range []string{
-		"/usr/share/man/man1/backlog-once.1.gz", "/usr/share/zsh/vendor-completions/_backlog", "/usr/share/doc/backlog/CHANGELOG.md",
+		"/usr/share/man/man1/backlog-once.1.gz", "/usr/share/backlog/schedule.schema.json", "/usr/share/zsh/vendor-completions/_backlog", "/usr/share/doc/backlog/CHANGELOG.md",
 	} {
 		if !strings.Contains(list, file+"\n") {
 			t.Errorf("there is no %s", file)
@@ -177,6 +177,9 @@ func TestPackage(t *testing.T) {
 		t.Errorf("the configuration files are %q", conffiles)
 	}
 	command(t, ".", "bash", "-c", ". /usr/share/bash-completion/completions/backlog && complete -p backlog")
+	if !strings.HasPrefix(text(t, "/etc/backlog/schedule.yaml"), "# yaml-language-server: $schema=/usr/share/backlog/schedule.schema.json\n") {
+		t.Error("the configuration does not name the installed schema")
+	}
 	units := "/usr/lib/systemd/system/"
 	command(t, ".", "systemd-analyze", "verify", "--man=no", units+"backlog.service", units+"backlog@.service")
 
