@@ -167,6 +167,8 @@ type brokerFault struct {
 	name                   string
 	do, mend               func(s *stage)
 	source, daemon, worker string
+	mute                   bool          // nobody can publish meanwhile
+	lasts                  time.Duration // at least
 }
 
 // stageFaults are those that take seconds. The worker has a record when they begin.
@@ -175,7 +177,7 @@ var stageFaults = []brokerFault{
 		"wrong password",
 		func(s *stage) { s.ctl("change_password", s.user, "other"); s.cut() },
 		func(s *stage) { s.ctl("change_password", s.user, "word") },
-		"the broker refuses the user or the password of the URL", "the broker refuses the user or the password of the URL", "the broker refuses the user or the password of the URL",
+		"the broker refuses the user or the password of the URL", "the broker refuses the user or the password of the URL", "the broker refuses the user or the password of the URL", false, 0,
 	},
 	{
 		"right revoked",
@@ -185,7 +187,7 @@ var stageFaults = []brokerFault{
 			s.cut()
 		},
 		func(s *stage) { s.ctl("set_permissions", "--vhost", s.vhost, s.user, ".*", ".*", ".*"); s.cut() },
-		"the user may not do that: ACCESS_REFUSED", "the user may not do that: ACCESS_REFUSED", "",
+		"the user may not do that: ACCESS_REFUSED", "the user may not do that: ACCESS_REFUSED", "", false, 0,
 	},
 	{
 		"queue recreated with other arguments",
@@ -196,13 +198,13 @@ var stageFaults = []brokerFault{
 			s.cut()
 		},
 		func(s *stage) { s.remake(stageQueue, nil); s.remake("backlog."+stageQueue+".work", nil) },
-		"was declared otherwise", "it was declared otherwise, as with another lease", "",
+		"was declared otherwise", "it was declared otherwise, as with another lease", "", false, 0,
 	},
 	{
 		"queue deleted",
 		func(s *stage) { s.remake(stageQueue, nil); s.remake("backlog."+stageQueue+".work", nil) },
 		func(*stage) {},
-		"is the queue stage still there?", "queue backlog.stage.work: no queue is bound for it", "is the queue backlog.stage.work still there?",
+		"is the queue stage still there?", "queue backlog.stage.work: no queue is bound for it", "is the queue backlog.stage.work still there?", false, 0,
 	},
 	{
 		"message too large",
@@ -216,7 +218,7 @@ var stageFaults = []brokerFault{
 			s.ctl("eval", "application:set_env(rabbit, max_message_size, 134217728).")
 			s.cut()
 		},
-		"the broker needs a larger max_message_size, or a source `error_body: original`", "the broker needs a larger max_message_size", "",
+		"the broker needs a larger max_message_size, or a source `error_body: original`", "the broker needs a larger max_message_size", "", false, 0,
 	},
 }
 
@@ -236,13 +238,10 @@ func (s *stage) remake(name string, arguments amqp091.Table) {
 	}
 }
 
-// TestBrokerFaults has the broker refuse source, daemon and worker in each way. Each says
-// what is wrong and what to do about it, and goes on when that is done.
-func TestBrokerFaults(t *testing.T) {
-	t.Parallel()
-	u, ctl := testserver.RabbitMQVhost(t)
-	s := newStage(t, u, ctl, "")
-	for _, f := range stageFaults {
+// suffers has the stage go through each fault. Each of the three says what is wrong and what
+// to do about it, and goes on when that is done.
+func (s *stage) suffers(t *testing.T, faults []brokerFault) {
+	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			defer func(was *testing.T) { s.t = was }(s.t)
 			s.t = t
@@ -254,11 +253,71 @@ func TestBrokerFaults(t *testing.T) {
 			began := time.Now()
 			f.do(s)
 			(&works{shop: s.shop}).remove("wait")
-			s.give()
+			if f.mute {
+				s.insert()
+			} else {
+				s.give()
+			}
 			s.says(patience, f.source, f.daemon, f.worker)
 			t.Logf("said after %v", time.Since(began).Round(time.Millisecond))
+			time.Sleep(f.lasts - time.Since(began))
 			f.mend(s)
 			s.goesOn()
+			t.Logf("over after %v", time.Since(began).Round(time.Millisecond))
 		})
 	}
+}
+
+// TestBrokerFaults has the broker refuse source, daemon and worker in each way.
+func TestBrokerFaults(t *testing.T) {
+	t.Parallel()
+	u, ctl := testserver.RabbitMQVhost(t)
+	snare := newSnare(t, u.Host)
+	var left func() int
+	newStage(t, u, ctl, "", snare.addr()).suffers(t, append(stageFaults, brokerFault{
+		"reset before the confirm",
+		func(s *stage) {
+			s.send("bad-reset", nil)
+			left = snare.reset(arrows[3], 4) // some of each of the three
+		},
+		func(s *stage) {
+			for left() > 0 && !s.t.Failed() {
+				s.goesOn()
+			}
+		},
+		"", "", "", false, 0,
+	}))
+}
+
+// TestBrokerLogUnread has a broker away for a moment while nobody reads the logs. The source
+// goes on, ends and loses nothing; under make torture daemon and worker, too, which wait for
+// what was on its way.
+func TestBrokerLogUnread(t *testing.T) {
+	t.Parallel()
+	program := build(t)
+	u, ctl := testserver.RabbitMQVhost(t)
+	sums := newAccount(t)
+	cut := func() { ctl("close_all_connections", "--vhost", u.Path[1:], "for a test") }
+	m := newMill(t, program, u.String(), u.String(), "unread")
+	m.unread = true
+	source := m.start("run")
+	m.send(20)
+	cut()
+	m.dial(u.String())
+	m.send(20)
+	n := m.judge(source)
+	n.most = 1 + messagePrefetch
+	sums.add(t, "source unread", n)
+	if torture == 1 {
+		return
+	}
+	w := newWorks(t, program, u.String(), "unread", 20)
+	w.unread = true
+	daemon := w.start("run")
+	w.work(2)
+	w.sees("done", 1)
+	cut()
+	w.nodes++
+	w.insert(20)
+	sums.add(t, "rows unread", w.judge(daemon))
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		parallel = "6"
 	}
 	if torture > 1 {
-		patience, parallel = 3*time.Minute, "8"
+		patience, parallel = 3*time.Minute, "24" // what is killed mostly waits
 	}
 	flag.Set("test.parallel", parallel)
 	testscript.Main(m, map[string]func(){

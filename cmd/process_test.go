@@ -19,6 +19,7 @@ type shop struct {
 	program string   // what to run
 	env     []string // beside what every process gets
 	sys     *syscall.SysProcAttr
+	unread  bool // nobody reads what daemons log
 }
 
 // newShop returns a shop in a folder of its own. The files are a configuration
@@ -133,6 +134,9 @@ func (s *shop) start(args ...string) *daemon {
 	s.t.Helper()
 	d := &daemon{s.t, s.command(args...), new(buffer), make(chan struct{})}
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	if s.unread {
+		_, d.cmd.Stderr = fullPipe(s.t)
+	}
 	if err := d.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

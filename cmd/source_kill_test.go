@@ -31,29 +31,39 @@ const messagePrefetch = 8
 type mill struct {
 	*shop
 	queue string
-	conn  *amqp091.Connection
 	ch    *amqp091.Channel
 	sent  int
 }
 
 func newMill(t *testing.T, program, broker, via, queue string) *mill {
 	t.Helper()
+	m := millOf(t, program, queue, fmt.Sprintf("url: %q", via), "")
+	m.dial(broker)
+	m.mustRun("init")
+	return m
+}
+
+// millOf returns a mill with settings more of source and retries, which is not open yet.
+func millOf(t *testing.T, program, queue, source, sneakers string) *mill {
 	m := &mill{shop: newShop(t, program, map[string]string{"handler.sh": messageHandler}), queue: queue}
 	m.write("schedule.yaml", fmt.Sprintf(`source:
-  amqp: {url: %q, queue: %s, prefetch: %d, exchange: {name: none}, sneakers: {max_retries: 2, multiplier: 1}}
+  amqp: {%s, queue: %s, prefetch: %d, exchange: {name: none}, sneakers: {max_retries: 2, multiplier: 1%s}}
 handler: {exec: [./handler.sh], concurrency: 4}
-`, via, queue, messagePrefetch))
-	var err error
-	if m.conn, err = amqp091.Dial(broker); err == nil {
-		m.ch, err = m.conn.Channel()
-	}
+`, source, queue, messagePrefetch, sneakers))
+	return m
+}
+
+// dial makes the test's own connection, to that broker from now on.
+func (m *mill) dial(broker string) {
+	m.t.Helper()
+	c, err := amqp091.Dial(broker)
+	m.check(err)
+	m.t.Cleanup(func() { c.Close() })
+	m.ch, err = c.Channel()
 	if err == nil {
 		err = m.ch.Confirm(false)
 	}
 	m.check(err)
-	t.Cleanup(func() { m.conn.Close() })
-	m.mustRun("init")
-	return m
 }
 
 func (m *mill) check(err error) {

@@ -53,6 +53,7 @@ type snare struct {
 	arrow  arrow
 	skip   int
 	victim *daemon // nil: none
+	resets int     // how often the connection is reset at the arrow
 }
 
 type way struct {
@@ -76,6 +77,18 @@ func (s *snare) kill(a arrow, skip int, start func() *daemon) *daemon {
 	return s.victim
 }
 
+// reset has so many connections reset at the arrow, and reports how many are left.
+func (s *snare) reset(a arrow, n int) (left func() int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.arrow, s.resets = a, n
+	return func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.resets
+	}
+}
+
 func (s *snare) look(l *link, answers bool, text []byte) (pass bool, then func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +100,13 @@ func (s *snare) look(l *link, answers bool, text []byte) (pass bool, then func()
 		}
 	}
 	nothing := func() {}
-	if !slices.Contains(s.seen[w].methods(text), s.arrow.method) || answers != s.arrow.answers || s.victim == nil {
+	if !slices.Contains(s.seen[w].methods(text), s.arrow.method) || answers != s.arrow.answers || s.victim == nil && s.resets == 0 {
 		return true, nothing
+	}
+	if s.resets > 0 {
+		s.resets--
+		reset(l.client)
+		return false, nothing
 	}
 	if s.skip--; s.skip >= 0 {
 		return true, nothing

@@ -94,8 +94,12 @@ rabbitmq() { # rabbitmq PROGRAM ARGUMENT ...
 }
 
 start_rabbitmq() {
-	local dir=$data/rabbitmq
 	folder rabbitmq rabbitmq
+	boot_rabbitmq
+}
+
+boot_rabbitmq() { # with the data that is there
+	local dir=$data/rabbitmq
 	as rabbitmq sh -c 'umask 077 && echo backlog >"$0"' "$dir/.erlang.cookie"
 	(cd / && rabbitmq rabbitmq-server -detached >/dev/null) && (cd / && rabbitmq rabbitmqctl --quiet wait --timeout 60 "$dir/pid" >/dev/null) ||
 		die "RabbitMQ does not start: see $dir/log"
@@ -162,6 +166,9 @@ stop) stop ;;
 rabbitmqctl) # with the arguments of this program
 	if docker_runs; then docker compose exec -T rabbitmq "$@"; else cd / && rabbitmq "$@"; fi
 	;;
+node) # a RabbitMQ of its own at RABBITMQ_PORT, with the data under TMPDIR that it had, if any
+	if [ -e "$data/rabbitmq" ]; then boot_rabbitmq; else start_rabbitmq; fi
+	;;
 start)
 	install postgres "$POSTGRES_PORT" initdb postgresql
 	install mariadb "$MARIADB_PORT" mariadbd mariadb-server
@@ -186,5 +193,5 @@ start)
 		echo "export BACKLOG_TEST_RABBITMQ=amqp://guest:guest@127.0.0.1:$RABBITMQ_PORT/"
 	fi
 	;;
-*) die "usage: $0 [start|stop|rabbitmqctl ARGUMENT ...]" ;;
+*) die "usage: $0 [start|stop|node|rabbitmqctl ARGUMENT ...]" ;;
 esac

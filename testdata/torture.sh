@@ -1,6 +1,7 @@
 #!/bin/sh
-# Kills source, daemon and worker N times at each arrow between them and RabbitMQ, and has
-# the broker refuse what it is asked for. Prints an account of every message and row.
+# Kills source, daemon and worker N times at each arrow between them and RabbitMQ, kills
+# nodes of a cluster, and has the broker refuse, stop and hang. Prints an account of every
+# message and row.
 # Called by make torture.
 set -eu
 go=$1 n=$2

@@ -2,10 +2,14 @@ package amqp
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -23,6 +27,7 @@ func TestRefused(t *testing.T) {
 	open(t, s)
 	queue := b.fill("-backoff-60")
 	c := source(t, s) // it binds the queue
+	first := c.link.current().publish
 	stop, seen := serve(t, c, fails)
 	for i := range 3 {
 		b.send(amqp.Publishing{MessageId: fmt.Sprint(i)})
@@ -31,6 +36,7 @@ func TestRefused(t *testing.T) {
 	if n := b.ready(queue); n != 0 {
 		t.Errorf("%d in a queue of none", n)
 	}
+	eventually(t, "the channel on which it was refused is closed", first.IsClosed)
 	_, err := b.QueueDelete(queue, false, false, false)
 	b.check(err)
 	b.waitReady(queue, 3)
@@ -180,6 +186,21 @@ func TestQueueDeleted(t *testing.T) {
 	eventually(t, "it is handled", func() bool { return v.count() == 2 })
 }
 
+// A channel that the broker closes under the consumer is said to be so, and not that its
+// queue was deleted.
+func TestChannelClosed(t *testing.T) {
+	t.Parallel()
+	s, b := newBroker(t)
+	c := source(t, s)
+	var v survey
+	_, seen := serve(t, c, v.Handle)
+	b.send(amqp.Publishing{Body: []byte("before")})
+	eventually(t, "it is handled", func() bool { return v.count() == 1 })
+	b.check(c.link.current().consume.Ack(99, false))
+	eventually(t, "the log says why", func() bool { return seen.has(backlog.StoreUnavailable, "unknown delivery tag 99") })
+	eventually(t, "it goes on", func() bool { return seen.has(backlog.StoreBack, "") })
+}
+
 // An exchange that is deleted while messages are handled is declared again.
 func TestExchangeDeleted(t *testing.T) {
 	t.Parallel()
@@ -211,4 +232,37 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	c.Close()
 	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= began })
+}
+
+// A reason for which the broker is away is logged when it has changed, and what somebody
+// must mend once a minute. The first reason is the caller's to log.
+func TestTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l link
+		var out strings.Builder
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		says := func(err error, want string) {
+			t.Helper()
+			out.Reset()
+			if l.tell(log, err) != err || (want == "") != (out.Len() == 0) || !strings.Contains(out.String(), want) {
+				t.Errorf("%v: %q, want %q", err, out.String(), want)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		refused, blocked := unavailable(errors.New("refused")), unavailable(errors.New("blocked"))
+		says(refused, "")
+		says(blocked, "") // it may soon be over
+		says(blocked, "the broker is still away, now for another reason")
+		says(blocked, "")
+		says(refused, "now for another reason")
+		says(refused, "")
+		says(nil, "")
+		time.Sleep(time.Minute)
+		says(blocked, "")
+		says(errBoom, "the broker refuses something")
+		says(errBoom, "")
+		time.Sleep(time.Minute)
+		says(errBoom, "the broker refuses something")
+		says(context.Canceled, "")
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -215,9 +214,8 @@ func (s *Settings) Definitions() any {
 	if uri, err := amqp.ParseURI(strings.Join(s.URL[:1], "")); err == nil {
 		vhost = uri.Vhost
 	}
-	object := func(more map[string]any) map[string]any {
-		maps.Copy(more, map[string]any{"vhost": vhost})
-		if more["arguments"] == nil || len(more["arguments"].(amqp.Table)) == 0 {
+	object := func(more map[string]any, arguments amqp.Table) any {
+		if more["vhost"], more["arguments"] = vhost, arguments; arguments == nil {
 			more["arguments"] = amqp.Table{}
 		}
 		return more
@@ -225,13 +223,13 @@ func (s *Settings) Definitions() any {
 	t := s.Topology(0)
 	exchanges, queues, bindings := []any{}, []any{}, []any{}
 	for _, e := range t.Exchanges {
-		exchanges = append(exchanges, object(map[string]any{"name": e[0], "type": e[1], "durable": true, "auto_delete": false, "internal": false}))
+		exchanges = append(exchanges, object(map[string]any{"name": e[0], "type": e[1], "durable": true, "auto_delete": false, "internal": false}, nil))
 	}
 	for _, q := range t.Queues {
-		queues = append(queues, object(map[string]any{"name": q.Name, "durable": true, "auto_delete": false, "arguments": q.Arguments}))
+		queues = append(queues, object(map[string]any{"name": q.Name, "durable": true, "auto_delete": false}, q.Arguments))
 	}
 	for _, b := range t.Bindings {
-		bindings = append(bindings, object(map[string]any{"source": b.Exchange, "destination": b.Queue, "destination_type": "queue", "routing_key": b.Key, "arguments": b.Arguments}))
+		bindings = append(bindings, object(map[string]any{"source": b.Exchange, "destination": b.Queue, "destination_type": "queue", "routing_key": b.Key}, b.Arguments))
 	}
 	return map[string]any{"exchanges": exchanges, "queues": queues, "bindings": bindings}
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -57,13 +58,9 @@ const mostDeliveries = 3
 
 // queues returns what the broker of that version should have.
 func (s *DispatchSettings) queues(major int) []Queue {
-	endless := amqp.Table{"x-queue-type": "quorum"}
-	if major >= 4 { // before there is no limit, and -1 drops a message
-		endless["x-delivery-limit"] = int64(-1)
-	}
 	return []Queue{
-		{Name: lostQueue(s.Name), Arguments: endless},
-		{Name: outcomeQueue(s.Name), Arguments: endless},
+		{Name: lostQueue(s.Name), Arguments: endless(major)},
+		{Name: outcomeQueue(s.Name), Arguments: endless(major)},
 		{Name: workQueue(s.Name), Arguments: amqp.Table{
 			"x-queue-type": "quorum", "x-message-ttl": s.Lease.Milliseconds(), "x-delivery-limit": int64(mostDeliveries),
 			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": lostQueue(s.Name), "x-overflow": "reject-publish",
@@ -114,16 +111,16 @@ type Dispatch struct {
 	Fatal   func()          // called once when the queues are another table's, as Err then says; the process must end
 
 	link    link
-	mu      sync.Mutex         // guards what follows
-	hold    time.Time          // nothing is dispatched before: what others have may still run
-	waiting map[string]*waiter // by attempt
-	out     map[uint64]flight  // records out; by the hash of their key
-	settled map[string]*answer // outcomes that are acknowledged when they are settled; by attempt
-	late    []*answer          // outcomes that nobody waits for
-	marked  bool               // the broker knows that something may be out
-	away    bool               // the broker is, which is logged
-	foreign error              // what Err returns
-	margin  time.Duration      // 0: margin; tests have no time
+	foreign atomic.Pointer[error] // what Err returns
+	mu      sync.Mutex            // guards what follows
+	hold    time.Time             // nothing is dispatched before: what others have may still run
+	waiting map[string]*waiter    // by attempt
+	out     map[uint64]flight     // records out; by the hash of their key
+	settled map[string]*answer    // outcomes that are acknowledged when they are settled; by attempt
+	late    []*answer             // outcomes that nobody waits for
+	marked  bool                  // the broker knows that something may be out
+	away    string                // why the broker is, as it is logged; "": it is not
+	margin  time.Duration         // 0: margin; tests have no time
 }
 
 // A flight is an attempt that may be with a worker, until it is lost.
@@ -210,7 +207,7 @@ func (d *Dispatch) prepare(ctx context.Context, p *session, look bool) error {
 			if err != nil {
 				return err
 			}
-			go d.hear(p, list, name == lostQueue(d.Name))
+			go d.hear(p, list, name)
 		}
 		return nil
 	})
@@ -267,9 +264,7 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 	if refused != nil {
 		d.forget(r, true)
 		p.end(refused) // a queue that is missing is declared by the next session
-		err := fmt.Errorf("queue %s: %w", m.key, refused)
-		d.link.tell(d.Log, err)
-		return fmt.Errorf("%w: %w", backlog.Skip, err)
+		return fmt.Errorf("%w: %w", backlog.Skip, d.link.tell(d.Log, fmt.Errorf("queue %s: %w", m.key, refused)))
 	}
 	d.mu.Lock()
 	if d.out[hash].attempt == r.AttemptID { // the lease begins now
@@ -307,14 +302,17 @@ func (d *Dispatch) start(ctx context.Context) (*session, error) {
 		}
 		d.mu.Lock()
 		hold, was := time.Until(d.hold), d.away
-		d.away = err != nil
+		if d.away = ""; err != nil {
+			d.away = err.Error()
+		}
+		now := d.away
 		d.mu.Unlock()
 		switch {
-		case err == nil && was:
+		case err == nil && was != "":
 			d.Log.Info("records are dispatched again")
 		case err != nil && !errors.Is(err, backlog.ErrUnavailable):
 			return nil, backlog.Unstarted(err)
-		case err != nil && !was:
+		case err != nil && now != was && ctx.Err() == nil:
 			d.Log.Error("records wait: they cannot be dispatched now", "error", err)
 		}
 		if err == nil && hold <= 0 {

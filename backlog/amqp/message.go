@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -84,21 +85,11 @@ func properties(d *amqp.Delivery) map[string]any {
 // integer returns a number of a header as int64, which the broker does not tell from
 // others; nil for what is none.
 func integer(v any) any {
-	switch n := v.(type) {
-	case int8:
-		return int64(n)
-	case byte:
-		return int64(n)
-	case int16:
-		return int64(n)
-	case uint16:
-		return int64(n)
-	case int32:
-		return int64(n)
-	case uint32:
-		return int64(n)
-	case int64:
-		return n
+	switch n := reflect.ValueOf(v); {
+	case n.CanInt():
+		return n.Int()
+	case n.CanUint():
+		return int64(n.Uint())
 	}
 	return nil
 }

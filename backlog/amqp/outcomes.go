@@ -13,11 +13,11 @@ import (
 	"backlog/backlog"
 )
 
-// hear takes in outcomes, and requests that the broker has given up.
-func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, lost bool) {
+// hear takes in outcomes, and requests that the broker has given up, from their queue.
+func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, queue string) {
 	for m := range list {
 		a := &answer{delivery: m}
-		if lost {
+		if queue == lostQueue(d.Name) {
 			a.fromLost(&m)
 		} else if json.Unmarshal(m.Body, &a.outcome) != nil {
 			d.Log.Error("an outcome cannot be read and is dropped", "body", backlog.Beginning(string(m.Body), 200))
@@ -36,12 +36,19 @@ func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, lost bool) {
 		case err != nil:
 			d.Log.Error("an outcome is dropped: "+err.Error(), "attempt_id", a.AttemptID, "worker", a.Worker)
 			_ = m.Ack(false)
-		default:
+		default: // nobody waits for it
 			a.hash = t.Row.Key.Hash()
-			d.unawaited(a)
+			d.mu.Lock()
+			if a.unheard {
+				d.over(a)
+				_ = m.Ack(false) // the row is as it was
+			} else {
+				d.keep(a)
+			}
+			d.mu.Unlock()
 		}
 	}
-	p.end(errors.New("the broker has ended the consumer"))
+	_ = p.cancelled(queue)
 }
 
 // ticketOf returns the ticket of an answer, an error if it is not of this table, of these
@@ -55,20 +62,17 @@ func (d *Dispatch) ticketOf(a *answer) (ticket, error) {
 }
 
 func (d *Dispatch) fail(err error) {
-	d.mu.Lock()
-	first := d.foreign == nil
-	d.foreign = err
-	d.mu.Unlock()
-	if first {
+	if d.foreign.CompareAndSwap(nil, &err) {
 		d.Fatal()
 	}
 }
 
 // Err returns an error if the queues are another table's.
 func (d *Dispatch) Err() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.foreign
+	if err := d.foreign.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // fromLost makes the answer of a request that no worker has answered.
@@ -99,18 +103,6 @@ func (d *Dispatch) awaited(a *answer) bool {
 	d.over(a)
 	w.answer <- *a
 	return true
-}
-
-// unawaited keeps an outcome that nobody waits for.
-func (d *Dispatch) unawaited(a *answer) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if a.unheard {
-		d.over(a)
-		_ = a.delivery.Ack(false) // the row is as it was
-	} else {
-		d.keep(a)
-	}
 }
 
 // keep leaves an outcome to CollectLate; until then its row is not dispatched. d.mu must be

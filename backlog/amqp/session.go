@@ -1,7 +1,9 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,19 +35,21 @@ type session struct {
 	closing sync.Once
 	conns   []*amqp.Connection
 	sockets []net.Conn
-	publish *amqp.Channel // in confirm mode
+	publish *amqp.Channel // in confirm mode; not changed while there are senders
 	consume *amqp.Channel
-	returns chan amqp.Return
+	returns <-chan amqp.Return
 	major   int             // of the broker's version
 	ctx     context.Context // done: the session is over
 	cancel  context.CancelFunc
 	gone    chan struct{} // closed: and its connections are
+	late    func()        // is called when a confirm does not come; nil: nobody is
 
-	mu      sync.Mutex
-	reason  error                  // why it is over
-	blocked atomic.Pointer[string] // why the broker takes no messages; nil: it does
+	mu      sync.Mutex                    // guards conns and sockets
+	reason  error                         // why it is over, once it is
+	blocked atomic.Pointer[amqp.Blocking] // whether the broker takes no messages, and why; nil: it does
 
-	publishing sync.Mutex      // guards what follows, and the order of what is published
+	publishing sync.Mutex      // guards publish, what follows, and the order of what is published
+	senders    int             // calls of send
 	returned   map[string]bool // names of messages that no queue took
 }
 
@@ -59,13 +63,12 @@ const (
 // dial opens a session with one of the nodes. An error wraps backlog.ErrUnavailable
 // where it may pass, and shows no password.
 func dial(ctx context.Context, s *Settings) (*session, error) {
-	var errs []error
+	errs := make([]error, len(s.URL))
 	for _, i := range rand.Perm(len(s.URL)) {
-		p, err := dialNode(ctx, s, s.URL[i])
-		if err == nil {
+		var p *session
+		if p, errs[i] = dialNode(ctx, s, s.URL[i]); errs[i] == nil {
 			return p, nil
 		}
-		errs = append(errs, err)
 	}
 	return nil, errors.Join(errs...)
 }
@@ -81,17 +84,29 @@ type link struct {
 	telling sync.Mutex
 	told    string // what was logged last, and when
 	at      time.Time
+	away    time.Time // when the broker was away last
 }
 
-// tell logs what somebody must mend, at most once a minute.
-func (l *link) tell(log *slog.Logger, err error) {
+// tell logs what somebody must mend, at most once a minute, and why the broker is away
+// when that has changed for 10 s: the first reason is the caller's to log. It returns the
+// error.
+func (l *link) tell(log *slog.Logger, err error) error {
 	l.telling.Lock()
 	defer l.telling.Unlock()
-	if log == nil || errors.Is(err, backlog.ErrUnavailable) || err.Error() == l.told && time.Since(l.at) < time.Minute {
-		return
+	text, now, waits := "the broker refuses something", time.Now(), errors.Is(err, backlog.ErrUnavailable)
+	first := waits && now.Sub(l.away) > time.Minute
+	if waits {
+		text, l.away = "the broker is still away, now for another reason", now
 	}
-	l.told, l.at = err.Error(), time.Now()
-	log.Error("the broker refuses something", "error", err)
+	if log == nil || err == nil || errors.Is(err, context.Canceled) || waits && !first && now.Sub(l.at) < answerWithin ||
+		err.Error() == l.told && (waits || now.Sub(l.at) < time.Minute) {
+		return err
+	}
+	l.told, l.at = err.Error(), now
+	if !first {
+		log.Error(text, "error", err)
+	}
+	return err
 }
 
 // current returns the last session, nil if there was none.
@@ -109,6 +124,7 @@ func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare 
 	}
 	p, err := dial(ctx, s)
 	if err == nil {
+		p.late = func() { l.tell(log, errors.New(cmp.Or(p.err(), errLate).Error())) }
 		l.last.Store(p)
 		if err = prepare(p); err != nil {
 			p.end(err)
@@ -132,17 +148,14 @@ func (l *link) close() {
 }
 
 func dialNode(ctx context.Context, s *Settings, url string) (*session, error) {
-	p := &session{gone: make(chan struct{}), returns: make(chan amqp.Return, mostReturns), returned: make(map[string]bool)}
+	p := &session{gone: make(chan struct{}), returned: make(map[string]bool)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	err := p.within(ctx, func() error { return p.open(s, url) })
 	if err != nil {
 		p.end(err)
 		p.cut() // also what was opened since its end
-		host := "the broker"
-		if uri, perr := amqp.ParseURI(url); perr == nil {
-			host = net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))
-		}
-		return nil, worded(fmt.Errorf("%s: %w", host, err))
+		uri, _ := amqp.ParseURI(url)
+		return nil, fmt.Errorf("%s: %w", net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), worded(err))
 	}
 	return p, nil
 }
@@ -173,48 +186,57 @@ func (p *session) open(s *Settings, url string) error {
 		go p.watch(c.NotifyClose(make(chan *amqp.Error, 1)))
 		go p.watchBlocked(c.NotifyBlocked(make(chan amqp.Blocking, 1)))
 	}
-	var err error
+	err := p.openPublish()
+	if err == nil {
+		p.consume, err = p.conns[1].Channel()
+	}
+	if err == nil {
+		go p.watch(p.consume.NotifyClose(make(chan *amqp.Error, 1)))
+	}
+	return err
+}
+
+// openPublish opens the channel to publish on.
+func (p *session) openPublish() (err error) {
 	if p.publish, err = p.conns[0].Channel(); err != nil {
 		return err
 	}
-	p.publish.NotifyReturn(p.returns)
+	p.returns = p.publish.NotifyReturn(make(chan amqp.Return, mostReturns))
 	go p.watch(p.publish.NotifyClose(make(chan *amqp.Error, 1)))
-	if err = p.publish.Confirm(false); err != nil {
-		return err
-	}
-	if p.consume, err = p.conns[1].Channel(); err != nil {
-		return err
-	}
-	go p.watch(p.consume.NotifyClose(make(chan *amqp.Error, 1)))
-	return nil
+	return p.publish.Confirm(false)
 }
 
-// watch ends the session when one of its parts closes.
+// watch ends the session when one of its parts closes that we have not closed.
 func (p *session) watch(closed <-chan *amqp.Error) {
-	var err error
-	for e := range closed {
-		err = e
+	for err := range closed {
+		p.end(err)
 	}
-	if err == nil {
-		err = errors.New("the connection was closed")
+}
+
+// sends counts one more sender, or one less. A channel on which a message was refused is
+// replaced after the last: RabbitMQ 3.10 refuses on it for ever what it has refused once
+// while the node that led the queue was down.
+func (p *session) sends(ctx context.Context, by int, refused bool) {
+	p.publishing.Lock()
+	defer p.publishing.Unlock()
+	if p.senders += by; refused && p.senders == 0 && !p.over() {
+		old := p.publish
+		if err := p.within(ctx, func() error { return cmp.Or(p.openPublish(), old.Close()) }); err != nil {
+			p.end(err)
+		}
 	}
-	p.end(err)
 }
 
 func (p *session) watchBlocked(blocked <-chan amqp.Blocking) {
 	for b := range blocked {
-		if b.Active {
-			p.blocked.Store(&b.Reason)
-		} else {
-			p.blocked.Store(nil)
-		}
+		p.blocked.Store(&b)
 	}
 }
 
 // within calls f, and closes the sockets when the broker does not answer it or ctx is
 // done.
 func (p *session) within(ctx context.Context, f func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("the broker has not answered within %v", answerWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("the broker has not answered within %v; it hangs, or the network drops what is sent", answerWithin))
 	defer cancel()
 	cut := context.AfterFunc(ctx, p.cut)
 	err := f()
@@ -237,9 +259,7 @@ func (p *session) cut() {
 // are the broker's to give again.
 func (p *session) end(err error) {
 	p.closing.Do(func() {
-		p.mu.Lock()
 		p.reason = err
-		p.mu.Unlock()
 		p.cancel()
 		go func() {
 			force := time.AfterFunc(time.Second, p.cut)
@@ -256,12 +276,17 @@ func (p *session) end(err error) {
 	})
 }
 
-// why returns why the session is over.
-func (p *session) why() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return worded(p.reason)
+// cancelled ends the session, as a consumer has ended, and returns why.
+func (p *session) cancelled(queue string) error {
+	if !p.consume.IsClosed() { // else the session is about to end, and knows why
+		p.end(fmt.Errorf("the broker has ended the consumer; is the queue %s still there?", queue))
+	}
+	<-p.ctx.Done()
+	return p.err()
 }
+
+// why returns why the session is over.
+func (p *session) why() error { return worded(p.reason) }
 
 // err returns why the session is over or cannot be used now, nil if it can. The next one
 // may do better.
@@ -269,25 +294,34 @@ func (p *session) err() error {
 	if p.over() {
 		return unavailable(p.why())
 	}
-	if why := p.blocked.Load(); why != nil {
-		return unavailable(fmt.Errorf("the broker takes no messages for now: %s; `rabbitmqctl status` shows its alarms", *why))
+	if b := p.blocked.Load(); b != nil && b.Active {
+		return unavailable(fmt.Errorf("the broker takes no messages for now: %s; `rabbitmqctl status` shows its alarms", b.Reason))
 	}
 	return nil
 }
 
+const noBroker = "; does RabbitMQ run and listen there?"
+
 // worded says what an error of the broker means and what to do about it. Those that
 // time can heal wrap backlog.ErrUnavailable.
 func worded(err error) error {
-	e := (*amqp.Error)(nil)
+	e, socket := (*amqp.Error)(nil), (*net.OpError)(nil)
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &socket): // its own text has ports, which change
+		return unavailable(fmt.Errorf("%s: %w"+noBroker, socket.Op, socket.Err))
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return fmt.Errorf("%w; the URL names its CA by ?cacertfile=ca.pem", err)
 	case errors.Is(err, amqp.ErrCredentials) || errors.As(err, &e) && e.Code == amqp.AccessRefused && strings.Contains(e.Reason, "login"):
 		return errors.New("the broker refuses the user or the password of the URL")
 	case errors.Is(err, amqp.ErrVhost) || e != nil && e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost"):
-		return errors.New("the broker has no such vhost, or the user may not use it; `rabbitmqctl list_vhosts` and `rabbitmqctl list_permissions` show them")
+		return errors.New("the broker has no such vhost, or the user may not use it; `rabbitmqctl list_vhosts`, `list_permissions` and `list_vhost_limits` show why")
 	case e == nil:
 		return unavailable(err)
+	case e.Code == amqp.FrameError:
+		parts := strings.Split(e.Reason, ": ") // likewise
+		return unavailable(errors.New("the connection was lost: " + parts[len(parts)-1] + noBroker))
 	case e.Code == amqp.AccessRefused:
 		return fmt.Errorf("the user may not do that: %s; `backlog check --sql` prints a source's rights, docs/workers.md a worker's", e.Reason)
 	case e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "larger than"):
@@ -332,7 +366,10 @@ func (m message) name() string {
 var errReturned = errors.New("no queue is bound for it")
 
 // errNacked says that the broker has not taken a message.
-var errNacked = errors.New("the broker has refused it, as by a queue that is full: `rabbitmqctl list_queues name messages policy arguments` shows why")
+var errNacked = errors.New("the broker has refused it, as by a queue that is full, or whose nodes are down: `rabbitmqctl list_queues name messages policy arguments online` shows why")
+
+// errLate says that a confirm has not come.
+var errLate = fmt.Errorf("a message is not confirmed after %v; has a quorum queue lost most of its nodes? `rabbitmqctl list_queues name online` shows them", answerWithin)
 
 // send publishes the messages and waits until the broker has answered for all, while
 // others may send, too. It returns an error for each, nil where a queue has it. The other
@@ -340,21 +377,24 @@ var errNacked = errors.New("the broker has refused it, as by a queue that is ful
 // meanwhile. Messages with the same name share their fate; two calls at a time have none in common.
 func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 	defer context.AfterFunc(ctx, p.cut)() // a publish that has begun ends with its socket alone
+	refused := false
+	p.sends(ctx, 1, false)
+	defer func() { p.sends(ctx, -1, refused) }()
 	errs := make([]error, len(list))
 	confirms := make([]*amqp.DeferredConfirmation, min(len(list), maxBatch))
 	for from := 0; from < len(list); from += maxBatch {
 		part := list[from:min(from+maxBatch, len(list))]
 		if err := p.publishAll(part, confirms); err != nil {
 			p.end(err)
-			return nil, p.err()
+			return errs, p.err()
 		}
 		for i := range part {
 			acked, err := p.confirmed(confirms[i])
 			if err != nil {
-				return nil, err
+				return errs, err
 			}
 			if !acked {
-				errs[from+i] = errNacked
+				errs[from+i], refused = errNacked, true
 			}
 		}
 		p.publishing.Lock()
@@ -392,15 +432,13 @@ func (p *session) publishAll(list []message, confirms []*amqp.DeferredConfirmati
 // post is send for one message.
 func (p *session) post(ctx context.Context, m message) (refused, err error) {
 	errs, err := p.send(ctx, []message{m})
-	if err != nil {
-		return nil, err
-	}
-	return errs[0], nil
+	return errs[0], err
 }
 
 // confirmed waits until the broker has answered for a message, and reports whether it has
 // taken it. An error says that nobody knows: the session is over.
 func (p *session) confirmed(c *amqp.DeferredConfirmation) (acked bool, err error) {
+	defer time.AfterFunc(answerWithin, p.late).Stop()
 	select {
 	case <-c.Done():
 	case <-p.ctx.Done():

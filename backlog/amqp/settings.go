@@ -64,7 +64,7 @@ type Sneakers struct {
 	RoutingKey      string        `yaml:"retry_routing_key"`
 	Multiplier      int           `yaml:"multiplier" min:"1"` // milliseconds for a second
 	ErrorBody       string        `yaml:"error_body" words:"json original"`
-	Queues          string        `yaml:"queues" words:"classic quorum"` // of the delays
+	Queues          string        `yaml:"queues" words:"classic quorum"` // of delays and errors
 }
 
 // NewSettings returns the defaults.
@@ -195,10 +195,16 @@ func (s *Settings) arguments(major int) amqp.Table {
 		t[name] = v
 	}
 	if s.Quorum {
-		t["x-queue-type"] = "quorum"
-		if major >= 4 {
-			t["x-delivery-limit"] = int64(-1) // a skip would count towards the usual 20
-		}
+		maps.Copy(t, endless(major)) // a skip would count
+	}
+	return t
+}
+
+// endless returns the arguments of a quorum queue that gives a message as often as need be.
+func endless(major int) amqp.Table {
+	t := amqp.Table{"x-queue-type": "quorum"}
+	if major >= 4 { // before there is no limit, and -1 drops a message
+		t["x-delivery-limit"] = int64(-1)
 	}
 	return t
 }
@@ -268,6 +274,9 @@ func (s *Settings) Topology(major int) (t Topology) {
 	backoff, requeue, failed := s.backoffExchange(), s.requeueExchange(), s.errorExchange()
 	t.Exchanges = [][2]string{{backoff, "headers"}, {requeue, "topic"}, {failed, "topic"}}
 	t.Queues = []Queue{{Name: s.Queue, Arguments: s.arguments(major)}, {Name: failed}}
+	if s.Sneakers.Queues == "quorum" {
+		t.Queues[1].Arguments = endless(major)
+	}
 	t.Bindings = []Binding{{requeue, s.Queue, s.Sneakers.RoutingKey, nil}, {failed, failed, "#", nil}}
 	if s.Exchange.Name != none {
 		t.Exchanges = append(t.Exchanges, [2]string{s.Exchange.Name, s.Exchange.Type})

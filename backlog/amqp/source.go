@@ -72,21 +72,26 @@ func (c *Source) prepare(ctx context.Context, p *session) error {
 	if c.looks {
 		return nil
 	}
-	if err := c.declare(ctx, p); err != nil {
-		return err
+	if c.read == nil { // what a worker needs is the daemon's to declare
+		if err := p.declare(ctx, c.Topology(p.major), c.Declare); err != nil {
+			return err
+		}
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.held, c.messages = make(map[int]*held), nil
-	return c.consume(ctx, p)
+	c.mu.Unlock()
+	_, err := c.consume(ctx, p)
+	return err
 }
 
-// consume has messages sent, unless it is too early. c.mu must be held.
-func (c *Source) consume(ctx context.Context, p *session) error {
+// consume has messages sent, unless it is too early, and returns them; nil: none come now.
+func (c *Source) consume(ctx context.Context, p *session) (<-chan amqp.Delivery, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.Most > 0 || c.messages != nil || c.stopped.Load() || time.Now().Before(c.resume) {
-		return nil
+		return c.messages, nil
 	}
-	return p.within(ctx, func() error {
+	err := p.within(ctx, func() error {
 		err := p.consume.Qos(max(1, c.Prefetch), 0, false)
 		if err == nil {
 			c.messages, err = p.consume.Consume(c.Queue, consumerTag, false, false, false, false, nil)
@@ -96,14 +101,7 @@ func (c *Source) consume(ctx context.Context, p *session) error {
 		}
 		return worded(err)
 	})
-}
-
-// declare makes sure of the queues as the settings say.
-func (c *Source) declare(ctx context.Context, p *session) error {
-	if c.read != nil {
-		return nil // what a worker needs is the daemon's to declare
-	}
-	return p.declare(ctx, c.Topology(p.major), c.Declare)
+	return c.messages, err
 }
 
 // consumerTag names the one consumer of a channel.
@@ -163,7 +161,7 @@ func (c *Source) Close() error {
 // Ping implements the method that the engine looks for.
 func (c *Source) Ping(context.Context) error {
 	if p := c.link.current(); p != nil {
-		return p.err()
+		return c.link.tell(c.Log, p.err())
 	}
 	return nil
 }
@@ -177,22 +175,28 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 	if err == nil {
 		err = p.err()
 	}
+	var list <-chan amqp.Delivery
+	if err == nil {
+		list, err = c.consume(ctx, p)
+	}
 	if err != nil {
-		return page, err
+		return page, c.link.tell(c.Log, err)
 	}
 	page.More = true
 	for len(page.Records) < q.Limit {
-		d, ok, err := c.next(ctx, p, len(page.Records) == 0)
+		d, ok, err := c.next(ctx, p, list, len(page.Records) == 0)
 		if err != nil {
-			return backlog.Page{}, err
+			return backlog.Page{}, c.link.tell(c.Log, err)
 		}
 		if !ok {
 			page.More = c.Most == 0
 			break
 		}
 		h := &held{Delivery: d, session: p}
-		rec, err := c.record(h)
-		if err != nil {
+		var rec backlog.Record
+		if c.read == nil {
+			rec = recordOf(&d)
+		} else if rec, err = c.read(h); err != nil {
 			page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: backlog.NewKey(d.MessageId), Err: err})
 			_ = d.Nack(false, false) // where the queue has a place for these, it goes there
 			continue
@@ -207,15 +211,8 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 	return page, nil
 }
 
-func (c *Source) record(h *held) (backlog.Record, error) {
-	if c.read != nil {
-		return c.read(h)
-	}
-	return recordOf(&h.Delivery), nil
-}
-
-// next returns the next message, if there is one; the first is waited for.
-func (c *Source) next(ctx context.Context, p *session, first bool) (d amqp.Delivery, ok bool, err error) {
+// next returns the next message of the list, if there is one; the first is waited for.
+func (c *Source) next(ctx context.Context, p *session, list <-chan amqp.Delivery, first bool) (d amqp.Delivery, ok bool, err error) {
 	if c.Most > 0 {
 		if c.last == c.Most {
 			return d, false, nil
@@ -225,13 +222,6 @@ func (c *Source) next(ctx context.Context, p *session, first bool) (d amqp.Deliv
 			return err
 		})
 		return d, ok, worded(err)
-	}
-	c.mu.Lock()
-	err = c.consume(ctx, p)
-	list := c.messages // nil: none come now
-	c.mu.Unlock()
-	if err != nil {
-		return d, false, err
 	}
 	select {
 	case d, ok = <-list:
@@ -244,16 +234,18 @@ func (c *Source) next(ctx context.Context, p *session, first bool) (d amqp.Deliv
 		case <-time.After(waitFor):
 			return d, false, nil
 		case <-ctx.Done():
-			return d, false, ctx.Err()
+			return d, false, nil
 		}
+	}
+	if ok {
+		return d, true, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !ok && c.messages == list { // neither stopped nor paused
-		p.end(fmt.Errorf("the broker has ended the consumer; is the queue %s still there?", c.Queue))
-		return d, false, p.err()
+	if c.messages == list { // neither stopped nor paused
+		err = p.cancelled(c.Queue)
 	}
-	return d, ok, nil
+	return d, false, err
 }
 
 // take returns the message of the record, unless its session is over.
@@ -276,10 +268,9 @@ func (c *Source) Release(r *backlog.Record) {
 	c.mu.Lock()
 	delete(c.held, r.Origin)
 	c.mu.Unlock()
-	if h.done {
-		return
+	if !h.done {
+		time.AfterFunc(releaseAfter, func() { _ = h.Nack(false, true) }) // else its session ends
 	}
-	time.AfterFunc(releaseAfter, func() { _ = h.Nack(false, true) }) // else its session ends
 }
 
 // Settle implements [backlog.Store]. What the broker does not take is tried again.
@@ -300,14 +291,16 @@ func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) (left [
 	}
 	var refused error
 	if len(list) > 0 {
-		refused, err = c.publish(ctx, taken[of[0]].session, list, func(k int) { taken[of[k]] = nil })
+		errs, err := c.publish(ctx, taken[of[0]].session, list)
 		if err != nil && !taken[of[0]].session.over() {
-			return nil, unavailable(err)
+			return nil, c.link.tell(c.Log, unavailable(err))
 		}
-		for _, i := range of {
+		for k, i := range of {
 			if err != nil { // whether the broker has the copies is unknown, and it gives the messages again
 				_ = taken[i].Nack(false, true) // if it is of a newer session
 				left, taken[i] = append(left, backlog.Unsettled{Index: i, Err: errSessionLost}), nil
+			} else if errs[k] != nil {
+				taken[i], refused = nil, fmt.Errorf("exchange %s, routing key %s: %w", list[k].exchange, list[k].key, errs[k])
 			}
 		}
 	}
@@ -321,7 +314,7 @@ func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) (left [
 		h.done = true
 	}
 	if refused != nil {
-		return nil, unavailable(refused)
+		return nil, c.link.tell(c.Log, unavailable(refused))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -342,11 +335,10 @@ func (c *Source) message(h *held, s backlog.Settlement) message {
 	return message{c.backoffExchange(), c.backKey(h.RoutingKey), p}
 }
 
-// publish publishes the messages. What no queue takes is published once more, when its
-// queue has been declared. kept is called with those that the broker has not taken, and
-// refused says why.
-func (c *Source) publish(ctx context.Context, p *session, list []message, kept func(int)) (refused, err error) {
-	errs, err := p.send(ctx, list)
+// publish is send, but what no queue takes is published once more, when its queue has been
+// declared.
+func (c *Source) publish(ctx context.Context, p *session, list []message) (errs []error, err error) {
+	errs, err = p.send(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -355,18 +347,14 @@ func (c *Source) publish(ctx context.Context, p *session, list []message, kept f
 		if errors.Is(e, errReturned) {
 			if !declared && c.Declare != "never" {
 				declared = true
-				if err := c.declare(ctx, p); err != nil {
+				if err := p.declare(ctx, c.Topology(p.major), c.Declare); err != nil {
 					return nil, err
 				}
 			}
-			if e, err = p.post(ctx, list[i]); err != nil {
+			if errs[i], err = p.post(ctx, list[i]); err != nil {
 				return nil, err
 			}
 		}
-		if e != nil {
-			kept(i)
-			refused = fmt.Errorf("exchange %s, routing key %s: %w", list[i].exchange, list[i].key, e)
-		}
 	}
-	return refused, nil
+	return errs, nil
 }

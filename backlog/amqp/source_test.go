@@ -221,7 +221,7 @@ func TestTopology(t *testing.T) {
 	s.Quorum = true
 	s.Sneakers = Sneakers{MaxRetries: 1, BackoffExchange: "activejob-backoff", ErrorExchange: "activejob-error", RequeueExchange: "activejob-retry-requeue", RoutingKey: "primary", Multiplier: 10, Queues: "quorum"}
 	if got, want := show(), "{[[activejob-backoff headers] [activejob-retry-requeue topic] [activejob-error topic]] "+
-		"[{primary map[x-queue-type:quorum]} {activejob-error map[]} "+
+		"[{primary map[x-queue-type:quorum]} {activejob-error map[x-queue-type:quorum]} "+
 		"{activejob-backoff-60 map[x-dead-letter-exchange:activejob-retry-requeue x-dead-letter-strategy:at-least-once x-message-ttl:600 x-overflow:reject-publish x-queue-type:quorum]}] "+
 		"[{activejob-retry-requeue primary primary map[]} {activejob-error activejob-error # map[]} {activejob-backoff activejob-backoff-60  map[backoff:60]}]}"; got != want {
 		t.Errorf("%s\n%s", got, want)
@@ -246,8 +246,17 @@ func TestBackKey(t *testing.T) {
 // A message that always fails is handled six times, by the delays of the Ruby handler,
 // and ends in the error queue in its form. A publisher's own count is no failure.
 func TestRetries(t *testing.T) {
-	t.Parallel()
-	s, b := newBroker(t)
+	for _, queues := range []string{"classic", "quorum"} {
+		t.Run(queues, func(t *testing.T) {
+			t.Parallel()
+			s, b := newBroker(t)
+			s.Quorum, s.Sneakers.Queues = queues == "quorum", queues
+			testRetries(t, s, b)
+		})
+	}
+}
+
+func testRetries(t *testing.T, s *Settings, b *broker) {
 	c := source(t, s)
 	var mu sync.Mutex
 	var seen []string
@@ -279,6 +288,7 @@ func TestRetries(t *testing.T) {
 	if !slices.Equal(seen, want) {
 		t.Errorf("%q\n%q", seen, want)
 	}
+	delete(d.Headers, "x-delivery-count") // a quorum queue's own
 	if !maps.Equal(d.Headers, amqp.Table{"mine": "kept"}) || d.RoutingKey != s.Queue || d.MessageId != "one" {
 		t.Errorf("%v %s %s", d.Headers, d.RoutingKey, d.MessageId)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,7 +85,6 @@ func columnsOf(object json.RawMessage) (names []string, values []any, err error)
 	}
 	for d.More() {
 		name, err := d.Token()
-		var v any
 		var raw json.RawMessage
 		if err == nil {
 			err = d.Decode(&raw)
@@ -92,13 +92,10 @@ func columnsOf(object json.RawMessage) (names []string, values []any, err error)
 		if err != nil {
 			return nil, nil, err
 		}
-		switch err := json.Unmarshal(raw, &v); v.(type) {
-		case nil, bool, string:
-		default:
-			v = raw // as it is written: a number may be longer than a float64
-			if err != nil {
-				return nil, nil, err
-			}
+		var v any = raw // as it is written: a number may be longer than a float64
+		if strings.IndexByte(`"tfn`, raw[0]) >= 0 {
+			v = nil
+			_ = json.Unmarshal(raw, &v) // as Decode could
 		}
 		names, values = append(names, name.(string)), append(values, v)
 	}
