@@ -32,7 +32,7 @@ package: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null
 package: build ## write a .deb and a .rpm to bin/
 	rm -rf bin/package bin/*.deb bin/*.rpm && mkdir -p bin/package/man
 	for shell in bash zsh fish; do bin/backlog completion $$shell >bin/package/$$shell; done
-	$(STATIC) $(GO) run ./packaging bin/package/man && gzip -9n bin/package/man/*
+	$(STATIC) $(GO) run ./packaging/man bin/package/man && gzip -9n bin/package/man/*
 	sed 's,/schedule\.,/%i.,; s,^Description=.*,& of %i,' packaging/backlog.service >bin/package/backlog@.service
 	sed 's,$$schema=.*,$$schema=/usr/share/backlog/schedule.schema.json,' schedule.example.yaml >bin/package/schedule.yaml
 	for kind in deb rpm; do PACKAGED=$(PACKAGED) ARCH=$$($(GO) env GOARCH) $(STATIC) $(GO) run $(NFPM) package -f packaging/nfpm.yaml -p $$kind -t bin; done

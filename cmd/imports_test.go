@@ -93,7 +93,7 @@ func mayImport(s source, imported string) bool {
 		return false
 	case imported == s.folder:
 		return s.test // its own external test
-	case s.folder == "." || s.folder == "packaging":
+	case s.folder == "." || s.folder == "packaging/man":
 		return imported == "cmd"
 	case s.folder == "cmd":
 		return imported != "."
@@ -158,7 +158,7 @@ var owners = map[string][]string{
 	"github.com/redis/go-redis/v9":   {"backlog/handler/redis"},
 	"github.com/rabbitmq/amqp091-go": {"backlog/amqp"},
 	"github.com/spf13/cobra":         {"cmd"},
-	"github.com/spf13/cobra/doc":     {"packaging"}, // which is not in the program
+	"github.com/spf13/cobra/doc":     {"packaging/man"}, // which is not in the program
 	"github.com/wneessen/go-mail":    {"backlog/handler/mail"},
 	"github.com/spf13/pflag":         {"cmd"},
 	"github.com/teambition/rrule-go": {"backlog/retry/recur"},

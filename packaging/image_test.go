@@ -1,4 +1,4 @@
-package main
+package packaging_test
 
 import (
 	"bytes"

@@ -4,4 +4,4 @@ set -e
 case $1 in upgrade | 1) exit 0 ;; esac
 [ -d /run/systemd/system ] || exit 0
 systemctl stop 'backlog.service' 'backlog@*.service'
-systemctl disable backlog.service
+systemctl disable backlog.service backlog@.service # and all its instances

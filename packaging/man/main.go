@@ -1,4 +1,4 @@
-// Command packaging writes the manual pages to the folder of its argument. It is a
+// Command man writes the manual pages to the folder of its argument. It is a
 // program of its own, so that cobra's generator is not in backlog itself.
 package main
 
