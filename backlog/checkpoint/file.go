@@ -1,4 +1,5 @@
-// Package checkpoint keeps what a daemon remembers between two lives in a file.
+// Package checkpoint keeps what a daemon remembers between two lives in a file, and has
+// the lock of this machine beside it.
 package checkpoint
 
 import (
