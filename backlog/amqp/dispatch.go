@@ -119,7 +119,7 @@ type Dispatch struct {
 	settled map[string]*answer    // outcomes that are acknowledged when they are settled; by attempt
 	late    []*answer             // outcomes that nobody waits for
 	marked  bool                  // the broker knows that something may be out
-	away    string                // why the broker is, as it is logged; "": it is not
+	away    bool                  // the broker is, which is logged
 	margin  time.Duration         // 0: margin; tests have no time
 }
 
@@ -302,19 +302,17 @@ func (d *Dispatch) start(ctx context.Context) (*session, error) {
 		}
 		d.mu.Lock()
 		hold, was := time.Until(d.hold), d.away
-		if d.away = ""; err != nil {
-			d.away = err.Error()
-		}
-		now := d.away
+		d.away = err != nil
 		d.mu.Unlock()
 		switch {
-		case err == nil && was != "":
+		case err == nil && was:
 			d.Log.Info("records are dispatched again")
 		case err != nil && !errors.Is(err, backlog.ErrUnavailable):
 			return nil, backlog.Unstarted(err)
-		case err != nil && now != was && ctx.Err() == nil:
+		case err != nil && !was:
 			d.Log.Error("records wait: they cannot be dispatched now", "error", err)
 		}
+		_ = d.link.tell(d.Log, err)
 		if err == nil && hold <= 0 {
 			return p, nil
 		}
