@@ -341,3 +341,17 @@ func (e *Engine) tell(ctx context.Context, tier string, s *Settlement, reason st
 	}
 	return true
 }
+
+// TellDiscarded calls OnDead with a record that somebody gives up, as soon as Rate allows. The call
+// outlives ctx. An error says that nobody may have been told, and that the record must stay as it is.
+func (e *Engine) TellDiscarded(ctx context.Context, rec *Record) error {
+	e.init()
+	if e.gate.pace != nil {
+		if err := e.gate.pace.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	told := *rec
+	told.AttemptID, told.Reason = e.attemptID(), ReasonDiscarded
+	return e.call(context.WithoutCancel(ctx), e.OnDead, e.OnDeadTimeout, &told)
+}

@@ -67,6 +67,8 @@ const (
 	ReasonRejected = "rejected"       // its handler said that trying again is useless
 	ReasonRetries  = "out of retries" // the policy gave it up
 	ReasonExpired  = "expired"        // it is older than every tier, or past its own time
+
+	ReasonDiscarded = "discarded" // somebody gave it up
 )
 
 // Column returns the value of the named column and whether the record has it.

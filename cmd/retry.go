@@ -22,20 +22,20 @@ import (
 // RetryOptions are the arguments and the flags of retry.
 type RetryOptions struct {
 	dataFlags
-	IDs       []string
-	Status    string
-	OlderThan time.Duration
-	All       bool
-	Yes       bool
-	DryRun    bool
-	Errors    bool
-	Match     string
+	FilterOptions
+	IDs    []string
+	Status string
+	All    bool
+	Yes    bool
+	DryRun bool
+	Errors bool
+	Match  string
 }
 
 func newRetry(g *globals) *cobra.Command {
 	var o RetryOptions
 	c := &cobra.Command{
-		Use:   "retry {ID... | [--status STATUS] [--older-than AGE] | --all}",
+		Use:   "retry {ID... | FILTER | --all}",
 		Short: "Put dead or failed records back to new, as if they had never been tried",
 		Long: `Retry gives dead and failed records the status of new ones, and lets a policy
 forget their failures: they are due at once. It says how many they are, and for
@@ -65,7 +65,7 @@ the next tick, and an attempt that runs is superseded.` + idHelp,
 	}
 	f := c.Flags()
 	f.StringVar(&o.Status, "status", "", "take the records whose status is `STATUS`, which dead or failed ones have")
-	f.Var(&flagOf[time.Duration]{to: &o.OlderThan, read: parseAge}, "older-than", "take the dead and failed records that are older than `AGE`, such as 7d")
+	o.FilterOptions.AddFlags(f, "failed, dead, exhausted, unreadable", 0, limitHelp)
 	f.BoolVar(&o.All, "all", false, "take all dead and failed records")
 	f.BoolVar(&o.Yes, "yes", false, "do it, though it is more than one record")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say how many records it would be, and do nothing")
@@ -82,7 +82,7 @@ type retryJSON struct {
 }
 
 func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
-	byID, byFlag := len(o.IDs) > 0, o.Status != "" || o.OlderThan > 0
+	byID, byFlag := len(o.IDs) > 0, o.Status != "" || o.given()
 	if byID && byFlag || (byID || byFlag) == o.All { // several, or nothing
 		return usagef("say which records: their IDs, or --status STATUS and --older-than AGE, or --all")
 	}
@@ -91,15 +91,13 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 		return err
 	}
 	defer a.close()
-	filter, err := o.filter(ctx, a, now)
+	filter, err := o.requeued(ctx, a, now)
 	if err != nil {
 		return err
 	}
 	var r retryJSON
-	if r.Selected, err = a.table.CountRequeue(ctx, filter); err != nil {
-		return err
-	}
-	if r.Beyond, err = a.countBeyond(ctx, filter, now); err != nil {
+	edge := now.Add(-a.cfg.Tiers.Widest().MaxAge)
+	if r.Selected, r.Beyond, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, edge); err != nil {
 		return err
 	}
 	if r.Selected > 1 && !o.Yes && !o.DryRun {
@@ -131,8 +129,11 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 	return err
 }
 
-// filter returns what the options mean in the table.
-func (o *RetryOptions) filter(ctx context.Context, a *app, now time.Time) (filter table.Filter, err error) {
+// requeued returns what the options mean in the table.
+func (o *RetryOptions) requeued(ctx context.Context, a *app, now time.Time) (filter table.Filter, err error) {
+	if filter, err = o.filter(a, inspect.Requeued, now); err != nil {
+		return filter, err
+	}
 	known := requeueable(a.cfg, a.table.OneLane())
 	if a.again != nil {
 		known = append(known, "disabled")
@@ -140,19 +141,21 @@ func (o *RetryOptions) filter(ctx context.Context, a *app, now time.Time) (filte
 	if filter.Status = o.Status; o.Status != "" && !slices.Contains(known, o.Status) {
 		return filter, usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, cmp.Or(strings.Join(known, ", "), "none"))
 	}
-	if o.OlderThan > 0 {
-		filter.Before = now.Add(-o.OlderThan)
-	}
-	filter.Keys, err = o.keys(ctx, a, now)
+	filter.Keys, err = a.keys(ctx, o.IDs, now, "put back to new", func(row inspect.Row) string {
+		if a.again != nil || row.State == backlog.RowDead || row.State == backlog.RowError {
+			return "" // under the policy refresh any can
+		}
+		return "its status is " + row.StatusText()
+	})
 	return filter, err
 }
 
-// keys returns the keys of the IDs, each once. It is an error if one of the records
-// cannot be put back to new.
-func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []backlog.Key, err error) {
+// keys returns the keys of the IDs, each once. It is an error if why returns a reason for which
+// one of the records cannot be what is to be done.
+func (a *app) keys(ctx context.Context, ids []string, now time.Time, done string, why func(inspect.Row) string) (keys []backlog.Key, err error) {
 	seen := make(map[uint64]bool)
 	var wrong []error
-	for _, id := range o.IDs {
+	for _, id := range ids {
 		k, err := a.table.ParseKey(id)
 		if err != nil {
 			return nil, usageError{err}
@@ -166,28 +169,20 @@ func (o *RetryOptions) keys(ctx context.Context, a *app, now time.Time) (keys []
 		if err != nil {
 			return nil, err
 		}
-		if why := whyNotReset(row, ok, a.again != nil); why != "" {
-			wrong = append(wrong, fmt.Errorf("%s: %s", shown(k.String()), why))
+		reason := "there is no such record"
+		if ok && row.Filtered {
+			reason = "table.where leaves it out"
+		} else if ok {
+			reason = why(row)
+		}
+		if reason != "" {
+			wrong = append(wrong, fmt.Errorf("%s: %s", shown(k.String()), reason))
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, fmt.Errorf("nothing is changed, since some of these records cannot be put back to new\n%w", errors.Join(wrong...))
+		return nil, fmt.Errorf("nothing is changed, since some of these records cannot be %s\n%w", done, errors.Join(wrong...))
 	}
 	return keys, nil
-}
-
-// whyNotReset returns why the row cannot be put back to new, "" if it can: under the
-// policy refresh any can.
-func whyNotReset(row inspect.Row, found, any bool) string {
-	switch {
-	case !found:
-		return "there is no such record"
-	case row.Filtered:
-		return "table.where leaves it out"
-	case any || row.State == backlog.RowDead || row.State == backlog.RowError:
-		return ""
-	}
-	return "its status is " + row.StatusText()
 }
 
 // requeueable returns the statuses of dead and failed records as --status takes
@@ -212,13 +207,4 @@ func requeueable(cfg *config.Config, oneLane bool) (list []string) {
 		add(s.Error, "error")
 	}
 	return list
-}
-
-// countBeyond returns how many records of the filter no tier reaches.
-func (a *app) countBeyond(ctx context.Context, filter table.Filter, now time.Time) (int, error) {
-	edge := now.Add(-a.cfg.Tiers.Widest().MaxAge)
-	if filter.Before.IsZero() || edge.Before(filter.Before) {
-		filter.Before = edge
-	}
-	return a.table.CountRequeue(ctx, filter)
 }

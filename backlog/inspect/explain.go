@@ -24,6 +24,9 @@ type Row struct {
 	Unreadable error
 
 	Eligible, Expires time.Time // zero: none
+
+	Attempts  *int    // nil: the table does not count them
+	LastError *string // nil: none is known
 }
 
 // An Explanation says whether a record would be tried in a pass now and when
@@ -146,19 +149,33 @@ func (r *Row) fromPolicy(p *backlog.Policy, now time.Time) (at time.Time, why st
 	return at, fmt.Sprintf("it has failed %s, and is due since %s (%s)", times(r.Failures.Count), Exactly(at), p.Name), true
 }
 
+// died says why a dead record died, as far as its row tells: [backlog.ReasonRetries],
+// [backlog.ReasonExpired] if no tick came any more after its last failure, else "unknown".
+func (r *Row) died(s *tiers.Schedule, p *backlog.Policy, now time.Time) string {
+	const unknown = "unknown"
+	if p == nil || p.Never || r.Inserted.IsZero() {
+		return unknown // the row counts no failures, or has no age
+	}
+	if p.GivenUp(r.Failures.Count) {
+		return backlog.ReasonRetries
+	}
+	old := r.Inserted.Before(now.Add(-s.Widest().MaxAge)) || !r.Expires.IsZero() && r.Expires.Before(now)
+	then, from := *r, r.Inserted
+	if then.State = backlog.RowNew; r.Failures.Count > 0 {
+		then.State, from = backlog.RowError, r.Failures.Last
+	}
+	if old && (r.Failures.Count <= 0 || !from.IsZero() && Explain(then, s, p, from.Add(1)).Next.IsZero()) {
+		return backlog.ReasonExpired
+	}
+	return unknown
+}
+
 // A Sheet is what is known of one record. A value that the record does not have is
 // null in JSON.
 type Sheet struct {
-	ID       backlog.Key `json:"id"`
-	Status   string      `json:"status"`
-	Inserted Stamp       `json:"inserted"`
-	Age      *float64    `json:"age_seconds"`
-	Due      bool        `json:"due"`
-	Reason   string      `json:"reason"`
-	Next     Stamp       `json:"next"`
-	Tier     *string     `json:"tier"`
+	Entry
+	Died *string `json:"died"` // why, as far as the row tells; null: it is not dead
 
-	State string `json:"state"` // new, error, success, dead or other; with the policy refresh as [State] has it
 	// What the row remembers, where a policy keeps something there.
 	Failures    *int  `json:"failures"`
 	LastFailure Stamp `json:"last_failure"`
@@ -189,18 +206,19 @@ type Attempts struct {
 
 // sheet returns one of any row, without lines but for the first.
 func (r *Row) sheet(x Explanation, now time.Time) *Sheet {
-	e := &Sheet{
-		ID: r.Key, Status: r.Status, Inserted: Stamp(r.Inserted),
-		Due: x.Due, Reason: x.Reason, Next: Stamp(x.Next), Tier: textOrNull(x.Tier),
-		State: r.State.String(), Eligible: Stamp(r.Eligible), Expires: Stamp(r.Expires), now: now,
-	}
-	// An infinite date has no age: it is further away than a duration can be long.
-	if age := now.Sub(r.Inserted); !r.Inserted.IsZero() && r.Inserted.Add(age).Equal(now) {
-		seconds := age.Seconds()
-		e.Age = &seconds
-	}
+	e := &Sheet{Entry: r.entry(x, now), Eligible: Stamp(r.Eligible), Expires: Stamp(r.Expires), now: now}
 	e.line("record", Shown(r.Key.String()))
 	return e
+}
+
+// told adds what the table's own columns say of its attempts.
+func (e *Sheet) told() {
+	if e.Tried != nil {
+		e.line("attempts", strconv.Itoa(*e.Tried))
+	}
+	if e.LastError != nil {
+		e.line("last error", Escaped(*e.LastError))
+	}
 }
 
 // line adds what is known; there may be nothing.
@@ -250,6 +268,11 @@ func (r Row) Sheet(s *tiers.Schedule, p *backlog.Policy, most int, now time.Time
 	e.moment("planned for", r.Failures.Next)
 	e.moment("eligible", r.Eligible)
 	e.moment("expires", r.Expires)
+	if e.told(); r.State == backlog.RowDead {
+		died := r.died(s, p, now)
+		e.Died = &died
+		e.line("died", died)
+	}
 	unless := ""
 	if most > 0 {
 		unless = fmt.Sprintf(", or a later one if others fill its %d (max_records)", most)
@@ -285,6 +308,7 @@ func (r Row) AttemptSheet(s *tiers.Schedule, p Refreshing, now time.Time) *Sheet
 	e.line("attempt_uid", Shown(state.UID))
 	e.moment("failing since", state.FailingSince)
 	e.line("reason", Shown(state.Reason))
+	e.told()
 	e.line("planned", strings.Join(planned, ", "))
 	e.line("a failure now", Shown(a.Failure))
 	e.moment("gives up", givesUp)

@@ -78,52 +78,74 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// countBranch adds the branch's rows to the bands.
-func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges []time.Duration, c *inspect.Counts) error {
-	col, form := t.inserted.quoted, t.inserted.known()
-	var bands []*inspect.Band
-	var args []any
-	number := "CASE WHEN " + never + " THEN -1"
-	add := func(band *inspect.Band, cond string, a ...any) {
-		number += fmt.Sprintf(" WHEN %s THEN %d", cond, len(bands))
-		bands, args = append(bands, band), append(args, a...)
-	}
-	if form != nil {
+// An ageRange is a condition on the date of insertion that puts a row in a band.
+type ageRange struct {
+	band  int // of the edges; one more: beyond
+	cond  string
+	args  []any
+	dated bool
+}
+
+// ages returns the conditions for the bands: a row that meets none is unreadable.
+func (t *layout) ages(now time.Time, edges []time.Duration) (list []ageRange) {
+	col := t.inserted.quoted
+	if form := t.inserted.known(); form != nil {
 		latest := now.Add(futureMost) // of what is believed
 		if t.mayBeFuture() {
 			latest = timeform.End.Add(-1)
 		}
 		to := form.Exact(latest.Add(1))
-		for i, edge := range edges {
-			from := form.Exact(now.Add(-edge))
-			add(&c.Bands[i], col+" >= ? AND "+col+" < ?", from, to)
+		add := func(from any) {
+			list = append(list, ageRange{len(list), col + " >= ? AND " + col + " < ?", []any{from, to}, true})
 			to = from
 		}
-		add(&c.Beyond, col+" >= ? AND "+col+" < ?", t.inserted.earliest(), to)
+		for _, edge := range edges {
+			add(form.Exact(now.Add(-edge)))
+		}
+		add(t.inserted.earliest())
 	}
-	dated := len(bands)
-	if cond := t.missing("newest"); cond != "" && len(edges) > 0 {
-		add(&c.Bands[0], cond)
+	for i, means := range []string{"newest", "oldest"} {
+		if cond := t.missing(means); cond != "" && len(edges) > 0 {
+			list = append(list, ageRange{band: i * (len(edges) - 1), cond: cond})
+		}
 	}
-	if cond := t.missing("oldest"); cond != "" && len(edges) > 0 {
-		add(&c.Bands[len(edges)-1], cond)
+	return list
+}
+
+// numbered returns an expression for the place in the list of what a row meets, -1 if it
+// meets none.
+func numbered(list []ageRange) (expr string, args []any) {
+	expr = "CASE WHEN " + never + " THEN -1"
+	for i, a := range list {
+		expr, args = expr+fmt.Sprintf(" WHEN %s THEN %d", a.cond, i), append(args, a.args...)
 	}
-	text := "SELECT " + number + " ELSE -1 END, count(*), min(" + t.text.AsStored(col) + ") FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " GROUP BY 1"
+	return expr + " ELSE -1 END", args
+}
+
+// countBranch adds the branch's rows to the bands.
+func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges []time.Duration, c *inspect.Counts) error {
+	ages := t.ages(now, edges)
+	number, args := numbered(ages)
+	text := "SELECT " + number + ", count(*), min(" + t.text.AsStored(t.inserted.quoted) + ") FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " GROUP BY 1"
 	type group struct {
-		band, n int
-		oldest  any
+		at, n  int
+		oldest any
 	}
-	groups, err := db.Each(ctx, t.db, text, args, func(rows *sql.Rows) (g group, err error) { return g, rows.Scan(&g.band, &g.n, &g.oldest) })
+	groups, err := db.Each(ctx, t.db, text, args, func(rows *sql.Rows) (g group, err error) { return g, rows.Scan(&g.at, &g.n, &g.oldest) })
 	for _, g := range groups {
-		if g.band < 0 {
+		if g.at < 0 {
 			c.Unreadable += g.n
 			continue
 		}
 		var oldest time.Time
-		if g.band < dated {
-			oldest, _ = form.Parse(t.d.Value(t.inserted.column, g.oldest))
+		a, band := ages[g.at], &c.Beyond
+		if a.dated {
+			oldest, _ = t.inserted.known().Parse(t.d.Value(t.inserted.column, g.oldest))
 		}
-		bands[g.band].Add(b.lane, g.n, oldest)
+		if a.band < len(edges) {
+			band = &c.Bands[a.band]
+		}
+		band.Add(b.lane, g.n, oldest)
 	}
 	return err
 }

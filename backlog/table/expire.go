@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -37,16 +38,17 @@ func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*ba
 			}
 			x.args = []any{x.col.known().Exact(x.bound), x.col.earliest()}
 		}
-		told := func(row []any) bool {
+		tell := func(row []any) (dies, more bool) {
 			rec := t.recordOf(row, x.branch)
-			return each == nil || each(&rec)
+			dies = each == nil || each(&rec)
+			return dies, dies
 		}
 		n, err := 0, error(nil)
 		if each == nil {
 			n, err = t.write(ctx, t.expireText(x.conds), slices.Concat(values, x.args))
 		}
 		if each != nil || t.db.Class(err) == db.Refused { // by some row, which must not keep the others alive
-			n, err = t.rewrite(ctx, t.expireSet, now, x.conds, x.args, told)
+			n, err = t.rewrite(ctx, t.expireSet, now, t.groupsByKey(ctx, t.sel.exprs, x.conds, x.args), x.conds, x.args, tell)
 		}
 		if total += n; err != nil {
 			return total, err
@@ -89,16 +91,16 @@ func (t *layout) expireText(conds []string) string {
 	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(conds, " AND ")
 }
 
-// rewrite writes to the rows that meet the conditions, in groups, in the order of their
-// keys: after an error some are written. each, if not nil, is called with every row just
-// before; if it returns false, that row and those behind it are left as they are, and so
-// are rows that the database refuses. What somebody has changed meanwhile stays so.
+// rewrite writes to the rows, which meet the conditions, in their groups: after an error
+// some are written. each, if not nil, is called with every row just before, and
+// returns whether to write it and whether to go on with the others; rows that the database refuses
+// are then left as they are, too. What somebody has changed meanwhile stays so.
 func (t *Table) rewrite(
-	ctx context.Context, set []assign, now time.Time, conds []string, args []any, each func([]any) bool,
+	ctx context.Context, set []assign, now time.Time, groups iter.Seq2[[][]any, error], conds []string, args []any, each func([]any) (write, more bool),
 ) (total int, err error) {
-	exprs, wctx := t.sel.needed, ctx
+	wctx := ctx
 	if each != nil {
-		exprs, wctx = t.sel.exprs, context.WithoutCancel(ctx)
+		wctx = context.WithoutCancel(ctx)
 	}
 	_, values := t.bound(set, work{at: now})
 	write := func(rows [][]any) (int, error) {
@@ -109,13 +111,25 @@ func (t *Table) rewrite(
 		cond := t.text.Unsearched(strings.Join(conds, " AND ")) + " AND " + t.text.KeyIn(t.key, len(rows))
 		return t.write(wctx, "UPDATE "+t.name+" SET "+setText(set)+" WHERE "+cond, all)
 	}
-	for rows, err := range t.groupsByKey(ctx, exprs, conds, args) {
+	for rows, err := range groups {
 		if err != nil {
 			return total, err
 		}
-		told := rows
-		if i := slices.IndexFunc(rows, func(row []any) bool { return each != nil && (ctx.Err() != nil || !each(row)) }); i >= 0 {
-			told = rows[:i]
+		told, more := rows, true
+		if each != nil {
+			told = nil
+			for _, row := range rows {
+				ok := false
+				if more = ctx.Err() == nil; more {
+					ok, more = each(row)
+				}
+				if ok {
+					told = append(told, row)
+				}
+				if !more {
+					break
+				}
+			}
 		}
 		var n int
 		if len(told) > 0 {
@@ -130,7 +144,7 @@ func (t *Table) rewrite(
 				}
 			}
 		}
-		if total += n; err != nil || len(told) < len(rows) {
+		if total += n; err != nil || !more {
 			return total, cmp.Or(err, ctx.Err())
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,22 +25,48 @@ func (t *layout) ParseKey(text string) (backlog.Key, error) {
 // cannot take the key for one of the table.
 func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row inspect.Row, ok bool, err error) {
 	filter := t.text.Unsearched(cmp.Or(t.where.cond, always))
-	text := fmt.Sprintf("SELECT %s, %s, CASE WHEN %s THEN 1 ELSE 0 END FROM %s WHERE %s",
-		named(t.sel.exprs), t.standingCase(), filter, t.name, t.text.KeyIn(t.key, 1))
+	exprs := t.shown(t.sel.exprs)
+	text := fmt.Sprintf("SELECT %s, CASE WHEN %s THEN 1 ELSE 0 END FROM %s WHERE %s", db.Named(exprs), filter, t.name, t.text.KeyIn(t.key, 1))
 	err = t.db.Within(ctx, func(ctx context.Context) error {
-		var standing, within int
-		raw, err := t.scanRow(t.db.Read.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, k)...), &standing, &within)
+		var within int
+		raw, err := t.scan(t.db.Read.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, k)...), len(exprs), &within)
 		if t.db.Class(err) == db.Refused {
 			return db.NotAKey(t.m.Name, t.keys, k)
 		}
 		if err != nil {
 			return err
 		}
-		row, ok = t.rowOf(raw, standing, now), true
+		row, ok = t.shownRow(raw, now), true
 		row.Filtered = within == 0
 		return nil
 	})
 	return row, ok, err
+}
+
+// shown returns the expressions of a page with those behind them that people are shown.
+func (t *layout) shown(exprs []string) []string { return slices.Concat(exprs, t.sel.told) }
+
+// shownRow is rowOf for the values of [layout.shown].
+func (t *layout) shownRow(raw []any, now time.Time) inspect.Row {
+	raw, told := raw[:len(t.sel.exprs)], raw[len(t.sel.exprs):]
+	standing, _ := db.AsCount(told[2])
+	row := t.rowOf(raw, standing, now)
+	if n, err := db.AsCount(told[0]); t.attempts != nil && err == nil {
+		row.Attempts = &n
+	}
+	if text := lastError(told); told[1] != nil {
+		row.LastError = &text
+	}
+	return row
+}
+
+// lastError returns the text that a row of [layout.shown] ends with, empty if there is none.
+func lastError(row []any) string {
+	v := row[len(row)-2]
+	if v == nil {
+		return ""
+	}
+	return db.AsText(v)
 }
 
 // standingCase numbers the states: the branch of a pending row, or one of the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -140,39 +139,20 @@ func (t *layout) terms(lane backlog.Lane) (list []term) {
 // pageQuery returns the text and the arguments of one part of a page, with
 // limit rows at most.
 func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (text string, args []any) {
-	cols := t.orderColumns(q.Lane, p.seg)
-	if len(terms) == 1 {
-		text, args = t.termQuery(q, p, terms[0], "")
-		return text + t.orderBy(q.Lane, cols), append(args, limit)
-	}
-	// The order columns are read as they are: a planner does not follow an index by
-	// an expression.
-	var rest string
-	names := make([]string, len(cols))
-	for i, c := range cols {
-		names[i] = prefix + "o" + strconv.Itoa(i)
-		rest += ", " + c + " AS " + names[i]
-	}
-	list := make([]string, len(terms))
-	for i, x := range terms {
-		one, a := t.termQuery(q, p, x, fmt.Sprintf(", %d%s", x.branch, rest))
-		args = append(args, a...)
-		if !t.text.LazyUnion { // the database would read all of each
-			one = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", one+t.orderBy(q.Lane, cols), prefix, i)
-			args = append(args, limit)
+	return t.text.Union(len(terms), t.orderColumns(q.Lane, p.seg), t.direction(q.Lane), limit, func(i int, rest string) (string, []any) {
+		if rest != "" {
+			rest = fmt.Sprintf(", %d%s", terms[i].branch, rest)
 		}
-		list[i] = one
-	}
-	return strings.Join(list, " UNION ALL ") + t.orderBy(q.Lane, names), append(args, limit)
+		return t.termQuery(q, p, terms[i], rest)
+	})
 }
 
-// orderBy ends a query whose rows come in the lane's order.
-func (t *layout) orderBy(lane backlog.Lane, cols []string) string {
-	desc := ""
-	if !t.followsPolicy(lane) {
-		desc = " DESC" // newest first
+// direction is the word for the order in which rows of the lane come.
+func (t *layout) direction(lane backlog.Lane) string {
+	if t.followsPolicy(lane) {
+		return ""
 	}
-	return " ORDER BY " + strings.Join(cols, desc+", ") + desc + " LIMIT ?"
+	return db.NewestFirst
 }
 
 // termQuery is what one term has of the query, with the rest of the columns behind the
@@ -185,7 +165,7 @@ func (t *layout) termQuery(q backlog.Query, p part, x term, rest string) (string
 	}
 	cond, args := t.pageConditions(q, p, b, x.class)
 	from := t.from(lead, t.orderOf(q.Lane).quoted)
-	return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", named(t.sel.exprs), rest, from, cond), args
+	return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", db.Named(t.sel.exprs), rest, from, cond), args
 }
 
 // orderOf returns the column by which the rows of the lane come, before the key.

@@ -167,7 +167,7 @@ func (t *layout) recordsText(cond, tail string, given bool) string {
 	if t.where.cond != "" {
 		conds = append(conds, t.text.Unsearched(t.where.cond))
 	}
-	return "SELECT " + named(exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
+	return "SELECT " + db.Named(exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
 }
 
 // Records returns the records of the rows that meet the condition, whatever their state,

@@ -296,7 +296,17 @@ func TestRefreshStates(t *testing.T) {
 			t.Errorf("row %d: %s, %v, want %s", i+1, got, err, want)
 		}
 	}
-	if n, err := tab.CountRequeue(ctx, table.Filter{}); n != 2 || err != nil {
+	for state, want := range map[string]string{"waiting": "1 5", "running": "2", "disabled": "3", "finished": "4", "": "1 2 5"} {
+		page, err := tab.List(ctx, table.Filter{State: state}, noon, backlog.Cursor{}, 10)
+		var got []string
+		for _, row := range page.Rows {
+			got = append(got, row.Key.String())
+		}
+		if slices.Sort(got); strings.Join(got, " ") != want || err != nil {
+			t.Errorf("%s: %v, %v, want %s", state, got, err, want)
+		}
+	}
+	if n, _, err := tab.CountChosen(ctx, table.Filter{}, inspect.Requeued, noon, noon); n != 2 || err != nil {
 		t.Errorf("disabled or failed: %d, %v", n, err)
 	}
 	if n, err := tab.Requeue(ctx, table.Filter{Keys: keys}, noon); n != 5 || err != nil {

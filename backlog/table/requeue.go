@@ -1,24 +1,14 @@
 package table
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
-	"backlog/backlog/table/db"
 )
-
-// A Filter says which dead and failed records are meant. The conditions
-// that are given hold together; the zero Filter means all.
-type Filter struct {
-	Keys   []backlog.Key
-	Status string    // the status as text, or "error" or "dead" where the table has no status column
-	Before time.Time // inserted before; zero: at any time
-}
 
 // requeue resolves what puts a record back to new.
 func (r *resolver) requeue() {
@@ -43,71 +33,32 @@ func (r *resolver) requeue() {
 	t.requeueSet = onceEach(t.requeueSet) // what new sets itself counts
 }
 
-// CountRequeue returns how many records Requeue would put back to new.
-func (t *Table) CountRequeue(ctx context.Context, filter Filter) (n int, err error) {
-	conds, args, err := t.requeued(filter)
-	if err != nil {
-		return 0, err
-	}
-	return t.countRows(ctx, conds, args)
-}
-
-// Requeue puts the dead and failed records that the filter selects back to new, as if
+// Requeue puts the dead and failed records that the filter means back to new, as if
 // they had never been tried, and returns how many. It writes them in groups:
 // after an error some are done. A pass that works on one of them meanwhile
 // finds it changed and leaves it so.
-func (t *Table) Requeue(ctx context.Context, filter Filter, now time.Time) (total int, err error) {
-	conds, args, err := t.requeued(filter)
+func (t *Table) Requeue(ctx context.Context, f Filter, now time.Time) (int, error) {
+	c, err := t.choose(f, inspect.Requeued, now)
 	if err != nil {
 		return 0, err
 	}
-	return t.rewrite(ctx, t.requeueSet, now, conds, args, nil)
+	return t.rewrite(ctx, t.requeueSet, now, t.byKey(ctx, c, t.sel.needed), c.all(), c.args, nil)
 }
 
-// requeued returns the conditions for the dead and failed records of the
-// filter.
-func (t *layout) requeued(filter Filter) (conds []string, args []any, err error) {
-	if len(t.requeueSet) == 0 {
-		return nil, nil, problem("say what a new record has, such as new: {when: …, set: …}", "statuses.new says no way back to new")
+// Discard likewise gives the pending records that the filter means the dead status. each, if
+// not nil, is called with every one just before: one for which it returns an error stays as it
+// is. The table must have a dead status.
+func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, each func(*inspect.Row) error) (int, error) {
+	c, err := t.choose(f, inspect.Discarded, now)
+	if err != nil {
+		return 0, err
 	}
-	var or []string
-	for _, b := range t.branches {
-		if b.lane == backlog.Failed && (filter.Status == "" || t.status != "" || filter.Status == "error") {
-			or = append(or, nonEmpty(b.cond, b.exhausted)...)
+	exprs, tell := t.sel.needed, (func([]any) (bool, bool))(nil)
+	if each != nil {
+		exprs, tell = t.sel.exprs, func(raw []any) (dies, more bool) {
+			row := t.shownRow(raw, now)
+			return each(&row) == nil, true
 		}
 	}
-	if t.dead != "" && (filter.Status == "" || t.status != "" || filter.Status == "dead") {
-		or = append(or, t.dead)
-	}
-	if t.refresh != nil && len(filter.Keys) > 0 {
-		or = []string{always} // whatever it is in
-	}
-	if t.refresh != nil && filter.Status == "disabled" { // whatever the column of statuses says
-		or, filter.Status = []string{cmp.Or(t.dead, never)}, ""
-	}
-	if len(or) == 0 {
-		return nil, nil, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)
-	}
-	conds = nonEmpty("(("+strings.Join(or, ") OR (")+"))", t.where.cond)
-	if filter.Status != "" && t.status != "" {
-		v, err := t.catalog.Find(t.m.Status, true).Typed(mapping.Value{Text: filter.Status})
-		if err != nil {
-			return nil, nil, err
-		}
-		conds = append(conds, t.status+" = "+t.text.Literal(v))
-	}
-	if !filter.Before.IsZero() {
-		form := t.inserted.known()
-		if form == nil {
-			return []string{never}, nil, nil // no row has a date
-		}
-		conds, args = append(conds, t.inserted.quoted+" < ?", t.inserted.quoted+" >= ?"), append(args, form.Exact(filter.Before), t.inserted.earliest())
-	}
-	if len(filter.Keys) > 0 {
-		conds = append(conds, t.text.KeyIn(t.key, len(filter.Keys)))
-		for _, k := range filter.Keys {
-			args = db.Bind(args, k)
-		}
-	}
-	return conds, args, nil
+	return t.rewrite(ctx, t.expireSet, now, t.byKey(ctx, c, exprs), c.all(), c.args, tell)
 }

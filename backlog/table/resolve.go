@@ -206,7 +206,8 @@ func (r *resolver) states() {
 	}
 	fresh := r.branches("statuses.new", m.New, backlog.Fresh)
 	failed := r.branches("statuses.error", m.Error, backlog.Failed)
-	t.success, t.dead = r.end("statuses.success", m.Success), r.end("statuses.dead", m.Dead)
+	t.deadFilter = r.end("statuses.dead", m.Dead)
+	t.success, t.dead = r.end("statuses.success", m.Success).cond, t.deadFilter.cond
 	dead := r.branches("statuses.dead", m.Dead, backlog.Failed) // no lane: to compare with
 	t.branches = fresh
 	for _, b := range failed {
@@ -227,9 +228,9 @@ func (r *resolver) states() {
 	r.retryLanes()
 }
 
-// end returns the condition of a state that is not pending, "" if none can be
+// end returns the condition of a state that is not pending, none if it cannot be
 // told.
-func (r *resolver) end(setting string, s mapping.State) string {
+func (r *resolver) end(setting string, s mapping.State) filter {
 	defer r.unheld(setting, s)()
 	list := s.When
 	if len(s.Values) > 0 {
@@ -243,9 +244,9 @@ func (r *resolver) end(setting string, s mapping.State) string {
 		}
 	}
 	if i := slices.IndexFunc(s.Set, r.isMoment); len(list) == 0 && i >= 0 {
-		return r.t.text.Quote(r.column(setting, s.Set[i].Column).Name) + " IS NOT NULL"
+		return filter{cond: r.t.text.Quote(r.column(setting, s.Set[i].Column).Name) + " IS NOT NULL"}
 	}
-	return r.filter(setting, list).cond
+	return r.filter(setting, list)
 }
 
 // isMoment reports whether a state is told by the time alone that it sets: no other
@@ -312,6 +313,7 @@ func (r *resolver) touched(attempt bool) (also []assign) {
 		also = append(also, r.assign("table.touch", a))
 	}
 	if attempt && r.t.m.Attempts != "" {
+		r.t.attempts = r.column("table.attempts", r.t.m.Attempts)
 		also = append(also, r.assign("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))
 	}
 	for _, tc := range r.t.times {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 
 	"backlog/backlog"
@@ -24,6 +23,7 @@ type columns struct {
 	status  int       // likewise; -1: not there
 	refresh []int     // likewise: the columns of the refresh policy
 	names   []string  // of the handler's columns
+	told    []string  // expressions that [layout.shown] adds: attempts, last error, state
 }
 
 func (t *layout) newColumns() columns {
@@ -67,6 +67,14 @@ func (t *layout) newColumns() columns {
 			tc.at = add(tc.quoted)
 		}
 	}
+	for _, c := range []*column{t.attempts, t.errCol} {
+		expr := "NULL"
+		if c != nil {
+			expr = cmp.Or(c.Expr, t.text.AsStored(t.text.Quote(c.Name)))
+		}
+		s.told, s.columns = append(s.told, expr), append(s.columns, c)
+	}
+	s.told, s.columns = append(s.told, t.standingCase()), append(s.columns, nil)
 	return s
 }
 
@@ -84,33 +92,29 @@ func (t *layout) names(quoted []string) (list []string) {
 	return list
 }
 
-// prefix begins the names of expressions, which are to be no column's.
-const prefix = "backlog_"
-
-// named returns the expressions as a SELECT has them.
-func named(exprs []string) string {
-	list := make([]string, len(exprs))
-	for i, e := range exprs {
-		list[i] = e + " AS " + prefix + strconv.Itoa(i)
-	}
-	return strings.Join(list, ", ")
-}
-
 // Given returns the names of the columns that a handler is given of each
 // record, in their order.
 func (t *layout) Given() []string { return slices.Clone(t.sel.names) }
 
 // scanRow reads the columns of a page as they are stored, with what else is to be
 // read behind them.
-func (t *layout) scanRow(rows interface{ Scan(to ...any) error }, rest ...any) ([]any, error) {
-	row, err := db.ScanValues(rows, len(t.sel.exprs), rest...)
+func (t *layout) scanRow(rows scannable, rest ...any) ([]any, error) {
+	return t.scan(rows, len(t.sel.exprs), rest...)
+}
+
+// A scannable is one or many rows.
+type scannable interface{ Scan(to ...any) error }
+
+// scan is scanRow for the first n expressions of [layout.shown].
+func (t *layout) scan(rows scannable, n int, rest ...any) ([]any, error) {
+	row, err := db.ScanValues(rows, n, rest...)
 	for i, v := range row {
 		row[i] = t.value(i, v)
 	}
 	return row, err
 }
 
-// groupsByKey returns the expressions of the rows that meet the conditions in groups
+// groupsByKey returns the expressions, which are a page's or those of [layout.shown], of the rows that meet the conditions in groups
 // of at most MaxGroup, in the order of the keys. An index of the conditions is of
 // no use to it: each page would sort all that meets them.
 func (t *Table) groupsByKey(ctx context.Context, exprs, conds []string, args []any) iter.Seq2[[][]any, error] {
@@ -118,8 +122,8 @@ func (t *Table) groupsByKey(ctx context.Context, exprs, conds []string, args []a
 		all := t.text.Unsearched(strings.Join(conds, " AND "))
 		cond, bound := all, args
 		for more := true; more; {
-			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", named(exprs), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
-			rows, err := db.Each(ctx, t.db, text, bound, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
+			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", db.Named(exprs), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
+			rows, err := db.Each(ctx, t.db, text, bound, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(exprs)) })
 			if err == nil && len(rows) == 0 {
 				return
 			}
@@ -182,7 +186,7 @@ func (t *Table) OfEachState(ctx context.Context) (map[string]*backlog.Record, er
 		if t.inserted.null == "" || t.inserted.null == "skip" {
 			conds = append(conds, t.inserted.quoted+" IS NOT NULL")
 		}
-		text := "SELECT " + named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + t.orderBy(b.lane, t.orderColumns(b.lane, segDated))
+		text := "SELECT " + db.Named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + db.OrderBy(t.direction(b.lane), t.orderColumns(b.lane, segDated))
 		rows, err := db.Each(ctx, t.db, text, []any{1}, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
 		if err != nil {
 			return nil, err

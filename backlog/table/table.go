@@ -60,6 +60,8 @@ type layout struct {
 	success, dead string // conditions, for counting; "" where they cannot be told
 	actions       [backlog.RowOther]action
 	errCol        *column  // takes the error's text; nil: none does
+	attempts      *column  // counts them, whatever their outcome; nil: none does
+	deadFilter    filter   // whose condition is dead
 	expireSet     []assign // nil: no dead status
 	requeueSet    []assign // what makes a record new; nil: it cannot be said
 }

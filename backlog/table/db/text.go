@@ -336,3 +336,51 @@ func (t *Text) ParseURL(rawURL string) (u *url.URL, params map[string]string, er
 	}
 	return u, params, nil
 }
+
+// prefix begins the names of expressions, which are to be no column's.
+const prefix = "backlog_"
+
+// Named returns the expressions as a SELECT has them.
+func Named(exprs []string) string {
+	list := make([]string, len(exprs))
+	for i, e := range exprs {
+		list[i] = e + " AS " + prefix + strconv.Itoa(i)
+	}
+	return strings.Join(list, ", ")
+}
+
+// Union returns the query for the rows of n queries in one order. one is the i-th, with
+// the rest of the columns behind its own, which are only to order by.
+func (t *Text) Union(n int, cols []string, direction string, limit int, one func(i int, rest string) (string, []any)) (text string, args []any) {
+	if n == 1 {
+		text, args = one(0, "")
+		return text + OrderBy(direction, cols), append(args, limit)
+	}
+	// The order columns are read as they are: a planner does not follow an index by
+	// an expression.
+	var rest string
+	names := make([]string, len(cols))
+	for i, c := range cols {
+		names[i] = prefix + "o" + strconv.Itoa(i)
+		rest += ", " + c + " AS " + names[i]
+	}
+	list := make([]string, n)
+	for i := range list {
+		one, a := one(i, rest)
+		args = append(args, a...)
+		if !t.LazyUnion { // the database would read all of each
+			one = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", one+OrderBy(direction, cols), prefix, i)
+			args = append(args, limit)
+		}
+		list[i] = one
+	}
+	return strings.Join(list, " UNION ALL ") + OrderBy(direction, names), append(args, limit)
+}
+
+// NewestFirst is the direction of descending values.
+const NewestFirst = " DESC"
+
+// OrderBy ends a query whose rows come in an order.
+func OrderBy(direction string, cols []string) string {
+	return " ORDER BY " + strings.Join(cols, direction+", ") + direction + " LIMIT ?"
+}

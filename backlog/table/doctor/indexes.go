@@ -26,6 +26,11 @@ type Plan struct {
 // Plans compares the indexes to have with the indexes there are. now is the time of a
 // pass.
 func Plans(ctx context.Context, t *table.Table, now time.Time) (list []Plan, err error) {
+	return PlansOf(ctx, t, t.Readings(now))
+}
+
+// PlansOf is Plans for other queries than those of passes.
+func PlansOf(ctx context.Context, t *table.Table, readings []table.Reading) (list []Plan, err error) {
 	d := t.DB()
 	err = d.Within(ctx, func(ctx context.Context) error {
 		conn, err := d.Read.Conn(ctx)
@@ -38,16 +43,16 @@ func Plans(ctx context.Context, t *table.Table, now time.Time) (list []Plan, err
 		if err != nil {
 			return err
 		}
-		list, err = compare(ctx, t, conn, cat, now)
+		list, err = compare(ctx, t, conn, cat, readings)
 		return err
 	})
 	return list, err
 }
 
 // compare is Plans by a catalogue. conn may be nil where there is no table yet.
-func compare(ctx context.Context, t *table.Table, conn *sql.Conn, cat *db.Catalog, now time.Time) (list []Plan, err error) {
+func compare(ctx context.Context, t *table.Table, conn *sql.Conn, cat *db.Catalog, readings []table.Reading) (list []Plan, err error) {
 	text := t.DB().Text()
-	for _, r := range t.Readings(now) {
+	for _, r := range readings {
 		name, create := indexOf(t, cat, r)
 		p := Plan{What: r.What, Bad: "no index serves its pages", Hint: create}
 		serving := cat.Serving(r.Equal, r.Order)

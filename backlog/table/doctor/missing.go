@@ -80,7 +80,7 @@ func indexesOf(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time) ([]s
 	if err != nil {
 		return nil, err
 	}
-	plans, err := compare(context.Background(), t, nil, cat, now)
+	plans, err := compare(context.Background(), t, nil, cat, t.Readings(now))
 	return hints(plans), err
 }
 

@@ -1,0 +1,137 @@
+package inspect
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/tiers"
+)
+
+// An Entry is what a list and a [Sheet] have of a record. A value that it does not have is null
+// in JSON.
+type Entry struct {
+	ID       backlog.Key `json:"id"`
+	Status   string      `json:"status"`
+	Inserted Stamp       `json:"inserted"`
+	Age      *float64    `json:"age_seconds"`
+	Due      bool        `json:"due"`
+	Reason   string      `json:"reason"`
+	Next     Stamp       `json:"next"`
+	Tier     *string     `json:"tier"` // of a list: the band that the age is in; of a sheet: the tier that ticks next
+
+	State     string  `json:"state"` // new, error, success, dead or other; with the policy refresh as [State] has it
+	Tried     *int    `json:"attempts"`
+	LastError *string `json:"last_error"`
+}
+
+// A List is what list prints, as it comes.
+type List struct {
+	Records []Entry `json:"records"`
+	Next    *string `json:"next"` // where the list goes on; null: there are no more
+}
+
+// A Purpose is what records are meant for.
+type Purpose int
+
+const (
+	Listed    Purpose = iota // what is pending, unless a state is given
+	Requeued                 // what is dead or failed
+	Discarded                // what is pending or out of retries
+)
+
+// StatesFor returns the states by which the records may be named: with the policy refresh
+// those of [State].
+func StatesFor(p Purpose, refreshing bool) []string {
+	switch {
+	case refreshing:
+		return States
+	case p == Requeued:
+		return []string{"failed", "dead", "exhausted", "unreadable"}
+	case p == Discarded:
+		return []string{"fresh", "failed", "exhausted", "unreadable"}
+	}
+	return []string{"fresh", "failed", "dead", "exhausted", "unreadable"}
+}
+
+// Beyond is the band of records that are older than every tier.
+const Beyond = "beyond"
+
+func (r *Row) entry(x Explanation, now time.Time) Entry {
+	e := Entry{
+		ID: r.Key, Status: r.Status, Inserted: Stamp(r.Inserted),
+		Due: x.Due, Reason: x.Reason, Next: Stamp(x.Next), Tier: textOrNull(x.Tier),
+		State: r.State.String(), Tried: r.Attempts, LastError: r.LastError,
+	}
+	// An infinite date has no age: it is further away than a duration can be long.
+	if age := now.Sub(r.Inserted); !r.Inserted.IsZero() && r.Inserted.Add(age).Equal(now) {
+		seconds := age.Seconds()
+		e.Age = &seconds
+	}
+	return e
+}
+
+// Entry returns what a list has of a row that is handled until it succeeds.
+func (r Row) Entry(s *tiers.Schedule, p *backlog.Policy, now time.Time) Entry {
+	e := r.entry(Explain(r, s, p, now), now)
+	e.Tier = textOrNull(r.band(s, now))
+	return e
+}
+
+// AttemptEntry returns what a list has of a row of the policy refresh, whose age does not matter.
+func (r Row) AttemptEntry(s *tiers.Schedule, p Refreshing, now time.Time) Entry {
+	e := r.entry(r.explainRefresh(p, s, now), now)
+	e.State, e.Tier = State(r.Refresh), nil
+	return e
+}
+
+// band returns the name of the narrowest tier that reaches the row's age, [Beyond] if none
+// does; empty where it has none.
+func (r *Row) band(s *tiers.Schedule, now time.Time) string {
+	if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
+		return ""
+	}
+	for _, t := range s.Tiers() {
+		if r.Reached(backlog.TierPass(s, t), now) {
+			return t.Name
+		}
+	}
+	return Beyond
+}
+
+// EntryLine is the heading of [Entry.Line]. Not every table has the last two columns.
+func EntryLine(attempts, lastError bool) string {
+	return told("ID\tSTATUS\tAGE\tTIER\tNEXT TRY", attempts, "ATTEMPTS", lastError, "LAST ERROR")
+}
+
+// Line is the record for people, with tabs between cells.
+func (e *Entry) Line(attempts, lastError bool, now time.Time) string {
+	age, tier, next, tried, text := "-", "-", "-", "-", "-"
+	if e.Age != nil {
+		age = Shortly(now.Sub(time.Time(e.Inserted)))
+	}
+	if e.Tier != nil {
+		tier = Shown(*e.Tier)
+	}
+	if t := time.Time(e.Next); !t.IsZero() {
+		next = fromNow(t, now)
+	}
+	if e.Tried != nil {
+		tried = strconv.Itoa(*e.Tried)
+	}
+	if e.LastError != nil {
+		text = Cut(Escaped(strings.Join(strings.Fields(*e.LastError), " ")), 100)
+	}
+	return told(strings.Join([]string{Shown(e.ID.String()), Shown(e.Status), age, tier, next}, "\t"), attempts, tried, lastError, text)
+}
+
+func told(line string, attempts bool, tried string, lastError bool, text string) string {
+	if attempts {
+		line += "\t" + tried
+	}
+	if lastError {
+		line += "\t" + text
+	}
+	return line
+}

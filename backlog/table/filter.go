@@ -1,0 +1,204 @@
+package table
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/mapping"
+	"backlog/backlog/table/db"
+)
+
+// A Filter says which records are meant. The conditions that are given hold together;
+// the zero Filter means all that its purpose is about.
+type Filter struct {
+	Keys   []backlog.Key
+	Status string    // the status as text, or "error" or "dead" where the table has no status column
+	State  string    // one of [inspect.StatesFor]; "": any that the purpose is about
+	Before time.Time // inserted before; zero: at any time
+
+	Ages []time.Duration // of the tiers, ascending, for Band and for the state unreadable
+	Band int             // of these, from 1 on, as [inspect.Counts] has them; one more: beyond all; 0: any
+
+	Cause func(lastError string) bool // nil: any; see [Table.HasLastError]
+	Never bool                        // failed records are never tried again: they are exhausted
+	Limit int                         // of Requeue and Discard; 0: none
+}
+
+// HasLastError reports whether a column has the last error of a record.
+func (t *layout) HasLastError() bool { return t.errCol != nil }
+
+// A choice is what a filter means in the table: rows in one of the sets that meet the
+// conditions.
+type choice struct {
+	sets  []branch // of each only what its rows have in common counts
+	conds []string
+	args  []any
+	Filter
+}
+
+// choose returns what the filter means at a time.
+func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, err error) {
+	if p == inspect.Requeued && len(t.requeueSet) == 0 {
+		return c, problem("say what a new record has, such as new: {when: …, set: …}", "statuses.new says no way back to new")
+	}
+	c = choice{sets: t.sets(&f, p), conds: append(nonEmpty(t.where.cond), t.keyed()...), Filter: f}
+	if len(c.sets) == 0 && p == inspect.Requeued && f.State == "" {
+		return c, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)
+	}
+	add := func(cond string, args ...any) { c.conds, c.args = append(c.conds, cond), append(c.args, args...) }
+	if f.Status != "" && t.status != "" {
+		v, err := t.catalog.Find(t.m.Status, true).Typed(mapping.Value{Text: f.Status})
+		if err != nil {
+			return c, err
+		}
+		add(t.status + " = " + t.text.Literal(v))
+	}
+	if form := t.inserted.known(); !f.Before.IsZero() && form == nil {
+		add(never) // no row has a date
+	} else if !f.Before.IsZero() {
+		add(t.inserted.quoted+" < ? AND "+t.inserted.quoted+" >= ?", form.Exact(f.Before), t.inserted.earliest())
+	}
+	ages := t.ages(now, f.Ages)
+	if f.State == "unreadable" {
+		number, args := numbered(ages)
+		add(number+" = -1", args...)
+	}
+	if f.Band > 0 {
+		or, args := []string{never}, []any(nil)
+		for _, a := range ages {
+			if a.band == f.Band-1 {
+				or, args = append(or, a.cond), append(args, a.args...)
+			}
+		}
+		if len(or) == 2 {
+			or = or[1:] // which an index can be searched by
+		}
+		add("("+strings.Join(or, " OR ")+")", args...)
+	}
+	if len(f.Keys) > 0 {
+		var args []any
+		for _, k := range f.Keys {
+			args = db.Bind(args, k)
+		}
+		add(t.text.KeyIn(t.key, len(f.Keys)), args...)
+	}
+	return c, nil
+}
+
+// sets returns the rows that the filter's state and the purpose are about, whatever else
+// they must be.
+func (t *layout) sets(f *Filter, p inspect.Purpose) (list []branch) {
+	wanted := inspect.StatesFor(p, t.refresh != nil)
+	switch {
+	case t.refresh != nil && p == inspect.Requeued && len(f.Keys) > 0:
+		return []branch{{filter: filter{cond: always}}}
+	case t.refresh != nil && p == inspect.Requeued && f.Status == "disabled": // whatever the column of statuses says
+		wanted, f.Status = []string{"dead"}, ""
+	case f.State != "" && f.State != "unreadable":
+		wanted = []string{f.State}
+	case t.refresh != nil && p == inspect.Listed:
+		wanted = []string{"waiting", "running"}
+	case t.refresh != nil:
+		wanted = []string{"failed", "dead"}
+	case p == inspect.Listed:
+		wanted = []string{"fresh", "failed"}
+	}
+	add := func(state, status, cond string, b branch) {
+		if b.cond = cond; cond != "" && slices.Contains(wanted, state) && (f.Status == "" || t.status != "" || f.Status == status) {
+			list = append(list, b)
+		}
+	}
+	for _, b := range t.branches {
+		again, exhausted := b.cond, b.exhausted
+		if f.Never && b.lane == backlog.Failed && f.State != "unreadable" {
+			again, exhausted = "", b.cond
+		}
+		status := map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[b.lane]
+		add(b.lane.String(), status, again, b)
+		add("exhausted", status, exhausted, b)
+	}
+	add("dead", "dead", t.dead, branch{filter: t.deadFilter})
+	if c := t.refresh; c != nil {
+		add("waiting", "", c.Waiting, branch{})
+		add("running", "", c.Running, branch{})
+		add("finished", "", c.Finished, branch{})
+		if disabled := c.Disabled; disabled != "" {
+			if c.Running != "" {
+				disabled += " AND NOT (" + c.Running + ")"
+			}
+			add("disabled", "", disabled, branch{})
+		}
+	}
+	return list
+}
+
+// all returns the conditions of the rows in any of the sets.
+func (c *choice) all() []string {
+	or := make([]string, len(c.sets))
+	for i, b := range c.sets {
+		or[i] = "(" + b.cond + ")"
+	}
+	return append([]string{"(" + strings.Join(append(or, never), " OR ") + ")"}, c.conds...)
+}
+
+// byKey returns the expressions of [layout.shown] of the rows of the choice in groups of at most 100,
+// in the order of their keys.
+func (t *Table) byKey(ctx context.Context, c choice, exprs []string) iter.Seq2[[][]any, error] {
+	return func(yield func([][]any, error) bool) {
+		n := 0
+		for rows, err := range t.groupsByKey(ctx, t.shown(exprs), c.all(), c.args) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			rows = slices.DeleteFunc(rows, func(row []any) bool { return c.Cause != nil && !c.Cause(lastError(row)) })
+			if left := c.Limit - n; c.Limit > 0 && len(rows) > left {
+				rows = rows[:left]
+			}
+			n += len(rows)
+			for group := range slices.Chunk(rows, 100) {
+				if !yield(group, nil) {
+					return
+				}
+			}
+			if c.Limit > 0 && n == c.Limit {
+				return
+			}
+		}
+	}
+}
+
+// CountChosen returns how many records Requeue or Discard would write to, and how many of
+// them were inserted before a time.
+func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, now, before time.Time) (n, old int, err error) {
+	c, err := t.choose(f, p, now)
+	if err == nil && f.Limit == 0 && f.Cause == nil {
+		if n, err = t.countRows(ctx, c.all(), c.args); err != nil || !f.Before.IsZero() && f.Before.Before(before) {
+			return n, n, err
+		}
+		f.Before = before
+		if c, err = t.choose(f, p, now); err == nil {
+			old, err = t.countRows(ctx, c.all(), c.args)
+		}
+		return n, old, err
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	for rows, err := range t.byKey(ctx, c, t.sel.needed) {
+		if err != nil {
+			return n, old, err
+		}
+		for n += len(rows); len(rows) > 0; rows = rows[1:] {
+			if d, _ := t.datesOf(rows[0], now); !d.inserted.IsZero() && d.inserted.Before(before) {
+				old++
+			}
+		}
+	}
+	return n, old, nil
+}

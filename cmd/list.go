@@ -1,0 +1,221 @@
+package cmd
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"backlog/backlog"
+	"backlog/backlog/causes"
+	"backlog/backlog/inspect"
+	"backlog/backlog/table"
+	"backlog/backlog/table/doctor"
+	"backlog/tiers"
+)
+
+// FilterOptions are the flags that say which records are meant.
+type FilterOptions struct {
+	State, Tier, Cause string
+	OlderThan          time.Duration
+	Limit              int
+}
+
+func (o *FilterOptions) AddFlags(f *pflag.FlagSet, states string, limit int, most string) {
+	f.StringVar(&o.State, "state", "", "take the records in `STATE`: "+states)
+	f.StringVar(&o.Tier, "tier", "", "take the records whose age is in the band of the tier called `NAME`, as status has it, or beyond")
+	f.StringVar(&o.Cause, "cause", "", "take the records whose last error, or what once prints of it, has `TEXT`")
+	f.Var(&flagOf[time.Duration]{to: &o.OlderThan, read: parseAge}, "older-than", "take the records that are older than `AGE`, such as 7d")
+	f.IntVar(&o.Limit, "limit", limit, most)
+}
+
+// given reports whether one of the flags that choose records is.
+func (o *FilterOptions) given() bool {
+	return o.State != "" || o.Tier != "" || o.Cause != "" || o.OlderThan > 0
+}
+
+// filter returns what the options mean in the table.
+func (o *FilterOptions) filter(a *app, p inspect.Purpose, now time.Time) (f table.Filter, err error) {
+	policy := policyOf(a.cfg)
+	f = table.Filter{
+		State: o.State, Limit: o.Limit, Never: policy != nil && policy.Never,
+		Ages: each(a.cfg.Tiers.Tiers(), func(t tiers.Tier) time.Duration { return t.MaxAge }),
+	}
+	names, states := append(each(a.cfg.Tiers.Tiers(), func(t tiers.Tier) string { return t.Name }), inspect.Beyond), inspect.StatesFor(p, a.again != nil)
+	f.Band = slices.Index(names, o.Tier) + 1
+	switch {
+	case o.Limit < 0:
+		return f, usagef("--limit: must not be negative")
+	case o.State != "" && !slices.Contains(states, o.State):
+		return f, usagef("--state: %q is none of %s", o.State, strings.Join(states, ", "))
+	case a.table.OneLane() && (o.State == "failed" || o.State == "exhausted"):
+		return f, usagef("--state: in this table failed records are not told from fresh ones, which statuses.error does")
+	case o.State == "dead" && !a.table.HasDead():
+		return f, usagef("--state: no dead status is configured; statuses.dead says which it is")
+	case o.Tier != "" && a.again != nil:
+		return f, usagef("--tier: under the policy refresh the age of a record does not matter")
+	case o.Tier != "" && f.Band == 0:
+		return f, usagef("--tier: there is no tier %q; the tiers are: %s, and %s for what is older", o.Tier, strings.Join(names[:len(names)-1], ", "), inspect.Beyond)
+	case o.Cause != "" && !a.table.HasLastError():
+		return f, usagef("--cause: no column has the last error of a record; name one in table.last_error")
+	}
+	if o.Cause != "" {
+		f.Cause = func(text string) bool { return causes.Has(text, o.Cause) }
+	}
+	if o.OlderThan > 0 {
+		f.Before = now.Add(-o.OlderThan)
+	}
+	return f, nil
+}
+
+// ListOptions are the flags of list.
+type ListOptions struct {
+	dataFlags
+	FilterOptions
+	After string
+}
+
+func newList(g *globals) *cobra.Command {
+	var o ListOptions
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List records: what is pending, or the failed, dead, exhausted or unreadable ones",
+		Long: `List prints records, newest first: their status, age and tier, when they are next
+tried, and how often they were tried and the last error where the table has columns for
+that. Without --state it lists all that are pending, those included whose date cannot
+be read; exhausted ones are out of retries. It only reads the table.
+
+    backlog list --state failed --tier 1d --cause "connection refused"
+    backlog list --state dead --older-than 7d --limit 1000000 --json
+
+Under the policy refresh the states are waiting, running, disabled and finished.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runList(c.Context(), o, g) },
+	}
+	f := c.Flags()
+	o.FilterOptions.AddFlags(f, "fresh, failed, dead, exhausted, unreadable", 100, "print at most `N` records")
+	f.StringVar(&o.After, "after", "", "go on behind the `PLACE` that --json has called next")
+	o.dataFlags.AddFlags(f)
+	return c
+}
+
+func runList(ctx context.Context, o ListOptions, g *globals) error {
+	if o.Limit == 0 {
+		return usagef("--limit: must be more than 0")
+	}
+	after, err := parsePlace(o.After)
+	if err != nil {
+		return err
+	}
+	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	filter, err := o.filter(a, inspect.Listed, now)
+	if err != nil {
+		return err
+	}
+	a.warnOfOrder(ctx, filter, now)
+	before := `{"records":[`
+	attempts, lastError := a.cfg.Table.Attempts != "", a.table.HasLastError()
+	header := []string{inspect.EntryLine(attempts, lastError)}
+	for n := 0; n < o.Limit; {
+		page, err := a.table.List(ctx, filter, now, after, o.Limit-n)
+		if err != nil {
+			return err
+		}
+		lines, records := header, []byte(nil)
+		for _, row := range page.Rows {
+			r := a.listed(row, now)
+			if !o.JSON {
+				lines = append(lines, r.Line(attempts, lastError, now))
+				continue
+			}
+			b, err := json.Marshal(r)
+			if err != nil {
+				return err
+			}
+			records = append(append(records, before...), b...)
+			before = ","
+		}
+		if g.printf("%s", records); !o.JSON && len(page.Rows) > 0 {
+			header = nil
+			if err := printTable(g.out, lines); err != nil {
+				return err
+			}
+		}
+		n += len(page.Rows)
+		if after = page.Next; after.IsZero() || g.unsaid != nil {
+			break
+		}
+	}
+	switch {
+	case !o.JSON && header != nil:
+		g.printf("no records\n")
+	case !o.JSON && !after.IsZero():
+		g.printf("there are more: raise --limit, or go on with --after %s\n", placeOf(after))
+	case o.JSON:
+		if before != "," {
+			g.printf("%s", before)
+		}
+		next := "null"
+		if !after.IsZero() {
+			next = `"` + placeOf(after) + `"`
+		}
+		g.printf("],\"next\":%s}\n", next)
+	}
+	return nil
+}
+
+// warnOfOrder says for which records no index serves, so that a page of the list sorts all
+// of them.
+func (a *app) warnOfOrder(ctx context.Context, f table.Filter, now time.Time) {
+	readings, err := a.table.ListReadings(f, now)
+	if err != nil {
+		return // which List returns, too
+	}
+	plans, err := doctor.PlansOf(ctx, a.table, readings)
+	for i, p := range plans {
+		if err == nil && p.Bad != "" {
+			a.log.Warn("no index serves this order: each page of the list reads and sorts all of these records", "where", readings[i].Where, "hint", p.Hint)
+		}
+	}
+}
+
+// listed returns what list prints of a row.
+func (a *app) listed(row inspect.Row, now time.Time) inspect.Entry {
+	if p := refreshOf(a.cfg); p != nil && row.Refresh != nil {
+		return row.AttemptEntry(a.cfg.Tiers, refreshing(p, row), now)
+	}
+	return row.Entry(a.cfg.Tiers, policyOf(a.cfg), now)
+}
+
+// placeOf returns the cursor as one word, empty for none.
+func placeOf(c backlog.Cursor) string {
+	if c.IsZero() {
+		return ""
+	}
+	b, _ := json.Marshal(c)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parsePlace(text string) (c backlog.Cursor, err error) {
+	if text == "" {
+		return c, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	if err != nil {
+		err = usageError{fmt.Errorf("--after: that is no place in a list; take it from next of list --json")}
+	}
+	return c, err
+}
