@@ -163,11 +163,11 @@ func TestBrokerCluster(t *testing.T) {
 			victim.boot()
 		}
 	}
-	// Messages that a queue of delays was moving when its node died are in no queue for three
-	// minutes; then the broker moves them again.
+	// Messages that a queue of delays was moving when its node died are in no queue for up to
+	// six minutes; then the broker moves them again.
 	const moving = `lists:sum([N || Q <- rabbit_amqqueue:list(), amqqueue:get_type(Q) == rabbit_quorum_queue,
 		{messages_dlx, N} <- rabbit_amqqueue:info(Q, [messages_dlx])]).`
-	if !eventuallyWithin(10*time.Minute, func() bool { return m.ready("messages-error") >= m.sent/10 && nodes[0].ctl("eval", moving) == "0\n" }) {
+	if !eventuallyWithin(15*time.Minute, func() bool { return m.ready("messages-error") >= m.sent/10 && nodes[0].ctl("eval", moving) == "0\n" }) {
 		t.Error("messages are not moved from the queues of delays")
 	}
 	sums := newAccount(t)
