@@ -72,6 +72,10 @@ type Engine struct {
 	OnDead        Handler
 	OnDeadTimeout time.Duration // of one call of it; 0: none
 
+	// Paused reports whether nothing may be dispatched for now. It is asked before
+	// the first record of a pass and every second: the pass ends then. Nil: never.
+	Paused func() bool
+
 	// ShutdownTimeout is how long running handlers may go on after the
 	// pass's context is done; 0: 30 s. One nanosecond gives them no time.
 	ShutdownTimeout time.Duration
@@ -293,14 +297,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// expire gives the dead status to what is older than the widest tier. each is called with every one before.
-func (r *run) expire(ctx context.Context, each func(*Record) bool) {
+// expire gives the dead status to what is older than the widest tier.
+func (r *run) expire(ctx context.Context) {
 	x, ok := r.e.Store.(expirer)
 	if !ok || !r.pass.Widest {
 		return
 	}
 	err := r.e.persist(ctx, func() error {
-		n, err := x.Expire(ctx, r.pass.Now, r.pass.since(), each)
+		n, err := x.Expire(ctx, r.pass.Now, r.pass.since(), r.tellExpired)
 		r.count(func(rep *Report) { rep.Expired += n })
 		return err
 	})
@@ -313,7 +317,7 @@ func (r *run) expire(ctx context.Context, each func(*Record) bool) {
 // whether it may die.
 func (r *run) tellExpired(rec *Record) bool {
 	rec.Tier, rec.AttemptID = r.pass.Tier, r.e.attemptID()
-	if !r.try([]Record{*rec}) {
+	if r.e.OnDead != nil && !r.try([]Record{*rec}) {
 		return false
 	}
 	reason := ReasonExpired
@@ -327,11 +331,12 @@ func (r *run) tellExpired(rec *Record) bool {
 // written. It returns false if the end of ctx has ended that: nobody has been told,
 // and the row must stay as it is, as after a crash.
 func (e *Engine) tell(ctx context.Context, tier string, s *Settlement, reason string) bool {
+	told := *s.Record // what has been handled is told about elsewhere as it was
+	told.Reason, told.Error, told.Refresh = reason, s.Error, s.Refresh
+	e.emit(Event{Kind: Died, Tier: tier, Record: &told})
 	if e.OnDead == nil {
 		return true
 	}
-	told := *s.Record // what has been handled is told about elsewhere as it was
-	told.Reason, told.Error, told.Refresh = reason, s.Error, s.Refresh
 	err := e.call(ctx, e.OnDead, e.OnDeadTimeout, &told)
 	if err != nil && ctx.Err() != nil {
 		return false

@@ -17,6 +17,7 @@ type Event struct {
 	Err     error
 	N       int
 	AtLeast bool // N is not all
+	Since   time.Time
 	Report  *Report
 	GivenUp bool
 }
@@ -53,11 +54,12 @@ const (
 	Unwritten  EventKind = "outcome not written" // given up, the row does not show what happened; Err says why
 
 	UnreadableRow    EventKind = "unreadable row"       // Tier, Record (its Key only), Err
+	Died             EventKind = "record died"          // Tier, Record, whose Reason says why: just before it is written
 	OnDeadFailed     EventKind = "on_dead failed"       // Tier, Record, Err: what Engine.OnDead returned for it
 	StoreUnavailable EventKind = "store away"           // Err: first failure of a series
 	StoreBack        EventKind = "store back"           // the series is over
 	Paused           EventKind = "pause"                // Err: the handler's; At: until when
-	TicksMissed      EventKind = "ticks missed"         // N, AtLeast: ticks that the pass about to start covers; Tier: its tier
+	TicksMissed      EventKind = "ticks missed"         // N, AtLeast: ticks since then that the pass about to start covers; Tier: its tier
 	TierSkipped      EventKind = "tier skipped"         // Tier: due, but its last pass still runs
 	TierCovered      EventKind = "tier covered"         // Tier: due, and covered by the pass of a wider one
 	LockWaiting      EventKind = "waiting for the lock" // a pass waits for the run lock of another process; Tier
@@ -106,6 +108,7 @@ const (
 	StoppedSignal     = "signal"
 	StoppedReload     = "reload" // another engine goes on with the rest
 	StoppedLock       = "lock"   // it was lost
+	StoppedPause      = "pause"  // [Engine.Paused]
 	StoppedError      = "error"
 )
 

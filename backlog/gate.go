@@ -122,6 +122,24 @@ func (r *run) closedFor() time.Duration {
 	return 0
 }
 
+// errPause is the cause for which passes end in a pause that somebody asked for.
+var errPause = errors.New("pause")
+
+// pauseEvery is how often Engine.Paused is asked.
+const pauseEvery = time.Second
+
+func (e *Engine) isPaused() bool { return e.Paused != nil && e.Paused() }
+
+// heedPause ends the walk when a pause begins.
+func (r *run) heedPause(over context.Context) {
+	for r.e.Paused != nil && sleep(over, pauseEvery) {
+		if r.e.Paused() {
+			r.endWalk(errPause)
+			return
+		}
+	}
+}
+
 // pauseFor keeps every pass from starting handler calls if err asks for it.
 func (e *Engine) pauseFor(err error) {
 	wait, asks := PauseOf(err)

@@ -98,6 +98,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { l.watch(ctx) })
 	watch.Go(func() { l.collect(ctx) })
+	watch.Go(func() { l.resume(ctx) })
 	l.safely(func() { l.restore(now) })
 
 	// Recover must be innermost: outside of a skipping wrapper it would
@@ -181,7 +182,7 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	l.mu.Unlock()
 	l.waking.Unlock()
 	if ctx != nil && ctx.Err() == nil {
-		l.update(func(s *Checkpoint) { s.taken(taken) })
+		l.update(func(s *Checkpoint) { s.Taken(taken) })
 		l.safely(func() { l.wake(ctx) }) // for ticks meanwhile
 	}
 }
@@ -232,14 +233,30 @@ func (l *Loop) wake(ctx context.Context) {
 	}
 	defer l.waking.Unlock()
 	l.mu.Lock()
-	now, e, s := l.Now(), l.Engine, l.Schedule
+	e := l.Engine
+	l.mu.Unlock()
+	paused := e.isPaused()
+	l.mu.Lock()
+	now, s := l.Now(), l.Schedule
 	l.looked = now
 	back := l.lastWake.Sub(now)
 	if back > 0 {
 		l.lastWake = now // waiting for the clock to catch up could take for ever
 	}
-	due, taken := s.DueOrOwed(l.lastWake, now, l.owed), l.owed
-	l.lastWake, l.owed = now, make(map[string]bool)
+	taken := l.owed
+	if paused { // the ticks are one pass after it
+		taken = nil
+	} else {
+		l.owed = make(map[string]bool)
+	}
+	since := l.lastWake
+	due := s.DueOrOwed(since, now, taken)
+	l.lastWake = now
+	for _, d := range due {
+		if paused {
+			l.owed[d.Tier.Name], l.lastTick = true, now
+		}
+	}
 	pick := tiers.Coalesce(due, func(t tiers.Tier) bool { _, busy := l.running[t.Name]; return !busy })
 	for _, d := range pick.Skipped {
 		if l.running[d.Tier.Name] {
@@ -255,32 +272,42 @@ func (l *Loop) wake(ctx context.Context) {
 	for _, d := range pick.Skipped {
 		l.emit(Event{Kind: TierSkipped, Tier: d.Tier.Name})
 	}
-	if pick.Start != nil {
-		missed, more := 0, false
-		for _, d := range append(pick.Covered, *pick.Start) {
-			missed += d.Ticks - 1
-			more = more || d.More
-		}
-		if missed > 0 {
-			l.emit(Event{Kind: TicksMissed, Tier: pick.Start.Tier.Name, N: missed, AtLeast: more})
-		}
-		for _, d := range pick.Covered {
-			l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name})
-		}
-		pass := TierPass(s, pick.Start.Tier)
-		// A pass goes by its tick, not by the moment it took to start.
-		if tick := pick.Start.Last; now.Sub(tick) < time.Second {
-			pass.Now = tick
-		}
-		l.mu.Lock()
-		l.start(pass)
-		l.mu.Unlock()
+	if pick.Start != nil && (!paused || e.refresher() != nil) { // whose passes also end what nobody answers
+		l.startDue(s, pick.Start, pick.Covered, since, now)
 	}
 	l.update(func(s *Checkpoint) {
 		s.LastWake = now
-		s.taken(taken)
+		s.Taken(taken)
+		for _, d := range due {
+			if paused {
+				s.owe(d.Tier.Name)
+			}
+		}
 	})
 	l.emit(Event{Kind: Woke})
+}
+
+// startDue starts the pass of the ticks since a time.
+func (l *Loop) startDue(s *tiers.Schedule, due *tiers.Due, covered []tiers.Due, since, now time.Time) {
+	missed, more := 0, false
+	for _, d := range append(covered, *due) {
+		missed += d.Ticks - 1
+		more = more || d.More
+	}
+	if missed > 0 {
+		l.emit(Event{Kind: TicksMissed, Tier: due.Tier.Name, N: missed, AtLeast: more, Since: since})
+	}
+	for _, d := range covered {
+		l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name})
+	}
+	pass := TierPass(s, due.Tier)
+	// A pass goes by its tick, not by the moment it took to start.
+	if tick := due.Last; now.Sub(tick) < time.Second {
+		pass.Now = tick
+	}
+	l.mu.Lock()
+	l.start(pass)
+	l.mu.Unlock()
 }
 
 func (l *Loop) update(change func(*Checkpoint)) {
@@ -325,6 +352,22 @@ func (l *Loop) collect(ctx context.Context) {
 		e := l.Engine
 		l.mu.Unlock()
 		l.safely(func() { _ = e.Collect(ctx) })
+	}
+}
+
+// resume wakes the loop when a pause is over.
+func (l *Loop) resume(ctx context.Context) {
+	for was := false; sleep(ctx, pauseEvery); {
+		l.mu.Lock()
+		e := l.Engine
+		l.mu.Unlock()
+		l.safely(func() {
+			is := e.isPaused()
+			if was && !is {
+				l.wake(ctx)
+			}
+			was = is
+		})
 	}
 }
 
@@ -395,7 +438,7 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 		p.Now, p.Resume, p.tried = report.Started, report.Resume, report.tried
 		l.carried = append(l.carried, p)
 		l.mu.Unlock()
-	case StoppedLock:
+	case StoppedLock, StoppedPause:
 		owed = ctx.Err() == nil
 	}
 	l.update(func(s *Checkpoint) { s.Note(report) })
@@ -413,7 +456,7 @@ func (s *Checkpoint) Note(r Report) {
 		s.Resume[r.Tier] = r.Resume
 	}
 	switch r.Stopped {
-	case StoppedSignal, StoppedReload, StoppedLock:
+	case StoppedSignal, StoppedReload, StoppedLock, StoppedPause:
 		s.owe(r.Tier)
 	}
 }
@@ -425,7 +468,7 @@ func (s *Checkpoint) owe(tier string) {
 	}
 }
 
-// taken notes that the tiers have a pass that makes up for what is unfinished.
-func (s *Checkpoint) taken(tiers map[string]bool) {
+// Taken notes that the tiers have a pass that makes up for what is unfinished.
+func (s *Checkpoint) Taken(tiers map[string]bool) {
 	s.Unfinished = slices.DeleteFunc(s.Unfinished, func(name string) bool { return tiers[name] })
 }

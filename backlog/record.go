@@ -57,6 +57,8 @@ type Record struct {
 	Reason string
 	Error  string
 
+	Alert bool // no row: a handler is told the columns alone
+
 	Cursor Cursor // the record's place in its lane
 	Origin int    // the store's own: which of its conditions the row met
 	Unsure bool   // the store's own: a commit broke, and nobody knows whether it has written the outcome
@@ -82,6 +84,9 @@ func (r *Record) Column(name string) (any, bool) {
 // Told returns what handlers are told of a record beside its columns, by the names that
 // docs/lines.md explains, attempt_id first. Values are texts, a number, the Key, or nil.
 func (r *Record) Told() (names []string, values []any) {
+	if r.Alert {
+		return r.Names, r.Values
+	}
 	names = []string{"attempt_id", "id", "status", "inserted", "tier"}
 	values = []any{r.AttemptID, r.Key, r.Status, nil, r.Tier}
 	if !r.Inserted.IsZero() {

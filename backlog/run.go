@@ -114,16 +114,20 @@ func (r *run) do() {
 	if r.e.refresher() != nil {
 		r.overdue()
 	}
+	if r.e.isPaused() {
+		r.endWalk(errPause)
+	}
+	watch.Go(func() { r.heedPause(over) })
 
 	if r.e.OnDead == nil {
-		r.expire(r.stop, nil)
+		r.expire(r.stop)
 	}
 	r.hands.Store(1)
 	r.workers.Go(r.worker)
 	r.workers.Wait()
 	r.walk.finish()
 	if r.e.OnDead != nil && !r.broken() { // it may take long, and records wait
-		r.expire(r.caller, r.tellExpired)
+		r.expire(r.caller)
 	}
 	uncut()
 	end()
@@ -243,6 +247,8 @@ func (r *run) conclude() {
 	case context.Cause(r.stop) == errReload && r.caller.Err() == nil:
 		rep.Stopped = StoppedReload
 		rep.tried = r.tried
+	case context.Cause(r.stop) == errPause && r.caller.Err() == nil:
+		rep.Stopped = StoppedPause
 	case stopped:
 		rep.Stopped = StoppedSignal
 	default:

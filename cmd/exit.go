@@ -35,12 +35,20 @@ EXIT STATUS
 	exitStatusPassHelp = `  3   --strict, and some record failed
   75  another process is working on this table
 `
+	exitStatusFailHelp = `  3   a flag says that this is a failure
+`
 )
 
 // usageError is a mistake in how the program was called.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// failedError is what a --fail-if flag asks for.
+type failedError string
+
+func (e failedError) Error() string        { return string(e) }
+func (e failedError) Is(target error) bool { return target == errStrict }
 
 // quietError is an error that has been logged and is not printed again.
 type quietError struct{ error }

@@ -87,6 +87,8 @@ func mayImport(s source, imported string) bool {
 		return s.folder != "tiers" && s.folder != "." // a leaf
 	case imported == "backlog/inspect":
 		return s.folder != "tiers" && s.folder != "." && s.folder != "backlog" // what commands are shown
+	case imported == "backlog/watch" || imported == "backlog/causes": // what passes leave behind, told, kept and shown
+		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint"}, s.folder)
 	case s.folder == "backlog/inspect" && s.test:
 		return imported != "cmd"
 	case s.folder == "backlog/mapping":
@@ -196,10 +198,10 @@ func TestImportsOfOthers(t *testing.T) {
 var refreshing = []string{"backlog/backlog/retry", "backlog/backlog/retry/recur", "backlog/backlog/table/refresh"}
 
 // Only wire.go and wire_*.go know every name: another file of cmd knows the
-// configuration and the table, which its command is about, and simulate what it
-// shows, but neither handlers nor whatever else there is to join.
+// configuration and the table, which its command is about, what passes leave behind, and
+// simulate what it shows, but neither handlers nor whatever else there is to join.
 func TestImportsOfCommands(t *testing.T) {
-	known := []string{"backlog/backlog", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/mapping", "backlog/backlog/table", "backlog/backlog/table/doctor", "backlog/backlog/causes", "backlog/backlog/inspect", "backlog/backlog/logqueue"}
+	known := []string{"backlog/backlog", "backlog/backlog/checkpoint", "backlog/backlog/logging", "backlog/backlog/watch", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/mapping", "backlog/backlog/table", "backlog/backlog/table/doctor", "backlog/backlog/causes", "backlog/backlog/inspect", "backlog/backlog/logqueue"}
 	for _, s := range sources(t) {
 		if s.folder != "cmd" || s.test || strings.HasPrefix(s.path, "cmd/wire") {
 			continue

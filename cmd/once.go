@@ -15,8 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
+	"backlog/backlog/causes"
+	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
+	"backlog/backlog/logging"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
 	"backlog/tiers"
@@ -98,21 +101,22 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if p.Tier == "" && o.ID == "" {
-		if o.DryRun && o.JSON {
-			return printJSON(g.out, recordsJSON{"", []recordJSON{}})
-		}
-		return printReport(g.out, "", backlog.Report{Started: now, Complete: true}, o.JSON, nil)
-	}
 	log := newLog(cfg.Log, g.err)
+	state := stateOf(cfg, log)
+	var ticks dueTicks
+	if o.Due {
+		if ticks, err = o.due(g, state, cfg.Tiers, now); ticks.pass.Tier == "" || err != nil {
+			return err
+		}
+		p = ticks.pass
+	}
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
 	if o.DryRun {
 		return o.dryRun(ctx, g, cfg, log, p)
 	}
 	surviveReaders()
-	obs := newObserver(log)
-	report, err := g.passOnce(ctx, cfg, log, p, o.ID, o.Wait, clock, obs.Observe)
+	report, list, err := o.passOnce(ctx, g, cfg, log, state, p, clock)
 	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
 		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
 	}
@@ -122,12 +126,12 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, new(*table.Problem)):
 		return err // nothing was begun
 	}
-	return o.end(g, cmp.Or(o.ID, p.Tier), report, obs, err)
+	return o.end(g, cmp.Or(o.ID, p.Tier), report, list, err)
 }
 
 // end prints what a pass has done and returns what the program ends with.
-func (o *OnceOptions) end(g *globals, name string, report backlog.Report, obs *observer, err error) error {
-	if perr := printReport(g.out, name, report, o.JSON, obs.causes(report.Tier)); perr != nil {
+func (o *OnceOptions) end(g *globals, name string, report backlog.Report, list []causes.Cause, err error) error {
+	if perr := printReport(g.out, name, report, o.JSON, list); perr != nil {
 		return perr
 	}
 	switch {
@@ -146,7 +150,7 @@ func (o *OnceOptions) end(g *globals, name string, report backlog.Report, obs *o
 // nothing to mail.
 func (o *OnceOptions) locked(log *slog.Logger, err error) error {
 	if o.Due {
-		log.Warn("the tick is dropped: " + err.Error())
+		log.Warn("the tick is left to the next start", "error", err)
 		return quietError{err}
 	}
 	if o.Wait == 0 {
@@ -156,67 +160,90 @@ func (o *OnceOptions) locked(log *slog.Logger, err error) error {
 }
 
 // passOnce runs the pass under the run lock or, with an id, handles that record
-// alone. The report is zero if the pass could not begin.
-func (g *globals) passOnce(ctx context.Context, cfg *config.Config, log *slog.Logger, p backlog.Pass, id string, wait time.Duration,
-	clock func() time.Time, observe func(backlog.Event)) (report backlog.Report, err error) {
+// alone. The report is zero if the pass could not begin. The causes say why records failed.
+func (o *OnceOptions) passOnce(
+	ctx context.Context, g *globals, cfg *config.Config, log *slog.Logger, state *checkpoint.File, p backlog.Pass, clock func() time.Time,
+) (report backlog.Report, list []causes.Cause, err error) {
 	a, err := whenThere(ctx, log, "database", awayPatience, func() (*app, error) { return g.wireApp(ctx, cfg, log, p.Now, nil) })
 	if err != nil {
-		return report, err
+		return report, nil, err
 	}
 	defer a.close()
 	if log.Enabled(ctx, slog.LevelDebug) { // of one pass among many there is nothing new to tell
 		if a.samples, err = doctor.Samples(ctx, a.table, p.Now); err != nil {
-			return report, err
+			return report, list, err
 		}
 	}
 	a.introduce(slog.LevelDebug)
-	lock, err := lockWithin(ctx, a.locker(), wait)
+	lock, err := lockWithin(ctx, a.locker(), o.Wait)
 	if err != nil {
-		return report, err
+		return report, list, err
 	}
 	defer lock.Unlock()
 	if err := a.openDispatch(ctx); err != nil {
-		return report, err
+		return report, list, err
 	}
-	e := a.engine(clock, newProgress(g.err, a.table, observe))
+	c := a.newChronicle(state)
+	c.single = o.ID != ""
+	defer c.end()
+	e := a.engine(clock, newProgress(g.err, a.table, c.Observe))
+	var taken map[string]bool
+	if o.Due { // another process may have run the ticks meanwhile
+		ticks := ticksOf(state, cfg.Tiers, p.Now)
+		if ticks.pass.Tier == "" {
+			return report, list, nil
+		}
+		p, taken = ticks.pass, ticks.tiers
+		if ticks.missed > 0 {
+			c.Observe(backlog.Event{Kind: backlog.TicksMissed, Tier: p.Tier, At: p.Now, N: ticks.missed, AtLeast: ticks.more, Since: ticks.since})
+		}
+		e.Paused = pausedBy(state, clock)
+	}
 	defer context.AfterFunc(ctx, a.sayStopping)()
 	var lost error
 	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
 		lost = fmt.Errorf("the run lock was lost, another process may have worked on this table meanwhile: %w", err)
 		a.log.Error("the run lock is lost, the pass is stopped", "error", err)
 	})
-	if id == "" {
-		report, err = a.runPass(held, e, p)
+	if o.ID == "" {
+		report, err = a.runPass(held, e, p, state, taken)
 	} else {
-		report, err = a.handleOne(held, e, p, id)
+		report, err = a.handleOne(held, e, p, o.ID)
 	}
+	list = c.Picture.Causes(report.Tier)
 	e.Flush(ctx) // what is left of a lost lock
 	err = errors.Join(err, a.dispatchError())
 	if release(); lost != nil {
 		if report.Stopped == backlog.StoppedLock {
 			report.Stopped = backlog.StoppedError
 		}
-		return report, errors.Join(err, lost)
+		return report, list, errors.Join(err, lost)
 	}
-	return report, err
+	return report, list, err
 }
 
-// runPass runs the pass from the tier's resume point and keeps the next one.
-func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass) (backlog.Report, error) {
-	state := a.state()
+// runPass runs the pass from the tier's resume point and keeps the next one. The ticks of
+// the tiers it is for have been run then.
+func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass, state *checkpoint.File, taken map[string]bool) (backlog.Report, error) {
 	s, err := state.Load()
 	if err != nil {
-		a.log.Warn(err.Error())
+		a.log.Warn("the state cannot be read", "error", err)
 	}
 	p.Resume = s.Resume[p.Tier]
 	report, err := e.Pass(ctx, p)
-	if err := state.Update(func(s *backlog.Checkpoint) { s.Note(report) }); err != nil {
-		a.log.Warn(err.Error())
+	if err := state.Update(func(s *backlog.Checkpoint) {
+		if taken != nil {
+			s.LastWake = p.Now
+			s.Taken(taken)
+		}
+		s.Note(report)
+	}); err != nil {
+		a.log.Warn("the state cannot be kept", "error", err)
 	}
 	return report, err
 }
 
-// pass returns what to run; its Tier is empty if nothing is due.
+// pass returns what to run; its Tier is empty with --due, whose ticks say it.
 func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, err error) {
 	var tier tiers.Tier
 	byAge, byName, known := o.MaxAge != "", o.Tier != "", false
@@ -226,14 +253,10 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 	case o.ID != "":
 		return backlog.Pass{Now: now}, nil
 	case o.Due && !byAge && !byName:
-		pick := tiers.Coalesce(s.Due(now.Add(-time.Minute), now), func(tiers.Tier) bool { return true })
-		if pick.Start == nil {
-			return p, nil
-		}
-		tier = pick.Start.Tier
+		return backlog.Pass{Now: now}, nil
 	case byName && !byAge && !o.Due:
 		if tier, known = s.ByName(o.Tier); !known {
-			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, strings.Join(each(s.Tiers(), func(t tiers.Tier) string { return t.Name }), ", "))
+			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, strings.Join(tierNames(s), ", "))
 		}
 	case byAge && !byName && !o.Due:
 		age, err := parseAge(o.MaxAge)
@@ -251,6 +274,10 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 	p = backlog.TierPass(s, tier)
 	p.Now = now
 	return p, nil
+}
+
+func tierNames(s *tiers.Schedule) []string {
+	return each(s.Tiers(), func(t tiers.Tier) string { return t.Name })
 }
 
 // lockWithin takes the run lock. It waits at most that long for another process.
@@ -275,10 +302,10 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globals, cfg *config.Config
 	if o.ID != "" {
 		return o.dryRunOne(ctx, g, a, p.Now)
 	}
-	if s, err := a.state().Load(); err == nil {
+	if s, err := stateOf(cfg, log).Load(); err == nil {
 		p.Resume = s.Resume[p.Tier]
 	}
-	obs := newObserver(log)
+	obs := logging.New(log)
 	n, before := 0, ""
 	show := func(_ context.Context, r *backlog.Record) error {
 		n++

@@ -11,6 +11,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/causes"
 	"backlog/backlog/inspect"
+	"backlog/backlog/watch"
 )
 
 type stamp = inspect.Stamp
@@ -21,22 +22,11 @@ var (
 	when, ages, often      = inspect.When, inspect.Ages, inspect.Often
 )
 
-// reportJSON is a pass's report on the command line. Its fields are part of
-// the command's contract.
-type reportJSON struct {
-	Tier     string  `json:"tier"`
-	MaxAge   float64 `json:"max_age_seconds"`
-	Started  stamp   `json:"started"`
-	Duration float64 `json:"duration_seconds"`
-	backlog.Report
-	Causes []causes.Cause `json:"causes"`
-}
-
 // printReport prints the report of the pass called name and, below it, why records
 // failed.
 func printReport(w io.Writer, name string, r backlog.Report, asJSON bool, list []causes.Cause) error {
 	if asJSON {
-		return printJSON(w, reportJSON{r.Tier, r.MaxAge.Seconds(), stamp(r.Started), r.Duration.Seconds(), r, append([]causes.Cause{}, list...)})
+		return printJSON(w, watch.PassOf(r, list))
 	}
 	_, err := io.WriteString(w, inspect.ReportText(name, r)+"\n"+causes.Lines(list))
 	return err

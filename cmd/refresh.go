@@ -12,6 +12,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
+	"backlog/backlog/logging"
 	"backlog/backlog/retry"
 	"backlog/backlog/table"
 	"backlog/backlog/table/refresh"
@@ -84,7 +85,7 @@ func runResolve(ctx context.Context, o ResolveOptions, g *globals) error {
 	if a.onDead, err = newOnDead(ctx, a.cfg, a.log); err != nil {
 		return err
 	}
-	e := a.engine(func() time.Time { return now }, newObserver(a.log).Observe)
+	e := a.engine(func() time.Time { return now }, logging.New(a.log).Observe)
 	reasons, err := e.Resolve(ctx, []backlog.Answer{{UID: o.UID, Outcome: outcomes[o.Outcome], Text: o.Reason}})
 	if err != nil {
 		return err

@@ -111,7 +111,7 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	root.SetVersionTemplate(versionText())
 	root.Flags().BoolP("version", "v", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
-	root.AddCommand(newRun(g), newWorker(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newList(g), newRetry(g), newDiscard(g))
+	root.AddCommand(newRun(g), newWorker(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newList(g), newRetry(g), newDiscard(g), newPause(g), newResume(g))
 	root.AddCommand(newCheck(g), newResolve(g), newAttempt(g))
 	root.AddCommand(newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false

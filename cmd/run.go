@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
+	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
@@ -98,10 +99,11 @@ func runRun(ctx context.Context, g *globals) error {
 		return err
 	}
 	a.introduce(slog.LevelInfo)
-	obs := newObserver(log)
+	state := stateOf(cfg, log)
+	obs := a.newChronicle(state)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
-		g: g, app: a, table: a.table, log: log, state: a.state(),
+		g: g, app: a, table: a.table, log: log, state: state, chronicle: obs,
 		observe: newProgress(g.err, a.table, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
@@ -123,18 +125,19 @@ func runRun(ctx context.Context, g *globals) error {
 
 // A server is the daemon: it leads, or waits until it can.
 type server struct {
-	g       *globals
-	log     *slog.Logger
-	observe func(backlog.Event)
-	state   backlog.CheckpointKeeper
-	loop    *backlog.Loop
-	table   *table.Table // for the leader lock
+	g         *globals
+	log       *slog.Logger
+	observe   func(backlog.Event)
+	state     *checkpoint.File
+	chronicle *chronicle
+	loop      *backlog.Loop
+	table     *table.Table // for the leader lock
 
-	mu      sync.Mutex
-	app     *app         // another one after each reload, over the same database
-	leads   atomic.Bool  // the loop runs under the leader lock
-	lock    backlog.Lock // that lock
-	stopped sync.Once    // it is logged
+	mu                  sync.Mutex
+	app                 *app         // another one after each reload, over the same database
+	leads               atomic.Bool  // the loop runs under the leader lock
+	lock                backlog.Lock // that lock
+	stopped, introduced sync.Once    // it is logged
 }
 
 // serve leads whenever it can, until ctx is done.
@@ -182,6 +185,9 @@ func (d *server) lead(ctx context.Context) error {
 	schedule := d.app.cfg.Tiers
 	d.lock, d.loop.Since = lock, since
 	d.mu.Unlock()
+	d.sayStarted("leader")
+	d.keepDaemon(&checkpoint.Daemon{PID: os.Getpid(), Since: time.Now()})
+	defer d.keepDaemon(nil)
 	if next := inspect.Starts(schedule, time.Now()); len(next) > 0 {
 		d.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
 	}
@@ -196,6 +202,20 @@ func (d *server) lead(ctx context.Context) error {
 	return err
 }
 
+// sayStarted says once what has been started, after the first try for the lock.
+func (d *server) sayStarted(role string) {
+	d.introduced.Do(func() {
+		c := d.app.cfg
+		d.log.Info("started", "version", version(), "config", d.g.Config, "database", shownURL(c.Database), "table", c.Table.Name,
+			"handler", c.Handler.Kind, "tiers", strings.Join(tierNames(c.Tiers), " "), "policy", c.Policy.Name, "role", role)
+	})
+}
+
+// keepDaemon notes who leads, for status and pause.
+func (d *server) keepDaemon(who *checkpoint.Daemon) {
+	d.chronicle.keep(d.state.Change(func(s *checkpoint.State) { s.Daemon = who }))
+}
+
 // told observes the loop. What takes one lock takes both, which is logged once.
 func (d *server) told(ev backlog.Event) {
 	if ev.Kind == backlog.LockLost && d.lock.Check(context.Background()) != nil {
@@ -205,7 +225,11 @@ func (d *server) told(ev backlog.Event) {
 }
 
 // newEngine returns an engine of the present app.
-func (d *server) newEngine() *backlog.Engine { return d.app.engine(nil, d.observe) }
+func (d *server) newEngine() *backlog.Engine {
+	e := d.app.engine(nil, d.observe)
+	e.Paused = pausedBy(d.state, time.Now)
+	return e
+}
 
 // stopping says once that the end has begun.
 func (d *server) stopping() {
@@ -239,6 +263,7 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 		case ctx.Err() != nil: // that is all there is to it
 		case errors.Is(err, backlog.ErrLocked):
 			if since.IsZero() {
+				d.sayStarted("standby")
 				d.log.Info("standing by: another daemon leads")
 				notify(d.log, "STATUS=standing by")
 			} else if away {
@@ -375,7 +400,7 @@ func (d *server) reload(ctx context.Context) {
 	defer notify(d.log, daemon.SdNotifyReady)
 	a, err := d.g.rewire(ctx, d.app, d.log)
 	if err != nil {
-		d.log.Error("reload refused, the old configuration stays: " + err.Error())
+		d.log.Error("reload refused, the old configuration stays", "error", err)
 		return
 	}
 	a.introduce(slog.LevelInfo)
@@ -384,6 +409,7 @@ func (d *server) reload(ctx context.Context) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.app = a
+		d.chronicle.use(a)
 		return a.cfg.Tiers, d.newEngine()
 	})
 	if ctx.Err() != nil {

@@ -201,14 +201,15 @@ func configSchema() schema {
 	workers := slices.DeleteFunc(slices.Clone(known.Handlers), func(k config.Settings) bool { return slices.Contains([]string{"sql", "redis", "amqp"}, k.Name) })
 	properties := structSchema(new(config.Config))["properties"].(schema)
 	maps.Copy(properties, schema{
-		"table":    structSchema(new(mapping.Mapping)),
-		"statuses": object(states, nil),
-		"handler":  kindsSchema(known.Handlers, handler()),
-		"on_dead":  kindsSchema(known.OnDead, structSchema(new(config.OnDead))["properties"].(schema)),
-		"rate":     schema{"type": "string", "pattern": `^\s*[0-9.]+\s*/\s*[A-Za-z]+\s*$`},
-		"policy":   policySchema(known.Policies),
-		"timezone": someText,
-		"source":   kindsSchema(known.Sources, schema{}),
+		"table":     structSchema(new(mapping.Mapping)),
+		"statuses":  object(states, nil),
+		"handler":   kindsSchema(known.Handlers, handler()),
+		"on_dead":   kindsSchema(known.OnDead, structSchema(new(config.OnDead))["properties"].(schema)),
+		"on_outage": kindsSchema(known.OnDead, structSchema(new(config.OnDead))["properties"].(schema)),
+		"rate":      schema{"type": "string", "pattern": `^\s*[0-9.]+\s*/\s*[A-Za-z]+\s*$`},
+		"policy":    policySchema(known.Policies),
+		"timezone":  someText,
+		"source":    kindsSchema(known.Sources, schema{}),
 		"worker": kindsSchema(known.Workers, schema{
 			"handler": kindsSchema(workers, schema{"concurrency": handler()["concurrency"]}), "concurrency": schema{"type": "integer", "minimum": 1},
 		}),

@@ -11,6 +11,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/amqp"
 	"backlog/backlog/config"
+	"backlog/backlog/logging"
 )
 
 // outagePause is how long a source takes no messages after abort_after has ended it.
@@ -80,9 +81,9 @@ func onceSource(ctx context.Context, g *globals, cfg *config.Config, o OnceOptio
 	if err := a.source.Open(ctx); err != nil {
 		return err
 	}
-	obs := newObserver(a.log)
+	obs := logging.New(a.log)
 	report, err := a.engine(nil, obs.Observe).Pass(ctx, backlog.Pass{Tier: a.source.Queue, MaxAge: anyMessage})
-	return o.end(g, a.source.Queue, report, obs, err)
+	return o.end(g, a.source.Queue, report, obs.Picture.Causes(report.Tier), err)
 }
 
 // statusSource counts the messages of each queue.

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -13,15 +14,21 @@ import (
 )
 
 func newStatus(g *globals) *cobra.Command {
-	var o dataFlags
+	var o StatusOptions
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Count records by status and by age, and show the next ticks",
+		Short: "Count records, show the last passes, who works, and the next ticks",
 		Long: `Status counts the records of the table by status, the pending ones by the tier
 that their age puts them in, and shows when the next passes start. Records that
-are out of retries are no longer pending and counted apart. It only reads the
-table.`,
-		Args: noArgs,
+are out of retries are no longer pending and counted apart. From the state folder
+it tells the last pass of each tier, who works since when, a pause and an outage.
+It only reads.
+
+For monitoring it can end with 3 and say why on standard error:
+
+    backlog status --fail-if-idle 15m --fail-if-oldest 2h --fail-if-failed 100`,
+		Annotations: map[string]string{"exit": exitStatusFailHelp},
+		Args:        noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if cfg, err := g.loadAny(); err == nil && sourceOf(cfg) != nil {
 				return statusSource(c.Context(), g, cfg, o.JSON)
@@ -29,24 +36,44 @@ table.`,
 			return runStatus(c.Context(), o, g)
 		},
 	}
-	o.AddFlags(c.Flags())
+	f := c.Flags()
+	f.Var(&flagOf[time.Duration]{to: &o.Idle, read: parseAge}, "fail-if-idle", "fail if no pass has ended for `DURATION`, such as 15m")
+	f.Var(&flagOf[time.Duration]{to: &o.Oldest, read: parseAge}, "fail-if-oldest", "fail if a record that was never tried is older than `DURATION`, but not than every tier")
+	f.IntVar(&o.Pending, "fail-if-pending", 0, "fail if `N` or more records are pending")
+	f.IntVar(&o.Failed, "fail-if-failed", 0, "fail if `N` or more of them have failed")
+	o.AddFlags(f)
 	return c
 }
 
-func runStatus(ctx context.Context, o dataFlags, g *globals) error {
-	a, now, err := g.open(ctx, o, table.Options{ReadOnly: true})
+// StatusOptions are the flags of status.
+type StatusOptions struct {
+	dataFlags
+	Idle, Oldest    time.Duration
+	Pending, Failed int
+}
+
+type statusJSON struct {
+	*inspect.Status
+	lookBack
+}
+
+func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
+	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	s, err := a.status(ctx, now)
+	counted, err := a.status(ctx, now)
 	if err != nil {
 		return err
 	}
+	s := statusJSON{counted, a.lookBack(ctx, now)}
 	if o.JSON {
-		return printJSON(g.out, s)
+		err = printJSON(g.out, s)
+	} else {
+		err = printTable(g.out, append(s.Lines(), s.lines(now)...))
 	}
-	return printTable(g.out, s.Lines())
+	return cmp.Or(err, o.fail(s, now))
 }
 
 func (a *app) status(ctx context.Context, now time.Time) (*inspect.Status, error) {

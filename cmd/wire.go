@@ -53,15 +53,16 @@ func shownURL(url string) string { return db.Shown(url, dialects...) }
 
 // An app is the program wired for one configuration.
 type app struct {
-	cfg     *config.Config
-	log     *slog.Logger
-	handler tool          // nil: none is needed
-	onDead  tool          // nil: none
-	store   backlog.Store // what passes work on: the table, what the policy makes of it, or the source
-	source  *amqp.Source  // instead of a table; nil: none
-	db      *table.DB
-	table   *table.Table
-	again   *refresh.Store // of the policy refresh; nil: another is configured
+	cfg      *config.Config
+	log      *slog.Logger
+	handler  tool          // nil: none is needed
+	onDead   tool          // nil: none
+	onOutage tool          // likewise
+	store    backlog.Store // what passes work on: the table, what the policy makes of it, or the source
+	source   *amqp.Source  // instead of a table; nil: none
+	db       *table.DB
+	table    *table.Table
+	again    *refresh.Store // of the policy refresh; nil: another is configured
 
 	shared bool            // the database is another app's, too
 	hard   <-chan struct{} // closed by the second signal
@@ -81,7 +82,10 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 	if a, err = g.wireTable(ctx, cfg, log, table.Options{}, now, db); err != nil {
 		return nil, err
 	}
-	if err = a.wireHandlers(ctx, h, onDead); err == nil {
+	if a.onOutage, err = newTool(ctx, cfg, "on_outage", cfg.OnOutage.Settings, log); err == nil {
+		err = a.wireHandlers(ctx, h, onDead)
+	}
+	if err == nil {
 		err = a.table.ProveWrites(ctx, now)
 	}
 	if err != nil {
@@ -181,12 +185,12 @@ func stateFile(cfg *config.Config) (*checkpoint.File, error) {
 	return checkpoint.At(cfg.State, cfg.Database, cfg.Table.Schema, cfg.Table.Name)
 }
 
-// state returns the keeper of the app's checkpoint. Without a folder for the file a
-// daemon works all the same, so that is a warning.
-func (a *app) state() backlog.CheckpointKeeper {
-	f, err := stateFile(a.cfg)
+// stateOf is stateFile for a command that works all the same without a folder for the
+// file, so that this is a warning.
+func stateOf(cfg *config.Config, log *slog.Logger) *checkpoint.File {
+	f, err := stateFile(cfg)
 	if err != nil {
-		a.log.Warn(err.Error())
+		log.Warn("the state cannot be kept", "error", err)
 	}
 	return f
 }

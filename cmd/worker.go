@@ -8,6 +8,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/amqp"
+	"backlog/backlog/logging"
 )
 
 func newWorker(g *globals) *cobra.Command {
@@ -46,9 +47,9 @@ func runWorker(ctx context.Context, g *globals) error {
 
 // serve handles messages until ctx is done: those of a source, or the requests to a worker.
 func (a *app) serve(ctx context.Context) error {
-	obs := newObserver(a.log)
-	obs.server = "broker"
-	defer obs.end()
+	obs := logging.New(a.log)
+	obs.Server = "broker"
+	defer obs.End()
 	e := a.engine(nil, func(ev backlog.Event) {
 		if ev.Kind == backlog.Paused {
 			a.source.Pause(ev.At) // others may take the messages meanwhile

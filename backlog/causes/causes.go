@@ -2,7 +2,6 @@
 package causes
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -40,15 +39,6 @@ func (c *Cause) String() string {
 		return c.Text
 	}
 	return cutMiddle(strings.Join(strings.Fields(strings.ToValidUTF8(c.Example, "?")), " "), maxFolded)
-}
-
-// MarshalJSON writes what commands print of a cause.
-func (c *Cause) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Error   string      `json:"error"`
-		Records int         `json:"records"`
-		First   backlog.Key `json:"first_id"`
-	}{c.String(), c.Records, c.First})
 }
 
 // shown is how many of the most frequent causes people are shown.

@@ -1,5 +1,5 @@
-// Package checkpoint keeps what a daemon remembers between two lives in a file, and has
-// the lock of this machine beside it.
+// Package checkpoint owns the state folder: what a daemon remembers between two lives, and
+// what other commands are to know of it. None of it is needed to work correctly.
 package checkpoint
 
 import (
@@ -25,7 +25,49 @@ import (
 	"github.com/google/renameio/v2"
 
 	"backlog/backlog"
+	"backlog/backlog/watch"
 )
+
+// A State is what a [File] keeps.
+type State struct {
+	backlog.Checkpoint
+	Daemon *Daemon       `json:"daemon,omitempty"` // the one that leads, or was killed when it did
+	Pause  *Pause        `json:"pause,omitempty"`
+	Outage *watch.Outage `json:"outage,omitempty"`
+}
+
+// A Daemon is the process that leads.
+type Daemon struct {
+	PID   int       `json:"pid"`
+	Since time.Time `json:"since"`
+}
+
+// A Pause is a time in which nothing is started.
+type Pause struct {
+	Until  *time.Time `json:"until"` // nil: until it is ended
+	Reason string     `json:"reason"`
+	By     string     `json:"by"` // the account that asked for it
+}
+
+// String says until when, and why.
+func (p *Pause) String() string {
+	text := "until it is resumed"
+	if p.Until != nil {
+		text = "until " + p.Until.UTC().Format("2006-01-02 15:04:05 MST")
+	}
+	if p.Reason != "" {
+		text += " (" + p.Reason + ")"
+	}
+	return text
+}
+
+// Current returns the pause that holds at the time, nil if none does.
+func (s *State) Current(now time.Time) *Pause {
+	if p := s.Pause; p != nil && (p.Until == nil || now.Before(*p.Until)) {
+		return p
+	}
+	return nil
+}
 
 // A File keeps the checkpoint as JSON, written as a whole or not at all. A
 // checkpoint that cannot be written is still remembered for the life of the
@@ -36,8 +78,9 @@ type File struct {
 	patience time.Duration // with another process's update; 0: lockPatience
 
 	mu     sync.Mutex
-	memory backlog.Checkpoint
+	memory State
 	broken bool // the last write failed
+	warned bool // that something cannot be kept
 }
 
 const (
@@ -45,26 +88,32 @@ const (
 	maxSize      = 1 << 20     // more than a checkpoint of any schedule takes
 )
 
-// Load implements backlog.CheckpointKeeper. The file is read each time: another
-// process may have written it.
+// Load implements backlog.CheckpointKeeper.
 func (f *File) Load() (backlog.Checkpoint, error) {
+	s, err := f.State()
+	return s.Checkpoint, err
+}
+
+// State returns what is kept. The file is read each time: another process may have
+// written it.
+func (f *File) State() (State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.load()
 }
 
-func (f *File) load() (backlog.Checkpoint, error) {
+func (f *File) load() (State, error) {
 	if f.Path == "" || f.broken {
 		return f.memory, nil
 	}
 	b, err := read(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return backlog.Checkpoint{}, nil
+		return State{}, nil
 	}
 	if errors.As(err, new(*fs.PathError)) {
 		return f.memory, err
 	}
-	var state backlog.Checkpoint
+	var state State
 	if err == nil {
 		err = json.Unmarshal(b, &state)
 	}
@@ -88,8 +137,13 @@ func read(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Update implements backlog.CheckpointKeeper. A file that cannot be read is replaced.
+// Update implements backlog.CheckpointKeeper.
 func (f *File) Update(change func(*backlog.Checkpoint)) error {
+	return f.Change(func(s *State) { change(&s.Checkpoint) })
+}
+
+// Change changes the state in one step. A file that cannot be read is replaced.
+func (f *File) Change(change func(*State)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer f.lock()()
@@ -104,8 +158,8 @@ func (f *File) Update(change func(*backlog.Checkpoint)) error {
 	if err = os.MkdirAll(filepath.Dir(f.Path), 0o755); err == nil {
 		err = renameio.WriteFile(f.Path, append(after, '\n'), 0o644)
 	}
-	first := err != nil && !f.broken
-	f.broken = err != nil
+	first := err != nil && !f.warned
+	f.broken, f.warned = err != nil, f.warned || err != nil
 	if first {
 		return fmt.Errorf("the state cannot be kept, a restart will not know what was missed: %w", err)
 	}
@@ -149,10 +203,18 @@ func (f *File) Check() error {
 	return os.Remove(probe.Name())
 }
 
+// unitFolder is the state folder of the unit that the package brings.
+var unitFolder = "/var/lib/backlog"
+
 // DefaultPath returns where the checkpoint of a table is kept: in systemd's
-// $STATE_DIRECTORY, else under $XDG_STATE_HOME or in the home directory.
+// $STATE_DIRECTORY, else where the unit's daemon keeps this table's, so that a shell sees
+// it, else under $XDG_STATE_HOME or in the home directory.
 func DefaultPath(database, schema, table string) (string, error) {
+	file := Name(database, schema, table) + ".json"
 	dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
+	if _, err := os.Stat(filepath.Join(unitFolder, file)); dir == "" && err == nil {
+		dir = unitFolder
+	}
 	if dir == "" {
 		base := os.Getenv("XDG_STATE_HOME")
 		if !filepath.IsAbs(base) {
@@ -164,7 +226,7 @@ func DefaultPath(database, schema, table string) (string, error) {
 		}
 		dir = filepath.Join(base, "backlog")
 	}
-	return filepath.Join(dir, Name(database, schema, table)+".json"), nil
+	return filepath.Join(dir, file), nil
 }
 
 // Name returns what names the table among all.

@@ -52,6 +52,7 @@ type Config struct {
 	Rate       float64 // handler calls per second; 0: no limit
 	Policy     Policy
 	OnDead     OnDead // the zero OnDead if there is none
+	OnOutage   OnDead // likewise
 
 	Timezone        *time.Location // of cron tiers and time columns without their own; never nil
 	State           string         `yaml:"state,env"`        // path of the state file; "": the default place, "none": do without
@@ -155,16 +156,17 @@ func (v value) config() *Config {
 	var list value // decoded last: cron tiers take the file's timezone
 	known := v.settingsOf(c, nil)
 	maps.Copy(known, keys{
-		"table":    func(v value) { v.table(&c.Table) },
-		"statuses": func(v value) { v.statuses(&c.Table) },
-		"handler":  func(v value) { c.Handler = v.handler() },
-		"rate":     func(v value) { c.Rate = v.rate() },
-		"policy":   func(v value) { c.Policy = v.policy() },
-		"on_dead":  func(v value) { c.OnDead = v.onDead() },
-		"source":   func(v value) { c.Source = v.source() },
-		"worker":   func(v value) { c.Worker = v.worker() },
-		"timezone": func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
-		"tiers":    func(v value) { list = v },
+		"table":     func(v value) { v.table(&c.Table) },
+		"statuses":  func(v value) { v.statuses(&c.Table) },
+		"handler":   func(v value) { c.Handler = v.handler() },
+		"rate":      func(v value) { c.Rate = v.rate() },
+		"policy":    func(v value) { c.Policy = v.policy() },
+		"on_dead":   func(v value) { c.OnDead = v.onDead() },
+		"on_outage": func(v value) { c.OnOutage = v.onDead() },
+		"source":    func(v value) { c.Source = v.source() },
+		"worker":    func(v value) { c.Worker = v.worker() },
+		"timezone":  func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
+		"tiers":     func(v value) { list = v },
 	})
 	v.object(known)
 	if v.has("worker") {

@@ -40,7 +40,8 @@ func (v value) handler() Handler {
 	return h
 }
 
-// OnDead says what is told of each record that becomes dead.
+// OnDead says what is told of each record that becomes dead or, as on_outage, of the
+// beginning and the end of an outage.
 type OnDead struct {
 	Kind     string // "": nothing is told
 	Settings any

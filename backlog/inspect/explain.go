@@ -230,7 +230,7 @@ func (e *Sheet) line(what, text string) {
 
 func (e *Sheet) moment(what string, t time.Time) {
 	if !t.IsZero() {
-		e.line(what, Exactly(t)+", "+fromNow(t, e.now))
+		e.line(what, Exactly(t)+", "+FromNow(t, e.now))
 	}
 }
 
@@ -242,7 +242,7 @@ func (e *Sheet) explain(x Explanation, unless string) *Sheet {
 	}
 	e.line("due", due+Escaped(x.Reason))
 	if !x.Next.IsZero() {
-		next = fmt.Sprintf("%s, %s, by the tier %s%s", Exactly(x.Next), fromNow(x.Next, e.now), Shown(x.Tier), unless)
+		next = fmt.Sprintf("%s, %s, by the tier %s%s", Exactly(x.Next), FromNow(x.Next, e.now), Shown(x.Tier), unless)
 	}
 	e.line("next attempt", next)
 	return e

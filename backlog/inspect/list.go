@@ -115,7 +115,7 @@ func (e *Entry) Line(attempts, lastError bool, now time.Time) string {
 		tier = Shown(*e.Tier)
 	}
 	if t := time.Time(e.Next); !t.IsZero() {
-		next = fromNow(t, now)
+		next = FromNow(t, now)
 	}
 	if e.Tried != nil {
 		tried = strconv.Itoa(*e.Tried)

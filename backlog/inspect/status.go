@@ -114,17 +114,24 @@ type Band struct {
 	Fresh  int   `json:"fresh"`
 	Failed int   `json:"failed"`
 	Oldest Stamp `json:"oldest"` // zero: the band is empty
+
+	OldestFresh Stamp `json:"oldest_fresh"` // likewise
 }
 
 // Add counts n pending records; oldest is zero if they have no date.
 func (b *Band) Add(lane backlog.Lane, n int, oldest time.Time) {
+	older := func(than Stamp) Stamp {
+		if first := time.Time(than); !oldest.IsZero() && (first.IsZero() || oldest.Before(first)) {
+			return Stamp(oldest)
+		}
+		return than
+	}
+	b.Oldest = older(b.Oldest)
 	if lane == backlog.Fresh {
 		b.Fresh += n
+		b.OldestFresh = older(b.OldestFresh)
 	} else {
 		b.Failed += n
-	}
-	if first := time.Time(b.Oldest); !oldest.IsZero() && (first.IsZero() || oldest.Before(first)) {
-		b.Oldest = Stamp(oldest)
 	}
 }
 
@@ -215,11 +222,8 @@ func OutcomeCounts(r backlog.Report) []OutcomeCount {
 }
 
 // ReportText is the report of the pass called name in one line. What did not happen is
-// not mentioned, and without a name no tier has ticked.
+// not mentioned.
 func ReportText(name string, r backlog.Report) string {
-	if name == "" {
-		return "nothing is due"
-	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s selected", Shown(name), Plural(r.Selected, "record"))
 	for _, c := range OutcomeCounts(r) {

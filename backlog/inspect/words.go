@@ -84,8 +84,8 @@ func Shortly(d time.Duration) string {
 // endless is nearly as long as a duration can be; beyond it only that is said.
 const endless = 290 * 365 * 24 * time.Hour
 
-// fromNow says how far away a time is.
-func fromNow(t, now time.Time) string {
+// FromNow says how far away a time is.
+func FromNow(t, now time.Time) string {
 	switch d := t.Sub(now).Round(time.Second); {
 	case d >= endless:
 		return "in more than 290 years"
@@ -132,6 +132,9 @@ func (s Stamp) MarshalJSON() ([]byte, error) {
 	}
 	return t.MarshalJSON()
 }
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (s *Stamp) UnmarshalJSON(b []byte) error { return (*time.Time)(s).UnmarshalJSON(b) }
 
 // String returns the time as people read it.
 func (s Stamp) String() string {

@@ -38,6 +38,9 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.
 		path = real
 	}
 	path += "-backlog-" + url.PathEscape(strings.ToLower(c.Name)) + "-" + name + ".lock"
+	if _, err := os.Stat(path); s.look && errors.Is(err, fs.ErrNotExist) {
+		return memoryLock{}, nil // nobody has ever had it
+	}
 	l := flock.New(path, flock.SetPermissions(0o644))
 	ok, err := l.TryLock()
 	switch {

@@ -25,6 +25,7 @@ var Dialect db.Server = &server{}
 type server struct {
 	path string
 	busy time.Duration // how long another program's lock is waited for
+	look bool          // nothing is changed: a lock file is not made
 	own  *sql.DB       // the program's, whose transactions may begin otherwise; nil: ours
 }
 
@@ -43,7 +44,7 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 	if err != nil {
 		return nil, err
 	}
-	s := &server{path: path, busy: o.Patience}
+	s := &server{path: path, busy: o.Patience, look: o.ReadOnly}
 	mode := "rw"
 	switch {
 	case o.Create:

@@ -1,0 +1,95 @@
+package checkpoint_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"backlog/backlog"
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/watch"
+)
+
+func aPass(n int) watch.Pass {
+	return watch.Pass{Tier: "1d", Report: backlog.Report{Selected: n}, Causes: []watch.Cause{{Error: "boom", Records: n, First: []byte("4")}}}
+}
+
+// A file of passes that was cut at any byte, as by kill -9, loses the line that was cut
+// and no other, also when the next one is written.
+func TestPassesAreCut(t *testing.T) {
+	f := &checkpoint.File{Path: filepath.Join(t.TempDir(), "state.json")}
+	path := filepath.Join(filepath.Dir(f.Path), "state-passes.jsonl")
+	for n := range 2 {
+		if err := f.AddPass(aPass(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range len(whole) + 1 {
+		if err := os.WriteFile(path, whole[:cut], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		lines := bytes.Count(whole[:cut], []byte{'\n'})
+		list, err := f.Passes()
+		if err != nil || len(list) != lines {
+			t.Fatalf("cut at %d: %d passes, %v; want %d", cut, len(list), err, lines)
+		}
+		if err := f.AddPass(aPass(9)); err != nil {
+			t.Fatal(err)
+		}
+		list, err = f.Passes()
+		if err != nil || len(list) < lines+1 || list[len(list)-1].Selected != 9 || lines > 0 && list[lines-1].Selected != lines-1 {
+			t.Fatalf("cut at %d, then one added: %+v, %v", cut, list, err)
+		}
+	}
+}
+
+// The file is bounded, and so is what is read of it.
+func TestPassesAreBounded(t *testing.T) {
+	f := &checkpoint.File{Path: filepath.Join(t.TempDir(), "state.json")}
+	path := filepath.Join(filepath.Dir(f.Path), "state-passes.jsonl")
+	p := aPass(1)
+	p.Causes[0].Error = strings.Repeat("x", 512)
+	for len(p.Causes) < 40 {
+		p.Causes = append(p.Causes, p.Causes[0])
+	}
+	most := int64(0)
+	for range 400 {
+		if err := f.AddPass(p); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, info.Size())
+	}
+	if list, err := f.Passes(); most > 2<<20+20<<10 || most < 2<<20 || len(list) < 90 || err != nil || len(list[0].Causes) != 20 {
+		t.Errorf("at most %d bytes, %d passes, %v", most, len(list), err)
+	}
+	if err := os.WriteFile(path, bytes.Repeat([]byte("{}\n"), 1500), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := f.Passes(); len(list) != 1000 || err != nil {
+		t.Errorf("%d passes, %v", len(list), err)
+	}
+}
+
+// What cannot be written is said once.
+func TestPassesCannotBeKept(t *testing.T) {
+	f := &checkpoint.File{Path: filepath.Join(t.TempDir(), "state.json")}
+	if err := os.Mkdir(filepath.Join(filepath.Dir(f.Path), "state-passes.jsonl"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.AddPass(aPass(1)); err == nil {
+		t.Error("the first is no error")
+	}
+	if err := f.AddPass(aPass(1)); err != nil {
+		t.Errorf("the second is: %v", err)
+	}
+}

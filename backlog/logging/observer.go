@@ -1,0 +1,335 @@
+// Package logging says in a log what passes do: little in a good hour, one clear line in
+// a bad one. The text of a message is constant; what varies is an attribute.
+package logging
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/causes"
+	"backlog/backlog/inspect"
+	"backlog/backlog/watch"
+)
+
+const (
+	// quiet is how long a pass runs before the log says that it has begun. The end of a
+	// shorter one tells enough.
+	quiet = time.Second
+	// maxAlike is how many records of a pass with the same trouble are named.
+	maxAlike = 10
+	// maxDied is how many of the records that die in a pass are named.
+	maxDied = 20
+	// failing is how many attempts a pass needs for its end to be a warning, where half of
+	// them failed.
+	failing = 5
+	// remind is how often the log says that the database is still unreachable.
+	remind = 5 * time.Minute
+)
+
+// An Observer logs the events of engine and loop. Its fields must not be changed after
+// the first event.
+type Observer struct {
+	Log     *slog.Logger
+	Server  string         // what the records are from
+	Dead    bool           // there is a dead status
+	Picture *watch.Picture // is told of every event
+
+	// OnOutage is called when an outage begins, lasts or is over, and must return soon: it
+	// has [Observer.Outage] log it. Nil: that is called at once.
+	OnOutage func(watch.Change, watch.Outage, time.Time)
+
+	mu     sync.Mutex // guards what follows
+	passes map[string]*pass
+	since  time.Time // when the database went away
+	away   *time.Timer
+	broken string // the error of the last pass; "" if it had none
+}
+
+// A pass is what the log will say of a tier's pass at its end.
+type pass struct {
+	begun                       *time.Timer
+	causes                      bool // logged
+	unreadable, conflicts, died int
+	unwritten                   int
+	ids                         []string // of the first unwritten ones
+	why                         error    // the first one was not written
+}
+
+// New returns an observer of passes over a database.
+func New(log *slog.Logger) *Observer {
+	return &Observer{Log: log, Server: "database", Picture: new(watch.Picture)}
+}
+
+// of returns the tier's pass. The caller holds the lock.
+func (o *Observer) of(tier string) *pass {
+	p := o.passes[tier]
+	if p == nil {
+		if o.passes == nil {
+			o.passes = make(map[string]*pass)
+		}
+		p = new(pass)
+		o.passes[tier] = p
+	}
+	return p
+}
+
+// Observe takes one event.
+func (o *Observer) Observe(ev backlog.Event) {
+	change, outage := o.Picture.Observe(ev)
+	log := o.Log
+	if ev.Tier != "" {
+		log = log.With("tier", ev.Tier)
+	}
+	if ev.Kind == backlog.AttemptEnded {
+		attemptEnded(log, ev)
+	} else {
+		o.other(log, ev)
+	}
+	switch {
+	case change == watch.None:
+	case o.OnOutage != nil:
+		o.OnOutage(change, outage, ev.At)
+	default:
+		o.Outage(change, outage, ev.At)
+	}
+}
+
+// Outage logs what has become of an outage.
+func (o *Observer) Outage(change watch.Change, x watch.Outage, now time.Time) {
+	since := x.Since.UTC().Format(time.RFC3339)
+	switch change {
+	case watch.Began:
+		o.Log.Error("outage: every attempt fails", "since", since, "cause", x.Cause, "pending", x.Pending)
+	case watch.Lasts:
+		o.Log.Warn("outage goes on", "since", since, "passes", x.Passes, "cause", x.Cause, "pending", x.Pending)
+	case watch.Recovered:
+		o.Log.Warn("recovered from the outage", "since", since, "after", now.Sub(x.Since).Round(time.Second).String(), "passes", x.Passes, "pending", x.Pending)
+	}
+}
+
+func attemptEnded(log *slog.Logger, ev backlog.Event) {
+	what := map[backlog.Outcome]string{
+		backlog.Succeeded: "success", backlog.HandedOver: "handed over", backlog.Skipped: "not attempted",
+		backlog.Rejected: "rejected", backlog.Errored: "failed",
+	}[ev.Outcome]
+	args := []any{"id", ev.Record.Key.String()}
+	if ev.Err != nil {
+		args = append(args, "error", ev.Err)
+	}
+	log.Debug(what, args...)
+}
+
+// other logs any event but the end of an attempt.
+func (o *Observer) other(log *slog.Logger, ev backlog.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch ev.Kind {
+	case backlog.PassStarted:
+		begun := time.AfterFunc(quiet, func() {
+			log.Info("pass under way", "started", ev.At.UTC().Format(time.RFC3339))
+		})
+		o.of(ev.Tier).logUnwritten(log) // since the end of the last one
+		o.passes[ev.Tier] = &pass{begun: begun}
+		log.Debug("pass started")
+	case backlog.PassEnded:
+		o.passEnded(log, ev)
+	case backlog.Died:
+		if p := o.of(ev.Tier); o.Dead {
+			if p.died++; p.died <= maxDied {
+				log.Info("record died", "id", ev.Record.Key.String(), "reason", ev.Record.Reason)
+			}
+		}
+	case backlog.OnDeadFailed:
+		log.Error("on_dead failed: nobody has been told that the record is dead", "id", ev.Record.Key.String(), "error", ev.Err)
+	case backlog.Conflicted:
+		if p := o.of(ev.Tier); p.conflicts < maxAlike {
+			log.Warn("left alone: somebody else has changed the row", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
+		}
+		o.of(ev.Tier).conflicts++
+	case backlog.Refused:
+		log.Error("the database does not take the outcome; this process does not try the record again", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
+	case backlog.Unwritten:
+		p := o.of(ev.Tier)
+		if p.unwritten++; p.unwritten == 1 {
+			p.why = ev.Err
+		}
+		if p.unwritten <= maxAlike {
+			p.ids = append(p.ids, ev.Record.Key.String())
+		}
+	case backlog.UnreadableRow:
+		p := o.of(ev.Tier)
+		if p.unreadable++; p.unreadable <= maxAlike {
+			log.Warn("row cannot be read and is left alone", "id", ev.Record.Key.String(), "error", ev.Err)
+		}
+	case backlog.StoreUnavailable:
+		o.since = ev.At
+		log.Error("no record is handed out until the "+o.Server+" answers again", "error", ev.Err)
+		o.away = time.AfterFunc(remind, func() { o.stillAway(log, ev.Err) })
+	case backlog.StoreBack:
+		if o.away != nil {
+			o.away.Stop()
+			o.away = nil
+		}
+		log.Warn("the "+o.Server+" answers again", "after", ev.At.Sub(o.since).Round(time.Millisecond).String())
+	default:
+		loopEvent(log, ev)
+	}
+}
+
+// stillAway says that the database is still unreachable.
+func (o *Observer) stillAway(log *slog.Logger, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.away != nil {
+		log.Warn("the "+o.Server+" is still unreachable", "since", o.since.UTC().Format(time.RFC3339), "error", err)
+		o.away.Reset(remind)
+	}
+}
+
+// loopEvent logs the events of a daemon.
+func loopEvent(log *slog.Logger, ev backlog.Event) {
+	switch ev.Kind {
+	case backlog.Paused:
+		log.Warn("the handler asked for a pause", "until", ev.At.UTC().Format(time.RFC3339), "error", ev.Err)
+	case backlog.TicksMissed:
+		args := []any{"missed", ev.N}
+		if ev.AtLeast {
+			args = append(args, "missed_at_least", true)
+		}
+		level := slog.LevelInfo
+		if ev.At.Sub(ev.Since) >= time.Hour {
+			level = slog.LevelWarn
+		}
+		log.Log(context.Background(), level, "missed ticks are made up for by one pass", args...)
+	case backlog.TierSkipped:
+		log.Warn("tick skipped: the tier's last pass still runs")
+	case backlog.TierCovered:
+		log.Debug("tick covered by a wider tier's pass")
+	case backlog.LockWaiting:
+		log.Info("the pass waits: another process is working on this table")
+	case backlog.LockLost:
+		log.Error("the run lock is lost: its passes are stopped and taken up again at the next wake", "error", ev.Err)
+	case backlog.ClockSetBack:
+		log.Warn("the clock was set back", "error", ev.Err)
+	case backlog.StateFailed:
+		log.Warn("the state file cannot be used", "error", ev.Err)
+	case backlog.NoTick:
+		log.Error("no tick was handled for long", "error", ev.Err)
+	case backlog.Panicked:
+		log.Error("panic", "error", ev.Err)
+	}
+}
+
+// passEnded logs the end of a pass. The caller holds the lock.
+func (o *Observer) passEnded(log *slog.Logger, ev backlog.Event) {
+	p := o.of(ev.Tier)
+	if p.begun != nil {
+		p.begun.Stop()
+	}
+	p.logUnwritten(log)
+	for _, x := range []struct {
+		n     int
+		level slog.Level
+		text  string
+	}{
+		{p.unreadable - maxAlike, slog.LevelWarn, "more rows cannot be read"},
+		{p.conflicts - maxAlike, slog.LevelWarn, "more rows were left alone: somebody else has changed them"},
+		{p.died - maxDied, slog.LevelInfo, "more records died"},
+	} {
+		if x.n > 0 {
+			log.Log(context.Background(), x.level, x.text, "records", x.n)
+		}
+	}
+	if r := ev.Report; r.Conflicts > 0 && r.Conflicts == r.Selected {
+		log.Warn("every row was changed while its handler ran: the handler seems to set the status itself, which backlog does")
+	}
+	lasts := o.Picture.Outage() != nil
+	o.sayEnd(log, ev, lasts)
+	if !p.causes { // the pass may have failed to begin
+		p.causes = true
+		logCauses(log, o.Picture.Causes(ev.Tier), lasts)
+	}
+	p.unreadable, p.conflicts, p.died = 0, 0, 0
+}
+
+// End logs the outcomes that were given up after the end of their pass.
+func (o *Observer) End() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for tier, p := range o.passes {
+		p.logUnwritten(o.Log.With("tier", tier))
+	}
+}
+
+// logUnwritten sums up the outcomes that could not be written. A line for each would
+// drown the rest of the log.
+func (p *pass) logUnwritten(log *slog.Logger) {
+	if p.unwritten == 0 {
+		return
+	}
+	ids := strings.Join(p.ids, ", ")
+	if more := p.unwritten - len(p.ids); more > 0 {
+		ids += fmt.Sprintf(" and %d more", more)
+	}
+	log.Error("outcomes could not be written: their records will be handled again", "outcomes", p.unwritten, "ids", ids, "error", p.why)
+	p.unwritten, p.ids = 0, nil
+}
+
+// sayEnd says that a pass has ended and, once while passes come to nothing, why. In an
+// outage its reminders take the place of that. The caller holds the lock.
+func (o *Observer) sayEnd(log *slog.Logger, ev backlog.Event, outage bool) {
+	r := ev.Report
+	args := []any{"selected", r.Selected, "succeeded", r.Succeeded, "failed", r.Failed, "seconds", float64(r.Duration.Milliseconds()) / 1000}
+	for _, c := range inspect.OutcomeCounts(*r)[2:] { // whose first two are said already
+		if c.N > 0 {
+			args = append(args, c.Key, c.N)
+		}
+	}
+	if r.Stopped != "" {
+		args = append(args, "stopped", r.Stopped)
+	}
+	before := o.broken
+	o.broken = ""
+	level, text := slog.LevelInfo, "pass ended"
+	if n := r.Succeeded + r.Failed + r.Rejected; n >= failing && 2*r.Failed >= n {
+		level = slog.LevelWarn
+	}
+	switch {
+	case ev.Err != nil:
+		o.broken = ev.Err.Error()
+		level, text = slog.LevelError, "pass ended early"
+		if o.broken == before && r.Selected == 0 {
+			level = slog.LevelDebug
+		}
+		args = append(args, "error", ev.Err)
+	case before != "":
+		log.Info("passes can be finished again")
+	case outage:
+		level = slog.LevelDebug
+	}
+	log.Log(context.Background(), level, text, args...)
+}
+
+// logCauses says why records failed in a pass that has ended.
+func logCauses(log *slog.Logger, list []causes.Cause, outage bool) {
+	level := slog.LevelWarn
+	if outage {
+		level = slog.LevelDebug
+	}
+	top, others, records := causes.Top(list)
+	for _, c := range top {
+		args := []any{"cause", c.String(), "records", c.Records, "first_id", c.First.String()}
+		if c.Example != c.String() {
+			args = append(args, "example", c.Example)
+		}
+		log.Log(context.Background(), level, "records failed", args...)
+	}
+	if others > 0 {
+		log.Log(context.Background(), level, "records failed for more causes", "causes", others, "records", records)
+	}
+}

@@ -1,0 +1,207 @@
+// Package watch folds what passes leave behind, told by Observe, into one bounded
+// picture: why records fail, and whether an outage lasts. It does no I/O.
+package watch
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/causes"
+	"backlog/backlog/inspect"
+)
+
+// A Pass is the report of a pass as commands print it and the state folder keeps it.
+type Pass struct {
+	Tier     string        `json:"tier"`
+	MaxAge   float64       `json:"max_age_seconds"`
+	Started  inspect.Stamp `json:"started"`
+	Duration float64       `json:"duration_seconds"`
+	backlog.Report
+	Causes []Cause `json:"causes"`
+}
+
+// A Cause is why records failed: their error where all have the same, else what their
+// errors have in common.
+type Cause struct {
+	Error   string          `json:"error"`
+	Records int             `json:"records"`
+	First   json.RawMessage `json:"first_id"` // a key
+}
+
+// PassOf returns the report with its causes.
+func PassOf(r backlog.Report, list []causes.Cause) Pass {
+	p := Pass{r.Tier, r.MaxAge.Seconds(), inspect.Stamp(r.Started), r.Duration.Seconds(), r, make([]Cause, len(list))}
+	for i, c := range list {
+		first, _ := c.First.MarshalJSON()
+		p.Causes[i] = Cause{c.String(), c.Records, first}
+	}
+	return p
+}
+
+// Ended returns when the pass ended.
+func (p *Pass) Ended() time.Time {
+	return time.Time(p.Started).Add(time.Duration(p.Duration * float64(time.Second)))
+}
+
+// An Outage is a time in which every attempt fails. It begins with a pass without a
+// success that had a record tried for the first time, and was ended by abort_after or
+// had ten failures; the first success ends it.
+type Outage struct {
+	Since    time.Time `json:"since"`
+	Cause    string    `json:"cause"`   // the most frequent one of the last pass
+	Pending  int       `json:"pending"` // when it was last counted
+	Passes   int       `json:"passes"`
+	Reminded time.Time `json:"reminded,omitzero"` // when it was last told that it lasts
+}
+
+const (
+	// outageFailures are the failures in one pass that are an outage.
+	outageFailures = 10
+	// A reminder that an outage lasts comes at the earliest minReminder after the one
+	// before, then less and less often, at least every maxReminder.
+	minReminder = 5 * time.Minute
+	maxReminder = time.Hour
+)
+
+// A Change is what an event means for the outage.
+type Change int
+
+// Lasts is a pass in an outage of which to remind.
+const (
+	None Change = iota
+	Began
+	Lasts
+	Recovered
+)
+
+// A Picture is what the events of an engine and its loop add up to. The zero value is an
+// empty one. All methods may be called concurrently.
+type Picture struct {
+	mu     sync.Mutex
+	passes map[string]*pass // the last of each tier, under way or ended
+	outage *Outage
+}
+
+type pass struct {
+	causes.Tally
+	fresh, succeeded bool // a record was tried for the first time; one succeeded
+}
+
+// Restore goes on with the outage that another process has seen; nil: none.
+func (p *Picture) Restore(o *Outage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outage = o
+}
+
+// Outage returns the outage that lasts, or nil. The caller may change it.
+func (p *Picture) Outage() *Outage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.outage.clone()
+}
+
+func (o *Outage) clone() *Outage {
+	if o == nil {
+		return nil
+	}
+	c := *o
+	return &c
+}
+
+// Counted notes how many records are pending in the outage that began at a time.
+func (p *Picture) Counted(since time.Time, pending int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.outage != nil && p.outage.Since.Equal(since) {
+		p.outage.Pending = pending
+	}
+}
+
+// Causes returns why records failed in the tier's last pass, the most frequent cause
+// first.
+func (p *Picture) Causes(tier string) []causes.Cause {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of(tier).Causes()
+}
+
+// of returns the tier's pass. The caller holds the lock.
+func (p *Picture) of(tier string) *pass {
+	x := p.passes[tier]
+	if x == nil {
+		if p.passes == nil {
+			p.passes = make(map[string]*pass)
+		}
+		x = new(pass)
+		p.passes[tier] = x
+	}
+	return x
+}
+
+// Observe takes one event. The outage is the one that began, lasts or, Recovered, is over.
+func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
+	folded, text := "", ""
+	switch {
+	case ev.Kind == backlog.AttemptEnded && (ev.Outcome == backlog.Errored || ev.Outcome == backlog.Rejected):
+		text = ev.Err.Error()
+		folded = causes.Fold(text) // before the lock: others wait for that
+	case ev.Kind == backlog.OnDeadFailed:
+		text = "on_dead: " + ev.Err.Error()
+		folded = "on_dead: " + causes.Fold(ev.Err.Error())
+	case ev.Kind != backlog.AttemptEnded && ev.Kind != backlog.PassStarted && ev.Kind != backlog.PassEnded:
+		return None, Outage{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.of(ev.Tier)
+	switch ev.Kind {
+	case backlog.PassStarted:
+		p.passes[ev.Tier] = new(pass)
+		return None, Outage{}
+	case backlog.PassEnded:
+		return p.passEnded(ev, x)
+	}
+	if text != "" {
+		x.Add(folded, text, ev.Record.Key)
+	}
+	if ev.Kind == backlog.AttemptEnded {
+		x.fresh = x.fresh || text != "" && ev.Record.Lane == backlog.Fresh
+		x.succeeded = x.succeeded || ev.Outcome == backlog.Succeeded
+	}
+	if o := p.outage; o != nil && ev.Kind == backlog.AttemptEnded && ev.Outcome == backlog.Succeeded {
+		p.outage = nil
+		return Recovered, *o
+	}
+	return None, Outage{}
+}
+
+func (p *Picture) passEnded(ev backlog.Event, x *pass) (Change, Outage) {
+	r := ev.Report
+	if x.succeeded || r.Succeeded > 0 || r.Failed == 0 {
+		return None, Outage{}
+	}
+	o := p.outage
+	if o == nil {
+		if !x.fresh || r.Failed < outageFailures && r.Stopped != backlog.StoppedAbortAfter {
+			return None, Outage{}
+		}
+		o = &Outage{Since: r.Started}
+	}
+	o.Passes++
+	if list := x.Causes(); len(list) > 0 {
+		o.Cause = list[0].String()
+	}
+	if p.outage == nil {
+		o.Reminded = ev.At
+		p.outage = o
+		return Began, *o
+	}
+	if gap := min(max(o.Reminded.Sub(o.Since), minReminder), maxReminder); ev.At.Sub(o.Reminded) < gap {
+		return None, Outage{}
+	}
+	o.Reminded = ev.At
+	return Lasts, *o
+}

@@ -1,0 +1,135 @@
+package cmd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/logging"
+	"backlog/backlog/watch"
+)
+
+// countPatience is how long the pending records are counted for a line about an outage.
+const countPatience = 5 * time.Second
+
+// A chronicle logs what happens, keeps in the state folder what passes leave behind, and
+// tells of outages. What may take long comes behind the passes.
+type chronicle struct {
+	*logging.Observer
+	state  *checkpoint.File
+	single bool // of one record: no pass to look back at
+
+	mu   sync.Mutex
+	app  *app // another one after each reload
+	work chan func()
+	done chan struct{}
+}
+
+// newChronicle goes on with an outage that another process has seen. It is ended by its
+// method end.
+func (a *app) newChronicle(state *checkpoint.File) *chronicle {
+	c := &chronicle{Observer: logging.New(a.log), state: state, app: a, work: make(chan func(), 100), done: make(chan struct{})}
+	c.Dead, c.OnOutage = a.table.HasDead(), c.changed
+	s, err := state.State()
+	c.keep(err)
+	c.Picture.Restore(s.Outage)
+	go func() {
+		defer close(c.done)
+		for f := range c.work {
+			f()
+		}
+	}()
+	return c
+}
+
+// end waits until all is kept and told.
+func (c *chronicle) end() {
+	close(c.work)
+	<-c.done
+	c.End()
+}
+
+// use goes on with the app of a reload.
+func (c *chronicle) use(a *app) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.app = a
+}
+
+func (c *chronicle) current() *app {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.app
+}
+
+// Observe takes one event.
+func (c *chronicle) Observe(ev backlog.Event) {
+	c.Observer.Observe(ev)
+	if ev.Kind == backlog.PassEnded && !c.single {
+		p := watch.PassOf(*ev.Report, c.Picture.Causes(ev.Tier))
+		c.work <- func() {
+			c.keep(c.state.AddPass(p))
+			if c.Picture.Outage() != nil {
+				c.keepOutage()
+			}
+		}
+	}
+}
+
+func (c *chronicle) keep(err error) {
+	if err != nil {
+		c.Log.Warn("the state file cannot be used", "error", err)
+	}
+}
+
+func (c *chronicle) keepOutage() {
+	c.keep(c.state.Change(func(s *checkpoint.State) { s.Outage = c.Picture.Outage() }))
+}
+
+// changed counts the pending records and then says what has become of the outage.
+func (c *chronicle) changed(change watch.Change, o watch.Outage, at time.Time) {
+	c.work <- func() {
+		a := c.current()
+		ctx, cancel := context.WithTimeout(context.Background(), countPatience)
+		if n, err := a.pending(ctx, at); err == nil {
+			o.Pending = n
+			c.Picture.Counted(o.Since, n)
+		}
+		cancel()
+		c.Outage(change, o, at)
+		c.keepOutage()
+		if word := map[watch.Change]string{watch.Began: "began", watch.Recovered: "recovered"}[change]; word != "" && a.onOutage != nil {
+			if err := a.tellOutage(word, o); err != nil {
+				c.Log.Error("on_outage failed: nobody has been told of the outage", "outage", word, "error", err)
+			}
+		}
+	}
+}
+
+// pending counts the pending records.
+func (a *app) pending(ctx context.Context, now time.Time) (int, error) {
+	if a.again != nil {
+		n, err := a.again.Count(ctx)
+		return n["waiting"] + n["running"], err
+	}
+	counts, err := countOf(ctx, a.table, a.cfg, now)
+	return counts.Pending(), err
+}
+
+// tellOutage calls on_outage.
+func (a *app) tellOutage(word string, o watch.Outage) error {
+	ctx := context.Background()
+	if d := a.cfg.OnOutage.Timeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	since := backlog.TimeText(o.Since)
+	return a.onOutage.Handle(ctx, &backlog.Record{
+		Key: backlog.NewKey("outage " + since + " " + word), Inserted: o.Since, Alert: true,
+		Names:  []string{"outage", "cause", "since", "pending"},
+		Values: []any{word, o.Cause, since, int64(o.Pending)},
+	})
+}

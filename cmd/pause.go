@@ -1,0 +1,171 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"backlog/backlog"
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/table"
+)
+
+// PauseOptions are the flags of pause.
+type PauseOptions struct {
+	dataFlags
+	For    time.Duration
+	Until  time.Time
+	Reason string
+}
+
+func newPause(g *globals) *cobra.Command {
+	var o PauseOptions
+	c := &cobra.Command{
+		Use:   "pause [--for DURATION | --until TIME] [--reason TEXT]",
+		Short: "Start nothing more until backlog resume",
+		Long: `Pause keeps the daemon, and once where it goes by the ticks, from starting anything: a
+pass under way ends as soon as its running handlers have ended, within two seconds
+nothing more is dispatched. Outcomes are still collected, and deadlines enforced. The
+ticks that come meanwhile are one pass after the pause, which ends with "backlog resume"
+or at its time. Once for an age or for one record works in a pause.
+
+    backlog pause --for 2h --reason "the partner moves its servers"
+
+The pause is kept in the state file of this machine. Where a daemon leads that does
+not use this file, nothing is changed: 1.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runPause(c.Context(), o, g) },
+	}
+	f := c.Flags()
+	f.Var(&flagOf[time.Duration]{to: &o.For, read: parseAge}, "for", "end the pause after `DURATION`, such as 2h")
+	f.Var(&flagOf[time.Time]{to: &o.Until, read: parseTime}, "until", "end the pause at `TIME`, such as 2026-11-23T08:00:00Z")
+	f.StringVar(&o.Reason, "reason", "", "the `TEXT` that status shows")
+	o.AddFlags(f)
+	return c
+}
+
+func runPause(ctx context.Context, o PauseOptions, g *globals) error {
+	if o.For > 0 && !o.Until.IsZero() {
+		return usagef("--for or --until, not both")
+	}
+	_, now := o.clock()
+	p := checkpoint.Pause{Reason: o.Reason, By: whoAmI()}
+	if o.For > 0 {
+		o.Until = now.Add(o.For)
+	}
+	if !o.Until.IsZero() {
+		if !o.Until.After(now) {
+			return usagef("--until: %s is past", when(o.Until))
+		}
+		p.Until = &o.Until
+	}
+	return g.changePause(ctx, o.dataFlags, &p)
+}
+
+func newResume(g *globals) *cobra.Command {
+	var o dataFlags
+	c := &cobra.Command{
+		Use:   "resume",
+		Short: "End a pause",
+		Long: `Resume ends the pause that "backlog pause" began. Ticks that came meanwhile are made up
+for by one pass within two seconds.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return g.changePause(c.Context(), o, nil) },
+	}
+	o.AddFlags(c.Flags())
+	return c
+}
+
+// changePause puts a pause, or none, into the state file that the leader heeds.
+func (g *globals) changePause(ctx context.Context, o dataFlags, p *checkpoint.Pause) error {
+	a, now, err := g.open(ctx, o, table.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	state, err := stateFile(a.cfg)
+	if err != nil {
+		return err
+	}
+	if state.Path == "" {
+		return errors.New("state: none keeps nothing: there is no file for a pause")
+	}
+	kept, err := state.State()
+	if err != nil {
+		return err
+	}
+	if leader, err := a.leader(ctx, kept); err != nil {
+		return err
+	} else if leader == elsewhere {
+		return fmt.Errorf("nothing is changed: the daemon that leads does not use %s; it runs on another machine, or with another state folder: say it there", state.Path)
+	}
+	was := kept.Current(now)
+	if err := state.Change(func(s *checkpoint.State) { s.Pause = p }); err != nil {
+		return err
+	}
+	switch {
+	case o.JSON:
+		return printJSON(g.out, map[string]any{"pause": p})
+	case p != nil:
+		g.printf("paused %s\n", p)
+	case was != nil:
+		g.printf("resumed\n")
+	default:
+		g.printf("there was no pause\n")
+	}
+	return nil
+}
+
+// whoAmI is the account that the command runs as.
+func whoAmI() string {
+	if u, err := user.Current(); err == nil {
+		return cmp.Or(os.Getenv("SUDO_USER"), u.Username)
+	}
+	return ""
+}
+
+// pausedBy returns what asks the state file for a pause.
+func pausedBy(state *checkpoint.File, now func() time.Time) func() bool {
+	return func() bool {
+		s, err := state.State()
+		return err == nil && s.Current(now()) != nil
+	}
+}
+
+// Where the leader is.
+const (
+	here      = "here"
+	elsewhere = "elsewhere"
+	nobody    = "nobody"
+)
+
+// leader says whether a daemon leads, and whether it is the one that keeps this state.
+func (a *app) leader(ctx context.Context, kept checkpoint.State) (string, error) {
+	own := kept.Daemon != nil && isAlive(kept.Daemon.PID)
+	if own && time.Since(kept.LastWake) < time.Minute {
+		return here, nil // without a lock that a daemon could find taken
+	}
+	lock, err := a.table.TryLock(ctx, backlog.LeaderLock)
+	switch {
+	case err == nil:
+		return nobody, lock.Unlock()
+	case !errors.Is(err, backlog.ErrLocked):
+		return "", err
+	case own:
+		return here, nil
+	}
+	return elsewhere, nil
+}
+
+// isAlive reports whether a process of this machine has the number.
+func isAlive(pid int) bool {
+	err := syscall.Kill(pid, 0)
+	return err == nil || errors.Is(err, syscall.EPERM)
+}
