@@ -271,3 +271,37 @@ func handsOut(t *rapid.T, s backlog.Store, policy *backlog.Policy, p backlog.Pas
 	}
 	return taken
 }
+
+// Why a record died is said only where its row tells.
+func TestDied(t *testing.T) {
+	schedule, err := tiers.New(tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: 7 * 24 * time.Hour, Every: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	policy := &backlog.Policy{Name: "list", Retries: 3, Wait: func(int) (least, most time.Duration) { return time.Hour, time.Hour }}
+	born := now.Add(-10 * 24 * time.Hour)
+	end := born.Add(7 * 24 * time.Hour) // it is older than every tier
+	for _, x := range []struct {
+		name     string
+		policy   *backlog.Policy
+		inserted time.Time
+		expires  time.Time
+		failures backlog.Failures
+		want     string
+	}{
+		{"no policy", nil, born, time.Time{}, backlog.Failures{}, "unknown"},
+		{"out of retries", policy, born, time.Time{}, backlog.Failures{Count: 4, Last: born}, backlog.ReasonRetries},
+		{"never tried and old", policy, born, time.Time{}, backlog.Failures{}, backlog.ReasonExpired},
+		{"never tried and young", policy, now.Add(-time.Hour), time.Time{}, backlog.Failures{}, "unknown"},
+		{"failed just before it was too old", policy, born, time.Time{}, backlog.Failures{Count: 2, Last: end.Add(-30 * time.Minute)}, backlog.ReasonExpired},
+		{"should have been tried again", policy, born, time.Time{}, backlog.Failures{Count: 2, Last: end.Add(-6 * time.Hour)}, "unknown"},
+		{"past its own time", policy, now.Add(-3 * time.Hour), now.Add(-time.Hour), backlog.Failures{Count: 1, Last: now.Add(-90 * time.Minute)}, backlog.ReasonExpired},
+		{"no date", policy, time.Time{}, time.Time{}, backlog.Failures{Count: 1, Last: born}, "unknown"},
+	} {
+		row := inspect.Row{Record: backlog.Record{Key: backlog.NewKey(int64(1)), Inserted: x.inserted, Failures: x.failures}, State: backlog.RowDead, Expires: x.expires}
+		if got := row.Sheet(schedule, x.policy, 0, now).Died; got == nil || *got != x.want {
+			t.Errorf("%s: %v, want %s", x.name, got, x.want)
+		}
+	}
+}
