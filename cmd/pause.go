@@ -85,12 +85,12 @@ for by one pass within two seconds.`,
 
 // changePause puts a pause, or none, into the state file that the leader heeds.
 func (g *globals) changePause(ctx context.Context, o dataFlags, p *checkpoint.Pause) error {
-	a, now, err := g.open(ctx, o, table.Options{ReadOnly: true})
+	_, now := o.clock()
+	cfg, err := g.loadAny()
 	if err != nil {
 		return err
 	}
-	defer a.close()
-	state, err := stateFile(a.cfg)
+	state, err := stateFile(cfg)
 	if err != nil {
 		return err
 	}
@@ -98,13 +98,11 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *checkpoint.Pa
 		return errors.New("state: none keeps nothing: there is no file for a pause")
 	}
 	kept, err := state.State()
+	if err == nil && sourceOf(cfg) == nil {
+		err = g.heeded(ctx, o, kept, state.Path)
+	}
 	if err != nil {
 		return err
-	}
-	if leader, err := a.leader(ctx, kept); err != nil {
-		return err
-	} else if leader == elsewhere {
-		return fmt.Errorf("nothing is changed: the daemon that leads does not use %s; it runs on another machine, or with another state folder: say it there", state.Path)
 	}
 	was := kept.Current(now)
 	if err := state.Change(func(s *checkpoint.State) { s.Pause = p }); err != nil {
@@ -121,6 +119,20 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *checkpoint.Pa
 		g.printf("there was no pause\n")
 	}
 	return nil
+}
+
+// heeded returns an error if a daemon leads that does not heed the state file.
+func (g *globals) heeded(ctx context.Context, o dataFlags, kept checkpoint.State, path string) error {
+	a, _, err := g.open(ctx, o, table.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	leader, err := a.leader(ctx, kept)
+	if err == nil && leader == elsewhere {
+		err = fmt.Errorf("nothing is changed: the daemon that leads does not use %s; it runs on another machine, or with another state folder: say it there", path)
+	}
+	return err
 }
 
 // whoAmI is the account that the command runs as.

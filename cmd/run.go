@@ -103,7 +103,7 @@ func runRun(ctx context.Context, g *globals) error {
 	obs := a.newChronicle(state)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
-		g: g, app: a, table: a.table, log: log, state: state, chronicle: obs,
+		g: g, app: a, leaders: a.table, log: log, state: state, chronicle: obs,
 		observe: newProgress(g.err, a.table, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
@@ -131,7 +131,7 @@ type server struct {
 	state     *checkpoint.File
 	chronicle *chronicle
 	loop      *backlog.Loop
-	table     *table.Table // for the leader lock
+	leaders   backlog.Locker // for the leader lock
 
 	mu                  sync.Mutex
 	app                 *app         // another one after each reload, over the same database
@@ -247,7 +247,7 @@ func (d *server) stopping() {
 func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Time, err error) {
 	away := false // and logged
 	for {
-		lock, err = d.table.TryLock(ctx, backlog.LeaderLock)
+		lock, err = d.leaders.TryLock(ctx, backlog.LeaderLock)
 		switch {
 		case err == nil && since.IsZero():
 			return lock, since, nil

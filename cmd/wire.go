@@ -13,6 +13,7 @@ import (
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
+	"backlog/backlog/logging"
 	"backlog/backlog/mapping"
 	"backlog/backlog/memory"
 	"backlog/backlog/retry"
@@ -180,8 +181,12 @@ func (g *globals) wireTable(
 	return a, nil
 }
 
-// stateFile returns the keeper of the configuration's checkpoint.
+// stateFile returns the keeper of the configuration's checkpoint; a source has one for its
+// pauses alone.
 func stateFile(cfg *config.Config) (*checkpoint.File, error) {
+	if s := sourceOf(cfg); s != nil {
+		return checkpoint.At("", s.URL[0], "", s.Queue)
+	}
 	return checkpoint.At(cfg.State, cfg.Database, cfg.Table.Schema, cfg.Table.Name)
 }
 
@@ -360,18 +365,22 @@ const (
 // long as patience says, for ever if that is 0, or until ctx is done. A table or a
 // configuration that is wrong is not waited for.
 func whenThere[T any](ctx context.Context, log *slog.Logger, what string, patience time.Duration, open func() (T, error)) (T, error) {
+	said := time.Time{}
 	for began, waiting := time.Now(), false; ; {
 		a, err := open()
 		switch {
 		case err == nil && waiting:
-			log.Info("the "+what+" is back", "after", time.Since(began).Round(time.Millisecond).String())
+			log.Warn("the "+what+" is back", "after", time.Since(began).Round(time.Millisecond).String())
 			notify(log, "STATUS=")
 			return a, nil
 		case !errors.Is(err, backlog.ErrUnavailable) || patience > 0 && time.Since(began) >= patience:
 			return a, err
 		case !waiting && ctx.Err() == nil:
-			waiting = true
-			log.Warn("waiting for the "+what, "error", err)
+			waiting, said = true, time.Now()
+			log.Error("waiting for the "+what, "error", err)
+		case ctx.Err() == nil && time.Since(said) >= logging.Remind:
+			said = time.Now()
+			log.Warn("still waiting for the "+what, "since", began.UTC().Format(time.RFC3339), "error", err)
 		}
 		// Systemd would take a start that lasts for one that hangs.
 		notify(log, "STATUS=waiting for the "+what+"\nEXTEND_TIMEOUT_USEC=120000000")

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
@@ -57,6 +58,9 @@ func (a *app) serve(ctx context.Context) error {
 		obs.Observe(ev)
 	})
 	name := a.source.Queue // for the log
+	if _, ok := a.store.(*amqp.Worker); !ok {
+		e.Paused = pausedBy(stateOf(a.cfg, a.log), time.Now)
+	}
 	if w, ok := a.store.(*amqp.Worker); ok {
 		e.Policy, e.Handler, e.Timeout = nil, w, 0
 		w.Prefetch, name = e.Concurrency, a.cfg.Table.Name
@@ -82,12 +86,17 @@ func (a *app) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if report.Stopped != backlog.StoppedAbortAfter {
-			continue
+		switch report.Stopped {
+		case backlog.StoppedAbortAfter:
+			a.source.Close() // others may take the messages meanwhile
+			a.log.Warn("too many failures in a row: no message is taken for a while", "for", outagePause.String())
+			sleep(ctx, outagePause)
+		case backlog.StoppedPause:
+			a.source.Close() // likewise
+			a.log.Info("paused: no message is taken")
+			for e.Paused() && sleep(ctx, time.Second) {
+			}
 		}
-		a.source.Close() // others may take the messages meanwhile
-		a.log.Warn("too many failures in a row: no message is taken for a while", "for", outagePause.String())
-		sleep(ctx, outagePause)
 	}
 	a.log.Info("stopped")
 	return nil

@@ -27,8 +27,8 @@ const (
 	// failing is how many attempts a pass needs for its end to be a warning, where half of
 	// them failed.
 	failing = 5
-	// remind is how often the log says that the database is still unreachable.
-	remind = 5 * time.Minute
+	// Remind is how often the log says that the database is still unreachable.
+	Remind = 5 * time.Minute
 )
 
 // An Observer logs the events of engine and loop. Its fields must not be changed after
@@ -169,7 +169,7 @@ func (o *Observer) other(log *slog.Logger, ev backlog.Event) {
 	case backlog.StoreUnavailable:
 		o.since = ev.At
 		log.Error("no record is handed out until the "+o.Server+" answers again", "error", ev.Err)
-		o.away = time.AfterFunc(remind, func() { o.stillAway(log, ev.Err) })
+		o.away = time.AfterFunc(Remind, func() { o.stillAway(log, ev.Err) })
 	case backlog.StoreBack:
 		if o.away != nil {
 			o.away.Stop()
@@ -187,7 +187,7 @@ func (o *Observer) stillAway(log *slog.Logger, err error) {
 	defer o.mu.Unlock()
 	if o.away != nil {
 		log.Warn("the "+o.Server+" is still unreachable", "since", o.since.UTC().Format(time.RFC3339), "error", err)
-		o.away.Reset(remind)
+		o.away.Reset(Remind)
 	}
 }
 
