@@ -199,8 +199,8 @@ func (k *checker) all(ctx context.Context) {
 		return
 	}
 	k.good("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
-	k.bad("handler", hasColumns(k.table, "handler."+k.cfg.Handler.Kind, h))
-	k.bad("on_dead", hasColumns(k.table, "on_dead."+k.cfg.OnDead.Kind, onDead))
+	k.bad("handler", hasColumns(k.table.Given(), "handler."+k.cfg.Handler.Kind, h))
+	k.bad("on_dead", hasColumns(k.table.Given(), "on_dead."+k.cfg.OnDead.Kind, onDead))
 	k.work(ctx)
 	if !k.bad("times", k.table.ProveTimes(ctx, k.now)) {
 		k.times(ctx)

@@ -106,6 +106,8 @@ func (k *checker) tools(ctx context.Context) (h, onDead tool) {
 	k.tool(ctx, "handler", h, err)
 	onDead, err = newOnDead(ctx, k.cfg, nil)
 	k.tool(ctx, "on_dead", onDead, err)
+	onOutage, err := newOnOutage(ctx, k.cfg, nil)
+	k.tool(ctx, "on_outage", onOutage, err)
 	return h, onDead
 }
 

@@ -129,7 +129,7 @@ func (a *app) tellOutage(word string, o watch.Outage) error {
 	since := backlog.TimeText(o.Since)
 	return a.onOutage.Handle(ctx, &backlog.Record{
 		Key: backlog.NewKey("outage " + since + " " + word), Inserted: o.Since, Alert: true,
-		Names:  []string{"outage", "cause", "since", "pending"},
+		Names:  outageColumns,
 		Values: []any{word, o.Cause, since, int64(o.Pending)},
 	})
 }

@@ -88,7 +88,7 @@ func runDiscard(ctx context.Context, o DiscardOptions, g *globals) error {
 		return err
 	}
 	if a.onDead, err = newOnDead(ctx, a.cfg, a.log); err == nil {
-		err = hasColumns(a.table, "on_dead."+a.cfg.OnDead.Kind, a.onDead)
+		err = hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead)
 	}
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 	if a, err = g.wireTable(ctx, cfg, log, table.Options{}, now, db); err != nil {
 		return nil, err
 	}
-	if a.onOutage, err = newTool(ctx, cfg, "on_outage", cfg.OnOutage.Settings, log); err == nil {
+	if a.onOutage, err = newOnOutage(ctx, cfg, log); err == nil {
 		err = a.wireHandlers(ctx, h, onDead)
 	}
 	if err == nil {

@@ -74,6 +74,18 @@ func newOnDead(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool,
 	return newTool(ctx, cfg, "on_dead", cfg.OnDead.Settings, log)
 }
 
+// outageColumns are what on_outage is told.
+var outageColumns = []string{"outage", "cause", "since", "pending"}
+
+// newOnOutage likewise makes the handler that is told of outages.
+func newOnOutage(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool, error) {
+	h, err := newTool(ctx, cfg, "on_outage", cfg.OnOutage.Settings, log)
+	if err == nil {
+		err = hasColumns(outageColumns, "on_outage."+cfg.OnOutage.Kind, h)
+	}
+	return h, err
+}
+
 func newHandlers(ctx context.Context, cfg *config.Config, log *slog.Logger) (h, onDead tool, err error) {
 	if h, err = newHandler(ctx, cfg, log); err == nil {
 		onDead, err = newOnDead(ctx, cfg, log)
@@ -151,15 +163,15 @@ func (a *app) wireHandlers(ctx context.Context, h, onDead tool) (err error) {
 		}
 	}
 	a.handler, a.onDead = h, onDead
-	if err := hasColumns(a.table, "handler."+a.cfg.Handler.Kind, h); err != nil {
+	if err := hasColumns(a.table.Given(), "handler."+a.cfg.Handler.Kind, h); err != nil {
 		return err
 	}
-	return hasColumns(a.table, "on_dead."+a.cfg.OnDead.Kind, onDead)
+	return hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, onDead)
 }
 
 // hasColumns returns an error unless records have the columns that the handler
 // configured at this place asks for by name.
-func hasColumns(t *table.Table, place string, h tool) error {
+func hasColumns(given []string, place string, h tool) error {
 	asks, ok := h.(interface{ Columns() ([]string, error) })
 	if !ok {
 		return nil
@@ -168,7 +180,6 @@ func hasColumns(t *table.Table, place string, h tool) error {
 	if err != nil {
 		return err
 	}
-	given := t.Given()
 	for _, name := range names {
 		if !slices.Contains(given, name) {
 			return fmt.Errorf("%s: a record has no column %s; it has: %s", place, shown(name), strings.Join(each(given, shown), ", "))
