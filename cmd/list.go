@@ -47,7 +47,8 @@ func (o *FilterOptions) filter(a *app, p inspect.Purpose, now time.Time) (f tabl
 		State: o.State, Limit: o.Limit, Never: policy != nil && policy.Never,
 		Ages: each(a.cfg.Tiers.Tiers(), func(t tiers.Tier) time.Duration { return t.MaxAge }),
 	}
-	names, states := append(each(a.cfg.Tiers.Tiers(), func(t tiers.Tier) string { return t.Name }), inspect.Beyond), inspect.StatesFor(p, a.again != nil)
+	names := each(a.cfg.Tiers.Tiers(), func(t tiers.Tier) string { return t.Name })
+	names, states := append(names, inspect.Beyond), inspect.StatesFor(p, a.again != nil)
 	f.Band = slices.Index(names, o.Tier) + 1
 	switch {
 	case o.Limit < 0:

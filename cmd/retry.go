@@ -152,7 +152,9 @@ func (o *RetryOptions) requeued(ctx context.Context, a *app, now time.Time) (fil
 
 // keys returns the keys of the IDs, each once. It is an error if why returns a reason for which
 // one of the records cannot be what is to be done.
-func (a *app) keys(ctx context.Context, ids []string, now time.Time, done string, why func(inspect.Row) string) (keys []backlog.Key, err error) {
+func (a *app) keys(
+	ctx context.Context, ids []string, now time.Time, done string, why func(inspect.Row) string,
+) (keys []backlog.Key, err error) {
 	seen := make(map[uint64]bool)
 	var wrong []error
 	for _, id := range ids {

@@ -96,7 +96,8 @@ func (t *layout) expireText(conds []string) string {
 // returns whether to write it and whether to go on with the others; rows that the database refuses
 // are then left as they are, too. What somebody has changed meanwhile stays so.
 func (t *Table) rewrite(
-	ctx context.Context, set []assign, now time.Time, groups iter.Seq2[[][]any, error], conds []string, args []any, each func([]any) (write, more bool),
+	ctx context.Context, set []assign, now time.Time, groups iter.Seq2[[][]any, error], conds []string, args []any,
+	each func([]any) (write, more bool),
 ) (total int, err error) {
 	wctx := ctx
 	if each != nil {

@@ -84,8 +84,8 @@ func (t *layout) listQuery(c choice, s step, limit int) (string, []any) {
 	return t.text.Union(len(c.sets), cols, db.NewestFirst, limit, func(i int, rest string) (string, []any) {
 		b := c.sets[i]
 		from := t.from(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted)
-		conds := slices.Concat([]string{b.cond}, c.conds, s.conds)
-		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", db.Named(t.shown(t.sel.needed)), rest, from, strings.Join(conds, " AND ")), slices.Concat(c.args, s.args)
+		exprs, cond := db.Named(t.shown(t.sel.needed)), strings.Join(slices.Concat([]string{b.cond}, c.conds, s.conds), " AND ")
+		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), slices.Concat(c.args, s.args)
 	})
 }
 
