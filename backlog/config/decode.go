@@ -230,7 +230,7 @@ type Error struct {
 // Error returns "file:line: key: problem", without what there is not.
 func (e *Error) Error() string {
 	text := e.Problem
-	if e.Key != "" {
+	if e.Key != "" && !strings.HasPrefix(text, e.Key+" ") {
 		text = e.Key + ": " + text
 	}
 	if e.File != "" {

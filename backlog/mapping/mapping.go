@@ -286,7 +286,18 @@ func (m *Mapping) checkStates(fail func(path, problem string)) {
 	isNew, isError := m.condition(m.New), m.condition(m.Error)
 	success, dead := m.condition(m.Success), m.condition(m.Dead)
 	refuse := func(state, problem, of string) {
-		fail("statuses."+state, problem+"; write what does not meet the condition of "+of)
+		has := make(map[string][]Value)
+		for _, s := range m.States() {
+			has[s.Name] = s.Values
+		}
+		hint := "write what does not meet the condition of " + of
+		for _, v := range has[state] {
+			if slices.ContainsFunc(has[of], func(o Value) bool { return o.Plain() == v.Plain() }) {
+				problem, hint = fmt.Sprintf("statuses.%s and statuses.%s are both `%s`: %s", state, of, v, problem), "give each a value of its own"
+				break
+			}
+		}
+		fail("statuses."+state, problem+"; "+hint)
 	}
 	if m.leads(m.Success, isNew, isNew) {
 		refuse("success", "a record that succeeded would still be new and be tried for ever", "new")

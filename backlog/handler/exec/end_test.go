@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -153,6 +154,22 @@ func TestExecLeavesChildrenAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A child that is left behind may write to its standard output later, and does not die of it.
+func TestExecKeepsOutputOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := &exec.Handler{Settings: exec.Settings{Command: []string{
+		handlertest.Script(t, `mkfifo "$1/go"; (read line <"$1/go"; echo later; echo $? >"$1/wrote") 2>/dev/null & echo now; exit 1`), dir}}}
+	handlertest.WantError(t, handleWithin(t, t.Context(), e, handlertest.NewRecord()), "now", backlog.Errored)
+	if err := os.WriteFile(dir+"/go", []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	handlertest.Eventually(t, "what the child wrote", func() bool {
+		text, _ := os.ReadFile(dir + "/wrote")
+		return string(text) == "0\n"
+	})
 }
 
 // A child that is left behind may even write for ever.

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"backlog/backlog"
@@ -41,14 +39,14 @@ import (
 //	BACKLOG_ERROR       the text of its last error, about 2 KiB at most; may be empty
 //	BACKLOG_DISABLED_REASON  under the refresh policy the sentence for the customer
 //
-// What it writes to standard output is discarded. The end of what it writes
-// to standard error is the text of the error if it fails.
+// The end of what it writes to standard error is the text of the error if it fails;
+// if that is nothing, the end of what it writes to standard output.
 //
 // The program runs in a process group of its own. When the context of the
 // attempt is done, the whole group is told to end (SIGTERM), and whoever is
 // left of it after Grace is killed. A program that exits by itself may leave
 // children behind: they are not ended, and waited for by a second at most where
-// they hold its standard error.
+// they hold its standard error. They may go on writing to its standard output.
 //
 // Methods may be called concurrently. A Handler must not be copied or changed
 // after the first call.
@@ -69,13 +67,6 @@ type Handler struct {
 	Log *slog.Logger
 }
 
-// null is where standard output goes. It stays open: to open it for each program
-// would take longer.
-var null = sync.OnceValue(func() *os.File {
-	f, _ := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // if nil, the start reports it
-	return f
-})
-
 func (h *Handler) program() proc.Program { return proc.Program{Kind: "exec", Command: h.Command} }
 
 // Check reports what would keep the program from being started, see
@@ -95,8 +86,8 @@ func (h *Handler) Notes() []string { return h.program().Notes() }
 // is a success, one of Reject a [backlog.Reject], one of Skip an error that
 // wraps [backlog.Skip]. A program that cannot be started is [backlog.Unstarted].
 // Everything else is an error: another status, death by a signal. Its text is the end of the
-// program's standard error, valid UTF-8 of at most about 2 KiB, or else says
-// how it ended: "exit status 3". If it failed after ctx had ended it, the text
+// program's standard error or else of its standard output, valid UTF-8 of at most
+// about 2 KiB, or else says how it ended: "exit status 3". If it failed after ctx had ended it, the text
 // begins with the cause, context.Cause(ctx), which the error then wraps.
 //
 // Errors of a program that ran wrap an [*exec.ExitError].
@@ -112,37 +103,38 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	logs := h.Log != nil && h.Log.Enabled(ctx, slog.LevelDebug)
-	stdout, logged := io.Writer(null()), proc.Tail{}
-	if logs {
-		stdout = &logged
-	}
 	stdin, endFeed, err := feed(input)
 	if err != nil {
 		return err
 	}
 	defer endFeed()
 	defer stdin.Close()
-	stderr, err := newOutput()
+	stdout, err := newOutput(true)
 	if err != nil {
 		return err
 	}
-	cmd, err := h.program().Start(append(environ(), vars...), stdin, stdout, stderr.w)
-	stderr.begin()
+	stderr, err := newOutput(false)
+	if err != nil {
+		return err
+	}
+	cmd, err := h.program().Start(append(environ(), vars...), stdin, stdout.w, stderr.w)
+	reading := begin(stdout, stderr)
 	cut := false
 	if err == nil {
 		cut, err = proc.Wait(ctx, backlog.Killed(ctx), cmd, cmp.Or(h.Grace, proc.DefaultGrace))
 	}
-	stderr.end()
+	unread := reading.Stop()
+	stderr.end(unread)
+	stdout.end(unread)
 	if err != nil {
 		return err
 	}
 	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) {
 		sent = "program: " + h.Command[0] + "\n  " + strings.Join(vars, "\n  ") + "\n" + part("standard input", string(input))
-		got = part("standard output", end(logged.String())) + part("standard error", end(stderr.tail.String())) + proc.InWords(cmd.ProcessState)
+		got = part("standard output", end(stdout.tail.String())) + part("standard error", end(stderr.tail.String())) + proc.InWords(cmd.ProcessState)
 		return sent, got
 	})
-	return h.outcome(ctx, cmd.ProcessState, cut, stderr.tail.String())
+	return h.outcome(ctx, cmd.ProcessState, cut, cmp.Or(stderr.tail.String(), stdout.tail.String()))
 }
 
 // input returns what the program reads.
@@ -197,13 +189,13 @@ func variables(r *backlog.Record) ([]string, error) {
 }
 
 // outcome returns the error that stands for the program's end. cut says that
-// the program was told to end.
-func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, cut bool, stderr string) error {
+// the program was told to end; said is what it wrote.
+func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, cut bool, said string) error {
 	if state.Success() {
 		return nil
 	}
 	how := &exec.ExitError{ProcessState: state}
-	text := cmp.Or(stderr, proc.InWords(state))
+	text := cmp.Or(said, proc.InWords(state))
 	switch status := state.ExitCode(); {
 	case h.Reject == nil && status == usualReject, slices.Contains(h.Reject, status):
 		return backlog.Reject(backlog.Worded(text, how))
@@ -211,7 +203,7 @@ func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, cut bool,
 		return backlog.Worded(text, backlog.Skip, how)
 	case cut:
 		cause := context.Cause(ctx)
-		return backlog.Worded(proc.WithTail(cause.Error(), stderr), cause, how)
+		return backlog.Worded(proc.WithTail(cause.Error(), said), cause, how)
 	}
 	return backlog.Worded(text, how)
 }

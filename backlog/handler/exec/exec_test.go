@@ -37,7 +37,10 @@ func TestExecOutcome(t *testing.T) {
 	}{
 		{name: "success", body: "exit 0"},
 		{name: "success with warnings", body: "echo careful >&2"},
-		{name: "stdout is not the error", body: "echo out; exit 3", outcome: backlog.Errored, text: "exit status 3", status: 3},
+		{name: "stdout is the error of a program that says nothing else", body: "seq 100000; echo out; exit 3", outcome: backlog.Errored,
+			text: lines(99_661, 100_000) + "out", status: 3},
+		{name: "and not beside stderr", body: "echo out; echo why >&2; exit 3", outcome: backlog.Errored, text: "why", status: 3},
+		{name: "nor of a success", body: "echo out"},
 		{name: "stderr is", body: "echo first >&2; echo ' second ' >&2; exit 1", outcome: backlog.Errored, text: "first\n second", status: 1},
 		{name: "tail of stderr", body: "seq 100000 >&2; echo the end >&2; exit 1", outcome: backlog.Errored,
 			text: lines(99_662, 100_000) + "the end", status: 1},

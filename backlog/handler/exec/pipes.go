@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -33,7 +34,7 @@ func feed(input []byte) (stdin *os.File, end func(), err error) {
 	return r, func() { w.Close() }, err
 }
 
-// moment is how long nobody reads a program's standard error. One that is done by
+// moment is how long nobody reads a program's output. One that is done by
 // then costs no goroutine and wakes nobody but the one who waits for its end; one
 // that fills the pipe meanwhile has to wait.
 const moment = 10 * time.Millisecond
@@ -43,20 +44,25 @@ type output struct {
 	tail   proc.Tail
 	r, w   *os.File
 	polled func() *os.File // takes the place of r
-	timer  *time.Timer     // starts to read
 	read   chan struct{}   // closed when all is read
+
+	children bool // may go on writing, lest they die of it
 }
 
-func newOutput() (*output, error) {
+func newOutput(children bool) (*output, error) {
 	r, w, err := proc.Pipe()
 	polled := sync.OnceValue(func() *os.File { return proc.Polled(r) })
-	return &output{r: r, w: w, polled: polled, read: make(chan struct{})}, err
+	return &output{r: r, w: w, polled: polled, read: make(chan struct{}), children: children}, err
 }
 
-// begin is called when the program has been started.
-func (o *output) begin() {
-	o.w.Close()
-	o.timer = time.AfterFunc(moment, o.copy)
+// begin is called when the program has been started. The timer starts to read.
+func begin(stdout, stderr *output) *time.Timer {
+	stdout.w.Close()
+	stderr.w.Close()
+	return time.AfterFunc(moment, func() {
+		go stdout.copy()
+		stderr.copy()
+	})
 }
 
 func (o *output) copy() {
@@ -70,18 +76,29 @@ func (o *output) copy() {
 	}
 }
 
-// end is called when the program has ended. It waits for a second at most for
-// children that hold the pipe.
-func (o *output) end() {
-	unread := o.timer.Stop()
+// end is called when the program has ended. For children that hold the pipe it waits
+// a second at most, and no longer than it takes to read what is there if they go on.
+func (o *output) end(unread bool) {
 	if unread && proc.Drain(o.r, &o.tail) {
 		o.r.Close()
 		return
 	}
-	o.polled().SetReadDeadline(time.Now().Add(time.Second))
+	patience := time.Second
+	if o.children {
+		patience = 50 * time.Millisecond
+	}
+	o.polled().SetReadDeadline(time.Now().Add(patience))
 	if unread {
 		o.copy()
 	}
 	<-o.read
-	o.polled().Close()
+	if !o.children {
+		o.polled().Close()
+		return
+	}
+	go func() {
+		o.polled().SetReadDeadline(time.Time{})
+		io.Copy(io.Discard, o.polled())
+		o.polled().Close()
+	}()
 }

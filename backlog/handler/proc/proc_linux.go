@@ -36,7 +36,7 @@ func Polled(r *os.File) *os.File {
 // that was all: false where others may still write to it.
 func Drain(r *os.File, t *Tail) bool {
 	fd := int(r.Fd())
-	unix.SetNonblock(fd, true)
+	unix.FcntlInt(r.Fd(), unix.F_SETFL, unix.O_NONBLOCK) // it has no other flags
 	buf := make([]byte, TailSize)
 	for range 1 << 20 / TailSize {
 		n, err := unix.Read(fd, buf)
