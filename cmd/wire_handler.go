@@ -83,7 +83,10 @@ func newOnOutage(ctx context.Context, cfg *config.Config, log *slog.Logger) (too
 	if err == nil {
 		err = hasColumns(outageColumns, "on_outage."+cfg.OnOutage.Kind, h)
 	}
-	return h, err
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 func newHandlers(ctx context.Context, cfg *config.Config, log *slog.Logger) (h, onDead tool, err error) {
