@@ -21,20 +21,20 @@ type chronicle struct {
 	state  *checkpoint.File
 	single bool // of one record: no pass to look back at
 
-	mu   sync.Mutex
-	app  *app // another one after each reload
-	work chan func()
-	done chan struct{}
+	mu     sync.Mutex
+	app    *app // another one after each reload
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   chan func()
+	done   chan struct{}
 }
 
-// newChronicle goes on with an outage that another process has seen. It is ended by its
-// method end.
+// newChronicle returns a chronicle, which is ended by its method end.
 func (a *app) newChronicle(state *checkpoint.File) *chronicle {
 	c := &chronicle{Observer: logging.New(a.log), state: state, app: a, work: make(chan func(), 100), done: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.Dead, c.OnOutage = a.table.HasDead(), c.changed
-	s, err := state.State()
-	c.keep(err)
-	c.Picture.Restore(s.Outage)
+	c.restore()
 	go func() {
 		defer close(c.done)
 		for f := range c.work {
@@ -44,10 +44,21 @@ func (a *app) newChronicle(state *checkpoint.File) *chronicle {
 	return c
 }
 
-// end waits until all is kept and told.
+// restore goes on with the outage that whoever worked before has seen.
+func (c *chronicle) restore() {
+	s, err := c.state.State()
+	c.keep(err)
+	c.Picture.Restore(s.Outage)
+}
+
+// end waits until all is kept and told, or the end is a hard one.
 func (c *chronicle) end() {
 	close(c.work)
-	<-c.done
+	select {
+	case <-c.done:
+	case <-c.current().hard:
+		c.cancel()
+	}
 	c.End()
 }
 
@@ -92,7 +103,7 @@ func (c *chronicle) keepOutage() {
 func (c *chronicle) changed(change watch.Change, o watch.Outage, at time.Time) {
 	c.work <- func() {
 		a := c.current()
-		ctx, cancel := context.WithTimeout(context.Background(), countPatience)
+		ctx, cancel := context.WithTimeout(c.ctx, countPatience)
 		if n, err := a.pending(ctx, at); err == nil {
 			o.Pending = n
 			c.Picture.Counted(o.Since, n)
@@ -101,7 +112,7 @@ func (c *chronicle) changed(change watch.Change, o watch.Outage, at time.Time) {
 		c.Outage(change, o, at)
 		c.keepOutage()
 		if word := map[watch.Change]string{watch.Began: "began", watch.Recovered: "recovered"}[change]; word != "" && a.onOutage != nil {
-			if err := a.tellOutage(word, o); err != nil {
+			if err := a.tellOutage(c.ctx, word, o); err != nil {
 				c.Log.Error("on_outage failed: nobody has been told of the outage", "outage", word, "error", err)
 			}
 		}
@@ -119,8 +130,7 @@ func (a *app) pending(ctx context.Context, now time.Time) (int, error) {
 }
 
 // tellOutage calls on_outage.
-func (a *app) tellOutage(word string, o watch.Outage) error {
-	ctx := context.Background()
+func (a *app) tellOutage(ctx context.Context, word string, o watch.Outage) error {
 	if d := a.cfg.OnOutage.Timeout; d > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d)

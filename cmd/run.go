@@ -186,6 +186,7 @@ func (d *server) lead(ctx context.Context) error {
 	d.lock, d.loop.Since = lock, since
 	d.mu.Unlock()
 	d.sayStarted("leader")
+	d.chronicle.restore()
 	d.keepDaemon(&checkpoint.Daemon{PID: os.Getpid(), Since: time.Now()})
 	defer d.keepDaemon(nil)
 	if next := inspect.Starts(schedule, time.Now()); len(next) > 0 {
