@@ -49,14 +49,16 @@ tried, newest first, then those that failed. Each is handed to the handler once
 and its outcome is written back. A database that is away at the start is waited
 for, up to two minutes.
 
-With --due it runs the pass of the widest tier that ticked in the last minute,
-or does nothing. One line in the crontab of one machine then serves a whole
-schedule; on several, which would each run every tick, "backlog run" is for that:
+With --due it runs the pass of the widest tier that has ticked since the last start,
+or does nothing. The state file says when that was; without it the last minute counts.
+One line in the crontab of one machine then serves a whole schedule; on several,
+which would each run every tick, "backlog run" is for that:
 
   * * * * * cd /srv/shop && /usr/local/bin/backlog once --due --wait 50s --log-level warn >/dev/null
 
 "backlog schedule --format crontab" prints that line for your tiers. A tick that
-finds another process at work is dropped, which is in the log only.
+finds another process at work is left to the next start, which is in the log only.
+Ticks missed while the machine was off, or in a pause, are one pass after it.
 
 With --id it handles and settles one record, whatever its age and however often
 it has failed, but none that has succeeded, is dead or has expired. With --dry-run
@@ -74,7 +76,7 @@ that the database does not take is not: 1.`,
 	f := c.Flags()
 	f.StringVar(&o.MaxAge, "max-age", "", "process records up to `AGE` old, such as 7d")
 	f.StringVar(&o.Tier, "tier", "", "process what the tier called `NAME` does")
-	f.BoolVar(&o.Due, "due", false, "process the widest tier that ticked in the last minute, if any")
+	f.BoolVar(&o.Due, "due", false, "process the widest tier that has ticked since the last start, if any")
 	f.StringVar(&o.ID, "id", "", "process the record that has this `ID` now, due or not")
 	f.IntVar(&o.MaxRecords, "max-records", 0, "process at most `N` records; 0: as many as max_records says")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show the records in the order of handling, and do nothing")

@@ -42,7 +42,8 @@ forget their failures: they are due at once. It says how many they are, and for
 more than one it does nothing without --yes.
 
     backlog retry 4 7 --yes
-    backlog retry --status DEAD --older-than 7d --dry-run
+    backlog retry --state dead --older-than 7d --dry-run
+    backlog retry --cause "connection refused" --limit 10 --yes
     backlog retry --all --yes
 
 If one of the IDs has no record, or one that is neither dead nor failed, nothing
@@ -84,7 +85,7 @@ type retryJSON struct {
 func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 	byID, byFlag := len(o.IDs) > 0, o.Status != "" || o.given()
 	if byID && byFlag || (byID || byFlag) == o.All { // several, or nothing
-		return usagef("say which records: their IDs, or --status STATUS and --older-than AGE, or --all")
+		return usagef("say which records: their IDs, or one or more of --state, --status, --tier, --cause and --older-than, or --all")
 	}
 	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun})
 	if err != nil {

@@ -38,8 +38,8 @@ the widest starts; it covers the narrower ones, whose records are among its own.
 
 With --format crontab or systemd it prints what makes the system's own timer run
 "backlog once --due" whenever a tier ticks, with the flags that are given here or
-stand in BACKLOG_*, but for a database URL that may hold a password. Unlike
-"backlog run" that does not make up for ticks missed while the machine was off.`,
+stand in BACKLOG_*, but for a database URL that may hold a password. As with
+"backlog run", ticks missed while the machine was off are made up for by one pass.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runSchedule(c.Context(), o, g) },
 	}
