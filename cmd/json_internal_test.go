@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"backlog/backlog/amqp"
+	"backlog/backlog/checkpoint"
 	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
 )
@@ -17,6 +19,30 @@ import (
 var answers = map[string]any{
 	"once": watch.Pass{}, "once --dry-run": recordsJSON{}, "status": statusJSON{}, "explain": inspect.Sheet{},
 	"list": inspect.List{}, "retry": retryJSON{}, "discard": discardJSON{}, "attempt": attemptJSON{},
+	"check --sample": sample{}, "schedule": []inspect.Tick{}, "retry --errors": amqp.Redriven{},
+	// The outermost names of these stand in the code, where scripts hold them fast.
+	"pause": struct {
+		Pause *checkpoint.Pause `json:"pause"`
+	}{},
+	"check": struct {
+		OK     bool      `json:"ok"`
+		Checks []finding `json:"checks"`
+		Policy any       `json:"policy"`
+	}{},
+	"status of a source": struct {
+		Queues []amqp.QueueStatus `json:"queues"`
+	}{},
+	"resolve": struct {
+		UID     string `json:"uid"`
+		Outcome string `json:"outcome"`
+		Applied bool   `json:"applied"`
+	}{},
+	"version": struct {
+		Version  string `json:"version"`
+		SQLite   string `json:"sqlite"`
+		Go       string `json:"go"`
+		Platform string `json:"platform"`
+	}{},
 }
 
 var jsonRow = regexp.MustCompile("(?m)^\\| (`[^|]*`) \\| ([^|]*) \\| [^|]+ \\|$")
