@@ -131,7 +131,7 @@ func (k *checker) tool(ctx context.Context, name string, h tool, err error) {
 }
 
 func (k *checker) counts(ctx context.Context) {
-	c, err := countOf(ctx, k.table, k.cfg, k.now)
+	c, err := k.table.Count(ctx, k.now, maxAges(k.cfg.Tiers))
 	if k.bad("records", err) {
 		return
 	}

@@ -125,7 +125,7 @@ func (a *app) pending(ctx context.Context, now time.Time) (int, error) {
 		n, err := a.again.Count(ctx)
 		return n["waiting"] + n["running"], err
 	}
-	counts, err := countOf(ctx, a.table, a.cfg, now)
+	counts, err := a.table.Count(ctx, now, maxAges(a.cfg.Tiers))
 	return counts.Pending(), err
 }
 

@@ -42,11 +42,7 @@ func (o *FilterOptions) given() bool {
 
 // filter returns what the options mean in the table.
 func (o *FilterOptions) filter(a *app, p inspect.Purpose, now time.Time) (f table.Filter, err error) {
-	policy := policyOf(a.cfg)
-	f = table.Filter{
-		State: o.State, Limit: o.Limit, Never: policy != nil && policy.Never,
-		Ages: each(a.cfg.Tiers.Tiers(), func(t tiers.Tier) time.Duration { return t.MaxAge }),
-	}
+	f = table.Filter{State: o.State, Limit: o.Limit, Ages: maxAges(a.cfg.Tiers)}
 	names := each(a.cfg.Tiers.Tiers(), func(t tiers.Tier) string { return t.Name })
 	names, states := append(names, inspect.Beyond), inspect.StatesFor(p, a.again != nil)
 	f.Band = slices.Index(names, o.Tier) + 1

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/tiers"
@@ -81,18 +80,14 @@ func (a *app) status(ctx context.Context, now time.Time) (*inspect.Status, error
 		counts, err := a.again.Count(ctx)
 		return inspect.NewRefreshStatus(counts, a.cfg.Tiers, now), err
 	}
-	counts, err := countOf(ctx, a.table, a.cfg, now)
+	counts, err := a.table.Count(ctx, now, maxAges(a.cfg.Tiers))
 	if err != nil {
 		return nil, err
 	}
 	return inspect.NewStatus(counts, a.cfg.Tiers, now), nil
 }
 
-// countOf counts the records in the tiers' bands.
-func countOf(ctx context.Context, t *table.Table, cfg *config.Config, now time.Time) (inspect.Counts, error) {
-	c, err := t.Count(ctx, now, each(cfg.Tiers.Tiers(), func(t tiers.Tier) time.Duration { return t.MaxAge }))
-	if p := policyOf(cfg); p != nil && p.Never {
-		c = c.TriedOnce()
-	}
-	return c, err
+// maxAges returns the edges of the tiers' bands.
+func maxAges(s *tiers.Schedule) []time.Duration {
+	return each(s.Tiers(), func(t tiers.Tier) time.Duration { return t.MaxAge })
 }

@@ -270,6 +270,8 @@ func (a *app) engine(now func() time.Time, observe func(backlog.Event)) *backlog
 func mappingOf(cfg *config.Config) mapping.Mapping {
 	m := cfg.Table
 	m.Policy = retryOf(cfg)
+	p := policyOf(cfg)
+	m.Once = p != nil && p.Never
 	return m
 }
 

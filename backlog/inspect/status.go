@@ -144,18 +144,6 @@ func (c Counts) Pending() int {
 	return n
 }
 
-// TriedOnce returns the counts under a policy that never tries again: failed records are
-// out of retries, not pending.
-func (c Counts) TriedOnce() Counts {
-	for i := range c.Bands {
-		c.Exhausted += c.Bands[i].Failed
-		c.Bands[i].Failed = 0
-	}
-	c.Exhausted += c.Beyond.Failed
-	c.Beyond.Failed = 0
-	return c
-}
-
 // A Tick is an instant at which a pass starts.
 type Tick struct {
 	At     Stamp    `json:"at"`

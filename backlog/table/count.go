@@ -23,18 +23,19 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		return c, err
 	}
 	for _, b := range t.branches {
-		if err := t.countBranch(ctx, b, now, edges, &c); err != nil {
-			return c, err
+		again, exhausted := t.tried(b)
+		if b.cond = again; again != "" {
+			if err := t.countBranch(ctx, b, now, edges, &c); err != nil {
+				return c, err
+			}
 		}
-		if b.exhausted == "" {
-			continue
+		if b.cond = exhausted; exhausted != "" {
+			n := 0
+			if err := t.db.One(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(t.pending(b), " AND "), nil, &n); err != nil {
+				return c, err
+			}
+			c.Exhausted += n
 		}
-		b.cond = b.exhausted
-		n, err := t.countRows(ctx, t.pending(b), nil)
-		if err != nil {
-			return c, err
-		}
-		c.Exhausted += n
 	}
 	return c, nil
 }
@@ -78,72 +79,61 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// An ageRange is a condition on the date of insertion that puts a row in a band.
-type ageRange struct {
-	band  int // of the edges; one more: beyond
-	cond  string
-	args  []any
-	dated bool
-}
-
-// ages returns the conditions for the bands: a row that meets none is unreadable.
-func (t *layout) ages(now time.Time, edges []time.Duration) (list []ageRange) {
-	col := t.inserted.quoted
+// band returns an expression for the number of the band that a row's date of insertion is in:
+// from 0 on, one more than the last edge's if it is beyond, -1 if it is unreadable.
+func (t *layout) band(now time.Time, edges []time.Duration) (expr string, args []any) {
+	expr = "CASE WHEN " + never + " THEN -1"
+	add := func(band int, cond string, a ...any) {
+		expr, args = expr+fmt.Sprintf(" WHEN %s THEN %d", cond, band), append(args, a...)
+	}
 	if form := t.inserted.known(); form != nil {
 		latest := now.Add(futureMost) // of what is believed
 		if t.mayBeFuture() {
 			latest = timeform.End.Add(-1)
 		}
 		to := form.Exact(latest.Add(1))
-		add := func(from any) {
-			list = append(list, ageRange{len(list), col + " >= ? AND " + col + " < ?", []any{from, to}, true})
+		for i := range len(edges) + 1 {
+			from := t.inserted.earliest()
+			if i < len(edges) {
+				from = form.Exact(now.Add(-edges[i]))
+			}
+			add(i, t.inserted.quoted+" >= ? AND "+t.inserted.quoted+" < ?", from, to)
 			to = from
 		}
-		for _, edge := range edges {
-			add(form.Exact(now.Add(-edge)))
-		}
-		add(t.inserted.earliest())
 	}
 	for i, means := range []string{"newest", "oldest"} {
 		if cond := t.missing(means); cond != "" && len(edges) > 0 {
-			list = append(list, ageRange{band: i * (len(edges) - 1), cond: cond})
+			add(i*(len(edges)-1), cond)
 		}
-	}
-	return list
-}
-
-// numbered returns an expression for the place in the list of what a row meets, -1 if it
-// meets none.
-func numbered(list []ageRange) (expr string, args []any) {
-	expr = "CASE WHEN " + never + " THEN -1"
-	for i, a := range list {
-		expr, args = expr+fmt.Sprintf(" WHEN %s THEN %d", a.cond, i), append(args, a.args...)
 	}
 	return expr + " ELSE -1 END", args
 }
 
 // countBranch adds the branch's rows to the bands.
 func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges []time.Duration, c *inspect.Counts) error {
-	ages := t.ages(now, edges)
-	number, args := numbered(ages)
-	text := "SELECT " + number + ", count(*), min(" + t.text.AsStored(t.inserted.quoted) + ") FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " GROUP BY 1"
-	type group struct {
-		at, n  int
-		oldest any
+	number, args := t.band(now, edges)
+	date := t.text.AsStored(t.inserted.quoted)
+	if zero := t.text.ZeroDate(t.inserted.column); zero != "" {
+		date = "CASE WHEN " + zero + " THEN NULL ELSE " + date + " END"
 	}
-	groups, err := db.Each(ctx, t.db, text, args, func(rows *sql.Rows) (g group, err error) { return g, rows.Scan(&g.at, &g.n, &g.oldest) })
+	text := "SELECT " + number + ", count(*), min(" + date + ") FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " GROUP BY 1"
+	type group struct {
+		band, n int
+		oldest  any
+	}
+	groups, err := db.Each(ctx, t.db, text, args, func(rows *sql.Rows) (g group, err error) { return g, rows.Scan(&g.band, &g.n, &g.oldest) })
 	for _, g := range groups {
-		if g.at < 0 {
+		if g.band < 0 {
 			c.Unreadable += g.n
 			continue
 		}
 		var oldest time.Time
-		a, band := ages[g.at], &c.Beyond
-		if a.dated {
+		if g.oldest != nil {
 			oldest, _ = t.inserted.known().Parse(t.d.Value(t.inserted.column, g.oldest))
 		}
-		if a.band < len(edges) {
-			band = &c.Bands[a.band]
+		band := &c.Beyond
+		if g.band < len(edges) {
+			band = &c.Bands[g.band]
 		}
 		band.Add(b.lane, g.n, oldest)
 	}
@@ -179,10 +169,4 @@ func (t *Table) Rules(ctx context.Context, column string) ([]string, error) {
 		raw, err := db.ScanValues(rows, 1)
 		return db.AsText(t.d.Value(nil, raw[0])), err
 	})
-}
-
-// countRows counts the rows that meet the conditions.
-func (t *Table) countRows(ctx context.Context, conds []string, args []any) (n int, err error) {
-	err = t.db.One(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(conds, " AND "), args, &n)
-	return n, err
 }

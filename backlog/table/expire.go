@@ -48,7 +48,7 @@ func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*ba
 			n, err = t.write(ctx, t.expireText(x.conds), slices.Concat(values, x.args))
 		}
 		if each != nil || t.db.Class(err) == db.Refused { // by some row, which must not keep the others alive
-			n, err = t.rewrite(ctx, t.expireSet, now, t.groupsByKey(ctx, t.sel.exprs, x.conds, x.args), x.conds, x.args, tell)
+			n, err = t.rewrite(ctx, t.expireSet, now, t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.text.Unsearched(strings.Join(x.conds, " AND ")), x.args), x.conds, x.args, tell)
 		}
 		if total += n; err != nil {
 			return total, err

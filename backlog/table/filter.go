@@ -1,8 +1,11 @@
 package table
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +28,6 @@ type Filter struct {
 	Band int             // of these, from 1 on, as [inspect.Counts] has them; one more: beyond all; 0: any
 
 	Cause func(lastError string) bool // nil: any; see [Table.HasLastError]
-	Never bool                        // failed records are never tried again: they are exhausted
 	Limit int                         // of Requeue and Discard; 0: none
 }
 
@@ -63,29 +65,12 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 	} else if !f.Before.IsZero() {
 		add(t.inserted.quoted+" < ? AND "+t.inserted.quoted+" >= ?", form.Exact(f.Before), t.inserted.earliest())
 	}
-	ages := t.ages(now, f.Ages)
+	band, args := t.band(now, f.Ages)
 	if f.State == "unreadable" {
-		number, args := numbered(ages)
-		add(number+" = -1", args...)
+		add(band+" = -1", args...)
 	}
 	if f.Band > 0 {
-		or, args := []string{never}, []any(nil)
-		for _, a := range ages {
-			if a.band == f.Band-1 {
-				or, args = append(or, a.cond), append(args, a.args...)
-			}
-		}
-		if len(or) == 2 {
-			or = or[1:] // which an index can be searched by
-		}
-		add("("+strings.Join(or, " OR ")+")", args...)
-	}
-	if len(f.Keys) > 0 {
-		var args []any
-		for _, k := range f.Keys {
-			args = db.Bind(args, k)
-		}
-		add(t.text.KeyIn(t.key, len(f.Keys)), args...)
+		add(fmt.Sprintf("%s = %d", band, f.Band-1), args...)
 	}
 	return c, nil
 }
@@ -108,65 +93,58 @@ func (t *layout) sets(f *Filter, p inspect.Purpose) (list []branch) {
 	case p == inspect.Listed:
 		wanted = []string{"fresh", "failed"}
 	}
-	add := func(state, status, cond string, b branch) {
-		if b.cond = cond; cond != "" && slices.Contains(wanted, state) && (f.Status == "" || t.status != "" || f.Status == status) {
+	add := func(state, label, cond string, b branch) {
+		if b.cond = cond; cond != "" && slices.Contains(wanted, state) && (f.Status == "" || t.status != "" || f.Status == label) {
 			list = append(list, b)
 		}
 	}
 	for _, b := range t.branches {
-		again, exhausted := b.cond, b.exhausted
-		if f.Never && b.lane == backlog.Failed && f.State != "unreadable" {
-			again, exhausted = "", b.cond
-		}
-		status := map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[b.lane]
-		add(b.lane.String(), status, again, b)
-		add("exhausted", status, exhausted, b)
+		again, exhausted := t.tried(b)
+		add(b.lane.String(), b.label, again, b)
+		add("exhausted", b.label, exhausted, b)
 	}
-	add("dead", "dead", t.dead, branch{filter: t.deadFilter})
+	add("dead", "dead", t.dead.cond, branch{filter: t.dead})
 	if c := t.refresh; c != nil {
-		add("waiting", "", c.Waiting, branch{})
-		add("running", "", c.Running, branch{})
-		add("finished", "", c.Finished, branch{})
-		if disabled := c.Disabled; disabled != "" {
-			if c.Running != "" {
-				disabled += " AND NOT (" + c.Running + ")"
-			}
-			add("disabled", "", disabled, branch{})
+		for _, x := range [][2]string{{"waiting", c.Waiting}, {"running", c.Running}, {"disabled", c.State() + " = 'disabled'"}, {"finished", c.Finished}} {
+			add(x[0], "", x[1], branch{})
 		}
 	}
 	return list
 }
 
-// all returns the conditions of the rows in any of the sets.
-func (c *choice) all() []string {
-	or := make([]string, len(c.sets))
-	for i, b := range c.sets {
-		or[i] = "(" + b.cond + ")"
+// tried returns the conditions for the branch's rows that are tried again, and for those
+// that are out of retries; "" where there are none.
+func (t *layout) tried(b branch) (again, exhausted string) {
+	if t.m.Once && b.lane == backlog.Failed {
+		return "", b.cond
 	}
-	return append([]string{"(" + strings.Join(append(or, never), " OR ") + ")"}, c.conds...)
+	return b.cond, b.exhausted
 }
 
-// byKey returns the expressions of [layout.shown] of the rows of the choice in groups of at most 100,
-// in the order of their keys.
+// all returns the conditions of the rows in any of the sets.
+func (c *choice) all() []string {
+	or := never
+	for _, b := range c.sets {
+		or += " OR " + b.cond
+	}
+	return append([]string{"(" + or + ")"}, c.conds...)
+}
+
+// byKey returns the expressions of [layout.shown] of the rows of the choice in groups of at
+// most 100, in the order of their keys.
 func (t *Table) byKey(ctx context.Context, c choice, exprs []string) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
-		n := 0
-		for rows, err := range t.groupsByKey(ctx, t.shown(exprs), c.all(), c.args) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
+		cond, args, left := t.text.Unsearched(strings.Join(c.all(), " AND ")), c.args, cmp.Or(c.Limit, math.MaxInt)
+		if len(c.Keys) > 0 {
+			cond += " AND " + t.text.KeyIn(t.key, len(c.Keys))
+		}
+		for _, k := range c.Keys {
+			args = db.Bind(args, k)
+		}
+		for rows, err := range t.groupsByKey(ctx, t.shown(exprs), 100, cond, args) {
 			rows = slices.DeleteFunc(rows, func(row []any) bool { return c.Cause != nil && !c.Cause(lastError(row)) })
-			if left := c.Limit - n; c.Limit > 0 && len(rows) > left {
-				rows = rows[:left]
-			}
-			n += len(rows)
-			for group := range slices.Chunk(rows, 100) {
-				if !yield(group, nil) {
-					return
-				}
-			}
-			if c.Limit > 0 && n == c.Limit {
+			rows = rows[:min(left, len(rows))]
+			if left -= len(rows); !yield(rows, err) || left == 0 {
 				return
 			}
 		}
@@ -177,16 +155,6 @@ func (t *Table) byKey(ctx context.Context, c choice, exprs []string) iter.Seq2[[
 // them were inserted before a time.
 func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, now, before time.Time) (n, old int, err error) {
 	c, err := t.choose(f, p, now)
-	if err == nil && f.Limit == 0 && f.Cause == nil {
-		if n, err = t.countRows(ctx, c.all(), c.args); err != nil || !f.Before.IsZero() && f.Before.Before(before) {
-			return n, n, err
-		}
-		f.Before = before
-		if c, err = t.choose(f, p, now); err == nil {
-			old, err = t.countRows(ctx, c.all(), c.args)
-		}
-		return n, old, err
-	}
 	if err != nil {
 		return 0, 0, err
 	}
@@ -194,11 +162,12 @@ func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, no
 		if err != nil {
 			return n, old, err
 		}
-		for n += len(rows); len(rows) > 0; rows = rows[1:] {
-			if d, _ := t.datesOf(rows[0], now); !d.inserted.IsZero() && d.inserted.Before(before) {
+		for _, row := range rows {
+			if d, _ := t.datesOf(row, now); !d.inserted.IsZero() && d.inserted.Before(before) {
 				old++
 			}
 		}
+		n += len(rows)
 	}
 	return n, old, nil
 }

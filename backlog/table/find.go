@@ -61,13 +61,7 @@ func (t *layout) shownRow(raw []any, now time.Time) inspect.Row {
 }
 
 // lastError returns the text that a row of [layout.shown] ends with, empty if there is none.
-func lastError(row []any) string {
-	v := row[len(row)-2]
-	if v == nil {
-		return ""
-	}
-	return db.AsText(v)
-}
+func lastError(row []any) string { return db.AsText(row[len(row)-2]) }
 
 // standingCase numbers the states: the branch of a pending row, or one of the
 // ends behind them.
@@ -83,7 +77,7 @@ func (t *layout) standingCase() string {
 	for _, end := range []struct {
 		cond string
 		s    backlog.RowState
-	}{{t.success, backlog.RowSuccess}, {t.dead, backlog.RowDead}} {
+	}{{t.success, backlog.RowSuccess}, {t.dead.cond, backlog.RowDead}} {
 		if end.cond != "" {
 			fmt.Fprintf(&b, " WHEN %s THEN %d", end.cond, len(t.branches)+int(end.s))
 		}
@@ -135,7 +129,7 @@ func (t *layout) rowOf(raw []any, standing int, now time.Time) inspect.Row {
 // is due, in the order of the keys. f must not keep the record's values.
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
 	for i, b := range t.branches {
-		for rows, err := range t.groupsByKey(ctx, t.sel.exprs, t.pending(b), nil) {
+		for rows, err := range t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.text.Unsearched(strings.Join(t.pending(b), " AND ")), nil) {
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,8 @@ package table
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,60 +34,92 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 	if err != nil || len(c.sets) == 0 {
 		return list, err
 	}
+	exprs := len(t.shown(t.sel.needed))
 	err = t.db.Within(ctx, func(ctx context.Context) error {
-		l := lister{t: t, choice: c, now: now, limit: limit}
+		looked, size := 0, 0
+		list = Listing{}
 		for _, s := range t.steps(after) {
-			if err := l.read(ctx, s); err != nil {
+			most := mostListed - looked + 1
+			if f.Cause == nil {
+				most = min(most, limit-len(list.Rows)+1)
+			}
+			var rest []any // only to order by
+			if len(c.sets) > 1 {
+				rest = slices.Repeat([]any{new(any)}, len(s.order))
+			}
+			text, args := t.listQuery(c, s, most)
+			_, err := db.Scanned(ctx, t.db.Read, t.text.Place(text), args, func(rows *sql.Rows) (none struct{}, err error) {
+				if looked == mostListed || len(list.Rows) == limit || size > maxPageBytes {
+					return none, errFull
+				}
+				raw, err := t.scan(rows, exprs, rest...)
+				if err != nil {
+					return none, err
+				}
+				looked++
+				for _, v := range raw {
+					size += sizeOf(v)
+				}
+				if list.Next = (backlog.Cursor{Segment: s.seg, Key: t.keyOf(raw)}); s.seg == segDated {
+					list.Next.Order = raw[t.inserted.at]
+				}
+				if f.Cause == nil || f.Cause(lastError(raw)) {
+					list.Rows = append(list.Rows, t.shownRow(raw, now))
+				}
+				return none, nil
+			})
+			if err != nil {
 				return err
 			}
 		}
-		if list = l.Listing; !l.more {
-			list.Next = backlog.Cursor{}
-		}
+		list.Next = backlog.Cursor{}
 		return nil
 	})
+	if errors.Is(err, errFull) {
+		err = nil
+	}
 	return list, err
 }
+
+// errFull says that there are rows behind the page.
+var errFull = errors.New("the page is full")
 
 // A step is what one statement reads of a list.
 type step struct {
 	seg   int
-	conds []string
+	order []string // columns
+	cond  string
 	args  []any
 }
 
-// steps returns the steps behind a place: rows of the very same time, those of other times, and
-// at last those without a date, which no range of times has.
-func (t *layout) steps(after backlog.Cursor) (list []step) {
-	col, zero := t.inserted.quoted, t.text.ZeroDate(t.inserted.column)
-	dated, undated := []string{col + " IS NOT NULL"}, []string{strings.Join(nonEmpty(col+" IS NULL", zero), " OR ")}
-	if zero != "" {
-		dated, undated[0] = append(dated, "NOT ("+zero+")"), "("+undated[0]+")"
+// steps returns the steps behind a place: rows with a date, and at last those without, which
+// no range of times has.
+func (t *layout) steps(after backlog.Cursor) []step {
+	at := t.inserted.quoted
+	undated := "(" + strings.Join(nonEmpty(at+" IS NULL", t.text.ZeroDate(t.inserted.column)), " OR ") + ")"
+	list := []step{{segDated, db.Distinct(append([]string{at}, t.key...)), "NOT " + undated, nil}, {segOldest, t.key, undated, nil}}
+	if after.IsZero() {
+		return list
 	}
-	behind, key := db.KeyRange("<", t.key, after.Key)
-	switch {
-	case after.IsZero():
-		list = append(list, step{segDated, dated, nil})
-	case after.Segment == segDated:
-		list = append(list, step{segDated, []string{col + " = ?", behind}, slices.Concat([]any{after.Order}, key)},
-			step{segDated, append(dated, col+" < ?"), []any{after.Order}})
-	default:
-		return []step{{segOldest, append(undated, behind), key}}
+	cols, place := append([]string{at}, t.key...), []any{after.Order}
+	if after.Segment != segDated {
+		list, cols, place = list[1:], t.key, nil
 	}
-	return append(list, step{segOldest, undated, nil})
+	behind, args := db.KeyRange("<", cols, after.Key, place...)
+	if after.Segment == segDated {
+		behind, args = at+" <= ? AND "+behind, append(place, args...) // not every planner bounds a range by what follows
+	}
+	list[0].cond, list[0].args = list[0].cond+" AND "+behind, args
+	return list
 }
 
 // listQuery returns the query for a step of the choice's sets.
 func (t *layout) listQuery(c choice, s step, limit int) (string, []any) {
-	cols := t.key
-	if s.seg == segDated {
-		cols = db.Distinct(append([]string{t.inserted.quoted}, t.key...))
-	}
-	return t.text.Union(len(c.sets), cols, db.NewestFirst, limit, func(i int, rest string) (string, []any) {
+	return t.text.Union(len(c.sets), s.order, db.NewestFirst, limit, func(i int, rest string) (string, []any) {
 		b := c.sets[i]
 		from := t.from(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted)
-		exprs, cond := db.Named(t.shown(t.sel.needed)), strings.Join(slices.Concat([]string{b.cond}, c.conds, s.conds), " AND ")
-		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), slices.Concat(c.args, s.args)
+		exprs, cond := db.Named(t.shown(t.sel.needed)), strings.Join(slices.Concat([]string{b.cond, s.cond}, c.conds), " AND ")
+		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), slices.Concat(s.args, c.args)
 	})
 }
 
@@ -101,64 +135,4 @@ func (t *layout) ListReadings(f Filter, now time.Time) (list []Reading, err erro
 		list = append(list, r)
 	}
 	return list, err
-}
-
-// A lister makes a page of a list.
-type lister struct {
-	t *Table
-	choice
-	now   time.Time
-	limit int
-
-	Listing
-	more   bool // there are rows behind the page
-	looked int  // at how many rows
-	bytes  int
-}
-
-// read adds the rows of a step until the page is full.
-func (l *lister) read(ctx context.Context, s step) error {
-	if l.more {
-		return nil
-	}
-	t, most := l.t, mostListed-l.looked+1
-	if l.Cause == nil {
-		most = min(most, l.limit-len(l.Rows)+1)
-	}
-	text, args := t.listQuery(l.choice, s, most)
-	rows, err := t.db.Read.QueryContext(ctx, t.text.Place(text), args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	var rest []any // only to order by
-	names, err := rows.Columns()
-	n := len(t.shown(t.sel.needed))
-	for range len(names) - n {
-		rest = append(rest, new(any))
-	}
-	for err == nil && rows.Next() {
-		if l.more = l.looked == mostListed || len(l.Rows) == l.limit || l.bytes > maxPageBytes; l.more {
-			return nil
-		}
-		var raw []any
-		if raw, err = t.scan(rows, n, rest...); err != nil {
-			return err
-		}
-		l.looked++
-		for _, v := range raw {
-			l.bytes += sizeOf(v)
-		}
-		l.Next = backlog.Cursor{Segment: s.seg, Key: t.keyOf(raw)}
-		if s.seg == segDated {
-			l.Next.Order = raw[t.inserted.at]
-		}
-		if l.Cause == nil || l.Cause(lastError(raw)) {
-			l.Rows = append(l.Rows, t.shownRow(raw, l.now))
-		}
-	}
-	if err == nil {
-		err = rows.Err()
-	}
-	return err
 }

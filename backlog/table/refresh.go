@@ -65,7 +65,7 @@ func (r *resolver) refreshLanes() {
 	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: c.Waiting}}}
 	r.retryLanes()
 	t.branches[1].label = "error"
-	t.success, t.dead = c.Finished, c.Disabled
+	t.success, t.dead.cond = c.Finished, c.Disabled
 }
 
 // remember reads what the policy keeps in the row.
@@ -180,7 +180,7 @@ func (t *Table) Records(ctx context.Context, q db.Querier, cond, tail string, ar
 	}
 	defer rows.Close()
 	for size := 0; (size <= maxPageBytes || !given) && rows.Next(); {
-		row, err := t.scanRow(rows)
+		row, err := t.scan(rows, len(t.sel.exprs))
 		if err != nil {
 			return nil, err
 		}

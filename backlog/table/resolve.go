@@ -206,8 +206,7 @@ func (r *resolver) states() {
 	}
 	fresh := r.branches("statuses.new", m.New, backlog.Fresh)
 	failed := r.branches("statuses.error", m.Error, backlog.Failed)
-	t.deadFilter = r.end("statuses.dead", m.Dead)
-	t.success, t.dead = r.end("statuses.success", m.Success).cond, t.deadFilter.cond
+	t.success, t.dead = r.end("statuses.success", m.Success).cond, r.end("statuses.dead", m.Dead)
 	dead := r.branches("statuses.dead", m.Dead, backlog.Failed) // no lane: to compare with
 	t.branches = fresh
 	for _, b := range failed {

@@ -96,17 +96,9 @@ func (t *layout) names(quoted []string) (list []string) {
 // record, in their order.
 func (t *layout) Given() []string { return slices.Clone(t.sel.names) }
 
-// scanRow reads the columns of a page as they are stored, with what else is to be
-// read behind them.
-func (t *layout) scanRow(rows scannable, rest ...any) ([]any, error) {
-	return t.scan(rows, len(t.sel.exprs), rest...)
-}
-
-// A scannable is one or many rows.
-type scannable interface{ Scan(to ...any) error }
-
-// scan is scanRow for the first n expressions of [layout.shown].
-func (t *layout) scan(rows scannable, n int, rest ...any) ([]any, error) {
+// scan reads the first n expressions of [layout.shown], or all of a page, as they are
+// stored, with what else is to be read behind them.
+func (t *layout) scan(rows interface{ Scan(to ...any) error }, n int, rest ...any) ([]any, error) {
 	row, err := db.ScanValues(rows, n, rest...)
 	for i, v := range row {
 		row[i] = t.value(i, v)
@@ -114,20 +106,19 @@ func (t *layout) scan(rows scannable, n int, rest ...any) ([]any, error) {
 	return row, err
 }
 
-// groupsByKey returns the expressions, which are a page's or those of [layout.shown], of the rows that meet the conditions in groups
-// of at most MaxGroup, in the order of the keys. An index of the conditions is of
-// no use to it: each page would sort all that meets them.
-func (t *Table) groupsByKey(ctx context.Context, exprs, conds []string, args []any) iter.Seq2[[][]any, error] {
+// groupsByKey returns the expressions, a page's or those of [layout.shown], of the rows
+// that meet the condition in groups of a size, in the order of the keys. By an index of the
+// condition each group would sort all that meets it, so it should be unsearched.
+func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, all string, args []any) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
-		all := t.text.Unsearched(strings.Join(conds, " AND "))
 		cond, bound := all, args
 		for more := true; more; {
-			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", db.Named(exprs), t.name, cond, strings.Join(t.key, ", "), backlog.MaxGroup)
+			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", db.Named(exprs), t.name, cond, strings.Join(t.key, ", "), size)
 			rows, err := db.Each(ctx, t.db, text, bound, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(exprs)) })
 			if err == nil && len(rows) == 0 {
 				return
 			}
-			if more = len(rows) == backlog.MaxGroup; more {
+			if more = len(rows) == size; more {
 				beyond, key := db.KeyRange(">", t.key, t.keyOf(rows[len(rows)-1]))
 				cond, bound = all+" AND "+beyond, slices.Concat(args, key)
 			}
@@ -187,7 +178,7 @@ func (t *Table) OfEachState(ctx context.Context) (map[string]*backlog.Record, er
 			conds = append(conds, t.inserted.quoted+" IS NOT NULL")
 		}
 		text := "SELECT " + db.Named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + db.OrderBy(t.direction(b.lane), t.orderColumns(b.lane, segDated))
-		rows, err := db.Each(ctx, t.db, text, []any{1}, func(rows *sql.Rows) ([]any, error) { return t.scanRow(rows) })
+		rows, err := db.Each(ctx, t.db, text, []any{1}, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(t.sel.exprs)) })
 		if err != nil {
 			return nil, err
 		}

@@ -53,17 +53,17 @@ type layout struct {
 	columns []*column // what the handler is given
 	sel     columns
 
-	retry         *retryCols       // nil: no policy keeps anything in the row
-	refresh       *attempt.Columns // of the refresh policy; nil: another one
-	branches      []branch
-	failedLane    bool
-	success, dead string // conditions, for counting; "" where they cannot be told
-	actions       [backlog.RowOther]action
-	errCol        *column  // takes the error's text; nil: none does
-	attempts      *column  // counts them, whatever their outcome; nil: none does
-	deadFilter    filter   // whose condition is dead
-	expireSet     []assign // nil: no dead status
-	requeueSet    []assign // what makes a record new; nil: it cannot be said
+	retry      *retryCols       // nil: no policy keeps anything in the row
+	refresh    *attempt.Columns // of the refresh policy; nil: another one
+	branches   []branch
+	failedLane bool
+	success    string // a condition, for counting; "" where it cannot be told
+	dead       filter // likewise
+	actions    [backlog.RowOther]action
+	errCol     *column  // takes the error's text; nil: none does
+	attempts   *column  // counts them, whatever their outcome; nil: none does
+	expireSet  []assign // nil: no dead status
+	requeueSet []assign // what makes a record new; nil: it cannot be said
 }
 
 var (
