@@ -155,7 +155,11 @@ func dialNode(ctx context.Context, s *Settings, url string) (*session, error) {
 		p.end(err)
 		p.cut() // also what was opened since its end
 		uri, _ := amqp.ParseURI(url)
-		return nil, fmt.Errorf("%s: %w", net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), worded(err))
+		hint := "" // what TLS refuses can come as a reset
+		if uri.Scheme == "amqps" && uri.CertFile == "" {
+			hint = " If it wants a certificate, the URL names it by ?certfile=…&keyfile=…"
+		}
+		return nil, fmt.Errorf("%s: %w%s", net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), worded(err), hint)
 	}
 	return p, nil
 }
