@@ -21,6 +21,8 @@ type chronicle struct {
 	state  *checkpoint.File
 	single bool // of one record: no pass to look back at
 
+	bad sync.Once
+
 	mu     sync.Mutex
 	app    *app // another one after each reload
 	ctx    context.Context
@@ -77,6 +79,10 @@ func (c *chronicle) current() *app {
 
 // Observe takes one event.
 func (c *chronicle) Observe(ev backlog.Event) {
+	if ev.Kind == backlog.StateFailed {
+		c.keep(ev.Err)
+		return
+	}
 	c.Observer.Observe(ev)
 	if ev.Kind == backlog.PassEnded && !c.single {
 		p := watch.PassOf(*ev.Report, c.Picture.Causes(ev.Tier))
@@ -89,9 +95,12 @@ func (c *chronicle) Observe(ev backlog.Event) {
 	}
 }
 
+// badState is said once, of what first cannot be read or kept.
+const badState = "the state file cannot be used, a restart may not know what was missed"
+
 func (c *chronicle) keep(err error) {
 	if err != nil {
-		c.Log.Warn("the state file cannot be used", "error", err)
+		c.bad.Do(func() { c.Log.Warn(badState, "error", err) })
 	}
 }
 

@@ -107,7 +107,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	state := stateOf(cfg, log)
 	var ticks dueTicks
 	if o.Due {
-		if ticks, err = o.due(g, state, cfg.Tiers, now); ticks.pass.Tier == "" || err != nil {
+		if ticks, err = o.due(g, log, state, cfg.Tiers, now); ticks.pass.Tier == "" || err != nil {
 			return err
 		}
 		p = ticks.pass
@@ -199,7 +199,7 @@ func (o *OnceOptions) passOnce(
 		if ticks.missed > 0 {
 			c.Observe(backlog.Event{Kind: backlog.TicksMissed, Tier: p.Tier, At: p.Now, N: ticks.missed, AtLeast: ticks.more, Since: ticks.since})
 		}
-		e.Paused = pausedBy(state, clock)
+		e.Paused = pausedBy(state, clock, log)
 	}
 	defer context.AfterFunc(ctx, a.sayStopping)()
 	var lost error
@@ -208,7 +208,7 @@ func (o *OnceOptions) passOnce(
 		a.log.Error("the run lock is lost, the pass is stopped", "error", err)
 	})
 	if o.ID == "" {
-		report, err = a.runPass(held, e, p, state, taken)
+		report, err = a.runPass(held, e, p, c, taken)
 	} else {
 		report, err = a.handleOne(held, e, p, o.ID)
 	}
@@ -226,22 +226,18 @@ func (o *OnceOptions) passOnce(
 
 // runPass runs the pass from the tier's resume point and keeps the next one. The ticks of
 // the tiers it is for have been run then.
-func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass, state *checkpoint.File, taken map[string]bool) (backlog.Report, error) {
-	s, err := state.Load()
-	if err != nil {
-		a.log.Warn("the state cannot be read", "error", err)
-	}
+func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass, c *chronicle, taken map[string]bool) (backlog.Report, error) {
+	s, err := c.state.Load()
+	c.keep(err)
 	p.Resume = s.Resume[p.Tier]
 	report, err := e.Pass(ctx, p)
-	if err := state.Update(func(s *backlog.Checkpoint) {
+	c.keep(c.state.Update(func(s *backlog.Checkpoint) {
 		if taken != nil {
 			s.LastWake = p.Now
 			s.Taken(taken)
 		}
 		s.Note(report)
-	}); err != nil {
-		a.log.Warn("the state cannot be kept", "error", err)
-	}
+	}))
 	return report, err
 }
 

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"log/slog"
 	"time"
 
 	"backlog/backlog"
@@ -45,7 +46,7 @@ func ticksOf(state *checkpoint.File, s *tiers.Schedule, now time.Time) (d dueTic
 }
 
 // due returns the ticks to run. Where there are none, or in a pause, it prints that.
-func (o *OnceOptions) due(g *globals, state *checkpoint.File, s *tiers.Schedule, now time.Time) (d dueTicks, err error) {
+func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, s *tiers.Schedule, now time.Time) (d dueTicks, err error) {
 	kept, _ := state.State()
 	if p := kept.Current(now); p != nil && !o.DryRun {
 		return d, o.nothing(g, now, "paused "+p.String()+": nothing is started")
@@ -55,7 +56,7 @@ func (o *OnceOptions) due(g *globals, state *checkpoint.File, s *tiers.Schedule,
 	}
 	if !o.DryRun { // for what will be missed
 		if err := state.Update(func(s *backlog.Checkpoint) { s.LastWake = now }); err != nil {
-			return d, err
+			log.Warn(badState, "error", err)
 		}
 	}
 	return d, o.nothing(g, now, "nothing is due")

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/user"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -123,6 +125,9 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *checkpoint.Pa
 
 // heeded returns an error if a daemon leads that does not heed the state file.
 func (g *globals) heeded(ctx context.Context, o dataFlags, kept checkpoint.State, path string) error {
+	if isLeading(kept) {
+		return nil // whether the database is there or not
+	}
 	a, _, err := g.open(ctx, o, table.Options{ReadOnly: true})
 	if err != nil {
 		return err
@@ -143,11 +148,23 @@ func whoAmI() string {
 	return ""
 }
 
-// pausedBy returns what asks the state file for a pause.
-func pausedBy(state *checkpoint.File, now func() time.Time) func() bool {
+// pausedBy returns what asks the state file for a pause, and logs when one begins and ends.
+func pausedBy(state *checkpoint.File, now func() time.Time, log *slog.Logger) func() bool {
+	var was atomic.Bool
 	return func() bool {
 		s, err := state.State()
-		return err == nil && s.Current(now()) != nil
+		if err != nil {
+			return was.Load()
+		}
+		p := s.Current(now())
+		switch is := p != nil; {
+		case was.Swap(is) == is:
+		case is:
+			log.Info("paused", "how_long", p.String(), "by", p.By)
+		default:
+			log.Info("resumed")
+		}
+		return p != nil
 	}
 }
 
@@ -160,8 +177,7 @@ const (
 
 // leader says whether a daemon leads, and whether it is the one that keeps this state.
 func (a *app) leader(ctx context.Context, kept checkpoint.State) (string, error) {
-	own := kept.Daemon != nil && isAlive(kept.Daemon.PID)
-	if own && time.Since(kept.LastWake) < time.Minute {
+	if isLeading(kept) {
 		return here, nil // without a lock that a daemon could find taken
 	}
 	lock, err := a.table.TryLock(ctx, backlog.LeaderLock)
@@ -170,10 +186,15 @@ func (a *app) leader(ctx context.Context, kept checkpoint.State) (string, error)
 		return nobody, lock.Unlock()
 	case !errors.Is(err, backlog.ErrLocked):
 		return "", err
-	case own:
+	case kept.Daemon != nil && isAlive(kept.Daemon.PID):
 		return here, nil
 	}
 	return elsewhere, nil
+}
+
+// isLeading reports whether the daemon that keeps this state has just been awake.
+func isLeading(kept checkpoint.State) bool {
+	return kept.Daemon != nil && isAlive(kept.Daemon.PID) && time.Since(kept.LastWake) < time.Minute
 }
 
 // isAlive reports whether a process of this machine has the number.

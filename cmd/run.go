@@ -103,7 +103,8 @@ func runRun(ctx context.Context, g *globals) error {
 	obs := a.newChronicle(state)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
-		g: g, app: a, leaders: a.table, log: log, state: state, chronicle: obs,
+		paused: pausedBy(state, time.Now, log),
+		g:      g, app: a, leaders: a.table, log: log, state: state, chronicle: obs,
 		observe: newProgress(g.err, a.table, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
@@ -128,6 +129,7 @@ type server struct {
 	g         *globals
 	log       *slog.Logger
 	observe   func(backlog.Event)
+	paused    func() bool
 	state     *checkpoint.File
 	chronicle *chronicle
 	loop      *backlog.Loop
@@ -228,7 +230,7 @@ func (d *server) told(ev backlog.Event) {
 // newEngine returns an engine of the present app.
 func (d *server) newEngine() *backlog.Engine {
 	e := d.app.engine(nil, d.observe)
-	e.Paused = pausedBy(d.state, time.Now)
+	e.Paused = d.paused
 	return e
 }
 

@@ -30,6 +30,9 @@ For monitoring it can end with 3 and say why on standard error:
 		Args:        noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if cfg, err := g.loadAny(); err == nil && sourceOf(cfg) != nil {
+				if o.Idle > 0 || o.Oldest > 0 || o.Pending > 0 || o.Failed > 0 {
+					return usagef("a source has no records to fail by: the broker's own monitoring watches its queues")
+				}
 				return statusSource(c.Context(), g, cfg, o.JSON)
 			}
 			return runStatus(c.Context(), o, g)

@@ -61,6 +61,7 @@ func (b *lookBack) lines(now time.Time) (rows []string) {
 		add("\nLAST PASS\tTIER")
 	}
 	for _, p := range b.Last {
+		p.Report.Duration = p.Ended().Sub(time.Time(p.Started)).Round(time.Millisecond)
 		add("%v\t%s", p.Started, inspect.ReportText(p.Tier, p.Report))
 		for _, c := range p.Causes[:min(topCauses, len(p.Causes))] {
 			add("\t  %s × %s (first: id %s)", inspect.Thousands(c.Records), inspect.Cut(escaped(c.Error), 120), inspect.Cut(string(c.First), 120))

@@ -100,9 +100,9 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 // may take several tries.
 func (a *app) introduce(level slog.Level) {
 	for _, s := range a.samples {
-		a.log.Log(context.Background(), level, "as understood: "+s)
+		a.log.Log(context.Background(), level, "as understood", "row", s)
 	}
-	a.table.TellNotes(func(n string) { a.log.Warn(n) })
+	a.table.TellNotes(func(n string) { a.log.Warn("found at the table", "note", n) })
 	if !a.table.HasDead() && a.again == nil {
 		a.log.Log(context.Background(), level, noDead)
 	}
@@ -112,7 +112,7 @@ func (a *app) introduce(level slog.Level) {
 // older or younger than they are.
 func (a *app) compareClocks(ctx context.Context) {
 	if ahead, err := a.db.Skew(ctx, time.Now); err == nil && ahead.Abs() > mostSkew {
-		a.log.Warn(apart(ahead))
+		a.log.Warn("the clocks differ", "how", apart(ahead))
 	}
 }
 

@@ -196,7 +196,7 @@ func (a *app) closeHandlers() {
 	for _, h := range []tool{a.handler, a.onDead} {
 		if c, ok := h.(io.Closer); ok {
 			if err := c.Close(); err != nil {
-				a.log.Warn(err.Error())
+				a.log.Warn("a handler did not end well", "error", err)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func (a *app) serve(ctx context.Context) error {
 	})
 	name := a.source.Queue // for the log
 	if _, ok := a.store.(*amqp.Worker); !ok {
-		e.Paused = pausedBy(stateOf(a.cfg, a.log), time.Now)
+		e.Paused = pausedBy(stateOf(a.cfg, a.log), time.Now, a.log)
 	}
 	if w, ok := a.store.(*amqp.Worker); ok {
 		e.Policy, e.Handler, e.Timeout = nil, w, 0
@@ -93,7 +93,6 @@ func (a *app) serve(ctx context.Context) error {
 			sleep(ctx, outagePause)
 		case backlog.StoppedPause:
 			a.source.Close() // likewise
-			a.log.Info("paused: no message is taken")
 			for e.Paused() && sleep(ctx, time.Second) {
 			}
 		}

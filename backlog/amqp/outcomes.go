@@ -34,7 +34,7 @@ func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, queue string) {
 			p.end(err)
 			return
 		case err != nil:
-			d.Log.Error("an outcome is dropped: "+err.Error(), "attempt_id", a.AttemptID, "worker", a.Worker)
+			d.Log.Error("an outcome is dropped", "attempt_id", a.AttemptID, "worker", a.Worker, "error", err)
 			_ = m.Ack(false)
 		default: // nobody waits for it
 			a.hash = t.Row.Key.Hash()

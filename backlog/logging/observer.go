@@ -217,7 +217,7 @@ func loopEvent(log *slog.Logger, ev backlog.Event) {
 	case backlog.ClockSetBack:
 		log.Warn("the clock was set back", "error", ev.Err)
 	case backlog.StateFailed:
-		log.Warn("the state file cannot be used", "error", ev.Err)
+		log.Warn("the state file cannot be used, a restart may not know what was missed", "error", ev.Err)
 	case backlog.NoTick:
 		log.Error("no tick was handled for long", "error", ev.Err)
 	case backlog.Panicked:
