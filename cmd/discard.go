@@ -10,22 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
-	"backlog/backlog/causes"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 )
 
-// DiscardOptions are the arguments and the flags of discard.
-type DiscardOptions struct {
-	dataFlags
-	FilterOptions
-	IDs    []string
-	Yes    bool
-	DryRun bool
-}
-
 func newDiscard(g *globals) *cobra.Command {
-	var o DiscardOptions
+	var o ChangeOptions
 	c := &cobra.Command{
 		Use:   "discard {ID... | FILTER}",
 		Short: "Give up pending records: they get the dead status",
@@ -48,15 +38,9 @@ quotes.` + idHelp,
 			return runDiscard(c.Context(), o, g)
 		},
 	}
-	f := c.Flags()
-	o.FilterOptions.AddFlags(f, "fresh, failed, exhausted, unreadable", 0, limitHelp)
-	f.BoolVar(&o.Yes, "yes", false, "do it, though it is more than one record")
-	f.BoolVar(&o.DryRun, "dry-run", false, "say how many records it would be, and do nothing")
-	o.dataFlags.AddFlags(f)
+	o.AddFlags(c.Flags(), "fresh, failed, exhausted, unreadable")
 	return c
 }
-
-const limitHelp = "take at most `N` records, in the order of their keys; 0: all"
 
 type discardJSON struct {
 	Selected  int `json:"selected"`
@@ -65,7 +49,7 @@ type discardJSON struct {
 	Failed    int `json:"failed"`  // calls that failed: their records stay as they were
 }
 
-func runDiscard(ctx context.Context, o DiscardOptions, g *globals) error {
+func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 	if (len(o.IDs) > 0) == o.given() {
 		return usagef("say which records: their IDs, or one or more of --state, --tier, --cause and --older-than")
 	}
@@ -80,10 +64,7 @@ func runDiscard(ctx context.Context, o DiscardOptions, g *globals) error {
 	if !a.table.HasDead() {
 		return usagef("no dead status is configured; statuses.dead says which discarded records get")
 	}
-	filter, err := o.filter(a, inspect.Discarded, now)
-	if err == nil {
-		filter.Keys, err = a.keys(ctx, o.IDs, now, "discarded", whyNotDiscarded)
-	}
+	filter, err := o.chosen(ctx, a, inspect.Discarded, now, "discarded", backlog.RowNew, backlog.RowError)
 	if err != nil {
 		return err
 	}
@@ -99,79 +80,62 @@ func runDiscard(ctx context.Context, o DiscardOptions, g *globals) error {
 	}
 	calls := ""
 	if a.onDead != nil {
+		calls = ", with " + plural(r.Selected, "call") + " of on_dead"
+	}
+	may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("discard %d records%s", r.Selected, calls))
+	switch {
+	case err != nil:
+		return err
+	case may:
+		err = a.discard(ctx, filter, now, &r)
+	case o.DryRun && a.onDead != nil:
 		r.OnDead = r.Selected
-		calls = ", with " + inspect.Plural(r.OnDead, "call") + " of on_dead"
 	}
 	switch {
-	case o.DryRun && o.JSON:
-		return printJSON(g.out, r)
-	case o.DryRun:
-		g.printf("%s would be discarded%s\n", inspect.Plural(r.Selected, "record"), calls)
-		return nil
-	case r.Selected > 1 && !o.Yes:
-		return usagef("that would discard %d records%s; add --yes to do so", r.Selected, calls)
-	}
-	r.OnDead = 0
-	if r.Selected > 0 {
-		err = a.discard(ctx, filter, now, &r)
-	}
-	if o.JSON {
+	case o.JSON:
 		return errors.Join(err, printJSON(g.out, r))
+	case o.DryRun:
+		g.printf("%s would be discarded%s\n", plural(r.Selected, "record"), calls)
+	default:
+		g.printf("%s discarded\n", plural(r.Discarded, "record"))
 	}
-	g.printf("%s discarded\n", inspect.Plural(r.Discarded, "record"))
 	return err
 }
 
 // discard gives the records the dead status and counts them.
-func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *discardJSON) error {
-	if err := a.db.CheckRights(ctx); err != nil {
-		return err
-	}
+func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *discardJSON) (err error) {
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
-	var tally causes.Tally
-	var wrong error // with what a row would have
-	var each func(*inspect.Row) error
+	var tell func(*inspect.Row) (bool, error)
+	var first error // of the calls
 	if a.onDead != nil {
 		e, taken := a.engine(time.Now, nil), make(map[int]bool) // states whose rows are known to take the dead status
-		each = func(row *inspect.Row) error {
-			if wrong != nil {
-				return wrong
-			}
+		tell = func(row *inspect.Row) (dies bool, err error) {
 			if !taken[row.Origin] {
-				err := a.table.Try(ctx, backlog.Settlement{Record: &row.Record, Target: backlog.RowDead, At: now})
-				if err != nil && !errors.Is(err, backlog.ErrConflict) && !errors.Is(err, backlog.ErrLocked) { // by others, just this row
-					wrong = err
-				}
-				if err != nil {
-					return err
-				}
+				err = a.table.Try(ctx, backlog.Settlement{Record: &row.Record, Target: backlog.RowDead, At: now})
+			}
+			if errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.ErrLocked) {
+				return false, nil // others have just this row
+			}
+			if err != nil {
+				return false, err
 			}
 			taken[row.Origin] = true
 			if row.LastError != nil {
 				row.Error = *row.LastError
 			}
 			r.OnDead++
-			err := e.TellDiscarded(ctx, &row.Record)
-			if err != nil {
+			if err := e.TellDiscarded(ctx, &row.Record); err != nil {
 				r.Failed++
-				tally.Add(causes.Fold(err.Error()), err.Error(), row.Key)
+				first = cmp.Or(first, fmt.Errorf("%w (first: id %s)", err, shown(row.Key.String())))
+				return false, nil
 			}
-			return err
+			return true, nil
 		}
 	}
-	n, err := a.table.Discard(ctx, f, now, each)
-	r.Discarded, err = n, cmp.Or(err, wrong)
-	if list := tally.Causes(); len(list) > 0 {
-		err = errors.Join(err, fmt.Errorf("calls of on_dead that failed: %d; their records stay as they were; %s (first: id %s)", r.Failed, list[0].String(), inspect.Shown(list[0].First.String())))
+	r.Discarded, err = a.table.Discard(ctx, f, now, tell)
+	if first != nil {
+		err = errors.Join(err, fmt.Errorf("calls of on_dead that failed: %d; their records stay as they were; %w", r.Failed, first))
 	}
 	return err
-}
-
-// whyNotDiscarded returns why the row cannot be given up, "" if it can.
-func whyNotDiscarded(row inspect.Row) string {
-	if row.State == backlog.RowNew || row.State == backlog.RowError {
-		return ""
-	}
-	return "its status is " + row.StatusText()
 }

@@ -18,7 +18,10 @@ import (
 // answers are what commands print with --json.
 var answers = map[string]any{
 	"once": watch.Pass{}, "once --dry-run": recordsJSON{}, "status": statusJSON{}, "explain": inspect.Sheet{},
-	"list": inspect.List{}, "retry": retryJSON{}, "discard": discardJSON{}, "attempt": attemptJSON{},
+	"list": struct {
+		Records []inspect.Entry `json:"records"`
+		Next    *string         `json:"next"`
+	}{}, "retry": retryJSON{}, "discard": discardJSON{}, "attempt": attemptJSON{},
 	"check --sample": sample{}, "schedule": []inspect.Tick{}, "retry --errors": amqp.Redriven{},
 	// The outermost names of these stand in the code, where scripts hold them fast.
 	"pause": struct {

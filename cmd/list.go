@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +75,7 @@ func (o *FilterOptions) filter(a *app, p inspect.Purpose, now time.Time) (f tabl
 type ListOptions struct {
 	dataFlags
 	FilterOptions
-	After string
+	After backlog.Cursor
 }
 
 func newList(g *globals) *cobra.Command {
@@ -97,7 +97,7 @@ Under the policy refresh the states are waiting, running, disabled and finished.
 	}
 	f := c.Flags()
 	o.FilterOptions.AddFlags(f, "fresh, failed, dead, exhausted, unreadable", 100, "print at most `N` records")
-	f.StringVar(&o.After, "after", "", "go on behind the `PLACE` that --json has called next")
+	f.Var(&flagOf[backlog.Cursor]{to: &o.After, read: parsePlace}, "after", "go on behind the `PLACE` that --json has called next")
 	o.dataFlags.AddFlags(f)
 	return c
 }
@@ -105,10 +105,6 @@ Under the policy refresh the states are waiting, running, disabled and finished.
 func runList(ctx context.Context, o ListOptions, g *globals) error {
 	if o.Limit == 0 {
 		return usagef("--limit: must be more than 0")
-	}
-	after, err := parsePlace(o.After)
-	if err != nil {
-		return err
 	}
 	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: true})
 	if err != nil {
@@ -120,55 +116,46 @@ func runList(ctx context.Context, o ListOptions, g *globals) error {
 		return err
 	}
 	a.warnOfOrder(ctx, filter, now)
-	before := `{"records":[`
 	attempts, lastError := a.cfg.Table.Attempts != "", a.table.HasLastError()
-	header := []string{inspect.EntryLine(attempts, lastError)}
-	for n := 0; n < o.Limit; {
-		page, err := a.table.List(ctx, filter, now, after, o.Limit-n)
+	lines := []string{"ID\tSTATUS\tAGE\tTIER\tNEXT TRY" + map[bool]string{true: "\tATTEMPTS"}[attempts] + map[bool]string{true: "\tLAST ERROR"}[lastError]}
+	before, after := `{"records":[`, o.After
+	for left := o.Limit; left > 0 && g.unsaid == nil; {
+		page, err := a.table.List(ctx, filter, now, after, left)
 		if err != nil {
 			return err
 		}
-		lines, records := header, []byte(nil)
-		for _, row := range page.Rows {
-			r := a.listed(row, now)
-			if !o.JSON {
-				lines = append(lines, r.Line(attempts, lastError, now))
-				continue
-			}
-			b, err := json.Marshal(r)
+		list := each(page.Rows, func(row inspect.Row) inspect.Entry { return a.listed(row, now) })
+		switch {
+		case len(list) == 0:
+		case o.JSON:
+			b, err := json.Marshal(list)
 			if err != nil {
 				return err
 			}
-			records = append(append(records, before...), b...)
+			g.printf("%s%s", before, b[1:len(b)-1])
 			before = ","
-		}
-		if g.printf("%s", records); !o.JSON && len(page.Rows) > 0 {
-			header = nil
+		default:
+			lines = append(lines, each(list, func(e inspect.Entry) string { return e.Line(attempts, lastError, now) })...)
 			if err := printTable(g.out, lines); err != nil {
 				return err
 			}
+			lines = nil
 		}
-		n += len(page.Rows)
-		if after = page.Next; after.IsZero() || g.unsaid != nil {
+		left -= len(list)
+		if after = page.Next; after.IsZero() {
 			break
 		}
 	}
+	next, err := json.Marshal(placeOf(after))
 	switch {
-	case !o.JSON && header != nil:
-		g.printf("no records\n")
-	case !o.JSON && !after.IsZero():
-		g.printf("there are more: raise --limit, or go on with --after %s\n", placeOf(after))
 	case o.JSON:
-		if before != "," {
-			g.printf("%s", before)
-		}
-		next := "null"
-		if !after.IsZero() {
-			next = `"` + placeOf(after) + `"`
-		}
-		g.printf("],\"next\":%s}\n", next)
+		g.printf("%s],\"next\":%s}\n", strings.TrimPrefix(before, ","), next)
+	case lines != nil:
+		g.printf("no records\n")
+	case !after.IsZero():
+		g.printf("there are more: raise --limit, or go on with --after %s\n", *placeOf(after))
 	}
-	return nil
+	return err
 }
 
 // warnOfOrder says for which records no index serves, so that a page of the list sorts all
@@ -194,25 +181,20 @@ func (a *app) listed(row inspect.Row, now time.Time) inspect.Entry {
 	return row.Entry(a.cfg.Tiers, policyOf(a.cfg), now)
 }
 
-// placeOf returns the cursor as one word, empty for none.
-func placeOf(c backlog.Cursor) string {
+// placeOf returns the cursor as one word, nil for none.
+func placeOf(c backlog.Cursor) *string {
 	if c.IsZero() {
-		return ""
+		return nil
 	}
 	b, _ := json.Marshal(c)
-	return base64.RawURLEncoding.EncodeToString(b)
+	word := base64.RawURLEncoding.EncodeToString(b)
+	return &word
 }
 
 func parsePlace(text string) (c backlog.Cursor, err error) {
-	if text == "" {
-		return c, nil
-	}
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil {
-		err = json.Unmarshal(b, &c)
+	if err != nil || json.Unmarshal(b, &c) != nil {
+		return c, errors.New("that is no place in a list; take it from next of list --json")
 	}
-	if err != nil {
-		err = usageError{fmt.Errorf("--after: that is no place in a list; take it from next of list --json")}
-	}
-	return c, err
+	return c, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"backlog/backlog"
 	"backlog/backlog/config"
@@ -19,17 +20,73 @@ import (
 	"backlog/tiers"
 )
 
-// RetryOptions are the arguments and the flags of retry.
-type RetryOptions struct {
+// ChangeOptions are the arguments and the flags of commands that write to many records.
+type ChangeOptions struct {
 	dataFlags
 	FilterOptions
-	IDs    []string
-	Status string
-	All    bool
-	Yes    bool
-	DryRun bool
-	Errors bool
-	Match  string
+	IDs         []string
+	Yes, DryRun bool
+}
+
+func (o *ChangeOptions) AddFlags(f *pflag.FlagSet, states string) {
+	o.FilterOptions.AddFlags(f, states, 0, "take at most `N` records, in the order of their keys; 0: all")
+	f.BoolVar(&o.Yes, "yes", false, "do it, though it is more than one record")
+	f.BoolVar(&o.DryRun, "dry-run", false, "say how many records it would be, and do nothing")
+	o.dataFlags.AddFlags(f)
+}
+
+// chosen returns what the options mean in the table. It is an error if a record with one of
+// the IDs is in none of the states, from which it cannot become what is to be done.
+func (o *ChangeOptions) chosen(ctx context.Context, a *app, p inspect.Purpose, now time.Time, done string, from ...backlog.RowState) (table.Filter, error) {
+	f, err := o.filter(a, p, now)
+	if err != nil {
+		return f, err
+	}
+	var wrong []error
+	for _, id := range o.IDs {
+		k, err := a.table.ParseKey(id)
+		if err != nil {
+			return f, usageError{err}
+		}
+		row, ok, err := a.table.Find(ctx, k, now)
+		if err != nil {
+			return f, err
+		}
+		reason := ""
+		switch {
+		case !ok:
+			reason = "there is no such record"
+		case row.Filtered:
+			reason = "table.where leaves it out"
+		case a.again == nil && !slices.Contains(from, row.State): // under the policy refresh any can
+			reason = "its status is " + row.StatusText()
+		}
+		if f.Keys = append(f.Keys, k); reason != "" {
+			wrong = append(wrong, fmt.Errorf("%s: %s", shown(k.String()), reason))
+		}
+	}
+	if len(wrong) > 0 {
+		err = fmt.Errorf("nothing is changed, since some of these records cannot be %s\n%w", done, errors.Join(wrong...))
+	}
+	return f, err
+}
+
+// mayChange reports whether so many records are to be written to, which what says in words.
+func (o *ChangeOptions) mayChange(ctx context.Context, a *app, n int, what string) (bool, error) {
+	if n > 1 && !o.Yes && !o.DryRun {
+		return false, usagef("that would %s; add --yes to do so", what)
+	}
+	if n == 0 || o.DryRun {
+		return false, nil
+	}
+	return true, a.db.CheckRights(ctx)
+}
+
+// RetryOptions are the arguments and the flags of retry.
+type RetryOptions struct {
+	ChangeOptions
+	Status, Match string
+	All, Errors   bool
 }
 
 func newRetry(g *globals) *cobra.Command {
@@ -66,13 +123,10 @@ the next tick, and an attempt that runs is superseded.` + idHelp,
 	}
 	f := c.Flags()
 	f.StringVar(&o.Status, "status", "", "take the records whose status is `STATUS`, which dead or failed ones have")
-	o.FilterOptions.AddFlags(f, "failed, dead, exhausted, unreadable", 0, limitHelp)
+	o.ChangeOptions.AddFlags(f, "failed, dead, exhausted, unreadable")
 	f.BoolVar(&o.All, "all", false, "take all dead and failed records")
-	f.BoolVar(&o.Yes, "yes", false, "do it, though it is more than one record")
-	f.BoolVar(&o.DryRun, "dry-run", false, "say how many records it would be, and do nothing")
 	f.BoolVar(&o.Errors, "errors", false, "with a source: take the messages of the error queue")
 	f.StringVar(&o.Match, "match", "", "with --errors: only those whose error has `TEXT`")
-	o.dataFlags.AddFlags(f)
 	return c
 }
 
@@ -92,25 +146,29 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 		return err
 	}
 	defer a.close()
-	filter, err := o.requeued(ctx, a, now)
+	known := requeueable(a.cfg, a.table.OneLane())
+	if a.again != nil {
+		known = append(known, "disabled")
+	}
+	if o.Status != "" && !slices.Contains(known, o.Status) {
+		return usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, cmp.Or(strings.Join(known, ", "), "none"))
+	}
+	filter, err := o.chosen(ctx, a, inspect.Requeued, now, "put back to new", backlog.RowDead, backlog.RowError)
 	if err != nil {
 		return err
 	}
+	filter.Status = o.Status
 	var r retryJSON
 	edge := now.Add(-a.cfg.Tiers.Widest().MaxAge)
 	if r.Selected, r.Beyond, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, edge); err != nil {
 		return err
 	}
-	if r.Selected > 1 && !o.Yes && !o.DryRun {
-		return usagef("that would put %d records back to new; add --yes to do so", r.Selected)
+	may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("put %d records back to new", r.Selected))
+	if err == nil && may {
+		r.Reset, err = a.table.Requeue(ctx, filter, now)
 	}
-	if r.Selected > 0 && !o.DryRun {
-		if err := a.db.CheckRights(ctx); err != nil {
-			return err
-		}
-		if r.Reset, err = a.table.Requeue(ctx, filter, now); err != nil && r.Reset == 0 {
-			return err
-		}
+	if err != nil && r.Reset == 0 {
+		return err
 	}
 	if o.JSON {
 		return errors.Join(err, printJSON(g.out, r))
@@ -128,64 +186,6 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 		g.printf("%d of them older than every tier reaches (%s): %s\n", r.Beyond, tiers.FormatDuration(a.cfg.Tiers.Widest().MaxAge), then)
 	}
 	return err
-}
-
-// requeued returns what the options mean in the table.
-func (o *RetryOptions) requeued(ctx context.Context, a *app, now time.Time) (filter table.Filter, err error) {
-	if filter, err = o.filter(a, inspect.Requeued, now); err != nil {
-		return filter, err
-	}
-	known := requeueable(a.cfg, a.table.OneLane())
-	if a.again != nil {
-		known = append(known, "disabled")
-	}
-	if filter.Status = o.Status; o.Status != "" && !slices.Contains(known, o.Status) {
-		return filter, usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, cmp.Or(strings.Join(known, ", "), "none"))
-	}
-	filter.Keys, err = a.keys(ctx, o.IDs, now, "put back to new", func(row inspect.Row) string {
-		if a.again != nil || row.State == backlog.RowDead || row.State == backlog.RowError {
-			return "" // under the policy refresh any can
-		}
-		return "its status is " + row.StatusText()
-	})
-	return filter, err
-}
-
-// keys returns the keys of the IDs, each once. It is an error if why returns a reason for which
-// one of the records cannot be what is to be done.
-func (a *app) keys(
-	ctx context.Context, ids []string, now time.Time, done string, why func(inspect.Row) string,
-) (keys []backlog.Key, err error) {
-	seen := make(map[uint64]bool)
-	var wrong []error
-	for _, id := range ids {
-		k, err := a.table.ParseKey(id)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		if seen[k.Hash()] {
-			continue
-		}
-		seen[k.Hash()] = true
-		keys = append(keys, k)
-		row, ok, err := a.table.Find(ctx, k, now)
-		if err != nil {
-			return nil, err
-		}
-		reason := "there is no such record"
-		if ok && row.Filtered {
-			reason = "table.where leaves it out"
-		} else if ok {
-			reason = why(row)
-		}
-		if reason != "" {
-			wrong = append(wrong, fmt.Errorf("%s: %s", shown(k.String()), reason))
-		}
-	}
-	if len(wrong) > 0 {
-		return nil, fmt.Errorf("nothing is changed, since some of these records cannot be %s\n%w", done, errors.Join(wrong...))
-	}
-	return keys, nil
 }
 
 // requeueable returns the statuses of dead and failed records as --status takes

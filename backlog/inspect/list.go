@@ -26,12 +26,6 @@ type Entry struct {
 	LastError *string `json:"last_error"`
 }
 
-// A List is what list prints, as it comes.
-type List struct {
-	Records []Entry `json:"records"`
-	Next    *string `json:"next"` // where the list goes on; null: there are no more
-}
-
 // A Purpose is what records are meant for.
 type Purpose int
 
@@ -100,22 +94,17 @@ func (r *Row) band(s *tiers.Schedule, now time.Time) string {
 	return Beyond
 }
 
-// EntryLine is the heading of [Entry.Line]. Not every table has the last two columns.
-func EntryLine(attempts, lastError bool) string {
-	return told("ID\tSTATUS\tAGE\tTIER\tNEXT TRY", attempts, "ATTEMPTS", lastError, "LAST ERROR")
-}
-
-// Line is the record for people, with tabs between cells.
+// Line is the record for people, with tabs between cells. Not every table has the last two.
 func (e *Entry) Line(attempts, lastError bool, now time.Time) string {
-	age, tier, next, tried, text := "-", "-", "-", "-", "-"
+	cells, tried, text := []string{Shown(e.ID.String()), Shown(e.Status), "-", "-", "-"}, "-", "-"
 	if e.Age != nil {
-		age = Shortly(now.Sub(time.Time(e.Inserted)))
+		cells[2] = Shortly(now.Sub(time.Time(e.Inserted)))
 	}
 	if e.Tier != nil {
-		tier = Shown(*e.Tier)
+		cells[3] = Shown(*e.Tier)
 	}
 	if t := time.Time(e.Next); !t.IsZero() {
-		next = FromNow(t, now)
+		cells[4] = FromNow(t, now)
 	}
 	if e.Tried != nil {
 		tried = strconv.Itoa(*e.Tried)
@@ -123,15 +112,11 @@ func (e *Entry) Line(attempts, lastError bool, now time.Time) string {
 	if e.LastError != nil {
 		text = Cut(Escaped(strings.Join(strings.Fields(*e.LastError), " ")), 100)
 	}
-	return told(strings.Join([]string{Shown(e.ID.String()), Shown(e.Status), age, tier, next}, "\t"), attempts, tried, lastError, text)
-}
-
-func told(line string, attempts bool, tried string, lastError bool, text string) string {
 	if attempts {
-		line += "\t" + tried
+		cells = append(cells, tried)
 	}
 	if lastError {
-		line += "\t" + text
+		cells = append(cells, text)
 	}
-	return line
+	return strings.Join(cells, "\t")
 }

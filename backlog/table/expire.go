@@ -116,22 +116,14 @@ func (t *Table) rewrite(
 		if err != nil {
 			return total, err
 		}
-		told, more := rows, true
-		if each != nil {
-			told = nil
-			for _, row := range rows {
-				ok := false
-				if more = ctx.Err() == nil; more {
-					ok, more = each(row)
-				}
-				if ok {
-					told = append(told, row)
-				}
-				if !more {
-					break
-				}
+		more := true
+		told := slices.DeleteFunc(rows, func(row []any) bool {
+			dies := each == nil
+			if more = more && (dies || ctx.Err() == nil); more && !dies {
+				dies, more = each(row)
 			}
-		}
+			return !dies
+		})
 		var n int
 		if len(told) > 0 {
 			n, err = write(told)

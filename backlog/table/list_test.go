@@ -176,15 +176,12 @@ func TestDiscard(t *testing.T) {
 		dead, failed := len(listed(t, tab, table.Filter{State: "dead"}, 50)), listed(t, tab, table.Filter{State: "failed"}, 50)
 		f := table.Filter{State: "failed", Limit: 10}
 		told := make(map[uint64]string)
-		n, err := tab.Discard(context.Background(), f, noon, func(r *inspect.Row) error {
+		n, err := tab.Discard(context.Background(), f, noon, func(r *inspect.Row) (bool, error) {
 			told[r.Key.Hash()] = r.Status
 			if r.LastError != nil {
 				told[r.Key.Hash()] += *r.LastError
 			}
-			if len(told)%2 == 0 {
-				return errors.New("nobody is there")
-			}
-			return nil
+			return len(told)%2 != 0, nil
 		})
 		if n != 5 || len(told) != 10 || err != nil {
 			t.Errorf("%d are discarded, %d told of, %v", n, len(told), err)
@@ -194,6 +191,11 @@ func TestDiscard(t *testing.T) {
 			if row.LastError != nil && is && text != "ERROR"+*row.LastError {
 				t.Errorf("told of %q, %q", text, *row.LastError)
 			}
+		}
+		wrong, calls := errors.New("the table takes none"), 0
+		n, err = tab.Discard(context.Background(), table.Filter{}, noon, func(*inspect.Row) (bool, error) { calls++; return false, wrong })
+		if n != 0 || calls != 1 || err != wrong {
+			t.Errorf("%d are discarded, %d told of behind the error %v", n, calls, err)
 		}
 		if n, err := tab.Discard(context.Background(), table.Filter{}, noon, nil); n == 0 || err != nil {
 			t.Errorf("%d are discarded, %v", n, err)

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -46,19 +47,21 @@ func (t *Table) Requeue(ctx context.Context, f Filter, now time.Time) (int, erro
 }
 
 // Discard likewise gives the pending records that the filter means the dead status. each, if
-// not nil, is called with every one just before: one for which it returns an error stays as it
-// is. The table must have a dead status.
-func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, each func(*inspect.Row) error) (int, error) {
+// not nil, is called with every one just before and returns whether it dies; an error ends
+// the work. The table must have a dead status.
+func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, each func(*inspect.Row) (bool, error)) (n int, err error) {
 	c, err := t.choose(f, inspect.Discarded, now)
 	if err != nil {
 		return 0, err
 	}
-	exprs, tell := t.sel.needed, (func([]any) (bool, bool))(nil)
+	exprs, tell, wrong := t.sel.needed, (func([]any) (bool, bool))(nil), error(nil)
 	if each != nil {
 		exprs, tell = t.sel.exprs, func(raw []any) (dies, more bool) {
 			row := t.shownRow(raw, now)
-			return each(&row) == nil, true
+			dies, wrong = each(&row)
+			return dies, wrong == nil
 		}
 	}
-	return t.rewrite(ctx, t.expireSet, now, t.byKey(ctx, c, exprs), c.all(), c.args, tell)
+	n, err = t.rewrite(ctx, t.expireSet, now, t.byKey(ctx, c, exprs), c.all(), c.args, tell)
+	return n, cmp.Or(err, wrong)
 }
