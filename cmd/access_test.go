@@ -161,7 +161,7 @@ func TestAccessOfInit(t *testing.T) {
 		{"new.db", "the database file new.db cannot be opened: unable to open database file", "give this user the right to read it, and to create files in its folder"},
 		{"backlog.db", "the database backlog.db cannot be written to: attempt to write a readonly database", "give this user the right to write the file, and to create others in its folder"},
 	} {
-		status, out, log := s.run("init", "--database", "sqlite:"+x.database)
+		status, out, log := s.run("init", "--create-table", "--database", "sqlite:"+x.database)
 		if status != 1 || out != "" || !strings.HasPrefix(log, "backlog: "+x.want) || !strings.HasSuffix(log, "; "+x.cure+"\n") {
 			t.Errorf("%s: exit status %d\n%s%s", x.database, status, out, log)
 		}

@@ -16,7 +16,7 @@ func TestAwayAtStart(t *testing.T) {
 			s := newShop(t, "backlog", map[string]string{
 				"schedule.yaml": "handler: {exec: ['true']}\nstate: none\nlog: {format: json}\ntiers: [{max_age: 1d, every: 1h}]\n",
 			})
-			s.mustRun("init")
+			s.mustRun("init", "--create-table")
 			s.sql("INSERT INTO BACKLOG (id) VALUES (1)")
 			db := s.open()
 			defer db.Close()
@@ -84,7 +84,7 @@ func TestReaderGone(t *testing.T) {
 				"schedule.yaml": "handler: {exec: [./handler.sh], concurrency: 1}\nstate: none\ntiers: [{max_age: 1d, every: 1s}]\n",
 				"handler.sh":    "#!/bin/sh\nyes 2>>yes.log | head -n 1 >/dev/null\nexit 1\n",
 			})
-			s.mustRun("init")
+			s.mustRun("init", "--create-table")
 			s.sql("INSERT INTO BACKLOG (id) VALUES (1), (2), (3)")
 			reader, writer, err := os.Pipe()
 			if err != nil {

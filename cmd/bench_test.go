@@ -34,7 +34,7 @@ func BenchmarkOnce(b *testing.B) {
 		}
 		return time.Since(start).Seconds() * 1000
 	}
-	run("backlog", "init")
+	run("backlog", "init", "--create-table")
 	var ours, minimal, ratio []float64
 	for b.Loop() {
 		for range 51 {

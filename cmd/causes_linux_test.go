@@ -13,7 +13,7 @@ func TestTerminalFlood(t *testing.T) {
 		"schedule.yaml": "handler: {exec: [./handler.sh], concurrency: 2}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
 		"handler.sh":    "#!/bin/sh\n[ $BACKLOG_ID != 1 ] || exit 0\necho \"order $BACKLOG_ID is lost\" >&2\nexit 1\n",
 	})
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	fill := "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40) INSERT INTO BACKLOG (id) SELECT i FROM n"
 	for _, tt := range []struct {
 		level string

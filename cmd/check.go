@@ -43,10 +43,12 @@ was, and what is done in the database itself is undone. The record may have any
 status; ID is as for explain:
 
     backlog check --sample 4
-    backlog check --sample '["mail", 7]'
-
-With --sample the exit status is 0 when the handler was called, whatever the
-outcome, and 75 while another process is working on the table.`,
+    backlog check --sample '["mail", 7]'`,
+		Annotations: map[string]string{
+			"0":  "all is as it must be; --sample: the handler was called, whatever the outcome",
+			"1":  "something is not, or the handler could not be called",
+			"75": "--sample, and another process is working on this table",
+		},
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch sampling := c.Flags().Changed("sample"); {
@@ -159,11 +161,17 @@ func (k *checker) warn(name, cure, format string, args ...any) {
 	k.findings = append(k.findings, finding{Name: name, OK: true, Warning: true, Detail: fmt.Sprintf(format, args...), Cure: cure})
 }
 
-// bad adds the error and reports whether there was one. The hint is the text after
-// the semicolon unless the error carries its own.
+// bad adds the error, or each of several, and reports whether there was one. The hint is
+// the text after the semicolon unless the error carries its own.
 func (k *checker) bad(name string, err error) bool {
 	if err == nil {
 		return false
+	}
+	if all := (*problems)(nil); errors.As(err, &all) {
+		for _, err := range all.List {
+			k.bad(name, err)
+		}
+		return true
 	}
 	f := finding{Name: name}
 	if errors.As(err, new(*urlError)) {
@@ -175,7 +183,9 @@ func (k *checker) bad(name string, err error) bool {
 		f.Detail, f.Cure, _ = strings.Cut(f.Detail, "; ")
 	}
 	f.Detail = strings.TrimPrefix(f.Detail, name+": ") // it stands there already
-	k.findings = append(k.findings, f)
+	if !slices.Contains(k.findings, f) {
+		k.findings = append(k.findings, f)
+	}
 	return true
 }
 
@@ -204,10 +214,10 @@ func (k *checker) all(ctx context.Context) {
 	k.work(ctx)
 	if !k.bad("times", k.table.ProveTimes(ctx, k.now)) {
 		k.times(ctx)
-		k.plans(ctx)
-		k.counts(ctx)
-		k.rules(ctx)
 	}
+	k.plans(ctx)
+	k.counts(ctx)
+	k.rules(ctx)
 	t, ok := k.writes(ctx)
 	k.notes(k.table)
 	if !k.table.HasDead() && refreshOf(k.cfg) == nil {
@@ -229,7 +239,7 @@ func (k *checker) trial(ctx context.Context, t *table.Table) {
 		k.good("statuses", untried+"written%s", k.leftAlone)
 		return
 	}
-	headline, detail := untried+"tried", k.leftAlone
+	headline, detail, ok := untried+"tried", k.leftAlone, true
 	store, err := storeOf(k.cfg, t)
 	if k.bad("statuses", err) {
 		return
@@ -249,13 +259,15 @@ func (k *checker) trial(ctx context.Context, t *table.Table) {
 		case errors.Is(err, backlog.ErrLocked) || errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.ErrUnavailable):
 			detail += fmt.Sprintf("\n%s: not tried, row %s is not free: %v", shown(state), shown(r.Key.String()), err)
 		case k.bad("statuses", err):
-			return
+			ok = false
 		default:
 			headline = takes
 			detail += fmt.Sprintf("\n%s: tried on row %s and rolled back", shown(state), shown(r.Key.String()))
 		}
 	}
-	k.good("statuses", "%s%s", headline, detail)
+	if ok {
+		k.good("statuses", "%s%s", headline, detail)
+	}
 }
 
 // notes adds the table's notes, each once.
@@ -342,9 +354,8 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 		return nil, false
 	}
 	defer k.notes(t)
-	if k.bad("statuses", t.Prove(ctx, k.now)) {
-		return nil, false
-	}
+	late := k.bad("times", t.ProveTimes(ctx, k.now))
+	ok = !k.bad("statuses", t.ProveWrites(ctx, k.now)) && !late
 	k.good("rights", "the database can be written to")
 	if ahead, err := db.Skew(ctx, time.Now); !k.bad("clock", err) && ahead.Abs() > mostSkew {
 		k.warn("clock", "set both by the same time servers (NTP)", "%s", apart(ahead))
@@ -361,7 +372,7 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 		lock.Unlock()
 		k.good("lock", "the table can be locked")
 	}
-	return t, true
+	return t, ok
 }
 
 // printSQL prints statements and GRANTs. Without the right to read the table there

@@ -196,7 +196,7 @@ func (k *checker) statuses(c inspect.Counts) {
 		}
 	}
 	for _, text := range statusValues(k.cfg, s.New) {
-		if near := config.Near(text, others); near != "" && c.ByStatus[text] == 0 {
+		if near := mapping.Near(text, others); near != "" && c.ByStatus[text] == 0 {
 			k.warn("statuses", "write under statuses: what the table has", "statuses.new: no row has %s; the table has %s: is that meant?", shown(text), countedList([]string{near}, c.ByStatus))
 		}
 	}

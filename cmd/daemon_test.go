@@ -76,7 +76,7 @@ func TestNotify(t *testing.T) {
 		"schedule.yaml": "handler: {exec: [./handler.sh]}\nstate: none\ntiers: [{max_age: 1d, every: 1s}]\n",
 		"handler.sh":    waiting,
 	})
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	s.sql("INSERT INTO BACKLOG (id) VALUES (1)")
 	leader := newSystemd(t, s.path("leader"))
 	s.env = []string{"NOTIFY_SOCKET=" + s.path("leader"), "WATCHDOG_USEC=100000"}
@@ -125,7 +125,7 @@ func TestNotifyWatchdogOfAnother(t *testing.T) {
 	s := newShop(t, "backlog", map[string]string{
 		"schedule.yaml": "handler: {exec: ['true']}\nstate: none\ntiers: [{max_age: 1d, every: 1s}]\n",
 	})
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	boss := newSystemd(t, s.path("boss"))
 	s.env = []string{"NOTIFY_SOCKET=" + s.path("boss"), "WATCHDOG_USEC=1000", "WATCHDOG_PID=1"}
 	d := s.start("run")
@@ -147,7 +147,7 @@ func TestLockedDatabase(t *testing.T) {
 		"schedule.yaml": "handler: {exec: [./handler.sh]}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
 		"handler.sh":    "#!/bin/sh\necho $BACKLOG_ID >>handled.log\n",
 	})
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	s.sql("INSERT INTO BACKLOG (id) VALUES (1), (2)")
 	db := s.open()
 	defer db.Close()

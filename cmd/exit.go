@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"backlog/backlog"
 	"backlog/backlog/table"
@@ -24,20 +27,17 @@ const (
 	exitLocked = 75 // EX_TEMPFAIL
 )
 
-// exitStatusHelp ends the help of every command; exitStatusPassHelp follows it for once.
-const (
-	exitStatusHelp = `
-EXIT STATUS
-  0   done; failed records are normal
-  1   could not do it
-  2   wrong usage or configuration
-`
-	exitStatusPassHelp = `  3   --strict, and some record failed
-  75  another process is working on this table
-`
-	exitStatusFailHelp = `  3   a flag says that this is a failure
-`
-)
+// exitHelp returns what ends the help of a command: its statuses, which its
+// annotations tell where they differ from those of every command.
+func exitHelp(c *cobra.Command) string {
+	text := "\nEXIT STATUS\n"
+	for _, x := range [][2]string{{"0", "done"}, {"1", "could not do it"}, {"2", "wrong usage or configuration"}, {"3"}, {"75"}} {
+		if means := cmp.Or(c.Annotations[x[0]], x[1]); means != "" {
+			text += fmt.Sprintf("  %-3s %s\n", x[0], means)
+		}
+	}
+	return text
+}
 
 // usageError is a mistake in how the program was called.
 type usageError struct{ error }

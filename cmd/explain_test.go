@@ -35,7 +35,7 @@ func TestExplainIsExact(t *testing.T) {
 				"schedule.yaml": "policy: " + tt.policy + "\nhandler: {exec: ['false']}\nstate: none\n" +
 					"tiers: [{max_age: 1d, every: 2m}, {max_age: 7d, every: 10m}]\n",
 			})
-			s.mustRun("init")
+			s.mustRun("init", "--create-table")
 			s.sql("INSERT INTO BACKLOG (id, status, date_inserted) VALUES (1, 'NEW', '" + tt.inserted + "')")
 			inserted, err := time.Parse("2006-01-02 15:04:05.999", tt.inserted)
 			if err != nil {

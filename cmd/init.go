@@ -10,22 +10,24 @@ import (
 )
 
 func newInit(g *globals) *cobra.Command {
-	var onlyPrint bool
+	var onlyPrint, createTable bool
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Create what is missing: the table, the indexes, a policy's columns",
-		Long: `Init creates what the configuration names and the database does not have: the
-database file, the table, an index for each status that is read, and the columns in which
-a policy keeps its state: those it adds to a table that is there. It alters and
-drops nothing else and may be run again. It prints each statement that it has run.`,
+		Short: "Create what is missing: the indexes, a policy's columns and, if told to, the table",
+		Long: `Init creates what the configuration names and the table does not have: an index
+for each status that is read, and the columns in which a policy keeps its state.
+With --create-table it also creates the table, and the file of an SQLite database.
+It alters and drops nothing else and may be run again. It prints each statement
+that it has run.`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runInit(c.Context(), onlyPrint, g) },
+		RunE: func(c *cobra.Command, _ []string) error { return runInit(c.Context(), onlyPrint, createTable, g) },
 	}
+	c.Flags().BoolVar(&createTable, "create-table", false, "create the table if there is none, and the database file")
 	c.Flags().BoolVar(&onlyPrint, "print", false, "print the SQL and do nothing")
 	return c
 }
 
-func runInit(ctx context.Context, onlyPrint bool, g *globals) error {
+func runInit(ctx context.Context, onlyPrint, createTable bool, g *globals) error {
 	cfg, err := g.loadAny()
 	if err != nil {
 		return err
@@ -37,7 +39,7 @@ func runInit(ctx context.Context, onlyPrint bool, g *globals) error {
 	if err != nil {
 		return err
 	}
-	steps, err := doctor.Missing(ctx, server, cfg.Database, mappingOf(cfg), time.Now())
+	steps, err := doctor.Missing(ctx, server, cfg.Database, mappingOf(cfg), createTable, time.Now())
 	if err != nil {
 		return err
 	}

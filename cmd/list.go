@@ -31,7 +31,7 @@ func (o *FilterOptions) AddFlags(f *pflag.FlagSet, states string, limit int, mos
 	f.StringVar(&o.State, "state", "", "take the records in `STATE`: "+states)
 	f.StringVar(&o.Tier, "tier", "", "take the records whose age is in the band of the tier called `NAME`, as status has it, or beyond")
 	f.StringVar(&o.Cause, "cause", "", "take the records whose last error, or what once prints of it, has `TEXT`")
-	f.Var(&flagOf[time.Duration]{to: &o.OlderThan, read: parseAge}, "older-than", "take the records that are older than `AGE`, such as 7d")
+	f.Var(&flagOf[time.Duration]{to: &o.OlderThan, read: parseAge}, "older-than", "take the records that are older than `DURATION`, such as 7d")
 	f.IntVar(&o.Limit, "limit", limit, most)
 }
 

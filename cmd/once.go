@@ -42,7 +42,7 @@ type OnceOptions struct {
 func newOnce(g *globals) *cobra.Command {
 	var o OnceOptions
 	c := &cobra.Command{
-		Use:   "once {--max-age AGE | --tier NAME | --due | --id ID}",
+		Use:   "once {--max-age DURATION | --tier NAME | --due | --id ID}",
 		Short: "Run one pass, for a system crontab",
 		Long: `Once runs one pass over the pending records of the given age: first those never
 tried, newest first, then those that failed. Each is handed to the handler once
@@ -69,12 +69,12 @@ it shows what a program would be given. A composite key is a JSON array:
 
 A pass that a signal ends is done, too: 0. The report says so. One with outcomes
 that the database does not take is not: 1.`,
-		Annotations: map[string]string{"exit": exitStatusPassHelp},
+		Annotations: map[string]string{"0": "done; failed records are normal", "3": "--strict, and some record failed", "75": "another process is working on this table"},
 		Args:        noArgs,
 		RunE:        func(c *cobra.Command, _ []string) error { return runOnce(c.Context(), o, g) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.MaxAge, "max-age", "", "process records up to `AGE` old, such as 7d")
+	f.StringVar(&o.MaxAge, "max-age", "", "process records up to `DURATION` old, such as 7d")
 	f.StringVar(&o.Tier, "tier", "", "process what the tier called `NAME` does")
 	f.BoolVar(&o.Due, "due", false, "process the widest tier that has ticked since the last start, if any")
 	f.StringVar(&o.ID, "id", "", "process the record that has this `ID` now, due or not")
@@ -267,7 +267,7 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 	case !byAge && !byName && !o.Due && len(s.Tiers()) == 1:
 		tier = s.Widest()
 	default:
-		return p, usagef("say which records: one of --max-age AGE, --tier NAME, --due or --id ID")
+		return p, usagef("say which records: one of --max-age DURATION, --tier NAME, --due or --id ID")
 	}
 	p = backlog.TierPass(s, tier)
 	p.Now = now

@@ -64,7 +64,7 @@ state: none
 log: {level: error}
 `, u.String(), c.input, c.output, refreshSlots)})
 	c.sql("PRAGMA journal_mode = WAL", "CREATE TABLE sites (id INTEGER PRIMARY KEY)")
-	c.mustRun("init")
+	c.mustRun("init", "--create-table")
 	c.sql("CREATE TABLE audit (no INTEGER PRIMARY KEY, id INTEGER, was TEXT, is_now TEXT, succeeded INTEGER)",
 		`CREATE TRIGGER audits AFTER UPDATE ON sites WHEN old.attempt_uid IS NOT new.attempt_uid BEGIN
 			INSERT INTO audit (id, was, is_now, succeeded) VALUES (new.id, old.attempt_uid, new.attempt_uid, new.attempt_no = 0);

@@ -58,7 +58,7 @@ func openRefreshSite(t *testing.T, kind wildKind, table, config string) *refresh
 	db, url := kind.make(t)
 	mustExec(t, db, "CREATE TABLE "+table+" (id integer PRIMARY KEY, url varchar(200), email varchar(200))")
 	s.write("schedule.yaml", strings.NewReplacer("DATABASE", strconv.Quote(url), "SERVICE", service.URL).Replace(config)+"state: none\nlog: {level: error}\n")
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	mustExec(t, db, "INSERT INTO "+table+" (id, url, email, refresh_at, attempt_no) VALUES (7, 'https://example.com/a.png', 'kim@example.com', '2026-01-01 00:00:00', 0)")
 	return s
 }

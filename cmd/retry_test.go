@@ -29,7 +29,7 @@ func TestRetryOfMany(t *testing.T) {
 	s := newShop(t, "backlog", map[string]string{
 		"schedule.yaml": "statuses: {dead: DEAD}\npolicy: fibonacci\ntiers: [{max_age: 1d, every: 5m}]\n",
 	})
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	s.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)" +
 		" INSERT INTO BACKLOG (id, status, date_inserted, failures, last_failure)" +
 		" SELECT i, iif(i % 4 = 0, 'DEAD', iif(i % 4 = 1, 'ERROR', iif(i % 4 = 2, 'SUCCESS', 'NEW'))), datetime('2026-01-05 12:00:00', -i || ' minutes'), i % 7, '2026-01-05 11:59:00' FROM n")

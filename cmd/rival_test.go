@@ -27,7 +27,7 @@ func TestRivals(t *testing.T) {
 		"schedule.yaml": "handler: {exec: [./handler.sh]}\nlog: {level: warn}\ntiers: [{max_age: 1d, every: 1s}, {max_age: 2d, every: 3s}]\n",
 		"handler.sh":    rivalHandler,
 	})
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	s.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20) INSERT INTO BACKLOG (id) SELECT i FROM n")
 	leader, standby := s.start("run"), s.start("run")
 

@@ -122,7 +122,7 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		help(c, args)
-		fmt.Fprint(c.OutOrStdout(), exitStatusHelp, c.Annotations["exit"])
+		fmt.Fprint(c.OutOrStdout(), exitHelp(c))
 	})
 	root.RegisterFlagCompletionFunc("log-level", words("debug", "info", "warn", "error"))
 	root.RegisterFlagCompletionFunc("log-format", words("auto", "text", "json"))
@@ -140,7 +140,7 @@ func Manual() *cobra.Command {
 
 func forManual(c *cobra.Command) {
 	markdown := strings.NewReplacer("\nEXIT STATUS\n  ", "\n# EXIT STATUS\n\n    ", "\n  ", "\n    ")
-	c.Long = markdown.Replace(c.Long + "\n" + exitStatusHelp + c.Annotations["exit"])
+	c.Long = markdown.Replace(c.Long + "\n" + exitHelp(c))
 	for _, sub := range c.Commands() {
 		forManual(sub)
 	}

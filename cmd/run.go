@@ -66,12 +66,10 @@ up with the new one. Another database, table, state or log needs a restart. As a
     WantedBy=multi-user.target
 
 TimeoutStopSec is to be at least 15 seconds longer than shutdown_timeout. Then: systemctl
-daemon-reload, systemctl enable backlog, systemctl start backlog.
-
-A daemon that is stopped has done its work: 0. One that could not write all
-outcomes before its end has not: 1.`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runRun(c.Context(), g) },
+daemon-reload, systemctl enable backlog, systemctl start backlog.`,
+		Annotations: map[string]string{"0": "stopped, with every outcome written", "1": "could not do it, or not write every outcome before its end"},
+		Args:        noArgs,
+		RunE:        func(c *cobra.Command, _ []string) error { return runRun(c.Context(), g) },
 	}
 }
 

@@ -65,23 +65,23 @@ func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	f.Uint64Var(&o.Seed, "seed", 1, "draw random delays by the `NUMBER`; the same one draws the same")
 	o.dataFlags.AddFlags(f)
 	f.Lookup("now").Value.(*flagOf[time.Time]).read = parseMoment
-	f.StringVar(&o.Arrivals, "arrivals", "", "model a workload in which so many records come in, such as `1000/h`; 1000/h,regular: evenly")
+	f.StringVar(&o.Arrivals, "arrivals", "", "model a workload in which records come in at this `RATE`, such as 1000/h; 1000/h,regular: evenly")
 	o.Success, o.From = 1, firstMonday
 	f.Var(&flagOf[float64]{&o.Poison, "0%", simulate.ParseShare}, "poison", "`SHARE` of the records that never succeed, such as 1% or 0.01")
 	f.Var(&flagOf[float64]{&o.Success, "100%", simulate.ParseShare}, "success", "`CHANCE` that an attempt at another succeeds, such as 98% or 0.98")
-	f.StringArrayVar(&o.Outages, "outage", nil, "`START+LENGTH` of a time in which none succeeds, such as 6h+2h; may be repeated")
+	f.StringArrayVar(&o.Outages, "outage", nil, "after the first of `DURATION+DURATION` none succeeds for the second, such as 6h+2h; may be repeated")
 	length := durationFrom(time.Minute, 100*365*24*time.Hour, "a duration from 1m to 36500d; write it as in 30d (s, m, h, d or w)")
-	f.Var(&flagOf[time.Duration]{to: &o.For, read: length}, "for", "how `LONG` it lasts (default: a workload 7d, --live 24h)")
+	f.Var(&flagOf[time.Duration]{to: &o.For, read: length}, "for", "how long it lasts: `DURATION` (default: a workload 7d, --live 24h)")
 	f.Var(&flagOf[time.Time]{&o.From, firstMonday.Format(time.RFC3339), parseMoment}, "from", "when it begins: `TIME`, RFC 3339")
 	upToADay := durationFrom(0, 24*time.Hour, "a duration up to a day; write it as in 200ms")
 	f.Var(&flagOf[time.Duration]{&o.CallTime, "0s", upToADay}, "call-time", "how long each call takes, `DURATION` such as 200ms, so that passes may overlap")
-	f.StringArrayVar(&o.Down, "down", nil, "`START+LENGTH` of a time in which backlog itself does not run, such as 6h+2h; may be repeated")
+	f.StringArrayVar(&o.Down, "down", nil, "after the first of `DURATION+DURATION` backlog itself does not run for the second, such as 6h+2h; may be repeated")
 	f.StringVar(&o.Compare, "compare", "", "compare `LIST` of policies and of files, separated by commas, on the same workload")
 	f.StringVar(&o.Diff, "diff", "", "show only what would be different with the schedule and policy of `FILE`")
 	f.StringVar(&o.Plot, "plot", "", "draw calls and what is pending into `FILE`.svg or .png")
 	f.BoolVar(&o.CSV, "csv", false, "print the series as CSV")
 	f.BoolVar(&o.Live, "live", false, "show what the schedule does with the records of the table, which is only read")
-	f.StringVar(&o.Assume, "assume", "fail", "how attempts at them end: fail, succeed, p=`SHARE` or outage=LENGTH")
+	f.StringVar(&o.Assume, "assume", "fail", "how attempts at them end: fail, succeed, p=`SHARE` or outage=DURATION")
 }
 
 func newSimulate(g *globals) *cobra.Command {

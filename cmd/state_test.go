@@ -10,7 +10,7 @@ import (
 // cannot be created; nothing is left behind where one can.
 func TestCheckOfState(t *testing.T) {
 	s := newPrivateShop(t, map[string]string{"schedule.yaml": "handler: {exec: ['true']}\ntiers: [{max_age: 1d, every: 5m}]\n"})
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	for _, name := range []string{"closed", "open"} {
 		if err := os.Mkdir(s.path(name), 0o755); err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ It only reads.
 For monitoring it can end with 3 and say why on standard error:
 
     backlog status --fail-if-idle 15m --fail-if-oldest 2h --fail-if-failed 100`,
-		Annotations: map[string]string{"exit": exitStatusFailHelp},
+		Annotations: map[string]string{"3": "a flag says that this is a failure"},
 		Args:        noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if cfg, err := g.loadAny(); err == nil && sourceOf(cfg) != nil {

@@ -57,7 +57,7 @@ func TestTerminal(t *testing.T) {
 		"schedule.yaml": "handler: {exec: [./handler.sh], concurrency: 1}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
 		"handler.sh":    "#!/bin/sh\nexec sleep 0.2\n",
 	})
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	s.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12) INSERT INTO BACKLOG (id) SELECT i FROM n")
 	terminal, screen := openTerminal(t)
 	var out strings.Builder
@@ -95,7 +95,7 @@ func TestTerminalStop(t *testing.T) {
 		"schedule.yaml": "handler: {exec: [./handler.sh], concurrency: 1}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
 		"handler.sh":    "#!/bin/sh\nexec sleep 0.2\n",
 	})
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	s.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) INSERT INTO BACKLOG (id) SELECT i FROM n")
 	terminal, screen := openTerminal(t)
 	c := s.command("once", "--max-age", "1d")

@@ -68,7 +68,7 @@ func TestLogNobodyReads(t *testing.T) {
 func TestOnceWithLogNobodyReads(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, "backlog", map[string]string{"schedule.yaml": "handler: {exec: ['false']}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n"})
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	s.sql("INSERT INTO BACKLOG (id) VALUES (1), (2)")
 	var out buffer
 	_, w := fullPipe(t)

@@ -39,17 +39,17 @@ statuses: {new: ["not yet?"], error: "it's $1", success: "done; --"}`,
 		{
 			name: "a table that is named with its schema", on: []wildKind{inPostgres, inMySQL},
 			sql: "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL)",
-			cfg: "table: {name: OURS.jobs}", refused: `there is no table ….jobs in …; if that is schema and name, write table: {schema: …, name: jobs}; set table.name …`,
+			cfg: "table: {name: OURS.jobs}", refused: `table ….jobs does not exist in …; if that is schema and name, write table: {schema: …, name: jobs}; set table.name …`,
 		},
 		{
 			name: "a schema that is not there", on: []wildKind{inPostgres, inMySQL},
 			sql: `CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL)`,
-			cfg: "table: {schema: OURS.jobs, name: jobs}", refused: "there is no table jobs in …OURS.jobs…; set table.name …table.schema, or let `backlog init` create it; there are no tables…",
+			cfg: "table: {schema: OURS.jobs, name: jobs}", refused: "table jobs does not exist in …OURS.jobs…; set table.name …table.schema; `backlog init --create-table` creates it; there are no tables…",
 		},
 		{
 			name: "a column that is misspelt",
 			sql:  `CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00')`,
-			cfg:  "table: {name: jobs, status: statuss}", refused: `table.status: table jobs has no column "statuss"; the columns are: id, status, date_inserted`,
+			cfg:  "table: {name: jobs, status: statuss}", refused: `table.status: table jobs has no column "statuss"; did you mean status? the columns are: id, status, date_inserted`,
 		},
 		{
 			name: "a touched column that is misspelt",

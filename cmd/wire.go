@@ -35,7 +35,10 @@ const (
 	mostSkew     = db.MostSkew
 )
 
-type urlError = db.URLError
+type (
+	urlError = db.URLError
+	problems = db.Problems
+)
 
 // openDatabase opens the database that the URL names.
 func openDatabase(ctx context.Context, url string, o db.Options) (*db.DB, error) {
@@ -152,7 +155,8 @@ func (a *app) find(ctx context.Context, id string, now time.Time) (inspect.Row, 
 	return row, err
 }
 
-// wireTable opens the table and checks that its times can be read.
+// wireTable opens the table and checks that its times can be read. What only shows
+// records shows them in spite of their times.
 func (g *globals) wireTable(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options, now time.Time, db *table.DB,
 ) (*app, error) {
@@ -167,6 +171,10 @@ func (g *globals) wireTable(
 	if err == nil {
 		if err = t.ProveTimes(ctx, now); err != nil {
 			err = fmt.Errorf("table %s: %w", cfg.Table.Name, err)
+		}
+		if o.ReadOnly && errors.As(err, new(*table.Problem)) {
+			log.Warn("records are shown whose dates cannot be right; passes refuse them", "error", err)
+			err = nil
 		}
 	}
 	if err == nil {

@@ -22,6 +22,7 @@ import (
 	"backlog/backlog/handler/lines"
 	"backlog/backlog/handler/mail"
 	"backlog/backlog/handler/redis"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 	"backlog/backlog/table/work"
 )
@@ -185,7 +186,8 @@ func hasColumns(given []string, place string, h tool) error {
 	}
 	for _, name := range names {
 		if !slices.Contains(given, name) {
-			return fmt.Errorf("%s: a record has no column %s; it has: %s", place, shown(name), strings.Join(each(given, shown), ", "))
+			return fmt.Errorf("%s: a record has no column %s; %s", place, shown(name),
+				mapping.DidYouMean(name, given, "it has: "+strings.Join(each(given, shown), ", ")))
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ tiers: [{max_age: 7d, every: 1s}]
   handler: {exec: [./handler.sh]}
 `, workConcurrency, url, name))
 	}
-	w.mustRun("init")
+	w.mustRun("init", "--create-table")
 	return w
 }
 
@@ -270,7 +270,7 @@ func TestWorkers(t *testing.T) {
 			w.remove("wait")
 			w.sees("done", 3)
 			staging := newShop(w.t, program, map[string]string{"schedule.yaml": w.read("schedule.yaml")})
-			staging.mustRun("init")
+			staging.mustRun("init", "--create-table")
 			if status, _, log := staging.run("run"); status != 1 || !strings.Contains(log, "outcomes is used for another table") {
 				w.t.Errorf("exit status %d: %s", status, log)
 			}

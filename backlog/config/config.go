@@ -106,7 +106,7 @@ func missingFile(path string) string {
 			return text + "; there is " + like + ": rename it, or name it"
 		}
 	}
-	return text + "; write one (" + exampleFile + " shows how) or name another"
+	return text + "; " + mapping.DidYouMeanFile(path, "write one ("+exampleFile+" shows how) or name another")
 }
 
 // Load reads a configuration from r. Errors call it name; lookup returns the

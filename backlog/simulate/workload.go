@@ -213,7 +213,7 @@ func (w *Workload) ParsePeriods(texts []string) (list []Outage, err error) {
 }
 
 // Assume completes the workload by how attempts at its records end: fail,
-// succeed, p=SHARE or outage=LENGTH.
+// succeed, p=SHARE or outage=DURATION.
 func (w *Workload) Assume(text string) (err error) {
 	how, value, _ := strings.Cut(text, "=")
 	w.Success = 1

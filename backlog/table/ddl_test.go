@@ -140,7 +140,7 @@ func TestMissingSaysWhatItCannotCreate(t *testing.T) {
 		m    mapping.Mapping
 		want string
 	}{
-		{plainMapping(), `table.status: table BACKLOG has no column "status"; the columns are: id, state, date_inserted`},
+		{plainMapping(), `table.status: table BACKLOG has no column "status"; did you mean state? the columns are: id, state, date_inserted`},
 		{outboxMapping(), "table event_publication does not exist, and its columns cannot be told from table.id and statuses.new; create it yourself"},
 	} {
 		steps, err := missing(context.Background(), "sqlite:"+f.path, x.m, noon)

@@ -132,7 +132,7 @@ func TestMySQLNames(t *testing.T) {
 	execMySQL(t, plain, "CREATE VIEW v AS SELECT 1 AS id, 'NEW' AS status, NOW() AS date_inserted")
 	m := plainMapping()
 	_, err := proveMySQL(t, rawURL, m)
-	want := "there is no table BACKLOG in the database " + name + "; set table.name or table.schema, or let `backlog init` create it; the tables are: other, v"
+	want := "table BACKLOG does not exist in the database " + name + "; set table.name or table.schema; `backlog init --create-table` creates it; the tables are: other, v"
 	if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

@@ -110,13 +110,13 @@ func TestOpenDBOfServersRefuses(t *testing.T) {
 	for i, list := range [][][2]string{{
 		{"timezone=Europe/Berlin&row_security=off", "the pool's sessions have TimeZone = Europe/Berlin, not UTC; add timezone=UTC to its URL; docs/go.md shows how to open the pool"},
 		{"timezone=UTC", "the pool's sessions have row_security = on, not off; …"},
-		{"timezone=UTC&row_security=off", "there is no table orders in …"},
+		{"timezone=UTC&row_security=off", "table orders does not exist in …"},
 	}, {
 		{"time_zone=%27-08:00%27", "the pool's sessions have time_zone = -08:00, not +00:00; …"},
 		{"time_zone=%27%2B00:00%27&sql_mode=%27%27", "the pool's sessions have sql_mode = , not STRICT_ALL_TABLES; …"},
 		{"time_zone=%27%2B00:00%27&sql_mode=%27STRICT_ALL_TABLES%27&autocommit=0", "the pool's sessions have autocommit = 0, not 1; …"},
 		{"time_zone=%27%2B00:00%27&sql_mode=%27STRICT_ALL_TABLES%27&parseTime=true", "the pool's sessions have dates (parseTime) = 2000-01-01T00:00:00Z, not 2000-01-01; …"},
-		{"time_zone=%27%2B00:00%27&sql_mode=%27STRICT_ALL_TABLES%27", "there is no table orders in …"},
+		{"time_zone=%27%2B00:00%27&sql_mode=%27STRICT_ALL_TABLES%27", "table orders does not exist in …"},
 	}} {
 		k := serverKinds[i]
 		_, address := k.db.open(t)

@@ -188,7 +188,7 @@ func TestOpenDBRefuses(t *testing.T) {
 			"the database is no file, and each connection of the pool may have one of its own; call its SetMaxOpenConns(1) before the first use"},
 		{"no name", file(manyRows), mapping.Mapping{}, "the mapping names no table; set Name of the mapping"},
 		{"no table", ownPool(t, ownDriver, ":memory:", 1), mapping.Mapping{Name: "orders"},
-			"there is no table orders in :memory:; set table.name, or let `backlog init` create it; there are no tables"},
+			"table orders does not exist in :memory:; set table.name; `backlog init --create-table` creates it; there are no tables"},
 		{"no waits", file(manyRows), mapping.Mapping{Name: "orders", Policy: &mapping.PolicyColumns{Count: "failures", Last: "last_failure"}},
 			"policy: the mapping does not say how long a failed record waits; set Waits and Retries of the mapping's Policy to those of the engine's"},
 		{"no key", file("CREATE TABLE orders (no, status, date_inserted)"), mapping.Mapping{Name: "orders"},

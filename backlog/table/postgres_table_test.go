@@ -132,7 +132,7 @@ func TestPostgresTables(t *testing.T) {
 		{"a trigger", `CREATE TABLE jobs (id int PRIMARY KEY, status text, ` + columns + `); CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
 			CREATE TRIGGER grumble BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f(); CREATE TRIGGER silent BEFORE INSERT ON jobs EXECUTE FUNCTION f()`, nil, "", "triggers run when a row is updated: grumble"},
 		{"a computed column", `CREATE TABLE jobs (id int PRIMARY KEY, status text GENERATED ALWAYS AS ('NEW') STORED, ` + columns + `)`, nil, "column status is computed by the database", ""},
-		{"none", `CREATE TABLE "Jobs" (id int); CREATE TABLE other (id int)`, nil, "there is no table jobs in schema Backlog-test-", ""},
+		{"none", `CREATE TABLE "Jobs" (id int); CREATE TABLE other (id int)`, nil, "table jobs does not exist in schema Backlog-test-", ""},
 		{"a time of day", `CREATE TABLE jobs (id int PRIMARY KEY, status text, created time DEFAULT '12:00'); INSERT INTO jobs VALUES (1, 'NEW')`, nil, "column created", ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{"sqlite:a.db?synchronous=off&tell=s3cret", "the database URL has a synchronous that is not known; write one of full normal"},
 		{"sqlite::memory:", "a database in memory is nobody else's and ends with the program; write sqlite:PATH, such as sqlite:backlog.db"},
 		{"sqlite:~/a.db", "the database file ~/a.db: ~ is not replaced here; write the folder out, or ${HOME} in the configuration; ./~ is a file of that name"},
-		{"sqlite:" + filepath.Join(dir, "no.db"), "the database file DIR/no.db does not exist; name another, or let `backlog init` create it"},
+		{"sqlite:" + filepath.Join(dir, "no.db"), "the database file DIR/no.db does not exist; name another; `backlog init --create-table` creates it"},
 		{"sqlite:" + dir, "DIR is a directory, not a database file; name the file in it"},
 		{"sqlite:" + text, "the file DIR/notes.txt is not an SQLite database; name another"},
 	} {
@@ -63,8 +63,8 @@ func TestCatalogueIsAsked(t *testing.T) {
 		change func(*mapping.Mapping)
 		want   string
 	}{
-		{func(m *mapping.Mapping) { m.Name = "BACKLOGS" }, "there is no table BACKLOGS in FILE; set table.name, or let `backlog init` create it; the tables are: backlog, other, pending"},
-		{func(m *mapping.Mapping) { m.Name = "main.backlog" }, "there is no table main.backlog in …; if that is schema and name, write table: {schema: main, name: backlog}; set table.name…"},
+		{func(m *mapping.Mapping) { m.Name = "BACKLOGS" }, "table BACKLOGS does not exist in FILE; did you mean backlog? set table.name; `backlog init --create-table` creates it; the tables are: backlog, other, pending"},
+		{func(m *mapping.Mapping) { m.Name = "main.backlog" }, "table main.backlog does not exist in …; if that is schema and name, write table: {schema: main, name: backlog}; set table.name…"},
 		{func(m *mapping.Mapping) { m.Schema = "public" }, "table.schema: an SQLite file has only the schema main, not public; leave it out"},
 		{func(m *mapping.Mapping) { m.Name = "Pending" }, "Pending is a view: outcomes cannot be written to it; name the table behind it"},
 		{func(m *mapping.Mapping) { m.ID = []string{"status", "nope"} }, `table.id: table BACKLOG has no column "nope"` + have},
@@ -88,7 +88,7 @@ func TestCatalogueIsAsked(t *testing.T) {
 		x.change(&m)
 		f.wantRefused(m, x.want)
 	}
-	newFile(t, "").wantRefused(plainMapping(), "there is no table BACKLOG in FILE; set table.name, or let `backlog init` create it; there are no tables")
+	newFile(t, "").wantRefused(plainMapping(), "table BACKLOG does not exist in FILE; set table.name; `backlog init --create-table` creates it; there are no tables")
 
 	// Names are compared as the database does.
 	m := plainMapping()

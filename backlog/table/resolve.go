@@ -8,6 +8,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
+	"backlog/backlog/table/db"
 )
 
 // A filter is a list of conditions that hold together.
@@ -62,10 +63,22 @@ func (r *resolver) refuse(hint, format string, args ...any) {
 func (r *resolver) column(setting, name string) *column {
 	c := r.t.catalog.Find(name, r.t.text.FoldsNames)
 	if c == nil {
-		r.refuse("the columns are: "+r.t.catalog.Names(), "%s: table %s has no column %q", setting, r.t.m.Name, name)
+		r.lacks(setting, name)
 		return &column{Name: name}
 	}
 	return c
+}
+
+// lacks notes a column that is not there, each once: all of them are told.
+func (r *resolver) lacks(setting, name string) {
+	err := r.t.catalog.NoColumn(setting, r.t.m.Name, name)
+	if all, more := r.err.(*db.Problems); more {
+		if !slices.ContainsFunc(all.List, func(o error) bool { return strings.Contains(o.Error(), fmt.Sprintf(" has no column %q; ", name)) }) {
+			r.err = &db.Problems{List: append(slices.Clip(all.List), err)}
+		}
+	} else if r.err == nil {
+		r.err = &db.Problems{List: []error{err}}
+	}
 }
 
 // writable is column for one that is to be written.

@@ -101,9 +101,13 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	for _, step := range []func(){
 		r.keyColumns, r.refresh, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states, r.requeue, r.actions,
 	} {
-		if step(); r.err != nil {
+		step()
+		if _, more := r.err.(*db.Problems); r.err != nil && !more {
 			return nil, r.err
 		}
+	}
+	if r.err != nil {
+		return nil, r.err
 	}
 	t.sel = t.newColumns()
 	t.declared()

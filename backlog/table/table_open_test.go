@@ -102,7 +102,7 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"no name", manyRows, mapping.Mapping{}, "the mapping names no table; set Name of the mapping"},
 		{"no table", "SELECT 1", mapping.Mapping{Name: "orders"},
-			"there is no table orders in …; set table.name, or let `backlog init` create it; there are no tables"},
+			"table orders does not exist in …; set table.name; `backlog init --create-table` creates it; there are no tables"},
 		{"no waits", manyRows, mapping.Mapping{Name: "orders", Policy: &mapping.PolicyColumns{Count: "failures", Last: "last_failure"}},
 			"policy: the mapping does not say how long a failed record waits; set Waits and Retries of the mapping's Policy to those of the engine's"},
 		{"no key", "CREATE TABLE orders (no, status, date_inserted)", mapping.Mapping{Name: "orders"},

@@ -146,12 +146,14 @@ const sampleRows = 200
 // ProveTimes finds out the form of every time column whose form was not given
 // and makes sure that its rows can be read. Where a type has no zone, the mapping
 // says none and the database is in another one than UTC, that is a note; with a
-// dead status it is a *Problem, since new rows may be taken for old ones.
+// dead status it is a *Problem, since new rows may be taken for old ones. All that
+// is found is returned. A table that is only read can be read in spite of it.
 func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
-	if err := t.proveForms(ctx, now); err != nil {
-		return err
+	err := t.proveForms(ctx, now)
+	if err == nil {
+		err = t.proveZone()
 	}
-	return t.proveZone()
+	return err
 }
 
 func (t *Table) proveForms(ctx context.Context, now time.Time) error {
@@ -166,12 +168,16 @@ func (t *Table) proveForms(ctx context.Context, now time.Time) error {
 			break // these were all of them
 		}
 	}
+	var all db.Problems
 	for i, tc := range t.times {
 		err := t.prove(tc, raws[i])
 		if p := (*Problem)(nil); tc.written && errors.As(err, &p) {
 			t.note("%s: times that are written there get the form of %s", p.What, t.inserted.name)
 		} else if err != nil {
-			return err
+			if all.List = append(all.List, err); tc.known() == nil && t.db.Write == nil {
+				t.prove(tc, raws[i][:1]) // the others cannot be read
+			}
+			continue
 		}
 		if tc != t.inserted || tc.known() == nil {
 			continue
@@ -183,10 +189,14 @@ func (t *Table) proveForms(ctx context.Context, now time.Time) error {
 			}
 		}
 		if len(wrong)*2 > len(raws[i]) {
-			return problem("say with "+tc.long("as: …, zone: …")+" how it is to be read", "%d of %d rows looked at have no date that can be right: %v", len(wrong), len(raws[i]), wrong[0])
+			all.List = append(all.List, problem("say with "+tc.long("as: …, zone: …")+" how it is to be read",
+				"%d of %d rows looked at have no date that can be right: %v", len(wrong), len(raws[i]), wrong[0]))
 		}
 	}
-	return nil
+	if all.List == nil {
+		return nil
+	}
+	return &all
 }
 
 // mayBeFuture reports whether dates of insertion in the future are normal: the

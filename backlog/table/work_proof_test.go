@@ -25,7 +25,7 @@ func TestNewWorkRefuses(t *testing.T) {
 		{"SELECT 1; SELECT 2", "handler.sql: statement 2: another one stands behind its semicolon; make it an item of its own in the list of statements"},
 		{"SELECT 'a", "handler.sql: statement 2: what begins with 'a has no closing '; add it"},
 		{"DELETE FROM a WHERE b = ?", "handler.sql: statement 2: ? begins no parameter here; write :column, such as :id"},
-		{"UPDATE a SET b = :c", `handler.sql: statement 2: table BACKLOG has no column "c" for the parameter; the columns are: id, status, date_inserted, item`},
+		{"UPDATE a SET b = :c", `handler.sql: statement 2: parameter: table BACKLOG has no column "c"; the columns are: id, status, date_inserted, item`},
 		{"UPDATE a SET b = :ITEM, c = :Status", "handler.sql: statement 2: the handler is not given the column status; add it to table.columns"},
 		{"begin", "handler.sql: statement 2 is BEGIN: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it"},
 		{"COMMIT", "handler.sql: statement 2 is COMMIT: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it"},

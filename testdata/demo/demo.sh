@@ -14,7 +14,7 @@ show() { say "\$ $*"; "$@"; }
 
 go build -o bin/demo-fill ./testdata/demo
 cd demo
-backlog init >init.sql
+backlog init --create-table >init.sql
 demo-fill shop.db
 
 say 'A table of orders, of all ages. Some will fail: there is no city called Nowhere.'

@@ -124,14 +124,24 @@ func (c *Catalog) Find(name string, fold bool) *Column {
 
 // Names lists the columns.
 func (c *Catalog) Names() string {
+	list := strings.Join(c.names(), ", ")
+	if c.Partial {
+		list += ", and such as this user may not read"
+	}
+	return list
+}
+
+func (c *Catalog) names() []string {
 	names := make([]string, len(c.Columns))
 	for i := range c.Columns {
 		names[i] = c.Columns[i].Name
 	}
-	if c.Partial {
-		return strings.Join(names, ", ") + ", and such as this user may not read"
-	}
-	return strings.Join(names, ", ")
+	return names
+}
+
+// NoColumn returns the problem of a setting's column that is not there.
+func (c *Catalog) NoColumn(setting, table, name string) error {
+	return Problemf(mapping.DidYouMean(name, c.names(), "the columns are: "+c.Names()), "%s: table %s has no column %q", setting, table, name)
 }
 
 // NoTable says in Wrong that the table is not there; the query lists the tables that
@@ -142,11 +152,11 @@ func (c *Catalog) NoTable(ctx context.Context, q Querier, where, set, query stri
 	if len(have) > 0 {
 		list = "the tables are: " + strings.Join(have, ", ")
 	}
-	hint := "set " + set + ", or let `backlog init` create it; " + list
+	hint := mapping.DidYouMean(c.Name, have, "set "+set+"; `backlog init --create-table` creates it; "+list)
 	if schema, name, dotted := strings.Cut(c.Name, "."); dotted {
 		hint = "if that is schema and name, write table: {schema: " + mapping.InYAML(schema) + ", name: " + mapping.InYAML(name) + "}; " + hint
 	}
-	c.Wrong = Problemf(hint, "there is no table %s in %s", c.Name, where)
+	c.Wrong = Problemf(hint, "table %s does not exist in %s", c.Name, where)
 	return err
 }
 

@@ -35,6 +35,12 @@ func Problemf(hint, format string, args ...any) error {
 	return &Problem{What: fmt.Sprintf(format, args...), Hint: hint}
 }
 
+// Problems are several that were found at once.
+type Problems struct{ List []error }
+
+func (p *Problems) Error() string   { return errors.Join(p.List...).Error() }
+func (p *Problems) Unwrap() []error { return p.List }
+
 // A URLError is a *Problem of a database's URL, whatever it leads to.
 type URLError struct{ error }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 )
 
 // A Text is how a kind of database writes SQL. It does no input or output and has
@@ -268,7 +269,11 @@ func Kinds(rawURL string, known ...Server) (Server, error) {
 	scheme, _, ok := strings.Cut(rawURL, ":")
 	i := slices.IndexFunc(known, func(s Server) bool { return slices.Contains(s.Text().Schemes, strings.ToLower(scheme)) })
 	if !ok || i < 0 {
-		return nil, URLProblemf("write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE",
+		var words []string
+		for _, s := range known {
+			words = append(words, s.Text().Schemes...)
+		}
+		return nil, URLProblemf(mapping.DidYouMean(scheme, words, "write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE"),
 			"the database is not a URL of a known kind")
 	}
 	return known[i], nil

@@ -22,12 +22,12 @@ import (
 )
 
 // Missing returns the statements that create what the mapping needs and the
-// database does not have: the table, and an index for each status that is
-// read. It changes nothing. The file of an SQLite database is itself created by
-// Create, but not its folder. now is the present.
-func Missing(ctx context.Context, dialect db.Server, url string, m mapping.Mapping, now time.Time) ([]string, error) {
+// database does not have: an index for each status that is read, a policy's columns
+// and, if create says so, the table. It changes nothing. The file of an SQLite database
+// is itself created by Create, but not its folder. now is the present.
+func Missing(ctx context.Context, dialect db.Server, url string, m mapping.Mapping, create bool, now time.Time) ([]string, error) {
 	d, err := db.Open(ctx, dialect, url, db.Options{ReadOnly: true})
-	if file := (*db.MissingFile)(nil); errors.As(err, &file) {
+	if file := (*db.MissingFile)(nil); create && errors.As(err, &file) {
 		dir := filepath.Dir(file.Path)
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, db.Problemf("create it, or name another file", "the folder %s of the database file %s does not exist", dir, file.Path)
@@ -45,7 +45,7 @@ func Missing(ctx context.Context, dialect db.Server, url string, m mapping.Mappi
 	if err != nil {
 		return nil, err
 	}
-	if cat.Kind == db.Missing {
+	if cat.Kind == db.Missing && create {
 		return missingTable(d, m, cat, now)
 	}
 	t, err := table.Resolve(d, m, cat)

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
 )
 
@@ -117,7 +118,7 @@ func readable(path string) error {
 		if abs, err := filepath.Abs(path); err == nil && abs != path {
 			folder = " in " + filepath.Dir(abs)
 		}
-		return &db.MissingFile{Problem: db.Problem{What: "the database file " + path + " does not exist" + folder, Hint: "name another, or let `backlog init` create it"}, Path: path}
+		return &db.MissingFile{Problem: db.Problem{What: "the database file " + path + " does not exist" + folder, Hint: mapping.DidYouMeanFile(path, "name another; `backlog init --create-table` creates it")}, Path: path}
 	case errors.Is(err, fs.ErrPermission):
 		return db.Problemf("give this user the right to read it", "the database file %s cannot be read: permission denied", path)
 	case err != nil:

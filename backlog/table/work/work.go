@@ -107,7 +107,7 @@ func newStep(t *table.Table, source string, n int) (out step, err error) {
 	out.sqlText, err = parseSQL(source, n, text, func(name string) (string, error) {
 		c := cat.Find(name, text.FoldsNames)
 		if c == nil {
-			return "", db.Problemf("the columns are: "+cat.Names(), "handler.sql: statement %d: table %s has no column %q for the parameter", n, m.Name, name)
+			return "", cat.NoColumn(fmt.Sprintf("handler.sql: statement %d: parameter", n), m.Name, name)
 		}
 		p := param{name: c.Name, key: slices.Index(keys, c.Name), at: slices.Index(given, c.Name)}
 		if p.key < 0 && p.at < 0 {
