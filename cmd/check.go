@@ -321,7 +321,7 @@ func (k *checker) times(ctx context.Context) {
 
 // plans finds missing indexes.
 func (k *checker) plans(ctx context.Context) {
-	plans, err := doctor.Plans(ctx, k.table, k.now)
+	plans, err := doctor.Plans(ctx, k.table, k.table.Readings(k.now))
 	if k.bad("index", err) {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
+	"backlog/backlog/table"
 	"backlog/tiers"
 )
 
@@ -147,9 +148,18 @@ func (k *checker) counts(ctx context.Context) {
 	if c.Unreadable == 0 {
 		return
 	}
-	n, first, err := k.table.Wrong(ctx, k.now)
-	if k.bad("dates", err) {
-		return
+	n, first := 0, error(nil)
+	for after, more := (backlog.Cursor{}), true; more; more = !after.IsZero() {
+		page, err := k.table.List(ctx, table.Filter{State: "unreadable", Ages: maxAges(k.cfg.Tiers)}, k.now, after, 1000)
+		if k.bad("dates", err) {
+			return
+		}
+		for _, row := range page.Rows {
+			if row.Unreadable != nil {
+				n, first = n+1, cmp.Or(first, row.Unreadable)
+			}
+		}
+		after = page.Next
 	}
 	if none := c.Unreadable - n; none > 0 {
 		k.warn("dates", "give them one, or say what a missing one means: table.inserted: {column: …, \"null\": oldest, zero: oldest}",

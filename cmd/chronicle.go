@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
@@ -23,8 +24,7 @@ type chronicle struct {
 
 	bad sync.Once
 
-	mu     sync.Mutex
-	app    *app // another one after each reload
+	app    atomic.Pointer[app] // another one after each reload
 	ctx    context.Context
 	cancel context.CancelFunc
 	work   chan func()
@@ -33,8 +33,9 @@ type chronicle struct {
 
 // newChronicle returns a chronicle, which is ended by its method end.
 func (a *app) newChronicle(state *checkpoint.File) *chronicle {
-	c := &chronicle{Observer: logging.New(a.log), state: state, app: a, work: make(chan func(), 100), done: make(chan struct{})}
+	c := &chronicle{Observer: logging.New(a.log), state: state, work: make(chan func(), 100), done: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.app.Store(a)
 	c.Dead, c.OnOutage = a.table.HasDead(), c.changed
 	c.restore()
 	go func() {
@@ -58,23 +59,10 @@ func (c *chronicle) end() {
 	close(c.work)
 	select {
 	case <-c.done:
-	case <-c.current().hard:
+	case <-c.app.Load().hard:
 		c.cancel()
 	}
 	c.End()
-}
-
-// use goes on with the app of a reload.
-func (c *chronicle) use(a *app) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.app = a
-}
-
-func (c *chronicle) current() *app {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.app
 }
 
 // Observe takes one event.
@@ -111,7 +99,7 @@ func (c *chronicle) keepOutage() {
 // changed counts the pending records and then says what has become of the outage.
 func (c *chronicle) changed(change watch.Change, o watch.Outage, at time.Time) {
 	c.work <- func() {
-		a := c.current()
+		a := c.app.Load()
 		ctx, cancel := context.WithTimeout(c.ctx, countPatience)
 		if n, err := a.pending(ctx, at); err == nil {
 			o.Pending = n

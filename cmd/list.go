@@ -165,7 +165,7 @@ func (a *app) warnOfOrder(ctx context.Context, f table.Filter, now time.Time) {
 	if err != nil {
 		return // which List returns, too
 	}
-	plans, err := doctor.PlansOf(ctx, a.table, readings)
+	plans, err := doctor.Plans(ctx, a.table, readings)
 	for i, p := range plans {
 		if err == nil && p.Bad != "" {
 			a.log.Warn("no index serves this order: each page of the list reads and sorts all of these records", "where", readings[i].Where, "hint", p.Hint)

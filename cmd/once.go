@@ -391,20 +391,12 @@ func (a *app) findPending(ctx context.Context, id string, now time.Time) (row in
 	if p := refreshOf(a.cfg); p != nil {
 		tier, why = a.cfg.Tiers.Widest(), row.NotStarted(refreshing(p, row), a.cfg.Tiers, now)
 	} else {
-		why = row.Never(now)
+		tier, why = row.Narrowest(a.cfg.Tiers, now), row.Never(now)
 	}
 	if why != "" {
-		return row, tier, fmt.Errorf("record %s is not handled: %s", shown(row.Key.String()), why)
+		err = fmt.Errorf("record %s is not handled: %s", shown(row.Key.String()), why)
 	}
-	if tier.MaxAge > 0 {
-		return row, tier, nil
-	}
-	for _, t := range a.cfg.Tiers.Tiers() {
-		if row.Reached(backlog.TierPass(a.cfg.Tiers, t), now) {
-			return row, t, nil
-		}
-	}
-	return row, tier, nil
+	return row, tier, err
 }
 
 // A singleStore has one pending record, which is due.

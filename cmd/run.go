@@ -328,7 +328,7 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 // missIndexes warns of what check finds by the plans: in a table that grows,
 // pages take longer and longer without an index, until they take too long.
 func (a *app) missIndexes(ctx context.Context) {
-	plans, err := doctor.Plans(ctx, a.table, time.Now())
+	plans, err := doctor.Plans(ctx, a.table, a.table.Readings(time.Now()))
 	if err != nil {
 		a.log.Debug("the plans cannot be looked at", "error", err)
 		return
@@ -410,7 +410,7 @@ func (d *server) reload(ctx context.Context) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.app = a
-		d.chronicle.use(a)
+		d.chronicle.app.Store(a)
 		return a.cfg.Tiers, d.newEngine()
 	})
 	if ctx.Err() != nil {

@@ -106,7 +106,7 @@ func (f *File) load() (State, error) {
 	if f.Path == "" || f.broken {
 		return f.memory, nil
 	}
-	b, err := read(f.Path)
+	b, err := read(f.Path, maxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{}, nil
 	}
@@ -123,16 +123,16 @@ func (f *File) load() (State, error) {
 	return state, nil
 }
 
-// read returns the content of a regular file of at most maxSize. A FIFO would be waited
+// read returns the content of a regular file of at most so many bytes. A FIFO would be waited
 // for, and a device may be endless.
-func read(path string) ([]byte, error) {
+func read(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil: // os.ReadFile says it
 	case !info.Mode().IsRegular() && !info.IsDir():
 		return nil, errors.New("it is not a regular file")
-	case info.Size() > maxSize:
-		return nil, fmt.Errorf("it has more than %d bytes", maxSize)
+	case info.Size() > most:
+		return nil, fmt.Errorf("it has more than %d bytes", most)
 	}
 	return os.ReadFile(path)
 }

@@ -77,28 +77,12 @@ func addLine(path string, line []byte) error {
 }
 
 // newest returns the whole lines among the last bytes of a regular file.
-func newest(path string, size int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
+func newest(path string, size int) ([]byte, error) {
+	b, err := read(path, 2*maxBytes)
+	if len(b) > size {
+		_, b, _ = bytes.Cut(b[len(b)-size:], []byte{'\n'})
 	}
-	if err != nil {
-		return nil, err
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	from := max(0, info.Size()-size)
-	b, err := io.ReadAll(io.NewSectionReader(file, from, size))
-	if _, rest, ok := bytes.Cut(b, []byte{'\n'}); from > 0 && ok {
-		b = rest
-	}
-	if end := bytes.LastIndexByte(b, '\n'); err == nil {
-		b = b[:end+1]
-	}
-	return b, err
+	return b[:bytes.LastIndexByte(b, '\n')+1], err
 }
 
 // Passes returns the last passes, the newest last. A line that is none is left out.
@@ -106,7 +90,7 @@ func (f *File) Passes() (list []watch.Pass, err error) {
 	if f.Path == "" {
 		return nil, nil
 	}
-	b, err := newest(f.passesPath(), maxBytes+keptBytes)
+	b, err := newest(f.passesPath(), 2*maxBytes)
 	if os.IsNotExist(err) {
 		return nil, nil
 	}

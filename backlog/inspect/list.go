@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -80,18 +81,23 @@ func (r Row) AttemptEntry(s *tiers.Schedule, p Refreshing, now time.Time) Entry 
 	return e
 }
 
-// band returns the name of the narrowest tier that reaches the row's age, [Beyond] if none
-// does; empty where it has none.
+// band returns the name of the tier whose band the row's age is in, [Beyond] if it is in
+// none; empty where it has none.
 func (r *Row) band(s *tiers.Schedule, now time.Time) string {
 	if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
 		return ""
 	}
+	return cmp.Or(r.Narrowest(s, now).Name, Beyond)
+}
+
+// Narrowest returns the narrowest tier that reaches the row's age, the zero Tier if none does.
+func (r *Row) Narrowest(s *tiers.Schedule, now time.Time) (none tiers.Tier) {
 	for _, t := range s.Tiers() {
 		if r.Reached(backlog.TierPass(s, t), now) {
-			return t.Name
+			return t
 		}
 	}
-	return Beyond
+	return none
 }
 
 // Line is the record for people, with tabs between cells. Not every table has the last two.

@@ -1,7 +1,6 @@
 package table
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -138,27 +137,6 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 		band.Add(b.lane, g.n, oldest)
 	}
 	return err
-}
-
-// Wrong counts the pending rows that have a date which cannot be right, or is none, and
-// returns the first reason. It reads every pending row.
-func (t *Table) Wrong(ctx context.Context, now time.Time) (n int, first, err error) {
-	for _, b := range t.branches {
-		text := "SELECT " + t.text.AsStored(t.inserted.quoted) + " FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ")
-		_, err = db.Scanned(ctx, t.db.Read, text, nil, func(rows *sql.Rows) (none struct{}, err error) {
-			raw, err := db.ScanValues(rows, 1)
-			if v := t.d.Value(t.inserted.column, raw[0]); err == nil && v != nil && !timeform.IsZero(v) && t.inserted.known() != nil {
-				if _, wrong := t.inserted.read(v, now, t.mayBeFuture()); wrong != nil {
-					n, first = n+1, cmp.Or(first, wrong)
-				}
-			}
-			return none, err
-		})
-		if err != nil {
-			break
-		}
-	}
-	return n, first, t.db.Wrap(ctx, err)
 }
 
 // Rules returns up to 1,000 rules of rows under the policy refresh, each once.

@@ -15,7 +15,7 @@ import (
 
 func plans(tb testing.TB, s *table.Table) []doctor.Plan {
 	tb.Helper()
-	list, err := doctor.Plans(context.Background(), s, noon)
+	list, err := doctor.Plans(context.Background(), s, s.Readings(noon))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -23,14 +23,8 @@ type Plan struct {
 	Hint  string   // the statement that creates the index to have then
 }
 
-// Plans compares the indexes to have with the indexes there are. now is the time of a
-// pass.
-func Plans(ctx context.Context, t *table.Table, now time.Time) (list []Plan, err error) {
-	return PlansOf(ctx, t, t.Readings(now))
-}
-
-// PlansOf is Plans for other queries than those of passes.
-func PlansOf(ctx context.Context, t *table.Table, readings []table.Reading) (list []Plan, err error) {
+// Plans compares the indexes that the queries should have with the indexes there are.
+func Plans(ctx context.Context, t *table.Table, readings []table.Reading) (list []Plan, err error) {
 	d := t.DB()
 	err = d.Within(ctx, func(ctx context.Context) error {
 		conn, err := d.Read.Conn(ctx)
@@ -97,7 +91,7 @@ func explained(ctx context.Context, text *db.Text, conn *sql.Conn, r table.Readi
 // MissingIndexes returns the statements that create an index for every status
 // whose pages read more than they return.
 func MissingIndexes(ctx context.Context, t *table.Table, now time.Time) ([]string, error) {
-	plans, err := Plans(ctx, t, now)
+	plans, err := Plans(ctx, t, t.Readings(now))
 	return hints(plans), err
 }
 
