@@ -11,6 +11,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/inspect"
+	"backlog/backlog/logging"
 	"backlog/backlog/table"
 )
 
@@ -106,8 +107,8 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *discardJSON) (err error) {
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
-	var tell func(*inspect.Row) (bool, error)
 	var first error // of the calls
+	tell := func(*inspect.Row) (bool, error) { return true, nil }
 	if a.onDead != nil {
 		e, taken := a.engine(time.Now, nil), make(map[int]bool) // states whose rows are known to take the dead status
 		tell = func(row *inspect.Row) (dies bool, err error) {
@@ -133,7 +134,17 @@ func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *dis
 			return true, nil
 		}
 	}
-	r.Discarded, err = a.table.Discard(ctx, f, now, tell)
+	obs := logging.New(a.log)
+	obs.Dead = true
+	r.Discarded, err = a.table.Discard(ctx, f, now, func(row *inspect.Row) (bool, error) {
+		dies, err := tell(row)
+		if dies {
+			row.Reason = backlog.ReasonDiscarded
+			obs.Observe(backlog.Event{Kind: backlog.Died, Record: &row.Record})
+		}
+		return dies, err
+	})
+	obs.End()
 	if first != nil {
 		err = errors.Join(err, fmt.Errorf("calls of on_dead that failed: %d; their records stay as they were; %w", r.Failed, first))
 	}

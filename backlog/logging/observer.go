@@ -232,6 +232,20 @@ func (o *Observer) passEnded(log *slog.Logger, ev backlog.Event) {
 		p.begun.Stop()
 	}
 	p.logUnwritten(log)
+	p.logMore(log)
+	if r := ev.Report; r.Conflicts > 0 && r.Conflicts == r.Selected {
+		log.Warn("every row was changed while its handler ran: the handler seems to set the status itself, which backlog does")
+	}
+	lasts := o.Picture.Outage() != nil
+	o.sayEnd(log, ev, lasts)
+	if !p.causes { // the pass may have failed to begin
+		p.causes = true
+		logCauses(log, o.Picture.Causes(ev.Tier), lasts)
+	}
+}
+
+// logMore says how many there were beside those that are named.
+func (p *pass) logMore(log *slog.Logger) {
 	for _, x := range []struct {
 		n     int
 		level slog.Level
@@ -245,15 +259,6 @@ func (o *Observer) passEnded(log *slog.Logger, ev backlog.Event) {
 			log.Log(context.Background(), x.level, x.text, "records", x.n)
 		}
 	}
-	if r := ev.Report; r.Conflicts > 0 && r.Conflicts == r.Selected {
-		log.Warn("every row was changed while its handler ran: the handler seems to set the status itself, which backlog does")
-	}
-	lasts := o.Picture.Outage() != nil
-	o.sayEnd(log, ev, lasts)
-	if !p.causes { // the pass may have failed to begin
-		p.causes = true
-		logCauses(log, o.Picture.Causes(ev.Tier), lasts)
-	}
 	p.unreadable, p.conflicts, p.died = 0, 0, 0
 }
 
@@ -263,6 +268,7 @@ func (o *Observer) End() {
 	defer o.mu.Unlock()
 	for tier, p := range o.passes {
 		p.logUnwritten(o.Log.With("tier", tier))
+		p.logMore(o.Log)
 	}
 }
 
