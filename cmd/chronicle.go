@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,22 +28,29 @@ type chronicle struct {
 	app    atomic.Pointer[app] // another one after each reload
 	ctx    context.Context
 	cancel context.CancelFunc
-	work   chan func()
-	done   chan struct{}
+	work   chan func()   // what is kept
+	tells  chan func()   // calls of on_outage, which may hang
+	done   chan struct{} // closed when both are at their end
 }
 
 // newChronicle returns a chronicle, which is ended by its method end.
 func (a *app) newChronicle(state *checkpoint.File) *chronicle {
-	c := &chronicle{Observer: logging.New(a.log), state: state, work: make(chan func(), 100), done: make(chan struct{})}
+	c := &chronicle{Observer: logging.New(a.log), state: state, work: make(chan func(), 100), tells: make(chan func(), 100), done: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.app.Store(a)
 	c.Dead, c.OnOutage = a.table.HasDead(), c.changed
 	c.restore()
 	go func() {
-		defer close(c.done)
 		for f := range c.work {
 			f()
 		}
+		close(c.tells)
+	}()
+	go func() {
+		for f := range c.tells {
+			f()
+		}
+		close(c.done)
 	}()
 	return c
 }
@@ -109,8 +117,10 @@ func (c *chronicle) changed(change watch.Change, o watch.Outage, at time.Time) {
 		c.Outage(change, o, at)
 		c.keepOutage()
 		if word := map[watch.Change]string{watch.Began: "began", watch.Recovered: "recovered"}[change]; word != "" && a.onOutage != nil {
-			if err := a.tellOutage(c.ctx, word, o); err != nil {
-				c.Log.Error("on_outage failed: nobody has been told of the outage", "outage", word, "error", err)
+			c.tells <- func() {
+				if err := a.tellOutage(c.ctx, word, o); err != nil {
+					c.Log.Error("on_outage failed: nobody has been told of the outage", "outage", word, "error", err)
+				}
 			}
 		}
 	}
@@ -130,7 +140,7 @@ func (a *app) pending(ctx context.Context, now time.Time) (int, error) {
 func (a *app) tellOutage(ctx context.Context, word string, o watch.Outage) error {
 	if d := a.cfg.OnOutage.Timeout; d > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d)
+		ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("timed out after %v", d))
 		defer cancel()
 	}
 	since := backlog.TimeText(o.Since)

@@ -107,7 +107,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	state := stateOf(cfg, log)
 	var ticks dueTicks
 	if o.Due {
-		if ticks, err = o.due(g, log, state, cfg.Tiers, now); ticks.pass.Tier == "" || err != nil {
+		if ticks, err = o.due(g, log, state, cfg, now); ticks.pass.Tier == "" || err != nil {
 			return err
 		}
 		p = ticks.pass
@@ -125,6 +125,8 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	switch {
 	case errors.Is(err, backlog.ErrLocked) && report.Started.IsZero():
 		return o.locked(log, err)
+	case o.Due && err == nil && report.Started.IsZero():
+		return o.nothing(g, now, "nothing is due: another process has run it")
 	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, new(*table.Problem)):
 		return err // nothing was begun
 	}

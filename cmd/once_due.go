@@ -1,11 +1,13 @@
 package cmd
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
+	"backlog/backlog/config"
 	"backlog/tiers"
 )
 
@@ -46,13 +48,16 @@ func ticksOf(state *checkpoint.File, s *tiers.Schedule, now time.Time) (d dueTic
 }
 
 // due returns the ticks to run. Where there are none, or in a pause, it prints that.
-func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, s *tiers.Schedule, now time.Time) (d dueTicks, err error) {
+func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time) (d dueTicks, err error) {
 	kept, _ := state.State()
-	if p := kept.Current(now); p != nil && !o.DryRun {
-		return d, o.nothing(g, now, "paused "+p.String()+": nothing is started")
+	if p := kept.Current(now); p != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
+		return d, o.nothing(g, now, "paused "+escaped(p.String())+": nothing is started")
 	}
-	if d = ticksOf(state, s, now); d.pass.Tier != "" {
+	if d = ticksOf(state, cfg.Tiers, now); d.pass.Tier != "" {
 		return d, nil
+	}
+	if back := kept.LastWake.Sub(now); back > time.Second {
+		log.Warn("the clock was set back", "error", fmt.Errorf("by %v: ticks may be run again", back.Round(time.Second)))
 	}
 	if !o.DryRun { // for what will be missed
 		if err := state.Update(func(s *backlog.Checkpoint) { s.LastWake = now }); err != nil {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/user"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,22 +98,25 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *checkpoint.Pa
 	if state.Path == "" {
 		return errors.New("state: none keeps nothing: there is no file for a pause")
 	}
-	kept, err := state.State()
-	if err == nil && sourceOf(cfg) == nil {
-		err = g.heeded(ctx, o, kept, state.Path)
-	}
-	if err != nil {
-		return err
+	kept, _ := state.State() // what is no state file is replaced
+	leader := ""
+	if p != nil && sourceOf(cfg) == nil {
+		if leader, err = g.heeded(ctx, o, state, kept); err != nil {
+			return err
+		}
 	}
 	was := kept.Current(now)
 	if err := state.Change(func(s *checkpoint.State) { s.Pause = p }); err != nil {
-		return err
+		return fmt.Errorf("nothing is changed: %w; say it as the user that keeps the file", err)
 	}
 	switch {
 	case o.JSON:
 		return printJSON(g.out, map[string]any{"pause": p})
 	case p != nil:
-		g.printf("paused %s\n", p)
+		g.printf("paused %s\n", escaped(p.String()))
+		if leader != here {
+			g.printf("no daemon is here now: who uses the file %s heeds it\n", shown(state.Path))
+		}
 	case was != nil:
 		g.printf("resumed\n")
 	default:
@@ -123,21 +125,21 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *checkpoint.Pa
 	return nil
 }
 
-// heeded returns an error if a daemon leads that does not heed the state file.
-func (g *globals) heeded(ctx context.Context, o dataFlags, kept checkpoint.State, path string) error {
-	if isLeading(kept) {
-		return nil // whether the database is there or not
+// heeded returns where the leader is; elsewhere is an error, since it heeds another file.
+func (g *globals) heeded(ctx context.Context, o dataFlags, state *checkpoint.File, kept checkpoint.State) (leader string, err error) {
+	if state.Leads(kept, time.Now()) {
+		return here, nil // whether the database is there or not
 	}
 	a, _, err := g.open(ctx, o, table.Options{ReadOnly: true})
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer a.close()
-	leader, err := a.leader(ctx, kept)
-	if err == nil && leader == elsewhere {
-		err = fmt.Errorf("nothing is changed: the daemon that leads does not use %s; it runs on another machine, or with another state folder: say it there", path)
+	leader, err = a.leader(ctx, state, kept)
+	if leader == elsewhere {
+		err = fmt.Errorf("nothing is changed: the daemon that leads does not keep %s: it runs on another machine, with another state folder, or cannot write this one; say it there", state.Path)
 	}
-	return err
+	return leader, err
 }
 
 // whoAmI is the account that the command runs as.
@@ -176,29 +178,16 @@ const (
 )
 
 // leader says whether a daemon leads, and whether it is the one that keeps this state.
-func (a *app) leader(ctx context.Context, kept checkpoint.State) (string, error) {
-	if isLeading(kept) {
+func (a *app) leader(ctx context.Context, state *checkpoint.File, kept checkpoint.State) (string, error) {
+	if state.Leads(kept, time.Now()) {
 		return here, nil // without a lock that a daemon could find taken
 	}
 	lock, err := a.table.TryLock(ctx, backlog.LeaderLock)
 	switch {
 	case err == nil:
 		return nobody, lock.Unlock()
-	case !errors.Is(err, backlog.ErrLocked):
-		return "", err
-	case kept.Daemon != nil && isAlive(kept.Daemon.PID):
-		return here, nil
+	case errors.Is(err, backlog.ErrLocked):
+		return elsewhere, nil
 	}
-	return elsewhere, nil
-}
-
-// isLeading reports whether the daemon that keeps this state has just been awake.
-func isLeading(kept checkpoint.State) bool {
-	return kept.Daemon != nil && isAlive(kept.Daemon.PID) && time.Since(kept.LastWake) < time.Minute
-}
-
-// isAlive reports whether a process of this machine has the number.
-func isAlive(pid int) bool {
-	err := syscall.Kill(pid, 0)
-	return err == nil || errors.Is(err, syscall.EPERM)
+	return "", err
 }

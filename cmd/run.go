@@ -187,6 +187,7 @@ func (d *server) lead(ctx context.Context) error {
 	d.mu.Unlock()
 	d.sayStarted("leader")
 	d.chronicle.restore()
+	defer d.state.Lead()()
 	d.keepDaemon(&checkpoint.Daemon{PID: os.Getpid(), Since: time.Now()})
 	defer d.keepDaemon(nil)
 	if next := inspect.Starts(schedule, time.Now()); len(next) > 0 {

@@ -3,6 +3,8 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,10 +43,18 @@ For monitoring it can end with 3 and say why on standard error:
 	f := c.Flags()
 	f.Var(&flagOf[time.Duration]{to: &o.Idle, read: parseAge}, "fail-if-idle", "fail if no pass has ended for `DURATION`, such as 15m")
 	f.Var(&flagOf[time.Duration]{to: &o.Oldest, read: parseAge}, "fail-if-oldest", "fail if a record that was never tried is older than `DURATION`, but not than every tier")
-	f.IntVar(&o.Pending, "fail-if-pending", 0, "fail if `N` or more records are pending")
-	f.IntVar(&o.Failed, "fail-if-failed", 0, "fail if `N` or more of them have failed")
+	f.Var(&flagOf[int]{to: &o.Pending, read: fromOne}, "fail-if-pending", "fail if `N` or more records are pending")
+	f.Var(&flagOf[int]{to: &o.Failed, read: fromOne}, "fail-if-failed", "fail if `N` or more of them have failed")
 	o.AddFlags(f)
 	return c
+}
+
+func fromOne(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		err = fmt.Errorf("%q is no number from 1 on", text)
+	}
+	return n, err
 }
 
 // StatusOptions are the flags of status.

@@ -39,7 +39,7 @@ func (a *app) lookBack(ctx context.Context, now time.Time) lookBack {
 			b.Last = append(b.Last, p)
 		}
 	}
-	if b.Leader, err = a.leader(ctx, kept); err != nil {
+	if b.Leader, err = a.leader(ctx, state, kept); err != nil {
 		a.log.Warn("who leads cannot be asked", "error", err)
 	}
 	if b.Leader == here {

@@ -31,7 +31,7 @@ import (
 // A State is what a [File] keeps.
 type State struct {
 	backlog.Checkpoint
-	Daemon *Daemon       `json:"daemon,omitempty"` // the one that leads, or was killed when it did
+	Daemon *Daemon       `json:"daemon,omitempty"` // the one that leads, or was killed when it did: see File.Leads
 	Pause  *Pause        `json:"pause,omitempty"`
 	Outage *watch.Outage `json:"outage,omitempty"`
 }
@@ -103,8 +103,15 @@ func (f *File) State() (State, error) {
 }
 
 func (f *File) load() (State, error) {
-	if f.Path == "" || f.broken {
+	if f.Path == "" {
 		return f.memory, nil
+	}
+	if f.broken { // but for what others ask for
+		kept, memory := File{Path: f.Path}, f.memory
+		if s, err := kept.load(); err == nil {
+			memory.Pause = s.Pause
+		}
+		return memory, nil
 	}
 	b, err := read(f.Path, maxSize)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,6 +186,30 @@ func (f *File) lock() (unlock func()) {
 	l := flock.New(f.Path+".lock", flock.SetPermissions(0o644))
 	l.TryLockContext(ctx, 5*time.Millisecond)
 	return func() { l.Close() }
+}
+
+// Lead marks the process as the daemon that leads and keeps this file, until stop is
+// called or the process ends. What goes wrong costs nothing but that others do not know.
+func (f *File) Lead() (stop func()) {
+	if f.Path == "" {
+		return func() {}
+	}
+	os.MkdirAll(filepath.Dir(f.Path), 0o755)
+	l := flock.New(f.Path+".leader", flock.SetPermissions(0o644))
+	l.TryLock()
+	return func() { l.Close() }
+}
+
+// Leads reports whether a daemon of this machine leads, keeps this file, and has just
+// been awake.
+func (f *File) Leads(s State, now time.Time) bool {
+	if _, err := os.Stat(f.Path + ".leader"); err != nil || s.Daemon == nil || now.Sub(s.LastWake) > time.Minute {
+		return false
+	}
+	l := flock.New(f.Path + ".leader")
+	defer l.Close()
+	free, err := l.TryRLock()
+	return err == nil && !free
 }
 
 // Check returns why the file could not be read or written, nil if it could,

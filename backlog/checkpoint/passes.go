@@ -96,7 +96,7 @@ func (f *File) Passes() (list []watch.Pass, err error) {
 	}
 	for line := range bytes.Lines(b) {
 		var p watch.Pass
-		if json.Unmarshal(line, &p) == nil {
+		if json.Unmarshal(line, &p) == nil && p.Tier != "" {
 			list = append(list, p)
 		}
 	}

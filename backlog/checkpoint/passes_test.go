@@ -72,7 +72,7 @@ func TestPassesAreBounded(t *testing.T) {
 	if list, err := f.Passes(); most > 2<<20+20<<10 || most < 2<<20 || len(list) < 90 || err != nil || len(list[0].Causes) != 20 {
 		t.Errorf("at most %d bytes, %d passes, %v", most, len(list), err)
 	}
-	if err := os.WriteFile(path, bytes.Repeat([]byte("{}\n"), 1500), 0o644); err != nil {
+	if err := os.WriteFile(path, bytes.Repeat([]byte(`{"tier":"1d"}`+"\n"), 1500), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := f.Passes(); len(list) != 1000 || err != nil {

@@ -233,7 +233,7 @@ func (o *Observer) passEnded(log *slog.Logger, ev backlog.Event) {
 	}
 	p.logUnwritten(log)
 	p.logMore(log)
-	if r := ev.Report; r.Conflicts > 0 && r.Conflicts == r.Selected {
+	if r := ev.Report; r.Conflicts > 1 && r.Conflicts == r.Selected {
 		log.Warn("every row was changed while its handler ran: the handler seems to set the status itself, which backlog does")
 	}
 	lasts := o.Picture.Outage() != nil
