@@ -245,8 +245,8 @@ func (e *Engine) attemptID() string {
 	return string(strconv.AppendUint(append(make([]byte, 0, 32), e.prefix...), e.attempts.Add(1), 36))
 }
 
-// call runs a handler on one record.
-func (e *Engine) call(ctx context.Context, h Handler, timeout time.Duration, rec *Record) (err error) {
+// Call runs a handler on one record, within the timeout unless that is 0. A panic is an error.
+func Call(ctx context.Context, h Handler, timeout time.Duration, rec *Record) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the handler panicked: %v", p)
@@ -337,7 +337,7 @@ func (e *Engine) tell(ctx context.Context, tier string, s *Settlement, reason st
 	if e.OnDead == nil {
 		return true
 	}
-	err := e.call(ctx, e.OnDead, e.OnDeadTimeout, &told)
+	err := Call(ctx, e.OnDead, e.OnDeadTimeout, &told)
 	if err != nil && ctx.Err() != nil {
 		return false
 	}
@@ -358,5 +358,5 @@ func (e *Engine) TellDiscarded(ctx context.Context, rec *Record) error {
 	}
 	told := *rec
 	told.AttemptID, told.Reason = e.attemptID(), ReasonDiscarded
-	return e.call(context.WithoutCancel(ctx), e.OnDead, e.OnDeadTimeout, &told)
+	return Call(context.WithoutCancel(ctx), e.OnDead, e.OnDeadTimeout, &told)
 }

@@ -513,7 +513,7 @@ func (r *run) over(a attempt, err error) {
 // again when it is back.
 func (r *run) handle(ctx context.Context, rec *Record) error {
 	for tries := 1; ; tries++ {
-		err := r.e.call(ctx, r.handler, r.e.Timeout, rec)
+		err := Call(ctx, r.handler, r.e.Timeout, rec)
 		if !r.settling || !isUnavailable(err) || errors.Is(err, ErrConflict) || r.work.Err() != nil {
 			return err
 		}

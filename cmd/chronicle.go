@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -138,13 +137,8 @@ func (a *app) pending(ctx context.Context, now time.Time) (int, error) {
 
 // tellOutage calls on_outage.
 func (a *app) tellOutage(ctx context.Context, word string, o watch.Outage) error {
-	if d := a.cfg.OnOutage.Timeout; d > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("timed out after %v", d))
-		defer cancel()
-	}
 	since := backlog.TimeText(o.Since)
-	return a.onOutage.Handle(ctx, &backlog.Record{
+	return backlog.Call(ctx, a.onOutage, a.cfg.OnOutage.Timeout, &backlog.Record{
 		Key: backlog.NewKey("outage " + since + " " + word), Inserted: o.Since, Alert: true,
 		Names:  outageColumns,
 		Values: []any{word, o.Cause, since, int64(o.Pending)},

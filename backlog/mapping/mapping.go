@@ -36,7 +36,7 @@ type Mapping struct {
 	New, Error, Success, Dead State
 
 	Policy *PolicyColumns // what the policy keeps in the row; nil: nothing
-	Once   bool           // the policy never tries a failed record again
+	Once   bool           `json:"-"` // the policy never tries a failed record again, though it keeps nothing
 
 	Zone *time.Location // of time columns without one; nil: UTC, but nobody said so
 }

@@ -197,7 +197,7 @@ func TestDiscard(t *testing.T) {
 		if n != 0 || calls != 1 || err != wrong {
 			t.Errorf("%d are discarded, %d told of behind the error %v", n, calls, err)
 		}
-		if n, err := tab.Discard(context.Background(), table.Filter{}, noon, nil); n == 0 || err != nil {
+		if n, err := tab.Discard(context.Background(), table.Filter{}, noon, func(*inspect.Row) (bool, error) { return true, nil }); n == 0 || err != nil {
 			t.Errorf("%d are discarded, %v", n, err)
 		}
 		c, err := tab.Count(context.Background(), noon, listAges)

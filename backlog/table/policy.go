@@ -154,7 +154,7 @@ func (r *resolver) policyTime(name string) *timeCol {
 		tc.written = false
 	}
 	if tc == r.t.inserted {
-		r.t.note("policy: the date of insertion is that of the last failure: each failure makes a record young again, and none grows too old")
+		r.t.Notef("policy: the date of insertion is that of the last failure: each failure makes a record young again, and none grows too old")
 	}
 	return tc
 }

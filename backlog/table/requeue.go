@@ -46,22 +46,20 @@ func (t *Table) Requeue(ctx context.Context, f Filter, now time.Time) (int, erro
 	return t.rewrite(ctx, t.requeueSet, now, t.byKey(ctx, c, t.sel.needed), c.all(), c.args, nil)
 }
 
-// Discard likewise gives the pending records that the filter means the dead status. each, if
-// not nil, is called with every one just before and returns whether it dies; an error ends
-// the work. The table must have a dead status.
+// Discard likewise gives the pending records that the filter means the dead status. each is
+// called with every one just before and returns whether it dies; an error ends the work. The
+// table must have a dead status.
 func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, each func(*inspect.Row) (bool, error)) (n int, err error) {
 	c, err := t.choose(f, inspect.Discarded, now)
 	if err != nil {
 		return 0, err
 	}
-	exprs, tell, wrong := t.sel.needed, (func([]any) (bool, bool))(nil), error(nil)
-	if each != nil {
-		exprs, tell = t.sel.exprs, func(raw []any) (dies, more bool) {
-			row := t.shownRow(raw, now)
-			dies, wrong = each(&row)
-			return dies, wrong == nil
-		}
+	var wrong error
+	tell := func(raw []any) (dies, more bool) {
+		row := t.shownRow(raw, now)
+		dies, wrong = each(&row)
+		return dies, wrong == nil
 	}
-	n, err = t.rewrite(ctx, t.expireSet, now, t.byKey(ctx, c, exprs), c.all(), c.args, tell)
+	n, err = t.rewrite(ctx, t.expireSet, now, t.byKey(ctx, c, t.sel.exprs), c.all(), c.args, tell)
 	return n, cmp.Or(err, wrong)
 }

@@ -226,16 +226,16 @@ func (r *resolver) states() {
 		switch {
 		case slices.ContainsFunc(fresh, b.same) && t.retry != nil:
 		case slices.ContainsFunc(fresh, b.same):
-			t.note("statuses.error is one of statuses.new: failed records are not told from new ones, and age alone decides when they are tried")
+			t.Notef("statuses.error is one of statuses.new: failed records are not told from new ones, and age alone decides when they are tried")
 		case slices.ContainsFunc(dead, b.same):
-			t.note("statuses.error is statuses.dead: a record that fails once is never tried again")
+			t.Notef("statuses.error is statuses.dead: a record that fails once is never tried again")
 		default:
 			t.branches = append(t.branches, b)
 			t.failedLane = true
 		}
 	}
 	if t.retry == nil && (m.Error.Keep || len(failed) == 0) {
-		t.note("no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
+		t.Notef("no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
 	}
 	r.retryLanes()
 }

@@ -98,7 +98,7 @@ func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
 	}
 	rows, err := db.Rows(ctx, conn, t.text.Warnings)
 	for _, w := range rows {
-		t.note("when a trial write was rolled back, the database said: %s", w["message"])
+		t.Notef("when a trial write was rolled back, the database said: %s", w["message"])
 	}
 	return err
 }

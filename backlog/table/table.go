@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"backlog/backlog"
@@ -24,12 +23,9 @@ import (
 // A Table is a backlog.Store over one table. It is safe for concurrent use.
 type Table struct {
 	*layout
-	db       *DB
-	prepared db.Statements
-
-	mu    sync.Mutex
-	notes []string
-	tell  func(string) // of each note; nil: nobody listens
+	db          *DB
+	prepared    db.Statements
+	db.Notebook // of the mapping; the proofs add to them
 }
 
 // A layout is what the mapping means in the catalogue's columns. Its methods make
@@ -117,16 +113,16 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 // declared notes what the catalogue says of writing to the table.
 func (t *Table) declared() {
 	if len(t.catalog.Triggers) > 0 {
-		t.note("triggers run when a row is updated: %s", strings.Join(t.catalog.Triggers, ", "))
+		t.Notef("triggers run when a row is updated: %s", strings.Join(t.catalog.Triggers, ", "))
 	}
 	if t.catalog.Engine != "" {
-		t.note("the storage engine of %s is %s, which has no transactions: a crash, or a row that somebody else changes at the time, can leave a part of a group written, "+
+		t.Notef("the storage engine of %s is %s, which has no transactions: a crash, or a row that somebody else changes at the time, can leave a part of a group written, "+
 			"and whether it takes the statuses cannot be tried; with InnoDB it would be all or nothing", t.m.Name, t.catalog.Engine)
 	}
 	for i := range t.catalog.Columns {
 		c := &t.catalog.Columns[i]
 		if q := t.text.Quote(c.Name); c.Long && (q == t.status || q == t.inserted.quoted || slices.Contains(t.where.prefix, q)) {
-			t.note("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.Name, c.Decl)
+			t.Notef("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.Name, c.Decl)
 		}
 		kept := slices.ContainsFunc(t.actions[backlog.RowSuccess].also, func(a assign) bool { return a.col == t.text.Quote(c.Name) })
 		if c.Updated && !kept {
@@ -134,7 +130,7 @@ func (t *Table) declared() {
 			if slices.ContainsFunc(t.times, func(tc *timeCol) bool { return tc.name == c.Name && !tc.written }) {
 				hint = "; `keep: true` in its long form keeps it"
 			}
-			t.note("column %s is set by the database whenever a row is written%s", c.Name, hint)
+			t.Notef("column %s is set by the database whenever a row is written%s", c.Name, hint)
 		}
 	}
 }
@@ -180,38 +176,6 @@ func (r *resolver) fixed() {
 	r.t.where = r.filter("table.where", r.t.m.Where)
 	if slices.ContainsFunc(r.t.m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
 		r.t.status = r.t.text.Quote(r.column("table.status", r.t.m.Status).Name)
-	}
-}
-
-// Notes are what a person should know about the mapping, though it works. The
-// proofs add to them.
-func (t *Table) Notes() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.notes)
-}
-
-// TellNotes calls tell, once, with each of the notes and with those to come.
-func (t *Table) TellNotes(tell func(string)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, n := range t.notes {
-		tell(n)
-	}
-	t.tell = tell
-}
-
-// note adds a note, once.
-func (t *Table) note(format string, args ...any) {
-	n := fmt.Sprintf(format, args...)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if slices.Contains(t.notes, n) {
-		return
-	}
-	t.notes = append(t.notes, n)
-	if t.tell != nil {
-		t.tell(n)
 	}
 }
 

@@ -172,7 +172,7 @@ func (t *Table) proveForms(ctx context.Context, now time.Time) error {
 	for i, tc := range t.times {
 		err := t.prove(tc, raws[i])
 		if p := (*Problem)(nil); tc.written && errors.As(err, &p) {
-			t.note("%s: times that are written there get the form of %s", p.What, t.inserted.name)
+			t.Notef("%s: times that are written there get the form of %s", p.What, t.inserted.name)
 		} else if err != nil {
 			if all.List = append(all.List, err); tc.known() == nil && t.db.Write == nil {
 				t.prove(tc, raws[i][:1]) // the others cannot be read
@@ -316,7 +316,7 @@ func (t *Table) proveZone() error {
 	if t.HasDead() {
 		return p
 	}
-	t.note("%v", p)
+	t.Notef("%v", p)
 	return nil
 }
 

@@ -213,7 +213,7 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key back
 	case t.retry != nil:
 		return problem(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.Shown(t.text))
 	default:
-		t.note("statuses.error is one of statuses.new to the database, with %s: failed records are not told from new ones, and age alone decides when they are tried", x.Shown(t.text))
+		t.Notef("statuses.error is one of statuses.new to the database, with %s: failed records are not told from new ones, and age alone decides when they are tried", x.Shown(t.text))
 	}
 	return nil
 }
