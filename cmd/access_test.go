@@ -143,7 +143,7 @@ func TestAccess(t *testing.T) {
 	// A state that cannot be kept is no reason not to work.
 	s.write("state", "not a folder\n")
 	status, out, log := s.run("once", "--max-age", "1d")
-	if status != 0 || !strings.HasPrefix(out, "1d: 1 record selected, 1 succeeded in ") || !strings.Contains(log, "the state cannot be kept, a restart will not know what was missed: ") {
+	if status != 0 || !strings.HasPrefix(out, "1d: 1 record selected, 1 succeeded in ") || !strings.Contains(log, "the state file cannot be used, a restart may not know what was missed") {
 		t.Errorf("exit status %d\n%s%s", status, out, log)
 	}
 }

@@ -24,7 +24,7 @@ func TestWhenThere(t *testing.T) {
 		errs     func(time.Duration) error
 		want     error
 		after    time.Duration
-		said     string // "WARN INFO": away and back
+		said     string // "ERROR WARN": away and back
 	}{
 		{"there", 0, 0, func(time.Duration) error { return nil }, nil, 0, ""},
 		{"wrong", 0, 0, func(time.Duration) error { return wrong }, wrong, 0, ""},
@@ -33,15 +33,15 @@ func TestWhenThere(t *testing.T) {
 				return away
 			}
 			return nil
-		}, nil, time.Hour, "WARN INFO"},
+		}, nil, time.Hour, "ERROR" + strings.Repeat(" WARN", 12)},
 		{"back and wrong", 0, 0, func(d time.Duration) error {
 			if d < time.Minute {
 				return away
 			}
 			return wrong
-		}, wrong, time.Minute, "WARN"},
-		{"away for longer than once waits", awayPatience, 0, func(time.Duration) error { return away }, backlog.ErrUnavailable, awayPatience, "WARN"},
-		{"stopped", 0, 90 * time.Second, func(time.Duration) error { return away }, context.Canceled, 90 * time.Second, "WARN"},
+		}, wrong, time.Minute, "ERROR"},
+		{"away for longer than once waits", awayPatience, 0, func(time.Duration) error { return away }, backlog.ErrUnavailable, awayPatience, "ERROR"},
+		{"stopped", 0, 90 * time.Second, func(time.Duration) error { return away }, context.Canceled, 90 * time.Second, "ERROR"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -34,7 +34,7 @@ func TestAwayAtStart(t *testing.T) {
 				all = append(all, once, stoppedOnce, textOnce)
 			}
 			for _, d := range all {
-				d.says(`"level":"WARN","msg":"waiting for the database"`)
+				d.says(`"level":"ERROR","msg":"waiting for the database"`)
 			}
 
 			// Who is stopped meanwhile ends well.
@@ -59,7 +59,7 @@ func TestAwayAtStart(t *testing.T) {
 				once.ends()
 				once.says(`"selected":1,"succeeded":1,`)
 			}
-			run.says(`"level":"INFO","msg":"the database is back"`)
+			run.says(`"level":"WARN","msg":"the database is back"`)
 			run.says(`"msg":"leading"`)
 			run.says(`"msg":"configuration reloaded"`)
 			run.signal(syscall.SIGTERM)

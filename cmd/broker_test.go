@@ -60,7 +60,7 @@ tiers: [{max_age: 7d, every: 1s}]
 log: {level: warn}
 `, urls, stageQueue))
 	s.write("worker.yaml", fmt.Sprintf("worker:\n  concurrency: 4\n  amqp: {url: %s, name: %s}\n  handler: {exec: [./handler.sh]}\n", urls, stageQueue))
-	s.mustRun("init")
+	s.mustRun("init", "--create-table")
 	s.sql("ALTER TABLE BACKLOG ADD COLUMN body TEXT")
 	s.source = s.start("run", "--config", "source.yaml")
 	s.daemon = s.start("run")
