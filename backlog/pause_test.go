@@ -24,7 +24,7 @@ func TestPause(t *testing.T) {
 			return start(t, l)
 		}
 		stop := run()
-		until(5*time.Minute + 12*time.Second)
+		until(5*time.Minute + 12500*time.Millisecond)
 		paused.Store(true)
 		until(5*time.Minute + 25*time.Second)
 		if n := len(b.events.of(backlog.AttemptEnded)); n != 2 {
@@ -33,7 +33,7 @@ func TestPause(t *testing.T) {
 		until(21 * time.Minute)
 		stop()
 		stop = run()
-		until(26 * time.Minute)
+		until(26*time.Minute - 500*time.Millisecond) // it is looked at each second
 		paused.Store(false)
 		until(26*time.Minute + 2*time.Second)
 		b.wantStory(t, passKinds, "5m0s started 1d", "26m0s started 7d")
