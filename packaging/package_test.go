@@ -224,6 +224,7 @@ func runAsUnit(t *testing.T, unit map[string]string, db string) {
 	arguments := strings.Fields(unit["ExecStart"])
 	init := slices.Clone(arguments)
 	init[slices.Index(init, "run")] = "init"
+	init = append(init, "--create-table")
 	const row = `import sqlite3; db = sqlite3.connect("shop.db"); `
 	for _, args := range [][]string{init, {"/usr/bin/env", "python3", "-c", row + `db.execute("INSERT INTO BACKLOG (id) VALUES (1)"); db.commit()`}} {
 		if out, err := start(args...).CombinedOutput(); err != nil {
