@@ -114,7 +114,7 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *checkpoint.Pa
 		return printJSON(g.out, map[string]any{"pause": p})
 	case p != nil:
 		g.printf("paused %s\n", escaped(p.String()))
-		if leader != here {
+		if leader == nobody {
 			g.printf("no daemon is here now: who uses the file %s heeds it\n", shown(state.Path))
 		}
 	case was != nil:
