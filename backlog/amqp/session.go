@@ -49,7 +49,7 @@ type session struct {
 	blocked atomic.Pointer[amqp.Blocking] // whether the broker takes no messages, and why; nil: it does
 
 	publishing sync.Mutex      // guards publish, what follows, and the order of what is published
-	senders    int             // calls of send
+	senders    int             // calls of send that wait for confirms
 	returned   map[string]bool // names of messages that no queue took
 }
 
@@ -91,6 +91,9 @@ type link struct {
 // when that has changed for 10 s: the first reason is the caller's to log. It returns the
 // error.
 func (l *link) tell(log *slog.Logger, err error) error {
+	if log == nil || err == nil {
+		return err
+	}
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	text, now, waits := "the broker refuses something", time.Now(), errors.Is(err, backlog.ErrUnavailable)
@@ -98,7 +101,7 @@ func (l *link) tell(log *slog.Logger, err error) error {
 	if waits {
 		text, l.away = "the broker is still away, now for another reason", now
 	}
-	if log == nil || err == nil || errors.Is(err, context.Canceled) || waits && !first && now.Sub(l.at) < answerWithin ||
+	if errors.Is(err, context.Canceled) || waits && !first && now.Sub(l.at) < answerWithin ||
 		err.Error() == l.told && (waits || now.Sub(l.at) < time.Minute) {
 		return err
 	}
@@ -217,17 +220,12 @@ func (p *session) watch(closed <-chan *amqp.Error) {
 	}
 }
 
-// sends counts one more sender, or one less. A channel on which a message was refused is
-// replaced after the last: RabbitMQ 3.10 refuses on it for ever what it has refused once
-// while the node that led the queue was down.
-func (p *session) sends(ctx context.Context, by int, refused bool) {
-	p.publishing.Lock()
-	defer p.publishing.Unlock()
-	if p.senders += by; refused && p.senders == 0 && !p.over() {
-		old := p.publish
-		if err := p.within(ctx, func() error { return cmp.Or(p.openPublish(), old.Close()) }); err != nil {
-			p.end(err)
-		}
+// renew replaces the channel to publish on. p.publishing must be held, and there are no
+// senders.
+func (p *session) renew(ctx context.Context) {
+	old := p.publish
+	if err := p.within(ctx, func() error { return cmp.Or(p.openPublish(), old.Close()) }); err != nil {
+		p.end(err)
 	}
 }
 
@@ -382,8 +380,6 @@ var errLate = fmt.Errorf("a message is not confirmed after %v; has a quorum queu
 func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 	defer context.AfterFunc(ctx, p.cut)() // a publish that has begun ends with its socket alone
 	refused := false
-	p.sends(ctx, 1, false)
-	defer func() { p.sends(ctx, -1, refused) }()
 	errs := make([]error, len(list))
 	confirms := make([]*amqp.DeferredConfirmation, min(len(list), maxBatch))
 	for from := 0; from < len(list); from += maxBatch {
@@ -416,6 +412,11 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 				delete(p.returned, part[i].name())
 			}
 		}
+		// RabbitMQ 3.10 refuses on a channel for ever what it has refused once while
+		// the node that led the queue was down.
+		if p.senders--; refused && p.senders == 0 && !p.over() {
+			p.renew(ctx)
+		}
 		p.publishing.Unlock()
 	}
 	return errs, nil
@@ -424,6 +425,7 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 func (p *session) publishAll(list []message, confirms []*amqp.DeferredConfirmation) (err error) {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
+	p.senders++
 	for i, m := range list {
 		m.DeliveryMode = amqp.Persistent
 		if confirms[i], err = p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing); err != nil {
