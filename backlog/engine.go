@@ -297,14 +297,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// expire gives the dead status to what is older than the widest tier.
-func (r *run) expire(ctx context.Context) {
+// expire gives the dead status to what is older than the widest tier. each is called with
+// every one before; nil: nobody is told, and the store finds them by an index.
+func (r *run) expire(ctx context.Context, each func(*Record) bool) {
 	x, ok := r.e.Store.(expirer)
 	if !ok || !r.pass.Widest {
 		return
 	}
 	err := r.e.persist(ctx, func() error {
-		n, err := x.Expire(ctx, r.pass.Now, r.pass.since(), r.tellExpired)
+		n, err := x.Expire(ctx, r.pass.Now, r.pass.since(), each)
 		r.count(func(rep *Report) { rep.Expired += n })
 		return err
 	})
@@ -317,7 +318,7 @@ func (r *run) expire(ctx context.Context) {
 // whether it may die.
 func (r *run) tellExpired(rec *Record) bool {
 	rec.Tier, rec.AttemptID = r.pass.Tier, r.e.attemptID()
-	if r.e.OnDead != nil && !r.try([]Record{*rec}) {
+	if !r.try([]Record{*rec}) {
 		return false
 	}
 	reason := ReasonExpired
