@@ -273,7 +273,7 @@ func (l *Loop) wake(ctx context.Context) {
 		l.emit(Event{Kind: TierSkipped, Tier: d.Tier.Name})
 	}
 	if pick.Start != nil && (!paused || e.refresher() != nil) { // whose passes also end what nobody answers
-		l.startDue(s, pick.Start, pick.Covered, since, now)
+		l.startDue(s, pick, since, now)
 	}
 	l.update(func(s *Checkpoint) {
 		s.LastWake = now
@@ -287,22 +287,17 @@ func (l *Loop) wake(ctx context.Context) {
 	l.emit(Event{Kind: Woke})
 }
 
-// startDue starts the pass of the ticks since a time.
-func (l *Loop) startDue(s *tiers.Schedule, due *tiers.Due, covered []tiers.Due, since, now time.Time) {
-	missed, more := 0, false
-	for _, d := range append(covered, *due) {
-		missed += d.Ticks - 1
-		more = more || d.More
+// startDue starts the pass that is picked for the ticks since a time.
+func (l *Loop) startDue(s *tiers.Schedule, pick tiers.Pick, since, now time.Time) {
+	if missed, more := pick.Missed(); missed > 0 {
+		l.emit(Event{Kind: TicksMissed, Tier: pick.Start.Tier.Name, N: missed, AtLeast: more, Since: since})
 	}
-	if missed > 0 {
-		l.emit(Event{Kind: TicksMissed, Tier: due.Tier.Name, N: missed, AtLeast: more, Since: since})
-	}
-	for _, d := range covered {
+	for _, d := range pick.Covered {
 		l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name})
 	}
-	pass := TierPass(s, due.Tier)
+	pass := TierPass(s, pick.Start.Tier)
 	// A pass goes by its tick, not by the moment it took to start.
-	if tick := due.Last; now.Sub(tick) < time.Second {
+	if tick := pick.Start.Last; now.Sub(tick) < time.Second {
 		pass.Now = tick
 	}
 	l.mu.Lock()

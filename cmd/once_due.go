@@ -39,10 +39,9 @@ func ticksOf(state *checkpoint.File, s *tiers.Schedule, now time.Time) (d dueTic
 	}
 	d.pass = backlog.TierPass(s, pick.Start.Tier)
 	d.pass.Now, d.tiers = now, make(map[string]bool)
+	d.missed, d.more = pick.Missed()
 	for _, x := range due {
 		d.tiers[x.Tier.Name] = true
-		d.missed += x.Ticks - 1
-		d.more = d.more || x.More
 	}
 	return d
 }

@@ -155,6 +155,16 @@ type Pick struct {
 	Skipped []Due // wider than Start, or all of them: still busy
 }
 
+// Missed returns how many ticks Start makes up for beside one of each tier, and whether
+// there are more than were counted.
+func (p Pick) Missed() (n int, more bool) {
+	for _, d := range append(p.Covered, *p.Start) {
+		n += d.Ticks - 1
+		more = more || d.More
+	}
+	return n, more
+}
+
 // Coalesce picks the tier to start from tiers that are due together, in the
 // order in which [Schedule.Due] returns them. It calls idle, which reports
 // whether a tier could start now, from the widest on until one is idle. The

@@ -81,6 +81,19 @@ func (o *Observer) of(tier string) *pass {
 // Observe takes one event.
 func (o *Observer) Observe(ev backlog.Event) {
 	change, outage := o.Picture.Observe(ev)
+	if ev.Kind != backlog.AttemptEnded || o.Log.Enabled(context.Background(), slog.LevelDebug) { // there may be millions
+		o.log(ev)
+	}
+	switch {
+	case change == watch.None:
+	case o.OnOutage != nil:
+		o.OnOutage(change, outage, ev.At)
+	default:
+		o.Outage(change, outage, ev.At)
+	}
+}
+
+func (o *Observer) log(ev backlog.Event) {
 	log := o.Log
 	if ev.Tier != "" {
 		log = log.With("tier", ev.Tier)
@@ -89,13 +102,6 @@ func (o *Observer) Observe(ev backlog.Event) {
 		attemptEnded(log, ev)
 	} else {
 		o.other(log, ev)
-	}
-	switch {
-	case change == watch.None:
-	case o.OnOutage != nil:
-		o.OnOutage(change, outage, ev.At)
-	default:
-		o.Outage(change, outage, ev.At)
 	}
 }
 
