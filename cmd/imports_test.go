@@ -87,6 +87,8 @@ func mayImport(s source, imported string) bool {
 		return s.folder != "tiers" && s.folder != "." // a leaf
 	case imported == "backlog/inspect":
 		return s.folder != "tiers" && s.folder != "." && s.folder != "backlog" // what commands are shown
+	case imported == "backlog/logqueue" && s.folder == "backlog/logging":
+		return true // where the log goes
 	case imported == "backlog/watch" || imported == "backlog/causes": // what passes leave behind, told, kept and shown
 		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint"}, s.folder)
 	case s.folder == "backlog/inspect" && s.test:
@@ -232,6 +234,7 @@ var clocks = map[string]string{
 	"backlog/amqp/outcomes.go":      "how long outcomes may be heard: likewise",
 	"backlog/amqp/dispatch.go":      "how long a record may be with a worker: likewise, and when a message is sent",
 	"backlog/amqp/worker.go":        "how long an attempt takes: likewise, and when a message is sent",
+	"backlog/logging/screen.go":     "how long a bar has been there: time that passes",
 	"backlog/storetest/":            "part of tests",
 	"internal/testserver/":          "likewise",
 	"internal/handlertest/":         "likewise",

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"text/tabwriter"
 
 	"backlog/backlog"
 	"backlog/backlog/causes"
+	"backlog/backlog/config"
 	"backlog/backlog/inspect"
+	"backlog/backlog/logging"
 	"backlog/backlog/watch"
 )
 
@@ -21,6 +24,12 @@ var (
 	shown, escaped, plural = inspect.Shown, inspect.Escaped, inspect.Plural
 	when, ages, often      = inspect.When, inspect.Ages, inspect.Often
 )
+
+// newProgress shows on a terminal how far passes are.
+var newProgress = logging.ShowPasses
+
+// newLog returns the logger that the configuration asks for.
+func newLog(c config.Log, w io.Writer) *slog.Logger { return logging.NewLog(c.Level, c.Format, w) }
 
 // printReport prints the report of the pass called name and, below it, why records
 // failed.

@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"backlog/backlog/config"
+	"backlog/backlog/logging"
 	"backlog/backlog/logqueue"
 	"backlog/tiers"
 )
@@ -64,7 +65,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	log.SetOutput(io.Discard)
 	queue := logqueue.New(err)
 	defer queue.Close()
-	g := &globals{in: in, out: logqueue.After{Log: queue, W: out}, err: onScreen(queue)}
+	g := &globals{in: in, out: logqueue.After{Log: queue, W: out}, err: logging.OnScreen(queue)}
 	root := newRoot(g)
 	root.SetArgs(args)
 	root.SetIn(in)

@@ -16,6 +16,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
+	"backlog/backlog/logging"
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
 )
@@ -252,8 +253,8 @@ func (o *SimulateOptions) life(ctx context.Context, g *globals, name string, p *
 type course struct {
 	*simulate.Workload
 	list   []simulate.Candidate
-	left   int     // rows of the table that no pass takes
-	screen *screen // nil: no terminal
+	left   int             // rows of the table that no pass takes
+	screen *logging.Screen // nil: no terminal
 }
 
 // many simulates records that come in, or the table's own. It reads all flags and
@@ -271,7 +272,7 @@ func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	terminal, _ := g.err.(*screen)
+	terminal, _ := g.err.(*logging.Screen)
 	c := &course{Workload: w, screen: terminal}
 	if c.list, err = o.candidates(g, cfg, shared); err != nil {
 		return err
@@ -315,10 +316,10 @@ var errIncomplete = errors.New("stopped: the figures are incomplete")
 // difference is asked for: a part differs from a whole in everything.
 func (o *SimulateOptions) simulate(ctx context.Context, g *globals, c *course) error {
 	for i, candidate := range c.list {
-		c.list[i].Progress = c.screen.simulating(candidate.Name, i, len(c.list))
+		c.list[i].Progress = c.screen.Simulating(candidate.Name, i, len(c.list))
 	}
 	all, err := simulate.Compare(ctx, c.Workload, c.list)
-	c.screen.hide()
+	c.screen.Hide()
 	switch {
 	case err == nil:
 		if o.Plot != "" {

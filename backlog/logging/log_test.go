@@ -1,13 +1,14 @@
-package cmd
+package logging_test
 
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 
-	"backlog/backlog/config"
+	"backlog/backlog/logging"
 	"backlog/backlog/logqueue"
 )
 
@@ -27,7 +28,7 @@ func (w *stallingWriter) Write(b []byte) (int, error) {
 func TestLogQueueDrops(t *testing.T) {
 	w := new(stallingWriter)
 	q := logqueue.New(w)
-	log := newLog(config.Log{Format: "json"}, q)
+	log := logging.NewLog(slog.LevelInfo, "json", q)
 	w.mu.Lock()
 	for i := range 3 * logqueue.MaxLines {
 		log.Info(fmt.Sprint("line ", i))

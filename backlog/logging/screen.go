@@ -1,4 +1,4 @@
-package cmd
+package logging
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/logqueue"
-	"backlog/backlog/table"
 )
 
 const (
@@ -28,8 +27,8 @@ const (
 // A progress shows on a terminal how far a long pass is, one pass at a time, and
 // hands every event on.
 type progress struct {
-	*screen // its mutex guards what follows; its bar is nil: no pass is shown
-	table   *table.Table
+	*Screen // its mutex guards what follows; its bar is nil: no pass is shown
+	table   counter
 	next    func(backlog.Event)
 
 	tier      string // whose pass is shown
@@ -38,16 +37,23 @@ type progress struct {
 	stopCount context.CancelFunc
 }
 
-func newProgress(w io.Writer, t *table.Table, next func(backlog.Event)) func(backlog.Event) {
-	s, ok := w.(*screen)
+// A counter counts the pending records of a table.
+type counter interface {
+	Count(ctx context.Context, now time.Time, ages []time.Duration) (inspect.Counts, error)
+}
+
+// ShowPasses returns an observer that shows on w, if that is a [Screen], how far a pass
+// over the table is, and hands every event on to next.
+func ShowPasses(w io.Writer, t counter, next func(backlog.Event)) func(backlog.Event) {
+	s, ok := w.(*Screen)
 	if !ok {
 		return next
 	}
-	return (&progress{screen: s, table: t, next: next}).Observe
+	return (&progress{Screen: s, table: t, next: next}).observe
 }
 
-// Observe takes one event.
-func (p *progress) Observe(ev backlog.Event) {
+// observe takes one event.
+func (p *progress) observe(ev backlog.Event) {
 	p.next(ev)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +63,7 @@ func (p *progress) Observe(ev backlog.Event) {
 	case p.bar == nil || ev.Tier != p.tier:
 	case ev.Kind == backlog.AttemptEnded:
 		if p.done++; p.counted {
-			p.show(shown(p.tier), p.done)
+			p.show(inspect.Shown(p.tier), p.done)
 		}
 	case ev.Kind == backlog.PassEnded:
 		p.stopCount()
@@ -91,7 +97,7 @@ func (p *progress) count(ctx context.Context, bar *progressbar.ProgressBar, pass
 }
 
 // newBar makes the screen's bar, which is not drawn yet. The caller holds the lock.
-func (s *screen) newBar(length int, more ...progressbar.Option) {
+func (s *Screen) newBar(length int, more ...progressbar.Option) {
 	s.began = time.Now()
 	s.bar = progressbar.NewOptions(length, append(more,
 		progressbar.OptionSetWriter(s.w),
@@ -103,7 +109,7 @@ func (s *screen) newBar(length int, more ...progressbar.Option) {
 
 // show moves the bar to so many steps, and draws it if it has been there for long.
 // The caller holds the lock.
-func (s *screen) show(name string, done int) {
+func (s *Screen) show(name string, done int) {
 	if time.Since(s.began) >= longWork {
 		progressbar.OptionThrottle(redraw)(s.bar)
 	}
@@ -111,8 +117,8 @@ func (s *screen) show(name string, done int) {
 	s.bar.Set(done)
 }
 
-// hide takes the bar away. A nil screen has none.
-func (s *screen) hide() {
+// Hide takes the bar away. A nil Screen has none.
+func (s *Screen) Hide() {
 	if s == nil {
 		return
 	}
@@ -124,13 +130,13 @@ func (s *screen) hide() {
 	}
 }
 
-// simulating returns a function that takes the progress of the i-th candidate, from
-// 0, and shows it; nil without a terminal.
-func (s *screen) simulating(name string, i, candidates int) func(done, of int) {
+// Simulating returns a function that takes the progress of the i-th candidate of a
+// simulation, from 0, and shows it; nil without a terminal.
+func (s *Screen) Simulating(name string, i, candidates int) func(done, of int) {
 	if s == nil {
 		return nil
 	}
-	name = inspect.Cut(shown(name), 30) // a line is all there is
+	name = inspect.Cut(inspect.Shown(name), 30) // a line is all there is
 	if candidates > 1 {
 		name += fmt.Sprintf(" (%d of %d)", i+1, candidates)
 	}
@@ -144,9 +150,9 @@ func (s *screen) simulating(name string, i, candidates int) func(done, of int) {
 	}
 }
 
-// A screen is a terminal on whose last line there may be a bar. The bar makes
+// A Screen is a terminal on whose last line there may be a bar. The bar makes
 // way for whatever else is written, of whomever it comes.
-type screen struct {
+type Screen struct {
 	w *logqueue.Queue
 
 	mu    sync.Mutex
@@ -154,15 +160,16 @@ type screen struct {
 	began time.Time                // of the bar
 }
 
-// onScreen returns the queue as a screen if it leads to a terminal.
-func onScreen(q *logqueue.Queue) io.Writer {
+// OnScreen returns the queue, as a [Screen] if it leads to a terminal.
+func OnScreen(q *logqueue.Queue) io.Writer {
 	if !isTerminal(q.To()) {
 		return q
 	}
-	return &screen{w: q}
+	return &Screen{w: q}
 }
 
-func (s *screen) Write(b []byte) (int, error) {
+// Write implements [io.Writer].
+func (s *Screen) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bar != nil {
