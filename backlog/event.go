@@ -12,6 +12,7 @@ type Event struct {
 	Kind    EventKind
 	At      time.Time // by the engine's clock
 	Tier    string
+	By      string
 	Record  *Record
 	Outcome Outcome
 	Err     error
@@ -61,7 +62,7 @@ const (
 	Paused           EventKind = "pause"                // Err: the handler's; At: until when
 	TicksMissed      EventKind = "ticks missed"         // N, AtLeast: ticks since then that the pass about to start covers; Tier: its tier
 	TierSkipped      EventKind = "tier skipped"         // Tier: due, but its last pass still runs
-	TierCovered      EventKind = "tier covered"         // Tier: due, and covered by the pass of a wider one
+	TierCovered      EventKind = "tier covered"         // Tier: due, and covered by the pass of a wider one, By
 	LockWaiting      EventKind = "waiting for the lock" // a pass waits for the run lock of another process; Tier
 	LockLost         EventKind = "lock lost"            // the run lock is lost, the passes under it are stopped and owed; Err: the lock's
 	ClockSetBack     EventKind = "clock set back"       // Err says by how much

@@ -293,7 +293,7 @@ func (l *Loop) startDue(s *tiers.Schedule, pick tiers.Pick, since, now time.Time
 		l.emit(Event{Kind: TicksMissed, Tier: pick.Start.Tier.Name, N: missed, AtLeast: more, Since: since})
 	}
 	for _, d := range pick.Covered {
-		l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name})
+		l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name, By: pick.Start.Tier.Name})
 	}
 	pass := TierPass(s, pick.Start.Tier)
 	// A pass goes by its tick, not by the moment it took to start.

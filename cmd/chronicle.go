@@ -38,7 +38,7 @@ func (a *app) newChronicle(state *checkpoint.File) *chronicle {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.app.Store(a)
 	c.Dead, c.OnOutage = a.table.HasDead(), c.changed
-	c.restore()
+	c.restore(false)
 	go func() {
 		for f := range c.work {
 			f()
@@ -54,11 +54,17 @@ func (a *app) newChronicle(state *checkpoint.File) *chronicle {
 	return c
 }
 
-// restore goes on with the outage that whoever worked before has seen.
-func (c *chronicle) restore() {
+// restore goes on with the outage that whoever worked before has seen and, for pages,
+// with the passes.
+func (c *chronicle) restore(pages bool) {
 	s, err := c.state.State()
 	c.keep(err)
-	c.Picture.Restore(s.Outage)
+	var passes []watch.Pass
+	if pages {
+		passes, err = c.state.Passes()
+		c.keep(err)
+	}
+	c.Picture.Restore(passes, s.Outages, s.Outage)
 }
 
 // end waits until all is kept and told, or the end is a hard one.
@@ -80,7 +86,7 @@ func (c *chronicle) Observe(ev backlog.Event) {
 	}
 	c.Observer.Observe(ev)
 	if ev.Kind == backlog.PassEnded && !c.single {
-		p := watch.PassOf(*ev.Report, c.Picture.Causes(ev.Tier))
+		p := *c.Picture.Last(ev.Tier)
 		c.work <- func() {
 			c.keep(c.state.AddPass(p))
 			if c.Picture.Outage() != nil {
@@ -100,7 +106,7 @@ func (c *chronicle) keep(err error) {
 }
 
 func (c *chronicle) keepOutage() {
-	c.keep(c.state.Change(func(s *checkpoint.State) { s.Outage = c.Picture.Outage() }))
+	c.keep(c.state.Change(func(s *checkpoint.State) { s.Outage, s.Outages = c.Picture.Outage(), c.Picture.Outages() }))
 }
 
 // changed counts the pending records and then says what has become of the outage.

@@ -90,7 +90,7 @@ func mayImport(s source, imported string) bool {
 	case imported == "backlog/logqueue" && s.folder == "backlog/logging":
 		return true // where the log goes
 	case imported == "backlog/watch" || imported == "backlog/causes": // what passes leave behind, told, kept and shown
-		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint"}, s.folder)
+		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint", "backlog/web"}, s.folder)
 	case s.folder == "backlog/inspect" && s.test:
 		return imported != "cmd"
 	case s.folder == "backlog/mapping":

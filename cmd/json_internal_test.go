@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"backlog/backlog/amqp"
-	"backlog/backlog/checkpoint"
 	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
 )
@@ -25,7 +24,7 @@ var answers = map[string]any{
 	"check --sample": sample{}, "schedule": []inspect.Tick{}, "retry --errors": amqp.Redriven{},
 	// The outermost names of these stand in the code, where scripts hold them fast.
 	"pause": struct {
-		Pause *checkpoint.Pause `json:"pause"`
+		Pause *watch.Pause `json:"pause"`
 	}{},
 	"check": struct {
 		OK     bool      `json:"ok"`

@@ -16,6 +16,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/table"
+	"backlog/backlog/watch"
 )
 
 // PauseOptions are the flags of pause.
@@ -57,7 +58,7 @@ func runPause(ctx context.Context, o PauseOptions, g *globals) error {
 		return usagef("--for or --until, not both")
 	}
 	_, now := o.clock()
-	p := checkpoint.Pause{Reason: o.Reason, By: whoAmI()}
+	p := watch.Pause{Reason: o.Reason, By: whoAmI()}
 	if o.For > 0 {
 		o.Until = now.Add(o.For)
 	}
@@ -85,7 +86,7 @@ for by one pass within two seconds.`,
 }
 
 // changePause puts a pause, or none, into the state file that the leader heeds.
-func (g *globals) changePause(ctx context.Context, o dataFlags, p *checkpoint.Pause) error {
+func (g *globals) changePause(ctx context.Context, o dataFlags, p *watch.Pause) error {
 	_, now := o.clock()
 	cfg, err := g.loadAny()
 	if err != nil {

@@ -186,7 +186,7 @@ func (d *server) lead(ctx context.Context) error {
 	d.lock, d.loop.Since = lock, since
 	d.mu.Unlock()
 	d.sayStarted("leader")
-	d.chronicle.restore()
+	d.chronicle.restore(true)
 	defer d.state.Lead()()
 	d.keepDaemon(&checkpoint.Daemon{PID: os.Getpid(), Since: time.Now()})
 	defer d.keepDaemon(nil)

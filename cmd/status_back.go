@@ -19,7 +19,7 @@ type lookBack struct {
 	Leader   string             `json:"leader"`
 	LastWake stamp              `json:"last_wake"`
 	Outage   *watch.Outage      `json:"outage"`
-	Pause    *checkpoint.Pause  `json:"pause"`
+	Pause    *watch.Pause       `json:"pause"`
 }
 
 // lookBack reads the state folder, which may tell nothing, and asks who leads.

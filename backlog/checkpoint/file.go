@@ -31,9 +31,10 @@ import (
 // A State is what a [File] keeps.
 type State struct {
 	backlog.Checkpoint
-	Daemon *Daemon       `json:"daemon,omitempty"` // the one that leads, or was killed when it did: see File.Leads
-	Pause  *Pause        `json:"pause,omitempty"`
-	Outage *watch.Outage `json:"outage,omitempty"`
+	Daemon  *Daemon            `json:"daemon,omitempty"` // the one that leads, or was killed when it did: see File.Leads
+	Pause   *watch.Pause       `json:"pause,omitempty"`
+	Outage  *watch.Outage      `json:"outage,omitempty"`
+	Outages []watch.PastOutage `json:"outages,omitempty"` // the last that are over
 }
 
 // A Daemon is the process that leads.
@@ -42,27 +43,8 @@ type Daemon struct {
 	Since time.Time `json:"since"`
 }
 
-// A Pause is a time in which nothing is started.
-type Pause struct {
-	Until  *time.Time `json:"until"` // nil: until it is ended
-	Reason string     `json:"reason"`
-	By     string     `json:"by"` // the account that asked for it
-}
-
-// String says until when, and why.
-func (p *Pause) String() string {
-	text := "until it is resumed"
-	if p.Until != nil {
-		text = "until " + p.Until.UTC().Format("2006-01-02 15:04:05 MST")
-	}
-	if p.Reason != "" {
-		text += " (" + p.Reason + ")"
-	}
-	return text
-}
-
 // Current returns the pause that holds at the time, nil if none does.
-func (s *State) Current(now time.Time) *Pause {
+func (s *State) Current(now time.Time) *watch.Pause {
 	if p := s.Pause; p != nil && (p.Until == nil || now.Before(*p.Until)) {
 		return p
 	}

@@ -74,7 +74,7 @@ func TestPassUnderWay(t *testing.T) {
 			tier string
 			took time.Duration
 		}{{"1d", time.Second - 1}, {"7d", time.Second + 1}, {"1d", 0}} {
-			o.Observe(backlog.Event{Kind: backlog.PassStarted, Tier: x.tier, At: time.Now()})
+			o.Observe(backlog.Event{Kind: backlog.PassStarted, Report: new(backlog.Report), Tier: x.tier, At: time.Now()})
 			time.Sleep(x.took)
 			synctest.Wait()
 			o.Observe(backlog.Event{Kind: backlog.PassEnded, Tier: x.tier, Report: &backlog.Report{Tier: x.tier}})
@@ -123,7 +123,7 @@ func TestUnwritten(t *testing.T) {
 // failures feeds an observer with what a pass tells of records that fail: the
 // n-th has the n-th error.
 func failures(o *logging.Observer, tier string, errs ...error) {
-	o.Observe(backlog.Event{Kind: backlog.PassStarted, Tier: tier})
+	o.Observe(backlog.Event{Kind: backlog.PassStarted, Report: new(backlog.Report), Tier: tier})
 	for i, err := range errs {
 		o.Observe(backlog.Event{
 			Kind: backlog.AttemptEnded, Tier: tier, Outcome: backlog.OutcomeOf(err), Err: err,

@@ -14,12 +14,15 @@ import (
 
 // A Pass is the report of a pass as commands print it and the state folder keeps it.
 type Pass struct {
+	N        int64         `json:"n"` // what it is called: the milliseconds of its start
 	Tier     string        `json:"tier"`
 	MaxAge   float64       `json:"max_age_seconds"`
 	Started  inspect.Stamp `json:"started"`
 	Duration float64       `json:"duration_seconds"`
 	backlog.Report
-	Causes []Cause `json:"causes"`
+	Covered []string `json:"covered"` // the tiers that ticked with it
+	Missed  int      `json:"missed"`  // ticks that it makes up for
+	Causes  []Cause  `json:"causes"`
 }
 
 // A Cause is why records failed: their error where all have the same, else what their
@@ -32,10 +35,12 @@ type Cause struct {
 
 // PassOf returns the report with its causes.
 func PassOf(r backlog.Report, list []causes.Cause) Pass {
-	p := Pass{r.Tier, r.MaxAge.Seconds(), inspect.Stamp(r.Started), r.Duration.Seconds(), r, make([]Cause, len(list))}
-	for i, c := range list {
-		first, _ := c.First.MarshalJSON()
-		p.Causes[i] = Cause{c.String(), c.Records, first}
+	p := Pass{
+		N: r.Started.UnixMilli(), Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Started: inspect.Stamp(r.Started), Duration: r.Duration.Seconds(),
+		Report: r, Covered: []string{}, Causes: make([]Cause, len(list)),
+	}
+	for i := range list {
+		p.Causes[i] = causeOf(&list[i])
 	}
 	return p
 }
@@ -43,6 +48,25 @@ func PassOf(r backlog.Report, list []causes.Cause) Pass {
 // Ended returns when the pass ended.
 func (p *Pass) Ended() time.Time {
 	return time.Time(p.Started).Add(time.Duration(p.Duration * float64(time.Second)))
+}
+
+// A Pause is a time in which nothing is started.
+type Pause struct {
+	Until  *time.Time `json:"until"` // nil: until it is ended
+	Reason string     `json:"reason"`
+	By     string     `json:"by"` // the account that asked for it
+}
+
+// String says until when, and why.
+func (p *Pause) String() string {
+	text := "until it is resumed"
+	if p.Until != nil {
+		text = "until " + p.Until.UTC().Format("2006-01-02 15:04:05 MST")
+	}
+	if p.Reason != "" {
+		text += " (" + p.Reason + ")"
+	}
+	return text
 }
 
 // An Outage is a time in which every attempt fails. It begins with a pass without a
@@ -82,18 +106,18 @@ type Picture struct {
 	mu     sync.Mutex
 	passes map[string]*pass // the last of each tier, under way or ended
 	outage *Outage
+	away   time.Time // since when the database is
+
+	*history
 }
 
 type pass struct {
 	causes.Tally
+	begun            *Pass // nil: it has ended
+	ended            *Pass
+	covered          []string
+	missed           int
 	fresh, succeeded bool // a record was tried for the first time; one succeeded
-}
-
-// Restore goes on with the outage that another process has seen; nil: none.
-func (p *Picture) Restore(o *Outage) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.outage = o
 }
 
 // Outage returns the outage that lasts, or nil. The caller may change it.
@@ -128,6 +152,20 @@ func (p *Picture) Causes(tier string) []causes.Cause {
 	return p.of(tier).Causes()
 }
 
+// Last returns the tier's last pass that has ended since its last one began; nil: none.
+func (p *Picture) Last(tier string) *Pass {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of(tier).ended
+}
+
+// Away returns since when the database has been away, zero if it answers.
+func (p *Picture) Away() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.away
+}
+
 // of returns the tier's pass. The caller holds the lock.
 func (p *Picture) of(tier string) *pass {
 	x := p.passes[tier]
@@ -144,42 +182,72 @@ func (p *Picture) of(tier string) *pass {
 // Observe takes one event. The outage is the one that began, lasts or, Recovered, is over.
 func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
 	folded, text := "", ""
-	switch {
-	case ev.Kind == backlog.AttemptEnded && (ev.Outcome == backlog.Errored || ev.Outcome == backlog.Rejected):
-		text = ev.Err.Error()
-		folded = causes.Fold(text) // before the lock: others wait for that
-	case ev.Kind == backlog.OnDeadFailed:
+	switch ev.Kind {
+	case backlog.AttemptEnded:
+		if ev.Outcome == backlog.Errored || ev.Outcome == backlog.Rejected {
+			text = ev.Err.Error()
+			folded = causes.Fold(text) // before the lock: others wait for that
+		}
+	case backlog.OnDeadFailed:
 		text = "on_dead: " + ev.Err.Error()
 		folded = "on_dead: " + causes.Fold(ev.Err.Error())
-	case ev.Kind != backlog.AttemptEnded && ev.Kind != backlog.PassStarted && ev.Kind != backlog.PassEnded:
-		return None, Outage{}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	x := p.of(ev.Tier)
 	switch ev.Kind {
+	case backlog.TierCovered:
+		x := p.of(ev.By)
+		x.covered = append(x.covered, ev.Tier)
+	case backlog.TicksMissed:
+		p.of(ev.Tier).missed = ev.N
 	case backlog.PassStarted:
-		p.passes[ev.Tier] = new(pass)
-		return None, Outage{}
+		x := p.of(ev.Tier)
+		begun := PassOf(*ev.Report, nil)
+		begun.Covered, begun.Missed = append(begun.Covered, x.covered...), x.missed
+		p.passes[ev.Tier] = &pass{begun: &begun}
 	case backlog.PassEnded:
-		return p.passEnded(ev, x)
-	}
-	if text != "" {
-		x.Add(folded, text, ev.Record.Key)
-	}
-	if ev.Kind == backlog.AttemptEnded {
-		x.fresh = x.fresh || text != "" && ev.Record.Lane == backlog.Fresh
-		x.succeeded = x.succeeded || ev.Outcome == backlog.Succeeded
-	}
-	if o := p.outage; o != nil && ev.Kind == backlog.AttemptEnded && ev.Outcome == backlog.Succeeded {
-		p.outage = nil
-		return Recovered, *o
+		return p.passEnded(ev, p.of(ev.Tier))
+	case backlog.OnDeadFailed:
+		p.of(ev.Tier).Add(folded, text, ev.Record.Key)
+	case backlog.AttemptEnded:
+		return p.attemptEnded(ev, folded, text)
+	case backlog.StoreUnavailable:
+		p.away = ev.At
+	case backlog.StoreBack:
+		p.away = time.Time{}
 	}
 	return None, Outage{}
 }
 
+func (p *Picture) attemptEnded(ev backlog.Event, folded, text string) (Change, Outage) {
+	x := p.of(ev.Tier)
+	if text != "" {
+		x.Add(folded, text, ev.Record.Key)
+		x.fresh = x.fresh || ev.Record.Lane == backlog.Fresh
+	}
+	h := p.kept()
+	h.attempt(ev, folded, text)
+	if ev.Outcome != backlog.Succeeded {
+		return None, Outage{}
+	}
+	x.succeeded = true
+	o := p.outage
+	if o == nil {
+		return None, Outage{}
+	}
+	p.outage = nil
+	h.outage(*o, ev.At)
+	return Recovered, *o
+}
+
 func (p *Picture) passEnded(ev backlog.Event, x *pass) (Change, Outage) {
 	r := ev.Report
+	ended := PassOf(*r, x.Causes())
+	if x.begun != nil {
+		ended.Covered, ended.Missed = x.begun.Covered, x.begun.Missed
+	}
+	x.begun, x.ended = nil, &ended
+	p.kept().pass(ended)
 	if x.succeeded || r.Succeeded > 0 || r.Failed == 0 {
 		return None, Outage{}
 	}

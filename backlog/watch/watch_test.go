@@ -13,7 +13,7 @@ import (
 
 // failures tells of records that fail: the n-th has the n-th error.
 func failures(p *watch.Picture, tier string, errs ...string) {
-	p.Observe(backlog.Event{Kind: backlog.PassStarted, Tier: tier})
+	p.Observe(backlog.Event{Kind: backlog.PassStarted, Report: new(backlog.Report), Tier: tier})
 	for i, text := range errs {
 		p.Observe(backlog.Event{
 			Kind: backlog.AttemptEnded, Tier: tier, Outcome: backlog.Errored, Err: errors.New(text),
@@ -62,7 +62,7 @@ func TestOutage(t *testing.T) {
 			}
 			for i, y := range x.passes {
 				at := start.Add(time.Duration(y.minute) * time.Minute)
-				p.Observe(backlog.Event{Kind: backlog.PassStarted, Tier: "1d", At: at})
+				p.Observe(backlog.Event{Kind: backlog.PassStarted, Report: new(backlog.Report), Tier: "1d", At: at})
 				for range y.fresh {
 					attempt(backlog.Fresh, backlog.Errored)
 				}
@@ -89,7 +89,7 @@ func TestOutage(t *testing.T) {
 // A process goes on with the outage that another has seen.
 func TestRestoredOutage(t *testing.T) {
 	p := new(watch.Picture)
-	p.Restore(&watch.Outage{Passes: 7, Cause: "away"})
+	p.Restore(nil, nil, &watch.Outage{Passes: 7, Cause: "away"})
 	c, o := p.Observe(backlog.Event{Kind: backlog.AttemptEnded, Outcome: backlog.Succeeded, Record: new(backlog.Record)})
 	if c != watch.Recovered || o.Passes != 7 || p.Outage() != nil {
 		t.Errorf("got %v, %+v", c, o)

@@ -1,0 +1,255 @@
+package watch
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"backlog/backlog"
+	"backlog/backlog/causes"
+	"backlog/backlog/inspect"
+)
+
+// The bounds of what is remembered.
+const (
+	maxPasses   = 1000
+	maxOutages  = 20
+	maxRecords  = 10_000 // that failed, with their attempts
+	maxAttempts = 5      // of each
+	maxText     = 256    // bytes of an attempt's error
+	maxStreaks  = 100_000
+	maxSuspects = 1000
+	// suspectAfter are the failures in a row after which a record is suspected, where at
+	// least half of the other attempts meanwhile have succeeded.
+	suspectAfter = 5
+)
+
+// A PastOutage is one that is over.
+type PastOutage struct {
+	Outage
+	Ended time.Time `json:"ended"`
+}
+
+// Failures are why attempts have failed since the process began.
+type Failures struct {
+	Since    time.Time
+	Attempts int // that failed
+	Causes   []SeenCause
+}
+
+// A SeenCause is a cause with where and when it was met.
+type SeenCause struct {
+	Cause
+	Share     float64       `json:"share"` // of all failed attempts
+	FirstSeen inspect.Stamp `json:"first_seen"`
+	LastSeen  inspect.Stamp `json:"last_seen"`
+	Tiers     []string      `json:"tiers"`
+}
+
+// An Attempt is one that has ended.
+type Attempt struct {
+	At      inspect.Stamp `json:"at"`
+	Tier    string        `json:"tier"`
+	Outcome string        `json:"outcome"`
+	Error   string        `json:"error"`
+}
+
+// A Suspect is a record that fails again and again where others succeed.
+type Suspect struct {
+	ID       backlog.Key   `json:"id"`
+	Failures int           `json:"failures"` // in a row, since the process began
+	Error    string        `json:"error"`    // the last one
+	Last     inspect.Stamp `json:"last"`
+}
+
+// A history is what has been, bounded. Its owner locks it.
+type history struct {
+	since    time.Time
+	passes   []Pass // the oldest first
+	outages  []PastOutage
+	failures causes.Tally
+	met      map[*causes.Cause]*meeting
+	failed   int // attempts
+
+	ended, good uint64 // attempts, and those that succeeded
+	records     *simplelru.LRU[uint64, []Attempt]
+	streaks     *simplelru.LRU[uint64, streak]
+	suspects    *simplelru.LRU[uint64, Suspect]
+}
+
+type meeting struct {
+	first, last time.Time
+	tiers       map[string]bool
+}
+
+// A streak is a record's failures in a row, and how many attempts there were when the
+// last ones of them began to count.
+type streak struct {
+	failures    int
+	ended, good uint64
+}
+
+func newHistory(since time.Time) *history {
+	h := &history{since: since, met: make(map[*causes.Cause]*meeting)}
+	h.records, _ = simplelru.NewLRU[uint64, []Attempt](maxRecords, nil) // an error is a size below one
+	h.streaks, _ = simplelru.NewLRU[uint64, streak](maxStreaks, nil)
+	h.suspects, _ = simplelru.NewLRU[uint64, Suspect](maxSuspects, nil)
+	return h
+}
+
+// attempt takes the end of one; folded and text are its error's.
+func (h *history) attempt(ev backlog.Event, folded, text string) {
+	h.ended++
+	if ev.Outcome == backlog.Succeeded {
+		h.good++
+		if h.records.Len() == 0 {
+			return
+		}
+	}
+	id := ev.Record.Key.Hash()
+	if ev.Outcome == backlog.Succeeded {
+		h.streaks.Remove(id)
+		h.suspects.Remove(id)
+	} else if text != "" {
+		h.failure(ev, id, folded, text)
+	}
+	if list, known := h.records.Peek(id); known || text != "" {
+		x := Attempt{inspect.Stamp(ev.At), ev.Tier, ev.Outcome.String(), inspect.Cut(text, maxText)}
+		h.records.Add(id, append([]Attempt{x}, list[:min(len(list), maxAttempts-1)]...))
+	}
+}
+
+func (h *history) failure(ev backlog.Event, id uint64, folded, text string) {
+	h.failed++
+	c := h.failures.Add(folded, text, ev.Record.Key)
+	m := h.met[c]
+	if m == nil {
+		m = &meeting{first: ev.At, tiers: make(map[string]bool)}
+		h.met[c] = m
+	}
+	m.last, m.tiers[ev.Tier] = ev.At, true
+
+	s, known := h.streaks.Get(id)
+	if !known {
+		s = streak{ended: h.ended - 1, good: h.good}
+	}
+	s.failures++
+	suspect, suspected := h.suspects.Peek(id)
+	if s.failures%suspectAfter == 0 {
+		others := h.ended - s.ended - suspectAfter
+		suspected = others > 0 && 2*(h.good-s.good) >= others
+		s.ended, s.good = h.ended, h.good
+	}
+	h.streaks.Add(id, s)
+	if suspect = (Suspect{ev.Record.Key, s.failures, inspect.Cut(text, maxText), inspect.Stamp(ev.At)}); suspected {
+		h.suspects.Add(id, suspect)
+	} else {
+		h.suspects.Remove(id)
+	}
+}
+
+func (h *history) pass(p Pass) {
+	h.passes = last(append(h.passes, p), maxPasses)
+}
+
+func (h *history) outage(o Outage, ended time.Time) {
+	h.outages = last(append(h.outages, PastOutage{o, ended}), maxOutages)
+}
+
+// last returns the list's newest elements.
+func last[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
+
+// Restore goes on with what other processes have left: passes, the oldest first, past
+// outages, the newest first, and the one that lasts; nil: none.
+func (p *Picture) Restore(passes []Pass, past []PastOutage, o *Outage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.kept()
+	if h.outages, p.outage = last(reversed(past), maxOutages), o; len(passes) > 0 {
+		h.passes = last(passes, maxPasses)
+	}
+}
+
+// kept returns the history. The caller holds the lock.
+func (p *Picture) kept() *history {
+	if p.history == nil {
+		p.history = newHistory(time.Now())
+	}
+	return p.history
+}
+
+// Passes returns those that have ended, the newest first.
+func (p *Picture) Passes() []Pass {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return reversed(p.kept().passes)
+}
+
+// Outages returns those that are over, the newest first.
+func (p *Picture) Outages() []PastOutage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return reversed(p.kept().outages)
+}
+
+// reversed returns a copy.
+func reversed[T any](list []T) []T {
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	return list
+}
+
+// Running returns the passes under way.
+func (p *Picture) Running() (list []Pass) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, tier := range slices.Sorted(maps.Keys(p.passes)) {
+		if x := p.passes[tier]; x.begun != nil {
+			list = append(list, *x.begun)
+		}
+	}
+	return list
+}
+
+// Failures returns why attempts have failed, the most frequent cause first.
+func (p *Picture) Failures() Failures {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.kept()
+	f := Failures{Since: h.since, Attempts: h.failed}
+	for c, m := range h.met {
+		f.Causes = append(f.Causes, SeenCause{
+			causeOf(c), float64(c.Records) / float64(h.failed), inspect.Stamp(m.first), inspect.Stamp(m.last), slices.Sorted(maps.Keys(m.tiers)),
+		})
+	}
+	slices.SortFunc(f.Causes, func(a, b SeenCause) int {
+		if a.Records != b.Records {
+			return b.Records - a.Records
+		}
+		return time.Time(a.FirstSeen).Compare(time.Time(b.FirstSeen))
+	})
+	return f
+}
+
+func causeOf(c *causes.Cause) Cause {
+	first, _ := c.First.MarshalJSON()
+	return Cause{c.String(), c.Records, json.RawMessage(first)}
+}
+
+// Attempts returns the last ones at a record that has failed, the newest first.
+func (p *Picture) Attempts(key backlog.Key) []Attempt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list, _ := p.kept().records.Peek(key.Hash())
+	return slices.Clone(list)
+}
+
+// Suspects returns the records that are suspected, the latest failure first.
+func (p *Picture) Suspects() []Suspect {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return reversed(p.kept().suspects.Values())
+}

@@ -1,0 +1,142 @@
+package watch_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/watch"
+)
+
+// attempt tells of one at a record; an empty text is a success.
+func attempt(p *watch.Picture, id int, text string) {
+	ev := backlog.Event{Kind: backlog.AttemptEnded, At: time.Unix(int64(id), 0), Tier: "1d", Outcome: backlog.Succeeded, Record: &backlog.Record{Key: backlog.NewKey(int64(id))}}
+	if text != "" {
+		ev.Outcome, ev.Err = backlog.Errored, errors.New(text)
+	}
+	p.Observe(ev)
+}
+
+func suspects(p *watch.Picture) (list []string) {
+	for _, s := range p.Suspects() {
+		list = append(list, fmt.Sprintf("%s:%d", s.ID, s.Failures))
+	}
+	return list
+}
+
+// A record is suspected after five failures among which half of the others succeed.
+func TestSuspects(t *testing.T) {
+	for _, x := range []struct {
+		name            string
+		passes, others  int // passes with the record, and how many others in each
+		good            int // of the others
+		success, wanted string
+	}{
+		{"others succeed", 5, 2, 2, "", "7:5"},
+		{"half of them", 5, 2, 1, "", "7:5"},
+		{"fewer than half", 5, 3, 1, "", ""},
+		{"four failures", 4, 2, 2, "", ""},
+		{"nobody else", 5, 0, 0, "", ""},
+		{"it goes on", 8, 2, 2, "", "7:8"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			p := new(watch.Picture)
+			for range x.passes {
+				for i := range x.others {
+					text := "away"
+					if i < x.good {
+						text = ""
+					}
+					attempt(p, 100+i, text)
+				}
+				attempt(p, 7, "no such order")
+			}
+			got := suspects(p)
+			for len(got) > 0 && !strings.HasPrefix(got[len(got)-1], "7:") {
+				got = got[:len(got)-1] // another record that fails
+			}
+			if strings.Join(got, " ") != x.wanted && (len(got) == 0 || got[0] != x.wanted) {
+				t.Errorf("got %v, want %q", got, x.wanted)
+			}
+			attempt(p, 7, "")
+			if got := strings.Join(suspects(p), " "); strings.Contains(got, "7:") {
+				t.Errorf("after its success: %s", got)
+			}
+		})
+	}
+}
+
+// Of each record that failed the last five attempts are remembered, its success among them.
+func TestAttempts(t *testing.T) {
+	p := new(watch.Picture)
+	attempt(p, 8, "")
+	for i := range 5 {
+		attempt(p, 7, fmt.Sprint("no answer ", i))
+	}
+	attempt(p, 7, "")
+	list := p.Attempts(backlog.NewKey(int64(7)))
+	if len(list) != 5 || list[0].Outcome != "success" || list[1].Error != "no answer 4" || list[4].Error != "no answer 1" {
+		t.Errorf("got %+v", list)
+	}
+	if list := p.Attempts(backlog.NewKey(int64(8))); len(list) != 0 {
+		t.Errorf("a record that never failed: %+v", list)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	p := new(watch.Picture)
+	for i := range 3 {
+		attempt(p, 1+i, fmt.Sprintf("order %d is lost", i))
+	}
+	attempt(p, 9, "refused")
+	f := p.Failures()
+	if f.Attempts != 4 || len(f.Causes) != 2 || f.Causes[0].Error != "order # is lost" || f.Causes[0].Share != 0.75 ||
+		!time.Time(f.Causes[0].LastSeen).Equal(time.Unix(3, 0)) || f.Causes[0].Tiers[0] != "1d" || string(f.Causes[1].First) != "9" {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// A pass tells what it covered and made up for; it runs until it has ended, and is kept.
+func TestPasses(t *testing.T) {
+	p := new(watch.Picture)
+	p.Restore([]watch.Pass{{Tier: "7d", N: 1}}, []watch.PastOutage{{Outage: watch.Outage{Cause: "old"}}}, nil)
+	at := time.UnixMilli(1_700_000_000_000)
+	report := &backlog.Report{Tier: "7d", Started: at}
+	p.Observe(backlog.Event{Kind: backlog.TicksMissed, Tier: "7d", N: 4})
+	p.Observe(backlog.Event{Kind: backlog.TierCovered, Tier: "1d", By: "7d"})
+	p.Observe(backlog.Event{Kind: backlog.PassStarted, Tier: "7d", Report: report})
+	if r := p.Running(); len(r) != 1 || r[0].Tier != "7d" || r[0].Missed != 4 {
+		t.Errorf("running: %+v", r)
+	}
+	p.Observe(backlog.Event{Kind: backlog.PassEnded, Tier: "7d", Report: report})
+	list := p.Passes()
+	if len(list) != 2 || len(p.Running()) != 0 || list[0].N != 1_700_000_000_000 || len(list[0].Covered) != 1 || list[0].Covered[0] != "1d" || list[1].N != 1 {
+		t.Errorf("got %+v", list)
+	}
+	if last := p.Last("7d"); last == nil || last.Missed != 4 {
+		t.Errorf("the last pass: %+v", last)
+	}
+	if o := p.Outages(); len(o) != 1 || o[0].Cause != "old" {
+		t.Errorf("outages: %+v", o)
+	}
+}
+
+// What has been is bounded, whatever comes.
+func TestHistoryIsBounded(t *testing.T) {
+	p := new(watch.Picture)
+	for i := range 1100 {
+		p.Observe(backlog.Event{Kind: backlog.PassEnded, Tier: "1d", Report: &backlog.Report{Started: time.UnixMilli(int64(i))}})
+	}
+	for i := range 12_000 {
+		attempt(p, i, strings.Repeat("x", 5000))
+	}
+	if list := p.Passes(); len(list) != 1000 || list[0].N != 1099 {
+		t.Errorf("passes: %d", len(list))
+	}
+	if first, last := p.Attempts(backlog.NewKey(int64(1))), p.Attempts(backlog.NewKey(int64(11_999))); first != nil || len(last) != 1 || len(last[0].Error) > 300 {
+		t.Errorf("attempts: %v, %v", first, last)
+	}
+}

@@ -1,0 +1,150 @@
+// Package web serves pages and an API that show what a daemon and its table are about,
+// closed to everybody without the token. It knows no database: see [Backlog].
+package web
+
+import (
+	"context"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/watch"
+	"backlog/tiers"
+)
+
+// A Backlog is what a [Site] shows and acts on. Its methods may be called concurrently. An
+// error that the visitor has caused is a [*Problem].
+type Backlog interface {
+	// Now returns what is known without asking the database.
+	Now() Now
+	// Records returns a page of the records that the filter means.
+	Records(ctx context.Context, f Filter) (Records, error)
+	Record(ctx context.Context, id string) (Record, error)
+	// Simulate shows what the schedule, YAML with the key tiers, would do with the records
+	// that the table has now, beside the running one.
+	Simulate(ctx context.Context, schedule string) (Simulation, error)
+	// Choose counts the records that Retry would put back.
+	Choose(ctx context.Context, f Filter) (Choice, error)
+	// Retry puts back what the filter means. It is a [*Problem] if that has become
+	// considerably more than expected.
+	Retry(ctx context.Context, f Filter, expect int) (Retried, error)
+	// Pause begins a pause; nil: ends it.
+	Pause(p *watch.Pause) error
+	// Resolve gives an attempt of the policy refresh its outcome, success or error.
+	Resolve(ctx context.Context, uid, outcome, reason string) error
+}
+
+// What the process is.
+const (
+	Leader  = "leader"
+	Standby = "standby"
+	Viewer  = "viewer" // no daemon
+)
+
+// A Now is what is known at a moment without asking the database.
+type Now struct {
+	Role     string
+	Version  string
+	Database string // without password
+	Table    string
+	Loaded   time.Time // when the configuration was
+	Zone     *time.Location
+	Schedule *tiers.Schedule
+	Refresh  bool // the policy refresh: ages do not matter
+
+	Counts   *inspect.Status // nil: not counted yet
+	Counted  time.Time
+	Took     time.Duration
+	CountErr string // why the last count failed; empty: it did not
+
+	Away    time.Time // since when the database is; zero: it answers
+	Pause   *watch.Pause
+	Picture *watch.Picture // passes, causes, outages, what failed
+}
+
+// A Filter says which records are meant, in the words of the pages' URLs. Empty: any.
+type Filter struct {
+	Band  string // a tier's name, or beyond
+	Lane  string // fresh or failed
+	State string // dead, exhausted or unreadable; empty: all that is pending
+	Cause string // part of the last error, or what a cause is called
+	ID    string // this record alone
+	After string // the place that the page before has called next
+	Limit int
+}
+
+// Records are a page of them.
+type Records struct {
+	Records []Entry `json:"records"`
+	Next    *string `json:"next"` // nil: there are no more
+}
+
+// An Entry is a record in a list.
+type Entry struct {
+	inspect.Entry
+	Retrying bool   `json:"in_retry"`
+	Data     []Cell `json:"data,omitempty"` // of the columns that are to be shown
+}
+
+// A Cell is a column of a record. NULL is nil.
+type Cell struct {
+	Name  string  `json:"name"`
+	Value *string `json:"value"`
+}
+
+// A Record is one in full.
+type Record struct {
+	*inspect.Sheet
+	Retrying bool            `json:"in_retry"`
+	Data     []Cell          `json:"data,omitempty"`
+	Attempts []watch.Attempt `json:"seen"` // by this process, the newest first
+	Ahead    *Ahead          `json:"ahead"`
+}
+
+// Ahead is what becomes of a record that goes on failing; nil where that cannot be said.
+type Ahead struct {
+	Tiers []Left        `json:"tiers"`
+	Until inspect.Stamp `json:"until"` // when it outgrows the widest tier, or is out of retries
+	Then  string        `json:"then"`  // what happens to it then, in words
+}
+
+// Left is how often a tier will still try a record.
+type Left struct {
+	Tier  string `json:"tier"`
+	Ticks int    `json:"ticks"`
+}
+
+// A Simulation is what the running schedule and another one would do.
+type Simulation struct {
+	Columns []string   `json:"columns"`
+	Rows    [][]string `json:"rows"`
+	Plots   []Plot     `json:"-"`
+}
+
+// A Plot is an SVG image.
+type Plot struct {
+	Name string
+	SVG  []byte
+}
+
+// A Choice is what a filter means at a moment.
+type Choice struct {
+	Records  int           `json:"records"`
+	Where    string        `json:"where"` // in words
+	Examples []backlog.Key `json:"examples"`
+}
+
+// Retried is what Retry has done.
+type Retried struct {
+	Selected  int `json:"selected"`
+	Reset     int `json:"reset"`
+	Conflicts int `json:"conflicts"` // changed by somebody else meanwhile
+}
+
+// A Problem is an error that the visitor can do something about.
+type Problem struct {
+	Status int    // of HTTP
+	Text   string // a sentence
+}
+
+func (p *Problem) Error() string { return p.Text }
