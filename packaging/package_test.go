@@ -70,7 +70,7 @@ var noNewPrivileges = []string{
 // The daemon's unit is as hard as the one that `backlog schedule` prints, and lets a
 // handler's sendmail work.
 func TestUnitsAgree(t *testing.T) {
-	daemon, pass := service(text(t, "backlog.service")), service(text(t, "../cmd/systemd.units"))
+	daemon, pass := service(text(t, "backlog.service")), service(text(t, "../backlog/inspect/systemd.units"))
 	hard := func(settings map[string]string) map[string]string {
 		kept := maps.Clone(settings)
 		maps.DeleteFunc(kept, func(name, _ string) bool {
