@@ -1,13 +1,9 @@
 package cmd
 
 import (
-	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
-	"strings"
-	"text/tabwriter"
 
 	"backlog/backlog"
 	"backlog/backlog/causes"
@@ -43,11 +39,8 @@ func printReport(w io.Writer, name string, r backlog.Report, asJSON bool, list [
 
 // printTable prints rows, whose cells tabs separate, in columns.
 func printTable(w io.Writer, rows []string) error {
-	b := bufio.NewWriter(w)
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.Join(rows, "\n"))
-	t.Flush()
-	return b.Flush()
+	_, err := io.WriteString(w, inspect.Columns(rows))
+	return err
 }
 
 // printJSON prints v on one line.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"backlog/tiers"
@@ -32,6 +33,15 @@ func Cut(s string, columns int) string {
 		return s
 	}
 	return string(r[:columns/2]) + "…" + string(r[len(r)-columns/2+1:])
+}
+
+// Columns returns rows, whose cells tabs separate, in columns.
+func Columns(rows []string) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.Join(rows, "\n"))
+	t.Flush()
+	return b.String()
 }
 
 // Plural returns how many there are: 1 record, 2 records.

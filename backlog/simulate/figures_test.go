@@ -1,7 +1,6 @@
-package cmd
+package simulate_test
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -38,14 +37,10 @@ func TestStars(t *testing.T) {
 			c.reports[i].Complete = true
 			all = append(all, simulate.Result{Name: "p", Report: &c.reports[i]})
 		}
-		var out bytes.Buffer
-		g := &globals{out: &out}
+		text := ""
 		print := func() (rows []string) {
-			out.Reset()
-			if err := g.printFigures(all); err != nil {
-				t.Fatal(err)
-			}
-			for _, line := range strings.Split(out.String(), "\n")[1:] {
+			text = simulate.ResultsText(all)
+			for _, line := range strings.Split(text, "\n")[1:] {
 				if cells, ok := strings.CutPrefix(line, "p "); ok {
 					rows = append(rows, strings.Join(strings.Fields(cells), " "))
 				}
@@ -55,7 +50,7 @@ func TestStars(t *testing.T) {
 		if got := strings.Join(print(), "\n"); got != strings.Join(c.want, "\n") {
 			t.Errorf("%s:\n%s\nwant:\n%s", c.name, got, strings.Join(c.want, "\n"))
 		}
-		if says := strings.Contains(out.String(), "\n* the best"); says != strings.Contains(strings.Join(c.want, ""), "*") {
+		if says := strings.Contains(text, "\n* the best"); says != strings.Contains(strings.Join(c.want, ""), "*") {
 			t.Errorf("%s: it says what a star means: %v", c.name, says)
 		}
 		// A part is compared with nothing.
@@ -77,13 +72,9 @@ func TestDiffOfRecovery(t *testing.T) {
 		{some, none, "1m   -  gone"},
 		{some, some, "Nothing changes."},
 	} {
-		var out bytes.Buffer
-		g := &globals{out: &out}
-		if err := g.printDiff(simulate.Result{Name: "now", Report: c.was}, simulate.Result{Name: "b", Report: c.will}); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(out.String(), c.want) {
-			t.Errorf("%s, want %s", &out, c.want)
+		text := simulate.DiffText(simulate.Result{Name: "now", Report: c.was}, simulate.Result{Name: "b", Report: c.will})
+		if !strings.Contains(text, c.want) {
+			t.Errorf("%s, want %s", text, c.want)
 		}
 	}
 }
