@@ -13,6 +13,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
 )
@@ -68,16 +69,6 @@ status; ID is as for explain:
 	return c
 }
 
-// A finding is the result of one check.
-type finding struct {
-	Name   string `json:"name"`
-	OK     bool   `json:"ok"`
-	Detail string `json:"detail"`
-	Cure   string `json:"cure"`
-	// Warning: the program works all the same, so that OK is true too.
-	Warning bool `json:"warning"`
-}
-
 // errCheck says that the findings, already printed, are not all good.
 var errCheck = errors.New("not everything is as it must be")
 
@@ -88,7 +79,7 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 	switch {
 	case err != nil && o.JSON && !o.SQL:
 		k.bad("config", err)
-		return errors.Join(err, g.printChecks(false, k.findings, config.Policy{}))
+		return errors.Join(err, g.printChecks(false, k.Findings, config.Policy{}))
 	case err != nil:
 		return err
 	case o.SQL:
@@ -98,11 +89,11 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 	default:
 		k.all(ctx)
 	}
-	ok := !slices.ContainsFunc(k.findings, func(f finding) bool { return !f.OK })
+	ok := !slices.ContainsFunc(k.Findings, func(f inspect.Finding) bool { return !f.OK })
 	if o.JSON {
-		err = g.printChecks(ok, k.findings, cfg.Policy)
+		err = g.printChecks(ok, k.Findings, cfg.Policy)
 	} else {
-		g.printFindings(k.findings)
+		g.printf("%s", k.Findings.Text())
 	}
 	switch {
 	case err != nil || ok:
@@ -115,50 +106,26 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 
 // printChecks prints the findings and, with the policy refresh, how its settings are
 // understood, which may be sentences.
-func (g *globals) printChecks(ok bool, list []finding, p config.Policy) error {
+func (g *globals) printChecks(ok bool, list []inspect.Finding, p config.Policy) error {
 	return printJSON(g.out, struct {
-		OK     bool      `json:"ok"`
-		Checks []finding `json:"checks"`
-		Policy any       `json:"policy,omitempty"`
+		OK     bool              `json:"ok"`
+		Checks []inspect.Finding `json:"checks"`
+		Policy any               `json:"policy,omitempty"`
 	}{ok, list, refreshSettings(p)})
-}
-
-func (g *globals) printFindings(list []finding) {
-	for _, f := range list {
-		mark := "ok   "
-		if f.Warning {
-			mark = "warn "
-		} else if !f.OK {
-			mark = "FAIL "
-		}
-		lines := each(strings.Split(f.Detail, "\n"), escaped)
-		g.printf("%s %-11s %s\n", mark, f.Name, strings.Join(lines, "\n                  "))
-		if f.Cure != "" {
-			g.printf("                  cure: %s\n", escaped(f.Cure))
-		}
-	}
 }
 
 // A checker collects findings.
 type checker struct {
-	g        *globals
-	cfg      *config.Config
-	now      time.Time
-	table    *table.Table
-	findings []finding
-	written  *table.DB // that may be written to; nil: not opened
+	inspect.Findings
+	g       *globals
+	cfg     *config.Config
+	now     time.Time
+	table   *table.Table
+	written *table.DB // that may be written to; nil: not opened
 
 	noWrite       bool
 	leftAlone     string // what statuses has found besides
 	misconfigured bool   // the database's URL is none
-}
-
-func (k *checker) good(name, format string, args ...any) {
-	k.findings = append(k.findings, finding{Name: name, OK: true, Detail: fmt.Sprintf(format, args...)})
-}
-
-func (k *checker) warn(name, cure, format string, args ...any) {
-	k.findings = append(k.findings, finding{Name: name, OK: true, Warning: true, Detail: fmt.Sprintf(format, args...), Cure: cure})
 }
 
 // bad adds the error, or each of several, and reports whether there was one. The hint is
@@ -173,7 +140,7 @@ func (k *checker) bad(name string, err error) bool {
 		}
 		return true
 	}
-	f := finding{Name: name}
+	f := inspect.Finding{Name: name}
 	if errors.As(err, new(*urlError)) {
 		k.misconfigured = true
 	}
@@ -183,17 +150,17 @@ func (k *checker) bad(name string, err error) bool {
 		f.Detail, f.Cure, _ = strings.Cut(f.Detail, "; ")
 	}
 	f.Detail = strings.TrimPrefix(f.Detail, name+": ") // it stands there already
-	if !slices.Contains(k.findings, f) {
-		k.findings = append(k.findings, f)
+	if !slices.Contains(k.Findings, f) {
+		k.Findings = append(k.Findings, f)
 	}
 	return true
 }
 
 func (k *checker) all(ctx context.Context) {
-	k.good("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, shownURL(k.cfg.Database))
+	k.AddGood("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, shownURL(k.cfg.Database))
 	h, onDead := k.tools(ctx)
 	k.state()
-	k.tiers()
+	k.CheckTiers(k.cfg.Tiers)
 	k.policy()
 
 	// The first connection needs no right to write: a missing right is then a
@@ -203,12 +170,12 @@ func (k *checker) all(ctx context.Context) {
 		return
 	}
 	defer db.Close()
-	k.good("database", "%s is there and can be read (driver %s)", shownURL(k.cfg.Database), db.Text().Driver)
+	k.AddGood("database", "%s is there and can be read (driver %s)", shownURL(k.cfg.Database), db.Text().Driver)
 	k.table, err = table.New(ctx, db, mappingOf(k.cfg))
 	if k.bad("table", err) {
 		return
 	}
-	k.good("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
+	k.AddGood("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
 	k.bad("handler", hasColumns(k.table.Given(), "handler."+k.cfg.Handler.Kind, h))
 	k.bad("on_dead", hasColumns(k.table.Given(), "on_dead."+k.cfg.OnDead.Kind, onDead))
 	k.work(ctx)
@@ -221,7 +188,7 @@ func (k *checker) all(ctx context.Context) {
 	t, ok := k.writes(ctx)
 	k.notes(k.table)
 	if !k.table.HasDead() && refreshOf(k.cfg) == nil {
-		k.good("note", noDead)
+		k.AddGood("note", noDead)
 	}
 	if ok {
 		k.trial(ctx, t)
@@ -236,7 +203,7 @@ func (k *checker) all(ctx context.Context) {
 func (k *checker) trial(ctx context.Context, t *table.Table) {
 	const takes, untried = "the table takes what is set", "the table takes what is set, as far as the catalogue tells: nothing was "
 	if k.noWrite {
-		k.good("statuses", untried+"written%s", k.leftAlone)
+		k.AddGood("statuses", untried+"written%s", k.leftAlone)
 		return
 	}
 	headline, detail, ok := untried+"tried", k.leftAlone, true
@@ -266,15 +233,15 @@ func (k *checker) trial(ctx context.Context, t *table.Table) {
 		}
 	}
 	if ok {
-		k.good("statuses", "%s%s", headline, detail)
+		k.AddGood("statuses", "%s%s", headline, detail)
 	}
 }
 
 // notes adds the table's notes, each once.
 func (k *checker) notes(t *table.Table) {
 	for _, n := range t.Notes() {
-		if !slices.ContainsFunc(k.findings, func(f finding) bool { return f.Name == "note" && f.Detail == n }) {
-			k.warn("note", "", "%s", n)
+		if !slices.ContainsFunc(k.Findings, func(f inspect.Finding) bool { return f.Name == "note" && f.Detail == n }) {
+			k.AddWarning("note", "", "%s", n)
 		}
 	}
 }
@@ -286,11 +253,11 @@ func (k *checker) state() {
 	}
 	switch {
 	case err != nil:
-		k.warn("state", "set state: to a file that this user may write, or $STATE_DIRECTORY to a folder; state: none does without", "%v", err)
+		k.AddWarning("state", "set state: to a file that this user may write, or $STATE_DIRECTORY to a folder; state: none does without", "%v", err)
 	case f.Path == "":
-		k.good("state", "none is kept: a restart does not know what was missed")
+		k.AddGood("state", "none is kept: a restart does not know what was missed")
 	default:
-		k.good("state", "%s", f.Path)
+		k.AddGood("state", "%s", f.Path)
 	}
 }
 
@@ -308,7 +275,7 @@ func (k *checker) work(ctx context.Context) {
 	if len(parameters) > 0 {
 		detail += "; parameters: " + strings.Join(parameters, ", ")
 	}
-	k.good("handler", "%s", detail)
+	k.AddGood("handler", "%s", detail)
 }
 
 func (k *checker) times(ctx context.Context) {
@@ -316,7 +283,7 @@ func (k *checker) times(ctx context.Context) {
 	if k.bad("times", err) {
 		return
 	}
-	k.good("times", "%s", strings.Join(append(k.table.TimeForms(), samples...), "\n"))
+	k.AddGood("times", "%s", strings.Join(append(k.table.TimeForms(), samples...), "\n"))
 }
 
 // plans finds missing indexes.
@@ -328,13 +295,13 @@ func (k *checker) plans(ctx context.Context) {
 	for i, p := range plans {
 		switch {
 		case p.Bad != "":
-			k.warn("index", "`backlog init`, or: "+p.Hint, "%s: %s\nby this plan: %s", p.What, p.Bad, strings.Join(p.Steps, "; "))
+			k.AddWarning("index", "`backlog init`, or: "+p.Hint, "%s: %s\nby this plan: %s", p.What, p.Bad, strings.Join(p.Steps, "; "))
 		case p.Index == "":
-			k.good("index", "%s: served by the key", p.What)
+			k.AddGood("index", "%s: served by the key", p.What)
 		case i > 0 && p.What == plans[i-1].What && plans[i-1].Bad == "":
-			k.findings[len(k.findings)-1].Detail += " and " + p.Index
+			k.Findings[len(k.Findings)-1].Detail += " and " + p.Index
 		default:
-			k.good("index", "%s: served by the index %s", p.What, p.Index)
+			k.AddGood("index", "%s: served by the index %s", p.What, p.Index)
 		}
 	}
 }
@@ -356,21 +323,21 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 	defer k.notes(t)
 	late := k.bad("times", t.ProveTimes(ctx, k.now))
 	ok = !k.bad("statuses", t.ProveWrites(ctx, k.now)) && !late
-	k.good("rights", "the database can be written to")
+	k.AddGood("rights", "the database can be written to")
 	if ahead, err := db.Skew(ctx, time.Now); !k.bad("clock", err) && ahead.Abs() > mostSkew {
-		k.warn("clock", "set both by the same time servers (NTP)", "%s", apart(ahead))
+		k.AddWarning("clock", "set both by the same time servers (NTP)", "%s", apart(ahead))
 	}
 	if advice := t.Catalog().Advice; advice != "" {
 		advice, cure, _ := strings.Cut(advice, "; ")
-		k.warn("database", cure, "%s", advice)
+		k.AddWarning("database", cure, "%s", advice)
 	}
 	lock, err := t.TryLock(ctx, backlog.RunLock)
 	switch {
 	case errors.Is(err, backlog.ErrLocked):
-		k.good("lock", "another process is working on this table just now")
+		k.AddGood("lock", "another process is working on this table just now")
 	case !k.bad("lock", err):
 		lock.Unlock()
-		k.good("lock", "the table can be locked")
+		k.AddGood("lock", "the table can be locked")
 	}
 	return t, ok
 }

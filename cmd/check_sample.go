@@ -10,6 +10,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/inspect"
+	"backlog/backlog/logging"
 )
 
 // A sample is one record that was handed to the handler for people to look at.
@@ -40,12 +41,12 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 	if cfg.Handler.Kind == "amqp" {
 		return usagef("--sample: a worker's outcome is settled whatever asks for it; take `backlog once --id %s`, or a file with the worker's own handler", o.Sample)
 	}
-	log := slog.New(exchanges{newLog(cfg.Log, g.err).Handler(), func(text string) {
+	log := slog.New(logging.ShowExchanges(newLog(cfg.Log, g.err).Handler(), func(text string) {
 		transcript.WriteString(text)
 		if !o.JSON {
-			g.printf("%s", onLines(text))
+			g.printf("%s", inspect.OnLines(text))
 		}
-	}})
+	}))
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
 	a, err := g.wireApp(ctx, cfg, log, now, nil)
@@ -136,39 +137,4 @@ type sampleStore struct{ backlog.Store }
 // Settle implements backlog.Store.
 func (sampleStore) Settle(context.Context, []backlog.Settlement) ([]backlog.Unsettled, error) {
 	return nil, nil
-}
-
-// exchanges is a log that shows people what handlers log of an attempt. Other lines
-// go where they would.
-type exchanges struct {
-	slog.Handler
-	show func(text string)
-}
-
-func (e exchanges) Enabled(context.Context, slog.Level) bool { return true }
-
-func (e exchanges) Handle(ctx context.Context, line slog.Record) error {
-	if line.Message != "exchange" {
-		if e.Handler.Enabled(ctx, line.Level) {
-			return e.Handler.Handle(ctx, line)
-		}
-		return nil
-	}
-	line.Attrs(func(a slog.Attr) bool {
-		if a.Key == "sent" || a.Key == "got" {
-			e.show(fmt.Sprintf("%s:\n%s\n", a.Key, strings.TrimRight(a.Value.String(), "\n")))
-		}
-		return true
-	})
-	return nil
-}
-
-// onLines returns the text, of several lines, with nothing in it that a terminal takes
-// for more than text.
-func onLines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		lines[i] = strings.Join(each(strings.Split(line, "\t"), escaped), "\t")
-	}
-	return strings.Join(lines, "\n")
 }

@@ -27,9 +27,9 @@ var answers = map[string]any{
 		Pause *watch.Pause `json:"pause"`
 	}{},
 	"check": struct {
-		OK     bool      `json:"ok"`
-		Checks []finding `json:"checks"`
-		Policy any       `json:"policy"`
+		OK     bool              `json:"ok"`
+		Checks []inspect.Finding `json:"checks"`
+		Policy any               `json:"policy"`
 	}{},
 	"status of a source": struct {
 		Queues []amqp.QueueStatus `json:"queues"`

@@ -203,13 +203,13 @@ func (k *checker) refresh(p *retry.Refresher, now time.Time) {
 	short := slices.IndexFunc(s.Intervals, func(d time.Duration) bool { return d > 0 && d < tick })
 	switch {
 	case gap > 0 && s.Timeout >= gap && s.Align:
-		k.warn("policy", "shorten timeout, or write align: false", "timeout is %s and occurrences are %s apart: every retry could end after the next one and is moved there, so that intervals have no effect",
+		k.AddWarning("policy", "shorten timeout, or write align: false", "timeout is %s and occurrences are %s apart: every retry could end after the next one and is moved there, so that intervals have no effect",
 			tiers.FormatDuration(s.Timeout), tiers.FormatDuration(gap))
 	case short >= 0:
-		k.warn("policy", "let the tier tick more often, or wait longer", "the interval %s is shorter than the %s from one look to the next",
+		k.AddWarning("policy", "let the tier tick more often, or wait longer", "the interval %s is shorter than the %s from one look to the next",
 			tiers.FormatDuration(s.Intervals[short]), tiers.FormatDuration(tick))
 	default:
-		k.good("policy", "refresh")
+		k.AddGood("policy", "refresh")
 	}
 }
 

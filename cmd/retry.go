@@ -193,7 +193,7 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 func requeueable(cfg *config.Config, oneLane bool) (list []string) {
 	s := cfg.Table
 	add := func(x mapping.State, word string) {
-		values, _ := ofStatus(cfg, x)
+		values, _ := s.OfStatus(x)
 		if len(values) == 0 {
 			list = append(list, word)
 		}

@@ -110,10 +110,10 @@ func statusSource(ctx context.Context, g *globals, cfg *config.Config, asJSON bo
 
 // source compares what the broker has with what the source needs.
 func (k *checker) source(ctx context.Context, s *amqp.Settings) {
-	k.good("config", "%s: queue %s", k.g.Config, shown(s.Queue))
-	k.good("delays", "%s", s.Delays())
+	k.AddGood("config", "%s: queue %s", k.g.Config, shown(s.Queue))
+	k.AddGood("delays", "%s", s.Delays())
 	if shared := s.Shared(); len(shared) > 0 {
-		k.good("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(each(shared, shown), ", "), shown(s.Sneakers.RoutingKey))
+		k.AddGood("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(each(shared, shown), ", "), shown(s.Sneakers.RoutingKey))
 	}
 	k.tools(ctx)
 	c := amqp.Look(*s)
@@ -123,9 +123,9 @@ func (k *checker) source(ctx context.Context, s *amqp.Settings) {
 	for _, f := range found {
 		switch {
 		case f.Problem == "":
-			k.good("broker", "%s: %s", f.Name, f.Detail)
+			k.AddGood("broker", "%s: %s", f.Name, f.Detail)
 		case f.Warning:
-			k.warn("broker", "", "%s: %s", f.Name, f.Problem)
+			k.AddWarning("broker", "", "%s: %s", f.Name, f.Problem)
 		default:
 			k.bad("broker", fmt.Errorf("%s: %s", f.Name, f.Problem))
 		}

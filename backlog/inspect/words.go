@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -24,6 +25,11 @@ func Shown(s string) string {
 func Escaped(s string) string {
 	q := strconv.Quote(s)
 	return strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(q[1 : len(q)-1]) // what is printable stays
+}
+
+// OnLines is [Escaped] for a text of several lines, with tabs.
+func OnLines(text string) string {
+	return regexp.MustCompile(`[^\n\t]+`).ReplaceAllStringFunc(text, Escaped)
 }
 
 // Cut cuts the text in its middle to so many columns of a terminal.

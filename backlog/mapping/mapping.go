@@ -194,6 +194,20 @@ type State struct {
 	Given  bool         // the author named the state; false: a default
 }
 
+// OfStatus returns the status column's values for the state, and whether other
+// columns take part in it.
+func (m *Mapping) OfStatus(x State) (values []Value, others bool) {
+	values = slices.Clone(x.Values)
+	for _, c := range x.When {
+		if strings.EqualFold(c.Column, m.Status) {
+			values = append(values, c.Values...)
+		} else {
+			others = true
+		}
+	}
+	return values, others
+}
+
 // Is returns the state of rows whose status column has one of the values: a
 // record that gets into the state gets the first. The column's type decides
 // what a value becomes, a text or a number.

@@ -1,0 +1,111 @@
+package inspect
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/tiers"
+)
+
+// A Finding is the result of one check.
+type Finding struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Cure   string `json:"cure"`
+	// Warning: the program works all the same, so that OK is true too.
+	Warning bool `json:"warning"`
+}
+
+// Findings are what a check has found, in its order.
+type Findings []Finding
+
+// AddGood adds that something is as it must be.
+func (l *Findings) AddGood(name, format string, args ...any) {
+	*l = append(*l, Finding{Name: name, OK: true, Detail: fmt.Sprintf(format, args...)})
+}
+
+// AddWarning adds what is not as it should be, though the program works all the same.
+func (l *Findings) AddWarning(name, cure, format string, args ...any) {
+	*l = append(*l, Finding{Name: name, OK: true, Warning: true, Detail: fmt.Sprintf(format, args...), Cure: cure})
+}
+
+// Text returns the findings for people.
+func (l Findings) Text() string {
+	var b strings.Builder
+	for _, f := range l {
+		mark := "ok   "
+		if f.Warning {
+			mark = "warn "
+		} else if !f.OK {
+			mark = "FAIL "
+		}
+		lines := strings.Split(f.Detail, "\n")
+		for i, line := range lines {
+			lines[i] = Escaped(line)
+		}
+		fmt.Fprintf(&b, "%s %-11s %s\n", mark, f.Name, strings.Join(lines, "\n                  "))
+		if f.Cure != "" {
+			fmt.Fprintf(&b, "                  cure: %s\n", Escaped(f.Cure))
+		}
+	}
+	return b.String()
+}
+
+// CheckTiers finds tiers that add next to nothing: a tier may tick too seldom for its
+// ages, or less often than a wider one.
+func (l *Findings) CheckTiers(s *tiers.Schedule) {
+	list := s.Tiers()
+	from := time.Duration(0)
+	reliable := false // whether every record is tried at least once
+	for i, t := range list {
+		gap, text := t.MinInterval(), Often(t)
+		band := t.MaxAge - from
+		switch {
+		case gap > band && i == len(list)-1 && !reliable:
+			l.AddWarning("tiers", "let it tick more often, or widen it", "the tier %s takes records up to %s old, but ticks %s: most of them are too old by then and are never tried",
+				Shown(t.Name), tiers.FormatDuration(t.MaxAge), text)
+		case gap > band:
+			l.AddWarning("tiers", "let it tick more often, widen it, or remove it", "the tier %s ticks %s, but a record is of its ages, %s to %s, for %s only: it tries few",
+				Shown(t.Name), text, tiers.FormatDuration(from), tiers.FormatDuration(t.MaxAge), tiers.FormatDuration(band))
+		}
+		reliable = reliable || gap <= t.MaxAge
+		for _, wider := range list[i+1:] {
+			if w := wider.MinInterval(); w < gap || w == gap && t.Cron == wider.Cron && t.Offset == wider.Offset {
+				l.AddWarning("tiers", "let it tick more often than the wider one, or remove it", "the tier %s ticks %s, and the wider tier %s, which takes its records too, %s: it adds next to nothing",
+					Shown(t.Name), text, Shown(wider.Name), Often(wider))
+				break
+			}
+		}
+		from = t.MaxAge
+	}
+}
+
+// CheckPolicy finds delays that the schedule cannot keep, since it looks only at ticks.
+func (l *Findings) CheckPolicy(p *backlog.Policy, s *tiers.Schedule) {
+	if p.Never || p.Retries == 0 {
+		l.AddGood("policy", "%s: a record that has failed once is not tried again", p.Name)
+		return
+	}
+	shortest := time.Duration(0) // a delay of 0 lasts until the next tick and is left out
+	for n := 1; n == 1 || n <= 100 && !p.GivenUp(n); n++ {
+		if least, _ := p.Wait(n); least > 0 && (shortest == 0 || least < shortest) {
+			shortest = least
+		}
+	}
+	tick := s.MinInterval()
+	switch {
+	case shortest == 0:
+	case shortest < tick:
+		l.AddWarning("policy", "make a tier tick more often, or wait longer", "the shortest delay of %s is %s, but the schedule looks only every %s",
+			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
+		return
+	case shortest%tick == 0:
+		l.AddWarning("policy", "make a tier tick more often, or wait a little less", "the shortest delay of %s is %s, which ends a moment after a tick: it begins when an attempt ends, and the schedule looks every %s",
+			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
+		return
+	}
+	l.AddGood("policy", "%s", p.Name)
+}
