@@ -235,6 +235,7 @@ var clocks = map[string]string{
 	"backlog/amqp/dispatch.go":      "how long a record may be with a worker: likewise, and when a message is sent",
 	"backlog/amqp/worker.go":        "how long an attempt takes: likewise, and when a message is sent",
 	"backlog/logging/screen.go":     "how long a bar has been there: time that passes",
+	"backlog/web/site.go":           "the default of Now, and what nobody may guess",
 	"backlog/storetest/":            "part of tests",
 	"internal/testserver/":          "likewise",
 	"internal/handlertest/":         "likewise",

@@ -1,0 +1,287 @@
+package web
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Site serves the pages, the API and the probes of health. Its methods may be called
+// concurrently.
+type Site struct {
+	// Metrics, if not nil, answers /metrics for those with a token. Set it before the
+	// first request.
+	Metrics http.Handler
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+
+	backlog Backlog
+	log     *slog.Logger
+	setup   atomic.Pointer[setup]
+	foreign *http.CrossOriginProtection
+
+	places     chan struct{} // of requests that are answered
+	database   chan struct{} // taken by the one request that asks it
+	simulating sync.Mutex
+	answers    [6]atomic.Int64 // by the first digit of the status
+
+	mu       sync.Mutex
+	sessions map[string]session
+	plots    map[string][]byte // of the last simulations
+	drawn    []string          // their names, the oldest first
+}
+
+// A setup is what a reload replaces.
+type setup struct {
+	Settings
+	prefix string // without the slash at its end
+	tokens Tokens
+	tls    *tls.Config // nil: none
+}
+
+// New returns a site that shows b. Paths in the settings are relative to dir.
+func New(s Settings, dir string, t Tokens, b Backlog, log *slog.Logger) (*Site, error) {
+	site := &Site{
+		backlog: b, log: log, foreign: http.NewCrossOriginProtection(), places: make(chan struct{}, maxRequests),
+		database: make(chan struct{}, 1), sessions: make(map[string]session), plots: make(map[string][]byte),
+	}
+	return site, site.Reload(s, dir, t)
+}
+
+// Reload replaces everything but the address. If that fails, all stays as it was.
+// Sessions go on unless their token is no more.
+func (s *Site) Reload(set Settings, dir string, t Tokens) error {
+	next := &setup{Settings: set, prefix: strings.TrimSuffix(set.PathPrefix, "/"), tokens: t}
+	if set.TLS.Cert != "" {
+		cert, err := tls.LoadX509KeyPair(below(dir, set.TLS.Cert), below(dir, set.TLS.Key))
+		if err != nil {
+			return fmt.Errorf("web.tls: %w", err)
+		}
+		next.tls = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	}
+	s.setup.Store(next)
+	return nil
+}
+
+// Answers returns how many requests were answered with a status of each class: at 2 those
+// with 2xx.
+func (s *Site) Answers() (n [6]int64) {
+	for i := range n {
+		n[i] = s.answers[i].Load()
+	}
+	return n
+}
+
+func (s *Site) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}
+
+// random returns 128 bits that nobody guesses.
+func random() string {
+	b := make([]byte, 16)
+	rand.Read(b) //nolint:errcheck // never fails
+	return hex.EncodeToString(b)
+}
+
+// A visit is one request on its way.
+type visit struct {
+	*Site
+	set     *setup
+	w       http.ResponseWriter
+	r       *http.Request
+	path    string // below the prefix
+	last    string // what stands in the path for {}
+	right   Right
+	session string // its cookie; empty: the right is a bearer's
+	at      time.Time
+}
+
+// A route is what a path and a method lead to.
+type route struct {
+	need  Right
+	acts  bool // only where actions are allowed
+	probe bool // asked by machines, however busy the site is; without a need under any name
+	serve func(*visit) error
+}
+
+// routes are by path below the prefix and method; HEAD is GET. A path may end with {}.
+var routes map[string]map[string]route
+
+func init() {
+	get := func(need Right, f func(*visit) error) map[string]route {
+		return map[string]route{http.MethodGet: {need: need, serve: f}}
+	}
+	act := func(f func(*visit) error) map[string]route {
+		return map[string]route{http.MethodPost: {need: Full, acts: true, serve: f}}
+	}
+	post := func(need Right, f func(*visit) error) map[string]route {
+		return map[string]route{http.MethodPost: {need: need, serve: f}}
+	}
+	routes = map[string]map[string]route{
+		"/healthz":   {http.MethodGet: {probe: true, serve: (*visit).healthz}},
+		"/readyz":    {http.MethodGet: {probe: true, serve: (*visit).readyz}},
+		"/metrics":   {http.MethodGet: {need: Read, probe: true, serve: (*visit).metrics}},
+		"/static/{}": get(None, (*visit).static),
+		"/login":     {http.MethodGet: {serve: (*visit).loginForm}, http.MethodPost: {serve: (*visit).login}},
+		"/logout":    post(None, (*visit).logout),
+
+		"/": get(Read, (*visit).front),
+	}
+	_ = act
+}
+
+// find returns the routes of a path, and what stands for {} in it.
+func find(path string) (map[string]route, string) {
+	if m, ok := routes[path]; ok {
+		return m, ""
+	}
+	i := strings.LastIndexByte(path, '/') + 1
+	return routes[path[:i]+"{}"], path[i:]
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &counted{ResponseWriter: w}
+	v := &visit{Site: s, set: s.setup.Load(), w: c, r: r, path: r.URL.Path, at: s.now()}
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("a page panicked", "path", v.path, "panic", fmt.Sprint(p))
+			v.fail(&Problem{http.StatusServiceUnavailable, "This page failed; the log says why."})
+		}
+		s.answers[min(max(c.status/100, 0), 5)].Add(1)
+	}()
+	v.headers()
+	if below, ok := strings.CutPrefix(v.path, v.set.prefix+"/"); ok {
+		v.path = "/" + below
+	} else if v.path == v.set.prefix {
+		v.path = "/"
+	} else if m, _ := find(v.path); m == nil || !m[http.MethodGet].probe {
+		v.path = "" // outside of the prefix there are only probes
+	}
+	if err := v.answer(); err != nil {
+		v.fail(err)
+	}
+}
+
+// answer admits the request, in the order host, origin, token, method, and serves it.
+func (v *visit) answer() error {
+	methods, last := find(v.path)
+	method := v.r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	rt, known := methods[method]
+	if methods == nil || !known {
+		rt.need = Read
+	}
+	v.last = last
+	bearer := v.set.tokens.Bearer(v.r)
+	if err := v.checkHost(bearer, rt.probe && rt.need == None); err != nil {
+		return err
+	}
+	if err := v.checkOrigin(); err != nil {
+		return err
+	}
+	if err := v.checkRight(bearer, rt.need); err != nil {
+		return err
+	}
+	switch {
+	case methods == nil:
+		return &Problem{http.StatusNotFound, "There is no such page."}
+	case !known:
+		for m := range methods {
+			v.w.Header().Add("Allow", m)
+		}
+		return &Problem{http.StatusMethodNotAllowed, "This address does not take " + v.r.Method + "."}
+	case rt.acts && !v.set.Actions:
+		return &Problem{http.StatusForbidden, "Actions are off; web.actions: true in the configuration switches them on."}
+	case rt.probe:
+		return rt.serve(v)
+	}
+	select {
+	case v.places <- struct{}{}:
+		defer func() { <-v.places }()
+	default:
+		v.w.Header().Set("Retry-After", "1")
+		return &Problem{http.StatusTooManyRequests, fmt.Sprintf("%d requests are being answered already; try again.", maxRequests)}
+	}
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxBody)
+	return rt.serve(v)
+}
+
+// api reports whether the answer is JSON.
+func (v *visit) api() bool { return strings.HasPrefix(v.path, "/api/") }
+
+// fail is the way of every error to the visitor.
+func (v *visit) fail(err error) {
+	var p *Problem
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		p = &Problem{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is larger than %d KiB.", maxBody>>10)}
+	} else if !errors.As(err, &p) {
+		p = &Problem{http.StatusServiceUnavailable, "The database did not answer this; the log says why."}
+		if v.r.Context().Err() == nil {
+			v.log.Warn("a page failed", "path", v.path, "error", err)
+		}
+	}
+	if v.w.(*counted).status != 0 {
+		return // the answer has begun
+	}
+	if v.api() {
+		v.json(p.Status, map[string]string{"error": p.Text})
+		return
+	}
+	if p.Status == http.StatusUnauthorized && v.r.Method == http.MethodGet && strings.Contains(v.r.Header.Get("Accept"), "text/html") {
+		v.redirect("/login?" + url.Values{"next": {(&url.URL{Path: v.path, RawQuery: v.r.URL.RawQuery}).String()}}.Encode())
+		return
+	}
+	v.render(p.Status, page{Name: "error", Title: http.StatusText(p.Status), Data: p.Text})
+}
+
+// write sends an answer as a whole.
+func (v *visit) write(status int, kind string, body []byte) {
+	v.w.Header().Set("Content-Type", kind)
+	v.w.WriteHeader(status)
+	if v.r.Method != http.MethodHead {
+		v.w.Write(body) //nolint:errcheck // the visitor has gone
+	}
+}
+
+func (v *visit) redirect(path string) {
+	v.w.Header().Set("Location", v.set.prefix+path)
+	v.w.WriteHeader(http.StatusSeeOther)
+}
+
+// A counted answer remembers its status.
+type counted struct {
+	http.ResponseWriter
+	status int
+}
+
+func (c *counted) WriteHeader(status int) {
+	if c.status == 0 {
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	return c.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
