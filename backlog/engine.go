@@ -240,6 +240,12 @@ func (e *Engine) release(r *Record) {
 
 func (e *Engine) emit(ev Event) { tell(e.Observe, e.Now, ev) }
 
+// InFlight returns how many handler calls are under way.
+func (e *Engine) InFlight() int {
+	e.init()
+	return int(e.gate.running.Load())
+}
+
 // attemptID returns an id that no other attempt of any process has.
 func (e *Engine) attemptID() string {
 	return string(strconv.AppendUint(append(make([]byte, 0, 32), e.prefix...), e.attempts.Add(1), 36))
@@ -307,6 +313,9 @@ func (r *run) expire(ctx context.Context, each func(*Record) bool) {
 	err := r.e.persist(ctx, func() error {
 		n, err := x.Expire(ctx, r.pass.Now, r.pass.since(), each)
 		r.count(func(rep *Report) { rep.Expired += n })
+		if each == nil && n > 0 {
+			r.e.emit(Event{Kind: Expired, Tier: r.pass.Tier, N: n})
+		}
 		return err
 	})
 	if err != nil && ctx.Err() == nil {

@@ -165,7 +165,9 @@ func TestEventsOfAPass(t *testing.T) {
 		want := []line{
 			{backlog.PassStarted, 0, "1d", 0, 0, nil},
 			{backlog.AttemptEnded, time.Second, "1d", 1, backlog.Succeeded, nil},
+			{backlog.Settled, 1100 * time.Millisecond, "1d", 0, 0, nil},
 			{backlog.AttemptEnded, 2 * time.Second, "1d", 2, backlog.Errored, errBroken},
+			{backlog.Settled, 2 * time.Second, "1d", 0, 0, nil},
 			{backlog.PassEnded, 2 * time.Second, "1d", 0, 0, nil},
 		}
 		var got []line
@@ -179,7 +181,7 @@ func TestEventsOfAPass(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("want the events\n%v\ngot\n%v", want, got)
 		}
-		if last := b.events.list[3].Report; last == nil || !reflect.DeepEqual(*last, rep) {
+		if last := b.events.list[5].Report; last == nil || !reflect.DeepEqual(*last, rep) {
 			t.Errorf("want PassEnded to have the report %+v, got %+v", rep, last)
 		}
 	})

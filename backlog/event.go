@@ -21,6 +21,7 @@ type Event struct {
 	Since   time.Time
 	Report  *Report
 	GivenUp bool
+	Took    time.Duration
 }
 
 // tell calls observe, if there is one, and survives it: what watches the work
@@ -46,7 +47,8 @@ type EventKind string
 const (
 	PassStarted  EventKind = "pass started"  // Tier, Report: what is known before
 	PassEnded    EventKind = "pass ended"    // Tier, Report, Err: why it could not be finished
-	AttemptEnded EventKind = "attempt ended" // Tier, Record, Outcome, Err: the handler's error; GivenUp: out of retries
+	AttemptEnded EventKind = "attempt ended" // Tier, Record, Outcome, Err: the handler's error; GivenUp: out of retries; Took: the handler's time, 0 if it was handed over before
+	Settled      EventKind = "settled"       // Tier, N: outcomes of attempts that have been written
 
 	// These have Tier, Record, Outcome: the one that was not written, and
 	// Err; At is the attempt's end.
@@ -56,6 +58,7 @@ const (
 
 	UnreadableRow    EventKind = "unreadable row"       // Tier, Record (its Key only), Err
 	Died             EventKind = "record died"          // Tier, Record, whose Reason says why: just before it is written
+	Expired          EventKind = "records expired"      // Tier, N: became dead by age, of which there is no Died
 	OnDeadFailed     EventKind = "on_dead failed"       // Tier, Record, Err: what Engine.OnDead returned for it
 	StoreUnavailable EventKind = "store away"           // Err: first failure of a series
 	StoreBack        EventKind = "store back"           // the series is over

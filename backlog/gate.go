@@ -19,6 +19,8 @@ type gate struct {
 	least int64               // weight of the smallest record
 	pace  *rate.Limiter       // nil: no limit
 	pause atomic.Int64        // unix nanoseconds before which no call starts
+
+	running atomic.Int64 // handler calls under way
 }
 
 func newGate(concurrency int, perSecond float64) *gate {

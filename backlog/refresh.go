@@ -334,10 +334,18 @@ func (e *Engine) end(ctx context.Context, tier string, records []Record, answers
 		group[i] = s
 	}
 	left, err := ask(ctx, e, func() ([]Unsettled, error) { return e.Store.Settle(ctx, group) })
-	reasons := make([]error, len(records))
+	reasons, written := make([]error, len(records)), 0
 	for _, u := range left {
 		reasons[u.Index] = u.Err
 		e.emit(Event{Kind: Conflicted, At: now, Tier: tier, Record: &records[u.Index], Outcome: answers[u.Index].Outcome, Err: u.Err})
+	}
+	for i := range reasons {
+		if reasons[i] == nil && answers[i].Outcome != Skipped {
+			written++
+		}
+	}
+	if err == nil && written > 0 {
+		e.emit(Event{Kind: Settled, Tier: tier, N: written})
 	}
 	return reasons, err
 }

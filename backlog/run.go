@@ -312,14 +312,17 @@ func (r *run) worker() {
 		j.rec.Tier, j.rec.AttemptID = r.pass.Tier, r.e.attemptID()
 		if r.begin(j) {
 			ctx, end := r.attend(j)
+			began := r.e.Now()
+			r.e.gate.running.Add(1)
 			err := r.handle(ctx, j.rec)
+			r.e.gate.running.Add(-1)
 			if err != nil {
 				r.e.pauseFor(err) // before the next call can start
 			}
 			if ctx != r.work && context.Cause(ctx) == errSuperseded {
 				r.lose(j, r.e.Now(), fmt.Errorf("%w: %w", ErrConflict, errSuperseded))
 			} else {
-				r.ended(j, err) // before the slot is free: it may end the pass
+				r.ended(j, began, err) // before the slot is free: it may end the pass
 			}
 			end()
 		}
@@ -395,11 +398,12 @@ func (r *run) unclaim(j *job) {
 }
 
 // ended takes the outcome of one handler call.
-func (r *run) ended(j *job, err error) {
+func (r *run) ended(j *job, began time.Time, err error) {
 	e, now := r.e, r.e.Now()
+	took := now.Sub(began)
 	a := attempt{Settlement: Settlement{Record: j.rec, At: now}, job: j, run: r}
 	if r.settling && (err == nil || errors.Is(err, ErrConflict)) {
-		r.settledItself(j, a, err)
+		r.settledItself(j, a, took, err)
 		return
 	}
 	a.outcome = OutcomeOf(err)
@@ -418,7 +422,7 @@ func (r *run) ended(j *job, err error) {
 		dies = e.plan(&a.Settlement, a.outcome, j.began)
 	}
 	a.givenUp = dies == ReasonRetries
-	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: a.outcome, Err: err, GivenUp: a.givenUp})
+	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: a.outcome, Err: err, GivenUp: a.givenUp, Took: took})
 	if a.outcome == Skipped && errors.As(err, new(*unstarted)) {
 		r.fail(fmt.Errorf("the handler cannot be started: %w", err))
 	}
@@ -486,13 +490,13 @@ func (r *run) dispatched(j *job) {
 
 // settledItself takes an attempt whose handler has written the success itself or
 // has found, err, that somebody else has changed the row.
-func (r *run) settledItself(j *job, a attempt, err error) {
+func (r *run) settledItself(j *job, a attempt, took time.Duration, err error) {
 	e, outcome := r.e, Succeeded
 	if err != nil {
 		outcome = Skipped // the work is undone
 	}
 	e.storeAnswered()
-	e.emit(Event{Kind: AttemptEnded, At: a.At, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err})
+	e.emit(Event{Kind: AttemptEnded, At: a.At, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err, Took: took})
 	r.over(a, err)
 }
 

@@ -272,6 +272,7 @@ func account(group []attempt, reasons []error) {
 func (r *run) account(list []attempt, reasons []error) {
 	var events []Event
 	var failed error
+	written := 0
 	hashes, weight := make([]uint64, len(list)), int64(0)
 	r.mu.Lock()
 	for i := range list {
@@ -282,6 +283,9 @@ func (r *run) account(list []attempt, reasons []error) {
 		case err == nil:
 			r.report.add(a)
 			r.inRow = 0
+			if a.outcome != Skipped {
+				written++
+			}
 			continue
 		case errors.As(err, new(unwritten)):
 			r.report.Unwritten++
@@ -315,6 +319,9 @@ func (r *run) account(list []attempt, reasons []error) {
 	}
 	for _, ev := range events {
 		r.e.emit(ev)
+	}
+	if written > 0 {
+		r.e.emit(Event{Kind: Settled, Tier: r.pass.Tier, N: written})
 	}
 	for i := range list {
 		r.e.finished(list[i].Record, !errors.As(reasons[i], new(unwritten)))

@@ -171,11 +171,12 @@ var owners = map[string][]string{
 	"os/signal":                      {"cmd"},
 }
 
-// drivers of SQL are imported by the package of their database. Tests of table may
-// import them, too.
+// drivers of SQL, and what else has several packages, are imported by the package of their
+// database. Tests of table may import them, too.
 var drivers = map[string]string{
 	"modernc.org/sqlite": "backlog/table/sqlite", "github.com/mattn/go-sqlite3": "backlog/table/sqlite",
 	"github.com/jackc/pgx": "backlog/table/postgres", "github.com/go-sql-driver/mysql": "backlog/table/mysql",
+	"github.com/prometheus/client_golang": "backlog/metrics",
 }
 
 func TestImportsOfOthers(t *testing.T) {

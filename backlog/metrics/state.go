@@ -1,0 +1,151 @@
+package metrics
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"backlog/backlog"
+	"backlog/backlog/inspect"
+)
+
+// A State is what a scrape shows of the process beside what its events add up to.
+type State struct {
+	Leads       bool // also where nobody can stand by
+	StoreUp     bool
+	Paused      bool
+	PauseUntil  time.Time // zero: until it is resumed
+	Concurrency int
+	InFlight    int // handler calls
+
+	Counts      *inspect.Status // nil: not counted yet
+	Counted     time.Time
+	Took        time.Duration // for counting
+	CountErrors int
+
+	Broker Broker // if one is used
+}
+
+// A Broker is what RabbitMQ has been given and has brought.
+type Broker struct {
+	Up                                             bool
+	Dispatched, Settled, Late, Stale, Forged, Lost uint64
+}
+
+// Describe implements [prometheus.Collector]: what there is depends on the schedule.
+func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
+
+// A scrape is the answer to one.
+type scrape struct {
+	m  *Metrics
+	ch chan<- prometheus.Metric
+}
+
+// show adds a series, unless it is of a part that this process does not have.
+func (x scrape) show(name string, v float64, labels ...string) {
+	d, kind := x.m.descs[name], prometheus.GaugeValue
+	if d == nil {
+		return
+	}
+	if strings.HasSuffix(name, "_total") {
+		kind = prometheus.CounterValue
+	}
+	x.ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+}
+
+func (x scrape) is(name string, b bool) { x.show(name, map[bool]float64{true: 1}[b]) }
+
+func (x scrape) at(name string, t time.Time, labels ...string) {
+	if !t.IsZero() {
+		x.show(name, float64(t.UnixMilli())/1000, labels...)
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	s, x := m.o.State(), scrape{m, ch}
+	x.show("backlog_build_info", 1, m.o.Version, m.o.Revision, m.o.GoVersion)
+	x.is("backlog_leader", s.Leads)
+	x.is("backlog_store_up", s.StoreUp)
+	x.show("backlog_in_flight", float64(s.InFlight))
+	x.show("backlog_concurrency", float64(s.Concurrency))
+	x.show("backlog_counts_errors_total", float64(s.CountErrors))
+	switch {
+	case !s.Paused:
+		x.show("backlog_pause_until_timestamp_seconds", 0)
+	case s.PauseUntil.IsZero():
+		x.show("backlog_pause_until_timestamp_seconds", math.Inf(1))
+	}
+	x.at("backlog_pause_until_timestamp_seconds", s.PauseUntil)
+	for key, n := range m.counts {
+		var labels []string
+		if key[1] != "" {
+			labels = key[1:]
+		}
+		x.show(key[0], float64(n.Load()), labels...)
+	}
+	x.broker(s.Broker)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	x.show("backlog_store_unavailable_seconds_total", m.awayUntil(m.o.Now()).Seconds())
+	x.at("backlog_config_last_reload_success_timestamp_seconds", m.reloaded)
+	if !s.Leads {
+		return
+	}
+	for name, t := range *m.tiers.Load() {
+		x.tier(name, t)
+	}
+	for o := range m.other.attempts {
+		if n := m.other.attempts[o].Load(); n > 0 {
+			x.show("backlog_attempts_total", float64(n), "", backlog.Outcome(o).String())
+		}
+	}
+	if s.Counts != nil {
+		x.counts(&s)
+	}
+}
+
+// tier shows a tier. The caller holds the lock.
+func (x scrape) tier(name string, t *tier) {
+	for o := range t.attempts {
+		x.show("backlog_attempts_total", float64(t.attempts[o].Load()), name, backlog.Outcome(o).String())
+	}
+	if !x.m.o.Table {
+		return
+	}
+	for i, result := range results {
+		x.show("backlog_passes_total", float64(t.passes[i].Load()), name, result)
+	}
+	t.seconds.Collect(x.ch)
+	x.show("backlog_ticks_missed_total", float64(t.missed.Load()), name)
+	x.show("backlog_tiers_skipped_total", float64(t.skipped.Load()), name)
+	x.show("backlog_tiers_covered_total", float64(t.covered.Load()), name)
+	x.show("backlog_tier_interval_seconds", t.interval.Seconds(), name)
+	x.at("backlog_next_tick_timestamp_seconds", t.next, name)
+	x.at("backlog_last_pass_timestamp_seconds", t.lastPass, name)
+	x.at("backlog_last_complete_pass_timestamp_seconds", t.lastFinish, name)
+}
+
+func (x scrape) counts(s *State) {
+	c := s.Counts
+	for _, b := range append(c.Bands[:len(c.Bands):len(c.Bands)], inspect.TierBand{Tier: "beyond", Band: c.Beyond}) {
+		x.show("backlog_pending_records", float64(b.Fresh), b.Tier, "fresh")
+		x.show("backlog_pending_records", float64(b.Failed), b.Tier, "failed")
+		x.at("backlog_oldest_pending_timestamp_seconds", time.Time(b.Oldest), b.Tier)
+	}
+	x.show("backlog_exhausted_records", float64(c.Exhausted))
+	x.show("backlog_unreadable_records", float64(c.Unreadable))
+	x.at("backlog_counts_timestamp_seconds", s.Counted)
+	x.show("backlog_counts_duration_seconds", s.Took.Seconds())
+}
+
+func (x scrape) broker(b Broker) {
+	x.is("backlog_broker_up", b.Up)
+	x.show("backlog_dispatched_total", float64(b.Dispatched))
+	x.show("backlog_lost_attempts_total", float64(b.Lost))
+	for result, n := range map[string]uint64{"settled": b.Settled, "late": b.Late, "stale": b.Stale, "forged": b.Forged} {
+		x.show("backlog_outcomes_total", float64(n), result)
+	}
+}
