@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,14 +55,17 @@ func runExplain(ctx context.Context, id string, o dataFlags, g *globals) error {
 	if err != nil {
 		return err
 	}
-	var s *inspect.Sheet
-	if p := refreshOf(a.cfg); p != nil && row.Refresh != nil {
-		s = row.AttemptSheet(a.cfg.Tiers, refreshing(p, row), now)
-	} else {
-		s = row.Sheet(a.cfg.Tiers, policyOf(a.cfg), a.cfg.MaxRecords, now)
-	}
+	s := a.sheet(row, now)
 	if o.JSON {
 		return printJSON(g.out, s)
 	}
 	return printTable(g.out, s.Lines)
+}
+
+// sheet returns what is to be said of a row.
+func (a *app) sheet(row inspect.Row, now time.Time) *inspect.Sheet {
+	if p := refreshOf(a.cfg); p != nil && row.Refresh != nil {
+		return row.AttemptSheet(a.cfg.Tiers, refreshing(p, row), now)
+	}
+	return row.Sheet(a.cfg.Tiers, policyOf(a.cfg), a.cfg.MaxRecords, now)
 }

@@ -22,6 +22,7 @@ import (
 	"backlog/backlog/logging"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
+	"backlog/backlog/watch"
 	"backlog/tiers"
 )
 
@@ -187,7 +188,7 @@ func (o *OnceOptions) passOnce(
 	if err := a.openDispatch(ctx); err != nil {
 		return report, list, err
 	}
-	c := a.newChronicle(state)
+	c := a.newChronicle(state, new(watch.Picture))
 	c.single = o.ID != ""
 	defer c.end()
 	e := a.engine(clock, newProgress(g.err, a.table, c.Observe))

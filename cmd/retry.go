@@ -66,7 +66,7 @@ func (o *ChangeOptions) chosen(ctx context.Context, a *app, p inspect.Purpose, n
 		}
 	}
 	if len(wrong) > 0 {
-		err = fmt.Errorf("nothing is changed, since some of these records cannot be %s\n%w", done, errors.Join(wrong...))
+		err = notThere{fmt.Errorf("nothing is changed, since some of these records cannot be %s\n%w", done, errors.Join(wrong...))}
 	}
 	return f, err
 }

@@ -36,6 +36,7 @@ type globals struct {
 	Table     string
 	LogLevel  string
 	LogFormat string
+	listen    string // of run and web
 
 	in       io.Reader
 	out, err io.Writer
@@ -113,7 +114,7 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	root.Flags().BoolP("version", "v", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
 	root.AddCommand(newRun(g), newWorker(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newList(g), newRetry(g), newDiscard(g), newPause(g), newResume(g))
-	root.AddCommand(newCheck(g), newResolve(g), newAttempt(g))
+	root.AddCommand(newCheck(g), newResolve(g), newAttempt(g), newWeb(g), newToken(g))
 	root.AddCommand(newInit(g), newVersion(g))
 	root.PersistentFlags().SortFlags = false
 	root.SetFlagErrorFunc(flagError)
@@ -371,6 +372,9 @@ func (g *globals) loadAny() (*config.Config, error) {
 	c, err := g.loadFile()
 	if err == nil && c.Worker.Settings != nil {
 		return nil, usagef("%s: is a worker's, which reads no table; start it with `backlog worker`", g.Config)
+	}
+	if err == nil {
+		err = listenAt(c, g.listen)
 	}
 	return c, err
 }

@@ -23,6 +23,7 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
+	"backlog/backlog/watch"
 	"backlog/tiers"
 )
 
@@ -30,7 +31,7 @@ import (
 const lockEvery = 2 * time.Second
 
 func newRun(g *globals) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the schedule as a daemon",
 		Long: `Run starts the passes of the schedule as their tiers tick, until it is stopped.
@@ -46,7 +47,7 @@ two seconds.
 SIGHUP, when no other one has come for a second: read the configuration again;
 one that is wrong is refused and the old one stays. Passes under way dispatch nothing more: when
 their handlers have ended, which may take as long as these do, the rest is taken
-up with the new one. Another database, table, state or log needs a restart. As a service of systemd, in /etc/systemd/system/backlog.service:
+up with the new one. Another database, table, state, log or address needs a restart. As a service of systemd, in /etc/systemd/system/backlog.service:
 
     [Unit]
     Description=Work off the backlog
@@ -71,6 +72,8 @@ daemon-reload, systemctl enable backlog, systemctl start backlog.`,
 		Args:        noArgs,
 		RunE:        func(c *cobra.Command, _ []string) error { return runRun(c.Context(), g) },
 	}
+	c.Flags().StringVar(&g.listen, "listen", "", listenUsage)
+	return c
 }
 
 func runRun(ctx context.Context, g *globals) error {
@@ -79,6 +82,9 @@ func runRun(ctx context.Context, g *globals) error {
 		return err
 	}
 	if sourceOf(cfg) != nil {
+		if g.listen != "" {
+			return usagef("--listen: a source has no records to show; the broker's own page has its queues")
+		}
 		return runSource(ctx, g, cfg)
 	}
 	ctx, stop := stopAtEnd(ctx)
@@ -88,6 +94,14 @@ func runRun(ctx context.Context, g *globals) error {
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	log := newLog(cfg.Log, g.err)
+	state := stateOf(cfg, log)
+	desk := g.newDesk(cfg, state, new(watch.Picture), log)
+	desk.serves(nil, false)
+	defer desk.close()
+	if err := desk.listen(); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, desk.stop)()
 	a, err := whenThere(ctx, log, "database", 0, func() (*app, error) { return g.wireServer(ctx, cfg, log, nil) })
 	if ctx.Err() != nil && isEnd(err) {
 		log.Info("stopped")
@@ -97,12 +111,11 @@ func runRun(ctx context.Context, g *globals) error {
 		return err
 	}
 	a.introduce(slog.LevelInfo)
-	state := stateOf(cfg, log)
-	obs := a.newChronicle(state)
+	obs := a.newChronicle(state, desk.picture)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
 		paused: pausedBy(state, time.Now, log),
-		g:      g, app: a, leaders: a.table, log: log, state: state, chronicle: obs,
+		g:      g, app: a, leaders: a.table, log: log, state: state, chronicle: obs, desk: desk,
 		observe: newProgress(g.err, a.table, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
@@ -130,6 +143,7 @@ type server struct {
 	paused    func() bool
 	state     *checkpoint.File
 	chronicle *chronicle
+	desk      *desk
 	loop      *backlog.Loop
 	leaders   backlog.Locker // for the leader lock
 
@@ -143,6 +157,7 @@ type server struct {
 // serve leads whenever it can, until ctx is done.
 func (d *server) serve(ctx context.Context, hup <-chan os.Signal) error {
 	d.loop = &backlog.Loop{Schedule: d.app.cfg.Tiers, Engine: d.newEngine(), State: d.state, Locker: d.app.locker(), Observe: d.told}
+	d.desk.serves(d, false)
 	over, end := context.WithCancel(context.Background())
 	defer end()
 	go keepWatchdog(over, d.log, func() bool { return !d.leads.Load() || time.Since(d.loop.LastWake()) < 2*time.Minute })
@@ -196,6 +211,8 @@ func (d *server) lead(ctx context.Context) error {
 	notify(d.log, "STATUS=leading")
 	d.leads.Store(true)
 	defer d.leads.Store(false)
+	d.desk.serves(d, true)
+	defer d.desk.serves(d, false)
 	err = d.loop.Run(held)
 	d.mu.Lock() // a reload may be under way
 	a := d.app
@@ -417,6 +434,9 @@ func (d *server) reload(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // a stop came while handlers were waited for
 	}
+	if err := d.desk.reload(a.cfg); err != nil {
+		d.log.Error("the pages keep their old configuration", "error", err)
+	}
 	d.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
 }
 
@@ -437,9 +457,11 @@ func (g *globals) rewire(ctx context.Context, old *app, log *slog.Logger) (*app,
 		changed = "state"
 	case cfg.Log != was.Log:
 		changed = "log"
+	case listens(cfg) != "" && listens(cfg) != listens(was):
+		changed = "web.listen"
 	}
 	if changed != "" {
-		return nil, fmt.Errorf("%s has changed; another database, table, state or log needs a restart", changed)
+		return nil, fmt.Errorf("%s has changed; another database, table, state, log or address needs a restart", changed)
 	}
 	return g.wireServer(ctx, cfg, log, old.db)
 }

@@ -215,6 +215,9 @@ func configSchema() schema {
 		}),
 		"tiers": schema{"type": "array", "minItems": 1, "items": schema{"$ref": "#/definitions/tier"}},
 	})
+	for _, k := range known.Watching {
+		properties[k.Name] = structSchema(k.New(), k.Without...)
+	}
 	aged := schema{"required": []string{"max_age"}}
 	only := func(keys ...string) schema { return schema{"propertyNames": schema{"enum": keys}} }
 	refresh := schema{"required": []string{"policy"}, "properties": schema{"policy": schema{"type": "object", "required": []string{"refresh"}}}}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +37,8 @@ import (
 //	waitfor FILE REGEXP [T]  wait until the file matches, in time T if given
 //	waitsql DB QUERY TEXT    wait until the query's rows are the text
 //	cmpjson FILE WANT        compare JSON, where "*" in WANT stands for any value
+//	ask LOG STATUS PATH [JSON]
+//	                         GET the path, or POST the JSON, where LOG says that pages are served, with the token in $TOKEN, and print the answer
 //	amqp send EXCHANGE KEY BODY…, amqp ready QUEUE N, amqp delete QUEUE
 //	                         work on the RabbitMQ at $BROKER; $QUEUE is a name of the script's own
 func TestScript(t *testing.T) {
@@ -55,6 +59,7 @@ func TestScript(t *testing.T) {
 			"waitsql":   cmdWaitSQL,
 			"cmpjson":   cmdCompareJSON,
 			"amqp":      cmdAMQP,
+			"ask":       cmdAsk,
 		},
 	})
 }
@@ -339,4 +344,31 @@ func compareJSON(path string, got, want any) error {
 		return fmt.Errorf("%s: %#v, want %#v", path, got, want)
 	}
 	return nil
+}
+
+var servedAt = regexp.MustCompile(`"msg":"pages are served","at":"(http.*?)/"`)
+
+func cmdAsk(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, args, 3, "ask LOG STATUS PATH [JSON]")
+	at := servedAt.FindStringSubmatch(ts.ReadFile(args[0]))
+	if at == nil {
+		ts.Fatalf("%s does not say where pages are served", args[0])
+	}
+	method, body := http.MethodGet, strings.NewReader(strings.Join(args[3:], " "))
+	if body.Len() > 0 {
+		method = http.MethodPost
+	}
+	r, err := http.NewRequest(method, at[1]+args[2], body)
+	ts.Check(err)
+	r.Header.Set("Authorization", "Bearer "+ts.Getenv("TOKEN"))
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	ts.Check(err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	ts.Check(err)
+	fmt.Fprintf(ts.Stdout(), "%s\n", text)
+	if strconv.Itoa(answer.StatusCode) != args[1] {
+		ts.Fatalf("%s %s: got %d: %s", method, args[2], answer.StatusCode, text)
+	}
 }

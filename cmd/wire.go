@@ -142,6 +142,9 @@ func (g *globals) open(ctx context.Context, d dataFlags, o table.Options) (*app,
 	return a, now, err
 }
 
+// notThere is the error of a record that does not exist, or not in a state that is needed.
+type notThere struct{ error }
+
 // find returns the row with the key as people write it.
 func (a *app) find(ctx context.Context, id string, now time.Time) (inspect.Row, error) {
 	key, err := a.table.ParseKey(id)
@@ -150,7 +153,7 @@ func (a *app) find(ctx context.Context, id string, now time.Time) (inspect.Row, 
 	}
 	row, ok, err := a.table.Find(ctx, key, now)
 	if err == nil && !ok {
-		err = fmt.Errorf("table %s has no record %s", a.cfg.Table.Name, shown(key.String()))
+		err = notThere{fmt.Errorf("table %s has no record %s", a.cfg.Table.Name, shown(key.String()))}
 	}
 	return row, err
 }

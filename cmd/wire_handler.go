@@ -25,6 +25,7 @@ import (
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 	"backlog/backlog/table/work"
+	"backlog/backlog/web"
 )
 
 // A tool is a handler of any kind. One that has something to be closed is an
@@ -57,6 +58,7 @@ func knownSettings() config.Known {
 			{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
 			{Name: "mail", New: func() any { return new(mail.Settings) }},
 		},
+		Watching: []config.Settings{{Name: "web", New: func() any { return web.NewSettings() }}},
 	}
 }
 

@@ -59,7 +59,17 @@ type Config struct {
 	ShutdownTimeout time.Duration  `yaml:"shutdown_timeout"` // what a stop grants to running handlers; 0: nothing
 	Log             Log            `yaml:"log"`
 
+	Watching map[string]any // by the names of [Known.Watching], of the types that these make; what the file does not have is not there
+
 	Tiers *tiers.Schedule // never nil
+}
+
+// Watch sets what one of the Watching is to have.
+func (c *Config) Watch(name string, settings any) {
+	if c.Watching == nil {
+		c.Watching = make(map[string]any)
+	}
+	c.Watching[name] = settings
 }
 
 // Log says what is logged and how.
@@ -75,6 +85,7 @@ type Known struct {
 	OnDead   []Settings // of `on_dead`
 	Sources  []Settings // of `source`
 	Workers  []Settings // of `worker`
+	Watching []Settings // keys of their own, of what shows a daemon's work
 }
 
 // LoadFile reads the file at path and takes variables from the environment. An
@@ -168,6 +179,13 @@ func (v value) config() *Config {
 		"timezone":  func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
 		"tiers":     func(v value) { list = v },
 	})
+	for _, k := range v.d.known.Watching {
+		known[k.Name] = func(v value) {
+			settings := k.New()
+			v.settings(settings, k.Without...)
+			c.Watch(k.Name, settings)
+		}
+	}
 	v.object(known)
 	if v.has("worker") {
 		v.only("worker", "of a worker, which", "shutdown_timeout", "log")

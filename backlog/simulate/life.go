@@ -41,6 +41,12 @@ type TierAttempts struct {
 // numbers that are uniform in [0, 1), nil for the least waits. It is exact where every pass gets through:
 // without caps, aborts and overlap. When ctx is done it returns what it has.
 func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted time.Time, random func() float64) Life {
+	return RestOf(ctx, s, p, inserted, inserted, backlog.Failures{}, random)
+}
+
+// RestOf is LifeOf for what is left of a life after a time, when the record has failed as
+// its state says.
+func RestOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted, from time.Time, state backlog.Failures, random func() float64) Life {
 	if random == nil {
 		random = func() float64 { return 0 }
 	}
@@ -49,8 +55,7 @@ func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted 
 	for i, t := range list {
 		l.ByTier[i].Name, l.ByTier[i].Tier = t.Name, t
 	}
-	var state backlog.Failures
-	for at := inserted; ctx.Err() == nil; {
+	for at := from; ctx.Err() == nil; {
 		if at = nextTick(list, inserted, at); at.IsZero() {
 			return l
 		}

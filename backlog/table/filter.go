@@ -29,6 +29,7 @@ type Filter struct {
 
 	Cause func(lastError string) bool // nil: any; see [Table.HasLastError]
 	Limit int                         // of Requeue and Discard; 0: none
+	Given bool                        // of List: with the columns that handlers are given
 }
 
 // HasLastError reports whether a column has the last error of a record.

@@ -1,0 +1,168 @@
+package cmd
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/table/sqlite"
+	"backlog/backlog/watch"
+	"backlog/backlog/web"
+)
+
+// deskOf returns a desk over a table with these statements' rows.
+func deskOf(t *testing.T, yaml string, statements ...string) *desk {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := sql.Open(map[bool]string{true: "sqlite3", false: "sqlite"}[strings.Contains(sqlite.Driver, "mattn")], filepath.Join(dir, "shop.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, s := range append([]string{`CREATE TABLE orders (id integer PRIMARY KEY, status text NOT NULL, date_inserted text NOT NULL, subject text, last_error text)`}, statements...) {
+		if _, err := db.Exec(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "schedule.yaml")
+	text := "database: sqlite:" + filepath.Join(dir, "shop.db") + "\ntable: {name: orders, last_error: last_error}\nstatuses: {dead: DEAD}\nhandler: {exec: ['true']}\n" + yaml
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := &globals{Config: file, out: io.Discard, err: io.Discard}
+	cfg, err := g.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := g.newDesk(cfg, &checkpoint.File{}, new(watch.Picture), slog.New(slog.DiscardHandler))
+	t.Cleanup(d.close)
+	return d
+}
+
+func row(id int, status string, age time.Duration, lastError string) string {
+	return fmt.Sprintf("INSERT INTO orders VALUES (%d, '%s', '%s', '<b>order %d</b>', nullif('%s', ''))",
+		id, status, time.Now().UTC().Add(-age).Format(time.DateTime), id, lastError)
+}
+
+const deskTiers = "web: {show: [subject]}\ntiers: [{max_age: 1h, every: 1m}, {max_age: 1d, every: 1h}]\n"
+
+// What a page's filter means is what the table has, and what a retry of it would take.
+func TestDeskRecords(t *testing.T) {
+	d := deskOf(t, deskTiers,
+		row(1, "NEW", time.Minute, ""), row(2, "ERROR", 2*time.Minute, "no route"), row(3, "ERROR", 3*time.Hour, "no such user 3"),
+		row(4, "ERROR", 4*time.Hour, "no such user 4"), row(5, "DEAD", time.Hour, "no route"), row(6, "ERROR", 50*time.Hour, "no route"), row(7, "SUCCESS", time.Hour, ""))
+	for _, x := range []struct {
+		f      web.Filter
+		want   string
+		chosen int // -1: not to be retried as such
+	}{
+		{web.Filter{}, "1 2 3 4 6", -1},
+		{web.Filter{Lane: "fresh"}, "1", -1},
+		{web.Filter{Lane: "failed"}, "2 3 4 6", 4},
+		{web.Filter{Lane: "failed", Band: "1h"}, "2", 1},
+		{web.Filter{Lane: "failed", Band: "beyond"}, "6", 1},
+		{web.Filter{Lane: "failed", Cause: "no such user #"}, "3 4", 2},
+		{web.Filter{State: "dead"}, "5", 1},
+		{web.Filter{ID: "3"}, "3", 1},
+		{web.Filter{ID: "99"}, "", -1},
+	} {
+		f := x.f
+		f.Limit = 2
+		var got []string
+		for {
+			page, err := d.Records(t.Context(), f)
+			if err != nil {
+				t.Fatalf("%+v: %v", f, err)
+			}
+			for _, e := range page.Records {
+				got = append(got, e.ID.String())
+				if e.Retrying != (e.State == "error") || len(e.Data) != 1 || *e.Data[0].Value != "<b>order "+e.ID.String()+"</b>" {
+					t.Errorf("%+v", e)
+				}
+			}
+			if page.Next == nil {
+				break
+			}
+			f.After = *page.Next
+		}
+		if strings.Join(got, " ") != x.want {
+			t.Errorf("%+v: got %v, want %s", x.f, got, x.want)
+		}
+		c, err := d.Choose(t.Context(), x.f)
+		if (x.chosen < 0) != (err != nil) || err == nil && (c.Records != x.chosen || len(c.Examples) != min(3, x.chosen) || c.Where == "") {
+			t.Errorf("%+v: chosen are %+v, %v; want %d", x.f, c, err, x.chosen)
+		}
+	}
+}
+
+// What the visitor has got wrong is said with its status.
+func TestDeskProblems(t *testing.T) {
+	d := deskOf(t, deskTiers, row(1, "NEW", time.Minute, ""))
+	record := func(id string) error { _, err := d.Record(t.Context(), id); return err }
+	records := func(f web.Filter) error { _, err := d.Records(t.Context(), f); return err }
+	simulated := func(text string) error { _, err := d.Simulate(t.Context(), text); return err }
+	retried := func() error { _, err := d.Retry(t.Context(), web.Filter{ID: "1"}, 1); return err }
+	for i, x := range []struct {
+		err    error
+		status int
+		text   string
+	}{
+		{record("9"), http.StatusNotFound, "no record 9"},
+		{record("x"), http.StatusBadRequest, "x"},
+		{records(web.Filter{Band: "2h"}), http.StatusBadRequest, "no tier"},
+		{records(web.Filter{State: "dead", Lane: "failed"}), http.StatusBadRequest, "exclude"},
+		{records(web.Filter{State: "odd"}), http.StatusBadRequest, "odd"},
+		{records(web.Filter{After: "odd"}), http.StatusBadRequest, "place"},
+		{simulated("tiers: [{max_age: 1d}]"), http.StatusBadRequest, "every"},
+		{simulated("handler: {exec: ['true']}\ntiers: [{max_age: 1d, every: 5m}]"), http.StatusBadRequest, "handler"},
+		{simulated("${HOME}"), http.StatusBadRequest, ""},
+		{retried(), http.StatusNotFound, "its status is NEW (new)"},
+		{d.Pause(&watch.Pause{}), http.StatusConflict, "no file"},
+		{d.Resolve(t.Context(), "u", "success", ""), http.StatusConflict, "UID"},
+	} {
+		var p *web.Problem
+		if !errors.As(x.err, &p) || p.Status != x.status || !strings.Contains(p.Text, x.text) {
+			t.Errorf("%d: got %v, want %d with %q", i, x.err, x.status, x.text)
+		}
+	}
+}
+
+// A record's future is what simulate --life tells, from now on.
+func TestDeskAhead(t *testing.T) {
+	d := deskOf(t, deskTiers, row(1, "ERROR", 30*time.Minute, "no route"), row(2, "SUCCESS", time.Minute, ""))
+	r, err := d.Record(t.Context(), "1")
+	if err != nil || r.Ahead == nil || len(r.Ahead.Tiers) != 2 || r.Ahead.Tiers[0].Ticks < 29 || r.Ahead.Tiers[0].Ticks > 31 || r.Ahead.Tiers[1].Ticks != 23 ||
+		r.Ahead.Then != "it is older than every tier, and gets the dead status" {
+		t.Errorf("got %+v, %v", r.Ahead, err)
+	}
+	if r, err := d.Record(t.Context(), "2"); err != nil || r.Ahead != nil {
+		t.Errorf("a success: %+v, %v", r.Ahead, err)
+	}
+}
+
+// Many records are simulated as points, each for several.
+func TestDeskSimulate(t *testing.T) {
+	d := deskOf(t, deskTiers, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 25000) INSERT INTO orders "+
+		"SELECT i, 'ERROR', datetime('now', '-' || (i % 600) || ' minutes'), '', '' FROM n")
+	s, err := d.Simulate(t.Context(), "- {max_age: 1d, every: 2h}")
+	if err != nil || len(s.Rows) != 2 || len(s.Columns) != len(s.Rows[0]) || len(s.Plots) != 1 || !strings.HasPrefix(string(s.Plots[0].SVG), "<svg") {
+		t.Fatalf("got %+v, %v", s, err)
+	}
+	var calls [2]float64
+	for i := range calls {
+		fmt.Sscan(strings.Trim(s.Rows[i][1], "*"), &calls[i])
+	}
+	// Each record is tried hourly for the rest of a day, or every two hours.
+	if share := calls[0] / calls[1]; s.Columns[1] != "CALLS" || share < 1.9 || share > 4 || calls[1] < 25000*6 || calls[1] > 25000*12 {
+		t.Errorf("calls: %v", calls)
+	}
+}

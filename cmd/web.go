@@ -1,0 +1,213 @@
+package cmd
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/config"
+	"backlog/backlog/watch"
+	"backlog/backlog/web"
+)
+
+// defaultListen is where `backlog web` listens if nothing says another place.
+const defaultListen = "127.0.0.1:8080"
+
+func newWeb(g *globals) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "web",
+		Short: "Serve the pages without a daemon: what there is, and what a crontab's passes did",
+		Long: `Web serves the pages that "backlog run" serves with web.listen, for a table that a crontab
+works off: the records by age, the coming ticks, the passes that "backlog once" has left in
+the state folder, why records fail, what another schedule would do. The table is only read,
+and nothing can be changed.
+
+It asks for a token, which "backlog token" prints. With --listen it needs no key web in the
+configuration; without either it listens at ` + defaultListen + `.`,
+		Args:        noArgs,
+		RunE:        func(c *cobra.Command, _ []string) error { return runWeb(c.Context(), g) },
+	}
+	c.Flags().StringVar(&g.listen, "listen", "", listenUsage)
+	return c
+}
+
+const listenUsage = "serve pages at `ADDRESS`, such as 127.0.0.1:8080 or unix:/run/backlog/web.sock, in place of web.listen"
+
+func runWeb(ctx context.Context, g *globals) error {
+	cfg, err := g.load()
+	if err != nil {
+		return err
+	}
+	if listens(cfg) == "" {
+		if err := listenAt(cfg, defaultListen); err != nil {
+			return err
+		}
+	}
+	ctx, stop := stopOnSignal(ctx)
+	defer stop()
+	log := newLog(cfg.Log, g.err)
+	d := g.newDesk(cfg, stateOf(cfg, log), new(watch.Picture), log)
+	if err := d.listen(); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	d.close()
+	log.Info("stopped")
+	return nil
+}
+
+// listenAt puts the flag --listen on top of the configuration, if it is given.
+func listenAt(cfg *config.Config, listen string) error {
+	if listen == "" {
+		return nil
+	}
+	s, ok := cfg.Watching["web"].(*web.Settings)
+	if !ok {
+		s = web.NewSettings()
+		cfg.Watch("web", s)
+	}
+	s.Listen = listen
+	var wrong error
+	s.Check(func(field, problem string) {
+		if field == "listen" {
+			wrong = usagef("--listen: %s", problem)
+		}
+	})
+	return wrong
+}
+
+func newToken(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "token",
+		Short: "Print the token that the pages ask for",
+		Long: `Token prints the token with which one logs in to the pages of "backlog run" or "backlog
+web", and which the API takes as "Authorization: Bearer TOKEN". It is made if there is none
+yet. Whoever can read its file, web.token_file, may do what web.actions allows.`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := g.load()
+			if err != nil {
+				return err
+			}
+			d := g.newDesk(cfg, stateOf(cfg, slog.New(slog.DiscardHandler)), nil, nil)
+			set := d.settings()
+			if _, err := set.ReadTokens(d.folder(), d.stateFolder()); err != nil {
+				return err
+			}
+			text, err := os.ReadFile(set.TokenPath(d.folder(), d.stateFolder()))
+			if err == nil {
+				g.printf("%s\n", strings.TrimSpace(string(text)))
+			}
+			return err
+		},
+	}
+}
+
+// listens returns where pages are served; empty: nowhere.
+func listens(cfg *config.Config) string {
+	if s, ok := cfg.Watching["web"].(*web.Settings); ok {
+		return s.Listen
+	}
+	return ""
+}
+
+// newDesk returns a desk that nothing listens for yet.
+func (g *globals) newDesk(cfg *config.Config, state *checkpoint.File, p *watch.Picture, log *slog.Logger) *desk {
+	d := &desk{g: g, log: log, state: state, picture: p, role: web.Viewer, wake: make(chan struct{}, 1)}
+	d.ctx, d.end = context.WithCancel(context.Background())
+	d.configure(cfg)
+	return d
+}
+
+// settings returns the configured ones, or the default ones.
+func (d *desk) settings() *web.Settings {
+	if s, ok := d.cfg.Watching["web"].(*web.Settings); ok {
+		return s
+	}
+	return web.NewSettings()
+}
+
+// folder is what relative paths of the settings begin at.
+func (d *desk) folder() string { return filepath.Dir(d.g.Config) }
+
+// stateFolder is empty where nothing is kept.
+func (d *desk) stateFolder() string {
+	if d.state.Path == "" {
+		return ""
+	}
+	return filepath.Dir(d.state.Path)
+}
+
+// listen serves what the configuration wants served, until close.
+func (d *desk) listen() error {
+	set := d.settings()
+	if set.Listen == "" {
+		return nil
+	}
+	tokens, err := set.ReadTokens(d.folder(), d.stateFolder())
+	if err == nil {
+		d.site, err = web.New(*set, d.folder(), tokens, d, d.log)
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	l, err := web.Listen(set.Listen)
+	if err != nil {
+		return err
+	}
+	d.serving.Go(func() {
+		if err := d.site.Serve(d.ctx, l); err != nil {
+			d.log.Error("pages are served no more", "error", err)
+		}
+	})
+	d.serving.Go(func() { d.count(d.ctx) })
+	d.log.Info("pages are served", "at", urlOf(set, l.Addr()))
+	return nil
+}
+
+func urlOf(set *web.Settings, at net.Addr) string {
+	scheme := "http://"
+	switch {
+	case at.Network() == "unix":
+		return at.String()
+	case set.TLS.Cert != "":
+		scheme = "https://"
+	}
+	return scheme + at.String() + strings.TrimSuffix(set.PathPrefix, "/") + "/"
+}
+
+// reload goes on with another configuration, whose address is the same.
+func (d *desk) reload(cfg *config.Config) error {
+	d.configure(cfg)
+	if d.site == nil {
+		return nil
+	}
+	set := d.settings()
+	tokens, err := set.ReadTokens(d.folder(), d.stateFolder())
+	if err == nil {
+		err = d.site.Reload(*set, d.folder(), tokens)
+	}
+	return err
+}
+
+// stop says that the end has begun.
+func (d *desk) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopping = true
+}
+
+// close ends what listens and waits for it.
+func (d *desk) close() {
+	d.end()
+	d.serving.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.forget()
+}

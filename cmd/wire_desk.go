@@ -1,0 +1,502 @@
+package cmd
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/config"
+	"backlog/backlog/inspect"
+	"backlog/backlog/simulate"
+	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/watch"
+	"backlog/backlog/web"
+	"backlog/tiers"
+)
+
+const (
+	// How often the records are counted for pages and metrics, how often at most of the
+	// time that it takes, and how long it may.
+	countEvery    = time.Minute
+	countShare    = 10
+	countTimeout  = 30 * time.Second
+	answersEvery  = 10 * time.Second // the database is asked whether it is there
+	mostRetried   = 100_000          // by one click
+	mostPoints    = 10_000           // of a simulation
+	mostSeenBands = 200              // of ages, in a simulation
+)
+
+// A desk is what pages show of a table and of who works it off, and what they do to it: it
+// implements [web.Backlog]. It reads the table by a connection of its own.
+type desk struct {
+	g       *globals
+	log     *slog.Logger
+	state   *checkpoint.File
+	picture *watch.Picture
+	site    *web.Site // nil: there are no pages
+	ctx     context.Context
+	end     context.CancelFunc
+	serving sync.WaitGroup
+	wake    chan struct{} // says that what is counted has changed
+	opening sync.Mutex
+
+	mu       sync.Mutex
+	cfg      *config.Config
+	loaded   time.Time
+	show     []string
+	daemon   *server // nil: there is none, or none yet
+	role     string
+	stopping bool
+	reader   *app // nil: not opened yet, or for another configuration
+	answered time.Time
+	counted
+}
+
+// counted is what the last count of the records has come to.
+type counted struct {
+	status *inspect.Status // nil: there is none
+	at     time.Time
+	took   time.Duration
+	err    string // of the last one, which may have failed
+}
+
+// configure goes on with a configuration.
+func (d *desk) configure(cfg *config.Config) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cfg, d.loaded, d.show = cfg, time.Now(), nil
+	if s, ok := cfg.Watching["web"].(*web.Settings); ok {
+		d.show = s.Show
+	}
+	d.forget()
+}
+
+// forget closes the reader. The caller holds the lock.
+func (d *desk) forget() {
+	if d.reader != nil {
+		d.reader.close()
+		d.reader = nil
+	}
+}
+
+// serves says that the desk is a daemon's, nil where it is still waiting for its database,
+// and whether that leads.
+func (d *desk) serves(s *server, leads bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.daemon, d.role = s, web.Leader; !leads {
+		d.role, d.counted = web.Standby, counted{}
+	}
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Now implements web.Backlog.
+func (d *desk) Now() web.Now {
+	kept, _ := d.state.State() // the log says what is wrong with it
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := web.Now{
+		Role: d.role, Version: version(), Database: shownURL(d.cfg.Database), Table: d.cfg.Table.Name,
+		Loaded: d.loaded, Zone: d.cfg.Timezone, Schedule: d.cfg.Tiers, Refresh: refreshOf(d.cfg) != nil,
+		Counts: d.status, Counted: d.at, Took: d.took, CountErr: d.err, Away: d.picture.Away(), Pause: kept.Current(time.Now()), Picture: d.picture,
+		Woke: time.Now(), Answered: d.answered, Stopping: d.stopping, Timer: d.g.timer(d.cfg.ShutdownTimeout),
+	}
+	if d.daemon != nil && d.daemon.leads.Load() {
+		n.Woke = d.daemon.loop.LastWake()
+	}
+	return n
+}
+
+// count counts the records, and asks whether the database is there, until ctx is done.
+func (d *desk) count(ctx context.Context) {
+	var next time.Time
+	for ctx.Err() == nil {
+		d.mu.Lock()
+		daemon, role := d.daemon, d.role
+		d.mu.Unlock()
+		now := time.Now()
+		ask := func(a *app, _ time.Time) error { return d.ask(ctx, a, now, role != web.Standby && !now.Before(next)) }
+		var err error
+		switch {
+		case daemon != nil:
+			err = ask(daemon.chronicle.app.Load(), now)
+		case role == web.Viewer:
+			passes, _ := d.state.Passes()
+			kept, _ := d.state.State()
+			d.picture.Restore(passes, kept.Outages, kept.Outage)
+			err = d.read(ctx, ask)
+		}
+		if role != web.Standby && !now.Before(next) {
+			next = now.Add(max(countEvery, countShare*time.Since(now)))
+		}
+		if d.mu.Lock(); err != nil {
+			d.err = err.Error()
+		}
+		d.mu.Unlock()
+		select {
+		case <-d.wake:
+		case <-ctx.Done():
+		case <-time.After(answersEvery):
+		}
+	}
+}
+
+// ask asks whether the database is there and, if it is time, counts.
+func (d *desk) ask(ctx context.Context, a *app, now time.Time, count bool) error {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	n := 0
+	if err := a.db.One(ctx, "SELECT 1", nil, &n); err != nil {
+		return err
+	}
+	var status *inspect.Status
+	var err error
+	if count {
+		status, err = a.status(ctx, now)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.answered = time.Now(); status != nil && err == nil {
+		d.counted = counted{status, now, time.Since(now), ""}
+	}
+	return err
+}
+
+// read calls f with the table as pages read it.
+func (d *desk) read(ctx context.Context, f func(a *app, now time.Time) error) error {
+	a, err := d.open(ctx)
+	if err == nil {
+		err = f(a, time.Now())
+	}
+	return problemOf(err)
+}
+
+// open returns the table as pages read it.
+func (d *desk) open(ctx context.Context) (*app, error) {
+	d.opening.Lock()
+	defer d.opening.Unlock()
+	d.mu.Lock()
+	a, cfg := d.reader, *d.cfg
+	if len(d.show) > 0 {
+		cfg.Table.Columns = d.show
+	}
+	d.mu.Unlock()
+	if a != nil {
+		return a, nil
+	}
+	a, err := d.g.wireTable(ctx, &cfg, d.log, table.Options{ReadOnly: true, Pool: 1}, time.Now(), nil)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reader = a
+	return a, nil
+}
+
+// problemOf says what of an error is the visitor's, or will pass.
+func problemOf(err error) error {
+	var usage usageError
+	switch {
+	case errors.As(err, &usage):
+		return &web.Problem{Status: http.StatusBadRequest, Text: strings.TrimPrefix(err.Error(), "--")}
+	case errors.As(err, new(notThere)):
+		return &web.Problem{Status: http.StatusNotFound, Text: err.Error()}
+	case errors.Is(err, backlog.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return &web.Problem{Status: http.StatusServiceUnavailable, Text: "the database does not answer in time: " + err.Error()}
+	}
+	return err
+}
+
+// Records implements web.Backlog.
+func (d *desk) Records(ctx context.Context, f web.Filter) (list web.Records, err error) {
+	list.Records = []web.Entry{}
+	err = d.read(ctx, func(a *app, now time.Time) error {
+		if f.ID != "" {
+			row, err := a.find(ctx, f.ID, now)
+			if err == nil {
+				list.Records = []web.Entry{d.entry(a, row, now)}
+			} else if errors.As(err, new(notThere)) {
+				err = nil
+			}
+			return err
+		}
+		after := backlog.Cursor{}
+		if f.After != "" {
+			if after, err = parsePlace(f.After); err != nil {
+				return usageError{err}
+			}
+		}
+		filter, err := filterOf(a, f, inspect.Listed, now)
+		if err != nil {
+			return err
+		}
+		page, err := a.table.List(ctx, filter, now, after, f.Limit)
+		if err != nil {
+			return err
+		}
+		list = web.Records{Records: each(page.Rows, func(r inspect.Row) web.Entry { return d.entry(a, r, now) }), Next: placeOf(page.Next)}
+		return nil
+	})
+	return list, err
+}
+
+// filterOf returns what a page's filter means in the table.
+func filterOf(a *app, f web.Filter, p inspect.Purpose, now time.Time) (table.Filter, error) {
+	if f.State != "" && f.Lane != "" {
+		return table.Filter{}, usagef("lane and state exclude each other")
+	}
+	o := ChangeOptions{FilterOptions: FilterOptions{State: cmp.Or(f.State, f.Lane), Tier: f.Band, Cause: f.Cause}}
+	if f.ID != "" {
+		o.IDs = []string{f.ID}
+	}
+	filter, err := o.chosen(context.Background(), a, p, now, "put back to new", backlog.RowDead, backlog.RowError)
+	filter.Given = true
+	return filter, err
+}
+
+// entry returns what a list of records shows of one.
+func (d *desk) entry(a *app, row inspect.Row, now time.Time) web.Entry {
+	return web.Entry{Entry: a.listed(row, now), Retrying: inRetry(row), Data: d.data(row)}
+}
+
+// inRetry reports whether the record has failed and is tried again.
+func inRetry(row inspect.Row) bool {
+	if s := row.Refresh; s != nil {
+		return s.AttemptNo > 1 || s.AttemptNo == 1 && s.Deadline.IsZero()
+	}
+	return row.State == backlog.RowError
+}
+
+// data returns the columns that are to be shown.
+func (d *desk) data(row inspect.Row) (cells []web.Cell) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range d.show {
+		c := web.Cell{Name: name}
+		if v, _ := row.Column(name); v != nil {
+			text := inspect.Cut(db.AsText(v), 3<<10)
+			c.Value = &text
+		}
+		cells = append(cells, c)
+	}
+	return cells
+}
+
+// Record implements web.Backlog.
+func (d *desk) Record(ctx context.Context, id string) (r web.Record, err error) {
+	err = d.read(ctx, func(a *app, now time.Time) error {
+		row, err := a.find(ctx, id, now)
+		if err != nil {
+			return err
+		}
+		r = web.Record{Sheet: a.sheet(row, now), Retrying: inRetry(row), Data: d.data(row), Attempts: d.picture.Attempts(row.Key), Ahead: a.ahead(ctx, row, now)}
+		return nil
+	})
+	return r, err
+}
+
+// ahead tells what becomes of a record that goes on failing.
+func (a *app) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.Ahead {
+	p := policyOf(a.cfg)
+	if row.Refresh != nil || row.Never(now) != "" || row.Inserted.IsZero() {
+		return nil
+	}
+	from := now
+	if due, ok := p.Due(row.Failures); row.State == backlog.RowError && !ok {
+		return nil
+	} else if row.State == backlog.RowError && due.After(from) {
+		from = due.Add(-1)
+	}
+	if row.Eligible.After(from) {
+		from = row.Eligible.Add(-1)
+	}
+	life := simulate.RestOf(ctx, a.cfg.Tiers, p, row.Inserted, from, row.Failures, nil)
+	x := &web.Ahead{Until: inspect.Stamp(life.Expires), Then: "it is older than every tier, and not tried any more"}
+	if a.table.HasDead() {
+		x.Then = "it is older than every tier, and gets the dead status"
+	}
+	if life.GivenUp {
+		x.Until, x.Then = inspect.Stamp(life.Last), "it is out of retries"
+	}
+	if e := row.Expires; !e.IsZero() && e.Before(time.Time(x.Until)) {
+		x.Until, x.Then = inspect.Stamp(e), "it expires"
+	}
+	for _, t := range life.ByTier {
+		x.Tiers = append(x.Tiers, web.Left{Tier: t.Name, Ticks: t.Attempts})
+	}
+	return x
+}
+
+// Choose implements web.Backlog.
+func (d *desk) Choose(ctx context.Context, f web.Filter) (c web.Choice, err error) {
+	if f.ID == "" && f.Lane != "failed" && f.State == "" {
+		return c, &web.Problem{Status: http.StatusBadRequest, Text: "say which records are to be retried: lane=failed, a state, or one record"}
+	}
+	err = d.read(ctx, func(a *app, now time.Time) error {
+		filter, err := filterOf(a, f, inspect.Requeued, now)
+		if err != nil {
+			return err
+		}
+		if c.Records, _, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, time.Time{}); err != nil {
+			return err
+		}
+		c.Where = inWords(f)
+		if c.Examples = filter.Keys; len(filter.Keys) == 0 {
+			page, err := a.table.List(ctx, filter, now, backlog.Cursor{}, 3)
+			c.Examples = each(page.Rows, func(r inspect.Row) backlog.Key { return r.Key })
+			return err
+		}
+		return nil
+	})
+	return c, err
+}
+
+// inWords says which records a filter means.
+func inWords(f web.Filter) string {
+	if f.ID != "" {
+		return "the record " + f.ID
+	}
+	words := []string{"records that are " + cmp.Or(f.State, f.Lane)}
+	if f.Band != "" {
+		words = append(words, "whose age is in the band "+f.Band)
+	}
+	if f.Cause != "" {
+		words = append(words, "whose last error has "+f.Cause)
+	}
+	return strings.Join(words, ", ")
+}
+
+// Retry implements web.Backlog.
+func (d *desk) Retry(ctx context.Context, f web.Filter, expect int) (r web.Retried, err error) {
+	c, err := d.Choose(ctx, f)
+	if err != nil {
+		return r, err
+	}
+	if c.Records > expect+max(10, expect/100) {
+		return r, &web.Problem{Status: http.StatusConflict, Text: fmt.Sprintf("there are %d of them by now, not %d", c.Records, expect)}
+	}
+	d.mu.Lock()
+	daemon := d.daemon
+	d.mu.Unlock()
+	if daemon == nil {
+		return r, &web.Problem{Status: http.StatusForbidden, Text: "nothing can be changed here: this process only shows"}
+	}
+	a, now := daemon.chronicle.app.Load(), time.Now()
+	filter, err := filterOf(a, f, inspect.Requeued, now)
+	if err != nil {
+		return r, problemOf(err)
+	}
+	filter.Limit = mostRetried
+	r.Selected = min(c.Records, mostRetried)
+	r.Reset, err = a.table.Requeue(ctx, filter, now)
+	r.Conflicts = max(0, r.Selected-r.Reset)
+	return r, problemOf(err)
+}
+
+// Pause implements web.Backlog.
+func (d *desk) Pause(p *watch.Pause) error {
+	d.mu.Lock()
+	role := d.role
+	d.mu.Unlock()
+	switch {
+	case role == web.Standby:
+		return &web.Problem{Status: http.StatusConflict, Text: "this process stands by; say it where the leader runs"}
+	case d.state.Path == "":
+		return &web.Problem{Status: http.StatusConflict, Text: "state: none keeps nothing: there is no file for a pause"}
+	}
+	return d.state.Change(func(s *checkpoint.State) { s.Pause = p })
+}
+
+// Resolve implements web.Backlog.
+func (d *desk) Resolve(ctx context.Context, uid, outcome, reason string) error {
+	known, ok := outcomes[outcome]
+	d.mu.Lock()
+	daemon, refreshes := d.daemon, refreshOf(d.cfg) != nil
+	d.mu.Unlock()
+	switch {
+	case daemon == nil || !refreshes:
+		return &web.Problem{Status: http.StatusConflict, Text: "there are no attempts with a UID here, which the policy refresh has"}
+	case !ok:
+		return &web.Problem{Status: http.StatusBadRequest, Text: "outcome is success, failure, reject or status"}
+	}
+	reasons, err := daemon.loop.Engine.Resolve(ctx, []backlog.Answer{{UID: uid, Outcome: known, Text: reason}})
+	if err != nil {
+		return problemOf(err)
+	}
+	if errors.Is(reasons[0], backlog.ErrConflict) {
+		return &web.Problem{Status: http.StatusConflict, Text: "no running attempt has this UID: it has ended, or was superseded"}
+	}
+	return reasons[0]
+}
+
+// Simulate implements web.Backlog.
+func (d *desk) Simulate(ctx context.Context, text string) (s web.Simulation, err error) {
+	d.mu.Lock()
+	cfg := d.cfg
+	d.mu.Unlock()
+	other, err := config.ParseTiers(text, cfg.Timezone)
+	if err != nil {
+		return s, &web.Problem{Status: http.StatusBadRequest, Text: err.Error()}
+	}
+	if refreshOf(cfg) != nil {
+		return s, &web.Problem{Status: http.StatusBadRequest, Text: "the policy refresh has one tier, and ages do not matter"}
+	}
+	err = d.read(ctx, func(a *app, now time.Time) error {
+		widest := max(cfg.Tiers.Widest().MaxAge, other.Widest().MaxAge)
+		var edges []time.Duration
+		for step, at := max(time.Hour, widest/mostSeenBands), time.Duration(0); at < widest; {
+			at = min(at+step, widest)
+			edges = append(edges, at)
+		}
+		counts, err := a.table.Count(ctx, now, edges)
+		if err != nil {
+			return err
+		}
+		w := &simulate.Workload{From: now, To: now.Add(24 * time.Hour), Seed: 1}
+		if err := w.Assume("fail"); err != nil {
+			return err
+		}
+		n := w.SetCounted(counts, edges, mostPoints)
+		policy := policyOf(cfg)
+		candidate := func(name string, schedule *tiers.Schedule) simulate.Candidate {
+			return simulate.Candidate{Name: name, Options: simulate.Options{
+				Schedule: schedule, Policy: policy, MaxRecords: (cfg.MaxRecords + n - 1) / n, AbortAfter: (cfg.AbortAfter + n - 1) / n,
+				Rate: cfg.Rate / float64(n), Concurrency: cfg.Handler.Concurrency, NewTable: func() simulate.Table { return newSimulatedTable(policy) },
+			}}
+		}
+		all, err := simulate.Compare(ctx, w, []simulate.Candidate{candidate("running", cfg.Tiers), candidate("this one", other)})
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			r.Times(n)
+		}
+		figures := simulate.Figures(all)
+		s.Columns = append([]string{"SCHEDULE"}, each(figures, func(f simulate.Figure) string { return f.Title })...)
+		s.Rows = [][]string{{all[0].Name}, {all[1].Name}}
+		for _, f := range figures {
+			for i, cell := range f.Cells(all) {
+				s.Rows[i] = append(s.Rows[i], cell)
+			}
+		}
+		var plot bytes.Buffer
+		err = simulate.Plot(&plot, "svg", w, all)
+		s.Plots = []web.Plot{{Name: "calls, and records pending, in the next 24 hours if every attempt fails", SVG: plot.Bytes()}}
+		return err
+	})
+	return s, err
+}
