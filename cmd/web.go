@@ -30,8 +30,8 @@ and nothing can be changed.
 
 It asks for a token, which "backlog token" prints. With --listen it needs no key web in the
 configuration; without either it listens at ` + defaultListen + `.`,
-		Args:        noArgs,
-		RunE:        func(c *cobra.Command, _ []string) error { return runWeb(c.Context(), g) },
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runWeb(c.Context(), g) },
 	}
 	c.Flags().StringVar(&g.listen, "listen", "", listenUsage)
 	return c

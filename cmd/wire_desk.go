@@ -27,13 +27,11 @@ import (
 const (
 	// How often the records are counted for pages and metrics, how often at most of the
 	// time that it takes, and how long it may.
-	countEvery    = time.Minute
-	countShare    = 10
-	countTimeout  = 30 * time.Second
-	answersEvery  = 10 * time.Second // the database is asked whether it is there
-	mostRetried   = 100_000          // by one click
-	mostPoints    = 10_000           // of a simulation
-	mostSeenBands = 200              // of ages, in a simulation
+	countEvery   = time.Minute
+	countShare   = 10
+	countTimeout = 30 * time.Second
+	answersEvery = 10 * time.Second // the database is asked whether it is there
+	mostRetried  = 100_000          // by one click
 )
 
 // A desk is what pages show of a table and of who works it off, and what they do to it: it
@@ -311,33 +309,20 @@ func (d *desk) Record(ctx context.Context, id string) (r web.Record, err error) 
 
 // ahead tells what becomes of a record that goes on failing.
 func (a *app) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.Ahead {
-	p := policyOf(a.cfg)
-	if row.Refresh != nil || row.Never(now) != "" || row.Inserted.IsZero() {
+	life := simulate.Ahead(ctx, a.cfg.Tiers, policyOf(a.cfg), row, now)
+	if life == nil {
 		return nil
 	}
-	from := now
-	if due, ok := p.Due(row.Failures); row.State == backlog.RowError && !ok {
-		return nil
-	} else if row.State == backlog.RowError && due.After(from) {
-		from = due.Add(-1)
-	}
-	if row.Eligible.After(from) {
-		from = row.Eligible.Add(-1)
-	}
-	life := simulate.RestOf(ctx, a.cfg.Tiers, p, row.Inserted, from, row.Failures, nil)
 	x := &web.Ahead{Until: inspect.Stamp(life.Expires), Then: "it is older than every tier, and not tried any more"}
-	if a.table.HasDead() {
+	switch {
+	case life.GivenUp:
+		x.Until, x.Then = inspect.Stamp(life.Last), "it is out of retries"
+	case life.Expires.Equal(row.Expires):
+		x.Then = "it expires"
+	case a.table.HasDead():
 		x.Then = "it is older than every tier, and gets the dead status"
 	}
-	if life.GivenUp {
-		x.Until, x.Then = inspect.Stamp(life.Last), "it is out of retries"
-	}
-	if e := row.Expires; !e.IsZero() && e.Before(time.Time(x.Until)) {
-		x.Until, x.Then = inspect.Stamp(e), "it expires"
-	}
-	for _, t := range life.ByTier {
-		x.Tiers = append(x.Tiers, web.Left{Tier: t.Name, Ticks: t.Attempts})
-	}
+	x.Tiers = each(life.ByTier, func(t simulate.TierAttempts) web.Left { return web.Left{Tier: t.Name, Ticks: t.Attempts} })
 	return x
 }
 
@@ -354,7 +339,7 @@ func (d *desk) Choose(ctx context.Context, f web.Filter) (c web.Choice, err erro
 		if c.Records, _, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, time.Time{}); err != nil {
 			return err
 		}
-		c.Where = inWords(f)
+		c.Where = f.String()
 		if c.Examples = filter.Keys; len(filter.Keys) == 0 {
 			page, err := a.table.List(ctx, filter, now, backlog.Cursor{}, 3)
 			c.Examples = each(page.Rows, func(r inspect.Row) backlog.Key { return r.Key })
@@ -363,21 +348,6 @@ func (d *desk) Choose(ctx context.Context, f web.Filter) (c web.Choice, err erro
 		return nil
 	})
 	return c, err
-}
-
-// inWords says which records a filter means.
-func inWords(f web.Filter) string {
-	if f.ID != "" {
-		return "the record " + f.ID
-	}
-	words := []string{"records that are " + cmp.Or(f.State, f.Lane)}
-	if f.Band != "" {
-		words = append(words, "whose age is in the band "+f.Band)
-	}
-	if f.Cause != "" {
-		words = append(words, "whose last error has "+f.Cause)
-	}
-	return strings.Join(words, ", ")
 }
 
 // Retry implements web.Backlog.
@@ -456,47 +426,25 @@ func (d *desk) Simulate(ctx context.Context, text string) (s web.Simulation, err
 		return s, &web.Problem{Status: http.StatusBadRequest, Text: "the policy refresh has one tier, and ages do not matter"}
 	}
 	err = d.read(ctx, func(a *app, now time.Time) error {
-		widest := max(cfg.Tiers.Widest().MaxAge, other.Widest().MaxAge)
-		var edges []time.Duration
-		for step, at := max(time.Hour, widest/mostSeenBands), time.Duration(0); at < widest; {
-			at = min(at+step, widest)
-			edges = append(edges, at)
-		}
+		edges := simulate.Edges(cfg.Tiers, other)
 		counts, err := a.table.Count(ctx, now, edges)
 		if err != nil {
 			return err
 		}
-		w := &simulate.Workload{From: now, To: now.Add(24 * time.Hour), Seed: 1}
-		if err := w.Assume("fail"); err != nil {
-			return err
-		}
-		n := w.SetCounted(counts, edges, mostPoints)
 		policy := policyOf(cfg)
-		candidate := func(name string, schedule *tiers.Schedule) simulate.Candidate {
-			return simulate.Candidate{Name: name, Options: simulate.Options{
-				Schedule: schedule, Policy: policy, MaxRecords: (cfg.MaxRecords + n - 1) / n, AbortAfter: (cfg.AbortAfter + n - 1) / n,
-				Rate: cfg.Rate / float64(n), Concurrency: cfg.Handler.Concurrency, NewTable: func() simulate.Table { return newSimulatedTable(policy) },
-			}}
-		}
-		all, err := simulate.Compare(ctx, w, []simulate.Candidate{candidate("running", cfg.Tiers), candidate("this one", other)})
-		if err != nil {
-			return err
-		}
-		for _, r := range all {
-			r.Times(n)
-		}
-		figures := simulate.Figures(all)
-		s.Columns = append([]string{"SCHEDULE"}, each(figures, func(f simulate.Figure) string { return f.Title })...)
-		s.Rows = [][]string{{all[0].Name}, {all[1].Name}}
-		for _, f := range figures {
-			for i, cell := range f.Cells(all) {
-				s.Rows[i] = append(s.Rows[i], cell)
+		options := func(schedule *tiers.Schedule) simulate.Options {
+			return simulate.Options{
+				Schedule: schedule, Policy: policy, MaxRecords: cfg.MaxRecords, AbortAfter: cfg.AbortAfter, Rate: cfg.Rate,
+				Concurrency: cfg.Handler.Concurrency, NewTable: func() simulate.Table { return newSimulatedTable(policy) },
 			}
 		}
 		var plot bytes.Buffer
-		err = simulate.Plot(&plot, "svg", w, all)
+		list := []simulate.Candidate{{Name: "running", Options: options(cfg.Tiers)}, {Name: "this one", Options: options(other)}}
+		if s.Columns, s.Rows, err = simulate.WhatIf(ctx, &plot, counts, edges, list, now); err != nil {
+			return err
+		}
 		s.Plots = []web.Plot{{Name: "calls, and records pending, in the next 24 hours if every attempt fails", SVG: plot.Bytes()}}
-		return err
+		return nil
 	})
 	return s, err
 }

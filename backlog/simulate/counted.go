@@ -1,42 +1,87 @@
 package simulate
 
 import (
+	"context"
+	"io"
 	"time"
 
+	"backlog/backlog"
 	"backlog/backlog/inspect"
+	"backlog/tiers"
 )
 
-// SetCounted makes points of the records that were counted in bands of ages, which end at
-// the edges, the workload's records: at most about most of them, each for so many records
-// as are returned. A point's age is the middle of its band's; what is older than the last
-// edge is left out.
-func (w *Workload) SetCounted(c inspect.Counts, edges []time.Duration, most int) (each int) {
+const (
+	maxBands  = 200    // of ages, in which records are counted
+	maxPoints = 10_000 // that stand for them
+)
+
+// Edges returns the ages by which records are to be counted for [WhatIf].
+func Edges(schedules ...*tiers.Schedule) (edges []time.Duration) {
+	var widest time.Duration
+	for _, s := range schedules {
+		widest = max(widest, s.Widest().MaxAge)
+	}
+	for at := time.Duration(0); at < widest; {
+		at = min(at+max(time.Hour, widest/maxBands), widest)
+		edges = append(edges, at)
+	}
+	return edges
+}
+
+// WhatIf shows what the candidates would do within a day with records that are counted by
+// age, if every attempt failed: a table of figures, and an SVG. Where there are many records,
+// each that is simulated stands for several.
+func WhatIf(ctx context.Context, svg io.Writer, counts inspect.Counts, edges []time.Duration, list []Candidate, now time.Time) (columns []string, rows [][]string, err error) {
+	w := &Workload{From: now, To: now.Add(24 * time.Hour), Seed: 1, Poison: 1}
+	n := w.setCounted(counts, edges)
+	for i := range list {
+		o := &list[i].Options
+		o.MaxRecords, o.AbortAfter, o.Rate = (o.MaxRecords+n-1)/n, (o.AbortAfter+n-1)/n, o.Rate/float64(n)
+	}
+	all, err := Compare(ctx, w, list)
+	if err != nil {
+		return nil, nil, err
+	}
+	columns = []string{"SCHEDULE"}
+	for _, r := range all {
+		r.times(n)
+		rows = append(rows, []string{r.Name})
+	}
+	for _, f := range Figures(all) {
+		columns = append(columns, f.Title)
+		for i, cell := range f.Cells(all) {
+			rows[i] = append(rows[i], cell)
+		}
+	}
+	return columns, rows, Plot(svg, "svg", w, all)
+}
+
+// setCounted makes points of the records in bands of ages, in the middle of each, and returns
+// for how many records one stands.
+func (w *Workload) setCounted(c inspect.Counts, edges []time.Duration) (n int) {
 	total := 0
 	for _, b := range c.Bands {
 		total += b.Fresh + b.Failed
 	}
-	each = max(1, (total+most-1)/most)
+	n = max(1, (total+maxPoints-1)/maxPoints)
 	w.Records = []Record{}
 	for i := len(edges) - 1; i >= 0; i-- {
 		younger := time.Duration(0)
 		if i > 0 {
 			younger = edges[i-1]
 		}
-		add := func(n int, failed bool) {
-			for range (n + each - 1) / each {
-				w.Records = append(w.Records, Record{
-					Inserted: w.From.Add(-(younger + edges[i]) / 2), Failed: failed, Poison: w.Poison == 1, Seed: uint64(len(w.Records)),
-				})
+		at := w.From.Add(-(younger + edges[i]) / 2)
+		for lane, count := range []int{backlog.Fresh: c.Bands[i].Fresh, backlog.Failed: c.Bands[i].Failed} {
+			for range (count + n - 1) / n {
+				w.Records = append(w.Records, Record{Inserted: at, Failed: lane == int(backlog.Failed), Poison: true, Seed: uint64(len(w.Records))})
 			}
 		}
-		add(c.Bands[i].Fresh, false)
-		add(c.Bands[i].Failed, true)
 	}
-	return each
+	return n
 }
 
-// Times makes the report one in which every record is n.
-func (r *Report) Times(n int) {
+// times makes the report one in which every record is n.
+func (r *Report) times(n int) {
 	for _, x := range []*int{&r.Records, &r.Attempts, &r.Succeeded, &r.Failed, &r.Dead, &r.Pending, &r.Recovered, &r.Lost, &r.PeakPerMinute} {
 		*x *= n
 	}

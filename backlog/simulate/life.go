@@ -41,22 +41,46 @@ type TierAttempts struct {
 // numbers that are uniform in [0, 1), nil for the least waits. It is exact where every pass gets through:
 // without caps, aborts and overlap. When ctx is done it returns what it has.
 func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted time.Time, random func() float64) Life {
-	return RestOf(ctx, s, p, inserted, inserted, backlog.Failures{}, random)
+	return restOf(ctx, s, p, inspect.Row{Record: backlog.Record{Inserted: inserted}}, inserted, random)
 }
 
-// RestOf is LifeOf for what is left of a life after a time, when the record has failed as
-// its state says.
-func RestOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted, from time.Time, state backlog.Failures, random func() float64) Life {
+// Ahead returns what is left at a time of the life of a row that goes on failing, at the least
+// waits; nil if it is not tried any more, or age does not matter. If it expires before that, so
+// does the life.
+func Ahead(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect.Row, now time.Time) *Life {
+	if r.Refresh != nil || r.Inserted.IsZero() || r.Never(now) != "" {
+		return nil
+	}
+	from := r.Eligible
+	if r.State == backlog.RowError {
+		due, ok := p.Due(r.Failures)
+		if !ok {
+			return nil
+		}
+		from = latest(from, due)
+	}
+	if from = from.Add(-1); from.Before(now) {
+		from = now
+	}
+	l := restOf(ctx, s, p, r, from, nil)
+	return &l
+}
+
+// restOf is LifeOf for what comes after a time, when the row has failed as it says.
+func restOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect.Row, from time.Time, random func() float64) Life {
 	if random == nil {
 		random = func() float64 { return 0 }
 	}
-	list := s.Tiers()
+	list, inserted, state := s.Tiers(), r.Inserted, r.Failures
 	l := Life{Inserted: inserted, Expires: inserted.Add(s.Widest().MaxAge), ByTier: make([]TierAttempts, len(list))}
 	for i, t := range list {
 		l.ByTier[i].Name, l.ByTier[i].Tier = t.Name, t
 	}
+	if !r.Expires.IsZero() && r.Expires.Before(l.Expires) {
+		l.Expires = r.Expires
+	}
 	for at := from; ctx.Err() == nil; {
-		if at = nextTick(list, inserted, at); at.IsZero() {
+		if at = nextTick(list, inserted, at); at.IsZero() || at.After(l.Expires) {
 			return l
 		}
 		holds := func(t tiers.Tier) bool { return at.Sub(inserted) <= t.MaxAge }

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -75,6 +76,21 @@ type Filter struct {
 	ID    string // this record alone
 	After string // the place that the page before has called next
 	Limit int
+}
+
+// String says it in words.
+func (f Filter) String() string {
+	if f.ID != "" {
+		return "the record " + f.ID
+	}
+	text := "records that are " + cmp.Or(f.State, f.Lane, "pending")
+	if f.Band != "" {
+		text += ", whose age is in the band " + f.Band
+	}
+	if f.Cause != "" {
+		text += ", whose last error has " + f.Cause
+	}
+	return text
 }
 
 // Records are a page of them.
