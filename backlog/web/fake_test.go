@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -109,7 +110,7 @@ func (f *fake) pass(at time.Time, tier string, good, bad int, problem string) {
 	for i := range good + bad {
 		ev := backlog.Event{Kind: backlog.AttemptEnded, At: at, Tier: tier, Record: &backlog.Record{Key: backlog.NewKey(int64(81700 + i)), Lane: backlog.Failed}, Outcome: backlog.Succeeded}
 		if i < bad {
-			ev.Outcome, ev.Err = backlog.Errored, errors.New(problem)
+			ev.Outcome, ev.Err = backlog.Errored, errors.New(strings.Replace(problem, "81723", number(int64(81700+i)), 1))
 		}
 		f.now.Picture.Observe(ev)
 	}
@@ -230,3 +231,5 @@ func (l *logged) Write(b []byte) (int, error) {
 	}
 	return len(b), nil
 }
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }

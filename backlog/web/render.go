@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode"
 
+	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/tiers"
 )
@@ -37,7 +38,12 @@ var (
 
 func init() {
 	funcs := template.FuncMap{
-		"num": func(n any) string { return thousands(n) }, "clip": clip, "short": inspect.Shortly, "often": inspect.Often,
+		"num": func(n any) string { return thousands(n) }, "clip": clip, "often": inspect.Often, "join": strings.Join,
+		"line": func(s *string) string {
+			t, _, _ := strings.Cut(strings.TrimSpace(clip(s)), "\n")
+			return inspect.Cut(t, 160)
+		},
+		"age": func(s float64) string { return inspect.Shortly(time.Duration(s * float64(time.Second))) },
 		"seconds": func(s float64) string {
 			return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 		},
@@ -122,6 +128,8 @@ func clip(text any) string {
 			return ""
 		}
 		s = *x
+	case json.RawMessage:
+		s = id(x)
 	case interface{ String() string }:
 		s = x.String()
 	}
@@ -137,6 +145,8 @@ func thousands(n any) string {
 		return inspect.Thousands(int(x))
 	case int:
 		return inspect.Thousands(x)
+	case *int:
+		return inspect.Thousands(*x)
 	}
 	return ""
 }
@@ -158,14 +168,14 @@ func (p page) When(at any) *Moment {
 	if t.IsZero() {
 		return nil
 	}
-	local := t.In(p.zone())
+	local := t.In(p.Now.zone())
 	return &Moment{t.UTC().Format(time.RFC3339), local.Format("2006-01-02 15:04:05 MST"), inspect.FromNow(t, p.at)}
 }
 
 // Clock is the time of day.
-func (p page) Clock(t inspect.Stamp) string { return time.Time(t).In(p.zone()).Format("15:04:05") }
+func (p page) Clock(t inspect.Stamp) string { return time.Time(t).In(p.Now.zone()).Format("15:04:05") }
 
-func (p page) zone() *time.Location { return cmp.Or(p.Now.Zone, time.UTC) }
+func (n Now) zone() *time.Location { return cmp.Or(n.Zone, time.UTC) }
 
 // Link returns the address of a page; query are names and values, of these the empty ones
 // are left out.
@@ -185,6 +195,29 @@ func address(path string, query ...string) string {
 	}
 	return path
 }
+
+// RecordLink is the address of a record. Its key may be empty.
+func (p page) RecordLink(key any) string {
+	text, ok := key.(string)
+	if k, is := key.(backlog.Key); is {
+		text = k.String()
+	} else if raw, is := key.(json.RawMessage); !ok && is {
+		text = id(raw)
+	}
+	return p.set.prefix + "/record?id=" + url.QueryEscape(text)
+}
+
+// RetryLink is where a record alone is retried.
+func (p page) RetryLink(key backlog.Key) string {
+	return p.Link(Filter{ID: key.String()}.address("/retry"))
+}
+
+// Zone is the name of the time zone.
+func (p page) Zone() string { return p.at.In(p.Now.zone()).Format("MST") }
+
+// AxisEnd and AxisText are places at the foot of a timeline.
+func (p page) AxisEnd(height int) int  { return height - 22 }
+func (p page) AxisText(height int) int { return height - 6 }
 
 // Static is the address of a file that browsers keep.
 func (p page) Static(name string) string { return p.set.prefix + "/static/" + hashed[name] }
@@ -268,17 +301,8 @@ func (p page) Tab(path, name string) Tab { return Tab{p.Link(path), name, p.Here
 // Who is the visitor as pages and the log name it.
 func (v *visit) Who() string { return v.right.String() }
 
-// A TickRow is a tick to come.
-type TickRow struct {
-	At     *Moment
-	Tier   string
-	Covers []string
-}
-
-// TickTable returns the ticks for people.
-func (p page) TickTable(ticks []inspect.Tick) (rows []TickRow) {
-	for _, t := range ticks {
-		rows = append(rows, TickRow{p.When(t.At), t.Tier, t.Covers})
-	}
-	return rows
+// With returns the page with other data, for a template within it.
+func (p page) With(data any) page {
+	p.Data = data
+	return p
 }

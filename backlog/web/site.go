@@ -137,9 +137,31 @@ func init() {
 		"/login":     {http.MethodGet: {serve: (*visit).loginForm}, http.MethodPost: {serve: (*visit).login}},
 		"/logout":    post(None, (*visit).logout),
 
-		"/": get(Read, (*visit).front),
+		"/":                get(Read, (*visit).front),
+		"/passes":          get(Read, (*visit).passes),
+		"/passes/{}":       get(Read, (*visit).pass),
+		"/causes":          get(Read, (*visit).causes),
+		"/records":         get(Read, (*visit).records),
+		"/record":          get(Read, (*visit).record),
+		"/schedule":        {http.MethodGet: {need: Read, serve: (*visit).schedule}, http.MethodPost: {need: Read, serve: (*visit).schedule}},
+		"/export/{}":       get(Read, (*visit).export),
+		"/plot/{}":         get(Read, (*visit).plot),
+		"/retry":           act((*visit).retry),
+		"/pause":           act((*visit).pause),
+		"/resume":          act((*visit).resume),
+		"/api/v1/status":   get(Read, (*visit).apiStatus),
+		"/api/v1/schedule": get(Read, (*visit).apiSchedule),
+		"/api/v1/explain":  get(Read, (*visit).apiExplain),
+		"/api/v1/passes":   get(Read, (*visit).apiPasses),
+		"/api/v1/causes":   get(Read, (*visit).apiCauses),
+		"/api/v1/records":  get(Read, (*visit).apiRecords),
+		"/api/v1/suspects": get(Read, (*visit).apiSuspects),
+		"/api/v1/simulate": post(Read, (*visit).apiSimulate),
+		"/api/v1/retry":    act((*visit).apiRetry),
+		"/api/v1/pause":    act((*visit).apiPause),
+		"/api/v1/resume":   act((*visit).apiResume),
+		"/api/v1/resolve":  post(Full, (*visit).apiResolve),
 	}
-	_ = act
 }
 
 // find returns the routes of a path, and what stands for {} in it.

@@ -1,0 +1,129 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"backlog/backlog/web"
+)
+
+// pagesOf are the addresses of everything that people look at.
+func pagesOf(f *fake) []string {
+	id := url.QueryEscape(f.records[0].ID.String())
+	return []string{
+		"/", "/?refresh=30", "/passes", "/passes?tier=1d&limit=2", "/passes/" + number(f.now.Picture.Passes()[0].N), "/passes/" + number(f.now.Picture.Passes()[2].N), "/causes", "/causes?sort=last",
+		"/records", "/records?lane=failed&cause=mailbox&retried=1&conflicts=2", "/record?id=" + id, "/schedule", "/schedule?for=30d", "/login", "/nothing",
+	}
+}
+
+func TestPages(t *testing.T) {
+	f := newFake(t, "")
+	site := newSite(t, f, func(s *web.Settings) { s.Actions = true })
+	full, read := logIn(t, site, fullToken), logIn(t, site, readToken)
+	for _, path := range pagesOf(f) {
+		w := visit(site, "GET", path, nil, full)
+		if path == "/login" {
+			continue
+		}
+		if path != "/nothing" && w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+		checkPage(t, path, w.Body.String())
+		if body := visit(site, "GET", path, nil, read).Body.String(); strings.Contains(body, "/retry") || strings.Contains(body, "/pause") {
+			t.Errorf("%s: who may only read is offered an action", path)
+		}
+		if h := visit(site, "HEAD", path, nil, full); h.Body.Len() > 0 || h.Code != w.Code {
+			t.Errorf("HEAD %s: %d, %d bytes", path, h.Code, h.Body.Len())
+		}
+	}
+	for path, want := range map[string][]string{
+		"/":                              {"Working.", "12,403 pending, 40 failed. Next: 1d at 12:05:00.", "Counted 14s ago", "beyond", "exhausted", "at &#34;30 3 * * *&#34; in UTC", "under way"},
+		"/records":                       {`class="retry"`, `<span class="badge">retry</span>`, "550 mailbox is full</td>", "Order 4000", "after=81799"},
+		"/records?retried=1&conflicts=2": {"1 record was put back", "2 had been changed"},
+		"/record?id=81701":               {"550 mailbox is full\nand more", "260", "it stays where it is"},
+		"/schedule":                      {"every: 1h", "- {name: &#34;year&#34;, max_age: 365d, cron: &#34;30 3 * * *&#34;, timezone: UTC}", "<s>1d</s> by 7d"},
+		"/schedule?for=30d":              {"Only the first 1,000 ticks"},
+		"/export/crontab":                {"once --due"},
+		"/export/systemd":                {"ExecStart"},
+		"/causes":                        {"mailbox # is full", "79 %", "lane=failed"},
+	} {
+		body := visit(site, "GET", path, nil, full).Body.String()
+		for _, text := range want {
+			if !strings.Contains(body, text) {
+				t.Errorf("%s does not have %q:\n%s", path, text, body)
+			}
+		}
+	}
+	for path, want := range map[string]int{
+		"/records?band=none": 400, "/records?lane=x": 400, "/records?state=pending": 400, "/records?limit=x": 400, "/records?limit=99999999999999999999": 200, "/records?band=beyond": 200,
+		"/records?limit=-4": 200, "/record": 400, "/record?id=none": 404, "/passes/none": 404, "/passes/": 404, "/causes?sort=x": 400, "/schedule?for=x": 400,
+		"/schedule?for=9000d": 200, "/export/x": 404, "/plot/x": 404, "/records/../": 404, "//": 404,
+	} {
+		if w := visit(site, "GET", path, nil, full); w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+	f.asked = nil
+	visit(site, "GET", "/records?limit=100000&band=7d&lane=fresh&state=dead&cause=a+b&q=%2e%2e&after=x", nil, full)
+	if want := (web.Filter{Band: "7d", Lane: "fresh", State: "dead", Cause: "a b", ID: "..", After: "x", Limit: 200}); len(f.asked) != 1 || f.asked[0] != want {
+		t.Errorf("asked for %+v", f.asked)
+	}
+}
+
+// checkPage parses a page and looks at what every page must have.
+func checkPage(t *testing.T, path, body string) {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader(body))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	count, ids := make(map[string]int), make(map[string]bool)
+	var labelled, labels []string
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		count[n.Data]++
+		for _, a := range n.Attr {
+			switch {
+			case a.Key == "style" || strings.HasPrefix(a.Key, "on"):
+				t.Errorf("%s: <%s> has %s", path, n.Data, a.Key)
+			case a.Key == "id" && ids[a.Val]:
+				t.Errorf("%s: the id %s is there twice", path, a.Val)
+			case a.Key == "id":
+				ids[a.Val] = true
+			case a.Key == "aria-labelledby" || a.Key == "aria-describedby":
+				labelled = append(labelled, a.Val)
+			case a.Key == "for":
+				labels = append(labels, a.Val)
+			}
+		}
+		if n.Data == "th" && attr(n, "scope") == "" || n.Data == "img" && attr(n, "alt") == "" {
+			t.Errorf("%s: <%s> lacks scope or alt", path, n.Data)
+		}
+		if kind := attr(n, "type"); (n.Data == "input" && kind != "hidden" || n.Data == "select" || n.Data == "textarea") && attr(n, "id") == "" {
+			t.Errorf("%s: a field has no label", path)
+		}
+	}
+	if count["h1"] != 1 || count["main"] != 1 || count["nav"] != 1 || count["table"] != count["caption"] {
+		t.Errorf("%s: %v", path, count)
+	}
+	for _, id := range append(labelled, labels...) {
+		if !ids[id] {
+			t.Errorf("%s: nothing has the id %s", path, id)
+		}
+	}
+}
+
+func attr(n *html.Node, name string) string {
+	i := slices.IndexFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
+	if i < 0 {
+		return ""
+	}
+	return n.Attr[i].Val
+}
