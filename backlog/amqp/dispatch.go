@@ -121,6 +121,8 @@ type Dispatch struct {
 	marked  bool                  // the broker knows that something may be out
 	away    bool                  // the broker is, which is logged
 	margin  time.Duration         // 0: margin; tests have no time
+
+	dispatched, settledNow, settledLate, stale, forged, lost atomic.Uint64 // as in Counts
 }
 
 // A flight is an attempt that may be with a worker, until it is lost.
@@ -142,6 +144,22 @@ type answer struct {
 	hash     uint64 // of the record's key
 	delivery amqp.Delivery
 	unheard  bool // nobody has taken the request
+}
+
+// Counts are what has become of the records that were dispatched.
+type Counts struct {
+	Up         bool   // there is a connection
+	Dispatched uint64 // records
+	Settled    uint64 // outcomes for which somebody waited
+	Late       uint64 // outcomes that were settled when nobody waited any more
+	Stale      uint64 // outcomes of rows that have changed since
+	Forged     uint64 // outcomes without a good ticket
+	Lost       uint64 // attempts of which nothing was heard
+}
+
+// Counts returns what has happened so far. It waits for nobody.
+func (d *Dispatch) Counts() Counts {
+	return Counts{d.link.up(), d.dispatched.Load(), d.settledNow.Load(), d.settledLate.Load(), d.stale.Load(), d.forged.Load(), d.lost.Load()}
 }
 
 // margin is what a message and its answer may take on their way.
@@ -266,6 +284,7 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 		p.end(refused) // a queue that is missing is declared by the next session
 		return fmt.Errorf("%w: %w", backlog.Skip, d.link.tell(d.Log, fmt.Errorf("queue %s: %w", m.key, refused)))
 	}
+	d.dispatched.Add(1)
 	d.mu.Lock()
 	if d.out[hash].attempt == r.AttemptID { // the lease begins now
 		d.out[hash] = flight{r.AttemptID, time.Now().Add(d.Bound())}
@@ -281,6 +300,7 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 		return a.err()
 	case <-timer.C:
 		d.forget(r, true)
+		d.lost.Add(1)
 		return fmt.Errorf("%w: lost: no outcome within %v", backlog.Skip, d.Bound())
 	case <-ctx.Done():
 		d.forget(r, false)

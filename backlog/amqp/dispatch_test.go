@@ -166,6 +166,9 @@ func TestDispatch(t *testing.T) {
 	if !w.has(outQueue(w.name)) {
 		t.Error("the mark is gone while the daemon runs")
 	}
+	if c := d.Counts(); c != (Counts{Up: true, Dispatched: 40, Settled: 40}) {
+		t.Errorf("%+v", c)
+	}
 	d.Close()
 	if w.has(outQueue(w.name)) {
 		t.Error("the mark stays after a clean end")
@@ -366,6 +369,9 @@ func TestDispatchLost(t *testing.T) {
 	if !strings.Contains(w.log.String(), "result=settled") || len(d.out) != 0 {
 		t.Errorf("%v\n%s", d.out, w.log.String())
 	}
+	if c := d.Counts(); c != (Counts{Up: true, Dispatched: 2, Lost: 2, Late: 1, Stale: 1}) {
+		t.Errorf("%+v", c)
+	}
 }
 
 // A request that comes back too often is an error.
@@ -427,8 +433,8 @@ func TestDispatchForged(t *testing.T) {
 		t.Error("it goes on")
 	}
 	eventually(t, "the outcome is given back", func() bool { return w.ch.ready(outcomeQueue(w.name)) == 1 })
-	if fatal.Load() != 1 {
-		t.Error("twice")
+	if c := d.Counts(); fatal.Load() != 1 || c != (Counts{Forged: 4}) {
+		t.Errorf("twice, or %+v", c)
 	}
 }
 

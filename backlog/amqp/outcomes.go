@@ -34,6 +34,7 @@ func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, queue string) {
 			p.end(err)
 			return
 		case err != nil:
+			d.forged.Add(1)
 			d.Log.Error("an outcome is dropped", "attempt_id", a.AttemptID, "worker", a.Worker, "error", err)
 			_ = m.Ack(false)
 		default: // nobody waits for it
@@ -156,6 +157,7 @@ func (d *Dispatch) Finished(r *backlog.Record, written bool) {
 	switch {
 	case a == nil:
 	case written:
+		d.settledNow.Add(1)
 		_ = a.delivery.Ack(false)
 	default:
 		d.keep(a)
@@ -209,6 +211,9 @@ func (d *Dispatch) CollectLate(ctx context.Context, settle func(context.Context,
 			how := "settled"
 			if reasons[i] != nil {
 				how = reasons[i].Error()
+				d.stale.Add(1)
+			} else {
+				d.settledLate.Add(1)
 			}
 			d.Log.Info("an outcome came late", "id", records[i].Key.String(), "attempt_id", a.AttemptID, "outcome", a.Outcome, "result", how)
 			_ = a.delivery.Ack(false)

@@ -115,6 +115,12 @@ func (l *link) tell(log *slog.Logger, err error) error {
 // current returns the last session, nil if there was none.
 func (l *link) current() *session { return l.last.Load() }
 
+// up reports whether there is a connection.
+func (l *link) up() bool {
+	p := l.current()
+	return p != nil && !p.over()
+}
+
 // open returns the session, a new one if need be, which prepare has made ready.
 func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare func(*session) error) (*session, error) {
 	l.dialing.Lock()

@@ -56,6 +56,9 @@ const waitFor = time.Second
 
 var errSessionLost = fmt.Errorf("%w: the connection was lost, and the broker gives the message again", backlog.ErrConflict)
 
+// Up reports whether there is a connection to the broker.
+func (c *Source) Up() bool { return c.link.up() }
+
 // open returns the session, a new one if need be, which has the queues.
 func (c *Source) open(ctx context.Context) (*session, error) {
 	return c.link.open(ctx, c.Log, &c.Settings, func(p *session) error {

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,10 +27,7 @@ type Options struct {
 	Now   func() time.Time
 	State func() State
 
-	Table  bool // the records are a table's, whose passes have ticks; else a queue's
-	Broker bool // one is used
-	Pings  bool // somebody is told of passes by HTTP
-	Web    bool // pages are served
+	Table bool // the records are a table's, whose passes have ticks; else a queue's
 }
 
 // Metrics is a registry of its own and what feeds it. All methods may be called concurrently.
@@ -99,9 +95,8 @@ var plain = map[backlog.EventKind][2]string{
 // New returns metrics that are all zero.
 func New(o Options) *Metrics {
 	m := &Metrics{o: o, registry: prometheus.NewRegistry(), descs: make(map[string]*prometheus.Desc), counts: make(map[[2]string]*atomic.Int64), reloaded: o.Now()}
-	parts := map[string]bool{"": true, "table": o.Table, "broker": o.Broker, "dispatch": o.Broker && o.Table, "pings": o.Pings, "web": o.Web}
 	for _, f := range families {
-		if !parts[f.part] {
+		if f.table && !o.Table {
 			continue
 		}
 		m.descs[f.name] = prometheus.NewDesc(f.name, f.help, strings.Fields(f.labels), nil)
@@ -176,11 +171,6 @@ func (m *Metrics) Reloaded(ok bool) {
 
 // Pinged counts a ping: success, failure or dropped.
 func (m *Metrics) Pinged(result string) { m.add(1, "backlog_pings_total", result) }
-
-// Served counts a request that was answered with the status.
-func (m *Metrics) Served(status int) {
-	m.add(1, "backlog_web_requests_total", strconv.Itoa(status/100)+"xx")
-}
 
 func (m *Metrics) add(n int, name, label string) {
 	if c := m.counts[[2]string{name, label}]; c != nil {

@@ -42,7 +42,7 @@ func newWorld(o metrics.Options) *world {
 }
 
 // everything is what a daemon counts that uses all there is.
-var everything = metrics.Options{Table: true, Broker: true, Pings: true, Web: true}
+var everything = metrics.Options{Table: true}
 
 func schedule(t testing.TB, list ...tiers.Tier) []tiers.Tier {
 	t.Helper()
@@ -132,7 +132,8 @@ func busy() metrics.State {
 			Beyond: inspect.Band{Fresh: 1, Oldest: inspect.Stamp(start.Add(-900 * time.Hour))}, Exhausted: 5, Unreadable: 6,
 		},
 		Counted: start.Add(-14 * time.Second), Took: 200 * time.Millisecond, CountErrors: 2,
-		Broker: metrics.Broker{Up: true, Dispatched: 10, Settled: 6, Late: 1, Stale: 1, Forged: 1, Lost: 1},
+		Answers: [6]int64{2: 2, 4: 1},
+		Broker:  &metrics.Broker{Up: true, Dispatched: 10, Settled: 6, Late: 1, Stale: 1, Forged: 1, Lost: 1},
 	}
 }
 
@@ -146,9 +147,6 @@ func busyWorld(t testing.TB) *world {
 	for _, result := range []string{"success", "failure", "dropped"} {
 		w.Pinged(result)
 	}
-	w.Served(200)
-	w.Served(204)
-	w.Served(403)
 	return w
 }
 
@@ -173,14 +171,14 @@ func TestScrapes(t *testing.T) {
 	golden(t, "start.txt", w.scrape(t))
 	golden(t, "busy.txt", busyWorld(t).scrape(t))
 	w = busyWorld(t)
-	w.state = metrics.State{StoreUp: true, Concurrency: 4}
+	w.state = metrics.State{StoreUp: true, Concurrency: 4, Broker: new(metrics.Broker)}
 	golden(t, "standby.txt", w.scrape(t))
 	if text := w.scrape(t); strings.Contains(text, "tier=") || strings.Contains(text, "backlog_counts_timestamp") {
 		t.Errorf("want neither tiers nor counts of a standby, got\n%s", text)
 	}
-	w = newWorld(metrics.Options{Broker: true})
+	w = newWorld(metrics.Options{})
 	w.SetSchedule([]tiers.Tier{{Name: "primary"}}, false)
-	w.state.Broker.Up = true
+	w.state.Broker = &metrics.Broker{Up: true}
 	w.tell(backlog.Event{Kind: backlog.AttemptEnded, Tier: "primary", Took: time.Second}, backlog.Event{Kind: backlog.Settled, N: 1})
 	golden(t, "queue.txt", w.scrape(t))
 }

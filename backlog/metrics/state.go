@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,8 @@ type State struct {
 	Took        time.Duration // for counting
 	CountErrors int
 
-	Broker Broker // if one is used
+	Answers [6]int64 // to requests for pages and the API; at 2 those with 2xx
+	Broker  *Broker  // nil: none is used
 }
 
 // A Broker is what RabbitMQ has been given and has brought.
@@ -43,7 +45,7 @@ type scrape struct {
 	ch chan<- prometheus.Metric
 }
 
-// show adds a series, unless it is of a part that this process does not have.
+// show adds a series, unless it is of a table, which this process does not have.
 func (x scrape) show(name string, v float64, labels ...string) {
 	d, kind := x.m.descs[name], prometheus.GaugeValue
 	if d == nil {
@@ -86,7 +88,12 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		x.show(key[0], float64(n.Load()), labels...)
 	}
-	x.broker(s.Broker)
+	for class := 2; class < len(s.Answers); class++ {
+		x.show("backlog_web_requests_total", float64(s.Answers[class]), strconv.Itoa(class)+"xx")
+	}
+	if s.Broker != nil {
+		x.broker(s.Broker)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	x.show("backlog_store_unavailable_seconds_total", m.awayUntil(m.o.Now()).Seconds())
@@ -141,7 +148,7 @@ func (x scrape) counts(s *State) {
 	x.show("backlog_counts_duration_seconds", s.Took.Seconds())
 }
 
-func (x scrape) broker(b Broker) {
+func (x scrape) broker(b *Broker) {
 	x.is("backlog_broker_up", b.Up)
 	x.show("backlog_dispatched_total", float64(b.Dispatched))
 	x.show("backlog_lost_attempts_total", float64(b.Lost))
