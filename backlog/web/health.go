@@ -44,3 +44,30 @@ func (v *visit) metrics() error {
 	v.Metrics.ServeHTTP(v.w, v.r)
 	return nil
 }
+
+// probes are what a listener for machines answers.
+type probes struct {
+	*Site
+	metrics http.Handler
+	open    func() bool
+}
+
+func (p probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := &visit{Site: p.Site, set: p.setup.Load(), w: w, r: r, at: p.now()}
+	v.headers()
+	health := map[string]func(*visit) error{"/healthz": (*visit).healthz, "/readyz": (*visit).readyz}[r.URL.Path]
+	switch {
+	case health == nil && r.URL.Path != "/metrics":
+		http.Error(w, "Here are only /metrics, /healthz and /readyz.", http.StatusNotFound)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", http.MethodGet)
+		http.Error(w, "This address does not take "+r.Method+".", http.StatusMethodNotAllowed)
+	case health != nil:
+		_ = health(v) // what it writes is JSON
+	case !p.open() && v.set.tokens.Bearer(r) == None:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "A token is needed, as Authorization: Bearer TOKEN; `backlog token` prints it.", http.StatusUnauthorized)
+	default:
+		p.metrics.ServeHTTP(w, r)
+	}
+}

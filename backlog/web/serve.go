@@ -37,8 +37,18 @@ func Listen(address string) (net.Listener, error) {
 // Serve answers on the listener until the context ends, and closes it. Who is answered then
 // has a second: a slow reader keeps nobody waiting.
 func (s *Site) Serve(ctx context.Context, l net.Listener) error {
+	return s.answer(ctx, switched{l, s}, s)
+}
+
+// ServeProbes does so on a listener of its own for what machines ask alone: /healthz, /readyz
+// and /metrics, under any name and without TLS. open says whether metrics ask for no token.
+func (s *Site) ServeProbes(ctx context.Context, l net.Listener, metrics http.Handler, open func() bool) error {
+	return s.answer(ctx, l, probes{s, metrics, open})
+}
+
+func (s *Site) answer(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{
-		Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 12 << 10, // and 4 KiB that net/http adds
 		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
@@ -51,7 +61,7 @@ func (s *Site) Serve(ctx context.Context, l net.Listener) error {
 			srv.Close()
 		}
 	})
-	err := srv.Serve(switched{l, s})
+	err := srv.Serve(l)
 	if !stop() {
 		<-ended
 	}
