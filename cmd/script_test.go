@@ -38,7 +38,7 @@ import (
 //	waitsql DB QUERY TEXT    wait until the query's rows are the text
 //	cmpjson FILE WANT        compare JSON, where "*" in WANT stands for any value
 //	ask LOG STATUS PATH [JSON]
-//	                         GET the path, or POST the JSON, where LOG says that pages are served, with the token in $TOKEN, and print the answer
+//	                         GET the path, or POST the JSON, or that of a file *.json, where LOG says that pages are served, with the token in $TOKEN, and print the answer
 //	amqp send EXCHANGE KEY BODY…, amqp ready QUEUE N, amqp delete QUEUE
 //	                         work on the RabbitMQ at $BROKER; $QUEUE is a name of the script's own
 func TestScript(t *testing.T) {
@@ -354,21 +354,24 @@ func cmdAsk(ts *testscript.TestScript, neg bool, args []string) {
 	if at == nil {
 		ts.Fatalf("%s does not say where pages are served", args[0])
 	}
-	method, body := http.MethodGet, strings.NewReader(strings.Join(args[3:], " "))
-	if body.Len() > 0 {
+	method, text := http.MethodGet, strings.Join(args[3:], " ")
+	if text != "" {
 		method = http.MethodPost
 	}
-	r, err := http.NewRequest(method, at[1]+args[2], body)
+	if strings.HasSuffix(text, ".json") {
+		text = ts.ReadFile(text)
+	}
+	r, err := http.NewRequest(method, at[1]+args[2], strings.NewReader(text))
 	ts.Check(err)
 	r.Header.Set("Authorization", "Bearer "+ts.Getenv("TOKEN"))
 	r.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(r)
 	ts.Check(err)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	got, err := io.ReadAll(answer.Body)
 	ts.Check(err)
-	fmt.Fprintf(ts.Stdout(), "%s\n", text)
+	fmt.Fprintf(ts.Stdout(), "%s\n", got)
 	if strconv.Itoa(answer.StatusCode) != args[1] {
-		ts.Fatalf("%s %s: got %d: %s", method, args[2], answer.StatusCode, text)
+		ts.Fatalf("%s %s: got %d: %s", method, args[2], answer.StatusCode, got)
 	}
 }

@@ -244,7 +244,7 @@ func (p *Picture) Attempts(key backlog.Key) []Attempt {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list, _ := p.kept().records.Peek(key.Hash())
-	return slices.Clone(list)
+	return append([]Attempt{}, list...)
 }
 
 // Suspects returns the records that are suspected, the latest failure first.

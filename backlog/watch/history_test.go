@@ -136,7 +136,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if list := p.Passes(); len(list) != 1000 || list[0].N != 1099 {
 		t.Errorf("passes: %d", len(list))
 	}
-	if first, last := p.Attempts(backlog.NewKey(int64(1))), p.Attempts(backlog.NewKey(int64(11_999))); first != nil || len(last) != 1 || len(last[0].Error) > 300 {
+	if first, last := p.Attempts(backlog.NewKey(int64(1))), p.Attempts(backlog.NewKey(int64(11_999))); len(first) != 0 || len(last) != 1 || len(last[0].Error) > 300 {
 		t.Errorf("attempts: %v, %v", first, last)
 	}
 }
