@@ -31,20 +31,6 @@ func newCheck(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Prove that a pass can work, touching nothing",
-		Long: `Check goes through everything a pass needs: configuration, handler, connection,
-columns, key, statuses, times, rights, indexes and plans, lock and state file.
-For what is wrong it says what to do. It changes nothing: last, each outcome is
-written to one pending row of each state and rolled back, so that the database
-itself judges it. --no-write leaves that out.
-
-With --sample ID it calls the handler with one record instead, for real: the
-program runs, the service is called. It shows what the handler is given, what
-comes back and what outcome that is. Nothing is settled: the row stays as it
-was, and what is done in the database itself is undone. The record may have any
-status; ID is as for explain:
-
-    backlog check --sample 4
-    backlog check --sample '["mail", 7]'`,
 		Annotations: map[string]string{
 			"0":  "all is as it must be; --sample: the handler was called, whatever the outcome",
 			"1":  "something is not, or the handler could not be called",

@@ -20,20 +20,8 @@ func newDiscard(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "discard {ID... | FILTER}",
 		Short: "Give up pending records: they get the dead status",
-		Long: `Discard gives pending records, and those out of retries, the dead status. Before each
-one on_dead is called, if there is one, with the reason "discarded" and at most as often as
-rate allows; a record for which that fails stays as it is. It says first how many
-records and calls there are, and for more than one record it does nothing without --yes.
-
-    backlog discard 4 7 --yes
-    backlog discard --state failed --cause "no such user" --dry-run
-    backlog discard --tier beyond --limit 1000 --yes
-
-If one of the IDs has no record, or one that is not pending, nothing is changed. A
-record that a handler works on meanwhile is discarded, and the outcome dropped. The
-command "backlog retry" takes records back. A composite key is a JSON array, in
-quotes.` + idHelp,
-		Args: cobra.ArbitraryArgs,
+		Long:  idHelp,
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, ids []string) error {
 			o.IDs = ids
 			return runDiscard(c.Context(), o, g)

@@ -16,15 +16,7 @@ func newExplain(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain ID",
 		Short: "Say of one record whether it is due, why, and when it will next be tried",
-		Long: `Explain shows what the row of one record holds, whether a pass would take it now
-and why, and the tick at which it will next be tried if nothing changes. It only
-reads the table.
-
-ID is the record's key as other commands show it; a composite key is a JSON
-array, in quotes:
-
-    backlog explain 4
-    backlog explain '["mail", 7]'` + idHelp,
+		Long:  idHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:

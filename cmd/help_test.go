@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"bytes"
 	"cmp"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -83,6 +84,11 @@ func TestHelp(t *testing.T) {
 			}
 			if m := placeholder.FindString(text); m != "" {
 				t.Errorf("%s is none of DURATION, TIME, RATE and FILE", m)
+			}
+			if first, _, _ := strings.Cut(name, " "); first != "help" && first != "completion" {
+				if _, err := os.Stat("help/" + cmp.Or(name, "backlog") + ".txt"); err != nil {
+					t.Error(err)
+				}
 			}
 			prose, _, _ := strings.Cut(text, "\nUsage:\n")
 			flags := flagLine.FindAllStringSubmatch(text, -1)

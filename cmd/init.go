@@ -14,13 +14,8 @@ func newInit(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create what is missing: the indexes, a policy's columns and, if told to, the table",
-		Long: `Init creates what the configuration names and the table does not have: an index
-for each status that is read, and the columns in which a policy keeps its state.
-With --create-table it also creates the table, and the file of an SQLite database.
-It alters and drops nothing else and may be run again. It prints each statement
-that it has run.`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runInit(c.Context(), onlyPrint, createTable, g) },
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return runInit(c.Context(), onlyPrint, createTable, g) },
 	}
 	c.Flags().BoolVar(&createTable, "create-table", false, "create the table if there is none, and the database file")
 	c.Flags().BoolVar(&onlyPrint, "print", false, "print the SQL and do nothing")

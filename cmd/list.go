@@ -83,17 +83,8 @@ func newList(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List records: what is pending, or the failed, dead, exhausted or unreadable ones",
-		Long: `List prints records, newest first: their status, age and tier, when they are next
-tried, and how often they were tried and the last error where the table has columns for
-that. Without --state it lists all that are pending, those included whose date cannot
-be read; exhausted ones are out of retries. It only reads the table.
-
-    backlog list --state failed --tier 1d --cause "connection refused"
-    backlog list --state dead --older-than 7d --limit 1000000 --json
-
-Under the policy refresh the states are waiting, running, disabled and finished.`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runList(c.Context(), o, g) },
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return runList(c.Context(), o, g) },
 	}
 	f := c.Flags()
 	o.FilterOptions.AddFlags(f, "fresh, failed, dead, exhausted, unreadable", 100, "print at most `N` records")

@@ -43,33 +43,8 @@ type OnceOptions struct {
 func newOnce(g *globals) *cobra.Command {
 	var o OnceOptions
 	c := &cobra.Command{
-		Use:   "once {--max-age DURATION | --tier NAME | --due | --id ID}",
-		Short: "Run one pass, for a system crontab",
-		Long: `Once runs one pass over the pending records of the given age: first those never
-tried, newest first, then those that failed. Each is handed to the handler once
-and its outcome is written back. A database that is away at the start is waited
-for, up to two minutes.
-
-With --due it runs the pass of the widest tier that has ticked since the last start,
-or does nothing. The state file says when that was; without it the last minute counts.
-One line in the crontab of one machine then serves a whole schedule; on several,
-which would each run every tick, "backlog run" is for that:
-
-  * * * * * cd /srv/shop && /usr/local/bin/backlog once --due --wait 50s --log-level warn >/dev/null
-
-"backlog schedule --format crontab" prints that line for your tiers. A tick that
-finds another process at work is left to the next start, which is in the log only.
-Ticks missed while the machine was off, or in a pause, are one pass after it.
-
-With --id it handles and settles one record, whatever its age and however often
-it has failed, but none that has succeeded, is dead or has expired. With --dry-run
-it shows what a program would be given. A composite key is a JSON array:
-
-    backlog once --id 4
-    backlog once --id '["mail", 7]' --dry-run
-
-A pass that a signal ends is done, too: 0. The report says so. One with outcomes
-that the database does not take is not: 1.`,
+		Use:         "once {--max-age DURATION | --tier NAME | --due | --id ID}",
+		Short:       "Run one pass, for a system crontab",
 		Annotations: map[string]string{"0": "done; failed records are normal", "3": "--strict, and some record failed", "75": "another process is working on this table"},
 		Args:        noArgs,
 		RunE:        func(c *cobra.Command, _ []string) error { return runOnce(c.Context(), o, g) },

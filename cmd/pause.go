@@ -32,18 +32,8 @@ func newPause(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pause [--for DURATION | --until TIME] [--reason TEXT]",
 		Short: "Start nothing more until backlog resume",
-		Long: `Pause keeps the daemon, and once where it goes by the ticks, from starting anything: a
-pass under way ends as soon as its running handlers have ended, within two seconds
-nothing more is dispatched. Outcomes are still collected, and deadlines enforced. The
-ticks that come meanwhile are one pass after the pause, which ends with "backlog resume"
-or at its time. Once for an age or for one record works in a pause.
-
-    backlog pause --for 2h --reason "the partner moves its servers"
-
-The pause is kept in the state file of this machine. Where a daemon leads that does
-not use this file, nothing is changed: 1.`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runPause(c.Context(), o, g) },
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return runPause(c.Context(), o, g) },
 	}
 	f := c.Flags()
 	f.Var(&flagOf[time.Duration]{to: &o.For, read: parseAge}, "for", "end the pause after `DURATION`, such as 2h")
@@ -76,10 +66,8 @@ func newResume(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume",
 		Short: "End a pause",
-		Long: `Resume ends the pause that "backlog pause" began. Ticks that came meanwhile are made up
-for by one pass within two seconds.`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return g.changePause(c.Context(), o, nil) },
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return g.changePause(c.Context(), o, nil) },
 	}
 	o.AddFlags(c.Flags())
 	return c

@@ -45,14 +45,6 @@ func newResolve(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resolve UID success|failure|reject|status [--reason TEXT]",
 		Short: "Tell what became of an attempt that was handed over (policy refresh)",
-		Long: `Resolve writes the outcome of the running attempt with the UID, for a worker that was
-given a record and answers later. An attempt that has ended meanwhile, or was
-superseded, is left alone: exit status 1.
-
-    backlog resolve 5f1c9a0e7b2d4c68-1 success
-    backlog resolve 5f1c9a0e7b2d4c68-1 failure --reason "the file is empty"
-
-With status the attempt goes on, and only the text for the customer is written.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return errors.New("say which attempt and what became of it, as in: backlog resolve UID success")
@@ -107,9 +99,6 @@ func newAttempt(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "attempt UID",
 		Short: "Say whether an attempt is still the running one of its row (policy refresh)",
-		Long: `Attempt ends with 0 while the attempt with the UID is its row's running one, and with
-1 when it is not: a worker that holds it must stop then. Past its deadline it is
-the running one until somebody fails it, which the next pass does.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("say which attempt, as in: backlog attempt UID")

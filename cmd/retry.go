@@ -94,23 +94,8 @@ func newRetry(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "retry {ID... | FILTER | --all}",
 		Short: "Put dead or failed records back to new, as if they had never been tried",
-		Long: `Retry gives dead and failed records the status of new ones, and lets a policy
-forget their failures: they are due at once. It says how many they are, and for
-more than one it does nothing without --yes.
-
-    backlog retry 4 7 --yes
-    backlog retry --state dead --older-than 7d --dry-run
-    backlog retry --cause "connection refused" --limit 10 --yes
-    backlog retry --all --yes
-
-If one of the IDs has no record, or one that is neither dead nor failed, nothing
-is changed. The age of a record stays what it is: one that is older than every
-tier is not tried. So do the columns of table.attempts and table.last_error. A
-composite key is a JSON array, in quotes.
-
-With the policy refresh, an ID may be of any record: it is saved again, starts at
-the next tick, and an attempt that runs is superseded.` + idHelp,
-		Args: cobra.ArbitraryArgs,
+		Long:  idHelp,
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, ids []string) error {
 			o.IDs = ids
 			if cfg, err := g.loadAny(); err == nil && sourceOf(cfg) != nil {

@@ -6,6 +6,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -87,16 +88,15 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	return exitStatus(e)
 }
 
+// helps are what commands say of themselves at length, a file each.
+//
+//go:embed help
+var helps embed.FS
+
 func newRoot(g *globals) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "backlog",
-		Short: "Work off the pending records of a table, retrying the failed ones less and less often",
-		Long: `backlog works off a table you already have: it hands every pending record to a
-handler, writes the outcome back, and retries what failed less often as it ages.
-The schedule says how often records up to which age are tried; the table needs
-no columns for it.
-
-Start with "backlog check", then "backlog once --max-age 1d", then "backlog run".`,
+		Use:           "backlog",
+		Short:         "Work off the pending records of a table, retrying the failed ones less and less often",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version(),
@@ -116,6 +116,10 @@ Start with "backlog check", then "backlog once --max-age 1d", then "backlog run"
 	root.AddCommand(newRun(g), newWorker(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newList(g), newRetry(g), newDiscard(g), newPause(g), newResume(g))
 	root.AddCommand(newCheck(g), newResolve(g), newAttempt(g), newWeb(g), newToken(g))
 	root.AddCommand(newInit(g), newVersion(g))
+	for _, c := range append(root.Commands(), root) {
+		text, _ := helps.ReadFile("help/" + c.Name() + ".txt") // a test sees that each has one
+		c.Long = strings.TrimSpace(string(text)) + c.Long
+	}
 	root.PersistentFlags().SortFlags = false
 	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultHelpCmd()
@@ -315,7 +319,6 @@ func newVersion(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long:  `Version prints the program's version, its SQLite driver and the Go it was built with.`,
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {

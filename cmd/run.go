@@ -32,42 +32,8 @@ const lockEvery = 2 * time.Second
 
 func newRun(g *globals) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "run",
-		Short: "Run the schedule as a daemon",
-		Long: `Run starts the passes of the schedule as their tiers tick, until it is stopped.
-
-One daemon leads for a table; a second one stands by and takes over within
-seconds. Ticks missed while none ran are made up for by one pass. While the
-database is away, at the start or later, it waits. At the start it warns of an
-index that is missing.
-
-SIGTERM or SIGINT: select nothing more, let running handlers finish for
-shutdown_timeout, settle, exit. A second one: kill the handlers and exit within
-two seconds.
-SIGHUP, when no other one has come for a second: read the configuration again;
-one that is wrong is refused and the old one stays. Passes under way dispatch nothing more: when
-their handlers have ended, which may take as long as these do, the rest is taken
-up with the new one. Another database, table, state, log or address needs a restart. As a service of systemd, in /etc/systemd/system/backlog.service:
-
-    [Unit]
-    Description=Work off the backlog
-    After=network-online.target
-
-    [Service]
-    Type=notify
-    ExecStart=/usr/local/bin/backlog run
-    ExecReload=kill -HUP $MAINPID
-    WorkingDirectory=/path/to/it
-    StateDirectory=backlog
-    WatchdogSec=60
-    TimeoutStopSec=60
-    Restart=on-failure
-
-    [Install]
-    WantedBy=multi-user.target
-
-TimeoutStopSec is to be at least 15 seconds longer than shutdown_timeout. Then: systemctl
-daemon-reload, systemctl enable backlog, systemctl start backlog.`,
+		Use:         "run",
+		Short:       "Run the schedule as a daemon",
 		Annotations: map[string]string{"0": "stopped, with every outcome written", "1": "could not do it, or not write every outcome before its end"},
 		Args:        noArgs,
 		RunE:        func(c *cobra.Command, _ []string) error { return runRun(c.Context(), g) },

@@ -31,15 +31,8 @@ func newSchedule(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schedule",
 		Short: "Show the coming ticks, or export them for cron or systemd",
-		Long: `Schedule shows when which tier starts a pass. Of tiers that tick together only
-the widest starts; it covers the narrower ones, whose records are among its own.
-
-With --format crontab or systemd it prints what makes the system's own timer run
-"backlog once --due" whenever a tier ticks, with the flags that are given here or
-stand in BACKLOG_*, but for a database URL that may hold a password. As with
-"backlog run", ticks missed while the machine was off are made up for by one pass.`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runSchedule(c.Context(), o, g) },
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return runSchedule(c.Context(), o, g) },
 	}
 	f := c.Flags()
 	f.Var(&flagOf[time.Time]{to: &o.From, read: parseTime}, "from", "show the ticks after `TIME` (RFC 3339; default: now)")

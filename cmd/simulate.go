@@ -90,37 +90,7 @@ func newSimulate(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate",
 		Short: "Show what a schedule or a policy does, without waiting for it",
-		Long: `Simulate shows what becomes of one record that never succeeds.
-
-With --life: at which ticks of the schedule it is tried, how often in each tier,
-and when no more. That is the default where age alone decides.
-
-With --attempts: how long after its insertion each attempt takes place, and the
-delay before it. These are the delays of the policy alone. In earnest a pass
-comes only when a tier ticks, and an attempt waits for that as well.
-
-With --live: what the schedule does with the records that are in the table now,
-from now on: how often each tier calls the service, and what grows too old. The
-table is only read.
-
-With --arrivals: what a schedule makes of a modelled workload, without any
-database: how often the service is called and in vain, at most in one minute,
-how many records wait, and how long beyond the end of an outage. The caps, the
-rate and the concurrency are the configured ones. A call ends at once, unless
---call-time says how long it takes; then passes may overlap as in earnest.
---down is a time in which backlog does not run: the ticks that it misses are one
-pass when it starts again. It begins at --from, for which --now is another word.
-
-    backlog simulate --arrivals 1000/h --poison 1% --outage 6h+2h --for 30d
-    backlog simulate --arrivals 100/h --outage 6h+2h --compare progressive,fibonacci
-    backlog simulate --arrivals 100/h --call-time 2s --diff other.yaml
-
-The policy is the configured one, or another by its name or with its settings:
-
-    backlog simulate --policy fibonacci
-    backlog simulate --policy 'list: [0, 1m, 5m]' --attempts 4
-    backlog simulate --policy '{exponential: {interval: 1m, base: 3}}' --seed 7`,
-		Args: noArgs,
+		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := stopOnSignal(c.Context())
 			defer stop()

@@ -17,17 +17,8 @@ import (
 func newStatus(g *globals) *cobra.Command {
 	var o StatusOptions
 	c := &cobra.Command{
-		Use:   "status",
-		Short: "Count records, show the last passes, who works, and the next ticks",
-		Long: `Status counts the records of the table by status, the pending ones by the tier
-that their age puts them in, and shows when the next passes start. Records that
-are out of retries are no longer pending and counted apart. From the state folder
-it tells the last pass of each tier, who works since when, a pause and an outage.
-It only reads.
-
-For monitoring it can end with 3 and say why on standard error:
-
-    backlog status --fail-if-idle 15m --fail-if-oldest 2h --fail-if-failed 100`,
+		Use:         "status",
+		Short:       "Count records, show the last passes, who works, and the next ticks",
 		Annotations: map[string]string{"3": "a flag says that this is a failure"},
 		Args:        noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

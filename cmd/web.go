@@ -23,15 +23,8 @@ func newWeb(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "web",
 		Short: "Serve the pages without a daemon: what there is, and what a crontab's passes did",
-		Long: `Web serves the pages that "backlog run" serves with web.listen, for a table that a crontab
-works off: the records by age, the coming ticks, the passes that "backlog once" has left in
-the state folder, why records fail, what another schedule would do. The table is only read,
-and nothing can be changed.
-
-It asks for a token, which "backlog token" prints. With --listen it needs no key web in the
-configuration; without either it listens at ` + defaultListen + `.`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runWeb(c.Context(), g) },
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return runWeb(c.Context(), g) },
 	}
 	c.Flags().StringVar(&g.listen, "listen", "", listenUsage)
 	return c
@@ -86,10 +79,7 @@ func newToken(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "token",
 		Short: "Print the token that the pages ask for",
-		Long: `Token prints the token with which one logs in to the pages of "backlog run" or "backlog
-web", and which the API takes as "Authorization: Bearer TOKEN". It is made if there is none
-yet. Whoever can read its file, web.token_file, may do what web.actions allows.`,
-		Args: noArgs,
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := g.load()
 			if err != nil {

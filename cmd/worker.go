@@ -16,20 +16,8 @@ func newWorker(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "worker",
 		Short: "Handle the records that a daemon dispatches over RabbitMQ",
-		Long: `Worker takes requests from the broker, runs the handler for each and sends back
-its outcome, on any number of machines. The daemon whose file has handler: {amqp: …}
-alone reads and writes the table. Its own file names the broker, the work and the
-handler:
-
-    worker:
-      amqp: {url: "amqp://user:${PW}@broker/", name: orders}
-      handler: {exec: [./deliver.sh]}
-      concurrency: 8
-
-SIGTERM or SIGINT: take no more, let running handlers finish for shutdown_timeout; the
-broker gives the rest to other workers. A second one kills the handlers.`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runWorker(c.Context(), g) },
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return runWorker(c.Context(), g) },
 	}
 }
 
