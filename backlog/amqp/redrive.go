@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -106,7 +107,9 @@ func decode64(text string) ([]byte, error) {
 }
 
 // rubyProperty finds a property in the text of a hash, as Ruby shows it until 3.3 and from 3.4 on.
-var rubyProperty = regexp.MustCompile(`\b(content_type|content_encoding)(?:=>|: )"([^"]*)"`)
+var rubyProperty = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\b(content_type|content_encoding)(?:=>|: )"([^"]*)"`)
+})
 
 // originalProperties reads a JSON object, or a JSON string with the text of a Ruby hash.
 func originalProperties(raw []byte) map[string]string {
@@ -118,7 +121,7 @@ func originalProperties(raw []byte) map[string]string {
 		}
 		return was
 	}
-	for _, m := range rubyProperty.FindAllSubmatch(bytes.ReplaceAll(raw, []byte(`\"`), []byte(`"`)), -1) {
+	for _, m := range rubyProperty().FindAllSubmatch(bytes.ReplaceAll(raw, []byte(`\"`), []byte(`"`)), -1) {
 		was[string(m[1])] = string(m[2])
 	}
 	return was

@@ -14,6 +14,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -36,7 +37,9 @@ var (
 	hashed    = make(map[string]string)
 )
 
-func init() {
+// prepare reads templates and statics. It takes some milliseconds, which only those who
+// serve pages have to wait.
+var prepare = sync.OnceFunc(func() {
 	funcs := template.FuncMap{
 		"num": func(n any) string { return thousands(n) }, "clip": clip, "often": inspect.Often, "join": strings.Join,
 		"line": func(s *string) string {
@@ -62,7 +65,7 @@ func init() {
 		name := strings.TrimSuffix(f.Name(), ext) + "." + hex.EncodeToString(sum[:6]) + ext
 		statics[name], hashed[f.Name()] = b, name
 	}
-}
+})
 
 func (v *visit) static() error {
 	b, ok := statics[v.last]

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Settings are what the configuration says of the pages. Its paths are relative to a
@@ -44,8 +45,10 @@ type TLS struct {
 func NewSettings() *Settings { return &Settings{PathPrefix: "/"} }
 
 var (
-	prefixes  = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
-	hostNames = regexp.MustCompile(`^([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[?[0-9A-Fa-f:.]+\]?)$`)
+	prefixes  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`) })
+	hostNames = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[?[0-9A-Fa-f:.]+\]?)$`)
+	})
 )
 
 // Check reports what is wrong with the settings themselves. It opens no file.
@@ -64,11 +67,11 @@ func (s *Settings) Check(fail func(field, problem string)) {
 		fail("tls", "needs both, cert and key; add the other")
 	}
 	for i, h := range s.Hosts {
-		if !hostNames.MatchString(h) {
+		if !hostNames().MatchString(h) {
 			fail(fmt.Sprintf("hosts[%d]", i), "must be a name or an address without port, such as backlog.example.com")
 		}
 	}
-	if s.PathPrefix != "/" && !prefixes.MatchString(s.PathPrefix) {
+	if s.PathPrefix != "/" && !prefixes().MatchString(s.PathPrefix) {
 		fail("path_prefix", "must be / or a path such as /backlog, without a slash at its end")
 	}
 }

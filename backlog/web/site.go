@@ -50,6 +50,7 @@ type setup struct {
 
 // New returns a site that shows b. Paths in the settings are relative to dir.
 func New(s Settings, dir string, t Tokens, b Backlog, log *slog.Logger) (*Site, error) {
+	prepare()
 	site := &Site{
 		backlog: b, log: log, foreign: http.NewCrossOriginProtection(), places: make(chan struct{}, maxRequests),
 		database: make(chan struct{}, 1), sessions: make(map[string]session), plots: make(map[string][]byte),
