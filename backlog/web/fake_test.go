@@ -64,10 +64,10 @@ func newFake(t testing.TB, odd string) *fake {
 		}
 		return s
 	}
-	s := schedule(t)
+	s, short := schedule(t), odd[:min(len(odd), 200)] // what a file or a key has
 	if odd != "" {
 		var err error
-		if s, err = tiers.New(tiers.Tier{Name: odd, MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{Name: odd + "2", MaxAge: 48 * time.Hour, Every: 5 * time.Minute}); err != nil {
+		if s, err = tiers.New(tiers.Tier{Name: short, MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{Name: short + "2", MaxAge: 48 * time.Hour, Every: 5 * time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,7 +98,7 @@ func newFake(t testing.TB, odd string) *fake {
 		f.records = append(f.records, e)
 	}
 	if odd != "" {
-		f.records[0].ID = backlog.NewKey(odd, "..")
+		f.records[0].ID = backlog.NewKey(short, "..")
 	}
 	return f
 }
