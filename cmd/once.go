@@ -169,7 +169,8 @@ func (o *OnceOptions) passOnce(
 	e := a.engine(clock, newProgress(g.err, a.table, c.Observe))
 	var taken map[string]bool
 	if o.Due { // another process may have run the ticks meanwhile
-		ticks := ticksOf(state, cfg.Tiers, p.Now)
+		kept, _ := state.Load()
+		ticks := ticksOf(kept, cfg.Tiers, p.Now)
 		if ticks.pass.Tier == "" {
 			return report, list, nil
 		}

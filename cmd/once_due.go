@@ -20,10 +20,9 @@ type dueTicks struct {
 	since  time.Time
 }
 
-// ticksOf returns what ticked and was not run on this machine, as far as the state file
+// ticksOf returns what ticked and was not run on this machine, as far as the checkpoint
 // tells, else what ticked in the last minute.
-func ticksOf(state *checkpoint.File, s *tiers.Schedule, now time.Time) (d dueTicks) {
-	kept, _ := state.Load()
+func ticksOf(kept backlog.Checkpoint, s *tiers.Schedule, now time.Time) (d dueTicks) {
 	d.since = now.Add(-time.Minute)
 	if at := kept.LastWake; !at.IsZero() {
 		d.since = at
@@ -52,7 +51,7 @@ func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, 
 	if p := kept.Current(now); p != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
 		return d, o.nothing(g, now, "paused "+escaped(p.String())+": nothing is started")
 	}
-	if d = ticksOf(state, cfg.Tiers, now); d.pass.Tier != "" {
+	if d = ticksOf(kept.Checkpoint, cfg.Tiers, now); d.pass.Tier != "" {
 		return d, nil
 	}
 	if back := kept.LastWake.Sub(now); back > time.Second {

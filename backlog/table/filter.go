@@ -159,6 +159,9 @@ func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, no
 	if err != nil {
 		return 0, 0, err
 	}
+	if f.Cause == nil && f.Limit == 0 && len(f.Keys) == 0 {
+		return t.countAll(ctx, c, before)
+	}
 	for rows, err := range t.byKey(ctx, c, t.sel.needed) {
 		if err != nil {
 			return n, old, err
@@ -171,4 +174,15 @@ func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, no
 		n += len(rows)
 	}
 	return n, old, nil
+}
+
+// countAll is CountChosen where the database can judge each row of the choice.
+func (t *Table) countAll(ctx context.Context, c choice, before time.Time) (n, old int, err error) {
+	isOld, args := never, []any(nil)
+	if form := t.inserted.known(); form != nil {
+		isOld, args = t.inserted.quoted+" < ? AND "+t.inserted.quoted+" >= ?", []any{form.Exact(before), t.inserted.earliest()}
+	}
+	text := "SELECT count(*), count(CASE WHEN " + isOld + " THEN 1 END) FROM " + t.name + " WHERE " + strings.Join(c.all(), " AND ")
+	err = t.db.One(ctx, text, append(args, c.args...), &n, &old)
+	return n, old, err
 }
