@@ -238,7 +238,7 @@ func (d *desk) Records(ctx context.Context, f web.Filter) (list web.Records, err
 				return usageError{err}
 			}
 		}
-		filter, err := filterOf(a, f, inspect.Listed, now)
+		filter, err := filterOf(ctx, a, f, inspect.Listed, now)
 		if err != nil {
 			return err
 		}
@@ -253,7 +253,7 @@ func (d *desk) Records(ctx context.Context, f web.Filter) (list web.Records, err
 }
 
 // filterOf returns what a page's filter means in the table.
-func filterOf(a *app, f web.Filter, p inspect.Purpose, now time.Time) (table.Filter, error) {
+func filterOf(ctx context.Context, a *app, f web.Filter, p inspect.Purpose, now time.Time) (table.Filter, error) {
 	if f.State != "" && f.Lane != "" {
 		return table.Filter{}, usagef("lane and state exclude each other")
 	}
@@ -261,7 +261,7 @@ func filterOf(a *app, f web.Filter, p inspect.Purpose, now time.Time) (table.Fil
 	if f.ID != "" {
 		o.IDs = []string{f.ID}
 	}
-	filter, err := o.chosen(context.Background(), a, p, now, "put back to new", backlog.RowDead, backlog.RowError)
+	filter, err := o.chosen(ctx, a, p, now, "put back to new", backlog.RowDead, backlog.RowError)
 	filter.Given = true
 	return filter, err
 }
@@ -332,7 +332,7 @@ func (d *desk) Choose(ctx context.Context, f web.Filter) (c web.Choice, err erro
 		return c, &web.Problem{Status: http.StatusBadRequest, Text: "say which records are to be retried: lane=failed, a state, or one record"}
 	}
 	err = d.read(ctx, func(a *app, now time.Time) error {
-		filter, err := filterOf(a, f, inspect.Requeued, now)
+		filter, err := filterOf(ctx, a, f, inspect.Requeued, now)
 		if err != nil {
 			return err
 		}
@@ -366,7 +366,7 @@ func (d *desk) Retry(ctx context.Context, f web.Filter, expect int) (r web.Retri
 		return r, &web.Problem{Status: http.StatusForbidden, Text: "nothing can be changed here: this process only shows"}
 	}
 	a, now := daemon.chronicle.app.Load(), time.Now()
-	filter, err := filterOf(a, f, inspect.Requeued, now)
+	filter, err := filterOf(ctx, a, f, inspect.Requeued, now)
 	if err != nil {
 		return r, problemOf(err)
 	}
@@ -393,7 +393,7 @@ func (d *desk) Pause(p *watch.Pause) error {
 
 // Resolve implements web.Backlog.
 func (d *desk) Resolve(ctx context.Context, uid, outcome, reason string) error {
-	known, ok := outcomes[outcome]
+	known, ok := outcomes[map[string]string{"success": "success", "error": "failure"}[outcome]]
 	d.mu.Lock()
 	daemon, refreshes := d.daemon, refreshOf(d.cfg) != nil
 	d.mu.Unlock()
@@ -401,7 +401,7 @@ func (d *desk) Resolve(ctx context.Context, uid, outcome, reason string) error {
 	case daemon == nil || !refreshes:
 		return &web.Problem{Status: http.StatusConflict, Text: "there are no attempts with a UID here, which the policy refresh has"}
 	case !ok:
-		return &web.Problem{Status: http.StatusBadRequest, Text: "outcome is success, failure, reject or status"}
+		return &web.Problem{Status: http.StatusBadRequest, Text: "outcome is success or error"}
 	}
 	reasons, err := daemon.loop.Engine.Resolve(ctx, []backlog.Answer{{UID: uid, Outcome: known, Text: reason}})
 	if err != nil {

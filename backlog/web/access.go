@@ -201,8 +201,7 @@ func (v *visit) form() error {
 // local returns a path with its query, below the prefix, if it is one of this site.
 func local(next string) string {
 	u, err := url.Parse(next)
-	elsewhere := strings.Contains(next, `\`) || strings.HasPrefix(next, "//")
-	if err != nil || elsewhere || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/") {
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.Contains(u.Path, `\`) {
 		return "/"
 	}
 	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()

@@ -172,7 +172,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("cookie %v", c)
 	}
 	for next, want := range map[string]string{
-		"/records?band=1d": "/records?band=1d", "//evil.example/": "/", "https://evil.example/": "/", `/\evil.example`: "/", "javascript:alert(1)": "/", "": "/", "x": "/",
+		"/records?band=1d": "/records?band=1d", "//evil.example/": "/", "/%2Fevil.example/": "/", "/%5Cevil.example/": "/", "https://evil.example/": "/", `/\evil.example`: "/", "javascript:alert(1)": "/", "": "/", "x": "/",
 		"/\t/evil.example": "/",
 	} {
 		if w := visit(site, "POST", "/login", url.Values{"token": {readToken}, "next": {next}}); w.Header().Get("Location") != want {
