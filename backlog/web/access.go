@@ -81,6 +81,9 @@ func (v *visit) checkRight(bearer, need Right) error {
 	if v.right = bearer; bearer == None {
 		v.right, v.session = v.fromSession()
 	}
+	if v.right > None {
+		v.Now = v.backlog.Now()
+	}
 	switch {
 	case v.right >= need:
 		return nil
@@ -150,12 +153,12 @@ func (s *Site) begin(d digest, now time.Time) (id string) {
 }
 
 func (v *visit) loginForm() error {
-	next := local(v.r.URL.Query().Get("next"))
+	next := local(v.Query("next"))
 	if v.right > None {
 		v.redirect(next)
 		return nil
 	}
-	v.render(http.StatusOK, page{Name: "login", Title: "Log in", Data: login{Next: next}})
+	v.render(http.StatusOK, page{Name: "login", Data: login{Next: next}})
 	return nil
 }
 
@@ -171,7 +174,7 @@ func (v *visit) login() error {
 	right := v.set.tokens.right(d)
 	if right == None {
 		v.log.Warn("a login was refused: this is not the token", "address", v.r.RemoteAddr)
-		v.render(http.StatusUnauthorized, page{Name: "login", Title: "Log in", Data: login{next, "This is not the token."}})
+		v.render(http.StatusUnauthorized, page{Name: "login", Data: login{next, "This is not the token."}})
 		return nil
 	}
 	v.setCookie(v.begin(d, v.at))

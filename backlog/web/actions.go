@@ -2,7 +2,8 @@ package web
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,33 +20,105 @@ const (
 	untilForm = "2006-01-02T15:04" // of a field for date and time
 )
 
+// An order is what somebody wants done: JSON, or a form, whose filter is in the address.
+type order struct {
+	ID        json.RawMessage `json:"id"`
+	Filter    *Filter         `json:"filter"`
+	Expect    *int            `json:"expect"`
+	Until     string          `json:"until"`
+	Reason    string          `json:"reason"`
+	UID       string          `json:"uid"`
+	Outcome   string          `json:"outcome"`
+	Confirmed bool            `json:"-"` // the second step of a form; a program needs no first
+}
+
+func (v *visit) order() (o order, err error) {
+	if !v.api() {
+		err := v.form()
+		f, err2 := v.filter()
+		f.After, f.Limit = "", 0
+		o = order{Filter: &f, Until: v.r.PostFormValue("until"), Reason: clip(v.r.PostFormValue("reason")), Confirmed: v.r.PostFormValue("confirm") != ""}
+		if n, err := strconv.Atoi(v.r.PostFormValue("expect")); err == nil {
+			o.Expect = &n
+		}
+		return o, errors.Join(err, err2)
+	}
+	d := json.NewDecoder(v.r.Body)
+	d.DisallowUnknownFields() // a filter with a typo would mean everything
+	err = d.Decode(&o)
+	if tooLarge := new(http.MaxBytesError); err != nil && !errors.As(err, &tooLarge) {
+		err = &Problem{http.StatusBadRequest, "The body is no JSON of this request: " + clip(err.Error()) + "."}
+	}
+	o.Confirmed, o.Reason = true, clip(o.Reason)
+	return o, err
+}
+
+// meant returns the records that an order is about.
+func (o *order) meant() (Filter, error) {
+	if (o.ID == nil) == (o.Filter == nil) {
+		return Filter{}, &Problem{http.StatusBadRequest, "Give one of id and filter."}
+	}
+	if o.Filter != nil {
+		return *o.Filter, nil
+	}
+	f, one := Filter{ID: keyText(o.ID)}, 1
+	if o.Expect == nil {
+		o.Expect = &one
+	}
+	if f.ID == "" {
+		return f, &Problem{http.StatusBadRequest, "id is empty, which would mean every record."}
+	}
+	return f, nil
+}
+
 // A confirmation is the first step of an action: what would be done.
 type confirmation struct {
-	Notice   string // why it is asked again
-	Text     string
-	Where    string
-	Examples []string
-	Action   string
-	Fields   [][2]string
-	Button   string // empty: it cannot be done
-	Back     string
+	Notice  string `json:"-"` // why it is asked again
+	Action  string `json:"-"`
+	Confirm string `json:"-"` // what the button says; empty: it cannot be done
+	order   `json:"-"`
+	Choice
 }
 
 // did writes the line that each action leaves.
-func (v *visit) did(what string, err error, args ...any) {
+func (v *visit) did(what string, err error, args ...any) error {
 	outcome := "done"
 	if err != nil {
 		outcome = err.Error()
 	}
-	v.log.Info("somebody acted", append([]any{"what", what, "by", v.Who(), "address", v.r.RemoteAddr, "outcome", outcome}, args...)...)
+	v.log.Info("somebody acted", append([]any{"what", what, "by", v.right.String(), "address", v.r.RemoteAddr, "outcome", outcome}, args...)...)
+	return err
 }
 
-// choose counts what a retry would mean.
-func (v *visit) choose(f Filter) (c Choice, err error) {
+// retry is both steps: without the number that the first one has shown it is the first.
+func (v *visit) retry() (any, error) {
+	o, err := v.order()
+	if err != nil {
+		return nil, err
+	}
+	f, err := o.meant()
+	if err == nil {
+		err = f.check(v.Now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := confirmation{Action: f.On("/retry"), order: order{Filter: &f}}
+	if o.Expect != nil {
+		r, err := v.putBack(f, *o.Expect)
+		p := new(Problem)
+		if grown := errors.As(err, &p) && p.Status == http.StatusConflict; err != nil && (!grown || v.api()) || err == nil {
+			return done{r, f.On("/records", "retried", strconv.Itoa(r.Reset), "conflicts", strconv.Itoa(r.Conflicts))}, err
+		}
+		c.Notice, v.code = p.Text, p.Status
+	}
 	err = v.ask(askFor, func(ctx context.Context) error {
-		c, err = v.backlog.Choose(ctx, f)
+		c.Choice, err = v.backlog.Choose(ctx, f)
 		return err
 	})
+	if c.Records > 0 && c.Records <= maxRetry {
+		c.Confirm = "Retry"
+	}
 	return c, err
 }
 
@@ -54,127 +127,65 @@ func (v *visit) putBack(f Filter, expect int) (r Retried, err error) {
 	if expect < 1 || expect > maxRetry {
 		return r, &Problem{http.StatusBadRequest, "At most 100,000 records are retried at once, and at least one; narrow the filter."}
 	}
-	rc := http.NewResponseController(v.w)
-	rc.SetWriteDeadline(v.at.Add(2 * retryFor)) //nolint:errcheck // a test has none
+	http.NewResponseController(v.w).SetWriteDeadline(v.at.Add(2 * retryFor)) //nolint:errcheck // a test has none
 	err = v.ask(retryFor, func(ctx context.Context) error {
 		r, err = v.backlog.Retry(ctx, f, expect)
 		return err
 	})
-	v.did("retry", err, "filter", strings.TrimPrefix(f.address(""), "?"), "expected", expect, "reset", r.Reset, "conflicts", r.Conflicts)
-	return r, err
+	return r, v.did("retry", err, "filter", strings.TrimPrefix(f.On(""), "?"), "expected", expect, "reset", r.Reset, "conflicts", r.Conflicts)
 }
 
-// retry is both steps: without the number that the first one has shown it is the first.
-func (v *visit) retry() error {
-	f, err := v.filter()
-	if err == nil {
-		err = v.form()
-	}
-	if err != nil {
-		return err
-	}
-	f.After = ""
-	status, notice := http.StatusOK, ""
-	if text := v.r.PostFormValue("expect"); text != "" {
-		expect, _ := strconv.Atoi(text)
-		r, err := v.putBack(f, expect)
-		if p, ok := err.(*Problem); ok && p.Status == http.StatusConflict {
-			status, notice = p.Status, p.Text
-		} else if err != nil {
-			return err
-		} else {
-			v.redirect(f.address("/records", "retried", strconv.Itoa(r.Reset), "conflicts", strconv.Itoa(r.Conflicts)))
-			return nil
-		}
-	}
-	c, err := v.choose(f)
-	if err != nil {
-		return err
-	}
-	data := confirmation{
-		Notice: notice, Where: c.Where, Action: f.address("/retry"), Fields: [][2]string{{"expect", strconv.Itoa(c.Records)}}, Back: f.address("/records"),
-		Text: thousands(c.Records) + " records would be retried.", Button: "Retry " + thousands(c.Records) + " records",
-	}
-	switch {
-	case c.Records == 0:
-		data.Text, data.Button = "There is nothing to retry.", ""
-	case c.Records == 1:
-		data.Text, data.Button = "1 record would be retried.", "Retry 1 record"
-	case c.Records > maxRetry:
-		data.Text, data.Button = thousands(c.Records)+" records: that is more than 100,000, which are retried at most at once. Narrow the filter.", ""
-	}
-	for _, k := range first(c.Examples, 3) {
-		data.Examples = append(data.Examples, k.String())
-	}
-	v.render(status, page{Name: "confirm", Title: "Retry", Data: data})
-	return nil
+// done is an action's outcome: what a program is told, and where people go then.
+type done struct {
+	answer any
+	path   string
 }
 
-// until reads the end of a pause.
-func (v *visit) until(text string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339, text)
+func (v *visit) pause() (any, error) {
+	o, err := v.order()
 	if err != nil {
-		t, err = time.ParseInLocation(untilForm, text, v.backlog.Now().zone())
+		return nil, err
+	}
+	t, err := time.Parse(time.RFC3339, o.Until)
+	if err != nil {
+		t, err = time.ParseInLocation(untilForm, o.Until, v.Now.zone())
 	}
 	switch {
 	case err != nil:
-		return t, &Problem{http.StatusBadRequest, "until must be a time such as 2026-01-31T09:00:00Z."}
+		return nil, &Problem{http.StatusBadRequest, "until must be a time such as 2026-01-31T09:00:00Z."}
 	case !t.After(v.at) || t.Sub(v.at) > maxPause:
-		return t, &Problem{http.StatusBadRequest, "A pause ends in the future, within " + tiers.FormatDuration(maxPause) + "."}
+		return nil, &Problem{http.StatusBadRequest, "A pause ends in the future, within " + tiers.FormatDuration(maxPause) + "."}
 	}
-	return t, nil
+	t = t.UTC()
+	if o.Until = t.Format(time.RFC3339); !o.Confirmed {
+		return confirmation{Action: "/pause", Confirm: "Pause", order: o}, nil
+	}
+	return v.setPause("pause", &watch.Pause{Until: &t, Reason: o.Reason, By: "web, " + v.r.RemoteAddr})
 }
 
-// stop begins a pause.
-func (v *visit) stop(until time.Time, reason string) error {
-	until = until.UTC()
-	err := v.backlog.Pause(&watch.Pause{Until: &until, Reason: clip(reason), By: "web, " + v.r.RemoteAddr})
-	v.did("pause", err, "until", until, "reason", clip(reason))
-	return err
+// resume needs no body.
+func (v *visit) resume() (any, error) {
+	if !v.api() && v.r.PostFormValue("confirm") == "" {
+		return confirmation{Action: "/resume", Confirm: "Resume"}, nil
+	}
+	return v.setPause("resume", nil)
 }
 
-func (v *visit) goOn() error {
-	err := v.backlog.Pause(nil)
-	v.did("resume", err)
-	return err
+func (v *visit) setPause(what string, p *watch.Pause) (any, error) {
+	err := v.did(what, v.backlog.Pause(p), "pause", p)
+	return done{map[string]any{"pause": v.backlog.Now().Pause}, "/"}, err
 }
 
-func (v *visit) pause() error {
-	if err := v.form(); err != nil {
-		return err
+// resolve is for programs alone.
+func (v *visit) resolve() (any, error) {
+	o, err := v.order()
+	if err == nil && (o.Outcome != "success" && o.Outcome != "error" || o.UID == "") {
+		err = &Problem{http.StatusBadRequest, "Give uid, and outcome: success or error."}
 	}
-	until, err := v.until(v.r.PostFormValue("until"))
-	reason := v.r.PostFormValue("reason")
-	switch {
-	case err != nil:
-		return err
-	case v.r.PostFormValue("confirm") == "":
-		v.render(http.StatusOK, page{Name: "confirm", Title: "Pause", Data: confirmation{
-			Text: fmt.Sprintf("Nothing would be started until %s. What runs then ends.", until.In(v.backlog.Now().zone()).Format("2006-01-02 15:04 MST")), Where: reason,
-			Action: "/pause", Fields: [][2]string{{"until", until.UTC().Format(time.RFC3339)}, {"reason", reason}, {"confirm", "yes"}}, Button: "Pause", Back: "/",
-		}})
-		return nil
+	if err != nil {
+		return nil, err
 	}
-	if err := v.stop(until, reason); err != nil {
-		return err
-	}
-	v.redirect("/")
-	return nil
-}
-
-func (v *visit) resume() error {
-	if err := v.form(); err != nil {
-		return err
-	}
-	if v.r.PostFormValue("confirm") == "" {
-		v.render(http.StatusOK, page{Name: "confirm", Title: "Resume", Data: confirmation{
-			Text: "The pause would end now.", Action: "/resume", Fields: [][2]string{{"confirm", "yes"}}, Button: "Resume", Back: "/",
-		}})
-		return nil
-	}
-	if err := v.goOn(); err != nil {
-		return err
-	}
-	v.redirect("/")
-	return nil
+	err = v.ask(askFor, func(ctx context.Context) error { return v.backlog.Resolve(ctx, o.UID, o.Outcome, o.Reason) })
+	err = v.did("resolve", err, "uid", clip(o.UID), "as", o.Outcome)
+	return map[string]any{"uid": o.UID, "outcome": o.Outcome, "applied": true}, err
 }

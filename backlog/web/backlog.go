@@ -69,13 +69,13 @@ type Now struct {
 
 // A Filter says which records are meant, in the words of the pages' URLs. Empty: any.
 type Filter struct {
-	Band  string // a tier's name, or beyond
-	Lane  string // fresh or failed
-	State string // dead, exhausted or unreadable; empty: all that is pending
-	Cause string // part of the last error, or what a cause is called
-	ID    string // this record alone
-	After string // the place that the page before has called next
-	Limit int
+	Band  string `json:"band"`  // a tier's name, or beyond
+	Lane  string `json:"lane"`  // fresh or failed
+	State string `json:"state"` // dead, exhausted or unreadable; empty: all that is pending
+	Cause string `json:"cause"` // part of the last error, or what a cause is called
+	ID    string `json:"q"`     // this record alone
+	After string `json:"-"`     // the place that the page before has called next
+	Limit int    `json:"-"`
 }
 
 // String says it in words.

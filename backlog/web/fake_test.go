@@ -228,6 +228,8 @@ type logged struct{ t testing.TB }
 func (l *logged) Write(b []byte) (int, error) {
 	if s := string(b); strings.Contains(s, fullToken) || strings.Contains(s, readToken) {
 		l.t.Errorf("the log has a token: %s", s)
+	} else if strings.Contains(s, "level=ERROR") {
+		l.t.Errorf("the log: %s", s)
 	}
 	return len(b), nil
 }

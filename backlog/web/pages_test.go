@@ -44,7 +44,7 @@ func TestPages(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/":                              {"Working.", "12,403 pending, 40 failed. Next: 1d at 12:05:00.", "Counted 14s ago", "beyond", "exhausted", "at &#34;30 3 * * *&#34; in UTC", "under way"},
 		"/records":                       {`class="retry"`, `<span class="badge">retry</span>`, "550 mailbox is full</td>", "Order 4000", "after=81799"},
-		"/records?retried=1&conflicts=2": {"1 record was put back", "2 had been changed"},
+		"/records?retried=1&conflicts=2": {"Put back: 1.", "2 had been changed"},
 		"/record?id=81701":               {"550 mailbox is full\nand more", "260", "it stays where it is"},
 		"/schedule":                      {"every: 1h", "- {name: &#34;year&#34;, max_age: 365d, cron: &#34;30 3 * * *&#34;, timezone: UTC}", "<s>1d</s> by 7d"},
 		"/schedule?for=30d":              {"Only the first 1,000 ticks"},

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,7 +43,11 @@ var (
 // serve pages have to wait.
 var prepare = sync.OnceFunc(func() {
 	funcs := template.FuncMap{
-		"num": func(n any) string { return thousands(n) }, "clip": clip, "often": inspect.Often, "join": strings.Join,
+		"num": func(n any) string { return thousands(n) }, "clip": clip, "often": inspect.Often, "join": strings.Join, "has": func(list []string, s string) bool { return slices.Contains(list, s) },
+		"first": func(n int, list any) any {
+			return reflect.ValueOf(list).Slice(0, min(n, reflect.ValueOf(list).Len())).Interface()
+		},
+		"cut": func(s string) string { return inspect.Cut(s, 12) }, "add": func(a, b int) int { return a + b }, "times": func(a, b int) int { return a * b },
 		"line": func(s *string) string {
 			t, _, _ := strings.Cut(strings.TrimSpace(clip(s)), "\n")
 			return inspect.Cut(t, 160)
@@ -79,22 +85,16 @@ func (v *visit) static() error {
 
 // A page is what a template is given.
 type page struct {
-	Name  string // of the template
-	Title string
-	Live  bool // the script keeps it fresh
-	Data  any
-
+	Name string // of the template
+	Live bool   // the script keeps it fresh
+	Data any
 	*visit
-	Now Now
 }
 
 // render sends a page. What cannot be printed, or turns the direction of writing, is made
 // visible everywhere at once: no template has such characters.
 func (v *visit) render(status int, p page) {
 	p.visit = v
-	if v.right > None {
-		p.Now = v.backlog.Now()
-	}
 	var b bytes.Buffer
 	if err := templates[p.Name].ExecuteTemplate(&b, "layout", p); err != nil {
 		v.log.Error("a page failed", "path", v.path, "error", err)
@@ -132,7 +132,7 @@ func clip(text any) string {
 		}
 		s = *x
 	case json.RawMessage:
-		s = id(x)
+		s = keyText(x)
 	case interface{ String() string }:
 		s = x.String()
 	}
@@ -158,32 +158,34 @@ func thousands(n any) string {
 type Moment struct{ ISO, Text, Ago string }
 
 // When returns the time, nil for none.
-func (p page) When(at any) *Moment {
+func (v *visit) When(at any) *Moment {
 	var t time.Time
 	switch x := at.(type) {
 	case time.Time:
 		t = x
-	case *time.Time:
-		t = *x
+	case string: // of an order that was understood
+		t, _ = time.Parse(time.RFC3339, x)
 	case inspect.Stamp:
 		t = time.Time(x)
 	}
 	if t.IsZero() {
 		return nil
 	}
-	local := t.In(p.Now.zone())
-	return &Moment{t.UTC().Format(time.RFC3339), local.Format("2006-01-02 15:04:05 MST"), inspect.FromNow(t, p.at)}
+	local := t.In(v.Now.zone())
+	return &Moment{t.UTC().Format(time.RFC3339), local.Format("2006-01-02 15:04:05 MST"), inspect.FromNow(t, v.at)}
 }
 
 // Clock is the time of day.
-func (p page) Clock(t inspect.Stamp) string { return time.Time(t).In(p.Now.zone()).Format("15:04:05") }
+func (v *visit) Clock(t inspect.Stamp) string {
+	return time.Time(t).In(v.Now.zone()).Format("15:04:05")
+}
 
 func (n Now) zone() *time.Location { return cmp.Or(n.Zone, time.UTC) }
 
 // Link returns the address of a page; query are names and values, of these the empty ones
 // are left out.
-func (p page) Link(path string, query ...string) string {
-	return p.set.prefix + address(path, query...)
+func (v *visit) Link(path string, query ...string) string {
+	return v.set.prefix + address(path, query...)
 }
 
 func address(path string, query ...string) string {
@@ -200,59 +202,64 @@ func address(path string, query ...string) string {
 }
 
 // RecordLink is the address of a record. Its key may be empty.
-func (p page) RecordLink(key any) string {
+func (v *visit) RecordLink(key any) string {
 	text, ok := key.(string)
 	if k, is := key.(backlog.Key); is {
 		text = k.String()
 	} else if raw, is := key.(json.RawMessage); !ok && is {
-		text = id(raw)
+		text = keyText(raw)
 	}
-	return p.set.prefix + "/record?id=" + url.QueryEscape(text)
+	return v.set.prefix + "/record?id=" + url.QueryEscape(text)
 }
 
 // RetryLink is where a record alone is retried.
-func (p page) RetryLink(key backlog.Key) string {
-	return p.Link(Filter{ID: key.String()}.address("/retry"))
+func (v *visit) RetryLink(key backlog.Key) string {
+	return v.Link(Filter{ID: key.String()}.On("/retry"))
 }
 
-// Zone is the name of the time zone.
-func (p page) Zone() string { return p.at.In(p.Now.zone()).Format("MST") }
+// InAnHour is the end that a pause is offered.
+func (v *visit) InAnHour() string { return v.at.Add(time.Hour).In(v.Now.zone()).Format(untilForm) }
 
-// AxisEnd and AxisText are places at the foot of a timeline.
-func (p page) AxisEnd(height int) int  { return height - 22 }
-func (p page) AxisText(height int) int { return height - 6 }
+// Zone is the name of the time zone.
+func (v *visit) Zone() string { return v.at.In(v.Now.zone()).Format("MST") }
 
 // Static is the address of a file that browsers keep.
-func (p page) Static(name string) string { return p.set.prefix + "/static/" + hashed[name] }
+func (v *visit) Static(name string) string { return v.set.prefix + "/static/" + hashed[name] }
 
 // Here reports whether a page, or what is below it, is this one.
-func (p page) Here(path string) bool {
-	return p.path == path || path != "/" && strings.HasPrefix(p.path, path+"/")
+func (v *visit) Here(path string) bool {
+	return v.path == path || path != "/" && strings.HasPrefix(v.path, path+"/")
 }
 
 // Refreshed is this page's address, loaded again every so many seconds.
-func (p page) Refreshed(seconds int) string {
-	q := p.r.URL.Query()
+func (v *visit) Refreshed(seconds int) string {
+	q := v.r.URL.Query()
 	if q.Del("refresh"); seconds > 0 {
 		q.Set("refresh", strconv.Itoa(seconds))
 	}
-	return p.set.prefix + (&url.URL{Path: p.path, RawQuery: q.Encode()}).String()
+	return v.set.prefix + (&url.URL{Path: v.path, RawQuery: q.Encode()}).String()
 }
 
 // Every is how often a browser without script loads the page again; 0: never.
 func (p page) Every() int {
-	n, err := strconv.Atoi(p.r.URL.Query().Get("refresh"))
+	n, err := strconv.Atoi(p.Query("refresh"))
 	if err != nil || !p.Live {
 		return 0
 	}
 	return min(max(n, 5), 3600)
 }
 
-// LoggedIn reports whether the visitor is known, and ends a session by /logout.
-func (p page) LoggedIn() bool { return p.right > None }
+// Query returns a parameter of the address.
+func (v *visit) Query(name string) string { return v.r.URL.Query().Get(name) }
+
+// Right is what the visitor may.
+func (v *visit) Right() Right { return v.right }
+
+// LoggedIn reports whether the visitor is known.
+func (v *visit) LoggedIn() bool { return v.right > None }
 
 // MayAct reports whether the visitor is offered actions.
-func (p page) MayAct() bool { return p.right == Full && p.set.Actions && p.Now.Role != Viewer }
+func (v *visit) MayAct() bool { return v.right == Full && v.set.Actions && v.Now.Role != Viewer }
 
 // json sends what the API says. Whole numbers that a script would round are texts.
 func (v *visit) json(status int, x any) error {
@@ -299,13 +306,21 @@ type Tab struct {
 }
 
 // Tab returns one of the main pages.
-func (p page) Tab(path, name string) Tab { return Tab{p.Link(path), name, p.Here(path)} }
-
-// Who is the visitor as pages and the log name it.
-func (v *visit) Who() string { return v.right.String() }
+func (v *visit) Tab(path, name string) Tab { return Tab{v.Link(path), name, v.Here(path)} }
 
 // With returns the page with other data, for a template within it.
 func (p page) With(data any) page {
 	p.Data = data
 	return p
+}
+
+// keyText is the text of a key in JSON, as a query has it.
+func keyText(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var b bytes.Buffer
+	json.Compact(&b, raw) //nolint:errcheck // it was decoded
+	return b.String()
 }

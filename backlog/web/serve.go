@@ -48,7 +48,8 @@ func (s *Site) ServeProbes(ctx context.Context, l net.Listener, metrics http.Han
 
 func (s *Site) answer(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 12 << 10, // and 4 KiB that net/http adds
 		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
@@ -96,7 +97,7 @@ func random() string {
 	return hex.EncodeToString(b)
 }
 
-// A visit is one request on its way.
+// A visit is one request on its way. What has a capital templates know.
 type visit struct {
 	*Site
 	set     *setup
@@ -107,62 +108,65 @@ type visit struct {
 	right   Right
 	session string // its cookie; empty: the right is a bearer's
 	at      time.Time
+	code    int // of the answer; 0: it is a good one
+	Now     Now // if there is a right
 }
 
 // A route is what a path and a method lead to.
 type route struct {
 	need  Right
-	acts  bool // only where actions are allowed
-	probe bool // asked by machines, however busy the site is; without a need under any name
-	serve func(*visit) error
+	acts  bool   // only where actions are allowed
+	probe bool   // asked by machines, however busy the site is; without a need under any name
+	page  string // the template of what show returns; the API has none
+	show  func(*visit) (any, error)
+	serve func(*visit) error // answers itself, in place of show
 }
 
 // routes are by path below the prefix and method; HEAD is GET. A path may end with {}.
 var routes map[string]map[string]route
 
 func init() {
-	get := func(need Right, f func(*visit) error) map[string]route {
-		return map[string]route{http.MethodGet: {need: need, serve: f}}
+	see := func(page string, f func(*visit) (any, error)) map[string]route {
+		return map[string]route{http.MethodGet: {need: Read, page: page, show: f}}
 	}
-	act := func(f func(*visit) error) map[string]route {
-		return map[string]route{http.MethodPost: {need: Full, acts: true, serve: f}}
-	}
-	post := func(need Right, f func(*visit) error) map[string]route {
-		return map[string]route{http.MethodPost: {need: need, serve: f}}
+	act := func(f func(*visit) (any, error)) map[string]route {
+		return map[string]route{http.MethodPost: {need: Full, acts: true, page: "confirm", show: f}}
 	}
 	routes = map[string]map[string]route{
 		"/healthz":   {http.MethodGet: {probe: true, serve: (*visit).healthz}},
 		"/readyz":    {http.MethodGet: {probe: true, serve: (*visit).readyz}},
 		"/metrics":   {http.MethodGet: {need: Read, probe: true, serve: (*visit).metrics}},
-		"/static/{}": get(None, (*visit).static),
+		"/static/{}": {http.MethodGet: {serve: (*visit).static}},
 		"/login":     {http.MethodGet: {serve: (*visit).loginForm}, http.MethodPost: {serve: (*visit).login}},
-		"/logout":    post(None, (*visit).logout),
+		"/logout":    {http.MethodPost: {serve: (*visit).logout}},
+		"/export/{}": {http.MethodGet: {need: Read, serve: (*visit).export}},
+		"/plot/{}":   {http.MethodGet: {need: Read, serve: (*visit).plot}},
 
-		"/":                get(Read, (*visit).front),
-		"/passes":          get(Read, (*visit).passes),
-		"/passes/{}":       get(Read, (*visit).pass),
-		"/causes":          get(Read, (*visit).causes),
-		"/records":         get(Read, (*visit).records),
-		"/record":          get(Read, (*visit).record),
-		"/schedule":        {http.MethodGet: {need: Read, serve: (*visit).schedule}, http.MethodPost: {need: Read, serve: (*visit).schedule}},
-		"/export/{}":       get(Read, (*visit).export),
-		"/plot/{}":         get(Read, (*visit).plot),
-		"/retry":           act((*visit).retry),
-		"/pause":           act((*visit).pause),
-		"/resume":          act((*visit).resume),
-		"/api/v1/status":   get(Read, (*visit).apiStatus),
-		"/api/v1/schedule": get(Read, (*visit).apiSchedule),
-		"/api/v1/explain":  get(Read, (*visit).apiExplain),
-		"/api/v1/passes":   get(Read, (*visit).apiPasses),
-		"/api/v1/causes":   get(Read, (*visit).apiCauses),
-		"/api/v1/records":  get(Read, (*visit).apiRecords),
-		"/api/v1/suspects": get(Read, (*visit).apiSuspects),
-		"/api/v1/simulate": post(Read, (*visit).apiSimulate),
-		"/api/v1/retry":    act((*visit).apiRetry),
-		"/api/v1/pause":    act((*visit).apiPause),
-		"/api/v1/resume":   act((*visit).apiResume),
-		"/api/v1/resolve":  post(Full, (*visit).apiResolve),
+		"/":          see("front", func(*visit) (any, error) { return nil, nil }),
+		"/passes":    see("passes", (*visit).passes),
+		"/passes/{}": see("pass", (*visit).pass),
+		"/causes":    see("causes", (*visit).causes),
+		"/records":   see("records", (*visit).records),
+		"/record":    see("record", (*visit).record),
+		"/schedule":  see("schedule", (*visit).schedule),
+		"/retry":     act((*visit).retry),
+		"/pause":     act((*visit).pause),
+		"/resume":    act((*visit).resume),
+
+		"/api/v1/status":   see("", (*visit).status),
+		"/api/v1/schedule": see("", (*visit).schedule),
+		"/api/v1/explain":  see("", (*visit).record),
+		"/api/v1/passes":   see("", (*visit).passes),
+		"/api/v1/causes":   see("", (*visit).causes),
+		"/api/v1/records":  see("", (*visit).records),
+		"/api/v1/suspects": see("", (*visit).suspects),
+		"/api/v1/simulate": {http.MethodPost: {need: Read, show: (*visit).simulate}},
+		"/api/v1/retry":    act((*visit).retry),
+		"/api/v1/pause":    act((*visit).pause),
+		"/api/v1/resume":   act((*visit).resume),
+		"/api/v1/resolve":  {http.MethodPost: {need: Full, show: (*visit).resolve}},
 	}
+	routes["/schedule"][http.MethodPost] = routes["/schedule"][http.MethodGet]
 }
 
 // find returns the routes of a path, and what stands for {} in it.
@@ -241,7 +245,26 @@ func (v *visit) answer() error {
 		return &Problem{http.StatusTooManyRequests, fmt.Sprintf("%d requests are being answered already; try again.", maxRequests)}
 	}
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxBody)
-	return rt.serve(v)
+	if rt.serve != nil {
+		return rt.serve(v)
+	}
+	data, err := rt.show(v)
+	if err != nil {
+		return err
+	}
+	status := cmp.Or(v.code, http.StatusOK)
+	d, acted := data.(done)
+	switch {
+	case acted && v.api():
+		return v.json(status, d.answer)
+	case acted:
+		v.redirect(d.path)
+	case v.api():
+		return v.json(status, data)
+	default:
+		v.render(status, page{Name: rt.page, Live: v.r.Method != http.MethodPost && rt.page != "schedule", Data: data})
+	}
+	return nil
 }
 
 // api reports whether the answer is JSON.
@@ -269,7 +292,7 @@ func (v *visit) fail(err error) {
 		v.redirect("/login?" + url.Values{"next": {(&url.URL{Path: v.path, RawQuery: v.r.URL.RawQuery}).String()}}.Encode())
 		return
 	}
-	v.render(p.Status, page{Name: "error", Title: http.StatusText(p.Status), Data: p.Text})
+	v.render(p.Status, page{Name: "error", Data: [2]string{http.StatusText(p.Status), p.Text}})
 }
 
 // write sends an answer as a whole.

@@ -1,0 +1,195 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"backlog/backlog/inspect"
+)
+
+// askFor is the time that the database has for a page.
+const askFor = 5 * time.Second
+
+// ask has one request at a time ask the database. The next waits for 2 s.
+func (v *visit) ask(limit time.Duration, f func(ctx context.Context) error) error {
+	select {
+	case v.database <- struct{}{}:
+		defer func() { <-v.database }()
+	case <-time.After(2 * time.Second):
+		return &Problem{http.StatusServiceUnavailable, "Another page is asking the database; try again."}
+	case <-v.r.Context().Done():
+		return v.r.Context().Err()
+	}
+	ctx, cancel := context.WithTimeout(v.r.Context(), limit)
+	defer cancel()
+	err := f(ctx)
+	if known := new(Problem); err != nil && ctx.Err() != nil && v.r.Context().Err() == nil && !errors.As(err, &known) {
+		return &Problem{http.StatusServiceUnavailable, fmt.Sprintf("The database took more than %v for this.", limit)}
+	}
+	return err
+}
+
+// filter reads one from the query.
+func (v *visit) filter() (f Filter, err error) {
+	f = Filter{Band: v.Query("band"), Lane: v.Query("lane"), State: v.Query("state"), Cause: v.Query("cause"), ID: v.Query("q"), After: v.Query("after")}
+	if f.Limit, err = v.number("limit", 100, maxLimit); err == nil {
+		err = f.check(v.Now)
+	}
+	return f, err
+}
+
+func (f Filter) check(n Now) error {
+	problem := ""
+	switch _, tier := n.Schedule.ByName(f.Band); {
+	case f.Band != "" && !tier && f.Band != inspect.Beyond:
+		problem = "band must be the name of a tier, or beyond."
+	case f.Lane != "" && f.Lane != "fresh" && f.Lane != "failed":
+		problem = "lane must be fresh or failed."
+	case f.State != "" && !slices.Contains(n.States(), f.State):
+		problem = "state must be one of " + strings.Join(n.States(), ", ") + "."
+	default:
+		return nil
+	}
+	return &Problem{http.StatusBadRequest, problem}
+}
+
+// On is a path with the filter as its query, but for place and limit.
+func (f Filter) On(path string, more ...string) string {
+	return address(path, append([]string{"band", f.Band, "lane", f.Lane, "state", f.State, "cause", f.Cause, "q", f.ID}, more...)...)
+}
+
+// shorten cuts the texts of a record: a table may have an error of megabytes.
+func shorten(e *inspect.Entry, data []Cell) {
+	cut := func(text **string) {
+		if *text != nil {
+			s := clip(*text)
+			*text = &s
+		}
+	}
+	cut(&e.LastError)
+	for i := range data {
+		cut(&data[i].Value)
+	}
+}
+
+// records are those that the query means.
+func (v *visit) records() (any, error) {
+	data := struct {
+		Records
+		Filter              `json:"-"`
+		Columns             []Cell `json:"-"`
+		Attempts, LastError bool   `json:"-"` // one has them
+	}{}
+	f, err := v.filter()
+	if err != nil {
+		return nil, err
+	}
+	data.Filter = f
+	err = v.ask(askFor, func(ctx context.Context) error {
+		data.Records, err = v.backlog.Records(ctx, f)
+		return err
+	})
+	data.Records.Records = append([]Entry{}, data.Records.Records...)
+	for i := range data.Records.Records {
+		e := &data.Records.Records[i]
+		shorten(&e.Entry, e.Data)
+		data.Columns = e.Data
+		data.Attempts, data.LastError = data.Attempts || e.Tried != nil, data.LastError || e.LastError != nil
+	}
+	return data, err
+}
+
+// record is the one that the query means.
+func (v *visit) record() (any, error) {
+	if !v.r.URL.Query().Has("id") {
+		return nil, &Problem{http.StatusBadRequest, "Name a record: ?id=…"}
+	}
+	var r Record
+	err := v.ask(askFor, func(ctx context.Context) (err error) {
+		r, err = v.backlog.Record(ctx, v.Query("id"))
+		return err
+	})
+	if r.Sheet != nil {
+		shorten(&r.Entry, r.Data)
+	}
+	return r, err
+}
+
+// Facts are the lines of a record for people, but for those that stand elsewhere.
+func (r Record) Facts() (facts [][2]string) {
+	for _, l := range r.Lines {
+		if name, text, _ := strings.Cut(l, "\t"); name != "last error" && name != "record" {
+			facts = append(facts, [2]string{name, clip(text)})
+		}
+	}
+	return facts
+}
+
+// A trial is a schedule that is tried out.
+type trial struct {
+	YAML    string      `json:"-"`
+	Problem string      `json:"-"`
+	Result  *Simulation `json:"-"`
+	Plots   [][2]string `json:"-"` // address and name
+}
+
+// try simulates a schedule, one at a time, and keeps its pictures for a while.
+func (v *visit) try(yaml string) (t trial, err error) {
+	if t.YAML = yaml; !v.simulating.TryLock() {
+		return t, &Problem{http.StatusConflict, "Another simulation runs; try again when it has ended."}
+	}
+	defer v.simulating.Unlock()
+	var result Simulation
+	err = v.ask(askFor, func(ctx context.Context) (err error) {
+		result, err = v.backlog.Simulate(ctx, yaml)
+		return err
+	})
+	if p := new(Problem); errors.As(err, &p) && p.Status == http.StatusBadRequest && !v.api() {
+		t.Problem = p.Text
+		return t, nil
+	}
+	t.Result = &result
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, p := range result.Plots {
+		id := random()
+		v.plots[id], v.drawn = p.SVG, append(v.drawn, id)
+		t.Plots = append(t.Plots, [2]string{"/plot/" + id, p.Name})
+	}
+	for len(v.drawn) > maxPlots {
+		delete(v.plots, v.drawn[0])
+		v.drawn = v.drawn[1:]
+	}
+	return t, err
+}
+
+// maxPlots is how many pictures are kept for the browsers that are about to fetch them.
+const maxPlots = 16
+
+func (v *visit) plot() error {
+	v.mu.Lock()
+	svg, ok := v.plots[v.last]
+	v.mu.Unlock()
+	if !ok {
+		return &Problem{http.StatusNotFound, "This picture is no longer kept; simulate again."}
+	}
+	v.w.Header().Set("Content-Security-Policy", plotPolicy)
+	v.write(http.StatusOK, "image/svg+xml", svg)
+	return nil
+}
+
+// simulate takes the schedule as its body.
+func (v *visit) simulate() (any, error) {
+	yaml, err := io.ReadAll(v.r.Body)
+	if err != nil {
+		return nil, err
+	}
+	t, err := v.try(string(yaml))
+	return t.Result, err
+}
