@@ -34,7 +34,8 @@ type chronicle struct {
 
 // newChronicle returns a chronicle, which is ended by its method end.
 func (a *app) newChronicle(state *checkpoint.File, p *watch.Picture) *chronicle {
-	c := &chronicle{Observer: logging.New(a.log), state: state, work: make(chan func(), 100), tells: make(chan func(), 100), done: make(chan struct{})}
+	c := &chronicle{Observer: logging.New(a.log), state: state}
+	c.work, c.tells, c.done = make(chan func(), 100), make(chan func(), 100), make(chan struct{})
 	c.Picture = p
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.app.Store(a)

@@ -113,7 +113,8 @@ func newRoot(g *globals) *cobra.Command {
 	root.SetVersionTemplate(versionText())
 	root.Flags().BoolP("version", "v", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
-	root.AddCommand(newRun(g), newWorker(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newList(g), newRetry(g), newDiscard(g), newPause(g), newResume(g))
+	root.AddCommand(newRun(g), newWorker(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newList(g))
+	root.AddCommand(newRetry(g), newDiscard(g), newPause(g), newResume(g))
 	root.AddCommand(newCheck(g), newResolve(g), newAttempt(g), newWeb(g), newToken(g))
 	root.AddCommand(newInit(g), newVersion(g))
 	for _, c := range append(root.Commands(), root) {

@@ -109,7 +109,8 @@ func (d *desk) Now() web.Now {
 	n := web.Now{
 		Role: d.role, Version: version(), Database: shownURL(d.cfg.Database), Table: d.cfg.Table.Name,
 		Loaded: d.loaded, Zone: d.cfg.Timezone, Schedule: d.cfg.Tiers, Refresh: refreshOf(d.cfg) != nil,
-		Counts: d.status, Counted: d.at, Took: d.took, CountErr: d.err, Away: d.picture.Away(), Pause: kept.Current(time.Now()), Picture: d.picture,
+		Counts: d.status, Counted: d.at, Took: d.took, CountErr: d.err,
+		Away: d.picture.Away(), Pause: kept.Current(time.Now()), Picture: d.picture,
 		Woke: time.Now(), Answered: d.answered, Stopping: d.stopping, Timer: d.g.timer(d.cfg.ShutdownTimeout),
 	}
 	if d.daemon != nil && d.daemon.leads.Load() {
@@ -301,7 +302,8 @@ func (d *desk) Record(ctx context.Context, id string) (r web.Record, err error) 
 		if err != nil {
 			return err
 		}
-		r = web.Record{Sheet: a.sheet(row, now), Retrying: inRetry(row), Data: d.data(row), Attempts: d.picture.Attempts(row.Key), Ahead: a.ahead(ctx, row, now)}
+		r = web.Record{Sheet: a.sheet(row, now), Retrying: inRetry(row), Data: d.data(row)}
+		r.Attempts, r.Ahead = d.picture.Attempts(row.Key), a.ahead(ctx, row, now)
 		return nil
 	})
 	return r, err

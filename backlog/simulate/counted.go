@@ -31,7 +31,9 @@ func Edges(schedules ...*tiers.Schedule) (edges []time.Duration) {
 // WhatIf shows what the candidates would do within a day with records that are counted by
 // age, if every attempt failed: a table of figures, and an SVG. Where there are many records,
 // each that is simulated stands for several.
-func WhatIf(ctx context.Context, svg io.Writer, counts inspect.Counts, edges []time.Duration, list []Candidate, now time.Time) (columns []string, rows [][]string, err error) {
+func WhatIf(
+	ctx context.Context, svg io.Writer, counts inspect.Counts, edges []time.Duration, list []Candidate, now time.Time,
+) (columns []string, rows [][]string, err error) {
 	w := &Workload{From: now, To: now.Add(24 * time.Hour), Seed: 1, Poison: 1}
 	n := w.setCounted(counts, edges)
 	for i := range list {
@@ -73,7 +75,8 @@ func (w *Workload) setCounted(c inspect.Counts, edges []time.Duration) (n int) {
 		at := w.From.Add(-(younger + edges[i]) / 2)
 		for lane, count := range []int{backlog.Fresh: c.Bands[i].Fresh, backlog.Failed: c.Bands[i].Failed} {
 			for range (count + n - 1) / n {
-				w.Records = append(w.Records, Record{Inserted: at, Failed: lane == int(backlog.Failed), Poison: true, Seed: uint64(len(w.Records))})
+				seed := uint64(len(w.Records))
+				w.Records = append(w.Records, Record{Inserted: at, Failed: lane == int(backlog.Failed), Poison: true, Seed: seed})
 			}
 		}
 	}
@@ -82,13 +85,12 @@ func (w *Workload) setCounted(c inspect.Counts, edges []time.Duration) (n int) {
 
 // times makes the report one in which every record is n.
 func (r *Report) times(n int) {
-	for _, x := range []*int{&r.Records, &r.Attempts, &r.Succeeded, &r.Failed, &r.Dead, &r.Pending, &r.Recovered, &r.Lost, &r.PeakPerMinute} {
-		*x *= n
-	}
+	counts := []*int{&r.Records, &r.Attempts, &r.Succeeded, &r.Failed, &r.Dead, &r.Pending, &r.Recovered, &r.Lost, &r.PeakPerMinute}
 	for i := range r.Series {
 		b := &r.Series[i]
-		for _, x := range []*int{&b.Attempts, &b.Failed, &b.Dead, &b.Pending, &b.Most} {
-			*x *= n
-		}
+		counts = append(counts, &b.Attempts, &b.Failed, &b.Dead, &b.Pending, &b.Most)
+	}
+	for _, x := range counts {
+		*x *= n
 	}
 }

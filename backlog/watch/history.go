@@ -222,7 +222,8 @@ func (p *Picture) Failures() Failures {
 	f := Failures{Since: h.since, Attempts: h.failed}
 	for c, m := range h.met {
 		f.Causes = append(f.Causes, SeenCause{
-			causeOf(c), float64(c.Records) / float64(h.failed), inspect.Stamp(m.first), inspect.Stamp(m.last), slices.Sorted(maps.Keys(m.tiers)),
+			causeOf(c), float64(c.Records) / float64(h.failed), inspect.Stamp(m.first), inspect.Stamp(m.last),
+			slices.Sorted(maps.Keys(m.tiers)),
 		})
 	}
 	slices.SortFunc(f.Causes, func(a, b SeenCause) int {

@@ -36,8 +36,8 @@ type Cause struct {
 // PassOf returns the report with its causes.
 func PassOf(r backlog.Report, list []causes.Cause) Pass {
 	p := Pass{
-		N: r.Started.UnixMilli(), Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Started: inspect.Stamp(r.Started), Duration: r.Duration.Seconds(),
-		Report: r, Covered: []string{}, Causes: make([]Cause, len(list)),
+		N: r.Started.UnixMilli(), Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Started: inspect.Stamp(r.Started),
+		Duration: r.Duration.Seconds(), Report: r, Covered: []string{}, Causes: make([]Cause, len(list)),
 	}
 	for i := range list {
 		p.Causes[i] = causeOf(&list[i])
