@@ -115,7 +115,7 @@ func newRoot(g *globals) *cobra.Command {
 	g.AddFlags(root.PersistentFlags())
 	root.AddCommand(newRun(g), newWorker(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newList(g))
 	root.AddCommand(newRetry(g), newDiscard(g), newPause(g), newResume(g))
-	root.AddCommand(newCheck(g), newResolve(g), newAttempt(g), newWeb(g), newToken(g))
+	root.AddCommand(newCheck(g), newResolve(g), newAttempt(g), newWeb(g), newToken(g), newHealth(g))
 	root.AddCommand(newInit(g), newVersion(g))
 	for _, c := range append(root.Commands(), root) {
 		text, _ := helps.ReadFile("help/" + c.Name() + ".txt") // a test sees that each has one
@@ -387,7 +387,9 @@ func (g *globals) loadAny() (*config.Config, error) {
 func (g *globals) loadFile() (*config.Config, error) {
 	c, err := config.LoadFile(g.Config, knownSettings())
 	if err == nil {
-		_, err = newPolicy(c.Policy)
+		if _, err = newPolicy(c.Policy); err == nil {
+			err = checkPings(c)
+		}
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w with --config", err)
 	}

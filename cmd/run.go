@@ -63,6 +63,7 @@ func runRun(ctx context.Context, g *globals) error {
 	state := stateOf(cfg, log)
 	desk := g.newDesk(cfg, state, new(watch.Picture), log)
 	desk.serves(nil, false)
+	desk.invite()
 	defer desk.close()
 	if err := desk.listen(); err != nil {
 		return err
@@ -87,10 +88,13 @@ func runRun(ctx context.Context, g *globals) error {
 				unwritten.Add(1)
 			}
 			obs.Observe(ev)
+			desk.hear(ev)
 		}),
 	}
+	desk.follow(a)
 	err = errors.Join(d.serve(ctx, hup), d.app.dispatchError())
 	obs.end()
+	desk.hangUp(hardOf(ctx))
 	a.db.Close()
 	if n := unwritten.Load(); err == nil && n > 0 {
 		err = fmt.Errorf("outcomes that could not be written before the end: %d; their records will be handled again; the log names them", n)
@@ -159,6 +163,7 @@ func (d *server) lead(ctx context.Context) error {
 	defer lock.Unlock()
 	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
 		d.leads.Store(false)
+		d.desk.hear(backlog.Event{Kind: backlog.LockLost, At: time.Now()})
 		d.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", err)
 	})
 	defer release()
@@ -168,6 +173,7 @@ func (d *server) lead(ctx context.Context) error {
 	d.mu.Unlock()
 	d.sayStarted("leader")
 	d.chronicle.restore(true)
+	d.desk.recall()
 	defer d.state.Lead()()
 	d.keepDaemon(&checkpoint.Daemon{PID: os.Getpid(), Since: time.Now()})
 	defer d.keepDaemon(nil)
@@ -213,6 +219,7 @@ func (d *server) told(ev backlog.Event) {
 func (d *server) newEngine() *backlog.Engine {
 	e := d.app.engine(nil, d.observe)
 	e.Paused = d.paused
+	d.desk.engine.Store(e)
 	return e
 }
 
@@ -385,6 +392,7 @@ func (d *server) reload(ctx context.Context) {
 	defer notify(d.log, daemon.SdNotifyReady)
 	a, err := d.g.rewire(ctx, d.app, d.log)
 	if err != nil {
+		d.desk.metrics.Reloaded(false)
 		d.log.Error("reload refused, the old configuration stays", "error", err)
 		return
 	}
@@ -395,6 +403,7 @@ func (d *server) reload(ctx context.Context) {
 		defer d.mu.Unlock()
 		d.app = a
 		d.chronicle.app.Store(a)
+		d.desk.follow(a)
 		return a.cfg.Tiers, d.newEngine()
 	})
 	if ctx.Err() != nil {
@@ -403,6 +412,7 @@ func (d *server) reload(ctx context.Context) {
 	if err := d.desk.reload(a.cfg); err != nil {
 		d.log.Error("the pages keep their old configuration", "error", err)
 	}
+	d.desk.metrics.Reloaded(true)
 	d.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
 }
 
@@ -425,6 +435,8 @@ func (g *globals) rewire(ctx context.Context, old *app, log *slog.Logger) (*app,
 		changed = "log"
 	case listens(cfg) != "" && listens(cfg) != listens(was):
 		changed = "web.listen"
+	case scrapedAt(cfg) != scrapedAt(was):
+		changed = "metrics.listen"
 	}
 	if changed != "" {
 		return nil, fmt.Errorf("%s has changed; another database, table, state, log or address needs a restart", changed)

@@ -231,10 +231,10 @@ func configSchema() schema {
 		"title":   "Configuration of backlog",
 		"type":    []string{"object", "array"}, "minItems": 1, "items": schema{"allOf": []any{schema{"$ref": "#/definitions/tier"}, aged}},
 		"if":   schema{"required": []string{"worker"}},
-		"then": only("worker", "shutdown_timeout", "log"),
+		"then": only("worker", "shutdown_timeout", "log", "metrics"),
 		"else": schema{
 			"if":   schema{"required": []string{"source"}},
-			"then": only("source", "handler", "on_dead", "rate", "abort_after", "timezone", "shutdown_timeout", "log"),
+			"then": only("source", "handler", "on_dead", "rate", "abort_after", "timezone", "shutdown_timeout", "log", "metrics"),
 			"else": schema{
 				"required": []string{"tiers"},
 				"if":       refresh,

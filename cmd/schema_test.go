@@ -61,7 +61,7 @@ var beyond = strings.Fields(`
 	http-status-both http-status-reject http-success-empty http-url-begins http-url-brace http-url-broken http-url-column-empty
 	http-url-fragment http-url-host http-url-scheme keep-not-error key-missing merge-key on-dead-without-dead policy-attempts
 	policy-columns-inserted policy-columns-own-times policy-columns-same policy-columns-set policy-columns-taken-by-default policy-columns-taken
-	policy-duration-zero policy-none-keep policy-none-same policy-none-set policy-refresh-columns policy-seconds-large policy-seconds-odd
+	pings-tier pings-url policy-duration-zero policy-none-keep policy-none-same policy-none-set policy-refresh-columns policy-seconds-large policy-seconds-odd
 	policy-touch-planned policy-touch rate-too-large rate-unit rate-zero redis-no-refresh refresh-english refresh-told source-keys source-shared
 	sql-refresh state-dead-is-success-when state-dead-is-success state-dead-sets-success state-error-is-success state-error-lost
 	state-no-status-column state-set-not-when state-success-is-dead state-success-is-error state-success-is-new state-success-stays-new

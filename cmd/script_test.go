@@ -38,7 +38,7 @@ import (
 //	waitsql DB QUERY TEXT    wait until the query's rows are the text
 //	cmpjson FILE WANT        compare JSON, where "*" in WANT stands for any value
 //	ask LOG STATUS PATH [JSON]
-//	                         GET the path, or POST the JSON, or that of a file *.json, where LOG says that pages are served, with the token in $TOKEN, and print the answer
+//	                         GET the path, or POST the JSON, or that of a file *.json, where LOG says that pages or metrics are served, with the token in $TOKEN, and print the answer
 //	amqp send EXCHANGE KEY BODY…, amqp ready QUEUE N, amqp delete QUEUE
 //	                         work on the RabbitMQ at $BROKER; $QUEUE is a name of the script's own
 func TestScript(t *testing.T) {
@@ -68,7 +68,7 @@ func TestScript(t *testing.T) {
 var variables = []string{
 	"PATH", "HOME", "TMPDIR", "TZ", "WORK", "GORACE", "GOCOVERDIR", "XDG_STATE_HOME", "STATE_DIRECTORY",
 	"BACKLOG_CONFIG", "BACKLOG_DATABASE", "BACKLOG_TABLE", "BACKLOG_LOG_LEVEL", "BACKLOG_LOG_FORMAT",
-	"BROKER", "QUEUE",
+	"BROKER", "QUEUE", "PING_KEY",
 }
 
 func setupScript(e *testscript.Env) error {
@@ -346,7 +346,7 @@ func compareJSON(path string, got, want any) error {
 	return nil
 }
 
-var servedAt = regexp.MustCompile(`"msg":"pages are served","at":"(http.*?)/"`)
+var servedAt = regexp.MustCompile(`"msg":"(?:pages|metrics) are served","at":"(http.*?)/(?:metrics)?"`)
 
 func cmdAsk(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, args, 3, "ask LOG STATUS PATH [JSON]")

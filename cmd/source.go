@@ -57,7 +57,7 @@ func runSource(ctx context.Context, g *globals, cfg *config.Config) error {
 		return err
 	}
 	defer a.close()
-	return a.serve(ctx)
+	return a.serve(ctx, g)
 }
 
 // onceSource takes the messages that are ready, at most so many.

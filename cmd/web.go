@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -107,6 +108,14 @@ func listens(cfg *config.Config) string {
 	return ""
 }
 
+// probedAt returns where a daemon of the configuration answers /healthz, and whether by TLS.
+func probedAt(cfg *config.Config) (address string, secure bool) {
+	if s, ok := cfg.Watching["web"].(*web.Settings); ok && s.Listen != "" {
+		return s.Listen, s.TLS.Cert != ""
+	}
+	return cmp.Or(scrapedAt(cfg), defaultListen), false
+}
+
 // newDesk returns a desk that nothing listens for yet.
 func (g *globals) newDesk(cfg *config.Config, state *checkpoint.File, p *watch.Picture, log *slog.Logger) *desk {
 	d := &desk{g: g, log: log, state: state, picture: p, role: web.Viewer, wake: make(chan struct{}, 1)}
@@ -137,15 +146,26 @@ func (d *desk) stateFolder() string {
 // listen serves what the configuration wants served, until close.
 func (d *desk) listen() error {
 	set := d.settings()
-	if set.Listen == "" {
+	if set.Listen == "" && (d.metrics == nil || scrapedAt(d.cfg) == "") {
 		return nil
 	}
-	tokens, err := set.ReadTokens(d.folder(), d.stateFolder())
+	tokens, err := d.tokens(set)
 	if err == nil {
 		d.site, err = web.New(*set, d.folder(), tokens, d, d.log)
 	}
 	if err != nil {
 		return usageError{err}
+	}
+	if d.metrics != nil {
+		if err := d.listenForMetrics(); err != nil {
+			return err
+		}
+	}
+	if d.queue == nil {
+		d.serving.Go(func() { d.count(d.ctx) })
+	}
+	if set.Listen == "" {
+		return nil
 	}
 	l, err := web.Listen(set.Listen)
 	if err != nil {
@@ -156,7 +176,6 @@ func (d *desk) listen() error {
 			d.log.Error("pages are served no more", "error", err)
 		}
 	})
-	d.serving.Go(func() { d.count(d.ctx) })
 	d.log.Info("pages are served", "at", urlOf(set, l.Addr()))
 	return nil
 }
@@ -179,7 +198,7 @@ func (d *desk) reload(cfg *config.Config) error {
 		return nil
 	}
 	set := d.settings()
-	tokens, err := set.ReadTokens(d.folder(), d.stateFolder())
+	tokens, err := d.tokens(set)
 	if err == nil {
 		err = d.site.Reload(*set, d.folder(), tokens)
 	}

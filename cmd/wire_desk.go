@@ -57,7 +57,11 @@ type desk struct {
 	stopping bool
 	reader   *app // nil: not opened yet, or for another configuration
 	answered time.Time
+	pause    *watch.Pause // that was looked at last
+	failed   int          // counts
 	counted
+
+	audience
 }
 
 // counted is what the last count of the records has come to.
@@ -116,6 +120,9 @@ func (d *desk) Now() web.Now {
 	if d.daemon != nil && d.daemon.leads.Load() {
 		n.Woke = d.daemon.loop.LastWake()
 	}
+	if d.queue != nil && d.queue.Up() {
+		n.Answered = time.Now()
+	}
 	return n
 }
 
@@ -127,22 +134,26 @@ func (d *desk) count(ctx context.Context) {
 		daemon, role := d.daemon, d.role
 		d.mu.Unlock()
 		now := time.Now()
-		ask := func(a *app, _ time.Time) error { return d.ask(ctx, a, now, role != web.Standby && !now.Before(next)) }
-		var err error
+		counts := role != web.Standby && !now.Before(next)
+		ask := func(a *app, _ time.Time) error { return d.ask(ctx, a, now, counts) }
+		kept, err := d.state.State()
 		switch {
 		case daemon != nil:
 			err = ask(daemon.chronicle.app.Load(), now)
 		case role == web.Viewer:
 			passes, _ := d.state.Passes()
-			kept, _ := d.state.State()
 			d.picture.Restore(passes, kept.Outages, kept.Outage)
 			err = d.read(ctx, ask)
 		}
-		if role != web.Standby && !now.Before(next) {
+		if counts {
 			next = now.Add(max(countEvery, countShare*time.Since(now)))
 		}
-		if d.mu.Lock(); err != nil {
+		d.mu.Lock()
+		if d.pause = kept.Pause; err != nil {
 			d.err = err.Error()
+		}
+		if err != nil && counts {
+			d.failed++
 		}
 		d.mu.Unlock()
 		select {

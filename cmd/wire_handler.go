@@ -23,6 +23,8 @@ import (
 	"backlog/backlog/handler/mail"
 	"backlog/backlog/handler/redis"
 	"backlog/backlog/mapping"
+	"backlog/backlog/metrics"
+	"backlog/backlog/pings"
 	"backlog/backlog/table"
 	"backlog/backlog/table/work"
 	"backlog/backlog/web"
@@ -58,7 +60,11 @@ func knownSettings() config.Known {
 			{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
 			{Name: "mail", New: func() any { return new(mail.Settings) }},
 		},
-		Watching: []config.Settings{{Name: "web", New: func() any { return web.NewSettings() }}},
+		Watching: []config.Settings{
+			{Name: "web", New: func() any { return web.NewSettings() }},
+			{Name: "metrics", New: func() any { return new(metrics.Settings) }},
+			{Name: "pings", New: func() any { return pings.NewSettings() }},
+		},
 	}
 }
 

@@ -35,7 +35,7 @@ func runWorker(ctx context.Context, g *globals) error {
 }
 
 // serve handles messages until ctx is done: those of a source, or the requests to a worker.
-func (a *app) serve(ctx context.Context) error {
+func (a *app) serve(ctx context.Context, g *globals) error {
 	obs := logging.New(a.log)
 	obs.Server = "broker"
 	defer obs.End()
@@ -53,6 +53,11 @@ func (a *app) serve(ctx context.Context) error {
 		e.Policy, e.Handler, e.Timeout = nil, w, 0
 		w.Prefetch, name = e.Concurrency, a.cfg.Table.Name
 	}
+	unattended, err := a.attend(g, name, e)
+	defer unattended()
+	if err != nil {
+		return err
+	}
 	defer context.AfterFunc(ctx, func() {
 		notify(a.log, daemon.SdNotifyStopping)
 		a.sayStopping()
@@ -61,7 +66,7 @@ func (a *app) serve(ctx context.Context) error {
 	over, end := context.WithCancel(context.Background())
 	defer end()
 	go keepWatchdog(over, a.log, func() bool { return true })
-	_, err := whenThere(ctx, a.log, "broker", 0, func() (any, error) { return nil, a.source.Open(ctx) })
+	_, err = whenThere(ctx, a.log, "broker", 0, func() (any, error) { return nil, a.source.Open(ctx) })
 	if err != nil && ctx.Err() == nil {
 		return err
 	}

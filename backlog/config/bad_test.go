@@ -15,7 +15,7 @@ import (
 type badFiles map[string][]string
 
 func TestBad(t *testing.T) {
-	for _, files := range []badFiles{badYAML, badValues, badTables, badHandlers, badSources, badPolicies, badTiers} {
+	for _, files := range []badFiles{badYAML, badValues, badTables, badHandlers, badSources, badPolicies, badTiers, badWatched} {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
 			t.Run(name, func(t *testing.T) {
 				c, err := load(t, name+".yaml")
@@ -46,7 +46,7 @@ func TestEveryFileIsTested(t *testing.T) {
 		if strings.HasPrefix(name, "ok-") && ok {
 			continue
 		}
-		if badYAML[name] == nil && badValues[name] == nil && badTables[name] == nil && badHandlers[name] == nil && badSources[name] == nil && badPolicies[name] == nil && badTiers[name] == nil {
+		if badYAML[name] == nil && badValues[name] == nil && badTables[name] == nil && badHandlers[name] == nil && badSources[name] == nil && badPolicies[name] == nil && badTiers[name] == nil && badWatched[name] == nil {
 			t.Errorf("%s is in none of the tables", e.Name())
 		}
 	}

@@ -188,7 +188,7 @@ func (v value) config() *Config {
 	}
 	v.object(known)
 	if v.has("worker") {
-		v.only("worker", "of a worker, which", "shutdown_timeout", "log")
+		v.only("worker", "of a worker, which", "shutdown_timeout", "log", "metrics")
 		c.Handler = c.Worker.Handler
 		return c
 	}

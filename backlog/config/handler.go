@@ -122,7 +122,7 @@ func (v value) only(about, what string, allowed ...string) {
 
 // sourced checks a file whose records are messages: nothing of it is of a table.
 func (v value) sourced(c *Config) {
-	v.only("source", "of a source, which", "handler", "on_dead", "rate", "abort_after", "timezone", "shutdown_timeout", "log")
+	v.only("source", "of a source, which", "handler", "on_dead", "rate", "abort_after", "timezone", "shutdown_timeout", "log", "metrics")
 	switch kind := c.Handler.Kind; kind {
 	case "sql", "redis", "amqp":
 		v.d.failf("handler."+kind, "works on rows of a table; take exec, lines or http for messages")

@@ -21,7 +21,10 @@ import (
 	"backlog/backlog/handler/mail"
 	"backlog/backlog/handler/redis"
 	"backlog/backlog/mapping"
+	"backlog/backlog/metrics"
+	"backlog/backlog/pings"
 	"backlog/backlog/table/work"
+	"backlog/backlog/web"
 	"backlog/tiers"
 )
 
@@ -40,6 +43,11 @@ var all = config.Known{
 		{Name: "exec", New: func() any { return new(exec.Telling) }},
 		{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
 		{Name: "mail", New: func() any { return new(mail.Settings) }},
+	},
+	Watching: []config.Settings{
+		{Name: "web", New: func() any { return web.NewSettings() }},
+		{Name: "metrics", New: func() any { return new(metrics.Settings) }},
+		{Name: "pings", New: func() any { return pings.NewSettings() }},
 	},
 }
 

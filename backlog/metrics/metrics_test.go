@@ -302,6 +302,7 @@ func TestPauseWithoutEnd(t *testing.T) {
 // A tier that is called as a band is costs its series, not the scrape.
 func TestTierCalledBeyond(t *testing.T) {
 	w := newWorld(everything)
+	w.SetSchedule(schedule(t, tiers.Tier{Name: "beyond", MaxAge: day, Every: time.Minute}), true)
 	w.state.Counts = &inspect.Status{Bands: []inspect.TierBand{{Tier: "beyond"}}}
 	w.want(t, "backlog_concurrency", "4")
 }

@@ -138,6 +138,9 @@ func (x scrape) tier(name string, t *tier) {
 func (x scrape) counts(s *State) {
 	c := s.Counts
 	for _, b := range append(c.Bands[:len(c.Bands):len(c.Bands)], inspect.TierBand{Tier: "beyond", Band: c.Beyond}) {
+		if t := (*x.m.tiers.Load())[b.Tier]; t == nil && b.Tier != "beyond" {
+			continue // it was counted before a reload
+		}
 		x.show("backlog_pending_records", float64(b.Fresh), b.Tier, "fresh")
 		x.show("backlog_pending_records", float64(b.Failed), b.Tier, "failed")
 		x.at("backlog_oldest_pending_timestamp_seconds", time.Time(b.Oldest), b.Tier)

@@ -78,14 +78,8 @@ func sameHost(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Configure tells of passes from now on as the settings say. It is an error if they name a
-// tier that the schedule does not have: then all stays as it was.
-func (p *Pings) Configure(s Settings, list []tiers.Tier) error {
-	for _, name := range s.Tiers {
-		if name != all && !slices.ContainsFunc(list, func(t tiers.Tier) bool { return t.Name == name }) {
-			return fmt.Errorf("pings: tiers: the schedule has no tier %q", name)
-		}
-	}
+// Configure tells of passes from now on as the settings say: without a URL, of none.
+func (p *Pings) Configure(s Settings, list []tiers.Tier) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settings, p.last = s, make(map[string]told)
@@ -94,7 +88,6 @@ func (p *Pings) Configure(s Settings, list []tiers.Tier) error {
 			p.last[t.Name] = told{}
 		}
 	}
-	return nil
 }
 
 // Observe takes one event.
@@ -220,7 +213,7 @@ func (p *Pings) send(ctx context.Context, x ping) error {
 			return err
 		}
 		select {
-		case <-time.After(p.pause << n):
+		case <-time.After(p.pause << (n - 1)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -82,9 +82,10 @@ func (p *pinger) configure(address string, change func(*pings.Settings)) {
 	if change != nil {
 		change(s)
 	}
-	if err := p.Configure(*s, schedule(p.t)); err != nil {
+	if err := s.CheckTiers(schedule(p.t)); err != nil {
 		p.t.Fatal(err)
 	}
+	p.Configure(*s, schedule(p.t))
 }
 
 func schedule(t *testing.T) []tiers.Tier {
@@ -197,7 +198,7 @@ func TestTiers(t *testing.T) {
 	p.Observe(ended("7d", "", 1, 0))
 	bad := *pings.NewSettings()
 	bad.Tiers = []string{"7d", "2d"}
-	if err := p.Configure(bad, schedule(t)); err == nil || err.Error() != `pings: tiers: the schedule has no tier "2d"` {
+	if err := bad.CheckTiers(schedule(t)); err == nil || err.Error() != `pings: tiers: the schedule has no tier "2d"` {
 		t.Errorf("want the tier to be refused, got %v", err)
 	}
 	want(t, p.end(s), "/start?create=1", "?create=1")

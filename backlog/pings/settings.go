@@ -1,8 +1,12 @@
 package pings
 
 import (
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
+
+	"backlog/tiers"
 )
 
 // Settings are what the configuration says of whoever is told of passes. URL may be secret
@@ -20,6 +24,16 @@ type FailIf struct {
 
 // NewSettings returns the defaults.
 func NewSettings() *Settings { return &Settings{Tiers: []string{all}} }
+
+// CheckTiers returns an error if the settings name a tier that the schedule does not have.
+func (s *Settings) CheckTiers(list []tiers.Tier) error {
+	for _, name := range s.Tiers {
+		if name != all && !slices.ContainsFunc(list, func(t tiers.Tier) bool { return t.Name == name }) {
+			return fmt.Errorf("pings: tiers: the schedule has no tier %q", name)
+		}
+	}
+	return nil
+}
 
 // all is what stands for every tier.
 const all = "all"
