@@ -117,7 +117,10 @@ func (d *desk) Now() web.Now {
 		Away: d.picture.Away(), Pause: kept.Current(time.Now()), Picture: d.picture,
 		Woke: time.Now(), Answered: d.answered, Stopping: d.stopping, Timer: d.g.timer(d.cfg.ShutdownTimeout),
 	}
-	if d.daemon != nil && d.daemon.leads.Load() {
+	switch {
+	case d.daemon == nil && d.role != web.Viewer: // the start waits for it
+		n.Away = d.loaded
+	case d.daemon != nil && d.daemon.leads.Load() && !d.daemon.loop.LastWake().IsZero():
 		n.Woke = d.daemon.loop.LastWake()
 	}
 	if d.queue != nil && d.queue.Up() {
@@ -416,7 +419,7 @@ func (d *desk) Resolve(ctx context.Context, uid, outcome, reason string) error {
 	case !ok:
 		return &web.Problem{Status: http.StatusBadRequest, Text: "outcome is success or error"}
 	}
-	reasons, err := daemon.loop.Engine.Resolve(ctx, []backlog.Answer{{UID: uid, Outcome: known, Text: reason}})
+	reasons, err := daemon.chronicle.app.Load().engine(nil, daemon.observe).Resolve(ctx, []backlog.Answer{{UID: uid, Outcome: known, Text: reason}})
 	if err != nil {
 		return problemOf(err)
 	}
