@@ -346,7 +346,7 @@ func (r *run) take() *job {
 			}
 			return &c.jobs[i-1]
 		}
-		if !r.refill(c) {
+		if !r.refill() {
 			return nil
 		}
 	}
@@ -364,15 +364,16 @@ func (r *run) lookAhead() {
 }
 
 // refill puts a new chunk in the place of one that is used up. It returns false
-// if there is none.
-func (r *run) refill(used *chunk) bool {
+// if there is none. Of many idle workers as many come through as there are records:
+// the next one fills, and the others stay asleep.
+func (r *run) refill() bool {
 	select { // no mutex: the walk may wait for long
 	case r.pull <- struct{}{}:
 		defer func() { <-r.pull }()
 	case <-r.stop.Done():
 		return false
 	}
-	if r.chunk.Load() != used {
+	if c := r.chunk.Load(); c.next.Load() < int64(len(c.jobs)) {
 		return true // another has
 	}
 	jobs := r.walk.fill()

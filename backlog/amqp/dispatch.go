@@ -317,10 +317,10 @@ func (d *Dispatch) start(ctx context.Context) (*session, error) {
 		if err == nil {
 			err = p.err()
 		}
+		d.mu.Lock()
 		if err == nil {
 			err = d.mark(ctx, p)
 		}
-		d.mu.Lock()
 		hold, was := time.Until(d.hold), d.away
 		d.away = err != nil
 		d.mu.Unlock()
@@ -349,10 +349,9 @@ func (d *Dispatch) start(ctx context.Context) (*session, error) {
 	}
 }
 
-// mark has the broker know that something may be out, before anything is.
+// mark has the broker know that something may be out, before anything is. d.mu must be
+// held.
 func (d *Dispatch) mark(ctx context.Context, p *session) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.marked {
 		return nil
 	}

@@ -151,16 +151,15 @@ func (o *outcome) err() (err error) {
 // settled, or the row is left as it was. One that could not be written is settled later.
 func (d *Dispatch) Finished(r *backlog.Record, written bool) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	a := d.settled[r.AttemptID]
 	delete(d.settled, r.AttemptID)
-	switch {
-	case a == nil:
-	case written:
-		d.settledNow.Add(1)
-		_ = a.delivery.Ack(false)
-	default:
+	if a != nil && !written {
 		d.keep(a)
+	}
+	d.mu.Unlock()
+	if a != nil && written {
+		d.settledNow.Add(1)
+		_ = a.delivery.Ack(false) // which writes to the socket: nobody is to wait for that
 	}
 }
 

@@ -42,14 +42,16 @@ type session struct {
 	ctx     context.Context // done: the session is over
 	cancel  context.CancelFunc
 	gone    chan struct{} // closed: and its connections are
+	ready   atomic.Bool   // it is made ready to be used
 	late    func()        // is called when a confirm does not come; nil: nobody is
 
 	mu      sync.Mutex                    // guards conns and sockets
 	reason  error                         // why it is over, once it is
 	blocked atomic.Pointer[amqp.Blocking] // whether the broker takes no messages, and why; nil: it does
 
+	senders    atomic.Int64    // calls of send that wait for confirms; they begin under publishing
+	unclear    atomic.Int64    // 0: nothing is in returned, or on its way there
 	publishing sync.Mutex      // guards publish, what follows, and the order of what is published
-	senders    int             // calls of send that wait for confirms
 	returned   map[string]bool // names of messages that no queue took
 }
 
@@ -123,6 +125,9 @@ func (l *link) up() bool {
 
 // open returns the session, a new one if need be, which prepare has made ready.
 func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare func(*session) error) (*session, error) {
+	if p := l.current(); p != nil && p.ready.Load() && !p.over() {
+		return p, nil // the rule, and it waits for nobody
+	}
 	l.dialing.Lock()
 	defer l.dialing.Unlock()
 	last := l.current()
@@ -143,7 +148,9 @@ func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare 
 		l.tell(log, err)
 		err = unavailable(err) // somebody may mend it
 	}
-	l.fine = err == nil
+	if l.fine = err == nil; l.fine {
+		p.ready.Store(true)
+	}
 	l.opened = l.opened || l.fine
 	return p, err
 }
@@ -403,24 +410,18 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 				errs[from+i], refused = errNacked, true
 			}
 		}
+		// What is returned comes before its confirm. Whoever takes it makes that unclear
+		// before: with nothing there, and then nothing unclear, all have a queue.
+		nothing := len(p.returns) == 0
+		last := p.senders.Add(-1) == 0
+		if nothing && p.unclear.Load() == 0 && !refused {
+			continue
+		}
 		p.publishing.Lock()
-		for n := len(p.returns); n > 0; n-- { // they come before the confirms
-			r := <-p.returns
-			p.returned[message{r.Exchange, r.RoutingKey, amqp.Publishing{Headers: r.Headers, MessageId: r.MessageId}}.name()] = true
-		}
-		if len(p.returned) > 0 {
-			for i := range part {
-				if p.returned[part[i].name()] {
-					errs[from+i] = errReturned
-				}
-			}
-			for i := range part {
-				delete(p.returned, part[i].name())
-			}
-		}
+		p.takeReturned(part, errs[from:])
 		// RabbitMQ 3.10 refuses on a channel for ever what it has refused once while
 		// the node that led the queue was down.
-		if p.senders--; refused && p.senders == 0 && !p.over() {
+		if refused && last && p.senders.Load() == 0 && !p.over() {
 			p.renew(ctx)
 		}
 		p.publishing.Unlock()
@@ -428,10 +429,30 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 	return errs, nil
 }
 
+// takeReturned notes which of the messages no queue has taken. p.publishing must be held.
+func (p *session) takeReturned(list []message, errs []error) {
+	p.unclear.Store(1)
+	for n := len(p.returns); n > 0; n-- {
+		r := <-p.returns
+		p.returned[message{r.Exchange, r.RoutingKey, amqp.Publishing{Headers: r.Headers, MessageId: r.MessageId}}.name()] = true
+	}
+	if len(p.returned) > 0 {
+		for i := range list {
+			if p.returned[list[i].name()] {
+				errs[i] = errReturned
+			}
+		}
+		for i := range list {
+			delete(p.returned, list[i].name())
+		}
+	}
+	p.unclear.Store(int64(len(p.returned)))
+}
+
 func (p *session) publishAll(list []message, confirms []*amqp.DeferredConfirmation) (err error) {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
-	p.senders++
+	p.senders.Add(1)
 	for i, m := range list {
 		m.DeliveryMode = amqp.Persistent
 		if confirms[i], err = p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing); err != nil {
