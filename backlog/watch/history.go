@@ -33,7 +33,7 @@ type PastOutage struct {
 	Ended time.Time `json:"ended"`
 }
 
-// Failures are why attempts have failed since the process began.
+// Failures are why attempts have failed since the first event.
 type Failures struct {
 	Since    time.Time
 	Attempts int // that failed
@@ -67,8 +67,8 @@ type Suspect struct {
 
 // A history is what has been, bounded. Its owner locks it.
 type history struct {
-	since    time.Time
-	passes   []Pass // the oldest first
+	since    time.Time // of the first event; zero: there was none
+	passes   []Pass    // the oldest first
 	outages  []PastOutage
 	failures causes.Tally
 	met      map[*causes.Cause]*meeting
@@ -92,8 +92,8 @@ type streak struct {
 	ended, good uint64
 }
 
-func newHistory(since time.Time) *history {
-	h := &history{since: since, met: make(map[*causes.Cause]*meeting)}
+func newHistory() *history {
+	h := &history{met: make(map[*causes.Cause]*meeting)}
 	h.records, _ = simplelru.NewLRU[uint64, []Attempt](maxRecords, nil) // an error is a size below one
 	h.streaks, _ = simplelru.NewLRU[uint64, streak](maxStreaks, nil)
 	h.suspects, _ = simplelru.NewLRU[uint64, Suspect](maxSuspects, nil)
@@ -176,7 +176,7 @@ func (p *Picture) Restore(passes []Pass, past []PastOutage, o *Outage) {
 // kept returns the history. The caller holds the lock.
 func (p *Picture) kept() *history {
 	if p.history == nil {
-		p.history = newHistory(time.Now())
+		p.history = newHistory()
 	}
 	return p.history
 }

@@ -14,14 +14,14 @@ import (
 
 // A Pass is the report of a pass as commands print it and the state folder keeps it.
 type Pass struct {
-	N        int64         `json:"n"` // what it is called: the milliseconds of its start
+	N        int64         `json:"n,omitempty"` // what it is called: the milliseconds of its start
 	Tier     string        `json:"tier"`
 	MaxAge   float64       `json:"max_age_seconds"`
 	Started  inspect.Stamp `json:"started"`
 	Duration float64       `json:"duration_seconds"`
 	backlog.Report
-	Covered []string `json:"covered"` // the tiers that ticked with it
-	Missed  int      `json:"missed"`  // ticks that it makes up for
+	Covered []string `json:"covered,omitempty"` // the tiers that ticked with it
+	Missed  int      `json:"missed,omitempty"`   // ticks that it makes up for
 	Causes  []Cause  `json:"causes"`
 }
 
@@ -36,8 +36,8 @@ type Cause struct {
 // PassOf returns the report with its causes.
 func PassOf(r backlog.Report, list []causes.Cause) Pass {
 	p := Pass{
-		N: r.Started.UnixMilli(), Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Started: inspect.Stamp(r.Started),
-		Duration: r.Duration.Seconds(), Report: r, Covered: []string{}, Causes: make([]Cause, len(list)),
+		Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Started: inspect.Stamp(r.Started),
+		Duration: r.Duration.Seconds(), Report: r, Causes: make([]Cause, len(list)),
 	}
 	for i := range list {
 		p.Causes[i] = causeOf(&list[i])
@@ -194,6 +194,9 @@ func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if h := p.kept(); h.since.IsZero() {
+		h.since = ev.At
+	}
 	switch ev.Kind {
 	case backlog.TierCovered:
 		x := p.of(ev.By)
@@ -203,7 +206,7 @@ func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
 	case backlog.PassStarted:
 		x := p.of(ev.Tier)
 		begun := PassOf(*ev.Report, nil)
-		begun.Covered, begun.Missed = append(begun.Covered, x.covered...), x.missed
+		begun.N, begun.Covered, begun.Missed = begun.Report.Started.UnixMilli(), x.covered, x.missed
 		p.passes[ev.Tier] = &pass{begun: &begun}
 	case backlog.PassEnded:
 		return p.passEnded(ev, p.of(ev.Tier))
@@ -243,6 +246,7 @@ func (p *Picture) attemptEnded(ev backlog.Event, folded, text string) (Change, O
 func (p *Picture) passEnded(ev backlog.Event, x *pass) (Change, Outage) {
 	r := ev.Report
 	ended := PassOf(*r, x.Causes())
+	ended.N = r.Started.UnixMilli()
 	if x.begun != nil {
 		ended.Covered, ended.Missed = x.begun.Covered, x.begun.Missed
 	}
