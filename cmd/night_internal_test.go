@@ -85,7 +85,7 @@ func night(t *testing.T, log *bytes.Buffer) {
 		}
 		d := &server{
 			g: &globals{Config: "schedule.yaml"}, log: l, state: new(checkpoint.File), app: &app{cfg: cfg, log: l}, leaders: table,
-			chronicle: &chronicle{Observer: obs, state: new(checkpoint.File)}, desk: new(desk),
+			chronicle: &chronicle{Observer: obs, state: new(checkpoint.File)}, desk: &desk{picture: obs.Picture},
 			loop: &backlog.Loop{Schedule: cfg.Tiers, Engine: &backlog.Engine{Store: table, Handler: deliver, Observe: obs.Observe}, Locker: table, Observe: obs.Observe},
 		}
 		both.Go(func() {

@@ -21,7 +21,7 @@ type Pass struct {
 	Duration float64       `json:"duration_seconds"`
 	backlog.Report
 	Covered []string `json:"covered,omitempty"` // the tiers that ticked with it
-	Missed  int      `json:"missed,omitempty"`   // ticks that it makes up for
+	Missed  int      `json:"missed,omitempty"`  // ticks that it makes up for
 	Causes  []Cause  `json:"causes"`
 }
 
