@@ -67,14 +67,15 @@ func (w *Workload) setCounted(c inspect.Counts, edges []time.Duration) (n int) {
 	}
 	n = max(1, (total+maxPoints-1)/maxPoints)
 	w.Records = []Record{}
+	left := [2]int{backlog.Fresh: n / 2, backlog.Failed: n / 2} // of each lane, towards the next point
 	for i := len(edges) - 1; i >= 0; i-- {
 		younger := time.Duration(0)
 		if i > 0 {
 			younger = edges[i-1]
 		}
 		at := w.From.Add(-(younger + edges[i]) / 2)
-		for lane, count := range []int{backlog.Fresh: c.Bands[i].Fresh, backlog.Failed: c.Bands[i].Failed} {
-			for range (count + n - 1) / n {
+		for lane, count := range [2]int{backlog.Fresh: c.Bands[i].Fresh, backlog.Failed: c.Bands[i].Failed} {
+			for left[lane] += count; left[lane] >= n; left[lane] -= n {
 				seed := uint64(len(w.Records))
 				w.Records = append(w.Records, Record{Inserted: at, Failed: lane == int(backlog.Failed), Poison: true, Seed: seed})
 			}
