@@ -4,11 +4,9 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -378,16 +376,4 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: want good %v, got %q", listen, good, refused)
 		}
 	}
-}
-
-// names are the families that a registry shows.
-func names(t testing.TB, w *world) []string {
-	t.Helper()
-	all := make(map[string]bool)
-	for line := range strings.Lines(w.scrape(t)) {
-		if f := strings.Fields(line); len(f) > 3 && f[1] == "TYPE" {
-			all[f[2]] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
 }
