@@ -167,7 +167,8 @@ func TestPackage(t *testing.T) {
 	command(t, ".", "dpkg", "--install", packages[0])
 	list := command(t, ".", "dpkg", "--listfiles", "backlog")
 	for _, file := range []string{
-		"/usr/share/man/man1/backlog-once.1.gz", "/usr/share/backlog/schedule.schema.json", "/usr/share/zsh/vendor-completions/_backlog", "/usr/share/doc/backlog/CHANGELOG.md",
+		"/usr/share/man/man1/backlog-once.1.gz", "/usr/share/backlog/schedule.schema.json", "/usr/share/backlog/alerts.yaml", "/usr/share/backlog/grafana.json",
+		"/usr/share/zsh/vendor-completions/_backlog", "/usr/share/doc/backlog/CHANGELOG.md",
 	} {
 		if !strings.Contains(list, file+"\n") {
 			t.Errorf("there is no %s", file)
