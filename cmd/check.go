@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -114,32 +113,10 @@ type checker struct {
 	misconfigured bool   // the database's URL is none
 }
 
-// bad adds the error, or each of several, and reports whether there was one. The hint is
-// the text after the semicolon unless the error carries its own.
+// bad is [doctor.Bad], and notes that the database's URL is none.
 func (k *checker) bad(name string, err error) bool {
-	if err == nil {
-		return false
-	}
-	if all := (*problems)(nil); errors.As(err, &all) {
-		for _, err := range all.List {
-			k.bad(name, err)
-		}
-		return true
-	}
-	f := inspect.Finding{Name: name}
-	if errors.As(err, new(*urlError)) {
-		k.misconfigured = true
-	}
-	if p := (*table.Problem)(nil); errors.As(err, &p) {
-		f.Detail, f.Cure = strings.Replace(err.Error(), "; "+p.Hint, "", 1), p.Hint
-	} else if f.Detail = err.Error(); !strings.Contains(f.Detail, "\n") {
-		f.Detail, f.Cure, _ = strings.Cut(f.Detail, "; ")
-	}
-	f.Detail = strings.TrimPrefix(f.Detail, name+": ") // it stands there already
-	if !slices.Contains(k.Findings, f) {
-		k.Findings = append(k.Findings, f)
-	}
-	return true
+	k.misconfigured = k.misconfigured || errors.As(err, new(*urlError))
+	return doctor.Bad(&k.Findings, name, err)
 }
 
 func (k *checker) all(ctx context.Context) {
@@ -168,58 +145,27 @@ func (k *checker) all(ctx context.Context) {
 	if !k.bad("times", k.table.ProveTimes(ctx, k.now)) {
 		k.times(ctx)
 	}
-	k.plans(ctx)
+	doctor.CheckPlans(ctx, &k.Findings, k.table, k.now)
 	k.counts(ctx)
-	k.rules(ctx)
+	if p := refreshOf(k.cfg); p != nil {
+		doctor.CheckRules(ctx, &k.Findings, k.table, p.Settings().RRule.Column, func(text string) error {
+			_, err := p.Rule(backlog.Refresh{Rule: text})
+			return err
+		})
+	}
 	t, ok := k.writes(ctx)
 	k.notes(k.table)
 	if !k.table.HasDead() && refreshOf(k.cfg) == nil {
 		k.AddGood("note", noDead)
 	}
 	if ok {
-		k.trial(ctx, t)
+		if store, err := storeOf(k.cfg, t); !k.bad("statuses", err) {
+			doctor.CheckTrial(ctx, &k.Findings, t, store, policyOf(k.cfg), k.now, k.noWrite, k.leftAlone)
+		}
 		k.notes(t)
 	}
 	if k.written != nil {
 		k.written.Close()
-	}
-}
-
-// trial has the database judge what may be written to a row of each state.
-func (k *checker) trial(ctx context.Context, t *table.Table) {
-	const takes, untried = "the table takes what is set", "the table takes what is set, as far as the catalogue tells: nothing was "
-	if k.noWrite {
-		k.AddGood("statuses", untried+"written%s", k.leftAlone)
-		return
-	}
-	headline, detail, ok := untried+"tried", k.leftAlone, true
-	store, err := storeOf(k.cfg, t)
-	if k.bad("statuses", err) {
-		return
-	}
-	records, err := t.OfEachState(ctx)
-	if k.bad("statuses", err) {
-		return
-	}
-	for _, state := range slices.Sorted(maps.Keys(records)) {
-		r := records[state]
-		if r == nil {
-			detail += fmt.Sprintf("\n%s: not tried, there is no such row that a pass takes", shown(state))
-			continue
-		}
-		_, err := backlog.TryRecord(ctx, store, r, policyOf(k.cfg), k.now)
-		switch {
-		case errors.Is(err, backlog.ErrLocked) || errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.ErrUnavailable):
-			detail += fmt.Sprintf("\n%s: not tried, row %s is not free: %v", shown(state), shown(r.Key.String()), err)
-		case k.bad("statuses", err):
-			ok = false
-		default:
-			headline = takes
-			detail += fmt.Sprintf("\n%s: tried on row %s and rolled back", shown(state), shown(r.Key.String()))
-		}
-	}
-	if ok {
-		k.AddGood("statuses", "%s%s", headline, detail)
 	}
 }
 
@@ -270,26 +216,6 @@ func (k *checker) times(ctx context.Context) {
 		return
 	}
 	k.AddGood("times", "%s", strings.Join(append(k.table.TimeForms(), samples...), "\n"))
-}
-
-// plans finds missing indexes.
-func (k *checker) plans(ctx context.Context) {
-	plans, err := doctor.Plans(ctx, k.table, k.table.Readings(k.now))
-	if k.bad("index", err) {
-		return
-	}
-	for i, p := range plans {
-		switch {
-		case p.Bad != "":
-			k.AddWarning("index", "`backlog init`, or: "+p.Hint, "%s: %s\nby this plan: %s", p.What, p.Bad, strings.Join(p.Steps, "; "))
-		case p.Index == "":
-			k.AddGood("index", "%s: served by the key", p.What)
-		case i > 0 && p.What == plans[i-1].What && plans[i-1].Bad == "":
-			k.Findings[len(k.Findings)-1].Detail += " and " + p.Index
-		default:
-			k.AddGood("index", "%s: served by the index %s", p.What, p.Index)
-		}
-	}
 }
 
 // writes checks rights and statuses on a connection that may write, and returns the

@@ -1,13 +1,9 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"strings"
 
-	"backlog/backlog"
-	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
 )
 
@@ -20,27 +16,6 @@ func (k *checker) policy() {
 		k.refresh(refreshOf(k.cfg), k.now)
 	default:
 		k.CheckPolicy(p, k.cfg.Tiers)
-	}
-}
-
-// rules looks at the rules of rows: one whose rule cannot be read is not started.
-func (k *checker) rules(ctx context.Context) {
-	p := refreshOf(k.cfg)
-	if p == nil || p.Settings().RRule.Column == "" {
-		return
-	}
-	list, err := k.table.Rules(ctx, p.Settings().RRule.Column)
-	k.bad("rules", err)
-	n, first := 0, ""
-	for _, text := range list {
-		if _, err := p.Rule(backlog.Refresh{Rule: text}); err != nil {
-			if n++; n == 1 {
-				first = fmt.Sprintf("%s: %v", shown(text), err)
-			}
-		}
-	}
-	if n > 0 {
-		k.AddWarning("rules", "mend them: such a row is not started", "%s of the %d looked at cannot be read; the first: %s", plural(n, "rule"), len(list), first)
 	}
 }
 
@@ -88,27 +63,5 @@ func (k *checker) counts(ctx context.Context) {
 	if c.Exhausted > 0 {
 		k.AddGood("records", "%d out of retries besides", c.Exhausted)
 	}
-	if c.Unreadable == 0 {
-		return
-	}
-	n, first := 0, error(nil)
-	for after, more := (backlog.Cursor{}), true; more; more = !after.IsZero() {
-		page, err := k.table.List(ctx, table.Filter{State: "unreadable", Ages: maxAges(k.cfg.Tiers)}, k.now, after, 1000)
-		if k.bad("dates", err) {
-			return
-		}
-		for _, row := range page.Rows {
-			if row.Unreadable != nil {
-				n, first = n+1, cmp.Or(first, row.Unreadable)
-			}
-		}
-		after = page.Next
-	}
-	if none := c.Unreadable - n; none > 0 {
-		k.AddWarning("dates", "give them one, or say what a missing one means: table.inserted: {column: …, \"null\": oldest, zero: oldest}",
-			"%s without a date: never tried", plural(none, "pending row"))
-	}
-	if n > 0 {
-		k.AddWarning("dates", "mend the rows", "%s whose date cannot be right: not tried while that is so; the first: %v", plural(n, "pending row"), first)
-	}
+	doctor.CheckDates(ctx, &k.Findings, k.table, c, maxAges(k.cfg.Tiers), k.now)
 }

@@ -20,6 +20,7 @@ import (
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
+	"backlog/backlog/table/doctor"
 	"backlog/backlog/table/mysql"
 	"backlog/backlog/table/postgres"
 	"backlog/backlog/table/refresh"
@@ -37,7 +38,6 @@ const (
 
 type (
 	urlError = db.URLError
-	problems = db.Problems
 )
 
 // openDatabase opens the database that the URL names.
@@ -231,17 +231,11 @@ func (a *app) close() {
 }
 
 // storeOf returns what passes of the configuration work on.
-func storeOf(cfg *config.Config, t *table.Table) (triedStore, error) {
+func storeOf(cfg *config.Config, t *table.Table) (doctor.Trier, error) {
 	if refreshOf(cfg) != nil {
 		return refresh.New(t)
 	}
 	return t, nil
-}
-
-// A triedStore is a Store whose outcomes can be tried.
-type triedStore interface {
-	backlog.Store
-	Try(ctx context.Context, s backlog.Settlement) error
 }
 
 // engine returns an engine over the app's table and handler.

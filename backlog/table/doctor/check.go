@@ -1,0 +1,154 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+)
+
+// Bad adds the error, or each of several, and reports whether there was one. The hint is
+// the text after the semicolon unless the error carries its own.
+func Bad(l *inspect.Findings, name string, err error) bool {
+	if err == nil {
+		return false
+	}
+	if all := (*db.Problems)(nil); errors.As(err, &all) {
+		for _, err := range all.List {
+			Bad(l, name, err)
+		}
+		return true
+	}
+	f := inspect.Finding{Name: name}
+	if p := (*db.Problem)(nil); errors.As(err, &p) {
+		f.Detail, f.Cure = strings.Replace(err.Error(), "; "+p.Hint, "", 1), p.Hint
+	} else if f.Detail = err.Error(); !strings.Contains(f.Detail, "\n") {
+		f.Detail, f.Cure, _ = strings.Cut(f.Detail, "; ")
+	}
+	f.Detail = strings.TrimPrefix(f.Detail, name+": ") // it stands there already
+	if !slices.Contains(*l, f) {
+		*l = append(*l, f)
+	}
+	return true
+}
+
+// A Trier is a Store whose outcomes can be tried.
+type Trier interface {
+	backlog.Store
+	Try(ctx context.Context, s backlog.Settlement) error
+}
+
+// CheckTrial has the database judge what may be written to a row of each state, unless
+// nothing is to be written; leftAlone is what [Statuses] has said.
+func CheckTrial(
+	ctx context.Context, l *inspect.Findings, t *table.Table, store Trier, p *backlog.Policy, now time.Time, noWrite bool, leftAlone string,
+) {
+	const takes, untried = "the table takes what is set", "the table takes what is set, as far as the catalogue tells: nothing was "
+	if noWrite {
+		l.AddGood("statuses", untried+"written%s", leftAlone)
+		return
+	}
+	headline, detail, ok := untried+"tried", leftAlone, true
+	records, err := t.OfEachState(ctx)
+	if Bad(l, "statuses", err) {
+		return
+	}
+	for _, state := range slices.Sorted(maps.Keys(records)) {
+		r := records[state]
+		if r == nil {
+			detail += fmt.Sprintf("\n%s: not tried, there is no such row that a pass takes", inspect.Shown(state))
+			continue
+		}
+		_, err := backlog.TryRecord(ctx, store, r, p, now)
+		switch {
+		case errors.Is(err, backlog.ErrLocked) || errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.ErrUnavailable):
+			detail += fmt.Sprintf("\n%s: not tried, row %s is not free: %v", inspect.Shown(state), inspect.Shown(r.Key.String()), err)
+		case Bad(l, "statuses", err):
+			ok = false
+		default:
+			headline = takes
+			detail += fmt.Sprintf("\n%s: tried on row %s and rolled back", inspect.Shown(state), inspect.Shown(r.Key.String()))
+		}
+	}
+	if ok {
+		l.AddGood("statuses", "%s%s", headline, detail)
+	}
+}
+
+// CheckPlans finds missing indexes.
+func CheckPlans(ctx context.Context, l *inspect.Findings, t *table.Table, now time.Time) {
+	plans, err := Plans(ctx, t, t.Readings(now))
+	if Bad(l, "index", err) {
+		return
+	}
+	for i, p := range plans {
+		switch {
+		case p.Bad != "":
+			l.AddWarning("index", "`backlog init`, or: "+p.Hint, "%s: %s\nby this plan: %s", p.What, p.Bad, strings.Join(p.Steps, "; "))
+		case p.Index == "":
+			l.AddGood("index", "%s: served by the key", p.What)
+		case i > 0 && p.What == plans[i-1].What && plans[i-1].Bad == "":
+			(*l)[len(*l)-1].Detail += " and " + p.Index
+		default:
+			l.AddGood("index", "%s: served by the index %s", p.What, p.Index)
+		}
+	}
+}
+
+// CheckRules looks at the recurrence rules of rows in the column, if there is one: a row
+// whose rule is wrong is not started.
+func CheckRules(ctx context.Context, l *inspect.Findings, t *table.Table, column string, wrong func(rule string) error) {
+	if column == "" {
+		return
+	}
+	list, err := t.Rules(ctx, column)
+	Bad(l, "rules", err)
+	n, first := 0, ""
+	for _, text := range list {
+		if err := wrong(text); err != nil {
+			if n++; n == 1 {
+				first = fmt.Sprintf("%s: %v", inspect.Shown(text), err)
+			}
+		}
+	}
+	if n > 0 {
+		l.AddWarning("rules", "mend them: such a row is not started", "%s of the %d looked at cannot be read; the first: %s", inspect.Plural(n, "rule"), len(list), first)
+	}
+}
+
+// CheckDates finds pending rows without a date, or with one that cannot be right, by what
+// was counted for tiers of these ages.
+func CheckDates(ctx context.Context, l *inspect.Findings, t *table.Table, c inspect.Counts, ages []time.Duration, now time.Time) {
+	if c.Unreadable == 0 {
+		return
+	}
+	n, first := 0, error(nil)
+	for after, more := (backlog.Cursor{}), true; more; more = !after.IsZero() {
+		page, err := t.List(ctx, table.Filter{State: "unreadable", Ages: ages}, now, after, 1000)
+		if Bad(l, "dates", err) {
+			return
+		}
+		for _, row := range page.Rows {
+			if row.Unreadable != nil {
+				n, first = n+1, cmp.Or(first, row.Unreadable)
+			}
+		}
+		after = page.Next
+	}
+	if none := c.Unreadable - n; none > 0 {
+		l.AddWarning("dates", "give them one, or say what a missing one means: table.inserted: {column: …, \"null\": oldest, zero: oldest}",
+			"%s without a date: never tried", inspect.Plural(none, "pending row"))
+	}
+	if n > 0 {
+		l.AddWarning("dates", "mend the rows", "%s whose date cannot be right: not tried while that is so; the first: %v", inspect.Plural(n, "pending row"), first)
+	}
+}
