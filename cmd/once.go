@@ -81,12 +81,12 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	}
 	log := newLog(cfg.Log, g.err)
 	state := stateOf(cfg, log)
-	var ticks dueTicks
+	var ticks checkpoint.Ticks
 	if o.Due {
-		if ticks, err = o.due(g, log, state, cfg, now); ticks.pass.Tier == "" || err != nil {
+		if ticks, err = o.due(g, log, state, cfg, now); ticks.Pass.Tier == "" || err != nil {
 			return err
 		}
-		p = ticks.pass
+		p = ticks.Pass
 	}
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
@@ -170,15 +170,15 @@ func (o *OnceOptions) passOnce(
 	var taken map[string]bool
 	if o.Due { // another process may have run the ticks meanwhile
 		kept, _ := state.Load()
-		ticks := ticksOf(kept, cfg.Tiers, p.Now)
-		if ticks.pass.Tier == "" {
+		ticks := checkpoint.TicksOf(kept, cfg.Tiers, p.Now)
+		if ticks.Pass.Tier == "" {
 			return report, list, nil
 		}
-		p, taken = ticks.pass, ticks.tiers
-		if ticks.missed > 0 {
-			c.Observe(backlog.Event{Kind: backlog.TicksMissed, Tier: p.Tier, At: p.Now, N: ticks.missed, AtLeast: ticks.more, Since: ticks.since})
+		p, taken = ticks.Pass, ticks.Tiers
+		if ticks.Missed > 0 {
+			c.Observe(backlog.Event{Kind: backlog.TicksMissed, Tier: p.Tier, At: p.Now, N: ticks.Missed, AtLeast: ticks.More, Since: ticks.Since})
 		}
-		e.Paused = pausedBy(state, clock, log)
+		e.Paused = state.PausedBy(clock, log)
 	}
 	defer context.AfterFunc(ctx, a.sayStopping)()
 	var lost error

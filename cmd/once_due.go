@@ -8,50 +8,15 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
-	"backlog/tiers"
 )
 
-// dueTicks are the ticks that `once --due` is to run, as one pass.
-type dueTicks struct {
-	pass   backlog.Pass    // its Tier is empty if there are none
-	tiers  map[string]bool // that have ticked
-	missed int             // ticks beside one of each tier
-	more   bool            // missed is not all
-	since  time.Time
-}
-
-// ticksOf returns what ticked and was not run on this machine, as far as the checkpoint
-// tells, else what ticked in the last minute.
-func ticksOf(kept backlog.Checkpoint, s *tiers.Schedule, now time.Time) (d dueTicks) {
-	d.since = now.Add(-time.Minute)
-	if at := kept.LastWake; !at.IsZero() {
-		d.since = at
-	}
-	owed := make(map[string]bool)
-	for _, name := range kept.Unfinished {
-		owed[name] = true
-	}
-	due := s.DueOrOwed(d.since, now, owed)
-	pick := tiers.Coalesce(due, func(tiers.Tier) bool { return true })
-	if pick.Start == nil {
-		return d
-	}
-	d.pass = backlog.TierPass(s, pick.Start.Tier)
-	d.pass.Now, d.tiers = now, make(map[string]bool)
-	d.missed, d.more = pick.Missed()
-	for _, x := range due {
-		d.tiers[x.Tier.Name] = true
-	}
-	return d
-}
-
 // due returns the ticks to run. Where there are none, or in a pause, it prints that.
-func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time) (d dueTicks, err error) {
+func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time) (d checkpoint.Ticks, err error) {
 	kept, _ := state.State()
 	if p := kept.Current(now); p != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
 		return d, o.nothing(g, now, "paused "+escaped(p.String())+": nothing is started")
 	}
-	if d = ticksOf(kept.Checkpoint, cfg.Tiers, now); d.pass.Tier != "" {
+	if d = checkpoint.TicksOf(kept.Checkpoint, cfg.Tiers, now); d.Pass.Tier != "" {
 		return d, nil
 	}
 	if back := kept.LastWake.Sub(now); back > time.Second {

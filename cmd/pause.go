@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/user"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -139,32 +137,8 @@ func whoAmI() string {
 	return ""
 }
 
-// pausedBy returns what asks the state file for a pause, and logs when one begins and ends.
-func pausedBy(state *checkpoint.File, now func() time.Time, log *slog.Logger) func() bool {
-	var was atomic.Bool
-	return func() bool {
-		s, err := state.State()
-		if err != nil {
-			return was.Load()
-		}
-		p := s.Current(now())
-		switch is := p != nil; {
-		case was.Swap(is) == is:
-		case is:
-			log.Info("paused", "how_long", p.String(), "by", p.By)
-		default:
-			log.Info("resumed")
-		}
-		return p != nil
-	}
-}
-
 // Where the leader is.
-const (
-	here      = "here"
-	elsewhere = "elsewhere"
-	nobody    = "nobody"
-)
+const here, elsewhere, nobody = checkpoint.Here, checkpoint.Elsewhere, checkpoint.Nobody
 
 // leader says whether a daemon leads, and whether it is the one that keeps this state.
 func (a *app) leader(ctx context.Context, state *checkpoint.File, kept checkpoint.State) (string, error) {

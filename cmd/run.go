@@ -81,7 +81,7 @@ func runRun(ctx context.Context, g *globals) error {
 	obs := a.newChronicle(state, desk.picture)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
-		paused: pausedBy(state, time.Now, log),
+		paused: state.PausedBy(time.Now, log),
 		g:      g, app: a, leaders: a.table, log: log, state: state, chronicle: obs, desk: desk,
 		observe: newProgress(g.err, a.table, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {

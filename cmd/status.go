@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"backlog/backlog/checkpoint"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/tiers"
@@ -57,7 +58,7 @@ type StatusOptions struct {
 
 type statusJSON struct {
 	*inspect.Status
-	lookBack
+	checkpoint.LookBack
 }
 
 func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
@@ -74,7 +75,7 @@ func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
 	if o.JSON {
 		err = printJSON(g.out, s)
 	} else {
-		err = printTable(g.out, append(s.Lines(), s.lines(now)...))
+		err = printTable(g.out, append(s.Status.Lines(), s.LookBack.Lines(now)...))
 	}
 	return cmp.Or(err, o.fail(s, now))
 }

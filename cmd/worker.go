@@ -47,7 +47,7 @@ func (a *app) serve(ctx context.Context, g *globals) error {
 	})
 	name := a.source.Queue // for the log
 	if _, ok := a.store.(*amqp.Worker); !ok {
-		e.Paused = pausedBy(stateOf(a.cfg, a.log), time.Now, a.log)
+		e.Paused = stateOf(a.cfg, a.log).PausedBy(time.Now, a.log)
 	}
 	if w, ok := a.store.(*amqp.Worker); ok {
 		e.Policy, e.Handler, e.Timeout = nil, w, 0
