@@ -39,7 +39,7 @@ var families = []family{
 	{true, "backlog_counts_duration_seconds", "How long it took to count the records.", "", ""},
 	{true, "backlog_counts_errors_total", "Counts of the records that have failed.", "", ""},
 	{true, "backlog_dead_records_total", "Records that are never tried again, by why.", "reason", "rejected out_of_retries expired discarded"},
-	{true, "backlog_on_dead_failures_total", "Calls of on_dead that failed: nobody was told of a dead record.", "", "-"},
+	{false, "backlog_on_dead_failures_total", "Calls of on_dead that failed: nobody was told of a dead record.", "", "-"},
 	{true, "backlog_lock_lost_total", "Times that the lock over the table was lost.", "", "-"},
 	{true, "backlog_clock_set_back_total", "Times that the clock was set back.", "", "-"},
 	{true, "backlog_state_failures_total", "Times that the state file could not be read or written.", "", "-"},
