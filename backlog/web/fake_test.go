@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -193,6 +194,23 @@ func (f *fake) Resolve(_ context.Context, uid, outcome, reason string) error {
 func newSite(t testing.TB, b web.Backlog, change func(*web.Settings)) *web.Site {
 	t.Helper()
 	site, err := openSite(t, b, change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return site
+}
+
+// newSiteLogging returns one with another log.
+func newSiteLogging(t testing.TB, b web.Backlog, log io.Writer) *web.Site {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "web.token"), readToken)
+	s := web.NewSettings()
+	tokens, err := s.ReadTokens(dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site, err := web.New(*s, dir, tokens, b, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
