@@ -35,7 +35,6 @@ func newCheck(g *globals) *cobra.Command {
 			"1":  "something is not, or the handler could not be called",
 			"75": "--sample, and another process is working on this table",
 		},
-		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch sampling := c.Flags().Changed("sample"); {
 			case sampling && o.SQL:

@@ -18,7 +18,6 @@ func newHealth(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "health",
 		Short: "Ask a running daemon whether it works, as a container's probe",
-		Args:  noArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return runHealth(c.Context(), g, base) },
 	}
 	c.Flags().StringVar(&base, "url", "", "ask the daemon at `URL`, such as http://10.1.2.3:8080, in place of the configured address")

@@ -14,7 +14,6 @@ func newInit(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create what is missing: the indexes, a policy's columns and, if told to, the table",
-		Args:  noArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return runInit(c.Context(), onlyPrint, createTable, g) },
 	}
 	c.Flags().BoolVar(&createTable, "create-table", false, "create the table if there is none, and the database file")

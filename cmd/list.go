@@ -83,7 +83,6 @@ func newList(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List records: what is pending, or the failed, dead, exhausted or unreadable ones",
-		Args:  noArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return runList(c.Context(), o, g) },
 	}
 	f := c.Flags()

@@ -46,7 +46,6 @@ func newOnce(g *globals) *cobra.Command {
 		Use:         "once {--max-age DURATION | --tier NAME | --due | --id ID}",
 		Short:       "Run one pass, for a system crontab",
 		Annotations: map[string]string{"0": "done; failed records are normal", "3": "--strict, and some record failed", "75": "another process is working on this table"},
-		Args:        noArgs,
 		RunE:        func(c *cobra.Command, _ []string) error { return runOnce(c.Context(), o, g) },
 	}
 	f := c.Flags()

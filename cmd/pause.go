@@ -30,7 +30,6 @@ func newPause(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pause [--for DURATION | --until TIME] [--reason TEXT]",
 		Short: "Start nothing more until backlog resume",
-		Args:  noArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return runPause(c.Context(), o, g) },
 	}
 	f := c.Flags()
@@ -64,7 +63,6 @@ func newResume(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume",
 		Short: "End a pause",
-		Args:  noArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return g.changePause(c.Context(), o, nil) },
 	}
 	o.AddFlags(c.Flags())

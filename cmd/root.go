@@ -100,7 +100,6 @@ func newRoot(g *globals) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version(),
-		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
@@ -120,6 +119,9 @@ func newRoot(g *globals) *cobra.Command {
 	for _, c := range append(root.Commands(), root) {
 		text, _ := helps.ReadFile("help/" + c.Name() + ".txt") // a test sees that each has one
 		c.Long = strings.TrimSpace(string(text)) + c.Long
+		if c.Args == nil {
+			c.Args = noArgs
+		}
 	}
 	root.PersistentFlags().SortFlags = false
 	root.SetFlagErrorFunc(flagError)
@@ -320,7 +322,6 @@ func newVersion(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				return printJSON(g.out, map[string]string{"version": version(), "sqlite": sqliteDriver, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})

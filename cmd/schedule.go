@@ -31,7 +31,6 @@ func newSchedule(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schedule",
 		Short: "Show the coming ticks, or export them for cron or systemd",
-		Args:  noArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return runSchedule(c.Context(), o, g) },
 	}
 	f := c.Flags()

@@ -90,7 +90,6 @@ func newSimulate(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate",
 		Short: "Show what a schedule or a policy does, without waiting for it",
-		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := stopOnSignal(c.Context())
 			defer stop()

@@ -21,7 +21,6 @@ func newStatus(g *globals) *cobra.Command {
 		Use:         "status",
 		Short:       "Count records, show the last passes, who works, and the next ticks",
 		Annotations: map[string]string{"3": "a flag says that this is a failure"},
-		Args:        noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if cfg, err := g.loadAny(); err == nil && sourceOf(cfg) != nil {
 				if o.Idle > 0 || o.Oldest > 0 || o.Pending > 0 || o.Failed > 0 {

@@ -16,7 +16,6 @@ func newWorker(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "worker",
 		Short: "Handle the records that a daemon dispatches over RabbitMQ",
-		Args:  noArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return runWorker(c.Context(), g) },
 	}
 }

@@ -127,7 +127,8 @@ func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
 	if context.Cause(ctx) == late && errors.Is(err, context.DeadlineExceeded) {
 		err = late
 	}
-	o := outcome{AttemptID: q.AttemptID, ID: q.ID, Outcome: backlog.OutcomeOf(err).String(), Worker: program(), Duration: time.Since(began).Seconds(), Ticket: q.Ticket}
+	o := outcome{AttemptID: q.AttemptID, ID: q.ID, Outcome: backlog.OutcomeOf(err).String(), Worker: program(), Ticket: q.Ticket}
+	o.Duration = time.Since(began).Seconds()
 	if err != nil {
 		o.Error = err.Error()
 	}

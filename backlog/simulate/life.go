@@ -178,7 +178,8 @@ func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime ti
 		state.At = from
 	}
 	tick := func(t time.Time) time.Time { return s.Next(t.Add(-1)) } // the first at or after it
-	var last time.Time                                               // start, unless nobody answered: the pass that fails it may start it again
+	// The last start, unless nobody answered: the pass that fails it may start it again.
+	var last time.Time
 	for len(list) < n && !state.At.IsZero() {
 		start := tick(state.At)
 		if !start.After(last) {
@@ -187,7 +188,8 @@ func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime ti
 		if state, err = p.Start(state, start, "simulated"); err != nil {
 			return list, err
 		}
-		a := Refreshed{N: len(list) + 1, AttemptNo: state.AttemptNo, Start: inspect.Stamp(start), Deadline: inspect.Stamp(state.Deadline), Planned: inspect.Stamp(state.At)}
+		a := Refreshed{N: len(list) + 1, AttemptNo: state.AttemptNo, Start: inspect.Stamp(start)}
+		a.Deadline, a.Planned = inspect.Stamp(state.Deadline), inspect.Stamp(state.At)
 		end, text := start.Add(callTime), "failed"
 		if last = start; !end.Before(state.Deadline) {
 			end, text, last = tick(state.Deadline), "timed out", time.Time{}

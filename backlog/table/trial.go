@@ -175,7 +175,7 @@ func (t *Table) Untaken(place string, w Write, err error) error {
 	class, shown := t.db.Class(err), w.Shown(t.text)
 	said, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
 	switch {
-	case class == db.Unavailable || class == db.Busy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+	case t.db.MayPass(err):
 		return err
 	case class == db.Denied:
 		return t.db.Explained(err)

@@ -154,6 +154,12 @@ func (db *DB) Class(err error) ErrorClass {
 	return db.fault(err).Class
 }
 
+// MayPass reports whether the same call may succeed later, or its context is done.
+func (db *DB) MayPass(err error) bool {
+	c := db.Class(err)
+	return c == Unavailable || c == Busy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // Explained returns the *Problem of an error that only a person can mend, else the
 // error.
 func (db *DB) Explained(err error) error {

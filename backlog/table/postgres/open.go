@@ -56,7 +56,8 @@ func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, erro
 		return nil, err
 	}
 	s.locks = sessionLocks(&server{config: s.config, host: s.host}, nil) // its sessions may write, whatever the others may
-	return o.Connect(ctx, s, s, 30*time.Minute)                          // a new connection is a new process there, which knows no statement yet
+	// A new connection is a new process there, which knows no statement yet.
+	return o.Connect(ctx, s, s, 30*time.Minute)
 }
 
 // ownSettings are those of a program's own pool.

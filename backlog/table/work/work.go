@@ -186,7 +186,7 @@ func (w *SQLHandler) Check(ctx context.Context) error {
 // misunderstood makes a *db.Problem of the error by which the database refused to
 // prepare the statement, unless it is one that passes.
 func (w *SQLHandler) misunderstood(i int, err error) error {
-	if c := w.d.Class(err); c == db.Unavailable || c == db.Busy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if w.d.MayPass(err) {
 		return err
 	}
 	if w.d.Class(err) == db.Denied {
