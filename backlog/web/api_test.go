@@ -89,6 +89,12 @@ func TestAPI(t *testing.T) {
 			t.Errorf("%s: %d, retried %v", body, w.Code, f.retried)
 		}
 	}
+	f.now.Role = web.Viewer
+	for _, path := range []string{"retry", "pause", "resume"} {
+		if w := ask(site, fullToken, "POST", "/api/v1/"+path, "{}"); w.Code != 403 {
+			t.Errorf("%s of a viewer: %d", path, w.Code)
+		}
+	}
 	off := newSite(t, f, nil)
 	for path, want := range map[string]int{"retry": 403, "pause": 403, "resume": 403, "resolve": 400} {
 		if w := ask(off, fullToken, "POST", "/api/v1/"+path, "{}"); w.Code != want {
@@ -173,4 +179,22 @@ func answer(site http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	site.ServeHTTP(w, r)
 	return w
+}
+
+// Whole numbers that a script would round are texts, in keys of any kind.
+func TestExact(t *testing.T) {
+	f := newFake(t, "")
+	site := newSite(t, f, nil)
+	for _, c := range []struct {
+		key  backlog.Key
+		want string
+	}{
+		{backlog.NewKey(int64(1) << 53), `9007199254740992`}, {backlog.NewKey(int64(-1)<<53 - 1), `"-9007199254740993"`}, {backlog.NewKey("9007199254740993"), `"9007199254740993"`},
+		{backlog.NewKey(`a"9007199254740993`), `"a\"9007199254740993"`}, {backlog.NewKey(`\`, int64(9007199254740993)), `["\\","9007199254740993"]`}, {backlog.NewKey(0.1234567890123456789), `0.12345678901234568`},
+	} {
+		f.records[0].ID = c.key
+		if w := ask(site, readToken, "GET", "/api/v1/records?limit=1", ""); !strings.Contains(w.Body.String(), `{"id":`+c.want+`,`) || !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%v: %.100s, want %s", c.key, w.Body, c.want)
+		}
+	}
 }

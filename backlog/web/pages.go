@@ -256,7 +256,7 @@ type line struct {
 
 // X is the place of a time on the axis.
 func (l line) X(t inspect.Stamp) int {
-	return 110 + int(870*float64(time.Time(t).Sub(l.from))/float64(l.Horizon))
+	return 110 + int(830*float64(time.Time(t).Sub(l.from))/float64(l.Horizon))
 }
 
 // Marks are times along the axis.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -270,33 +271,17 @@ func (v *visit) json(status int, x any) error {
 	return err
 }
 
+var jsonNumbers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*`) })
+
 // exact puts quotes around whole numbers beyond 2^53.
 func exact(b []byte) []byte {
-	var out bytes.Buffer
-	for i := 0; i < len(b); {
-		j := i + 1
-		switch c := b[i]; {
-		case c == '"':
-			for ; b[j] != '"'; j++ {
-				if b[j] == '\\' {
-					j++
-				}
-			}
-			j++
-		case c == '-' || '0' <= c && c <= '9':
-			for j < len(b) && bytes.IndexByte([]byte("0123456789+-.eE"), b[j]) >= 0 {
-				j++
-			}
-			if n, err := strconv.ParseInt(string(b[i:j]), 10, 64); bytes.IndexAny(b[i:j], ".eE") < 0 && (err != nil || n > 1<<53 || n < -1<<53) {
-				out.WriteString(strconv.Quote(string(b[i:j])))
-				i = j
-				continue
-			}
+	return jsonNumbers().ReplaceAllFunc(b, func(part []byte) []byte {
+		n, err := strconv.ParseInt(string(part), 10, 64)
+		if part[0] == '"' || bytes.ContainsAny(part, ".eE") || err == nil && -1<<53 <= n && n <= 1<<53 {
+			return part
 		}
-		out.Write(b[i:j])
-		i = j
-	}
-	return out.Bytes()
+		return []byte(strconv.Quote(string(part)))
+	})
 }
 
 // A Tab is a link to a page, which may be this one.

@@ -232,6 +232,8 @@ func (v *visit) answer() error {
 			v.w.Header().Add("Allow", m)
 		}
 		return &Problem{http.StatusMethodNotAllowed, "This address does not take " + v.r.Method + "."}
+	case rt.acts && v.Now.Role == Viewer:
+		return &Problem{http.StatusForbidden, "No daemon runs in this process, and nothing can be changed here."}
 	case rt.acts && !v.set.Actions:
 		return &Problem{http.StatusForbidden, "Actions are off; web.actions: true in the configuration switches them on."}
 	case rt.probe:
