@@ -112,7 +112,7 @@ func (d *desk) Now() web.Now {
 	defer d.mu.Unlock()
 	n := web.Now{
 		Role: d.role, Version: version(), Database: shownURL(d.cfg.Database), Table: d.cfg.Table.Name,
-		Loaded: d.loaded, Zone: d.cfg.Timezone, Schedule: d.cfg.Tiers, Refresh: refreshOf(d.cfg) != nil,
+		Loaded: d.loaded, Zone: d.cfg.Timezone, Schedule: d.cfg.Tiers, Refresh: refreshOf(d.cfg) != nil, LastErrors: d.cfg.Table.LastError != "",
 		Counts: d.status, Counted: d.at, Took: d.took.Round(time.Millisecond), CountErr: d.err,
 		Away: d.picture.Away(), Pause: kept.Current(time.Now()), Picture: d.picture,
 		Woke: time.Now(), Answered: d.answered, Stopping: d.stopping, Timer: d.g.timer(d.cfg.ShutdownTimeout),

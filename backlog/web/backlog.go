@@ -44,18 +44,19 @@ const (
 
 // A Now is what is known at a moment without asking the database.
 type Now struct {
-	Role     string
-	Version  string
-	Database string // without password
-	Table    string
-	Loaded   time.Time // when the configuration was
-	Woke     time.Time // when the loop did last; a viewer has none
-	Answered time.Time // when the database did last
-	Stopping bool
-	Zone     *time.Location
-	Schedule *tiers.Schedule
-	Refresh  bool          // the policy refresh: ages do not matter
-	Timer    inspect.Timer // how a system's own timer runs it
+	Role       string
+	Version    string
+	Database   string // without password
+	Table      string
+	Loaded     time.Time // when the configuration was
+	Woke       time.Time // when the loop did last; a viewer has none
+	Answered   time.Time // when the database did last
+	Stopping   bool
+	Zone       *time.Location
+	Schedule   *tiers.Schedule
+	Refresh    bool          // the policy refresh: ages do not matter
+	LastErrors bool          // a column has them
+	Timer      inspect.Timer // how a system's own timer runs it
 
 	Counts   *inspect.Status // nil: not counted yet
 	Counted  time.Time

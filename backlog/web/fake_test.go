@@ -79,7 +79,7 @@ func newFake(t testing.TB, odd string) *fake {
 	f := &fake{choice: 1240, now: web.Now{
 		Role: web.Leader, Version: "1.4.0", Database: or("postgres://backlog@db.internal/shop"), Table: or("orders"),
 		Loaded: noon.Add(-26 * time.Hour), Woke: noon.Add(-10 * time.Second), Answered: noon.Add(-time.Second),
-		Zone: time.UTC, Schedule: s, Counts: inspect.NewStatus(counts, s, noon), Counted: noon.Add(-14 * time.Second), Took: 212 * time.Millisecond,
+		LastErrors: true, Zone: time.UTC, Schedule: s, Counts: inspect.NewStatus(counts, s, noon), Counted: noon.Add(-14 * time.Second), Took: 212 * time.Millisecond,
 		Picture: new(watch.Picture), Timer: inspect.Timer{Program: "/usr/bin/backlog", Folder: "/etc/backlog"},
 	}}
 	wide, narrow := s.Widest().Name, s.Tiers()[0].Name

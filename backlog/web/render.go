@@ -23,6 +23,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/inspect"
+	"backlog/backlog/watch"
 	"backlog/tiers"
 )
 
@@ -200,6 +201,15 @@ func address(path string, query ...string) string {
 		path += "?" + q.Encode()
 	}
 	return path
+}
+
+// CauseLink is the address of the records that failed so or, where the table does not keep
+// their errors, of the first of them.
+func (p page) CauseLink(c watch.Cause) string {
+	if p.Now.LastErrors {
+		return p.Link("/records", "lane", "failed", "cause", c.Error)
+	}
+	return p.RecordLink(c.First)
 }
 
 // RecordLink is the address of a record. Its key may be empty.
