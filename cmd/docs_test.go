@@ -119,7 +119,7 @@ func loadDocPart(t *testing.T, dir, program, block string) {
 	if err := os.WriteFile(filepath.Join(dir, "part.yaml"), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := runDoc(dir, program, "TOKEN=t PASSWORD=p WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw backlog "+show+" --config part.yaml"); err != nil {
+	if out, err := runDoc(dir, program, "TOKEN=t PASSWORD=p PING_KEY=k WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw backlog "+show+" --config part.yaml"); err != nil {
 		t.Errorf("%v: %s\n%s", err, out, block)
 	}
 }

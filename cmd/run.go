@@ -94,7 +94,7 @@ func runRun(ctx context.Context, g *globals) error {
 	desk.follow(a)
 	err = errors.Join(d.serve(ctx, hup), d.app.dispatchError())
 	obs.end()
-	desk.hangUp(hardOf(ctx))
+	desk.pings.Close(hardOf(ctx))
 	a.db.Close()
 	if n := unwritten.Load(); err == nil && n > 0 {
 		err = fmt.Errorf("outcomes that could not be written before the end: %d; their records will be handled again; the log names them", n)

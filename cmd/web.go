@@ -101,16 +101,11 @@ func newToken(g *globals) *cobra.Command {
 }
 
 // listens returns where pages are served; empty: nowhere.
-func listens(cfg *config.Config) string {
-	if s, ok := cfg.Watching["web"].(*web.Settings); ok {
-		return s.Listen
-	}
-	return ""
-}
+func listens(cfg *config.Config) string { return watching[web.Settings](cfg, "web").Listen }
 
 // probedAt returns where a daemon of the configuration answers /healthz, and whether by TLS.
 func probedAt(cfg *config.Config) (address string, secure bool) {
-	if s, ok := cfg.Watching["web"].(*web.Settings); ok && s.Listen != "" {
+	if s := watching[web.Settings](cfg, "web"); s.Listen != "" {
 		return s.Listen, s.TLS.Cert != ""
 	}
 	return cmp.Or(scrapedAt(cfg), defaultListen), false

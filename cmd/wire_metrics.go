@@ -1,7 +1,7 @@
 package cmd
 
 import (
-	"context"
+	"cmp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -18,9 +18,6 @@ import (
 	"backlog/tiers"
 )
 
-// lastPings is how long the end waits for pings that are still to be sent.
-const lastPings = 3 * time.Second
-
 // An audience hears of what happens, beside the log and the pages.
 type audience struct {
 	metrics *metrics.Metrics
@@ -31,43 +28,42 @@ type audience struct {
 
 // invite makes an audience.
 func (d *desk) invite() {
+	info, _ := debug.ReadBuildInfo()
 	revision := ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = s.Value
-			}
+	for _, s := range cmp.Or(info, new(debug.BuildInfo)).Settings {
+		if s.Key == "vcs.revision" {
+			revision = s.Value
 		}
 	}
-	d.metrics = metrics.New(metrics.Options{Version: version(), Revision: revision, GoVersion: runtime.Version(), Now: time.Now, State: d.scraped, Table: d.queue == nil})
+	d.metrics = metrics.New(metrics.Options{
+		Version: version(), Revision: revision, GoVersion: runtime.Version(), Now: time.Now, State: d.scraped, Table: d.queue == nil,
+	})
 	d.pings = pings.New(d.log, d.metrics.Pinged)
 }
 
-// metricsOf returns the settings of a listener for metrics alone, nil if there is to be none.
-func metricsOf(cfg *config.Config) *metrics.Settings {
-	s, _ := cfg.Watching["metrics"].(*metrics.Settings)
+// watching returns the settings of that name; zero ones where the file has none.
+func watching[T any](cfg *config.Config, name string) (s T) {
+	if p, ok := cfg.Watching[name].(*T); ok {
+		s = *p
+	}
 	return s
 }
 
-// scrapedAt returns where that listens; empty: nowhere.
-func scrapedAt(cfg *config.Config) string {
-	if s := metricsOf(cfg); s != nil {
-		return s.Listen
-	}
-	return ""
-}
+// scrapedAt returns where metrics are served apart from pages; empty: nowhere.
+func scrapedAt(cfg *config.Config) string { return watching[metrics.Settings](cfg, "metrics").Listen }
 
 // checkPings reports a tier that pings are about and that does not exist.
 func checkPings(cfg *config.Config) error {
-	if s, ok := cfg.Watching["pings"].(*pings.Settings); ok {
-		return s.CheckTiers(cfg.Tiers.Tiers())
+	s := watching[pings.Settings](cfg, "pings")
+	if s.URL == "" {
+		return nil
 	}
-	return nil
+	return s.CheckTiers(cfg.Tiers.Tiers())
 }
 
 // tokens reads the tokens, if somebody is to show one.
 func (d *desk) tokens(set *web.Settings) (web.Tokens, error) {
-	if m := metricsOf(d.cfg); set.Listen == "" && m != nil && m.Open {
+	if set.Listen == "" && watching[metrics.Settings](d.cfg, "metrics").Open {
 		return web.Tokens{}, nil
 	}
 	return set.ReadTokens(d.folder(), d.stateFolder())
@@ -88,8 +84,7 @@ func (d *desk) listenForMetrics() error {
 	open := func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		s := metricsOf(d.cfg)
-		return s != nil && s.Open
+		return watching[metrics.Settings](d.cfg, "metrics").Open
 	}
 	d.serving.Go(func() {
 		if err := d.site.ServeProbes(d.ctx, l, d.metrics.Handler(), open); err != nil {
@@ -109,10 +104,10 @@ func (d *desk) scraped() metrics.State {
 		StoreUp: d.picture.Away().IsZero() && now.Sub(d.answered) < time.Minute, Answers: d.site.Answers(),
 		Counts: d.status, Counted: d.at, Took: d.took, CountErrors: d.failed,
 	}
-	if p := d.pause; p != nil && (p.Until == nil || now.Before(*p.Until)) {
-		if s.Paused = true; p.Until != nil {
-			s.PauseUntil = *p.Until
-		}
+	if p := d.pause; p != nil && p.Until == nil {
+		s.Paused = true
+	} else if p != nil && now.Before(*p.Until) {
+		s.Paused, s.PauseUntil = true, *p.Until
 	}
 	if e := d.engine.Load(); e != nil {
 		s.InFlight = e.InFlight()
@@ -139,12 +134,9 @@ func (d *desk) hear(ev backlog.Event) {
 
 // follow goes on with the schedule of an app, and with whom it wants to be told.
 func (d *desk) follow(a *app) {
-	list, told := a.cfg.Tiers.Tiers(), new(pings.Settings)
+	list := a.cfg.Tiers.Tiers()
 	d.metrics.SetSchedule(list, a.table.HasDead() || a.again != nil)
-	if s, ok := a.cfg.Watching["pings"].(*pings.Settings); ok {
-		told = s
-	}
-	d.pings.Configure(*told, list)
+	d.pings.Configure(watching[pings.Settings](a.cfg, "pings"), list)
 }
 
 // recall tells metrics of the passes that the picture remembers.
@@ -154,24 +146,10 @@ func (d *desk) recall() {
 	}
 }
 
-// hangUp sends the last pings, unless the end is a hard one.
-func (d *desk) hangUp(hard <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), lastPings)
-	defer cancel()
-	go func() {
-		select {
-		case <-hard:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	d.pings.Close(ctx)
-}
-
 // attend shows the work of an engine on a queue, if its configuration wants that, until the
 // function it returns is called.
 func (a *app) attend(g *globals, name string, e *backlog.Engine) (stop func(), err error) {
-	if metricsOf(a.cfg) == nil {
+	if scrapedAt(a.cfg) == "" {
 		return func() {}, nil
 	}
 	d := g.newDesk(a.cfg, stateOf(a.cfg, a.log), new(watch.Picture), a.log)

@@ -3,7 +3,7 @@ package config_test
 // badWatched are pages, metrics and pings that contradict themselves.
 var badWatched = badFiles{
 	"metrics-listen": {
-		"1: metrics.listen: is no address; write a host and a port such as 127.0.0.1:9464 or :9464, or unix:/run/backlog/metrics",
+		"1: metrics.listen: is no address; write a host and a port such as 127.0.0.1:9464 or :9464, or unix:/run/backlog/metrics.sock",
 		"1: metrics.opened: unknown key; did you mean open?",
 	},
 	"metrics-nowhere": {"1: metrics: has no listen; add listen: 127.0.0.1:9464"},

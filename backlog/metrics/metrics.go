@@ -94,7 +94,8 @@ var plain = map[backlog.EventKind][2]string{
 
 // New returns metrics that are all zero.
 func New(o Options) *Metrics {
-	m := &Metrics{o: o, registry: prometheus.NewRegistry(), descs: make(map[string]*prometheus.Desc), counts: make(map[[2]string]*atomic.Int64), reloaded: o.Now()}
+	m := &Metrics{o: o, registry: prometheus.NewRegistry(), reloaded: o.Now()}
+	m.descs, m.counts = make(map[string]*prometheus.Desc), make(map[[2]string]*atomic.Int64)
 	for _, f := range families {
 		if f.table && !o.Table {
 			continue
@@ -116,7 +117,8 @@ func New(o Options) *Metrics {
 
 // Handler answers scrapes.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2, Timeout: 5 * time.Second, ErrorHandling: promhttp.ContinueOnError})
+	o := promhttp.HandlerOpts{MaxRequestsInFlight: 2, Timeout: 5 * time.Second, ErrorHandling: promhttp.ContinueOnError}
+	return promhttp.HandlerFor(m.registry, o)
 }
 
 // SetSchedule shows the tiers of the schedule from now on, and no others. What they have

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"net"
-	"strconv"
 	"strings"
 )
 
@@ -14,11 +13,8 @@ type Settings struct {
 
 // Check reports what is wrong with the settings themselves.
 func (s *Settings) Check(fail func(field, problem string)) {
-	if path, unix := strings.CutPrefix(s.Listen, "unix:"); unix && path != "" || s.Listen == "" {
-		return
-	}
-	_, port, err := net.SplitHostPort(s.Listen)
-	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 0 || n > 65535 {
-		fail("listen", "is no address; write a host and a port such as 127.0.0.1:9464 or :9464, or unix:/run/backlog/metrics")
+	_, _, err := net.SplitHostPort(s.Listen)
+	if s.Listen != "" && err != nil && !strings.HasPrefix(s.Listen, "unix:") {
+		fail("listen", "is no address; write a host and a port such as 127.0.0.1:9464 or :9464, or unix:/run/backlog/metrics.sock")
 	}
 }

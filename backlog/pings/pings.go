@@ -25,7 +25,9 @@ const (
 	waiting = 100              // pings that wait to be sent; more are dropped
 	timeout = 10 * time.Second // of one try
 	tries   = 3
-	seldom  = time.Minute // no result of a tier that ticks more often is repeated sooner
+
+	patience = 3 * time.Second // with what is queued at the end
+	seldom   = time.Minute     // no result of a tier that ticks more often is repeated sooner
 )
 
 // Pings tells of passes. All methods may be called concurrently; none waits for the network
@@ -63,8 +65,11 @@ type ping struct {
 // become of each: success, failure or dropped.
 func New(log *slog.Logger, sent func(result string)) *Pings {
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Pings{log: log, sent: sent, pause: time.Second, stop: stop, queue: make(chan ping, waiting), done: make(chan struct{}), covered: make(map[string][]string)}
-	p.client = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(), Timeout: timeout, CheckRedirect: sameHost}
+	p := &Pings{
+		log: log, sent: sent, pause: time.Second, stop: stop,
+		queue: make(chan ping, waiting), done: make(chan struct{}), covered: make(map[string][]string),
+		client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(), Timeout: timeout, CheckRedirect: sameHost},
+	}
 	go p.run(ctx)
 	return p
 }
@@ -156,15 +161,20 @@ func (p *Pings) tell(tier, how string, body []byte, now time.Time) {
 	}
 }
 
-// Close sends what is queued, until ctx is done; the rest is dropped.
-func (p *Pings) Close(ctx context.Context) {
+// Close sends what is queued, for three seconds or until hard is closed; the rest is dropped.
+func (p *Pings) Close(hard <-chan struct{}) {
 	p.mu.Lock()
 	if !p.closed {
 		p.closed = true
 		close(p.queue)
 	}
 	p.mu.Unlock()
-	defer context.AfterFunc(ctx, p.stop)()
+	select {
+	case <-p.done:
+	case <-hard:
+	case <-time.After(patience):
+	}
+	p.stop()
 	<-p.done
 	p.client.CloseIdleConnections()
 }
@@ -192,30 +202,26 @@ func shown(err error) string {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		err = e.Err
 	}
-	words := strings.Fields(err.Error())
-	for i, word := range words {
-		if strings.Contains(word, "://") || strings.ContainsAny(word, "\"@") {
-			words[i] = "…"
-		}
+	if text := err.Error(); !strings.Contains(text, "://") && !strings.Contains(text, "@") {
+		return text
 	}
-	return strings.Join(words, " ")
+	return "a redirect, or the proxy of the environment, has an address that cannot be read"
 }
 
 // send sends a ping, again where it may be taken then.
 func (p *Pings) send(ctx context.Context, x ping) error {
-	for n := 1; ; n++ {
+	for n := 0; ; n++ {
 		status, err := p.try(ctx, x)
 		passes := err != nil || status >= 500 || status == http.StatusTooManyRequests
 		if err == nil && status >= 300 {
 			err = fmt.Errorf("the answer was %d %s", status, http.StatusText(status))
 		}
-		if err == nil || !passes || n == tries {
+		if err == nil || !passes || n == tries-1 {
 			return err
 		}
 		select {
-		case <-time.After(p.pause << (n - 1)):
+		case <-time.After(p.pause << n):
 		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }
