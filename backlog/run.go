@@ -423,7 +423,10 @@ func (r *run) ended(j *job, began time.Time, err error) {
 		dies = e.plan(&a.Settlement, a.outcome, j.began)
 	}
 	a.givenUp = dies == ReasonRetries
-	e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: a.outcome, Err: err, GivenUp: a.givenUp, Took: took})
+	e.emit(Event{
+		Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec,
+		Outcome: a.outcome, Err: err, GivenUp: a.givenUp, Took: took,
+	})
 	if a.outcome == Skipped && errors.As(err, new(*unstarted)) {
 		r.fail(fmt.Errorf("the handler cannot be started: %w", err))
 	}

@@ -175,7 +175,10 @@ func (o *OnceOptions) passOnce(
 		}
 		p, taken = ticks.Pass, ticks.Tiers
 		if ticks.Missed > 0 {
-			c.Observe(backlog.Event{Kind: backlog.TicksMissed, Tier: p.Tier, At: p.Now, N: ticks.Missed, AtLeast: ticks.More, Since: ticks.Since})
+			c.Observe(backlog.Event{
+				Kind: backlog.TicksMissed, Tier: p.Tier, At: p.Now,
+				N: ticks.Missed, AtLeast: ticks.More, Since: ticks.Since,
+			})
 		}
 		e.Paused = state.PausedBy(clock, log)
 	}

@@ -159,7 +159,10 @@ type Counts struct {
 
 // Counts returns what has happened so far. It waits for nobody.
 func (d *Dispatch) Counts() Counts {
-	return Counts{d.link.up(), d.dispatched.Load(), d.settledNow.Load(), d.settledLate.Load(), d.stale.Load(), d.forged.Load(), d.lost.Load()}
+	return Counts{
+		d.link.up(), d.dispatched.Load(), d.settledNow.Load(), d.settledLate.Load(),
+		d.stale.Load(), d.forged.Load(), d.lost.Load(),
+	}
 }
 
 // margin is what a message and its answer may take on their way.

@@ -334,7 +334,10 @@ func (r *resolver) timeColumns() {
 			continue
 		}
 		c := r.column(x.setting, x.spec.Column)
-		tc := &timeCol{name: c.Name, quoted: r.t.text.Quote(c.Name), setting: x.setting, null: x.spec.Null, zero: x.spec.Zero, keep: x.spec.Keep}
+		tc := &timeCol{
+			name: c.Name, quoted: r.t.text.Quote(c.Name), setting: x.setting,
+			null: x.spec.Null, zero: x.spec.Zero, keep: x.spec.Keep,
+		}
 		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.t.m.Zone))
 		switch {
 		case x.spec.As == "" || tc.known() != nil && x.spec.As == "native":

@@ -191,7 +191,8 @@ func (t *Table) Untaken(place string, w Write, err error) error {
 func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key backlog.Key) error {
 	text := "SELECT " + t.standingCase() + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + prefixed(" AND ", t.where.cond)
 	standing := len(t.branches) // of a row that the filter leaves out
-	if err := tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, key)...).Scan(&standing); err != nil && !errors.Is(err, sql.ErrNoRows) {
+	err := tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, key)...).Scan(&standing)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	if standing >= len(t.branches) {
