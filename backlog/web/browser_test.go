@@ -188,11 +188,9 @@ func TestBrowserLooks(t *testing.T) {
 	address := serve(t, newSite(t, f, func(s *web.Settings) { s.Actions = true }))
 	b := openTab(t)
 	b.logIn(address)
-	for _, path := range pagesOf(f) {
-		if path == "/nothing" {
-			continue // a 404 is told on the console
-		}
-		b.do(chromedp.Navigate(address + strings.Replace(path, "30d", "3h", 1)))
+	pass := "/passes/" + number(f.now.Picture.Passes()[1].N)
+	for _, path := range []string{"/", "/passes", pass, "/causes", "/records", "/record?id=81701", "/schedule?for=3h"} {
+		b.do(chromedp.Navigate(address + path))
 		for _, look := range []struct {
 			width  int64
 			scheme string
@@ -221,8 +219,12 @@ func TestBrowserLooks(t *testing.T) {
 			t.Errorf("%s: a row in retry is %s with %q, want %s", scheme, got, word, want)
 		}
 	}
-	b.do(chromedp.Navigate(address + "/schedule"))
+	b.do(chromedp.Navigate(address + "/schedule?for=2h"))
+	before := eval[string](b, `document.getElementById('yaml').value`)
 	b.click("button.main", "img.plot")
+	if after := eval[string](b, `document.getElementById('yaml').value`); after != before || !strings.Contains(eval[string](b, `document.body.textContent`), "Ticks of the next 2h") {
+		t.Errorf("after a simulation the form has %q, before it had %q", after, before)
+	}
 	if got := eval[string](b, `(async () => { const i = document.querySelector('img.plot'), c = document.createElement('canvas').getContext('2d'); await i.decode(); c.drawImage(i, 0, 0); return c.getImageData(5, 5, 1, 1).data.join() })()`); got != "0,84,150,255" {
 		t.Errorf("a plot's colour is %s", got)
 	}

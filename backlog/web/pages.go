@@ -243,7 +243,7 @@ func (v *visit) schedule() (any, error) {
 	}
 	err := v.form()
 	if err == nil {
-		data.trial, err = v.try(v.r.PostFormValue("tiers"))
+		data.trial, err = v.try(strings.ReplaceAll(v.r.PostFormValue("tiers"), "\r\n", "\n")) // as browsers end lines
 	}
 	return data, err
 }

@@ -124,7 +124,7 @@ func (v *visit) record() (any, error) {
 // Facts are the lines of a record for people, but for those that stand elsewhere.
 func (r Record) Facts() (facts [][2]string) {
 	for _, l := range r.Lines {
-		if name, text, _ := strings.Cut(l, "\t"); name != "last error" && name != "record" {
+		if name, text, _ := strings.Cut(l, "\t"); !slices.Contains([]string{"record", "last error", "due", "next attempt"}, name) {
 			facts = append(facts, [2]string{name, clip(text)})
 		}
 	}
