@@ -7,6 +7,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"mime"
 	"net/http"
@@ -45,7 +46,7 @@ var (
 // serve pages have to wait.
 var prepare = sync.OnceFunc(func() {
 	funcs := template.FuncMap{
-		"num": func(n any) string { return thousands(n) }, "clip": clip, "often": inspect.Often, "join": strings.Join, "has": func(list []string, s string) bool { return slices.Contains(list, s) },
+		"num": func(n any) string { return inspect.Thousands(int(reflect.Indirect(reflect.ValueOf(n)).Int())) }, "clip": clip, "often": inspect.Often, "join": strings.Join, "has": func(list []string, s string) bool { return slices.Contains(list, s) },
 		"first": func(n int, list any) any {
 			return reflect.ValueOf(list).Slice(0, min(n, reflect.ValueOf(list).Len())).Interface()
 		},
@@ -123,37 +124,26 @@ func visible(b []byte) []byte {
 // maxText is what a page shows of a text.
 const maxText = 3 << 10
 
-func clip(text any) string {
-	var s string
-	switch x := text.(type) {
-	case string:
-		s = x
+// plain is the text of a value; that of a key is as a query has it.
+func plain(x any) string {
+	switch x := x.(type) {
 	case *string:
 		if x == nil {
 			return ""
 		}
-		s = *x
+		return *x
 	case json.RawMessage:
-		s = keyText(x)
-	case interface{ String() string }:
-		s = x.String()
+		return keyText(x)
 	}
+	return fmt.Sprint(x)
+}
+
+func clip(x any) string {
+	s := plain(x)
 	if len(s) <= maxText {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxText], "") + " …"
-}
-
-func thousands(n any) string {
-	switch x := n.(type) {
-	case int64:
-		return inspect.Thousands(int(x))
-	case int:
-		return inspect.Thousands(x)
-	case *int:
-		return inspect.Thousands(*x)
-	}
-	return ""
 }
 
 // A Moment is a time for people, in the zone of the configuration.
@@ -214,13 +204,7 @@ func (p page) CauseLink(c watch.Cause) string {
 
 // RecordLink is the address of a record. Its key may be empty.
 func (v *visit) RecordLink(key any) string {
-	text, ok := key.(string)
-	if k, is := key.(backlog.Key); is {
-		text = k.String()
-	} else if raw, is := key.(json.RawMessage); !ok && is {
-		text = keyText(raw)
-	}
-	return v.set.prefix + "/record?id=" + url.QueryEscape(text)
+	return v.set.prefix + "/record?id=" + url.QueryEscape(plain(key))
 }
 
 // RetryLink is where a record alone is retried.
@@ -293,15 +277,6 @@ func exact(b []byte) []byte {
 		return []byte(strconv.Quote(string(part)))
 	})
 }
-
-// A Tab is a link to a page, which may be this one.
-type Tab struct {
-	Link, Name string
-	Here       bool
-}
-
-// Tab returns one of the main pages.
-func (v *visit) Tab(path, name string) Tab { return Tab{v.Link(path), name, v.Here(path)} }
 
 // With returns the page with other data, for a template within it.
 func (p page) With(data any) page {
