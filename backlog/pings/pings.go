@@ -87,12 +87,13 @@ func sameHost(r *http.Request, via []*http.Request) error {
 func (p *Pings) Configure(s Settings, list []tiers.Tier) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settings, p.last = s, make(map[string]told)
+	last := make(map[string]told)
 	for _, t := range list {
 		if t.Every > 0 && t.Every < seldom {
-			p.last[t.Name] = told{}
+			last[t.Name] = p.last[t.Name]
 		}
 	}
+	p.settings, p.last = s, last
 }
 
 // Observe takes one event.

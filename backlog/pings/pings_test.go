@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -183,6 +184,7 @@ func TestOften(t *testing.T) {
 			ev.At = start.Add(time.Duration(i) * 10 * time.Second)
 			p.Observe(ev)
 		}
+		p.configure(s.URL+"/ping/"+key+"/{tier}", nil) // a reload changes nothing
 	}
 	want(t, p.end(s), "/10s", "/10s", "/10s/fail", "/10s")
 }
@@ -297,6 +299,24 @@ func TestHangs(t *testing.T) {
 	}
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("want the end not to wait, it took %v", took)
+	}
+}
+
+// Nothing is left running after the end.
+func TestEnds(t *testing.T) {
+	s := newService(t)
+	before := runtime.NumGoroutine()
+	for range 3 {
+		p := newPinger(t)
+		p.configure(s.URL+"/ping/"+key+"/{tier}", nil)
+		p.Observe(ended("1d", "", 1, 0))
+		p.end(s)
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		s.CloseClientConnections() // the service's side of what is closed
+		if time.Now().After(deadline) {
+			t.Fatalf("want %d goroutines, got %d", before, runtime.NumGoroutine())
+		}
 	}
 }
 
