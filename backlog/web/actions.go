@@ -127,7 +127,7 @@ func (v *visit) putBack(f Filter, expect int) (r Retried, err error) {
 	if expect < 1 || expect > maxRetry {
 		return r, &Problem{http.StatusBadRequest, "At most 100,000 records are retried at once, and at least one; narrow the filter."}
 	}
-	http.NewResponseController(v.w).SetWriteDeadline(time.Time{}) //nolint:errcheck // none: this may take longer than an answer
+	http.NewResponseController(v.w).SetWriteDeadline(time.Time{}) // none: this may take longer than an answer
 	err = v.ask(retryFor, func(ctx context.Context) error {
 		r, err = v.backlog.Retry(ctx, f, expect)
 		return err

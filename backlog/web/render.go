@@ -291,6 +291,6 @@ func keyText(raw json.RawMessage) string {
 		return s
 	}
 	var b bytes.Buffer
-	json.Compact(&b, raw) //nolint:errcheck // it was decoded
+	json.Compact(&b, raw) // it was decoded
 	return b.String()
 }
