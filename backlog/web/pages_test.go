@@ -3,6 +3,7 @@ package web_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,9 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 		checkPage(t, path, w.Body.String())
+		if body := w.Body.String(); strings.Contains(body, fullToken) || strings.Contains(body, readToken) || strings.Contains(body, full.Value) {
+			t.Errorf("%s has a token or a session", path)
+		}
 		if body := visit(site, "GET", path, nil, read).Body.String(); strings.Contains(body, "/retry") || strings.Contains(body, "/pause") {
 			t.Errorf("%s: who may only read is offered an action", path)
 		}
@@ -66,6 +70,12 @@ func TestPages(t *testing.T) {
 	} {
 		if w := visit(site, "GET", path, nil, full); w.Code != want {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+	for _, name := range regexp.MustCompile(`/static/[a-z]+\.[0-9a-f]+\.(css|js)`).FindAllString(visit(site, "GET", "/", nil, full).Body.String(), -1) {
+		w := visit(site, "GET", name, nil)
+		if w.Code != 200 || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") || strings.HasSuffix(name, "js") && w.Body.Len() > 4<<10 || w.Header().Get("Content-Type") == "" {
+			t.Errorf("%s: %d, %d bytes, %v", name, w.Code, w.Body.Len(), w.Header())
 		}
 	}
 	f.asked = nil
