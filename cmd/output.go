@@ -18,7 +18,7 @@ type stamp = inspect.Stamp
 // The words in which commands show things.
 var (
 	shown, escaped, plural = inspect.Shown, inspect.Escaped, inspect.Plural
-	when, ages, often      = inspect.When, inspect.Ages, inspect.Often
+	when, often            = inspect.When, inspect.Often
 )
 
 // newProgress shows on a terminal how far passes are.
