@@ -223,7 +223,7 @@ func TestTriedAgain(t *testing.T) {
 		"broken":  {func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, 3, "failure", "500 Internal Server Error", false},
 		"unknown": {func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, 1, "failure", "404 Not Found", false},
 		"other": {func(_ int, w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://evil.example"+r.URL.Path, 307)
+			http.Redirect(w, r, "http://evil.example"+r.URL.Path, http.StatusTemporaryRedirect)
 		}, 3, "failure", "redirects to another host", false},
 		"location": {func(_ int, w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "http://[x"+r.URL.Path)

@@ -137,15 +137,15 @@ func (h *history) failure(ev backlog.Event, id uint64, folded, text string) {
 		s = streak{ended: h.ended - 1, good: h.good}
 	}
 	s.failures++
-	suspect, suspected := h.suspects.Peek(id)
+	suspected := h.suspects.Contains(id)
 	if s.failures%suspectAfter == 0 {
 		others := h.ended - s.ended - suspectAfter
 		suspected = others > 0 && 2*(h.good-s.good) >= others
 		s.ended, s.good = h.ended, h.good
 	}
 	h.streaks.Add(id, s)
-	if suspect = (Suspect{ev.Record.Key, s.failures, inspect.Cut(text, maxText), inspect.Stamp(ev.At)}); suspected {
-		h.suspects.Add(id, suspect)
+	if suspected {
+		h.suspects.Add(id, Suspect{ev.Record.Key, s.failures, inspect.Cut(text, maxText), inspect.Stamp(ev.At)})
 	} else {
 		h.suspects.Remove(id)
 	}

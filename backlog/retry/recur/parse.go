@@ -283,7 +283,7 @@ func (p *parsed) check() error {
 	p.step = map[rrule.Frequency]time.Duration{rrule.HOURLY: time.Hour, rrule.MINUTELY: time.Minute}[o.Freq] * time.Duration(o.Interval)
 	for name := range p.parts {
 		if p.step > 0 && strings.HasPrefix(name, "BY") {
-			return errors.New("FREQ=" + freq + " takes no BY part; write FREQ=DAILY with BYHOUR and BYMINUTE")
+			return errors.New("FREQ=" + freq + " takes no BY part" + p.daily())
 		}
 	}
 	ordinals := strings.ContainsAny(p.parts["BYDAY"], "12345")
@@ -321,4 +321,46 @@ func (p *parsed) check() error {
 		}
 	}
 	return nil
+}
+
+// daily returns, as the end of an error, the DAILY rule that says the same as an
+// HOURLY or MINUTELY one with BY parts. Not each has one.
+func (p *parsed) daily() string {
+	const otherwise = "; write FREQ=DAILY with BYHOUR and BYMINUTE"
+	o, hours, minutes := &p.calendar, p.calendar.Interval, 60 // from one to the next
+	switch {
+	case o.Freq == rrule.MINUTELY:
+		hours, minutes = 1, o.Interval
+	case o.Byminute != nil: // all of them in each hour
+		minutes = 1
+	}
+	if p.has("BYSETPOS") || 24%hours > 0 || 60%minutes > 0 {
+		return otherwise
+	}
+	text := "; this says the same: FREQ=DAILY"
+	for _, unit := range []struct {
+		name             string
+		all, start, step int
+		by               []int
+	}{
+		{"BYHOUR", 24, p.start.Hour(), hours, o.Byhour},
+		{"BYMINUTE", 60, p.start.Minute(), minutes, o.Byminute},
+	} {
+		var list []string
+		for n := range unit.all {
+			if (n-unit.start)%unit.step == 0 && (unit.by == nil || slices.Contains(unit.by, n)) {
+				list = append(list, strconv.Itoa(n))
+			}
+		}
+		if list == nil {
+			return ", and with these it never occurs" + otherwise
+		}
+		text += ";" + unit.name + "=" + strings.Join(list, ",")
+	}
+	for _, name := range []string{"BYSECOND", "BYMONTH", "BYMONTHDAY", "BYDAY", "COUNT", "UNTIL"} {
+		if p.has(name) {
+			text += ";" + name + "=" + p.parts[name]
+		}
+	}
+	return text
 }
