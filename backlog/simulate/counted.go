@@ -50,6 +50,9 @@ func WhatIf(
 		rows = append(rows, []string{r.Name})
 	}
 	for _, f := range Figures(all) {
+		if f.recovery { // there is no outage to recover from
+			continue
+		}
 		columns = append(columns, f.Title)
 		for i, cell := range f.Cells(all) {
 			rows[i] = append(rows[i], cell)
