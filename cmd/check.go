@@ -122,6 +122,9 @@ func (k *checker) all(ctx context.Context) {
 	k.AddGood("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, shownURL(k.cfg.Database))
 	h, onDead := k.tools(ctx)
 	k.state()
+	if at, err := k.g.checkPages(k.cfg); at != "" && !k.bad("web", err) {
+		k.AddGood("web", "pages at %s", at)
+	}
 	k.CheckTiers(k.cfg.Tiers)
 	k.policy()
 

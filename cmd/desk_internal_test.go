@@ -157,6 +157,13 @@ func TestDeskSimulate(t *testing.T) {
 	if err != nil || len(s.Rows) != 2 || len(s.Columns) != len(s.Rows[0]) || len(s.Plots) != 1 || !strings.HasPrefix(string(s.Plots[0].SVG), "<svg") {
 		t.Fatalf("got %+v, %v", s, err)
 	}
+	wide, err := d.Simulate(t.Context(), "- {max_age: 3650d, every: 2h}")
+	if err != nil || wide.Rows[0][1] != strings.TrimSuffix(s.Rows[0][1], "*") && strings.TrimSuffix(wide.Rows[0][1], "*") != strings.TrimSuffix(s.Rows[0][1], "*") {
+		t.Errorf("the running schedule has %v beside one of ten years, %v beside another: %v", wide.Rows, s.Rows, err)
+	}
+	if _, err := d.Simulate(t.Context(), "tiers: [{max_age: 1d, every: 5m}]\n---\nx"); err == nil || strings.Contains(err.Error(), "nothing is written") {
+		t.Errorf("two documents: %v", err)
+	}
 	var calls [2]float64
 	for i := range calls {
 		fmt.Sscan(strings.Trim(s.Rows[i][1], "*"), &calls[i])

@@ -138,6 +138,13 @@ func (d *desk) stateFolder() string {
 	return filepath.Dir(d.state.Path)
 }
 
+// checkPages returns where pages are to be served, if they are, and why they could not be.
+func (g *globals) checkPages(cfg *config.Config) (at string, err error) {
+	state, _ := stateFile(cfg) // of which check tells by itself
+	d := g.newDesk(cfg, state, nil, nil)
+	return listens(cfg), d.settings().CheckFiles(d.folder(), d.stateFolder())
+}
+
 // listen serves what the configuration wants served, until close.
 func (d *desk) listen() error {
 	set := d.settings()

@@ -31,6 +31,7 @@ const (
 	countShare   = 10
 	countTimeout = 30 * time.Second
 	answersEvery = 10 * time.Second // the database is asked whether it is there
+	mostTiers    = 50               // of a schedule that is tried out
 	mostRetried  = 100_000          // by one click
 )
 
@@ -57,6 +58,7 @@ type desk struct {
 	stopping bool
 	reader   *app // nil: not opened yet, or for another configuration
 	answered time.Time
+	recount  bool         // at once
 	pause    *watch.Pause // that was looked at last
 	failed   int          // counts
 	counted
@@ -99,6 +101,7 @@ func (d *desk) serves(s *server, leads bool) {
 	if d.daemon, d.role = s, web.Leader; !leads {
 		d.role, d.counted = web.Standby, counted{}
 	}
+	d.recount = true
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -135,6 +138,9 @@ func (d *desk) count(ctx context.Context) {
 	for ctx.Err() == nil {
 		d.mu.Lock()
 		daemon, role := d.daemon, d.role
+		if d.recount {
+			next, d.recount = time.Time{}, false
+		}
 		d.mu.Unlock()
 		now := time.Now()
 		counts := role != web.Standby && !now.Before(next)
@@ -438,6 +444,9 @@ func (d *desk) Simulate(ctx context.Context, text string) (s web.Simulation, err
 	if err != nil {
 		return s, &web.Problem{Status: http.StatusBadRequest, Text: err.Error()}
 	}
+	if n := len(other.Tiers()); n > mostTiers {
+		return s, &web.Problem{Status: http.StatusBadRequest, Text: fmt.Sprintf("%d tiers are too many to be simulated here; %d are the most", n, mostTiers)}
+	}
 	if refreshOf(cfg) != nil {
 		return s, &web.Problem{Status: http.StatusBadRequest, Text: "the policy refresh has one tier, and ages do not matter"}
 	}
@@ -456,7 +465,9 @@ func (d *desk) Simulate(ctx context.Context, text string) (s web.Simulation, err
 		}
 		var plot bytes.Buffer
 		list := []simulate.Candidate{{Name: "running", Options: options(cfg.Tiers)}, {Name: "this one", Options: options(other)}}
-		if s.Columns, s.Rows, err = simulate.WhatIf(ctx, &plot, counts, edges, list, now); err != nil {
+		if s.Columns, s.Rows, err = simulate.WhatIf(ctx, &plot, counts, edges, list, now); err != nil && ctx.Err() != nil {
+			return &web.Problem{Status: http.StatusBadRequest, Text: "this takes too long to be simulated here; backlog simulate --live takes its time"}
+		} else if err != nil {
 			return err
 		}
 		s.Plots = []web.Plot{{Name: "calls, and records pending, in the next 24 hours if every attempt fails", SVG: plot.Bytes()}}

@@ -15,6 +15,9 @@ import (
 func ParseTiers(text string, loc *time.Location) (s *tiers.Schedule, err error) {
 	d := newDecoder("", nil, Known{})
 	top, ok := d.top([]byte(text))
+	if err := d.err(); err != nil {
+		return nil, err
+	}
 	if !ok {
 		return nil, errors.New("nothing is written; write tiers: [{max_age: 1d, every: 5m}]")
 	}

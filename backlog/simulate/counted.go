@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"backlog/backlog"
@@ -10,22 +11,23 @@ import (
 	"backlog/tiers"
 )
 
-const (
-	maxBands  = 200    // of ages, in which records are counted
-	maxPoints = 10_000 // that stand for them
-)
+// maxPoints stand for the records that are counted.
+const maxPoints = 10_000
 
-// Edges returns the ages by which records are to be counted for [WhatIf].
+// Edges returns the ages by which records are to be counted for [WhatIf]: those of the tiers
+// and, between them, every hour and later every twentieth of the age.
 func Edges(schedules ...*tiers.Schedule) (edges []time.Duration) {
-	var widest time.Duration
 	for _, s := range schedules {
-		widest = max(widest, s.Widest().MaxAge)
+		for _, t := range s.Tiers() {
+			edges = append(edges, t.MaxAge)
+		}
 	}
-	for at := time.Duration(0); at < widest; {
-		at = min(at+max(time.Hour, widest/maxBands), widest)
+	widest := slices.Max(edges)
+	for at := time.Hour; at < widest; at += max(time.Hour, at/20) {
 		edges = append(edges, at)
 	}
-	return edges
+	slices.Sort(edges)
+	return slices.Compact(edges)
 }
 
 // WhatIf shows what the candidates would do within a day with records that are counted by

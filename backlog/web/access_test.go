@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -318,5 +319,33 @@ func write(t testing.TB, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What is no token file is refused at once, and waits for nobody.
+func TestTokenFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(dir+"/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir+"/short", "secret")
+	write(t, dir+"/long", strings.Repeat("x", 5000))
+	write(t, dir+"/lines", fullToken+"\n"+fullToken)
+	for _, name := range []string{"fifo", "short", "long", "lines", "."} {
+		s := web.NewSettings()
+		s.TokenFile = name
+		if _, err := s.ReadTokens(dir, dir); err == nil || strings.Contains(err.Error(), "secret") || s.CheckFiles(dir, dir) == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := web.NewSettings()
+	if err := s.CheckFiles(dir, ""); err == nil {
+		t.Error("there is no place for a token")
+	}
+	if err := s.CheckFiles(dir, dir); err != nil {
+		t.Errorf("a token that is still to be made: %v", err)
+	}
+	if _, err := os.Stat(dir + "/web.token"); err == nil {
+		t.Error("the check has made a token")
 	}
 }

@@ -45,7 +45,9 @@ func (v *visit) order() (o order, err error) {
 	}
 	d := json.NewDecoder(v.r.Body)
 	d.DisallowUnknownFields() // a filter with a typo would mean everything
-	err = d.Decode(&o)
+	if err = d.Decode(&o); err == nil && d.More() {
+		err = errors.New("there is more behind it")
+	}
 	if tooLarge := new(http.MaxBytesError); err != nil && !errors.As(err, &tooLarge) {
 		err = &Problem{http.StatusBadRequest, "The body is no JSON of this request: " + clip(err.Error()) + "."}
 	}

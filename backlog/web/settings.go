@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // Settings are what the configuration says of the pages. Its paths are relative to a
@@ -159,8 +162,33 @@ func (s *Settings) ReadTokens(dir, state string) (t Tokens, err error) {
 	return t, err
 }
 
+// maxToken is how large its file may be.
+const maxToken = 4096
+
+// CheckFiles returns why [New] or [Settings.ReadTokens] would fail. It makes no token.
+func (s *Settings) CheckFiles(dir, state string) error {
+	_, err := os.Stat(s.TokenPath(dir, state))
+	if s.TokenPath(dir, state) == "" || !errors.Is(err, fs.ErrNotExist) {
+		_, err = s.ReadTokens(dir, state)
+	} else if err = nil; s.ReadTokenFile != "" {
+		_, err = readToken(below(dir, s.ReadTokenFile))
+	}
+	if err == nil && s.TLS.Cert != "" {
+		_, err = tls.LoadX509KeyPair(below(dir, s.TLS.Cert), below(dir, s.TLS.Key))
+	}
+	return err
+}
+
 func readToken(path string) (d digest, err error) {
-	b, err := os.ReadFile(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO is not waited for
+	if err != nil {
+		return d, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxToken {
+		return d, errors.Join(err, fmt.Errorf("%s is no file of at most %d bytes with a token", path, maxToken))
+	}
+	b, err := io.ReadAll(f)
 	if err != nil {
 		return d, err
 	}

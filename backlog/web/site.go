@@ -278,7 +278,7 @@ func (v *visit) fail(err error) {
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		p = &Problem{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is larger than %d KiB.", maxBody>>10)}
 	} else if !errors.As(err, &p) {
-		p = &Problem{http.StatusServiceUnavailable, "The database did not answer this; the log says why."}
+		p = &Problem{http.StatusServiceUnavailable, "This could not be read; the log says why."}
 		if v.r.Context().Err() == nil {
 			v.log.Warn("a page failed", "path", v.path, "error", err)
 		}
