@@ -12,7 +12,7 @@ out=$(mktemp)
 trap 'rm -f "$out" "$out.failed"' EXIT
 flags='-shuffle=on -timeout=30m'
 drivers='TestStore$|TestSQLite|TestScript|TestCrash'
-alone='TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
+alone='TestClosed|TestHostile|TestLoopTriesEachRecord|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
 
 status=0
 run() {
