@@ -140,7 +140,7 @@ func (d *desk) stateFolder() string {
 
 // checkPages returns where pages are to be served, if they are, and why they could not be.
 func (g *globals) checkPages(cfg *config.Config) (at string, err error) {
-	state, _ := stateFile(cfg) // of which check tells by itself
+	state, _ := stateFile(cfg) // check tells by itself what is wrong with it
 	d := g.newDesk(cfg, state, nil, nil)
 	return listens(cfg), d.settings().CheckFiles(d.folder(), d.stateFolder())
 }

@@ -14,7 +14,7 @@ import (
 // maxPoints stand for the records that are counted.
 const maxPoints = 10_000
 
-// Edges returns the ages by which records are to be counted for [WhatIf]: those of the tiers
+// Edges returns the ages by which records are to be counted for [WhatIf]: the edges of the tiers
 // and, between them, every hour and later every twentieth of the age.
 func Edges(schedules ...*tiers.Schedule) (edges []time.Duration) {
 	for _, s := range schedules {

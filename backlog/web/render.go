@@ -124,7 +124,7 @@ func visible(b []byte) []byte {
 // maxText is what a page shows of a text.
 const maxText = 3 << 10
 
-// plain is the text of a value; that of a key is as a query has it.
+// plain is the text of a value; a key is as a query has it.
 func plain(x any) string {
 	switch x := x.(type) {
 	case *string:
