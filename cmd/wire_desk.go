@@ -53,6 +53,7 @@ type desk struct {
 	cfg      *config.Config
 	loaded   time.Time
 	show     []string
+	timer    inspect.Timer
 	daemon   *server // nil: there is none, or none yet
 	role     string
 	stopping bool
@@ -78,10 +79,8 @@ type counted struct {
 func (d *desk) configure(cfg *config.Config) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cfg, d.loaded, d.show = cfg, time.Now(), nil
-	if s, ok := cfg.Watching["web"].(*web.Settings); ok {
-		d.show = s.Show
-	}
+	d.cfg, d.loaded, d.show = cfg, time.Now(), watching[web.Settings](cfg, "web").Show
+	d.timer = d.g.timer(cfg.ShutdownTimeout)
 	d.forget()
 }
 
@@ -118,7 +117,7 @@ func (d *desk) Now() web.Now {
 		Loaded: d.loaded, Zone: d.cfg.Timezone, Schedule: d.cfg.Tiers, Refresh: refreshOf(d.cfg) != nil, LastErrors: d.cfg.Table.LastError != "",
 		Counts: d.status, Counted: d.at, Took: d.took.Round(time.Millisecond), CountErr: d.err,
 		Away: d.picture.Away(), Pause: kept.Current(time.Now()), Picture: d.picture,
-		Woke: time.Now(), Answered: d.answered, Stopping: d.stopping, Timer: d.g.timer(d.cfg.ShutdownTimeout),
+		Woke: time.Now(), Answered: d.answered, Stopping: d.stopping, Timer: d.timer,
 	}
 	switch {
 	case d.daemon == nil && d.role != web.Viewer: // the start waits for it
