@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
@@ -66,21 +66,25 @@ type Handler struct {
 	resting bool      // none is to be started yet
 	fails   int       // workers in a row that answered nothing
 	waiting []*task   // no worker has room for them
-	unnamed int       // attempts without an id so far
 	closed  bool
 	late    []error // what Close returns
+
+	unnamed atomic.Int64 // attempts without an id so far
 }
 
 // A task is one attempt on its way to a worker and back.
 type task struct {
-	attempt   string
-	record    *backlog.Record
-	done      chan error // gets one: a reply or a loss
-	at        *worker    // nil: none has it
-	sent, got string     // for the log
+	attempt string
+	line    []byte     // the request
+	done    chan error // gets one: a reply or a loss
+	at      *worker    // nil: none has it
+	reply   string     // the beginning of it
 }
 
-var errClosed = errors.New("lines: the handler is closed")
+var (
+	errClosed = errors.New("lines: the handler is closed")
+	atClose   = &loss{why: errClosed, unstarted: true} // of attempts that have no worker then
+)
 
 func (h *Handler) program() proc.Program { return proc.Program{Kind: "lines", Command: h.Command} }
 
@@ -114,12 +118,17 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	t := &task{attempt: r.AttemptID, record: r, done: make(chan error, 1)}
-	err := h.dispatch(t)
-	if err == nil {
-		err = h.wait(ctx, t)
+	t := &task{attempt: r.AttemptID, done: make(chan error, 1)}
+	if t.attempt == "" {
+		t.attempt = fmt.Sprint("attempt-", h.unnamed.Add(1))
 	}
-	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return t.sent, t.got })
+	var err error
+	if t.line, err = request(t.attempt, r); err != nil {
+		return err
+	}
+	h.dispatch(t)
+	err = h.wait(ctx, t)
+	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return beginning(t.line), t.reply })
 	if lost, ok := err.(*loss); ok {
 		return lost.of(ctx)
 	}
@@ -154,10 +163,6 @@ func (h *Handler) wait(ctx context.Context, t *task) error {
 	}
 }
 
-func (h *Handler) logsExchanges() bool {
-	return h.Log != nil && h.Log.Enabled(context.Background(), slog.LevelDebug)
-}
-
 // Close closes the workers' standard inputs and waits for them to end, at most
 // Grace, then ends the process groups of those that have not. It returns when
 // all have ended: an error if some had to be ended, or ended with another
@@ -167,7 +172,7 @@ func (h *Handler) logsExchanges() bool {
 func (h *Handler) Close() error {
 	h.mu.Lock()
 	h.closed = true
-	h.dismiss(&loss{why: errClosed, unstarted: true})
+	h.dismiss(atClose)
 	workers := slices.Clone(h.workers)
 	for _, w := range workers {
 		w.finish()
@@ -195,19 +200,14 @@ func (h *Handler) Close() error {
 }
 
 // dispatch gives t to a worker, or has it wait for one.
-func (h *Handler) dispatch(t *task) error {
+func (h *Handler) dispatch(t *task) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
-		return backlog.Unstarted(errClosed)
-	}
-	if t.attempt == "" {
-		h.unnamed++
-		t.attempt = "attempt-" + strconv.Itoa(h.unnamed)
-	}
 	h.waiting = append(h.waiting, t)
+	if h.closed {
+		h.dismiss(atClose)
+	}
 	h.distribute()
-	return nil
 }
 
 // distribute gives the attempts that wait to workers with room and starts workers

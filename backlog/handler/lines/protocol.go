@@ -57,14 +57,13 @@ func parseReply(line []byte) (attempt string, outcome, wrong error) {
 	return attempt, outcome, nil
 }
 
-// appendRequest appends the line by which a worker is given r: a JSON object
-// and a newline. The attempt comes first, so that a worker that has no JSON
-// parser can cut it out.
-func appendRequest(b []byte, attempt string, r *backlog.Record) ([]byte, error) {
-	request := new(backlog.Record)
-	request.Names, request.Values = r.Told()
-	request.Values[0] = attempt
-	b, err := request.AppendColumnsJSON(b)
+// request returns the line by which a worker is given r: a JSON object and a newline.
+// The attempt comes first, so that a worker that has no JSON parser can cut it out.
+func request(attempt string, r *backlog.Record) ([]byte, error) {
+	told := new(backlog.Record)
+	told.Names, told.Values = r.Told()
+	told.Values[0] = attempt
+	b, err := told.ColumnsJSON()
 	if err != nil {
 		return nil, fmt.Errorf("the key cannot be written as JSON: %w", err)
 	}

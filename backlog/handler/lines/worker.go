@@ -171,8 +171,7 @@ func (w *worker) log(text string) {
 // that have come up together is most of the speed.
 const batchSize = 64 << 10
 
-// feed writes the requests until the process has ended and returns the number of
-// bytes. It encodes a request just before the write: one that waits takes no memory.
+// feed writes the requests until the process has ended and returns the number of bytes.
 func (w *worker) feed(in *os.File, gone <-chan struct{}) (written int) {
 	var batch []byte
 	for {
@@ -191,7 +190,7 @@ func (w *worker) feed(in *os.File, gone <-chan struct{}) (written int) {
 		w.h.mu.Unlock()
 		for len(queue) > 0 && w.ctx.Err() == nil { // else it need not read the rest
 			for batch = batch[:0]; len(queue) > 0 && len(batch) < batchSize; queue = queue[1:] {
-				batch = w.encode(batch, queue[0])
+				batch = append(batch, queue[0].line...)
 			}
 			n, err := in.Write(batch)
 			written += n
@@ -204,19 +203,6 @@ func (w *worker) feed(in *os.File, gone <-chan struct{}) (written int) {
 			return written
 		}
 	}
-}
-
-// encode appends the request. A record that cannot be written gets its answer.
-func (w *worker) encode(batch []byte, t *task) []byte {
-	line, err := appendRequest(batch, t.attempt, t.record)
-	if err != nil {
-		w.report(t.attempt, err, nil)
-		return batch
-	}
-	if w.h.logsExchanges() {
-		t.sent = beginning(line[len(batch):])
-	}
-	return line
 }
 
 // report hands an outcome to the call that waits for it. A reply to an attempt that
@@ -232,10 +218,7 @@ func (w *worker) report(attempt string, outcome error, line []byte) error {
 	if !w.answered {
 		w.answered, w.h.fails = true, 0
 	}
-	t.at = nil
-	if w.h.logsExchanges() {
-		t.got = beginning(line)
-	}
+	t.at, t.reply = nil, beginning(line)
 	t.done <- outcome
 	w.listen()
 	w.h.distribute()
