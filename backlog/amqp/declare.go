@@ -94,8 +94,8 @@ func (p *session) inspect(ctx context.Context, name string) (q amqp.Queue, missi
 }
 
 func isMissing(err error) bool {
-	e := (*amqp.Error)(nil)
-	return errors.As(err, &e) && e.Code == amqp.NotFound
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Code == amqp.NotFound
 }
 
 // A QueueStatus is what the broker says of a queue.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -40,9 +39,9 @@ func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, queue string) {
 		default: // nobody waits for it
 			a.hash = t.Row.Key.Hash()
 			d.mu.Lock()
-			if a.unheard {
+			if a.unheard || a.Outcome == "skip" { // the row is as it was
 				d.over(a)
-				_ = m.Ack(false) // the row is as it was
+				_ = m.Ack(false)
 			} else {
 				d.keep(a)
 			}
@@ -170,14 +169,7 @@ func (d *Dispatch) CollectLate(ctx context.Context, settle func(context.Context,
 		return err
 	}
 	d.mu.Lock()
-	list := slices.DeleteFunc(d.late, func(a *answer) bool {
-		skipped := a.Outcome == "skip" // the row is as it was
-		if skipped {
-			d.over(a)
-			_ = a.delivery.Ack(false)
-		}
-		return skipped
-	})
+	list := d.late
 	d.late = nil
 	d.mu.Unlock()
 	for len(list) > 0 {
