@@ -169,6 +169,7 @@ type Pass struct {
 	MaxAge time.Duration // records inserted at or after Now-MaxAge
 	Widest bool          // the widest tier's: expires what is older, takes rows whose missing date counts as oldest; TierPass sets it
 	Now    time.Time     // zero: read from the engine's clock
+	Tick   time.Time     // that it is for; zero: none
 	Resume Resume        // from the Report of the tier's last pass
 
 	cut   context.Context     // done: dispatch nothing more, handlers may go on; nil: with the pass's own

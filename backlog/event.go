@@ -80,6 +80,7 @@ const (
 type Report struct {
 	Tier     string        `json:"tier"`
 	MaxAge   time.Duration `json:"-"`
+	Tick     time.Time     `json:"-"` // that it is for; zero: none
 	Started  time.Time     `json:"-"` // the pass's one reading of the clock
 	Duration time.Duration `json:"-"`
 

@@ -175,7 +175,7 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 			continue
 		}
 		p := TierPass(s, t)
-		p.Now, p.Resume, p.tried = old.Now, old.Resume, old.tried
+		p.Now, p.Tick, p.Resume, p.tried = old.Now, old.Tick, old.Resume, old.tried
 		taken[t.Name] = true
 		l.start(p)
 	}
@@ -297,8 +297,8 @@ func (l *Loop) startDue(s *tiers.Schedule, pick tiers.Pick, since, now time.Time
 	}
 	pass := TierPass(s, pick.Start.Tier)
 	// A pass goes by its tick, not by the moment it took to start.
-	if tick := pick.Start.Last; now.Sub(tick) < time.Second {
-		pass.Now = tick
+	if pass.Tick = pick.Start.Last; now.Sub(pass.Tick) < time.Second {
+		pass.Now = pass.Tick
 	}
 	l.mu.Lock()
 	l.start(pass)

@@ -83,7 +83,7 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 		turn:    make(chan struct{}, 1),
 		settled: make(chan struct{}, 1),
 		tally: tally{
-			report: Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: p.Now},
+			report: Report{Tier: p.Tier, MaxAge: p.MaxAge, Tick: p.Tick, Started: p.Now},
 			tried:  p.tried,
 		},
 	}

@@ -110,9 +110,9 @@ func fieldsOf(t reflect.Type, path string, top bool) (list []string) {
 	}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name, how, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
-		case how == "omitzero": // kept in the state folder, not printed
+		case name == "reminded": // kept in the state folder, not printed
 		case f.Anonymous && name == "":
 			list = append(list, fieldsOf(f.Type, path, true)...)
 		case f.IsExported() && name != "-" && name != "":

@@ -441,5 +441,8 @@ func (g *globals) rewire(ctx context.Context, old *app, log *slog.Logger) (*app,
 	if changed != "" {
 		return nil, fmt.Errorf("%s has changed; another database, table, state, log or address needs a restart", changed)
 	}
+	if at, err := g.checkPages(cfg); at != "" && err != nil {
+		return nil, err
+	}
 	return g.wireServer(ctx, cfg, log, old.db)
 }

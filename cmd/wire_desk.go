@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/causes"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
@@ -31,6 +32,7 @@ const (
 	countShare   = 10
 	countTimeout = 30 * time.Second
 	answersEvery = 10 * time.Second // the database is asked whether it is there
+	mostGrouped  = 10_000           // failed records, by cause
 	mostTiers    = 50               // of a schedule that is tried out
 	mostRetried  = 100_000          // by one click
 )
@@ -48,6 +50,7 @@ type desk struct {
 	serving sync.WaitGroup
 	wake    chan struct{} // says that what is counted has changed
 	opening sync.Mutex
+	reading sync.RWMutex // while the reader is used; taken before mu
 
 	mu       sync.Mutex
 	cfg      *config.Config
@@ -70,6 +73,7 @@ type desk struct {
 // counted is what the last count of the records has come to.
 type counted struct {
 	status *inspect.Status // nil: there is none
+	rows   *web.Rows       // nil: there is none, or no column has last errors
 	at     time.Time
 	took   time.Duration
 	err    string // of the last one, which may have failed
@@ -77,6 +81,8 @@ type counted struct {
 
 // configure goes on with a configuration.
 func (d *desk) configure(cfg *config.Config) {
+	d.reading.Lock()
+	defer d.reading.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cfg, d.loaded, d.show = cfg, time.Now(), watching[web.Settings](cfg, "web").Show
@@ -84,7 +90,7 @@ func (d *desk) configure(cfg *config.Config) {
 	d.forget()
 }
 
-// forget closes the reader. The caller holds the lock.
+// forget closes the reader. The caller holds both locks.
 func (d *desk) forget() {
 	if d.reader != nil {
 		d.reader.close()
@@ -115,8 +121,8 @@ func (d *desk) Now() web.Now {
 	n := web.Now{
 		Role: d.role, Version: version(), Database: shownURL(d.cfg.Database), Table: d.cfg.Table.Name,
 		Loaded: d.loaded, Zone: d.cfg.Timezone, Schedule: d.cfg.Tiers, Refresh: refreshOf(d.cfg) != nil, LastErrors: d.cfg.Table.LastError != "",
-		Counts: d.status, Counted: d.at, Took: d.took.Round(time.Millisecond), CountErr: d.err,
-		Away: d.picture.Away(), Pause: kept.Current(time.Now()), Picture: d.picture,
+		Counts: d.status, Counted: d.at, Took: d.took.Round(time.Millisecond), CountErr: d.err, Rows: d.rows,
+		Away: d.picture.Away(), Pause: kept.Current(time.Now()), Pausing: d.role == web.Leader && d.state.Path != "", Picture: d.picture,
 		Woke: time.Now(), Answered: d.answered, Stopping: d.stopping, Timer: d.timer,
 	}
 	switch {
@@ -180,21 +186,50 @@ func (d *desk) ask(ctx context.Context, a *app, now time.Time, count bool) error
 	if err := a.db.One(ctx, "SELECT 1", nil, &n); err != nil {
 		return err
 	}
-	var status *inspect.Status
+	var c counted
 	var err error
 	if count {
-		status, err = a.status(ctx, now)
+		if c.status, err = a.status(ctx, now); err == nil {
+			c.rows, err = a.rowCauses(ctx, now)
+		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.answered = time.Now(); status != nil && err == nil {
-		d.counted = counted{status, now, time.Since(now), ""}
+	if d.answered = time.Now(); count && err == nil {
+		c.at, c.took = now, time.Since(now)
+		d.counted = c
 	}
 	return err
 }
 
+// rowCauses groups the last errors of the newest failed records.
+func (a *app) rowCauses(ctx context.Context, now time.Time) (*web.Rows, error) {
+	if !a.table.HasLastError() {
+		return nil, nil
+	}
+	var tally causes.Tally
+	rows, after := new(web.Rows), backlog.Cursor{}
+	for rows.Records < mostGrouped && !rows.Complete {
+		page, err := a.table.List(ctx, table.Filter{State: "failed"}, now, after, mostGrouped-rows.Records)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Rows {
+			if r.LastError != nil {
+				tally.Add(causes.Fold(*r.LastError), *r.LastError, r.Key)
+			}
+		}
+		rows.Records += len(page.Rows)
+		after, rows.Complete = page.Next, page.Next.IsZero()
+	}
+	rows.Causes = each(tally.Causes(), func(c causes.Cause) watch.Cause { return watch.CauseOf(&c) })
+	return rows, nil
+}
+
 // read calls f with the table as pages read it.
 func (d *desk) read(ctx context.Context, f func(a *app, now time.Time) error) error {
+	d.reading.RLock()
+	defer d.reading.RUnlock()
 	a, err := d.open(ctx)
 	if err == nil {
 		err = f(a, time.Now())

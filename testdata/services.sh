@@ -152,12 +152,11 @@ stop() {
 	if [ -e "$data/postgres/data/postmaster.pid" ]; then
 		(cd / && as postgres pg_ctl -D "$data/postgres/data" -m fast -w stop >/dev/null) || true
 	fi
-	for name in mariadb redis; do
-		if [ -e "$data/$name/pid" ] && kill "$(cat "$data/$name/pid")"; then
-			while [ -e "$data/$name/pid" ]; do sleep 0.1; done
-		fi
+	local pid
+	for name in mariadb redis rabbitmq; do
+		pid=$(cat "$data/$name/pid" 2>/dev/null) && kill "$pid" || continue
+		while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
 	done
-	[ ! -e "$data/rabbitmq/pid" ] || (cd / && rabbitmq rabbitmqctl --quiet stop "$data/rabbitmq/pid" >/dev/null) || true
 	rm -rf "$data"
 }
 

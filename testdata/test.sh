@@ -5,7 +5,8 @@
 # goes with the SQLite driver in C, which it does not look into: the other one is some
 # 100,000 lines of Go, without a race and ten times slower under its eyes. What depends
 # on the driver is run again with that one, without the detector. So is, and only so,
-# what computes for long on one goroutine.
+# what computes for long on one goroutine: commands that run no pass, and the conformance
+# suite on further forms of times.
 set -eu
 go=$1 cgo=$2
 out=$(mktemp)
@@ -13,6 +14,8 @@ trap 'rm -f "$out" "$out.failed"' EXIT
 flags='-shuffle=on -timeout=30m'
 drivers='TestStore$|TestSQLite|TestScript|TestCrash'
 alone='TestClosed|TestHostile|TestLoopTriesEachRecord|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
+forms='TestPostgresStore/^(text|unix|timestamp[^t])|TestStoreOnMySQL/^(DATETIME.|TIMESTAMP)|TestStoreOfAPoolOnServers'
+commands='TestScript/^(schedule|simulate|policy_|newcomers|secrets|unprintable|precedence|completion|bad_(flags|config|handler|worker))'
 
 status=0
 run() {
@@ -27,10 +30,10 @@ if [ -z "${CI:-}" ]; then
 	[ "$cgo" != yes ] || run $flags -tags cgo_sqlite -run "$drivers" ./backlog/table/...
 else
 	flags="$flags -vet=off" # make lint has done that
-	flags="$flags -p 3" # tests of the program wait more than they compute
-	run -race $flags -tags cgo_sqlite -skip "$alone" ./...
+	flags="$flags -p 3 -parallel 4" # tests of the program wait more than they compute
+	run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$commands" ./...
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
-	run $flags -run "$drivers|$alone" ./...
+	run $flags -run "$drivers|$alone|$forms" ./...
 fi
 [ ! -e "$out.failed" ] || status=1
 

@@ -141,7 +141,7 @@ func TicksOf(kept backlog.Checkpoint, s *tiers.Schedule, now time.Time) (d Ticks
 		return d
 	}
 	d.Pass = backlog.TierPass(s, pick.Start.Tier)
-	d.Pass.Now, d.Tiers = now, make(map[string]bool)
+	d.Pass.Now, d.Pass.Tick, d.Tiers = now, pick.Start.Last, make(map[string]bool)
 	d.Missed, d.More = pick.Missed()
 	for _, x := range due {
 		d.Tiers[x.Tier.Name] = true

@@ -222,7 +222,7 @@ func (p *Picture) Failures() Failures {
 	f := Failures{Since: h.since, Attempts: h.failed}
 	for c, m := range h.met {
 		f.Causes = append(f.Causes, SeenCause{
-			causeOf(c), float64(c.Records) / float64(h.failed), inspect.Stamp(m.first), inspect.Stamp(m.last),
+			CauseOf(c), float64(c.Records) / float64(h.failed), inspect.Stamp(m.first), inspect.Stamp(m.last),
 			slices.Sorted(maps.Keys(m.tiers)),
 		})
 	}
@@ -235,7 +235,8 @@ func (p *Picture) Failures() Failures {
 	return f
 }
 
-func causeOf(c *causes.Cause) Cause {
+// CauseOf returns the cause as passes have it.
+func CauseOf(c *causes.Cause) Cause {
 	first, _ := c.First.MarshalJSON()
 	return Cause{c.String(), c.Records, json.RawMessage(first)}
 }

@@ -17,6 +17,7 @@ type Pass struct {
 	N        int64         `json:"n,omitempty"` // what it is called: the milliseconds of its start
 	Tier     string        `json:"tier"`
 	MaxAge   float64       `json:"max_age_seconds"`
+	Tick     inspect.Stamp `json:"tick,omitzero"` // that it is for
 	Started  inspect.Stamp `json:"started"`
 	Duration float64       `json:"duration_seconds"`
 	backlog.Report
@@ -36,11 +37,11 @@ type Cause struct {
 // PassOf returns the report with its causes.
 func PassOf(r backlog.Report, list []causes.Cause) Pass {
 	p := Pass{
-		Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Started: inspect.Stamp(r.Started),
+		Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Tick: inspect.Stamp(r.Tick), Started: inspect.Stamp(r.Started),
 		Duration: r.Duration.Seconds(), Report: r, Causes: make([]Cause, len(list)),
 	}
 	for i := range list {
-		p.Causes[i] = causeOf(&list[i])
+		p.Causes[i] = CauseOf(&list[i])
 	}
 	return p
 }

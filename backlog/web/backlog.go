@@ -62,10 +62,19 @@ type Now struct {
 	Counted  time.Time
 	Took     time.Duration
 	CountErr string // why the last count failed; empty: it did not
+	Rows     *Rows  // counted, too; nil: no column has last errors
 
 	Away    time.Time // since when the database is; zero: it answers
 	Pause   *watch.Pause
+	Pausing bool           // a pause can be set, and ended, here
 	Picture *watch.Picture // passes, causes, outages, what failed
+}
+
+// Rows are why the newest failed records have failed, by their last errors.
+type Rows struct {
+	Records  int           `json:"records"`  // that were looked at
+	Complete bool          `json:"complete"` // there are no older ones
+	Causes   []watch.Cause `json:"causes"`
 }
 
 // A Filter says which records are meant, in the words of the pages' URLs. Empty: any.

@@ -269,7 +269,7 @@ func TestBrowserLives(t *testing.T) {
 	f, other := newFake(t, ""), newFake(t, "")
 	address, second := serve(t, newSite(t, f, nil)), serve(t, newSite(t, other, nil))
 	b := openTab(t)
-	call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `const wait = setInterval; window.setInterval = (f, t) => wait(f, t / 25)`})
+	call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `const wait = setInterval; window.setInterval = (f, t) => wait(f, t / 25); const clock = Date.now; window.ahead = 0; Date.now = () => clock() + ahead`})
 	b.logIn(address)
 	b.logIn(second)
 	b.do(chromedp.Navigate(address+"/"), chromedp.WaitVisible(chromedp.CSS("#hold")))
@@ -277,12 +277,25 @@ func TestBrowserLives(t *testing.T) {
 		t.Errorf("after a login elsewhere on the host the first one is at %s", at)
 	}
 	eval[string](b, `(() => { window.kept = document.querySelector('.bands a'); kept.focus(); scrollTo(0, 137); return '' })()`)
-	f.mu.Lock()
-	counts := *f.now.Counts
-	counts.Pending, f.now.Counts = 98765, &counts
-	f.mu.Unlock()
-	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool](`document.querySelector('h1').textContent.includes('98,765')`)); err != nil {
-		t.Fatal(err)
+	counted := func(pending int, where, text string) {
+		t.Helper()
+		f.mu.Lock()
+		counts := *f.now.Counts
+		counts.Pending, f.now.Counts = pending, &counts
+		f.mu.Unlock()
+		if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool](fmt.Sprintf(`document.querySelector('%s').textContent.includes('%s')`, where, text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counted(98765, "h1", "98,765")
+	if said := eval[string](b, `document.getElementById('said').textContent`); said != "" {
+		t.Errorf("within 30 s the live region says %q", said)
+	}
+	eval[string](b, `(() => { ahead = 30000; return '' })()`)
+	counted(98764, "#said", "98,764")
+	counted(98763, "h1", "98,763")
+	if said := eval[string](b, `document.getElementById('said').textContent`); !strings.Contains(said, "98,764") {
+		t.Errorf("30 s have not passed again, and the live region says %q", said)
 	}
 	if !eval[bool](b, `document.activeElement === kept && kept.isConnected && scrollY === 137`) {
 		t.Error("focus or scroll have moved")

@@ -196,8 +196,9 @@ func (v *visit) causes() (any, error) {
 		Since    inspect.Stamp     `json:"since"`
 		Attempts int               `json:"attempts"`
 		Causes   []watch.SeenCause `json:"causes"`
+		Rows     *Rows             `json:"rows"`
 		By       string            `json:"-"`
-	}{inspect.Stamp(f.Since), f.Attempts, append([]watch.SeenCause{}, f.Causes...), by}, nil
+	}{inspect.Stamp(f.Since), f.Attempts, append([]watch.SeenCause{}, f.Causes...), v.Now.Rows, by}, nil
 }
 
 func (v *visit) suspects() (any, error) {

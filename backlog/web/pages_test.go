@@ -54,7 +54,7 @@ func TestPages(t *testing.T) {
 		"/schedule?for=30d":              {"Only the first 1,000 ticks"},
 		"/export/crontab":                {"once --due"},
 		"/export/systemd":                {"ExecStart"},
-		"/causes":                        {"mailbox # is full", "79 %", "lane=failed"},
+		"/causes":                        {"mailbox # is full", "79 %", "lane=failed", "the newest 10,000 failed records", ">812<"},
 	} {
 		body := visit(site, "GET", path, nil, full).Body.String()
 		for _, text := range want {
