@@ -135,7 +135,7 @@ func (f *File) Update(change func(*backlog.Checkpoint)) error {
 func (f *File) Change(change func(*State)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	defer f.lock()()
+	defer f.lock(".lock")()
 	state, err := f.load()
 	before, _ := json.MarshalIndent(state, "", "  ")
 	change(&state)
@@ -155,32 +155,24 @@ func (f *File) Change(change func(*State)) error {
 	return nil
 }
 
-// lock keeps other processes from an update between our reading and writing. It
-// locks a file beside Path, which itself is replaced each time. Without the lock
-// an update is still better than none.
-func (f *File) lock() (unlock func()) {
+// lock locks a file beside Path, which itself is replaced each time. ".lock" keeps other
+// processes from an update between our reading and writing. Without the lock an update
+// is still better than none.
+func (f *File) lock(suffix string) (unlock func()) {
 	if f.Path == "" {
 		return func() {}
 	}
 	os.MkdirAll(filepath.Dir(f.Path), 0o755)
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(f.patience, lockPatience))
 	defer cancel()
-	l := flock.New(f.Path+".lock", flock.SetPermissions(0o644))
+	l := flock.New(f.Path+suffix, flock.SetPermissions(0o644))
 	l.TryLockContext(ctx, 5*time.Millisecond)
 	return func() { l.Close() }
 }
 
 // Lead marks the process as the daemon that leads and keeps this file, until stop is
 // called or the process ends. What goes wrong costs nothing but that others do not know.
-func (f *File) Lead() (stop func()) {
-	if f.Path == "" {
-		return func() {}
-	}
-	os.MkdirAll(filepath.Dir(f.Path), 0o755)
-	l := flock.New(f.Path+".leader", flock.SetPermissions(0o644))
-	l.TryLock()
-	return func() { l.Close() }
-}
+func (f *File) Lead() (stop func()) { return f.lock(".leader") }
 
 // Leads reports whether a daemon of this machine leads, keeps this file, and has just
 // been awake.

@@ -39,7 +39,7 @@ func (f *File) AddPass(p watch.Pass) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	defer f.lock()()
+	defer f.lock(".lock")()
 	err = addLine(f.passesPath(), append(line, '\n'))
 	first := err != nil && !f.warned
 	if f.warned = f.warned || err != nil; first {

@@ -32,6 +32,8 @@ func (h *harness) Precision() time.Duration           { return time.Microsecond 
 func (h *harness) Insert(rows ...storetest.Row) error { return h.table.Insert(rows...) }
 func (h *harness) Update(row storetest.Row) error     { replace(h.table, row); return nil }
 
+func (h *harness) Rows() ([]storetest.Row, error) { return h.table.Rows(), nil }
+
 func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) {
 	row, ok := h.table.Row(k)
 	return row, ok, nil

@@ -59,7 +59,7 @@ func checkIndex(t *testing.T, x *index, model []*entry) {
 	t.Helper()
 	sorted := slices.Clone(model)
 	slices.SortFunc(sorted, func(a, b *entry) int { return cmp.Or(cmp.Compare(b.at, a.at), b.Key.Compare(a.Key)) })
-	all := slices.Collect(x.after(x.first(), false))
+	all := slices.Collect(x.after(x.place(backlog.Cursor{}), false))
 	if !slices.Equal(all, sorted) {
 		t.Fatalf("want %d entries in the order of a lane, got %d or another order", len(sorted), len(all))
 	}

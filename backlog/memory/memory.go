@@ -47,7 +47,7 @@ type Options struct {
 type Row struct {
 	Key      backlog.Key // parts are int64, float64, string or []byte
 	Status   string      // empty: NULL
-	Inserted time.Time   // zero: no date; else between 1678 and 2262
+	Inserted time.Time   // zero: no date; else it counts as one between 1678 and 2262
 	NullDate string      // without a date: when it is due, as [Options].NullDate, which is the default
 	Eligible time.Time   // not selected before; zero: at once
 	Expires  time.Time   // not selected after; zero: never
@@ -84,18 +84,12 @@ var (
 	_ backlog.Locker   = (*Store)(nil)
 )
 
-// nullDates are the words that say when a record without a date is due.
-var nullDates = []string{"skip", "oldest", "newest"}
-
-// New returns an empty table. It panics if o.NullDate is no word it knows.
+// New returns an empty table.
 func New(o Options) *Store {
 	if len(o.New) == 0 {
 		o.New = []string{"NEW"}
 	}
 	o.Error, o.Success, o.NullDate = cmp.Or(o.Error, "ERROR"), cmp.Or(o.Success, "SUCCESS"), cmp.Or(o.NullDate, "skip")
-	if !slices.Contains(nullDates, o.NullDate) {
-		panic(fmt.Sprintf("memory: NullDate is %q, not skip, oldest or newest", o.NullDate))
-	}
 	o.New = slices.Clone(o.New)
 	s := &Store{o: o, rows: make(map[uint64]*entry), locks: make(map[string]*lock)}
 	s.lanes[backlog.Failed], s.lanes[backlog.Fresh] = newIndex(s.keeps()), newIndex(s.refreshes())
@@ -135,15 +129,8 @@ func (s *Store) add(r Row) error {
 	if s.rows[r.Key.Hash()] != nil {
 		return errors.New("the key is there already")
 	}
-	if !r.Inserted.IsZero() {
-		if r.Inserted.Before(earliest) || r.Inserted.After(latest) {
-			return fmt.Errorf("inserted %v, which is not between 1678 and 2262", r.Inserted)
-		}
-		// As read from a database: no monotonic clock, no zone.
+	if !r.Inserted.IsZero() { // as read from a database: no monotonic clock, no zone
 		r.Inserted = r.Inserted.Round(0).UTC()
-	}
-	if r.NullDate != "" && !slices.Contains(nullDates, r.NullDate) {
-		return fmt.Errorf("NullDate is %q, not skip, oldest or newest", r.NullDate)
 	}
 	r.Columns = maps.Clone(r.Columns)
 	e := &entry{Row: r}
@@ -399,14 +386,6 @@ func (x *index) compare(a, b *entry) int {
 		return cmp.Compare(a.Key.Len(), b.Key.Len())
 	}
 	return b.Key.Compare(a.Key)
-}
-
-// first returns the place before all entries.
-func (x *index) first() *entry {
-	if x.byWait {
-		return &entry{at: oldest}
-	}
-	return &entry{at: newest}
 }
 
 // after yields the entries after p, which need not be there, and p too if before is told.

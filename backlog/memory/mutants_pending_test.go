@@ -106,8 +106,7 @@ var pendingMutants = []mutant{
 		c.Order = at - at%int64(time.Second)
 	})},
 	{"cursor-without-key", "Walkskip", onCursors(func(c *backlog.Cursor) { c.Key = key(0) })},
-	{"cursor-of-a-row-number", "CursorOfGoneRecord", func(s *memory.Store) backlog.Store { return byNumber{s} }},
-	{"new-rows-shift-pages", "NewRowsDuringWalk", func(s *memory.Store) backlog.Store { return byNumber{s} }},
+	{"cursor-of-a-row-number", "Randomskip", func(s *memory.Store) backlog.Store { return byNumber{s} }},
 	{"widest-always", "Walkoldest", onQuery(func(q *backlog.Query) { q.Widest = true })},
 	{"widest-never", "Walkoldest", onQuery(func(q *backlog.Query) { q.Widest = false })},
 	{"widest-never-in-walks", "Randomoldest", onQuery(func(q *backlog.Query) { q.Widest = false })},

@@ -162,7 +162,7 @@ var retryMutants = []mutant{
 		}
 		return unsettled, err
 	})},
-	{"counted-twice", "CountedErrorKeepSettleTwice", onSettle(func(s *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
+	{"counted-twice", "CountedErrorKeepGuard", onSettle(func(s *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		group = slices.Clone(group)
 		for i := range group { // only the status is compared
 			r := *group[i].Record

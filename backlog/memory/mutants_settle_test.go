@@ -93,7 +93,6 @@ func turn(from, to backlog.RowState) func(*memory.Store) backlog.Store {
 
 var settleMutants = []mutant{
 	{"unguarded", "Guard", onSettlement(unguarded)},
-	{"unguarded-twice", "SettleTwice", onSettlement(unguarded)},
 	{"unguarded-among-fresh", "GuardWithNotes", onSettlement(unguarded)},
 	{"unguarded-among-failed", "GuardWithNotes", onSettlement(unguarded)},
 	{"conflicts-not-told", "GuardWithNotes", onUnsettled(func(settlements, conflicts) conflicts { return nil })},

@@ -16,12 +16,10 @@ import (
 // rows: those not yet eligible, or expired, make it shorter.
 func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
 	lane := s.lanes[q.Lane]
-	after, afterErr := lane.place(q.After)
-	until, untilErr := lane.place(q.Until)
-	if err := cmp.Or(ctx.Err(), afterErr, untilErr); err != nil {
+	after, until := lane.place(q.After), lane.place(q.Until)
+	if err := ctx.Err(); err != nil {
 		return backlog.Page{}, err
 	}
-
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	page := backlog.Page{Next: q.After, Records: make([]backlog.Record, 0, min(q.Limit, lane.tree.Len()))}
@@ -123,20 +121,19 @@ func (e *entry) cursor() backlog.Cursor {
 }
 
 // place returns the cursor's place, for the zero Cursor that before all records.
-func (x *index) place(c backlog.Cursor) (*entry, error) {
-	if c.IsZero() {
-		return x.first(), nil
-	}
+func (x *index) place(c backlog.Cursor) *entry {
 	at, ok := c.Order.(int64)
-	if !ok {
-		return nil, fmt.Errorf("memory: a cursor ordered by a %T is not of this store", c.Order)
+	switch {
+	case ok:
+		return &entry{Row: Row{Key: c.Key}, at: at}
+	case x.byWait:
+		return &entry{at: oldest}
 	}
-	return &entry{Row: Row{Key: c.Key}, at: at}, nil
+	return &entry{at: newest}
 }
 
 // Settle implements [backlog.Store]. The state of a row is its status. A
-// group that is too large, or with an outcome that cannot be settled, is
-// refused as a whole.
+// group that is too large is refused as a whole.
 func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -147,12 +144,6 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	if s.refreshes() {
 		return s.write(group, s.ended)
 	}
-	for _, g := range group {
-		if g.Target <= backlog.RowNew || g.Target >= backlog.RowOther {
-			return nil, fmt.Errorf("memory: record %v: no settlement reaches the state %v", g.Record.Key, g.Target)
-		}
-	}
-
 	return s.write(group, s.settle)
 }
 
@@ -183,8 +174,8 @@ func (s *Store) failedSince(e *entry, g *backlog.Settlement) bool {
 	if g.Target != backlog.RowSuccess && max(e.Failures.Count, 0) != max(g.Record.Failures.Count, 0) {
 		return true
 	}
-	lane, pending := s.lane(e)
-	return s.o.ErrorKeep && (!pending || lane != g.Record.Lane)
+	lane, _ := s.lane(e)
+	return s.o.ErrorKeep && lane != g.Record.Lane
 }
 
 func (s *Store) settle(e *entry, g *backlog.Settlement) (ok bool) {

@@ -49,7 +49,7 @@ func testConcurrency(f *fixture) {
 		if times := taken[n%workers][n]; times != 1 {
 			f.Errorf("record %v: want it selected exactly once before it was settled, got it %d times", row.Key, times)
 		}
-		s := f.settlement(&backlog.Record{Key: row.Key, Status: Fresh}, workOutcome(n))
+		s := f.settlement(&backlog.Record{Key: row.Key, Status: Fresh}, workOutcome(n), soon)
 		_, err := f.memory.Settle(f.Context(), []backlog.Settlement{s})
 		f.harness(err, "settle in memory")
 	}
@@ -75,7 +75,7 @@ func (f *fixture) work(store backlog.Store, w int, taken map[int]int) {
 			key, _ := r.Key.Part(0).(int64)
 			if n := int(key) - 1; n%workers == w {
 				taken[n]++
-				group = append(group, f.settlement(r, workOutcome(n)))
+				group = append(group, f.settlement(r, workOutcome(n), soon))
 			}
 		}
 		unsettled, err := retry(func() ([]backlog.Unsettled, error) { return store.Settle(f.Context(), group) })

@@ -26,6 +26,7 @@
 //	func (h *harness) Precision() time.Duration                       { return time.Second }
 //	func (h *harness) Insert(rows ...storetest.Row) error             { ... } // INSERT, in one transaction
 //	func (h *harness) Row(k backlog.Key) (storetest.Row, bool, error) { ... } // SELECT
+//	func (h *harness) Rows() ([]storetest.Row, error)                 { ... } // SELECT
 //	func (h *harness) Update(row storetest.Row) error                 { ... } // UPDATE
 //	func (h *harness) Delete(keys ...backlog.Key) error               { ... } // DELETE
 //

@@ -14,15 +14,14 @@ import (
 	"backlog/backlog/inspect"
 )
 
+// soon is when outcomes are written where it does not matter.
+var soon = now.Add(time.Second)
+
 var outcomes = []backlog.Outcome{backlog.Succeeded, backlog.Errored, backlog.Rejected}
 
 // settlement returns an outcome of the record under the table's policy, as the
 // engine makes it; one that is no success has a text.
-func (f *fixture) settlement(r *backlog.Record, o backlog.Outcome) backlog.Settlement {
-	return f.settlementAt(r, o, now.Add(time.Second))
-}
-
-func (f *fixture) settlementAt(r *backlog.Record, o backlog.Outcome, at time.Time) backlog.Settlement {
+func (f *fixture) settlement(r *backlog.Record, o backlog.Outcome, at time.Time) backlog.Settlement {
 	s := backlog.Settlement{Record: r, Target: o.Target(), At: at}
 	if o == backlog.Succeeded {
 		return s
@@ -87,7 +86,7 @@ func testSettle(f *fixture) {
 	f.settle()
 	records := f.pending()
 	for i := range records {
-		f.settle(f.settlementAt(&records[i], outcomes[i%len(outcomes)], now.Add(time.Duration(i)*f.h.Precision())))
+		f.settle(f.settlement(&records[i], outcomes[i%len(outcomes)], now.Add(time.Duration(i)*f.h.Precision())))
 	}
 	f.same("the settling of all that was due")
 	for _, lane := range bothLanes {
@@ -116,7 +115,7 @@ func groupOf(n int) func(*fixture) {
 		var group []backlog.Settlement
 		for i := range records {
 			at := now.Add(time.Duration((i+1)*2/3) * f.h.Precision())
-			group = append(group, f.settlementAt(&records[i], outcomes[(i+1)%len(outcomes)], at))
+			group = append(group, f.settlement(&records[i], outcomes[(i+1)%len(outcomes)], at))
 		}
 		rand.New(rand.NewPCG(uint64(n), 0)).Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		f.settle(group...)
@@ -124,42 +123,14 @@ func groupOf(n int) func(*fixture) {
 	}
 }
 
-// testSettleTwice makes calls again. What is read as fresh is a conflict once it
-// has failed, also where the number of failures alone tells. A failure is not
-// counted twice: when a connection breaks at commit the same call is made again.
-func testSettleTwice(f *fixture) {
-	f.insert(f.row(0, Fresh, time.Minute), f.row(1, Fresh, time.Hour), f.failed(2, 1, now.Add(-day)))
-	records := f.pending()
-	for i, o := range []backlog.Outcome{backlog.Errored, backlog.Succeeded, backlog.Errored} {
-		for range 2 {
-			f.settle(f.settlement(&records[i], o))
-			f.same(o.String() + ", settled once and twice")
-		}
-	}
-}
-
-// testSettleLate settles outcomes that come late, when the records have failed
-// once more: they must not set the count and the times back; a success is one all
-// the same.
-func testSettleLate(f *fixture) {
-	for i := range 4 {
-		f.insert(f.dueAt(i, 1, now))
-	}
-	records := f.pending()
-	var late, others []backlog.Settlement
-	for i, o := range []backlog.Outcome{backlog.Errored, backlog.Errored, backlog.Succeeded, backlog.Errored} {
-		late = append(late, f.settlementAt(&records[i], o, now))
-		others = append(others, f.settlementAt(&records[i], backlog.Errored, now.Add(time.Minute)))
-	}
-	f.settle(others[:3]...)
-	f.settle(late...)
-	f.same("outcomes of which three came late")
-}
-
 // testGuard has somebody else change some rows of a group, to every status and for
-// every outcome: nothing of those is written, and the others get what is theirs.
+// every outcome: nothing of those is written, and the others get what is theirs. Some
+// have failed once more: an outcome that comes late must not set the count and the times
+// back, and a success is one all the same. Then the same call is made again, as when a
+// connection breaks at commit: no failure is counted twice, and what was read as fresh is
+// a conflict once it has failed, also where the number of failures alone tells.
 func testGuard(f *fixture) {
-	read, changed := []string{Fresh, Failed}, append(f.statuses(), "deleted")
+	read, changed := []string{Fresh, Failed}, append(f.statuses(), "deleted", "failed once more")
 	if f.table.TwoFresh {
 		read = append(read, AlsoFresh)
 	}
@@ -175,28 +146,28 @@ func testGuard(f *fixture) {
 	}
 	f.insert(rows...)
 	records := f.pending()
-	var group []backlog.Settlement
+	var group, others []backlog.Settlement
 	seen := make(map[string]int)
 	for i := range records {
 		r := &records[i]
-		n := seen[r.Status]
-		seen[r.Status]++
-		group = append(group, f.settlementAt(r, outcomes[n/len(changed)%len(outcomes)], now.Add(time.Duration(i)*time.Second)))
-		if status := changed[n%len(changed)]; status == "deleted" {
+		what := r.Lane.String() + r.Status
+		n := seen[what]
+		seen[what]++
+		group = append(group, f.settlement(r, outcomes[n/len(changed)%len(outcomes)], now.Add(time.Duration(i)*time.Second)))
+		switch status := changed[n%len(changed)]; status {
+		case "deleted":
 			f.delete(r.Key)
-		} else if status != r.Status {
+		case "failed once more":
+			others = append(others, f.settlement(r, backlog.Errored, now.Add(day)))
+		case r.Status:
+		default:
 			f.update(r.Key, func(r *Row) { r.Status = status })
 		}
 	}
-	f.settle(group...)
-	f.same("a group with conflicts")
-	for _, r := range records {
-		if _, there := f.memory.Row(r.Key); there {
-			continue
-		}
-		if _, ok, err := f.h.Row(r.Key); ok || err != nil {
-			f.Errorf("record %v, deleted before it was settled: want no row, got one (or an error: %v)", r.Key, err)
-		}
+	f.settle(others...)
+	for _, what := range []string{"a group with conflicts", "the same group once more"} {
+		f.settle(group...)
+		f.same(what)
 	}
 }
 
@@ -209,7 +180,7 @@ func testErrors(f *fixture) {
 	records := f.pending()
 	var group []backlog.Settlement
 	for i, text := range []string{"x" + strings.Repeat("é", 40_000), "NUL \x00 and not UTF-8 \xff\xfe", "plain"} {
-		group = append(group, f.settlement(&records[i], backlog.Errored))
+		group = append(group, f.settlement(&records[i], backlog.Errored, soon))
 		group[i].Error = text
 	}
 	f.settle(group[0])
@@ -248,8 +219,10 @@ func (f *fixture) expire(before time.Time, tell bool) {
 	expire := func(e expirer, told *[]backlog.Record) int {
 		each := func(r *backlog.Record) bool {
 			*told = append(*told, *r)
-			if row, ok := f.memory.Row(r.Key); ok && e != f.memory {
-				f.wantRow("the moment just before it is expired", row)
+			if want, ok := f.memory.Row(r.Key); ok && e != f.memory {
+				got, ok, err := f.h.Row(r.Key)
+				f.harness(err, "read record %v", r.Key)
+				f.wantSame("the moment just before it is expired", want, got, ok)
 			}
 			return true
 		}

@@ -39,7 +39,8 @@ func testWalk(f *fixture) {
 	f.same("walks through both lanes")
 }
 
-// testRandom walks few random rows, and random parts of a lane, in random pages.
+// testRandom walks few random rows, and random parts of a lane, in random pages; also
+// between places whose records are gone, or settled, when newer ones have come.
 func testRandom(f *fixture) {
 	for seed := range uint64(f.walks) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -47,8 +48,23 @@ func testRandom(f *fixture) {
 		q := query(pick(random, bothLanes...))
 		q.Since, q.Widest = now.Add(-edge), pick(random, false, true)
 		w := f.wantLane(q, 1+random.IntN(6))
-		place := func() int { return random.IntN(2*len(w.got)+1) - len(w.got) - 1 } // or none
-		f.wantPart(w, f.h.Store(), place(), place(), pick(random, false, true))
+		part := func() {
+			place := func() int { return random.IntN(2*len(w.got)+1) - len(w.got) - 1 } // or none
+			f.wantPart(w, f.h.Store(), place(), place(), pick(random, false, true))
+		}
+		part()
+		for i := range w.got {
+			switch random.IntN(4) {
+			case 0:
+				f.delete(w.got[i].Key)
+			case 1:
+				f.settle(f.settlement(&w.got[i], pick(random, outcomes...), soon))
+			case 2:
+				f.insert(f.row(100+i, Fresh, 0))
+			}
+		}
+		part()
+		part()
 		if f.Failed() {
 			f.Fatalf("with the rows of seed %d", seed)
 		}
@@ -84,30 +100,6 @@ func testCursor(f *fixture) {
 	}
 }
 
-func testCursorOfGoneRecord(f *fixture) {
-	f.pairs(10)
-	w := f.wantLane(query(backlog.Fresh))
-	f.settle(f.settlement(&w.got[2], backlog.Succeeded), f.settlement(&w.got[3], backlog.Errored))
-	f.delete(w.got[6].Key)
-	for _, i := range []int{2, 3, 6} {
-		f.wantPart(w, f.h.Store(), i, -1, false)
-		f.wantPart(w, f.h.Store(), -1, i, false)
-	}
-}
-
-func testNewRowsDuringWalk(f *fixture) {
-	f.pairs(10)
-	q := query(backlog.Fresh)
-	w, n := f.wantLane(q), 10
-	q.Limit = 3
-	got := f.walk(f.h.Store(), q, func(c backlog.Cursor) backlog.Cursor {
-		f.insert(f.row(n, Fresh, -time.Minute))
-		n++
-		return c
-	})
-	f.wantRecords("a walk with newer rows inserted between its pages", w.want, got)
-}
-
 // testNotDue has ten records that are due among many that are not: they are one
 // page.
 func testNotDue(f *fixture) {
@@ -136,7 +128,7 @@ func testCancelled(f *fixture) {
 	records := f.pending()
 	var group []backlog.Settlement
 	for i := range records {
-		group = append(group, f.settlement(&records[i], outcomes[i]))
+		group = append(group, f.settlement(&records[i], outcomes[i], soon))
 	}
 	ctx, cancel := context.WithCancel(f.Context())
 	cancel()
@@ -197,7 +189,7 @@ func (f *fixture) settleEvery(n int) {
 	records := f.pending()
 	var group []backlog.Settlement
 	for i := 0; i < len(records); i += n {
-		group = append(group, f.settlement(&records[i], backlog.Succeeded))
+		group = append(group, f.settlement(&records[i], backlog.Succeeded, soon))
 	}
 	f.delete(records[0].Key)
 	f.update(records[n].Key, func(r *Row) { r.Status = Other })
