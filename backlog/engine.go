@@ -215,16 +215,6 @@ func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {
 	return report, err
 }
 
-// settling returns what is called with records, and whether that has written
-// the successes it reports.
-func (e *Engine) settling() (Handler, bool) {
-	h, ok := e.Handler.(settlingHandler)
-	if !ok {
-		return e.Handler, false
-	}
-	return HandlerFunc(func(ctx context.Context, r *Record) error { return h.HandleAndSettle(ctx, r, e.Now) }), true
-}
-
 // finished tells handler and store that a record is done with.
 func (e *Engine) finished(r *Record, written bool) {
 	for _, f := range e.finishers {

@@ -113,12 +113,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	watch.Wait()
 	l.passes.Wait()
 	if !lockLost(ctx) {
-		l.mu.Lock()
-		e := l.Engine
-		l.mu.Unlock()
 		fctx, cancel := context.WithTimeout(context.Background(), lateWrites)
 		defer cancel()
-		e.Flush(fctx)
+		l.engine().Flush(fctx)
 	}
 	return nil
 }
@@ -202,6 +199,12 @@ func (l *Loop) LastWake() time.Time {
 	return l.looked
 }
 
+func (l *Loop) engine() *Engine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Engine
+}
+
 // cronSchedule makes the loop's next wake a schedule of robfig/cron.
 type cronSchedule struct{ l *Loop }
 
@@ -232,9 +235,7 @@ func (l *Loop) wake(ctx context.Context) {
 		return
 	}
 	defer l.waking.Unlock()
-	l.mu.Lock()
-	e := l.Engine
-	l.mu.Unlock()
+	e := l.engine()
 	paused := e.isPaused()
 	l.mu.Lock()
 	now, s := l.Now(), l.Schedule
@@ -343,21 +344,15 @@ func (l *Loop) watch(ctx context.Context) {
 // goes wrong is said by the next pass that wants to hand over more.
 func (l *Loop) collect(ctx context.Context) {
 	for sleep(ctx, time.Second) {
-		l.mu.Lock()
-		e := l.Engine
-		l.mu.Unlock()
-		l.safely(func() { _ = e.Collect(ctx) })
+		l.safely(func() { _ = l.engine().Collect(ctx) })
 	}
 }
 
 // resume wakes the loop when a pause is over.
 func (l *Loop) resume(ctx context.Context) {
 	for was := false; sleep(ctx, pauseEvery); {
-		l.mu.Lock()
-		e := l.Engine
-		l.mu.Unlock()
 		l.safely(func() {
-			is := e.isPaused()
+			is := l.engine().isPaused()
 			if was && !is {
 				l.wake(ctx)
 			}

@@ -78,6 +78,7 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 	r := &run{
 		e:       e,
 		pass:    p,
+		handler: e.Handler,
 		caller:  ctx,
 		pull:    make(chan struct{}, 1),
 		turn:    make(chan struct{}, 1),
@@ -91,7 +92,10 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 		r.tried = make(map[uint64]struct{})
 	}
 	r.lock, _ = ctx.Value(holdingKey{}).(*holding)
-	r.handler, r.settling = e.settling()
+	if h, ok := e.Handler.(settlingHandler); ok {
+		r.settling = true
+		r.handler = HandlerFunc(func(ctx context.Context, rec *Record) error { return h.HandleAndSettle(ctx, rec, e.Now) })
+	}
 	r.stop, r.endWalk = context.WithCancelCause(ctx)
 	r.chunk.Store(new(chunk))
 	r.walk = newWalk(r)
@@ -233,7 +237,6 @@ func (r *run) conclude() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rep := &r.report
-	stopped := r.stop.Err() != nil
 	switch {
 	case r.err != nil:
 		rep.Stopped = StoppedError
@@ -249,7 +252,7 @@ func (r *run) conclude() {
 		rep.tried = r.tried
 	case context.Cause(r.stop) == errPause && r.caller.Err() == nil:
 		rep.Stopped = StoppedPause
-	case stopped:
+	case r.stop.Err() != nil:
 		rep.Stopped = StoppedSignal
 	default:
 		rep.Stopped = StoppedMaxRecords
@@ -404,7 +407,13 @@ func (r *run) ended(j *job, began time.Time, err error) {
 	took := now.Sub(began)
 	a := attempt{Settlement: Settlement{Record: j.rec, At: now}, job: j, run: r}
 	if r.settling && (err == nil || errors.Is(err, ErrConflict)) {
-		r.settledItself(j, a, took, err)
+		outcome := Succeeded
+		if err != nil { // somebody else has changed the row: the work is undone
+			outcome = Skipped
+		}
+		e.storeAnswered()
+		e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err, Took: took})
+		r.over(a, err)
 		return
 	}
 	a.outcome = OutcomeOf(err)
@@ -490,18 +499,6 @@ func (r *run) dispatched(j *job) {
 	if j.seq > l.lastSeq {
 		l.lastSeq, l.last, l.lastSection = j.seq, j.rec.Cursor, j.section
 	}
-}
-
-// settledItself takes an attempt whose handler has written the success itself or
-// has found, err, that somebody else has changed the row.
-func (r *run) settledItself(j *job, a attempt, took time.Duration, err error) {
-	e, outcome := r.e, Succeeded
-	if err != nil {
-		outcome = Skipped // the work is undone
-	}
-	e.storeAnswered()
-	e.emit(Event{Kind: AttemptEnded, At: a.At, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err, Took: took})
-	r.over(a, err)
 }
 
 // over accounts for an attempt with nothing left to settle.
