@@ -13,12 +13,16 @@ import (
 )
 
 // Count counts the rows at a time, as [inspect.Counts] says.
-func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration) (inspect.Counts, error) {
-	c := inspect.Counts{ByStatus: make(map[string]int), Bands: make([]inspect.Band, len(edges))}
-	if err := t.discover(ctx, t.inserted); err != nil {
+func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration) (c inspect.Counts, err error) {
+	c.Bands = make([]inspect.Band, len(edges))
+	if err = t.discover(ctx, t.inserted); err != nil {
 		return c, err
 	}
-	if err := t.countStatuses(ctx, &c); err != nil {
+	status := t.text.AsStored(t.status)
+	if t.status == "" {
+		status = t.standingCase(t.standingLabel)
+	}
+	if c.ByStatus, err = t.CountBy(ctx, status); err != nil {
 		return c, err
 	}
 	for _, b := range t.branches {
@@ -37,18 +41,6 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		}
 	}
 	return c, nil
-}
-
-func (t *Table) countStatuses(ctx context.Context, c *inspect.Counts) (err error) {
-	if t.status != "" {
-		c.ByStatus, err = t.CountBy(ctx, t.text.AsStored(t.status))
-		return err
-	}
-	numbers, err := t.CountBy(ctx, t.standingCase())
-	for number, n := range numbers {
-		c.ByStatus[t.standingLabel(number)] += n
-	}
-	return err
 }
 
 // CountBy counts the rows by the values of an expression as text; NULL is "NULL".

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -64,36 +63,30 @@ func (t *layout) shownRow(raw []any, now time.Time) inspect.Row {
 func lastError(row []any) string { return db.AsText(row[len(row)-2]) }
 
 // standingCase numbers the states: the branch of a pending row, or one of the
-// ends behind them.
-func (t *layout) standingCase() string {
-	var b strings.Builder
-	b.WriteString("CASE")
-	for i, br := range t.branches {
-		fmt.Fprintf(&b, " WHEN %s THEN %d", br.cond, i)
-		if br.exhausted != "" {
-			fmt.Fprintf(&b, " WHEN %s THEN %d", br.exhausted, i)
+// ends behind them. as is the SQL for a number.
+func (t *layout) standingCase(as func(int) string) string {
+	expr := "CASE"
+	add := func(cond string, number int) {
+		if cond != "" {
+			expr += " WHEN " + cond + " THEN " + as(number)
 		}
 	}
-	for _, end := range []struct {
-		cond string
-		s    backlog.RowState
-	}{{t.success, backlog.RowSuccess}, {t.dead.cond, backlog.RowDead}} {
-		if end.cond != "" {
-			fmt.Fprintf(&b, " WHEN %s THEN %d", end.cond, len(t.branches)+int(end.s))
-		}
+	for i, b := range t.branches {
+		add(b.cond, i)
+		add(b.exhausted, i)
 	}
-	fmt.Fprintf(&b, " ELSE %d END", len(t.branches)+int(backlog.RowOther))
-	return b.String()
+	add(t.success, len(t.branches)+int(backlog.RowSuccess))
+	add(t.dead.cond, len(t.branches)+int(backlog.RowDead))
+	return expr + " ELSE " + as(len(t.branches)+int(backlog.RowOther)) + " END"
 }
 
 // standingLabel is what a table without a status column has for a number of
-// standingCase.
-func (t *layout) standingLabel(number string) string {
-	n, _ := strconv.Atoi(number)
+// standingCase, as SQL.
+func (t *layout) standingLabel(n int) string {
 	if n < len(t.branches) {
-		return t.branches[n].label
+		return t.text.Literal(t.branches[n].label)
 	}
-	return backlog.RowState(n - len(t.branches)).String()
+	return t.text.Literal(backlog.RowState(n - len(t.branches)).String())
 }
 
 func (t *layout) rowOf(raw []any, standing int, now time.Time) inspect.Row {

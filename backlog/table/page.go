@@ -50,22 +50,14 @@ func (t *layout) followsPolicy(lane backlog.Lane) bool {
 
 // segments returns where the query's lane can hold rows, within its cursors.
 func (t *layout) segments(q backlog.Query) (list []int) {
-	for seg := segNewest; seg <= segOldest; seg++ {
-		if !q.After.IsZero() && seg < q.After.Segment || !q.Until.IsZero() && seg > q.Until.Segment {
-			continue
-		}
-		has := false
-		switch {
-		case seg == segDated:
-			has = t.orderOf(q.Lane).known() != nil
-		case t.followsPolicy(q.Lane):
-			has = seg == segNewest && t.refresh == nil
-		case seg == segNewest:
-			has = t.missing("newest") != ""
-		default:
-			has = q.Widest && t.missing("oldest") != ""
-		}
-		if has {
+	has := [segOldest + 1]bool{segDated: t.orderOf(q.Lane).known() != nil}
+	if t.followsPolicy(q.Lane) {
+		has[segNewest] = t.refresh == nil
+	} else {
+		has[segNewest], has[segOldest] = t.missing("newest") != "", q.Widest && t.missing("oldest") != ""
+	}
+	for seg := range has {
+		if has[seg] && (q.After.IsZero() || seg >= q.After.Segment) && (q.Until.IsZero() || seg <= q.Until.Segment) {
 			list = append(list, seg)
 		}
 	}
@@ -317,11 +309,7 @@ func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (backlog.Pag
 				break
 			}
 			text, args := t.pageQuery(q, p, s.terms, s.room())
-			stmt, err := t.prepared.Prepare(ctx, t.db.Read, t.text.Place(text))
-			if err != nil {
-				return err
-			}
-			rows, err := stmt.Query(ctx, t.db.Read, args)
+			rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Place(text), args)
 			if err != nil {
 				return err
 			}

@@ -90,22 +90,10 @@ func (c *retryCols) read(row []any) (r backlog.Failures, err error) {
 	if r.Count, err = db.AsCount(row[c.countAt]); err != nil {
 		return r, fmt.Errorf("column %s: %w", c.count, err)
 	}
-	for _, x := range []struct {
-		col *timeCol
-		to  *time.Time
-	}{{c.last, &r.Last}, {c.next, &r.Next}} {
-		if x.col == nil || x.col.known() == nil { // the first of its kind, since the page was asked for
-			continue
-		}
-		raw := row[x.col.at]
-		if _, missing := x.col.missing(raw); missing {
-			continue
-		}
-		if *x.to, err = x.col.parse(raw); err != nil {
-			return r, err
-		}
+	if r.Last, err = c.last.in(row); err == nil {
+		r.Next, err = c.next.in(row)
 	}
-	return r, nil
+	return r, err
 }
 
 // retry resolves the columns of the policy.

@@ -95,6 +95,7 @@ func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh)
 		was := *from // as far as the customer's text goes, which a worker may have changed meanwhile
 		was.Reason, from = now.Reason, &was
 	}
+	w.work = work{batch: batch{target: s.Target}, rows: []*backlog.Settlement{s}, at: s.At}
 	columns, values, left := t.refresh.Changes(from, s.Refresh, now, s.At)
 	for i, v := range values {
 		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})
@@ -111,14 +112,14 @@ func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh)
 	if len(w.set) == 0 {
 		return w, left
 	}
-	w.set, w.Args = t.bound(onceEach(append(w.set, a.also...)), work{rows: []*backlog.Settlement{s}, at: s.At})
+	w.set, w.Args = t.bound(onceEach(append(w.set, a.also...)), w.work)
 	w.Text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
 	w.Args = db.Bind(w.Args, s.Record.Key)
 	return w, left
 }
 
 // refreshTargets are all that is written to rows, for statements that need no row.
-func (t *layout) refreshTargets(now time.Time) (list []target) {
+func (t *layout) refreshTargets(now time.Time) (list []Write) {
 	from, to := attempt.All()
 	goesOn := to
 	goesOn.At = from.At.Add(time.Hour)
@@ -128,7 +129,7 @@ func (t *layout) refreshTargets(now time.Time) (list []target) {
 	} {
 		s.At, s.Record = now, new(backlog.Record) // without a key
 		w, _ := t.RefreshWrite(&s, &from, &from)
-		list = append(list, target{work{batch: batch{target: s.Target}}, w})
+		list = append(list, w)
 	}
 	return list
 }
@@ -224,38 +225,31 @@ func (t *Table) LockStates(ctx context.Context, tx *sql.Tx, group []backlog.Sett
 func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error) error {
 	s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess}
 	find, key := t.lockText(t.workOf(s))
-	lock, err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(find))
-	if err != nil {
-		return err
-	}
-	var settle *db.Statement
-	if change := t.update(t.workOf(s)); change.Text != "" {
-		if settle, err = t.prepared.Prepare(ctx, t.db.Write, t.text.Place(change.Text)); err != nil {
+	for _, text := range nonEmpty(find, t.update(t.workOf(s)).Text) { // the transaction may have the only connection
+		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text)); err != nil {
 			return err
 		}
 	}
-	err = t.InTx(ctx, func(tx *sql.Tx) error {
+	err := t.InTx(ctx, func(tx *sql.Tx) error {
 		var one int
-		err := lock.QueryRow(ctx, tx, key).Scan(&one)
+		err := t.prepared.QueryRow(ctx, tx, t.text.Place(find), key).Scan(&one)
 		if errors.Is(err, sql.ErrNoRows) {
 			return t.conflict(ctx, tx, s)
 		}
 		if err == nil {
 			err = f(tx)
 		}
-		if err == nil && settle != nil {
-			s.At = at()
-			w := t.workOf(s)
-			n, wrong := db.Affected(settle.Exec(ctx, tx, t.update(w).Args))
-			if wrong != nil {
-				return fmt.Errorf("settlement: %w", wrong)
-			}
-			err = t.kept(ctx, tx, w, n)
+		if err != nil {
+			return err
 		}
-		if err == nil && undo {
-			err = ErrUndo
+		s.At = at()
+		if err = t.settleRow(ctx, tx, s); err != nil && !errors.Is(err, backlog.ErrConflict) { // by f
+			return fmt.Errorf("settlement: %w", err)
 		}
-		return err
+		if undo {
+			return ErrUndo
+		}
+		return nil
 	})
 	if errors.As(err, new(commitError)) {
 		r.Unsure = true

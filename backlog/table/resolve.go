@@ -144,16 +144,13 @@ func (r *resolver) filter(setting string, list []mapping.Condition) filter {
 // branches returns the conditions of a pending state: one for each status.
 func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) (list []branch) {
 	defer r.unheld(setting, s)()
-	alternatives, labels := [][]mapping.Condition{s.When}, []string{map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[lane]}
-	if len(s.When) == 0 {
-		alternatives, labels = nil, nil
-		for _, v := range s.Values {
-			alternatives = append(alternatives, []mapping.Condition{{Column: r.t.m.Status, Values: []mapping.Value{v}}})
-			labels = append(labels, v.Text)
-		}
+	if len(s.When) > 0 {
+		label := map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[lane]
+		return []branch{{lane: lane, label: label, filter: r.filter(setting, s.When)}}
 	}
-	for i, when := range alternatives {
-		b := branch{lane: lane, label: labels[i], filter: r.filter(setting, when)}
+	for _, v := range s.Values {
+		is := []mapping.Condition{{Column: r.t.m.Status, Values: []mapping.Value{v}}}
+		b := branch{lane: lane, label: v.Text, filter: r.filter(setting, is)}
 		if !slices.ContainsFunc(list, b.same) { // 1 and '1' are one value of a number's column
 			list = append(list, b)
 		}

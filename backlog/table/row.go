@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"backlog/backlog"
@@ -74,7 +75,7 @@ func (t *layout) newColumns() columns {
 		}
 		s.told, s.columns = append(s.told, expr), append(s.columns, c)
 	}
-	s.told, s.columns = append(s.told, t.standingCase()), append(s.columns, nil)
+	s.told, s.columns = append(s.told, t.standingCase(strconv.Itoa)), append(s.columns, nil)
 	return s
 }
 
@@ -131,10 +132,7 @@ func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, all s
 // cannot be read of its times is zero.
 func (t *layout) recordOf(row []any, branch int) backlog.Record {
 	rec := backlog.Record{Key: t.keyOf(row)}
-	raw := row[t.inserted.at]
-	if _, missing := t.inserted.missing(raw); !missing && t.inserted.known() != nil {
-		rec.Inserted, _ = t.inserted.known().Parse(raw)
-	}
+	rec.Inserted, _ = t.inserted.in(row)
 	_ = t.remember(&rec, row)
 	t.fill(&rec, row, branch)
 	return rec

@@ -107,39 +107,33 @@ func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
 // are as they were read where there is nothing to write. The statements are
 // prepared before the transaction begins, since it has the only connection.
 func (t *Table) settleBatches(ctx context.Context, works []work) error {
-	type update struct {
-		work
-		stmt *db.Statement
-		args []any
-	}
-	var updates []update
+	var writes []Write
 	for _, w := range works {
-		change := t.update(w)
-		if change.Text == "" {
+		x := t.update(w)
+		if x.Text == "" {
 			if n, err := t.asBefore(ctx, t.db.Read, w); err != nil || n != int64(len(w.rows)) {
 				return cmp.Or(err, backlog.ErrConflict)
 			}
 			continue
 		}
-		stmt, err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(change.Text))
-		if err != nil {
+		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(x.Text)); err != nil {
 			return err
 		}
-		updates = append(updates, update{w, stmt, change.Args})
+		writes = append(writes, x)
 	}
-	if len(updates) == 0 {
+	if len(writes) == 0 {
 		return nil
 	}
 	return t.InTx(ctx, func(tx *sql.Tx) error {
-		for _, u := range updates {
-			n, err := db.Affected(u.stmt.Exec(ctx, tx, u.args))
-			if t.db.Class(err) == db.Refused || err == nil && n != int64(len(u.rows)) {
+		for _, x := range writes {
+			n, err := t.prepared.Exec(ctx, tx, t.text.Place(x.Text), x.Args)
+			if t.db.Class(err) == db.Refused || err == nil && n != int64(len(x.rows)) {
 				return backlog.ErrConflict
 			}
 			if err != nil {
 				return err
 			}
-			if n, err := t.still(ctx, tx, u.work); n > 0 || err != nil {
+			if n, err := t.still(ctx, tx, x.work); n > 0 || err != nil {
 				return cmp.Or(err, backlog.ErrConflict)
 			}
 		}
@@ -166,16 +160,14 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 				if err != nil && !errors.Is(err, backlog.ErrConflict) && !errors.As(err, new(*Problem)) && t.db.Class(err) != db.Refused {
 					return err
 				}
+				end := "RELEASE SAVEPOINT one"
 				if err != nil {
-					refused[i] = err
-					if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT one"); err != nil {
-						// A trigger can end the transaction, RAISE(ROLLBACK):
-						// the others have to be written anew.
-						lost = t.db.Class(err) == db.Other
-						return err
-					}
+					refused[i], end = err, "ROLLBACK TO SAVEPOINT one" // the next one hides it
 				}
-				if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT one"); err != nil {
+				if _, err := tx.ExecContext(ctx, end); err != nil {
+					// A trigger can end the transaction, RAISE(ROLLBACK): the others
+					// have to be written anew.
+					lost = refused[i] != nil && t.db.Class(err) == db.Other
 					return err
 				}
 			}
@@ -188,13 +180,18 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 }
 
 // settleRow writes one settlement, or returns why it is not written.
-func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) error {
-	w := t.workOf(s)
-	n, err := t.writeRow(ctx, tx, w)
-	if err == nil {
-		err = t.kept(ctx, tx, w, n)
+func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (err error) {
+	w, found := t.update(t.workOf(s)), int64(0)
+	if w.Text != "" {
+		found, err = t.prepared.Exec(ctx, tx, t.text.Place(w.Text), w.Args)
 	}
-	if err == nil && n == 0 {
+	if err == nil && found == 0 && (w.Text == "" || t.db.ChangedOnly) {
+		found, err = t.asBefore(ctx, tx, w.work)
+	}
+	if err == nil {
+		err = t.kept(ctx, tx, w.work, found)
+	}
+	if err == nil && found == 0 {
 		err = t.conflict(ctx, tx, s)
 	}
 	return err
@@ -223,18 +220,6 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 		err = backlog.ErrConflict
 	}
 	return err
-}
-
-// writeRow returns how many rows it found.
-func (t *Table) writeRow(ctx context.Context, tx *sql.Tx, w work) (found int64, err error) {
-	change := t.update(w)
-	if change.Text != "" {
-		found, err = db.Affected(tx.ExecContext(ctx, t.text.Place(change.Text), change.Args...))
-	}
-	if err == nil && found == 0 && (change.Text == "" || t.db.ChangedOnly) {
-		found, err = t.asBefore(ctx, tx, w)
-	}
-	return found, err
 }
 
 // undone is the *Problem of a row of the batch that is as it was, though the database has

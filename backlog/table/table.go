@@ -202,11 +202,6 @@ func (t *layout) Name() string { return t.name }
 // Mapping says what the columns mean.
 func (t *layout) Mapping() mapping.Mapping { return t.m }
 
-// Close lets go of the statements that the table has prepared; the database stays
-// open. Only a program that makes tables again and again from one database needs it.
-// Nothing must use the table at the time or afterwards.
-func (t *Table) Close() error { return t.prepared.Close() }
-
 // Ping returns nil when the database answers.
 func (t *Table) Ping(ctx context.Context) error {
 	var one int

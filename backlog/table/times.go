@@ -71,6 +71,18 @@ func (c *timeCol) parse(raw any) (time.Time, error) {
 	return at, err
 }
 
+// in returns the time that the row has in the column, if there is one; zero: none, or in a
+// form that is not known yet, since the row is the first of its kind.
+func (c *timeCol) in(row []any) (time.Time, error) {
+	if c == nil || c.known() == nil {
+		return time.Time{}, nil
+	}
+	if _, missing := c.missing(row[c.at]); missing {
+		return time.Time{}, nil
+	}
+	return c.parse(row[c.at])
+}
+
 // isAssumed reports whether the times that are read from the column are of a type
 // without zone, and nobody has said which it is.
 func (c *timeCol) isAssumed() bool {
@@ -99,9 +111,7 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 
 // earliest is the bound below which no date is believed: a zero date, or what
 // is no date at all, is not old.
-func (c *timeCol) earliest() any {
-	return c.known().Lower(timeform.First)
-}
+func (c *timeCol) earliest() any { return c.known().Lower(timeform.First) }
 
 // writeForm returns the form in which a time is written to the column: its
 // own, as its rows show it, else the form of the column of insertion if it suits.

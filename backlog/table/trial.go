@@ -7,18 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/table/db"
 )
-
-// A target is an outcome as it would be written to a row.
-type target struct {
-	work
-	Write
-}
 
 // settings name the place in the file from which an outcome's status comes.
 var settings = map[backlog.RowState]string{
@@ -27,13 +22,8 @@ var settings = map[backlog.RowState]string{
 	backlog.RowDead:    "statuses.dead",
 }
 
-func (t *layout) targetOf(s *backlog.Settlement) target {
-	w := t.workOf(s)
-	return target{w, t.update(w)}
-}
-
 // targets are the outcomes of all states, for statements that need no row.
-func (t *layout) targets(now time.Time) (list []target) {
+func (t *layout) targets(now time.Time) (list []Write) {
 	if t.refresh != nil {
 		return t.refreshTargets(now)
 	}
@@ -45,7 +35,7 @@ func (t *layout) targets(now time.Time) (list []target) {
 			{Target: backlog.RowDead, Failures: again}, {Target: backlog.RowDead, Failures: failed},
 		} {
 			s.Record, s.At = &backlog.Record{Origin: i}, now
-			if x := t.targetOf(&s); x.Text != "" && !slices.ContainsFunc(list, func(y target) bool { return y.Text == x.Text }) {
+			if x := t.update(t.workOf(&s)); x.Text != "" && !slices.ContainsFunc(list, func(y Write) bool { return y.Text == x.Text }) {
 				list = append(list, x)
 			}
 		}
@@ -95,7 +85,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	return t.db.Within(ctx, func(ctx context.Context) error {
 		for _, x := range t.targets(now) {
 			if err := t.db.Plan(ctx, t.text.Place(x.Text), len(x.Args)+len(t.key)); err != nil {
-				return t.Untaken(settings[x.target], x.Write, err)
+				return t.Untaken(settings[x.target], x, err)
 			}
 			for _, a := range x.set {
 				c := t.quotedColumn(a.col)
@@ -103,7 +93,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 					continue
 				}
 				if _, err := db.Texts(ctx, t.db.Read, "SELECT CAST(CAST("+a.expr+" AS "+c.Domain+") AS text)"); err != nil {
-					return t.Untaken(settings[x.target], x.Write, err)
+					return t.Untaken(settings[x.target], x, err)
 				}
 			}
 		}
@@ -120,7 +110,7 @@ func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
 			s.Error = strings.Repeat("x", min(n, 64<<10))
 		}
 	}
-	x := t.targetOf(&s)
+	x := t.update(t.workOf(&s))
 	if x.Text == "" || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
 		return nil
 	}
@@ -147,20 +137,20 @@ func (t *Table) Undone(ctx context.Context, f func(context.Context, *sql.Tx) err
 
 // try tries the settlement in a transaction that its caller undoes: the row is
 // locked as it was read, the outcome written, and the row judged as it stands then.
-func (t *Table) try(ctx context.Context, tx *sql.Tx, x target, r *backlog.Record) error {
+func (t *Table) try(ctx context.Context, tx *sql.Tx, x Write, r *backlog.Record) error {
 	find, key := t.lockText(x.work)
 	switch rows, err := db.Texts(ctx, tx, t.text.Place(find+t.text.NoWait), key...); {
 	case t.db.Class(err) == db.Busy && t.text.NoWait != "":
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
 	case err != nil:
-		return t.Untaken(settings[x.target], x.Write, err)
+		return t.Untaken(settings[x.target], x, err)
 	case len(rows) == 0:
 		return backlog.ErrConflict
 	}
 	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.Text), x.Args...))
 	switch {
 	case err != nil:
-		return t.Untaken(settings[x.target], x.Write, err)
+		return t.Untaken(settings[x.target], x, err)
 	case n == 0:
 		return t.undone(x.batch)
 	case n > 1:
@@ -188,8 +178,8 @@ func (t *Table) Untaken(place string, w Write, err error) error {
 // stillPending judges the row as the write has left it. The texts of two statuses
 // can differ and be the same to the database: to a collation that takes 'New' for
 // 'NEW', that knows no accents, or no spaces at the end.
-func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x target, key backlog.Key) error {
-	text := "SELECT " + t.standingCase() + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + prefixed(" AND ", t.where.cond)
+func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x Write, key backlog.Key) error {
+	text := "SELECT " + t.standingCase(strconv.Itoa) + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + prefixed(" AND ", t.where.cond)
 	standing := len(t.branches) // of a row that the filter leaves out
 	err := tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, key)...).Scan(&standing)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

@@ -107,6 +107,7 @@ func (w work) padded() []*backlog.Settlement {
 
 // A Write is a statement that writes an outcome to its rows.
 type Write struct {
+	work
 	Text string // "": nothing changes
 	Args []any  // first of what it sets, then of which rows
 	set  []assign
@@ -116,10 +117,10 @@ type Write struct {
 func (t *layout) update(w work) Write {
 	set, args := t.bound(t.assignments(w.batch), w)
 	if len(set) == 0 {
-		return Write{}
+		return Write{work: w}
 	}
 	cond, keys := t.asRead(w)
-	return Write{"UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(args, keys...), set}
+	return Write{w, "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(args, keys...), set}
 }
 
 // bound returns the assignments to the work's rows, and their arguments.

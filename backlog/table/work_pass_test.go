@@ -91,7 +91,6 @@ func TestWorkOnAPool(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.Close()
 			w := newWork(t, s, count...)
 			if err := w.Check(context.Background()); err != nil {
 				t.Error(err)

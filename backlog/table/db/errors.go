@@ -147,12 +147,7 @@ func isBroken(err error) bool {
 }
 
 // Class returns what the error means.
-func (db *DB) Class(err error) ErrorClass {
-	if err == nil {
-		return Other
-	}
-	return db.fault(err).Class
-}
+func (db *DB) Class(err error) ErrorClass { return db.fault(err).Class }
 
 // MayPass reports whether the same call may succeed later, or its context is done.
 func (db *DB) MayPass(err error) bool {

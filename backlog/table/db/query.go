@@ -3,10 +3,8 @@ package db
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 )
 
@@ -66,83 +64,62 @@ func AsCount(raw any) (int, error) {
 		return 0, nil
 	case int64:
 		return int(v), nil
-	case float64:
-		if v == float64(int64(v)) {
-			return int(v), nil
-		}
-	case string:
-		if n, err := strconv.Atoi(v); err == nil {
-			return n, nil
-		}
+	}
+	if f, ok := ParseDecimal(AsText(raw)); ok && f == float64(int(f)) {
+		return int(f), nil
 	}
 	return 0, fmt.Errorf("%v is not a number of failures", raw)
 }
 
-// A Statement is one that is run again and again.
-type Statement struct {
-	text     string
-	prepared *sql.Stmt // nil where the driver itself prepares what comes again
-}
-
-func (s *Statement) Query(ctx context.Context, pool *sql.DB, args []any) (*sql.Rows, error) {
-	if s.prepared == nil {
-		return pool.QueryContext(ctx, s.text, args...)
-	}
-	return s.prepared.QueryContext(ctx, args...)
-}
-
-func (s *Statement) Exec(ctx context.Context, tx *sql.Tx, args []any) (sql.Result, error) {
-	if s.prepared == nil {
-		return tx.ExecContext(ctx, s.text, args...)
-	}
-	return tx.StmtContext(ctx, s.prepared).ExecContext(ctx, args...)
-}
-
-func (s *Statement) QueryRow(ctx context.Context, tx *sql.Tx, args []any) *sql.Row {
-	if s.prepared == nil {
-		return tx.QueryRowContext(ctx, s.text, args...)
-	}
-	return tx.StmtContext(ctx, s.prepared).QueryRowContext(ctx, args...)
-}
-
-// Statements are the prepared statements of a pool, by their texts. They may be
-// used concurrently.
+// Statements are statements that are run again and again on a pool. They may be used
+// concurrently.
 type Statements struct {
 	Plain bool // nothing is to be prepared: the driver does, or must not
 
-	list sync.Map // of *Statement, by their texts
+	list sync.Map // of *sql.Stmt, by their texts
 }
 
-// Prepare returns the statement for the text, in which the places of arguments
-// are marked as the database does. It may wait for a connection.
-func (c *Statements) Prepare(ctx context.Context, pool *sql.DB, text string) (*Statement, error) {
-	if have, ok := c.list.Load(text); ok {
-		return have.(*Statement), nil
+// Prepare prepares the statement, in which the places of arguments are marked as the database
+// does, unless it is. It may wait for a connection.
+func (c *Statements) Prepare(ctx context.Context, pool *sql.DB, text string) error {
+	if _, ok := c.list.Load(text); ok || c.Plain {
+		return nil
 	}
-	s := &Statement{text: text}
-	if !c.Plain {
-		var err error
-		if s.prepared, err = pool.PrepareContext(ctx, text); err != nil {
-			return nil, err
-		}
+	stmt, err := pool.PrepareContext(ctx, text)
+	if err != nil {
+		return err
 	}
-	have, raced := c.list.LoadOrStore(text, s)
-	if raced && s.prepared != nil {
-		s.prepared.Close()
+	if _, raced := c.list.LoadOrStore(text, stmt); raced {
+		stmt.Close()
 	}
-	return have.(*Statement), nil
+	return nil
 }
 
-// Close lets go of all statements.
-func (c *Statements) Close() error {
-	var errs []error
-	for _, s := range c.list.Range {
-		if stmt := s.(*Statement).prepared; stmt != nil {
-			errs = append(errs, stmt.Close())
-		}
+// Query runs the statement, prepared, on the pool.
+func (c *Statements) Query(ctx context.Context, pool *sql.DB, text string, args []any) (*sql.Rows, error) {
+	if err := c.Prepare(ctx, pool, text); err != nil {
+		return nil, err
 	}
-	c.list.Clear()
-	return errors.Join(errs...)
+	if stmt, ok := c.list.Load(text); ok {
+		return stmt.(*sql.Stmt).QueryContext(ctx, args...)
+	}
+	return pool.QueryContext(ctx, text, args...)
+}
+
+// QueryRow runs the statement in a transaction, as it was prepared if it was.
+func (c *Statements) QueryRow(ctx context.Context, tx *sql.Tx, text string, args []any) *sql.Row {
+	if stmt, ok := c.list.Load(text); ok {
+		return tx.StmtContext(ctx, stmt.(*sql.Stmt)).QueryRowContext(ctx, args...)
+	}
+	return tx.QueryRowContext(ctx, text, args...)
+}
+
+// Exec likewise returns how many rows the statement has affected.
+func (c *Statements) Exec(ctx context.Context, tx *sql.Tx, text string, args []any) (int64, error) {
+	if stmt, ok := c.list.Load(text); ok {
+		return Affected(tx.StmtContext(ctx, stmt.(*sql.Stmt)).ExecContext(ctx, args...))
+	}
+	return Affected(tx.ExecContext(ctx, text, args...))
 }
 
 // Affected returns how many rows a statement has affected.

@@ -144,9 +144,6 @@ func (l *SessionLocks) Lock(ctx context.Context, server Server, name string) (ba
 		return s, nil
 	}
 	s.close()
-	if errors.Is(err, backlog.ErrLocked) {
-		return nil, err
-	}
 	return nil, s.db.Wrap(ctx, err)
 }
 

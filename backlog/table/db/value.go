@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -85,21 +86,13 @@ func (c *Column) converted(v mapping.Value) (any, error) {
 	if isTruth {
 		return truth, nil
 	}
-	if n, ok := parseNumber(t); ok {
+	if n, err := strconv.ParseInt(t, 10, 64); err == nil {
 		return n, nil
 	}
+	if f, ok := ParseDecimal(t); ok {
+		return f, nil
+	}
 	return v.Text, nil
-}
-
-// parseNumber returns the int64 or float64 that s is to a database.
-func parseNumber(s string) (any, bool) {
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return n, true
-	}
-	if f, ok := ParseDecimal(s); ok {
-		return f, true
-	}
-	return nil, false
 }
 
 // ParseDecimal is strconv.ParseFloat without what is a number to Go alone, such
@@ -175,10 +168,7 @@ func (c *Column) ParseKey(text string) (any, error) {
 // AtMost is the number as the column can hold it: what waits no longer for a larger one
 // need not be told from it.
 func (c *Column) AtMost(n int) int64 {
-	if c.Most > 0 {
-		return min(int64(n), c.Most)
-	}
-	return int64(n)
+	return min(int64(n), cmp.Or(c.Most, math.MaxInt64))
 }
 
 // OneMore is an expression that counts the column one up, but not beyond what it holds:
@@ -210,18 +200,12 @@ func (c *Column) Fit(s string) string {
 // most so many characters and so many bytes; 0: no limit but a sane one.
 func Cut(s string, characters, octets int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	if characters <= 0 {
-		characters = 64 << 10
-	}
-	if octets <= 0 {
-		octets = len(s)
-	}
-	for i, count := 0, 0; i < len(s); count++ {
-		_, size := utf8.DecodeRuneInString(s[i:])
-		if count == characters || i+size > octets {
+	left, octets := cmp.Or(characters, 64<<10), cmp.Or(octets, len(s))
+	for i, r := range s {
+		if left == 0 || i+utf8.RuneLen(r) > octets {
 			return s[:i]
 		}
-		i += size
+		left--
 	}
 	return s
 }

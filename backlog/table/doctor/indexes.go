@@ -25,26 +25,19 @@ type Plan struct {
 
 // Plans compares the indexes that the queries should have with the indexes there are.
 func Plans(ctx context.Context, t *table.Table, readings []table.Reading) (list []Plan, err error) {
-	d := t.DB()
-	err = d.Within(ctx, func(ctx context.Context) error {
-		conn, err := d.Read.Conn(ctx)
-		if err != nil {
+	d, was := t.DB(), t.Catalog()
+	cat, err := d.Describe(ctx, cmp.Or(was.Schema, was.In), was.Name)
+	if err == nil {
+		err = d.Within(ctx, func(ctx context.Context) (err error) {
+			list, err = compare(ctx, t, d.Read, cat, readings)
 			return err
-		}
-		defer conn.Close()
-		was := t.Catalog()
-		cat, err := d.Catalog(ctx, conn, cmp.Or(was.Schema, was.In), was.Name)
-		if err != nil {
-			return err
-		}
-		list, err = compare(ctx, t, conn, cat, readings)
-		return err
-	})
+		})
+	}
 	return list, err
 }
 
-// compare is Plans by a catalogue. conn may be nil where there is no table yet.
-func compare(ctx context.Context, t *table.Table, conn *sql.Conn, cat *db.Catalog, readings []table.Reading) (list []Plan, err error) {
+// compare is Plans by a catalogue. q is nil where there is no table yet.
+func compare(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog, readings []table.Reading) (list []Plan, err error) {
 	text := t.DB().Text()
 	for _, r := range readings {
 		name, create := indexOf(t, cat, r)
@@ -53,8 +46,8 @@ func compare(ctx context.Context, t *table.Table, conn *sql.Conn, cat *db.Catalo
 		serves := func(x db.Index) bool { return x.Where == "" || x.Name == name }
 		if i := slices.IndexFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name }); i >= 0 {
 			serving = cat.Indexes[i : i+1] // of the beginnings of texts, perhaps
-		} else if conn != nil && !slices.ContainsFunc(serving, serves) {
-			if p.Steps, err = explained(ctx, text, conn, r); err != nil {
+		} else if q != nil && !slices.ContainsFunc(serving, serves) {
+			if p.Steps, err = explained(ctx, text, q, r); err != nil {
 				return nil, err
 			}
 			// Whether a partial index serves the database alone can tell.
@@ -69,8 +62,8 @@ func compare(ctx context.Context, t *table.Table, conn *sql.Conn, cat *db.Catalo
 }
 
 // explained returns the plan of the page's query as the database has it.
-func explained(ctx context.Context, text *db.Text, conn *sql.Conn, r table.Reading) (steps []string, err error) {
-	lines, err := db.Scanned(ctx, conn, text.Explain+text.Place(r.Query), r.Args, func(rows *sql.Rows) (string, error) {
+func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading) (steps []string, err error) {
+	lines, err := db.Scanned(ctx, q, text.Explain+text.Place(r.Query), r.Args, func(rows *sql.Rows) (string, error) {
 		names, err := rows.Columns()
 		if err != nil {
 			return "", err

@@ -115,7 +115,7 @@ func Create(ctx context.Context, dialect db.Server, url string, steps []string) 
 func missingColumns(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time, wrong error) ([]string, error) {
 	var steps []string
 	text := d.Text()
-	for _, c := range retryColumns(text.Types, m, cat) {
+	for _, c := range policyColumns(text.Types, m, cat) {
 		if cat.Find(c.name, text.FoldsNames) == nil {
 			steps = append(steps, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name), text.Quote(c.name), c))
 			cat.Columns = append(cat.Columns, c.column())
@@ -170,40 +170,40 @@ func Samples(ctx context.Context, t *table.Table, now time.Time) ([]string, erro
 
 // A columnDef is a column that init can make.
 type columnDef struct {
-	name  string
-	decl  string
-	rest  string // what follows the type
-	class db.Class
+	name, decl string
+	rest       string // what follows the type
+	class      db.Class
 }
 
 // createTable returns the statement for a table as the mapping describes it, and
 // what the catalogue will say of it.
 func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
-	refreshing := isRefreshing(m)
-	if refreshing { // the table has what the file names
+	if isRefreshing(m) { // the table has what the file names
 		m = m.Refreshing(func(column string) bool { return column != "" })
 	}
-	none := refreshing && m.New.IsZero()
+	none := isRefreshing(m) && m.New.IsZero()
 	if len(m.ID) != 1 || !none && (len(m.New.When) > 0 || len(m.New.Values) == 0 || m.New.Values[0].Null) {
 		return "", nil, db.Problemf("create it yourself", "table %s does not exist, and its columns cannot be told from table.id and statuses.new", m.Name)
 	}
 	types, cat := d.Types, &db.Catalog{Kind: db.Relation}
 	var defs []string
-	add := func(c columnDef) {
-		if c.name == "" || cat.Find(c.name, true) != nil {
-			return
+	add := func(list ...columnDef) {
+		for _, c := range list {
+			if c.name != "" && cat.Find(c.name, true) == nil {
+				defs, cat.Columns = append(defs, "  "+d.Quote(c.name)+" "+c.String()), append(cat.Columns, c.column())
+			}
 		}
-		defs = append(defs, strings.TrimRight("  "+d.Quote(c.name)+" "+c.decl+" "+c.rest, " "))
-		cat.Columns = append(cat.Columns, c.column())
 	}
 	add(columnDef{name: m.ID[0], decl: types.Key, class: db.Integer})
 	cat.Columns[0].NotNull = true
 	if slices.ContainsFunc(m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
-		add(statusColumn(d, m))
+		status := columnDef{name: m.Status, decl: types.Status, class: db.Textual}
+		if len(m.New.Values) > 0 {
+			status.rest = "NOT NULL DEFAULT " + d.Literal(m.New.Values[0].Text)
+		}
+		add(status)
 	}
-	for _, c := range refreshColumns(types, m, nil) {
-		add(c)
-	}
+	add(refreshColumns(types, m, nil)...)
 	inserted, present := timeColumn(types, m.Inserted, m.Zone)
 	if inserted.rest = "NOT NULL"; present != "" {
 		inserted.rest += " DEFAULT " + present
@@ -215,11 +215,10 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 			add(c)
 		}
 	}
-	add(columnDef{m.Attempts, types.Integer, "NOT NULL DEFAULT 0", db.Integer})
-	add(columnDef{name: m.LastError, decl: types.Text, class: db.Textual})
+	add(columnDef{m.Attempts, types.Integer, counting, db.Integer}, columnDef{name: m.LastError, decl: types.Text, class: db.Textual})
 	for _, a := range m.Touch {
 		c := columnDef{name: a.Column, decl: types.Status, class: db.Textual}
-		if a.Value.Text == "now" && !a.Value.Quoted {
+		if a.Value.IsNow() {
 			c, _ = timeColumn(types, mapping.Time{Column: a.Column}, m.Zone)
 		}
 		add(c)
@@ -230,27 +229,21 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 	for _, c := range m.Columns {
 		add(columnDef{name: c, decl: types.Text, class: db.Textual})
 	}
-	for _, c := range retryColumns(types, m, nil) {
-		add(c)
-	}
+	add(policyColumns(types, m, nil)...)
 	cat.Uniques = [][]string{m.ID}
 	return "CREATE TABLE IF NOT EXISTS " + d.Qualified(m.Schema, m.Name) + " (\n" + strings.Join(defs, ",\n") + "\n)" + types.Options, cat, nil
 }
+
+// counting follows the type of a column that counts.
+const counting = "NOT NULL DEFAULT 0"
 
 // column is what the catalogue will say.
 func (c columnDef) column() db.Column {
 	return db.Column{Name: c.name, Decl: c.decl, Class: c.class, NotNull: strings.HasPrefix(c.rest, "NOT NULL")}
 }
 
-// statusColumn declares the status column, with the first of the new statuses for its
-// default.
-func statusColumn(d *db.Text, m mapping.Mapping) columnDef {
-	c := columnDef{name: m.Status, decl: d.Types.Status, class: db.Textual}
-	if len(m.New.Values) > 0 {
-		c.rest = "NOT NULL DEFAULT " + d.Literal(m.New.Values[0].Text)
-	}
-	return c
-}
+// String is the type and what follows it.
+func (c columnDef) String() string { return strings.TrimRight(c.decl+" "+c.rest, " ") }
 
 // timeColumn returns a column that holds times, and the default that writes the
 // present, if there is one.
@@ -266,32 +259,33 @@ func timeColumn(types db.Types, tc mapping.Time, zone *time.Location) (c columnD
 	return columnDef{name: tc.Column, decl: at.Decl}, at.Present
 }
 
-// retryColumns declares the columns of the policy, for a table whose columns are known or,
+// timeLike returns a column for times that are written as those in the one of that name,
+// which one of another type would turn into something else; cat is nil for a new table.
+func timeLike(types db.Types, m mapping.Mapping, cat *db.Catalog, name string) (at columnDef, found bool) {
+	at, _ = timeColumn(types, mapping.Time{As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone)
+	if cat == nil {
+		return at, false
+	}
+	c := cat.Find(name, true)
+	if found = c != nil && !c.Generated; found {
+		at.decl, at.class = c.Decl, c.Class
+	}
+	return at, found
+}
+
+// policyColumns declares the columns of the policy, for a table whose columns are known or,
 // with a nil catalogue, a new one. Constant defaults let the database add them
 // without writing every row, and no type is one that a STRICT table lacks.
-func retryColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) []columnDef {
+func policyColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) []columnDef {
 	r := m.Policy
 	if r == nil || isRefreshing(m) {
 		return refreshColumns(types, m, cat)
 	}
-	at, _ := timeColumn(types, mapping.Time{Column: r.Last, As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone)
-	if cat != nil {
-		// Times are written there as in the column of insertion, which one
-		// of another type would turn into something else.
-		if c := cat.Find(m.Inserted.Column, true); c != nil && !c.Generated {
-			at.decl, at.class = c.Decl, c.Class
-		}
-	}
-	count := columnDef{"", types.Integer, "NOT NULL DEFAULT 0", db.Integer}
-	named := func(name string, c columnDef) columnDef { c.name = name; return c }
-	list := []columnDef{named(r.Count, count), at}
-	if r.Next != "" {
-		list = append(list, named(r.Next, at))
-	}
-	if r.InRetry != "" {
-		list = append(list, named(r.InRetry, count))
-	}
-	return list
+	at, _ := timeLike(types, m, cat, m.Inserted.Column)
+	last, next := at, at
+	last.name, next.name = r.Last, r.Next
+	list := []columnDef{{r.Count, types.Integer, counting, db.Integer}, last, next, {r.InRetry, types.Integer, counting, db.Integer}}
+	return slices.DeleteFunc(list, func(c columnDef) bool { return c.name == "" })
 }
 
 func isRefreshing(m mapping.Mapping) bool { return m.Policy != nil && m.Policy.Refresh != nil }
@@ -304,30 +298,21 @@ func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []
 		return nil
 	}
 	next, _ := m.Policy.RefreshColumn(mapping.RefreshAt)
-	at, _ := timeColumn(types, mapping.Time{As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone)
-	var has *db.Column
-	if cat != nil {
-		has = cat.Find(next, true)
-	}
-	if has != nil { // empty columns take its form
-		at.decl, at.class = has.Decl, has.Class
-	}
-	number := columnDef{"", types.Integer, "NOT NULL DEFAULT 0", db.Integer}
+	at, has := timeLike(types, m, cat, next) // empty columns take its form
 	for i := range mapping.RefreshColumns {
 		name, named := m.Policy.RefreshColumn(i)
-		if has != nil && !named && i > mapping.AttemptNo {
-			continue
+		c := at
+		switch i {
+		case mapping.AttemptNo, mapping.Disabled:
+			c = columnDef{"", types.Integer, counting, db.Integer}
+		case mapping.AttemptUID:
+			c = columnDef{decl: types.Status, class: db.Textual}
+		case mapping.DisabledReason:
+			c = columnDef{decl: types.Text, class: db.Textual}
 		}
-		c, ok := map[int]columnDef{
-			mapping.AttemptNo: number, mapping.Disabled: number,
-			mapping.AttemptUID:     {decl: types.Status, class: db.Textual},
-			mapping.DisabledReason: {decl: types.Text, class: db.Textual},
-		}[i]
-		if !ok {
-			c = at
+		if c.name = name; !has || named || i <= mapping.AttemptNo {
+			list = append(list, c)
 		}
-		c.name = name
-		list = append(list, c)
 	}
 	if cat != nil {
 		return append(list[1:], list[0])
@@ -336,8 +321,4 @@ func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []
 		list = append(list, columnDef{name: m.Policy.Rule, decl: types.Text, class: db.Textual})
 	}
 	return list
-}
-
-func (c columnDef) String() string {
-	return strings.TrimRight(fmt.Sprintf("%s %s", c.decl, c.rest), " ")
 }

@@ -14,7 +14,6 @@
 package refresh
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -233,12 +232,6 @@ func (s *Store) try(ctx context.Context, tx *sql.Tx, steps settlements) error {
 		return backlog.ErrConflict
 	}
 	for _, g := range steps {
-		if next := *g.Refresh; next.Disabled { // by the longest reason that there can be
-			if c := s.Refresh().Column(mapping.DisabledReason); c != nil {
-				next.Reason = strings.Repeat("x", min(cmp.Or(c.Length, c.Octets, len(next.Reason)), 64<<10))
-			}
-			g.Refresh = &next
-		}
 		w, left := s.RefreshWrite(&g, now, now)
 		if w.Text != "" {
 			if _, err := tx.ExecContext(ctx, s.d.Text().Place(w.Text), w.Args...); err != nil {

@@ -161,7 +161,7 @@ func (s sample) asForm(zone *time.Location) Form {
 	case s.real:
 		class = Real
 	}
-	switch c := named(s.shape.form).(type) {
+	switch c := named[s.shape.form].(type) {
 	case nil:
 	case unix:
 		c.class, c.fraction = class, s.part
@@ -183,15 +183,8 @@ func (s sample) asForm(zone *time.Location) Form {
 	return Form{c}
 }
 
-// named returns the form whose name is the whole `as:`, nil if there is none.
-func named(name string) codec {
-	for _, c := range []codec{julian{}, units[0], units[1], units[2]} {
-		if c.String() == name {
-			return c
-		}
-	}
-	return nil
-}
+// named are the forms whose name is the whole `as:`.
+var named = map[string]codec{"julian": julian{}, "unix_s": units[0], "unix_ms": units[1], "unix_us": units[2]}
 
 // Seconds is the form of whole seconds since 1970.
 var Seconds = Form{units[0]}
@@ -207,7 +200,7 @@ func Standard(zone *time.Location) Form {
 // with an offset is for texts that all have the zone's or, if that changes,
 // UTC's.
 func Parse(as string, zone *time.Location) (Form, error) {
-	if c := named(as); c != nil {
+	if c := named[as]; c != nil {
 		return Form{c}, nil
 	}
 	layout, ok := strings.CutPrefix(as, "text:")

@@ -231,7 +231,7 @@ func (w *SQLHandler) Try(ctx context.Context, r *backlog.Record) error {
 }
 
 // run runs the statements.
-func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record, prepared []*db.Statement) error {
+func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) error {
 	var sent, got strings.Builder
 	logged := w.Log != nil && w.Log.Enabled(ctx, slog.LevelDebug)
 	defer backlog.LogExchange(ctx, w.Log, r, func() (string, string) { return sent.String(), got.String() })
@@ -240,7 +240,7 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record, pre
 		if logged {
 			s.show(&sent, i+1, r)
 		}
-		n, err := db.Affected(prepared[i].Exec(ctx, tx, s.args(r)))
+		n, err := w.prepared.Exec(ctx, tx, s.text, s.args(r))
 		if err == nil && n == 0 && s.changes && !w.allowZeroRows {
 			err = errNoRow
 		}
@@ -319,13 +319,12 @@ func (w *SQLHandler) transact(ctx context.Context, in func(context.Context, func
 	}
 	begun := false
 	err := w.d.Patiently(ctx, func(ctx context.Context) error {
-		prepared, err := w.prepare(ctx)
-		if err != nil {
+		if err := w.prepare(ctx); err != nil {
 			return err
 		}
 		return in(ctx, func(tx *sql.Tx) error {
 			begun = true
-			return w.run(ctx, tx, r, prepared)
+			return w.run(ctx, tx, r)
 		})
 	})
 	s, isStep := errors.AsType[*stepError](err)
@@ -344,19 +343,15 @@ func (w *SQLHandler) transact(ctx context.Context, in func(context.Context, func
 	return w.d.Wrap(ctx, err)
 }
 
-// prepare returns the statements, prepared when they are first needed.
-func (w *SQLHandler) prepare(ctx context.Context) ([]*db.Statement, error) {
-	list := make([]*db.Statement, len(w.steps))
+// prepare prepares the statements when they are first needed.
+func (w *SQLHandler) prepare(ctx context.Context) error {
 	for i := range w.steps {
-		s, err := w.prepared.Prepare(ctx, w.d.Write, w.steps[i].text)
-		if err != nil {
-			err = w.misunderstood(i, err)
-			if p := (*db.Problem)(nil); errors.As(err, &p) {
+		if err := w.prepared.Prepare(ctx, w.d.Write, w.steps[i].text); err != nil {
+			if err = w.misunderstood(i, err); errors.As(err, new(*db.Problem)) {
 				err = backlog.Unstarted(err)
 			}
-			return nil, err
+			return err
 		}
-		list[i] = s
 	}
-	return list, nil
+	return nil
 }
