@@ -19,30 +19,21 @@ import (
 	"time"
 )
 
-// A server is one that tests may use.
-type server struct {
-	what, driver   string
-	env, otherwise string // the variable that names it, and where it is else
-	dsn            func(u *url.URL) string
-	create, drop   string // what is made of the test's own, for NAME
+// PostgresURL returns the URL of the server; its user may create schemas and roles.
+func PostgresURL(tb testing.TB) *url.URL {
+	tb.Helper()
+	return reach(tb, "PostgreSQL", "BACKLOG_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432/postgres", func(ctx context.Context, u *url.URL) error {
+		return Open(tb, "pgx", u.String()).PingContext(ctx)
+	})
 }
 
-var (
-	postgres = server{
-		"PostgreSQL", "pgx", "BACKLOG_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432/postgres",
-		(*url.URL).String, `CREATE SCHEMA "NAME"`, `DROP SCHEMA IF EXISTS "NAME" CASCADE`,
-	}
-	mysql = server{
-		"MySQL or MariaDB", "mysql", "BACKLOG_TEST_MYSQL", "mysql://root@127.0.0.1:3306/test",
-		func(u *url.URL) string { return DSN(u, "") }, "CREATE DATABASE NAME CHARACTER SET utf8mb4", "DROP DATABASE IF EXISTS NAME",
-	}
-)
-
-// PostgresURL returns the URL of the server; its user may create schemas and roles.
-func PostgresURL(tb testing.TB) *url.URL { tb.Helper(); return postgres.reach(tb) }
-
 // MySQLURL returns the URL of the server; its user may create databases and users.
-func MySQLURL(tb testing.TB) *url.URL { tb.Helper(); return mysql.reach(tb) }
+func MySQLURL(tb testing.TB) *url.URL {
+	tb.Helper()
+	return reach(tb, "MySQL or MariaDB", "BACKLOG_TEST_MYSQL", "mysql://root@127.0.0.1:3306/test", func(ctx context.Context, u *url.URL) error {
+		return Open(tb, "mysql", DSN(u, "")).PingContext(ctx)
+	})
+}
 
 // Postgres makes a schema that is dropped when the test has ended, and returns
 // its name, which begins with the prefix, and a URL whose search_path it is.
@@ -50,7 +41,8 @@ func MySQLURL(tb testing.TB) *url.URL { tb.Helper(); return mysql.reach(tb) }
 // it must be there.
 func Postgres(tb testing.TB, prefix string) (schema string, u *url.URL) {
 	tb.Helper()
-	schema, u = postgres.make(tb, prefix)
+	schema, u = Name(prefix), PostgresURL(tb)
+	own(tb, Open(tb, "pgx", u.String()), `CREATE SCHEMA "`+schema+`"`, `DROP SCHEMA IF EXISTS "`+schema+`" CASCADE`)
 	q := u.Query()
 	q.Set("search_path", `"`+schema+`"`)
 	u.RawQuery = q.Encode()
@@ -60,9 +52,23 @@ func Postgres(tb testing.TB, prefix string) (schema string, u *url.URL) {
 // MySQL makes a database, likewise.
 func MySQL(tb testing.TB, prefix string) (database string, u *url.URL) {
 	tb.Helper()
-	database, u = mysql.make(tb, prefix)
+	database, u = Name(prefix), MySQLURL(tb)
+	own(tb, Open(tb, "mysql", DSN(u, "")), "CREATE DATABASE "+database+" CHARACTER SET utf8mb4", "DROP DATABASE IF EXISTS "+database)
 	u.Path = "/" + database
 	return database, u
+}
+
+// own makes what is the test's own, and drops it when the test has ended.
+func own(tb testing.TB, db *sql.DB, create, drop string) {
+	tb.Helper()
+	if _, err := db.Exec(create); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if _, err := db.Exec(drop); err != nil {
+			tb.Error(err)
+		}
+	})
 }
 
 // RedisURL returns the URL of a Redis, or skips the test likewise; lists in it have
@@ -160,27 +166,4 @@ func Open(tb testing.TB, driver, dsn string) *sql.DB {
 	}
 	tb.Cleanup(func() { db.Close() })
 	return db
-}
-
-func (s server) make(tb testing.TB, prefix string) (name string, u *url.URL) {
-	tb.Helper()
-	u = s.reach(tb)
-	db := Open(tb, s.driver, s.dsn(u))
-	name = Name(prefix)
-	if _, err := db.Exec(strings.ReplaceAll(s.create, "NAME", name)); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if _, err := db.Exec(strings.ReplaceAll(s.drop, "NAME", name)); err != nil {
-			tb.Error(err)
-		}
-	})
-	return name, u
-}
-
-func (s server) reach(tb testing.TB) *url.URL {
-	tb.Helper()
-	return reach(tb, s.what, s.env, s.otherwise, func(ctx context.Context, u *url.URL) error {
-		return Open(tb, s.driver, s.dsn(u)).PingContext(ctx)
-	})
 }
