@@ -181,8 +181,7 @@ func TestExecInput(t *testing.T) {
 
 // Why a record is dead is told only of dead ones.
 func TestExecTellsOfDeadRecords(t *testing.T) {
-	t.Setenv("BACKLOG_REASON", "the parent's")
-	t.Setenv("BACKLOG_ERROR", "the parent's")
+	t.Parallel()
 	long := strings.Repeat("é", 1500)
 	for _, tt := range []struct{ name, reason, err, want string }{
 		{"a living one", "", "stale", "\n"},
