@@ -125,6 +125,9 @@ func TestSpecialAddresses(t *testing.T) {
 			t.Errorf("%s: special %v, want %v", addr, got, want)
 		}
 	}
+	if !special(netip.Addr{}) {
+		t.Error("an address that cannot be read would be called")
+	}
 }
 
 func TestAllowErrors(t *testing.T) {

@@ -41,7 +41,7 @@ func readAnswer(resp *http.Response) []byte {
 // outcome returns the error that stands for a response.
 func (p *plan) outcome(r *backlog.Record, resp *http.Response, text []byte, now time.Time) error {
 	status := resp.StatusCode
-	if status == http.StatusAccepted && !has(p.named, status) && r.Refresh != nil && r.Refresh.UID != "" {
+	if status == http.StatusAccepted && !has(p.Success, status) && r.Refresh != nil && r.Refresh.UID != "" {
 		return backlog.Accepted // the outcome follows
 	}
 	if has(p.success, status) {
@@ -102,9 +102,9 @@ const minHidden, minToken = 6, 16
 // hider returns what replaces secrets, the literal ones, in what a server says:
 // the secrets as given, without whsec_ and decoded, the value of each header and
 // its last word, the URL's password and what may be secret in its path and query.
-func (p *plan) hider(secrets []string) *strings.Replacer {
+func (p *plan) hider() *strings.Replacer {
 	var texts []string
-	for i, s := range secrets {
+	for i, s := range p.Secrets {
 		texts = append(texts, s, strings.TrimPrefix(s, secretPrefix), string(p.fixed[i]))
 	}
 	for name, values := range p.headers {

@@ -62,15 +62,9 @@ func (p *plan) setTransport(h *Handler) error {
 // dialAllowed connects, but to no address that is not allowed. What counts is
 // the address at the moment of connecting: names may point elsewhere any time.
 func (p *plan) dialAllowed(ctx context.Context, network, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
+	host, port, _ := net.SplitHostPort(address)
 	d := net.Dialer{Timeout: connectTime, ControlContext: func(_ context.Context, _, at string, _ syscall.RawConn) error {
-		addr, err := netip.ParseAddrPort(at)
-		if err != nil {
-			return &refusal{"an address that cannot be read is not called"}
-		}
+		addr, _ := netip.ParseAddrPort(at) // one that cannot be read is refused
 		return p.allow.dial(host, port, addr.Addr())
 	}}
 	return d.DialContext(ctx, network, address)
@@ -186,16 +180,13 @@ func parseAllowed(text string) (a allowed, ok bool) {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return allowed{net: p.Masked()}, !p.Addr().Is4In6()
 	}
-	host := strings.Trim(text, "[]")
-	if _, isAddr := parseAddress(host); !isAddr && strings.Contains(text, ":") {
-		var err error
-		if host, a.port, err = net.SplitHostPort(text); err != nil {
-			return a, false
-		}
-		if n, err := strconv.ParseUint(a.port, 10, 16); err != nil || n == 0 {
-			return a, false
-		}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil { // no port
+		host = strings.Trim(text, "[]")
+	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return a, false
 	}
+	a.port = port
 	if addr, isAddr := parseAddress(host); isAddr {
 		a.net = netip.PrefixFrom(addr, addr.BitLen())
 		return a, true
@@ -289,7 +280,7 @@ func special(addr netip.Addr) bool {
 		b := addr.As16()
 		addr = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	return guard.SafeAddr(addr) != nil
+	return !addr.IsValid() || guard.SafeAddr(addr) != nil
 }
 
 // allSpecial reports whether the network has none but special addresses.

@@ -134,43 +134,41 @@ func (h *Handler) plan() (*plan, error) {
 
 // A plan is what the configuration comes to. It is immutable.
 type plan struct {
+	*Settings
 	url             *urlTemplate
 	method          string
 	bodiless        bool
 	headers         http.Header // the configured ones and those that never change
 	source          string
 	now             func() time.Time
-	success, reject []Status
-	named           []Status // success as it was given
+	success, reject []Status // with defaults
 
-	fixed   [][]byte // keys
-	rotated []string // files of keys
-
+	fixed     [][]byte // keys
 	allow     allowList
 	transport *http.Transport
 	hide      *strings.Replacer // of secrets in what the server says
 }
 
 func newPlan(h *Handler) (*plan, error) {
-	p := &plan{source: h.Source, rotated: h.SecretFiles, now: h.Now}
+	p := &plan{Settings: &h.Settings, source: h.Source, now: h.Now}
 	if p.now == nil {
 		p.now = time.Now
 	}
-	err := mapping.FirstProblem(func(fail func(field, problem string)) { p.read(&h.Settings, fail) })
+	err := mapping.FirstProblem(p.read)
 	if h.URL == "" {
 		err = errors.New("url: is empty" + exampleURL)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.hide = p.hider(h.Secrets)
+	p.hide = p.hider()
 	return p, p.setTransport(h)
 }
 
 // keys returns the keys to sign with; files are read as they are now.
 func (p *plan) keys() ([][]byte, error) {
 	keys := slices.Clip(p.fixed)
-	for _, path := range p.rotated {
+	for _, path := range p.SecretFiles {
 		text, err := setting.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("http: secret_file: %w; correct the path or the permissions", err)

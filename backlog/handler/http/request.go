@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -48,10 +49,7 @@ func (p *plan) request(ctx context.Context, r *backlog.Record, keys [][]byte, no
 }
 
 func (p *plan) header(r *backlog.Record, keys [][]byte, body []byte, now time.Time) http.Header {
-	h := make(http.Header, len(p.headers)+8)
-	for name, values := range p.headers {
-		h[name] = values
-	}
+	h := maps.Clone(p.headers)
 	id := recordID(p.source, r)
 	// Spelled so, it is net/http's leave to send the request again where a
 	// connection that had been used before ends without a byte of an answer:
@@ -137,10 +135,10 @@ func idOf(part any) string {
 
 const lettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-var unescaped = strings.NewReplacer("+", "%20", ".", "%2E", "~", "%7E")
-
 // escapeID escapes all but letters, digits, - and _.
-func escapeID(s string) string { return unescaped.Replace(url.QueryEscape(s)) }
+func escapeID(s string) string {
+	return escape(s, func(c byte) bool { return strings.IndexByte(lettersAndDigits+"-_", c) >= 0 })
+}
 
 // escape percent-escapes the bytes that are not to be kept.
 func escape(s string, keep func(byte) bool) string {
@@ -194,7 +192,7 @@ func parseTemplate(text string) (*urlTemplate, error) {
 	t := &urlTemplate{text: text}
 	example, err := setting.Fill(text, func(name, before string) (string, error) {
 		t.columns = append(t.columns, name)
-		t.free = t.free || placeOf(before) == inHost
+		t.free = t.free || placeOf(before) == 0
 		switch {
 		case text == "{"+name+"}":
 			return "https://" + standIn, nil
@@ -219,25 +217,17 @@ func parseTemplate(text string) (*urlTemplate, error) {
 	return t, err
 }
 
-// A urlPlace is a part of a URL, which decides how a value is escaped in it.
-type urlPlace int
-
-const (
-	inHost urlPlace = iota // the authority, host and port, or all of the URL
-	inPath
-	inQuery
-)
-
-// placeOf returns where a value is that stands behind this part of a URL.
-func placeOf(before string) urlPlace {
+// placeOf returns where a value is that stands behind this part of a URL, which decides
+// how it is escaped: '?' in the query, '/' in the path, 0 in the authority, host and port,
+// or where it is all of the URL.
+func placeOf(before string) byte {
 	_, rest, _ := strings.Cut(before, "://")
-	switch {
-	case strings.Contains(rest, "?"):
-		return inQuery
-	case strings.Contains(rest, "/"):
-		return inPath
+	for _, c := range []byte("?/") {
+		if strings.IndexByte(rest, c) >= 0 {
+			return c
+		}
 	}
-	return inHost
+	return 0
 }
 
 // parseURL parses a complete URL of a web server. Its errors show nothing of
@@ -285,9 +275,9 @@ func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
 			return "", cmp.Or(err, fmt.Errorf("column %s is NULL", name))
 		}
 		switch place := placeOf(before); {
-		case place == inPath:
+		case place == '/':
 			value, err = url.PathEscape(value), stays(name, value, before)
-		case place == inQuery:
+		case place == '?':
 			value = url.QueryEscape(value)
 		case before != "" && (value == "" || strings.ContainsFunc(value, notOfHost)):
 			err = fmt.Errorf("column %s holds what no host can be named", name)

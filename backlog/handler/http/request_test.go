@@ -75,7 +75,7 @@ func TestSecretFileIsReadAgainWhenChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := &plan{rotated: []string{path}}
+	p := &plan{Settings: &Settings{SecretFiles: []string{path}}}
 	want := func(n int, problem string) {
 		t.Helper()
 		keys, err := p.keys()

@@ -77,36 +77,36 @@ func has(list []Status, status int) bool {
 
 // Check reports what is wrong with the settings themselves. It opens no file.
 // Nothing secret is in what it says.
-func (s *Settings) Check(fail func(field, problem string)) { new(plan).read(s, fail) }
+func (s *Settings) Check(fail func(field, problem string)) { (&plan{Settings: s}).read(fail) }
 
 var methods = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodGet, http.MethodHead}
 
 // read takes the settings over, all but files, and reports what is wrong with them.
-func (p *plan) read(s *Settings, fail func(field, problem string)) {
-	p.method = cmp.Or(s.Method, http.MethodPost)
+func (p *plan) read(fail func(field, problem string)) {
+	p.method = cmp.Or(p.Method, http.MethodPost)
 	p.bodiless = p.method == http.MethodGet || p.method == http.MethodHead
 	if !slices.Contains(methods, p.method) {
-		fail("method", fmt.Sprintf("%q is none; write one such as POST or PUT", s.Method))
+		fail("method", fmt.Sprintf("%q is none; write one such as POST or PUT", p.Method))
 	}
-	for i, text := range s.Secrets {
+	for i, text := range p.Secrets {
 		key, err := parseSecret(text)
 		if err != nil {
 			fail(fmt.Sprintf("secret[%d]", i), err.Error())
 		}
 		p.fixed = append(p.fixed, key)
 	}
-	p.readURL(s, fail)
-	p.readHeaders(s, fail)
-	p.readStatuses(s, fail)
-	if s.KeyFile == "" && s.CertFile != "" {
+	p.readURL(fail)
+	p.readHeaders(fail)
+	p.readStatuses(fail)
+	if p.KeyFile == "" && p.CertFile != "" {
 		fail("client_cert", "goes with client_key; add it")
-	} else if s.CertFile == "" && s.KeyFile != "" {
+	} else if p.CertFile == "" && p.KeyFile != "" {
 		fail("client_key", "goes with client_cert; add it")
 	}
 }
 
-func (p *plan) readURL(s *Settings, fail func(field, problem string)) {
-	for i, entry := range s.Allow {
+func (p *plan) readURL(fail func(field, problem string)) {
+	for i, entry := range p.Allow {
 		a, ok := parseAllowed(entry)
 		if !ok {
 			fail(fmt.Sprintf("allow[%d]", i), mapping.Show(entry)+" is no host; "+
@@ -114,20 +114,20 @@ func (p *plan) readURL(s *Settings, fail func(field, problem string)) {
 		}
 		p.allow = append(p.allow, a)
 	}
-	if s.URL == "" {
+	if p.URL == "" {
 		return
 	}
-	u, err := parseTemplate(s.URL)
+	u, err := parseTemplate(p.URL)
 	switch {
 	case err != nil:
 		fail("url", err.Error())
 		return
-	case u.free && s.Allow == nil:
+	case u.free && p.Allow == nil:
 		fail("url", "a record says which host is called; add allow: [example.com], the hosts it may name")
 	case u.free:
 	case len(p.allow) > 0 && p.allow.target(u.base) != nil:
 		fail("allow", "does not list the host of url, "+u.base.Host+"; add it, or remove allow, which is for hosts that come from the record")
-	case u.base.Scheme == "http" && (s.CAFile != "" || s.CertFile != "" || s.KeyFile != ""):
+	case u.base.Scheme == "http" && (p.CAFile != "" || p.CertFile != "" || p.KeyFile != ""):
 		fail("url", "ca_file, client_cert and client_key are of no use with http://; write https:// or remove them")
 	}
 	p.url = u
@@ -140,10 +140,10 @@ var reserved = []string{
 	"Transfer-Encoding", "Upgrade",
 }
 
-func (p *plan) readHeaders(s *Settings, fail func(field, problem string)) {
+func (p *plan) readHeaders(fail func(field, problem string)) {
 	p.headers = make(http.Header)
-	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
-		field, key, value := "headers."+name, textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(s.Headers[name])
+	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
+		field, key, value := "headers."+name, textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(p.Headers[name])
 		switch {
 		case name == "" || strings.Trim(name, lettersAndDigits+"!#$%&'*+-.^_`|~") != "":
 			fail("headers", "a key that is no header, not shown as it may be secret; write Name: value")
@@ -171,23 +171,23 @@ func (p *plan) readHeaders(s *Settings, fail func(field, problem string)) {
 	p.headers = usual
 }
 
-func (p *plan) readStatuses(s *Settings, fail func(field, problem string)) {
-	for at, list := range [][]Status{s.Success, s.Reject} {
+func (p *plan) readStatuses(fail func(field, problem string)) {
+	for at, list := range [][]Status{p.Success, p.Reject} {
 		for i, status := range list {
 			if status.From < 200 || status.To > 599 {
 				fail(fmt.Sprintf("%s[%d]", []string{"success", "reject"}[at], i), "must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
 			}
 		}
 	}
-	if s.Success != nil && len(s.Success) == 0 {
+	if p.Success != nil && len(p.Success) == 0 {
 		fail("success", "is an empty list; name at least one or remove it")
 	}
-	p.named, p.success, p.reject = s.Success, s.Success, s.Reject
+	p.success, p.reject = p.Success, p.Reject
 	field, other := "reject", "success"
-	if s.Success == nil {
+	if p.Success == nil {
 		p.success = []Status{{200, 299}}
 	}
-	if s.Reject == nil {
+	if p.Reject == nil {
 		p.reject = []Status{{http.StatusGone, http.StatusGone}}
 		field, other = other, field
 	}
