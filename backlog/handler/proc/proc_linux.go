@@ -50,6 +50,13 @@ func Drain(r *os.File, t *Tail) bool {
 
 // Unread returns how many bytes in a pipe nobody has read; w is its writing end.
 func Unread(w *os.File) (n int, known bool) {
-	n, err := unix.IoctlGetInt(int(w.Fd()), unix.TIOCINQ)
-	return n, err == nil
+	raw, err := w.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Control(func(fd uintptr) {
+		n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		known = err == nil
+	})
+	return n, known && err == nil
 }
