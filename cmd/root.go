@@ -375,7 +375,7 @@ func (g *globals) load() (*config.Config, error) {
 // loadAny reads the configuration of a table or a source.
 func (g *globals) loadAny() (*config.Config, error) {
 	c, err := g.loadFile()
-	if err == nil && c.Worker.Settings != nil {
+	if err == nil && c.Worker != nil {
 		return nil, usagef("%s: is a worker's, which reads no table; start it with `backlog worker`", g.Config)
 	}
 	if err == nil {

@@ -23,7 +23,7 @@ const anyMessage = 100 * 365 * 24 * time.Hour
 // sourceOf returns the queue that the configuration names instead of a table, nil if it
 // names none.
 func sourceOf(cfg *config.Config) *amqp.Settings {
-	s, _ := cfg.Source.Settings.(*amqp.Settings)
+	s, _ := cfg.Source.(*amqp.Settings)
 	return s
 }
 
@@ -36,7 +36,7 @@ func (g *globals) wireSource(ctx context.Context, cfg *config.Config, most int) 
 		return nil, err
 	}
 	a := &app{cfg: cfg, log: log, handler: h, onDead: onDead, hard: hardOf(ctx)}
-	if s, ok := cfg.Worker.Settings.(*amqp.WorkerSettings); ok {
+	if s, ok := cfg.Worker.(*amqp.WorkerSettings); ok {
 		w := amqp.NewWorker(*s, h, cfg.Handler.Concurrency)
 		a.store, a.source = w, w.Source
 		w.Log = log

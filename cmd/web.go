@@ -64,7 +64,7 @@ func listenAt(cfg *config.Config, listen string) error {
 	s, ok := cfg.Watching["web"].(*web.Settings)
 	if !ok {
 		s = web.NewSettings()
-		cfg.Watch("web", s)
+		cfg.Watching["web"] = s
 	}
 	s.Listen = listen
 	var wrong error

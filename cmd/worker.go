@@ -25,7 +25,7 @@ func runWorker(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	s, ok := cfg.Worker.Settings.(*amqp.WorkerSettings)
+	s, ok := cfg.Worker.(*amqp.WorkerSettings)
 	if !ok {
 		return usagef("%s: has no worker; say where requests come from and what handles them, such as worker: {amqp: {url: …, name: orders}, handler: {exec: [./deliver.sh]}}", g.Config)
 	}

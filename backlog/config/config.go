@@ -44,8 +44,8 @@ type Config struct {
 
 	Table   mapping.Mapping // the states, too; its Zone is the timezone if the file names one
 	Handler Handler
-	Source  Source // of messages instead of a table; the zero Source: there is a table
-	Worker  Worker // of another's records; likewise
+	Source  any // of messages instead of a table, of the type that its [Settings] made; nil: there is a table
+	Worker  any // of another's records, which Handler handles; likewise
 
 	MaxRecords int     `yaml:"max_records"` // per pass; 0: no cap
 	AbortAfter int     `yaml:"abort_after"` // consecutive failures that end a pass; 0: never
@@ -62,14 +62,6 @@ type Config struct {
 	Watching map[string]any // by the names of [Known.Watching], of the types that these make; what the file does not have is not there
 
 	Tiers *tiers.Schedule // never nil
-}
-
-// Watch sets what one of the Watching is to have.
-func (c *Config) Watch(name string, settings any) {
-	if c.Watching == nil {
-		c.Watching = make(map[string]any)
-	}
-	c.Watching[name] = settings
 }
 
 // Log says what is logged and how.
@@ -150,6 +142,7 @@ func defaults() *Config {
 		Timezone:        time.UTC,
 		ShutdownTimeout: 30 * time.Second,
 		Log:             Log{Level: slog.LevelInfo, Format: "auto"},
+		Watching:        make(map[string]any),
 	}
 }
 
@@ -174,22 +167,20 @@ func (v value) config() *Config {
 		"policy":    func(v value) { c.Policy = v.policy() },
 		"on_dead":   func(v value) { c.OnDead = v.onDead() },
 		"on_outage": func(v value) { c.OnOutage = v.onDead() },
-		"source":    func(v value) { c.Source = v.source() },
-		"worker":    func(v value) { c.Worker = v.worker() },
+		"source":    func(v value) { _, c.Source = v.oneKind(v.d.known.Sources, make(keys), "names no queue; add amqp: {url: …, queue: …}") },
+		"worker":    func(v value) { c.Worker, c.Handler = v.worker() },
 		"timezone":  func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
 		"tiers":     func(v value) { list = v },
 	})
 	for _, k := range v.d.known.Watching {
 		known[k.Name] = func(v value) {
-			settings := k.New()
-			v.settings(settings, k.Without...)
-			c.Watch(k.Name, settings)
+			c.Watching[k.Name] = k.New()
+			v.settings(c.Watching[k.Name], k.Without...)
 		}
 	}
 	v.object(known)
 	if v.has("worker") {
 		v.only("worker", "of a worker, which", "shutdown_timeout", "log", "metrics")
-		c.Handler = c.Worker.Handler
 		return c
 	}
 	if v.has("source") {

@@ -68,47 +68,31 @@ var instead = map[string]map[string]string{
 	"sql": {"workers": sameTime, "window": sameTime},
 }
 
-// A Source is where messages come from that no table holds.
-type Source struct {
-	Kind     string
-	Settings any // of the type that the [Settings] made
-}
-
-func (v value) source() (s Source) {
-	s.Kind, s.Settings = v.oneKind(v.d.known.Sources, make(keys), "names no queue; add amqp: {url: …, queue: …}")
-	return s
-}
-
-// A Worker is the broker of requests that another process has dispatched, and what
+// worker decodes the broker of requests that another process has dispatched, and what
 // handles them.
-type Worker struct {
-	Source
-	Handler Handler
-}
-
-func (v value) worker() (w Worker) {
-	w.Handler = defaultHandler()
+func (v value) worker() (settings any, h Handler) {
+	h = defaultHandler()
 	concurrency := 0
-	w.Kind, w.Settings = v.oneKind(v.d.known.Workers, keys{
-		"handler":     func(v value) { w.Handler = v.handler() },
+	_, settings = v.oneKind(v.d.known.Workers, keys{
+		"handler":     func(v value) { h = v.handler() },
 		"concurrency": func(v value) { concurrency = v.integer(1) },
 	}, "names no broker; add amqp: {url: …, name: …}")
-	w.Handler.Concurrency, w.Handler.Timeout = cmp.Or(concurrency, w.Handler.Concurrency), 0
+	h.Concurrency, h.Timeout = cmp.Or(concurrency, h.Concurrency), 0
 	if v.d.has("worker.handler.timeout") {
 		v.d.failf("worker.handler.timeout", "stands in the daemon's file, which sends it with each record; remove it")
 	}
 	if v.d.has("worker.handler.input") {
 		v.d.failf("worker.handler.input", "is what a program reads of a message, and a record is always JSON; remove it")
 	}
-	switch kind := w.Handler.Kind; kind {
+	switch h.Kind {
 	case "sql", "redis", "amqp":
-		v.d.failf(join(v.path, "handler."+kind), "does not work in a worker; take exec, lines or http")
+		v.d.failf(join(v.path, "handler."+h.Kind), "does not work in a worker; take exec, lines or http")
 	case "":
 		if !v.has("handler") {
 			v.fail("has no handler; add handler: {exec: [./deliver.sh]}")
 		}
 	}
-	return w
+	return settings, h
 }
 
 // only refuses keys beside the one that the file is about.
@@ -127,7 +111,7 @@ func (v value) sourced(c *Config) {
 	case "sql", "redis", "amqp":
 		v.d.failf("handler."+kind, "works on rows of a table; take exec, lines or http for messages")
 	}
-	v.acknowledged(c, c.Source.Settings, "source.amqp")
+	v.acknowledged(c, c.Source, "source.amqp")
 	c.Table.Name = "messages"
 }
 

@@ -301,10 +301,7 @@ func (m *Mapping) checkStates(fail func(path, problem string)) {
 	isNew, isError := m.condition(m.New), m.condition(m.Error)
 	success, dead := m.condition(m.Success), m.condition(m.Dead)
 	refuse := func(state, problem, of string) {
-		has := make(map[string][]Value)
-		for _, s := range m.States() {
-			has[s.Name] = s.Values
-		}
+		has := map[string][]Value{"new": m.New.Values, "error": m.Error.Values, "success": m.Success.Values, "dead": m.Dead.Values}
 		hint := "write what does not meet the condition of " + of
 		for _, v := range has[state] {
 			if slices.ContainsFunc(has[of], func(o Value) bool { return o.Plain() == v.Plain() }) {

@@ -46,7 +46,7 @@ import (
 // attempt is done, the whole group is told to end (SIGTERM), and whoever is
 // left of it after Grace is killed. A program that exits by itself may leave
 // children behind: they are not ended, and waited for by a second at most where
-// they hold its standard error. They may go on writing to its standard output.
+// they hold its standard error. They may go on writing, which is dropped.
 //
 // Methods may be called concurrently. A Handler must not be copied or changed
 // after the first call.
@@ -109,11 +109,11 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	}
 	defer endFeed()
 	defer stdin.Close()
-	stdout, err := newOutput(true)
+	stdout, err := newOutput(50 * time.Millisecond)
 	if err != nil {
 		return err
 	}
-	stderr, err := newOutput(false)
+	stderr, err := newOutput(time.Second)
 	if err != nil {
 		return err
 	}

@@ -46,13 +46,13 @@ type output struct {
 	polled func() *os.File // takes the place of r
 	read   chan struct{}   // closed when all is read
 
-	children bool // may go on writing, lest they die of it
+	patience time.Duration // with children that hold the pipe
 }
 
-func newOutput(children bool) (*output, error) {
+func newOutput(patience time.Duration) (*output, error) {
 	r, w, err := proc.Pipe()
 	polled := sync.OnceValue(func() *os.File { return proc.Polled(r) })
-	return &output{r: r, w: w, polled: polled, read: make(chan struct{}), children: children}, err
+	return &output{r: r, w: w, polled: polled, read: make(chan struct{}), patience: patience}, err
 }
 
 // begin is called when the program has been started. The timer starts to read.
@@ -76,26 +76,19 @@ func (o *output) copy() {
 	}
 }
 
-// end is called when the program has ended. For children that hold the pipe it waits
-// a second at most, and no longer than it takes to read what is there if they go on.
+// end is called when the program has ended. For children that hold the pipe it waits no
+// longer than it takes to read what is there if they go on, which they may, lest they die
+// of it.
 func (o *output) end(unread bool) {
 	if unread && proc.Drain(o.r, &o.tail) {
 		o.r.Close()
 		return
 	}
-	patience := time.Second
-	if o.children {
-		patience = 50 * time.Millisecond
-	}
-	o.polled().SetReadDeadline(time.Now().Add(patience))
+	o.polled().SetReadDeadline(time.Now().Add(o.patience))
 	if unread {
 		o.copy()
 	}
 	<-o.read
-	if !o.children {
-		o.polled().Close()
-		return
-	}
 	go func() {
 		o.polled().SetReadDeadline(time.Time{})
 		io.Copy(io.Discard, o.polled())
