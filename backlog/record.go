@@ -2,6 +2,7 @@ package backlog
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -126,11 +127,11 @@ func (r *Record) AppendColumnsJSON(b []byte) ([]byte, error) {
 		}
 		quoted, err := json.Marshal(name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the record cannot be written as JSON: %w", err)
 		}
 		value, err := json.Marshal(r.Values[i])
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the record cannot be written as JSON: %w", err)
 		}
 		b = append(append(append(b, quoted...), ':'), value...)
 	}

@@ -388,7 +388,7 @@ func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err err
 		q.Record, err = r.ColumnsJSON()
 	}
 	if err != nil {
-		return m, "", fmt.Errorf("the record cannot be written as JSON: %w", err)
+		return m, "", err
 	}
 	body, err := json.Marshal(q)
 	return message{"", workQueue(d.Name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}}, q.Ticket, err

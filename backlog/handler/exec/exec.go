@@ -143,10 +143,7 @@ func (h *Handler) input(r *backlog.Record) ([]byte, error) {
 		return h.Body(r), nil
 	}
 	input, err := r.ColumnsJSON()
-	if err != nil {
-		return nil, fmt.Errorf("the record cannot be written as JSON: %w", err)
-	}
-	return append(input, '\n'), nil
+	return append(input, '\n'), err
 }
 
 // part returns a text of any number of lines under a heading; nothing where there

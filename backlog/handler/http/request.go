@@ -37,7 +37,7 @@ func (p *plan) request(ctx context.Context, r *backlog.Record, keys [][]byte, no
 	var body []byte
 	if !p.bodiless {
 		if body, err = r.ColumnsJSON(); err != nil {
-			return nil, nil, fmt.Errorf("the record cannot be written as JSON: %w", err)
+			return nil, nil, err
 		}
 	}
 	req, err := http.NewRequestWithContext(ctx, p.method, "", bytes.NewReader(body))

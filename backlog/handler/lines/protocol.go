@@ -65,11 +65,11 @@ func request(attempt string, r *backlog.Record) ([]byte, error) {
 	told.Values[0] = attempt
 	b, err := told.ColumnsJSON()
 	if err != nil {
-		return nil, fmt.Errorf("the key cannot be written as JSON: %w", err)
+		return nil, err
 	}
 	b = append(b[:len(b)-1], `,"record":`...) // in place of the brace
 	if b, err = r.AppendColumnsJSON(b); err != nil {
-		return nil, fmt.Errorf("the record cannot be written as JSON: %w", err)
+		return nil, err
 	}
 	return append(b, "}\n"...), nil
 }

@@ -141,11 +141,7 @@ func (h *Handler) request(r *backlog.Record) ([]byte, error) {
 		}
 		req.Names, req.Values = append(req.Names, name), append(req.Values, v)
 	}
-	b, err := req.ColumnsJSON()
-	if err != nil {
-		return nil, fmt.Errorf("the record cannot be written as JSON: %w", err)
-	}
-	return b, nil
+	return req.ColumnsJSON()
 }
 
 // open returns the client, which connects when it is used.
