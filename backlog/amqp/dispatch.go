@@ -114,8 +114,8 @@ type Dispatch struct {
 	foreign atomic.Pointer[error] // what Err returns
 	mu      sync.Mutex            // guards what follows
 	hold    time.Time             // nothing is dispatched before: what others have may still run
-	waiting map[string]*waiter    // by attempt
-	out     map[uint64]flight     // records out; by the hash of their key
+	waiting map[string]*flight    // those that are waited for; by attempt
+	out     map[uint64]*flight    // records out; by the hash of their key
 	settled map[string]*answer    // outcomes that are acknowledged when they are settled; by attempt
 	late    []*answer             // outcomes that nobody waits for
 	marked  bool                  // the broker knows that something may be out
@@ -128,14 +128,10 @@ type Dispatch struct {
 // A flight is an attempt that may be with a worker, until it is lost.
 type flight struct {
 	attempt string
+	hash    uint64 // of the record's key
 	until   time.Time
-}
-
-// A waiter is who waits for the outcome of an attempt.
-type waiter struct {
-	answer chan answer
-	ticket string // that was sent
-	hash   uint64 // of the record's key
+	ticket  string      // that was sent
+	answer  chan answer // gets one
 }
 
 // An answer is an outcome that came, or what the broker says instead. Its ticket is good.
@@ -183,7 +179,7 @@ func (d *Dispatch) open(ctx context.Context) (*session, error) {
 	return d.link.open(ctx, d.Log, d.broker(), func(p *session) error {
 		d.mu.Lock()
 		if d.waiting == nil {
-			d.waiting, d.out, d.settled = make(map[string]*waiter), make(map[uint64]flight), make(map[string]*answer)
+			d.waiting, d.out, d.settled = make(map[string]*flight), make(map[uint64]*flight), make(map[string]*answer)
 		}
 		look := !d.marked
 		d.late = nil // they come again
@@ -268,45 +264,42 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	hash := r.Key.Hash()
-	w := &waiter{make(chan answer, 1), ticket, hash}
+	f := &flight{r.AttemptID, r.Key.Hash(), time.Now().Add(d.Bound()), ticket, make(chan answer, 1)}
 	d.mu.Lock()
-	if time.Now().Before(d.out[hash].until) {
+	if other := d.out[f.hash]; other != nil && time.Now().Before(other.until) {
 		d.mu.Unlock()
 		return errOut
 	}
-	d.out[hash], d.waiting[r.AttemptID] = flight{r.AttemptID, time.Now().Add(d.Bound())}, w
+	d.out[f.hash], d.waiting[f.attempt] = f, f
 	d.mu.Unlock()
 	refused, err := p.post(ctx, m)
 	if err != nil && strings.Contains(err.Error(), fmt.Sprintf("message size %d ", len(m.Body))) {
-		d.forget(r, true)
+		d.forget(f, true)
 		return p.why()
 	} // else it is unknown whether the broker has it, and it may
 	if refused != nil {
-		d.forget(r, true)
+		d.forget(f, true)
 		p.end(refused) // a queue that is missing is declared by the next session
 		return fmt.Errorf("%w: %w", backlog.Skip, d.link.tell(d.Log, fmt.Errorf("queue %s: %w", m.key, refused)))
 	}
 	d.dispatched.Add(1)
 	d.mu.Lock()
-	if d.out[hash].attempt == r.AttemptID { // the lease begins now
-		d.out[hash] = flight{r.AttemptID, time.Now().Add(d.Bound())}
-	}
+	f.until = time.Now().Add(d.Bound()) // the lease begins now
 	d.mu.Unlock()
 	timer := time.NewTimer(d.Bound())
 	defer timer.Stop()
 	select {
-	case a := <-w.answer:
+	case a := <-f.answer:
 		if a.unheard {
 			return fmt.Errorf("%w: no worker has taken it within %v", backlog.Skip, d.Lease)
 		}
 		return a.err()
 	case <-timer.C:
-		d.forget(r, true)
+		d.forget(f, true)
 		d.lost.Add(1)
 		return fmt.Errorf("%w: lost: no outcome within %v", backlog.Skip, d.Bound())
 	case <-ctx.Done():
-		d.forget(r, false)
+		d.forget(f, false)
 		return context.Cause(ctx)
 	}
 }
@@ -364,12 +357,12 @@ func (d *Dispatch) mark(ctx context.Context, p *session) error {
 }
 
 // forget ends the wait for an attempt. over says that it cannot be out any more.
-func (d *Dispatch) forget(r *backlog.Record, over bool) {
+func (d *Dispatch) forget(f *flight, over bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.waiting, r.AttemptID)
+	delete(d.waiting, f.attempt)
 	if over {
-		delete(d.out, r.Key.Hash())
+		delete(d.out, f.hash)
 	}
 }
 
@@ -431,7 +424,7 @@ func (d *Dispatch) Close() error {
 		return nil
 	}
 	now := time.Now()
-	maps.DeleteFunc(d.out, func(_ uint64, f flight) bool { return now.After(f.until) })
+	maps.DeleteFunc(d.out, func(_ uint64, f *flight) bool { return now.After(f.until) })
 	var err error
 	if d.marked && len(d.out) == 0 && now.After(d.hold) && !p.over() {
 		err = p.probe(context.Background(), func(ch *amqp.Channel) error {

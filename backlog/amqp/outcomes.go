@@ -93,15 +93,15 @@ func (a *answer) fromLost(m *amqp.Delivery) {
 func (d *Dispatch) awaited(a *answer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := d.waiting[a.AttemptID]
-	if w == nil || w.ticket != a.Ticket {
+	f := d.waiting[a.AttemptID]
+	if f == nil || f.ticket != a.Ticket {
 		return false
 	}
 	delete(d.waiting, a.AttemptID)
-	a.hash = w.hash
+	a.hash = f.hash
 	d.settled[a.AttemptID] = a
 	d.over(a)
-	w.answer <- *a
+	f.answer <- *a
 	return true
 }
 
@@ -109,14 +109,14 @@ func (d *Dispatch) awaited(a *answer) bool {
 // held.
 func (d *Dispatch) keep(a *answer) {
 	d.late = append(d.late, a)
-	if out := d.out[a.hash].attempt; out == "" || out == a.AttemptID { // anew while it cannot be settled
-		d.out[a.hash] = flight{a.AttemptID, time.Now().Add(d.Bound())}
+	if f := d.out[a.hash]; f == nil || f.attempt == a.AttemptID { // anew while it cannot be settled
+		d.out[a.hash] = &flight{attempt: a.AttemptID, hash: a.hash, until: time.Now().Add(d.Bound())}
 	}
 }
 
 // over notes that the attempt is with no worker any more. d.mu must be held.
 func (d *Dispatch) over(a *answer) {
-	if d.out[a.hash].attempt == a.AttemptID {
+	if f := d.out[a.hash]; f != nil && f.attempt == a.AttemptID {
 		delete(d.out, a.hash)
 	}
 }

@@ -80,7 +80,6 @@ type link struct {
 	dialing sync.Mutex
 	last    atomic.Pointer[session]
 	opened  bool // once: an error that no time heals is one of today
-	fine    bool // the last session was made ready
 
 	telling sync.Mutex
 	told    string // what was logged last, and when
@@ -132,7 +131,7 @@ func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare 
 	last := l.current()
 	if last != nil && !last.over() {
 		return last, nil
-	} else if l.fine {
+	} else if last != nil && last.ready.Swap(false) { // once
 		l.tell(log, last.why())
 	}
 	p, err := dial(ctx, s)
@@ -147,10 +146,10 @@ func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare 
 		l.tell(log, err)
 		err = unavailable(err) // somebody may mend it
 	}
-	if l.fine = err == nil; l.fine {
+	if err == nil {
 		p.ready.Store(true)
+		l.opened = true
 	}
-	l.opened = l.opened || l.fine
 	return p, err
 }
 
