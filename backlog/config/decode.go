@@ -129,12 +129,7 @@ func (v value) object(known keys) {
 
 // unknown notes that f is not among the known keys of v.
 func (v value) unknown(f field, known []string) {
-	line, hint := v.d.places[f.path].Line, suggest(f.name, "known here", known)
-	for kind, other := range instead {
-		if v.has(kind) && other[f.name] != "" {
-			hint = other[f.name]
-		}
-	}
+	line := v.d.places[f.path].Line
 	switch {
 	case v.isScrap(f.node):
 		v.d.errorf(line, v.path, "%s", scrapKey)
@@ -143,7 +138,7 @@ func (v value) unknown(f field, known []string) {
 	case len(known) == 0:
 		f.fail("unknown key; there are none here, remove it")
 	default:
-		f.fail("unknown key; %s", hint)
+		f.fail("unknown key; %s", suggest(f.name, "known here", known))
 	}
 }
 

@@ -54,20 +54,6 @@ func (v value) onDead() OnDead {
 	return o
 }
 
-const sameTime = "use concurrency"
-
-// instead says, of a key that a kind of handler lacks, what does the same there.
-var instead = map[string]map[string]string{
-	"exec": {"workers": sameTime, "window": sameTime},
-	"http": {"workers": sameTime, "window": sameTime,
-		"reject": "write it under http: {reject: [410]}", "max_pause": "write it under http: {max_pause: 1h}"},
-	"lines": {"reject": "let a worker answer with the outcome reject",
-		"skip": "let a worker answer with the outcome skip"},
-	"redis": {"workers": "start as many workers as you like",
-		"reject": "let a worker answer with the type reject"},
-	"sql": {"workers": sameTime, "window": sameTime},
-}
-
 // worker decodes the broker of requests that another process has dispatched, and what
 // handles them.
 func (v value) worker() (settings any, h Handler) {
