@@ -167,10 +167,12 @@ func (v value) config() *Config {
 		"policy":    func(v value) { c.Policy = v.policy() },
 		"on_dead":   func(v value) { c.OnDead = v.onDead() },
 		"on_outage": func(v value) { c.OnOutage = v.onDead() },
-		"source":    func(v value) { _, c.Source = v.oneKind(v.d.known.Sources, make(keys), "names no queue; add amqp: {url: …, queue: …}") },
-		"worker":    func(v value) { c.Worker, c.Handler = v.worker() },
-		"timezone":  func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
-		"tiers":     func(v value) { list = v },
+		"source": func(v value) {
+			_, c.Source = v.oneKind(v.d.known.Sources, make(keys), "names no queue; add amqp: {url: …, queue: …}")
+		},
+		"worker":   func(v value) { c.Worker, c.Handler = v.worker() },
+		"timezone": func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
+		"tiers":    func(v value) { list = v },
 	})
 	for _, k := range v.d.known.Watching {
 		known[k.Name] = func(v value) {

@@ -192,7 +192,7 @@ func netInWords(err error) (text, hint string) {
 	)
 	switch {
 	case errors.As(err, &refused):
-		return refused.text, ""
+		return refused.Error(), ""
 	case errors.As(err, &dns):
 		text, hint = fmt.Sprintf("%s does not resolve: %s", dns.Name, dns.Err), "correct the host in url"
 	case errors.As(err, &errno):

@@ -101,18 +101,14 @@ func tlsConfig(h *Handler) (*tls.Config, error) {
 	return c, err
 }
 
-const (
-	checkTime = 10 * time.Second // of all the network does in a Check
-
-	// refusalTime is how long a server is given to refuse a certificate: in TLS
-	// 1.3 it does so after the end of the handshake on our side.
-	refusalTime = 500 * time.Millisecond
-)
+// checkTime is for all the network does in a Check.
+const checkTime = 10 * time.Second
 
 // Check reports what would keep a record from being sent: what Prepare finds,
 // a host that does not resolve or takes no connection, a certificate that is
-// not trusted. The error ends in a hint. No request is sent. If the record
-// decides about the host, Check cannot know as much, and is content.
+// not trusted. The error ends in a hint. No request is sent, so that it stays open
+// whether the server takes a certificate of ours. If the record decides about the
+// host, Check cannot know as much, and is content.
 func (h *Handler) Check(ctx context.Context) error {
 	p, _, err := h.ready()
 	if err != nil || p.url.free {
@@ -120,31 +116,13 @@ func (h *Handler) Check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	t, asked := p.transport.Clone(), false
-	own := t.TLSClientConfig.GetClientCertificate
-	t.TLSClientConfig.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		asked = true
-		if own == nil {
-			return new(tls.Certificate), nil // none
-		}
-		return own(r)
-	}
 	address := net.JoinHostPort(p.url.base.Hostname(), portOf(p.url.base))
-	c, err := t.NewClientConn(ctx, p.url.base.Scheme, address)
+	c, err := p.transport.NewClientConn(ctx, p.url.base.Scheme, address)
 	if err == nil {
-		defer c.Close()
-		if asked {
-			time.Sleep(refusalTime)
-			err = c.Err()
-		}
-	}
-	if err == nil {
+		c.Close()
 		return nil
 	}
 	text, hint := netInWords(err)
-	if asked {
-		hint = "the server asked for a certificate of ours: see client_cert and client_key"
-	}
 	return backlog.Worded(strings.TrimSuffix(fmt.Sprintf("http: %s: %s; %s", address, text, hint), "; "), err)
 }
 
@@ -209,9 +187,7 @@ func parseAddress(text string) (netip.Addr, bool) {
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 // A refusal is the error for a place that is not allowed.
-type refusal struct{ text string }
-
-func (r *refusal) Error() string { return r.text }
+type refusal struct{ error }
 
 // target returns an error unless the URL's host is in the list. What
 // addresses a name has is left to dial.
@@ -223,7 +199,7 @@ func (list allowList) target(u *url.URL) error {
 			return nil
 		}
 	}
-	return &refusal{fmt.Sprintf("%.300s is not in allow; add it if it may be called", net.JoinHostPort(host, port))}
+	return &refusal{fmt.Errorf("%.300s is not in allow; add it if it may be called", net.JoinHostPort(host, port))}
 }
 
 // dial returns an error if a connection to the host, which target has found to
@@ -243,7 +219,7 @@ func (list allowList) dial(host, port string, addr netip.Addr) error {
 			return nil
 		}
 	}
-	return &refusal{fmt.Sprintf("%s is at %s, which is not on the public internet; add the address to allow if that is meant", host, addr)}
+	return &refusal{fmt.Errorf("%s is at %s, which is not on the public internet; add the address to allow if that is meant", host, addr)}
 }
 
 func (a allowed) takes(port string) bool { return a.port == "" || a.port == port }
