@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -45,20 +44,15 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 
 // CountBy counts the rows by the values of an expression as text; NULL is "NULL".
 func (t *Table) CountBy(ctx context.Context, expr string) (map[string]int, error) {
-	type group struct {
-		value any
-		n     int
-	}
-	groups, err := db.Each(ctx, t.db, "SELECT "+expr+", count(*) FROM "+t.name+prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, func(rows *sql.Rows) (g group, err error) {
-		return g, rows.Scan(&g.value, &g.n)
-	})
+	groups, err := db.Values(ctx, t.db, "SELECT "+expr+", count(*) FROM "+t.name+prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, 2)
 	counts := make(map[string]int)
 	for _, g := range groups {
 		name := "NULL"
-		if g.value != nil {
-			name = db.AsText(t.d.Value(nil, g.value))
+		if g[0] != nil {
+			name = db.AsText(t.d.Value(nil, g[0]))
 		}
-		counts[name] += g.n
+		n, _ := db.AsCount(t.d.Value(nil, g[1]))
+		counts[name] += n
 	}
 	return counts, err
 }
@@ -108,35 +102,34 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 		date = "CASE WHEN " + zero + " THEN NULL ELSE " + date + " END"
 	}
 	text := "SELECT " + number + ", count(*), min(" + date + ") FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " GROUP BY 1"
-	type group struct {
-		band, n int
-		oldest  any
-	}
-	groups, err := db.Each(ctx, t.db, text, args, func(rows *sql.Rows) (g group, err error) { return g, rows.Scan(&g.band, &g.n, &g.oldest) })
+	groups, err := db.Values(ctx, t.db, text, args, 3)
 	for _, g := range groups {
-		if g.band < 0 {
-			c.Unreadable += g.n
+		at, _ := db.AsCount(t.d.Value(nil, g[0]))
+		n, _ := db.AsCount(t.d.Value(nil, g[1]))
+		if at < 0 {
+			c.Unreadable += n
 			continue
 		}
 		var oldest time.Time
-		if g.oldest != nil {
-			oldest, _ = t.inserted.known().Parse(t.d.Value(t.inserted.column, g.oldest))
+		if g[2] != nil {
+			oldest, _ = t.inserted.known().Parse(t.d.Value(t.inserted.column, g[2]))
 		}
 		band := &c.Beyond
-		if g.band < len(edges) {
-			band = &c.Bands[g.band]
+		if at < len(edges) {
+			band = &c.Bands[at]
 		}
-		band.Add(b.lane, g.n, oldest)
+		band.Add(b.lane, n, oldest)
 	}
 	return err
 }
 
 // Rules returns up to 1,000 rules of rows under the policy refresh, each once.
-func (t *Table) Rules(ctx context.Context, column string) ([]string, error) {
+func (t *Table) Rules(ctx context.Context, column string) (list []string, err error) {
 	col := t.text.Quote(t.catalog.Find(column, t.text.FoldsNames).Name)
 	text := "SELECT DISTINCT " + col + " FROM " + t.name + " WHERE " + strings.Join(nonEmpty(col+" IS NOT NULL", t.where.cond), " AND ") + " LIMIT 1000"
-	return db.Each(ctx, t.db, text, nil, func(rows *sql.Rows) (string, error) {
-		raw, err := db.ScanValues(rows, 1)
-		return db.AsText(t.d.Value(nil, raw[0])), err
-	})
+	rows, err := db.Values(ctx, t.db, text, nil, 1)
+	for _, row := range rows {
+		list = append(list, db.AsText(t.d.Value(nil, row[0])))
+	}
+	return list, err
 }

@@ -132,10 +132,18 @@ func (t *layout) terms(lane backlog.Lane) (list []term) {
 // limit rows at most.
 func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (text string, args []any) {
 	return t.text.Union(len(terms), t.orderColumns(q.Lane, p.seg), t.direction(q.Lane), limit, func(i int, rest string) (string, []any) {
-		if rest != "" {
-			rest = fmt.Sprintf(", %d%s", terms[i].branch, rest)
+		x := terms[i]
+		b := t.branches[x.branch]
+		if rest != "" { // it is one of several
+			rest = fmt.Sprintf(", %d%s", x.branch, rest)
 		}
-		return t.termQuery(q, p, terms[i], rest)
+		lead := slices.Concat(t.where.prefix, b.prefix)
+		if x.class.cond != "" && !x.class.many {
+			lead = append(lead, t.retry.count)
+		}
+		cond, args := t.pageConditions(q, p, b, x.class)
+		from := t.from(lead, t.orderOf(q.Lane).quoted)
+		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", db.Named(t.sel.exprs), rest, from, cond), args
 	})
 }
 
@@ -145,19 +153,6 @@ func (t *layout) direction(lane backlog.Lane) string {
 		return ""
 	}
 	return db.NewestFirst
-}
-
-// termQuery is what one term has of the query, with the rest of the columns behind the
-// page's.
-func (t *layout) termQuery(q backlog.Query, p part, x term, rest string) (string, []any) {
-	b := t.branches[x.branch]
-	lead := slices.Concat(t.where.prefix, b.prefix)
-	if x.class.cond != "" && !x.class.many {
-		lead = append(lead, t.retry.count)
-	}
-	cond, args := t.pageConditions(q, p, b, x.class)
-	from := t.from(lead, t.orderOf(q.Lane).quoted)
-	return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", db.Named(t.sel.exprs), rest, from, cond), args
 }
 
 // orderOf returns the column by which the rows of the lane come, before the key.

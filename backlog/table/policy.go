@@ -38,12 +38,7 @@ type retryClass struct {
 }
 
 // order is the column by which the failed lane goes.
-func (c *retryCols) order() *timeCol {
-	if c.next != nil {
-		return c.next
-	}
-	return c.last
-}
+func (c *retryCols) order() *timeCol { return cmp.Or(c.next, c.last) }
 
 // within is the condition of rows that are not given up, "" if none ever is.
 func (c *retryCols) within() string {

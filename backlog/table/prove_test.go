@@ -82,7 +82,7 @@ func TestCatalogueIsAsked(t *testing.T) {
 		{func(m *mapping.Mapping) { m.Success = mapping.State{Set: assigned, Given: true} }, `statuses.success: table BACKLOG has no column "nope"` + have},
 		{func(m *mapping.Mapping) { m.Dead = mapping.State{Set: assigned, Given: true} }, `statuses.dead: table BACKLOG has no column "nope"` + have},
 		{func(m *mapping.Mapping) { m.Inserted.As = "native" }, "table.inserted: as: column date_inserted is TEXT, which is no type for times; leave it out"},
-		{func(m *mapping.Mapping) { m.Inserted.As = "text:DD.MM.YYYY" }, `table.inserted: as: layout "DD.MM.YYYY" has no 2006: it needs the whole date, as 2006, 01 and 02; mend ` + "`as:`"},
+		{func(m *mapping.Mapping) { m.Inserted.As = "text:DD.MM.YYYY" }, `table.inserted: as: layout "DD.MM.YYYY": the order of such texts is not known to be the order of time, as is that of 2006-01-02 15:04:05, with or without a fraction (.000, .999) and an offset (Z07:00, -07:00); mend ` + "`as:`"},
 	} {
 		m := plainMapping()
 		x.change(&m)

@@ -71,26 +71,20 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 // condition says already: a planner without statistics prefers any index that it
 // can search by a status, and would then sort.
 func (t *layout) reading(b branch, conds, columns []string) Reading {
+	var equal []string
+	for _, has := range []map[string]any{t.where.equal, b.equal} {
+		for name, v := range has {
+			if v != nil || t.text.SearchedFirst {
+				equal = append(equal, name)
+			}
+		}
+	}
 	return Reading{
-		What: fmt.Sprintf("%s records, %s", b.lane, b.cond), Equal: t.equalColumns(b),
+		What: fmt.Sprintf("%s records, %s", b.lane, b.cond), Equal: slices.Sorted(slices.Values(t.names(equal))),
 		Columns: db.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
 		Where:   strings.Join(append(slices.Clip(conds), nonEmpty(t.where.cond)...), " AND "),
 		Order:   t.names(slices.Concat(columns, t.key)),
 	}
-}
-
-// equalColumns returns the names of the columns with one value in the conditions
-// of the branch and of the table.
-func (t *layout) equalColumns(b branch) []string {
-	var quoted []string
-	for _, equal := range []map[string]any{t.where.equal, b.equal} {
-		for name, v := range equal {
-			if v != nil || t.text.SearchedFirst {
-				quoted = append(quoted, name)
-			}
-		}
-	}
-	return slices.Sorted(slices.Values(t.names(quoted)))
 }
 
 // Statements returns the text of every statement that passes run, for people

@@ -70,19 +70,21 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 	}
 	defer tx.Rollback()     // after a panic, too, else the connection would wait for it for ever
 	if t.catalog.Deferred { // what would object only at the end is to say so at the statement, which belongs to a row
-		if _, err := tx.ExecContext(ctx, t.text.Immediate); err != nil {
-			return err
-		}
+		_, err = tx.ExecContext(ctx, t.text.Immediate)
 	}
-	if err := f(tx); err == ErrUndo {
+	if err == nil {
+		err = f(tx)
+	}
+	if err == ErrUndo {
 		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
-	} else if err != nil {
+	}
+	if err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
-		return commitError{err}
+	if err = tx.Commit(); err != nil {
+		err = commitError{err}
 	}
-	return nil
+	return err
 }
 
 // A commitError is an error of a commit. Where the connection broke, nobody

@@ -3,7 +3,6 @@ package table
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -222,7 +221,7 @@ func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, rest string, r
 	for i, tc := range cols {
 		exprs[i] = t.text.AsStored(tc.quoted)
 	}
-	rows, err := db.Each(ctx, t.db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+t.name+rest, nil, func(rows *sql.Rows) ([]any, error) { return db.ScanValues(rows, len(cols)) })
+	rows, err := db.Values(ctx, t.db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+t.name+rest, nil, len(cols))
 	for _, row := range rows {
 		for i, v := range row {
 			if v = cols[i].sample(t.d.Value(cols[i].column, v)); v != nil && !timeform.IsZero(v) {

@@ -34,6 +34,11 @@ func ScanValues(rows interface{ Scan(to ...any) error }, n int, rest ...any) ([]
 	return row, rows.Scan(append(to, rest...)...)
 }
 
+// Values returns n values of each row of a query, as the driver has them.
+func Values(ctx context.Context, db *DB, text string, args []any, n int) ([][]any, error) {
+	return Each(ctx, db, text, args, func(rows *sql.Rows) ([]any, error) { return ScanValues(rows, n) })
+}
+
 // Distinct returns the first of each.
 func Distinct(list []string) (once []string) {
 	for _, s := range list {

@@ -306,23 +306,20 @@ var userPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 // The URL of a file has nothing but a path.
 func (t *Text) ParseURL(rawURL string) (u *url.URL, params map[string]string, err error) {
 	_, rest, _ := strings.Cut(rawURL, ":")
+	unreadable := URLProblemf("write "+t.Form, "the database URL cannot be read")
 	if t.File {
 		if userPattern().MatchString(rest) { // the file's name would be shown
 			return nil, nil, URLProblemf("a file has no user and host; write "+t.Form, "the database URL has a user")
 		}
 		u = new(url.URL)
 		u.Path, u.RawQuery, _ = strings.Cut(strings.TrimPrefix(rest, "//"), "?")
-	} else {
-		u, err = url.Parse(rawURL)
-		switch {
-		case err != nil, !strings.HasPrefix(rest, "//"), u.Fragment != "", u.Host == "" && t.NeedsHost,
-			strings.Count(rawURL, "@") > 1, strings.Contains(u.Path+u.RawQuery, "@"), strings.Count(u.Path, "/") > 1:
-			return nil, nil, URLProblemf("write "+t.Form, "the database URL cannot be read")
-		}
+	} else if u, err = url.Parse(rawURL); err != nil || !strings.HasPrefix(rest, "//") || u.Fragment != "" || u.Host == "" && t.NeedsHost ||
+		strings.Count(rawURL, "@") > 1 || strings.Contains(u.Path+u.RawQuery, "@") || strings.Count(u.Path, "/") > 1 {
+		return nil, nil, unreadable
 	}
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, nil, URLProblemf("write "+t.Form, "the database URL cannot be read")
+		return nil, nil, unreadable
 	}
 	params = make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(values)) {

@@ -46,51 +46,33 @@ func (c *Column) Typed(v mapping.Value) (any, error) {
 
 // converted is the value in the column's class.
 func (c *Column) converted(v mapping.Value) (any, error) {
-	if v.Null {
-		return nil, nil
-	}
 	t := strings.TrimSpace(v.Text)
 	truth, isTruth := map[string]int64{"true": 1, "false": 0}[strings.ToLower(t)]
 	isTruth = isTruth && !v.Quoted
-	switch c.Class {
-	case Textual, Bytes:
+	whole, notWhole := strconv.ParseInt(t, 10, 64)
+	_, notUnsigned := strconv.ParseUint(t, 10, 64)
+	number, isNumber := ParseDecimal(t)
+	switch {
+	case v.Null:
+		return nil, nil
+	case c.Class == Textual, c.Class == Bytes, c.Class == Any && v.Quoted:
 		return v.Text, nil
-	case Integer:
-		if n, err := strconv.ParseInt(t, 10, 64); err == nil {
-			return n, nil
-		}
-		if isTruth {
-			return truth, nil
-		}
-		if _, err := strconv.ParseUint(t, 10, 64); err == nil && c.High == math.MaxInt64 {
-			return Decimal(t), nil // the type is unsigned
-		}
-		return nil, fmt.Errorf("%s is not a whole number, and column %s is %s", v.Text, c.Name, c.Decl)
-	case Real:
-		if f, ok := ParseDecimal(t); ok {
-			if c.IsDecimal() && len(strings.Trim(t, "+-0.")) > floatDigits {
-				return Decimal(t), nil
-			}
-			return f, nil
-		}
-		return nil, fmt.Errorf("%s is not a number, and column %s is %s", v.Text, c.Name, c.Decl)
-	case Boolean:
-		if isTruth || t == "0" || t == "1" {
-			return truth == 1 || t == "1", nil
-		}
-	case Any:
-		if v.Quoted {
-			return v.Text, nil
-		}
-	}
-	if isTruth {
+	case c.Class == Boolean && (isTruth || t == "0" || t == "1"):
+		return truth == 1 || t == "1", nil
+	case c.Class != Real && isTruth:
 		return truth, nil
-	}
-	if n, err := strconv.ParseInt(t, 10, 64); err == nil {
-		return n, nil
-	}
-	if f, ok := ParseDecimal(t); ok {
-		return f, nil
+	case c.Class != Real && notWhole == nil:
+		return whole, nil
+	case c.Class == Integer && c.High == math.MaxInt64 && notUnsigned == nil: // the type is unsigned
+		return Decimal(t), nil
+	case c.Class == Integer:
+		return nil, fmt.Errorf("%s is not a whole number, and column %s is %s", v.Text, c.Name, c.Decl)
+	case c.Class == Real && !isNumber:
+		return nil, fmt.Errorf("%s is not a number, and column %s is %s", v.Text, c.Name, c.Decl)
+	case c.Class == Real && c.IsDecimal() && len(strings.Trim(t, "+-0.")) > floatDigits:
+		return Decimal(t), nil
+	case isNumber:
+		return number, nil
 	}
 	return v.Text, nil
 }

@@ -181,11 +181,6 @@ func rangeOf(c *db.Column) (low, high int64) {
 	bits, ok := widths[typeName(c)]
 	unsigned := strings.Contains(c.Decl, "unsigned")
 	switch {
-	case is(c, "year"):
-		return 1901, 2155
-	case is(c, "bit"):
-		digits, _ := strconv.ParseUint(strings.Trim(c.Decl, "bit()"), 10, 8)
-		return 0, 1<<min(digits, 63) - 1
 	case !ok || bits == 64 && !unsigned:
 		return 0, 0
 	case unsigned:

@@ -27,11 +27,9 @@ var Dialect db.Server = &server{config: new(pgx.ConnConfig)}
 
 // A server is the way to one.
 type server struct {
-	config   *pgx.ConnConfig
-	host     string // as it may be shown, with the port, or its socket
-	readOnly bool
-
-	unlimited bool // statements take as long as they take
+	config  *pgx.ConnConfig
+	host    string // as it may be shown, with the port, or its socket
+	options db.Options
 
 	// plain is set once something on the way, such as PgBouncer, has refused
 	// the parameters that a session can do without. It may well give each
@@ -47,7 +45,7 @@ const lockTimeout = 2 * time.Second
 // Open implements db.Server. What the URL does not say is taken from the environment,
 // as all of PostgreSQL's programs do: PGUSER, PGPASSWORD, ~/.pgpass …
 func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, error) {
-	s := &server{config: new(pgx.ConnConfig), host: "the other end of the pool", readOnly: o.ReadOnly, unlimited: o.Create}
+	s := &server{config: new(pgx.ConnConfig), host: "the other end of the pool", options: o}
 	if o.Own != nil {
 		s.locks = sessionLocks(s, o.Own)
 		return (&db.DB{Server: s, Read: o.Own, Write: o.Own}).Adopt(ctx, ownSettings, s.adopt)
@@ -134,7 +132,7 @@ func (s *server) parameters(plain bool) map[string]string {
 	if plain {
 		return all
 	}
-	if s.unlimited {
+	if s.options.Create {
 		all["statement_timeout"] = "0"
 	}
 	may("statement_timeout", milliseconds(db.StatementTimeout))
@@ -145,7 +143,7 @@ func (s *server) parameters(plain bool) map[string]string {
 	may("jit", "off") // takes longer than a page
 	// An error instead of rows that are silently left out.
 	all["row_security"] = "off"
-	if s.readOnly {
+	if s.options.ReadOnly {
 		all["default_transaction_read_only"] = "on"
 	}
 	return all

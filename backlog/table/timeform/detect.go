@@ -225,11 +225,6 @@ func lazily(pattern string) func() *regexp.Regexp {
 func layoutForm(layout string, zone *time.Location) (Form, error) {
 	m := layoutPattern().FindStringSubmatch(layout)
 	if m == nil {
-		for _, element := range []string{"2006", "01", "02"} {
-			if !strings.Contains(layout, element) {
-				return Form{}, fmt.Errorf("layout %q has no %s: it needs the whole date, as 2006, 01 and 02", layout, element)
-			}
-		}
 		return Form{}, fmt.Errorf("layout %q: the order of such texts is not known to be the order of time, "+
 			"as is that of 2006-01-02 15:04:05, with or without a fraction (.000, .999) and an offset (Z07:00, -07:00)", layout)
 	}

@@ -437,13 +437,10 @@ func leastWall(t time.Time, zone *time.Location) time.Time {
 
 // Roughly returns a duration as people say it.
 func Roughly(d time.Duration) string {
-	switch {
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%d days", int(d.Hours()/24))
-	case d >= 2*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	case d >= 2*time.Minute:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
+	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute} {
+		if d >= 2*unit {
+			return fmt.Sprintf("%d %s", d/unit, []string{"days", "h", "min"}[i])
+		}
 	}
-	return fmt.Sprintf("%d s", int(d.Seconds()))
+	return fmt.Sprintf("%d s", d/time.Second)
 }

@@ -160,8 +160,8 @@ func (s *step) args(r *backlog.Record) []any {
 // Steps returns how many statements there are and the columns that they have
 // for parameters, each once.
 func (w *SQLHandler) Steps() (n int, parameters []string) {
-	for i := range w.steps {
-		for _, p := range w.steps[i].from {
+	for _, s := range w.steps {
+		for _, p := range s.from {
 			parameters = append(parameters, p.name)
 		}
 	}
@@ -173,35 +173,29 @@ func (w *SQLHandler) Steps() (n int, parameters []string) {
 // [*db.Problem] if not.
 func (w *SQLHandler) Check(ctx context.Context) error {
 	return w.d.Within(ctx, func(ctx context.Context) error {
-		for i := range w.steps {
-			s := &w.steps[i]
+		for i, s := range w.steps {
 			if err := w.d.Plan(ctx, s.text, len(s.from)); err != nil {
-				return w.misunderstood(i, err)
+				return w.refused(i+1, err)
 			}
 		}
 		return nil
 	})
 }
 
-// misunderstood makes a *db.Problem of the error by which the database refused to
-// prepare the statement, unless it is one that passes.
-func (w *SQLHandler) misunderstood(i int, err error) error {
-	if w.d.MayPass(err) {
+// refused makes a *db.Problem of the error by which the database refused to prepare the
+// n-th statement, or the user the right to it, unless it is one that passes.
+func (w *SQLHandler) refused(n int, err error) error {
+	switch {
+	case w.d.MayPass(err):
 		return err
+	case w.d.Class(err) != db.Denied:
+		return db.Problemf("correct it, or create what it names", "handler.sql: statement %d is not understood by the database: %v", n, err)
 	}
-	if w.d.Class(err) == db.Denied {
-		return w.denied(i, err)
-	}
-	return db.Problemf("correct it, or create what it names", "handler.sql: statement %d is not understood by the database: %v", i+1, err)
-}
-
-// denied makes a *db.Problem of the error by which the user was refused the statement.
-func (w *SQLHandler) denied(i int, err error) error {
 	what := err.Error()
-	if p := (*db.Problem)(nil); errors.As(w.d.Explained(err), &p) {
+	if p, ok := errors.AsType[*db.Problem](w.d.Explained(err)); ok {
 		what = p.What
 	}
-	return db.Problemf("let the owner of what it names grant the right to it", "handler.sql: statement %d: %s", i+1, what)
+	return db.Problemf("let the owner of what it names grant the right to it", "handler.sql: statement %d: %s", n, what)
 }
 
 // HandleAndSettle is the method that [backlog.Handler] names.
@@ -235,8 +229,7 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) err
 	var sent, got strings.Builder
 	logged := w.Log != nil && w.Log.Enabled(ctx, slog.LevelDebug)
 	defer backlog.LogExchange(ctx, w.Log, r, func() (string, string) { return sent.String(), got.String() })
-	for i := range w.steps {
-		s := &w.steps[i]
+	for i, s := range w.steps {
 		if logged {
 			s.show(&sent, i+1, r)
 		}
@@ -338,16 +331,16 @@ func (w *SQLHandler) transact(ctx context.Context, in func(context.Context, func
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case isStep && w.d.Class(s.err) == db.Denied:
-		return backlog.Unstarted(w.denied(s.n-1, s.err))
+		return backlog.Unstarted(w.refused(s.n, s.err))
 	}
 	return w.d.Wrap(ctx, err)
 }
 
 // prepare prepares the statements when they are first needed.
 func (w *SQLHandler) prepare(ctx context.Context) error {
-	for i := range w.steps {
-		if err := w.prepared.Prepare(ctx, w.d.Write, w.steps[i].text); err != nil {
-			if err = w.misunderstood(i, err); errors.As(err, new(*db.Problem)) {
+	for i, s := range w.steps {
+		if err := w.prepared.Prepare(ctx, w.d.Write, s.text); err != nil {
+			if err = w.refused(i+1, err); errors.As(err, new(*db.Problem)) {
 				err = backlog.Unstarted(err)
 			}
 			return err
