@@ -152,7 +152,7 @@ func (t *layout) Overdue(now time.Time, after backlog.Cursor, limit int) (cond, 
 	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
 	cond, args = t.refresh.Running+" AND "+tc.quoted+" < ?", []any{t.writeForm(tc).Beyond(now)}
 	if !after.IsZero() {
-		beyond, place := db.KeyRange(map[bool]string{true: ">=", false: ">"}[after.Before], cols, after.Key, after.Order)
+		beyond, place := db.KeyRange(">"+orEqual[after.Before], cols, after.Key, after.Order)
 		cond, args = cond+" AND "+beyond, append(args, place...)
 	}
 	return cond, " ORDER BY " + strings.Join(cols, ", ") + fmt.Sprint(" LIMIT ", limit), args

@@ -236,20 +236,15 @@ func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, rest string, r
 // at all are not counted: their rows are reported when they are met.
 func (t *layout) prove(c *timeCol, raws []any) error {
 	known := c.known()
-	var good, bad []any
-	for _, raw := range raws {
-		var err error
+	isBad := func(raw any) bool {
+		_, _, err := timeform.Detect([]any{raw}, c.zone)
 		if known != nil {
 			_, err = known.Parse(raw)
-		} else {
-			_, _, err = timeform.Detect([]any{raw}, c.zone)
 		}
-		if err == nil {
-			good = append(good, raw)
-		} else {
-			bad = append(bad, raw)
-		}
+		return err != nil
 	}
+	good := slices.DeleteFunc(slices.Clone(raws), isBad)
+	bad := slices.DeleteFunc(slices.Clone(raws), func(raw any) bool { return !isBad(raw) })
 	wrong := len(bad) > len(good)
 	if wrong {
 		good = bad

@@ -90,28 +90,21 @@ func ParseDecimal(s string) (float64, bool) {
 // ParseKey returns the key that people write for a row: the bare value of one column, or
 // a JSON array of a composite key's. It is an error that the user can mend.
 func ParseKey(columns []*Column, text string) (backlog.Key, error) {
-	parts := []string{text}
+	parts := []json.RawMessage{[]byte(text)}
 	if len(columns) > 1 {
-		var raw []json.RawMessage
-		if err := json.Unmarshal([]byte(text), &raw); err != nil || len(raw) != len(columns) {
+		if err := json.Unmarshal([]byte(text), &parts); err != nil || len(parts) != len(columns) {
 			return backlog.Key{}, fmt.Errorf(`%q is not a key of %d columns: write a JSON array, such as '["a", 7]'`, text, len(columns))
-		}
-		parts = parts[:0]
-		for _, r := range raw {
-			var s string
-			if json.Unmarshal(r, &s) != nil || string(r) == "null" {
-				s = string(r)
-			}
-			parts = append(parts, s)
 		}
 	}
 	values := make([]any, len(parts))
-	for i, p := range parts {
-		v, err := columns[i].ParseKey(p)
-		if err != nil {
+	for i, part := range parts {
+		word, err := string(part), error(nil)
+		if len(columns) > 1 && word != "null" {
+			json.Unmarshal(part, &word) // a text without its quotes; else it is as it is written
+		}
+		if values[i], err = columns[i].ParseKey(word); err != nil {
 			return backlog.Key{}, err
 		}
-		values[i] = v
 	}
 	return backlog.NewKey(values...), nil
 }

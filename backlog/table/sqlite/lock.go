@@ -48,15 +48,11 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.
 		return nil, db.Problemf("give this user the right to create files in that folder, as SQLite itself needs it", "the lock file cannot be opened: %v", err)
 	case err != nil:
 		return nil, fmt.Errorf("lock file: %w", err)
-	case !ok:
+	case !ok || fileLock{l}.Check(ctx) != nil: // or somebody replaces it just now
+		l.Unlock()
 		return nil, backlog.ErrLocked
 	}
-	held := fileLock{l}
-	if held.Check(ctx) != nil {
-		l.Unlock()
-		return nil, backlog.ErrLocked // somebody replaces it just now
-	}
-	return held, nil
+	return fileLock{l}, nil
 }
 
 type fileLock struct{ *flock.Flock }

@@ -161,12 +161,10 @@ func (s sample) asForm(zone *time.Location) Form {
 	case s.real:
 		class = Real
 	}
-	switch c := named[s.shape.form].(type) {
-	case nil:
-	case unix:
+	if c, ok := named[s.shape.form].(unix); ok {
 		c.class, c.fraction = class, s.part
 		return Form{c}
-	default:
+	} else if c := named[s.shape.form]; c != nil {
 		return Form{c}
 	}
 	c := Calendar{Head: s.shape.form, class: class, Suffix: s.suffix, Zone: zone}

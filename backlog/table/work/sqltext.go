@@ -62,16 +62,11 @@ func parseSQL(source string, n int, x *db.Text, param func(name string) (string,
 			return refuse("write :column, such as :id", text+" begins no parameter here")
 		}
 		rest = rest[len(text):]
-		if !blank {
-			seen = true
-		}
+		seen = seen || !blank
 		if c == ':' && len(text) > 1 && text[1] != ':' && text[1] != '=' {
 			name := text[1:]
 			if name[0] == '"' {
 				name = strings.ReplaceAll(name[1:len(name)-1], `""`, `"`)
-			}
-			if name == "" {
-				return refuse("write one between the quotes", `:"" names no column`)
 			}
 			if text, err = param(name); err != nil {
 				return sqlText{}, err
