@@ -38,8 +38,8 @@ type walk struct {
 func newWalk(r *run) *walk {
 	resume := r.pass.Resume
 	w := &walk{r: r, reported: make(map[uint64]struct{})}
-	w.lanes[Fresh] = &lane{w: w, lane: Fresh, sections: freshSections(resume)}
-	w.lanes[Failed] = &lane{w: w, lane: Failed, sections: failedSections(resume)}
+	w.lanes[Fresh] = &lane{w: w, lane: Fresh, sections: sections(resume.FreshTop, resume.FreshLast)}
+	w.lanes[Failed] = &lane{w: w, lane: Failed, sections: sections(Cursor{}, resume.FailedLast)}
 	if p := r.e.Policy; p != nil && p.Never {
 		w.lanes[Failed].page.final = true // nothing is read
 	}
@@ -197,21 +197,17 @@ func (w *walk) unreadable(rows []Unreadable) {
 // A section is a part of a lane: the records between two places.
 type section struct{ after, until Cursor }
 
-// freshSections: what came since the last pass waits behind nothing, then comes
-// the rest, behind the place where that one stopped, and last what is left from
-// before: it is there only if it was skipped or keeps its status on errors.
-func freshSections(r Resume) []section {
-	if r.FreshLast.IsZero() || r.FreshTop.IsZero() {
+// sections returns a lane's, where its last pass stopped at last. What came before top
+// since then waits behind nothing. Then comes the rest, behind last, and in the end what
+// is left from before: in the fresh lane only what was skipped or keeps its status on errors.
+func sections(top, last Cursor) []section {
+	switch {
+	case last.IsZero():
 		return []section{{}}
+	case top.IsZero():
+		return []section{{after: last}, {until: last}}
 	}
-	return []section{{until: r.FreshTop}, {after: r.FreshLast}, {after: r.FreshTop, until: r.FreshLast}}
-}
-
-func failedSections(r Resume) []section {
-	if r.FailedLast.IsZero() {
-		return []section{{}}
-	}
-	return []section{{after: r.FailedLast}, {until: r.FailedLast}}
+	return []section{{until: top}, {after: last}, {after: top, until: last}}
 }
 
 // A lane is walked section by section. A goroutine reads the next page while the

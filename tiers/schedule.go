@@ -52,8 +52,7 @@ func (s *Schedule) Add(t Tier) (key string, err error) {
 		return key, err
 	}
 	if len(s.tiers) > 0 && t.MaxAge <= s.Widest().MaxAge {
-		return "max_age", fmt.Errorf("%s after %s: tiers go from narrow to wide",
-			FormatDuration(t.MaxAge), FormatDuration(s.Widest().MaxAge))
+		return "max_age", fmt.Errorf("%s after %s: tiers go from narrow to wide", FormatDuration(t.MaxAge), FormatDuration(s.Widest().MaxAge))
 	}
 	if _, ok := s.ByName(t.Name); ok {
 		return "name", fmt.Errorf("%q is taken by a tier before", t.Name)
@@ -87,13 +86,11 @@ func (s *Schedule) find(match func(Tier) bool) (Tier, bool) {
 
 // Next returns the earliest tick of any tier strictly after the given instant.
 func (s *Schedule) Next(after time.Time) time.Time {
-	next := s.tiers[0].Next(after)
+	next := s.tiers[0].pattern().next(after.Unix())
 	for _, t := range s.tiers[1:] {
-		if n := t.Next(after); n.Before(next) {
-			next = n
-		}
+		next = min(next, t.pattern().next(after.Unix()))
 	}
-	return next
+	return time.Unix(next, 0).UTC()
 }
 
 // MinInterval returns the shortest interval between two ticks of the tier that
@@ -247,30 +244,23 @@ func (t *Tier) prepare() (key string, err error) {
 		return "offset", errors.New("goes with every, not with cron")
 	case t.Cron == "" && t.Location != nil:
 		return "timezone", errors.New("goes with cron; every is counted in UTC")
+	case t.Cron == "" && t.Every < time.Second:
+		return "every", fmt.Errorf("must be at least 1s, not %s", FormatDuration(t.Every))
+	case t.Every%time.Second != 0:
+		return "every", fmt.Errorf("must be whole seconds, not %s", FormatDuration(t.Every))
+	case t.Offset < 0 || t.Offset != 0 && t.Offset >= t.Every:
+		return "offset", fmt.Errorf("must be at least 0s and less than every (%s), not %s", FormatDuration(t.Every), FormatDuration(t.Offset))
+	case t.Offset%time.Second != 0:
+		return "offset", fmt.Errorf("must be whole seconds, not %s", FormatDuration(t.Offset))
 	}
 	t.Name = cmp.Or(t.Name, FormatDuration(t.MaxAge))
 	if t.Cron == "" {
-		return t.checkEvery()
+		return "", nil
 	}
 	t.Location = cmp.Or(t.Location, time.UTC)
 	t.Cron = strings.Join(strings.Fields(t.Cron), " ")
 	t.cron, err = parseCron(t.Cron, t.Location)
 	return "cron", err
-}
-
-func (t *Tier) checkEvery() (key string, err error) {
-	switch {
-	case t.Every < time.Second:
-		return "every", fmt.Errorf("must be at least 1s, not %s", FormatDuration(t.Every))
-	case t.Every%time.Second != 0:
-		return "every", fmt.Errorf("must be whole seconds, not %s", FormatDuration(t.Every))
-	case t.Offset < 0 || t.Offset >= t.Every:
-		return "offset", fmt.Errorf("must be at least 0s and less than every (%s), not %s",
-			FormatDuration(t.Every), FormatDuration(t.Offset))
-	case t.Offset%time.Second != 0:
-		return "offset", fmt.Errorf("must be whole seconds, not %s", FormatDuration(t.Offset))
-	}
-	return "", nil
 }
 
 // multiples ticks at offset plus every multiple of every.

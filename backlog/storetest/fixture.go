@@ -394,22 +394,20 @@ func columnsText(column func(string) (any, bool)) string {
 // with all that the table has of them.
 func (f *fixture) wantRecords(what string, want, got []backlog.Record) {
 	f.Helper()
-	text := func(r backlog.Record) string {
-		return fmt.Sprintf("key %s, status %q, %v lane, inserted %v, %+v, refresh %+v; %s",
-			keyText(r.Key), r.Status, r.Lane, r.Inserted.UTC(), f.failures(r.Failures), r.Refresh, columnsText(r.Column))
-	}
-	i := 0
-	for i < min(len(want), len(got)) && text(want[i]) == text(got[i]) {
-		i++
-	}
-	if i < max(len(want), len(got)) {
-		show := func(list []backlog.Record) (texts string) {
-			for _, r := range list[i:min(i+5, len(list))] {
-				texts += "\n" + text(r)
-			}
-			return texts
+	texts := func(list []backlog.Record) (texts []string) {
+		for _, r := range list {
+			texts = append(texts, fmt.Sprintf("key %s, status %q, %v lane, inserted %v, %+v, refresh %+v; %s",
+				keyText(r.Key), r.Status, r.Lane, r.Inserted.UTC(), f.failures(r.Failures), r.Refresh, columnsText(r.Column)))
 		}
-		f.Errorf("%s: want %d records, got %d; from record %d on want%s\ngot%s", what, len(want), len(got), i+1, show(want), show(got))
+		return texts
+	}
+	w, g := texts(want), texts(got)
+	for len(w) > 0 && len(g) > 0 && w[0] == g[0] {
+		w, g = w[1:], g[1:]
+	}
+	if len(w)+len(g) > 0 {
+		f.Errorf("%s: want %d records, got %d; from record %d on want\n%s\ngot\n%s",
+			what, len(want), len(got), len(want)-len(w)+1, strings.Join(w[:min(5, len(w))], "\n"), strings.Join(g[:min(5, len(g))], "\n"))
 	}
 }
 
