@@ -111,11 +111,9 @@ func (r *run) do() {
 	context.AfterFunc(kill, endWork)
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(over, endWork, killNow) })
-	if r.e.refresher() != nil {
-		watch.Go(func() { r.supersede(over) })
-	}
 	_ = r.e.Collect(r.stop) // a handler that cannot hear says so when it is asked for more
 	if r.e.refresher() != nil {
+		watch.Go(func() { r.supersede(over) })
 		r.overdue()
 	}
 	if r.e.isPaused() {

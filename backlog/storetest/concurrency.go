@@ -9,45 +9,41 @@ import (
 	"backlog/backlog"
 )
 
-const (
-	workers    = 8
-	firstRows  = 200 // there at the start
-	laterRows  = 80  // inserted meanwhile
-	laterBatch = 8
-)
+// workers each have their own records.
+const workers = 8
 
 // testConcurrency lets workers page through one lane and settle, each of them
 // its own records, while rows are inserted.
 func testConcurrency(f *fixture) {
-	rows := f.rows(firstRows+laterRows, Fresh)
-	f.insert(rows[:firstRows]...)
+	rows := f.rows(280, Fresh)
+	first, later := rows[:200], rows[200:]
+	f.insert(first...)
 	store := f.h.Store()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for batch := range slices.Chunk(rows[firstRows:], laterBatch) {
-			for i := range batch {
-				batch[i].Inserted = now
-			}
+		for i := range later {
+			later[i].Inserted = now
+		}
+		for batch := range slices.Chunk(later, 8) {
 			if err := f.h.Insert(batch...); err != nil {
 				f.Errorf("harness: insert while the store works: %v", err)
 				return
 			}
 		}
 	})
-	taken := make([]map[int]int, workers)
+	taken := make([]int, len(rows)) // how often, each by its worker
 	for w := range workers {
-		taken[w] = make(map[int]int)
 		wg.Go(func() {
-			for len(taken[w]) < len(rows)/workers && !f.Failed() {
-				f.work(store, w, taken[w])
+			for done := 0; done < len(rows)/workers && !f.Failed(); {
+				done += f.work(store, w, taken)
 			}
 		})
 	}
 	wg.Wait()
-	f.harness(f.memory.Insert(rows[firstRows:]...), "insert in memory")
+	f.harness(f.memory.Insert(later...), "insert in memory")
 	for n, row := range rows {
-		if times := taken[n%workers][n]; times != 1 {
-			f.Errorf("record %v: want it selected exactly once before it was settled, got it %d times", row.Key, times)
+		if taken[n] != 1 {
+			f.Errorf("record %v: want it selected exactly once before it was settled, got it %d times", row.Key, taken[n])
 		}
 		s := f.settlement(&backlog.Record{Key: row.Key, Status: Fresh}, workOutcome(n), soon)
 		_, err := f.memory.Settle(f.Context(), []backlog.Settlement{s})
@@ -59,15 +55,15 @@ func testConcurrency(f *fixture) {
 func workOutcome(n int) backlog.Outcome { return outcomes[n/workers%len(outcomes)] }
 
 // work walks the fresh lane once, page by page, and settles the records of
-// worker w.
-func (f *fixture) work(store backlog.Store, w int, taken map[int]int) {
+// worker w. It returns how many there were.
+func (f *fixture) work(store backlog.Store, w int, taken []int) (done int) {
 	q := query(backlog.Fresh)
 	q.Limit = 30
 	for range maxPages {
 		page, err := retry(func() (backlog.Page, error) { return store.Pending(f.Context(), q) })
 		if err != nil {
 			f.Errorf("worker %d: Pending: want a page, got error: %v", w, err)
-			return
+			break
 		}
 		var group []backlog.Settlement
 		for i := range page.Records {
@@ -78,17 +74,17 @@ func (f *fixture) work(store backlog.Store, w int, taken map[int]int) {
 				group = append(group, f.settlement(r, workOutcome(n), soon))
 			}
 		}
+		done += len(group)
 		unsettled, err := retry(func() ([]backlog.Unsettled, error) { return store.Settle(f.Context(), group) })
-		if err != nil {
+		if f.wantTexts("conflicts of workers", nil, f.conflicts(unsettled)); err != nil {
 			f.Errorf("worker %d: Settle: want %d outcomes written, got error: %v", w, len(group), err)
-			return
 		}
-		f.wantConflicts(group, nil, unsettled)
-		if !page.More {
-			return
+		if !page.More || err != nil {
+			break
 		}
 		q.After = page.Next
 	}
+	return done
 }
 
 // retry calls again, as the contract lets it, while the store is busy.

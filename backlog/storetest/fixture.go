@@ -275,7 +275,7 @@ func (f *fixture) wantLane(q backlog.Query, sizes ...int) (w walked) {
 	for _, q.Limit = range sizes {
 		what := fmt.Sprintf("%v lane at %v since %v, widest %t, in pages of %d", q.Lane, q.Now, q.Since, q.Widest, q.Limit)
 		w.q, w.got = q, f.walk(f.h.Store(), q, f.throughJSON)
-		f.wantRecords(what, w.want, w.got)
+		f.wantTexts(what, f.texts(w.want), f.texts(w.got))
 	}
 	if f.Failed() {
 		f.FailNow()
@@ -303,8 +303,8 @@ func (f *fixture) wantPart(w walked, store backlog.Store, after, until int, befo
 	want := f.walk(f.memory, ask(w.want, 1000))
 	q := ask(w.got, max(3, (len(want)+2)/3))
 	q.After, q.Until = f.throughJSON(q.After), f.throughJSON(q.Until)
-	f.wantRecords(fmt.Sprintf("%v lane after record %d until record %d of %d, before these %t", q.Lane, after+1, until+1, len(w.got), before),
-		want, f.walk(store, q))
+	f.wantTexts(fmt.Sprintf("%v lane after record %d until record %d of %d, before these %t", q.Lane, after+1, until+1, len(w.got), before),
+		f.texts(want), f.texts(f.walk(store, q)))
 }
 
 // wantWalks is wantLane, and checks what comes after records and until them; of
@@ -390,34 +390,49 @@ func columnsText(column func(string) (any, bool)) string {
 	return strings.Join(list, ", ")
 }
 
-// wantRecords checks that the store gives the records that memory gives, in that order,
-// with all that the table has of them.
-func (f *fixture) wantRecords(what string, want, got []backlog.Record) {
+// alike has the store do something, and then memory, and checks that both come to the
+// same, as text writes it. It returns what the store has come to.
+func alike[S, T any](f *fixture, what string, do func(S) (T, error), text func(T) []string) T {
 	f.Helper()
-	texts := func(list []backlog.Record) (texts []string) {
-		for _, r := range list {
-			texts = append(texts, fmt.Sprintf("key %s, status %q, %v lane, inserted %v, %+v, refresh %+v; %s",
-				keyText(r.Key), r.Status, r.Lane, r.Inserted.UTC(), f.failures(r.Failures), r.Refresh, columnsText(r.Column)))
-		}
-		return texts
+	store, ok := f.h.Store().(S)
+	if !ok {
+		f.Skipf("the store has no method for: %s", what)
 	}
-	w, g := texts(want), texts(got)
-	for len(w) > 0 && len(g) > 0 && w[0] == g[0] {
-		w, g = w[1:], g[1:]
+	got, err := do(store)
+	if err != nil {
+		f.Fatalf("%s: want it done, got error: %v", what, err)
 	}
-	if len(w)+len(g) > 0 {
-		f.Errorf("%s: want %d records, got %d; from record %d on want\n%s\ngot\n%s",
-			what, len(want), len(got), len(want)-len(w)+1, strings.Join(w[:min(5, len(w))], "\n"), strings.Join(g[:min(5, len(g))], "\n"))
+	want, err := do(any(f.memory).(S))
+	f.harness(err, "%s in memory", what)
+	f.wantTexts(what, text(want), text(got))
+	return got
+}
+
+// wantTexts shows the first few texts from where two lists differ.
+func (f *fixture) wantTexts(what string, want, got []string) {
+	f.Helper()
+	n := 0
+	for n < min(len(want), len(got)) && want[n] == got[n] {
+		n++
+	}
+	if n < max(len(want), len(got)) {
+		show := func(list []string) string { return strings.Join(list[n:min(n+5, len(list))], "\n") }
+		f.Errorf("%s: want %d, got %d; from number %d on want\n%s\ngot\n%s", what, len(want), len(got), n+1, show(want), show(got))
 	}
 }
 
-// sameEach is wantRecords of lists that have no order.
-func (f *fixture) sameEach(what string, want, got []backlog.Record) {
-	f.Helper()
-	for _, list := range [][]backlog.Record{want, got} {
-		slices.SortFunc(list, func(a, b backlog.Record) int { return a.Key.Compare(b.Key) })
+// texts writes records with all that the table has of them.
+func (f *fixture) texts(list []backlog.Record) (texts []string) {
+	for _, r := range list {
+		texts = append(texts, fmt.Sprintf("key %s, status %q, %v lane, inserted %v, %+v, refresh %+v; %s",
+			keyText(r.Key), r.Status, r.Lane, r.Inserted.UTC(), f.failures(r.Failures), r.Refresh, columnsText(r.Column)))
 	}
-	f.wantRecords(what, want, got)
+	return texts
+}
+
+// unordered is texts for records that have no order.
+func (f *fixture) unordered(list []backlog.Record) []string {
+	return slices.Sorted(slices.Values(f.texts(list)))
 }
 
 // keyText writes a key with the types of its parts.

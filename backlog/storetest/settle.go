@@ -52,31 +52,30 @@ func (f *fixture) write(
 	for i := range own {
 		r := *own[i].Record
 		own[i].Record = &r
+		if own[i].Refresh != nil {
+			next := *own[i].Refresh
+			own[i].Refresh = &next
+		}
 	}
-	want, err := call(f.memory, own)
-	f.harness(err, "%s in memory", what)
-	got, err := call(f.h.Store(), group)
-	if err != nil {
-		f.Fatalf("%s of %d outcomes: want them written, got error: %v", what, len(group), err)
-	}
-	f.wantConflicts(group, want, got)
+	alike(f, fmt.Sprintf("conflicts of %s of %d outcomes", what, len(group)), func(s backlog.Store) ([]backlog.Unsettled, error) {
+		if s == f.memory {
+			return call(s, own)
+		}
+		return call(s, group)
+	}, f.conflicts)
 }
 
-func (f *fixture) wantConflicts(group []backlog.Settlement, want, got []backlog.Unsettled) {
+// conflicts returns the places of the outcomes that were not written.
+func (f *fixture) conflicts(list []backlog.Unsettled) (places []string) {
 	f.Helper()
-	places := func(list []backlog.Unsettled) (places []int) {
-		for _, u := range list {
-			places = append(places, u.Index)
-			if !errors.Is(u.Err, backlog.ErrConflict) {
-				f.Errorf("group of %d: want the outcome at %d settled or ErrConflict, got %v", len(group), u.Index, u.Err)
-			}
+	for _, u := range list {
+		places = append(places, fmt.Sprintf("%03d", u.Index))
+		if !errors.Is(u.Err, backlog.ErrConflict) {
+			f.Errorf("want the outcome at %d settled or ErrConflict, got %v", u.Index, u.Err)
 		}
-		slices.Sort(places)
-		return places
 	}
-	if w, g := places(want), places(got); !slices.Equal(g, w) {
-		f.Errorf("group of %d: want conflicts at the places %v, got %v", len(group), w, g)
-	}
+	slices.Sort(places)
+	return places
 }
 
 // testSettle settles every outcome from every lane and number of failures, one by
@@ -215,10 +214,11 @@ func (f *fixture) expirer() expirer {
 // come once and be as it was meanwhile.
 func (f *fixture) expire(before time.Time, tell bool) {
 	f.Helper()
-	var want, got []backlog.Record
-	expire := func(e expirer, told *[]backlog.Record) int {
+	what := fmt.Sprintf("Expire before %v", before)
+	alike(f, what, func(e expirer) ([]string, error) {
+		var told []backlog.Record
 		each := func(r *backlog.Record) bool {
-			*told = append(*told, *r)
+			told = append(told, *r)
 			if want, ok := f.memory.Row(r.Key); ok && e != f.memory {
 				got, ok, err := f.h.Row(r.Key)
 				f.harness(err, "read record %v", r.Key)
@@ -230,17 +230,9 @@ func (f *fixture) expire(before time.Time, tell bool) {
 			each = nil
 		}
 		n, err := e.Expire(f.Context(), now, before, each)
-		if err != nil {
-			f.Fatalf("Expire before %v: want it done, got error: %v", before, err)
-		}
-		return n
-	}
-	g, w := expire(f.expirer(), &got), expire(f.memory, &want)
-	if g != w {
-		f.Errorf("Expire before %v: want %d records expired, got %d", before, w, g)
-	}
-	f.sameEach(fmt.Sprintf("what Expire before %v has told of", before), want, got)
-	f.same(fmt.Sprintf("Expire before %v", before))
+		return append(f.unordered(told), fmt.Sprintf("%d expired", n)), err
+	}, slices.Clone)
+	f.same(what)
 }
 
 // testExpire expires rows of every kind, and more than a group of settlements has.
@@ -289,24 +281,15 @@ func (f *fixture) wantCounts(edges ...time.Duration) {
 	type counter interface {
 		Count(ctx context.Context, now time.Time, edges []time.Duration) (inspect.Counts, error)
 	}
-	c, ok := f.h.Store().(counter)
-	if !ok {
-		f.Skip("the store has no method Count")
-	}
-	text := func(c counter) string {
-		counts, err := c.Count(f.Context(), now, edges)
-		if err != nil {
-			f.Fatalf("Count: want counts, got error: %v", err)
+	alike(f, fmt.Sprintf("Count up to %v and beyond", edges), func(c counter) (inspect.Counts, error) {
+		return c.Count(f.Context(), now, edges)
+	}, func(c inspect.Counts) []string {
+		texts := []string{fmt.Sprintf("%+v", c)}
+		for _, b := range append(c.Bands, c.Beyond) {
+			texts = append(texts, time.Time(b.Oldest).UTC().String()) // to the nanosecond
 		}
-		var oldest []time.Time // to the nanosecond
-		for _, b := range append(counts.Bands, counts.Beyond) {
-			oldest = append(oldest, time.Time(b.Oldest).UTC())
-		}
-		return fmt.Sprintf("%+v %v", counts, oldest)
-	}
-	if g, w := text(c), text(f.memory); g != w {
-		f.Errorf("counts up to %v and beyond: want\n%s\ngot\n%s", edges, w, g)
-	}
+		return texts
+	})
 }
 
 // testCount counts rows of every kind. Due or not is all the same to it, out of

@@ -117,13 +117,13 @@ func Run(t *testing.T, open func(t *testing.T, want Table) Harness) {
 	if testing.Short() {
 		walks = 10
 	}
-	run(t, append(timeCases(), otherCases()...), walks, open)
+	run(t, allCases(), walks, open)
 }
 
 // RunTimes runs the part of the suite in which it matters how columns write
 // times, for a store that has several forms.
 func RunTimes(t *testing.T, open func(t *testing.T, want Table) Harness) {
-	run(t, timeCases(), 10, open)
+	run(t, slices.DeleteFunc(allCases(), func(c testCase) bool { return !c.times }), 10, open)
 }
 
 func run(t *testing.T, cases []testCase, walks int, open func(t *testing.T, want Table) Harness) {
@@ -140,6 +140,7 @@ type testCase struct {
 	name  string
 	table Table
 	run   func(f *fixture)
+	times bool // it matters how columns write times
 }
 
 // The policies of the suite. Their waits tell the numbers of failures apart.
@@ -184,95 +185,82 @@ var refreshTable = Table{Refresh: true, Dead: true, Notes: true}
 
 var noDates = []string{"skip", "oldest", "newest"}
 
-// timeCases are the cases in which it matters how columns write times.
-func timeCases() []testCase {
-	list := []testCase{
-		{"Cursor", Table{}, testCursor},
-		{"SettleWithDead", Table{NoDate: "oldest", Dead: true, Times: true, Notes: true}, testSettle},
-		{"Expire", Table{TwoFresh: true, Dead: true, Notes: true, Times: true}, testExpire},
-		{"RefreshPending", refreshTable, testRefreshPending},
-		{"RefreshAttempts", refreshTable, attemptsOf(attempts)},
-		{"RefreshOverdue", refreshTable, testOverdue},
+// allCases are the cases of the suite.
+func allCases() (list []testCase) {
+	add := func(times bool, cases ...testCase) {
+		for _, c := range cases {
+			c.times = times
+			list = append(list, c)
+		}
 	}
+	add(true,
+		testCase{name: "Cursor", run: testCursor},
+		testCase{name: "SettleWithDead", table: Table{NoDate: "oldest", Dead: true, Times: true, Notes: true}, run: testSettle},
+		testCase{name: "Expire", table: Table{TwoFresh: true, Dead: true, Notes: true, Times: true}, run: testExpire},
+		testCase{name: "RefreshPending", table: refreshTable, run: testRefreshPending},
+		testCase{name: "RefreshAttempts", table: refreshTable, run: attemptsOf(attempts)},
+		testCase{name: "RefreshOverdue", table: refreshTable, run: testOverdue},
+	)
+	add(false,
+		testCase{name: "Cancelled", table: Table{Dead: true, Notes: true}, run: testCancelled},
+		testCase{name: "SettleWithoutDead", run: testSettle},
+		testCase{name: "SettleErrorKeep", table: Table{ErrorKeep: true, Notes: true}, run: testSettle},
+		testCase{name: "SettleErrorKeepWithDead", table: Table{NoDate: "newest", ErrorKeep: true, Dead: true}, run: testSettle},
+		testCase{name: "Guard", table: Table{Dead: true}, run: testGuard},
+		testCase{name: "GuardWithNotes", table: Table{TwoFresh: true, Dead: true, Notes: true}, run: testGuard},
+		testCase{name: "Errors", table: Table{Notes: true}, run: testErrors},
+		testCase{name: "Concurrency", table: Table{Notes: true}, run: testConcurrency},
+		testCase{name: "ExpireWithoutDead", run: testExpire},
+		testCase{name: "ExpireStopped", table: Table{Dead: true}, run: testExpireStopped},
+		testCase{name: "Lock", run: testLock},
+		testCase{name: "RefreshBeginTwice", table: refreshTable, run: testBeginTwice},
+		testCase{name: fmt.Sprintf("RefreshGroupOf%d", backlog.MaxGroup), table: refreshTable, run: attemptsOf(slices.Repeat([]attempt{failure}, backlog.MaxGroup))},
+	)
 	for _, word := range noDates {
-		t := Table{NoDate: word, TwoFresh: true, Dead: true, Times: true, Notes: true}
-		list = append(list, testCase{"Walk" + word, t, testWalk}, testCase{"Random" + word, t, testRandom},
-			testCase{"Count" + word, t, testCount})
+		x := policyTable{table: Table{NoDate: word, TwoFresh: true, Dead: true, Times: true, Notes: true}}
+		add(true, x.with("Walk"+word, testWalk), x.with("Random"+word, testRandom), x.with("Count"+word, testCount))
+	}
+	for _, k := range []Keys{IntKeys, TextKeys, BlobKeys, CompositeKeys} {
+		refresh := refreshTable
+		refresh.Keys = k
+		add(false, testCase{name: fmt.Sprintf("%vKeys", k), table: Table{Keys: k, Notes: true}, run: testKeys},
+			testCase{name: fmt.Sprintf("Refresh%vKeys", k), table: refresh, run: attemptsOf(attempts)})
+	}
+	groups := []int{1, 2, backlog.MaxGroup - 1, backlog.MaxGroup}
+	for _, n := range groups {
+		add(false, testCase{name: fmt.Sprintf("SettleGroupOf%d", n), table: Table{Dead: true, Notes: true}, run: groupOf(n)})
 	}
 	for i, x := range policyTables {
-		list = append(list, x.with("Settle", testSettle))
+		add(true, x.with("Settle", testSettle))
 		if x.few {
-			list = append(list, x.with("Walk", testWalk))
+			add(true, x.with("Walk", testWalk))
+			add(false, x.with("Guard", testGuard))
 			continue
 		}
-		list = append(list,
-			x.walk(noDates[i%len(noDates)]),
+		add(true,
 			x.with("Random", testRandom),
 			x.with("SettleWithDead", testSettle, full),
 			x.with("SettleGroupOf40", groupOf(40), dead),
 			x.with("Expire", testExpire, full),
 			x.with("Count", testCount, dead),
 		)
-	}
-	return list
-}
-
-// otherCases are the cases in which it does not.
-func otherCases() []testCase {
-	list := []testCase{
-		{"Cancelled", Table{Dead: true, Notes: true}, testCancelled},
-		{"SettleWithoutDead", Table{}, testSettle},
-		{"SettleErrorKeep", Table{ErrorKeep: true, Notes: true}, testSettle},
-		{"SettleErrorKeepWithDead", Table{NoDate: "newest", ErrorKeep: true, Dead: true}, testSettle},
-		{"Guard", Table{Dead: true}, testGuard},
-		{"GuardWithNotes", Table{TwoFresh: true, Dead: true, Notes: true}, testGuard},
-		{"Errors", Table{Notes: true}, testErrors},
-		{"Concurrency", Table{Notes: true}, testConcurrency},
-		{"ExpireWithoutDead", Table{}, testExpire},
-		{"ExpireStopped", Table{Dead: true}, testExpireStopped},
-		{"Lock", Table{}, testLock},
-		{"RefreshBeginTwice", refreshTable, testBeginTwice},
-		{fmt.Sprintf("RefreshGroupOf%d", backlog.MaxGroup), refreshTable, attemptsOf(slices.Repeat([]attempt{failure}, backlog.MaxGroup))},
-	}
-	for _, k := range []Keys{IntKeys, TextKeys, BlobKeys, CompositeKeys} {
-		refresh := refreshTable
-		refresh.Keys = k
-		list = append(list, testCase{fmt.Sprintf("%vKeys", k), Table{Keys: k, Notes: true}, testKeys},
-			testCase{fmt.Sprintf("Refresh%vKeys", k), refresh, attemptsOf(attempts)})
-	}
-	groups := []int{1, 2, backlog.MaxGroup - 1, backlog.MaxGroup}
-	for _, n := range groups {
-		list = append(list, testCase{fmt.Sprintf("SettleGroupOf%d", n), Table{Dead: true, Notes: true}, groupOf(n)})
-	}
-	for i, x := range policyTables {
-		if x.few {
-			list = append(list, x.with("Guard", testGuard))
-			continue
-		}
 		for j, word := range noDates {
-			if j != i%len(noDates) {
-				list = append(list, x.walk(word))
-			}
+			add(j == i%len(noDates), x.with("Walk"+word, testWalk, full, func(t *Table) { t.NoDate = word }))
 		}
-		list = append(list, x.with("NotDue", testNotDue), x.with("Guard", testGuard, full), x.with("ExpireWithoutDead", testExpire))
+		add(false, x.with("NotDue", testNotDue), x.with("Guard", testGuard, full), x.with("ExpireWithoutDead", testExpire))
 		for _, k := range []Keys{TextKeys, BlobKeys, CompositeKeys} {
-			list = append(list, x.with(fmt.Sprintf("Settle%vKeys", k), groupOf(40), func(t *Table) { t.Keys = k }))
+			add(false, x.with(fmt.Sprintf("Settle%vKeys", k), groupOf(40), func(t *Table) { t.Keys = k }))
 		}
 		for _, n := range groups {
-			list = append(list, x.with(fmt.Sprintf("SettleGroupOf%d", n), groupOf(n), dead))
+			add(false, x.with(fmt.Sprintf("SettleGroupOf%d", n), groupOf(n), dead))
 		}
 	}
 	return list
-}
-
-// walk returns the walk on such a table where rows without a date count as that.
-func (x policyTable) walk(word string) testCase {
-	return x.with("Walk"+word, testWalk, full, func(t *Table) { t.NoDate = word })
 }
 
 // with returns a case on such a table, or one that is changed.
 func (x policyTable) with(what string, run func(*fixture), change ...func(*Table)) testCase {
-	c := testCase{x.name + what, x.table, run}
+	c := testCase{name: x.name + what, table: x.table, run: run}
 	for _, f := range change {
 		f(&c.table)
 	}
