@@ -314,8 +314,10 @@ func (d *Dispatch) start(ctx context.Context) (*session, error) {
 			err = p.err()
 		}
 		d.mu.Lock()
-		if err == nil {
-			err = d.mark(ctx, p)
+		if err == nil && !d.marked { // the broker knows it before anything is out
+			mark := Topology{Queues: []Queue{{outQueue(d.Name), amqp.Table{"x-queue-type": "quorum"}}}}
+			err = p.declare(ctx, mark, "missing")
+			d.marked = err == nil
 		}
 		hold, was := time.Until(d.hold), d.away
 		d.away = err != nil
@@ -343,17 +345,6 @@ func (d *Dispatch) start(ctx context.Context) (*session, error) {
 			return nil, errStopped
 		}
 	}
-}
-
-// mark has the broker know that something may be out, before anything is. d.mu must be
-// held.
-func (d *Dispatch) mark(ctx context.Context, p *session) error {
-	if d.marked {
-		return nil
-	}
-	err := p.declare(ctx, Topology{Queues: []Queue{{outQueue(d.Name), amqp.Table{"x-queue-type": "quorum"}}}}, "missing")
-	d.marked = err == nil
-	return err
 }
 
 // forget ends the wait for an attempt. over says that it cannot be out any more.

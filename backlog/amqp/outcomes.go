@@ -29,7 +29,10 @@ func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, queue string) {
 		t, err := d.ticketOf(a)
 		switch {
 		case errors.Is(err, errOtherTable):
-			d.fail(fmt.Errorf("%s is used for another table: an outcome is of %s, and this is %s; give one of them another name", outcomeQueue(d.Name), t.Table, d.Table))
+			why := fmt.Errorf("%s is used for another table: an outcome is of %s, and this is %s; give one of them another name", outcomeQueue(d.Name), t.Table, d.Table)
+			if d.foreign.CompareAndSwap(nil, &why) {
+				d.Fatal()
+			}
 			p.end(err)
 			return
 		case err != nil:
@@ -38,14 +41,12 @@ func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, queue string) {
 			_ = m.Ack(false)
 		default: // nobody waits for it
 			a.hash = t.Row.Key.Hash()
-			d.mu.Lock()
 			if a.unheard || a.Outcome == "skip" { // the row is as it was
 				d.over(a)
 				_ = m.Ack(false)
 			} else {
 				d.keep(a)
 			}
-			d.mu.Unlock()
 		}
 	}
 	_ = p.cancelled(queue)
@@ -59,12 +60,6 @@ func (d *Dispatch) ticketOf(a *answer) (ticket, error) {
 		err = errors.New("its ticket is of other settings, or of another attempt")
 	}
 	return t, err
-}
-
-func (d *Dispatch) fail(err error) {
-	if d.foreign.CompareAndSwap(nil, &err) {
-		d.Fatal()
-	}
 }
 
 // Err returns an error if the queues are another table's.
@@ -100,22 +95,27 @@ func (d *Dispatch) awaited(a *answer) bool {
 	delete(d.waiting, a.AttemptID)
 	a.hash = f.hash
 	d.settled[a.AttemptID] = a
-	d.over(a)
+	if d.out[f.hash] == f {
+		delete(d.out, f.hash)
+	}
 	f.answer <- *a
 	return true
 }
 
-// keep leaves an outcome to CollectLate; until then its row is not dispatched. d.mu must be
-// held.
+// keep leaves an outcome to CollectLate; until then its row is not dispatched.
 func (d *Dispatch) keep(a *answer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.late = append(d.late, a)
 	if f := d.out[a.hash]; f == nil || f.attempt == a.AttemptID { // anew while it cannot be settled
 		d.out[a.hash] = &flight{attempt: a.AttemptID, hash: a.hash, until: time.Now().Add(d.Bound())}
 	}
 }
 
-// over notes that the attempt is with no worker any more. d.mu must be held.
+// over notes that the attempt is with no worker any more.
 func (d *Dispatch) over(a *answer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if f := d.out[a.hash]; f != nil && f.attempt == a.AttemptID {
 		delete(d.out, a.hash)
 	}
@@ -152,13 +152,12 @@ func (d *Dispatch) Finished(r *backlog.Record, written bool) {
 	d.mu.Lock()
 	a := d.settled[r.AttemptID]
 	delete(d.settled, r.AttemptID)
-	if a != nil && !written {
-		d.keep(a)
-	}
 	d.mu.Unlock()
 	if a != nil && written {
 		d.settledNow.Add(1)
 		_ = a.delivery.Ack(false) // which writes to the socket: nobody is to wait for that
+	} else if a != nil {
+		d.keep(a)
 	}
 }
 
@@ -188,17 +187,11 @@ func (d *Dispatch) CollectLate(ctx context.Context, settle func(context.Context,
 			return err
 		}
 		for i, a := range part {
-			d.mu.Lock()
-			later := errors.Is(reasons[i], backlog.ErrUnavailable)
-			if later {
+			if errors.Is(reasons[i], backlog.ErrUnavailable) {
 				d.keep(a)
-			} else {
-				d.over(a)
-			}
-			d.mu.Unlock()
-			if later {
 				continue
 			}
+			d.over(a)
 			how := "settled"
 			if reasons[i] != nil {
 				how = reasons[i].Error()

@@ -1,7 +1,6 @@
 package mapping
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,17 +18,11 @@ func DidYouMean(got string, names []string, hint string) string {
 
 // DidYouMeanFile is DidYouMean for a file: it looks at those of its kind beside it.
 func DidYouMeanFile(path, hint string) string {
-	ext, like := filepath.Ext(path), []string(nil)
-	files, _ := os.ReadDir(filepath.Dir(path)) // without a folder there is nothing like it
-	for _, f := range files {
-		if name, ok := strings.CutSuffix(f.Name(), ext); ok {
-			like = append(like, name)
-		}
+	like, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*"+filepath.Ext(path)))
+	for i := range like {
+		like[i] = filepath.Base(like[i])
 	}
-	if best := Near(strings.TrimSuffix(filepath.Base(path), ext), like); best != "" {
-		return "did you mean " + Show(best+ext) + "? " + hint
-	}
-	return hint
+	return DidYouMean(filepath.Base(path), like, hint)
 }
 
 // Near returns the word that was probably meant, "" if none is near.

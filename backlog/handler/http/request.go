@@ -246,7 +246,8 @@ func parseURL(text string) (*url.URL, error) {
 		return nil, errors.New("has a port beyond 65535; correct it")
 	}
 	u.Fragment, u.RawFragment = "", ""
-	u.RawQuery = escapeQuery(u.RawQuery)
+	// url.Parse leaves what may not stand in a query at all.
+	u.RawQuery = escape(u.RawQuery, func(c byte) bool { return c > ' ' && c < 0x7f && strings.IndexByte(`"<>`, c) < 0 })
 	return u, nil
 }
 
@@ -255,12 +256,6 @@ var usualPorts = map[string]string{"http": "80", "https": "443"}
 // portOf returns the port of a URL of a web server.
 func portOf(u *url.URL) string {
 	return cmp.Or(u.Port(), usualPorts[u.Scheme])
-}
-
-// escapeQuery escapes what may not stand in a query at all; [url.Parse] leaves
-// it.
-func escapeQuery(query string) string {
-	return escape(query, func(c byte) bool { return c > ' ' && c < 0x7f && strings.IndexByte(`"<>`, c) < 0 })
 }
 
 // expand returns the URL for r. What is wrong is wrong with the record. The

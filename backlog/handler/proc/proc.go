@@ -20,12 +20,17 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"backlog/backlog"
 )
 
 // waitDelay is how long the output of a program that has ended is waited for
 // where a child of it holds the pipe.
 const waitDelay = time.Second
+
+// A process that is started with ownGroup is the leader of a group of its number.
+var ownGroup = &syscall.SysProcAttr{Setpgid: true}
 
 // DefaultGrace is the time between SIGTERM and SIGKILL.
 const DefaultGrace = 5 * time.Second
@@ -103,7 +108,7 @@ func Wait(ctx context.Context, killed <-chan struct{}, cmd *exec.Cmd, grace time
 // A stranger could be hit only if the last one went and the number came round, as
 // a group's, within one turn of the loop.
 func End(pid int, exited <-chan struct{}, grace time.Duration, killed <-chan struct{}) {
-	terminateGroup(pid)
+	unix.Kill(-pid, unix.SIGTERM) // an error is of no use: the group is gone or belongs to another user
 	over := time.After(grace)
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
@@ -113,13 +118,24 @@ func End(pid int, exited <-chan struct{}, grace time.Duration, killed <-chan str
 			exited = nil
 		case <-poll.C:
 		case <-over:
-			killGroup(pid)
+			unix.Kill(-pid, unix.SIGKILL)
 			return
 		case <-killed:
-			killGroup(pid)
+			unix.Kill(-pid, unix.SIGKILL)
 			return
 		}
 	}
+}
+
+// groupExists reports whether the group of the reaped process pid has members.
+func groupExists(pid int) bool {
+	if unix.Kill(-pid, 0) == unix.ESRCH {
+		return false
+	}
+	// The dead count as members until their parent reaps them, which is this
+	// process if it is the first one of a container.
+	unix.Wait4(-pid, nil, unix.WNOHANG, nil)
+	return true
 }
 
 // InWords says how a program ended: "exit status 3", "killed by signal: killed".
