@@ -18,11 +18,15 @@ func DidYouMean(got string, names []string, hint string) string {
 
 // DidYouMeanFile is DidYouMean for a file: it looks at those of its kind beside it.
 func DidYouMeanFile(path, hint string) string {
-	like, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*"+filepath.Ext(path)))
+	ext := filepath.Ext(path)
+	like, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*"+ext))
 	for i := range like {
-		like[i] = filepath.Base(like[i])
+		like[i] = strings.TrimSuffix(filepath.Base(like[i]), ext)
 	}
-	return DidYouMean(filepath.Base(path), like, hint)
+	if best := Near(strings.TrimSuffix(filepath.Base(path), ext), like); best != "" {
+		return "did you mean " + Show(best+ext) + "? " + hint
+	}
+	return hint
 }
 
 // Near returns the word that was probably meant, "" if none is near.
