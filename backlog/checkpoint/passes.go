@@ -3,11 +3,14 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/google/renameio/v2"
 
@@ -48,23 +51,24 @@ func (f *File) AddPass(p watch.Pass) error {
 	return nil
 }
 
-// addLine appends a line. A line before it that was cut short by a kill stays by itself.
+// addLine appends a line. A line before it that was cut short by a kill stays by itself. A
+// file that has grown too large, or is another account's, is replaced.
 func addLine(path string, line []byte) error {
-	if info, err := os.Stat(path); err == nil && (!info.Mode().IsRegular() || info.Size() >= maxBytes) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
+	defer file.Close()
+	if info, no := os.Stat(path); no == nil && (errors.Is(err, fs.ErrPermission) || !info.Mode().IsRegular() || info.Size() >= maxBytes) {
 		kept, err := newest(path, keptBytes)
 		if err != nil {
 			return err
 		}
 		return renameio.WriteFile(path, append(kept, line...), 0o644)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
 	last := []byte{'\n'}
 	if end, err := file.Seek(0, io.SeekEnd); err == nil && end > 0 {
 		file.ReadAt(last, end-1)
