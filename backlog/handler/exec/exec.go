@@ -117,7 +117,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	cmd, err := h.program().Start(append(os.Environ(), vars...), stdin, stdout.w, stderr.w)
+	cmd, err := h.program().Start(append(environ(), vars...), stdin, stdout.w, stderr.w)
 	reading := begin(stdout, stderr)
 	cut := false
 	if err == nil {
@@ -158,6 +158,14 @@ func part(heading, text string) string {
 // end returns as much of the end of an output as is logged: there are two of them
 // and the exit status.
 func end(text string) string { return text[max(0, len(text)-800):] }
+
+// environ returns the environment of this process without the variables that only
+// dead records have. The others take the place of its own.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "BACKLOG_REASON=") || strings.HasPrefix(kv, "BACKLOG_ERROR=") || strings.HasPrefix(kv, "BACKLOG_DISABLED_REASON=")
+	})
+}
 
 // variables returns what the environment says of r.
 func variables(r *backlog.Record) ([]string, error) {

@@ -181,7 +181,8 @@ func TestExecInput(t *testing.T) {
 
 // Why a record is dead is told only of dead ones.
 func TestExecTellsOfDeadRecords(t *testing.T) {
-	t.Parallel()
+	t.Setenv("BACKLOG_REASON", "the parent's")
+	t.Setenv("BACKLOG_ERROR", "the parent's")
 	long := strings.Repeat("é", 1500)
 	for _, tt := range []struct{ name, reason, err, want string }{
 		{"a living one", "", "stale", "\n"},
