@@ -46,11 +46,33 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row ins
 // shown returns the expressions of a page with those behind them that people are shown.
 func (t *layout) shown(exprs []string) []string { return slices.Concat(exprs, t.sel.told) }
 
-// shownRow is rowOf for the values of [layout.shown].
+// shownRow returns what people are shown of the values of [layout.shown].
 func (t *layout) shownRow(raw []any, now time.Time) inspect.Row {
 	raw, told := raw[:len(t.sel.exprs)], raw[len(t.sel.exprs):]
 	standing, _ := db.AsCount(told[2])
-	row := t.rowOf(raw, standing, now)
+	row, branch := inspect.Row{State: backlog.RowState(standing - len(t.branches))}, 0
+	if standing < len(t.branches) {
+		branch, row.State = standing, backlog.RowNew
+		if t.branches[branch].lane == backlog.Failed {
+			row.State = backlog.RowError
+		}
+	}
+	var d dates
+	d, row.Unreadable = t.datesOf(raw, now)
+	row.Eligible, row.Expires = d.eligible, d.expires
+	if row.Unreadable == nil && d.skipped != nil {
+		row.Unreadable = fmt.Errorf("column %s has no date, and such records are to be skipped", d.skipped.name)
+	}
+	row.Unreadable = cmp.Or(row.Unreadable, t.remember(&row.Record, raw))
+	row.NoDate = "skip"
+	if means, missing := t.inserted.missing(raw[t.inserted.at]); missing && means != "" {
+		row.NoDate = means
+	}
+	row.NoStatus = t.sel.status >= 0 && raw[t.sel.status] == nil
+	row.Record = t.recordOf(raw, branch)
+	if t.sel.status < 0 {
+		row.Status = row.State.String()
+	}
 	if n, err := db.AsCount(told[0]); t.attempts != nil && err == nil {
 		row.Attempts = &n
 	}
@@ -90,45 +112,16 @@ func (t *layout) standingLabel(n int) string {
 	return t.text.Literal(backlog.RowState(n - len(t.branches)).String())
 }
 
-func (t *layout) rowOf(raw []any, standing int, now time.Time) inspect.Row {
-	row := inspect.Row{State: backlog.RowState(standing - len(t.branches))}
-	branch := 0
-	if standing < len(t.branches) {
-		branch = standing
-		row.State = backlog.RowNew
-		if t.branches[branch].lane == backlog.Failed {
-			row.State = backlog.RowError
-		}
-	}
-	var d dates
-	d, row.Unreadable = t.datesOf(raw, now)
-	row.Eligible, row.Expires = d.eligible, d.expires
-	if row.Unreadable == nil && d.skipped != nil {
-		row.Unreadable = fmt.Errorf("column %s has no date, and such records are to be skipped", d.skipped.name)
-	}
-	row.Unreadable = cmp.Or(row.Unreadable, t.remember(&row.Record, raw))
-	row.NoDate = "skip"
-	if means, missing := t.inserted.missing(raw[t.inserted.at]); missing && means != "" {
-		row.NoDate = means
-	}
-	row.NoStatus = t.sel.status >= 0 && raw[t.sel.status] == nil
-	row.Record = t.recordOf(raw, branch)
-	if t.sel.status < 0 {
-		row.Status = row.State.String()
-	}
-	return row
-}
-
 // EachPending calls f with every pending row, whatever its age and whether it
 // is due, in the order of the keys. f must not keep the record's values.
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
-	for i, b := range t.branches {
-		for rows, err := range t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.text.Unsearched(strings.Join(t.pending(b), " AND ")), nil) {
+	for _, b := range t.branches {
+		for rows, err := range t.groupsByKey(ctx, t.shown(t.sel.exprs), backlog.MaxGroup, t.text.Unsearched(strings.Join(t.pending(b), " AND ")), nil) {
 			if err != nil {
 				return err
 			}
 			for _, raw := range rows {
-				f(t.rowOf(raw, i, now))
+				f(t.shownRow(raw, now))
 			}
 		}
 	}

@@ -291,9 +291,9 @@ func (t *layout) keyed() (list []string) {
 
 // page reads one page of a segment. Its Next is zero where there was no row.
 func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (backlog.Page, error) {
-	var s *scanner
+	var s scanner
 	err := t.db.Within(ctx, func(ctx context.Context) error {
-		s = &scanner{t: t, q: q, seg: seg, terms: t.terms(q.Lane), shown: make(map[*timeCol][]any)}
+		s = scanner{t: t, q: q, seg: seg, terms: t.terms(q.Lane)}
 		if len(s.terms) == 0 {
 			return nil // no state is in this lane
 		}
@@ -312,18 +312,7 @@ func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (backlog.Pag
 		}
 		return nil
 	})
-	if err != nil {
-		return backlog.Page{}, err
-	}
-	for col, raws := range s.shown {
-		if err := t.prove(col, raws); err != nil {
-			return backlog.Page{}, err
-		}
-	}
-	if len(s.shown) > 0 {
-		return t.page(ctx, q, seg) // its conditions can be judged now
-	}
-	return s.page, nil
+	return s.page, err
 }
 
 // addAge adds the condition for the pass's ages.

@@ -2,13 +2,18 @@ package table
 
 import (
 	"cmp"
+	"context"
+	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
+	"backlog/backlog/table/attempt"
 	"backlog/backlog/table/db"
+	"backlog/backlog/table/timeform"
 )
 
 // A retryCols is where a policy keeps what a row remembers, and how what is due
@@ -158,14 +163,13 @@ func (r *resolver) retryLanes() {
 	if c == nil {
 		return
 	}
-	same := !t.failedLane
+	same := t.OneLane()
 	if same {
 		for _, b := range slices.Clone(t.branches) {
 			b.lane, b.base = backlog.Failed, b.cond
 			b.cond += " AND " + c.count + " > 0"
 			t.branches = append(t.branches, b)
 		}
-		t.failedLane = true
 	}
 	for i := range t.branches {
 		b := &t.branches[i]
@@ -189,14 +193,212 @@ func (r *resolver) retryLanes() {
 		}
 	}
 	last := len(c.waits) - 1
-	for n := 1; n < last; n++ {
-		c.classes = append(c.classes, retryClass{cond: fmt.Sprintf("%s = %d", c.count, n), wait: c.waits[n]})
+	for n := 1; n <= max(last, 1); n++ {
+		x := retryClass{cond: fmt.Sprintf("%s = %d", c.count, n), wait: c.waits[min(n, last)]}
+		if n >= last && last != c.retries { // more are within
+			// As a plain comparison it would tempt a planner to go through all
+			// of them by the count.
+			x.cond, x.many = t.text.Unsearched(fmt.Sprintf("%s >= %d", c.count, n)), true
+		}
+		c.classes = append(c.classes, x)
 	}
-	most := retryClass{cond: fmt.Sprintf("%s = %d", c.count, max(last, 1)), wait: c.waits[last]}
-	if last != c.retries { // more are within
-		// As a plain comparison it would tempt a planner to go through all
-		// of them by the count.
-		most.cond, most.many = r.t.text.Unsearched(fmt.Sprintf("%s >= %d", c.count, max(last, 1))), true
+}
+
+// refresh finds the columns of the refresh policy, before others are given their times.
+func (r *resolver) refresh() {
+	policy := r.t.m.Policy
+	if policy == nil || policy.Refresh == nil {
+		return
 	}
-	c.classes = append(c.classes, most)
+	var cols [attempt.Rule + 1]*column
+	for i := range mapping.RefreshColumns {
+		name, named := policy.RefreshColumn(i)
+		if named || i <= mapping.AttemptNo || r.t.catalog.Find(name, r.t.text.FoldsNames) != nil {
+			cols[i] = r.policyColumn(name)
+		}
+	}
+	if policy.Rule != "" {
+		cols[attempt.Rule] = r.column("policy.refresh.rrule", policy.Rule)
+	}
+	if r.err == nil {
+		r.t.refresh, r.err = attempt.New(r.t.text, cols)
+	}
+}
+
+// refreshLanes makes the lanes of the policy: both go by the next start, and the number
+// of attempts tells them apart. Statuses do not matter to it.
+func (r *resolver) refreshLanes() {
+	t, c := r.t, r.t.refresh
+	forms := make(map[int]*timeCol)
+	for _, i := range append(slices.Clone(attempt.Times), mapping.Disabled) {
+		if col := c.Column(i); col != nil && (i != mapping.Disabled || c.DisabledAt) {
+			forms[i] = t.timeOf(col)
+			forms[i].refresh = i != mapping.Disabled
+			if forms[i].written { // no setting says more about it
+				t.readIn(forms[i], col, t.inserted.zone)
+				forms[i].written = i == mapping.Disabled
+			}
+		}
+	}
+	c.Form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
+	count, next := c.Column(mapping.AttemptNo), forms[mapping.RefreshAt]
+	t.retry = &retryCols{count: r.t.text.Quote(count.Name), column: count, next: next, retries: -1}
+	t.retry.ended = []assign{{col: next.quoted, expr: "?", time: next}} // of a row that is saved again
+	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince, mapping.Disabled} {
+		if c.Column(i) != nil {
+			t.retry.ended = append(t.retry.ended, assign{col: c.Quoted(i), expr: map[bool]string{false: "NULL", true: c.Enabled}[i == mapping.Disabled]})
+		}
+	}
+	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: c.Waiting}}}
+	r.retryLanes()
+	t.branches[1].label = "error"
+	t.success, t.dead.cond = c.Finished, c.Disabled
+}
+
+// remember reads what the policy keeps in the row.
+func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
+	switch {
+	case t.refresh != nil:
+		values := make([]any, len(t.sel.refresh))
+		for i, at := range t.sel.refresh {
+			values[i] = row[at]
+		}
+		rec.Refresh = new(backlog.Refresh)
+		*rec.Refresh, err = t.refresh.Read(values)
+	case t.retry != nil:
+		rec.Failures, err = t.retry.read(row)
+	}
+	return err
+}
+
+// Refresh is where the refresh policy keeps what rows remember; nil: another policy.
+func (t *layout) Refresh() *attempt.Columns { return t.refresh }
+
+// RefreshWrite returns what the settlement writes to the row that has the state now, what
+// differs from the state from, and what the row has then. An end writes a status: success where no further start is
+// planned, dead where the row is disabled. RowNew and RowOther end no attempt.
+func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w Write, left backlog.Refresh) {
+	if says := s.Target == backlog.RowSuccess || s.Target == backlog.RowDead; says && !now.Disabled {
+		was := *from // as far as the customer's text goes, which a worker may have changed meanwhile
+		was.Reason, from = now.Reason, &was
+	}
+	w.work = work{batch: batch{target: s.Target}, rows: []*backlog.Settlement{s}, at: s.At}
+	columns, values, left := t.refresh.Changes(from, s.Refresh, now, s.At)
+	for i, v := range values {
+		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})
+	}
+	a, shown := t.actions[s.Target%backlog.RowOther], s.Target
+	if goesOn := !left.At.IsZero(); goesOn && shown == backlog.RowSuccess {
+		shown = backlog.RowNew
+	} else if goesOn && shown == backlog.RowDead {
+		shown = backlog.RowError
+	}
+	if s.Target != backlog.RowNew && s.Target != backlog.RowOther {
+		w.set = append(w.set, t.actions[shown].status...)
+	}
+	if len(w.set) == 0 {
+		return w, left
+	}
+	w.set, w.Args = t.bound(onceEach(append(w.set, a.also...)), w.work)
+	w.Text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
+	w.Args = db.Bind(w.Args, s.Record.Key)
+	return w, left
+}
+
+// refreshTargets are all that is written to rows, for statements that need no row.
+func (t *layout) refreshTargets(now time.Time) (list []Write) {
+	from, to := attempt.All()
+	goesOn := to
+	goesOn.At = from.At.Add(time.Hour)
+	for _, s := range []backlog.Settlement{
+		{Target: backlog.RowNew, Refresh: &to}, {Target: backlog.RowError, Refresh: &to}, {Target: backlog.RowDead, Refresh: &to},
+		{Target: backlog.RowSuccess, Refresh: &to}, {Target: backlog.RowSuccess, Refresh: &goesOn},
+	} {
+		s.At, s.Record = now, new(backlog.Record) // without a key
+		w, _ := t.RefreshWrite(&s, &from, &from)
+		list = append(list, w)
+	}
+	return list
+}
+
+// overdueReading is the query for attempts past their deadlines.
+func (t *layout) overdueReading(now time.Time) Reading {
+	running := t.refresh.Running
+	deadline := branch{filter: filter{cond: running}}
+	r := t.reading(deadline, []string{running}, []string{t.refresh.Quoted(mapping.DeadlineAt)})
+	r.What = "running attempts, " + running
+	cond, tail, args := t.Overdue(now, backlog.Cursor{}, 1000)
+	r.Query, r.Args = t.recordsText(cond, tail, true), args
+	return r
+}
+
+// Overdue returns the condition and the order of rows whose deadline is at or before now,
+// behind the cursor. The table must have that column.
+func (t *layout) Overdue(now time.Time, after backlog.Cursor, limit int) (cond, tail string, args []any) {
+	tc := t.timeOf(t.refresh.Column(mapping.DeadlineAt))
+	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
+	cond, args = t.refresh.Running+" AND "+tc.quoted+" < ?", []any{t.writeForm(tc).Beyond(now)}
+	if !after.IsZero() {
+		beyond, place := db.KeyRange(">"+orEqual[after.Before], cols, after.Key, after.Order)
+		cond, args = cond+" AND "+beyond, append(args, place...)
+	}
+	return cond, " ORDER BY " + strings.Join(cols, ", ") + fmt.Sprint(" LIMIT ", limit), args
+}
+
+// recordsText is the query for the records of the rows that meet the condition.
+func (t *layout) recordsText(cond, tail string, given bool) string {
+	exprs := t.sel.needed
+	if given {
+		exprs = t.sel.exprs
+	}
+	conds := append([]string{cond}, t.keyed()...)
+	if t.where.cond != "" {
+		conds = append(conds, t.text.Unsearched(t.where.cond))
+	}
+	return "SELECT " + db.Named(exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
+}
+
+// Records returns the records of the rows that meet the condition, whatever their state,
+// until they are a page's bytes if handlers are given them. Rows whose state cannot be read are none. The cursors are
+// for [layout.Overdue]. Without given, there are no values for handlers.
+func (t *Table) Records(ctx context.Context, q db.Querier, cond, tail string, args []any, given bool) (list []backlog.Record, err error) {
+	rows, err := q.QueryContext(ctx, t.text.Place(t.recordsText(cond, tail, given)), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for size := 0; (size <= maxPageBytes || !given) && rows.Next(); {
+		row, err := t.scan(rows, len(t.sel.exprs))
+		if err != nil {
+			return nil, err
+		}
+		rec := backlog.Record{}
+		if t.remember(&rec, row) != nil {
+			continue
+		}
+		for _, v := range row {
+			size += sizeOf(v)
+		}
+		rec = t.recordOf(row, min(max(rec.Refresh.AttemptNo-1, 0), 1)) // as it was before its start
+		if deadline := t.refresh.Column(mapping.DeadlineAt); deadline != nil {
+			rec.Cursor = backlog.Cursor{Segment: segDated, Order: row[t.timeOf(deadline).at], Key: rec.Key}
+		}
+		list = append(list, rec)
+	}
+	return list, rows.Err()
+}
+
+// LockStates returns the states of the group's rows, by the hashes of their keys, and
+// keeps the rows from others until the end of the transaction.
+func (t *Table) LockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Refresh, error) {
+	var args []any
+	for i := range group {
+		args = db.Bind(args, group[i].Record.Key)
+	}
+	list, err := t.Records(ctx, tx, t.text.KeyIn(t.key, len(group)), t.text.LockRow+how, args, false)
+	now := make(map[uint64]*backlog.Refresh, len(list))
+	for i := range list {
+		now[list[i].Key.Hash()] = list[i].Refresh
+	}
+	return now, err
 }

@@ -228,7 +228,6 @@ func (r *resolver) states() {
 			t.Notef("statuses.error is statuses.dead: a record that fails once is never tried again")
 		default:
 			t.branches = append(t.branches, b)
-			t.failedLane = true
 		}
 	}
 	if t.retry == nil && (m.Error.Keep || len(failed) == 0) {

@@ -203,7 +203,6 @@ type scanner struct {
 	page  backlog.Page
 	count int
 	bytes int
-	shown map[*timeCol][]any // values in columns whose form is not known yet
 }
 
 // room returns how many rows more the page may have.
@@ -298,20 +297,15 @@ func (s *scanner) row(row []any, b int) {
 	case t.followsPolicy(s.q.Lane) && !t.retry.due(rec, s.q.Now):
 		return
 	}
-	for _, tc := range d.unknown {
-		s.shown[tc] = append(s.shown[tc], tc.sample(row[tc.at]))
-	}
 	rec.Inserted, rec.Cursor = d.inserted, s.page.Next
 	t.fill(rec, row, b)
 	s.page.Records = s.page.Records[:n+1]
 }
 
-// dates are what the time columns of a row say. A date is zero where it is missing
-// or in a form that is not known yet.
+// dates are what the time columns of a row say. A date is zero where it is missing.
 type dates struct {
 	inserted, eligible, expires time.Time
-	skipped                     *timeCol   // whose date is missing, which means that the row is skipped
-	unknown                     []*timeCol // which show the first date
+	skipped                     *timeCol // whose date is missing, which means that the row is skipped
 }
 
 // datesOf reads the dates of a row. The error is the first of those that are none.
@@ -322,12 +316,14 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 			continue
 		}
 		raw, wrong := row[tc.at], error(nil)
-		switch means, missing := tc.missing(raw); {
+		means, missing := tc.missing(raw)
+		if !missing && tc.known() == nil { // it is the first of its kind
+			wrong = t.prove(tc, []any{tc.sample(raw)})
+		}
+		switch {
 		case missing && means == "skip" && tc != t.inserted: // whose pages leave such rows out
 			d.skipped = tc
-		case missing:
-		case tc.known() == nil:
-			d.unknown = append(d.unknown, tc)
+		case missing || wrong != nil:
 		case tc == t.inserted && t.refresh == nil:
 			at[i], wrong = tc.read(raw, now, t.mayBeFuture())
 		default:

@@ -273,6 +273,54 @@ func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, er
 	return n, err
 }
 
+// Attempt calls f in a transaction with the settlement of the record as a success.
+// The transaction begins with a look at the row, which must still be as it was read,
+// else the error is backlog.ErrConflict, and stays so for others until the end; then
+// comes f, and at last the settlement, unless f has left the row in another state or
+// deleted it. at is when that is. One commit ends it, or with undo a rollback; after
+// an error nothing of it is done. Errors are the driver's.
+func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error) error {
+	s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess}
+	find, key := t.lockText(t.workOf(s))
+	for _, text := range nonEmpty(find, t.update(t.workOf(s)).Text) { // the transaction may have the only connection
+		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text)); err != nil {
+			return err
+		}
+	}
+	err := t.InTx(ctx, func(tx *sql.Tx) error {
+		var one int
+		err := t.prepared.QueryRow(ctx, tx, t.text.Place(find), key).Scan(&one)
+		if errors.Is(err, sql.ErrNoRows) {
+			return t.conflict(ctx, tx, s)
+		}
+		if err == nil {
+			err = f(tx)
+		}
+		if err != nil {
+			return err
+		}
+		s.At = at()
+		if err = t.settleRow(ctx, tx, s); err != nil && !errors.Is(err, backlog.ErrConflict) { // by f
+			return fmt.Errorf("settlement: %w", err)
+		}
+		if undo {
+			return ErrUndo
+		}
+		return nil
+	})
+	if errors.As(err, new(commitError)) {
+		r.Unsure = true
+	}
+	return err
+}
+
+// lockText returns the statement that finds the row of the work as it was read, and
+// keeps others from changing it until the transaction ends.
+func (t *layout) lockText(w work) (string, []any) {
+	cond, args := t.asRead(w)
+	return "SELECT 1 FROM " + t.name + " WHERE " + cond + t.text.LockRow, args
+}
+
 // A batch is the part of a group that one statement settles: the same state
 // was read, the same is to be reached.
 type batch struct {

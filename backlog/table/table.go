@@ -52,7 +52,6 @@ type layout struct {
 	retry      *retryCols       // nil: no policy keeps anything in the row
 	refresh    *attempt.Columns // of the refresh policy; nil: another one
 	branches   []branch
-	failedLane bool
 	success    string // a condition, for counting; "" where it cannot be told
 	dead       filter // likewise
 	actions    [backlog.RowOther]action
@@ -180,7 +179,9 @@ func (r *resolver) fixed() {
 }
 
 // OneLane reports that failed records cannot be told from fresh ones.
-func (t *layout) OneLane() bool { return !t.failedLane }
+func (t *layout) OneLane() bool {
+	return !slices.ContainsFunc(t.branches, func(b branch) bool { return b.lane == backlog.Failed })
+}
 
 // HasDead reports whether the table has a dead status.
 func (t *layout) HasDead() bool { return t.expireSet != nil }

@@ -29,7 +29,6 @@ type timeCol struct {
 	written      bool   // only written, never read
 	refresh      bool   // of the refresh policy
 	at           int    // where it stands among the columns of a page, if it is read
-	most         int64  // of the numbers that it can hold; 0: any
 	form         atomic.Pointer[timeform.Form]
 }
 
@@ -53,8 +52,8 @@ func (c *timeCol) missing(raw any) (means string, missing bool) {
 	return c.zero, timeform.IsZero(raw)
 }
 
-func (c *timeCol) set(f timeform.Form) {
-	f = f.AtMost(c.most)
+func (c *timeCol) set(f timeform.Form, fine bool) {
+	f = f.Held(c.column.High, fine)
 	c.form.Store(&f)
 }
 
@@ -255,7 +254,7 @@ func (t *layout) prove(c *timeCol, raws []any) error {
 			return problem("say which it is with "+c.long("as: …")+", or mend the rows", "column %s: %v", c.name, err)
 		}
 		if ok {
-			c.set(f)
+			c.set(f, false)
 		}
 	} else if wrong {
 		_, err := known.Parse(bad[0])
@@ -358,10 +357,7 @@ func (r *resolver) timeColumns() {
 			if c.Class == db.Textual && f.Numeric() {
 				r.refuse("name a column of numbers, such as a generated one", "%s: as: column %s is %s, and texts of numbers do not sort by time", x.setting, c.Name, c.Decl)
 			}
-			if c.Class == db.Real {
-				f = f.Fine()
-			}
-			tc.set(f)
+			tc.set(f, c.Class == db.Real)
 		}
 		*x.to = tc
 		r.t.times = append(r.t.times, tc)
@@ -387,10 +383,9 @@ func (t *layout) timeOf(c *column) *timeCol {
 func (t *layout) readIn(tc *timeCol, c *column, zone *time.Location) {
 	tc.column = c
 	tc.zone, tc.assumed = cmp.Or(zone, time.UTC), zone == nil
-	tc.most = c.High
 	if c.Time != nil {
 		f := *c.Time
 		f.Zone = cmp.Or(f.Zone, tc.zone)
-		tc.set(timeform.Server(f))
+		tc.set(timeform.Server(f), false)
 	}
 }

@@ -200,7 +200,7 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x Write, key backl
 		return t.undone(x.batch)
 	case ends:
 		return problem(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", settings[x.target], x.Shown(t.text), record, state)
-	case x.target != backlog.RowError || !fresh || !t.failedLane:
+	case x.target != backlog.RowError || !fresh || t.OneLane():
 	case t.retry != nil:
 		return problem(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.Shown(t.text))
 	default:

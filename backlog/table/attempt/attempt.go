@@ -17,7 +17,10 @@ import (
 )
 
 // count is the number of the columns, which have the numbers of package mapping.
-const count = len(mapping.RefreshColumns)
+const count = len(mapping.RefreshColumns) + 1
+
+// Rule is one more: the column of each row's own recurrence rule.
+const Rule = count - 1
 
 // Times are the columns that hold times.
 var Times = []int{mapping.DeadlineAt, mapping.RefreshAt, mapping.StartedAt, mapping.FailingSince}
@@ -26,7 +29,6 @@ var Times = []int{mapping.DeadlineAt, mapping.RefreshAt, mapping.StartedAt, mapp
 // numbers, or by a time in a column of times or texts.
 type Columns struct {
 	cols   [count]*db.Column // nil: the table has none
-	rule   *db.Column        // of each row; nil: there is none
 	text   *db.Text
 	truths map[bool]any // of the column disabled, where it holds no times
 
@@ -48,10 +50,9 @@ type Columns struct {
 const minUID = 32
 
 // New returns the columns of the policy by the numbers that package mapping gives them, and
-// the one of each row's own rule; nil: the table has none. What does not fit is a
-// [*db.Problem].
-func New(text *db.Text, cols [count]*db.Column, rule *db.Column) (*Columns, error) {
-	c := &Columns{text: text, cols: cols, rule: rule}
+// [Rule]; nil: the table has none. What does not fit is a [*db.Problem].
+func New(text *db.Text, cols [count]*db.Column) (*Columns, error) {
+	c := &Columns{text: text, cols: cols}
 	for i, col := range cols {
 		if col == nil {
 			continue
@@ -60,9 +61,6 @@ func New(text *db.Text, cols [count]*db.Column, rule *db.Column) (*Columns, erro
 			return nil, err
 		}
 		c.Selected = append(c.Selected, text.Quote(col.Name))
-	}
-	if rule != nil {
-		c.Selected = append(c.Selected, text.Quote(rule.Name))
 	}
 	return c, c.tell()
 }
@@ -75,7 +73,7 @@ func usable(i int, c *db.Column) error {
 	case i == mapping.AttemptUID && (!isText(c) || c.Length > 0 && c.Length < minUID):
 		return db.Problemf(fmt.Sprintf("name a column of texts of %d characters or more", minUID),
 			"policy: column %s is %s, which cannot hold the token of an attempt", c.Name, c.Decl)
-	case i != mapping.AttemptNo && c.NotNull && (i != mapping.Disabled || isTime(c)):
+	case i != mapping.AttemptNo && i != Rule && c.NotNull && (i != mapping.Disabled || isTime(c)):
 		return db.Problemf("let it be NULL", "policy: column %s is %s NOT NULL, and NULL is what it has to say", c.Name, c.Decl)
 	}
 	return nil
@@ -168,15 +166,14 @@ func (c *Columns) Read(values []any) (s backlog.Refresh, err error) {
 			}
 		case i == mapping.DisabledReason:
 			s.Reason = db.AsText(v)
+		case i == Rule:
+			s.Rule = db.AsText(v)
 		case i == mapping.Disabled:
 			s.Disabled = v != nil && (c.DisabledAt || !slices.Contains([]string{"0", "false"}, db.AsText(v)))
 		}
 		if err != nil {
 			return s, fmt.Errorf("column %s: %w", col.Name, err)
 		}
-	}
-	if c.rule != nil {
-		s.Rule = db.AsText(values[0])
 	}
 	return s, nil
 }
@@ -209,11 +206,10 @@ func (c *Columns) values(s *backlog.Refresh, at time.Time) []any {
 			v = c.truths[s.Disabled]
 		case i == mapping.Disabled && s.Disabled:
 			v = c.Form(i).Exact(at)
+		case i == Rule:
+			v = s.Rule
 		}
 		list = append(list, v)
-	}
-	if c.rule != nil {
-		list = append(list, s.Rule)
 	}
 	return list
 }

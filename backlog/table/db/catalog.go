@@ -53,16 +53,6 @@ const (
 	Bytes
 )
 
-// A Zero is how zero dates look in a column.
-type Zero int
-
-const (
-	ZeroNone Zero = iota
-	ZeroNumber
-	ZeroText
-	ZeroAny
-)
-
 // A Column is one of the table's.
 type Column struct {
 	Name      string
@@ -85,7 +75,7 @@ type Column struct {
 	Long    bool            // of text: an index has only its beginnings
 	Updated bool            // the database sets it itself when the row is written
 	Time    *Calendar       // the form of its times, where its type says it; without a zone: in any
-	Zero    Zero
+	Zero    string          // behind its name: the condition for zero dates, such as [ZeroNumber]; "": it holds none
 }
 
 // IsDecimal reports whether the column keeps the digits of numbers, however many

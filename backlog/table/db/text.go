@@ -221,17 +221,14 @@ func (t *Text) Unsearched(cond string) string { return fmt.Sprintf(t.Guard, cond
 
 // ZeroDate is the condition for zero dates in the column, "" if it holds none.
 func (t *Text) ZeroDate(c *Column) string {
-	name := t.Quote(c.Name)
-	switch c.Zero {
-	case ZeroNumber:
-		return name + " = 0"
-	case ZeroText:
-		return name + " IN (" + zeroTexts + ")"
-	case ZeroAny:
-		return name + " IN (0, " + zeroTexts + ")"
+	if c.Zero == "" {
+		return ""
 	}
-	return ""
+	return t.Quote(c.Name) + c.Zero
 }
+
+// Zero dates that are numbers, texts, or either.
+var ZeroNumber, ZeroText, ZeroAny = " = 0", " IN (" + zeroTexts + ")", " IN (0, " + zeroTexts + ")"
 
 // zeroTexts are the ways in which programs store a zero date as text.
 var zeroTexts = func() string {

@@ -113,16 +113,14 @@ func CheckRules(ctx context.Context, l *inspect.Findings, t *table.Table, column
 	}
 	list, err := t.Rules(ctx, column)
 	Bad(l, "rules", err)
-	n, first := 0, ""
+	var bad []string
 	for _, text := range list {
 		if err := wrong(text); err != nil {
-			if n++; n == 1 {
-				first = fmt.Sprintf("%s: %v", inspect.Shown(text), err)
-			}
+			bad = append(bad, fmt.Sprintf("%s: %v", inspect.Shown(text), err))
 		}
 	}
-	if n > 0 {
-		l.AddWarning("rules", "mend them: such a row is not started", "%s of the %d looked at cannot be read; the first: %s", inspect.Plural(n, "rule"), len(list), first)
+	if len(bad) > 0 {
+		l.AddWarning("rules", "mend them: such a row is not started", "%s of the %d looked at cannot be read; the first: %s", inspect.Plural(len(bad), "rule"), len(list), bad[0])
 	}
 }
 

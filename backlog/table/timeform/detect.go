@@ -335,19 +335,15 @@ func unknownError(raw any) error {
 
 func mixedError(kinds []sample) error {
 	shown := make([]string, len(kinds))
-	offsets, unknown := true, false
+	offsets := true
 	for i, k := range kinds {
 		shown[i] = show(k.raw)
 		offsets = offsets && k.shape.zoned && k.shape.form == kinds[0].shape.form
-		unknown = unknown || k.shape == shape{}
 	}
 	last := len(shown) - 1
 	list := strings.Join(shown[:last], ", ") + " and " + shown[last]
-	switch {
-	case offsets:
+	if offsets {
 		return fmt.Errorf("mixed zones: %s: the order of such texts is not the order of time", list)
-	case unknown:
-		return fmt.Errorf("mixed: %s; `as:` can name the form to go by", list)
 	}
 	return fmt.Errorf("mixed: %s", list)
 }

@@ -55,20 +55,13 @@ func (f Form) Zoneless() bool {
 	return ok && c.Type != "" && c.Suffix == "" && !c.Moment
 }
 
-// Fine returns the form for a column of real numbers, where nobody has looked whether
-// they are whole.
-func (f Form) Fine() Form {
+// Held returns the form for a column that holds no number above most; 0: any. fine is for
+// one of real numbers, where nobody has looked whether they are whole.
+func (f Form) Held(most int64, fine bool) Form {
 	if c, ok := f.codec.(unix); ok {
-		c.class, c.fine = Real, true
-		return Form{c}
-	}
-	return f
-}
-
-// AtMost returns the form for a column that holds no number above most; 0: any.
-func (f Form) AtMost(most int64) Form {
-	if c, ok := f.codec.(unix); ok {
-		c.most = most
+		if c.most = most; fine {
+			c.class, c.fine = Real, true
+		}
 		return Form{c}
 	}
 	return f
