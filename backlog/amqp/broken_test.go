@@ -25,7 +25,7 @@ func TestRefused(t *testing.T) {
 	s, b := newBroker(t)
 	s.Sneakers.Multiplier = 1000
 	open(t, s)
-	queue := b.fill("-backoff-60")
+	queue := b.fill("-backoff-60", 3)
 	c := source(t, s) // it binds the queue
 	first := c.link.current().publish
 	stop, seen := serve(t, c, fails)
@@ -33,11 +33,11 @@ func TestRefused(t *testing.T) {
 		b.send(amqp.Publishing{MessageId: fmt.Sprint(i)})
 	}
 	eventually(t, "the log says why", func() bool { return seen.has(backlog.StoreUnavailable, "the broker has refused it") })
-	if n := b.ready(queue); n != 0 {
-		t.Errorf("%d in a queue of none", n)
+	if n := b.ready(queue); n != 3 {
+		t.Errorf("%d in a queue of three", n)
 	}
 	eventually(t, "the channel on which it was refused is closed", first.IsClosed)
-	_, err := b.QueueDelete(queue, false, false, false)
+	_, err := b.QueuePurge(queue, false) // what is sent to one that is deleted meanwhile would be lost
 	b.check(err)
 	b.waitReady(queue, 3)
 	if r := stop(); r.Failed != 3 || r.Unwritten != 0 || !seen.has(backlog.StoreBack, "") {
@@ -45,14 +45,19 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// fill makes the queue of that ending one that refuses every message, and returns its name.
-func (b *broker) fill(ending string) string {
+// fill makes the queue of that ending one that has so many messages and refuses every other
+// one, and returns its name.
+func (b *broker) fill(ending string, n int) string {
 	b.t.Helper()
 	queue := b.s.Queue + ending
 	_, err := b.QueueDelete(queue, false, false, false)
 	b.check(err)
-	_, err = b.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"})
+	_, err = b.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int32(n), "x-overflow": "reject-publish"})
 	b.check(err)
+	for range n {
+		b.check(b.PublishWithContext(b.t.Context(), "", queue, false, false, amqp.Publishing{}))
+	}
+	b.waitReady(queue, n)
 	return queue
 }
 
@@ -61,7 +66,7 @@ func TestRefusedAndStopped(t *testing.T) {
 	t.Parallel()
 	s, b := newBroker(t)
 	open(t, s)
-	b.fill("-backoff-60")
+	b.fill("-backoff-60", 0)
 	c := source(t, s)
 	b.send(amqp.Publishing{})
 	e := &backlog.Engine{Store: c, Handler: backlog.HandlerFunc(fails), Policy: c.Policy(), ShutdownTimeout: 1}
