@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,43 +19,26 @@ import (
 // configuration. The engine never looks inside. The zero Key identifies
 // nothing. A Key is immutable: the byte slices it was made from must not be
 // changed afterwards.
-type Key struct {
-	first any // most keys have one part; it costs no slice
-	rest  []any
-}
+type Key struct{ parts []any }
 
-// New returns the key made of the given parts, at least one.
-func New(parts ...any) Key {
-	if len(parts) == 1 {
-		return Key{first: parts[0]}
-	}
-	return Key{first: parts[0], rest: parts[1:]}
-}
+// New returns the key made of the given parts, at least one. It keeps nothing of what
+// the slice is a part of.
+func New(parts ...any) Key { return Key{slices.Clone(parts)} }
 
 // Len returns the number of parts, 0 for the zero Key.
-func (k Key) Len() int {
-	if k.first == nil {
-		return 0
-	}
-	return 1 + len(k.rest)
-}
+func (k Key) Len() int { return len(k.parts) }
 
 // Part returns part i, 0 <= i < Len.
-func (k Key) Part(i int) any {
-	if i == 0 {
-		return k.first
-	}
-	return k.rest[i-1]
-}
+func (k Key) Part(i int) any { return k.parts[i] }
 
 // IsZero reports whether k identifies nothing.
-func (k Key) IsZero() bool { return k.first == nil }
+func (k Key) IsZero() bool { return len(k.parts) == 0 || k.parts[0] == nil }
 
 // String returns the key as people and handlers see it: the bare value of a
 // single key (base64 if it is a BLOB), a JSON array of a composite one.
 func (k Key) String() string {
 	if k.Len() == 1 {
-		switch v := forJSON(k.first).(type) {
+		switch v := forJSON(k.parts[0]).(type) {
 		case string:
 			return v
 		case []byte:
@@ -63,7 +47,7 @@ func (k Key) String() string {
 	}
 	b, err := k.MarshalJSON()
 	if err != nil {
-		return fmt.Sprint(k.first, k.rest)
+		return fmt.Sprint(k.parts...)
 	}
 	return string(b)
 }
@@ -75,14 +59,14 @@ func (k Key) MarshalJSON() ([]byte, error) {
 	case 0:
 		return []byte("null"), nil
 	case 1:
-		if n, ok := k.first.(int64); ok {
+		if n, ok := k.parts[0].(int64); ok {
 			return strconv.AppendInt(nil, n, 10), nil
 		}
-		return json.Marshal(forJSON(k.first))
+		return json.Marshal(forJSON(k.parts[0]))
 	}
 	parts := make([]any, k.Len())
-	for i := range parts {
-		parts[i] = forJSON(k.Part(i))
+	for i, part := range k.parts {
+		parts[i] = forJSON(part)
 	}
 	return json.Marshal(parts)
 }
@@ -99,25 +83,22 @@ var keySeed = maphash.MakeSeed()
 
 // Hash returns a 64-bit hash of the key. It differs from process to process.
 func (k Key) Hash() uint64 {
-	if n, ok := k.first.(int64); ok && k.rest == nil {
-		return maphash.Comparable(keySeed, n)
+	if len(k.parts) == 1 {
+		if n, ok := k.parts[0].(int64); ok {
+			return maphash.Comparable(keySeed, n)
+		}
 	}
 	var h maphash.Hash
 	h.SetSeed(keySeed)
-	for i := range k.Len() {
-		maphash.WriteComparable(&h, toTyped(k.Part(i))) // 1, "1" and ("1", "") are different keys
+	for _, part := range k.parts {
+		maphash.WriteComparable(&h, toTyped(part)) // 1, "1" and ("1", "") are different keys
 	}
 	return h.Sum64()
 }
 
 // Compare orders keys part by part; a key that begins another comes before it.
 func (k Key) Compare(other Key) int {
-	for i := range min(k.Len(), other.Len()) {
-		if c := compareParts(k.Part(i), other.Part(i)); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(k.Len(), other.Len())
+	return slices.CompareFunc(k.parts, other.parts, compareParts)
 }
 
 // compareParts orders parts of different types too, so that the order is
@@ -171,8 +152,8 @@ func (c Cursor) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	w := cursorJSON{Segment: c.Segment, Order: toTyped(c.Order), Before: c.Before}
-	for i := range c.Key.Len() {
-		w.Key = append(w.Key, toTyped(c.Key.Part(i)))
+	for _, part := range c.Key.parts {
+		w.Key = append(w.Key, toTyped(part))
 	}
 	return json.Marshal(w)
 }

@@ -110,7 +110,11 @@ func (s *Store) Insert(rows ...Row) error {
 		}
 	}
 	for _, r := range rows {
-		s.addNames(r.Columns)
+		for name := range r.Columns {
+			if i, ok := slices.BinarySearch(s.names, name); !ok {
+				s.names = slices.Insert(slices.Clone(s.names), i, name)
+			}
+		}
 	}
 	return nil
 }
@@ -160,14 +164,6 @@ func (s *Store) enter(e *entry) {
 		e.at = newest
 	}
 	x.tree.Set(e)
-}
-
-func (s *Store) addNames(columns map[string]any) {
-	for name := range columns {
-		if i, ok := slices.BinarySearch(s.names, name); !ok {
-			s.names = slices.Insert(slices.Clone(s.names), i, name)
-		}
-	}
 }
 
 func (s *Store) drop(k backlog.Key) bool {

@@ -60,15 +60,6 @@ func rowOf(k backlog.Key, status string, age time.Duration) Row {
 	return Row{Key: k, Status: status, Inserted: now.Add(-age), Columns: map[string]any{"amount": nil, "note": nil, "payload": nil}}
 }
 
-// rows returns count rows of one status, row i i minutes old.
-func (f *fixture) rows(count int, status string) []Row {
-	rows := make([]Row, count)
-	for i := range rows {
-		rows[i] = f.row(i, status, time.Duration(i)*time.Minute)
-	}
-	return rows
-}
-
 // failed returns a row that has failed, most lately at the given time, and is
 // an hour old. Under a planned policy it is tried again when it would be under
 // a counted one.

@@ -253,7 +253,7 @@ func testExpire(f *fixture) {
 // testExpireStopped ends the context in the midst: what was told of is written,
 // nothing else is.
 func testExpireStopped(f *fixture) {
-	f.insert(f.rows(20, Fresh)...)
+	f.pairs(20)
 	ctx, cancel := context.WithCancel(f.Context())
 	defer cancel()
 	told := make(map[string]backlog.Key)
