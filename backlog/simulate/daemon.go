@@ -88,7 +88,7 @@ func (x *run) passes(records []Record) error {
 			continue
 		}
 		x.report.Records++
-		x.flow.comes(records[i].Inserted)
+		x.minute(records[i].Inserted).come++
 		if !d.fates[i].over {
 			x.growsOld(&records[i], until)
 		}

@@ -85,14 +85,14 @@ func (x *run) finish() {
 		r.Series[i].At = x.w.From.Add(time.Duration(i) * x.Bucket)
 	}
 	now := 0
-	for i, come := range x.flow.come {
-		b := &r.Series[x.bucket(x.w.From.Add(time.Duration(i)*x.flow.cell))]
-		now += int(come)
+	for i, m := range x.minutes {
+		b := &r.Series[x.bucket(x.w.From.Add(time.Duration(i)*time.Minute))]
+		now += int(m.come)
 		b.Most = max(b.Most, now)
-		now -= int(x.flow.going[i])
+		now -= int(m.gone)
 		b.Pending = now
+		r.PeakPerMinute = max(r.PeakPerMinute, int(m.calls))
 	}
-	r.PeakPerMinute = int(slices.Max(x.minutes))
 	slices.Sort(r.Recovery)
 	r.Recovered = len(r.Recovery)
 	if x.Ticks {

@@ -47,8 +47,7 @@ type run struct {
 	list    []tiers.Tier
 	widest  time.Duration
 	report  *Report
-	minutes []uint32 // attempts by minute since w.From
-	flow    flow
+	minutes []minute // since w.From
 	ticks   map[time.Time]Tick
 	ctx     context.Context
 	begins  *pass // whose call begins; nil: passes are not gone through, in the order of time
@@ -67,8 +66,7 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 	x := &run{
 		Options: o, w: w, outages: merged(w.Outages), list: o.Schedule.Tiers(), widest: o.Schedule.Widest().MaxAge,
 		report:  &Report{Records: len(records), Series: make([]Bucket, n)},
-		minutes: make([]uint32, int(w.To.Sub(w.From)/time.Minute)+1),
-		flow:    newFlow(w.From, w.To), ticks: make(map[time.Time]Tick), ctx: ctx,
+		minutes: make([]minute, int(w.To.Sub(w.From)/time.Minute)+2), ticks: make(map[time.Time]Tick), ctx: ctx,
 	}
 	if o.MaxRecords > 0 || o.AbortAfter > 0 || o.Rate > 0 || o.CallTime > 0 || len(o.Down) > 0 {
 		x.Down = merged(o.Down)
@@ -92,7 +90,7 @@ func (x *run) lives(records []Record) {
 		}
 		x.tell(i - len(alike))
 		rec := &records[i]
-		x.flow.comes(rec.Inserted)
+		x.minute(rec.Inserted).come++
 		hopeless := (rec.Poison || x.w.Success == 0) && x.Policy == nil && x.Observe == nil
 		if hopeless && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
 			alike = append(alike, rec.Inserted.UnixNano())
@@ -118,7 +116,7 @@ func (x *run) attempt(at time.Time, n, failed int) {
 	b := &x.report.Series[x.bucket(at)]
 	b.Attempts += n
 	b.Failed += failed
-	x.minutes[int(at.Sub(x.w.From)/time.Minute)] += uint32(n)
+	x.minutes[int(at.Sub(x.w.From)/time.Minute)].calls += uint32(n)
 	if x.begins != nil {
 		x.reached(at, x.report.Records)
 	}
@@ -155,7 +153,7 @@ func (x *run) tell(done int) {
 // succeeds takes a record out of what is pending.
 func (x *run) succeeds(at time.Time, rec *Record) {
 	x.report.Succeeded++
-	x.flow.goes(at)
+	x.minute(at).gone++
 	if end := x.outages.lastEnd(at); end.After(rec.Inserted) {
 		x.report.Recovery = append(x.report.Recovery, at.Sub(end))
 	}
@@ -166,7 +164,7 @@ func (x *run) dies(at time.Time, rec *Record) {
 	at = latest(at, x.w.From)
 	x.report.Dead++
 	x.report.Series[x.bucket(at)].Dead++
-	x.flow.goes(at)
+	x.minute(at).gone++
 	if !rec.Poison && x.w.Success > 0 && at.After(x.w.From) && x.outages.meets(rec.Inserted, at) {
 		x.report.Lost++
 	}
@@ -308,29 +306,11 @@ func (x *run) never(inserted []int64) {
 	}
 }
 
-// maxCells bounds the memory of a flow.
-const maxCells = 4 << 20
+// A minute is how many calls begin in it, and how many records come and go until its
+// end. What comes is there before anything goes, as what has come before a tick is.
+type minute struct{ calls, come, gone uint32 }
 
-// A flow is how many records are pending when: those that come and go in each
-// cell, a minute or, in a very long time, several. What comes in a cell is there
-// before anything goes, as what has come before a tick is.
-type flow struct {
-	from        time.Time
-	cell        time.Duration
-	come, going []uint32
+// minute returns the one that a time is in, or the end of.
+func (x *run) minute(t time.Time) *minute {
+	return &x.minutes[min(max(0, int((t.Sub(x.w.From)+time.Minute-1)/time.Minute)), len(x.minutes)-1)]
 }
-
-func newFlow(from, to time.Time) flow {
-	minutes := int(to.Sub(from)/time.Minute) + 2
-	per := (minutes + maxCells - 1) / maxCells
-	n := minutes/per + 1
-	return flow{from, time.Duration(per) * time.Minute, make([]uint32, n), make([]uint32, n)}
-}
-
-// at returns the cell of a time, which ends with it if it is a whole one.
-func (f *flow) at(t time.Time) int {
-	return min(max(0, int((t.Sub(f.from)+f.cell-1)/f.cell)), len(f.come)-1)
-}
-
-func (f *flow) comes(t time.Time) { f.come[f.at(t)]++ }
-func (f *flow) goes(t time.Time)  { f.going[f.at(t)]++ }
