@@ -35,6 +35,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"backlog/backlog/flight"
 	"backlog/tiers"
 )
@@ -102,9 +104,14 @@ type shared struct {
 	settler settler
 	health  health
 
-	refused  sync.Map     // hashes of keys whose outcome the database did not take
-	refusals atomic.Int64 // about how many those are
+	// refused are hashes of keys whose outcome the database did not take, so that this
+	// process does not repeat the attempt at every tick for ever.
+	refused *lru.Cache[uint64, struct{}]
 }
+
+// maxRefused bounds the memory of rows the database refuses; a table that
+// refuses more than this has been failing loudly for long.
+const maxRefused = 100_000
 
 func (e *Engine) init() {
 	e.once.Do(func() {
@@ -118,7 +125,8 @@ func (e *Engine) init() {
 			e.Random = rand.Float64
 		}
 		if e.shared == nil { // else it follows another
-			e.shared = &shared{flights: flight.New()}
+			refused, _ := lru.New[uint64, struct{}](maxRefused) // an error is a size of 0
+			e.shared = &shared{flights: flight.New(), refused: refused}
 			e.settler.wake = make(chan struct{}, 1)
 		}
 		e.gate = newGate(e.Concurrency, e.Rate)
@@ -139,27 +147,6 @@ func (e *Engine) follow(old *Engine) {
 	old.init()
 	e.shared = old.shared
 	e.init()
-}
-
-// maxRefused bounds the memory of rows the database refuses; a table that
-// refuses more than this has been failing loudly for long.
-const maxRefused = 100_000
-
-// refuse remembers a row whose outcome the database does not take, so that
-// this process does not repeat the attempt at every tick for ever.
-func (s *shared) refuse(hash uint64) {
-	if s.refusals.Load() < maxRefused {
-		s.refusals.Add(1)
-		s.refused.Store(hash, nil)
-	}
-}
-
-func (s *shared) isRefused(hash uint64) bool {
-	if s.refusals.Load() == 0 {
-		return false // the rule, and it costs nothing
-	}
-	_, ok := s.refused.Load(hash)
-	return ok
 }
 
 // A Pass says what one call of [Engine.Pass] takes: pending records inserted at

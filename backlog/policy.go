@@ -1,9 +1,6 @@
 package backlog
 
-import (
-	"sort"
-	"time"
-)
+import "time"
 
 // A Failures is what a row remembers of its failures in the columns of a policy.
 // What is NULL there is zero here.
@@ -27,7 +24,7 @@ type Policy struct {
 	// 1 <= n <= 1,000,000: never negative, never above MaxWait, and the same
 	// for every greater n. Both bounds of a counted policy are equal; with
 	// more than 100 retries they do not shrink as n grows, because [Policy.Waits]
-	// searches for their end.
+	// ends with the first that is as long as the last.
 	Wait func(n int) (least, most time.Duration)
 
 	Retries int  // after the first attempt; negative: no end
@@ -100,18 +97,14 @@ func (p *Policy) After(r Failures, at time.Time, random float64) (next Failures,
 // Waits returns the waits of a counted policy by number of failures, from 0
 // on; the last applies to every greater number for which the record is not
 // given up.
-func (p *Policy) Waits() []time.Duration {
-	n := p.Retries
-	if n < 0 || n > 100 {
-		last, _ := p.wait(manyFailures)
-		n = sort.Search(manyFailures, func(n int) bool { w, _ := p.wait(n); return w == last })
-		if p.Retries >= 0 {
-			n = min(n, p.Retries)
+func (p *Policy) Waits() (list []time.Duration) {
+	last, _ := p.wait(manyFailures)
+	grow := p.Retries < 0 || p.Retries > 100
+	for n := 0; ; n++ {
+		w, _ := p.wait(n)
+		list = append(list, w)
+		if n == p.Retries || grow && w == last {
+			return list
 		}
 	}
-	list := make([]time.Duration, n+1)
-	for i := range list {
-		list[i], _ = p.wait(i)
-	}
-	return list
 }

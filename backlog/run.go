@@ -520,14 +520,11 @@ func (r *run) handle(ctx context.Context, rec *Record) error {
 		if !r.settling || !isUnavailable(err) || errors.Is(err, ErrConflict) || r.work.Err() != nil {
 			return err
 		}
-		asked := false
-		back := r.e.persist(r.stop, func() error {
-			if asked {
-				return r.e.ping(r.stop)
-			}
-			asked = true
-			return err
-		})
+		r.e.storeFails(err)
+		back := r.e.persist(r.stop, func() error { return r.e.ping(r.stop) })
+		if r.e.health.failing.Add(-1); back == nil {
+			r.e.storeAnswered()
+		}
 		// A database can answer and still take nothing, as one that is full.
 		if back != nil || tries == awayTries || tries > 1 && !sleep(r.stop, time.Duration(tries)*time.Second) {
 			return fmt.Errorf("%w: %w", errNoAttempt, err)

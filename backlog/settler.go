@@ -302,7 +302,7 @@ func (r *run) account(list []attempt, reasons []error) {
 			r.report.Refused++
 			r.e.trials.taken.Clear()
 			if !r.e.trials.broken.Load() {
-				r.e.refuse(a.hash)
+				r.e.refused.Add(a.hash, struct{}{})
 			}
 			ev.Kind = Refused
 			if r.inRow++; r.inRow == maxInRow {

@@ -70,7 +70,7 @@ func (r *run) try(records []Record) bool {
 	if !ok {
 		return true
 	}
-	if _, known := e.trials.taken.Load(state); known || r.wasTried(records[0].Key.Hash()) || e.isRefused(records[0].Key.Hash()) {
+	if _, known := e.trials.taken.Load(state); known || r.wasTried(records[0].Key.Hash()) || e.refused.Contains(records[0].Key.Hash()) {
 		return true
 	}
 	var refused []Event
@@ -84,7 +84,7 @@ func (r *run) try(records []Record) bool {
 			}
 			hash := rec.Key.Hash()
 			again := slices.ContainsFunc(refused, func(ev Event) bool { return ev.Record == rec })
-			if origin(rec) != state || again || r.wasTried(hash) || e.isRefused(hash) {
+			if origin(rec) != state || again || r.wasTried(hash) || e.refused.Contains(hash) {
 				continue
 			}
 			switch outcome, err := TryRecord(r.stop, store, rec, e.Policy, e.Now()); {
@@ -117,8 +117,7 @@ func (r *run) try(records []Record) bool {
 		return false
 	case err != nil:
 		e.trials.broken.Store(true)
-		e.refusals.Store(0) // no row was taken: they are tried again
-		e.refused.Clear()
+		e.refused.Purge() // no row was taken: they are tried again
 		r.fail(err)
 		return false
 	case taken:
@@ -130,7 +129,7 @@ func (r *run) try(records []Record) bool {
 			rep.Selected++ // the sum of all
 			rep.Refused++
 		})
-		e.refuse(ev.Record.Key.Hash())
+		e.refused.Add(ev.Record.Key.Hash(), struct{}{})
 		e.emit(ev)
 	}
 	return true

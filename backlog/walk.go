@@ -135,7 +135,7 @@ func (w *walk) look() {
 func (w *walk) claim(l *lane, rec *Record, wait bool) (j job, ok, full bool) {
 	r, e := w.r, w.r.e
 	hash := rec.Key.Hash()
-	if r.wasTried(hash) || e.isRefused(hash) {
+	if r.wasTried(hash) || e.refused.Contains(hash) {
 		return j, false, false
 	}
 	if p := e.refresher(); p != nil {
