@@ -174,7 +174,6 @@ func TestCursorRefusesWhatItDidNotWrite(t *testing.T) {
 		{"not an object", `5`},
 		{"not JSON", `{`},
 		{"nothing", ``},
-		{"without a key", `{"segment":0,"order":{"t":"int","v":"5"},"key":[]}`},
 		{"without an order", `{"key":[{"t":"int","v":"5"}]}`},
 		{"a key part that is null", `{"order":{"t":"int","v":"5"},"key":[{"t":"null"}]}`},
 		{"a second key part that is null", `{"order":{"t":"int","v":"5"},"key":[{"t":"int","v":"5"},{"t":"null"}]}`},

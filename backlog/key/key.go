@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -160,16 +161,13 @@ func (c Cursor) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (c *Cursor) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		*c = Cursor{}
-		return nil
-	}
 	var w cursorJSON
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	if len(w.Key) == 0 {
-		return fmt.Errorf("cursor without a key")
+	if len(w.Key) == 0 { // null, too
+		*c = Cursor{}
+		return nil
 	}
 	order, err := w.Order.value()
 	if err != nil {
@@ -177,11 +175,8 @@ func (c *Cursor) UnmarshalJSON(b []byte) error {
 	}
 	parts := make([]any, len(w.Key))
 	for i, t := range w.Key {
-		if parts[i], err = t.value(); err != nil {
-			return err
-		}
-		if parts[i] == nil {
-			return fmt.Errorf("cursor with an empty key part")
+		if parts[i], err = t.value(); err != nil || parts[i] == nil {
+			return cmp.Or(err, errors.New("cursor with an empty key part"))
 		}
 	}
 	*c = Cursor{Segment: w.Segment, Order: order, Key: New(parts...), Before: w.Before}
