@@ -17,9 +17,7 @@ import (
 // ParseKey returns the key that people write for a row: the bare value, or a
 // JSON array of a composite key's. The columns' types decide what it becomes;
 // BLOBs are base64. It is an error that the user can mend.
-func (t *layout) ParseKey(text string) (backlog.Key, error) {
-	return db.ParseKey(t.keys, text)
-}
+func (t *layout) ParseKey(text string) (backlog.Key, error) { return db.ParseKey(t.keys, text) }
 
 // Find returns the row with the key, and whether there is one. The error is a [*KeyError] where the database
 // cannot take the key for one of the table.

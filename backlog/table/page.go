@@ -68,10 +68,10 @@ func (t *layout) segments(q backlog.Query) (list []int) {
 // there are none.
 func (t *layout) missing(word string) string {
 	var or []string
-	if t.inserted.null == word {
+	if t.inserted.spec.Null == word {
 		or = append(or, t.inserted.quoted+" IS NULL")
 	}
-	if t.inserted.zero == word {
+	if t.inserted.spec.Zero == word {
 		or = append(or, nonEmpty(t.text.ZeroDate(t.inserted.column))...)
 	}
 	if len(or) == 0 {
@@ -149,10 +149,7 @@ func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (te
 
 // direction is the word for the order in which rows of the lane come.
 func (t *layout) direction(lane backlog.Lane) string {
-	if t.followsPolicy(lane) {
-		return ""
-	}
-	return db.NewestFirst
+	return map[bool]string{false: db.NewestFirst}[t.followsPolicy(lane)]
 }
 
 // orderOf returns the column by which the rows of the lane come, before the key.
@@ -264,10 +261,10 @@ func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) 
 			continue // no row has a time there yet; those read are looked at
 		}
 		or := []string{x.col.quoted + " " + x.op + " ?"}
-		if x.col.null != "skip" {
+		if x.col.spec.Null != "skip" {
 			or = append(or, x.col.quoted+" IS NULL")
 		}
-		if x.col.zero != "skip" {
+		if x.col.spec.Zero != "skip" {
 			or = append(or, nonEmpty(t.text.ZeroDate(x.col.column))...)
 		}
 		add("("+strings.Join(or, " OR ")+")", x.bound(*x.col.known(), q.Now))

@@ -141,6 +141,7 @@ func (r *resolver) policyTime(name string) *timeCol {
 		r.t.readIn(tc, col, r.t.inserted.zone)
 		tc.written = false
 	}
+	tc.policys = true
 	if tc == r.t.inserted {
 		r.t.Notef("policy: the date of insertion is that of the last failure: each failure makes a record young again, and none grows too old")
 	}
@@ -233,7 +234,7 @@ func (r *resolver) refreshLanes() {
 	for _, i := range append(slices.Clone(attempt.Times), mapping.Disabled) {
 		if col := c.Column(i); col != nil && (i != mapping.Disabled || c.DisabledAt) {
 			forms[i] = t.timeOf(col)
-			forms[i].refresh = i != mapping.Disabled
+			forms[i].policys = i != mapping.Disabled
 			if forms[i].written { // no setting says more about it
 				t.readIn(forms[i], col, t.inserted.zone)
 				forms[i].written = i == mapping.Disabled

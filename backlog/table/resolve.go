@@ -325,7 +325,7 @@ func (r *resolver) touched(attempt bool) (also []assign) {
 		also = append(also, r.assign("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))
 	}
 	for _, tc := range r.t.times {
-		if tc.keep {
+		if tc.spec.Keep {
 			r.writable(tc.setting, tc.name)
 			also = append(also, assign{col: tc.quoted, expr: tc.quoted})
 		}

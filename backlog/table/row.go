@@ -173,7 +173,7 @@ func (t *Table) OfEachState(ctx context.Context) (map[string]*backlog.Record, er
 			break
 		}
 		conds := t.pending(b)
-		if t.inserted.null == "" || t.inserted.null == "skip" {
+		if t.inserted.spec.Null == "" || t.inserted.spec.Null == "skip" {
 			conds = append(conds, t.inserted.quoted+" IS NOT NULL")
 		}
 		text := "SELECT " + db.Named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + db.OrderBy(t.direction(b.lane), t.orderColumns(b.lane, segDated))
@@ -318,7 +318,7 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 		raw, wrong := row[tc.at], error(nil)
 		means, missing := tc.missing(raw)
 		if !missing && tc.known() == nil { // it is the first of its kind
-			wrong = t.prove(tc, []any{tc.sample(raw)})
+			wrong = tc.prove([]any{tc.sample(raw)})
 		}
 		switch {
 		case missing && means == "skip" && tc != t.inserted: // whose pages leave such rows out

@@ -341,15 +341,13 @@ type work struct {
 func (t *layout) works(group []backlog.Settlement) []work {
 	var list []work
 	place := make(map[batch]int)
-	at := 0
 	for i := range group {
-		if b := t.batchOf(&group[i]); i == 0 || b != list[at].batch { // most have the one of the row before
-			known, ok := place[b]
-			if at = known; !ok {
-				at = len(list)
-				place[b] = at
-				list = append(list, work{batch: b, at: group[len(group)-1].At})
-			}
+		b := t.batchOf(&group[i])
+		at, ok := place[b]
+		if !ok {
+			at = len(list)
+			place[b] = at
+			list = append(list, work{batch: b, at: group[len(group)-1].At})
 		}
 		list[at].rows = append(list[at].rows, &group[i])
 	}

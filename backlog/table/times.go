@@ -23,12 +23,11 @@ type timeCol struct {
 	name, quoted string
 	setting      string // whose long form says more about it; "" where none does
 	zone         *time.Location
-	assumed      bool   // nobody has named the zone
-	null, zero   string // "", skip, oldest, newest
-	keep         bool   // it is written as it is
-	written      bool   // only written, never read
-	refresh      bool   // of the refresh policy
-	at           int    // where it stands among the columns of a page, if it is read
+	assumed      bool         // nobody has named the zone
+	spec         mapping.Time // what the setting says; zero where there is none
+	written      bool         // only written, never read
+	policys      bool         // the policy keeps a time in it
+	at           int          // where it stands among the columns of a page, if it is read
 	form         atomic.Pointer[timeform.Form]
 }
 
@@ -47,9 +46,9 @@ func (c *timeCol) sample(v any) any {
 // or newest.
 func (c *timeCol) missing(raw any) (means string, missing bool) {
 	if raw == nil {
-		return c.null, true
+		return c.spec.Null, true
 	}
-	return c.zero, timeform.IsZero(raw)
+	return c.spec.Zero, timeform.IsZero(raw)
 }
 
 func (c *timeCol) set(f timeform.Form, fine bool) {
@@ -79,12 +78,6 @@ func (c *timeCol) in(row []any) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	return c.parse(row[c.at])
-}
-
-// isAssumed reports whether the times that are read from the column are of a type
-// without zone, and nobody has said which it is.
-func (c *timeCol) isAssumed() bool {
-	return c.assumed && !c.written && c.known() != nil && c.known().Zoneless()
 }
 
 // futureMost is how far ahead a date of insertion may be: clocks differ, and a
@@ -124,18 +117,13 @@ func (t *layout) writeForm(c *timeCol) timeform.Form {
 	// What a policy keeps must be as fine as its waits, and be read again: what a column
 	// of text makes of a number is in no form.
 	f := from.known()
-	if f != nil && !(t.isPolicys(c) && (f.Coarse() || c.column.Class == db.Textual && f.Numeric())) {
+	if f != nil && !(c.policys && (f.Coarse() || c.column.Class == db.Textual && f.Numeric())) {
 		return *f
 	}
 	if f == nil && slices.Contains([]db.Class{db.Integer, db.Real}, c.column.Class) {
 		return timeform.Seconds // for the proof: rows come before settlements
 	}
 	return timeform.Standard(c.zone)
-}
-
-// isPolicys reports whether the policy keeps a time in the column.
-func (t *layout) isPolicys(c *timeCol) bool {
-	return t.retry != nil && (c == t.retry.last || c == t.retry.next) || c.refresh
 }
 
 // long returns the long form of the setting about the column, with what else is
@@ -178,12 +166,12 @@ func (t *Table) proveForms(ctx context.Context, now time.Time) error {
 	}
 	var all db.Problems
 	for i, tc := range t.times {
-		err := t.prove(tc, raws[i])
+		err := tc.prove(raws[i])
 		if p := (*Problem)(nil); tc.written && errors.As(err, &p) {
 			t.Notef("%s: times that are written there get the form of %s", p.What, t.inserted.name)
 		} else if err != nil {
 			if all.List = append(all.List, err); tc.known() == nil && t.db.Write == nil {
-				t.prove(tc, raws[i][:1]) // the others cannot be read
+				tc.prove(raws[i][:1]) // the others cannot be read
 			}
 			continue
 		}
@@ -233,7 +221,7 @@ func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, rest string, r
 
 // prove learns the form from raw values, if they show one. A few that are no times
 // at all are not counted: their rows are reported when they are met.
-func (t *layout) prove(c *timeCol, raws []any) error {
+func (c *timeCol) prove(raws []any) error {
 	known := c.known()
 	isBad := func(raw any) bool {
 		_, _, err := timeform.Detect([]any{raw}, c.zone)
@@ -260,7 +248,7 @@ func (t *layout) prove(c *timeCol, raws []any) error {
 		_, err := known.Parse(bad[0])
 		return problem("mend `as:`", "column %s is not as configured: %v", c.name, err)
 	}
-	if f := c.known(); f != nil && f.Coarse() && t.isPolicys(c) {
+	if f := c.known(); f != nil && f.Coarse() && c.policys {
 		return problem("name another under columns: of the policy, which `backlog init` adds",
 			"policy: column %s holds times as %s, which does not tell one second from the next: waits would be lost", c.name, f)
 	}
@@ -283,7 +271,7 @@ func (t *Table) discover(ctx context.Context, col *timeCol) error {
 			return err
 		}
 	}
-	return t.prove(col, raws[0])
+	return col.prove(raws[0])
 }
 
 // TimeForms says in which form each time column is held.
@@ -304,7 +292,8 @@ func (t *layout) TimeForms() []string {
 // makes a new row an hour old. That is a note, or a *Problem where a row becomes
 // dead for its age.
 func (t *Table) proveZone() error {
-	i, zone := slices.IndexFunc(t.times, (*timeCol).isAssumed), t.catalog.Zone
+	zone, isAssumed := t.catalog.Zone, func(c *timeCol) bool { return c.assumed && !c.written && c.known() != nil && c.known().Zoneless() }
+	i := slices.IndexFunc(t.times, isAssumed)
 	if i < 0 || zone == "" {
 		return nil
 	}
@@ -337,10 +326,7 @@ func (r *resolver) timeColumns() {
 			continue
 		}
 		c := r.column(x.setting, x.spec.Column)
-		tc := &timeCol{
-			name: c.Name, quoted: r.t.text.Quote(c.Name), setting: x.setting,
-			null: x.spec.Null, zero: x.spec.Zero, keep: x.spec.Keep,
-		}
+		tc := &timeCol{name: c.Name, quoted: r.t.text.Quote(c.Name), setting: x.setting, spec: *x.spec}
 		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.t.m.Zone))
 		switch {
 		case x.spec.As == "" || tc.known() != nil && x.spec.As == "native":

@@ -12,6 +12,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"backlog/backlog"
@@ -168,9 +169,7 @@ func (db *DB) Explained(err error) error {
 // from the end of ctx, the caller's.
 func (db *DB) Wrap(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.As(err, new(*Problem)), errors.Is(err, backlog.ErrUnavailable):
-		return err
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case err == nil, errors.As(err, new(*Problem)), errors.Is(err, backlog.ErrUnavailable), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
@@ -253,4 +252,41 @@ func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, 
 		return fmt.Errorf("%w: %s broke the connection off; %s", backlog.ErrUnavailable, at, t.NameServer)
 	}
 	return nil
+}
+
+// A Notebook has what a person should know, though it works. The zero value is empty.
+type Notebook struct {
+	mu    sync.Mutex
+	notes []string
+	tell  func(string) // of each note; nil: nobody listens
+}
+
+// Notes returns what is in it.
+func (n *Notebook) Notes() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.notes)
+}
+
+// TellNotes calls tell, once, with each of the notes and with those to come.
+func (n *Notebook) TellNotes(tell func(string)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, text := range n.notes {
+		tell(text)
+	}
+	n.tell = tell
+}
+
+// Notef adds a note, once.
+func (n *Notebook) Notef(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if slices.Contains(n.notes, text) {
+		return
+	}
+	if n.notes = append(n.notes, text); n.tell != nil {
+		n.tell(text)
+	}
 }

@@ -3,7 +3,6 @@ package mysql
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"regexp"
 	"slices"
@@ -21,11 +20,10 @@ import (
 // Catalog implements db.Server. A user sees what they have a right to.
 func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
 	c := &db.Catalog{Name: name, Schema: schema}
-	var in sql.NullString
-	if err := q.QueryRowContext(ctx, "SELECT coalesce(nullif(?, ''), database())", schema).Scan(&in); err != nil {
+	if err := q.QueryRowContext(ctx, "SELECT coalesce(nullif(?, ''), database(), '')", schema).Scan(&c.In); err != nil {
 		return nil, err
 	}
-	if c.In = in.String; c.In == "" {
+	if c.In == "" {
 		return nil, db.Problemf("write it at the end of the URL, mysql://host/DATABASE, or set table.schema", "the database URL names no database")
 	}
 	rows, err := db.Rows(ctx, q, `SELECT t.table_name AS name, table_type AS kind, `+account+` AS account, IF(e.transactions <> 'YES', t.engine, '') AS engine

@@ -20,9 +20,8 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if schema != "" && !strings.EqualFold(schema, "main") {
 		return nil, db.Problemf("leave it out", "table.schema: an SQLite file has only the schema main, not %s", schema)
 	}
-	var kind string
-	var create sql.NullString
-	err := q.QueryRowContext(ctx, "SELECT type, sql, name FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE", name).Scan(&kind, &create, &c.Name)
+	var kind, create string
+	err := q.QueryRowContext(ctx, "SELECT type, coalesce(sql, ''), name FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE", name).Scan(&kind, &create, &c.Name)
 	if errors.Is(err, sql.ErrNoRows) {
 		const others = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name"
 		return c, c.NoTable(ctx, q, s.path, "table.name", others)
@@ -33,7 +32,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if c.Kind = db.Relation; kind == "view" {
 		c.Kind = db.View
 	}
-	keyed := strings.Contains(strings.ToUpper(create.String), "WITHOUT ROWID")
+	keyed := strings.Contains(strings.ToUpper(create), "WITHOUT ROWID")
 	if err := cmp.Or(describeColumns(ctx, q, name, c), describeIndexes(ctx, q, name, keyed, c)); err != nil {
 		return nil, err
 	}

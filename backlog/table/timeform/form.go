@@ -286,9 +286,7 @@ func (c Calendar) precision() time.Duration {
 
 // fractional reports whether values may have a fraction. They may even if no
 // sample had one: some programs write it only where it is not zero.
-func (c Calendar) fractional() bool {
-	return c.class == Text && strings.HasSuffix(c.Head, "05")
-}
+func (c Calendar) fractional() bool { return c.class == Text && strings.HasSuffix(c.Head, "05") }
 
 func (c Calendar) read(raw any) (time.Time, bool) {
 	switch {
