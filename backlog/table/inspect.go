@@ -239,12 +239,9 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 }
 
 // Rules returns up to 1,000 rules of rows under the policy refresh, each once.
-func (t *Table) Rules(ctx context.Context, column string) (list []string, err error) {
+func (t *Table) Rules(ctx context.Context, column string) ([]string, error) {
 	col := t.text.Quote(t.catalog.Find(column, t.text.FoldsNames).Name)
 	text := "SELECT DISTINCT " + col + " FROM " + t.name + " WHERE " + strings.Join(nonEmpty(col+" IS NOT NULL", t.where.cond), " AND ") + " LIMIT 1000"
 	rows, err := db.Values(ctx, t.db, text, nil, 1)
-	for _, row := range rows {
-		list = append(list, db.AsText(t.d.Value(nil, row[0])))
-	}
-	return list, err
+	return db.Mapped(rows, func(row []any) string { return db.AsText(t.d.Value(nil, row[0])) }), err
 }

@@ -272,10 +272,7 @@ func (t *Table) byKey(ctx context.Context, c choice, exprs []string) iter.Seq2[[
 		if len(c.Keys) > 0 {
 			cond += " AND " + t.text.KeyIn(t.key, len(c.Keys))
 		}
-		for _, k := range c.Keys {
-			args = db.Bind(args, k)
-		}
-		for rows, err := range t.groupsByKey(ctx, t.shown(exprs), 100, cond, args) {
+		for rows, err := range t.groupsByKey(ctx, t.shown(exprs), 100, cond, db.Bind(args, c.Keys...)) {
 			rows = slices.DeleteFunc(rows, func(row []any) bool { return c.Cause != nil && !c.Cause(lastError(row)) })
 			rows = rows[:min(left, len(rows))]
 			if left -= len(rows); !yield(rows, err) || left == 0 {

@@ -437,7 +437,7 @@ func (t *layout) Statements() []string {
 	for _, x := range t.targets(time.Time{}) {
 		add(x.Text)
 	}
-	if t.expireSet != nil {
+	if t.HasDead() {
 		for _, x := range t.expiries(time.Time{}, time.Time{}) {
 			add(t.expireText(x.conds))
 		}
@@ -446,15 +446,12 @@ func (t *layout) Statements() []string {
 }
 
 // Written returns the quoted columns that passes write.
-func (t *layout) Written() (columns []string) {
+func (t *layout) Written() []string {
 	set := slices.Clone(t.expireSet)
 	for _, x := range t.targets(time.Time{}) {
 		set = append(set, x.set...)
 	}
-	for _, a := range set {
-		columns = append(columns, a.col)
-	}
-	return db.Distinct(columns)
+	return db.Distinct(db.Mapped(set, func(a assign) string { return a.col }))
 }
 
 // Read returns the quoted columns that the statements of passes name, in the table's order.

@@ -260,10 +260,7 @@ func (r *resolver) refreshLanes() {
 func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
 	switch {
 	case t.refresh != nil:
-		values := make([]any, len(t.sel.refresh))
-		for i, at := range t.sel.refresh {
-			values[i] = row[at]
-		}
+		values := db.Mapped(t.sel.refresh, func(at int) any { return row[at] })
 		rec.Refresh = new(backlog.Refresh)
 		*rec.Refresh, err = t.refresh.Read(values)
 	case t.retry != nil:
@@ -392,10 +389,7 @@ func (t *Table) Records(ctx context.Context, q db.Querier, cond, tail string, ar
 // LockStates returns the states of the group's rows, by the hashes of their keys, and
 // keeps the rows from others until the end of the transaction.
 func (t *Table) LockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Refresh, error) {
-	var args []any
-	for i := range group {
-		args = db.Bind(args, group[i].Record.Key)
-	}
+	args := db.Bind(nil, db.Mapped(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })...)
 	list, err := t.Records(ctx, tx, t.text.KeyIn(t.key, len(group)), t.text.LockRow+how, args, false)
 	now := make(map[uint64]*backlog.Refresh, len(list))
 	for i := range list {

@@ -172,16 +172,13 @@ func (r *resolver) unheld(setting string, s mapping.State) func() {
 }
 
 // assigns returns what setting the state writes.
-func (r *resolver) assigns(setting string, s mapping.State) (list []assign) {
+func (r *resolver) assigns(setting string, s mapping.State) []assign {
 	defer r.unheld(setting, s)()
 	set := s.Set
 	if len(s.Values) > 0 {
 		set = []mapping.Assignment{{Column: r.t.m.Status, Value: s.Values[0]}}
 	}
-	for _, a := range set {
-		list = append(list, r.assign(setting, a))
-	}
-	return list
+	return db.Mapped(set, func(a mapping.Assignment) assign { return r.assign(setting, a) })
 }
 
 // assign returns one assignment.
@@ -263,13 +260,10 @@ func (r *resolver) isMoment(a mapping.Assignment) bool {
 	isNull := func(c mapping.Condition) bool {
 		return strings.EqualFold(c.Column, a.Column) && len(c.Values) == 1 && c.Values[0].Null
 	}
-	sets := 0
-	for _, state := range r.t.m.States() {
-		if slices.ContainsFunc(state.Set, func(o mapping.Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null }) {
-			sets++
-		}
-	}
-	return a.Value.IsNow() && sets == 1 && slices.ContainsFunc(r.t.m.New.When, isNull)
+	setting := slices.DeleteFunc(r.t.m.States(), func(s mapping.Named) bool {
+		return !slices.ContainsFunc(s.Set, func(o mapping.Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null })
+	})
+	return a.Value.IsNow() && len(setting) == 1 && slices.ContainsFunc(r.t.m.New.When, isNull)
 }
 
 func (r *resolver) actions() {

@@ -26,7 +26,7 @@ type expiry struct {
 
 // Expire is the method that [backlog.Store] names.
 func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (total int, err error) {
-	if t.expireSet == nil {
+	if !t.HasDead() {
 		return 0, nil
 	}
 	_, values := t.bound(t.expireSet, work{at: now})
@@ -107,10 +107,7 @@ func (t *Table) rewrite(
 	}
 	_, values := t.bound(set, work{at: now})
 	write := func(rows [][]any) (int, error) {
-		all := slices.Concat(values, args)
-		for _, row := range rows {
-			all = db.Bind(all, t.keyOf(row))
-		}
+		all := db.Bind(slices.Concat(values, args), db.Mapped(rows, t.keyOf)...)
 		cond := t.text.Unsearched(strings.Join(conds, " AND ")) + " AND " + t.text.KeyIn(t.key, len(rows))
 		return t.write(wctx, "UPDATE "+t.name+" SET "+setText(set)+" WHERE "+cond, all)
 	}

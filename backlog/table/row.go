@@ -51,13 +51,9 @@ func (t *layout) newColumns() columns {
 	}
 	handlers = false
 	if t.refresh != nil {
-		for _, quoted := range t.refresh.Selected {
-			s.refresh = append(s.refresh, add(quoted))
-		}
+		s.refresh = db.Mapped(t.refresh.Selected, add)
 	}
-	for _, k := range t.key {
-		s.key = append(s.key, add(k))
-	}
+	s.key = db.Mapped(t.key, add)
 	if t.status != "" {
 		s.status = add(t.status)
 	}
@@ -87,11 +83,8 @@ func (t *layout) quotedColumn(quoted string) *column {
 }
 
 // names returns the names of quoted columns, each once.
-func (t *layout) names(quoted []string) (list []string) {
-	for _, q := range db.Distinct(quoted) {
-		list = append(list, t.quotedColumn(q).Name)
-	}
-	return list
+func (t *layout) names(quoted []string) []string {
+	return db.Mapped(db.Distinct(quoted), func(q string) string { return t.quotedColumn(q).Name })
 }
 
 // Given returns the names of the columns that a handler is given of each
@@ -144,11 +137,7 @@ func (t *layout) keyOf(row []any) backlog.Key {
 	if len(t.sel.key) == 1 {
 		return backlog.NewKey(row[t.sel.key[0] : t.sel.key[0]+1]...) // without a slice for each
 	}
-	parts := make([]any, len(t.sel.key))
-	for i, at := range t.sel.key {
-		parts[i] = row[at]
-	}
-	return backlog.NewKey(parts...)
+	return backlog.NewKey(db.Mapped(t.sel.key, func(at int) any { return row[at] })...)
 }
 
 // fill gives the record of the branch its state, and what handlers see of the row,

@@ -33,11 +33,10 @@ func (t *Table) WriteGroup(
 	if len(group) > backlog.MaxGroup {
 		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
-	var refused map[int]error
 	err = t.db.Within(ctx, func(ctx context.Context) error {
 		err := whole(ctx)
-		if refused = nil; errors.Is(err, backlog.ErrConflict) {
-			refused, err = t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return one(ctx, tx, i) })
+		if left = nil; errors.Is(err, backlog.ErrConflict) {
+			left, err = t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return one(ctx, tx, i) })
 		}
 		for i := range group {
 			if r, broken := group[i].Record, errors.As(err, new(commitError)); broken || r.Unsure && err == nil {
@@ -48,9 +47,6 @@ func (t *Table) WriteGroup(
 	})
 	if err != nil {
 		return nil, err
-	}
-	for i, reason := range refused {
-		left = append(left, backlog.Unsettled{Index: i, Err: reason})
 	}
 	return left, nil
 }
@@ -147,14 +143,13 @@ func (t *Table) settleBatches(ctx context.Context, works []work) error {
 
 // rowByRow calls write for each of n rows in one transaction and undoes what
 // those have done that the database refuses, or that return ErrConflict. Their
-// errors are returned by row; after any other error nothing is written.
-func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i int) error) (refused map[int]error, err error) {
-	refused = make(map[int]error)
+// errors are returned; after any other error nothing is written.
+func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i int) error) (refused []backlog.Unsettled, err error) {
 	for {
 		lost := false
 		err := t.InTx(ctx, func(tx *sql.Tx) error {
 			for i := range n {
-				if refused[i] != nil {
+				if slices.ContainsFunc(refused, func(u backlog.Unsettled) bool { return u.Index == i }) {
 					continue
 				}
 				if _, err := tx.ExecContext(ctx, "SAVEPOINT one"); err != nil {
@@ -166,13 +161,14 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 				}
 				end := "RELEASE SAVEPOINT one"
 				if err != nil {
-					refused[i], end = err, "ROLLBACK TO SAVEPOINT one" // the next one hides it
+					refused = append(refused, backlog.Unsettled{Index: i, Err: err})
+					end = "ROLLBACK TO SAVEPOINT one" // the next one hides it
 				}
-				if _, err := tx.ExecContext(ctx, end); err != nil {
+				if _, wrong := tx.ExecContext(ctx, end); wrong != nil {
 					// A trigger can end the transaction, RAISE(ROLLBACK): the others
 					// have to be written anew.
-					lost = refused[i] != nil && t.db.Class(err) == db.Other
-					return err
+					lost = err != nil && t.db.Class(wrong) == db.Other
+					return wrong
 				}
 			}
 			return nil
@@ -449,10 +445,7 @@ func (t *layout) bound(list []assign, w work) (set []assign, args []any) {
 // perRow returns the expression for what is assigned to the rows, and adds its arguments:
 // the value that they have in common, or else one that it picks by the key.
 func (t *layout) perRow(a assign, rows []*backlog.Settlement, args []any) (string, []any) {
-	values := make([]any, len(rows))
-	for i, s := range rows {
-		values[i] = a.of(s)
-	}
+	values := db.Mapped(rows, a.of)
 	if !slices.ContainsFunc(values, func(v any) bool { return v != values[0] }) {
 		return "?", append(args, values[0])
 	}
@@ -468,11 +461,7 @@ func nonEmpty(list ...string) []string {
 }
 
 func setText(set []assign) string {
-	list := make([]string, len(set))
-	for i, a := range set {
-		list[i] = a.col + " = " + a.expr
-	}
-	return strings.Join(list, ", ")
+	return strings.Join(db.Mapped(set, func(a assign) string { return a.col + " = " + a.expr }), ", ")
 }
 
 // asRead is the condition of the rows that are as they were read, with its arguments.

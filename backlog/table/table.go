@@ -118,8 +118,7 @@ func (t *Table) declared() {
 		t.Notef("the storage engine of %s is %s, which has no transactions: a crash, or a row that somebody else changes at the time, can leave a part of a group written, "+
 			"and whether it takes the statuses cannot be tried; with InnoDB it would be all or nothing", t.m.Name, t.catalog.Engine)
 	}
-	for i := range t.catalog.Columns {
-		c := &t.catalog.Columns[i]
+	for _, c := range t.catalog.Columns {
 		if q := t.text.Quote(c.Name); c.Long && (q == t.status || q == t.inserted.quoted || slices.Contains(t.where.prefix, q)) {
 			t.Notef("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.Name, c.Decl)
 		}
@@ -161,13 +160,9 @@ func (r *resolver) keyColumns() {
 func (r *resolver) handlerColumns() {
 	names := r.t.m.Columns
 	if names == nil {
-		for i := range r.t.catalog.Columns {
-			names = append(names, r.t.catalog.Columns[i].Name)
-		}
+		names = r.t.catalog.ColumnNames()
 	}
-	for _, name := range names {
-		r.t.columns = append(r.t.columns, r.column("table.columns", name))
-	}
+	r.t.columns = db.Mapped(names, func(name string) *column { return r.column("table.columns", name) })
 }
 
 // fixed resolves the filter of every statement, and the status column.
@@ -184,7 +179,7 @@ func (t *layout) OneLane() bool {
 }
 
 // HasDead reports whether the table has a dead status.
-func (t *layout) HasDead() bool { return t.expireSet != nil }
+func (t *layout) HasDead() bool { return len(t.expireSet) > 0 }
 
 // TryLock takes the named lock of the table.
 func (t *Table) TryLock(ctx context.Context, name string) (backlog.Lock, error) {

@@ -204,10 +204,7 @@ func (t *layout) mayBeFuture() bool {
 // sampleTimes adds to raws what the columns hold in the rows that rest selects, and
 // returns how many rows there were.
 func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, rest string, raws [][]any) (int, error) {
-	exprs := make([]string, len(cols))
-	for i, tc := range cols {
-		exprs[i] = t.text.AsStored(tc.quoted)
-	}
+	exprs := db.Mapped(cols, func(tc *timeCol) string { return t.text.AsStored(tc.quoted) })
 	rows, err := db.Values(ctx, t.db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+t.name+rest, nil, len(cols))
 	for _, row := range rows {
 		for i, v := range row {
@@ -276,15 +273,12 @@ func (t *Table) discover(ctx context.Context, col *timeCol) error {
 
 // TimeForms says in which form each time column is held.
 func (t *layout) TimeForms() []string {
-	var list []string
-	for _, tc := range t.times {
-		form := "not known yet: there is no row that shows it"
+	return db.Mapped(t.times, func(tc *timeCol) string {
 		if f := tc.known(); f != nil {
-			form = f.String()
+			return tc.name + ": " + f.String()
 		}
-		list = append(list, tc.name+": "+form)
-	}
-	return list
+		return tc.name + ": not known yet: there is no row that shows it"
+	})
 }
 
 // proveZone looks for a column whose times are read in a zone that nobody has

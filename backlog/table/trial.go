@@ -46,18 +46,16 @@ func (t *layout) targets(now time.Time) (list []Write) {
 // Shown says what is set, for people: long values by their beginning.
 func (w *Write) Shown(d *db.Text) string {
 	const most = 40
-	list, args := make([]string, len(w.set)), w.Args
-	for i, a := range w.set {
-		expr := a.expr
-		if expr == "?" {
-			expr, args = d.Literal(args[0]), args[1:]
-			if len(expr) > most {
-				expr = expr[:most] + "…'"
+	set, args := slices.Clone(w.set), w.Args
+	for i := range set {
+		if a := &set[i]; a.expr == "?" {
+			a.expr, args = d.Literal(args[0]), args[1:]
+			if len(a.expr) > most {
+				a.expr = a.expr[:most] + "…'"
 			}
 		}
-		list[i] = a.col + " = " + expr
 	}
-	return strings.Join(list, ", ")
+	return setText(set)
 }
 
 // Prove proves, as far as that is possible without writing, that the table can be

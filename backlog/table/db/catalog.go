@@ -114,24 +114,21 @@ func (c *Catalog) Find(name string, fold bool) *Column {
 
 // Names lists the columns.
 func (c *Catalog) Names() string {
-	list := strings.Join(c.names(), ", ")
+	list := strings.Join(c.ColumnNames(), ", ")
 	if c.Partial {
 		list += ", and such as this user may not read"
 	}
 	return list
 }
 
-func (c *Catalog) names() []string {
-	names := make([]string, len(c.Columns))
-	for i := range c.Columns {
-		names[i] = c.Columns[i].Name
-	}
-	return names
+// ColumnNames returns the names of the columns.
+func (c *Catalog) ColumnNames() []string {
+	return Mapped(c.Columns, func(x Column) string { return x.Name })
 }
 
 // NoColumn returns the problem of a setting's column that is not there.
 func (c *Catalog) NoColumn(setting, table, name string) error {
-	return Problemf(mapping.DidYouMean(name, c.names(), "the columns are: "+c.Names()), "%s: table %s has no column %q", setting, table, name)
+	return Problemf(mapping.DidYouMean(name, c.ColumnNames(), "the columns are: "+c.Names()), "%s: table %s has no column %q", setting, table, name)
 }
 
 // NoTable says in Wrong that the table is not there; the query lists the tables that

@@ -139,12 +139,9 @@ func isBroken(err error) bool {
 		errors.As(err, new(*tls.CertificateVerificationError)) {
 		return false
 	}
-	for _, e := range []error{sql.ErrConnDone, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return errors.As(err, new(net.Error)) // as are those of system calls
+	is := func(e error) bool { return errors.Is(err, e) }
+	return slices.ContainsFunc([]error{sql.ErrConnDone, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF}, is) ||
+		errors.As(err, new(net.Error)) // as are those of system calls
 }
 
 // Class returns what the error means.
@@ -230,7 +227,6 @@ func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, 
 		problem *Problem
 		verify  *tls.CertificateVerificationError
 		unknown x509.UnknownAuthorityError
-		lookup  *net.DNSError
 		op      *net.OpError
 	)
 	switch {
@@ -242,7 +238,7 @@ func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, 
 		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, verify.Err)
 	case errors.As(err, &unknown): // of sslmode=verify-ca
 		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, unknown)
-	case errors.As(err, &lookup):
+	case errors.As(err, new(*net.DNSError)):
 		return fmt.Errorf("%w: %s: its name is not found; correct the host in the database URL", backlog.ErrUnavailable, at)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrUnavailable, at, limit, t.NameServer)

@@ -249,6 +249,15 @@ func Values(ctx context.Context, db *DB, text string, args []any, n int) ([][]an
 	return Each(ctx, db, text, args, func(rows *sql.Rows) ([]any, error) { return ScanValues(rows, n) })
 }
 
+// Mapped returns what f makes of each.
+func Mapped[From, To any](list []From, f func(From) To) []To {
+	out := make([]To, len(list))
+	for i, v := range list {
+		out[i] = f(v)
+	}
+	return out
+}
+
 // Distinct returns the first of each.
 func Distinct(list []string) (once []string) {
 	for _, s := range list {

@@ -204,10 +204,12 @@ func KeyRange(op string, cols []string, key backlog.Key, first ...any) (string, 
 	return "(" + strings.Join(cols, ", ") + ") " + op + " (" + marks + ")", args
 }
 
-// Bind adds the parts of the key to the arguments of a statement.
-func Bind(args []any, k backlog.Key) []any {
-	for i := range k.Len() {
-		args = append(args, k.Part(i))
+// Bind adds the parts of the keys to the arguments of a statement.
+func Bind(args []any, keys ...backlog.Key) []any {
+	for _, k := range keys {
+		for i := range k.Len() {
+			args = append(args, k.Part(i))
+		}
 	}
 	return args
 }
@@ -266,10 +268,7 @@ func Kinds(rawURL string, known ...Server) (Server, error) {
 	scheme, _, ok := strings.Cut(rawURL, ":")
 	i := slices.IndexFunc(known, func(s Server) bool { return slices.Contains(s.Text().Schemes, strings.ToLower(scheme)) })
 	if !ok || i < 0 {
-		var words []string
-		for _, s := range known {
-			words = append(words, s.Text().Schemes...)
-		}
+		words := slices.Concat(Mapped(known, func(s Server) []string { return s.Text().Schemes })...)
 		return nil, URLProblemf(mapping.DidYouMean(scheme, words, "write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE"),
 			"the database is not a URL of a known kind")
 	}

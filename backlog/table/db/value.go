@@ -117,10 +117,7 @@ func (e *KeyError) Error() string { return e.text }
 // NotAKey is the *KeyError for keys that have a type of the database's own, which it
 // alone can read.
 func NotAKey(table string, columns []*Column, k backlog.Key) error {
-	types := make([]string, len(columns))
-	for i, c := range columns {
-		types[i] = "column " + c.Name + " is " + c.Decl
-	}
+	types := Mapped(columns, func(c *Column) string { return "column " + c.Name + " is " + c.Decl })
 	return &KeyError{fmt.Sprintf("%q is not a key of table %s: %s", k, table, strings.Join(types, ", "))}
 }
 

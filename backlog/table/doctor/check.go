@@ -165,12 +165,8 @@ func Statuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (leftAlo
 		return cmp.Or(cmp.Compare(c.ByStatus[b], c.ByStatus[a]), cmp.Compare(a, b))
 	})
 	if c.Pending()+c.Exhausted == 0 && !slices.ContainsFunc(has, known) {
-		names := slices.Clone(configured)
-		for i, name := range names {
-			names[i] = inspect.Shown(name)
-		}
 		l.AddWarning("statuses", "write under statuses: what the table has; capitals count", "no row has a status of the configuration, which names %s; the table has %s",
-			strings.Join(names, ", "), countedList(has, c.ByStatus))
+			strings.Join(db.Mapped(configured, inspect.Shown), ", "), countedList(has, c.ByStatus))
 		return ""
 	}
 	pending, taken := statusValues(m, m.New, m.Error), 0
@@ -208,10 +204,7 @@ func countedList(list []string, counts map[string]int) string {
 	if len(list) > most {
 		list, more = list[:most], fmt.Sprintf(" and %d more", len(list)-most)
 	}
-	var counted []string
-	for _, s := range list {
-		counted = append(counted, fmt.Sprintf("%s (%d)", inspect.Shown(s), counts[s]))
-	}
+	counted := db.Mapped(list, func(s string) string { return fmt.Sprintf("%s (%d)", inspect.Shown(s), counts[s]) })
 	return strings.Join(counted, ", ") + more
 }
 

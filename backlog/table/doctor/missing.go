@@ -206,22 +206,22 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 		add(status)
 	}
 	add(refreshColumns(types, m, nil)...)
-	inserted, present := timeColumn(types, m.Inserted, m.Zone)
-	if inserted.rest = "NOT NULL"; present != "" {
-		inserted.rest += " DEFAULT " + present
+	at := timeType(types, m.Inserted, m.Zone)
+	inserted := columnDef{name: m.Inserted.Column, decl: at.Decl, rest: "NOT NULL"}
+	if at.Present != "" {
+		inserted.rest += " DEFAULT " + at.Present
 	}
 	add(inserted)
 	for _, tc := range []*mapping.Time{m.Eligible, m.Expires} {
 		if tc != nil {
-			c, _ := timeColumn(types, *tc, m.Zone)
-			add(c)
+			add(columnDef{name: tc.Column, decl: timeType(types, *tc, m.Zone).Decl})
 		}
 	}
 	add(columnDef{m.Attempts, types.Integer, counting, db.Integer}, columnDef{name: m.LastError, decl: types.Text, class: db.Textual})
 	for _, a := range m.Touch {
 		c := columnDef{name: a.Column, decl: types.Status, class: db.Textual}
 		if a.Value.IsNow() {
-			c, _ = timeColumn(types, mapping.Time{Column: a.Column}, m.Zone)
+			c = columnDef{name: a.Column, decl: timeType(types, mapping.Time{}, m.Zone).Decl}
 		}
 		add(c)
 	}
@@ -247,24 +247,19 @@ func (c columnDef) column() db.Column {
 // String is the type and what follows it.
 func (c columnDef) String() string { return strings.TrimRight(c.decl+" "+c.rest, " ") }
 
-// timeColumn returns a column that holds times, and the default that writes the
-// present, if there is one.
-func timeColumn(types db.Types, tc mapping.Time, zone *time.Location) (c columnDef, present string) {
-	form := tc.As
-	if form == "" && cmp.Or(tc.Zone, zone, time.UTC) == time.UTC {
+// timeType returns the type of a column that holds times.
+func timeType(types db.Types, tc mapping.Time, zone *time.Location) db.TimeType {
+	form := cmp.Or(tc.As, "native")
+	if tc.As == "" && cmp.Or(tc.Zone, zone, time.UTC) == time.UTC {
 		form = "utc"
 	}
-	at, ok := types.Times[cmp.Or(form, "native")]
-	if !ok {
-		at = types.Times["text"]
-	}
-	return columnDef{name: tc.Column, decl: at.Decl}, at.Present
+	return cmp.Or(types.Times[form], types.Times["text"])
 }
 
 // timeLike returns a column for times that are written as those in the one of that name,
 // which one of another type would turn into something else; cat is nil for a new table.
 func timeLike(types db.Types, m mapping.Mapping, cat *db.Catalog, name string) (at columnDef, found bool) {
-	at, _ = timeColumn(types, mapping.Time{As: m.Inserted.As, Zone: m.Inserted.Zone}, m.Zone)
+	at.decl = timeType(types, m.Inserted, m.Zone).Decl
 	if cat == nil {
 		return at, false
 	}
@@ -383,11 +378,8 @@ func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading
 		if names[len(names)-1] == "detail" { // SQLite's numbers say nothing
 			values = values[len(names)-1:]
 		}
-		var words []string
-		for _, v := range values {
-			words = append(words, db.AsText(v))
-		}
-		return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " "), err
+		words := slices.DeleteFunc(db.Mapped(values, db.AsText), func(w string) bool { return w == "" })
+		return strings.Join(words, " "), err
 	})
 	return db.Distinct(lines), err
 }

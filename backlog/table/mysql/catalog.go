@@ -82,9 +82,8 @@ func describeColumns(ctx context.Context, q db.Querier, create string, c *db.Cat
 		x.Ordinal, x.Long = is(&x, "enum", "set"), is(&x, longTexts...) || is(&x, "tinyblob", "blob", "mediumblob", "longblob")
 		x.Updated = strings.Contains(strings.ToLower(r["extra"]), "on update")
 		if x.Ordinal {
-			for _, m := range labelPattern().FindAllStringSubmatch(x.Decl, -1) {
-				x.Labels = append(x.Labels, strings.ReplaceAll(m[1], "''", "'"))
-			}
+			found := labelPattern().FindAllStringSubmatch(x.Decl, -1)
+			x.Labels = db.Mapped(found, func(m []string) string { return strings.ReplaceAll(m[1], "''", "'") })
 		} else if x.Class == db.Textual && !is(&x, "json") {
 			x.Length = length
 		}

@@ -70,11 +70,7 @@ func (s *Store) Running(ctx context.Context, uids []string) ([]backlog.Record, e
 	if running := s.Refresh().Running; running != "" {
 		cond = running + " AND " + cond // there is an index for it
 	}
-	args := make([]any, len(uids))
-	for i, uid := range uids {
-		args[i] = uid
-	}
-	return s.records(ctx, cond, "", args)
+	return s.records(ctx, cond, "", db.Mapped(uids, func(uid string) any { return uid }))
 }
 
 func (s *Store) records(ctx context.Context, cond, tail string, args []any) (list []backlog.Record, err error) {

@@ -99,10 +99,7 @@ var (
 // transaction on one database or another.
 func newStep(t *table.Table, source string, n int) (out step, err error) {
 	text, cat, m := t.DB().Text(), t.Catalog(), t.Mapping()
-	keys := make([]string, len(m.ID))
-	for i, name := range m.ID {
-		keys[i] = cat.Find(name, text.FoldsNames).Name
-	}
+	keys := db.Mapped(m.ID, func(name string) string { return cat.Find(name, text.FoldsNames).Name })
 	given := t.Given()
 	out.sqlText, err = parseSQL(source, n, text, func(name string) (string, error) {
 		c := cat.Find(name, text.FoldsNames)
@@ -150,20 +147,14 @@ func (p param) value(r *backlog.Record) any {
 }
 
 func (s *step) args(r *backlog.Record) []any {
-	args := make([]any, len(s.from))
-	for i, p := range s.from {
-		args[i] = p.value(r)
-	}
-	return args
+	return db.Mapped(s.from, func(p param) any { return p.value(r) })
 }
 
 // Steps returns how many statements there are and the columns that they have
 // for parameters, each once.
 func (w *SQLHandler) Steps() (n int, parameters []string) {
 	for _, s := range w.steps {
-		for _, p := range s.from {
-			parameters = append(parameters, p.name)
-		}
+		parameters = append(parameters, db.Mapped(s.from, func(p param) string { return p.name })...)
 	}
 	return len(w.steps), db.Distinct(parameters)
 }
