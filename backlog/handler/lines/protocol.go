@@ -63,7 +63,7 @@ func request(attempt string, r *backlog.Record) ([]byte, error) {
 	told := new(backlog.Record)
 	told.Names, told.Values = r.Told()
 	told.Values[0] = attempt
-	b, err := told.ColumnsJSON()
+	b, err := told.AppendColumnsJSON(make([]byte, 0, 512))
 	if err != nil {
 		return nil, err
 	}
