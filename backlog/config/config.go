@@ -122,15 +122,7 @@ func Load(r io.Reader, name string, lookup func(string) (string, bool), known Kn
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	d := newDecoder(name, lookup, known)
-	var c *Config
-	if top, ok := d.top(text); ok {
-		c = d.value(top, "", top).config()
-	}
-	if err := d.err(); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return parse(text, name, lookup, known, value.config)
 }
 
 func defaults() *Config {

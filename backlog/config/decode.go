@@ -32,8 +32,16 @@ type decoder struct {
 	errs   []*Error
 }
 
-func newDecoder(file string, lookup func(string) (string, bool), known Known) *decoder {
-	return &decoder{file: file, lookup: lookup, known: known, places: map[string]*yaml.Node{"": {Line: 1}}}
+// parse reads the only document in a text. An error joins one for each thing that is wrong.
+func parse[T any](text []byte, file string, lookup func(string) (string, bool), known Known, read func(top value) T) (t T, err error) {
+	d := &decoder{file: file, lookup: lookup, known: known, places: map[string]*yaml.Node{"": {Line: 1}}}
+	if top, ok := d.top(text); ok {
+		t = read(d.value(top, "", top))
+	}
+	if err := d.err(); err != nil {
+		return *new(T), err
+	}
+	return t, nil
 }
 
 // place returns the place of the path. One that is not in the file has the place

@@ -31,17 +31,16 @@ func (p Policy) keeps() mapping.Policy {
 // ParsePolicy reads what the key policy of the file may hold, in one line: the
 // name of a policy, or YAML such as fibonacci: {unit: 5m}, with braces around it
 // or without. An error joins one for each thing that is wrong.
-func ParsePolicy(text string, known ...Settings) (Policy, error) {
-	d := newDecoder("", nil, Known{Policies: known})
-	top, ok := d.top([]byte(text))
-	if !ok {
-		return Policy{}, errors.New("neither the name of a policy nor one with settings; write fibonacci or 'fibonacci: {unit: 5m}'")
+func ParsePolicy(text string, known ...Settings) (p Policy, err error) {
+	isYAML := false
+	p, err = parse([]byte(text), "", nil, Known{Policies: known}, func(v value) Policy {
+		isYAML = true
+		return v.policy()
+	})
+	if !isYAML {
+		err = errors.New("neither the name of a policy nor one with settings; write fibonacci or 'fibonacci: {unit: 5m}'")
 	}
-	p := d.value(top, "", top).policy()
-	if err := d.err(); err != nil {
-		return Policy{}, err
-	}
-	return p, nil
+	return p, err
 }
 
 // policy decodes the name of a policy, or a mapping from it to its settings.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"time"
 
 	"backlog/backlog/mapping"
@@ -12,26 +11,18 @@ import (
 // ParseTiers reads what the key tiers of the file may hold, or a mapping with that key alone.
 // Cron tiers without a timezone of their own are in loc. An error joins one for each thing
 // that is wrong.
-func ParseTiers(text string, loc *time.Location) (s *tiers.Schedule, err error) {
-	d := newDecoder("", nil, Known{})
-	top, ok := d.top([]byte(text))
-	if err := d.err(); err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, errors.New("nothing is written; write tiers: [{max_age: 1d, every: 5m}]")
-	}
-	v := d.value(top, "", top)
-	read := func(v value) { s = v.tiers(loc, false) }
-	if v.isMapping() {
-		v.object(keys{"tiers": read})
-	} else {
-		read(d.value(top, "tiers", top))
-	}
-	if s == nil {
-		d.failf("tiers", "missing; a schedule needs at least one: %s", exampleOf(false))
-	}
-	return s, d.err()
+func ParseTiers(text string, loc *time.Location) (*tiers.Schedule, error) {
+	return parse([]byte(text), "", nil, Known{}, func(v value) (s *tiers.Schedule) {
+		if v.isMapping() {
+			v.object(keys{"tiers": func(v value) { s = v.tiers(loc, false) }})
+		} else {
+			s = v.d.value(v.node, "tiers", v.node).tiers(loc, false)
+		}
+		if s == nil {
+			v.d.failf("tiers", "missing; a schedule needs at least one: %s", exampleOf(false))
+		}
+		return s
+	})
 }
 
 // tiers decodes the list of tiers. Cron tiers without a timezone of their own
