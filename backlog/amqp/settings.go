@@ -83,8 +83,8 @@ const maxTTL = 315_360_000_000
 func (s *Settings) Check(fail func(field, problem string)) {
 	checkURLs(s.URL, fail)
 	k := &s.Sneakers
-	if last := s.delays(); len(last) > 0 && last[len(last)-1].milliseconds > maxTTL {
-		fail("sneakers.max_retries", fmt.Sprintf("the last delay would be %d ms, and the broker takes %d at most", last[len(last)-1].milliseconds, int64(maxTTL)))
+	if last := s.ttl(s.delay(k.MaxRetries)); k.MaxRetries > 0 && last > maxTTL {
+		fail("sneakers.max_retries", fmt.Sprintf("the last delay would be %d ms, and the broker takes %d at most", last, int64(maxTTL)))
 	}
 	if k.RoutingKey == "#" && k.RequeueExchange != "" && k.RequeueExchange != s.Queue+"-retry-requeue" {
 		fail("sneakers.retry_routing_key", fmt.Sprintf("with # every queue that shares the exchange %s would get each message that is tried again; write the queue's own key, such as %s", k.RequeueExchange, s.Queue))
@@ -128,31 +128,27 @@ func (s *Settings) Policy() *backlog.Policy {
 	}}
 }
 
-// A delay is one of the queues in which failures wait.
-type delay struct {
-	seconds      int64 // the header `backoff`, and the end of the queue's name
-	milliseconds int64
-}
-
-// delays returns the delay after each failure, from the first to the last.
-func (s *Settings) delays() (list []delay) {
+// delays returns the delay after each failure, from the first to the last, in seconds.
+func (s *Settings) delays() (list []int64) {
 	for n := 1; n <= s.Sneakers.MaxRetries; n++ {
 		list = append(list, s.delay(n))
 	}
 	return list
 }
 
-func (s *Settings) delay(n int) delay {
+func (s *Settings) delay(n int) int64 {
 	wait, _ := s.Policy().Wait(n)
-	seconds := int64(wait / time.Second)
-	return delay{seconds, seconds * int64(s.Sneakers.Multiplier)}
+	return int64(wait / time.Second)
 }
+
+// ttl returns the delay as the broker keeps it, in milliseconds.
+func (s *Settings) ttl(delay int64) int64 { return delay * int64(s.Sneakers.Multiplier) }
 
 // Delays says how long messages wait after each failure.
 func (s *Settings) Delays() string {
 	var list []string
 	for _, d := range s.delays() {
-		list = append(list, (time.Duration(d.milliseconds) * time.Millisecond).String())
+		list = append(list, (time.Duration(s.ttl(d)) * time.Millisecond).String())
 	}
 	if len(list) == 0 {
 		return "none: a failure goes to the error queue at once"
@@ -285,13 +281,13 @@ func (s *Settings) Topology(major int) (t Topology) {
 		}
 	}
 	for _, d := range s.delays() {
-		name := backoff + "-" + strconv.FormatInt(d.seconds, 10)
-		args := amqp.Table{"x-dead-letter-exchange": requeue, "x-message-ttl": d.milliseconds}
+		name := backoff + "-" + strconv.FormatInt(d, 10)
+		args := amqp.Table{"x-dead-letter-exchange": requeue, "x-message-ttl": s.ttl(d)}
 		if s.Sneakers.Queues == "quorum" {
 			maps.Copy(args, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
 		}
 		t.Queues = append(t.Queues, Queue{Name: name, Arguments: args})
-		t.Bindings = append(t.Bindings, Binding{backoff, name, "", amqp.Table{"backoff": d.seconds}})
+		t.Bindings = append(t.Bindings, Binding{backoff, name, "", amqp.Table{"backoff": d}})
 	}
 	return t
 }

@@ -334,7 +334,7 @@ func (c *Source) message(h *held, s backlog.Settlement) message {
 	}
 	p := again(&h.Delivery)
 	d := c.delay(min(s.Failures.Count, c.Sneakers.MaxRetries))
-	p.Headers["backoff"], p.Headers["count"] = d.seconds, int64(s.Failures.Count)
+	p.Headers["backoff"], p.Headers["count"] = d, int64(s.Failures.Count)
 	return message{c.backoffExchange(), c.backKey(h.RoutingKey), p}
 }
 

@@ -197,9 +197,9 @@ func TestTopology(t *testing.T) {
 		s.Sneakers.Base = time.Duration(base) * time.Second
 		var list []string
 		for _, d := range s.delays() {
-			list = append(list, fmt.Sprint(d.seconds))
-			if d.milliseconds != d.seconds*1000 {
-				t.Errorf("%d: %v", base, d)
+			list = append(list, fmt.Sprint(d))
+			if s.ttl(d) != d*1000 {
+				t.Errorf("%d: %d ms for %d s", base, s.ttl(d), d)
 			}
 		}
 		if got := strings.Join(list, " "); got != want {

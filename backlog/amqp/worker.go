@@ -137,10 +137,7 @@ func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
 // answer publishes the outcome until the broker has it, and then acknowledges the request.
 // After an error the broker gives the request again.
 func (w *Worker) answer(ctx context.Context, h *held, o *outcome) error {
-	body, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
+	body, _ := json.Marshal(o) // whose id was in the request
 	m := message{"", outcomeQueue(w.name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: o.AttemptID, Type: outcomeType, Timestamp: time.Now()}}
 	for {
 		refused, err := h.session.post(ctx, m)

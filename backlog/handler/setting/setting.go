@@ -59,14 +59,13 @@ func Text(r *backlog.Record, column string) (text string, null bool, err error) 
 		return "", false, fmt.Errorf("the record has no column %s; see table.columns", column)
 	}
 	b, err := json.Marshal(v)
-	if err != nil {
+	s := (*string)(nil)
+	switch {
+	case err != nil:
 		return "", false, fmt.Errorf("column %s: %w", column, err)
-	}
-	var s *string
-	if json.Unmarshal(b, &s) != nil {
-		return string(b), false, nil // no string
-	}
-	if s == nil {
+	case json.Unmarshal(b, &s) != nil: // no string
+		return string(b), false, nil
+	case s == nil:
 		return "", true, nil
 	}
 	return *s, false, nil
