@@ -65,21 +65,16 @@ func requestOf(d *amqp.Delivery) (r backlog.Record, q request, err error) {
 	return r, q, err
 }
 
-// columnsOf returns the columns of a record in their order.
+// columnsOf returns the columns of a record, which is good JSON, in their order.
 func columnsOf(object json.RawMessage) (names []string, values []any, err error) {
 	d := json.NewDecoder(bytes.NewReader(object))
-	if _, err := d.Token(); err != nil {
-		return nil, nil, err
+	if begin, _ := d.Token(); begin != json.Delim('{') {
+		return nil, nil, errors.New("has no record")
 	}
 	for d.More() {
-		name, err := d.Token()
+		name, _ := d.Token()
 		var raw json.RawMessage
-		if err == nil {
-			err = d.Decode(&raw)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
+		_ = d.Decode(&raw)
 		var v any = raw // as it is written: a number may be longer than a float64
 		if strings.IndexByte(`"tfn`, raw[0]) >= 0 {
 			v = nil

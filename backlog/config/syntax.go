@@ -29,13 +29,9 @@ func syntaxLine(text []byte, err error) int {
 	return line
 }
 
-var (
-	// unspaced is a line with a key but no space between it and its value. YAML
-	// takes that for a text, and stumbles later.
-	unspaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*(- +)?\w+:[^\s/]`) })
-	// indent is a line that is indented with a tab.
-	indent = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^ *\t`) })
-)
+// unspaced is a line with a key but no space between it and its value. YAML
+// takes that for a text, and stumbles later.
+var unspaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*(- +)?\w+:[^\s/]`) })
 
 // syntaxError words an error of the parser for people who do not know it, and
 // says which line to look at. The parser's own words can hold a piece of the
@@ -52,7 +48,7 @@ func syntaxError(text []byte, err error) (line int, problem string) {
 			}
 		}
 	}
-	if indent().MatchString(lines[line]) {
+	if strings.HasPrefix(strings.TrimLeft(lines[line], " "), "\t") {
 		return line, "a tab in front of the line; indent with spaces"
 	}
 	for _, known := range syntaxErrors {

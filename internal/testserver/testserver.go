@@ -75,14 +75,14 @@ func own(tb testing.TB, db *sql.DB, create, drop string) {
 // names of [Name], and are removed by those who made them.
 func RedisURL(tb testing.TB) string {
 	tb.Helper()
-	return listening(tb, "Redis", "BACKLOG_TEST_REDIS", "redis://127.0.0.1:6379/0").String()
+	return reach(tb, "Redis", "BACKLOG_TEST_REDIS", "redis://127.0.0.1:6379/0", dial).String()
 }
 
 // RabbitMQURL returns the URL of a RabbitMQ, or skips the test likewise; its user may do
 // anything. Names of [Name] are removed by those who made them.
 func RabbitMQURL(tb testing.TB) *url.URL {
 	tb.Helper()
-	return listening(tb, "RabbitMQ", "BACKLOG_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672/")
+	return reach(tb, "RabbitMQ", "BACKLOG_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672/", dial)
 }
 
 // RabbitMQVhost makes a vhost that is deleted when the test has ended, and returns its URL
@@ -115,16 +115,13 @@ func RabbitMQVhost(tb testing.TB) (u *url.URL, ctl func(arguments ...string) str
 	return u, ctl
 }
 
-// listening returns the URL of the server, or skips the test.
-func listening(tb testing.TB, what, env, otherwise string) *url.URL {
-	tb.Helper()
-	return reach(tb, what, env, otherwise, func(ctx context.Context, u *url.URL) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", u.Host)
-		if err == nil {
-			conn.Close()
-		}
-		return err
-	})
+// dial returns an error unless somebody listens there.
+func dial(ctx context.Context, u *url.URL) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", u.Host)
+	if err == nil {
+		conn.Close()
+	}
+	return err
 }
 
 // reach returns the URL of the server if it can be reached. Where nobody has said that
