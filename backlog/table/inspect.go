@@ -159,7 +159,7 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 
 // CountBy counts the rows by the values of an expression as text; NULL is "NULL".
 func (t *Table) CountBy(ctx context.Context, expr string) (map[string]int, error) {
-	groups, err := db.Values(ctx, t.db, "SELECT "+expr+", count(*) FROM "+t.name+prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, 2)
+	groups, err := db.Values(ctx, t.db, "SELECT "+expr+", count(*) FROM "+t.name+db.Prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, 2)
 	counts := make(map[string]int)
 	for _, g := range groups {
 		name := "NULL"
@@ -170,13 +170,6 @@ func (t *Table) CountBy(ctx context.Context, expr string) (map[string]int, error
 		counts[name] += n
 	}
 	return counts, err
-}
-
-func prefixed(prefix, s string) string {
-	if s == "" {
-		return ""
-	}
-	return prefix + s
 }
 
 // band returns an expression for the number of the band that a row's date of insertion is in:
@@ -241,7 +234,7 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 // Rules returns up to 1,000 rules of rows under the policy refresh, each once.
 func (t *Table) Rules(ctx context.Context, column string) ([]string, error) {
 	col := t.text.Quote(t.catalog.Find(column, t.text.FoldsNames).Name)
-	text := "SELECT DISTINCT " + col + " FROM " + t.name + " WHERE " + strings.Join(nonEmpty(col+" IS NOT NULL", t.where.cond), " AND ") + " LIMIT 1000"
+	text := "SELECT DISTINCT " + col + " FROM " + t.name + " WHERE " + strings.Join(db.NonEmpty(col+" IS NOT NULL", t.where.cond), " AND ") + " LIMIT 1000"
 	rows, err := db.Values(ctx, t.db, text, nil, 1)
 	return db.Mapped(rows, func(row []any) string { return db.AsText(t.d.Value(nil, row[0])) }), err
 }

@@ -100,7 +100,7 @@ type step struct {
 // no range of times has.
 func (t *layout) steps(after backlog.Cursor) []step {
 	at := t.inserted.quoted
-	undated := "(" + strings.Join(nonEmpty(at+" IS NULL", t.text.ZeroDate(t.inserted.column)), " OR ") + ")"
+	undated := "(" + strings.Join(db.NonEmpty(at+" IS NULL", t.text.ZeroDate(t.inserted.column)), " OR ") + ")"
 	list := []step{{segDated, db.Distinct(append([]string{at}, t.key...)), "NOT " + undated, nil}, {segOldest, t.key, undated, nil}}
 	if after.IsZero() {
 		return list
@@ -182,7 +182,7 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 	if p == inspect.Requeued && len(t.requeueSet) == 0 {
 		return c, problem("say what a new record has, such as new: {when: …, set: …}", "statuses.new says no way back to new")
 	}
-	c = choice{sets: t.sets(&f, p), conds: append(nonEmpty(t.where.cond), t.keyed()...), Filter: f}
+	c = choice{sets: t.sets(&f, p), conds: append(db.NonEmpty(t.where.cond), t.keyed()...), Filter: f}
 	if len(c.sets) == 0 && p == inspect.Requeued && f.State == "" {
 		return c, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)
 	}

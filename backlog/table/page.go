@@ -72,7 +72,7 @@ func (t *layout) missing(word string) string {
 		or = append(or, t.inserted.quoted+" IS NULL")
 	}
 	if t.inserted.spec.Zero == word {
-		or = append(or, nonEmpty(t.text.ZeroDate(t.inserted.column))...)
+		or = append(or, db.NonEmpty(t.text.ZeroDate(t.inserted.column))...)
 	}
 	if len(or) == 0 {
 		return ""
@@ -197,10 +197,10 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass)
 		if t.retry.next == nil {
 			// The class says how many failures there are, exactly; that there are
 			// some would only tempt a planner to go through all of them.
-			b.cond = strings.Join(nonEmpty(b.base, t.retry.within()), " AND ")
+			b.cond = strings.Join(db.NonEmpty(b.base, t.retry.within()), " AND ")
 		}
 	}
-	conds := append(t.pending(b), nonEmpty(c.cond)...)
+	conds := append(t.pending(b), db.NonEmpty(c.cond)...)
 	var args []any
 	add := func(cond string, a ...any) { conds, args = append(conds, cond), append(args, a...) }
 	addRange := func(op string, cols []string, key backlog.Key, first ...any) {
@@ -265,7 +265,7 @@ func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) 
 			or = append(or, x.col.quoted+" IS NULL")
 		}
 		if x.col.spec.Zero != "skip" {
-			or = append(or, nonEmpty(t.text.ZeroDate(x.col.column))...)
+			or = append(or, db.NonEmpty(t.text.ZeroDate(x.col.column))...)
 		}
 		add("("+strings.Join(or, " OR ")+")", x.bound(*x.col.known(), q.Now))
 	}
@@ -273,7 +273,7 @@ func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) 
 
 // pending returns the conditions that a row of the branch meets.
 func (t *layout) pending(b branch) []string {
-	return append(nonEmpty(b.cond, t.where.cond), t.keyed()...)
+	return append(db.NonEmpty(b.cond, t.where.cond), t.keyed()...)
 }
 
 // keyed returns the condition for each part of the key that may be NULL.
@@ -315,9 +315,9 @@ func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (backlog.Pag
 // addAge adds the condition for the pass's ages.
 func (t *layout) addAge(q backlog.Query, add func(string, ...any)) {
 	var args []any
-	or := nonEmpty(t.missing("newest"))
+	or := db.NonEmpty(t.missing("newest"))
 	if q.Widest {
-		or = append(or, nonEmpty(t.missing("oldest"))...)
+		or = append(or, db.NonEmpty(t.missing("oldest"))...)
 	}
 	if t.inserted.known() != nil {
 		or, args = append(or, t.inserted.quoted+" >= ?"), []any{t.writeForm(t.inserted).Lower(q.Since)}
@@ -401,7 +401,7 @@ func (t *layout) reading(b branch, conds, columns []string) Reading {
 	return Reading{
 		What: fmt.Sprintf("%s records, %s", b.lane, b.cond), Equal: slices.Sorted(slices.Values(t.names(equal))),
 		Columns: db.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
-		Where:   strings.Join(append(slices.Clip(conds), nonEmpty(t.where.cond)...), " AND "),
+		Where:   strings.Join(append(slices.Clip(conds), db.NonEmpty(t.where.cond)...), " AND "),
 		Order:   t.names(slices.Concat(columns, t.key)),
 	}
 }
@@ -410,7 +410,7 @@ func (t *layout) reading(b branch, conds, columns []string) Reading {
 // who want to know before they grant.
 func (t *layout) Statements() []string {
 	var list []string
-	add := func(s string) { list = append(list, nonEmpty(t.text.Place(s))...) }
+	add := func(s string) { list = append(list, db.NonEmpty(t.text.Place(s))...) }
 	place := backlog.Cursor{Key: backlog.NewKey(slices.Repeat([]any{""}, len(t.key))...)}
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
 		terms := t.terms(lane)

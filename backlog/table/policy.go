@@ -117,15 +117,13 @@ func (r *resolver) retry() {
 	c.last = r.policyTime(m.Last)
 	if m.Next != "" {
 		c.next = r.policyTime(m.Next)
-	}
-	if m.InRetry != "" {
-		set := func(text string) []assign {
+		if m.InRetry != "" {
 			r.policyColumn(m.InRetry)
-			return []assign{r.assign("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})}
+			set := func(text string) []assign {
+				return []assign{r.assign("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})}
+			}
+			c.retrying, c.done = set("true"), set("false")
 		}
-		c.retrying, c.done = set("true"), set("false")
-	}
-	if c.next != nil {
 		c.ended = append([]assign{{col: c.next.quoted, expr: "NULL"}}, c.done...)
 	}
 	r.t.retry = c

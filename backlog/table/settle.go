@@ -22,8 +22,8 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	}, func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) })
 }
 
-// WriteGroup calls whole to write the group. Where that returns backlog.ErrConflict, all
-// must be rolled back, and one is called for each row, to tell which.
+// WriteGroup calls whole to write the group. Where that returns backlog.ErrConflict, or the
+// database refuses a row, all must be rolled back, and one is called for each row, to tell which.
 func (t *Table) WriteGroup(
 	ctx context.Context, group []backlog.Settlement, whole func(context.Context) error, one func(context.Context, *sql.Tx, int) error,
 ) (left []backlog.Unsettled, err error) {
@@ -35,7 +35,7 @@ func (t *Table) WriteGroup(
 	}
 	err = t.db.Within(ctx, func(ctx context.Context) error {
 		err := whole(ctx)
-		if left = nil; errors.Is(err, backlog.ErrConflict) {
+		if left = nil; errors.Is(err, backlog.ErrConflict) || t.db.Class(err) == db.Refused {
 			left, err = t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return one(ctx, tx, i) })
 		}
 		for i := range group {
@@ -127,11 +127,8 @@ func (t *Table) settleBatches(ctx context.Context, works []work) error {
 	return t.InTx(ctx, func(tx *sql.Tx) error {
 		for _, x := range writes {
 			n, err := t.prepared.Exec(ctx, tx, t.text.Place(x.Text), x.Args)
-			if t.db.Class(err) == db.Refused || err == nil && n != int64(len(x.rows)) {
-				return backlog.ErrConflict
-			}
-			if err != nil {
-				return err
+			if err != nil || n != int64(len(x.rows)) {
+				return cmp.Or(err, backlog.ErrConflict)
 			}
 			if n, err := t.still(ctx, tx, x.work); n > 0 || err != nil {
 				return cmp.Or(err, backlog.ErrConflict)
@@ -203,7 +200,7 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 	if !s.Record.Unsure {
 		return backlog.ErrConflict
 	}
-	conds := append([]string{t.text.KeyIn(t.key, 1)}, nonEmpty(t.where.cond)...)
+	conds := append([]string{t.text.KeyIn(t.key, 1)}, db.NonEmpty(t.where.cond)...)
 	for _, x := range t.actions[s.Target].status {
 		cond := x.col + " IS NOT NULL" // a time or a count
 		if x.fixed && x.value == nil {
@@ -278,7 +275,7 @@ func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, er
 func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error) error {
 	s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess}
 	find, key := t.lockText(t.workOf(s))
-	for _, text := range nonEmpty(find, t.update(t.workOf(s)).Text) { // the transaction may have the only connection
+	for _, text := range db.NonEmpty(find, t.update(t.workOf(s)).Text) { // the transaction may have the only connection
 		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text)); err != nil {
 			return err
 		}
@@ -454,10 +451,6 @@ func (t *layout) perRow(a assign, rows []*backlog.Settlement, args []any) (strin
 	}
 	when := " WHEN " + strings.Join(t.key, " = ? AND ") + " = ? THEN " + t.text.Cast(t.quotedColumn(a.col))
 	return "CASE" + strings.Repeat(when, len(rows)) + " END", args
-}
-
-func nonEmpty(list ...string) []string {
-	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
 
 func setText(set []assign) string {

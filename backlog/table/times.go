@@ -155,7 +155,7 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 func (t *Table) proveForms(ctx context.Context, now time.Time) error {
 	raws := make([][]any, len(t.times))
 	for _, dir := range []string{" ASC", " DESC"} {
-		rest := fmt.Sprint(prefixed(" WHERE ", t.where.cond), " ORDER BY ", strings.Join(t.key, dir+", "), dir, " LIMIT ", sampleRows)
+		rest := fmt.Sprint(db.Prefixed(" WHERE ", t.where.cond), " ORDER BY ", strings.Join(t.key, dir+", "), dir, " LIMIT ", sampleRows)
 		n, err := t.sampleTimes(ctx, t.times, rest, raws)
 		if err != nil {
 			return err

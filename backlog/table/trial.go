@@ -177,7 +177,7 @@ func (t *Table) Untaken(place string, w Write, err error) error {
 // can differ and be the same to the database: to a collation that takes 'New' for
 // 'NEW', that knows no accents, or no spaces at the end.
 func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x Write, key backlog.Key) error {
-	text := "SELECT " + t.standingCase(strconv.Itoa) + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + prefixed(" AND ", t.where.cond)
+	text := "SELECT " + t.standingCase(strconv.Itoa) + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + db.Prefixed(" AND ", t.where.cond)
 	standing := len(t.branches) // of a row that the filter leaves out
 	err := tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, key)...).Scan(&standing)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

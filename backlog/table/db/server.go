@@ -258,6 +258,19 @@ func Mapped[From, To any](list []From, f func(From) To) []To {
 	return out
 }
 
+// NonEmpty returns the texts that are not empty.
+func NonEmpty(list ...string) []string {
+	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+}
+
+// Prefixed returns the text behind the prefix, "" if it is empty.
+func Prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
 // Distinct returns the first of each.
 func Distinct(list []string) (once []string) {
 	for _, s := range list {

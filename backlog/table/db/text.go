@@ -107,10 +107,7 @@ func (t *Text) Literal(v any) string {
 	case nil:
 		return "NULL"
 	case bool:
-		if v {
-			return t.True
-		}
-		return t.False
+		return map[bool]string{true: t.True, false: t.False}[v]
 	case int64:
 		return strconv.FormatInt(v, 10)
 	case float64:
@@ -257,10 +254,7 @@ func (t *Text) Index(c *Catalog, table, name string, columns []string, where str
 			columns[at] += "(100)"
 		}
 	}
-	if where != "" {
-		where = " WHERE " + where
-	}
-	return create + " " + t.Quote(name) + " ON " + table + " (" + strings.Join(columns, ", ") + ")" + where
+	return create + " " + t.Quote(name) + " ON " + table + " (" + strings.Join(columns, ", ") + ")" + Prefixed(" WHERE ", where)
 }
 
 // Kinds returns the dialect for a URL.

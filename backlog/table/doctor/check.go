@@ -217,14 +217,11 @@ func statusValues(m mapping.Mapping, states ...mapping.State) (list []string) {
 			return nil
 		}
 		for _, v := range values {
-			text := v.Text
 			if v.Null {
-				text = "NULL"
+				v.Text = "NULL"
 			}
-			if !slices.Contains(list, text) {
-				list = append(list, text)
-			}
+			list = append(list, v.Text)
 		}
 	}
-	return list
+	return db.Distinct(list)
 }

@@ -378,8 +378,7 @@ func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading
 		if names[len(names)-1] == "detail" { // SQLite's numbers say nothing
 			values = values[len(names)-1:]
 		}
-		words := slices.DeleteFunc(db.Mapped(values, db.AsText), func(w string) bool { return w == "" })
-		return strings.Join(words, " "), err
+		return strings.Join(db.NonEmpty(db.Mapped(values, db.AsText)...), " "), err
 	})
 	return db.Distinct(lines), err
 }
@@ -393,13 +392,8 @@ func MissingIndexes(ctx context.Context, t *table.Table, now time.Time) ([]strin
 
 // hints returns the statements of the plans. Where an index has no condition, one
 // can serve several states.
-func hints(plans []Plan) (list []string) {
-	for _, p := range plans {
-		if p.Hint != "" {
-			list = append(list, p.Hint)
-		}
-	}
-	return db.Distinct(list)
+func hints(plans []Plan) []string {
+	return db.NonEmpty(db.Distinct(db.Mapped(plans, func(p Plan) string { return p.Hint }))...)
 }
 
 // indexOf returns the name of the reading's index and the statement that creates it. The

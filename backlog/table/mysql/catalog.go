@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -73,7 +72,7 @@ func describeColumns(ctx context.Context, q db.Querier, create string, c *db.Cat
 	rows, err := db.Rows(ctx, q, "SELECT * FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position", c.In, c.Name)
 	for _, r := range rows {
 		x := db.Column{Name: r["column_name"], Decl: r["column_type"], NotNull: r["is_nullable"] == "NO", Generated: r["generation_expression"] != "", Holds: takes(r["character_set_name"])}
-		length, _ := strconv.Atoi(r["character_maximum_length"]) // 2^32-1 of LONGTEXT
+		length := r.Int("character_maximum_length") // 2^32-1 of LONGTEXT
 		x.Class, x.Time = cmp.Or(classes[x.Decl], classes[typeName(&x)], db.Textual), calendar(&x)
 		if x.Low, x.High = rangeOf(&x); x.High < 1<<24 {
 			x.Most = x.High

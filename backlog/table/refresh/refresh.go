@@ -36,10 +36,7 @@ type Store struct {
 	d *db.DB
 }
 
-var (
-	_ backlog.Beginner = (*Store)(nil)
-	_ backlog.Locker   = (*Store)(nil)
-)
+var _ backlog.Beginner = (*Store)(nil)
 
 // New returns the store of the table, whose mapping must have the columns of the policy.
 func New(t *table.Table) (*Store, error) {
@@ -159,11 +156,7 @@ func (s *Store) write(
 		return nil
 	}
 	return s.WriteGroup(ctx, group, func(ctx context.Context) error {
-		err := s.InTx(ctx, func(tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) })
-		if s.d.Class(err) == db.Refused {
-			return backlog.ErrConflict // of one row
-		}
-		return err
+		return s.InTx(ctx, func(tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) })
 	}, func(ctx context.Context, tx *sql.Tx, i int) error { return rows(ctx, tx, i, i+1) })
 }
 

@@ -57,13 +57,12 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 		return nil, err
 	}
 	out := &db.DB{Server: s}
-	if out.Read, err = s.open(mode, synchronous, min(s.busy, db.Moment), max(1, o.Pool-1)); err != nil {
-		return nil, err
+	out.Read, err = s.open(mode, synchronous, min(s.busy, db.Moment), max(1, o.Pool-1))
+	if err == nil && !o.ReadOnly {
+		out.Write, err = s.open(mode, synchronous, s.busy, 1)
 	}
-	if !o.ReadOnly {
-		if out.Write, err = s.open(mode, synchronous, s.busy, 1); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	pool := out.Read
 	if o.Create {
