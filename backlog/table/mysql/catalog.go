@@ -177,6 +177,8 @@ func rangeOf(c *db.Column) (low, high int64) {
 	bits, ok := widths[typeName(c)]
 	unsigned := strings.Contains(c.Decl, "unsigned")
 	switch {
+	case is(c, "year"): // which makes 2003 of 3
+		return 1901, 2155
 	case !ok || bits == 64 && !unsigned:
 		return 0, 0
 	case unsigned:
