@@ -60,9 +60,6 @@ func (k Key) MarshalJSON() ([]byte, error) {
 	case 0:
 		return []byte("null"), nil
 	case 1:
-		if n, ok := k.parts[0].(int64); ok {
-			return strconv.AppendInt(nil, n, 10), nil
-		}
 		return json.Marshal(forJSON(k.parts[0]))
 	}
 	parts := make([]any, k.Len())

@@ -198,19 +198,17 @@ type pass struct {
 	resume backlog.Resume // from the tier's last pass
 	after  backlog.Resume // for its next one
 
-	list   []backlog.Record // in the order of handling
-	at     int              // so many of them have been looked at
+	all    []backlog.Record // in the order of handling, without a cap
+	list   []backlog.Record // what of them, under the cap, is still to be looked at
 	failed bool             // the failed lane has been looked at again
 	over   bool             // nothing more is started
-	all    []backlog.Record // list without a cap
 
-	staged  []int // of list: they wait for a handler
-	waiting int   // workers that do
-	busy    int   // workers at a call
-	taken   int   // records that were ever staged
-	begun   int   // of them, at a call
-	streak  int   // of failures
-	tried   map[int]bool
+	staged  []*backlog.Record // they wait for a handler
+	waiting int               // workers that do
+	busy    int               // workers at a call
+	taken   int               // records that were ever staged
+	streak  int               // of failures
+	tried   map[int]bool      // records that have come to a call
 
 	lastFailed int           // the last of the failed lane at a call
 	passed     map[turn]bool // what somebody else had taken when its turn came
@@ -225,7 +223,7 @@ type turn struct {
 func place(r *backlog.Record) int { return int(r.Key.Part(0).(int64)) }
 
 // isThrough reports whether there is nothing left to be started.
-func (p *pass) isThrough() bool { return p.at == len(p.list) && len(p.staged) == 0 }
+func (p *pass) isThrough() bool { return len(p.list)+len(p.staged) == 0 }
 
 // fill stages records for the workers of the pass, as many as there are of
 // these, and ends it when there is nothing left to do.
@@ -233,16 +231,16 @@ func (d *daemon) fill(p *pass) {
 	workers := max(1, d.Concurrency)
 	for !p.over && len(p.staged) < workers && (d.MaxRecords == 0 || p.taken < d.MaxRecords) {
 		d.lookAgain(p)
-		if p.at == len(p.list) {
+		if len(p.list) == 0 {
 			break
 		}
-		if d.claim(p, &p.list[p.at]) {
+		r := &p.list[0]
+		if p.list = p.list[1:]; d.claim(p, r) {
 			p.taken++
-			p.staged = append(p.staged, p.at)
+			p.staged = append(p.staged, r)
 		} else {
-			p.passed[turn{place(&p.list[p.at]), p.list[p.at].Lane}] = true
+			p.passed[turn{place(r), r.Lane}] = true
 		}
-		p.at++
 	}
 	for p.waiting < min(workers-p.busy, len(p.staged)) {
 		p.waiting++
@@ -296,8 +294,7 @@ func (d *daemon) call(p *pass) {
 	d.free--
 	p.waiting--
 	p.busy++
-	p.begun++
-	r := &p.list[p.staged[0]]
+	r := p.staged[0]
 	p.staged = p.staged[1:]
 	i := place(r)
 	if r.Lane == backlog.Failed {
@@ -352,11 +349,11 @@ func (d *daemon) answered(c call) {
 func (d *daemon) cut(p *pass) {
 	p.over, p.waiting = true, 0
 	d.queue = slices.DeleteFunc(d.queue, func(q *pass) bool { return q == p })
-	for _, at := range p.staged {
-		d.fates[place(&p.list[at])].flying = false
+	for _, r := range p.staged {
+		d.fates[place(r)].flying = false
 	}
 	p.staged = nil
-	d.pickAgain(p, p.begun)
+	d.pickAgain(p, len(p.tried))
 }
 
 // A call is one under way, until at.
@@ -454,7 +451,7 @@ func (d *daemon) isFlying(place int) bool {
 // lookAgain picks the records of the failed lane anew when that has its turn,
 // if this is not the moment at which the pass began: others have gone on since.
 func (d *daemon) lookAgain(p *pass) {
-	if p.failed || p.at < len(p.list) && p.list[p.at].Lane == backlog.Fresh {
+	if p.failed || len(p.list) > 0 && p.list[0].Lane == backlog.Fresh {
 		return
 	}
 	p.failed = true
@@ -465,6 +462,5 @@ func (d *daemon) lookAgain(p *pass) {
 	failed, _ := d.pick(p, onGround{d}, 0, -1)
 	failed = slices.DeleteFunc(failed, func(r backlog.Record) bool { return !isFailed(r) })
 	p.all = append(slices.DeleteFunc(slices.Clone(p.all), isFailed), failed...)
-	failed = slices.DeleteFunc(failed, func(r backlog.Record) bool { return p.tried[place(&r)] })
-	p.list = slices.Concat(p.list[:p.at], failed, slices.DeleteFunc(slices.Clone(p.list[p.at:]), isFailed))
+	p.list = slices.DeleteFunc(failed, func(r backlog.Record) bool { return p.tried[place(&r)] })
 }

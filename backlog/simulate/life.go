@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -122,18 +121,19 @@ type Attempt struct {
 
 // Attempts returns the first attempts, at most count, no more than the policy
 // grants, and none that is later than the longest duration. random returns numbers that are uniform in [0, 1).
-func Attempts(p *backlog.Policy, count int, random func() float64) iter.Seq[Attempt] {
-	return func(yield func(Attempt) bool) {
-		a := Attempt{N: 1}
-		for yield(a) && a.N < count && !p.GivenUp(a.N) {
-			least, most := p.Wait(a.N)
-			delay := p.Draw(a.N, random())
-			if delay > math.MaxInt64-time.Duration(a.At) { // 292 years after its insertion
-				return
-			}
-			a = Attempt{a.N + 1, a.At + Span(delay), Span(delay), Span(least), Span(most)}
+func Attempts(p *backlog.Policy, count int, random func() float64) []Attempt {
+	a := Attempt{N: 1}
+	list := []Attempt{a}
+	for a.N < count && !p.GivenUp(a.N) {
+		least, most := p.Wait(a.N)
+		delay := p.Draw(a.N, random())
+		if delay > math.MaxInt64-time.Duration(a.At) { // 292 years after its insertion
+			break
 		}
+		a = Attempt{a.N + 1, a.At + Span(delay), Span(delay), Span(least), Span(most)}
+		list = append(list, a)
 	}
+	return list
 }
 
 // A Span is a duration that JSON has in seconds.

@@ -254,21 +254,6 @@ func ticks(greatest, most int, steps []int) (list []int) {
 	return list
 }
 
-// CheckPicture returns why no picture can be drawn into a file of that name: it is
-// asked before a long simulation. What is in the file stays.
-func CheckPicture(name string) error {
-	_, missing := os.Stat(name)
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
-		return err
-	}
-	f.Close()
-	if missing != nil {
-		return os.Remove(name)
-	}
-	return nil
-}
-
 // PictureFormat returns the format of a picture of that name.
 func PictureFormat(name string) (string, error) {
 	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))
