@@ -138,7 +138,7 @@ func (r Resume) IsZero() bool {
 
 // add counts an outcome that was written.
 func (r *Report) add(a *attempt) {
-	if a.givenUp {
+	if a.outcome == Errored && a.Target == RowDead {
 		r.GivenUp++
 	}
 	switch a.outcome {

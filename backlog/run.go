@@ -254,7 +254,7 @@ func (r *run) conclude() {
 		rep.Stopped = StoppedSignal
 	default:
 		rep.Stopped = StoppedMaxRecords
-		rep.Resume.TurnFailed = r.e.MaxRecords == 1 && fresh.handed > 0
+		rep.Resume.TurnFailed = r.e.MaxRecords == 1 && !fresh.last.IsZero()
 	}
 	old := r.pass.Resume
 	if !fresh.ended() && r.e.refresher() == nil { // whose lanes are ordered by waiting time
@@ -429,10 +429,9 @@ func (r *run) ended(j *job, began time.Time, err error) {
 	if a.outcome != HandedOver {
 		dies = e.plan(&a.Settlement, a.outcome, j.began)
 	}
-	a.givenUp = dies == ReasonRetries
 	e.emit(Event{
 		Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec,
-		Outcome: a.outcome, Err: err, GivenUp: a.givenUp, Took: took,
+		Outcome: a.outcome, Err: err, GivenUp: dies == ReasonRetries, Took: took,
 	})
 	if a.outcome == Skipped && errors.As(err, new(*unstarted)) {
 		r.fail(fmt.Errorf("the handler cannot be started: %w", err))
@@ -493,7 +492,6 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) bool {
 func (r *run) dispatched(j *job) {
 	r.report.Selected++
 	l := j.lane
-	l.handed++
 	if j.seq > l.lastSeq {
 		l.lastSeq, l.last, l.lastSection = j.seq, j.rec.Cursor, j.section
 	}

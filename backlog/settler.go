@@ -31,7 +31,6 @@ type attempt struct {
 	*job
 	run     *run
 	outcome Outcome
-	givenUp bool // by the policy
 }
 
 // A settler writes the outcomes of all passes in groups, one after the other. It

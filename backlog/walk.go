@@ -226,7 +226,6 @@ type lane struct {
 	top    Cursor   // before the first record looked at in the first section
 
 	// Guarded by the run's mutex.
-	handed               int    // records given to the handler
 	skipped              bool   // some of them were
 	dropped              int    // claimed, but not dispatched before the stop
 	last                 Cursor // of the last that was
