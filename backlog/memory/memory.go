@@ -68,7 +68,8 @@ type Row struct {
 
 // A Store is a table in memory: a [backlog.Store] that can also count, expire
 // and be locked. Its methods may be called concurrently. A page costs about
-// as much as it has records, however many the table has.
+// as much as it has records, however many the table has; one of the widest tier
+// also looks at those that are too old.
 type Store struct {
 	o Options
 

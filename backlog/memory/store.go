@@ -45,47 +45,26 @@ func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 	return page, nil
 }
 
-// window yields the entries of the query's lane and ages that come after a
-// place.
+// window yields the entries of the query's lane and ages that come after a place, and
+// are due where a policy keeps the lane.
 func (s *Store) window(q backlog.Query, after *entry) iter.Seq[*entry] {
 	lane := s.lanes[q.Lane]
-	if lane.byWait {
-		return s.due(q, after)
-	}
-	since := nanos(q.Since)
 	return func(yield func(*entry) bool) {
 		for e := range lane.after(after, q.After.Before) {
-			if e.at < since {
-				break
-			}
-			if !yield(e) {
-				return
-			}
-		}
-		if !q.Widest {
-			return
-		}
-		if after.at != oldest {
-			after = &entry{at: oldest}
-		}
-		lane.after(after, q.After.Before)(yield)
-	}
-}
-
-// due is window for the lanes that a policy keeps.
-func (s *Store) due(q backlog.Query, after *entry) iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		for e := range s.lanes[q.Lane].after(after, q.After.Before) {
-			at, inOrder := e.Refresh.At, true
-			if !s.refreshes() {
-				if s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since) {
-					continue
+			skip, last := false, false // and all that come after it
+			if !s.refreshes() && (s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since)) {
+				skip, last = true, !lane.byWait && !q.Widest
+			} else if lane.byWait {
+				at, inOrder := e.Refresh.At, true
+				if !s.refreshes() {
+					at, _ = s.o.Policy.Due(e.Failures)
+					inOrder = s.o.Policy.Planned
 				}
-				at, _ = s.o.Policy.Due(e.Failures)
-				inOrder = s.o.Policy.Planned
+				skip = at.After(q.Now)
+				last = skip && inOrder
 			}
-			if late := at.After(q.Now); late && inOrder || !late && !yield(e) {
-				return // late are all behind it
+			if last || !skip && !yield(e) {
+				return
 			}
 		}
 	}
