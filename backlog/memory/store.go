@@ -24,7 +24,6 @@ func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 	defer s.mu.RUnlock()
 	page := backlog.Page{Next: q.After, Records: make([]backlog.Record, 0, min(q.Limit, lane.tree.Len()))}
 	looked := 0
-	var last *entry
 	for e := range s.window(q, after) {
 		if !q.Until.IsZero() {
 			if c := lane.compare(e, until); c > 0 || c == 0 && q.Until.Before {
@@ -34,13 +33,11 @@ func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 		if page.More = looked == q.Limit; page.More {
 			break
 		}
-		looked, last = looked+1, e
+		looked++
+		page.Next = e.cursor()
 		if e.due(q.Now) {
 			page.Records = append(page.Records, s.record(e, q.Lane))
 		}
-	}
-	if last != nil {
-		page.Next = last.cursor()
 	}
 	return page, nil
 }
@@ -194,7 +191,12 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*ba
 	if s.o.Dead == "" || s.refreshes() {
 		return 0, nil
 	}
-	records := s.expired(now, before)
+	records := s.list(func(e *entry) (backlog.Lane, bool) {
+		lane, pending := s.lane(e)
+		over := !e.Inserted.IsZero() && e.Inserted.Before(before) || !e.Expires.IsZero() && e.Expires.Before(now)
+		return lane, pending && over || !pending && lane == backlog.Failed
+	})
+	slices.SortFunc(records, func(a, b backlog.Record) int { return a.Key.Compare(b.Key) })
 	if each != nil {
 		for i := range records {
 			if err = ctx.Err(); err != nil || !each(&records[i]) {
@@ -216,18 +218,16 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*ba
 	return n, err
 }
 
-// expired returns the records that are to get the dead status, by key.
-func (s *Store) expired(now, before time.Time) (list []backlog.Record) {
+// list returns the records of the rows for which the function says so, each in the lane
+// that it says. It looks at every row.
+func (s *Store) list(which func(*entry) (backlog.Lane, bool)) (list []backlog.Record) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, e := range s.rows {
-		lane, pending := s.lane(e)
-		over := !e.Inserted.IsZero() && e.Inserted.Before(before) || !e.Expires.IsZero() && e.Expires.Before(now)
-		if pending && over || !pending && lane == backlog.Failed {
+		if lane, ok := which(e); ok {
 			list = append(list, s.record(e, lane))
 		}
 	}
-	slices.SortFunc(list, func(a, b backlog.Record) int { return a.Key.Compare(b.Key) })
 	return list
 }
 
@@ -342,32 +342,27 @@ func (s *Store) show(e *entry, g *backlog.Settlement) {
 
 // Overdue implements [backlog.Beginner]. It looks at every row.
 func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor, limit int) ([]backlog.Record, error) {
-	list := s.records(func(e *entry) bool { return e.runs() && !e.Refresh.Deadline.After(now) })
+	list := s.list(func(e *entry) (backlog.Lane, bool) {
+		at, _ := after.Order.(int64)
+		behind := after.IsZero() || cmp.Or(cmp.Compare(nanos(e.Refresh.Deadline), at), e.Key.Compare(after.Key)) > 0
+		return e.startedIn(), e.runs() && !e.Refresh.Deadline.After(now) && behind
+	})
 	slices.SortFunc(list, func(a, b backlog.Record) int {
 		return cmp.Or(a.Refresh.Deadline.Compare(b.Refresh.Deadline), a.Key.Compare(b.Key))
 	})
-	list = slices.DeleteFunc(list, func(r backlog.Record) bool {
-		at, _ := after.Order.(int64)
-		return !after.IsZero() && cmp.Or(cmp.Compare(nanos(r.Refresh.Deadline), at), r.Key.Compare(after.Key)) <= 0
-	})
-	return list[:min(len(list), limit)], ctx.Err()
+	list = list[:min(len(list), limit)]
+	for i, r := range list {
+		list[i].Cursor = backlog.Cursor{Order: nanos(r.Refresh.Deadline), Key: r.Key}
+	}
+	return list, ctx.Err()
 }
 
 // Running implements [backlog.Beginner]. It looks at every row.
 func (s *Store) Running(ctx context.Context, uids []string) ([]backlog.Record, error) {
-	return s.records(func(e *entry) bool { return e.Refresh.UID != "" && slices.Contains(uids, e.Refresh.UID) }), ctx.Err()
+	return s.list(func(e *entry) (backlog.Lane, bool) {
+		return e.startedIn(), e.Refresh.UID != "" && slices.Contains(uids, e.Refresh.UID)
+	}), ctx.Err()
 }
 
-// records returns the records of running attempts. Their cursors are for Overdue.
-func (s *Store) records(which func(*entry) bool) (list []backlog.Record) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, e := range s.rows {
-		if which(e) {
-			r := s.record(e, backlog.Lane(min(max(e.Refresh.AttemptNo-1, 0), 1)))
-			r.Cursor = backlog.Cursor{Order: nanos(e.Refresh.Deadline), Key: e.Key}
-			list = append(list, r)
-		}
-	}
-	return list
-}
+// startedIn returns the lane in which the running attempt of the row was started.
+func (e *entry) startedIn() backlog.Lane { return backlog.Lane(min(max(e.Refresh.AttemptNo-1, 0), 1)) }
