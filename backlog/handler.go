@@ -129,15 +129,7 @@ func (o Outcome) String() string {
 // Target returns the state that a settlement of the outcome reaches while the
 // policy has not given the record up; RowOther: it ends no attempt.
 func (o Outcome) Target() RowState {
-	switch o {
-	case Succeeded:
-		return RowSuccess
-	case Rejected:
-		return RowDead
-	case Skipped, HandedOver:
-		return RowOther
-	}
-	return RowError
+	return [...]RowState{Succeeded: RowSuccess, Errored: RowError, Rejected: RowDead, Skipped: RowOther, HandedOver: RowOther}[o]
 }
 
 // Skip is returned by a Handler that made no attempt: the row is left exactly
@@ -171,8 +163,7 @@ func (p *pauseRequest) Unwrap() error { return p.error }
 
 // PauseOf returns the pause that a handler's error asks for, and whether it does.
 func PauseOf(err error) (wait time.Duration, asks bool) {
-	p := (*pauseRequest)(nil)
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*pauseRequest](err); ok {
 		return max(0, p.wait), true
 	}
 	return 0, false

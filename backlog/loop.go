@@ -97,8 +97,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.lock.emit, l.lock.now, l.lock.turn = l.emit, l.Now, make(chan struct{}, 1)
 	var watch sync.WaitGroup
 	watch.Go(func() { l.watch(ctx) })
-	watch.Go(func() { l.collect(ctx) })
-	watch.Go(func() { l.resume(ctx) })
+	watch.Go(func() { l.listen(ctx) })
 	l.safely(func() { l.restore(now) })
 
 	// Recover must be innermost: outside of a skipping wrapper it would
@@ -340,23 +339,19 @@ func (l *Loop) watch(ctx context.Context) {
 	}
 }
 
-// collect asks, every second, what has become of records that were handed over. What
-// goes wrong is said by the next pass that wants to hand over more.
-func (l *Loop) collect(ctx context.Context) {
-	for sleep(ctx, time.Second) {
-		l.safely(func() { _ = l.engine().Collect(ctx) })
-	}
-}
-
-// resume wakes the loop when a pause is over.
-func (l *Loop) resume(ctx context.Context) {
+// listen asks, every second, what has become of records that were handed over, and wakes
+// the loop when a pause is over. What goes wrong is said by the next pass that wants to
+// hand over more.
+func (l *Loop) listen(ctx context.Context) {
 	for was := false; sleep(ctx, pauseEvery); {
 		l.safely(func() {
-			is := l.engine().isPaused()
+			e := l.engine()
+			is := e.isPaused()
 			if was && !is {
 				l.wake(ctx)
 			}
 			was = is
+			_ = e.Collect(ctx)
 		})
 	}
 }

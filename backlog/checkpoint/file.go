@@ -307,21 +307,18 @@ func (l hereLocker) TryLock(ctx context.Context, name string) (backlog.Lock, err
 	}
 	os.MkdirAll(filepath.Dir(l.path), 0o755)
 	file := flock.New(l.path, flock.SetPermissions(0o644))
+	held := hereLock{lock, file}
 	if got, err := file.TryLock(); got || err != nil {
-		return hereLock{lock, file}, nil
+		return held, nil
 	}
 	wctx, cancel := context.WithTimeout(ctx, backlog.TakeOverAfter)
 	defer cancel()
 	file.TryLockContext(wctx, 50*time.Millisecond)
-	err = ctx.Err()
-	if err == nil {
-		err = lock.Check(ctx)
-	}
-	if err != nil {
-		hereLock{lock, file}.Unlock()
+	if err := cmp.Or(ctx.Err(), lock.Check(ctx)); err != nil {
+		held.Unlock()
 		return nil, err
 	}
-	return hereLock{lock, file}, nil
+	return held, nil
 }
 
 type hereLock struct {
