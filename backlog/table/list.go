@@ -61,9 +61,7 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 					return none, err
 				}
 				looked++
-				for _, v := range raw {
-					size += sizeOf(v)
-				}
+				size += sizeOf(raw...)
 				if list.Next = (backlog.Cursor{Segment: s.seg, Key: t.keyOf(raw)}); s.seg == segDated {
 					list.Next.Order = raw[t.inserted.at]
 				}

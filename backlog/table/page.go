@@ -120,9 +120,7 @@ func (t *layout) terms(lane backlog.Lane) (list []term) {
 	}
 	for i, b := range t.branches {
 		if b.lane == lane {
-			for _, c := range classes {
-				list = append(list, term{i, c})
-			}
+			list = append(list, db.Mapped(classes, func(c retryClass) term { return term{i, c} })...)
 		}
 	}
 	return list

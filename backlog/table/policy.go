@@ -372,9 +372,7 @@ func (t *Table) Records(ctx context.Context, q db.Querier, cond, tail string, ar
 		if t.remember(&rec, row) != nil {
 			continue
 		}
-		for _, v := range row {
-			size += sizeOf(v)
-		}
+		size += sizeOf(row...)
 		rec = t.recordOf(row, min(max(rec.Refresh.AttemptNo-1, 0), 1)) // as it was before its start
 		if deadline := t.refresh.Column(mapping.DeadlineAt); deadline != nil {
 			rec.Cursor = backlog.Cursor{Segment: segDated, Order: row[t.timeOf(deadline).at], Key: rec.Key}

@@ -311,9 +311,7 @@ func onceEach(list []assign) []assign {
 // touched returns what is written beside the state: what table.touch says, the
 // count of attempts if there was one, and the columns to be kept.
 func (r *resolver) touched(attempt bool) (also []assign) {
-	for _, a := range r.t.m.Touch {
-		also = append(also, r.assign("table.touch", a))
-	}
+	also = db.Mapped(r.t.m.Touch, func(a mapping.Assignment) assign { return r.assign("table.touch", a) })
 	if attempt && r.t.m.Attempts != "" {
 		r.t.attempts = r.column("table.attempts", r.t.m.Attempts)
 		also = append(also, r.assign("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))

@@ -241,15 +241,17 @@ func (s *scanner) scan(rows *sql.Rows) error {
 	return rows.Err()
 }
 
-// sizeOf returns how many bytes a value has that may have many.
-func sizeOf(v any) int {
-	switch v := v.(type) {
-	case string:
-		return len(v)
-	case []byte:
-		return len(v)
+// sizeOf returns how many bytes the values have of those that may have many.
+func sizeOf(values ...any) (n int) {
+	for _, v := range values {
+		switch v := v.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		}
 	}
-	return 0
+	return n
 }
 
 // value returns what the driver has read of an expression of the selection as

@@ -281,8 +281,7 @@ func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.T
 		}
 	}
 	err := t.InTx(ctx, func(tx *sql.Tx) error {
-		var one int
-		err := t.prepared.QueryRow(ctx, tx, t.text.Place(find), key).Scan(&one)
+		err := t.prepared.QueryRow(ctx, tx, t.text.Place(find), key).Scan(new(int))
 		if errors.Is(err, sql.ErrNoRows) {
 			return t.conflict(ctx, tx, s)
 		}
@@ -386,13 +385,10 @@ func (t *layout) assignments(b batch) []assign {
 
 // holds reports whether rows in the state have the action's status already.
 func (t *layout) holds(state int, a action) bool {
-	for _, x := range a.status {
+	return !slices.ContainsFunc(a.status, func(x assign) bool {
 		have, ok := t.branches[state].equal[x.col]
-		if !x.fixed || !ok || have != x.value { // now, or one more: always a change
-			return false
-		}
-	}
-	return true
+		return !x.fixed || !ok || have != x.value // now, or one more: always a change
+	})
 }
 
 // sizes of prepared updates: keys are filled up to the next one, so that a
@@ -460,10 +456,8 @@ func setText(set []assign) string {
 // asRead is the condition of the rows that are as they were read, with its arguments.
 func (t *layout) asRead(w work) (cond string, args []any) {
 	rows, b := w.padded(), t.branches[w.state]
-	args = make([]any, 0, len(rows)*len(t.key)+1)
-	for _, s := range rows {
-		args = db.Bind(args, s.Record.Key)
-	}
+	keys := db.Mapped(rows, func(s *backlog.Settlement) backlog.Key { return s.Record.Key })
+	args = db.Bind(make([]any, 0, len(rows)*len(t.key)+1), keys...)
 	conds := []string{t.text.KeyIn(t.key, len(rows)), t.text.Unsearched(cmp.Or(b.guard, b.cond))}
 	if t.counts(w.batch) {
 		conds = append(conds, t.text.Unsearched(t.retry.counted(w.count)))

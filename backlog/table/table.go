@@ -200,8 +200,7 @@ func (t *layout) Mapping() mapping.Mapping { return t.m }
 
 // Ping returns nil when the database answers.
 func (t *Table) Ping(ctx context.Context) error {
-	var one int
-	return t.db.One(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, &one)
+	return t.db.One(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, new(int))
 }
 
 // Open makes a store of a table in the database. A [*Problem] says why the table does

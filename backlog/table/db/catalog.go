@@ -167,12 +167,8 @@ func (c *Catalog) AddIndexes(rows []Row) {
 
 // Unique reports whether no two rows can have the same values in the columns.
 func (c *Catalog) Unique(cols []string) bool {
-	for _, u := range c.Uniques {
-		if !slices.ContainsFunc(u, func(name string) bool { return !slices.Contains(cols, name) }) {
-			return true
-		}
-	}
-	return false
+	isOther := func(name string) bool { return !slices.Contains(cols, name) }
+	return slices.ContainsFunc(c.Uniques, func(u []string) bool { return !slices.ContainsFunc(u, isOther) })
 }
 
 // Serving returns the indexes by which rows with one value in each of the columns

@@ -71,16 +71,14 @@ type Setting struct{ Name, Query, Want, Hint string }
 func Open(ctx context.Context, dialect Server, url string, o Options) (*DB, error) {
 	o.Pool = cmp.Or(max(o.Pool, 0), 4)
 	o.Patience = cmp.Or(o.Patience, lockPatience)
-	lctx, cancel := context.WithTimeout(ctx, StatementTimeout)
-	defer cancel()
 	db := &DB{Server: dialect, Patience: o.Patience}
 	var open *DB
-	err := db.Patiently(lctx, func(ctx context.Context) (err error) {
+	err := db.Within(ctx, func(ctx context.Context) (err error) {
 		open, err = dialect.Open(ctx, url, o)
 		return err
 	})
 	if err != nil {
-		return nil, db.Wrap(ctx, err)
+		return nil, err
 	}
 	open.Patience, open.own = o.Patience, o.Own != nil
 	return open, nil

@@ -68,9 +68,10 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 	if o.Create {
 		pool = out.Write // it makes the file
 	}
-	if err := s.reach(ctx, pool); err != nil {
+	if err = pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(new(int64)); err != nil {
 		out.Close()
-		return nil, out.Wrap(ctx, err)
+		denied := s.denied(err, "give this user the right to read it, and to create files in its folder", "the database file %s cannot be opened")
+		return nil, out.Wrap(ctx, cmp.Or(denied, err))
 	}
 	return out, nil
 }
@@ -126,13 +127,6 @@ func readable(path string) error {
 		return db.Problemf("name the file in it", "%s is a directory, not a database file", path)
 	}
 	return nil
-}
-
-// reach reads from the database for the first time.
-func (s *server) reach(ctx context.Context, pool *sql.DB) error {
-	var version int64
-	err := pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version)
-	return cmp.Or(s.denied(err, "give this user the right to read it, and to create files in its folder", "the database file %s cannot be opened"), err)
 }
 
 // parse returns the file that the URL names and how carefully it is to be written

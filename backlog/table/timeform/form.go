@@ -364,14 +364,14 @@ func (c Calendar) value(wall time.Time, layout, suffix string) any {
 		wall = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
 	}
 	s := wall.Format(layout) + suffix
-	if c.class != Integer && c.class != Real {
-		return s
-	}
 	n, _ := strconv.ParseInt(s, 10, 64)
-	if c.class == Real {
+	switch c.class {
+	case Integer:
+		return n
+	case Real:
 		return float64(n)
 	}
-	return n
+	return s
 }
 
 // wallAt returns the reading at t of the clock in the zone, as if it were

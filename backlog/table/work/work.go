@@ -243,13 +243,8 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) err
 // show writes the statement and what is bound to its parameters.
 func (s *step) show(b *strings.Builder, n int, r *backlog.Record) {
 	fmt.Fprintf(b, "statement %d:\n    %s\n", n, strings.ReplaceAll(s.source, "\n", "\n    "))
-	shown := make(map[string]bool)
-	for _, p := range s.from {
-		if !shown[p.name] {
-			fmt.Fprintf(b, "  %s = %s\n", p.name, showValue(p.value(r)))
-		}
-		shown[p.name] = true
-	}
+	bound := db.Mapped(s.from, func(p param) string { return fmt.Sprintf("  %s = %s\n", p.name, showValue(p.value(r))) })
+	b.WriteString(strings.Join(db.Distinct(bound), ""))
 }
 
 // showValue returns the value for people, the beginning of a long one.
