@@ -173,9 +173,13 @@ func (s *Settings) routingKeys() []string {
 // errorExchange is the name of the error exchange, and of the error queue.
 func (s *Settings) errorExchange() string { return cmp.Or(s.Sneakers.ErrorExchange, s.Queue+"-error") }
 
-func (s *Settings) backoffExchange() string { return cmp.Or(s.Sneakers.BackoffExchange, s.Queue+"-backoff") }
+func (s *Settings) backoffExchange() string {
+	return cmp.Or(s.Sneakers.BackoffExchange, s.Queue+"-backoff")
+}
 
-func (s *Settings) requeueExchange() string { return cmp.Or(s.Sneakers.RequeueExchange, s.Queue+"-retry-requeue") }
+func (s *Settings) requeueExchange() string {
+	return cmp.Or(s.Sneakers.RequeueExchange, s.Queue+"-retry-requeue")
+}
 
 // arguments returns the arguments of the worker queue.
 func (s *Settings) arguments(major int) amqp.Table {
