@@ -68,12 +68,12 @@ func (s *DispatchSettings) queues(major int) []Queue {
 	}
 }
 
-// A request is what a worker is given.
+// A request is what a worker is given: the line of docs/lines.md, and two fields.
 type request struct {
 	AttemptID string          `json:"attempt_id"`
 	ID        json.RawMessage `json:"id"`
 	Status    string          `json:"status"`
-	Inserted  *time.Time      `json:"inserted"`
+	Inserted  time.Time       `json:"inserted"` // zero for null
 	Tier      string          `json:"tier"`
 	Record    json.RawMessage `json:"record"`
 	Timeout   float64         `json:"timeout_seconds"`
@@ -359,23 +359,18 @@ func (d *Dispatch) forget(f *flight, over bool) {
 
 // request returns the message for the record, and its ticket.
 func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err error) {
-	q := request{AttemptID: r.AttemptID, Status: r.Status, Tier: r.Tier, Timeout: d.Timeout.Seconds()}
-	if !r.Inserted.IsZero() {
-		at := r.Inserted.UTC()
-		q.Inserted = &at
-	}
-	t := ticketOf(r, d.Table, d.States)
-	if q.Ticket, err = t.sign(d.Secret); err == nil {
-		q.ID, err = json.Marshal(r.Key)
-	}
-	if err == nil {
-		q.Record, err = r.ColumnsJSON()
-	}
+	columns, err := r.ColumnsJSON()
 	if err != nil {
 		return m, "", err
 	}
-	body, err := json.Marshal(q)
-	return message{"", workQueue(d.Name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}}, q.Ticket, err
+	t := ticketOf(r, d.Table, d.States)
+	signed = t.sign(d.Secret)
+	var q backlog.Record
+	q.Names, q.Values = r.Told()
+	q.Names = append(q.Names, "record", "timeout_seconds", "ticket")
+	q.Values = append(q.Values, json.RawMessage(columns), d.Timeout.Seconds(), signed)
+	body, err := q.ColumnsJSON()
+	return message{"", workQueue(d.Name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}}, signed, err
 }
 
 // Check reports what would keep records from being dispatched, and queues that are not as

@@ -412,8 +412,7 @@ func TestDispatchForged(t *testing.T) {
 	sign := func(table, states, key string) string {
 		r := backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "a"}
 		k := ticketOf(&r, table, states)
-		text, _ := k.sign(key)
-		return text
+		return k.sign(key)
 	}
 	for _, k := range []string{"", sign("orders-1", "s1", "another secret of somebody"), sign("orders-1", "s2", secret)} {
 		w.answer(outcome{AttemptID: "a", Outcome: "success", Ticket: k})

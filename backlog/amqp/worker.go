@@ -57,10 +57,7 @@ func requestOf(d *amqp.Delivery) (r backlog.Record, q request, err error) {
 	if err != nil {
 		return r, q, err
 	}
-	r = backlog.Record{Key: t.Row.Key, Status: q.Status, Tier: q.Tier}
-	if q.Inserted != nil {
-		r.Inserted = *q.Inserted
-	}
+	r = backlog.Record{Key: t.Row.Key, Status: q.Status, Tier: q.Tier, Inserted: q.Inserted}
 	r.Names, r.Values, err = columnsOf(q.Record)
 	return r, q, err
 }
