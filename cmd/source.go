@@ -162,7 +162,7 @@ func retrySource(ctx context.Context, g *globals, cfg *config.Config, o RetryOpt
 	defer stop()
 	c := amqp.Look(*sourceOf(cfg))
 	defer c.Close()
-	n, err := c.Redrive(ctx, o.Match, 0, !o.Yes || o.DryRun)
+	n, err := c.Redrive(ctx, o.Match, !o.Yes || o.DryRun)
 	if err == nil && !o.Yes && !o.DryRun && n.Matched > 0 {
 		return usagef("that would give back %s; add --yes to do so", plural(n.Matched, "message"))
 	}

@@ -22,10 +22,10 @@ type Redriven struct {
 }
 
 // Redrive looks at each message of the error queue once and gives those back to the
-// main exchange whose error has the text, as if they had never failed; at most so many
-// if most is not 0. Where dry is set it only counts. What it leaves keeps its place, but
-// for the mark that it was delivered before.
-func (c *Source) Redrive(ctx context.Context, match string, most int, dry bool) (n Redriven, err error) {
+// main exchange whose error has the text, as if they had never failed. Where dry is set
+// it only counts. What it leaves keeps its place, but for the mark that it was delivered
+// before.
+func (c *Source) Redrive(ctx context.Context, match string, dry bool) (n Redriven, err error) {
 	p, err := c.open(ctx)
 	if err != nil {
 		return n, err
@@ -37,16 +37,9 @@ func (c *Source) Redrive(ctx context.Context, match string, most int, dry bool) 
 		return n, err
 	}
 	for range ready.Messages { // held to the end: else get would meet them again
-		var d amqp.Delivery
-		var ok bool
-		if err := p.within(ctx, func() (err error) {
-			d, ok, err = p.consume.Get(queue, false)
-			return err
-		}); err != nil {
-			return n, worded(err)
-		}
-		if !ok {
-			break
+		d, ok, err := p.get(ctx, queue)
+		if err != nil || !ok {
+			return n, err
 		}
 		m, text, ok := decode(&d)
 		switch {
@@ -67,9 +60,6 @@ func (c *Source) Redrive(ctx context.Context, match string, most int, dry bool) 
 			if err != nil {
 				return n, fmt.Errorf("exchange %s, routing key %s: %w", exchange, key, err)
 			}
-		}
-		if n.Matched == most {
-			break
 		}
 	}
 	return n, nil

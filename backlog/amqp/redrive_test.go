@@ -34,26 +34,23 @@ func TestRedrive(t *testing.T) {
 		}
 		b.sendTo(failed, key, p)
 	}
-	redrive := func(match string, most int, dry bool) string {
+	redrive := func(match string, dry bool) string {
 		t.Helper()
 		c := Look(*s)
-		n, err := c.Redrive(t.Context(), match, most, dry)
+		n, err := c.Redrive(t.Context(), match, dry)
 		b.check(err)
 		return fmt.Sprint(n)
 	}
-	if got := redrive("", 0, true); got != "{4 0 2}" || b.ready(failed) != 6 || b.ready(s.Queue) != 0 {
+	if got := redrive("", true); got != "{4 0 2}" || b.ready(failed) != 6 || b.ready(s.Queue) != 0 {
 		t.Errorf("dry: %s, %d", got, b.ready(failed))
 	}
-	if got := redrive("no such city", 1, false); got != "{1 1 1}" || b.ready(failed) != 5 {
-		t.Errorf("one: %s, %d", got, b.ready(failed))
-	}
-	if got := redrive("no such city", 0, false); got != "{1 2 2}" || b.ready(failed) != 4 {
+	if got := redrive("no such city", false); got != "{2 2 2}" || b.ready(failed) != 4 {
 		t.Errorf("matching: %s, %d", got, b.ready(failed))
 	}
-	if got := redrive("", 0, false); got != "{2 0 2}" {
+	if got := redrive("", false); got != "{2 0 2}" {
 		t.Errorf("all: %s", got)
 	}
-	if got := redrive("", 0, false); got != "{0 0 2}" {
+	if got := redrive("", false); got != "{0 0 2}" {
 		t.Errorf("none: %s", got)
 	}
 	for _, want := range []string{
@@ -80,7 +77,7 @@ func TestRedriveOurs(t *testing.T) {
 			s, b := newBroker(t)
 			s.Exchange.Name, s.Sneakers.MaxRetries, s.Sneakers.ErrorBody = none, 0, body
 			c := Look(*s)
-			if n, err := c.Redrive(t.Context(), "", 0, false); err != nil || n != (Redriven{}) {
+			if n, err := c.Redrive(t.Context(), "", false); err != nil || n != (Redriven{}) {
 				t.Errorf("without queues: %v %v", n, err)
 			}
 			stop, _ := serve(t, source(t, s), fails)
@@ -92,7 +89,7 @@ func TestRedriveOurs(t *testing.T) {
 				want  Redriven
 			}{{"another", Redriven{Unmatched: 1}}, {"boom", Redriven{Matched: 1}}} {
 				c := Look(*s)
-				if n, err := c.Redrive(t.Context(), test.match, 0, false); err != nil || n != test.want {
+				if n, err := c.Redrive(t.Context(), test.match, false); err != nil || n != test.want {
 					t.Errorf("%s: %v %v", test.match, n, err)
 				}
 			}

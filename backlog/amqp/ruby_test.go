@@ -74,7 +74,7 @@ func TestRubyWorker(t *testing.T) {
 		t.Helper()
 		b.waitReady(s.Queue+"-error", 1)
 		c := Look(*s)
-		if n, err := c.Redrive(t.Context(), "", 0, false); err != nil || n.Matched != 1 {
+		if n, err := c.Redrive(t.Context(), "", false); err != nil || n.Matched != 1 {
 			t.Fatalf("%+v %v", n, err)
 		}
 	}

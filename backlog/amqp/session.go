@@ -364,6 +364,15 @@ func (p *session) probe(ctx context.Context, f func(*amqp.Channel) error) error 
 	})
 }
 
+// get takes a message from the queue, if it has one.
+func (p *session) get(ctx context.Context, queue string) (d amqp.Delivery, ok bool, err error) {
+	err = p.within(ctx, func() error {
+		d, ok, err = p.consume.Get(queue, false)
+		return err
+	})
+	return d, ok, worded(err)
+}
+
 // A message is one to be published.
 type message struct {
 	exchange, key string

@@ -220,11 +220,7 @@ func (c *Source) next(ctx context.Context, p *session, list <-chan amqp.Delivery
 		if c.last == c.Most {
 			return d, false, nil
 		}
-		err = p.within(context.WithoutCancel(ctx), func() error { // what is being handled needs the session
-			d, ok, err = p.consume.Get(c.Queue, false)
-			return err
-		})
-		return d, ok, worded(err)
+		return p.get(context.WithoutCancel(ctx), c.Queue) // what is being handled needs the session
 	}
 	select {
 	case d, ok = <-list:
