@@ -283,15 +283,13 @@ func (h *Handler) answer(item string) (a backlog.Answer, ok bool) {
 	word, _ := fields["type"].(string)
 	a.UID, _ = fields[h.Fields[attemptOut][0]].(string)
 	a.Outcome, ok = types[word]
-	text, given := fields["error"]
+	text := fields["error"]
 	if a.Outcome == backlog.Skipped {
-		text, given = fields["message"]
-		ok = ok && given && text != nil
+		text = fields["message"]
+		ok = ok && text != nil
 	}
-	if given && text != nil {
-		var isText bool
-		a.Text, isText = text.(string)
-		ok = ok && isText
+	if s, isText := text.(string); text != nil {
+		a.Text, ok = s, ok && isText
 	}
 	// Some databases have no U+0000 in a text, not even to look for.
 	a.Text = backlog.Beginning(strings.ReplaceAll(a.Text, "\x00", "\uFFFD"), maxText)
