@@ -73,7 +73,7 @@ type request struct {
 	AttemptID string          `json:"attempt_id"`
 	ID        json.RawMessage `json:"id"`
 	Status    string          `json:"status"`
-	Inserted  time.Time       `json:"inserted"` // zero for null
+	Inserted  *time.Time      `json:"inserted"`
 	Tier      string          `json:"tier"`
 	Record    json.RawMessage `json:"record"`
 	Timeout   float64         `json:"timeout_seconds"`
@@ -359,18 +359,18 @@ func (d *Dispatch) forget(f *flight, over bool) {
 
 // request returns the message for the record, and its ticket.
 func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err error) {
-	columns, err := r.ColumnsJSON()
-	if err != nil {
+	t := ticketOf(r, d.Table, d.States)
+	q := request{AttemptID: r.AttemptID, Status: r.Status, Tier: r.Tier, Timeout: d.Timeout.Seconds(), Ticket: t.sign(d.Secret)}
+	if !r.Inserted.IsZero() {
+		at := r.Inserted.UTC()
+		q.Inserted = &at
+	}
+	q.ID, _ = json.Marshal(r.Key) // which always is JSON
+	if q.Record, err = r.ColumnsJSON(); err != nil {
 		return m, "", err
 	}
-	t := ticketOf(r, d.Table, d.States)
-	signed = t.sign(d.Secret)
-	var q backlog.Record
-	q.Names, q.Values = r.Told()
-	q.Names = append(q.Names, "record", "timeout_seconds", "ticket")
-	q.Values = append(q.Values, json.RawMessage(columns), d.Timeout.Seconds(), signed)
-	body, err := q.ColumnsJSON()
-	return message{"", workQueue(d.Name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}}, signed, err
+	body, err := json.Marshal(q)
+	return message{"", workQueue(d.Name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}}, q.Ticket, err
 }
 
 // Check reports what would keep records from being dispatched, and queues that are not as

@@ -49,8 +49,9 @@ type session struct {
 	reason  error                         // why it is over, once it is
 	blocked atomic.Pointer[amqp.Blocking] // whether the broker takes no messages, and why; nil: it does
 
+	senders    atomic.Int64    // calls of send that wait for confirms; they begin under publishing
+	unclear    atomic.Int64    // 0: nothing is in returned, or on its way there
 	publishing sync.Mutex      // guards publish, what follows, and the order of what is published
-	senders    int             // calls of send that wait for confirms
 	returned   map[string]bool // names of messages that no queue took
 }
 
@@ -417,12 +418,18 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 				errs[from+i], refused = errNacked, true
 			}
 		}
+		// What is returned comes before its confirm. Whoever takes it makes that unclear
+		// before: with nothing there, and then nothing unclear, all have a queue.
+		nothing := len(p.returns) == 0
+		last := p.senders.Add(-1) == 0
+		if nothing && p.unclear.Load() == 0 && !refused {
+			continue
+		}
 		p.publishing.Lock()
-		p.takeReturned(part, errs[from:]) // what is returned comes before its confirm
-		p.senders--
+		p.takeReturned(part, errs[from:])
 		// RabbitMQ 3.10 refuses on a channel for ever what it has refused once while
 		// the node that led the queue was down.
-		if refused && p.senders == 0 && !p.over() {
+		if refused && last && p.senders.Load() == 0 && !p.over() {
 			p.renew(ctx)
 		}
 		p.publishing.Unlock()
@@ -432,6 +439,7 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 
 // takeReturned notes which of the messages no queue has taken. p.publishing must be held.
 func (p *session) takeReturned(list []message, errs []error) {
+	p.unclear.Store(1)
 	for n := len(p.returns); n > 0; n-- {
 		r := <-p.returns
 		p.returned[message{r.Exchange, r.RoutingKey, amqp.Publishing{Headers: r.Headers, MessageId: r.MessageId}}.name()] = true
@@ -446,12 +454,13 @@ func (p *session) takeReturned(list []message, errs []error) {
 			delete(p.returned, list[i].name())
 		}
 	}
+	p.unclear.Store(int64(len(p.returned)))
 }
 
 func (p *session) publishAll(list []message, confirms []*amqp.DeferredConfirmation) (err error) {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
-	p.senders++
+	p.senders.Add(1)
 	for i, m := range list {
 		m.DeliveryMode = amqp.Persistent
 		if confirms[i], err = p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing); err != nil {

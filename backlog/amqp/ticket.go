@@ -56,22 +56,15 @@ var (
 	errOtherTable = errors.New("its ticket is of another table")
 )
 
-// decodeTicket returns what sign wrote, which anybody may have written.
-func decodeTicket(payload string) (t ticket, err error) {
-	b, err := base64.RawURLEncoding.DecodeString(payload)
-	if err != nil || json.Unmarshal(b, &t) != nil || t.Row.IsZero() {
-		return t, errNoTicket
-	}
-	return t, nil
-}
-
 // readTicket returns what sign wrote. With errOtherTable the signature is not looked at:
 // that table's daemon may have another secret.
 func readTicket(text, secret, table string) (t ticket, err error) {
 	payload, mac, _ := strings.Cut(text, ".")
-	switch t, err = decodeTicket(payload); {
-	case err != nil:
-		return t, err
+	b, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil || json.Unmarshal(b, &t) != nil || t.Row.IsZero() {
+		return t, errNoTicket
+	}
+	switch {
 	case t.Table != table:
 		return t, errOtherTable
 	case !hmac.Equal([]byte(mac), []byte(signature(payload, secret))):

@@ -52,12 +52,27 @@ func requestOf(d *amqp.Delivery) (r backlog.Record, q request, err error) {
 	if err := json.Unmarshal(d.Body, &q); err != nil || d.Type != requestType {
 		return r, q, fmt.Errorf("is no request of this version: %w", err)
 	}
-	payload, _, _ := strings.Cut(q.Ticket, ".")
-	t, err := decodeTicket(payload) // for the types of the key's parts
-	if err != nil {
+	var id any
+	numbers := json.NewDecoder(bytes.NewReader(q.ID))
+	numbers.UseNumber()
+	if err := numbers.Decode(&id); err != nil {
 		return r, q, err
 	}
-	r = backlog.Record{Key: t.Row.Key, Status: q.Status, Tier: q.Tier, Inserted: q.Inserted}
+	parts, composite := id.([]any)
+	if !composite {
+		parts = []any{id}
+	}
+	for i, part := range parts {
+		if number, is := part.(json.Number); is {
+			if parts[i], err = number.Int64(); err != nil {
+				parts[i], err = number.String(), nil
+			}
+		}
+	}
+	r = backlog.Record{Key: backlog.NewKey(parts...), Status: q.Status, Tier: q.Tier}
+	if q.Inserted != nil {
+		r.Inserted = *q.Inserted
+	}
 	r.Names, r.Values, err = columnsOf(q.Record)
 	return r, q, err
 }
