@@ -96,11 +96,6 @@ func (v value) isQuoted() bool {
 	return v.node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
 
-// says reports whether v is the word, unquoted.
-func (v value) says(word string) bool {
-	return v.isText() && !v.isQuoted() && v.node.Value == word
-}
-
 // has reports whether v, a mapping already decoded, has the key.
 func (v value) has(key string) bool { return v.d.has(join(v.path, key)) }
 

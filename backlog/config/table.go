@@ -69,7 +69,7 @@ func (v value) state(name string) mapping.State {
 		} else if name != "new" && !v.has("set") {
 			v.fail("no set; it says how a record gets there")
 		}
-	case !v.says("keep"):
+	case !v.isText() || v.isQuoted() || v.node.Value != "keep":
 		s.Values = v.values()
 	case name == "error":
 		s.Keep = true

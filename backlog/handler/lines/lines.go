@@ -249,7 +249,6 @@ func (h *Handler) over(w *worker, lost *loss) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range w.inFlight {
-		t.at = nil
 		t.done <- lost
 	}
 	clear(w.inFlight)

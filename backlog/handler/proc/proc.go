@@ -43,10 +43,8 @@ const DefaultGrace = 5 * time.Second
 // the descriptor it was written through, and has it until it executes a program of
 // its own (https://go.dev/issue/22315).
 func (p Program) Start(env []string, stdin io.Reader, stdout, stderr io.Writer) (*exec.Cmd, error) {
-	path, err := "", error(nil)
-	if len(p.Command) > 0 && strings.Contains(p.Command[0], "/") {
-		path = p.Command[0] // the start itself finds out whether it is there
-	} else if path, err = p.find(); err != nil {
+	path, err := p.find()
+	if err != nil {
 		return nil, backlog.Unstarted(err)
 	}
 	for pause := time.Millisecond; ; pause *= 2 {

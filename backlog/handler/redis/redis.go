@@ -220,9 +220,6 @@ func (h *Handler) deaf(ctx context.Context, err error) {
 // remove removes items that were read. Each is removed by what it says: who collects
 // at the same time removes none that was not seen.
 func (h *Handler) remove(ctx context.Context, c *redis.Client, items, bad []string) error {
-	if len(items) == 0 {
-		return nil
-	}
 	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		if len(bad) > 0 {
 			p.RPush(ctx, h.Output+badSuffix, bad)
