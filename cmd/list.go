@@ -181,9 +181,10 @@ func placeOf(c backlog.Cursor) *string {
 	return &word
 }
 
+// parsePlace returns the cursor of a word, zero for an empty one.
 func parsePlace(text string) (c backlog.Cursor, err error) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || json.Unmarshal(b, &c) != nil {
+	if text != "" && (err != nil || json.Unmarshal(b, &c) != nil) {
 		return c, errors.New("that is no place in a list; take it from next of list --json")
 	}
 	return c, nil

@@ -233,8 +233,8 @@ func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	shared := simulate.Options{Ticks: o.Live, CallTime: o.CallTime}
-	if shared.Down, err = w.ParsePeriods(o.Down); err != nil {
+	down, err := w.ParsePeriods(o.Down)
+	if err != nil {
 		return usagef("--down: %w", err)
 	}
 	cfg, err := g.load()
@@ -243,7 +243,7 @@ func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 	}
 	terminal, _ := g.err.(*logging.Screen)
 	c := &course{Workload: w, screen: terminal}
-	if c.list, err = o.candidates(g, cfg, shared); err != nil {
+	if c.list, err = o.candidates(g, cfg, down); err != nil {
 		return err
 	}
 	if o.Plot != "" {
@@ -310,7 +310,7 @@ func (g *globals) sayIncomplete() { g.printf("Stopped: the figures are incomplet
 
 // candidates returns what is to be compared: the configured schedule under each
 // policy of the list, or the schedule and policy of a file.
-func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, shared simulate.Options) (list []simulate.Candidate, err error) {
+func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, down []simulate.Outage) (list []simulate.Candidate, err error) {
 	names := simulate.SplitOutside(o.Compare) // of nothing: one without a name
 	if o.Diff != "" {
 		names = []string{"now", o.Diff}
@@ -339,10 +339,8 @@ func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, shared simu
 		if policy != nil && policy.Refresher != nil {
 			return nil, usagef("%s: its rows start again and again, which --arrivals and --live do not model; use simulate --attempts", name)
 		}
-		with := shared
-		with.Schedule, with.Policy = c.Tiers, policy
-		with.MaxRecords, with.AbortAfter, with.Rate, with.Concurrency = c.MaxRecords, c.AbortAfter, c.Rate, c.Handler.Concurrency
-		with.NewTable = func() simulate.Table { return newSimulatedTable(policy) }
+		with := simulation(c, policy)
+		with.Ticks, with.CallTime, with.Down = o.Live, o.CallTime, down
 		list = append(list, simulate.Candidate{Name: name, Options: with})
 	}
 	return list, nil

@@ -61,11 +61,7 @@ func listenAt(cfg *config.Config, listen string) error {
 	if listen == "" {
 		return nil
 	}
-	s, ok := cfg.Watching["web"].(*web.Settings)
-	if !ok {
-		s = web.NewSettings()
-		cfg.Watching["web"] = s
-	}
+	s := watching[web.Settings](cfg, "web")
 	s.Listen = listen
 	var wrong error
 	s.Check(func(field, problem string) {
@@ -87,7 +83,7 @@ func newToken(g *globals) *cobra.Command {
 				return err
 			}
 			d := g.newDesk(cfg, stateOf(cfg, slog.New(slog.DiscardHandler)), nil, nil)
-			set := d.settings()
+			set := watching[web.Settings](d.cfg, "web")
 			if _, err := set.ReadTokens(d.folder(), d.stateFolder()); err != nil {
 				return err
 			}
@@ -119,14 +115,6 @@ func (g *globals) newDesk(cfg *config.Config, state *checkpoint.File, p *watch.P
 	return d
 }
 
-// settings returns the configured ones, or the default ones.
-func (d *desk) settings() *web.Settings {
-	if s, ok := d.cfg.Watching["web"].(*web.Settings); ok {
-		return s
-	}
-	return web.NewSettings()
-}
-
 // folder is what relative paths of the settings begin at.
 func (d *desk) folder() string { return filepath.Dir(d.g.Config) }
 
@@ -142,12 +130,12 @@ func (d *desk) stateFolder() string {
 func (g *globals) checkPages(cfg *config.Config) (at string, err error) {
 	state, _ := stateFile(cfg) // check tells by itself what is wrong with it
 	d := g.newDesk(cfg, state, nil, nil)
-	return listens(cfg), d.settings().CheckFiles(d.folder(), d.stateFolder())
+	return listens(cfg), watching[web.Settings](d.cfg, "web").CheckFiles(d.folder(), d.stateFolder())
 }
 
 // listen serves what the configuration wants served, until close.
 func (d *desk) listen() error {
-	set := d.settings()
+	set := watching[web.Settings](d.cfg, "web")
 	if set.Listen == "" && (d.metrics == nil || scrapedAt(d.cfg) == "") {
 		return nil
 	}
@@ -199,7 +187,7 @@ func (d *desk) reload(cfg *config.Config) error {
 	if d.site == nil {
 		return nil
 	}
-	set := d.settings()
+	set := watching[web.Settings](d.cfg, "web")
 	tokens, err := d.tokens(set)
 	if err == nil {
 		err = d.site.Reload(*set, d.folder(), tokens)

@@ -340,8 +340,12 @@ func retryOf(cfg *config.Config) *mapping.PolicyColumns {
 // A simulatedTable is a table in memory for the records of a simulation.
 type simulatedTable struct{ *memory.Store }
 
-func newSimulatedTable(p *backlog.Policy) simulatedTable {
-	return simulatedTable{memory.New(memory.Options{Policy: p})}
+// simulation returns how the configuration's schedule is simulated under a policy.
+func simulation(cfg *config.Config, p *backlog.Policy) simulate.Options {
+	return simulate.Options{
+		Schedule: cfg.Tiers, Policy: p, MaxRecords: cfg.MaxRecords, AbortAfter: cfg.AbortAfter, Rate: cfg.Rate, Concurrency: cfg.Handler.Concurrency,
+		NewTable: func() simulate.Table { return simulatedTable{memory.New(memory.Options{Policy: p})} },
+	}
 }
 
 // Add implements simulate.Table.

@@ -22,7 +22,6 @@ import (
 	"backlog/backlog/table/db"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
-	"backlog/tiers"
 )
 
 const (
@@ -276,7 +275,6 @@ func problemOf(err error) error {
 
 // Records implements web.Backlog.
 func (d *desk) Records(ctx context.Context, f web.Filter) (list web.Records, err error) {
-	list.Records = []web.Entry{}
 	err = d.read(ctx, func(a *app, now time.Time) error {
 		if f.ID != "" {
 			row, err := a.find(ctx, f.ID, now)
@@ -287,11 +285,9 @@ func (d *desk) Records(ctx context.Context, f web.Filter) (list web.Records, err
 			}
 			return err
 		}
-		after := backlog.Cursor{}
-		if f.After != "" {
-			if after, err = parsePlace(f.After); err != nil {
-				return usageError{err}
-			}
+		after, err := parsePlace(f.After)
+		if err != nil {
+			return usageError{err}
 		}
 		filter, err := filterOf(ctx, a, f, inspect.Listed, now)
 		if err != nil {
@@ -384,47 +380,48 @@ func (a *app) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.Ah
 
 // Choose implements web.Backlog.
 func (d *desk) Choose(ctx context.Context, f web.Filter) (c web.Choice, err error) {
-	if f.ID == "" && f.Lane != "failed" && f.State == "" {
-		return c, &web.Problem{Status: http.StatusBadRequest, Text: "say which records are to be retried: lane=failed, a state, or one record"}
-	}
 	err = d.read(ctx, func(a *app, now time.Time) error {
-		filter, err := filterOf(ctx, a, f, inspect.Requeued, now)
-		if err != nil {
-			return err
-		}
-		if c.Records, _, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, time.Time{}); err != nil {
-			return err
-		}
-		c.Where = f.String()
-		if c.Examples = filter.Keys; len(filter.Keys) == 0 {
-			page, err := a.table.List(ctx, filter, now, backlog.Cursor{}, 3)
-			c.Examples = each(page.Rows, func(r inspect.Row) backlog.Key { return r.Key })
-			return err
-		}
-		return nil
+		_, c, err = chosen(ctx, a, f, now)
+		return err
 	})
 	return c, err
 }
 
+// chosen returns the records that Retry would put back.
+func chosen(ctx context.Context, a *app, f web.Filter, now time.Time) (filter table.Filter, c web.Choice, err error) {
+	if f.ID == "" && f.Lane != "failed" && f.State == "" {
+		return filter, c, &web.Problem{Status: http.StatusBadRequest, Text: "say which records are to be retried: lane=failed, a state, or one record"}
+	}
+	c.Where = f.String()
+	if filter, err = filterOf(ctx, a, f, inspect.Requeued, now); err == nil {
+		c.Records, _, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, time.Time{})
+	}
+	if c.Examples = filter.Keys; err == nil && len(filter.Keys) == 0 {
+		var page table.Listing
+		page, err = a.table.List(ctx, filter, now, backlog.Cursor{}, 3)
+		c.Examples = each(page.Rows, func(r inspect.Row) backlog.Key { return r.Key })
+	}
+	return filter, c, err
+}
+
 // Retry implements web.Backlog.
 func (d *desk) Retry(ctx context.Context, f web.Filter, expect int) (r web.Retried, err error) {
-	c, err := d.Choose(ctx, f)
-	if err != nil {
-		return r, err
-	}
-	if c.Records > expect+max(10, expect/100) {
-		return r, &web.Problem{Status: http.StatusConflict, Text: fmt.Sprintf("there are %d of them by now, not %d", c.Records, expect)}
-	}
 	d.mu.Lock()
 	daemon := d.daemon
 	d.mu.Unlock()
 	if daemon == nil {
-		return r, &web.Problem{Status: http.StatusForbidden, Text: "nothing can be changed here: this process only shows"}
+		if _, err = d.Choose(ctx, f); err == nil {
+			err = &web.Problem{Status: http.StatusForbidden, Text: "nothing can be changed here: this process only shows"}
+		}
+		return r, err
 	}
 	a, now := daemon.chronicle.app.Load(), time.Now()
-	filter, err := filterOf(ctx, a, f, inspect.Requeued, now)
+	filter, c, err := chosen(ctx, a, f, now)
 	if err != nil {
 		return r, problemOf(err)
+	}
+	if c.Records > expect+max(10, expect/100) {
+		return r, &web.Problem{Status: http.StatusConflict, Text: fmt.Sprintf("there are %d of them by now, not %d", c.Records, expect)}
 	}
 	filter.Limit = mostRetried
 	r.Selected = min(c.Records, mostRetried)
@@ -490,15 +487,10 @@ func (d *desk) Simulate(ctx context.Context, text string) (s web.Simulation, err
 		if err != nil {
 			return err
 		}
-		policy := policyOf(cfg)
-		options := func(schedule *tiers.Schedule) simulate.Options {
-			return simulate.Options{
-				Schedule: schedule, Policy: policy, MaxRecords: cfg.MaxRecords, AbortAfter: cfg.AbortAfter, Rate: cfg.Rate,
-				Concurrency: cfg.Handler.Concurrency, NewTable: func() simulate.Table { return newSimulatedTable(policy) },
-			}
-		}
 		var plot bytes.Buffer
-		list := []simulate.Candidate{{Name: "running", Options: options(cfg.Tiers)}, {Name: "this one", Options: options(other)}}
+		running, tried := simulation(cfg, policyOf(cfg)), simulation(cfg, policyOf(cfg))
+		tried.Schedule = other
+		list := []simulate.Candidate{{Name: "running", Options: running}, {Name: "this one", Options: tried}}
 		if s.Columns, s.Rows, err = simulate.WhatIf(ctx, &plot, counts, edges, list, now); err != nil && ctx.Err() != nil {
 			return &web.Problem{Status: http.StatusBadRequest, Text: "this takes too long to be simulated here; backlog simulate --live takes its time"}
 		} else if err != nil {

@@ -41,13 +41,8 @@ func (d *desk) invite() {
 	d.pings = pings.New(d.log, d.metrics.Pinged)
 }
 
-// watching returns the settings of that name; zero ones where the file has none.
-func watching[T any](cfg *config.Config, name string) (s T) {
-	if p, ok := cfg.Watching[name].(*T); ok {
-		s = *p
-	}
-	return s
-}
+// watching returns the settings of that name.
+func watching[T any](cfg *config.Config, name string) *T { return cfg.Watching[name].(*T) }
 
 // scrapedAt returns where metrics are served apart from pages; empty: nowhere.
 func scrapedAt(cfg *config.Config) string { return watching[metrics.Settings](cfg, "metrics").Listen }
@@ -136,7 +131,7 @@ func (d *desk) hear(ev backlog.Event) {
 func (d *desk) follow(a *app) {
 	list := a.cfg.Tiers.Tiers()
 	d.metrics.SetSchedule(list, a.table.HasDead() || a.again != nil)
-	d.pings.Configure(watching[pings.Settings](a.cfg, "pings"), list)
+	d.pings.Configure(*watching[pings.Settings](a.cfg, "pings"), list)
 }
 
 // recall tells metrics of the passes that the picture remembers.

@@ -59,7 +59,7 @@ type Config struct {
 	ShutdownTimeout time.Duration  `yaml:"shutdown_timeout"` // what a stop grants to running handlers; 0: nothing
 	Log             Log            `yaml:"log"`
 
-	Watching map[string]any // by the names of [Known.Watching], of the types that these make; what the file does not have is not there
+	Watching map[string]any // by the names of [Known.Watching], of the types that these make
 
 	Tiers *tiers.Schedule // never nil
 }
@@ -140,7 +140,11 @@ func defaults() *Config {
 
 // config decodes the whole file: a mapping, or just the list of tiers.
 func (v value) config() *Config {
-	c := defaults()
+	c, watching := defaults(), make(keys)
+	for _, k := range v.d.known.Watching {
+		c.Watching[k.Name] = k.New()
+		watching[k.Name] = func(v value) { v.settings(c.Watching[k.Name], k.Without...) }
+	}
 	switch {
 	case v.isList():
 		c.Tiers = v.d.value(v.node, "tiers", v.node).tiers(c.Timezone, false)
@@ -151,6 +155,7 @@ func (v value) config() *Config {
 	}
 	var list value // decoded last: cron tiers take the file's timezone
 	known := v.settingsOf(c, nil)
+	maps.Copy(known, watching)
 	maps.Copy(known, keys{
 		"table":     func(v value) { v.table(&c.Table) },
 		"statuses":  func(v value) { v.statuses(&c.Table) },
@@ -166,12 +171,6 @@ func (v value) config() *Config {
 		"timezone": func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
 		"tiers":    func(v value) { list = v },
 	})
-	for _, k := range v.d.known.Watching {
-		known[k.Name] = func(v value) {
-			c.Watching[k.Name] = k.New()
-			v.settings(c.Watching[k.Name], k.Without...)
-		}
-	}
 	v.object(known)
 	if v.has("worker") {
 		v.only("worker", "of a worker, which", "shutdown_timeout", "log", "metrics")

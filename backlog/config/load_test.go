@@ -153,7 +153,7 @@ func TestDefaults(t *testing.T) {
 		Timezone:        time.UTC,
 		ShutdownTimeout: 30 * time.Second,
 		Log:             config.Log{Level: slog.LevelInfo, Format: "auto"},
-		Watching:        map[string]any{},
+		Watching:        map[string]any{"web": web.NewSettings(), "metrics": new(metrics.Settings), "pings": pings.NewSettings()},
 	})
 	want, err := tiers.New(
 		tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute},
