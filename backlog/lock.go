@@ -133,7 +133,7 @@ type heldLock struct {
 }
 
 // acquire takes part in the lock for a pass of the engine. Until waiting is
-// done it waits for the process to have it. locked is done when ctx is or the lock is lost;
+// done it waits for the process to have it, and says so. locked is done when ctx is or the lock is lost;
 // ctx is the same for all passes.
 func (r *runLock) acquire(
 	ctx, waiting context.Context, l Locker, e *Engine, tier string,
@@ -149,7 +149,10 @@ func (r *runLock) acquire(
 	}
 	h := r.join()
 	if h == nil {
-		lock, err := r.take(waiting, l, e, tier)
+		e.init()
+		say := sync.OnceFunc(func() { r.emit(Event{Kind: LockWaiting, Tier: tier}) })
+		again := func(f func() error) error { return e.persist(waiting, f) }
+		lock, err := waitLock(waiting, l, RunLock, again, func(error) { say() })
 		if err != nil {
 			return nil, nil, err
 		}
@@ -187,14 +190,6 @@ func (r *runLock) leave(h *heldLock) {
 	if r.held == h {
 		r.held = nil
 	}
-}
-
-// take takes the lock and says that it waits for another process.
-func (r *runLock) take(ctx context.Context, l Locker, e *Engine, tier string) (Lock, error) {
-	e.init()
-	say := sync.OnceFunc(func() { r.emit(Event{Kind: LockWaiting, Tier: tier}) })
-	again := func(f func() error) error { return e.persist(ctx, f) }
-	return waitLock(ctx, l, RunLock, again, func(error) { say() })
 }
 
 // WaitLock takes the lock, trying again every half second until ctx is done

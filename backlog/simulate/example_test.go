@@ -35,7 +35,7 @@ func ExampleRun() {
 	fmt.Println(r.Records, "records,", r.Attempts, "calls,", r.Failed, "in vain")
 	fmt.Println(r.Succeeded, "succeeded,", r.Pending, "pending")
 	fmt.Println("at most", r.PeakPerMinute, "calls in a minute")
-	fmt.Println("the last of the outage done", r.RecoveryQuantile(1), "after its end")
+	fmt.Println("the last of the outage done", r.Recovery.Quantile(1), "after its end")
 	// Output:
 	// 1440 records, 2939 calls, 1500 in vain
 	// 1439 succeeded, 1 pending

@@ -44,7 +44,7 @@ type Recovery []time.Duration
 
 // MarshalJSON writes how long half of them took at most, nearly all, and all.
 func (r Recovery) MarshalJSON() ([]byte, error) {
-	return fmt.Appendf(nil, `{"p50":%s,"p95":%s,"max":%s}`, Span(r.within(0.5)).Seconds(), Span(r.within(0.95)).Seconds(), Span(r.within(1)).Seconds()), nil
+	return fmt.Appendf(nil, `{"p50":%s,"p95":%s,"max":%s}`, Span(r.Quantile(0.5)).Seconds(), Span(r.Quantile(0.95)).Seconds(), Span(r.Quantile(1)).Seconds()), nil
 }
 
 // A Tick is one that started a pass with attempts, whenever these begin.
@@ -101,11 +101,8 @@ func (x *run) finish() {
 	}
 }
 
-// RecoveryQuantile returns how long that share of the records that Recovery is
-// about waited at most, zero if there are none.
-func (r *Report) RecoveryQuantile(q float64) time.Duration { return r.Recovery.within(q) }
-
-func (r Recovery) within(q float64) time.Duration {
+// Quantile returns how long that share of the records waited at most, zero if there are none.
+func (r Recovery) Quantile(q float64) time.Duration {
 	n := len(r)
 	if n == 0 {
 		return 0
@@ -276,7 +273,7 @@ var figures = []Figure{
 }
 
 func recoveryWithin(q float64) func(*Report) int64 {
-	return func(r *Report) int64 { return int64(r.RecoveryQuantile(q)) }
+	return func(r *Report) int64 { return int64(r.Recovery.Quantile(q)) }
 }
 
 // Figures returns the figures that are worth a column.

@@ -39,7 +39,7 @@ func TestRunAdds(t *testing.T) {
 			if !slices.Equal(again.Series, r.Series) {
 				t.Errorf("the same seed gave another series")
 			}
-			t.Logf("%d records, %d attempts, recovery %v %v", r.Records, r.Attempts, r.RecoveryQuantile(0.5), r.RecoveryQuantile(1))
+			t.Logf("%d records, %d attempts, recovery %v %v", r.Records, r.Attempts, r.Recovery.Quantile(0.5), r.Recovery.Quantile(1))
 		})
 	}
 }
@@ -62,8 +62,8 @@ func TestRunCountsWhatWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		// From the 61st, which came at the tick itself, to the 95th.
-		if len(r.Recovery) != 35 || r.RecoveryQuantile(0) != 25*time.Minute || r.RecoveryQuantile(1) != 25*time.Minute || r.Lost != 0 {
-			t.Errorf("%s: %d records recover within %v to %v, %d are lost", name, len(r.Recovery), r.RecoveryQuantile(0), r.RecoveryQuantile(1), r.Lost)
+		if len(r.Recovery) != 35 || r.Recovery.Quantile(0) != 25*time.Minute || r.Recovery.Quantile(1) != 25*time.Minute || r.Lost != 0 {
+			t.Errorf("%s: %d records recover within %v to %v, %d are lost", name, len(r.Recovery), r.Recovery.Quantile(0), r.Recovery.Quantile(1), r.Lost)
 		}
 		if b := r.Series[1]; b.Most != 61 || b.Pending != 1 || r.PeakPerMinute != 60 {
 			t.Errorf("%s: %+v; %d at a time", name, b, r.PeakPerMinute)
