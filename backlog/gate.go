@@ -149,11 +149,7 @@ func (e *Engine) pauseFor(err error) {
 		return
 	}
 	until := e.Now().Add(min(wait, e.MaxPause))
-	for {
-		old := e.gate.pause.Load()
-		if until.UnixNano() <= old {
-			return
-		}
+	for old := e.gate.pause.Load(); old < until.UnixNano(); old = e.gate.pause.Load() {
 		if e.gate.pause.CompareAndSwap(old, until.UnixNano()) {
 			e.emit(Event{Kind: Paused, At: until, Err: err})
 			return

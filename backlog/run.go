@@ -447,15 +447,29 @@ func (r *run) ended(j *job, began time.Time, err error) {
 }
 
 // attempted counts an attempt, and reports whether there is something to settle.
-func (r *run) attempted(j *job, a *attempt, interrupted bool) bool {
+func (r *run) attempted(j *job, a *attempt, interrupted bool) (settles bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dispatched(j)
+	settles = true
 	switch {
+	case a.outcome == HandedOver:
+		r.report.Accepted++
+		settles = false
 	case interrupted:
 		r.report.Interrupted++
+		settles = a.Refresh != nil // its start is taken back
 	case a.outcome == Skipped:
 		r.report.Skipped++
+		settles = a.Refresh != nil
+	case a.outcome == Succeeded:
+		r.streak = 0
+	case a.outcome == Errored:
+		r.streak++
+		if n := r.e.AbortAfter; n > 0 && r.streak >= n {
+			r.aborted = true
+			r.endWalk(nil)
+		}
 	}
 	if a.outcome == Skipped {
 		j.lane.skipped = true
@@ -463,29 +477,10 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) bool {
 	if a.outcome != Succeeded && r.e.queue == nil {
 		r.tried[a.hash] = struct{}{} // it may come up again
 	}
-	if a.outcome == HandedOver {
-		r.report.Accepted++
-		return false
+	if settles {
+		r.unsettled++
 	}
-	if interrupted || a.outcome == Skipped {
-		if a.Refresh == nil {
-			return false
-		}
-		r.unsettled++ // its start is taken back
-		return true
-	}
-	switch a.outcome {
-	case Succeeded:
-		r.streak = 0
-	case Errored:
-		r.streak++
-		if n := r.e.AbortAfter; n > 0 && r.streak >= n {
-			r.aborted = true
-			r.endWalk(nil)
-		}
-	}
-	r.unsettled++
-	return true
+	return settles
 }
 
 // dispatched counts a record that was given to the handler.
