@@ -37,7 +37,7 @@ type TierAttempts struct {
 // LifeOf returns the life of a record that is inserted at the given time. A tick
 // at that very moment is too early for it. Under a policy, nil for progressive,
 // the record is tried at the first tick at which it is due; random returns
-// numbers that are uniform in [0, 1), nil for the least waits. It is exact where every pass gets through:
+// numbers that are uniform in [0, 1). It is exact where every pass gets through:
 // without caps, aborts and overlap. When ctx is done it returns what it has.
 func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted time.Time, random func() float64) Life {
 	return restOf(ctx, s, p, inspect.Row{Record: backlog.Record{Inserted: inserted}}, inserted, random)
@@ -61,15 +61,12 @@ func Ahead(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect.
 	if from = from.Add(-1); from.Before(now) {
 		from = now
 	}
-	l := restOf(ctx, s, p, r, from, nil)
+	l := restOf(ctx, s, p, r, from, func() float64 { return 0 })
 	return &l
 }
 
 // restOf is LifeOf for what comes after a time, when the row has failed as it says.
 func restOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect.Row, from time.Time, random func() float64) Life {
-	if random == nil {
-		random = func() float64 { return 0 }
-	}
 	list, inserted, state := s.Tiers(), r.Inserted, r.Failures
 	l := Life{Inserted: inserted, Expires: inserted.Add(s.Widest().MaxAge), ByTier: make([]TierAttempts, len(list))}
 	for i, t := range list {
