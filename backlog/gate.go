@@ -114,11 +114,12 @@ func (r *run) closedFor() time.Duration {
 	if !r.lock.recent() || e.settler.isStuck(now) {
 		return 50 * time.Millisecond
 	}
-	if e.health.isRecent(now) {
+	failing, age := e.health.failing.Load() > 0, now.UnixNano()-e.health.heard.Load()
+	if !failing && age >= 0 && age < int64(contactEvery) {
 		return 0
 	}
 	// Those who try again will tell when the store is back.
-	if e.health.failing.Load() > 0 || e.persist(r.stop, func() error { return e.ping(r.stop) }) != nil {
+	if failing || e.persist(r.stop, func() error { return e.ping(r.stop) }) != nil {
 		return 100 * time.Millisecond
 	}
 	return 0
@@ -171,12 +172,6 @@ const (
 	contactEvery   = time.Second
 	contactTimeout = time.Second
 )
-
-// isRecent reports whether the store has answered within contactEvery.
-func (h *health) isRecent(now time.Time) bool {
-	age := now.UnixNano() - h.heard.Load()
-	return h.failing.Load() == 0 && age >= 0 && age < int64(contactEvery)
-}
 
 // storeAnswered notes a sign of life. While another call still fails the store
 // is not back: it can answer reads and take no writes.

@@ -134,13 +134,9 @@ func (s *sketch) legend(curves []Result) {
 	const most = (plotRight - plotLeft - swatch - 8) / letter
 	x, y := plotLeft+swatch, 10+legendLine/2
 	for i, c := range curves {
-		name := []rune(c.Name)
-		if len(name) > most {
-			name = append(name[:most-1], '…')
-		}
 		color, dash := styleOf(i)
 		s.line(color, 2, dash, image.Pt(plotLeft, y), image.Pt(x, y))
-		s.text(string(name), x+8, y+5, 0)
+		s.text(inspect.Cut(c.Name, most), x+8, y+5, 0)
 		y += legendLine
 	}
 	if len(s.outages) > 0 {

@@ -112,18 +112,30 @@ func (r Result) passesText() string {
 	if r.Ticks == nil {
 		return ""
 	}
-	rows, sums := []string{"TIER\tPASSES\tCALLS\tMOST IN ONE"}, r.ByTier()
+	rows := []string{"TIER\tPASSES\tCALLS\tMOST IN ONE"}
 	for _, t := range r.Schedule.Tiers() {
-		x := sums[t.Name]
-		rows = append(rows, fmt.Sprintf("%s\t%d\t%d\t%d", inspect.Shown(t.Name), x.Passes, x.Attempts, x.Most))
+		passes, calls, most := 0, 0, 0
+		for _, x := range r.Ticks {
+			if x.Tier == t.Name {
+				passes, calls, most = passes+1, calls+x.Attempts, max(most, x.Attempts)
+			}
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%d\t%d", inspect.Shown(t.Name), passes, calls, most))
 	}
 	text := fmt.Sprintf("\n%s: passes that find something\n%s", inspect.Shown(r.Name), inspect.Columns(rows))
 	if r.Dead == 0 {
 		return text
 	}
 	rows = []string{"BY\tRECORDS"}
-	for _, d := range r.Deaths() {
-		rows = append(rows, fmt.Sprintf("%s\t%d", inspect.When(d.By), d.Records))
+	series := condensed(r.Series, 12)
+	for i, b := range series {
+		end := r.To
+		if i+1 < len(series) {
+			end = series[i+1].At
+		}
+		if b.Dead > 0 {
+			rows = append(rows, fmt.Sprintf("%s\t%d", inspect.When(end), b.Dead))
+		}
 	}
 	return text + fmt.Sprintf("\n%s: too old, expired or given up\n%s", inspect.Shown(r.Name), inspect.Columns(rows))
 }

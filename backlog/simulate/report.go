@@ -64,19 +64,6 @@ type Bucket struct {
 	Most     int       `json:"pending_max"` // pending at any time in it
 }
 
-// A Sum is what the passes of one tier amount to.
-type Sum struct{ Passes, Attempts, Most int }
-
-// ByTier sums up the ticks by tier.
-func (r *Report) ByTier() map[string]Sum {
-	sums := make(map[string]Sum)
-	for _, t := range r.Ticks {
-		x := sums[t.Tier]
-		sums[t.Tier] = Sum{x.Passes + 1, x.Attempts + t.Attempts, max(x.Most, t.Attempts)}
-	}
-	return sums
-}
-
 // finish works out what is known only when all has happened.
 func (x *run) finish() {
 	r := x.report
@@ -154,28 +141,6 @@ func (r *Result) Marks() string {
 		fmt.Fprintf(&lines, "  %-7s  %s\n", row.name, blocks(drawn, row.value))
 	}
 	return fmt.Sprintf("%s a mark, at most%s\n%s", tiers.FormatDuration(width), scale.String()[1:], lines.String())
-}
-
-// Deaths are records that died, at the latest at By.
-type Deaths struct {
-	By      time.Time
-	Records int
-}
-
-// Deaths sums up when records died, in at most a dozen periods.
-func (r *Result) Deaths() (list []Deaths) {
-	series := condensed(r.Series, 12)
-	for i, b := range series {
-		if b.Dead == 0 {
-			continue
-		}
-		end := r.To
-		if i+1 < len(series) {
-			end = series[i+1].At
-		}
-		list = append(list, Deaths{end, b.Dead})
-	}
-	return list
 }
 
 // condensed returns what is drawn of the series in fewer buckets, each of as many
