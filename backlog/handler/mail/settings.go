@@ -35,7 +35,7 @@ type Settings struct {
 func (s *Settings) Check(fail func(field, problem string)) {
 	if u, err := s.server(); err != nil && s.SMTP != "" {
 		fail("smtp", err.Error())
-	} else if err == nil && s.Insecure && !isLoopback(u.Hostname()) {
+	} else if err == nil && s.Insecure && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback() {
 		fail("insecure", "is only for a server on this machine, such as smtp://localhost:25: anybody on the way could read mails and the password; remove it")
 	}
 	if _, err := mail.ParseAddress(s.From); err != nil && s.From != "" {
@@ -72,10 +72,6 @@ func (s *Settings) server() (*url.URL, error) {
 		return nil, errors.New("has a port beyond 65535; correct it")
 	}
 	return u, nil
-}
-
-func isLoopback(host string) bool {
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }

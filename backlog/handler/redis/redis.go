@@ -290,12 +290,8 @@ func (h *Handler) answer(item string) (a backlog.Answer, ok bool) {
 	}
 	// Some databases have no U+0000 in a text, not even to look for.
 	a.Text = backlog.Beginning(strings.ReplaceAll(a.Text, "\x00", "\uFFFD"), maxText)
-	return a, ok && isUID(a.UID)
-}
-
-// isUID reports whether a text could be the UID of an attempt. A database would
-// refuse to look for some others, and with them all answers of a batch.
-func isUID(text string) bool {
-	odd := func(b byte) bool { return b <= ' ' || b > '~' }
-	return text != "" && len(text) <= 255 && !slices.ContainsFunc([]byte(text), odd)
+	// A database would refuse to look for some texts that are no UIDs, and with them for
+	// all answers of a batch.
+	odd := func(r rune) bool { return r <= ' ' || r > '~' }
+	return a, ok && a.UID != "" && len(a.UID) <= 255 && !strings.ContainsFunc(a.UID, odd)
 }
