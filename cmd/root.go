@@ -143,15 +143,16 @@ func Manual() *cobra.Command {
 	root := newRoot(&globals{out: io.Discard, err: io.Discard})
 	root.DisableAutoGenTag = true
 	plainUsages(root)
-	forManual(root)
+	markdown := strings.NewReplacer("\nEXIT STATUS\n  ", "\n# EXIT STATUS\n\n    ", "\n  ", "\n    ")
+	every(root, func(c *cobra.Command) { c.Long = markdown.Replace(c.Long + "\n" + exitHelp(c)) })
 	return root
 }
 
-func forManual(c *cobra.Command) {
-	markdown := strings.NewReplacer("\nEXIT STATUS\n  ", "\n# EXIT STATUS\n\n    ", "\n  ", "\n    ")
-	c.Long = markdown.Replace(c.Long + "\n" + exitHelp(c))
+// every does something with a command and those below it.
+func every(c *cobra.Command, do func(*cobra.Command)) {
+	do(c)
 	for _, sub := range c.Commands() {
-		forManual(sub)
+		every(sub, do)
 	}
 }
 
@@ -357,10 +358,7 @@ func words(list ...string) cobra.CompletionFunc {
 // They are for the help; a shell would show them.
 func plainUsages(c *cobra.Command) {
 	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
-	c.LocalFlags().VisitAll(plain)
-	for _, sub := range c.Commands() {
-		plainUsages(sub)
-	}
+	every(c, func(c *cobra.Command) { c.LocalFlags().VisitAll(plain) })
 }
 
 // load reads the configuration of a table.
