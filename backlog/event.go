@@ -141,12 +141,7 @@ func (r *Report) add(a *attempt) {
 	if a.outcome == Errored && a.Target == RowDead {
 		r.GivenUp++
 	}
-	switch a.outcome {
-	case Succeeded:
-		r.Succeeded++
-	case Errored:
-		r.Failed++
-	case Rejected:
-		r.Rejected++
-	}
+	// What was skipped was counted when it ended.
+	counts := [...]*int{Succeeded: &r.Succeeded, Errored: &r.Failed, Rejected: &r.Rejected, Skipped: new(int)}
+	*counts[a.outcome]++
 }

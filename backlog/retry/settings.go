@@ -80,25 +80,16 @@ func New(name string) Settings {
 		return w
 	}
 	planned := Limited{waits("attempt_count", "last_attempt_time", "next_attempt_time", "in_retry"), 3}
-	switch name {
-	case "none":
-		return &None{}
-	case "fibonacci":
-		return &Fibonacci{waits("failures", "last_failure"), time.Minute}
-	case "arctan":
-		return &Arctan{waits("attempts", "updated_at"), 24 * time.Hour}
-	case "list":
-		return &List{waits("failures", "last_failure"), []time.Duration{0, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}}
-	case "sneakers":
-		return &Sneakers{Limited{waits("failures", "last_failure"), 5}, 0}
-	case "linear":
-		return &Linear{planned, 35 * time.Second}
-	case "exponential":
-		return &Exponential{planned, 35 * time.Second, 2}
-	case "refresh":
-		return newRefresh()
-	}
-	return nil
+	return map[string]Settings{
+		"none":        &None{},
+		"fibonacci":   &Fibonacci{waits("failures", "last_failure"), time.Minute},
+		"arctan":      &Arctan{waits("attempts", "updated_at"), 24 * time.Hour},
+		"list":        &List{waits("failures", "last_failure"), []time.Duration{0, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}},
+		"sneakers":    &Sneakers{Limited{waits("failures", "last_failure"), 5}, 0},
+		"linear":      &Linear{planned, 35 * time.Second},
+		"exponential": &Exponential{planned, 35 * time.Second, 2},
+		"refresh":     newRefresh(),
+	}[name]
 }
 
 // None tries no record a second time.
