@@ -2,12 +2,17 @@
 package http
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +21,202 @@ import (
 	"backlog/backlog/handler/setting"
 	"backlog/backlog/mapping"
 )
+
+// Settings are what the configuration says of a service that is called for each
+// record. URL, Headers and Secrets may be secret and must not be printed.
+type Settings struct {
+	// URL is where to: http or https. {column} in it stands for the record's
+	// value, escaped; {{ and }} for braces. If a column is in the host, or is
+	// the whole URL, the host must be one of Allow.
+	URL     string            `yaml:"url,env" required:"https://example.com/orders"`
+	Method  string            `yaml:"method" words:"POST PUT PATCH DELETE GET HEAD"` // "": POST
+	Headers map[string]string `yaml:"headers,env" key:"header"`
+
+	// Secrets are whsec_ and 24 to 64 bytes in base64, SecretFiles files that
+	// hold one each. A file is read again when it has changed.
+	Secrets     []string `yaml:"secret,env" want:"a secret or a list of them"`
+	SecretFiles []string `yaml:"secret_file,env" want:"a file or a list of them"`
+
+	Success []Status `yaml:"success" want:"a status such as 204 or 2xx, or a list of them"` // nil: 200 to 299
+	Reject  []Status `yaml:"reject" want:"a status such as 204 or 2xx, or a list of them"`  // nil: 410
+
+	// Allow are the hosts that a record may lead to: names, *.name for all
+	// below one, addresses, networks such as 192.0.2.0/24; with a port or
+	// without. An address that is not on the public internet is refused, unless
+	// it or a network of such ones is listed, or it is private or loopback and
+	// the name is not of the public internet either (localhost, billing,
+	// billing.internal).
+	Allow []string `yaml:"allow" want:"a host or a list of them"`
+
+	CAFile   string `yaml:"ca_file,env"`     // PEM: only these authorities are trusted; "": the system's
+	CertFile string `yaml:"client_cert,env"` // PEM: the client's certificate; read again when it has changed
+	KeyFile  string `yaml:"client_key,env"`
+
+	MaxPause time.Duration `yaml:"max_pause" min:"1s"` // the longest pause that Retry-After can ask for
+}
+
+// NewSettings returns the defaults.
+func NewSettings() *Settings { return &Settings{MaxPause: time.Hour} }
+
+// Pauses is the longest pause that the handler can ask for.
+func (s *Settings) Pauses() time.Duration { return s.MaxPause }
+
+// A Status is a range of statuses, written 204 or 2xx.
+type Status struct{ From, To int }
+
+// UnmarshalText reads a number or a word such as 2xx.
+func (s *Status) UnmarshalText(text []byte) error {
+	hundred, many := strings.CutSuffix(strings.ToLower(string(text)), "xx")
+	n, err := strconv.Atoi(hundred)
+	if err != nil && !many {
+		return errors.New("must be a status such as 204 or 2xx, not text")
+	}
+	if *s = (Status{n, n}); many {
+		*s = Status{n * 100, n*100 + 99}
+	}
+	return nil
+}
+
+func has(list []Status, status int) bool {
+	return slices.ContainsFunc(list, func(s Status) bool { return s.From <= status && status <= s.To })
+}
+
+// Check reports what is wrong with the settings themselves. It opens no file.
+// Nothing secret is in what it says.
+func (s *Settings) Check(fail func(field, problem string)) { (&plan{Settings: s}).read(fail) }
+
+var methods = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodGet, http.MethodHead}
+
+// read takes the settings over, all but files, and reports what is wrong with them.
+func (p *plan) read(fail func(field, problem string)) {
+	p.method = cmp.Or(p.Method, http.MethodPost)
+	p.bodiless = p.method == http.MethodGet || p.method == http.MethodHead
+	if !slices.Contains(methods, p.method) {
+		fail("method", fmt.Sprintf("%q is none; write one such as POST or PUT", p.Method))
+	}
+	for i, text := range p.Secrets {
+		key, err := parseSecret(text)
+		if err != nil {
+			fail(fmt.Sprintf("secret[%d]", i), err.Error())
+		}
+		p.fixed = append(p.fixed, key)
+	}
+	p.readURL(fail)
+	p.readHeaders(fail)
+	p.readStatuses(fail)
+	if p.KeyFile == "" && p.CertFile != "" {
+		fail("client_cert", "goes with client_key; add it")
+	} else if p.CertFile == "" && p.KeyFile != "" {
+		fail("client_key", "goes with client_cert; add it")
+	}
+}
+
+func (p *plan) readURL(fail func(field, problem string)) {
+	for i, entry := range p.Allow {
+		a, ok := parseAllowed(entry)
+		if !ok {
+			fail(fmt.Sprintf("allow[%d]", i), mapping.Show(entry)+" is no host; "+
+				"write a name such as example.com or *.example.com, with :port if that is meant, an address, or a network such as 10.0.0.0/8")
+		}
+		p.allow = append(p.allow, a)
+	}
+	if p.URL == "" {
+		return
+	}
+	u, err := parseTemplate(p.URL)
+	switch {
+	case err != nil:
+		fail("url", err.Error())
+		return
+	case u.free && p.Allow == nil:
+		fail("url", "a record says which host is called; add allow: [example.com], the hosts it may name")
+	case u.free:
+	case len(p.allow) > 0 && p.allow.target(u.base) != nil:
+		fail("allow", "does not list the host of url, "+u.base.Host+"; add it, or remove allow, which is for hosts that come from the record")
+	case u.base.Scheme == "http" && (p.CAFile != "" || p.CertFile != "" || p.KeyFile != ""):
+		fail("url", "ca_file, client_cert and client_key are of no use with http://; write https:// or remove them")
+	}
+	p.url = u
+}
+
+// reserved are the headers that the program sets itself, or that would break
+// the request; and all that begin with Webhook- and Backlog-.
+var reserved = []string{
+	"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "Idempotency-Key", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade",
+}
+
+func (p *plan) readHeaders(fail func(field, problem string)) {
+	p.headers = make(http.Header)
+	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
+		field, key, value := "headers."+name, textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(p.Headers[name])
+		switch {
+		case name == "" || strings.Trim(name, lettersAndDigits+"!#$%&'*+-.^_`|~") != "":
+			fail("headers", "a key that is no header, not shown as it may be secret; write Name: value")
+		case p.headers[key] != nil:
+			fail(field, "is there twice, in other capitals; remove one")
+		case strings.HasPrefix(key, "Webhook-"), strings.HasPrefix(key, "Backlog-"), slices.Contains(reserved, key):
+			fail(field, "is set by the program itself; remove it")
+		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+			fail(field, "holds a line break or another character that no header has; remove it")
+		}
+		p.headers[key] = []string{value}
+	}
+	usual := http.Header{"User-Agent": {"backlog/1"}}
+	if !p.bodiless {
+		usual.Set("Content-Type", "application/json")
+	}
+	if p.url != nil && p.url.base.User != nil {
+		password, _ := p.url.base.User.Password()
+		(&http.Request{Header: usual}).SetBasicAuth(p.url.base.User.Username(), password)
+		if p.headers["Authorization"] != nil {
+			fail("url", "has a user, and headers have an Authorization; remove one")
+		}
+	}
+	maps.Copy(usual, p.headers)
+	p.headers = usual
+}
+
+func (p *plan) readStatuses(fail func(field, problem string)) {
+	for at, list := range [][]Status{p.Success, p.Reject} {
+		for i, status := range list {
+			if status.From < 200 || status.To > 599 {
+				fail(fmt.Sprintf("%s[%d]", []string{"success", "reject"}[at], i), "must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
+			}
+		}
+	}
+	if p.Success != nil && len(p.Success) == 0 {
+		fail("success", "is an empty list; name at least one or remove it")
+	}
+	p.success, p.reject = p.Success, p.Reject
+	field, other := "reject", "success"
+	if p.Success == nil {
+		p.success = []Status{{200, 299}}
+	}
+	if p.Reject == nil {
+		p.reject = []Status{{http.StatusGone, http.StatusGone}}
+		field, other = other, field
+	}
+	for n := 200; n <= 599; n++ {
+		if has(p.success, n) && has(p.reject, n) {
+			fail(field, fmt.Sprintf("status %d is in %s too; give both, each its own (default: success 2xx, reject 410)", n, other))
+			return
+		}
+	}
+}
+
+// secretPrefix says of a text that it is a secret of Standard Webhooks.
+const secretPrefix = "whsec_"
+
+// parseSecret returns the key in a secret. Its error shows nothing of it.
+func parseSecret(text string) ([]byte, error) {
+	coded, ok := strings.CutPrefix(strings.TrimSpace(text), secretPrefix)
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(coded, "="))
+	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
+		return nil, errors.New("is no secret; it must be whsec_ and the base64 of 24 to 64 bytes, as `echo whsec_$(openssl rand -base64 32)` prints one")
+	}
+	return key, nil
+}
 
 // Handler sends each record to a web server: a webhook.
 //
