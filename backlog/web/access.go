@@ -124,31 +124,20 @@ func (v *visit) fromSession() (Right, string) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	s, ok := v.sessions[c.Value]
+	s, ok := v.sessions.Peek(c.Value)
 	if right := v.set.tokens.right(s.token); ok && right > None && v.at.Before(s.ends) {
 		return right, c.Value
 	}
-	delete(v.sessions, c.Value)
+	v.sessions.Remove(c.Value)
 	return None, ""
 }
 
-// begin makes a session. Of too many the oldest ends.
+// begin makes a session. Of too many the oldest ends, which is the first to end anyway.
 func (s *Site) begin(d digest, now time.Time) (id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	oldest := ""
-	for k, x := range s.sessions {
-		if !now.Before(x.ends) {
-			delete(s.sessions, k)
-		} else if oldest == "" || x.ends.Before(s.sessions[oldest].ends) {
-			oldest = k
-		}
-	}
-	if len(s.sessions) >= maxSessions {
-		delete(s.sessions, oldest)
-	}
 	id = random()
-	s.sessions[id] = session{d, now.Add(sessionLife)}
+	s.sessions.Add(id, session{d, now.Add(sessionLife)})
 	return id
 }
 
@@ -185,7 +174,7 @@ func (v *visit) login() error {
 
 func (v *visit) logout() error {
 	v.mu.Lock()
-	delete(v.sessions, v.session)
+	v.sessions.Remove(v.session)
 	v.mu.Unlock()
 	v.setCookie("")
 	v.redirect("/login")

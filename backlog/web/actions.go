@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,10 +64,8 @@ func (o *order) meant() (Filter, error) {
 	if o.Filter != nil {
 		return *o.Filter, nil
 	}
-	f, one := Filter{ID: keyText(o.ID)}, 1
-	if o.Expect == nil {
-		o.Expect = &one
-	}
+	f := Filter{ID: keyText(o.ID)}
+	o.Expect = cmp.Or(o.Expect, new(1))
 	if f.ID == "" {
 		return f, &Problem{http.StatusBadRequest, "id is empty, which would mean every record."}
 	}
@@ -114,10 +113,7 @@ func (v *visit) retry() (any, error) {
 		}
 		c.Notice, v.code = p.Text, p.Status
 	}
-	err = v.ask(askFor, func(ctx context.Context) error {
-		c.Choice, err = v.backlog.Choose(ctx, f)
-		return err
-	})
+	c.Choice, err = ask(v, askFor, func(ctx context.Context) (Choice, error) { return v.backlog.Choose(ctx, f) })
 	if c.Records > 0 && c.Records <= maxRetry {
 		c.Confirm = "Retry"
 	}
@@ -130,10 +126,7 @@ func (v *visit) putBack(f Filter, expect int) (r Retried, err error) {
 		return r, &Problem{http.StatusBadRequest, "At most 100,000 records are retried at once, and at least one; narrow the filter."}
 	}
 	http.NewResponseController(v.w).SetWriteDeadline(time.Time{}) // none: this may take longer than an answer
-	err = v.ask(retryFor, func(ctx context.Context) error {
-		r, err = v.backlog.Retry(ctx, f, expect)
-		return err
-	})
+	r, err = ask(v, retryFor, func(ctx context.Context) (Retried, error) { return v.backlog.Retry(ctx, f, expect) })
 	return r, v.did("retry", err, "filter", strings.TrimPrefix(f.On(""), "?"), "expected", expect, "reset", r.Reset, "conflicts", r.Conflicts)
 }
 
@@ -187,7 +180,7 @@ func (v *visit) resolve() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = v.ask(askFor, func(ctx context.Context) error { return v.backlog.Resolve(ctx, o.UID, o.Outcome, o.Reason) })
+	_, err = ask(v, askFor, func(ctx context.Context) (any, error) { return nil, v.backlog.Resolve(ctx, o.UID, o.Outcome, o.Reason) })
 	err = v.did("resolve", err, "uid", clip(o.UID), "as", o.Outcome)
 	return map[string]any{"uid": o.UID, "outcome": o.Outcome, "applied": true}, err
 }

@@ -17,22 +17,22 @@ import (
 const askFor = 5 * time.Second
 
 // ask has one request at a time ask the database. The next waits for 2 s.
-func (v *visit) ask(limit time.Duration, f func(ctx context.Context) error) error {
+func ask[T any](v *visit, limit time.Duration, f func(ctx context.Context) (T, error)) (answer T, err error) {
 	select {
 	case v.database <- struct{}{}:
 		defer func() { <-v.database }()
 	case <-time.After(2 * time.Second):
-		return &Problem{http.StatusServiceUnavailable, "Another page is asking the database; try again."}
+		return answer, &Problem{http.StatusServiceUnavailable, "Another page is asking the database; try again."}
 	case <-v.r.Context().Done():
-		return v.r.Context().Err()
+		return answer, v.r.Context().Err()
 	}
 	ctx, cancel := context.WithTimeout(v.r.Context(), limit)
 	defer cancel()
-	err := f(ctx)
+	answer, err = f(ctx)
 	if known := new(Problem); err != nil && ctx.Err() != nil && v.r.Context().Err() == nil && !errors.As(err, &known) {
-		return &Problem{http.StatusServiceUnavailable, fmt.Sprintf("The database took more than %v for this.", limit)}
+		err = &Problem{http.StatusServiceUnavailable, fmt.Sprintf("The database took more than %v for this.", limit)}
 	}
-	return err
+	return answer, err
 }
 
 // filter reads one from the query.
@@ -68,8 +68,7 @@ func (f Filter) On(path string, more ...string) string {
 func shorten(e *inspect.Entry, data []Cell) {
 	cut := func(text **string) {
 		if *text != nil {
-			s := clip(*text)
-			*text = &s
+			*text = new(clip(*text))
 		}
 	}
 	cut(&e.LastError)
@@ -91,10 +90,7 @@ func (v *visit) records() (any, error) {
 		return nil, err
 	}
 	data.Filter = f
-	err = v.ask(askFor, func(ctx context.Context) error {
-		data.Records, err = v.backlog.Records(ctx, f)
-		return err
-	})
+	data.Records, err = ask(v, askFor, func(ctx context.Context) (Records, error) { return v.backlog.Records(ctx, f) })
 	data.Records.Records = append([]Entry{}, data.Records.Records...)
 	for i := range data.Records.Records {
 		e := &data.Records.Records[i]
@@ -110,11 +106,7 @@ func (v *visit) record() (any, error) {
 	if !v.r.URL.Query().Has("id") {
 		return nil, &Problem{http.StatusBadRequest, "Name a record: ?id=…"}
 	}
-	var r Record
-	err := v.ask(askFor, func(ctx context.Context) (err error) {
-		r, err = v.backlog.Record(ctx, v.Query("id"))
-		return err
-	})
+	r, err := ask(v, askFor, func(ctx context.Context) (Record, error) { return v.backlog.Record(ctx, v.Query("id")) })
 	if r.Sheet != nil {
 		shorten(&r.Entry, r.Data)
 	}
@@ -145,11 +137,7 @@ func (v *visit) try(yaml string) (t trial, err error) {
 		return t, &Problem{http.StatusConflict, "Another simulation runs; try again when it has ended."}
 	}
 	defer v.simulating.Unlock()
-	var result Simulation
-	err = v.ask(askFor, func(ctx context.Context) (err error) {
-		result, err = v.backlog.Simulate(ctx, yaml)
-		return err
-	})
+	result, err := ask(v, askFor, func(ctx context.Context) (Simulation, error) { return v.backlog.Simulate(ctx, yaml) })
 	if p := new(Problem); errors.As(err, &p) && p.Status == http.StatusBadRequest && !v.api() {
 		t.Problem = p.Text
 		return t, nil
@@ -159,12 +147,8 @@ func (v *visit) try(yaml string) (t trial, err error) {
 	defer v.mu.Unlock()
 	for _, p := range result.Plots {
 		id := random()
-		v.plots[id], v.drawn = p.SVG, append(v.drawn, id)
+		v.plots.Add(id, p.SVG)
 		t.Plots = append(t.Plots, [2]string{"/plot/" + id, p.Name})
-	}
-	for len(v.drawn) > maxPlots {
-		delete(v.plots, v.drawn[0])
-		v.drawn = v.drawn[1:]
 	}
 	return t, err
 }
@@ -174,7 +158,7 @@ const maxPlots = 16
 
 func (v *visit) plot() error {
 	v.mu.Lock()
-	svg, ok := v.plots[v.last]
+	svg, ok := v.plots.Peek(v.last)
 	v.mu.Unlock()
 	if !ok {
 		return &Problem{http.StatusNotFound, "This picture is no longer kept; simulate again."}

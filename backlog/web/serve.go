@@ -122,6 +122,7 @@ func (v *visit) metrics() error {
 	if v.Metrics == nil {
 		return &Problem{http.StatusNotFound, "Metrics are not served here."}
 	}
+	v.sent = http.StatusOK
 	v.Metrics.ServeHTTP(v.w, v.r)
 	return nil
 }

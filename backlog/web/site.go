@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // A Site serves the pages, the API and the probes of health. Its methods may be called
@@ -36,9 +38,8 @@ type Site struct {
 	answers    [6]atomic.Int64 // by the first digit of the status
 
 	mu       sync.Mutex
-	sessions map[string]session
-	plots    map[string][]byte // of the last simulations
-	drawn    []string          // their names, the oldest first
+	sessions *simplelru.LRU[string, session]
+	plots    *simplelru.LRU[string, []byte] // of the last simulations
 }
 
 // A setup is what a reload replaces.
@@ -54,8 +55,10 @@ func New(s Settings, dir string, t Tokens, b Backlog, log *slog.Logger) (*Site, 
 	prepare()
 	site := &Site{
 		backlog: b, log: log, foreign: http.NewCrossOriginProtection(), places: make(chan struct{}, maxRequests),
-		database: make(chan struct{}, 1), sessions: make(map[string]session), plots: make(map[string][]byte),
+		database: make(chan struct{}, 1),
 	}
+	site.sessions, _ = simplelru.NewLRU[string, session](maxSessions, nil) // an error is a size below one
+	site.plots, _ = simplelru.NewLRU[string, []byte](maxPlots, nil)
 	return site, site.Reload(s, dir, t)
 }
 
@@ -108,7 +111,8 @@ type visit struct {
 	right   Right
 	session string // its cookie; empty: the right is a bearer's
 	at      time.Time
-	code    int // of the answer; 0: it is a good one
+	code    int // that the answer is to have; 0: it is a good one
+	sent    int // the status of the answer, once that has begun
 	Now     Now // if there is a right
 }
 
@@ -180,14 +184,13 @@ func find(path string) (map[string]route, string) {
 
 // ServeHTTP implements [http.Handler].
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &counted{ResponseWriter: w}
-	v := &visit{Site: s, set: s.setup.Load(), w: c, r: r, path: r.URL.Path, at: s.now()}
+	v := &visit{Site: s, set: s.setup.Load(), w: w, r: r, path: r.URL.Path, at: s.now()}
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("a page panicked", "path", v.path, "panic", fmt.Sprint(p))
 			v.fail(&Problem{http.StatusServiceUnavailable, "This page failed; the log says why."})
 		}
-		s.answers[min(max(c.status/100, 0), 5)].Add(1)
+		s.answers[v.sent/100].Add(1)
 	}()
 	v.headers()
 	if below, ok := strings.CutPrefix(v.path, v.set.prefix+"/"); ok {
@@ -283,7 +286,7 @@ func (v *visit) fail(err error) {
 			v.log.Warn("a page failed", "path", v.path, "error", err)
 		}
 	}
-	if v.w.(*counted).status != 0 {
+	if v.sent != 0 {
 		return // the answer has begun
 	}
 	if v.api() {
@@ -300,6 +303,7 @@ func (v *visit) fail(err error) {
 // write sends an answer as a whole.
 func (v *visit) write(status int, kind string, body []byte) {
 	v.w.Header().Set("Content-Type", kind)
+	v.sent = status
 	v.w.WriteHeader(status)
 	if v.r.Method != http.MethodHead {
 		v.w.Write(body) // the visitor has gone
@@ -308,28 +312,6 @@ func (v *visit) write(status int, kind string, body []byte) {
 
 func (v *visit) redirect(path string) {
 	v.w.Header().Set("Location", v.set.prefix+path)
-	v.w.WriteHeader(http.StatusSeeOther)
+	v.sent = http.StatusSeeOther
+	v.w.WriteHeader(v.sent)
 }
-
-// A counted answer remembers its status.
-type counted struct {
-	http.ResponseWriter
-	status int
-}
-
-func (c *counted) WriteHeader(status int) {
-	if c.status == 0 {
-		c.status = status
-	}
-	c.ResponseWriter.WriteHeader(status)
-}
-
-func (c *counted) Write(b []byte) (int, error) {
-	if c.status == 0 {
-		c.status = http.StatusOK
-	}
-	return c.ResponseWriter.Write(b)
-}
-
-// Unwrap is for [http.ResponseController].
-func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
