@@ -151,48 +151,29 @@ func (h *history) failure(ev backlog.Event, id uint64, folded, text string) {
 	}
 }
 
-func (h *history) pass(p Pass) {
-	h.passes = last(append(h.passes, p), maxPasses)
-}
-
-func (h *history) outage(o Outage, ended time.Time) {
-	h.outages = last(append(h.outages, PastOutage{o, ended}), maxOutages)
-}
-
 // last returns the list's newest elements.
 func last[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
 
 // Restore goes on with what other processes have left: passes, the oldest first, past
 // outages, the newest first, and the one that lasts; nil: none.
 func (p *Picture) Restore(passes []Pass, past []PastOutage, o *Outage) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	h := p.kept()
+	defer p.lock()()
+	h := p.history
 	if h.outages, p.outage = last(reversed(past), maxOutages), o; len(passes) > 0 {
 		h.passes = last(passes, maxPasses)
 	}
 }
 
-// kept returns the history. The caller holds the lock.
-func (p *Picture) kept() *history {
-	if p.history == nil {
-		p.history = newHistory()
-	}
-	return p.history
-}
-
 // Passes returns those that have ended, the newest first.
 func (p *Picture) Passes() []Pass {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return reversed(p.kept().passes)
+	defer p.lock()()
+	return reversed(p.history.passes)
 }
 
 // Outages returns those that are over, the newest first.
 func (p *Picture) Outages() []PastOutage {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return reversed(p.kept().outages)
+	defer p.lock()()
+	return reversed(p.history.outages)
 }
 
 // reversed returns a copy.
@@ -204,8 +185,7 @@ func reversed[T any](list []T) []T {
 
 // Running returns the passes under way.
 func (p *Picture) Running() (list []Pass) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.lock()()
 	for _, tier := range slices.Sorted(maps.Keys(p.passes)) {
 		if x := p.passes[tier]; x.begun != nil {
 			list = append(list, *x.begun)
@@ -216,9 +196,8 @@ func (p *Picture) Running() (list []Pass) {
 
 // Failures returns why attempts have failed, the most frequent cause first.
 func (p *Picture) Failures() Failures {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	h := p.kept()
+	defer p.lock()()
+	h := p.history
 	f := Failures{Since: h.since, Attempts: h.failed}
 	for c, m := range h.met {
 		f.Causes = append(f.Causes, SeenCause{
@@ -243,15 +222,13 @@ func CauseOf(c *causes.Cause) Cause {
 
 // Attempts returns the last ones at a record that has failed, the newest first.
 func (p *Picture) Attempts(key backlog.Key) []Attempt {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	list, _ := p.kept().records.Peek(key.Hash())
+	defer p.lock()()
+	list, _ := p.records.Peek(key.Hash())
 	return append([]Attempt{}, list...)
 }
 
 // Suspects returns the records that are suspected, the latest failure first.
 func (p *Picture) Suspects() []Suspect {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return reversed(p.kept().suspects.Values())
+	defer p.lock()()
+	return reversed(p.suspects.Values())
 }

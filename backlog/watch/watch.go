@@ -3,6 +3,7 @@
 package watch
 
 import (
+	"cmp"
 	"encoding/json"
 	"sync"
 	"time"
@@ -121,25 +122,27 @@ type pass struct {
 	fresh, succeeded bool // a record was tried for the first time; one succeeded
 }
 
-// Outage returns the outage that lasts, or nil. The caller may change it.
-func (p *Picture) Outage() *Outage {
+// lock locks the picture, which its first use makes, and returns what unlocks it.
+func (p *Picture) lock() (unlock func()) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.outage.clone()
+	if p.history == nil {
+		p.passes, p.history = make(map[string]*pass), newHistory()
+	}
+	return p.mu.Unlock
 }
 
-func (o *Outage) clone() *Outage {
-	if o == nil {
+// Outage returns the outage that lasts, or nil. The caller may change it.
+func (p *Picture) Outage() *Outage {
+	defer p.lock()()
+	if p.outage == nil {
 		return nil
 	}
-	c := *o
-	return &c
+	return new(*p.outage)
 }
 
 // Counted notes how many records are pending in the outage that began at a time.
 func (p *Picture) Counted(since time.Time, pending int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.lock()()
 	if p.outage != nil && p.outage.Since.Equal(since) {
 		p.outage.Pending = pending
 	}
@@ -148,36 +151,28 @@ func (p *Picture) Counted(since time.Time, pending int) {
 // Causes returns why records failed in the tier's last pass, the most frequent cause
 // first.
 func (p *Picture) Causes(tier string) []causes.Cause {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.lock()()
 	return p.of(tier).Causes()
 }
 
 // Last returns the tier's last pass that has ended since its last one began; nil: none.
 func (p *Picture) Last(tier string) *Pass {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.lock()()
 	return p.of(tier).ended
 }
 
 // Away returns since when the database has been away, zero if it answers.
 func (p *Picture) Away() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.lock()()
 	return p.away
 }
 
 // of returns the tier's pass. The caller holds the lock.
 func (p *Picture) of(tier string) *pass {
-	x := p.passes[tier]
-	if x == nil {
-		if p.passes == nil {
-			p.passes = make(map[string]*pass)
-		}
-		x = new(pass)
-		p.passes[tier] = x
+	if p.passes[tier] == nil {
+		p.passes[tier] = new(pass)
 	}
-	return x
+	return p.passes[tier]
 }
 
 // Observe takes one event. The outage is the one that began, lasts or, Recovered, is over.
@@ -193,11 +188,8 @@ func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
 		text = "on_dead: " + ev.Err.Error()
 		folded = "on_dead: " + causes.Fold(ev.Err.Error())
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if h := p.kept(); h.since.IsZero() {
-		h.since = ev.At
-	}
+	defer p.lock()()
+	p.since = cmp.Or(p.since, ev.At)
 	switch ev.Kind {
 	case backlog.TierCovered:
 		x := p.of(ev.By)
@@ -229,18 +221,13 @@ func (p *Picture) attemptEnded(ev backlog.Event, folded, text string) (Change, O
 		x.Add(folded, text, ev.Record.Key)
 		x.fresh = x.fresh || ev.Record.Lane == backlog.Fresh
 	}
-	h := p.kept()
-	h.attempt(ev, folded, text)
-	if ev.Outcome != backlog.Succeeded {
-		return None, Outage{}
-	}
-	x.succeeded = true
+	p.attempt(ev, folded, text)
+	x.succeeded = x.succeeded || ev.Outcome == backlog.Succeeded
 	o := p.outage
-	if o == nil {
+	if o == nil || ev.Outcome != backlog.Succeeded {
 		return None, Outage{}
 	}
-	p.outage = nil
-	h.outage(*o, ev.At)
+	p.outage, p.outages = nil, last(append(p.outages, PastOutage{*o, ev.At}), maxOutages)
 	return Recovered, *o
 }
 
@@ -252,7 +239,7 @@ func (p *Picture) passEnded(ev backlog.Event, x *pass) (Change, Outage) {
 		ended.Covered, ended.Missed = x.begun.Covered, x.begun.Missed
 	}
 	x.begun, x.ended = nil, &ended
-	p.kept().pass(ended)
+	p.history.passes = last(append(p.history.passes, ended), maxPasses)
 	if x.succeeded || r.Succeeded > 0 || r.Failed == 0 {
 		return None, Outage{}
 	}
