@@ -316,7 +316,7 @@ func (k *checker) tools(ctx context.Context) (h, onDead tool) {
 
 // tool checks the handler or on_dead, if there is one, with its network.
 func (k *checker) tool(ctx context.Context, name string, h tool, err error) {
-	if h != nil {
+	if err == nil && h != nil {
 		err = h.Check(ctx)
 	}
 	if k.bad(name, err) || h == nil {

@@ -84,10 +84,11 @@ func night(t *testing.T, log *bytes.Buffer) {
 			obs.Outage(c, o, at)
 		}
 		d := &server{
-			g: &globals{Config: "schedule.yaml"}, log: l, state: new(checkpoint.File), app: &app{cfg: cfg, log: l}, leaders: table,
+			g: &globals{Config: "schedule.yaml"}, log: l, state: new(checkpoint.File), leaders: table,
 			chronicle: &chronicle{Observer: obs, state: new(checkpoint.File)}, desk: &desk{picture: obs.Picture},
 			loop: &backlog.Loop{Schedule: cfg.Tiers, Engine: &backlog.Engine{Store: table, Handler: deliver, Observe: obs.Observe}, Locker: table, Observe: obs.Observe},
 		}
+		d.chronicle.app.Store(&app{cfg: cfg, log: l})
 		both.Go(func() {
 			if err := d.lead(ctx); err != nil {
 				t.Error(err)

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,6 +89,8 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	return exitStatus(e)
 }
 
+var logFormats = []string{"auto", "text", "json"}
+
 // helps are what commands say of themselves at length, a file each.
 //
 //go:embed help
@@ -134,7 +137,7 @@ func newRoot(g *globals) *cobra.Command {
 		fmt.Fprint(c.OutOrStdout(), exitHelp(c))
 	})
 	root.RegisterFlagCompletionFunc("log-level", words("debug", "info", "warn", "error"))
-	root.RegisterFlagCompletionFunc("log-format", words("auto", "text", "json"))
+	root.RegisterFlagCompletionFunc("log-format", words(logFormats...))
 	return root
 }
 
@@ -395,22 +398,13 @@ func (g *globals) loadFile() (*config.Config, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	if g.Database != "" {
-		c.Database = g.Database
-	}
-	if g.Table != "" {
-		c.Table.Name = g.Table
-	}
+	c.Database, c.Table.Name = cmp.Or(g.Database, c.Database), cmp.Or(g.Table, c.Table.Name)
 	if g.LogLevel != "" {
 		if err := c.Log.Level.UnmarshalText([]byte(g.LogLevel)); err != nil {
 			return nil, usagef("--log-level: %q is not one of debug, info, warn, error", g.LogLevel)
 		}
 	}
-	switch g.LogFormat {
-	case "":
-	case "auto", "text", "json":
-		c.Log.Format = g.LogFormat
-	default:
+	if c.Log.Format = cmp.Or(g.LogFormat, c.Log.Format); !slices.Contains(logFormats, c.Log.Format) {
 		return nil, usagef("--log-format: %q is not one of auto, text, json", g.LogFormat)
 	}
 	return c, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
+	"backlog/backlog/amqp"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
@@ -82,7 +83,7 @@ func runRun(ctx context.Context, g *globals) error {
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
 		paused: state.PausedBy(time.Now, log),
-		g:      g, app: a, leaders: a.table, log: log, state: state, chronicle: obs, desk: desk,
+		g:      g, leaders: a.table, log: log, state: state, chronicle: obs, desk: desk,
 		observe: newProgress(g.err, a.table, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
@@ -92,7 +93,7 @@ func runRun(ctx context.Context, g *globals) error {
 		}),
 	}
 	desk.follow(a)
-	err = errors.Join(d.serve(ctx, hup), d.app.dispatchError())
+	err = errors.Join(d.serve(ctx, hup), d.app().dispatching((*amqp.Dispatch).Err))
 	obs.end()
 	desk.pings.Close(hardOf(ctx))
 	a.db.Close()
@@ -117,16 +118,17 @@ type server struct {
 	loop      *backlog.Loop
 	leaders   backlog.Locker // for the leader lock
 
-	mu                  sync.Mutex
-	app                 *app         // another one after each reload, over the same database
 	leads               atomic.Bool  // the loop runs under the leader lock
 	lock                backlog.Lock // that lock
 	stopped, introduced sync.Once    // it is logged
 }
 
+// app is another one after each reload, over the same database.
+func (d *server) app() *app { return d.chronicle.app.Load() }
+
 // serve leads whenever it can, until ctx is done.
 func (d *server) serve(ctx context.Context, hup <-chan os.Signal) error {
-	d.loop = &backlog.Loop{Schedule: d.app.cfg.Tiers, Engine: d.newEngine(), State: d.state, Locker: d.app.locker(), Observe: d.told}
+	d.loop = &backlog.Loop{Schedule: d.app().cfg.Tiers, Engine: d.newEngine(), State: d.state, Locker: d.app().locker(), Observe: d.told}
 	d.desk.serves(d, false)
 	over, end := context.WithCancel(context.Background())
 	defer end()
@@ -146,10 +148,10 @@ func (d *server) serve(ctx context.Context, hup <-chan os.Signal) error {
 	if ctx.Err() != nil {
 		d.stopping()
 	}
-	fctx, cancel := context.WithTimeout(over, d.app.cfg.ShutdownTimeout)
+	fctx, cancel := context.WithTimeout(over, d.app().cfg.ShutdownTimeout)
 	defer cancel()
 	d.loop.Engine.Flush(fctx) // what is left of a time when the lock was lost
-	d.app.closeHandlers()
+	d.app().closeHandlers()
 	return err
 }
 
@@ -167,17 +169,14 @@ func (d *server) lead(ctx context.Context) error {
 		d.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", err)
 	})
 	defer release()
-	d.mu.Lock()
-	schedule := d.app.cfg.Tiers
 	d.lock, d.loop.Since = lock, since
-	d.mu.Unlock()
 	d.sayStarted("leader")
 	d.chronicle.restore(true)
 	d.desk.recall()
 	defer d.state.Lead()()
 	d.keepDaemon(&checkpoint.Daemon{PID: os.Getpid(), Since: time.Now()})
 	defer d.keepDaemon(nil)
-	if next := inspect.Starts(schedule, time.Now()); len(next) > 0 {
+	if next := inspect.Starts(d.app().cfg.Tiers, time.Now()); len(next) > 0 {
 		d.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
 	}
 	notify(d.log, "STATUS=leading")
@@ -186,17 +185,14 @@ func (d *server) lead(ctx context.Context) error {
 	d.desk.serves(d, true)
 	defer d.desk.serves(d, false)
 	err = d.loop.Run(held)
-	d.mu.Lock() // a reload may be under way
-	a := d.app
-	d.mu.Unlock()
-	a.endDispatch() // what workers answer is heard by who leads now
+	d.app().dispatching((*amqp.Dispatch).Close) // what workers answer is heard by who leads now
 	return err
 }
 
 // sayStarted says once what has been started, after the first try for the lock.
 func (d *server) sayStarted(role string) {
 	d.introduced.Do(func() {
-		c := d.app.cfg
+		c := d.app().cfg
 		d.log.Info("started", "version", version(), "config", d.g.Config, "database", shownURL(c.Database), "table", c.Table.Name,
 			"handler", c.Handler.Kind, "tiers", strings.Join(tierNames(c.Tiers), " "), "policy", c.Policy.Name, "role", role)
 	})
@@ -217,7 +213,7 @@ func (d *server) told(ev backlog.Event) {
 
 // newEngine returns an engine of the present app.
 func (d *server) newEngine() *backlog.Engine {
-	e := d.app.engine(nil, d.observe)
+	e := d.app().engine(nil, d.observe)
 	e.Paused = d.paused
 	d.desk.engine.Store(e)
 	return e
@@ -227,9 +223,7 @@ func (d *server) newEngine() *backlog.Engine {
 func (d *server) stopping() {
 	d.stopped.Do(func() {
 		notify(d.log, daemon.SdNotifyStopping)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.app.sayStopping()
+		d.app().sayStopping()
 	})
 }
 
@@ -302,7 +296,7 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 		return nil, err
 	}
 	if err = a.db.CheckRights(ctx); err == nil {
-		err = a.checkDispatch(ctx)
+		err = a.dispatching(func(d *amqp.Dispatch) error { return d.Ready(ctx) }) // what no time heals
 	}
 	if err == nil {
 		a.samples, err = doctor.Samples(ctx, a.table, time.Now())
@@ -390,7 +384,7 @@ func reloads(ctx context.Context, hup <-chan os.Signal, reload func(context.Cont
 func (d *server) reload(ctx context.Context) {
 	notify(d.log, daemon.SdNotifyReloading)
 	defer notify(d.log, daemon.SdNotifyReady)
-	a, err := d.g.rewire(ctx, d.app, d.log)
+	a, err := d.g.rewire(ctx, d.app(), d.log)
 	if err != nil {
 		d.desk.metrics.Reloaded(false)
 		d.log.Error("reload refused, the old configuration stays", "error", err)
@@ -398,10 +392,7 @@ func (d *server) reload(ctx context.Context) {
 	}
 	a.introduce(slog.LevelInfo)
 	d.loop.Reload(func() (*tiers.Schedule, *backlog.Engine) {
-		d.app.closeHandlers()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.app = a
+		d.app().closeHandlers()
 		d.chronicle.app.Store(a)
 		d.desk.follow(a)
 		return a.cfg.Tiers, d.newEngine()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,16 +73,12 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
 	case o.JSON || o.Format == "json":
 		return printJSON(g.out, ticks)
 	case o.Format == "text":
-		return printTicks(g.out, ticks)
+		row := func(t inspect.Tick) string {
+			return fmt.Sprintf("%v\t%s\t%s", t.At, shown(t.Tier), strings.Join(each(t.Covers, shown), ", "))
+		}
+		return printTable(g.out, append([]string{"AT\tTIER\tCOVERS"}, each(ticks, row)...))
 	}
 	return usagef("--format: %q is not one of text, json, crontab, systemd", o.Format)
-}
-
-func printTicks(w io.Writer, ticks []inspect.Tick) error {
-	row := func(t inspect.Tick) string {
-		return fmt.Sprintf("%v\t%s\t%s", t.At, shown(t.Tier), strings.Join(each(t.Covers, shown), ", "))
-	}
-	return printTable(w, append([]string{"AT\tTIER\tCOVERS"}, each(ticks, row)...))
 }
 
 // realPath returns the path, or a place for it where the system does not tell it.

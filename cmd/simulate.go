@@ -246,10 +246,8 @@ func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 	if c.list, err = o.candidates(g, cfg, down); err != nil {
 		return err
 	}
-	if o.Plot != "" {
-		if _, err := simulate.PictureFormat(o.Plot); err != nil {
-			return usagef("--plot: %w", err)
-		}
+	if _, err := simulate.PictureFormat(o.Plot); o.Plot != "" && err != nil {
+		return usagef("--plot: %w", err)
 	}
 	if o.Live {
 		err := c.read(ctx, g, cfg)

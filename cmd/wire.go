@@ -36,9 +36,7 @@ const (
 	mostSkew     = db.MostSkew
 )
 
-type (
-	urlError = db.URLError
-)
+type urlError = db.URLError
 
 // openDatabase opens the database that the URL names.
 func openDatabase(ctx context.Context, url string, o db.Options) (*db.DB, error) {
@@ -281,13 +279,7 @@ func mappingOf(cfg *config.Config) mapping.Mapping {
 }
 
 // each returns what f makes of the list's elements, never nil.
-func each[From, To any](list []From, f func(From) To) []To {
-	out := make([]To, len(list))
-	for i, v := range list {
-		out[i] = f(v)
-	}
-	return out
-}
+func each[From, To any](list []From, f func(From) To) []To { return db.Mapped(list, f) }
 
 // isEnd reports whether the error says only that a context was cancelled.
 func isEnd(err error) bool { return errors.Is(err, context.Canceled) }

@@ -112,6 +112,14 @@ func (d *desk) serves(s *server, leads bool) {
 	}
 }
 
+// present returns the configuration that is in force, the daemon, nil if there is none
+// yet, and what it is.
+func (d *desk) present() (*config.Config, *server, string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cfg, d.daemon, d.role
+}
+
 // Now implements web.Backlog.
 func (d *desk) Now() web.Now {
 	kept, _ := d.state.State() // the log says what is wrong with it
@@ -148,15 +156,14 @@ func (d *desk) count(ctx context.Context) {
 		d.mu.Unlock()
 		now := time.Now()
 		counts := role != web.Standby && !now.Before(next)
-		ask := func(a *app, _ time.Time) error { return d.ask(ctx, a, now, counts) }
 		kept, err := d.state.State()
 		switch {
 		case daemon != nil:
-			err = ask(daemon.chronicle.app.Load(), now)
+			err = d.ask(ctx, daemon.app(), now, counts)
 		case role == web.Viewer:
 			passes, _ := d.state.Passes()
 			d.picture.Restore(passes, kept.Outages, kept.Outage)
-			err = d.read(ctx, ask)
+			_, err = read(ctx, d, func(a *app, _ time.Time) (any, error) { return nil, d.ask(ctx, a, now, counts) })
 		}
 		if counts {
 			next = now.Add(max(countEvery, countShare*time.Since(now)))
@@ -225,15 +232,15 @@ func (a *app) rowCauses(ctx context.Context, now time.Time) (*web.Rows, error) {
 	return rows, nil
 }
 
-// read calls f with the table as pages read it.
-func (d *desk) read(ctx context.Context, f func(a *app, now time.Time) error) error {
+// read returns what f makes of the table as pages read it.
+func read[T any](ctx context.Context, d *desk, f func(a *app, now time.Time) (T, error)) (answer T, err error) {
 	d.reading.RLock()
 	defer d.reading.RUnlock()
 	a, err := d.open(ctx)
 	if err == nil {
-		err = f(a, time.Now())
+		answer, err = f(a, time.Now())
 	}
-	return problemOf(err)
+	return answer, problemOf(err)
 }
 
 // open returns the table as pages read it.
@@ -274,8 +281,8 @@ func problemOf(err error) error {
 }
 
 // Records implements web.Backlog.
-func (d *desk) Records(ctx context.Context, f web.Filter) (list web.Records, err error) {
-	err = d.read(ctx, func(a *app, now time.Time) error {
+func (d *desk) Records(ctx context.Context, f web.Filter) (web.Records, error) {
+	return read(ctx, d, func(a *app, now time.Time) (list web.Records, err error) {
 		if f.ID != "" {
 			row, err := a.find(ctx, f.ID, now)
 			if err == nil {
@@ -283,24 +290,19 @@ func (d *desk) Records(ctx context.Context, f web.Filter) (list web.Records, err
 			} else if errors.As(err, new(notThere)) {
 				err = nil
 			}
-			return err
+			return list, err
 		}
 		after, err := parsePlace(f.After)
 		if err != nil {
-			return usageError{err}
+			return list, usageError{err}
 		}
 		filter, err := filterOf(ctx, a, f, inspect.Listed, now)
 		if err != nil {
-			return err
+			return list, err
 		}
 		page, err := a.table.List(ctx, filter, now, after, f.Limit)
-		if err != nil {
-			return err
-		}
-		list = web.Records{Records: each(page.Rows, func(r inspect.Row) web.Entry { return d.entry(a, r, now) }), Next: placeOf(page.Next)}
-		return nil
+		return web.Records{Records: each(page.Rows, func(r inspect.Row) web.Entry { return d.entry(a, r, now) }), Next: placeOf(page.Next)}, err
 	})
-	return list, err
 }
 
 // filterOf returns what a page's filter means in the table.
@@ -337,8 +339,7 @@ func (d *desk) data(row inspect.Row) (cells []web.Cell) {
 	for _, name := range d.show {
 		c := web.Cell{Name: name}
 		if v, _ := row.Column(name); v != nil {
-			text := inspect.Cut(db.AsText(v), 3<<10)
-			c.Value = &text
+			c.Value = new(inspect.Cut(db.AsText(v), 3<<10))
 		}
 		cells = append(cells, c)
 	}
@@ -346,17 +347,17 @@ func (d *desk) data(row inspect.Row) (cells []web.Cell) {
 }
 
 // Record implements web.Backlog.
-func (d *desk) Record(ctx context.Context, id string) (r web.Record, err error) {
-	err = d.read(ctx, func(a *app, now time.Time) error {
+func (d *desk) Record(ctx context.Context, id string) (web.Record, error) {
+	return read(ctx, d, func(a *app, now time.Time) (web.Record, error) {
 		row, err := a.find(ctx, id, now)
 		if err != nil {
-			return err
+			return web.Record{}, err
 		}
-		r = web.Record{Sheet: a.sheet(row, now), Retrying: inRetry(row), Data: d.data(row)}
-		r.Attempts, r.Ahead = d.picture.Attempts(row.Key), a.ahead(ctx, row, now)
-		return nil
+		return web.Record{
+			Sheet: a.sheet(row, now), Retrying: inRetry(row), Data: d.data(row),
+			Attempts: d.picture.Attempts(row.Key), Ahead: a.ahead(ctx, row, now),
+		}, nil
 	})
-	return r, err
 }
 
 // ahead tells what becomes of a record that goes on failing.
@@ -379,12 +380,11 @@ func (a *app) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.Ah
 }
 
 // Choose implements web.Backlog.
-func (d *desk) Choose(ctx context.Context, f web.Filter) (c web.Choice, err error) {
-	err = d.read(ctx, func(a *app, now time.Time) error {
-		_, c, err = chosen(ctx, a, f, now)
-		return err
+func (d *desk) Choose(ctx context.Context, f web.Filter) (web.Choice, error) {
+	return read(ctx, d, func(a *app, now time.Time) (web.Choice, error) {
+		_, c, err := chosen(ctx, a, f, now)
+		return c, err
 	})
-	return c, err
 }
 
 // chosen returns the records that Retry would put back.
@@ -406,16 +406,14 @@ func chosen(ctx context.Context, a *app, f web.Filter, now time.Time) (filter ta
 
 // Retry implements web.Backlog.
 func (d *desk) Retry(ctx context.Context, f web.Filter, expect int) (r web.Retried, err error) {
-	d.mu.Lock()
-	daemon := d.daemon
-	d.mu.Unlock()
+	_, daemon, _ := d.present()
 	if daemon == nil {
 		if _, err = d.Choose(ctx, f); err == nil {
 			err = &web.Problem{Status: http.StatusForbidden, Text: "nothing can be changed here: this process only shows"}
 		}
 		return r, err
 	}
-	a, now := daemon.chronicle.app.Load(), time.Now()
+	a, now := daemon.app(), time.Now()
 	filter, c, err := chosen(ctx, a, f, now)
 	if err != nil {
 		return r, problemOf(err)
@@ -432,10 +430,7 @@ func (d *desk) Retry(ctx context.Context, f web.Filter, expect int) (r web.Retri
 
 // Pause implements web.Backlog.
 func (d *desk) Pause(p *watch.Pause) error {
-	d.mu.Lock()
-	role := d.role
-	d.mu.Unlock()
-	switch {
+	switch _, _, role := d.present(); {
 	case role == web.Standby:
 		return &web.Problem{Status: http.StatusConflict, Text: "this process stands by; say it where the leader runs"}
 	case d.state.Path == "":
@@ -447,16 +442,14 @@ func (d *desk) Pause(p *watch.Pause) error {
 // Resolve implements web.Backlog.
 func (d *desk) Resolve(ctx context.Context, uid, outcome, reason string) error {
 	known, ok := outcomes[map[string]string{"success": "success", "error": "failure"}[outcome]]
-	d.mu.Lock()
-	daemon, refreshes := d.daemon, refreshOf(d.cfg) != nil
-	d.mu.Unlock()
+	cfg, daemon, _ := d.present()
 	switch {
-	case daemon == nil || !refreshes:
+	case daemon == nil || refreshOf(cfg) == nil:
 		return &web.Problem{Status: http.StatusConflict, Text: "there are no attempts with a UID here, which the policy refresh has"}
 	case !ok:
 		return &web.Problem{Status: http.StatusBadRequest, Text: "outcome is success or error"}
 	}
-	reasons, err := daemon.chronicle.app.Load().engine(nil, daemon.observe).Resolve(ctx, []backlog.Answer{{UID: uid, Outcome: known, Text: reason}})
+	reasons, err := daemon.app().engine(nil, daemon.observe).Resolve(ctx, []backlog.Answer{{UID: uid, Outcome: known, Text: reason}})
 	if err != nil {
 		return problemOf(err)
 	}
@@ -468,9 +461,7 @@ func (d *desk) Resolve(ctx context.Context, uid, outcome, reason string) error {
 
 // Simulate implements web.Backlog.
 func (d *desk) Simulate(ctx context.Context, text string) (s web.Simulation, err error) {
-	d.mu.Lock()
-	cfg := d.cfg
-	d.mu.Unlock()
+	cfg, _, _ := d.present()
 	other, err := config.ParseTiers(text, cfg.Timezone)
 	if err != nil {
 		return s, &web.Problem{Status: http.StatusBadRequest, Text: err.Error()}
@@ -481,23 +472,20 @@ func (d *desk) Simulate(ctx context.Context, text string) (s web.Simulation, err
 	if refreshOf(cfg) != nil {
 		return s, &web.Problem{Status: http.StatusBadRequest, Text: "the policy refresh has one tier, and ages do not matter"}
 	}
-	err = d.read(ctx, func(a *app, now time.Time) error {
+	return read(ctx, d, func(a *app, now time.Time) (web.Simulation, error) {
 		edges := simulate.Edges(cfg.Tiers, other)
 		counts, err := a.table.Count(ctx, now, edges)
 		if err != nil {
-			return err
+			return s, err
 		}
 		var plot bytes.Buffer
 		running, tried := simulation(cfg, policyOf(cfg)), simulation(cfg, policyOf(cfg))
 		tried.Schedule = other
 		list := []simulate.Candidate{{Name: "running", Options: running}, {Name: "this one", Options: tried}}
 		if s.Columns, s.Rows, err = simulate.WhatIf(ctx, &plot, counts, edges, list, now); err != nil && ctx.Err() != nil {
-			return &web.Problem{Status: http.StatusBadRequest, Text: "this takes too long to be simulated here; backlog simulate --live takes its time"}
-		} else if err != nil {
-			return err
+			err = &web.Problem{Status: http.StatusBadRequest, Text: "this takes too long to be simulated here; backlog simulate --live takes its time"}
 		}
 		s.Plots = []web.Plot{{Name: "calls, and records pending, in the next 24 hours if every attempt fails", SVG: plot.Bytes()}}
-		return nil
+		return s, err
 	})
-	return s, err
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -89,13 +90,7 @@ var outageColumns = []string{"outage", "cause", "since", "pending"}
 // newOnOutage likewise makes the handler that is told of outages.
 func newOnOutage(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool, error) {
 	h, err := newTool(ctx, cfg, "on_outage", cfg.OnOutage.Settings, log)
-	if err == nil {
-		err = hasColumns(outageColumns, "on_outage."+cfg.OnOutage.Kind, h)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
+	return h, cmp.Or(err, hasColumns(outageColumns, "on_outage."+cfg.OnOutage.Kind, h))
 }
 
 func newHandlers(ctx context.Context, cfg *config.Config, log *slog.Logger) (h, onDead tool, err error) {
@@ -175,10 +170,8 @@ func (a *app) wireHandlers(ctx context.Context, h, onDead tool) (err error) {
 		}
 	}
 	a.handler, a.onDead = h, onDead
-	if err := hasColumns(a.table.Given(), "handler."+a.cfg.Handler.Kind, h); err != nil {
-		return err
-	}
-	return hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, onDead)
+	given := a.table.Given()
+	return cmp.Or(hasColumns(given, "handler."+a.cfg.Handler.Kind, h), hasColumns(given, "on_dead."+a.cfg.OnDead.Kind, onDead))
 }
 
 // hasColumns returns an error unless records have the columns that the handler
@@ -227,19 +220,6 @@ func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettin
 		Fatal: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) },
 	}
 }
-
-// openDispatch connects, and checkDispatch only returns what no time heals. dispatchError
-// returns why the queues are not this table's, if they are not.
-func (a *app) openDispatch(ctx context.Context) error {
-	return a.dispatching(func(d *amqp.Dispatch) error { return d.Open(ctx) })
-}
-
-func (a *app) checkDispatch(ctx context.Context) error {
-	return a.dispatching(func(d *amqp.Dispatch) error { return d.Ready(ctx) })
-}
-
-func (a *app) dispatchError() error { return a.dispatching((*amqp.Dispatch).Err) }
-func (a *app) endDispatch() error   { return a.dispatching((*amqp.Dispatch).Close) }
 
 // dispatching does something with the handler if it gives records to workers.
 func (a *app) dispatching(do func(*amqp.Dispatch) error) error {

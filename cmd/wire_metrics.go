@@ -77,9 +77,8 @@ func (d *desk) listenForMetrics() error {
 		return err
 	}
 	open := func() bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return watching[metrics.Settings](d.cfg, "metrics").Open
+		cfg, _, _ := d.present()
+		return watching[metrics.Settings](cfg, "metrics").Open
 	}
 	d.serving.Go(func() {
 		if err := d.site.ServeProbes(d.ctx, l, d.metrics.Handler(), open); err != nil {
@@ -113,9 +112,8 @@ func (d *desk) scraped() metrics.State {
 		s.Leads, s.Broker = true, &metrics.Broker{Up: d.queue.Up()}
 	case d.daemon != nil:
 		s.Leads = d.daemon.leads.Load()
-		if h, ok := d.daemon.chronicle.app.Load().handler.(*amqp.Dispatch); ok {
-			b := metrics.Broker(h.Counts())
-			s.Broker = &b
+		if h, ok := d.daemon.app().handler.(*amqp.Dispatch); ok {
+			s.Broker = new(metrics.Broker(h.Counts()))
 		}
 	}
 	return s

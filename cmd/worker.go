@@ -45,12 +45,11 @@ func (a *app) serve(ctx context.Context, g *globals) error {
 		obs.Observe(ev)
 	})
 	name := a.source.Queue // for the log
-	if _, ok := a.store.(*amqp.Worker); !ok {
-		e.Paused = stateOf(a.cfg, a.log).PausedBy(time.Now, a.log)
-	}
 	if w, ok := a.store.(*amqp.Worker); ok {
 		e.Policy, e.Handler, e.Timeout = nil, w, 0
 		w.Prefetch, name = e.Concurrency, a.cfg.Table.Name
+	} else {
+		e.Paused = stateOf(a.cfg, a.log).PausedBy(time.Now, a.log)
 	}
 	unattended, err := a.attend(g, name, e)
 	defer unattended()
