@@ -154,7 +154,7 @@ func TestDeskSimulate(t *testing.T) {
 	d := deskOf(t, deskTiers, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 25000) INSERT INTO orders "+
 		"SELECT i, 'ERROR', datetime('now', '-' || (i % 600) || ' minutes'), '', '' FROM n")
 	s, err := d.Simulate(t.Context(), "- {max_age: 1d, every: 2h}")
-	if err != nil || len(s.Rows) != 2 || len(s.Columns) != len(s.Rows[0]) || len(s.Plots) != 1 || !strings.HasPrefix(string(s.Plots[0].SVG), "<svg") {
+	if err != nil || len(s.Rows) != 2 || len(s.Columns) != len(s.Rows[0]) || !strings.HasPrefix(string(s.Plot), "<svg") {
 		t.Fatalf("got %+v, %v", s, err)
 	}
 	wide, err := d.Simulate(t.Context(), "- {max_age: 3650d, every: 2h}")

@@ -485,7 +485,7 @@ func (d *desk) Simulate(ctx context.Context, text string) (s web.Simulation, err
 		if s.Columns, s.Rows, err = simulate.WhatIf(ctx, &plot, counts, edges, list, now); err != nil && ctx.Err() != nil {
 			err = &web.Problem{Status: http.StatusBadRequest, Text: "this takes too long to be simulated here; backlog simulate --live takes its time"}
 		}
-		s.Plots = []web.Plot{{Name: "calls, and records pending, in the next 24 hours if every attempt fails", SVG: plot.Bytes()}}
+		s.Plot = plot.Bytes()
 		return s, err
 	})
 }

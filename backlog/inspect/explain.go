@@ -269,9 +269,8 @@ func (r Row) Sheet(s *tiers.Schedule, p *backlog.Policy, most int, now time.Time
 	e.moment("eligible", r.Eligible)
 	e.moment("expires", r.Expires)
 	if e.told(); r.State == backlog.RowDead {
-		died := r.died(s, p, now)
-		e.Died = &died
-		e.line("died", died)
+		e.Died = new(r.died(s, p, now))
+		e.line("died", *e.Died)
 	}
 	unless := ""
 	if most > 0 {

@@ -39,15 +39,14 @@ const (
 // StatesFor returns the states by which the records may be named: with the policy refresh
 // those of [State].
 func StatesFor(p Purpose, refreshing bool) []string {
-	switch {
-	case refreshing:
+	if refreshing {
 		return States
-	case p == Requeued:
-		return []string{"failed", "dead", "exhausted", "unreadable"}
-	case p == Discarded:
-		return []string{"fresh", "failed", "exhausted", "unreadable"}
 	}
-	return []string{"fresh", "failed", "dead", "exhausted", "unreadable"}
+	return map[Purpose][]string{
+		Listed:    {"fresh", "failed", "dead", "exhausted", "unreadable"},
+		Requeued:  {"failed", "dead", "exhausted", "unreadable"},
+		Discarded: {"fresh", "failed", "exhausted", "unreadable"},
+	}[p]
 }
 
 // Beyond is the band of records that are older than every tier.
@@ -61,8 +60,7 @@ func (r *Row) entry(x Explanation, now time.Time) Entry {
 	}
 	// An infinite date has no age: it is further away than a duration can be long.
 	if age := now.Sub(r.Inserted); !r.Inserted.IsZero() && r.Inserted.Add(age).Equal(now) {
-		seconds := age.Seconds()
-		e.Age = &seconds
+		e.Age = new(age.Seconds())
 	}
 	return e
 }

@@ -31,6 +31,28 @@ const (
 	Remind = 5 * time.Minute
 )
 
+// endings are how attempts end.
+var endings = map[backlog.Outcome]string{
+	backlog.Succeeded: "success", backlog.HandedOver: "handed over", backlog.Skipped: "not attempted",
+	backlog.Rejected: "rejected", backlog.Errored: "failed",
+}
+
+// plain are the events of which no more is said than what they are about.
+var plain = map[backlog.EventKind]struct {
+	level slog.Level
+	text  string
+}{
+	backlog.OnDeadFailed: {slog.LevelError, "on_dead failed: nobody has been told that the record is dead"},
+	backlog.TierSkipped:  {slog.LevelWarn, "tick skipped: the tier's last pass still runs"},
+	backlog.TierCovered:  {slog.LevelDebug, "tick covered by a wider tier's pass"},
+	backlog.LockWaiting:  {slog.LevelInfo, "the pass waits: another process is working on this table"},
+	backlog.LockLost:     {slog.LevelError, "the run lock is lost: its passes are stopped and taken up again at the next wake"},
+	backlog.ClockSetBack: {slog.LevelWarn, "the clock was set back"},
+	backlog.StateFailed:  {slog.LevelWarn, "the state file cannot be used, a restart may not know what was missed"},
+	backlog.NoTick:       {slog.LevelError, "no tick was handled for long"},
+	backlog.Panicked:     {slog.LevelError, "panic"},
+}
+
 // An Observer logs the events of engine and loop. Its fields must not be changed after
 // the first event.
 type Observer struct {
@@ -39,8 +61,8 @@ type Observer struct {
 	Dead    bool           // there is a dead status
 	Picture *watch.Picture // is told of every event
 
-	// OnOutage is called when an outage begins, lasts or is over, and must return soon: it
-	// has [Observer.Outage] log it. Nil: that is called at once.
+	// OnOutage is called when an outage begins, lasts or is over, and must return soon:
+	// [Observer.Outage], or what has that log it.
 	OnOutage func(watch.Change, watch.Outage, time.Time)
 
 	mu     sync.Mutex // guards what follows
@@ -62,20 +84,17 @@ type pass struct {
 
 // New returns an observer of passes over a database.
 func New(log *slog.Logger) *Observer {
-	return &Observer{Log: log, Server: "database", Picture: new(watch.Picture)}
+	o := &Observer{Log: log, Server: "database", Picture: new(watch.Picture), passes: make(map[string]*pass)}
+	o.OnOutage = o.Outage
+	return o
 }
 
 // of returns the tier's pass. The caller holds the lock.
 func (o *Observer) of(tier string) *pass {
-	p := o.passes[tier]
-	if p == nil {
-		if o.passes == nil {
-			o.passes = make(map[string]*pass)
-		}
-		p = new(pass)
-		o.passes[tier] = p
+	if o.passes[tier] == nil {
+		o.passes[tier] = new(pass)
 	}
-	return p
+	return o.passes[tier]
 }
 
 // Observe takes one event.
@@ -84,12 +103,8 @@ func (o *Observer) Observe(ev backlog.Event) {
 	if ev.Kind != backlog.AttemptEnded || o.Log.Enabled(context.Background(), slog.LevelDebug) { // there may be millions
 		o.log(ev)
 	}
-	switch {
-	case change == watch.None:
-	case o.OnOutage != nil:
+	if change != watch.None {
 		o.OnOutage(change, outage, ev.At)
-	default:
-		o.Outage(change, outage, ev.At)
 	}
 }
 
@@ -99,39 +114,9 @@ func (o *Observer) log(ev backlog.Event) {
 		log = log.With("tier", ev.Tier)
 	}
 	if ev.Kind == backlog.AttemptEnded {
-		attemptEnded(log, ev)
-	} else {
-		o.other(log, ev)
+		log.Debug(endings[ev.Outcome], about(ev)...)
+		return
 	}
-}
-
-// Outage logs what has become of an outage.
-func (o *Observer) Outage(change watch.Change, x watch.Outage, now time.Time) {
-	since := x.Since.UTC().Format(time.RFC3339)
-	switch change {
-	case watch.Began:
-		o.Log.Error("outage: every attempt fails", "since", since, "cause", x.Cause, "pending", x.Pending)
-	case watch.Lasts:
-		o.Log.Warn("outage goes on", "since", since, "passes", x.Passes, "cause", x.Cause, "pending", x.Pending)
-	case watch.Recovered:
-		o.Log.Warn("recovered from the outage", "since", since, "after", now.Sub(x.Since).Round(time.Second).String(), "passes", x.Passes, "pending", x.Pending)
-	}
-}
-
-func attemptEnded(log *slog.Logger, ev backlog.Event) {
-	what := map[backlog.Outcome]string{
-		backlog.Succeeded: "success", backlog.HandedOver: "handed over", backlog.Skipped: "not attempted",
-		backlog.Rejected: "rejected", backlog.Errored: "failed",
-	}[ev.Outcome]
-	args := []any{"id", ev.Record.Key.String()}
-	if ev.Err != nil {
-		args = append(args, "error", ev.Err)
-	}
-	log.Debug(what, args...)
-}
-
-// other logs any event but the end of an attempt.
-func (o *Observer) other(log *slog.Logger, ev backlog.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch ev.Kind {
@@ -150,8 +135,6 @@ func (o *Observer) other(log *slog.Logger, ev backlog.Event) {
 				log.Info("record died", "id", ev.Record.Key.String(), "reason", ev.Record.Reason)
 			}
 		}
-	case backlog.OnDeadFailed:
-		log.Error("on_dead failed: nobody has been told that the record is dead", "id", ev.Record.Key.String(), "error", ev.Err)
 	case backlog.Conflicted:
 		if p := o.of(ev.Tier); p.conflicts < maxAlike {
 			log.Warn("left alone: somebody else has changed the row", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
@@ -182,24 +165,6 @@ func (o *Observer) other(log *slog.Logger, ev backlog.Event) {
 			o.away = nil
 		}
 		log.Warn("the "+o.Server+" answers again", "after", ev.At.Sub(o.since).Round(time.Millisecond).String())
-	default:
-		loopEvent(log, ev)
-	}
-}
-
-// stillAway says that the database is still unreachable.
-func (o *Observer) stillAway(log *slog.Logger, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.away != nil {
-		log.Warn("the "+o.Server+" is still unreachable", "since", o.since.UTC().Format(time.RFC3339), "error", err)
-		o.away.Reset(Remind)
-	}
-}
-
-// loopEvent logs the events of a daemon.
-func loopEvent(log *slog.Logger, ev backlog.Event) {
-	switch ev.Kind {
 	case backlog.Paused:
 		log.Warn("the handler asked for a pause", "until", ev.At.UTC().Format(time.RFC3339), "error", ev.Err)
 	case backlog.TicksMissed:
@@ -212,22 +177,44 @@ func loopEvent(log *slog.Logger, ev backlog.Event) {
 			level = slog.LevelWarn
 		}
 		log.Log(context.Background(), level, "missed ticks are made up for by one pass", args...)
-	case backlog.TierSkipped:
-		log.Warn("tick skipped: the tier's last pass still runs")
-	case backlog.TierCovered:
-		log.Debug("tick covered by a wider tier's pass")
-	case backlog.LockWaiting:
-		log.Info("the pass waits: another process is working on this table")
-	case backlog.LockLost:
-		log.Error("the run lock is lost: its passes are stopped and taken up again at the next wake", "error", ev.Err)
-	case backlog.ClockSetBack:
-		log.Warn("the clock was set back", "error", ev.Err)
-	case backlog.StateFailed:
-		log.Warn("the state file cannot be used, a restart may not know what was missed", "error", ev.Err)
-	case backlog.NoTick:
-		log.Error("no tick was handled for long", "error", ev.Err)
-	case backlog.Panicked:
-		log.Error("panic", "error", ev.Err)
+	default:
+		if x, ok := plain[ev.Kind]; ok {
+			log.Log(context.Background(), x.level, x.text, about(ev)...)
+		}
+	}
+}
+
+// Outage logs what has become of an outage.
+func (o *Observer) Outage(change watch.Change, x watch.Outage, now time.Time) {
+	since := x.Since.UTC().Format(time.RFC3339)
+	switch change {
+	case watch.Began:
+		o.Log.Error("outage: every attempt fails", "since", since, "cause", x.Cause, "pending", x.Pending)
+	case watch.Lasts:
+		o.Log.Warn("outage goes on", "since", since, "passes", x.Passes, "cause", x.Cause, "pending", x.Pending)
+	case watch.Recovered:
+		o.Log.Warn("recovered from the outage", "since", since, "after", now.Sub(x.Since).Round(time.Second).String(), "passes", x.Passes, "pending", x.Pending)
+	}
+}
+
+// about returns what the event is of: its record and its error, if it has them.
+func about(ev backlog.Event) (args []any) {
+	if ev.Record != nil {
+		args = append(args, "id", ev.Record.Key.String())
+	}
+	if ev.Err != nil {
+		args = append(args, "error", ev.Err)
+	}
+	return args
+}
+
+// stillAway says that the database is still unreachable.
+func (o *Observer) stillAway(log *slog.Logger, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.away != nil {
+		log.Warn("the "+o.Server+" is still unreachable", "since", o.since.UTC().Format(time.RFC3339), "error", err)
+		o.away.Reset(Remind)
 	}
 }
 

@@ -148,13 +148,7 @@ type Left struct {
 type Simulation struct {
 	Columns []string   `json:"columns"`
 	Rows    [][]string `json:"rows"`
-	Plots   []Plot     `json:"-"`
-}
-
-// A Plot is an SVG image.
-type Plot struct {
-	Name string
-	SVG  []byte
+	Plot    []byte     `json:"-"` // SVG: calls, and records pending, in the next 24 hours if every attempt fails
 }
 
 // A Choice is what a filter means at a moment.

@@ -161,7 +161,7 @@ func (f *fake) Simulate(_ context.Context, yaml string) (web.Simulation, error) 
 	}
 	const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="400" height="100"><rect width="400" height="100" style="fill:rgb(0,84,150)"/></svg>`
 	return web.Simulation{Columns: []string{"schedule", "attempts", "pending after 7 days"}, Rows: [][]string{{"running", "48,123", "9"}, {"this one", "12,004", "31"}},
-		Plots: []web.Plot{{Name: "attempts an hour, and records pending", SVG: []byte(svg)}}}, nil
+		Plot: []byte(svg)}, nil
 }
 
 func (f *fake) Choose(_ context.Context, x web.Filter) (web.Choice, error) {

@@ -128,7 +128,7 @@ type trial struct {
 	YAML    string      `json:"-"`
 	Problem string      `json:"-"`
 	Result  *Simulation `json:"-"`
-	Plots   [][2]string `json:"-"` // address and name
+	Plot    string      `json:"-"` // its address
 }
 
 // try simulates a schedule, one at a time, and keeps its pictures for a while.
@@ -145,10 +145,9 @@ func (v *visit) try(yaml string) (t trial, err error) {
 	t.Result = &result
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, p := range result.Plots {
-		id := random()
-		v.plots.Add(id, p.SVG)
-		t.Plots = append(t.Plots, [2]string{"/plot/" + id, p.Name})
+	if id := random(); err == nil {
+		v.plots.Add(id, result.Plot)
+		t.Plot = "/plot/" + id
 	}
 	return t, err
 }
