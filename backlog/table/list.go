@@ -3,8 +3,6 @@ package table
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -52,13 +50,18 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 				rest = slices.Repeat([]any{new(any)}, len(s.order))
 			}
 			text, args := t.listQuery(c, s, most)
-			_, err := db.Scanned(ctx, t.db.Read, t.text.Place(text), args, func(rows *sql.Rows) (none struct{}, err error) {
+			rows, err := t.db.Read.QueryContext(ctx, t.text.Place(text), args...)
+			if err != nil {
+				return err
+			}
+			defer rows.Close() // before the next step's, where all are read
+			for rows.Next() {
 				if looked == mostListed || len(list.Rows) == limit || size > maxPageBytes {
-					return none, errFull
+					return nil // there are rows behind the page
 				}
 				raw, err := t.scan(rows, exprs, rest...)
 				if err != nil {
-					return none, err
+					return err
 				}
 				looked++
 				size += sizeOf(raw...)
@@ -68,23 +71,16 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 				if f.Cause == nil || f.Cause(lastError(raw)) {
 					list.Rows = append(list.Rows, t.shownRow(raw, now))
 				}
-				return none, nil
-			})
-			if err != nil {
+			}
+			if err := rows.Err(); err != nil {
 				return err
 			}
 		}
 		list.Next = backlog.Cursor{}
 		return nil
 	})
-	if errors.Is(err, errFull) {
-		err = nil
-	}
 	return list, err
 }
-
-// errFull says that there are rows behind the page.
-var errFull = errors.New("the page is full")
 
 // A step is what one statement reads of a list.
 type step struct {

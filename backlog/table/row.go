@@ -301,7 +301,7 @@ type dates struct {
 
 // datesOf reads the dates of a row. The error is the first of those that are none.
 func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
-	var at [3]time.Time
+	to := [...]*time.Time{&d.inserted, &d.eligible, &d.expires}
 	for i, tc := range [...]*timeCol{t.inserted, t.eligible, t.expires} {
 		if tc == nil {
 			continue
@@ -316,12 +316,11 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 			d.skipped = tc
 		case missing || wrong != nil:
 		case tc == t.inserted && t.refresh == nil:
-			at[i], wrong = tc.read(raw, now, t.mayBeFuture())
+			*to[i], wrong = tc.read(raw, now, t.mayBeFuture())
 		default:
-			at[i], wrong = tc.parse(raw)
+			*to[i], wrong = tc.parse(raw)
 		}
 		err = cmp.Or(err, wrong)
 	}
-	d.inserted, d.eligible, d.expires = at[0], at[1], at[2]
 	return d, err
 }
