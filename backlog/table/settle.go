@@ -74,7 +74,7 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 		err = f(tx)
 	}
 	if err == ErrUndo {
-		return tx.Rollback()
+		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
 	}
 	if err != nil {
 		return err
@@ -90,6 +90,18 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }
+
+// noteWarnings notes what the rollback before it has left behind.
+func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
+	if t.text.Warnings == "" {
+		return nil
+	}
+	rows, err := db.Rows(ctx, conn, t.text.Warnings)
+	for _, w := range rows {
+		t.Notef("when a trial write was rolled back, the database said: %s", w["message"])
+	}
+	return err
+}
 
 // settleBatches writes each batch with one statement, or looks whether its rows
 // are as they were read where there is nothing to write. The statements are

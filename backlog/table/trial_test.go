@@ -268,7 +268,7 @@ func TestTrialOfALockedRow(t *testing.T) {
 }
 
 // TestTrialThatLeavesSomething: what a trigger writes to a table without
-// transactions stays, as docs/limits.md says.
+// transactions stays, and the server's warning is told.
 func TestTrialThatLeavesSomething(t *testing.T) {
 	plain, url := newDatabase(t, "mysql")
 	for _, s := range []string{
@@ -288,8 +288,13 @@ func TestTrialThatLeavesSomething(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var notes []string
+	s.TellNotes(func(n string) { notes = append(notes, n) })
 	if err := tried(s); err != nil {
 		t.Fatal(err)
+	}
+	if len(notes) != 2 || !strings.Contains(notes[1], "when a trial write was rolled back, the database said: ") {
+		t.Errorf("the notes are %q", notes)
 	}
 	for q, want := range map[string]string{"SELECT count(*) FROM seen": "3", "SELECT status FROM BACKLOG": "NEW"} {
 		var got string

@@ -55,6 +55,7 @@ type Text struct {
 	BeginPlan   string   // begins a transaction in which what writes is planned, wherever
 	Trial       []string // a transaction that will be rolled back begins with it
 	Immediate   string   // has deferred constraints speak up at once
+	Warnings    string   // the query for what a rollback has left
 	Explain     string   // in front of a query: its plan
 	CreateIndex string
 	NameLength  int  // of an index's name, in bytes

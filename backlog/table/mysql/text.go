@@ -21,6 +21,9 @@ var text = db.Text{
 	Hint:     "%s FORCE INDEX (%s)",
 	Prepares: true, SearchedFirst: true, FoldsNames: true,
 	BeginPlan: "START TRANSACTION READ WRITE", Explain: "EXPLAIN FORMAT=TRADITIONAL ", CreateIndex: "CREATE INDEX", NameLength: 64,
+	// What a trigger writes to a table without transactions stays, and the server
+	// says so.
+	Warnings: "SHOW WARNINGS",
 	Types: db.Types{
 		Key: "BIGINT AUTO_INCREMENT PRIMARY KEY", Integer: "BIGINT", Status: "VARCHAR(191)", Text: "TEXT",
 		Options: " ENGINE = InnoDB DEFAULT CHARSET = utf8mb4",
