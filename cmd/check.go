@@ -13,6 +13,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
+	"backlog/backlog/retry"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
 )
@@ -91,11 +92,12 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 // printChecks prints the findings and, with the policy refresh, how its settings are
 // understood, which may be sentences.
 func (g *globals) printChecks(ok bool, list []inspect.Finding, p config.Policy) error {
+	settings, _ := p.Settings.(*retry.Refresh)
 	return printJSON(g.out, struct {
 		OK     bool              `json:"ok"`
 		Checks []inspect.Finding `json:"checks"`
-		Policy any               `json:"policy,omitempty"`
-	}{ok, list, refreshSettings(p)})
+		Policy *retry.Refresh    `json:"policy,omitempty"`
+	}{ok, list, settings})
 }
 
 // A checker collects findings.
@@ -126,7 +128,11 @@ func (k *checker) all(ctx context.Context) {
 		k.AddGood("web", "pages at %s", at)
 	}
 	k.CheckTiers(k.cfg.Tiers)
-	k.policy()
+	if p := refreshOf(k.cfg); p != nil {
+		k.refresh(p, k.now)
+	} else if p := policyOf(k.cfg); p != nil {
+		k.CheckPolicy(p, k.cfg.Tiers)
+	}
 
 	// The first connection needs no right to write: a missing right is then a
 	// finding like others, not the end.
@@ -145,7 +151,9 @@ func (k *checker) all(ctx context.Context) {
 	k.bad("on_dead", hasColumns(k.table.Given(), "on_dead."+k.cfg.OnDead.Kind, onDead))
 	k.work(ctx)
 	if !k.bad("times", k.table.ProveTimes(ctx, k.now)) {
-		k.times(ctx)
+		if samples, err := doctor.Samples(ctx, k.table, k.now); !k.bad("times", err) {
+			k.AddGood("times", "%s", strings.Join(append(k.table.TimeForms(), samples...), "\n"))
+		}
 	}
 	doctor.CheckPlans(ctx, &k.Findings, k.table, k.now)
 	k.counts(ctx)
@@ -210,14 +218,6 @@ func (k *checker) work(ctx context.Context) {
 		detail += "; parameters: " + strings.Join(parameters, ", ")
 	}
 	k.AddGood("handler", "%s", detail)
-}
-
-func (k *checker) times(ctx context.Context) {
-	samples, err := doctor.Samples(ctx, k.table, k.now)
-	if k.bad("times", err) {
-		return
-	}
-	k.AddGood("times", "%s", strings.Join(append(k.table.TimeForms(), samples...), "\n"))
 }
 
 // writes checks rights and statuses on a connection that may write, and returns the
@@ -289,18 +289,6 @@ func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
 		return fmt.Errorf("table %s: %w", cfg.Table.Name, unproved)
 	}
 	return nil
-}
-
-// policy finds settings of the policy that have no effect.
-func (k *checker) policy() {
-	p := policyOf(k.cfg)
-	switch {
-	case p == nil:
-	case p.Refresher != nil:
-		k.refresh(refreshOf(k.cfg), k.now)
-	default:
-		k.CheckPolicy(p, k.cfg.Tiers)
-	}
 }
 
 // tools checks the handlers, and returns those that there are.

@@ -41,18 +41,14 @@ func (a *app) newChronicle(state *checkpoint.File, p *watch.Picture) *chronicle 
 	c.app.Store(a)
 	c.Dead, c.OnOutage = a.table.HasDead(), c.changed
 	c.restore(false)
-	go func() {
-		for f := range c.work {
+	follow := func(queue chan func(), then func()) {
+		for f := range queue {
 			f()
 		}
-		close(c.tells)
-	}()
-	go func() {
-		for f := range c.tells {
-			f()
-		}
-		close(c.done)
-	}()
+		then()
+	}
+	go follow(c.work, func() { close(c.tells) })
+	go follow(c.tells, func() { close(c.done) })
 	return c
 }
 

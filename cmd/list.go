@@ -177,8 +177,7 @@ func placeOf(c backlog.Cursor) *string {
 		return nil
 	}
 	b, _ := json.Marshal(c)
-	word := base64.RawURLEncoding.EncodeToString(b)
-	return &word
+	return new(base64.RawURLEncoding.EncodeToString(b))
 }
 
 // parsePlace returns the cursor of a word, zero for an empty one.

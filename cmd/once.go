@@ -98,9 +98,12 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
 		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
 	}
-	switch {
-	case errors.Is(err, backlog.ErrLocked) && report.Started.IsZero():
-		return o.locked(log, err)
+	switch locked := errors.Is(err, backlog.ErrLocked) && report.Started.IsZero(); {
+	case locked && o.Due: // for one of many ticks that is normal: cron has nothing to mail
+		log.Warn("the tick is left to the next start", "error", err)
+		return quietError{err}
+	case locked && o.Wait == 0:
+		return fmt.Errorf("%w (--wait 30s waits for it)", err)
 	case o.Due && err == nil && report.Started.IsZero():
 		return o.nothing(g, now, "nothing is due: another process has run it")
 	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, new(*table.Problem)):
@@ -123,20 +126,6 @@ func (o *OnceOptions) end(g *globals, name string, report backlog.Report, list [
 		return errStrict
 	}
 	return nil
-}
-
-// locked returns the error of a pass that could not begin because another process
-// holds the lock. For one of many ticks that is normal: it is logged, and cron has
-// nothing to mail.
-func (o *OnceOptions) locked(log *slog.Logger, err error) error {
-	if o.Due {
-		log.Warn("the tick is left to the next start", "error", err)
-		return quietError{err}
-	}
-	if o.Wait == 0 {
-		return fmt.Errorf("%w (--wait 30s waits for it)", err)
-	}
-	return err
 }
 
 // passOnce runs the pass under the run lock or, with an id, handles that record
@@ -410,20 +399,18 @@ func (o *OnceOptions) dryRunOne(ctx context.Context, g *globals, a *app, now tim
 		{"BACKLOG_ID", row.Key.String()}, {"BACKLOG_STATUS", row.Status},
 		{"BACKLOG_INSERTED", backlog.TimeText(row.Inserted)}, {"BACKLOG_TIER", tier.Name},
 	}
-	if !o.JSON {
-		for _, v := range environment {
-			g.printf("%s=%s\n", v[0], shown(v[1]))
-		}
-		g.printf("%s\n", columns)
-		g.printf("nothing is handled: that is what a program would be given, and a BACKLOG_ATTEMPT_ID of its own\n")
-		return nil
-	}
 	r := recordOf(&row.Record)
 	r.Environment, r.Record = make(map[string]string), columns
 	for _, v := range environment {
-		r.Environment[v[0]] = v[1]
+		if r.Environment[v[0]] = v[1]; !o.JSON {
+			g.printf("%s=%s\n", v[0], shown(v[1]))
+		}
 	}
-	return printJSON(g.out, recordsJSON{tier.Name, []recordJSON{r}})
+	if o.JSON {
+		return printJSON(g.out, recordsJSON{tier.Name, []recordJSON{r}})
+	}
+	g.printf("%s\nnothing is handled: that is what a program would be given, and a BACKLOG_ATTEMPT_ID of its own\n", columns)
+	return nil
 }
 
 // due returns the ticks to run. Where there are none, or in a pause, it prints that.

@@ -201,11 +201,3 @@ func (k *checker) refresh(p *retry.Refresher, now time.Time) {
 		k.AddGood("policy", "refresh")
 	}
 }
-
-// refreshSettings returns the settings of the policy refresh, nil if it is another.
-func refreshSettings(p config.Policy) any {
-	if s, ok := p.Settings.(*retry.Refresh); ok {
-		return s
-	}
-	return nil
-}

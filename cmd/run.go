@@ -36,7 +36,6 @@ func newRun(g *globals) *cobra.Command {
 		Use:         "run",
 		Short:       "Run the schedule as a daemon",
 		Annotations: map[string]string{"0": "stopped, with every outcome written", "1": "could not do it, or not write every outcome before its end"},
-		Args:        noArgs,
 		RunE:        func(c *cobra.Command, _ []string) error { return runRun(c.Context(), g) },
 	}
 	c.Flags().StringVar(&g.listen, "listen", "", listenUsage)
@@ -69,7 +68,7 @@ func runRun(ctx context.Context, g *globals) error {
 	if err := desk.listen(); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, desk.stop)()
+	defer context.AfterFunc(ctx, func() { desk.stopping.Store(true) })()
 	a, err := whenThere(ctx, log, "database", 0, func() (*app, error) { return g.wireServer(ctx, cfg, log, nil) })
 	if ctx.Err() != nil && isEnd(err) {
 		log.Info("stopped")

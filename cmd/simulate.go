@@ -221,9 +221,8 @@ func (o *SimulateOptions) life(ctx context.Context, g *globals, name string, p *
 // A course is what a workload is led over: the candidates, and how that is shown.
 type course struct {
 	*simulate.Workload
-	list   []simulate.Candidate
-	left   int             // rows of the table that no pass takes
-	screen *logging.Screen // nil: no terminal
+	list []simulate.Candidate
+	left int // rows of the table that no pass takes
 }
 
 // many simulates records that come in, or the table's own. It reads all flags and
@@ -241,8 +240,7 @@ func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	terminal, _ := g.err.(*logging.Screen)
-	c := &course{Workload: w, screen: terminal}
+	c := &course{Workload: w}
 	if c.list, err = o.candidates(g, cfg, down); err != nil {
 		return err
 	}
@@ -279,11 +277,12 @@ var errIncomplete = errors.New("stopped: the figures are incomplete")
 // became of it. What a stop has cut short is printed, not drawn, and only if no
 // difference is asked for: a part differs from a whole in everything.
 func (o *SimulateOptions) simulate(ctx context.Context, g *globals, c *course) error {
+	screen, _ := g.err.(*logging.Screen) // nil: no terminal
 	for i, candidate := range c.list {
-		c.list[i].Progress = c.screen.Simulating(candidate.Name, i, len(c.list))
+		c.list[i].Progress = screen.Simulating(candidate.Name, i, len(c.list))
 	}
 	all, err := simulate.Compare(ctx, c.Workload, c.list)
-	c.screen.Hide()
+	screen.Hide()
 	switch {
 	case err == nil:
 		if o.Plot != "" {

@@ -24,7 +24,6 @@ func newWeb(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "web",
 		Short: "Serve the pages without a daemon: what there is, and what a crontab's passes did",
-		Args:  noArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return runWeb(c.Context(), g) },
 	}
 	c.Flags().StringVar(&g.listen, "listen", "", listenUsage)
@@ -76,7 +75,6 @@ func newToken(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "token",
 		Short: "Print the token that the pages ask for",
-		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := g.load()
 			if err != nil {
@@ -193,13 +191,6 @@ func (d *desk) reload(cfg *config.Config) error {
 		err = d.site.Reload(*set, d.folder(), tokens)
 	}
 	return err
-}
-
-// stop says that the end has begun.
-func (d *desk) stop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stopping = true
 }
 
 // close ends what listens and waits for it.

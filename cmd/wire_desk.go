@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
@@ -39,17 +40,18 @@ const (
 // A desk is what pages show of a table and of who works it off, and what they do to it: it
 // implements [web.Backlog]. It reads the table by a connection of its own.
 type desk struct {
-	g       *globals
-	log     *slog.Logger
-	state   *checkpoint.File
-	picture *watch.Picture
-	site    *web.Site // nil: there are no pages
-	ctx     context.Context
-	end     context.CancelFunc
-	serving sync.WaitGroup
-	wake    chan struct{} // says that what is counted has changed
-	opening sync.Mutex
-	reading sync.RWMutex // while the reader is used; taken before mu
+	g        *globals
+	log      *slog.Logger
+	state    *checkpoint.File
+	picture  *watch.Picture
+	site     *web.Site // nil: there are no pages
+	ctx      context.Context
+	end      context.CancelFunc
+	serving  sync.WaitGroup
+	wake     chan struct{} // says that what is counted has changed
+	opening  sync.Mutex
+	stopping atomic.Bool  // the end has begun
+	reading  sync.RWMutex // while the reader is used; taken before mu
 
 	mu       sync.Mutex
 	cfg      *config.Config
@@ -58,7 +60,6 @@ type desk struct {
 	timer    inspect.Timer
 	daemon   *server // nil: there is none, or none yet
 	role     string
-	stopping bool
 	reader   *app // nil: not opened yet, or for another configuration
 	answered time.Time
 	recount  bool         // at once
@@ -130,7 +131,7 @@ func (d *desk) Now() web.Now {
 		Loaded: d.loaded, Zone: d.cfg.Timezone, Schedule: d.cfg.Tiers, Refresh: refreshOf(d.cfg) != nil, LastErrors: d.cfg.Table.LastError != "",
 		Counts: d.status, Counted: d.at, Took: d.took.Round(time.Millisecond), CountErr: d.err, Rows: d.rows,
 		Away: d.picture.Away(), Pause: kept.Current(time.Now()), Pausing: d.role == web.Leader && d.state.Path != "", Picture: d.picture,
-		Woke: time.Now(), Answered: d.answered, Stopping: d.stopping, Timer: d.timer,
+		Woke: time.Now(), Answered: d.answered, Stopping: d.stopping.Load(), Timer: d.timer,
 	}
 	switch {
 	case d.daemon == nil && d.role != web.Viewer: // the start waits for it
@@ -268,9 +269,8 @@ func (d *desk) open(ctx context.Context) (*app, error) {
 
 // problemOf says what of an error is the visitor's, or will pass.
 func problemOf(err error) error {
-	var usage usageError
 	switch {
-	case errors.As(err, &usage):
+	case errors.As(err, new(usageError)):
 		return &web.Problem{Status: http.StatusBadRequest, Text: strings.TrimPrefix(err.Error(), "--")}
 	case errors.As(err, new(notThere)):
 		return &web.Problem{Status: http.StatusNotFound, Text: err.Error()}

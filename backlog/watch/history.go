@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -206,10 +207,7 @@ func (p *Picture) Failures() Failures {
 		})
 	}
 	slices.SortFunc(f.Causes, func(a, b SeenCause) int {
-		if a.Records != b.Records {
-			return b.Records - a.Records
-		}
-		return time.Time(a.FirstSeen).Compare(time.Time(b.FirstSeen))
+		return cmp.Or(b.Records-a.Records, time.Time(a.FirstSeen).Compare(time.Time(b.FirstSeen)))
 	})
 	return f
 }

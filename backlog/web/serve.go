@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -111,11 +110,7 @@ func (v *visit) probe(ok bool, facts map[string]any) error {
 	if facts["ok"] = ok; !ok {
 		status = http.StatusServiceUnavailable
 	}
-	b, err := json.Marshal(facts)
-	if err == nil {
-		v.write(status, "application/json", append(b, '\n'))
-	}
-	return err
+	return v.json(status, facts)
 }
 
 func (v *visit) metrics() error {
@@ -135,7 +130,7 @@ type probes struct {
 }
 
 func (p probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := &visit{Site: p.Site, set: p.setup.Load(), w: w, r: r, at: p.now()}
+	v := &visit{Site: p.Site, set: p.setup.Load(), w: w, r: r, at: p.Now()}
 	v.headers()
 	health := map[string]func(*visit) error{"/healthz": (*visit).healthz, "/readyz": (*visit).readyz}[r.URL.Path]
 	switch {

@@ -24,7 +24,7 @@ type Site struct {
 	// Metrics, if not nil, answers /metrics for those with a token. Set it before the
 	// first request.
 	Metrics http.Handler
-	// Now is the clock; nil: time.Now.
+	// Now is the clock.
 	Now func() time.Time
 
 	backlog Backlog
@@ -55,7 +55,7 @@ func New(s Settings, dir string, t Tokens, b Backlog, log *slog.Logger) (*Site, 
 	prepare()
 	site := &Site{
 		backlog: b, log: log, foreign: http.NewCrossOriginProtection(), places: make(chan struct{}, maxRequests),
-		database: make(chan struct{}, 1),
+		database: make(chan struct{}, 1), Now: time.Now,
 	}
 	site.sessions, _ = simplelru.NewLRU[string, session](maxSessions, nil) // an error is a size below one
 	site.plots, _ = simplelru.NewLRU[string, []byte](maxPlots, nil)
@@ -84,13 +84,6 @@ func (s *Site) Answers() (n [6]int64) {
 		n[i] = s.answers[i].Load()
 	}
 	return n
-}
-
-func (s *Site) now() time.Time {
-	if s.Now != nil {
-		return s.Now()
-	}
-	return time.Now()
 }
 
 // random returns 128 bits that nobody guesses.
@@ -184,7 +177,7 @@ func find(path string) (map[string]route, string) {
 
 // ServeHTTP implements [http.Handler].
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := &visit{Site: s, set: s.setup.Load(), w: w, r: r, path: r.URL.Path, at: s.now()}
+	v := &visit{Site: s, set: s.setup.Load(), w: w, r: r, path: r.URL.Path, at: s.Now()}
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("a page panicked", "path", v.path, "panic", fmt.Sprint(p))
