@@ -244,3 +244,317 @@ type (
 )
 
 var problem = db.Problemf
+
+// A filter is a list of conditions that hold together.
+type filter struct {
+	cond   string         // SQL; "" for none
+	equal  map[string]any // quoted: the columns with one value
+	prefix []string       // quoted: the columns of equal with which an index begins
+}
+
+// A branch is one of the conditions under which a row is in a lane. A lane is
+// read by one query per branch: a planner can then follow an index through
+// each, where a single query over several conditions would have to sort.
+type branch struct {
+	filter
+	lane  backlog.Lane
+	label string // the status as text, where no status column is read
+
+	base      string // SQL: cond without what a policy adds; "" if it adds nothing
+	guard     string // SQL: what settlement asks for, cond or exhausted; "": cond
+	exhausted string // SQL for those that a policy has given up; "" if none are
+}
+
+// An assign is a column with the SQL text of its new value.
+type assign struct {
+	col   string                        // quoted
+	expr  string                        // SQL
+	time  *timeCol                      // in whose form the present time is bound; nil: none is
+	of    func(*backlog.Settlement) any // what is bound; nil: nothing is
+	fixed bool                          // it is set to value, whatever the row has
+	value any
+}
+
+// An action is what a kind of settlement writes.
+type action struct {
+	status []assign // of the state
+	also   []assign // touch, attempts, kept columns, the error's text
+}
+
+// resolve turns the mapping into SQL against the catalogue. Every column that
+// is named is looked up, since a misspelt quoted name is a string to some
+// databases.
+type resolver struct {
+	t   *Table
+	err error // the first problem; what is resolved behind it is of no use
+}
+
+// refuse is a problem of the mapping.
+func (r *resolver) refuse(hint, format string, args ...any) {
+	r.err = cmp.Or(r.err, problem(hint, format, args...))
+}
+
+func (r *resolver) column(setting, name string) *column {
+	c := r.t.catalog.Find(name, r.t.text.FoldsNames)
+	if c == nil {
+		r.lacks(setting, name)
+		return &column{Name: name}
+	}
+	return c
+}
+
+// lacks notes a column that is not there, each once: all of them are told.
+func (r *resolver) lacks(setting, name string) {
+	err := r.t.catalog.NoColumn(setting, r.t.m.Name, name)
+	if all, more := r.err.(*db.Problems); more {
+		if !slices.ContainsFunc(all.List, func(o error) bool { return strings.Contains(o.Error(), fmt.Sprintf(" has no column %q; ", name)) }) {
+			r.err = &db.Problems{List: append(slices.Clip(all.List), err)}
+		}
+	} else if r.err == nil {
+		r.err = &db.Problems{List: []error{err}}
+	}
+}
+
+// writable is column for one that is to be written.
+func (r *resolver) writable(setting, name string) *column {
+	c := r.column(setting, name)
+	if c.Generated {
+		r.refuse("name another", "%s: column %s is computed by the database and cannot be written", setting, c.Name)
+	}
+	return c
+}
+
+// typed is the value as the column has it.
+func (r *resolver) typed(setting string, col *column, v mapping.Value) any {
+	value, err := col.Typed(v)
+	if err != nil {
+		r.refuse(fmt.Sprintf("give %s a value that the column can hold", setting), "%s: %v", setting, err)
+	}
+	return value
+}
+
+// condition returns the SQL for the column's values and, if it is a single one, that.
+func (r *resolver) condition(setting string, col *column, values []mapping.Value) (sql string, value any) {
+	name := r.t.text.Quote(col.Name)
+	var alternatives, literals []string
+	for _, v := range values {
+		if value = r.typed(setting, col, v); value == nil {
+			alternatives = append(alternatives, name+" IS NULL")
+		} else {
+			literals = append(literals, r.t.text.Literal(value))
+		}
+	}
+	switch len(literals) {
+	case 0:
+	case 1:
+		alternatives = append(alternatives, name+" = "+literals[0])
+	default:
+		alternatives = append(alternatives, name+" IN ("+strings.Join(literals, ", ")+")")
+	}
+	if len(alternatives) == 1 {
+		return alternatives[0], value
+	}
+	return "(" + strings.Join(alternatives, " OR ") + ")", value
+}
+
+func (r *resolver) filter(setting string, list []mapping.Condition) filter {
+	f := filter{equal: make(map[string]any)}
+	var all []string
+	for _, c := range list {
+		col := r.column(setting, c.Column)
+		cond, value := r.condition(setting, col, c.Values)
+		all = append(all, cond)
+		if name := r.t.text.Quote(col.Name); len(c.Values) == 1 {
+			f.equal[name] = value
+			if r.t.text.SearchedFirst {
+				f.prefix = append(f.prefix, name)
+			}
+		}
+	}
+	f.cond = strings.Join(all, " AND ")
+	return f
+}
+
+// branches returns the conditions of a pending state: one for each status.
+func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) (list []branch) {
+	defer r.unheld(setting, s)()
+	if len(s.When) > 0 {
+		label := map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[lane]
+		return []branch{{lane: lane, label: label, filter: r.filter(setting, s.When)}}
+	}
+	for _, v := range s.Values {
+		is := []mapping.Condition{{Column: r.t.m.Status, Values: []mapping.Value{v}}}
+		b := branch{lane: lane, label: v.Text, filter: r.filter(setting, is)}
+		if !slices.ContainsFunc(list, b.same) { // 1 and '1' are one value of a number's column
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+func (b *branch) same(o branch) bool { return o.cond == b.cond }
+
+// unheld returns what adds to an error that comes until then about a status that nobody
+// has written down where it comes from.
+func (r *resolver) unheld(setting string, s mapping.State) func() {
+	had := r.err
+	return func() {
+		if had == nil && r.err != nil && !s.Given {
+			r.err = fmt.Errorf("%w (%s is not given, this is its default)", r.err, setting)
+		}
+	}
+}
+
+// assigns returns what setting the state writes.
+func (r *resolver) assigns(setting string, s mapping.State) []assign {
+	defer r.unheld(setting, s)()
+	set := s.Set
+	if len(s.Values) > 0 {
+		set = []mapping.Assignment{{Column: r.t.m.Status, Value: s.Values[0]}}
+	}
+	return db.Mapped(set, func(a mapping.Assignment) assign { return r.assign(setting, a) })
+}
+
+// assign returns one assignment.
+func (r *resolver) assign(setting string, a mapping.Assignment) assign {
+	col := r.writable(setting, a.Column)
+	out := assign{col: r.t.text.Quote(col.Name)}
+	switch {
+	case a.Value.IsNow():
+		out.expr, out.time = "?", r.t.timeOf(col)
+		return out
+	case a.Value.IsIncrement():
+		out.expr = col.OneMore(out.col)
+		return out
+	}
+	out.value = r.typed(setting, col, a.Value)
+	if out.value == nil && col.NotNull {
+		r.refuse("give it a value", "%s: column %s must not be NULL", setting, col.Name)
+	}
+	if s, ok := out.value.(string); ok && col.Length > 0 && len([]rune(s)) > col.Length {
+		r.refuse("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
+	}
+	out.expr, out.fixed = r.t.text.Literal(out.value), true
+	return out
+}
+
+// states fills in the table's branches and actions.
+func (r *resolver) states() {
+	t, m := r.t, r.t.m
+	if t.refresh != nil {
+		r.refreshLanes()
+		return
+	}
+	fresh := r.branches("statuses.new", m.New, backlog.Fresh)
+	failed := r.branches("statuses.error", m.Error, backlog.Failed)
+	t.success, t.dead = r.end("statuses.success", m.Success).cond, r.end("statuses.dead", m.Dead)
+	dead := r.branches("statuses.dead", m.Dead, backlog.Failed) // no lane: to compare with
+	t.branches = fresh
+	for _, b := range failed {
+		switch {
+		case slices.ContainsFunc(fresh, b.same) && t.retry != nil:
+		case slices.ContainsFunc(fresh, b.same):
+			t.Notef("statuses.error is one of statuses.new: failed records are not told from new ones, and age alone decides when they are tried")
+		case slices.ContainsFunc(dead, b.same):
+			t.Notef("statuses.error is statuses.dead: a record that fails once is never tried again")
+		default:
+			t.branches = append(t.branches, b)
+		}
+	}
+	if t.retry == nil && (m.Error.Keep || len(failed) == 0) {
+		t.Notef("no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
+	}
+	r.retryLanes()
+}
+
+// end returns the condition of a state that is not pending, none if it cannot be
+// told.
+func (r *resolver) end(setting string, s mapping.State) filter {
+	defer r.unheld(setting, s)()
+	list := s.When
+	if len(s.Values) > 0 {
+		list = []mapping.Condition{{Column: r.t.m.Status, Values: s.Values}}
+	}
+	if len(list) == 0 { // what it sets tells it, but for times and counts
+		for _, a := range s.Set {
+			if !a.Value.IsNow() && !a.Value.IsIncrement() {
+				list = append(list, mapping.Condition{Column: a.Column, Values: []mapping.Value{a.Value}})
+			}
+		}
+	}
+	if i := slices.IndexFunc(s.Set, r.isMoment); len(list) == 0 && i >= 0 {
+		return filter{cond: r.t.text.Quote(r.column(setting, s.Set[i].Column).Name) + " IS NOT NULL"}
+	}
+	return r.filter(setting, list)
+}
+
+// isMoment reports whether a state is told by the time alone that it sets: no other
+// state sets it, and what is new has none.
+func (r *resolver) isMoment(a mapping.Assignment) bool {
+	isNull := func(c mapping.Condition) bool {
+		return strings.EqualFold(c.Column, a.Column) && len(c.Values) == 1 && c.Values[0].Null
+	}
+	setting := slices.DeleteFunc(r.t.m.States(), func(s mapping.Named) bool {
+		return !slices.ContainsFunc(s.Set, func(o mapping.Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null })
+	})
+	return a.Value.IsNow() && len(setting) == 1 && slices.ContainsFunc(r.t.m.New.When, isNull)
+}
+
+func (r *resolver) actions() {
+	m := r.t.m
+	also, failed := r.touched(true), []assign(nil)
+	if m.LastError != "" {
+		c := r.writable("table.last_error", m.LastError)
+		r.t.errCol = c
+		failed = []assign{{col: r.t.text.Quote(c.Name), of: func(s *backlog.Settlement) any { return c.Fit(s.Error) }}}
+	}
+	dead := m.Dead
+	if dead.IsZero() {
+		dead = m.Error // nothing could remember the difference
+	}
+	success := action{status: r.assigns("statuses.success", m.Success), also: also}
+	if r.t.retry != nil {
+		success.also = slices.Concat(also, r.t.retry.done)
+	}
+	if len(success.status) == 0 && r.t.refresh == nil {
+		r.refuse("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
+	}
+	r.t.actions[backlog.RowSuccess] = success
+	r.t.actions[backlog.RowError] = action{r.assigns("statuses.error", m.Error), slices.Concat(also, failed)}
+	r.t.actions[backlog.RowDead] = action{r.assigns("statuses.dead", dead), slices.Concat(also, failed)}
+	if m.Dead.IsZero() || r.t.refresh != nil {
+		return
+	}
+	set := slices.Clone(r.t.actions[backlog.RowDead].status)
+	if r.t.retry != nil {
+		set = append(set, r.t.retry.ended...)
+	}
+	r.t.expireSet = onceEach(append(set, r.touched(false)...)) // no attempt is counted
+}
+
+// onceEach leaves out what is said of a column after the first time.
+func onceEach(list []assign) []assign {
+	seen := make(map[string]bool)
+	return slices.DeleteFunc(list, func(a assign) bool {
+		twice := seen[a.col]
+		seen[a.col] = true
+		return twice
+	})
+}
+
+// touched returns what is written beside the state: what table.touch says, the
+// count of attempts if there was one, and the columns to be kept.
+func (r *resolver) touched(attempt bool) (also []assign) {
+	also = db.Mapped(r.t.m.Touch, func(a mapping.Assignment) assign { return r.assign("table.touch", a) })
+	if attempt && r.t.m.Attempts != "" {
+		r.t.attempts = r.column("table.attempts", r.t.m.Attempts)
+		also = append(also, r.assign("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))
+	}
+	for _, tc := range r.t.times {
+		if tc.spec.Keep {
+			r.writable(tc.setting, tc.name)
+			also = append(also, assign{col: tc.quoted, expr: tc.quoted})
+		}
+	}
+	return also
+}
