@@ -300,15 +300,13 @@ func ParseKey(columns []*Column, text string) (backlog.Key, error) {
 }
 
 // A KeyError says that no row can have the key, whatever the table holds.
-type KeyError struct{ text string }
-
-func (e *KeyError) Error() string { return e.text }
+type KeyError struct{ error }
 
 // NotAKey is the *KeyError for keys that have a type of the database's own, which it
 // alone can read.
 func NotAKey(table string, columns []*Column, k backlog.Key) error {
 	types := Mapped(columns, func(c *Column) string { return "column " + c.Name + " is " + c.Decl })
-	return &KeyError{fmt.Sprintf("%q is not a key of table %s: %s", k, table, strings.Join(types, ", "))}
+	return &KeyError{fmt.Errorf("%q is not a key of table %s: %s", k, table, strings.Join(types, ", "))}
 }
 
 // ParseKey returns the value of the column that people write in a key.

@@ -127,12 +127,10 @@ func isWritten(g *backlog.Settlement, now *backlog.Refresh) bool {
 	return g.Record.Unsure && g.Record.Refresh.UID != "" && now.UID == "" && now.Deadline.IsZero() && now.AttemptNo == g.Refresh.AttemptNo
 }
 
-type settlements = []backlog.Settlement
-
 // write writes what may be written of a group, by what the rows have now. lefts becomes
 // what the rows have then, nil where nothing is written.
 func (s *Store) write(
-	ctx context.Context, group settlements, lefts []*backlog.Refresh, may func(*backlog.Settlement, *backlog.Refresh) bool,
+	ctx context.Context, group []backlog.Settlement, lefts []*backlog.Refresh, may func(*backlog.Settlement, *backlog.Refresh) bool,
 ) ([]backlog.Unsettled, error) {
 	rows := func(ctx context.Context, tx *sql.Tx, from, to int) error {
 		states, err := s.LockStates(ctx, tx, group[from:to], "")
@@ -208,7 +206,7 @@ func (s *Store) Try(ctx context.Context, g backlog.Settlement) error {
 }
 
 // try writes the steps, one after the other, to a row that is as it was read.
-func (s *Store) try(ctx context.Context, tx *sql.Tx, steps settlements) error {
+func (s *Store) try(ctx context.Context, tx *sql.Tx, steps []backlog.Settlement) error {
 	key, read := steps[0].Record.Key, steps[0].Record.Refresh
 	rows, err := s.LockStates(ctx, tx, steps[:1], s.d.Text().NoWait)
 	now := rows[key.Hash()]

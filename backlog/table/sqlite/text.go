@@ -19,7 +19,6 @@ var text = db.Text{
 			"unix_us": {Decl: "INTEGER"},
 			"julian":  {Decl: "REAL", Present: "(julianday())"},
 			"utc":     {Decl: "TEXT", Present: "CURRENT_TIMESTAMP"},
-			"native":  {Decl: "TEXT"},
 			"text":    {Decl: "TEXT"},
 		},
 	},

@@ -53,7 +53,9 @@ type Settings struct {
 
 // A step is one of the statements.
 type step struct {
-	sqlText
+	source  string  // as it was written
+	text    string  // with placeholders
+	verb    string  // what it does, in capitals: INSERT, also after WITH
 	from    []param // what is bound, in order
 	changes bool    // it is there to change rows
 }
@@ -101,8 +103,8 @@ var (
 func newStep(t *table.Table, source string, n int) (out step, err error) {
 	text, cat, m := t.DB().Text(), t.Catalog(), t.Mapping()
 	keys := db.Mapped(m.ID, func(name string) string { return cat.Find(name, text.FoldsNames).Name })
-	given := t.Given()
-	out.sqlText, err = parseSQL(source, n, text, func(name string) (string, error) {
+	given, from := t.Given(), []param(nil)
+	out, err = parseSQL(source, n, text, func(name string) (string, error) {
 		c := cat.Find(name, text.FoldsNames)
 		if c == nil {
 			return "", cat.NoColumn(fmt.Sprintf("handler.sql: statement %d: parameter", n), m.Name, name)
@@ -112,21 +114,21 @@ func newStep(t *table.Table, source string, n int) (out step, err error) {
 			return "", db.Problemf("add it to table.columns", "handler.sql: statement %d: the handler is not given the column %s", n, c.Name)
 		}
 		if c.Expr == "" || p.key >= 0 {
-			out.from = append(out.from, p)
-			return text.Arg(len(out.from)), nil
+			from = append(from, p)
+			return text.Arg(len(from)), nil
 		}
 		// The record has it as JSON: the row, which is locked, as it is.
 		conds := make([]string, len(keys))
 		for i, k := range keys {
-			out.from = append(out.from, param{name: k, key: i, at: -1})
-			conds[i] = text.Quote(k) + " = " + text.Arg(len(out.from))
+			from = append(from, param{name: k, key: i, at: -1})
+			conds[i] = text.Quote(k) + " = " + text.Arg(len(from))
 		}
 		return "(SELECT " + text.Quote(c.Name) + " FROM " + t.Name() + " WHERE " + strings.Join(conds, " AND ") + ")", nil
 	})
 	if err != nil {
 		return step{}, err
 	}
-	out.changes = slices.Contains(changing, out.verb)
+	out.from, out.changes = from, slices.Contains(changing, out.verb)
 	switch {
 	case out.changes || slices.Contains(reading, out.verb):
 		return out, nil
@@ -336,27 +338,17 @@ func (w *SQLHandler) prepare(ctx context.Context) error {
 	return nil
 }
 
-// A sqlText is one SQL statement.
-type sqlText struct {
-	source string // as it was written
-	text   string // with placeholders
-	verb   string // what it does, in capitals: INSERT, also after WITH
-}
-
 // sqlTokens are a comment, a string or a quoted name, the beginning of a
 // dollar-quoted string, a cast, a parameter, a word, and any other character.
 const sqlTokens = `(?s)^(?:--[^\n]*|/\*.*?(?:\*/|$)|'(?:[^']|'')*'|:?"(?:[^"]|"")*"|` + "`[^`]*`" +
 	`|\$(?:[\pL_][\pL\pN_]*)?\$|::|:=|:[\pL_][\pL\pN_]*|[\pL\pN_][\pL\pN_$]*|.)`
 
-// mainVerbs are what a statement that begins with WITH can do.
-var mainVerbs = []string{"SELECT", "VALUES", "INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE"}
-
 // parseSQL reads the n-th statement and replaces its parameters by what param
 // returns for them: :column, or :"column" for names of other than letters, digits
 // and underscores. The errors are [*Problem]s.
-func parseSQL(source string, n int, x *db.Text, param func(name string) (string, error)) (s sqlText, err error) {
-	refuse := func(cure, what string) (sqlText, error) {
-		return sqlText{}, db.Problemf(cure, "handler.sql: statement %d: %s", n, what)
+func parseSQL(source string, n int, x *db.Text, param func(name string) (string, error)) (s step, err error) {
+	refuse := func(cure, what string) (step, error) {
+		return step{}, db.Problemf(cure, "handler.sql: statement %d: %s", n, what)
 	}
 	tokens := sqlTokens
 	if x.Backslashes {
@@ -397,7 +389,7 @@ func parseSQL(source string, n int, x *db.Text, param func(name string) (string,
 				name = strings.ReplaceAll(name[1:len(name)-1], `""`, `"`)
 			}
 			if text, err = param(name); err != nil {
-				return sqlText{}, err
+				return step{}, err
 			}
 		}
 		out.WriteString(text)
@@ -406,7 +398,7 @@ func parseSQL(source string, n int, x *db.Text, param func(name string) (string,
 			depth++
 		case text == ")":
 			depth--
-		case isWordByte(c) && (s.verb == "" || s.verb == "WITH" && depth == 0 && slices.Contains(mainVerbs, word)):
+		case isWordByte(c) && (s.verb == "" || s.verb == "WITH" && depth == 0 && slices.Contains(slices.Concat(changing, reading), word)):
 			s.verb = word
 		}
 	}
