@@ -16,6 +16,7 @@ import (
 	"backlog/backlog/retry"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
+	"backlog/backlog/table/work"
 )
 
 // CheckOptions are the flags of check.
@@ -282,8 +283,10 @@ func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
 	for _, s := range doctor.Grants(t) {
 		g.printf("%s;\n", s)
 	}
-	for _, s := range sqlStatements(cfg) {
-		g.printf("%s\n;\n", strings.TrimSuffix(strings.TrimSpace(s), ";")) // it may end in a comment
+	if w, ok := cfg.Handler.Settings.(*work.Settings); ok {
+		for _, s := range w.Statements {
+			g.printf("%s\n;\n", strings.TrimSuffix(strings.TrimSpace(s), ";")) // it may end in a comment
+		}
 	}
 	if unproved != nil {
 		return fmt.Errorf("table %s: %w", cfg.Table.Name, unproved)

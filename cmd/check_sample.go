@@ -116,10 +116,9 @@ func (s *sample) take(ctx context.Context, a *app, now time.Time) error {
 	e.Handler = backlog.HandlerFunc(func(ctx context.Context, r *backlog.Record) error {
 		began := time.Now()
 		defer func() { s.Duration = time.Since(began).Seconds() }()
-		type trier interface {
+		if h, ok := a.handler.(interface {
 			Try(context.Context, *backlog.Record) error
-		}
-		if h, ok := a.handler.(trier); ok {
+		}); ok {
 			return h.Try(ctx, r)
 		}
 		return a.handler.Handle(ctx, r)

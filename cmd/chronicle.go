@@ -112,9 +112,9 @@ func (c *chronicle) changed(change watch.Change, o watch.Outage, at time.Time) {
 	c.work <- func() {
 		a := c.app.Load()
 		ctx, cancel := context.WithTimeout(c.ctx, countPatience)
-		if n, err := a.pending(ctx, at); err == nil {
-			o.Pending = n
-			c.Picture.Counted(o.Since, n)
+		if s, err := a.status(ctx, at); err == nil {
+			o.Pending = s.Pending
+			c.Picture.Counted(o.Since, s.Pending)
 		}
 		cancel()
 		c.Outage(change, o, at)
@@ -127,16 +127,6 @@ func (c *chronicle) changed(change watch.Change, o watch.Outage, at time.Time) {
 			}
 		}
 	}
-}
-
-// pending counts the pending records.
-func (a *app) pending(ctx context.Context, now time.Time) (int, error) {
-	if a.again != nil {
-		n, err := a.again.Count(ctx)
-		return n["waiting"] + n["running"], err
-	}
-	counts, err := a.table.Count(ctx, now, maxAges(a.cfg.Tiers))
-	return counts.Pending(), err
 }
 
 // tellOutage calls on_outage.

@@ -139,11 +139,7 @@ func allow(f *pflag.FlagSet, question string) (err error) {
 
 func runSimulate(ctx context.Context, o SimulateOptions, g *globals, f *pflag.FlagSet) error {
 	if o.Live || o.Arrivals != "" {
-		question := "--arrivals"
-		if o.Arrivals == "" {
-			question = "--live"
-		}
-		if err := allow(f, question); err != nil {
+		if err := allow(f, map[bool]string{true: "--live", false: "--arrivals"}[o.Arrivals == ""]); err != nil {
 			return err
 		}
 		return o.many(ctx, g)

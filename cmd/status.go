@@ -71,7 +71,8 @@ func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	s := statusJSON{counted, a.lookBack(ctx, now)}
+	state := stateOf(a.cfg, a.log) // which may tell nothing
+	s := statusJSON{counted, state.LookBack(now, a.log, func(kept checkpoint.State) (string, error) { return a.leader(ctx, state, kept) })}
 	if o.JSON {
 		err = printJSON(g.out, s)
 	} else {
@@ -95,12 +96,6 @@ func (a *app) status(ctx context.Context, now time.Time) (*inspect.Status, error
 // maxAges returns the edges of the tiers' bands.
 func maxAges(s *tiers.Schedule) []time.Duration {
 	return each(s.Tiers(), func(t tiers.Tier) time.Duration { return t.MaxAge })
-}
-
-// lookBack reads the state folder, which may tell nothing, and asks who leads.
-func (a *app) lookBack(ctx context.Context, now time.Time) checkpoint.LookBack {
-	state := stateOf(a.cfg, a.log)
-	return state.LookBack(now, a.log, func(kept checkpoint.State) (string, error) { return a.leader(ctx, state, kept) })
 }
 
 // fail returns the error that the fail-if flags ask for.

@@ -109,14 +109,6 @@ func (a *app) introduce(level slog.Level) {
 	}
 }
 
-// compareClocks warns of a clock that differs from the server's: by it, records are
-// older or younger than they are.
-func (a *app) compareClocks(ctx context.Context) {
-	if ahead, err := a.db.Skew(ctx, time.Now); err == nil && ahead.Abs() > mostSkew {
-		a.log.Warn("the clocks differ", "how", apart(ahead))
-	}
-}
-
 // apart says how far this machine's clock is ahead of the server's.
 func apart(ahead time.Duration) string {
 	how := "ahead of"

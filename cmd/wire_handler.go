@@ -141,14 +141,6 @@ func newTool(ctx context.Context, cfg *config.Config, key string, settings any, 
 	return h, nil
 }
 
-// sqlStatements returns the statements of a handler that works in the table's database.
-func sqlStatements(cfg *config.Config) []string {
-	if s, ok := cfg.Handler.Settings.(*work.Settings); ok {
-		return s.Statements
-	}
-	return nil
-}
-
 // newWork makes the handler that works in the table's database, which must
 // understand its statements.
 func newWork(ctx context.Context, t *table.Table, cfg *config.Config, log *slog.Logger) (*work.SQLHandler, error) {

@@ -66,34 +66,30 @@ func (s *Status) Lines() (rows []string) {
 			add("%s\t%d", state, s.Counts[state])
 		}
 	} else {
-		s.addBands(add)
+		add("STATUS\tRECORDS")
+		for _, name := range slices.Sorted(maps.Keys(s.Counts)) {
+			add("%s\t%d", Shown(name), s.Counts[name])
+		}
+		add("\nPENDING\tFRESH\tFAILED\tOLDEST")
+		for _, b := range append(s.Bands, TierBand{Band: s.Beyond, ages: "older: never tried"}) {
+			oldest := "-"
+			if t := time.Time(b.Oldest); !t.IsZero() {
+				oldest = Shortly(s.now.Sub(t)) + " old"
+			}
+			add("%s\t%d\t%d\t%s", b.ages, b.Fresh, b.Failed, oldest)
+		}
+		if s.Unreadable > 0 {
+			add("without a date that can be read: never tried\t%d\t\t", s.Unreadable)
+		}
+		if s.Exhausted > 0 {
+			add("out of retries: never tried again\t-\t%d\t-", s.Exhausted)
+		}
 	}
 	add("\nNEXT PASS\tTIER")
 	for _, n := range s.Next {
 		add("%v\t%s", n.At, Shown(n.Tier))
 	}
 	return rows
-}
-
-func (s *Status) addBands(add func(format string, args ...any)) {
-	add("STATUS\tRECORDS")
-	for _, name := range slices.Sorted(maps.Keys(s.Counts)) {
-		add("%s\t%d", Shown(name), s.Counts[name])
-	}
-	add("\nPENDING\tFRESH\tFAILED\tOLDEST")
-	for _, b := range append(s.Bands, TierBand{Band: s.Beyond, ages: "older: never tried"}) {
-		oldest := "-"
-		if t := time.Time(b.Oldest); !t.IsZero() {
-			oldest = Shortly(s.now.Sub(t)) + " old"
-		}
-		add("%s\t%d\t%d\t%s", b.ages, b.Fresh, b.Failed, oldest)
-	}
-	if s.Unreadable > 0 {
-		add("without a date that can be read: never tried\t%d\t\t", s.Unreadable)
-	}
-	if s.Exhausted > 0 {
-		add("out of retries: never tried again\t-\t%d\t-", s.Exhausted)
-	}
 }
 
 // Counts are the numbers of records in a table at a time, for ages in ascending

@@ -183,11 +183,10 @@ func (v *visit) logout() error {
 
 // form reads the body of a form.
 func (v *visit) form() error {
-	err := v.r.ParseForm()
-	if tooLarge := new(http.MaxBytesError); err != nil && !errors.As(err, &tooLarge) {
-		return &Problem{http.StatusBadRequest, "The form cannot be read."}
+	if err := v.r.ParseForm(); err != nil {
+		return errors.Join(err, &Problem{http.StatusBadRequest, "The form cannot be read."})
 	}
-	return err
+	return nil
 }
 
 // local returns a path with its query, below the prefix, if it is one of this site.

@@ -49,8 +49,8 @@ func (v *visit) order() (o order, err error) {
 	if err = d.Decode(&o); err == nil && d.More() {
 		err = errors.New("there is more behind it")
 	}
-	if tooLarge := new(http.MaxBytesError); err != nil && !errors.As(err, &tooLarge) {
-		err = &Problem{http.StatusBadRequest, "The body is no JSON of this request: " + clip(err.Error()) + "."}
+	if err != nil {
+		err = errors.Join(err, &Problem{http.StatusBadRequest, "The body is no JSON of this request: " + clip(err.Error()) + "."})
 	}
 	o.Confirmed, o.Reason = true, clip(o.Reason)
 	return o, err

@@ -170,11 +170,8 @@ func (v *visit) plot() error {
 // simulate takes the schedule as its body.
 func (v *visit) simulate() (any, error) {
 	yaml, err := io.ReadAll(v.r.Body)
-	if tooLarge := new(http.MaxBytesError); err != nil && !errors.As(err, &tooLarge) {
-		err = &Problem{http.StatusBadRequest, "The body ends early, or cannot be read."}
-	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, &Problem{http.StatusBadRequest, "The body ends early, or cannot be read."})
 	}
 	t, err := v.try(string(yaml))
 	return t.Result, err

@@ -268,7 +268,8 @@ func (v *visit) answer() error {
 // api reports whether the answer is JSON.
 func (v *visit) api() bool { return strings.HasPrefix(v.path, "/api/") }
 
-// fail is the way of every error to the visitor.
+// fail is the way of every error to the visitor. A body that is too large is that, whatever
+// problem it has led to.
 func (v *visit) fail(err error) {
 	var p *Problem
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
