@@ -201,7 +201,9 @@ func addLine(path string, line []byte) error {
 		return err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
-	defer file.Close()
+	if err == nil {
+		defer file.Close()
+	}
 	if info, no := os.Stat(path); no == nil && (errors.Is(err, fs.ErrPermission) || !info.Mode().IsRegular() || info.Size() >= maxBytes) {
 		kept, err := newest(path, keptBytes)
 		if err != nil {
