@@ -17,7 +17,6 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
-	"backlog/tiers"
 )
 
 // FilterOptions are the flags that say which records are meant.
@@ -43,8 +42,7 @@ func (o *FilterOptions) given() bool {
 // filter returns what the options mean in the table.
 func (o *FilterOptions) filter(a *app, p inspect.Purpose, now time.Time) (f table.Filter, err error) {
 	f = table.Filter{State: o.State, Limit: o.Limit, Ages: maxAges(a.cfg.Tiers)}
-	names := each(a.cfg.Tiers.Tiers(), func(t tiers.Tier) string { return t.Name })
-	names, states := append(names, inspect.Beyond), inspect.StatesFor(p, a.again != nil)
+	names, states := append(tierNames(a.cfg.Tiers), inspect.Beyond), inspect.StatesFor(p, a.again != nil)
 	f.Band = slices.Index(names, o.Tier) + 1
 	switch {
 	case o.Limit < 0:

@@ -93,12 +93,16 @@ type streak struct {
 	ended, good uint64
 }
 
-func newHistory() *history {
-	h := &history{met: make(map[*causes.Cause]*meeting)}
-	h.records, _ = simplelru.NewLRU[uint64, []Attempt](maxRecords, nil) // an error is a size below one
-	h.streaks, _ = simplelru.NewLRU[uint64, streak](maxStreaks, nil)
-	h.suspects, _ = simplelru.NewLRU[uint64, Suspect](maxSuspects, nil)
-	return h
+// lock locks the picture, which its first use makes, and returns what unlocks it.
+func (p *Picture) lock() (unlock func()) {
+	p.mu.Lock()
+	if p.history == nil {
+		p.passes, p.history = make(map[string]*pass), &history{met: make(map[*causes.Cause]*meeting)}
+		p.records, _ = simplelru.NewLRU[uint64, []Attempt](maxRecords, nil) // an error is a size below one
+		p.streaks, _ = simplelru.NewLRU[uint64, streak](maxStreaks, nil)
+		p.suspects, _ = simplelru.NewLRU[uint64, Suspect](maxSuspects, nil)
+	}
+	return p.mu.Unlock
 }
 
 // attempt takes the end of one; folded and text are its error's.

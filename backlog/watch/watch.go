@@ -122,15 +122,6 @@ type pass struct {
 	fresh, succeeded bool // a record was tried for the first time; one succeeded
 }
 
-// lock locks the picture, which its first use makes, and returns what unlocks it.
-func (p *Picture) lock() (unlock func()) {
-	p.mu.Lock()
-	if p.history == nil {
-		p.passes, p.history = make(map[string]*pass), newHistory()
-	}
-	return p.mu.Unlock
-}
-
 // Outage returns the outage that lasts, or nil. The caller may change it.
 func (p *Picture) Outage() *Outage {
 	defer p.lock()()
