@@ -60,11 +60,11 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 	if a.onDead, err = newOnDead(ctx, a.cfg, a.log); err == nil {
 		err = hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead)
 	}
-	if err != nil {
-		return err
-	}
 	var r discardJSON
-	if r.Selected, _, err = a.table.CountChosen(ctx, filter, inspect.Discarded, now, time.Time{}); err != nil {
+	if err == nil {
+		r.Selected, _, err = a.table.CountChosen(ctx, filter, inspect.Discarded, now, time.Time{})
+	}
+	if err != nil {
 		return err
 	}
 	calls := ""

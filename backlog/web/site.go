@@ -153,15 +153,12 @@ func init() {
 		"/api/v1/status":   see("", (*visit).status),
 		"/api/v1/schedule": see("", (*visit).schedule),
 		"/api/v1/explain":  see("", (*visit).record),
-		"/api/v1/passes":   see("", (*visit).passes),
-		"/api/v1/causes":   see("", (*visit).causes),
-		"/api/v1/records":  see("", (*visit).records),
 		"/api/v1/suspects": see("", (*visit).suspects),
 		"/api/v1/simulate": {http.MethodPost: {need: Read, show: (*visit).simulate}},
-		"/api/v1/retry":    act((*visit).retry),
-		"/api/v1/pause":    act((*visit).pause),
-		"/api/v1/resume":   act((*visit).resume),
 		"/api/v1/resolve":  {http.MethodPost: {need: Full, show: (*visit).resolve}},
+	}
+	for _, name := range []string{"passes", "causes", "records", "retry", "pause", "resume"} { // pages that the API has, too
+		routes["/api/v1/"+name] = routes["/"+name]
 	}
 	routes["/schedule"][http.MethodPost] = routes["/schedule"][http.MethodGet]
 }
