@@ -171,7 +171,7 @@ func (t *layout) orderColumns(lane backlog.Lane, seg int) []string {
 // columns of one value each, and then in the order of another. Where planners need
 // it, it carries an index hint; else it is the quoted table name.
 func (t *layout) from(lead []string, order string) string {
-	if t.text.Hint == "" || len(lead) == 0 || !t.d.Hints() {
+	if t.text.Hint == "" || len(lead) == 0 || t.d.NoHints.Load() {
 		return t.name
 	}
 	for _, x := range t.catalog.Serving(t.names(lead), t.names(append([]string{order}, t.key...))) {

@@ -45,8 +45,11 @@ type DB struct {
 	Patience    time.Duration // how long another program's lock is waited for
 	ChangedOnly bool          // rows that have been written as they were are not counted
 
-	own     bool // the connections are the program's
-	noHints atomic.Bool
+	// NoHints says that queries do not name the index to use: once one was gone they do
+	// not until the next start. They are slower at worst.
+	NoHints atomic.Bool
+
+	own bool // the connections are the program's
 }
 
 // Options say how a database is opened.
@@ -135,17 +138,13 @@ func (db *DB) Close() error {
 	return err
 }
 
-// Hints reports whether queries name the index to use. Once one was gone they do
-// not until the next start: they are slower at worst.
-func (db *DB) Hints() bool { return !db.noHints.Load() }
-
 // Patiently calls f again while another program has the lock.
 func (db *DB) Patiently(ctx context.Context, f func(context.Context) error) error {
 	for start := time.Now(); ; {
 		began := time.Now()
 		err := f(ctx)
 		class := db.Class(err)
-		if class == Stale && !db.noHints.Swap(true) {
+		if class == Stale && !db.NoHints.Swap(true) {
 			continue
 		}
 		if class != Busy || ctx.Err() != nil || time.Since(start) >= db.Patience {

@@ -50,7 +50,15 @@ func describeColumns(ctx context.Context, q db.Querier, name string, c *db.Catal
 	var pk []string
 	for _, r := range rows {
 		col := db.Column{Name: r["name"], Decl: r["type"], NotNull: r.Is("notnull"), Generated: r["hidden"] != "0", Zero: db.ZeroAny}
-		addType(&col)
+		decl := strings.ToUpper(col.Decl)
+		has := func(word string) bool { return strings.Contains(decl, word) }
+		if i := slices.IndexFunc(classes, func(x affinity) bool { return slices.ContainsFunc(x.words, has) }); decl != "" {
+			col.Class = classes[i].class
+		}
+		col.JSON = has("JSON")
+		if m := lengthPattern().FindStringSubmatch(decl); m != nil && col.Class == db.Textual {
+			col.Length, _ = strconv.Atoi(m[1])
+		}
 		if r["pk"] != "0" {
 			pk = append(pk, col.Name)
 		}
@@ -88,29 +96,15 @@ func describeIndexes(ctx context.Context, q db.Querier, name string, keyed bool,
 
 var lengthPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\(\s*(\d+)\s*\)`) })
 
+type affinity struct {
+	class db.Class
+	words []string
+}
+
 // classes are what the words in a declared type mean, in the order in which SQLite looks
 // for them to give a column its affinity (https://sqlite.org/datatype3.html, 3.1), with
 // what people mean by BOOLEAN and JSON.
-var classes = []struct {
-	class db.Class
-	words []string
-}{
+var classes = []affinity{
 	{db.Boolean, []string{"BOOL"}}, {db.Integer, []string{"INT"}}, {db.Textual, []string{"CHAR", "CLOB", "TEXT"}},
 	{db.Numeric, []string{"JSON"}}, {db.Any, []string{"BLOB"}}, {db.Real, []string{"REAL", "FLOA", "DOUB"}}, {db.Numeric, []string{""}},
-}
-
-// addType adds what the declared type says.
-func addType(c *db.Column) {
-	decl := strings.ToUpper(c.Decl)
-	has := func(word string) bool { return strings.Contains(decl, word) }
-	for _, x := range classes {
-		if decl != "" && slices.ContainsFunc(x.words, has) {
-			c.Class = x.class
-			break
-		}
-	}
-	c.JSON = has("JSON")
-	if m := lengthPattern().FindStringSubmatch(decl); m != nil && c.Class == db.Textual {
-		c.Length, _ = strconv.Atoi(m[1])
-	}
 }

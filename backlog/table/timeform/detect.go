@@ -91,7 +91,9 @@ func Detect(samples []any, zone *time.Location) (f Form, ok bool, err error) {
 	case len(kinds) > 1:
 		return Form{}, false, mixedError(kinds)
 	case kinds[0].shape == shape{}:
-		return Form{}, false, unknownError(kinds[0].raw)
+		return Form{}, false, fmt.Errorf("%s is no time in a known form: numbers are taken for times of the years 1990 to 2100, in seconds, milliseconds or microseconds; "+
+			"`as: text:<layout>` describes texts that begin with the year, such as 2006/01/02 15:04 or 20060102; others do not sort by time, "+
+			"and need a generated column that does", show(kinds[0].raw))
 	}
 	return kinds[0].asForm(cmp.Or(zone, time.UTC)), true, nil
 }
@@ -205,22 +207,7 @@ func Parse(as string, zone *time.Location) (Form, error) {
 	if !ok {
 		return Form{}, fmt.Errorf("%q is not native, unix_s, unix_ms, unix_us, julian or text:<layout>", as)
 	}
-	return layoutForm(layout, cmp.Or(zone, time.UTC))
-}
-
-// layoutPattern matches the layouts whose texts are in the order of time, and in
-// them the fraction and the zone.
-var layoutPattern = lazily(strings.ReplaceAll(
-	`^2006~01~02(?:~15(?:~04(?:~05(\.0{1,9}|\.9{1,9})?)?)?)?`+
-		`( ?(?:Z|UTC|Z07|Z0700|Z07:00|-07|-0700|-07:00|-0700 MST))?$`, "~", "[-/.:_ T]*"))
-
-// lazily compiles a pattern at its first use: a program that a crontab starts every minute
-// pays for each at its start.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
-
-func layoutForm(layout string, zone *time.Location) (Form, error) {
+	zone = cmp.Or(zone, time.UTC)
 	m := layoutPattern().FindStringSubmatch(layout)
 	if m == nil {
 		return Form{}, fmt.Errorf("layout %q: the order of such texts is not known to be the order of time, "+
@@ -241,6 +228,18 @@ func layoutForm(layout string, zone *time.Location) (Form, error) {
 		return Form{}, fmt.Errorf("layout %q cannot show the offset of %s", layout, zone)
 	}
 	return Form{c}, nil
+}
+
+// layoutPattern matches the layouts whose texts are in the order of time, and in
+// them the fraction and the zone.
+var layoutPattern = lazily(strings.ReplaceAll(
+	`^2006~01~02(?:~15(?:~04(?:~05(\.0{1,9}|\.9{1,9})?)?)?)?`+
+		`( ?(?:Z|UTC|Z07|Z0700|Z07:00|-07|-0700|-07:00|-0700 MST))?$`, "~", "[-/.:_ T]*"))
+
+// lazily compiles a pattern at its first use: a program that a crontab starts every minute
+// pays for each at its start.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
 // cutHead cuts from s the reading of a clock, in UTC, that it begins with in the
@@ -324,13 +323,6 @@ func IsZero(raw any) bool {
 		return v == "" || v[0] == '0' && zeroPattern().MatchString(v)
 	}
 	return false
-}
-
-// unknownError is about a value that is no time in a known form.
-func unknownError(raw any) error {
-	return fmt.Errorf("%s is no time in a known form: numbers are taken for times of the years 1990 to 2100, in seconds, milliseconds or microseconds; "+
-		"`as: text:<layout>` describes texts that begin with the year, such as 2006/01/02 15:04 or 20060102; others do not sort by time, "+
-		"and need a generated column that does", show(raw))
 }
 
 func mixedError(kinds []sample) error {
