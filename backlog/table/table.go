@@ -61,10 +61,8 @@ type layout struct {
 	requeueSet []assign // what makes a record new; nil: it cannot be said
 }
 
-var (
-	_ backlog.Store  = (*Table)(nil)
-	_ backlog.Locker = (*Table)(nil)
-)
+var _ backlog.Store = (*Table)(nil)
+var _ backlog.Locker = (*Table)(nil)
 
 // New finds the mapping's columns in the database's catalogue. The errors are
 // [*Problem]s where the mapping does not fit. It reads nothing but the

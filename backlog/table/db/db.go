@@ -75,11 +75,7 @@ func Open(ctx context.Context, dialect Server, url string, o Options) (*DB, erro
 	o.Pool = cmp.Or(max(o.Pool, 0), 4)
 	o.Patience = cmp.Or(o.Patience, lockPatience)
 	db := &DB{Server: dialect, Patience: o.Patience}
-	var open *DB
-	err := db.Within(ctx, func(ctx context.Context) (err error) {
-		open, err = dialect.Open(ctx, url, o)
-		return err
-	})
+	open, err := Get(ctx, db, func(ctx context.Context) (*DB, error) { return dialect.Open(ctx, url, o) })
 	if err != nil {
 		return nil, err
 	}
@@ -169,13 +165,18 @@ func (db *DB) Within(ctx context.Context, f func(context.Context) error) error {
 	return db.Wrap(ctx, err)
 }
 
-// Describe reads the catalogue of a table.
-func (db *DB) Describe(ctx context.Context, schema, name string) (c *Catalog, err error) {
+// Get likewise returns what f does.
+func Get[T any](ctx context.Context, db *DB, f func(context.Context) (T, error)) (v T, err error) {
 	err = db.Within(ctx, func(ctx context.Context) (err error) {
-		c, err = db.Catalog(ctx, db.Read, schema, name)
+		v, err = f(ctx)
 		return err
 	})
-	return c, err
+	return v, err
+}
+
+// Describe reads the catalogue of a table.
+func (db *DB) Describe(ctx context.Context, schema, name string) (*Catalog, error) {
+	return Get(ctx, db, func(ctx context.Context) (*Catalog, error) { return db.Catalog(ctx, db.Read, schema, name) })
 }
 
 // CheckRights is a *Problem if this user may not write to the database. It changes
@@ -213,22 +214,18 @@ func (db *DB) Plan(ctx context.Context, text string, n int) error {
 // Skew returns how far this machine's clock, which now reads, is ahead of the
 // database server's, not counting the time that the answer took; 0 where there is
 // no server.
-func (db *DB) Skew(ctx context.Context, now func() time.Time) (ahead time.Duration, err error) {
+func (db *DB) Skew(ctx context.Context, now func() time.Time) (time.Duration, error) {
 	text := db.Text().Present
 	if text == "" {
 		return 0, nil
 	}
-	err = db.Within(ctx, func(ctx context.Context) error {
+	return Get(ctx, db, func(ctx context.Context) (time.Duration, error) {
 		before := now()
 		var micros int64
-		if err := db.Read.QueryRowContext(ctx, "SELECT "+text).Scan(&micros); err != nil {
-			return err
-		}
+		err := db.Read.QueryRowContext(ctx, "SELECT "+text).Scan(&micros)
 		after, theirs := now(), time.UnixMicro(micros)
-		ahead = max(before.Sub(theirs), 0) + min(after.Sub(theirs), 0) // one of them is 0
-		return nil
+		return max(before.Sub(theirs), 0) + min(after.Sub(theirs), 0), err // one of them is 0
 	})
-	return ahead, err
 }
 
 // MostSkew is how far the clocks of this machine and of the server may be apart.

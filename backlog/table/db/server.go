@@ -226,12 +226,10 @@ func (db *DB) One(ctx context.Context, text string, args []any, to ...any) error
 }
 
 // Each returns what scan makes of the rows of a query.
-func Each[T any](ctx context.Context, db *DB, text string, args []any, scan func(*sql.Rows) (T, error)) (list []T, err error) {
-	err = db.Within(ctx, func(ctx context.Context) (err error) {
-		list, err = Scanned(ctx, db.Read, db.Text().Place(text), args, scan)
-		return err
+func Each[T any](ctx context.Context, db *DB, text string, args []any, scan func(*sql.Rows) (T, error)) ([]T, error) {
+	return Get(ctx, db, func(ctx context.Context) ([]T, error) {
+		return Scanned(ctx, db.Read, db.Text().Place(text), args, scan)
 	})
-	return list, err
 }
 
 // ScanValues reads n values of a row, with what else is to be read behind them.

@@ -334,10 +334,7 @@ func Plans(ctx context.Context, t *table.Table, readings []table.Reading) (list 
 	d, was := t.DB(), t.Catalog()
 	cat, err := d.Describe(ctx, cmp.Or(was.Schema, was.In), was.Name)
 	if err == nil {
-		err = d.Within(ctx, func(ctx context.Context) (err error) {
-			list, err = compare(ctx, t, d.Read, cat, readings)
-			return err
-		})
+		list, err = db.Get(ctx, d, func(ctx context.Context) ([]Plan, error) { return compare(ctx, t, d.Read, cat, readings) })
 	}
 	return list, err
 }

@@ -70,12 +70,10 @@ func (s *Store) Running(ctx context.Context, uids []string) ([]backlog.Record, e
 	return s.records(ctx, cond, "", db.Mapped(uids, func(uid string) any { return uid }))
 }
 
-func (s *Store) records(ctx context.Context, cond, tail string, args []any) (list []backlog.Record, err error) {
-	err = s.d.Within(ctx, func(ctx context.Context) (err error) {
-		list, err = s.Records(ctx, s.d.Read, cond, tail, args, true)
-		return err
+func (s *Store) records(ctx context.Context, cond, tail string, args []any) ([]backlog.Record, error) {
+	return db.Get(ctx, s.d, func(ctx context.Context) ([]backlog.Record, error) {
+		return s.Records(ctx, s.d.Read, cond, tail, args, true)
 	})
-	return list, err
 }
 
 // Count counts the rows by the words of inspect.State.
