@@ -13,10 +13,8 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
-	"backlog/backlog/retry"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
-	"backlog/backlog/table/work"
 )
 
 // CheckOptions are the flags of check.
@@ -93,11 +91,11 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 // printChecks prints the findings and, with the policy refresh, how its settings are
 // understood, which may be sentences.
 func (g *globals) printChecks(ok bool, list []inspect.Finding, p config.Policy) error {
-	settings, _ := p.Settings.(*retry.Refresh)
+	settings, _ := p.Settings.(*refreshSettings)
 	return printJSON(g.out, struct {
 		OK     bool              `json:"ok"`
 		Checks []inspect.Finding `json:"checks"`
-		Policy *retry.Refresh    `json:"policy,omitempty"`
+		Policy *refreshSettings  `json:"policy,omitempty"`
 	}{ok, list, settings})
 }
 
@@ -283,7 +281,7 @@ func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
 	for _, s := range doctor.Grants(t) {
 		g.printf("%s;\n", s)
 	}
-	if w, ok := cfg.Handler.Settings.(*work.Settings); ok {
+	if w, ok := cfg.Handler.Settings.(*sqlSettings); ok {
 		for _, s := range w.Statements {
 			g.printf("%s\n;\n", strings.TrimSuffix(strings.TrimSpace(s), ";")) // it may end in a comment
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
-	"backlog/backlog/amqp"
 	"backlog/backlog/causes"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
@@ -149,7 +148,7 @@ func (o *OnceOptions) passOnce(
 		return report, list, err
 	}
 	defer lock.Unlock()
-	if err := a.dispatching(func(d *amqp.Dispatch) error { return d.Open(ctx) }); err != nil {
+	if err := a.dispatching(func(d *dispatch) error { return d.Open(ctx) }); err != nil {
 		return report, list, err
 	}
 	c := a.newChronicle(state, new(watch.Picture))
@@ -185,7 +184,7 @@ func (o *OnceOptions) passOnce(
 	}
 	list = c.Picture.Causes(report.Tier)
 	e.Flush(ctx) // what is left of a lost lock
-	err = errors.Join(err, a.dispatching((*amqp.Dispatch).Err))
+	err = errors.Join(err, a.dispatching((*dispatch).Err))
 	if release(); lost != nil {
 		if report.Stopped == backlog.StoppedLock {
 			report.Stopped = backlog.StoppedError

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
-	"backlog/backlog/amqp"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
@@ -92,7 +91,7 @@ func runRun(ctx context.Context, g *globals) error {
 		}),
 	}
 	desk.follow(a)
-	err = errors.Join(d.serve(ctx, hup), d.app().dispatching((*amqp.Dispatch).Err))
+	err = errors.Join(d.serve(ctx, hup), d.app().dispatching((*dispatch).Err))
 	obs.end()
 	desk.pings.Close(hardOf(ctx))
 	a.db.Close()
@@ -184,7 +183,7 @@ func (d *server) lead(ctx context.Context) error {
 	d.desk.serves(d, true)
 	defer d.desk.serves(d, false)
 	err = d.loop.Run(held)
-	d.app().dispatching((*amqp.Dispatch).Close) // what workers answer is heard by who leads now
+	d.app().dispatching((*dispatch).Close) // what workers answer is heard by who leads now
 	return err
 }
 
@@ -295,7 +294,7 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 		return nil, err
 	}
 	if err = a.db.CheckRights(ctx); err == nil {
-		err = a.dispatching(func(d *amqp.Dispatch) error { return d.Ready(ctx) }) // what no time heals
+		err = a.dispatching(func(d *dispatch) error { return d.Ready(ctx) }) // what no time heals
 	}
 	if err == nil {
 		a.samples, err = doctor.Samples(ctx, a.table, time.Now())

@@ -36,7 +36,11 @@ const (
 	mostSkew     = db.MostSkew
 )
 
-type urlError = db.URLError
+type (
+	urlError        = db.URLError
+	dispatch        = amqp.Dispatch
+	refreshSettings = retry.Refresh
+)
 
 // openDatabase opens the database that the URL names.
 func openDatabase(ctx context.Context, url string, o db.Options) (*db.DB, error) {

@@ -31,6 +31,8 @@ import (
 	"backlog/backlog/web"
 )
 
+type sqlSettings = work.Settings
+
 // A tool is a handler of any kind. One that has something to be closed is an
 // [io.Closer].
 type tool interface {
