@@ -30,8 +30,8 @@ if [ -z "${CI:-}" ]; then
 	[ "$cgo" != yes ] || run $flags -tags cgo_sqlite -run "$drivers" ./backlog/table/...
 else
 	flags="$flags -vet=off" # make lint has done that
-	flags="$flags -p 3 -parallel 4" # tests of the program wait more than they compute
-	run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$commands" ./...
+	flags="$flags -p 3 -parallel 8" # tests of the program wait more than they compute
+	run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$commands" ./cmd ./... # the longest first
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
 	run $flags -run "$drivers|$alone|$forms" ./...
 fi
