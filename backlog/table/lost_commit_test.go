@@ -35,6 +35,11 @@ func TestLostCommit(t *testing.T) {
 			}
 			p := newDeafProxy(t, u.Host)
 			u.Host = p.addr
+			if kind == "postgres" { // the proxy reads what passes
+				q := u.Query()
+				q.Set("sslmode", "disable")
+				u.RawQuery = q.Encode()
+			}
 			d, err := openDB(t.Context(), u.String(), table.Options{})
 			if err != nil {
 				t.Fatal(err)
