@@ -156,12 +156,15 @@ func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i in
 				if err != nil && !errors.Is(err, backlog.ErrConflict) && !errors.As(err, new(*Problem)) && t.db.Class(err) != db.Refused {
 					return err
 				}
-				end := "RELEASE SAVEPOINT one"
+				var wrong error
 				if err != nil {
 					refused = append(refused, backlog.Unsettled{Index: i, Err: err})
-					end = "ROLLBACK TO SAVEPOINT one" // the next one hides it
+					_, wrong = tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT one")
 				}
-				if _, wrong := tx.ExecContext(ctx, end); wrong != nil {
+				if wrong == nil { // else savepoints would lie one in the other
+					_, wrong = tx.ExecContext(ctx, "RELEASE SAVEPOINT one")
+				}
+				if wrong != nil {
 					// A trigger can end the transaction, RAISE(ROLLBACK): the others
 					// have to be written anew.
 					lost = err != nil && t.db.Class(wrong) == db.Other
