@@ -55,6 +55,33 @@ func row(id int, status string, age time.Duration, lastError string) string {
 
 const deskTiers = "web: {show: [subject]}\ntiers: [{max_age: 1h, every: 1m}, {max_age: 1d, every: 1h}]\n"
 
+// Failed records are grouped by their last errors. Where these cannot be read, the counts are
+// kept all the same.
+func TestDeskCauses(t *testing.T) {
+	d := deskOf(t, deskTiers, row(1, "NEW", time.Minute, ""), row(2, "ERROR", 2*time.Minute, "no such user 2"), row(3, "ERROR", 3*time.Hour, "no such user 3"))
+	count := func(a *app, now time.Time) (any, error) { return nil, d.ask(t.Context(), a, now, true) }
+	if _, err := read(t.Context(), d, count); err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Now().Rows; r == nil || r.Records != 2 || !r.Complete || len(r.Causes) != 1 || r.Causes[0].Error != "no such user #" || r.Causes[0].Records != 2 {
+		t.Errorf("the causes are %+v", r)
+	}
+	db, err := sql.Open(map[bool]string{true: "sqlite3", false: "sqlite"}[strings.Contains(sqlite.Driver, "mattn")], filepath.Join(filepath.Dir(d.g.Config), "shop.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("ALTER TABLE orders DROP COLUMN last_error; DELETE FROM orders WHERE id = 1; ALTER TABLE orders ADD COLUMN last_error text AS (abs(-9223372036854775807 - 1))"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(t.Context(), d, count); err == nil || !strings.Contains(err.Error(), "causes of failed records: ") {
+		t.Errorf("of a column that cannot be read: %v", err)
+	}
+	if n := d.Now(); n.Counts == nil || n.Counts.Pending != 2 || n.Rows != nil {
+		t.Errorf("of a column that cannot be read: %+v, %+v", n.Counts, n.Rows)
+	}
+}
+
 // What a page's filter means is what the table has, and what a retry of it would take.
 func TestDeskRecords(t *testing.T) {
 	d := deskOf(t, deskTiers,

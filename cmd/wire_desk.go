@@ -194,10 +194,10 @@ func (d *desk) ask(ctx context.Context, a *app, now time.Time, count bool) error
 		return err
 	}
 	var c counted
-	var err error
+	var err, why error // the second leaves the counts as they are
 	if count {
 		if c.status, err = a.status(ctx, now); err == nil {
-			c.rows, err = a.rowCauses(ctx, now)
+			c.rows, why = a.rowCauses(ctx, now)
 		}
 	}
 	d.mu.Lock()
@@ -206,7 +206,7 @@ func (d *desk) ask(ctx context.Context, a *app, now time.Time, count bool) error
 		c.at, c.took = now, time.Since(now)
 		d.counted = c
 	}
-	return err
+	return cmp.Or(err, why)
 }
 
 // rowCauses groups the last errors of the newest failed records.
@@ -219,7 +219,7 @@ func (a *app) rowCauses(ctx context.Context, now time.Time) (*web.Rows, error) {
 	for rows.Records < mostGrouped && !rows.Complete {
 		page, err := a.table.List(ctx, table.Filter{State: "failed"}, now, after, mostGrouped-rows.Records)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("causes of failed records: %w", err)
 		}
 		for _, r := range page.Rows {
 			if r.LastError != nil {
