@@ -271,28 +271,29 @@ func nameTimeout(ctx context.Context, err error) error {
 
 // sleep waits for d and reports whether ctx was not done before.
 func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	}
 }
 
-// expire gives the dead status to what is older than the widest tier. each is called with
-// every one before; nil: nobody is told, and the store finds them by an index.
-func (r *run) expire(ctx context.Context, each func(*Record) bool) {
+// expire gives the dead status to what is older than the widest tier.
+func (r *run) expire(ctx context.Context) {
 	x, ok := r.e.Store.(expirer)
 	if !ok || !r.pass.Widest {
 		return
 	}
 	err := r.e.persist(ctx, func() error {
-		n, err := x.Expire(ctx, r.pass.Now, r.pass.since(), each)
+		told := 0
+		n, err := x.Expire(ctx, r.pass.Now, r.pass.since(), r.e.OnDead != nil, func(rec *Record) bool {
+			told++
+			return r.tellExpired(rec)
+		})
 		r.count(func(rep *Report) { rep.Expired += n })
-		if each == nil && n > 0 {
-			r.e.emit(Event{Kind: Expired, Tier: r.pass.Tier, N: n})
+		if n > told {
+			r.e.emit(Event{Kind: Expired, Tier: r.pass.Tier, N: n - told})
 		}
 		return err
 	})
@@ -305,7 +306,7 @@ func (r *run) expire(ctx context.Context, each func(*Record) bool) {
 // whether it may die.
 func (r *run) tellExpired(rec *Record) bool {
 	rec.Tier, rec.AttemptID = r.pass.Tier, r.e.attemptID()
-	if !r.try([]Record{*rec}) {
+	if r.e.OnDead != nil && !r.try([]Record{*rec}) {
 		return false
 	}
 	reason := ReasonExpired

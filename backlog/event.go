@@ -58,7 +58,7 @@ const (
 
 	UnreadableRow    EventKind = "unreadable row"       // Tier, Record (its Key only), Err
 	Died             EventKind = "record died"          // Tier, Record, whose Reason says why: just before it is written
-	Expired          EventKind = "records expired"      // Tier, N: became dead by age, of which there is no Died
+	Expired          EventKind = "records expired"      // Tier, N: became dead by age, beside those that have a Died
 	OnDeadFailed     EventKind = "on_dead failed"       // Tier, Record, Err: what Engine.OnDead returned for it
 	StoreUnavailable EventKind = "store away"           // Err: first failure of a series
 	StoreBack        EventKind = "store back"           // the series is over

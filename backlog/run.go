@@ -122,14 +122,14 @@ func (r *run) do() {
 	watch.Go(func() { r.heedPause(over) })
 
 	if r.e.OnDead == nil {
-		r.expire(r.stop, nil)
+		r.expire(r.stop)
 	}
 	r.hands.Store(1)
 	r.workers.Go(r.worker)
 	r.workers.Wait()
 	r.walk.finish()
 	if r.e.OnDead != nil && !r.broken() { // it may take long, and records wait
-		r.expire(r.caller, r.tellExpired)
+		r.expire(r.caller)
 	}
 	uncut()
 	end()

@@ -135,9 +135,9 @@ type expirer interface {
 	// now, and to every failed one that is out of retries, and returns how
 	// many. Records without a date of insertion expire by their own time
 	// only. It counts no attempt. Without a dead status it does nothing.
-	// each, if not nil, is called with every record just before that. If it
-	// returns false, that record is left as it is and the others with it;
-	// those before, and those for which it returned true before ctx was
-	// done, are still written.
-	Expire(ctx context.Context, now, before time.Time, each func(*Record) bool) (int, error)
+	// each is called just before that: with some of the records, or with every
+	// one. If it is to be every one and it returns false, that record is left as
+	// it is and the others with it; those before, and those for which it
+	// returned true before ctx was done, are still written.
+	Expire(ctx context.Context, now, before time.Time, every bool, each func(*Record) bool) (int, error)
 }

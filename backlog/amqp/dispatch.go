@@ -286,15 +286,13 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 	d.mu.Lock()
 	f.until = time.Now().Add(d.Bound()) // the lease begins now
 	d.mu.Unlock()
-	timer := time.NewTimer(d.Bound())
-	defer timer.Stop()
 	select {
 	case a := <-f.answer:
 		if a.unheard {
 			return fmt.Errorf("%w: no worker has taken it within %v", backlog.Skip, d.Lease)
 		}
 		return a.err()
-	case <-timer.C:
+	case <-time.After(d.Bound()):
 		d.forget(f, true)
 		d.lost.Add(1)
 		return fmt.Errorf("%w: lost: no outcome within %v", backlog.Skip, d.Bound())

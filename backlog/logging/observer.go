@@ -135,6 +135,8 @@ func (o *Observer) log(ev backlog.Event) {
 				log.Info("record died", "id", ev.Record.Key.String(), "reason", ev.Record.Reason)
 			}
 		}
+	case backlog.Expired:
+		o.of(ev.Tier).died += ev.N
 	case backlog.Conflicted:
 		if p := o.of(ev.Tier); p.conflicts < maxAlike {
 			log.Warn("left alone: somebody else has changed the row", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())

@@ -15,9 +15,9 @@ type expirer struct {
 	expire func(s *memory.Store, before time.Time, expire func(time.Time) int) int
 }
 
-func (s expirer) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (int, error) {
+func (s expirer) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error) {
 	return s.expire(s.Store, before, func(b time.Time) int {
-		n, _ := s.Store.Expire(ctx, now, b, each)
+		n, _ := s.Store.Expire(ctx, now, b, every, each)
 		return n
 	}), nil
 }

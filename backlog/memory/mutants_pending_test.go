@@ -186,8 +186,8 @@ func (s deaf) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog
 	return unsettled, errors.Join(err, ctx.Err())
 }
 
-func (s deaf) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (int, error) {
-	n, err := s.Store.Expire(context.WithoutCancel(ctx), now, before, each)
+func (s deaf) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error) {
+	n, err := s.Store.Expire(context.WithoutCancel(ctx), now, before, every, each)
 	return n, errors.Join(err, ctx.Err())
 }
 

@@ -76,11 +76,21 @@ type teller struct {
 	each func(func(*backlog.Record) bool) func(*backlog.Record) bool
 }
 
-func (s teller) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (int, error) {
-	if each != nil {
+func (s teller) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error) {
+	if every {
 		each = s.each(each)
 	}
-	return s.Store.Expire(ctx, now, before, each)
+	return s.Store.Expire(ctx, now, before, every, each)
+}
+
+// untelling tells of nothing unless it is to tell of everything.
+type untelling struct{ *memory.Store }
+
+func (s untelling) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error) {
+	if !every {
+		each = func(*backlog.Record) bool { return true }
+	}
+	return s.Store.Expire(ctx, now, before, every, each)
 }
 
 var retryMutants = []mutant{
@@ -212,6 +222,7 @@ var retryMutants = []mutant{
 	{"not-told", "CountedExpire", onEach(func(func(*backlog.Record) bool) func(*backlog.Record) bool {
 		return func(*backlog.Record) bool { return true }
 	})},
+	{"told-of-none", "Expire", func(s *memory.Store) backlog.Store { return untelling{s} }},
 	{"told-without-columns", "Expire", onEach(func(each func(*backlog.Record) bool) func(*backlog.Record) bool {
 		return func(r *backlog.Record) bool {
 			return each(&backlog.Record{Key: r.Key, Status: r.Status, Inserted: r.Inserted, Lane: r.Lane})

@@ -184,7 +184,7 @@ func (s *Store) settle(e *entry, g *backlog.Settlement) (ok bool) {
 }
 
 // Expire is the method that [backlog.Store] names. Nothing is locked while each is called.
-func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (n int, err error) {
+func (s *Store) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -197,12 +197,10 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time, each func(*ba
 		return lane, pending && over || !pending && lane == backlog.Failed
 	})
 	slices.SortFunc(records, func(a, b backlog.Record) int { return a.Key.Compare(b.Key) })
-	if each != nil {
-		for i := range records {
-			if err = ctx.Err(); err != nil || !each(&records[i]) {
-				records = records[:i]
-				break
-			}
+	for i := range records {
+		if err = ctx.Err(); err != nil || !each(&records[i]) && every {
+			records = records[:i]
+			break
 		}
 	}
 	s.mu.Lock()

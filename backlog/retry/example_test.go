@@ -46,10 +46,11 @@ func ExampleNew() {
 func ExampleRefresher_Apply() {
 	settings := retry.New("refresh").(*retry.Refresh)
 	settings.Every, settings.Timeout = 2*time.Hour, time.Hour
-	p, err := retry.NewRefresher(settings)
+	policy, err := retry.Policy(settings)
 	if err != nil {
 		log.Fatal(err)
 	}
+	p := policy.Refresher.(*retry.Refresher)
 	now := time.Date(2026, time.January, 5, 8, 0, 0, 0, time.UTC)
 	row := backlog.Refresh{At: now} // what its columns hold
 	row, _, err = p.Apply(row, retry.Start, now)

@@ -170,21 +170,12 @@ func (r *Refresh) readExpr(fail func(field, problem string)) (ok bool) {
 }
 
 // A Refresher moves records that are processed again and again from state to state.
-// Its methods are pure and may be called concurrently. [NewRefresher] makes one.
+// Its methods are pure and may be called concurrently. The policy that [Policy] makes of a
+// [Refresh] has one.
 type Refresher struct {
 	settings Refresh
 	rule     *recur.Rule  // of all rows
 	rules    *recur.Rules // of each row; nil: all have one
-}
-
-// NewRefresher returns the refresher with the settings. An error about a setting
-// begins with its name.
-func NewRefresher(r *Refresh) (*Refresher, error) {
-	p, err := Policy(r)
-	if err != nil {
-		return nil, err
-	}
-	return p.Refresher.(*Refresher), nil
 }
 
 // refresher is for settings that were checked.

@@ -29,11 +29,11 @@ func refreshed(t testing.TB, change func(*retry.Refresh)) *retry.Refresher {
 	t.Helper()
 	s := retry.New("refresh").(*retry.Refresh)
 	change(s)
-	p, err := retry.NewRefresher(s)
+	p, err := retry.Policy(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return p.Refresher.(*retry.Refresher)
 }
 
 const (
@@ -200,7 +200,7 @@ func TestRefreshRefuses(t *testing.T) {
 		s := retry.New("refresh").(*retry.Refresh)
 		s.Every, s.Timeout = h, h
 		c.change(s)
-		if _, err := retry.NewRefresher(s); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := retry.Policy(s); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v; want %s", err, c.want)
 		}
 	}

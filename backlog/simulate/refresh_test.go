@@ -127,7 +127,7 @@ func refreshOf(t *testing.T, g golden, n int) []simulate.Refreshed {
 	t.Helper()
 	settings := retry.New("refresh").(*retry.Refresh)
 	g.settings(settings)
-	p, err := retry.NewRefresher(settings)
+	p, err := retry.Policy(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func refreshOf(t *testing.T, g golden, n int) []simulate.Refreshed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := simulate.Refresh(p, s, from, g.call, n)
+	list, err := simulate.Refresh(p.Refresher, s, from, g.call, n)
 	if err != nil || len(list) == 0 {
 		t.Fatal(len(list), err)
 	}

@@ -485,11 +485,8 @@ func WriteSeries(out io.Writer, all []Result) error {
 	rows := [][]string{{"policy", "at", "attempts", "failed", "dead", "pending", "pending_max"}}
 	for _, r := range all {
 		for _, b := range r.Series {
-			row := []string{r.Name, b.At.Format(time.RFC3339)}
-			for _, n := range []int{b.Attempts, b.Failed, b.Dead, b.Pending, b.Most} {
-				row = append(row, strconv.Itoa(n))
-			}
-			rows = append(rows, row)
+			figures := strings.Fields(fmt.Sprintln(b.Attempts, b.Failed, b.Dead, b.Pending, b.Most))
+			rows = append(rows, append([]string{r.Name, b.At.Format(time.RFC3339)}, figures...))
 		}
 	}
 	return csv.NewWriter(out).WriteAll(rows)

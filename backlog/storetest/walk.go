@@ -141,7 +141,9 @@ func testCancelled(f *fixture) {
 			_, err := f.h.Store().Settle(ctx, group)
 			return 0, err
 		},
-		"Expire": func() (int, error) { return f.expirer().Expire(ctx, now, now.Add(day), nil) },
+		"Expire": func() (int, error) {
+			return f.expirer().Expire(ctx, now, now.Add(day), false, func(*backlog.Record) bool { return true })
+		},
 	} {
 		start := time.Now()
 		n, err := do()

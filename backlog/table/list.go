@@ -321,11 +321,11 @@ type expiry struct {
 	args   []any     // of conds
 }
 
+// mostTold is how many records Expire tells of where it is not to be every one.
+const mostTold = 20
+
 // Expire is the method that [backlog.Store] names.
-func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*backlog.Record) bool) (total int, err error) {
-	if !t.HasDead() {
-		return 0, nil
-	}
+func (t *Table) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (total int, err error) {
 	_, values := t.bound(t.expireSet, work{at: now})
 	for _, x := range t.expiries(now, before) {
 		if x.col != nil {
@@ -337,17 +337,29 @@ func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*ba
 			}
 			x.args = []any{x.col.known().Exact(x.bound), x.col.earliest()}
 		}
+		told := false
 		tell := func(row []any) (dies, more bool) {
 			rec := t.recordOf(row, x.branch)
-			dies = each == nil || each(&rec)
+			dies = told || each(&rec)
 			return dies, dies
 		}
-		n, err := 0, error(nil)
-		if each == nil {
-			n, err = t.write(ctx, t.expireText(x.conds), slices.Concat(values, x.args))
+		cond, n, err := strings.Join(x.conds, " AND "), 0, error(nil)
+		if !every {
+			var some [][]any
+			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", db.Named(t.sel.exprs), t.name, cond, mostTold)
+			some, err = db.Each(ctx, t.db, text, x.args, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(t.sel.exprs)) })
+			if err == nil && len(some) == 0 {
+				continue // without a write, for which it would have to wait for others
+			}
+			for _, row := range some {
+				tell(row)
+			}
+			if told = true; err == nil {
+				n, err = t.write(ctx, t.expireText(x.conds), slices.Concat(values, x.args))
+			}
 		}
-		if each != nil || t.db.Class(err) == db.Refused { // by some row, which must not keep the others alive
-			n, err = t.rewrite(ctx, t.expireSet, now, t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.text.Unsearched(strings.Join(x.conds, " AND ")), x.args), x.conds, x.args, tell)
+		if every || t.db.Class(err) == db.Refused { // by some row, which must not keep the others alive
+			n, err = t.rewrite(ctx, t.expireSet, now, t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.text.Unsearched(cond), x.args), x.conds, x.args, tell)
 		}
 		if total += n; err != nil {
 			return total, err
@@ -357,8 +369,11 @@ func (t *Table) Expire(ctx context.Context, now, before time.Time, each func(*ba
 }
 
 // expiries are the rows past one of their times, and those out of retries whose
-// last failure has not made them dead.
+// last failure has not made them dead. There are none without a dead status.
 func (t *layout) expiries(now, before time.Time) (list []expiry) {
+	if !t.HasDead() {
+		return nil
+	}
 	for i, b := range t.branches {
 		for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
 			if x.col != nil {
@@ -398,15 +413,11 @@ func (t *Table) rewrite(
 	ctx context.Context, set []assign, now time.Time, groups iter.Seq2[[][]any, error], conds []string, args []any,
 	each func([]any) (write, more bool),
 ) (total int, err error) {
-	wctx := ctx
-	if each != nil {
-		wctx = context.WithoutCancel(ctx)
-	}
 	_, values := t.bound(set, work{at: now})
 	write := func(rows [][]any) (int, error) {
 		all := db.Bind(slices.Concat(values, args), db.Mapped(rows, t.keyOf)...)
 		cond := t.text.Unsearched(strings.Join(conds, " AND ")) + " AND " + t.text.KeyIn(t.key, len(rows))
-		return t.write(wctx, "UPDATE "+t.name+" SET "+setText(set)+" WHERE "+cond, all)
+		return t.write(context.WithoutCancel(ctx), "UPDATE "+t.name+" SET "+setText(set)+" WHERE "+cond, all)
 	}
 	for rows, err := range groups {
 		if err != nil {

@@ -435,10 +435,8 @@ func (t *layout) Statements() []string {
 	for _, x := range t.targets(time.Time{}) {
 		add(x.Text)
 	}
-	if t.HasDead() {
-		for _, x := range t.expiries(time.Time{}, time.Time{}) {
-			add(t.expireText(x.conds))
-		}
+	for _, x := range t.expiries(time.Time{}, time.Time{}) {
+		add(t.expireText(x.conds))
 	}
 	return db.Distinct(list)
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,12 +52,10 @@ func Read(t testing.TB, path string) string {
 
 // Exist reports whether all the files are in the folder.
 func Exist(dir string, names ...string) bool {
-	for _, name := range names {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(names, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err != nil
+	})
 }
 
 // NewRecord returns a record with the key 7.
