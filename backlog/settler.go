@@ -277,15 +277,16 @@ func (r *run) account(list []attempt, reasons []error) {
 	for i := range list {
 		a, err := &list[i], reasons[i]
 		hashes[i], weight = a.hash, weight+a.weight
-		ev := Event{At: a.At, Tier: r.pass.Tier, Record: a.Record, Outcome: a.outcome, Err: err}
-		switch {
-		case err == nil:
+		if err == nil {
 			r.report.add(a)
 			r.inRow = 0
 			if a.outcome != Skipped {
 				written++
 			}
 			continue
+		}
+		ev := Event{At: a.At, Tier: r.pass.Tier, Record: a.Record, Outcome: a.outcome, Err: err}
+		switch {
 		case errors.As(err, new(unwritten)):
 			r.report.Unwritten++
 			ev.Kind = Unwritten
@@ -323,7 +324,7 @@ func (r *run) account(list []attempt, reasons []error) {
 		r.e.emit(Event{Kind: Settled, Tier: r.pass.Tier, N: written})
 	}
 	for i := range list {
-		r.e.finished(list[i].Record, !errors.As(reasons[i], new(unwritten)))
+		r.e.finished(list[i].Record, reasons[i] == nil || !errors.As(reasons[i], new(unwritten)))
 		list[i].Record.Values = nil // the rest of the page may live on for long
 	}
 	r.e.flights.Land(hashes...)

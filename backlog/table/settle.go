@@ -38,8 +38,9 @@ func (t *Table) WriteGroup(
 		if left = nil; errors.Is(err, backlog.ErrConflict) || t.db.Class(err) == db.Refused {
 			left, err = t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return one(ctx, tx, i) })
 		}
+		broken := errors.As(err, new(commitError))
 		for i := range group {
-			if r, broken := group[i].Record, errors.As(err, new(commitError)); broken || r.Unsure && err == nil {
+			if r := group[i].Record; broken || r.Unsure && err == nil {
 				r.Unsure = broken
 			}
 		}
@@ -334,15 +335,13 @@ type work struct {
 
 // works divides the group into batches.
 func (t *layout) works(group []backlog.Settlement) []work {
-	var list []work
-	place := make(map[batch]int)
+	var list []work // few: a search is faster than a map
 	for i := range group {
 		b := t.batchOf(&group[i])
-		at, ok := place[b]
-		if !ok {
+		at := slices.IndexFunc(list, func(w work) bool { return w.batch == b })
+		if at < 0 {
 			at = len(list)
-			place[b] = at
-			list = append(list, work{batch: b, at: group[len(group)-1].At})
+			list = append(list, work{batch: b, at: group[len(group)-1].At, rows: make([]*backlog.Settlement, 0, len(group)-i)})
 		}
 		list[at].rows = append(list[at].rows, &group[i])
 	}
