@@ -341,7 +341,7 @@ func (t *layout) works(group []backlog.Settlement) []work {
 		at := slices.IndexFunc(list, func(w work) bool { return w.batch == b })
 		if at < 0 {
 			at = len(list)
-			list = append(list, work{batch: b, at: group[len(group)-1].At, rows: make([]*backlog.Settlement, 0, len(group)-i)})
+			list = append(list, work{batch: b, at: group[len(group)-1].At})
 		}
 		list[at].rows = append(list[at].rows, &group[i])
 	}
