@@ -193,15 +193,20 @@ func (db *DB) Plan(ctx context.Context, text string, n int) error {
 		return err
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, db.Text().BeginPlan); err != nil {
-		return err
+	begin := db.Text().BeginPlan
+	if begin != "" {
+		if _, err := conn.ExecContext(ctx, begin); err != nil {
+			return err
+		}
+		defer conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	}
-	defer conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	stmt, err := conn.PrepareContext(ctx, text)
-	if err != nil {
+	if err == nil {
+		stmt.Close()
+	}
+	if err != nil || begin == "" {
 		return err
 	}
-	stmt.Close()
 	// It asks for the rights.
 	_, err = Scanned(ctx, conn, "EXPLAIN "+text, make([]any, n), func(*sql.Rows) (none struct{}, err error) { return none, nil })
 	switch db.Class(err) {

@@ -10,7 +10,7 @@ var text = db.Text{
 	// make times and booleans of what is stored. It changes nothing else.
 	Raw: "+%s", Guard: "(%s) IS TRUE", Own: "?@$",
 	Prepares: true, LazyUnion: true, PartialIndexes: true, SearchedFirst: true, FoldsNames: true,
-	BeginPlan: "BEGIN", Explain: "EXPLAIN QUERY PLAN ", CreateIndex: "CREATE INDEX IF NOT EXISTS", NameLength: 1 << 10,
+	Explain: "EXPLAIN QUERY PLAN ", CreateIndex: "CREATE INDEX IF NOT EXISTS", NameLength: 1 << 10,
 	Types: db.Types{
 		Key: "INTEGER PRIMARY KEY", Integer: "INTEGER", Status: "TEXT", Text: "TEXT",
 		Times: map[string]db.TimeType{ // only a form that SQLite can write itself has a default
