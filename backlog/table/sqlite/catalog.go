@@ -3,13 +3,9 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"backlog/backlog/table/db"
 )
@@ -20,20 +16,28 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if schema != "" && !strings.EqualFold(schema, "main") {
 		return nil, db.Problemf("leave it out", "table.schema: an SQLite file has only the schema main, not %s", schema)
 	}
-	var kind, create string
-	err := q.QueryRowContext(ctx, "SELECT type, coalesce(sql, ''), name FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE", name).Scan(&kind, &create, &c.Name)
-	if errors.Is(err, sql.ErrNoRows) {
-		const others = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name"
-		return c, c.NoTable(ctx, q, s.path, "table.name", others)
-	}
+	all, err := db.Rows(ctx, q, `SELECT type, name, coalesce(sql, '') AS sql FROM sqlite_master
+		WHERE tbl_name = ? COLLATE NOCASE AND (type <> 'trigger' OR sql LIKE '%UPDATE%ON%') ORDER BY name`, name)
 	if err != nil {
 		return nil, err
 	}
-	if c.Kind = db.Relation; kind == "view" {
-		c.Kind = db.View
+	keyed, indexes := false, make(map[string]string)
+	for _, r := range all {
+		switch r["type"] {
+		case "index":
+			indexes[r["name"]] = r["sql"]
+		case "trigger":
+			c.Triggers = append(c.Triggers, r["name"])
+		default:
+			c.Name, c.Kind = r["name"], map[string]db.Kind{"table": db.Relation, "view": db.View}[r["type"]]
+			keyed = strings.Contains(strings.ToUpper(r["sql"]), "WITHOUT ROWID")
+		}
 	}
-	keyed := strings.Contains(strings.ToUpper(create), "WITHOUT ROWID")
-	if err := cmp.Or(describeColumns(ctx, q, name, c), describeIndexes(ctx, q, name, keyed, c)); err != nil {
+	if c.Kind == db.Missing {
+		const others = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name"
+		return c, c.NoTable(ctx, q, s.path, "table.name", others)
+	}
+	if err := cmp.Or(describeColumns(ctx, q, c), describeIndexes(ctx, q, keyed, indexes, c)); err != nil {
 		return nil, err
 	}
 	var journal string
@@ -41,12 +45,13 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 		c.Advice = "the journal mode is " + journal + ": readers and writers wait for each other; sqlite3 '" +
 			strings.ReplaceAll(s.path, "'", `'\''`) + "' 'PRAGMA journal_mode = WAL'"
 	}
-	c.Triggers, err = db.Texts(ctx, q, "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE AND sql LIKE '%UPDATE%ON%' ORDER BY name", name)
-	return c, err
+	return c, nil
 }
 
-func describeColumns(ctx context.Context, q db.Querier, name string, c *db.Catalog) error {
-	rows, err := db.Rows(ctx, q, `SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?) WHERE hidden <> 1 ORDER BY cid`, name)
+// describeColumns asks by a PRAGMA, which takes a third of the time of its function.
+func describeColumns(ctx context.Context, q db.Querier, c *db.Catalog) error {
+	rows, err := db.Rows(ctx, q, "PRAGMA table_xinfo("+text.Quote(c.Name)+")")
+	rows = slices.DeleteFunc(rows, func(r db.Row) bool { return r["hidden"] == "1" })
 	var pk []string
 	for _, r := range rows {
 		col := db.Column{Name: r["name"], Decl: r["type"], NotNull: r.Is("notnull"), Generated: r["hidden"] != "0", Zero: db.ZeroAny}
@@ -56,8 +61,10 @@ func describeColumns(ctx context.Context, q db.Querier, name string, c *db.Catal
 			col.Class = classes[i].class
 		}
 		col.JSON = has("JSON")
-		if m := lengthPattern().FindStringSubmatch(decl); m != nil && col.Class == db.Textual {
-			col.Length, _ = strconv.Atoi(m[1])
+		if _, rest, _ := strings.Cut(decl, "("); col.Class == db.Textual {
+			length, _, _ := strings.Cut(rest, ")")
+			n, _ := strconv.ParseUint(strings.TrimSpace(length), 10, 31)
+			col.Length = int(n)
 		}
 		if r["pk"] != "0" {
 			pk = append(pk, col.Name)
@@ -74,27 +81,33 @@ func describeColumns(ctx context.Context, q db.Querier, name string, c *db.Catal
 	return err
 }
 
-func describeIndexes(ctx context.Context, q db.Querier, name string, keyed bool, c *db.Catalog) error {
+// describeIndexes is given the texts of the indexes by their names, but for those that SQLite makes.
+func describeIndexes(ctx context.Context, q db.Querier, keyed bool, texts map[string]string, c *db.Catalog) error {
 	if keyed && len(c.Uniques) > 0 { // it is its own primary key
 		c.Implied = c.Uniques[0]
 	}
-	// What an index of another collation calls different can be equal to the column,
-	// and so to a condition.
-	rows, err := db.Rows(ctx, q, `SELECT l.name, coalesce(m.sql, '') AS cond, coalesce(m.sql, '') NOT LIKE '%COLLATE%' AS sorted,
-			l."unique" AND coalesce(m.sql, '') NOT LIKE '%COLLATE%' AS uniq, x.name AS col, x.desc AS down
-		FROM pragma_index_list(?) l LEFT JOIN sqlite_master m ON m.type = 'index' AND m.name = l.name, pragma_index_xinfo(l.name) x
-		WHERE x.key ORDER BY l.seq, x.seqno`, name)
-	for _, r := range rows {
-		create := r["cond"]
-		if r["cond"] = ""; strings.Contains(strings.ToUpper(create), "WHERE") {
-			r["cond"] = create[strings.LastIndex(strings.ToUpper(create), "WHERE")+len("WHERE"):]
+	list, err := db.Rows(ctx, q, "PRAGMA index_list("+text.Quote(c.Name)+")")
+	var all []db.Row
+	for _, x := range list {
+		columns, wrong := db.Rows(ctx, q, "PRAGMA index_xinfo("+text.Quote(x["name"])+")")
+		err = cmp.Or(err, wrong)
+		create, cond := strings.ToUpper(texts[x["name"]]), ""
+		if i := strings.LastIndex(create, "WHERE"); i >= 0 {
+			cond = texts[x["name"]][i+len("WHERE"):]
+		}
+		// What an index of another collation calls different can be equal to the column,
+		// and so to a condition.
+		sorted := !strings.Contains(create, "COLLATE")
+		for _, r := range columns {
+			if r.Is("key") {
+				uniq := strconv.FormatBool(sorted && x.Is("unique"))
+				all = append(all, db.Row{"name": x["name"], "cond": cond, "sorted": strconv.FormatBool(sorted), "uniq": uniq, "col": r["name"], "down": r["desc"]})
+			}
 		}
 	}
-	c.AddIndexes(rows)
+	c.AddIndexes(all)
 	return err
 }
-
-var lengthPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\(\s*(\d+)\s*\)`) })
 
 type affinity struct {
 	class db.Class
