@@ -298,7 +298,7 @@ func (t *Text) ParseURL(rawURL string) (u *url.URL, params map[string]string, er
 	_, rest, _ := strings.Cut(rawURL, ":")
 	unreadable := URLProblemf("write "+t.Form, "the database URL cannot be read")
 	if t.File {
-		if userPattern().MatchString(rest) { // the file's name would be shown
+		if strings.HasPrefix(rest, "//") && userPattern().MatchString(rest) { // the file's name would be shown
 			return nil, nil, URLProblemf("a file has no user and host; write "+t.Form, "the database URL has a user")
 		}
 		u = new(url.URL)
