@@ -135,13 +135,17 @@ func (f *File) Update(change func(*backlog.Checkpoint)) error {
 func (f *File) Change(change func(*State)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.Path == "" {
+		change(&f.memory)
+		return nil
+	}
 	defer f.lock(".lock")()
 	state, err := f.load()
 	before, _ := json.MarshalIndent(state, "", "  ")
 	change(&state)
 	f.memory = state
 	after, _ := json.MarshalIndent(state, "", "  ")
-	if f.Path == "" || err == nil && bytes.Equal(before, after) {
+	if err == nil && bytes.Equal(before, after) {
 		return nil
 	}
 	if err = os.MkdirAll(filepath.Dir(f.Path), 0o755); err == nil {
