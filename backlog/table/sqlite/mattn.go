@@ -15,7 +15,9 @@ const (
 	Driver = "github.com/mattn/go-sqlite3"
 	// Every transaction is for writing: one that begins by reading could
 	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
-	driverParams = "_txlock=immediate&_busy_timeout=%d&_synchronous=%s"
+	// SQLite need not lock each call: database/sql lets one goroutine at a
+	// time use a connection, and every statement is closed by hand.
+	driverParams = "_txlock=immediate&_mutex=no&_busy_timeout=%d&_synchronous=%s"
 )
 
 // codeOf returns the primary result code, false if the error is not of SQLite:
