@@ -250,21 +250,23 @@ func cutHead(s, layout string) (wall time.Time, rest string, ok bool) {
 	if len(s) < len(layout) {
 		return time.Time{}, s, false
 	}
-	var n [6]int
-	digits := 0
-	for i := range len(layout) {
-		switch digit := isDigit(s[i]); {
-		case digit != isDigit(layout[i]), !digit && s[i] != layout[i]:
+	all, digits := 0, 0
+	for i, c := range []byte(s[:len(layout)]) {
+		switch like := layout[i]; {
+		case !isDigit(like) && c == like:
+		case isDigit(like) && isDigit(c):
+			all, digits = all*10+int(c-'0'), digits+1
+		default:
 			return time.Time{}, s, false
-		case digit:
-			of := max(0, digits/2-1)
-			n[of] = n[of]*10 + int(s[i]-'0')
-			digits++
 		}
 	}
-	wall = time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], 0, time.UTC)
-	ok = n[1] >= 1 && n[1] <= 12 && n[2] >= 1 && n[3] < 24 && n[4] < 60 && n[5] < 60
-	return wall, s[len(layout):], ok && (n[2] <= 28 || n[2] == wall.Day())
+	for ; digits < len("20060102150405"); digits += 2 {
+		all *= 100
+	}
+	year, month, day, hour, minute, second := all/1e10, all/1e8%100, all/1e6%100, all/1e4%100, all/100%100, all%100
+	wall = time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC)
+	ok = month >= 1 && month <= 12 && day >= 1 && hour < 24 && minute < 60 && second < 60
+	return wall, s[len(layout):], ok && (day <= 28 || day == wall.Day())
 }
 
 // cutFraction cuts from s the fraction of a second, of 1 to 9 digits, that
