@@ -226,7 +226,7 @@ func (e *Engine) InFlight() int {
 
 // attemptID returns an id that no other attempt of any process has.
 func (e *Engine) attemptID() string {
-	return string(strconv.AppendUint(append(make([]byte, 0, 32), e.prefix...), e.attempts.Add(1), 36))
+	return string(strconv.AppendUint(append(make([]byte, 0, 32), e.prefix...), e.attempts.Add(1), 32))
 }
 
 // Call runs a handler on one record, within the timeout unless that is 0. A panic is an error.

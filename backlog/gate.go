@@ -44,15 +44,22 @@ func (g *gate) weigh(r *Record) int64 {
 	return min(max(int64(r.bytes()), g.least), recordMemory/2/g.least*g.least)
 }
 
-// enter waits until a handler may be called, and takes the slot for it. It
-// returns false when nothing more is to be dispatched.
-func (r *run) enter() bool {
+// enter waits until a handler may be called, takes the slot for it, and returns the time
+// then. ok is false when nothing more is to be dispatched. now is the present time, zero
+// if it is to be read.
+func (r *run) enter(now time.Time) (began time.Time, ok bool) {
 	g := r.e.gate
-	if g.slots.Acquire(r.stop, 1) != nil {
-		return false
+	if r.stop.Err() != nil || !g.slots.TryAcquire(1) {
+		if g.slots.Acquire(r.stop, 1) != nil {
+			return now, false
+		}
+		now = time.Time{}
 	}
-	if r.closedFor() == 0 && (g.pace == nil || g.pace.Allow()) {
-		return true
+	if now.IsZero() {
+		now = r.e.Now()
+	}
+	if r.closedFor(now) == 0 && (g.pace == nil || g.pace.Allow()) {
+		return now, true
 	}
 	// One of the pass waits for all: a slot and a turn of the rate for each
 	// of them would keep another pass waiting for as many turns.
@@ -61,16 +68,16 @@ func (r *run) enter() bool {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
 	case <-r.stop.Done():
-		return false
+		return now, false
 	}
 	if g.slots.Acquire(r.stop, 1) != nil {
-		return false
+		return now, false
 	}
 	if !r.waitForTurn() {
 		g.slots.Release(1)
-		return false
+		return now, false
 	}
-	return true
+	return r.e.Now(), true
 }
 
 // waitForTurn waits until the gate is open and the rate allows a call: by its
@@ -78,7 +85,7 @@ func (r *run) enter() bool {
 func (r *run) waitForTurn() bool {
 	g := r.e.gate
 	for {
-		for wait := r.closedFor(); wait > 0; wait = r.closedFor() {
+		for wait := r.closedFor(r.e.Now()); wait > 0; wait = r.closedFor(r.e.Now()) {
 			if !sleep(r.stop, wait) {
 				return false
 			}
@@ -95,7 +102,7 @@ func (r *run) waitForTurn() bool {
 			turn.Cancel()
 			return false
 		}
-		if r.closedFor() == 0 { // else what was found before is no longer true
+		if r.closedFor(r.e.Now()) == 0 { // else what was found before is no longer true
 			return r.stop.Err() == nil
 		}
 	}
@@ -105,9 +112,8 @@ func (r *run) waitForTurn() bool {
 // lock has not been seen for long, outcomes cannot be written, or the store has
 // not answered. A record is dispatched only when its outcome should find
 // somebody to take it.
-func (r *run) closedFor() time.Duration {
+func (r *run) closedFor(now time.Time) time.Duration {
 	e := r.e
-	now := e.Now()
 	if pause := e.gate.pause.Load() - now.UnixNano(); pause > 0 {
 		return time.Duration(pause)
 	}

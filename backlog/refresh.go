@@ -137,17 +137,16 @@ func (e *Engine) endLate(ctx context.Context, records []Record, answers []Answer
 func (e *Engine) endIdle(ctx context.Context, tier string, page *flight.Page, records []Record, answers []Answer, now time.Time) ([]error, error) {
 	reasons := slices.Repeat([]error{errAtWork}, len(records))
 	var idle []int
+	var flights []*flight.Flight
 	var list []Record
 	var said []Answer
 	for i := range records {
-		if e.flights.Claim(records[i].Key.Hash(), page) {
-			idle, list, said = append(idle, i), append(list, records[i]), append(said, answers[i])
+		if f := e.flights.Claim(page, records[i].Key.Hash())[0]; f != nil {
+			idle, flights, list, said = append(idle, i), append(flights, f), append(list, records[i]), append(said, answers[i])
 		}
 	}
 	written, err := e.end(ctx, tier, list, said, now)
-	for _, i := range idle {
-		e.flights.Land(records[i].Key.Hash())
-	}
+	e.flights.Land(flights...)
 	for k := range written {
 		reasons[idle[k]] = written[k]
 	}

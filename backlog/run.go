@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"backlog/backlog/flight"
 )
 
 // A run is one pass under way. Workers take records from the walk, in chunks
@@ -56,6 +58,7 @@ type tally struct {
 type job struct {
 	rec     *Record
 	hash    uint64
+	flight  *flight.Flight
 	weight  int64 // in the gate's room
 	lane    *lane
 	seq     int      // its place among the jobs of the lane
@@ -304,26 +307,42 @@ func (r *run) wasTried(hash uint64) bool {
 	return ok
 }
 
+// sparesSome reports whether there are records that the pass does not try.
+func (r *run) sparesSome() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.tried) > 0 || r.e.refused.Len() > 0
+}
+
+// spares reports whether the pass does not try a record: it did before, or the database
+// refuses what the record comes to.
+func (r *run) spares(hash uint64) bool { return r.wasTried(hash) || r.e.refused.Contains(hash) }
+
 func (r *run) worker() {
-	for j := r.take(); j != nil; j = r.take() {
-		if !r.enter() {
+	var now time.Time // zero: something has been waited for since it was read
+	for j := r.take(&now); j != nil; j = r.take(&now) {
+		began, ok := r.enter(now)
+		if now = (time.Time{}); !ok {
 			r.drop(j)
 			continue
 		}
 		j.rec.Tier, j.rec.AttemptID = r.pass.Tier, r.e.attemptID()
 		if r.begin(j) {
+			if j.began != nil {
+				began = r.e.Now()
+			}
 			ctx, end := r.attend(j)
-			began := r.e.Now()
 			r.e.gate.running.Add(1)
 			err := r.handle(ctx, j.rec)
 			r.e.gate.running.Add(-1)
+			now = r.e.Now()
 			if err != nil {
 				r.e.pauseFor(err) // before the next call can start
 			}
 			if ctx != r.work && context.Cause(ctx) == errSuperseded {
-				r.lose(j, r.e.Now(), fmt.Errorf("%w: %w", ErrConflict, errSuperseded))
+				r.lose(j, now, fmt.Errorf("%w: %w", ErrConflict, errSuperseded))
 			} else {
-				r.ended(j, began, err) // before the slot is free: it may end the pass
+				r.ended(j, began, now, err) // before the slot is free: it may end the pass
 			}
 			end()
 		}
@@ -334,8 +353,9 @@ func (r *run) worker() {
 	}
 }
 
-// take returns the next record, nil if nothing more is to be dispatched.
-func (r *run) take() *job {
+// take returns the next record, nil if nothing more is to be dispatched. If it has to wait
+// for that, now becomes zero.
+func (r *run) take(now *time.Time) *job {
 	for {
 		c := r.chunk.Load()
 		if i := c.next.Add(1); i <= int64(len(c.jobs)) {
@@ -347,6 +367,7 @@ func (r *run) take() *job {
 			}
 			return &c.jobs[i-1]
 		}
+		*now = time.Time{}
 		if !r.refill() {
 			return nil
 		}
@@ -395,14 +416,13 @@ func (r *run) drop(j *job) {
 func (r *run) unclaim(j *job) {
 	r.e.release(j.rec)
 	r.e.finished(j.rec, true)
-	r.e.flights.Drop(j.hash)
+	r.e.flights.Drop(j.flight)
 	r.e.gate.room.Release(j.weight)
 }
 
 // ended takes the outcome of one handler call.
-func (r *run) ended(j *job, began time.Time, err error) {
-	e, now := r.e, r.e.Now()
-	took := now.Sub(began)
+func (r *run) ended(j *job, began, now time.Time, err error) {
+	e, took := r.e, now.Sub(began)
 	a := attempt{Settlement: Settlement{Record: j.rec, At: now}, job: j, run: r}
 	if r.settling && (err == nil || errors.Is(err, ErrConflict)) {
 		outcome := Succeeded

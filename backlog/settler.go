@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"backlog/backlog/flight"
 )
 
 // groupDelay is how long an outcome waits at most for others to be settled
@@ -37,15 +39,16 @@ type attempt struct {
 // outlives passes, locks and reloads: an outcome stays with it until the
 // store takes it, or the end of the process gives it up.
 type settler struct {
-	mu      sync.Mutex
-	queue   []attempt
-	group   []attempt          // being written
-	spare   []attempt          // what the group is a part of: to be used again after it
-	abort   context.CancelFunc // of the write under way
-	reason  error              // why the last write failed
-	running bool
-	urgent  bool          // the queue is to be written without waiting for more
-	wake    chan struct{} // holds a token: look at the queue
+	mu          sync.Mutex
+	queue       []attempt
+	group       []attempt          // being written
+	spare       []attempt          // what the group is a part of: to be used again after it
+	settlements []Settlement       // of the last group, likewise
+	abort       context.CancelFunc // of the write under way
+	reason      error              // why the last write failed
+	running     bool
+	urgent      bool          // the queue is to be written without waiting for more
+	wake        chan struct{} // holds a token: look at the queue
 
 	since atomic.Int64 // when the write under way began, in unix nanoseconds; 0: there is none
 	kept  atomic.Int64 // outcomes of passes that have lost their lock and ended
@@ -144,6 +147,7 @@ func (s *settler) settle() {
 	s.since.Store(began.UnixNano())
 	defer func() {
 		s.since.Store(0)
+		clear(s.settlements)
 		s.mu.Lock()
 		s.group = nil
 		s.mu.Unlock()
@@ -153,13 +157,14 @@ func (s *settler) settle() {
 		if len(group) == 0 {
 			return
 		}
-		settlements := make([]Settlement, len(group))
+		list := s.settlements[:0]
 		for i := range group {
-			settlements[i] = group[i].Settlement
+			list = append(list, group[i].Settlement)
 		}
+		s.settlements = list
 		var left []Unsettled
 		err := e.persist(ctx, func() (err error) {
-			left, err = e.Store.Settle(ctx, settlements)
+			left, err = e.Store.Settle(ctx, list)
 			s.mu.Lock()
 			s.reason = err
 			s.mu.Unlock()
@@ -272,11 +277,11 @@ func (r *run) account(list []attempt, reasons []error) {
 	var events []Event
 	var failed error
 	written := 0
-	hashes, weight := make([]uint64, len(list)), int64(0)
+	flights, weight := make([]*flight.Flight, len(list)), int64(0)
 	r.mu.Lock()
 	for i := range list {
 		a, err := &list[i], reasons[i]
-		hashes[i], weight = a.hash, weight+a.weight
+		flights[i], weight = a.flight, weight+a.weight
 		if err == nil {
 			r.report.add(a)
 			r.inRow = 0
@@ -291,7 +296,7 @@ func (r *run) account(list []attempt, reasons []error) {
 			r.report.Unwritten++
 			ev.Kind = Unwritten
 			failed = err
-			r.e.trials.taken.Clear()
+			r.e.trials.taken.Store(0)
 		case errors.Is(err, ErrConflict):
 			r.report.Conflicts++
 			if r.e.queue == nil {
@@ -300,7 +305,7 @@ func (r *run) account(list []attempt, reasons []error) {
 			ev.Kind = Conflicted
 		default:
 			r.report.Refused++
-			r.e.trials.taken.Clear()
+			r.e.trials.taken.Store(0)
 			if !r.e.trials.broken.Load() {
 				r.e.refused.Add(a.hash, struct{}{})
 			}
@@ -327,7 +332,7 @@ func (r *run) account(list []attempt, reasons []error) {
 		r.e.finished(list[i].Record, reasons[i] == nil || !errors.As(reasons[i], new(unwritten)))
 		list[i].Record.Values = nil // the rest of the page may live on for long
 	}
-	r.e.flights.Land(hashes...)
+	r.e.flights.Land(flights...)
 	r.e.gate.room.Release(weight)
 	if left {
 		r.e.settler.kept.Add(int64(-len(list)))

@@ -46,7 +46,8 @@ type Store interface {
 	// read and, for a failure where a policy keeps their number, still has the
 	// count that was read, Record.Failures.Count.
 	// A record is in a group once; an outcome that changes nothing in its row
-	// is settled if the row is as it was read. It returns those that were not written, in any order: with
+	// is settled if the row is as it was read. The group is the caller's again after
+	// that. It returns those that were not written, in any order: with
 	// [ErrConflict] where somebody else has changed the row meanwhile,
 	// otherwise with the reason for which the database refuses the row. A
 	// returned error means that nothing was written or, if the connection

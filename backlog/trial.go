@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -53,8 +52,8 @@ const mostTried = 3
 
 // trials are the states whose rows are known to take their outcomes.
 type trials struct {
-	broken atomic.Bool // no row took its outcomes the last time: none is to blame
-	taken  sync.Map    // by what origin returns; cleared when the database refuses an outcome
+	broken atomic.Bool   // no row took its outcomes the last time: none is to blame
+	taken  atomic.Uint64 // a bit for each by what origin returns, the first 64; 0 after the database has refused an outcome
 }
 
 // origin is the state that the record was read from, as one small number.
@@ -70,7 +69,7 @@ func (r *run) try(records []Record) bool {
 	if !ok {
 		return true
 	}
-	if _, known := e.trials.taken.Load(state); known || r.wasTried(records[0].Key.Hash()) || e.refused.Contains(records[0].Key.Hash()) {
+	if e.trials.taken.Load()&(1<<state) != 0 || r.spares(records[0].Key.Hash()) {
 		return true
 	}
 	var refused []Event
@@ -84,7 +83,7 @@ func (r *run) try(records []Record) bool {
 			}
 			hash := rec.Key.Hash()
 			again := slices.ContainsFunc(refused, func(ev Event) bool { return ev.Record == rec })
-			if origin(rec) != state || again || r.wasTried(hash) || e.refused.Contains(hash) {
+			if origin(rec) != state || again || r.spares(hash) {
 				continue
 			}
 			switch outcome, err := TryRecord(r.stop, store, rec, e.Policy, e.Now()); {
@@ -122,7 +121,7 @@ func (r *run) try(records []Record) bool {
 		return false
 	case taken:
 		e.trials.broken.Store(false)
-		e.trials.taken.Store(state, true)
+		e.trials.taken.Or(1 << state)
 	}
 	for _, ev := range refused {
 		r.count(func(rep *Report) {

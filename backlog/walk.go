@@ -46,12 +46,13 @@ func newWalk(r *run) *walk {
 	return w
 }
 
-// open returns the lane to go on with, nil if the cap is used up.
-func (w *walk) open() *lane {
+// open returns the lane to go on with, and how many of its records may be claimed; nil if
+// the cap is used up.
+func (w *walk) open() (l *lane, room int) {
 	fresh, failed := w.lanes[Fresh], w.lanes[Failed]
 	limit := w.r.e.MaxRecords
 	if limit <= 0 {
-		return [...]*lane{fresh, failed, nil}[min(w.stage, 2)]
+		return [...]*lane{fresh, failed, nil}[min(w.stage, 2)], maxChunk
 	}
 	// However many fresh records there are, the failed lane keeps a
 	// tenth of the cap; what it does not need goes back.
@@ -59,24 +60,26 @@ func (w *walk) open() *lane {
 	if limit == 1 && !w.r.pass.Resume.TurnFailed {
 		reserve = 0 // a cap of one is each lane's in turn
 	}
-	room := limit - fresh.staged - failed.staged
+	room = limit - fresh.staged - failed.staged
 	for ; w.stage < 3 && room > 0; w.stage++ {
 		switch {
-		case w.stage == 0 && fresh.staged < limit-reserve, w.stage == 2:
-			return fresh
+		case w.stage == 0 && fresh.staged < limit-reserve:
+			return fresh, limit - reserve - fresh.staged
 		case w.stage == 1:
-			return failed
+			return failed, room
+		case w.stage == 2:
+			return fresh, room
 		}
 	}
-	return nil
+	return nil, 0
 }
 
 // fill claims the records of the next chunk, none if nothing more is to be
 // dispatched.
 func (w *walk) fill() (jobs []job) {
 	r := w.r
-	for r.stop.Err() == nil {
-		l := w.open()
+	for full := false; !full && r.stop.Err() == nil; {
+		l, room := w.open()
 		if l == nil || len(jobs) > 0 && (len(jobs) >= min(l.page.chunk, maxChunk) || l.next >= len(l.page.Records)) {
 			break
 		}
@@ -90,25 +93,22 @@ func (w *walk) fill() (jobs []job) {
 			l.reread()
 			continue
 		}
-		if !r.try(l.page.Records[l.next:]) {
+		list := l.page.Records[l.next:]
+		if !r.try(list) {
 			break
 		}
-		rec := &l.page.Records[l.next]
-		j, ok, full := w.claim(l, rec, len(jobs) == 0)
-		if full {
-			break
+		size := max(1, min(l.page.chunk, maxChunk))
+		if jobs == nil {
+			jobs = make([]job, 0, size)
 		}
-		l.pass(rec)
-		if ok {
-			if jobs == nil {
-				jobs = make([]job, 0, max(1, min(l.page.chunk, maxChunk)))
+		list = list[:min(len(list), room, size-len(jobs))]
+		for i := range list {
+			if origin(&list[i]) != origin(&list[0]) { // which is to be tried first
+				list = list[:i]
+				break
 			}
-			l.staged++
-			j.seq = l.staged
-			jobs = append(jobs, j)
-		} else {
-			r.e.release(rec)
 		}
+		jobs, full = w.claim(l, list, jobs)
 	}
 	return jobs
 }
@@ -116,8 +116,7 @@ func (w *walk) fill() (jobs []job) {
 // look goes on to the next record that was not tried. The cap may be used up:
 // then it looks in both lanes.
 func (w *walk) look() {
-	l := w.open()
-	for ; l != nil; l = w.open() {
+	for l, _ := w.open(); l != nil; l, _ = w.open() {
 		if l.untried() || w.r.stop.Err() != nil {
 			return
 		}
@@ -130,41 +129,67 @@ func (w *walk) look() {
 	}
 }
 
-// claim claims a record for an attempt, if it is to be tried now. full says that
-// there is no room for it; it is waited for if wait says so, until the stop.
-func (w *walk) claim(l *lane, rec *Record, wait bool) (j job, ok, full bool) {
+// claim adds to the chunk the records, the next of the lane, that are to be tried now. full
+// says that there is no room for the rest; it is waited for, until the stop, if the chunk is empty.
+func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
 	r, e := w.r, w.r.e
-	hash := rec.Key.Hash()
-	if r.wasTried(hash) || e.refused.Contains(hash) {
-		return j, false, false
-	}
-	if p := e.refresher(); p != nil {
-		if _, err := p.Start(*rec.Refresh, r.pass.Now, ""); err != nil {
-			w.unreadable([]Unreadable{{rec.Key, err}})
-			return j, false, false
-		}
-	}
-	weight := e.gate.weigh(rec)
-	if !e.gate.room.TryAcquire(weight) {
-		if !wait {
-			return j, false, true
-		}
-		if e.settler.since.Load() == 0 { // else room is being made
-			e.settler.flush()
-		}
-		if e.gate.room.Acquire(r.stop, weight) != nil {
-			return j, false, true
-		}
+	var hashes [maxChunk]uint64
+	for i := range list {
+		hashes[i] = list[i].Key.Hash()
 	}
 	age := l.page.age
 	if e.queue != nil {
 		age = nil
 	}
-	if !e.flights.Claim(hash, age) {
-		e.gate.room.Release(weight)
-		return j, false, false
+	flights := e.flights.Claim(age, hashes[:len(list)]...)
+	spared := r.sparesSome() // after the claim: what was let go of before it is known
+	for i := range list {
+		rec, f := &list[i], flights[i]
+		if f != nil && (spared && r.spares(hashes[i]) || w.cannotStart(rec)) {
+			e.flights.Drop(f)
+			f = nil
+		}
+		weight := e.gate.weigh(rec)
+		if f != nil && !w.makeRoom(weight, len(jobs) == 0) {
+			e.flights.Drop(flights[i:]...)
+			return jobs, true
+		}
+		l.pass(rec)
+		if f == nil {
+			e.release(rec)
+			continue
+		}
+		l.staged++
+		jobs = append(jobs, job{rec: rec, hash: hashes[i], flight: f, weight: weight, lane: l, seq: l.staged, section: l.page.section})
 	}
-	return job{rec: rec, hash: hash, weight: weight, lane: l, section: l.page.section}, true, false
+	return jobs, false
+}
+
+// cannotStart reports whether the refresh policy finds no start for the record, whose row
+// is unreadable then.
+func (w *walk) cannotStart(rec *Record) bool {
+	p := w.r.e.refresher()
+	if p == nil {
+		return false
+	}
+	_, err := p.Start(*rec.Refresh, w.r.pass.Now, "")
+	if err != nil {
+		w.unreadable([]Unreadable{{rec.Key, err}})
+	}
+	return err != nil
+}
+
+// makeRoom takes room for a record, and reports whether it has any. With wait it waits
+// for it, until the stop.
+func (w *walk) makeRoom(weight int64, wait bool) bool {
+	e := w.r.e
+	if e.gate.room.TryAcquire(weight) {
+		return true
+	}
+	if wait && e.settler.since.Load() == 0 { // else room is being made
+		e.settler.flush()
+	}
+	return wait && e.gate.room.Acquire(w.r.stop, weight) == nil
 }
 
 // finish looks whether there is anything left, unless the pass was stopped, and

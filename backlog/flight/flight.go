@@ -2,10 +2,7 @@
 // are too old to say that a record is pending.
 package flight
 
-import (
-	"maps"
-	"sync"
-)
+import "sync"
 
 // A Set knows which records are being worked on, and which were settled
 // after a page that is still being handed out was read: such a page is too old
@@ -13,15 +10,17 @@ import (
 type Set struct {
 	mu        sync.Mutex
 	clock     uint64 // counts settlements
-	held      map[uint64]flight
+	held      map[uint64]*Flight
+	landed    [][]*Flight // those held that are settled, in about the order of the clock
 	pages     map[*Page]struct{}
 	forgotten uint64 // the clock at the last settlement that no page is older than
 }
 
-// A flight is what is known of a record.
-type flight struct {
-	aloft   bool   // it is being worked on
-	settled uint64 // the clock at its last settlement; 0: none that a page is older than
+// A Flight is what is known of a record from a claim on.
+type Flight struct {
+	hash          uint64
+	before, after uint64 // the clock at its settlements before and after the claim; 0: none that a page is older than
+	replaced      bool   // it has been claimed again
 }
 
 // A Page is the reading of the clock before a page was read.
@@ -29,80 +28,100 @@ type Page struct{ at uint64 }
 
 // New returns a set that knows nothing.
 func New() *Set {
-	return &Set{held: make(map[uint64]flight), pages: make(map[*Page]struct{})}
+	return &Set{held: make(map[uint64]*Flight), pages: make(map[*Page]struct{})}
 }
 
 // Open notes that a page is about to be read. Every opened page is closed when
 // the last of its records has been claimed or passed over.
-func (f *Set) Open() *Page {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := &Page{f.clock}
-	f.pages[p] = struct{}{}
+func (s *Set) Open() *Page {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &Page{s.clock}
+	s.pages[p] = struct{}{}
 	return p
 }
 
 // Close notes that the page is used up.
-func (f *Set) Close(p *Page) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.pages, p)
-	f.forget()
+func (s *Set) Close(p *Page) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pages, p)
+	s.forget()
 }
 
 // Len returns how many records are remembered, and how many pages are open.
-func (f *Set) Len() (records, pages int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.held), len(f.pages)
+func (s *Set) Len() (records, pages int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.held), len(s.pages)
 }
 
 // forget lets go of the settlements that no page is older than.
-func (f *Set) forget() {
-	oldest := f.clock
-	for p := range f.pages {
-		oldest = min(oldest, p.at)
+func (s *Set) forget() {
+	s.forgotten = s.clock
+	for p := range s.pages {
+		s.forgotten = min(s.forgotten, p.at)
 	}
-	if oldest > f.forgotten {
-		f.forgotten = oldest
-		maps.DeleteFunc(f.held, func(_ uint64, h flight) bool { return !h.aloft && h.settled <= oldest })
-	}
-}
-
-// Claim takes a record of the page, unless it is being worked on or the page
-// is older than its last settlement. A queue's record, p is nil, may come again at any time.
-func (f *Set) Claim(hash uint64, p *Page) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	h := f.held[hash]
-	if h.aloft || p != nil && h.settled > p.at {
-		return false
-	}
-	h.aloft = true
-	f.held[hash] = h
-	return true
-}
-
-// Land ends the flight of records that have been settled.
-func (f *Set) Land(hashes ...uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.clock++
-	for _, h := range hashes {
-		f.held[h] = flight{settled: f.clock}
-	}
-	if len(f.pages) == 0 {
-		f.forget()
+	for len(s.landed) > 0 && s.landed[0][0].after <= s.forgotten {
+		for _, f := range s.landed[0] {
+			if !f.replaced {
+				delete(s.held, f.hash)
+			}
+		}
+		s.landed = s.landed[1:]
 	}
 }
 
-// Drop ends the flight of a record whose row was not changed.
-func (f *Set) Drop(hash uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if h := f.held[hash]; h.settled > f.forgotten {
-		f.held[hash] = flight{settled: h.settled}
-	} else {
-		delete(f.held, hash)
+// Claim takes records of the page, by the hashes of their keys. What it returns is nil for
+// one that is being worked on, or was settled after the page was read. A queue's record, p
+// is nil, may come again at any time.
+func (s *Set) Claim(p *Page, hashes ...uint64) []*Flight {
+	flights, list := make([]*Flight, len(hashes)), make([]Flight, len(hashes))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, hash := range hashes {
+		last := s.held[hash]
+		if last != nil && (last.after == 0 || p != nil && last.after > p.at) {
+			continue
+		}
+		f := &list[i]
+		if f.hash = hash; last != nil {
+			last.replaced, f.before = true, last.after
+		}
+		s.held[hash], flights[i] = f, f
+	}
+	return flights
+}
+
+// Land ends the flight of records that have been settled. It keeps the list.
+func (s *Set) Land(flights ...*Flight) {
+	if len(flights) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock++
+	for _, f := range flights {
+		f.after = s.clock
+	}
+	s.landed = append(s.landed, flights)
+	if len(s.pages) == 0 {
+		s.forget()
+	}
+}
+
+// Drop ends the flight of records whose rows were not changed; nil is passed over.
+func (s *Set) Drop(flights ...*Flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range flights {
+		switch {
+		case f == nil:
+		case f.before > s.forgotten:
+			f.after = f.before
+			s.landed = append(s.landed, []*Flight{f})
+		default:
+			delete(s.held, f.hash)
+		}
 	}
 }

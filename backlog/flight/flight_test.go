@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+func claim(f *Set, hash uint64, p *Page) *Flight { return f.Claim(p, hash)[0] }
+
 func TestFlightsClaim(t *testing.T) {
 	const record, other = 1, 2
 	for _, c := range []struct {
@@ -15,77 +17,67 @@ func TestFlightsClaim(t *testing.T) {
 		{"never seen", func(f *Set) *Page { return f.Open() }, true},
 		{"in flight", func(f *Set) *Page {
 			p := f.Open()
-			f.Claim(record, p)
+			claim(f, record, p)
 			return p
 		}, false},
 		{"in flight, newer page", func(f *Set) *Page {
-			f.Claim(record, f.Open())
+			claim(f, record, f.Open())
 			return f.Open()
 		}, false},
 		{"another in flight", func(f *Set) *Page {
 			p := f.Open()
-			f.Claim(other, p)
+			claim(f, other, p)
 			return p
 		}, true},
 		{"dropped", func(f *Set) *Page {
 			p := f.Open()
-			f.Claim(record, p)
-			f.Drop(record)
+			f.Drop(claim(f, record, p))
 			return p
 		}, true},
 		{"settled after the page was read", func(f *Set) *Page {
 			p := f.Open()
-			f.Claim(record, p)
-			f.Land(record)
+			f.Land(claim(f, record, p))
 			return p
 		}, false},
 		{"settled before the page was read", func(f *Set) *Page {
-			f.Claim(record, f.Open())
-			f.Land(record)
+			f.Land(claim(f, record, f.Open()))
 			return f.Open()
 		}, true},
 		{"settled between two pages, the older one closed", func(f *Set) *Page {
 			old := f.Open()
-			f.Claim(record, old)
+			x, y := claim(f, record, old), claim(f, other, old)
 			p := f.Open()
-			f.Land(other, record)
+			f.Land(y, x)
 			f.Close(old)
 			return p
 		}, false},
 		{"settled twice, the page read in between", func(f *Set) *Page {
-			f.Claim(record, f.Open())
-			f.Land(record)
+			f.Land(claim(f, record, f.Open()))
 			p := f.Open()
-			f.Claim(record, p)
-			f.Land(record)
+			f.Land(claim(f, record, p))
 			return p
 		}, false},
 		{"settled, then claimed and dropped by way of a newer page", func(f *Set) *Page {
 			p := f.Open()
-			f.Claim(record, p)
-			f.Land(record)
-			f.Claim(record, f.Open())
-			f.Drop(record)
+			f.Land(claim(f, record, p))
+			f.Drop(claim(f, record, f.Open()))
 			return p
 		}, false},
 		{"settled, claimed and dropped, and the page read after that", func(f *Set) *Page {
-			f.Claim(record, f.Open())
-			f.Land(record)
-			f.Claim(record, f.Open())
-			f.Drop(record)
+			f.Land(claim(f, record, f.Open()))
+			f.Drop(claim(f, record, f.Open()))
 			return f.Open()
 		}, true},
 		{"settled, and the newer page closed", func(f *Set) *Page {
 			p := f.Open()
-			f.Claim(record, p)
-			f.Land(record)
+			f.Land(claim(f, record, p))
 			f.Close(f.Open())
 			return p
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := New()
-			if got := f.Claim(record, c.do(f)); got != c.want {
+			if got := claim(f, record, c.do(f)) != nil; got != c.want {
 				t.Errorf("want claim to be %t, got %t", c.want, got)
 			}
 		})
@@ -113,7 +105,7 @@ func play(t *testing.T, seed uint64) {
 	var (
 		now     int
 		pages   []page
-		flying  []uint64
+		flying  []*Flight
 		inAir   = make(map[uint64]bool)
 		settled = make(map[uint64]int) // when last
 	)
@@ -130,25 +122,26 @@ func play(t *testing.T, seed uint64) {
 		case n < 7:
 			p := pages[dice.IntN(len(pages))]
 			want := !inAir[hash] && settled[hash] < p.at
-			if got := f.Claim(hash, p.age); got != want {
+			flight := claim(f, hash, p.age)
+			if got := flight != nil; got != want {
 				t.Errorf("seed %d, step %d: want claim of record %d to be %t, got %t: in flight %t, settled at %d, page read at %d",
 					seed, now, hash, want, got, inAir[hash], settled[hash], p.at)
 				return
 			}
 			if want {
 				inAir[hash] = true
-				flying = append(flying, hash)
+				flying = append(flying, flight)
 			}
 		case len(flying) > 0:
 			i := dice.IntN(len(flying))
-			hash = flying[i]
+			flight := flying[i]
 			flying = append(flying[:i], flying[i+1:]...)
-			delete(inAir, hash)
+			delete(inAir, flight.hash)
 			if n == 9 {
-				f.Drop(hash)
+				f.Drop(flight)
 			} else {
-				f.Land(hash)
-				settled[hash] = now
+				f.Land(flight)
+				settled[flight.hash] = now
 			}
 		}
 	}
@@ -160,8 +153,7 @@ func TestFlightsForget(t *testing.T) {
 	old := f.Open()
 	for h := range uint64(1000) {
 		p := f.Open()
-		f.Claim(h, p)
-		f.Land(h)
+		f.Land(claim(f, h, p))
 		f.Close(p)
 	}
 	if len(f.held) != 1000 {
