@@ -27,6 +27,7 @@ type columns struct {
 	status  int       // likewise; -1: not there
 	refresh []int     // likewise: the columns of the refresh policy
 	names   []string  // of the handler's columns
+	changed []int     // those of them that handlers are not always given as they are stored
 	told    []string  // expressions that [layout.shown] adds: attempts, last error, state
 }
 
@@ -47,9 +48,12 @@ func (t *layout) newColumns() columns {
 		}
 		return i
 	}
-	for _, c := range t.columns {
+	for i, c := range t.columns {
 		add(t.text.Quote(c.Name))
 		s.names = append(s.names, c.Name)
+		if c.JSON || c.Class == db.Boolean {
+			s.changed = append(s.changed, i)
+		}
 	}
 	handlers = false
 	if t.refresh != nil {
@@ -150,8 +154,8 @@ func (t *layout) fill(rec *backlog.Record, row []any, branch int) {
 	if t.sel.status >= 0 {
 		rec.Status = db.AsText(row[t.sel.status])
 	}
-	for i, c := range t.columns {
-		row[i] = c.ForHandler(row[i])
+	for _, i := range t.sel.changed {
+		row[i] = t.columns[i].ForHandler(row[i])
 	}
 }
 
@@ -229,10 +233,13 @@ func (s *scanner) scan(rows *sql.Rows) error {
 			return err
 		}
 		for i, v := range row {
-			s.bytes += sizeOf(v)
-			switch v.(type) {
+			switch v := v.(type) {
 			case nil, int64, bool:
 				continue
+			case string:
+				s.bytes += len(v)
+			case []byte:
+				s.bytes += len(v)
 			}
 			row[i] = s.t.value(i, v)
 		}

@@ -341,7 +341,7 @@ func (t *layout) works(group []backlog.Settlement) []work {
 		at := slices.IndexFunc(list, func(w work) bool { return w.batch == b })
 		if at < 0 {
 			at = len(list)
-			list = append(list, work{batch: b, at: group[len(group)-1].At})
+			list = append(list, work{b, make([]*backlog.Settlement, 0, len(group)-i), group[len(group)-1].At})
 		}
 		list[at].rows = append(list[at].rows, &group[i])
 	}
@@ -458,8 +458,10 @@ func setText(set []assign) string {
 // asRead is the condition of the rows that are as they were read, with its arguments.
 func (t *layout) asRead(w work) (cond string, args []any) {
 	rows, b := w.padded(), t.branches[w.state]
-	keys := db.Mapped(rows, func(s *backlog.Settlement) backlog.Key { return s.Record.Key })
-	args = db.Bind(make([]any, 0, len(rows)*len(t.key)+1), keys...)
+	args = make([]any, 0, len(rows)*len(t.key)+1)
+	for _, s := range rows {
+		args = db.Bind(args, s.Record.Key)
+	}
 	conds := []string{t.text.KeyIn(t.key, len(rows)), t.text.Unsearched(cmp.Or(b.guard, b.cond))}
 	if t.counts(w.batch) {
 		conds = append(conds, t.text.Unsearched(t.retry.counted(w.count)))
