@@ -18,13 +18,12 @@ import (
 // A Key identifies one record: the values of the table's key columns as the
 // database gave them (int64, float64, string or []byte), in the order of the
 // configuration. The engine never looks inside. The zero Key identifies
-// nothing. A Key is immutable: the byte slices it was made from must not be
+// nothing. A Key is immutable: the slices it was made from must not be
 // changed afterwards.
 type Key struct{ parts []any }
 
-// New returns the key made of the given parts, at least one. It keeps nothing of what
-// the slice is a part of.
-func New(parts ...any) Key { return Key{slices.Clone(parts)} }
+// New returns the key made of the given parts, at least one. It keeps the slice.
+func New(parts ...any) Key { return Key{parts} }
 
 // Len returns the number of parts, 0 for the zero Key.
 func (k Key) Len() int { return len(k.parts) }

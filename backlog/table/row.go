@@ -140,9 +140,6 @@ func (t *layout) recordOf(row []any, branch int) backlog.Record {
 
 // keyOf returns the key of a row.
 func (t *layout) keyOf(row []any) backlog.Key {
-	if len(t.sel.key) == 1 {
-		return backlog.NewKey(row[t.sel.key[0] : t.sel.key[0]+1]...) // without a slice for each
-	}
 	return backlog.NewKey(db.Mapped(t.sel.key, func(at int) any { return row[at] })...)
 }
 

@@ -459,7 +459,7 @@ func setText(set []assign) string {
 func (t *layout) asRead(w work) (cond string, args []any) {
 	rows, b := w.padded(), t.branches[w.state]
 	args = make([]any, 0, len(rows)*len(t.key)+1)
-	for _, s := range rows {
+	for _, s := range slices.Backward(rows) { // newest first, while SQLite sorts faster what ascends
 		args = db.Bind(args, s.Record.Key)
 	}
 	conds := []string{t.text.KeyIn(t.key, len(rows)), t.text.Unsearched(cmp.Or(b.guard, b.cond))}

@@ -296,7 +296,7 @@ func (c Calendar) read(raw any) (time.Time, bool) {
 		return time.Time{}, true
 	}
 	wall, rest, ok := cutHead(c.text(raw), c.Head)
-	if c.fractional() {
+	if rest != "" && c.fractional() {
 		var frac time.Duration
 		frac, _, rest = cutFraction(rest)
 		wall = wall.Add(frac)
