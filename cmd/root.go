@@ -69,7 +69,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	queue := logqueue.New(err)
 	defer queue.Close()
 	g := &globals{in: in, out: logqueue.After{Log: queue, W: out}, err: logging.OnScreen(queue)}
-	root := newRoot(g)
+	root := newRoot(g, args...)
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(g.out)
@@ -96,14 +96,28 @@ var logFormats = []string{"auto", "text", "json"}
 //go:embed help
 var helps embed.FS
 
-func newRoot(g *globals) *cobra.Command {
+// commands are the program's by their names.
+var commands = map[string]func(*globals) *cobra.Command{
+	"run": newRun, "worker": newWorker, "once": newOnce, "schedule": newSchedule, "simulate": newSimulate, "status": newStatus,
+	"explain": newExplain, "list": newList, "retry": newRetry, "discard": newDiscard, "pause": newPause, "resume": newResume, "check": newCheck,
+	"resolve": newResolve, "attempt": newAttempt, "web": newWeb, "token": newToken, "health": newHealth, "init": newInit, "version": newVersion,
+}
+
+// newRoot returns the program with all commands, or with the one alone that the arguments
+// begin with: a crontab pays for the others at each start.
+func newRoot(g *globals, args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "backlog",
 		Short:         "Work off the pending records of a table, retrying the failed ones less and less often",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       version(),
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if asked, _ := c.Flags().GetBool("version"); asked {
+				g.printf("%s", versionText())
+				return nil
+			}
+			return c.Help()
+		},
 
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if g.ran = true; c.Name() == cobra.ShellCompRequestCmd {
@@ -112,13 +126,13 @@ func newRoot(g *globals) *cobra.Command {
 			return noneEmpty(c.Flags())
 		},
 	}
-	root.SetVersionTemplate(versionText())
 	root.Flags().BoolP("version", "v", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
-	root.AddCommand(newRun(g), newWorker(g), newOnce(g), newSchedule(g), newSimulate(g), newStatus(g), newExplain(g), newList(g))
-	root.AddCommand(newRetry(g), newDiscard(g), newPause(g), newResume(g))
-	root.AddCommand(newCheck(g), newResolve(g), newAttempt(g), newWeb(g), newToken(g), newHealth(g))
-	root.AddCommand(newInit(g), newVersion(g))
+	for name, add := range commands {
+		if len(args) == 0 || commands[args[0]] == nil || name == args[0] {
+			root.AddCommand(add(g))
+		}
+	}
 	for _, c := range append(root.Commands(), root) {
 		text, _ := helps.ReadFile("help/" + c.Name() + ".txt") // a test sees that each has one
 		c.Long = strings.TrimSpace(string(text)) + c.Long

@@ -23,7 +23,7 @@ const (
 // Pending implements backlog.Store.
 func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
 	for _, col := range slices.Compact([]*timeCol{t.inserted, t.orderOf(q.Lane)}) {
-		if err := t.discover(ctx, col); err != nil {
+		if err := t.discover(ctx, col, q.Lane); err != nil {
 			return backlog.Page{}, err
 		}
 	}

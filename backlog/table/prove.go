@@ -254,16 +254,16 @@ func (c *timeCol) prove(raws []any) error {
 	return nil
 }
 
-// discover finds out the form of the column from pending rows, for a table
-// that was empty before.
-func (t *Table) discover(ctx context.Context, col *timeCol) error {
+// discover finds out the form of the column from pending rows of the lanes, none named: of
+// all, for a table that was empty before.
+func (t *Table) discover(ctx context.Context, col *timeCol, lanes ...backlog.Lane) error {
 	if col.known() != nil {
 		return nil
 	}
 	raws := make([][]any, 1)
 	for _, b := range t.branches {
-		if b.lane == backlog.Fresh && t.retry != nil && t.refresh == nil && col == t.retry.order() && col != t.inserted {
-			continue // they have none, and to see that would take reading all of them
+		if len(lanes) > 0 && !slices.Contains(lanes, b.lane) {
+			continue
 		}
 		conds := append(t.pending(b), col.quoted+" IS NOT NULL")
 		if _, err := t.sampleTimes(ctx, []*timeCol{col}, fmt.Sprint(" WHERE ", strings.Join(conds, " AND "), " LIMIT ", sampleRows), raws); err != nil {
