@@ -120,7 +120,11 @@ func (r *run) closedFor(now time.Time) time.Duration {
 	if !r.lock.recent() || e.settler.isStuck(now) {
 		return 50 * time.Millisecond
 	}
-	failing, age := e.health.failing.Load() > 0, now.UnixNano()-e.health.heard.Load()
+	failing, heard := e.health.failing.Load() > 0, e.health.heard.Load()
+	age := now.UnixNano() - heard
+	if age < 0 { // now was read before, or the clock was set back
+		age = e.Now().UnixNano() - heard
+	}
 	if !failing && age >= 0 && age < int64(contactEvery) {
 		return 0
 	}
