@@ -25,10 +25,7 @@ type Problem struct {
 }
 
 func (p *Problem) Error() string {
-	if p.Hint == "" {
-		return p.What
-	}
-	return p.What + "; " + p.Hint
+	return p.What + Prefixed("; ", p.Hint)
 }
 
 // Problemf returns a *Problem.
@@ -118,10 +115,7 @@ func Meaning(faults []Fault, said string, codes ...string) Fault {
 
 // words are the fault's text without its hint.
 func (f Fault) words() string {
-	if f.What == "" || f.Said == "" {
-		return f.What + f.Said
-	}
-	return f.What + ": " + f.Said
+	return strings.Join(NonEmpty(f.What, f.Said), ": ")
 }
 
 // fault is what an error means, whether the server has said it or not.

@@ -89,10 +89,7 @@ func (t *Text) Quote(name string) string {
 // Qualified returns the quoted name of the table, with its schema unless that is
 // empty.
 func (t *Text) Qualified(schema, name string) string {
-	if schema == "" {
-		return t.Quote(name)
-	}
-	return t.Quote(schema) + "." + t.Quote(name)
+	return strings.Join(Mapped(NonEmpty(schema, name), t.Quote), ".")
 }
 
 // A Decimal is a number with more digits than a float64 keeps apart from others,
@@ -220,10 +217,7 @@ func (t *Text) Unsearched(cond string) string { return fmt.Sprintf(t.Guard, cond
 
 // ZeroDate is the condition for zero dates in the column, "" if it holds none.
 func (t *Text) ZeroDate(c *Column) string {
-	if c.Zero == "" {
-		return ""
-	}
-	return t.Quote(c.Name) + c.Zero
+	return Prefixed(t.Quote(c.Name), c.Zero)
 }
 
 // Zero dates that are numbers, texts, or either.
