@@ -37,7 +37,7 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 	if err != nil || len(c.sets) == 0 {
 		return list, err
 	}
-	exprs := len(t.listed(c))
+	exprs := len(t.shown(t.exprs(c.Given)))
 	err = t.db.Within(ctx, func(ctx context.Context) error {
 		looked, size := 0, 0
 		list = Listing{}
@@ -117,17 +117,17 @@ func (t *layout) listQuery(c choice, s step, limit int) (string, []any) {
 	return t.text.Union(len(c.sets), s.order, db.NewestFirst, limit, func(i int, rest string) (string, []any) {
 		b := c.sets[i]
 		from := t.from(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted)
-		exprs, cond := db.Named(t.listed(c)), strings.Join(slices.Concat([]string{b.cond, s.cond}, c.conds), " AND ")
+		exprs, cond := db.Named(t.shown(t.exprs(c.Given))), strings.Join(slices.Concat([]string{b.cond, s.cond}, c.conds), " AND ")
 		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), slices.Concat(s.args, c.args)
 	})
 }
 
-// listed returns the expressions of a row of a list.
-func (t *layout) listed(c choice) []string {
-	if c.Given {
-		return t.shown(t.sel.exprs)
+// exprs returns the expressions of a row, with those that only handlers are given or without.
+func (t *layout) exprs(given bool) []string {
+	if given {
+		return t.sel.exprs
 	}
-	return t.shown(t.sel.needed)
+	return t.sel.needed
 }
 
 // ListReadings returns the queries of List, one for each set of rows that an index is to have in

@@ -343,15 +343,11 @@ func (t *layout) Overdue(now time.Time, after backlog.Cursor, limit int) (cond, 
 
 // recordsText is the query for the records of the rows that meet the condition.
 func (t *layout) recordsText(cond, tail string, given bool) string {
-	exprs := t.sel.needed
-	if given {
-		exprs = t.sel.exprs
-	}
 	conds := append([]string{cond}, t.keyed()...)
 	if t.where.cond != "" {
 		conds = append(conds, t.text.Unsearched(t.where.cond))
 	}
-	return "SELECT " + db.Named(exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
+	return "SELECT " + db.Named(t.exprs(given)) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
 }
 
 // Records returns the records of the rows that meet the condition, whatever their state,

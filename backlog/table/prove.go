@@ -543,11 +543,8 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x Write, key backl
 	if standing >= len(t.branches) {
 		return nil
 	}
-	state := "in error"
 	fresh := t.branches[standing].lane == backlog.Fresh
-	if fresh {
-		state = "new"
-	}
+	state := map[bool]string{true: "new", false: "in error"}[fresh]
 	hint := "write what does not meet the condition of " + strings.TrimPrefix(state, "in ")
 	record := map[backlog.RowState]string{backlog.RowSuccess: "record that succeeded", backlog.RowDead: "dead record"}[x.target]
 	switch ends := x.target == backlog.RowSuccess || x.target == backlog.RowDead && t.HasDead(); {

@@ -191,10 +191,7 @@ func Statuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (leftAlo
 			l.AddWarning("statuses", "write under statuses: what the table has", "statuses.new: no row has %s; the table has %s: is that meant?", inspect.Shown(text), countedList([]string{near}, c.ByStatus))
 		}
 	}
-	if len(others) == 0 {
-		return ""
-	}
-	return "; left alone: " + countedList(others, c.ByStatus)
+	return db.Prefixed("; left alone: ", countedList(others, c.ByStatus))
 }
 
 // countedList shows the first few statuses, with their counts.

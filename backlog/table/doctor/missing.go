@@ -207,11 +207,7 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 	}
 	add(refreshColumns(types, m, nil)...)
 	at := timeType(types, m.Inserted, m.Zone)
-	inserted := columnDef{name: m.Inserted.Column, decl: at.Decl, rest: "NOT NULL"}
-	if at.Present != "" {
-		inserted.rest += " DEFAULT " + at.Present
-	}
-	add(inserted)
+	add(columnDef{name: m.Inserted.Column, decl: at.Decl, rest: "NOT NULL" + db.Prefixed(" DEFAULT ", at.Present)})
 	for _, tc := range []*mapping.Time{m.Eligible, m.Expires} {
 		if tc != nil {
 			add(columnDef{name: tc.Column, decl: timeType(types, *tc, m.Zone).Decl})
