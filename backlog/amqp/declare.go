@@ -35,12 +35,10 @@ func (t Topology) things() (list []thing) {
 		list = append(list, thing{
 			"queue " + q.Name, q.Name,
 			func(ch *amqp.Channel) error {
-				_, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
-				return err
+				return errorOf(ch.QueueDeclarePassive(q.Name, true, false, false, false, nil))
 			},
 			func(ch *amqp.Channel) error {
-				_, err := ch.QueueDeclare(q.Name, true, false, false, false, q.Arguments)
-				return err
+				return errorOf(ch.QueueDeclare(q.Name, true, false, false, false, q.Arguments))
 			},
 		})
 	}
@@ -188,20 +186,18 @@ const defaultExchange = "amq.default"
 func (s *Settings) Rights() (configure, write, read string) {
 	t := s.Topology(0)
 	var names []string
+	add := func(name string) { names = append(names, regexp.QuoteMeta(name)) }
 	for _, e := range t.Exchanges {
-		names = append(names, e[0])
+		add(e[0])
 	}
 	for _, q := range t.Queues {
-		names = append(names, q.Name)
+		add(q.Name)
 	}
 	if dead, ok := s.Arguments["x-dead-letter-exchange"].(string); ok {
-		names = append(names, cmp.Or(dead, defaultExchange)) // to declare a queue with it
+		add(cmp.Or(dead, defaultExchange)) // to declare a queue with it
 	}
 	if s.Exchange.Name == none {
-		names = append(names, defaultExchange) // to which retry publishes
-	}
-	for i, name := range names {
-		names[i] = regexp.QuoteMeta(name)
+		add(defaultExchange) // to which retry publishes
 	}
 	slices.Sort(names)
 	all := "^(" + strings.Join(slices.Compact(names), "|") + ")$"

@@ -200,8 +200,7 @@ func (d *Dispatch) Open(ctx context.Context) error {
 // is deleted, and nothing is dispatched until the rest is over.
 func (d *Dispatch) prepare(ctx context.Context, p *session, look bool) error {
 	err := p.probe(ctx, func(ch *amqp.Channel) error { // goes with the session
-		_, err := ch.QueueDeclare(lockQueue(d.Name), false, true, true, false, amqp.Table{"x-queue-type": "classic"})
-		return err
+		return errorOf(ch.QueueDeclare(lockQueue(d.Name), false, true, true, false, amqp.Table{"x-queue-type": "classic"}))
 	})
 	if e := (*amqp.Error)(nil); errors.As(err, &e) && e.Code == amqp.ResourceLocked {
 		return unavailable(fmt.Errorf("another process hears the outcomes of %s; it is a daemon or `backlog once`, and must end first", d.Name))
@@ -235,7 +234,7 @@ func (d *Dispatch) prepare(ctx context.Context, p *session, look bool) error {
 	if err != nil || missing {
 		return err
 	}
-	if err := p.probe(ctx, func(ch *amqp.Channel) error { _, err := ch.QueuePurge(workQueue(d.Name), false); return err }); err != nil {
+	if err := p.probe(ctx, func(ch *amqp.Channel) error { return errorOf(ch.QueuePurge(workQueue(d.Name), false)) }); err != nil {
 		return fmt.Errorf("queue %s: %w", workQueue(d.Name), worded(err))
 	}
 	d.mu.Lock()
@@ -360,8 +359,7 @@ func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err err
 	t := ticketOf(r, d.Table, d.States)
 	q := request{AttemptID: r.AttemptID, Status: r.Status, Tier: r.Tier, Timeout: d.Timeout.Seconds(), Ticket: t.sign(d.Secret)}
 	if !r.Inserted.IsZero() {
-		at := r.Inserted.UTC()
-		q.Inserted = &at
+		q.Inserted = new(r.Inserted.UTC())
 	}
 	q.ID, _ = json.Marshal(r.Key) // which always is JSON
 	if q.Record, err = r.ColumnsJSON(); err != nil {
@@ -412,8 +410,7 @@ func (d *Dispatch) Close() error {
 	var err error
 	if d.marked && len(d.out) == 0 && now.After(d.hold) && !p.over() {
 		err = p.probe(context.Background(), func(ch *amqp.Channel) error {
-			_, err := ch.QueueDelete(outQueue(d.Name), false, false, false)
-			return err
+			return errorOf(ch.QueueDelete(outQueue(d.Name), false, false, false))
 		})
 	}
 	d.marked = false // as far as we know, when we dispatch again

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,14 +72,9 @@ func properties(d *amqp.Delivery) map[string]any {
 	all := map[string]any{
 		"content_type": d.ContentType, "content_encoding": d.ContentEncoding, "correlation_id": d.CorrelationId, "reply_to": d.ReplyTo,
 		"expiration": d.Expiration, "message_id": d.MessageId, "type": d.Type, "user_id": d.UserId, "app_id": d.AppId,
+		"priority": d.Priority, "delivery_mode": d.DeliveryMode,
 	}
-	maps.DeleteFunc(all, func(_ string, v any) bool { return v == "" })
-	if d.Priority > 0 {
-		all["priority"] = d.Priority
-	}
-	if d.DeliveryMode > 0 {
-		all["delivery_mode"] = d.DeliveryMode
-	}
+	maps.DeleteFunc(all, func(_ string, v any) bool { return v == "" || v == uint8(0) })
 	if !d.Timestamp.IsZero() {
 		all["timestamp"] = d.Timestamp.UTC().Format(time.RFC3339)
 	}
@@ -107,18 +103,17 @@ func failures(headers amqp.Table) int {
 	return 0
 }
 
+// notAgain are the headers that [again] leaves out, beside the names that begin with x-first-death- and x-last-death-.
+var notAgain = []string{"CC", "BCC", "x-death", "x-delivery-count", "x-acquired-count", "backoff", "count"}
+
 // again returns the message as it is published anew: with its properties and headers,
 // but for what would send it elsewhere, end it early, or belongs to the broker.
 func again(d *amqp.Delivery) amqp.Publishing {
 	headers := make(amqp.Table)
-	for name, v := range d.Headers {
-		switch {
-		case name == "CC", name == "BCC", name == "x-death", name == "x-delivery-count", name == "x-acquired-count", name == "backoff", name == "count":
-		case strings.HasPrefix(name, "x-first-death-"), strings.HasPrefix(name, "x-last-death-"):
-		default:
-			headers[name] = v
-		}
-	}
+	maps.Copy(headers, d.Headers)
+	maps.DeleteFunc(headers, func(name string, _ any) bool {
+		return slices.Contains(notAgain, name) || strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
+	})
 	return amqp.Publishing{
 		Headers: headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority,
 		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp,
@@ -165,13 +160,11 @@ func (s *Settings) failed(d *amqp.Delivery, outcome backlog.Settlement) amqp.Pub
 // encode64 is base64 as Ruby writes it: a newline after every 60 characters and at the
 // end.
 func encode64(b []byte) string {
-	var lines strings.Builder
-	for text := base64.StdEncoding.EncodeToString(b); text != ""; {
-		n := min(60, len(text))
-		lines.WriteString(text[:n] + "\n")
-		text = text[n:]
+	var lines []byte
+	for line := range slices.Chunk(base64.StdEncoding.AppendEncode(nil, b), 60) {
+		lines = append(append(lines, line...), '\n')
 	}
-	return lines.String()
+	return string(lines)
 }
 
 // A ticket is what an outcome needs to be settled by whoever leads then: the row as it was

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,10 +127,7 @@ var errOut = fmt.Errorf("%w: an attempt of it may still be with a worker", backl
 
 // err returns the error that the outcome stands for.
 func (o *outcome) err() (err error) {
-	text := o.Error
-	if text == "" {
-		text = "the worker said " + o.Outcome
-	}
+	text := cmp.Or(o.Error, "the worker said "+o.Outcome)
 	switch o.Outcome {
 	case "success":
 		return nil

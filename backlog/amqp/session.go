@@ -365,6 +365,9 @@ func (p *session) probe(ctx context.Context, f func(*amqp.Channel) error) error 
 	})
 }
 
+// errorOf returns the error of a call whose other result does not matter.
+func errorOf[T any](_ T, err error) error { return err }
+
 // get takes a message from the queue, if it has one.
 func (p *session) get(ctx context.Context, queue string) (d amqp.Delivery, ok bool, err error) {
 	err = p.within(ctx, func() error {

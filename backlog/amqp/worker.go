@@ -129,8 +129,7 @@ func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
 	}
 	if wait, asks := backlog.PauseOf(err); asks {
 		err = o.err() // the pause is the daemon's: a worker that pauses would keep what it was given
-		seconds := wait.Seconds()
-		o.RetryAfter = &seconds
+		o.RetryAfter = new(wait.Seconds())
 	}
 	if err != nil && stopped.Err() != nil && o.Outcome == "error" {
 		return err // the stop has ended it: somebody else is to do it
