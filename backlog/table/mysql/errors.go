@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -73,8 +74,5 @@ func unreached(ctx context.Context, addr string, err error) error {
 	case errors.Is(err, mysqldriver.ErrInvalidConn):
 		err = driver.ErrBadConn
 	}
-	if worded := text.Unreached(ctx, addr, db.DialTimeout, err); worded != nil {
-		return worded
-	}
-	return err
+	return cmp.Or(text.Unreached(ctx, addr, db.DialTimeout, err), err)
 }

@@ -165,7 +165,6 @@ func (*server) Value(c *db.Column, v any) any {
 	case []byte:
 		switch {
 		case c == nil:
-			return string(v)
 		case is(c, "bit"):
 			return unsigned(new(big.Int).SetBytes(v).Uint64())
 		case c.Class == db.Bytes:

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -50,10 +51,7 @@ func (s *server) prepareLocks(ctx context.Context, pool *sql.DB, conn *sql.Conn)
 	// another connection have the session that has just become free, or has
 	// given it to somebody else by the time it is asked for again.
 	for range 3 {
-		if err := pool.QueryRowContext(ctx, backend).Scan(&other); err != nil {
-			return err
-		}
-		if err := conn.QueryRowContext(ctx, backend).Scan(&again); err != nil {
+		if err := cmp.Or(pool.QueryRowContext(ctx, backend).Scan(&other), conn.QueryRowContext(ctx, backend).Scan(&again)); err != nil {
 			return err
 		}
 		if other == pid || again != pid {
