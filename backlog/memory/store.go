@@ -78,9 +78,8 @@ func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
 		Cursor:   e.cursor(),
 	}
 	if s.refreshes() {
-		now := e.Refresh
-		if r.Refresh = &now; !e.runs() {
-			now.Deadline = time.Time{}
+		if r.Refresh = new(e.Refresh); !e.runs() {
+			r.Refresh.Deadline = time.Time{}
 		}
 	}
 	if len(s.names) > 0 {
@@ -287,8 +286,7 @@ func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 		if now.UID != read.UID || !now.At.Equal(read.At) || now.Disabled {
 			return false
 		}
-		written := *g.Refresh
-		e.Refresh, g.Record.Refresh = written, &written
+		e.Refresh, g.Record.Refresh = *g.Refresh, new(*g.Refresh)
 		return true
 	})
 }

@@ -50,11 +50,9 @@ func (f *fixture) write(
 	f.Helper()
 	own := slices.Clone(group) // what memory is given: Begin changes records
 	for i := range own {
-		r := *own[i].Record
-		own[i].Record = &r
+		own[i].Record = new(*own[i].Record)
 		if own[i].Refresh != nil {
-			next := *own[i].Refresh
-			own[i].Refresh = &next
+			own[i].Refresh = new(*own[i].Refresh)
 		}
 	}
 	alike(f, fmt.Sprintf("conflicts of %s of %d outcomes", what, len(group)), func(s backlog.Store) ([]backlog.Unsettled, error) {
