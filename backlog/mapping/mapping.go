@@ -278,9 +278,7 @@ func (m *Mapping) Check(p Policy, fail func(path, problem string)) {
 // FirstProblem returns the first of the problems that check reports, as an error, or nil.
 func FirstProblem(check func(fail func(field, problem string))) (err error) {
 	check(func(field, problem string) {
-		if err == nil {
-			err = fmt.Errorf("%s: %s", field, problem)
-		}
+		err = cmp.Or(err, fmt.Errorf("%s: %s", field, problem))
 	})
 	return err
 }

@@ -251,10 +251,8 @@ func (p *Refresher) Start(s backlog.Refresh, now time.Time, uid string) (backlog
 	}
 	s.UID, s.Started, s.Deadline = uid, now, now.Add(p.settings.Timeout)
 	s.AttemptNo = max(0, s.AttemptNo) + 1
-	s.At = s.Deadline
-	if at, ok := rule.First(s.Deadline); ok {
-		s.At = at
-	}
+	at, _ := rule.First(s.Deadline)
+	s.At = cmp.Or(at, s.Deadline)
 	return s, nil
 }
 
@@ -303,10 +301,7 @@ func (p *Refresher) End(s backlog.Refresh, o backlog.Outcome, now time.Time, tex
 // retry returns the time of a retry that is due at a time, with the next occurrence
 // planned if there is one.
 func (p *Refresher) retry(at, planned time.Time, recurs bool) time.Time {
-	late := at.After(planned)
-	if p.settings.Align {
-		late = late || at.Add(p.settings.Timeout).After(planned)
-	}
+	late := at.After(planned) || p.settings.Align && at.Add(p.settings.Timeout).After(planned)
 	if recurs && late {
 		return planned
 	}
