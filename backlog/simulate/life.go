@@ -58,10 +58,7 @@ func Ahead(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect.
 		}
 		from = latest(from, due)
 	}
-	if from = from.Add(-1); from.Before(now) {
-		from = now
-	}
-	l := restOf(ctx, s, p, r, from, func() float64 { return 0 })
+	l := restOf(ctx, s, p, r, latest(from.Add(-1), now), func() float64 { return 0 })
 	return &l
 }
 
@@ -72,9 +69,7 @@ func restOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect
 	for i, t := range list {
 		l.ByTier[i].Name, l.ByTier[i].Tier = t.Name, t
 	}
-	if !r.Expires.IsZero() && r.Expires.Before(l.Expires) {
-		l.Expires = r.Expires
-	}
+	l.Expires = soonest(l.Expires, r.Expires)
 	for at := from; ctx.Err() == nil; {
 		if at = nextTick(list, inserted, at); at.IsZero() || at.After(l.Expires) {
 			return l
@@ -171,9 +166,7 @@ type Refreshed struct {
 // not answered by its deadline if that comes first.
 func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime time.Duration, n int) (list []Refreshed, err error) {
 	state, _ := p.End(backlog.Refresh{}, backlog.Succeeded, from.Add(-1), "", nil)
-	if state.At.IsZero() {
-		state.At = from
-	}
+	state.At = cmp.Or(state.At, from)
 	tick := func(t time.Time) time.Time { return s.Next(t.Add(-1)) } // the first at or after it
 	// The last start, unless nobody answered: the pass that fails it may start it again.
 	var last time.Time

@@ -117,15 +117,13 @@ func (x *run) attempt(at time.Time, n, failed int) {
 	b.Attempts += n
 	b.Failed += failed
 	x.minutes[int(at.Sub(x.w.From)/time.Minute)].calls += uint32(n)
+	tick := at // that they belong to
 	if x.begins != nil {
+		tick = x.begins.now
 		x.reached(at, x.report.Records)
 	}
 	if !x.Ticks {
 		return
-	}
-	tick := at // that they belong to
-	if x.begins != nil {
-		tick = x.begins.now
 	}
 	t := x.ticks[tick]
 	if t.Tier == "" {
