@@ -285,8 +285,7 @@ func readAnswer(resp *http.Response) []byte {
 	if resp.StatusCode == http.StatusSwitchingProtocols || resp.ContentLength == 0 || resp.Body == http.NoBody {
 		return nil // what follows a switch is not HTTP
 	}
-	late := time.AfterFunc(answerTime, func() { resp.Body.Close() }) // which ends a Read
-	defer late.Stop()
+	defer time.AfterFunc(answerTime, func() { resp.Body.Close() }).Stop() // which ends a Read
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	return b
 }

@@ -125,10 +125,9 @@ func send(ctx context.Context, c *mail.Client, m *mail.Msg) error {
 }
 
 // message returns the mail for r. What is wrong is wrong with the record.
-func (h *Handler) message(r *backlog.Record) (*mail.Msg, error) {
+func (h *Handler) message(r *backlog.Record) (m *mail.Msg, err error) {
 	var texts [3]string
 	for i, text := range h.texts() {
-		var err error
 		if texts[i], err = expand(text, r); err != nil {
 			return nil, err
 		}
@@ -140,7 +139,7 @@ func (h *Handler) message(r *backlog.Record) (*mail.Msg, error) {
 	case strings.ContainsFunc(texts[1], isControl):
 		return nil, errors.New("subject: a value in it has a line break or the like, and a subject is one line; no mail is sent")
 	}
-	m := mail.NewMsg(mail.WithNoDefaultUserAgent())
+	m = mail.NewMsg(mail.WithNoDefaultUserAgent())
 	if err := m.From(h.From); err != nil {
 		return nil, fmt.Errorf("from: %w", err)
 	}

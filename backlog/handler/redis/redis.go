@@ -246,12 +246,11 @@ func (h *Handler) open() (*redis.Client, error) {
 
 // worded returns an error with the place, and a hint where the Redis says nothing.
 func (h *Handler) worded(err error) error {
-	var said redis.Error
 	if err == nil {
 		return nil
 	}
 	o, _ := h.options()
-	if errors.As(err, &said) {
+	if errors.As(err, new(redis.Error)) {
 		return fmt.Errorf("the Redis at %s says: %w", o.Addr, err)
 	}
 	return fmt.Errorf("the Redis at %s: %w; is it running, and is redis.url right?", o.Addr, err)
