@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -138,10 +139,7 @@ type Ticks struct {
 // TicksOf returns what ticked and was not run on this machine, as far as the checkpoint
 // tells, else what ticked in the last minute.
 func TicksOf(kept backlog.Checkpoint, s *tiers.Schedule, now time.Time) (d Ticks) {
-	d.Since = now.Add(-time.Minute)
-	if at := kept.LastWake; !at.IsZero() {
-		d.Since = at
-	}
+	d.Since = cmp.Or(kept.LastWake, now.Add(-time.Minute))
 	owed := make(map[string]bool)
 	for _, name := range kept.Unfinished {
 		owed[name] = true
@@ -186,12 +184,7 @@ func (f *File) AddPass(p watch.Pass) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer f.lock(".lock")()
-	err = addLine(f.passesPath(), append(line, '\n'))
-	first := err != nil && !f.warned
-	if f.warned = f.warned || err != nil; first {
-		return fmt.Errorf("the pass cannot be kept, status will not know of it: %w", err)
-	}
-	return nil
+	return f.first(addLine(f.passesPath(), append(line, '\n')), "the pass cannot be kept, status will not know of it")
 }
 
 // addLine appends a line. A line before it that was cut short by a kill stays by itself. A

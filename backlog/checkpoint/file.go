@@ -151,12 +151,17 @@ func (f *File) Change(change func(*State)) error {
 	if err = os.MkdirAll(filepath.Dir(f.Path), 0o755); err == nil {
 		err = renameio.WriteFile(f.Path, append(after, '\n'), 0o644)
 	}
-	first := err != nil && !f.warned
-	f.broken, f.warned = err != nil, f.warned || err != nil
-	if first {
-		return fmt.Errorf("the state cannot be kept, a restart will not know what was missed: %w", err)
+	f.broken = err != nil
+	return f.first(err, "the state cannot be kept, a restart will not know what was missed")
+}
+
+// first returns an error with what it means, but only the first: the others say no more.
+func (f *File) first(err error, means string) error {
+	if err == nil || f.warned {
+		return nil
 	}
-	return nil
+	f.warned = true
+	return fmt.Errorf("%s: %w", means, err)
 }
 
 // lock locks a file beside Path, which itself is replaced each time. ".lock" keeps other
