@@ -58,8 +58,7 @@ func Ahead(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect.
 		}
 		from = latest(from, due)
 	}
-	l := restOf(ctx, s, p, r, latest(from.Add(-1), now), func() float64 { return 0 })
-	return &l
+	return new(restOf(ctx, s, p, r, latest(from.Add(-1), now), func() float64 { return 0 }))
 }
 
 // restOf is LifeOf for what comes after a time, when the row has failed as it says.
