@@ -143,10 +143,11 @@ func defaults() *Config {
 
 // config decodes the whole file: a mapping, or just the list of tiers.
 func (v value) config() *Config {
-	c, watching := defaults(), make(keys)
+	c := defaults()
+	known := v.settingsOf(c, nil)
 	for _, k := range v.d.known.Watching {
 		c.Watching[k.Name] = k.New()
-		watching[k.Name] = func(v value) { v.settings(c.Watching[k.Name], k.Without...) }
+		known[k.Name] = func(v value) { v.settings(c.Watching[k.Name], k.Without...) }
 	}
 	switch {
 	case v.isList():
@@ -157,8 +158,6 @@ func (v value) config() *Config {
 		return c
 	}
 	var list value // decoded last: cron tiers take the file's timezone
-	known := v.settingsOf(c, nil)
-	maps.Copy(known, watching)
 	maps.Copy(known, keys{
 		"table":     func(v value) { v.table(&c.Table) },
 		"statuses":  func(v value) { v.statuses(&c.Table) },
