@@ -21,9 +21,7 @@ type Handler struct {
 	Concurrency int `yaml:"concurrency" min:"1" max:"100000" why:"so many records are never processed at a time"`
 }
 
-func defaultHandler() Handler {
-	return Handler{Timeout: 30 * time.Second, Concurrency: 4}
-}
+func defaultHandler() Handler { return Handler{Timeout: 30 * time.Second, Concurrency: 4} }
 
 func (v value) handler() Handler {
 	h := defaultHandler()
