@@ -295,11 +295,15 @@ func (v value) text() string {
 	return ""
 }
 
-// filled returns the items of a list that must have some.
-func (v value) filled(want string) []value {
+// orRemoved is what would mend most lists without items.
+const orRemoved = "name at least one or remove it"
+
+// filled returns the items of a list that must have some; cure is what would mend one
+// without.
+func (v value) filled(want, cure string) []value {
 	items := v.list(want)
 	if v.isList() && len(items) == 0 {
-		v.fail("is an empty list; name at least one or remove it")
+		v.fail("is an empty list; %s", cure)
 	}
 	return items
 }
@@ -436,10 +440,7 @@ func (v value) durationFrom(least time.Duration) time.Duration {
 // location returns a time zone, UTC if there is an error.
 func (v value) location() *time.Location {
 	name := v.text()
-	if name == "" {
-		return time.UTC
-	}
-	loc, err := time.LoadLocation(name)
+	loc, err := time.LoadLocation(name) // of "": UTC
 	if err != nil {
 		v.fail("unknown timezone %s; write a name such as Europe/Berlin, or UTC", show(name))
 		return time.UTC

@@ -183,7 +183,7 @@ func (v value) within(tag reflect.StructTag) int {
 func (v value) textList(want, option string, text func(value) string) []string {
 	items := []value{v}
 	if !v.isText() {
-		items = v.filled(want)
+		items = v.filled(want, orRemoved)
 	}
 	list, seen := make([]string, len(items)), make(map[any]bool)
 	for i, item := range items {
@@ -263,10 +263,7 @@ func (v value) command(example string) []string {
 		v.fail("must be a list, not text: no shell splits it; write one item for the program and one for each argument: [%s, --verbose]", example)
 		return nil
 	}
-	items := v.list("a list: the program and its arguments")
-	if v.isList() && len(items) == 0 {
-		v.fail("is an empty list; name a program: [%s]", example)
-	}
+	items := v.filled("a list: the program and its arguments", "name a program: ["+example+"]")
 	args := make([]string, len(items))
 	for i, item := range items {
 		// An argument is text, however much it looks like a number.

@@ -109,7 +109,7 @@ func (v value) columns() []field {
 func (v value) values() (list []mapping.Value) {
 	items := []value{v}
 	if !v.isScalar() {
-		items = v.filled("a value or a list of values")
+		items = v.filled("a value or a list of values", orRemoved)
 	}
 	seen := make(map[any]bool)
 	for _, item := range items {

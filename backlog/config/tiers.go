@@ -28,11 +28,8 @@ func ParseTiers(text string, loc *time.Location) (*tiers.Schedule, error) {
 // tiers decodes the list of tiers. Cron tiers without a timezone of their own
 // are in loc. Where age does not matter there is only one.
 func (v value) tiers(loc *time.Location, ageless bool) *tiers.Schedule {
-	items := v.list("a list of tiers")
-	switch {
-	case v.isList() && len(items) == 0:
-		v.fail("is an empty list; a schedule needs at least one: %s", exampleOf(ageless))
-	case ageless && len(items) > 1:
+	items := v.filled("a list of tiers", "a schedule needs at least one: "+exampleOf(ageless))
+	if ageless && len(items) > 1 {
 		v.fail("has %d tiers; with the policy refresh one says how often to look: %s", len(items), exampleOf(ageless))
 		return nil
 	}
