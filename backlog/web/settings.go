@@ -128,15 +128,13 @@ func (t Tokens) Bearer(r *http.Request) Right {
 // TokenPath returns where the token that may act is kept; empty where neither the settings
 // nor the state folder, which may be empty, say so.
 func (s *Settings) TokenPath(dir, state string) string {
-	switch {
-	case s.TokenFile != "":
-		return below(dir, s.TokenFile)
-	case state != "":
+	if s.TokenFile == "" && state != "" {
 		return filepath.Join(state, "web.token")
 	}
-	return ""
+	return below(dir, s.TokenFile)
 }
 
+// below returns the path, which is relative to the folder; of an empty one an empty one.
 func below(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
