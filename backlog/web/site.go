@@ -277,18 +277,15 @@ func (v *visit) fail(err error) {
 			v.log.Warn("a page failed", "path", v.path, "error", err)
 		}
 	}
-	if v.sent != 0 {
-		return // the answer has begun
-	}
-	if v.api() {
+	switch {
+	case v.sent != 0: // the answer has begun
+	case v.api():
 		v.json(p.Status, map[string]string{"error": p.Text})
-		return
-	}
-	if p.Status == http.StatusUnauthorized && v.r.Method == http.MethodGet && strings.Contains(v.r.Header.Get("Accept"), "text/html") {
+	case p.Status == http.StatusUnauthorized && v.r.Method == http.MethodGet && strings.Contains(v.r.Header.Get("Accept"), "text/html"):
 		v.redirect("/login?" + url.Values{"next": {(&url.URL{Path: v.path, RawQuery: v.r.URL.RawQuery}).String()}}.Encode())
-		return
+	default:
+		v.render(p.Status, page{Name: "error", Data: [2]string{http.StatusText(p.Status), p.Text}})
 	}
-	v.render(p.Status, page{Name: "error", Data: [2]string{http.StatusText(p.Status), p.Text}})
 }
 
 // write sends an answer as a whole.
