@@ -56,13 +56,13 @@ func (v *visit) order() (o order, err error) {
 	return o, err
 }
 
-// meant returns the records that an order is about.
-func (o *order) meant() (Filter, error) {
+// meant returns the records that an order is about, in words that n knows.
+func (o *order) meant(n Now) (Filter, error) {
 	if (o.ID == nil) == (o.Filter == nil) {
 		return Filter{}, &Problem{http.StatusBadRequest, "Give one of id and filter."}
 	}
 	if o.Filter != nil {
-		return *o.Filter, nil
+		return *o.Filter, o.Filter.check(n)
 	}
 	f := Filter{ID: keyText(o.ID)}
 	o.Expect = cmp.Or(o.Expect, new(1))
@@ -97,10 +97,7 @@ func (v *visit) retry() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := o.meant()
-	if err == nil {
-		err = f.check(v.Now)
-	}
+	f, err := o.meant(v.Now)
 	if err != nil {
 		return nil, err
 	}
