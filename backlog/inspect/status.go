@@ -31,7 +31,7 @@ type TierBand struct {
 	MinAge float64 `json:"min_age_seconds"`
 	MaxAge float64 `json:"max_age_seconds"`
 	Band
-	ages string
+	Ages string `json:"-"` // in words
 }
 
 // NewStatus returns the status of a table with the counts, whose edges are the tiers'.
@@ -71,12 +71,12 @@ func (s *Status) Lines() (rows []string) {
 			add("%s\t%d", Shown(name), s.Counts[name])
 		}
 		add("\nPENDING\tFRESH\tFAILED\tOLDEST")
-		for _, b := range append(s.Bands, TierBand{Band: s.Beyond, ages: "older: never tried"}) {
+		for _, b := range append(s.Bands, TierBand{Band: s.Beyond, Ages: "older: never tried"}) {
 			oldest := "-"
 			if t := time.Time(b.Oldest); !t.IsZero() {
 				oldest = Shortly(s.now.Sub(t)) + " old"
 			}
-			add("%s\t%d\t%d\t%s", b.ages, b.Fresh, b.Failed, oldest)
+			add("%s\t%d\t%d\t%s", b.Ages, b.Fresh, b.Failed, oldest)
 		}
 		if s.Unreadable > 0 {
 			add("without a date that can be read: never tried\t%d\t\t", s.Unreadable)

@@ -37,14 +37,12 @@ func (v *visit) Bands() (list []band) {
 	if c == nil || len(c.Bands) == 0 {
 		return nil
 	}
-	from := time.Duration(0)
 	for _, b := range c.Bands {
-		to := time.Duration(b.MaxAge * float64(time.Second))
-		x := band{Name: b.Tier, Ages: inspect.Ages(from, to), Band: b.Band}
+		x := band{Name: b.Tier, Ages: b.Ages, Band: b.Band}
 		if t, ok := v.Now.Schedule.ByName(b.Tier); ok {
 			x.Often, x.ADay = inspect.Often(t), int64(b.Fresh+b.Failed)*ticksADay(t, v.at)
 		}
-		list, from = append(list, x), to
+		list = append(list, x)
 	}
 	list = append(list, band{Name: inspect.Beyond, Ages: "older: never tried", Band: c.Beyond},
 		band{Name: "exhausted", Ages: "out of retries", State: true, Band: inspect.Band{Failed: c.Exhausted}},
