@@ -97,15 +97,13 @@ func (l *Findings) CheckPolicy(p *backlog.Policy, s *tiers.Schedule) {
 	}
 	tick := s.MinInterval()
 	switch {
-	case shortest == 0:
-	case shortest < tick:
+	case shortest > 0 && shortest < tick:
 		l.AddWarning("policy", "make a tier tick more often, or wait longer", "the shortest delay of %s is %s, but the schedule looks only every %s",
 			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
-		return
-	case shortest%tick == 0:
+	case shortest > 0 && shortest%tick == 0:
 		l.AddWarning("policy", "make a tier tick more often, or wait a little less", "the shortest delay of %s is %s, which ends a moment after a tick: it begins when an attempt ends, and the schedule looks every %s",
 			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
-		return
+	default:
+		l.AddGood("policy", "%s", p.Name)
 	}
-	l.AddGood("policy", "%s", p.Name)
 }
