@@ -234,25 +234,21 @@ func (p *Picture) passEnded(ev backlog.Event, x *pass) (Change, Outage) {
 	if x.succeeded || r.Succeeded > 0 || r.Failed == 0 {
 		return None, Outage{}
 	}
-	o := p.outage
-	if o == nil {
+	change := Lasts
+	if p.outage == nil {
 		if !x.fresh || r.Failed < outageFailures && r.Stopped != backlog.StoppedAbortAfter {
 			return None, Outage{}
 		}
-		o = &Outage{Since: r.Started}
+		change, p.outage = Began, &Outage{Since: r.Started}
 	}
+	o := p.outage
 	o.Passes++
-	if list := x.Causes(); len(list) > 0 {
-		o.Cause = list[0].String()
+	if len(ended.Causes) > 0 {
+		o.Cause = ended.Causes[0].Error
 	}
-	if p.outage == nil {
-		o.Reminded = ev.At
-		p.outage = o
-		return Began, *o
-	}
-	if gap := min(max(o.Reminded.Sub(o.Since), minReminder), maxReminder); ev.At.Sub(o.Reminded) < gap {
+	if gap := min(max(o.Reminded.Sub(o.Since), minReminder), maxReminder); change == Lasts && ev.At.Sub(o.Reminded) < gap {
 		return None, Outage{}
 	}
 	o.Reminded = ev.At
-	return Lasts, *o
+	return change, *o
 }
