@@ -209,8 +209,6 @@ func cutMiddle(s string, size int) string {
 // Has reports whether part is a part of the error's text, as it is or on one line, or of
 // what Fold makes of it.
 func Has(text, part string) bool {
-	if strings.Contains(text, part) || strings.Contains(strings.Join(strings.Fields(text), " "), part) {
-		return true
-	}
-	return strings.Contains(part, "#") && strings.Contains(Fold(text), part) // without # it has nothing that the text has not
+	return strings.Contains(text, part) || strings.Contains(strings.Join(strings.Fields(text), " "), part) ||
+		strings.Contains(part, "#") && strings.Contains(Fold(text), part) // without # it has nothing that the text has not
 }
