@@ -151,12 +151,11 @@ func (m *Metrics) LastPass(maxAge time.Duration, ended time.Time, complete bool)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range *m.tiers.Load() {
-		if t.MaxAge > maxAge {
-			continue
-		}
-		t.lastPass = ended // of a wider tier, it was one of this, too
-		if complete {
-			t.lastFinish = ended
+		if t.MaxAge <= maxAge {
+			t.lastPass = ended // of a wider tier, it was one of this, too
+			if complete {
+				t.lastFinish = ended
+			}
 		}
 	}
 }
