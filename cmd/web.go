@@ -37,11 +37,8 @@ func runWeb(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if listens(cfg) == "" {
-		if err := listenAt(cfg, defaultListen); err != nil {
-			return err
-		}
-	}
+	set := watching[web.Settings](cfg, "web")
+	set.Listen = cmp.Or(set.Listen, defaultListen)
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
 	log := newLog(cfg.Log, g.err)
