@@ -80,12 +80,10 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	}
 	log := newLog(cfg.Log, g.err)
 	state := stateOf(cfg, log)
-	var ticks checkpoint.Ticks
 	if o.Due {
-		if ticks, err = o.due(g, log, state, cfg, now); ticks.Pass.Tier == "" || err != nil {
+		if p, err = o.due(g, log, state, cfg, now); p.Tier == "" || err != nil {
 			return err
 		}
-		p = ticks.Pass
 	}
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
@@ -113,9 +111,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 
 // end prints what a pass has done and returns what the program ends with.
 func (o *OnceOptions) end(g *globals, name string, report backlog.Report, list []causes.Cause, err error) error {
-	if perr := printReport(g.out, name, report, o.JSON, list); perr != nil {
-		return perr
-	}
+	err = cmp.Or(printReport(g.out, name, report, o.JSON, list), err)
 	switch {
 	case err != nil:
 		return err
@@ -218,9 +214,7 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 	switch {
 	case o.ID != "" && (byAge || byName || o.Due):
 		return p, usagef("--id is one record, due or not: leave out --max-age, --tier and --due")
-	case o.ID != "":
-		return backlog.Pass{Now: now}, nil
-	case o.Due && !byAge && !byName:
+	case o.ID != "", o.Due && !byAge && !byName:
 		return backlog.Pass{Now: now}, nil
 	case byName && !byAge && !o.Due:
 		if tier, known = s.ByName(o.Tier); !known {
@@ -412,14 +406,14 @@ func (o *OnceOptions) dryRunOne(ctx context.Context, g *globals, a *app, now tim
 	return nil
 }
 
-// due returns the ticks to run. Where there are none, or in a pause, it prints that.
-func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time) (d checkpoint.Ticks, err error) {
+// due returns the pass of the ticks to run. Where there are none, or in a pause, it prints that.
+func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time) (backlog.Pass, error) {
 	kept, _ := state.State()
-	if p := kept.Current(now); p != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
-		return d, o.nothing(g, now, "paused "+escaped(p.String())+": nothing is started")
+	if pause := kept.Current(now); pause != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
+		return backlog.Pass{}, o.nothing(g, now, "paused "+escaped(pause.String())+": nothing is started")
 	}
-	if d = checkpoint.TicksOf(kept.Checkpoint, cfg.Tiers, now); d.Pass.Tier != "" {
-		return d, nil
+	if p := checkpoint.TicksOf(kept.Checkpoint, cfg.Tiers, now).Pass; p.Tier != "" {
+		return p, nil
 	}
 	if back := kept.LastWake.Sub(now); back > time.Second {
 		log.Warn("the clock was set back", "error", fmt.Errorf("by %v: ticks may be run again", back.Round(time.Second)))
@@ -429,7 +423,7 @@ func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, 
 			log.Warn(badState, "error", err)
 		}
 	}
-	return d, o.nothing(g, now, "nothing is due")
+	return backlog.Pass{}, o.nothing(g, now, "nothing is due")
 }
 
 // nothing prints the report of no pass.
