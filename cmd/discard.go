@@ -57,11 +57,9 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if a.onDead, err = newOnDead(ctx, a.cfg, a.log); err == nil {
-		err = hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead)
-	}
 	var r discardJSON
-	if err == nil {
+	a.onDead, err = newOnDead(ctx, a.cfg, a.log)
+	if err = cmp.Or(err, hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead)); err == nil {
 		r.Selected, _, err = a.table.CountChosen(ctx, filter, inspect.Discarded, now, time.Time{})
 	}
 	if err != nil {
