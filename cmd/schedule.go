@@ -46,10 +46,8 @@ func newSchedule(g *globals) *cobra.Command {
 const mostTicks = 1_000_000
 
 func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
-	_, from := o.clock()
-	if !o.From.IsZero() {
-		from = o.From
-	}
+	_, now := o.clock()
+	from := cmp.Or(o.From, now)
 	until := from.Add(cmp.Or(o.For, 24*time.Hour))
 	if o.For == 0 && o.Count > 0 {
 		until = time.Time{} // as many as it takes
