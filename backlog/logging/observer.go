@@ -241,19 +241,14 @@ func (o *Observer) passEnded(log *slog.Logger, ev backlog.Event) {
 
 // logMore says how many there were beside those that are named.
 func (p *pass) logMore(log *slog.Logger) {
-	for _, x := range []struct {
-		n     int
-		level slog.Level
-		text  string
-	}{
-		{p.unreadable - maxAlike, slog.LevelWarn, "more rows cannot be read"},
-		{p.conflicts - maxAlike, slog.LevelWarn, "more rows were left alone: somebody else has changed them"},
-		{p.died - maxDied, slog.LevelInfo, "more records died"},
-	} {
-		if x.n > 0 {
-			log.Log(context.Background(), x.level, x.text, "records", x.n)
+	more := func(n int, level slog.Level, text string) {
+		if n > 0 {
+			log.Log(context.Background(), level, text, "records", n)
 		}
 	}
+	more(p.unreadable-maxAlike, slog.LevelWarn, "more rows cannot be read")
+	more(p.conflicts-maxAlike, slog.LevelWarn, "more rows were left alone: somebody else has changed them")
+	more(p.died-maxDied, slog.LevelInfo, "more records died")
 	p.unreadable, p.conflicts, p.died = 0, 0, 0
 }
 
