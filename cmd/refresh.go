@@ -152,14 +152,11 @@ func runAttempt(ctx context.Context, uid string, o dataFlags, g *globals) error 
 // openRefresh opens the table for a command that is about attempts.
 func (g *globals) openRefresh(ctx context.Context, d dataFlags, readOnly bool) (*app, time.Time, error) {
 	a, now, err := g.open(ctx, d, table.Options{ReadOnly: readOnly})
-	if err != nil {
-		return nil, now, err
-	}
-	if a.again == nil {
+	if err == nil && a.again == nil {
 		a.close()
-		return nil, now, usagef("attempts have UIDs only with the policy refresh, and %s is configured", a.cfg.Policy.Name)
+		err = usagef("attempts have UIDs only with the policy refresh, and %s is configured", a.cfg.Policy.Name)
 	}
-	return a, now, nil
+	return a, now, err
 }
 
 // A singleRefresh is one of the policy refresh.
