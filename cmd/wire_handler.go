@@ -217,12 +217,10 @@ func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettin
 
 // dispatching does something with the handler if it gives records to workers.
 func (a *app) dispatching(do func(*amqp.Dispatch) error) error {
-	d, ok := a.handler.(*amqp.Dispatch)
-	if !ok {
-		return nil
-	}
-	if err := do(d); err != nil {
-		return fmt.Errorf("handler: amqp: %w", err)
+	if d, ok := a.handler.(*amqp.Dispatch); ok {
+		if err := do(d); err != nil {
+			return fmt.Errorf("handler: amqp: %w", err)
+		}
 	}
 	return nil
 }
