@@ -99,7 +99,7 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *watch.Pause) 
 		return printJSON(g.out, map[string]any{"pause": p})
 	case p != nil:
 		g.printf("paused %s\n", escaped(p.String()))
-		if leader == nobody {
+		if leader == checkpoint.Nobody {
 			g.printf("no daemon is here now: who uses the file %s heeds it\n", shown(state.Path))
 		}
 	case was != nil:
@@ -113,7 +113,7 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *watch.Pause) 
 // heeded returns where the leader is; elsewhere is an error, since it heeds another file.
 func (g *globals) heeded(ctx context.Context, o dataFlags, state *checkpoint.File, kept checkpoint.State) (leader string, err error) {
 	if state.Leads(kept, time.Now()) {
-		return here, nil // whether the database is there or not
+		return checkpoint.Here, nil // whether the database is there or not
 	}
 	a, _, err := g.open(ctx, o, table.Options{ReadOnly: true})
 	if err != nil {
@@ -121,7 +121,7 @@ func (g *globals) heeded(ctx context.Context, o dataFlags, state *checkpoint.Fil
 	}
 	defer a.close()
 	leader, err = a.leader(ctx, state, kept)
-	if leader == elsewhere {
+	if leader == checkpoint.Elsewhere {
 		err = fmt.Errorf("nothing is changed: the daemon that leads does not keep %s: it runs on another machine, with another state folder, or cannot write this one; say it there", state.Path)
 	}
 	return leader, err
@@ -135,20 +135,17 @@ func whoAmI() string {
 	return ""
 }
 
-// Where the leader is.
-const here, elsewhere, nobody = checkpoint.Here, checkpoint.Elsewhere, checkpoint.Nobody
-
 // leader says whether a daemon leads, and whether it is the one that keeps this state.
 func (a *app) leader(ctx context.Context, state *checkpoint.File, kept checkpoint.State) (string, error) {
 	if state.Leads(kept, time.Now()) {
-		return here, nil // without a lock that a daemon could find taken
+		return checkpoint.Here, nil // without a lock that a daemon could find taken
 	}
 	lock, err := a.table.TryLock(ctx, backlog.LeaderLock)
 	switch {
 	case err == nil:
-		return nobody, lock.Unlock()
+		return checkpoint.Nobody, lock.Unlock()
 	case errors.Is(err, backlog.ErrLocked):
-		return elsewhere, nil
+		return checkpoint.Elsewhere, nil
 	}
 	return "", err
 }
