@@ -253,6 +253,13 @@ func (d *decoder) failf(path, format string, args ...any) {
 	d.errorf(d.place(path).Line, path, format, args...)
 }
 
+// misplaced notes a key that has no place in this file, if it is there.
+func (d *decoder) misplaced(path, why string) {
+	if d.has(path) {
+		d.failf(path, "%s", why)
+	}
+}
+
 // err returns the problems noted so far, joined in the order of the file, or nil.
 func (d *decoder) err() error {
 	slices.SortStableFunc(d.errs, func(a, b *Error) int {

@@ -62,12 +62,8 @@ func (v value) worker() (settings any, h Handler) {
 		"concurrency": func(v value) { concurrency = v.integer(1) },
 	}, "names no broker; add amqp: {url: …, name: …}")
 	h.Concurrency, h.Timeout = cmp.Or(concurrency, h.Concurrency), 0
-	if v.d.has("worker.handler.timeout") {
-		v.d.failf("worker.handler.timeout", "stands in the daemon's file, which sends it with each record; remove it")
-	}
-	if v.d.has("worker.handler.input") {
-		v.d.failf("worker.handler.input", "is what a program reads of a message, and a record is always JSON; remove it")
-	}
+	v.d.misplaced("worker.handler.timeout", "stands in the daemon's file, which sends it with each record; remove it")
+	v.d.misplaced("worker.handler.input", "is what a program reads of a message, and a record is always JSON; remove it")
 	switch h.Kind {
 	case "sql", "redis", "amqp":
 		v.d.failf(join(v.path, "handler."+h.Kind), "does not work in a worker; take exec, lines or http")
@@ -102,9 +98,7 @@ func (v value) sourced(c *Config) {
 // sourceless checks a file whose records are rows.
 func (v value) sourceless(c *Config) {
 	v.acknowledged(c, c.Handler.Settings, "handler.amqp")
-	if v.d.has("handler.input") {
-		v.d.failf("handler.input", "is what a program reads of a message, and a row is always JSON; remove it")
-	}
+	v.d.misplaced("handler.input", "is what a program reads of a message, and a row is always JSON; remove it")
 }
 
 // acknowledged refuses a handler that takes longer than the broker waits for it.

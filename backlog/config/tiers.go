@@ -108,9 +108,7 @@ func (v value) refreshing(c *Config, p refreshing) {
 // ageless completes the only tier of a policy for which age does not matter: it says
 // how often to look.
 func (v value) ageless(t *tiers.Tier) {
-	if v.has("max_age") {
-		v.d.failf(join(v.path, "max_age"), "the policy refresh looks at rows of any age; remove it, as in tiers: [{every: 1m}]")
-	}
+	v.d.misplaced(join(v.path, "max_age"), "the policy refresh looks at rows of any age; remove it, as in tiers: [{every: 1m}]")
 	t.MaxAge = anyAge
 	if t.Name == "" && t.Every > 0 {
 		t.Name = tiers.FormatDuration(t.Every)
