@@ -154,31 +154,29 @@ func (v *visit) loginForm() error {
 // A login is what its form shows.
 type login struct{ Next, Problem string }
 
-func (v *visit) login() error {
+func (v *visit) login() (any, error) {
 	if err := v.form(); err != nil {
-		return err
+		return nil, err
 	}
 	next := local(v.r.PostFormValue("next"))
 	d := digest(sha256.Sum256([]byte(strings.TrimSpace(v.r.PostFormValue("token")))))
 	right := v.set.tokens.right(d)
 	if right == None {
 		v.log.Warn("a login was refused: this is not the token", "address", v.r.RemoteAddr)
-		v.render(http.StatusUnauthorized, page{Name: "login", Data: login{next, "This is not the token."}})
-		return nil
+		v.code = http.StatusUnauthorized
+		return login{next, "This is not the token."}, nil
 	}
 	v.setCookie(v.begin(d, v.at))
 	v.log.Info("somebody logged in", "by", right.String(), "address", v.r.RemoteAddr)
-	v.redirect(next)
-	return nil
+	return done{path: next}, nil
 }
 
-func (v *visit) logout() error {
+func (v *visit) logout() (any, error) {
 	v.mu.Lock()
 	v.sessions.Remove(v.session)
 	v.mu.Unlock()
 	v.setCookie("")
-	v.redirect("/login")
-	return nil
+	return done{path: "/login"}, nil
 }
 
 // form reads the body of a form.

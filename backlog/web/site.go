@@ -134,8 +134,8 @@ func init() {
 		"/readyz":    {http.MethodGet: {probe: true, serve: (*visit).readyz}},
 		"/metrics":   {http.MethodGet: {need: Read, probe: true, serve: (*visit).metrics}},
 		"/static/{}": {http.MethodGet: {serve: (*visit).static}},
-		"/login":     {http.MethodGet: {serve: (*visit).loginForm}, http.MethodPost: {serve: (*visit).login}},
-		"/logout":    {http.MethodPost: {serve: (*visit).logout}},
+		"/login":     {http.MethodGet: {serve: (*visit).loginForm}, http.MethodPost: {page: "login", show: (*visit).login}},
+		"/logout":    {http.MethodPost: {show: (*visit).logout}},
 		"/export/{}": {http.MethodGet: {need: Read, serve: (*visit).export}},
 		"/plot/{}":   {http.MethodGet: {need: Read, serve: (*visit).plot}},
 
