@@ -264,9 +264,8 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globals, cfg *config.Config
 	if o.ID != "" {
 		return o.dryRunOne(ctx, g, a, p.Now)
 	}
-	if s, err := stateOf(cfg, log).Load(); err == nil {
-		p.Resume = s.Resume[p.Tier]
-	}
+	s, _ := stateOf(cfg, log).Load() // without one, from the beginning
+	p.Resume = s.Resume[p.Tier]
 	obs := logging.New(log)
 	n, before := 0, ""
 	show := func(_ context.Context, r *backlog.Record) error {
