@@ -414,23 +414,21 @@ func (g *globals) rewire(ctx context.Context, old *app, log *slog.Logger) (*app,
 	if err != nil {
 		return nil, err
 	}
-	changed, was := "", old.cfg
-	switch {
-	case cfg.Database != was.Database:
-		changed = "database"
-	case cfg.Table.Schema != was.Table.Schema || cfg.Table.Name != was.Table.Name:
-		changed = "table"
-	case cfg.State != was.State:
-		changed = "state"
-	case cfg.Log != was.Log:
-		changed = "log"
-	case listens(cfg) != "" && listens(cfg) != listens(was):
-		changed = "web.listen"
-	case scrapedAt(cfg) != scrapedAt(was):
-		changed = "metrics.listen"
-	}
-	if changed != "" {
-		return nil, fmt.Errorf("%s has changed; another database, table, state, log or address needs a restart", changed)
+	was := old.cfg
+	for _, x := range []struct {
+		key     string
+		changed bool
+	}{
+		{"database", cfg.Database != was.Database},
+		{"table", cfg.Table.Schema != was.Table.Schema || cfg.Table.Name != was.Table.Name},
+		{"state", cfg.State != was.State},
+		{"log", cfg.Log != was.Log},
+		{"web.listen", listens(cfg) != "" && listens(cfg) != listens(was)},
+		{"metrics.listen", scrapedAt(cfg) != scrapedAt(was)},
+	} {
+		if x.changed {
+			return nil, fmt.Errorf("%s has changed; another database, table, state, log or address needs a restart", x.key)
+		}
 	}
 	if at, err := g.checkPages(cfg); at != "" && err != nil {
 		return nil, err
