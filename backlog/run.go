@@ -322,10 +322,11 @@ func (r *run) worker() {
 	var now time.Time // zero: something has been waited for since it was read
 	for j := r.take(&now); j != nil; j = r.take(&now) {
 		began, ok := r.enter(now)
-		if now = (time.Time{}); !ok {
+		if !ok {
 			r.drop(j)
 			continue
 		}
+		now = time.Time{}
 		j.rec.Tier, j.rec.AttemptID = r.pass.Tier, r.e.attemptID()
 		if r.begin(j) {
 			if j.began != nil {

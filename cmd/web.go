@@ -146,6 +146,10 @@ func (d *desk) listen() error {
 			return err
 		}
 	}
+	if d.role == web.Viewer { // before the first visitor
+		kept, _ := d.state.State()
+		d.restore(kept)
+	}
 	if d.queue == nil {
 		d.serving.Go(func() { d.count(d.ctx) })
 	}

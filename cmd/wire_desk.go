@@ -145,6 +145,12 @@ func (d *desk) Now() web.Now {
 	return n
 }
 
+// restore shows what others' passes have left behind.
+func (d *desk) restore(kept checkpoint.State) {
+	passes, _ := d.state.Passes()
+	d.picture.Restore(passes, kept.Outages, kept.Outage)
+}
+
 // count counts the records, and asks whether the database is there, until ctx is done.
 func (d *desk) count(ctx context.Context) {
 	var next time.Time
@@ -162,8 +168,7 @@ func (d *desk) count(ctx context.Context) {
 		case daemon != nil:
 			err = d.ask(ctx, daemon.app(), now, counts)
 		case role == web.Viewer:
-			passes, _ := d.state.Passes()
-			d.picture.Restore(passes, kept.Outages, kept.Outage)
+			d.restore(kept)
 			_, err = read(ctx, d, func(a *app, _ time.Time) (any, error) { return nil, d.ask(ctx, a, now, counts) })
 		}
 		if counts {
