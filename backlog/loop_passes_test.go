@@ -289,8 +289,8 @@ func TestReload(t *testing.T) {
 		until(18 * time.Minute)
 		stop := start(t, l)
 		until(21 * time.Minute) // the records are in the old engine's hands until 0:32
-		l.Reload(to(schedule(t, "1d 2m", "7d 30m"), &backlog.Engine{Store: b.table, Handler: by("new"), Observe: b.events.observe, Concurrency: 3}))
 		b.add(t, "NEW", 11, 1, 0)
+		l.Reload(to(schedule(t, "1d 2m", "7d 30m"), &backlog.Engine{Store: b.table, Handler: by("new"), Observe: b.events.observe, Concurrency: 1}))
 		until(41 * time.Minute)
 		stop()
 

@@ -88,7 +88,7 @@ func crashingLife(t *testing.T, path string) {
 	first := true
 	workPass(t, s, newWork(t, s, crashWork...), func(e *backlog.Engine) {
 		e.Observe = func(ev backlog.Event) {
-			if ev.Kind == backlog.PassStarted && first {
+			if ev.Kind == backlog.AttemptEnded && first {
 				first = false
 				fmt.Println("at work")
 			}

@@ -65,7 +65,7 @@ standard input:
 func TestExecExchangeOfTimeout(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("too late")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, cause)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
 	defer cancel()
 	log, exchange := handlertest.Log(slog.LevelDebug)
 	h := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, "echo begun; exec sleep 60")}}, Log: log}
