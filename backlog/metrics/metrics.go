@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"cmp"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -11,10 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"backlog/backlog"
 	"backlog/tiers"
@@ -31,13 +28,13 @@ type Options struct {
 	Table bool // the records are a table's, whose passes have ticks; else a queue's
 }
 
-// Metrics is a registry of its own and what feeds it. All methods may be called concurrently.
+// Metrics is what is counted, and what feeds it. All methods may be called concurrently.
 type Metrics struct {
 	o        Options
-	registry *prometheus.Registry
-	descs    map[string]*prometheus.Desc
+	families map[string]family
+	started  time.Time
 
-	took   prometheus.Histogram
+	took   *histogram
 	tiers  atomic.Pointer[map[string]*tier]
 	other  tier                        // of outcomes that are told after the pass, and of tiers that are no more
 	counts map[[2]string]*atomic.Int64 // by name and label; not changed
@@ -61,15 +58,12 @@ type tier struct {
 type tally struct {
 	attempts                 [backlog.HandedOver]atomic.Int64 // by outcome
 	passes                   [8]atomic.Int64                  // as in results
-	seconds                  prometheus.Histogram
+	seconds                  *histogram
 	missed, skipped, covered atomic.Int64
 }
 
-func newTally(tier string) *tally {
-	return &tally{seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "backlog_pass_duration_seconds", Help: "Time that passes take.", ConstLabels: prometheus.Labels{"tier": tier},
-		Buckets: []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600},
-	})}
+func newTally() *tally {
+	return &tally{seconds: newHistogram(.1, .5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600)}
 }
 
 // results are how a pass ends.
@@ -95,31 +89,35 @@ var plain = map[backlog.EventKind][2]string{
 
 // New returns metrics that are all zero.
 func New(o Options) *Metrics {
-	m := &Metrics{o: o, registry: prometheus.NewRegistry(), reloaded: o.Now()}
-	m.descs, m.counts = make(map[string]*prometheus.Desc), make(map[[2]string]*atomic.Int64)
+	m := &Metrics{o: o, started: o.Now(), reloaded: o.Now(), families: make(map[string]family), counts: make(map[[2]string]*atomic.Int64)}
 	for _, f := range families {
 		if f.table && !o.Table {
 			continue
 		}
-		m.descs[f.name] = prometheus.NewDesc(f.name, f.help, strings.Fields(f.labels), nil)
+		m.families[f.name] = f
 		for value := range strings.FieldsSeq(f.values) {
 			m.counts[[2]string{f.name, strings.Trim(value, "-")}] = new(atomic.Int64)
 		}
 	}
-	m.took = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "backlog_attempt_duration_seconds", Help: "Time that handlers take for one record.",
-		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600},
-	})
-	m.other.tally = newTally("")
+	m.took = newHistogram(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600)
+	m.other.tally = newTally()
 	m.tiers.Store(new(map[string]*tier))
-	m.registry.MustRegister(m, m.took, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// Handler answers scrapes.
+// Handler answers scrapes, two at a time.
 func (m *Metrics) Handler() http.Handler {
-	o := promhttp.HandlerOpts{MaxRequestsInFlight: 2, Timeout: 5 * time.Second, ErrorHandling: promhttp.ContinueOnError}
-	return promhttp.HandlerFor(m.registry, o)
+	room := make(chan struct{}, 2)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+			_, _ = io.WriteString(w, m.scrape())
+		default:
+			http.Error(w, "two scrapes are being answered", http.StatusServiceUnavailable)
+		}
+	})
 }
 
 // SetSchedule shows the tiers of the schedule from now on, and no others. What they have
@@ -134,7 +132,7 @@ func (m *Metrics) SetSchedule(list []tiers.Tier, dead bool) {
 		if o := old[t.Name]; o != nil {
 			x.tally, x.lastPass, x.lastFinish = o.tally, o.lastPass, o.lastFinish
 		} else {
-			x.tally = newTally(t.Name)
+			x.tally = newTally()
 		}
 		if m.o.Table {
 			next := t.Next(now)
@@ -195,7 +193,7 @@ func (m *Metrics) Observe(ev backlog.Event) {
 	}
 	t.attempts[ev.Outcome].Add(1)
 	if ev.Took > 0 {
-		m.took.Observe(ev.Took.Seconds())
+		m.took.observe(ev.Took.Seconds())
 	}
 }
 
@@ -254,7 +252,7 @@ func (m *Metrics) passEnded(t *tier, ev backlog.Event) {
 	if r.Started.IsZero() { // it got no lock
 		return
 	}
-	t.seconds.Observe(r.Duration.Seconds())
+	t.seconds.observe(r.Duration.Seconds())
 	m.LastPass(r.MaxAge, ev.At, r.Complete)
 }
 

@@ -1,0 +1,159 @@
+package metrics
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A scrape is the answer to one, in the text format of Prometheus, version 0.0.4: by the
+// names of metrics, the lines of each of their series.
+type scrape struct {
+	m    *Metrics
+	have map[string][]string
+}
+
+// add adds a series, unless it is of a table, which this process does not have. The lines
+// are made of the names and values of its labels: label="value", separated by commas.
+func (x scrape) add(name string, values []string, lines func(labels string) string) {
+	f, ok := x.m.families[name]
+	if !ok {
+		return
+	}
+	var labels []string
+	names := strings.Fields(f.labels)
+	for i, v := range values {
+		labels = append(labels, names[i]+`="`+escape.Replace(v)+`"`)
+	}
+	x.have[name] = append(x.have[name], lines(strings.Join(labels, ",")))
+}
+
+var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func (x scrape) show(name string, v float64, values ...string) {
+	x.add(name, values, func(labels string) string { return name + braces(labels) + " " + number(v) + "\n" })
+}
+
+func braces(labels string) string {
+	if labels == "" {
+		return ""
+	}
+	return "{" + labels + "}"
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// text returns it all, by name and labels.
+func (x scrape) text() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(x.have)) {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", name, x.m.families[name].help, x.m.families[name].kind())
+		series := x.have[name]
+		slices.Sort(series)
+		of := func(s string) string { return s[:strings.LastIndexByte(s, ' ')] }
+		for _, s := range slices.CompactFunc(series, func(s, t string) bool { return of(s) == of(t) }) {
+			b.WriteString(s)
+		}
+	}
+	return b.String()
+}
+
+func (f family) kind() string {
+	switch {
+	case strings.HasSuffix(f.name, "_total"):
+		return "counter"
+	case strings.HasSuffix(f.labels, "le"):
+		return "histogram"
+	case f.name == "go_gc_duration_seconds":
+		return "summary"
+	}
+	return "gauge"
+}
+
+// A histogram counts values by the bounds that they are not above. Its methods may be
+// called concurrently.
+type histogram struct {
+	bounds []float64
+
+	mu     sync.Mutex // guards what follows
+	counts []int64    // the last: above all bounds
+	sum    float64
+}
+
+func newHistogram(bounds ...float64) *histogram {
+	return &histogram{bounds: bounds, counts: make([]int64, len(bounds)+1)}
+}
+
+func (h *histogram) observe(v float64) {
+	i, _ := slices.BinarySearch(h.bounds, v)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.counts[i]++
+	h.sum += v
+}
+
+func (x scrape) histogram(name string, h *histogram, values ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x.add(name, values, func(labels string) string {
+		var b strings.Builder
+		var n int64
+		for i, c := range h.counts {
+			n += c
+			le := "+Inf"
+			if i < len(h.bounds) {
+				le = number(h.bounds[i])
+			}
+			fmt.Fprintf(&b, "%s_bucket%s %d\n", name, braces(strings.TrimPrefix(labels+`,le="`+le+`"`, ",")), n)
+		}
+		fmt.Fprintf(&b, "%s_sum%s %s\n%[1]s_count%[2]s %[4]d\n", name, braces(labels), number(h.sum), n)
+		return b.String()
+	})
+}
+
+// process shows what is of any program in Go, under the names that its users know.
+func (x scrape) process() {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	for name, v := range map[string]uint64{
+		"alloc_bytes": mem.Alloc, "alloc_bytes_total": mem.TotalAlloc, "sys_bytes": mem.Sys, "next_gc_bytes": mem.NextGC,
+		"heap_idle_bytes": mem.HeapIdle, "heap_inuse_bytes": mem.HeapInuse, "heap_objects": mem.HeapObjects,
+		"heap_released_bytes": mem.HeapReleased, "stack_inuse_bytes": mem.StackInuse,
+	} {
+		x.show("go_memstats_"+name, float64(v))
+	}
+	x.show("go_memstats_last_gc_time_seconds", float64(mem.LastGC)/1e9)
+	x.add("go_gc_duration_seconds", nil, func(string) string {
+		return fmt.Sprintf("go_gc_duration_seconds_sum %s\ngo_gc_duration_seconds_count %d\n", number(float64(mem.PauseTotalNs)/1e9), mem.NumGC)
+	})
+	threads, _ := runtime.ThreadCreateProfile(nil)
+	x.show("go_threads", float64(threads))
+	x.show("go_goroutines", float64(runtime.NumGoroutine()))
+	x.show("go_info", 1, runtime.Version())
+
+	x.at("process_start_time_seconds", x.m.started)
+	var used syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) == nil {
+		x.show("process_cpu_seconds_total", time.Duration(used.Utime.Nano()+used.Stime.Nano()).Seconds())
+	}
+	var files syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil {
+		x.show("process_max_fds", float64(files.Cur))
+	}
+	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
+		x.show("process_open_fds", float64(len(open)-1)) // without the folder itself
+	}
+	var pages, resident float64
+	text, _ := os.ReadFile("/proc/self/statm") // Linux has it
+	if n, _ := fmt.Sscan(string(text), &pages, &resident); n == 2 {
+		x.show("process_virtual_memory_bytes", pages*float64(os.Getpagesize()))
+		x.show("process_resident_memory_bytes", resident*float64(os.Getpagesize()))
+	}
+}
