@@ -158,17 +158,17 @@ func TestImports(t *testing.T) {
 var owners = map[string][]string{
 	"database/sql": {"backlog/table", "backlog/table/db", "backlog/table/sqlite", "backlog/table/postgres", "backlog/table/mysql", "backlog/table/doctor",
 		"backlog/table/work", "backlog/table/refresh", "internal/testserver"},
-	"github.com/robfig/cron/v3":      {"backlog", "tiers"},
-	"github.com/redis/go-redis/v9":   {"backlog/handler/redis"},
-	"github.com/rabbitmq/amqp091-go": {"backlog/amqp"},
-	"github.com/spf13/cobra":         {"cmd"},
-	"github.com/spf13/cobra/doc":     {"packaging/man"}, // which is not in the program
-	"github.com/wneessen/go-mail":    {"backlog/handler/mail"},
-	"github.com/spf13/pflag":         {"cmd"},
-	"github.com/teambition/rrule-go": {"backlog/retry/recur"},
-	"github.com/tidwall/btree":       {"backlog/memory"},
-	"gopkg.in/yaml.v3":               {"backlog/config"},
-	"os/signal":                      {"cmd"},
+	"github.com/robfig/cron/v3":        {"backlog", "tiers"},
+	"github.com/gomodule/redigo/redis": {"backlog/handler/redis"},
+	"github.com/rabbitmq/amqp091-go":   {"backlog/amqp"},
+	"github.com/spf13/cobra":           {"cmd"},
+	"github.com/spf13/cobra/doc":       {"packaging/man"}, // which is not in the program
+	"github.com/wneessen/go-mail":      {"backlog/handler/mail"},
+	"github.com/spf13/pflag":           {"cmd"},
+	"github.com/teambition/rrule-go":   {"backlog/retry/recur"},
+	"github.com/tidwall/btree":         {"backlog/memory"},
+	"gopkg.in/yaml.v3":                 {"backlog/config"},
+	"os/signal":                        {"cmd"},
 }
 
 // drivers of SQL, and what else has several packages, are imported by the package of their
@@ -176,7 +176,7 @@ var owners = map[string][]string{
 var drivers = map[string]string{
 	"modernc.org/sqlite": "backlog/table/sqlite", "github.com/mattn/go-sqlite3": "backlog/table/sqlite",
 	"github.com/jackc/pgx": "backlog/table/postgres", "github.com/go-sql-driver/mysql": "backlog/table/mysql",
-	"github.com/prometheus/client_golang": "backlog/metrics",
+	"github.com/prometheus/client_golang": "backlog/metrics", // whose tests it is for
 }
 
 func TestImportsOfOthers(t *testing.T) {

@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -9,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/gomodule/redigo/redis"
 
 	"backlog/internal/testserver"
 )
@@ -30,7 +29,7 @@ const (
 // with a proxy in front of that. Each change of an attempt is noted in the table audit.
 type refreshCrasher struct {
 	*shop
-	redis         *redis.Client
+	redis         *redis.Pool
 	proxy         *proxy
 	input, output string
 	said          map[string]string // what the worker has said of each attempt
@@ -39,22 +38,20 @@ type refreshCrasher struct {
 
 func newRefreshCrasher(t *testing.T, program string) *refreshCrasher {
 	t.Helper()
-	o, err := redis.ParseURL(testserver.RedisURL(t))
+	u, err := url.Parse(testserver.RedisURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	direct := u.String()
 	c := &refreshCrasher{
-		redis: redis.NewClient(o), proxy: newProxy(t, o.Addr), input: testserver.Name("in-"), output: testserver.Name("out-"),
+		redis: &redis.Pool{Dial: func() (redis.Conn, error) { return redis.DialURL(direct) }}, proxy: newProxy(t, u.Host), input: testserver.Name("in-"), output: testserver.Name("out-"),
 		said: make(map[string]string), daemon: make(chan *daemon, 1),
 	}
 	t.Cleanup(func() {
-		c.redis.Del(context.Background(), c.input, c.output, c.output+"-bad")
+		_, _ = c.do("DEL", c.input, c.output, c.output+"-bad")
 		c.redis.Close()
 	})
-	u := url.URL{Scheme: "redis", Host: c.proxy.addr(), Path: fmt.Sprint("/", o.DB)}
-	if o.Password != "" {
-		u.User = url.UserPassword(o.Username, o.Password)
-	}
+	u.Host = c.proxy.addr()
 	c.shop = newShop(t, program, map[string]string{"schedule.yaml": fmt.Sprintf(`database: sqlite:backlog.db
 table: {name: sites}
 policy: {refresh: {schedule: none, timeout: 1h, intervals: [0, 0, 0]}}
@@ -86,12 +83,19 @@ func outcomes(id int) []string {
 	return []string{"success"}
 }
 
+// do sends a command to the Redis itself.
+func (c *refreshCrasher) do(command string, args ...any) (any, error) {
+	conn := c.redis.Get()
+	defer conn.Close()
+	return conn.Do(command, args...)
+}
+
 // answer answers all requests, each once more with a UID that no row has.
 func (c *refreshCrasher) answer() {
 	c.t.Helper()
 	for {
-		item, err := c.redis.LPop(c.t.Context(), c.input).Result()
-		if err == redis.Nil {
+		item, err := redis.String(c.do("LPOP", c.input))
+		if err == redis.ErrNil {
 			return
 		}
 		var r struct {
@@ -109,7 +113,7 @@ func (c *refreshCrasher) answer() {
 		said := ends[min(r.No, len(ends))-1]
 		c.said[r.UID] = said
 		for _, uid := range []string{"not-" + r.UID, r.UID} {
-			if err := c.redis.RPush(c.t.Context(), c.output, fmt.Sprintf(`{"id":%d,"attempt_uid":%q,"type":%q}`, r.ID, uid, said)).Err(); err != nil {
+			if _, err := c.do("RPUSH", c.output, fmt.Sprintf(`{"id":%d,"attempt_uid":%q,"type":%q}`, r.ID, uid, said)); err != nil {
 				c.t.Fatal(err)
 			}
 		}
@@ -169,7 +173,7 @@ var refreshPlaces = []struct {
 	{"after the worker's answer", false, func(c *refreshCrasher) func(*link, []byte) fate {
 		trap := c.killAt("LRANGE", false)
 		return func(l *link, text []byte) fate {
-			if n, err := c.redis.LLen(context.Background(), c.output).Result(); err != nil || n == 0 {
+			if n, err := redis.Int(c.do("LLEN", c.output)); err != nil || n == 0 {
 				return goesOn
 			}
 			return trap(l, text)
@@ -262,7 +266,7 @@ func (c *refreshCrasher) judgeEnd() {
 		t.Errorf("%d attempts were repeated", repeated)
 	}
 	for _, list := range []string{c.input, c.output, c.output + "-bad"} {
-		if n, err := c.redis.LLen(t.Context(), list).Result(); n != 0 || err != nil {
+		if n, err := redis.Int(c.do("LLEN", list)); n != 0 || err != nil {
 			t.Errorf("%d are left in %s (%v)", n, list, err)
 		}
 	}

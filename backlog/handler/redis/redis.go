@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/gomodule/redigo/redis"
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
@@ -27,8 +26,7 @@ import (
 // Settings are what the configuration says of the lists. URL may hold a password and
 // must not be printed.
 type Settings struct {
-	// URL is redis://user:password@host:port/database, rediss:// with TLS, or
-	// unix://path?db=0, with the options of go-redis in its query.
+	// URL is redis://user:password@host:port/database, or rediss:// with TLS.
 	URL string `yaml:"url,env" required:"redis://127.0.0.1:6379/0"`
 
 	// Input is the list that workers take requests from, Output the one that they
@@ -60,7 +58,7 @@ func NewSettings() *Settings {
 
 // Check reports what is wrong with the settings, and nothing of what is secret.
 func (s *Settings) Check(fail func(field, problem string)) {
-	if _, err := s.options(); err != nil && s.URL != "" {
+	if _, err := s.address(); err != nil && s.URL != "" {
 		fail("url", err.Error())
 	}
 	if s.Input != "" && (s.Input == s.Output || s.Input == s.Output+badSuffix) {
@@ -88,23 +86,54 @@ func (s *Settings) Check(fail func(field, problem string)) {
 	}
 }
 
-// options returns how to connect. Its error shows nothing of the URL.
-func (s *Settings) options() (*redis.Options, error) {
-	logging.Disable() // go-redis would write to standard error what its errors say as well
-	o, err := redis.ParseURL(s.URL)
-	if err != nil {
-		return nil, errors.New("is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS; in a password @ is %40, / is %2F and so on")
+// address returns where the Redis is. Its error shows nothing of the URL.
+func (s *Settings) address() (address string, err error) {
+	parse := func(_ context.Context, _, a string) (net.Conn, error) {
+		address = a
+		return nil, errors.New("it is not dialed")
 	}
-	// What was sent may have been done: an answer that got lost must not push a
-	// request twice.
-	o.MaxRetries, o.DialerRetries = -1, 1
-	o.ContextTimeoutEnabled = true
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	if o.TLSConfig != nil {
-		o.TLSConfig.MinVersion = tls.VersionTLS12
+	if _, _ = redis.DialURL(s.URL, redis.DialContextFunc(parse)); address == "" || strings.Contains(s.URL, "?") {
+		return "", errors.New("is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS; in a password @ is %40, / is %2F and so on")
 	}
-	return o, nil
+	return address, nil
+}
+
+// pool returns connections, which are made when they are used.
+func (s *Settings) pool() *redis.Pool {
+	options := []redis.DialOption{
+		redis.DialContextFunc(dial), redis.DialTLSHandshakeTimeout(wait), redis.DialReadTimeout(wait),
+		redis.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}),
+	}
+	return &redis.Pool{
+		MaxIdle:     16,
+		DialContext: func(ctx context.Context) (redis.Conn, error) { return redis.DialURLContext(ctx, s.URL, options...) },
+		// What was sent may have been done: an answer that got lost must not push a request
+		// twice. So a connection that may have ended meanwhile is asked before.
+		TestOnBorrowContext: func(ctx context.Context, c redis.Conn, used time.Time) (err error) {
+			if time.Since(used) > time.Second {
+				_, err = redis.DoContext(c, ctx, "PING")
+			}
+			return err
+		},
+	}
+}
+
+// wait is how long a Redis may take to let somebody in, to answer or to read.
+const wait = 3 * time.Second
+
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{Timeout: wait}).DialContext(ctx, network, address)
+	return conn{c}, err
+}
+
+// A conn writes within wait. redigo has a time for whole commands only.
+type conn struct{ net.Conn }
+
+func (c conn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(wait)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
 }
 
 // Handler pushes a request for each record to a list in a Redis, for workers that
@@ -126,9 +155,8 @@ type Handler struct {
 
 	Log *slog.Logger // gets what is pushed, at DEBUG, and warnings of answers; nil: none
 
-	once   sync.Once // for what is next
-	client *redis.Client
-	wrong  error
+	once sync.Once // for what is next
+	pool *redis.Pool
 
 	deafness atomic.Value // the text of the error of the last Collect
 }
@@ -161,19 +189,16 @@ func (h *Handler) Check(ctx context.Context) error {
 // Ready returns an error unless the Redis answers and lets answers be read, for the
 // engine, which begins no attempt else.
 func (h *Handler) Ready(ctx context.Context) error {
-	c, err := h.open()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
-	return h.worded(c.LRange(ctx, h.Output, 1, 0).Err()) // none of it
+	_, err := h.do(ctx, redis.Args{"LRANGE", h.Output, 1, 0}) // none of it
+	return err
 }
 
 // Checked says what a Check that found nothing has shown.
 func (h *Handler) Checked() string {
-	o, _ := h.options()
-	return fmt.Sprintf("the Redis at %s answers; requests go to %s, answers come from %s", o.Addr, h.Input, h.Output)
+	address, _ := h.address()
+	return fmt.Sprintf("the Redis at %s answers; requests go to %s, answers come from %s", address, h.Input, h.Output)
 }
 
 // Columns returns the names of the columns that a request has, nil if they are all.
@@ -191,12 +216,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	c, err := h.open()
-	if err != nil {
-		return backlog.Unstarted(err)
-	}
-	n, err := c.RPush(ctx, h.Input, request).Result()
-	err = h.worded(err)
+	n, err := redis.Int64(h.do(ctx, redis.Args{"RPUSH", h.Input, request}))
 	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) {
 		if err != nil {
 			return string(request), err.Error()
@@ -232,16 +252,25 @@ func (h *Handler) request(r *backlog.Record) ([]byte, error) {
 	return req.ColumnsJSON()
 }
 
-// open returns the client, which connects when it is used.
-func (h *Handler) open() (*redis.Client, error) {
-	h.once.Do(func() {
-		if o, err := h.options(); err != nil {
-			h.wrong = fmt.Errorf("redis: url: %w", err)
-		} else {
-			h.client = redis.NewClient(o)
+// do sends commands and returns the answer to the last.
+func (h *Handler) do(ctx context.Context, commands ...redis.Args) (answer any, err error) {
+	if _, err := h.address(); err != nil {
+		return nil, fmt.Errorf("redis: url: %w", err)
+	}
+	h.once.Do(func() { h.pool = h.Settings.pool() })
+	c, err := h.pool.GetContext(ctx)
+	if err != nil {
+		return nil, h.worded(err)
+	}
+	defer c.Close()
+	last := len(commands) - 1
+	for _, command := range commands[:last] {
+		if err := c.Send(command[0].(string), command[1:]...); err != nil {
+			return nil, h.worded(err)
 		}
-	})
-	return h.client, h.wrong
+	}
+	answer, err = redis.DoContext(c, ctx, commands[last][0].(string), commands[last][1:]...)
+	return answer, h.worded(err)
 }
 
 // worded returns an error with the place, and a hint where the Redis says nothing.
@@ -249,19 +278,20 @@ func (h *Handler) worded(err error) error {
 	if err == nil {
 		return nil
 	}
-	o, _ := h.options()
+	address, _ := h.address()
 	if errors.As(err, new(redis.Error)) {
-		return fmt.Errorf("the Redis at %s says: %w", o.Addr, err)
+		return fmt.Errorf("the Redis at %s says: %w", address, err)
 	}
-	return fmt.Errorf("the Redis at %s: %w; is it running, and is redis.url right?", o.Addr, err)
+	return fmt.Errorf("the Redis at %s: %w; is it running, and is redis.url right?", address, err)
 }
 
 // Close closes the connections.
 func (h *Handler) Close() error {
-	if c, _ := h.open(); c != nil {
-		return c.Close()
+	h.once.Do(func() {})
+	if h.pool == nil {
+		return nil
 	}
-	return nil
+	return h.pool.Close()
 }
 
 // batch is how many answers are read at once.
@@ -272,14 +302,10 @@ const batch = 100
 // What is no answer is moved to the list Output-bad.
 func (h *Handler) Collect(ctx context.Context, tell func(context.Context, []backlog.Answer) ([]error, error)) (err error) {
 	defer func() { h.deaf(ctx, err) }()
-	c, err := h.open()
-	if err != nil {
-		return err
-	}
 	for {
-		items, err := c.LRange(ctx, h.Output, 0, batch-1).Result()
-		if err != nil {
-			return h.worded(err)
+		items, err := redis.Strings(h.do(ctx, redis.Args{"LRANGE", h.Output, 0, batch - 1}))
+		if err != nil || len(items) == 0 {
+			return err
 		}
 		answers, bad := h.read(items)
 		if len(answers) > 0 {
@@ -289,8 +315,8 @@ func (h *Handler) Collect(ctx context.Context, tell func(context.Context, []back
 			}
 			h.warn(ctx, answers, reasons)
 		}
-		if err := h.remove(ctx, c, items, bad); err != nil || len(items) < batch {
-			return h.worded(err)
+		if err := h.remove(ctx, items, bad); err != nil || len(items) < batch {
+			return err
 		}
 	}
 }
@@ -306,16 +332,15 @@ func (h *Handler) deaf(ctx context.Context, err error) {
 
 // remove removes items that were read. Each is removed by what it says: who collects
 // at the same time removes none that was not seen.
-func (h *Handler) remove(ctx context.Context, c *redis.Client, items, bad []string) error {
-	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
-		if len(bad) > 0 {
-			p.RPush(ctx, h.Output+badSuffix, bad)
-		}
-		for _, item := range items {
-			p.LRem(ctx, h.Output, 1, item)
-		}
-		return nil
-	})
+func (h *Handler) remove(ctx context.Context, items, bad []string) error {
+	var commands []redis.Args
+	if len(bad) > 0 {
+		commands = append(commands, redis.Args{"RPUSH", h.Output + badSuffix}.AddFlat(bad))
+	}
+	for _, item := range items {
+		commands = append(commands, redis.Args{"LREM", h.Output, 1, item})
+	}
+	_, err := h.do(ctx, commands...)
 	if len(bad) > 0 && err == nil && h.Log != nil {
 		h.Log.WarnContext(ctx, fmt.Sprintf("%s has what is no answer; it is in %s now", h.Output, h.Output+badSuffix), "n", len(bad), "first", backlog.Beginning(bad[0], 200))
 	}

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 
 	"backlog/backlog"
 	"backlog/backlog/handler/redis"
@@ -30,7 +30,7 @@ var _ backlog.Handler = (*redis.Handler)(nil)
 
 // lists are those of one test.
 type lists struct {
-	*goredis.Client
+	redigo.Conn
 	handler *redis.Handler
 	log     *bytes.Buffer
 }
@@ -38,11 +38,7 @@ type lists struct {
 // newLists returns lists of the test's own on the Redis.
 func newLists(t *testing.T, url string, change func(s *redis.Settings)) *lists {
 	t.Helper()
-	o, err := goredis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &lists{goredis.NewClient(o), nil, new(bytes.Buffer)}
+	l := &lists{log: new(bytes.Buffer)}
 	s := redis.NewSettings()
 	s.URL, s.Input, s.Output = url, testserver.Name("in-"), testserver.Name("out-")
 	if change != nil {
@@ -50,20 +46,38 @@ func newLists(t *testing.T, url string, change func(s *redis.Settings)) *lists {
 	}
 	l.handler = &redis.Handler{Settings: *s, Log: slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	t.Cleanup(func() {
-		l.Del(context.Background(), s.Input, s.Output, s.Output+"-bad")
-		l.Close()
+		if l.Conn != nil {
+			_, _ = l.Do("DEL", s.Input, s.Output, s.Output+"-bad")
+			l.Close()
+		}
 		l.handler.Close()
 	})
 	return l
 }
 
+// connect lets the test look at the lists itself.
+func (l *lists) connect(t *testing.T, url string) {
+	t.Helper()
+	var err error
+	if l.Conn, err = redigo.DialURL(url); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (l *lists) all(t *testing.T, list string) []string {
 	t.Helper()
-	items, err := l.LRange(t.Context(), list, 0, -1).Result()
+	items, err := redigo.Strings(l.Do("LRANGE", list, 0, -1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return items
+}
+
+func (l *lists) push(t *testing.T, list string, items []string) {
+	t.Helper()
+	if _, err := l.Do("RPUSH", redigo.Args{list}.AddFlat(items)...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // begun is a record whose attempt runs.
@@ -91,6 +105,7 @@ func TestRedisPushes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLists(t, testserver.RedisURL(t), test.change)
+			l.connect(t, l.handler.URL)
 			for range 2 {
 				if err := l.handler.Handle(t.Context(), begun()); !errors.Is(err, backlog.Accepted) {
 					t.Fatal(err)
@@ -108,6 +123,7 @@ func TestRedisPushes(t *testing.T) {
 
 func TestRedisRefusesRecords(t *testing.T) {
 	l := newLists(t, testserver.RedisURL(t), names)
+	l.connect(t, l.handler.URL)
 	other := begun()
 	other.Names = []string{"id", "elsewhere", "n"}
 	handlertest.WantError(t, l.handler.Handle(t.Context(), other), "redis: columns: the record has no column input_url; see table.columns", backlog.Errored)
@@ -148,6 +164,7 @@ func (to *told) tell(_ context.Context, answers []backlog.Answer) (reasons []err
 
 func TestRedisCollects(t *testing.T) {
 	l := newLists(t, testserver.RedisURL(t), names)
+	l.connect(t, l.handler.URL)
 	good := []string{
 		`{"big_table_uid":7,"request_attempt_uid":"a","type":"user_friendly_status","message":"half \u0000way","more":{}}`,
 		`{"request_attempt_uid":"a","type":"user_friendly_status","message":"nearly"}`,
@@ -163,9 +180,7 @@ func TestRedisCollects(t *testing.T) {
 		`{"request_attempt_uid":"b","type":"user_friendly_status"}`, `{"request_attempt_uid":"b","type":"user_friendly_status","message":["x"]}`, "\xff\xfe",
 	}
 	items := append(append([]string{}, bad...), good...)
-	if err := l.RPush(t.Context(), l.handler.Output, items).Err(); err != nil {
-		t.Fatal(err)
-	}
+	l.push(t, l.handler.Output, items)
 	to := &told{running: map[string]bool{"a": true, "b": true, "c": true, "d": true}}
 	if err := l.handler.Collect(t.Context(), to.tell); err != nil {
 		t.Fatal(err)
@@ -189,10 +204,9 @@ func TestRedisCollects(t *testing.T) {
 // TestRedisKeepsAnswers shows that answers stay where nobody could be told of them.
 func TestRedisKeepsAnswers(t *testing.T) {
 	l := newLists(t, testserver.RedisURL(t), nil)
+	l.connect(t, l.handler.URL)
 	items := []string{`{"attempt_uid":"a","type":"success"}`, "garbage"}
-	if err := l.RPush(t.Context(), l.handler.Output, items).Err(); err != nil {
-		t.Fatal(err)
-	}
+	l.push(t, l.handler.Output, items)
 	away := errors.New("the database is away")
 	if err := l.handler.Collect(t.Context(), (&told{err: away}).tell); !errors.Is(err, away) {
 		t.Errorf("error %v", err)
@@ -236,10 +250,9 @@ func answers(n int) (items []string, running map[string]bool, garbage int) {
 
 func TestRedisThousandAnswers(t *testing.T) {
 	l := newLists(t, testserver.RedisURL(t), nil)
+	l.connect(t, l.handler.URL)
 	items, running, garbage := answers(1000)
-	if err := l.RPush(t.Context(), l.handler.Output, items).Err(); err != nil {
-		t.Fatal(err)
-	}
+	l.push(t, l.handler.Output, items)
 	n, to := len(running), &told{running: running}
 	for away := 0; len(l.all(t, l.handler.Output)) > 0; away++ {
 		to.err = nil
@@ -358,7 +371,8 @@ func freePort(t *testing.T) string {
 // TestRedisDeaf is a Redis in which answers cannot be read.
 func TestRedisDeaf(t *testing.T) {
 	l := newLists(t, testserver.RedisURL(t), nil)
-	spoil := func() { l.Set(t.Context(), l.handler.Output, "no list", 0) }
+	l.connect(t, l.handler.URL)
+	spoil := func() { _, _ = l.Do("SET", l.handler.Output, "no list") }
 	spoil()
 	if err := l.handler.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("an attempt would begin: %v", err)
@@ -368,7 +382,7 @@ func TestRedisDeaf(t *testing.T) {
 			t.Error("no error")
 		}
 	}
-	l.Del(t.Context(), l.handler.Output)
+	_, _ = l.Do("DEL", l.handler.Output)
 	if err := l.handler.Collect(t.Context(), new(told).tell); err != nil {
 		t.Error(err)
 	}
@@ -382,17 +396,16 @@ func TestRedisDeaf(t *testing.T) {
 func TestRedisAway(t *testing.T) {
 	port := freePort(t)
 	stop := server(t, port)
-	l := newLists(t, "redis://:hidden@127.0.0.1:"+port+"/0?dial_timeout=2s", nil)
-	l.Client.Close()
-	l.Client = goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:" + port})
-	if err := l.ConfigSet(t.Context(), "requirepass", "another").Err(); err != nil {
+	l := newLists(t, "redis://:hidden@127.0.0.1:"+port+"/0", nil)
+	l.connect(t, "redis://127.0.0.1:"+port)
+	if _, err := l.Do("CONFIG", "SET", "requirepass", "another"); err != nil {
 		t.Fatal(err)
 	}
 	err := l.handler.Ready(t.Context())
 	if err == nil || strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), "the Redis at 127.0.0.1:"+port+" says: ") {
 		t.Errorf("a password that is wrong: %v", err)
 	}
-	if err := l.Do(t.Context(), "CONFIG", "SET", "requirepass", "hidden").Err(); err != nil {
+	if _, err := l.Do("CONFIG", "SET", "requirepass", "hidden"); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.handler.Check(t.Context()); err != nil {
@@ -425,11 +438,11 @@ func TestRedisAway(t *testing.T) {
 	if err := h.Handle(t.Context(), begun()); !errors.Is(err, backlog.Accepted) {
 		t.Error(err)
 	}
-	l.Client = goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:" + port})
+	l.connect(t, "redis://127.0.0.1:"+port)
 	if got := l.all(t, h.Input); len(got) != 1 {
 		t.Errorf("%d requests: the one from before the restart is lost, and no other is there twice", len(got))
 	}
-	l.RPush(t.Context(), h.Output, items)
+	l.push(t, h.Output, items)
 	if err := h.Collect(t.Context(), to.tell); err != nil || len(to.answers) != n {
 		t.Errorf("%d of %d answers, %v", len(to.answers), n, err)
 	}
@@ -463,9 +476,10 @@ func TestRedisSilent(t *testing.T) {
 func TestRedisSettings(t *testing.T) {
 	for want, change := range map[string]func(s *redis.Settings){
 		"": func(*redis.Settings) {},
-		"url: is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS; in a password @ is %40, / is %2F and so on": func(s *redis.Settings) { s.URL = "http://:hidden@%zz" },
-		"input: is a list that answers come to; workers need one of their own":                                                                                     func(s *redis.Settings) { s.Input = "out" },
-		"input: is a list that answers come to; workers need one of their own ":                                                                                    func(s *redis.Settings) { s.Input = "out-bad" },
+		"url: is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS; in a password @ is %40, / is %2F and so on":  func(s *redis.Settings) { s.URL = "http://:hidden@%zz" },
+		"url: is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS; in a password @ is %40, / is %2F and so on ": func(s *redis.Settings) { s.URL = "redis://127.0.0.1/0?db=1" },
+		"input: is a list that answers come to; workers need one of their own":                                                                                      func(s *redis.Settings) { s.Input = "out" },
+		"input: is a list that answers come to; workers need one of their own ":                                                                                     func(s *redis.Settings) { s.Input = "out-bad" },
 		"fields.id: is empty; name a field":                                                                      func(s *redis.Settings) { s.Fields[0][0] = "" },
 		"fields.attempt_in: id is the name of id, too; choose another":                                           func(s *redis.Settings) { s.Fields[1][0] = "id" },
 		"fields.attempt_out: type is another field of answers; choose another name":                              func(s *redis.Settings) { s.Fields[2][0] = "type" },
