@@ -236,13 +236,13 @@ func sections(top, last Cursor) []section {
 }
 
 // A lane is walked section by section. A goroutine reads the next page while the
-// present one is dispatched.
+// present one is dispatched; there is none where the first page is all.
 type lane struct {
 	w        *walk
 	lane     Lane
 	sections []section
 
-	pages  chan readPage // nil until the lane is begun
+	pages  chan readPage // nil until the lane is begun; behind the first
 	cancel context.CancelFunc
 	from   int      // the section that is read first
 	page   readPage // the present one
@@ -263,6 +263,7 @@ type readPage struct {
 	section int
 	read    time.Time
 	final   bool // nothing comes after it
+	fits    int  // how many records as large as its own may be read at a time
 	chunk   int  // how many records to claim at a time, by the speed so far
 	err     error
 }
@@ -275,12 +276,7 @@ func (l *lane) peek() bool {
 		if l.page.final || l.page.err != nil {
 			return false
 		}
-		if l.pages == nil {
-			ctx, cancel := context.WithCancel(l.w.r.stop)
-			l.cancel, l.pages = cancel, make(chan readPage)
-			go l.read(ctx, slices.Clone(l.sections), l.pages)
-		}
-		p, ok := <-l.pages
+		p, ok := l.turn()
 		if !ok {
 			return false // stopped
 		}
@@ -292,6 +288,24 @@ func (l *lane) peek() bool {
 		l.w.unreadable(p.Unreadable)
 	}
 	return true
+}
+
+// turn returns the next page, and whether there is one: else the pass is stopped.
+func (l *lane) turn() (p readPage, ok bool) {
+	if l.pages != nil {
+		p, ok = <-l.pages
+		return p, ok
+	}
+	r := &reader{lane: l, sections: slices.Clone(l.sections), section: l.from, after: l.sections[l.from].after, limit: minPage}
+	r.ctx, l.cancel = context.WithCancel(l.w.r.stop)
+	l.pages = make(chan readPage)
+	if p, ok = r.read(); !ok || p.final || p.err != nil {
+		close(l.pages)
+		return p, ok
+	}
+	r.given(p)
+	go r.send(l.pages)
+	return p, ok
 }
 
 // untried makes the next record one that was not tried, and reports whether there
@@ -348,51 +362,75 @@ func (l *lane) close() {
 	l.shut()
 }
 
-// read sends the lane's pages until the end, an error, or the end of ctx.
-func (l *lane) read(ctx context.Context, sections []section, pages chan<- readPage) {
+// A reader reads the pages of a lane, up to the end, an error, or the end of ctx.
+type reader struct {
+	ctx      context.Context
+	lane     *lane
+	sections []section
+	section  int
+	after    Cursor // which the next page begins
+	limit    int
+	present  readPage  // which is being dispatched
+	since    time.Time // when that began
+}
+
+// send sends the pages that are left.
+func (r *reader) send(pages chan<- readPage) {
 	defer close(pages)
-	r, e := l.w.r, l.w.r.e
-	limit := minPage
-	var present readPage // the page that is being dispatched
-	var since time.Time  // when that began
-	for i := l.from; i < len(sections); i++ {
-		s := sections[i]
-		q := Query{Lane: l.lane, Now: r.pass.Now, Since: r.pass.since(), Widest: r.pass.Widest, After: s.after, Until: s.until}
-		for more := true; more; {
-			q.Limit = limit
-			p := readPage{age: e.flights.Open(), section: i, chunk: present.chunk}
-			p.Page, p.err = ask(ctx, e, func() (Page, error) { return e.Store.Pending(ctx, q) })
-			if ctx.Err() != nil {
-				e.flights.Close(p.age)
-				return
-			}
-			p.read = e.Now()
-			more = p.More && p.err == nil
-			p.final = !more && p.err == nil && i == len(sections)-1
-			fits := p.fit(maxPage) // before the page is given away
-			select {
-			case pages <- p:
-			case <-ctx.Done():
-				e.flights.Close(p.age)
-				return
-			}
-			if p.err != nil {
-				return
-			}
-			// It was taken when the page before it was used up.
-			took := e.Now().Sub(since)
-			n := len(present.Records)
-			if n+len(present.Unreadable) > 0 {
-				limit = nextLimit(n+len(present.Unreadable), took)
-			}
-			if n > 0 {
-				p.chunk = within(time.Millisecond, n, took, maxChunk)
-			}
-			limit = min(limit, fits)
-			present, since = p, e.Now()
-			q.After = p.Next
+	for {
+		p, ok := r.read()
+		if !ok {
+			return
 		}
+		select {
+		case pages <- p: // it was taken when the page before it was used up
+		case <-r.ctx.Done():
+			r.lane.w.r.e.flights.Close(p.age)
+			return
+		}
+		if p.final || p.err != nil {
+			return
+		}
+		r.given(p)
 	}
+}
+
+// read reads the next page, and reports whether it did before the end of ctx.
+func (r *reader) read() (readPage, bool) {
+	run, s := r.lane.w.r, r.sections[r.section]
+	e := run.e
+	q := Query{
+		Lane: r.lane.lane, Now: run.pass.Now, Since: run.pass.since(), Widest: run.pass.Widest,
+		After: r.after, Until: s.until, Limit: r.limit,
+	}
+	p := readPage{age: e.flights.Open(), section: r.section, chunk: r.present.chunk}
+	p.Page, p.err = ask(r.ctx, e, func() (Page, error) { return e.Store.Pending(r.ctx, q) })
+	if r.ctx.Err() != nil {
+		e.flights.Close(p.age)
+		return p, false
+	}
+	p.read = e.Now()
+	p.final = !p.More && p.err == nil && r.section == len(r.sections)-1
+	p.fits = p.fit(maxPage) // before the page is given away
+	if r.after = p.Next; !p.More && !p.final && p.err == nil {
+		r.section++
+		r.after = r.sections[r.section].after
+	}
+	return p, true
+}
+
+// given notes that a page is dispatched from now on, and how long the one before it took.
+func (r *reader) given(p readPage) {
+	took := r.lane.w.r.e.Now().Sub(r.since)
+	n := len(r.present.Records)
+	if n+len(r.present.Unreadable) > 0 {
+		r.limit = nextLimit(n+len(r.present.Unreadable), took)
+	}
+	if n > 0 {
+		p.chunk = within(time.Millisecond, n, took, maxChunk)
+	}
+	r.limit = min(r.limit, p.fits)
+	r.present, r.since = p, r.lane.w.r.e.Now()
 }
 
 // nextLimit returns how many records are dispatched in about a second when n
