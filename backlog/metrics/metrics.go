@@ -111,9 +111,10 @@ func (m *Metrics) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case room <- struct{}{}:
-			defer func() { <-room }()
+			text := m.scrape()
+			<-room // before a slow reader
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-			_, _ = io.WriteString(w, m.scrape())
+			_, _ = io.WriteString(w, text)
 		default:
 			http.Error(w, "two scrapes are being answered", http.StatusServiceUnavailable)
 		}

@@ -311,6 +311,13 @@ func TestTierCalledBeyond(t *testing.T) {
 	w.want(t, "backlog_concurrency", "4")
 }
 
+// Names are written as the format wants them.
+func TestEscapes(t *testing.T) {
+	w := newWorld(metrics.Options{})
+	w.SetSchedule([]tiers.Tier{{Name: "a \"b\" \\ c\nd"}}, true)
+	w.want(t, `backlog_attempts_total{outcome="success",tier="a \"b\" \\ c\nd"}`, "0")
+}
+
 // Scrapes while passes run and the configuration is loaded again.
 func TestConcurrently(t *testing.T) {
 	w := newWorld(everything)

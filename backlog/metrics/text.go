@@ -3,6 +3,7 @@ package metrics
 import (
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -20,33 +21,26 @@ type scrape struct {
 	have map[string][]string
 }
 
-// add adds a series, unless it is of a table, which this process does not have. The lines
-// are made of the names and values of its labels: label="value", separated by commas.
-func (x scrape) add(name string, values []string, lines func(labels string) string) {
-	f, ok := x.m.families[name]
-	if !ok {
-		return
+// show adds a series, unless it is of a table, which this process does not have.
+func (x scrape) show(name string, v float64, values ...string) {
+	if f, ok := x.m.families[name]; ok {
+		x.have[name] = append(x.have[name], name+f.labelled(values...)+" "+number(v)+"\n")
 	}
-	var labels []string
+}
+
+// labelled returns the values of the first of the family's labels with their names.
+func (f family) labelled(values ...string) string {
+	if len(values) == 0 {
+		return ""
+	}
 	names := strings.Fields(f.labels)
 	for i, v := range values {
-		labels = append(labels, names[i]+`="`+escape.Replace(v)+`"`)
+		names[i] += `="` + escape.Replace(v) + `"`
 	}
-	x.have[name] = append(x.have[name], lines(strings.Join(labels, ",")))
+	return "{" + strings.Join(names[:len(values)], ",") + "}"
 }
 
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
-
-func (x scrape) show(name string, v float64, values ...string) {
-	x.add(name, values, func(labels string) string { return name + braces(labels) + " " + number(v) + "\n" })
-}
-
-func braces(labels string) string {
-	if labels == "" {
-		return ""
-	}
-	return "{" + labels + "}"
-}
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
@@ -100,22 +94,21 @@ func (h *histogram) observe(v float64) {
 }
 
 func (x scrape) histogram(name string, h *histogram, values ...string) {
+	f, ok := x.m.families[name]
+	if !ok {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	x.add(name, values, func(labels string) string {
-		var b strings.Builder
-		var n int64
-		for i, c := range h.counts {
-			n += c
-			le := "+Inf"
-			if i < len(h.bounds) {
-				le = number(h.bounds[i])
-			}
-			fmt.Fprintf(&b, "%s_bucket%s %d\n", name, braces(strings.TrimPrefix(labels+`,le="`+le+`"`, ",")), n)
-		}
-		fmt.Fprintf(&b, "%s_sum%s %s\n%[1]s_count%[2]s %[4]d\n", name, braces(labels), number(h.sum), n)
-		return b.String()
-	})
+	var b strings.Builder
+	var n int64
+	for i, c := range h.counts {
+		n += c
+		le := number(append(h.bounds, math.Inf(1))[i])
+		fmt.Fprintf(&b, "%s_bucket%s %d\n", name, f.labelled(append(values, le)...), n)
+	}
+	fmt.Fprintf(&b, "%s_sum%s %s\n%[1]s_count%[2]s %[4]d\n", name, f.labelled(values...), number(h.sum), n)
+	x.have[name] = append(x.have[name], b.String())
 }
 
 // process shows what is of any program in Go, under the names that its users know.
@@ -130,9 +123,8 @@ func (x scrape) process() {
 		x.show("go_memstats_"+name, float64(v))
 	}
 	x.show("go_memstats_last_gc_time_seconds", float64(mem.LastGC)/1e9)
-	x.add("go_gc_duration_seconds", nil, func(string) string {
-		return fmt.Sprintf("go_gc_duration_seconds_sum %s\ngo_gc_duration_seconds_count %d\n", number(float64(mem.PauseTotalNs)/1e9), mem.NumGC)
-	})
+	const gc = "go_gc_duration_seconds"
+	x.have[gc] = []string{fmt.Sprintf("%s_sum %s\n%[1]s_count %[3]d\n", gc, number(float64(mem.PauseTotalNs)/1e9), mem.NumGC)}
 	threads, _ := runtime.ThreadCreateProfile(nil)
 	x.show("go_threads", float64(threads))
 	x.show("go_goroutines", float64(runtime.NumGoroutine()))
