@@ -14,13 +14,23 @@ import (
 // Catalog implements db.Server. A schema that is not named is looked up as the
 // database does it.
 func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
-	r, err := relation(ctx, q, schema, name)
+	// A table, or what else can be read like one: parent says that other tables than
+	// partitions inherit from it, rule names one by which an UPDATE does something else.
+	rows, err := db.Rows(ctx, q, `SELECT c.oid::text, n.nspname::text AS schema, c.relkind::text AS kind, row_security_active(c.oid)::text AS secured,
+			(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'))::text AS readable,
+			(EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AND c.relkind <> 'p')::text AS parent,
+			EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tginitdeferred)::text AS deferred,
+			(SELECT min(rulename::text) FROM pg_rewrite WHERE ev_class = c.oid AND c.relkind <> 'v' AND ev_type = '2' AND is_instead AND ev_enabled IN ('O', 'A')) AS rule,
+			current_user::text AS role
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = $1 AND CASE WHEN $2 = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = $2 END`, name, schema)
 	if err != nil {
 		return nil, err
 	}
-	if r == nil {
+	if len(rows) == 0 {
 		return s.missing(ctx, q, schema, name)
 	}
+	r := rows[0]
 	kinds := map[string]db.Kind{"r": db.Relation, "p": db.Partitioned, "v": db.View, "m": db.View, "f": db.Relation}
 	c := &db.Catalog{
 		Kind: kinds[r["kind"]], Name: name, Schema: r["schema"], Wrong: unfit(r, name), Deferred: r.Is("deferred"),
@@ -38,24 +48,6 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	c.Triggers, err = db.Texts(ctx, q, `SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1::text::oid AND NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgtype & 16 <> 0
 		UNION ALL SELECT rulename::text FROM pg_rewrite WHERE ev_class = $1::text::oid AND ev_type = '2' AND ev_enabled IN ('O', 'A') ORDER BY 1`, r["oid"])
 	return c, err
-}
-
-// relation reads what is known of a table, or what else can be read like one: parent
-// says that other tables than partitions inherit from it, rule names one by which an
-// UPDATE does something else.
-func relation(ctx context.Context, q db.Querier, schema, name string) (db.Row, error) {
-	rows, err := db.Rows(ctx, q, `SELECT c.oid::text, n.nspname::text AS schema, c.relkind::text AS kind, row_security_active(c.oid)::text AS secured,
-			(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'))::text AS readable,
-			(EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AND c.relkind <> 'p')::text AS parent,
-			EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tginitdeferred)::text AS deferred,
-			(SELECT min(rulename::text) FROM pg_rewrite WHERE ev_class = c.oid AND c.relkind <> 'v' AND ev_type = '2' AND is_instead AND ev_enabled IN ('O', 'A')) AS rule,
-			current_user::text AS role
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = $1 AND CASE WHEN $2 = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = $2 END`, name, schema)
-	if len(rows) == 0 {
-		return nil, err
-	}
-	return rows[0], err
 }
 
 // unfit returns why no record of the table may be handed out, though it is
