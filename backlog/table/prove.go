@@ -147,14 +147,6 @@ const sampleRows = 200
 // dead status it is a *Problem, since new rows may be taken for old ones. All that
 // is found is returned. A table that is only read can be read in spite of it.
 func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
-	err := t.proveForms(ctx, now)
-	if err == nil {
-		err = t.proveZone()
-	}
-	return err
-}
-
-func (t *Table) proveForms(ctx context.Context, now time.Time) error {
 	raws := make([][]any, len(t.times))
 	for _, dir := range []string{" ASC", " DESC"} {
 		rest := fmt.Sprint(db.Prefixed(" WHERE ", t.where.cond), " ORDER BY ", strings.Join(t.key, dir+", "), dir, " LIMIT ", sampleRows)
@@ -192,7 +184,7 @@ func (t *Table) proveForms(ctx context.Context, now time.Time) error {
 		}
 	}
 	if all.List == nil {
-		return nil
+		return t.proveZone()
 	}
 	return &all
 }
@@ -349,10 +341,8 @@ func (r *resolver) timeColumns() {
 // timeOf returns the time column of that name, a new one if no setting has
 // said more about it.
 func (t *layout) timeOf(c *column) *timeCol {
-	for _, tc := range t.times {
-		if tc.name == c.Name {
-			return tc
-		}
+	if i := slices.IndexFunc(t.times, func(tc *timeCol) bool { return tc.name == c.Name }); i >= 0 {
+		return t.times[i]
 	}
 	tc := &timeCol{name: c.Name, quoted: t.text.Quote(c.Name), written: true}
 	t.readIn(tc, c, t.m.Zone)
