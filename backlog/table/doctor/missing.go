@@ -221,12 +221,10 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 		}
 		add(c)
 	}
-	for _, c := range m.Where {
-		add(columnDef{name: c.Column, decl: types.Status, class: db.Textual})
-	}
-	for _, c := range m.Columns {
-		add(columnDef{name: c, decl: types.Text, class: db.Textual})
-	}
+	add(db.Mapped(m.Where, func(c mapping.Condition) columnDef {
+		return columnDef{name: c.Column, decl: types.Status, class: db.Textual}
+	})...)
+	add(db.Mapped(m.Columns, func(name string) columnDef { return columnDef{name: name, decl: types.Text, class: db.Textual} })...)
 	add(policyColumns(types, m, nil)...)
 	cat.Uniques = [][]string{m.ID}
 	return "CREATE TABLE IF NOT EXISTS " + d.Qualified(m.Schema, m.Name) + " (\n" + strings.Join(defs, ",\n") + "\n)" + types.Options, cat, nil

@@ -162,10 +162,8 @@ func describeIndexes(ctx context.Context, q db.Querier, c *db.Catalog) error {
 		}
 	}
 	c.AddIndexes(rows)
-	for _, x := range c.Indexes {
-		if x.Name == "PRIMARY" && x.Sorted {
-			c.Implied = x.Columns
-		}
+	if i := slices.IndexFunc(c.Indexes, func(x db.Index) bool { return x.Name == "PRIMARY" && x.Sorted }); i >= 0 {
+		c.Implied = c.Indexes[i].Columns
 	}
 	return err
 }
