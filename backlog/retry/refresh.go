@@ -39,11 +39,6 @@ type Refresh struct {
 	Emails bool           // the sentences say that the customer is told: on_dead is needed
 }
 
-const (
-	cannotRefresh = "Cannot refresh after {attempts} attempts"
-	noSuccess     = "No success since {failing_since}"
-)
-
 // defaultIntervals are the waits after a failure.
 var defaultIntervals = []time.Duration{0, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
 
@@ -116,16 +111,11 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 	if r.Expr != "" && !r.readExpr(fail) {
 		return
 	}
-	given := 0
-	for _, is := range []bool{r.RRule != mapping.Rule{}, r.Every != 0, r.Schedule != ""} {
-		if is {
-			given++
-		}
-	}
+	given := slices.DeleteFunc([]bool{r.RRule != mapping.Rule{}, r.Every != 0, r.Schedule != ""}, func(is bool) bool { return !is })
 	switch {
-	case given == 0:
+	case len(given) == 0:
 		fail("every", "missing, and so are rrule and schedule; say when, such as every: 2h")
-	case given > 1:
+	case len(given) > 1:
 		fail("every", "rrule, every and schedule each say when; keep one of them")
 	}
 	if r.Every < 0 {
@@ -226,8 +216,8 @@ func (p *Refresher) Apply(s backlog.Refresh, a Action, now time.Time) (next back
 	case Start:
 		next, err = p.Start(s, now, "")
 		return next, false, err
-	case Save:
-		return Saved(s, now), false, nil
+	case Save: // it starts at once, and whatever runs is superseded
+		return backlog.Refresh{At: now, Started: s.Started, Rule: s.Rule}, false, nil
 	}
 	o, ok := map[Action]backlog.Outcome{Success: backlog.Succeeded, Failure: backlog.Errored, Reject: backlog.Rejected}[a]
 	if !ok {
@@ -235,12 +225,6 @@ func (p *Refresher) Apply(s backlog.Refresh, a Action, now time.Time) (next back
 	}
 	next, final = p.End(s, o, now, "", nil)
 	return next, final, nil
-}
-
-// Saved returns what the row of a record becomes when its owner saves it: it starts
-// at once, and whatever runs is superseded.
-func Saved(s backlog.Refresh, now time.Time) backlog.Refresh {
-	return backlog.Refresh{At: now, Started: s.Started, Rule: s.Rule}
 }
 
 // Start implements [backlog.Refresher].
@@ -315,9 +299,9 @@ func (p *Refresher) disable(s backlog.Refresh, reason string) backlog.Refresh {
 
 // reason returns the sentence for a row that is disabled after n attempts.
 func (p *Refresher) reason(s backlog.Refresh, n int, text string) string {
-	sentence := cannotRefresh
+	sentence := "Cannot refresh after {attempts} attempts"
 	if p.settings.GiveUpAfter > 0 {
-		sentence = noSuccess
+		sentence = "No success since {failing_since}"
 	}
 	return strings.NewReplacer("{attempts}", strconv.Itoa(n), "{error}", text, "{failing_since}", s.FailingSince.UTC().Format(time.RFC3339)).
 		Replace(cmp.Or(p.settings.Reason, sentence))
