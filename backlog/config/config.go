@@ -128,8 +128,9 @@ func Load(r io.Reader, name string, lookup func(string) (string, bool), known Kn
 	return parse(text, name, lookup, known, value.config)
 }
 
-func defaults() *Config {
-	return &Config{
+// config decodes the whole file: a mapping, or just the list of tiers.
+func (v value) config() *Config {
+	c := &Config{ // the defaults
 		Database:        "sqlite:backlog.db",
 		Table:           mapping.Mapping{Name: "BACKLOG"}.WithDefaults(),
 		Handler:         defaultHandler(),
@@ -139,11 +140,6 @@ func defaults() *Config {
 		Log:             Log{Level: slog.LevelInfo, Format: "auto"},
 		Watching:        make(map[string]any),
 	}
-}
-
-// config decodes the whole file: a mapping, or just the list of tiers.
-func (v value) config() *Config {
-	c := defaults()
 	known := v.settingsOf(c, nil)
 	for _, k := range v.d.known.Watching {
 		c.Watching[k.Name] = k.New()
@@ -183,7 +179,8 @@ func (v value) config() *Config {
 		return c
 	}
 	again, ageless := c.Policy.Settings.(refreshing)
-	v.sourceless(c)
+	v.acknowledged(c, c.Handler.Settings, "handler.amqp")
+	v.d.misplaced("handler.input", "is what a program reads of a message, and a row is always JSON; remove it")
 	if c.Handler.Kind == "amqp" && ageless {
 		v.d.failf("handler.amqp", "waits for its workers, and the policy refresh has deadlines of its own; take redis, whose workers answer when they can")
 	}

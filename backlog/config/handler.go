@@ -95,12 +95,6 @@ func (v value) sourced(c *Config) {
 	c.Table.Name = "messages"
 }
 
-// sourceless checks a file whose records are rows.
-func (v value) sourceless(c *Config) {
-	v.acknowledged(c, c.Handler.Settings, "handler.amqp")
-	v.d.misplaced("handler.input", "is what a program reads of a message, and a row is always JSON; remove it")
-}
-
 // acknowledged refuses a handler that takes longer than the broker waits for it.
 func (v value) acknowledged(c *Config, settings any, path string) {
 	if s, ok := settings.(interface{ Unacknowledged() time.Duration }); ok && c.Handler.Timeout+unheld > s.Unacknowledged() {
