@@ -219,10 +219,9 @@ func (r *run) attend(j *job) (ctx context.Context, end func()) {
 func (r *run) supersede(over context.Context) {
 	for sleep(over, supersedeEvery) {
 		cancels := make(map[string]context.CancelCauseFunc)
-		r.attempts.Range(func(uid, cancel any) bool {
+		for uid, cancel := range r.attempts.Range {
 			cancels[uid.(string)] = cancel.(context.CancelCauseFunc)
-			return true
-		})
+		}
 		for uids := range slices.Chunk(slices.Collect(maps.Keys(cancels)), MaxGroup) {
 			records, err := r.e.Store.(Beginner).Running(r.work, uids)
 			if err != nil {

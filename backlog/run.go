@@ -41,11 +41,8 @@ type run struct {
 	left      bool       // the pass has ended before its outcomes were written; also guarded by the settler
 	gaveUp    bool       // they are not to be written any more; guarded by the settler alone
 	stoppedAt time.Time  // when caller was done; no guard: watch has it first, then settleRest
-	tally
-}
 
-// A tally is what a pass has come to so far.
-type tally struct {
+	// What the pass has come to so far.
 	report  Report
 	err     error
 	streak  int                 // failures since the last success
@@ -86,10 +83,8 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 		pull:    make(chan struct{}, 1),
 		turn:    make(chan struct{}, 1),
 		settled: make(chan struct{}, 1),
-		tally: tally{
-			report: Report{Tier: p.Tier, MaxAge: p.MaxAge, Tick: p.Tick, Started: p.Now},
-			tried:  p.tried,
-		},
+		report:  Report{Tier: p.Tier, MaxAge: p.MaxAge, Tick: p.Tick, Started: p.Now},
+		tried:   p.tried,
 	}
 	if r.tried == nil {
 		r.tried = make(map[uint64]struct{})
@@ -288,9 +283,7 @@ func (r *run) broken() bool {
 
 // fail ends the pass because the store or the handler failed for good.
 func (r *run) fail(err error) {
-	r.mu.Lock()
-	r.err = cmp.Or(r.err, err)
-	r.mu.Unlock()
+	r.count(func(*Report) { r.err = cmp.Or(r.err, err) })
 	r.endWalk(nil)
 }
 
