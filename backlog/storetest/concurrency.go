@@ -15,10 +15,7 @@ const workers = 8
 // testConcurrency lets workers page through one lane and settle, each of them
 // its own records, while rows are inserted.
 func testConcurrency(f *fixture) {
-	var rows []Row
-	for i := range 280 {
-		rows = append(rows, f.row(i, Fresh, time.Duration(i)*time.Minute))
-	}
+	rows := numbered(280, func(i int) Row { return f.row(i, Fresh, time.Duration(i)*time.Minute) })
 	first, later := rows[:200], rows[200:]
 	f.insert(first...)
 	store := f.h.Store()

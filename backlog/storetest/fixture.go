@@ -37,6 +37,15 @@ type fixture struct {
 	walks  int // that a random case makes
 }
 
+// numbered returns what one makes of each number from 0 to n-1.
+func numbered[T any](n int, one func(i int) T) []T {
+	list := make([]T, n)
+	for i := range list {
+		list[i] = one(i)
+	}
+	return list
+}
+
 // key returns the n-th key, 0 <= n < 9999, of the table's kind. Composite
 // keys are ordered by neither part alone.
 func (f *fixture) key(n int) backlog.Key {
@@ -428,9 +437,5 @@ func (f *fixture) unordered(list []backlog.Record) []string {
 
 // keyText writes a key with the types of its parts.
 func keyText(k backlog.Key) string {
-	var parts []string
-	for i := range k.Len() {
-		parts = append(parts, fmt.Sprintf("%T(%[1]v)", k.Part(i)))
-	}
-	return strings.Join(parts, "/")
+	return strings.Join(numbered(k.Len(), func(i int) string { return fmt.Sprintf("%T(%[1]v)", k.Part(i)) }), "/")
 }

@@ -24,16 +24,14 @@ var ended = now.Add(time.Minute)
 // have emptied the tokens of some, and left their deadlines.
 func (f *fixture) due(n int) []backlog.Record {
 	f.Helper()
-	var rows []Row
-	for i := range n {
+	f.insert(numbered(n, func(i int) Row {
 		r := f.row(i, Other, 0)
 		r.Refresh.At = now.Add(-time.Duration(i)*time.Minute - f.h.Precision()) // which shows the step
 		if i%3 == 1 {
 			r.Refresh.Deadline = now.Add(day - f.h.Precision())
 		}
-		rows = append(rows, r)
-	}
-	f.insert(rows...)
+		return r
+	})...)
 	return f.pending()
 }
 
@@ -136,12 +134,8 @@ func (f *fixture) wantAttempts(after string, n int) []backlog.Record {
 			f.wantLane(q, 100)
 		}
 	}
-	tokens := make([]string, n)
-	for i := range tokens {
-		tokens[i] = uid(i)
-	}
 	running := alike(f, "Running after "+after, func(s backlog.Beginner) ([]backlog.Record, error) {
-		return s.Running(f.Context(), tokens)
+		return s.Running(f.Context(), numbered(n, uid))
 	}, f.unordered)
 	if f.Failed() {
 		f.FailNow()
@@ -156,10 +150,9 @@ func attemptsOf(list []attempt) func(*fixture) {
 		records := f.due(len(list))
 		slices.SortFunc(records, func(a, b backlog.Record) int { return b.Refresh.At.Compare(a.Refresh.At) }) // as in the list
 		f.users(true, list)
-		var group []backlog.Settlement
-		for i := range records {
-			group = append(group, start(&records[i], i, now.Add(time.Duration(i)*time.Minute+1234567))) // between the steps of columns
-		}
+		group := numbered(len(records), func(i int) backlog.Settlement {
+			return start(&records[i], i, now.Add(time.Duration(i)*time.Minute+1234567)) // between the steps of columns
+		})
 		f.write("Begin", group, func(s backlog.Store, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 			return s.(backlog.Beginner).Begin(f.Context(), group)
 		})
@@ -200,8 +193,7 @@ func attemptsOf(list []attempt) func(*fixture) {
 // matter.
 func testRefreshPending(f *fixture) {
 	random, step := rand.New(rand.NewPCG(7, 0)), f.h.Precision()
-	var rows []Row
-	for i := range 150 {
+	f.insert(numbered(150, func(i int) Row {
 		r := f.row(i, pick(random, f.statuses()...), time.Hour)
 		near := func() time.Time {
 			return now.Add(pick(random, -9999*time.Hour, -time.Hour, -step, -step, 0, 0, step, 5*time.Hour))
@@ -217,9 +209,8 @@ func testRefreshPending(f *fixture) {
 		case 3:
 			r.Refresh.Deadline = near() // its user has saved it, and emptied the UID alone
 		}
-		rows = append(rows, r)
-	}
-	f.insert(rows...)
+		return r
+	})...)
 	for _, lane := range bothLanes {
 		for _, at := range []time.Time{now, now.Add(-step), now.Add(day)} {
 			q := query(lane)
@@ -261,8 +252,7 @@ func testBeginTwice(f *fixture) {
 
 // testOverdue finds attempts when their deadline has come, the earliest first.
 func testOverdue(f *fixture) {
-	var rows []Row
-	for i := range 30 {
+	f.insert(numbered(30, func(i int) Row {
 		r := f.row(i, Fresh, 0)
 		r.Refresh = backlog.Refresh{At: now.Add(day), AttemptNo: 1 + i%2}
 		if i%5 > 0 {
@@ -274,9 +264,8 @@ func testOverdue(f *fixture) {
 		if i%7 == 0 {
 			r.Refresh.At = now.Add(-day) // saved: its attempt ends all the same
 		}
-		rows = append(rows, r)
-	}
-	f.insert(rows...)
+		return r
+	})...)
 	for _, at := range []time.Time{now.Add(-day), now.Add(-f.h.Precision()), now, now.Add(day)} {
 		for _, limit := range []int{3, 100} {
 			alike(f, fmt.Sprintf("Overdue at %v, %d at a time", at, limit), func(s backlog.Beginner) (all []backlog.Record, err error) {

@@ -98,22 +98,19 @@ func testSettle(f *fixture) {
 // at once, in no order; most attempts ended at a time of their own.
 func groupOf(n int) func(*fixture) {
 	return func(f *fixture) {
-		var rows []Row
 		numbers := f.numbers()
-		for i := range n {
+		f.insert(numbered(n, func(i int) Row {
 			r := f.failed(i, numbers[i%len(numbers)], now.Add(-5*time.Hour-time.Duration(i+1)*f.h.Precision()))
 			if i%4 == 3 {
 				r = f.row(i, Fresh, time.Hour)
 			}
-			rows = append(rows, r)
-		}
-		f.insert(rows...)
+			return r
+		})...)
 		records := f.pending()
-		var group []backlog.Settlement
-		for i := range records {
+		group := numbered(len(records), func(i int) backlog.Settlement {
 			at := now.Add(time.Duration((i+1)*2/3) * f.h.Precision())
-			group = append(group, f.settlement(&records[i], outcomes[(i+1)%len(outcomes)], at))
-		}
+			return f.settlement(&records[i], outcomes[(i+1)%len(outcomes)], at)
+		})
 		rand.New(rand.NewPCG(uint64(n), 0)).Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		f.settle(group...)
 		f.same(fmt.Sprintf("a group of %d", n))
@@ -131,17 +128,15 @@ func testGuard(f *fixture) {
 	if f.table.TwoFresh {
 		read = append(read, AlsoFresh)
 	}
-	var rows []Row
-	for i := range len(read) * len(changed) * len(outcomes) {
+	f.insert(numbered(len(read)*len(changed)*len(outcomes), func(i int) Row {
 		r := f.failed(i, f.numbers()[i%3], now.Add(-day))
 		if s := read[i%len(read)]; s != Failed {
 			r = f.row(i, s, 0)
 		}
 		r.Inserted = now.Add(-time.Duration(i) * time.Minute)
 		r.Attempts, r.LastError = i, "of last time"
-		rows = append(rows, r)
-	}
-	f.insert(rows...)
+		return r
+	})...)
 	records := f.pending()
 	var group, others []backlog.Settlement
 	seen := make(map[string]int)
@@ -239,11 +234,7 @@ func (f *fixture) expire(before time.Time, every bool) {
 func testExpire(f *fixture) {
 	f.specimens(120, 2)
 	if f.table.Dead && f.table.Policy == nil {
-		var rows []Row
-		for i := range backlog.MaxGroup {
-			rows = append(rows, f.row(1000+i, Fresh, 7*day+time.Duration(i)*time.Second))
-		}
-		f.insert(rows...)
+		f.insert(numbered(backlog.MaxGroup, func(i int) Row { return f.row(1000+i, Fresh, 7*day+time.Duration(i)*time.Second) })...)
 	}
 	f.expire(now.Add(-9*day), false)
 	f.expire(now.Add(-edge), true)

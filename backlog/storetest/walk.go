@@ -104,16 +104,14 @@ func testCursor(f *fixture) {
 // page.
 func testNotDue(f *fixture) {
 	const many, few = 1000, 10
-	var rows []Row
 	numbers := f.numbers()
-	for i := range many {
+	f.insert(numbered(many, func(i int) Row {
 		due := now.Add(time.Duration(1+i%50) * time.Second)
 		if i%(many/few) == few/2 {
 			due = now.Add(-time.Duration(i%7) * time.Second)
 		}
-		rows = append(rows, f.dueAt(i, numbers[i%len(numbers)], due))
-	}
-	f.insert(rows...)
+		return f.dueAt(i, numbers[i%len(numbers)], due)
+	})...)
 	w := f.wantLane(query(backlog.Failed), few)
 	page, err := f.h.Store().Pending(f.Context(), w.q)
 	if err != nil || len(page.Records) != few || len(w.got) != few {
@@ -126,10 +124,7 @@ func testNotDue(f *fixture) {
 func testCancelled(f *fixture) {
 	f.pairs(3)
 	records := f.pending()
-	var group []backlog.Settlement
-	for i := range records {
-		group = append(group, f.settlement(&records[i], outcomes[i], soon))
-	}
+	group := numbered(len(records), func(i int) backlog.Settlement { return f.settlement(&records[i], outcomes[i], soon) })
 	ctx, cancel := context.WithCancel(f.Context())
 	cancel()
 	for call, do := range map[string]func() (int, error){
