@@ -190,10 +190,7 @@ func (d *Dispatch) open(ctx context.Context) (*session, error) {
 
 // Open connects as the first record would. It is an error if another process hears the
 // outcomes.
-func (d *Dispatch) Open(ctx context.Context) error {
-	_, err := d.open(ctx)
-	return err
-}
+func (d *Dispatch) Open(ctx context.Context) error { return errorOf(d.open(ctx)) }
 
 // prepare declares the queues and hears of outcomes, as the only process. Where something
 // may be out of one that did not end well, for which look has it look, what nobody has taken

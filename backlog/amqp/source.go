@@ -83,8 +83,7 @@ func (c *Source) prepare(ctx context.Context, p *session) error {
 	c.mu.Lock()
 	c.held, c.messages = make(map[int]*held), nil
 	c.mu.Unlock()
-	_, err := c.consume(ctx, p)
-	return err
+	return errorOf(c.consume(ctx, p))
 }
 
 // consume has messages sent, unless it is too early, and returns them; nil: none come now.
@@ -149,10 +148,7 @@ func (c *Source) Pause(until time.Time) {
 }
 
 // Open connects and declares, as the first page would.
-func (c *Source) Open(ctx context.Context) error {
-	_, err := c.open(ctx)
-	return err
-}
+func (c *Source) Open(ctx context.Context) error { return errorOf(c.open(ctx)) }
 
 // Close ends the connections. The broker gives again what is not acknowledged. A later
 // page connects anew.
