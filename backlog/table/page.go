@@ -443,20 +443,13 @@ func (t *layout) Statements() []string {
 
 // Written returns the quoted columns that passes write.
 func (t *layout) Written() []string {
-	set := slices.Clone(t.expireSet)
-	for _, x := range t.targets(time.Time{}) {
-		set = append(set, x.set...)
-	}
-	return db.Distinct(db.Mapped(set, func(a assign) string { return a.col }))
+	sets := db.Mapped(t.targets(time.Time{}), func(w Write) []assign { return w.set })
+	return db.Distinct(db.Mapped(slices.Concat(t.expireSet, slices.Concat(sets...)), func(a assign) string { return a.col }))
 }
 
 // Read returns the quoted columns that the statements of passes name, in the table's order.
-func (t *layout) Read() (columns []string) {
+func (t *layout) Read() []string {
 	all := strings.Join(t.Statements(), "\n")
-	for _, c := range t.catalog.Columns {
-		if name := t.text.Quote(c.Name); strings.Contains(all, name) {
-			columns = append(columns, name)
-		}
-	}
-	return columns
+	isUnread := func(quoted string) bool { return !strings.Contains(all, quoted) }
+	return slices.DeleteFunc(db.Mapped(t.catalog.ColumnNames(), t.text.Quote), isUnread)
 }

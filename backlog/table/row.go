@@ -174,9 +174,8 @@ func (t *Table) OfEachState(ctx context.Context) (map[string]*backlog.Record, er
 			return nil, err
 		}
 		list[b.label] = nil
-		for _, row := range rows {
-			r := t.recordOf(row, i)
-			list[b.label] = &r
+		if len(rows) > 0 {
+			list[b.label] = new(t.recordOf(rows[0], i))
 		}
 	}
 	return list, nil
