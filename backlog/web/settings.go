@@ -79,10 +79,7 @@ func (s *Settings) Check(fail func(field, problem string)) {
 	}
 }
 
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
+func loopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 // secure reports whether browsers reach the site by TLS.
 func (s *Settings) secure() bool { return s.TLS.Cert != "" || s.BehindProxy }
