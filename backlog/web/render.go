@@ -128,10 +128,7 @@ const maxText = 3 << 10
 func plain(x any) string {
 	switch x := x.(type) {
 	case *string:
-		if x == nil {
-			return ""
-		}
-		return *x
+		return *cmp.Or(x, new(""))
 	case json.RawMessage:
 		return keyText(x)
 	}
