@@ -100,12 +100,9 @@ func (r *Row) Narrowest(s *tiers.Schedule, now time.Time) (none tiers.Tier) {
 
 // Line is the record for people, with tabs between cells. Not every table has the last two.
 func (e *Entry) Line(attempts, lastError bool, now time.Time) string {
-	cells, tried, text := []string{Shown(e.ID.String()), Shown(e.Status), "-", "-", "-"}, "-", "-"
+	cells, tried := []string{Shown(e.ID.String()), Shown(e.Status), "-", Shown(*cmp.Or(e.Tier, new("-"))), "-"}, "-"
 	if e.Age != nil {
 		cells[2] = Shortly(now.Sub(time.Time(e.Inserted)))
-	}
-	if e.Tier != nil {
-		cells[3] = Shown(*e.Tier)
 	}
 	if t := time.Time(e.Next); !t.IsZero() {
 		cells[4] = FromNow(t, now)
@@ -113,14 +110,12 @@ func (e *Entry) Line(attempts, lastError bool, now time.Time) string {
 	if e.Tried != nil {
 		tried = strconv.Itoa(*e.Tried)
 	}
-	if e.LastError != nil {
-		text = Cut(Escaped(strings.Join(strings.Fields(*e.LastError), " ")), 100)
-	}
 	if attempts {
 		cells = append(cells, tried)
 	}
 	if lastError {
-		cells = append(cells, text)
+		text := strings.Join(strings.Fields(*cmp.Or(e.LastError, new("-"))), " ")
+		cells = append(cells, Cut(Escaped(text), 100))
 	}
 	return strings.Join(cells, "\t")
 }
