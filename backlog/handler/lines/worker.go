@@ -387,15 +387,14 @@ type messages struct {
 // Write implements io.Writer. It does not fail.
 func (m *messages) Write(p []byte) (int, error) {
 	m.tail.Write(p)
-	for fresh := p; ; {
-		part, rest, whole := bytes.Cut(fresh, []byte{'\n'})
+	for part := range bytes.Lines(p) {
+		part, whole := bytes.CutSuffix(part, []byte{'\n'})
 		m.line = append(m.line, part[:min(len(part), 2*proc.TailSize-len(m.line))]...)
-		if !whole {
-			return len(p), nil
+		if whole {
+			m.flush()
 		}
-		m.flush()
-		fresh = rest
 	}
+	return len(p), nil
 }
 
 // flush logs the line, unless it is blank, as valid UTF-8 of bounded length.
