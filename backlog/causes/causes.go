@@ -121,9 +121,7 @@ const (
 	maxFolding = 2 << 10
 	// maxFolded is the most bytes that Fold returns.
 	maxFolded = 512
-)
 
-const (
 	word        = `[0-9A-Za-z\x{80}-\x{10FFFF}]`
 	hexadecimal = "0123456789abcdefABCDEF"
 )
