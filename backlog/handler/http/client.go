@@ -434,34 +434,25 @@ func (p *plan) unanswered(ctx context.Context, req *http.Request, err error) err
 // netInWords says what went wrong with a connection, without addresses that
 // differ from one time to the next, and what may mend it.
 func netInWords(err error) (text, hint string) {
-	var (
-		refused *refusal
-		dns     *net.DNSError
-		errno   syscall.Errno
-		bad     *tls.CertificateVerificationError
-		timeout net.Error
-		op      *net.OpError
-	)
-	switch {
-	case errors.As(err, &refused):
+	if refused, ok := errors.AsType[*refusal](err); ok {
 		return refused.Error(), ""
-	case errors.As(err, &dns):
+	} else if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		text, hint = fmt.Sprintf("%s does not resolve: %s", dns.Name, dns.Err), "correct the host in url"
-	case errors.As(err, &errno):
+	} else if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		text, hint = errno.Error(), "is the service running, and is the port in url right?"
-	case errors.As(err, &bad):
+	} else if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		text = "its certificate is not trusted: " + bad.Err.Error()
 		hint = "renew it, correct the host in url, or name the certificate of its authority in ca_file"
-	case errors.As(err, new(tls.RecordHeaderError)):
+	} else if errors.As(err, new(tls.RecordHeaderError)) {
 		text, hint = "the server does not speak TLS there", "is http:// meant, or another port?"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		text, hint = "the connection was closed without an answer", "is http:// meant, or another port?"
-	case errors.As(err, &timeout) && timeout.Timeout():
+	} else if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		text, hint = "no connection in time", "is the service running, and are scheme and port in url right?"
-	default:
+	} else {
 		text = err.Error()
 	}
-	if errors.As(err, &op) && op.Op == "proxyconnect" {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
 		return "the proxy: " + text, "is the proxy in the environment the right one?"
 	}
 	return text, hint
