@@ -238,11 +238,7 @@ func hostOf(host string) string { return strings.TrimSuffix(strings.ToLower(host
 // it has no dot, or a last label that is reserved for private use.
 func isLocalName(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
-	switch last {
-	case host, "localhost", "local", "internal", "test":
-		return true
-	}
-	return strings.HasSuffix(host, ".home.arpa")
+	return slices.Contains([]string{host, "localhost", "local", "internal", "test"}, last) || strings.HasSuffix(host, ".home.arpa")
 }
 
 // guard refuses addresses that no partner has: IANA's registries of special
