@@ -44,12 +44,6 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// failedError is what a --fail-if flag asks for.
-type failedError string
-
-func (e failedError) Error() string        { return string(e) }
-func (e failedError) Is(target error) bool { return target == errStrict }
-
 // quietError is an error that has been logged and is not printed again.
 type quietError struct{ error }
 
@@ -57,7 +51,7 @@ func (e quietError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// errStrict is the error of --strict: some record failed.
+// errStrict is the error of --strict: some record failed. What a --fail-if flag asks for wraps it.
 var errStrict = errors.New("some records failed")
 
 // exitStatus maps an error to the status of the process.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"backlog/backlog"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
@@ -133,5 +134,5 @@ func (o *StatusOptions) fail(s statusJSON, now time.Time) error {
 	if len(why) == 0 {
 		return nil
 	}
-	return failedError(strings.Join(why, "; "))
+	return backlog.Worded(strings.Join(why, "; "), errStrict)
 }
