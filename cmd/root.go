@@ -357,13 +357,8 @@ func versionText() string {
 }
 
 func version() string {
-	if Version != "" {
-		return Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
+	info, _ := debug.ReadBuildInfo()
+	return cmp.Or(Version, cmp.Or(info, new(debug.BuildInfo)).Main.Version, "(devel)")
 }
 
 // words completes a flag that takes one of a few words.
