@@ -49,11 +49,10 @@ func scrapedAt(cfg *config.Config) string { return watching[metrics.Settings](cf
 
 // checkPings reports a tier that pings are about and that does not exist.
 func checkPings(cfg *config.Config) error {
-	s := watching[pings.Settings](cfg, "pings")
-	if s.URL == "" {
-		return nil
+	if s := watching[pings.Settings](cfg, "pings"); s.URL != "" {
+		return s.CheckTiers(cfg.Tiers.Tiers())
 	}
-	return s.CheckTiers(cfg.Tiers.Tiers())
+	return nil
 }
 
 // tokens reads the tokens, if somebody is to show one.
