@@ -387,13 +387,12 @@ func (o *OnceOptions) dryRunOne(ctx context.Context, g *globals, a *app, now tim
 	if err != nil {
 		return err
 	}
-	environment := [][2]string{
-		{"BACKLOG_ID", row.Key.String()}, {"BACKLOG_STATUS", row.Status},
-		{"BACKLOG_INSERTED", backlog.TimeText(row.Inserted)}, {"BACKLOG_TIER", tier.Name},
-	}
 	r := recordOf(&row.Record)
 	r.Environment, r.Record = make(map[string]string), columns
-	for _, v := range environment {
+	for _, v := range [][2]string{
+		{"BACKLOG_ID", row.Key.String()}, {"BACKLOG_STATUS", row.Status},
+		{"BACKLOG_INSERTED", backlog.TimeText(row.Inserted)}, {"BACKLOG_TIER", tier.Name},
+	} {
 		if r.Environment[v[0]] = v[1]; !o.JSON {
 			g.printf("%s=%s\n", v[0], shown(v[1]))
 		}
