@@ -156,10 +156,9 @@ func (a *app) find(ctx context.Context, id string, now time.Time) (inspect.Row, 
 // records shows them in spite of their times.
 func (g *globals) wireTable(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options, now time.Time, db *table.DB,
-) (*app, error) {
-	a := &app{cfg: cfg, log: log, db: db, shared: db != nil, hard: hardOf(ctx)}
+) (a *app, err error) {
+	a = &app{cfg: cfg, log: log, db: db, shared: db != nil, hard: hardOf(ctx)}
 	if db == nil {
-		var err error
 		if a.db, err = openDatabase(ctx, cfg.Database, o); err != nil {
 			return nil, err
 		}
