@@ -117,10 +117,7 @@ func newTool(ctx context.Context, cfg *config.Config, key string, settings any, 
 	case *lines.Settings:
 		h = &lines.Handler{Settings: *s, Timeout: cfg.Handler.Timeout, Hard: hardOf(ctx), Log: log}
 	case *http.Settings:
-		source := cfg.Table.Name
-		if cfg.Table.Schema != "" {
-			source = cfg.Table.Schema + "." + source
-		}
+		source := strings.TrimPrefix(cfg.Table.Schema+"."+cfg.Table.Name, ".")
 		h = &http.Handler{Settings: *s, Source: source, Concurrency: cfg.Handler.Concurrency, Log: log}
 	case *amqp.DispatchSettings:
 		h = newDispatch(ctx, cfg, s, log)
