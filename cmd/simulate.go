@@ -214,13 +214,6 @@ func (o *SimulateOptions) life(ctx context.Context, g *globals, name string, p *
 	return errors.Join(o.printLife(g, name, l, false), errIncomplete)
 }
 
-// A course is what a workload is led over: the candidates, and how that is shown.
-type course struct {
-	*simulate.Workload
-	list []simulate.Candidate
-	left int // rows of the table that no pass takes
-}
-
 // many simulates records that come in, or the table's own. It reads all flags and
 // files before it begins.
 func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
@@ -236,34 +229,33 @@ func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	c := &course{Workload: w}
-	if c.list, err = o.candidates(g, cfg, down); err != nil {
+	list, err := o.candidates(g, cfg, down)
+	if err != nil {
 		return err
 	}
 	if _, err := simulate.PictureFormat(o.Plot); o.Plot != "" && err != nil {
 		return usagef("--plot: %w", err)
 	}
 	if o.Live {
-		err := c.read(ctx, g, cfg)
+		err := g.readRows(ctx, cfg, w)
 		if ctx.Err() != nil {
-			return fmt.Errorf("stopped after %s of the table: there are no figures yet", plural(len(c.Records)+c.left, "pending row"))
+			return fmt.Errorf("stopped after %s of the table: there are no figures yet", plural(len(w.Records)+w.Left, "pending row"))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return o.simulate(ctx, g, c)
+	return o.simulate(ctx, g, w, list)
 }
 
-// read reads the records of the table.
-func (c *course) read(ctx context.Context, g *globals, cfg *config.Config) error {
-	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), table.Options{ReadOnly: true}, c.From, nil)
+// readRows reads the records of the table.
+func (g *globals) readRows(ctx context.Context, cfg *config.Config, w *simulate.Workload) error {
+	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), table.Options{ReadOnly: true}, w.From, nil)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	c.left, err = c.ReadRows(func(add func(inspect.Row)) error { return a.table.EachPending(ctx, c.From, add) })
-	return err
+	return w.ReadRows(func(add func(inspect.Row)) error { return a.table.EachPending(ctx, w.From, add) })
 }
 
 // errIncomplete says that the figures, already printed, tell of a part only.
@@ -272,19 +264,19 @@ var errIncomplete = errors.New("stopped: the figures are incomplete")
 // simulate lets the workload happen to each candidate, and prints and draws what
 // became of it. What a stop has cut short is printed, not drawn, and only if no
 // difference is asked for: a part differs from a whole in everything.
-func (o *SimulateOptions) simulate(ctx context.Context, g *globals, c *course) error {
+func (o *SimulateOptions) simulate(ctx context.Context, g *globals, w *simulate.Workload, list []simulate.Candidate) error {
 	screen, _ := g.err.(*logging.Screen) // nil: no terminal
-	for i, candidate := range c.list {
-		c.list[i].Progress = screen.Simulating(candidate.Name, i, len(c.list))
+	for i, candidate := range list {
+		list[i].Progress = screen.Simulating(candidate.Name, i, len(list))
 	}
-	all, err := simulate.Compare(ctx, c.Workload, c.list)
+	all, err := simulate.Compare(ctx, w, list)
 	screen.Hide()
 	switch {
 	case err == nil:
 		if o.Plot != "" {
-			err = simulate.DrawPicture(o.Plot, c.Workload, all)
+			err = simulate.DrawPicture(o.Plot, w, all)
 		}
-		return errors.Join(err, o.printResults(g, c, all))
+		return errors.Join(err, o.printResults(g, w, all))
 	case ctx.Err() == nil:
 		return err
 	case len(all) == 0:
@@ -295,7 +287,7 @@ func (o *SimulateOptions) simulate(ctx context.Context, g *globals, c *course) e
 	if !o.JSON && !o.CSV {
 		g.sayIncomplete()
 	}
-	return errors.Join(o.printResults(g, c, all), errIncomplete)
+	return errors.Join(o.printResults(g, w, all), errIncomplete)
 }
 
 // sayIncomplete begins an answer for people that a stop has cut short.
@@ -416,9 +408,9 @@ func (o *SimulateOptions) printLife(g *globals, policy string, l simulate.Life, 
 }
 
 // printResults prints the results in the form that is asked for.
-func (o *SimulateOptions) printResults(g *globals, c *course, all []simulate.Result) error {
-	if c.left > 0 {
-		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(c.left, "pending row"))
+func (o *SimulateOptions) printResults(g *globals, w *simulate.Workload, all []simulate.Result) error {
+	if w.Left > 0 {
+		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(w.Left, "pending row"))
 	}
 	switch {
 	case o.JSON && o.Diff != "":
@@ -433,19 +425,12 @@ func (o *SimulateOptions) printResults(g *globals, c *course, all []simulate.Res
 		g.printf("%s", simulate.DiffText(all[0], all[1]))
 		return nil
 	case o.Live:
-		g.printf("%s in the table, with --assume %s,", plural(len(c.Records), "pending record"), o.Assume)
+		g.printf("%s in the table, with --assume %s,", plural(len(w.Records), "pending record"), o.Assume)
 	default:
 		g.printf("%s inserted", plural(all[0].Records, "record"))
 	}
-	g.printf(" from %s to %s.\n\n%s", when(c.From), when(c.To), simulate.ResultsText(all))
+	g.printf(" from %s to %s.\n\n%s", when(w.From), when(w.To), simulate.ResultsText(all))
 	return nil
-}
-
-type refreshesJSON struct {
-	Policy   string               `json:"policy"`
-	Attempts []simulate.Refreshed `json:"attempts"`
-	Disabled stamp                `json:"disabled_at"`
-	Reason   *string              `json:"disabled_reason"`
 }
 
 // refresh prints the first attempts of a record that always fails, as the passes of the
@@ -463,7 +448,12 @@ func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
 		g.printf("%s", simulate.RefreshText(list))
 		return nil
 	}
-	out := refreshesJSON{Policy: "refresh", Attempts: list}
+	out := struct {
+		Policy   string               `json:"policy"`
+		Attempts []simulate.Refreshed `json:"attempts"`
+		Disabled stamp                `json:"disabled_at"`
+		Reason   *string              `json:"disabled_reason"`
+	}{Policy: "refresh", Attempts: list}
 	for _, a := range list {
 		if a.Disabled {
 			out.Disabled, out.Reason = a.End, &a.Reason

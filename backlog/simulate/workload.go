@@ -29,6 +29,7 @@ type Workload struct {
 
 	// Records are there instead of those that come in, if not nil.
 	Records []Record
+	Left    int // rows of a table that are none of them: no pass takes them
 }
 
 // An Outage is a time during which no attempt succeeds.
@@ -79,13 +80,13 @@ func (w *Workload) records(ctx context.Context) []Record {
 	}
 }
 
-// ReadRows makes the rows of a table the workload's records and returns how
-// many of them no pass takes, for want of a date. read calls add with each row.
-func (w *Workload) ReadRows(read func(add func(inspect.Row)) error) (left int, err error) {
+// ReadRows makes the rows of a table the workload's records, but for those that no pass
+// takes, for want of a date. read calls add with each row.
+func (w *Workload) ReadRows(read func(add func(inspect.Row)) error) error {
 	w.Records = []Record{}
-	err = read(func(r inspect.Row) {
+	err := read(func(r inspect.Row) {
 		if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
-			left++
+			w.Left++
 			return
 		}
 		w.Records = append(w.Records, Record{
@@ -94,7 +95,7 @@ func (w *Workload) ReadRows(read func(add func(inspect.Row)) error) (left int, e
 		})
 	})
 	slices.SortStableFunc(w.Records, func(a, b Record) int { return a.Inserted.Compare(b.Inserted) })
-	return left, err
+	return err
 }
 
 // seedOf makes the luck of a record its own, whatever else is in the table.
