@@ -42,51 +42,48 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 	if (len(o.IDs) > 0) == o.given() {
 		return usagef("say which records: their IDs, or one or more of --state, --tier, --cause and --older-than")
 	}
-	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun})
-	if err != nil {
+	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *app, now time.Time) error {
+		if a.again != nil {
+			return usagef("under the policy refresh a record is disabled, not dead; write to the policy's column disabled")
+		}
+		if !a.table.HasDead() {
+			return usagef("no dead status is configured; statuses.dead says which discarded records get")
+		}
+		filter, err := o.chosen(ctx, a, inspect.Discarded, now, "discarded", backlog.RowNew, backlog.RowError)
+		if err != nil {
+			return err
+		}
+		var r discardJSON
+		a.onDead, err = newOnDead(ctx, a.cfg, a.log)
+		if err = cmp.Or(err, hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead)); err == nil {
+			r.Selected, _, err = a.table.CountChosen(ctx, filter, inspect.Discarded, now, time.Time{})
+		}
+		if err != nil {
+			return err
+		}
+		calls := ""
+		if a.onDead != nil {
+			calls = ", with " + plural(r.Selected, "call") + " of on_dead"
+		}
+		may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("discard %d records%s", r.Selected, calls))
+		switch {
+		case err != nil:
+			return err
+		case may:
+			err = a.discard(ctx, filter, now, &r)
+		case o.DryRun && a.onDead != nil:
+			r.OnDead = r.Selected
+		}
+		switch {
+		case o.JSON:
+			return errors.Join(err, printJSON(g.out, r))
+		case o.DryRun:
+			g.printf("%s would be discarded%s\n", plural(r.Selected, "record"), calls)
+		default:
+			g.printf("%s discarded\n", plural(r.Discarded, "record"))
+		}
 		return err
-	}
-	defer a.close()
-	if a.again != nil {
-		return usagef("under the policy refresh a record is disabled, not dead; write to the policy's column disabled")
-	}
-	if !a.table.HasDead() {
-		return usagef("no dead status is configured; statuses.dead says which discarded records get")
-	}
-	filter, err := o.chosen(ctx, a, inspect.Discarded, now, "discarded", backlog.RowNew, backlog.RowError)
-	if err != nil {
-		return err
-	}
-	var r discardJSON
-	a.onDead, err = newOnDead(ctx, a.cfg, a.log)
-	if err = cmp.Or(err, hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead)); err == nil {
-		r.Selected, _, err = a.table.CountChosen(ctx, filter, inspect.Discarded, now, time.Time{})
-	}
-	if err != nil {
-		return err
-	}
-	calls := ""
-	if a.onDead != nil {
-		calls = ", with " + plural(r.Selected, "call") + " of on_dead"
-	}
-	may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("discard %d records%s", r.Selected, calls))
-	switch {
-	case err != nil:
-		return err
-	case may:
-		err = a.discard(ctx, filter, now, &r)
-	case o.DryRun && a.onDead != nil:
-		r.OnDead = r.Selected
-	}
-	switch {
-	case o.JSON:
-		return errors.Join(err, printJSON(g.out, r))
-	case o.DryRun:
-		g.printf("%s would be discarded%s\n", plural(r.Selected, "record"), calls)
-	default:
-		g.printf("%s discarded\n", plural(r.Discarded, "record"))
-	}
-	return err
+	})
 }
 
 // discard gives the records the dead status and counts them.

@@ -38,20 +38,17 @@ const idHelp = `
 An ID that begins with a dash stands behind --, and after all flags.`
 
 func runExplain(ctx context.Context, id string, o dataFlags, g *globals) error {
-	a, now, err := g.open(ctx, o, table.Options{ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer a.close()
-	row, err := a.find(ctx, id, now)
-	if err != nil {
-		return err
-	}
-	s := a.sheet(row, now)
-	if o.JSON {
-		return printJSON(g.out, s)
-	}
-	return printTable(g.out, s.Lines)
+	return g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *app, now time.Time) error {
+		row, err := a.find(ctx, id, now)
+		if err != nil {
+			return err
+		}
+		s := a.sheet(row, now)
+		if o.JSON {
+			return printJSON(g.out, s)
+		}
+		return printTable(g.out, s.Lines)
+	})
 }
 
 // sheet returns what is to be said of a row.

@@ -94,56 +94,51 @@ func runList(ctx context.Context, o ListOptions, g *globals) error {
 	if o.Limit == 0 {
 		return usagef("--limit: must be more than 0")
 	}
-	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer a.close()
-	filter, err := o.filter(a, inspect.Listed, now)
-	if err != nil {
-		return err
-	}
-	a.warnOfOrder(ctx, filter, now)
-	attempts, lastError := a.cfg.Table.Attempts != "", a.table.HasLastError()
-	lines := []string{"ID\tSTATUS\tAGE\tTIER\tNEXT TRY" + map[bool]string{true: "\tATTEMPTS"}[attempts] + map[bool]string{true: "\tLAST ERROR"}[lastError]}
-	before, after := `{"records":[`, o.After
-	for left := o.Limit; left > 0 && g.unsaid == nil; {
-		page, err := a.table.List(ctx, filter, now, after, left)
+	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: true}, func(a *app, now time.Time) error {
+		filter, err := o.filter(a, inspect.Listed, now)
 		if err != nil {
 			return err
 		}
-		list := each(page.Rows, func(row inspect.Row) inspect.Entry { return a.listed(row, now) })
-		switch {
-		case len(list) == 0:
-		case o.JSON:
-			b, err := json.Marshal(list)
+		a.warnOfOrder(ctx, filter, now)
+		attempts, lastError := a.cfg.Table.Attempts != "", a.table.HasLastError()
+		lines := []string{"ID\tSTATUS\tAGE\tTIER\tNEXT TRY" + map[bool]string{true: "\tATTEMPTS"}[attempts] + map[bool]string{true: "\tLAST ERROR"}[lastError]}
+		before, after := `{"records":[`, o.After
+		for left := o.Limit; left > 0 && g.unsaid == nil; {
+			page, err := a.table.List(ctx, filter, now, after, left)
 			if err != nil {
 				return err
 			}
-			g.printf("%s%s", before, b[1:len(b)-1])
-			before = ","
-		default:
-			lines = append(lines, each(list, func(e inspect.Entry) string { return e.Line(attempts, lastError, now) })...)
-			if err := printTable(g.out, lines); err != nil {
-				return err
+			list := each(page.Rows, func(row inspect.Row) inspect.Entry { return a.listed(row, now) })
+			switch {
+			case len(list) == 0:
+			case o.JSON:
+				b, err := json.Marshal(list)
+				if err != nil {
+					return err
+				}
+				g.printf("%s%s", before, b[1:len(b)-1])
+				before = ","
+			default:
+				lines = append(lines, each(list, func(e inspect.Entry) string { return e.Line(attempts, lastError, now) })...)
+				g.printf("%s", inspect.Columns(lines))
+				lines = nil
 			}
-			lines = nil
+			left -= len(list)
+			if after = page.Next; after.IsZero() {
+				break
+			}
 		}
-		left -= len(list)
-		if after = page.Next; after.IsZero() {
-			break
+		next, err := json.Marshal(placeOf(after))
+		switch {
+		case o.JSON:
+			g.printf("%s],\"next\":%s}\n", strings.TrimPrefix(before, ","), next)
+		case lines != nil:
+			g.printf("no records\n")
+		case !after.IsZero():
+			g.printf("there are more: raise --limit, or go on with --after %s\n", *placeOf(after))
 		}
-	}
-	next, err := json.Marshal(placeOf(after))
-	switch {
-	case o.JSON:
-		g.printf("%s],\"next\":%s}\n", strings.TrimPrefix(before, ","), next)
-	case lines != nil:
-		g.printf("no records\n")
-	case !after.IsZero():
-		g.printf("there are more: raise --limit, or go on with --after %s\n", *placeOf(after))
-	}
-	return err
+		return err
+	})
 }
 
 // warnOfOrder says for which records no index serves, so that a page of the list sorts all

@@ -115,12 +115,10 @@ func (g *globals) heeded(ctx context.Context, o dataFlags, state *checkpoint.Fil
 	if state.Leads(kept, time.Now()) {
 		return checkpoint.Here, nil // whether the database is there or not
 	}
-	a, _, err := g.open(ctx, o, table.Options{ReadOnly: true})
-	if err != nil {
-		return "", err
-	}
-	defer a.close()
-	leader, err = a.leader(ctx, state, kept)
+	err = g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *app, _ time.Time) (err error) {
+		leader, err = a.leader(ctx, state, kept)
+		return err
+	})
 	if leader == checkpoint.Elsewhere {
 		err = fmt.Errorf("nothing is changed: the daemon that leads does not keep %s: it runs on another machine, with another state folder, or cannot write this one; say it there", state.Path)
 	}

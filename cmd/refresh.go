@@ -69,29 +69,26 @@ func runResolve(ctx context.Context, o ResolveOptions, g *globals) error {
 	if o.Outcome == "status" && o.Reason == "" {
 		return usagef("status is a text for the customer; give it with --reason")
 	}
-	a, now, err := g.openRefresh(ctx, o.dataFlags, false)
-	if err != nil {
-		return err
-	}
-	defer a.close()
-	if a.onDead, err = newOnDead(ctx, a.cfg, a.log); err != nil {
-		return err
-	}
-	e := a.engine(func() time.Time { return now }, logging.New(a.log).Observe)
-	reasons, err := e.Resolve(ctx, []backlog.Answer{{UID: o.UID, Outcome: outcomes[o.Outcome], Text: o.Reason}})
-	if err != nil {
-		return err
-	}
-	switch {
-	case errors.Is(reasons[0], backlog.ErrConflict):
-		return fmt.Errorf("no running attempt has the UID %s: it has ended, or was superseded; nothing is changed", shown(o.UID))
-	case reasons[0] != nil:
-		return reasons[0]
-	case o.JSON:
-		return printJSON(g.out, map[string]any{"uid": o.UID, "outcome": o.Outcome, "applied": true})
-	}
-	g.printf("%s: %s\n", shown(o.UID), o.Outcome)
-	return nil
+	return g.onAttempts(ctx, o.dataFlags, false, func(a *app, now time.Time) (err error) {
+		if a.onDead, err = newOnDead(ctx, a.cfg, a.log); err != nil {
+			return err
+		}
+		e := a.engine(func() time.Time { return now }, logging.New(a.log).Observe)
+		reasons, err := e.Resolve(ctx, []backlog.Answer{{UID: o.UID, Outcome: outcomes[o.Outcome], Text: o.Reason}})
+		if err != nil {
+			return err
+		}
+		switch {
+		case errors.Is(reasons[0], backlog.ErrConflict):
+			return fmt.Errorf("no running attempt has the UID %s: it has ended, or was superseded; nothing is changed", shown(o.UID))
+		case reasons[0] != nil:
+			return reasons[0]
+		case o.JSON:
+			return printJSON(g.out, map[string]any{"uid": o.UID, "outcome": o.Outcome, "applied": true})
+		}
+		g.printf("%s: %s\n", shown(o.UID), o.Outcome)
+		return nil
+	})
 }
 
 func newAttempt(g *globals) *cobra.Command {
@@ -121,42 +118,39 @@ type attemptJSON struct {
 }
 
 func runAttempt(ctx context.Context, uid string, o dataFlags, g *globals) error {
-	a, _, err := g.openRefresh(ctx, o, true)
-	if err != nil {
+	return g.onAttempts(ctx, o, true, func(a *app, _ time.Time) error {
+		records, err := a.again.Running(ctx, []string{uid})
+		if err != nil {
+			return err
+		}
+		out := attemptJSON{UID: uid, Current: len(records) > 0}
+		text := "no longer the running attempt of any record"
+		if out.Current {
+			r := &records[0]
+			s := r.Refresh
+			out.ID, out.No, out.Started, out.Deadline = &r.Key, &s.AttemptNo, stamp(s.Started), stamp(s.Deadline)
+			text = fmt.Sprintf("attempt %d of record %s, until %s", s.AttemptNo, shown(r.Key.String()), when(s.Deadline))
+		}
+		if o.JSON {
+			err = printJSON(g.out, out)
+		} else {
+			g.printf("%s: %s\n", shown(uid), text)
+		}
+		if err == nil && !out.Current {
+			err = quietError{errors.New(text)}
+		}
 		return err
-	}
-	defer a.close()
-	records, err := a.again.Running(ctx, []string{uid})
-	if err != nil {
-		return err
-	}
-	out := attemptJSON{UID: uid, Current: len(records) > 0}
-	text := "no longer the running attempt of any record"
-	if out.Current {
-		r := &records[0]
-		s := r.Refresh
-		out.ID, out.No, out.Started, out.Deadline = &r.Key, &s.AttemptNo, stamp(s.Started), stamp(s.Deadline)
-		text = fmt.Sprintf("attempt %d of record %s, until %s", s.AttemptNo, shown(r.Key.String()), when(s.Deadline))
-	}
-	if o.JSON {
-		err = printJSON(g.out, out)
-	} else {
-		g.printf("%s: %s\n", shown(uid), text)
-	}
-	if err == nil && !out.Current {
-		err = quietError{errors.New(text)}
-	}
-	return err
+	})
 }
 
-// openRefresh opens the table for a command that is about attempts.
-func (g *globals) openRefresh(ctx context.Context, d dataFlags, readOnly bool) (*app, time.Time, error) {
-	a, now, err := g.open(ctx, d, table.Options{ReadOnly: readOnly})
-	if err == nil && a.again == nil {
-		a.close()
-		err = usagef("attempts have UIDs only with the policy refresh, and %s is configured", a.cfg.Policy.Name)
-	}
-	return a, now, err
+// onAttempts is onTable for a command that is about attempts.
+func (g *globals) onAttempts(ctx context.Context, d dataFlags, readOnly bool, do func(a *app, now time.Time) error) error {
+	return g.onTable(ctx, d, table.Options{ReadOnly: readOnly}, func(a *app, now time.Time) error {
+		if a.again == nil {
+			return usagef("attempts have UIDs only with the policy refresh, and %s is configured", a.cfg.Policy.Name)
+		}
+		return do(a, now)
+	})
 }
 
 // A singleRefresh is one of the policy refresh.

@@ -126,51 +126,48 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 	if byID && byFlag || (byID || byFlag) == o.All { // several, or nothing
 		return usagef("say which records: their IDs, or one or more of --state, --status, --tier, --cause and --older-than, or --all")
 	}
-	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun})
-	if err != nil {
-		return err
-	}
-	defer a.close()
-	known := requeueable(a.cfg, a.table.OneLane())
-	if a.again != nil {
-		known = append(known, "disabled")
-	}
-	if o.Status != "" && !slices.Contains(known, o.Status) {
-		return usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, cmp.Or(strings.Join(known, ", "), "none"))
-	}
-	filter, err := o.chosen(ctx, a, inspect.Requeued, now, "put back to new", backlog.RowDead, backlog.RowError)
-	if err != nil {
-		return err
-	}
-	filter.Status = o.Status
-	var r retryJSON
-	edge := now.Add(-a.cfg.Tiers.Widest().MaxAge)
-	if r.Selected, r.Beyond, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, edge); err != nil {
-		return err
-	}
-	may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("put %d records back to new", r.Selected))
-	if err == nil && may {
-		r.Reset, err = a.table.Requeue(ctx, filter, now)
-	}
-	if err != nil && r.Reset == 0 {
-		return err
-	}
-	if o.JSON {
-		return errors.Join(err, printJSON(g.out, r))
-	}
-	if o.DryRun {
-		g.printf("%s would be put back to new\n", plural(r.Selected, "record"))
-	} else {
-		g.printf("%s put back to new\n", plural(r.Reset, "record"))
-	}
-	if r.Beyond > 0 {
-		then := "not tried"
-		if a.table.HasDead() {
-			then = "not tried, and dead again when that tier ticks"
+	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *app, now time.Time) error {
+		known := requeueable(a.cfg, a.table.OneLane())
+		if a.again != nil {
+			known = append(known, "disabled")
 		}
-		g.printf("%d of them older than every tier reaches (%s): %s\n", r.Beyond, tiers.FormatDuration(a.cfg.Tiers.Widest().MaxAge), then)
-	}
-	return err
+		if o.Status != "" && !slices.Contains(known, o.Status) {
+			return usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, cmp.Or(strings.Join(known, ", "), "none"))
+		}
+		filter, err := o.chosen(ctx, a, inspect.Requeued, now, "put back to new", backlog.RowDead, backlog.RowError)
+		if err != nil {
+			return err
+		}
+		filter.Status = o.Status
+		var r retryJSON
+		edge := now.Add(-a.cfg.Tiers.Widest().MaxAge)
+		if r.Selected, r.Beyond, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, edge); err != nil {
+			return err
+		}
+		may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("put %d records back to new", r.Selected))
+		if err == nil && may {
+			r.Reset, err = a.table.Requeue(ctx, filter, now)
+		}
+		if err != nil && r.Reset == 0 {
+			return err
+		}
+		if o.JSON {
+			return errors.Join(err, printJSON(g.out, r))
+		}
+		if o.DryRun {
+			g.printf("%s would be put back to new\n", plural(r.Selected, "record"))
+		} else {
+			g.printf("%s put back to new\n", plural(r.Reset, "record"))
+		}
+		if r.Beyond > 0 {
+			then := "not tried"
+			if a.table.HasDead() {
+				then = "not tried, and dead again when that tier ticks"
+			}
+			g.printf("%d of them older than every tier reaches (%s): %s\n", r.Beyond, tiers.FormatDuration(a.cfg.Tiers.Widest().MaxAge), then)
+		}
+		return err
+	})
 }
 
 // requeueable returns the statuses of dead and failed records as --status takes

@@ -63,23 +63,21 @@ type statusJSON struct {
 }
 
 func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
-	a, now, err := g.open(ctx, o.dataFlags, table.Options{ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer a.close()
-	counted, err := a.status(ctx, now)
-	if err != nil {
-		return err
-	}
-	state := stateOf(a.cfg, a.log) // which may tell nothing
-	s := statusJSON{counted, state.LookBack(now, a.log, func(kept checkpoint.State) (string, error) { return a.leader(ctx, state, kept) })}
-	if o.JSON {
-		err = printJSON(g.out, s)
-	} else {
-		err = printTable(g.out, append(s.Status.Lines(), s.LookBack.Lines(now)...))
-	}
-	return cmp.Or(err, o.fail(s, now))
+	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: true}, func(a *app, now time.Time) error {
+		counted, err := a.status(ctx, now)
+		if err != nil {
+			return err
+		}
+		state := stateOf(a.cfg, a.log) // which may tell nothing
+		leader := func(kept checkpoint.State) (string, error) { return a.leader(ctx, state, kept) }
+		s := statusJSON{counted, state.LookBack(now, a.log, leader)}
+		if o.JSON {
+			err = printJSON(g.out, s)
+		} else {
+			err = printTable(g.out, append(s.Status.Lines(), s.LookBack.Lines(now)...))
+		}
+		return cmp.Or(err, o.fail(s, now))
+	})
 }
 
 func (a *app) status(ctx context.Context, now time.Time) (*inspect.Status, error) {

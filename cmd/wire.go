@@ -124,16 +124,20 @@ func apart(ahead time.Duration) string {
 
 const noDead = "no dead status is configured: a rejected record is an error like any other"
 
-// open opens the table for a command that needs no handler, and returns the time
-// that the command pretends it is.
-func (g *globals) open(ctx context.Context, d dataFlags, o table.Options) (*app, time.Time, error) {
+// onTable opens the table for a command that needs no handler, has do work on it at the
+// time that the command pretends it is, and closes it.
+func (g *globals) onTable(ctx context.Context, d dataFlags, o table.Options, do func(a *app, now time.Time) error) error {
 	_, now := d.clock()
 	cfg, err := g.load()
 	if err != nil {
-		return nil, now, err
+		return err
 	}
 	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), o, now, nil)
-	return a, now, err
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	return do(a, now)
 }
 
 // notThere is the error of a record that does not exist, or not in a state that is needed.
