@@ -150,7 +150,7 @@ func (o *OnceOptions) passOnce(
 	c := a.newChronicle(state, new(watch.Picture))
 	c.single = o.ID != ""
 	defer c.end()
-	e := a.engine(clock, newProgress(g.err, a.table, c.Observe))
+	e := a.engine(clock, newProgress(g.err, a.table.Count, c.Observe))
 	var taken map[string]bool
 	if o.Due { // another process may have run the ticks meanwhile
 		kept, _ := state.Load()

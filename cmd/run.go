@@ -82,7 +82,7 @@ func runRun(ctx context.Context, g *globals) error {
 	d := &server{
 		paused: state.PausedBy(time.Now, log),
 		g:      g, leaders: a.table, log: log, state: state, chronicle: obs, desk: desk,
-		observe: newProgress(g.err, a.table, func(ev backlog.Event) {
+		observe: newProgress(g.err, a.table.Count, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
 			}

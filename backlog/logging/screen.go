@@ -28,7 +28,7 @@ const (
 // hands every event on.
 type progress struct {
 	*Screen // its mutex guards what follows; its bar is nil: no pass is shown
-	table   counter
+	pending counter
 	next    func(backlog.Event)
 
 	tier      string // whose pass is shown
@@ -38,18 +38,16 @@ type progress struct {
 }
 
 // A counter counts the pending records of a table.
-type counter interface {
-	Count(ctx context.Context, now time.Time, ages []time.Duration) (inspect.Counts, error)
-}
+type counter func(ctx context.Context, now time.Time, ages []time.Duration) (inspect.Counts, error)
 
 // ShowPasses returns an observer that shows on w, if that is a [Screen], how far a pass
-// over the table is, and hands every event on to next.
-func ShowPasses(w io.Writer, t counter, next func(backlog.Event)) func(backlog.Event) {
+// over the table that pending counts is, and hands every event on to next.
+func ShowPasses(w io.Writer, pending counter, next func(backlog.Event)) func(backlog.Event) {
 	s, ok := w.(*Screen)
 	if !ok {
 		return next
 	}
-	return (&progress{Screen: s, table: t, next: next}).observe
+	return (&progress{Screen: s, pending: pending, next: next}).observe
 }
 
 // observe takes one event.
@@ -84,7 +82,7 @@ func (p *progress) passStarted(pass *backlog.Report) {
 
 // count tells the bar how many records there are.
 func (p *progress) count(ctx context.Context, bar *progressbar.ProgressBar, pass backlog.Report) {
-	c, err := p.table.Count(ctx, pass.Started, []time.Duration{pass.MaxAge})
+	c, err := p.pending(ctx, pass.Started, []time.Duration{pass.MaxAge})
 	if err != nil {
 		return
 	}
