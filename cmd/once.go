@@ -181,13 +181,10 @@ func (o *OnceOptions) passOnce(
 	list = c.Picture.Causes(report.Tier)
 	e.Flush(ctx) // what is left of a lost lock
 	err = errors.Join(err, a.dispatching((*dispatch).Err))
-	if release(); lost != nil {
-		if report.Stopped == backlog.StoppedLock {
-			report.Stopped = backlog.StoppedError
-		}
-		return report, list, errors.Join(err, lost)
+	if release(); lost != nil && report.Stopped == backlog.StoppedLock {
+		report.Stopped = backlog.StoppedError
 	}
-	return report, list, err
+	return report, list, errors.Join(err, lost)
 }
 
 // runPass runs the pass from the tier's resume point and keeps the next one. The ticks of
