@@ -169,11 +169,8 @@ func retrySource(ctx context.Context, g *globals, cfg *config.Config, o RetryOpt
 	if o.JSON {
 		return errors.Join(err, printJSON(g.out, n))
 	}
-	how := "given back to the queue"
-	if o.DryRun || !o.Yes {
-		how = "would be given back to the queue"
-	}
-	g.printf("%s %s\n", plural(n.Matched, "message"), how)
+	would := map[bool]string{true: "would be "}[o.DryRun || !o.Yes]
+	g.printf("%s %sgiven back to the queue\n", plural(n.Matched, "message"), would)
 	if n.Unmatched > 0 {
 		g.printf("%d left, with another error\n", n.Unmatched)
 	}
