@@ -115,10 +115,7 @@ func (a *app) introduce(level slog.Level) {
 
 // apart says how far this machine's clock is ahead of the server's.
 func apart(ahead time.Duration) string {
-	how := "ahead of"
-	if ahead < 0 {
-		how = "behind"
-	}
+	how := map[bool]string{true: "behind", false: "ahead of"}[ahead < 0]
 	return fmt.Sprintf("the clock of this machine is %v %s the database server's", ahead.Abs().Round(time.Second), how)
 }
 
@@ -346,10 +343,7 @@ func (t simulatedTable) Add(place int, r *simulate.Record) error {
 		row.Status = "ERROR"
 	}
 	if r.Inserted.IsZero() { // what a pass never takes is no record of a simulation
-		row.NullDate = "newest"
-		if r.Oldest {
-			row.NullDate = "oldest"
-		}
+		row.NullDate = map[bool]string{true: "oldest", false: "newest"}[r.Oldest]
 	}
 	return t.Insert(row)
 }
