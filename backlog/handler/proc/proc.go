@@ -114,14 +114,14 @@ func End(pid int, exited <-chan struct{}, grace time.Duration, killed <-chan str
 		select {
 		case <-exited:
 			exited = nil
+			continue
 		case <-poll.C:
+			continue
 		case <-over:
-			unix.Kill(-pid, unix.SIGKILL)
-			return
 		case <-killed:
-			unix.Kill(-pid, unix.SIGKILL)
-			return
 		}
+		unix.Kill(-pid, unix.SIGKILL)
+		return
 	}
 }
 
