@@ -100,8 +100,8 @@ func newRetry(g *globals) *cobra.Command {
 			o.IDs = ids
 			if cfg, err := g.loadAny(); err == nil && sourceOf(cfg) != nil {
 				return retrySource(c.Context(), g, cfg, o)
-			} else if o.Errors {
-				return usagef("--errors is of a source, whose failures are in an error queue: in a table, say --all or which records")
+			} else if o.Errors || o.Match != "" {
+				return usagef("--errors and --match are of a source, whose failures are in an error queue: in a table, say --all or which records")
 			}
 			return runRetry(c.Context(), o, g)
 		},

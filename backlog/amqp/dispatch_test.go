@@ -648,8 +648,8 @@ func TestRequest(t *testing.T) {
 		}
 	}
 	for _, bad := range []amqp.Delivery{{Type: requestType}, {Body: []byte("{}"), Type: requestType}, {Body: []byte(`{"id":1,"record":{}}`), Type: "else"}} {
-		if _, _, err := requestOf(&bad); err == nil {
-			t.Errorf("%s is taken", cmp.Or(string(bad.Body), "nothing"))
+		if _, _, err := requestOf(&bad); err == nil || strings.Contains(err.Error(), "%!") {
+			t.Errorf("%s: %v", cmp.Or(string(bad.Body), "nothing"), err)
 		}
 	}
 }

@@ -49,7 +49,10 @@ func NewWorker(s WorkerSettings, h backlog.Handler, concurrency int) *Worker {
 // requestOf returns the request, and what it asks for as a record. One that cannot be read
 // is an error.
 func requestOf(d *amqp.Delivery) (r backlog.Record, q request, err error) {
-	if err := json.Unmarshal(d.Body, &q); err != nil || d.Type != requestType {
+	if d.Type != requestType {
+		return r, q, fmt.Errorf("is no request of this version, but of type %q", d.Type)
+	}
+	if err := json.Unmarshal(d.Body, &q); err != nil {
 		return r, q, fmt.Errorf("is no request of this version: %w", err)
 	}
 	var id any

@@ -174,6 +174,10 @@ func TestNullDateOfARow(t *testing.T) {
 			if err := s.Insert(memory.Row{Key: key(1), Status: "NEW", NullDate: c.row}); err != nil {
 				t.Fatal(err)
 			}
+			counts, err := s.Count(t.Context(), now, []time.Duration{time.Hour, 2 * time.Hour})
+			if got, want := []int{counts.Bands[0].Fresh, counts.Bands[1].Fresh, counts.Unreadable}, map[string][]int{"newest": {1, 0, 0}, "oldest": {0, 1, 0}, "skip": {0, 0, 1}}[c.means]; err != nil || !slices.Equal(got, want) {
+				t.Errorf("table %s, row %q: counted %v, want %v (%v)", table, c.row, got, want, err)
+			}
 			narrow, wide := query(backlog.Fresh), query(backlog.Fresh)
 			narrow.Widest, wide.Widest = false, true
 			for _, q := range []backlog.Query{narrow, wide} {

@@ -251,11 +251,11 @@ func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		}
 		i, _ := slices.BinarySearch(edges, now.Sub(e.Inserted))
 		if e.Inserted.IsZero() {
-			switch {
-			case len(edges) == 0 || s.o.NullDate == "skip":
+			switch means := cmp.Or(e.NullDate, s.o.NullDate); {
+			case len(edges) == 0 || means == "skip":
 				counts.Unreadable++
 				continue
-			case s.o.NullDate == "newest":
+			case means == "newest":
 				i = 0
 			default:
 				i = len(edges) - 1
