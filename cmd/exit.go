@@ -94,12 +94,16 @@ func stopOnSignal(parent context.Context) (ctx context.Context, stop func()) {
 
 // stopAtEnd returns a context that ends at the first SIGINT, SIGTERM or signal of
 // the others, and of which hardOf tells the next SIGINT or SIGTERM. stop ends that.
+// To be told of signals takes several switches between threads, for which a once does not wait.
 func stopAtEnd(parent context.Context, others ...os.Signal) (ctx context.Context, stop func()) {
-	hard, signals, done := make(chan struct{}), make(chan os.Signal, 2), make(chan struct{})
-	ctx, cancel := context.WithCancel(context.WithValue(parent, hardKey{}, (<-chan struct{})(hard)))
-	signal.Notify(signals, append(others, os.Interrupt, syscall.SIGTERM)...)
+	h, done := hearing{make(chan struct{}), make(chan struct{})}, make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithValue(parent, hearingKey{}, h))
 	go func() {
 		defer cancel()
+		signals := make(chan os.Signal, 2)
+		signal.Notify(signals, append(others, os.Interrupt, syscall.SIGTERM)...)
+		defer signal.Stop(signals)
+		close(h.begun)
 		select {
 		case <-signals:
 			cancel()
@@ -113,27 +117,29 @@ func stopAtEnd(parent context.Context, others ...os.Signal) (ctx context.Context
 				return
 			}
 		}
-		close(hard)
+		close(h.hard)
 		select {
 		case <-time.After(hardEnd):
 			os.Exit(exitFailed)
 		case <-done:
 		}
 	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(done)
-	}
+	return ctx, func() { close(done) }
 }
 
-// hardKey is the key of the channel that hardOf returns.
-type hardKey struct{}
+// A hearing says when signals are heard, and tells the one after the first.
+type hearing struct{ begun, hard chan struct{} }
+
+type hearingKey struct{}
 
 // hardOf returns the channel that is closed by another signal after the one that
-// ends ctx; nil: there is none.
+// ends ctx; nil: there is none. From then on signals are heard.
 func hardOf(ctx context.Context) <-chan struct{} {
-	hard, _ := ctx.Value(hardKey{}).(<-chan struct{})
-	return hard
+	h, ok := ctx.Value(hearingKey{}).(hearing)
+	if ok {
+		<-h.begun
+	}
+	return h.hard
 }
 
 // surviveReaders makes the end of whoever reads our log or report an error of
