@@ -72,7 +72,7 @@ type chunk struct {
 // maxChunk is the largest chunk. It is what is dispatched in about a millisecond:
 // where handlers take microseconds that saves locks, where they take long none
 // is claimed that would be given to its handler as it was long ago.
-const maxChunk = 64
+const maxChunk = 128
 
 func newRun(ctx context.Context, e *Engine, p Pass) *run {
 	r := &run{
