@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -132,11 +133,9 @@ func (x scrape) process() {
 
 	x.at("process_start_time_seconds", x.m.started)
 	var used syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) == nil {
-		x.show("process_cpu_seconds_total", time.Duration(used.Utime.Nano()+used.Stime.Nano()).Seconds())
-	}
 	var files syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil {
+	if errors.Join(syscall.Getrusage(syscall.RUSAGE_SELF, &used), syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)) == nil {
+		x.show("process_cpu_seconds_total", time.Duration(used.Utime.Nano()+used.Stime.Nano()).Seconds())
 		x.show("process_max_fds", float64(files.Cur))
 	}
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
