@@ -50,7 +50,7 @@ func runHealth(ctx context.Context, g *globals, base string) error {
 	}
 	answer, err := client.Do(r)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; is the daemon there, and is this where its web.listen or metrics.listen is?", err)
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))

@@ -84,13 +84,12 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *watch.Pause) 
 		return errors.New("state: none keeps nothing: there is no file for a pause")
 	}
 	kept, _ := state.State() // what is no state file is replaced
-	leader := ""
-	if p != nil && sourceOf(cfg) == nil {
+	leader, was := "", kept.Current(now)
+	if (p != nil || was == nil) && sourceOf(cfg) == nil {
 		if leader, err = g.heeded(ctx, o, state, kept); err != nil {
 			return err
 		}
 	}
-	was := kept.Current(now)
 	if err := state.Change(func(s *checkpoint.State) { s.Pause = p }); err != nil {
 		return fmt.Errorf("nothing is changed: %w; say it as the user that keeps the file", err)
 	}

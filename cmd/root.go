@@ -28,6 +28,7 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/logging"
 	"backlog/backlog/logqueue"
+	"backlog/backlog/mapping"
 	"backlog/tiers"
 )
 
@@ -217,10 +218,19 @@ func flagError(c *cobra.Command, err error) error {
 		if short != "" && strings.Trim(short, "0123456789") == "" && strings.HasSuffix(c.Long, idHelp) {
 			return fmt.Errorf("unknown flag: -%s; an ID that begins with a dash stands behind --, as in: %s -- -%[1]s", short, c.CommandPath())
 		}
-		if short != "" {
+		if len(short) > 1 {
 			return fmt.Errorf("unknown flag: -%s; a name of more than one letter stands behind two dashes", aWord().FindString(short))
 		}
-		return fmt.Errorf("unknown flag: --%s", aWord().FindString(e.GetSpecifiedName()))
+		if short != "" {
+			return fmt.Errorf("unknown flag: -%s", aWord().FindString(short))
+		}
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		got := aWord().FindString(e.GetSpecifiedName())
+		if like := mapping.Near(got, names); like != "" && like != got {
+			return fmt.Errorf("unknown flag: --%s; did you mean --%s?", got, like)
+		}
+		return fmt.Errorf("unknown flag: --%s", got)
 	}
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
 		kind, ours := kindsOfFlags[e.GetFlag().Value.Type()], e.Unwrap()

@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -158,7 +159,7 @@ func (d *desk) listen() error {
 	}
 	l, err := web.Listen(set.Listen)
 	if err != nil {
-		return err
+		return fmt.Errorf("web.listen: %w", err)
 	}
 	d.serving.Go(func() {
 		if err := d.site.Serve(d.ctx, l); err != nil {

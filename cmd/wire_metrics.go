@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"cmp"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -73,7 +74,7 @@ func (d *desk) listenForMetrics() error {
 	}
 	l, err := web.Listen(address)
 	if err != nil {
-		return err
+		return fmt.Errorf("metrics.listen: %w", err)
 	}
 	open := func() bool {
 		cfg, _, _ := d.present()

@@ -53,24 +53,11 @@ var families = []family{
 	{true, "backlog_dispatched_total", "Records given to workers.", "", ""},
 	{true, "backlog_outcomes_total", "Outcomes that workers have sent, by what became of them.", "result", ""},
 	{true, "backlog_lost_attempts_total", "Records given to workers of which nothing was heard again.", "", ""},
-	{false, "go_gc_duration_seconds", "Time that the collector of garbage has stopped all else for.", "", ""},
-	{false, "go_goroutines", "Goroutines that there are.", "", ""},
-	{false, "go_info", "What Go the program was built by.", "version", ""},
-	{false, "go_memstats_alloc_bytes", "Memory of what is in use, or not collected yet.", "", ""},
-	{false, "go_memstats_alloc_bytes_total", "Memory that was ever given out.", "", ""},
-	{false, "go_memstats_heap_idle_bytes", "Memory of the heap that nothing is in.", "", ""},
-	{false, "go_memstats_heap_inuse_bytes", "Memory of the heap that something is in.", "", ""},
-	{false, "go_memstats_heap_objects", "Objects in the heap.", "", ""},
-	{false, "go_memstats_heap_released_bytes", "Memory of the heap that the system has back.", "", ""},
-	{false, "go_memstats_last_gc_time_seconds", "When garbage was last collected.", "", ""},
-	{false, "go_memstats_next_gc_bytes", "At what size of the heap garbage is collected next.", "", ""},
-	{false, "go_memstats_stack_inuse_bytes", "Memory of stacks.", "", ""},
-	{false, "go_memstats_sys_bytes", "Memory that the system has given.", "", ""},
-	{false, "go_threads", "Threads of the system that were made.", "", ""},
-	{false, "process_cpu_seconds_total", "Time of processors that was used.", "", ""},
-	{false, "process_max_fds", "Files that can be open.", "", ""},
-	{false, "process_open_fds", "Files that are open.", "", ""},
-	{false, "process_resident_memory_bytes", "Memory that is in RAM.", "", ""},
-	{false, "process_start_time_seconds", "When the process began.", "", ""},
-	{false, "process_virtual_memory_bytes", "Memory by addresses.", "", ""},
 }
+
+// ofProcess are metrics of any program in Go, by the names that Prometheus' own client has
+// for them.
+const ofProcess = `go_gc_duration_seconds go_goroutines go_info go_threads go_memstats_alloc_bytes go_memstats_alloc_bytes_total
+	go_memstats_heap_idle_bytes go_memstats_heap_inuse_bytes go_memstats_heap_objects go_memstats_heap_released_bytes
+	go_memstats_last_gc_time_seconds go_memstats_next_gc_bytes go_memstats_stack_inuse_bytes go_memstats_sys_bytes
+	process_cpu_seconds_total process_max_fds process_open_fds process_resident_memory_bytes process_start_time_seconds process_virtual_memory_bytes`

@@ -99,6 +99,9 @@ func New(o Options) *Metrics {
 			m.counts[[2]string{f.name, strings.Trim(value, "-")}] = new(atomic.Int64)
 		}
 	}
+	for name := range strings.FieldsSeq(ofProcess) {
+		m.families[name] = family{name: name, help: "As of any program in Go.", labels: "version"}
+	}
 	m.took = newHistogram(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600)
 	m.other.tally = newTally()
 	m.tiers.Store(new(map[string]*tier))
