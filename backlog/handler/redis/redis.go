@@ -3,6 +3,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -98,27 +99,8 @@ func (s *Settings) address() (address string, err error) {
 	return address, nil
 }
 
-// pool returns connections, which are made when they are used.
-func (s *Settings) pool() *redis.Pool {
-	options := []redis.DialOption{
-		redis.DialContextFunc(dial), redis.DialTLSHandshakeTimeout(wait), redis.DialReadTimeout(wait),
-		redis.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}),
-	}
-	return &redis.Pool{
-		MaxIdle:     16,
-		DialContext: func(ctx context.Context) (redis.Conn, error) { return redis.DialURLContext(ctx, s.URL, options...) },
-		// What was sent may have been done: an answer that got lost must not push a request
-		// twice. So a connection that may have ended meanwhile is asked before.
-		TestOnBorrowContext: func(ctx context.Context, c redis.Conn, used time.Time) (err error) {
-			if time.Since(used) > time.Second {
-				_, err = redis.DoContext(c, ctx, "PING")
-			}
-			return err
-		},
-	}
-}
-
-// wait is how long a Redis may take to let somebody in, to answer or to read.
+// wait is how long a Redis may take to let somebody in, and to go on with an answer or with
+// reading.
 const wait = 3 * time.Second
 
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -126,13 +108,17 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn{c}, err
 }
 
-// A conn writes within wait. redigo has a time for whole commands only.
+// A conn waits for each part of what is read or written. redigo has a time for the whole, for
+// which a hundred long answers may be too long.
 type conn struct{ net.Conn }
 
+func (c conn) Read(p []byte) (int, error) {
+	_ = c.SetReadDeadline(time.Now().Add(wait)) // else Read fails as well
+	return c.Conn.Read(p)
+}
+
 func (c conn) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(wait)); err != nil {
-		return 0, err
-	}
+	_ = c.SetWriteDeadline(time.Now().Add(wait))
 	return c.Conn.Write(p)
 }
 
@@ -156,7 +142,7 @@ type Handler struct {
 	Log *slog.Logger // gets what is pushed, at DEBUG, and warnings of answers; nil: none
 
 	once sync.Once // for what is next
-	pool *redis.Pool
+	idle *redis.Pool
 
 	deafness atomic.Value // the text of the error of the last Collect
 }
@@ -252,25 +238,46 @@ func (h *Handler) request(r *backlog.Record) ([]byte, error) {
 	return req.ColumnsJSON()
 }
 
+// pool returns the connections, which are made when they are used.
+func (h *Handler) pool() *redis.Pool {
+	h.once.Do(func() {
+		h.idle = &redis.Pool{MaxIdle: 16}
+		h.idle.DialContext = func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialURLContext(ctx, h.URL, redis.DialContextFunc(dial), redis.DialTLSHandshakeTimeout(wait), redis.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
+		}
+		// What was sent may have been done: an answer that got lost must not push a request
+		// twice. So a connection that may have ended meanwhile is asked before.
+		h.idle.TestOnBorrowContext = func(ctx context.Context, c redis.Conn, used time.Time) (err error) {
+			if time.Since(used) > time.Second {
+				_, err = redis.DoContext(c, ctx, "PING")
+			}
+			return err
+		}
+	})
+	return h.idle
+}
+
 // do sends commands and returns the answer to the last.
 func (h *Handler) do(ctx context.Context, commands ...redis.Args) (answer any, err error) {
 	if _, err := h.address(); err != nil {
 		return nil, fmt.Errorf("redis: url: %w", err)
 	}
-	h.once.Do(func() { h.pool = h.Settings.pool() })
-	c, err := h.pool.GetContext(ctx)
+	c, err := h.pool().GetContext(ctx)
 	if err != nil {
 		return nil, h.worded(err)
 	}
 	defer c.Close()
-	last := len(commands) - 1
-	for _, command := range commands[:last] {
-		if err := c.Send(command[0].(string), command[1:]...); err != nil {
+	for i, args := range commands {
+		if name := args[0].(string); i < len(commands)-1 {
+			err = c.Send(name, args[1:]...)
+		} else {
+			answer, err = redis.DoContext(c, ctx, name, args[1:]...)
+		}
+		if err != nil {
 			return nil, h.worded(err)
 		}
 	}
-	answer, err = redis.DoContext(c, ctx, commands[last][0].(string), commands[last][1:]...)
-	return answer, h.worded(err)
+	return answer, nil
 }
 
 // worded returns an error with the place, and a hint where the Redis says nothing.
@@ -286,13 +293,7 @@ func (h *Handler) worded(err error) error {
 }
 
 // Close closes the connections.
-func (h *Handler) Close() error {
-	h.once.Do(func() {})
-	if h.pool == nil {
-		return nil
-	}
-	return h.pool.Close()
-}
+func (h *Handler) Close() error { return h.pool().Close() }
 
 // batch is how many answers are read at once.
 const batch = 100
@@ -331,20 +332,23 @@ func (h *Handler) deaf(ctx context.Context, err error) {
 }
 
 // remove removes items that were read. Each is removed by what it says: who collects
-// at the same time removes none that was not seen.
-func (h *Handler) remove(ctx context.Context, items, bad []string) error {
-	var commands []redis.Args
+// at the same time removes none that was not seen. What is no answer stays where it cannot
+// be moved.
+func (h *Handler) remove(ctx context.Context, items, bad []string) (err error) {
 	if len(bad) > 0 {
-		commands = append(commands, redis.Args{"RPUSH", h.Output + badSuffix}.AddFlat(bad))
+		_, err = h.do(ctx, redis.Args{"RPUSH", h.Output + badSuffix}.AddFlat(bad))
+		if err == nil && h.Log != nil {
+			h.Log.WarnContext(ctx, fmt.Sprintf("%s has what is no answer; it is in %s now", h.Output, h.Output+badSuffix), "n", len(bad), "first", backlog.Beginning(bad[0], 200))
+		}
 	}
+	var commands []redis.Args
 	for _, item := range items {
-		commands = append(commands, redis.Args{"LREM", h.Output, 1, item})
+		if err == nil || !slices.Contains(bad, item) {
+			commands = append(commands, redis.Args{"LREM", h.Output, 1, item})
+		}
 	}
-	_, err := h.do(ctx, commands...)
-	if len(bad) > 0 && err == nil && h.Log != nil {
-		h.Log.WarnContext(ctx, fmt.Sprintf("%s has what is no answer; it is in %s now", h.Output, h.Output+badSuffix), "n", len(bad), "first", backlog.Beginning(bad[0], 200))
-	}
-	return err
+	_, left := h.do(ctx, commands...)
+	return cmp.Or(err, left)
 }
 
 // warn logs answers that were dropped.

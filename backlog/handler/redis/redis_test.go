@@ -201,6 +201,27 @@ func TestRedisCollects(t *testing.T) {
 	}
 }
 
+// What is no answer stays where it cannot be moved, and keeps no answer from being read.
+func TestRedisCannotMove(t *testing.T) {
+	l := newLists(t, testserver.RedisURL(t), nil)
+	l.connect(t, l.handler.URL)
+	if _, err := l.Do("SET", l.handler.Output+"-bad", "no list"); err != nil {
+		t.Fatal(err)
+	}
+	l.push(t, l.handler.Output, []string{"garbage", `{"attempt_uid":"a","type":"success"}`})
+	to := &told{running: map[string]bool{"a": true}}
+	if err := l.handler.Collect(t.Context(), to.tell); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") || len(to.answers) != 1 {
+		t.Errorf("told %v, error %v", to.answers, err)
+	}
+	if got := l.all(t, l.handler.Output); !slices.Equal(got, []string{"garbage"}) {
+		t.Errorf("left: %q", got)
+	}
+	_, _ = l.Do("DEL", l.handler.Output+"-bad")
+	if err := l.handler.Collect(t.Context(), to.tell); err != nil || !slices.Equal(l.all(t, l.handler.Output+"-bad"), []string{"garbage"}) {
+		t.Errorf("moved: %q, %v", l.all(t, l.handler.Output+"-bad"), err)
+	}
+}
+
 // TestRedisKeepsAnswers shows that answers stay where nobody could be told of them.
 func TestRedisKeepsAnswers(t *testing.T) {
 	l := newLists(t, testserver.RedisURL(t), nil)
