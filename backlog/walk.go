@@ -377,11 +377,7 @@ type reader struct {
 // send sends the pages that are left.
 func (r *reader) send(pages chan<- readPage) {
 	defer close(pages)
-	for {
-		p, ok := r.read()
-		if !ok {
-			return
-		}
+	for p, ok := r.read(); ok; p, ok = r.read() {
 		select {
 		case pages <- p: // it was taken when the page before it was used up
 		case <-r.ctx.Done():
@@ -398,11 +394,8 @@ func (r *reader) send(pages chan<- readPage) {
 // read reads the next page, and reports whether it did before the end of ctx.
 func (r *reader) read() (readPage, bool) {
 	run, s := r.lane.w.r, r.sections[r.section]
-	e := run.e
-	q := Query{
-		Lane: r.lane.lane, Now: run.pass.Now, Since: run.pass.since(), Widest: run.pass.Widest,
-		After: r.after, Until: s.until, Limit: r.limit,
-	}
+	e, pass := run.e, &run.pass
+	q := Query{Lane: r.lane.lane, Now: pass.Now, Since: pass.since(), Widest: pass.Widest, After: r.after, Until: s.until, Limit: r.limit}
 	p := readPage{age: e.flights.Open(), section: r.section, chunk: r.present.chunk}
 	p.Page, p.err = ask(r.ctx, e, func() (Page, error) { return e.Store.Pending(r.ctx, q) })
 	if r.ctx.Err() != nil {

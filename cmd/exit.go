@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -124,7 +125,7 @@ func stopAtEnd(parent context.Context, others ...os.Signal) (ctx context.Context
 		case <-done:
 		}
 	}()
-	return ctx, func() { close(done) }
+	return ctx, sync.OnceFunc(func() { close(done) })
 }
 
 // A hearing says when signals are heard, and tells the one after the first.

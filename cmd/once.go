@@ -106,6 +106,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, new(*table.Problem)):
 		return err // nothing was begun
 	}
+	stop() // who does not read the report may end it
 	return o.end(g, cmp.Or(o.ID, p.Tier), report, list, err)
 }
 

@@ -218,11 +218,9 @@ func flagError(c *cobra.Command, err error) error {
 		if short != "" && strings.Trim(short, "0123456789") == "" && strings.HasSuffix(c.Long, idHelp) {
 			return fmt.Errorf("unknown flag: -%s; an ID that begins with a dash stands behind --, as in: %s -- -%[1]s", short, c.CommandPath())
 		}
-		if len(short) > 1 {
-			return fmt.Errorf("unknown flag: -%s; a name of more than one letter stands behind two dashes", aWord().FindString(short))
-		}
 		if short != "" {
-			return fmt.Errorf("unknown flag: -%s", aWord().FindString(short))
+			hint := map[bool]string{true: "; a name of more than one letter stands behind two dashes"}[len(short) > 1]
+			return fmt.Errorf("unknown flag: -%s%s", aWord().FindString(short), hint)
 		}
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"backlog/backlog"
@@ -52,11 +55,18 @@ func runSource(ctx context.Context, g *globals, cfg *config.Config) error {
 	ctx, stop := stopAtEnd(ctx)
 	defer stop()
 	surviveReaders()
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP) // which would end it in the middle of its handlers
 	a, err := g.wireSource(ctx, cfg, 0)
 	if err != nil {
 		return err
 	}
 	defer a.close()
+	go func() {
+		for range hup {
+			a.log.Warn("nothing is read again: messages are taken as the configuration was at the start; restart for another")
+		}
+	}()
 	return a.serve(ctx, g)
 }
 
@@ -83,6 +93,7 @@ func onceSource(ctx context.Context, g *globals, cfg *config.Config, o OnceOptio
 	}
 	obs := logging.New(a.log)
 	report, err := a.engine(nil, obs.Observe).Pass(ctx, backlog.Pass{Tier: a.source.Queue, MaxAge: anyMessage})
+	stop()
 	return o.end(g, a.source.Queue, report, obs.Picture.Causes(report.Tier), err)
 }
 

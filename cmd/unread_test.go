@@ -85,3 +85,30 @@ func TestOnceWithLogNobodyReads(t *testing.T) {
 		t.Errorf("the report is %q, want %q", out.String(), want)
 	}
 }
+
+// A report that nobody reads is waited for, but by nobody who says that it may end.
+func TestOnceWithReportNobodyReads(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "backlog", map[string]string{"schedule.yaml": "handler: {exec: ['true']}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n"})
+	s.mustRun("init", "--create-table")
+	s.sql("INSERT INTO BACKLOG (id) VALUES (1)")
+	_, w := fullPipe(t)
+	c := s.command("once", "--max-age", "1d")
+	c.Stdout = w
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	t.Cleanup(func() { c.Process.Kill() })
+	if !eventually(func() bool { return strings.Contains(s.rows("SELECT status FROM BACKLOG"), "SUCCESS") }) {
+		t.Fatal("the record is not handled")
+	}
+	s.mustRun("once", "--max-age", "1d", "--wait", "10s") // when the other's pass has ended
+	c.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("SIGTERM does not end it")
+	}
+}

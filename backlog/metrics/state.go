@@ -3,6 +3,7 @@ package metrics
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"backlog/backlog"
@@ -67,11 +68,7 @@ func (x scrape) backlog() {
 	}
 	x.at("backlog_pause_until_timestamp_seconds", s.PauseUntil)
 	for key, n := range m.counts {
-		var labels []string
-		if key[1] != "" {
-			labels = key[1:]
-		}
-		x.show(key[0], float64(n.Load()), labels...)
+		x.show(key[0], float64(n.Load()), strings.Fields(key[1])...)
 	}
 	for class := 2; class < len(s.Answers); class++ {
 		x.show("backlog_web_requests_total", float64(s.Answers[class]), strconv.Itoa(class)+"xx")
