@@ -368,7 +368,7 @@ type reader struct {
 	lane     *lane
 	sections []section
 	section  int
-	after    Cursor // which the next page begins
+	after    Cursor // the next page begins behind it
 	limit    int
 	present  readPage  // which is being dispatched
 	since    time.Time // when that began
