@@ -95,7 +95,7 @@ func stopOnSignal(parent context.Context) (ctx context.Context, stop func()) {
 
 // stopAtEnd returns a context that ends at the first SIGINT, SIGTERM or signal of
 // the others, and of which hardOf tells the next SIGINT or SIGTERM. stop ends that.
-// To be told of signals takes several switches between threads, for which a once does not wait.
+// To be told of signals takes several switches between threads: hardOf waits for them.
 func stopAtEnd(parent context.Context, others ...os.Signal) (ctx context.Context, stop func()) {
 	h, done := hearing{make(chan struct{}), make(chan struct{})}, make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithValue(parent, hearingKey{}, h))

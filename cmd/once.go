@@ -63,12 +63,14 @@ func newOnce(g *globals) *cobra.Command {
 
 func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	clock, now := o.clock()
+	ctx, stop := stopOnSignal(ctx) // beside the loading of the configuration
+	defer stop()
 	cfg, err := g.loadAny()
 	if err != nil {
 		return err
 	}
 	if sourceOf(cfg) != nil {
-		return onceSource(ctx, g, cfg, o)
+		return onceSource(ctx, stop, g, cfg, o)
 	}
 	if o.MaxRecords < 0 {
 		return usagef("--max-records: must not be negative")
@@ -85,8 +87,6 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 			return err
 		}
 	}
-	ctx, stop := stopOnSignal(ctx)
-	defer stop()
 	if o.DryRun {
 		return o.dryRun(ctx, g, cfg, log, p)
 	}

@@ -71,7 +71,7 @@ func runSource(ctx context.Context, g *globals, cfg *config.Config) error {
 }
 
 // onceSource takes the messages that are ready, at most so many.
-func onceSource(ctx context.Context, g *globals, cfg *config.Config, o OnceOptions) error {
+func onceSource(ctx context.Context, stop func(), g *globals, cfg *config.Config, o OnceOptions) error {
 	switch {
 	case o.DryRun:
 		return usagef("--dry-run: a queue cannot be looked at without changing it; `backlog status` counts its messages")
@@ -80,8 +80,6 @@ func onceSource(ctx context.Context, g *globals, cfg *config.Config, o OnceOptio
 	case o.MaxRecords <= 0:
 		return usagef("say how many messages to take at most: --max-records 100")
 	}
-	ctx, stop := stopOnSignal(ctx)
-	defer stop()
 	surviveReaders()
 	a, err := g.wireSource(ctx, cfg, o.MaxRecords)
 	if err != nil {

@@ -158,7 +158,7 @@ func (a *app) find(ctx context.Context, id string, now time.Time) (inspect.Row, 
 func (g *globals) wireTable(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options, now time.Time, db *table.DB,
 ) (a *app, err error) {
-	a = &app{cfg: cfg, log: log, db: db, shared: db != nil}
+	a = &app{cfg: cfg, log: log, db: db, shared: db != nil, hard: hardOf(ctx)}
 	if db == nil {
 		if a.db, err = openDatabase(ctx, cfg.Database, o); err != nil {
 			return nil, err
@@ -183,7 +183,6 @@ func (g *globals) wireTable(
 	}
 	a.table = t
 	a.again, _ = a.store.(*refresh.Store)
-	a.hard = hardOf(ctx) // handlers may begin now
 	return a, nil
 }
 
