@@ -291,6 +291,7 @@ func TestBrowserLives(t *testing.T) {
 	if said := eval[string](b, `document.getElementById('said').textContent`); said != "" {
 		t.Errorf("within 30 s the live region says %q", said)
 	}
+	counted(98764, "h1", "98,764") // before the clock: what is there then is said
 	eval[string](b, `(() => { ahead = 30000; return '' })()`)
 	counted(98764, "#said", "98,764")
 	counted(98763, "h1", "98,763")
