@@ -114,8 +114,7 @@ func (m *Metrics) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case room <- struct{}{}:
-			text := m.scrape()
-			<-room // before a slow reader
+			text := m.scrape(func() { <-room }) // before a slow reader has it
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 			_, _ = io.WriteString(w, text)
 		default:

@@ -311,6 +311,31 @@ func TestTierCalledBeyond(t *testing.T) {
 	w.want(t, "backlog_concurrency", "4")
 }
 
+// A scrape that panics keeps no place of another.
+func TestPanic(t *testing.T) {
+	broken := true
+	m := metrics.New(metrics.Options{Now: time.Now, State: func() (s metrics.State) {
+		if broken {
+			panic("broken")
+		}
+		return s
+	}})
+	handler := m.Handler()
+	ask := func() int {
+		defer func() { _ = recover() }() // as net/http does
+		r := httptest.NewRecorder()
+		handler.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return r.Code
+	}
+	for range 3 {
+		ask()
+	}
+	broken = false
+	if code := ask(); code != http.StatusOK {
+		t.Errorf("want a scrape after three that panicked, got %d", code)
+	}
+}
+
 // Names are written as the format wants them.
 func TestEscapes(t *testing.T) {
 	w := newWorld(metrics.Options{})

@@ -42,8 +42,10 @@ func (x scrape) at(name string, t time.Time, labels ...string) {
 	}
 }
 
-// scrape returns what there is, in the text format of Prometheus.
-func (m *Metrics) scrape() string {
+// scrape returns what there is, in the text format of Prometheus. done is called at its
+// end, also that by a panic.
+func (m *Metrics) scrape(done func()) string {
+	defer done()
 	x := scrape{m, make(map[string][]string)}
 	x.process()
 	x.backlog()
