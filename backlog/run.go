@@ -123,6 +123,7 @@ func (r *run) do() {
 		r.expire(r.stop)
 	}
 	r.hands.Store(1)
+	r.refill() // the database is asked on a stack that is deep already; a worker's would have to grow for it
 	r.workers.Go(r.worker)
 	r.workers.Wait()
 	r.walk.finish()
