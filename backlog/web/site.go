@@ -120,16 +120,14 @@ type route struct {
 }
 
 // routes are by path below the prefix and method; HEAD is GET. A path may end with {}.
-var routes map[string]map[string]route
-
-func init() {
+var routes = sync.OnceValue(func() map[string]map[string]route {
 	see := func(page string, f func(*visit) (any, error)) map[string]route {
 		return map[string]route{http.MethodGet: {need: Read, page: page, show: f}}
 	}
 	act := func(f func(*visit) (any, error)) map[string]route {
 		return map[string]route{http.MethodPost: {need: Full, acts: true, page: "confirm", show: f}}
 	}
-	routes = map[string]map[string]route{
+	list := map[string]map[string]route{
 		"/healthz":   {http.MethodGet: {probe: true, serve: (*visit).healthz}},
 		"/readyz":    {http.MethodGet: {probe: true, serve: (*visit).readyz}},
 		"/metrics":   {http.MethodGet: {need: Read, probe: true, serve: (*visit).metrics}},
@@ -158,18 +156,19 @@ func init() {
 		"/api/v1/resolve":  {http.MethodPost: {need: Full, show: (*visit).resolve}},
 	}
 	for _, name := range []string{"passes", "causes", "records", "retry", "pause", "resume"} { // pages that the API has, too
-		routes["/api/v1/"+name] = routes["/"+name]
+		list["/api/v1/"+name] = list["/"+name]
 	}
-	routes["/schedule"][http.MethodPost] = routes["/schedule"][http.MethodGet]
-}
+	list["/schedule"][http.MethodPost] = list["/schedule"][http.MethodGet]
+	return list
+})
 
 // find returns the routes of a path, and what stands for {} in it.
 func find(path string) (map[string]route, string) {
-	if m, ok := routes[path]; ok {
+	if m, ok := routes()[path]; ok {
 		return m, ""
 	}
 	i := strings.LastIndexByte(path, '/') + 1
-	return routes[path[:i]+"{}"], path[i:]
+	return routes()[path[:i]+"{}"], path[i:]
 }
 
 // ServeHTTP implements [http.Handler].
