@@ -11,8 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/text/encoding/charmap"
-
 	"backlog/backlog/table/db"
 )
 
@@ -133,8 +131,10 @@ func takes(charset string) func(rune) bool {
 		return nil
 	case "utf8", "utf8mb3", "ucs2":
 		return func(r rune) bool { return r <= 0xFFFF }
-	case "latin1": // of the name's meaning elsewhere only nearly
-		return func(r rune) bool { _, ok := charmap.Windows1252.EncodeRune(r); return ok }
+	case "latin1": // which is Windows-1252 here
+		return func(r rune) bool {
+			return r < 0x80 || r >= 0xA0 && r <= 0xFF || strings.ContainsRune("€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ", r)
+		}
 	}
 	return func(r rune) bool { return r < utf8.RuneSelf }
 }
