@@ -284,7 +284,7 @@ func TestStatusesOfTheSameValue(t *testing.T) {
 			plain, url := newDatabase(t, kind)
 			typ, fresh, failed := "int", []mapping.Value{text("0"), quoted("0")}, []mapping.Value{text("1"), quoted("1")}
 			if kind == "postgres" {
-				typ, fresh, failed = "boolean", []mapping.Value{text("false")}, []mapping.Value{text("true")}
+				typ, fresh, failed = "boolean", []mapping.Value{text("false"), quoted("false")}, []mapping.Value{text("true"), quoted("True")}
 			}
 			for _, s := range []string{
 				"CREATE TABLE jobs (id int PRIMARY KEY, status " + typ + ", date_inserted varchar(30))",

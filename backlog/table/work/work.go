@@ -149,10 +149,6 @@ func (p param) value(r *backlog.Record) any {
 	return r.Values[p.at]
 }
 
-func (s *step) args(r *backlog.Record) []any {
-	return db.Mapped(s.from, func(p param) any { return p.value(r) })
-}
-
 // Steps returns how many statements there are and the columns that they have
 // for parameters, each once.
 func (w *SQLHandler) Steps() (n int, parameters []string) {
@@ -227,7 +223,7 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) err
 		if logged {
 			s.show(&sent, i+1, r)
 		}
-		n, err := w.prepared.Exec(ctx, tx, s.text, s.args(r))
+		n, err := w.prepared.Exec(ctx, tx, s.text, db.Mapped(s.from, func(p param) any { return p.value(r) }))
 		if err == nil && n == 0 && s.changes && !w.allowZeroRows {
 			err = errNoRow
 		}
