@@ -52,15 +52,15 @@ func TestLinesInsteadOfAnAnswer(t *testing.T) {
 		{"exit 3", `echo 'no database' >&2; exit 3`, "the worker ended before it answered (exit status 3): no database"},
 		{"half a reply", `printf '{"attempt'; exit 0`, `the worker ended before it answered (exit status 0), its last line has no end: "{\"attempt"`},
 		{"killed", `kill -KILL $$`, "the worker ended before it answered (killed by signal: killed)"},
-		{"input closed", `exec <&-; sleep 1000`, "timed out after 200ms: the worker answered nothing (does it flush its output?)"},
-		{"output closed", `exec >&-; sleep 1000`, "timed out after 200ms: the worker answered nothing (does it flush its output?)"},
-		{"silent", `echo waiting >&2; sleep 1000`, "timed out after 200ms: the worker answered nothing (does it flush its output?): waiting"},
+		{"input closed", `exec <&-; sleep 1000`, "timed out after 2s: the worker answered nothing (does it flush its output?)"},
+		{"output closed", `exec >&-; sleep 1000`, "timed out after 2s: the worker answered nothing (does it flush its output?)"},
+		{"silent", `echo waiting >&2; sleep 1000`, "timed out after 2s: the worker answered nothing (does it flush its output?): waiting"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			l := &lines.Handler{Settings: lines.Settings{Command: once(t, tt.body)}, Grace: 50 * time.Millisecond}
 			if strings.HasPrefix(tt.text, "timed out") {
-				l.Timeout = 200 * time.Millisecond
+				l.Timeout = 2 * time.Second // by then the worker has begun on a busy machine, too
 			}
 			newLines(t, l)
 			err := get(t, handleAsync(t.Context(), l, handlertest.NewRecord()))
