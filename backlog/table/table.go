@@ -324,7 +324,6 @@ func (r *resolver) writable(setting, name string) *column {
 
 // typed is the value as the column has it.
 func (r *resolver) typed(setting string, col *column, v mapping.Value) any {
-	v.Quoted = v.Quoted && (col.Class != db.Boolean || r.t.text.True != "TRUE") // else it can be no text
 	value, err := col.Typed(v)
 	if err != nil {
 		r.refuse(fmt.Sprintf("give %s a value that the column can hold", setting), "%s: %v", setting, err)

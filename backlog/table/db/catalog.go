@@ -70,6 +70,7 @@ type Column struct {
 	NotNull   bool
 	Generated bool
 	JSON      bool
+	Truth     bool // it holds true and false alone, no text
 
 	Octets  int             // of text, in bytes of UTF-8 at most; 0: no limit
 	Holds   func(rune) bool // of text: whether it takes the character; nil: it takes all
@@ -238,7 +239,7 @@ func (c *Column) Typed(v mapping.Value) (any, error) {
 func (c *Column) converted(v mapping.Value) (any, error) {
 	t := strings.TrimSpace(v.Text)
 	truth, isTruth := map[string]int64{"true": 1, "false": 0}[strings.ToLower(t)]
-	isTruth = isTruth && !v.Quoted
+	isTruth = isTruth && (!v.Quoted || c.Truth)
 	whole, notWhole := strconv.ParseInt(t, 10, 64)
 	_, notUnsigned := strconv.ParseUint(t, 10, 64)
 	number, isNumber := ParseDecimal(t)

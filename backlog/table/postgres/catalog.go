@@ -106,7 +106,7 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 		base, array := r["base"], r.Is("list")
 		col := db.Column{
 			Name: r["name"], Decl: r["decl"], Class: cmp.Or(classes[base], db.Textual), Length: r.Int("length"), Domain: r["domain"], NotNull: r.Is("strict"), Generated: r.Is("generated"),
-			JSON: base == "json" || base == "jsonb" || array, Time: calendar(r["decl"]),
+			JSON: base == "json" || base == "jsonb" || array, Truth: base == "bool", Time: calendar(r["decl"]),
 		}
 		if r.Is("ascii") { // which other characters it takes is not known
 			col.Holds = func(r rune) bool { return r < utf8.RuneSelf }
