@@ -62,7 +62,7 @@ func (s *Settings) Check(fail func(field, problem string)) {
 	case s.Listen == "" || strings.HasPrefix(s.Listen, "unix:") && s.Listen != "unix:":
 	case err != nil || unknown != nil:
 		fail("listen", "must be an address such as 127.0.0.1:8080 or unix:/run/backlog/web.sock")
-	case host != "localhost" && !net.ParseIP(host).IsLoopback() && s.TLS.Cert == "" && !s.BehindProxy:
+	case !loopback(host) && s.TLS.Cert == "" && !s.BehindProxy:
 		fail("listen", "is reached from other machines, and the token would cross the network in the clear; "+
 			"add tls: {cert: …, key: …}, or behind_proxy: true if a proxy ends TLS, or listen on 127.0.0.1")
 	}
@@ -78,6 +78,8 @@ func (s *Settings) Check(fail func(field, problem string)) {
 		fail("path_prefix", "must be / or a path such as /backlog, without a slash at its end")
 	}
 }
+
+func loopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 // secure reports whether browsers reach the site by TLS.
 func (s *Settings) secure() bool { return s.TLS.Cert != "" || s.BehindProxy }
