@@ -18,7 +18,7 @@ const nobody = 65534
 func newPrivateShop(t *testing.T, files map[string]string) *shop {
 	t.Helper()
 	if os.Getuid() != 0 {
-		return newShop(t, "backlog", files)
+		return newShop(t, files)
 	}
 	// Where the test keeps its own files others may not look.
 	dir, err := os.MkdirTemp("/tmp", "backlog-access-")

@@ -13,7 +13,7 @@ func TestAwayAtStart(t *testing.T) {
 	for _, mode := range []string{"DELETE", "WAL"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, "backlog", map[string]string{
+			s := newShop(t, map[string]string{
 				"schedule.yaml": "handler: {exec: ['true']}\nstate: none\nlog: {format: json}\ntiers: [{max_age: 1d, every: 1h}]\n",
 			})
 			s.mustRun("init", "--create-table")
@@ -80,7 +80,7 @@ func TestReaderGone(t *testing.T) {
 	for _, args := range []string{"once --max-age 1d", "run"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, "backlog", map[string]string{
+			s := newShop(t, map[string]string{
 				"schedule.yaml": "handler: {exec: [./handler.sh], concurrency: 1}\nstate: none\ntiers: [{max_age: 1d, every: 1s}]\n",
 				"handler.sh":    "#!/bin/sh\nyes 2>>yes.log | head -n 1 >/dev/null\nexit 1\n",
 			})

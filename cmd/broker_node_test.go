@@ -115,7 +115,6 @@ func TestBrokerCluster(t *testing.T) {
 		return // it takes minutes
 	}
 	t.Parallel()
-	program := build(t)
 	nodes := newNodes(t, 3)
 	var urls []string
 	for i, n := range nodes {
@@ -127,11 +126,11 @@ func TestBrokerCluster(t *testing.T) {
 		}
 	}
 	list := "[" + strings.Join(urls, ", ") + "]"
-	m := millOf(t, program, "messages", "quorum: true, url: "+list, ", queues: quorum")
+	m := millOf(t, "messages", "quorum: true, url: "+list, ", queues: quorum")
 	m.dial(nodes[0].url().String())
 	m.mustRun("init")
 	source := m.start("run")
-	w := worksOf(t, program, "rows", list, map[string]string{"worker.yaml": list})
+	w := worksOf(t, "rows", list, map[string]string{"worker.yaml": list})
 	daemon := w.start("run")
 	w.work(2)
 	give := func() {

@@ -38,7 +38,7 @@ const stageQueue = "stage"
 func newStage(t *testing.T, broker *url.URL, ctl func(...string) string, more string, hosts ...string) *stage {
 	t.Helper()
 	s := &stage{
-		shop: newShop(t, build(t), map[string]string{"handler.sh": stageHandler}), ctl: ctl, broker: broker,
+		shop: newShop(t, map[string]string{"handler.sh": stageHandler}), ctl: ctl, broker: broker,
 		user: testserver.Name("test-"), vhost: broker.Path[1:], from: make(map[*daemon]int),
 	}
 	ctl("add_user", s.user, "word")
@@ -294,11 +294,10 @@ func TestBrokerFaults(t *testing.T) {
 // what was on its way.
 func TestBrokerLogUnread(t *testing.T) {
 	t.Parallel()
-	program := build(t)
 	u, ctl := testserver.RabbitMQVhost(t)
 	sums := newAccount(t)
 	cut := func() { ctl("close_all_connections", "--vhost", u.Path[1:], "for a test") }
-	m := newMill(t, program, u.String(), u.String(), "unread")
+	m := newMill(t, u.String(), u.String(), "unread")
 	m.unread = true
 	source := m.start("run")
 	m.send(20)
@@ -311,7 +310,7 @@ func TestBrokerLogUnread(t *testing.T) {
 	if torture == 1 {
 		return
 	}
-	w := newWorks(t, program, u.String(), "unread", 20)
+	w := newWorks(t, u.String(), "unread", 20)
 	w.unread = true
 	daemon := w.start("run")
 	w.work(2)

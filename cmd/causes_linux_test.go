@@ -9,7 +9,7 @@ import (
 // shown, each at the level debug.
 func TestTerminalFlood(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{
+	s := newShop(t, map[string]string{
 		"schedule.yaml": "handler: {exec: [./handler.sh], concurrency: 2}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
 		"handler.sh":    "#!/bin/sh\n[ $BACKLOG_ID != 1 ] || exit 0\necho \"order $BACKLOG_ID is lost\" >&2\nexit 1\n",
 	})

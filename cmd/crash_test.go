@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,11 +44,10 @@ echo "done $BACKLOG_ID $BACKLOG_ATTEMPT_ID $BACKLOG_TIER" >>crash.log
 // at what is left. To repeat a run, set CRASH_SEED to the seed it prints.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	program := build(t)
-	onSites(t, siteKinds, func(t *testing.T, kind *siteKind) { testCrash(t, kind, program) })
+	onSites(t, siteKinds, testCrash)
 }
 
-func testCrash(t *testing.T, kind *siteKind, program string) {
+func testCrash(t *testing.T, kind *siteKind) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("CRASH_SEED"); text != "" {
 		var err error
@@ -63,7 +60,6 @@ func testCrash(t *testing.T, kind *siteKind, program string) {
 		site: newSite(t, kind, map[string]string{"handler.sh": crashHandler}),
 		rand: rand.New(rand.NewPCG(seed, 0)), records: crashes[kind].records, kills: crashes[kind].kills,
 	}
-	c.program = program
 	c.write("schedule.yaml", fmt.Sprintf("database: %s\nhandler: {exec: [./handler.sh], concurrency: %d}\nlog: {level: error}\ntiers: [{max_age: 7d, every: 1s}]\n", c.url(nil), crashConcurrency))
 	// Of all ages up to six days, and every fifth has failed before.
 	c.fill(c.records, func(i int) string {
@@ -86,17 +82,6 @@ func testCrash(t *testing.T, kind *siteKind, program string) {
 	t.Logf("%d kills in %v", kills, time.Since(began).Round(time.Millisecond))
 	c.mustRun("once", "--wait", "30s", "--max-age", "7d")
 	c.judge()
-}
-
-// build builds the program as the test itself was built.
-func build(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "backlog")
-	c := exec.Command("go", append(append([]string{"build", "-o", program}, buildFlags()...), "backlog")...)
-	if text, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", c, err, text)
-	}
-	return program
 }
 
 type crasher struct {

@@ -72,7 +72,7 @@ echo "done $BACKLOG_ID" >>handled.log
 // Under systemd with Type=notify and a watchdog.
 func TestNotify(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{
+	s := newShop(t, map[string]string{
 		"schedule.yaml": "handler: {exec: [./handler.sh]}\nstate: none\ntiers: [{max_age: 1d, every: 1s}]\n",
 		"handler.sh":    waiting,
 	})
@@ -122,7 +122,7 @@ func TestNotify(t *testing.T) {
 // A watchdog meant for another process is not ours.
 func TestNotifyWatchdogOfAnother(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{
+	s := newShop(t, map[string]string{
 		"schedule.yaml": "handler: {exec: ['true']}\nstate: none\ntiers: [{max_age: 1d, every: 1s}]\n",
 	})
 	s.mustRun("init", "--create-table")
@@ -143,7 +143,7 @@ func TestNotifyWatchdogOfAnother(t *testing.T) {
 // away: no record is handed out, and the pass goes on when they let go.
 func TestLockedDatabase(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{
+	s := newShop(t, map[string]string{
 		"schedule.yaml": "handler: {exec: [./handler.sh]}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
 		"handler.sh":    "#!/bin/sh\necho $BACKLOG_ID >>handled.log\n",
 	})

@@ -52,7 +52,7 @@ func TestDocsOfServers(t *testing.T) {
 					continue
 				}
 				command, want, _ := strings.Cut(strings.TrimPrefix(m[2], "$ "), "\n")
-				out, err := runDoc(s.dir, s.program, "export SHOP_PASSWORD=s3cret; "+command)
+				out, err := runDoc(s.dir, "export SHOP_PASSWORD=s3cret; "+command)
 				if err != nil || out != own(want) {
 					t.Errorf("%s: %v\n%s\nwant:\n%s", command, err, out, own(want))
 				}

@@ -40,7 +40,6 @@ func TestDocs(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
-	program := build(t)
 	for _, page := range append(pages, "../README.md") {
 		name := strings.TrimPrefix(page, "../")
 		t.Run(name, func(t *testing.T) {
@@ -55,9 +54,9 @@ func TestDocs(t *testing.T) {
 				language, block := string(m[1]), string(m[2])
 				switch {
 				case language == "console" && name != "docs/servers.md": // TestDocsOfServers
-					runDocBlock(t, dir, program, block)
+					runDocBlock(t, dir, block)
 				case language == "yaml" && !named[block]:
-					loadDocPart(t, dir, program, block)
+					loadDocPart(t, dir, block)
 				case language == "sh" && !named[block]:
 					t.Errorf("this script has no name, so nothing runs it:\n%s", block)
 				case language != "console" && language != "yaml" && language != "sh" && docElsewhere[language] == "":
@@ -70,15 +69,19 @@ func TestDocs(t *testing.T) {
 }
 
 // runDocBlock runs the commands of a block, each followed by what it prints.
-func runDocBlock(t *testing.T, dir, program, block string) {
+func runDocBlock(t *testing.T, dir, block string) {
 	t.Helper()
+	program, err := exec.LookPath("backlog")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, part := range strings.Split("\n"+strings.TrimSuffix(block, "\n"), "\n$ ")[1:] {
 		command, want, printed := strings.Cut(part, "\n")
 		if printed {
 			want += "\n"
 		}
-		out, err := runDoc(dir, program, command)
-		out = strings.NewReplacer(filepath.Dir(program)+"/", "/usr/bin/", dir, "/srv/shop").Replace(out) // as on a page
+		out, err := runDoc(dir, command)
+		out = strings.NewReplacer(program, "/usr/bin/backlog", dir, "/srv/shop").Replace(out) // as on a page
 		if err != nil || asDoc(out) != asDoc(want) {
 			t.Errorf("%s: %v\n%s\nwant:\n%s", command, err, out, want)
 		}
@@ -86,7 +89,7 @@ func runDocBlock(t *testing.T, dir, program, block string) {
 }
 
 // loadDocPart loads a piece of a configuration, completed by what it lacks.
-func loadDocPart(t *testing.T, dir, program, block string) {
+func loadDocPart(t *testing.T, dir, block string) {
 	t.Helper()
 	whole := map[string]any{
 		"table":    map[string]any{"name": "orders", "status": "state"},
@@ -119,7 +122,7 @@ func loadDocPart(t *testing.T, dir, program, block string) {
 	if err := os.WriteFile(filepath.Join(dir, "part.yaml"), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := runDoc(dir, program, "TOKEN=t PASSWORD=p PING_KEY=k WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw backlog "+show+" --config part.yaml"); err != nil {
+	if out, err := runDoc(dir, "TOKEN=t PASSWORD=p PING_KEY=k WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw backlog "+show+" --config part.yaml"); err != nil {
 		t.Errorf("%v: %s\n%s", err, out, block)
 	}
 }
@@ -164,12 +167,12 @@ func writeDocFiles(t *testing.T, dir string, page []byte) map[string]bool {
 }
 
 // runDoc runs a command of a page in the folder and returns what it prints.
-func runDoc(dir, program, command string) (string, error) {
+func runDoc(dir, command string) (string, error) {
 	if m := docSQL.FindStringSubmatch(command); m != nil {
 		return runSQL(filepath.Join(dir, m[1]), strings.ReplaceAll(m[2], `\"`, `"`))
 	}
 	c := exec.Command("sh", "-c", command)
-	c.Dir, c.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
+	c.Dir = dir
 	out, err := c.CombinedOutput()
 	return string(out), err
 }

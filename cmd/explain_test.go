@@ -31,7 +31,7 @@ func TestExplainIsExact(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, "backlog", map[string]string{
+			s := newShop(t, map[string]string{
 				"schedule.yaml": "policy: " + tt.policy + "\nhandler: {exec: ['false']}\nstate: none\n" +
 					"tiers: [{max_age: 1d, every: 2m}, {max_age: 7d, every: 10m}]\n",
 			})

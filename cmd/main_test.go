@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -34,9 +36,39 @@ func TestMain(m *testing.M) {
 		patience, parallel = 3*time.Minute, "24" // what is killed mostly waits
 	}
 	flag.Set("test.parallel", parallel)
-	testscript.Main(m, map[string]func(){
+	testscript.Main(programs{m}, map[string]func(){
 		"backlog": func() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})
+}
+
+// programs makes the program before the tests run. Under the race detector there are two:
+// with it the one that tests start beside them, without it the one they run to its end.
+// Of that there are thousands, which spent most of their time on the detector's own
+// start; passes have it in the tests of the packages.
+type programs struct{ *testing.M }
+
+// beside is the path of the program for what runs beside a test.
+var beside string
+
+func (m programs) Run() int {
+	var err error
+	if beside, err = exec.LookPath("backlog"); err != nil {
+		panic(err)
+	}
+	flags := buildFlags()
+	if i := slices.Index(flags, "-race=true"); i >= 0 {
+		dir, err := os.MkdirTemp("", "backlog-bin-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		build := exec.Command("go", append(append([]string{"build", "-o", dir}, slices.Delete(flags, i, i+1)...), "backlog")...)
+		if text, err := build.CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("%v: %v\n%s", build, err, text))
+		}
+		os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	}
+	return m.M.Run()
 }
 
 // patience is how long a test waits for what comes at once unless something is

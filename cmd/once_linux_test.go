@@ -13,7 +13,7 @@ import (
 // program has locked, has nothing to report but that.
 func TestStopBeforeTheFirstRecord(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{
+	s := newShop(t, map[string]string{
 		"schedule.yaml": "handler: {exec: ['true']}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
 	})
 	s.sql("CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT)")

@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"bytes"
+	"cmp"
 	"database/sql"
 	"os"
 	"os/exec"
@@ -16,7 +17,7 @@ import (
 type shop struct {
 	t       *testing.T
 	dir     string
-	program string   // what to run
+	program string   // what to run, if not the one in PATH
 	env     []string // beside what every process gets
 	sys     *syscall.SysProcAttr
 	unread  bool // nobody reads what daemons log
@@ -24,9 +25,9 @@ type shop struct {
 
 // newShop returns a shop in a folder of its own. The files are a configuration
 // schedule.yaml and whatever else is wanted, such as handlers *.sh.
-func newShop(t *testing.T, program string, files map[string]string) *shop {
+func newShop(t *testing.T, files map[string]string) *shop {
 	t.Helper()
-	s := &shop{t: t, dir: t.TempDir(), program: program}
+	s := &shop{t: t, dir: t.TempDir()}
 	for name, text := range files {
 		s.write(name, text)
 	}
@@ -56,7 +57,7 @@ func (s *shop) read(name string) string {
 }
 
 func (s *shop) command(args ...string) *exec.Cmd {
-	c := exec.Command(s.program, args...)
+	c := exec.Command(cmp.Or(s.program, "backlog"), args...)
 	c.Dir = s.dir
 	c.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"),
@@ -133,6 +134,9 @@ type daemon struct {
 func (s *shop) start(args ...string) *daemon {
 	s.t.Helper()
 	d := &daemon{s.t, s.command(args...), new(buffer), make(chan struct{})}
+	if s.program == "" {
+		d.cmd.Path = beside
+	}
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if s.unread {
 		_, d.cmd.Stderr = fullPipe(s.t)

@@ -19,7 +19,7 @@ func TestRedisLists(t *testing.T) {
 	if exec.Command(python, "-c", "import redis").Run() != nil {
 		t.Skip("Debian's python3-redis is not there")
 	}
-	program, dir, input, output := build(t), t.TempDir(), testserver.Name("in-"), testserver.Name("out-")
+	dir, input, output := t.TempDir(), testserver.Name("in-"), testserver.Name("out-")
 	config := `policy: {refresh: {every: 2h, timeout: 1h, intervals: [1h], align: false}}
 table: {name: sites}
 handler: {redis: {url: "` + url + `", input: ` + input + `, output: ` + output + `, columns: [city]}}
@@ -42,7 +42,7 @@ tiers: [{every: 1m}]
 	}
 	run := func(command, wants string) {
 		t.Helper()
-		out, err := runDoc(dir, program, command)
+		out, err := runDoc(dir, command)
 		if !strings.Contains(out, wants) || strings.Contains(out, "hidden") {
 			t.Fatalf("%s: %v\n%s\nwant: %s", command, err, out, wants)
 		}

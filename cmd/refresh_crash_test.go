@@ -36,7 +36,7 @@ type refreshCrasher struct {
 	daemon        chan *daemon      // the one that is to be killed
 }
 
-func newRefreshCrasher(t *testing.T, program string) *refreshCrasher {
+func newRefreshCrasher(t *testing.T) *refreshCrasher {
 	t.Helper()
 	u, err := url.Parse(testserver.RedisURL(t))
 	if err != nil {
@@ -52,7 +52,7 @@ func newRefreshCrasher(t *testing.T, program string) *refreshCrasher {
 		c.redis.Close()
 	})
 	u.Host = c.proxy.addr()
-	c.shop = newShop(t, program, map[string]string{"schedule.yaml": fmt.Sprintf(`database: sqlite:backlog.db
+	c.shop = newShop(t, map[string]string{"schedule.yaml": fmt.Sprintf(`database: sqlite:backlog.db
 table: {name: sites}
 policy: {refresh: {schedule: none, timeout: 1h, intervals: [0, 0, 0]}}
 handler: {redis: {url: "%s", input: %s, output: %s}, concurrency: %d}
@@ -188,11 +188,10 @@ var refreshPlaces = []struct {
 func TestRefreshCrash(t *testing.T) {
 	t.Parallel()
 	testserver.RedisURL(t)
-	program := build(t)
 	for _, place := range refreshPlaces {
 		t.Run(place.name, func(t *testing.T) {
 			t.Parallel()
-			c := newRefreshCrasher(t, program)
+			c := newRefreshCrasher(t)
 			c.proxy.before = c.kill
 			c.proxy.set(place.trap(c))
 			d := c.start("run")

@@ -26,7 +26,7 @@ func TestAccessOfExplainAndRetry(t *testing.T) {
 // those that are not meant stay as they are.
 func TestRetryOfMany(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{
+	s := newShop(t, map[string]string{
 		"schedule.yaml": "statuses: {dead: DEAD}\npolicy: fibonacci\ntiers: [{max_age: 1d, every: 5m}]\n",
 	})
 	s.mustRun("init", "--create-table")

@@ -23,7 +23,7 @@ exit 1
 // no record may be in two hands at a time, and everybody gets a turn.
 func TestRivals(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{
+	s := newShop(t, map[string]string{
 		"schedule.yaml": "handler: {exec: [./handler.sh]}\nlog: {level: warn}\ntiers: [{max_age: 1d, every: 1s}, {max_age: 2d, every: 3s}]\n",
 		"handler.sh":    rivalHandler,
 	})

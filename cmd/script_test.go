@@ -177,6 +177,9 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%s was started before", name)
 	}
 	c := exec.Command(args[1], args[2:]...)
+	if args[1] == "backlog" {
+		c.Path = beside
+	}
 	c.Dir = ts.MkAbs(".")
 	for _, v := range variables {
 		if value := ts.Getenv(v); value != "" {

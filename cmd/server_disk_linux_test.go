@@ -16,7 +16,7 @@ func TestFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount a small file system")
 	}
-	s := newShop(t, "backlog", map[string]string{"handler.sh": slowHandler})
+	s := newShop(t, map[string]string{"handler.sh": slowHandler})
 	disk := s.path("disk")
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		t.Fatal(err)

@@ -135,7 +135,7 @@ const ownSite = "backlog_site_"
 // skips the test where there is no server of the kind.
 func newSite(t *testing.T, kind *siteKind, files map[string]string) *site {
 	t.Helper()
-	s := &site{shop: newShop(t, "backlog", files), kind: kind}
+	s := &site{shop: newShop(t, files), kind: kind}
 	kind.open(s)
 	for _, text := range kind.table {
 		s.mustExec(text)

@@ -46,7 +46,7 @@ var machines = [][]string{{"TZ=Asia/Kathmandu", "GOMAXPROCS=1"}, {"TZ=America/Ne
 //	go test ./cmd -run Golden -update
 func TestSimulateGolden(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", nil)
+	s := newShop(t, nil)
 	for _, name := range []string{"schedule.yaml", "other.yaml"} {
 		text, err := os.ReadFile("../testdata/golden/" + name)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 // Stopped, it takes the bar away and prints what it has, at once.
 func TestSimulateShowsProgress(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{"schedule.yaml": "tiers: [{max_age: 1d, every: 1m}]\n"})
+	s := newShop(t, map[string]string{"schedule.yaml": "tiers: [{max_age: 1d, every: 1m}]\n"})
 	terminal, screen := openTerminal(t)
 	var out bytes.Buffer
 	// More than anybody waits for.
@@ -42,7 +42,7 @@ func TestSimulateShowsProgress(t *testing.T) {
 // terminal.
 func TestSimulateShowsNoProgress(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{"schedule.yaml": "tiers: [{max_age: 1d, every: 1h}]\n"})
+	s := newShop(t, map[string]string{"schedule.yaml": "tiers: [{max_age: 1d, every: 1h}]\n"})
 	terminal, screen := openTerminal(t)
 	c := s.command("simulate", "--arrivals", "1/h", "--for", "1d", "--compare", "progressive,fibonacci")
 	c.Stderr = terminal

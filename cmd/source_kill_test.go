@@ -35,17 +35,17 @@ type mill struct {
 	sent  int
 }
 
-func newMill(t *testing.T, program, broker, via, queue string) *mill {
+func newMill(t *testing.T, broker, via, queue string) *mill {
 	t.Helper()
-	m := millOf(t, program, queue, fmt.Sprintf("url: %q", via), "")
+	m := millOf(t, queue, fmt.Sprintf("url: %q", via), "")
 	m.dial(broker)
 	m.mustRun("init")
 	return m
 }
 
 // millOf returns a mill with settings more of source and retries, which is not open yet.
-func millOf(t *testing.T, program, queue, source, sneakers string) *mill {
-	m := &mill{shop: newShop(t, program, map[string]string{"handler.sh": messageHandler}), queue: queue}
+func millOf(t *testing.T, queue, source, sneakers string) *mill {
+	m := &mill{shop: newShop(t, map[string]string{"handler.sh": messageHandler}), queue: queue}
 	m.write("schedule.yaml", fmt.Sprintf(`source:
   amqp: {%s, queue: %s, prefetch: %d, exchange: {name: none}, sneakers: {max_retries: 2, multiplier: 1%s}}
 handler: {exec: [./handler.sh], concurrency: 4}
@@ -155,7 +155,6 @@ func (m *mill) judge(d *daemon) (n tally) {
 // were on their way.
 func TestSourceKilled(t *testing.T) {
 	t.Parallel()
-	program := build(t)
 	u, _ := testserver.RabbitMQVhost(t)
 	sums := newAccount(t)
 	for _, a := range arrows {
@@ -164,7 +163,7 @@ func TestSourceKilled(t *testing.T) {
 			s := newSnare(t, u.Host)
 			via := *u
 			via.Host = s.addr()
-			m := newMill(t, program, u.String(), via.String(), a.name)
+			m := newMill(t, u.String(), via.String(), a.name)
 			for range torture {
 				m.send(10)
 				d := s.kill(a, rand.IntN(3), func() *daemon { return m.start("run") })

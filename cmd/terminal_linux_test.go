@@ -53,7 +53,7 @@ func openTerminal(t *testing.T) (terminal *os.File, screen *buffer) {
 // is. The report goes to standard output, terminal or not.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{
+	s := newShop(t, map[string]string{
 		"schedule.yaml": "handler: {exec: [./handler.sh], concurrency: 1}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
 		"handler.sh":    "#!/bin/sh\nexec sleep 0.2\n",
 	})
@@ -91,7 +91,7 @@ func TestTerminal(t *testing.T) {
 // record is the reason for.
 func TestTerminalStop(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{
+	s := newShop(t, map[string]string{
 		"schedule.yaml": "handler: {exec: [./handler.sh], concurrency: 1}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n",
 		"handler.sh":    "#!/bin/sh\nexec sleep 0.2\n",
 	})

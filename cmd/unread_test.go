@@ -67,7 +67,7 @@ func TestLogNobodyReads(t *testing.T) {
 // The report of a pass is no log: it comes, and so does the pass's end.
 func TestOnceWithLogNobodyReads(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{"schedule.yaml": "handler: {exec: ['false']}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n"})
+	s := newShop(t, map[string]string{"schedule.yaml": "handler: {exec: ['false']}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n"})
 	s.mustRun("init", "--create-table")
 	s.sql("INSERT INTO BACKLOG (id) VALUES (1), (2)")
 	var out buffer
@@ -89,7 +89,7 @@ func TestOnceWithLogNobodyReads(t *testing.T) {
 // A report that nobody reads is waited for, but by nobody who says that it may end.
 func TestOnceWithReportNobodyReads(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, "backlog", map[string]string{"schedule.yaml": "handler: {exec: ['true']}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n"})
+	s := newShop(t, map[string]string{"schedule.yaml": "handler: {exec: ['true']}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n"})
 	s.mustRun("init", "--create-table")
 	s.sql("INSERT INTO BACKLOG (id) VALUES (1)")
 	_, w := fullPipe(t)

@@ -39,7 +39,7 @@ type works struct {
 	records int
 }
 
-func newWorks(t *testing.T, program, broker, name string, records int) *works {
+func newWorks(t *testing.T, broker, name string, records int) *works {
 	t.Helper()
 	u, err := url.Parse(broker)
 	if err != nil {
@@ -48,7 +48,7 @@ func newWorks(t *testing.T, program, broker, name string, records int) *works {
 	snare := newSnare(t, u.Host)
 	t.Cleanup(func() { deleteWork(t, broker, name) })
 	u.Host = snare.addr()
-	w := worksOf(t, program, name, fmt.Sprintf("%q", u), map[string]string{"worker.yaml": fmt.Sprintf("%q", broker), "victim.yaml": fmt.Sprintf("%q", u)})
+	w := worksOf(t, name, fmt.Sprintf("%q", u), map[string]string{"worker.yaml": fmt.Sprintf("%q", broker), "victim.yaml": fmt.Sprintf("%q", u)})
 	w.snare = snare
 	w.insert(records)
 	return w
@@ -56,9 +56,9 @@ func newWorks(t *testing.T, program, broker, name string, records int) *works {
 
 // worksOf returns works whose daemon, and whose workers with that configuration, have URLs,
 // or lists of them.
-func worksOf(t *testing.T, program, name, daemon string, workers map[string]string) *works {
+func worksOf(t *testing.T, name, daemon string, workers map[string]string) *works {
 	t.Helper()
-	w := &works{shop: newShop(t, program, map[string]string{"handler.sh": workHandler}), killed: make(map[string]bool)}
+	w := &works{shop: newShop(t, map[string]string{"handler.sh": workHandler}), killed: make(map[string]bool)}
 	w.write("schedule.yaml", fmt.Sprintf(`database: sqlite:backlog.db
 handler: {amqp: {url: %s, name: %s, lease: 1s, secret: 0123456789abcdef}, timeout: 2s, concurrency: 12}
 tiers: [{max_age: 7d, every: 1s}]
@@ -205,7 +205,6 @@ func (w *works) judge(d *daemon) (n tally) {
 // TestWorkers kills a daemon and workers at each step of a record's way.
 func TestWorkers(t *testing.T) {
 	t.Parallel()
-	program := build(t)
 	u, _ := testserver.RabbitMQVhost(t)
 	sums := newAccount(t)
 	type way struct {
@@ -269,7 +268,7 @@ func TestWorkers(t *testing.T) {
 			w.kill(d)
 			w.remove("wait")
 			w.sees("done", 3)
-			staging := newShop(w.t, program, map[string]string{"schedule.yaml": w.read("schedule.yaml")})
+			staging := newShop(w.t, map[string]string{"schedule.yaml": w.read("schedule.yaml")})
 			staging.mustRun("init", "--create-table")
 			if status, _, log := staging.run("run"); status != 1 || !strings.Contains(log, "outcomes is used for another table") {
 				w.t.Errorf("exit status %d: %s", status, log)
@@ -292,7 +291,7 @@ func TestWorkers(t *testing.T) {
 			name := fmt.Sprintf("%s-%d", c.name, i)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				w := newWorks(t, program, u.String(), name, 25)
+				w := newWorks(t, u.String(), name, 25)
 				w.work(2)
 				w.workers[0].says("there is no queue backlog." + name + ".work yet")
 				start := func() *daemon { return w.start("run") }
@@ -309,7 +308,7 @@ func TestWorkers(t *testing.T) {
 	for _, a := range arrows {
 		t.Run("worker-"+a.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorks(t, program, u.String(), a.name, 0)
+			w := newWorks(t, u.String(), a.name, 0)
 			d := w.start("run")
 			d.says(`"msg":"leading"`)
 			w.work(1)
@@ -337,9 +336,8 @@ func (w *works) heldBack() *daemon {
 // A refused login ends both at once.
 func TestWorkersLogin(t *testing.T) {
 	t.Parallel()
-	program := build(t)
 	u := testserver.RabbitMQURL(t)
-	w := newWorks(t, program, strings.Replace(u.String(), "guest:guest", "guest:wrong-word", 1), "login", 1)
+	w := newWorks(t, strings.Replace(u.String(), "guest:guest", "guest:wrong-word", 1), "login", 1)
 	for _, args := range [][]string{{"run"}, {"once", "--max-age", "7d"}, {"check"}, {"worker", "--config", "worker.yaml"}} {
 		status, out, log := w.run(args...)
 		if status != 1 || !strings.Contains(out+log, "refuses the user or the password") || strings.Contains(out+log, "wrong-word") {

@@ -5,8 +5,8 @@
 # goes with the SQLite driver in C, which it does not look into: the other one is some
 # 100,000 lines of Go, without a race and ten times slower under its eyes. What depends
 # on the driver is run again with that one, without the detector. So is, and only so,
-# what computes for long on one goroutine: commands that run no pass, and the conformance
-# suite on further forms of times.
+# what computes for long on one goroutine, and the conformance suite on further forms of
+# times.
 set -eu
 go=$1 cgo=$2
 out=$(mktemp)
@@ -15,7 +15,6 @@ flags='-shuffle=on -timeout=30m'
 drivers='TestStore$|TestSQLite|TestScript|TestCrash'
 alone='TestClosed|TestHostile|TestLoopTriesEachRecord|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
 forms='TestPostgresStore/^(text|unix|timestamp[^t])|TestStoreOnMySQL/^(DATETIME.|TIMESTAMP)|TestStoreOfAPoolOnServers'
-commands='TestScript/^(schedule|simulate|policy_|newcomers|secrets|unprintable|precedence|completion|bad_(flags|config|handler|worker))'
 
 status=0
 run() {
@@ -31,9 +30,9 @@ if [ -z "${CI:-}" ]; then
 else
 	flags="$flags -vet=off" # make lint has done that
 	flags="$flags -p 3 -parallel 8" # tests of the program wait more than they compute
-	run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$commands" ./cmd ./... # the longest first
+	run -race $flags -tags cgo_sqlite -skip "$alone|$forms" ./cmd ./backlog/table ./backlog/simulate ./packaging ./... # the longest first
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
-	run $flags -run "$drivers|$alone|$forms" ./...
+	run $flags -run "$drivers|$alone|$forms" ./backlog/table ./cmd ./...
 fi
 [ ! -e "$out.failed" ] || status=1
 
