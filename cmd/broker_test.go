@@ -27,6 +27,7 @@ type stage struct {
 	ctl                    func(arguments ...string) string
 	broker                 *url.URL // of one who may do anything
 	user, vhost            string   // the programs' own
+	snare                  *snare   // in front of the broker, if there is one
 	source, daemon, worker *daemon
 	from                   map[*daemon]int // where what they say of a fault begins
 	records                int
@@ -271,14 +272,12 @@ func (s *stage) suffers(t *testing.T, faults []brokerFault) {
 // TestBrokerFaults has the broker refuse source, daemon and worker in each way.
 func TestBrokerFaults(t *testing.T) {
 	t.Parallel()
-	u, ctl := testserver.RabbitMQVhost(t)
-	snare := newSnare(t, u.Host)
 	var left func() int
-	newStage(t, u, ctl, "", snare.addr()).suffers(t, append(stageFaults, brokerFault{
+	reset := brokerFault{
 		"reset before the confirm",
 		func(s *stage) {
 			s.send("bad-reset", nil)
-			left = snare.reset(arrows[3], 4) // some of each of the three
+			left = s.snare.reset(arrows[3], 4) // some of each of the three
 		},
 		func(s *stage) {
 			for left() > 0 && !s.t.Failed() {
@@ -286,7 +285,17 @@ func TestBrokerFaults(t *testing.T) {
 			}
 		},
 		"", "", "", false, 0,
-	}))
+	}
+	for name, faults := range map[string][]brokerFault{"rights": stageFaults[:2], "queues": stageFaults[2:4], "messages": append(stageFaults[4:], reset)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u, ctl := testserver.RabbitMQVhost(t)
+			snare := newSnare(t, u.Host)
+			s := newStage(t, u, ctl, "", snare.addr())
+			s.snare = snare
+			s.suffers(t, faults)
+		})
+	}
 }
 
 // TestBrokerLogUnread has a broker away for a moment while nobody reads the logs. The source

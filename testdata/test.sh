@@ -6,7 +6,7 @@
 # 100,000 lines of Go, without a race and ten times slower under its eyes. What depends
 # on the driver is run again with that one, without the detector. So is, and only so,
 # what computes for long on one goroutine, and the conformance suite on further forms of
-# times.
+# times: on SQLite's with both drivers.
 set -eu
 go=$1 cgo=$2
 out=$(mktemp)
@@ -14,7 +14,8 @@ trap 'rm -f "$out" "$out.failed"' EXIT
 flags='-shuffle=on -timeout=30m'
 drivers='TestStore$|TestSQLite|TestScript|TestCrash'
 alone='TestClosed|TestHostile|TestLoopTriesEachRecord|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
-forms='TestPostgresStore/^(text|unix|timestamp[^t])|TestStoreOnMySQL/^(DATETIME.|TIMESTAMP)|TestStoreOfAPoolOnServers'
+sqlite='TestStore$/^(Z|sparse|zone|unix|julian)'
+forms="$sqlite|"'TestPostgresStore/^(text|unix|timestamp[^t])|TestStoreOnMySQL/^(DATETIME.|TIMESTAMP)|TestStoreOfAPoolOnServers'
 
 status=0
 run() {
@@ -31,8 +32,9 @@ else
 	flags="$flags -vet=off" # make lint has done that
 	flags="$flags -p 3 -parallel 8" # tests of the program wait more than they compute
 	run -race $flags -tags cgo_sqlite -skip "$alone|$forms" ./cmd ./backlog/table ./backlog/simulate ./packaging ./... # the longest first
+	run $flags -tags cgo_sqlite -run "$sqlite" ./backlog/table
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
-	run $flags -run "$drivers|$alone|$forms" ./backlog/table ./cmd ./...
+	run $flags -run "$drivers|$alone|$forms" ./backlog/table ./cmd $(grep -rlE --include='*_test.go' "^func \w*($(echo "$drivers|$alone" | tr -d '$'))" . | xargs -n 1 dirname | sort -u)
 fi
 [ ! -e "$out.failed" ] || status=1
 

@@ -22,6 +22,7 @@ import (
 // TestStore runs the conformance suite on files, once for each way in which
 // tables hold times.
 func TestStore(t *testing.T) {
+	t.Parallel()
 	for i, f := range timeForms {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,7 @@ import (
 // TestStoreOnMySQL runs the conformance suite on a real server, once for each
 // way in which tables hold times.
 func TestStoreOnMySQL(t *testing.T) {
+	t.Parallel()
 	for i, f := range mysqlTimeForms {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel() // most of the time the server's disk is waited for

@@ -44,6 +44,7 @@ var serverKinds = []serverKind{
 // TestStoreOfAPoolOnServers runs the cases about times on pools of programs, whose
 // sessions the store has not set up; TestStoreOfAPool runs the whole suite.
 func TestStoreOfAPoolOnServers(t *testing.T) {
+	t.Parallel()
 	for _, k := range serverKinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()

@@ -260,6 +260,7 @@ func newUsedHarness(t *testing.T, want storetest.Table, memory bool) *harness {
 
 // TestStoreOfAPool runs the conformance suite on pools of programs.
 func TestStoreOfAPool(t *testing.T) {
+	t.Parallel()
 	for name, memory := range map[string]bool{"memory": true, "file": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -117,6 +117,7 @@ func postgresUser(h *harness) (name, address string) {
 // transaction another session: nothing is prepared, and in one of the modes the
 // driver itself makes text of the arguments.
 func TestPostgresStore(t *testing.T) {
+	t.Parallel()
 	for i, f := range postgresForms {
 		d, run := onPostgres, suite(i)
 		d.user = postgresUser
