@@ -16,7 +16,7 @@ import (
 const stageHandler = `#!/bin/sh
 cat >/dev/null
 echo "start $BACKLOG_ID" >>work.log
-while [ -e wait ]; do sleep 0.02; done
+while [ -e wait ]; do sleep 0.1; done
 case $BACKLOG_ID in bad*) exit 1 ;; esac
 echo "done $BACKLOG_ID" >>work.log
 `

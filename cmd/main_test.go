@@ -79,7 +79,7 @@ var patience = time.Minute
 func eventually(cond func() bool) bool { return eventuallyWithin(patience, cond) }
 
 func eventuallyWithin(d time.Duration, cond func() bool) bool {
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(d); !cond(); <-tick.C {
 		if time.Now().After(deadline) {

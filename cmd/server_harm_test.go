@@ -10,7 +10,7 @@ import (
 // patientHandler notes its record at the start, and ends when it is let go.
 const patientHandler = `#!/bin/sh
 echo "start $BACKLOG_ID $BACKLOG_ATTEMPT_ID $BACKLOG_TIER" >>handled.log
-until [ -e go ]; do sleep 0.05; done
+until [ -e go ]; do sleep 0.1; done
 echo "done $BACKLOG_ID $BACKLOG_ATTEMPT_ID $BACKLOG_TIER" >>handled.log
 `
 

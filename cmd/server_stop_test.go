@@ -122,7 +122,7 @@ func TestManyReloads(t *testing.T) {
 // A stop while the database takes no writes ends, and names what is unwritten.
 func TestStopWithoutWrites(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, onSQLite, map[string]string{"handler.sh": "#!/bin/sh\necho $BACKLOG_ID >>handled.log\nuntil [ -e go ]; do sleep 0.02; done\n"})
+	s := newSite(t, onSQLite, map[string]string{"handler.sh": "#!/bin/sh\necho $BACKLOG_ID >>handled.log\nuntil [ -e go ]; do sleep 0.1; done\n"})
 	s.configure("a", nil, "shutdown_timeout: 1s\n"+handling)
 	a := s.start("run", "--config", "a.yaml")
 	a.says(`"msg":"leading"`)

@@ -21,7 +21,7 @@ import (
 const workHandler = `#!/bin/sh
 trap 'echo "fail $BACKLOG_ID $PPID" >>work.log; exit 1' TERM
 echo "start $BACKLOG_ID $PPID" >>work.log
-while [ -e wait ]; do sleep 0.02; done
+while [ -e wait ]; do sleep 0.1; done
 sleep 0.05
 case $BACKLOG_ID in *0) echo "fail $BACKLOG_ID $PPID" >>work.log; exit 1 ;; esac
 echo "done $BACKLOG_ID $PPID" >>work.log
