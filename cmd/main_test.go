@@ -18,6 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"backlog/backlog/table/sqlite"
 	"backlog/cmd"
 )
 
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	// are no burden, unless the race detector keeps those busy. The flag's own
 	// value, if given, comes after this one.
 	parallel := "12"
-	if slices.Contains(buildFlags(), "-race=true") {
+	if raced() {
 		parallel = "6"
 	}
 	if torture > 1 {
@@ -42,31 +43,34 @@ func TestMain(m *testing.M) {
 }
 
 // programs makes the program before the tests run. Under the race detector there are two:
-// with it the one that tests start beside them, without it the one they run to its end.
-// Of that there are thousands, which spent most of their time on the detector's own
-// start; passes have it in the tests of the packages.
+// with it the one that tests start beside them, and without it, as make build has it, the
+// one they run to its end. Of that there are thousands, which spent most of their time on
+// the detector's own start; passes have it in the tests of the packages.
 type programs struct{ *testing.M }
 
-// beside is the path of the program for what runs beside a test.
-var beside string
+var (
+	beside string          // the path of the program for what runs beside a test
+	driver = sqlite.Driver // that of the other
+)
 
 func (m programs) Run() int {
 	var err error
 	if beside, err = exec.LookPath("backlog"); err != nil {
 		panic(err)
 	}
-	flags := buildFlags()
-	if i := slices.Index(flags, "-race=true"); i >= 0 {
+	if raced() {
 		dir, err := os.MkdirTemp("", "backlog-bin-")
 		if err != nil {
 			panic(err)
 		}
 		defer os.RemoveAll(dir)
-		build := exec.Command("go", append(append([]string{"build", "-o", dir}, slices.Delete(flags, i, i+1)...), "backlog")...)
+		build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", dir, "backlog")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := build.CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("%v: %v\n%s", build, err, text))
 		}
 		os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		driver = "modernc.org/sqlite"
 	}
 	return m.M.Run()
 }
@@ -89,18 +93,10 @@ func eventuallyWithin(d time.Duration, cond func() bool) bool {
 	return true
 }
 
-// buildFlags returns the flags with which the test itself was built, so that
-// the same packages need not be built in two ways.
-func buildFlags() []string {
-	flags := []string{"-buildvcs=false"}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "-race" || s.Key == "-tags" || s.Key == "-trimpath" {
-				flags = append(flags, s.Key+"="+s.Value)
-			}
-		}
-	}
-	return flags
+// raced reports whether the race detector is in the test.
+func raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // openDB opens an SQLite file, creating it if need be, with the driver that the

@@ -21,7 +21,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"backlog/backlog/table/sqlite"
 	"backlog/internal/testserver"
 )
 
@@ -75,7 +74,7 @@ func setupScript(e *testscript.Env) error {
 	e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 	e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 	e.Setenv("TZ", "UTC")
-	e.Setenv("DRIVER", sqlite.Driver)
+	e.Setenv("DRIVER", driver)
 	e.Setenv("BROKER", brokerURL)
 	e.Setenv("WRONG_BROKER", strings.Replace(brokerURL, ":guest@", ":hunter2@", 1))
 	e.Setenv("QUEUE", testserver.Name("test-"))

@@ -5,17 +5,19 @@
 # goes with the SQLite driver in C, which it does not look into: the other one is some
 # 100,000 lines of Go, without a race and ten times slower under its eyes. What depends
 # on the driver is run again with that one, without the detector. So is, and only so,
-# what computes for long on one goroutine, and the conformance suite on further forms of
-# times: on SQLite's with both drivers.
+# what computes for long on one goroutine, such as most of the conformance suite.
 set -eu
 go=$1 cgo=$2
 out=$(mktemp)
 trap 'rm -f "$out" "$out.failed"' EXIT
 flags='-shuffle=on -timeout=30m'
-drivers='TestStore$|TestSQLite|TestScript|TestCrash'
-alone='TestClosed|TestHostile|TestLoopTriesEachRecord|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
-sqlite='TestStore$/^(Z|sparse|zone|unix|julian)'
-forms="$sqlite|"'TestPostgresStore/^(text|unix|timestamp[^t])|TestStoreOnMySQL/^(DATETIME.|TIMESTAMP)|TestStoreOfAPoolOnServers'
+drivers='TestSQLite|TestCrash'
+alone='TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays|TestWidePass/./././fresh=50'
+# The conformance suite: on SQLite, on everything, what of it is for one goroutine, and on further forms of times.
+sqlite='TestStore$|TestStoreOfAPool$'
+stores='^Test(Postgres)?Store(OnMySQL|OfAPool|OfAPoolOnServers)?$'
+one="$stores"'/./(Walk|Random|Expire|Group|Keys|Settle|Guard|Pending)'
+forms='TestStore$/^(Z|sparse|zone|unix|julian)|TestPostgresStore/^(text|unix|timestamp[^t])|TestStoreOnMySQL/^(DATETIME.|TIMESTAMP)|TestStoreOfAPoolOnServers'
 
 status=0
 run() {
@@ -27,14 +29,14 @@ run() {
 # shellcheck disable=SC2086
 if [ -z "${CI:-}" ]; then
 	run $flags ./...
-	[ "$cgo" != yes ] || run $flags -tags cgo_sqlite -run "$drivers" ./backlog/table/...
+	[ "$cgo" != yes ] || run $flags -tags cgo_sqlite -run "$drivers|$sqlite" ./backlog/table/...
 else
 	flags="$flags -vet=off" # make lint has done that
 	flags="$flags -p 3 -parallel 8" # tests of the program wait more than they compute
-	run -race $flags -tags cgo_sqlite -skip "$alone|$forms" ./cmd ./backlog/table ./backlog/simulate ./packaging ./... # the longest first
+	run -race $flags -tags cgo_sqlite -skip "$alone|$one|$forms" ./cmd ./backlog/table ./backlog/simulate ./packaging ./... # the longest first
 	run $flags -tags cgo_sqlite -run "$sqlite" ./backlog/table
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
-	run $flags -run "$drivers|$alone|$forms" ./backlog/table ./cmd $(grep -rlE --include='*_test.go' "^func \w*($(echo "$drivers|$alone" | tr -d '$'))" . | xargs -n 1 dirname | sort -u)
+	run $flags -run "$drivers|$alone|$stores" ./backlog/table ./cmd $(grep -rlE --include='*_test.go' "^func \w*($drivers|${alone%%/*})" . | xargs -n 1 dirname | sort -u)
 fi
 [ ! -e "$out.failed" ] || status=1
 
