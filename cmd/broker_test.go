@@ -210,10 +210,10 @@ var stageFaults = []brokerFault{
 	{
 		"message too large",
 		func(s *stage) {
-			s.ctl("eval", "application:set_env(rabbit, max_message_size, 12000000).")
+			s.ctl("eval", "application:set_env(rabbit, max_message_size, 1200000).")
 			s.cut()
-			s.send("bad-large", make([]byte, 10_000_000)) // more in base64
-			s.sql("INSERT INTO BACKLOG (id, date_inserted, body) VALUES (0, datetime('now', '-1 hour'), hex(zeroblob(6500000)))")
+			s.send("bad-large", make([]byte, 1_000_000)) // more in base64
+			s.sql("INSERT INTO BACKLOG (id, date_inserted, body) VALUES (0, datetime('now', '-1 hour'), hex(zeroblob(650000)))")
 		},
 		func(s *stage) {
 			s.ctl("eval", "application:set_env(rabbit, max_message_size, 134217728).")

@@ -120,8 +120,9 @@ func TestPostgresStore(t *testing.T) {
 	t.Parallel()
 	for i, f := range postgresForms {
 		d, run := onPostgres, suite(i)
-		d.user = postgresUser
 		switch f.name {
+		case postgresForms[0].name:
+			d.user = postgresUser
 		case "timestamp(3)":
 			d, run = postgresDatabase("default_query_exec_mode=exec"), storetest.Run
 		case "text":
