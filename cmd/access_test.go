@@ -3,7 +3,6 @@ package cmd_test
 import (
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,11 +37,7 @@ func newPrivateShop(t *testing.T, files map[string]string) *shop {
 
 func copyProgram(t *testing.T, to string) {
 	t.Helper()
-	path, err := exec.LookPath("backlog")
-	if err != nil {
-		t.Fatal(err)
-	}
-	from, err := os.Open(path)
+	from, err := os.Open(released)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func TestBrokerSlowFaults(t *testing.T) {
 	n.ctl("add_vhost", "stage")
 	n.ctl("set_permissions", "--vhost", "stage", "guest", ".*", ".*", ".*")
 	const unanswered, alarmed, unreached = "the broker has not answered within 10s; it hangs", "the broker takes no messages for now: low on memory; `rabbitmqctl status` shows", "; does RabbitMQ run and listen there?"
-	newStage(t, u, n.ctl, "", p.addr()).suffers(t, []brokerFault{
+	newStage(t, "", u, n.ctl, "", p.addr()).suffers(t, []brokerFault{
 		{
 			"half-open", func(*stage) { p.stall(true) }, func(*stage) { p.stall(false) },
 			unanswered, unanswered, unanswered, false, time.Minute,

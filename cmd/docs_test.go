@@ -71,17 +71,13 @@ func TestDocs(t *testing.T) {
 // runDocBlock runs the commands of a block, each followed by what it prints.
 func runDocBlock(t *testing.T, dir, block string) {
 	t.Helper()
-	program, err := exec.LookPath("backlog")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, part := range strings.Split("\n"+strings.TrimSuffix(block, "\n"), "\n$ ")[1:] {
 		command, want, printed := strings.Cut(part, "\n")
 		if printed {
 			want += "\n"
 		}
 		out, err := runDoc(dir, command)
-		out = strings.NewReplacer(program, "/usr/bin/backlog", dir, "/srv/shop").Replace(out) // as on a page
+		out = strings.NewReplacer(released, "/usr/bin/backlog", dir, "/srv/shop").Replace(out) // as on a page
 		if err != nil || asDoc(out) != asDoc(want) {
 			t.Errorf("%s: %v\n%s\nwant:\n%s", command, err, out, want)
 		}

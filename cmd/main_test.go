@@ -43,35 +43,40 @@ func TestMain(m *testing.M) {
 }
 
 // programs makes the program before the tests run. Under the race detector there are two:
-// with it the one that tests start beside them, and without it, as make build has it, the
-// one they run to its end. Of that there are thousands, which spent most of their time on
-// the detector's own start; passes have it in the tests of the packages.
+// one with it, which tests start beside them, and one without it, as make build has it,
+// which they run to its end, and which is in PATH. Such runs are thousands, and spent most
+// of their time on the detector's own start.
 type programs struct{ *testing.M }
 
 var (
-	beside string          // the path of the program for what runs beside a test
-	driver = sqlite.Driver // that of the other
+	beside, released string          // the paths of the two
+	releasedDriver   = sqlite.Driver // that of SQLite in the other
 )
 
 func (m programs) Run() int {
-	var err error
-	if beside, err = exec.LookPath("backlog"); err != nil {
-		panic(err)
+	path := func() string {
+		name, err := exec.LookPath("backlog")
+		if err != nil {
+			panic(err)
+		}
+		return name
 	}
+	beside = path()
 	if raced() {
 		dir, err := os.MkdirTemp("", "backlog-bin-")
 		if err != nil {
 			panic(err)
 		}
 		defer os.RemoveAll(dir)
-		build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", dir, "backlog")
+		build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-tags=", "-race=false", "-o", dir, "backlog")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := build.CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("%v: %v\n%s", build, err, text))
 		}
 		os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-		driver = "modernc.org/sqlite"
+		releasedDriver = "modernc.org/sqlite"
 	}
+	released = path()
 	return m.M.Run()
 }
 
@@ -99,8 +104,7 @@ func raced() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// openDB opens an SQLite file, creating it if need be, with the driver that the
-// program uses.
+// openDB opens an SQLite file, creating it if need be, with the test's own driver.
 func openDB(path string) (*sql.DB, error) {
 	db, err := sql.Open(sqliteDriver(), "file:"+path)
 	if err != nil {
@@ -156,7 +160,7 @@ func query(db *sql.DB, text string) (string, error) {
 	return b.String(), rows.Err()
 }
 
-// sqliteDriver returns the name of the driver that the program is built with.
+// sqliteDriver returns the name of the driver that the test is built with.
 func sqliteDriver() string {
 	if slices.Contains(sql.Drivers(), "sqlite3") {
 		return "sqlite3"

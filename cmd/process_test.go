@@ -17,7 +17,7 @@ import (
 type shop struct {
 	t       *testing.T
 	dir     string
-	program string   // what to run, if not the one in PATH
+	program string   // what to run, if not ours
 	env     []string // beside what every process gets
 	sys     *syscall.SysProcAttr
 	unread  bool // nobody reads what daemons log
@@ -57,7 +57,7 @@ func (s *shop) read(name string) string {
 }
 
 func (s *shop) command(args ...string) *exec.Cmd {
-	c := exec.Command(cmp.Or(s.program, "backlog"), args...)
+	c := exec.Command(cmp.Or(s.program, beside), args...)
 	c.Dir = s.dir
 	c.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"),
@@ -72,6 +72,9 @@ func (s *shop) run(args ...string) (status int, out, log string) {
 	s.t.Helper()
 	var o, l bytes.Buffer
 	c := s.command(args...)
+	if s.program == "" {
+		c.Path = released
+	}
 	c.Stdout, c.Stderr = &o, &l
 	if err := c.Run(); c.ProcessState == nil {
 		s.t.Fatal(err)
@@ -134,9 +137,6 @@ type daemon struct {
 func (s *shop) start(args ...string) *daemon {
 	s.t.Helper()
 	d := &daemon{s.t, s.command(args...), new(buffer), make(chan struct{})}
-	if s.program == "" {
-		d.cmd.Path = beside
-	}
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if s.unread {
 		_, d.cmd.Stderr = fullPipe(s.t)

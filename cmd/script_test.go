@@ -74,7 +74,7 @@ func setupScript(e *testscript.Env) error {
 	e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 	e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 	e.Setenv("TZ", "UTC")
-	e.Setenv("DRIVER", driver)
+	e.Setenv("DRIVER", releasedDriver)
 	e.Setenv("BROKER", brokerURL)
 	e.Setenv("WRONG_BROKER", strings.Replace(brokerURL, ":guest@", ":hunter2@", 1))
 	e.Setenv("QUEUE", testserver.Name("test-"))

@@ -81,7 +81,7 @@ func TestSimulateGolden(t *testing.T) {
 			}
 			t.Run(c.name+"."+form, func(t *testing.T) {
 				t.Parallel()
-				s := &shop{t: t, dir: s.dir, program: s.program}
+				s := &shop{t: t, dir: s.dir}
 				for i, machine := range machines {
 					s.env = machine
 					got := s.mustRun(args...)

@@ -58,12 +58,13 @@ start_postgres() {
 }
 
 start_mariadb() {
-	local dir=$data/mariadb
+	local dir=$data/mariadb tmp=/dev/shm # its temporary tables are many and small
+	[ -w $tmp ] || tmp=$dir
 	folder mariadb mysql
 	as mysql mariadb-install-db --no-defaults --datadir="$dir/data" --auth-root-authentication-method=normal >/dev/null
 	as mysql sh -c 'cd / && exec nohup "$@" >"$0" 2>&1 &' "$dir/log" mariadbd --no-defaults --datadir="$dir/data" --socket="$dir/socket" \
 		--pid-file="$dir/pid" --port="$MARIADB_PORT" --bind-address=127.0.0.1 --skip-name-resolve \
-		--tmpdir="$([ -w /dev/shm ] && echo /dev/shm || echo "$dir/data")" --innodb-flush-method=nosync --innodb-flush-log-at-trx-commit=2 --skip-innodb-doublewrite --sync-frm=0 --max-connections=300
+		--tmpdir="$tmp" --innodb-flush-method=nosync --innodb-flush-log-at-trx-commit=2 --skip-innodb-doublewrite --sync-frm=0 --max-connections=300
 	for _ in $(seq 300); do
 		! mariadb_answers || return 0
 		sleep 0.1

@@ -1,20 +1,21 @@
 #!/bin/sh
 # Runs every test and says at the end what was skipped. Called by make test.
 #
-# In CI it runs under the race detector, and no test may be skipped. The race detector
-# goes with the SQLite driver in C, which it does not look into: the other one is some
-# 100,000 lines of Go, without a race and ten times slower under its eyes. What depends
-# on the driver is run again with that one, without the detector. So is, and only so,
-# what computes for long on one goroutine, such as most of the conformance suite.
+# In CI no test may be skipped, and what several goroutines do runs under the race
+# detector. That goes with the SQLite driver in C, into which it does not look: the other
+# one is some 100,000 lines of Go, without a race and ten times slower under its eyes. What
+# computes for long on one goroutine, such as most of the conformance suite, runs without
+# it, with the driver in Go, and where it depends on the driver with both.
 set -eu
 go=$1 cgo=$2
 out=$(mktemp)
 trap 'rm -f "$out" "$out.failed"' EXIT
 flags='-shuffle=on -timeout=30m'
-drivers='TestSQLite|TestCrash'
-alone='TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
-wide='TestWidePass/./././fresh=50'
-# The conformance suite: on SQLite, on everything, what of it is for one goroutine, and on further forms of times.
+# What runs with both drivers: kills, and daemons of scripts.
+drivers='TestSQLite|TestCrash|TestScript/^(run|source|metrics|web)'
+alone='^Example|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
+wide='TestWidePassDelaysNoFresh/./././fresh=50'
+# The conformance suite: on SQLite, whole, what of it is for one goroutine, and on further forms of times.
 sqlite='TestStore$|TestStoreOfAPool$'
 stores='^Test(Postgres)?Store(OnMySQL|OfAPool|OfAPoolOnServers)?$'
 one="$stores"'/./(Walk|Random|Expire|Group|Keys|Settle|Guard|Pending)'
@@ -38,7 +39,7 @@ else
 	run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$one|$wide" ./cmd ./backlog/table ./backlog/simulate ./packaging ./... # the longest first
 	run $flags -tags cgo_sqlite -run "$sqlite" ./backlog/table
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
-	run $flags -run "$drivers|$alone|$wide|$stores" ./backlog/table ./cmd $(grep -rlE --include='*_test.go' "^func \w*($drivers|$alone|${wide%%/*})" . | xargs -n 1 dirname | sort -u)
+	run $flags -run "$drivers|$alone|$wide|$stores" ./backlog/table ./cmd ./backlog/memory $(grep -rlE --include='*_test.go' "^func \w*(TestSQLite|$(echo "$alone" | tr -d ^$)|${wide%%/*})" . | xargs -n 1 dirname | sort -u)
 fi
 [ ! -e "$out.failed" ] || status=1
 
