@@ -14,8 +14,8 @@ import (
 	"backlog/backlog/table"
 )
 
-// newPostgresDatabase is newPostgresSchema in a database of its own: what a
-// transaction of somebody else's keeps from being cleaned up is in his.
+// newPostgresDatabase is newPostgresSchema in a database of its own: what a transaction
+// of somebody else's that only reads keeps from being cleaned up is in his.
 func newPostgresDatabase(t *testing.T, create ...string) *postgresSchema {
 	t.Helper()
 	admin, _ := openPostgres(t)
@@ -45,6 +45,31 @@ func newPostgresDatabase(t *testing.T, create ...string) *postgresSchema {
 	s := &postgresSchema{t, plain, u.String()}
 	s.exec(create...)
 	return s
+}
+
+// settled waits until every transaction that began before now, in whatever database, has
+// ended. Until then snapshots may still see the old versions of rows, so that whoever
+// reads an index goes through them each time.
+func (s *postgresSchema) settled() {
+	s.Helper()
+	var now int64
+	if err := s.plain.QueryRow("SELECT txid_current()").Scan(&now); err != nil {
+		s.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		var done bool
+		err := s.plain.QueryRow(`SELECT txid_snapshot_xmin(txid_current_snapshot()) > $1
+			AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid())`, now).Scan(&done)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatal("a transaction goes on for a minute")
+		}
+	}
 }
 
 // A postgresReader is a store that is kept open, with its only session.
@@ -95,6 +120,7 @@ func TestPostgresPlansOverDays(t *testing.T) {
 			{"hardly any pending, analyzed", "VACUUM ANALYZE", few, true, true},
 		} {
 			s.exec(x.change)
+			s.settled()
 			for _, r := range readers {
 				wantGoodPlans(t, r.name+", "+x.state, r.store)
 				if x.known {
