@@ -23,7 +23,7 @@ func TestStoreOnMySQL(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel() // most of the time the server's disk is waited for
 			d := onMySQL
-			if i == 0 {
+			if i == 0 { // what is to be granted does not depend on the form
 				d.user = mysqlUser
 			}
 			d.open(t) // or skips all: a case cannot skip what it shares
