@@ -43,15 +43,10 @@ const DefaultGrace = 5 * time.Second
 // the descriptor it was written through, and has it until it executes a program of
 // its own (https://go.dev/issue/22315).
 func (p Program) Start(env []string, stdin io.Reader, stdout, stderr io.Writer) (*exec.Cmd, error) {
-	path, err := p.find()
-	if err != nil {
-		return nil, backlog.Unstarted(err)
-	}
 	for pause := time.Millisecond; ; pause *= 2 {
-		cmd := &exec.Cmd{
-			Path: path, Args: p.Command, Env: env, Stdin: stdin, Stdout: stdout, Stderr: stderr,
-			SysProcAttr: ownGroup, WaitDelay: waitDelay,
-		}
+		cmd := exec.Command(p.Command[0], p.Command[1:]...)
+		cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, stdin, stdout, stderr
+		cmd.SysProcAttr, cmd.WaitDelay = ownGroup, waitDelay
 		err := cmd.Start()
 		if err == nil {
 			return cmd, nil
