@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	_ "time/tzdata" // as the program has it
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"backlog/backlog/table/sqlite"
 	"backlog/cmd"
@@ -77,6 +79,7 @@ func (m programs) Run() int {
 		releasedDriver = "modernc.org/sqlite"
 	}
 	released = path()
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // under nohup, too, programs are started that do not ignore it
 	return m.M.Run()
 }
 
