@@ -117,7 +117,6 @@ func TestAccess(t *testing.T) {
 	s.chmod(0o444, "backlog.db")
 	s.chmod(0o555, ".")
 	s.refuses(1, "backlog: the lock file cannot be opened: ", "once", "--max-age", "1d")
-	s.refuses(1, "backlog: the database backlog.db cannot be written to: attempt to write a readonly database", "run")
 	s.refuses(1, "FAIL  rights      the database backlog.db cannot be written to: attempt to write a readonly database", "check")
 	s.refuses(1, "cure: give this user the right to write the file, and to create others in its folder\n", "check")
 	s.refuses(0, "up to 1d            1      0", "status")
@@ -141,6 +140,22 @@ func TestAccess(t *testing.T) {
 	if status != 0 || !strings.HasPrefix(out, "1d: 1 record selected, 1 succeeded in ") || !strings.Contains(log, "the state file cannot be used, a restart may not know what was missed") {
 		t.Errorf("exit status %d\n%s%s", status, out, log)
 	}
+}
+
+// TestRunWaitsForTheRightToWrite: a daemon says what is missing, and goes on when it is
+// granted.
+func TestRunWaitsForTheRightToWrite(t *testing.T) {
+	t.Parallel()
+	s := newPrivateShop(t, map[string]string{"schedule.yaml": "handler: {exec: [/bin/true]}\ntiers: [{max_age: 1d, every: 1s}]\n"})
+	s.sql("CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT)",
+		"INSERT INTO BACKLOG VALUES (1, 'NEW', datetime('now'))")
+	s.chmod(0o444, "backlog.db")
+	s.chmod(0o555, ".")
+	d := s.start("run")
+	d.says(`waiting for the database","error":"the database backlog.db cannot be written to: attempt to write a readonly database`)
+	s.chmod(0o666, "backlog.db")
+	s.chmod(0o777, ".")
+	d.says(`"succeeded":1,`)
 }
 
 // Who may not create a file or an index is told so, and sees no statement that

@@ -2,6 +2,30 @@ package cmd_test
 
 import "testing"
 
+// TestRunWaitsForARight: a daemon that may not write says so, handles nothing, and goes on
+// when the right is granted.
+func TestRunWaitsForARight(t *testing.T) {
+	t.Parallel()
+	onSites(t, serverKinds, func(t *testing.T, kind *siteKind) {
+		right := meddlings[0]
+		s := newSite(t, kind, map[string]string{"handler.sh": slowHandler})
+		kind.user(s)
+		s.meddle(right.before)
+		s.meddle(right.harm)
+		s.configure("a", nil, handling)
+		s.fillNew(3)
+		d := s.start("run", "--config", "a.yaml")
+		d.says(right.error)
+		if deeds := s.deeds("handled.log"); len(deeds) > 0 {
+			t.Errorf("it has handled %v", deeds)
+		}
+		s.meddle(right.cure)
+		if !eventually(func() bool { return s.count("SUCCESS") == 3 }) {
+			t.Fatalf("it does not go on:\n%s", d.log)
+		}
+	})
+}
+
 // TestPostgresRightsThatAreMissing: who lacks them is told which, though nothing
 // can be read yet, and with just those passes work.
 func TestPostgresRightsThatAreMissing(t *testing.T) {

@@ -358,18 +358,20 @@ const (
 )
 
 // whenThere opens the database or the broker, trying again while that is away: for as
-// long as patience says, for ever if that is 0, or until ctx is done. A table or a
-// configuration that is wrong is not waited for.
+// long as patience says, for ever if that is 0, or until ctx is done. Who waits for ever
+// waits for a missing right, too. A table or a configuration that is wrong is not waited for.
 func whenThere[T any](ctx context.Context, log *slog.Logger, what string, patience time.Duration, open func() (T, error)) (T, error) {
 	said := time.Time{}
 	for began, waiting := time.Now(), false; ; {
 		a, err := open()
+		p, problem := errors.AsType[*table.Problem](err)
+		mayPass := errors.Is(err, backlog.ErrUnavailable) || problem && p.Denied && patience == 0
 		switch {
 		case err == nil && waiting:
 			log.Warn("the "+what+" is back", "after", time.Since(began).Round(time.Millisecond).String())
 			notify(log, "STATUS=")
 			return a, nil
-		case !errors.Is(err, backlog.ErrUnavailable) || patience > 0 && time.Since(began) >= patience:
+		case !mayPass || patience > 0 && time.Since(began) >= patience:
 			return a, err
 		case !waiting && ctx.Err() == nil:
 			waiting, said = true, time.Now()

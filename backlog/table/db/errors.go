@@ -20,8 +20,9 @@ import (
 
 // A Problem is why a database or a table cannot be worked as it is, and what to do.
 type Problem struct {
-	What string
-	Hint string // may be empty
+	What   string
+	Hint   string // may be empty
+	Denied bool   // the user lacks a right, which may be granted while a program waits
 }
 
 func (p *Problem) Error() string {
@@ -151,7 +152,7 @@ func (db *DB) MayPass(err error) bool {
 // error.
 func (db *DB) Explained(err error) error {
 	if f := db.fault(err); f.Hint != "" && f.Class != Unavailable && f.Class != Busy {
-		return &Problem{What: f.words(), Hint: f.Hint}
+		return &Problem{What: f.words(), Hint: f.Hint, Denied: f.Class == Denied}
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -36,7 +37,7 @@ func (s *server) Error(err error) db.Fault {
 func (s *server) denied(err error, hint, what string) error {
 	switch code, _ := codeOf(err); code {
 	case 3, 8, 14: // PERM READONLY CANTOPEN
-		return db.Problemf(hint, what+": %v", s.path, err)
+		return &db.Problem{What: fmt.Sprintf(what+": %v", s.path, err), Hint: hint, Denied: true}
 	}
 	return nil
 }
