@@ -34,14 +34,16 @@ if [ -z "${CI:-}" ]; then
 	[ "$cgo" != yes ] || run $flags -tags cgo_sqlite -run "$drivers|$sqlite" ./backlog/table/...
 else
 	flags="$flags -vet=off" # make lint has done that
-	flags="$flags -p 3 -parallel 8" # tests of the program wait more than they compute
-	# The first of these that a test may belong to decides: those that name it at once come first.
-	run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$one|$wide" ./cmd ./backlog/table ./backlog/simulate ./packaging ./... # the longest first
-	run $flags -tags cgo_sqlite -run "$sqlite" ./backlog/table >"$out.sqlite" & # it computes while the rest waits for servers
+	flags="$flags -p 2 -parallel 8" # and the tests of the program beside all others: they wait more than they compute
+	# The first of the skipped that a test may belong to decides: those that name it at once come first.
+	raced() { run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$one|$wide" "$@"; }
+	raced ./cmd >"$out.cmd" &
+	raced ./backlog/table ./backlog/simulate ./packaging $($go list ./... | grep -v '/cmd$') # the longest first
+	run $flags -tags cgo_sqlite -run "$sqlite" ./backlog/table
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
 	run $flags -run "$drivers|$alone|$wide|$stores" ./backlog/table ./cmd ./backlog/memory $(grep -rlE --include='*_test.go' "^func \w*(TestSQLite|$(echo "$alone" | tr -d ^$)|${wide%%/*})" . | xargs -n 1 dirname | sort -u)
 	wait
-	cat "$out.sqlite"
+	cat "$out.cmd"
 fi
 [ ! -e "$out.failed" ] || status=1
 
