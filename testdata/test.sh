@@ -4,8 +4,8 @@
 # In CI no test may be skipped, and what several goroutines do runs under the race
 # detector. That goes with the SQLite driver in C, into which it does not look: the other
 # one is some 100,000 lines of Go, without a race and ten times slower under its eyes. What
-# computes for long on one goroutine, such as most of the conformance suite, runs without
-# it, with the driver in Go, and where it depends on the driver with both.
+# computes for long on one goroutine, such as most of the servers' conformance suite, runs
+# without it, with the driver in Go.
 set -eu
 go=$1 cgo=$2
 out=$(mktemp)
@@ -15,11 +15,11 @@ flags='-shuffle=on -timeout=30m'
 drivers='TestSQLite|TestCrash|TestScript/^(run|source|metrics|web)'
 alone='^Example|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
 wide='TestWidePassDelaysNoFresh/./././fresh=50'
-# The conformance suite: on SQLite, whole, what of it is for one goroutine, and on further forms of times.
+# The conformance suite: on SQLite, on servers, what of that is for one goroutine, and on further forms of times.
 sqlite='TestStore$|TestStoreOfAPool$'
-stores='^Test(Postgres)?Store(OnMySQL|OfAPool|OfAPoolOnServers)?$'
-one="$stores"'/./(Walk|Random|Expire|Group|Keys|Settle|Guard|Pending)'
-forms='TestStore$/^(Z|sparse|zone|unix|julian)|TestPostgresStore/^(text|unix|timestamp[^t])|TestStoreOnMySQL/^(DATETIME.|TIMESTAMP)|TestStoreOfAPoolOnServers'
+servers='^Test(PostgresStore|StoreOnMySQL|StoreOfAPoolOnServers)$'
+one="$servers"'/./(Walk|Random|Expire|Group|Keys|Settle|Guard|Pending)'
+forms='TestPostgresStore/^(text|unix|timestamp[^t])|TestStoreOnMySQL/^(DATETIME.|TIMESTAMP)|TestStoreOfAPoolOnServers'
 
 status=0
 run() {
@@ -37,11 +37,11 @@ else
 	flags="$flags -p 2 -parallel 8" # and the tests of the program beside all others: they wait more than they compute
 	# The first of the skipped that a test may belong to decides: those that name it at once come first.
 	raced() { run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$one|$wide" "$@"; }
+	$go build -race -tags cgo_sqlite ./... # once: two that want the same at the same time both compile it
 	raced ./cmd >"$out.cmd" &
 	raced ./backlog/table ./backlog/simulate ./packaging $($go list ./... | grep -v '/cmd$') # the longest first
-	run $flags -tags cgo_sqlite -run "$sqlite" ./backlog/table
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
-	run $flags -run "$drivers|$alone|$wide|$stores" ./backlog/table ./cmd ./backlog/memory $(grep -rlE --include='*_test.go' "^func \w*(TestSQLite|$(echo "$alone" | tr -d ^$)|${wide%%/*})" . | xargs -n 1 dirname | sort -u)
+	run $flags -run "$drivers|$alone|$wide|$sqlite|$servers" ./backlog/table ./cmd ./backlog/memory $(grep -rlE --include='*_test.go' "^func \w*(TestSQLite|$(echo "$alone" | tr -d ^$)|${wide%%/*})" . | xargs -n 1 dirname | sort -u)
 	wait
 	cat "$out.cmd"
 fi
