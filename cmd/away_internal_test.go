@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/table"
 )
 
 func TestWhenThere(t *testing.T) {
 	t.Parallel()
 	away, wrong := fmt.Errorf("%w: locked", backlog.ErrUnavailable), errors.New("wrong")
+	denied := &table.Problem{What: "no right", Denied: true}
 	for _, tt := range []struct {
 		name     string
 		patience time.Duration
@@ -41,6 +43,16 @@ func TestWhenThere(t *testing.T) {
 			return wrong
 		}, wrong, time.Minute, "ERROR"},
 		{"away for longer than once waits", awayPatience, 0, func(time.Duration) error { return away }, backlog.ErrUnavailable, awayPatience, "ERROR"},
+		{"granted bit by bit", 0, 0, func(d time.Duration) error {
+			switch {
+			case d < time.Minute:
+				return denied
+			case d < 2*time.Minute:
+				return fmt.Errorf("table jobs: %w", denied)
+			}
+			return nil
+		}, nil, 2 * time.Minute, "ERROR ERROR WARN"},
+		{"once waits for no right", awayPatience, 0, func(time.Duration) error { return denied }, denied, 0, ""},
 		{"stopped", 0, 90 * time.Second, func(time.Duration) error { return away }, context.Canceled, 90 * time.Second, "ERROR"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -254,7 +254,7 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 				d.log.Info("the database answers again, another daemon leads")
 			}
 			since, away = time.Now(), false
-		case !errors.Is(err, backlog.ErrUnavailable):
+		case !errors.Is(err, backlog.ErrUnavailable) && !isDenied(err):
 			return nil, since, err
 		case !away:
 			away = true

@@ -26,6 +26,25 @@ func TestRunWaitsForARight(t *testing.T) {
 	})
 }
 
+// TestLeaderWaitsForTheRightToConnect: a leader whose user may no longer connect does not
+// end, and leads again when the user may.
+func TestLeaderWaitsForTheRightToConnect(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, onMySQL, map[string]string{"handler.sh": slowHandler}) // PostgreSQL would take it from all databases' tests
+	onMySQL.user(s)
+	s.configure("a", nil, handling)
+	d := s.start("run", "--config", "a.yaml")
+	d.says(`"msg":"leading"`)
+	s.mustExec("REVOKE SELECT, UPDATE ON " + s.own + ".* FROM " + s.own)
+	s.endSessions()
+	d.says(`"msg":"the leader lock cannot be asked for, waiting","error":"Access denied`)
+	s.mustExec("GRANT SELECT, UPDATE ON " + s.own + ".* TO " + s.own)
+	s.fillNew(3)
+	if !eventually(func() bool { return s.count("SUCCESS") == 3 }) {
+		t.Fatalf("it does not go on:\n%s", d.log)
+	}
+}
+
 // TestPostgresRightsThatAreMissing: who lacks them is told which, though nothing
 // can be read yet, and with just those passes work.
 func TestPostgresRightsThatAreMissing(t *testing.T) {

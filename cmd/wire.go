@@ -357,24 +357,29 @@ const (
 	awayPause = time.Second
 )
 
+// isDenied reports whether a right is missing, which may be granted.
+func isDenied(err error) bool {
+	p, ok := errors.AsType[*table.Problem](err)
+	return ok && p.Denied
+}
+
 // whenThere opens the database or the broker, trying again while that is away: for as
 // long as patience says, for ever if that is 0, or until ctx is done. Who waits for ever
 // waits for a missing right, too. A table or a configuration that is wrong is not waited for.
 func whenThere[T any](ctx context.Context, log *slog.Logger, what string, patience time.Duration, open func() (T, error)) (T, error) {
-	said := time.Time{}
-	for began, waiting := time.Now(), false; ; {
+	said, why := time.Time{}, ""
+	for began := time.Now(); ; {
 		a, err := open()
-		p, problem := errors.AsType[*table.Problem](err)
-		mayPass := errors.Is(err, backlog.ErrUnavailable) || problem && p.Denied && patience == 0
+		denied := patience == 0 && isDenied(err)
 		switch {
-		case err == nil && waiting:
+		case err == nil && why != "":
 			log.Warn("the "+what+" is back", "after", time.Since(began).Round(time.Millisecond).String())
 			notify(log, "STATUS=")
 			return a, nil
-		case !mayPass || patience > 0 && time.Since(began) >= patience:
+		case !denied && !errors.Is(err, backlog.ErrUnavailable) || patience > 0 && time.Since(began) >= patience:
 			return a, err
-		case !waiting && ctx.Err() == nil:
-			waiting, said = true, time.Now()
+		case ctx.Err() == nil && (why == "" || denied && err.Error() != why):
+			why, said = err.Error(), time.Now()
 			log.Error("waiting for the "+what, "error", err)
 		case ctx.Err() == nil && time.Since(said) >= logging.Remind:
 			said = time.Now()

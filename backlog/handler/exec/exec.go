@@ -154,11 +154,8 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	defer endFeed()
 	defer stdin.Close()
 	stdout, err := newOutput(50 * time.Millisecond)
-	if err != nil {
-		return err
-	}
-	stderr, err := newOutput(time.Second)
-	if err != nil {
+	stderr, wrong := newOutput(time.Second)
+	if err = cmp.Or(err, wrong); err != nil {
 		return err
 	}
 	cmd, err := h.program().Start(append(environ(), vars...), stdin, stdout.w, stderr.w)

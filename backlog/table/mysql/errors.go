@@ -33,7 +33,7 @@ var faults = []db.Fault{
 	{Codes: "1290 1836 3100", Class: db.Unavailable, What: db.ReadOnly, Hint: otherServer},             // as while another server takes over
 	{Codes: "1053 1077 1079 1080 1047 1158 1159 1160 1161 1184 1152 1189 1190", Class: db.Unavailable}, // shutdown, cluster not ready, network
 	{Codes: "1142 1143 1227 1370", Class: db.Denied, Hint: "let its owner grant it; `backlog check --sql` prints what passes take, `backlog init --print` what init runs"},
-	{Codes: "1044", Hint: "let its owner grant what `backlog check --sql` prints for a user who may read the table, in MySQL not by a role that is no default role of the user; or name another database"},
+	{Codes: "1044", Class: db.Denied, Hint: "let its owner grant what `backlog check --sql` prints for a user who may read the table, in MySQL not by a role that is no default role of the user; or name another database"},
 	{Codes: "1045 1698 1251 1524", What: notIn, Hint: "correct user and password in the database URL"},
 	{Codes: "1820 1862 3118 4151", What: notIn, Hint: "let its administrator renew the account, or name another user in the database URL"}, // expired, locked
 	{Codes: "1129 1130", What: "the database server does not let this host in", Hint: "let its administrator allow this host"},
