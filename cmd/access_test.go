@@ -149,12 +149,17 @@ func TestRunWaitsForTheRightToWrite(t *testing.T) {
 	s := newPrivateShop(t, map[string]string{"schedule.yaml": "handler: {exec: [/bin/true]}\ntiers: [{max_age: 1d, every: 1s}]\n"})
 	s.sql("CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT)",
 		"INSERT INTO BACKLOG VALUES (1, 'NEW', datetime('now'))")
+	const lock = "backlog.db-backlog-backlog-leader.lock"
+	s.write(lock, "")
+	s.chmod(0, lock)
 	s.chmod(0o444, "backlog.db")
 	s.chmod(0o555, ".")
 	d := s.start("run")
 	d.says(`waiting for the database","error":"the database backlog.db cannot be written to: attempt to write a readonly database`)
 	s.chmod(0o666, "backlog.db")
 	s.chmod(0o777, ".")
+	d.says(`waiting","error":"the lock file cannot be opened: `)
+	s.chmod(0o666, lock)
 	d.says(`"succeeded":1,`)
 }
 
