@@ -169,3 +169,9 @@ func TestExecLooksAgain(t *testing.T) {
 		t.Errorf("moved: %v", err)
 	}
 }
+
+// TestNoCommand: who sets none in Go is told so, and no record is to blame.
+func TestNoCommand(t *testing.T) {
+	err := new(exec.Handler).Handle(t.Context(), handlertest.NewRecord())
+	handlertest.WantError(t, err, "exec: the command is empty; name a program, as in [./deliver.sh, --fast]", backlog.Skipped)
+}

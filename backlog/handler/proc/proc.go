@@ -44,8 +44,8 @@ const DefaultGrace = 5 * time.Second
 // its own (https://go.dev/issue/22315).
 func (p Program) Start(env []string, stdin io.Reader, stdout, stderr io.Writer) (*exec.Cmd, error) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		cmd := exec.Command(p.Command[0], p.Command[1:]...)
-		cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, stdin, stdout, stderr
+		cmd := exec.Command(strings.Join(p.Command[:min(1, len(p.Command))], "")) // "" does not start
+		cmd.Args, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Command, env, stdin, stdout, stderr
 		cmd.SysProcAttr, cmd.WaitDelay = ownGroup, waitDelay
 		err := cmd.Start()
 		if err == nil {
