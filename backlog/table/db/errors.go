@@ -34,6 +34,11 @@ func Problemf(hint, format string, args ...any) error {
 	return &Problem{What: fmt.Sprintf(format, args...), Hint: hint}
 }
 
+// Deniedf returns a *Problem of a right that the user lacks.
+func Deniedf(hint, format string, args ...any) error {
+	return &Problem{What: fmt.Sprintf(format, args...), Hint: hint, Denied: true}
+}
+
 // Problems are several that were found at once.
 type Problems struct{ List []error }
 

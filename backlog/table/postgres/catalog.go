@@ -56,8 +56,7 @@ func unfit(r db.Row, name string) error {
 	table, role := text.Qualified(r["schema"], name), text.Quote(r["role"])
 	switch {
 	case !r.Is("readable"):
-		hint := "GRANT USAGE ON SCHEMA " + text.Quote(r["schema"]) + " TO " + role + "; GRANT SELECT ON " + table + " TO " + role
-		return &db.Problem{What: "table " + name + ": the role " + r["role"] + " may not read it", Hint: hint, Denied: true}
+		return db.Deniedf("GRANT USAGE ON SCHEMA "+text.Quote(r["schema"])+" TO "+role+"; GRANT SELECT ON "+table+" TO "+role, "table %s: the role %s may not read it", name, r["role"])
 	case r.Is("secured"):
 		return db.Problemf("use a role to which it does not apply, such as the table's owner or ALTER ROLE "+role+" BYPASSRLS",
 			"table %s: row level security applies to the role %s: records that it hides would never be processed, without a word", name, r["role"])

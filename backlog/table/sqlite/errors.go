@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -35,9 +34,8 @@ func (s *server) Error(err error) db.Fault {
 // denied is the *db.Problem of a file that this user may not read or write, nil for
 // other errors.
 func (s *server) denied(err error, hint, what string) error {
-	switch code, _ := codeOf(err); code {
-	case 3, 8, 14: // PERM READONLY CANTOPEN
-		return &db.Problem{What: fmt.Sprintf(what+": %v", s.path, err), Hint: hint, Denied: true}
+	if code, _ := codeOf(err); code == 3 || code == 8 || code == 14 { // PERM READONLY CANTOPEN
+		return db.Deniedf(hint, what+": %v", s.path, err)
 	}
 	return nil
 }

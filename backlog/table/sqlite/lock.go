@@ -45,7 +45,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.
 	ok, err := l.TryLock()
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return nil, &db.Problem{What: "the lock file cannot be opened: " + err.Error(), Hint: "give this user the right to create files in that folder, as SQLite itself needs it", Denied: true}
+		return nil, db.Deniedf("give this user the right to create files in that folder, as SQLite itself needs it", "the lock file cannot be opened: %v", err)
 	case err != nil:
 		return nil, fmt.Errorf("lock file: %w", err)
 	case !ok || fileLock{l}.Check(ctx) != nil: // or somebody replaces it just now

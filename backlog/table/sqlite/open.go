@@ -120,7 +120,7 @@ func readable(path string) error {
 		}
 		return &db.MissingFile{Problem: db.Problem{What: "the database file " + path + " does not exist" + folder, Hint: mapping.DidYouMeanFile(path, "name another; `backlog init --create-table` creates it")}, Path: path}
 	case errors.Is(err, fs.ErrPermission):
-		return &db.Problem{What: "the database file " + path + " cannot be read: permission denied", Hint: "give this user the right to read it", Denied: true}
+		return db.Deniedf("give this user the right to read it", "the database file %s cannot be read: permission denied", path)
 	case err != nil:
 		return db.Problemf("name another", "the database file cannot be read: %v", err)
 	case info.IsDir():

@@ -185,7 +185,7 @@ func (w *SQLHandler) refused(n int, err error) error {
 	if p, ok := errors.AsType[*db.Problem](w.d.Explained(err)); ok {
 		what = p.What
 	}
-	return &db.Problem{What: fmt.Sprintf("handler.sql: statement %d: %s", n, what), Hint: "let the owner of what it names grant the right to it", Denied: true}
+	return db.Deniedf("let the owner of what it names grant the right to it", "handler.sql: statement %d: %s", n, what)
 }
 
 // HandleAndSettle is the method that [backlog.Handler] names.
