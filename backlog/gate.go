@@ -135,11 +135,41 @@ func (r *run) closedFor(now time.Time) time.Duration {
 	return 0
 }
 
+// handlerOpens waits until the handler takes records. Late outcomes are settled while it
+// waits. waited says that rows that were read before may have changed; ok is false when
+// nothing more is to be dispatched.
+func (r *run) handlerOpens() (waited, ok bool) {
+	h, isWaiter := r.e.Handler.(waiter)
+	if !isWaiter {
+		return false, true
+	}
+	for {
+		wait, err := h.Closed(r.stop)
+		if r.stop.Err() != nil {
+			return waited, false
+		}
+		if err != nil {
+			r.fail(fmt.Errorf("the handler cannot be started: %w", err))
+			return waited, false
+		}
+		if wait <= 0 {
+			return waited, true
+		}
+		waited = true
+		if !sleep(r.stop, min(wait, collectEvery)) {
+			return waited, false
+		}
+		_ = r.e.Collect(r.stop)
+	}
+}
+
 // errPause is the cause for which passes end in a pause that somebody asked for.
 var errPause = errors.New("pause")
 
-// pauseEvery is how often Engine.Paused is asked.
-const pauseEvery = time.Second
+const (
+	pauseEvery   = time.Second // how often Engine.Paused is asked
+	collectEvery = time.Second // how often a handler is asked for late outcomes
+)
 
 func (e *Engine) isPaused() bool { return e.Paused != nil && e.Paused() }
 

@@ -87,6 +87,15 @@ type lateHandler interface {
 	CollectLate(ctx context.Context, settle func(context.Context, []Record, []Answer) ([]error, error)) error
 }
 
+// A waiter is a Handler that at times takes no records. The engine claims none then: one
+// that waits inside the handler is at work, so that an outcome of its last attempt could
+// not be settled.
+type waiter interface {
+	// Closed returns for how long at least no record is taken; 0: one is taken now. After
+	// an error none ever will be.
+	Closed(ctx context.Context) (time.Duration, error)
+}
+
 // maxExchange is how much of each side of an exchange is logged, but for the mark.
 const maxExchange = 2<<10 - len("…")
 

@@ -343,7 +343,7 @@ func (l *Loop) watch(ctx context.Context) {
 // the loop when a pause is over. What goes wrong is said by the next pass that wants to
 // hand over more.
 func (l *Loop) listen(ctx context.Context) {
-	for was := false; sleep(ctx, pauseEvery); {
+	for was := false; sleep(ctx, collectEvery); {
 		l.safely(func() {
 			e := l.engine()
 			is := e.isPaused()

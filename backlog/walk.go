@@ -89,9 +89,15 @@ func (w *walk) fill() (jobs []job) {
 			}
 			continue
 		}
-		if len(jobs) == 0 && r.e.Now().Sub(l.page.read) > maxPageAge && r.e.queue == nil {
-			l.reread()
-			continue
+		if len(jobs) == 0 {
+			waited, ok := r.handlerOpens()
+			if !ok {
+				break
+			}
+			if waited || r.e.Now().Sub(l.page.read) > maxPageAge && r.e.queue == nil {
+				l.reread()
+				continue
+			}
 		}
 		list := l.page.Records[l.next:]
 		if !r.try(list) {

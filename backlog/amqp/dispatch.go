@@ -112,13 +112,14 @@ type Dispatch struct {
 
 	link    link
 	foreign atomic.Pointer[error] // what Err returns
+	marking sync.Mutex            // held while the mark is made
 	mu      sync.Mutex            // guards what follows
 	hold    time.Time             // nothing is dispatched before: what others have may still run
 	waiting map[string]*flight    // those that are waited for; by attempt
 	out     map[uint64]*flight    // records out; by the hash of their key
 	settled map[string]*answer    // outcomes that are acknowledged when they are settled; by attempt
 	late    []*answer             // outcomes that nobody waits for
-	marked  bool                  // the broker knows that something may be out
+	mark    mark                  // by which the broker knows that something may be out
 	away    bool                  // the broker is, which is logged
 	margin  time.Duration         // 0: margin; tests have no time
 
@@ -181,10 +182,9 @@ func (d *Dispatch) open(ctx context.Context) (*session, error) {
 		if d.waiting == nil {
 			d.waiting, d.out, d.settled = make(map[string]*flight), make(map[uint64]*flight), make(map[string]*answer)
 		}
-		look := !d.marked
 		d.late = nil // they come again
 		d.mu.Unlock()
-		return d.prepare(ctx, p, look)
+		return d.prepare(ctx, p)
 	})
 }
 
@@ -192,10 +192,9 @@ func (d *Dispatch) open(ctx context.Context) (*session, error) {
 // outcomes.
 func (d *Dispatch) Open(ctx context.Context) error { return errorOf(d.open(ctx)) }
 
-// prepare declares the queues and hears of outcomes, as the only process. Where something
-// may be out of one that did not end well, for which look has it look, what nobody has taken
-// is deleted, and nothing is dispatched until the rest is over.
-func (d *Dispatch) prepare(ctx context.Context, p *session, look bool) error {
+// prepare declares the queues, hears of outcomes as the only process, and looks what others
+// have left.
+func (d *Dispatch) prepare(ctx context.Context, p *session) error {
 	err := p.probe(ctx, func(ch *amqp.Channel) error { // goes with the session
 		return errorOf(ch.QueueDeclare(lockQueue(d.Name), false, true, true, false, amqp.Table{"x-queue-type": "classic"}))
 	})
@@ -224,21 +223,10 @@ func (d *Dispatch) prepare(ctx context.Context, p *session, look bool) error {
 		}
 		return nil
 	})
-	if err != nil || !look {
+	if err != nil {
 		return worded(err)
 	}
-	_, missing, err := p.inspect(ctx, outQueue(d.Name))
-	if err != nil || missing {
-		return err
-	}
-	if err := p.probe(ctx, func(ch *amqp.Channel) error { return errorOf(ch.QueuePurge(workQueue(d.Name), false)) }); err != nil {
-		return fmt.Errorf("queue %s: %w", workQueue(d.Name), worded(err))
-	}
-	d.mu.Lock()
-	d.hold, d.marked = time.Now().Add(d.Bound()), true
-	d.mu.Unlock()
-	d.Log.Warn("records may still be with workers, as the last daemon did not end in peace: nothing is dispatched until they are done", "for", d.Bound().String())
-	return nil
+	return d.takeOver(ctx, p)
 }
 
 // otherwise words the error that a queue was declared otherwise.
@@ -252,7 +240,7 @@ func otherwise(err error) error {
 // Handle implements [backlog.Handler]. It ends with the outcome, or, when Bound is over,
 // as if the record had been skipped.
 func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
-	p, err := d.start(ctx)
+	p, err := d.start(ctx, r.Key.Hash())
 	if err != nil {
 		return err
 	}
@@ -262,7 +250,7 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 	}
 	f := &flight{r.AttemptID, r.Key.Hash(), time.Now().Add(d.Bound()), ticket, make(chan answer, 1)}
 	d.mu.Lock()
-	if other := d.out[f.hash]; other != nil && time.Now().Before(other.until) {
+	if d.mayBeOut(f.hash) {
 		d.mu.Unlock()
 		return errOut
 	}
@@ -300,36 +288,24 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 
 var errStopped = fmt.Errorf("%w: stopped before it was dispatched", backlog.Skip)
 
-// start waits until records may be dispatched.
-func (d *Dispatch) start(ctx context.Context) (*session, error) {
+// start waits until the record may be dispatched. It does not wait for a record of which an
+// attempt may be out: the outcome of that can be settled only when this one has ended.
+func (d *Dispatch) start(ctx context.Context, hash uint64) (*session, error) {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		p, err := d.open(ctx)
-		if err == nil {
-			err = p.err()
-		}
 		d.mu.Lock()
-		if err == nil && !d.marked { // the broker knows it before anything is out
-			mark := Topology{Queues: []Queue{{outQueue(d.Name), amqp.Table{"x-queue-type": "quorum"}}}}
-			err = p.declare(ctx, mark, "missing")
-			d.marked = err == nil
-		}
-		hold, was := time.Until(d.hold), d.away
-		d.away = err != nil
+		out := d.mayBeOut(hash)
 		d.mu.Unlock()
+		if out {
+			return nil, errOut
+		}
+		p, wait, err := d.ready(ctx)
 		switch {
-		case err == nil && was:
-			d.Log.Info("records are dispatched again")
-		case err != nil && !errors.Is(err, backlog.ErrUnavailable):
-			return nil, backlog.Unstarted(err)
-		case err != nil && !was:
-			d.Log.Error("records wait: they cannot be dispatched now", "error", err)
-		}
-		_ = d.link.tell(d.Log, err)
-		if err == nil && hold <= 0 {
+		case err == nil && wait <= 0:
 			return p, nil
-		}
-		if err == nil {
-			pause = min(hold, time.Second)
+		case err == nil:
+			pause = min(wait, time.Second)
+		case !errors.Is(err, backlog.ErrUnavailable):
+			return nil, backlog.Unstarted(err)
 		}
 		select {
 		case <-time.After(pause):
@@ -405,12 +381,12 @@ func (d *Dispatch) Close() error {
 	now := time.Now()
 	maps.DeleteFunc(d.out, func(_ uint64, f *flight) bool { return now.After(f.until) })
 	var err error
-	if d.marked && len(d.out) == 0 && now.After(d.hold) && !p.over() {
+	if d.mark.there && len(d.out) == 0 && now.After(d.hold) && !p.over() {
 		err = p.probe(context.Background(), func(ch *amqp.Channel) error {
 			return errorOf(ch.QueueDelete(outQueue(d.Name), false, false, false))
 		})
 	}
-	d.marked = false // as far as we know, when we dispatch again
+	d.mark = mark{} // what is found later is another's
 	d.link.close()
 	return worded(err)
 }

@@ -259,59 +259,121 @@ func TestDispatchUnclean(t *testing.T) {
 	}
 }
 
-// A record that waits to be dispatched has an outcome meanwhile, which cannot be settled
-// while it waits: it is not dispatched, however long that takes.
-func TestDispatchHeldBack(t *testing.T) {
-	t.Parallel()
-	w := newWorks(t, 1)
-	first := w.daemon()
-	if err := first.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	go first.Handle(context.Background(), &backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "killed"})
-	var q request
-	eventually(t, "the request", func() bool {
+// takeRequest takes the next request as a worker that dies would.
+func (w *works) takeRequest() (q request) {
+	w.t.Helper()
+	eventually(w.t, "a request", func() bool {
 		m, ok, err := w.ch.Get(workQueue(w.name), true)
 		return err == nil && ok && json.Unmarshal(m.Body, &q) == nil
 	})
-	p := first.link.current()
+	return q
+}
+
+// killed returns the request for the first row, whose daemon is killed then.
+func (w *works) killed() request {
+	w.t.Helper()
+	d := w.daemon()
+	if err := d.Open(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	go d.Handle(context.Background(), &backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "killed"})
+	q := w.takeRequest()
+	d.lose()
+	return q
+}
+
+// lose ends the session as kill -9, or the network, does.
+func (d *Dispatch) lose() {
+	p := d.link.current()
 	p.cut()
 	<-p.gone
+}
 
+// held returns how long nothing is dispatched.
+func (d *Dispatch) held() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Until(d.hold)
+}
+
+// An outcome that comes while a new daemon holds back is settled then, by the pass that
+// waits: no record is at work before something is dispatched.
+func TestDispatchHeldBack(t *testing.T) {
+	t.Parallel()
+	w := newWorks(t, 2)
+	q := w.killed()
 	d := w.daemon()
-	e := w.engine(d, nil)
-	report := make(chan backlog.Report)
-	go func() { report <- w.pass(e) }()
-	locked := func(f func() bool) func() bool {
-		return func() bool { d.mu.Lock(); defer d.mu.Unlock(); return f() }
-	}
-	eventually(t, "it is held back", locked(func() bool { return !d.hold.IsZero() }))
+	d.Lease = 30 * time.Second // which the wait is longer than
+	w.ch.QueueDelete(workQueue(w.name), false, false, false)
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w.engine(d, nil).Pass(ctx, backlog.Pass{Tier: "1d", MaxAge: time.Hour})
+	}()
+	eventually(t, "it is held back", func() bool { return d.held() > 0 })
 	w.answer(outcome{AttemptID: q.AttemptID, Outcome: "success", Ticket: q.Ticket})
-	eventually(t, "it is heard", locked(func() bool {
-		d.hold = time.Now().Add(d.Bound() + time.Second) // as when the broker was slow
-		return len(d.late) == 1
-	}))
-	w.work(1, func(context.Context, *backlog.Record) error {
-		t.Error("it is handled again")
-		return nil
-	})
-	collects := time.NewTicker(50 * time.Millisecond) // the loop does so
-	defer collects.Stop()
-	for {
-		select {
-		case <-collects.C:
-			e.Collect(t.Context())
-			continue
-		case r := <-report:
-			if r.Skipped != 1 {
-				t.Errorf("%+v", r)
-			}
-		}
-		break
+	eventually(t, "the outcome is settled", func() bool { return w.row(1).Status == "SUCCESS" })
+	if d.held() < 20*time.Second || d.dispatched.Load() > 0 {
+		t.Errorf("%v are left, %d are dispatched", d.held(), d.dispatched.Load())
 	}
-	e.Collect(t.Context())
-	if row := w.row(1); row.Status != "SUCCESS" {
-		t.Errorf("%+v", row)
+	stop()
+	<-over
+}
+
+// A record that waits for the broker in Handle is given back when the outcome of its last
+// attempt comes.
+func TestDispatchGivesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorks(t, 1)
+	q := w.killed()
+	d := w.daemon()
+	eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
+	d.mu.Lock()
+	d.hold = time.Now().Add(time.Hour)
+	d.mu.Unlock()
+	w.answer(outcome{AttemptID: q.AttemptID, Outcome: "success", Ticket: q.Ticket})
+	err := d.Handle(t.Context(), &backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "again"})
+	if !errors.Is(err, errOut) {
+		t.Error(err)
+	}
+}
+
+// A daemon that lost its connection goes on at once when no other process has dispatched
+// since, and else waits as after any take-over, from the moment at which it is back.
+func TestDispatchLostLock(t *testing.T) {
+	t.Parallel()
+	w := newWorks(t, 0)
+	d := w.daemon()
+	d.margin = time.Hour // the wait is never over
+	handle := func(d *Dispatch, id string) {
+		go d.Handle(t.Context(), &backlog.Record{Key: backlog.NewKey(id), Status: "NEW", AttemptID: id})
+	}
+	if err := d.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	handle(d, "first")
+	w.takeRequest()
+	for range 2 {
+		d.lose()
+		eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
+	}
+	handle(d, "second")
+	if q := w.takeRequest(); q.AttemptID != "second" || d.held() > 0 {
+		t.Errorf("%+v; it waits %v", q, d.held())
+	}
+	d.lose()
+	once := w.daemon()
+	eventually(t, "another process", func() bool { return once.Open(t.Context()) == nil })
+	once.mu.Lock()
+	once.hold = time.Time{}
+	once.mu.Unlock()
+	handle(once, "of once")
+	w.takeRequest()
+	once.lose()
+	eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
+	if d.held() < 59*time.Minute {
+		t.Errorf("it waits %v", d.held())
 	}
 }
 
