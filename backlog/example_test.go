@@ -193,9 +193,13 @@ func ExampleWaitLock() {
 
 	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	lock, err := backlog.WaitLock(wait, orders, backlog.RunLock, nil)
+	claim := &backlog.Claim{Locker: orders}
+	lock, err := backlog.WaitLock(wait, claim, backlog.RunLock, nil)
 	if err != nil {
-		log.Fatal(err) // somebody else had it all the time
+		log.Fatal(err) // another process had it all the time
+	}
+	if err := claim.Settle(ctx, lock); err != nil {
+		log.Fatal(err)
 	}
 	defer lock.Unlock()
 	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) { log.Print("the lock is lost: ", err) })

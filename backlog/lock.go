@@ -11,14 +11,14 @@ import (
 // LockGrace is how long after the last successful probe of a lock was sent the
 // work under it may go on: whatever handlers have started is killed then. In
 // numbers: a lock is probed every 2 s, a probe is answered within 2 s or failed,
-// handlers are dead after 4 s, and a standby of `backlog run` starts its own after
-// 5 s, [TakeOverAfter]. [Loop] and [WaitLock] do not wait for so long.
+// handlers are dead after 4 s, and the next holder starts its own after 5 s,
+// [TakeOverAfter]. [Loop] waits for so long by a [Claim]; [WaitLock] does not.
 const LockGrace = 4 * time.Second
 
 const (
-	// TakeOverAfter is how long a process should wait after it got a lock that
-	// another has had, and then [Lock.Check]: the other may not know yet that it
-	// lost the lock.
+	// TakeOverAfter is how long a process waits after it got a lock that another
+	// may have had until then, see [Claim.Settle]: the other may not know yet that
+	// it lost the lock.
 	TakeOverAfter = LockGrace + time.Second
 	// probeEvery is how often a lock that is held is probed. An answer takes
 	// as long at most, so that the loss is noticed within LockGrace.
@@ -34,7 +34,7 @@ const (
 // A Locker locks a table between processes. Most stores are one.
 type Locker interface {
 	// TryLock takes the lock, or returns ErrLocked at once where another
-	// holder has it. The lock ends with the process that holds it.
+	// holder has it, or ErrLockedHere. The lock ends with the process that holds it.
 	TryLock(ctx context.Context, name string) (Lock, error)
 }
 
@@ -44,6 +44,49 @@ type Lock interface {
 	Check(ctx context.Context) error
 	// Unlock gives the lock back. It is called once.
 	Unlock() error
+}
+
+// A Claim is a Locker of one lock which remembers between two tries that another
+// process may have had the lock: it was locked, it could not be asked for, or it was
+// lost. It is not for concurrent use.
+type Claim struct {
+	Locker
+	unsure bool
+}
+
+// TryLock implements [Locker].
+func (c *Claim) TryLock(ctx context.Context, name string) (Lock, error) {
+	lock, err := c.Locker.TryLock(ctx, name)
+	if err != nil && !errors.Is(err, ErrLockedHere) {
+		c.unsure = true
+	}
+	return lock, err
+}
+
+// Doubt says that another process may have had the lock since the last try.
+func (c *Claim) Doubt() { c.unsure = true }
+
+// Unsure reports whether another process may have had the lock until now, so that
+// Settle waits.
+func (c *Claim) Unsure() bool { return c.unsure }
+
+// Settle makes a lock that has just been taken safe to work under. If another
+// process may have had it until then, Settle waits until the handlers of that one
+// are dead, for [TakeOverAfter], and probes the lock. On an error the lock is given back.
+func (c *Claim) Settle(ctx context.Context, lock Lock) error {
+	if !c.unsure {
+		return nil
+	}
+	if !sleep(ctx, TakeOverAfter) {
+		lock.Unlock()
+		return ctx.Err()
+	}
+	if err := guard(func() error { return lock.Check(ctx) }); err != nil {
+		lock.Unlock()
+		return err
+	}
+	c.unsure = false
+	return nil
 }
 
 var errLockLost = errors.New("the lock is lost")
@@ -120,8 +163,11 @@ type runLock struct {
 	now  func() time.Time
 	turn chan struct{} // holds a token: somebody takes the lock, or finds it taken
 
+	claim Claim // guarded by the turn
+
 	mu   sync.Mutex
 	held *heldLock // may be one that is lost; nil: none
+	lost bool      // a lock was, since the last one was taken
 }
 
 // A heldLock is a lock with the passes under it.
@@ -151,8 +197,7 @@ func (r *runLock) acquire(
 	if h == nil {
 		e.init()
 		say := sync.OnceFunc(func() { r.emit(Event{Kind: LockWaiting, Tier: tier}) })
-		again := func(f func() error) error { return e.persist(waiting, f) }
-		lock, err := waitLock(waiting, l, RunLock, again, func(error) { say() })
+		lock, err := r.take(waiting, l, e, say)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -165,12 +210,45 @@ func (r *runLock) acquire(
 	return h.good, func() { r.leave(h) }, nil
 }
 
+// take takes the lock for the process. It waits until no other process has it or
+// handlers under it.
+func (r *runLock) take(waiting context.Context, l Locker, e *Engine, say func()) (Lock, error) {
+	r.claim.Locker = l
+	if r.wasLost() {
+		r.claim.Doubt()
+	}
+	again := func(f func() error) error { return e.persist(waiting, f) }
+	for {
+		lock, err := waitLock(waiting, &r.claim, RunLock, again, func(error) { say() })
+		if err != nil {
+			return nil, err
+		}
+		err = r.claim.Settle(waiting, lock)
+		if err == nil {
+			return lock, nil
+		}
+		if waiting.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// wasLost reports whether a lock was lost since the last call.
+func (r *runLock) wasLost() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.lost
+	r.lost = false
+	return was
+}
+
 // join makes the caller a holder of the lock if the process has it, else it
 // returns nil.
 func (r *runLock) join() *heldLock {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.held == nil || r.held.good.Err() != nil {
+		r.lost = r.lost || r.held != nil && lockLost(r.held.good)
 		return nil
 	}
 	r.held.holders++
@@ -185,6 +263,7 @@ func (r *runLock) leave(h *heldLock) {
 	if h.holders > 0 {
 		return
 	}
+	r.lost = r.lost || lockLost(h.good)
 	h.release()
 	h.Unlock()
 	if r.held == h {

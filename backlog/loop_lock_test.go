@@ -192,10 +192,11 @@ func TestRunLockCannotBeTaken(t *testing.T) {
 		errs []error
 		want []string
 	}{
-		{"the store is away for a moment", []error{errAway, errAway, errAway}, []string{"10m0s away", "10m0.35s back", "10m0.35s started 1d", "10m0.35s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
+		{"the store is away for a moment", []error{errAway, errAway, errAway}, []string{"10m0s away", "10m0.35s back", "10m5.35s started 1d", "10m5.35s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
 		{"the store is away, then another process has it", []error{errAway, backlog.ErrLocked, backlog.ErrLocked, errAway, errAway},
-			[]string{"10m0s away", "10m0.05s back", "10m0.05s waiting 1d", "10m1.05s away", "10m1.2s back", "10m1.2s started 1d", "10m1.2s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
-		{"an error for good", []error{denied}, []string{"10m0s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
+			[]string{"10m0s away", "10m0.05s back", "10m0.05s waiting 1d", "10m1.05s away", "10m1.2s back", "10m6.2s started 1d", "10m6.2s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
+		{"another process of this machine has it", []error{backlog.ErrLockedHere}, []string{"10m0s waiting 1d", "10m0.5s started 1d", "10m0.5s ended 1d", "20m0s started 1d", "20m0s ended 1d"}},
+		{"an error for good", []error{denied}, []string{"10m0s ended 1d", "20m5s started 1d", "20m5s ended 1d"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -212,6 +213,76 @@ func TestRunLockCannotBeTaken(t *testing.T) {
 				}
 				if !errors.Is(end.Err, denied) || end.Report == nil || end.Report.Stopped != backlog.StoppedError || end.Report.Tier != "1d" || end.Report.MaxAge != day {
 					t.Errorf("want the end of the pass to say why it could not begin, got %+v", end)
+				}
+			})
+		})
+	}
+}
+
+// A pass begins only when the handlers of another holder are dead that may have had the
+// lock until it was taken: where it was locked on another machine, could not be asked for,
+// or was lost. Who finds it free at the first try does not wait.
+func TestClaim(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		errs   []error
+		doubt  bool
+		cancel time.Duration // 0: never
+		gone   error         // what the probe after the wait says
+		wait   time.Duration
+		err    error
+	}{
+		{"free", nil, false, 0, nil, 0, nil},
+		{"held by another machine", []error{backlog.ErrLocked}, false, 0, nil, backlog.TakeOverAfter, nil},
+		{"held on this machine", []error{backlog.ErrLockedHere}, false, 0, nil, 0, nil},
+		{"held elsewhere, then here", []error{backlog.ErrLocked, backlog.ErrLockedHere}, false, 0, nil, backlog.TakeOverAfter, nil},
+		{"away", []error{errAway}, false, 0, nil, backlog.TakeOverAfter, nil},
+		{"the right was missing", []error{errors.New("permission denied")}, false, 0, nil, backlog.TakeOverAfter, nil},
+		{"lost before", nil, true, 0, nil, backlog.TakeOverAfter, nil},
+		{"stopped in the wait", []error{errAway}, false, time.Second, nil, time.Second, context.Canceled},
+		{"lost in the wait", []error{errAway}, false, 0, errBroken, backlog.TakeOverAfter, errBroken},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				table := memory.New(memory.Options{})
+				locker := &losable{Locker: table}
+				claim := &backlog.Claim{Locker: &troubled{Locker: locker, errs: c.errs}}
+				for range c.errs {
+					if _, err := claim.TryLock(ctx, backlog.RunLock); err == nil {
+						t.Fatal("want an error")
+					}
+				}
+				if c.doubt {
+					claim.Doubt()
+				}
+				lock, err := claim.TryLock(ctx, backlog.RunLock)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.cancel > 0 {
+					time.AfterFunc(c.cancel, cancel)
+				}
+				locker.lose(c.gone)
+				taken := time.Now()
+				if err := claim.Settle(ctx, lock); !errors.Is(err, c.err) {
+					t.Errorf("got %v, want %v", err, c.err)
+				}
+				if took := time.Since(taken); took != c.wait {
+					t.Errorf("waited for %v, want %v", took, c.wait)
+				}
+				if claim.Unsure() != (c.err != nil) {
+					t.Errorf("unsure is %t afterwards", claim.Unsure())
+				}
+				if c.err != nil {
+					lock, err = table.TryLock(t.Context(), backlog.RunLock) // it was given back
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := lock.Unlock(); err != nil {
+					t.Error(err)
 				}
 			})
 		})

@@ -83,7 +83,7 @@ func TestPassesStopWhenTheRunLockIsLost(t *testing.T) {
 				stop()
 				b.wantStory(t, kinds(backlog.PassStarted, backlog.PassEnded, backlog.LockLost, backlog.LockWaiting, backlog.TierSkipped),
 					"1h0m0s started 7d", "1h1m6s lock lost", "1h1m6s ended 7d", // its handlers are ended
-					"1h1m30s waiting 7d", "1h1m40.5s started 7d", "1h5m28.5s ended 7d")
+					"1h1m30s waiting 7d", "1h1m45.5s started 7d", "1h5m33.5s ended 7d")
 				ends := b.events.of(backlog.PassEnded)
 				if ends[0].Report.Stopped != backlog.StoppedLock || ends[0].Report.Succeeded != 12 || ends[0].Report.Interrupted != 2 || !ends[1].Report.Complete {
 					t.Errorf("want a pass that was stopped with 12 records done and two interrupted and then a complete one, got %+v and %+v", ends[0].Report, ends[1].Report)

@@ -121,7 +121,16 @@ var (
 	// ErrLocked says that another process holds the lock. [Locker] returns
 	// it.
 	ErrLocked = errors.New("another process is working on this table")
+
+	// ErrLockedHere is an ErrLocked whose holder has no handlers any more when its
+	// lock is free: it is not lost while its process works.
+	ErrLockedHere error = lockedHere{ErrLocked}
 )
+
+type lockedHere struct{ error }
+
+// Unwrap makes it an ErrLocked.
+func (l lockedHere) Unwrap() error { return l.error }
 
 // A releaser is a Store that gives each record once, and is told of those that are not
 // settled.

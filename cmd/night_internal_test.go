@@ -84,7 +84,7 @@ func night(t *testing.T, log *bytes.Buffer) {
 			obs.Outage(c, o, at)
 		}
 		d := &server{
-			g: &globals{Config: "schedule.yaml"}, log: l, state: new(checkpoint.File), leaders: table,
+			g: &globals{Config: "schedule.yaml"}, log: l, state: new(checkpoint.File), leader: backlog.Claim{Locker: table},
 			chronicle: &chronicle{Observer: obs, state: new(checkpoint.File)}, desk: &desk{picture: obs.Picture},
 			loop: &backlog.Loop{Schedule: cfg.Tiers, Engine: &backlog.Engine{Store: table, Handler: deliver, Observe: obs.Observe}, Locker: table, Observe: obs.Observe},
 		}

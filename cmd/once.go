@@ -129,7 +129,12 @@ func (o *OnceOptions) end(g *globals, name string, report backlog.Report, list [
 func (o *OnceOptions) passOnce(
 	ctx context.Context, g *globals, cfg *config.Config, log *slog.Logger, state *checkpoint.File, p backlog.Pass, clock func() time.Time,
 ) (report backlog.Report, list []causes.Cause, err error) {
-	a, err := whenThere(ctx, log, "database", awayPatience, func() (*app, error) { return g.wireApp(ctx, cfg, log, p.Now, nil) })
+	away := false
+	a, err := whenThere(ctx, log, "database", awayPatience, func() (*app, error) {
+		a, err := g.wireApp(ctx, cfg, log, p.Now, nil)
+		away = away || err != nil
+		return a, err
+	})
 	if err != nil {
 		return report, nil, err
 	}
@@ -140,7 +145,11 @@ func (o *OnceOptions) passOnce(
 		}
 	}
 	a.introduce(slog.LevelDebug)
-	lock, err := lockWithin(ctx, a.locker(), o.Wait)
+	run := backlog.Claim{Locker: a.locker()}
+	if away && !a.onFile() {
+		run.Doubt() // another process may have had the lock until now
+	}
+	lock, err := lockWithin(ctx, &run, o.Wait)
 	if err != nil {
 		return report, list, err
 	}
@@ -240,15 +249,19 @@ func tierNames(s *tiers.Schedule) []string {
 	return each(s.Tiers(), func(t tiers.Tier) string { return t.Name })
 }
 
-// lockWithin takes the run lock. It waits at most that long for another process.
-func lockWithin(ctx context.Context, l backlog.Locker, wait time.Duration) (backlog.Lock, error) {
-	lock, err := l.TryLock(ctx, backlog.RunLock)
+// lockWithin takes the run lock. It waits at most that long for another process, and
+// then until the handlers of that one are dead.
+func lockWithin(ctx context.Context, run *backlog.Claim, wait time.Duration) (backlog.Lock, error) {
+	lock, err := run.TryLock(ctx, backlog.RunLock)
 	if errors.Is(err, backlog.ErrLocked) && wait > 0 {
 		wctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		lock, err = backlog.WaitLock(wctx, l, backlog.RunLock, nil)
+		lock, err = backlog.WaitLock(wctx, run, backlog.RunLock, nil)
 	}
-	return lock, err
+	if err != nil {
+		return nil, err
+	}
+	return lock, run.Settle(ctx, lock)
 }
 
 // dryRun shows what a pass would handle: its handler skips every record, and its

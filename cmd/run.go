@@ -68,7 +68,12 @@ func runRun(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { desk.stopping.Store(true) })()
-	a, err := whenThere(ctx, log, "database", 0, func() (*app, error) { return g.wireServer(ctx, cfg, log, nil) })
+	away := false
+	a, err := whenThere(ctx, log, "database", 0, func() (*app, error) {
+		a, err := g.wireServer(ctx, cfg, log, nil)
+		away = away || err != nil
+		return a, err
+	})
 	if ctx.Err() != nil && isEnd(err) {
 		log.Info("stopped")
 		return nil
@@ -81,7 +86,7 @@ func runRun(ctx context.Context, g *globals) error {
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
 		paused: state.PausedBy(time.Now, log),
-		g:      g, leaders: a.table, log: log, state: state, chronicle: obs, desk: desk,
+		g:      g, leader: backlog.Claim{Locker: a.table}, log: log, state: state, chronicle: obs, desk: desk,
 		observe: newProgress(g.err, a.table.Count, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
@@ -89,6 +94,9 @@ func runRun(ctx context.Context, g *globals) error {
 			obs.Observe(ev)
 			desk.hear(ev)
 		}),
+	}
+	if away && !a.onFile() {
+		d.leader.Doubt() // another daemon may have led until now
 	}
 	desk.follow(a)
 	err = errors.Join(d.serve(ctx, hup), d.app().dispatching((*dispatch).Err))
@@ -114,7 +122,7 @@ type server struct {
 	chronicle *chronicle
 	desk      *desk
 	loop      *backlog.Loop
-	leaders   backlog.Locker // for the leader lock
+	leader    backlog.Claim // of the leader lock
 
 	leads               atomic.Bool  // the loop runs under the leader lock
 	lock                backlog.Lock // that lock
@@ -166,6 +174,7 @@ func (d *server) lead(ctx context.Context) error {
 		d.desk.hear(backlog.Event{Kind: backlog.LockLost, At: time.Now()})
 		d.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", err)
 	})
+	defer d.leader.Doubt() // if this is no stop, the lock is lost
 	defer release()
 	d.lock, d.loop.Since = lock, since
 	d.sayStarted("leader")
@@ -225,27 +234,21 @@ func (d *server) stopping() {
 	})
 }
 
-// standBy takes the leader lock, waiting while another daemon has it. since is
-// when that one was last seen alive, zero if there was none. The lock is nil
-// when ctx is done.
+// standBy takes the leader lock, waiting while another daemon has it or may have
+// handlers yet. since is when that one was last seen alive, zero if there was none.
+// The lock is nil when ctx is done.
 func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Time, err error) {
 	away := false // and logged
 	for {
-		lock, err = d.leaders.TryLock(ctx, backlog.LeaderLock)
+		lock, err = d.leader.TryLock(ctx, backlog.LeaderLock)
 		switch {
-		case err == nil && since.IsZero():
-			return lock, since, nil
 		case err == nil:
-			since = d.takeOver(since)
-			if sleep(ctx, backlog.TakeOverAfter) {
-				if err = lock.Check(ctx); err == nil {
-					return lock, since, nil
-				}
-				d.log.Warn("the take-over has failed: the lock is lost again", "error", err)
+			if since, err = d.settle(ctx, lock, since); err == nil {
+				return lock, since, nil
 			}
-			lock.Unlock()
 		case ctx.Err() != nil: // that is all there is to it
 		case errors.Is(err, backlog.ErrLocked):
+			d.leader.Doubt()
 			if since.IsZero() {
 				d.sayStarted("standby")
 				d.log.Info("standing by: another daemon leads")
@@ -264,6 +267,23 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 			return nil, since, nil
 		}
 	}
+}
+
+// settle waits until the handlers of a leader are dead that may have had the lock
+// until now. seen is when one was last seen alive; settle returns from when on ticks
+// count. On an error the lock is given back.
+func (d *server) settle(ctx context.Context, lock backlog.Lock, seen time.Time) (since time.Time, err error) {
+	switch {
+	case !seen.IsZero():
+		seen = d.takeOver(seen)
+	case d.leader.Unsure():
+		d.log.Warn("taking the lead after a wait: another daemon may have led until now", "wait", backlog.TakeOverAfter.String())
+	}
+	err = d.leader.Settle(ctx, lock)
+	if err != nil && ctx.Err() == nil {
+		d.log.Warn("the take-over has failed: the lock is lost again", "error", err)
+	}
+	return seen, err
 }
 
 // sleep reports whether ctx was not done before the pause was over.

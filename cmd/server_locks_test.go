@@ -1,8 +1,10 @@
 package cmd_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -132,6 +134,124 @@ func TestLeaderIsCutOff(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who takes a lock that another may have had until then waits until the handlers of that
+// one are dead, though it has never seen the other: it could not ask for the lock, or has
+// lost the lead before. The other's session ends in the moment in which it comes back.
+func TestLockIsTakenAfterAnAbsence(t *testing.T) {
+	t.Parallel()
+	half := func(p *proxy) {
+		p.stall(true) // the other is not told
+		p.cutServer()
+	}
+	whole := func(p *proxy) {
+		p.cut()
+		p.stall(false)
+	}
+	for _, way := range []struct {
+		name string
+		run  func(s *site, pa, pb *proxy) (daemons []*daemon)
+	}{
+		{"started while the database was away", func(s *site, pa, pb *proxy) []*daemon {
+			a := s.start("run", "--config", "a.yaml")
+			a.says(`"msg":"leading"`)
+			pb.refuse(true)
+			b := s.start("run", "--config", "b.yaml")
+			b.says(`"msg":"waiting for the database"`)
+			s.fillNew(24)
+			s.works(a, 3)
+			half(pa)
+			pb.refuse(false)
+			b.says(`"msg":"leading"`)
+			whole(pa)
+			return []*daemon{a, b}
+		}},
+		{"lost the lead", func(s *site, pa, pb *proxy) []*daemon {
+			a, b := s.pair(pa, pb, 24)
+			pa.refuse(true)
+			pa.cut()
+			b.says(`"msg":"leading"`)
+			a.says(`"msg":"the leader lock cannot be asked for, waiting"`)
+			s.works(b, s.count("SUCCESS")+3)
+			half(pb)
+			pa.refuse(false)
+			if !eventually(func() bool { return strings.Count(a.log.String(), `"msg":"leading"`) == 2 }) {
+				s.t.Fatalf("it does not lead again:\n%s", a.log)
+			}
+			whole(pb)
+			return []*daemon{a, b}
+		}},
+		{"once after an absence", func(s *site, pa, pb *proxy) []*daemon {
+			a := s.start("run", "--config", "a.yaml")
+			a.says(`"msg":"leading"`)
+			pb.refuse(true)
+			once := s.start("once", "--config", "b.yaml", "--max-age", "1d")
+			once.says(`"msg":"waiting for the database"`)
+			s.fillNew(24)
+			s.works(a, 3)
+			half(pa)
+			pb.refuse(false)
+			once.ends()
+			whole(pa)
+			return []*daemon{a}
+		}},
+		{"once --wait", func(s *site, pa, pb *proxy) []*daemon {
+			a := s.start("run", "--config", "a.yaml")
+			a.says(`"msg":"leading"`)
+			s.fillNew(24)
+			s.works(a, 3)
+			asked := s.asks(pb)
+			once := s.start("once", "--config", "b.yaml", "--max-age", "1d", "--wait", "1m")
+			if !eventually(asked) {
+				s.t.Fatalf("it does not ask for the lock:\n%s", once.log)
+			}
+			half(pa)
+			once.ends()
+			whole(pa)
+			return []*daemon{a}
+		}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			onSites(t, serverKinds, func(t *testing.T, kind *siteKind) {
+				s := newSite(t, kind, map[string]string{"handler.sh": strings.Replace(slowHandler, "0.2", "2.5", 1)})
+				pa, pb := s.proxy(), s.proxy()
+				s.configure("a", pa, handling)
+				s.configure("b", pb, handling)
+				daemons := way.run(s, pa, pb)
+				if !eventually(func() bool { return s.count("SUCCESS") == s.count("SUCCESS")+s.count("NEW")+s.count("ERROR") }) {
+					t.Fatalf("not all is done:\n%s", daemons[0].log)
+				}
+				for _, d := range daemons {
+					d.signal(syscall.SIGTERM)
+					d.ends()
+				}
+				s.judge(s.count("SUCCESS"))
+			})
+		})
+	}
+}
+
+// works waits until so many records are done.
+func (s *site) works(d *daemon, n int) {
+	s.t.Helper()
+	if !eventually(func() bool { return s.count("SUCCESS") >= n }) {
+		s.t.Fatalf("it does nothing:\n%s", d.log)
+	}
+}
+
+// asks returns what reports whether the lock of a pass has been asked for by way of the
+// proxy, and then once more.
+func (s *site) asks(p *proxy) func() bool {
+	var asked atomic.Int32
+	p.set(func(_ *link, text []byte) fate {
+		if bytes.Contains(text, []byte(s.kind.takesLock)) {
+			asked.Add(1)
+		}
+		return goesOn
+	})
+	return func() bool { return asked.Load() >= 2 }
 }
 
 // judge asserts what is promised of n records when all of them are to be

@@ -34,6 +34,8 @@ type siteKind struct {
 	// deadlock and locked are what the server's errors have in them for a
 	// deadlock, and for a lock that is waited for too long.
 	deadlock, locked string
+	// takesLock is in the statement by which the program takes a lock.
+	takesLock string
 }
 
 // A site is a shop with a database of whatever kind.
@@ -91,6 +93,8 @@ var onPostgres = &siteKind{
 	waits:    "SELECT count(*) FROM pg_stat_activity WHERE application_name = '%s' AND wait_event_type = 'Lock'",
 	deadlock: "40P01",
 	locked:   "55P03",
+
+	takesLock: "pg_try_advisory_lock",
 }
 
 var onMySQL = &siteKind{
@@ -121,6 +125,8 @@ var onMySQL = &siteKind{
 	waits:    "SELECT count(*) FROM information_schema.INNODB_TRX JOIN information_schema.PROCESSLIST p ON p.id = trx_mysql_thread_id WHERE db = '%s' AND trx_state = 'LOCK WAIT'",
 	deadlock: "Deadlock found",
 	locked:   "Lock wait timeout",
+
+	takesLock: "GET_LOCK",
 }
 
 var (

@@ -208,11 +208,15 @@ func stateOf(cfg *config.Config, log *slog.Logger) *checkpoint.File {
 // locker returns what the app's passes ask for their lock.
 func (a *app) locker() backlog.Locker {
 	state, err := stateFile(a.cfg)
-	if err != nil || state.Path == "" || strings.HasPrefix(strings.ToLower(a.cfg.Database), "sqlite") {
-		return a.table // whose lock is a file, which is lost with its process alone
+	if err != nil || state.Path == "" || a.onFile() {
+		return a.table
 	}
 	return state.RunLocker(a.table)
 }
+
+// onFile reports whether the table's lock is a file, which is lost with its process
+// alone.
+func (a *app) onFile() bool { return strings.HasPrefix(strings.ToLower(a.cfg.Database), "sqlite") }
 
 func (a *app) close() {
 	if a.source != nil {

@@ -311,8 +311,14 @@ type hereLocker struct {
 // cannot write its outcomes.
 func (l hereLocker) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
 	lock, err := l.Locker.TryLock(ctx, name)
-	if err != nil || name != backlog.RunLock {
+	if name != backlog.RunLock {
 		return lock, err
+	}
+	if errors.Is(err, backlog.ErrLocked) && l.isHere() {
+		return nil, backlog.ErrLockedHere
+	}
+	if err != nil {
+		return nil, err
 	}
 	os.MkdirAll(filepath.Dir(l.path), 0o755)
 	file := flock.New(l.path, flock.SetPermissions(0o644))
@@ -328,6 +334,17 @@ func (l hereLocker) TryLock(ctx context.Context, name string) (backlog.Lock, err
 		return nil, err
 	}
 	return held, nil
+}
+
+// isHere reports whether a process of this machine has the file locked.
+func (l hereLocker) isHere() bool {
+	if _, err := os.Stat(l.path); err != nil {
+		return false
+	}
+	file := flock.New(l.path)
+	defer file.Close()
+	free, err := file.TryRLock() // which does not keep off another process that looks
+	return err == nil && !free
 }
 
 type hereLock struct {

@@ -277,7 +277,7 @@ func (s *Store) TryLock(ctx context.Context, name string) (backlog.Lock, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.locks[name] != nil {
-		return nil, backlog.ErrLocked
+		return nil, backlog.ErrLockedHere
 	}
 	l := &lock{store: s, name: name}
 	s.locks[name] = l

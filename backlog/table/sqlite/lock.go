@@ -25,7 +25,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.
 	if s.path == inMemory {
 		l := memoryLock{s.own, strings.ToLower(c.Name), name}
 		if _, taken := memoryLocks.LoadOrStore(l, true); taken {
-			return nil, backlog.ErrLocked
+			return nil, backlog.ErrLockedHere
 		}
 		return l, nil
 	}
@@ -50,7 +50,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.
 		return nil, fmt.Errorf("lock file: %w", err)
 	case !ok || fileLock{l}.Check(ctx) != nil: // or somebody replaces it just now
 		l.Unlock()
-		return nil, backlog.ErrLocked
+		return nil, backlog.ErrLockedHere
 	}
 	return fileLock{l}, nil
 }
