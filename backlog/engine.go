@@ -161,6 +161,8 @@ type Pass struct {
 
 	cut   context.Context     // done: dispatch nothing more, handlers may go on; nil: with the pass's own
 	tried map[uint64]struct{} // keys attempted before the cut that this pass goes on after
+	id    uint64              // of a Loop's pass, which may go on after a reload
+	ticks []string            // the tiers whose ticks a Loop's pass is for
 
 	dispatched func() // called, perhaps often, when nothing is left but running handlers; nil: not
 }

@@ -25,7 +25,8 @@ type Checkpoint struct {
 	LastWake time.Time `json:"last_wake"`
 	// Resume has where the next pass goes on, by tier.
 	Resume map[string]Resume `json:"resume,omitempty"`
-	// Unfinished are the tiers whose pass was ended by a stop.
+	// Unfinished are the tiers that have ticked and whose pass has not come to its
+	// end: it is under way, or was cut short by a stop, a kill or a lost lock.
 	Unfinished []string `json:"unfinished,omitempty"`
 }
 
@@ -57,14 +58,16 @@ type Loop struct {
 	// and taken up at the next wake.
 	Locker Locker
 
-	mu       sync.Mutex      // guards what follows, and Schedule and Engine once Run has begun
-	lastWake time.Time       // up to when ticks are handled
-	looked   time.Time       // when a wake last looked at the clock
-	lastTick time.Time       // when a tick was last handled
-	running  map[string]bool // tiers that have a pass, and whether it has begun
-	owed     map[string]bool // tiers to be taken as due at the next wake
-	carried  []Pass          // cut by a reload, to go on after it
-	cut      context.Context // done: passes are to end, for a reload if that is its cause, or with Run's
+	mu       sync.Mutex        // guards what follows, and Schedule and Engine once Run has begun
+	lastWake time.Time         // up to when ticks are handled
+	looked   time.Time         // when a wake last looked at the clock
+	lastTick time.Time         // when a tick was last handled
+	running  map[string]bool   // tiers that have a pass, and whether it has begun
+	owed     map[string]bool   // tiers to be taken as due at the next wake
+	passID   uint64            // of the last pass started
+	ticksOf  map[string]uint64 // tiers that Unfinished has, and the pass that their last tick is left to
+	carried  []Pass            // cut by a reload, to go on after it
+	cut      context.Context   // done: passes are to end, for a reload if that is its cause, or with Run's
 	endCut   context.CancelCauseFunc
 
 	ctx    context.Context // of Run; guarded by waking
@@ -92,6 +95,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.lastWake, l.looked, l.lastTick = now, now, now
 	l.cut, l.endCut = context.WithCancelCause(ctx)
 	l.running, l.owed = make(map[string]bool), make(map[string]bool)
+	l.ticksOf = make(map[string]uint64)
 	l.mu.Unlock()
 	l.waking.Unlock()
 	l.lock.emit, l.lock.now, l.lock.turn = l.emit, l.Now, make(chan struct{}, 1)
@@ -164,31 +168,56 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	if ctx != nil {
 		l.cut, l.endCut = context.WithCancelCause(ctx)
 	}
-	taken := make(map[string]bool)
 	for _, old := range carried {
+		if ctx.Err() != nil {
+			break
+		}
 		t, ok := s.ByName(old.Tier)
-		if !ok || ctx.Err() != nil {
+		if !ok {
+			l.owe(old) // the next wake forgets the tier itself, and runs what its pass covered
 			continue
 		}
 		p := TierPass(s, t)
 		p.Now, p.Tick, p.Resume, p.tried = old.Now, old.Tick, old.Resume, old.tried
-		taken[t.Name] = true
+		p.id, p.ticks = old.id, old.ticks
+		l.running[p.Tier] = false
 		l.start(p)
 	}
 	l.mu.Unlock()
 	l.waking.Unlock()
 	if ctx != nil && ctx.Err() == nil {
-		l.update(func(s *Checkpoint) { s.Taken(taken) })
 		l.safely(func() { l.wake(ctx) }) // for ticks meanwhile
 	}
 }
 
-// start starts a pass of a tier that has none. l.mu must be held.
+// start starts a pass of a tier that is noted as running. l.mu must be held.
 func (l *Loop) start(p Pass) {
 	ctx, e := l.ctx, l.Engine
 	p.cut = l.cut
-	l.running[p.Tier] = false
 	l.passes.Go(func() { l.safely(func() { l.runPass(ctx, e, p) }) })
+}
+
+// owe has the ticks that the pass was for taken as due at the next wake, but for those
+// that another pass has been started for since. l.mu must be held.
+func (l *Loop) owe(p Pass) {
+	for _, tier := range p.ticks {
+		if l.ticksOf[tier] == p.id {
+			l.owed[tier] = true
+		}
+	}
+}
+
+// handled returns the tiers whose last tick was left to the pass, which has ended. l.mu must
+// be held.
+func (l *Loop) handled(p Pass) map[string]bool {
+	done := make(map[string]bool)
+	for _, tier := range p.ticks {
+		if l.ticksOf[tier] == p.id {
+			done[tier] = true
+			delete(l.ticksOf, tier)
+		}
+	}
+	return done
 }
 
 // LastWake returns when the loop last looked at the clock.
@@ -262,6 +291,11 @@ func (l *Loop) wake(ctx context.Context) {
 		if l.running[d.Tier.Name] {
 			l.lastTick = now
 		}
+		delete(taken, d.Tier.Name) // it is unfinished until the pass under way has ended
+	}
+	var pass *Pass
+	if pick.Start != nil && (!paused || e.refresher() != nil) { // whose passes also end what nobody answers
+		pass = l.plan(s, pick, now)
 	}
 	l.mu.Unlock()
 
@@ -272,46 +306,70 @@ func (l *Loop) wake(ctx context.Context) {
 	for _, d := range pick.Skipped {
 		l.emit(Event{Kind: TierSkipped, Tier: d.Tier.Name})
 	}
-	if pick.Start != nil && (!paused || e.refresher() != nil) { // whose passes also end what nobody answers
-		l.startDue(s, pick, since, now)
-	}
+	// The state has the ticks before their pass begins: a kill at any moment leaves them
+	// either after the last wake or unfinished.
 	l.update(func(s *Checkpoint) {
 		s.LastWake = now
 		s.Taken(taken)
-		for _, d := range due {
-			if paused {
-				s.owe(d.Tier.Name)
+		if paused {
+			for _, d := range due {
+				s.Owe(d.Tier.Name)
 			}
 		}
+		if pass != nil {
+			s.Owe(pass.ticks...)
+		}
 	})
+	if pass != nil {
+		l.announce(pick, since)
+		l.mu.Lock()
+		l.start(*pass)
+		l.mu.Unlock()
+	}
 	l.emit(Event{Kind: Woke})
 }
 
-// startDue starts the pass that is picked for the ticks since a time.
-func (l *Loop) startDue(s *tiers.Schedule, pick tiers.Pick, since, now time.Time) {
+// plan returns the pass that is picked, and notes that its tier has one. l.mu must be held.
+func (l *Loop) plan(s *tiers.Schedule, pick tiers.Pick, now time.Time) *Pass {
+	pass := TierPass(s, pick.Start.Tier)
+	// A pass goes by its tick, not by the moment it took to start.
+	pass.Tick = pick.Start.Last
+	if now.Sub(pass.Tick) < time.Second {
+		pass.Now = pass.Tick
+	}
+	l.passID++
+	pass.id = l.passID
+	pass.ticks = []string{pass.Tier}
+	for _, d := range pick.Covered {
+		pass.ticks = append(pass.ticks, d.Tier.Name)
+	}
+	for _, tier := range pass.ticks {
+		l.ticksOf[tier] = pass.id
+	}
+	l.running[pass.Tier] = false
+	return &pass
+}
+
+// announce emits what the picked pass makes up for and covers.
+func (l *Loop) announce(pick tiers.Pick, since time.Time) {
 	if missed, more := pick.Missed(); missed > 0 {
 		l.emit(Event{Kind: TicksMissed, Tier: pick.Start.Tier.Name, N: missed, AtLeast: more, Since: since})
 	}
 	for _, d := range pick.Covered {
 		l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name, By: pick.Start.Tier.Name})
 	}
-	pass := TierPass(s, pick.Start.Tier)
-	// A pass goes by its tick, not by the moment it took to start.
-	if pass.Tick = pick.Start.Last; now.Sub(pass.Tick) < time.Second {
-		pass.Now = pass.Tick
-	}
-	l.mu.Lock()
-	l.start(pass)
-	l.mu.Unlock()
 }
 
+// update changes the state. A keeper that panics stops nothing.
 func (l *Loop) update(change func(*Checkpoint)) {
 	if l.State == nil {
 		return
 	}
-	if err := l.State.Update(change); err != nil {
-		l.emit(Event{Kind: StateFailed, Err: err})
-	}
+	l.safely(func() {
+		if err := l.State.Update(change); err != nil {
+			l.emit(Event{Kind: StateFailed, Err: err})
+		}
+	})
 }
 
 // watch says when no tick was handled for twice the narrowest interval: a loop
@@ -382,7 +440,7 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if owed {
-			l.owed[tier] = true
+			l.owe(p)
 		}
 	}()
 	if e.refresher() != nil { // an attempt may take hours, and others are due meanwhile
@@ -392,14 +450,15 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	switch {
 	case err == nil:
 		defer unlock()
-	case ctx.Err() != nil:
-		l.update(func(s *Checkpoint) { s.owe(tier) })
+	case ctx.Err() != nil: // the state has it as unfinished
 		return
 	case p.cut.Err() != nil:
 		owed = true
 		return
 	default:
-		l.emit(Event{Kind: PassEnded, Tier: tier, Report: &Report{Tier: tier, MaxAge: p.MaxAge, Stopped: StoppedError}, Err: err})
+		report := Report{Tier: tier, MaxAge: p.MaxAge, Stopped: StoppedError}
+		l.emit(Event{Kind: PassEnded, Tier: tier, Report: &report, Err: err})
+		l.update(func(s *Checkpoint) { l.ended(s, p, report) })
 		return
 	}
 	if l.State != nil && p.tried == nil {
@@ -426,11 +485,32 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	case StoppedLock, StoppedPause:
 		owed = ctx.Err() == nil
 	}
-	l.update(func(s *Checkpoint) { s.Note(report) })
+	l.update(func(s *Checkpoint) { l.ended(s, p, report) })
+}
+
+// ended notes the end of a pass: unless it was cut short, the ticks it was for have run.
+func (l *Loop) ended(s *Checkpoint, p Pass, r Report) {
+	s.Note(r)
+	if r.CutShort() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.Taken(l.handled(p))
+}
+
+// CutShort reports whether something from outside has ended the pass before it came to
+// its end: its ticks do not count as run.
+func (r *Report) CutShort() bool {
+	switch r.Stopped {
+	case StoppedSignal, StoppedReload, StoppedLock, StoppedPause:
+		return true
+	}
+	return r.cutShort
 }
 
 // Note remembers where the next pass of the report's tier goes on, and that
-// it is owed one if a stop ended this one.
+// it is owed one if this one was cut short.
 func (s *Checkpoint) Note(r Report) {
 	if r.Resume.IsZero() {
 		delete(s.Resume, r.Tier)
@@ -440,20 +520,21 @@ func (s *Checkpoint) Note(r Report) {
 		}
 		s.Resume[r.Tier] = r.Resume
 	}
-	switch r.Stopped {
-	case StoppedSignal, StoppedReload, StoppedLock, StoppedPause:
-		s.owe(r.Tier)
+	if r.CutShort() {
+		s.Owe(r.Tier)
 	}
 }
 
-// owe notes that the tier's pass could not be finished.
-func (s *Checkpoint) owe(tier string) {
-	if !slices.Contains(s.Unfinished, tier) {
-		s.Unfinished = append(s.Unfinished, tier)
+// Owe notes tiers that have ticked and whose pass has not ended.
+func (s *Checkpoint) Owe(tiers ...string) {
+	for _, tier := range tiers {
+		if !slices.Contains(s.Unfinished, tier) {
+			s.Unfinished = append(s.Unfinished, tier)
+		}
 	}
 }
 
-// Taken notes that the tiers have a pass that makes up for what is unfinished.
+// Taken notes that the tiers are not unfinished any more.
 func (s *Checkpoint) Taken(tiers map[string]bool) {
 	s.Unfinished = slices.DeleteFunc(s.Unfinished, func(name string) bool { return tiers[name] })
 }

@@ -237,6 +237,7 @@ func (r *run) conclude() {
 	switch {
 	case r.err != nil:
 		rep.Stopped = StoppedError
+		rep.cutShort = r.caller.Err() != nil || isUnavailable(r.err)
 	case fresh.ended() && failed.ended() && rep.Interrupted == 0: // also if the last of all failures would have ended it
 		rep.Complete = true
 		return

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -163,8 +165,8 @@ func (o *OnceOptions) passOnce(
 	e := a.engine(clock, newProgress(g.err, a.table.Count, c.Observe))
 	var taken map[string]bool
 	if o.Due { // another process may have run the ticks meanwhile
-		kept, _ := state.Load()
-		ticks := checkpoint.TicksOf(kept, cfg.Tiers, p.Now)
+		kept, _ := state.State()
+		ticks := state.Ticks(kept, cfg.Tiers, p.Now)
 		if ticks.Pass.Tier == "" {
 			return report, list, nil
 		}
@@ -198,16 +200,21 @@ func (o *OnceOptions) passOnce(
 }
 
 // runPass runs the pass from the tier's resume point and keeps the next one. The ticks of
-// the tiers it is for have been run then.
+// the tiers it is for are unfinished until it has ended, so that a kill does not lose them.
 func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass, c *chronicle, taken map[string]bool) (backlog.Report, error) {
 	s, err := c.state.Load()
 	c.keep(err)
 	p.Resume = s.Resume[p.Tier]
+	if taken != nil {
+		c.keep(c.state.Update(func(s *backlog.Checkpoint) { s.Owe(slices.Sorted(maps.Keys(taken))...) }))
+	}
 	report, err := e.Pass(ctx, p)
 	c.keep(c.state.Update(func(s *backlog.Checkpoint) {
 		if taken != nil {
 			s.LastWake = p.Now
-			s.Taken(taken)
+			if !report.CutShort() {
+				s.Taken(taken)
+			}
 		}
 		s.Note(report)
 	}))
@@ -421,7 +428,7 @@ func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, 
 	if pause := kept.Current(now); pause != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
 		return backlog.Pass{}, o.nothing(g, now, "paused "+escaped(pause.String())+": nothing is started")
 	}
-	if p := checkpoint.TicksOf(kept.Checkpoint, cfg.Tiers, now).Pass; p.Tier != "" {
+	if p := state.Ticks(kept, cfg.Tiers, now).Pass; p.Tier != "" {
 		return p, nil
 	}
 	if back := kept.LastWake.Sub(now); back > time.Second {

@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
@@ -136,13 +134,16 @@ type Ticks struct {
 	Since  time.Time
 }
 
-// TicksOf returns what ticked and was not run on this machine, as far as the checkpoint
-// tells, else what ticked in the last minute.
-func TicksOf(kept backlog.Checkpoint, s *tiers.Schedule, now time.Time) (d Ticks) {
+// Ticks returns what ticked and was not run on this machine, as far as the state of the file
+// tells, else what ticked in the last minute. What is unfinished is left to a daemon that
+// leads here: its pass may be under way.
+func (f *File) Ticks(kept State, s *tiers.Schedule, now time.Time) (d Ticks) {
 	d.Since = cmp.Or(kept.LastWake, now.Add(-time.Minute))
 	owed := make(map[string]bool)
-	for _, name := range kept.Unfinished {
-		owed[name] = true
+	if !f.Leads(kept, time.Now()) {
+		for _, name := range kept.Unfinished {
+			owed[name] = true
+		}
 	}
 	due := s.DueOrOwed(d.Since, now, owed)
 	pick := tiers.Coalesce(due, func(tiers.Tier) bool { return true })
@@ -202,7 +203,7 @@ func addLine(path string, line []byte) error {
 		if err != nil {
 			return err
 		}
-		return renameio.WriteFile(path, append(kept, line...), 0o644)
+		return replace(path, append(kept, line...))
 	}
 	if err != nil {
 		return err

@@ -149,10 +149,31 @@ func (f *File) Change(change func(*State)) error {
 		return nil
 	}
 	if err = os.MkdirAll(filepath.Dir(f.Path), 0o755); err == nil {
-		err = renameio.WriteFile(f.Path, append(after, '\n'), 0o644)
+		err = replace(f.Path, append(after, '\n'))
 	}
 	f.broken = err != nil
 	return f.first(err, "the state cannot be kept, a restart will not know what was missed")
+}
+
+// replace puts a file with the content in the place of the one at the path, whole or not at
+// all. Without a sync of the folder a power loss could bring the old one back. A file system
+// that cannot do that for a folder has no more to offer, so that an error of it is no failure.
+func replace(path string, content []byte) error {
+	if err := renameio.WriteFile(path, content, 0o644); err != nil {
+		return err
+	}
+	_ = syncFolder(filepath.Dir(path))
+	return nil
+}
+
+// syncFolder is a variable for the test, which cannot cut the power.
+var syncFolder = func(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Sync()
 }
 
 // first returns an error with what it means, but only the first: the others say no more.

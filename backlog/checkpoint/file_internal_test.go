@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -103,5 +104,29 @@ func TestNotAStateFile(t *testing.T) {
 				t.Errorf("kept is %v, %v", s, err)
 			}
 		})
+	}
+}
+
+// A rename is in the folder, which has to be on the disk as well: without that a power loss
+// brings an older wake back.
+func TestFolderIsSyncedAfterTheRename(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	var synced []string
+	whole := syncFolder
+	t.Cleanup(func() { syncFolder = whole })
+	syncFolder = func(dir string) error {
+		content, _ := os.ReadFile(path)
+		synced = append(synced, dir+" "+string(content))
+		return whole(dir)
+	}
+	s := &File{Path: path}
+	if err := s.Update(func(s *backlog.Checkpoint) { s.Owe("7d") }); err != nil {
+		t.Fatal(err)
+	}
+	if len(synced) != 1 || !strings.HasPrefix(synced[0], filepath.Dir(path)+" ") || !strings.Contains(synced[0], `"7d"`) {
+		t.Errorf("want the folder synced with the new file in it, got %q", synced)
+	}
+	if err := whole(filepath.Dir(path)); err != nil {
+		t.Errorf("want a folder that can be synced, got %v", err)
 	}
 }
