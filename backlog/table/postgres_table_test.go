@@ -331,3 +331,44 @@ func TestPostgresValues(t *testing.T) {
 		t.Errorf("the copy differs, %v", err)
 	}
 }
+
+// TestPostgresWorkOnArrays: an array is the one that the record has, whatever a statement
+// before has made of the row.
+func TestPostgresWorkOnArrays(t *testing.T) {
+	s := newPostgresSchema(t, `CREATE TABLE jobs (id int PRIMARY KEY, status text DEFAULT 'NEW', created timestamptz DEFAULT '2026-02-10 11:00Z', tags text[])`,
+		`CREATE TABLE done (id int, tags text[])`, `INSERT INTO jobs (id, tags) VALUES (1, '[0:1]={a,"b c"}'), (2, NULL)`)
+	got, err := s.open(s.url, jobs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWork(t, got, "INSERT INTO done VALUES (:id, :tags)", "UPDATE jobs SET tags = '{x}' WHERE id = :id", "INSERT INTO done VALUES (:id + 2, :tags || 'c'::text)", "DELETE FROM jobs WHERE id = :id", "INSERT INTO done VALUES (:id + 4, :tags)")
+	records, _ := readAll(t, got, backlog.Query{Lane: backlog.Fresh, Limit: 10})
+	for _, r := range records {
+		if err := do(w, r); err != nil {
+			t.Errorf("record %v: %v", r.Key, err)
+		}
+	}
+	if err := do(w, records[0]); !errors.Is(err, backlog.ErrConflict) {
+		t.Errorf("a row that is gone: got %v", err)
+	}
+	var list string
+	if err := s.plain.QueryRow(`SELECT string_agg(coalesce(tags::text, 'NULL'), ' ' ORDER BY id) FROM done`).Scan(&list); err != nil || list != `[0:1]={a,"b c"} NULL [0:2]={a,"b c",c} {c} [0:1]={a,"b c"} NULL` {
+		t.Errorf("got %s, %v", list, err)
+	}
+}
+
+// TestPostgresWorkCasts: a parameter of another type than its place needs is refused before
+// the first record, with what to do.
+func TestPostgresWorkCasts(t *testing.T) {
+	s := newPostgresSchema(t, `CREATE TABLE jobs (id text PRIMARY KEY, status text DEFAULT 'NEW', created timestamptz DEFAULT '2026-02-10 11:00Z')`, `CREATE TABLE done (id uuid)`)
+	got, err := s.open(s.url, jobs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWork(t, got, "DELETE FROM done WHERE id = :id")
+	wantProblem(t, w.Check(t.Context()), "operator does not exist: uuid = text")
+	wantProblem(t, w.Check(t.Context()), "cast it, such as CAST(:id AS …)")
+	if err := newWork(t, got, "DELETE FROM done WHERE id = CAST(:id AS uuid)").Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

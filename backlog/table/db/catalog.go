@@ -85,6 +85,16 @@ type Column struct {
 	Updated bool            // the database sets it itself when the row is written
 	Time    *Calendar       // the form of its times, where its type says it; without a zone: in any
 	Zero    string          // behind its name: the condition for zero dates, such as [ZeroNumber]; "": it holds none
+	As      string          // an expression of the column's type for the argument at its first ?; "": the argument alone is one
+}
+
+// Argument is the place of an argument, as the database marks it, as an expression
+// that means what the column means where it stands.
+func (c *Column) Argument(place string) string {
+	if c.As == "" {
+		return place
+	}
+	return strings.Replace(c.As, "?", place, 1)
 }
 
 // IsDecimal reports whether the column keeps the digits of numbers, however many

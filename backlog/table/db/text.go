@@ -46,6 +46,11 @@ type Text struct {
 	Hint        string // the table's name with an index to use, as a format; "": planners need none
 	Own         string // characters that begin the database's own parameters
 
+	EscapeStrings bool // E'…' has escapes by a backslash, $tag$…$tag$ is a string, comments in /* */ nest
+	HashComments  bool // # begins a comment, and -- one only in front of a blank
+	Brackets      bool // a name may stand in [ ]
+	PlainLimit    bool // LIMIT takes arguments, and no expressions
+
 	Prepares       bool // the driver does not prepare by itself what comes again
 	LazyUnion      bool // an ordered union is read no further than its limit
 	PartialIndexes bool

@@ -23,7 +23,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if c.In == "" {
 		return nil, db.Problemf("write it at the end of the URL, mysql://host/DATABASE, or set table.schema", "the database URL names no database")
 	}
-	rows, err := db.Rows(ctx, q, `SELECT t.table_name AS name, table_type AS kind, `+account+` AS account, IF(e.transactions <> 'YES', t.engine, '') AS engine
+	rows, err := db.Rows(ctx, q, `SELECT version() AS version, @@collation_connection AS collation, t.table_name AS name, table_type AS kind, `+account+` AS account, IF(e.transactions <> 'YES', t.engine, '') AS engine
 		FROM information_schema.tables t LEFT JOIN information_schema.engines e ON e.engine = t.engine
 		WHERE table_schema = ? AND (table_name = BINARY ? OR @@lower_case_table_names > 0 AND lower(table_name) = lower(?))`, c.In, name, name)
 	if err != nil {
@@ -42,7 +42,8 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	} else if err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(describeColumns(ctx, q, create, c), describeIndexes(ctx, q, c), describeServer(ctx, q, c)); err != nil {
+	arguments := newArguments(rows[0]["version"], rows[0]["collation"])
+	if err := cmp.Or(describeColumns(ctx, q, create, arguments, c), describeIndexes(ctx, q, c), describeServer(ctx, q, c)); err != nil {
 		return nil, err
 	}
 	c.Triggers, err = db.Texts(ctx, q, `SELECT trigger_name FROM information_schema.triggers
@@ -66,7 +67,7 @@ func describeServer(ctx context.Context, q db.Querier, c *db.Catalog) error {
 	return err
 }
 
-func describeColumns(ctx context.Context, q db.Querier, create string, c *db.Catalog) error {
+func describeColumns(ctx context.Context, q db.Querier, create string, arguments arguments, c *db.Catalog) error {
 	rows, err := db.Rows(ctx, q, "SELECT * FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position", c.In, c.Name)
 	for _, r := range rows {
 		x := db.Column{Name: r["column_name"], Decl: r["column_type"], NotNull: r["is_nullable"] == "NO", Generated: r["generation_expression"] != "", Holds: takes(r["character_set_name"])}
@@ -76,6 +77,7 @@ func describeColumns(ctx context.Context, q db.Querier, create string, c *db.Cat
 			x.Most = x.High
 		}
 		x.JSON = is(&x, "json") || strings.Contains(create, "json_valid("+text.Quote(x.Name)+")") // MariaDB's JSON
+		x.As = arguments.of(&x, r["character_set_name"], r["collation_name"])
 		x.Ordinal, x.Long = is(&x, "enum", "set"), is(&x, longTexts...) || is(&x, "tinyblob", "blob", "mediumblob", "longblob")
 		x.Updated = strings.Contains(strings.ToLower(r["extra"]), "on update")
 		if x.Ordinal {

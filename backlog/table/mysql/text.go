@@ -13,7 +13,7 @@ var text = db.Text{
 	// the key of a table in partitions, MySQL 9.7 takes for it whatever stands in
 	// its memory when it prepares the statement.
 	Rows: "",
-	Raw:  "%s", Guard: "IF(%s, 1, 0)", LockRow: " FOR UPDATE", NoWait: " NOWAIT", Own: "?",
+	Raw:  "%s", Guard: "IF(%s, 1, 0)", LockRow: " FOR UPDATE", NoWait: " NOWAIT", Own: "?", HashComments: true, PlainLimit: true,
 	Present: "CAST(unix_timestamp(now(6)) * 1000000 AS SIGNED)",
 	// Left to itself MariaDB prefers to look up the status in the index and to go
 	// through all that has it from its newest end up to the page's place, where most

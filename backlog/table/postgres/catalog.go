@@ -100,13 +100,18 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 			CASE WHEN t.typname IN ('varchar', 'bpchar') AND b.typmod > 4 THEN b.typmod - 4 WHEN t.typname IN ('char', 'name') THEN t.typlen - (t.typname = 'name')::int ELSE 0 END AS length,
 			CASE WHEN a.atttypid <> b.type THEN format_type(a.atttypid, NULL) END AS domain, (t.typcategory = 'A')::text AS list, (t.typtype = 'e')::text AS enum,
 			(SELECT string_agg(enumlabel, chr(1) ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid) AS labels,
-			(current_setting('server_encoding') NOT IN ('UTF8', 'SQL_ASCII'))::text AS ascii
-		FROM base b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_attribute a ON a.attrelid = $1::text::oid AND a.attnum = b.attnum ORDER BY a.attnum`, oid)
+			(current_setting('server_encoding') NOT IN ('UTF8', 'SQL_ASCII'))::text AS ascii,
+			CASE WHEN n.nspname = 'pg_catalog' THEN format_type(a.atttypid, a.atttypmod)
+				WHEN has_schema_privilege(n.oid, 'USAGE') THEN quote_ident(n.nspname) || '.' || quote_ident(own.typname) ELSE '' END AS own,
+			(SELECT quote_ident(m.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l JOIN pg_namespace m ON m.oid = l.collnamespace
+				WHERE l.oid = a.attcollation AND l.oid <> own.typcollation AND has_schema_privilege(m.oid, 'USAGE')) AS collation
+		FROM base b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_attribute a ON a.attrelid = $1::text::oid AND a.attnum = b.attnum
+		JOIN pg_type own ON own.oid = a.atttypid JOIN pg_namespace n ON n.oid = own.typnamespace ORDER BY a.attnum`, oid)
 	for _, r := range rows {
 		base, array := r["base"], r.Is("list")
 		col := db.Column{
 			Name: r["name"], Decl: r["decl"], Class: cmp.Or(classes[base], db.Textual), Length: r.Int("length"), Domain: r["domain"], NotNull: r.Is("strict"), Generated: r.Is("generated"),
-			JSON: base == "json" || base == "jsonb" || array, Truth: base == "bool", Time: calendar(r["decl"]),
+			JSON: base == "json" || base == "jsonb" || array, Truth: base == "bool", Time: calendar(r["decl"]), As: argument(r["own"], r["collation"], array),
 		}
 		if r.Is("ascii") { // which other characters it takes is not known
 			col.Holds = func(r rune) bool { return r < utf8.RuneSelf }
@@ -133,6 +138,23 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 		c.Columns = append(c.Columns, col)
 	}
 	return err
+}
+
+// argument is an expression of the type for an argument. A type in a schema that the
+// user may not use is "": it has no name for him.
+func argument(own, collation string, array bool) string {
+	cast := "CAST(? AS " + own + ")"
+	switch {
+	case own == "":
+		return ""
+	case collation == "":
+		return "(" + cast + ")"
+	case array: // of a subquery ANY would take the rows
+		return "(" + cast + " COLLATE " + collation + ")"
+	}
+	// As the result of a subquery the collation yields to one that is written out, as a
+	// column's does.
+	return "(SELECT " + cast + " COLLATE " + collation + ")"
 }
 
 // classes are those of the types. Whatever else there is is written as text, in quotes.

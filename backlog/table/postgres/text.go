@@ -18,7 +18,7 @@ var text = db.Text{
 		"target_session_attrs":    "any read-write read-only primary standby prefer-standby",
 	},
 	Quotes: `"`, True: "TRUE", False: "FALSE", Blob: `'\x%s'`, Numbered: true, Rows: "(%s)",
-	Raw: "%s", Guard: "(%s) IS TRUE", LockRow: " FOR UPDATE", NoWait: " NOWAIT", Own: "$",
+	Raw: "%s", Guard: "(%s) IS TRUE", LockRow: " FOR UPDATE", NoWait: " NOWAIT", Own: "$", EscapeStrings: true,
 	Present: "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
 	// What the condition of a partial index says already is no condition to
 	// search it by. Behind such a column the others bound nothing: each page would

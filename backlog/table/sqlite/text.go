@@ -8,7 +8,7 @@ var text = db.Text{
 	Quotes: `"`, True: "1", False: "0", Blob: "x'%s'", Rows: "(VALUES %s)",
 	// Unary plus hides the declared type from the drivers, which would otherwise
 	// make times and booleans of what is stored. It changes nothing else.
-	Raw: "+%s", Guard: "(%s) IS TRUE", Own: "?@$",
+	Raw: "+%s", Guard: "(%s) IS TRUE", Own: "?@$", Brackets: true,
 	Prepares: true, LazyUnion: true, PartialIndexes: true, SearchedFirst: true, FoldsNames: true,
 	Explain: "EXPLAIN QUERY PLAN ", CreateIndex: "CREATE INDEX IF NOT EXISTS", NameLength: 1 << 10,
 	Types: db.Types{

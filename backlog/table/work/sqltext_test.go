@@ -46,14 +46,34 @@ func TestParseSQL(t *testing.T) {
 		{"a time", inSQLite, "SELECT '12:30', 1:2", "[SELECT ] SELECT '12:30', 1:2"},
 		{"with", inSQLite, "WITH a(b) AS (SELECT 1), c AS (DELETE FROM x RETURNING y) INSERT INTO d SELECT b FROM a", "[INSERT ] WITH a(b) AS (SELECT 1), c AS (DELETE FROM x RETURNING y) INSERT INTO d SELECT b FROM a"},
 		{"with select", inPostgres, "with recursive a as (values (1)) select * from a, (update)", "[SELECT ] with recursive a as (values (1)) select * from a, (update)"},
+		{"escape strings", inPostgres, `SELECT E'it\'s :a', e'\\', :b, E'' , E'a''\':c', :d`, `[SELECT b,d] SELECT E'it\'s :a', e'\\', $1, E'' , E'a''\':c', $2`},
+		{"no escape string", inPostgres, `SELECT E '\', :a, fe'\', :b, N'\', :c, E"\", :d`, `[SELECT a,b,c,d] SELECT E '\', $1, fe'\', $2, N'\', $3, E"\", $4`},
+		{"an escape string goes on", inPostgres, "SELECT E'a'\n  'b\\':a', :b, 'a'\n'\\', :c", "[SELECT b,c] SELECT E'a'\n  'b\\':a', $1, 'a'\n'\\', $2"},
+		{"an escape string of others", inSQLite, `SELECT E'\', :a`, `[SELECT a] SELECT E'\', ?`},
+		{"nested comments", inPostgres, "SELECT /* a /* b */ :c ' */ :d /* /* */", "[SELECT d] SELECT /* a /* b */ :c ' */ $1 /* /* */"},
+		{"comments that do not nest", inMySQL, "SELECT /* a /* b */ :c, /**/ :d", "[SELECT c,d] SELECT /* a /* b */ ?, /**/ ?"},
+		{"hash comments", inMySQL, "SELECT 1 # it's :a; \n, :b #", "[SELECT b] SELECT 1 # it's :a; \n, ? #"},
+		{"a hash that begins no comment", inPostgres, "SELECT a #> :b, c #- '{x}', 1 # :d", "[SELECT b,d] SELECT a #> $1, c #- '{x}', 1 # $2"},
+		{"dashes in front of a blank", inMySQL, "SELECT 5--:a, 5--1, 7 --\t:b\n, :c --", "[SELECT a,c] SELECT 5--?, 5--1, 7 --\t:b\n, ? --"},
+		{"dashes alone", inPostgres, "SELECT 5--:a\n, :b", "[SELECT b] SELECT 5--:a\n, $1"},
+		{"escapes in double quotes", inMySQL, `SELECT "\":a", "b""\\", ` + "`\\`" + `, :c`, `[SELECT c] SELECT "\":a", "b""\\", ` + "`\\`" + `, ?`},
+		{"names in brackets", inSQLite, "SELECT [it's :a], :b", "[SELECT b] SELECT [it's :a], ?"},
+		{"JSON operators", inPostgres, "SELECT a ?| :b, a ?& '{}', a @? '$.x', a @@ :c, a -> :d ->> 'e'", "[SELECT b,c,d] SELECT a ?| $1, a ?& '{}', a @? '$.x', a @@ $2, a -> $3 ->> 'e'"},
+		{"limits", inMySQL, "SELECT :a FROM b LIMIT :c, :d", "[SELECT a,c bare,d bare] SELECT ? FROM b LIMIT ?, ?"},
+		{"limits of others", inPostgres, "SELECT (SELECT :a LIMIT :b OFFSET :c), :d", "[SELECT a,b,c,d] SELECT (SELECT $1 LIMIT $2 OFFSET $3), $4"},
+		{"behind a limit", inMySQL, "SELECT (SELECT 1 LIMIT :a OFFSET :b), :c", "[SELECT a bare,b bare,c] SELECT (SELECT 1 LIMIT ? OFFSET ?), ?"},
 		{"in parentheses", inSQLite, "(select 1)", "[SELECT ] (select 1)"},
 		{"a comment first", inSQLite, "/* BEGIN */ -- END\ndelete from a", "[DELETE ] /* BEGIN */ -- END\ndelete from a"},
 		{"no word", inSQLite, "123 + 'a'", "[123 ] 123 + 'a'"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var params []string
-			s, err := parseSQL(c.text, 1, c.syntax, func(name string) (string, error) {
-				params = append(params, name)
+			s, err := parseSQL(c.text, 1, c.syntax, func(name string, bare bool) (string, error) {
+				if bare {
+					params = append(params, name+" bare")
+				} else {
+					params = append(params, name)
+				}
 				return c.syntax.Arg(len(params)), nil
 			})
 			if err != nil {
@@ -75,10 +95,14 @@ func TestParseSQLRefuses(t *testing.T) {
 		{inSQLite, " \n-- nothing\n/* at all */", "1: it is empty; write a statement, such as INSERT INTO …"},
 		{inSQLite, ";", "1: it is empty; write a statement, such as INSERT INTO …"},
 		{inSQLite, "SELECT 1;; SELECT 2", "1: another one stands behind its semicolon; make it an item of its own in the list of statements"},
-		{inSQLite, "SELECT 'it''s a long story, :id", "1: what begins with 's a long story, :id has no closing '; add it"},
+		{inSQLite, "SELECT 'it''s a long story, :id", "1: what begins with 'it''s a long story,… has no closing '; add it"},
 		{inSQLite, `SELECT "a`, `1: what begins with "a has no closing "; add it`},
 		{inSQLite, "SELECT `a", "1: what begins with `a has no closing `; add it"},
-		{inSQLite, `SELECT :"a`, `1: what begins with "a has no closing "; add it`},
+		{inSQLite, `SELECT :"a`, `1: what begins with :"a has no closing "; add it`},
+		{inPostgres, `SELECT E'a\'`, `1: what begins with E'a\' has no closing '; add it`},
+		{inMySQL, `SELECT "a\"`, `1: what begins with "a\" has no closing "; add it`},
+		{inSQLite, "SELECT [a", "1: what begins with [a has no closing ]; add it"},
+		{inMySQL, "# nothing\n-- at all\n--", "1: it is empty; write a statement, such as INSERT INTO …"},
 		{inSQLite, "SELECT ?", "1: ? begins no parameter here; write :column, such as :id"},
 		{inSQLite, "SELECT a FROM b WHERE c = @c", "1: @ begins no parameter here; write :column, such as :id"},
 		{inSQLite, "SELECT :a$b", "1: $ begins no parameter here; write :column, such as :id"},
@@ -88,7 +112,7 @@ func TestParseSQLRefuses(t *testing.T) {
 		{inPostgres, "SELECT $a$ b $A$", "1: what begins with $a$ b $A$ has no closing $a$; add it"},
 		{inSQLite, "SELECT 1\x00", "1: there is a NUL byte in it; remove it"},
 	} {
-		if s, err := parseSQL(c.text, 1, c.syntax, func(string) (string, error) { return "?", nil }); err == nil || err.Error() != "handler.sql: statement "+c.want {
+		if s, err := parseSQL(c.text, 1, c.syntax, func(string, bool) (string, error) { return "?", nil }); err == nil || err.Error() != "handler.sql: statement "+c.want {
 			t.Errorf("%s\n got %v, %v\nwant %s", c.text, s, err, c.want)
 		}
 	}

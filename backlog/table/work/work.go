@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +40,7 @@ type SQLHandler struct {
 	steps         []step
 	allowZeroRows bool
 	prepared      db.Statements
+	reread        []string // quoted: the columns whose values records do not have as they are stored
 
 	Log *slog.Logger // gets what is done for each record, at DEBUG; nil: none
 }
@@ -62,9 +62,10 @@ type step struct {
 
 // A param is where a statement's parameter comes from.
 type param struct {
-	name string
-	key  int // part of the key; -1: none
-	at   int // among the handler's columns; -1: none
+	name  string
+	key   int // part of the key; -1: none
+	given int // among the handler's columns; -1: none
+	again int // among the columns that are read again; -1: none
 }
 
 // New returns the handler that runs the statements, in order, for each of
@@ -72,14 +73,14 @@ type param struct {
 //
 // :column, or :"any column", stands for the value that the record has in the
 // column, one of the key or of those that the handler is given. It is bound as
-// it is stored, never made a part of the text. The statements select, insert,
+// it is stored and with the column's type, never made a part of the text. The statements select, insert,
 // update and delete; those that are to change rows and change none are errors
 // unless allowZeroRows. What is wrong with them is a [*db.Problem]; New does
 // not ask the database.
 func New(t *table.Table, statements []string, allowZeroRows bool) (*SQLHandler, error) {
 	w := &SQLHandler{t: t, d: t.DB(), allowZeroRows: allowZeroRows, prepared: db.Statements{Plain: !t.DB().Text().Prepares}}
 	for _, text := range statements {
-		one, err := newStep(t, text, len(w.steps)+1)
+		one, err := w.newStep(text, len(w.steps)+1)
 		if err != nil {
 			return nil, err
 		}
@@ -100,35 +101,24 @@ var (
 // newStep is the n-th statement. Only what works on rows is let through: what else
 // there is, such as PRAGMA, ATTACH or VACUUM, cannot be undone or ends the
 // transaction on one database or another.
-func newStep(t *table.Table, source string, n int) (out step, err error) {
-	text, cat, m := t.DB().Text(), t.Catalog(), t.Mapping()
-	keys := db.Mapped(m.ID, func(name string) string { return cat.Find(name, text.FoldsNames).Name })
-	given, from := t.Given(), []param(nil)
-	out, err = parseSQL(source, n, text, func(name string) (string, error) {
-		c := cat.Find(name, text.FoldsNames)
-		if c == nil {
-			return "", cat.NoColumn(fmt.Sprintf("handler.sql: statement %d: parameter", n), m.Name, name)
+func (w *SQLHandler) newStep(source string, n int) (step, error) {
+	text, from := w.d.Text(), []param(nil)
+	out, err := parseSQL(source, n, text, func(name string, bare bool) (string, error) {
+		p, c, err := w.param(name, n)
+		if err != nil {
+			return "", err
 		}
-		p := param{name: c.Name, key: slices.Index(keys, c.Name), at: slices.Index(given, c.Name)}
-		if p.key < 0 && p.at < 0 {
-			return "", db.Problemf("add it to table.columns", "handler.sql: statement %d: the handler is not given the column %s", n, c.Name)
-		}
-		if c.Expr == "" || p.key >= 0 {
-			from = append(from, p)
+		from = append(from, p)
+		if bare {
 			return text.Arg(len(from)), nil
 		}
-		// The record has it as JSON: the row, which is locked, as it is.
-		conds := make([]string, len(keys))
-		for i, k := range keys {
-			from = append(from, param{name: k, key: i, at: -1})
-			conds[i] = text.Quote(k) + " = " + text.Arg(len(from))
-		}
-		return "(SELECT " + text.Quote(c.Name) + " FROM " + t.Name() + " WHERE " + strings.Join(conds, " AND ") + ")", nil
+		return c.Argument(text.Arg(len(from))), nil
 	})
 	if err != nil {
 		return step{}, err
 	}
-	out.from, out.changes = from, slices.Contains(changing, out.verb)
+	out.from = from
+	out.changes = slices.Contains(changing, out.verb)
 	switch {
 	case out.changes || slices.Contains(reading, out.verb):
 		return out, nil
@@ -138,15 +128,60 @@ func newStep(t *table.Table, source string, n int) (out step, err error) {
 	return step{}, db.Problemf("write one that begins with "+strings.Join(changing, ", ")+", SELECT or WITH", "handler.sql: statement %d, %s, does not work on rows", n, beginning(out.source))
 }
 
-// value returns the parameter's value as it is stored.
-func (p param) value(r *backlog.Record) any {
-	if p.key >= 0 {
-		return r.Key.Part(p.key)
+// param returns the parameter of the n-th statement that stands for the column of that name.
+func (w *SQLHandler) param(name string, n int) (param, *db.Column, error) {
+	cat, fold, m := w.t.Catalog(), w.d.Text().FoldsNames, w.t.Mapping()
+	c := cat.Find(name, fold)
+	if c == nil {
+		return param{}, nil, cat.NoColumn(fmt.Sprintf("handler.sql: statement %d: parameter", n), m.Name, name)
 	}
-	if v, ok := r.Values[p.at].(json.RawMessage); ok {
+	isColumn := func(id string) bool { return cat.Find(id, fold) == c }
+	p := param{name: c.Name, key: slices.IndexFunc(m.ID, isColumn), given: slices.Index(w.t.Given(), c.Name), again: -1}
+	if p.key < 0 && p.given < 0 {
+		return param{}, nil, db.Problemf("add it to table.columns", "handler.sql: statement %d: the handler is not given the column %s", n, c.Name)
+	}
+	if c.Expr != "" && p.key < 0 {
+		quoted := w.d.Text().Quote(c.Name)
+		if !slices.Contains(w.reread, quoted) {
+			w.reread = append(w.reread, quoted)
+		}
+		p.again = slices.Index(w.reread, quoted)
+	}
+	return p, c, nil
+}
+
+// value returns the parameter's value as it is stored. again are the values of the
+// columns that are read again.
+func (p param) value(r *backlog.Record, again []any) any {
+	switch {
+	case p.key >= 0:
+		return r.Key.Part(p.key)
+	case p.again >= 0:
+		return again[p.again]
+	}
+	if v, ok := r.Values[p.given].(json.RawMessage); ok {
 		return string(v) // else it would be bound as a BLOB
 	}
-	return r.Values[p.at]
+	return r.Values[p.given]
+}
+
+// readAgain returns what the row has in the columns that records have in another form,
+// such as arrays as JSON.
+func (w *SQLHandler) readAgain(ctx context.Context, tx *sql.Tx, r *backlog.Record) ([]any, error) {
+	if len(w.reread) == 0 {
+		return nil, nil
+	}
+	text := w.d.Text()
+	keys := db.Mapped(w.t.Mapping().ID, func(name string) string { return text.Quote(w.t.Catalog().Find(name, text.FoldsNames).Name) })
+	query := text.Place("SELECT " + strings.Join(w.reread, ", ") + " FROM " + w.t.Name() + " WHERE " + text.KeyIn(keys, 1))
+	values, err := db.ScanValues(tx.QueryRowContext(ctx, query, db.Bind(nil, r.Key)...), len(w.reread))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, backlog.ErrConflict
+	}
+	for i, v := range values {
+		values[i] = w.d.Value(nil, v)
+	}
+	return values, err
 }
 
 // Steps returns how many statements there are and the columns that they have
@@ -179,7 +214,11 @@ func (w *SQLHandler) refused(n int, err error) error {
 	case w.d.MayPass(err):
 		return err
 	case w.d.Class(err) != db.Denied:
-		return db.Problemf("correct it, or create what it names", "handler.sql: statement %d is not understood by the database: %v", n, err)
+		cure := "correct it, or create what it names"
+		if !w.d.Text().File && len(w.steps[n-1].from) > 0 {
+			cure += "; a parameter has the type of its column: where another is needed, cast it, such as CAST(:" + w.steps[n-1].from[0].name + " AS …)"
+		}
+		return db.Problemf(cure, "handler.sql: statement %d is not understood by the database: %v", n, err)
 	}
 	what := err.Error()
 	if p, ok := errors.AsType[*db.Problem](w.d.Explained(err)); ok {
@@ -219,11 +258,16 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) err
 	var sent, got strings.Builder
 	logged := w.Log != nil && w.Log.Enabled(ctx, slog.LevelDebug)
 	defer backlog.LogExchange(ctx, w.Log, r, func() (string, string) { return sent.String(), got.String() })
+	again, err := w.readAgain(ctx, tx, r)
+	if err != nil {
+		return err
+	}
 	for i, s := range w.steps {
+		values := db.Mapped(s.from, func(p param) any { return p.value(r, again) })
 		if logged {
-			s.show(&sent, i+1, r)
+			s.show(&sent, i+1, values)
 		}
-		n, err := w.prepared.Exec(ctx, tx, s.text, db.Mapped(s.from, func(p param) any { return p.value(r) }))
+		n, err := w.prepared.Exec(ctx, tx, s.text, values)
 		if err == nil && n == 0 && s.changes && !w.allowZeroRows {
 			err = errNoRow
 		}
@@ -240,9 +284,12 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) err
 }
 
 // show writes the statement and what is bound to its parameters.
-func (s *step) show(b *strings.Builder, n int, r *backlog.Record) {
+func (s *step) show(b *strings.Builder, n int, values []any) {
 	fmt.Fprintf(b, "statement %d:\n    %s\n", n, strings.ReplaceAll(s.source, "\n", "\n    "))
-	bound := db.Mapped(s.from, func(p param) string { return fmt.Sprintf("  %s = %s\n", p.name, showValue(p.value(r))) })
+	bound := make([]string, len(values))
+	for i, v := range values {
+		bound[i] = fmt.Sprintf("  %s = %s\n", s.from[i].name, showValue(v))
+	}
 	b.WriteString(strings.Join(db.Distinct(bound), ""))
 }
 
@@ -332,89 +379,4 @@ func (w *SQLHandler) prepare(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// sqlTokens are a comment, a string or a quoted name, the beginning of a
-// dollar-quoted string, a cast, a parameter, a word, and any other character.
-const sqlTokens = `(?s)^(?:--[^\n]*|/\*.*?(?:\*/|$)|'(?:[^']|'')*'|:?"(?:[^"]|"")*"|` + "`[^`]*`" +
-	`|\$(?:[\pL_][\pL\pN_]*)?\$|::|:=|:[\pL_][\pL\pN_]*|[\pL\pN_][\pL\pN_$]*|.)`
-
-// parseSQL reads the n-th statement and replaces its parameters by what param
-// returns for them: :column, or :"column" for names of other than letters, digits
-// and underscores. The errors are [*Problem]s.
-func parseSQL(source string, n int, x *db.Text, param func(name string) (string, error)) (s step, err error) {
-	refuse := func(cure, what string) (step, error) {
-		return step{}, db.Problemf(cure, "handler.sql: statement %d: %s", n, what)
-	}
-	tokens := sqlTokens
-	if x.Backslashes {
-		tokens = strings.Replace(tokens, `'(?:[^']|'')*`, `'(?:[^'\\]|''|\\.)*`, 1)
-	}
-	token := regexp.MustCompile(tokens)
-	var out strings.Builder
-	depth, seen, ended := 0, false, false
-	for rest := source; rest != ""; {
-		text := rest[:max(1, len(token.FindString(rest)))]
-		c, blank := text[0], strings.TrimSpace(text) == "" || strings.HasPrefix(text, "--") || strings.HasPrefix(text, "/*")
-		if len(text) > 1 && c == '$' { // up to the same tag again
-			end := strings.Index(rest[len(text):], text)
-			if end < 0 {
-				return refuse("add it", "what begins with "+beginning(rest)+" has no closing "+text)
-			}
-			text = rest[:end+2*len(text)]
-		}
-		switch {
-		case c == 0:
-			return refuse("remove it", "there is a NUL byte in it")
-		case text == ";":
-			ended = true
-			rest = rest[1:]
-			continue
-		case ended && !blank:
-			return refuse("make it an item of its own in the list of statements", "another one stands behind its semicolon")
-		case strings.Contains("'\"`", text): // alone
-			return refuse("add it", "what begins with "+beginning(rest)+" has no closing "+text)
-		case len(text) == 1 && strings.IndexByte(x.Own, c) >= 0:
-			return refuse("write :column, such as :id", text+" begins no parameter here")
-		}
-		rest = rest[len(text):]
-		seen = seen || !blank
-		if c == ':' && len(text) > 1 && text[1] != ':' && text[1] != '=' {
-			name := text[1:]
-			if name[0] == '"' {
-				name = strings.ReplaceAll(name[1:len(name)-1], `""`, `"`)
-			}
-			if text, err = param(name); err != nil {
-				return step{}, err
-			}
-		}
-		out.WriteString(text)
-		switch word := strings.ToUpper(text); {
-		case text == "(":
-			depth++
-		case text == ")":
-			depth--
-		case isWordByte(c) && (s.verb == "" || s.verb == "WITH" && depth == 0 && slices.Contains(slices.Concat(changing, reading), word)):
-			s.verb = word
-		}
-	}
-	if !seen {
-		return refuse("write a statement, such as INSERT INTO …", "it is empty")
-	}
-	s.source, s.text = strings.TrimRight(strings.TrimSpace(source), "; \n\t"), strings.TrimSpace(out.String())
-	return s, nil
-}
-
-// isWordByte reports whether words and numbers begin with c.
-func isWordByte(c byte) bool {
-	return c == '_' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-}
-
-// beginning returns the first characters of a text, in one line.
-func beginning(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if short := db.Cut(s, 20, 0); short != s {
-		return short + "…"
-	}
-	return s
 }
