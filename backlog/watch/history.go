@@ -23,6 +23,7 @@ const (
 	maxText     = 256    // bytes of an attempt's error
 	maxStreaks  = 100_000
 	maxSuspects = 1000
+	maxCounted  = 100_000 // pairs of a record and a cause, at the least
 	// suspectAfter are the failures in a row after which a record is suspected, where at
 	// least half of the other attempts meanwhile have succeeded.
 	suspectAfter = 5
@@ -41,10 +42,13 @@ type Failures struct {
 	Causes   []SeenCause
 }
 
-// A SeenCause is a cause with where and when it was met.
+// A SeenCause is a cause with where and when it was met. Its Records have failed so since
+// the first event, each counted once; beyond maxCounted of all causes one that comes back
+// may be counted anew.
 type SeenCause struct {
 	Cause
-	Share     float64       `json:"share"` // of all failed attempts
+	Attempts  int           `json:"attempts"` // that failed so
+	Share     float64       `json:"share"`    // of all failed attempts
 	FirstSeen inspect.Stamp `json:"first_seen"`
 	LastSeen  inspect.Stamp `json:"last_seen"`
 	Tiers     []string      `json:"tiers"`
@@ -73,7 +77,8 @@ type history struct {
 	outages  []PastOutage
 	failures causes.Tally
 	met      map[*causes.Cause]*meeting
-	failed   int // attempts
+	failed   int    // attempts
+	counted  recent // of what failed: the pairs of a record and a cause
 
 	ended, good uint64 // attempts, and those that succeeded
 	records     *simplelru.LRU[uint64, []Attempt]
@@ -82,8 +87,31 @@ type history struct {
 }
 
 type meeting struct {
+	number      uint64 // of the cause
+	records     int
 	first, last time.Time
 	tiers       map[string]bool
+}
+
+// A pair is a record's hash with the number of a cause.
+type pair struct{ record, cause uint64 }
+
+// A recent holds the pairs that were added last: at least maxCounted, at most twice as many.
+type recent struct{ young, old map[pair]struct{} }
+
+// add adds the pair and reports whether it is not among those held.
+func (r *recent) add(p pair) bool {
+	_, isYoung := r.young[p]
+	_, isOld := r.old[p]
+	if isYoung {
+		return false
+	}
+	if r.young == nil || len(r.young) == maxCounted {
+		r.old = r.young
+		r.young = make(map[pair]struct{})
+	}
+	r.young[p] = struct{}{}
+	return !isOld
 }
 
 // A streak is a record's failures in a row, and how many attempts there were when the
@@ -132,8 +160,11 @@ func (h *history) failure(ev backlog.Event, id uint64, folded, text string) {
 	c := h.failures.Add(folded, text, ev.Record.Key)
 	m := h.met[c]
 	if m == nil {
-		m = &meeting{first: ev.At, tiers: make(map[string]bool)}
+		m = &meeting{number: uint64(len(h.met)), first: ev.At, tiers: make(map[string]bool)}
 		h.met[c] = m
+	}
+	if h.counted.add(pair{id, m.number}) {
+		m.records++
 	}
 	m.last, m.tiers[ev.Tier] = ev.At, true
 
@@ -199,19 +230,21 @@ func (p *Picture) Running() (list []Pass) {
 	return list
 }
 
-// Failures returns why attempts have failed, the most frequent cause first.
+// Failures returns why attempts have failed, the cause of most attempts first.
 func (p *Picture) Failures() Failures {
 	defer p.lock()()
 	h := p.history
 	f := Failures{Since: h.since, Attempts: h.failed}
 	for c, m := range h.met {
-		f.Causes = append(f.Causes, SeenCause{
-			CauseOf(c), float64(c.Records) / float64(h.failed), inspect.Stamp(m.first), inspect.Stamp(m.last),
-			slices.Sorted(maps.Keys(m.tiers)),
-		})
+		seen := SeenCause{
+			Cause: CauseOf(c), Attempts: c.Records, Share: float64(c.Records) / float64(h.failed),
+			FirstSeen: inspect.Stamp(m.first), LastSeen: inspect.Stamp(m.last), Tiers: slices.Sorted(maps.Keys(m.tiers)),
+		}
+		seen.Records = m.records
+		f.Causes = append(f.Causes, seen)
 	}
 	slices.SortFunc(f.Causes, func(a, b SeenCause) int {
-		return cmp.Or(b.Records-a.Records, time.Time(a.FirstSeen).Compare(time.Time(b.FirstSeen)))
+		return cmp.Or(b.Attempts-a.Attempts, time.Time(a.FirstSeen).Compare(time.Time(b.FirstSeen)))
 	})
 	return f
 }

@@ -99,6 +99,36 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// A cause's records are counted once each, its attempts every time: a success between them
+// changes nothing. The share is of attempts.
+func TestFailuresOfOneRecord(t *testing.T) {
+	p := new(watch.Picture)
+	for i := range 7 {
+		attempt(p, 1, "no answer")
+		if i%2 == 0 {
+			attempt(p, 1, "")
+			attempt(p, 2, "no answer")
+		}
+	}
+	attempt(p, 1, "refused")
+	f := p.Failures()
+	if len(f.Causes) != 2 || f.Causes[0].Records != 2 || f.Causes[0].Attempts != 11 || f.Causes[1].Records != 1 || f.Causes[1].Attempts != 1 || f.Attempts != 12 {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// Of more records than are held each that fails once is still counted once.
+func TestFailuresOfManyRecords(t *testing.T) {
+	p := new(watch.Picture)
+	for i := range 120_000 {
+		attempt(p, i, "no answer")
+		attempt(p, i, "no answer")
+	}
+	if c := p.Failures().Causes[0]; c.Records != 120_000 || c.Attempts != 240_000 {
+		t.Errorf("got %+v", c)
+	}
+}
+
 // A pass tells what it covered and made up for; it runs until it has ended, and is kept.
 func TestPasses(t *testing.T) {
 	p := new(watch.Picture)

@@ -32,7 +32,7 @@ func TestAPI(t *testing.T) {
 		"explain?id=81701":    {`{"id":81701,"status":"ERROR"`, `"in_retry":true`, `"seen":[{"at":`, `"ahead":{"tiers":[{"tier":"1d","ticks":260}]`},
 		"passes?limit=1":      {`{"passes":[{"n":`, `"causes":[]`},
 		"passes?tier=none":    {`{"passes":[]}`},
-		"causes":              {`"attempts":14,"causes":[{"error":"550 mailbox # is full","records":11,"first_id":81700,"share":0.78`, `"rows":{"records":10000,"complete":false,"causes":[{"error":"550 mailbox # is full","records":812,"first_id":81723}]}}`},
+		"causes":              {`"attempts":14,"causes":[{"error":"550 mailbox # is full","records":11,"first_id":81700,"attempts":11,"share":0.78`, `"rows":{"records":10000,"complete":false,"causes":[{"error":"550 mailbox # is full","records":812,"first_id":81723}]}}`},
 		"records?limit=2":     {`{"records":[{"id":"9007199254740993","status":"NEW"`, `"next":"81799"`, `"data":[{"name":"subject","value":"Order 4000"},{"name":"email","value":null}]`},
 		"suspects":            {`{"suspects":[]}`},
 		"explain?id=nothing":  {`{"error":"There is no record nothing."}`},
