@@ -112,7 +112,7 @@ func TestDeskRecords(t *testing.T) {
 			}
 			for _, e := range page.Records {
 				got = append(got, e.ID.String())
-				if e.Retrying != (e.State == "error") || len(e.Data) != 1 || *e.Data[0].Value != "<b>order "+e.ID.String()+"</b>" {
+				if e.Retrying != (e.State == "error" && e.ID.String() != "6") || len(e.Data) != 1 || *e.Data[0].Value != "<b>order "+e.ID.String()+"</b>" {
 					t.Errorf("%+v", e)
 				}
 			}
@@ -128,6 +128,55 @@ func TestDeskRecords(t *testing.T) {
 		if (x.chosen < 0) != (err != nil) || err == nil && (c.Records != x.chosen || len(c.Examples) != min(3, x.chosen) || c.Where == "") {
 			t.Errorf("%+v: chosen are %+v, %v; want %d", x.f, c, err, x.chosen)
 		}
+	}
+}
+
+// Blue is what has failed and will be tried again: neither what is out of retries nor what
+// no tick reaches any more.
+func TestDeskInRetry(t *testing.T) {
+	const linear = "policy: {linear: {interval: 1m, max_retries: 3}}\n" + deskTiers
+	const refresh = "policy: {refresh: {every: 2h, timeout: 1h}}\ntiers: [{every: 1m}]\n"
+	old := func(hours int) string {
+		return time.Now().UTC().Add(-time.Duration(hours) * time.Hour).Format(time.DateTime)
+	}
+	linearColumns := []string{"ALTER TABLE orders ADD attempt_count int", "ALTER TABLE orders ADD last_attempt_time text", "ALTER TABLE orders ADD next_attempt_time text", "ALTER TABLE orders ADD in_retry boolean"}
+	refreshColumns := []string{"ALTER TABLE orders ADD refresh_at text", "ALTER TABLE orders ADD attempt_no int", "ALTER TABLE orders ADD deadline_at text", "ALTER TABLE orders ADD attempt_uid text",
+		"ALTER TABLE orders ADD started_at text", "ALTER TABLE orders ADD disabled boolean DEFAULT 0", "ALTER TABLE orders ADD disabled_reason text", "ALTER TABLE orders ADD failing_since text"}
+	failed := func(id, count, hours int) string {
+		return fmt.Sprintf("INSERT INTO orders VALUES (%d, 'ERROR', '%s', 'x', 'y', %d, '%[2]s', '%[2]s', 1)", id, old(hours), count)
+	}
+	attempt := func(id, no int, at, deadline string, disabled int) string {
+		return fmt.Sprintf("INSERT INTO orders VALUES (%d, 'NEW', '%s', 'x', 'y', nullif('%s', ''), %d, nullif('%s', ''), nullif('%[5]s', ''), nullif('%[5]s', ''), %d, NULL, NULL)", id, old(5), at, no, deadline, disabled)
+	}
+	for _, x := range []struct {
+		name, yaml string
+		statements []string
+		blue       string
+	}{
+		{"linear", linear, append(linearColumns, failed(1, 1, 2), failed(2, 3, 2), failed(3, 4, 2), failed(4, 9, 2), failed(5, 1, 48)), "1 2"},
+		{"refresh", refresh, append(refreshColumns, attempt(1, 1, old(1), "", 0), attempt(2, 1, "", old(-1), 0), attempt(3, 2, "", old(-1), 0), attempt(4, 0, old(1), "", 0),
+			attempt(5, 3, old(1), "", 1), attempt(6, 2, "", "", 0), attempt(7, 3, old(-1), "", 0)), "1 3 7"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			d := deskOf(t, x.yaml, x.statements...)
+			var blue []string
+			for id := range 9 {
+				r, err := d.Record(t.Context(), fmt.Sprint(id))
+				if err != nil {
+					continue
+				}
+				list, err := d.Records(t.Context(), web.Filter{ID: fmt.Sprint(id), Limit: 1})
+				if err != nil || len(list.Records) != 1 || list.Records[0].Retrying != r.Retrying {
+					t.Errorf("record %d: %+v, %v, as one %v", id, list, err, r.Retrying)
+				}
+				if r.Retrying {
+					blue = append(blue, fmt.Sprint(id))
+				}
+			}
+			if got := strings.Join(blue, " "); got != x.blue {
+				t.Errorf("blue are %s, want %s", got, x.blue)
+			}
+		})
 	}
 }
 

@@ -326,15 +326,18 @@ func filterOf(ctx context.Context, a *app, f web.Filter, p inspect.Purpose, now 
 
 // entry returns what a list of records shows of one.
 func (d *desk) entry(a *app, row inspect.Row, now time.Time) web.Entry {
-	return web.Entry{Entry: a.listed(row, now), Retrying: inRetry(row), Data: d.data(row)}
+	e := a.listed(row, now)
+	return web.Entry{Entry: e, Retrying: inRetry(row, e), Data: d.data(row)}
 }
 
-// inRetry reports whether the record has failed and is tried again.
-func inRetry(row inspect.Row) bool {
+// inRetry reports whether the record has failed and will be tried again, or is being so.
+func inRetry(row inspect.Row, e inspect.Entry) bool {
+	planned := !time.Time(e.Next).IsZero()
 	if s := row.Refresh; s != nil {
-		return s.AttemptNo > 1 || s.AttemptNo == 1 && s.Deadline.IsZero()
+		running := !s.Deadline.IsZero()
+		return running && s.AttemptNo > 1 || !running && s.AttemptNo > 0 && planned
 	}
-	return row.State == backlog.RowError
+	return row.State == backlog.RowError && planned
 }
 
 // data returns the columns that are to be shown.
@@ -358,8 +361,9 @@ func (d *desk) Record(ctx context.Context, id string) (web.Record, error) {
 		if err != nil {
 			return web.Record{}, err
 		}
+		sheet := a.sheet(row, now)
 		return web.Record{
-			Sheet: a.sheet(row, now), Retrying: inRetry(row), Data: d.data(row),
+			Sheet: sheet, Retrying: inRetry(row, sheet.Entry), Data: d.data(row),
 			Attempts: d.picture.Attempts(row.Key), Ahead: a.ahead(ctx, row, now),
 		}, nil
 	})
