@@ -50,7 +50,7 @@ type Refresher interface {
 // Its Settle writes Settlement.Refresh if the row still has the attempt that
 // Settlement.Record.Refresh tells of: its UID, or without that column its At and
 // AttemptNo. A row that was saved during the attempt, its time of start is before its
-// deadline, keeps its time of start and its number. Success and the dead leave the Reason
+// deadline, keeps its time of start and its number; a success empties its FailingSince. Success and the dead leave the Reason
 // that they write, whatever a worker has said meanwhile; else what was said stays.
 //
 // What is written is rounded up to what the columns hold. All methods may be called

@@ -300,6 +300,9 @@ func (s *Store) ended(e *entry, g *backlog.Settlement) bool {
 		return false
 	case next.Deadline.IsZero() && !now.At.IsZero() && now.At.Before(now.Deadline):
 		now.UID, now.Deadline = "", time.Time{}
+		if g.Target == backlog.RowSuccess {
+			now.FailingSince = time.Time{}
+		}
 	default:
 		if next.Disabled == read.Disabled {
 			next.Disabled = now.Disabled

@@ -244,6 +244,9 @@ func (p *Refresher) Start(s backlog.Refresh, now time.Time, uid string) (backlog
 func (p *Refresher) End(s backlog.Refresh, o backlog.Outcome, now time.Time, text string, began *backlog.Refresh) (backlog.Refresh, bool) {
 	saved := !s.At.IsZero() && s.At.Before(s.Deadline) // during the attempt: a start writes no time before its deadline
 	s.UID, s.Deadline = "", time.Time{}
+	if saved && o == backlog.Succeeded {
+		s.FailingSince = time.Time{}
+	}
 	switch {
 	case saved:
 		return s, false

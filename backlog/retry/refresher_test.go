@@ -165,6 +165,8 @@ func TestEnds(t *testing.T) {
 			backlog.Refresh{At: at("08:00"), AttemptNo: 1, Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
 		"saved meanwhile": {every, with(func(s *backlog.Refresh) { s.At = at("08:20") }), backlog.Errored, nil,
 			backlog.Refresh{At: at("08:20"), AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
+		"a success of what was saved meanwhile": {every, with(func(s *backlog.Refresh) { s.At = at("08:20") }), backlog.Succeeded, nil,
+			backlog.Refresh{At: at("08:20"), AttemptNo: 2, Started: at("08:00"), Reason: "still at it"}, false},
 		"a number below 1": {every, with(func(s *backlog.Refresh) { s.AttemptNo = 0 }), backlog.Errored, nil,
 			backlog.Refresh{At: at("08:30"), Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
 		"its rule became bad": {func(s *retry.Refresh) { every(s); s.Every, s.RRule.Column = 0, "rule" }, with(func(s *backlog.Refresh) { s.Rule = "FREQ=NEVER" }), backlog.Succeeded, nil,

@@ -50,6 +50,7 @@ type attempt struct {
 	early  bool                   // the user comes before the start, else before the end
 	user   func(*backlog.Refresh) // changes the row; nil: nobody does
 	gone   bool                   // the user deletes it
+	failed bool                   // the row has failed before
 	target backlog.RowState
 	end    func(*backlog.Refresh) // makes of the state what is settled
 }
@@ -95,6 +96,13 @@ var attempts = []attempt{
 	{what: "final failure after its own text", user: func(s *backlog.Refresh) { s.Reason = "no: “été”" }, target: backlog.RowDead, end: dies},
 	{what: "success of a saved row with a text", user: func(s *backlog.Refresh) { saved(s); told(s) }, target: backlog.RowSuccess, end: succeeds},
 	{what: "success of a saved row", user: saved, target: backlog.RowSuccess, end: succeeds},
+	{what: "success of a saved row that has failed", failed: true, user: saved, target: backlog.RowSuccess, end: succeeds},
+	{what: "success of a row that has failed", failed: true, target: backlog.RowSuccess, end: succeeds},
+	{what: "failure of a saved row that has failed", failed: true, user: saved, target: backlog.RowError, end: func(s *backlog.Refresh) {
+		over(s)
+		s.At = s.Started.Add(2 * time.Hour)
+	}},
+	{what: "release of a saved row that has failed", failed: true, user: saved, target: backlog.RowOther, end: released},
 	{what: "final failure of a saved row", user: saved, target: backlog.RowDead, end: dies},
 	{what: "release of a saved row", user: saved, target: backlog.RowOther, end: released},
 	{what: "success of a row saved without its token", user: func(s *backlog.Refresh) { s.At, s.UID = ended, "" }, target: backlog.RowSuccess, end: succeeds},
@@ -147,7 +155,13 @@ func (f *fixture) wantAttempts(after string, n int) []backlog.Record {
 // of a conflict, and what the rows have then; also when the same ends come once more.
 func attemptsOf(list []attempt) func(*fixture) {
 	return func(f *fixture) {
-		records := f.due(len(list))
+		f.due(len(list))
+		for i, a := range list {
+			if a.failed {
+				f.update(f.key(i), func(r *Row) { r.Refresh.FailingSince = now.Add(-day) })
+			}
+		}
+		records := f.pending()
 		slices.SortFunc(records, func(a, b backlog.Record) int { return b.Refresh.At.Compare(a.Refresh.At) }) // as in the list
 		f.users(true, list)
 		group := numbered(len(records), func(i int) backlog.Settlement {

@@ -104,13 +104,16 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	return s.write(ctx, group, make([]*backlog.Refresh, len(group)), s.ended)
 }
 
-// ended reports whether an attempt may end. A row that was saved meanwhile keeps what was saved:
-// a start writes no next one before its deadline.
+// ended reports whether an attempt may end. A row that was saved during it keeps what was saved:
+// a start writes no next one before its deadline. A success ends its failures all the same.
 func (s *Store) ended(g *backlog.Settlement, now *backlog.Refresh) bool {
 	read := g.Record.Refresh
 	if g.Refresh.Deadline.IsZero() && !now.At.IsZero() && now.At.Before(now.Deadline) {
 		next := *read
 		next.UID, next.Deadline, next.Reason = "", time.Time{}, now.Reason
+		if g.Target == backlog.RowSuccess {
+			next.FailingSince = time.Time{}
+		}
 		g.Refresh = &next
 	}
 	return now.UID == read.UID && (read.UID != "" || now.At.Equal(read.At) && now.AttemptNo == read.AttemptNo)
