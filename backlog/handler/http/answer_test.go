@@ -1,11 +1,20 @@
 package http
 
 import (
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"encoding/base64"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"backlog/internal/handlertest"
 )
 
 // A status is an answer, however slowly the rest comes.
@@ -25,6 +34,58 @@ func TestAnswerComesSlowly(t *testing.T) {
 			}
 			if took := time.Since(began); got != text || took != answerTime {
 				t.Errorf("%d: error %q after %v, want %q after %v", status, got, took, text, answerTime)
+			}
+		})
+	}
+}
+
+// An answer that is packed though nobody asked is quoted as what it says.
+func TestPackedAnswer(t *testing.T) {
+	const said = "no such customer: 42"
+	pack := func(to func(io.Writer) io.WriteCloser, text string) string {
+		var b strings.Builder
+		w := to(&b)
+		io.WriteString(w, text)
+		w.Close()
+		return b.String()
+	}
+	gz := func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }
+	zl := func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) }
+	raw := func(w io.Writer) io.WriteCloser { f, _ := flate.NewWriter(w, 9); return f }
+	whole := pack(gz, said+strings.Repeat("!", 1<<30>>10))
+	random := make([]byte, 200<<10)
+	rand.NewChaCha8([32]byte{}).Read(random)
+	for _, x := range []struct{ name, encoding, body, want string }{
+		{"gzip", "gzip", pack(gz, said), said},
+		{"gzip without a word", "", pack(gz, said), said},
+		{"x-gzip", " X-GZIP", pack(gz, said), said},
+		{"deflate", "deflate", pack(zl, said), said},
+		{"deflate without its wrapping", "deflate", pack(raw, said), said},
+		{"not packed", "gzip", said, said},
+		{"not packed, deflate", "deflate", said, said},
+		{"cut short", "gzip", whole[:len(whole)-30], said},
+		{"a large one", "gzip", pack(gz, said+base64.StdEncoding.EncodeToString(random)), said},
+		{"zeros without end", "gzip", pack(gz, said+strings.Repeat("\x00", 64<<20)), said},
+		{"brotli", "br", "\x0b\x02\x80", "(a body in the encoding br, which was not asked for)"},
+		{"nothing", "gzip", "", ""},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Accept-Encoding") != "" {
+					t.Errorf("asked for %s", r.Header)
+				}
+				if x.encoding != "" {
+					w.Header().Set("Content-Encoding", x.encoding)
+				}
+				w.Header().Set("Content-Type", "text/plain")
+				w.WriteHeader(422)
+				io.WriteString(w, x.body)
+			}))
+			defer server.Close()
+			err := (&Handler{Settings: Settings{URL: server.URL}}).Handle(t.Context(), handlertest.NewRecord())
+			want := strings.TrimSuffix("422 Unprocessable Entity: "+x.want, ": ")
+			if err == nil || !strings.HasPrefix(err.Error(), want) || len(err.Error()) > 4<<10 {
+				t.Errorf("got %v, want %s", err, want)
 			}
 		})
 	}

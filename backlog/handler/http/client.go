@@ -1,7 +1,11 @@
 package http
 
 import (
+	"bytes"
 	"cmp"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -283,7 +287,38 @@ func readAnswer(resp *http.Response) []byte {
 	}
 	defer time.AfterFunc(answerTime, func() { resp.Body.Close() }).Stop() // which ends a Read
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return b
+	return unpacked(resp.Header.Get("Content-Encoding"), b)
+}
+
+// unpacked returns the beginning of what the body says. No request asks for an encoding, but
+// some servers and proxies pack all the same, some without a word in the header. What cannot
+// be unpacked is as it came, or named where its bytes are no text.
+func unpacked(encoding string, body []byte) []byte {
+	encoding = strings.ToLower(strings.TrimSpace(encoding))
+	var from io.Reader
+	var err error
+	switch {
+	case len(body) == 0:
+		return body
+	case bytes.HasPrefix(body, []byte{0x1f, 0x8b}):
+		from, err = gzip.NewReader(bytes.NewReader(body))
+	case encoding == "deflate":
+		if from, err = zlib.NewReader(bytes.NewReader(body)); err != nil { // some leave the wrapping out
+			from, err = flate.NewReader(bytes.NewReader(body)), nil
+		}
+	case encoding == "br" || encoding == "zstd" || encoding == "compress":
+		return fmt.Appendf(nil, "(a body in the encoding %s, which was not asked for)", encoding)
+	default:
+		return body
+	}
+	if err != nil {
+		return body
+	}
+	text, err := io.ReadAll(io.LimitReader(from, maxAnswer))
+	if err != nil && len(text) == 0 { // it may have been cut behind something that can be read
+		return body
+	}
+	return text
 }
 
 // outcome returns the error that stands for a response.
