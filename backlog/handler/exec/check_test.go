@@ -7,6 +7,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -144,9 +145,22 @@ func TestNotes(t *testing.T) {
 // What looks like a program and is none is found only by trying.
 func TestExecFormatError(t *testing.T) {
 	t.Parallel()
-	path := handlertest.File(t, t.TempDir(), "program", "\x7fELF and nothing more", 0o755)
-	err := (&exec.Handler{Settings: exec.Settings{Command: []string{path}}}).Handle(t.Context(), handlertest.NewRecord())
-	handlertest.WantError(t, err, "fork/exec "+path+": exec format error: a script must begin with a line such as #!/bin/sh", backlog.Skipped)
+	here := "; install the program that is built for this machine, " + runtime.GOOS + " on " + runtime.GOARCH
+	elf := func(machine byte) string {
+		return "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00" + string([]byte{machine}) + strings.Repeat("\x00", 99)
+	}
+	for content, want := range map[string]string{
+		"\x7fELF":                          "it is the beginning of a program, cut short" + here,
+		elf(8):                             "it is a program for another processor, MIPS" + here,
+		elf(99):                            "it is a program for another processor" + here,
+		"MZ\x90\x00\x03\x00\x00":           "it is a program for Windows" + here,
+		"\xcf\xfa\xed\xfe\x0c\x00\x00\x01": "it is a program for macOS" + here,
+		"\x00\x01\x02\x03":                 "a script must begin with a line such as #!/bin/sh",
+	} {
+		path := handlertest.File(t, t.TempDir(), "program", content, 0o755)
+		err := (&exec.Handler{Settings: exec.Settings{Command: []string{path}}}).Handle(t.Context(), handlertest.NewRecord())
+		handlertest.WantError(t, err, "fork/exec "+path+": exec format error: "+want, backlog.Skipped)
+	}
 }
 
 // A daemon outlives the installation of its program, and its move.

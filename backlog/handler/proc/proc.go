@@ -68,7 +68,7 @@ func (p Program) cannotStart(err error) error {
 		return backlog.Unstarted(backlog.Worded(wrong.Error(), wrong, err))
 	}
 	if errors.Is(err, syscall.ENOEXEC) {
-		err = fmt.Errorf("%w: a script must begin with a line such as #!/bin/sh", err)
+		err = fmt.Errorf("%w: %s", err, p.notExecutable())
 	}
 	return backlog.Unstarted(err)
 }
