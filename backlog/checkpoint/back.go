@@ -185,14 +185,19 @@ func (f *File) AddPass(p watch.Pass) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer f.lock(".lock")()
-	return f.first(addLine(f.passesPath(), append(line, '\n')), "the pass cannot be kept, status will not know of it")
+	lost, err := addLine(f.passesPath(), append(line, '\n'))
+	if err != nil {
+		return f.first(err, "the pass cannot be kept, status will not know of it")
+	}
+	return lost
 }
 
 // addLine appends a line. A line before it that was cut short by a kill stays by itself. A
-// file that has grown too large, or is another account's, is replaced.
-func addLine(path string, line []byte) error {
+// file that has grown too large, or is another account's, is replaced, and so is what cannot
+// be read: lost says so.
+func addLine(path string, line []byte) (lost, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
 	if err == nil {
@@ -201,12 +206,15 @@ func addLine(path string, line []byte) error {
 	if info, no := os.Stat(path); no == nil && (errors.Is(err, fs.ErrPermission) || !info.Mode().IsRegular() || info.Size() >= maxBytes) {
 		kept, err := newest(path, keptBytes)
 		if err != nil {
-			return err
+			lost = fmt.Errorf("%s was replaced, and what it told of earlier passes is lost: it could not be read: %w", path, err)
 		}
-		return replace(path, append(kept, line...))
+		if err := replace(path, append(kept, line...)); err != nil {
+			return nil, err
+		}
+		return lost, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	last := []byte{'\n'}
 	if end, err := file.Seek(0, io.SeekEnd); err == nil && end > 0 {
@@ -216,14 +224,28 @@ func addLine(path string, line []byte) error {
 		line = append([]byte{'\n'}, line...)
 	}
 	_, err = file.Write(line)
-	return err
+	return nil, err
 }
 
-// newest returns the whole lines among the last bytes of a regular file.
-func newest(path string, size int) ([]byte, error) {
-	b, err := read(path, 2*maxBytes)
-	if len(b) > size {
-		_, b, _ = bytes.Cut(b[len(b)-size:], []byte{'\n'})
+// newest returns the whole lines among the last bytes of a regular file. A FIFO would be
+// waited for.
+func newest(path string, size int64) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	from := max(0, info.Size()-size)
+	b, err := io.ReadAll(io.NewSectionReader(file, from, size))
+	if from > 0 {
+		_, b, _ = bytes.Cut(b, []byte{'\n'})
 	}
 	return b[:bytes.LastIndexByte(b, '\n')+1], err
 }

@@ -159,7 +159,19 @@ func (f *File) Change(change func(*State)) error {
 // all. Without a sync of the folder a power loss could bring the old one back. A file system
 // that cannot do that for a folder has no more to offer, so that an error of it is no failure.
 func replace(path string, content []byte) error {
-	if err := renameio.WriteFile(path, content, 0o644); err != nil {
+	kept := renameio.WithExistingPermissions()
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() { // which the next process must be able to read
+		kept = renameio.WithStaticPermissions(info.Mode().Perm() | 0o600)
+	}
+	file, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644), kept)
+	if err != nil {
+		return err
+	}
+	defer file.Cleanup()
+	if _, err := file.Write(content); err != nil {
+		return err
+	}
+	if err := file.CloseAtomicallyReplace(); err != nil {
 		return err
 	}
 	_ = syncFolder(filepath.Dir(path))

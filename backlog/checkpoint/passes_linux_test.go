@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -27,6 +28,18 @@ func TestPassesOfAnotherAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := f.Passes(); err != nil || len(list) != 2 || list[1].Selected != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := os.Chmod(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Passes(); !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), path) {
+		t.Errorf("reading what may not be read: %v", err)
+	}
+	if err := f.AddPass(aPass(3)); !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), path+" was replaced") {
+		t.Errorf("what may not be read: %v", err)
+	}
+	if list, err := f.Passes(); err != nil || len(list) != 1 || list[0].Selected != 3 {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"backlog/backlog"
@@ -77,6 +78,49 @@ func TestPassesAreBounded(t *testing.T) {
 	}
 	if list, err := f.Passes(); len(list) != 1000 || err != nil {
 		t.Errorf("%d passes, %v", len(list), err)
+	}
+}
+
+// What cannot be read is replaced, and named once. Of a file that is too large the newest
+// passes stay.
+func TestPassesAreReplaced(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		make   func(path string) error
+		reads  string // in the error of reading; "": there is none
+		passes int    // of before that stay
+	}{
+		{"a FIFO", func(path string) error { return syscall.Mkfifo(path, 0o644) }, "is not a regular file", 0},
+		{"an endless device", func(path string) error { return os.Symlink("/dev/zero", path) }, "is not a regular file", 0},
+		{"a large file", func(path string) error {
+			return os.WriteFile(path, bytes.Repeat([]byte(`{"tier":"7d"}`+strings.Repeat(" ", 1<<20)+"\n"), 9), 0o644)
+		}, "", 0},
+		{"a long file", func(path string) error {
+			return os.WriteFile(path, bytes.Repeat([]byte(`{"tier":"7d"}`+strings.Repeat(" ", 1<<17)+"\n"), 99), 0o644)
+		}, "", 7},
+		{"what is no text", func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte{0xff, 0}, 5000), 0o644) }, "", 0},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			f := &checkpoint.File{Path: filepath.Join(t.TempDir(), "state.json")}
+			path := filepath.Join(filepath.Dir(f.Path), "state-passes.jsonl")
+			if err := x.make(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Passes(); (err != nil) != (x.reads != "") || err != nil && err.Error() != path+" "+x.reads {
+				t.Errorf("reading: got %v, want %s", err, x.reads)
+			}
+			want := path + " was replaced, and what it told of earlier passes is lost: it could not be read: " + path + " " + x.reads
+			if err := f.AddPass(aPass(1)); (err != nil) != (x.reads != "") || err != nil && err.Error() != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+			if err := f.AddPass(aPass(2)); err != nil {
+				t.Errorf("the second: %v", err)
+			}
+			list, err := f.Passes()
+			if err != nil || len(list) != x.passes+2 || list[x.passes+1].Selected != 2 {
+				t.Errorf("got %d passes, %v", len(list), err)
+			}
+		})
 	}
 }
 
