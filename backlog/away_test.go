@@ -368,9 +368,9 @@ type awayExpirer struct {
 	until time.Time
 }
 
-func (a *awayExpirer) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error) {
+func (a *awayExpirer) Expire(ctx context.Context, x backlog.Expiry) (int, error) {
 	if time.Now().Before(a.until) {
 		return 0, errAway
 	}
-	return a.Store.Expire(ctx, now, before, every, each)
+	return a.Store.Expire(ctx, x)
 }

@@ -68,8 +68,9 @@ type Engine struct {
 	Observe     func(Event)      // nil: none; may be called concurrently, must return soon
 
 	// OnDead is called with every record just before it gets the dead
-	// status, at least once: Reason and Error of the record say why. Its error
-	// is an event, OnDeadFailed; the record becomes dead all the same. Nil:
+	// status, at least once, and once by this process: Reason and Error of the record
+	// say why. A Store with Rehearse is asked first whether the row takes the status. Its
+	// error is an event, OnDeadFailed; the record becomes dead all the same. Nil:
 	// none. The store must have a dead status.
 	OnDead        Handler
 	OnDeadTimeout time.Duration // of one call of it; 0: none
@@ -105,8 +106,13 @@ type shared struct {
 	health  health
 
 	// refused are hashes of keys whose outcome the database did not take, so that this
-	// process does not repeat the attempt at every tick for ever.
+	// process does not repeat the attempt at every tick for ever. undying are likewise those
+	// of rows that do not take the dead status by age.
 	refused *lru.Cache[uint64, struct{}]
+	undying *lru.Cache[uint64, struct{}]
+
+	// told are hashes of keys for which OnDead was called and whose death is not written yet.
+	told *lru.Cache[uint64, struct{}]
 }
 
 // maxRefused bounds the memory of rows the database refuses; a table that
@@ -125,8 +131,10 @@ func (e *Engine) init() {
 			e.Random = rand.Float64
 		}
 		if e.shared == nil { // else it follows another
-			refused, _ := lru.New[uint64, struct{}](maxRefused) // an error is a size of 0
-			e.shared = &shared{flights: flight.New(), refused: refused}
+			e.shared = &shared{flights: flight.New()}
+			for _, set := range []**lru.Cache[uint64, struct{}]{&e.refused, &e.undying, &e.told} {
+				*set, _ = lru.New[uint64, struct{}](maxRefused) // an error is a size of 0
+			}
 			e.settler.wake = make(chan struct{}, 1)
 		}
 		e.gate = newGate(e.Concurrency, e.Rate)
@@ -279,75 +287,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
-}
-
-// expire gives the dead status to what is older than the widest tier.
-func (r *run) expire(ctx context.Context) {
-	x, ok := r.e.Store.(expirer)
-	if !ok || !r.pass.Widest {
-		return
-	}
-	err := r.e.persist(ctx, func() error {
-		told := 0
-		n, err := x.Expire(ctx, r.pass.Now, r.pass.since(), r.e.OnDead != nil, func(rec *Record) bool {
-			told++
-			return r.tellExpired(rec)
-		})
-		r.count(func(rep *Report) { rep.Expired += n })
-		if n > told {
-			r.e.emit(Event{Kind: Expired, Tier: r.pass.Tier, N: n - told})
-		}
-		return err
-	})
-	if err != nil && ctx.Err() == nil {
-		r.fail(err)
-	}
-}
-
-// tellExpired tells of a record that dies without an attempt, and reports
-// whether it may die.
-func (r *run) tellExpired(rec *Record) bool {
-	rec.Tier, rec.AttemptID = r.pass.Tier, r.e.attemptID()
-	if r.e.OnDead != nil && !r.try([]Record{*rec}) {
-		return false
-	}
-	reason := ReasonExpired
-	if r.e.Policy.GivenUp(rec.Failures.Count) {
-		reason = ReasonRetries
-	}
-	return r.e.tell(r.work, r.pass.Tier, &Settlement{Record: rec}, reason)
-}
-
-// tell calls OnDead, if there is one, before a settlement that makes its record dead is
-// written. It returns false if the end of ctx has ended that: nobody has been told,
-// and the row must stay as it is, as after a crash.
-func (e *Engine) tell(ctx context.Context, tier string, s *Settlement, reason string) bool {
-	told := *s.Record // what has been handled is told about elsewhere as it was
-	told.Reason, told.Error, told.Refresh = reason, s.Error, s.Refresh
-	e.emit(Event{Kind: Died, Tier: tier, Record: &told})
-	if e.OnDead == nil {
-		return true
-	}
-	err := Call(ctx, e.OnDead, e.OnDeadTimeout, &told)
-	if err != nil && ctx.Err() != nil {
-		return false
-	}
-	if err != nil {
-		e.emit(Event{Kind: OnDeadFailed, Tier: tier, Record: s.Record, Err: err})
-	}
-	return true
-}
-
-// TellDiscarded calls OnDead with a record that somebody gives up, as soon as Rate allows. The call
-// outlives ctx. An error says that nobody may have been told, and that the record must stay as it is.
-func (e *Engine) TellDiscarded(ctx context.Context, rec *Record) error {
-	e.init()
-	if e.gate.pace != nil {
-		if err := e.gate.pace.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	told := *rec
-	told.AttemptID, told.Reason = e.attemptID(), ReasonDiscarded
-	return Call(context.WithoutCancel(ctx), e.OnDead, e.OnDeadTimeout, &told)
 }

@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -51,13 +52,13 @@ const (
 	Settled      EventKind = "settled"       // Tier, N: outcomes of attempts that have been written
 
 	// These have Tier, Record, Outcome: the one that was not written, and
-	// Err; At is the attempt's end.
+	// Err; At is the attempt's end. Where the Record has a Reason, it is its death that was not written.
 	Conflicted EventKind = "conflict"            // somebody else has changed the row, it is left alone; Err wraps ErrConflict
 	Refused    EventKind = "outcome refused"     // the database does not take the outcome; Err says why
 	Unwritten  EventKind = "outcome not written" // given up, the row does not show what happened; Err says why
 
 	UnreadableRow    EventKind = "unreadable row"       // Tier, Record (its Key only), Err
-	Died             EventKind = "record died"          // Tier, Record, whose Reason says why: just before it is written
+	Died             EventKind = "record died"          // Tier, Record, whose Reason says why: it is written
 	Expired          EventKind = "records expired"      // Tier, N: became dead by age, beside those that have a Died
 	OnDeadFailed     EventKind = "on_dead failed"       // Tier, Record, Err: what Engine.OnDead returned for it
 	StoreUnavailable EventKind = "store away"           // Err: first failure of a series
@@ -145,4 +146,16 @@ func (r *Report) add(a *attempt) {
 	// What was skipped was counted when it ended.
 	counts := [...]*int{Succeeded: &r.Succeeded, Errored: &r.Failed, Rejected: &r.Rejected, Skipped: new(int)}
 	*counts[a.outcome]++
+}
+
+// addOverdue counts an attempt that was not answered by its deadline, and its outcome that is
+// written where there is no reason against it.
+func (r *Report) addOverdue(reason error) {
+	switch {
+	case reason == nil:
+		r.Overdue++
+	case !errors.Is(reason, ErrConflict) && !isUnavailable(reason):
+		r.Selected++ // the sum of all
+		r.Refused++
+	}
 }

@@ -60,9 +60,9 @@ func (f fused) Ping(ctx context.Context) error {
 	return f.Store.Ping(ctx)
 }
 
-func (f fused) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error) {
+func (f fused) Expire(ctx context.Context, x backlog.Expiry) (int, error) {
 	burn(f.expire)
-	return f.Store.Expire(ctx, now, before, every, each)
+	return f.Store.Expire(ctx, x)
 }
 
 func (f fused) TryLock(ctx context.Context, name string) (backlog.Lock, error) {

@@ -247,6 +247,8 @@ func (r *run) overdue() {
 		if more = len(list) == MaxGroup; more {
 			after = list[len(list)-1].Cursor
 		}
+		// What the database refuses would be told of again and again.
+		list = slices.DeleteFunc(list, func(rec Record) bool { return e.refused.Contains(rec.Key.Hash()) })
 		var reasons []error
 		if err == nil {
 			timedOut := slices.Repeat([]Answer{{Outcome: Errored, Text: "timed out"}}, len(list))
@@ -260,9 +262,7 @@ func (r *run) overdue() {
 			return
 		}
 		for _, reason := range reasons {
-			if reason == nil {
-				r.count(func(rep *Report) { rep.Overdue++ })
-			}
+			r.count(func(rep *Report) { rep.addOverdue(reason) })
 		}
 	}
 }
@@ -307,7 +307,7 @@ func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error)
 // end writes what the attempts of the records have come to, an answer for each, and
 // returns why one is not written.
 func (e *Engine) end(ctx context.Context, tier string, records []Record, answers []Answer, now time.Time) ([]error, error) {
-	group := make([]Settlement, len(records))
+	group, dies := make([]Settlement, len(records)), make([]string, len(records))
 	for i := range records {
 		rec, a := &records[i], answers[i]
 		if rec.Refresh != nil {
@@ -323,29 +323,70 @@ func (e *Engine) end(ctx context.Context, tier string, records []Record, answers
 				said = errors.New(cmp.Or(a.Text, map[Outcome]string{Rejected: "rejected"}[a.Outcome], "failed"))
 				s.Error = said.Error()
 			}
-			dies := e.plan(&s, a.Outcome, nil)
-			e.emit(Event{Kind: AttemptEnded, At: now, Tier: tier, Record: rec, Outcome: a.Outcome, Err: said, GivenUp: dies == ReasonRetries})
-			if dies != "" && !e.tell(ctx, tier, &s, dies) {
-				return nil, ctx.Err()
-			}
+			dies[i] = e.plan(&s, a.Outcome, nil)
+			e.emit(Event{Kind: AttemptEnded, At: now, Tier: tier, Record: rec, Outcome: a.Outcome, Err: said, GivenUp: dies[i] == ReasonRetries})
 		}
 		group[i] = s
 	}
-	left, err := ask(ctx, e, func() ([]Unsettled, error) { return e.Store.Settle(ctx, group) })
-	reasons, written := make([]error, len(records)), 0
-	for _, u := range left {
-		reasons[u.Index] = u.Err
-		e.emit(Event{Kind: Conflicted, At: now, Tier: tier, Record: &records[u.Index], Outcome: answers[u.Index].Outcome, Err: u.Err})
+	fates, reasons := e.announce(ctx, tier, group, dies)
+	if slices.Contains(fates, cutShort) {
+		return nil, ctx.Err()
 	}
-	for i := range reasons {
-		if reasons[i] == nil && answers[i].Outcome != Skipped {
-			written++
+	return reasons, e.settleEnds(ctx, tier, group, dies, answers, reasons)
+}
+
+// settleEnds settles those of the group that have no reason against it yet, and adds the
+// reasons of those that are not written.
+func (e *Engine) settleEnds(ctx context.Context, tier string, group []Settlement, dies []string, answers []Answer, reasons []error) error {
+	var index []int // in group
+	var list []Settlement
+	for i := range group {
+		if reasons[i] == nil {
+			index = append(index, i)
+			list = append(list, group[i])
 		}
 	}
-	if err == nil && written > 0 {
+	left, err := ask(ctx, e, func() ([]Unsettled, error) { return e.Store.Settle(ctx, list) })
+	if err != nil {
+		return err
+	}
+	for _, u := range left {
+		reasons[index[u.Index]] = u.Err
+	}
+	written := 0
+	for i := range group {
+		rec, why := group[i].Record, reasons[i]
+		e.forgetTold(rec, why)
+		if why != nil {
+			e.emit(e.leftAlone(Event{At: group[i].At, Tier: tier, Record: rec, Outcome: answers[i].Outcome, Err: why}))
+			continue
+		}
+		if answers[i].Outcome != Skipped {
+			written++
+		}
+		if dies[i] != "" {
+			e.died(tier, &group[i], dies[i])
+		}
+	}
+	if written > 0 {
 		e.emit(Event{Kind: Settled, Tier: tier, N: written})
 	}
-	return reasons, err
+	return nil
+}
+
+// leftAlone completes the event of an outcome that is not written. A row that the database
+// refuses is not tried again by this process.
+func (e *Engine) leftAlone(ev Event) Event {
+	switch {
+	case errors.As(ev.Err, new(unwritten)):
+		ev.Kind = Unwritten
+	case errors.Is(ev.Err, ErrConflict):
+		ev.Kind = Conflicted
+	default:
+		ev.Kind = Refused
+		e.refused.Add(ev.Record.Key.Hash(), struct{}{})
+	}
+	return ev
 }
 
 // plan completes the settlement of an outcome with what the policy makes of it, and

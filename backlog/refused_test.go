@@ -215,17 +215,3 @@ func TestPassEndsAfterRefusalsInARow(t *testing.T) {
 		}
 	})
 }
-
-// Nobody is told that a record has died by age before its row has taken that.
-func TestTrialBeforeOnDead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, memory.Options{Dead: "DEAD"}, succeed)
-		b.add(t, "NEW", 1, 3, 2*day)
-		told := 0
-		b.OnDead = backlog.HandlerFunc(func(context.Context, *backlog.Record) error { told++; return nil })
-		tries(b, func(backlog.Settlement) error { return errCheck })
-		if _, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day, Widest: true}); !errors.Is(err, errCheck) || told > 0 {
-			t.Errorf("got %v after %d were told", err, told)
-		}
-	})
-}

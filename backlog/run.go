@@ -452,13 +452,19 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 	if a.outcome == Skipped && errors.As(err, new(*unstarted)) {
 		r.fail(fmt.Errorf("the handler cannot be started: %w", err))
 	}
-	if dies != "" && !e.tell(r.work, r.pass.Tier, &a.Settlement, dies) {
-		interrupted, a.Refresh = true, nil
+	a.dies = dies
+	fates, reasons := e.announce(r.work, r.pass.Tier, []Settlement{a.Settlement}, []string{dies})
+	if fates[0] == cutShort {
+		interrupted = true
+		a.Refresh = nil
 	}
-	if r.attempted(j, &a, interrupted) {
-		e.settler.add(a)
-	} else {
+	switch settles := r.attempted(j, &a, interrupted); {
+	case !settles:
 		r.unclaim(j)
+	case fates[0] == mustLive:
+		r.account([]attempt{a}, reasons)
+	default:
+		e.settler.add(a)
 	}
 }
 

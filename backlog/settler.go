@@ -33,6 +33,7 @@ type attempt struct {
 	*job
 	run     *run
 	outcome Outcome
+	dies    string // why the record is dead then; "": it is not
 }
 
 // A settler writes the outcomes of all passes in groups, one after the other. It
@@ -275,6 +276,7 @@ func account(group []attempt, reasons []error) {
 // written.
 func (r *run) account(list []attempt, reasons []error) {
 	var events []Event
+	var dead []*attempt
 	var failed error
 	written := 0
 	flights, weight := make([]*flight.Flight, len(list)), int64(0)
@@ -285,6 +287,9 @@ func (r *run) account(list []attempt, reasons []error) {
 		if err == nil {
 			r.report.add(a)
 			r.inRow = 0
+			if a.dies != "" {
+				dead = append(dead, a)
+			}
 			if a.outcome != Skipped {
 				written++
 			}
@@ -328,7 +333,11 @@ func (r *run) account(list []attempt, reasons []error) {
 	if written > 0 {
 		r.e.emit(Event{Kind: Settled, Tier: r.pass.Tier, N: written})
 	}
+	for _, a := range dead {
+		r.e.died(r.pass.Tier, &a.Settlement, a.dies)
+	}
 	for i := range list {
+		r.e.forgetTold(list[i].Record, reasons[i])
 		r.e.finished(list[i].Record, reasons[i] == nil || !errors.As(reasons[i], new(unwritten)))
 		list[i].Record.Values = nil // the rest of the page may live on for long
 	}

@@ -13,17 +13,20 @@ import (
 // for now and that the very same call may be made again; any other error is
 // final for the call.
 //
-// A Store may have four more methods, for which the engine looks:
+// A Store may have five more methods, for which the engine looks:
 //
 //	Ping(ctx context.Context) error
-//	Expire(ctx context.Context, now, before time.Time, each func(*Record) bool) (int, error)
+//	Expire(ctx context.Context, x Expiry) (int, error)
 //	Try(ctx context.Context, s Settlement) error
+//	Rehearse(ctx context.Context, group []Settlement) ([]Unsettled, error)
 //	Release(r *Record)
 //
 // Ping tells whether the store can be reached now: the engine asks before it
 // dispatches a record when it has not heard from the store for a second. Expire
 // gives records their dead status by age. Try tries a settlement on its row and
-// undoes it: the engine asks before the first record of each state. A Store with
+// undoes it: the engine asks before the first record of each state. Rehearse settles a
+// group as Settle does and undoes that: the engine asks before it calls OnDead, so that
+// no death is announced that the row does not take. A Store with
 // Release is a queue: it gives each record once, until Release gives back one that is
 // not settled, because it was skipped or not dispatched. Its outcomes are settled at once,
 // and a pass over it has no end but a stop: Pending returns within a second, and
@@ -145,9 +148,34 @@ type expirer interface {
 	// now, and to every failed one that is out of retries, and returns how
 	// many. Records without a date of insertion expire by their own time
 	// only. It counts no attempt. Without a dead status it does nothing.
-	// each is called just before that: with some of the records, or with every
-	// one. If it is to be every one and it returns false, that record is left as
-	// it is and the others with it; those before, and those for which it
-	// returned true before ctx was done, are still written.
-	Expire(ctx context.Context, now, before time.Time, every bool, each func(*Record) bool) (int, error)
+	// A row that the database refuses stays as it was, and no other waits for it.
+	Expire(ctx context.Context, x Expiry) (int, error)
+}
+
+// An Expiry is what the method Expire of a [Store] is to do, and the functions that it
+// calls, one after the other. All but Dies are there.
+type Expiry struct {
+	Now    time.Time
+	Before time.Time
+
+	// Skips reports whether the record with the key is left as it is.
+	Skips func(Key) bool
+
+	// Dies is called with every record just before it gets the dead status, once it is
+	// known that its row takes that, as far as the store can tell. Where it returns false,
+	// that record is left as it is and the others with it; those before, and those
+	// for which it returned true before ctx was done, are still written. Nil: it is not asked.
+	Dies func(*Record) bool
+
+	// Died is called after n records got the dead status, with all of them or, where Dies is
+	// nil, some.
+	Died func(list []Record, n int)
+
+	// Refused is called with a record that the database refuses.
+	Refused func(r *Record, why error)
+}
+
+// A rehearser is a Store that can settle a group and undo that.
+type rehearser interface {
+	Rehearse(ctx context.Context, group []Settlement) ([]Unsettled, error)
 }

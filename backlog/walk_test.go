@@ -200,7 +200,7 @@ func TestExpireFailsForGood(t *testing.T) {
 
 type failingExpirer struct{ *memory.Store }
 
-func (failingExpirer) Expire(context.Context, time.Time, time.Time, bool, func(*backlog.Record) bool) (int, error) {
+func (failingExpirer) Expire(context.Context, backlog.Expiry) (int, error) {
 	return 0, errBroken
 }
 

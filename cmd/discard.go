@@ -34,8 +34,9 @@ func newDiscard(g *globals) *cobra.Command {
 type discardJSON struct {
 	Selected  int `json:"selected"`
 	Discarded int `json:"discarded"`
-	OnDead    int `json:"on_dead"` // calls; with --dry-run those that there would be
-	Failed    int `json:"failed"`  // calls that failed: their records stay as they were
+	refusals
+	OnDead int `json:"on_dead"` // calls; with --dry-run those that there would be
+	Failed int `json:"failed"`  // calls that failed: their records stay as they were
 }
 
 func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
@@ -90,21 +91,17 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *discardJSON) (err error) {
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
+	obs := logging.New(a.log)
+	obs.Dead = true
+	d := table.Discarding{Refused: r.add}
+	d.Died = func(row *inspect.Row) {
+		row.Reason = backlog.ReasonDiscarded
+		obs.Observe(backlog.Event{Kind: backlog.Died, Record: &row.Record})
+	}
 	var first error // of the calls
-	tell := func(*inspect.Row) (bool, error) { return true, nil }
 	if a.onDead != nil {
-		e, taken := a.engine(time.Now, nil), make(map[int]bool) // states whose rows are known to take the dead status
-		tell = func(row *inspect.Row) (dies bool, err error) {
-			if !taken[row.Origin] {
-				err = a.table.Try(ctx, backlog.Settlement{Record: &row.Record, Target: backlog.RowDead, At: now})
-			}
-			if errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.ErrLocked) {
-				return false, nil // others have just this row
-			}
-			if err != nil {
-				return false, err
-			}
-			taken[row.Origin] = true
+		e := a.engine(time.Now, nil)
+		d.Dies = func(row *inspect.Row) (bool, error) {
 			if row.LastError != nil {
 				row.Error = *row.LastError
 			}
@@ -117,19 +114,10 @@ func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *dis
 			return true, nil
 		}
 	}
-	obs := logging.New(a.log)
-	obs.Dead = true
-	r.Discarded, err = a.table.Discard(ctx, f, now, func(row *inspect.Row) (bool, error) {
-		dies, err := tell(row)
-		if dies {
-			row.Reason = backlog.ReasonDiscarded
-			obs.Observe(backlog.Event{Kind: backlog.Died, Record: &row.Record})
-		}
-		return dies, err
-	})
+	r.Discarded, err = a.table.Discard(ctx, f, now, d)
 	obs.End()
 	if first != nil {
 		err = errors.Join(err, fmt.Errorf("calls of on_dead that failed: %d; their records stay as they were; %w", r.Failed, first))
 	}
-	return err
+	return errors.Join(err, r.err())
 }

@@ -119,6 +119,7 @@ type retryJSON struct {
 	Selected int `json:"selected"`
 	Reset    int `json:"reset"`
 	Beyond   int `json:"beyond"` // of the selected: older than every tier
+	refusals
 }
 
 func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
@@ -146,11 +147,12 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 		}
 		may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("put %d records back to new", r.Selected))
 		if err == nil && may {
-			r.Reset, err = a.table.Requeue(ctx, filter, now)
+			r.Reset, err = a.table.Requeue(ctx, filter, now, r.add)
 		}
-		if err != nil && r.Reset == 0 {
+		if err != nil && r.Reset == 0 && r.Refused == 0 {
 			return err
 		}
+		err = errors.Join(err, r.err())
 		if o.JSON {
 			return errors.Join(err, printJSON(g.out, r))
 		}

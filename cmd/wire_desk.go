@@ -432,8 +432,11 @@ func (d *desk) Retry(ctx context.Context, f web.Filter, expect int) (r web.Retri
 	}
 	filter.Limit = mostRetried
 	r.Selected = min(c.Records, mostRetried)
-	r.Reset, err = a.table.Requeue(ctx, filter, now)
-	r.Conflicts = max(0, r.Selected-r.Reset)
+	var refused refusals
+	r.Reset, err = a.table.Requeue(ctx, filter, now, refused.add)
+	r.Refused = refused.Refused
+	r.Refusals = each(refused.Refusals, func(x refusal) web.Refusal { return web.Refusal(x) })
+	r.Conflicts = max(0, r.Selected-r.Reset-r.Refused)
 	return r, problemOf(err)
 }
 
@@ -462,10 +465,14 @@ func (d *desk) Resolve(ctx context.Context, uid, outcome, reason string) error {
 	if err != nil {
 		return problemOf(err)
 	}
-	if errors.Is(reasons[0], backlog.ErrConflict) {
+	switch why := reasons[0]; {
+	case errors.Is(why, backlog.ErrConflict):
 		return &web.Problem{Status: http.StatusConflict, Text: "no running attempt has this UID: it has ended, or was superseded"}
+	case why != nil && !errors.Is(why, backlog.ErrUnavailable):
+		return &web.Problem{Status: http.StatusConflict, Text: "the database refuses this outcome, and the row is as it was: " + why.Error()}
+	default:
+		return problemOf(why)
 	}
-	return reasons[0]
 }
 
 // Simulate implements web.Backlog.

@@ -143,7 +143,7 @@ func (o *Observer) log(ev backlog.Event) {
 		}
 		o.of(ev.Tier).conflicts++
 	case backlog.Refused:
-		log.Error("the database does not take the outcome; this process does not try the record again", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
+		logRefused(log, ev)
 	case backlog.Unwritten:
 		p := o.of(ev.Tier)
 		if p.unwritten++; p.unwritten == 1 {
@@ -184,6 +184,16 @@ func (o *Observer) log(ev backlog.Event) {
 			log.Log(context.Background(), x.level, x.text, about(ev)...)
 		}
 	}
+}
+
+// logRefused names a record whose outcome, or whose death by age, the database does not take.
+func logRefused(log *slog.Logger, ev backlog.Event) {
+	id := ev.Record.Key.String()
+	if ev.Record.Reason == "" {
+		log.Error("the database does not take the outcome; this process does not try the record again", "id", id, "outcome", ev.Outcome.String(), "error", ev.Err)
+		return
+	}
+	log.Error("the database does not take the dead status; this process does not try that again", "id", id, "reason", ev.Record.Reason, "error", ev.Err)
 }
 
 // Outage logs what has become of an outage.

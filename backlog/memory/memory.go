@@ -41,6 +41,10 @@ type Options struct {
 	// pass, as if inserted now; "oldest" in the passes of the widest tier,
 	// after all others; "skip", the default, never.
 	NullDate string
+
+	// Refuses is given each row as it would be written by the engine, and returns why the table
+	// refuses that, as a constraint does. It must not use the table. Nil: it takes all.
+	Refuses func(Row) error
 }
 
 // A Row is one row of the table.

@@ -121,7 +121,7 @@ func TestErrorIsDead(t *testing.T) {
 	if page := pending(t, s, query(backlog.Failed)); len(page.Records) != 0 {
 		t.Errorf("want no failed record where error means dead, got %v", page.Records)
 	}
-	if n, err := s.Expire(t.Context(), now, now.Add(time.Hour), false, func(*backlog.Record) bool { return true }); n != 0 || err != nil {
+	if n, err := s.Expire(t.Context(), backlog.Expiry{Now: now, Before: now.Add(time.Hour), Skips: func(backlog.Key) bool { return false }}); n != 0 || err != nil {
 		t.Errorf("want 0 records expired, got %d, %v", n, err)
 	}
 }

@@ -15,9 +15,10 @@ type expirer struct {
 	expire func(s *memory.Store, before time.Time, expire func(time.Time) int) int
 }
 
-func (s expirer) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error) {
-	return s.expire(s.Store, before, func(b time.Time) int {
-		n, _ := s.Store.Expire(ctx, now, b, every, each)
+func (s expirer) Expire(ctx context.Context, x backlog.Expiry) (int, error) {
+	return s.expire(s.Store, x.Before, func(b time.Time) int {
+		x.Before = b
+		n, _ := s.Store.Expire(ctx, x)
 		return n
 	}), nil
 }

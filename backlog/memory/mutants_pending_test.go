@@ -186,8 +186,8 @@ func (s deaf) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog
 	return unsettled, errors.Join(err, ctx.Err())
 }
 
-func (s deaf) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error) {
-	n, err := s.Store.Expire(context.WithoutCancel(ctx), now, before, every, each)
+func (s deaf) Expire(ctx context.Context, x backlog.Expiry) (int, error) {
+	n, err := s.Store.Expire(context.WithoutCancel(ctx), x)
 	return n, errors.Join(err, ctx.Err())
 }
 

@@ -76,21 +76,19 @@ type teller struct {
 	each func(func(*backlog.Record) bool) func(*backlog.Record) bool
 }
 
-func (s teller) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error) {
-	if every {
-		each = s.each(each)
+func (s teller) Expire(ctx context.Context, x backlog.Expiry) (int, error) {
+	if x.Dies != nil {
+		x.Dies = s.each(x.Dies)
 	}
-	return s.Store.Expire(ctx, now, before, every, each)
+	return s.Store.Expire(ctx, x)
 }
 
-// untelling tells of nothing unless it is to tell of everything.
+// untelling does not say what has died.
 type untelling struct{ *memory.Store }
 
-func (s untelling) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error) {
-	if !every {
-		each = func(*backlog.Record) bool { return true }
-	}
-	return s.Store.Expire(ctx, now, before, every, each)
+func (s untelling) Expire(ctx context.Context, x backlog.Expiry) (int, error) {
+	x.Died = func([]backlog.Record, int) {}
+	return s.Store.Expire(ctx, x)
 }
 
 var retryMutants = []mutant{

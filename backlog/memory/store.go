@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -116,27 +117,58 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	if len(group) > backlog.MaxGroup {
 		return nil, fmt.Errorf("memory: a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
-	if s.refreshes() {
-		return s.write(group, s.ended)
-	}
-	return s.write(group, s.settle)
+	return s.write(group, false, s.next())
 }
 
-// write writes what next makes of the rows, if it says that it may.
-func (s *Store) write(group []backlog.Settlement, next func(*entry, *backlog.Settlement) bool) (left []backlog.Unsettled, err error) {
+// Rehearse is the method that [backlog.Store] names.
+func (s *Store) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.write(group, true, s.next())
+}
+
+// next returns what makes the settled row of one.
+func (s *Store) next() func(*entry, *backlog.Settlement) bool {
+	if s.refreshes() {
+		return s.ended
+	}
+	return s.settle
+}
+
+// write writes what next makes of the rows, if it says that it may, or tries that alone.
+func (s *Store) write(group []backlog.Settlement, trial bool, next func(*entry, *backlog.Settlement) bool) (left []backlog.Unsettled, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range group {
 		e := s.rows[group[i].Record.Key.Hash()]
-		ok := e != nil
-		if ok {
-			s.change(e, func() { ok = next(e, &group[i]) })
+		err := backlog.ErrConflict
+		if e != nil {
+			err = s.apply(e, trial, func(e *entry) bool { return next(e, &group[i]) })
 		}
-		if !ok {
-			left = append(left, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
+		if err != nil {
+			left = append(left, backlog.Unsettled{Index: i, Err: err})
 		}
 	}
 	return left, nil
+}
+
+// apply gives a row what next makes of it, unless that says that it may not, or the table
+// refuses it. A trial leaves it as it is.
+func (s *Store) apply(e *entry, trial bool, next func(*entry) bool) error {
+	after := *e
+	if !next(&after) {
+		return backlog.ErrConflict
+	}
+	if s.o.Refuses != nil {
+		if err := s.o.Refuses(after.copy()); err != nil {
+			return err
+		}
+	}
+	if !trial {
+		s.change(e, func() { e.Row = after.Row })
+	}
+	return nil
 }
 
 // failedSince reports whether the number of failures alone tells that the row
@@ -182,8 +214,8 @@ func (s *Store) settle(e *entry, g *backlog.Settlement) (ok bool) {
 	return true
 }
 
-// Expire is the method that [backlog.Store] names. Nothing is locked while each is called.
-func (s *Store) Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (n int, err error) {
+// Expire is the method that [backlog.Store] names. Nothing is locked while a function is called.
+func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -192,27 +224,60 @@ func (s *Store) Expire(ctx context.Context, now, before time.Time, every bool, e
 	}
 	records := s.list(func(e *entry) (backlog.Lane, bool) {
 		lane, pending := s.lane(e)
-		over := !e.Inserted.IsZero() && e.Inserted.Before(before) || !e.Expires.IsZero() && e.Expires.Before(now)
-		return lane, pending && over || !pending && lane == backlog.Failed
+		over := !e.Inserted.IsZero() && e.Inserted.Before(x.Before) || !e.Expires.IsZero() && e.Expires.Before(x.Now)
+		return lane, (pending && over || !pending && lane == backlog.Failed) && !x.Skips(e.Key)
 	})
 	slices.SortFunc(records, func(a, b backlog.Record) int { return a.Key.Compare(b.Key) })
+	if x.Dies != nil {
+		records, err = s.choose(ctx, records, x)
+	}
+	var died []backlog.Record
 	for i := range records {
-		if err = ctx.Err(); err != nil || !each(&records[i]) && every {
-			records = records[:i]
-			break
+		switch why := s.expire(&records[i], false); {
+		case why == nil:
+			died = append(died, records[i])
+		case !errors.Is(why, backlog.ErrConflict):
+			x.Refused(&records[i], why)
 		}
 	}
+	if len(died) > 0 {
+		x.Died(died, len(died))
+	}
+	return len(died), err
+}
+
+// choose returns the records that can expire, and do so.
+func (s *Store) choose(ctx context.Context, records []backlog.Record, x backlog.Expiry) (list []backlog.Record, err error) {
+	for i := range records {
+		if err := ctx.Err(); err != nil {
+			return list, err
+		}
+		why := s.expire(&records[i], true)
+		switch {
+		case errors.Is(why, backlog.ErrConflict): // others were quicker
+		case why != nil:
+			x.Refused(&records[i], why)
+		case !x.Dies(&records[i]):
+			return list, ctx.Err()
+		default:
+			list = append(list, records[i])
+		}
+	}
+	return list, nil
+}
+
+// expire gives the row of a record the dead status, or tries that alone.
+func (s *Store) expire(r *backlog.Record, trial bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range records {
-		e := s.rows[records[i].Key.Hash()]
-		if e == nil || e.Status != records[i].Status {
-			continue // somebody else was quicker
-		}
-		s.change(e, func() { e.Status, e.InRetry, e.Failures.Next = s.o.Dead, false, time.Time{} })
-		n++
+	e := s.rows[r.Key.Hash()]
+	if e == nil || e.Status != r.Status {
+		return backlog.ErrConflict
 	}
-	return n, err
+	return s.apply(e, trial, func(e *entry) bool {
+		e.Status, e.InRetry, e.Failures.Next = s.o.Dead, false, time.Time{}
+		return true
+	})
 }
 
 // list returns the records of the rows for which the function says so, each in the lane
@@ -281,14 +346,21 @@ func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return s.write(group, func(e *entry, g *backlog.Settlement) bool {
+	left, err := s.write(group, false, func(e *entry, g *backlog.Settlement) bool {
 		read, now := g.Record.Refresh, &e.Refresh
 		if now.UID != read.UID || !now.At.Equal(read.At) || now.Disabled {
 			return false
 		}
-		e.Refresh, g.Record.Refresh = *g.Refresh, new(*g.Refresh)
+		e.Refresh = *g.Refresh
 		return true
 	})
+	for i := range group {
+		isLeft := func(u backlog.Unsettled) bool { return u.Index == i }
+		if !slices.ContainsFunc(left, isLeft) {
+			group[i].Record.Refresh = new(*group[i].Refresh)
+		}
+	}
+	return left, err
 }
 
 // ended is the end of an attempt. A row that was saved meanwhile, before its deadline,

@@ -191,7 +191,7 @@ func testErrors(f *fixture) {
 
 // An expirer is a store with the method that [backlog.Store] names.
 type expirer interface {
-	Expire(ctx context.Context, now, before time.Time, every bool, each func(*backlog.Record) bool) (int, error)
+	Expire(ctx context.Context, x backlog.Expiry) (int, error)
 }
 
 func (f *fixture) expirer() expirer {
@@ -203,29 +203,48 @@ func (f *fixture) expirer() expirer {
 	return e
 }
 
-// expire expires what was inserted before a time. Each record that it is told of must
-// come once and be as it was meanwhile, and if not every one, then some of them.
-func (f *fixture) expire(before time.Time, every bool) {
+// expiry is one of all that was inserted before a time, which takes place without a word.
+func expiry(before time.Time) backlog.Expiry {
+	return backlog.Expiry{
+		Now: now, Before: before,
+		Skips:   func(backlog.Key) bool { return false },
+		Died:    func([]backlog.Record, int) {},
+		Refused: func(*backlog.Record, error) {},
+	}
+}
+
+// expire expires what was inserted before a time. Each record that is announced, if each is
+// to be, must be as it was; those that have died must be told, at least some of them.
+func (f *fixture) expire(before time.Time, announced bool) {
 	f.Helper()
 	what := fmt.Sprintf("Expire before %v", before)
 	alike(f, what, func(e expirer) ([]string, error) {
-		var told []backlog.Record
-		n, err := e.Expire(f.Context(), now, before, every, func(r *backlog.Record) bool {
-			told = append(told, *r)
-			if want, ok := f.memory.Row(r.Key); ok && e != f.memory {
-				got, ok, err := f.h.Row(r.Key)
-				f.harness(err, "read record %v", r.Key)
-				f.wantSame("the moment just before it is expired", want, got, ok)
+		var dying, died []backlog.Record
+		var refused []string
+		count := 0
+		x := expiry(before)
+		if announced {
+			x.Dies = func(r *backlog.Record) bool {
+				dying = append(dying, *r)
+				if want, ok := f.memory.Row(r.Key); ok && e != expirer(f.memory) {
+					got, ok, err := f.h.Row(r.Key)
+					f.harness(err, "read record %v", r.Key)
+					f.wantSame("the moment just before it is expired", want, got, ok)
+				}
+				return true
 			}
-			return true
-		})
-		if !every {
-			if len(told) > n || len(told) == 0 && n > 0 {
-				f.Errorf("%s: want it told of some of the %d that expired, got %d", what, n, len(told))
-			}
-			told = nil
 		}
-		return append(f.unordered(told), fmt.Sprintf("%d expired", n)), err
+		x.Died = func(list []backlog.Record, n int) {
+			died = append(died, list...)
+			count += n
+		}
+		x.Refused = func(r *backlog.Record, why error) { refused = append(refused, "refused: "+keyText(r.Key)) }
+		n, err := e.Expire(f.Context(), x)
+		if count != n || len(died) > n || len(died) == 0 && n > 0 || announced && len(died) != n {
+			f.Errorf("%s: want it to say that %d have died and name some, or each that was announced, got %d and %d names", what, n, count, len(died))
+		}
+		slices.Sort(refused)
+		return slices.Concat(f.unordered(dying), refused, []string{fmt.Sprintf("%d expired", n)}), err
 	}, slices.Clone)
 	f.same(what)
 }
@@ -248,13 +267,15 @@ func testExpireStopped(f *fixture) {
 	ctx, cancel := context.WithCancel(f.Context())
 	defer cancel()
 	told := make(map[string]backlog.Key)
-	n, err := f.expirer().Expire(ctx, now, now.Add(day), true, func(r *backlog.Record) bool {
+	x := expiry(now.Add(day))
+	x.Dies = func(r *backlog.Record) bool {
 		told[r.Key.String()] = r.Key
 		if len(told) == 3 {
 			cancel()
 		}
 		return true
-	})
+	}
+	n, err := f.expirer().Expire(ctx, x)
 	f.wantCancelled("Expire", err)
 	if n != 3 || len(told) != 3 {
 		f.Errorf("Expire stopped at the third record: want it told of 3 and 3 expired, got %d and %d", len(told), n)

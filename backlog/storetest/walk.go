@@ -137,7 +137,7 @@ func testCancelled(f *fixture) {
 			return 0, err
 		},
 		"Expire": func() (int, error) {
-			return f.expirer().Expire(ctx, now, now.Add(day), false, func(*backlog.Record) bool { return true })
+			return f.expirer().Expire(ctx, expiry(now.Add(day)))
 		},
 	} {
 		start := time.Now()

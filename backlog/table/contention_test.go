@@ -210,7 +210,7 @@ func TestLockedIsAway(t *testing.T) {
 				return impatient.Try(ctx, backlog.Settlement{Record: &records[0], Target: backlog.RowSuccess, At: noon})
 			}},
 			{"Settle", true, settle},
-			{"Expire", true, func() error { _, err := impatient.Expire(ctx, noon, noon, false, untold); return err }},
+			{"Expire", true, func() error { _, err := expire(ctx, impatient, noon, noon); return err }},
 			{"Pending", false, func() error {
 				_, err := impatient.Pending(ctx, backlog.Query{Now: noon, Since: noon.Add(-day), Limit: 10})
 				return err

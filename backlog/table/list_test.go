@@ -159,7 +159,7 @@ func TestListOfCauses(t *testing.T) {
 		}
 		locked.Limit = 5
 		for left := want; left > 0; left -= 5 {
-			if got, err := tab.Requeue(context.Background(), locked, noon); got != min(left, 5) || err != nil {
+			if got, err := tab.Requeue(context.Background(), locked, noon, unrefused(t)); got != min(left, 5) || err != nil {
 				t.Fatalf("%d are new, %v, want %d", got, err, min(left, 5))
 			}
 		}
@@ -176,13 +176,13 @@ func TestDiscard(t *testing.T) {
 		dead, failed := len(listed(t, tab, table.Filter{State: "dead"}, 50)), listed(t, tab, table.Filter{State: "failed"}, 50)
 		f := table.Filter{State: "failed", Limit: 10}
 		told := make(map[uint64]string)
-		n, err := tab.Discard(context.Background(), f, noon, func(r *inspect.Row) (bool, error) {
+		n, err := tab.Discard(context.Background(), f, noon, table.Discarding{Dies: func(r *inspect.Row) (bool, error) {
 			told[r.Key.Hash()] = r.Status
 			if r.LastError != nil {
 				told[r.Key.Hash()] += *r.LastError
 			}
 			return len(told)%2 != 0, nil
-		})
+		}})
 		if n != 5 || len(told) != 10 || err != nil {
 			t.Errorf("%d are discarded, %d told of, %v", n, len(told), err)
 		}
@@ -193,11 +193,11 @@ func TestDiscard(t *testing.T) {
 			}
 		}
 		wrong, calls := errors.New("the table takes none"), 0
-		n, err = tab.Discard(context.Background(), table.Filter{}, noon, func(*inspect.Row) (bool, error) { calls++; return false, wrong })
+		n, err = tab.Discard(context.Background(), table.Filter{}, noon, table.Discarding{Dies: func(*inspect.Row) (bool, error) { calls++; return false, wrong }})
 		if n != 0 || calls != 1 || err != wrong {
 			t.Errorf("%d are discarded, %d told of behind the error %v", n, calls, err)
 		}
-		if n, err := tab.Discard(context.Background(), table.Filter{}, noon, func(*inspect.Row) (bool, error) { return true, nil }); n == 0 || err != nil {
+		if n, err := tab.Discard(context.Background(), table.Filter{}, noon, table.Discarding{}); n == 0 || err != nil {
 			t.Errorf("%d are discarded, %v", n, err)
 		}
 		c, err := tab.Count(context.Background(), noon, listAges)

@@ -72,7 +72,7 @@ func TestMySQLTimes(t *testing.T) {
 			if err != nil || c.Bands[0].Fresh != 2 || !time.Time(c.Bands[0].Oldest).Equal(cutoff) || c.Beyond.Fresh != 2 || c.Unreadable != 0 {
 				t.Errorf("Count: got %+v, %v", c, err)
 			}
-			if n, err := s.Expire(t.Context(), noon, cutoff, false, untold); n != 2 || err != nil {
+			if n, err := expire(t.Context(), s, noon, cutoff); n != 2 || err != nil {
 				t.Errorf("Expire: got %d, %v, want 2", n, err)
 			}
 			r := lane(t, s, backlog.Fresh)[0]

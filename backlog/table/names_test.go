@@ -53,7 +53,7 @@ func TestOddNames(t *testing.T) {
 			t.Errorf("settle %v: %v", records[i].Key, err)
 		}
 	}
-	if n, err := s.Expire(ctx, noon, noon.Add(-30*day), false, untold); n != 1 || err != nil {
+	if n, err := expire(ctx, s, noon, noon.Add(-30*day)); n != 1 || err != nil {
 		t.Errorf("Expire: got %d, %v, want 1", n, err)
 	}
 	if c, err := s.Count(ctx, noon, []time.Duration{day}); err != nil || c.Bands[0].Failed != 1 || c.Beyond.Failed != 1 {

@@ -364,6 +364,7 @@ func (t *layout) readIn(tc *timeCol, c *column, zone *time.Location) {
 
 // settings name the place in the file from which an outcome's status comes.
 var settings = map[backlog.RowState]string{
+	backlog.RowNew:     "statuses.new",
 	backlog.RowSuccess: "statuses.success",
 	backlog.RowError:   "statuses.error",
 	backlog.RowDead:    "statuses.dead",
@@ -497,7 +498,7 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x Write, r *backlog.Record)
 	case err != nil:
 		return t.Untaken(settings[x.target], x, err)
 	case n == 0:
-		return t.undone(x.batch)
+		return t.Unchanged(settings[x.target])
 	case n > 1:
 		return t.kept(ctx, tx, x.work, n)
 	}
@@ -539,7 +540,7 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x Write, key backl
 	record := map[backlog.RowState]string{backlog.RowSuccess: "record that succeeded", backlog.RowDead: "dead record"}[x.target]
 	switch ends := x.target == backlog.RowSuccess || x.target == backlog.RowDead && t.HasDead(); {
 	case ends && len(t.catalog.Triggers) > 0:
-		return t.undone(x.batch)
+		return t.Unchanged(settings[x.target])
 	case ends:
 		return problem(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", settings[x.target], x.Shown(t.text), record, state)
 	case x.target != backlog.RowError || !fresh || t.OneLane():

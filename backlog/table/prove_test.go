@@ -239,7 +239,7 @@ func TestRowThatRefuses(t *testing.T) {
 			f.wantRows("SELECT status FROM BACKLOG ORDER BY id", "'SUCCESS'", "'SUCCESS'", "'NEW'", "'SUCCESS'", "'SUCCESS'", "'SUCCESS'", "'DEAD'")
 
 			f.exec("UPDATE BACKLOG SET status = 'NEW' WHERE id IN (1, 2, 4, 5)")
-			if n, err := s.Expire(context.Background(), noon, noon, false, untold); n != 4 || err != nil {
+			if n, err := expire(context.Background(), s, noon, noon); n != 4 || err != nil {
 				t.Errorf("Expire: got %d, %v, want 4", n, err)
 			}
 			f.wantRows("SELECT status FROM BACKLOG ORDER BY id", "'DEAD'", "'DEAD'", "'NEW'", "'DEAD'", "'DEAD'", "'SUCCESS'", "'DEAD'")

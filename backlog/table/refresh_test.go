@@ -234,7 +234,7 @@ func TestDisabledForms(t *testing.T) {
 			if got, err := s.Count(ctx); err != nil || !maps.Equal(got, map[string]int{"disabled": 1}) {
 				t.Errorf("counts: %v, %v", got, err)
 			}
-			if n, err := tab.Requeue(ctx, table.Filter{}, noon); n != 1 || err != nil {
+			if n, err := tab.Requeue(ctx, table.Filter{}, noon, unrefused(t)); n != 1 || err != nil {
 				t.Errorf("saved again: %d, %v", n, err)
 			}
 			f.wantRows("SELECT refresh_at, attempt_no, disabled, disabled_reason FROM banner", "'2026-02-10 12:00:00' 0 "+x.again+" NULL")
@@ -309,7 +309,7 @@ func TestRefreshStates(t *testing.T) {
 	if n, _, err := tab.CountChosen(ctx, table.Filter{}, inspect.Requeued, noon, noon); n != 2 || err != nil {
 		t.Errorf("disabled or failed: %d, %v", n, err)
 	}
-	if n, err := tab.Requeue(ctx, table.Filter{Keys: keys}, noon); n != 5 || err != nil {
+	if n, err := tab.Requeue(ctx, table.Filter{Keys: keys}, noon, unrefused(t)); n != 5 || err != nil {
 		t.Errorf("saved again: %d, %v", n, err)
 	}
 	f.wantRows("SELECT DISTINCT refresh_at, attempt_no, deadline_at, attempt_uid, disabled, status FROM banner WHERE kind = 'a'", "'2026-02-10 12:00:00' 0 NULL NULL 0 'waits'")

@@ -188,7 +188,7 @@ func TestReset(t *testing.T) {
 		others := "SELECT * FROM BACKLOG WHERE id NOT IN (0" + strings.Join(append([]string{""}, want...), ", ") + ")"
 		before := f.rows(others)
 		for _, n := range []int{len(want), 0} {
-			if got, err := s.Requeue(context.Background(), x.sel, noon); got != n || err != nil {
+			if got, err := s.Requeue(context.Background(), x.sel, noon, unrefused(t)); got != n || err != nil {
 				t.Errorf("%s: Reset: got %d, %v, want %d", x.name, got, err, n)
 			}
 		}
@@ -210,7 +210,7 @@ func TestResetOfMany(t *testing.T) {
 	m := plainMapping()
 	m.ID, m.Touch = []string{"tenant", "n"}, []mapping.Assignment{set("saved", text("now"))}
 	s := f.store(m)
-	if n, err := s.Requeue(context.Background(), table.Filter{}, noon); n != 1500 || err != nil {
+	if n, err := s.Requeue(context.Background(), table.Filter{}, noon, unrefused(t)); n != 1500 || err != nil {
 		t.Errorf("got %d, %v, want 1500", n, err)
 	}
 	f.wantRows("SELECT status, saved, count(*) FROM BACKLOG GROUP BY 1, 2", "'NEW' '2026-02-10 12:00:00' 1500", "'SUCCESS' NULL 1")
@@ -220,7 +220,7 @@ func TestResetOfMany(t *testing.T) {
 func TestResetOfConditions(t *testing.T) {
 	f := newFile(t, tasks)
 	s := f.store(tasksMapping())
-	if n, err := s.Requeue(context.Background(), table.Filter{}, noon); n != 5 || err != nil {
+	if n, err := s.Requeue(context.Background(), table.Filter{}, noon, unrefused(t)); n != 5 || err != nil {
 		t.Errorf("got %d, %v, want 5", n, err)
 	}
 	f.wantRows("SELECT id, done, attempts FROM tasks", "1 0 NULL", "2 0 0", "3 1 7", "4 0 0", "5 0 0", "6 0 0", "7 0 0", "8 0 0")
@@ -246,7 +246,7 @@ func TestResetOfConditions(t *testing.T) {
 			t.Errorf("status %q: got %d, %v, want %d", status, n, err, want)
 		}
 	}
-	if n, err := s.Requeue(context.Background(), table.Filter{}, noon); n != 2 || err != nil {
+	if n, err := s.Requeue(context.Background(), table.Filter{}, noon, unrefused(t)); n != 2 || err != nil {
 		t.Errorf("got %d, %v, want 2", n, err)
 	}
 	f.wantRows("SELECT id, processed, failed, died FROM jobs", "1 0 0 NULL", "2 0 0 NULL", "3 1 0 NULL", "4 1 1 NULL", "5 0 0 NULL")

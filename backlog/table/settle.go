@@ -17,167 +17,64 @@ import (
 // Settle implements backlog.Store. The group is written with one statement per
 // batch, unless those find that a row was changed, or one is refused.
 func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	return t.WriteGroup(ctx, group, func(ctx context.Context) error {
-		return t.settleBatches(ctx, t.works(group))
-	}, func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) })
+	return t.SettleGroup(ctx, group, t.settling(group))
 }
 
-// WriteGroup calls whole to write the group. Where that returns backlog.ErrConflict, or the
-// database refuses a row, all must be rolled back, and one is called for each row, to tell which.
-func (t *Table) WriteGroup(
-	ctx context.Context, group []backlog.Settlement, whole func(context.Context) error, one func(context.Context, *sql.Tx, int) error,
-) (left []backlog.Unsettled, err error) {
-	if len(group) == 0 {
-		return nil, ctx.Err()
-	}
-	if len(group) > backlog.MaxGroup {
-		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
-	}
-	err = t.db.Within(ctx, func(ctx context.Context) error {
-		err := whole(ctx)
-		if left = nil; errors.Is(err, backlog.ErrConflict) || t.db.Class(err) == db.Refused {
-			left, err = t.rowByRow(ctx, len(group), func(tx *sql.Tx, i int) error { return one(ctx, tx, i) })
-		}
-		broken := errors.As(err, new(commitError))
-		for i := range group {
-			if r := group[i].Record; broken || r.Unsure && err == nil {
-				r.Unsure = broken
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return left, nil
+// Rehearse is the method that [backlog.Store] names.
+func (t *Table) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	w := t.settling(group)
+	w.Undo = true
+	return t.SettleGroup(ctx, group, w)
 }
 
-// ErrUndo ends a transaction that is to be undone.
-var ErrUndo = errors.New("to be undone")
-
-// InTx calls f in a transaction that writes, and undoes what f has done when that
-// returns an error or panics; ErrUndo is none to the caller.
-func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
-	conn, err := t.db.Write.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	tx, err := t.db.Begin(ctx, conn)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()     // after a panic, too, else the connection would wait for it for ever
-	if t.catalog.Deferred { // what would object only at the end is to say so at the statement, which belongs to a row
-		_, err = tx.ExecContext(ctx, t.text.Immediate)
-	}
-	if err == nil {
-		err = f(tx)
-	}
-	if err == ErrUndo {
-		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
-	}
-	if err != nil {
-		return err
-	}
-	if err = tx.Commit(); err != nil {
-		err = commitError{err}
-	}
-	return err
-}
-
-// A commitError is an error of a commit. Where the connection broke, nobody
-// knows whether what came before it is written.
-type commitError struct{ error }
-
-func (e commitError) Unwrap() error { return e.error }
-
-// noteWarnings notes what the rollback before it has left behind.
-func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
-	if t.text.Warnings == "" {
-		return nil
-	}
-	rows, err := db.Rows(ctx, conn, t.text.Warnings)
-	for _, w := range rows {
-		t.Notef("when a trial write was rolled back, the database said: %s", w["message"])
-	}
-	return err
-}
-
-// settleBatches writes each batch with one statement, or looks whether its rows
-// are as they were read where there is nothing to write. The statements are
-// prepared before the transaction begins, since it has the only connection.
-func (t *Table) settleBatches(ctx context.Context, works []work) error {
+// settling is how a group of settlements is written.
+func (t *Table) settling(group []backlog.Settlement) GroupWrite {
 	var writes []Write
+	return GroupWrite{
+		Prepare: func(ctx context.Context) (some bool, err error) {
+			writes, err = t.prepareBatches(ctx, t.works(group))
+			return len(writes) > 0, err
+		},
+		Whole: func(ctx context.Context, tx *sql.Tx) error { return t.writeBatches(ctx, tx, writes) },
+		One:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) },
+		Text: func(i int) (string, int) {
+			x := t.update(t.workOf(&group[i]))
+			return x.Text, len(x.Args)
+		},
+	}
+}
+
+// prepareBatches returns the statements that write the batches, prepared. Where there is
+// nothing to write it looks whether the rows are as they were read.
+func (t *Table) prepareBatches(ctx context.Context, works []work) (writes []Write, err error) {
 	for _, w := range works {
 		x := t.update(w)
 		if x.Text == "" {
 			if n, err := t.asBefore(ctx, t.db.Read, w); err != nil || n != int64(len(w.rows)) {
-				return cmp.Or(err, backlog.ErrConflict)
+				return nil, cmp.Or(err, backlog.ErrConflict)
 			}
 			continue
 		}
 		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(x.Text)); err != nil {
-			return err
+			return nil, err
 		}
 		writes = append(writes, x)
 	}
-	if len(writes) == 0 {
-		return nil
-	}
-	return t.InTx(ctx, func(tx *sql.Tx) error {
-		for _, x := range writes {
-			n, err := t.prepared.Exec(ctx, tx, t.text.Place(x.Text), x.Args)
-			if err != nil || n != int64(len(x.rows)) {
-				return cmp.Or(err, backlog.ErrConflict)
-			}
-			if n, err := t.still(ctx, tx, x.work); n > 0 || err != nil {
-				return cmp.Or(err, backlog.ErrConflict)
-			}
-		}
-		return nil
-	})
+	return writes, nil
 }
 
-// rowByRow calls write for each of n rows in one transaction and undoes what
-// those have done that the database refuses, or that return ErrConflict. Their
-// errors are returned; after any other error nothing is written.
-func (t *Table) rowByRow(ctx context.Context, n int, write func(tx *sql.Tx, i int) error) (refused []backlog.Unsettled, err error) {
-	for {
-		lost := false
-		err := t.InTx(ctx, func(tx *sql.Tx) error {
-			for i := range n {
-				if slices.ContainsFunc(refused, func(u backlog.Unsettled) bool { return u.Index == i }) {
-					continue
-				}
-				if _, err := tx.ExecContext(ctx, "SAVEPOINT one"); err != nil {
-					return err
-				}
-				err := write(tx, i)
-				if err != nil && !errors.Is(err, backlog.ErrConflict) && !errors.As(err, new(*Problem)) && t.db.Class(err) != db.Refused {
-					return err
-				}
-				var wrong error
-				if err != nil {
-					refused = append(refused, backlog.Unsettled{Index: i, Err: err})
-					_, wrong = tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT one")
-				}
-				if wrong == nil { // else savepoints would lie one in the other
-					_, wrong = tx.ExecContext(ctx, "RELEASE SAVEPOINT one")
-				}
-				if wrong != nil {
-					// A trigger can end the transaction, RAISE(ROLLBACK): the others
-					// have to be written anew.
-					lost = err != nil && t.db.Class(wrong) == db.Other
-					return wrong
-				}
-			}
-			return nil
-		})
-		if err == nil || !lost || ctx.Err() != nil {
-			return refused, err
+// writeBatches writes each batch with one statement.
+func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []Write) error {
+	for _, x := range writes {
+		n, err := t.prepared.Exec(ctx, tx, t.text.Place(x.Text), x.Args)
+		if err != nil || n != int64(len(x.rows)) {
+			return cmp.Or(err, backlog.ErrConflict)
+		}
+		if n, err := t.still(ctx, tx, x.work); n > 0 || err != nil {
+			return cmp.Or(err, backlog.ErrConflict)
 		}
 	}
+	return nil
 }
 
 // settleRow writes one settlement, or returns why it is not written.
@@ -223,15 +120,15 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 	return err
 }
 
-// undone is the *Problem of a row of the batch that is as it was, though the database has
-// taken the statement that writes its outcome.
-func (t *layout) undone(b batch) error {
+// Unchanged is the *Problem of a row that is as it was, though the database has taken the
+// statement that writes to it what the place in the file says.
+func (t *layout) Unchanged(place string) error {
 	by := "a trigger or a rule of the database"
 	if len(t.catalog.Triggers) > 0 {
 		by = "a trigger: " + strings.Join(t.catalog.Triggers, ", ")
 	}
 	return problem("change that: records would be handled again and again",
-		"%s is undone: a row of table %s is as it was after it was written, which is the work of %s", settings[b.target], t.m.Name, by)
+		"%s is undone: a row of table %s is as it was after it was written, which is the work of %s", place, t.m.Name, by)
 }
 
 // kept returns an error if the row, found to be written or not, is as it was, or
@@ -247,7 +144,7 @@ func (t *Table) kept(ctx context.Context, tx *sql.Tx, w work, found int64) (err 
 		n, err = t.still(ctx, tx, w)
 	}
 	if err == nil && n > 0 {
-		err = t.undone(w.batch)
+		err = t.Unchanged(settings[w.target])
 	}
 	return err
 }

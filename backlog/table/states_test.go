@@ -183,7 +183,7 @@ func TestCoincidingStates(t *testing.T) {
 			again := append(lane(t, s, backlog.Fresh), lane(t, s, backlog.Failed)...)
 			wantKeys(t, "pending afterwards", again, x.again)
 
-			n, err := s.Expire(context.Background(), noon, noon, false, untold)
+			n, err := expire(context.Background(), s, noon, noon)
 			if n != x.expired || err != nil {
 				t.Errorf("Expire: got %d, %v, want %d", n, err, x.expired)
 			}
@@ -235,7 +235,7 @@ func TestFixedFilterBelongsToEveryStatement(t *testing.T) {
 			if err := settle(t, s, in[0], backlog.Succeeded, ""); !errors.Is(err, backlog.ErrConflict) {
 				t.Errorf("settle of a row that has left the filter: got %v, want a conflict", err)
 			}
-			if n, err := s.Expire(context.Background(), noon, noon, false, untold); n != len(in)-1 || err != nil {
+			if n, err := expire(context.Background(), s, noon, noon); n != len(in)-1 || err != nil {
 				t.Errorf("Expire: got %d, %v, want %d", n, err, len(in)-1)
 			}
 			f.wantRows("SELECT count(*) FROM BACKLOG WHERE status = 'NEW'", map[int]string{1: "7", 2: "6", 3: "5", 4: "4"}[len(in)])
@@ -311,5 +311,22 @@ func TestStatusesOfTheSameValue(t *testing.T) {
 	}
 }
 
-// untold is called with what an expiry tells of where nobody asks.
-func untold(*backlog.Record) bool { return true }
+// expire expires what was inserted before a time, without a word.
+func expire(ctx context.Context, s *table.Table, now, before time.Time) (int, error) {
+	return s.Expire(ctx, quietly(now, before))
+}
+
+// quietly is an expiry of which nobody hears.
+func quietly(now, before time.Time) backlog.Expiry {
+	return backlog.Expiry{
+		Now: now, Before: before,
+		Skips:   func(backlog.Key) bool { return false },
+		Died:    func([]backlog.Record, int) {},
+		Refused: func(*backlog.Record, error) {},
+	}
+}
+
+// unrefused is for rows of which the database refuses none.
+func unrefused(t testing.TB) func(backlog.Key, error) {
+	return func(k backlog.Key, err error) { t.Errorf("the database refuses row %v: %v", k, err) }
+}

@@ -52,7 +52,7 @@ func TestTimesThatAreMissing(t *testing.T) {
 		if missing := 9 - len(strings.Fields(x.widest)); err != nil || c.Unreadable != missing || c.Pending() != 9 {
 			t.Errorf("NULL %q, zero dates %q: Count: got %+v, %v, want %d in no band", x.null, x.zero, c, err, missing)
 		}
-		if n, err := s.Expire(context.Background(), noon, noon, false, untold); n != 2 || err != nil {
+		if n, err := expire(context.Background(), s, noon, noon); n != 2 || err != nil {
 			t.Errorf("NULL %q, zero dates %q: Expire: got %d, %v; nobody dies of a missing date", x.null, x.zero, n, err)
 		}
 	}

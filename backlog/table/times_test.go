@@ -122,7 +122,7 @@ func TestTimesEndToEnd(t *testing.T) {
 			if err != nil || c.Bands[0].Fresh != 2 || !time.Time(c.Bands[0].Oldest).Equal(cutoff) || c.Beyond.Fresh != 2 || c.Unreadable != 0 {
 				t.Errorf("Count: got %+v, %v", c, err)
 			}
-			if n, err := s.Expire(ctx, noon, cutoff, false, untold); n != 2 || err != nil {
+			if n, err := expire(ctx, s, noon, cutoff); n != 2 || err != nil {
 				t.Errorf("Expire: got %d, %v, want 2", n, err)
 			}
 			f.wantRows("SELECT id FROM BACKLOG WHERE status = 'DEAD' ORDER BY id", "1", "4")
@@ -169,7 +169,7 @@ func TestTimesOfLaterRows(t *testing.T) {
 					t.Errorf("Count: got %+v, %v", c, err)
 				}
 			}
-			if n, err := s.Expire(ctx, noon, noon.Add(-10*day), false, untold); n != 2 || err != nil {
+			if n, err := expire(ctx, s, noon, noon.Add(-10*day)); n != 2 || err != nil {
 				t.Errorf("Expire: got %d, %v, want the row that is old and the one past its own time", n, err)
 			}
 			wantKeys(t, "after Expire", lane(t, s, backlog.Fresh), "0 2")

@@ -106,7 +106,7 @@ func (v *visit) retry() (any, error) {
 		r, err := v.putBack(f, *o.Expect)
 		p := new(Problem)
 		if grown := errors.As(err, &p) && p.Status == http.StatusConflict; err != nil && (!grown || v.api()) || err == nil {
-			return done{r, f.On("/records", "retried", strconv.Itoa(r.Reset), "conflicts", strconv.Itoa(r.Conflicts))}, err
+			return done{r, f.On("/records", r.query()...)}, err
 		}
 		c.Notice, v.code = p.Text, p.Status
 	}
@@ -124,7 +124,21 @@ func (v *visit) putBack(f Filter, expect int) (r Retried, err error) {
 	}
 	http.NewResponseController(v.w).SetWriteDeadline(time.Time{}) // none: this may take longer than an answer
 	r, err = ask(v, retryFor, func(ctx context.Context) (Retried, error) { return v.backlog.Retry(ctx, f, expect) })
-	return r, v.did("retry", err, "filter", strings.TrimPrefix(f.On(""), "?"), "expected", expect, "reset", r.Reset, "conflicts", r.Conflicts)
+	return r, v.did("retry", err, "filter", strings.TrimPrefix(f.On(""), "?"), "expected", expect, "reset", r.Reset, "conflicts", r.Conflicts, "refused", r.Refused)
+}
+
+// query is what the page that comes next shows of it.
+func (r *Retried) query() []string {
+	list := []string{"retried", strconv.Itoa(r.Reset), "conflicts", strconv.Itoa(r.Conflicts)}
+	if r.Refused == 0 {
+		return list
+	}
+	ids := make([]string, len(r.Refusals))
+	for i, x := range r.Refusals {
+		ids[i] = clip(x.ID.String())
+	}
+	first := r.Refusals[0]
+	return append(list, "refused", strconv.Itoa(r.Refused), "ids", clip(strings.Join(ids, ", ")), "why", clip(first.Error))
 }
 
 // done is an action's outcome: what a program is told, and where people go then.

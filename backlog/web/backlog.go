@@ -163,6 +163,15 @@ type Retried struct {
 	Selected  int `json:"selected"`
 	Reset     int `json:"reset"`
 	Conflicts int `json:"conflicts"` // changed by somebody else meanwhile
+
+	Refused  int       `json:"refused,omitempty"`  // by the database
+	Refusals []Refusal `json:"refusals,omitempty"` // the first of them
+}
+
+// A Refusal is a record that the database refuses, and what it said.
+type Refusal struct {
+	ID    backlog.Key `json:"id"`
+	Error string      `json:"error"`
 }
 
 // A Problem is an error that the visitor can do something about.

@@ -147,6 +147,9 @@ func isBroken(err error) bool {
 // Class returns what the error means.
 func (db *DB) Class(err error) ErrorClass { return db.fault(err).Class }
 
+// HasSaid reports whether the error is the database's answer, and not of the way to it.
+func (db *DB) HasSaid(err error) bool { return db.Error(err) != Fault{} }
+
 // MayPass reports whether the same call may succeed later, or its context is done.
 func (db *DB) MayPass(err error) bool {
 	c := db.Class(err)

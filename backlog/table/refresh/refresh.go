@@ -84,7 +84,7 @@ func (s *Store) Count(ctx context.Context) (map[string]int, error) {
 // Begin implements [backlog.Beginner].
 func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	lefts := make([]*backlog.Refresh, len(group))
-	left, err := s.write(ctx, group, lefts, begun)
+	left, err := s.SettleGroup(ctx, group, s.writing(group, lefts, begun))
 	for i := range group {
 		if err == nil && lefts[i] != nil {
 			group[i].Record.Refresh = lefts[i]
@@ -101,7 +101,14 @@ func begun(g *backlog.Settlement, now *backlog.Refresh) bool {
 
 // Settle implements [backlog.Store].
 func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	return s.write(ctx, group, make([]*backlog.Refresh, len(group)), s.ended)
+	return s.SettleGroup(ctx, group, s.writing(group, make([]*backlog.Refresh, len(group)), s.ended))
+}
+
+// Rehearse is the method that [backlog.Store] names.
+func (s *Store) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	w := s.writing(group, make([]*backlog.Refresh, len(group)), s.ended)
+	w.Undo = true
+	return s.SettleGroup(ctx, group, w)
 }
 
 // ended reports whether an attempt may end. A row that was saved during it keeps what was saved:
@@ -128,11 +135,11 @@ func isWritten(g *backlog.Settlement, now *backlog.Refresh) bool {
 	return g.Record.Unsure && g.Record.Refresh.UID != "" && now.UID == "" && now.Deadline.IsZero() && now.AttemptNo == g.Refresh.AttemptNo
 }
 
-// write writes what may be written of a group, by what the rows have now. lefts becomes
-// what the rows have then, nil where nothing is written.
-func (s *Store) write(
-	ctx context.Context, group []backlog.Settlement, lefts []*backlog.Refresh, may func(*backlog.Settlement, *backlog.Refresh) bool,
-) ([]backlog.Unsettled, error) {
+// writing is how a group is written, by what the rows have now. lefts becomes what the rows
+// have then, nil where nothing is written.
+func (s *Store) writing(
+	group []backlog.Settlement, lefts []*backlog.Refresh, may func(*backlog.Settlement, *backlog.Refresh) bool,
+) table.GroupWrite {
 	rows := func(ctx context.Context, tx *sql.Tx, from, to int) error {
 		states, err := s.LockStates(ctx, tx, group[from:to], "")
 		if err != nil {
@@ -154,9 +161,14 @@ func (s *Store) write(
 		}
 		return nil
 	}
-	return s.WriteGroup(ctx, group, func(ctx context.Context) error {
-		return s.InTx(ctx, func(tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) })
-	}, func(ctx context.Context, tx *sql.Tx, i int) error { return rows(ctx, tx, i, i+1) })
+	return table.GroupWrite{
+		Whole: func(ctx context.Context, tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) },
+		One:   func(ctx context.Context, tx *sql.Tx, i int) error { return rows(ctx, tx, i, i+1) },
+		Text: func(i int) (string, int) {
+			w, _ := s.RefreshWrite(&group[i], group[i].Record.Refresh, group[i].Record.Refresh)
+			return w.Text, len(w.Args)
+		},
+	}
 }
 
 // writeRow writes to a row, and returns what it has then.
@@ -176,13 +188,30 @@ func (s *Store) writeRow(
 		prepared[w.Text] = stmt
 	}
 	n, err := db.Affected(stmt.ExecContext(ctx, w.Args...))
-	if err == nil && n == 0 && !s.d.ChangedOnly {
-		err = backlog.ErrConflict // somebody's trigger keeps it as it is
+	if err == nil && n == 0 && !s.d.ChangedOnly { // while nobody else can change it
+		err = s.Unchanged("policy.refresh")
+	}
+	if err == nil && len(s.Catalog().Triggers) > 0 {
+		err = s.kept(ctx, tx, g, &left)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &left, nil
+}
+
+// kept returns an error if a trigger has left the row, which has just been written, another
+// state than that.
+func (s *Store) kept(ctx context.Context, tx *sql.Tx, g *backlog.Settlement, state *backlog.Refresh) error {
+	rows, err := s.LockStates(ctx, tx, []backlog.Settlement{*g}, "")
+	if err != nil {
+		return err
+	}
+	now := rows[g.Record.Key.Hash()]
+	if now == nil || !s.Refresh().Same(now, state) {
+		return s.Unchanged("policy.refresh")
+	}
+	return nil
 }
 
 // Try is the method that [backlog.Store] names. A start, whose state has a deadline, is

@@ -1,0 +1,189 @@
+package backlog
+
+import (
+	"context"
+	"errors"
+)
+
+// TellDiscarded calls OnDead with a record that somebody gives up, as soon as Rate allows. The call
+// outlives ctx. An error says that nobody may have been told, and that the record must stay as it is.
+func (e *Engine) TellDiscarded(ctx context.Context, rec *Record) error {
+	e.init()
+	if e.gate.pace != nil {
+		if err := e.gate.pace.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	told := *rec
+	told.AttemptID, told.Reason = e.attemptID(), ReasonDiscarded
+	return Call(context.WithoutCancel(ctx), e.OnDead, e.OnDeadTimeout, &told)
+}
+
+// expire gives the dead status to what is older than the widest tier.
+func (r *run) expire(ctx context.Context) {
+	store, ok := r.e.Store.(expirer)
+	if !ok || !r.pass.Widest {
+		return
+	}
+	x := Expiry{
+		Now:     r.pass.Now,
+		Before:  r.pass.since(),
+		Skips:   func(k Key) bool { return r.e.undying.Contains(k.Hash()) },
+		Died:    r.expired,
+		Refused: r.refuseDeath,
+	}
+	if r.e.OnDead != nil {
+		x.Dies = r.expires
+	}
+	err := r.e.persist(ctx, func() error {
+		n, err := store.Expire(ctx, x)
+		r.count(func(rep *Report) { rep.Expired += n })
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		r.fail(err)
+	}
+}
+
+// dying returns the settlement of a record that dies without an attempt, and why it does.
+func (r *run) dying(rec *Record) (s Settlement, reason string) {
+	rec.Tier = r.pass.Tier
+	reason = ReasonExpired
+	if r.e.Policy.GivenUp(rec.Failures.Count) {
+		reason = ReasonRetries
+	}
+	return Settlement{Record: rec}, reason
+}
+
+// expires tells of a record that dies without an attempt, and reports whether it may.
+func (r *run) expires(rec *Record) bool {
+	rec.AttemptID = r.e.attemptID()
+	s, reason := r.dying(rec)
+	return r.e.tell(r.work, r.pass.Tier, &s, reason)
+}
+
+// expired notes that n records have died without an attempt, those in the list with them.
+func (r *run) expired(list []Record, n int) {
+	for i := range list {
+		s, reason := r.dying(&list[i])
+		r.e.forgetTold(&list[i], nil)
+		r.e.died(r.pass.Tier, &s, reason)
+	}
+	if n > len(list) {
+		r.e.emit(Event{Kind: Expired, Tier: r.pass.Tier, N: n - len(list)})
+	}
+}
+
+// refuseDeath notes that a row does not take the dead status.
+func (r *run) refuseDeath(rec *Record, why error) {
+	hash := rec.Key.Hash()
+	if known, _ := r.e.undying.ContainsOrAdd(hash, struct{}{}); known {
+		return // it is past several of its times
+	}
+	_, rec.Reason = r.dying(rec)
+	r.count(func(rep *Report) {
+		rep.Selected++ // the sum of all
+		rep.Refused++
+	})
+	r.e.emit(Event{Kind: Refused, Tier: r.pass.Tier, Record: rec, Outcome: Rejected, Err: why})
+}
+
+// A death is how far a settlement that makes its record dead has come.
+type death int
+
+const (
+	mayDie   death = iota // OnDead was called, if there is one
+	mustLive              // the row does not take it, or it is not known whether it does
+	cutShort              // the end of ctx has ended it: OnDead was not called
+)
+
+// announce calls OnDead, if there is one, for those of the settlements that have a reason to
+// die, once it is known that their rows take the dead status. It returns what became of
+// each, and the errors of those that must live.
+func (e *Engine) announce(ctx context.Context, tier string, group []Settlement, reasons []string) ([]death, []error) {
+	list, errs := make([]death, len(group)), make([]error, len(group))
+	if e.OnDead == nil {
+		return list, errs
+	}
+	var index []int // in group
+	var dying []Settlement
+	for i, reason := range reasons {
+		if reason != "" {
+			index, dying = append(index, i), append(dying, group[i])
+		}
+	}
+	for k, err := range e.rehearse(ctx, dying) {
+		i := index[k]
+		switch {
+		case err != nil && ctx.Err() != nil:
+			list[i] = cutShort
+		case err != nil:
+			list[i], errs[i] = mustLive, err
+		case !e.tell(ctx, tier, &group[i], reasons[i]):
+			list[i] = cutShort
+		}
+	}
+	return list, errs
+}
+
+// rehearse returns why the settlements cannot be written, as far as the store can tell.
+func (e *Engine) rehearse(ctx context.Context, group []Settlement) []error {
+	errs := make([]error, len(group))
+	store, ok := e.Store.(rehearser)
+	if !ok || len(group) == 0 {
+		return errs
+	}
+	left, err := ask(ctx, e, func() ([]Unsettled, error) { return store.Rehearse(ctx, group) })
+	for i := range errs {
+		if err != nil {
+			errs[i] = unwritten{err}
+		}
+	}
+	for _, u := range left {
+		errs[u.Index] = u.Err
+	}
+	return errs
+}
+
+// tell calls OnDead, if there is one, before a settlement that makes its record dead is
+// written, unless it was called for it already. It returns false if the end of ctx has
+// ended that: OnDead may not have been heard, and the row must stay as it is, as after a crash.
+func (e *Engine) tell(ctx context.Context, tier string, s *Settlement, reason string) bool {
+	hash := s.Record.Key.Hash()
+	if e.OnDead == nil || e.told.Contains(hash) {
+		return true
+	}
+	told := s.dead(reason)
+	err := Call(ctx, e.OnDead, e.OnDeadTimeout, told)
+	if err != nil && ctx.Err() != nil {
+		return false
+	}
+	e.told.Add(hash, struct{}{})
+	if err != nil {
+		e.emit(Event{Kind: OnDeadFailed, Tier: tier, Record: s.Record, Err: err})
+	}
+	return true
+}
+
+// forgetTold notes what has become of a record's outcome: where it is written, or others
+// have changed the row, the next death of the record is another one.
+func (e *Engine) forgetTold(rec *Record, err error) {
+	if e.told.Len() > 0 && (err == nil || errors.Is(err, ErrConflict)) {
+		e.told.Remove(rec.Key.Hash())
+	}
+}
+
+// died notes that a settlement that makes its record dead is written.
+func (e *Engine) died(tier string, s *Settlement, reason string) {
+	e.emit(Event{Kind: Died, Tier: tier, Record: s.dead(reason)})
+}
+
+// dead returns the record as OnDead is given it. The settlement's own stays as it was
+// handled.
+func (s *Settlement) dead(reason string) *Record {
+	rec := *s.Record
+	rec.Reason = reason
+	rec.Error = s.Error
+	rec.Refresh = s.Refresh
+	return &rec
+}

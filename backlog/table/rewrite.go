@@ -1,0 +1,373 @@
+package table
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/table/db"
+)
+
+// A rewriting gives rows another state, in groups: after an error some are written. What
+// others change at the same time stays so, and so does what the database refuses.
+type rewriting struct {
+	place  string // in the file, that says what is written
+	set    []assign
+	now    time.Time
+	conds  []string // that hold of the rows until they are written
+	args   []any
+	remain bool // they may hold of them afterwards, too
+
+	groups iter.Seq2[[][]any, error]
+
+	// before is called with every row just before it is written, once it is known that it
+	// can be. It returns whether to write the row, and whether to go on with the others.
+	// Nil: all are written, and no group is tried first.
+	before func(row []any) (write, more bool)
+
+	written func(rows [][]any)         // called after they are; may be nil
+	refused func(row []any, why error) // called with each that the database refuses
+}
+
+// rewrite returns how many rows it has written.
+func (t *Table) rewrite(ctx context.Context, x rewriting) (total int, err error) {
+	for rows, err := range x.groups {
+		if err != nil {
+			return total, err
+		}
+		more := true
+		if x.before != nil {
+			rows, more, err = t.chosenToWrite(ctx, &x, rows)
+		}
+		if err == nil && len(rows) > 0 {
+			rows, err = t.rewriteGroup(context.WithoutCancel(ctx), &x, rows, false)
+			if total += len(rows); x.written != nil && len(rows) > 0 {
+				x.written(rows)
+			}
+		}
+		if err != nil || !more {
+			return total, cmp.Or(err, ctx.Err())
+		}
+	}
+	return total, ctx.Err()
+}
+
+// chosenToWrite tries the rows, and returns those that can be written and for which before
+// says that they are to be. more is false if the others are to be left as they are.
+func (t *Table) chosenToWrite(ctx context.Context, x *rewriting, rows [][]any) (list [][]any, more bool, err error) {
+	if t.catalog.Engine == "" && len(rows) > 0 { // else there are no transactions: nothing could be undone
+		rows, err = t.rewriteGroup(ctx, x, rows, true)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	for _, row := range rows {
+		if ctx.Err() != nil {
+			return list, false, nil
+		}
+		write, goesOn := x.before(row)
+		if write {
+			list = append(list, row)
+		}
+		if !goesOn {
+			return list, false, nil
+		}
+	}
+	return list, true, nil
+}
+
+// rewriteGroup writes to rows and returns those that are written, or would be if it is a
+// trial. It tells of those that the database refuses.
+func (t *Table) rewriteGroup(ctx context.Context, x *rewriting, rows [][]any, trial bool) (written [][]any, err error) {
+	var left []backlog.Unsettled
+	w := GroupWrite{
+		Rows:  len(rows),
+		Whole: func(ctx context.Context, tx *sql.Tx) error { return t.rewriteRows(ctx, tx, x, rows) },
+		One:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.rewriteRow(ctx, tx, x, rows[i]) },
+		Text:  func(i int) (string, int) { return t.rewriteText(x, 1), len(t.rewriteArgs(x, rows[i:i+1])) },
+		Undo:  trial,
+	}
+	err = t.db.Within(ctx, func(ctx context.Context) (err error) {
+		left, err = t.WriteGroup(ctx, w)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	reasons := make([]error, len(rows))
+	for _, u := range left {
+		reasons[u.Index] = u.Err
+	}
+	for i, why := range reasons {
+		switch {
+		case why == nil:
+			written = append(written, rows[i])
+		case !errors.Is(why, backlog.ErrConflict):
+			x.refused(rows[i], why)
+		}
+	}
+	return written, nil
+}
+
+// rewriteText is the statement for n rows.
+func (t *layout) rewriteText(x *rewriting, n int) string {
+	set, _ := t.bound(x.set, work{at: x.now})
+	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + t.rewriteCond(x, n)
+}
+
+// rewriteCond is the condition of n rows that are not written yet.
+func (t *layout) rewriteCond(x *rewriting, n int) string {
+	return t.text.Unsearched(strings.Join(x.conds, " AND ")) + " AND " + t.text.KeyIn(t.key, n)
+}
+
+func (t *layout) rewriteArgs(x *rewriting, rows [][]any) []any {
+	_, values := t.bound(x.set, work{at: x.now})
+	return slices.Concat(values, t.rewriteCondArgs(x, rows))
+}
+
+func (t *layout) rewriteCondArgs(x *rewriting, rows [][]any) []any {
+	return db.Bind(slices.Clone(x.args), db.Mapped(rows, t.keyOf)...)
+}
+
+// rewriteRows writes to all rows with one statement.
+func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) error {
+	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(t.rewriteText(x, len(rows))), t.rewriteArgs(x, rows)...))
+	if err == nil && n == int64(len(rows)) && len(t.catalog.Triggers) > 0 {
+		var still int64
+		if still, err = t.notRewritten(ctx, tx, x, rows); !x.remain {
+			n -= still
+		}
+	}
+	if err == nil && n != int64(len(rows)) {
+		err = backlog.ErrConflict
+	}
+	return err
+}
+
+// rewriteRow writes to a row, and finds out why it is as it was.
+func (t *Table) rewriteRow(ctx context.Context, tx *sql.Tx, x *rewriting, row []any) error {
+	rows := [][]any{row}
+	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(t.rewriteText(x, 1)), t.rewriteArgs(x, rows)...))
+	if err != nil || n > 0 && (x.remain || len(t.catalog.Triggers) == 0) {
+		return err
+	}
+	still, err := t.notRewritten(ctx, tx, x, rows)
+	switch {
+	case err != nil:
+		return err
+	case still == 0 && n == 0:
+		return backlog.ErrConflict
+	case still == 0 || x.remain && t.db.ChangedOnly: // it had all that is written before
+		return nil
+	}
+	return t.Unchanged(x.place)
+}
+
+// notRewritten returns how many rows meet the conditions, as before they were written.
+func (t *Table) notRewritten(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) (n int64, err error) {
+	text := t.text.Place("SELECT count(*) FROM " + t.name + " WHERE " + t.rewriteCond(x, len(rows)))
+	err = tx.QueryRowContext(ctx, text, t.rewriteCondArgs(x, rows)...).Scan(&n)
+	return n, err
+}
+
+// An expiry is a set of rows that are to get the dead status.
+type expiry struct {
+	branch int
+	conds  []string
+	col    *timeCol  // whose time they are past; nil: they are out of retries
+	bound  time.Time // the least time that is not past
+	args   []any     // of conds
+}
+
+// mostShown is how many records Expire reads where all die with one statement.
+const mostShown = 20
+
+// Expire is the method that [backlog.Store] names.
+func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err error) {
+	for _, x := range t.expiries(e.Now, e.Before) {
+		if x.col != nil {
+			if err := t.discover(ctx, x.col); err != nil {
+				return total, err
+			}
+			if x.col.known() == nil {
+				continue // there is no time to be past
+			}
+			x.args = []any{x.col.known().Exact(x.bound), x.col.earliest()}
+		}
+		n, done := 0, false
+		if e.Dies == nil {
+			if n, done, err = t.expireAll(ctx, x, e); err != nil {
+				return total, err
+			}
+		}
+		if !done {
+			n, err = t.rewrite(ctx, t.expiring(ctx, x, e))
+		}
+		if total += n; err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// expireAll expires the set with one statement. done is false if it must be done by groups:
+// some rows are left as they are, or are refused.
+func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n int, done bool, err error) {
+	cond := strings.Join(x.conds, " AND ")
+	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", db.Named(t.sel.exprs), t.name, cond, mostShown)
+	rows, err := db.Each(ctx, t.db, text, x.args, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(t.sel.exprs)) })
+	if err != nil {
+		return 0, false, err
+	}
+	some := db.Mapped(rows, func(row []any) backlog.Record { return t.recordOf(row, x.branch) })
+	dying := slices.DeleteFunc(slices.Clone(some), func(r backlog.Record) bool { return e.Skips(r.Key) })
+	if len(dying) == 0 && len(some) < mostShown { // no write, for which it would have to wait for others
+		return 0, true, nil
+	}
+	if len(dying) < len(some) || len(t.catalog.Triggers) > 0 { // which may undo it
+		return 0, false, nil
+	}
+	_, values := t.bound(t.expireSet, work{at: e.Now})
+	err = t.db.Within(ctx, func(ctx context.Context) error {
+		return t.InTx(ctx, func(tx *sql.Tx) error {
+			count, err := db.Affected(tx.ExecContext(ctx, t.text.Place(t.expireText(x.conds)), slices.Concat(values, x.args)...))
+			n = int(count)
+			return err
+		})
+	})
+	if err != nil && (t.isOfRow(err) || t.mayBeOfRow(err)) {
+		return 0, false, nil
+	}
+	if err == nil && n > 0 {
+		e.Died(some[:min(n, len(some))], n)
+	}
+	return n, true, err
+}
+
+// expiring is how the set is expired by groups.
+func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewriting {
+	record := func(row []any) backlog.Record { return t.recordOf(slices.Clone(row), x.branch) }
+	cond := t.text.Unsearched(strings.Join(x.conds, " AND "))
+	groups := t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, cond, x.args)
+	w := rewriting{
+		place: settings[backlog.RowDead], set: t.expireSet, now: e.Now, conds: x.conds, args: x.args,
+		groups:  without(groups, func(row []any) bool { return e.Skips(t.keyOf(row)) }),
+		written: func(rows [][]any) { e.Died(db.Mapped(rows, record), len(rows)) },
+		refused: func(row []any, why error) {
+			rec := record(row)
+			e.Refused(&rec, why)
+		},
+	}
+	if e.Dies != nil {
+		w.before = func(row []any) (write, more bool) {
+			rec := record(row)
+			dies := e.Dies(&rec)
+			return dies, dies
+		}
+	}
+	return w
+}
+
+// without leaves out the rows for which skips says so.
+func without(groups iter.Seq2[[][]any, error], skips func([]any) bool) iter.Seq2[[][]any, error] {
+	return func(yield func([][]any, error) bool) {
+		for rows, err := range groups {
+			if !yield(slices.DeleteFunc(rows, skips), err) {
+				return
+			}
+		}
+	}
+}
+
+// expiries are the rows past one of their times, and those out of retries whose
+// last failure has not made them dead. There are none without a dead status.
+func (t *layout) expiries(now, before time.Time) (list []expiry) {
+	if !t.HasDead() {
+		return nil
+	}
+	for i, b := range t.branches {
+		for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
+			if x.col != nil {
+				x.branch, x.conds = i, append(t.pending(b), x.col.quoted+" < ?", x.col.quoted+" >= ?")
+				list = append(list, x)
+			}
+		}
+		if b.exhausted != "" {
+			b.cond = b.exhausted
+			list = append(list, expiry{branch: i, conds: t.pending(b)})
+		}
+	}
+	return list
+}
+
+func (t *layout) expireText(conds []string) string {
+	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(conds, " AND ")
+}
+
+// Requeue puts the dead and failed records that the filter means back to new, as if
+// they had never been tried, and returns how many. It writes them in groups:
+// after an error some are done. A pass that works on one of them at the same time
+// finds it changed and leaves it so. refused is called with each that the database refuses.
+func (t *Table) Requeue(ctx context.Context, f Filter, now time.Time, refused func(backlog.Key, error)) (int, error) {
+	c, err := t.choose(f, inspect.Requeued, now)
+	if err != nil {
+		return 0, err
+	}
+	return t.rewrite(ctx, rewriting{
+		place: settings[backlog.RowNew], set: t.requeueSet, now: now, conds: c.all(), args: c.args,
+		remain:  slices.ContainsFunc(c.sets, func(b branch) bool { return b.cond == always }),
+		groups:  t.byKey(ctx, c, t.sel.needed),
+		refused: func(row []any, why error) { refused(t.keyOf(row), why) },
+	})
+}
+
+// A Discarding is who is called while records are given up. Each function may be nil but
+// Refused.
+type Discarding struct {
+	// Dies is called with every record just before it gets the dead status, once it is known
+	// that its row takes that, as far as the database can tell. It returns whether it
+	// dies; an error ends the work.
+	Dies    func(*inspect.Row) (bool, error)
+	Died    func(*inspect.Row)
+	Refused func(backlog.Key, error) // by the database; the row stays as it was
+}
+
+// Discard likewise gives the pending records that the filter means the dead status. The
+// table must have one.
+func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, d Discarding) (n int, err error) {
+	c, err := t.choose(f, inspect.Discarded, now)
+	if err != nil {
+		return 0, err
+	}
+	x := rewriting{
+		place: settings[backlog.RowDead], set: t.expireSet, now: now, conds: c.all(), args: c.args,
+		groups:  t.byKey(ctx, c, t.sel.exprs),
+		refused: func(row []any, why error) { d.Refused(t.keyOf(row), why) },
+	}
+	var wrong error
+	if d.Dies != nil {
+		x.before = func(raw []any) (write, more bool) {
+			row := t.shownRow(slices.Clone(raw), now)
+			write, wrong = d.Dies(&row)
+			return write, wrong == nil
+		}
+	}
+	if d.Died != nil {
+		x.written = func(rows [][]any) {
+			for _, raw := range rows {
+				row := t.shownRow(slices.Clone(raw), now)
+				d.Died(&row)
+			}
+		}
+	}
+	n, err = t.rewrite(ctx, x)
+	return n, cmp.Or(err, wrong)
+}

@@ -1,0 +1,256 @@
+package table
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"backlog/backlog"
+	"backlog/backlog/table/db"
+)
+
+// A GroupWrite is how a group of rows is written: see [Table.WriteGroup]. What is done in a
+// transaction is undone where one of the functions fails.
+type GroupWrite struct {
+	Rows int // of the group
+
+	// Prepare is called before the transaction begins, since that may have the only
+	// connection. It reports whether there is anything to write. Nil: there is.
+	Prepare func(context.Context) (bool, error)
+
+	// Whole writes all rows. It returns [backlog.ErrConflict] where they are not all as
+	// they should be.
+	Whole func(context.Context, *sql.Tx) error
+
+	// One writes the row of that number. It returns [backlog.ErrConflict] where that is
+	// no longer as it was read, and a *Problem where the database leaves it as it was.
+	One func(context.Context, *sql.Tx, int) error
+
+	// Text returns the statement that writes the row of that number, and how many
+	// arguments it has; "": it is not known beforehand.
+	Text func(int) (string, int)
+
+	Undo bool // it is a trial, of which nothing stays
+}
+
+// WriteGroup writes a group in one transaction. It returns the rows that are not written,
+// which stay as they were: with [backlog.ErrConflict] where others have changed them, else
+// with the reason for which the database refuses them. After an error nothing is written
+// or, where it is a commitError, that is unknown.
+//
+// The group is written as a whole. Only where that cannot be, each row is written behind a
+// savepoint, to tell which the database refuses.
+func (t *Table) WriteGroup(ctx context.Context, w GroupWrite) ([]backlog.Unsettled, error) {
+	err := t.writeWhole(ctx, &w)
+	if !t.isOfRow(err) && !t.mayBeOfRow(err) {
+		return nil, err
+	}
+	left, err := t.rowByRow(ctx, &w)
+	if errors.As(err, new(commitError)) && (t.isOfRow(err) || t.mayBeOfRow(err)) {
+		left, err = t.rowsApart(ctx, &w, left)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return left, nil
+}
+
+func (t *Table) writeWhole(ctx context.Context, w *GroupWrite) error {
+	if w.Prepare != nil {
+		some, err := w.Prepare(ctx)
+		if err != nil || !some {
+			return err
+		}
+	}
+	return t.InTx(ctx, func(tx *sql.Tx) error {
+		err := w.Whole(ctx, tx)
+		if err == nil && w.Undo {
+			err = ErrUndo
+		}
+		return err
+	})
+}
+
+// isOfRow reports whether the error is about a row, and others can be written.
+func (t *Table) isOfRow(err error) bool {
+	return errors.Is(err, backlog.ErrConflict) || errors.As(err, new(*Problem)) || t.db.Class(err) == db.Refused
+}
+
+// mayBeOfRow reports whether the error may be about a row: the database has answered with
+// an error that is known to be of a statement, or not known at all. A trigger can fail in
+// every way.
+func (t *Table) mayBeOfRow(err error) bool {
+	class := t.db.Class(err)
+	return (class == db.Other || class == db.Denied) && t.db.HasSaid(err)
+}
+
+// rowByRow writes each row behind a savepoint, in one transaction.
+func (t *Table) rowByRow(ctx context.Context, w *GroupWrite) ([]backlog.Unsettled, error) {
+	reasons := make([]error, w.Rows)
+	for {
+		lost := false
+		err := t.InTx(ctx, func(tx *sql.Tx) (err error) {
+			for i := range reasons {
+				if reasons[i] != nil {
+					continue
+				}
+				if lost, err = t.writeOne(ctx, tx, w, i, &reasons[i]); err != nil {
+					return err
+				}
+			}
+			if w.Undo {
+				return ErrUndo
+			}
+			return nil
+		})
+		if err == nil || !lost || ctx.Err() != nil {
+			return t.refused(ctx, w, reasons, err)
+		}
+	}
+}
+
+// writeOne writes a row behind a savepoint, or undoes that and sets the reason. lost says
+// that a trigger has ended the transaction, as RAISE(ROLLBACK) does: the others have to
+// be written anew.
+func (t *Table) writeOne(ctx context.Context, tx *sql.Tx, w *GroupWrite, i int, reason *error) (lost bool, err error) {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT one"); err != nil {
+		return false, err
+	}
+	err = w.One(ctx, tx, i)
+	if err != nil && !t.isOfRow(err) && !t.mayBeOfRow(err) {
+		return false, err
+	}
+	*reason = err
+	if err != nil {
+		_, err = tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT one")
+	}
+	if err == nil { // else savepoints would lie one in the other
+		_, err = tx.ExecContext(ctx, "RELEASE SAVEPOINT one")
+	}
+	lost = err != nil && *reason != nil && t.db.Class(err) == db.Other
+	return lost, err
+}
+
+// rowsApart writes each row in a transaction of its own, but for those that are left
+// already: some constraints speak up only when a transaction is committed.
+func (t *Table) rowsApart(ctx context.Context, w *GroupWrite, left []backlog.Unsettled) ([]backlog.Unsettled, error) {
+	reasons := make([]error, w.Rows)
+	for _, u := range left {
+		reasons[u.Index] = u.Err
+	}
+	for i := range reasons {
+		if reasons[i] != nil {
+			continue
+		}
+		err := t.InTx(ctx, func(tx *sql.Tx) error { return w.One(ctx, tx, i) })
+		if err != nil && !t.isOfRow(err) && !t.mayBeOfRow(err) {
+			return nil, commitError{err} // rows before this one are written
+		}
+		reasons[i] = err
+	}
+	return t.refused(ctx, w, reasons, nil)
+}
+
+// refused returns the rows that have a reason for not being written, if err is nil. An error
+// that may be about a row is about it where the database has taken another one, or
+// understands the statement; else nothing is written, and it is the error of the whole.
+func (t *Table) refused(ctx context.Context, w *GroupWrite, reasons []error, err error) (left []backlog.Unsettled, _ error) {
+	var doubtful *backlog.Unsettled
+	for i, reason := range reasons {
+		if reason == nil {
+			continue
+		}
+		left = append(left, backlog.Unsettled{Index: i, Err: reason})
+		if doubtful == nil && !t.isOfRow(reason) {
+			doubtful = &backlog.Unsettled{Index: i, Err: reason}
+		}
+	}
+	if err != nil || doubtful == nil || len(left) < w.Rows {
+		return left, err
+	}
+	text, n := w.Text(doubtful.Index)
+	if t.db.Class(doubtful.Err) == db.Denied || text == "" || t.db.Plan(ctx, t.text.Place(text), n) != nil {
+		return nil, doubtful.Err
+	}
+	return left, nil
+}
+
+// SettleGroup writes a group of settlements within the time that a statement may take.
+// Where a commit has broken, their records are marked as unsure.
+func (t *Table) SettleGroup(ctx context.Context, group []backlog.Settlement, w GroupWrite) (left []backlog.Unsettled, err error) {
+	if len(group) == 0 {
+		return nil, ctx.Err()
+	}
+	if len(group) > backlog.MaxGroup {
+		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
+	}
+	w.Rows = len(group)
+	err = t.db.Within(ctx, func(ctx context.Context) (err error) {
+		left, err = t.WriteGroup(ctx, w)
+		broken := errors.As(err, new(commitError))
+		for i := range group {
+			if r := group[i].Record; broken || r.Unsure && err == nil {
+				r.Unsure = broken
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return left, nil
+}
+
+// ErrUndo ends a transaction that is to be undone.
+var ErrUndo = errors.New("to be undone")
+
+// InTx calls f in a transaction that writes, and undoes what f has done when that
+// returns an error or panics; ErrUndo is none to the caller.
+func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
+	conn, err := t.db.Write.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	tx, err := t.db.Begin(ctx, conn)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()     // after a panic, too, else the connection would wait for it for ever
+	if t.catalog.Deferred { // what would object only at the end is to say so at the statement, which belongs to a row
+		_, err = tx.ExecContext(ctx, t.text.Immediate)
+	}
+	if err == nil {
+		err = f(tx)
+	}
+	if err == ErrUndo {
+		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
+	}
+	if err != nil {
+		return err
+	}
+	if err = tx.Commit(); err != nil {
+		err = commitError{err}
+	}
+	return err
+}
+
+// A commitError is an error of a commit. Where the connection broke, nobody
+// knows whether what came before it is written.
+type commitError struct{ error }
+
+func (e commitError) Unwrap() error { return e.error }
+
+// noteWarnings notes what the rollback before it has left behind.
+func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
+	if t.text.Warnings == "" {
+		return nil
+	}
+	rows, err := db.Rows(ctx, conn, t.text.Warnings)
+	for _, w := range rows {
+		t.Notef("when a trial write was rolled back, the database said: %s", w["message"])
+	}
+	return err
+}
