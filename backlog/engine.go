@@ -79,6 +79,12 @@ type Engine struct {
 	// the first record of a pass and every second: the pass ends then. Nil: never.
 	Paused func() bool
 
+	// Patience is how long a pass waits for a store that is unavailable; then it ends with
+	// an error, and gives up the outcomes that wait to be written. Where none waits, a
+	// store that takes no writes, [ErrNoWrites], ends it at once. 0: it waits until its
+	// context is done.
+	Patience time.Duration
+
 	// ShutdownTimeout is how long running handlers may go on after the
 	// pass's context is done; 0: 30 s. One nanosecond gives them no time.
 	ShutdownTimeout time.Duration
@@ -96,6 +102,8 @@ type Engine struct {
 	attempts  atomic.Uint64
 	prefix    string
 	trials    trials
+
+	impatient atomic.Bool // Patience is used up: each call is made once
 }
 
 // shared is what the engines of a process that follow each other by a reload have in

@@ -129,7 +129,13 @@ func (r *run) closedFor(now time.Time) time.Duration {
 		return 0
 	}
 	// Those who try again will tell when the store is back.
-	if failing || e.persist(r.stop, func() error { return e.ping(r.stop) }) != nil {
+	if failing {
+		return 100 * time.Millisecond
+	}
+	if err := e.persist(r.stop, func() error { return e.ping(r.stop) }); err != nil {
+		if r.stop.Err() == nil {
+			r.fail(err)
+		}
 		return 100 * time.Millisecond
 	}
 	return 0
@@ -255,13 +261,34 @@ func (e *Engine) ping(ctx context.Context) error {
 }
 
 // persist calls f until it returns anything but an error that wraps ErrUnavailable,
-// or ctx is done: then it returns the last such error, which says why. The
-// pauses between the calls grow to five seconds.
-func (e *Engine) persist(ctx context.Context, f func() error) (err error) {
+// ctx is done, or the engine's patience is used up: then it returns the last such
+// error, which says why. The pauses between the calls grow to five seconds.
+func (e *Engine) persist(ctx context.Context, f func() error) error {
+	return e.persistUnless(ctx, e.endsAtOnce, f)
+}
+
+// endsAtOnce reports whether a call with the error is not worth another one.
+func (e *Engine) endsAtOnce(err error) bool {
+	return e.Patience > 0 && errors.Is(err, ErrNoWrites) || e.impatient.Load()
+}
+
+// persistSettling is persist for a call that outcomes wait for: these are worth the whole
+// patience.
+func (e *Engine) persistSettling(ctx context.Context, f func() error) error {
+	return e.persistUnless(ctx, func(error) bool { return e.impatient.Load() }, f)
+}
+
+// persistUnless is persist where ends says which errors are not worth another call.
+func (e *Engine) persistUnless(ctx context.Context, ends func(error) bool, f func() error) (err error) {
 	var away error
+	began := time.Now()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err = guard(f)
-		if err == nil || !isUnavailable(err) || ctx.Err() != nil {
+		if err == nil || !isUnavailable(err) || ctx.Err() != nil || ends(err) {
+			break
+		}
+		if e.Patience > 0 && time.Since(began) >= e.Patience {
+			e.impatient.Store(true)
 			break
 		}
 		if away == nil {

@@ -540,6 +540,10 @@ func (r *run) handle(ctx context.Context, rec *Record) error {
 		if r.e.health.failing.Add(-1); back == nil {
 			r.e.storeAnswered()
 		}
+		if r.stop.Err() == nil && (back != nil || r.e.endsAtOnce(err)) {
+			r.fail(cmp.Or(back, err))
+			return fmt.Errorf("%w: %w", errNoAttempt, err)
+		}
 		// A database can answer and still take nothing, as one that is full.
 		if back != nil || tries == awayTries || tries > 1 && !sleep(r.stop, time.Duration(tries)*time.Second) {
 			return fmt.Errorf("%w: %w", errNoAttempt, err)

@@ -164,7 +164,7 @@ func (s *settler) settle() {
 		}
 		s.settlements = list
 		var left []Unsettled
-		err := e.persist(ctx, func() (err error) {
+		err := e.persistSettling(ctx, func() (err error) {
 			left, err = e.Store.Settle(ctx, list)
 			s.mu.Lock()
 			s.reason = err

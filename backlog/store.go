@@ -3,6 +3,7 @@ package backlog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -120,6 +121,10 @@ var (
 	// ErrUnavailable says that the store cannot be reached, or is busy, for now.
 	// Stores wrap it.
 	ErrUnavailable = errors.New("the database is away")
+
+	// ErrNoWrites is an ErrUnavailable of a store that answers and takes no writes,
+	// as a standby server does or one with a full disk.
+	ErrNoWrites = fmt.Errorf("%w: it takes no writes", ErrUnavailable)
 
 	// ErrLocked says that another process holds the lock. [Locker] returns
 	// it.

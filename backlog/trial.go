@@ -114,6 +114,9 @@ func (r *run) try(records []Record) bool {
 	switch {
 	case r.stop.Err() != nil:
 		return false
+	case isUnavailable(err): // for longer than the engine's patience
+		r.fail(err)
+		return false
 	case err != nil:
 		e.trials.broken.Store(true)
 		e.refused.Purge() // no row was taken: they are tried again

@@ -163,6 +163,7 @@ func (o *OnceOptions) passOnce(
 	c.single = o.ID != ""
 	defer c.end()
 	e := a.engine(clock, newProgress(g.err, a.table.Count, c.Observe))
+	e.Patience = awayPatience
 	var taken map[string]bool
 	if o.Due { // another process may have run the ticks meanwhile
 		kept, _ := state.State()

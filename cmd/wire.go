@@ -369,7 +369,8 @@ func isDenied(err error) bool {
 
 // whenThere opens the database or the broker, trying again while that is away: for as
 // long as patience says, for ever if that is 0, or until ctx is done. Who waits for ever
-// waits for a missing right, too. A table or a configuration that is wrong is not waited for.
+// waits for a missing right, too. A table or a configuration that is wrong is not waited for,
+// nor, with patience, a database that takes no writes: nothing waits to be written yet.
 func whenThere[T any](ctx context.Context, log *slog.Logger, what string, patience time.Duration, open func() (T, error)) (T, error) {
 	said, why := time.Time{}, ""
 	for began := time.Now(); ; {
@@ -380,7 +381,7 @@ func whenThere[T any](ctx context.Context, log *slog.Logger, what string, patien
 			log.Warn("the "+what+" is back", "after", time.Since(began).Round(time.Millisecond).String())
 			notify(log, "STATUS=")
 			return a, nil
-		case !denied && !errors.Is(err, backlog.ErrUnavailable) || patience > 0 && time.Since(began) >= patience:
+		case !denied && !errors.Is(err, backlog.ErrUnavailable) || patience > 0 && (time.Since(began) >= patience || errors.Is(err, backlog.ErrNoWrites)):
 			return a, err
 		case ctx.Err() == nil && (why == "" || denied && err.Error() != why):
 			why, said = err.Error(), time.Now()

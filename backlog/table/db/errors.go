@@ -79,9 +79,11 @@ const (
 type Fault struct {
 	Codes string // that have this meaning, divided by blanks
 	Class ErrorClass
-	What  string
-	Said  string
-	Hint  string
+	// NoWrites says that reads go on: see [backlog.ErrNoWrites].
+	NoWrites bool
+	What     string
+	Said     string
+	Hint     string
 }
 
 // What is in the way of a statement, as all databases have it.
@@ -181,7 +183,11 @@ func (db *DB) Wrap(ctx context.Context, err error) error {
 	case f.Class != Unavailable && f.Class != Busy:
 		return db.Explained(err)
 	case f.What != "":
-		return &hindrance{(&Problem{What: f.words(), Hint: f.Hint}).Error(), err}
+		class := backlog.ErrUnavailable
+		if f.NoWrites {
+			class = backlog.ErrNoWrites
+		}
+		return &hindrance{(&Problem{What: f.words(), Hint: f.Hint}).Error(), class, err}
 	case f.Said == "":
 		return fmt.Errorf("%w: the connection broke off; the server's log tells why", backlog.ErrUnavailable)
 	}
@@ -191,12 +197,13 @@ func (db *DB) Wrap(ctx context.Context, err error) error {
 // A hindrance is an error that wraps [backlog.ErrUnavailable] where the database is
 // there: its text says what is in the way, and where to look.
 type hindrance struct {
-	text string
-	err  error
+	text  string
+	class error // the ErrUnavailable
+	err   error
 }
 
 func (h *hindrance) Error() string   { return h.text }
-func (h *hindrance) Unwrap() []error { return []error{backlog.ErrUnavailable, h.err} }
+func (h *hindrance) Unwrap() []error { return []error{h.class, h.err} }
 
 // noAnswer says that the database has kept quiet for that long.
 func noAnswer(limit time.Duration) error {
@@ -236,7 +243,7 @@ func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, 
 	case errors.As(err, &problem):
 		return problem
 	case ctx.Err() != nil:
-		return &hindrance{backlog.ErrUnavailable.Error() + ": no connection to " + at + " so far", ctx.Err()}
+		return &hindrance{backlog.ErrUnavailable.Error() + ": no connection to " + at + " so far", backlog.ErrUnavailable, ctx.Err()}
 	case errors.As(err, &verify):
 		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, verify.Err)
 	case errors.As(err, &unknown): // of sslmode=verify-ca

@@ -29,9 +29,10 @@ var faults = []db.Fault{
 	{Codes: "1969 3024", Class: db.Unavailable, What: db.TooSlow, Hint: db.LookAtIndexes},
 	{Codes: "1927 4031", Class: db.Unavailable, What: db.Ended},
 	{Codes: "1040 1203 1226 1461 1637", Class: db.Unavailable, What: db.Full, Hint: "let its administrator raise the limit, or end sessions that SHOW PROCESSLIST shows"},
-	{Codes: "1021 1114 1037 1038 1041 1135", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
-	{Codes: "1290 1836 3100", Class: db.Unavailable, What: db.ReadOnly, Hint: otherServer},             // as while another server takes over
-	{Codes: "1053 1077 1079 1080 1047 1158 1159 1160 1161 1184 1152 1189 1190", Class: db.Unavailable}, // shutdown, cluster not ready, network
+	{Codes: "1021 1114 nospace", Class: db.Unavailable, NoWrites: true, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "1037 1038 1041 1135", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "1290 1836 3100 1792", Class: db.Unavailable, NoWrites: true, What: db.ReadOnly, Hint: otherServer}, // as while another server takes over
+	{Codes: "1053 1077 1079 1080 1047 1158 1159 1160 1161 1184 1152 1189 1190", Class: db.Unavailable},          // shutdown, cluster not ready, network
 	{Codes: "1142 1143 1227 1370", Class: db.Denied, Hint: "let its owner grant it; `backlog check --sql` prints what passes take, `backlog init --print` what init runs"},
 	{Codes: "1044", Class: db.Denied, Hint: "let its owner grant what `backlog check --sql` prints for a user who may read the table, in MySQL not by a role that is no default role of the user; or name another database"},
 	{Codes: "1045 1698 1251 1524", What: notIn, Hint: "correct user and password in the database URL"},
@@ -52,7 +53,11 @@ func (s *server) Error(err error) db.Fault {
 	switch {
 	case errors.As(err, &e):
 		said, _, _ := strings.Cut(e.Message, ";") // it may give advice that is none here
-		return db.Meaning(faults, said, strconv.Itoa(int(e.Number)), string(e.SQLState[:]), string(e.SQLState[:2]))
+		code := strconv.Itoa(int(e.Number))
+		if (code == "1026" || code == "1030") && (strings.Contains(e.Message, "errno: 28") || strings.Contains(e.Message, "error 28")) {
+			code = "nospace" // ERROR_ON_WRITE GET_ERRNO
+		}
+		return db.Meaning(faults, said, code, string(e.SQLState[:]), string(e.SQLState[:2]))
 	case errors.Is(err, mysqldriver.ErrInvalidConn), errors.Is(err, mysqldriver.ErrMalformPkt), errors.Is(err, mysqldriver.ErrPktSync):
 		return db.Fault{Class: db.Unavailable}
 	}

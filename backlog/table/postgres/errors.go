@@ -27,9 +27,10 @@ var faults = []db.Fault{
 	{Codes: "timeout", Class: db.Unavailable, What: db.TooSlow, Hint: db.LookAtIndexes},
 	{Codes: "57014", Class: db.Unavailable, What: db.Cancelled},
 	{Codes: "57P01 57P05 25P03", Class: db.Unavailable, What: db.Ended},
-	{Codes: "25006", Class: db.Unavailable, What: db.ReadOnly, Hint: otherServer}, // a standby, after another server has become the first
+	{Codes: "25006", Class: db.Unavailable, NoWrites: true, What: db.ReadOnly, Hint: otherServer}, // a standby, after another server has become the first
 	{Codes: "53300", Class: db.Unavailable, What: db.Full, Hint: "let its administrator raise the limit, or end sessions that pg_stat_activity shows"},
-	{Codes: "53100 53200", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "53100", Class: db.Unavailable, NoWrites: true, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "53200", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
 	{Codes: "08P01 26000 42P05", What: "what is between here and the PostgreSQL server gives each transaction another session, where statements prepared before are unknown",
 		Hint: "add default_query_exec_mode=exec to the database URL"},
 	{Codes: "owner", Class: db.Denied, What: "the user USER has not enough rights", Hint: "let the owner run what `backlog init --print` prints"},

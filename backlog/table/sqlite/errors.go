@@ -7,11 +7,13 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// faults are the errors by SQLite's primary result codes.
+// faults are the errors by SQLite's result codes, extended or primary.
 var faults = []db.Fault{
+	{Codes: "778 1034 1290 1546 4618 4874", Class: db.Unavailable, NoWrites: true, What: "the disk takes no writes", // IOERR_WRITE FSYNC DIR_FSYNC TRUNCATE SHMOPEN SHMSIZE
+		Hint: "make room there; if there is room, the system's log tells what is wrong with the disk"},
 	{Codes: "5 6", Class: db.Busy, What: "locked by another program", Hint: "lsof tells which have the file open"}, // BUSY LOCKED
 	{Codes: "9 10 14 15", Class: db.Unavailable}, // INTERRUPT IOERR CANTOPEN PROTOCOL
-	{Codes: "13", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "13", Class: db.Unavailable, NoWrites: true, What: db.OutOfSpace, Hint: db.MakeRoom},
 	{Codes: "18 19 20", Class: db.Refused},                                                                                              // TOOBIG CONSTRAINT MISMATCH
 	{Codes: "26", What: "the file PATH is not an SQLite database", Hint: "name another"},                                                // NOTADB
 	{Codes: "11", What: "the database file PATH is damaged", Hint: "restore it from a backup, or see https://sqlite.org/recovery.html"}, // CORRUPT
@@ -23,7 +25,7 @@ func (s *server) Error(err error) db.Fault {
 	if !ok {
 		return db.Fault{}
 	}
-	f := db.Meaning(faults, err.Error(), strconv.Itoa(code))
+	f := db.Meaning(faults, err.Error(), strconv.Itoa(extendedCodeOf(err)), strconv.Itoa(code))
 	f.What = strings.ReplaceAll(f.What, "PATH", s.path)
 	if code == 26 { // which says the same
 		f.Said = ""

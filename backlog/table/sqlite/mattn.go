@@ -20,6 +20,14 @@ const (
 	driverParams = "_txlock=immediate&_mutex=no&_busy_timeout=%d&_synchronous=%s"
 )
 
+// extendedCodeOf returns what says more than codeOf, 0 if the error is not of SQLite.
+func extendedCodeOf(err error) int {
+	if e := (driver.Error{}); errors.As(err, &e) {
+		return int(e.ExtendedCode)
+	}
+	return 0
+}
+
 // codeOf returns the primary result code, false if the error is not of SQLite:
 // https://sqlite.org/rescode.html
 func codeOf(err error) (int, bool) {

@@ -18,6 +18,14 @@ const (
 	driverParams = "_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(%s)"
 )
 
+// extendedCodeOf returns what says more than codeOf, 0 if the error is not of SQLite.
+func extendedCodeOf(err error) int {
+	if e := (*driver.Error)(nil); errors.As(err, &e) {
+		return e.Code()
+	}
+	return 0
+}
+
 // codeOf returns the primary result code, false if the error is not of SQLite:
 // https://sqlite.org/rescode.html
 func codeOf(err error) (int, bool) {
