@@ -146,7 +146,7 @@ func (o *OnceOptions) passOnce(
 			return report, list, err
 		}
 	}
-	a.introduce(slog.LevelDebug)
+	a.introduce(slog.LevelDebug, slog.LevelInfo) // as warnings, cron would mail the notes at every tick; check has them
 	run := backlog.Claim{Locker: a.locker()}
 	if away && !a.onFile() {
 		run.Doubt() // another process may have had the lock until now

@@ -81,7 +81,7 @@ func runRun(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	a.introduce(slog.LevelInfo)
+	a.introduce(slog.LevelInfo, slog.LevelWarn)
 	obs := a.newChronicle(state, desk.picture)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
@@ -410,7 +410,7 @@ func (d *server) reload(ctx context.Context) {
 		d.log.Error("reload refused, the old configuration stays", "error", err)
 		return
 	}
-	a.introduce(slog.LevelInfo)
+	a.introduce(slog.LevelInfo, slog.LevelWarn)
 	d.loop.Reload(func() (*tiers.Schedule, *backlog.Engine) {
 		d.app().closeHandlers()
 		d.chronicle.app.Store(a)

@@ -101,13 +101,13 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 	return a, nil
 }
 
-// introduce logs how the table is understood. It is called once all is wired, which
-// may take several tries.
-func (a *app) introduce(level slog.Level) {
+// introduce logs how the table is understood, and notes at their own level. It is called
+// once all is wired, which may take several tries.
+func (a *app) introduce(level, notes slog.Level) {
 	for _, s := range a.samples {
 		a.log.Log(context.Background(), level, "as understood", "row", s)
 	}
-	a.table.TellNotes(func(n string) { a.log.Warn("found at the table", "note", n) })
+	a.table.TellNotes(func(n string) { a.log.Log(context.Background(), notes, "found at the table", "note", n) })
 	if !a.table.HasDead() && a.again == nil {
 		a.log.Log(context.Background(), level, noDead)
 	}
