@@ -1,0 +1,284 @@
+package table_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/mapping"
+	"backlog/backlog/table"
+)
+
+// A refusal makes a table refuse that rows with sick = 1 leave the status ERROR.
+type refusal struct {
+	name   string
+	script []string
+	reason string // a part of what is said of each
+}
+
+const (
+	allowedRows = "INSERT INTO allowed VALUES (0, 'ERROR'), (0, 'SUCCESS'), (0, 'DEAD'), (0, 'NEW'), (1, 'ERROR')"
+	others      = "INSERT INTO jobs SELECT id + 10000, 'other', 'SUCCESS', at, 2, u FROM jobs WHERE sick = 1"
+	moreOthers  = "INSERT INTO jobs SELECT id + 10000, 'other', 'DEAD', at, 2, u FROM jobs WHERE sick = 2"
+	lastOthers  = "INSERT INTO jobs SELECT id + 20000, 'other', 'NEW', at, 2, u FROM jobs WHERE sick = 2 AND status = 'DEAD'"
+)
+
+var refusals = map[string][]refusal{
+	"sqlite": {
+		{"UNIQUE", []string{"CREATE UNIQUE INDEX i ON jobs (u, status)", others, moreOthers, lastOthers}, "UNIQUE constraint failed"},
+		{"partial UNIQUE", []string{"CREATE UNIQUE INDEX i ON jobs (u) WHERE status <> 'ERROR'", others}, "UNIQUE constraint failed"},
+		{"CHECK", []string{
+			"ALTER TABLE jobs RENAME TO old", "CREATE TABLE jobs (id INTEGER PRIMARY KEY, kind TEXT, status TEXT, at TEXT, sick INTEGER, u INTEGER, CHECK (status = 'ERROR' OR sick <> 1))",
+			"INSERT INTO jobs SELECT * FROM old",
+		}, "CHECK constraint failed"},
+		{"ABORT", []string{"CREATE TRIGGER g BEFORE UPDATE ON jobs WHEN new.sick = 1 BEGIN SELECT raise(ABORT, 'not this one'); END"}, "not this one"},
+		{"ROLLBACK", []string{"CREATE TRIGGER g AFTER UPDATE ON jobs WHEN new.sick = 1 BEGIN SELECT raise(ROLLBACK, 'not this one'); END"}, "not this one"},
+		{"IGNORE", []string{"CREATE TRIGGER g BEFORE UPDATE ON jobs WHEN new.sick = 1 BEGIN SELECT raise(IGNORE); END"}, "is undone"},
+		{"undone", []string{"CREATE TRIGGER g AFTER UPDATE ON jobs WHEN new.sick = 1 BEGIN UPDATE jobs SET status = old.status WHERE id = old.id; END"}, "is undone"},
+		{"an error of a function", []string{"CREATE TRIGGER g AFTER UPDATE ON jobs WHEN new.sick = 1 BEGIN SELECT json_extract('{', '$.a'); END"}, "malformed JSON"},
+		{"NOT NULL", []string{
+			"CREATE TABLE log (at TEXT NOT NULL)", "CREATE TRIGGER g AFTER UPDATE ON jobs BEGIN INSERT INTO log VALUES (CASE new.sick WHEN 1 THEN NULL ELSE '' END); END",
+		}, "NOT NULL constraint failed"},
+	},
+	"postgres": {
+		{"UNIQUE", []string{"CREATE UNIQUE INDEX i ON jobs (u, status)", others, moreOthers, lastOthers}, "duplicate key"},
+		{"UNIQUE at the commit", []string{"ALTER TABLE jobs ADD CONSTRAINT c UNIQUE (u, status) DEFERRABLE INITIALLY DEFERRED", others, moreOthers, lastOthers}, "duplicate key"},
+		{"partial UNIQUE", []string{"CREATE UNIQUE INDEX i ON jobs (u) WHERE status <> 'ERROR'", others}, "duplicate key"},
+		{"CHECK", []string{"ALTER TABLE jobs ADD CHECK (status = 'ERROR' OR sick <> 1)"}, "violates check constraint"},
+		{"NOT NULL", []string{"ALTER TABLE jobs ADD g integer GENERATED ALWAYS AS (CASE WHEN sick = 1 AND status <> 'ERROR' THEN NULL ELSE 1 END) STORED NOT NULL"}, "violates not-null constraint"},
+		{"foreign key", []string{
+			"CREATE TABLE allowed (sick integer, status varchar(20), PRIMARY KEY (sick, status))", allowedRows, "ALTER TABLE jobs ADD FOREIGN KEY (sick, status) REFERENCES allowed",
+		}, "violates foreign key constraint"},
+		{"foreign key at the commit", []string{
+			"CREATE TABLE allowed (sick integer, status varchar(20), PRIMARY KEY (sick, status))", allowedRows,
+			"ALTER TABLE jobs ADD FOREIGN KEY (sick, status) REFERENCES allowed DEFERRABLE INITIALLY DEFERRED",
+		}, "violates foreign key constraint"},
+		{"a constraint of another table at the commit", []string{
+			"CREATE TABLE allowed (sick integer PRIMARY KEY)", "INSERT INTO allowed VALUES (0)",
+			"CREATE TABLE log (sick integer REFERENCES allowed DEFERRABLE INITIALLY DEFERRED)",
+			"CREATE FUNCTION g() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log VALUES (NEW.sick); RETURN NEW; END $$",
+			"CREATE TRIGGER g AFTER UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION g()",
+		}, "violates foreign key constraint"},
+		{"exclusion", []string{"ALTER TABLE jobs ADD EXCLUDE USING btree (u WITH =) WHERE (status <> 'ERROR')", others}, "conflicting key value"},
+		plpgsql("a trigger", "RAISE EXCEPTION 'not this one'", "not this one"),
+		plpgsql("a trigger with its own code", "RAISE EXCEPTION 'not this one' USING ERRCODE = 'MY001'", "not this one"),
+		plpgsql("a trigger that calls it a right", "RAISE EXCEPTION 'not this one' USING ERRCODE = 'insufficient_privilege'", "not this one"),
+		plpgsql("a trigger that uses what is not there", "PERFORM 1 FROM nowhere", "nowhere"),
+		plpgsql("a trigger that divides", "PERFORM 1 / (NEW.sick - 1)", "division by zero"),
+		plpgsql("a trigger that ignores", "RETURN NULL", "is undone"),
+		plpgsql("a trigger that undoes", "NEW.status := OLD.status", "is undone"),
+	},
+	"mysql": {
+		{"UNIQUE", []string{"CREATE UNIQUE INDEX i ON jobs (u, status)", others, moreOthers, lastOthers}, "Duplicate entry"},
+		{"UNIQUE over a generated column", []string{"ALTER TABLE jobs ADD v INTEGER AS (CASE WHEN status <> 'ERROR' THEN u END)", "CREATE UNIQUE INDEX i ON jobs (v)",
+			"INSERT INTO jobs (id, kind, status, at, sick, u) SELECT id + 10000, 'other', 'SUCCESS', at, 2, u FROM jobs WHERE sick = 1"}, "Duplicate entry"},
+		{"CHECK", []string{"ALTER TABLE jobs ADD CHECK (status = 'ERROR' OR sick <> 1)"}, "CONSTRAINT"},
+		{"foreign key", []string{
+			"CREATE TABLE allowed (sick INTEGER, status VARCHAR(20), PRIMARY KEY (sick, status))", allowedRows, "ALTER TABLE jobs ADD FOREIGN KEY (sick, status) REFERENCES allowed (sick, status)",
+		}, "foreign key constraint fails"},
+		{"a trigger", []string{"CREATE TRIGGER g BEFORE UPDATE ON jobs FOR EACH ROW BEGIN IF NEW.sick = 1 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF; END"}, "not this one"},
+		{"a trigger with its own number", []string{"CREATE TRIGGER g BEFORE UPDATE ON jobs FOR EACH ROW BEGIN IF NEW.sick = 1 THEN SIGNAL SQLSTATE 'HY000' SET MESSAGE_TEXT = 'not this one', MYSQL_ERRNO = 31001; END IF; END"}, "not this one"},
+		{"a trigger that undoes", []string{"CREATE TRIGGER g BEFORE UPDATE ON jobs FOR EACH ROW BEGIN IF NEW.sick = 1 THEN SET NEW.status = OLD.status; END IF; END"}, "is undone"},
+		{"NOT NULL", []string{"CREATE TABLE log (at INTEGER NOT NULL)", "CREATE TRIGGER g AFTER UPDATE ON jobs FOR EACH ROW INSERT INTO log VALUES (IF(NEW.sick = 1, NULL, 1))"}, "cannot be null"},
+	},
+}
+
+// plpgsql is a trigger that does something about sick rows.
+func plpgsql(name, does, reason string) refusal {
+	return refusal{name, []string{
+		"CREATE FUNCTION g() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.sick = 1 THEN " + does + "; END IF; RETURN NEW; END $$",
+		"CREATE TRIGGER g BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION g()",
+	}, reason}
+}
+
+// sickRows are at the beginning and the end of the table and of groups.
+var sickRows = []int64{1, 2, 3, 250, 500, 501, 619, 620}
+
+// A sickbed is a table of 620 failed rows, and what is heard of the sick ones among them.
+type sickbed struct {
+	*table.Table
+	t         *testing.T
+	plain     *sql.DB
+	refusal   refusal
+	refused   []int64
+	announced []int64
+	died      int
+}
+
+func newSickbed(t *testing.T, d testDatabase, x refusal) *sickbed {
+	t.Helper()
+	plain, url := d.open(t)
+	t.Cleanup(func() { plain.Close() })
+	rows := make([]string, 620)
+	for i := range rows {
+		sick := 0
+		if slices.Contains(sickRows, int64(i+1)) {
+			sick = 1
+		}
+		rows[i] = fmt.Sprintf("(%d, 'job', 'ERROR', '2026-02-01 10:00:00', %d, %[1]d)", i+1, sick)
+	}
+	script := append([]string{
+		"CREATE TABLE jobs (id INTEGER PRIMARY KEY, kind VARCHAR(20), status VARCHAR(20), at TIMESTAMP NULL, sick INTEGER, u INTEGER)",
+		"INSERT INTO jobs VALUES " + strings.Join(rows, ", "),
+	}, x.script...)
+	for _, text := range script {
+		if _, err := plain.Exec(d.sql(text)); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	db, err := openDB(t.Context(), url, table.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	m := plainMapping()
+	m.Name = "jobs"
+	m.Inserted = mapping.Time{Column: "at"}
+	m.Dead = is(text("DEAD"))
+	m.Where = []mapping.Condition{cond("kind", text("job"))}
+	tab, err := table.New(t.Context(), db, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tab.Prove(t.Context(), noon); err != nil {
+		t.Fatal(err)
+	}
+	return &sickbed{Table: tab, t: t, plain: plain, refusal: x}
+}
+
+// again makes all rows failed ones, of which nothing has been heard.
+func (b *sickbed) again(t *testing.T) *sickbed {
+	if _, err := b.plain.Exec("UPDATE jobs SET status = 'ERROR' WHERE kind = 'job' AND status <> 'ERROR'"); err != nil {
+		t.Fatal(err)
+	}
+	return &sickbed{Table: b.Table, t: t, plain: b.plain, refusal: b.refusal}
+}
+
+func (b *sickbed) refuse(k backlog.Key, why error) {
+	b.t.Helper()
+	b.refused = append(b.refused, k.Part(0).(int64))
+	if !strings.Contains(why.Error(), b.refusal.reason) {
+		b.t.Errorf("row %v is refused with %q, want %q", k, why, b.refusal.reason)
+	}
+}
+
+func (b *sickbed) expiry(announced bool) backlog.Expiry {
+	x := quietly(noon, noon)
+	x.Skips = func(k backlog.Key) bool { return slices.Contains(b.refused, k.Part(0).(int64)) }
+	x.Died = func(_ []backlog.Record, n int) { b.died += n }
+	x.Refused = func(r *backlog.Record, why error) { b.refuse(r.Key, why) }
+	if announced {
+		x.Dies = func(r *backlog.Record) bool {
+			b.announced = append(b.announced, r.Key.Part(0).(int64))
+			return true
+		}
+	}
+	return x
+}
+
+// want checks that n rows are written, all but the sick ones, which are named.
+func (b *sickbed) want(n int, err error, wantsAnnounced bool) {
+	b.t.Helper()
+	slices.Sort(b.refused)
+	if healthy := 620 - len(sickRows); n != healthy || err != nil || !slices.Equal(b.refused, sickRows) {
+		b.t.Fatalf("%d are written, %v refused, error %v; want %d written and %v refused", n, b.refused, err, healthy, sickRows)
+	}
+	isSick := func(id int64) bool { return slices.Contains(sickRows, id) }
+	atCommit := strings.HasSuffix(b.refusal.name, "another table at the commit") // which no trial can show
+	if wantsAnnounced && (slices.ContainsFunc(b.announced, isSick) != atCommit || len(b.announced) < n) {
+		b.t.Errorf("%d are announced, sick ones too: %t", len(b.announced), slices.ContainsFunc(b.announced, isSick))
+	}
+}
+
+// A row that the database refuses, by whatever it has for that, is named and left as it was,
+// and all others are written: outcomes, expiry, requeueing and discarding.
+func TestSickRows(t *testing.T) {
+	for name, d := range map[string]testDatabase{"sqlite": onSQLite, "postgres": onPostgres, "mysql": onMySQL} {
+		for _, x := range refusals[name] {
+			t.Run(name+"/"+x.name, func(t *testing.T) {
+				b := newSickbed(t, d, x)
+				t.Run("settle", func(t *testing.T) { testSickSettle(t, b.again(t)) })
+				t.Run("expire", func(t *testing.T) { testSickExpire(t, b.again(t), false) })
+				t.Run("expire announced", func(t *testing.T) { testSickExpire(t, b.again(t), true) })
+				t.Run("requeue", func(t *testing.T) { testSickRequeue(t, b.again(t)) })
+				t.Run("discard", func(t *testing.T) { testSickDiscard(t, b.again(t)) })
+			})
+		}
+	}
+}
+
+func testSickSettle(t *testing.T, b *sickbed) {
+	page, err := b.Pending(t.Context(), backlog.Query{Lane: backlog.Failed, Now: noon, Since: noon.Add(-ages), Limit: 1000})
+	if err != nil || len(page.Records) != 620 {
+		t.Fatalf("%d records, %v", len(page.Records), err)
+	}
+	n := 0
+	group := successes(page.Records)
+	for part := range slices.Chunk(group, 310) {
+		for _, rehearsal := range []bool{true, false} {
+			b.announced = nil
+			settle := b.Settle
+			if rehearsal {
+				settle = b.Rehearse
+			}
+			left, err := settle(t.Context(), part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, u := range left {
+				if !rehearsal {
+					b.refuse(part[u.Index].Record.Key, u.Err)
+				}
+				if errors.Is(u.Err, backlog.ErrConflict) {
+					t.Errorf("row %v: %v", part[u.Index].Record.Key, u.Err)
+				}
+			}
+			if !rehearsal {
+				n += len(part) - len(left)
+			}
+		}
+	}
+	b.want(n, nil, false)
+}
+
+func testSickExpire(t *testing.T, b *sickbed, announced bool) {
+	n, err := b.Expire(t.Context(), b.expiry(announced))
+	b.want(n, err, announced)
+	if b.died != n {
+		t.Errorf("%d died, of %d", b.died, n)
+	}
+	b.announced = nil
+	if n, err = b.Expire(t.Context(), b.expiry(announced)); n != 0 || err != nil || len(b.refused) != len(sickRows) || len(b.announced) > 0 {
+		t.Errorf("the second time: %d written, %d refused, %d announced, %v", n, len(b.refused), len(b.announced), err)
+	}
+}
+
+func testSickRequeue(t *testing.T, b *sickbed) {
+	for _, want := range []int{620 - len(sickRows), 0} { // the second time they are alone
+		b.refused = nil
+		n, err := b.Requeue(t.Context(), table.Filter{}, noon, b.refuse)
+		if n != want {
+			t.Errorf("%d are put back, want %d", n, want)
+		}
+		b.want(n+620-len(sickRows)-want, err, false)
+	}
+}
+
+func testSickDiscard(t *testing.T, b *sickbed) {
+	d := table.Discarding{Refused: b.refuse, Died: func(*inspect.Row) { b.died++ }}
+	d.Dies = func(r *inspect.Row) (bool, error) {
+		b.announced = append(b.announced, r.Key.Part(0).(int64))
+		return true, nil
+	}
+	n, err := b.Discard(context.Background(), table.Filter{}, noon, d)
+	b.want(n, err, true)
+	if b.died != n {
+		t.Errorf("%d died, of %d", b.died, n)
+	}
+}
