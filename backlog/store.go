@@ -14,16 +14,19 @@ import (
 // for now and that the very same call may be made again; any other error is
 // final for the call.
 //
-// A Store may have five more methods, for which the engine looks:
+// A Store may have six more methods, for which the engine looks:
 //
 //	Ping(ctx context.Context) error
+//	Strays(ctx context.Context, q Query) ([]Unreadable, error)
 //	Expire(ctx context.Context, x Expiry) (int, error)
 //	Try(ctx context.Context, s Settlement) error
 //	Rehearse(ctx context.Context, group []Settlement) ([]Unsettled, error)
 //	Release(r *Record)
 //
 // Ping tells whether the store can be reached now: the engine asks before it
-// dispatches a record when it has not heard from the store for a second. Expire
+// dispatches a record when it has not heard from the store for a second. Strays returns, at
+// the end of a pass, rows of the query's lane that no page has because their date is in
+// another form than the others': the first thousand at most. Expire
 // gives records their dead status by age. Try tries a settlement on its row and
 // undoes it: the engine asks before the first record of each state. Rehearse settles a
 // group as Settle does and undoes that: the engine asks before it calls OnDead, so that
@@ -144,6 +147,12 @@ func (l lockedHere) Unwrap() error { return l.error }
 // settled.
 type releaser interface {
 	Release(r *Record)
+}
+
+// A strayer is a Store that finds rows of which the date is in another form than the
+// others'.
+type strayer interface {
+	Strays(ctx context.Context, q Query) ([]Unreadable, error)
 }
 
 // An expirer is a Store that can give records their dead status by age.

@@ -209,6 +209,28 @@ func (w *walk) finish() {
 	for _, l := range w.lanes {
 		l.close()
 	}
+	w.strays()
+}
+
+// strays counts the rows that no page has, because their date is in another form than the
+// others'.
+func (w *walk) strays() {
+	r := w.r
+	store, ok := r.e.Store.(strayer)
+	if !ok {
+		return
+	}
+	for _, l := range w.lanes {
+		if r.stop.Err() != nil || l.page.err != nil || r.e.Policy != nil && r.e.Policy.Never && l.lane == Failed {
+			continue
+		}
+		q := Query{Lane: l.lane, Now: r.pass.Now, Since: r.pass.since(), Widest: r.pass.Widest}
+		rows, err := ask(r.stop, r.e, func() ([]Unreadable, error) { return store.Strays(r.stop, q) })
+		if err != nil && r.stop.Err() == nil {
+			r.fail(err)
+		}
+		w.unreadable(rows)
+	}
 }
 
 // unreadable counts the rows that cannot be records, each once: a page may be

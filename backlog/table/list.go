@@ -191,7 +191,8 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 	if form := t.inserted.known(); !f.Before.IsZero() && form == nil {
 		add(never) // no row has a date
 	} else if !f.Before.IsZero() {
-		add(t.inserted.quoted+" < ? AND "+t.inserted.quoted+" >= ?", form.Exact(f.Before), t.inserted.earliest())
+		past, bounds := t.past(t.inserted, f.Before)
+		add(past, bounds...)
 	}
 	band, args := t.band(now, f.Ages)
 	if f.State == "unreadable" {
@@ -303,8 +304,8 @@ func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, no
 // countAll is CountChosen where the database can judge each row of the choice.
 func (t *Table) countAll(ctx context.Context, c choice, before time.Time) (n, old int, err error) {
 	isOld, args := never, []any(nil)
-	if form := t.inserted.known(); form != nil {
-		isOld, args = t.inserted.quoted+" < ? AND "+t.inserted.quoted+" >= ?", []any{form.Exact(before), t.inserted.earliest()}
+	if t.inserted.known() != nil {
+		isOld, args = t.past(t.inserted, before)
 	}
 	text := "SELECT count(*), count(CASE WHEN " + isOld + " THEN 1 END) FROM " + t.name + " WHERE " + strings.Join(c.all(), " AND ")
 	err = t.db.One(ctx, text, append(args, c.args...), &n, &old)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/timeform"
 )
@@ -29,7 +30,16 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 	}
 	segments := t.segments(q)
 	for i, seg := range segments {
-		p, err := t.page(ctx, q, seg)
+		s := scanner{t: t, q: q, seg: seg}
+		p, err := t.page(ctx, &s)
+		for err == nil && s.unknown != nil { // its form is that of most rows, not of the first
+			col := s.unknown
+			if err = t.discover(ctx, col); err != nil {
+				break
+			}
+			s.again = col.known() == nil
+			p, err = t.page(ctx, &s)
+		}
 		if err != nil {
 			return backlog.Page{}, err
 		}
@@ -39,6 +49,80 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 		}
 	}
 	return backlog.Page{}, nil
+}
+
+// mostStrays is how many rows of a lane [Table.Strays] looks at.
+const mostStrays = 1000
+
+// Strays is the method that [backlog.Store] names. The values of one form are a range of the
+// index, and what is outside of it at an end that no page reads is looked for there.
+func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unreadable, err error) {
+	order := t.orderOf(q.Lane)
+	if order.known() == nil {
+		return nil, nil
+	}
+	q.Limit, q.After, q.Until = mostStrays, backlog.Cursor{}, backlog.Cursor{}
+	ranges := order.known().Below(q.Since)
+	if t.followsPolicy(q.Lane) {
+		ranges = order.known().Above(q.Now)
+	}
+	terms := t.terms(q.Lane)
+	for _, r := range ranges {
+		text, args := t.pageQuery(q, part{seg: segDated, stray: &r}, terms, q.Limit-len(list))
+		found, err := t.unreadable(ctx, q, terms, text, args)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, found...)
+	}
+	if t.refresh != nil && q.Lane == backlog.Failed {
+		found, err := t.strayDeadlines(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, found...)
+	}
+	if t.misreads.Swap(false) {
+		err = t.relearn(ctx)
+	}
+	return list, err
+}
+
+// strayDeadlines returns running attempts that are never overdue.
+func (t *Table) strayDeadlines(ctx context.Context, q backlog.Query) (list []backlog.Unreadable, err error) {
+	col := t.refresh.Column(mapping.DeadlineAt)
+	if col == nil {
+		return nil, nil
+	}
+	tc := t.timeOf(col)
+	ranges := t.writeForm(tc).Above(q.Now)
+	for _, r := range ranges {
+		cond, args := t.within(tc, r)
+		text := t.recordsText(t.refresh.Running+" AND "+cond, fmt.Sprint(" LIMIT ", q.Limit), false)
+		found, err := t.unreadable(ctx, q, []term{{}}, text, args)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, found...)
+	}
+	return list, nil
+}
+
+// unreadable returns those rows of the query that cannot be records.
+func (t *Table) unreadable(ctx context.Context, q backlog.Query, terms []term, text string, args []any) ([]backlog.Unreadable, error) {
+	if len(terms) == 0 {
+		return nil, nil
+	}
+	var s scanner
+	err := t.db.Within(ctx, func(ctx context.Context) error {
+		s = scanner{t: t, q: q, seg: segDated, terms: terms, again: true}
+		rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Place(text), args)
+		if err != nil {
+			return err
+		}
+		return s.scan(rows)
+	})
+	return s.page.Unreadable, err
 }
 
 // followsPolicy reports whether the lane is a policy's, which has two segments
@@ -92,15 +176,16 @@ const (
 // cannot follow it by the key where that is the rowid: each page would go
 // through all rows of one time that the pages before it had.
 type part struct {
-	seg  int
-	ties bool
+	seg   int
+	ties  bool
+	stray *timeform.Range // not nil: instead of the dates of the pass, those in there
 }
 
 func partsOf(q backlog.Query, seg int) []part {
 	if seg == segDated && isWithin(q.After, seg) {
-		return []part{{seg, true}, {seg, false}}
+		return []part{{seg: seg, ties: true}, {seg: seg}}
 	}
-	return []part{{seg, false}}
+	return []part{{seg: seg}}
 }
 
 // isWithin reports whether the cursor is a place in the segment.
@@ -141,7 +226,8 @@ func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (te
 		}
 		cond, args := t.pageConditions(q, p, b, x.class)
 		from := t.from(lead, t.orderOf(q.Lane).quoted)
-		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", db.Named(t.sel.exprs), rest, from, cond), args
+		exprs := db.Named(t.exprs(p.stray == nil))
+		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), args
 	})
 }
 
@@ -206,7 +292,11 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass)
 		add(text, a...)
 	}
 	order := t.orderOf(q.Lane)
+	addTimes := func(text string, a []any) { add(text, a...) }
 	switch {
+	case p.stray != nil:
+		addTimes(t.within(order, *p.stray))
+		return strings.Join(conds, " AND "), args
 	case p.seg == segOldest:
 		add(t.missing("oldest"))
 	case !dated && policy:
@@ -214,9 +304,9 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass)
 	case !dated:
 		add(t.missing("newest"))
 	case !policy:
-		add(order.quoted+" >= ?", t.writeForm(order).Lower(q.Since))
+		addTimes(t.fromCut(order, t.writeForm(order).Since(q.Since)))
 	case !c.now:
-		add(order.quoted+" < ?", t.writeForm(order).Beyond(q.Now.Add(-c.wait)))
+		addTimes(t.belowCut(order, t.writeForm(order).Until(q.Now.Add(-c.wait))))
 	case !within:
 		add(order.quoted + " IS NOT NULL")
 	}
@@ -245,27 +335,28 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass)
 	return strings.Join(conds, " AND "), args
 }
 
-// addTimely adds the conditions for rows that are eligible and not expired.
+// addTimely adds the conditions for rows that are eligible and not expired. Those of which
+// this cannot be read are let through: they are reported.
 func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) {
-	for _, x := range []struct {
-		col   *timeCol
-		op    string
-		bound func(timeform.Form, time.Time) any
-	}{
-		{t.eligible, "<", timeform.Form.Beyond},
-		{t.expires, ">=", timeform.Form.Lower},
-	} {
-		if x.col == nil || x.col.known() == nil {
-			continue // no row has a time there yet; those read are looked at
+	addOr := func(c *timeCol, cond string, args []any) {
+		other, more := t.misread(c)
+		or := append(db.NonEmpty(other), cond)
+		if c.spec.Null != "skip" {
+			or = append(or, c.quoted+" IS NULL")
 		}
-		or := []string{x.col.quoted + " " + x.op + " ?"}
-		if x.col.spec.Null != "skip" {
-			or = append(or, x.col.quoted+" IS NULL")
+		if c.spec.Zero != "skip" {
+			or = append(or, db.NonEmpty(t.text.ZeroDate(c.column))...)
 		}
-		if x.col.spec.Zero != "skip" {
-			or = append(or, db.NonEmpty(t.text.ZeroDate(x.col.column))...)
-		}
-		add("("+strings.Join(or, " OR ")+")", x.bound(*x.col.known(), q.Now))
+		add("("+strings.Join(or, " OR ")+")", append(more, args...)...)
+	}
+	// Where no row has a time there yet, those that are read are looked at.
+	if c := t.eligible; c != nil && c.known() != nil {
+		cond, args := t.belowCut(c, c.known().Until(q.Now))
+		addOr(c, cond, args)
+	}
+	if c := t.expires; c != nil && c.known() != nil {
+		cond, args := t.fromCut(c, c.known().Since(q.Now))
+		addOr(c, cond, args)
 	}
 }
 
@@ -285,18 +376,18 @@ func (t *layout) keyed() (list []string) {
 }
 
 // page reads one page of a segment. Its Next is zero where there was no row.
-func (t *Table) page(ctx context.Context, q backlog.Query, seg int) (backlog.Page, error) {
-	var s scanner
+func (t *Table) page(ctx context.Context, s *scanner) (backlog.Page, error) {
+	empty := scanner{t: t, q: s.q, seg: s.seg, terms: t.terms(s.q.Lane), again: s.again}
 	err := t.db.Within(ctx, func(ctx context.Context) error {
-		s = scanner{t: t, q: q, seg: seg, terms: t.terms(q.Lane)}
+		*s = empty
 		if len(s.terms) == 0 {
 			return nil // no state is in this lane
 		}
-		for _, p := range partsOf(q, seg) {
-			if s.room() <= 0 {
+		for _, p := range partsOf(s.q, s.seg) {
+			if s.room() <= 0 || s.unknown != nil {
 				break
 			}
-			text, args := t.pageQuery(q, p, s.terms, s.room())
+			text, args := t.pageQuery(s.q, p, s.terms, s.room())
 			rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Place(text), args)
 			if err != nil {
 				return err
@@ -317,8 +408,14 @@ func (t *layout) addAge(q backlog.Query, add func(string, ...any)) {
 	if q.Widest {
 		or = append(or, db.NonEmpty(t.missing("oldest"))...)
 	}
-	if t.inserted.known() != nil {
-		or, args = append(or, t.inserted.quoted+" >= ?"), []any{t.writeForm(t.inserted).Lower(q.Since)}
+	if form := t.inserted.known(); form != nil {
+		cond, young := t.fromCut(t.inserted, form.Since(q.Since))
+		other, none := t.misread(t.inserted)
+		early, below := t.within(t.inserted, form.Below(q.Since)[0])
+		or, args = append(or, cond, early), append(young, below...)
+		if other != "" {
+			or, args = append(or, other), append(args, none...)
+		}
 	}
 	if len(or) == 0 {
 		or = []string{never} // no row has a date, or one just now, which cannot be read yet
@@ -436,6 +533,10 @@ func (t *layout) Statements() []string {
 		add(x.Text)
 	}
 	for _, x := range t.expiries(time.Time{}, time.Time{}) {
+		if x.col != nil {
+			past, _ := t.past(x.col, x.bound)
+			x.conds = append(x.conds, past)
+		}
 		add(t.expireText(x.conds))
 	}
 	return db.Distinct(list)

@@ -333,7 +333,8 @@ func (t *layout) overdueReading(now time.Time) Reading {
 func (t *layout) Overdue(now time.Time, after backlog.Cursor, limit int) (cond, tail string, args []any) {
 	tc := t.timeOf(t.refresh.Column(mapping.DeadlineAt))
 	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
-	cond, args = t.refresh.Running+" AND "+tc.quoted+" < ?", []any{t.writeForm(tc).Beyond(now)}
+	due, args := t.belowCut(tc, t.writeForm(tc).Until(now))
+	cond = t.refresh.Running + " AND " + due
 	if !after.IsZero() {
 		beyond, place := db.KeyRange(">"+orEqual[after.Before], cols, after.Key, after.Order)
 		cond, args = cond+" AND "+beyond, append(args, place...)

@@ -181,7 +181,7 @@ func (t *Table) notRewritten(ctx context.Context, tx *sql.Tx, x *rewriting, rows
 // An expiry is a set of rows that are to get the dead status.
 type expiry struct {
 	branch int
-	conds  []string
+	conds  []string  // but that they are past it
 	col    *timeCol  // whose time they are past; nil: they are out of retries
 	bound  time.Time // the least time that is not past
 	args   []any     // of conds
@@ -200,7 +200,9 @@ func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err er
 			if x.col.known() == nil {
 				continue // there is no time to be past
 			}
-			x.args = []any{x.col.known().Exact(x.bound), x.col.earliest()}
+			past, args := t.past(x.col, x.bound)
+			x.conds = append(x.conds, past)
+			x.args = args
 		}
 		n, done := 0, false
 		if e.Dies == nil {
@@ -219,7 +221,7 @@ func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err er
 }
 
 // expireAll expires the set with one statement. done is false if it must be done by groups:
-// some rows are left as they are, or are refused.
+// some rows are left as they are, or are refused, or hold texts that compare like times.
 func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n int, done bool, err error) {
 	cond := strings.Join(x.conds, " AND ")
 	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", db.Named(t.sel.exprs), t.name, cond, mostShown)
@@ -227,14 +229,16 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 	if err != nil {
 		return 0, false, err
 	}
-	some := db.Mapped(rows, func(row []any) backlog.Record { return t.recordOf(row, x.branch) })
-	dying := slices.DeleteFunc(slices.Clone(some), func(r backlog.Record) bool { return e.Skips(r.Key) })
-	if len(dying) == 0 && len(some) < mostShown { // no write, for which it would have to wait for others
+	all := len(rows)
+	dying := slices.DeleteFunc(rows, func(row []any) bool { return e.Skips(t.keyOf(row)) || t.isMisread(row, e.Now) })
+	if len(dying) == 0 && all < mostShown { // no write, for which it would have to wait for others
 		return 0, true, nil
 	}
-	if len(dying) < len(some) || len(t.catalog.Triggers) > 0 { // which may undo it
+	hasTexts := x.col != nil && len(x.col.known().Misfits()) > 0
+	if len(dying) < all || hasTexts || len(t.catalog.Triggers) > 0 { // which may undo it
 		return 0, false, nil
 	}
+	some := db.Mapped(dying, func(row []any) backlog.Record { return t.recordOf(row, x.branch) })
 	_, values := t.bound(t.expireSet, work{at: e.Now})
 	err = t.db.Within(ctx, func(ctx context.Context) error {
 		return t.InTx(ctx, func(tx *sql.Tx) error {
@@ -259,7 +263,7 @@ func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewrit
 	groups := t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, cond, x.args)
 	w := rewriting{
 		place: settings[backlog.RowDead], set: t.expireSet, now: e.Now, conds: x.conds, args: x.args,
-		groups:  without(groups, func(row []any) bool { return e.Skips(t.keyOf(row)) }),
+		groups:  without(groups, func(row []any) bool { return e.Skips(t.keyOf(row)) || t.isMisread(row, e.Now) }),
 		written: func(rows [][]any) { e.Died(db.Mapped(rows, record), len(rows)) },
 		refused: func(row []any, why error) {
 			rec := record(row)
@@ -296,7 +300,7 @@ func (t *layout) expiries(now, before time.Time) (list []expiry) {
 	for i, b := range t.branches {
 		for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
 			if x.col != nil {
-				x.branch, x.conds = i, append(t.pending(b), x.col.quoted+" < ?", x.col.quoted+" >= ?")
+				x.branch, x.conds = i, t.pending(b)
 				list = append(list, x)
 			}
 		}

@@ -194,6 +194,9 @@ type scanner struct {
 	page  backlog.Page
 	count int
 	bytes int
+
+	unknown *timeCol // that a row has a time in, though its form is not known: the page is to be read again
+	again   bool     // whatever is still unknown
 }
 
 // room returns how many rows more the page may have.
@@ -216,7 +219,7 @@ func (s *scanner) scan(rows *sql.Rows) error {
 			to = append(to, new(any)) // only to order by
 		}
 	}
-	for s.room() > 0 && rows.Next() {
+	for s.room() > 0 && s.unknown == nil && rows.Next() {
 		if len(slab) < n {
 			slab = make([]any, 256*n)
 		}
@@ -277,6 +280,15 @@ func (s *scanner) row(row []any, b int) {
 	if s.seg == segDated {
 		s.page.Next.Order = row[t.orderOf(s.q.Lane).at]
 	}
+	for _, tc := range [...]*timeCol{t.eligible, t.expires} {
+		if s.again || tc == nil || tc.known() != nil {
+			continue
+		}
+		if _, missing := tc.missing(row[tc.at]); !missing {
+			s.unknown = tc
+			return
+		}
+	}
 	d, err := t.datesOf(row, s.q.Now)
 	if err == nil {
 		err = t.remember(rec, row)
@@ -322,12 +334,23 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 		case missing || wrong != nil:
 		case tc == t.inserted && t.refresh == nil:
 			*to[i], wrong = tc.read(raw, now, t.mayBeFuture())
+		case tc == t.expires:
+			*to[i], wrong = tc.readExpiry(raw)
 		default:
 			*to[i], wrong = tc.parse(raw)
 		}
 		err = cmp.Or(err, wrong)
 	}
+	if err != nil {
+		t.misreads.Store(true)
+	}
 	return d, err
+}
+
+// isMisread reports whether one of the row's dates cannot be read.
+func (t *layout) isMisread(row []any, now time.Time) bool {
+	_, err := t.datesOf(row, now)
+	return err != nil
 }
 
 // ParseKey returns the key that people write for a row: the bare value, or a
@@ -493,26 +516,38 @@ func (t *Table) CountBy(ctx context.Context, expr string) (map[string]int, error
 func (t *layout) band(now time.Time, edges []time.Duration) (expr string, args []any) {
 	expr = "CASE WHEN " + never + " THEN -1"
 	add := func(band int, cond string, a ...any) {
-		expr, args = expr+fmt.Sprintf(" WHEN %s THEN %d", cond, band), append(args, a...)
+		if cond != "" {
+			expr, args = expr+fmt.Sprintf(" WHEN %s THEN %d", cond, band), append(args, a...)
+		}
+	}
+	for _, c := range t.times {
+		if c != t.inserted && !c.written {
+			other, none := t.misread(c)
+			add(-1, other, none...)
+		}
+	}
+	for i, means := range []string{"newest", "oldest"} {
+		if cond := t.missing(means); len(edges) > 0 {
+			add(i*(len(edges)-1), cond)
+		}
 	}
 	if form := t.inserted.known(); form != nil {
+		other, none := t.misread(t.inserted)
+		add(-1, other, none...)
 		latest := now.Add(futureMost) // of what is believed
 		if t.mayBeFuture() {
 			latest = timeform.End.Add(-1)
 		}
-		to := form.Exact(latest.Add(1))
+		to := form.Split(latest.Add(1))
 		for i := range len(edges) + 1 {
-			from := t.inserted.earliest()
+			from := form.Split(timeform.First)
 			if i < len(edges) {
-				from = form.Exact(now.Add(-edges[i]))
+				from = form.Split(now.Add(-edges[i]))
 			}
-			add(i, t.inserted.quoted+" >= ? AND "+t.inserted.quoted+" < ?", from, to)
+			older, below := t.belowCut(t.inserted, to)
+			younger, above := t.fromCut(t.inserted, from)
+			add(i, younger+" AND "+older, append(above, below...)...)
 			to = from
-		}
-	}
-	for i, means := range []string{"newest", "oldest"} {
-		if cond := t.missing(means); cond != "" && len(edges) > 0 {
-			add(i*(len(edges)-1), cond)
 		}
 	}
 	return expr + " ELSE -1 END", args

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
@@ -45,6 +46,7 @@ type layout struct {
 
 	inserted, eligible, expires *timeCol // the latter two may be nil
 	times                       []*timeCol
+	misreads                    atomic.Bool // a row had a date that cannot be read, since the forms were found out
 
 	columns []*column // what the handler is given
 	sel     columns

@@ -3,6 +3,7 @@ package timeform
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"regexp"
@@ -50,65 +51,126 @@ var units = []unix{
 // A shape is what all values of a column must have in common. Values in no
 // known form have the zero shape.
 type shape struct {
-	form   string // as `as:` has it, or the head of a Calendar
+	form   string // as `as:` has it, the head of a Calendar, or [dated]
 	text   bool
-	zoned  bool
-	offset int // of the zone, in seconds
+	zoned  bool // it is known how far from UTC its clock is
+	offset int  // then: in seconds
 }
+
+// dated is the form of texts that begin with a date and a time of day, whatever divides
+// the two and whether there are seconds.
+const dated = "2006-01-02 and a time of day"
 
 // A sample is a value, or several of one shape, and what is seen of them.
 type sample struct {
 	shape  shape
-	raw    any    // the first
-	real   bool   // some are float64
-	part   bool   // some are not whole
-	widths uint   // bit n: some have a fraction of n digits
-	suffix string // the first one's zone
+	count  int
+	raw    any            // the first
+	real   bool           // some are float64
+	part   bool           // some are not whole
+	widths uint           // bit n: some have a fraction of n digits
+	heads  map[string]int // of texts: how many have the head
+	zones  map[string]int // likewise the zone; "" is none
 }
 
-// Detect returns the form of raw values from a column. NULLs and zero dates are
-// ignored; ok is false if there is nothing else. The zone, UTC if nil, is for
-// forms without one of their own. Values in several forms, or in no known one,
-// are an error that shows one of each kind.
+// add counts another sample of the shape.
+func (s *sample) add(o sample) {
+	s.count++
+	s.real = s.real || o.real
+	s.part = s.part || o.part
+	s.widths |= o.widths
+	for head := range o.heads {
+		s.heads[head]++
+	}
+	for zone := range o.zones {
+		s.zones[zone]++
+	}
+}
+
+// most returns the key that is counted most often, of several the first by name.
+func most(counts map[string]int) (name string) {
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		if counts[key] > counts[name] {
+			name = key
+		}
+	}
+	return name
+}
+
+// Detect returns the form that three quarters of the raw values from a column have, or
+// more. NULLs and zero dates are ignored; ok is false if there is nothing else. The zone,
+// UTC if nil, is for forms without one of their own. Where no form has three quarters, the
+// error shows one value of each kind.
+//
+// Texts that differ in what divides date and time of day, in the fraction, or in how they
+// say that they are in the same zone, are of one form.
 func Detect(samples []any, zone *time.Location) (f Form, ok bool, err error) {
-	var kinds []sample
+	zone = cmp.Or(zone, time.UTC)
+	kinds, total := kindsOf(samples, zone)
+	if total == 0 {
+		return Form{}, false, nil
+	}
+	first := kinds[0]
+	switch {
+	case first.shape == shape{} && (len(kinds) == 1 || IsMost(first.count, total)):
+		return Form{}, false, fmt.Errorf("%s is no time in a known form: numbers are taken for times of the years 1990 to 2100, in seconds, milliseconds or microseconds; "+
+			"`as: text:<layout>` describes texts that begin with the year, such as 2006/01/02 15:04 or 20060102; others do not sort by time, "+
+			"and need a generated column that does", show(first.raw))
+	case !IsMost(first.count, total):
+		return Form{}, false, mixedError(kinds)
+	}
+	return first.asForm(zone), true, nil
+}
+
+// Most returns the form that most of the raw values have, however few these are; ok is false
+// if none has a known one.
+func Most(samples []any, zone *time.Location) (f Form, ok bool) {
+	zone = cmp.Or(zone, time.UTC)
+	kinds, _ := kindsOf(samples, zone)
+	kinds = slices.DeleteFunc(kinds, func(k sample) bool { return k.shape == shape{} })
+	if len(kinds) == 0 {
+		return Form{}, false
+	}
+	return kinds[0].asForm(zone), true
+}
+
+// IsMost reports whether n of all are enough for a column to have their form: three
+// quarters.
+func IsMost(n, all int) bool { return n*4 >= all*3 }
+
+// kindsOf returns the samples by their shapes, those of the most frequent first, and how
+// many there are in all.
+func kindsOf(samples []any, zone *time.Location) (kinds []sample, total int) {
+	at := make(map[shape]int)
 	for _, raw := range samples {
 		if raw == nil || IsZero(raw) {
 			continue
 		}
-		s := sampleOf(raw)
-		i := slices.IndexFunc(kinds, func(k sample) bool { return k.shape == s.shape })
-		if i < 0 {
+		total++
+		s := sampleOf(raw, zone)
+		i, ok := at[s.shape]
+		if !ok {
+			at[s.shape] = len(kinds)
 			kinds = append(kinds, s)
 			continue
 		}
-		k := &kinds[i]
-		k.real, k.part, k.widths = k.real || s.real, k.part || s.part, k.widths|s.widths
+		kinds[i].add(s)
 	}
-	switch {
-	case len(kinds) == 0:
-		return Form{}, false, nil
-	case len(kinds) > 1:
-		return Form{}, false, mixedError(kinds)
-	case kinds[0].shape == shape{}:
-		return Form{}, false, fmt.Errorf("%s is no time in a known form: numbers are taken for times of the years 1990 to 2100, in seconds, milliseconds or microseconds; "+
-			"`as: text:<layout>` describes texts that begin with the year, such as 2006/01/02 15:04 or 20060102; others do not sort by time, "+
-			"and need a generated column that does", show(kinds[0].raw))
-	}
-	return kinds[0].asForm(cmp.Or(zone, time.UTC)), true, nil
+	slices.SortStableFunc(kinds, func(a, b sample) int { return cmp.Compare(b.count, a.count) })
+	return kinds, total
 }
 
-func sampleOf(raw any) sample {
-	s := sample{raw: raw, widths: 1}
+func sampleOf(raw any, zone *time.Location) sample {
+	s := sample{raw: raw, widths: 1, count: 1}
 	switch v := raw.(type) {
 	case int64:
 		s.shape.form = numberForm(float64(v))
 	case float64:
 		s.shape.form, s.real, s.part = numberForm(v), true, v != math.Trunc(v)
 	case []byte:
-		return sampleOf(string(v))
+		return sampleOf(string(v), zone)
 	case string:
-		s.look(v)
+		s.look(v, zone)
 	}
 	return s
 }
@@ -132,8 +194,9 @@ func numberForm(v float64) string {
 	return ""
 }
 
-// look sets what a text shows.
-func (s *sample) look(v string) {
+// look sets what a text shows. One without a zone is in the column's, which is a fixed
+// distance from UTC or not.
+func (s *sample) look(v string, zone *time.Location) {
 	for _, head := range heads {
 		wall, rest, ok := cutHead(v, head)
 		if !ok || head == compact && (wall.Year() < 1990 || wall.Year() > 2100) {
@@ -147,11 +210,41 @@ func (s *sample) look(v string) {
 		if rest != "" && !zoned {
 			continue
 		}
+		if rest == "" {
+			offset, zoned = fixed(zone)
+		}
 		s.shape = shape{head, true, zoned, offset}
+		if strings.Contains(head, ":") {
+			s.shape.form = dated
+		}
 		s.widths = 1 << digits
-		s.suffix, _, _ = strings.Cut(rest, " m=")
+		suffix, _, _ := strings.Cut(rest, " m=")
+		s.heads = map[string]int{head: 1}
+		s.zones = map[string]int{suffix: 1}
 		return
 	}
+}
+
+// fixed returns how far east of UTC the clock of the zone is, in seconds, and whether that
+// has been the same since 1990.
+func fixed(zone *time.Location) (offset int, ok bool) {
+	t := First.In(zone)
+	_, offset = t.Zone()
+	_, end := t.ZoneBounds()
+	return offset, end.IsZero()
+}
+
+// headOf returns the head that a text of a loose form must have, one of the first four.
+func headOf(text string) string {
+	const day, minute = len("2006-01-02"), len("2006-01-02 15:04")
+	i := 2
+	if len(text) > minute && text[minute] == ':' {
+		i = 0
+	}
+	if len(text) > day && text[day] == 'T' {
+		i++
+	}
+	return heads[i]
 }
 
 // asForm returns the form of samples of a known shape.
@@ -169,14 +262,17 @@ func (s sample) asForm(zone *time.Location) Form {
 	} else if c := named[s.shape.form]; c != nil {
 		return Form{c}
 	}
-	c := Calendar{Head: s.shape.form, class: class, Suffix: s.suffix, Zone: zone}
-	if s.shape.zoned {
+	c := Calendar{Head: cmp.Or(most(s.heads), s.shape.form), class: class, Suffix: most(s.zones), Zone: zone, loose: s.shape.form == dated}
+	if offset, ok := fixed(zone); s.shape.text && ok {
+		c.bare = offset == s.shape.offset
+	}
+	if c.Suffix != "" {
 		c.Zone = time.FixedZone("", s.shape.offset)
 	}
-	if most := bits.Len(s.widths) - 1; most > 0 {
-		c.Fraction = "." + strings.Repeat("0", most)
+	if widest := bits.Len(s.widths) - 1; widest > 0 {
+		c.Fraction = "." + strings.Repeat("0", widest)
 		c.sparse = s.widths&1 != 0
-		if s.widths&^1 != 1<<most {
+		if s.widths&^1 != 1<<widest {
 			c.Fraction = ".999999"
 		}
 	}
@@ -332,7 +428,7 @@ func mixedError(kinds []sample) error {
 	offsets := true
 	for i, k := range kinds {
 		shown[i] = show(k.raw)
-		offsets = offsets && k.shape.zoned && k.shape.form == kinds[0].shape.form
+		offsets = offsets && k.shape.zoned && k.shape.form == kinds[0].shape.form && most(k.zones) != ""
 	}
 	last := len(shown) - 1
 	list := strings.Join(shown[:last], ", ") + " and " + shown[last]

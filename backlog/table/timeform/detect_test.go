@@ -42,6 +42,14 @@ func TestDetect(t *testing.T) {
 		{[]any{int64(firstUnix * 1000000), int64(endUnix*1000000 - 1)}, "unix_us"},
 		{[]any{2461041.5, int64(2461042)}, "julian"},
 		{[]any{2447892.5, 2488434.4}, "julian"},
+		// Three quarters decide.
+		{[]any{"2026-01-01 12:00:00", int64(1767225600000), "2026-01-01 12:00:01", "2026-01-01 12:00:02"}, "text 2026-01-02 15:04:05 (no zone, read as Asia/Kolkata)"},
+		{[]any{"soon", int64(1767225600), int64(1767225601), int64(1767225602)}, "unix_s"},
+		{[]any{"20260101120000", "2026-01-01 12:00", "2026-01-01 13:00", "2026-01-01 14:00"}, "text 2026-01-02 15:04 (no zone, read as Asia/Kolkata)"},
+		// What most of them look like is written.
+		{[]any{"2026-01-01 12:00:00", "2026-01-01T12:00:00.5", "2026-01-01T12:00:00+05:30", "2026-01-01T12:00"}, "text 2026-01-02T15:04:05[.0] (no zone, read as Asia/Kolkata)"},
+		{[]any{"2026-01-01 12:00:00", "2026-01-01T12:00:00+05:30", "2026-01-01T12:00:01+05:30"}, "text 2026-01-02T15:04:05+05:30"},
+		{[]any{"2026-01-01 12:00:00Z", "2026-01-01T12:00:00+00:00", "2026-01-01T12:00:01Z"}, "text 2026-01-02T15:04:05Z"},
 	} {
 		f, ok, err := Detect(c.samples, zoneOf(t, "Asia/Kolkata"))
 		switch {
@@ -63,9 +71,11 @@ func TestDetectError(t *testing.T) {
 		samples []any
 		want    string
 	}{
-		{[]any{"2026-01-01T12:00:00Z", "2026-01-01 12:00:00"}, "mixed: 2026-01-01T12:00:00Z and 2026-01-01 12:00:00"},
-		{[]any{"2026-01-01 12:00:00", "2026-01-01 12:00:00Z"}, "mixed: 2026-01-01 12:00:00 and 2026-01-01 12:00:00Z"},
-		{[]any{"2026-01-01 12:00:00", "2026-01-01", "2026-01-01 13:00"}, "mixed: 2026-01-01 12:00:00, 2026-01-01 and 2026-01-01 13:00"},
+		{[]any{"2026-01-01T12:00:00+05:30", "2026-01-01 12:00:00"}, "mixed: 2026-01-01T12:00:00+05:30 and 2026-01-01 12:00:00"},
+		{[]any{"2026-01-01 12:00:00", "20260101120000"}, "mixed: 2026-01-01 12:00:00 and \"20260101120000\""},
+		{[]any{"2026-01-01 12:00:00", "2026-01-01", "2026-01-01 13:00"}, "mixed: 2026-01-01 12:00:00 and 2026-01-01"},
+		{[]any{"2026-01-01 12:00:00", "2026-01-01 13:00:00", "soon"}, "mixed: 2026-01-01 12:00:00 and \"soon\""},
+		{[]any{"soon", int64(1767225600)}, "mixed: \"soon\" and 1767225600"},
 		{[]any{"2026-01-01T12:00:00+01:00", "2026-07-01T12:00:00+02:00"}, "mixed zones: 2026-01-01T12:00:00+01:00 and " +
 			"2026-07-01T12:00:00+02:00: the order of such texts is not the order of time"},
 		{[]any{int64(1767225600), int64(1767225600000)}, "mixed: 1767225600 and 1767225600000"},
@@ -165,6 +175,23 @@ func TestSettingError(t *testing.T) {
 	}
 }
 
+// TestMost: of values without a common form, that of the most can be read.
+func TestMost(t *testing.T) {
+	for _, c := range []struct {
+		samples []any
+		want    string // empty: none has a known form
+	}{
+		{[]any{"soon", "later", int64(1767225600), "2026-01-01", "2026-01-02"}, "text 2026-01-02 (no zone, read as UTC)"},
+		{[]any{"soon", nil, ""}, ""},
+		{nil, ""},
+	} {
+		f, ok := Most(c.samples, nil)
+		if ok != (c.want != "") || ok && f.String() != c.want {
+			t.Errorf("%v: got %v, want %q", c.samples, ok, c.want)
+		}
+	}
+}
+
 // What detection accepts, the form must be able to read, and to write in a way
 // that it reads and detects.
 func FuzzDetect(f *testing.F) {
@@ -190,8 +217,8 @@ func FuzzDetect(f *testing.F) {
 				if err != nil {
 					t.Fatalf("%v detected, but %v", form, err)
 				}
-				if compare(raw, form.Lower(at)) < 0 || compare(raw, form.Beyond(at)) >= 0 {
-					t.Fatalf("%v: %#v is not within %#v and %#v", form, raw, form.Lower(at), form.Beyond(at))
+				if since, until := form.Since(at), form.Until(at); isBelow(raw, since) || !isBelow(raw, until) {
+					t.Fatalf("%v: %#v is not within %#v and %#v", form, raw, since, until)
 				}
 				written := form.Write(at)
 				if _, err := form.Parse(written); err != nil {

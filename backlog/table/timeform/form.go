@@ -21,7 +21,8 @@ import (
 type Form struct{ codec }
 
 // Parse returns the time, in UTC, that the raw value stands for. An error
-// names the value and the form.
+// names the value and the form. A number is no time before 1990 or after the year
+// 9999: it counts other units.
 func (f Form) Parse(raw any) (time.Time, error) {
 	if b, ok := raw.([]byte); ok {
 		raw = string(b)
@@ -30,11 +31,13 @@ func (f Form) Parse(raw any) (time.Time, error) {
 	if !ok {
 		return time.Time{}, fmt.Errorf("%s is not %s", show(raw), f)
 	}
+	if f.Numeric() && (t.Before(First) || t.After(never)) {
+		return time.Time{}, fmt.Errorf("%s read as %v lies in the year %d: is that how it is to be read?", show(raw), f, t.Year())
+	}
 	return t, nil
 }
 
-// Beyond returns a bound above every value for t or earlier. Values for up to two seconds
-// after t may be below it, too: the bound spares reading the others, Parse decides.
+// Beyond is the bound of [Form.Until] for values that are written in one way.
 func (f Form) Beyond(t time.Time) any { return f.Exact(t.Truncate(time.Second).Add(time.Second)) }
 
 // Coarse reports whether one second looks like the next.
@@ -241,6 +244,8 @@ type Calendar struct {
 
 	class  Class
 	sparse bool // a fraction of zero is not written at all
+	loose  bool // date and time of day may be divided by a space or a T, and seconds be left out
+	bare   bool // texts with the zone and without one are in the same
 }
 
 // Server returns the form of a column whose type tells it.
@@ -266,8 +271,24 @@ func (c Calendar) String() string {
 	return s + c.Suffix
 }
 
-// never is after all others: a mail that expires then never does.
-var never = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+// never is after all others: a mail that expires then never does. before is before all
+// others, and is a time nevertheless.
+var (
+	never  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	before = time.Time{}.Add(time.Second)
+)
+
+// Past is what a column that can be compared with it holds for the time before all others.
+const Past = "-infinity"
+
+// HasPast reports whether the column may hold [Past].
+func (f Form) HasPast() bool {
+	c, ok := f.codec.(Calendar)
+	return ok && c.Compared
+}
+
+// IsNever reports whether the time is what stands for infinity, or cannot be told from it.
+func IsNever(t time.Time) bool { return !t.Before(never) }
 
 // micros is the fraction at the precision that servers have.
 const micros = ".000000"
@@ -292,24 +313,33 @@ func (c Calendar) read(raw any) (time.Time, bool) {
 	switch {
 	case c.Compared && raw == "infinity":
 		return never, true
-	case c.Compared && raw == "-infinity":
-		return time.Time{}, true
+	case c.Compared && raw == Past:
+		return before, true
 	}
-	wall, rest, ok := cutHead(c.text(raw), c.Head)
+	text := c.text(raw)
+	if c.loose {
+		c.Head = headOf(text)
+	}
+	wall, rest, ok := cutHead(text, c.Head)
 	if rest != "" && c.fractional() {
 		var frac time.Duration
 		frac, _, rest = cutFraction(rest)
 		wall = wall.Add(frac)
 	}
-	if ok && rest != c.Suffix {
-		_, want := wall.In(c.Zone).Zone()
-		offset, zoned := offsetOf(rest)
-		ok = zoned && c.Suffix != "" && offset == want
-	}
-	if !ok {
+	if !ok || rest != c.Suffix && !c.isZone(rest, wall) {
 		return time.Time{}, false
 	}
 	return wallEnd(wall, c.Zone), true
+}
+
+// isZone reports whether a text may end so, which says the column's own zone in another way.
+func (c Calendar) isZone(rest string, wall time.Time) bool {
+	if rest == "" {
+		return c.bare
+	}
+	_, want := wall.In(c.Zone).Zone()
+	offset, zoned := offsetOf(rest)
+	return zoned && (c.bare || c.Suffix != "") && offset == want
 }
 
 // text returns the raw value as text, "" if it is of no class for the form. A

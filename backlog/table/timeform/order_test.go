@@ -37,6 +37,14 @@ func compare(a, b any) int {
 	return strings.Compare(a.(string), b.(string))
 }
 
+// isBelow compares as the statements of package table do.
+func isBelow(raw any, c Cut) bool {
+	if c.Gap == nil {
+		return compare(raw, c.Low) < 0
+	}
+	return compare(raw, c.High) < 0 && (compare(raw, c.Low) < 0 || compare(raw, c.Gap) >= 0)
+}
+
 // columns are columns: what shows their form, and what programs write to
 // them for a time, as precisely as they like and in one of several ways.
 var columns = []struct {
@@ -44,41 +52,49 @@ var columns = []struct {
 	samples []any
 	step    time.Duration // of the form, if it is coarser than a second
 	render  func(t *rapid.T, u time.Time) any
+	utc     bool // it says nothing in another zone
 }{
 	{"text", []any{"2026-01-01 12:00:00"}, 0, func(t *rapid.T, u time.Time) any {
 		return u.Format("2006-01-02 15:04:05") + drawFraction(t, u)
-	}},
+	}, false},
 	{"text in UTC", []any{"2026-01-01T12:00:00Z", "2026-01-01T12:00:00.5+00:00"}, 0, func(t *rapid.T, u time.Time) any {
 		return u.UTC().Format("2006-01-02T15:04:05") + drawFraction(t, u) + rapid.SampledFrom([]string{
 			"Z", "+00:00", "+0000", "+00", "-00:00", " +00:00", " UTC", " +0000 UTC", " +0000 UTC m=-0.1"}).Draw(t, "suffix")
-	}},
+	}, false},
 	{"text with an offset", []any{"2026-01-01T12:00:00.000-03:30"}, 0, func(t *rapid.T, u time.Time) any {
 		return u.In(time.FixedZone("", -12600)).Format("2006-01-02T15:04:05") + drawFraction(t, u) +
 			rapid.SampledFrom([]string{"-03:30", "-0330", " -0330 NST"}).Draw(t, "suffix")
-	}},
-	{"minutes", []any{"2026-01-01 12:00"}, time.Minute, func(_ *rapid.T, u time.Time) any { return u.Format("2006-01-02 15:04") }},
+	}, false},
+	{"text in many ways", []any{"2026-01-01T12:00:00Z", "2026-01-01 12:00:00"}, 0, func(t *rapid.T, u time.Time) any {
+		suffix := rapid.SampledFrom([]string{"", "Z", "+00:00", " UTC"}).Draw(t, "suffix")
+		divided := rapid.SampledFrom([]string{" ", "T"}).Draw(t, "divided by")
+		if u.UTC().Second() == 0 && u.Nanosecond() == 0 && suffix != "Z" {
+			return u.UTC().Format("2006-01-02"+divided+"15:04") + suffix
+		}
+		return u.UTC().Format("2006-01-02"+divided+"15:04:05") + drawFraction(t, u) + suffix
+	}, true}, {"minutes", []any{"2026-01-01 12:00"}, time.Minute, func(_ *rapid.T, u time.Time) any { return u.Format("2006-01-02 15:04") }, false},
 	{"minutes in UTC", []any{"2026-01-01T12:00Z"}, time.Minute, func(t *rapid.T, u time.Time) any {
 		return u.UTC().Format("2006-01-02T15:04") + rapid.SampledFrom([]string{"Z", "+00:00"}).Draw(t, "suffix")
-	}},
-	{"days", []any{"2026-01-01"}, 24 * time.Hour, func(_ *rapid.T, u time.Time) any { return u.Format("2006-01-02") }},
-	{"digits", []any{"20260101120000"}, 0, func(t *rapid.T, u time.Time) any { return u.Format(compact) + drawFraction(t, u) }},
+	}, false},
+	{"days", []any{"2026-01-01"}, 24 * time.Hour, func(_ *rapid.T, u time.Time) any { return u.Format("2006-01-02") }, false},
+	{"digits", []any{"20260101120000"}, 0, func(t *rapid.T, u time.Time) any { return u.Format(compact) + drawFraction(t, u) }, false},
 	{"digits as integer", []any{int64(20260101120000)}, 0, func(_ *rapid.T, u time.Time) any {
 		n, _ := strconv.ParseInt(u.Format(compact), 10, 64)
 		return n
-	}},
+	}, false},
 	{"seconds", []any{int64(1767225600)}, 0, func(t *rapid.T, u time.Time) any {
 		if rapid.Bool().Draw(t, "whole") {
 			return u.Unix()
 		}
 		return float64(u.UnixNano()) / 1e9
-	}},
-	{"seconds as real", []any{1767225600.5}, 0, func(_ *rapid.T, u time.Time) any { return float64(u.UnixNano()) / 1e9 }},
-	{"milliseconds", []any{int64(1767225600000)}, 0, func(_ *rapid.T, u time.Time) any { return u.UnixMilli() }},
-	{"milliseconds as real", []any{1767225600000.5}, 0, func(_ *rapid.T, u time.Time) any { return float64(u.UnixNano()) / 1e6 }},
-	{"microseconds", []any{int64(1767225600000000)}, 0, func(_ *rapid.T, u time.Time) any { return u.UnixMicro() }},
+	}, false},
+	{"seconds as real", []any{1767225600.5}, 0, func(_ *rapid.T, u time.Time) any { return float64(u.UnixNano()) / 1e9 }, false},
+	{"milliseconds", []any{int64(1767225600000)}, 0, func(_ *rapid.T, u time.Time) any { return u.UnixMilli() }, false},
+	{"milliseconds as real", []any{1767225600000.5}, 0, func(_ *rapid.T, u time.Time) any { return float64(u.UnixNano()) / 1e6 }, false},
+	{"microseconds", []any{int64(1767225600000000)}, 0, func(_ *rapid.T, u time.Time) any { return u.UnixMicro() }, false},
 	{"julian", []any{2461041.5}, 0, func(_ *rapid.T, u time.Time) any {
 		return 2440587.5 + float64(u.UnixNano())/864e11 // not SQLite's own way
-	}},
+	}, false},
 }
 
 // drawFraction returns the fraction of u, cut to some width.
@@ -111,6 +127,9 @@ func draw(t *rapid.T, zone *time.Location) (at, other time.Time) {
 func TestBounds(t *testing.T) {
 	for _, column := range columns {
 		for _, name := range zoneNames {
+			if column.utc && name != "UTC" {
+				continue
+			}
 			t.Run(column.name+"/"+name, func(t *testing.T) {
 				zone := zoneOf(t, name)
 				f := detected(t, name, column.samples...)
@@ -132,8 +151,8 @@ func checkBounds(t *rapid.T, f Form, at time.Time, raw any, step time.Duration, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	lower, beyond := f.Lower(at), f.Beyond(at)
-	above, below := compare(raw, lower) >= 0, compare(raw, beyond) < 0
+	lower, beyond := f.Since(at), f.Until(at)
+	above, below := !isBelow(raw, lower), isBelow(raw, beyond)
 	if !stands.Before(at) && !above {
 		t.Errorf("%#v stands for %v, but is below lower(%v) = %#v", raw, stands, at, lower)
 	}
@@ -144,10 +163,14 @@ func checkBounds(t *rapid.T, f Form, at time.Time, raw any, step time.Duration, 
 	if _, future := at.Add(48 * time.Hour).In(zone).Zone(); past != future {
 		return // the clock may be set back
 	}
-	if above && at.Sub(stands) >= time.Second {
+	early, late := time.Second, max(2*time.Second, step)
+	if step == time.Minute {
+		early = step
+	}
+	if above && at.Sub(stands) >= early {
 		t.Errorf("lower(%v) = %#v admits %#v, which stands for %v", at, lower, raw, stands)
 	}
-	if below && stands.Sub(at) > max(2*time.Second, step) {
+	if below && stands.Sub(at) > late {
 		t.Errorf("beyond(%v) = %#v admits %#v, which stands for %v", at, beyond, raw, stands)
 	}
 }
@@ -155,8 +178,8 @@ func checkBounds(t *rapid.T, f Form, at time.Time, raw any, step time.Duration, 
 // checkMeant checks the lower bound for the time that was written, which is
 // not the one that is read where the reading is ambiguous.
 func checkMeant(t *rapid.T, f Form, at, u time.Time, raw any) {
-	if s := u.Truncate(time.Second); !s.Before(at) && compare(raw, f.Lower(at)) < 0 {
-		t.Errorf("%#v is of %v, but below lower(%v) = %#v", raw, u, at, f.Lower(at))
+	if s := u.Truncate(time.Second); !s.Before(at) && isBelow(raw, f.Since(at)) {
+		t.Errorf("%#v is of %v, but below lower(%v) = %#v", raw, u, at, f.Since(at))
 	}
 }
 
@@ -196,7 +219,7 @@ func TestWrite(t *testing.T) {
 				if again := got.After(want) && wallAt(got, zone).Equal(wallAt(want, zone)); !got.Equal(want) && !again {
 					t.Errorf("%v: wrote %#v for %v, read as %v", f, raw, u, got)
 				}
-				if exact := f.Exact(at); (compare(raw, exact) >= 0) == got.Before(at) {
+				if exact := f.Split(at); isBelow(raw, exact) != got.Before(at) {
 					t.Errorf("%v: exact(%v) = %#v, and %#v stands for %v", f, at, exact, raw, got)
 				}
 			})
