@@ -234,6 +234,14 @@ func (e *Engine) release(r *Record) {
 	}
 }
 
+// hash tells records apart. A queue gives each of its own once, also two with one key.
+func (e *Engine) hash(r *Record) uint64 {
+	if e.queue != nil && r.Origin != 0 {
+		return NewKey(int64(r.Origin)).Hash()
+	}
+	return r.Key.Hash()
+}
+
 func (e *Engine) emit(ev Event) { tell(e.Observe, e.Now, ev) }
 
 // InFlight returns how many handler calls are under way.

@@ -40,6 +40,10 @@ type Record struct {
 	Inserted time.Time // zero where the column is NULL or a zero date
 	Lane     Lane
 
+	// Identity names the record for receivers, beyond all other records that they are sent;
+	// nil: the table's name and Key do.
+	Identity []string
+
 	// Names and Values are the columns that the handler is given, in the
 	// order of the configuration. Names is shared by all records of a page.
 	// A value is nil, bool, int64, float64, string, []byte or

@@ -308,6 +308,9 @@ func (r *run) account(list []attempt, reasons []error) {
 				r.tried[a.hash] = struct{}{} // it may now be in the other lane
 			}
 			ev.Kind = Conflicted
+		case r.e.queue != nil: // it publishes the outcome later, and gives the message to no handler
+			r.report.Refused++
+			ev.Kind = Refused
 		default:
 			r.report.Refused++
 			r.e.trials.taken.Store(0)

@@ -141,7 +141,7 @@ func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
 	r, e := w.r, w.r.e
 	var hashes [maxChunk]uint64
 	for i := range list {
-		hashes[i] = list[i].Key.Hash()
+		hashes[i] = e.hash(&list[i])
 	}
 	age := l.page.age
 	if e.queue != nil {

@@ -90,8 +90,12 @@ func onceSource(ctx context.Context, stop func(), g *globals, cfg *config.Config
 		return err
 	}
 	obs := logging.New(a.log)
+	obs.Server = logging.Broker
 	report, err := a.engine(nil, obs.Observe).Pass(ctx, backlog.Pass{Tier: a.source.Queue, MaxAge: anyMessage})
 	stop()
+	if err == nil && report.Refused > 0 {
+		err = fmt.Errorf("outcomes that could not be published: %d; their messages go back to the queue and will be handled again; the log says which and why", report.Refused)
+	}
 	return o.end(g, a.source.Queue, report, obs.Picture.Causes(report.Tier), err)
 }
 

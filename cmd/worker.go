@@ -36,7 +36,7 @@ func runWorker(ctx context.Context, g *globals) error {
 // serve handles messages until ctx is done: those of a source, or the requests to a worker.
 func (a *app) serve(ctx context.Context, g *globals) error {
 	obs := logging.New(a.log)
-	obs.Server = "broker"
+	obs.Server = logging.Broker
 	defer obs.End()
 	e := a.engine(nil, func(ev backlog.Event) {
 		if ev.Kind == backlog.Paused {

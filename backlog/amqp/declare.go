@@ -91,6 +91,12 @@ func (p *session) inspect(ctx context.Context, name string) (q amqp.Queue, missi
 	return q, false, err
 }
 
+// isForbidden reports whether the broker says that the user lacks a right.
+func isForbidden(err error) bool {
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Code == amqp.AccessRefused
+}
+
 func isMissing(err error) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Code == amqp.NotFound
@@ -174,6 +180,11 @@ func (c *Source) Inspect(ctx context.Context) (list []Finding, err error) {
 			}
 		}
 		list = append(list, f)
+	}
+	for _, queue := range []string{c.Queue, c.errorExchange()} {
+		if f := p.limitOf(ctx, queue); f.Problem != "" {
+			list = append(list, f)
+		}
 	}
 	return append(list, Finding{Name: "bindings", Detail: "AMQP does not list them; `backlog init` makes them, and so does a message that no queue takes"}), nil
 }

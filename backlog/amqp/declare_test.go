@@ -100,11 +100,11 @@ func TestReturnedForGood(t *testing.T) {
 	stop, seen := serve(t, c, fails)
 	b.send(amqp.Publishing{})
 	eventually(t, "the log says why", func() bool {
-		return seen.has(backlog.StoreUnavailable, "exchange "+s.Queue+"-backoff, routing key "+s.Queue+": no queue is bound for it")
+		return seen.has(backlog.Refused, "exchange "+s.Queue+"-backoff, routing key "+s.Queue+": no queue is bound for it")
 	})
 	b.check(b.QueueBind(s.Queue+"-backoff-60", "", s.Queue+"-backoff", false, amqp.Table{"backoff": int64(60)}))
 	b.waitReady(s.Queue+"-backoff-60", 1)
-	if r := stop(); r.Failed != 1 || r.Unwritten != 0 {
+	if r := stop(); r.Refused != 1 || r.Unwritten != 0 {
 		t.Errorf("%+v", r)
 	}
 }

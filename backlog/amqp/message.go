@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,7 +11,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -28,16 +28,19 @@ var (
 )
 
 // recordOf returns the message as a record. Its Status goes by the Ruby handler's
-// counting: new, or error where it has failed before.
-func recordOf(d *amqp.Delivery) backlog.Record {
-	id, n := d.MessageId, failures(d.Headers)
-	if id == "" {
-		id = strconv.FormatUint(d.DeliveryTag, 10)
-	}
+// counting: new, or error where it has failed before. Its id is the publisher's, which may
+// be that of another message, too: what receivers are sent has the queue and the identity.
+func (s *Settings) recordOf(d *amqp.Delivery, i identity) backlog.Record {
+	n := failures(d.Headers)
+	id := cmp.Or(d.MessageId, i.String())
 	rec := backlog.Record{
 		Key: backlog.NewKey(id), Status: backlog.RowNew.String(), Inserted: d.Timestamp, Failures: backlog.Failures{Count: n},
-		Names:  columns,
-		Values: []any{id, int64(n) + 1, d.RoutingKey, d.Redelivered, asJSON(properties(d)), asJSON(d.Headers), string(d.Body)},
+		Identity: []string{s.Queue, i.String()},
+		Names:    columns,
+		Values:   []any{id, int64(n) + 1, firstKey(d), d.Redelivered, asJSON(properties(d)), asJSON(d.Headers), string(d.Body)},
+	}
+	if d.MessageId != "" {
+		rec.Identity = []string{s.Queue, d.MessageId, i.String()}
 	}
 	if n > 0 {
 		rec.Status = backlog.RowError.String()
@@ -103,7 +106,7 @@ func failures(headers amqp.Table) int {
 	return 0
 }
 
-// notAgain are the headers that [again] leaves out, beside the names that begin with x-first-death- and x-last-death-.
+// notAgain are the headers that [again] leaves out, as [ofOthers] says.
 var notAgain = []string{"CC", "BCC", "x-death", "x-delivery-count", "x-acquired-count", "backoff", "count"}
 
 // again returns the message as it is published anew: with its properties and headers,
@@ -111,14 +114,22 @@ var notAgain = []string{"CC", "BCC", "x-death", "x-delivery-count", "x-acquired-
 func again(d *amqp.Delivery) amqp.Publishing {
 	headers := make(amqp.Table)
 	maps.Copy(headers, d.Headers)
-	maps.DeleteFunc(headers, func(name string, _ any) bool {
-		return slices.Contains(notAgain, name) || strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
-	})
+	maps.DeleteFunc(headers, func(name string, _ any) bool { return ofOthers(name) && name != retryInfo })
 	return amqp.Publishing{
 		Headers: headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority,
 		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp,
 		Type: d.Type, AppId: d.AppId, Body: d.Body,
 	}
+}
+
+// back returns the message as it is published to come back to its queue. Where it comes
+// back by another routing key it keeps its first one.
+func (s *Settings) back(d *amqp.Delivery) amqp.Publishing {
+	p := again(d)
+	if key := firstKey(d); s.backKey(key) != key {
+		p.Headers[keptKey] = key
+	}
+	return p
 }
 
 // A failure is the form in which the Ruby handler writes to the error queue.

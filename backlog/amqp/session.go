@@ -36,14 +36,16 @@ type session struct {
 	conns   []*amqp.Connection
 	sockets []net.Conn
 	publish *amqp.Channel // in confirm mode; not changed while there are senders
-	consume *amqp.Channel
+	consume *amqp.Channel // nil where it only publishes
 	returns <-chan amqp.Return
 	major   int             // of the broker's version
 	ctx     context.Context // done: the session is over
 	cancel  context.CancelFunc
 	gone    chan struct{} // closed: and its connections are
 	ready   atomic.Bool   // it is made ready to be used
-	late    func()        // is called when a confirm does not come; nil: nobody is
+	gentle  atomic.Bool   // the loss of the channel to publish on does not end it
+	late    func()        // is called when a confirm does not come
+	taken   atomic.Int64  // the largest body that the broker has answered for
 
 	mu      sync.Mutex                    // guards conns and sockets
 	reason  error                         // why it is over, once it is
@@ -65,10 +67,15 @@ const (
 // dial opens a session with one of the nodes. An error wraps backlog.ErrUnavailable
 // where it may pass, and shows no password.
 func dial(ctx context.Context, s *Settings) (*session, error) {
+	return dialFor(ctx, s, "publish", "consume")
+}
+
+// dialFor is dial with a connection for each purpose, the first of which is to publish.
+func dialFor(ctx context.Context, s *Settings, purposes ...string) (*session, error) {
 	errs := make([]error, len(s.URL))
 	for _, i := range rand.Perm(len(s.URL)) {
 		var p *session
-		if p, errs[i] = dialNode(ctx, s, s.URL[i]); errs[i] == nil {
+		if p, errs[i] = dialNode(ctx, s, s.URL[i], purposes); errs[i] == nil {
 			return p, nil
 		}
 	}
@@ -162,10 +169,10 @@ func (l *link) close() {
 	}
 }
 
-func dialNode(ctx context.Context, s *Settings, url string) (*session, error) {
-	p := &session{gone: make(chan struct{}), returned: make(map[string]bool)}
+func dialNode(ctx context.Context, s *Settings, url string, purposes []string) (*session, error) {
+	p := &session{gone: make(chan struct{}), returned: make(map[string]bool), late: func() {}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	err := p.within(ctx, func() error { return p.open(s, url) })
+	err := p.within(ctx, func() error { return p.open(s, url, purposes) })
 	if err != nil {
 		p.end(err)
 		p.cut() // also what was opened since its end
@@ -179,8 +186,8 @@ func dialNode(ctx context.Context, s *Settings, url string) (*session, error) {
 	return p, nil
 }
 
-func (p *session) open(s *Settings, url string) error {
-	for _, what := range []string{"publish", "consume"} {
+func (p *session) open(s *Settings, url string, purposes []string) error {
+	for _, what := range purposes {
 		c, err := amqp.DialConfig(url, amqp.Config{
 			Heartbeat:  heartbeat,
 			Properties: amqp.Table{"connection_name": s.Name + " " + what, "product": "backlog"},
@@ -206,10 +213,10 @@ func (p *session) open(s *Settings, url string) error {
 		go p.watchBlocked(c.NotifyBlocked(make(chan amqp.Blocking, 1)))
 	}
 	err := p.openPublish()
-	if err == nil {
+	if err == nil && len(purposes) > 1 {
 		p.consume, err = p.conns[1].Channel()
 	}
-	if err == nil {
+	if err == nil && p.consume != nil {
 		go p.watch(p.consume.NotifyClose(make(chan *amqp.Error, 1)))
 	}
 	return err
@@ -221,9 +228,23 @@ func (p *session) openPublish() (err error) {
 		return err
 	}
 	p.returns = p.publish.NotifyReturn(make(chan amqp.Return, mostReturns))
-	go p.watch(p.publish.NotifyClose(make(chan *amqp.Error, 1)))
+	go p.watchPublish(p.publish.NotifyClose(make(chan *amqp.Error, 1)))
 	return p.publish.Confirm(false)
 }
+
+// watchPublish ends the session when the channel to publish on closes, unless it can be
+// replaced.
+func (p *session) watchPublish(closed <-chan *amqp.Error) {
+	for err := range closed {
+		if !p.replaces() {
+			p.end(err)
+		}
+	}
+}
+
+// replaces reports whether a channel to publish on that was closed is replaced: the broker
+// has refused something that was published on it.
+func (p *session) replaces() bool { return p.gentle.Load() && !p.conns[0].IsClosed() }
 
 // watch ends the session when one of its parts closes that we have not closed.
 func (p *session) watch(closed <-chan *amqp.Error) {
@@ -337,7 +358,7 @@ func worded(err error) error {
 		parts := strings.Split(e.Reason, ": ") // likewise
 		return unavailable(errors.New("the connection was lost: " + parts[len(parts)-1] + noBroker))
 	case e.Code == amqp.AccessRefused:
-		return fmt.Errorf("the user may not do that: %s; `backlog check --sql` prints a source's rights, docs/workers.md a worker's", e.Reason)
+		return backlog.Worded("the user may not do that: "+e.Reason+"; `backlog check --sql` prints a source's rights, docs/workers.md a worker's", e)
 	case e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "larger than"):
 		return fmt.Errorf("%s; the broker needs a larger max_message_size, or a source `error_body: original`", e.Reason)
 	case e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "inequivalent arg"):
@@ -391,6 +412,10 @@ func (m message) name() string {
 // errReturned says that no queue takes a message.
 var errReturned = errors.New("no queue is bound for it")
 
+// errUnknown says that the broker has closed the channel, for this message or another: it may
+// have this one.
+var errUnknown = unavailable(errors.New("the broker has closed the channel before it has confirmed the message"))
+
 // errNacked says that the broker has not taken a message.
 var errNacked = errors.New("the broker has refused it, as by a queue that is full, or whose nodes are down: `rabbitmqctl list_queues name messages policy arguments online` shows why")
 
@@ -401,6 +426,7 @@ var errLate = fmt.Errorf("a message is not confirmed after %v; has a quorum queu
 // others may send, too. It returns an error for each, nil where a queue has it. The other
 // error says that nothing is known: the session is over, as it is when ctx is done
 // meanwhile. Messages with the same name share their fate; two calls at a time have none in common.
+// A channel that the broker closes leaves messages with errUnknown where the session replaces it.
 func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 	defer context.AfterFunc(ctx, p.cut)() // a publish that has begun ends with its socket alone
 	refused := false
@@ -408,16 +434,19 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 	confirms := make([]*amqp.DeferredConfirmation, min(len(list), maxBatch))
 	for from := 0; from < len(list); from += maxBatch {
 		part := list[from:min(from+maxBatch, len(list))]
-		if err := p.publishAll(part, confirms); err != nil {
+		ch, err := p.publishAll(part, confirms)
+		if err != nil {
 			p.end(err)
 			return errs, p.err()
 		}
 		for i := range part {
-			acked, err := p.confirmed(confirms[i])
-			if err != nil {
+			acked, err := p.confirmed(ch, confirms[i])
+			switch {
+			case errors.Is(err, errUnknown):
+				errs[from+i] = err
+			case err != nil:
 				return errs, err
-			}
-			if !acked {
+			case !acked:
 				errs[from+i], refused = errNacked, true
 			}
 		}
@@ -460,15 +489,41 @@ func (p *session) takeReturned(list []message, errs []error) {
 	p.unclear.Store(int64(len(p.returned)))
 }
 
-func (p *session) publishAll(list []message, confirms []*amqp.DeferredConfirmation) (err error) {
+// publishAll publishes the messages and returns the channel. A confirm is nil where the
+// broker has closed the channel before.
+func (p *session) publishAll(list []message, confirms []*amqp.DeferredConfirmation) (ch *amqp.Channel, err error) {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
+	if err := p.replace(); err != nil {
+		return nil, err
+	}
 	p.senders.Add(1)
+	clear(confirms)
 	for i, m := range list {
 		m.DeliveryMode = amqp.Persistent
-		if confirms[i], err = p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing); err != nil {
-			return err
+		confirms[i], err = p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing)
+		if err != nil && errors.Is(err, amqp.ErrClosed) && p.replaces() {
+			return p.publish, nil
 		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p.publish, nil
+}
+
+// replace replaces a channel that the broker has closed, when none waits for its confirms
+// any more. p.publishing must be held.
+func (p *session) replace() error {
+	for p.publish.IsClosed() && p.replaces() {
+		if p.senders.Load() == 0 {
+			clear(p.returned)
+			p.unclear.Store(0)
+			return p.within(p.ctx, p.openPublish)
+		}
+		p.publishing.Unlock() // who waits has its answer, and needs the lock
+		time.Sleep(time.Millisecond)
+		p.publishing.Lock()
 	}
 	return nil
 }
@@ -481,13 +536,20 @@ func (p *session) post(ctx context.Context, m message) (refused, err error) {
 
 // confirmed waits until the broker has answered for a message, and reports whether it has
 // taken it. An error says that nobody knows: the session is over.
-func (p *session) confirmed(c *amqp.DeferredConfirmation) (acked bool, err error) {
+func (p *session) confirmed(ch *amqp.Channel, c *amqp.DeferredConfirmation) (acked bool, err error) {
+	if c == nil {
+		return false, errUnknown
+	}
 	defer time.AfterFunc(answerWithin, p.late).Stop()
 	select {
 	case <-c.Done():
 	case <-p.ctx.Done():
 	}
-	if p.over() || !c.Acked() && p.publish.IsClosed() {
+	closed := !c.Acked() && ch.IsClosed()
+	if closed && !p.over() && p.replaces() {
+		return false, errUnknown
+	}
+	if p.over() || closed {
 		<-p.ctx.Done() // why, is known by then
 		return false, p.err()
 	}

@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -30,31 +29,24 @@ type Source struct {
 	link     link
 	looks    bool // at queues, and neither declares nor consumes
 	stopped  atomic.Bool
-	mu       sync.Mutex           // guards what follows
-	messages <-chan amqp.Delivery // nil with Most, and until resume
-	resume   time.Time            // no messages are taken before
-	held     map[int]*held        // by Record.Origin
+	apart    sync.Mutex    // held while there is a connection for one message
+	calling  sync.Mutex    // held while the channel to consume on is asked for something
+	mu       sync.Mutex    // guards what follows
+	stream   *stream       // nil with Most, and until resume
+	resume   time.Time     // no messages are taken before
+	held     map[int]*held // by Record.Origin
+	ended    map[int]*ended
+	orphans  map[identity][]int // those held whose session is over, until they come again
+	behind   map[int][]*held    // of a worker: requests for a record that is still at work
+	freed    []*held            // likewise, for which nothing is at work any more
+	doubtful map[string]bool    // exchanges that have refused a message
 	last     int
 
 	read func(*held) (backlog.Record, error) // of a worker: makes a record of a request
 }
 
-// A held is a message that is not acknowledged.
-type held struct {
-	amqp.Delivery
-	session *session
-	request request // of a worker
-	done    bool    // acknowledged, while others of its group are not, or by the worker
-}
-
-// releaseAfter is how long a message that was skipped waits before the broker gives it
-// again.
-const releaseAfter = time.Second
-
 // waitFor is how long a page waits for its first message.
 const waitFor = time.Second
-
-var errSessionLost = fmt.Errorf("%w: the connection was lost, and the broker gives the message again", backlog.ErrConflict)
 
 // Up reports whether there is a connection to the broker.
 func (c *Source) Up() bool { return c.link.up() }
@@ -80,49 +72,82 @@ func (c *Source) prepare(ctx context.Context, p *session) error {
 			return err
 		}
 	}
-	c.mu.Lock()
-	c.held, c.messages = make(map[int]*held), nil
-	c.mu.Unlock()
+	p.gentle.Store(c.read == nil)
+	c.expectAgain(p)
 	return errorOf(c.consume(ctx, p))
 }
 
-// consume has messages sent, unless it is too early, and returns them; nil: none come now.
-func (c *Source) consume(ctx context.Context, p *session) (<-chan amqp.Delivery, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.Most > 0 || c.messages != nil || c.stopped.Load() || time.Now().Before(c.resume) {
-		return c.messages, nil
+// A stream is the messages that the broker sends over a session.
+type stream struct {
+	session *session
+	list    chan amqp.Delivery // closed: the consumer has ended
+	tag     string             // of the consumer; Source.calling must be held
+
+	consumers int          // after the first
+	feeds     atomic.Int64 // consumers whose messages come to the list
+}
+
+// fed notes that no more comes of a consumer.
+func (s *stream) fed() {
+	if s.feeds.Add(-1) == 0 {
+		close(s.list)
 	}
-	err := p.within(ctx, func() error {
+}
+
+// consume has messages sent, unless it is too early, and returns them; nil: none come now.
+func (c *Source) consume(ctx context.Context, p *session) (*stream, error) {
+	c.calling.Lock()
+	defer c.calling.Unlock()
+	c.mu.Lock()
+	s, early := c.stream, time.Now().Before(c.resume)
+	c.mu.Unlock()
+	if c.Most > 0 || s != nil || c.stopped.Load() || early {
+		return s, nil
+	}
+	s = &stream{session: p, list: make(chan amqp.Delivery, max(1, c.Prefetch)), tag: consumerTag}
+	list, err := c.subscribe(ctx, p, s.tag)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.stream = s
+	c.mu.Unlock()
+	s.feeds.Add(1)
+	go c.feed(s, list)
+	return s, nil
+}
+
+// subscribe begins a consumer. c.calling must be held.
+func (c *Source) subscribe(ctx context.Context, p *session, tag string) (list <-chan amqp.Delivery, err error) {
+	err = p.within(ctx, func() error {
 		err := p.consume.Qos(max(1, c.Prefetch), 0, false)
 		if err == nil {
-			c.messages, err = p.consume.Consume(c.Queue, consumerTag, false, false, false, false, nil)
-		}
-		if err == nil {
-			c.messages = buffered(c.messages, max(1, c.Prefetch), c.read != nil)
+			list, err = p.consume.Consume(c.Queue, tag, false, false, false, false, nil)
 		}
 		return worded(err)
 	})
-	return c.messages, err
+	return list, err
 }
 
-// consumerTag names the one consumer of a channel.
+// consumerTag names the first consumer of a channel.
 const consumerTag = "backlog"
 
-// buffered passes messages on, so that a page takes all that have come: at most so many
-// are not acknowledged. With stamp they have the time of their arrival.
-func buffered(list <-chan amqp.Delivery, most int, stamp bool) <-chan amqp.Delivery {
-	out := make(chan amqp.Delivery, most)
-	go func() {
-		defer close(out)
-		for d := range list {
-			if stamp {
-				d.Timestamp = time.Now()
-			}
-			out <- d
+// feed passes messages on, so that a page takes all that have come: at most so many
+// are not acknowledged. What is still at work goes no further, and a request has the time
+// of its arrival.
+func (c *Source) feed(s *stream, list <-chan amqp.Delivery) {
+	defer s.fed()
+	for d := range list {
+		if c.read != nil {
+			d.Timestamp = time.Now()
+		} else if c.adopt(s.session, &d) {
+			continue
 		}
-	}()
-	return out
+		select {
+		case s.list <- d:
+		case <-s.session.ctx.Done(): // the broker gives it again
+		}
+	}
 }
 
 // Stop has no more messages sent, and gives back those that no page has taken.
@@ -133,17 +158,22 @@ func (c *Source) Stop() {
 
 // Pause is Stop until then.
 func (c *Source) Pause(until time.Time) {
-	p := c.link.current()
+	c.calling.Lock()
+	defer c.calling.Unlock()
 	c.mu.Lock()
-	list := c.messages
-	c.messages, c.resume = nil, until
+	s, freed := c.stream, c.freed
+	c.stream, c.freed, c.resume = nil, nil, until
 	c.mu.Unlock()
-	if p == nil || list == nil {
+	for _, h := range freed {
+		c.giveBack(h)
+	}
+	if s == nil {
 		return
 	}
-	_ = p.within(context.Background(), func() error { return p.consume.Cancel(consumerTag, false) })
-	for d := range list {
-		_ = d.Nack(false, true)
+	p := s.session
+	_ = p.within(context.Background(), func() error { return p.consume.Cancel(s.tag, false) })
+	for d := range s.list {
+		c.giveBack(&held{Delivery: d, session: p})
 	}
 }
 
@@ -154,6 +184,7 @@ func (c *Source) Open(ctx context.Context) error { return errorOf(c.open(ctx)) }
 // page connects anew.
 func (c *Source) Close() error {
 	c.link.close()
+	c.abandon()
 	return nil
 }
 
@@ -174,182 +205,99 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 	if err == nil {
 		err = p.err()
 	}
-	var list <-chan amqp.Delivery
 	if err == nil {
-		list, err = c.consume(ctx, p)
+		err = c.full(p)
+	}
+	var s *stream
+	if err == nil {
+		s, err = c.consume(ctx, p)
 	}
 	if err != nil {
 		return page, c.link.tell(c.Log, err)
 	}
 	page.More = true
 	for len(page.Records) < q.Limit {
-		d, ok, err := c.next(ctx, p, list, len(page.Records) == 0)
+		h, err := c.next(ctx, p, s, len(page.Records) == 0)
 		if err != nil {
 			return backlog.Page{}, c.link.tell(c.Log, err)
 		}
-		if !ok {
+		if h == nil {
 			page.More = c.Most == 0
 			break
 		}
-		h := &held{Delivery: d, session: p}
-		var rec backlog.Record
-		if c.read == nil {
-			rec = recordOf(&d)
-		} else if rec, err = c.read(h); err != nil {
-			page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: backlog.NewKey(d.MessageId), Err: err})
-			_ = d.Nack(false, false) // where the queue has a place for these, it goes there
+		rec, err := c.record(h)
+		if err != nil {
+			page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: backlog.NewKey(h.MessageId), Err: err})
+			_ = h.Nack(false, false) // where the queue has a place for these, it goes there
 			continue
 		}
-		c.mu.Lock()
-		c.last++
-		c.held[c.last] = h
-		rec.Origin = c.last
-		c.mu.Unlock()
-		page.Records = append(page.Records, rec)
+		if c.hold(h, &rec) {
+			page.Records = append(page.Records, rec)
+		}
 	}
 	return page, nil
 }
 
-// next returns the next message of the list, if there is one; the first is waited for.
-func (c *Source) next(ctx context.Context, p *session, list <-chan amqp.Delivery, first bool) (d amqp.Delivery, ok bool, err error) {
-	if c.Most > 0 {
-		if c.last == c.Most {
-			return d, false, nil
-		}
-		return p.get(context.WithoutCancel(ctx), c.Queue) // what is being handled needs the session
+// record returns the message as a record.
+func (c *Source) record(h *held) (backlog.Record, error) {
+	if c.read != nil {
+		return c.read(h)
 	}
+	i := c.identify(&h.Delivery)
+	h.attempt = i.attempt(h.Headers)
+	return c.recordOf(&h.Delivery, i), nil
+}
+
+// next returns the next message, nil if there is none; the first is waited for.
+func (c *Source) next(ctx context.Context, p *session, s *stream, first bool) (*held, error) {
+	if c.Most > 0 {
+		return c.get(ctx, p)
+	}
+	if h := c.nextFreed(); h != nil {
+		return h, nil
+	}
+	if s == nil {
+		s = new(stream) // of which nothing comes
+	}
+	d, ok := amqp.Delivery{}, false
 	select {
-	case d, ok = <-list:
+	case d, ok = <-s.list:
 	default:
 		if !first {
-			return d, false, nil
+			return nil, nil
 		}
 		select {
-		case d, ok = <-list:
+		case d, ok = <-s.list:
 		case <-time.After(waitFor):
-			return d, false, nil
+			return nil, nil
 		case <-ctx.Done():
-			return d, false, nil
+			return nil, nil
 		}
 	}
 	if ok {
-		return d, true, nil
+		return &held{Delivery: d, session: s.session}, nil
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.messages == list { // neither stopped nor paused
-		err = p.cancelled(c.Queue)
-	}
-	return d, false, err
-}
-
-// take returns the message of the record, unless its session is over.
-func (c *Source) take(r *backlog.Record) (*held, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h := c.held[r.Origin]
-	if h == nil || h.session.over() {
-		return nil, errSessionLost
-	}
-	return h, nil
-}
-
-// Release implements the method that the engine looks for.
-func (c *Source) Release(r *backlog.Record) {
-	h, err := c.take(r)
-	if err != nil {
-		return
-	}
-	c.mu.Lock()
-	delete(c.held, r.Origin)
+	current := c.stream == s
 	c.mu.Unlock()
-	if !h.done {
-		time.AfterFunc(releaseAfter, func() { _ = h.Nack(false, true) }) // else its session ends
+	if current { // neither stopped nor paused
+		return nil, p.cancelled(c.Queue)
 	}
+	return nil, nil
 }
 
-// Settle implements [backlog.Store]. What the broker does not take is tried again.
-func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
-	var list []message
-	var of []int // the settlement of each
-	taken := make([]*held, len(group))
-	for i, s := range group {
-		h, err := c.take(s.Record)
-		if err != nil {
-			left = append(left, backlog.Unsettled{Index: i, Err: err})
-			continue
+// get takes one message more, unless it was the last.
+func (c *Source) get(ctx context.Context, p *session) (*held, error) {
+	for c.last < c.Most {
+		c.calling.Lock()
+		d, ok, err := p.get(context.WithoutCancel(ctx), c.Queue) // what is being handled needs the session
+		c.calling.Unlock()
+		if err != nil || !ok {
+			return nil, err
 		}
-		taken[i] = h
-		if !h.done && s.Target != backlog.RowSuccess {
-			list, of = append(list, c.message(h, s)), append(of, i)
+		if !c.adopt(p, &d) {
+			return &held{Delivery: d, session: p}, nil
 		}
 	}
-	var refused error
-	if len(list) > 0 {
-		errs, err := c.publish(ctx, taken[of[0]].session, list)
-		if err != nil && !taken[of[0]].session.over() {
-			return nil, c.link.tell(c.Log, unavailable(err))
-		}
-		for k, i := range of {
-			if err != nil { // whether the broker has the copies is unknown, and it gives the messages again
-				_ = taken[i].Nack(false, true) // if it is of a newer session
-				left, taken[i] = append(left, backlog.Unsettled{Index: i, Err: errSessionLost}), nil
-			} else if errs[k] != nil {
-				taken[i], refused = nil, fmt.Errorf("exchange %s, routing key %s: %w", list[k].exchange, list[k].key, errs[k])
-			}
-		}
-	}
-	for i, h := range taken {
-		if h == nil || h.done {
-			continue
-		}
-		if err := h.Ack(false); err != nil {
-			left = append(left, backlog.Unsettled{Index: i, Err: errSessionLost})
-		}
-		h.done = true
-	}
-	if refused != nil {
-		return nil, c.link.tell(c.Log, unavailable(refused))
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range group {
-		delete(c.held, group[i].Record.Origin)
-	}
-	return left, nil
-}
-
-// message returns what is published for a failure.
-func (c *Source) message(h *held, s backlog.Settlement) message {
-	if s.Target == backlog.RowDead {
-		return message{c.errorExchange(), h.RoutingKey, c.failed(&h.Delivery, s)}
-	}
-	p := again(&h.Delivery)
-	d := c.delay(min(s.Failures.Count, c.Sneakers.MaxRetries))
-	p.Headers["backoff"], p.Headers["count"] = d, int64(s.Failures.Count)
-	return message{c.backoffExchange(), c.backKey(h.RoutingKey), p}
-}
-
-// publish is send, but what no queue takes is published once more, when its queue has been
-// declared.
-func (c *Source) publish(ctx context.Context, p *session, list []message) (errs []error, err error) {
-	errs, err = p.send(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	declared := false
-	for i, e := range errs {
-		if errors.Is(e, errReturned) {
-			if !declared && c.Declare != "never" {
-				declared = true
-				if err := p.declare(ctx, c.Topology(p.major), c.Declare); err != nil {
-					return nil, err
-				}
-			}
-			if errs[i], err = p.post(ctx, list[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return errs, nil
+	return nil, nil
 }

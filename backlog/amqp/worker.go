@@ -185,7 +185,7 @@ func (w *Worker) Settle(_ context.Context, group []backlog.Settlement) ([]backlo
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range group {
-		delete(w.held, group[i].Record.Origin)
+		w.forget(group[i].Record.Origin)
 	}
 	return nil, nil
 }

@@ -53,6 +53,9 @@ var plain = map[backlog.EventKind]struct {
 	backlog.Panicked:     {slog.LevelError, "panic"},
 }
 
+// Broker is the Server of messages.
+const Broker = "broker"
+
 // An Observer logs the events of engine and loop. Its fields must not be changed after
 // the first event.
 type Observer struct {
@@ -143,7 +146,7 @@ func (o *Observer) log(ev backlog.Event) {
 		}
 		o.of(ev.Tier).conflicts++
 	case backlog.Refused:
-		logRefused(log, ev)
+		o.logRefused(log, ev)
 	case backlog.Unwritten:
 		p := o.of(ev.Tier)
 		if p.unwritten++; p.unwritten == 1 {
@@ -187,8 +190,12 @@ func (o *Observer) log(ev backlog.Event) {
 }
 
 // logRefused names a record whose outcome, or whose death by age, the database does not take.
-func logRefused(log *slog.Logger, ev backlog.Event) {
+func (o *Observer) logRefused(log *slog.Logger, ev backlog.Event) {
 	id := ev.Record.Key.String()
+	if o.Server == Broker {
+		log.Error("the outcome cannot be published for now; the message is held, and this process does not handle it again", "id", id, "outcome", ev.Outcome.String(), "error", ev.Err)
+		return
+	}
 	if ev.Record.Reason == "" {
 		log.Error("the database does not take the outcome; this process does not try the record again", "id", id, "outcome", ev.Outcome.String(), "error", ev.Err)
 		return

@@ -94,10 +94,7 @@ const maxID = 128
 // that is long. An id of a dead record says so, since to be told of its death
 // is not what its handler was told.
 func recordID(source string, r *backlog.Record) string {
-	id := escapeID(source)
-	for i := range r.Key.Len() {
-		id += "/" + idOf(r.Key.Part(i))
-	}
+	id := identityOf(source, r)
 	if f := r.Refresh; f != nil && f.UID != "" {
 		id += "~" + escapeID(f.UID) // the record is to be processed anew, not once
 	}
@@ -107,6 +104,23 @@ func recordID(source string, r *backlog.Record) string {
 	}
 	if r.Reason != "" {
 		id += "~dead"
+	}
+	return id
+}
+
+// identityOf returns what names the record: the source and its key, or what the record
+// says of itself.
+func identityOf(source string, r *backlog.Record) string {
+	if r.Identity != nil {
+		parts := make([]string, len(r.Identity))
+		for i, part := range r.Identity {
+			parts[i] = escapeID(part)
+		}
+		return strings.Join(parts, "/")
+	}
+	id := escapeID(source)
+	for i := range r.Key.Len() {
+		id += "/" + idOf(r.Key.Part(i))
 	}
 	return id
 }

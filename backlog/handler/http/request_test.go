@@ -135,6 +135,18 @@ func TestRecordID(t *testing.T) {
 	}
 }
 
+// A record that names itself is named so, whatever the source and its key are.
+func TestRecordIdentity(t *testing.T) {
+	r := &backlog.Record{Key: backlog.NewKey("m/1"), Identity: []string{"orders/eu", "m/1", "0a1b"}}
+	if got := recordID("messages", r); got != "orders%2Feu/m%2F1/0a1b" {
+		t.Error(got)
+	}
+	r.Reason = backlog.ReasonRetries
+	if got := recordID("messages", r); got != "orders%2Feu/m%2F1/0a1b~dead" {
+		t.Error(got)
+	}
+}
+
 func TestHeaderText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
