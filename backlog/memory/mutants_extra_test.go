@@ -7,6 +7,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/memory"
+	"backlog/backlog/storetest"
 )
 
 // An expirer spoils the expiry.
@@ -78,7 +79,39 @@ type openLock struct{ err error }
 func (l openLock) Check(context.Context) error { return l.err }
 func (l openLock) Unlock() error               { return nil }
 
+// A rehearser spoils the rehearsal of a group.
+type rehearser struct{ *memory.Store }
+
+// Rehearse writes the group.
+func (s rehearser) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	return s.Settle(ctx, group)
+}
+
+// A rash store announces each death, whether the row takes it or not.
+type rash struct{ *memory.Store }
+
+func (s rash) Expire(ctx context.Context, x backlog.Expiry) (int, error) {
+	refused := x.Refused
+	x.Refused = func(r *backlog.Record, why error) {
+		if x.Dies != nil {
+			x.Dies(r)
+		}
+		refused(r, why)
+	}
+	return s.Store.Expire(ctx, x)
+}
+
 var extraMutants = []mutant{
+	{"rehearsal-is-written", "Refused", func(s *memory.Store) backlog.Store { return rehearser{s} }},
+	{"refused-are-announced", "Refused", func(s *memory.Store) backlog.Store { return rash{s} }},
+	{"refused-stop-the-expiry", "Refused", onExpire(func(s *memory.Store, before time.Time, expire func(time.Time) int) int {
+		for _, row := range s.Rows() {
+			if row.Columns["note"] == storetest.Stuck {
+				return 0
+			}
+		}
+		return expire(before)
+	})},
 	{"expires-at-the-edge", "Expire", onExpire(func(_ *memory.Store, before time.Time, expire func(time.Time) int) int {
 		return expire(before.Add(1))
 	})},

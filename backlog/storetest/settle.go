@@ -287,6 +287,62 @@ func testExpireStopped(f *fixture) {
 	f.expire(now.Add(day), false)
 }
 
+// testRefused has stuck rows among others, at the beginning and the end of groups too. Each
+// of them is refused what it does not take, and no other row with it: by outcomes, by the
+// rehearsal of them, which writes nothing, and by an expiry.
+func testRefused(f *fixture) {
+	f.insert(numbered(backlog.MaxGroup+100, func(i int) Row {
+		r := f.row(i, Fresh, time.Duration(i+1)*time.Minute)
+		if i%2 == 1 {
+			r.Status = Failed
+		}
+		if i < 2 || i%97 == 0 || i > backlog.MaxGroup+97 {
+			r.Columns["note"] = Stuck
+		}
+		return r
+	})...)
+	records := f.pending()
+	group := numbered(len(records), func(i int) backlog.Settlement {
+		return f.settlement(&records[i], outcomes[i%len(outcomes)], soon)
+	})
+	for part := range slices.Chunk(group[:len(group)/2], 100) {
+		f.rehearse(part)
+		f.same("a rehearsal")
+		f.writeRefused("Settle", part, func(s backlog.Store) ([]backlog.Unsettled, error) { return s.Settle(f.Context(), part) })
+		f.same("a group with refused rows")
+	}
+	f.expire(now, false)
+	f.expire(now, true)
+}
+
+// A rehearser is a store with the method that [backlog.Store] names.
+type rehearser interface {
+	Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error)
+}
+
+// rehearse rehearses one group, if the store can.
+func (f *fixture) rehearse(group []backlog.Settlement) {
+	f.Helper()
+	if _, ok := f.h.Store().(rehearser); ok {
+		f.writeRefused("Rehearse", group, func(s backlog.Store) ([]backlog.Unsettled, error) {
+			return s.(rehearser).Rehearse(f.Context(), group)
+		})
+	}
+}
+
+// writeRefused checks that the store and memory leave the same of a group, for the same kind
+// of reason.
+func (f *fixture) writeRefused(what string, group []backlog.Settlement, call func(backlog.Store) ([]backlog.Unsettled, error)) {
+	f.Helper()
+	alike(f, fmt.Sprintf("%s of %d outcomes, some refused", what, len(group)), call, func(list []backlog.Unsettled) (texts []string) {
+		for _, u := range list {
+			texts = append(texts, fmt.Sprintf("%03d, a conflict: %t", u.Index, errors.Is(u.Err, backlog.ErrConflict)))
+		}
+		slices.Sort(texts)
+		return texts
+	})
+}
+
 // wantCounts counts the rows at the suite's present.
 func (f *fixture) wantCounts(edges ...time.Duration) {
 	f.Helper()

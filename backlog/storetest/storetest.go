@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -29,6 +30,10 @@ type Table struct {
 	// count is above 0 has failed.
 	Policy *backlog.Policy
 
+	// Refuses has the table take the statuses Success and Dead of no row whose note is
+	// Stuck, as by a CHECK.
+	Refuses bool
+
 	// Refresh maps the columns of the refresh policy, and the store is a
 	// backlog.Beginner. The suite sets the statuses, which show what is so.
 	Refresh bool
@@ -46,7 +51,20 @@ func (t Table) Options() memory.Options {
 	if t.Dead {
 		o.Dead = Dead
 	}
+	if t.Refuses {
+		o.Refuses = refuseStuck
+	}
 	return o
+}
+
+// Stuck is the note of rows that a table with Refuses refuses.
+const Stuck = "stuck"
+
+func refuseStuck(r Row) error {
+	if r.Columns["note"] == Stuck && (r.Status == Success || r.Status == Dead) {
+		return errors.New("CHECK constraint failed")
+	}
+	return nil
 }
 
 // Keys are the kinds of a table's key.
@@ -212,6 +230,7 @@ func allCases() (list []testCase) {
 		testCase{name: "Concurrency", table: Table{Notes: true}, run: testConcurrency},
 		testCase{name: "ExpireWithoutDead", run: testExpire},
 		testCase{name: "ExpireStopped", table: Table{Dead: true}, run: testExpireStopped},
+		testCase{name: "Refused", table: Table{Dead: true, Notes: true, Refuses: true}, run: testRefused},
 		testCase{name: "Lock", run: testLock},
 		testCase{name: "RefreshBeginTwice", table: refreshTable, run: testBeginTwice},
 		testCase{name: fmt.Sprintf("RefreshGroupOf%d", backlog.MaxGroup), table: refreshTable, run: attemptsOf(slices.Repeat([]attempt{failure}, backlog.MaxGroup))},

@@ -137,15 +137,20 @@ type harness struct {
 }
 
 // shared returns what makes the harnesses of a suite: its cases share a table for
-// each kind of key, which is emptied before each.
+// each kind of key, which is emptied before each, and one that refuses rows.
 func shared(t *testing.T, create func(t *testing.T, want storetest.Table) *harness) func(*testing.T, storetest.Table) storetest.Harness {
-	made := make(map[storetest.Keys]*harness)
+	type kind struct {
+		keys    storetest.Keys
+		refuses bool
+	}
+	made := make(map[kind]*harness)
 	return func(c *testing.T, want storetest.Table) storetest.Harness {
 		c.Helper()
-		h := made[want.Keys]
+		kind := kind{want.Keys, want.Refuses}
+		h := made[kind]
 		if h == nil {
 			h = create(t, want)
-			made[want.Keys] = h
+			made[kind] = h
 			if h.pool == nil && h.connect == nil && h.d.user == nil {
 				var err error
 				if h.db, err = h.openURL(t); err != nil {
@@ -181,6 +186,9 @@ func newHarness(t *testing.T, d testDatabase, form timeForm, want storetest.Tabl
 	if want.Keys == storetest.CompositeKeys {
 		h.keys = append(h.keys, "part")
 		end = `, PRIMARY KEY (part, "the key")`
+	}
+	if want.Refuses {
+		end += fmt.Sprintf(", CHECK (note IS NULL OR note <> '%s' OR status NOT IN ('%s', '%s'))", storetest.Stuck, storetest.Success, storetest.Dead)
 	}
 	h.exec(`CREATE TABLE "my table" (` + key + `, status ` + d.textKey + `, inserted ` + form.decl + `, eligible ` + form.decl + `, expires ` + form.decl + `,
 		amount INTEGER, note ` + d.textKey + `, payload ` + d.blob + `, attempts INTEGER, last_error VARCHAR(200),
