@@ -51,6 +51,7 @@ type Record struct {
 	Names  []string
 	Values []any
 
+	Attempts int      // that the row counts, where the store has a column for them; -1: it has none, or no number
 	Failures Failures // what the row remembers, where a policy keeps something there
 	Refresh  *Refresh // likewise, under the refresh policy; nil under others
 
@@ -66,6 +67,7 @@ type Record struct {
 
 	Cursor Cursor // the record's place in its lane
 	Origin int    // the store's own: which of its conditions the row met
+	Exact  bool   // its outcome may have been written before: it counts only where Attempts and Failures.Count are as they were read, too
 	Unsure bool   // the store's own: a commit broke, and nobody knows whether it has written the outcome
 }
 

@@ -129,6 +129,9 @@ var errAtWork = fmt.Errorf("%w: another attempt of the record is under way", Err
 func (e *Engine) endLate(ctx context.Context, records []Record, answers []Answer) ([]error, error) {
 	page := e.flights.Open()
 	defer e.flights.Close(page)
+	for i := range records {
+		records[i].Exact = true // the process before may have written it
+	}
 	return e.endIdle(ctx, "late", page, records, answers, e.Now())
 }
 
@@ -145,10 +148,46 @@ func (e *Engine) endIdle(ctx context.Context, tier string, page *flight.Page, re
 			idle, flights, list, said = append(idle, i), append(flights, f), append(list, records[i]), append(said, answers[i])
 		}
 	}
-	written, err := e.end(ctx, tier, list, said, now)
+	if len(list) == 0 {
+		return reasons, nil
+	}
+	written, err := e.endUnchanged(ctx, tier, list, said, now)
 	e.flights.Land(flights...)
 	for k := range written {
 		reasons[idle[k]] = written[k]
+	}
+	return reasons, err
+}
+
+// endUnchanged is end for those of the records whose rows are as they were read. Of the others
+// no attempt is counted, and OnDead is not called.
+func (e *Engine) endUnchanged(ctx context.Context, tier string, records []Record, answers []Answer, now time.Time) ([]error, error) {
+	store, can := e.Store.(checker)
+	if !can || !records[0].Exact {
+		return e.end(ctx, tier, records, answers, now)
+	}
+	unchanged, err := ask(ctx, e, func() ([]bool, error) { return store.AsRead(ctx, records) })
+	if err != nil {
+		return nil, err
+	}
+	reasons := make([]error, len(records))
+	var places []int
+	var list []Record
+	var said []Answer
+	for i := range records {
+		if unchanged[i] {
+			places, list, said = append(places, i), append(list, records[i]), append(said, answers[i])
+			continue
+		}
+		reasons[i] = ErrConflict
+		e.emit(Event{Kind: Conflicted, At: now, Tier: tier, Record: &records[i], Outcome: answers[i].Outcome, Err: ErrConflict})
+	}
+	if len(list) == 0 {
+		return reasons, nil
+	}
+	written, err := e.end(ctx, tier, list, said, now)
+	for k := range written {
+		reasons[places[k]] = written[k]
 	}
 	return reasons, err
 }

@@ -51,7 +51,8 @@ type Store interface {
 	// Settle writes the outcomes of one group, at most [MaxGroup], in one
 	// short transaction, each only if its row still has the state that was
 	// read and, for a failure where a policy keeps their number, still has the
-	// count that was read, Record.Failures.Count.
+	// count that was read, Record.Failures.Count. Where Record.Exact is set, that and
+	// Record.Attempts must be as they were read whatever the outcome: so none is written twice.
 	// A record is in a group once; an outcome that changes nothing in its row
 	// is settled if the row is as it was read. The group is the caller's again after
 	// that. It returns those that were not written, in any order: with
@@ -153,6 +154,12 @@ type releaser interface {
 // others'.
 type strayer interface {
 	Strays(ctx context.Context, q Query) ([]Unreadable, error)
+}
+
+// A checker is a Store that can tell which rows are as they were read, also where a record
+// is Exact. The engine asks before it counts an outcome that may have been written before.
+type checker interface {
+	AsRead(ctx context.Context, records []Record) ([]bool, error)
 }
 
 // An expirer is a Store that can give records their dead status by age.

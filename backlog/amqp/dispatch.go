@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"backlog/backlog"
@@ -111,20 +112,25 @@ type Dispatch struct {
 	Fatal   func()          // called once when the queues are another table's, as Err then says; the process must end
 
 	link    link
-	foreign atomic.Pointer[error] // what Err returns
-	marking sync.Mutex            // held while the mark is made
-	mu      sync.Mutex            // guards what follows
-	hold    time.Time             // nothing is dispatched before: what others have may still run
-	waiting map[string]*flight    // those that are waited for; by attempt
-	out     map[uint64]*flight    // records out; by the hash of their key
-	settled map[string]*answer    // outcomes that are acknowledged when they are settled; by attempt
-	late    []*answer             // outcomes that nobody waits for
-	mark    mark                  // by which the broker knows that something may be out
-	away    bool                  // the broker is, which is logged
-	margin  time.Duration         // 0: margin; tests have no time
+	foreign atomic.Pointer[error]        // what Err returns
+	marking sync.Mutex                   // held while the mark is made
+	mu      sync.Mutex                   // guards what follows
+	hold    time.Time                    // nothing is dispatched before: what others have may still run
+	waiting map[string]*flight           // those that are waited for; by attempt
+	out     map[uint64]*flight           // records out; by the hash of their key
+	settled map[string]*answer           // outcomes that are acknowledged when they are settled; by attempt
+	late    []*answer                    // outcomes that nobody waits for
+	ended   *lru.Cache[string, struct{}] // attempts of which an outcome was settled: it may come again
+	mark    mark                         // by which the broker knows that something may be out
+	away    bool                         // the broker is, which is logged
+	margin  time.Duration                // 0: margin; tests have no time
 
 	dispatched, settledNow, settledLate, stale, forged, lost atomic.Uint64 // as in Counts
 }
+
+// mostEnded bounds the memory of attempts that have ended: an outcome that comes again comes
+// within seconds, with a connection or a worker that was lost.
+const mostEnded = 100_000
 
 // A flight is an attempt that may be with a worker, until it is lost.
 type flight struct {
@@ -181,6 +187,7 @@ func (d *Dispatch) open(ctx context.Context) (*session, error) {
 		d.mu.Lock()
 		if d.waiting == nil {
 			d.waiting, d.out, d.settled = make(map[string]*flight), make(map[uint64]*flight), make(map[string]*answer)
+			d.ended, _ = lru.New[string, struct{}](mostEnded) // an error is a size of 0
 		}
 		d.late = nil // they come again
 		d.mu.Unlock()

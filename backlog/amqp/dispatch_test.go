@@ -499,6 +499,101 @@ func TestDispatchForged(t *testing.T) {
 	}
 }
 
+// An outcome that is delivered several times counts once: while its first delivery is settled,
+// in one group with it, after it, and after a restart of the daemon, whose row alone tells.
+func TestDispatchTwice(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ outcome, status, want string }{
+		{"error", "ERROR", "ERROR"}, {"reject", "ERROR", "DEAD"}, {"success", "ERROR", "SUCCESS"}, {"error", "NEW", "ERROR"},
+	} {
+		t.Run(c.outcome+" of "+c.status, func(t *testing.T) {
+			t.Parallel()
+			w := newWorks(t, 0)
+			if err := w.table.Insert(memory.Row{Key: backlog.NewKey(int64(1)), Status: c.status, Inserted: time.Now().Add(-time.Minute), Attempts: 1}); err != nil {
+				t.Fatal(err)
+			}
+			var told, ended atomic.Int32
+			observe := func(ev backlog.Event) {
+				if ev.Kind == backlog.AttemptEnded {
+					ended.Add(1)
+				}
+			}
+			onDead := backlog.HandlerFunc(func(context.Context, *backlog.Record) error { told.Add(1); return nil })
+			d := w.daemon()
+			d.margin = time.Minute
+			if err := d.Open(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s := slow{w.table, make(chan struct{}, 9), make(chan struct{})}
+			e := w.engine(d, observe)
+			e.Store, e.OnDead = s, onDead
+			report := make(chan backlog.Report)
+			go func() { report <- w.pass(e) }()
+			q := w.takeRequest()
+			again := func(n int) {
+				for range n {
+					w.answer(outcome{AttemptID: q.AttemptID, Outcome: c.outcome, Error: "boom", Ticket: q.Ticket})
+				}
+			}
+			again(3)
+			<-s.asked
+			e.Collect(t.Context())
+			close(s.go_)
+			<-report
+			again(2)
+			dropped := func(e *backlog.Engine, n int) {
+				t.Helper()
+				eventually(t, "the log of the others", func() bool {
+					e.Collect(t.Context())
+					return strings.Count(w.log.String(), "an outcome came late") == n
+				})
+			}
+			dropped(e, 4)
+			d.lose() // with nothing out: it is not held back
+			d = w.daemon()
+			e = w.engine(d, observe)
+			e.OnDead = onDead
+			again(2)
+			dropped(e, 6)
+			row := w.row(1)
+			if row.Status != c.want || row.Attempts != 2 {
+				t.Errorf("%+v", row)
+			}
+			if dead := c.want == "DEAD"; ended.Load() != 1 || dead != (told.Load() == 1) {
+				t.Errorf("%d attempts have ended, of %d deaths it was notified", ended.Load(), told.Load())
+			}
+		})
+	}
+}
+
+// Of a table that counts no attempts the daemon itself knows which have ended.
+func TestDispatchTwiceUncounted(t *testing.T) {
+	t.Parallel()
+	w := newWorks(t, 0)
+	if err := w.table.Insert(memory.Row{Key: backlog.NewKey(int64(1)), Status: "ERROR", Inserted: time.Now().Add(-time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	d := w.daemon()
+	e := w.engine(d, nil)
+	if err := d.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k := ticket{Table: d.Table, States: d.States, Row: backlog.Cursor{Key: backlog.NewKey(int64(1))}, Status: "ERROR", Lane: backlog.Failed, AttemptID: "a"}
+	for range 4 {
+		w.answer(outcome{AttemptID: "a", Outcome: "error", Ticket: k.sign(secret)})
+	}
+	eventually(t, "the log of all", func() bool {
+		e.Collect(t.Context())
+		return strings.Count(w.log.String(), "an outcome came late") == 4
+	})
+	if row := w.row(1); row.Attempts != 1 {
+		t.Errorf("%+v", row)
+	}
+	if c := d.Counts(); c != (Counts{Up: true, Late: 1, Stale: 3}) {
+		t.Errorf("%+v", c)
+	}
+}
+
 // A slow is a table whose outcomes cannot be written yet.
 type slow struct {
 	backlog.Store

@@ -186,6 +186,7 @@ type ticket struct {
 	Row       backlog.Cursor `json:"row"`    // its key, with the types of its parts
 	Status    string         `json:"status"`
 	Failures  int            `json:"failures"`
+	Attempts  *int           `json:"attempts"` // nil: the row does not count them
 	Lane      backlog.Lane   `json:"lane"`
 	Origin    int            `json:"origin"`
 	Tier      string         `json:"tier"`
@@ -193,15 +194,26 @@ type ticket struct {
 }
 
 func ticketOf(r *backlog.Record, table, states string) ticket {
-	return ticket{table, states, backlog.Cursor{Key: r.Key}, r.Status, r.Failures.Count, r.Lane, r.Origin, r.Tier, r.AttemptID}
+	t := ticket{
+		Table: table, States: states, Row: backlog.Cursor{Key: r.Key}, Status: r.Status, Failures: r.Failures.Count,
+		Lane: r.Lane, Origin: r.Origin, Tier: r.Tier, AttemptID: r.AttemptID,
+	}
+	if r.Attempts >= 0 {
+		t.Attempts = &r.Attempts
+	}
+	return t
 }
 
 // record returns the record as far as a settlement needs it.
 func (t *ticket) record() backlog.Record {
-	return backlog.Record{
+	r := backlog.Record{
 		Key: t.Row.Key, Status: t.Status, Failures: backlog.Failures{Count: t.Failures}, Lane: t.Lane, Origin: t.Origin,
-		Tier: t.Tier, AttemptID: t.AttemptID,
+		Tier: t.Tier, AttemptID: t.AttemptID, Attempts: -1,
 	}
+	if t.Attempts != nil {
+		r.Attempts = *t.Attempts
+	}
+	return r
 }
 
 func signature(text, secret string) string {

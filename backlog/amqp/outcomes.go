@@ -45,7 +45,7 @@ func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, queue string) {
 			if a.unheard || a.Outcome == "skip" { // the row is as it was
 				d.over(a)
 				_ = m.Ack(false)
-			} else {
+			} else if !d.cameBefore(a, &t) {
 				d.keep(a)
 			}
 		}
@@ -103,6 +103,25 @@ func (d *Dispatch) awaited(a *answer) bool {
 	return true
 }
 
+// cameBefore drops an outcome of an attempt that has had one, and reports whether it has. That
+// of an attempt of another process only its row can tell.
+func (d *Dispatch) cameBefore(a *answer, t *ticket) bool {
+	d.mu.Lock()
+	before := d.ended.Contains(a.AttemptID)
+	d.mu.Unlock()
+	if before {
+		d.over(a)
+		d.stale.Add(1)
+		d.logLate(a, t.Row.Key, "dropped: this attempt has had an outcome")
+		_ = a.delivery.Ack(false)
+	}
+	return before
+}
+
+func (d *Dispatch) logLate(a *answer, key backlog.Key, result string) {
+	d.Log.Info("an outcome came late", "id", key.String(), "attempt_id", a.AttemptID, "outcome", a.Outcome, "result", result)
+}
+
 // keep leaves an outcome to CollectLate; until then its row is not dispatched.
 func (d *Dispatch) keep(a *answer) {
 	d.mu.Lock()
@@ -150,6 +169,9 @@ func (d *Dispatch) Finished(r *backlog.Record, written bool) {
 	d.mu.Lock()
 	a := d.settled[r.AttemptID]
 	delete(d.settled, r.AttemptID)
+	if a != nil && written {
+		d.ended.Add(r.AttemptID, struct{}{})
+	}
 	d.mu.Unlock()
 	if a != nil && written {
 		d.settledNow.Add(1)
@@ -172,34 +194,52 @@ func (d *Dispatch) CollectLate(ctx context.Context, settle func(context.Context,
 	for len(list) > 0 {
 		part := list[:min(len(list), backlog.MaxGroup)]
 		list = list[len(part):]
-		records, answers := make([]backlog.Record, len(part)), make([]backlog.Answer, len(part))
-		for i, a := range part {
-			t, _ := d.ticketOf(a) // which is good
-			records[i], answers[i] = t.record(), backlog.Answer{Outcome: backlog.OutcomeOf(a.err()), Text: a.Error}
-		}
-		reasons, err := settle(ctx, records, answers)
+		left, err := d.settleLate(ctx, part, settle)
 		if err != nil {
 			d.mu.Lock()
-			d.late = append(append(d.late, part...), list...)
+			d.late = append(append(d.late, left...), list...)
 			d.mu.Unlock()
 			return err
 		}
-		for i, a := range part {
-			if errors.Is(reasons[i], backlog.ErrUnavailable) {
-				d.keep(a)
-				continue
-			}
-			d.over(a)
-			how := "settled"
-			if reasons[i] != nil {
-				how = reasons[i].Error()
-				d.stale.Add(1)
-			} else {
-				d.settledLate.Add(1)
-			}
-			d.Log.Info("an outcome came late", "id", records[i].Key.String(), "attempt_id", a.AttemptID, "outcome", a.Outcome, "result", how)
-			_ = a.delivery.Ack(false)
-		}
 	}
 	return nil
+}
+
+// settleLate settles a group. After an error it returns those that are to be tried again.
+func (d *Dispatch) settleLate(
+	ctx context.Context, group []*answer, settle func(context.Context, []backlog.Record, []backlog.Answer) ([]error, error),
+) (list []*answer, err error) {
+	var records []backlog.Record
+	var answers []backlog.Answer
+	for _, a := range group {
+		t, _ := d.ticketOf(a) // which is good
+		if d.cameBefore(a, &t) {
+			continue
+		}
+		list, records = append(list, a), append(records, t.record())
+		answers = append(answers, backlog.Answer{Outcome: backlog.OutcomeOf(a.err()), Text: a.Error})
+	}
+	reasons, err := settle(ctx, records, answers)
+	if err != nil {
+		return list, err
+	}
+	for i, a := range list {
+		if errors.Is(reasons[i], backlog.ErrUnavailable) {
+			d.keep(a)
+			continue
+		}
+		d.over(a)
+		d.mu.Lock()
+		d.ended.Add(a.AttemptID, struct{}{})
+		d.mu.Unlock()
+		if reasons[i] != nil {
+			d.stale.Add(1)
+			d.logLate(a, records[i].Key, reasons[i].Error())
+		} else {
+			d.settledLate.Add(1)
+			d.logLate(a, records[i].Key, "settled")
+		}
+		_ = a.delivery.Ack(false)
+	}
+	return nil, nil
 }

@@ -82,6 +82,13 @@ func unguarded(s *memory.Store, g *backlog.Settlement) {
 	}
 }
 
+// inexact takes the number of attempts for that which was read.
+func inexact(_ *memory.Store, g *backlog.Settlement) {
+	r := *g.Record
+	r.Exact = false
+	g.Record = &r
+}
+
 // turn settles one outcome as another.
 func turn(from, to backlog.RowState) func(*memory.Store) backlog.Store {
 	return onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
@@ -95,6 +102,8 @@ var settleMutants = []mutant{
 	{"unguarded", "Guard", onSettlement(unguarded)},
 	{"unguarded-among-fresh", "GuardWithNotes", onSettlement(unguarded)},
 	{"unguarded-among-failed", "GuardWithNotes", onSettlement(unguarded)},
+	{"written-twice", "Twice", onSettlement(inexact)},
+	{"written-twice-without-a-status", "TwiceErrorKeep", onSettlement(inexact)},
 	{"conflicts-not-told", "GuardWithNotes", onUnsettled(func(settlements, conflicts) conflicts { return nil })},
 	{"conflicts-told-backwards", "Guard", onUnsettled(func(group settlements, list conflicts) conflicts {
 		for i := range list {

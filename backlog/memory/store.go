@@ -74,6 +74,7 @@ func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
 		Status:   e.Status,
 		Inserted: e.Inserted,
 		Lane:     lane,
+		Attempts: e.Attempts,
 		Names:    s.names,
 		Failures: e.Failures,
 		Cursor:   e.cursor(),
@@ -185,8 +186,31 @@ func (s *Store) failedSince(e *entry, g *backlog.Settlement) bool {
 	return s.o.ErrorKeep && lane != g.Record.Lane
 }
 
+// unchanged reports whether the row is as it was read.
+func (s *Store) unchanged(e *entry, g *backlog.Settlement) bool {
+	r := g.Record
+	tried := r.Attempts >= 0 && e.Attempts != r.Attempts
+	failed := s.keeps() && max(e.Failures.Count, 0) != max(r.Failures.Count, 0)
+	if r.Exact && (tried || failed) {
+		return false
+	}
+	return e.Status == g.Record.Status && !s.failedSince(e, g)
+}
+
+// AsRead is the method that [backlog.Store] names.
+func (s *Store) AsRead(ctx context.Context, records []backlog.Record) ([]bool, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	unchanged := make([]bool, len(records))
+	for i := range records {
+		e := s.rows[records[i].Key.Hash()]
+		unchanged[i] = e != nil && s.unchanged(e, &backlog.Settlement{Record: &records[i], Target: backlog.RowSuccess})
+	}
+	return unchanged, ctx.Err()
+}
+
 func (s *Store) settle(e *entry, g *backlog.Settlement) (ok bool) {
-	if e.Status != g.Record.Status || s.failedSince(e, g) {
+	if !s.unchanged(e, g) {
 		return false
 	}
 	e.Attempts++

@@ -163,6 +163,52 @@ func testGuard(f *fixture) {
 	}
 }
 
+// testTwice writes every outcome of every lane once and then again, as a queue does that
+// delivers it twice, with other outcomes of the same attempts among them: nothing of that is
+// written, also where the status stays.
+func testTwice(f *fixture) {
+	f.specimens(60, 5)
+	records := f.pending()
+	for i := range records {
+		records[i].Exact = true
+	}
+	f.unchanged("that were read", records, true)
+	var group, others []backlog.Settlement
+	for i := range records {
+		r := &records[i]
+		at := now.Add(time.Duration(i) * time.Second)
+		group = append(group, f.settlement(r, outcomes[i%len(outcomes)], at))
+		others = append(others, f.settlement(r, outcomes[(i+1)%len(outcomes)], at))
+	}
+	f.settle(group...)
+	f.same("the first time")
+	f.settle(group...)
+	f.same("the second time")
+	for i := range others { // one by one
+		f.settle(others[i])
+	}
+	f.same("other outcomes of the same attempts")
+	f.unchanged("that were settled", records, false)
+}
+
+// unchanged demands of a store that can tell it that all rows are as they were read, or that
+// none is.
+func (f *fixture) unchanged(what string, records []backlog.Record, want bool) {
+	f.Helper()
+	for _, s := range []backlog.Store{f.h.Store(), f.memory} {
+		store, ok := s.(interface {
+			AsRead(ctx context.Context, records []backlog.Record) ([]bool, error)
+		})
+		if !ok {
+			continue
+		}
+		got, err := store.AsRead(f.Context(), records)
+		if err != nil || len(got) != len(records) || slices.Contains(got, !want) {
+			f.Errorf("AsRead of rows %s: want %t for all %d, got %v, and error %v", what, want, len(records), got, err)
+		}
+	}
+}
+
 // testErrors has a text that is longer than most columns, of characters of two
 // bytes at odd places, so that a cut by bytes shows, and one that no text column of
 // some databases takes. The text may be mended, but it must not stand in the way

@@ -226,6 +226,8 @@ func allCases() (list []testCase) {
 		testCase{name: "SettleErrorKeepWithDead", table: Table{NoDate: "newest", ErrorKeep: true, Dead: true}, run: testSettle},
 		testCase{name: "Guard", table: Table{Dead: true}, run: testGuard},
 		testCase{name: "GuardWithNotes", table: Table{TwoFresh: true, Dead: true, Notes: true}, run: testGuard},
+		testCase{name: "Twice", table: Table{Dead: true, Notes: true}, run: testTwice},
+		testCase{name: "TwiceErrorKeep", table: Table{ErrorKeep: true, Notes: true}, run: testTwice},
 		testCase{name: "Errors", table: Table{Notes: true}, run: testErrors},
 		testCase{name: "Concurrency", table: Table{Notes: true}, run: testConcurrency},
 		testCase{name: "ExpireWithoutDead", run: testExpire},
@@ -253,7 +255,7 @@ func allCases() (list []testCase) {
 		add(true, x.with("Settle", testSettle))
 		if x.few {
 			add(true, x.with("Walk", testWalk))
-			add(false, x.with("Guard", testGuard))
+			add(false, x.with("Guard", testGuard), x.with("Twice", testTwice))
 			continue
 		}
 		add(true,

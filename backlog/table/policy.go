@@ -61,15 +61,9 @@ func (c *retryCols) orNone(cond string) string {
 	return "(" + c.count + " IS NULL OR " + cond + ")"
 }
 
-// counted is the condition of rows that have failed n times, with n as its
-// argument if there is one. The state alone does not tell that a row has failed
+// counted is the condition of rows that have failed n times. The state alone does not tell that a row has failed
 // once more since it was read.
-func (c *retryCols) counted(n int) string {
-	if n <= 0 {
-		return c.orNone(c.count + " <= 0")
-	}
-	return c.count + " = ?"
-}
+func (c *retryCols) counted(n int) (cond string, args []any) { return c.column.Counted(c.count, n) }
 
 // due is the policy's, for what SQL can only say to the form's step.
 func (c *retryCols) due(rec *backlog.Record, now time.Time) bool {

@@ -25,6 +25,7 @@ type columns struct {
 	columns []*column // that they are of
 	key     []int     // where the key's parts stand
 	status  int       // likewise; -1: not there
+	counted int       // likewise: the number of attempts
 	refresh []int     // likewise: the columns of the refresh policy
 	names   []string  // of the handler's columns
 	changed []int     // those of them that handlers are not always given as they are stored
@@ -32,7 +33,7 @@ type columns struct {
 }
 
 func (t *layout) newColumns() columns {
-	s := columns{status: -1}
+	s := columns{status: -1, counted: -1}
 	at, handlers := make(map[string]int), true
 	add := func(quoted string) int {
 		i, ok := at[quoted]
@@ -62,6 +63,9 @@ func (t *layout) newColumns() columns {
 	s.key = db.Mapped(t.key, add)
 	if t.status != "" {
 		s.status = add(t.status)
+	}
+	if t.attempts != nil {
+		s.counted = add(t.text.Quote(t.attempts.Name))
 	}
 	if t.retry != nil {
 		t.retry.countAt = add(t.retry.count)
@@ -151,9 +155,22 @@ func (t *layout) fill(rec *backlog.Record, row []any, branch int) {
 	if t.sel.status >= 0 {
 		rec.Status = db.AsText(row[t.sel.status])
 	}
+	rec.Attempts = t.attemptsOf(row)
 	for _, i := range t.sel.changed {
 		row[i] = t.columns[i].ForHandler(row[i])
 	}
+}
+
+// attemptsOf returns how many attempts the row counts, -1 where it does not say.
+func (t *layout) attemptsOf(row []any) int {
+	if t.sel.counted < 0 {
+		return -1
+	}
+	n, err := db.AsCount(row[t.sel.counted])
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // OfEachState returns the pending record of each state that a pass takes first,

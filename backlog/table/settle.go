@@ -157,6 +157,7 @@ func (t *Table) still(ctx context.Context, tx *sql.Tx, w work) (int64, error) {
 		return 0, nil
 	}
 	w.target = backlog.RowSuccess // whose guard asks for no number of failures
+	w.exact = false
 	return t.asBefore(ctx, tx, w)
 }
 
@@ -221,6 +222,8 @@ type batch struct {
 	target backlog.RowState
 	ends   bool // it is not tried again
 	count  int  // of failures as they were read, where one is added to them
+	exact  bool // the outcome may have been written before
+	tries  int  // attempts as they were read, if exact; -1: not known
 }
 
 // A work is a batch with its rows, settled at a time.
@@ -247,6 +250,9 @@ func (t *layout) works(group []backlog.Settlement) []work {
 
 func (t *layout) batchOf(s *backlog.Settlement) batch {
 	b := batch{state: s.Record.Origin, target: s.Target}
+	if b.exact = s.Record.Exact || s.Record.Unsure; b.exact {
+		b.tries = s.Record.Attempts
+	}
 	if t.counts(b) {
 		b.count = s.Record.Failures.Count
 	}
@@ -361,10 +367,12 @@ func (t *layout) asRead(w work) (cond string, args []any) {
 	}
 	conds := []string{t.text.KeyIn(t.key, len(rows)), t.text.Unsearched(cmp.Or(b.guard, b.cond))}
 	if t.counts(w.batch) {
-		conds = append(conds, t.text.Unsearched(t.retry.counted(w.count)))
-		if w.count > 0 {
-			args = append(args, int64(w.count))
-		}
+		cond, n := t.retry.counted(w.count)
+		conds, args = append(conds, t.text.Unsearched(cond)), append(args, n...)
+	}
+	if t.attempts != nil && w.exact && w.tries >= 0 {
+		cond, n := t.attempts.Counted(t.text.Quote(t.attempts.Name), w.tries)
+		conds, args = append(conds, t.text.Unsearched(cond)), append(args, n...)
 	}
 	if t.where.cond != "" {
 		conds = append(conds, t.text.Unsearched(t.where.cond))
@@ -372,5 +380,42 @@ func (t *layout) asRead(w work) (cond string, args []any) {
 	return strings.Join(conds, " AND "), args
 }
 
-// counts reports whether a failure is counted.
-func (t *layout) counts(b batch) bool { return t.retry != nil && b.target != backlog.RowSuccess }
+// counts reports whether the number of failures must be as it was read.
+func (t *layout) counts(b batch) bool {
+	return t.retry != nil && (b.target != backlog.RowSuccess || b.exact)
+}
+
+// AsRead implements the method that the engine looks for: which of the rows are as they
+// were read.
+func (t *Table) AsRead(ctx context.Context, records []backlog.Record) ([]bool, error) {
+	group := make([]backlog.Settlement, len(records))
+	place := make(map[*backlog.Record]int, len(records))
+	for i := range records {
+		group[i] = backlog.Settlement{Record: &records[i], Target: backlog.RowSuccess}
+		place[&records[i]] = i
+	}
+	unchanged := make([]bool, len(records))
+	err := t.db.Within(ctx, func(ctx context.Context) error {
+		for _, w := range t.works(group) {
+			all, err := t.areAsBefore(ctx, w)
+			for _, s := range w.rows {
+				same := all
+				if err == nil && !all && len(w.rows) > 1 {
+					same, err = t.areAsBefore(ctx, t.workOf(s))
+				}
+				unchanged[place[s.Record]] = same
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return unchanged, err
+}
+
+// areAsBefore reports whether all rows of the batch are as they were read.
+func (t *Table) areAsBefore(ctx context.Context, w work) (bool, error) {
+	n, err := t.asBefore(ctx, t.db.Read, w)
+	return n == int64(len(w.rows)), err
+}

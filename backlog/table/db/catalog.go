@@ -352,6 +352,19 @@ func (c *Column) OneMore(quoted string) string {
 	return expr
 }
 
+// Counted is the condition that the column, which counts up from 0 or NULL, has come to n,
+// with its arguments.
+func (c *Column) Counted(quoted string, n int) (cond string, args []any) {
+	if n > 0 {
+		return quoted + " = ?", []any{int64(n)}
+	}
+	cond = quoted + " <= 0"
+	if !c.NotNull {
+		cond = "(" + quoted + " IS NULL OR " + cond + ")"
+	}
+	return cond, nil
+}
+
 // Fit returns what the column can hold of a text that somebody else has
 // worded.
 func (c *Column) Fit(s string) string {
