@@ -210,3 +210,90 @@ func TestOnDeadForEachDeath(t *testing.T) {
 		}
 	})
 }
+
+// refusedRefresh is a bench of the refresh policy whose table does not take what is said of the
+// second row.
+func refusedRefresh(t *testing.T, is func(backlog.Refresh) bool, do backlog.HandlerFunc) *deathBench {
+	b := &deathBench{bench: newRefreshBench(t, 3, do)}
+	b.table = memory.New(memory.Options{Policy: b.Policy, Refuses: func(r memory.Row) error {
+		if r.Key.Compare(key(2)) == 0 && is(r.Refresh) {
+			return errUnique
+		}
+		return nil
+	}})
+	b.Store = b.table
+	for n := range 3 {
+		if err := b.table.Insert(memory.Row{Key: key(n + 1), Status: "NEW", Refresh: backlog.Refresh{At: time.Now()}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.OnDead = backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
+		b.told = append(b.told, id(r))
+		return nil
+	})
+	return b
+}
+
+// The refresh policy writes starts, ends, and the failures of attempts that nobody answered: the
+// row that is refused one of them is named once, and the others go on.
+func TestRefreshRefused(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		is    func(backlog.Refresh) bool
+		do    backlog.HandlerFunc
+		calls int // for the second row
+		told  []int
+	}{
+		{"start", func(s backlog.Refresh) bool { return s.UID != "" }, succeed, 0, nil},
+		{"success", func(s backlog.Refresh) bool { return s.UID == "" }, succeed, 1, nil},
+		{"death", func(s backlog.Refresh) bool { return s.Disabled }, func(context.Context, *backlog.Record) error { return backlog.Reject(errBroken) }, 1, []int{1, 3}},
+		{"overdue", func(s backlog.Refresh) bool { return s.UID == "" }, func(context.Context, *backlog.Record) error { return backlog.Accepted }, 1, []int{1, 3}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := refusedRefresh(t, x.is, x.do)
+				counted := 0
+				for range 6 {
+					counted += b.pass(t).Refused
+					time.Sleep(time.Minute)
+				}
+				if got := b.named(backlog.Refused); !slices.Equal(got, []int{2}) || counted != 1 {
+					t.Errorf("refused are %v, counted %d times; want record 2, once", got, counted)
+				}
+				if n := len(b.calls.of(2)); n != x.calls {
+					t.Errorf("record 2 was handled %d times, want %d", n, x.calls)
+				}
+				slices.Sort(b.told)
+				if !slices.Equal(b.told, x.told) {
+					t.Errorf("OnDead was called for %v, want %v", b.told, x.told)
+				}
+				if n := len(b.calls.of(1)); n == 0 {
+					t.Error("record 1 was not handled")
+				}
+			})
+		})
+	}
+}
+
+// What is said of an attempt from outside, and the row refuses, is an error of that answer
+// alone; OnDead is not called for it.
+func TestResolveRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := refusedRefresh(t, func(s backlog.Refresh) bool { return s.UID == "" }, func(context.Context, *backlog.Record) error { return backlog.Accepted })
+		b.pass(t)
+		var answers []backlog.Answer
+		for n := range 3 {
+			answers = append(answers, backlog.Answer{UID: b.refreshOf(t, n+1).UID, Outcome: backlog.Rejected, Text: "no"})
+		}
+		reasons, err := b.Resolve(t.Context(), answers)
+		if err != nil || reasons[0] != nil || !errors.Is(reasons[1], errUnique) || reasons[2] != nil {
+			t.Errorf("got %v, %v; want the second refused alone", reasons, err)
+		}
+		if want := []int{1, 3}; !slices.Equal(b.told, want) || !slices.Equal(b.named(backlog.Died), want) {
+			t.Errorf("OnDead was called for %v, and the log says that %v have died; want %v", b.told, b.named(backlog.Died), want)
+		}
+		if got := b.named(backlog.Refused); !slices.Equal(got, []int{2}) {
+			t.Errorf("refused are %v, want 2", got)
+		}
+	})
+}

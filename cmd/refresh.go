@@ -81,6 +81,8 @@ func runResolve(ctx context.Context, o ResolveOptions, g *globals) error {
 		switch {
 		case errors.Is(reasons[0], backlog.ErrConflict):
 			return fmt.Errorf("no running attempt has the UID %s: it has ended, or was superseded; nothing is changed", shown(o.UID))
+		case reasons[0] != nil && !errors.Is(reasons[0], backlog.ErrUnavailable):
+			return fmt.Errorf("the database refuses this outcome, and the row stays as it was: %w", reasons[0])
 		case reasons[0] != nil:
 			return reasons[0]
 		case o.JSON:

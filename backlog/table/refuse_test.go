@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/backlog/table/refresh"
 )
 
 // A refusal makes a table refuse that rows with sick = 1 leave the status ERROR.
@@ -281,4 +283,102 @@ func testSickDiscard(t *testing.T, b *sickbed) {
 	if b.died != n {
 		t.Errorf("%d died, of %d", b.died, n)
 	}
+}
+
+// Starts and ends of the refresh policy: a row that the database refuses, or leaves as it
+// was, is told by its reason, and is no conflict, after which it would be started again.
+func TestSickRowsOfRefresh(t *testing.T) {
+	kinds := map[string]testDatabase{"sqlite": onSQLite, "postgres": onPostgres, "mysql": onMySQL}
+	for name, scripts := range map[string]map[string]string{
+		"sqlite": {
+			"is undone":  "CREATE TRIGGER g BEFORE UPDATE ON banner WHEN new.id = 2 BEGIN SELECT raise(IGNORE); END",
+			"put back":   "CREATE TRIGGER g AFTER UPDATE ON banner WHEN new.id = 2 BEGIN UPDATE banner SET attempt_uid = old.attempt_uid, attempt_no = old.attempt_no WHERE id = old.id; END",
+			"never this": "CREATE TRIGGER g BEFORE UPDATE ON banner WHEN new.id = 2 BEGIN SELECT raise(ABORT, 'never this'); END",
+		},
+		"postgres": {
+			"is undone":  "CREATE FUNCTION g() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 2 THEN RETURN NULL; END IF; RETURN NEW; END $$; CREATE TRIGGER g BEFORE UPDATE ON banner FOR EACH ROW EXECUTE FUNCTION g()",
+			"put back":   "CREATE FUNCTION g() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 2 THEN RETURN OLD; END IF; RETURN NEW; END $$; CREATE TRIGGER g BEFORE UPDATE ON banner FOR EACH ROW EXECUTE FUNCTION g()",
+			"never this": "CREATE FUNCTION g() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 2 THEN RAISE EXCEPTION 'never this'; END IF; RETURN NEW; END $$; CREATE TRIGGER g BEFORE UPDATE ON banner FOR EACH ROW EXECUTE FUNCTION g()",
+		},
+		"mysql": {
+			"put back":   "CREATE TRIGGER g BEFORE UPDATE ON banner FOR EACH ROW BEGIN IF NEW.id = 2 THEN SET NEW.attempt_uid = OLD.attempt_uid, NEW.attempt_no = OLD.attempt_no; END IF; END",
+			"never this": "CREATE TRIGGER g BEFORE UPDATE ON banner FOR EACH ROW BEGIN IF NEW.id = 2 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'never this'; END IF; END",
+		},
+	} {
+		d := kinds[name]
+		for reason, script := range scripts {
+			t.Run(name+"/"+reason, func(t *testing.T) { testSickRefresh(t, d, strings.Replace(reason, "put back", "is undone", 1), script) })
+		}
+	}
+}
+
+func testSickRefresh(t *testing.T, d testDatabase, reason, script string) {
+	plain, url := d.open(t)
+	defer plain.Close()
+	for _, text := range []string{
+		`CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TIMESTAMP NULL, attempt_no INTEGER NOT NULL DEFAULT 0, deadline_at TIMESTAMP NULL, attempt_uid VARCHAR(40),
+			started_at TIMESTAMP NULL, disabled ` + d.boolean + ` NOT NULL DEFAULT false, disabled_reason VARCHAR(200), failing_since TIMESTAMP NULL)`,
+		"INSERT INTO banner (id, refresh_at) VALUES (1, '2026-02-10 11:00:00'), (2, '2026-02-10 11:00:00'), (3, '2026-02-10 11:00:00')",
+	} {
+		if _, err := plain.Exec(d.sql(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := openDB(t.Context(), url, table.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	open := func() *refresh.Store {
+		tab, err := table.New(t.Context(), db, refreshMapping())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return refreshStore(t, tab)
+	}
+	healthy := open()
+	page, err := healthy.Pending(t.Context(), backlog.Query{Lane: backlog.Fresh, Now: noon, Limit: 10})
+	if err != nil || len(page.Records) != 3 {
+		t.Fatal(err, len(page.Records))
+	}
+	var starts, ends []backlog.Settlement
+	for i := range page.Records {
+		s := started(&page.Records[i])
+		s.Refresh.UID = strings.Repeat(fmt.Sprintf("a%d", i), 16)
+		starts = append(starts, s)
+	}
+	if _, err := plain.Exec(script); err != nil {
+		t.Fatal(err)
+	}
+	s := open()
+	want := func(what string, left []backlog.Unsettled, err error) {
+		t.Helper()
+		if err != nil || len(left) != 1 || left[0].Index != 1 || errors.Is(left[0].Err, backlog.ErrConflict) || !strings.Contains(left[0].Err.Error(), reason) {
+			t.Errorf("%s: got %v, %v; want the second refused with %q", what, left, err, reason)
+		}
+	}
+	left, err := s.Begin(t.Context(), starts)
+	want("starts", left, err)
+	drop := "DROP TRIGGER g"
+	if strings.HasPrefix(url, "postgres") {
+		drop += " ON banner"
+	}
+	if _, err := plain.Exec(drop); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := healthy.Begin(t.Context(), starts[1:2]); err != nil || len(left) > 0 {
+		t.Fatal(left, err)
+	}
+	if _, err := plain.Exec(strings.Replace(script, "CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range page.Records {
+		next := *page.Records[i].Refresh
+		next.UID, next.Deadline, next.AttemptNo = "", time.Time{}, 0
+		ends = append(ends, endedIn(&page.Records[i], backlog.RowSuccess, next))
+	}
+	left, err = s.Rehearse(t.Context(), ends)
+	want("rehearsal of the ends", left, err)
+	left, err = s.Settle(t.Context(), ends)
+	want("ends", left, err)
 }
