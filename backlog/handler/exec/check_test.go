@@ -163,6 +163,20 @@ func TestExecFormatError(t *testing.T) {
 	}
 }
 
+// What is built for another processor may have an emulator: that is a note.
+func TestNotesOfAnotherProcessor(t *testing.T) {
+	t.Parallel()
+	head := "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00"
+	path := handlertest.File(t, t.TempDir(), "program", head+"\x08\x00"+strings.Repeat("\x00", 99), 0o755)
+	want := "exec: " + path + " is a program for another processor, MIPS, which without an emulator cannot be run; install the program that is built for this machine, " + runtime.GOOS + " on " + runtime.GOARCH
+	if got := strings.Join((&exec.Handler{Settings: exec.Settings{Command: []string{path}}}).Notes(), "|"); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := (&exec.Handler{Settings: exec.Settings{Command: []string{"/bin/sh"}}}).Notes(); got != nil {
+		t.Errorf("of /bin/sh: %q", got)
+	}
+}
+
 // A daemon outlives the installation of its program, and its move.
 func TestExecLooksAgain(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()

@@ -6,48 +6,73 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 )
 
-// machines are the numbers of processors in the headers of ELF, with Go's names, "" where
-// Go has none, and the names for people.
-var machines = map[uint16]struct{ arch, name string }{
-	3: {"386", "x86 of 32 bits"}, 8: {"", "MIPS"}, 20: {"", "PowerPC"}, 21: {"", "PowerPC of 64 bits"}, 22: {"s390x", "s390x"}, 40: {"arm", "ARM of 32 bits"},
-	62: {"amd64", "x86-64"}, 183: {"arm64", "ARM of 64 bits"}, 243: {"riscv64", "RISC-V"}, 258: {"loong64", "LoongArch"},
+// machines are the numbers of processors in the headers of ELF, with the names for people and
+// Go's names of the machines that may run their programs.
+var machines = map[uint16]struct {
+	name string
+	on   []string
+}{
+	3: {"x86 of 32 bits", []string{"386", "amd64"}}, 62: {"x86-64", []string{"amd64"}},
+	40: {"ARM of 32 bits", []string{"arm", "arm64"}}, 183: {"ARM of 64 bits", []string{"arm64"}},
+	8:  {"MIPS", []string{"mips", "mipsle", "mips64", "mips64le"}},
+	20: {"PowerPC", []string{"ppc64", "ppc64le"}}, 21: {"PowerPC of 64 bits", []string{"ppc64", "ppc64le"}},
+	22: {"s390x", []string{"s390x"}}, 243: {"RISC-V", []string{"riscv64"}}, 258: {"LoongArch", []string{"loong64"}},
+}
+
+// head returns the beginning of the program's file, nil where it cannot be read: it may be
+// executable all the same.
+func (p Program) head() []byte {
+	path, err := p.find()
+	if err != nil {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b := make([]byte, 20)
+	n, _ := io.ReadFull(f, b)
+	return b[:n]
 }
 
 // notExecutable says what a file is that the system does not run, and what to do.
 func (p Program) notExecutable() string {
-	const script = "a script must begin with a line such as #!/bin/sh"
-	path, err := p.find()
-	if err != nil {
-		return script
+	head := p.head()
+	what := foreign(head)
+	switch {
+	case what != "":
+		what = "it is a program for " + what
+	case !bytes.HasPrefix(head, []byte(elf)):
+		return "a script must begin with a line such as #!/bin/sh"
+	case len(head) < 20:
+		what = "it is the beginning of a program, cut short"
+	default:
+		what = "it is a program for this processor that is damaged, or for another system"
 	}
-	f, err := os.Open(path)
-	if err != nil { // it may be executable without being readable
-		return script
-	}
-	defer f.Close()
-	head := make([]byte, 20)
-	n, _ := io.ReadFull(f, head)
-	return format(head[:n], script)
+	return what + install
 }
 
-// format says what begins with the head of a file. What is no program's beginning is a
-// script.
-func format(head []byte, script string) string {
-	const install = "; install the program that is built for this machine, " + runtime.GOOS + " on " + runtime.GOARCH
+const (
+	elf     = "\x7fELF"
+	install = "; install the program that is built for this machine, " + runtime.GOOS + " on " + runtime.GOARCH
+)
+
+// foreign returns the system or the processor that the program with the head is built for,
+// "" where it may be this one's or where there is no program's head.
+func foreign(head []byte) string {
 	for magic, system := range map[string]string{
 		"MZ": "Windows", "\xcf\xfa\xed\xfe": "macOS", "\xce\xfa\xed\xfe": "macOS", "\xca\xfe\xba\xbe": "macOS, or a class of Java",
 	} {
 		if bytes.HasPrefix(head, []byte(magic)) {
-			return "it is a program for " + system + install
+			return system
 		}
 	}
-	if !bytes.HasPrefix(head, []byte("\x7fELF")) {
-		return script
-	}
-	if len(head) < 20 {
-		return "it is the beginning of a program, cut short" + install
+	if !bytes.HasPrefix(head, []byte(elf)) || len(head) < 20 {
+		return ""
 	}
 	var order binary.ByteOrder = binary.LittleEndian
 	if head[5] == 2 {
@@ -56,9 +81,9 @@ func format(head []byte, script string) string {
 	m, known := machines[order.Uint16(head[18:])]
 	switch {
 	case !known:
-		return "it is a program for another processor" + install
-	case m.arch == runtime.GOARCH:
-		return "it is a program for this processor that is damaged, or for another system" + install
+		return "another processor"
+	case slices.Contains(m.on, runtime.GOARCH):
+		return ""
 	}
-	return "it is a program for another processor, " + m.name + install
+	return "another processor, " + m.name
 }

@@ -229,11 +229,15 @@ var anInterpreter = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(python|perl|ruby|node|php|lua|bash|dash|zsh|ksh|sh|Rscript)[0-9.]*$`)
 })
 
-// Notes are what a person should know about the command, though it can be run:
-// an interpreter's first argument is a script that is not there. Behind an option
-// anything may stand.
+// Notes are what a person should know about the command, though it can be run: the
+// program is built for another machine, which an emulator may make up for, or an
+// interpreter's first argument is a script that is not there. Behind an option anything
+// may stand.
 func (p Program) Notes() []string {
 	c := p.Command
+	if what := foreign(p.head()); what != "" {
+		return []string{p.errorf("%s is a program for %s, which without an emulator cannot be run%s", c[0], what, install).Error()}
+	}
 	if len(c) < 2 || strings.HasPrefix(c[1], "-") || !anInterpreter().MatchString(filepath.Base(c[0])) {
 		return nil
 	}
