@@ -97,6 +97,11 @@ func isForbidden(err error) bool {
 	return ok && e.Code == amqp.AccessRefused
 }
 
+// isTooLarge reports whether the broker says that a message is larger than it allows.
+func isTooLarge(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "larger than configured max size")
+}
+
 func isMissing(err error) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Code == amqp.NotFound

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -75,11 +76,47 @@ func deathSize(queue, exchange, key string) int {
 	return 512 + 3*(len(queue)+len(exchange)) + len(key)
 }
 
+// mostShort is the most bytes of a property and of the name of a header.
+const mostShort = 255
+
+// tooLong names a property or a header that the client refuses to send; "" if there is none.
+func tooLong(p *amqp.Publishing) string {
+	for name, text := range map[string]string{
+		"content_type": p.ContentType, "content_encoding": p.ContentEncoding, "correlation_id": p.CorrelationId, "reply_to": p.ReplyTo,
+		"message_id": p.MessageId, "type": p.Type, "app_id": p.AppId,
+	} {
+		if len(text) > mostShort {
+			return name
+		}
+	}
+	if hasLongName(p.Headers) {
+		return "header's name"
+	}
+	return ""
+}
+
+func hasLongName(v any) bool {
+	switch v := v.(type) {
+	case amqp.Table:
+		for name, field := range v {
+			if len(name) > mostShort || hasLongName(field) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, hasLongName)
+	}
+	return false
+}
+
 // foresee returns an error for a message that would end the connection. later is what the
 // broker adds before the message comes back.
 func (p *session) foresee(m *message, later int) error {
 	if err := m.Headers.Validate(); err != nil {
 		return fmt.Errorf("its headers cannot be published again: %w", err)
+	}
+	if name := tooLong(&m.Publishing); name != "" {
+		return fmt.Errorf("its %s is longer than the %d bytes that AMQP has for it", name, mostShort)
 	}
 	most := p.conns[0].Config.FrameSize
 	size := frameSize(&m.Publishing) + later

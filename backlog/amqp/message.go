@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func (s *Settings) recordOf(d *amqp.Delivery, i identity) backlog.Record {
 		Key: backlog.NewKey(id), Status: backlog.RowNew.String(), Inserted: d.Timestamp, Failures: backlog.Failures{Count: n},
 		Identity: []string{s.Queue, i.String()},
 		Names:    columns,
-		Values:   []any{id, int64(n) + 1, firstKey(d), d.Redelivered, asJSON(properties(d)), asJSON(d.Headers), string(d.Body)},
+		Values:   []any{id, int64(n) + 1, firstKey(d), d.Redelivered, asJSON(properties(d)), asJSON(jsonField(d.Headers)), string(d.Body)},
 	}
 	if d.MessageId != "" {
 		rec.Identity = []string{s.Queue, d.MessageId, i.String()}
@@ -70,6 +71,34 @@ func asJSON(v any) json.RawMessage {
 	return b
 }
 
+// jsonField returns a field of headers as JSON can have it, which knows only finite numbers.
+func jsonField(v any) any {
+	switch v := v.(type) {
+	case float32:
+		return jsonField(float64(v))
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Sprint(v)
+		}
+	case []any:
+		list := make([]any, len(v))
+		for i, field := range v {
+			list[i] = jsonField(field)
+		}
+		return list
+	case amqp.Table:
+		if v == nil {
+			return nil
+		}
+		t := make(map[string]any, len(v))
+		for name, field := range v {
+			t[name] = jsonField(field)
+		}
+		return t
+	}
+	return v
+}
+
 // properties returns the message's properties by their names in AMQP, without headers.
 func properties(d *amqp.Delivery) map[string]any {
 	all := map[string]any{
@@ -80,6 +109,15 @@ func properties(d *amqp.Delivery) map[string]any {
 	maps.DeleteFunc(all, func(_ string, v any) bool { return v == "" || v == uint8(0) })
 	if !d.Timestamp.IsZero() {
 		all["timestamp"] = d.Timestamp.UTC().Format(time.RFC3339)
+	}
+	return all
+}
+
+// allProperties returns the properties with the headers, as Bunny gives them.
+func allProperties(d *amqp.Delivery) map[string]any {
+	all := properties(d)
+	if len(d.Headers) > 0 {
+		all["headers"] = jsonField(d.Headers)
 	}
 	return all
 }
@@ -164,7 +202,7 @@ func (s *Settings) failed(d *amqp.Delivery, outcome backlog.Settlement) amqp.Pub
 		p.Headers[retryInfo] = string(asJSON([]reason{why}))
 		return p
 	}
-	p.Body, p.ContentType, p.ContentEncoding = asJSON(failure{why, encode64(d.Body), encode64(asJSON(properties(d)))}), "application/json", ""
+	p.Body, p.ContentType, p.ContentEncoding = asJSON(failure{why, encode64(d.Body), encode64(asJSON(allProperties(d)))}), "application/json", ""
 	return p
 }
 

@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"regexp"
+	"math"
+	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -19,6 +21,7 @@ type Redriven struct {
 	Matched    int `json:"matched"` // published to the main exchange again, or to be
 	Unmatched  int `json:"unmatched"`
 	Unreadable int `json:"unreadable"` // in neither form
+	Refused    int `json:"refused"`    // that the broker does not take
 }
 
 // Redrive looks at each message of the error queue once and gives those back to the
@@ -36,7 +39,8 @@ func (c *Source) Redrive(ctx context.Context, match string, dry bool) (n Redrive
 	if err != nil || missing {
 		return n, err
 	}
-	for range ready.Messages { // held to the end: else get would meet them again
+	var refused []error
+	for i := range ready.Messages { // held to the end: else get would meet them again
 		d, ok, err := p.get(ctx, queue)
 		if err != nil || !ok {
 			return n, err
@@ -51,27 +55,68 @@ func (c *Source) Redrive(ctx context.Context, match string, dry bool) (n Redrive
 			continue
 		}
 		n.Matched++
-		if !dry {
-			exchange, key := c.mainKey(d.RoutingKey)
-			refused, err := p.post(ctx, message{exchange, key, m})
-			if err = cmp.Or(err, refused); err == nil {
-				err = d.Ack(false)
-			}
-			if err != nil {
-				return n, fmt.Errorf("exchange %s, routing key %s: %w", exchange, key, err)
-			}
+		if dry {
+			continue
+		}
+		exchange, key := c.mainKey(firstKey(&d))
+		one, err := c.redriveOne(ctx, p, &d, message{exchange, key, m})
+		if err != nil {
+			return n, fmt.Errorf("exchange %s, routing key %s: %w", exchange, key, err)
+		}
+		if one != nil {
+			n.Matched--
+			n.Refused++
+			refused = append(refused, fmt.Errorf("message %s: %w", cmp.Or(m.MessageId, fmt.Sprint("number ", i+1)), one))
 		}
 	}
-	return n, nil
+	return n, refusals(refused)
 }
 
-// decode returns the message that ended in the error queue, and the text of its error.
+// redriveOne publishes the message and acknowledges what it was. refused says that the broker
+// does not take this one, err that it takes none.
+func (c *Source) redriveOne(ctx context.Context, p *session, d *amqp.Delivery, m message) (refused, err error) {
+	if err := p.foresee(&m, 0); err != nil {
+		return err, nil
+	}
+	if int64(len(m.Body)) > p.taken.Load() {
+		w := &writing{held: &held{session: p}, message: m}
+		if err := c.tryAlone(ctx, w); isTooLarge(err) {
+			return err, nil
+		} else if err != nil {
+			return nil, err
+		}
+	} else if refused, err := p.post(ctx, m); cmp.Or(err, refused) != nil {
+		return nil, cmp.Or(err, refused)
+	}
+	return nil, d.Ack(false)
+}
+
+// mostNamed is how many messages an error names.
+const mostNamed = 20
+
+// refusals returns an error that names the messages, nil if there are none.
+func refusals(list []error) error {
+	if len(list) == 0 {
+		return nil
+	}
+	named := errors.Join(list[:min(len(list), mostNamed)]...)
+	return fmt.Errorf("messages that the broker does not take, which stay in the error queue: %d\n%w", len(list), named)
+}
+
+// decode returns the message that ended in the error queue as it was published first, and
+// the text of its error.
 func decode(d *amqp.Delivery) (m amqp.Publishing, text string, ok bool) {
 	m = again(d)
 	if info, is := d.Headers[retryInfo].(string); is { // Kicks: the body as it was
-		var list []reason
+		list := reasonsOf(info)
 		delete(m.Headers, retryInfo)
-		if json.Unmarshal([]byte(info), &list) != nil && json.Unmarshal([]byte("["+info+"]"), &list) != nil || len(list) == 0 {
+		for _, r := range slices.Backward(list) { // the oldest are the publisher's
+			if was := propertiesOf(r.Properties); len(was) > 0 {
+				restore(&m, was)
+				break
+			}
+		}
+		if len(list) == 0 {
 			return m, "", true
 		}
 		return m, list[0].Error + " " + list[0].Message, true
@@ -85,34 +130,112 @@ func decode(d *amqp.Delivery) (m amqp.Publishing, text string, ok bool) {
 		return m, "", false
 	}
 	m.Body, m.ContentType, m.ContentEncoding = body, "", ""
-	if raw, err := decode64(f.Properties); err == nil {
-		was := originalProperties(raw)
-		m.ContentType, m.ContentEncoding = was["content_type"], was["content_encoding"]
+	raw, err := decode64(f.Properties)
+	if err == nil {
+		restore(&m, propertiesOf(raw))
 	}
 	return m, f.Error + " " + f.Message, true
+}
+
+// A recorded is what Kicks writes of an attempt.
+type recorded struct {
+	Error      string          `json:"error"`
+	Message    string          `json:"error_message"`
+	Properties json.RawMessage `json:"properties"`
+}
+
+// reasonsOf returns the attempts of a header retry_info, which is an object or, after the
+// second, a list with the newest first.
+func reasonsOf(info string) (list []recorded) {
+	if json.Unmarshal([]byte(info), &list) == nil {
+		return list
+	}
+	list = nil
+	_ = json.Unmarshal([]byte("["+info+"]"), &list)
+	return list
+}
+
+// restore gives the message the properties and headers that it had. Headers that it still
+// has are as they were, with the types that JSON does not know.
+func restore(m *amqp.Publishing, was map[string]any) {
+	text := func(name string) string {
+		s, _ := was[name].(string)
+		return s
+	}
+	m.ContentType = text("content_type")
+	m.ContentEncoding = text("content_encoding")
+	for name, field := range map[string]*string{"correlation_id": &m.CorrelationId, "reply_to": &m.ReplyTo, "message_id": &m.MessageId, "type": &m.Type, "app_id": &m.AppId} {
+		*field = cmp.Or(text(name), *field)
+	}
+	if n, is := was["priority"].(int64); is && n > 0 && n <= math.MaxUint8 {
+		m.Priority = uint8(n)
+	}
+	if at, is := timestampOf(was["timestamp"]); is {
+		m.Timestamp = at
+	}
+	headers, _ := was["headers"].(amqp.Table)
+	for name, v := range headers {
+		if _, has := m.Headers[name]; !has && !ofOthers(name) {
+			m.Headers[name] = v
+		}
+	}
+}
+
+// timestampOf reads a timestamp as we, Rails, Ruby and others write it.
+func timestampOf(v any) (at time.Time, ok bool) {
+	switch v := v.(type) {
+	case int64:
+		return time.Unix(v, 0), true
+	case string:
+		for _, form := range []string{time.RFC3339, "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05 MST"} {
+			if at, err := time.Parse(form, v); err == nil {
+				return at, true
+			}
+		}
+	}
+	return at, false
 }
 
 func decode64(text string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
 }
 
-// rubyProperty finds a property in the text of a hash, as Ruby shows it until 3.3 and from 3.4 on.
-var rubyProperty = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\b(content_type|content_encoding)(?:=>|: )"([^"]*)"`)
-})
+// propertiesOf reads a JSON object, or a JSON string with the text of a Ruby hash.
+func propertiesOf(raw []byte) map[string]any {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return nil
+	}
+	if text, is := v.(string); is {
+		v = rubyValue(text)
+	}
+	object, _ := fieldOf(v).(amqp.Table)
+	return object
+}
 
-// originalProperties reads a JSON object, or a JSON string with the text of a Ruby hash.
-func originalProperties(raw []byte) map[string]string {
-	was := make(map[string]string)
-	object := make(map[string]any)
-	if json.Unmarshal(raw, &object) == nil {
-		for name, v := range object {
-			was[name], _ = v.(string)
+// fieldOf returns a value of JSON as a field of headers.
+func fieldOf(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
 		}
-		return was
+		f, _ := v.Float64()
+		return f
+	case map[string]any:
+		t := make(amqp.Table, len(v))
+		for name, field := range v {
+			t[name] = fieldOf(field)
+		}
+		return t
+	case []any:
+		list := make([]any, len(v))
+		for i, field := range v {
+			list[i] = fieldOf(field)
+		}
+		return list
 	}
-	for _, m := range rubyProperty().FindAllSubmatch(bytes.ReplaceAll(raw, []byte(`\"`), []byte(`"`)), -1) {
-		was[string(m[1])] = string(m[2])
-	}
-	return was
+	return v
 }

@@ -379,7 +379,7 @@ func TestErrorForms(t *testing.T) {
 		return s.failed(d, backlog.Settlement{Error: text, At: at, Failures: backlog.Failures{Count: failures}})
 	}
 	rest := `"failed_at":"2026-01-05T12:00:00+01:00",%s"payload":"aGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVs\nbG8gaGVsbG8gaGVsbG8g\n",` +
-		`"properties":"eyJjb250ZW50X3R5cGUiOiJ0ZXh0L3BsYWluIiwiZGVsaXZlcnlfbW9kZSI6\nMn0=\n"}`
+		`"properties":"eyJjb250ZW50X3R5cGUiOiJ0ZXh0L3BsYWluIiwiZGVsaXZlcnlfbW9kZSI6\nMiwiaGVhZGVycyI6eyJiYWNrb2ZmIjo5NjAsImNvdW50Ijo1LCJtaW5lIjox\nfX0=\n"}`
 	for _, test := range []struct {
 		text     string
 		failures int
