@@ -58,6 +58,7 @@ const (
 	Unwritten  EventKind = "outcome not written" // given up, the row does not show what happened; Err says why
 
 	UnreadableRow    EventKind = "unreadable row"       // Tier, Record (its Key only), Err
+	Uncertain        EventKind = "outcome uncertain"    // Tier, Record, Outcome, Err: whether the database takes it depends on what the handler writes; once for each state
 	Died             EventKind = "record died"          // Tier, Record, whose Reason says why: it is written
 	Expired          EventKind = "records expired"      // Tier, N: became dead by age, beside those that have a Died
 	OnDeadFailed     EventKind = "on_dead failed"       // Tier, Record, Err: what Engine.OnDead returned for it

@@ -215,3 +215,191 @@ func TestPassEndsAfterRefusalsInARow(t *testing.T) {
 		}
 	})
 }
+
+// sickRow is the refusal of a row for a reason of its own.
+var sickRow = &backlog.Refusal{Reach: backlog.OneRow, Err: errCheck}
+
+// refusing makes the bench's table refuse some rows, at the trial and at the settlement.
+func refusing(b *bench, is func(backlog.Settlement) error) (trials *int) {
+	trials = new(int)
+	h := tries(b, func(s backlog.Settlement) error {
+		*trials++
+		return is(s)
+	})
+	h.settle = func(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
+		for i, s := range group {
+			if err := is(s); err != nil {
+				left = append(left, backlog.Unsettled{Index: i, Err: err})
+			} else if _, err := h.Store.Settle(ctx, group[i:i+1]); err != nil {
+				return nil, err
+			}
+		}
+		return left, nil
+	}
+	return trials
+}
+
+// A row with a trouble of its own stops neither its lane nor the other one, wherever on the
+// page it stands.
+func TestSickRowsStopNobody(t *testing.T) {
+	for name, sick := range map[string]func(int) bool{
+		"the only fresh row":            func(id int) bool { return id == 1 },
+		"first, last and middle":        func(id int) bool { return id == 1 || id == 105 || id == 110 || id == 106 },
+		"hundreds before a healthy one": func(id int) bool { return id >= 101 && id <= 600 },
+		"all that have failed":          func(id int) bool { return id > 100 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, memory.Options{}, succeed)
+				b.add(t, "NEW", 1, 1, time.Minute)
+				rows, all := 10, 11
+				if name != "first, last and middle" {
+					rows, all = 700, 701
+				}
+				b.add(t, "ERROR", 101, rows, time.Hour)
+				want := 0
+				for _, id := range append([]int{1}, numbersFrom(101, rows)...) {
+					if sick(id) {
+						want++
+					}
+				}
+				refusing(b, func(s backlog.Settlement) error {
+					if sick(id(s.Record)) {
+						return sickRow
+					}
+					return nil
+				})
+				rep := b.pass(t)
+				checkSum(t, rep)
+				if rep.Refused != want || rep.Succeeded != all-want || !rep.Complete {
+					t.Errorf("got %s, want %d refused and all others to succeed", outcomes(rep), want)
+				}
+				if n := len(b.calls.all()); name != "first, last and middle" && n != all-want {
+					t.Errorf("%d handler calls for %d rows that take their outcome", n, all-want)
+				}
+				if rep := b.pass(t); rep.Selected != 0 {
+					t.Errorf("the next pass: %s", outcomes(rep))
+				}
+			})
+		})
+	}
+}
+
+func numbersFrom(first, n int) (list []int) {
+	for i := range n {
+		list = append(list, first+i)
+	}
+	return list
+}
+
+// However many rows are sick, a pass tries a bounded number of them and calls no handler in
+// vain; the other lane goes on, and later passes of other processes go on behind them.
+func TestMoreSickRowsThanAPassTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.add(t, "NEW", 1, 2500, time.Hour)
+		b.add(t, "NEW", 3001, 20, 2*time.Hour)
+		b.add(t, "ERROR", 4001, 20, time.Hour)
+		trials := refusing(b, func(s backlog.Settlement) error {
+			if id(s.Record) <= 2500 {
+				return sickRow
+			}
+			return nil
+		})
+		var resume backlog.Resume
+		for i, want := range []string{"20 succeeded, 1000 refused", "1000 refused", "20 succeeded, 1000 refused"} {
+			*trials = 0
+			e := &backlog.Engine{Store: b.Store, Handler: b.Handler, Now: b.Now} // as another process
+			rep, err := e.Pass(t.Context(), backlog.Pass{MaxAge: day, Resume: resume})
+			if got := outcomes(rep); got != want || *trials > 1010 || !errors.Is(err, errCheck) {
+				t.Errorf("pass %d: got %s after %d trials, %v; want %s", i, got, *trials, err, want)
+			}
+			resume = rep.Resume
+		}
+		if n := len(b.calls.all()); n != 40 {
+			t.Errorf("%d handler calls, want 40", n)
+		}
+	})
+}
+
+// Where no row of a lane takes what another lane's rows take, the other one goes on, and the
+// error says that it is not the table as a whole.
+func TestLaneThatIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.add(t, "NEW", 1, 20, time.Hour)
+		b.add(t, "ERROR", 101, 20, time.Hour)
+		tries(b, func(s backlog.Settlement) error {
+			if s.Record.Lane == backlog.Fresh {
+				return errCheck
+			}
+			return nil
+		})
+		rep, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
+		if got := outcomes(rep); got != "20 succeeded" || !errors.Is(err, errCheck) || !strings.Contains(err.Error(), "while those of another do") {
+			t.Errorf("got %s, %v", got, err)
+		}
+	})
+}
+
+// Where the handler decides whether an outcome is taken, that is said once for each state,
+// and the outcomes decide: of a handler that never writes what is asked for, few calls are
+// in vain, and the other lane goes on.
+func TestHandlerDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		filled := make(map[int]bool)
+		b := newBench(t, memory.Options{}, func(_ context.Context, r *backlog.Record) error {
+			if n := id(r); n < 3 || n > 12 {
+				filled[n] = true
+			}
+			return nil
+		})
+		b.add(t, "NEW", 1, 40, time.Hour)
+		refusing(b, func(s backlog.Settlement) error {
+			if !filled[id(s.Record)] && s.Target == backlog.RowSuccess {
+				return &backlog.Refusal{Reach: backlog.HandlerDecides, Err: errCheck}
+			}
+			return nil
+		})
+		uncertain := 0
+		observe := b.Observe
+		b.Observe = func(ev backlog.Event) {
+			if ev.Kind == backlog.Uncertain {
+				uncertain++
+			}
+			if observe != nil {
+				observe(ev)
+			}
+		}
+		var all backlog.Report
+		for range 2 {
+			rep, _ := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
+			checkSum(t, rep)
+			all.Succeeded += rep.Succeeded
+			all.Refused += rep.Refused
+		}
+		if uncertain != 1 || all.Succeeded != 30 || all.Refused != 10 {
+			t.Errorf("said %d times, %d succeeded, %d refused; want once, 30 and 10", uncertain, all.Succeeded, all.Refused)
+		}
+	})
+}
+
+// A handler that fills nothing is called in vain for few records of a lane.
+func TestHandlerThatNeverDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.Concurrency = 8
+		b.add(t, "NEW", 1, 500, time.Hour)
+		b.add(t, "ERROR", 1001, 20, time.Hour)
+		refusing(b, func(s backlog.Settlement) error {
+			if s.Record.Lane == backlog.Fresh && s.Target == backlog.RowSuccess {
+				return &backlog.Refusal{Reach: backlog.HandlerDecides, Err: errCheck}
+			}
+			return nil
+		})
+		rep, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
+		if got, want := outcomes(rep), "20 succeeded, 10 refused"; got != want || !errors.Is(err, errCheck) || rep.Resume.FreshLast.IsZero() {
+			t.Errorf("got %s, %v; want %s, and the next pass behind them", got, err, want)
+		}
+	})
+}

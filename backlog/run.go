@@ -34,6 +34,11 @@ type run struct {
 	hands   atomic.Int64  // workers
 	settled chan struct{} // holds a token: unsettled has come to zero
 
+	accounted chan struct{} // holds a token: what was claimed is accounted for, or let go
+
+	refusals map[int]effort // of the trials, by state; guarded by pull
+	whole    error          // a state's rows refuse what no row takes; likewise
+
 	attempts sync.Map // running, of a refresh policy: their UIDs, and what cancels each
 
 	mu        sync.Mutex // guards what follows
@@ -46,7 +51,7 @@ type run struct {
 	report  Report
 	err     error
 	streak  int                 // failures since the last success
-	inRow   int                 // outcomes refused since the last that was taken
+	sick    error               // why a lane was ended before its last record
 	aborted bool                // by AbortAfter
 	tried   map[uint64]struct{} // attempted in this pass and perhaps still pending
 }
@@ -83,8 +88,10 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 		pull:    make(chan struct{}, 1),
 		turn:    make(chan struct{}, 1),
 		settled: make(chan struct{}, 1),
-		report:  Report{Tier: p.Tier, MaxAge: p.MaxAge, Tick: p.Tick, Started: p.Now},
-		tried:   p.tried,
+
+		accounted: make(chan struct{}, 1),
+		report:    Report{Tier: p.Tier, MaxAge: p.MaxAge, Tick: p.Tick, Started: p.Now},
+		tried:     p.tried,
 	}
 	if r.tried == nil {
 		r.tried = make(map[uint64]struct{})
@@ -127,6 +134,7 @@ func (r *run) do() {
 	r.workers.Go(r.worker)
 	r.workers.Wait()
 	r.walk.finish()
+	r.concludeTrials()
 	if r.e.OnDead != nil && !r.broken() { // it may take long, and records wait
 		r.expire(r.caller)
 	}
@@ -234,6 +242,7 @@ func (r *run) conclude() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rep := &r.report
+	r.err = cmp.Or(r.err, r.sick)
 	switch {
 	case r.err != nil:
 		rep.Stopped = StoppedError
@@ -257,7 +266,11 @@ func (r *run) conclude() {
 		rep.Resume.TurnFailed = r.e.MaxRecords == 1 && !fresh.last.IsZero()
 	}
 	old := r.pass.Resume
-	if !fresh.ended() && r.e.refresher() == nil { // whose lanes are ordered by waiting time
+	waiting := r.e.refresher() != nil // its lanes are ordered by waiting time
+	if !fresh.ended() && waiting && fresh.refused {
+		rep.Resume.FreshLast = fresh.last
+	}
+	if !fresh.ended() && !waiting {
 		rep.Resume.FreshTop, rep.Resume.FreshLast = old.FreshTop, old.FreshLast
 		if !fresh.last.IsZero() && !fresh.top.IsZero() {
 			rep.Resume.FreshTop = fresh.top
@@ -267,8 +280,9 @@ func (r *run) conclude() {
 		}
 	}
 	// A policy's failed lane is ordered by waiting time: only what was
-	// skipped stays where it was, and could keep the others from a cap.
-	if keeps := r.e.Policy != nil; !failed.ended() && (!keeps || failed.skipped) {
+	// skipped, or refused, stays where it was, and could keep the others from a cap.
+	stays := r.e.Policy == nil || failed.skipped || failed.refused
+	if !failed.ended() && stays {
 		rep.Resume.FailedLast = old.FailedLast
 		if !failed.last.IsZero() {
 			rep.Resume.FailedLast = failed.last
@@ -316,6 +330,10 @@ func (r *run) spares(hash uint64) bool { return r.wasTried(hash) || r.e.refused.
 func (r *run) worker() {
 	var now time.Time // zero: something has been waited for since it was read
 	for j := r.take(&now); j != nil; j = r.take(&now) {
+		if j.lane.closed.Load() {
+			r.drop(j)
+			continue
+		}
 		began, ok := r.enter(now)
 		if !ok {
 			r.drop(j)
@@ -410,6 +428,8 @@ func (r *run) drop(j *job) {
 
 // unclaim lets go of a record that stays as it was.
 func (r *run) unclaim(j *job) {
+	j.lane.unsettled.Add(-1)
+	signal(r.accounted)
 	r.e.release(j.rec)
 	r.e.finished(j.rec, true)
 	r.e.flights.Drop(j.flight)
@@ -508,10 +528,7 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) (settles bool) {
 // dispatched counts a record that was given to the handler.
 func (r *run) dispatched(j *job) {
 	r.report.Selected++
-	l := j.lane
-	if j.seq > l.lastSeq {
-		l.lastSeq, l.last, l.lastSection = j.seq, j.rec.Cursor, j.section
-	}
+	j.lane.reached(j.seq, j.rec, j.section)
 }
 
 // over accounts for an attempt with nothing left to settle.

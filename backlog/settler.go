@@ -23,8 +23,8 @@ const groupDelay = 100 * time.Millisecond
 // are written.
 const fullGroup = MaxGroup / 2
 
-// maxInRow is how many outcomes in a row may be refused: each is of a record
-// that was handled in vain.
+// maxInRow is how many outcomes of a lane may be refused in a row before it ends: each is of
+// a record that was handled in vain.
 const maxInRow = 10
 
 // An attempt is one that has ended and whose outcome is to be written.
@@ -286,9 +286,12 @@ func (r *run) account(list []attempt, reasons []error) {
 		flights[i], weight = a.flight, weight+a.weight
 		if err == nil {
 			r.report.add(a)
-			r.inRow = 0
+			a.lane.inRow = 0
 			if a.dies != "" {
 				dead = append(dead, a)
+			}
+			if a.outcome == Succeeded {
+				r.e.trials.prove(a.Record)
 			}
 			if a.outcome != Skipped {
 				written++
@@ -318,8 +321,12 @@ func (r *run) account(list []attempt, reasons []error) {
 				r.e.refused.Add(a.hash, struct{}{})
 			}
 			ev.Kind = Refused
-			if r.inRow++; r.inRow == maxInRow {
-				failed = fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, err)
+			a.lane.refused = true
+			a.lane.inRow++
+			if a.lane.inRow == maxInRow {
+				many := fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, err)
+				a.lane.closed.Store(true)
+				r.sick = cmp.Or(r.sick, many)
 			}
 		}
 		events = append(events, ev)
@@ -344,6 +351,10 @@ func (r *run) account(list []attempt, reasons []error) {
 		r.e.finished(list[i].Record, reasons[i] == nil || !errors.As(reasons[i], new(unwritten)))
 		list[i].Record.Values = nil // the rest of the page may live on for long
 	}
+	for i := range list {
+		list[i].lane.unsettled.Add(-1)
+	}
+	signal(r.accounted)
 	r.e.flights.Land(flights...)
 	r.e.gate.room.Release(weight)
 	if left {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"backlog/backlog/flight"
@@ -47,8 +48,18 @@ func newWalk(r *run) *walk {
 }
 
 // open returns the lane to go on with, and how many of its records may be claimed; nil if
-// the cap is used up.
+// the cap is used up. A lane that is closed is none to go on with.
 func (w *walk) open() (l *lane, room int) {
+	l, room = w.share()
+	for l != nil && l.closed.Load() {
+		w.stage++
+		l, room = w.share()
+	}
+	return l, room
+}
+
+// share returns the lane of the stage, and what is left of its share of the cap.
+func (w *walk) share() (l *lane, room int) {
 	fresh, failed := w.lanes[Fresh], w.lanes[Failed]
 	limit := w.r.e.MaxRecords
 	if limit <= 0 {
@@ -99,9 +110,28 @@ func (w *walk) fill() (jobs []job) {
 				continue
 			}
 		}
+		if l.page.section > l.trusted { // it may begin with rows that were refused to the pass before
+			l.trusted = l.page.section
+			r.e.trials.taken.Store(0)
+		}
 		list := l.page.Records[l.next:]
-		if !r.try(list) {
-			break
+		switch r.try(list) {
+		case endPass:
+			return jobs
+		case endLane:
+			l.passRefused()
+			l.closed.Store(true)
+			continue
+		}
+		if !r.e.trials.isProven(&list[0]) { // the first outcomes decide whether more are worth a handler call
+			room = min(room, maxInRow-int(l.unsettled.Load()))
+			if room <= 0 && len(jobs) > 0 {
+				break
+			}
+			if room <= 0 {
+				w.awaitOutcome()
+				continue
+			}
 		}
 		size := max(1, min(l.page.chunk, maxChunk))
 		if jobs == nil {
@@ -117,6 +147,15 @@ func (w *walk) fill() (jobs []job) {
 		jobs, full = w.claim(l, list, jobs)
 	}
 	return jobs
+}
+
+// awaitOutcome waits until something that was claimed is accounted for, or the stop.
+func (w *walk) awaitOutcome() {
+	w.r.e.settler.flush()
+	select {
+	case <-w.r.accounted:
+	case <-w.r.stop.Done():
+	}
 }
 
 // look goes on to the next record that was not tried. The cap may be used up:
@@ -166,7 +205,9 @@ func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
 			continue
 		}
 		l.staged++
-		jobs = append(jobs, job{rec: rec, hash: hashes[i], flight: f, weight: weight, lane: l, seq: l.staged, section: l.page.section})
+		l.looked++
+		l.unsettled.Add(1)
+		jobs = append(jobs, job{rec: rec, hash: hashes[i], flight: f, weight: weight, lane: l, seq: l.looked, section: l.page.section})
 	}
 	return jobs, false
 }
@@ -270,18 +311,24 @@ type lane struct {
 	lane     Lane
 	sections []section
 
-	pages  chan readPage // nil until the lane is begun; behind the first
-	cancel context.CancelFunc
-	from   int      // the section that is read first
-	page   readPage // the present one
-	next   int      // index of its next record
-	staged int      // records claimed
-	top    Cursor   // before the first record looked at in the first section
+	pages     chan readPage // nil until the lane is begun; behind the first
+	cancel    context.CancelFunc
+	from      int          // the section that is read first
+	page      readPage     // the present one
+	next      int          // index of its next record
+	staged    int          // records claimed
+	looked    int          // and those that were refused before
+	trusted   int          // the section whose states are known to be taken
+	closed    atomic.Bool  // nothing more of it is dispatched
+	unsettled atomic.Int64 // claimed and not accounted for
+	top       Cursor       // before the first record looked at in the first section
 
 	// Guarded by the run's mutex.
 	skipped              bool   // some of them were
+	refused              bool   // likewise, and stay where they were
 	dropped              int    // claimed, but not dispatched before the stop
-	last                 Cursor // of the last that was
+	inRow                int    // outcomes refused since the last that was taken
+	last                 Cursor // of the last that was dispatched, or refused before
 	lastSeq, lastSection int
 }
 
@@ -356,6 +403,33 @@ func (l *lane) pass(rec *Record) {
 	if l.top.IsZero() && l.page.section == 0 {
 		l.top = rec.Cursor
 		l.top.Before = true
+	}
+}
+
+// passRefused goes on behind the records that are refused at the beginning of the page: the
+// next pass begins there.
+func (l *lane) passRefused() {
+	for l.next < len(l.page.Records) {
+		rec := &l.page.Records[l.next]
+		if !l.w.r.spares(rec.Key.Hash()) {
+			return
+		}
+		l.looked++
+		l.pass(rec)
+		l.w.r.count(func(*Report) {
+			l.refused = true
+			l.reached(l.looked, rec, l.page.section)
+		})
+	}
+}
+
+// reached notes that the lane's records have been looked at up to one. The caller has the
+// run's mutex.
+func (l *lane) reached(seq int, rec *Record, section int) {
+	if seq > l.lastSeq {
+		l.lastSeq = seq
+		l.last = rec.Cursor
+		l.lastSection = section
 	}
 }
 

@@ -169,7 +169,8 @@ func (k *checker) all(ctx context.Context) {
 	}
 	if ok {
 		if store, err := storeOf(k.cfg, t); !k.bad("statuses", err) {
-			doctor.CheckTrial(ctx, &k.Findings, t, store, policyOf(k.cfg), k.now, k.noWrite, k.leftAlone)
+			x := doctor.Trial{Table: t, Store: store, Policy: policyOf(k.cfg), Now: k.now, NoWrite: k.noWrite}
+			doctor.CheckTrial(ctx, &k.Findings, x, k.leftAlone)
 		}
 		k.notes(t)
 	}

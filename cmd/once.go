@@ -119,7 +119,7 @@ func (o *OnceOptions) end(g *globals, name string, report backlog.Report, list [
 	case err != nil:
 		return err
 	case report.Refused > 0:
-		return fmt.Errorf("outcomes that the database does not take: %d; their records stay as they were and will be handled again; the log says which and why", report.Refused)
+		return fmt.Errorf("outcomes that the database does not take: %d; their rows stay as they were, and the next start tries them again; the log says which and why", report.Refused)
 	case o.Strict && report.Failed+report.Rejected > 0:
 		return errStrict
 	}
@@ -161,6 +161,7 @@ func (o *OnceOptions) passOnce(
 	}
 	c := a.newChronicle(state, new(watch.Picture))
 	c.single = o.ID != ""
+	c.Single = true
 	defer c.end()
 	e := a.engine(clock, newProgress(g.err, a.table.Count, c.Observe))
 	e.Patience = awayPatience

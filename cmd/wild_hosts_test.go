@@ -174,7 +174,7 @@ func TestWildHosts(t *testing.T) {
 			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL, attempts decimal(3)); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00', 1000), (2, 'NEW', '2026-02-10 10:00:00', 1)",
 			cfg:     "table: {name: jobs, attempts: attempts}",
 			handled: "2", rows: "SELECT id, status, attempts FROM jobs", want: []string{"1|NEW|999", "2|SUCCESS|2"},
-			refused: "outcomes that the database does not take: 1; their records stay as they were and will be handled again; the log says which and why",
+			refused: "outcomes that the database does not take: 1; their rows stay as they were, and the next start tries them again; the log says which and why",
 		},
 		{
 			name: "a column that the database computes", on: []wildKind{inPostgres, inMySQL},

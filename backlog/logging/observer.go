@@ -62,6 +62,7 @@ type Observer struct {
 	Log     *slog.Logger
 	Server  string         // what the records are from
 	Dead    bool           // there is a dead status
+	Single  bool           // of one pass among many processes: what each would say again is no warning
 	Picture *watch.Picture // is told of every event
 
 	// OnOutage is called when an outage begins, lasts or is over, and must return soon:
@@ -147,6 +148,13 @@ func (o *Observer) log(ev backlog.Event) {
 		o.of(ev.Tier).conflicts++
 	case backlog.Refused:
 		o.logRefused(log, ev)
+	case backlog.Uncertain:
+		level := slog.LevelWarn
+		if o.Single {
+			level = slog.LevelInfo
+		}
+		log.Log(context.Background(), level, "only the outcome will tell whether the table takes it",
+			"id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
 	case backlog.Unwritten:
 		p := o.of(ev.Tier)
 		if p.unwritten++; p.unwritten == 1 {

@@ -131,14 +131,14 @@ func tried(s *table.Table) error {
 	if err := s.Prove(context.Background(), noon); err != nil {
 		return err
 	}
-	records, err := s.OfEachState(context.Background())
+	records, err := s.OfEachState(context.Background(), 1)
 	if err != nil {
 		return err
 	}
-	list := slices.DeleteFunc(slices.Collect(maps.Values(records)), func(r *backlog.Record) bool { return r == nil })
-	slices.SortFunc(list, func(a, b *backlog.Record) int { return a.Origin - b.Origin })
-	for _, r := range list {
-		if _, err := backlog.TryRecord(context.Background(), s, r, nil, noon); err != nil {
+	list := slices.Concat(slices.Collect(maps.Values(records))...)
+	slices.SortFunc(list, func(a, b backlog.Record) int { return a.Origin - b.Origin })
+	for i := range list {
+		if _, err := backlog.TryRecord(context.Background(), s, &list[i], nil, noon); err != nil {
 			return err
 		}
 	}

@@ -1,13 +1,9 @@
 package table
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -98,109 +94,4 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 		}
 		return nil
 	})
-}
-
-// Try is the method that [backlog.Store] names: the settlement is written with its own statement
-// and rolled back, so that the database itself judges constraints, triggers,
-// rights and what the columns hold. The error's text is as long as its column is.
-func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
-	if c := t.errCol; c != nil {
-		if n := cmp.Or(c.Length, c.Octets); n > 0 {
-			s.Error = strings.Repeat("x", min(n, 64<<10))
-		}
-	}
-	x := t.update(t.workOf(&s))
-	if x.Text == "" || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
-		return nil
-	}
-	return t.Undone(ctx, func(ctx context.Context, tx *sql.Tx) error { return t.try(ctx, tx, x, s.Record) })
-}
-
-// Undone calls f in a transaction that is undone.
-func (t *Table) Undone(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
-	err := t.db.Within(ctx, func(ctx context.Context) error {
-		return t.InTx(ctx, func(tx *sql.Tx) error {
-			for _, text := range t.text.Trial {
-				if _, err := tx.ExecContext(ctx, text); err != nil {
-					return err
-				}
-			}
-			return cmp.Or(f(ctx, tx), ErrUndo)
-		})
-	})
-	if p := (*Problem)(nil); err != nil && t.db.Write != t.db.Read && errors.As(t.db.CheckRights(ctx), &p) {
-		return p // it is a file, which cannot be opened to be written to
-	}
-	return err
-}
-
-// try tries the settlement in a transaction that its caller undoes: the row is
-// locked as it was read, the outcome written, and the row judged as it stands then.
-func (t *Table) try(ctx context.Context, tx *sql.Tx, x Write, r *backlog.Record) error {
-	find, key := t.lockText(x.work)
-	switch rows, err := db.Texts(ctx, tx, t.text.Place(find+t.text.NoWait), key...); {
-	case t.db.Class(err) == db.Busy && t.text.NoWait != "":
-		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
-	case err != nil:
-		return t.Untaken(settings[x.target], x, err)
-	case len(rows) == 0:
-		return backlog.ErrConflict
-	}
-	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.Text), x.Args...))
-	switch {
-	case err != nil:
-		return t.Untaken(settings[x.target], x, err)
-	case n == 0:
-		return t.Unchanged(settings[x.target])
-	case n > 1:
-		return t.kept(ctx, tx, x.work, n)
-	}
-	return t.stillPending(ctx, tx, x, r.Key)
-}
-
-// Untaken is the error of a trial that the database refused: what is set, and the place
-// in the file that says so. What may pass is returned as it is.
-func (t *Table) Untaken(place string, w Write, err error) error {
-	class, shown := t.db.Class(err), w.Shown(t.text)
-	said, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
-	switch {
-	case t.db.MayPass(err):
-		return err
-	case class == db.Denied:
-		return t.db.Explained(err)
-	case class == db.Refused:
-		return problem("change it to one that the table takes", "%s: table %s does not take %s: %s", place, t.m.Name, shown, said)
-	}
-	return problem("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", place, shown, t.m.Name, said)
-}
-
-// stillPending judges the row as the write has left it. The texts of two statuses
-// can differ and be the same to the database: to a collation that takes 'New' for
-// 'NEW', that knows no accents, or no spaces at the end.
-func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x Write, key backlog.Key) error {
-	text := "SELECT " + t.standingCase(strconv.Itoa) + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + db.Prefixed(" AND ", t.where.cond)
-	standing := len(t.branches) // of a row that the filter leaves out
-	err := tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, key)...).Scan(&standing)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	if standing >= len(t.branches) {
-		return nil
-	}
-	fresh := t.branches[standing].lane == backlog.Fresh
-	state := map[bool]string{true: "new", false: "in error"}[fresh]
-	hint := "write what does not meet the condition of " + strings.TrimPrefix(state, "in ")
-	record := map[backlog.RowState]string{backlog.RowSuccess: "record that succeeded", backlog.RowDead: "dead record"}[x.target]
-	switch ends := x.target == backlog.RowSuccess || x.target == backlog.RowDead && t.HasDead(); {
-	case ends && len(t.catalog.Triggers) > 0:
-		return t.Unchanged(settings[x.target])
-	case ends:
-		return problem(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", settings[x.target], x.Shown(t.text), record, state)
-	case x.target != backlog.RowError || !fresh || t.OneLane():
-	case t.retry != nil:
-		return problem(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.Shown(t.text))
-	default:
-		t.Notef("statuses.error is one of statuses.new to the database, with %s: failed records are not told from new ones, and age alone decides when they are tried", x.Shown(t.text))
-	}
-	return nil
 }

@@ -164,7 +164,7 @@ func TestWritesAreTriedBeforeTheFirstRecord(t *testing.T) {
 			`statuses.error: table BACKLOG does not take "status" = -1: …CHECK constraint failed: status >= 0…` + cure},
 		{"CHECK of a touched column", "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, version INTEGER CHECK (version < 1));" + rows,
 			func(m *mapping.Mapping) { m.Touch = []mapping.Assignment{set("version", text("+1"))} },
-			`statuses.success: table BACKLOG does not take "status" = 'SUCCESS', "version" = coalesce("version", 0) + 1: …CHECK constraint failed: version < 1…` + cure},
+			`statuses.success: this row does not take "status" = 'SUCCESS', "version" = coalesce("version", 0) + 1: …CHECK constraint failed: version < 1…; look at the row, and at what the table asks of it`},
 		{"CHECK of the error's text", "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, error JSON CHECK (json_valid(error)));" + rows,
 			func(m *mapping.Mapping) { m.LastError = "error" },
 			`statuses.error: table BACKLOG does not take "status" = 'ERROR', "error" = 'the text of an error': …CHECK constraint failed: json_valid(error)…` + cure},

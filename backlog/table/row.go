@@ -173,10 +173,10 @@ func (t *layout) attemptsOf(row []any) int {
 	return n
 }
 
-// OfEachState returns the pending record of each state that a pass takes first,
-// of whatever age; nil where there is none. It is empty where no outcome can be tried.
-func (t *Table) OfEachState(ctx context.Context) (map[string]*backlog.Record, error) {
-	list := make(map[string]*backlog.Record)
+// OfEachState returns the pending records of each state that a pass takes first, at most
+// so many, of whatever age. It is empty where no outcome can be tried.
+func (t *Table) OfEachState(ctx context.Context, most int) (map[string][]backlog.Record, error) {
+	list := make(map[string][]backlog.Record)
 	for i, b := range t.branches {
 		if t.catalog.Engine != "" {
 			break
@@ -186,14 +186,11 @@ func (t *Table) OfEachState(ctx context.Context) (map[string]*backlog.Record, er
 			conds = append(conds, t.inserted.quoted+" IS NOT NULL")
 		}
 		text := "SELECT " + db.Named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + db.OrderBy(t.direction(b.lane), t.orderColumns(b.lane, segDated))
-		rows, err := db.Each(ctx, t.db, text, []any{1}, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(t.sel.exprs)) })
+		rows, err := db.Each(ctx, t.db, text, []any{most}, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(t.sel.exprs)) })
 		if err != nil {
 			return nil, err
 		}
-		list[b.label] = nil
-		if len(rows) > 0 {
-			list[b.label] = new(t.recordOf(rows[0], i))
-		}
+		list[b.label] = db.Mapped(rows, func(row []any) backlog.Record { return t.recordOf(row, i) })
 	}
 	return list, nil
 }

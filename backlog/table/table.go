@@ -26,6 +26,7 @@ type Table struct {
 	*layout
 	db          *DB
 	prepared    db.Statements
+	guards      guardList
 	db.Notebook // of the mapping; the proofs add to them
 }
 

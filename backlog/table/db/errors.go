@@ -84,6 +84,11 @@ type Fault struct {
 	What     string
 	Said     string
 	Hint     string
+
+	// Of a refusal: by what kind of rule, and its name as the database tells it: of the
+	// constraint, of the column, or what says which trigger it was.
+	Judge Judge
+	Name  string
 }
 
 // What is in the way of a statement, as all databases have it.
@@ -151,6 +156,12 @@ func (db *DB) Class(err error) ErrorClass { return db.fault(err).Class }
 
 // HasSaid reports whether the error is the database's answer, and not of the way to it.
 func (db *DB) HasSaid(err error) bool { return db.Error(err) != Fault{} }
+
+// JudgeOf returns by what kind of rule the error refuses a row, and what its name is.
+func (db *DB) JudgeOf(err error) (judge Judge, name string) {
+	f := db.fault(err)
+	return f.Judge, f.Name
+}
 
 // MayPass reports whether the same call may succeed later, or its context is done.
 func (db *DB) MayPass(err error) bool {

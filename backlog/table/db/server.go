@@ -27,6 +27,9 @@ type Server interface {
 	// Catalog reads what the database knows. A table that is not there is of the
 	// kind Missing, and Wrong says what is; the schema is where it would be made.
 	Catalog(ctx context.Context, q Querier, schema, name string) (*Catalog, error)
+	// Guards reads the constraints and triggers of the table that judge an UPDATE, as far
+	// as the user may see them. [Fault.Name] names one of them.
+	Guards(ctx context.Context, q Querier, c *Catalog) ([]Guard, error)
 	// Begin begins a transaction that writes.
 	Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error)
 	// MayWrite is a *Problem if nothing can be written to the database. It changes

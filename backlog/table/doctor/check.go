@@ -42,49 +42,6 @@ func Bad(l *inspect.Findings, name string, err error) bool {
 	return true
 }
 
-// A Trier is a Store whose outcomes can be tried.
-type Trier interface {
-	backlog.Store
-	Try(ctx context.Context, s backlog.Settlement) error
-}
-
-// CheckTrial has the database judge what may be written to a row of each state, unless
-// nothing is to be written; leftAlone is what [Statuses] has said.
-func CheckTrial(
-	ctx context.Context, l *inspect.Findings, t *table.Table, store Trier, p *backlog.Policy, now time.Time, noWrite bool, leftAlone string,
-) {
-	const takes, untried = "the table takes what is set", "the table takes what is set, as far as the catalogue tells: nothing was "
-	if noWrite {
-		l.AddGood("statuses", untried+"written%s", leftAlone)
-		return
-	}
-	headline, detail, ok := untried+"tried", leftAlone, true
-	records, err := t.OfEachState(ctx)
-	if Bad(l, "statuses", err) {
-		return
-	}
-	for _, state := range slices.Sorted(maps.Keys(records)) {
-		r := records[state]
-		if r == nil {
-			detail += fmt.Sprintf("\n%s: not tried, there is no such row that a pass takes", inspect.Shown(state))
-			continue
-		}
-		_, err := backlog.TryRecord(ctx, store, r, p, now)
-		switch {
-		case errors.Is(err, backlog.ErrLocked) || errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.ErrUnavailable):
-			detail += fmt.Sprintf("\n%s: not tried, row %s is not free: %v", inspect.Shown(state), inspect.Shown(r.Key.String()), err)
-		case Bad(l, "statuses", err):
-			ok = false
-		default:
-			headline = takes
-			detail += fmt.Sprintf("\n%s: tried on row %s and rolled back", inspect.Shown(state), inspect.Shown(r.Key.String()))
-		}
-	}
-	if ok {
-		l.AddGood("statuses", "%s%s", headline, detail)
-	}
-}
-
 // CheckPlans finds missing indexes.
 func CheckPlans(ctx context.Context, l *inspect.Findings, t *table.Table, now time.Time) {
 	plans, err := Plans(ctx, t, t.Readings(now))

@@ -5,8 +5,10 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
@@ -57,11 +59,45 @@ func (s *server) Error(err error) db.Fault {
 		if (code == "1026" || code == "1030") && (strings.Contains(e.Message, "errno: 28") || strings.Contains(e.Message, "error 28")) {
 			code = "nospace" // ERROR_ON_WRITE GET_ERRNO
 		}
-		return db.Meaning(faults, said, code, string(e.SQLState[:]), string(e.SQLState[:2]))
+		f := db.Meaning(faults, said, code, string(e.SQLState[:]), string(e.SQLState[:2]))
+		f.Judge, f.Name = judgeOf(e)
+		return f
 	case errors.Is(err, mysqldriver.ErrInvalidConn), errors.Is(err, mysqldriver.ErrMalformPkt), errors.Is(err, mysqldriver.ErrPktSync):
 		return db.Fault{Class: db.Unavailable}
 	}
 	return db.Fault{}
+}
+
+// namePattern matches the name of a constraint or of a column in a message: the last part of
+// the first name in quotes behind that word.
+var namePattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("(?i)(?:constraint|column) (?:`[^`]*`\\.)*[`'](?:[^`']*\\.)?([^`'.]+)[`']")
+})
+
+// judgeOf returns by what kind of rule an error refuses a row. The message of a constraint
+// of a column names the table before it.
+func judgeOf(e *mysqldriver.MySQLError) (judge db.Judge, name string) {
+	if found := namePattern().FindStringSubmatch(e.Message); found != nil {
+		name = found[1]
+	}
+	switch e.Number {
+	case 1062, 1586, 1859:
+		return db.Unique, name
+	case 1216, 1217, 1451, 1452:
+		return db.ForeignKey, name
+	case 3819, 4025:
+		return db.Check, name
+	case 1690:
+		return db.Overflow, ""
+	case 1048, 1263, 1364:
+		return db.NotNull, name
+	case 1264, 1265, 1292, 1366, 1406, 1411, 1526, 1748, 3140, 3156:
+		return db.Type, name
+	}
+	if e.Number == 1644 || string(e.SQLState[:2]) == "45" {
+		return db.Trigger, e.Message
+	}
+	return db.Unjudged, ""
 }
 
 // unreached says in plain words why there is no connection to that address.

@@ -68,8 +68,36 @@ func (s *server) Error(err error) db.Fault {
 		code = "owner"
 	}
 	f := db.Meaning(faults, e.Message, code, e.Code[:min(2, len(e.Code))])
+	if e.Routine == "exec_stmt_raise" && f.Class == db.Other && f.Hint == "" { // RAISE with a code of its own
+		f.Class = db.Refused
+	}
+	f.Judge, f.Name = judgeOf(e)
 	f.What = strings.NewReplacer("USER", s.config.User, "DATABASE", s.config.Database, "HOST", s.host).Replace(f.What)
 	return f
+}
+
+// judgeOf returns by what kind of rule an error refuses a row. What a function was doing at
+// the time tells its name, and so the trigger.
+func judgeOf(e *pgconn.PgError) (judge db.Judge, name string) {
+	switch e.Code {
+	case "23505", "23P01":
+		return db.Unique, e.ConstraintName
+	case "23503":
+		return db.ForeignKey, e.ConstraintName
+	}
+	switch {
+	case strings.Contains(e.Where, "function "):
+		return db.Trigger, e.Where
+	case e.Code == "22003":
+		return db.Overflow, ""
+	case e.Code == "23502":
+		return db.NotNull, e.ColumnName
+	case e.Code == "23514" && e.DataTypeName == "" && e.ConstraintName != "":
+		return db.Check, e.ConstraintName
+	case e.Code == "23514", strings.HasPrefix(e.Code, "22"): // a domain, a partition, a value
+		return db.Type, ""
+	}
+	return db.Unjudged, ""
 }
 
 // refusesParameters reports whether the other side takes no more parameters

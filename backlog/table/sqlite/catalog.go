@@ -3,9 +3,11 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"backlog/backlog/table/db"
 )
@@ -48,6 +50,51 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 			strings.ReplaceAll(s.path, "'", `'\''`) + "' 'PRAGMA journal_mode = WAL'"
 	}
 	return c, nil
+}
+
+// checkPattern matches the beginning of a CHECK constraint, with its name if it has one.
+var checkPattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(?:CONSTRAINT\s+("(?:[^"]|"")+"|[\w$]+)\s+)?CHECK\s*\(`)
+})
+
+// Guards implements db.Server. SQLite keeps constraints and triggers as the text that
+// created them.
+func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) (list []db.Guard, err error) {
+	rows, err := db.Rows(ctx, q, "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND type IN ('table', 'trigger')", c.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		if r["type"] == "trigger" {
+			list = append(list, db.Guard{Judge: db.Trigger, Name: r["name"], Text: triggerBody(r["sql"])})
+			continue
+		}
+		for _, at := range checkPattern().FindAllStringSubmatchIndex(r["sql"], -1) {
+			g := db.Guard{Judge: db.Check, Text: strings.TrimSpace(db.Parenthesized(r["sql"][at[1]-1:]))}
+			g.Name = g.Text
+			if at[2] >= 0 {
+				g.Name = strings.ReplaceAll(strings.Trim(r["sql"][at[2]:at[3]], `"`), `""`, `"`)
+			}
+			list = append(list, g)
+		}
+	}
+	keys, err := db.Rows(ctx, q, "SELECT id, group_concat(\"from\", char(1)) AS columns FROM pragma_foreign_key_list(?) GROUP BY id", c.Name)
+	for _, r := range keys {
+		list = append(list, db.Guard{Judge: db.ForeignKey, Columns: strings.Split(r["columns"], "\x01")})
+	}
+	return list, err
+}
+
+// triggerBody is what a trigger does and when, without the names of the trigger, of its
+// table, and of the columns at whose change it runs.
+func triggerBody(create string) string {
+	at := len(create)
+	for _, word := range []string{"WHEN", "BEGIN"} {
+		if i := strings.Index(strings.ToUpper(create), word); i >= 0 {
+			at = min(at, i)
+		}
+	}
+	return create[at:]
 }
 
 // describeColumns asks by a PRAGMA, which takes a third of the time of its function.

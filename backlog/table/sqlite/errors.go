@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"backlog/backlog/table/db"
 )
@@ -27,11 +29,47 @@ func (s *server) Error(err error) db.Fault {
 	}
 	f := db.Meaning(faults, err.Error(), strconv.Itoa(extendedCodeOf(err)), strconv.Itoa(code))
 	f.What = strings.ReplaceAll(f.What, "PATH", s.path)
+	if f.Class == db.Refused {
+		f.Judge, f.Name = judgeOf(err.Error())
+	}
 	if code == 26 { // which says the same
 		f.Said = ""
 	}
 	return f
 }
+
+// judges are what the messages of constraints begin with, behind what a driver adds.
+var judges = []struct {
+	text  string
+	judge db.Judge
+}{
+	{"UNIQUE constraint failed", db.Unique}, {"PRIMARY KEY constraint failed", db.Unique}, {"FOREIGN KEY constraint failed", db.ForeignKey},
+	{"CHECK constraint failed", db.Check}, {"NOT NULL constraint failed", db.NotNull},
+	{"cannot store ", db.Type}, {"datatype mismatch", db.Type}, {"string or blob too big", db.Type},
+}
+
+// judgeOf returns by what kind of rule a message refuses a row. A CHECK has no name but its
+// expression where it was given none. All other texts are those of triggers that raise.
+func judgeOf(said string) (judge db.Judge, name string) {
+	if codeInText {
+		said = codePattern().ReplaceAllString(said, "")
+	}
+	for _, x := range judges {
+		_, behind, found := strings.Cut(said, x.text)
+		if !found {
+			continue
+		}
+		name = strings.TrimPrefix(behind, ": ")
+		if x.judge == db.Type || x.judge == db.NotNull { // … in INTEGER column jobs.touched
+			name = said[strings.LastIndexByte(said, '.')+1:]
+		}
+		return x.judge, name
+	}
+	return db.Trigger, strings.TrimPrefix(said, "constraint failed: ")
+}
+
+// codePattern matches the code that a driver adds to a message.
+var codePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` \(\d+\)$`) })
 
 // denied is the *db.Problem of a file that this user may not read or write, nil for
 // other errors.

@@ -13,6 +13,8 @@ const (
 	driverName = "sqlite3"
 	// Driver is the name of the module that speaks to SQLite.
 	Driver = "github.com/mattn/go-sqlite3"
+	// codeInText says that messages end in the code.
+	codeInText = false
 	// Every transaction is for writing: one that begins by reading could
 	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
 	// SQLite need not lock each call: database/sql lets one goroutine at a

@@ -13,6 +13,8 @@ const (
 	driverName = "sqlite"
 	// Driver is the name of the module that speaks to SQLite.
 	Driver = "modernc.org/sqlite"
+	// codeInText says that messages end in the code.
+	codeInText = true
 	// Every transaction is for writing: one that begins by reading could
 	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
 	driverParams = "_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(%s)"

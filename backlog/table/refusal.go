@@ -1,0 +1,224 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/table/db"
+)
+
+// An untaken is a write that the database refuses to a row, before it is known whether it
+// would refuse it to every row.
+type untaken struct {
+	write Write
+	place string // in the file, that says what is set
+	said  string
+	judge db.Judge
+	name  string // see [db.Fault]
+	error        // for a person, as if it refused every row
+}
+
+func (u *untaken) Unwrap() error { return u.error }
+
+// Untaken is the error of a write that the database refused: what is set, and the place
+// in the file that says so. What may pass is returned as it is.
+func (t *Table) Untaken(place string, w Write, err error) error {
+	class, shown := t.db.Class(err), w.Shown(t.text)
+	u := &untaken{write: w, place: place}
+	u.said, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
+	u.judge, u.name = t.db.JudgeOf(err)
+	switch {
+	case t.db.MayPass(err):
+		return err
+	case class == db.Denied:
+		return &backlog.Refusal{Reach: backlog.EveryRow, Err: t.db.Explained(err)}
+	case class == db.Refused:
+		u.error = problem("change it to one that the table takes", "%s: table %s does not take %s: %s", place, t.m.Name, shown, u.said)
+		return u
+	}
+	return everyRow("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", place, shown, t.m.Name, u.said)
+}
+
+// revoked is the error of a write after which the row is as it was.
+func (t *Table) revoked(w Write) error {
+	err := t.Unchanged(settings[w.target])
+	return &untaken{write: w, place: settings[w.target], said: err.Error(), judge: db.Trigger, error: err}
+}
+
+// everyRow is a *Problem of the values that are written, whatever the row.
+func everyRow(hint, format string, args ...any) error {
+	return &backlog.Refusal{Reach: backlog.EveryRow, Err: problem(hint, format, args...)}
+}
+
+// judged returns what is known of the refusal's reach: by what the guard that has refused
+// the row looks at.
+func (t *Table) judged(ctx context.Context, u *untaken) error {
+	r := &backlog.Refusal{Reach: backlog.OneRow, Err: u.error}
+	var because []string
+	switch guards := t.guardsOf(ctx, u); {
+	case u.judge == db.Unique:
+	case len(guards) > 0:
+		r.Reach, because = t.reach(u.write, guards)
+		if u.judge == db.ForeignKey && r.Reach == backlog.HandlerDecides {
+			r.Reach = backlog.OneRow
+		}
+	case u.judge == db.NotNull, u.judge == db.Type:
+		r.Reach, because = t.reach(u.write, []db.Guard{{Columns: []string{u.name}}})
+	case u.judge == db.Overflow && !u.write.counts():
+		r.Reach = backlog.EveryRow
+	}
+	shown := u.write.Shown(t.text)
+	switch {
+	case u.write.target == backlog.RowOther && r.Reach == backlog.HandlerDecides: // a start, which is written before the handler is called
+		r.Reach = backlog.OneRow
+	case r.Reach == backlog.HandlerDecides:
+		r.Err = problem("see that the handler writes what is asked for before it ends",
+			"%s: table %s takes %s only by what the row has in %s, which the handler may write: %s", u.place, t.m.Name, shown, strings.Join(because, ", "), u.said)
+	}
+	if r.Reach == backlog.OneRow {
+		r.Err = problem("look at the row, and at what the table asks of it", "%s: this row does not take %s: %s", u.place, shown, u.said)
+	}
+	return r
+}
+
+// anyColumn stands for the columns that a guard does not name, since it has the row as a whole.
+const anyColumn = "the row as a whole"
+
+// reach says whose trouble a refusal by one of the guards is, and which columns the handler
+// may write, by what they name: what we write is the same in every row, the key and what
+// selects the row are its own, and all else may be the handler's.
+func (t *layout) reach(w Write, guards []db.Guard) (r backlog.Reach, because []string) {
+	r = backlog.EveryRow
+	for i := range guards {
+		if guards[i].SeesAll() {
+			because = append(because, anyColumn)
+		}
+		for _, name := range guards[i].Names(t.catalog.ColumnNames()) {
+			switch quoted := t.text.Quote(name); {
+			case w.fixes(quoted), quoted == t.status:
+			case guards[i].Judge == db.Trigger && slices.Contains(t.key, quoted): // by which it finds the row
+			case w.sets(quoted), t.selects(quoted):
+				r = backlog.OneRow
+			default:
+				because = append(because, name)
+			}
+		}
+	}
+	if because != nil {
+		return backlog.HandlerDecides, db.Distinct(because)
+	}
+	return r, nil
+}
+
+// sets reports whether the quoted column is written.
+func (w *Write) sets(quoted string) bool {
+	return slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted })
+}
+
+// fixes reports whether what is written to the column is the same in every row.
+func (w *Write) fixes(quoted string) bool {
+	return slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted && !strings.Contains(a.expr, quoted) })
+}
+
+// counts reports whether something is written that depends on what the row has.
+func (w *Write) counts() bool {
+	return slices.ContainsFunc(w.set, func(a assign) bool { return strings.Contains(a.expr, a.col) })
+}
+
+// selects reports whether the column belongs to the key, or to what makes a row pending.
+func (t *layout) selects(quoted string) bool {
+	if slices.Contains(t.key, quoted) {
+		return true
+	}
+	for _, c := range []*timeCol{t.inserted, t.eligible, t.expires} {
+		if c != nil && c.quoted == quoted {
+			return true
+		}
+	}
+	conditions := slices.Clone(t.m.Where)
+	for _, s := range t.m.States() {
+		conditions = append(conditions, s.When...)
+	}
+	for _, c := range conditions {
+		if strings.EqualFold(t.text.Quote(c.Column), quoted) {
+			return true
+		}
+	}
+	return false
+}
+
+// guardList are a table's guards as they were at a time.
+type guardList struct {
+	mu   sync.Mutex
+	list []db.Guard
+	read time.Time
+}
+
+// guardsFor is how long the guards are believed to be what they were: many rows may be
+// refused one after the other.
+const guardsFor = 10 * time.Second
+
+// guardsOf returns the guards of which one has refused the write; none where the user may
+// not see it, or where it is not the table's own.
+func (t *Table) guardsOf(ctx context.Context, u *untaken) []db.Guard {
+	if u.judge == db.Unique || u.judge == db.Overflow {
+		return nil
+	}
+	all, err := t.guards.get(func() ([]db.Guard, error) {
+		return db.Get(ctx, t.db, func(ctx context.Context) ([]db.Guard, error) { return t.db.Guards(ctx, t.db.Read, t.catalog) })
+	})
+	if err != nil {
+		return nil
+	}
+	of := func(judge db.Judge, is func(db.Guard) bool) []db.Guard {
+		return slices.DeleteFunc(slices.Clone(all), func(g db.Guard) bool { return g.Judge != judge || !is(g) })
+	}
+	hasName := func(g db.Guard) bool { return g.Name == "" || strings.EqualFold(g.Name, u.name) }
+	if u.judge == db.Check || u.judge == db.ForeignKey {
+		if found := of(u.judge, hasName); len(found) > 0 {
+			return found
+		}
+	}
+	own := u.write.sets(t.text.Quote(u.name)) || u.name == "" // a column
+	if u.judge == db.Type && own {
+		return nil
+	}
+	if u.judge == db.NotNull && t.writesNull(u.write, u.name) {
+		return nil
+	}
+	// It is a trigger, or the table that one writes to.
+	said := func(g db.Guard) bool {
+		return strings.Contains(u.name, g.Name+"(") || u.name != "" && strings.Contains(g.Text, strings.ReplaceAll(u.name, "'", "''"))
+	}
+	if found := of(db.Trigger, said); len(found) > 0 {
+		return found
+	}
+	return of(db.Trigger, func(db.Guard) bool { return true })
+}
+
+// writesNull reports whether the write sets the column to NULL.
+func (t *layout) writesNull(w Write, name string) bool {
+	quoted := t.text.Quote(name)
+	return slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted && a.fixed && a.value == nil })
+}
+
+// get returns the guards, which read reads where they are too old.
+func (g *guardList) get(read func() ([]db.Guard, error)) ([]db.Guard, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.read.IsZero() && time.Since(g.read) < guardsFor {
+		return g.list, nil
+	}
+	list, err := read()
+	if err != nil {
+		return nil, fmt.Errorf("the constraints of the table: %w", err)
+	}
+	g.list = list
+	g.read = time.Now()
+	return list, nil
+}
