@@ -382,3 +382,32 @@ func testSickRefresh(t *testing.T, d testDatabase, reason, script string) {
 	left, err = s.Settle(t.Context(), ends)
 	want("ends", left, err)
 }
+
+// Rows that end the transaction in which they are written, by RAISE(ROLLBACK), are no more
+// than the others' delay, however many they are.
+func TestManyRowsThatRollBack(t *testing.T) {
+	f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) INSERT INTO BACKLOG SELECT i, 'NEW', '2026-02-10 01:00:00' FROM n;
+		CREATE TRIGGER guard AFTER UPDATE ON BACKLOG WHEN new.id % 3 = 0 BEGIN SELECT raise(ROLLBACK, 'not this one'); END`)
+	s := f.store(plainMapping())
+	records := lane(t, s, backlog.Fresh)
+	group := successes(records)
+	for _, x := range []struct {
+		name   string
+		settle func(context.Context, []backlog.Settlement) ([]backlog.Unsettled, error)
+		want   string
+	}{
+		{"rehearsal", s.Rehearse, "0"}, {"settlement", s.Settle, "200"},
+	} {
+		left, err := x.settle(t.Context(), group)
+		if err != nil || len(left) != 100 {
+			t.Fatalf("%s: %d are left, %v", x.name, len(left), err)
+		}
+		for _, u := range left {
+			if records[u.Index].Key.Part(0).(int64)%3 != 0 || !strings.Contains(u.Err.Error(), "not this one") {
+				t.Errorf("%s: row %v: %v", x.name, records[u.Index].Key, u.Err)
+			}
+		}
+		f.wantRows("SELECT count(*) FROM BACKLOG WHERE status = 'SUCCESS'", x.want)
+	}
+}

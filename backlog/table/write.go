@@ -47,14 +47,15 @@ func (t *Table) WriteGroup(ctx context.Context, w GroupWrite) ([]backlog.Unsettl
 	if !t.isOfRow(err) && !t.mayBeOfRow(err) {
 		return nil, err
 	}
-	left, err := t.rowByRow(ctx, &w)
-	if errors.As(err, new(commitError)) && (t.isOfRow(err) || t.mayBeOfRow(err)) {
-		left, err = t.rowsApart(ctx, &w, left)
+	reasons := make([]error, w.Rows)
+	err = t.rowByRow(ctx, &w, reasons)
+	if err == errLosses || errors.As(err, new(commitError)) && (t.isOfRow(err) || t.mayBeOfRow(err)) {
+		err = t.rowsApart(ctx, &w, reasons)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return left, nil
+	return t.refused(ctx, &w, reasons)
 }
 
 func (t *Table) writeWhole(ctx context.Context, w *GroupWrite) error {
@@ -86,10 +87,16 @@ func (t *Table) mayBeOfRow(err error) bool {
 	return (class == db.Other || class == db.Denied) && t.db.HasSaid(err)
 }
 
-// rowByRow writes each row behind a savepoint, in one transaction.
-func (t *Table) rowByRow(ctx context.Context, w *GroupWrite) ([]backlog.Unsettled, error) {
-	reasons := make([]error, w.Rows)
-	for {
+// errLosses says that too many rows have ended the transaction that they were written in.
+var errLosses = errors.New("rows have ended their transaction")
+
+// mostLosses is how often rowByRow begins anew: each time it writes all rows again.
+const mostLosses = 10
+
+// rowByRow writes each row behind a savepoint, in one transaction, and sets the reasons of
+// those that are not written.
+func (t *Table) rowByRow(ctx context.Context, w *GroupWrite, reasons []error) error {
+	for range mostLosses {
 		lost := false
 		err := t.InTx(ctx, func(tx *sql.Tx) (err error) {
 			for i := range reasons {
@@ -106,9 +113,10 @@ func (t *Table) rowByRow(ctx context.Context, w *GroupWrite) ([]backlog.Unsettle
 			return nil
 		})
 		if err == nil || !lost || ctx.Err() != nil {
-			return t.refused(ctx, w, reasons, err)
+			return err
 		}
 	}
+	return errLosses
 }
 
 // writeOne writes a row behind a savepoint, or undoes that and sets the reason. lost says
@@ -133,30 +141,32 @@ func (t *Table) writeOne(ctx context.Context, tx *sql.Tx, w *GroupWrite, i int, 
 	return lost, err
 }
 
-// rowsApart writes each row in a transaction of its own, but for those that are left
+// rowsApart writes each row in a transaction of its own, but for those that have a reason
 // already: some constraints speak up only when a transaction is committed.
-func (t *Table) rowsApart(ctx context.Context, w *GroupWrite, left []backlog.Unsettled) ([]backlog.Unsettled, error) {
-	reasons := make([]error, w.Rows)
-	for _, u := range left {
-		reasons[u.Index] = u.Err
-	}
+func (t *Table) rowsApart(ctx context.Context, w *GroupWrite, reasons []error) error {
 	for i := range reasons {
 		if reasons[i] != nil {
 			continue
 		}
-		err := t.InTx(ctx, func(tx *sql.Tx) error { return w.One(ctx, tx, i) })
+		err := t.InTx(ctx, func(tx *sql.Tx) error {
+			err := w.One(ctx, tx, i)
+			if err == nil && w.Undo {
+				err = ErrUndo
+			}
+			return err
+		})
 		if err != nil && !t.isOfRow(err) && !t.mayBeOfRow(err) {
-			return nil, commitError{err} // rows before this one are written
+			return commitError{err} // rows before this one are written
 		}
 		reasons[i] = err
 	}
-	return t.refused(ctx, w, reasons, nil)
+	return nil
 }
 
-// refused returns the rows that have a reason for not being written, if err is nil. An error
-// that may be about a row is about it where the database has taken another one, or
-// understands the statement; else nothing is written, and it is the error of the whole.
-func (t *Table) refused(ctx context.Context, w *GroupWrite, reasons []error, err error) (left []backlog.Unsettled, _ error) {
+// refused returns the rows that have a reason for not being written. An error that may be
+// about a row is about it where the database has taken another one, or understands the
+// statement; else nothing is written, and it is the error of the whole.
+func (t *Table) refused(ctx context.Context, w *GroupWrite, reasons []error) (left []backlog.Unsettled, _ error) {
 	var doubtful *backlog.Unsettled
 	for i, reason := range reasons {
 		if reason == nil {
@@ -167,8 +177,8 @@ func (t *Table) refused(ctx context.Context, w *GroupWrite, reasons []error, err
 			doubtful = &backlog.Unsettled{Index: i, Err: reason}
 		}
 	}
-	if err != nil || doubtful == nil || len(left) < w.Rows {
-		return left, err
+	if doubtful == nil || len(left) < w.Rows {
+		return left, nil
 	}
 	text, n := w.Text(doubtful.Index)
 	if t.db.Class(doubtful.Err) == db.Denied || text == "" || t.db.Plan(ctx, t.text.Place(text), n) != nil {

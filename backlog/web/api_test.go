@@ -103,6 +103,26 @@ func TestAPI(t *testing.T) {
 	}
 }
 
+// What the database refuses is named by the API and by the page.
+func TestRetryRefused(t *testing.T) {
+	f := newFake(t, "")
+	f.refused = []web.Refusal{{ID: backlog.NewKey(int64(150)), Error: "UNIQUE <failed>"}, {ID: backlog.NewKey("a", int64(7)), Error: "so it is"}}
+	site := newSite(t, f, func(s *web.Settings) { s.Actions = true })
+	const want = `{"selected":1240,"reset":1236,"conflicts":2,"refused":2,"refusals":[{"id":150,"error":"UNIQUE \u003cfailed\u003e"},{"id":["a",7],"error":"so it is"}]}`
+	if w := ask(site, fullToken, "POST", "/api/v1/retry", `{"filter":{"lane":"failed"},"expect":1240}`); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
+		t.Errorf("got %d %s, want %s", w.Code, w.Body, want)
+	}
+	c := logIn(t, site, fullToken)
+	w := visit(site, "POST", "/retry?lane=failed", map[string][]string{"expect": {"1240"}}, c)
+	page := visit(site, "GET", w.Header().Get("Location"), nil, c).Body.String()
+	checkPage(t, "the page after a retry", page)
+	for _, want := range []string{"Put back: 1236.", "Refused by the database: 2.", `150, [&#34;a&#34;,7]`, "UNIQUE &lt;failed&gt;"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q: %s", want, page)
+		}
+	}
+}
+
 // A page and the API retry in the same two steps.
 func TestTwoSteps(t *testing.T) {
 	f := newFake(t, "")

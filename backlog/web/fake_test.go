@@ -36,6 +36,7 @@ type fake struct {
 	now      web.Now
 	records  []web.Entry
 	retried  []web.Filter
+	refused  []web.Refusal // by a retry
 	resolved []string
 	paused   []*watch.Pause
 	asked    []web.Filter
@@ -177,7 +178,8 @@ func (f *fake) Retry(_ context.Context, x web.Filter, expect int) (web.Retried, 
 		return web.Retried{}, &web.Problem{Status: 409, Text: "There are more records now than were shown."}
 	}
 	f.retried = append(f.retried, x)
-	return web.Retried{Selected: f.choice, Reset: f.choice - 2, Conflicts: 2}, f.err
+	refused := len(f.refused)
+	return web.Retried{Selected: f.choice, Reset: f.choice - 2 - refused, Conflicts: 2, Refused: refused, Refusals: f.refused}, f.err
 }
 
 func (f *fake) Pause(p *watch.Pause) error {
