@@ -18,9 +18,15 @@ import (
 // of somebody else's that only reads keeps from being cleaned up is in his.
 func newPostgresDatabase(t *testing.T, create ...string) *postgresSchema {
 	t.Helper()
+	return newPostgresDatabaseWith(t, "", create...)
+}
+
+// newPostgresDatabaseWith is newPostgresDatabase with options of CREATE DATABASE.
+func newPostgresDatabaseWith(t *testing.T, options string, create ...string) *postgresSchema {
+	t.Helper()
 	admin, _ := openPostgres(t)
 	name := "backlog_test_" + strings.ToLower(rand.Text()[:12])
-	if _, err := admin.Exec("CREATE DATABASE " + name + " TEMPLATE template0"); err != nil {
+	if _, err := admin.Exec("CREATE DATABASE " + name + " TEMPLATE template0 " + options); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"backlog/backlog"
 	"backlog/backlog/inspect"
@@ -159,6 +160,11 @@ func (t *layout) fill(rec *backlog.Record, row []any, branch int) {
 	for _, i := range t.sel.changed {
 		row[i] = t.columns[i].ForHandler(row[i])
 	}
+	for i, v := range rec.Values { // of a record that is to be dead: passes leave such rows alone
+		if s, ok := v.(string); ok && !utf8.ValidString(s) && !slices.Contains(t.sel.key, i) {
+			row[i] = []byte(s)
+		}
+	}
 }
 
 // attemptsOf returns how many attempts the row counts, -1 where it does not say.
@@ -307,6 +313,9 @@ func (s *scanner) row(row []any, b int) {
 	if err == nil {
 		err = t.remember(rec, row)
 	}
+	if err == nil {
+		err = t.garbled(row)
+	}
 	switch {
 	case err != nil:
 		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: rec.Key, Err: err})
@@ -359,6 +368,17 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 		t.misreads.Store(true)
 	}
 	return d, err
+}
+
+// garbled returns why the row cannot be handed to a handler, which is given UTF-8: a text is none.
+func (t *layout) garbled(row []any) error {
+	for i, v := range row[:len(t.sel.exprs)] {
+		if s, ok := v.(string); ok && !utf8.ValidString(s) {
+			const most = 48
+			return fmt.Errorf("column %s: its text %.*q is no UTF-8; mend it, or leave the column out of table.columns", t.sel.columns[i].Name, most, s)
+		}
+	}
+	return nil
 }
 
 // isMisread reports whether one of the row's dates cannot be read.
@@ -414,7 +434,7 @@ func (t *layout) shownRow(raw []any, now time.Time) inspect.Row {
 	if row.Unreadable == nil && d.skipped != nil {
 		row.Unreadable = fmt.Errorf("column %s has no date, and such records are to be skipped", d.skipped.name)
 	}
-	row.Unreadable = cmp.Or(row.Unreadable, t.remember(&row.Record, raw))
+	row.Unreadable = cmp.Or(row.Unreadable, t.remember(&row.Record, raw), t.garbled(raw))
 	row.NoDate = "skip"
 	if means, missing := t.inserted.missing(raw[t.inserted.at]); missing && means != "" {
 		row.NoDate = means

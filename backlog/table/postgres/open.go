@@ -152,8 +152,9 @@ func (s *server) parameters(plain bool) map[string]string {
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 
 // ready makes sure that the session is as it was asked for, and lets it take numbers
-// and booleans where text is expected.
-func ready(_ context.Context, conn *pgx.Conn) error {
+// and booleans where text is expected. A database without an encoding refuses to send text that is
+// no UTF-8, with all of its page; as it stands there each row can be judged by itself.
+func ready(ctx context.Context, conn *pgx.Conn) error {
 	major, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
 	if n, err := strconv.Atoi(major); err == nil && n < 12 {
 		return db.Problemf("use a newer one", "the PostgreSQL server is older than version 12, which is the first that can be used")
@@ -165,7 +166,11 @@ func ready(_ context.Context, conn *pgx.Conn) error {
 	}
 	m := conn.TypeMap()
 	m.TryWrapEncodePlanFuncs = append(slices.Clip(m.TryWrapEncodePlanFuncs), textPlan)
-	return nil
+	if conn.PgConn().ParameterStatus("server_encoding") != "SQL_ASCII" || conn.Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+		return nil
+	}
+	_, err := conn.Exec(ctx, "SET client_encoding = 'SQL_ASCII'")
+	return err
 }
 
 // Begin implements db.Server. Behind a pooler the limits are the transaction's.
