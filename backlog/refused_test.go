@@ -403,3 +403,50 @@ func TestHandlerThatNeverDecides(t *testing.T) {
 		}
 	})
 }
+
+// Sick rows that a trial did not see, since healthy ones came before them, do not keep those
+// behind them waiting.
+func TestSickRowsAmongHealthyOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.Concurrency = 4
+		b.add(t, "NEW", 1, 1, time.Minute)
+		b.add(t, "NEW", 101, 60, time.Hour)
+		b.add(t, "NEW", 1001, 100, 2*time.Hour)
+		refusing(b, func(s backlog.Settlement) error {
+			if n := id(s.Record); n > 100 && n < 1000 {
+				return sickRow
+			}
+			return nil
+		})
+		rep := b.pass(t)
+		checkSum(t, rep)
+		if got, want := outcomes(rep), "101 succeeded, 60 refused"; got != want || !rep.Complete {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+// Outcomes that are refused though the trial took them end the lane, not the pass.
+func TestOutcomesThatNoTrialForesees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, slowly(time.Second, succeed))
+		b.add(t, "NEW", 1, 500, time.Hour)
+		b.add(t, "ERROR", 1001, 20, time.Hour)
+		h := tries(b, func(backlog.Settlement) error { return nil })
+		h.settle = func(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
+			for i, s := range group {
+				if s.Record.Lane == backlog.Fresh {
+					left = append(left, backlog.Unsettled{Index: i, Err: errCheck})
+				} else if _, err := h.Store.Settle(ctx, group[i:i+1]); err != nil {
+					return nil, err
+				}
+			}
+			return left, nil
+		}
+		rep, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
+		if !errors.Is(err, errCheck) || rep.Succeeded != 20 || rep.Refused < 10 || rep.Refused > 15 || rep.Resume.FreshLast.IsZero() {
+			t.Errorf("got %s, %v; want the failed ones to succeed and some ten refused", outcomes(rep), err)
+		}
+	})
+}

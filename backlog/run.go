@@ -37,6 +37,7 @@ type run struct {
 	accounted chan struct{} // holds a token: what was claimed is accounted for, or let go
 
 	refusals map[int]effort // of the trials, by state; guarded by pull
+	rounds   int            // of trials that rows have passed; likewise
 	whole    error          // a state's rows refuse what no row takes; likewise
 
 	attempts sync.Map // running, of a refresh policy: their UIDs, and what cancels each
@@ -65,6 +66,7 @@ type job struct {
 	lane    *lane
 	seq     int      // its place among the jobs of the lane
 	section int      // and the section it is of
+	round   int      // of trials, after which it was claimed
 	began   *Refresh // the state before its start; nil: no refresh policy
 }
 

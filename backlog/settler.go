@@ -23,8 +23,8 @@ const groupDelay = 100 * time.Millisecond
 // are written.
 const fullGroup = MaxGroup / 2
 
-// maxInRow is how many outcomes of a lane may be refused in a row before it ends: each is of
-// a record that was handled in vain.
+// maxInRow is how many outcomes of a lane may be refused in a row before it ends, unless
+// [run.mayRecover]: each is of a record that was handled in vain.
 const maxInRow = 10
 
 // An attempt is one that has ended and whose outcome is to be written.
@@ -272,6 +272,14 @@ func account(group []attempt, reasons []error) {
 	}
 }
 
+// mayRecover reports whether the trial may yet find out the rows that are refused, before
+// their handler is called: they were all claimed since the same trial, and the refusal of the
+// first of them has the next page tried.
+func (r *run) mayRecover(a *attempt) bool {
+	_, ok := r.e.Store.(trier)
+	return ok && r.e.trials.isProven(a.Record) && a.round == a.lane.firstRound
+}
+
 // account counts attempts of the run. A reason is nil where the outcome is
 // written.
 func (r *run) account(list []attempt, reasons []error) {
@@ -323,7 +331,10 @@ func (r *run) account(list []attempt, reasons []error) {
 			ev.Kind = Refused
 			a.lane.refused = true
 			a.lane.inRow++
-			if a.lane.inRow == maxInRow {
+			if a.lane.inRow == 1 {
+				a.lane.firstRound = a.round
+			}
+			if a.lane.inRow >= maxInRow && !r.mayRecover(a) {
 				many := fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, err)
 				a.lane.closed.Store(true)
 				r.sick = cmp.Or(r.sick, many)

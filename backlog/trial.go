@@ -159,6 +159,7 @@ func (r *run) try(records []Record) verdict {
 		r.whole = cmp.Or(r.whole, err)
 		return endLane
 	case p.taken:
+		r.rounds++
 		e.trials.broken.Store(false)
 		e.trials.taken.Or(1 << state)
 	}

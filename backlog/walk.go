@@ -207,7 +207,7 @@ func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
 		l.staged++
 		l.looked++
 		l.unsettled.Add(1)
-		jobs = append(jobs, job{rec: rec, hash: hashes[i], flight: f, weight: weight, lane: l, seq: l.looked, section: l.page.section})
+		jobs = append(jobs, job{rec: rec, hash: hashes[i], flight: f, weight: weight, lane: l, seq: l.looked, section: l.page.section, round: r.rounds})
 	}
 	return jobs, false
 }
@@ -328,6 +328,7 @@ type lane struct {
 	refused              bool   // likewise, and stay where they were
 	dropped              int    // claimed, but not dispatched before the stop
 	inRow                int    // outcomes refused since the last that was taken
+	firstRound           int    // of the first of them
 	last                 Cursor // of the last that was dispatched, or refused before
 	lastSeq, lastSection int
 }
