@@ -233,7 +233,8 @@ func (p *probe) one(rec *Record) error {
 		return nil
 	}
 	ev := Event{Tier: r.pass.Tier, Record: rec, Outcome: outcome, Err: err}
-	switch reach := ReachOf(err); {
+	reach := ReachOf(err)
+	switch {
 	case isUnavailable(err) || r.stop.Err() != nil:
 		return err
 	case errors.Is(err, ErrLocked):
@@ -255,7 +256,8 @@ func (p *probe) one(rec *Record) error {
 // decided notes that only the handler decides about an outcome, and says so once for each
 // state.
 func (p *probe) decided(ev Event) {
-	t, bit := &p.r.e.trials, uint64(1)<<p.state
+	t := &p.r.e.trials
+	bit := uint64(1) << p.state
 	p.taken = true
 	if ev.Outcome == Succeeded {
 		t.open.Or(bit)

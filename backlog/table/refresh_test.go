@@ -533,3 +533,36 @@ func TestRefreshEmptyTimes(t *testing.T) {
 		t.Errorf("record %v is due, want 1", r.Key)
 	}
 }
+
+// TestReachUnderRefresh: what a start, or the end of an attempt, is refused for is told as
+// it is under other policies; a start comes before the handler could write anything.
+func TestReachUnderRefresh(t *testing.T) {
+	const create = "CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT, deadline_at TEXT, attempt_uid TEXT, provider TEXT, account INT"
+	for _, x := range []struct {
+		name, rest, script string
+		start, end         backlog.Reach // of what is refused; -1: nothing is
+	}{
+		{"a count that is too high", ", CHECK (attempt_no < 1)", "", backlog.OneRow, backlog.OneRow},
+		{"UNIQUE", ", UNIQUE (account, attempt_no)", "INSERT INTO banner (id, account, attempt_no) VALUES (2, 7, 1)", backlog.OneRow, backlog.OneRow},
+		{"a CHECK at the start", ", CHECK (deadline_at IS NULL OR provider IS NOT NULL)", "", backlog.OneRow, backlog.OneRow},
+		{"a CHECK at the end", ", CHECK (refresh_at < '2026-02-10 14:00:00' OR provider IS NOT NULL)", "", -1, backlog.HandlerDecides},
+		{"a trigger that undoes", "", "CREATE TRIGGER t AFTER UPDATE ON banner BEGIN UPDATE banner SET deadline_at = NULL WHERE id = new.id; END", backlog.EveryRow, backlog.EveryRow},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			f := newFile(t, create+x.rest+"); INSERT INTO banner (id, refresh_at, attempt_no, account) VALUES (1, '2026-02-10 11:00:00', 0, 7); "+x.script)
+			s := refreshStore(t, f.store(refreshMapping()))
+			r := dueRecord(t, s)
+			end := endedIn(r, backlog.RowSuccess, backlog.Refresh{At: noon.Add(day)})
+			for what, g := range map[string]backlog.Settlement{"start": started(r), "end": end} {
+				want := x.start
+				if what == "end" {
+					want = x.end
+				}
+				err := s.Try(t.Context(), g)
+				if err == nil && want >= 0 || err != nil && (want < 0 || backlog.ReachOf(err) != want) {
+					t.Errorf("%s: reach %d, want %d: %v", what, backlog.ReachOf(err), want, err)
+				}
+			}
+		})
+	}
+}

@@ -44,10 +44,10 @@ func (t *Table) Untaken(place string, w Write, err error) error {
 	return everyRow("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", place, shown, t.m.Name, u.said)
 }
 
-// revoked is the error of a write after which the row is as it was.
-func (t *Table) revoked(w Write) error {
-	err := t.Unchanged(settings[w.target])
-	return &untaken{write: w, place: settings[w.target], said: err.Error(), judge: db.Trigger, error: err}
+// Revoked is the error of a write after which the row is not as it was written, in the
+// words of err, which blame a trigger.
+func (t *Table) Revoked(place string, w Write, err error) error {
+	return &untaken{write: w, place: place, said: err.Error(), judge: db.Trigger, error: err}
 }
 
 // everyRow is a *Problem of the values that are written, whatever the row.
@@ -60,7 +60,8 @@ func everyRow(hint, format string, args ...any) error {
 func (t *Table) judged(ctx context.Context, u *untaken) error {
 	r := &backlog.Refusal{Reach: backlog.OneRow, Err: u.error}
 	var because []string
-	switch guards := t.guardsOf(ctx, u); {
+	guards := t.guardsOf(ctx, u)
+	switch {
 	case u.judge == db.Unique:
 	case len(guards) > 0:
 		r.Reach, because = t.reach(u.write, guards)
@@ -73,8 +74,9 @@ func (t *Table) judged(ctx context.Context, u *untaken) error {
 		r.Reach = backlog.EveryRow
 	}
 	shown := u.write.Shown(t.text)
+	starts := u.write.target == backlog.RowOther || u.write.target == backlog.RowNew // before the handler is called
 	switch {
-	case u.write.target == backlog.RowOther && r.Reach == backlog.HandlerDecides: // a start, which is written before the handler is called
+	case starts && r.Reach == backlog.HandlerDecides:
 		r.Reach = backlog.OneRow
 	case r.Reach == backlog.HandlerDecides:
 		r.Err = problem("see that the handler writes what is asked for before it ends",
@@ -99,7 +101,10 @@ func (t *layout) reach(w Write, guards []db.Guard) (r backlog.Reach, because []s
 			because = append(because, anyColumn)
 		}
 		for _, name := range guards[i].Names(t.catalog.ColumnNames()) {
-			switch quoted := t.text.Quote(name); {
+			quoted := t.text.Quote(name)
+			switch {
+			case guards[i].Judge == db.Check && t.varies(w, quoted):
+				r = backlog.OneRow
 			case w.fixes(quoted), quoted == t.status:
 			case guards[i].Judge == db.Trigger && slices.Contains(t.key, quoted): // by which it finds the row
 			case w.sets(quoted), t.selects(quoted):
@@ -123,6 +128,13 @@ func (w *Write) sets(quoted string) bool {
 // fixes reports whether what is written to the column is the same in every row.
 func (w *Write) fixes(quoted string) bool {
 	return slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted && !strings.Contains(a.expr, quoted) })
+}
+
+// varies reports whether what is written to the column is computed for each row, as a count
+// or a time of the policy is.
+func (t *layout) varies(w Write, quoted string) bool {
+	isError := t.errCol != nil && t.text.Quote(t.errCol.Name) == quoted
+	return !isError && slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted && a.of != nil })
 }
 
 // counts reports whether something is written that depends on what the row has.

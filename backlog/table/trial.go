@@ -69,7 +69,7 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x Write, r *backlog.Record)
 	case err != nil:
 		return t.Untaken(settings[x.target], x, err)
 	case n == 0:
-		return t.revoked(x)
+		return t.Revoked(settings[x.target], x, t.Unchanged(settings[x.target]))
 	case n > 1:
 		return &backlog.Refusal{Reach: backlog.OneRow, Err: t.kept(ctx, tx, x.work, n)}
 	}
@@ -95,7 +95,7 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x Write, key backl
 	record := map[backlog.RowState]string{backlog.RowSuccess: "record that succeeded", backlog.RowDead: "dead record"}[x.target]
 	switch ends := x.target == backlog.RowSuccess || x.target == backlog.RowDead && t.HasDead(); {
 	case ends && len(t.catalog.Triggers) > 0:
-		return t.revoked(x)
+		return t.Revoked(settings[x.target], x, t.Unchanged(settings[x.target]))
 	case ends:
 		return everyRow(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", settings[x.target], x.Shown(t.text), record, state)
 	case x.target != backlog.RowError || !fresh || t.OneLane():

@@ -260,8 +260,12 @@ func (s *Store) try(ctx context.Context, tx *sql.Tx, steps []backlog.Settlement)
 		}
 		now = rows[key.Hash()]
 		if now == nil || !s.Refresh().Same(now, &left) {
-			return db.Problemf("look at the triggers of the table, and at the types of the policy's columns",
+			err := db.Problemf("look at the triggers of the table, and at the types of the policy's columns",
 				"policy.refresh: with %s a row of table %s is not as it was written", w.Shown(s.d.Text()), s.Mapping().Name)
+			if len(s.Catalog().Triggers) > 0 {
+				err = s.Revoked("policy.refresh", w, err)
+			}
+			return err
 		}
 	}
 	return nil
