@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,7 +156,7 @@ func (r *run) handlerOpens() (waited, ok bool) {
 			return waited, false
 		}
 		if err != nil {
-			r.fail(fmt.Errorf("the handler cannot be started: %w", err))
+			r.fail(handlerFault{fmt.Errorf("the handler cannot be started: %w", err)})
 			return waited, false
 		}
 		if wait <= 0 {
@@ -209,6 +210,7 @@ type health struct {
 	heard   atomic.Int64 // when it last answered, in unix nanoseconds
 	failing atomic.Int64 // how many callers try again because it is unavailable
 	logged  atomic.Bool  // that it is unavailable
+	broken  atomic.Bool  // a probe has found it broken, which only a probe clears
 }
 
 // contactEvery is how long a sign of life of the store is good for: together
@@ -224,7 +226,7 @@ const (
 func (e *Engine) storeAnswered() {
 	h := &e.health
 	h.heard.Store(e.Now().UnixNano())
-	if h.logged.Load() && h.failing.Load() == 0 && h.logged.CompareAndSwap(true, false) {
+	if h.logged.Load() && h.failing.Load() == 0 && !h.broken.Load() && h.logged.CompareAndSwap(true, false) {
 		e.emit(Event{Kind: StoreBack})
 	}
 }
@@ -258,6 +260,60 @@ func (e *Engine) ping(ctx context.Context) error {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
+}
+
+// probeTimeout is how long a probe waits: another program may lock the store for seconds. It
+// is longer than a store waits for a lock, so that the store can say what is in the way.
+const probeTimeout = 12 * time.Second
+
+// A prober is a Store that can say whether passes could work on it now.
+type prober interface {
+	Probe(ctx context.Context) error
+}
+
+// Probe asks the store whether passes could work on it, for up to twelve seconds, and returns
+// why they could not. What passes do not notice while none runs is so in the events: that the
+// store is unavailable, or its table gone, and that it is back.
+func (e *Engine) Probe(ctx context.Context) error {
+	e.init()
+	p, ok := e.Store.(prober)
+	if !ok {
+		return nil
+	}
+	err := askFor(ctx, p)
+	switch {
+	case err == nil:
+		e.health.broken.Store(false)
+		e.storeAnswered()
+	case ctx.Err() != nil: // that says nothing
+	default:
+		e.health.broken.Store(!isUnavailable(err))
+		if e.health.logged.CompareAndSwap(false, true) {
+			e.emit(Event{Kind: StoreUnavailable, Err: err})
+		}
+	}
+	return err
+}
+
+// askFor asks again while the store is unavailable, and returns the last of its own reasons.
+func askFor(ctx context.Context, p prober) (why error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	for {
+		err := guard(func() error { return p.Probe(ctx) })
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			why = err
+		}
+		if ctx.Err() == nil && !isUnavailable(err) {
+			return why
+		}
+		if !sleep(ctx, time.Second) {
+			return cmp.Or(why, fmt.Errorf("%w: no answer within %v", ErrUnavailable, probeTimeout))
+		}
+	}
 }
 
 // persist calls f until it returns anything but an error that wraps ErrUnavailable,

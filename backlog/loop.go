@@ -456,7 +456,7 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 		owed = true
 		return
 	default:
-		report := Report{Tier: tier, MaxAge: p.MaxAge, Stopped: StoppedError}
+		report := Report{Tier: tier, MaxAge: p.MaxAge, Started: l.Now(), Stopped: StoppedError}
 		l.emit(Event{Kind: PassEnded, Tier: tier, Report: &report, Err: err})
 		l.update(func(s *Checkpoint) { l.ended(s, p, report) })
 		return

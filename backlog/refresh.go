@@ -203,7 +203,7 @@ func (r *run) begin(j *job) bool {
 	// attempt is lost to that.
 	if h, ok := r.handler.(interface{ Ready(context.Context) error }); ok {
 		if err := h.Ready(r.work); err != nil {
-			r.fail(fmt.Errorf("nothing was started: %w", err))
+			r.fail(handlerFault{fmt.Errorf("nothing was started: %w", err)})
 			r.drop(j)
 			return false
 		}

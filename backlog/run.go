@@ -299,6 +299,15 @@ func (r *run) broken() bool {
 	return r.err != nil
 }
 
+// A handlerFault is an error that ends a pass and is not the store's.
+type handlerFault struct{ error }
+
+func (f handlerFault) Unwrap() error { return f.error }
+
+// IsHandlerFault reports whether the error with which a pass has ended is the handler's, and
+// not the store's.
+func IsHandlerFault(err error) bool { return errors.As(err, new(handlerFault)) }
+
 // fail ends the pass because the store or the handler failed for good.
 func (r *run) fail(err error) {
 	r.count(func(*Report) { r.err = cmp.Or(r.err, err) })
@@ -472,7 +481,7 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 		Outcome: a.outcome, Err: err, GivenUp: dies == ReasonRetries, Took: took,
 	})
 	if a.outcome == Skipped && errors.As(err, new(*unstarted)) {
-		r.fail(fmt.Errorf("the handler cannot be started: %w", err))
+		r.fail(handlerFault{fmt.Errorf("the handler cannot be started: %w", err)})
 	}
 	a.dies = dies
 	fates, reasons := e.announce(r.work, r.pass.Tier, []Settlement{a.Settlement}, []string{dies})

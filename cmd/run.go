@@ -138,6 +138,7 @@ func (d *server) serve(ctx context.Context, hup <-chan os.Signal) error {
 	d.desk.serves(d, false)
 	over, end := context.WithCancel(context.Background())
 	defer end()
+	go d.desk.watchStore(ctx)
 	go keepWatchdog(over, d.log, func() bool { return !d.leads.Load() || time.Since(d.loop.LastWake()) < 2*time.Minute })
 	rctx, endReloads := context.WithCancel(ctx)
 	defer endReloads()

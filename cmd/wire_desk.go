@@ -32,6 +32,7 @@ const (
 	countShare   = 10
 	countTimeout = 30 * time.Second
 	answersEvery = 10 * time.Second // the database is asked whether it is there
+	maxSilent    = 30 * time.Second // of a database that is there
 	mostGrouped  = 10_000           // failed records, by cause
 	mostTiers    = 50               // of a schedule that is tried out
 	mostRetried  = 100_000          // by one click
@@ -130,19 +131,74 @@ func (d *desk) Now() web.Now {
 		Role: d.role, Version: version(), Database: shownURL(d.cfg.Database), Table: d.cfg.Table.Name,
 		Loaded: d.loaded, Zone: d.cfg.Timezone, Schedule: d.cfg.Tiers, Refresh: refreshOf(d.cfg) != nil, LastErrors: d.cfg.Table.LastError != "",
 		Counts: d.status, Counted: d.at, Took: d.took.Round(time.Millisecond), CountErr: d.err, Rows: d.rows,
-		Away: d.picture.Away(), Pause: kept.Current(time.Now()), Pausing: d.role == web.Leader && d.state.Path != "", Picture: d.picture,
-		Woke: time.Now(), Answered: d.answered, Stopping: d.stopping.Load(), Timer: d.timer,
+		Trouble: d.trouble(time.Now()), Pause: kept.Current(time.Now()), Pausing: d.role == web.Leader && d.state.Path != "", Picture: d.picture,
+		Woke: time.Now(), Stopping: d.stopping.Load(), Timer: d.timer,
 	}
-	switch {
-	case d.daemon == nil && d.role != web.Viewer: // the start waits for it
-		n.Away = d.loaded
-	case d.daemon != nil && d.daemon.leads.Load() && !d.daemon.loop.LastWake().IsZero():
+	if d.daemon != nil && d.daemon.leads.Load() && !d.daemon.loop.LastWake().IsZero() {
 		n.Woke = d.daemon.loop.LastWake()
 	}
-	if d.queue != nil && d.queue.Up() {
-		n.Answered = time.Now()
-	}
 	return n
+}
+
+// trouble is what is wrong, for pages, probes and metrics alike. The caller holds mu.
+func (d *desk) trouble(now time.Time) *watch.Trouble {
+	silent := func(since time.Time, text string) *watch.Trouble {
+		return &watch.Trouble{Since: inspect.Stamp(since), Error: text, Away: true}
+	}
+	switch {
+	case d.queue != nil && d.queue.Up():
+		return nil
+	case d.queue != nil:
+		return silent(now, "the broker is away")
+	case d.role == web.Viewer:
+		return d.picture.Trouble(time.Time{})
+	case d.daemon == nil:
+		return silent(d.loaded, "the start waits for it; the log says why")
+	}
+	passes := d.loaded // those before it were another configuration's, or another process's
+	if d.role != web.Leader {
+		passes = now
+	}
+	if t := d.picture.Trouble(passes); t != nil {
+		return t
+	}
+	if now.Sub(d.answered) > maxSilent {
+		return silent(d.answered, "it has not answered since")
+	}
+	return nil
+}
+
+// answers notes that the database has just done so.
+func (d *desk) answers() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.answered = time.Now()
+}
+
+// watchStore probes the database until ctx is done: what no pass finds out for hours is known
+// within seconds.
+func (d *desk) watchStore(ctx context.Context) {
+	for d.answers(); ; {
+		if d.engine.Load().Probe(ctx) == nil {
+			d.answers()
+		}
+		if !sleep(ctx, answersEvery) {
+			return
+		}
+	}
+}
+
+// viewed tells the picture, and the log, whether the table could be read where no daemon does.
+func (d *desk) viewed(err error) {
+	trouble := d.picture.Trouble(time.Now())
+	switch {
+	case err == nil && trouble != nil:
+		d.picture.Observe(backlog.Event{Kind: backlog.StoreBack, At: time.Now()})
+		d.log.Warn("the table can be used again")
+	case err != nil && trouble == nil:
+		d.picture.Observe(backlog.Event{Kind: backlog.StoreUnavailable, At: time.Now(), Err: err})
+		d.log.Error("the table cannot be used", "error", err)
+	}
 }
 
 // restore shows what others' passes have left behind.
@@ -165,11 +221,14 @@ func (d *desk) count(ctx context.Context) {
 		counts := role != web.Standby && !now.Before(next)
 		kept, err := d.state.State()
 		switch {
-		case daemon != nil:
+		case daemon != nil && counts:
 			err = d.ask(ctx, daemon.app(), now, counts)
 		case role == web.Viewer:
 			d.restore(kept)
 			_, err = read(ctx, d, func(a *app, _ time.Time) (any, error) { return nil, d.ask(ctx, a, now, counts) })
+			if ctx.Err() == nil {
+				d.viewed(err)
+			}
 		}
 		if counts {
 			next = now.Add(max(countEvery, countShare*time.Since(now)))
@@ -194,8 +253,7 @@ func (d *desk) count(ctx context.Context) {
 func (d *desk) ask(ctx context.Context, a *app, now time.Time, count bool) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	n := 0
-	if err := a.db.One(ctx, "SELECT 1", nil, &n); err != nil {
+	if err := a.table.Ping(ctx); err != nil {
 		return err
 	}
 	var c counted
@@ -207,7 +265,7 @@ func (d *desk) ask(ctx context.Context, a *app, now time.Time, count bool) error
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.answered = time.Now(); count && err == nil {
+	if count && err == nil {
 		c.at, c.took = now, time.Since(now)
 		d.counted = c
 	}

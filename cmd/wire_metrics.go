@@ -95,9 +95,11 @@ func (d *desk) scraped() metrics.State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := metrics.State{
-		StoreUp: d.picture.Away().IsZero() && now.Sub(d.answered) < time.Minute, Answers: d.site.Answers(),
-		Counts: d.status, Counted: d.at, Took: d.took, CountErrors: d.failed,
+		Answers: d.site.Answers(),
+		Counts:  d.status, Counted: d.at, Took: d.took, CountErrors: d.failed,
 	}
+	trouble := d.trouble(now)
+	s.StoreUp = trouble == nil || trouble.Handler
 	if p := d.pause; p != nil && p.Until == nil {
 		s.Paused = true
 	} else if p != nil && now.Before(*p.Until) {

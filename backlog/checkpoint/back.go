@@ -80,6 +80,9 @@ func (b *LookBack) Lines(now time.Time) (rows []string) {
 	for _, p := range b.Last {
 		p.Report.Duration = p.Ended().Sub(time.Time(p.Started)).Round(time.Millisecond)
 		add("%v\t%s", p.Started, inspect.ReportText(p.Tier, p.Report))
+		if p.Error != "" {
+			add("\t  %s", inspect.Cut(inspect.Escaped(p.Error), 300))
+		}
 		for _, c := range p.Causes[:min(topCauses, len(p.Causes))] {
 			add("\t  %s × %s (first: id %s)", inspect.Thousands(c.Records), inspect.Cut(inspect.Escaped(c.Error), 120), inspect.Cut(string(c.First), 120))
 		}

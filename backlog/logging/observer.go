@@ -4,6 +4,7 @@ package logging
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -170,7 +171,11 @@ func (o *Observer) log(ev backlog.Event) {
 		}
 	case backlog.StoreUnavailable:
 		o.since = ev.At
-		log.Error("no record is handed out until the "+o.Server+" answers again", "error", ev.Err)
+		text := "no record is handed out until the " + o.Server + " answers again"
+		if !errors.Is(ev.Err, backlog.ErrUnavailable) {
+			text = "no record is handed out until the table can be used again"
+		}
+		log.Error(text, "error", ev.Err)
 		o.away = time.AfterFunc(Remind, func() { o.stillAway(log, ev.Err) })
 	case backlog.StoreBack:
 		if o.away != nil {

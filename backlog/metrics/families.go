@@ -23,7 +23,7 @@ var families = []family{
 	{false, "backlog_panics_total", "Panics that were survived.", "", "-"},
 	{false, "backlog_store_unavailable_total", "Times that the database or the broker went away.", "", "-"},
 	{false, "backlog_store_unavailable_seconds_total", "How long the database or the broker was away.", "", ""},
-	{true, "backlog_store_up", "1 if the database answers.", "", ""},
+	{true, "backlog_store_up", "1 if the database does what passes need.", "", ""},
 	{true, "backlog_pass_duration_seconds", "Time that passes take.", "tier le", ""},
 	{true, "backlog_passes_total", "Passes that have ended, by how.", "result tier", ""},
 	{true, "backlog_ticks_missed_total", "Ticks while nothing ran, which one pass has made up for.", "tier", ""},

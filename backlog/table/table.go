@@ -204,6 +204,21 @@ func (t *Table) Ping(ctx context.Context) error {
 	return t.db.One(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, new(int))
 }
 
+// Probe returns nil when the table can be read and the database lets a transaction begin that
+// writes, which in SQLite another program may prevent. It changes nothing.
+func (t *Table) Probe(ctx context.Context) error {
+	if err := t.Ping(ctx); err != nil {
+		return err
+	}
+	return t.db.Within(ctx, func(ctx context.Context) error {
+		tx, err := t.db.Write.BeginTx(ctx, nil)
+		if err == nil {
+			err = tx.Rollback()
+		}
+		return err
+	})
+}
+
 // Open makes a store of a table in the database. A [*Problem] says why the table does
 // not fit. now is the present, by which dates of insertion are found right or wrong.
 //

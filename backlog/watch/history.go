@@ -21,6 +21,7 @@ const (
 	maxRecords  = 10_000 // that failed, with their attempts
 	maxAttempts = 5      // of each
 	maxText     = 256    // bytes of an attempt's error
+	maxError    = 1024   // of a pass's, and of the database's
 	maxStreaks  = 100_000
 	maxSuspects = 1000
 	maxCounted  = 100_000 // pairs of a record and a cause, at the least

@@ -5,6 +5,8 @@ package watch
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -25,6 +27,22 @@ type Pass struct {
 	Covered []string `json:"covered,omitempty"` // the tiers that ticked with it
 	Missed  int      `json:"missed,omitempty"`  // ticks that it makes up for
 	Causes  []Cause  `json:"causes"`
+	Error   string   `json:"error,omitempty"` // with which it ended
+
+	ofHandler bool // the error is the handler's, not the store's
+}
+
+// A Trouble is why work does not go on as it should.
+type Trouble struct {
+	Since inspect.Stamp `json:"since"`
+	// Passes says that passes end with the error; else the database is unavailable, or
+	// its table cannot be read.
+	Passes bool   `json:"passes"`
+	Error  string `json:"error"`
+	// Away says that the same may go on later by itself.
+	Away bool `json:"-"`
+	// Handler says that the error is the handler's.
+	Handler bool `json:"-"`
 }
 
 // A Cause is why records failed: their error where all have the same, else what their
@@ -108,7 +126,7 @@ type Picture struct {
 	mu     sync.Mutex
 	passes map[string]*pass // the last of each tier, under way or ended
 	outage *Outage
-	away   time.Time // since when the database is
+	away   *Trouble // of the database; nil: none
 
 	*history
 }
@@ -152,10 +170,42 @@ func (p *Picture) Last(tier string) *Pass {
 	return p.of(tier).ended
 }
 
-// Away returns since when the database has been away, zero if it answers.
-func (p *Picture) Away() time.Time {
+// Trouble returns what is wrong, nil if nothing is: the one account of it for pages, probes
+// and metrics. Of passes those count that have ended after the time from; a later pass that
+// reaches as far and ends without an error makes up for one that did not.
+func (p *Picture) Trouble(from time.Time) *Trouble {
 	defer p.lock()()
-	return p.away
+	if p.away != nil {
+		return new(*p.away)
+	}
+	return failing(p.history.passes, from)
+}
+
+// failing returns the trouble of the oldest of the passes that end with an error again and
+// again, or for the first time.
+func failing(passes []Pass, from time.Time) *Trouble {
+	bad := make(map[string]*Pass) // the first of each tier since its last good one
+	latest := make(map[string]*Pass)
+	for i := range passes {
+		x := &passes[i]
+		if !x.Ended().After(from) {
+			continue
+		}
+		if x.Error != "" {
+			bad[x.Tier] = cmp.Or(bad[x.Tier], x)
+			latest[x.Tier] = x
+			continue
+		}
+		maps.DeleteFunc(bad, func(_ string, b *Pass) bool { return b.MaxAge <= x.MaxAge })
+	}
+	var t *Trouble
+	for tier, x := range bad {
+		ended := inspect.Stamp(x.Ended())
+		if t == nil || time.Time(ended).Before(time.Time(t.Since)) {
+			t = &Trouble{Since: ended, Passes: true, Error: latest[tier].Error, Handler: latest[tier].ofHandler}
+		}
+	}
+	return t
 }
 
 // of returns the tier's pass. The caller holds the lock.
@@ -199,9 +249,11 @@ func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
 	case backlog.AttemptEnded:
 		return p.attemptEnded(ev, folded, text)
 	case backlog.StoreUnavailable:
-		p.away = ev.At
+		p.away = &Trouble{
+			Since: inspect.Stamp(ev.At), Error: inspect.Cut(ev.Err.Error(), maxError), Away: errors.Is(ev.Err, backlog.ErrUnavailable),
+		}
 	case backlog.StoreBack:
-		p.away = time.Time{}
+		p.away = nil
 	}
 	return None, Outage{}
 }
@@ -228,6 +280,10 @@ func (p *Picture) passEnded(ev backlog.Event, x *pass) (Change, Outage) {
 	ended.N = r.Started.UnixMilli()
 	if x.begun != nil {
 		ended.Covered, ended.Missed = x.begun.Covered, x.begun.Missed
+	}
+	if ev.Err != nil && r.Stopped == backlog.StoppedError {
+		ended.Error = inspect.Cut(ev.Err.Error(), maxError)
+		ended.ofHandler = backlog.IsHandlerFault(ev.Err)
 	}
 	x.begun, x.ended = nil, &ended
 	p.history.passes = last(append(p.history.passes, ended), maxPasses)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/watch"
 	"backlog/backlog/web"
 )
 
@@ -178,7 +179,10 @@ func TestHealth(t *testing.T) {
 		{func(*web.Now) {}, 200, 200},
 		{func(n *web.Now) { n.Role = web.Standby }, 200, 200},
 		{func(n *web.Now) { n.Woke = noon.Add(-121 * time.Second) }, 503, 200},
-		{func(n *web.Now) { n.Answered = noon.Add(-31 * time.Second) }, 200, 503},
+		{func(n *web.Now) { n.Trouble = &watch.Trouble{Error: "no connection to db.internal"} }, 200, 503},
+		{func(n *web.Now) { n.Trouble = &watch.Trouble{Passes: true, Error: "no rights on db.internal"} }, 200, 503},
+		{func(n *web.Now) { n.Role, n.Trouble = web.Viewer, &watch.Trouble{Passes: true} }, 200, 200},
+		{func(n *web.Now) { n.Role, n.Trouble = web.Viewer, new(watch.Trouble) }, 200, 503},
 		{func(n *web.Now) { n.Stopping = true }, 200, 503},
 		{func(n *web.Now) { n.Role, n.Woke = web.Viewer, time.Time{} }, 200, 200},
 	} {

@@ -50,7 +50,6 @@ type Now struct {
 	Table      string
 	Loaded     time.Time // when the configuration was
 	Woke       time.Time // when the loop did last; a viewer has none
-	Answered   time.Time // when the database did last
 	Stopping   bool
 	Zone       *time.Location
 	Schedule   *tiers.Schedule
@@ -64,7 +63,7 @@ type Now struct {
 	CountErr string // why the last count failed; empty: it did not
 	Rows     *Rows  // counted, too; nil: no column has last errors
 
-	Away    time.Time // since when the database is; zero: it answers
+	Trouble *watch.Trouble // with the database, or with passes; nil: none
 	Pause   *watch.Pause
 	Pausing bool           // a pause can be set, and ended, here
 	Picture *watch.Picture // passes, causes, outages, what failed

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
 )
@@ -70,7 +71,7 @@ func TestHostile(t *testing.T) {
 		for _, path := range []string{"/schedule", "/pause", "/resume", "/retry?cause=" + text} {
 			pages[path[:3]] = visit(site, "POST", path, form, c).Body.String()
 		}
-		f.now.Pause, f.now.CountErr, f.now.Away, f.now.Role = &watch.Pause{Until: &until, Reason: odd}, odd, noon, web.Standby
+		f.now.Pause, f.now.CountErr, f.now.Trouble, f.now.Role = &watch.Pause{Until: &until, Reason: odd}, odd, &watch.Trouble{Since: inspect.Stamp(noon), Error: odd, Passes: true}, web.Standby
 		pages["away"] = visit(site, "GET", "/", nil, c).Body.String()
 		return pages
 	}

@@ -83,8 +83,8 @@ func (v *visit) Sentence() Sentence {
 	switch {
 	case n.Stopping:
 		s.Word, s.Kind = "Stopping.", "idle"
-	case !n.Away.IsZero():
-		s.Word, s.Kind = "The database is away since "+v.Clock(inspect.Stamp(n.Away))+".", "bad"
+	case n.Trouble != nil:
+		s.Word, s.Kind = v.TroubleWord()+" since "+v.Clock(n.Trouble.Since)+".", "bad"
 	case n.Pause != nil:
 		s.Word, s.Kind = "Paused.", "idle"
 	case n.Picture.Outage() != nil:
@@ -110,6 +110,17 @@ func (v *visit) Sentence() Sentence {
 		}
 	}
 	return s
+}
+
+// TroubleWord says what is wrong.
+func (v *visit) TroubleWord() string {
+	switch t := v.Now.Trouble; {
+	case t.Passes:
+		return "Passes end with an error"
+	case t.Away:
+		return "The database is away"
+	}
+	return "The table cannot be used"
 }
 
 // NextTicks returns so many ticks to come.
@@ -208,13 +219,22 @@ func (v *visit) status() (any, error) {
 	n := v.Now
 	return struct {
 		*inspect.Status
-		Role    string        `json:"role"`
-		Version string        `json:"version"`
-		Counted inspect.Stamp `json:"counted_at"`
-		Away    inspect.Stamp `json:"unavailable_since"`
-		Outage  *watch.Outage `json:"outage"`
-		Pause   *watch.Pause  `json:"pause"`
-	}{n.Counts, n.Role, n.Version, inspect.Stamp(n.Counted), inspect.Stamp(n.Away), n.Picture.Outage(), n.Pause}, nil
+		Role    string         `json:"role"`
+		Version string         `json:"version"`
+		Counted inspect.Stamp  `json:"counted_at"`
+		Away    inspect.Stamp  `json:"unavailable_since"`
+		Trouble *watch.Trouble `json:"trouble"`
+		Outage  *watch.Outage  `json:"outage"`
+		Pause   *watch.Pause   `json:"pause"`
+	}{n.Counts, n.Role, n.Version, inspect.Stamp(n.Counted), n.unavailable(), n.Trouble, n.Picture.Outage(), n.Pause}, nil
+}
+
+// unavailable is since when the database is, zero if it answers.
+func (n Now) unavailable() inspect.Stamp {
+	if n.Trouble == nil || n.Trouble.Passes {
+		return inspect.Stamp{}
+	}
+	return n.Trouble.Since
 }
 
 // schedule has the ticks within the time that the query names.

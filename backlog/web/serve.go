@@ -86,10 +86,8 @@ func (l switched) Accept() (net.Conn, error) {
 	return c, err
 }
 
-const (
-	maxSleep  = 2 * time.Minute  // of a loop that works
-	maxSilent = 30 * time.Second // of a database that is there
-)
+// maxSleep is of a loop that works.
+const maxSleep = 2 * time.Minute
 
 // healthz says whether the loop works. It does not ask for the database: that one is away
 // is no reason to kill the daemon.
@@ -101,8 +99,9 @@ func (v *visit) healthz() error {
 // readyz says whether the process can do its part.
 func (v *visit) readyz() error {
 	n := v.backlog.Now()
-	answers := v.at.Sub(n.Answered) <= maxSilent
-	return v.probe(answers && !n.Stopping, map[string]any{"role": n.Role, "database": answers, "stopping": n.Stopping})
+	answers := n.Trouble == nil || n.Trouble.Passes
+	works := n.Trouble == nil || !n.Trouble.Passes || n.Role == Viewer
+	return v.probe(answers && works && !n.Stopping, map[string]any{"role": n.Role, "database": answers, "passes": works, "stopping": n.Stopping})
 }
 
 func (v *visit) probe(ok bool, facts map[string]any) error {
