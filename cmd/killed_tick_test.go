@@ -70,3 +70,43 @@ func TestKilledTick(t *testing.T) {
 		})
 	}
 }
+
+// TestKilledLeader kills a leader in the middle of such a pass. The standby that takes over goes on
+// with it, whether it has the leader's state file or, as on another machine, one of its own.
+func TestKilledLeader(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{false, true} {
+		t.Run(fmt.Sprintf("own state %t", own), func(t *testing.T) {
+			onSites(t, siteKinds, func(t *testing.T, kind *siteKind) {
+				s := newSite(t, kind, nil)
+				text := fmt.Sprintf("database: %s\nstate: state.json\n"+
+					"handler: {exec: [sh, -c, 'echo $BACKLOG_TIER >>handled.log; sleep 0.3'], concurrency: 2}\n"+
+					"tiers: [{max_age: 1d, every: 96h}, {max_age: 30d, every: %v}]\n", s.url(nil), eightDays)
+				s.write("schedule.yaml", text)
+				other := "schedule.yaml"
+				if own {
+					other = "other.yaml"
+					s.write(other, strings.Replace(text, "state.json", "other.json", 1))
+				}
+				s.write("state.json", `{"last_wake": "2025-01-01T00:00:00Z"}`)
+				s.fill(24, func(int) string { return "NEW" }, func(i int) time.Duration { return time.Duration(i) * time.Hour })
+				leader := s.start("run")
+				if !eventually(func() bool { return strings.Contains(s.read("handled.log"), "30d") }) {
+					t.Fatalf("no record is handled:\n%s", leader.log)
+				}
+				standby := s.start("run", "--config", other)
+				standby.says(`"msg":"standing by: another daemon leads"`)
+				leader.signal(syscall.SIGKILL)
+				<-leader.end
+				if n := s.count("SUCCESS"); n == 24 {
+					t.Fatal("the pass was over before the kill")
+				}
+				if !eventually(func() bool { return s.count("SUCCESS") == 24 }) {
+					t.Fatalf("%d of 24 records are done:\n%s", s.count("SUCCESS"), standby.log)
+				}
+				standby.signal(syscall.SIGTERM)
+				standby.ends()
+			})
+		})
+	}
+}

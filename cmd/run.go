@@ -298,12 +298,17 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 }
 
 // takeOver returns from when on ticks count after another leader was last seen
-// alive. If that one kept its state where we do, its last wake is exact.
+// alive. If that one kept its state where we do, its last wake is exact, and the state has what
+// is unfinished; else a pass of the widest tier is owed.
 func (d *server) takeOver(seen time.Time) time.Time {
 	d.log.Warn("the leader is gone, taking over", "last_seen", when(seen))
-	if s, err := d.state.Load(); err == nil && s.LastWake.Before(seen) && seen.Sub(s.LastWake) < time.Minute {
+	s, err := d.state.Load()
+	if err == nil && seen.Sub(s.LastWake).Abs() < time.Minute {
 		return s.LastWake
 	}
+	// That one may have ended in the middle of a pass, whose tick is before it was seen.
+	widest := d.app().cfg.Tiers.Widest().Name
+	d.chronicle.keep(d.state.Update(func(s *backlog.Checkpoint) { s.Owe(widest) }))
 	return seen
 }
 
