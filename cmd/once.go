@@ -397,6 +397,11 @@ func (s *singleStore) Pending(_ context.Context, q backlog.Query) (p backlog.Pag
 	return p, nil
 }
 
+// Strays finds nothing: other records are not looked at.
+func (*singleStore) Strays(context.Context, backlog.Query) ([]backlog.Unreadable, error) {
+	return nil, nil
+}
+
 // dryRunOne shows what a program would be given of the record.
 func (o *OnceOptions) dryRunOne(ctx context.Context, g *globals, a *app, now time.Time) error {
 	row, tier, err := a.findPending(ctx, o.ID, now)

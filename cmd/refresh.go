@@ -166,6 +166,11 @@ func (s *singleRefresh) Pending(ctx context.Context, q backlog.Query) (backlog.P
 	return s.one.Pending(ctx, q)
 }
 
+// Strays finds nothing: other records are not looked at.
+func (*singleRefresh) Strays(context.Context, backlog.Query) ([]backlog.Unreadable, error) {
+	return nil, nil
+}
+
 // Overdue implements backlog.Beginner: other records are not looked at.
 func (*singleRefresh) Overdue(context.Context, time.Time, backlog.Cursor, int) ([]backlog.Record, error) {
 	return nil, nil

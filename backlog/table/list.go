@@ -234,7 +234,7 @@ func (t *layout) sets(f *Filter, p inspect.Purpose) (list []branch) {
 	}
 	add("dead", "dead", t.dead.cond, branch{filter: t.dead})
 	if c := t.refresh; c != nil {
-		for _, x := range [][2]string{{"waiting", c.Waiting}, {"running", c.Running}, {"disabled", c.State() + " = 'disabled'"}, {"finished", c.Finished}} {
+		for _, x := range [][2]string{{"waiting", c.Planned}, {"running", c.Running}, {"disabled", c.State() + " = 'disabled'"}, {"finished", c.Finished}} {
 			add(x[0], "", x[1], branch{})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 )
@@ -199,6 +200,50 @@ func TestPostgresTimesWithoutEnd(t *testing.T) {
 			}
 			if row, ok, err := store.Find(context.Background(), k, noon); err != nil || !ok || row.Unreadable == nil {
 				t.Errorf("%s: row %s is explained as %+v, %v, %v", decl, r, row, ok, err)
+			}
+		}
+		k, err := store.ParseKey("5")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row, _, err := store.Find(context.Background(), k, noon); err != nil || !strings.HasPrefix(row.Never(noon), "it expired at") {
+			t.Errorf("%s: the row whose expiry is -infinity is explained as %+v, %v", decl, row, err)
+		}
+		if n, err := expire(t.Context(), store, noon, noon.Add(-ages)); n != 1 || err != nil {
+			t.Errorf("%s: Expire: got %d, %v, want that row", decl, n, err)
+		}
+	}
+}
+
+// TestPostgresStartsWithoutEnd: under the policy refresh a row whose next start is infinity
+// never starts, as one without, and -infinity is long past.
+func TestPostgresStartsWithoutEnd(t *testing.T) {
+	for _, decl := range []string{"timestamptz", "timestamp"} {
+		s := newPostgresSchema(t, "CREATE TABLE jobs (id int PRIMARY KEY, refresh_at "+decl+", attempt_no int NOT NULL DEFAULT 0, deadline_at "+decl+", attempt_uid text)",
+			"INSERT INTO jobs (id, refresh_at) VALUES (1, '2026-02-10'), (2, 'infinity'), (3, '-infinity'), (4, NULL), (5, 'infinity')")
+		m := refreshMapping()
+		m.Name = "jobs"
+		store, err := s.open(s.url, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, unreadable := readAll(t, store, backlog.Query{Limit: 2})
+		if keys := keysOf(records); keys != "3 1" || len(unreadable) > 0 {
+			t.Errorf("%s: got %s, unreadable: %v", decl, keys, unreadable)
+		}
+		counts, err := store.CountBy(t.Context(), store.Refresh().State())
+		if err != nil || counts["waiting"] != 2 || counts["finished"] != 3 {
+			t.Errorf("%s: counted %v, %v", decl, counts, err)
+		}
+		for _, state := range []string{"waiting", "finished"} {
+			list, err := store.List(t.Context(), table.Filter{State: state}, noon, backlog.Cursor{}, 10)
+			if err != nil || len(list.Rows) != counts[state] {
+				t.Errorf("%s: %d rows are listed as %s, %v", decl, len(list.Rows), state, err)
+			}
+			for _, r := range list.Rows {
+				if got := inspect.State(r.Refresh); got != state {
+					t.Errorf("%s: row %v is %s, listed as %s", decl, r.Key, got, state)
+				}
 			}
 		}
 	}

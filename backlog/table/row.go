@@ -465,6 +465,9 @@ func (t *layout) standingCase(as func(int) string) string {
 			expr += " WHEN " + cond + " THEN " + as(number)
 		}
 	}
+	if t.refresh != nil { // rows that never start have a time in the column of the waiting
+		add(t.success, len(t.branches)+int(backlog.RowSuccess))
+	}
 	for i, b := range t.branches {
 		add(b.cond, i)
 		add(b.exhausted, i)

@@ -165,6 +165,13 @@ func (t *layout) misread(c *timeCol) (cond string, args []any) {
 		return t.within(c, append(form.Below(timeform.First), form.Above(timeform.First)...)...)
 	}
 	var or []string
+	if c == t.expires { // which has to be believed
+		early, bounds := t.within(c, form.Below(timeform.First)[0])
+		if form.HasPast() {
+			early = "(" + early + " AND " + c.quoted + " <> " + t.text.Literal(timeform.Past) + ")"
+		}
+		or, args = append(or, early), append(args, bounds...)
+	}
 	for _, x := range form.Misfits() {
 		var and []string
 		for _, pattern := range x.Like {
@@ -182,7 +189,7 @@ func (t *layout) misread(c *timeCol) (cond string, args []any) {
 	if zero := t.text.ZeroDate(c.column); zero != "" {
 		cond = "(" + cond + " AND NOT " + t.text.Unsearched(zero) + ")"
 	}
-	return cond, nil
+	return cond, args
 }
 
 // past returns the condition for values before the time that can be believed: a zero date,
@@ -261,7 +268,7 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 			}
 			continue
 		}
-		if tc != t.inserted || tc.known() == nil {
+		if tc != t.inserted || tc.known() == nil || t.refresh != nil { // to which ages do not matter
 			continue
 		}
 		var wrong []error

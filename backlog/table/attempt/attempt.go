@@ -41,6 +41,9 @@ type Columns struct {
 	// not, and that will not until they are saved. "" where nothing tells.
 	Running, Waiting, Finished, Disabled string
 
+	// Planned is Waiting without the rows that are said never to start, which are finished.
+	Planned string
+
 	// Form is the form in which a column of times is written and, unless another one is
 	// known, read.
 	Form func(i int) timeform.Form
@@ -119,7 +122,14 @@ func (c *Columns) tell() error {
 		c.Disabled, idle = "NOT ("+enabled+")", idle+" AND "+enabled
 	}
 	next := c.Quoted(mapping.RefreshAt)
-	c.Waiting, c.Finished = next+" IS NOT NULL"+idle, next+" IS NULL"+idle
+	none, some := next+" IS NULL", next+" IS NOT NULL"
+	c.Waiting = some + idle
+	if at := c.cols[mapping.RefreshAt]; at.Time != nil && at.Time.Compared {
+		never := next + " = '" + timeform.Future + "'"
+		none, some = "("+none+" OR "+never+")", some+" AND NOT "+never
+	}
+	c.Finished = none + idle
+	c.Planned = some + idle
 	return nil
 }
 
@@ -156,6 +166,7 @@ func (c *Columns) Read(values []any) (s backlog.Refresh, err error) {
 		v := values[0]
 		values = values[1:]
 		switch {
+		case i == mapping.RefreshAt && v == timeform.Future: // it never starts
 		case times[i] != nil && v != nil && !timeform.IsZero(v):
 			*times[i], err = c.Form(i).Parse(v)
 		case i == mapping.AttemptNo:

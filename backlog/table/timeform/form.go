@@ -278,17 +278,15 @@ var (
 	before = time.Time{}.Add(time.Second)
 )
 
-// Past is what a column that can be compared with it holds for the time before all others.
-const Past = "-infinity"
+// Past and Future are what a column that can be compared with them holds for the time before
+// all others and for never.
+const Past, Future = "-infinity", "infinity"
 
 // HasPast reports whether the column may hold [Past].
 func (f Form) HasPast() bool {
 	c, ok := f.codec.(Calendar)
 	return ok && c.Compared
 }
-
-// IsNever reports whether the time is what stands for infinity, or cannot be told from it.
-func IsNever(t time.Time) bool { return !t.Before(never) }
 
 // micros is the fraction at the precision that servers have.
 const micros = ".000000"
@@ -311,7 +309,7 @@ func (c Calendar) fractional() bool { return c.class == Text && strings.HasSuffi
 
 func (c Calendar) read(raw any) (time.Time, bool) {
 	switch {
-	case c.Compared && raw == "infinity":
+	case c.Compared && raw == Future:
 		return never, true
 	case c.Compared && raw == Past:
 		return before, true
