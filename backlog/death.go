@@ -3,6 +3,8 @@ package backlog
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 )
 
 // TellDiscarded calls OnDead with a record that somebody gives up, as soon as Rate allows. The call
@@ -45,8 +47,8 @@ func (r *run) expire(ctx context.Context) {
 	}
 }
 
-// dying returns the settlement of a record that dies without an attempt, and why it does.
-func (r *run) dying(rec *Record) (s Settlement, reason string) {
+// ofAge returns the settlement of a record that dies without an attempt, and why it does.
+func (r *run) ofAge(rec *Record) (s Settlement, reason string) {
 	rec.Tier = r.pass.Tier
 	reason = ReasonExpired
 	if r.e.Policy.GivenUp(rec.Failures.Count) {
@@ -58,14 +60,14 @@ func (r *run) dying(rec *Record) (s Settlement, reason string) {
 // expires tells of a record that dies without an attempt, and reports whether it may.
 func (r *run) expires(rec *Record) bool {
 	rec.AttemptID = r.e.attemptID()
-	s, reason := r.dying(rec)
+	s, reason := r.ofAge(rec)
 	return r.e.tell(r.work, r.pass.Tier, &s, reason)
 }
 
 // expired notes that n records have died without an attempt, those in the list with them.
 func (r *run) expired(list []Record, n int) {
 	for i := range list {
-		s, reason := r.dying(&list[i])
+		s, reason := r.ofAge(&list[i])
 		r.e.forgetTold(&list[i], nil)
 		r.e.died(r.pass.Tier, &s, reason)
 	}
@@ -80,7 +82,7 @@ func (r *run) refuseDeath(rec *Record, why error) {
 	if known, _ := r.e.undying.ContainsOrAdd(hash, struct{}{}); known {
 		return // it is past several of its times
 	}
-	_, rec.Reason = r.dying(rec)
+	_, rec.Reason = r.ofAge(rec)
 	r.count(func(rep *Report) {
 		rep.Selected++ // the sum of all
 		rep.Refused++
@@ -121,26 +123,74 @@ func (e *Engine) announce(ctx context.Context, tier string, group []Settlement, 
 			list[i], errs[i] = mustLive, err
 		case !e.tell(ctx, tier, &group[i], reasons[i]):
 			list[i] = cutShort
+			e.dying.remove(group[i].Record.Key)
 		}
 	}
 	return list, errs
 }
 
-// rehearse returns why the settlements cannot be written, as far as the store can tell.
+// dying are the deaths that have passed their rehearsal and are not written yet. The next
+// one is rehearsed behind them: what a row takes alone it may refuse after another is
+// written, as under UNIQUE.
+type dying struct {
+	rehearsing sync.Mutex // held over a rehearsal
+
+	mu   sync.Mutex // guards what follows
+	list []Settlement
+}
+
+// before returns those that n more are rehearsed behind.
+func (d *dying) before(n int) []Settlement {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.list[max(0, len(d.list)-MaxGroup+n):])
+}
+
+func (d *dying) add(s Settlement) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list, s)
+}
+
+func (d *dying) remove(k Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.list) > 0 {
+		d.list = slices.DeleteFunc(d.list, func(s Settlement) bool { return s.Record.Key.Compare(k) == 0 })
+	}
+}
+
+// rehearse returns why the settlements, each of which makes its record dead, cannot be
+// written, as far as the store can tell.
 func (e *Engine) rehearse(ctx context.Context, group []Settlement) []error {
 	errs := make([]error, len(group))
 	store, ok := e.Store.(rehearser)
 	if !ok || len(group) == 0 {
 		return errs
 	}
-	left, err := ask(ctx, e, func() ([]Unsettled, error) { return store.Rehearse(ctx, group) })
+	e.dying.rehearsing.Lock()
+	defer e.dying.rehearsing.Unlock()
+	list := e.dying.before(len(group))
+	first := len(list)
+	for _, s := range group {
+		s.Record = new(*s.Record) // the settler may be at work on the record when the next death is rehearsed
+		list = append(list, s)
+	}
+	left, err := ask(ctx, e, func() ([]Unsettled, error) { return store.Rehearse(ctx, list) })
 	for i := range errs {
 		if err != nil {
 			errs[i] = unwritten{err}
 		}
 	}
 	for _, u := range left {
-		errs[u.Index] = u.Err
+		if u.Index >= first {
+			errs[u.Index-first] = u.Err
+		}
+	}
+	for i := range errs {
+		if errs[i] == nil {
+			e.dying.add(list[first+i])
+		}
 	}
 	return errs
 }
@@ -168,6 +218,7 @@ func (e *Engine) tell(ctx context.Context, tier string, s *Settlement, reason st
 // forgetTold notes what has become of a record's outcome: where it is written, or others
 // have changed the row, the next death of the record is another one.
 func (e *Engine) forgetTold(rec *Record, err error) {
+	e.dying.remove(rec.Key)
 	if e.told.Len() > 0 && (err == nil || errors.Is(err, ErrConflict)) {
 		e.told.Remove(rec.Key.Hash())
 	}

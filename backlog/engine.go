@@ -102,6 +102,7 @@ type Engine struct {
 	attempts  atomic.Uint64
 	prefix    string
 	trials    trials
+	dying     dying
 
 	impatient atomic.Bool // Patience is used up: each call is made once
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -409,5 +410,62 @@ func TestManyRowsThatRollBack(t *testing.T) {
 			}
 		}
 		f.wantRows("SELECT count(*) FROM BACKLOG WHERE status = 'SUCCESS'", x.want)
+	}
+}
+
+// Of rows that cannot all be dead, as under UNIQUE, OnDead is called for the one alone that
+// becomes it: by a rejection, by two at a time, or by its age.
+func TestOnDeadOfRivals(t *testing.T) {
+	one := []string{"CREATE UNIQUE INDEX i ON jobs (u) WHERE status = 'DEAD'"}
+	generated := []string{"ALTER TABLE jobs ADD v INTEGER AS (CASE WHEN status = 'DEAD' THEN u END)", "CREATE UNIQUE INDEX i ON jobs (v)"}
+	t.Run("sqlite", func(t *testing.T) { testRivals(t, onSQLite, one) })
+	t.Run("postgres", func(t *testing.T) { testRivals(t, onPostgres, one) })
+	t.Run("mysql", func(t *testing.T) { testRivals(t, onMySQL, generated) })
+}
+
+func testRivals(t *testing.T, d testDatabase, unique []string) {
+	for _, concurrency := range []int{1, 8} {
+		b := newSickbed(t, d, refusal{script: append([]string{
+			"UPDATE jobs SET at = '2026-02-10 11:00:00' WHERE id > 20", "UPDATE jobs SET u = id % 10", "DELETE FROM jobs WHERE id > 60",
+		}, unique...)})
+		var mu sync.Mutex
+		var told []string
+		e := &backlog.Engine{
+			Store: b.Table, Concurrency: concurrency, Now: func() time.Time { return noon },
+			Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error { return backlog.Reject(nil) }),
+			OnDead: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, r.Key.String())
+				return nil
+			}),
+		}
+		report := backlog.Report{}
+		for range 8 { // ten refused in a row can end one
+			rep, _ := e.Pass(t.Context(), backlog.Pass{MaxAge: 24 * time.Hour, Widest: true})
+			report.Rejected += rep.Rejected
+			report.Expired += rep.Expired
+			report.Refused += rep.Refused
+		}
+		var dead []string
+		rows, err := b.plain.Query("SELECT id FROM jobs WHERE status = 'DEAD'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				t.Fatal(err)
+			}
+			dead = append(dead, id)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(told)
+		slices.Sort(dead)
+		if !slices.Equal(told, dead) || len(dead) != 10 || report.Rejected+report.Expired != 10 {
+			t.Errorf("concurrency %d: OnDead was called for %v, dead are %v; %+v", concurrency, told, dead, report)
+		}
 	}
 }

@@ -201,7 +201,7 @@ func (t *Table) SettleGroup(ctx context.Context, group []backlog.Settlement, w G
 		left, err = t.WriteGroup(ctx, w)
 		broken := errors.As(err, new(commitError))
 		for i := range group {
-			if r := group[i].Record; broken || r.Unsure && err == nil {
+			if r := group[i].Record; broken || r.Unsure && err == nil && !w.Undo {
 				r.Unsure = broken
 			}
 		}
