@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -28,9 +29,10 @@ type ended struct {
 	backlog.Settlement
 	id        string
 	at        time.Time
-	published bool  // the broker has what the outcome publishes
-	suspect   bool  // a connection was lost while it was published
-	waits     error // why it cannot be published; nil: nothing has refused it
+	writing   sync.Mutex // held while it is written
+	published bool       // the broker has what the outcome publishes
+	suspect   bool       // a connection was lost while it was published
+	waits     error      // why it cannot be published; nil: nothing has refused it
 }
 
 const (

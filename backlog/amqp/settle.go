@@ -150,26 +150,44 @@ func (c *Source) written(w *writing) error {
 // insist settles an outcome that was kept, however long the broker does not take it, until
 // the session is over.
 func (c *Source) insist(origin int) {
-	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
-		c.mu.Lock()
-		h, e := c.held[origin], c.ended[origin]
-		c.mu.Unlock()
-		if h == nil || e == nil || h.session.over() {
-			return
-		}
-		if e.waits != nil {
+	c.mu.Lock()
+	h, e := c.held[origin], c.ended[origin]
+	c.mu.Unlock()
+	for pause := time.Second; h != nil && e != nil; pause = min(2*pause, time.Minute) {
+		if c.waits(e) {
 			select {
 			case <-time.After(pause):
 			case <-h.session.ctx.Done():
 				return
 			}
 		}
-		w := &writing{held: h, Settlement: e.Settlement, published: e.published, suspect: e.suspect || e.waits != nil}
-		c.writeLate(w)
-		if c.insisted(origin, e, w) {
+		if c.insistOnce(origin, h, e) {
 			return
 		}
 	}
+}
+
+// waits reports whether the broker has refused the outcome.
+func (c *Source) waits(e *ended) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return e.waits != nil
+}
+
+// insistOnce tries once, and reports whether that is all that can be done with this delivery.
+// It waits for an attempt that was begun with the last one: the broker may take that.
+func (c *Source) insistOnce(origin int, h *held, e *ended) (done bool) {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	c.mu.Lock()
+	current := c.held[origin] == h
+	c.mu.Unlock()
+	if !current || h.session.over() {
+		return true
+	}
+	w := &writing{held: h, Settlement: e.Settlement, published: e.published, suspect: e.suspect || c.waits(e)}
+	c.writeLate(w)
+	return c.insisted(origin, e, w)
 }
 
 // lateWithin is how long the broker may take for an outcome that was kept.
@@ -188,7 +206,8 @@ func (c *Source) writeLate(w *writing) {
 func (c *Source) insisted(origin int, e *ended, w *writing) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e.published, e.suspect = w.published, w.suspect
+	e.published = w.published
+	e.suspect = w.suspect
 	switch {
 	case w.err == nil:
 		c.settled(e)
