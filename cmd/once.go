@@ -168,7 +168,7 @@ func (o *OnceOptions) passOnce(
 	var taken map[string]bool
 	if o.Due { // another process may have run the ticks meanwhile
 		kept, _ := state.State()
-		ticks := state.Ticks(kept, cfg.Tiers, p.Now)
+		ticks := ticksOf(state, kept, cfg, p.Now)
 		if ticks.Pass.Tier == "" {
 			return report, list, nil
 		}
@@ -435,7 +435,7 @@ func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, 
 	if pause := kept.Current(now); pause != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
 		return backlog.Pass{}, o.nothing(g, now, "paused "+escaped(pause.String())+": nothing is started")
 	}
-	if p := state.Ticks(kept, cfg.Tiers, now).Pass; p.Tier != "" {
+	if p := ticksOf(state, kept, cfg, now).Pass; p.Tier != "" {
 		return p, nil
 	}
 	if back := kept.LastWake.Sub(now); back > time.Second {
@@ -447,6 +447,15 @@ func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, 
 		}
 	}
 	return backlog.Pass{}, o.nothing(g, now, "nothing is due")
+}
+
+// ticksOf returns the ticks to run. What is unfinished is left to a daemon that leads here: its
+// pass may be under way.
+func ticksOf(state *checkpoint.File, kept checkpoint.State, cfg *config.Config, now time.Time) checkpoint.Ticks {
+	if state.Leads(kept, time.Now()) {
+		kept.Unfinished = nil
+	}
+	return checkpoint.TicksOf(kept.Checkpoint, cfg.Tiers, now)
 }
 
 // nothing prints the report of no pass.

@@ -137,16 +137,13 @@ type Ticks struct {
 	Since  time.Time
 }
 
-// Ticks returns what ticked and was not run on this machine, as far as the state of the file
-// tells, else what ticked in the last minute. What is unfinished is left to a daemon that
-// leads here: its pass may be under way.
-func (f *File) Ticks(kept State, s *tiers.Schedule, now time.Time) (d Ticks) {
+// TicksOf returns what ticked and was not run on this machine, as far as the checkpoint
+// tells, else what ticked in the last minute.
+func TicksOf(kept backlog.Checkpoint, s *tiers.Schedule, now time.Time) (d Ticks) {
 	d.Since = cmp.Or(kept.LastWake, now.Add(-time.Minute))
 	owed := make(map[string]bool)
-	if !f.Leads(kept, time.Now()) {
-		for _, name := range kept.Unfinished {
-			owed[name] = true
-		}
+	for _, name := range kept.Unfinished {
+		owed[name] = true
 	}
 	due := s.DueOrOwed(d.Since, now, owed)
 	pick := tiers.Coalesce(due, func(tiers.Tier) bool { return true })
