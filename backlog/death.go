@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// TellDiscarded calls OnDead with a record that somebody gives up, as soon as Rate allows. The call
-// outlives ctx. An error says that nobody may have been told, and that the record must stay as it is.
+// TellDiscarded calls OnDead with a record that a person gives up, as soon as Rate allows. The call
+// outlives ctx. An error says that OnDead may not have been heard, and that the record must stay as it is.
 func (e *Engine) TellDiscarded(ctx context.Context, rec *Record) error {
 	e.init()
 	if e.gate.pace != nil {
@@ -44,6 +44,24 @@ func (r *run) expire(ctx context.Context) {
 	})
 	if err != nil && ctx.Err() == nil {
 		r.fail(err)
+	}
+}
+
+// awaitSettled waits until all outcomes are written, or ctx is done: what an expiry
+// rehearses may be in their way.
+func (r *run) awaitSettled(ctx context.Context) {
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		n := r.unsettled
+		r.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		r.e.settler.flush()
+		select {
+		case <-r.settled:
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -234,7 +234,7 @@ func refusedRefresh(t *testing.T, is func(backlog.Refresh) bool, do backlog.Hand
 	return b
 }
 
-// The refresh policy writes starts, ends, and the failures of attempts that nobody answered: the
+// The refresh policy writes starts, ends, and the failures of attempts without an answer: the
 // row that is refused one of them is named once, and the others go on.
 func TestRefreshRefused(t *testing.T) {
 	for _, x := range []struct {

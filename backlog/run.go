@@ -188,24 +188,6 @@ const (
 	hardWrites = time.Second
 )
 
-// awaitSettled waits until all outcomes are written, or ctx is done: what an expiry
-// rehearses may be in their way.
-func (r *run) awaitSettled(ctx context.Context) {
-	for ctx.Err() == nil {
-		r.mu.Lock()
-		n := r.unsettled
-		r.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		r.e.settler.flush()
-		select {
-		case <-r.settled:
-		case <-ctx.Done():
-		}
-	}
-}
-
 // settleRest waits until all outcomes are written. A stop limits the wait; what
 // is left then is given up. If the lock is lost, it stays with the settler.
 func (r *run) settleRest() {

@@ -316,7 +316,7 @@ func expire(ctx context.Context, s *table.Table, now, before time.Time) (int, er
 	return s.Expire(ctx, quietly(now, before))
 }
 
-// quietly is an expiry of which nobody hears.
+// quietly is an expiry whose calls do nothing.
 func quietly(now, before time.Time) backlog.Expiry {
 	return backlog.Expiry{
 		Now: now, Before: before,

@@ -247,8 +247,8 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 	return err
 }
 
-// A commitError is an error of a commit. Where the connection broke, nobody
-// knows whether what came before it is written.
+// A commitError is an error of a commit. Where the connection broke, it is unknown
+// whether what came before it is written.
 type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }

@@ -188,7 +188,7 @@ func (s *Store) writeRow(
 		prepared[w.Text] = stmt
 	}
 	n, err := db.Affected(stmt.ExecContext(ctx, w.Args...))
-	if err == nil && n == 0 && !s.d.ChangedOnly { // while nobody else can change it
+	if err == nil && n == 0 && !s.d.ChangedOnly { // though the row is locked
 		err = s.Unchanged("policy.refresh")
 	}
 	if err == nil && len(s.Catalog().Triggers) > 0 {
