@@ -156,8 +156,10 @@ func (d *decoder) checkStatusColumn(m *mapping.Mapping) {
 		named = named || s.Given && s.Mentions(m.Status)
 		long = long || len(s.When)+len(s.Set) > 0
 	}
+	isUsed := func(s mapping.Named) bool { return s.Mentions(m.Status) && (s.Given || named || !long) }
+	used := slices.ContainsFunc(m.States(), isUsed)
 	for _, w := range m.Where {
-		if w.Column == m.Status && (named || !long) {
+		if w.Column == m.Status && used {
 			d.failf(join("table.where", w.Column), "this is the status column, of which statuses tells; remove it")
 		}
 	}

@@ -81,6 +81,7 @@ type Column struct {
 	High    int64           // the largest; 0: any
 	Most    int64           // the largest, where somebody may count that far; 0: a larger one
 	Ordinal bool            // its order is not the order of its texts
+	Several bool            // a value is made of several: no row is found again by it as text
 	Long    bool            // of text: an index has only its beginnings
 	Updated bool            // the database sets it itself when the row is written
 	Time    *Calendar       // the form of its times, where its type says it; without a zone: in any

@@ -55,7 +55,7 @@ func Missing(ctx context.Context, dialect db.Server, url string, m mapping.Mappi
 		return missingColumns(d, m, cat, now, err)
 	}
 	steps, err := MissingIndexes(ctx, t, now)
-	if cat.Kind == db.Partitioned {
+	if cat.Kind == db.Partitioned && strings.Contains(d.Text().CreateIndex, "CONCURRENTLY") {
 		for i, s := range steps {
 			steps[i] = "-- keeps writers waiting until it is made: PostgreSQL has no CONCURRENTLY for a table in partitions\n" + s
 		}

@@ -42,6 +42,9 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	} else if err != nil {
 		return nil, err
 	}
+	if strings.Contains(create, "PARTITION BY") {
+		c.Kind = db.Partitioned
+	}
 	arguments := newArguments(rows[0]["version"], rows[0]["collation"])
 	if err := cmp.Or(describeColumns(ctx, q, create, arguments, c), describeIndexes(ctx, q, c), describeServer(ctx, q, c)); err != nil {
 		return nil, err

@@ -122,7 +122,7 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 			FROM base b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd')
 		SELECT a.attname::text AS name, format_type(b.type, b.typmod) AS decl, t.typname::text AS base, b.strict::text, (a.attgenerated <> '' OR a.attidentity = 'a')::text AS generated,
 			CASE WHEN t.typname IN ('varchar', 'bpchar') AND b.typmod > 4 THEN b.typmod - 4 WHEN t.typname IN ('char', 'name') THEN t.typlen - (t.typname = 'name')::int ELSE 0 END AS length,
-			CASE WHEN a.atttypid <> b.type THEN format_type(a.atttypid, NULL) END AS domain, (t.typcategory = 'A')::text AS list, (t.typtype = 'e')::text AS enum,
+			CASE WHEN a.atttypid <> b.type THEN format_type(a.atttypid, NULL) END AS domain, (t.typcategory = 'A')::text AS list, (t.typcategory = 'A' OR t.typtype = 'c')::text AS several, (t.typtype = 'e')::text AS enum,
 			(SELECT string_agg(enumlabel, chr(1) ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid) AS labels,
 			(current_setting('server_encoding') NOT IN ('UTF8', 'SQL_ASCII'))::text AS ascii,
 			CASE WHEN n.nspname = 'pg_catalog' THEN format_type(a.atttypid, a.atttypmod)
@@ -156,6 +156,7 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 		if array {
 			col.Expr = "to_jsonb(" + text.Quote(col.Name) + ")"
 		}
+		col.Several = r.Is("several")
 		if r.Is("enum") {
 			col.Labels = strings.Split(r["labels"], "\x01")
 		}

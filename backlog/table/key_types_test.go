@@ -1,0 +1,72 @@
+package table_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+)
+
+// wantKeyRefused checks what is said of the key, before anything is read.
+func (d tableServer) wantKeyRefused(t *testing.T, id []string, want string) {
+	t.Helper()
+	m := plainMapping()
+	m.ID = id
+	if _, err := d.prove(t, m); err == nil || err.Error() != want {
+		t.Errorf("%s: key %v: got %v, want %s", d.name, id, err, want)
+	}
+}
+
+// TestKeysOfSeveralValues: an array or a composite value is refused as a key.
+func TestKeysOfSeveralValues(t *testing.T) {
+	s := newPostgresSchema(t, "CREATE TYPE pair AS (x int, y int)", "CREATE DOMAIN few AS int[]",
+		`CREATE TABLE "BACKLOG" (list int[] UNIQUE, words text[] UNIQUE, few few UNIQUE, pair pair UNIQUE, span int4range UNIQUE, status text, date_inserted timestamptz)`)
+	d := tableServer{"PostgreSQL", s.plain, s.url}
+	const rest = ", of which a value is several: it is no key; name other columns of a unique key"
+	d.wantKeyRefused(t, []string{"list"}, `table.id: "list" is of the type integer[]`+rest)
+	d.wantKeyRefused(t, []string{"words"}, `table.id: "words" is of the type text[]`+rest)
+	d.wantKeyRefused(t, []string{"few"}, `table.id: "few" is of the type integer[]`+rest)
+	d.wantKeyRefused(t, []string{"pair"}, `table.id: "pair" is of the type pair`+rest)
+	m := plainMapping()
+	m.ID = []string{"span"}
+	s.exec(`INSERT INTO "BACKLOG" (span, status, date_inserted) VALUES ('[1,3)', 'NEW', '2026-02-10')`)
+	wantKeys(t, "a range", lane(t, d.open(t, m), backlog.Fresh), "[1,3)")
+}
+
+// TestPartitionedByStatus: a key that outcomes change is not asked for, and what is said instead
+// can be done.
+func TestPartitionedByStatus(t *testing.T) {
+	const want = "table.id: id does not identify a row of BACKLOG: each key has the column status in it, which outcomes change; " +
+		"give it a unique key without that column; if the table is partitioned by it, partition it by another one, such as the date of insertion, and add that to table.id"
+	check := func(t *testing.T, d tableServer, by string) {
+		d.wantKeyRefused(t, []string{"id"}, want)
+		d.exec(t, strings.Split(by, "; ")...)
+		m := plainMapping()
+		m.ID = []string{"id", "date_inserted"}
+		s := d.open(t, m)
+		r := lane(t, s, backlog.Fresh)[0]
+		left, err := s.Settle(t.Context(), []backlog.Settlement{{Record: &r, Target: backlog.RowSuccess, At: noon.Add(time.Second)}})
+		if len(left) > 0 || err != nil || len(lane(t, s, backlog.Fresh)) != 0 {
+			t.Errorf("%s: %v, %v", d.name, left, err)
+		}
+	}
+	t.Run("PostgreSQL", func(t *testing.T) {
+		s := newPostgresSchema(t, `CREATE TABLE "BACKLOG" (id bigint, status text, date_inserted timestamptz, PRIMARY KEY (id, status)) PARTITION BY LIST (status)`,
+			`CREATE TABLE fresh PARTITION OF "BACKLOG" FOR VALUES IN ('NEW')`, `CREATE TABLE rest PARTITION OF "BACKLOG" DEFAULT`)
+		check(t, tableServer{"PostgreSQL", s.plain, s.url}, `DROP TABLE "BACKLOG"; CREATE TABLE "BACKLOG" (id bigint, status text, date_inserted timestamptz, PRIMARY KEY (id, date_inserted)) PARTITION BY RANGE (date_inserted); `+
+			`CREATE TABLE all_of_it PARTITION OF "BACKLOG" DEFAULT; INSERT INTO "BACKLOG" VALUES (1, 'NEW', '2026-02-10')`)
+	})
+	t.Run("MariaDB", func(t *testing.T) {
+		plain, url := newMySQL(t)
+		d := tableServer{"MariaDB", plain, url}
+		d.exec(t, "CREATE TABLE BACKLOG (id BIGINT, status VARCHAR(20), date_inserted DATETIME, PRIMARY KEY (id, status)) PARTITION BY LIST COLUMNS (status) (PARTITION a VALUES IN ('NEW'), PARTITION b VALUES IN ('ERROR', 'SUCCESS'))")
+		check(t, d, "DROP TABLE BACKLOG; CREATE TABLE BACKLOG (id BIGINT, status VARCHAR(20), date_inserted DATETIME, PRIMARY KEY (id, date_inserted)) PARTITION BY RANGE COLUMNS (date_inserted) (PARTITION a VALUES LESS THAN (MAXVALUE)); "+
+			"INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-10')")
+	})
+	t.Run("not partitioned", func(t *testing.T) {
+		f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER, status TEXT, date_inserted TEXT, PRIMARY KEY (id, status))")
+		f.wantRefused(plainMapping(), `table.id: id does not identify a row of BACKLOG: no primary key or unique index covers it; `+
+			`name the columns of the primary key or of a unique index, or create one: CREATE UNIQUE INDEX "BACKLOG_key" ON "BACKLOG" ("id")`)
+	})
+}
