@@ -214,3 +214,12 @@ func OutcomeOf(err error) Outcome {
 	}
 	return Errored
 }
+
+// A handlerFault is an error that ends a pass and is not the store's.
+type handlerFault struct{ error }
+
+func (f handlerFault) Unwrap() error { return f.error }
+
+// IsHandlerFault reports whether the error with which a pass has ended is the handler's, and
+// not the store's.
+func IsHandlerFault(err error) bool { return errors.As(err, new(handlerFault)) }

@@ -300,15 +300,6 @@ func (r *run) broken() bool {
 	return r.err != nil
 }
 
-// A handlerFault is an error that ends a pass and is not the store's.
-type handlerFault struct{ error }
-
-func (f handlerFault) Unwrap() error { return f.error }
-
-// IsHandlerFault reports whether the error with which a pass has ended is the handler's, and
-// not the store's.
-func IsHandlerFault(err error) bool { return errors.As(err, new(handlerFault)) }
-
 // fail ends the pass because the store or the handler failed for good.
 func (r *run) fail(err error) {
 	r.count(func(*Report) { r.err = cmp.Or(r.err, err) })
