@@ -63,4 +63,7 @@ fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
 torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 times
 	./testdata/torture.sh '$(GO)' $(or $(N),200) $(RUN)
 
-.PHONY: help build build-cgo package demo test services lint bench fuzz torture
+hostile: ## draw tables that refuse some of their rows, and what happens to them, N=1000 times for each database
+	BACKLOG_HOSTILE=$(or $(N),1000) $(STATIC) $(GO) test -count=1 -timeout=12h -run '^TestHostileTables$$' ./cmd
+
+.PHONY: help build build-cgo package demo test services lint bench fuzz torture hostile

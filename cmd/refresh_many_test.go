@@ -91,7 +91,7 @@ func manyDue(tb testing.TB, path string, n int) (heap float64) {
 	}
 	var elapsed, late, calls atomic.Int64
 	now := func() time.Time { return six.Add(time.Duration(elapsed.Load())) }
-	used := memory()
+	used := heapInUse()
 	var mu sync.Mutex
 	engine := &backlog.Engine{
 		Store: store, Policy: policy, Concurrency: slots, Now: now,
@@ -101,7 +101,7 @@ func manyDue(tb testing.TB, path string, n int) (heap float64) {
 			}
 			if calls.Add(1)%int64(n/10) == 0 {
 				mu.Lock()
-				heap = max(heap, memory()-used)
+				heap = max(heap, heapInUse()-used)
 				mu.Unlock()
 			}
 			elapsed.Add(int64(takes))
@@ -128,8 +128,8 @@ func manyDue(tb testing.TB, path string, n int) (heap float64) {
 	return heap
 }
 
-// memory returns how many MiB are in use.
-func memory() float64 {
+// heapInUse returns how many MiB are in use.
+func heapInUse() float64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
