@@ -146,6 +146,7 @@ func (k *checker) all(ctx context.Context) {
 		return
 	}
 	k.AddGood("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
+	k.rivals(ctx)
 	k.bad("handler", hasColumns(k.table.Given(), "handler."+k.cfg.Handler.Kind, h))
 	k.bad("on_dead", hasColumns(k.table.Given(), "on_dead."+k.cfg.OnDead.Kind, onDead))
 	k.work(ctx)
@@ -203,6 +204,22 @@ func (k *checker) state() {
 	}
 }
 
+// rivals finds another configuration that works on the table with the same lock and state.
+func (k *checker) rivals(ctx context.Context) {
+	state, err := stateFile(k.cfg)
+	if err == nil {
+		err = k.g.lookAtState(state, k.cfg, k.now)
+	} else {
+		err = nil // state tells it
+	}
+	if err == nil {
+		err = k.g.alone(ctx, k.table, k.cfg, backlog.LeaderLock, backlog.RunLock)
+	}
+	if !k.bad("name", err) && k.cfg.Name != "" {
+		k.AddGood("name", "%s has a lock and a state of its own", k.cfg.Name)
+	}
+}
+
 // work checks a handler that works in the table's database.
 func (k *checker) work(ctx context.Context) {
 	if k.cfg.Handler.Kind != "sql" {
@@ -245,7 +262,7 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 		advice, cure, _ := strings.Cut(advice, "; ")
 		k.AddWarning("database", cure, "%s", advice)
 	}
-	lock, err := t.TryLock(ctx, backlog.RunLock)
+	lock, err := t.Locker(backlog.Work{Name: k.cfg.Name}).TryLock(ctx, backlog.RunLock)
 	switch {
 	case errors.Is(err, backlog.ErrLocked):
 		k.AddGood("lock", "another process is working on this table just now")

@@ -57,7 +57,7 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 	if err := a.handler.Check(ctx); err != nil {
 		return fmt.Errorf("handler: %w", err)
 	}
-	lock, err := lockWithin(ctx, &backlog.Claim{Locker: a.locker()}, 0)
+	lock, err := lockWithin(ctx, &backlog.Claim{Locker: a.locker(false)}, 0, false)
 	if err != nil {
 		return err
 	}

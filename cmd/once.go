@@ -58,6 +58,7 @@ func newOnce(g *globals) *cobra.Command {
 	f.IntVar(&o.MaxRecords, "max-records", 0, "process at most `N` records; 0: as many as max_records says")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show the records in the order of handling, and do nothing")
 	f.BoolVar(&o.Strict, "strict", false, "exit with 3 if a record failed")
+	f.BoolVar(&g.replace, "replace", false, "with --due: "+replaceUsage)
 	f.Var(&flagOf[time.Duration]{to: &o.Wait, read: durationFrom(0, math.MaxInt64, "a duration; write it as in 30s")}, "wait", "wait up to `DURATION` while another process works on the table")
 	o.dataFlags.AddFlags(f)
 	return c
@@ -76,6 +77,9 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 	}
 	if o.MaxRecords < 0 {
 		return usagef("--max-records: must not be negative")
+	}
+	if g.replace && !o.Due {
+		return usagef("--replace goes with --due: without the memory of ticks there is nothing to replace")
 	}
 	cfg.MaxRecords = cmp.Or(o.MaxRecords, cfg.MaxRecords)
 	p, err := o.pass(cfg.Tiers, now)
@@ -147,13 +151,18 @@ func (o *OnceOptions) passOnce(
 		}
 	}
 	a.introduce(slog.LevelDebug, slog.LevelInfo) // as warnings, cron would mail the notes at every tick; check has them
-	run := backlog.Claim{Locker: a.locker()}
+	if o.Due {
+		if err := g.alone(ctx, a.table, cfg, backlog.LeaderLock); err != nil {
+			return report, list, err
+		}
+	}
+	run := backlog.Claim{Locker: a.locker(o.Due)}
 	if away && !a.onFile() {
 		run.Doubt() // another process may have had the lock until now
 	}
-	lock, err := lockWithin(ctx, &run, o.Wait)
+	lock, err := lockWithin(ctx, &run, o.Wait, g.replace)
 	if err != nil {
-		return report, list, err
+		return report, list, a.lockError(err, g.replace)
 	}
 	defer lock.Unlock()
 	if err := a.dispatching(func(d *dispatch) error { return d.Open(ctx) }); err != nil {
@@ -258,11 +267,12 @@ func tierNames(s *tiers.Schedule) []string {
 	return each(s.Tiers(), func(t tiers.Tier) string { return t.Name })
 }
 
-// lockWithin takes the run lock. It waits at most that long for another process, and
-// then until the handlers of that one are dead.
-func lockWithin(ctx context.Context, run *backlog.Claim, wait time.Duration) (backlog.Lock, error) {
+// lockWithin takes the run lock. It waits at most that long for another process, one of
+// another configuration only if replace says so, and then until its handlers are dead.
+func lockWithin(ctx context.Context, run *backlog.Claim, wait time.Duration, replace bool) (backlog.Lock, error) {
 	lock, err := run.TryLock(ctx, backlog.RunLock)
-	if errors.Is(err, backlog.ErrLocked) && wait > 0 {
+	waits := errors.Is(err, backlog.ErrLocked) && (replace || !errors.As(err, new(*backlog.Rival)))
+	if waits && wait > 0 {
 		wctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		lock, err = backlog.WaitLock(wctx, run, backlog.RunLock, nil)
@@ -431,6 +441,13 @@ func (o *OnceOptions) dryRunOne(ctx context.Context, g *globals, a *app, now tim
 
 // due returns the pass of the ticks to run. Where there are none, or in a pause, it prints that.
 func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time) (backlog.Pass, error) {
+	err := g.lookAtState(state, cfg, now)
+	if !o.DryRun {
+		err = g.useState(state, cfg, log, g.startedAgain(cfg, now))
+	}
+	if err != nil {
+		return backlog.Pass{}, err
+	}
 	kept, _ := state.State()
 	if pause := kept.Current(now); pause != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
 		return backlog.Pass{}, o.nothing(g, now, "paused "+escaped(pause.String())+": nothing is started")

@@ -137,7 +137,7 @@ func (a *app) leader(ctx context.Context, state *checkpoint.File, kept checkpoin
 	if state.Leads(kept, time.Now()) {
 		return checkpoint.Here, nil // without a lock that a daemon could find taken
 	}
-	lock, err := a.table.TryLock(ctx, backlog.LeaderLock)
+	lock, err := a.unmarked().TryLock(ctx, backlog.LeaderLock)
 	switch {
 	case err == nil:
 		return checkpoint.Nobody, lock.Unlock()

@@ -40,6 +40,7 @@ type globals struct {
 	LogLevel  string
 	LogFormat string
 	listen    string // of run and web
+	replace   bool   // of run and once: another configuration is no error
 
 	in       io.Reader
 	out, err io.Writer

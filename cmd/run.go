@@ -38,6 +38,7 @@ func newRun(g *globals) *cobra.Command {
 		RunE:        func(c *cobra.Command, _ []string) error { return runRun(c.Context(), g) },
 	}
 	c.Flags().StringVar(&g.listen, "listen", "", listenUsage)
+	c.Flags().BoolVar(&g.replace, "replace", false, replaceUsage+", once that ends")
 	return c
 }
 
@@ -81,12 +82,16 @@ func runRun(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
+	if err := g.lookAtState(state, cfg, time.Now()); err != nil {
+		a.close()
+		return err
+	}
 	a.introduce(slog.LevelInfo, slog.LevelWarn)
 	obs := a.newChronicle(state, desk.picture)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	d := &server{
 		paused: state.PausedBy(time.Now, log),
-		g:      g, leader: backlog.Claim{Locker: a.table}, log: log, state: state, chronicle: obs, desk: desk,
+		g:      g, log: log, state: state, chronicle: obs, desk: desk,
 		observe: newProgress(g.err, a.table.Count, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
@@ -95,6 +100,9 @@ func runRun(ctx context.Context, g *globals) error {
 			desk.hear(ev)
 		}),
 	}
+	d.leader.Locker = lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
+		return d.app().table.Locker(d.app().work).TryLock(ctx, name)
+	})
 	if away && !a.onFile() {
 		d.leader.Doubt() // another daemon may have led until now
 	}
@@ -124,9 +132,10 @@ type server struct {
 	loop      *backlog.Loop
 	leader    backlog.Claim // of the leader lock
 
-	leads               atomic.Bool  // the loop runs under the leader lock
-	lock                backlog.Lock // that lock
-	stopped, introduced sync.Once    // it is logged
+	leads               atomic.Bool                  // the loop runs under the leader lock
+	lock                atomic.Pointer[backlog.Lock] // that lock
+	stopped, introduced sync.Once                    // it is logged
+	beside              beside
 }
 
 // app is another one after each reload, over the same database.
@@ -134,7 +143,10 @@ func (d *server) app() *app { return d.chronicle.app.Load() }
 
 // serve leads whenever it can, until ctx is done.
 func (d *server) serve(ctx context.Context, hup <-chan os.Signal) error {
-	d.loop = &backlog.Loop{Schedule: d.app().cfg.Tiers, Engine: d.newEngine(), State: d.state, Locker: d.app().locker(), Observe: d.told}
+	locker := lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
+		return d.app().locker(true).TryLock(ctx, name)
+	})
+	d.loop = &backlog.Loop{Schedule: d.app().cfg.Tiers, Engine: d.newEngine(), State: d.state, Locker: locker, Observe: d.told}
 	d.desk.serves(d, false)
 	over, end := context.WithCancel(context.Background())
 	defer end()
@@ -177,11 +189,14 @@ func (d *server) lead(ctx context.Context) error {
 	})
 	defer d.leader.Doubt() // if this is no stop, the lock is lost
 	defer release()
-	d.lock, d.loop.Since = lock, since
+	d.lock.Store(&lock)
+	d.loop.Since = since
 	d.sayStarted("leader")
 	d.chronicle.restore(true)
 	d.desk.recall()
 	defer d.state.Lead()()
+	d.beside.agreed = true
+	d.keepWork()
 	d.keepDaemon(&checkpoint.Daemon{PID: os.Getpid(), Since: time.Now()})
 	defer d.keepDaemon(nil)
 	if next := inspect.Starts(d.app().cfg.Tiers, time.Now()); len(next) > 0 {
@@ -201,7 +216,11 @@ func (d *server) lead(ctx context.Context) error {
 func (d *server) sayStarted(role string) {
 	d.introduced.Do(func() {
 		c := d.app().cfg
-		d.log.Info("started", "version", version(), "config", d.g.Config, "database", shownURL(c.Database), "table", c.Table.Name,
+		log := d.log
+		if c.Name != "" {
+			log = log.With("name", c.Name)
+		}
+		log.Info("started", "version", version(), "config", d.g.Config, "database", shownURL(c.Database), "table", c.Table.Name,
 			"handler", c.Handler.Kind, "tiers", strings.Join(tierNames(c.Tiers), " "), "policy", c.Policy.Name, "role", role)
 	})
 }
@@ -213,7 +232,7 @@ func (d *server) keepDaemon(who *checkpoint.Daemon) {
 
 // told observes the loop. What takes one lock takes both, which is logged once.
 func (d *server) told(ev backlog.Event) {
-	if ev.Kind == backlog.LockLost && d.lock.Check(context.Background()) != nil {
+	if ev.Kind == backlog.LockLost && (*d.lock.Load()).Check(context.Background()) != nil {
 		return
 	}
 	d.observe(ev)
@@ -250,6 +269,9 @@ func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Tim
 		case ctx.Err() != nil: // that is all there is to it
 		case errors.Is(err, backlog.ErrLocked):
 			d.leader.Doubt()
+			if err := d.standBeside(err); err != nil {
+				return nil, since, err
+			}
 			if since.IsZero() {
 				d.sayStarted("standby")
 				d.log.Info("standing by: another daemon leads")
@@ -429,6 +451,7 @@ func (d *server) reload(ctx context.Context) {
 	if err := d.desk.reload(a.cfg); err != nil {
 		d.log.Error("the pages keep their old configuration", "error", err)
 	}
+	d.remark(ctx)
 	d.desk.metrics.Reloaded(true)
 	d.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
 }
@@ -446,6 +469,7 @@ func (g *globals) rewire(ctx context.Context, old *app, log *slog.Logger) (*app,
 		changed bool
 	}{
 		{"database", cfg.Database != was.Database},
+		{"name", cfg.Name != was.Name},
 		{"table", cfg.Table.Schema != was.Table.Schema || cfg.Table.Name != was.Table.Name},
 		{"state", cfg.State != was.State},
 		{"log", cfg.Log != was.Log},

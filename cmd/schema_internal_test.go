@@ -201,6 +201,7 @@ func configSchema() schema {
 	workers := slices.DeleteFunc(slices.Clone(known.Handlers), func(k config.Settings) bool { return slices.Contains([]string{"sql", "redis", "amqp"}, k.Name) })
 	properties := structSchema(new(config.Config))["properties"].(schema)
 	maps.Copy(properties, schema{
+		"name":      schema{"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
 		"table":     structSchema(new(mapping.Mapping)),
 		"statuses":  object(states, nil),
 		"handler":   kindsSchema(known.Handlers, handler()),

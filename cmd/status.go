@@ -58,6 +58,7 @@ type StatusOptions struct {
 }
 
 type statusJSON struct {
+	Name string `json:"name,omitempty"` // of the work, where it has one
 	*inspect.Status
 	checkpoint.LookBack
 }
@@ -70,11 +71,15 @@ func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
 		}
 		state := stateOf(a.cfg, a.log) // which may tell nothing
 		leader := func(kept checkpoint.State) (string, error) { return a.leader(ctx, state, kept) }
-		s := statusJSON{counted, state.LookBack(now, a.log, leader)}
+		s := statusJSON{a.cfg.Name, counted, state.LookBack(now, a.log, leader)}
 		if o.JSON {
 			err = printJSON(g.out, s)
 		} else {
-			err = printTable(g.out, append(s.Status.Lines(), s.LookBack.Lines(now)...))
+			lines := append(s.Status.Lines(), s.LookBack.Lines(now)...)
+			if s.Name != "" {
+				lines = append(lines, "name: "+s.Name)
+			}
+			err = printTable(g.out, lines)
 		}
 		return cmp.Or(err, o.fail(s, now))
 	})

@@ -69,6 +69,7 @@ type app struct {
 	db       *table.DB
 	table    *table.Table
 	again    *refresh.Store // of the policy refresh; nil: another is configured
+	work     backlog.Work   // as its locks are marked
 
 	shared bool            // the database is another app's, too
 	hard   <-chan struct{} // closed by the second signal
@@ -158,7 +159,7 @@ func (a *app) find(ctx context.Context, id string, now time.Time) (inspect.Row, 
 func (g *globals) wireTable(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options, now time.Time, db *table.DB,
 ) (a *app, err error) {
-	a = &app{cfg: cfg, log: log, db: db, shared: db != nil, hard: hardOf(ctx)}
+	a = &app{cfg: cfg, log: log, db: db, shared: db != nil, hard: hardOf(ctx), work: g.workOf(cfg)}
 	if db == nil {
 		if a.db, err = openDatabase(ctx, cfg.Database, o); err != nil {
 			return nil, err
@@ -190,9 +191,9 @@ func (g *globals) wireTable(
 // pauses alone.
 func stateFile(cfg *config.Config) (*checkpoint.File, error) {
 	if s := sourceOf(cfg); s != nil {
-		return checkpoint.At("", s.URL[0], "", s.Queue)
+		return checkpoint.At("", s.URL[0], "", s.Queue, "")
 	}
-	return checkpoint.At(cfg.State, cfg.Database, cfg.Table.Schema, cfg.Table.Name)
+	return checkpoint.At(cfg.State, cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name)
 }
 
 // stateOf is stateFile for a command that works all the same without a folder for the
@@ -205,13 +206,24 @@ func stateOf(cfg *config.Config, log *slog.Logger) *checkpoint.File {
 	return f
 }
 
-// locker returns what the app's passes ask for their lock.
-func (a *app) locker() backlog.Locker {
+// locker returns what passes that run ticks ask for their lock. Others leave no marks:
+// they can do without the memory of ticks, so that it does not matter how they are
+// configured.
+func (a *app) locker(ticks bool) backlog.Locker {
+	locks := a.unmarked()
+	if ticks {
+		locks = a.table.Locker(a.work)
+	}
 	state, err := stateFile(a.cfg)
 	if err != nil || state.Path == "" || a.onFile() {
-		return a.table
+		return locks
 	}
-	return state.RunLocker(a.table)
+	return state.RunLocker(locks)
+}
+
+// unmarked takes the locks of the app's work and leaves no marks.
+func (a *app) unmarked() backlog.Locker {
+	return a.table.Locker(backlog.Work{Name: a.work.Name})
 }
 
 // onFile reports whether the table's lock is a file, which is lost with its process

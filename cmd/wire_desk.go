@@ -128,7 +128,7 @@ func (d *desk) Now() web.Now {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := web.Now{
-		Role: d.role, Version: version(), Database: shownURL(d.cfg.Database), Table: d.cfg.Table.Name,
+		Role: d.role, Version: version(), Database: shownURL(d.cfg.Database), Table: d.cfg.Table.Name, Name: d.cfg.Name,
 		Loaded: d.loaded, Zone: d.cfg.Timezone, Schedule: d.cfg.Tiers, Refresh: refreshOf(d.cfg) != nil, LastErrors: d.cfg.Table.LastError != "",
 		Counts: d.status, Counted: d.at, Took: d.took.Round(time.Millisecond), CountErr: d.err, Rows: d.rows,
 		Trouble: d.trouble(time.Now()), Pause: kept.Current(time.Now()), Pausing: d.role == web.Leader && d.state.Path != "", Picture: d.picture,

@@ -196,6 +196,25 @@ func (a *app) closeHandlers() {
 	}
 }
 
+// callOf returns what the handler calls, without what is secret about it.
+func callOf(cfg *config.Config) any {
+	switch s := cfg.Handler.Settings.(type) {
+	case *exec.Settings:
+		return []any{"exec", s.Command}
+	case *lines.Settings:
+		return []any{"lines", s.Command}
+	case *http.Settings:
+		return []any{"http", s.Method, s.URL}
+	case *work.Settings:
+		return []any{"sql", s.Statements}
+	case *redis.Settings:
+		return []any{"redis", s.Input, s.Output}
+	case *amqp.DispatchSettings:
+		return []any{"amqp", s.Name}
+	}
+	return cfg.Handler.Kind
+}
+
 // newDispatch returns the handler that gives records to workers. A table that is not its
 // own ends the process.
 func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettings, log *slog.Logger) *amqp.Dispatch {
@@ -203,10 +222,13 @@ func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettin
 		log = slog.New(slog.DiscardHandler)
 	}
 	states, _ := json.Marshal(mappingOf(cfg))
+	if cfg.Name != "" { // outcomes of another work on the table are not for this one
+		states = append(states, cfg.Name...)
+	}
 	sum := sha256.Sum256(states)
 	return &amqp.Dispatch{
 		DispatchSettings: *s, Timeout: cfg.Handler.Timeout, Log: log,
-		Table: checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name), States: hex.EncodeToString(sum[:4]),
+		Table: checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, ""), States: hex.EncodeToString(sum[:4]),
 		Stop:  ctx.Done(),
 		Fatal: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) },
 	}

@@ -37,7 +37,7 @@ func (d *desk) invite() {
 		}
 	}
 	d.metrics = metrics.New(metrics.Options{
-		Version: version(), Revision: revision, GoVersion: runtime.Version(), Now: time.Now, State: d.scraped, Table: d.queue == nil,
+		Name: d.cfg.Name, Version: version(), Revision: revision, GoVersion: runtime.Version(), Now: time.Now, State: d.scraped, Table: d.queue == nil,
 	})
 	d.pings = pings.New(d.log, d.metrics.Pinged)
 }

@@ -31,6 +31,7 @@ import (
 // A State is what a [File] keeps.
 type State struct {
 	backlog.Checkpoint
+	Work    *Work              `json:"work,omitempty"`   // that its ticks are for
 	Daemon  *Daemon            `json:"daemon,omitempty"` // the one that leads, or was killed when it did: see File.Leads
 	Pause   *watch.Pause       `json:"pause,omitempty"`
 	Outage  *watch.Outage      `json:"outage,omitempty"`
@@ -253,11 +254,11 @@ func (f *File) Check() error {
 // unitFolder is the state folder of the unit that the package brings.
 var unitFolder = "/var/lib/backlog"
 
-// DefaultPath returns where the checkpoint of a table is kept: in systemd's
+// DefaultPath returns where the checkpoint of a work on a table is kept: in systemd's
 // $STATE_DIRECTORY, else where the unit's daemon keeps this table's, so that a shell sees
 // it, else under $XDG_STATE_HOME or in the home directory.
-func DefaultPath(database, schema, table string) (string, error) {
-	file := Name(database, schema, table) + ".json"
+func DefaultPath(database, schema, table, work string) (string, error) {
+	file := Name(database, schema, table, work) + ".json"
 	dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
 	if _, err := os.Stat(filepath.Join(unitFolder, file)); dir == "" && err == nil {
 		dir = unitFolder
@@ -276,10 +277,16 @@ func DefaultPath(database, schema, table string) (string, error) {
 	return filepath.Join(dir, file), nil
 }
 
-// Name returns what names the table among all.
-func Name(database, schema, table string) string {
-	sum := sha256.Sum256([]byte(place(database) + "\x00" + schema + "\x00" + table))
-	return strings.ReplaceAll(table, "/", "_") + "-" + hex.EncodeToString(sum[:4])
+// Name returns what names the work on the table among all; "" is the only one there.
+func Name(database, schema, table, work string) string {
+	text := place(database) + "\x00" + schema + "\x00" + table
+	name := strings.ReplaceAll(table, "/", "_")
+	if work != "" {
+		text += "\x00" + work
+		name += "-" + work
+	}
+	sum := sha256.Sum256([]byte(text))
+	return name + "-" + hex.EncodeToString(sum[:4])
 }
 
 // place reduces a database's URL to what says which tables it leads to: another
@@ -311,16 +318,16 @@ func place(database string) string {
 	return server.String()
 }
 
-// At returns the keeper of a table's checkpoint in the file, or without one at the default
+// At returns the keeper of a work's checkpoint in the file, or without one at the default
 // place. It is kept in memory only for "none" and, with an error, where no folder can be
 // found.
-func At(file, database, schema, table string) (f *File, err error) {
+func At(file, database, schema, table, work string) (f *File, err error) {
 	f = &File{Path: file}
 	switch file {
 	case "none":
 		f.Path = ""
 	case "":
-		f.Path, err = DefaultPath(database, schema, table)
+		f.Path, err = DefaultPath(database, schema, table, work)
 	}
 	return f, err
 }
@@ -347,7 +354,7 @@ func (l hereLocker) TryLock(ctx context.Context, name string) (backlog.Lock, err
 	if name != backlog.RunLock {
 		return lock, err
 	}
-	if errors.Is(err, backlog.ErrLocked) && l.isHere() {
+	if errors.Is(err, backlog.ErrLocked) && !errors.As(err, new(*backlog.Rival)) && l.isHere() {
 		return nil, backlog.ErrLockedHere
 	}
 	if err != nil {

@@ -69,6 +69,7 @@ var badValues = badFiles{
 		"2: abort_after: must be at least 0, not -1",
 		"3: handler.concurrency: must be at least 1, not 0",
 	},
+	"work-name":      {"1: name: mail/1 is no name for a work on the table; take letters, digits, - and _, at most 64"},
 	"rate":           {"1: rate: fast is no rate; write how many per second, minute, hour or day: 10/s, 100/m, 5000/h, or remove it for no limit"},
 	"rate-no-unit":   {"1: rate: 10 is no rate; write how many per second, minute, hour or day: 10/s, 100/m, 5000/h, or remove it for no limit"},
 	"rate-too-large": {`1: rate: "999999999999999999999999999999999999999999999999999999999999…" is no rate; write how many per second, minute, hour or day: 10/s, 100/m, 5000/h, or remove it for no limit`},

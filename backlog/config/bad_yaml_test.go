@@ -51,12 +51,12 @@ var badYAML = badFiles{
 		"2: table.nmae: unknown key; did you mean name?",
 		"3: table.tag: unknown key; known here: attempts, columns, eligible, expires, id, inserted, last_error, name, schema, status, touch, where",
 		"4: max-records: unknown key; did you mean max_records?",
-		"5: dead_letters: unknown key; known here: abort_after, database, handler, log, max_records, metrics, on_dead, on_outage, pings, policy, rate, shutdown_timeout, source, state, statuses, table, tiers, timezone, web, worker",
+		"5: dead_letters: unknown key; known here: abort_after, database, handler, log, max_records, metrics, name, on_dead, on_outage, pings, policy, rate, shutdown_timeout, source, state, statuses, table, tiers, timezone, web, worker",
 	},
 	"unknown-key-odd": {
 		"1: database: must be text, not a mapping",
-		"2: unknown key, not shown as it is no word; known here: abort_after, database, handler, log, max_records, metrics, on_dead, on_outage, pings, policy, rate, shutdown_timeout, source, state, statuses, table, tiers, timezone, web, worker",
-		"3: unknown key, not shown as it is no word; known here: abort_after, database, handler, log, max_records, metrics, on_dead, on_outage, pings, policy, rate, shutdown_timeout, source, state, statuses, table, tiers, timezone, web, worker",
+		"2: unknown key, not shown as it is no word; known here: abort_after, database, handler, log, max_records, metrics, name, on_dead, on_outage, pings, policy, rate, shutdown_timeout, source, state, statuses, table, tiers, timezone, web, worker",
+		"3: unknown key, not shown as it is no word; known here: abort_after, database, handler, log, max_records, metrics, name, on_dead, on_outage, pings, policy, rate, shutdown_timeout, source, state, statuses, table, tiers, timezone, web, worker",
 	},
 	"zero-byte": {"1: a zero byte; remove it"},
 }

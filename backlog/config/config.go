@@ -12,6 +12,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +47,9 @@ type Config struct {
 	// password and must not be printed.
 	Database string `yaml:"database,env"`
 
-	Table   mapping.Mapping // the states, too; its Zone is the timezone if the file names one
+	Name  string          // of this work, of several on one table; "": the only one
+	Table mapping.Mapping // the states, too; its Zone is the timezone if the file names one
+
 	Handler Handler
 	Source  any // of messages instead of a table, of the type that its [Settings] made; nil: there is a table
 	Worker  any // of another's records, which Handler handles; likewise
@@ -65,6 +69,8 @@ type Config struct {
 	Watching map[string]any // by the names of [Known.Watching], of the types that these make
 
 	Tiers *tiers.Schedule // never nil
+
+	Text string // a digest of the file as it is written, by LoadFile; "": it is no regular file
 }
 
 // Log says what is logged and how.
@@ -96,7 +102,12 @@ func LoadFile(path string, known Known) (*Config, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return Load(f, path, os.LookupEnv, known)
+	sum := sha256.New()
+	c, err := Load(io.TeeReader(f, sum), path, os.LookupEnv, known)
+	if info, no := f.Stat(); c != nil && no == nil && info.Mode().IsRegular() {
+		c.Text = hex.EncodeToString(sum.Sum(nil))
+	}
+	return c, err
 }
 
 // missingFile says what to do about a file that there is not.
@@ -155,6 +166,7 @@ func (v value) config() *Config {
 	}
 	var list value // decoded last: cron tiers take the file's timezone
 	maps.Copy(known, keys{
+		"name":      func(v value) { c.Name = v.workName() },
 		"table":     func(v value) { v.table(&c.Table) },
 		"statuses":  func(v value) { v.statuses(&c.Table) },
 		"handler":   func(v value) { c.Handler = v.handler() },
@@ -196,6 +208,21 @@ func (v value) config() *Config {
 	}
 	v.d.check(c)
 	return c
+}
+
+// mostName is how long the name of a work is at most, in bytes: it is part of names of files.
+const mostName = 64
+
+// workName decodes a name that is good for files, locks and labels.
+func (v value) workName() string {
+	name := v.text()
+	other := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
+	}
+	if strings.ContainsFunc(name, other) || len(name) > mostName {
+		v.fail("%s is no name for a work on the table; take letters, digits, - and _, at most %d", show(name), mostName)
+	}
+	return name
 }
 
 const progressive = "progressive"

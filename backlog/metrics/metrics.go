@@ -22,6 +22,8 @@ import (
 type Options struct {
 	Version, Revision, GoVersion string
 
+	Name string // of the work, a label of all its series; "": none
+
 	Now   func() time.Time
 	State func() State
 

@@ -415,3 +415,39 @@ func TestSettings(t *testing.T) {
 		}
 	}
 }
+
+// The name of a work is a label of all that is ours, and of nothing else; without one no
+// series has it.
+func TestName(t *testing.T) {
+	named := everything
+	named.Name = "mail"
+	for _, o := range []metrics.Options{everything, named} {
+		w := newWorld(o)
+		w.SetSchedule(threeTiers(t), true)
+		series := 0
+		for line := range strings.Lines(w.whole(t)) {
+			if line[0] == '#' {
+				continue
+			}
+			series++
+			want := o.Name != "" && strings.HasPrefix(line, "backlog_")
+			if got := strings.Contains(line, `name="mail"`); got != want {
+				t.Errorf("name %q: %s", o.Name, line)
+			}
+		}
+		if series < 50 {
+			t.Errorf("there are %d series", series)
+		}
+	}
+	w := newWorld(named)
+	w.SetSchedule(threeTiers(t), true)
+	for _, want := range []string{
+		`backlog_leader{name="mail"} 1`, `backlog_attempts_total{name="mail",outcome="success",tier="1d"} 0`,
+		`backlog_pass_duration_seconds_bucket{name="mail",tier="1d",le="0.1"} 0`, `backlog_attempt_duration_seconds_count{name="mail"} 0`,
+		`backlog_build_info{goversion="go1.26",name="mail",revision="abc",version="1.2.3"} 1`,
+	} {
+		if !strings.Contains(w.whole(t), want+"\n") {
+			t.Errorf("there is no %s", want)
+		}
+	}
+}

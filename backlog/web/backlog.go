@@ -48,6 +48,7 @@ type Now struct {
 	Version    string
 	Database   string // without password
 	Table      string
+	Name       string    // of the work on it; "": none
 	Loaded     time.Time // when the configuration was
 	Woke       time.Time // when the loop did last; a viewer has none
 	Stopping   bool

@@ -219,6 +219,7 @@ func (v *visit) status() (any, error) {
 	n := v.Now
 	return struct {
 		*inspect.Status
+		Name    string         `json:"name,omitempty"`
 		Role    string         `json:"role"`
 		Version string         `json:"version"`
 		Counted inspect.Stamp  `json:"counted_at"`
@@ -226,7 +227,7 @@ func (v *visit) status() (any, error) {
 		Trouble *watch.Trouble `json:"trouble"`
 		Outage  *watch.Outage  `json:"outage"`
 		Pause   *watch.Pause   `json:"pause"`
-	}{n.Counts, n.Role, n.Version, inspect.Stamp(n.Counted), n.unavailable(), n.Trouble, n.Picture.Outage(), n.Pause}, nil
+	}{n.Counts, n.Name, n.Role, n.Version, inspect.Stamp(n.Counted), n.unavailable(), n.Trouble, n.Picture.Outage(), n.Pause}, nil
 }
 
 // unavailable is since when the database is, zero if it answers.

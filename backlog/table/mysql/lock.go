@@ -12,8 +12,13 @@ import (
 )
 
 // Lock implements db.Server: it takes the server's lock of that name.
-func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.Lock, error) {
-	return s.locks.Lock(ctx, s, LockText(c.In, c.Name, name))
+func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlog.Lock, error) {
+	return s.locks.Lock(ctx, s, c, l)
+}
+
+// Rival implements db.Server.
+func (s *server) Rival(ctx context.Context, q db.Querier, c *db.Catalog, l db.LockName) (*backlog.Rival, error) {
+	return s.locks.Rival(ctx, s, q, c, l)
 }
 
 func sessionLocks(c connector, own *sql.DB) *db.SessionLocks {
@@ -23,7 +28,8 @@ func sessionLocks(c connector, own *sql.DB) *db.SessionLocks {
 			_, err := conn.ExecContext(ctx, fmt.Sprintf("SET wait_timeout = %d", db.LockIdle))
 			return err
 		},
-		Take: "SELECT GET_LOCK(?, 0)", Held: "SELECT IS_USED_LOCK(?) = CONNECTION_ID()", Drop: "DO RELEASE_LOCK(?)",
+		Take: "GET_LOCK(?, 0)", Held: "IS_USED_LOCK(?) = CONNECTION_ID()", Drop: "RELEASE_LOCK(?)", Holder: "IS_USED_LOCK(?)",
+		Key: func(c *db.Catalog, name string) string { return LockText(c.In, c.Name, name) },
 	}
 }
 

@@ -15,18 +15,26 @@ import (
 )
 
 // Lock implements db.Server: it takes an advisory lock, which ends with its session.
-func (s *server) Lock(ctx context.Context, c *db.Catalog, name string) (backlog.Lock, error) {
-	sum := sha256.Sum256([]byte("backlog\x00" + c.Schema + "\x00" + c.Name + "\x00" + name))
-	return s.locks.Lock(ctx, s, strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10))
+func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlog.Lock, error) {
+	return s.locks.Lock(ctx, s, c, l)
+}
+
+// Rival implements db.Server.
+func (s *server) Rival(ctx context.Context, q db.Querier, c *db.Catalog, l db.LockName) (*backlog.Rival, error) {
+	return s.locks.Rival(ctx, s, q, c, l)
 }
 
 func sessionLocks(s *server, own *sql.DB) *db.SessionLocks {
+	const held = `FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint << 32 | objid::bigint = ?::bigint`
 	return &db.SessionLocks{
 		Connector: s, Pool: own, Prepare: s.prepareLocks,
-		Take: "SELECT pg_try_advisory_lock($1::bigint)",
-		Held: `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid = pg_backend_pid()
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint << 32 | objid::bigint = $1::bigint)`,
-		Drop: "SELECT pg_advisory_unlock($1::bigint)",
+		Take: "pg_try_advisory_lock(?::bigint)", Held: "EXISTS (SELECT " + held + " AND pid = pg_backend_pid())",
+		Drop: "pg_advisory_unlock(?::bigint)", Holder: "(SELECT pid " + held + " LIMIT 1)",
+		Key: func(c *db.Catalog, name string) string {
+			sum := sha256.Sum256([]byte("backlog\x00" + c.Schema + "\x00" + c.Name + "\x00" + name))
+			return strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10)
+		},
 	}
 }
 

@@ -1,0 +1,219 @@
+package cmd
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/config"
+	"backlog/backlog/logging"
+	"backlog/backlog/mapping"
+	"backlog/backlog/table"
+)
+
+const replaceUsage = "take the place of another configuration that works on the table"
+
+// workOf returns the work of the configuration, with its marks: by which records it
+// takes and what it does with them, and in which file it stands. They are digests, as
+// other users of the database see them.
+func (g *globals) workOf(cfg *config.Config) backlog.Work {
+	w := backlog.Work{Name: cfg.Name, Marks: []backlog.Mark{
+		markOf("where", conditionsOf(cfg.Table)),
+		markOf("statuses", statesOf(cfg.Table)),
+		markOf("handler", callOf(cfg)),
+	}}
+	path, err := filepath.Abs(g.Config)
+	if err == nil && cfg.Text != "" {
+		w.Marks = append(w.Marks, markOf(backlog.MarkFile, path), markOf(backlog.MarkText, cfg.Text))
+	}
+	return w
+}
+
+func markOf(what string, part any) backlog.Mark {
+	text, _ := json.Marshal(part)
+	sum := sha256.Sum256(text)
+	return backlog.Mark{What: what, Digest: hex.EncodeToString(sum[:8])}
+}
+
+// conditionsOf returns the conditions of `where`, in whatever order they are written.
+func conditionsOf(m mapping.Mapping) []string {
+	var list []string
+	for _, c := range m.Where {
+		values := each(c.Values, func(v mapping.Value) string { return fmt.Sprintf("%q %t", v.Text, v.Null) })
+		slices.Sort(values)
+		list = append(list, fmt.Sprintf("%q %q", c.Column, values))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// statesOf returns the states of a record and their column.
+func statesOf(m mapping.Mapping) any {
+	states := []any{m.Status}
+	for _, s := range m.States() {
+		x := *s.State
+		x.Given = false // a default that is written down is still the default
+		states = append(states, x)
+	}
+	return states
+}
+
+// keptWork returns the work as the state file has it, which may be shared by tables.
+func (g *globals) keptWork(cfg *config.Config, now time.Time) checkpoint.Work {
+	path, _ := filepath.Abs(g.Config)
+	name := checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name)
+	return checkpoint.Work{Config: path, Marks: append(g.workOf(cfg).Marks, markOf("table or name", name)), Used: now}
+}
+
+// rivalCure is what to do about it. Without it one of the two would do nothing for ever.
+const rivalCure = "both have one lock and one memory of ticks: give each a `name:` of its own (docs/tables.md), or start this one with --replace if it takes the place of the other"
+
+// startedAgain is keptWork for what a crontab starts.
+func (g *globals) startedAgain(cfg *config.Config, now time.Time) checkpoint.Work {
+	w := g.keptWork(cfg, now)
+	w.Until = checkpoint.Return(cfg.Tiers, now)
+	return w
+}
+
+// ticksTaken is the error of a state whose ticks are another configuration's.
+func ticksTaken(cfg *config.Config, r *checkpoint.Rivalry) error {
+	return fmt.Errorf("table %s: %v; %s", cfg.Table.Name, r, rivalCure)
+}
+
+// lockTaken is the error of a lock that another configuration holds. That is no reason
+// to wait for it, so that it is no ErrLocked.
+func lockTaken(cfg *config.Config, r *backlog.Rival) error {
+	return fmt.Errorf("table %s: another configuration works on it just now, with another %s; %s",
+		cfg.Table.Name, strings.Join(r.Differs, ", "), rivalCure)
+}
+
+// lockError returns an error of a lock as the program ends with it.
+func (a *app) lockError(err error, replace bool) error {
+	if r, ok := errors.AsType[*backlog.Rival](err); ok && !replace {
+		return lockTaken(a.cfg, r)
+	}
+	return err
+}
+
+// useState notes in the state that its ticks are for this configuration. It is an
+// error if they are another's, unless that is to be replaced.
+func (g *globals) useState(state *checkpoint.File, cfg *config.Config, log *slog.Logger, mine checkpoint.Work) error {
+	var rivalry *checkpoint.Rivalry
+	var was *checkpoint.Work
+	err := state.Change(func(s *checkpoint.State) {
+		if rivalry = s.Rivalry(mine, state.Leads(*s, time.Now()), mine.Used); rivalry == nil || g.replace {
+			was = s.Work
+			s.Work = &mine
+		}
+	})
+	if err != nil {
+		log.Warn(badState, "error", err)
+	}
+	if rivalry != nil && !g.replace {
+		return ticksTaken(cfg, rivalry)
+	}
+	if was == nil {
+		return nil
+	}
+	changed := backlog.Work{Marks: mine.Marks}.Rival(func(m backlog.Mark) bool { return slices.Contains(was.Marks, m) })
+	if changed != nil {
+		log.Info("the configuration is another one than before", "changed", strings.Join(changed.Differs, ", "), "was", was.Config)
+	}
+	return nil
+}
+
+// lookAtState is useState for what changes nothing.
+func (g *globals) lookAtState(state *checkpoint.File, cfg *config.Config, now time.Time) error {
+	kept, _ := state.State()
+	if r := kept.Rivalry(g.keptWork(cfg, now), state.Leads(kept, time.Now()), now); r != nil && !g.replace {
+		return ticksTaken(cfg, r)
+	}
+	return nil
+}
+
+// alone is an error if another configuration holds one of the locks, unless that is to
+// be replaced. What cannot be asked is no other one.
+func (g *globals) alone(ctx context.Context, t *table.Table, cfg *config.Config, locks ...string) error {
+	for _, name := range locks {
+		if r, err := t.Rival(ctx, name, g.workOf(cfg)); err == nil && r != nil && !g.replace {
+			return lockTaken(cfg, r)
+		}
+	}
+	return nil
+}
+
+// A lockerFunc is a backlog.Locker.
+type lockerFunc func(ctx context.Context, name string) (backlog.Lock, error)
+
+// TryLock implements backlog.Locker.
+func (f lockerFunc) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
+	return f(ctx, name)
+}
+
+// rollout is how long a standby waits for a leader that works by another version of the
+// same file: both are not restarted at once.
+const rollout = 10 * time.Minute
+
+// beside is what a standby knows of the leader's configuration.
+type beside struct {
+	agreed bool      // it was the same as ours once, or this process has led
+	since  time.Time // when it was first seen to differ; zero: it does not
+	warned time.Time
+}
+
+// standBeside takes the error of a leader lock that is held. It returns the error to end
+// with if the leader works by a configuration that this one is not to replace.
+func (d *server) standBeside(held error) error {
+	b := &d.beside
+	rival, differs := errors.AsType[*backlog.Rival](held)
+	if !differs {
+		b.agreed = true
+		b.since = time.Time{}
+		b.warned = time.Time{}
+		return nil
+	}
+	now := time.Now()
+	if b.since.IsZero() {
+		b.since = now
+	}
+	rollingOut := rival.SameFile && now.Sub(b.since) < rollout
+	if !b.agreed && !d.g.replace && !rollingOut {
+		return lockTaken(d.app().cfg, rival)
+	}
+	if b.warned.IsZero() || now.Sub(b.warned) >= logging.Remind {
+		b.warned = now
+		d.log.Warn("standing by beside another configuration: only the leader's records are handled", "differs", strings.Join(rival.Differs, ", "))
+	}
+	return nil
+}
+
+// keepWork notes that the ticks of the state are for this daemon's configuration.
+func (d *server) keepWork() {
+	cfg := d.app().cfg
+	mine := d.g.keptWork(cfg, time.Now())
+	mine.Daemon = true
+	d.chronicle.keep(d.state.Change(func(s *checkpoint.State) { s.Work = &mine }))
+}
+
+// remark makes the leader's marks those of the configuration that has been reloaded.
+func (d *server) remark(ctx context.Context) {
+	if !d.leads.Load() {
+		return
+	}
+	d.keepWork()
+	if lock, ok := (*d.lock.Load()).(backlog.Marker); ok {
+		if err := lock.Mark(ctx, d.app().work); err != nil {
+			d.log.Warn("the lock keeps no marks: a second configuration of this table is not found out", "error", err)
+		}
+	}
+}
