@@ -188,8 +188,14 @@ func dialNode(ctx context.Context, s *Settings, url string, purposes []string) (
 
 func (p *session) open(s *Settings, url string, purposes []string) error {
 	for _, what := range purposes {
+		size := 0 // the client's own
+		reads := what == "consume" && strings.HasPrefix(url, "amqp:")
+		if reads {
+			size = amqp.FrameSizeUnlimited
+		}
 		c, err := amqp.DialConfig(url, amqp.Config{
 			Heartbeat:  heartbeat,
+			FrameSize:  size,
 			Properties: amqp.Table{"connection_name": s.Name + " " + what, "product": "backlog"},
 			Dial: func(network, addr string) (net.Conn, error) {
 				socket, err := amqp.DefaultDial(answerWithin)(network, addr)
@@ -197,6 +203,9 @@ func (p *session) open(s *Settings, url string, purposes []string) error {
 					p.mu.Lock()
 					p.sockets = append(p.sockets, socket)
 					p.mu.Unlock()
+				}
+				if err == nil && reads {
+					return newTuned(socket), nil
 				}
 				return socket, err
 			},

@@ -1,0 +1,106 @@
+package amqp
+
+import (
+	"encoding/binary"
+	"net"
+)
+
+// A tuned is a socket over which messages come whose headers may be larger than a frame
+// that the broker allows: it checks what publishers send, and then adds what it has to say of
+// deliveries and deaths. The client would end the connection for such a frame, again after
+// each reconnect. So it is told that there is no limit, and the broker is answered with
+// its own. Frames that are sent over this socket are small.
+type tuned struct {
+	net.Conn
+	in, out frames
+	most    []byte // the broker's limit
+}
+
+// newTuned returns the socket, over which nothing has come or gone.
+func newTuned(socket net.Conn) *tuned {
+	t := &tuned{Conn: socket}
+	t.in.method = methodTune
+	t.out.method = methodTuneOK
+	t.out.skip = len("AMQP0091")
+	return t
+}
+
+// The methods that name the limit, with their class.
+const (
+	methodTune   = 10<<16 | 30
+	methodTuneOK = 10<<16 | 31
+)
+
+// Read implements [net.Conn].
+func (t *tuned) Read(b []byte) (int, error) {
+	n, err := t.Conn.Read(b)
+	t.in.pass(b[:n], func(limit *byte) {
+		t.most = append(t.most, *limit)
+		*limit = 0
+	})
+	return n, err
+}
+
+// Write implements [net.Conn].
+func (t *tuned) Write(b []byte) (int, error) {
+	if t.out.done {
+		return t.Conn.Write(b)
+	}
+	sent := append([]byte(nil), b...)
+	t.out.pass(sent, func(limit *byte) {
+		if len(t.most) > 0 {
+			*limit = t.most[0]
+			t.most = t.most[1:]
+		}
+	})
+	return t.Conn.Write(sent)
+}
+
+// A frames reads the frames of a connection's beginning, up to a method.
+type frames struct {
+	skip   int // bytes before the first frame
+	method uint32
+	done   bool
+	frame  []byte // the beginning of the present frame
+	at     int    // in it
+}
+
+const (
+	frameHead   = 7             // of a frame: type, channel, size
+	limitBegins = frameHead + 6 // behind class, method and the number of channels
+	limitEnds   = limitBegins + 4
+)
+
+// pass calls f with each byte of the limit that the method names.
+func (x *frames) pass(b []byte, f func(*byte)) {
+	for i := range b {
+		if x.done {
+			return
+		}
+		if x.skip > 0 {
+			x.skip--
+			continue
+		}
+		if len(x.frame) < limitEnds {
+			x.frame = append(x.frame, b[i])
+		}
+		x.step(&b[i], f)
+	}
+}
+
+// step goes on behind a byte.
+func (x *frames) step(b *byte, f func(*byte)) {
+	names := x.at >= limitBegins && x.at < limitEnds && x.frame[0] == 1 && binary.BigEndian.Uint32(x.frame[frameHead:]) == x.method
+	if names {
+		f(b)
+	}
+	x.at++
+	if names && x.at == limitEnds {
+		x.done = true
+		return
+	}
+	if x.at >= frameHead && x.at == frameHead+int(binary.BigEndian.Uint32(x.frame[3:]))+1 {
+		x.at = 0
+		x.frame = x.frame[:0]
+	}
+}

@@ -1,0 +1,34 @@
+package amqp
+
+import (
+	"fmt"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// A message that filled its frame comes again with what the broker adds: it is taken, also
+// then, and keeps no other waiting.
+func TestLargerThanFrame(t *testing.T) {
+	t.Parallel()
+	s, b := newBroker(t)
+	s.Sneakers.Multiplier, s.Prefetch = 1000, 4
+	b.limited(100)
+	c := source(t, s)
+	var v survey
+	stop, _ := serve(t, c, v.sickness)
+	for i := range 3 {
+		b.send(amqp.Publishing{Body: fmt.Append(nil, "sick ", i), Headers: filled(131_060)})
+	}
+	eventually(t, "all wait", func() bool { n, others := c.waiting(); return n == 3 && others == 0 })
+	c.lose(t)
+	for i := range 9 {
+		b.send(amqp.Publishing{Body: fmt.Append(nil, "good ", i)})
+	}
+	eventually(t, "the others are done", func() bool { n, others := c.waiting(); return n == 3 && others == 0 && v.count() == 12 })
+	stop()
+	v.once(t, 12)
+	if p := c.link.current(); p.conns[0].Config.FrameSize != 131_072 || p.conns[1].Config.FrameSize != 0 {
+		t.Errorf("%d %d", p.conns[0].Config.FrameSize, p.conns[1].Config.FrameSize)
+	}
+}
