@@ -203,7 +203,7 @@ var queueFaults = []brokerFault{
 			s.cut()
 		},
 		func(s *stage) { s.remake(stageQueue, nil); s.remake("backlog."+stageQueue+".work", nil) },
-		"was declared otherwise", "it was declared otherwise, as with another lease", "", false, 0,
+		"was declared otherwise", "queue backlog.stage.work: it was declared otherwise: ", "", false, 0,
 	},
 	{
 		"queue deleted",

@@ -27,7 +27,7 @@ func newHealth(g *globals) *cobra.Command {
 func runHealth(ctx context.Context, g *globals, base string) error {
 	dialer, transport := new(net.Dialer), new(http.Transport) // without proxies
 	if base == "" {
-		cfg, err := g.loadFile()
+		cfg, err := g.loadFile(knownSettings())
 		if err != nil {
 			return err
 		}

@@ -393,7 +393,7 @@ func (g *globals) load() (*config.Config, error) {
 
 // loadAny reads the configuration of a table or a source.
 func (g *globals) loadAny() (*config.Config, error) {
-	c, err := g.loadFile()
+	c, err := g.loadFile(knownSettings())
 	if err == nil && c.Worker != nil {
 		return nil, usagef("%s: is a worker's, which reads no table; start it with `backlog worker`", g.Config)
 	}
@@ -404,8 +404,8 @@ func (g *globals) loadAny() (*config.Config, error) {
 }
 
 // loadFile reads the configuration, whatever it is of, and puts the flags on top.
-func (g *globals) loadFile() (*config.Config, error) {
-	c, err := config.LoadFile(g.Config, knownSettings())
+func (g *globals) loadFile(known config.Known) (*config.Config, error) {
+	c, err := config.LoadFile(g.Config, known)
 	if err == nil {
 		if _, err = newPolicy(c.Policy); err == nil {
 			err = checkPings(c)

@@ -14,6 +14,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/amqp"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
 )
 
@@ -132,15 +133,20 @@ func (k *checker) source(ctx context.Context, s *amqp.Settings) {
 	c := amqp.Look(*s)
 	defer c.Close()
 	found, err := c.Inspect(ctx)
-	k.bad("broker", err)
+	k.broker("broker", found, err)
+}
+
+// broker adds what was found at a broker, under a name.
+func (k *checker) broker(name string, found []amqp.Finding, err error) {
+	k.bad(name, err)
 	for _, f := range found {
 		switch {
 		case f.Problem == "":
-			k.AddGood("broker", "%s: %s", f.Name, f.Detail)
+			k.AddGood(name, "%s: %s", f.Name, f.Detail)
 		case f.Warning:
-			k.AddWarning("broker", "", "%s: %s", f.Name, f.Problem)
+			k.AddWarning(name, f.Cure, "%s: %s", f.Name, f.Problem)
 		default:
-			k.bad("broker", fmt.Errorf("%s: %s", f.Name, f.Problem))
+			k.Findings = append(k.Findings, inspect.Finding{Name: name, Detail: f.Name + ": " + f.Problem, Cure: f.Cure})
 		}
 	}
 }

@@ -21,15 +21,14 @@ func newWorker(g *globals) *cobra.Command {
 }
 
 func runWorker(ctx context.Context, g *globals) error {
-	cfg, err := g.loadFile()
+	known := knownSettings()
+	known.OfWorker = true
+	cfg, err := g.loadFile(known)
 	if err != nil {
 		return err
 	}
-	s, ok := cfg.Worker.(*amqp.WorkerSettings)
-	if !ok {
-		return usagef("%s: has no worker; say where requests come from and what handles them, such as worker: {amqp: {url: …, name: orders}, handler: {exec: [./deliver.sh]}}", g.Config)
-	}
-	cfg.Table.Name = s.Name // for handlers that tell where a record is from
+	s := cfg.Worker.(*amqp.WorkerSettings) // the only kind there is
+	cfg.Table.Name = s.Name                // for handlers that tell where a record is from
 	return runSource(ctx, g, cfg)
 }
 

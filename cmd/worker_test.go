@@ -346,6 +346,45 @@ func TestWorkersLogin(t *testing.T) {
 	}
 }
 
+// Every command that connects names a vhost that there is not.
+func TestBrokerVhost(t *testing.T) {
+	t.Parallel()
+	u := testserver.RabbitMQURL(t)
+	u.Path = "/there-is-none"
+	w := newWorks(t, u.String(), "vhost", 1)
+	w.write("source.yaml", fmt.Sprintf("source: {amqp: {url: %q, queue: q}}\nhandler: {exec: [./handler.sh], timeout: 30s}\n", u))
+	for _, args := range [][]string{
+		{"run"},
+		{"once", "--max-age", "7d"},
+		{"check"},
+		{"worker", "--config", "worker.yaml"},
+		{"run", "--config", "source.yaml"},
+		{"once", "--max-records", "1", "--config", "source.yaml"},
+		{"check", "--config", "source.yaml"},
+		{"init", "--config", "source.yaml"},
+		{"status", "--config", "source.yaml"},
+		{"retry", "--errors", "--yes", "--config", "source.yaml"},
+	} {
+		status, out, log := w.run(args...)
+		if status != 1 || !strings.Contains(out+log, `no vhost "there-is-none", or the user may not use it`) {
+			t.Errorf("%v: exit status %d: %s%s", args, status, out, log)
+		}
+	}
+}
+
+// A file without a worker is another command's, whatever else is missing.
+func TestWorkerOfAnotherFile(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, map[string]string{"schedule.yaml": `database: sqlite:backlog.db
+handler: {amqp: {url: amqp://broker.example/, name: orders, secret: "${NOT_SET}"}, timeout: 2s}
+tiers: [{max_age: 7d, every: 1s}]
+`})
+	status, out, log := s.run("worker")
+	if status != 2 || !strings.Contains(log, "schedule.yaml:1: has no worker; say where requests come from") || strings.Contains(log, "NOT_SET") {
+		t.Errorf("exit status %d: %s%s", status, out, log)
+	}
+}
+
 func (w *works) remove(name string) {
 	w.t.Helper()
 	if err := os.Remove(w.path(name)); err != nil {

@@ -152,7 +152,10 @@ type Finding struct {
 	Name    string // such as "queue primary"
 	Problem string // "": none
 	Detail  string
-	Warning bool // the source works all the same
+	Cure    string
+	Warning bool // the source, or the daemon, works all the same
+
+	away error // the broker could not be asked
 }
 
 // Inspect compares what the broker has with the topology. It changes nothing. The

@@ -212,7 +212,7 @@ func (d *Dispatch) prepare(ctx context.Context, p *session) error {
 	}
 	queues := d.queues(p.major) // the first two are used as they are: what they should be differs between versions
 	if err = p.declare(ctx, Topology{Queues: queues[:2]}, "missing"); err == nil {
-		err = otherwise(p.declare(ctx, Topology{Queues: queues[2:]}, "all")) // its lease must be ours, on which Bound relies
+		err = d.otherwise(ctx, p, p.declare(ctx, Topology{Queues: queues[2:]}, "all")) // its lease must be ours, on which Bound relies
 	}
 	if err != nil {
 		return err
@@ -234,14 +234,6 @@ func (d *Dispatch) prepare(ctx context.Context, p *session) error {
 		return worded(err)
 	}
 	return d.takeOver(ctx, p)
-}
-
-// otherwise words the error that a queue was declared otherwise.
-func otherwise(err error) error {
-	if e := (*amqp.Error)(nil); errors.As(err, &e) && e.Code == amqp.PreconditionFailed {
-		return fmt.Errorf("%s; it was declared otherwise, as with another lease: write the lease that it has, or end daemon and workers and delete it with `rabbitmqctl delete_queue`", e.Reason)
-	}
-	return err
 }
 
 // Handle implements [backlog.Handler]. It ends with the outcome, or, when Bound is over,
@@ -347,31 +339,6 @@ func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err err
 	}
 	body, err := json.Marshal(q)
 	return message{"", workQueue(d.Name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}}, q.Ticket, err
-}
-
-// Check reports what would keep records from being dispatched, and queues that are not as
-// they should be.
-func (d *Dispatch) Check(ctx context.Context) error { return d.look(ctx, d.queues) }
-
-// Ready reports only what no time heals: a broker that is away is waited for.
-func (d *Dispatch) Ready(ctx context.Context) error {
-	err := d.look(ctx, func(major int) []Queue { return d.queues(major)[2:] })
-	if errors.Is(err, backlog.ErrUnavailable) {
-		return nil
-	}
-	return err
-}
-
-func (d *Dispatch) look(ctx context.Context, queues func(int) []Queue) error {
-	p, err := dial(ctx, d.broker())
-	if err != nil {
-		return err
-	}
-	defer p.end(errors.New("closed"))
-	if err := p.err(); err != nil {
-		return err
-	}
-	return otherwise(p.declare(ctx, Topology{Queues: queues(p.major)}, "same"))
 }
 
 // Prepare reports nothing: a broker that is away is waited for.

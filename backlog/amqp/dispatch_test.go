@@ -647,11 +647,87 @@ func TestDispatchAlone(t *testing.T) {
 		t.Error(err)
 	}
 	other.Lease = time.Minute
-	if err := other.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "as with another lease") {
+	if err := other.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "queue "+workQueue(w.name)+": it was declared otherwise: x-message-ttl is 1000 instead of 60000; write the lease that it has, `lease: 1s`") {
 		t.Error(err)
 	}
 	d.Close()
 	if err := w.daemon().Open(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each queue that is not as it should be is named, with what is odd and a cure that loses no
+// outcome. Only the work queue keeps the daemon from its work.
+func TestDispatchInspect(t *testing.T) {
+	t.Parallel()
+	w := newWorks(t, 0)
+	d := w.daemon()
+	wants := func(what string, failures int, texts ...string) {
+		t.Helper()
+		list, err := d.Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, f := range list {
+			if f.Problem != "" && !f.Warning {
+				failures--
+			}
+			if strings.Contains(f.Cure, "delete") && f.Name != "queue "+workQueue(w.name) {
+				t.Errorf("%s: %s: cure %s", what, f.Name, f.Cure)
+			}
+			text := f.Detail
+			if f.Problem != "" {
+				text = f.Problem + "; " + f.Cure
+			}
+			all = append(all, f.Name+": "+text)
+		}
+		for _, text := range texts {
+			if !strings.Contains(strings.Join(all, "\n"), text) {
+				t.Errorf("%s: want %q in\n%s", what, text, strings.Join(all, "\n"))
+			}
+		}
+		if failures != 0 {
+			t.Errorf("%s: %d failures fewer than wanted:\n%s", what, failures, strings.Join(all, "\n"))
+		}
+	}
+	names := []string{workQueue(w.name), outcomeQueue(w.name), lostQueue(w.name)}
+	for _, name := range names {
+		wants("nothing", 0, "queue "+name+": is not there yet")
+	}
+	if err := d.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	for _, name := range names {
+		wants("all is well", 0, "queue "+name+": is there as it should be")
+		w.ch.QueueDelete(name, false, false, false)
+	}
+	odd := map[string]amqp.Table{
+		names[0]: {"x-queue-type": "quorum", "x-max-length": int32(5)},
+		names[1]: nil,
+		names[2]: {"x-queue-type": "quorum", "x-delivery-limit": int32(3)},
+	}
+	for name, args := range odd {
+		if _, err := w.ch.QueueDeclare(name, true, false, false, false, args); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants("all are odd", 1,
+		"x-max-length is 5, which should be missing, x-message-ttl is missing, which should be 1000, x-overflow is missing",
+		"queue "+names[1]+": it was declared otherwise, and is used as it is: x-queue-type is missing, which should be quorum; for one as it should be",
+		"queue "+names[2]+": it was declared otherwise, and is used as it is: x-delivery-limit is 3",
+		"delivery limit of queue "+names[2],
+	)
+	if err := d.Ready(t.Context()); err == nil {
+		t.Error("it starts")
+	}
+	w.ch.QueueDelete(names[0], false, false, false)
+	wants("the others are", 0)
+	if err := d.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := d.Open(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

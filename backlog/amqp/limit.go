@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -37,18 +38,25 @@ func (p *session) limitOf(ctx context.Context, queue string) (f Finding) {
 	return f
 }
 
-// differs finds, in the text of the refusal, an argument that a queue has otherwise.
+// differs finds, in the text of the refusal, an argument that a queue has otherwise: its type
+// is named where it is not that of the declaration.
 var differs = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`inequivalent arg '([^']*)' .* but current is (?:the value '(.*)' of type '(\w+)'|none)`)
+	return regexp.MustCompile(`inequivalent arg '([^']*)' .* but current is (?:the value '(.*)' of type '(\w+)'|'(.*)'|none)`)
 })
 
 // mostArguments bounds the arguments of a queue that are asked for.
 const mostArguments = 30
 
-// argumentsOf returns the arguments of a queue that exists. The broker does not list them,
-// but it names the first by which a declaration differs.
+// argumentsOf returns the arguments of a queue that exists.
 func (p *session) argumentsOf(ctx context.Context, queue string) (amqp.Table, error) {
+	return p.argumentsFrom(ctx, queue, nil)
+}
+
+// argumentsFrom is argumentsOf where they may be known already. The broker does not list them,
+// but it names the first by which a declaration differs.
+func (p *session) argumentsFrom(ctx context.Context, queue string, known amqp.Table) (amqp.Table, error) {
 	args := make(amqp.Table)
+	maps.Copy(args, known)
 	for range mostArguments {
 		err := p.probe(ctx, func(ch *amqp.Channel) error {
 			return errorOf(ch.QueueDeclare(queue, true, false, false, false, args))
@@ -62,6 +70,12 @@ func (p *session) argumentsOf(ctx context.Context, queue string) (amqp.Table, er
 			return nil, err
 		}
 		name, value, kind := parts[1], parts[2], parts[3]
+		if parts[4] != "" {
+			value, kind = parts[4], "number"
+			if _, isText := args[name].(string); isText {
+				kind = "longstr"
+			}
+		}
 		n, err := strconv.ParseInt(value, 10, 64)
 		switch {
 		case kind == "":

@@ -181,7 +181,11 @@ func dialNode(ctx context.Context, s *Settings, url string, purposes []string) (
 		if uri.Scheme == "amqps" && uri.CertFile == "" {
 			hint = " If it wants a certificate, the URL names it by ?certfile=…&keyfile=…"
 		}
-		return nil, fmt.Errorf("%s: %w%s", net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), worded(err), hint)
+		why := worded(err)
+		if refusesVhost(err) {
+			why = noVhost(fmt.Sprintf("vhost %q", uri.Vhost))
+		}
+		return nil, fmt.Errorf("%s: %w%s", net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), why, hint)
 	}
 	return p, nil
 }
@@ -344,6 +348,19 @@ func (p *session) err() error {
 	return nil
 }
 
+// refusesVhost reports whether the broker lets the user into no such vhost.
+func refusesVhost(err error) bool {
+	if errors.Is(err, amqp.ErrVhost) {
+		return true
+	}
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost")
+}
+
+func noVhost(name string) error {
+	return fmt.Errorf("the broker has no %s, or the user may not use it; `rabbitmqctl list_vhosts`, `list_permissions` and `list_vhost_limits` show why", name)
+}
+
 const noBroker = "; does RabbitMQ run and listen there?"
 
 // worded says what an error of the broker means and what to do about it. Those that
@@ -359,8 +376,8 @@ func worded(err error) error {
 		return fmt.Errorf("%w; the URL names its CA by ?cacertfile=ca.pem", err)
 	case errors.Is(err, amqp.ErrCredentials) || errors.As(err, &e) && e.Code == amqp.AccessRefused && strings.Contains(e.Reason, "login"):
 		return errors.New("the broker refuses the user or the password of the URL")
-	case errors.Is(err, amqp.ErrVhost) || e != nil && e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost"):
-		return errors.New("the broker has no such vhost, or the user may not use it; `rabbitmqctl list_vhosts`, `list_permissions` and `list_vhost_limits` show why")
+	case refusesVhost(err):
+		return noVhost("vhost like that of the URL")
 	case e == nil:
 		return unavailable(err)
 	case e.Code == amqp.FrameError:

@@ -87,6 +87,10 @@ type Known struct {
 	Sources  []Settings // of `source`
 	Workers  []Settings // of `worker`
 	Watching []Settings // keys of their own, of what shows a daemon's work
+
+	// OfWorker says that the file is to have a worker: without one its other problems are
+	// those of another command.
+	OfWorker bool
 }
 
 // LoadFile reads the file at path and takes variables from the environment. An
@@ -155,6 +159,10 @@ func (v value) config() *Config {
 	for _, k := range v.d.known.Watching {
 		c.Watching[k.Name] = k.New()
 		known[k.Name] = func(v value) { v.settings(c.Watching[k.Name], k.Without...) }
+	}
+	if v.d.known.OfWorker && !v.isWorker() {
+		v.fail("has no worker; say where requests come from and what handles them, such as worker: {amqp: {url: …, name: orders}, handler: {exec: [./deliver.sh]}}")
+		return c
 	}
 	switch {
 	case v.isList():

@@ -75,6 +75,11 @@ func (v value) worker() (settings any, h Handler) {
 	return settings, h
 }
 
+// isWorker reports whether the file has a worker.
+func (v value) isWorker() bool {
+	return v.isMapping() && slices.ContainsFunc(v.fields(), func(f field) bool { return f.name == "worker" })
+}
+
 // only refuses keys beside the one that the file is about.
 func (v value) only(about, what string, allowed ...string) {
 	for _, f := range v.fields() {
