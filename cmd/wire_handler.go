@@ -222,13 +222,10 @@ func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettin
 		log = slog.New(slog.DiscardHandler)
 	}
 	states, _ := json.Marshal(mappingOf(cfg))
-	if cfg.Name != "" { // outcomes of another work on the table are not for this one
-		states = append(states, cfg.Name...)
-	}
 	sum := sha256.Sum256(states)
 	return &amqp.Dispatch{
 		DispatchSettings: *s, Timeout: cfg.Handler.Timeout, Log: log,
-		Table: checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, ""), States: hex.EncodeToString(sum[:4]),
+		Table: checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name), States: hex.EncodeToString(sum[:4]),
 		Stop:  ctx.Done(),
 		Fatal: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) },
 	}

@@ -104,7 +104,7 @@ const (
 // as long as Bound says. Methods may be called concurrently.
 type Dispatch struct {
 	DispatchSettings
-	Table   string        // says which table the outcomes are of
+	Table   string        // says which table, and which work on it, the outcomes are of
 	States  string        // says how its rows are read
 	Timeout time.Duration // of an attempt; 0: none
 	Log     *slog.Logger

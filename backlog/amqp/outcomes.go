@@ -30,7 +30,7 @@ func (d *Dispatch) hear(p *session, list <-chan amqp.Delivery, queue string) {
 		t, err := d.ticketOf(a)
 		switch {
 		case errors.Is(err, errOtherTable):
-			why := fmt.Errorf("%s is used for another table: an outcome is of %s, and this is %s; give one of them another name", outcomeQueue(d.Name), t.Table, d.Table)
+			why := fmt.Errorf("%s is used for another table, or another work on it: an outcome is of %s, and this is %s; give one of them another name under handler.amqp", outcomeQueue(d.Name), t.Table, d.Table)
 			if d.foreign.CompareAndSwap(nil, &why) {
 				d.Fatal()
 			}
