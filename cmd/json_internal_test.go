@@ -16,7 +16,7 @@ import (
 
 // answers are what commands print with --json.
 var answers = map[string]any{
-	"once": watch.Pass{}, "once --dry-run": recordsJSON{}, "status": statusJSON{}, "explain": inspect.Sheet{},
+	"once": watch.Pass{}, "once --dry-run": recordsJSON{}, "status": watch.Overview{}, "explain": inspect.Sheet{},
 	"list": struct {
 		Records []inspect.Entry `json:"records"`
 		Next    *string         `json:"next"`

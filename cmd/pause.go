@@ -98,7 +98,7 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *watch.Pause) 
 		return printJSON(g.out, map[string]any{"pause": p})
 	case p != nil:
 		g.printf("paused %s\n", escaped(p.String()))
-		if leader == checkpoint.Nobody {
+		if leader == watch.Nobody {
 			g.printf("no daemon is here now: who uses the file %s heeds it\n", shown(state.Path))
 		}
 	case was != nil:
@@ -112,13 +112,13 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *watch.Pause) 
 // heeded returns where the leader is; elsewhere is an error, since it heeds another file.
 func (g *globals) heeded(ctx context.Context, o dataFlags, state *checkpoint.File, kept checkpoint.State) (leader string, err error) {
 	if state.Leads(kept, time.Now()) {
-		return checkpoint.Here, nil // whether the database is there or not
+		return watch.Here, nil // whether the database is there or not
 	}
 	err = g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *app, _ time.Time) (err error) {
 		leader, err = a.leader(ctx, state, kept)
 		return err
 	})
-	if leader == checkpoint.Elsewhere {
+	if leader == watch.Elsewhere {
 		err = fmt.Errorf("nothing is changed: the daemon that leads does not keep %s: it runs on another machine, with another state folder, or cannot write this one; say it there", state.Path)
 	}
 	return leader, err
@@ -135,14 +135,14 @@ func whoAmI() string {
 // leader says whether a daemon leads, and whether it is the one that keeps this state.
 func (a *app) leader(ctx context.Context, state *checkpoint.File, kept checkpoint.State) (string, error) {
 	if state.Leads(kept, time.Now()) {
-		return checkpoint.Here, nil // without a lock that a daemon could find taken
+		return watch.Here, nil // without a lock that a daemon could find taken
 	}
 	lock, err := a.unmarked().TryLock(ctx, backlog.LeaderLock)
 	switch {
 	case err == nil:
-		return checkpoint.Nobody, lock.Unlock()
+		return watch.Nobody, lock.Unlock()
 	case errors.Is(err, backlog.ErrLocked):
-		return checkpoint.Elsewhere, nil
+		return watch.Elsewhere, nil
 	}
 	return "", err
 }

@@ -197,7 +197,7 @@ func (d *server) lead(ctx context.Context) error {
 	defer d.state.Lead()()
 	d.beside.agreed = true
 	d.keepWork()
-	d.keepDaemon(&checkpoint.Daemon{PID: os.Getpid(), Since: time.Now()})
+	d.keepDaemon(&watch.Daemon{PID: os.Getpid(), Since: inspect.Stamp(time.Now())})
 	defer d.keepDaemon(nil)
 	if next := inspect.Starts(d.app().cfg.Tiers, time.Now()); len(next) > 0 {
 		d.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
@@ -226,7 +226,7 @@ func (d *server) sayStarted(role string) {
 }
 
 // keepDaemon notes who leads, for status and pause.
-func (d *server) keepDaemon(who *checkpoint.Daemon) {
+func (d *server) keepDaemon(who *watch.Daemon) {
 	d.chronicle.keep(d.state.Change(func(s *checkpoint.State) { s.Daemon = who }))
 }
 

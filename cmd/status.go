@@ -14,6 +14,7 @@ import (
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
+	"backlog/backlog/watch"
 	"backlog/tiers"
 )
 
@@ -57,12 +58,6 @@ type StatusOptions struct {
 	Pending, Failed int
 }
 
-type statusJSON struct {
-	Name string `json:"name,omitempty"` // of the work, where it has one
-	*inspect.Status
-	checkpoint.LookBack
-}
-
 func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
 	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: true}, func(a *app, now time.Time) error {
 		counted, err := a.status(ctx, now)
@@ -71,15 +66,12 @@ func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
 		}
 		state := stateOf(a.cfg, a.log) // which may tell nothing
 		leader := func(kept checkpoint.State) (string, error) { return a.leader(ctx, state, kept) }
-		s := statusJSON{a.cfg.Name, counted, state.LookBack(now, a.log, leader)}
+		s := watch.Overview{Status: counted, LookBack: state.LookBack(now, nil, a.log, leader)}
+		s.Name = a.cfg.Name
 		if o.JSON {
 			err = printJSON(g.out, s)
 		} else {
-			lines := append(s.Status.Lines(), s.LookBack.Lines(now)...)
-			if s.Name != "" {
-				lines = append(lines, "name: "+s.Name)
-			}
-			err = printTable(g.out, lines)
+			err = printTable(g.out, append(s.Status.Lines(), s.LookBack.Lines(now)...))
 		}
 		return cmp.Or(err, o.fail(s, now))
 	})
@@ -103,7 +95,7 @@ func maxAges(s *tiers.Schedule) []time.Duration {
 }
 
 // fail returns the error that the fail-if flags ask for.
-func (o *StatusOptions) fail(s statusJSON, now time.Time) error {
+func (o *StatusOptions) fail(s watch.Overview, now time.Time) error {
 	var why []string
 	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
 	var last, oldest time.Time

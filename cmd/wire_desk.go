@@ -68,6 +68,7 @@ type desk struct {
 	failed   int          // counts
 	counted
 
+	lead leading
 	audience
 }
 

@@ -32,16 +32,10 @@ import (
 type State struct {
 	backlog.Checkpoint
 	Work    *Work              `json:"work,omitempty"`   // that its ticks are for
-	Daemon  *Daemon            `json:"daemon,omitempty"` // the one that leads, or was killed when it did: see File.Leads
+	Daemon  *watch.Daemon      `json:"daemon,omitempty"` // the one that leads, or was killed when it did: see File.Leads
 	Pause   *watch.Pause       `json:"pause,omitempty"`
 	Outage  *watch.Outage      `json:"outage,omitempty"`
 	Outages []watch.PastOutage `json:"outages,omitempty"` // the last that are over
-}
-
-// A Daemon is the process that leads.
-type Daemon struct {
-	PID   int       `json:"pid"`
-	Since time.Time `json:"since"`
 }
 
 // Current returns the pause that holds at the time, nil if none does.

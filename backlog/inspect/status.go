@@ -25,6 +25,18 @@ type Status struct {
 	now time.Time
 }
 
+// Uncounted has the fields of a [Status] whose records have not been counted: what is not
+// known is null.
+type Uncounted struct {
+	Counts     *struct{} `json:"counts"`
+	Pending    *struct{} `json:"pending"`
+	Bands      *struct{} `json:"bands"`
+	Beyond     *struct{} `json:"beyond"`
+	Unreadable *struct{} `json:"unreadable"`
+	Exhausted  *struct{} `json:"exhausted"`
+	Next       []Start   `json:"next"`
+}
+
 // A TierBand is the band that a tier adds.
 type TierBand struct {
 	Tier   string  `json:"tier"`

@@ -18,6 +18,8 @@ import (
 type Backlog interface {
 	// Now returns what is known without asking the database.
 	Now() Now
+	// LookBack returns what the state folder tells, and who works.
+	LookBack(ctx context.Context) watch.LookBack
 	// Records returns a page of the records that the filter means.
 	Records(ctx context.Context, f Filter) (Records, error)
 	Record(ctx context.Context, id string) (Record, error)

@@ -127,6 +127,10 @@ func (f *fake) Now() web.Now {
 	return f.now
 }
 
+func (f *fake) LookBack(context.Context) watch.LookBack {
+	return watch.LookBack{Last: watch.LastOfEach(f.now.Picture.Passes()), Leader: watch.Here, Outage: f.now.Picture.Outage(), Pause: f.Now().Pause}
+}
+
 func (f *fake) Records(ctx context.Context, x web.Filter) (web.Records, error) {
 	f.mu.Lock()
 	f.asked = append(f.asked, x)

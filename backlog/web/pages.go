@@ -214,20 +214,35 @@ func (v *visit) suspects() (any, error) {
 	return map[string]any{"suspects": append([]watch.Suspect{}, v.Now.Picture.Suspects()...)}, nil
 }
 
-// status is the table as `backlog status` has it, and the process.
+// A process is what the status has of the one that answers.
+type process struct {
+	Role    string         `json:"role"`
+	Version string         `json:"version"`
+	Counted inspect.Stamp  `json:"counted_at"`
+	Away    inspect.Stamp  `json:"unavailable_since"`
+	Trouble *watch.Trouble `json:"trouble"`
+}
+
+// status is what `backlog status --json` prints, and the process. The ticks to come are those
+// after the request, and not after the count.
 func (v *visit) status() (any, error) {
 	n := v.Now
+	back := v.backlog.LookBack(v.r.Context())
+	p := process{n.Role, n.Version, inspect.Stamp(n.Counted), n.unavailable(), n.Trouble}
+	next := inspect.Starts(n.Schedule, v.at)
+	if n.Counts == nil {
+		return struct {
+			inspect.Uncounted
+			watch.LookBack
+			process
+		}{inspect.Uncounted{Next: next}, back, p}, nil
+	}
+	counted := *n.Counts
+	counted.Next = next
 	return struct {
-		*inspect.Status
-		Name    string         `json:"name,omitempty"`
-		Role    string         `json:"role"`
-		Version string         `json:"version"`
-		Counted inspect.Stamp  `json:"counted_at"`
-		Away    inspect.Stamp  `json:"unavailable_since"`
-		Trouble *watch.Trouble `json:"trouble"`
-		Outage  *watch.Outage  `json:"outage"`
-		Pause   *watch.Pause   `json:"pause"`
-	}{n.Counts, n.Name, n.Role, n.Version, inspect.Stamp(n.Counted), n.unavailable(), n.Trouble, n.Picture.Outage(), n.Pause}, nil
+		watch.Overview
+		process
+	}{watch.Overview{Status: &counted, LookBack: back}, p}, nil
 }
 
 // unavailable is since when the database is, zero if it answers.
