@@ -115,7 +115,7 @@ func TestWildTimes(t *testing.T) {
 			name:    "seconds taken for milliseconds",
 			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted bigint); INSERT INTO jobs VALUES (1, 'NEW', 1770721200)",
 			cfg:     "table: {name: jobs, inserted: {column: date_inserted, as: unix_ms}}",
-			refused: "table jobs: 1 of 1 rows looked at have no date that can be right: column date_inserted: 1770721200 read as unix_ms lies in the year 1970: is that how it is to be read?; …",
+			refused: "table jobs: column date_inserted is not as configured: 1770721200 read as unix_ms lies in the year 1970: is that how it is to be read?; mend `as:`",
 		},
 		{
 			name:    "milliseconds in a number that is no integer",

@@ -82,7 +82,8 @@ func (r Row) AttemptEntry(s *tiers.Schedule, p Refreshing, now time.Time) Entry 
 // band returns the name of the tier whose band the row's age is in, [Beyond] if it is in
 // none; empty where it has none.
 func (r *Row) band(s *tiers.Schedule, now time.Time) string {
-	if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
+	expired := !r.Expires.IsZero() && r.Expires.Before(now)
+	if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" || expired || r.Eligible.After(now) {
 		return ""
 	}
 	return cmp.Or(r.Narrowest(s, now).Name, Beyond)

@@ -20,6 +20,8 @@ type Status struct {
 	Beyond     Band           `json:"beyond"`
 	Unreadable int            `json:"unreadable"`
 	Exhausted  int            `json:"exhausted"`
+	Waiting    int            `json:"waiting"`
+	Expired    int            `json:"expired"`
 	Next       []Start        `json:"next"`
 
 	now time.Time
@@ -49,7 +51,7 @@ type TierBand struct {
 // NewStatus returns the status of a table with the counts, whose edges are the tiers'.
 func NewStatus(c Counts, s *tiers.Schedule, now time.Time) *Status {
 	status := &Status{
-		Counts: c.ByStatus, Pending: c.Pending(), Beyond: c.Beyond, Unreadable: c.Unreadable, Exhausted: c.Exhausted,
+		Counts: c.ByStatus, Pending: c.Pending(), Beyond: c.Beyond, Unreadable: c.Unreadable, Exhausted: c.Exhausted, Waiting: c.Waiting, Expired: c.Expired,
 		Next: Starts(s, now), now: now,
 	}
 	from := time.Duration(0)
@@ -90,6 +92,12 @@ func (s *Status) Lines() (rows []string) {
 			}
 			add("%s\t%d\t%d\t%s", b.Ages, b.Fresh, b.Failed, oldest)
 		}
+		if s.Waiting > 0 {
+			add("not eligible yet\t%d\t\t", s.Waiting)
+		}
+		if s.Expired > 0 {
+			add("past their own time: never tried\t%d\t\t", s.Expired)
+		}
 		if s.Unreadable > 0 {
 			add("without a date that can be read: never tried\t%d\t\t", s.Unreadable)
 		}
@@ -107,13 +115,14 @@ func (s *Status) Lines() (rows []string) {
 // Counts are the numbers of records in a table at a time, for ages in ascending
 // order, the edges: band i holds the records older than edge i-1 (the first: of
 // any age below) and at most edge i old. What is older than the last edge is in
-// Beyond. Pending records count as such also before they are eligible and after
-// they have expired.
+// Beyond. A record that is not eligible yet, or has expired, is pending, and in no band.
 type Counts struct {
 	ByStatus   map[string]int // every row within the configured filter; "NULL" is NULL
 	Bands      []Band         // one per edge
 	Beyond     Band
 	Unreadable int // pending rows in no band: their date is missing or cannot be right
+	Waiting    int // pending rows that are not eligible yet, in no band
+	Expired    int // pending rows past their own time of expiry, in no band
 	Exhausted  int // failed records that are out of retries: no longer pending, and in no band
 }
 
@@ -145,7 +154,7 @@ func (b *Band) Add(lane backlog.Lane, n int, oldest time.Time) {
 
 // Pending returns the number of pending records in all bands.
 func (c Counts) Pending() int {
-	n := c.Beyond.Fresh + c.Beyond.Failed + c.Unreadable
+	n := c.Beyond.Fresh + c.Beyond.Failed + c.Unreadable + c.Waiting + c.Expired
 	for _, b := range c.Bands {
 		n += b.Fresh + b.Failed
 	}

@@ -338,6 +338,14 @@ func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration)
 			}
 			continue
 		}
+		switch {
+		case !e.Expires.IsZero() && e.Expires.Before(now):
+			counts.Expired++
+			continue
+		case e.Eligible.After(now):
+			counts.Waiting++
+			continue
+		}
 		i, _ := slices.BinarySearch(edges, now.Sub(e.Inserted))
 		if e.Inserted.IsZero() {
 			switch means := cmp.Or(e.NullDate, s.o.NullDate); {

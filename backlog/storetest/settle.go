@@ -406,7 +406,7 @@ func (f *fixture) wantCounts(edges ...time.Duration) {
 	})
 }
 
-// testCount counts rows of every kind. Due or not is all the same to it, out of
+// testCount counts rows of every kind. Due or not by a policy is all the same to it, out of
 // retries is not.
 func testCount(f *fixture) {
 	f.wantCounts(time.Hour, day)

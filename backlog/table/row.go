@@ -505,8 +505,13 @@ func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.R
 // Count counts the rows at a time, as [inspect.Counts] says.
 func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration) (c inspect.Counts, err error) {
 	c.Bands = make([]inspect.Band, len(edges))
-	if err = t.discover(ctx, t.inserted); err != nil {
-		return c, err
+	for _, col := range []*timeCol{t.inserted, t.eligible, t.expires} {
+		if col == nil {
+			continue
+		}
+		if err = t.discover(ctx, col); err != nil {
+			return c, err
+		}
 	}
 	status := t.text.AsStored(t.status)
 	if t.status == "" {
@@ -549,7 +554,7 @@ func (t *Table) CountBy(ctx context.Context, expr string) (map[string]int, error
 }
 
 // band returns an expression for the number of the band that a row's date of insertion is in:
-// from 0 on, one more than the last edge's if it is beyond, -1 if it is unreadable.
+// from 0 on, one more than the last edge's if it is beyond, or one of the negative ones below.
 func (t *layout) band(now time.Time, edges []time.Duration) (expr string, args []any) {
 	expr = "CASE WHEN " + never + " THEN -1"
 	add := func(band int, cond string, a ...any) {
@@ -558,19 +563,18 @@ func (t *layout) band(now time.Time, edges []time.Duration) (expr string, args [
 		}
 	}
 	for _, c := range t.times {
-		if c != t.inserted && !c.written {
+		if !c.written {
 			other, none := t.misread(c)
 			add(-1, other, none...)
 		}
 	}
+	t.addOwnTimes(now, add)
 	for i, means := range []string{"newest", "oldest"} {
 		if cond := t.missing(means); len(edges) > 0 {
 			add(i*(len(edges)-1), cond)
 		}
 	}
 	if form := t.inserted.known(); form != nil {
-		other, none := t.misread(t.inserted)
-		add(-1, other, none...)
 		latest := now.Add(futureMost) // of what is believed
 		if t.mayBeFuture() {
 			latest = timeform.End.Add(-1)
@@ -590,6 +594,36 @@ func (t *layout) band(now time.Time, edges []time.Duration) (expr string, args [
 	return expr + " ELSE -1 END", args
 }
 
+// What else a row can be than in the band of its age.
+const (
+	bandUnreadable = -1 - iota
+	bandExpired
+	bandWaiting
+)
+
+// addOwnTimes adds the rows that no pass takes now because of their own times.
+func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args ...any)) {
+	for _, c := range []*timeCol{t.eligible, t.expires} {
+		if c == nil || c == t.inserted {
+			continue
+		}
+		if c.spec.Null == "skip" {
+			add(bandUnreadable, c.quoted+" IS NULL")
+		}
+		if c.spec.Zero == "skip" {
+			add(bandUnreadable, t.text.ZeroDate(c.column))
+		}
+	}
+	if c := t.expires; c != nil && c.known() != nil {
+		cond, args := t.past(c, now)
+		add(bandExpired, cond, args...)
+	}
+	if c := t.eligible; c != nil && c.known() != nil {
+		cond, args := t.fromCut(c, c.known().Split(now.Add(1)))
+		add(bandWaiting, cond, args...)
+	}
+}
+
 // countBranch adds the branch's rows to the bands.
 func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges []time.Duration, c *inspect.Counts) error {
 	number, args := t.band(now, edges)
@@ -602,8 +636,15 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 	for _, g := range groups {
 		at, _ := db.AsCount(t.d.Value(nil, g[0]))
 		n, _ := db.AsCount(t.d.Value(nil, g[1]))
-		if at < 0 {
+		switch at {
+		case bandUnreadable:
 			c.Unreadable += n
+			continue
+		case bandExpired:
+			c.Expired += n
+			continue
+		case bandWaiting:
+			c.Waiting += n
 			continue
 		}
 		var oldest time.Time

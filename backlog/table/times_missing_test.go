@@ -104,7 +104,7 @@ func TestTimeOfEligibilityAsInsertion(t *testing.T) {
 	m.Inserted, m.Eligible = mapping.Time{Column: "at", Zero: "newest"}, &mapping.Time{Column: "at"}
 	s := f.store(m)
 	wantKeys(t, "fresh lane", lane(t, s, backlog.Fresh), "6 2 1")
-	if c, err := s.Count(context.Background(), noon, []time.Duration{day}); err != nil || c.Bands[0].Fresh != 6 || c.Unreadable != 0 {
+	if c, err := s.Count(context.Background(), noon, []time.Duration{day}); err != nil || c.Bands[0].Fresh != 3 || c.Waiting != 3 || c.Unreadable != 0 {
 		t.Errorf("Count: got %+v, %v", c, err)
 	}
 }
