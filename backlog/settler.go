@@ -280,6 +280,56 @@ func (r *run) mayRecover(a *attempt) bool {
 	return ok && r.e.trials.isProven(a.Record) && a.round == a.lane.firstRound
 }
 
+// accountWritten counts an attempt whose outcome is written. r.mu must be held.
+func (r *run) accountWritten(a *attempt) {
+	r.report.add(a)
+	a.lane.inRow = 0
+	if a.outcome == Succeeded {
+		r.e.trials.prove(a.Record)
+	}
+}
+
+// accountLeft counts an attempt whose outcome is not written, and returns the kind of its
+// event. r.mu must be held.
+func (r *run) accountLeft(a *attempt, err error) EventKind {
+	switch {
+	case errors.As(err, new(unwritten)):
+		r.report.Unwritten++
+		r.e.trials.taken.Store(0)
+		return Unwritten
+	case errors.Is(err, ErrConflict):
+		r.report.Conflicts++
+		if r.e.queue == nil {
+			r.tried[a.hash] = struct{}{} // it may now be in the other lane
+		}
+		return Conflicted
+	}
+	r.report.Refused++
+	if r.e.queue == nil { // else it publishes the outcome later, and gives the message to no handler
+		r.accountRefused(a, err)
+	}
+	return Refused
+}
+
+// accountRefused notes that the database does not take the outcome, and ends the lane after
+// many of these in a row. r.mu must be held.
+func (r *run) accountRefused(a *attempt, err error) {
+	r.e.trials.taken.Store(0)
+	if !r.e.trials.broken.Load() {
+		r.e.refused.Add(a.hash, struct{}{})
+	}
+	a.lane.refused = true
+	a.lane.inRow++
+	if a.lane.inRow == 1 {
+		a.lane.firstRound = a.round
+	}
+	if a.lane.inRow >= maxInRow && !r.mayRecover(a) {
+		many := fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, err)
+		a.lane.closed.Store(true)
+		r.sick = cmp.Or(r.sick, many)
+	}
+}
+
 // account counts attempts of the run. A reason is nil where the outcome is
 // written.
 func (r *run) account(list []attempt, reasons []error) {
@@ -293,53 +343,19 @@ func (r *run) account(list []attempt, reasons []error) {
 		a, err := &list[i], reasons[i]
 		flights[i], weight = a.flight, weight+a.weight
 		if err == nil {
-			r.report.add(a)
-			a.lane.inRow = 0
+			r.accountWritten(a)
 			if a.dies != "" {
 				dead = append(dead, a)
-			}
-			if a.outcome == Succeeded {
-				r.e.trials.prove(a.Record)
 			}
 			if a.outcome != Skipped {
 				written++
 			}
 			continue
 		}
-		ev := Event{At: a.At, Tier: r.pass.Tier, Record: a.Record, Outcome: a.outcome, Err: err}
-		switch {
-		case errors.As(err, new(unwritten)):
-			r.report.Unwritten++
-			ev.Kind = Unwritten
+		if errors.As(err, new(unwritten)) {
 			failed = err
-			r.e.trials.taken.Store(0)
-		case errors.Is(err, ErrConflict):
-			r.report.Conflicts++
-			if r.e.queue == nil {
-				r.tried[a.hash] = struct{}{} // it may now be in the other lane
-			}
-			ev.Kind = Conflicted
-		case r.e.queue != nil: // it publishes the outcome later, and gives the message to no handler
-			r.report.Refused++
-			ev.Kind = Refused
-		default:
-			r.report.Refused++
-			r.e.trials.taken.Store(0)
-			if !r.e.trials.broken.Load() {
-				r.e.refused.Add(a.hash, struct{}{})
-			}
-			ev.Kind = Refused
-			a.lane.refused = true
-			a.lane.inRow++
-			if a.lane.inRow == 1 {
-				a.lane.firstRound = a.round
-			}
-			if a.lane.inRow >= maxInRow && !r.mayRecover(a) {
-				many := fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, err)
-				a.lane.closed.Store(true)
-				r.sick = cmp.Or(r.sick, many)
-			}
 		}
+		ev := Event{Kind: r.accountLeft(a, err), At: a.At, Tier: r.pass.Tier, Record: a.Record, Outcome: a.outcome, Err: err}
 		events = append(events, ev)
 	}
 	r.unsettled -= len(list)

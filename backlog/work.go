@@ -46,7 +46,8 @@ func (w Work) Rival(has func(Mark) bool) *Rival {
 	var r Rival
 	moved, rewritten := false, false
 	for _, m := range w.Marks {
-		switch differs := !has(m); m.What {
+		differs := !has(m)
+		switch m.What {
 		case MarkFile:
 			moved = differs
 		case MarkText:

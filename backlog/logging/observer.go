@@ -150,12 +150,7 @@ func (o *Observer) log(ev backlog.Event) {
 	case backlog.Refused:
 		o.logRefused(log, ev)
 	case backlog.Uncertain:
-		level := slog.LevelWarn
-		if o.Single {
-			level = slog.LevelInfo
-		}
-		log.Log(context.Background(), level, "only the outcome will tell whether the table takes it",
-			"id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
+		o.logUncertain(log, ev)
 	case backlog.Unwritten:
 		p := o.of(ev.Tier)
 		if p.unwritten++; p.unwritten == 1 {
@@ -186,20 +181,36 @@ func (o *Observer) log(ev backlog.Event) {
 	case backlog.Paused:
 		log.Warn("the handler asked for a pause", "until", ev.At.UTC().Format(time.RFC3339), "error", ev.Err)
 	case backlog.TicksMissed:
-		args := []any{"missed", ev.N}
-		if ev.AtLeast {
-			args = append(args, "missed_at_least", true)
-		}
-		level := slog.LevelInfo
-		if ev.At.Sub(ev.Since) >= time.Hour {
-			level = slog.LevelWarn
-		}
-		log.Log(context.Background(), level, "missed ticks are made up for by one pass", args...)
+		logMissed(log, ev)
 	default:
 		if x, ok := plain[ev.Kind]; ok {
 			log.Log(context.Background(), x.level, x.text, about(ev)...)
 		}
 	}
+}
+
+// logUncertain says that only the outcome will tell whether the row takes its status.
+func (o *Observer) logUncertain(log *slog.Logger, ev backlog.Event) {
+	level := slog.LevelWarn
+	if o.Single {
+		level = slog.LevelInfo
+	}
+	log.Log(context.Background(), level, "only the outcome will tell whether the table takes it",
+		"id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
+}
+
+// logMissed says that a pass makes up for missed ticks: loudly where the daemon was away for
+// long.
+func logMissed(log *slog.Logger, ev backlog.Event) {
+	args := []any{"missed", ev.N}
+	if ev.AtLeast {
+		args = append(args, "missed_at_least", true)
+	}
+	level := slog.LevelInfo
+	if ev.At.Sub(ev.Since) >= time.Hour {
+		level = slog.LevelWarn
+	}
+	log.Log(context.Background(), level, "missed ticks are made up for by one pass", args...)
 }
 
 // logRefused names a record whose outcome, or whose death by age, the database does not take.
