@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -553,14 +552,14 @@ func (d *desk) Simulate(ctx context.Context, text string) (s web.Simulation, err
 		if err != nil {
 			return s, err
 		}
-		var plot bytes.Buffer
 		running, tried := simulation(cfg, policyOf(cfg)), simulation(cfg, policyOf(cfg))
 		tried.Schedule = other
 		list := []simulate.Candidate{{Name: "running", Options: running}, {Name: "this one", Options: tried}}
-		if s.Columns, s.Rows, err = simulate.WhatIf(ctx, &plot, counts, edges, list, now); err != nil && ctx.Err() != nil {
+		c, err := simulate.WhatIf(ctx, simulate.Counted{Counts: counts, Edges: edges, At: now, Zone: cfg.Timezone}, list)
+		if err != nil && ctx.Err() != nil {
 			err = &web.Problem{Status: http.StatusBadRequest, Text: "this takes too long to be simulated here; backlog simulate --live takes its time"}
 		}
-		s.Plot = plot.Bytes()
+		s = web.Simulation{Columns: c.Columns, Rows: c.Rows, Plot: c.SVG, Results: each(c.Results, func(r simulate.Result) any { return r })}
 		return s, err
 	})
 }

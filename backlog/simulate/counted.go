@@ -1,8 +1,8 @@
 package simulate
 
 import (
+	"bytes"
 	"context"
-	"io"
 	"slices"
 	"time"
 
@@ -30,42 +30,61 @@ func Edges(schedules ...*tiers.Schedule) (edges []time.Duration) {
 	return slices.Compact(edges)
 }
 
-// WhatIf shows what the candidates would do within a day with records that are counted by
-// age, if every attempt failed: a table of figures, and an SVG. Where there are many records,
-// each that is simulated stands for several.
-func WhatIf(
-	ctx context.Context, svg io.Writer, counts inspect.Counts, edges []time.Duration, list []Candidate, now time.Time,
-) (columns []string, rows [][]string, err error) {
-	w := &Workload{From: now, To: now.Add(24 * time.Hour), Seed: 1, Poison: 1}
-	n := w.setCounted(counts, edges)
+// Counted are the records of a table, counted by age.
+type Counted struct {
+	inspect.Counts
+	Edges []time.Duration // of their bands
+	At    time.Time
+	Zone  *time.Location // of the picture's dates; nil: UTC
+}
+
+// A Comparison is what becomes of records under each of several schedules.
+type Comparison struct {
+	Results []Result
+	Columns []string // of a table of figures
+	Rows    [][]string
+	SVG     []byte
+}
+
+// WhatIf shows what the candidates would do within a day with the records, if every attempt
+// failed. Where there are many records, each that is simulated stands for several.
+func WhatIf(ctx context.Context, counted Counted, list []Candidate) (c Comparison, err error) {
+	from := counted.At.UTC()
+	w := &Workload{From: from, To: from.Add(24 * time.Hour), Seed: 1, Poison: 1, Zone: counted.Zone}
+	n := w.setCounted(counted)
 	for i := range list {
 		o := &list[i].Options
 		o.MaxRecords, o.AbortAfter, o.Rate = (o.MaxRecords+n-1)/n, (o.AbortAfter+n-1)/n, o.Rate/float64(n)
 	}
 	all, err := Compare(ctx, w, list)
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
-	columns = []string{"SCHEDULE"}
+	c.Results = all
+	c.Columns = []string{"SCHEDULE"}
 	for _, r := range all {
 		r.times(n)
-		rows = append(rows, []string{r.Name})
+		c.Rows = append(c.Rows, []string{r.Name})
 	}
 	for _, f := range Figures(all) {
 		if f.recovery { // there is no outage to recover from
 			continue
 		}
-		columns = append(columns, f.Title)
+		c.Columns = append(c.Columns, f.Title)
 		for i, cell := range f.Cells(all) {
-			rows[i] = append(rows[i], cell)
+			c.Rows[i] = append(c.Rows[i], cell)
 		}
 	}
-	return columns, rows, Plot(svg, "svg", w, all)
+	var svg bytes.Buffer
+	err = Plot(&svg, "svg", w, all)
+	c.SVG = svg.Bytes()
+	return c, err
 }
 
 // setCounted makes points of the records in bands of ages, in the middle of each, and returns
 // for how many records one stands.
-func (w *Workload) setCounted(c inspect.Counts, edges []time.Duration) (n int) {
+func (w *Workload) setCounted(c Counted) (n int) {
+	edges := c.Edges
 	total := 0
 	for _, b := range c.Bands {
 		total += b.Fresh + b.Failed

@@ -188,7 +188,7 @@ func (s *sketch) panel(top int, w *Workload, curves []Result, p panel) {
 	}
 	s.line(plotInk, 1, nil, image.Pt(plotLeft, top+panelTop), image.Pt(plotLeft, top+panelBottom), image.Pt(plotRight, top+panelBottom))
 	s.text(p.title, plotLeft-70, top+panelTop-14, 0)
-	s.text(name+" since "+w.From.Format("2006-01-02 15:04 MST"), (plotLeft+plotRight)/2, top+panelBottom+42, 1)
+	s.text(name+" since "+w.From.In(cmp.Or(w.Zone, time.UTC)).Format("2006-01-02 15:04 MST"), (plotLeft+plotRight)/2, top+panelBottom+42, 1)
 	for i, c := range curves {
 		color, dash := styleOf(i)
 		s.line(color, 2, dash, points(c.Series, w.To, p, at, up)...)

@@ -30,6 +30,8 @@ type Workload struct {
 	// Records are there instead of those that come in, if not nil.
 	Records []Record
 	Left    int // rows of a table that are none of them: no pass takes them
+
+	Zone *time.Location // of the dates in its picture; nil: UTC
 }
 
 // An Outage is a time during which no attempt succeeds.

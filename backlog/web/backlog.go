@@ -5,6 +5,8 @@ package web
 import (
 	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"backlog/backlog"
@@ -149,8 +151,15 @@ type Left struct {
 // A Simulation is what the running schedule and another one would do.
 type Simulation struct {
 	Columns []string   `json:"columns"`
-	Rows    [][]string `json:"rows"`
-	Plot    []byte     `json:"-"` // SVG: calls, and records pending, in the next 24 hours if every attempt fails
+	Rows    [][]string `json:"rows"`    // the best of a column end in a star
+	Results []any      `json:"results"` // the same as numbers, of the running one first, as `simulate --json` has them
+	Plot    []byte     `json:"-"`       // SVG: calls, and records pending, in the next 24 hours if every attempt fails
+}
+
+// Starred reports whether a cell ends in a star.
+func (s *Simulation) Starred() bool {
+	cells := slices.Concat(s.Rows...)
+	return slices.ContainsFunc(cells, func(c string) bool { return strings.HasSuffix(c, "*") })
 }
 
 // A Choice is what a filter means at a moment.

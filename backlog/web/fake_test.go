@@ -165,8 +165,8 @@ func (f *fake) Simulate(_ context.Context, yaml string) (web.Simulation, error) 
 		return web.Simulation{}, &web.Problem{Status: 400, Text: "tiers[0].every: " + yaml}
 	}
 	const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="400" height="100"><rect width="400" height="100" style="fill:rgb(0,84,150)"/></svg>`
-	return web.Simulation{Columns: []string{"schedule", "attempts", "pending after 7 days"}, Rows: [][]string{{"running", "48,123", "9"}, {"this one", "12,004", "31"}},
-		Plot: []byte(svg)}, nil
+	return web.Simulation{Columns: []string{"schedule", "attempts", "pending after 7 days"}, Rows: [][]string{{"running", "48,123", "9"}, {"this one", "12,004*", "31"}},
+		Results: []any{map[string]int{"attempts": 48123}, map[string]int{"attempts": 12004}}, Plot: []byte(svg)}, nil
 }
 
 func (f *fake) Choose(_ context.Context, x web.Filter) (web.Choice, error) {
