@@ -134,55 +134,6 @@ func (t *Table) declared() {
 	}
 }
 
-func (r *resolver) keyColumns() {
-	var names []string
-	for _, name := range r.t.m.ID {
-		c := r.column("table.id", name)
-		switch {
-		case c.Ordinal:
-			r.refuse("name other columns of a unique key", "table.id: %s is of the type %s, whose order is not that of its texts", r.t.text.Quote(c.Name), c.Decl)
-		case c.Several:
-			r.refuse("name other columns of a unique key", "table.id: %s is of the type %s, of which a value is several: it is no key", r.t.text.Quote(c.Name), c.Decl)
-		}
-		names = append(names, c.Name)
-		r.t.key, r.t.keys = append(r.t.key, r.t.text.Quote(c.Name)), append(r.t.keys, c)
-	}
-	if !r.t.catalog.Unique(names) {
-		r.notUnique(names)
-	}
-}
-
-// notUnique refuses a key by what would be one. A column that outcomes change is no part of one.
-func (r *resolver) notUnique(names []string) {
-	name, key := r.t.m.Name, strings.Join(names, ", ")
-	isChanged := func(column string) bool {
-		isIt := func(s mapping.Named) bool {
-			return len(s.Values) > 0 && strings.EqualFold(column, r.t.m.Status) ||
-				slices.ContainsFunc(s.Set, func(a mapping.Assignment) bool { return strings.EqualFold(a.Column, column) })
-		}
-		return slices.ContainsFunc(r.t.m.States(), isIt)
-	}
-	changed := ""
-	for _, u := range r.t.catalog.Uniques {
-		if slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(u, name) }) {
-			continue
-		}
-		if i := slices.IndexFunc(u, isChanged); i >= 0 {
-			changed = u[i]
-			continue
-		}
-		r.refuse(fmt.Sprintf("write table.id: [%s]", mapping.InYAML(u...)), "table.id: %s does not identify a row of %s: a key of that table is %d columns: %s",
-			key, name, len(u), strings.Join(u, ", "))
-	}
-	if changed != "" && r.t.catalog.Kind == db.Partitioned {
-		r.refuse("give it a unique key without that column; if the table is partitioned by it, partition it by another one, such as the date of insertion, and add that to table.id",
-			"table.id: %s does not identify a row of %s: each key has the column %s in it, which outcomes change", key, name, changed)
-	}
-	r.refuse("name the columns of the primary key or of a unique index, or create one: "+
-		fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", r.t.text.Quote(name+"_key"), r.t.name, strings.Join(r.t.key, ", ")),
-		"table.id: %s does not identify a row of %s: no primary key or unique index covers it", key, name)
-}
-
 func (r *resolver) handlerColumns() {
 	names := r.t.m.Columns
 	if names == nil {

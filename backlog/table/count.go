@@ -1,0 +1,170 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"backlog/backlog/inspect"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/timeform"
+)
+
+// Count counts the rows at a time, as [inspect.Counts] says.
+func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration) (c inspect.Counts, err error) {
+	c.Bands = make([]inspect.Band, len(edges))
+	for _, col := range []*timeCol{t.inserted, t.eligible, t.expires} {
+		if col == nil {
+			continue
+		}
+		if err = t.discover(ctx, col); err != nil {
+			return c, err
+		}
+	}
+	status := t.text.AsStored(t.status)
+	if t.status == "" {
+		status = t.standingCase(t.standingLabel)
+	}
+	if c.ByStatus, err = t.CountBy(ctx, status); err != nil {
+		return c, err
+	}
+	for _, b := range t.branches {
+		again, exhausted := t.tried(b)
+		if b.cond = again; again != "" {
+			if err := t.countBranch(ctx, b, now, edges, &c); err != nil {
+				return c, err
+			}
+		}
+		if b.cond = exhausted; exhausted != "" {
+			n := 0
+			if err := t.db.One(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(t.pending(b), " AND "), nil, &n); err != nil {
+				return c, err
+			}
+			c.Exhausted += n
+		}
+	}
+	return c, nil
+}
+
+// CountBy counts the rows by the values of an expression as text; NULL is "NULL".
+func (t *Table) CountBy(ctx context.Context, expr string) (map[string]int, error) {
+	groups, err := db.Values(ctx, t.db, "SELECT "+expr+", count(*) FROM "+t.name+db.Prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, 2)
+	counts := make(map[string]int)
+	for _, g := range groups {
+		name := "NULL"
+		if g[0] != nil {
+			name = db.AsText(t.d.Value(nil, g[0]))
+		}
+		n, _ := db.AsCount(t.d.Value(nil, g[1]))
+		counts[name] += n
+	}
+	return counts, err
+}
+
+// band returns an expression for the number of the band that a row's date of insertion is in:
+// from 0 on, one more than the last edge's if it is beyond, or one of the negative ones below.
+func (t *layout) band(now time.Time, edges []time.Duration) (expr string, args []any) {
+	expr = "CASE WHEN " + never + " THEN -1"
+	add := func(band int, cond string, a ...any) {
+		if cond != "" {
+			expr, args = expr+fmt.Sprintf(" WHEN %s THEN %d", cond, band), append(args, a...)
+		}
+	}
+	for _, c := range t.times {
+		if !c.written {
+			other, none := t.misread(c)
+			add(-1, other, none...)
+		}
+	}
+	t.addOwnTimes(now, add)
+	for i, means := range []string{"newest", "oldest"} {
+		if cond := t.missing(means); len(edges) > 0 {
+			add(i*(len(edges)-1), cond)
+		}
+	}
+	if form := t.inserted.known(); form != nil {
+		latest := now.Add(futureMost) // of what is believed
+		if t.mayBeFuture() {
+			latest = timeform.End.Add(-1)
+		}
+		to := form.Split(latest.Add(1))
+		for i := range len(edges) + 1 {
+			from := form.Split(timeform.First)
+			if i < len(edges) {
+				from = form.Split(now.Add(-edges[i]))
+			}
+			older, below := t.belowCut(t.inserted, to)
+			younger, above := t.fromCut(t.inserted, from)
+			add(i, younger+" AND "+older, append(above, below...)...)
+			to = from
+		}
+	}
+	return expr + " ELSE -1 END", args
+}
+
+// What else a row can be than in the band of its age.
+const (
+	bandUnreadable = -1 - iota
+	bandExpired
+	bandWaiting
+)
+
+// addOwnTimes adds the rows that no pass takes now because of their own times.
+func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args ...any)) {
+	for _, c := range []*timeCol{t.eligible, t.expires} {
+		if c == nil || c == t.inserted {
+			continue
+		}
+		if c.spec.Null == "skip" {
+			add(bandUnreadable, c.quoted+" IS NULL")
+		}
+		if c.spec.Zero == "skip" {
+			add(bandUnreadable, t.text.ZeroDate(c.column))
+		}
+	}
+	if c := t.expires; c != nil && c.known() != nil {
+		cond, args := t.past(c, now)
+		add(bandExpired, cond, args...)
+	}
+	if c := t.eligible; c != nil && c.known() != nil {
+		cond, args := t.fromCut(c, c.known().Split(now.Add(1)))
+		add(bandWaiting, cond, args...)
+	}
+}
+
+// countBranch adds the branch's rows to the bands.
+func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges []time.Duration, c *inspect.Counts) error {
+	number, args := t.band(now, edges)
+	date := t.text.AsStored(t.inserted.quoted)
+	if zero := t.text.ZeroDate(t.inserted.column); zero != "" {
+		date = "CASE WHEN " + zero + " THEN NULL ELSE " + date + " END"
+	}
+	text := "SELECT " + number + ", count(*), min(" + date + ") FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " GROUP BY 1"
+	groups, err := db.Values(ctx, t.db, text, args, 3)
+	for _, g := range groups {
+		at, _ := db.AsCount(t.d.Value(nil, g[0]))
+		n, _ := db.AsCount(t.d.Value(nil, g[1]))
+		switch at {
+		case bandUnreadable:
+			c.Unreadable += n
+			continue
+		case bandExpired:
+			c.Expired += n
+			continue
+		case bandWaiting:
+			c.Waiting += n
+			continue
+		}
+		var oldest time.Time
+		if g[2] != nil {
+			oldest, _ = t.inserted.known().Parse(t.d.Value(t.inserted.column, g[2]))
+		}
+		band := &c.Beyond
+		if at < len(edges) {
+			band = &c.Bands[at]
+		}
+		band.Add(b.lane, n, oldest)
+	}
+	return err
+}
