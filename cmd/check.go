@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
-	"backlog/backlog/amqp"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
@@ -324,7 +323,7 @@ func (k *checker) tools(ctx context.Context) (h, onDead tool) {
 
 // tool checks the handler or on_dead, if there is one, with its network.
 func (k *checker) tool(ctx context.Context, name string, h tool, err error) {
-	if d, ok := h.(*amqp.Dispatch); ok && err == nil {
+	if d, ok := h.(*dispatch); ok && err == nil {
 		found, err := d.Inspect(ctx)
 		k.broker(name, found, err)
 		return

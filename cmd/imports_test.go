@@ -236,6 +236,7 @@ var clocks = map[string]string{
 	"backlog/amqp/source.go":         "how long a message has been held: likewise",
 	"backlog/amqp/outcomes.go":       "how long outcomes may be heard: likewise",
 	"backlog/amqp/dispatch.go":       "how long a record may be with a worker: likewise, and when a message is sent",
+	"backlog/amqp/mark.go":           "how long others may have records: likewise, and a name that no other process has",
 	"backlog/amqp/worker.go":         "how long an attempt takes: likewise, and when a message is sent",
 	"backlog/logging/screen.go":      "how long a bar has been there: time that passes",
 	"backlog/web/site.go":            "the default of Now, and what nobody may guess",

@@ -188,7 +188,7 @@ func TestLogin(t *testing.T) {
 		waits  bool
 	}{
 		{func(u *url.URL) { u.User = url.UserPassword("guest", "hidden") }, "the broker refuses the user or the password of the URL", false},
-		{func(u *url.URL) { u.User, u.Path = url.UserPassword("guest", "guest"), "/hidden" }, `the broker has no vhost "hidden", or the user may not use it`, false},
+		{func(u *url.URL) { u.User, u.Path = url.UserPassword("guest", "guest"), "/nowhere" }, `the broker has no vhost "nowhere", or the user may not use it`, false},
 		{func(u *url.URL) { u.User, u.Host = url.UserPassword("guest", "hidden"), "127.0.0.1:1" }, "127.0.0.1:1: ", true},
 		{func(u *url.URL) { u.User, u.Host = url.UserPassword("guest", "hidden"), "nowhere.invalid:5672" }, "nowhere.invalid", true},
 	} {
