@@ -114,11 +114,11 @@ func (f Form) Misfits() []Misfit {
 	if isDigit(c.Head[len("2006")]) {
 		return []Misfit{{Unlike: []string{anyText(c.Head) + "%"}}, {Like: []string{"____-%"}}}
 	}
-	list := []Misfit{{Unlike: []string{anyText(c.Head[:len("2006-01-02")]) + "%"}}}
 	if !c.loose {
-		return list
+		return []Misfit{{Unlike: []string{anyText(c.Head[:len("2006-01-02")]) + "%"}}}
 	}
 	minute := anyText("2006-01-02_15:04")
+	list := []Misfit{{Unlike: []string{minute + "%"}}}
 	own := c.zonePatterns(minute)
 	if c.Suffix != "" && !c.bare {
 		return append(list, Misfit{Unlike: own})
