@@ -106,7 +106,7 @@ func TestDeskRecords(t *testing.T) {
 		f.Limit = 2
 		var got []string
 		for {
-			page, err := d.Records(t.Context(), f)
+			page, err := d.Records(t.Context(), f, nil)
 			if err != nil {
 				t.Fatalf("%+v: %v", f, err)
 			}
@@ -161,11 +161,11 @@ func TestDeskInRetry(t *testing.T) {
 			d := deskOf(t, x.yaml, x.statements...)
 			var blue []string
 			for id := range 9 {
-				r, err := d.Record(t.Context(), fmt.Sprint(id))
+				r, err := d.Record(t.Context(), fmt.Sprint(id), nil)
 				if err != nil {
 					continue
 				}
-				list, err := d.Records(t.Context(), web.Filter{ID: fmt.Sprint(id), Limit: 1})
+				list, err := d.Records(t.Context(), web.Filter{ID: fmt.Sprint(id), Limit: 1}, nil)
 				if err != nil || len(list.Records) != 1 || list.Records[0].Retrying != r.Retrying {
 					t.Errorf("record %d: %+v, %v, as one %v", id, list, err, r.Retrying)
 				}
@@ -183,8 +183,8 @@ func TestDeskInRetry(t *testing.T) {
 // What the visitor has got wrong is said with its status.
 func TestDeskProblems(t *testing.T) {
 	d := deskOf(t, deskTiers, row(1, "NEW", time.Minute, ""))
-	record := func(id string) error { _, err := d.Record(t.Context(), id); return err }
-	records := func(f web.Filter) error { _, err := d.Records(t.Context(), f); return err }
+	record := func(id string) error { _, err := d.Record(t.Context(), id, nil); return err }
+	records := func(f web.Filter) error { _, err := d.Records(t.Context(), f, nil); return err }
 	simulated := func(text string) error { _, err := d.Simulate(t.Context(), text); return err }
 	retried := func() error { _, err := d.Retry(t.Context(), web.Filter{ID: "1"}, 1); return err }
 	for i, x := range []struct {
@@ -215,12 +215,12 @@ func TestDeskProblems(t *testing.T) {
 // A record's future is what simulate --life tells, from now on.
 func TestDeskAhead(t *testing.T) {
 	d := deskOf(t, deskTiers, row(1, "ERROR", 30*time.Minute, "no route"), row(2, "SUCCESS", time.Minute, ""))
-	r, err := d.Record(t.Context(), "1")
+	r, err := d.Record(t.Context(), "1", nil)
 	if err != nil || r.Ahead == nil || len(r.Ahead.Tiers) != 2 || r.Ahead.Tiers[0].Ticks < 29 || r.Ahead.Tiers[0].Ticks > 31 || r.Ahead.Tiers[1].Ticks != 23 ||
 		r.Ahead.Then != "it is older than every tier, and gets the dead status" {
 		t.Errorf("got %+v, %v", r.Ahead, err)
 	}
-	if r, err := d.Record(t.Context(), "2"); err != nil || r.Ahead != nil {
+	if r, err := d.Record(t.Context(), "2", nil); err != nil || r.Ahead != nil {
 		t.Errorf("a success: %+v, %v", r.Ahead, err)
 	}
 }

@@ -53,7 +53,7 @@ tiers: [{max_age: 1d, every: 192h}, {max_age: 7d, every: 192h}]
 web: {listen: "127.0.0.1:0"}
 `)
 		s.fillNew(12)
-		s.run("once", "7d") // all fail
+		s.mustRun("once", "--max-age", "7d") // all fail
 		viewer := s.start("web")
 		viewer.says("pages are served")
 		compare := func(who string, d *daemon) {

@@ -344,12 +344,12 @@ func problemOf(err error) error {
 }
 
 // Records implements web.Backlog.
-func (d *desk) Records(ctx context.Context, f web.Filter) (web.Records, error) {
+func (d *desk) Records(ctx context.Context, f web.Filter, zone *time.Location) (web.Records, error) {
 	return read(ctx, d, func(a *app, now time.Time) (list web.Records, err error) {
 		if f.ID != "" {
 			row, err := a.find(ctx, f.ID, now)
 			if err == nil {
-				list.Records = []web.Entry{d.entry(a, row, now)}
+				list.Records = []web.Entry{d.entry(a, row, now, zone)}
 			} else if errors.As(err, new(notThere)) {
 				err = nil
 			}
@@ -364,7 +364,7 @@ func (d *desk) Records(ctx context.Context, f web.Filter) (web.Records, error) {
 			return list, err
 		}
 		page, err := a.table.List(ctx, filter, now, after, f.Limit)
-		return web.Records{Records: each(page.Rows, func(r inspect.Row) web.Entry { return d.entry(a, r, now) }), Next: placeOf(page.Next)}, err
+		return web.Records{Records: each(page.Rows, func(r inspect.Row) web.Entry { return d.entry(a, r, now, zone) }), Next: placeOf(page.Next)}, err
 	})
 }
 
@@ -383,9 +383,10 @@ func filterOf(ctx context.Context, a *app, f web.Filter, p inspect.Purpose, now 
 }
 
 // entry returns what a list of records shows of one.
-func (d *desk) entry(a *app, row inspect.Row, now time.Time) web.Entry {
+func (d *desk) entry(a *app, row inspect.Row, now time.Time, zone *time.Location) web.Entry {
+	row.Zone = zone
 	e := a.listed(row, now)
-	return web.Entry{Entry: e, Retrying: inRetry(row, e), Data: d.data(row)}
+	return web.Entry{Entry: e, Retrying: inRetry(row, e), Data: d.data(a, row)}
 }
 
 // inRetry reports whether the record has failed and will be tried again, or is being so.
@@ -398,13 +399,19 @@ func inRetry(row inspect.Row, e inspect.Entry) bool {
 	return row.State == backlog.RowError && planned
 }
 
-// data returns the columns that are to be shown.
-func (d *desk) data(row inspect.Row) (cells []web.Cell) {
+// data returns the columns that are to be shown, moments in the zone of the row's texts.
+func (d *desk) data(a *app, row inspect.Row) (cells []web.Cell) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, name := range d.show {
 		c := web.Cell{Name: name}
-		if v, _ := row.Column(name); v != nil {
+		v, _ := row.Column(name)
+		at, isMoment := a.table.Moment(name, v)
+		switch {
+		case v == nil:
+		case isMoment && row.Zone != nil:
+			c.Value = new(inspect.Exactly(at, row.Zone))
+		default:
 			c.Value = new(inspect.Cut(db.AsText(v), 3<<10))
 		}
 		cells = append(cells, c)
@@ -413,15 +420,16 @@ func (d *desk) data(row inspect.Row) (cells []web.Cell) {
 }
 
 // Record implements web.Backlog.
-func (d *desk) Record(ctx context.Context, id string) (web.Record, error) {
+func (d *desk) Record(ctx context.Context, id string, zone *time.Location) (web.Record, error) {
 	return read(ctx, d, func(a *app, now time.Time) (web.Record, error) {
 		row, err := a.find(ctx, id, now)
 		if err != nil {
 			return web.Record{}, err
 		}
+		row.Zone = zone
 		sheet := a.sheet(row, now)
 		return web.Record{
-			Sheet: sheet, Retrying: inRetry(row, sheet.Entry), Data: d.data(row),
+			Sheet: sheet, Retrying: inRetry(row, sheet.Entry), Data: d.data(a, row),
 			Attempts: d.picture.Attempts(row.Key), Ahead: a.ahead(ctx, row, now),
 		}, nil
 	})

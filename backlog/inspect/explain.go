@@ -27,6 +27,8 @@ type Row struct {
 
 	Attempts  *int    // nil: the table does not count them
 	LastError *string // nil: none is known
+
+	Zone *time.Location // of the dates in texts about it; nil: UTC
 }
 
 // An Explanation says whether a record would be tried in a pass now and when
@@ -70,7 +72,7 @@ func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explana
 		x.Reason += fmt.Sprintf("; before a tick comes it is older than every tier reaches (%s)", tiers.FormatDuration(widest.MaxAge))
 	case !r.Expires.IsZero() && x.Next.After(r.Expires):
 		x.Next, x.Tier = time.Time{}, ""
-		x.Reason += "; before a tick comes it expires, at " + Exactly(r.Expires)
+		x.Reason += "; before a tick comes it expires, at " + Exactly(r.Expires, r.Zone)
 	}
 	return x
 }
@@ -117,7 +119,7 @@ func (r *Row) from(p *backlog.Policy, now time.Time) (at time.Time, why string, 
 	case r.Inserted.IsZero() && r.NoDate == "skip":
 		return at, "it has no date of insertion; table.inserted can say what that means", false
 	case !r.Expires.IsZero() && r.Expires.Before(now):
-		return at, "it expired at " + Exactly(r.Expires), false
+		return at, "it expired at " + Exactly(r.Expires, r.Zone), false
 	}
 	why = "it is new"
 	if r.State == backlog.RowError {
@@ -126,7 +128,7 @@ func (r *Row) from(p *backlog.Policy, now time.Time) (at time.Time, why string, 
 		}
 	}
 	if r.Eligible.After(at) && r.Eligible.After(now) {
-		at, why = r.Eligible, "it is not eligible before "+Exactly(r.Eligible)
+		at, why = r.Eligible, "it is not eligible before "+Exactly(r.Eligible, r.Zone)
 	}
 	return at, why, true
 }
@@ -144,9 +146,9 @@ func (r *Row) fromPolicy(p *backlog.Policy, now time.Time) (at time.Time, why st
 	case at.IsZero():
 		return at, "it has failed, but the row does not say when: it is due at once", true
 	case at.After(now):
-		return at, fmt.Sprintf("it has failed %s, and %s lets it wait until %s", times(r.Failures.Count), p.Name, Exactly(at)), true
+		return at, fmt.Sprintf("it has failed %s, and %s lets it wait until %s", times(r.Failures.Count), p.Name, Exactly(at, r.Zone)), true
 	}
-	return at, fmt.Sprintf("it has failed %s, and is due since %s (%s)", times(r.Failures.Count), Exactly(at), p.Name), true
+	return at, fmt.Sprintf("it has failed %s, and is due since %s (%s)", times(r.Failures.Count), Exactly(at, r.Zone), p.Name), true
 }
 
 // died says why a dead record died, as far as its row tells: [backlog.ReasonRetries],
@@ -188,6 +190,7 @@ type Sheet struct {
 
 	Lines []string `json:"-"` // for people: a name and its text, divided by a tab
 	now   time.Time
+	zone  *time.Location // of the dates in Lines
 }
 
 // Attempts are what the policy refresh keeps of a row, and makes of it.
@@ -206,7 +209,7 @@ type Attempts struct {
 
 // sheet returns one of any row, without lines but for the first.
 func (r *Row) sheet(x Explanation, now time.Time) *Sheet {
-	e := &Sheet{Entry: r.entry(x, now), Eligible: Stamp(r.Eligible), Expires: Stamp(r.Expires), now: now}
+	e := &Sheet{Entry: r.entry(x, now), Eligible: Stamp(r.Eligible), Expires: Stamp(r.Expires), now: now, zone: r.Zone}
 	e.line("record", Shown(r.Key.String()))
 	return e
 }
@@ -230,7 +233,7 @@ func (e *Sheet) line(what, text string) {
 
 func (e *Sheet) moment(what string, t time.Time) {
 	if !t.IsZero() {
-		e.line(what, Exactly(t)+", "+FromNow(t, e.now))
+		e.line(what, Exactly(t, e.zone)+", "+FromNow(t, e.now))
 	}
 }
 
@@ -242,7 +245,7 @@ func (e *Sheet) explain(x Explanation, unless string) *Sheet {
 	}
 	e.line("due", due+Escaped(x.Reason))
 	if !x.Next.IsZero() {
-		next = fmt.Sprintf("%s, %s, by the tier %s%s", Exactly(x.Next), FromNow(x.Next, e.now), Shown(x.Tier), unless)
+		next = fmt.Sprintf("%s, %s, by the tier %s%s", Exactly(x.Next, e.zone), FromNow(x.Next, e.now), Shown(x.Tier), unless)
 	}
 	e.line("next attempt", next)
 	return e
@@ -285,12 +288,12 @@ func (r Row) AttemptSheet(s *tiers.Schedule, p Refreshing, now time.Time) *Sheet
 	a := &Attempts{
 		At: Stamp(state.At), AttemptNo: state.AttemptNo, Started: Stamp(state.Started), Deadline: Stamp(state.Deadline),
 		UID:          textOrNull(state.UID),
-		FailingSince: Stamp(state.FailingSince), DisabledReason: textOrNull(state.Reason), Failure: FailureNow(p, state, now),
+		FailingSince: Stamp(state.FailingSince), DisabledReason: textOrNull(state.Reason), Failure: FailureNow(p, state, now, r.Zone),
 		Occurrences: []Stamp{},
 	}
 	var planned []string
 	for _, t := range p.Rule.Coming(now, 3) {
-		a.Occurrences, planned = append(a.Occurrences, Stamp(t)), append(planned, When(t))
+		a.Occurrences, planned = append(a.Occurrences, Stamp(t)), append(planned, Stamp(t).In(r.Zone))
 	}
 	var givesUp time.Time
 	if p.GiveUpAfter > 0 && !state.FailingSince.IsZero() {

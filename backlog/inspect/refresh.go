@@ -49,9 +49,9 @@ func (r Recurrence) ShortestGap(now time.Time) (shortest time.Duration) {
 	return shortest
 }
 
-// FailureNow says what a failure at this moment would write. If the row waits, it is a
-// failure of its next attempt.
-func FailureNow(p backlog.Refresher, state *backlog.Refresh, now time.Time) string {
+// FailureNow says what a failure at this moment would write, with dates in the zone; nil: UTC. If
+// the row waits, it is a failure of its next attempt.
+func FailureNow(p backlog.Refresher, state *backlog.Refresh, now time.Time, zone *time.Location) string {
 	if State(state) == "waiting" && state.UID == "" {
 		if started, err := p.Start(*state, now, ""); err == nil {
 			state = &started
@@ -61,7 +61,7 @@ func FailureNow(p backlog.Refresher, state *backlog.Refresh, now time.Time) stri
 	if final {
 		return "disabled: " + failed.Reason
 	}
-	return fmt.Sprintf("refresh_at %v, attempt_no %d", Stamp(failed.At), failed.AttemptNo)
+	return fmt.Sprintf("refresh_at %s, attempt_no %d", Stamp(failed.At).In(zone), failed.AttemptNo)
 }
 
 // A Refreshing is the policy refresh as it treats one row.

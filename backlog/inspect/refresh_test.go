@@ -29,7 +29,7 @@ func TestFailureNow(t *testing.T) {
 		{backlog.Refresh{At: now.Add(time.Hour), AttemptNo: 1, Deadline: now.Add(time.Hour), UID: "u"}, "refresh_at 2026-01-05 08:05:00 UTC, attempt_no 1"},
 		{backlog.Refresh{At: now.Add(time.Hour), AttemptNo: 1, UID: "u"}, "refresh_at 2026-01-05 08:05:00 UTC, attempt_no 1"}, // without deadlines
 	} {
-		if got := inspect.FailureNow(policy.Refresher, &test.state, now); got != test.want {
+		if got := inspect.FailureNow(policy.Refresher, &test.state, now, nil); got != test.want {
 			t.Errorf("%+v: %s; want %s", test.state, got, test.want)
 		}
 	}

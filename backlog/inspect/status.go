@@ -36,6 +36,8 @@ type Uncounted struct {
 	Beyond     *struct{} `json:"beyond"`
 	Unreadable *struct{} `json:"unreadable"`
 	Exhausted  *struct{} `json:"exhausted"`
+	Waiting    *struct{} `json:"waiting"`
+	Expired    *struct{} `json:"expired"`
 	Next       []Start   `json:"next"`
 }
 

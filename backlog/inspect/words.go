@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -115,8 +116,11 @@ func FromNow(t, now time.Time) string {
 	return "now"
 }
 
-// Exactly is a time as people read it, to the millisecond where it has a fraction.
-func Exactly(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
+// Exactly is a time as people read it, to the millisecond where it has a fraction. No zone is
+// UTC.
+func Exactly(t time.Time, zone *time.Location) string {
+	return t.In(cmp.Or(zone, time.UTC)).Format("2006-01-02 15:04:05.999 MST")
+}
 
 // roundAge is an age as people read it: no finer than matters.
 func roundAge(d time.Duration) string {
@@ -153,11 +157,14 @@ func (s Stamp) MarshalJSON() ([]byte, error) {
 func (s *Stamp) UnmarshalJSON(b []byte) error { return (*time.Time)(s).UnmarshalJSON(b) }
 
 // String returns the time as people read it.
-func (s Stamp) String() string {
+func (s Stamp) String() string { return s.In(time.UTC) }
+
+// In returns the time as people read it in a zone; nil: UTC.
+func (s Stamp) In(zone *time.Location) string {
 	if time.Time(s).IsZero() {
 		return "-"
 	}
-	return time.Time(s).UTC().Format("2006-01-02 15:04:05 MST")
+	return time.Time(s).In(cmp.Or(zone, time.UTC)).Format("2006-01-02 15:04:05 MST")
 }
 
 // textOrNull is null in JSON where there is no text.

@@ -408,6 +408,36 @@ func (t *layout) TimeForms() []string {
 	})
 }
 
+// Moment returns the moment that a value of a column stands for, false where that is not known:
+// the table's own time columns say it, and types that have a zone.
+func (t *layout) Moment(name string, value any) (at time.Time, ok bool) {
+	text, ok := value.(string)
+	if !ok {
+		return at, false
+	}
+	form := t.formOf(name)
+	if form == nil {
+		return at, false
+	}
+	at, err := form.Parse(text)
+	return at, err == nil
+}
+
+// formOf returns the form of a column's times, nil where it is not known.
+func (t *layout) formOf(name string) *timeform.Form {
+	for _, own := range t.times {
+		if own.name == name {
+			return own.known()
+		}
+	}
+	for _, c := range t.columns {
+		if c.Name == name && c.Time != nil && (c.Time.Moment || c.Time.Suffix != "") {
+			return new(timeform.Server(*c.Time))
+		}
+	}
+	return nil
+}
+
 // proveZone looks for a column whose times are read in a zone that nobody has
 // named, while others who write there are in another one: an hour west of it
 // makes a new row an hour old. That is a note, or a *Problem where a row becomes

@@ -78,10 +78,13 @@ type Pause struct {
 }
 
 // String says until when, and why.
-func (p *Pause) String() string {
+func (p *Pause) String() string { return p.In(time.UTC) }
+
+// In is String with the date in a zone.
+func (p *Pause) In(zone *time.Location) string {
 	text := "until it is resumed"
 	if p.Until != nil {
-		text = "until " + p.Until.UTC().Format("2006-01-02 15:04:05 MST")
+		text = "until " + inspect.Stamp(*p.Until).In(zone)
 	}
 	if p.Reason != "" {
 		text += " (" + p.Reason + ")"

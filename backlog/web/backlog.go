@@ -22,9 +22,10 @@ type Backlog interface {
 	Now() Now
 	// LookBack returns what the state folder tells, and who works.
 	LookBack(ctx context.Context) watch.LookBack
-	// Records returns a page of the records that the filter means.
-	Records(ctx context.Context, f Filter) (Records, error)
-	Record(ctx context.Context, id string) (Record, error)
+	// Records returns a page of the records that the filter means. Texts for people, of which
+	// shown columns are some, have dates in the zone; nil: UTC, and columns as they are.
+	Records(ctx context.Context, f Filter, zone *time.Location) (Records, error)
+	Record(ctx context.Context, id string, zone *time.Location) (Record, error)
 	// Simulate shows what the schedule, YAML with the key tiers, would do with the records
 	// that the table has now, beside the running one.
 	Simulate(ctx context.Context, schedule string) (Simulation, error)

@@ -131,7 +131,7 @@ func (f *fake) LookBack(context.Context) watch.LookBack {
 	return watch.LookBack{Last: watch.LastOfEach(f.now.Picture.Passes()), Leader: watch.Here, Outage: f.now.Picture.Outage(), Pause: f.Now().Pause}
 }
 
-func (f *fake) Records(ctx context.Context, x web.Filter) (web.Records, error) {
+func (f *fake) Records(ctx context.Context, x web.Filter, _ *time.Location) (web.Records, error) {
 	f.mu.Lock()
 	f.asked = append(f.asked, x)
 	block, list, err := f.block, f.records, f.err
@@ -149,7 +149,7 @@ func (f *fake) Records(ctx context.Context, x web.Filter) (web.Records, error) {
 	return web.Records{Records: list}, err
 }
 
-func (f *fake) Record(_ context.Context, id string) (web.Record, error) {
+func (f *fake) Record(_ context.Context, id string, _ *time.Location) (web.Record, error) {
 	for _, e := range f.records {
 		if e.ID.String() == id {
 			sheet := &inspect.Sheet{Entry: e.Entry, Lines: []string{"record\t" + id, "status\t" + e.Status, "last error\t" + e.Status}}

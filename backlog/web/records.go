@@ -64,6 +64,14 @@ func (f Filter) On(path string, more ...string) string {
 	return address(path, append([]string{"band", f.Band, "lane", f.Lane, "state", f.State, "cause", f.Cause, "q", f.ID}, more...)...)
 }
 
+// textZone is the zone of dates within texts: programs get them in UTC, as by --json.
+func (v *visit) textZone() *time.Location {
+	if v.api() {
+		return nil
+	}
+	return v.Now.zone()
+}
+
 // shorten cuts the texts of a record: a table may have an error of megabytes.
 func shorten(e *inspect.Entry, data []Cell) {
 	cut := func(text **string) {
@@ -90,7 +98,7 @@ func (v *visit) records() (any, error) {
 		return nil, err
 	}
 	data.Filter = f
-	data.Records, err = ask(v, askFor, func(ctx context.Context) (Records, error) { return v.backlog.Records(ctx, f) })
+	data.Records, err = ask(v, askFor, func(ctx context.Context) (Records, error) { return v.backlog.Records(ctx, f, v.textZone()) })
 	data.Records.Records = append([]Entry{}, data.Records.Records...)
 	for i := range data.Records.Records {
 		e := &data.Records.Records[i]
@@ -106,7 +114,7 @@ func (v *visit) record() (any, error) {
 	if !v.r.URL.Query().Has("id") {
 		return nil, &Problem{http.StatusBadRequest, "Name a record: ?id=…"}
 	}
-	r, err := ask(v, askFor, func(ctx context.Context) (Record, error) { return v.backlog.Record(ctx, v.Query("id")) })
+	r, err := ask(v, askFor, func(ctx context.Context) (Record, error) { return v.backlog.Record(ctx, v.Query("id"), v.textZone()) })
 	if r.Sheet != nil {
 		shorten(&r.Entry, r.Data)
 	}

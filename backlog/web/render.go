@@ -209,6 +209,14 @@ func (v *visit) RetryLink(key backlog.Key) string {
 	return v.Link(Filter{ID: key.String()}.On("/retry"))
 }
 
+// PauseText says until when there is a pause, and why; "" without one.
+func (v *visit) PauseText() string {
+	if v.Now.Pause == nil {
+		return ""
+	}
+	return v.Now.Pause.In(v.Now.zone())
+}
+
 // InAnHour is the end that a pause is offered.
 func (v *visit) InAnHour() string { return v.at.Add(time.Hour).In(v.Now.zone()).Format(untilForm) }
 
