@@ -195,7 +195,7 @@ func (c *Source) giveBack(h *held) {
 
 func (c *Source) giveBackAnew(h *held) error {
 	p := c.back(&h.Delivery)
-	for _, name := range []string{"backoff", "count"} {
+	for _, name := range retryNames {
 		if v, is := h.Headers[name]; is {
 			p.Headers[name] = v
 		}

@@ -31,8 +31,29 @@ func firstKey(d *amqp.Delivery) string {
 // ofOthers reports whether a header is written by the broker or by a retry, so that it
 // says nothing about what the publisher sent.
 func ofOthers(name string) bool {
-	return slices.Contains(notAgain, name) || name == keptKey || name == retryInfo ||
+	return slices.Contains(notAgain, name) || name == keptKey || name == ownKey || name == retryInfo ||
 		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
+}
+
+// ownKey is the header that keeps the publisher's headers whose names a retry writes over.
+const ownKey = "x-backlog-headers"
+
+// retryNames are the headers that a retry writes.
+var retryNames = []string{"backoff", "count"}
+
+// ownHeaders returns the publisher's headers with names that a retry writes over.
+func ownHeaders(headers amqp.Table) amqp.Table {
+	if failures(headers) > 0 {
+		own, _ := headers[ownKey].(amqp.Table)
+		return own
+	}
+	own := make(amqp.Table)
+	for _, name := range retryNames {
+		if v, is := headers[name]; is {
+			own[name] = v
+		}
+	}
+	return own
 }
 
 // An identity is a digest of what makes a message of a queue the one it is. It stays the
@@ -58,6 +79,7 @@ func (s *Settings) identify(d *amqp.Delivery) identity {
 	}
 	w.number('p', uint64(d.Priority))
 	w.table(d.Headers, ofOthers)
+	w.table(ownHeaders(d.Headers), func(string) bool { return false })
 	w.bytes('b', d.Body)
 	return identity(w.Sum(nil))
 }
@@ -142,5 +164,5 @@ func (w digest) other(v any) {
 		w.number('f', math.Float64bits(n.Float()))
 		return
 	}
-	w.text(fmt.Sprintf("%T %v", v, v))
+	w.bytes('o', fmt.Appendf(nil, "%T %v", v, v))
 }

@@ -50,6 +50,7 @@ func TestIdentity(t *testing.T) {
 		"id and body": func(d *amqp.Delivery) { d.MessageId = "m"; d.Body = []byte("8") }, "priority": func(d *amqp.Delivery) { d.Priority = 2 },
 		"list": header("list", []any{int64(1), "y"}), "flat list": header("list", []any{int64(1)}), "table": header("table", amqp.Table{"a": false}),
 		"float": header("float", 1.25), "date": header("time", at.Add(time.Hour)), "text": header("none", ""), "bytes": header("bytes", "b"), "more": header("x-mine", "1"),
+		"count": header("count", int64(3)), "other count": header("count", int64(4)), "backoff": header("backoff", "x"), "nil as text": header("none", "<nil> <nil>"),
 	} {
 		differs(what, of(with(change)))
 	}
@@ -61,6 +62,12 @@ func TestIdentity(t *testing.T) {
 	dated := with(func(d *amqp.Delivery) { d.MessageId = "m"; d.Timestamp = at.Add(time.Hour) })
 	if got := seen[of(dated)]; got != "id" {
 		t.Errorf("sent again, it is %q", got)
+	}
+	counted := with(func(d *amqp.Delivery) {
+		d.Headers["backoff"], d.Headers["count"], d.Headers[ownKey] = int64(60), int64(1), amqp.Table{"count": int64(3)}
+	})
+	if got := seen[of(counted)]; got != "count" {
+		t.Errorf("with its own count retried, it is %q", got)
 	}
 	retried := with(func(d *amqp.Delivery) {
 		d.RoutingKey, d.DeliveryTag, d.Redelivered, d.Exchange, d.DeliveryMode, d.Expiration, d.UserId = "orders", 9, true, "retry", 2, "1000", "guest"
@@ -118,5 +125,49 @@ func TestIdentityStays(t *testing.T) {
 	}
 	if len(seen) != 4 {
 		t.Errorf("%v", seen)
+	}
+}
+
+// A publisher's own headers with the names of ours tell its messages apart, and come back
+// with them from the error queue.
+func TestOwnHeaders(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"json", "original"} {
+		s, b := newBroker(t)
+		s.Sneakers.MaxRetries = 1
+		s.Sneakers.ErrorBody = form
+		var mu sync.Mutex
+		ids := make(map[string]int)
+		c := source(t, s)
+		stop, _ := serve(t, c, func(_ context.Context, r *backlog.Record) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ids[strings.Join(r.Identity, " ")]++
+			return errBoom
+		})
+		for n := range int64(2) {
+			b.sendTo(s.Exchange.Name, s.Queue, amqp.Publishing{Headers: amqp.Table{"count": 7 + n, "backoff": "no"}, Body: []byte("7")})
+		}
+		b.waitReady(s.Queue+"-error", 2)
+		stop()
+		c.Close()
+		if len(ids) != 2 {
+			t.Errorf("%s: two messages have the ids %v", form, ids)
+		}
+		for id, n := range ids {
+			if n != 2 {
+				t.Errorf("%s: %s came %d times", form, id, n)
+			}
+		}
+		_, err := Look(*s).Redrive(t.Context(), "", false)
+		b.check(err)
+		found := make(map[string]bool)
+		for range 2 {
+			d := b.receive(s.Queue)
+			found[fmt.Sprint(d.Headers)] = true
+		}
+		if !found["map[backoff:no count:7]"] || !found["map[backoff:no count:8]"] {
+			t.Errorf("%s: %v came back", form, found)
+		}
 	}
 }

@@ -145,7 +145,7 @@ func failures(headers amqp.Table) int {
 }
 
 // notAgain are the headers that [again] leaves out, as [ofOthers] says.
-var notAgain = []string{"CC", "BCC", "x-death", "x-delivery-count", "x-acquired-count", "backoff", "count"}
+var notAgain = append([]string{"CC", "BCC", "x-death", "x-delivery-count", "x-acquired-count"}, retryNames...)
 
 // again returns the message as it is published anew: with its properties and headers,
 // but for what would send it elsewhere, end it early, or belongs to the broker.
@@ -153,6 +153,7 @@ func again(d *amqp.Delivery) amqp.Publishing {
 	headers := make(amqp.Table)
 	maps.Copy(headers, d.Headers)
 	maps.DeleteFunc(headers, func(name string, _ any) bool { return ofOthers(name) && name != retryInfo })
+	maps.Copy(headers, ownHeaders(d.Headers))
 	return amqp.Publishing{
 		Headers: headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority,
 		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp,
@@ -161,9 +162,12 @@ func again(d *amqp.Delivery) amqp.Publishing {
 }
 
 // back returns the message as it is published to come back to its queue. Where it comes
-// back by another routing key it keeps its first one.
+// back by another routing key it keeps its first one, and what a retry writes over it keeps, too.
 func (s *Settings) back(d *amqp.Delivery) amqp.Publishing {
 	p := again(d)
+	if own := ownHeaders(d.Headers); len(own) > 0 {
+		p.Headers[ownKey] = own
+	}
 	if key := firstKey(d); s.backKey(key) != key {
 		p.Headers[keptKey] = key
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -174,6 +175,7 @@ func restore(m *amqp.Publishing, was map[string]any) {
 		m.Timestamp = at
 	}
 	headers, _ := was["headers"].(amqp.Table)
+	maps.Copy(m.Headers, ownHeaders(headers))
 	for name, v := range headers {
 		if _, has := m.Headers[name]; !has && !ofOthers(name) {
 			m.Headers[name] = v

@@ -289,7 +289,7 @@ func testRetries(t *testing.T, s *Settings, b *broker) {
 		t.Errorf("%q\n%q", seen, want)
 	}
 	delete(d.Headers, "x-delivery-count") // a quorum queue's own
-	if !maps.Equal(d.Headers, amqp.Table{"mine": "kept"}) || d.RoutingKey != s.Queue || d.MessageId != "one" {
+	if !maps.Equal(d.Headers, amqp.Table{"mine": "kept", "count": int32(100)}) || d.RoutingKey != s.Queue || d.MessageId != "one" {
 		t.Errorf("%v %s %s", d.Headers, d.RoutingKey, d.MessageId)
 	}
 }
