@@ -134,6 +134,12 @@ func (d *desk) Now() web.Now {
 		Trouble: d.trouble(time.Now()), Pause: kept.Current(time.Now()), Pausing: d.role == web.Leader && d.state.Path != "", Picture: d.picture,
 		Woke: time.Now(), Stopping: d.stopping.Load(), Timer: d.timer,
 	}
+	switch {
+	case d.daemon != nil:
+		n.Choices = d.daemon.app().table.States()
+	case d.reader != nil:
+		n.Choices = d.reader.table.States()
+	}
 	if d.daemon != nil && d.daemon.leads.Load() && !d.daemon.loop.LastWake().IsZero() {
 		n.Woke = d.daemon.loop.LastWake()
 	}

@@ -222,9 +222,27 @@ func (t *layout) sets(f *Filter, p inspect.Purpose) (list []branch) {
 	case p == inspect.Listed:
 		wanted = []string{"fresh", "failed"}
 	}
+	for _, x := range t.stateSets() {
+		if slices.Contains(wanted, x.state) && (f.Status == "" || t.status != "" || f.Status == x.label) {
+			list = append(list, x.branch)
+		}
+	}
+	return list
+}
+
+// A stateSet is the rows that a filter's word for a state means.
+type stateSet struct {
+	state, label string
+	branch
+}
+
+// stateSets returns the sets that the table can have rows in. The unreadable rows are among
+// those of others.
+func (t *layout) stateSets() (list []stateSet) {
 	add := func(state, label, cond string, b branch) {
-		if b.cond = cond; cond != "" && slices.Contains(wanted, state) && (f.Status == "" || t.status != "" || f.Status == label) {
-			list = append(list, b)
+		b.cond = cond
+		if cond != "" {
+			list = append(list, stateSet{state, label, b})
 		}
 	}
 	for _, b := range t.branches {
@@ -239,6 +257,15 @@ func (t *layout) sets(f *Filter, p inspect.Purpose) (list []branch) {
 		}
 	}
 	return list
+}
+
+// States returns the words of [Filter] for the states that the table can have rows in.
+func (t *layout) States() []string {
+	sets := t.stateSets()
+	return slices.DeleteFunc(slices.Clone(inspect.StatesFor(inspect.Listed, t.refresh != nil)), func(word string) bool {
+		isIt := func(x stateSet) bool { return x.state == word }
+		return word != "unreadable" && !slices.ContainsFunc(sets, isIt)
+	})
 }
 
 // tried returns the conditions for the branch's rows that are tried again, and for those

@@ -61,6 +61,7 @@ type Now struct {
 	Schedule   *tiers.Schedule
 	Refresh    bool          // the policy refresh: ages do not matter
 	LastErrors bool          // a column has them
+	Choices    []string      // the lanes and states that the table has, as a filter has them; nil: not known yet
 	Timer      inspect.Timer // how a system's own timer runs it
 
 	Counts   *inspect.Status // nil: not counted yet

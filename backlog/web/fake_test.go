@@ -81,7 +81,7 @@ func newFake(t testing.TB, odd string) *fake {
 	f := &fake{choice: 1240, now: web.Now{
 		Role: web.Leader, Version: "1.4.0", Database: or("postgres://backlog@db.internal/shop"), Table: or("orders"),
 		Loaded: noon.Add(-26 * time.Hour), Woke: noon.Add(-10 * time.Second),
-		LastErrors: true, Zone: time.UTC, Schedule: s, Counts: inspect.NewStatus(counts, s, noon), Counted: noon.Add(-14 * time.Second), Took: 212 * time.Millisecond,
+		LastErrors: true, Choices: []string{"fresh", "failed", "dead", "exhausted", "unreadable"}, Zone: time.UTC, Schedule: s, Counts: inspect.NewStatus(counts, s, noon), Counted: noon.Add(-14 * time.Second), Took: 212 * time.Millisecond,
 		Pausing: true, Rows: &web.Rows{Records: 10_000, Causes: []watch.Cause{{Error: or("550 mailbox # is full"), Records: 812, First: json.RawMessage(`81723`)}}},
 		Picture: new(watch.Picture), Timer: inspect.Timer{Program: "/usr/bin/backlog", Folder: "/etc/backlog"},
 	}}

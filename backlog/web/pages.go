@@ -47,6 +47,9 @@ func (v *visit) Bands() (list []band) {
 	list = append(list, band{Name: inspect.Beyond, Ages: "older: never tried", Band: c.Beyond},
 		band{Name: "exhausted", Ages: "out of retries", State: true, Band: inspect.Band{Failed: c.Exhausted}},
 		band{Name: "unreadable", Ages: "no date that can be read", State: true, Band: inspect.Band{Fresh: c.Unreadable}})
+	list = slices.DeleteFunc(list, func(b band) bool {
+		return b.State && b.Fresh+b.Failed == 0 && !slices.Contains(v.Now.Choices, b.Name)
+	})
 	most := 0
 	for _, b := range list {
 		most = max(most, b.Fresh+b.Failed)
@@ -128,12 +131,35 @@ func (v *visit) NextTicks(n int) []inspect.Tick {
 	return slices.Collect(inspect.Ticks(v.Now.Schedule, v.at, time.Time{}, n))
 }
 
-// States are the words of a filter for records that are not, or not all, pending.
-func (n Now) States() []string {
+// knownStates are the words of a filter for records that are not, or not all, pending.
+func (n Now) knownStates() []string {
 	if n.Refresh {
 		return inspect.States
 	}
 	return []string{"dead", "exhausted", "unreadable"}
+}
+
+// Lanes are the words of the lanes that the table has, none where it has but one.
+func (n Now) Lanes() (list []string) {
+	for _, word := range n.Choices {
+		if word == "fresh" || word == "failed" {
+			list = append(list, word)
+		}
+	}
+	if len(list) < 2 {
+		return nil
+	}
+	return list
+}
+
+// States are the words of the states that the table has, beside the lanes.
+func (n Now) States() (list []string) {
+	for _, word := range n.Choices {
+		if word != "fresh" && word != "failed" {
+			list = append(list, word)
+		}
+	}
+	return list
 }
 
 // number returns a number of the query between 1 and most, or what is usual.

@@ -85,6 +85,35 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestLinksLeadToStatesOfTheTable looks at where a cause and the bands lead in tables that have
+// other states.
+func TestLinksLeadToStatesOfTheTable(t *testing.T) {
+	for _, x := range []struct {
+		choices          []string
+		cause            string
+		exhausted, lanes bool
+	}{
+		{[]string{"fresh", "failed", "exhausted", "unreadable"}, "lane=failed", true, true},
+		{[]string{"fresh", "exhausted", "unreadable"}, "state=exhausted", true, false},
+		{[]string{"fresh", "unreadable"}, "/records?cause=550", false, false},
+	} {
+		f := newFake(t, "")
+		f.now.Choices = x.choices
+		f.now.Counts.Exhausted = 0
+		site := newSite(t, f, nil)
+		get := func(path string) string { return ask(site, readToken, "GET", path, "").Body.String() }
+		if page := get("/causes"); !strings.Contains(page, x.cause) {
+			t.Errorf("%v: no link of a cause has %s:\n%s", x.choices, x.cause, page)
+		}
+		if page := get("/"); strings.Contains(page, "state=exhausted\">exhausted") != x.exhausted {
+			t.Errorf("%v: want a band of exhausted records %v:\n%s", x.choices, x.exhausted, page)
+		}
+		if page := get("/records"); strings.Contains(page, `id="lane"`) != x.lanes {
+			t.Errorf("%v: want lanes %v:\n%s", x.choices, x.lanes, page)
+		}
+	}
+}
+
 // checkPage parses a page and looks at what every page must have.
 func checkPage(t *testing.T, path, body string) {
 	t.Helper()

@@ -51,8 +51,8 @@ func (f Filter) check(n Now) error {
 		problem = "band must be the name of a tier, or beyond."
 	case f.Lane != "" && f.Lane != "fresh" && f.Lane != "failed":
 		problem = "lane must be fresh or failed."
-	case f.State != "" && !slices.Contains(n.States(), f.State):
-		problem = "state must be one of " + strings.Join(n.States(), ", ") + "."
+	case f.State != "" && !slices.Contains(n.knownStates(), f.State):
+		problem = "state must be one of " + strings.Join(n.knownStates(), ", ") + "."
 	default:
 		return nil
 	}
@@ -99,6 +99,7 @@ func (v *visit) records() (any, error) {
 	}
 	data.Filter = f
 	data.Records, err = ask(v, askFor, func(ctx context.Context) (Records, error) { return v.backlog.Records(ctx, f, v.textZone()) })
+	v.Now = v.backlog.Now() // which knows what the table has, once it has been read
 	data.Records.Records = append([]Entry{}, data.Records.Records...)
 	for i := range data.Records.Records {
 		e := &data.Records.Records[i]

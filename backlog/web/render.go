@@ -193,10 +193,15 @@ func address(path string, query ...string) string {
 // CauseLink is the address of the records that failed so or, where the table does not keep
 // their errors, of the first of them.
 func (p page) CauseLink(c watch.Cause) string {
-	if p.Now.LastErrors {
+	switch {
+	case !p.Now.LastErrors:
+		return p.RecordLink(c.First)
+	case slices.Contains(p.Now.Lanes(), "failed"):
 		return p.Link("/records", "lane", "failed", "cause", c.Error)
+	case slices.Contains(p.Now.Choices, "exhausted"): // nothing is tried twice
+		return p.Link("/records", "state", "exhausted", "cause", c.Error)
 	}
-	return p.RecordLink(c.First)
+	return p.Link("/records", "cause", c.Error)
 }
 
 // RecordLink is the address of a record. Its key may be empty.
