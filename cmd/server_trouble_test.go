@@ -38,7 +38,7 @@ func (a verdict) agree(well bool) bool {
 	return working == well && quiet == well && (a.ready == 200) == well && (a.storeUp == "1") == well
 }
 
-// TestTroubleIsTheSameEverywhere locks a table, drops it and makes it refuse all outcomes, under
+// TestTroubleIsTheSameEverywhere locks a table, takes it or a column away and makes it refuse all outcomes, under
 // a daemon that has no pass for days, but in the last case. Front page, /readyz,
 // backlog_store_up, the API and the log say so within 30 s, and when it is over.
 func TestTroubleIsTheSameEverywhere(t *testing.T) {
@@ -117,6 +117,13 @@ web: {listen: "127.0.0.1:0"}
 		d.says(`"level":"ERROR","msg":"no record is handed out until the table can be used again"`)
 		exec(`ALTER TABLE elsewhere RENAME TO "BACKLOG"`)
 		within("there again", true)
+
+		exec(`ALTER TABLE "BACKLOG" RENAME COLUMN status TO elsewhere`)
+		if a := within("without its column", false); !strings.HasPrefix(a.front, "The table cannot be used since ") {
+			t.Errorf("want the page to say what is wrong, got %s", a)
+		}
+		exec(`ALTER TABLE "BACKLOG" RENAME COLUMN elsewhere TO status`)
+		within("with its column again", true)
 		conn.Close()
 		d.signal(syscall.SIGTERM)
 		d.ends()

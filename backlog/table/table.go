@@ -200,10 +200,14 @@ func (t *Table) Ping(ctx context.Context) error {
 	return t.db.One(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, new(int))
 }
 
-// Probe returns nil when the table can be read and the database lets a transaction begin that
-// writes, which in SQLite another program may prevent. It changes nothing.
+// Probe returns nil when the table can be read, has each column that passes read, and the
+// database lets a transaction begin that writes, which in SQLite another program may prevent.
+// It changes nothing.
 func (t *Table) Probe(ctx context.Context) error {
 	if err := t.Ping(ctx); err != nil {
+		return err
+	}
+	if err := t.db.One(ctx, t.columnsText(), nil, new(any)); err != nil {
 		return err
 	}
 	return t.db.Within(ctx, func(ctx context.Context) error {
@@ -213,6 +217,15 @@ func (t *Table) Probe(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// columnsText is a query for no row that names what passes read.
+func (t *layout) columnsText() string {
+	states := db.NonEmpty(t.dead.cond)
+	for _, b := range t.branches {
+		states = append(states, b.cond)
+	}
+	return t.recordsText(never+" AND ("+strings.Join(states, " OR ")+")", "", true)
 }
 
 // Open makes a store of a table in the database. A [*Problem] says why the table does

@@ -42,6 +42,7 @@ const (
 type DB struct {
 	Server
 	Read, Write *sql.DB       // nil: it is open to be read only
+	Planner     *sql.DB       // on which what writes is planned; nil: Read
 	Patience    time.Duration // how long another program's lock is waited for
 	ChangedOnly bool          // rows that have been written as they were are not counted
 
@@ -128,6 +129,9 @@ func (db *DB) Close() error {
 		return nil
 	}
 	err := db.Read.Close()
+	if db.Planner != nil {
+		err = errors.Join(err, db.Planner.Close())
+	}
 	if db.Write != nil && db.Write != db.Read {
 		err = errors.Join(err, db.Write.Close())
 	}
@@ -188,7 +192,7 @@ func (db *DB) CheckRights(ctx context.Context) error {
 // Plan returns the error for which the database would not run the statement of
 // n arguments, or the user may not. It does not run it.
 func (db *DB) Plan(ctx context.Context, text string, n int) error {
-	conn, err := db.Read.Conn(ctx)
+	conn, err := cmp.Or(db.Planner, db.Read).Conn(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ const (
 	// SQLite need not lock each call: database/sql lets one goroutine at a
 	// time use a connection, and every statement is closed by hand.
 	driverParams = "_txlock=immediate&_mutex=no&_busy_timeout=%d&_synchronous=%s"
+	// The driver cannot tell SQLite that a name in double quotes is no text.
+	readParams = ""
 )
 
 // extendedCodeOf returns what says more than codeOf, 0 if the error is not of SQLite.

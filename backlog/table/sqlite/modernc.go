@@ -18,6 +18,10 @@ const (
 	// Every transaction is for writing: one that begins by reading could
 	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
 	driverParams = "_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(%s)"
+	// A name in double quotes that is no column's is an error of what reads, where SQLite would
+	// take it for a text: a column that is gone would have its own name as its value. What
+	// writes does without, since it runs the triggers of others, and these may have such texts.
+	readParams = "&_dqs=0"
 )
 
 // extendedCodeOf returns what says more than codeOf, 0 if the error is not of SQLite.

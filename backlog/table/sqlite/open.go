@@ -57,9 +57,12 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 		return nil, err
 	}
 	out := &db.DB{Server: s}
-	out.Read, err = s.open(mode, synchronous, min(s.busy, db.Moment), max(1, o.Pool-1))
+	out.Read, err = s.open(mode, params(synchronous, min(s.busy, db.Moment))+readParams, max(1, o.Pool-1))
+	if err == nil {
+		out.Planner, err = s.open(mode, params(synchronous, min(s.busy, db.Moment)), 1)
+	}
 	if err == nil && !o.ReadOnly {
-		out.Write, err = s.open(mode, synchronous, s.busy, 1)
+		out.Write, err = s.open(mode, params(synchronous, s.busy), 1)
 	}
 	if err != nil {
 		return nil, err
@@ -76,9 +79,14 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 	return out, nil
 }
 
+// params returns the driver's parameters for a connection.
+func params(synchronous string, busy time.Duration) string {
+	return fmt.Sprintf(driverParams, busy.Milliseconds(), synchronous)
+}
+
 // open returns a pool of at most n connections.
-func (s *server) open(mode, synchronous string, busy time.Duration, n int) (*sql.DB, error) {
-	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: s.path}).EscapedPath(), RawQuery: "mode=" + mode + "&" + fmt.Sprintf(driverParams, busy.Milliseconds(), synchronous)}
+func (s *server) open(mode, settings string, n int) (*sql.DB, error) {
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: s.path}).EscapedPath(), RawQuery: "mode=" + mode + "&" + settings}
 	pool, err := sql.Open(driverName, u.String())
 	if err == nil {
 		pool.SetMaxOpenConns(n)
