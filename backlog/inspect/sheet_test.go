@@ -1,11 +1,13 @@
 package inspect_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/inspect"
+	"backlog/backlog/retry"
 )
 
 // What has no date, or an infinite one, has no age.
@@ -26,5 +28,30 @@ func TestExplainedAge(t *testing.T) {
 		if (got == nil) != (x.want == nil) || got != nil && *got != *x.want {
 			t.Errorf("%v: got %v, want %v", x.inserted, got, x.want)
 		}
+	}
+}
+
+// Texts about a row under the policy refresh have all dates in its zone, and none is UTC.
+func TestDatesOfAttemptsAreInTheZone(t *testing.T) {
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	settings := retry.New("refresh").(*retry.Refresh)
+	settings.Schedule, settings.Timeout, settings.Intervals = "none", time.Hour, []time.Duration{5 * time.Minute, time.Hour}
+	policy, err := retry.Policy(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := inspect.Row{Record: backlog.Record{Inserted: now.Add(-time.Hour), Refresh: &backlog.Refresh{
+		At: now.Add(time.Hour), AttemptNo: 0, Started: now.Add(-time.Hour), FailingSince: now.Add(-2 * time.Hour),
+	}}}
+	hourly := func(after time.Time) (time.Time, bool) { return after.Add(time.Hour), true }
+	lines := func(zone *time.Location) string {
+		row.Zone = zone
+		refreshing := inspect.Refreshing{Refresher: policy.Refresher, Rule: hourly, GiveUpAfter: 24 * time.Hour}
+		return strings.Join(row.AttemptSheet(explainedSchedule(t), refreshing, now).Lines, "\n")
+	}
+	utc := lines(nil)
+	elsewhere := lines(time.FixedZone("ELSE", 14*60*60))
+	if n := strings.Count(utc, " UTC"); n < 8 || strings.Count(elsewhere, " ELSE") != n || strings.Contains(elsewhere, " UTC") {
+		t.Errorf("want the same dates in another zone, got\n%s\n\n%s", utc, elsewhere)
 	}
 }
