@@ -110,12 +110,16 @@ func (a *app) lockError(err error, replace bool) error {
 func (g *globals) useState(state *checkpoint.File, cfg *config.Config, log *slog.Logger, mine checkpoint.Work) error {
 	var rivalry *checkpoint.Rivalry
 	var was *checkpoint.Work
+	_, unreadable := state.State()
 	err := state.Change(func(s *checkpoint.State) {
 		if rivalry = s.Rivalry(mine, state.Leads(*s, time.Now()), mine.Used); rivalry == nil || g.replace {
 			was = s.Work
 			s.Work = &mine
 		}
 	})
+	if err == nil {
+		err = unreadable // and replaced, so that what was missed is forgotten
+	}
 	if err != nil {
 		log.Warn(badState, "error", err)
 	}

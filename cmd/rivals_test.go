@@ -155,3 +155,18 @@ func TestNamesWorkSideBySide(t *testing.T) {
 		}
 	})
 }
+
+// TestUnreadableStateOfACrontab: a state that cannot be read is replaced, and with it what
+// was missed is forgotten, which is said.
+func TestUnreadableStateOfACrontab(t *testing.T) {
+	t.Parallel()
+	s := newQueues(t, onSQLite)
+	s.work("mail.yaml", "a.json", "mail", "")
+	s.write("a.json", "no state")
+	for _, said := range []bool{true, false} {
+		status, out, log := s.run("once", "--due", "--config", "mail.yaml", "--log-level", "warn")
+		if status != 0 || strings.Contains(log, "a.json is not a state file and will be replaced") != said {
+			t.Errorf("said: %t, exit status %d\n%s%s", !said, status, out, log)
+		}
+	}
+}

@@ -145,7 +145,11 @@ func addLine(path string, line []byte) (lost, err error) {
 	if err == nil {
 		defer file.Close()
 	}
-	if info, no := os.Stat(path); no == nil && (errors.Is(err, fs.ErrPermission) || !info.Mode().IsRegular() || info.Size() >= maxBytes) {
+	info, no := os.Stat(path)
+	if no != nil {
+		info, no = os.Lstat(path) // of a symbolic link that leads nowhere
+	}
+	if no == nil && (errors.Is(err, fs.ErrPermission) || !info.Mode().IsRegular() || info.Size() >= maxBytes) {
 		kept, err := newest(path, keptBytes)
 		if err != nil {
 			lost = fmt.Errorf("%s was replaced, and what it told of earlier passes is lost: it could not be read: %w", path, err)

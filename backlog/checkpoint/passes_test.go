@@ -137,3 +137,23 @@ func TestPassesCannotBeKept(t *testing.T) {
 		t.Errorf("the second is: %v", err)
 	}
 }
+
+// A symbolic link that leads nowhere is replaced as well, and named once.
+func TestPassesBehindALink(t *testing.T) {
+	for _, to := range []string{"state-passes.jsonl", "missing/folder"} {
+		f := &checkpoint.File{Path: filepath.Join(t.TempDir(), "state.json")}
+		path := filepath.Join(filepath.Dir(f.Path), "state-passes.jsonl")
+		if err := os.Symlink(to, path); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.AddPass(aPass(1)); err == nil || !strings.Contains(err.Error(), path+" was replaced") {
+			t.Errorf("to %s: got %v", to, err)
+		}
+		if err := f.AddPass(aPass(2)); err != nil {
+			t.Errorf("to %s, the second: %v", to, err)
+		}
+		if list, err := f.Passes(); err != nil || len(list) != 2 {
+			t.Errorf("to %s: got %d passes, %v", to, len(list), err)
+		}
+	}
+}
