@@ -57,6 +57,8 @@ func (m *hostileMemory) policy() *backlog.Policy {
 	case *retry.Linear:
 		x.Interval = time.Millisecond
 		x.MaxRetries = m.draw.Retries
+	case *retry.Fibonacci:
+		x.Unit = time.Millisecond
 	}
 	p, err := retry.Policy(settings)
 	if err != nil {
@@ -92,8 +94,11 @@ func (m *hostileMemory) add(row int, now time.Time) {
 	if r.Sms {
 		return // it would be in another table
 	}
-	err := m.store.Insert(memory.Row{Key: keyOf(row), Status: r.Status, Inserted: r.inserted(row, now)})
-	if err != nil {
+	x := memory.Row{Key: keyOf(row), Status: r.Status, Inserted: r.inserted(row, now)}
+	if r.Late {
+		x.Expires = now.Add(-time.Hour)
+	}
+	if err := m.store.Insert(x); err != nil {
 		m.Fatal(err)
 	}
 }
@@ -106,6 +111,7 @@ func (m *hostileMemory) read() []hostileState {
 		s.Failures = r.Failures.Count
 		if m.draw.Notes {
 			s.Tries = r.Attempts
+			s.Problem = answerIn(r.LastError)
 		}
 	}
 	return list
@@ -160,12 +166,16 @@ func (m *hostileMemory) engine(now func() time.Time) *backlog.Engine {
 			if ev.Err != nil {
 				m.say("%v: %v: %v", ev.Kind, ev.Record, ev.Err)
 			}
+			what := "outcome"
+			if ev.Record != nil && ev.Record.Reason != "" {
+				what = "dead status"
+			}
 			if ev.Kind == backlog.Refused {
-				m.say("refused: %v", ev.Record.Key)
+				m.say("the table does not take the %s: %v", what, ev.Record.Key)
 			}
 		},
 	}
-	if m.draw.Dead {
+	if m.draw.OnDead {
 		e.OnDead = call("/dead")
 	}
 	return e
@@ -218,7 +228,7 @@ func (m *hostileMemory) change(done string, meant func(row int, r *memory.Row) b
 			status = 1
 			continue
 		}
-		if r.Status == "DEAD" {
+		if r.Status == "DEAD" && m.draw.OnDead {
 			m.receiver.call(row, "/dead")
 		}
 		m.store.Update(r.Key, write)
@@ -284,19 +294,26 @@ func (m *hostileMemory) two(now time.Time) {
 	both.Wait()
 }
 
-func (m *hostileMemory) daemon() { m.passes(m.engine(time.Now), 3) }
-
-func (m *hostileMemory) passes(e *backlog.Engine, n int) {
-	for range n {
-		e.Pass(m.Context(), m.passOf("7d", time.Now()))
-	}
+func (m *hostileMemory) daemon(now time.Time) time.Time {
+	clock := func() time.Time { return now }
+	e := m.engine(clock)
+	return m.passes(m.Context(), e, &now, 3)
 }
 
-func (m *hostileMemory) takeOver(n int) {
-	first, ctx := m.kills(n, time.Now)
-	for range 3 {
-		first.Pass(ctx, m.passOf("7d", time.Now()))
+// passes makes n passes of the engine, whose clock is now, a second after each other.
+func (m *hostileMemory) passes(ctx context.Context, e *backlog.Engine, now *time.Time, n int) time.Time {
+	for range n {
+		e.Pass(ctx, m.passOf("7d", *now))
+		*now = now.Add(time.Second)
 	}
+	return *now
+}
+
+func (m *hostileMemory) takeOver(now time.Time, n int) time.Time {
+	clock := func() time.Time { return now }
+	first, ctx := m.kills(n, clock)
+	m.passes(ctx, first, &now, 3)
 	m.receiver.disarm()
-	m.passes(m.engine(time.Now), 2)
+	second := m.engine(clock)
+	return m.passes(m.Context(), second, &now, 2)
 }

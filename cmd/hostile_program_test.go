@@ -87,12 +87,12 @@ func (p *hostileProgram) read() []hostileState {
 	p.Helper()
 	count := "0"
 	switch p.draw.Policy {
-	case "list":
+	case "list", "fibonacci":
 		count = "coalesce(failures, 0)"
 	case "linear":
 		count = "coalesce(attempt_count, 0)"
 	}
-	rows, err := p.db.Query("SELECT row_no, status, " + count + ", tries, payload FROM job WHERE row_no < 500")
+	rows, err := p.db.Query("SELECT row_no, status, " + count + ", tries, coalesce(problem, ''), payload FROM job WHERE row_no < 500")
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -101,9 +101,10 @@ func (p *hostileProgram) read() []hostileState {
 	for rows.Next() {
 		var no int
 		var s hostileState
-		if err := rows.Scan(&no, &s.Status, &s.Failures, &s.Tries, &s.Payload); err != nil {
+		if err := rows.Scan(&no, &s.Status, &s.Failures, &s.Tries, &s.Problem, &s.Payload); err != nil {
 			p.Fatal(err)
 		}
+		s.Problem = answerIn(s.Problem)
 		list[no] = s
 	}
 	if err := rows.Err(); err != nil {
@@ -263,8 +264,9 @@ func (x *hostileProcess) hasPassed(n int) func() bool {
 	return func() bool { return strings.Count(x.log.String(), `"msg":"pass ended"`) >= n }
 }
 
-func (p *hostileProgram) daemon() {
+func (p *hostileProgram) daemon(now time.Time) time.Time {
 	p.Helper()
+	time.Sleep(time.Until(now.Add(time.Second))) // what was done before lies in the past
 	x := p.start("run")
 	reloaded := func() bool { return strings.Contains(x.log.String(), `"msg":"configuration reloaded"`) }
 	ok := eventuallyWithin(patience/2, x.hasPassed(2))
@@ -277,12 +279,14 @@ func (p *hostileProgram) daemon() {
 	if status := x.cmd.ProcessState.ExitCode(); !ok || status != 0 {
 		p.Fatalf("a daemon has not made three passes and been reloaded, exit status %d: %s\n%v", status, p.output, p.draw)
 	}
+	return time.Now().UTC().Truncate(time.Second)
 }
 
 // takeOver starts two daemons and kills the one that works, at its n-th call or, if there
 // are fewer, after its first passes.
-func (p *hostileProgram) takeOver(n int) {
+func (p *hostileProgram) takeOver(now time.Time, n int) time.Time {
 	p.Helper()
+	time.Sleep(time.Until(now.Add(time.Second)))
 	list := make(chan []*hostileProcess, 1)
 	leads := func(x *hostileProcess) bool { return strings.Contains(x.log.String(), `"msg":"leading"`) }
 	p.receiver.next(n, func(int) bool {
@@ -324,4 +328,5 @@ func (p *hostileProgram) takeOver(n int) {
 	if !ok {
 		p.Fatalf("the second daemon has not taken over: %s\n%v", p.output, p.draw)
 	}
+	return time.Now().UTC().Truncate(time.Second)
 }

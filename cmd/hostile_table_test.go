@@ -104,9 +104,11 @@ type hostileDraw struct {
 	Key       string // int, text or pair
 	Time      string // the name of the form
 	Where     bool   // it is one queue of the table's two
-	Dead      bool   // there is a dead status, and on_dead is called
+	Dead      bool   // there is a dead status
+	OnDead    bool   // on_dead is called
+	Expires   bool   // rows may have a time after which they are not tried
 	ErrorKeep bool   // an error leaves the status
-	Policy    string // progressive, list or linear
+	Policy    string // progressive, list, linear or fibonacci
 	Retries   int    // of the policies with a count
 	Notes     bool   // attempts and errors are kept in columns
 	Workers   int    // handler calls at a time
@@ -122,6 +124,7 @@ type hostileRow struct {
 	Age     string   // young: both tiers take it; week: the wide one; old: none
 	Sms     bool     // it is of the other queue
 	Sick    bool     // the table refuses it a status
+	Late    bool     // it is past its time
 	Foreign bool     // its date is in no form that can be read
 	Answers []string // success, error or reject: of the first call, the second, …; the last goes on
 }
@@ -138,6 +141,17 @@ func (d *hostileDraw) refuses(r *hostileRow, status string) bool {
 	return r.Sick && d.Obstacle != "none" && status == d.Refuses
 }
 
+// isLimited reports whether the policy gives a row up after some retries.
+func (d *hostileDraw) isLimited() bool { return d.Policy == "list" || d.Policy == "linear" }
+
+// deaths is how often on_dead is called for a row that dies.
+func (d *hostileDraw) deaths() int {
+	if d.OnDead {
+		return 1
+	}
+	return 0
+}
+
 // hostileSteps are what steps do, each as often as it is drawn.
 var hostileSteps = []string{
 	"once", "once", "once", "once", "narrow", "narrow", "retry", "retry", "discard", "discard",
@@ -152,9 +166,11 @@ func drawHostile(rt *rapid.T, kind *hostileDatabase) *hostileDraw {
 		Key:       pick("key", "int", "text", "pair"),
 		Time:      rapid.SampledFrom(kind.times).Draw(rt, "time").name,
 		Where:     yes("where"),
-		Dead:      yes("dead"),
+		Dead:      rapid.IntRange(0, 2).Draw(rt, "dead") > 0,
+		OnDead:    rapid.IntRange(0, 2).Draw(rt, "on_dead") > 0,
+		Expires:   yes("expires"),
 		ErrorKeep: rapid.IntRange(0, 4).Draw(rt, "keep") == 0,
-		Policy:    pick("policy", "progressive", "list", "linear"),
+		Policy:    pick("policy", "progressive", "list", "linear", "fibonacci"),
 		Retries:   rapid.IntRange(1, 2).Draw(rt, "retries"),
 		Notes:     yes("notes"),
 		Workers:   rapid.IntRange(1, 4).Draw(rt, "workers"),
@@ -162,8 +178,9 @@ func drawHostile(rt *rapid.T, kind *hostileDatabase) *hostileDraw {
 	}
 	statuses := []string{"SUCCESS", "NEW"}
 	if d.Dead {
-		statuses = append(statuses, "DEAD")
+		statuses = append(statuses, "DEAD", "DEAD") // by an attempt, by age, and by discard
 	}
+	d.OnDead = d.OnDead && d.Dead
 	if d.ErrorKeep {
 		d.Policy = "progressive"
 	} else {
@@ -183,6 +200,9 @@ func drawHostile(rt *rapid.T, kind *hostileDatabase) *hostileDraw {
 	for range n {
 		d.Rows = append(d.Rows, drawHostileRow(rt, d, foreign))
 	}
+	if rapid.IntRange(0, 7).Draw(rt, "crowd") == 7 {
+		d.addCrowd()
+	}
 	d.fewForeign()
 	for range rapid.IntRange(1, 5).Draw(rt, "steps") {
 		step := hostileStep{pick("step", hostileSteps...), rapid.IntRange(1, 6).Draw(rt, "n")}
@@ -192,6 +212,15 @@ func drawHostile(rt *rapid.T, kind *hostileDatabase) *hostileDraw {
 		d.Steps = append(d.Steps, step)
 	}
 	return d
+}
+
+// addCrowd adds more sick rows than may be handled in vain one after the other.
+func (d *hostileDraw) addCrowd() {
+	for range 15 {
+		r := hostileRow{Status: "NEW", Age: "young", Sick: true, Answers: []string{"success"}}
+		r.Sick = !d.refuses(&r, r.Status)
+		d.Rows = append(d.Rows, r)
+	}
 }
 
 // fewForeign sees to it that the column has a form: that of three quarters of the rows.
@@ -223,6 +252,7 @@ func drawHostileRow(rt *rapid.T, d *hostileDraw, foreign bool) hostileRow {
 		Age:     rapid.SampledFrom([]string{"young", "young", "week", "old"}).Draw(rt, "age"),
 		Sms:     d.Where && in("sms", 4),
 		Sick:    in("sick", 3),
+		Late:    d.Expires && in("late", 4),
 		Foreign: foreign && in("foreign", 8),
 		Answers: rapid.SliceOfN(rapid.SampledFrom(answers), 1, 3).Draw(rt, "answers"),
 	}
@@ -248,7 +278,6 @@ func (d *hostileDraw) String() string {
 	var b strings.Builder
 	table := *d
 	table.Rows = nil
-	table.Steps = nil
 	text, err := json.Marshal(&table)
 	if err != nil {
 		panic(err)
@@ -288,7 +317,7 @@ func (kind *hostileDatabase) ddl(d *hostileDraw) []string {
 	columns := []string{
 		"row_no INT NOT NULL", "queue VARCHAR(20) NOT NULL", "status VARCHAR(20) NOT NULL",
 		"inserted " + kind.timeOf(d).decl, "account INT NOT NULL", "sick INT NOT NULL",
-		"filled VARCHAR(20)", "payload VARCHAR(40)", "tries INT NOT NULL DEFAULT 0", "problem VARCHAR(200)",
+		"expires " + kind.timeOf(d).decl, "filled VARCHAR(20)", "payload VARCHAR(40)", "tries INT NOT NULL DEFAULT 0", "problem VARCHAR(200)",
 	}
 	columns = append(columns, declare(x.columns)...)
 	// A key of two columns is a constraint, which comes last.
@@ -393,6 +422,10 @@ func (kind *hostileDatabase) insert(d *hostileDraw, row int, base time.Time) []s
 	if r.Foreign {
 		inserted = kind.timeOf(d).foreign
 	}
+	expires := "NULL"
+	if r.Late {
+		expires = kind.timeOf(d).literal(base.Add(-time.Hour), row)
+	}
 	queue := "mail"
 	if r.Sms {
 		queue = "sms"
@@ -412,8 +445,8 @@ func (kind *hostileDatabase) insert(d *hostileDraw, row int, base time.Time) []s
 			names = "tenant, id"
 			quoted = id[0] + ", " + quoted
 		}
-		return fmt.Sprintf("INSERT INTO job (%s, row_no, account, sick, queue, status, inserted, payload, filled) VALUES (%s, %d, %d, %d, '%s', '%s', %s, 'p%d', %s)",
-			names, quoted, no, account, sick, queue, status, inserted, no, filled)
+		return fmt.Sprintf("INSERT INTO job (%s, row_no, account, sick, queue, status, inserted, payload, filled, expires) VALUES (%s, %d, %d, %d, '%s', '%s', %s, 'p%d', %s, %s)",
+			names, quoted, no, account, sick, queue, status, inserted, no, filled, expires)
 	}
 	var list []string
 	if r.Sick && hostileObstacles[d.Obstacle].blocks {
@@ -433,6 +466,9 @@ func (d *hostileDraw) config(url, handler string, ticks string) string {
 	line("  id: %s", map[string]string{"int": "id", "text": "id", "pair": "[tenant, id]"}[d.Key])
 	line("  status: status")
 	line("  inserted: inserted")
+	if d.Expires {
+		line("  expires: expires")
+	}
 	if d.Where {
 		line("  where: {queue: mail}")
 	}
@@ -447,6 +483,8 @@ func (d *hostileDraw) config(url, handler string, ticks string) string {
 	dead := ""
 	if d.Dead {
 		dead = ", dead: DEAD"
+	}
+	if d.OnDead {
 		line("on_dead: {http: {url: %q}}", handler+"/dead")
 	}
 	line("statuses: {new: NEW, error: %s, success: SUCCESS%s}", failed, dead)
@@ -458,10 +496,23 @@ func (d *hostileDraw) config(url, handler string, ticks string) string {
 		line("policy: {list: {intervals: [%s]}}", strings.Join(slices.Repeat([]string{"0s"}, d.Retries), ", "))
 	case "linear":
 		line("policy: {linear: {interval: 1ms, max_retries: %d}}", d.Retries)
+	case "fibonacci":
+		line("policy: {fibonacci: {unit: 1ms}}")
 	}
 	line("timezone: UTC")
 	line("state: state.json")
 	line("log: {format: json, level: info}")
 	line("tiers: [{max_age: 1d, every: %s}, {max_age: 7d, every: %s}]", ticks, ticks)
 	return b.String()
+}
+
+// answerIn returns the answer that a handler's error is of.
+func answerIn(text string) string {
+	switch {
+	case strings.Contains(text, "gone") || strings.Contains(text, "410"):
+		return "reject"
+	case text != "":
+		return "error"
+	}
+	return ""
 }
