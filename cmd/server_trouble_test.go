@@ -118,12 +118,14 @@ web: {listen: "127.0.0.1:0"}
 		exec(`ALTER TABLE elsewhere RENAME TO "BACKLOG"`)
 		within("there again", true)
 
-		exec(`ALTER TABLE "BACKLOG" RENAME COLUMN status TO elsewhere`)
-		if a := within("without its column", false); !strings.HasPrefix(a.front, "The table cannot be used since ") {
-			t.Errorf("want the page to say what is wrong, got %s", a)
+		if kind != onSQLite || sqliteDriver() == "sqlite" { // the other takes the name of a column that is gone for a text
+			exec(`ALTER TABLE "BACKLOG" RENAME COLUMN status TO elsewhere`)
+			if a := within("without its column", false); !strings.HasPrefix(a.front, "The table cannot be used since ") {
+				t.Errorf("want the page to say what is wrong, got %s", a)
+			}
+			exec(`ALTER TABLE "BACKLOG" RENAME COLUMN elsewhere TO status`)
+			within("with its column again", true)
 		}
-		exec(`ALTER TABLE "BACKLOG" RENAME COLUMN elsewhere TO status`)
-		within("with its column again", true)
 		conn.Close()
 		d.signal(syscall.SIGTERM)
 		d.ends()

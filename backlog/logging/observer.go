@@ -166,11 +166,11 @@ func (o *Observer) log(ev backlog.Event) {
 		}
 	case backlog.StoreUnavailable:
 		o.since = ev.At
-		text := "no record is handed out until the " + o.Server + " answers again"
-		if !errors.Is(ev.Err, backlog.ErrUnavailable) {
-			text = "no record is handed out until the table can be used again"
+		if errors.Is(ev.Err, backlog.ErrUnavailable) {
+			log.Error("no record is handed out until the "+o.Server+" answers again", "error", ev.Err)
+		} else {
+			log.Error("no record is handed out until the table can be used again", "error", ev.Err)
 		}
-		log.Error(text, "error", ev.Err)
 		o.away = time.AfterFunc(Remind, func() { o.stillAway(log, ev.Err) })
 	case backlog.StoreBack:
 		if o.away != nil {

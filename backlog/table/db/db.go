@@ -197,6 +197,11 @@ func (db *DB) Plan(ctx context.Context, text string, n int) error {
 		return err
 	}
 	defer conn.Close()
+	if read := db.Text().ReadSchema; read != "" {
+		if _, err := Texts(ctx, conn, read); err != nil {
+			return err
+		}
+	}
 	begin := db.Text().BeginPlan
 	if begin != "" {
 		if _, err := conn.ExecContext(ctx, begin); err != nil {

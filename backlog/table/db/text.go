@@ -57,6 +57,7 @@ type Text struct {
 	SearchedFirst  bool // an index begins with the columns that have one value, else its condition says them
 	FoldsNames     bool // column names do not differ by case alone
 
+	ReadSchema  string   // has a connection notice that another one has changed the schema; "": a plan does
 	BeginPlan   string   // begins a transaction in which what writes is planned, wherever; "": whatever can be prepared may be run
 	Trial       []string // a transaction that will be rolled back begins with it
 	Immediate   string   // has deferred constraints speak up at once

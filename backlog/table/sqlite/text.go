@@ -10,7 +10,10 @@ var text = db.Text{
 	// make times and booleans of what is stored. It changes nothing else.
 	Raw: "+%s", Guard: "(%s) IS TRUE", Own: "?@$", Brackets: true,
 	Prepares: true, LazyUnion: true, PartialIndexes: true, SearchedFirst: true, FoldsNames: true,
-	Explain: "EXPLAIN QUERY PLAN ", CreateIndex: "CREATE INDEX IF NOT EXISTS", NameLength: 1 << 10,
+	// A statement is prepared by the schema that the connection has read, and only one that
+	// runs finds out that it is old.
+	ReadSchema: "SELECT 1 FROM sqlite_schema LIMIT 1",
+	Explain:    "EXPLAIN QUERY PLAN ", CreateIndex: "CREATE INDEX IF NOT EXISTS", NameLength: 1 << 10,
 	Types: db.Types{
 		Key: "INTEGER PRIMARY KEY", Integer: "INTEGER", Status: "TEXT", Text: "TEXT",
 		Times: map[string]db.TimeType{ // only a form that SQLite can write itself has a default
