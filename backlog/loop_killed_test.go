@@ -69,6 +69,20 @@ func (w *witness) observe(ev backlog.Event) {
 // A kill at any moment between a tick and the end of its pass makes the next start run that
 // tier, and after that end it does not. The tier's next tick is days ahead.
 func TestKilledPassIsTakenUpAfterARestart(t *testing.T) {
+	prepared := map[string]func(b *bench, l *backlog.Loop){ // before the loop runs
+		"a pause": func(b *bench, _ *backlog.Loop) {
+			b.Paused = func() bool {
+				since := time.Since(rareTick)
+				return since > 15*time.Second && since < 5*time.Minute
+			}
+		},
+		"abort_after":                 func(b *bench, _ *backlog.Loop) { b.AbortAfter = 2 },
+		"a cap":                       func(b *bench, _ *backlog.Loop) { b.MaxRecords = 2 },
+		"a database that refuses all": func(b *bench, _ *backlog.Loop) { b.Store = refusingStore{b.Store} },
+		"a lock that cannot be taken": func(b *bench, l *backlog.Loop) {
+			l.Locker = &troubled{Locker: b.table, errs: []error{errBroken}}
+		},
+	}
 	for _, c := range []struct {
 		name   string
 		during func(t *testing.T, b *bench, l *backlog.Loop, w *witness)
@@ -91,20 +105,16 @@ func TestKilledPassIsTakenUpAfterARestart(t *testing.T) {
 			until(72*time.Hour + 20*time.Minute)
 		}},
 		{"a pause", func(*testing.T, *bench, *backlog.Loop, *witness) { until(72*time.Hour + 20*time.Minute) }},
-		{"abort_after", func(_ *testing.T, b *bench, _ *backlog.Loop, _ *witness) {
-			b.AbortAfter = 2
+		{"abort_after", func(*testing.T, *bench, *backlog.Loop, *witness) {
 			until(72*time.Hour + 20*time.Minute)
 		}},
-		{"a cap", func(_ *testing.T, b *bench, _ *backlog.Loop, _ *witness) {
-			b.MaxRecords = 2
+		{"a cap", func(*testing.T, *bench, *backlog.Loop, *witness) {
 			until(72*time.Hour + 20*time.Minute)
 		}},
-		{"a database that refuses all", func(_ *testing.T, b *bench, _ *backlog.Loop, _ *witness) {
-			b.Store = refusingStore{b.Store}
+		{"a database that refuses all", func(*testing.T, *bench, *backlog.Loop, *witness) {
 			until(72*time.Hour + 20*time.Minute)
 		}},
-		{"a lock that cannot be taken", func(_ *testing.T, b *bench, l *backlog.Loop, _ *witness) {
-			l.Locker = &troubled{Locker: b.table, errs: []error{errBroken}}
+		{"a lock that cannot be taken", func(*testing.T, *bench, *backlog.Loop, *witness) {
 			until(72*time.Hour + 20*time.Minute)
 		}},
 	} {
@@ -114,15 +124,12 @@ func TestKilledPassIsTakenUpAfterARestart(t *testing.T) {
 				w := &witness{events: b.events}
 				b.Observe = w.observe
 				b.add(t, "ERROR", 1, 6, 3*day)
-				if c.name == "a pause" {
-					b.Paused = func() bool {
-						since := time.Since(rareTick)
-						return since > 15*time.Second && since < 5*time.Minute
-					}
-				}
 				l := b.loop(schedule(t, "1d 96h", "7d 192h"))
 				until(71*time.Hour + 59*time.Minute + 50*time.Second)
 				l.Observe, l.State, l.Locker = w.observe, w, &losable{Locker: b.table}
+				if prepare := prepared[c.name]; prepare != nil {
+					prepare(b, l)
+				}
 				stop := start(t, l)
 				c.during(t, b, l, w)
 				stop()
