@@ -219,6 +219,7 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 	for len(page.Records) < q.Limit {
 		h, err := c.next(ctx, p, s, len(page.Records) == 0)
 		if err != nil {
+			c.releaseAll(page.Records) // else they would take the place of the same messages when these come again
 			return backlog.Page{}, c.link.tell(c.Log, err)
 		}
 		if h == nil {
@@ -236,6 +237,13 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 		}
 	}
 	return page, nil
+}
+
+// releaseAll lets go of the records of a page that is not returned.
+func (c *Source) releaseAll(records []backlog.Record) {
+	for i := range records {
+		c.Release(&records[i])
+	}
 }
 
 // record returns the message as a record.
