@@ -13,7 +13,7 @@ trap 'rm -f "$out" "$out".*' EXIT
 flags='-shuffle=on -timeout=30m'
 # What runs with both drivers: kills, and daemons of scripts.
 drivers='TestSQLite|TestCrash|TestScript/^(run|source|metrics|web)'
-alone='^Example|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
+alone='^Example|TestProbeOfAColumnThatIsGone|TestSickRows|TestFormsBesideEachOther|TestPagesOfTextsInManyWays|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
 wide='TestWidePassDelaysNoFresh/./././fresh=50'
 # The conformance suite: on SQLite, on servers, what of that is for one goroutine, and on further forms of times.
 sqlite='TestStore$|TestStoreOfAPool$'
