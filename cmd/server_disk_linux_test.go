@@ -9,26 +9,33 @@ import (
 	"testing"
 )
 
+// smallDisk mounts a file system of 2 MiB in the folder disk until the end of the test.
+func (s *shop) smallDisk() string {
+	s.t.Helper()
+	if os.Getuid() != 0 {
+		s.t.Skip("only root can mount a small file system")
+	}
+	disk := s.path("disk")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=2m"); err != nil {
+		s.t.Skipf("a small file system cannot be mounted here: %v", err)
+	}
+	s.t.Cleanup(func() {
+		if err := syscall.Unmount(disk, 0); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return disk
+}
+
 // A full disk is said once; no record is handed out that could not be settled,
 // and the daemon goes on when there is room.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount a small file system")
-	}
 	s := newShop(t, map[string]string{"handler.sh": slowHandler})
-	disk := s.path("disk")
-	if err := os.Mkdir(disk, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=2m"); err != nil {
-		t.Skipf("a small file system cannot be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(disk, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	disk := s.smallDisk()
 	x := &site{shop: s, kind: onSQLite}
 	var err error
 	if x.db, err = openDB(filepath.Join(disk, "backlog.db")); err != nil {

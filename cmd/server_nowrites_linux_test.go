@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -46,22 +45,8 @@ tiers: [{max_age: 1d, every: 5m}]
 		ends(t, s.shop, "the database takes no writes: cannot execute ")
 	})
 	t.Run("sqlite on a full disk", func(t *testing.T) {
-		if os.Getuid() != 0 {
-			t.Skip("only root can mount a small file system")
-		}
 		s := newShop(t, map[string]string{"schedule.yaml": "database: sqlite:disk/backlog.db" + text})
-		disk := s.path("disk")
-		if err := os.Mkdir(disk, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=2m"); err != nil {
-			t.Skipf("a small file system cannot be mounted here: %v", err)
-		}
-		t.Cleanup(func() {
-			if err := syscall.Unmount(disk, 0); err != nil {
-				t.Error(err)
-			}
-		})
+		disk := s.smallDisk()
 		s.mustRun("init", "--create-table")
 		x := &site{shop: s, kind: onSQLite}
 		var err error

@@ -6,7 +6,6 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
-	"backlog/backlog/table"
 )
 
 // TestReachOfARefusal: whose trouble a refusal is, is told by what the constraint or the
@@ -135,26 +134,7 @@ func TestReachOfARefusal(t *testing.T) {
 			}
 			t.Run(x.name+"/"+on, func(t *testing.T) {
 				t.Parallel()
-				plain, url := newDatabase(t, on)
-				for text := range strings.SplitSeq(script, "\n") {
-					if _, err := plain.Exec(text); err != nil {
-						t.Fatal(err)
-					}
-				}
-				m := plainMapping()
-				m.Name = "jobs"
-				if x.change != nil {
-					x.change(&m)
-				}
-				db, err := openDB(t.Context(), url, table.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer db.Close()
-				s, err := table.New(t.Context(), db, m)
-				if err == nil {
-					err = tried(s)
-				}
+				_, err := triedOn(t, on, script, x.change)
 				if err == nil || backlog.ReachOf(err) != x.want || !strings.Contains(err.Error(), x.says) {
 					t.Errorf("reach %d, want %d: %v\nwant %s", backlog.ReachOf(err), x.want, err, x.says)
 				}

@@ -170,26 +170,7 @@ func TestTrialWrite(t *testing.T) {
 			}
 			t.Run(x.name+"/"+on, func(t *testing.T) {
 				t.Parallel()
-				plain, url := newDatabase(t, on)
-				for text := range strings.SplitSeq(script, "\n") {
-					if _, err := plain.Exec(text); err != nil {
-						t.Fatal(err)
-					}
-				}
-				m := plainMapping()
-				m.Name = "jobs"
-				if x.change != nil {
-					x.change(&m)
-				}
-				db, err := openDB(t.Context(), url, table.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer db.Close()
-				s, err := table.New(t.Context(), db, m)
-				if err == nil {
-					err = tried(s)
-				}
+				plain, err := triedOn(t, on, script, x.change)
 				want := strings.NewReplacer("Q", quote, "`", quote).Replace(x.want)
 				p := (*table.Problem)(nil)
 				if x.want == "" && err != nil || x.want != "" && (!errors.As(err, &p) || !strings.Contains(err.Error(), want) || p.Hint == "") {
@@ -202,6 +183,33 @@ func TestTrialWrite(t *testing.T) {
 			})
 		}
 	}
+}
+
+// triedOn makes the table jobs on a database of the kind, by statements a line each, and
+// returns what a trial of its rows comes to.
+func triedOn(t *testing.T, kind, script string, change func(*mapping.Mapping)) (plain *sql.DB, _ error) {
+	t.Helper()
+	plain, url := newDatabase(t, kind)
+	for text := range strings.SplitSeq(script, "\n") {
+		if _, err := plain.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := plainMapping()
+	m.Name = "jobs"
+	if change != nil {
+		change(&m)
+	}
+	db, err := openDB(t.Context(), url, table.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s, err := table.New(t.Context(), db, m)
+	if err != nil {
+		return plain, err
+	}
+	return plain, tried(s)
 }
 
 // newDatabase returns an empty database of the kind, and its URL.
