@@ -124,7 +124,7 @@ func (w *walk) fill() (jobs []job) {
 			continue
 		}
 		if !r.e.trials.isProven(&list[0]) { // the first outcomes decide whether more are worth a handler call
-			room = min(room, maxInRow-int(l.unsettled.Load()))
+			room = min(room, r.unprovenRoom(l))
 			if room <= 0 && len(jobs) > 0 {
 				break
 			}
@@ -147,6 +147,20 @@ func (w *walk) fill() (jobs []job) {
 		jobs, full = w.claim(l, list, jobs)
 	}
 	return jobs
+}
+
+// unprovenRoom returns how many more records of the lane may be claimed before a success is
+// written: the handler is called in vain for as many as end the lane, and for no more. An
+// outcome that is refused counts in both numbers for a moment.
+func (r *run) unprovenRoom(l *lane) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	room := maxInRow - l.inRow
+	unsettled := int(l.unsettled.Load())
+	if unsettled == 0 {
+		return max(1, room) // nothing is under way that would be waited for
+	}
+	return room - unsettled
 }
 
 // awaitOutcome waits until something that was claimed is accounted for, or the stop.
