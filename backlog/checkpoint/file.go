@@ -212,9 +212,16 @@ func (f *File) lock(suffix string) (unlock func()) {
 func (f *File) Lead() (stop func()) { return f.lock(".leader") }
 
 // Leads reports whether a daemon of this machine leads, keeps this file, and has just
-// been awake.
+// been awake or has just begun.
 func (f *File) Leads(s State, now time.Time) bool {
-	if _, err := os.Stat(f.Path + ".leader"); err != nil || s.Daemon == nil || now.Sub(s.LastWake) > time.Minute {
+	if _, err := os.Stat(f.Path + ".leader"); err != nil || s.Daemon == nil {
+		return false
+	}
+	awake := s.LastWake
+	if began := time.Time(s.Daemon.Since); began.After(awake) {
+		awake = began
+	}
+	if now.Sub(awake) > time.Minute {
 		return false
 	}
 	l := flock.New(f.Path + ".leader")
