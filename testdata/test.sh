@@ -13,12 +13,17 @@ trap 'rm -f "$out" "$out".*' EXIT
 flags='-shuffle=on -timeout=30m'
 # What runs with both drivers: kills, and daemons of scripts.
 drivers='TestSQLite|TestCrash|TestScript/^(run|source|metrics|web)'
-alone='^Example|TestProbeOfAColumnThatIsGone|TestSickRows|TestFormsBesideEachOther|TestPagesOfTextsInManyWays|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|PlansOverDays'
+alone='^Example|TestProbeOfAColumnThatIsGone|TestSickRows|TestFormsBesideEachOther|TestPagesOfTextsInManyWays|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|TestExplainAgreesWithPasses|PlansOverDays'
 wide='TestWidePassDelaysNoFresh/./././fresh=50'
+# What differs from the plain ones by a pure policy.
+policies='TestSimulationIsTheDaemon/(fibonacci|exponential|list)'
 # The conformance suite: on SQLite, on servers, what of that is for one goroutine, and on further forms of times.
 sqlite='TestStore$|TestStoreOfAPool$'
 servers='^Test(PostgresStore|StoreOnMySQL|StoreOfAPoolOnServers)$'
 one="$servers"'/./(Walk|Random|Expire|Group|Keys|Settle|Guard|Pending)'
+# Walks under a counting policy, once more with another form of times or over another pool.
+walks='(Counted|Planned).*(Walk|Random)'
+again="TestStore\$/^(Z|zone|unix|julian|sparse)/$walks|TestStoreOfAPool\$/./$walks"
 forms='TestPostgresStore/^(text|unix|timestamp[^t])|TestStoreOnMySQL/^(DATETIME.|TIMESTAMP)|TestStoreOfAPoolOnServers'
 
 status=0
@@ -36,12 +41,12 @@ else
 	flags="$flags -vet=off" # make lint has done that
 	flags="$flags -p 2 -parallel 8" # and the tests of the program beside all others: they wait more than they compute
 	# The first of the skipped that a test may belong to decides: those that name it at once come first.
-	raced() { run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$one|$wide" "$@"; }
+	raced() { run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$one|$again|$wide|$policies" "$@"; }
 	$go build -race -tags cgo_sqlite ./... # once: two that want the same at the same time both compile it
 	raced ./cmd >"$out.cmd" &
 	raced ./backlog/table ./backlog/simulate ./packaging $($go list ./... | grep -v '/cmd$') # the longest first
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
-	run $flags -run "$drivers|$alone|$wide|$sqlite|$servers" ./backlog/table ./cmd ./backlog/memory $(grep -rlE --include='*_test.go' "^func \w*(TestSQLite|$(echo "$alone" | tr -d ^$)|${wide%%/*})" . | xargs -n 1 dirname | sort -u)
+	run $flags -run "$drivers|$alone|$wide|$policies|$sqlite|$servers" ./backlog/table ./cmd ./backlog/memory $(grep -rlE --include='*_test.go' "^func \w*(TestSQLite|$(echo "$alone" | tr -d ^$)|${wide%%/*})" . | xargs -n 1 dirname | sort -u)
 	wait
 	cat "$out.cmd"
 fi
