@@ -26,6 +26,7 @@ import (
 	"backlog/backlog/mapping"
 	"backlog/backlog/metrics"
 	"backlog/backlog/pings"
+	"backlog/backlog/retry"
 	"backlog/backlog/table"
 	"backlog/backlog/table/work"
 	"backlog/backlog/web"
@@ -70,6 +71,21 @@ func knownSettings() config.Known {
 		},
 	}
 }
+
+// What the configuration asks of these settings: their packages do not know it.
+var (
+	_ config.Bounded      = (*lines.Settings)(nil)
+	_ config.Acknowledger = (*amqp.Settings)(nil)
+	_ config.Acknowledger = (*amqp.DispatchSettings)(nil)
+	_ config.Keeper       = retry.Settings(nil)
+	_ config.Refresher    = (*retry.Refresh)(nil)
+
+	_ = []config.Checker{
+		retry.Settings(nil), (*exec.Settings)(nil), (*http.Settings)(nil), (*redis.Settings)(nil), (*mail.Settings)(nil),
+		(*amqp.Settings)(nil), (*amqp.DispatchSettings)(nil), (*amqp.WorkerSettings)(nil),
+		(*web.Settings)(nil), (*metrics.Settings)(nil), (*pings.Settings)(nil),
+	}
+)
 
 // newHandler makes the configured handler and checks it without using the network.
 // A handler that works in the table's database is nil here: newWork makes it. What

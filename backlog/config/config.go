@@ -198,7 +198,7 @@ func (v value) config() *Config {
 		v.sourced(c)
 		return c
 	}
-	again, ageless := c.Policy.Settings.(refreshing)
+	again, ageless := c.Policy.Settings.(Refresher)
 	v.acknowledged(c, c.Handler.Settings, "handler.amqp")
 	v.d.misplaced("handler.input", "is what a program reads of a message, and a row is always JSON; remove it")
 	if c.Handler.Kind == "amqp" && ageless {
@@ -243,7 +243,7 @@ type Policy struct {
 
 // keeps returns what the policy keeps in the row, as its settings say.
 func (p Policy) keeps() mapping.Policy {
-	if s, ok := p.Settings.(interface{ Keeps() mapping.Policy }); ok {
+	if s, ok := p.Settings.(Keeper); ok {
 		return s.Keeps()
 	}
 	return mapping.Policy{Name: p.Name}
@@ -306,7 +306,7 @@ func (v value) shortList(s any) bool {
 		if _, ok := f.Addr().Interface().(*[]time.Duration); ok && v.isList() {
 			before := len(v.d.errs)
 			if v.field(f, "", "", tag); len(v.d.errs) == before {
-				s.(checker).Check(func(_, problem string) { v.fail("%s", problem) })
+				s.(Checker).Check(func(_, problem string) { v.fail("%s", problem) })
 			}
 			return true
 		}

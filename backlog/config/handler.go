@@ -16,8 +16,7 @@ type Handler struct {
 	Timeout time.Duration `yaml:"timeout" min:"1ms"` // of one attempt
 
 	// Concurrency is how many records are processed at a time, at least 1 and
-	// at most 100,000; never more than the settings' InFlight, where they have
-	// such a method.
+	// at most 100,000; never more than the InFlight of settings that are [Bounded].
 	Concurrency int `yaml:"concurrency" min:"1" max:"100000" why:"so many records are never processed at a time"`
 }
 
@@ -30,7 +29,7 @@ func (v value) handler() Handler {
 		return h
 	}
 	h.Kind, h.Settings = v.oneKind(v.d.known.Handlers, v.settingsOf(&h, nil), "nothing to run; add exec: [./deliver.sh], or lines, http, sql or redis")
-	if bounded, ok := h.Settings.(interface{ InFlight() int }); ok {
+	if bounded, ok := h.Settings.(Bounded); ok {
 		if most := bounded.InFlight(); !v.has("concurrency") || most < h.Concurrency {
 			h.Concurrency = max(1, most)
 		}
@@ -102,7 +101,7 @@ func (v value) sourced(c *Config) {
 
 // acknowledged refuses a handler that takes longer than the broker waits for it.
 func (v value) acknowledged(c *Config, settings any, path string) {
-	if s, ok := settings.(interface{ Unacknowledged() time.Duration }); ok && c.Handler.Timeout+unheld > s.Unacknowledged() {
+	if s, ok := settings.(Acknowledger); ok && c.Handler.Timeout+unheld > s.Unacknowledged() {
 		v.d.failf("handler.timeout", "%s is too long: the broker takes back what is not acknowledged within %s; write what it allows as %s.consumer_timeout",
 			tiers.FormatDuration(c.Handler.Timeout), tiers.FormatDuration(s.Unacknowledged()), path)
 	}

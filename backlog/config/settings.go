@@ -34,9 +34,7 @@ import (
 //	key:"header"           what a key is in a mapping of texts
 //
 // Items of a list can be of a type with UnmarshalText, which then is given
-// numbers, too. A Check method of s is called last. It is told how to report what is
-// wrong with a field, named by its path such as allow[0] or headers.Host. A field
-// that could not be decoded is reported already, and not reported twice.
+// numbers, too. Where s is a [Checker] its Check is called last.
 func (v value) settings(s any, without ...string) {
 	v.object(v.settingsOf(s, without))
 	if v.isMapping() {
@@ -289,15 +287,10 @@ func (v value) require(s any) {
 	}
 }
 
-// A checker says what is wrong with its fields, each named by its path.
-type checker interface {
-	Check(fail func(field, problem string))
-}
-
 // check asks the owner of the settings in v, which are decoded, what is wrong
 // with them.
 func (v value) check(s any) {
-	if c, ok := s.(checker); ok {
+	if c, ok := s.(Checker); ok {
 		c.Check(func(field, problem string) {
 			path := v.d.written(strings.TrimPrefix(v.path+"."+field, "."))
 			if !v.d.failed(path) {
@@ -326,6 +319,54 @@ type Settings struct {
 	New func() any
 
 	Without []string // keys of the struct that are unknown here
+}
+
+// A Checker is a struct of settings that says what is wrong with itself. It is asked when all
+// of its fields are decoded.
+type Checker interface {
+	// Check calls fail for each problem. A field is named by its path below the struct, such
+	// as allow[0] or headers.Host. One that could not be decoded is reported already, and
+	// not reported twice.
+	Check(fail func(field, problem string))
+}
+
+// A Bounded is the settings of a handler that takes only so many records at a time.
+type Bounded interface {
+	// InFlight returns how many. [Handler.Concurrency] becomes that where the file does not
+	// say it or says more.
+	InFlight() int
+}
+
+// An Acknowledger is the settings of a broker that takes back what is not acknowledged in
+// time. [Handler.Timeout] must end five minutes earlier, as messages wait before they are
+// handled.
+type Acknowledger interface {
+	// Unacknowledged returns that time.
+	Unacknowledged() time.Duration
+}
+
+// A Keeper is the settings of a policy that may keep something in the row. One without it
+// keeps nothing.
+type Keeper interface {
+	// Keeps returns the policy's name and columns.
+	Keeps() mapping.Policy
+}
+
+// A Refresher is the settings of a policy that processes the same rows again and again: they
+// say when, and no row is too old for it.
+type Refresher interface {
+	// In sets the zone of the policy's times of day. It is called before the others.
+	In(zone *time.Location)
+	// Problem returns what is wrong in that zone, and the key it belongs to.
+	Problem() (key string, err error)
+	// Limit returns what an attempt may take. It bounds [Handler.Timeout].
+	Limit() time.Duration
+	// TellsCustomer reports whether the policy has a sentence for the customer when it gives
+	// up, which on_dead must send.
+	TellsCustomer() bool
+	// HandsOver is called where the handler is answered later: the table must keep the
+	// UIDs of attempts.
+	HandsOver()
 }
 
 // oneKind decodes a mapping with the settings of just one of the kinds, and with

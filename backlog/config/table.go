@@ -134,7 +134,7 @@ func (d *decoder) check(c *Config) {
 		p.Columns = nil
 	}
 	c.Table.Check(p, func(path, problem string) { d.failf(path, "%s", problem) })
-	if _, ageless := c.Policy.Settings.(refreshing); d.has("on_dead") && !c.Table.Dead.Given && !ageless {
+	if _, ageless := c.Policy.Settings.(Refresher); d.has("on_dead") && !c.Table.Dead.Given && !ageless {
 		d.failf("on_dead", "no record is ever dead without statuses.dead; add it, such as statuses: {dead: DEAD}, or remove on_dead")
 	}
 }

@@ -61,18 +61,8 @@ func (v value) tier(loc *time.Location, ageless bool) (tiers.Tier, bool) {
 	return t, len(v.d.errs) == before
 }
 
-// A refreshing policy processes the same rows again and again: its settings say when,
-// and no row is too old for it.
-type refreshing interface {
-	In(zone *time.Location)   // sets the zone of its times of day
-	Limit() time.Duration     // of an attempt
-	TellsCustomer() bool      // when it gives up
-	Problem() (string, error) // what is wrong in that zone, by its key
-	HandsOver()               // says that the table must keep the UIDs of attempts
-}
-
-// refreshing completes what such a policy needs less of.
-func (v value) refreshing(c *Config, p refreshing) {
+// refreshing completes what a policy that refreshes needs less of.
+func (v value) refreshing(c *Config, p Refresher) {
 	p.In(c.Timezone)
 	if key, err := p.Problem(); err != nil && !v.d.failed("policy") {
 		v.d.failf("policy.refresh."+key, "%v", err)
