@@ -23,7 +23,7 @@ func (e *Engine) TellDiscarded(ctx context.Context, rec *Record) error {
 
 // expire gives the dead status to what is older than the widest tier.
 func (r *run) expire(ctx context.Context) {
-	store, ok := r.e.Store.(expirer)
+	store, ok := r.e.Store.(Expirer)
 	if !ok || !r.pass.Widest {
 		return
 	}
@@ -182,7 +182,7 @@ func (d *dying) remove(k Key) {
 // written, as far as the store can tell.
 func (e *Engine) rehearse(ctx context.Context, group []Settlement) []error {
 	errs := make([]error, len(group))
-	store, ok := e.Store.(rehearser)
+	store, ok := e.Store.(Rehearser)
 	if !ok || len(group) == 0 {
 		return errs
 	}

@@ -69,7 +69,7 @@ type Engine struct {
 
 	// OnDead is called with every record just before it gets the dead
 	// status, at least once, and once by this process: Reason and Error of the record
-	// say why. A Store with Rehearse is asked first whether the row takes the status. Its
+	// say why. A [Rehearser] is asked first whether the row takes the status. Its
 	// error is an event, OnDeadFailed; the record becomes dead all the same. Nil:
 	// none. The store must have a dead status.
 	OnDead        Handler
@@ -96,9 +96,9 @@ type Engine struct {
 	collecting sync.Mutex
 	*shared
 	gate  *gate
-	queue releaser // the store, if it is a queue
+	queue Queue // the store, if it is a queue
 
-	finishers []finisher
+	finishers []Finisher
 	attempts  atomic.Uint64
 	prefix    string
 	trials    trials
@@ -147,9 +147,9 @@ func (e *Engine) init() {
 			e.settler.wake = make(chan struct{}, 1)
 		}
 		e.gate = newGate(e.Concurrency, e.Rate)
-		e.queue, _ = e.Store.(releaser)
+		e.queue, _ = e.Store.(Queue)
 		for _, x := range []any{e.Handler, e.Store} {
-			if f, ok := x.(finisher); ok {
+			if f, ok := x.(Finisher); ok {
 				e.finishers = append(e.finishers, f)
 			}
 		}

@@ -146,8 +146,8 @@ func (r *run) closedFor(now time.Time) time.Duration {
 // waits. waited says that rows that were read before may have changed; ok is false when
 // nothing more is to be dispatched.
 func (r *run) handlerOpens() (waited, ok bool) {
-	h, isWaiter := r.e.Handler.(waiter)
-	if !isWaiter {
+	h, ok := r.e.Handler.(ClosingHandler)
+	if !ok {
 		return false, true
 	}
 	for {
@@ -251,7 +251,7 @@ func (e *Engine) askAgain(ctx context.Context) {
 
 // ping asks for a sign of life. Whatever goes wrong, the store is unavailable.
 func (e *Engine) ping(ctx context.Context) error {
-	p, ok := e.Store.(interface{ Ping(context.Context) error })
+	p, ok := e.Store.(Pinger)
 	if !ok {
 		return nil
 	}
@@ -266,17 +266,12 @@ func (e *Engine) ping(ctx context.Context) error {
 // is longer than a store waits for a lock, so that the store can say what is in the way.
 const probeTimeout = 12 * time.Second
 
-// A prober is a Store that can say whether passes could work on it now.
-type prober interface {
-	Probe(ctx context.Context) error
-}
-
 // Probe asks the store whether passes could work on it, for up to twelve seconds, and returns
 // why they could not. What passes do not notice while none runs is so in the events: that the
 // store is unavailable, or its table gone, and that it is back.
 func (e *Engine) Probe(ctx context.Context) error {
 	e.init()
-	p, ok := e.Store.(prober)
+	p, ok := e.Store.(Prober)
 	if !ok {
 		return nil
 	}
@@ -296,7 +291,7 @@ func (e *Engine) Probe(ctx context.Context) error {
 }
 
 // askFor asks again while the store is unavailable, and returns the last of its own reasons.
-func askFor(ctx context.Context, p prober) (why error) {
+func askFor(ctx context.Context, p Prober) (why error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	for {

@@ -25,13 +25,15 @@ import (
 // and its settlement: handlers that must not act twice use a key of their own
 // or [Record.AttemptID] with the record's Key.
 //
-// Where the work and its settlement are one transaction, a Handler has another
-// method, which the engine calls instead:
+// A Handler may do more. The engine looks for these interfaces, and does without what a
+// Handler does not have:
 //
-//	HandleAndSettle(ctx context.Context, r *Record, now func() time.Time) error
-//
-// When it returns nil the success has been written, exactly once. now is the
-// engine's clock.
+//   - [SettlingHandler] writes the success in the transaction of its work
+//   - [ClosingHandler] takes no records at times
+//   - [ReadyChecker] says before a start is written whether it could be made
+//   - [Collector] receives the outcomes of records that it handed over
+//   - [LateCollector] receives outcomes that no call waits for
+//   - [Finisher] learns when a record is done
 type Handler interface {
 	Handle(ctx context.Context, r *Record) error
 }
@@ -59,41 +61,67 @@ func killOf(ctx context.Context) context.Context {
 	return context.Background()
 }
 
-// A settlingHandler is a Handler whose work and its settlement are one
-// transaction, so that a success happens exactly once.
-type settlingHandler interface {
+// A SettlingHandler is a [Handler] whose work and its settlement are one
+// transaction, so that a success happens exactly once. The engine calls HandleAndSettle
+// instead of Handle, and as Handle is called.
+type SettlingHandler interface {
 	Handler
 	// HandleAndSettle is Handle, but when it returns nil the success has
 	// been written. now is the engine's clock. After any other answer
 	// nothing has been written, or, if the connection broke at commit, that
 	// is unknown; the engine then settles as usual. An error that wraps
-	// [ErrConflict] says that somebody else has changed the row: that is
+	// [ErrConflict] says that another program has changed the row: that is
 	// counted as such. One that wraps [ErrUnavailable] is no attempt: the call is
 	// made again, with the same record, once the store answers, but not more
 	// than twice; then the row is left as it was.
 	HandleAndSettle(ctx context.Context, r *Record, now func() time.Time) error
 }
 
-// A finisher is a Handler, or a Store, that is told when a record is done with: its
-// outcome is written, or will never be, or the row is left as it was.
-type finisher interface {
-	Finished(r *Record, written bool)
-}
-
-// A lateHandler is a Handler that hears outcomes of records that nobody waits for any
-// more. CollectLate settles them, each if its row is still as it was read. A reason that
-// wraps ErrUnavailable says: not yet.
-type lateHandler interface {
-	CollectLate(ctx context.Context, settle func(context.Context, []Record, []Answer) ([]error, error)) error
-}
-
-// A waiter is a Handler that at times takes no records. The engine claims none then: one
-// that waits inside the handler is at work, so that an outcome of its last attempt could
-// not be settled.
-type waiter interface {
-	// Closed returns for how long at least no record is taken; 0: one is taken now. After
-	// an error none ever will be.
+// A ClosingHandler is a [Handler] that takes no records at times. The engine asks before it
+// claims records, and claims none while the handler is closed: a record that waits inside
+// the handler is at work, so that an outcome of its last attempt could not be settled.
+type ClosingHandler interface {
+	Handler
+	// Closed returns for how long no record is taken, at least; 0: one is taken now. It is
+	// called again after that time, or a second if that is less, and by each pass. An error
+	// ends the pass.
 	Closed(ctx context.Context) (time.Duration, error)
+}
+
+// A ReadyChecker is a [Handler] that may be unable to take any record. Under the refresh
+// policy the engine asks before it writes the start of an attempt, so that none is spent on
+// that. Without it, and under other policies, Handle returns [Unstarted].
+type ReadyChecker interface {
+	Handler
+	// Ready returns why no record can be taken. The record is left as it is then, and the
+	// pass ends with the error. It is called concurrently, once for each record.
+	Ready(ctx context.Context) error
+}
+
+// A Collector is a [Handler] that returns [Accepted] and receives the outcomes later. The
+// engine asks at the beginning of each pass, and a [Loop] every second; one call at a
+// time.
+type Collector interface {
+	Handler
+	// Collect passes to resolve what it has received since the last call, and returns when
+	// there is nothing more. resolve is [Engine.Resolve]: what it returns no error for, and
+	// what it refuses with an error for that answer alone, need not be passed again. An error
+	// of Collect ends nothing: it is called again.
+	Collect(ctx context.Context, resolve func(context.Context, []Answer) ([]error, error)) error
+}
+
+// A LateCollector is a [Handler] that receives outcomes that no call of Handle waits for any
+// more, as after a restart. The engine asks when it would ask a [Collector], and while a
+// [ClosingHandler] is closed. A Collector is not asked for late outcomes.
+type LateCollector interface {
+	Handler
+	// CollectLate passes to settle records, at most [MaxGroup] in a call, and an answer for
+	// each, whose UID is not looked at. settle writes each outcome whose row still is as
+	// the record says. It returns an error for each, nil where it is written. One that wraps
+	// [ErrUnavailable] means not yet: the record is at work, pass it again. After any other,
+	// such as [ErrConflict], the outcome is obsolete. The second result says that nothing is
+	// known of any. An error of CollectLate ends nothing: it is called again.
+	CollectLate(ctx context.Context, settle func(context.Context, []Record, []Answer) ([]error, error)) error
 }
 
 // maxExchange is how much of each side of an exchange is logged, but for the mark.

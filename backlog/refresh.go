@@ -91,12 +91,6 @@ var errSuperseded = errors.New("superseded: the row has another attempt, or was 
 // supersedeEvery is how often the rows of running attempts are looked at.
 const supersedeEvery = time.Second
 
-// A collector is a Handler that hands records over and hears of them again. Collect
-// tells what it has heard, by [Engine.Resolve].
-type collector interface {
-	Collect(ctx context.Context, tell func(context.Context, []Answer) ([]error, error)) error
-}
-
 func (e *Engine) refresher() Refresher {
 	if e.Policy == nil {
 		return nil
@@ -113,9 +107,9 @@ func (e *Engine) Collect(ctx context.Context) error {
 	}
 	defer e.collecting.Unlock()
 	switch h := e.Handler.(type) {
-	case collector:
+	case Collector:
 		return h.Collect(ctx, e.Resolve)
-	case lateHandler:
+	case LateCollector:
 		return h.CollectLate(ctx, e.endLate)
 	}
 	return nil
@@ -162,7 +156,7 @@ func (e *Engine) endIdle(ctx context.Context, tier string, page *flight.Page, re
 // endUnchanged is end for those of the records whose rows are as they were read. Of the others
 // no attempt is counted, and OnDead is not called.
 func (e *Engine) endUnchanged(ctx context.Context, tier string, records []Record, answers []Answer, now time.Time) ([]error, error) {
-	store, can := e.Store.(checker)
+	store, can := e.Store.(Verifier)
 	if !can || !records[0].Exact {
 		return e.end(ctx, tier, records, answers, now)
 	}
@@ -201,7 +195,7 @@ func (r *run) begin(j *job) bool {
 	}
 	// A handler that may be unable to take any record is asked first, so that no
 	// attempt is lost to that.
-	if h, ok := r.handler.(interface{ Ready(context.Context) error }); ok {
+	if h, ok := r.handler.(ReadyChecker); ok {
 		if err := h.Ready(r.work); err != nil {
 			r.fail(handlerFault{fmt.Errorf("nothing was started: %w", err)})
 			r.drop(j)

@@ -99,7 +99,7 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 		r.tried = make(map[uint64]struct{})
 	}
 	r.lock, _ = ctx.Value(holdingKey{}).(*holding)
-	if h, ok := e.Handler.(settlingHandler); ok {
+	if h, ok := e.Handler.(SettlingHandler); ok {
 		r.settling = true
 		r.handler = HandlerFunc(func(ctx context.Context, rec *Record) error { return h.HandleAndSettle(ctx, rec, e.Now) })
 	}

@@ -276,7 +276,7 @@ func account(group []attempt, reasons []error) {
 // their handler is called: they were all claimed since the same trial, and the refusal of the
 // first of them has the next page tried.
 func (r *run) mayRecover(a *attempt) bool {
-	_, ok := r.e.Store.(trier)
+	_, ok := r.e.Store.(Trier)
 	return ok && r.e.trials.isProven(a.Record) && a.round == a.lane.firstRound
 }
 

@@ -14,27 +14,22 @@ import (
 // for now and that the very same call may be made again; any other error is
 // final for the call.
 //
-// A Store may have six more methods, for which the engine looks:
+// A Store may do more. The engine looks for these interfaces, and does without what a
+// Store does not have; their methods are called as these two are, concurrently, unless
+// they say otherwise:
 //
-//	Ping(ctx context.Context) error
-//	Strays(ctx context.Context, q Query) ([]Unreadable, error)
-//	Expire(ctx context.Context, x Expiry) (int, error)
-//	Try(ctx context.Context, s Settlement) error
-//	Rehearse(ctx context.Context, group []Settlement) ([]Unsettled, error)
-//	Release(r *Record)
+//   - [Pinger] says whether it can be reached
+//   - [Prober] says whether passes could work on it
+//   - [Trier] tries an outcome on its row before a handler is called
+//   - [StrayFinder] finds rows that no page has
+//   - [Expirer] gives records their dead status by age
+//   - [Rehearser] tries a group of outcomes before OnDead is called
+//   - [Verifier] says which rows are as they were read
+//   - [Queue] gives each record once
+//   - [Finisher] learns when a record is done
+//   - [Beginner] writes starts and ends of attempts; the refresh policy requires it
 //
-// Ping tells whether the store can be reached now: the engine asks before it
-// dispatches a record when it has not heard from the store for a second. Strays returns, at
-// the end of a pass, rows of the query's lane that no page has because their date is in
-// another form than the others': the first thousand at most. Expire
-// gives records their dead status by age. Try tries a settlement on its row and
-// undoes it: the engine asks before the first record of each state. Rehearse settles a
-// group as Settle does and undoes that: the engine asks before it calls OnDead, so that
-// no death is announced that the row does not take. A Store with
-// Release is a queue: it gives each record once, until Release gives back one that is
-// not settled, because it was skipped or not dispatched. Its outcomes are settled at once,
-// and a pass over it has no end but a stop: Pending returns within a second, and
-// Page.More is true.
+// Most stores are a [Locker] as well, which a [Loop] is given.
 type Store interface {
 	// Pending returns the next page of the query's lane in the lane's
 	// order: newest first by (inserted, key). The Query carries no policy, a
@@ -144,36 +139,72 @@ type lockedHere struct{ error }
 // Unwrap makes it an ErrLocked.
 func (l lockedHere) Unwrap() error { return l.error }
 
-// A releaser is a Store that gives each record once, and is told of those that are not
-// settled.
-type releaser interface {
-	Release(r *Record)
+// A Pinger is a [Store] that says whether it can be reached. The engine asks before it
+// dispatches a record where the store has not answered anything for a second, and when a
+// store that was unavailable may be back. Without it a record may be dispatched although
+// its outcome cannot be written for now.
+type Pinger interface {
+	Store
+	// Ping returns nil if the store answers. It changes nothing. Any error, and no answer
+	// within a second, means that the store is unavailable: nothing is dispatched, and
+	// Ping is called again after pauses of at most five seconds, until [Engine.Patience]
+	// is used up.
+	Ping(ctx context.Context) error
 }
 
-// A strayer is a Store that finds rows of which the date is in another form than the
-// others'.
-type strayer interface {
+// A Prober is a [Store] that says whether passes could work on it. [Engine.Probe] asks,
+// which a program calls to learn of trouble while no pass runs. Without it Engine.Probe
+// returns nil.
+type Prober interface {
+	Store
+	// Probe returns why a pass could not read or not write now, nil if it could do both. It
+	// changes nothing. After an error that wraps [ErrUnavailable] it is called again, every
+	// second until ctx is done, twelve seconds at most.
+	Probe(ctx context.Context) error
+}
+
+// A Trier is a [Store] that can try an outcome on its row. The engine asks before
+// the first record of each state is dispatched, so that a table that takes no
+// outcome is found out before a handler has worked in vain. It asks for each settlement of
+// [Trials], of one row after the other until one takes them all, and not again while the
+// store takes the outcomes of that state. Without it a refusal shows when Settle returns it.
+type Trier interface {
+	Store
+	// Try writes the settlement as Settle would, and undoes it. It returns
+	// ErrConflict where the row is no longer as it was read, ErrLocked where
+	// another program has it locked, ErrUnavailable as every call does, and
+	// else the reason for which the row does not take the outcome: a [*Refusal] where
+	// its [Reach] is known. Any other error would be every row's.
+	Try(ctx context.Context, s Settlement) error
+}
+
+// A StrayFinder is a [Store] that finds rows that no page has, because their date is in
+// another form than most. The engine asks for each lane at the end of a pass that was not
+// stopped, and counts each row in [Report.Unreadable], once if Pending has reported it too.
+// Without it such rows go unnoticed.
+type StrayFinder interface {
+	Store
+	// Strays returns the first thousand such rows of the query's lane at most. The query
+	// has no Limit, After or Until.
 	Strays(ctx context.Context, q Query) ([]Unreadable, error)
 }
 
-// A checker is a Store that can tell which rows are as they were read, also where a record
-// is Exact. The engine asks before it counts an outcome that may have been written before.
-type checker interface {
-	AsRead(ctx context.Context, records []Record) ([]bool, error)
-}
-
-// An expirer is a Store that can give records their dead status by age.
-type expirer interface {
+// An Expirer is a [Store] that can give records their dead status by age. The engine
+// calls it in each pass of the widest tier, see [Pass.Widest]: before the first record or,
+// where OnDead is set, after the last. Without it records that are too old stay pending.
+type Expirer interface {
+	Store
 	// Expire gives the dead status to every pending record that was
 	// inserted before the given time or whose own time of expiry is before
 	// now, and to every failed one that is out of retries, and returns how
-	// many. Records without a date of insertion expire by their own time
+	// many, also with an error. Records without a date of insertion expire by their own time
 	// only. It counts no attempt. Without a dead status it does nothing.
-	// A row that the database refuses stays as it was, and no other waits for it.
+	// A row that the database refuses stays as it was, and no other waits for it. After an
+	// error that wraps [ErrUnavailable] it is called again.
 	Expire(ctx context.Context, x Expiry) (int, error)
 }
 
-// An Expiry is what the method Expire of a [Store] is to do, and the functions that it
+// An Expiry is what an [Expirer] is to do, and the functions that it
 // calls, one after the other. All but Dies are there.
 type Expiry struct {
 	Now    time.Time
@@ -196,7 +227,51 @@ type Expiry struct {
 	Refused func(r *Record, why error)
 }
 
-// A rehearser is a Store that can settle a group and undo that.
-type rehearser interface {
+// A Rehearser is a [Store] that can settle a group and undo that. The engine asks before it
+// calls OnDead, so that no death is announced that the row does not take. Without it
+// OnDead is called in any case, and a row that refuses the dead status stays pending.
+type Rehearser interface {
+	Store
+	// Rehearse does what Settle does, undoes it, and returns what Settle would have
+	// returned. The group begins with deaths that were rehearsed before and are not written
+	// yet: what a row takes alone it may refuse after another. An engine makes one call at a
+	// time. An error means that nothing is known: OnDead is not called, and the records stay
+	// as they are.
 	Rehearse(ctx context.Context, group []Settlement) ([]Unsettled, error)
+}
+
+// A Verifier is a [Store] that can say which rows are as they were read. The engine asks
+// before it counts outcomes that a [LateCollector] gives it, which may have been written
+// before. Without it Settle alone decides: then such an outcome is counted as an attempt,
+// and OnDead called, although its row is not written.
+type Verifier interface {
+	Store
+	// AsRead reports for each of the records, in their order, whether Settle would find its
+	// row as it was read: its state and, as the records are Exact, Attempts and
+	// Failures.Count. It changes nothing.
+	AsRead(ctx context.Context, records []Record) ([]bool, error)
+}
+
+// A Queue is a [Store] that gives each record once, until Release gives it back. Its
+// outcomes are settled at once, not in groups. All of its records are fresh: the failed lane
+// is empty. A pass over it ends only by a stop: Pending returns within a second, and
+// Page.More is true. Record.Origin distinguishes records with one key, unless it is 0.
+type Queue interface {
+	Store
+	// Release gives back a record that is not settled, because it was skipped, handed over
+	// or not dispatched: Pending may return it again. It is called from several goroutines
+	// and must return soon.
+	Release(r *Record)
+}
+
+// A Finisher is a [Store] or a [Handler] that keeps something for a record while it is worked
+// on. The engine calls it once for each record that it has claimed, also where no handler
+// was called.
+type Finisher interface {
+	// Finished says that the engine is done with the record: its outcome is written, its
+	// row was changed by another program or refuses it, or no attempt was made. written is
+	// false where the store was unavailable for too long: then the outcome is lost, and a
+	// [LateCollector] may give it to the engine again. Finished is called from several
+	// goroutines and must return soon.
+	Finished(r *Record, written bool)
 }

@@ -9,17 +9,6 @@ import (
 	"time"
 )
 
-// A trier is a Store that can try an outcome on its row. The engine asks before
-// the first record of each state is dispatched, so that a table that takes no
-// outcome is found out before a handler has worked in vain.
-type trier interface {
-	// Try writes the settlement as Settle would, and undoes it. It returns
-	// ErrConflict where the row is no longer as it was read, ErrLocked where
-	// somebody else has it locked, ErrUnavailable as every call does, and
-	// else the reason for which the row does not take the outcome.
-	Try(ctx context.Context, s Settlement) error
-}
-
 // A Reach says whose trouble it is that an outcome is not taken.
 type Reach int
 
@@ -126,7 +115,7 @@ type probe struct {
 	r       *run
 	records []Record
 	state   int
-	store   trier
+	store   Trier
 
 	tried   []bool  // by the places of records: nothing more is to be learnt of it
 	suspect []Event // of rows that refuse what, it seems, no row takes
@@ -143,7 +132,7 @@ type probe struct {
 // and the middle one confirm, the lane ends.
 func (r *run) try(records []Record) verdict {
 	e, state := r.e, origin(&records[0])
-	store, ok := e.Store.(trier)
+	store, ok := e.Store.(Trier)
 	if !ok || e.trials.taken.Load()&(1<<state) != 0 {
 		return goOn
 	}
@@ -318,7 +307,7 @@ func (r *run) concludeTrials() {
 // TryRecord tries all that the record can come to. It returns the outcome that its
 // row does not take, and why. That only the handler decides it is returned where nothing
 // worse is found.
-func TryRecord(ctx context.Context, store trier, rec *Record, p *Policy, at time.Time) (unsure Outcome, why error) {
+func TryRecord(ctx context.Context, store Trier, rec *Record, p *Policy, at time.Time) (unsure Outcome, why error) {
 	for _, s := range Trials(rec, p, at) {
 		err := store.Try(ctx, s)
 		if err == nil {

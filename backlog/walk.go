@@ -271,7 +271,7 @@ func (w *walk) finish() {
 // others'.
 func (w *walk) strays() {
 	r := w.r
-	store, ok := r.e.Store.(strayer)
+	store, ok := r.e.Store.(StrayFinder)
 	if !ok {
 		return
 	}

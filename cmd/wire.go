@@ -20,7 +20,6 @@ import (
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
-	"backlog/backlog/table/doctor"
 	"backlog/backlog/table/mysql"
 	"backlog/backlog/table/postgres"
 	"backlog/backlog/table/refresh"
@@ -241,7 +240,7 @@ func (a *app) close() {
 }
 
 // storeOf returns what passes of the configuration work on.
-func storeOf(cfg *config.Config, t *table.Table) (doctor.Trier, error) {
+func storeOf(cfg *config.Config, t *table.Table) (backlog.Trier, error) {
 	if refreshOf(cfg) != nil {
 		return refresh.New(t)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"strings"
@@ -127,6 +128,14 @@ type Dispatch struct {
 
 	dispatched, settledNow, settledLate, stale, forged, lost atomic.Uint64 // as in Counts
 }
+
+var (
+	_ backlog.ClosingHandler = (*Dispatch)(nil)
+	_ backlog.ReadyChecker   = (*Dispatch)(nil)
+	_ backlog.LateCollector  = (*Dispatch)(nil)
+	_ backlog.Finisher       = (*Dispatch)(nil)
+	_ io.Closer              = (*Dispatch)(nil)
+)
 
 // mostEnded bounds the memory of attempts that have ended: an outcome that comes again comes
 // within seconds, with a connection or a worker that was lost.

@@ -35,7 +35,8 @@ func (d *Dispatch) Check(ctx context.Context) error {
 	return d.looking(ctx, func(p *session) error { return d.checkWork(ctx, p) })
 }
 
-// Ready reports only what no time heals: a broker that is away is waited for.
+// Ready implements [backlog.ReadyChecker]. It reports only what no time heals: a broker that is
+// away is waited for.
 func (d *Dispatch) Ready(ctx context.Context) error {
 	err := d.Check(ctx)
 	if errors.Is(err, backlog.ErrUnavailable) {

@@ -170,7 +170,7 @@ func (c *Source) take(r *backlog.Record) (*held, error) {
 	return h, nil
 }
 
-// Release implements the method that the engine looks for.
+// Release implements [backlog.Queue].
 func (c *Source) Release(r *backlog.Record) {
 	c.mu.Lock()
 	h := c.held[r.Origin]

@@ -134,7 +134,7 @@ func (d *Dispatch) ready(ctx context.Context) (p *session, wait time.Duration, e
 // redialEvery is how long a pass waits before it asks again for a broker that is away.
 const redialEvery = 500 * time.Millisecond
 
-// Closed implements the method that the engine looks for: nothing is taken from the table
+// Closed implements [backlog.ClosingHandler]: nothing is taken from the table
 // while the broker is away, or others may still handle what they were given.
 func (d *Dispatch) Closed(ctx context.Context) (time.Duration, error) {
 	_, wait, err := d.ready(ctx)

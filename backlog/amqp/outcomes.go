@@ -163,7 +163,7 @@ func (o *outcome) err() (err error) {
 	return err
 }
 
-// Finished implements the method that the engine looks for: the outcome of the record is
+// Finished implements [backlog.Finisher]: the outcome of the record is
 // settled, or the row is left as it was. One that could not be written is settled later.
 func (d *Dispatch) Finished(r *backlog.Record, written bool) {
 	d.mu.Lock()
@@ -181,7 +181,7 @@ func (d *Dispatch) Finished(r *backlog.Record, written bool) {
 	}
 }
 
-// CollectLate implements the method that the engine looks for: it settles the outcomes
+// CollectLate implements [backlog.LateCollector]: it settles the outcomes
 // that nobody waits for, as after a restart.
 func (d *Dispatch) CollectLate(ctx context.Context, settle func(context.Context, []backlog.Record, []backlog.Answer) ([]error, error)) error {
 	if _, err := d.open(ctx); err != nil {

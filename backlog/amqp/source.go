@@ -45,6 +45,11 @@ type Source struct {
 	read func(*held) (backlog.Record, error) // of a worker: makes a record of a request
 }
 
+var (
+	_ backlog.Queue  = (*Source)(nil)
+	_ backlog.Pinger = (*Source)(nil)
+)
+
 // waitFor is how long a page waits for its first message.
 const waitFor = time.Second
 
@@ -188,7 +193,7 @@ func (c *Source) Close() error {
 	return nil
 }
 
-// Ping implements the method that the engine looks for.
+// Ping implements [backlog.Pinger].
 func (c *Source) Ping(context.Context) error {
 	if p := c.link.current(); p != nil {
 		return c.link.tell(c.Log, p.err())

@@ -60,6 +60,8 @@ type File struct {
 	warned bool // that something cannot be kept
 }
 
+var _ backlog.CheckpointKeeper = (*File)(nil)
+
 const (
 	lockPatience = time.Second // for another process's update
 	maxSize      = 1 << 20     // more than a checkpoint of any schedule takes

@@ -85,6 +85,15 @@ type Store struct {
 }
 
 var (
+	_ backlog.Beginner  = (*Store)(nil)
+	_ backlog.Locker    = (*Store)(nil)
+	_ backlog.Pinger    = (*Store)(nil)
+	_ backlog.Expirer   = (*Store)(nil)
+	_ backlog.Rehearser = (*Store)(nil)
+	_ backlog.Verifier  = (*Store)(nil)
+)
+
+var (
 	_ backlog.Beginner = (*Store)(nil)
 	_ backlog.Locker   = (*Store)(nil)
 )

@@ -121,7 +121,7 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	return s.write(group, false, s.next())
 }
 
-// Rehearse is the method that [backlog.Store] names.
+// Rehearse implements [backlog.Rehearser].
 func (s *Store) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (s *Store) unchanged(e *entry, g *backlog.Settlement) bool {
 	return e.Status == g.Record.Status && !s.failedSince(e, g)
 }
 
-// AsRead is the method that [backlog.Store] names.
+// AsRead implements [backlog.Verifier].
 func (s *Store) AsRead(ctx context.Context, records []backlog.Record) ([]bool, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -238,7 +238,7 @@ func (s *Store) settle(e *entry, g *backlog.Settlement) (ok bool) {
 	return true
 }
 
-// Expire is the method that [backlog.Store] names. Nothing is locked while a function is called.
+// Expire implements [backlog.Expirer]. Nothing is locked while a function is called.
 func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -317,7 +317,7 @@ func (s *Store) list(which func(*entry) (backlog.Lane, bool)) (list []backlog.Re
 	return list
 }
 
-// Ping is the method that [backlog.Store] names: memory is always there.
+// Ping implements [backlog.Pinger]: memory is always there.
 func (s *Store) Ping(ctx context.Context) error { return ctx.Err() }
 
 // Count counts the rows at a time, as [inspect.Counts] says. A row without a status counts under

@@ -168,6 +168,8 @@ type Refresher struct {
 	rules    *recur.Rules // of each row; nil: all have one
 }
 
+var _ backlog.Refresher = (*Refresher)(nil)
+
 // refresher is for settings that were checked.
 func (r *Refresh) refresher() *Refresher {
 	p := &Refresher{settings: *r}

@@ -196,9 +196,7 @@ func testTwice(f *fixture) {
 func (f *fixture) unchanged(what string, records []backlog.Record, want bool) {
 	f.Helper()
 	for _, s := range []backlog.Store{f.h.Store(), f.memory} {
-		store, ok := s.(interface {
-			AsRead(ctx context.Context, records []backlog.Record) ([]bool, error)
-		})
+		store, ok := s.(backlog.Verifier)
 		if !ok {
 			continue
 		}
@@ -235,16 +233,11 @@ func testErrors(f *fixture) {
 	}
 }
 
-// An expirer is a store with the method that [backlog.Store] names.
-type expirer interface {
-	Expire(ctx context.Context, x backlog.Expiry) (int, error)
-}
-
-func (f *fixture) expirer() expirer {
+func (f *fixture) expirer() backlog.Expirer {
 	f.Helper()
-	e, ok := f.h.Store().(expirer)
+	e, ok := f.h.Store().(backlog.Expirer)
 	if !ok {
-		f.Skip("the store has no method Expire")
+		f.Skip("the store is no Expirer")
 	}
 	return e
 }
@@ -264,7 +257,7 @@ func expiry(before time.Time) backlog.Expiry {
 func (f *fixture) expire(before time.Time, announced bool) {
 	f.Helper()
 	what := fmt.Sprintf("Expire before %v", before)
-	alike(f, what, func(e expirer) ([]string, error) {
+	alike(f, what, func(e backlog.Expirer) ([]string, error) {
 		var dying, died []backlog.Record
 		var refused []string
 		count := 0
@@ -272,7 +265,7 @@ func (f *fixture) expire(before time.Time, announced bool) {
 		if announced {
 			x.Dies = func(r *backlog.Record) bool {
 				dying = append(dying, *r)
-				if want, ok := f.memory.Row(r.Key); ok && e != expirer(f.memory) {
+				if want, ok := f.memory.Row(r.Key); ok && e != backlog.Expirer(f.memory) {
 					got, ok, err := f.h.Row(r.Key)
 					f.harness(err, "read record %v", r.Key)
 					f.wantSame("the moment just before it is expired", want, got, ok)
@@ -361,17 +354,12 @@ func testRefused(f *fixture) {
 	f.expire(now, true)
 }
 
-// A rehearser is a store with the method that [backlog.Store] names.
-type rehearser interface {
-	Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error)
-}
-
 // rehearse rehearses one group, if the store can.
 func (f *fixture) rehearse(group []backlog.Settlement) {
 	f.Helper()
-	if _, ok := f.h.Store().(rehearser); ok {
+	if _, ok := f.h.Store().(backlog.Rehearser); ok {
 		f.writeRefused("Rehearse", group, func(s backlog.Store) ([]backlog.Unsettled, error) {
-			return s.(rehearser).Rehearse(f.Context(), group)
+			return s.(backlog.Rehearser).Rehearse(f.Context(), group)
 		})
 	}
 }

@@ -54,7 +54,7 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 // mostStrays is how many rows of a lane [Table.Strays] looks at.
 const mostStrays = 1000
 
-// Strays is the method that [backlog.Store] names. The values of one form are a range of the
+// Strays implements [backlog.StrayFinder]. The values of one form are a range of the
 // index, and what is outside of it at an end that no page reads is looked for there.
 func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unreadable, err error) {
 	order := t.orderOf(q.Lane)

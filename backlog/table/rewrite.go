@@ -190,7 +190,7 @@ type expiry struct {
 // mostShown is how many records Expire reads where all die with one statement.
 const mostShown = 20
 
-// Expire is the method that [backlog.Store] names.
+// Expire implements [backlog.Expirer].
 func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err error) {
 	for _, x := range t.expiries(e.Now, e.Before) {
 		if x.col != nil {

@@ -20,7 +20,7 @@ func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	return t.SettleGroup(ctx, group, t.settling(group))
 }
 
-// Rehearse is the method that [backlog.Store] names.
+// Rehearse implements [backlog.Rehearser].
 func (t *Table) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	w := t.settling(group)
 	w.Undo = true
@@ -385,8 +385,7 @@ func (t *layout) counts(b batch) bool {
 	return t.retry != nil && (b.target != backlog.RowSuccess || b.exact)
 }
 
-// AsRead implements the method that the engine looks for: which of the rows are as they
-// were read.
+// AsRead implements [backlog.Verifier].
 func (t *Table) AsRead(ctx context.Context, records []backlog.Record) ([]bool, error) {
 	group := make([]backlog.Settlement, len(records))
 	place := make(map[*backlog.Record]int, len(records))

@@ -64,8 +64,16 @@ type layout struct {
 	requeueSet []assign // what makes a record new; nil: it cannot be said
 }
 
-var _ backlog.Store = (*Table)(nil)
-var _ backlog.Locker = (*Table)(nil)
+var (
+	_ backlog.Locker      = (*Table)(nil)
+	_ backlog.Pinger      = (*Table)(nil)
+	_ backlog.Prober      = (*Table)(nil)
+	_ backlog.Trier       = (*Table)(nil)
+	_ backlog.StrayFinder = (*Table)(nil)
+	_ backlog.Expirer     = (*Table)(nil)
+	_ backlog.Rehearser   = (*Table)(nil)
+	_ backlog.Verifier    = (*Table)(nil)
+)
 
 // New finds the mapping's columns in the database's catalogue. The errors are
 // [*Problem]s where the mapping does not fit. It reads nothing but the
@@ -195,14 +203,14 @@ func (t *layout) Name() string { return t.name }
 // Mapping says what the columns mean.
 func (t *layout) Mapping() mapping.Mapping { return t.m }
 
-// Ping returns nil when the database answers.
+// Ping implements [backlog.Pinger].
 func (t *Table) Ping(ctx context.Context) error {
 	return t.db.One(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, new(int))
 }
 
-// Probe returns nil when the table can be read, has each column that passes read, and the
-// database lets a transaction begin that writes, which in SQLite another program may prevent.
-// It changes nothing.
+// Probe implements [backlog.Prober]: it returns nil when the table can be read, has each column
+// that passes read, and the database lets a transaction begin that writes, which in SQLite
+// another program may prevent. It changes nothing.
 func (t *Table) Probe(ctx context.Context) error {
 	if err := t.Ping(ctx); err != nil {
 		return err

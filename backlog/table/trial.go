@@ -13,7 +13,7 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// Try is the method that [backlog.Store] names: the settlement is written with its own statement
+// Try implements [backlog.Trier]: the settlement is written with its own statement
 // and rolled back, so that the database itself judges constraints, triggers,
 // rights and what the columns hold. The error's text is as long as its column is.
 func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -146,6 +147,12 @@ type Handler struct {
 
 	deafness atomic.Value // the text of the error of the last Collect
 }
+
+var (
+	_ backlog.ReadyChecker = (*Handler)(nil)
+	_ backlog.Collector    = (*Handler)(nil)
+	_ io.Closer            = (*Handler)(nil)
+)
 
 // pingTime is how long a Redis has to say that it is there.
 const pingTime = 2 * time.Second

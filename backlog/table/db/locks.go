@@ -159,6 +159,8 @@ type sessionLock struct {
 	marks   []string // that the session has, the one that says so first
 }
 
+var _ backlog.Marker = (*sessionLock)(nil)
+
 // open begins the session.
 func (l *sessionLock) open(ctx context.Context) (err error) {
 	if l.conn, err = l.pool.Conn(ctx); err != nil {

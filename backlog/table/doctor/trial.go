@@ -15,12 +15,6 @@ import (
 	"backlog/backlog/table"
 )
 
-// A Trier is a Store whose outcomes can be tried.
-type Trier interface {
-	backlog.Store
-	Try(ctx context.Context, s backlog.Settlement) error
-}
-
 const (
 	// mostLooked is how many rows of a state are tried where the first one refuses.
 	mostLooked = 50
@@ -33,7 +27,7 @@ const (
 // A Trial says what is to be tried, and as which process would do it.
 type Trial struct {
 	Table   *table.Table
-	Store   Trier
+	Store   backlog.Trier
 	Policy  *backlog.Policy
 	Now     time.Time
 	NoWrite bool // nothing is to be written

@@ -36,7 +36,11 @@ type Store struct {
 	d *db.DB
 }
 
-var _ backlog.Beginner = (*Store)(nil)
+var (
+	_ backlog.Beginner  = (*Store)(nil)
+	_ backlog.Trier     = (*Store)(nil)
+	_ backlog.Rehearser = (*Store)(nil)
+)
 
 // New returns the store of the table, whose mapping must have the columns of the policy.
 func New(t *table.Table) (*Store, error) {
@@ -104,7 +108,7 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	return s.SettleGroup(ctx, group, s.writing(group, make([]*backlog.Refresh, len(group)), s.ended))
 }
 
-// Rehearse is the method that [backlog.Store] names.
+// Rehearse implements [backlog.Rehearser].
 func (s *Store) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	w := s.writing(group, make([]*backlog.Refresh, len(group)), s.ended)
 	w.Undo = true
@@ -214,7 +218,7 @@ func (s *Store) kept(ctx context.Context, tx *sql.Tx, g *backlog.Settlement, sta
 	return nil
 }
 
-// Try is the method that [backlog.Store] names. A start, whose state has a deadline, is
+// Try implements [backlog.Trier]. A start, whose state has a deadline, is
 // written to its row; an end is written behind a start. Both are read again, since a
 // trigger, or a column that holds less, may have made something else of them.
 func (s *Store) Try(ctx context.Context, g backlog.Settlement) error {

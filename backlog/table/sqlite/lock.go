@@ -114,6 +114,8 @@ func lookAt(path string, w backlog.Work) (*backlog.Rival, error) {
 
 type fileLock struct{ *flock.Flock }
 
+var _ backlog.Marker = fileLock{}
+
 // Mark implements backlog.Marker: the marks are what the file has in it.
 func (l fileLock) Mark(ctx context.Context, w backlog.Work) error {
 	if err := l.Check(ctx); err != nil {

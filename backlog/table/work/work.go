@@ -45,6 +45,8 @@ type SQLHandler struct {
 	Log *slog.Logger // gets what is done for each record, at DEBUG; nil: none
 }
 
+var _ backlog.SettlingHandler = (*SQLHandler)(nil)
+
 // Settings are what the configuration says of a SQLHandler.
 type Settings struct {
 	Statements    []string `yaml:"sql,repeat" want:"an SQL statement or a list of them"` // with :column for the record's values
@@ -227,7 +229,7 @@ func (w *SQLHandler) refused(n int, err error) error {
 	return db.Deniedf("let the owner of what it names grant the right to it", "handler.sql: statement %d: %s", n, what)
 }
 
-// HandleAndSettle is the method that [backlog.Handler] names.
+// HandleAndSettle implements [backlog.SettlingHandler].
 func (w *SQLHandler) HandleAndSettle(ctx context.Context, r *backlog.Record, now func() time.Time) error {
 	return w.transact(ctx, func(ctx context.Context, work func(*sql.Tx) error) error {
 		return w.t.Attempt(ctx, r, now, false, work)
