@@ -260,12 +260,17 @@ func TestStoreAndHandlerWithAllTheyMayHave(t *testing.T) {
 }
 
 // A clerk is a handler that works in the office itself, so that work and settlement are one.
+// The program could make one from its configuration.
 type clerk struct {
 	office *postOffice
 	visits visits
 }
 
-var _ backlog.SettlingHandler = (*clerk)(nil)
+var (
+	_ backlog.SettlingHandler   = (*clerk)(nil)
+	_ backlog.TrialHandler      = (*clerk)(nil)
+	_ backlog.ConfiguredHandler = (*clerk)(nil)
+)
 
 func (c *clerk) Handle(context.Context, *backlog.Record) error { return errors.New("settles nothing") }
 
@@ -275,6 +280,16 @@ func (c *clerk) HandleAndSettle(_ context.Context, r *backlog.Record, now func()
 		return u.Err
 	}
 	return nil
+}
+
+func (c *clerk) Try(ctx context.Context, r *backlog.Record) error {
+	return c.office.Try(ctx, backlog.Settlement{Record: r, Target: backlog.RowSuccess})
+}
+
+func (c *clerk) Prepare() error                  { return nil }
+func (c *clerk) Check(ctx context.Context) error { return c.office.Probe(ctx) }
+func (c *clerk) Describe() backlog.Description {
+	return backlog.Description{MaxConcurrency: 1, Columns: []string{"to"}, Checked: "the office is open"}
 }
 
 func TestSettlingHandlerFromItsDocumentation(t *testing.T) {

@@ -34,6 +34,11 @@ import (
 //   - [Collector] receives the outcomes of records that it handed over
 //   - [LateCollector] receives outcomes that no call waits for
 //   - [Finisher] learns when a record is done
+//
+// The program asks more of the handlers that its configuration file names:
+//
+//   - [ConfiguredHandler] describes itself and says whether it can work
+//   - [TrialHandler] can do its work and undo it
 type Handler interface {
 	Handle(ctx context.Context, r *Record) error
 }
@@ -122,6 +127,38 @@ type LateCollector interface {
 	// such as [ErrConflict], the outcome is obsolete. The second result says that nothing is
 	// known of any. An error of CollectLate ends nothing: it is called again.
 	CollectLate(ctx context.Context, settle func(context.Context, []Record, []Answer) ([]error, error)) error
+}
+
+// A ConfiguredHandler is a [Handler] that the program makes from its configuration file. It
+// is an [io.Closer] if there is something to close at the end.
+type ConfiguredHandler interface {
+	Handler
+	// Prepare returns what is wrong with the settings and the files that they name. It is
+	// called before all other methods, and uses no network: a service that is down is no
+	// reason not to start.
+	Prepare() error
+	// Check returns why no record could be handled now; it may use the network. It changes
+	// nothing.
+	Check(ctx context.Context) error
+	// Describe returns what the handler says of itself.
+	Describe() Description
+}
+
+// A Description is what a [ConfiguredHandler] says of itself. A zero field says nothing.
+type Description struct {
+	MaxConcurrency int           // calls at a time, more would only wait; 0: no limit
+	MaxPause       time.Duration // the longest pause that it can ask for, [Engine.MaxPause]
+	Columns        []string      // the columns that it asks of a record by name
+	Checked        string        // what a Check that found nothing has shown
+	Notes          []string      // what is worth a warning though Check finds nothing; a cure follows "; "
+}
+
+// A TrialHandler is a [Handler] that can do its work and undo it. `backlog check --sample`
+// calls Try instead of Handle.
+type TrialHandler interface {
+	Handler
+	// Try is Handle, but nothing of the work remains. The row is not settled.
+	Try(ctx context.Context, r *Record) error
 }
 
 // maxExchange is how much of each side of an exchange is logged, but for the mark.

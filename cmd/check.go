@@ -121,7 +121,7 @@ func (k *checker) bad(name string, err error) bool {
 
 func (k *checker) all(ctx context.Context) {
 	k.AddGood("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, shownURL(k.cfg.Database))
-	h, onDead := k.tools(ctx)
+	h, onDead := k.handlers(ctx)
 	k.state()
 	if at, err := k.g.checkPages(k.cfg); at != "" && !k.bad("web", err) {
 		k.AddGood("web", "pages at %s", at)
@@ -310,19 +310,19 @@ func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// tools checks the handlers, and returns those that there are.
-func (k *checker) tools(ctx context.Context) (h, onDead tool) {
+// handlers checks the handlers, and returns those that there are.
+func (k *checker) handlers(ctx context.Context) (h, onDead backlog.ConfiguredHandler) {
 	h, err := newHandler(ctx, k.cfg, nil)
-	k.tool(ctx, "handler", h, err)
+	k.handler(ctx, "handler", h, err)
 	onDead, err = newOnDead(ctx, k.cfg, nil)
-	k.tool(ctx, "on_dead", onDead, err)
+	k.handler(ctx, "on_dead", onDead, err)
 	onOutage, err := newOnOutage(ctx, k.cfg, nil)
-	k.tool(ctx, "on_outage", onOutage, err)
+	k.handler(ctx, "on_outage", onOutage, err)
 	return h, onDead
 }
 
-// tool checks the handler or on_dead, if there is one, with its network.
-func (k *checker) tool(ctx context.Context, name string, h tool, err error) {
+// handler checks the handler or on_dead, if there is one, with its network.
+func (k *checker) handler(ctx context.Context, name string, h backlog.ConfiguredHandler, err error) {
 	if d, ok := h.(*dispatch); ok && err == nil {
 		found, err := d.Inspect(ctx)
 		k.broker(name, found, err)
@@ -334,14 +334,11 @@ func (k *checker) tool(ctx context.Context, name string, h tool, err error) {
 	if k.bad(name, err) || h == nil {
 		return
 	}
-	if c, ok := h.(interface{ Checked() string }); ok {
-		k.AddGood(name, "%s", c.Checked())
-	}
-	if n, ok := h.(interface{ Notes() []string }); ok {
-		for _, note := range n.Notes() {
-			what, cure, _ := strings.Cut(note, "; ")
-			k.AddWarning(name, cure, "%s", what)
-		}
+	said := h.Describe()
+	k.AddGood(name, "%s", said.Checked)
+	for _, note := range said.Notes {
+		what, cure, _ := strings.Cut(note, "; ")
+		k.AddWarning(name, cure, "%s", what)
 	}
 }
 

@@ -116,9 +116,7 @@ func (s *sample) take(ctx context.Context, a *app, now time.Time) error {
 	e.Handler = backlog.HandlerFunc(func(ctx context.Context, r *backlog.Record) error {
 		began := time.Now()
 		defer func() { s.Duration = time.Since(began).Seconds() }()
-		if h, ok := a.handler.(interface {
-			Try(context.Context, *backlog.Record) error
-		}); ok {
+		if h, ok := a.handler.(backlog.TrialHandler); ok {
 			return h.Try(ctx, r)
 		}
 		return a.handler.Handle(ctx, r)

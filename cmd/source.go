@@ -129,7 +129,7 @@ func (k *checker) source(ctx context.Context, s *amqp.Settings) {
 	if shared := s.Shared(); len(shared) > 0 {
 		k.AddGood("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(each(shared, shown), ", "), shown(s.Sneakers.RoutingKey))
 	}
-	k.tools(ctx)
+	k.handlers(ctx)
 	c := amqp.Look(*s)
 	defer c.Close()
 	found, err := c.Inspect(ctx)

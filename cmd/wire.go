@@ -60,11 +60,11 @@ func shownURL(url string) string { return db.Shown(url, dialects...) }
 type app struct {
 	cfg      *config.Config
 	log      *slog.Logger
-	handler  tool          // nil: none is needed
-	onDead   tool          // nil: none
-	onOutage tool          // likewise
-	store    backlog.Store // what passes work on: the table, what the policy makes of it, or the source
-	source   *amqp.Source  // instead of a table; nil: none
+	handler  backlog.ConfiguredHandler // nil: none is needed
+	onDead   backlog.ConfiguredHandler // nil: none
+	onOutage backlog.ConfiguredHandler // likewise
+	store    backlog.Store             // what passes work on: the table, what the policy makes of it, or the source
+	source   *amqp.Source              // instead of a table; nil: none
 	db       *table.DB
 	table    *table.Table
 	again    *refresh.Store // of the policy refresh; nil: another is configured
@@ -268,11 +268,12 @@ func (a *app) engine(now func() time.Time, observe func(backlog.Event)) *backlog
 	if k := a.cfg.Handler.Kind; k == "lines" || k == "amqp" {
 		e.Timeout = 0 // a worker may have other records to answer first, and keeps to it itself
 	}
-	if w, ok := a.handler.(interface{ Hands() int }); ok {
-		e.Concurrency = min(e.Concurrency, w.Hands())
-	}
-	if p, ok := a.handler.(interface{ Pauses() time.Duration }); ok {
-		e.MaxPause = p.Pauses()
+	if a.handler != nil {
+		said := a.handler.Describe()
+		e.MaxPause = said.MaxPause
+		if said.MaxConcurrency > 0 {
+			e.Concurrency = min(e.Concurrency, said.MaxConcurrency)
+		}
 	}
 	if a.source != nil {
 		e.Policy = a.source.Policy()

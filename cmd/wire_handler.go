@@ -34,15 +34,6 @@ import (
 
 type sqlSettings = work.Settings
 
-// A tool is a handler of any kind. One that has something to be closed is an
-// [io.Closer].
-type tool interface {
-	backlog.Handler
-	// Check returns why the handler could not work, before the first record
-	// is touched: its program is missing, for example. It changes nothing.
-	Check(ctx context.Context) error
-}
-
 // knownSettings tells the configuration which policies and handlers there are.
 // Their packages do not know each other.
 func knownSettings() config.Known {
@@ -90,7 +81,7 @@ var (
 // newHandler makes the configured handler and checks it without using the network.
 // A handler that works in the table's database is nil here: newWork makes it. What
 // a handler exchanges with programs and services is logged; log may be nil.
-func newHandler(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool, error) {
+func newHandler(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
 	if cfg.Handler.Settings == nil {
 		return nil, usagef("the configuration has no handler; say what processes a record, such as handler: {exec: [./deliver.sh]}")
 	}
@@ -98,7 +89,7 @@ func newHandler(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool
 }
 
 // newOnDead likewise makes the handler that is told of dead records, nil if none is.
-func newOnDead(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool, error) {
+func newOnDead(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
 	return newTool(ctx, cfg, "on_dead", cfg.OnDead.Settings, log)
 }
 
@@ -106,12 +97,14 @@ func newOnDead(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool,
 var outageColumns = []string{"outage", "cause", "since", "pending"}
 
 // newOnOutage likewise makes the handler that is told of outages.
-func newOnOutage(ctx context.Context, cfg *config.Config, log *slog.Logger) (tool, error) {
+func newOnOutage(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
 	h, err := newTool(ctx, cfg, "on_outage", cfg.OnOutage.Settings, log)
 	return h, cmp.Or(err, hasColumns(outageColumns, "on_outage."+cfg.OnOutage.Kind, h))
 }
 
-func newHandlers(ctx context.Context, cfg *config.Config, log *slog.Logger) (h, onDead tool, err error) {
+func newHandlers(
+	ctx context.Context, cfg *config.Config, log *slog.Logger,
+) (h, onDead backlog.ConfiguredHandler, err error) {
 	if h, err = newHandler(ctx, cfg, log); err == nil {
 		onDead, err = newOnDead(ctx, cfg, log)
 	}
@@ -119,8 +112,10 @@ func newHandlers(ctx context.Context, cfg *config.Config, log *slog.Logger) (h, 
 }
 
 // newTool makes the handler with the settings unless it could never work.
-func newTool(ctx context.Context, cfg *config.Config, key string, settings any, log *slog.Logger) (tool, error) {
-	var h tool
+func newTool(
+	ctx context.Context, cfg *config.Config, key string, settings any, log *slog.Logger,
+) (backlog.ConfiguredHandler, error) {
+	var h backlog.ConfiguredHandler
 	switch s := settings.(type) {
 	case *exec.Settings:
 		program := &exec.Handler{Settings: *s, Log: log}
@@ -146,11 +141,7 @@ func newTool(ctx context.Context, cfg *config.Config, key string, settings any, 
 	}
 	// A service that is down is no reason not to start: its records are errors, as at any
 	// other time.
-	check := h.Check
-	if p, ok := h.(interface{ Prepare() error }); ok {
-		check = func(context.Context) error { return p.Prepare() }
-	}
-	if err := check(ctx); err != nil {
+	if err := h.Prepare(); err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return h, nil
@@ -170,7 +161,7 @@ func newWork(ctx context.Context, t *table.Table, cfg *config.Config, log *slog.
 
 // wireHandlers gives the app its handlers if records have the columns that they ask
 // for. Without h the handler works in the app's database.
-func (a *app) wireHandlers(ctx context.Context, h, onDead tool) (err error) {
+func (a *app) wireHandlers(ctx context.Context, h, onDead backlog.ConfiguredHandler) (err error) {
 	if h == nil {
 		if h, err = newWork(ctx, a.table, a.cfg, a.log); err != nil {
 			return err
@@ -183,16 +174,11 @@ func (a *app) wireHandlers(ctx context.Context, h, onDead tool) (err error) {
 
 // hasColumns returns an error unless records have the columns that the handler
 // configured at this place asks for by name.
-func hasColumns(given []string, place string, h tool) error {
-	asks, ok := h.(interface{ Columns() ([]string, error) })
-	if !ok {
+func hasColumns(given []string, place string, h backlog.ConfiguredHandler) error {
+	if h == nil {
 		return nil
 	}
-	names, err := asks.Columns()
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
+	for _, name := range h.Describe().Columns {
 		if !slices.Contains(given, name) {
 			return fmt.Errorf("%s: a record has no column %s; %s", place, shown(name),
 				mapping.DidYouMean(name, given, "it has: "+strings.Join(each(given, shown), ", ")))
@@ -203,7 +189,7 @@ func hasColumns(given []string, place string, h tool) error {
 
 // closeHandlers ends what the handlers have started.
 func (a *app) closeHandlers() {
-	for _, h := range []tool{a.handler, a.onDead} {
+	for _, h := range []backlog.ConfiguredHandler{a.handler, a.onDead} {
 		if c, ok := h.(io.Closer); ok {
 			if err := c.Close(); err != nil {
 				a.log.Warn("a handler did not end well", "error", err)

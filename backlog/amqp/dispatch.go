@@ -130,11 +130,12 @@ type Dispatch struct {
 }
 
 var (
-	_ backlog.ClosingHandler = (*Dispatch)(nil)
-	_ backlog.ReadyChecker   = (*Dispatch)(nil)
-	_ backlog.LateCollector  = (*Dispatch)(nil)
-	_ backlog.Finisher       = (*Dispatch)(nil)
-	_ io.Closer              = (*Dispatch)(nil)
+	_ backlog.ConfiguredHandler = (*Dispatch)(nil)
+	_ backlog.ClosingHandler    = (*Dispatch)(nil)
+	_ backlog.ReadyChecker      = (*Dispatch)(nil)
+	_ backlog.LateCollector     = (*Dispatch)(nil)
+	_ backlog.Finisher          = (*Dispatch)(nil)
+	_ io.Closer                 = (*Dispatch)(nil)
 )
 
 // mostEnded bounds the memory of attempts that have ended: an outcome that comes again comes
@@ -352,6 +353,9 @@ func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err err
 
 // Prepare reports nothing: a broker that is away is waited for.
 func (d *Dispatch) Prepare() error { return nil }
+
+// Describe implements [backlog.ConfiguredHandler]. What Inspect finds is shown instead.
+func (d *Dispatch) Describe() backlog.Description { return backlog.Description{} }
 
 // Close ends the session. Where nothing is out, the broker is told so.
 func (d *Dispatch) Close() error {

@@ -167,7 +167,7 @@ func TestWorkOnTheRowItself(t *testing.T) {
 	f := orders(t)
 	s := f.store(plainMapping())
 	w := newWork(t, s, "INSERT INTO shipped SELECT id, status FROM BACKLOG WHERE id = :id AND status = 'NEW'", "DELETE FROM BACKLOG WHERE id = :id")
-	if n := w.Hands(); n != 1 {
+	if n := w.Describe().MaxConcurrency; n != 1 {
 		t.Errorf("%d are said to be able to write at a time", n)
 	}
 	records := lane(t, s, backlog.Fresh)

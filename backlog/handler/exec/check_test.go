@@ -135,7 +135,7 @@ func TestNotes(t *testing.T) {
 		"./python-wrapper lost.py":   "",
 		"cat lost.py":                "",
 	} {
-		got := strings.Join((&exec.Handler{Settings: exec.Settings{Command: strings.Fields(command)}}).Notes(), "|")
+		got := strings.Join((&exec.Handler{Settings: exec.Settings{Command: strings.Fields(command)}}).Describe().Notes, "|")
 		if got = strings.Replace(got, dir, "DIR", 1); got != want {
 			t.Errorf("%s: %q, want %q", command, got, want)
 		}
@@ -169,10 +169,10 @@ func TestNotesOfAnotherProcessor(t *testing.T) {
 	head := "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00"
 	path := handlertest.File(t, t.TempDir(), "program", head+"\x08\x00"+strings.Repeat("\x00", 99), 0o755)
 	want := "exec: " + path + " is a program for another processor, MIPS, which without an emulator cannot be run; install the program that is built for this machine, " + runtime.GOOS + " on " + runtime.GOARCH
-	if got := strings.Join((&exec.Handler{Settings: exec.Settings{Command: []string{path}}}).Notes(), "|"); got != want {
+	if got := strings.Join((&exec.Handler{Settings: exec.Settings{Command: []string{path}}}).Describe().Notes, "|"); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got := (&exec.Handler{Settings: exec.Settings{Command: []string{"/bin/sh"}}}).Notes(); got != nil {
+	if got := (&exec.Handler{Settings: exec.Settings{Command: []string{"/bin/sh"}}}).Describe().Notes; got != nil {
 		t.Errorf("of /bin/sh: %q", got)
 	}
 }

@@ -111,17 +111,21 @@ type Handler struct {
 	Log *slog.Logger
 }
 
+var _ backlog.ConfiguredHandler = (*Handler)(nil)
+
 func (h *Handler) program() proc.Program { return proc.Program{Kind: "exec", Command: h.Command} }
 
-// Check reports what would keep the program from being started, see
+// Prepare reports what would keep the program from being started, see
 // [proc.Program.Check].
-func (h *Handler) Check(context.Context) error { return h.program().Check() }
+func (h *Handler) Prepare() error { return h.program().Check() }
 
-// Checked says what a Check that found nothing has shown.
-func (h *Handler) Checked() string { return h.Command[0] + " can be run" }
+// Check is Prepare: the network has nothing to add.
+func (h *Handler) Check(context.Context) error { return h.Prepare() }
 
-// Notes are what a person should know about the command, though it can be run.
-func (h *Handler) Notes() []string { return h.program().Notes() }
+// Describe implements [backlog.ConfiguredHandler].
+func (h *Handler) Describe() backlog.Description {
+	return backlog.Description{Checked: h.Command[0] + " can be run", Notes: h.program().Notes()}
+}
 
 // Handle runs the program for r and returns when it has ended: at most Grace,
 // and a moment, after ctx is done.

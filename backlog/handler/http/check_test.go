@@ -290,11 +290,12 @@ func TestHTTPIsMended(t *testing.T) {
 
 func TestHTTPColumns(t *testing.T) {
 	t.Parallel()
-	got, err := (&handler.Handler{Settings: handler.Settings{URL: "https://{b}.example.org/{a}/{b}?x={c d}"}}).Columns()
+	h := &handler.Handler{Settings: handler.Settings{URL: "https://{b}.example.org/{a}/{b}?x={c d}", Allow: []string{"*.example.org"}}}
+	got, err := h.Describe().Columns, h.Prepare()
 	if err != nil || !slices.Equal(got, []string{"b", "a", "b", "c d"}) {
 		t.Errorf("columns %q, error %v", got, err)
 	}
-	if _, err := (&handler.Handler{Settings: handler.Settings{URL: "https://h/{b"}}).Columns(); err == nil {
+	if err := (&handler.Handler{Settings: handler.Settings{URL: "https://h/{b"}}).Prepare(); err == nil {
 		t.Error("no error")
 	}
 }

@@ -133,8 +133,8 @@ func (h *Handler) Check(ctx context.Context) error {
 	return backlog.Worded(strings.TrimSuffix(fmt.Sprintf("http: %s: %s; %s", address, text, hint), "; "), err)
 }
 
-// Checked says what a Check that found nothing has shown.
-func (h *Handler) Checked() string {
+// checked says what a Check that found nothing has shown.
+func (h *Handler) checked() string {
 	text := "each record says which host is called, one of: " + strings.Join(h.Allow, ", ")
 	if p, err := h.plan(); err == nil && !p.url.free {
 		text = p.url.base.Scheme + "://" + p.url.base.Host + " takes connections"

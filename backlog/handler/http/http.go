@@ -58,9 +58,6 @@ type Settings struct {
 // NewSettings returns the defaults.
 func NewSettings() *Settings { return &Settings{MaxPause: time.Hour} }
 
-// Pauses is the longest pause that the handler can ask for.
-func (s *Settings) Pauses() time.Duration { return s.MaxPause }
-
 // A Status is a range of statuses, written 204 or 2xx.
 type Status struct{ From, To int }
 
@@ -258,6 +255,8 @@ type Handler struct {
 	made *plan // nil until the configuration has proved good
 }
 
+var _ backlog.ConfiguredHandler = (*Handler)(nil)
+
 // Prepare reports what is wrong with the configuration and the files that it
 // names, with a hint. Unlike Check it touches no network, so that it may be
 // asked while the service is down.
@@ -274,13 +273,10 @@ func (h *Handler) ready() (p *plan, keys [][]byte, err error) {
 	return p, keys, err
 }
 
-// Columns returns the names of the columns in the URL.
-func (h *Handler) Columns() ([]string, error) {
-	names, err := setting.Columns(h.URL)
-	if err != nil {
-		err = fmt.Errorf("http: url: %w", err)
-	}
-	return names, err
+// Describe implements [backlog.ConfiguredHandler]. It asks for the columns in the URL.
+func (h *Handler) Describe() backlog.Description {
+	columns, _ := setting.Columns(h.URL) // Prepare reports an error
+	return backlog.Description{MaxPause: h.MaxPause, Columns: columns, Checked: h.checked()}
 }
 
 // Handle sends r and waits for the answer.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -37,9 +38,6 @@ func NewSettings() *Settings {
 // InFlight returns how many records the workers take at a time: as many as any handler
 // is given.
 func (s *Settings) InFlight() int { return min(s.Workers*s.Window, 100_000) }
-
-// Pauses is the longest pause that the handler can ask for.
-func (s *Settings) Pauses() time.Duration { return s.MaxPause }
 
 // How long a worker that has ended is not started again: longestRest at most, and
 // shortestRest once it has answered something.
@@ -98,6 +96,11 @@ type Handler struct {
 	unnamed atomic.Int64 // attempts without an id so far
 }
 
+var (
+	_ backlog.ConfiguredHandler = (*Handler)(nil)
+	_ io.Closer                 = (*Handler)(nil)
+)
+
 // A task is one attempt on its way to a worker and back.
 type task struct {
 	attempt string
@@ -114,17 +117,21 @@ var (
 
 func (h *Handler) program() proc.Program { return proc.Program{Kind: "lines", Command: h.Command} }
 
-// Check reports what would keep a worker from being started, see
+// Prepare reports what would keep a worker from being started, see
 // [proc.Program.Check].
-func (h *Handler) Check(context.Context) error { return h.program().Check() }
+func (h *Handler) Prepare() error { return h.program().Check() }
 
-// Checked says what a Check that found nothing has shown.
-func (h *Handler) Checked() string {
-	return fmt.Sprintf("%s can be run: at most %d at a time, %d records in flight at each", h.Command[0], h.Workers, h.Window)
+// Check is Prepare: the network has nothing to add.
+func (h *Handler) Check(context.Context) error { return h.Prepare() }
+
+// Describe implements [backlog.ConfiguredHandler].
+func (h *Handler) Describe() backlog.Description {
+	return backlog.Description{
+		MaxPause: h.MaxPause,
+		Checked:  fmt.Sprintf("%s can be run: at most %d at a time, %d records in flight at each", h.Command[0], h.Workers, h.Window),
+		Notes:    h.program().Notes(),
+	}
 }
-
-// Notes are what a person should know about the command, though it can be run.
-func (h *Handler) Notes() []string { return h.program().Notes() }
 
 // Handle gives r to a worker and returns what that answered: nil for success,
 // a [backlog.Reject], an error that wraps [backlog.Skip], any other error; one

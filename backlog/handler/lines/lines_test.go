@@ -319,7 +319,7 @@ func TestLinesCheck(t *testing.T) {
 
 func TestLinesNotes(t *testing.T) {
 	t.Parallel()
-	got := (&lines.Handler{Settings: lines.Settings{Command: []string{"python3", "/no/such.py"}}}).Notes()
+	got := (&lines.Handler{Settings: lines.Settings{Command: []string{"python3", "/no/such.py"}}}).Describe().Notes
 	want := "lines: python3 is given /no/such.py, which does not exist; correct the path or the working directory"
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("%q, want %q", got, want)

@@ -30,6 +30,8 @@ type Handler struct {
 	Log *slog.Logger // gets to whom what was sent, at DEBUG; nil: none
 }
 
+var _ backlog.ConfiguredHandler = (*Handler)(nil)
+
 const (
 	tries     = 3
 	tryAgain  = time.Second      // after a failed try
@@ -55,19 +57,14 @@ func (h *Handler) Check(ctx context.Context) error {
 	return c.Close()
 }
 
-// Checked says what a Check that found nothing has shown.
-func (h *Handler) Checked() string {
-	u, _ := h.server()
-	return u.Scheme + "://" + u.Host + " takes connections"
-}
-
-// Columns returns the names of the columns that mails need.
-func (h *Handler) Columns() ([]string, error) {
-	names, err := setting.Columns(strings.Join(h.texts(), " "))
-	if err != nil {
-		return nil, fmt.Errorf("mail: %w", err)
+// Describe implements [backlog.ConfiguredHandler]. It asks for the columns that mails need.
+func (h *Handler) Describe() backlog.Description {
+	u, _ := h.server() // Prepare reports an error, of the texts too
+	names, _ := setting.Columns(strings.Join(h.texts(), " "))
+	return backlog.Description{
+		Columns: slices.DeleteFunc(names, func(name string) bool { return slices.Contains(own, name) }),
+		Checked: u.Scheme + "://" + u.Host + " takes connections",
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(own, name) }), nil
 }
 
 // Handle sends the mail for r.

@@ -332,10 +332,10 @@ func TestMailSettings(t *testing.T) {
 		}
 	}
 	h := (&sink{addr: "mail.example.com"}).handler("smtp://HOST")
-	if names, err := h.Columns(); err != nil || !slices.Equal(names, []string{"customer_email", "name"}) {
+	if names, err := h.Describe().Columns, h.Prepare(); err != nil || !slices.Equal(names, []string{"customer_email", "name"}) {
 		t.Errorf("%q, %v", names, err)
 	}
-	if got := h.Checked(); got != "smtp://mail.example.com:587 takes connections" {
+	if got := h.Describe().Checked; got != "smtp://mail.example.com:587 takes connections" {
 		t.Error(got)
 	}
 }

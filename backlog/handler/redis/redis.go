@@ -149,9 +149,10 @@ type Handler struct {
 }
 
 var (
-	_ backlog.ReadyChecker = (*Handler)(nil)
-	_ backlog.Collector    = (*Handler)(nil)
-	_ io.Closer            = (*Handler)(nil)
+	_ backlog.ConfiguredHandler = (*Handler)(nil)
+	_ backlog.ReadyChecker      = (*Handler)(nil)
+	_ backlog.Collector         = (*Handler)(nil)
+	_ io.Closer                 = (*Handler)(nil)
 )
 
 // pingTime is how long a Redis has to say that it is there.
@@ -188,14 +189,13 @@ func (h *Handler) Ready(ctx context.Context) error {
 	return err
 }
 
-// Checked says what a Check that found nothing has shown.
-func (h *Handler) Checked() string {
+// Describe implements [backlog.ConfiguredHandler]. It asks for the columns that a request has,
+// for none if it has them all.
+func (h *Handler) Describe() backlog.Description {
 	address, _ := h.address()
-	return fmt.Sprintf("the Redis at %s answers; requests go to %s, answers come from %s", address, h.Input, h.Output)
+	checked := fmt.Sprintf("the Redis at %s answers; requests go to %s, answers come from %s", address, h.Input, h.Output)
+	return backlog.Description{Columns: h.Columns, Checked: checked}
 }
-
-// Columns returns the names of the columns that a request has, nil if they are all.
-func (h *Handler) Columns() ([]string, error) { return h.Settings.Columns, nil }
 
 // Handle pushes a request for r and returns [backlog.Accepted]. If the Redis does not
 // take it, the error is [backlog.Unstarted]: the record stays due. Where it is not

@@ -45,7 +45,11 @@ type SQLHandler struct {
 	Log *slog.Logger // gets what is done for each record, at DEBUG; nil: none
 }
 
-var _ backlog.SettlingHandler = (*SQLHandler)(nil)
+var (
+	_ backlog.ConfiguredHandler = (*SQLHandler)(nil)
+	_ backlog.SettlingHandler   = (*SQLHandler)(nil)
+	_ backlog.TrialHandler      = (*SQLHandler)(nil)
+)
 
 // Settings are what the configuration says of a SQLHandler.
 type Settings struct {
@@ -195,6 +199,9 @@ func (w *SQLHandler) Steps() (n int, parameters []string) {
 	return len(w.steps), db.Distinct(parameters)
 }
 
+// Prepare reports nothing: [New] has read the statements, and all else is the database's to say.
+func (w *SQLHandler) Prepare() error { return nil }
+
 // Check proves that the database understands the statements and that the user
 // may run them, as far as it says so before it does, changing nothing. It is a
 // [*db.Problem] if not.
@@ -242,9 +249,9 @@ func (w *SQLHandler) Handle(ctx context.Context, r *backlog.Record) error {
 	return w.transact(ctx, w.t.InTx, r)
 }
 
-// Try is HandleAndSettle, but undoes all of it. A record that is not pending
-// is not settled. The time that the settlement writes, where it writes one, is
-// the record's own time of insertion. Other programs cannot write meanwhile.
+// Try implements [backlog.TrialHandler]: it is HandleAndSettle, but undoes all of it. A record
+// that is not pending is not settled. The time that the settlement writes, where it writes
+// one, is the record's own time of insertion. Other programs cannot write meanwhile.
 func (w *SQLHandler) Try(ctx context.Context, r *backlog.Record) error {
 	return w.transact(ctx, func(ctx context.Context, work func(*sql.Tx) error) error {
 		err := w.t.Attempt(ctx, r, func() time.Time { return r.Inserted }, true, work)
@@ -328,13 +335,14 @@ func (s *stepError) Error() string {
 
 func (s *stepError) Unwrap() error { return s.err }
 
-// Hands returns how many calls at a time are of any use: more would only wait
+// Describe implements [backlog.ConfiguredHandler]. More calls at a time would only wait
 // for each other, in the time that the record has.
-func (w *SQLHandler) Hands() int {
-	if w.d.Text().File {
-		return 1
+func (w *SQLHandler) Describe() backlog.Description {
+	if w.d.Text().File || w.d.Write == nil { // nil: it is open to be read only
+		return backlog.Description{MaxConcurrency: 1}
 	}
-	return max(1, w.d.Write.Stats().MaxOpenConnections-1) // one is for those who read and settle
+	// One connection is for reading and settling.
+	return backlog.Description{MaxConcurrency: max(1, w.d.Write.Stats().MaxOpenConnections-1)}
 }
 
 // transact runs the statements for the record in the transaction that in makes. Its
