@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +102,41 @@ func TestRowThatRefusesItsTrial(t *testing.T) {
 		}
 		if rep := b.pass(t); rep.Selected != 0 {
 			t.Errorf("the next pass: %s", outcomes(rep))
+		}
+	})
+}
+
+// A row that two passes try at the same time is refused once.
+func TestRowThatTwoPassesTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, succeed)
+		b.add(t, "NEW", 1, 20, time.Hour)
+		tries(b, func(s backlog.Settlement) error {
+			time.Sleep(100 * time.Millisecond)
+			if id(s.Record) <= 5 {
+				return &backlog.Refusal{Reach: backlog.OneRow, Err: errCheck}
+			}
+			return nil
+		})
+		var passes sync.WaitGroup
+		var refused, said atomic.Int64
+		b.Observe = func(ev backlog.Event) {
+			if ev.Kind == backlog.Refused {
+				said.Add(1)
+			}
+		}
+		for _, tier := range []string{"1d", "7d"} {
+			passes.Go(func() {
+				rep, err := b.Pass(t.Context(), backlog.Pass{Tier: tier, MaxAge: day})
+				if err != nil {
+					t.Error(err)
+				}
+				refused.Add(int64(rep.Refused))
+			})
+		}
+		passes.Wait()
+		if refused.Load() != 5 || said.Load() != 5 {
+			t.Errorf("%d are refused and %d are said to be, not 5", refused.Load(), said.Load())
 		}
 	})
 }

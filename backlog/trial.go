@@ -258,13 +258,16 @@ func (p *probe) decided(ev Event) {
 }
 
 // refuse counts a record whose row does not take an outcome, and has this process leave it
-// alone.
+// alone. Another pass that tries the row at the same time may have done so.
 func (r *run) refuse(ev Event) {
+	known, _ := r.e.refused.ContainsOrAdd(ev.Record.Key.Hash(), struct{}{})
+	if known {
+		return
+	}
 	r.count(func(rep *Report) {
 		rep.Selected++ // the sum of all
 		rep.Refused++
 	})
-	r.e.refused.Add(ev.Record.Key.Hash(), struct{}{})
 	ev.Kind = Refused
 	r.e.emit(ev)
 }
