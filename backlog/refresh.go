@@ -317,7 +317,7 @@ func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error)
 			at[uid] = next
 			reasons[next] = fmt.Errorf("%w: no running attempt has the UID %s", ErrConflict, uid)
 		}
-		uids := slices.Collect(maps.Keys(at))
+		uids := slices.Sorted(maps.Keys(at)) // the same answers are written in the same order
 		records, err := ask(ctx, e, func() ([]Record, error) { return e.Store.(Beginner).Running(ctx, uids) })
 		if err != nil {
 			return nil, err
