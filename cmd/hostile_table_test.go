@@ -58,7 +58,7 @@ var hostileDatabases = []hostileDatabase{
 			layoutTime("T", "TEXT", "1795000000000", "2006-01-02T15:04:05Z"),
 			secondsTime, millisTime, mixedTime,
 		},
-		obstacles: []string{"none", "unique", "partial", "check", "filled", "generated", "raise", "rollback", "ignore"},
+		obstacles: []string{"none", "unique", "partial", "check", "filled", "generated", "single", "raise", "rollback", "ignore"},
 		connect: func(t *testing.T, dir string) (*sql.DB, string) {
 			path := filepath.Join(dir, "shop.db")
 			db, err := openDB(path)
@@ -76,7 +76,7 @@ var hostileDatabases = []hostileDatabase{
 			layoutTime("text", "VARCHAR(40)", "'yesterday'", spaceLayout),
 			secondsTime, millisTime, mixedTime,
 		},
-		obstacles: []string{"none", "unique", "partial", "check", "filled", "generated", "raise", "ignore", "foreign", "deferred", "exclusion"},
+		obstacles: []string{"none", "unique", "partial", "check", "filled", "generated", "single", "raise", "ignore", "foreign", "deferred", "exclusion"},
 		connect: func(t *testing.T, _ string) (*sql.DB, string) {
 			_, ours := testserver.Postgres(t, "backlog_hostile_")
 			theirs := *ours
@@ -91,7 +91,7 @@ var hostileDatabases = []hostileDatabase{
 			layoutTime("text", "VARCHAR(40)", "'yesterday'", spaceLayout),
 			secondsTime, millisTime, mixedTime,
 		},
-		obstacles: []string{"none", "unique", "check", "filled", "raise", "ignore", "foreign"},
+		obstacles: []string{"none", "unique", "check", "filled", "single", "raise", "ignore", "foreign"},
 		connect: func(t *testing.T, _ string) (*sql.DB, string) {
 			_, ours := testserver.MySQL(t, "backlog_hostile_")
 			return testserver.Open(t, "mysql", testserver.DSN(ours, "multiStatements=true&time_zone=%27%2B00%3A00%27")), ours.String()
@@ -136,10 +136,15 @@ type hostileStep struct {
 	N  int
 }
 
-// refuses reports whether the table refuses the row the status.
+// refuses reports whether the table refuses the row the status. Where isSingle says so, it
+// refuses it only after another sick row has it.
 func (d *hostileDraw) refuses(r *hostileRow, status string) bool {
 	return r.Sick && d.Obstacle != "none" && status == d.Refuses
 }
+
+// isSingle reports whether only one sick row may be dead: the first one is, and the table
+// refuses it to the others.
+func (d *hostileDraw) isSingle() bool { return d.Obstacle == "single" }
 
 // isLimited reports whether the policy gives a row up after some retries.
 func (d *hostileDraw) isLimited() bool { return d.Policy == "list" || d.Policy == "linear" }
@@ -176,6 +181,7 @@ func drawHostile(rt *rapid.T, kind *hostileDatabase) *hostileDraw {
 		Workers:   rapid.IntRange(1, 4).Draw(rt, "workers"),
 		Obstacle:  pick("obstacle", kind.obstacles...),
 	}
+	d.Dead = d.Dead || d.isSingle()
 	statuses := []string{"SUCCESS", "NEW"}
 	if d.Dead {
 		statuses = append(statuses, "DEAD", "DEAD") // by an attempt, by age, and by discard
@@ -198,6 +204,8 @@ func drawHostile(rt *rapid.T, kind *hostileDatabase) *hostileDraw {
 		}
 	case "filled":
 		d.Refuses = "SUCCESS" // only a handler fills
+	case "single":
+		d.Refuses = "DEAD" // of which on_dead is told before it is written
 	}
 	foreign := kind.timeOf(d).foreign != ""
 	n := rapid.IntRange(1, 20).Draw(rt, "rows")
@@ -355,6 +363,10 @@ var hostileObstacles = map[string]hostileObstacle{
 	"check":     {constraints: []string{"CONSTRAINT healthy CHECK (NOT (sick = 1 AND status = REFUSED))"}},
 	"filled":    {constraints: []string{"CONSTRAINT complete CHECK (status <> REFUSED OR queue = 'sms' OR account = 0 OR filled IS NOT NULL)"}},
 	"generated": {columns: []string{"must INT GENERATED ALWAYS AS (CASE WHEN sick = 1 AND status = REFUSED THEN NULL ELSE 1 END) STORED NOT NULL"}},
+	"single": {
+		columns:     []string{"holder INT GENERATED ALWAYS AS (CASE WHEN sick = 1 AND status = REFUSED THEN 1 END) STORED"},
+		constraints: []string{"UNIQUE (holder)"},
+	},
 	"foreign": {
 		constraints: []string{"FOREIGN KEY (sick, status) REFERENCES allowed (sick, status)"},
 		before:      map[string][]string{"postgres": {allowedTable}, "mariadb": {allowedTable}},

@@ -252,7 +252,7 @@ func (w *hostileWorld) afterPass(row int, s hostileState, wide bool) []hostileOu
 	list := []hostileOutcome{after}
 	switch {
 	case w.draw.refuses(r, after.state.Status) && after.state != s:
-		list = []hostileOutcome{refused, inVain}
+		list = append(w.mayTake(after), refused, inVain)
 	case r.Sick: // the trial tells of a status that the row does not come to
 		list = append(list, refused)
 	}
@@ -264,12 +264,20 @@ func (w *hostileWorld) afterPass(row int, s hostileState, wide bool) []hostileOu
 
 // dies returns what may be left of a row that is given the dead status.
 func (w *hostileWorld) dies(row int, s hostileState) []hostileOutcome {
-	if w.draw.refuses(&w.draw.Rows[row], "DEAD") {
-		return []hostileOutcome{{state: s, as: "refused"}}
-	}
 	after := hostileOutcome{state: s, deaths: w.draw.deaths(), as: "expired"}
 	after.state.Status = "DEAD"
+	if w.draw.refuses(&w.draw.Rows[row], "DEAD") {
+		return append(w.mayTake(after), hostileOutcome{state: s, as: "refused"})
+	}
 	return []hostileOutcome{after}
+}
+
+// mayTake returns the outcome if the table may take it though it refuses it to others.
+func (w *hostileWorld) mayTake(after hostileOutcome) []hostileOutcome {
+	if w.draw.isSingle() {
+		return []hostileOutcome{after}
+	}
+	return nil
 }
 
 // compare holds the table against what the step may have left of each row, and returns the
@@ -299,7 +307,21 @@ func (w *hostileWorld) compare(before []hostileState, want func(row int, s hosti
 			refused = append(refused, row)
 		}
 	}
+	if w.draw.isSingle() && len(refused) > 0 && !w.hasHolder(before, after) {
+		w.fail("the rows %v are refused the dead status, which one of them could have", refused)
+	}
 	return refused, counts
+}
+
+// hasHolder reports whether a sick row is dead, or was to be when another program took it.
+func (w *hostileWorld) hasHolder(before, after []hostileState) bool {
+	for row, s := range after {
+		isHeld := s.Status == "HOLD" && before[row].Status != "HOLD"
+		if w.draw.Rows[row].Sick && (s.Status == "DEAD" || isHeld) {
+			return true
+		}
+	}
+	return false
 }
 
 // tells reports whether the last command has told that the row is refused.
