@@ -58,7 +58,7 @@ var hostileDatabases = []hostileDatabase{
 			layoutTime("T", "TEXT", "1795000000000", "2006-01-02T15:04:05Z"),
 			secondsTime, millisTime, mixedTime,
 		},
-		obstacles: []string{"none", "unique", "partial", "check", "filled", "generated", "single", "raise", "rollback", "ignore"},
+		obstacles: []string{"none", "unique", "partial", "check", "filled", "generated", "single", "single", "raise", "rollback", "ignore"},
 		connect: func(t *testing.T, dir string) (*sql.DB, string) {
 			path := filepath.Join(dir, "shop.db")
 			db, err := openDB(path)
@@ -76,7 +76,7 @@ var hostileDatabases = []hostileDatabase{
 			layoutTime("text", "VARCHAR(40)", "'yesterday'", spaceLayout),
 			secondsTime, millisTime, mixedTime,
 		},
-		obstacles: []string{"none", "unique", "partial", "check", "filled", "generated", "single", "raise", "ignore", "foreign", "deferred", "exclusion"},
+		obstacles: []string{"none", "unique", "partial", "check", "filled", "generated", "single", "single", "raise", "ignore", "foreign", "deferred", "exclusion"},
 		connect: func(t *testing.T, _ string) (*sql.DB, string) {
 			_, ours := testserver.Postgres(t, "backlog_hostile_")
 			theirs := *ours
@@ -91,7 +91,7 @@ var hostileDatabases = []hostileDatabase{
 			layoutTime("text", "VARCHAR(40)", "'yesterday'", spaceLayout),
 			secondsTime, millisTime, mixedTime,
 		},
-		obstacles: []string{"none", "unique", "check", "filled", "single", "raise", "ignore", "foreign"},
+		obstacles: []string{"none", "unique", "check", "filled", "single", "single", "raise", "ignore", "foreign"},
 		connect: func(t *testing.T, _ string) (*sql.DB, string) {
 			_, ours := testserver.MySQL(t, "backlog_hostile_")
 			return testserver.Open(t, "mysql", testserver.DSN(ours, "multiStatements=true&time_zone=%27%2B00%3A00%27")), ours.String()
@@ -259,11 +259,15 @@ func drawHostileRow(rt *rapid.T, d *hostileDraw, foreign bool) hostileRow {
 	if d.Dead {
 		answers = append(answers, "reject")
 	}
+	healthy := 2 // for each sick one
+	if d.isSingle() {
+		healthy = 1 // several are to compete
+	}
 	r := hostileRow{
 		Status:  rapid.SampledFrom([]string{"NEW", "NEW", "NEW", "ERROR", "ERROR", "SUCCESS", "HOLD"}).Draw(rt, "status"),
 		Age:     rapid.SampledFrom([]string{"young", "young", "week", "old"}).Draw(rt, "age"),
 		Sms:     d.Where && in("sms", 4),
-		Sick:    in("sick", 3),
+		Sick:    in("sick", healthy+1),
 		Late:    d.Expires && in("late", 4),
 		Foreign: foreign && in("foreign", 8),
 		Answers: rapid.SliceOfN(rapid.SampledFrom(answers), 1, 3).Draw(rt, "answers"),

@@ -145,6 +145,7 @@ func (w *hostileWorld) step(s hostileStep) {
 		w.side.two(w.now)
 		w.loose(2)
 		w.reachedAll()
+		w.succeededOnce()
 	case "hold":
 		if err := w.side.hold(s.N); err != nil {
 			w.fail("%v", err)
@@ -156,6 +157,7 @@ func (w *hostileWorld) step(s hostileStep) {
 		w.now = w.side.daemon(w.now)
 		w.afterDaemon(1)
 		w.toldOnce()
+		w.succeededOnce()
 	case "takeover":
 		w.now = w.side.takeOver(w.now, s.N)
 		w.afterDaemon(2)
@@ -521,6 +523,18 @@ func (w *hostileWorld) toldOnce() {
 		}
 	}
 	w.named(inVain)
+}
+
+// succeededOnce fails if a row was handled again after a success that the table takes.
+func (w *hostileWorld) succeededOnce() {
+	w.Helper()
+	answers, _, _ := w.receiver.taken()
+	for row, list := range answers {
+		i := slices.Index(list, "success")
+		if i >= 0 && i < len(list)-1 && !w.draw.refuses(&w.draw.Rows[row], "SUCCESS") {
+			w.fail("row %d (id %s) was handled again after its success: %v", row, w.draw.id(row), list)
+		}
+	}
 }
 
 // reachedAll fails unless each healthy row that waited was handled, and each that was to die
