@@ -107,6 +107,8 @@ func mayImport(s source, imported string) bool {
 		return imported == "tiers" || imported == "backlog/key" || imported == "backlog/flight" || s.test && imported == "backlog/memory"
 	case s.folder == "backlog/simulate" && s.test:
 		return imported != "cmd" // to be held against the daemon with all its parts
+	case s.folder == "backlog/daemon" && imported != "tiers":
+		return imported == "backlog" || imported == "backlog/checkpoint" || s.test && imported == "backlog/memory"
 	case imported == "backlog/retry/recur":
 		return s.folder == "backlog/retry"
 	case s.folder == "backlog/retry/recur":
@@ -188,6 +190,9 @@ func TestImportsOfOthers(t *testing.T) {
 			if s.folder == "tiers" && !s.test && slices.Contains([]string{"os", "io", "io/fs", "net", "log", "log/slog", "context"}, p) {
 				t.Errorf("%s imports %s, but tiers does no input or output", s.path, p)
 			}
+			if s.folder == "backlog/daemon" && !s.test && slices.Contains([]string{"os", "net", "net/http", "log", "log/slog", "flag"}, p) {
+				t.Errorf("%s imports %s, but a daemon knows no process, log or page", s.path, p)
+			}
 			for driver, folder := range drivers {
 				if (p == driver || strings.HasPrefix(p, driver+"/")) && s.folder != folder && !(s.test && strings.HasPrefix(s.folder, "backlog/table")) {
 					t.Errorf("%s imports the driver %s, which is for %s", s.path, p, folder)
@@ -204,7 +209,7 @@ var refreshing = []string{"backlog/backlog/retry", "backlog/backlog/retry/recur"
 // configuration and the table, which its command is about, what passes leave behind, and
 // simulate what it shows, but neither handlers nor whatever else there is to join.
 func TestImportsOfCommands(t *testing.T) {
-	known := []string{"backlog/backlog", "backlog/backlog/checkpoint", "backlog/backlog/logging", "backlog/backlog/watch", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/mapping", "backlog/backlog/table", "backlog/backlog/table/doctor", "backlog/backlog/causes", "backlog/backlog/inspect", "backlog/backlog/logqueue"}
+	known := []string{"backlog/backlog", "backlog/backlog/checkpoint", "backlog/backlog/logging", "backlog/backlog/watch", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/daemon", "backlog/backlog/mapping", "backlog/backlog/table", "backlog/backlog/table/doctor", "backlog/backlog/causes", "backlog/backlog/inspect", "backlog/backlog/logqueue"}
 	for _, s := range sources(t) {
 		if s.folder != "cmd" || s.test || strings.HasPrefix(s.path, "cmd/wire") {
 			continue
@@ -226,6 +231,7 @@ var clocks = map[string]string{
 	"backlog/lock.go":                "how long ago a probe was sent: time that passes",
 	"backlog/run.go":                 "how long a stop has lasted: likewise",
 	"backlog/loop.go":                "the default of Now",
+	"backlog/daemon/daemon.go":       "the default of Loop.Now",
 	"backlog/gate.go":                "how long the store has been unavailable: time that passes",
 	"backlog/table/db/db.go":         "how long another program's lock is waited for: time that passes",
 	"backlog/handler/http/http.go":   "the default of Now",

@@ -18,6 +18,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
+	"backlog/backlog/daemon"
 	"backlog/backlog/logging"
 	"backlog/backlog/memory"
 	"backlog/backlog/watch"
@@ -74,7 +75,8 @@ func night(t *testing.T, log *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	var both sync.WaitGroup
-	daemon := func(name string) (kill func()) {
+	state := new(checkpoint.File) // of the machine on which both run
+	begin := func(name string) (kill func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := slog.New(slog.NewJSONHandler(log, nil)).With("daemon", name)
 		obs := logging.New(l)
@@ -83,23 +85,29 @@ func night(t *testing.T, log *bytes.Buffer) {
 			o.Pending = counts.Pending()
 			obs.Outage(c, o, at)
 		}
-		d := &server{
-			g: &globals{Config: "schedule.yaml"}, log: l, state: new(checkpoint.File), leader: backlog.Claim{Locker: table},
-			chronicle: &chronicle{Observer: obs, state: new(checkpoint.File)}, desk: &desk{picture: obs.Picture},
-			loop: &backlog.Loop{Schedule: cfg.Tiers, Engine: &backlog.Engine{Store: table, Handler: deliver, Observe: obs.Observe}, Locker: table, Observe: obs.Observe},
+		p := &process{
+			g: &globals{Config: "schedule.yaml"}, log: l, state: state,
+			history: &history{Observer: obs, state: state}, desk: &desk{picture: obs.Picture},
 		}
-		d.chronicle.app.Store(&app{cfg: cfg, log: l})
+		p.history.app.Store(&app{cfg: cfg, log: l})
+		p.daemon = &daemon.Daemon{
+			Loop: &backlog.Loop{
+				Schedule: cfg.Tiers, Engine: &backlog.Engine{Store: table, Handler: deliver, Observe: obs.Observe},
+				State: state, Locker: table, Observe: obs.Observe,
+			},
+			Leaders: table, Changed: p.changed,
+		}
 		both.Go(func() {
-			if err := d.lead(ctx); err != nil {
+			if err := p.daemon.Run(ctx); err != nil {
 				t.Error(err)
 			}
 		})
 		return cancel
 	}
 	time.Sleep(time.Minute)
-	killA := daemon("a")
+	killA := begin("a")
 	synctest.Wait()
-	killB := daemon("b")
+	killB := begin("b")
 	time.Sleep(30 * time.Second) // records come between the ticks
 	for n := 41; time.Since(began) < 4*time.Hour; n++ {
 		add(n, 0)

@@ -168,7 +168,7 @@ func (o *OnceOptions) passOnce(
 	if err := a.dispatching(func(d *dispatch) error { return d.Open(ctx) }); err != nil {
 		return report, list, err
 	}
-	c := a.newChronicle(state, new(watch.Picture))
+	c := a.newHistory(state, new(watch.Picture))
 	c.single = o.ID != ""
 	c.Single = true
 	defer c.end()
@@ -212,7 +212,7 @@ func (o *OnceOptions) passOnce(
 
 // runPass runs the pass from the tier's resume point and keeps the next one. The ticks of
 // the tiers it is for are unfinished until it has ended, so that a kill does not lose them.
-func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass, c *chronicle, taken map[string]bool) (backlog.Report, error) {
+func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass, c *history, taken map[string]bool) (backlog.Report, error) {
 	s, err := c.state.Load()
 	c.keep(err)
 	p.Resume = s.Resume[p.Tier]

@@ -16,7 +16,6 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
-	"backlog/backlog/logging"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 )
@@ -164,60 +163,21 @@ func (f lockerFunc) TryLock(ctx context.Context, name string) (backlog.Lock, err
 	return f(ctx, name)
 }
 
-// rollout is how long a standby waits for a leader that works by another version of the
-// same file: both are not restarted at once.
-const rollout = 10 * time.Minute
-
-// beside is what a standby knows of the leader's configuration.
-type beside struct {
-	agreed bool      // it was the same as ours once, or this process has led
-	since  time.Time // when it was first seen to differ; zero: it does not
-	warned time.Time
-}
-
-// standBeside takes the error of a leader lock that is held. It returns the error to end
-// with if the leader works by a configuration that this one is not to replace.
-func (d *server) standBeside(held error) error {
-	b := &d.beside
-	rival, differs := errors.AsType[*backlog.Rival](held)
-	if !differs {
-		b.agreed = true
-		b.since = time.Time{}
-		b.warned = time.Time{}
-		return nil
-	}
-	now := time.Now()
-	if b.since.IsZero() {
-		b.since = now
-	}
-	rollingOut := rival.SameFile && now.Sub(b.since) < rollout
-	if !b.agreed && !d.g.replace && !rollingOut {
-		return lockTaken(d.app().cfg, rival)
-	}
-	if b.warned.IsZero() || now.Sub(b.warned) >= logging.Remind {
-		b.warned = now
-		d.log.Warn("standing by beside another configuration: only the leader's records are handled", "differs", strings.Join(rival.Differs, ", "))
-	}
-	return nil
-}
-
 // keepWork notes that the ticks of the state are for this daemon's configuration.
-func (d *server) keepWork() {
-	cfg := d.app().cfg
-	mine := d.g.keptWork(cfg, time.Now())
+func (p *process) keepWork() {
+	cfg := p.app().cfg
+	mine := p.g.keptWork(cfg, time.Now())
 	mine.Daemon = true
-	d.chronicle.keep(d.state.Change(func(s *checkpoint.State) { s.Work = &mine }))
+	p.history.keep(p.state.Change(func(s *checkpoint.State) { s.Work = &mine }))
 }
 
 // remark makes the leader's marks those of the configuration that has been reloaded.
-func (d *server) remark(ctx context.Context) {
-	if !d.leads.Load() {
+func (p *process) remark(ctx context.Context) {
+	if !p.leads() {
 		return
 	}
-	d.keepWork()
-	if lock, ok := (*d.lock.Load()).(backlog.Marker); ok {
-		if err := lock.Mark(ctx, d.app().work); err != nil {
-			d.log.Warn("the lock keeps no marks: a second configuration of this table is not found out", "error", err)
-		}
+	p.keepWork()
+	if err := p.daemon.Mark(ctx, p.app().work); err != nil {
+		p.log.Warn("the lock keeps no marks: a second configuration of this table is not found out", "error", err)
 	}
 }

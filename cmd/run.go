@@ -14,21 +14,19 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
+	"backlog/backlog/daemon"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
 	"backlog/backlog/watch"
 	"backlog/tiers"
 )
-
-// lockEvery is how often a standby looks whether there is still a leader.
-const lockEvery = 2 * time.Second
 
 func newRun(g *globals) *cobra.Command {
 	c := &cobra.Command{
@@ -87,28 +85,23 @@ func runRun(ctx context.Context, g *globals) error {
 		return err
 	}
 	a.introduce(slog.LevelInfo, slog.LevelWarn)
-	obs := a.newChronicle(state, desk.picture)
+	history := a.newHistory(state, desk.picture)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
-	d := &server{
+	p := &process{
+		g: g, log: log, state: state, history: history, desk: desk,
 		paused: state.PausedBy(time.Now, log),
-		g:      g, log: log, state: state, chronicle: obs, desk: desk,
 		observe: newProgress(g.err, a.table.Count, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
 			}
-			obs.Observe(ev)
+			history.Observe(ev)
 			desk.hear(ev)
 		}),
 	}
-	d.leader.Locker = lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
-		return d.app().table.Locker(d.app().work).TryLock(ctx, name)
-	})
-	if away && !a.onFile() {
-		d.leader.Doubt() // another daemon may have led until now
-	}
+	p.daemon = p.newDaemon(away && !a.onFile())
 	desk.follow(a)
-	err = errors.Join(d.serve(ctx, hup), d.app().dispatching((*dispatch).Err))
-	obs.end()
+	err = errors.Join(p.run(ctx, hup), p.app().dispatching((*dispatch).Err))
+	history.end()
 	desk.pings.Close(hardOf(ctx))
 	a.db.Close()
 	if n := unwritten.Load(); err == nil && n > 0 {
@@ -120,193 +113,185 @@ func runRun(ctx context.Context, g *globals) error {
 	return err
 }
 
-// A server is the daemon: it leads, or waits until it can.
-type server struct {
-	g         *globals
-	log       *slog.Logger
-	observe   func(backlog.Event)
-	paused    func() bool
-	state     *checkpoint.File
-	chronicle *chronicle
-	desk      *desk
-	loop      *backlog.Loop
-	leader    backlog.Claim // of the leader lock
+// A process is a daemon with its configuration, and with all that shows what it does.
+type process struct {
+	g       *globals
+	log     *slog.Logger
+	observe func(backlog.Event)
+	paused  func() bool
+	state   *checkpoint.File
+	history *history
+	desk    *desk
+	daemon  *daemon.Daemon
 
-	leads               atomic.Bool                  // the loop runs under the leader lock
-	lock                atomic.Pointer[backlog.Lock] // that lock
-	stopped, introduced sync.Once                    // it is logged
-	beside              beside
+	unmark              func()    // ends the mark of the state file's leader
+	stopped, introduced sync.Once // it is logged
 }
 
 // app is another one after each reload, over the same database.
-func (d *server) app() *app { return d.chronicle.app.Load() }
+func (p *process) app() *app { return p.history.app.Load() }
 
-// serve leads whenever it can, until ctx is done.
-func (d *server) serve(ctx context.Context, hup <-chan os.Signal) error {
-	locker := lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
-		return d.app().locker(true).TryLock(ctx, name)
+// leads reports whether the loop runs under the leader lock.
+func (p *process) leads() bool { return p.daemon.Role() == daemon.Leader }
+
+// lastWake returns when the loop last looked at the clock.
+func (p *process) lastWake() time.Time { return p.daemon.Loop.LastWake() }
+
+// newDaemon returns the daemon of the process. It is doubtful if another one may have led until now.
+func (p *process) newDaemon(doubtful bool) *daemon.Daemon {
+	passes := lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
+		return p.app().locker(true).TryLock(ctx, name)
 	})
-	d.loop = &backlog.Loop{Schedule: d.app().cfg.Tiers, Engine: d.newEngine(), State: d.state, Locker: locker, Observe: d.told}
-	d.desk.serves(d, false)
-	over, end := context.WithCancel(context.Background())
+	leaders := lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
+		return p.app().table.Locker(p.app().work).TryLock(ctx, name)
+	})
+	return &daemon.Daemon{
+		Loop:        &backlog.Loop{Schedule: p.app().cfg.Tiers, Engine: p.newEngine(), State: p.state, Locker: passes, Observe: p.observe},
+		Leaders:     leaders,
+		Changed:     p.changed,
+		Patient:     isDenied,
+		Doubtful:    doubtful,
+		Replace:     p.g.replace,
+		Reconfigure: p.reload,
+	}
+}
+
+// newEngine returns an engine of the present app.
+func (p *process) newEngine() *backlog.Engine {
+	e := p.app().engine(nil, p.observe)
+	e.Paused = p.paused
+	p.desk.engine.Store(e)
+	return e
+}
+
+// run runs the daemon until ctx is done.
+func (p *process) run(ctx context.Context, hup <-chan os.Signal) error {
+	p.desk.serves(p, false)
+	running, end := context.WithCancel(context.Background())
 	defer end()
-	go d.desk.watchStore(ctx)
-	go keepWatchdog(over, d.log, func() bool { return !d.leads.Load() || time.Since(d.loop.LastWake()) < 2*time.Minute })
-	rctx, endReloads := context.WithCancel(ctx)
-	defer endReloads()
-	var reloading sync.WaitGroup
-	reloading.Go(func() { reloads(rctx, hup, d.reload) })
-	defer context.AfterFunc(ctx, d.stopping)()
-	notify(d.log, daemon.SdNotifyReady)
-	var err error
-	for err == nil && ctx.Err() == nil {
-		err = d.lead(ctx)
-	}
-	endReloads()
-	reloading.Wait()
+	go p.desk.watchStore(ctx)
+	go keepWatchdog(running, p.log, func() bool { return !p.leads() || time.Since(p.lastWake()) < 2*time.Minute })
+	go reloadAt(running, hup, p.daemon.Reload)
+	defer context.AfterFunc(ctx, p.stopping)()
+	notify(p.log, systemd.SdNotifyReady)
+	err := p.daemon.Run(ctx)
 	if ctx.Err() != nil {
-		d.stopping()
+		p.stopping()
 	}
-	fctx, cancel := context.WithTimeout(over, d.app().cfg.ShutdownTimeout)
-	defer cancel()
-	d.loop.Engine.Flush(fctx) // what is left of a time when the lock was lost
-	d.app().closeHandlers()
-	return err
+	p.app().closeHandlers()
+	return p.app().lockError(err, false)
 }
 
-// lead waits for the leader lock, then runs the loop until ctx is done or the
-// lock is lost.
-func (d *server) lead(ctx context.Context) error {
-	lock, since, err := d.standBy(ctx)
-	if err != nil || lock == nil {
-		return err
+// reloadAt calls reload at each signal, until ctx is done.
+func reloadAt(ctx context.Context, signals <-chan os.Signal, reload func()) {
+	for {
+		select {
+		case <-signals:
+			reload()
+		case <-ctx.Done():
+			return
+		}
 	}
-	defer lock.Unlock()
-	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
-		d.leads.Store(false)
-		d.desk.hear(backlog.Event{Kind: backlog.LockLost, At: time.Now()})
-		d.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", err)
-	})
-	defer d.leader.Doubt() // if this is no stop, the lock is lost
-	defer release()
-	d.lock.Store(&lock)
-	d.loop.Since = since
-	d.sayStarted("leader")
-	d.chronicle.restore(true)
-	d.desk.recall()
-	defer d.state.Lead()()
-	d.beside.agreed = true
-	d.keepWork()
-	d.keepDaemon(&watch.Daemon{PID: os.Getpid(), Since: inspect.Stamp(time.Now())})
-	defer d.keepDaemon(nil)
-	if next := inspect.Starts(d.app().cfg.Tiers, time.Now()); len(next) > 0 {
-		d.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
-	}
-	notify(d.log, "STATUS=leading")
-	d.leads.Store(true)
-	defer d.leads.Store(false)
-	d.desk.serves(d, true)
-	defer d.desk.serves(d, false)
-	err = d.loop.Run(held)
-	d.app().dispatching((*dispatch).Close) // what workers answer is heard by who leads now
-	return err
 }
 
-// sayStarted says once what has been started, after the first try for the lock.
-func (d *server) sayStarted(role string) {
-	d.introduced.Do(func() {
-		c := d.app().cfg
-		log := d.log
+// changed follows the daemon.
+func (p *process) changed(c daemon.Change) {
+	if c.Was == daemon.TakingOver && c.Err != nil {
+		p.log.Warn("the take-over has failed: the lock is lost again", "error", c.Err)
+		return
+	}
+	switch c.Role {
+	case daemon.Unavailable:
+		p.log.Warn("the leader lock cannot be asked for, waiting", "error", c.Err)
+	case daemon.Standby:
+		p.standBy(c)
+	case daemon.TakingOver:
+		p.takeOver(c.Seen)
+	case daemon.Leader:
+		p.lead()
+	case daemon.Demoted:
+		p.desk.hear(backlog.Event{Kind: backlog.LockLost, At: time.Now()})
+		p.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", c.Err)
+	case daemon.Waiting:
+		if p.unmark != nil {
+			p.endLead()
+		}
+	}
+}
+
+// standBy says beside whom the daemon stands by.
+func (p *process) standBy(c daemon.Change) {
+	if c.Rival != nil {
+		p.log.Warn("standing by beside another configuration: only the leader's records are handled", "differs", strings.Join(c.Rival.Differs, ", "))
+	}
+	switch {
+	case c.Was == daemon.Standby: // it is said again
+	case c.Seen.IsZero():
+		p.logStarted("standby")
+		p.log.Info("standing by: another daemon leads")
+		notify(p.log, "STATUS=standing by")
+	default:
+		p.log.Info("the database answers again, another daemon leads")
+	}
+}
+
+// takeOver says why the daemon waits before it leads.
+func (p *process) takeOver(seen time.Time) {
+	if seen.IsZero() {
+		p.log.Warn("taking the lead after a wait: another daemon may have led until now", "wait", backlog.TakeOverAfter.String())
+		return
+	}
+	p.log.Warn("the leader is gone, taking over", "last_seen", when(seen))
+}
+
+// lead notes that the daemon leads, and goes on with what the last leader has kept.
+func (p *process) lead() {
+	p.logStarted("leader")
+	p.history.restore(true)
+	p.desk.recall()
+	p.unmark = p.state.Lead()
+	p.keepWork()
+	p.keepDaemon(&watch.Daemon{PID: os.Getpid(), Since: inspect.Stamp(time.Now())})
+	if next := inspect.Starts(p.app().cfg.Tiers, time.Now()); len(next) > 0 {
+		p.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
+	}
+	notify(p.log, "STATUS=leading")
+	p.desk.serves(p, true)
+}
+
+// endLead takes back what lead has noted: all passes have ended.
+func (p *process) endLead() {
+	p.app().dispatching((*dispatch).Close) // what workers answer is heard by who leads now
+	p.desk.serves(p, false)
+	p.keepDaemon(nil)
+	p.unmark()
+	p.unmark = nil
+}
+
+// logStarted says once what has been started, after the first try for the lock.
+func (p *process) logStarted(role string) {
+	p.introduced.Do(func() {
+		c := p.app().cfg
+		log := p.log
 		if c.Name != "" {
 			log = log.With("name", c.Name)
 		}
-		log.Info("started", "version", version(), "config", d.g.Config, "database", shownURL(c.Database), "table", c.Table.Name,
+		log.Info("started", "version", version(), "config", p.g.Config, "database", shownURL(c.Database), "table", c.Table.Name,
 			"handler", c.Handler.Kind, "tiers", strings.Join(tierNames(c.Tiers), " "), "policy", c.Policy.Name, "role", role)
 	})
 }
 
 // keepDaemon notes who leads, for status and pause.
-func (d *server) keepDaemon(who *watch.Daemon) {
-	d.chronicle.keep(d.state.Change(func(s *checkpoint.State) { s.Daemon = who }))
-}
-
-// told observes the loop. What takes one lock takes both, which is logged once.
-func (d *server) told(ev backlog.Event) {
-	if ev.Kind == backlog.LockLost && (*d.lock.Load()).Check(context.Background()) != nil {
-		return
-	}
-	d.observe(ev)
-}
-
-// newEngine returns an engine of the present app.
-func (d *server) newEngine() *backlog.Engine {
-	e := d.app().engine(nil, d.observe)
-	e.Paused = d.paused
-	d.desk.engine.Store(e)
-	return e
+func (p *process) keepDaemon(who *watch.Daemon) {
+	p.history.keep(p.state.Change(func(s *checkpoint.State) { s.Daemon = who }))
 }
 
 // stopping says once that the end has begun.
-func (d *server) stopping() {
-	d.stopped.Do(func() {
-		notify(d.log, daemon.SdNotifyStopping)
-		d.app().sayStopping()
+func (p *process) stopping() {
+	p.stopped.Do(func() {
+		notify(p.log, systemd.SdNotifyStopping)
+		p.app().sayStopping()
 	})
-}
-
-// standBy takes the leader lock, waiting while another daemon has it or may have
-// handlers yet. since is when that one was last seen alive, zero if there was none.
-// The lock is nil when ctx is done.
-func (d *server) standBy(ctx context.Context) (lock backlog.Lock, since time.Time, err error) {
-	away := false // and logged
-	for {
-		lock, err = d.leader.TryLock(ctx, backlog.LeaderLock)
-		switch {
-		case err == nil:
-			if since, err = d.settle(ctx, lock, since); err == nil {
-				return lock, since, nil
-			}
-		case ctx.Err() != nil: // that is all there is to it
-		case errors.Is(err, backlog.ErrLocked):
-			d.leader.Doubt()
-			if err := d.standBeside(err); err != nil {
-				return nil, since, err
-			}
-			if since.IsZero() {
-				d.sayStarted("standby")
-				d.log.Info("standing by: another daemon leads")
-				notify(d.log, "STATUS=standing by")
-			} else if away {
-				d.log.Info("the database answers again, another daemon leads")
-			}
-			since, away = time.Now(), false
-		case !errors.Is(err, backlog.ErrUnavailable) && !isDenied(err):
-			return nil, since, err
-		case !away:
-			away = true
-			d.log.Warn("the leader lock cannot be asked for, waiting", "error", err)
-		}
-		if !sleep(ctx, lockEvery) {
-			return nil, since, nil
-		}
-	}
-}
-
-// settle waits until the handlers of a leader are dead that may have had the lock
-// until now. seen is when one was last seen alive; settle returns from when on ticks
-// count. On an error the lock is given back.
-func (d *server) settle(ctx context.Context, lock backlog.Lock, seen time.Time) (since time.Time, err error) {
-	switch {
-	case !seen.IsZero():
-		seen = d.takeOver(seen)
-	case d.leader.Unsure():
-		d.log.Warn("taking the lead after a wait: another daemon may have led until now", "wait", backlog.TakeOverAfter.String())
-	}
-	err = d.leader.Settle(ctx, lock)
-	if err != nil && ctx.Err() == nil {
-		d.log.Warn("the take-over has failed: the lock is lost again", "error", err)
-	}
-	return seen, err
 }
 
 // sleep reports whether ctx was not done before the pause was over.
@@ -317,21 +302,6 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	case <-time.After(pause):
 		return true
 	}
-}
-
-// takeOver returns from when on ticks count after another leader was last seen
-// alive. If that one kept its state where we do, its last wake is exact, and the state has what
-// is unfinished; else a pass of the widest tier is owed.
-func (d *server) takeOver(seen time.Time) time.Time {
-	d.log.Warn("the leader is gone, taking over", "last_seen", when(seen))
-	s, err := d.state.Load()
-	if err == nil && seen.Sub(s.LastWake).Abs() < time.Minute {
-		return s.LastWake
-	}
-	// That one may have ended in the middle of a pass, whose tick is before it was seen.
-	widest := d.app().cfg.Tiers.Widest().Name
-	d.chronicle.keep(d.state.Update(func(s *backlog.Checkpoint) { s.Owe(widest) }))
-	return seen
 }
 
 // wireServer is wireApp with a look at what its owner, who is there when a daemon
@@ -379,7 +349,7 @@ func (a *app) missIndexes(ctx context.Context) {
 
 // notify tells systemd, if that is who started us.
 func notify(log *slog.Logger, state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
+	if _, err := systemd.SdNotify(false, state); err != nil {
 		log.Debug("systemd cannot be notified", "error", err)
 	}
 }
@@ -387,41 +357,10 @@ func notify(log *slog.Logger, state string) {
 // keepWatchdog tells systemd while we are alive, until ctx is done, where a
 // watchdog is set. A loop that hangs is to be restarted.
 func keepWatchdog(ctx context.Context, log *slog.Logger, alive func() bool) {
-	every, err := daemon.SdWatchdogEnabled(false)
+	every, err := systemd.SdWatchdogEnabled(false)
 	for err == nil && every > 0 && sleep(ctx, every/2) {
 		if alive() {
-			notify(log, daemon.SdNotifyWatchdog)
-		}
-	}
-}
-
-// Signals to reload are one when they come so close together: after a quiet
-// second, at the latest ten seconds after the first.
-const (
-	hupQuiet = time.Second
-	hupMost  = 10 * time.Second
-)
-
-// reloads calls reload at signals, until ctx is done.
-func reloads(ctx context.Context, hup <-chan os.Signal, reload func(context.Context)) {
-	for {
-		select {
-		case <-hup:
-		case <-ctx.Done():
-			return
-		}
-		latest, cancel := context.WithTimeout(ctx, hupMost)
-		for quiet := false; !quiet && latest.Err() == nil; {
-			select {
-			case <-hup:
-			case <-time.After(hupQuiet):
-				quiet = true
-			case <-latest.Done():
-			}
-		}
-		cancel()
-		if ctx.Err() == nil {
-			reload(ctx)
+			notify(log, systemd.SdNotifyWatchdog)
 		}
 	}
 }
@@ -429,31 +368,31 @@ func reloads(ctx context.Context, hup <-chan os.Signal, reload func(context.Cont
 // reload puts an app of the configuration as it is now in the place of the old
 // one, over the same database and under the same locks. If anything is wrong,
 // the old one stays.
-func (d *server) reload(ctx context.Context) {
-	notify(d.log, daemon.SdNotifyReloading)
-	defer notify(d.log, daemon.SdNotifyReady)
-	a, err := d.g.rewire(ctx, d.app(), d.log)
+func (p *process) reload(ctx context.Context) {
+	notify(p.log, systemd.SdNotifyReloading)
+	defer notify(p.log, systemd.SdNotifyReady)
+	a, err := p.g.rewire(ctx, p.app(), p.log)
 	if err != nil {
-		d.desk.metrics.Reloaded(false)
-		d.log.Error("reload refused, the old configuration stays", "error", err)
+		p.desk.metrics.Reloaded(false)
+		p.log.Error("reload refused, the old configuration stays", "error", err)
 		return
 	}
 	a.introduce(slog.LevelInfo, slog.LevelWarn)
-	d.loop.Reload(func() (*tiers.Schedule, *backlog.Engine) {
-		d.app().closeHandlers()
-		d.chronicle.app.Store(a)
-		d.desk.follow(a)
-		return a.cfg.Tiers, d.newEngine()
+	p.daemon.Swap(func() (*tiers.Schedule, *backlog.Engine) {
+		p.app().closeHandlers()
+		p.history.app.Store(a)
+		p.desk.follow(a)
+		return a.cfg.Tiers, p.newEngine()
 	})
 	if ctx.Err() != nil {
 		return // a stop came while handlers were waited for
 	}
-	if err := d.desk.reload(a.cfg); err != nil {
-		d.log.Error("the pages keep their old configuration", "error", err)
+	if err := p.desk.reload(a.cfg); err != nil {
+		p.log.Error("the pages keep their old configuration", "error", err)
 	}
-	d.remark(ctx)
-	d.desk.metrics.Reloaded(true)
-	d.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
+	p.remark(ctx)
+	p.desk.metrics.Reloaded(true)
+	p.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
 }
 
 // rewire builds the app anew over the database of the old one. What the locks

@@ -58,7 +58,7 @@ type desk struct {
 	loaded   time.Time
 	show     []string
 	timer    inspect.Timer
-	daemon   *server // nil: there is none, or none yet
+	daemon   *process // nil: there is none, or none yet
 	role     string
 	reader   *app // nil: not opened yet, or for another configuration
 	answered time.Time
@@ -101,7 +101,7 @@ func (d *desk) forget() {
 
 // serves says that the desk is a daemon's, nil where it is still waiting for its database,
 // and whether that leads.
-func (d *desk) serves(s *server, leads bool) {
+func (d *desk) serves(s *process, leads bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.daemon, d.role = s, web.Leader; !leads {
@@ -116,7 +116,7 @@ func (d *desk) serves(s *server, leads bool) {
 
 // present returns the configuration that is in force, the daemon, nil if there is none
 // yet, and what it is.
-func (d *desk) present() (*config.Config, *server, string) {
+func (d *desk) present() (*config.Config, *process, string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.cfg, d.daemon, d.role
@@ -140,8 +140,8 @@ func (d *desk) Now() web.Now {
 	case d.reader != nil:
 		n.Choices = d.reader.table.States()
 	}
-	if d.daemon != nil && d.daemon.leads.Load() && !d.daemon.loop.LastWake().IsZero() {
-		n.Woke = d.daemon.loop.LastWake()
+	if d.daemon != nil && d.daemon.leads() && !d.daemon.lastWake().IsZero() {
+		n.Woke = d.daemon.lastWake()
 	}
 	return n
 }

@@ -113,7 +113,7 @@ func (d *desk) scraped() metrics.State {
 	case d.queue != nil:
 		s.Leads, s.Broker = true, &metrics.Broker{Up: d.queue.Up()}
 	case d.daemon != nil:
-		s.Leads = d.daemon.leads.Load()
+		s.Leads = d.daemon.leads()
 		if h, ok := d.daemon.app().handler.(*amqp.Dispatch); ok {
 			s.Broker = new(metrics.Broker(h.Counts()))
 		}

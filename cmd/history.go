@@ -15,9 +15,9 @@ import (
 // countPatience is how long the pending records are counted for a line about an outage.
 const countPatience = 5 * time.Second
 
-// A chronicle logs what happens, keeps in the state folder what passes leave behind, and
+// A history logs what happens, keeps in the state folder what passes leave behind, and
 // tells of outages. What may take long comes behind the passes.
-type chronicle struct {
+type history struct {
 	*logging.Observer
 	state  *checkpoint.File
 	single bool // of one record: no pass to look back at
@@ -32,9 +32,9 @@ type chronicle struct {
 	done   chan struct{} // closed when both are at their end
 }
 
-// newChronicle returns a chronicle, which is ended by its method end.
-func (a *app) newChronicle(state *checkpoint.File, p *watch.Picture) *chronicle {
-	c := &chronicle{Observer: logging.New(a.log), state: state}
+// newHistory returns a history, which is ended by its method end.
+func (a *app) newHistory(state *checkpoint.File, p *watch.Picture) *history {
+	c := &history{Observer: logging.New(a.log), state: state}
 	c.work, c.tells, c.done = make(chan func(), 100), make(chan func(), 100), make(chan struct{})
 	c.Picture = p
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -54,7 +54,7 @@ func (a *app) newChronicle(state *checkpoint.File, p *watch.Picture) *chronicle 
 
 // restore goes on with the outage that whoever worked before has seen and, for pages,
 // with the passes.
-func (c *chronicle) restore(pages bool) {
+func (c *history) restore(pages bool) {
 	s, err := c.state.State()
 	c.keep(err)
 	var passes []watch.Pass
@@ -66,7 +66,7 @@ func (c *chronicle) restore(pages bool) {
 }
 
 // end waits until all is kept and told, or the end is a hard one.
-func (c *chronicle) end() {
+func (c *history) end() {
 	close(c.work)
 	select {
 	case <-c.done:
@@ -77,7 +77,7 @@ func (c *chronicle) end() {
 }
 
 // Observe takes one event.
-func (c *chronicle) Observe(ev backlog.Event) {
+func (c *history) Observe(ev backlog.Event) {
 	if ev.Kind == backlog.StateFailed {
 		c.keep(ev.Err)
 		return
@@ -97,18 +97,18 @@ func (c *chronicle) Observe(ev backlog.Event) {
 // badState is said once, of what first cannot be read or kept.
 const badState = "the state file cannot be used, a restart may not know what was missed"
 
-func (c *chronicle) keep(err error) {
+func (c *history) keep(err error) {
 	if err != nil {
 		c.bad.Do(func() { c.Log.Warn(badState, "error", err) })
 	}
 }
 
-func (c *chronicle) keepOutage() {
+func (c *history) keepOutage() {
 	c.keep(c.state.Change(func(s *checkpoint.State) { s.Outage, s.Outages = c.Picture.Outage(), c.Picture.Outages() }))
 }
 
 // changed counts the pending records and then says what has become of the outage.
-func (c *chronicle) changed(change watch.Change, o watch.Outage, at time.Time) {
+func (c *history) changed(change watch.Change, o watch.Outage, at time.Time) {
 	c.work <- func() {
 		a := c.app.Load()
 		ctx, cancel := context.WithTimeout(c.ctx, countPatience)

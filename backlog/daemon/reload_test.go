@@ -1,16 +1,14 @@
-package cmd
+package daemon_test
 
 import (
 	"context"
-	"os"
 	"slices"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// Signals that come close together are one reload: a second after the last of them, at
+// Reloads that are asked for close together are one: a second after the last of them, at
 // the latest ten seconds after the first.
 func TestReloadsAfterQuiet(t *testing.T) {
 	for _, x := range []struct {
@@ -25,16 +23,18 @@ func TestReloadsAfterQuiet(t *testing.T) {
 		{150, 99 * time.Millisecond, []time.Duration{10 * time.Second, 15751 * time.Millisecond}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			hup, began, got := make(chan os.Signal, 1), time.Now(), []time.Duration(nil)
-			go reloads(ctx, hup, func(context.Context) { got = append(got, time.Since(began)) })
+			b := newBench(t)
+			d := b.daemon(nil)
+			began := time.Now()
+			var got []time.Duration
+			d.Reconfigure = func(context.Context) { got = append(got, time.Since(began)) }
+			stop := b.start(d)
 			for range x.signals {
-				hup <- syscall.SIGHUP
+				d.Reload()
 				time.Sleep(x.every)
 			}
 			time.Sleep(time.Minute)
-			cancel()
-			synctest.Wait()
+			stop()
 			if !slices.Equal(got, x.want) {
 				t.Errorf("%d signals, one every %v: reloads after %v, want %v", x.signals, x.every, got, x.want)
 			}
@@ -42,13 +42,17 @@ func TestReloadsAfterQuiet(t *testing.T) {
 	}
 }
 
-// A stop while more signals are waited for is a stop.
+// A stop while more requests are waited for is a stop.
 func TestReloadsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		hup := make(chan os.Signal, 1)
-		hup <- syscall.SIGHUP
-		time.AfterFunc(time.Second/2, cancel)
-		reloads(ctx, hup, func(context.Context) { t.Error("it reloads") })
+		b := newBench(t)
+		d := b.daemon(nil)
+		d.Reconfigure = func(context.Context) { t.Error("it reloads") }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		d.Reload()
+		if err := d.Run(ctx); err != nil {
+			t.Error(err)
+		}
 	})
 }
