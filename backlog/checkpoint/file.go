@@ -74,11 +74,14 @@ func (f *File) Load() (backlog.Checkpoint, error) {
 }
 
 // State returns what is kept. The file is read each time: another process may have
-// written it.
+// written it. The next change leaves the returned state alone.
 func (f *File) State() (State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.load()
+	s, err := f.load()
+	s.Resume = maps.Clone(s.Resume)
+	s.Unfinished = slices.Clone(s.Unfinished)
+	return s, err
 }
 
 func (f *File) load() (State, error) {

@@ -2,9 +2,11 @@ package checkpoint_test
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"backlog/backlog"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
@@ -43,5 +45,31 @@ func TestLeads(t *testing.T) {
 				t.Errorf("leads: %v, want %v", leads, tt.leads)
 			}
 		})
+	}
+}
+
+// A state that has been returned is the caller's: other passes go on changing the one in memory.
+func TestStateIsTheCallers(t *testing.T) {
+	f := new(checkpoint.File)
+	update := func(change func(*backlog.Checkpoint)) {
+		if err := f.Update(change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resume := backlog.Resume{TurnFailed: true}
+	update(func(c *backlog.Checkpoint) {
+		c.Owe("1d", "2d")
+		c.Note(backlog.Report{Tier: "1d", Resume: resume})
+	})
+	kept, err := f.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	update(func(c *backlog.Checkpoint) {
+		c.Taken(map[string]bool{"1d": true})
+		c.Note(backlog.Report{Tier: "2d", Resume: resume})
+	})
+	if len(kept.Resume) != 1 || !slices.Equal(kept.Unfinished, []string{"1d", "2d"}) {
+		t.Errorf("it has become %+v", kept)
 	}
 }
