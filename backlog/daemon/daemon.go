@@ -147,6 +147,9 @@ func (d *Daemon) lead(ctx context.Context) error {
 	d.tell(Change{Role: Leader})
 	d.changing.Unlock()
 	err = d.Loop.Run(held)
+	if ctx.Err() == nil {
+		d.demote(context.Cause(held)) // the probe that tells why has no answer yet
+	}
 	d.become(Change{Role: Waiting})
 	return err
 }
@@ -165,7 +168,7 @@ func (d *Daemon) held() backlog.Lock {
 	return d.lock
 }
 
-// demote tells why the leader lock is lost, unless the passes have ended before.
+// demote tells why the leader lock is lost, once and before the end of the lead.
 func (d *Daemon) demote(why error) {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -198,11 +201,17 @@ func (d *Daemon) tell(c Change) {
 // too: what takes one takes both, and the Change has been told.
 func (d *Daemon) withoutLossOfBoth(observe func(backlog.Event)) func(backlog.Event) {
 	return func(ev backlog.Event) {
-		if ev.Kind == backlog.LockLost && d.held().Check(context.Background()) != nil {
-			return
+		if ev.Kind != backlog.LockLost || d.holdsLock() {
+			observe(ev)
 		}
-		observe(ev)
 	}
+}
+
+// holdsLock asks whether the leader lock is still held. No answer within the time of a probe is none.
+func (d *Daemon) holdsLock() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), backlog.LockGrace/2)
+	defer cancel()
+	return d.held().Check(ctx) == nil
 }
 
 // Mark replaces the marks of the leader lock, if the daemon leads and the lock has marks.

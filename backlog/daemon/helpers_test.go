@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,20 +66,19 @@ func (b *bench) wantStory(want ...string) {
 	}
 }
 
-// handled returns how many records are done.
-func (b *bench) handled() int {
-	n := 0
-	for _, row := range b.table.Rows() {
-		if row.Status == "SUCCESS" {
-			n++
-		}
-	}
-	return n
-}
-
 func schedule(t *testing.T) *tiers.Schedule {
 	t.Helper()
 	s, err := tiers.New(tiers.Tier{MaxAge: 2 * time.Hour, Every: 10 * time.Minute}, tiers.Tier{MaxAge: 24 * time.Hour, Every: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// widest returns a schedule of one tier.
+func widest(t *testing.T) *tiers.Schedule {
+	t.Helper()
+	s, err := tiers.New(tiers.Tier{MaxAge: 24 * time.Hour, Every: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,6 @@ func (b *bench) daemon(s *session) *daemon.Daemon {
 // told under its name.
 func (b *bench) worker(s *session, takes time.Duration) *daemon.Daemon {
 	d := b.daemon(s)
-	d.Loop.Now = s.now
 	d.Loop.Engine = b.engine(s, takes)
 	d.Loop.Observe = func(ev backlog.Event) {
 		if ev.Kind == backlog.LockLost || ev.Kind == backlog.StateFailed {
@@ -139,9 +139,12 @@ func (b *bench) engine(s *session, takes time.Duration) *backlog.Engine {
 		b.atWork[r.Key.String()] = s.name
 		b.mu.Unlock()
 		defer func() {
+			s.thawed()
 			b.mu.Lock()
-			delete(b.atWork, r.Key.String())
-			b.mu.Unlock()
+			defer b.mu.Unlock()
+			if b.atWork[r.Key.String()] == s.name {
+				delete(b.atWork, r.Key.String())
+			}
 		}()
 		select {
 		case <-time.After(takes):
@@ -150,7 +153,7 @@ func (b *bench) engine(s *session, takes time.Duration) *backlog.Engine {
 			return context.Canceled
 		}
 	}
-	return &backlog.Engine{Store: b.table, Handler: backlog.HandlerFunc(handle), Now: s.now, ShutdownTimeout: time.Hour, Observe: func(ev backlog.Event) {
+	return &backlog.Engine{Store: b.table, Handler: backlog.HandlerFunc(handle), ShutdownTimeout: time.Hour, Observe: func(ev backlog.Event) {
 		switch {
 		case ev.Kind == backlog.PassStarted && takes > 0:
 			b.tell("%s: pass %s", s.name, ev.Tier)
@@ -173,6 +176,13 @@ func (b *bench) start(d *daemon.Daemon) (stop func()) {
 	})
 }
 
+// run runs the daemon until so long after the beginning.
+func (b *bench) run(d *daemon.Daemon, after time.Duration) error {
+	ctx, cancel := context.WithTimeout(b.t.Context(), after-time.Since(b.began))
+	defer cancel()
+	return d.Run(ctx)
+}
+
 // until sleeps until so long after the beginning.
 func (b *bench) until(after time.Duration) {
 	time.Sleep(after - time.Since(b.began))
@@ -184,7 +194,8 @@ type session struct {
 	of   *bench
 	name string
 
-	cut    bool          // the server does not answer any more; guarded by the bench
+	cut    bool          // the server cannot be reached; guarded by the bench
+	silent bool          // no probe is answered; likewise
 	frozen chan struct{} // closed when the stopped process goes on; nil: it is not stopped; likewise
 }
 
@@ -194,20 +205,19 @@ type lock struct {
 	work backlog.Work
 }
 
-// now is the process's clock, which does not answer while the process is stopped.
-func (s *session) now() time.Time {
+// thawed returns when the process is not stopped.
+func (s *session) thawed() {
 	s.of.mu.Lock()
 	frozen := s.frozen
 	s.of.mu.Unlock()
 	if frozen != nil {
 		<-frozen
 	}
-	return time.Now()
 }
 
 // TryLock implements backlog.Locker.
 func (s *session) TryLock(_ context.Context, name string) (backlog.Lock, error) {
-	s.now()
+	s.thawed()
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	if s.cut {
@@ -223,21 +233,30 @@ func (s *session) TryLock(_ context.Context, name string) (backlog.Lock, error) 
 
 var errEnded = errors.New("the session has been ended")
 
-// Check implements backlog.Lock. A connection that is cut does not answer.
+// roundTrip is how long an answer takes that comes late.
+const roundTrip = 1500 * time.Millisecond
+
+// Check implements backlog.Lock.
 func (l *lock) Check(ctx context.Context) error {
-	l.of.now()
 	b := l.of.of
 	b.mu.Lock()
-	held, cut := b.locks[l.name] == l, l.of.cut
+	cut, silent, frozen := l.of.cut, l.of.silent, l.of.frozen
 	b.mu.Unlock()
-	if cut {
+	switch {
+	case silent:
 		<-ctx.Done()
-		return ctx.Err()
+	case cut:
+		time.Sleep(roundTrip)
+	case frozen != nil:
+		<-frozen
+		time.Sleep(roundTrip)
 	}
-	if !held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.locks[l.name] != l {
 		return errEnded
 	}
-	return nil
+	return ctx.Err()
 }
 
 // Unlock implements backlog.Lock.
@@ -279,11 +298,12 @@ func (s *session) cutOff(cut bool) {
 	s.cut = cut
 }
 
-// freeze stops the process until thaw is called. The server ends the session at once.
+// freeze stops the process until thaw is called: its handlers do nothing. The server ends the session at once.
 func (s *session) freeze() (thaw func()) {
 	s.end()
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
+	maps.DeleteFunc(s.of.atWork, func(_, name string) bool { return name == s.name })
 	frozen := make(chan struct{})
 	s.frozen = frozen
 	return func() {
@@ -292,4 +312,29 @@ func (s *session) freeze() (thaw func()) {
 		s.of.mu.Unlock()
 		close(frozen)
 	}
+}
+
+// A lockerFunc is a backlog.Locker.
+type lockerFunc func(name string) (backlog.Lock, error)
+
+// TryLock implements backlog.Locker.
+func (f lockerFunc) TryLock(_ context.Context, name string) (backlog.Lock, error) { return f(name) }
+
+// lockers returns a locker whose lock cannot be taken, and why.
+func lockers(why func() error) lockerFunc {
+	return func(string) (backlog.Lock, error) { return nil, why() }
+}
+
+// An awayStore is unavailable now and then.
+type awayStore struct {
+	*memory.Store
+	away atomic.Bool
+}
+
+// Settle implements backlog.Store.
+func (s *awayStore) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	if s.away.Load() {
+		return nil, backlog.ErrUnavailable
+	}
+	return s.Store.Settle(ctx, group)
 }
