@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -88,7 +89,7 @@ func TestTakeOver(t *testing.T) {
 }
 
 // Whoever kept its state where the new leader does leaves what is unfinished there. Of another
-// one nothing is known: a pass of the widest tier is owed.
+// one nothing is known: a pass of the widest tier is owed, and ticks are missed since it was seen.
 func TestTakeOverOfTicks(t *testing.T) {
 	for _, x := range []struct {
 		name   string
@@ -102,9 +103,13 @@ func TestTakeOverOfTicks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				first, second := b.worker(&session{of: b, name: "a"}, time.Second), b.worker(&session{of: b, name: "z"}, time.Second)
-				if x.shared {
-					first.Loop.State = new(checkpoint.File)
-					second.Loop.State = first.Loop.State
+				first.Loop.State = new(checkpoint.File)
+				second.Loop.State = first.Loop.State
+				if !x.shared { // but one of long ago
+					second.Loop.State = new(checkpoint.File)
+					if err := second.Loop.State.Update(func(c *backlog.Checkpoint) { c.LastWake = b.began.Add(-48 * time.Hour) }); err != nil {
+						t.Fatal(err)
+					}
 				}
 				stopFirst := b.start(first)
 				synctest.Wait()
@@ -207,6 +212,22 @@ func TestLossWithoutAnswer(t *testing.T) {
 	})
 }
 
+// A probe that does not come back keeps nobody from knowing that the lock is lost.
+func TestLossWithoutEndOfTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		a := &session{of: b, name: "a"}
+		stop := b.start(b.worker(a, time.Second))
+		b.until(time.Second)
+		thaw := a.freeze()
+		b.until(30 * time.Second)
+		thaw()
+		b.until(40 * time.Second)
+		stop()
+		b.wantStory("0s a: leader", "4s a: demoted", "4s a: waiting", "31.5s a: taking over", "36.5s a: leader", "40s a: waiting")
+	})
+}
+
 // A lock that is lost again while the handlers of another leader are waited for is not led under.
 func TestTakeOverFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -219,11 +240,14 @@ func TestTakeOverFails(t *testing.T) {
 		stopA()
 		b.until(time.Minute + 3*time.Second)
 		z.end()
-		b.until(time.Minute + 30*time.Second)
+		b.until(time.Minute + 29*time.Second)
+		z.end() // later, when nobody else has been seen
+		b.until(time.Minute + 40*time.Second)
 		stopZ()
 		b.wantStory("0s a: leader", "0s z: standby", "1m1s a: waiting",
 			"1m2s z: taking over after 1m0s", "1m7s z: standby after 1m0s, not taken over",
-			"1m9s z: taking over after 1m0s", "1m14s z: leader", "1m14s z: pass 1d", "1m14s z: 0 done", "1m30s z: waiting")
+			"1m9s z: taking over after 1m0s", "1m14s z: leader", "1m14s z: pass 1d", "1m14s z: 0 done",
+			"1m30s z: demoted", "1m30s z: waiting", "1m30s z: taking over", "1m35s z: leader", "1m40s z: waiting")
 	})
 }
 
@@ -289,6 +313,21 @@ func TestErrorsOfTheLock(t *testing.T) {
 			t.Errorf("it ends with %v", err)
 		}
 		b.wantStory("0s z: unavailable", "1m0s z: standby", "2m0s z: unavailable after 1m58s", "3m0s z: standby after 1m58s", "4m0s z: waiting")
+	})
+}
+
+// A stop while the lock is asked for is a stop, whatever the answer.
+func TestStopWhileAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		d := b.daemon(nil)
+		d.Leaders = lockerFunc(func(ctx context.Context, _ string) (backlog.Lock, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		if err := b.run(d, time.Second); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -100,7 +100,8 @@ func (b *bench) worker(s *session, takes time.Duration) *daemon.Daemon {
 	d := b.daemon(s)
 	d.Loop.Engine = b.engine(s, takes)
 	d.Loop.Observe = func(ev backlog.Event) {
-		if ev.Kind == backlog.LockLost || ev.Kind == backlog.StateFailed {
+		switch ev.Kind {
+		case backlog.LockLost, backlog.StateFailed, backlog.TicksMissed:
 			b.tell("%s: %s", s.name, ev.Kind)
 		}
 	}
@@ -273,6 +274,12 @@ func (l *lock) Unlock() error {
 
 // Mark implements backlog.Marker.
 func (l *lock) Mark(_ context.Context, w backlog.Work) error {
+	b := l.of.of
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.locks[l.name] != l {
+		return errEnded
+	}
 	l.work = w
 	return nil
 }
@@ -315,14 +322,16 @@ func (s *session) freeze() (thaw func()) {
 }
 
 // A lockerFunc is a backlog.Locker.
-type lockerFunc func(name string) (backlog.Lock, error)
+type lockerFunc func(ctx context.Context, name string) (backlog.Lock, error)
 
 // TryLock implements backlog.Locker.
-func (f lockerFunc) TryLock(_ context.Context, name string) (backlog.Lock, error) { return f(name) }
+func (f lockerFunc) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
+	return f(ctx, name)
+}
 
 // lockers returns a locker whose lock cannot be taken, and why.
 func lockers(why func() error) lockerFunc {
-	return func(string) (backlog.Lock, error) { return nil, why() }
+	return func(context.Context, string) (backlog.Lock, error) { return nil, why() }
 }
 
 // An awayStore is unavailable now and then.

@@ -127,6 +127,7 @@ func TestStopDuringAReload(t *testing.T) {
 		reloaded := false
 		d.Reconfigure = func(ctx context.Context) {
 			d.Swap(func() (*tiers.Schedule, *backlog.Engine) { return widest(t), b.engine(z, time.Minute) })
+			time.Sleep(5 * time.Second)
 			reloaded = ctx.Err() != nil
 		}
 		b.until(59 * time.Minute)

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -75,9 +76,9 @@ func TestRivalOfALeader(t *testing.T) {
 		b := newBench(t)
 		z := &session{of: b, name: "z"}
 		d := b.worker(z, time.Second)
-		d.Leaders = lockerFunc(func(name string) (backlog.Lock, error) {
+		d.Leaders = lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
 			if time.Since(b.began) < time.Minute {
-				return z.TryLock(t.Context(), name)
+				return z.TryLock(ctx, name)
 			}
 			return nil, &backlog.Rival{Differs: []string{"handler"}}
 		})
