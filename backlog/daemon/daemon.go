@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
@@ -58,14 +59,14 @@ type Change struct {
 //
 // The fields are set before Run and not changed afterwards. Loop and Leaders are required.
 type Daemon struct {
-	// Loop runs the passes. The daemon sets its Since, and its State if that is nil: what
-	// one lead leaves unfinished, the next one takes up. It keeps from its Observe the loss of a run
-	// lock that is lost together with the leader lock.
+	// Loop runs the passes. Run sets its Since, and its State if that is nil: the next lead takes up
+	// what one leaves unfinished. Observe does not get the loss of a run lock that is lost together
+	// with the leader lock.
 	Loop *backlog.Loop
 	// Leaders is asked for the leader lock.
 	Leaders backlog.Locker
 
-	// Changed is called for each change, one at a time and in order, and waited for. nil: nothing is.
+	// Changed is called for each change, one at a time and in order. The daemon waits for it. nil: nothing is called.
 	Changed func(Change)
 	// Patient reports whether an error of Leaders may pass, such as a missing right, so that
 	// the daemon waits as it does for ErrUnavailable. Run returns all others. nil: none may.
@@ -73,9 +74,9 @@ type Daemon struct {
 	// Doubtful says that another daemon may have led until Run was called: the database was
 	// unavailable until then.
 	Doubtful bool
-	// Replace makes the daemon stand by beside a leader of any configuration. Without it Run returns
-	// the [backlog.Rival], unless the configurations were the same before, or are versions of
-	// one file. These have ten minutes to become the same.
+	// Replace makes the daemon stand by while a leader works by any other configuration. Without it Run
+	// returns the [backlog.Rival], unless the configurations were the same before, or are versions
+	// of one file. These have ten minutes to become the same.
 	Replace bool
 	// Reconfigure is called in a goroutine of Run after calls of Reload. It calls Swap unless the
 	// old configuration stays. Its context is done when Run's is. nil: Reload does nothing.
@@ -83,22 +84,20 @@ type Daemon struct {
 
 	claim    backlog.Claim
 	seen     time.Time // when another leader was last seen; zero: not since the last lead
-	beside   beside
+	rival    rivalry
 	asking   sync.Once
 	asked    chan struct{} // a reload is asked for
-	changing sync.Mutex    // held while a change is told, so that they are in order
+	changing sync.Mutex    // held while Changed is called, which keeps changes in order
 	swapping sync.Mutex    // guards the Loop's schedule and engine
 
-	mu   sync.Mutex // guards what follows
-	role Role
-	lock backlog.Lock // under which the daemon leads, or has led last
+	role atomic.Value                 // a Role; none: Waiting
+	lock atomic.Pointer[backlog.Lock] // under which the daemon leads, or has led last
 }
 
 // Role returns what the daemon does.
 func (d *Daemon) Role() Role {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return cmp.Or(d.role, Waiting)
+	role, _ := d.role.Load().(Role)
+	return cmp.Or(role, Waiting)
 }
 
 // Run leads whenever it can, until ctx is done. It returns when all passes have ended and
@@ -108,6 +107,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.claim.Locker = d.Leaders
 	if d.Doubtful {
 		d.claim.Doubt()
+	}
+	if d.Loop.Now == nil {
+		d.Loop.Now = time.Now
 	}
 	if d.Loop.State == nil {
 		d.Loop.State = new(checkpoint.File) // in memory
@@ -138,13 +140,13 @@ func (d *Daemon) lead(ctx context.Context) error {
 	}
 	defer lock.Unlock()
 	defer d.claim.Doubt() // unless this is a stop, the lock is lost
-	d.hold(lock)
-	d.beside.agreed = true
+	d.lock.Store(&lock)
+	d.rival.agreed = true
 	d.Loop.Since = since
-	d.changing.Lock() // a loss is told after the lead
-	held, release := backlog.WhileHeld(ctx, lock, d.now, d.demote)
+	d.changing.Lock() // Demoted comes after Leader
+	held, release := backlog.WhileHeld(ctx, lock, d.Loop.Now, d.demote)
 	defer release()
-	d.tell(Change{Role: Leader})
+	d.emit(Change{Role: Leader})
 	d.changing.Unlock()
 	err = d.Loop.Run(held)
 	if ctx.Err() == nil {
@@ -154,51 +156,35 @@ func (d *Daemon) lead(ctx context.Context) error {
 	return err
 }
 
-// hold notes the lock under which the daemon leads.
-func (d *Daemon) hold(lock backlog.Lock) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lock = lock
-}
-
-// held returns the lock under which the daemon leads, or has led last.
-func (d *Daemon) held() backlog.Lock {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.lock
-}
-
-// demote tells why the leader lock is lost, once and before the end of the lead.
+// demote is called when the leader lock is lost. Only the first call during a lead is a change.
 func (d *Daemon) demote(why error) {
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	if d.Role() == Leader {
-		d.tell(Change{Role: Demoted, Err: why})
+		d.emit(Change{Role: Demoted, Err: why})
 	}
 }
 
-// become tells a change, if it is one.
+// become takes a role, if it has another one or a Rival is to be mentioned.
 func (d *Daemon) become(c Change) {
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	if c.Role != d.Role() || c.Rival != nil {
-		d.tell(c)
+		d.emit(c)
 	}
 }
 
-// tell takes the role and tells of it. d.changing must be held.
-func (d *Daemon) tell(c Change) {
+// emit takes the role and calls Changed. d.changing must be held.
+func (d *Daemon) emit(c Change) {
 	c.Was = d.Role()
-	d.mu.Lock()
-	d.role = c.Role
-	d.mu.Unlock()
+	d.role.Store(c.Role)
 	if d.Changed != nil {
 		d.Changed(c)
 	}
 }
 
 // withoutLossOfBoth returns observe without the loss of the run lock where the leader lock is lost,
-// too: what takes one takes both, and the Change has been told.
+// too: what takes one takes both, and that is a Change already.
 func (d *Daemon) withoutLossOfBoth(observe func(backlog.Event)) func(backlog.Event) {
 	return func(ev backlog.Event) {
 		if ev.Kind != backlog.LockLost || d.holdsLock() {
@@ -207,20 +193,22 @@ func (d *Daemon) withoutLossOfBoth(observe func(backlog.Event)) func(backlog.Eve
 	}
 }
 
-// holdsLock asks whether the leader lock is still held. No answer within the time of a probe is none.
+// holdsLock asks whether the leader lock is still held. It waits for an answer no longer than a probe does.
 func (d *Daemon) holdsLock() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), backlog.LockGrace/2)
 	defer cancel()
-	return d.held().Check(ctx) == nil
+	return (*d.lock.Load()).Check(ctx) == nil
 }
 
 // Mark replaces the marks of the leader lock, if the daemon leads and the lock has marks.
 func (d *Daemon) Mark(ctx context.Context, w backlog.Work) error {
-	lock, marked := d.held().(backlog.Marker)
-	if !marked || d.Role() != Leader {
+	if d.Role() != Leader {
 		return nil
 	}
-	return lock.Mark(ctx, w)
+	if lock, ok := (*d.lock.Load()).(backlog.Marker); ok {
+		return lock.Mark(ctx, w)
+	}
+	return nil
 }
 
 // Swap ends the passes under way and goes on with the schedule and the engine that change
@@ -240,14 +228,6 @@ func (d *Daemon) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), engine.ShutdownTimeout)
 	defer cancel()
 	engine.Flush(ctx)
-}
-
-// now reads the loop's clock.
-func (d *Daemon) now() time.Time {
-	if d.Loop.Now == nil {
-		return time.Now()
-	}
-	return d.Loop.Now()
 }
 
 // sleep reports whether ctx was not done before the pause was over.

@@ -14,12 +14,12 @@ const (
 	rollout = 10 * time.Minute
 	// remind is how often a Rival is mentioned.
 	remind = 5 * time.Minute
-	// sameState is how long before a leader was last seen it has been awake, at most. A state that
-	// was kept longer ago is another one's.
+	// sameState bounds the time between a leader's last wake and its last sight. A state whose last wake
+	// is further away was kept by another one.
 	sameState = time.Minute
 )
 
-// standBy takes the leader lock, and returns it when no other daemon can have handlers any
+// standBy takes the leader lock. It returns the lock when no other daemon can have handlers any
 // more, with the moment after which ticks count. The lock is nil when ctx is done.
 func (d *Daemon) standBy(ctx context.Context) (backlog.Lock, time.Time, error) {
 	d.seen = time.Time{}
@@ -80,44 +80,44 @@ func (d *Daemon) lastWake() time.Time {
 	d.swapping.Unlock()
 	err = state.Update(func(c *backlog.Checkpoint) { c.Owe(widest) })
 	if err != nil && d.Loop.Observe != nil {
-		d.Loop.Observe(backlog.Event{Kind: backlog.StateFailed, At: d.now(), Err: err})
+		d.Loop.Observe(backlog.Event{Kind: backlog.StateFailed, At: d.Loop.Now(), Err: err})
 	}
 	return d.seen
 }
 
-// beside is what a standby knows of the leader's configuration.
-type beside struct {
+// A rivalry is what a standby knows of the leader's configuration.
+type rivalry struct {
 	agreed    bool      // it was the same as ours once, or this daemon has led
 	since     time.Time // when it was first seen to differ; zero: it does not
 	mentioned time.Time
 }
 
-// follow stands by for the leader, by the error of its lock. It returns an error if the leader works by
-// a configuration beside which this daemon does not stand by.
+// follow stands by while another daemon holds the lock, as its error says. It returns the Rival
+// if that works by a configuration that the daemon does not wait for.
 func (d *Daemon) follow(held error) error {
 	d.claim.Doubt()
-	now := d.now()
+	now := d.Loop.Now()
 	rival, differs := errors.AsType[*backlog.Rival](held)
 	switch {
 	case !differs:
-		d.beside = beside{agreed: true}
-	case !d.bears(rival, now):
+		d.rival = rivalry{agreed: true}
+	case !d.accepts(rival, now):
 		return rival
-	case !d.beside.mentioned.IsZero() && now.Sub(d.beside.mentioned) < remind:
+	case !d.rival.mentioned.IsZero() && now.Sub(d.rival.mentioned) < remind:
 		rival = nil
 	default:
-		d.beside.mentioned = now
+		d.rival.mentioned = now
 	}
 	d.become(Change{Role: Standby, Seen: d.seen, Rival: rival})
 	d.seen = now
 	return nil
 }
 
-// bears reports whether the daemon stands by beside the rival.
-func (d *Daemon) bears(rival *backlog.Rival, now time.Time) bool {
-	if d.beside.since.IsZero() {
-		d.beside.since = now
+// accepts reports whether the daemon stands by while the rival leads.
+func (d *Daemon) accepts(rival *backlog.Rival, now time.Time) bool {
+	if d.rival.since.IsZero() {
+		d.rival.since = now
 	}
-	rollingOut := rival.SameFile && now.Sub(d.beside.since) < rollout
-	return d.beside.agreed || d.Replace || rollingOut
+	rollingOut := rival.SameFile && now.Sub(d.rival.since) < rollout
+	return d.rival.agreed || d.Replace || rollingOut
 }

@@ -1,0 +1,230 @@
+package cmd
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	systemd "github.com/coreos/go-systemd/v22/daemon"
+
+	"backlog/backlog"
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/daemon"
+	"backlog/backlog/inspect"
+	"backlog/backlog/watch"
+	"backlog/tiers"
+)
+
+// A process is a daemon with its configuration, and with all that shows what it does.
+type process struct {
+	g       *globals
+	log     *slog.Logger
+	observe func(backlog.Event)
+	paused  func() bool
+	state   *checkpoint.File
+	history *history
+	desk    *desk
+	daemon  *daemon.Daemon
+
+	unmark              func()    // ends the mark of the state file's leader
+	stopped, introduced sync.Once // it is logged
+}
+
+// app is another one after each reload, over the same database.
+func (p *process) app() *app { return p.history.app.Load() }
+
+// leads reports whether the loop runs under the leader lock.
+func (p *process) leads() bool { return p.daemon.Role() == daemon.Leader }
+
+// lastWake returns when the loop last looked at the clock.
+func (p *process) lastWake() time.Time { return p.daemon.Loop.LastWake() }
+
+// newDaemon returns the daemon of the process. It is doubtful if another one may have led until now.
+func (p *process) newDaemon(doubtful bool) *daemon.Daemon {
+	passes := lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
+		return p.app().locker(true).TryLock(ctx, name)
+	})
+	leaders := lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
+		return p.app().table.Locker(p.app().work).TryLock(ctx, name)
+	})
+	return &daemon.Daemon{
+		Loop:        &backlog.Loop{Schedule: p.app().cfg.Tiers, Engine: p.newEngine(), State: p.state, Locker: passes, Observe: p.observe},
+		Leaders:     leaders,
+		Changed:     p.changed,
+		Patient:     isDenied,
+		Doubtful:    doubtful,
+		Replace:     p.g.replace,
+		Reconfigure: p.reload,
+	}
+}
+
+// newEngine returns an engine of the present app.
+func (p *process) newEngine() *backlog.Engine {
+	e := p.app().engine(nil, p.observe)
+	e.Paused = p.paused
+	p.desk.engine.Store(e)
+	return e
+}
+
+// run runs the daemon until ctx is done.
+func (p *process) run(ctx context.Context, hup <-chan os.Signal) error {
+	p.desk.serves(p, false)
+	running, end := context.WithCancel(context.Background())
+	defer end()
+	go p.desk.watchStore(ctx)
+	go keepWatchdog(running, p.log, func() bool { return !p.leads() || time.Since(p.lastWake()) < 2*time.Minute })
+	go reloadAt(running, hup, p.daemon.Reload)
+	defer context.AfterFunc(ctx, p.stopping)()
+	notify(p.log, systemd.SdNotifyReady)
+	err := p.daemon.Run(ctx)
+	if ctx.Err() != nil {
+		p.stopping()
+	}
+	p.app().closeHandlers()
+	return p.app().lockError(err, false)
+}
+
+// reloadAt calls reload at each signal, until ctx is done.
+func reloadAt(ctx context.Context, signals <-chan os.Signal, reload func()) {
+	for {
+		select {
+		case <-signals:
+			reload()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// changed follows the daemon.
+func (p *process) changed(c daemon.Change) {
+	if c.Was == daemon.TakingOver && c.Err != nil {
+		p.log.Warn("the take-over has failed: the lock is lost again", "error", c.Err)
+		return
+	}
+	switch c.Role {
+	case daemon.Unavailable:
+		p.log.Warn("the leader lock cannot be asked for, waiting", "error", c.Err)
+	case daemon.Standby:
+		p.standBy(c)
+	case daemon.TakingOver:
+		p.takeOver(c.Seen)
+	case daemon.Leader:
+		p.lead()
+	case daemon.Demoted:
+		p.desk.hear(backlog.Event{Kind: backlog.LockLost, At: time.Now()})
+		p.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", c.Err)
+	case daemon.Waiting:
+		if p.unmark != nil {
+			p.endLead()
+		}
+	}
+}
+
+// standBy says beside whom the daemon stands by.
+func (p *process) standBy(c daemon.Change) {
+	if c.Rival != nil {
+		p.log.Warn("standing by beside another configuration: only the leader's records are handled", "differs", strings.Join(c.Rival.Differs, ", "))
+	}
+	switch {
+	case c.Was == daemon.Standby: // it is said again
+	case c.Seen.IsZero():
+		p.logStarted("standby")
+		p.log.Info("standing by: another daemon leads")
+		notify(p.log, "STATUS=standing by")
+	default:
+		p.log.Info("the database answers again, another daemon leads")
+	}
+}
+
+// takeOver says why the daemon waits before it leads.
+func (p *process) takeOver(seen time.Time) {
+	if seen.IsZero() {
+		p.log.Warn("taking the lead after a wait: another daemon may have led until now", "wait", backlog.TakeOverAfter.String())
+		return
+	}
+	p.log.Warn("the leader is gone, taking over", "last_seen", when(seen))
+}
+
+// lead notes that the daemon leads, and goes on with what the last leader has kept.
+func (p *process) lead() {
+	p.logStarted("leader")
+	p.history.restore(true)
+	p.desk.recall()
+	p.unmark = p.state.Lead()
+	p.keepWork()
+	p.keepDaemon(&watch.Daemon{PID: os.Getpid(), Since: inspect.Stamp(time.Now())})
+	if next := inspect.Starts(p.app().cfg.Tiers, time.Now()); len(next) > 0 {
+		p.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
+	}
+	notify(p.log, "STATUS=leading")
+	p.desk.serves(p, true)
+}
+
+// endLead takes back what lead has noted: all passes have ended.
+func (p *process) endLead() {
+	p.app().dispatching((*dispatch).Close) // what workers answer is heard by who leads now
+	p.desk.serves(p, false)
+	p.keepDaemon(nil)
+	p.unmark()
+	p.unmark = nil
+}
+
+// logStarted says once what has been started, after the first try for the lock.
+func (p *process) logStarted(role string) {
+	p.introduced.Do(func() {
+		c := p.app().cfg
+		log := p.log
+		if c.Name != "" {
+			log = log.With("name", c.Name)
+		}
+		log.Info("started", "version", version(), "config", p.g.Config, "database", shownURL(c.Database), "table", c.Table.Name,
+			"handler", c.Handler.Kind, "tiers", strings.Join(tierNames(c.Tiers), " "), "policy", c.Policy.Name, "role", role)
+	})
+}
+
+// keepDaemon notes who leads, for status and pause.
+func (p *process) keepDaemon(who *watch.Daemon) {
+	p.history.keep(p.state.Change(func(s *checkpoint.State) { s.Daemon = who }))
+}
+
+// stopping says once that the end has begun.
+func (p *process) stopping() {
+	p.stopped.Do(func() {
+		notify(p.log, systemd.SdNotifyStopping)
+		p.app().sayStopping()
+	})
+}
+
+// reload puts an app of the configuration as it is now in the place of the old
+// one, over the same database and under the same locks. If anything is wrong,
+// the old one stays.
+func (p *process) reload(ctx context.Context) {
+	notify(p.log, systemd.SdNotifyReloading)
+	defer notify(p.log, systemd.SdNotifyReady)
+	a, err := p.g.rewire(ctx, p.app(), p.log)
+	if err != nil {
+		p.desk.metrics.Reloaded(false)
+		p.log.Error("reload refused, the old configuration stays", "error", err)
+		return
+	}
+	a.introduce(slog.LevelInfo, slog.LevelWarn)
+	p.daemon.Swap(func() (*tiers.Schedule, *backlog.Engine) {
+		p.app().closeHandlers()
+		p.history.app.Store(a)
+		p.desk.follow(a)
+		return a.cfg.Tiers, p.newEngine()
+	})
+	if ctx.Err() != nil {
+		return // a stop came while handlers were waited for
+	}
+	if err := p.desk.reload(a.cfg); err != nil {
+		p.log.Error("the pages keep their old configuration", "error", err)
+	}
+	p.remark(ctx)
+	p.desk.metrics.Reloaded(true)
+	p.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
+}
