@@ -70,7 +70,7 @@ func sources(t *testing.T) (all []source) {
 
 // mayImport reports whether a file in a folder may import a package of the
 // module: main -> cmd -> everything; backlog/* -> backlog -> tiers. Siblings
-// under backlog/ do not know each other. In table: doctor, work, refresh -> table ->
+// under backlog/ do not know each other, but daemon, which keeps a checkpoint. In table: doctor, work, refresh -> table ->
 // attempt -> db, timeform; sqlite, postgres, mysql -> db. Only tests there know several of these;
 // tests run the suite of storetest; tests of the core need a store, and take
 // memory. Tests that need a server take it from testserver, tests of handlers what
