@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,15 +116,17 @@ func TestWorkPassOutlastsALock(t *testing.T) {
 		if err := s.Prove(context.Background(), noon); err != nil {
 			t.Fatal(err)
 		}
+		var beginning sync.Mutex // the next page may find the lock before exclusive returns
 		var end func()
-		begun := false
 		r := workPass(t, s, newWork(t, s, count...), func(e *backlog.Engine) {
 			e.Concurrency = 1
 			e.Observe = func(ev backlog.Event) {
-				if ev.Kind == backlog.AttemptEnded && !begun {
-					begun, end = true, f.exclusive()
-				}
-				if ev.Kind == backlog.StoreUnavailable {
+				beginning.Lock()
+				defer beginning.Unlock()
+				switch {
+				case ev.Kind == backlog.AttemptEnded && end == nil:
+					end = f.exclusive()
+				case ev.Kind == backlog.StoreUnavailable && end != nil:
 					end()
 				}
 			}
