@@ -343,7 +343,7 @@ func (k *checker) handler(ctx context.Context, name string, h backlog.Configured
 }
 
 func (k *checker) counts(ctx context.Context) {
-	c, err := k.table.Count(ctx, k.now, maxAges(k.cfg.Tiers))
+	c, err := k.table.Count(ctx, k.now, k.cfg.Tiers.MaxAges())
 	if k.bad("records", err) {
 		return
 	}
@@ -356,5 +356,5 @@ func (k *checker) counts(ctx context.Context) {
 	if c.Exhausted > 0 {
 		k.AddGood("records", "%d out of retries besides", c.Exhausted)
 	}
-	doctor.CheckDates(ctx, &k.Findings, k.table, c, maxAges(k.cfg.Tiers), k.now)
+	doctor.CheckDates(ctx, &k.Findings, k.table, c, k.cfg.Tiers.MaxAges(), k.now)
 }

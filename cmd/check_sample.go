@@ -62,7 +62,7 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 		return err
 	}
 	defer lock.Unlock()
-	row, err := a.find(ctx, o.Sample, now)
+	row, err := a.view.Row(ctx, o.Sample, now)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *sample) take(ctx context.Context, a *app, now time.Time) error {
 			s.PauseUntil = stamp(ev.At)
 		}
 	})
-	e.Store, e.Policy, e.OnDead = sampleStore{&singleStore{record: s.row.Record}}, nil, nil
+	e.Store, e.Policy, e.OnDead = sampleStore{a.view.Single(s.row.Record)}, nil, nil
 	e.Handler = backlog.HandlerFunc(func(ctx context.Context, r *backlog.Record) error {
 		began := time.Now()
 		defer func() { s.Duration = time.Since(began).Seconds() }()

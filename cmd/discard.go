@@ -12,6 +12,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
+	"backlog/backlog/reader"
 	"backlog/backlog/table"
 )
 
@@ -34,13 +35,13 @@ func newDiscard(g *globals) *cobra.Command {
 type discardJSON struct {
 	Selected  int `json:"selected"`
 	Discarded int `json:"discarded"`
-	refusals
+	reader.Refusals
 	OnDead int `json:"on_dead"` // calls; with --dry-run those that there would be
 	Failed int `json:"failed"`  // calls that failed: their records stay as they were
 }
 
 func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
-	if (len(o.IDs) > 0) == o.given() {
+	if (len(o.IDs) > 0) == o.Narrows() {
 		return usagef("say which records: their IDs, or one or more of --state, --tier, --cause and --older-than")
 	}
 	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *app, now time.Time) error {
@@ -50,7 +51,7 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 		if !a.table.HasDead() {
 			return usagef("no dead status is configured; statuses.dead says which discarded records get")
 		}
-		filter, err := o.chosen(ctx, a, inspect.Discarded, now, "discarded", backlog.RowNew, backlog.RowError)
+		filter, err := a.view.Choose(ctx, o.Selection, inspect.Discarded, now)
 		if err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *dis
 	defer stop()
 	obs := logging.New(a.log)
 	obs.Dead = true
-	d := table.Discarding{Refused: r.add}
+	d := table.Discarding{Refused: r.Add}
 	d.Died = func(row *inspect.Row) {
 		row.Reason = backlog.ReasonDiscarded
 		obs.Observe(backlog.Event{Kind: backlog.Died, Record: &row.Record})
@@ -119,5 +120,5 @@ func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *dis
 	if first != nil {
 		err = errors.Join(err, fmt.Errorf("calls of on_dead that failed: %d; their records stay as they were; %w", r.Failed, first))
 	}
-	return errors.Join(err, r.err())
+	return errors.Join(err, r.Err())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
+	"backlog/backlog/reader"
 	"backlog/backlog/table"
 )
 
@@ -60,7 +61,8 @@ func exitStatus(err error) int {
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, new(usageError)), errors.As(err, new(*table.KeyError)), errors.As(err, new(*urlError)):
+	case errors.As(err, new(usageError)), errors.As(err, new(*reader.Invalid)),
+		errors.As(err, new(*table.KeyError)), errors.As(err, new(*urlError)):
 		return exitUsage // an ID is an argument, and so may be the database's URL
 	case errors.Is(err, errStrict):
 		return exitStrict

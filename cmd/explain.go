@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 )
 
@@ -39,22 +38,14 @@ An ID that begins with a dash stands behind --, and after all flags.`
 
 func runExplain(ctx context.Context, id string, o dataFlags, g *globals) error {
 	return g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *app, now time.Time) error {
-		row, err := a.find(ctx, id, now)
+		row, err := a.view.Row(ctx, id, now)
 		if err != nil {
 			return err
 		}
-		s := a.sheet(row, now)
+		s := a.view.Sheet(row, now)
 		if o.JSON {
 			return printJSON(g.out, s)
 		}
 		return printTable(g.out, s.Lines)
 	})
-}
-
-// sheet returns what is to be said of a row.
-func (a *app) sheet(row inspect.Row, now time.Time) *inspect.Sheet {
-	if p := refreshOf(a.cfg); p != nil && row.Refresh != nil {
-		return row.AttemptSheet(a.cfg.Tiers, refreshing(p, row), now)
-	}
-	return row.Sheet(a.cfg.Tiers, policyOf(a.cfg), a.cfg.MaxRecords, now)
 }

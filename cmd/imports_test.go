@@ -70,7 +70,8 @@ func sources(t *testing.T) (all []source) {
 
 // mayImport reports whether a file in a folder may import a package of the
 // module: main -> cmd -> everything; backlog/* -> backlog -> tiers. Siblings
-// under backlog/ do not know each other, but daemon, which keeps a checkpoint. In table: doctor, work, refresh -> table ->
+// under backlog/ do not know each other, but daemon, which keeps a checkpoint, and reader,
+// which reads what people are shown from several of them. In table: doctor, work, refresh -> table ->
 // attempt -> db, timeform; sqlite, postgres, mysql -> db. Only tests there know several of these;
 // tests run the suite of storetest; tests of the core need a store, and take
 // memory. Tests that need a server take it from testserver, tests of handlers what
@@ -90,7 +91,7 @@ func mayImport(s source, imported string) bool {
 	case imported == "backlog/logqueue" && s.folder == "backlog/logging":
 		return true // where the log goes
 	case imported == "backlog/watch" || imported == "backlog/causes": // what passes leave behind, told, kept and shown
-		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint", "backlog/web"}, s.folder)
+		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint", "backlog/web", "backlog/reader"}, s.folder)
 	case s.folder == "backlog/inspect" && s.test:
 		return imported != "cmd"
 	case s.folder == "backlog/mapping":
@@ -121,6 +122,8 @@ func mayImport(s source, imported string) bool {
 			return slices.Contains([]string{"backlog/handler/http", "backlog/handler/mail", "backlog/handler/redis"}, s.folder)
 		}
 		return imported == "backlog"
+	case s.folder == "backlog/reader":
+		return s.test && imported != "cmd" || slices.Contains(readFrom, imported)
 	case imported == "backlog/table/timeform":
 		return slices.Contains([]string{"backlog/table", "backlog/table/db", "backlog/table/attempt", "backlog/table/doctor"}, s.folder)
 	case imported == "backlog/table/attempt":
@@ -140,6 +143,10 @@ func mayImport(s source, imported string) bool {
 	}
 	return false
 }
+
+// readFrom are the packages from which pages, commands and metrics are fed: none of them handles a record.
+var readFrom = []string{"tiers", "backlog", "backlog/retry", "backlog/simulate", "backlog/checkpoint", "backlog/web", "backlog/metrics", "backlog/pings",
+	"backlog/table", "backlog/table/db", "backlog/table/refresh"}
 
 // besideTable are the packages that table does not know, but its tests.
 var besideTable = []string{"backlog/table/sqlite", "backlog/table/postgres", "backlog/table/mysql", "backlog/table/doctor", "backlog/table/work", "backlog/table/refresh"}
@@ -209,7 +216,7 @@ var refreshing = []string{"backlog/backlog/retry", "backlog/backlog/retry/recur"
 // configuration and the table, which its command is about, what passes leave behind, and
 // simulate what it shows, but neither handlers nor whatever else there is to join.
 func TestImportsOfCommands(t *testing.T) {
-	known := []string{"backlog/backlog", "backlog/backlog/checkpoint", "backlog/backlog/logging", "backlog/backlog/watch", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/daemon", "backlog/backlog/mapping", "backlog/backlog/table", "backlog/backlog/table/doctor", "backlog/backlog/causes", "backlog/backlog/inspect", "backlog/backlog/logqueue"}
+	known := []string{"backlog/backlog", "backlog/backlog/checkpoint", "backlog/backlog/logging", "backlog/backlog/watch", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/daemon", "backlog/backlog/mapping", "backlog/backlog/table", "backlog/backlog/table/doctor", "backlog/backlog/causes", "backlog/backlog/inspect", "backlog/backlog/logqueue", "backlog/backlog/reader"}
 	for _, s := range sources(t) {
 		if s.folder != "cmd" || s.test || strings.HasPrefix(s.path, "cmd/wire") {
 			continue

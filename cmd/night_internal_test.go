@@ -21,6 +21,7 @@ import (
 	"backlog/backlog/daemon"
 	"backlog/backlog/logging"
 	"backlog/backlog/memory"
+	"backlog/backlog/reader"
 	"backlog/backlog/watch"
 )
 
@@ -85,9 +86,10 @@ func night(t *testing.T, log *bytes.Buffer) {
 			o.Pending = counts.Pending()
 			obs.Outage(c, o, at)
 		}
+		pages := reader.New(reader.Options{Log: l, State: state, Picture: obs.Picture, Clock: time.Now}, new(reader.Settings))
 		p := &process{
 			g: &globals{Config: "schedule.yaml"}, log: l, state: state,
-			history: &history{Observer: obs, state: state}, desk: &desk{picture: obs.Picture},
+			history: &history{Observer: obs, state: state}, desk: &desk{Server: reader.NewServer(pages)},
 		}
 		p.history.app.Store(&app{cfg: cfg, log: l})
 		p.daemon = &daemon.Daemon{

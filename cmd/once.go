@@ -11,7 +11,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,6 @@ import (
 	"backlog/backlog/causes"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
-	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
@@ -263,9 +261,7 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 	return p, nil
 }
 
-func tierNames(s *tiers.Schedule) []string {
-	return each(s.Tiers(), func(t tiers.Tier) string { return t.Name })
-}
+func tierNames(s *tiers.Schedule) []string { return s.Names() }
 
 // lockWithin takes the run lock. It waits at most that long for another process, one of
 // another configuration only if replace says so, and then until its handlers are dead.
@@ -360,61 +356,18 @@ func recordOf(r *backlog.Record) recordJSON {
 
 // handleOne handles and settles one record.
 func (a *app) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, id string) (backlog.Report, error) {
-	row, tier, err := a.findPending(ctx, id, p.Now)
+	row, tier, err := a.view.PendingRow(ctx, id, p.Now)
 	if err != nil {
 		return backlog.Report{}, err
 	}
 	p.Tier, p.MaxAge = tier.Name, tier.MaxAge
-	one := &singleStore{Table: a.table, record: row.Record}
-	e.Store = one
-	if a.again != nil {
-		e.Store = &singleRefresh{a.again, one}
-	}
+	e.Store = a.view.Single(row.Record)
 	return e.Pass(ctx, p)
-}
-
-// findPending returns the pending row and the narrowest tier that reaches its age,
-// the zero Tier if none does. A row may be too old for every tier or out of retries;
-// a row that no pass takes for another reason is an error.
-func (a *app) findPending(ctx context.Context, id string, now time.Time) (row inspect.Row, tier tiers.Tier, err error) {
-	if row, err = a.find(ctx, id, now); err != nil {
-		return row, tier, err
-	}
-	why := ""
-	if p := refreshOf(a.cfg); p != nil {
-		tier, why = a.cfg.Tiers.Widest(), row.NotStarted(refreshing(p, row), a.cfg.Tiers, now)
-	} else {
-		tier, why = row.Narrowest(a.cfg.Tiers, now), row.Never(now)
-	}
-	if why != "" {
-		err = fmt.Errorf("record %s is not handled: %s", shown(row.Key.String()), why)
-	}
-	return row, tier, err
-}
-
-// A singleStore has one pending record, which is due.
-type singleStore struct {
-	*table.Table
-	record backlog.Record
-	given  atomic.Bool
-}
-
-// Pending implements backlog.Store.
-func (s *singleStore) Pending(_ context.Context, q backlog.Query) (p backlog.Page, err error) {
-	if q.Lane == backlog.Fresh && s.given.CompareAndSwap(false, true) {
-		p.Records = []backlog.Record{s.record}
-	}
-	return p, nil
-}
-
-// Strays finds nothing: other records are not looked at.
-func (*singleStore) Strays(context.Context, backlog.Query) ([]backlog.Unreadable, error) {
-	return nil, nil
 }
 
 // dryRunOne shows what a program would be given of the record.
 func (o *OnceOptions) dryRunOne(ctx context.Context, g *globals, a *app, now time.Time) error {
-	row, tier, err := a.findPending(ctx, o.ID, now)
+	row, tier, err := a.view.PendingRow(ctx, o.ID, now)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"backlog/backlog"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/table"
 	"backlog/backlog/watch"
@@ -115,7 +114,7 @@ func (g *globals) heeded(ctx context.Context, o dataFlags, state *checkpoint.Fil
 		return watch.Here, nil // whether the database is there or not
 	}
 	err = g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *app, _ time.Time) (err error) {
-		leader, err = a.leader(ctx, state, kept)
+		leader, err = a.view.Leader(ctx, state, kept, time.Now())
 		return err
 	})
 	if leader == watch.Elsewhere {
@@ -130,19 +129,4 @@ func whoAmI() string {
 		return cmp.Or(os.Getenv("SUDO_USER"), u.Username)
 	}
 	return ""
-}
-
-// leader says whether a daemon leads, and whether it is the one that keeps this state.
-func (a *app) leader(ctx context.Context, state *checkpoint.File, kept checkpoint.State) (string, error) {
-	if state.Leads(kept, time.Now()) {
-		return watch.Here, nil // without a lock that a daemon could find taken
-	}
-	lock, err := a.unmarked().TryLock(ctx, backlog.LeaderLock)
-	switch {
-	case err == nil:
-		return watch.Nobody, lock.Unlock()
-	case errors.Is(err, backlog.ErrLocked):
-		return watch.Elsewhere, nil
-	}
-	return "", err
 }

@@ -65,7 +65,7 @@ func (p *process) newDaemon(doubtful bool) *daemon.Daemon {
 func (p *process) newEngine() *backlog.Engine {
 	e := p.app().engine(nil, p.observe)
 	e.Paused = p.paused
-	p.desk.engine.Store(e)
+	p.desk.SetEngine(e)
 	return e
 }
 
@@ -207,7 +207,7 @@ func (p *process) reload(ctx context.Context) {
 	defer notify(p.log, systemd.SdNotifyReady)
 	a, err := p.g.rewire(ctx, p.app(), p.log)
 	if err != nil {
-		p.desk.metrics.Reloaded(false)
+		p.desk.Metrics.Reloaded(false)
 		p.log.Error("reload refused, the old configuration stays", "error", err)
 		return
 	}
@@ -225,6 +225,6 @@ func (p *process) reload(ctx context.Context) {
 		p.log.Error("the pages keep their old configuration", "error", err)
 	}
 	p.remark(ctx)
-	p.desk.metrics.Reloaded(true)
+	p.desk.Metrics.Reloaded(true)
 	p.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
 }

@@ -15,18 +15,13 @@ import (
 	"backlog/backlog/logging"
 	"backlog/backlog/retry"
 	"backlog/backlog/table"
-	"backlog/backlog/table/refresh"
 	"backlog/tiers"
 )
 
 // refreshOf returns the policy that processes rows again and again, nil if another is
 // configured.
 func refreshOf(cfg *config.Config) *retry.Refresher {
-	if p := policyOf(cfg); p != nil {
-		r, _ := p.Refresher.(*retry.Refresher)
-		return r
-	}
-	return nil
+	return retry.RefresherOf(policyOf(cfg))
 }
 
 // ResolveOptions are the arguments and the flags of resolve.
@@ -153,33 +148,6 @@ func (g *globals) onAttempts(ctx context.Context, d dataFlags, readOnly bool, do
 		}
 		return do(a, now)
 	})
-}
-
-// A singleRefresh is one of the policy refresh.
-type singleRefresh struct {
-	*refresh.Store
-	one *singleStore
-}
-
-// Pending implements backlog.Store.
-func (s *singleRefresh) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
-	return s.one.Pending(ctx, q)
-}
-
-// Strays finds nothing: other records are not looked at.
-func (*singleRefresh) Strays(context.Context, backlog.Query) ([]backlog.Unreadable, error) {
-	return nil, nil
-}
-
-// Overdue implements backlog.Beginner: other records are not looked at.
-func (*singleRefresh) Overdue(context.Context, time.Time, backlog.Cursor, int) ([]backlog.Record, error) {
-	return nil, nil
-}
-
-// refreshing returns the policy as it treats the row.
-func refreshing(p *retry.Refresher, row inspect.Row) inspect.Refreshing {
-	rule, bad := p.Rule(*row.Refresh)
-	return inspect.Refreshing{Refresher: p, Rule: rule.Next, Bad: bad, GiveUpAfter: p.Settings().GiveUpAfter}
 }
 
 // refresh finds settings of the policy that have no effect.

@@ -12,10 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"backlog/backlog"
-	"backlog/backlog/config"
 	"backlog/backlog/inspect"
-	"backlog/backlog/mapping"
+	"backlog/backlog/reader"
 	"backlog/backlog/table"
 	"backlog/tiers"
 )
@@ -24,7 +22,6 @@ import (
 type ChangeOptions struct {
 	dataFlags
 	FilterOptions
-	IDs         []string
 	Yes, DryRun bool
 }
 
@@ -33,42 +30,6 @@ func (o *ChangeOptions) AddFlags(f *pflag.FlagSet, states string) {
 	f.BoolVar(&o.Yes, "yes", false, "do it, though it is more than one record")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say how many records it would be, and do nothing")
 	o.dataFlags.AddFlags(f)
-}
-
-// chosen returns what the options mean in the table. It is an error if a record with one of
-// the IDs is in none of the states, from which it cannot become what is to be done.
-func (o *ChangeOptions) chosen(ctx context.Context, a *app, p inspect.Purpose, now time.Time, done string, from ...backlog.RowState) (table.Filter, error) {
-	f, err := o.filter(a, p, now)
-	if err != nil {
-		return f, err
-	}
-	var wrong []error
-	for _, id := range o.IDs {
-		k, err := a.table.ParseKey(id)
-		if err != nil {
-			return f, usageError{err}
-		}
-		row, ok, err := a.table.Find(ctx, k, now)
-		if err != nil {
-			return f, err
-		}
-		reason := ""
-		switch {
-		case !ok:
-			reason = "there is no such record"
-		case row.Filtered:
-			reason = "table.where leaves it out"
-		case a.again == nil && !slices.Contains(from, row.State): // under the policy refresh any can
-			reason = "its status is " + row.StatusText()
-		}
-		if f.Keys = append(f.Keys, k); reason != "" {
-			wrong = append(wrong, fmt.Errorf("%s: %s", shown(k.String()), reason))
-		}
-	}
-	if len(wrong) > 0 {
-		err = notThere{fmt.Errorf("nothing is changed, since some of these records cannot be %s\n%w", done, errors.Join(wrong...))}
-	}
-	return f, err
 }
 
 // mayChange reports whether so many records are to be written to, which what says in words.
@@ -119,23 +80,20 @@ type retryJSON struct {
 	Selected int `json:"selected"`
 	Reset    int `json:"reset"`
 	Beyond   int `json:"beyond"` // of the selected: older than every tier
-	refusals
+	reader.Refusals
 }
 
 func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
-	byID, byFlag := len(o.IDs) > 0, o.Status != "" || o.given()
+	byID, byFlag := len(o.IDs) > 0, o.Status != "" || o.Narrows()
 	if byID && byFlag || (byID || byFlag) == o.All { // several, or nothing
 		return usagef("say which records: their IDs, or one or more of --state, --status, --tier, --cause and --older-than, or --all")
 	}
 	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *app, now time.Time) error {
-		known := requeueable(a.cfg, a.table.OneLane())
-		if a.again != nil {
-			known = append(known, "disabled")
-		}
+		known := a.view.RequeuedStatuses()
 		if o.Status != "" && !slices.Contains(known, o.Status) {
 			return usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, cmp.Or(strings.Join(known, ", "), "none"))
 		}
-		filter, err := o.chosen(ctx, a, inspect.Requeued, now, "put back to new", backlog.RowDead, backlog.RowError)
+		filter, err := a.view.Choose(ctx, o.Selection, inspect.Requeued, now)
 		if err != nil {
 			return err
 		}
@@ -147,12 +105,12 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 		}
 		may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("put %d records back to new", r.Selected))
 		if err == nil && may {
-			r.Reset, err = a.table.Requeue(ctx, filter, now, r.add)
+			r.Reset, err = a.table.Requeue(ctx, filter, now, r.Add)
 		}
 		if err != nil && r.Reset == 0 && r.Refused == 0 {
 			return err
 		}
-		err = errors.Join(err, r.err())
+		err = errors.Join(err, r.Err())
 		if o.JSON {
 			return errors.Join(err, printJSON(g.out, r))
 		}
@@ -170,28 +128,4 @@ func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
 		}
 		return err
 	})
-}
-
-// requeueable returns the statuses of dead and failed records as --status takes
-// them: the values of the status column or, in a table without one, words.
-func requeueable(cfg *config.Config, oneLane bool) (list []string) {
-	s := cfg.Table
-	add := func(x mapping.State, word string) {
-		values, _ := s.OfStatus(x)
-		if len(values) == 0 {
-			list = append(list, word)
-		}
-		list = append(list, each(values, func(v mapping.Value) string { return v.Text })...)
-	}
-	if s.Dead.Given {
-		add(s.Dead, "dead")
-	}
-	switch {
-	case oneLane: // none are told from new ones
-	case s.Error.Keep:
-		add(s.New, "error")
-	default:
-		add(s.Error, "error")
-	}
-	return list
 }

@@ -61,7 +61,7 @@ func runRun(ctx context.Context, g *globals) error {
 	if err := desk.listen(); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { desk.stopping.Store(true) })()
+	defer context.AfterFunc(ctx, desk.SetStopping)()
 	away := false
 	a, err := whenThere(ctx, log, "database", 0, func() (*app, error) {
 		a, err := g.wireServer(ctx, cfg, log, nil)
@@ -80,7 +80,7 @@ func runRun(ctx context.Context, g *globals) error {
 		return err
 	}
 	a.introduce(slog.LevelInfo, slog.LevelWarn)
-	history := a.newHistory(state, desk.picture)
+	history := a.newHistory(state, desk.Picture)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	p := &process{
 		g: g, log: log, state: state, history: history, desk: desk,
@@ -97,7 +97,7 @@ func runRun(ctx context.Context, g *globals) error {
 	desk.follow(a)
 	err = errors.Join(p.run(ctx, hup), p.app().dispatching((*dispatch).Err))
 	history.end()
-	desk.pings.Close(hardOf(ctx))
+	desk.Pings.Close(hardOf(ctx))
 	a.db.Close()
 	if n := unwritten.Load(); err == nil && n > 0 {
 		err = fmt.Errorf("outcomes that could not be written before the end: %d; their records will be handled again; the log names them", n)

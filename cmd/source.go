@@ -174,7 +174,7 @@ func initSource(ctx context.Context, g *globals, cfg *config.Config, onlyPrint b
 
 // retrySource gives back what ended in the error queue.
 func retrySource(ctx context.Context, g *globals, cfg *config.Config, o RetryOptions) error {
-	if !o.Errors || len(o.IDs) > 0 || o.Status != "" || o.given() || o.Limit != 0 || o.All {
+	if !o.Errors || len(o.IDs) > 0 || o.Status != "" || o.Narrows() || o.Limit != 0 || o.All {
 		return usagef("a source has no records: write `backlog retry --errors`, with --match TEXT for some of them")
 	}
 	ctx, stop := stopOnSignal(ctx)

@@ -15,7 +15,6 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/backlog/watch"
-	"backlog/tiers"
 )
 
 func newStatus(g *globals) *cobra.Command {
@@ -65,7 +64,7 @@ func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
 			return err
 		}
 		state := stateOf(a.cfg, a.log) // which may tell nothing
-		leader := func(kept checkpoint.State) (string, error) { return a.leader(ctx, state, kept) }
+		leader := func(kept checkpoint.State) (string, error) { return a.view.Leader(ctx, state, kept, time.Now()) }
 		s := watch.Overview{Status: counted, LookBack: state.LookBack(now, nil, a.log, leader)}
 		s.Name = a.cfg.Name
 		if o.JSON {
@@ -77,21 +76,9 @@ func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
 	})
 }
 
+// status counts the records.
 func (a *app) status(ctx context.Context, now time.Time) (*inspect.Status, error) {
-	if a.again != nil {
-		counts, err := a.again.Count(ctx)
-		return inspect.NewRefreshStatus(counts, a.cfg.Tiers, now), err
-	}
-	counts, err := a.table.Count(ctx, now, maxAges(a.cfg.Tiers))
-	if err != nil {
-		return nil, err
-	}
-	return inspect.NewStatus(counts, a.cfg.Tiers, now), nil
-}
-
-// maxAges returns the edges of the tiers' bands.
-func maxAges(s *tiers.Schedule) []time.Duration {
-	return each(s.Tiers(), func(t tiers.Tier) time.Duration { return t.MaxAge })
+	return a.view.Status(ctx, now)
 }
 
 // fail returns the error that the fail-if flags ask for.

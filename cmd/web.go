@@ -3,16 +3,12 @@ package cmd
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"net"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
@@ -78,12 +74,12 @@ func newToken(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := g.newDesk(cfg, stateOf(cfg, slog.New(slog.DiscardHandler)), nil, nil)
-			set := watching[web.Settings](d.cfg, "web")
-			if _, err := set.ReadTokens(d.folder(), d.stateFolder()); err != nil {
+			kept := stateOf(cfg, slog.New(slog.DiscardHandler)).Folder()
+			set := watching[web.Settings](cfg, "web")
+			if _, err := set.ReadTokens(g.folder(), kept); err != nil {
 				return err
 			}
-			text, err := os.ReadFile(set.TokenPath(d.folder(), d.stateFolder()))
+			text, err := os.ReadFile(set.TokenPath(g.folder(), kept))
 			if err == nil {
 				g.printf("%s\n", strings.TrimSpace(string(text)))
 			}
@@ -101,105 +97,4 @@ func probedAt(cfg *config.Config) (address string, secure bool) {
 		return s.Listen, s.TLS.Cert != ""
 	}
 	return cmp.Or(scrapedAt(cfg), defaultListen), false
-}
-
-// newDesk returns a desk that nothing listens for yet.
-func (g *globals) newDesk(cfg *config.Config, state *checkpoint.File, p *watch.Picture, log *slog.Logger) *desk {
-	d := &desk{g: g, log: log, state: state, picture: p, role: web.Viewer, wake: make(chan struct{}, 1)}
-	d.ctx, d.end = context.WithCancel(context.Background())
-	d.configure(cfg)
-	return d
-}
-
-// folder is what relative paths of the settings begin at.
-func (d *desk) folder() string { return filepath.Dir(d.g.Config) }
-
-// stateFolder is empty where nothing is kept.
-func (d *desk) stateFolder() string {
-	if d.state.Path == "" {
-		return ""
-	}
-	return filepath.Dir(d.state.Path)
-}
-
-// checkPages returns where pages are to be served, if they are, and why they could not be.
-func (g *globals) checkPages(cfg *config.Config) (at string, err error) {
-	state, _ := stateFile(cfg) // check tells by itself what is wrong with it
-	d := g.newDesk(cfg, state, nil, nil)
-	return listens(cfg), watching[web.Settings](d.cfg, "web").CheckFiles(d.folder(), d.stateFolder())
-}
-
-// listen serves what the configuration wants served, until close.
-func (d *desk) listen() error {
-	set := watching[web.Settings](d.cfg, "web")
-	if set.Listen == "" && (d.metrics == nil || scrapedAt(d.cfg) == "") {
-		return nil
-	}
-	tokens, err := d.tokens(set)
-	if err == nil {
-		d.site, err = web.New(*set, d.folder(), tokens, d, d.log)
-	}
-	if err != nil {
-		return usageError{err}
-	}
-	if d.metrics != nil {
-		if err := d.listenForMetrics(); err != nil {
-			return err
-		}
-	}
-	if d.role == web.Viewer { // before the first visitor
-		kept, _ := d.state.State()
-		d.restore(kept)
-	}
-	if d.queue == nil {
-		d.serving.Go(func() { d.count(d.ctx) })
-	}
-	if set.Listen == "" {
-		return nil
-	}
-	l, err := web.Listen(set.Listen)
-	if err != nil {
-		return fmt.Errorf("web.listen: %w", err)
-	}
-	d.serving.Go(func() {
-		if err := d.site.Serve(d.ctx, l); err != nil {
-			d.log.Error("pages are served no more", "error", err)
-		}
-	})
-	d.log.Info("pages are served", "at", urlOf(set, l.Addr()))
-	return nil
-}
-
-func urlOf(set *web.Settings, at net.Addr) string {
-	scheme := "http://"
-	switch {
-	case at.Network() == "unix":
-		return at.String()
-	case set.TLS.Cert != "":
-		scheme = "https://"
-	}
-	return scheme + at.String() + strings.TrimSuffix(set.PathPrefix, "/") + "/"
-}
-
-// reload goes on with another configuration, whose address is the same.
-func (d *desk) reload(cfg *config.Config) error {
-	d.configure(cfg)
-	if d.site == nil {
-		return nil
-	}
-	set := watching[web.Settings](d.cfg, "web")
-	tokens, err := d.tokens(set)
-	if err == nil {
-		err = d.site.Reload(*set, d.folder(), tokens)
-	}
-	return err
-}
-
-// close ends what listens and waits for it.
-func (d *desk) close() {
-	d.end()
-	d.serving.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.forget()
 }

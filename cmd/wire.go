@@ -12,10 +12,10 @@ import (
 	"backlog/backlog/amqp"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
-	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
 	"backlog/backlog/mapping"
 	"backlog/backlog/memory"
+	"backlog/backlog/reader"
 	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
@@ -68,6 +68,7 @@ type app struct {
 	db       *table.DB
 	table    *table.Table
 	again    *refresh.Store // of the policy refresh; nil: another is configured
+	view     *reader.View   // of the table, for people
 	work     backlog.Work   // as its locks are marked
 
 	shared bool            // the database is another app's, too
@@ -134,23 +135,15 @@ func (g *globals) onTable(ctx context.Context, d dataFlags, o table.Options, do 
 		return err
 	}
 	defer a.close()
-	return do(a, now)
+	return flagged(do(a, now))
 }
 
-// notThere is the error of a record that does not exist, or not in a state that is needed.
-type notThere struct{ error }
-
-// find returns the row with the key as people write it.
-func (a *app) find(ctx context.Context, id string, now time.Time) (inspect.Row, error) {
-	key, err := a.table.ParseKey(id)
-	if err != nil {
-		return inspect.Row{}, usageError{err}
+// flagged returns the error of a flag with the flag's dashes.
+func flagged(err error) error {
+	if wrong, ok := errors.AsType[*reader.Invalid](err); ok && wrong.Field != "" {
+		return usagef("--%w", wrong)
 	}
-	row, ok, err := a.table.Find(ctx, key, now)
-	if err == nil && !ok {
-		err = notThere{fmt.Errorf("table %s has no record %s", a.cfg.Table.Name, shown(key.String()))}
-	}
-	return row, err
+	return err
 }
 
 // wireTable opens the table and checks that its times can be read. What only shows
@@ -183,7 +176,15 @@ func (g *globals) wireTable(
 	}
 	a.table = t
 	a.again, _ = a.store.(*refresh.Store)
+	a.view = &reader.View{Rules: rulesOf(cfg), Table: t, Attempts: a.again}
 	return a, nil
+}
+
+// rulesOf returns what the configuration says of records.
+func rulesOf(cfg *config.Config) reader.Rules {
+	return reader.Rules{
+		Name: cfg.Name, Mapping: cfg.Table, Schedule: cfg.Tiers, Policy: policyOf(cfg), MaxRecords: cfg.MaxRecords,
+	}
 }
 
 // stateFile returns the keeper of the configuration's checkpoint; a source has one for its
@@ -324,21 +325,10 @@ func policyOf(cfg *config.Config) *backlog.Policy {
 // retryOf returns the columns in which the policy keeps its state, nil if it keeps
 // none.
 func retryOf(cfg *config.Config) *mapping.PolicyColumns {
-	if r, ok := cfg.Policy.Settings.(*retry.Refresh); ok {
-		return r.PolicyColumns()
+	if s, ok := cfg.Policy.Settings.(retry.Settings); ok {
+		return retry.PolicyColumns(s)
 	}
-	s, ok := cfg.Policy.Settings.(retry.Settings)
-	if !ok || len(s.Keeps().Columns) == 0 {
-		return nil
-	}
-	columns, p := s.Keeps().Columns, policyOf(cfg)
-	r := &mapping.PolicyColumns{Count: columns[0][0], Last: columns[1][0], Retries: p.Retries}
-	if p.Planned {
-		r.Next, r.InRetry = columns[2][0], columns[3][0]
-	} else {
-		r.Waits = p.Waits()
-	}
-	return r
+	return nil
 }
 
 // A simulatedTable is a table in memory for the records of a simulation.

@@ -50,8 +50,8 @@ func (a *app) serve(ctx context.Context, g *globals) error {
 	} else {
 		e.Paused = stateOf(a.cfg, a.log).PausedBy(time.Now, a.log)
 	}
-	unattended, err := a.attend(g, name, e)
-	defer unattended()
+	unmeasured, err := a.measure(g, name, e)
+	defer unmeasured()
 	if err != nil {
 		return err
 	}

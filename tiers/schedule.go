@@ -64,6 +64,24 @@ func (s *Schedule) Add(t Tier) (key string, err error) {
 // Tiers returns a copy of the tiers, narrow to wide.
 func (s *Schedule) Tiers() []Tier { return slices.Clone(s.tiers) }
 
+// Names returns the names of the tiers, narrow to wide.
+func (s *Schedule) Names() []string {
+	names := make([]string, len(s.tiers))
+	for i := range s.tiers {
+		names[i] = s.tiers[i].Name
+	}
+	return names
+}
+
+// MaxAges returns the edges of the tiers' bands, narrow to wide.
+func (s *Schedule) MaxAges() []time.Duration {
+	ages := make([]time.Duration, len(s.tiers))
+	for i := range s.tiers {
+		ages[i] = s.tiers[i].MaxAge
+	}
+	return ages
+}
+
 // Widest returns the tier with the greatest MaxAge.
 func (s *Schedule) Widest() Tier { return s.tiers[len(s.tiers)-1] }
 

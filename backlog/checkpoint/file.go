@@ -62,6 +62,14 @@ type File struct {
 
 var _ backlog.CheckpointKeeper = (*File)(nil)
 
+// Folder returns the folder of the file, "" where nothing is kept.
+func (f *File) Folder() string {
+	if f.Path == "" {
+		return ""
+	}
+	return filepath.Dir(f.Path)
+}
+
 const (
 	lockPatience = time.Second // for another process's update
 	maxSize      = 1 << 20     // more than a checkpoint of any schedule takes

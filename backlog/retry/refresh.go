@@ -170,6 +170,15 @@ type Refresher struct {
 
 var _ backlog.Refresher = (*Refresher)(nil)
 
+// RefresherOf returns the Refresher of a policy, nil if it has none. The policy may be nil.
+func RefresherOf(p *backlog.Policy) *Refresher {
+	if p == nil {
+		return nil
+	}
+	r, _ := p.Refresher.(*Refresher)
+	return r
+}
+
 // refresher is for settings that were checked.
 func (r *Refresh) refresher() *Refresher {
 	p := &Refresher{settings: *r}

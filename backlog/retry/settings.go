@@ -251,3 +251,24 @@ func Policy(s Settings) (*backlog.Policy, error) {
 		},
 	}, nil
 }
+
+// PolicyColumns returns the columns in which the policy with the settings keeps its state, and what is due by
+// them; nil if it keeps none. The settings are those of which [Policy] makes one.
+func PolicyColumns(s Settings) *mapping.PolicyColumns {
+	if r, ok := s.(*Refresh); ok {
+		return r.PolicyColumns()
+	}
+	columns := s.Keeps().Columns
+	p, err := Policy(s)
+	if err != nil || len(columns) == 0 {
+		return nil
+	}
+	c := &mapping.PolicyColumns{Count: columns[0][0], Last: columns[1][0], Retries: p.Retries}
+	if p.Planned {
+		c.Next = columns[2][0]
+		c.InRetry = columns[3][0]
+	} else {
+		c.Waits = p.Waits()
+	}
+	return c
+}

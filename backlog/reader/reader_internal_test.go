@@ -1,10 +1,10 @@
-package cmd
+package reader
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -14,38 +14,93 @@ import (
 	"time"
 
 	"backlog/backlog/checkpoint"
+	"backlog/backlog/config"
+	"backlog/backlog/handler/exec"
+	"backlog/backlog/metrics"
+	"backlog/backlog/pings"
+	"backlog/backlog/retry"
+	"backlog/backlog/simulate"
+	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/refresh"
 	"backlog/backlog/table/sqlite"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
+	"backlog/tiers"
 )
 
-// deskOf returns a desk over a table with these statements' rows.
-func deskOf(t *testing.T, yaml string, statements ...string) *desk {
+// sqliteName is the name of the driver that is linked.
+func sqliteName() string {
+	if strings.Contains(sqlite.Driver, "mattn") {
+		return "sqlite3"
+	}
+	return "sqlite"
+}
+
+// readerOf returns a reader of a table with these statements' rows, and the file of its database.
+func readerOf(t *testing.T, yaml string, statements ...string) (r *Reader, file string) {
 	t.Helper()
-	dir := t.TempDir()
-	db, err := sql.Open(map[bool]string{true: "sqlite3", false: "sqlite"}[strings.Contains(sqlite.Driver, "mattn")], filepath.Join(dir, "shop.db"))
+	file = filepath.Join(t.TempDir(), "shop.db")
+	d, err := sql.Open(sqliteName(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	for _, s := range append([]string{`CREATE TABLE orders (id integer PRIMARY KEY, status text NOT NULL, date_inserted text NOT NULL, subject text, last_error text)`}, statements...) {
-		if _, err := db.Exec(s); err != nil {
+	defer d.Close()
+	const create = `CREATE TABLE orders (id integer PRIMARY KEY, status text NOT NULL, date_inserted text NOT NULL, subject text, last_error text)`
+	for _, s := range append([]string{create}, statements...) {
+		if _, err := d.Exec(s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join(dir, "schedule.yaml")
-	text := "database: sqlite:" + filepath.Join(dir, "shop.db") + "\ntable: {name: orders, last_error: last_error}\nstatuses: {dead: DEAD}\nhandler: {exec: ['true']}\n" + yaml
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	text := "database: sqlite:" + file + "\ntable: {name: orders, last_error: last_error}\nstatuses: {dead: DEAD}\nhandler: {exec: ['true']}\n" + yaml
+	server := NewServer(New(Options{
+		Log: slog.New(slog.DiscardHandler), State: new(checkpoint.File), Picture: new(watch.Picture), Clock: time.Now,
+	}, settingsOf(t, text)))
+	t.Cleanup(server.Close)
+	return server.Reader, file
+}
+
+// settingsOf returns the settings of a configuration.
+func settingsOf(t *testing.T, text string) *Settings {
+	t.Helper()
+	known := config.Known{
+		Handlers: []config.Settings{{Name: "exec", New: func() any { return exec.NewSettings() }}},
+		Watching: []config.Settings{{Name: "web", New: func() any { return web.NewSettings() }}},
 	}
-	g := &globals{Config: file, out: io.Discard, err: io.Discard}
-	cfg, err := g.load()
+	for _, name := range retry.Names() {
+		known.Policies = append(known.Policies, config.Settings{Name: name, New: func() any { return retry.New(name) }})
+	}
+	cfg, err := config.Load(strings.NewReader(text), "schedule.yaml", os.LookupEnv, known)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := g.newDesk(cfg, &checkpoint.File{}, new(watch.Picture), slog.New(slog.DiscardHandler))
-	t.Cleanup(d.close)
-	return d
+	rules := Rules{Mapping: cfg.Table, Schedule: cfg.Tiers}
+	m := cfg.Table
+	if s, ok := cfg.Policy.Settings.(retry.Settings); ok {
+		m.Policy = retry.PolicyColumns(s)
+		rules.Policy, err = retry.Policy(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := &Settings{Rules: rules, Zone: cfg.Timezone, Metrics: new(metrics.Settings), Pings: pings.NewSettings()}
+	set.Web = cfg.Watching["web"].(*web.Settings)
+	set.ParseSchedule = func(text string) (*tiers.Schedule, error) { return config.ParseTiers(text, cfg.Timezone) }
+	set.Simulation = simulate.Options{Schedule: cfg.Tiers, Policy: rules.Policy, Concurrency: cfg.Handler.Concurrency}
+	set.Open = func(ctx context.Context) (*View, func(), error) {
+		d, err := db.Open(ctx, sqlite.Dialect, cfg.Database, db.Options{ReadOnly: true, Pool: 1})
+		if err != nil {
+			return nil, nil, err
+		}
+		m.Columns = set.Web.Show
+		v := &View{Rules: rules}
+		v.Table, err = table.Open(ctx, d, m, time.Now())
+		if err == nil && retry.RefresherOf(rules.Policy) != nil {
+			v.Attempts, err = refresh.New(v.Table)
+		}
+		return v, func() { d.Close() }, err
+	}
+	return set
 }
 
 func row(id int, status string, age time.Duration, lastError string) string {
@@ -53,20 +108,20 @@ func row(id int, status string, age time.Duration, lastError string) string {
 		id, status, time.Now().UTC().Add(-age).Format(time.DateTime), id, lastError)
 }
 
-const deskTiers = "web: {show: [subject]}\ntiers: [{max_age: 1h, every: 1m}, {max_age: 1d, every: 1h}]\n"
+const twoTiers = "web: {show: [subject]}\ntiers: [{max_age: 1h, every: 1m}, {max_age: 1d, every: 1h}]\n"
 
 // Failed records are grouped by their last errors. Where these cannot be read, the counts are
 // kept all the same.
-func TestDeskCauses(t *testing.T) {
-	d := deskOf(t, deskTiers, row(1, "NEW", time.Minute, ""), row(2, "ERROR", 2*time.Minute, "no such user 2"), row(3, "ERROR", 3*time.Hour, "no such user 3"))
-	count := func(a *app, now time.Time) (any, error) { return nil, d.ask(t.Context(), a, now, true) }
+func TestReaderCauses(t *testing.T) {
+	d, file := readerOf(t, twoTiers, row(1, "NEW", time.Minute, ""), row(2, "ERROR", 2*time.Minute, "no such user 2"), row(3, "ERROR", 3*time.Hour, "no such user 3"))
+	count := func(a *View, now time.Time) (any, error) { return nil, d.ask(t.Context(), a, now, true) }
 	if _, err := read(t.Context(), d, count); err != nil {
 		t.Fatal(err)
 	}
 	if r := d.Now().Rows; r == nil || r.Records != 2 || !r.Complete || len(r.Causes) != 1 || r.Causes[0].Error != "no such user #" || r.Causes[0].Records != 2 {
 		t.Errorf("the causes are %+v", r)
 	}
-	db, err := sql.Open(map[bool]string{true: "sqlite3", false: "sqlite"}[strings.Contains(sqlite.Driver, "mattn")], filepath.Join(filepath.Dir(d.g.Config), "shop.db"))
+	db, err := sql.Open(sqliteName(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +138,8 @@ func TestDeskCauses(t *testing.T) {
 }
 
 // What a page's filter means is what the table has, and what a retry of it would take.
-func TestDeskRecords(t *testing.T) {
-	d := deskOf(t, deskTiers,
+func TestReaderRecords(t *testing.T) {
+	d, _ := readerOf(t, twoTiers,
 		row(1, "NEW", time.Minute, ""), row(2, "ERROR", 2*time.Minute, "no route"), row(3, "ERROR", 3*time.Hour, "no such user 3"),
 		row(4, "ERROR", 4*time.Hour, "no such user 4"), row(5, "DEAD", time.Hour, "no route"), row(6, "ERROR", 50*time.Hour, "no route"), row(7, "SUCCESS", time.Hour, ""))
 	for _, x := range []struct {
@@ -133,8 +188,8 @@ func TestDeskRecords(t *testing.T) {
 
 // Blue is what has failed and will be tried again: neither what is out of retries nor what
 // no tick reaches any more.
-func TestDeskInRetry(t *testing.T) {
-	const linear = "policy: {linear: {interval: 1m, max_retries: 3}}\n" + deskTiers
+func TestReaderInRetry(t *testing.T) {
+	const linear = "policy: {linear: {interval: 1m, max_retries: 3}}\n" + twoTiers
 	const refresh = "policy: {refresh: {every: 2h, timeout: 1h}}\ntiers: [{every: 1m}]\n"
 	old := func(hours int) string {
 		return time.Now().UTC().Add(-time.Duration(hours) * time.Hour).Format(time.DateTime)
@@ -158,7 +213,7 @@ func TestDeskInRetry(t *testing.T) {
 			attempt(5, 3, old(1), "", 1), attempt(6, 2, "", "", 0), attempt(7, 3, old(-1), "", 0)), "1 3 7"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			d := deskOf(t, x.yaml, x.statements...)
+			d, _ := readerOf(t, x.yaml, x.statements...)
 			var blue []string
 			for id := range 9 {
 				r, err := d.Record(t.Context(), fmt.Sprint(id), nil)
@@ -181,8 +236,8 @@ func TestDeskInRetry(t *testing.T) {
 }
 
 // What the visitor has got wrong is said with its status.
-func TestDeskProblems(t *testing.T) {
-	d := deskOf(t, deskTiers, row(1, "NEW", time.Minute, ""))
+func TestReaderProblems(t *testing.T) {
+	d, _ := readerOf(t, twoTiers, row(1, "NEW", time.Minute, ""))
 	record := func(id string) error { _, err := d.Record(t.Context(), id, nil); return err }
 	records := func(f web.Filter) error { _, err := d.Records(t.Context(), f, nil); return err }
 	simulated := func(text string) error { _, err := d.Simulate(t.Context(), text); return err }
@@ -213,8 +268,8 @@ func TestDeskProblems(t *testing.T) {
 }
 
 // A record's future is what simulate --life tells, from now on.
-func TestDeskAhead(t *testing.T) {
-	d := deskOf(t, deskTiers, row(1, "ERROR", 30*time.Minute, "no route"), row(2, "SUCCESS", time.Minute, ""))
+func TestReaderAhead(t *testing.T) {
+	d, _ := readerOf(t, twoTiers, row(1, "ERROR", 30*time.Minute, "no route"), row(2, "SUCCESS", time.Minute, ""))
 	r, err := d.Record(t.Context(), "1", nil)
 	if err != nil || r.Ahead == nil || len(r.Ahead.Tiers) != 2 || r.Ahead.Tiers[0].Ticks < 29 || r.Ahead.Tiers[0].Ticks > 31 || r.Ahead.Tiers[1].Ticks != 23 ||
 		r.Ahead.Then != "it is older than every tier, and gets the dead status" {
@@ -226,8 +281,8 @@ func TestDeskAhead(t *testing.T) {
 }
 
 // Many records are simulated as points, each for several.
-func TestDeskSimulate(t *testing.T) {
-	d := deskOf(t, deskTiers, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 25000) INSERT INTO orders "+
+func TestReaderSimulate(t *testing.T) {
+	d, _ := readerOf(t, twoTiers, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 25000) INSERT INTO orders "+
 		"SELECT i, 'ERROR', datetime('now', '-' || (i % 600) || ' minutes'), '', '' FROM n")
 	s, err := d.Simulate(t.Context(), "- {max_age: 1d, every: 2h}")
 	if err != nil || len(s.Rows) != 2 || len(s.Columns) != len(s.Rows[0]) || !strings.HasPrefix(string(s.Plot), "<svg") {

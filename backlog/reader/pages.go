@@ -1,0 +1,302 @@
+package reader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/inspect"
+	"backlog/backlog/retry"
+	"backlog/backlog/simulate"
+	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/watch"
+	"backlog/backlog/web"
+)
+
+const (
+	mostTiers     = 50              // of a schedule that is tried out
+	mostRetried   = 100_000         // by one click
+	mostShown     = 3 << 10         // columns of a terminal that a value may take
+	leaderTimeout = 5 * time.Second // a visitor waits for where the leader is
+)
+
+// lastLeader is where the daemon is that leads, as a viewer has last asked.
+type lastLeader struct {
+	asking sync.Mutex
+	where  string
+	asked  time.Time
+}
+
+// LookBack implements web.Backlog: it reads the state folder, as status does, and adds what this process knows.
+func (r *Reader) LookBack(ctx context.Context) watch.LookBack {
+	leader := func(kept checkpoint.State) (string, error) { return r.leaderFor(ctx, kept) }
+	back := r.State.LookBack(r.Clock(), r.Picture.Passes(), r.Log, leader)
+	back.Name = r.inForce().Name
+	return back
+}
+
+// leaderFor returns where the daemon is that leads, "" where that is not known. A viewer asks the database for
+// it every 10 s at most: see [View.Leader].
+func (r *Reader) leaderFor(ctx context.Context, kept checkpoint.State) (string, error) {
+	c := r.inForce()
+	switch {
+	case c.role == web.Leader || r.State.Leads(kept, r.Clock()):
+		return watch.Here, nil
+	case c.role == web.Standby && (c.daemon == nil || r.Now().Trouble != nil):
+		return "", nil
+	case c.role == web.Standby:
+		return watch.Elsewhere, nil
+	}
+	l := &r.leader
+	l.asking.Lock()
+	defer l.asking.Unlock()
+	if r.Clock().Sub(l.asked) < probeEvery {
+		return l.where, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	where, err := read(ctx, r, func(v *View, now time.Time) (string, error) {
+		return v.Leader(ctx, r.State, kept, now)
+	})
+	l.where = where
+	l.asked = r.Clock()
+	return where, err
+}
+
+// Records implements web.Backlog.
+func (r *Reader) Records(ctx context.Context, f web.Filter, zone *time.Location) (web.Records, error) {
+	return read(ctx, r, func(v *View, now time.Time) (web.Records, error) {
+		if f.ID != "" {
+			return r.oneRecord(ctx, v, f.ID, now, zone)
+		}
+		after, err := ParsePlace(f.After)
+		if err != nil {
+			return web.Records{}, &Invalid{Err: err}
+		}
+		filter, err := filterOf(ctx, v, f, inspect.Listed, now)
+		if err != nil {
+			return web.Records{}, err
+		}
+		page, err := v.Table.List(ctx, filter, now, after, f.Limit)
+		entries := mapSlice(page.Rows, func(row inspect.Row) web.Entry { return r.entry(v, row, now, zone) })
+		return web.Records{Records: entries, Next: PlaceOf(page.Next)}, err
+	})
+}
+
+// oneRecord returns the list of the record with the key. It is empty if the table has no such record.
+func (r *Reader) oneRecord(
+	ctx context.Context, v *View, id string, now time.Time, zone *time.Location,
+) (list web.Records, err error) {
+	row, err := v.Row(ctx, id, now)
+	switch {
+	case err == nil:
+		list.Records = []web.Entry{r.entry(v, row, now, zone)}
+	case errors.As(err, new(notFound)):
+		err = nil
+	}
+	return list, err
+}
+
+// filterOf returns what a page's filter means in the table.
+func filterOf(ctx context.Context, v *View, f web.Filter, p inspect.Purpose, now time.Time) (table.Filter, error) {
+	if f.State != "" && f.Lane != "" {
+		return table.Filter{}, invalid("", "lane and state exclude each other")
+	}
+	s := Selection{State: cmp.Or(f.State, f.Lane), Tier: f.Band, Cause: f.Cause}
+	if f.ID != "" {
+		s.IDs = []string{f.ID}
+	}
+	filter, err := v.Choose(ctx, s, p, now)
+	filter.Given = true
+	return filter, err
+}
+
+// entry returns what a list of records shows of a row.
+func (r *Reader) entry(v *View, row inspect.Row, now time.Time, zone *time.Location) web.Entry {
+	row.Zone = zone
+	e := v.Entry(row, now)
+	return web.Entry{Entry: e, Retrying: inRetry(row, e), Data: r.data(v, row)}
+}
+
+// inRetry reports whether the record has failed and is tried again, now or later.
+func inRetry(row inspect.Row, e inspect.Entry) bool {
+	planned := !time.Time(e.Next).IsZero()
+	if s := row.Refresh; s != nil {
+		running := !s.Deadline.IsZero()
+		return running && s.AttemptNo > 1 || !running && s.AttemptNo > 0 && planned
+	}
+	return row.State == backlog.RowError && planned
+}
+
+// data returns the columns that are to be shown, moments in the zone of the row's texts.
+func (r *Reader) data(v *View, row inspect.Row) (cells []web.Cell) {
+	for _, name := range r.inForce().Web.Show {
+		c := web.Cell{Name: name}
+		value, _ := row.Column(name)
+		at, isMoment := v.Table.Moment(name, value)
+		switch {
+		case value == nil:
+		case isMoment && row.Zone != nil:
+			c.Value = new(inspect.Exactly(at, row.Zone))
+		default:
+			c.Value = new(inspect.Cut(db.AsText(value), mostShown))
+		}
+		cells = append(cells, c)
+	}
+	return cells
+}
+
+// Record implements web.Backlog.
+func (r *Reader) Record(ctx context.Context, id string, zone *time.Location) (web.Record, error) {
+	return read(ctx, r, func(v *View, now time.Time) (web.Record, error) {
+		row, err := v.Row(ctx, id, now)
+		if err != nil {
+			return web.Record{}, err
+		}
+		row.Zone = zone
+		sheet := v.Sheet(row, now)
+		return web.Record{
+			Sheet: sheet, Retrying: inRetry(row, sheet.Entry), Data: r.data(v, row),
+			Attempts: r.Picture.Attempts(row.Key), Ahead: v.ahead(ctx, row, now),
+		}, nil
+	})
+}
+
+// Choose implements web.Backlog.
+func (r *Reader) Choose(ctx context.Context, f web.Filter) (web.Choice, error) {
+	return read(ctx, r, func(v *View, now time.Time) (web.Choice, error) {
+		_, c, err := requeued(ctx, v, f, now)
+		return c, err
+	})
+}
+
+// requeued returns the records that Retry would put back.
+func requeued(ctx context.Context, v *View, f web.Filter, now time.Time) (table.Filter, web.Choice, error) {
+	if f.ID == "" && f.Lane != "failed" && f.State == "" {
+		const text = "say which records are to be retried: lane=failed, a state, or one record"
+		return table.Filter{}, web.Choice{}, &web.Problem{Status: http.StatusBadRequest, Text: text}
+	}
+	c := web.Choice{Where: f.String()}
+	filter, err := filterOf(ctx, v, f, inspect.Requeued, now)
+	if err != nil {
+		return filter, c, err
+	}
+	c.Examples = filter.Keys
+	c.Records, _, err = v.Table.CountChosen(ctx, filter, inspect.Requeued, now, time.Time{})
+	if err != nil || len(filter.Keys) > 0 {
+		return filter, c, err
+	}
+	page, err := v.Table.List(ctx, filter, now, backlog.Cursor{}, 3)
+	c.Examples = mapSlice(page.Rows, func(row inspect.Row) backlog.Key { return row.Key })
+	return filter, c, err
+}
+
+// Retry implements web.Backlog.
+func (r *Reader) Retry(ctx context.Context, f web.Filter, expect int) (done web.Retried, err error) {
+	daemon := r.inForce().daemon
+	if daemon == nil {
+		_, err := r.Choose(ctx, f)
+		if err == nil {
+			err = &web.Problem{Status: http.StatusForbidden, Text: "nothing can be changed here: this process only shows"}
+		}
+		return done, err
+	}
+	v := daemon.View()
+	now := r.Clock()
+	filter, c, err := requeued(ctx, v, f, now)
+	if err != nil {
+		return done, problemOf(err)
+	}
+	if c.Records > expect+max(10, expect/100) {
+		return done, &web.Problem{Status: http.StatusConflict, Text: fmt.Sprintf("there are %d of them by now, not %d", c.Records, expect)}
+	}
+	filter.Limit = mostRetried
+	done.Selected = min(c.Records, mostRetried)
+	var refused Refusals
+	done.Reset, err = v.Table.Requeue(ctx, filter, now, refused.Add)
+	done.Refused = refused.Refused
+	done.Refusals = refused.Refusals
+	done.Conflicts = max(0, done.Selected-done.Reset-done.Refused)
+	return done, problemOf(err)
+}
+
+// Pause implements web.Backlog.
+func (r *Reader) Pause(p *watch.Pause) error {
+	switch {
+	case r.inForce().role == web.Standby:
+		return &web.Problem{Status: http.StatusConflict, Text: "this process stands by; say it where the leader runs"}
+	case r.State.Path == "":
+		return &web.Problem{Status: http.StatusConflict, Text: "state: none keeps nothing: there is no file for a pause"}
+	}
+	return r.State.Change(func(s *checkpoint.State) { s.Pause = p })
+}
+
+// Resolve implements web.Backlog.
+func (r *Reader) Resolve(ctx context.Context, uid, outcome, reason string) error {
+	answer := backlog.Answer{UID: uid, Text: reason}
+	c := r.inForce()
+	if c.daemon == nil || retry.RefresherOf(c.Policy) == nil {
+		return &web.Problem{Status: http.StatusConflict, Text: "there are no attempts with a UID here, which the policy refresh has"}
+	}
+	switch outcome {
+	case "success":
+		answer.Outcome = backlog.Succeeded
+	case "error":
+		answer.Outcome = backlog.Errored
+	default:
+		return &web.Problem{Status: http.StatusBadRequest, Text: "outcome is success or error"}
+	}
+	reasons, err := c.daemon.Resolve(ctx, []backlog.Answer{answer})
+	if err != nil {
+		return problemOf(err)
+	}
+	why := reasons[0]
+	switch {
+	case errors.Is(why, backlog.ErrConflict):
+		return &web.Problem{Status: http.StatusConflict, Text: "no running attempt has this UID: it has ended, or was superseded"}
+	case why != nil && !errors.Is(why, backlog.ErrUnavailable):
+		return &web.Problem{Status: http.StatusConflict, Text: "the database refuses this outcome, and the row is as it was: " + why.Error()}
+	default:
+		return problemOf(why)
+	}
+}
+
+// Simulate implements web.Backlog.
+func (r *Reader) Simulate(ctx context.Context, text string) (web.Simulation, error) {
+	c := r.inForce()
+	other, err := c.ParseSchedule(text)
+	if err != nil {
+		return web.Simulation{}, &web.Problem{Status: http.StatusBadRequest, Text: err.Error()}
+	}
+	if n := len(other.Tiers()); n > mostTiers {
+		problem := fmt.Sprintf("%d tiers are too many to be simulated here; %d are the most", n, mostTiers)
+		return web.Simulation{}, &web.Problem{Status: http.StatusBadRequest, Text: problem}
+	}
+	if retry.RefresherOf(c.Policy) != nil {
+		return web.Simulation{}, &web.Problem{Status: http.StatusBadRequest, Text: "the policy refresh has one tier, and ages do not matter"}
+	}
+	running := simulate.Candidate{Name: "running", Options: c.Simulation}
+	tried := simulate.Candidate{Name: "this one", Options: c.Simulation}
+	tried.Schedule = other
+	edges := simulate.Edges(c.Schedule, other)
+	return read(ctx, r, func(v *View, now time.Time) (web.Simulation, error) {
+		counts, err := v.Table.Count(ctx, now, edges)
+		if err != nil {
+			return web.Simulation{}, err
+		}
+		rows := simulate.Counted{Counts: counts, Edges: edges, At: now, Zone: c.Zone}
+		would, err := simulate.WhatIf(ctx, rows, []simulate.Candidate{running, tried})
+		if err != nil && ctx.Err() != nil {
+			err = &web.Problem{Status: http.StatusBadRequest, Text: "this takes too long to be simulated here; backlog simulate --live takes its time"}
+		}
+		results := mapSlice(would.Results, func(r simulate.Result) any { return r })
+		return web.Simulation{Columns: would.Columns, Rows: would.Rows, Plot: would.SVG, Results: results}, err
+	})
+}

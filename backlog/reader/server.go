@@ -1,0 +1,212 @@
+package reader
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/metrics"
+	"backlog/backlog/pings"
+	"backlog/backlog/web"
+)
+
+// A Server serves what a [Reader] shows: pages and an API, probes, and metrics of what it observes. It sends
+// pings of passes, too.
+type Server struct {
+	*Reader
+	Metrics *metrics.Metrics // nil: nothing is observed
+	Pings   *pings.Pings     // nil with Metrics
+
+	site    *web.Site // nil: nothing is served
+	ctx     context.Context
+	end     context.CancelFunc
+	serving sync.WaitGroup
+}
+
+// NewServer returns a server that serves nothing yet: see [Server.Listen]. It is closed with [Server.Close].
+func NewServer(r *Reader) *Server {
+	s := &Server{Reader: r}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// ObserveEvents makes the metrics and the pings, which [Server.Observe] feeds. It is called before
+// [Server.Listen].
+func (s *Server) ObserveEvents() {
+	info, _ := debug.ReadBuildInfo()
+	revision := ""
+	for _, x := range cmp.Or(info, new(debug.BuildInfo)).Settings {
+		if x.Key == "vcs.revision" {
+			revision = x.Value
+		}
+	}
+	s.Metrics = metrics.New(metrics.Options{
+		Name: s.inForce().Name, Version: s.Version, Revision: revision, GoVersion: runtime.Version(),
+		Now: s.Clock, State: s.scraped, Table: s.Up == nil,
+	})
+	s.Pings = pings.New(s.Log, s.Metrics.Pinged)
+}
+
+// Observe takes one event. It is cheap, and may be called concurrently.
+func (s *Server) Observe(ev backlog.Event) {
+	s.Metrics.Observe(ev)
+	s.Pings.Observe(ev)
+}
+
+// ObservePast counts the passes that the picture remembers.
+func (s *Server) ObservePast() {
+	for _, p := range slices.Backward(s.Picture.Passes()) {
+		s.Metrics.LastPass(time.Duration(p.MaxAge*float64(time.Second)), p.Ended(), p.Complete)
+	}
+}
+
+// SetSchedule counts and pings by the settings from now on. dead says that the table has dead records.
+func (s *Server) SetSchedule(set *Settings, dead bool) {
+	list := set.Schedule.Tiers()
+	s.Metrics.SetSchedule(list, dead)
+	s.Pings.Configure(*set.Pings, list)
+}
+
+// scraped returns what a scrape shows, from memory.
+func (s *Server) scraped() metrics.State {
+	now := s.Clock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := metrics.State{
+		Answers: s.site.Answers(),
+		Counts:  s.status, Counted: s.at, Took: s.took, CountErrors: s.failed,
+	}
+	trouble := s.trouble(now)
+	state.StoreUp = trouble == nil || trouble.Handler
+	if p := s.pause; p != nil && p.Until == nil {
+		state.Paused = true
+	} else if p != nil && now.Before(*p.Until) {
+		state.Paused = true
+		state.PauseUntil = *p.Until
+	}
+	if e := s.engine.Load(); e != nil {
+		state.InFlight = e.InFlight()
+		state.Concurrency = e.Concurrency
+	}
+	switch {
+	case s.Up != nil:
+		state.Leads = true
+		state.Broker = &metrics.Broker{Up: s.Up()}
+	case s.current.daemon != nil:
+		state.Leads = s.current.daemon.Leads()
+		state.Broker = s.current.daemon.Broker()
+	}
+	return state
+}
+
+// Listen serves what the settings want served, until Close. An [*Invalid] says that the settings or their
+// files are wrong.
+func (s *Server) Listen() error {
+	c := s.inForce()
+	if c.Web.Listen == "" && (s.Metrics == nil || c.Metrics.Listen == "") {
+		return nil
+	}
+	tokens, err := s.tokens(c.Settings)
+	if err == nil {
+		s.site, err = web.New(*c.Web, c.Folder, tokens, s.Reader, s.Log)
+	}
+	if err != nil {
+		return &Invalid{Err: err}
+	}
+	if s.Metrics != nil {
+		if err := s.listenForMetrics(c.Settings); err != nil {
+			return err
+		}
+	}
+	if c.role == web.Viewer { // before the first visitor
+		kept, _ := s.State.State()
+		s.restore(kept)
+	}
+	if s.Up == nil {
+		s.serving.Go(func() { s.Count(s.ctx) })
+	}
+	if c.Web.Listen == "" {
+		return nil
+	}
+	l, err := web.Listen(c.Web.Listen)
+	if err != nil {
+		return fmt.Errorf("web.listen: %w", err)
+	}
+	s.serving.Go(func() {
+		if err := s.site.Serve(s.ctx, l); err != nil {
+			s.Log.Error("pages are served no more", "error", err)
+		}
+	})
+	s.Log.Info("pages are served", "at", urlOf(c.Web, l.Addr()))
+	return nil
+}
+
+// listenForMetrics serves metrics by a listener of their own, if there is to be one, else with the pages.
+func (s *Server) listenForMetrics(set *Settings) error {
+	if set.Metrics.Listen == "" {
+		s.site.Metrics = s.Metrics.Handler()
+		return nil
+	}
+	l, err := web.Listen(set.Metrics.Listen)
+	if err != nil {
+		return fmt.Errorf("metrics.listen: %w", err)
+	}
+	open := func() bool { return s.inForce().Metrics.Open }
+	s.serving.Go(func() {
+		if err := s.site.ServeProbes(s.ctx, l, s.Metrics.Handler(), open); err != nil {
+			s.Log.Error("metrics are served no more", "error", err)
+		}
+	})
+	s.Log.Info("metrics are served", "at", urlOf(new(web.Settings), l.Addr())+"metrics")
+	return nil
+}
+
+// tokens reads the tokens, if any of what is served asks for one.
+func (s *Server) tokens(set *Settings) (web.Tokens, error) {
+	if set.Web.Listen == "" && set.Metrics.Open {
+		return web.Tokens{}, nil
+	}
+	return set.Web.ReadTokens(set.Folder, s.State.Folder())
+}
+
+func urlOf(set *web.Settings, at net.Addr) string {
+	scheme := "http://"
+	switch {
+	case at.Network() == "unix":
+		return at.String()
+	case set.TLS.Cert != "":
+		scheme = "https://"
+	}
+	return scheme + at.String() + strings.TrimSuffix(set.PathPrefix, "/") + "/"
+}
+
+// Reload continues with other settings, whose addresses are the same. After an error the pages keep the old
+// settings of theirs.
+func (s *Server) Reload(set *Settings) error {
+	s.Configure(set)
+	if s.site == nil {
+		return nil
+	}
+	tokens, err := s.tokens(set)
+	if err != nil {
+		return err
+	}
+	return s.site.Reload(*set.Web, set.Folder, tokens)
+}
+
+// Close ends what Listen has begun, and waits for it.
+func (s *Server) Close() {
+	s.end()
+	s.serving.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget()
+}

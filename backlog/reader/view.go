@@ -1,0 +1,162 @@
+// Package reader reads a table for people: what commands, pages and metrics show of it, and which records
+// they mean. A [View] is the table under its schedule and policy. A [Reader] is what pages show of a process
+// and its table; it implements [web.Backlog]. A [Server] serves that, counts for metrics and sends pings.
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/inspect"
+	"backlog/backlog/mapping"
+	"backlog/backlog/retry"
+	"backlog/backlog/simulate"
+	"backlog/backlog/table"
+	"backlog/backlog/table/refresh"
+	"backlog/backlog/watch"
+	"backlog/backlog/web"
+	"backlog/tiers"
+)
+
+// Rules are what the configuration says of records. They are not changed once they are in use.
+type Rules struct {
+	Name       string          // of the work on the table; "": the only one
+	Mapping    mapping.Mapping // as it is configured, before the table is looked at
+	Schedule   *tiers.Schedule
+	Policy     *backlog.Policy // nil: age alone decides
+	MaxRecords int             // of a pass; 0: no cap
+}
+
+// A View is a table as people read it. Its methods may be called concurrently, as the table's may.
+type View struct {
+	Rules
+	Table    *table.Table
+	Attempts *refresh.Store // over Table, of the policy refresh; nil: another policy
+}
+
+// notFound is the error of a record that does not exist, or is not in a state that is needed.
+type notFound struct{ error }
+
+// Row returns the row with the key as people write it. It is an error if the table has no such row.
+func (v *View) Row(ctx context.Context, id string, now time.Time) (inspect.Row, error) {
+	key, err := v.Table.ParseKey(id)
+	if err != nil {
+		return inspect.Row{}, &Invalid{Err: err}
+	}
+	row, ok, err := v.Table.Find(ctx, key, now)
+	if err == nil && !ok {
+		err = notFound{fmt.Errorf("table %s has no record %s", v.Mapping.Name, inspect.Shown(key.String()))}
+	}
+	return row, err
+}
+
+// PendingRow returns the row with the key and the narrowest tier that reaches its age, the zero Tier if none
+// does. The row may be too old for every tier or out of retries. It is an error if no pass takes the row for
+// another reason.
+func (v *View) PendingRow(ctx context.Context, id string, now time.Time) (row inspect.Row, tier tiers.Tier, err error) {
+	row, err = v.Row(ctx, id, now)
+	if err != nil {
+		return row, tier, err
+	}
+	why := ""
+	if p := retry.RefresherOf(v.Policy); p != nil {
+		tier = v.Schedule.Widest()
+		why = row.NotStarted(refreshing(p, row), v.Schedule, now)
+	} else {
+		tier = row.Narrowest(v.Schedule, now)
+		why = row.Never(now)
+	}
+	if why != "" {
+		err = fmt.Errorf("record %s is not handled: %s", inspect.Shown(row.Key.String()), why)
+	}
+	return row, tier, err
+}
+
+// Status counts the records.
+func (v *View) Status(ctx context.Context, now time.Time) (*inspect.Status, error) {
+	if v.Attempts != nil {
+		counts, err := v.Attempts.Count(ctx)
+		return inspect.NewRefreshStatus(counts, v.Schedule, now), err
+	}
+	counts, err := v.Table.Count(ctx, now, v.Schedule.MaxAges())
+	if err != nil {
+		return nil, err
+	}
+	return inspect.NewStatus(counts, v.Schedule, now), nil
+}
+
+// Entry returns what a list shows of a row.
+func (v *View) Entry(row inspect.Row, now time.Time) inspect.Entry {
+	if p := retry.RefresherOf(v.Policy); p != nil && row.Refresh != nil {
+		return row.AttemptEntry(v.Schedule, refreshing(p, row), now)
+	}
+	return row.Entry(v.Schedule, v.Policy, now)
+}
+
+// Sheet returns all that is known of a row.
+func (v *View) Sheet(row inspect.Row, now time.Time) *inspect.Sheet {
+	if p := retry.RefresherOf(v.Policy); p != nil && row.Refresh != nil {
+		return row.AttemptSheet(v.Schedule, refreshing(p, row), now)
+	}
+	return row.Sheet(v.Schedule, v.Policy, v.MaxRecords, now)
+}
+
+// refreshing returns the policy as it treats the row.
+func refreshing(p *retry.Refresher, row inspect.Row) inspect.Refreshing {
+	rule, bad := p.Rule(*row.Refresh)
+	return inspect.Refreshing{Refresher: p, Rule: rule.Next, Bad: bad, GiveUpAfter: p.Settings().GiveUpAfter}
+}
+
+// ahead returns what becomes of a record that keeps failing; nil where that cannot be said.
+func (v *View) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.Ahead {
+	life := simulate.Ahead(ctx, v.Schedule, v.Policy, row, now)
+	if life == nil {
+		return nil
+	}
+	a := &web.Ahead{Until: inspect.Stamp(life.Expires), Then: "it is older than every tier, and not tried any more"}
+	switch {
+	case life.GivenUp:
+		a.Until = inspect.Stamp(life.Last)
+		a.Then = "it is out of retries"
+	case life.Expires.Equal(row.Expires):
+		a.Then = "it expires"
+	case v.Table.HasDead():
+		a.Then = "it is older than every tier, and gets the dead status"
+	}
+	a.Tiers = mapSlice(life.ByTier, func(t simulate.TierAttempts) web.Left {
+		return web.Left{Tier: t.Name, Ticks: t.Attempts}
+	})
+	return a
+}
+
+// Leader returns whether a daemon leads, as [watch.LookBack] has it: here means that it keeps this state. It
+// takes the leader lock for a moment unless the state shows the daemon, so that a daemon that starts could find
+// the lock taken.
+func (v *View) Leader(
+	ctx context.Context, state *checkpoint.File, kept checkpoint.State, now time.Time,
+) (string, error) {
+	if state.Leads(kept, now) {
+		return watch.Here, nil
+	}
+	lock, err := v.Table.Locker(backlog.Work{Name: v.Name}).TryLock(ctx, backlog.LeaderLock)
+	switch {
+	case err == nil:
+		return watch.Nobody, lock.Unlock()
+	case errors.Is(err, backlog.ErrLocked):
+		return watch.Elsewhere, nil
+	}
+	return "", err
+}
+
+// mapSlice returns what f makes of the elements, never nil.
+func mapSlice[From, To any](list []From, f func(From) To) []To {
+	out := make([]To, len(list))
+	for i, x := range list {
+		out[i] = f(x)
+	}
+	return out
+}
