@@ -25,7 +25,7 @@ func newStatus(g *globals) *cobra.Command {
 		Annotations: map[string]string{"3": "a flag says that this is a failure"},
 		RunE: func(c *cobra.Command, _ []string) error {
 			if cfg, err := g.loadAny(); err == nil && sourceOf(cfg) != nil {
-				if o.Idle > 0 || o.Oldest > 0 || o.Pending > 0 || o.Failed > 0 {
+				if o.Limits != (watch.Limits{}) {
 					return usagef("a source has no records to fail by: the broker's own monitoring watches its queues")
 				}
 				return statusSource(c.Context(), g, cfg, o.JSON)
@@ -53,8 +53,7 @@ func fromOne(text string) (int, error) {
 // StatusOptions are the flags of status.
 type StatusOptions struct {
 	dataFlags
-	Idle, Oldest    time.Duration
-	Pending, Failed int
+	watch.Limits
 }
 
 func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
@@ -65,7 +64,7 @@ func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
 		}
 		state := stateOf(a.cfg, a.log) // which may tell nothing
 		leader := func(kept checkpoint.State) (string, error) { return a.view.Leader(ctx, state, kept, time.Now()) }
-		s := watch.Overview{Status: counted, LookBack: state.LookBack(now, nil, a.log, leader)}
+		s := &watch.Overview{Status: counted, LookBack: state.LookBack(now, nil, a.log, leader)}
 		s.Name = a.cfg.Name
 		if o.JSON {
 			err = printJSON(g.out, s)
@@ -82,37 +81,8 @@ func (a *app) status(ctx context.Context, now time.Time) (*inspect.Status, error
 }
 
 // fail returns the error that the fail-if flags ask for.
-func (o *StatusOptions) fail(s watch.Overview, now time.Time) error {
-	var why []string
-	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	var last, oldest time.Time
-	failed := s.Beyond.Failed + s.Counts["disabled"] // the latter under the policy refresh
-	for i := range s.Last {
-		if t := s.Last[i].Ended(); t.After(last) {
-			last = t
-		}
-	}
-	for _, b := range s.Bands {
-		failed += b.Failed
-		if t := time.Time(b.OldestFresh); !t.IsZero() && (oldest.IsZero() || t.Before(oldest)) {
-			oldest = t
-		}
-	}
-	switch {
-	case o.Idle > 0 && last.IsZero():
-		add("no pass is known to have ended")
-	case o.Idle > 0 && now.Sub(last) > o.Idle:
-		add("no pass has ended since %s, %s", when(last), inspect.FromNow(last, now))
-	}
-	if o.Oldest > 0 && !oldest.IsZero() && now.Sub(oldest) > o.Oldest {
-		add("the oldest record that was never tried is %s old", inspect.Shortly(now.Sub(oldest)))
-	}
-	if o.Pending > 0 && s.Pending >= o.Pending {
-		add("%s pending", plural(s.Pending, "record"))
-	}
-	if o.Failed > 0 && failed >= o.Failed {
-		add("%s failed", plural(failed, "record"))
-	}
+func (o *StatusOptions) fail(s *watch.Overview, now time.Time) error {
+	why := o.Limits.Exceeded(s, now)
 	if len(why) == 0 {
 		return nil
 	}

@@ -40,6 +40,66 @@ type Overview struct {
 	LookBack
 }
 
+// Limits say which overview shows a failure. 0: no limit.
+type Limits struct {
+	Idle    time.Duration // since the last pass has ended
+	Oldest  time.Duration // the age of a record that was never tried; older than every tier does not count
+	Pending int           // records from which on it is a failure
+	Failed  int           // the same, of those that have failed
+}
+
+// Exceeded returns which limits the overview exceeds, a clause for each.
+func (l *Limits) Exceeded(o *Overview, now time.Time) (why []string) {
+	last := o.lastEnd()
+	switch {
+	case l.Idle > 0 && last.IsZero():
+		why = append(why, "no pass is known to have ended")
+	case l.Idle > 0 && now.Sub(last) > l.Idle:
+		why = append(why, fmt.Sprintf("no pass has ended since %s, %s", inspect.When(last), inspect.FromNow(last, now)))
+	}
+	oldest := o.oldestFresh()
+	if l.Oldest > 0 && !oldest.IsZero() && now.Sub(oldest) > l.Oldest {
+		why = append(why, fmt.Sprintf("the oldest record that was never tried is %s old", inspect.Shortly(now.Sub(oldest))))
+	}
+	if l.Pending > 0 && o.Pending >= l.Pending {
+		why = append(why, inspect.Plural(o.Pending, "record")+" pending")
+	}
+	if failed := o.failed(); l.Failed > 0 && failed >= l.Failed {
+		why = append(why, inspect.Plural(failed, "record")+" failed")
+	}
+	return why
+}
+
+// lastEnd returns when the last pass has ended, zero if none is known to have.
+func (o *Overview) lastEnd() (last time.Time) {
+	for i := range o.Last {
+		if t := o.Last[i].Ended(); t.After(last) {
+			last = t
+		}
+	}
+	return last
+}
+
+// oldestFresh returns the date of the oldest record in a band that was never tried, zero without one.
+func (o *Overview) oldestFresh() (oldest time.Time) {
+	for _, b := range o.Bands {
+		t := time.Time(b.OldestFresh)
+		if !t.IsZero() && (oldest.IsZero() || t.Before(oldest)) {
+			oldest = t
+		}
+	}
+	return oldest
+}
+
+// failed counts the failed records, those that the policy refresh has disabled among them.
+func (o *Overview) failed() int {
+	n := o.Beyond.Failed + o.Counts["disabled"]
+	for _, b := range o.Bands {
+		n += b.Failed
+	}
+	return n
+}
+
 // LastOfEach returns the last pass of each tier, the newest first.
 func LastOfEach(passes []Pass) []Pass {
 	list := []Pass{}
