@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -175,7 +173,7 @@ func (o *OnceOptions) passOnce(
 	var taken map[string]bool
 	if o.Due { // another process may have run the ticks meanwhile
 		kept, _ := state.State()
-		ticks := ticksOf(state, kept, cfg, p.Now)
+		ticks := state.Ticks(kept, cfg.Tiers, p.Now, time.Now())
 		if ticks.Pass.Tier == "" {
 			return report, list, nil
 		}
@@ -195,7 +193,7 @@ func (o *OnceOptions) passOnce(
 		a.log.Error("the run lock is lost, the pass is stopped", "error", err)
 	})
 	if o.ID == "" {
-		report, err = a.runPass(held, e, p, c, taken)
+		report, err = state.RunPass(held, e, p, taken, c.keep)
 	} else {
 		report, err = a.handleOne(held, e, p, o.ID)
 	}
@@ -206,28 +204,6 @@ func (o *OnceOptions) passOnce(
 		report.Stopped = backlog.StoppedError
 	}
 	return report, list, errors.Join(err, lost)
-}
-
-// runPass runs the pass from the tier's resume point and keeps the next one. The ticks of
-// the tiers it is for are unfinished until it has ended, so that a kill does not lose them.
-func (a *app) runPass(ctx context.Context, e *backlog.Engine, p backlog.Pass, c *history, taken map[string]bool) (backlog.Report, error) {
-	s, err := c.state.Load()
-	c.keep(err)
-	p.Resume = s.Resume[p.Tier]
-	if taken != nil {
-		c.keep(c.state.Update(func(s *backlog.Checkpoint) { s.Owe(slices.Sorted(maps.Keys(taken))...) }))
-	}
-	report, err := e.Pass(ctx, p)
-	c.keep(c.state.Update(func(s *backlog.Checkpoint) {
-		if taken != nil {
-			s.LastWake = p.Now
-			if !report.CutShort() {
-				s.Taken(taken)
-			}
-		}
-		s.Note(report)
-	}))
-	return report, err
 }
 
 // pass returns what to run; its Tier is empty with --due, whose ticks say it.
@@ -405,7 +381,7 @@ func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, 
 	if pause := kept.Current(now); pause != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
 		return backlog.Pass{}, o.nothing(g, now, "paused "+escaped(pause.String())+": nothing is started")
 	}
-	if p := ticksOf(state, kept, cfg, now).Pass; p.Tier != "" {
+	if p := state.Ticks(kept, cfg.Tiers, now, time.Now()).Pass; p.Tier != "" {
 		return p, nil
 	}
 	if back := kept.LastWake.Sub(now); back > time.Second {
@@ -417,15 +393,6 @@ func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, 
 		}
 	}
 	return backlog.Pass{}, o.nothing(g, now, "nothing is due")
-}
-
-// ticksOf returns the ticks to run. What is unfinished is left to a daemon that leads here: its
-// pass may be under way.
-func ticksOf(state *checkpoint.File, kept checkpoint.State, cfg *config.Config, now time.Time) checkpoint.Ticks {
-	if state.Leads(kept, time.Now()) {
-		kept.Unfinished = nil
-	}
-	return checkpoint.TicksOf(kept.Checkpoint, cfg.Tiers, now)
 }
 
 // nothing prints the report of no pass.

@@ -3,14 +3,17 @@ package checkpoint
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -99,6 +102,41 @@ func TicksOf(kept backlog.Checkpoint, s *tiers.Schedule, now time.Time) (d Ticks
 		d.Tiers[x.Tier.Name] = true
 	}
 	return d
+}
+
+// Ticks is [TicksOf] what the file has kept. What is unfinished is left to a daemon that leads here at the time
+// present: its pass may be under way.
+func (f *File) Ticks(kept State, s *tiers.Schedule, now, present time.Time) Ticks {
+	if f.Leads(kept, present) {
+		kept.Unfinished = nil
+	}
+	return TicksOf(kept.Checkpoint, s, now)
+}
+
+// RunPass runs a pass from its tier's resume point and keeps the next one. The ticks of the tiers that it is
+// for, nil: for none, are unfinished until it has ended, so that a kill does not lose them. failed is
+// called with what keeping the file results in, mostly nil.
+func (f *File) RunPass(
+	ctx context.Context, e *backlog.Engine, p backlog.Pass, taken map[string]bool, failed func(error),
+) (backlog.Report, error) {
+	before, err := f.Load()
+	failed(err)
+	p.Resume = before.Resume[p.Tier]
+	if taken != nil {
+		owed := slices.Sorted(maps.Keys(taken))
+		failed(f.Update(func(s *backlog.Checkpoint) { s.Owe(owed...) }))
+	}
+	report, err := e.Pass(ctx, p)
+	failed(f.Update(func(s *backlog.Checkpoint) {
+		if taken != nil {
+			s.LastWake = p.Now
+			if !report.CutShort() {
+				s.Taken(taken)
+			}
+		}
+		s.Note(report)
+	}))
+	return report, err
 }
 
 const (
