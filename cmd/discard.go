@@ -32,14 +32,6 @@ func newDiscard(g *globals) *cobra.Command {
 	return c
 }
 
-type discardJSON struct {
-	Selected  int `json:"selected"`
-	Discarded int `json:"discarded"`
-	reader.Refusals
-	OnDead int `json:"on_dead"` // calls; with --dry-run those that there would be
-	Failed int `json:"failed"`  // calls that failed: their records stay as they were
-}
-
 func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 	if (len(o.IDs) > 0) == o.Narrows() {
 		return usagef("say which records: their IDs, or one or more of --state, --tier, --cause and --older-than")
@@ -55,7 +47,7 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 		if err != nil {
 			return err
 		}
-		var r discardJSON
+		var r reader.Discarded
 		a.onDead, err = newOnDead(ctx, a.cfg, a.log)
 		if err = cmp.Or(err, hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead)); err == nil {
 			r.Selected, _, err = a.table.CountChosen(ctx, filter, inspect.Discarded, now, time.Time{})
@@ -88,37 +80,16 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 	})
 }
 
-// discard gives the records the dead status and counts them.
-func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *discardJSON) (err error) {
+// discard gives the records the dead status, and tells on_dead of them if there is one.
+func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *reader.Discarded) error {
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
 	obs := logging.New(a.log)
 	obs.Dead = true
-	d := table.Discarding{Refused: r.Add}
-	d.Died = func(row *inspect.Row) {
-		row.Reason = backlog.ReasonDiscarded
-		obs.Observe(backlog.Event{Kind: backlog.Died, Record: &row.Record})
-	}
-	var first error // of the calls
+	defer obs.End()
+	var call func(context.Context, *backlog.Record) error
 	if a.onDead != nil {
-		e := a.engine(time.Now, nil)
-		d.Dies = func(row *inspect.Row) (bool, error) {
-			if row.LastError != nil {
-				row.Error = *row.LastError
-			}
-			r.OnDead++
-			if err := e.TellDiscarded(ctx, &row.Record); err != nil {
-				r.Failed++
-				first = cmp.Or(first, fmt.Errorf("%w (first: id %s)", err, shown(row.Key.String())))
-				return false, nil
-			}
-			return true, nil
-		}
+		call = a.engine(time.Now, nil).TellDiscarded
 	}
-	r.Discarded, err = a.table.Discard(ctx, f, now, d)
-	obs.End()
-	if first != nil {
-		err = errors.Join(err, fmt.Errorf("calls of on_dead that failed: %d; their records stay as they were; %w", r.Failed, first))
-	}
-	return errors.Join(err, r.Err())
+	return a.view.Discard(ctx, f, now, r, reader.Discarding{Call: call, Observe: obs.Observe})
 }

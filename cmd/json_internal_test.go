@@ -11,6 +11,7 @@ import (
 
 	"backlog/backlog/amqp"
 	"backlog/backlog/inspect"
+	"backlog/backlog/reader"
 	"backlog/backlog/watch"
 )
 
@@ -20,7 +21,7 @@ var answers = map[string]any{
 	"list": struct {
 		Records []inspect.Entry `json:"records"`
 		Next    *string         `json:"next"`
-	}{}, "retry": retryJSON{}, "discard": discardJSON{}, "attempt": attemptJSON{},
+	}{}, "retry": retryJSON{}, "discard": reader.Discarded{}, "attempt": attemptJSON{},
 	"check --sample": sample{}, "schedule": []inspect.Tick{}, "retry --errors": amqp.Redriven{},
 	// The outermost names of these stand in the code, where scripts hold them fast.
 	"pause": struct {

@@ -1,0 +1,58 @@
+package reader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/table"
+)
+
+// Discarded is what [View.Discard] does, for JSON.
+type Discarded struct {
+	Selected  int `json:"selected"`
+	Discarded int `json:"discarded"`
+	Refusals
+	OnDead int `json:"on_dead"` // calls; of a rehearsal those that there would be
+	Failed int `json:"failed"`  // calls that failed: their records stay as they were
+}
+
+// A Discarding is what is called while records are discarded.
+type Discarding struct {
+	Call    func(context.Context, *backlog.Record) error // before a record is dead; nil: nothing is called
+	Observe func(backlog.Event)                          // of every record that is
+}
+
+// Discard gives the records that the filter means the dead status, and counts them. The records whose call
+// fails, or which the database refuses, stay as they were: the error names the first of them.
+func (v *View) Discard(ctx context.Context, f table.Filter, now time.Time, r *Discarded, do Discarding) (err error) {
+	d := table.Discarding{Refused: r.Add}
+	d.Died = func(row *inspect.Row) {
+		row.Reason = backlog.ReasonDiscarded
+		do.Observe(backlog.Event{Kind: backlog.Died, Record: &row.Record})
+	}
+	var first error // of the calls
+	if do.Call != nil {
+		d.Dies = func(row *inspect.Row) (bool, error) {
+			if row.LastError != nil {
+				row.Error = *row.LastError
+			}
+			r.OnDead++
+			if err := do.Call(ctx, &row.Record); err != nil {
+				r.Failed++
+				first = cmp.Or(first, fmt.Errorf("%w (first: id %s)", err, inspect.Shown(row.Key.String())))
+				return false, nil
+			}
+			return true, nil
+		}
+	}
+	r.Discarded, err = v.Table.Discard(ctx, f, now, d)
+	if first != nil {
+		err = errors.Join(err, fmt.Errorf("calls of on_dead that failed: %d; their records stay as they were; %w", r.Failed, first))
+	}
+	return errors.Join(err, r.Err())
+}
