@@ -251,25 +251,8 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 	if t, err = table.New(ctx, db, mappingOf(k.cfg)); k.bad("table", err) {
 		return nil, false
 	}
-	defer k.notes(t)
-	late := k.bad("times", t.ProveTimes(ctx, k.now))
-	ok = !k.bad("statuses", t.ProveWrites(ctx, k.now)) && !late
-	k.AddGood("rights", "the database can be written to")
-	if ahead, err := db.Skew(ctx, time.Now); !k.bad("clock", err) && ahead.Abs() > mostSkew {
-		k.AddWarning("clock", "set both by the same time servers (NTP)", "%s", apart(ahead))
-	}
-	if advice := t.Catalog().Advice; advice != "" {
-		advice, cure, _ := strings.Cut(advice, "; ")
-		k.AddWarning("database", cure, "%s", advice)
-	}
-	lock, err := t.Locker(backlog.Work{Name: k.cfg.Name}).TryLock(ctx, backlog.RunLock)
-	switch {
-	case errors.Is(err, backlog.ErrLocked):
-		k.AddGood("lock", "another process is working on this table just now")
-	case !k.bad("lock", err):
-		lock.Unlock()
-		k.AddGood("lock", "the table can be locked")
-	}
+	ok = doctor.CheckWrites(ctx, &k.Findings, doctor.Writer{Table: t, Name: k.cfg.Name, Now: k.now, Clock: time.Now})
+	k.notes(t)
 	return t, ok
 }
 

@@ -12,6 +12,7 @@ import (
 	"backlog/backlog/amqp"
 	"backlog/backlog/inspect"
 	"backlog/backlog/reader"
+	"backlog/backlog/table/doctor"
 	"backlog/backlog/watch"
 )
 
@@ -22,7 +23,7 @@ var answers = map[string]any{
 		Records []inspect.Entry `json:"records"`
 		Next    *string         `json:"next"`
 	}{}, "retry": retryJSON{}, "discard": reader.Discarded{}, "attempt": attemptJSON{},
-	"check --sample": sample{}, "schedule": []inspect.Tick{}, "retry --errors": amqp.Redriven{},
+	"check --sample": doctor.Sample{}, "schedule": []inspect.Tick{}, "retry --errors": amqp.Redriven{},
 	// The outermost names of these stand in the code, where scripts hold them fast.
 	"pause": struct {
 		Pause *watch.Pause `json:"pause"`

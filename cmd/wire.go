@@ -20,6 +20,7 @@ import (
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
+	"backlog/backlog/table/doctor"
 	"backlog/backlog/table/mysql"
 	"backlog/backlog/table/postgres"
 	"backlog/backlog/table/refresh"
@@ -115,10 +116,7 @@ func (a *app) introduce(level, notes slog.Level) {
 }
 
 // apart says how far this machine's clock is ahead of the server's.
-func apart(ahead time.Duration) string {
-	how := map[bool]string{true: "behind", false: "ahead of"}[ahead < 0]
-	return fmt.Sprintf("the clock of this machine is %v %s the database server's", ahead.Abs().Round(time.Second), how)
-}
+func apart(ahead time.Duration) string { return doctor.Apart(ahead) }
 
 const noDead = "no dead status is configured: a rejected record is an error like any other"
 

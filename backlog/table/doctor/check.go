@@ -179,3 +179,45 @@ func statusValues(m mapping.Mapping, states ...mapping.State) (list []string) {
 	}
 	return db.Distinct(list)
 }
+
+// A Writer is who would write to a table, which is over a connection that may.
+type Writer struct {
+	Table *table.Table
+	Name  string // of the work on the table
+	Now   time.Time
+	Clock func() time.Time
+}
+
+// CheckWrites finds what keeps the writer from its work, and reports whether what is set can be tried on rows.
+func CheckWrites(ctx context.Context, l *inspect.Findings, w Writer) bool {
+	t := w.Table
+	late := Bad(l, "times", t.ProveTimes(ctx, w.Now))
+	ok := !Bad(l, "statuses", t.ProveWrites(ctx, w.Now)) && !late
+	l.AddGood("rights", "the database can be written to")
+	ahead, err := t.DB().Skew(ctx, w.Clock)
+	if !Bad(l, "clock", err) && ahead.Abs() > db.MostSkew {
+		l.AddWarning("clock", "set both by the same time servers (NTP)", "%s", Apart(ahead))
+	}
+	if advice := t.Catalog().Advice; advice != "" {
+		advice, cure, _ := strings.Cut(advice, "; ")
+		l.AddWarning("database", cure, "%s", advice)
+	}
+	lock, err := t.Locker(backlog.Work{Name: w.Name}).TryLock(ctx, backlog.RunLock)
+	switch {
+	case errors.Is(err, backlog.ErrLocked):
+		l.AddGood("lock", "another process is working on this table just now")
+	case !Bad(l, "lock", err):
+		lock.Unlock()
+		l.AddGood("lock", "the table can be locked")
+	}
+	return ok
+}
+
+// Apart says how far this machine's clock is ahead of the server's.
+func Apart(ahead time.Duration) string {
+	how := "ahead of"
+	if ahead < 0 {
+		how = "behind"
+	}
+	return fmt.Sprintf("the clock of this machine is %v %s the database server's", ahead.Abs().Round(time.Second), how)
+}
