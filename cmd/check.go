@@ -109,8 +109,7 @@ type checker struct {
 	written *table.DB // that may be written to; nil: not opened
 
 	noWrite       bool
-	leftAlone     string // what statuses has found besides
-	misconfigured bool   // the database's URL is none
+	misconfigured bool // the database's URL is none
 }
 
 // bad is [doctor.Bad], and notes that the database's URL is none.
@@ -128,7 +127,7 @@ func (k *checker) all(ctx context.Context) {
 	}
 	k.CheckTiers(k.cfg.Tiers)
 	if p := refreshOf(k.cfg); p != nil {
-		k.refresh(p, k.now)
+		p.CheckSchedule(&k.Findings, k.cfg.Tiers, k.now)
 	} else if p := policyOf(k.cfg); p != nil {
 		k.CheckPolicy(p, k.cfg.Tiers)
 	}
@@ -150,42 +149,29 @@ func (k *checker) all(ctx context.Context) {
 	k.bad("handler", hasColumns(k.table.Given(), "handler."+k.cfg.Handler.Kind, h))
 	k.bad("on_dead", hasColumns(k.table.Given(), "on_dead."+k.cfg.OnDead.Kind, onDead))
 	k.work(ctx)
-	if !k.bad("times", k.table.ProveTimes(ctx, k.now)) {
-		if samples, err := doctor.Samples(ctx, k.table, k.now); !k.bad("times", err) {
-			k.AddGood("times", "%s", strings.Join(append(k.table.TimeForms(), samples...), "\n"))
-		}
-	}
-	doctor.CheckPlans(ctx, &k.Findings, k.table, k.now)
-	k.counts(ctx)
+	look := doctor.Look{Table: k.table, Mapping: k.cfg.Table, Ages: k.cfg.Tiers.MaxAges(), Now: k.now}
 	if p := refreshOf(k.cfg); p != nil {
-		doctor.CheckRules(ctx, &k.Findings, k.table, p.Settings().RRule.Column, func(text string) error {
+		look.RuleColumn = p.Settings().RRule.Column
+		look.CheckRule = func(text string) error {
 			_, err := p.Rule(backlog.Refresh{Rule: text})
 			return err
-		})
+		}
 	}
+	leftAlone := doctor.CheckReads(ctx, &k.Findings, look)
 	t, ok := k.writes(ctx)
-	k.notes(k.table)
+	doctor.AddNotes(&k.Findings, k.table)
 	if !k.table.HasDead() && refreshOf(k.cfg) == nil {
 		k.AddGood("note", noDead)
 	}
 	if ok {
 		if store, err := storeOf(k.cfg, t); !k.bad("statuses", err) {
 			x := doctor.Trial{Table: t, Store: store, Policy: policyOf(k.cfg), Now: k.now, NoWrite: k.noWrite}
-			doctor.CheckTrial(ctx, &k.Findings, x, k.leftAlone)
+			doctor.CheckTrial(ctx, &k.Findings, x, leftAlone)
 		}
-		k.notes(t)
+		doctor.AddNotes(&k.Findings, t)
 	}
 	if k.written != nil {
 		k.written.Close()
-	}
-}
-
-// notes adds the table's notes, each once.
-func (k *checker) notes(t *table.Table) {
-	for _, n := range t.Notes() {
-		if !slices.ContainsFunc(k.Findings, func(f inspect.Finding) bool { return f.Name == "note" && f.Detail == n }) {
-			k.AddWarning("note", "", "%s", n)
-		}
 	}
 }
 
@@ -252,7 +238,7 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 		return nil, false
 	}
 	ok = doctor.CheckWrites(ctx, &k.Findings, doctor.Writer{Table: t, Name: k.cfg.Name, Now: k.now, Clock: time.Now})
-	k.notes(t)
+	doctor.AddNotes(&k.Findings, t)
 	return t, ok
 }
 
@@ -311,33 +297,7 @@ func (k *checker) handler(ctx context.Context, name string, h backlog.Configured
 		k.broker(name, found, err)
 		return
 	}
-	if err == nil && h != nil {
-		err = h.Check(ctx)
+	if !k.bad(name, err) && h != nil {
+		doctor.CheckHandler(ctx, &k.Findings, name, h)
 	}
-	if k.bad(name, err) || h == nil {
-		return
-	}
-	said := h.Describe()
-	k.AddGood(name, "%s", said.Checked)
-	for _, note := range said.Notes {
-		what, cure, _ := strings.Cut(note, "; ")
-		k.AddWarning(name, cure, "%s", what)
-	}
-}
-
-func (k *checker) counts(ctx context.Context) {
-	c, err := k.table.Count(ctx, k.now, k.cfg.Tiers.MaxAges())
-	if k.bad("records", err) {
-		return
-	}
-	k.leftAlone = doctor.Statuses(&k.Findings, k.cfg.Table, c)
-	beyond := c.Beyond.Fresh + c.Beyond.Failed
-	k.AddGood("records", "%d pending, %d of them older than every tier", c.Pending(), beyond)
-	if beyond > 0 && beyond == c.Pending() {
-		k.AddWarning("records", "if rows come in that are young, look at the zone: `timezone:`, or `zone:` of the column", "the newest of them is older than every tier: none is tried")
-	}
-	if c.Exhausted > 0 {
-		k.AddGood("records", "%d out of retries besides", c.Exhausted)
-	}
-	doctor.CheckDates(ctx, &k.Findings, k.table, c, k.cfg.Tiers.MaxAges(), k.now)
 }

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
 	"backlog/backlog/config"
-	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
 	"backlog/backlog/retry"
 	"backlog/backlog/table"
-	"backlog/tiers"
 )
 
 // refreshOf returns the policy that processes rows again and again, nil if another is
@@ -148,22 +145,4 @@ func (g *globals) onAttempts(ctx context.Context, d dataFlags, readOnly bool, do
 		}
 		return do(a, now)
 	})
-}
-
-// refresh finds settings of the policy that have no effect.
-func (k *checker) refresh(p *retry.Refresher, now time.Time) {
-	s, tick := p.Settings(), k.cfg.Tiers.MinInterval()
-	rule, _ := p.Rule(backlog.Refresh{})
-	gap := inspect.Recurrence(rule.Next).ShortestGap(now)
-	short := slices.IndexFunc(s.Intervals, func(d time.Duration) bool { return d > 0 && d < tick })
-	switch {
-	case gap > 0 && s.Timeout >= gap && s.Align:
-		k.AddWarning("policy", "shorten timeout, or write align: false", "timeout is %s and occurrences are %s apart: every retry could end after the next one and is moved there, so that intervals have no effect",
-			tiers.FormatDuration(s.Timeout), tiers.FormatDuration(gap))
-	case short >= 0:
-		k.AddWarning("policy", "let the tier tick more often, or wait longer", "the interval %s is shorter than the %s from one look to the next",
-			tiers.FormatDuration(s.Intervals[short]), tiers.FormatDuration(tick))
-	default:
-		k.AddGood("policy", "refresh")
-	}
 }

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/retry/recur"
+	"backlog/tiers"
 )
 
 // Refresh are the settings of records that are processed again and again, with
@@ -331,4 +333,23 @@ func (r *Refresh) PolicyColumns() *mapping.PolicyColumns {
 		}
 	}
 	return &mapping.PolicyColumns{Refresh: names, Rule: r.RRule.Column}
+}
+
+// CheckSchedule finds settings that have no effect under the schedule.
+func (p *Refresher) CheckSchedule(l *inspect.Findings, s *tiers.Schedule, now time.Time) {
+	tick := s.MinInterval()
+	set := p.settings
+	rule, _ := p.Rule(backlog.Refresh{})
+	gap := inspect.Recurrence(rule.Next).ShortestGap(now)
+	short := slices.IndexFunc(set.Intervals, func(d time.Duration) bool { return d > 0 && d < tick })
+	switch {
+	case gap > 0 && set.Timeout >= gap && set.Align:
+		l.AddWarning("policy", "shorten timeout, or write align: false", "timeout is %s and occurrences are %s apart: every retry could end after the next one and is moved there, so that intervals have no effect",
+			tiers.FormatDuration(set.Timeout), tiers.FormatDuration(gap))
+	case short >= 0:
+		l.AddWarning("policy", "let the tier tick more often, or wait longer", "the interval %s is shorter than the %s from one look to the next",
+			tiers.FormatDuration(set.Intervals[short]), tiers.FormatDuration(tick))
+	default:
+		l.AddGood("policy", "refresh")
+	}
 }

@@ -42,8 +42,79 @@ func Bad(l *inspect.Findings, name string, err error) bool {
 	return true
 }
 
-// CheckPlans finds missing indexes.
-func CheckPlans(ctx context.Context, l *inspect.Findings, t *table.Table, now time.Time) {
+// A Look says what of a table is looked at, which is only read.
+type Look struct {
+	Table      *table.Table
+	Mapping    mapping.Mapping         // as it is configured
+	Ages       []time.Duration         // of the tiers, ascending
+	RuleColumn string                  // has a recurrence rule for each row; "": there is no such column
+	CheckRule  func(text string) error // what is wrong with such a rule
+	Now        time.Time
+}
+
+// CheckReads finds what is wrong with reading a table: its times, indexes, statuses, dates and rules. It returns
+// what is to be said of rows that no pass takes because of their status.
+func CheckReads(ctx context.Context, l *inspect.Findings, x Look) (leftAlone string) {
+	if !Bad(l, "times", x.Table.ProveTimes(ctx, x.Now)) {
+		samples, err := Samples(ctx, x.Table, x.Now)
+		if !Bad(l, "times", err) {
+			l.AddGood("times", "%s", strings.Join(append(x.Table.TimeForms(), samples...), "\n"))
+		}
+	}
+	checkPlans(ctx, l, x.Table, x.Now)
+	leftAlone = checkRecords(ctx, l, x)
+	if x.RuleColumn != "" {
+		checkRules(ctx, l, x)
+	}
+	return leftAlone
+}
+
+// checkRecords counts the records. It returns what to say of those that are rightly left alone.
+func checkRecords(ctx context.Context, l *inspect.Findings, x Look) (leftAlone string) {
+	c, err := x.Table.Count(ctx, x.Now, x.Ages)
+	if Bad(l, "records", err) {
+		return ""
+	}
+	leftAlone = checkStatuses(l, x.Mapping, c)
+	beyond := c.Beyond.Fresh + c.Beyond.Failed
+	l.AddGood("records", "%d pending, %d of them older than every tier", c.Pending(), beyond)
+	if beyond > 0 && beyond == c.Pending() {
+		l.AddWarning("records", "if rows come in that are young, look at the zone: `timezone:`, or `zone:` of the column", "the newest of them is older than every tier: none is tried")
+	}
+	if c.Exhausted > 0 {
+		l.AddGood("records", "%d out of retries besides", c.Exhausted)
+	}
+	if c.Unreadable > 0 {
+		checkDates(ctx, l, x, c.Unreadable)
+	}
+	return leftAlone
+}
+
+// CheckHandler finds what the handler finds of itself, with its network.
+func CheckHandler(ctx context.Context, l *inspect.Findings, name string, h backlog.ConfiguredHandler) {
+	if Bad(l, name, h.Check(ctx)) {
+		return
+	}
+	said := h.Describe()
+	l.AddGood(name, "%s", said.Checked)
+	for _, note := range said.Notes {
+		what, cure, _ := strings.Cut(note, "; ")
+		l.AddWarning(name, cure, "%s", what)
+	}
+}
+
+// AddNotes adds the table's notes, each once.
+func AddNotes(l *inspect.Findings, t *table.Table) {
+	for _, n := range t.Notes() {
+		isIt := func(f inspect.Finding) bool { return f.Name == "note" && f.Detail == n }
+		if !slices.ContainsFunc(*l, isIt) {
+			l.AddWarning("note", "", "%s", n)
+		}
+	}
+}
+
+// checkPlans finds missing indexes.
+func checkPlans(ctx context.Context, l *inspect.Findings, t *table.Table, now time.Time) {
 	plans, err := Plans(ctx, t, t.Readings(now))
 	if Bad(l, "index", err) {
 		return
@@ -62,17 +133,13 @@ func CheckPlans(ctx context.Context, l *inspect.Findings, t *table.Table, now ti
 	}
 }
 
-// CheckRules looks at the recurrence rules of rows in the column, if there is one: a row
-// whose rule is wrong is not started.
-func CheckRules(ctx context.Context, l *inspect.Findings, t *table.Table, column string, wrong func(rule string) error) {
-	if column == "" {
-		return
-	}
-	list, err := t.Rules(ctx, column)
+// checkRules looks at the recurrence rules of rows: a row whose rule is wrong is not started.
+func checkRules(ctx context.Context, l *inspect.Findings, x Look) {
+	list, err := x.Table.Rules(ctx, x.RuleColumn)
 	Bad(l, "rules", err)
 	var bad []string
 	for _, text := range list {
-		if err := wrong(text); err != nil {
+		if err := x.CheckRule(text); err != nil {
 			bad = append(bad, fmt.Sprintf("%s: %v", inspect.Shown(text), err))
 		}
 	}
@@ -81,26 +148,24 @@ func CheckRules(ctx context.Context, l *inspect.Findings, t *table.Table, column
 	}
 }
 
-// CheckDates finds pending rows without a date, or with one that cannot be right, by what
-// was counted for tiers of these ages.
-func CheckDates(ctx context.Context, l *inspect.Findings, t *table.Table, c inspect.Counts, ages []time.Duration, now time.Time) {
-	if c.Unreadable == 0 {
-		return
-	}
-	n, first := 0, error(nil)
+// checkDates finds pending rows without a date, or with one that cannot be right. So many were counted.
+func checkDates(ctx context.Context, l *inspect.Findings, x Look, counted int) {
+	n := 0
+	var first error
 	for after, more := (backlog.Cursor{}), true; more; more = !after.IsZero() {
-		page, err := t.List(ctx, table.Filter{State: "unreadable", Ages: ages}, now, after, 1000)
+		page, err := x.Table.List(ctx, table.Filter{State: "unreadable", Ages: x.Ages}, x.Now, after, 1000)
 		if Bad(l, "dates", err) {
 			return
 		}
 		for _, row := range page.Rows {
 			if row.Unreadable != nil {
-				n, first = n+1, cmp.Or(first, row.Unreadable)
+				n++
+				first = cmp.Or(first, row.Unreadable)
 			}
 		}
 		after = page.Next
 	}
-	if none := c.Unreadable - n; none > 0 {
+	if none := counted - n; none > 0 {
 		l.AddWarning("dates", "give them one, or say what a missing one means: table.inserted: {column: …, \"null\": oldest, zero: oldest}",
 			"%s without a date: never tried", inspect.Plural(none, "pending row"))
 	}
@@ -109,10 +174,10 @@ func CheckDates(ctx context.Context, l *inspect.Findings, t *table.Table, c insp
 	}
 }
 
-// Statuses finds rows that no pass takes because of their status. Passes say nothing
+// checkStatuses finds rows that no pass takes because of their status. Passes say nothing
 // where no row has a configured status, or where one differs in capitals only: that
 // is a warning. Other statuses are rightly left alone; it returns what to say of them.
-func Statuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (leftAlone string) {
+func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (leftAlone string) {
 	configured := statusValues(m, m.New, m.Error, m.Success, m.Dead)
 	if len(configured) == 0 || len(c.ByStatus) == 0 {
 		return ""

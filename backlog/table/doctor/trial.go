@@ -46,7 +46,7 @@ type stateTrial struct {
 
 // CheckTrial has the database judge what may be written to rows of each state. It says what
 // a pass would do: a row that refuses for a reason of its own stops no pass. leftAlone is
-// what [Statuses] has said.
+// what [CheckReads] has returned.
 func CheckTrial(ctx context.Context, l *inspect.Findings, x Trial, leftAlone string) {
 	const takes, untried = "the table takes what is set", "the table takes what is set, as far as the catalogue tells: nothing was "
 	if x.NoWrite {
