@@ -89,6 +89,22 @@ func (c *Claim) Settle(ctx context.Context, lock Lock) error {
 	return nil
 }
 
+// LockWithin takes the lock and settles. It waits at most that long for another process; for one of another
+// configuration only if replace says so.
+func (c *Claim) LockWithin(ctx context.Context, name string, wait time.Duration, replace bool) (Lock, error) {
+	lock, err := c.TryLock(ctx, name)
+	waits := errors.Is(err, ErrLocked) && (replace || !errors.As(err, new(*Rival)))
+	if waits && wait > 0 {
+		wctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		lock, err = WaitLock(wctx, c, name, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return lock, c.Settle(ctx, lock)
+}
+
 var errLockLost = errors.New("the lock is lost")
 
 // lockLost reports whether ctx is done because a lock is lost.

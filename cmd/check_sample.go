@@ -42,7 +42,7 @@ func runSample(ctx context.Context, o CheckOptions, g *globals) error {
 	if err := a.handler.Check(ctx); err != nil {
 		return fmt.Errorf("handler: %w", err)
 	}
-	lock, err := lockWithin(ctx, &backlog.Claim{Locker: a.locker(false)}, 0, false)
+	lock, err := (&backlog.Claim{Locker: a.locker(false)}).LockWithin(ctx, backlog.RunLock, 0, false)
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func (o *OnceOptions) passOnce(
 	if away && !a.onFile() {
 		run.Doubt() // another process may have had the lock until now
 	}
-	lock, err := lockWithin(ctx, &run, o.Wait, g.replace)
+	lock, err := run.LockWithin(ctx, backlog.RunLock, o.Wait, g.replace)
 	if err != nil {
 		return report, list, a.lockError(err, g.replace)
 	}
@@ -238,22 +238,6 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 }
 
 func tierNames(s *tiers.Schedule) []string { return s.Names() }
-
-// lockWithin takes the run lock. It waits at most that long for another process, one of
-// another configuration only if replace says so, and then until its handlers are dead.
-func lockWithin(ctx context.Context, run *backlog.Claim, wait time.Duration, replace bool) (backlog.Lock, error) {
-	lock, err := run.TryLock(ctx, backlog.RunLock)
-	waits := errors.Is(err, backlog.ErrLocked) && (replace || !errors.As(err, new(*backlog.Rival)))
-	if waits && wait > 0 {
-		wctx, cancel := context.WithTimeout(ctx, wait)
-		defer cancel()
-		lock, err = backlog.WaitLock(wctx, run, backlog.RunLock, nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return lock, run.Settle(ctx, lock)
-}
 
 // dryRun shows what a pass would handle: its handler skips every record, and its
 // store is only read.
