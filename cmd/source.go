@@ -9,20 +9,12 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
-	"backlog/backlog"
 	"backlog/backlog/amqp"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
 )
-
-// outagePause is how long a source takes no messages after abort_after has ended it.
-const outagePause = time.Minute
-
-// anyMessage is the age of a pass over a queue, in which no message is too old.
-const anyMessage = 100 * 365 * 24 * time.Hour
 
 // sourceOf returns the queue that the configuration names instead of a table, nil if it
 // names none.
@@ -92,7 +84,7 @@ func onceSource(ctx context.Context, stop func(), g *globals, cfg *config.Config
 	}
 	obs := logging.New(a.log)
 	obs.Server = logging.Broker
-	report, err := a.engine(nil, obs.Observe).Pass(ctx, backlog.Pass{Tier: a.source.Queue, MaxAge: anyMessage})
+	report, err := a.engine(nil, obs.Observe).Pass(ctx, amqp.PassOf(a.source.Queue))
 	stop()
 	if err == nil && report.Refused > 0 {
 		err = fmt.Errorf("outcomes that could not be published: %d; their messages go back to the queue and will be handled again; the log says which and why", report.Refused)

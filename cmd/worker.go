@@ -71,21 +71,9 @@ func (a *app) serve(ctx context.Context, g *globals) error {
 		a.log.Info("taking messages", "queue", a.source.Queue, "prefetch", a.source.Prefetch)
 	}
 	notify(a.log, daemon.SdNotifyReady)
-	for ctx.Err() == nil {
-		report, err := e.Pass(ctx, backlog.Pass{Tier: name, MaxAge: anyMessage})
-		if err != nil {
-			return err
-		}
-		switch report.Stopped {
-		case backlog.StoppedAbortAfter:
-			a.source.Close() // others may take the messages meanwhile
-			a.log.Warn("too many failures in a row: no message is taken for a while", "for", outagePause.String())
-			sleep(ctx, outagePause)
-		case backlog.StoppedPause:
-			a.source.Close() // likewise
-			for e.Paused() && sleep(ctx, time.Second) {
-			}
-		}
+	err = a.source.Serve(ctx, e, name)
+	if err != nil {
+		return err
 	}
 	a.log.Info("stopped")
 	return nil
