@@ -2,6 +2,9 @@ package backlog
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -19,6 +22,13 @@ type Work struct {
 type Mark struct {
 	What   string `json:"what"`
 	Digest string `json:"digest"`
+}
+
+// NewMark returns the mark of a part, by its JSON.
+func NewMark(what string, part any) Mark {
+	text, _ := json.Marshal(part)
+	sum := sha256.Sum256(text)
+	return Mark{What: what, Digest: hex.EncodeToString(sum[:8])}
 }
 
 // The marks of a file, beside those of what it says.

@@ -2,76 +2,32 @@ package cmd
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
-	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 )
 
 const replaceUsage = "take the place of another configuration that works on the table"
 
-// workOf returns the work of the configuration, with its marks: by which records it
-// takes and what it does with them, and in which file it stands. They are digests, as
-// other users of the database see them.
+// workOf returns the work of the configuration, with its marks.
 func (g *globals) workOf(cfg *config.Config) backlog.Work {
-	w := backlog.Work{Name: cfg.Name, Marks: []backlog.Mark{
-		markOf("where", conditionsOf(cfg.Table)),
-		markOf("statuses", statesOf(cfg.Table)),
-		markOf("handler", callOf(cfg)),
-	}}
-	path, err := filepath.Abs(g.Config)
-	if err == nil && cfg.Text != "" {
-		w.Marks = append(w.Marks, markOf(backlog.MarkFile, path), markOf(backlog.MarkText, cfg.Text))
-	}
-	return w
-}
-
-func markOf(what string, part any) backlog.Mark {
-	text, _ := json.Marshal(part)
-	sum := sha256.Sum256(text)
-	return backlog.Mark{What: what, Digest: hex.EncodeToString(sum[:8])}
-}
-
-// conditionsOf returns the conditions of `where`, in whatever order they are written.
-func conditionsOf(m mapping.Mapping) []string {
-	var list []string
-	for _, c := range m.Where {
-		values := each(c.Values, func(v mapping.Value) string { return fmt.Sprintf("%q %t", v.Text, v.Null) })
-		slices.Sort(values)
-		list = append(list, fmt.Sprintf("%q %q", c.Column, values))
-	}
-	slices.Sort(list)
-	return list
-}
-
-// statesOf returns the states of a record and their column.
-func statesOf(m mapping.Mapping) any {
-	states := []any{m.Status}
-	for _, s := range m.States() {
-		x := *s.State
-		x.Given = false // a default that is written down is still the default
-		states = append(states, x)
-	}
-	return states
+	path, _ := filepath.Abs(g.Config)
+	return cfg.Work(path, callOf(cfg))
 }
 
 // keptWork returns the work as the state file has it, which may be shared by tables.
 func (g *globals) keptWork(cfg *config.Config, now time.Time) checkpoint.Work {
 	path, _ := filepath.Abs(g.Config)
 	name := checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name)
-	return checkpoint.Work{Config: path, Marks: append(g.workOf(cfg).Marks, markOf("table or name", name)), Used: now}
+	return checkpoint.Work{Config: path, Marks: append(g.workOf(cfg).Marks, backlog.NewMark("table or name", name)), Used: now}
 }
 
 // rivalCure is what to do about it. Without it one of the two would do nothing for ever.
@@ -107,30 +63,15 @@ func (a *app) lockError(err error, replace bool) error {
 // useState notes in the state that its ticks are for this configuration. It is an
 // error if they are another's, unless that is to be replaced.
 func (g *globals) useState(state *checkpoint.File, cfg *config.Config, log *slog.Logger, mine checkpoint.Work) error {
-	var rivalry *checkpoint.Rivalry
-	var was *checkpoint.Work
-	_, unreadable := state.State()
-	err := state.Change(func(s *checkpoint.State) {
-		if rivalry = s.Rivalry(mine, state.Leads(*s, time.Now()), mine.Used); rivalry == nil || g.replace {
-			was = s.Work
-			s.Work = &mine
-		}
-	})
-	if err == nil {
-		err = unreadable // and replaced, so that what was missed is forgotten
-	}
+	was, rivalry, err := state.TakeTicks(mine, g.replace, time.Now())
 	if err != nil {
 		log.Warn(badState, "error", err)
 	}
-	if rivalry != nil && !g.replace {
+	if rivalry != nil {
 		return ticksTaken(cfg, rivalry)
 	}
-	if was == nil {
-		return nil
-	}
-	changed := backlog.Work{Marks: mine.Marks}.Rival(func(m backlog.Mark) bool { return slices.Contains(was.Marks, m) })
-	if changed != nil {
-		log.Info("the configuration is another one than before", "changed", strings.Join(changed.Differs, ", "), "was", was.Config)
+	if changed := was.Differs(mine); changed != nil {
+		log.Info("the configuration is another one than before", "changed", strings.Join(changed, ", "), "was", was.Config)
 	}
 	return nil
 }

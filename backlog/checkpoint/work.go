@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,7 +57,7 @@ func (s *State) Rivalry(mine Work, leads bool, now time.Time) *Rivalry {
 	if other == nil {
 		return nil
 	}
-	r := backlog.Work{Marks: mine.Marks}.Rival(func(m backlog.Mark) bool { return slices.Contains(other.Marks, m) })
+	r := other.rival(mine)
 	if r == nil || r.SameFile {
 		return nil
 	}
@@ -67,6 +68,41 @@ func (s *State) Rivalry(mine Work, leads bool, now time.Time) *Rivalry {
 		return nil
 	}
 	return &Rivalry{*other, r.Differs}
+}
+
+// rival compares mine with the work; nil: it is the same.
+func (w *Work) rival(mine Work) *backlog.Rival {
+	return backlog.Work{Marks: mine.Marks}.Rival(func(m backlog.Mark) bool { return slices.Contains(w.Marks, m) })
+}
+
+// Differs returns what is different about mine, nil if nothing is. A nil Work is like any other.
+func (w *Work) Differs(mine Work) []string {
+	if w == nil {
+		return nil
+	}
+	r := w.rival(mine)
+	if r == nil {
+		return nil
+	}
+	return r.Differs
+}
+
+// TakeTicks notes that the ticks of the file are mine from now on, and returns whose they were; nil: those of
+// no work. A rivalry says that they are another configuration's and stay so, unless replace is set. An error
+// says that the file cannot be read or written, so that what was missed may be forgotten; it is no hindrance.
+func (f *File) TakeTicks(mine Work, replace bool, now time.Time) (was *Work, rivalry *Rivalry, err error) {
+	_, unreadable := f.State()
+	err = f.Change(func(s *State) {
+		rivalry = s.Rivalry(mine, f.Leads(*s, now), mine.Used)
+		if replace {
+			rivalry = nil
+		}
+		if rivalry == nil {
+			was = s.Work
+			s.Work = &mine
+		}
+	})
+	return was, rivalry, cmp.Or(err, unreadable)
 }
 
 // String says it in words, and when it is over.
