@@ -22,7 +22,7 @@ var answers = map[string]any{
 	"list": struct {
 		Records []inspect.Entry `json:"records"`
 		Next    *string         `json:"next"`
-	}{}, "retry": retryJSON{}, "discard": reader.Discarded{}, "attempt": attemptJSON{},
+	}{}, "retry": retryJSON{}, "discard": reader.Discarded{}, "attempt": reader.Attempt{},
 	"check --sample": doctor.Sample{}, "schedule": []inspect.Tick{}, "retry --errors": amqp.Redriven{},
 	// The outermost names of these stand in the code, where scripts hold them fast.
 	"pause": struct {

@@ -58,41 +58,18 @@ func runList(ctx context.Context, o ListOptions, g *globals) error {
 			return err
 		}
 		a.warnOfOrder(ctx, filter, now)
+		list := reader.List{Filter: filter, Now: now, After: o.After, Limit: o.Limit}
 		if o.JSON {
-			return o.printJSON(ctx, g, a.view, filter, now)
+			return g.listJSON(ctx, a.view, list)
 		}
-		return o.printText(ctx, g, a.view, filter, now)
+		return g.listText(ctx, a.view, list)
 	})
 }
 
-// eachPage gives the entries of the list to print, page by page, and returns the place behind them.
-func (o *ListOptions) eachPage(
-	ctx context.Context, v *reader.View, f table.Filter, now time.Time, print func([]inspect.Entry) error,
-) (backlog.Cursor, error) {
-	after := o.After
-	for remaining := o.Limit; remaining > 0; {
-		page, err := v.Table.List(ctx, f, now, after, remaining)
-		if err != nil {
-			return after, err
-		}
-		list := each(page.Rows, func(row inspect.Row) inspect.Entry { return v.Entry(row, now) })
-		if len(list) > 0 {
-			if err := print(list); err != nil {
-				return after, err
-			}
-		}
-		remaining -= len(list)
-		after = page.Next
-		if after.IsZero() {
-			break
-		}
-	}
-	return after, nil
-}
-
-func (o *ListOptions) printJSON(ctx context.Context, g *globals, v *reader.View, f table.Filter, now time.Time) error {
+// listJSON prints the list as JSON, page by page.
+func (g *globals) listJSON(ctx context.Context, v *reader.View, l reader.List) error {
 	before := `{"records":[`
-	after, err := o.eachPage(ctx, v, f, now, func(list []inspect.Entry) error {
+	after, err := v.EachPage(ctx, l, func(list []inspect.Entry) error {
 		b, err := json.Marshal(list)
 		if err != nil {
 			return err
@@ -108,7 +85,9 @@ func (o *ListOptions) printJSON(ctx context.Context, g *globals, v *reader.View,
 	g.printf("%s],\"next\":%s}\n", strings.TrimPrefix(before, ","), next)
 	return err
 }
-func (o *ListOptions) printText(ctx context.Context, g *globals, v *reader.View, f table.Filter, now time.Time) error {
+
+// listText prints the list for people, page by page.
+func (g *globals) listText(ctx context.Context, v *reader.View, l reader.List) error {
 	attempts := v.Mapping.Attempts != ""
 	lastError := v.Table.HasLastError()
 	head := "ID\tSTATUS\tAGE\tTIER\tNEXT TRY"
@@ -119,9 +98,9 @@ func (o *ListOptions) printText(ctx context.Context, g *globals, v *reader.View,
 		head += "\tLAST ERROR"
 	}
 	lines := []string{head}
-	after, err := o.eachPage(ctx, v, f, now, func(list []inspect.Entry) error {
+	after, err := v.EachPage(ctx, l, func(list []inspect.Entry) error {
 		for _, e := range list {
-			lines = append(lines, e.Line(attempts, lastError, now))
+			lines = append(lines, e.Line(attempts, lastError, l.Now))
 		}
 		g.printf("%s", inspect.Columns(lines))
 		lines = nil

@@ -102,36 +102,19 @@ func newAttempt(g *globals) *cobra.Command {
 	return c
 }
 
-type attemptJSON struct {
-	UID      string       `json:"uid"`
-	Current  bool         `json:"current"`
-	ID       *backlog.Key `json:"id"`
-	No       *int         `json:"attempt_no"`
-	Started  stamp        `json:"started_at"`
-	Deadline stamp        `json:"deadline_at"`
-}
-
 func runAttempt(ctx context.Context, uid string, o dataFlags, g *globals) error {
 	return g.onAttempts(ctx, o, true, func(a *app, _ time.Time) error {
-		records, err := a.again.Running(ctx, []string{uid})
+		found, err := a.view.Attempt(ctx, uid)
 		if err != nil {
 			return err
 		}
-		out := attemptJSON{UID: uid, Current: len(records) > 0}
-		text := "no longer the running attempt of any record"
-		if out.Current {
-			r := &records[0]
-			s := r.Refresh
-			out.ID, out.No, out.Started, out.Deadline = &r.Key, &s.AttemptNo, stamp(s.Started), stamp(s.Deadline)
-			text = fmt.Sprintf("attempt %d of record %s, until %s", s.AttemptNo, shown(r.Key.String()), when(s.Deadline))
-		}
 		if o.JSON {
-			err = printJSON(g.out, out)
+			err = printJSON(g.out, found)
 		} else {
-			g.printf("%s: %s\n", shown(uid), text)
+			g.printf("%s: %s\n", shown(uid), found)
 		}
-		if err == nil && !out.Current {
-			err = quietError{errors.New(text)}
+		if err == nil && !found.Current {
+			err = quietError{errors.New(found.String())}
 		}
 		return err
 	})

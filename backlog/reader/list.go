@@ -1,0 +1,78 @@
+package reader
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/table"
+)
+
+// A List says what a list of records shows.
+type List struct {
+	Filter table.Filter
+	Now    time.Time
+	After  backlog.Cursor // the place that it begins behind; zero: the newest record
+	Limit  int            // records at most
+}
+
+// EachPage calls use with the entries of each page of the list that has some, until it returns an error. It
+// returns the place behind the list; zero: there are no more records.
+func (v *View) EachPage(ctx context.Context, l List, use func([]inspect.Entry) error) (backlog.Cursor, error) {
+	after := l.After
+	remaining := l.Limit
+	for remaining > 0 {
+		page, err := v.Table.List(ctx, l.Filter, l.Now, after, remaining)
+		if err != nil {
+			return after, err
+		}
+		list := mapSlice(page.Rows, func(row inspect.Row) inspect.Entry { return v.Entry(row, l.Now) })
+		if len(list) > 0 {
+			if err := use(list); err != nil {
+				return after, err
+			}
+		}
+		remaining -= len(list)
+		after = page.Next
+		if after.IsZero() {
+			break
+		}
+	}
+	return after, nil
+}
+
+// An Attempt is what a table knows of an attempt of the policy refresh, for JSON.
+type Attempt struct {
+	UID      string        `json:"uid"`
+	Current  bool          `json:"current"` // it is the running one of a record
+	ID       *backlog.Key  `json:"id"`
+	No       *int          `json:"attempt_no"`
+	Started  inspect.Stamp `json:"started_at"`
+	Deadline inspect.Stamp `json:"deadline_at"`
+}
+
+// Attempt looks for the attempt with the UID. The policy is refresh.
+func (v *View) Attempt(ctx context.Context, uid string) (*Attempt, error) {
+	a := &Attempt{UID: uid}
+	records, err := v.Attempts.Running(ctx, []string{uid})
+	if err != nil || len(records) == 0 {
+		return a, err
+	}
+	r := records[0]
+	a.Current = true
+	a.ID = &r.Key
+	a.No = &r.Refresh.AttemptNo
+	a.Started = inspect.Stamp(r.Refresh.Started)
+	a.Deadline = inspect.Stamp(r.Refresh.Deadline)
+	return a, nil
+}
+
+// String says in words what runs.
+func (a *Attempt) String() string {
+	if !a.Current {
+		return "no longer the running attempt of any record"
+	}
+	return fmt.Sprintf("attempt %d of record %s, until %s", *a.No, inspect.Shown(a.ID.String()), a.Deadline)
+}
