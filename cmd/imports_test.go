@@ -223,7 +223,7 @@ func TestImportsOfCommands(t *testing.T) {
 		}
 		for p := range s.imports {
 			own := p == "backlog/backlog/simulate" && strings.HasPrefix(s.path, "cmd/simulate") || s.path == "cmd/refresh.go" && slices.Contains(refreshing, p) ||
-				p == "backlog/backlog/amqp" && (s.path == "cmd/source.go" || s.path == "cmd/worker.go") || p == "backlog/backlog/web" && s.path == "cmd/web.go"
+				p == "backlog/backlog/amqp" && (s.path == "cmd/source.go" || s.path == "cmd/worker.go") || p == "backlog/backlog/web" && (s.path == "cmd/web.go" || s.path == "cmd/health.go")
 			if strings.HasPrefix(p, "backlog/") && !slices.Contains(known, p) && !own {
 				t.Errorf("%s imports %s, which is for wire*.go", s.path, p)
 			}

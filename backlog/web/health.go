@@ -1,0 +1,62 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// A Probe asks a daemon's /healthz, without proxies. [NewProbe] and [LocalProbe] make one.
+type Probe struct {
+	base      string
+	transport http.Transport
+}
+
+// NewProbe returns what asks the daemon at a URL such as http://10.1.2.3:8080.
+func NewProbe(url string) *Probe { return &Probe{base: url} }
+
+// LocalProbe returns what asks the daemon of this machine that listens at an address, as [Listen] takes it, with
+// TLS if it is secure.
+func LocalProbe(address string, secure bool) *Probe {
+	p := new(Probe)
+	path, unix := strings.CutPrefix(address, "unix:")
+	if unix {
+		address = "localhost"
+		p.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+	} else if host, port, _ := net.SplitHostPort(address); host == "" || net.ParseIP(host).IsUnspecified() {
+		address = net.JoinHostPort("127.0.0.1", port)
+	}
+	p.base = "http://" + address
+	if secure {
+		p.base = "https://" + address
+		p.transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // this machine, and nothing secret is said
+	}
+	return p
+}
+
+// Ask returns what the daemon says. It is an error if it does not answer, or does not work; a [*Problem] if the
+// URL is wrong.
+func (p *Probe) Ask(ctx context.Context) (answer string, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.base, "/")+"/healthz", nil)
+	if err != nil {
+		return "", &Problem{Status: http.StatusBadRequest, Text: err.Error()}
+	}
+	client := &http.Client{Transport: &p.transport, Timeout: 5 * time.Second}
+	a, err := client.Do(r)
+	if err != nil {
+		return "", fmt.Errorf("%w; is the daemon there, and is this where its web.listen or metrics.listen is?", err)
+	}
+	defer a.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(a.Body, 4<<10))
+	if a.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", r.URL.Redacted(), a.Status)
+	}
+	return strings.TrimSpace(string(text)), err
+}
