@@ -292,12 +292,7 @@ func (k *checker) handlers(ctx context.Context) (h, onDead backlog.ConfiguredHan
 
 // handler checks the handler or on_dead, if there is one, with its network.
 func (k *checker) handler(ctx context.Context, name string, h backlog.ConfiguredHandler, err error) {
-	if d, ok := h.(*dispatch); ok && err == nil {
-		found, err := d.Inspect(ctx)
-		k.broker(name, found, err)
-		return
-	}
 	if !k.bad(name, err) && h != nil {
-		doctor.CheckHandler(ctx, &k.Findings, name, h)
+		checkHandler(ctx, &k.Findings, name, h)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"backlog/backlog/amqp"
 	"backlog/backlog/config"
-	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
 )
 
@@ -105,11 +104,7 @@ func statusSource(ctx context.Context, g *globals, cfg *config.Config, asJSON bo
 	}
 	rows := []string{"QUEUE\tREADY\tCONSUMERS"}
 	for _, q := range list {
-		row := fmt.Sprintf("%s\t%d\t%d", shown(q.Name), q.Ready, q.Consumers)
-		if q.Missing {
-			row = shown(q.Name) + "\tmissing\t"
-		}
-		rows = append(rows, row)
+		rows = append(rows, q.Line())
 	}
 	return printTable(g.out, rows)
 }
@@ -125,22 +120,8 @@ func (k *checker) source(ctx context.Context, s *amqp.Settings) {
 	c := amqp.Look(*s)
 	defer c.Close()
 	found, err := c.Inspect(ctx)
-	k.broker("broker", found, err)
-}
-
-// broker adds what was found at a broker, under a name.
-func (k *checker) broker(name string, found []amqp.Finding, err error) {
-	k.bad(name, err)
-	for _, f := range found {
-		switch {
-		case f.Problem == "":
-			k.AddGood(name, "%s: %s", f.Name, f.Detail)
-		case f.Warning:
-			k.AddWarning(name, f.Cure, "%s: %s", f.Name, f.Problem)
-		default:
-			k.Findings = append(k.Findings, inspect.Finding{Name: name, Detail: f.Name + ": " + f.Problem, Cure: f.Cure})
-		}
-	}
+	k.bad("broker", err)
+	amqp.AddFindings(&k.Findings, "broker", found)
 }
 
 // initSource declares what is missing, or prints all of it for rabbitmqctl.

@@ -23,11 +23,13 @@ import (
 	"backlog/backlog/handler/lines"
 	"backlog/backlog/handler/mail"
 	"backlog/backlog/handler/redis"
+	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/metrics"
 	"backlog/backlog/pings"
 	"backlog/backlog/retry"
 	"backlog/backlog/table"
+	"backlog/backlog/table/doctor"
 	"backlog/backlog/table/work"
 	"backlog/backlog/web"
 )
@@ -231,6 +233,18 @@ func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettin
 		Stop:  ctx.Done(),
 		Fatal: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) },
 	}
+}
+
+// checkHandler finds what is wrong with the handler, or with its network.
+func checkHandler(ctx context.Context, l *inspect.Findings, name string, h backlog.ConfiguredHandler) {
+	d, ok := h.(*amqp.Dispatch)
+	if !ok {
+		doctor.CheckHandler(ctx, l, name, h)
+		return
+	}
+	found, err := d.Inspect(ctx)
+	doctor.Bad(l, name, err)
+	amqp.AddFindings(l, name, found)
 }
 
 // dispatching does something with the handler if it gives records to workers.

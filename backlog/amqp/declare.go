@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"backlog/backlog/inspect"
 )
 
 // A thing is an exchange, a queue or a binding that the broker should have.
@@ -115,6 +117,15 @@ type QueueStatus struct {
 	Consumers int    `json:"consumers"`
 }
 
+// Line is the status for people, with tabs between cells.
+func (q *QueueStatus) Line() string {
+	name := inspect.Shown(q.Name)
+	if q.Missing {
+		return name + "\tmissing\t"
+	}
+	return fmt.Sprintf("%s\t%d\t%d", name, q.Ready, q.Consumers)
+}
+
 // Look returns a source that only looks: it neither declares nor consumes.
 func Look(s Settings) *Source { return &Source{Settings: s, looks: true} }
 
@@ -156,6 +167,20 @@ type Finding struct {
 	Warning bool // the source, or the daemon, works all the same
 
 	away error // the broker could not be asked
+}
+
+// AddFindings adds what was found at a broker, under a name.
+func AddFindings(l *inspect.Findings, name string, found []Finding) {
+	for _, f := range found {
+		switch {
+		case f.Problem == "":
+			l.AddGood(name, "%s: %s", f.Name, f.Detail)
+		case f.Warning:
+			l.AddWarning(name, f.Cure, "%s: %s", f.Name, f.Problem)
+		default:
+			*l = append(*l, inspect.Finding{Name: name, Detail: f.Name + ": " + f.Problem, Cure: f.Cure})
+		}
+	}
 }
 
 // Inspect compares what the broker has with the topology. It changes nothing. The
