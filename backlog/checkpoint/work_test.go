@@ -3,6 +3,7 @@ package checkpoint_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,5 +95,37 @@ func TestNameOfAWork(t *testing.T) {
 			t.Errorf("%v: %s is another's, too", x, name)
 		}
 		seen[name] = true
+	}
+}
+
+// Ticks are taken from no other configuration, unless it is to be replaced.
+func TestTakeTicks(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	work := func(where string) checkpoint.Work {
+		file := filepath.Join(dir, where+".yaml")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		marks := []backlog.Mark{backlog.NewMark("where", where), backlog.NewMark(backlog.MarkFile, file)}
+		return checkpoint.Work{Config: file, Marks: marks, Used: now, Until: now.Add(time.Hour)}
+	}
+	f := &checkpoint.File{Path: filepath.Join(dir, "state.json")}
+	mail, sms := work("mail"), work("sms")
+	was, rivalry, err := f.TakeTicks(mail, false, now)
+	if was != nil || rivalry != nil || err != nil || was.Differs(mail) != nil {
+		t.Errorf("of nothing: %+v, %v, %v", was, rivalry, err)
+	}
+	was, rivalry, err = f.TakeTicks(mail, false, now)
+	if was == nil || was.Differs(mail) != nil || rivalry != nil || err != nil {
+		t.Errorf("again: %+v, %v, %v", was, rivalry, err)
+	}
+	_, rivalry, err = f.TakeTicks(sms, false, now)
+	if kept, _ := f.State(); rivalry == nil || err != nil || kept.Work.Config != mail.Config {
+		t.Errorf("another's: %v, %v, kept for %+v", rivalry, err, kept.Work)
+	}
+	was, rivalry, err = f.TakeTicks(sms, true, now)
+	if kept, _ := f.State(); rivalry != nil || err != nil || kept.Work.Config != sms.Config || !slices.Contains(was.Differs(sms), "where") {
+		t.Errorf("replaced: %v, %v, kept for %+v", rivalry, err, kept.Work)
 	}
 }

@@ -1,0 +1,190 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/checkpoint"
+	"backlog/backlog/inspect"
+	"backlog/backlog/metrics"
+	"backlog/backlog/table"
+	"backlog/backlog/table/db"
+	"backlog/backlog/table/sqlite"
+	"backlog/backlog/watch"
+	"backlog/backlog/web"
+)
+
+// A fakeDaemon writes to the table of a reader.
+type fakeDaemon struct {
+	view  *View
+	leads bool
+	woke  time.Time
+}
+
+func (d *fakeDaemon) View() *View             { return d.view }
+func (d *fakeDaemon) Leads() bool             { return d.leads }
+func (d *fakeDaemon) LastWake() time.Time     { return d.woke }
+func (d *fakeDaemon) Broker() *metrics.Broker { return nil }
+
+func (d *fakeDaemon) Resolve(context.Context, []backlog.Answer) ([]error, error) {
+	return nil, errors.New("no pass resolves")
+}
+
+// daemonOf returns a daemon over the reader's table.
+func daemonOf(t *testing.T, r *Reader, file string) *fakeDaemon {
+	t.Helper()
+	d, err := db.Open(t.Context(), sqlite.Dialect, "sqlite:"+file, db.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	v := &View{Rules: r.inForce().Rules}
+	v.Table, err = table.Open(t.Context(), d, v.Mapping, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fakeDaemon{view: v, woke: time.Now().Add(-time.Minute)}
+}
+
+func status(err error) int {
+	if p, ok := errors.AsType[*web.Problem](err); ok {
+		return p.Status
+	}
+	return 0
+}
+
+// A viewer shows, a standby changes rows but no pause, a leader both.
+func TestReaderRoles(t *testing.T) {
+	r, file := readerOf(t, twoTiers, row(1, "DEAD", time.Minute, "no route"), row(2, "DEAD", time.Minute, "no route"))
+	r.State = &checkpoint.File{Path: filepath.Join(t.TempDir(), "state.json")}
+	dead := web.Filter{State: "dead"}
+	if _, err := r.Retry(t.Context(), dead, 2); status(err) != http.StatusForbidden {
+		t.Errorf("a viewer: %v", err)
+	}
+	if n := r.Now(); n.Role != web.Viewer || n.Pausing || n.Trouble != nil {
+		t.Errorf("a viewer: %+v", n)
+	}
+
+	r.SetDaemon(nil, false)
+	if n := r.Now(); n.Role != web.Standby || n.Trouble == nil || !n.Trouble.Away {
+		t.Errorf("waiting for its database: %+v, %+v", n, n.Trouble)
+	}
+
+	d := daemonOf(t, r, file)
+	r.noteAnswer()
+	r.SetDaemon(d, false)
+	if n := r.Now(); n.Role != web.Standby || n.Pausing || n.Trouble != nil || len(n.Choices) == 0 || n.Woke.Equal(d.woke) {
+		t.Errorf("a standby: %+v, %+v", n, n.Trouble)
+	}
+	if back := r.LookBack(t.Context()); back.Leader != watch.Elsewhere {
+		t.Errorf("a standby looks back at %+v", back)
+	}
+	if err := r.Pause(new(watch.Pause)); status(err) != http.StatusConflict {
+		t.Errorf("a standby pauses: %v", err)
+	}
+
+	d.leads = true
+	r.SetDaemon(d, true)
+	if n := r.Now(); n.Role != web.Leader || !n.Pausing || !n.Woke.Equal(d.woke) {
+		t.Errorf("a leader: %+v", n)
+	}
+	if back := r.LookBack(t.Context()); back.Leader != watch.Here {
+		t.Errorf("a leader looks back at %+v", back)
+	}
+	if err := r.Pause(&watch.Pause{Reason: "x"}); err != nil || r.Now().Pause == nil {
+		t.Errorf("a leader pauses: %v, %+v", err, r.Now().Pause)
+	}
+	if _, err := r.Retry(t.Context(), web.Filter{State: "dead", Band: "beyond"}, 0); err != nil {
+		t.Errorf("a retry of nothing: %v", err)
+	}
+	done, err := r.Retry(t.Context(), dead, 2)
+	if err != nil || done.Selected != 2 || done.Reset != 2 || done.Conflicts != 0 {
+		t.Errorf("a retry: %+v, %v", done, err)
+	}
+}
+
+// A leader shows what is counted, and no more of it once it stands by.
+func TestReaderCounts(t *testing.T) {
+	r, file := readerOf(t, twoTiers, row(1, "NEW", time.Minute, ""), row(2, "ERROR", time.Minute, "no route"))
+	d := daemonOf(t, r, file)
+	r.SetDaemon(d, true)
+	if !r.takeRecount() || r.takeRecount() {
+		t.Error("a new role is not counted for once")
+	}
+	if err := r.ask(t.Context(), d.view, time.Now(), true); err != nil {
+		t.Fatal(err)
+	}
+	n := r.Now()
+	if n.Counts == nil || n.Counts.Pending != 2 || n.CountErr != "" || n.Rows == nil || n.Rows.Records != 1 {
+		t.Errorf("counted are %+v, %+v, %q", n.Counts, n.Rows, n.CountErr)
+	}
+	r.noteCount(nil, errors.New("no answer"), true)
+	if n := r.Now(); n.CountErr != "no answer" || n.Counts == nil {
+		t.Errorf("after a count that failed: %+v, %q", n.Counts, n.CountErr)
+	}
+	r.SetDaemon(d, false)
+	if n := r.Now(); n.Counts != nil || n.Rows != nil || n.CountErr != "" {
+		t.Errorf("a standby shows %+v", n.Counts)
+	}
+}
+
+// A selection that the table does not have is the caller's mistake, with the name of its flag.
+func TestViewFilter(t *testing.T) {
+	r, file := readerOf(t, twoTiers, row(1, "NEW", time.Minute, ""))
+	v := daemonOf(t, r, file).view
+	for _, x := range []struct {
+		s     Selection
+		field string
+	}{
+		{Selection{}, ""},
+		{Selection{State: "failed", Tier: "1h", Cause: "x", OlderThan: time.Hour}, ""},
+		{Selection{Tier: inspect.Beyond}, ""},
+		{Selection{Limit: -1}, "limit"},
+		{Selection{State: "running"}, "state"},
+		{Selection{Tier: "2h"}, "tier"},
+	} {
+		_, err := v.Filter(x.s, inspect.Listed, time.Now())
+		wrong, ok := errors.AsType[*Invalid](err)
+		if ok != (x.field != "") || ok && wrong.Field != x.field {
+			t.Errorf("%+v: %v", x.s, err)
+		}
+	}
+	for _, id := range []string{"1", "7"} {
+		if _, err := v.Choose(t.Context(), Selection{IDs: []string{id}}, inspect.Requeued, time.Now()); !errors.As(err, new(notFound)) {
+			t.Errorf("a retry of %s: %v", id, err)
+		}
+	}
+	if f, err := v.Choose(t.Context(), Selection{IDs: []string{"1"}}, inspect.Discarded, time.Now()); err != nil || len(f.Keys) != 1 {
+		t.Errorf("a discard of 1: %+v, %v", f, err)
+	}
+	if _, err := v.Row(t.Context(), "x", time.Now()); !errors.As(err, new(*Invalid)) {
+		t.Errorf("no key: %v", err)
+	}
+	if got := v.RequeuedStatuses(); len(got) != 2 || got[0] != "DEAD" || got[1] != "ERROR" {
+		t.Errorf("the statuses are %q", got)
+	}
+}
+
+// A place in a list is one word, from which the list goes on.
+func TestPlaces(t *testing.T) {
+	c := backlog.Cursor{Segment: 1, Key: backlog.NewKey(int64(7)), Order: "x"}
+	word := PlaceOf(c)
+	if word == nil {
+		t.Fatal("no word")
+	}
+	got, err := ParsePlace(*word)
+	if err != nil || got.Segment != 1 || got.Key.String() != "7" || got.Order != "x" {
+		t.Errorf("%q is %+v, %v", *word, got, err)
+	}
+	if none, err := ParsePlace(""); err != nil || !none.IsZero() || PlaceOf(none) != nil {
+		t.Errorf("no word is %+v, %v", none, err)
+	}
+	if _, err := ParsePlace("odd"); err == nil {
+		t.Error("odd is a place")
+	}
+}
