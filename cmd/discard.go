@@ -49,7 +49,8 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 		}
 		var r reader.Discarded
 		a.onDead, err = newOnDead(ctx, a.cfg, a.log)
-		if err = cmp.Or(err, hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead)); err == nil {
+		err = cmp.Or(err, hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead))
+		if err == nil {
 			r.Selected, _, err = a.table.CountChosen(ctx, filter, inspect.Discarded, now, time.Time{})
 		}
 		if err != nil {

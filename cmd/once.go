@@ -200,7 +200,8 @@ func (o *OnceOptions) passOnce(
 	list = c.Picture.Causes(report.Tier)
 	e.Flush(ctx) // what is left of a lost lock
 	err = errors.Join(err, a.dispatching((*dispatch).Err))
-	if release(); lost != nil && report.Stopped == backlog.StoppedLock {
+	release()
+	if lost != nil && report.Stopped == backlog.StoppedLock {
 		report.Stopped = backlog.StoppedError
 	}
 	return report, list, errors.Join(err, lost)
@@ -209,7 +210,9 @@ func (o *OnceOptions) passOnce(
 // pass returns what to run; its Tier is empty with --due, whose ticks say it.
 func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, err error) {
 	var tier tiers.Tier
-	byAge, byName, known := o.MaxAge != "", o.Tier != "", false
+	byAge := o.MaxAge != ""
+	byName := o.Tier != ""
+	known := false
 	switch {
 	case o.ID != "" && (byAge || byName || o.Due):
 		return p, usagef("--id is one record, due or not: leave out --max-age, --tier and --due")
@@ -265,7 +268,8 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globals, cfg *config.Config
 		}
 		return backlog.Skip
 	}
-	if name, _ := json.Marshal(p.Tier); o.JSON { // as they come: there may be more than memory holds
+	if o.JSON { // as they come: there may be more than memory holds
+		name, _ := json.Marshal(p.Tier)
 		g.printf(`{"tier":%s,"records":[`, name)
 	}
 	e := &backlog.Engine{
@@ -336,12 +340,14 @@ func (o *OnceOptions) dryRunOne(ctx context.Context, g *globals, a *app, now tim
 		return err
 	}
 	r := recordOf(&row.Record)
-	r.Environment, r.Record = make(map[string]string), columns
+	r.Environment = make(map[string]string)
+	r.Record = columns
 	for _, v := range [][2]string{
 		{"BACKLOG_ID", row.Key.String()}, {"BACKLOG_STATUS", row.Status},
 		{"BACKLOG_INSERTED", backlog.TimeText(row.Inserted)}, {"BACKLOG_TIER", tier.Name},
 	} {
-		if r.Environment[v[0]] = v[1]; !o.JSON {
+		r.Environment[v[0]] = v[1]
+		if !o.JSON {
 			g.printf("%s=%s\n", v[0], shown(v[1]))
 		}
 	}

@@ -1,12 +1,9 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,8 +43,8 @@ func (o *ChangeOptions) mayChange(ctx context.Context, a *app, n int, what strin
 // RetryOptions are the arguments and the flags of retry.
 type RetryOptions struct {
 	ChangeOptions
-	Status, Match string
-	All, Errors   bool
+	Match       string
+	All, Errors bool
 }
 
 func newRetry(g *globals) *cobra.Command {
@@ -84,23 +81,20 @@ type retryJSON struct {
 }
 
 func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
-	byID, byFlag := len(o.IDs) > 0, o.Status != "" || o.Narrows()
+	byID := len(o.IDs) > 0
+	byFlag := o.Narrows()
 	if byID && byFlag || (byID || byFlag) == o.All { // several, or nothing
 		return usagef("say which records: their IDs, or one or more of --state, --status, --tier, --cause and --older-than, or --all")
 	}
 	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *app, now time.Time) error {
-		known := a.view.RequeuedStatuses()
-		if o.Status != "" && !slices.Contains(known, o.Status) {
-			return usagef("--status: %q is not that of dead or failed records; those are: %s", o.Status, cmp.Or(strings.Join(known, ", "), "none"))
-		}
 		filter, err := a.view.Choose(ctx, o.Selection, inspect.Requeued, now)
 		if err != nil {
 			return err
 		}
-		filter.Status = o.Status
 		var r retryJSON
 		edge := now.Add(-a.cfg.Tiers.Widest().MaxAge)
-		if r.Selected, r.Beyond, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, edge); err != nil {
+		r.Selected, r.Beyond, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, edge)
+		if err != nil {
 			return err
 		}
 		may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("put %d records back to new", r.Selected))

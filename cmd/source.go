@@ -147,7 +147,7 @@ func initSource(ctx context.Context, g *globals, cfg *config.Config, onlyPrint b
 
 // retrySource gives back what ended in the error queue.
 func retrySource(ctx context.Context, g *globals, cfg *config.Config, o RetryOptions) error {
-	if !o.Errors || len(o.IDs) > 0 || o.Status != "" || o.Narrows() || o.Limit != 0 || o.All {
+	if !o.Errors || len(o.IDs) > 0 || o.Narrows() || o.Limit != 0 || o.All {
 		return usagef("a source has no records: write `backlog retry --errors`, with --match TEXT for some of them")
 	}
 	ctx, stop := stopOnSignal(ctx)
@@ -161,7 +161,10 @@ func retrySource(ctx context.Context, g *globals, cfg *config.Config, o RetryOpt
 	if o.JSON {
 		return errors.Join(err, printJSON(g.out, n))
 	}
-	would := map[bool]string{true: "would be "}[o.DryRun || !o.Yes]
+	would := ""
+	if o.DryRun || !o.Yes {
+		would = "would be "
+	}
 	g.printf("%s %sgiven back to the queue\n", plural(n.Matched, "message"), would)
 	if n.Unmatched > 0 {
 		g.printf("%d left, with another error\n", n.Unmatched)

@@ -347,7 +347,10 @@ func (t simulatedTable) Add(place int, r *simulate.Record) error {
 		row.Status = "ERROR"
 	}
 	if r.Inserted.IsZero() { // what a pass never takes is no record of a simulation
-		row.NullDate = map[bool]string{true: "oldest", false: "newest"}[r.Oldest]
+		row.NullDate = "newest"
+		if r.Oldest {
+			row.NullDate = "oldest"
+		}
 	}
 	return t.Insert(row)
 }

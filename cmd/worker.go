@@ -45,8 +45,11 @@ func (a *app) serve(ctx context.Context, g *globals) error {
 	})
 	name := a.source.Queue // for the log
 	if w, ok := a.store.(*amqp.Worker); ok {
-		e.Policy, e.Handler, e.Timeout = nil, w, 0
-		w.Prefetch, name = e.Concurrency, a.cfg.Table.Name
+		e.Policy = nil
+		e.Handler = w
+		e.Timeout = 0
+		w.Prefetch = e.Concurrency
+		name = a.cfg.Table.Name
 	} else {
 		e.Paused = stateOf(a.cfg, a.log).PausedBy(time.Now, a.log)
 	}

@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -22,6 +23,7 @@ import (
 // the zero Selection means all that its purpose is about.
 type Selection struct {
 	IDs       []string // as people write keys
+	Status    string   // of dead or failed records, one of RequeuedStatuses
 	State     string
 	Tier      string // the band of ages that this tier adds, or [inspect.Beyond]
 	Cause     string // part of the last error, or what a cause is called
@@ -31,7 +33,7 @@ type Selection struct {
 
 // Narrows reports whether anything but the IDs and the limit is given.
 func (s *Selection) Narrows() bool {
-	return s.State != "" || s.Tier != "" || s.Cause != "" || s.OlderThan > 0
+	return s.Status != "" || s.State != "" || s.Tier != "" || s.Cause != "" || s.OlderThan > 0
 }
 
 // An Invalid says that the caller asks for something that does not exist or go together.
@@ -57,9 +59,13 @@ func invalid(field, format string, args ...any) error {
 func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filter, error) {
 	tierNames := v.Schedule.Names()
 	bands := append(tierNames, inspect.Beyond)
-	f := table.Filter{State: s.State, Limit: s.Limit, Ages: v.Schedule.MaxAges(), Band: slices.Index(bands, s.Tier) + 1}
+	f := table.Filter{Status: s.Status, State: s.State, Limit: s.Limit, Ages: v.Schedule.MaxAges(), Band: slices.Index(bands, s.Tier) + 1}
 	states := inspect.StatesFor(p, v.Attempts != nil)
+	statuses := v.RequeuedStatuses()
 	switch {
+	case s.Status != "" && !slices.Contains(statuses, s.Status):
+		return f, invalid("status", "%q is not that of dead or failed records; those are: %s",
+			s.Status, cmp.Or(strings.Join(statuses, ", "), "none"))
 	case s.Limit < 0:
 		return f, invalid("limit", "must not be negative")
 	case s.State != "" && !slices.Contains(states, s.State):
