@@ -89,8 +89,8 @@ func (c *Claim) Settle(ctx context.Context, lock Lock) error {
 	return nil
 }
 
-// LockWithin takes the lock and settles. It waits at most that long for another process; for one of another
-// configuration only if replace says so.
+// LockWithin takes the lock and settles. It waits for another process for as long as wait says at
+// most; for one of another configuration only if replace is set.
 func (c *Claim) LockWithin(ctx context.Context, name string, wait time.Duration, replace bool) (Lock, error) {
 	lock, err := c.TryLock(ctx, name)
 	waits := errors.Is(err, ErrLocked) && (replace || !errors.As(err, new(*Rival)))

@@ -210,7 +210,7 @@ func TestImportsOfOthers(t *testing.T) {
 }
 
 // refreshing is what the commands of the policy refresh are about.
-var refreshing = []string{"backlog/backlog/retry", "backlog/backlog/retry/recur", "backlog/backlog/table/refresh"}
+var refreshing = []string{"backlog/backlog/retry"}
 
 // Only wire.go and wire_*.go know every name: another file of cmd knows the
 // configuration and the table, which its command is about, what passes leave behind, and

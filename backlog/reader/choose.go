@@ -55,7 +55,8 @@ func invalid(field, format string, args ...any) error {
 	return &Invalid{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// Filter returns what the selection means in the table, but for its IDs. The error is an [*Invalid].
+// Filter returns what the selection means in the table, but for its IDs. The error is an [*Invalid] with its
+// Field.
 func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filter, error) {
 	tierNames := v.Schedule.Names()
 	bands := append(tierNames, inspect.Beyond)
@@ -91,8 +92,8 @@ func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filt
 	return f, nil
 }
 
-// Choose returns what the selection means in the table, with its IDs. It is an error if one of the records
-// with these is in no state from which the purpose can take it: nothing is to be changed then.
+// Choose is Filter with the IDs. It is an error if one of their records is in no state from which the purpose
+// can take it: nothing is to be changed then.
 func (v *View) Choose(ctx context.Context, s Selection, p inspect.Purpose, now time.Time) (table.Filter, error) {
 	f, err := v.Filter(s, p, now)
 	if err != nil {

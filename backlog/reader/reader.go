@@ -49,7 +49,7 @@ type Options struct {
 	State   *checkpoint.File
 	Picture *watch.Picture
 	Clock   func() time.Time
-	Up      func() bool // whether the broker of the queue answers that is worked off instead of a table; nil: a table is
+	Up      func() bool // whether the broker answers; nil: the records are a table's, not a queue's
 }
 
 // A Daemon is the daemon that a [Reader] shows, and by which it changes rows. Its methods may be called

@@ -55,20 +55,21 @@ func (s *Server) ObserveEvents() {
 	s.Pings = pings.New(s.Log, s.Metrics.Pinged)
 }
 
-// Observe takes one event. It is cheap, and may be called concurrently.
+// Observe takes one event. It is cheap, and may be called concurrently, after [Server.ObserveEvents].
 func (s *Server) Observe(ev backlog.Event) {
 	s.Metrics.Observe(ev)
 	s.Pings.Observe(ev)
 }
 
-// ObservePast counts the passes that the picture remembers.
+// ObservePast counts the passes that the picture remembers, before those of this process.
 func (s *Server) ObservePast() {
 	for _, p := range slices.Backward(s.Picture.Passes()) {
 		s.Metrics.LastPass(time.Duration(p.MaxAge*float64(time.Second)), p.Ended(), p.Complete)
 	}
 }
 
-// SetSchedule counts and pings by the settings from now on. dead says that the table has dead records.
+// SetSchedule counts and pings by the settings from now on. dead says that the table has dead records. It is
+// called after [Server.ObserveEvents].
 func (s *Server) SetSchedule(set *Settings, dead bool) {
 	list := set.Schedule.Tiers()
 	s.Metrics.SetSchedule(list, dead)
@@ -107,8 +108,8 @@ func (s *Server) scraped() metrics.State {
 	return state
 }
 
-// Listen serves what the settings want served, until Close. An [*Invalid] says that the settings or their
-// files are wrong.
+// Listen serves what the settings want served, until Close. It is called once. An [*Invalid] says
+// that the settings or their files are wrong.
 func (s *Server) Listen() error {
 	c := s.inForce()
 	if c.Web.Listen == "" && (s.Metrics == nil || c.Metrics.Listen == "") {
@@ -202,7 +203,7 @@ func (s *Server) Reload(set *Settings) error {
 	return s.site.Reload(*set.Web, set.Folder, tokens)
 }
 
-// Close ends what Listen has begun, and waits for it.
+// Close ends what Listen has begun, waits for it, and closes the pages' connection.
 func (s *Server) Close() {
 	s.end()
 	s.serving.Wait()
