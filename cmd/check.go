@@ -25,7 +25,7 @@ type CheckOptions struct {
 	NoWrite bool
 }
 
-func newCheck(g *globals) *cobra.Command {
+func newCheck(g *globalOptions) *cobra.Command {
 	var o CheckOptions
 	c := &cobra.Command{
 		Use:   "check",
@@ -56,7 +56,7 @@ func newCheck(g *globals) *cobra.Command {
 // errCheck says that the findings, already printed, are not all good.
 var errCheck = errors.New("not everything is as it must be")
 
-func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
+func runCheck(ctx context.Context, o CheckOptions, g *globalOptions) error {
 	_, now := o.clock()
 	cfg, err := g.loadAny()
 	k := &checker{g: g, cfg: cfg, now: now, noWrite: o.NoWrite}
@@ -90,7 +90,7 @@ func runCheck(ctx context.Context, o CheckOptions, g *globals) error {
 
 // printChecks prints the findings and, with the policy refresh, how its settings are
 // understood, which may be sentences.
-func (g *globals) printChecks(ok bool, list []inspect.Finding, p config.Policy) error {
+func (g *globalOptions) printChecks(ok bool, list []inspect.Finding, p config.Policy) error {
 	settings, _ := p.Settings.(*refreshSettings)
 	return printJSON(g.out, struct {
 		OK     bool              `json:"ok"`
@@ -102,7 +102,7 @@ func (g *globals) printChecks(ok bool, list []inspect.Finding, p config.Policy) 
 // A checker collects findings.
 type checker struct {
 	inspect.Findings
-	g       *globals
+	g       *globalOptions
 	cfg     *config.Config
 	now     time.Time
 	table   *table.Table
@@ -244,7 +244,7 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 
 // printSQL prints statements and GRANTs. Without the right to read the table there
 // are no statements, and the GRANTs are what is needed most.
-func (g *globals) printSQL(ctx context.Context, cfg *config.Config) error {
+func (g *globalOptions) printSQL(ctx context.Context, cfg *config.Config) error {
 	if s := sourceOf(cfg); s != nil {
 		configure, write, read := s.Rights()
 		g.printf("rabbitmqctl set_permissions -p VHOST USER '%s' '%s' '%s'\n", configure, write, read)

@@ -16,7 +16,7 @@ import (
 // runSample hands one record to the handler and shows what it is given and what
 // comes back. Nothing is settled. It holds the run lock, so that no other
 // process handles the record at the same time.
-func runSample(ctx context.Context, o CheckOptions, g *globals) error {
+func runSample(ctx context.Context, o CheckOptions, g *globalOptions) error {
 	_, now := o.clock()
 	cfg, err := g.load()
 	if err != nil {

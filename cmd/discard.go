@@ -16,7 +16,7 @@ import (
 	"backlog/backlog/table"
 )
 
-func newDiscard(g *globals) *cobra.Command {
+func newDiscard(g *globalOptions) *cobra.Command {
 	var o ChangeOptions
 	c := &cobra.Command{
 		Use:   "discard {ID... | FILTER}",
@@ -32,11 +32,11 @@ func newDiscard(g *globals) *cobra.Command {
 	return c
 }
 
-func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
+func runDiscard(ctx context.Context, o ChangeOptions, g *globalOptions) error {
 	if (len(o.IDs) > 0) == o.Narrows() {
 		return usagef("say which records: their IDs, or one or more of --state, --tier, --cause and --older-than")
 	}
-	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *app, now time.Time) error {
+	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *setup, now time.Time) error {
 		if a.again != nil {
 			return usagef("under the policy refresh a record is disabled, not dead; write to the policy's column disabled")
 		}
@@ -82,7 +82,7 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globals) error {
 }
 
 // discard gives the records the dead status, and tells on_dead of them if there is one.
-func (a *app) discard(ctx context.Context, f table.Filter, now time.Time, r *reader.Discarded) error {
+func (a *setup) discard(ctx context.Context, f table.Filter, now time.Time, r *reader.Discarded) error {
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
 	obs := logging.New(a.log)

@@ -152,6 +152,6 @@ func hardOf(ctx context.Context) <-chan struct{} {
 func surviveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // sayStopping tells whoever stopped the program why it does not end at once.
-func (a *app) sayStopping() {
+func (a *setup) sayStopping() {
 	a.log.Info("stopping: no record is handed out any more, running handlers may finish", "for", a.cfg.ShutdownTimeout.String())
 }

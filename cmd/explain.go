@@ -10,7 +10,7 @@ import (
 	"backlog/backlog/table"
 )
 
-func newExplain(g *globals) *cobra.Command {
+func newExplain(g *globalOptions) *cobra.Command {
 	var o dataFlags
 	c := &cobra.Command{
 		Use:   "explain ID",
@@ -36,8 +36,8 @@ const idHelp = `
 
 An ID that begins with a dash stands behind --, and after all flags.`
 
-func runExplain(ctx context.Context, id string, o dataFlags, g *globals) error {
-	return g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *app, now time.Time) error {
+func runExplain(ctx context.Context, id string, o dataFlags, g *globalOptions) error {
+	return g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *setup, now time.Time) error {
 		row, err := a.view.Row(ctx, id, now)
 		if err != nil {
 			return err

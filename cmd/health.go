@@ -9,7 +9,7 @@ import (
 	"backlog/backlog/web"
 )
 
-func newHealth(g *globals) *cobra.Command {
+func newHealth(g *globalOptions) *cobra.Command {
 	var base string
 	c := &cobra.Command{
 		Use:   "health",
@@ -20,7 +20,7 @@ func newHealth(g *globals) *cobra.Command {
 	return c
 }
 
-func runHealth(ctx context.Context, g *globals, base string) error {
+func runHealth(ctx context.Context, g *globalOptions, base string) error {
 	probe := web.NewProbe(base)
 	if base == "" {
 		cfg, err := g.loadFile(knownSettings())

@@ -24,7 +24,7 @@ type history struct {
 
 	bad sync.Once
 
-	app    atomic.Pointer[app] // another one after each reload
+	setup  atomic.Pointer[setup] // another one after each reload
 	ctx    context.Context
 	cancel context.CancelFunc
 	work   chan func()   // what is kept
@@ -33,12 +33,12 @@ type history struct {
 }
 
 // newHistory returns a history, which is ended by its method end.
-func (a *app) newHistory(state *checkpoint.File, p *watch.Picture) *history {
+func (a *setup) newHistory(state *checkpoint.File, p *watch.Picture) *history {
 	c := &history{Observer: logging.New(a.log), state: state}
 	c.work, c.tells, c.done = make(chan func(), 100), make(chan func(), 100), make(chan struct{})
 	c.Picture = p
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.app.Store(a)
+	c.setup.Store(a)
 	c.Dead, c.OnOutage = a.table.HasDead(), c.changed
 	c.restore(false)
 	follow := func(queue chan func(), then func()) {
@@ -70,7 +70,7 @@ func (c *history) end() {
 	close(c.work)
 	select {
 	case <-c.done:
-	case <-c.app.Load().hard:
+	case <-c.setup.Load().hard:
 		c.cancel()
 	}
 	c.End()
@@ -110,7 +110,7 @@ func (c *history) keepOutage() {
 // changed counts the pending records and then says what has become of the outage.
 func (c *history) changed(change watch.Change, o watch.Outage, at time.Time) {
 	c.work <- func() {
-		a := c.app.Load()
+		a := c.setup.Load()
 		ctx, cancel := context.WithTimeout(c.ctx, countPatience)
 		if s, err := a.status(ctx, at); err == nil {
 			o.Pending = s.Pending
@@ -130,7 +130,7 @@ func (c *history) changed(change watch.Change, o watch.Outage, at time.Time) {
 }
 
 // tellOutage calls on_outage.
-func (a *app) tellOutage(ctx context.Context, word string, o watch.Outage) error {
+func (a *setup) tellOutage(ctx context.Context, word string, o watch.Outage) error {
 	since := backlog.TimeText(o.Since)
 	return backlog.Call(ctx, a.onOutage, a.cfg.OnOutage.Timeout, &backlog.Record{
 		Key: backlog.NewKey("outage " + since + " " + word), Inserted: o.Since, Alert: true,

@@ -9,7 +9,7 @@ import (
 	"backlog/backlog/table/doctor"
 )
 
-func newInit(g *globals) *cobra.Command {
+func newInit(g *globalOptions) *cobra.Command {
 	var onlyPrint, createTable bool
 	c := &cobra.Command{
 		Use:   "init",
@@ -21,7 +21,7 @@ func newInit(g *globals) *cobra.Command {
 	return c
 }
 
-func runInit(ctx context.Context, onlyPrint, createTable bool, g *globals) error {
+func runInit(ctx context.Context, onlyPrint, createTable bool, g *globalOptions) error {
 	cfg, err := g.loadAny()
 	if err != nil {
 		return err

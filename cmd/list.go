@@ -34,7 +34,7 @@ type ListOptions struct {
 	After backlog.Cursor
 }
 
-func newList(g *globals) *cobra.Command {
+func newList(g *globalOptions) *cobra.Command {
 	var o ListOptions
 	c := &cobra.Command{
 		Use:   "list",
@@ -48,11 +48,11 @@ func newList(g *globals) *cobra.Command {
 	return c
 }
 
-func runList(ctx context.Context, o ListOptions, g *globals) error {
+func runList(ctx context.Context, o ListOptions, g *globalOptions) error {
 	if o.Limit == 0 {
 		return usagef("--limit: must be more than 0")
 	}
-	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: true}, func(a *app, now time.Time) error {
+	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: true}, func(a *setup, now time.Time) error {
 		filter, err := a.view.Filter(o.Selection, inspect.Listed, now)
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func runList(ctx context.Context, o ListOptions, g *globals) error {
 }
 
 // listJSON prints the list as JSON, page by page.
-func (g *globals) listJSON(ctx context.Context, v *reader.View, l reader.List) error {
+func (g *globalOptions) listJSON(ctx context.Context, v *reader.View, l reader.List) error {
 	before := `{"records":[`
 	after, err := v.EachPage(ctx, l, func(list []inspect.Entry) error {
 		b, err := json.Marshal(list)
@@ -87,7 +87,7 @@ func (g *globals) listJSON(ctx context.Context, v *reader.View, l reader.List) e
 }
 
 // listText prints the list for people, page by page.
-func (g *globals) listText(ctx context.Context, v *reader.View, l reader.List) error {
+func (g *globalOptions) listText(ctx context.Context, v *reader.View, l reader.List) error {
 	attempts := v.Mapping.Attempts != ""
 	lastError := v.Table.HasLastError()
 	head := "ID\tSTATUS\tAGE\tTIER\tNEXT TRY"
@@ -119,7 +119,7 @@ func (g *globals) listText(ctx context.Context, v *reader.View, l reader.List) e
 
 // warnOfOrder says for which records no index serves, so that a page of the list sorts all
 // of them.
-func (a *app) warnOfOrder(ctx context.Context, f table.Filter, now time.Time) {
+func (a *setup) warnOfOrder(ctx context.Context, f table.Filter, now time.Time) {
 	readings, err := a.table.ListReadings(f, now)
 	if err != nil {
 		return // which List returns, too

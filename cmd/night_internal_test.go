@@ -86,12 +86,12 @@ func night(t *testing.T, log *bytes.Buffer) {
 			o.Pending = counts.Pending()
 			obs.Outage(c, o, at)
 		}
-		pages := reader.New(reader.Options{Log: l, State: state, Picture: obs.Picture, Clock: time.Now}, new(reader.Settings))
+		shown := reader.New(reader.Options{Log: l, State: state, Picture: obs.Picture, Clock: time.Now}, new(reader.Settings))
 		p := &process{
-			g: &globals{Config: "schedule.yaml"}, log: l, state: state,
-			history: &history{Observer: obs, state: state}, desk: &desk{Server: reader.NewServer(pages)},
+			g: &globalOptions{Config: "schedule.yaml"}, log: l, state: state,
+			history: &history{Observer: obs, state: state}, pages: &pages{Server: reader.NewServer(shown)},
 		}
-		p.history.app.Store(&app{cfg: cfg, log: l})
+		p.history.setup.Store(&setup{cfg: cfg, log: l})
 		p.daemon = &daemon.Daemon{
 			Loop: &backlog.Loop{
 				Schedule: cfg.Tiers, Engine: &backlog.Engine{Store: table, Handler: deliver, Observe: obs.Observe},

@@ -38,7 +38,7 @@ type OnceOptions struct {
 	MaxRecords int
 }
 
-func newOnce(g *globals) *cobra.Command {
+func newOnce(g *globalOptions) *cobra.Command {
 	var o OnceOptions
 	c := &cobra.Command{
 		Use:         "once {--max-age DURATION | --tier NAME | --due | --id ID}",
@@ -60,7 +60,7 @@ func newOnce(g *globals) *cobra.Command {
 	return c
 }
 
-func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
+func runOnce(ctx context.Context, o OnceOptions, g *globalOptions) error {
 	clock, now := o.clock()
 	ctx, stop := stopOnSignal(ctx) // beside the loading of the configuration
 	defer stop()
@@ -113,7 +113,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globals) error {
 }
 
 // end prints what a pass has done and returns what the program ends with.
-func (o *OnceOptions) end(g *globals, name string, report backlog.Report, list []causes.Cause, err error) error {
+func (o *OnceOptions) end(g *globalOptions, name string, report backlog.Report, list []causes.Cause, err error) error {
 	err = cmp.Or(printReport(g.out, name, report, o.JSON, list), err)
 	switch {
 	case err != nil:
@@ -129,10 +129,10 @@ func (o *OnceOptions) end(g *globals, name string, report backlog.Report, list [
 // passOnce runs the pass under the run lock or, with an id, handles that record
 // alone. The report is zero if the pass could not begin. The causes say why records failed.
 func (o *OnceOptions) passOnce(
-	ctx context.Context, g *globals, cfg *config.Config, log *slog.Logger, state *checkpoint.File, p backlog.Pass, clock func() time.Time,
+	ctx context.Context, g *globalOptions, cfg *config.Config, log *slog.Logger, state *checkpoint.File, p backlog.Pass, clock func() time.Time,
 ) (report backlog.Report, list []causes.Cause, err error) {
 	away := false
-	a, err := whenThere(ctx, log, "database", awayPatience, func() (*app, error) {
+	a, err := whenThere(ctx, log, "database", awayPatience, func() (*setup, error) {
 		a, err := g.wireApp(ctx, cfg, log, p.Now, nil)
 		away = away || err != nil
 		return a, err
@@ -244,7 +244,7 @@ func tierNames(s *tiers.Schedule) []string { return s.Names() }
 
 // dryRun shows what a pass would handle: its handler skips every record, and its
 // store is only read.
-func (o *OnceOptions) dryRun(ctx context.Context, g *globals, cfg *config.Config, log *slog.Logger, p backlog.Pass) error {
+func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.Config, log *slog.Logger, p backlog.Pass) error {
 	a, err := g.wireTable(ctx, cfg, log, table.Options{ReadOnly: true}, p.Now, nil)
 	if err != nil {
 		return err
@@ -319,7 +319,7 @@ func recordOf(r *backlog.Record) recordJSON {
 }
 
 // handleOne handles and settles one record.
-func (a *app) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, id string) (backlog.Report, error) {
+func (a *setup) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, id string) (backlog.Report, error) {
 	row, tier, err := a.view.PendingRow(ctx, id, p.Now)
 	if err != nil {
 		return backlog.Report{}, err
@@ -330,7 +330,7 @@ func (a *app) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, 
 }
 
 // dryRunOne shows what a program would be given of the record.
-func (o *OnceOptions) dryRunOne(ctx context.Context, g *globals, a *app, now time.Time) error {
+func (o *OnceOptions) dryRunOne(ctx context.Context, g *globalOptions, a *setup, now time.Time) error {
 	row, tier, err := a.view.PendingRow(ctx, o.ID, now)
 	if err != nil {
 		return err
@@ -359,7 +359,7 @@ func (o *OnceOptions) dryRunOne(ctx context.Context, g *globals, a *app, now tim
 }
 
 // due returns the pass of the ticks to run. Where there are none, or in a pause, it prints that.
-func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time) (backlog.Pass, error) {
+func (o *OnceOptions) due(g *globalOptions, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time) (backlog.Pass, error) {
 	err := g.lookAtState(state, cfg, now)
 	if !o.DryRun {
 		err = g.useState(state, cfg, log, g.startedAgain(cfg, now))
@@ -386,7 +386,7 @@ func (o *OnceOptions) due(g *globals, log *slog.Logger, state *checkpoint.File, 
 }
 
 // nothing prints the report of no pass.
-func (o *OnceOptions) nothing(g *globals, now time.Time, why string) error {
+func (o *OnceOptions) nothing(g *globalOptions, now time.Time, why string) error {
 	switch {
 	case o.DryRun && o.JSON:
 		return printJSON(g.out, recordsJSON{"", []recordJSON{}})

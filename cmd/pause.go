@@ -24,7 +24,7 @@ type PauseOptions struct {
 	Reason string
 }
 
-func newPause(g *globals) *cobra.Command {
+func newPause(g *globalOptions) *cobra.Command {
 	var o PauseOptions
 	c := &cobra.Command{
 		Use:   "pause [--for DURATION | --until TIME] [--reason TEXT]",
@@ -39,7 +39,7 @@ func newPause(g *globals) *cobra.Command {
 	return c
 }
 
-func runPause(ctx context.Context, o PauseOptions, g *globals) error {
+func runPause(ctx context.Context, o PauseOptions, g *globalOptions) error {
 	if o.For > 0 && !o.Until.IsZero() {
 		return usagef("--for or --until, not both")
 	}
@@ -57,7 +57,7 @@ func runPause(ctx context.Context, o PauseOptions, g *globals) error {
 	return g.changePause(ctx, o.dataFlags, &p)
 }
 
-func newResume(g *globals) *cobra.Command {
+func newResume(g *globalOptions) *cobra.Command {
 	var o dataFlags
 	c := &cobra.Command{
 		Use:   "resume",
@@ -69,7 +69,7 @@ func newResume(g *globals) *cobra.Command {
 }
 
 // changePause puts a pause, or none, into the state file that the leader heeds.
-func (g *globals) changePause(ctx context.Context, o dataFlags, p *watch.Pause) error {
+func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.Pause) error {
 	_, now := o.clock()
 	cfg, err := g.loadAny()
 	if err != nil {
@@ -109,11 +109,11 @@ func (g *globals) changePause(ctx context.Context, o dataFlags, p *watch.Pause) 
 }
 
 // heeded returns where the leader is; elsewhere is an error, since it heeds another file.
-func (g *globals) heeded(ctx context.Context, o dataFlags, state *checkpoint.File, kept checkpoint.State) (leader string, err error) {
+func (g *globalOptions) heeded(ctx context.Context, o dataFlags, state *checkpoint.File, kept checkpoint.State) (leader string, err error) {
 	if state.Leads(kept, time.Now()) {
 		return watch.Here, nil // whether the database is there or not
 	}
-	err = g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *app, _ time.Time) (err error) {
+	err = g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *setup, _ time.Time) (err error) {
 		leader, err = a.view.Leader(ctx, state, kept, time.Now())
 		return err
 	})

@@ -20,21 +20,21 @@ import (
 
 // A process is a daemon with its configuration, and with all that shows what it does.
 type process struct {
-	g       *globals
+	g       *globalOptions
 	log     *slog.Logger
 	observe func(backlog.Event)
 	paused  func() bool
 	state   *checkpoint.File
 	history *history
-	desk    *desk
+	pages   *pages
 	daemon  *daemon.Daemon
 
 	unmark              func()    // ends the mark of the state file's leader
 	stopped, introduced sync.Once // it is logged
 }
 
-// app is another one after each reload, over the same database.
-func (p *process) app() *app { return p.history.app.Load() }
+// setup is another one after each reload, over the same database.
+func (p *process) setup() *setup { return p.history.setup.Load() }
 
 // leads reports whether the loop runs under the leader lock.
 func (p *process) leads() bool { return p.daemon.Role() == daemon.Leader }
@@ -45,13 +45,13 @@ func (p *process) lastWake() time.Time { return p.daemon.Loop.LastWake() }
 // newDaemon returns the daemon of the process. It is doubtful if another one may have led until now.
 func (p *process) newDaemon(doubtful bool) *daemon.Daemon {
 	passes := lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
-		return p.app().locker(true).TryLock(ctx, name)
+		return p.setup().locker(true).TryLock(ctx, name)
 	})
 	leaders := lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
-		return p.app().table.Locker(p.app().work).TryLock(ctx, name)
+		return p.setup().table.Locker(p.setup().work).TryLock(ctx, name)
 	})
 	return &daemon.Daemon{
-		Loop:        &backlog.Loop{Schedule: p.app().cfg.Tiers, Engine: p.newEngine(), State: p.state, Locker: passes, Observe: p.observe},
+		Loop:        &backlog.Loop{Schedule: p.setup().cfg.Tiers, Engine: p.newEngine(), State: p.state, Locker: passes, Observe: p.observe},
 		Leaders:     leaders,
 		Changed:     p.changed,
 		Patient:     isDenied,
@@ -61,20 +61,20 @@ func (p *process) newDaemon(doubtful bool) *daemon.Daemon {
 	}
 }
 
-// newEngine returns an engine of the present app.
+// newEngine returns an engine of the present setup.
 func (p *process) newEngine() *backlog.Engine {
-	e := p.app().engine(nil, p.observe)
+	e := p.setup().engine(nil, p.observe)
 	e.Paused = p.paused
-	p.desk.SetEngine(e)
+	p.pages.SetEngine(e)
 	return e
 }
 
 // run runs the daemon until ctx is done.
 func (p *process) run(ctx context.Context, hup <-chan os.Signal) error {
-	p.desk.serves(p, false)
+	p.pages.serves(p, false)
 	running, end := context.WithCancel(context.Background())
 	defer end()
-	go p.desk.watchStore(ctx)
+	go p.pages.WatchStore(ctx)
 	go keepWatchdog(running, p.log, func() bool { return !p.leads() || time.Since(p.lastWake()) < 2*time.Minute })
 	go reloadAt(running, hup, p.daemon.Reload)
 	defer context.AfterFunc(ctx, p.stopping)()
@@ -83,8 +83,8 @@ func (p *process) run(ctx context.Context, hup <-chan os.Signal) error {
 	if ctx.Err() != nil {
 		p.stopping()
 	}
-	p.app().closeHandlers()
-	return p.app().lockError(err, false)
+	p.setup().closeHandlers()
+	return p.setup().lockError(err, false)
 }
 
 // reloadAt calls reload at each signal, until ctx is done.
@@ -115,7 +115,7 @@ func (p *process) changed(c daemon.Change) {
 	case daemon.Leader:
 		p.lead()
 	case daemon.Demoted:
-		p.desk.hear(backlog.Event{Kind: backlog.LockLost, At: time.Now()})
+		p.pages.Observe(backlog.Event{Kind: backlog.LockLost, At: time.Now()})
 		p.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", c.Err)
 	case daemon.Waiting:
 		if p.unmark != nil {
@@ -153,21 +153,21 @@ func (p *process) takeOver(seen time.Time) {
 func (p *process) lead() {
 	p.logStarted("leader")
 	p.history.restore(true)
-	p.desk.recall()
+	p.pages.ObservePast()
 	p.unmark = p.state.Lead()
 	p.keepWork()
 	p.keepDaemon(&watch.Daemon{PID: os.Getpid(), Since: inspect.Stamp(time.Now())})
-	if next := inspect.Starts(p.app().cfg.Tiers, time.Now()); len(next) > 0 {
+	if next := inspect.Starts(p.setup().cfg.Tiers, time.Now()); len(next) > 0 {
 		p.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
 	}
 	notify(p.log, "STATUS=leading")
-	p.desk.serves(p, true)
+	p.pages.serves(p, true)
 }
 
 // endLead takes back what lead has noted: all passes have ended.
 func (p *process) endLead() {
-	p.app().dispatching((*dispatch).Close) // what workers answer is heard by who leads now
-	p.desk.serves(p, false)
+	p.setup().dispatching((*dispatch).Close) // what workers answer is heard by who leads now
+	p.pages.serves(p, false)
 	p.keepDaemon(nil)
 	p.unmark()
 	p.unmark = nil
@@ -176,7 +176,7 @@ func (p *process) endLead() {
 // logStarted says once what has been started, after the first try for the lock.
 func (p *process) logStarted(role string) {
 	p.introduced.Do(func() {
-		c := p.app().cfg
+		c := p.setup().cfg
 		log := p.log
 		if c.Name != "" {
 			log = log.With("name", c.Name)
@@ -195,36 +195,36 @@ func (p *process) keepDaemon(who *watch.Daemon) {
 func (p *process) stopping() {
 	p.stopped.Do(func() {
 		notify(p.log, systemd.SdNotifyStopping)
-		p.app().sayStopping()
+		p.setup().sayStopping()
 	})
 }
 
-// reload puts an app of the configuration as it is now in the place of the old
+// reload puts a setup of the configuration as it is now in the place of the old
 // one, over the same database and under the same locks. If anything is wrong,
 // the old one stays.
 func (p *process) reload(ctx context.Context) {
 	notify(p.log, systemd.SdNotifyReloading)
 	defer notify(p.log, systemd.SdNotifyReady)
-	a, err := p.g.rewire(ctx, p.app(), p.log)
+	a, err := p.g.rewire(ctx, p.setup(), p.log)
 	if err != nil {
-		p.desk.Metrics.Reloaded(false)
+		p.pages.Metrics.Reloaded(false)
 		p.log.Error("reload refused, the old configuration stays", "error", err)
 		return
 	}
 	a.introduce(slog.LevelInfo, slog.LevelWarn)
 	p.daemon.Swap(func() (*tiers.Schedule, *backlog.Engine) {
-		p.app().closeHandlers()
-		p.history.app.Store(a)
-		p.desk.follow(a)
+		p.setup().closeHandlers()
+		p.history.setup.Store(a)
+		p.pages.follow(a)
 		return a.cfg.Tiers, p.newEngine()
 	})
 	if ctx.Err() != nil {
 		return // a stop came while handlers were waited for
 	}
-	if err := p.desk.reload(a.cfg); err != nil {
+	if err := p.pages.reload(a.cfg); err != nil {
 		p.log.Error("the pages keep their old configuration", "error", err)
 	}
 	p.remark(ctx)
-	p.desk.Metrics.Reloaded(true)
+	p.pages.Metrics.Reloaded(true)
 	p.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
 }

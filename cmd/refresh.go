@@ -32,7 +32,7 @@ var outcomes = map[string]backlog.Outcome{
 	"success": backlog.Succeeded, "failure": backlog.Errored, "reject": backlog.Rejected, "status": backlog.Skipped,
 }
 
-func newResolve(g *globals) *cobra.Command {
+func newResolve(g *globalOptions) *cobra.Command {
 	var o ResolveOptions
 	c := &cobra.Command{
 		Use:   "resolve UID success|failure|reject|status [--reason TEXT]",
@@ -57,11 +57,11 @@ func newResolve(g *globals) *cobra.Command {
 	return c
 }
 
-func runResolve(ctx context.Context, o ResolveOptions, g *globals) error {
+func runResolve(ctx context.Context, o ResolveOptions, g *globalOptions) error {
 	if o.Outcome == "status" && o.Reason == "" {
 		return usagef("status is a text for the customer; give it with --reason")
 	}
-	return g.onAttempts(ctx, o.dataFlags, false, func(a *app, now time.Time) (err error) {
+	return g.onAttempts(ctx, o.dataFlags, false, func(a *setup, now time.Time) (err error) {
 		if a.onDead, err = newOnDead(ctx, a.cfg, a.log); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func runResolve(ctx context.Context, o ResolveOptions, g *globals) error {
 	})
 }
 
-func newAttempt(g *globals) *cobra.Command {
+func newAttempt(g *globalOptions) *cobra.Command {
 	var o dataFlags
 	c := &cobra.Command{
 		Use:   "attempt UID",
@@ -102,8 +102,8 @@ func newAttempt(g *globals) *cobra.Command {
 	return c
 }
 
-func runAttempt(ctx context.Context, uid string, o dataFlags, g *globals) error {
-	return g.onAttempts(ctx, o, true, func(a *app, _ time.Time) error {
+func runAttempt(ctx context.Context, uid string, o dataFlags, g *globalOptions) error {
+	return g.onAttempts(ctx, o, true, func(a *setup, _ time.Time) error {
 		found, err := a.view.Attempt(ctx, uid)
 		if err != nil {
 			return err
@@ -121,8 +121,8 @@ func runAttempt(ctx context.Context, uid string, o dataFlags, g *globals) error 
 }
 
 // onAttempts is onTable for a command that is about attempts.
-func (g *globals) onAttempts(ctx context.Context, d dataFlags, readOnly bool, do func(a *app, now time.Time) error) error {
-	return g.onTable(ctx, d, table.Options{ReadOnly: readOnly}, func(a *app, now time.Time) error {
+func (g *globalOptions) onAttempts(ctx context.Context, d dataFlags, readOnly bool, do func(a *setup, now time.Time) error) error {
+	return g.onTable(ctx, d, table.Options{ReadOnly: readOnly}, func(a *setup, now time.Time) error {
 		if a.again == nil {
 			return usagef("attempts have UIDs only with the policy refresh, and %s is configured", a.cfg.Policy.Name)
 		}

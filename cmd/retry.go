@@ -30,7 +30,7 @@ func (o *ChangeOptions) AddFlags(f *pflag.FlagSet, states string) {
 }
 
 // mayChange reports whether so many records are to be written to, which what says in words.
-func (o *ChangeOptions) mayChange(ctx context.Context, a *app, n int, what string) (bool, error) {
+func (o *ChangeOptions) mayChange(ctx context.Context, a *setup, n int, what string) (bool, error) {
 	if n > 1 && !o.Yes && !o.DryRun {
 		return false, usagef("that would %s; add --yes to do so", what)
 	}
@@ -47,7 +47,7 @@ type RetryOptions struct {
 	All, Errors bool
 }
 
-func newRetry(g *globals) *cobra.Command {
+func newRetry(g *globalOptions) *cobra.Command {
 	var o RetryOptions
 	c := &cobra.Command{
 		Use:   "retry {ID... | FILTER | --all}",
@@ -80,13 +80,13 @@ type retryJSON struct {
 	reader.Refusals
 }
 
-func runRetry(ctx context.Context, o RetryOptions, g *globals) error {
+func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
 	byID := len(o.IDs) > 0
 	byFlag := o.Narrows()
 	if byID && byFlag || (byID || byFlag) == o.All { // several, or nothing
 		return usagef("say which records: their IDs, or one or more of --state, --status, --tier, --cause and --older-than, or --all")
 	}
-	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *app, now time.Time) error {
+	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *setup, now time.Time) error {
 		filter, err := a.view.Choose(ctx, o.Selection, inspect.Requeued, now)
 		if err != nil {
 			return err

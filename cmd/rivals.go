@@ -18,13 +18,13 @@ import (
 const replaceUsage = "take the place of another configuration that works on the table"
 
 // workOf returns the work of the configuration, with its marks.
-func (g *globals) workOf(cfg *config.Config) backlog.Work {
+func (g *globalOptions) workOf(cfg *config.Config) backlog.Work {
 	path, _ := filepath.Abs(g.Config)
 	return cfg.Work(path, callOf(cfg))
 }
 
 // keptWork returns the work as the state file has it, which may be shared by tables.
-func (g *globals) keptWork(cfg *config.Config, now time.Time) checkpoint.Work {
+func (g *globalOptions) keptWork(cfg *config.Config, now time.Time) checkpoint.Work {
 	path, _ := filepath.Abs(g.Config)
 	name := checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name)
 	return checkpoint.Work{Config: path, Marks: append(g.workOf(cfg).Marks, backlog.NewMark("table or name", name)), Used: now}
@@ -34,7 +34,7 @@ func (g *globals) keptWork(cfg *config.Config, now time.Time) checkpoint.Work {
 const rivalCure = "both have one lock and one memory of ticks: give each a `name:` of its own (docs/tables.md), or start this one with --replace if it takes the place of the other"
 
 // startedAgain is keptWork for what a crontab starts.
-func (g *globals) startedAgain(cfg *config.Config, now time.Time) checkpoint.Work {
+func (g *globalOptions) startedAgain(cfg *config.Config, now time.Time) checkpoint.Work {
 	w := g.keptWork(cfg, now)
 	w.Until = checkpoint.Return(cfg.Tiers, now)
 	return w
@@ -53,7 +53,7 @@ func lockTaken(cfg *config.Config, r *backlog.Rival) error {
 }
 
 // lockError returns an error of a lock as the program ends with it.
-func (a *app) lockError(err error, replace bool) error {
+func (a *setup) lockError(err error, replace bool) error {
 	if r, ok := errors.AsType[*backlog.Rival](err); ok && !replace {
 		return lockTaken(a.cfg, r)
 	}
@@ -62,7 +62,7 @@ func (a *app) lockError(err error, replace bool) error {
 
 // useState notes in the state that its ticks are for this configuration. It is an
 // error if they are another's, unless that is to be replaced.
-func (g *globals) useState(state *checkpoint.File, cfg *config.Config, log *slog.Logger, mine checkpoint.Work) error {
+func (g *globalOptions) useState(state *checkpoint.File, cfg *config.Config, log *slog.Logger, mine checkpoint.Work) error {
 	was, rivalry, err := state.TakeTicks(mine, g.replace, time.Now())
 	if err != nil {
 		log.Warn(badState, "error", err)
@@ -77,7 +77,7 @@ func (g *globals) useState(state *checkpoint.File, cfg *config.Config, log *slog
 }
 
 // lookAtState is useState for what changes nothing.
-func (g *globals) lookAtState(state *checkpoint.File, cfg *config.Config, now time.Time) error {
+func (g *globalOptions) lookAtState(state *checkpoint.File, cfg *config.Config, now time.Time) error {
 	kept, _ := state.State()
 	if r := kept.Rivalry(g.keptWork(cfg, now), state.Leads(kept, time.Now()), now); r != nil && !g.replace {
 		return ticksTaken(cfg, r)
@@ -87,7 +87,7 @@ func (g *globals) lookAtState(state *checkpoint.File, cfg *config.Config, now ti
 
 // alone is an error if another configuration holds one of the locks, unless that is to
 // be replaced. What cannot be asked is no other one.
-func (g *globals) alone(ctx context.Context, t *table.Table, cfg *config.Config, locks ...string) error {
+func (g *globalOptions) alone(ctx context.Context, t *table.Table, cfg *config.Config, locks ...string) error {
 	for _, name := range locks {
 		if r, err := t.Rival(ctx, name, g.workOf(cfg)); err == nil && r != nil && !g.replace {
 			return lockTaken(cfg, r)
@@ -106,7 +106,7 @@ func (f lockerFunc) TryLock(ctx context.Context, name string) (backlog.Lock, err
 
 // keepWork notes that the ticks of the state are for this daemon's configuration.
 func (p *process) keepWork() {
-	cfg := p.app().cfg
+	cfg := p.setup().cfg
 	mine := p.g.keptWork(cfg, time.Now())
 	mine.Daemon = true
 	p.history.keep(p.state.Change(func(s *checkpoint.State) { s.Work = &mine }))
@@ -118,7 +118,7 @@ func (p *process) remark(ctx context.Context) {
 		return
 	}
 	p.keepWork()
-	if err := p.daemon.Mark(ctx, p.app().work); err != nil {
+	if err := p.daemon.Mark(ctx, p.setup().work); err != nil {
 		p.log.Warn("the lock keeps no marks: a second configuration of this table is not found out", "error", err)
 	}
 }

@@ -32,8 +32,8 @@ import (
 	"backlog/tiers"
 )
 
-// globals are the flags that all commands share, and the world around them.
-type globals struct {
+// globalOptions are the flags that all commands share, and the world around them.
+type globalOptions struct {
 	Config    string
 	Database  string
 	Table     string
@@ -48,7 +48,7 @@ type globals struct {
 	unsaid   error // the first failed write to out
 }
 
-func (g *globals) AddFlags(f *pflag.FlagSet) {
+func (g *globalOptions) AddFlags(f *pflag.FlagSet) {
 	// The environment stands between flag and file: it is the flag's default.
 	env := func(name, otherwise string) string {
 		return cmp.Or(os.Getenv("BACKLOG_"+name), otherwise)
@@ -70,7 +70,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	log.SetOutput(io.Discard)
 	queue := logqueue.New(err)
 	defer queue.Close()
-	g := &globals{in: in, out: logqueue.After{Log: queue, W: out}, err: logging.OnScreen(queue)}
+	g := &globalOptions{in: in, out: logqueue.After{Log: queue, W: out}, err: logging.OnScreen(queue)}
 	root := newRoot(g, args...)
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -99,7 +99,7 @@ var logFormats = []string{"auto", "text", "json"}
 var helps embed.FS
 
 // commands are the program's by their names.
-var commands = map[string]func(*globals) *cobra.Command{
+var commands = map[string]func(*globalOptions) *cobra.Command{
 	"run": newRun, "worker": newWorker, "once": newOnce, "schedule": newSchedule, "simulate": newSimulate, "status": newStatus,
 	"explain": newExplain, "list": newList, "retry": newRetry, "discard": newDiscard, "pause": newPause, "resume": newResume, "check": newCheck,
 	"resolve": newResolve, "attempt": newAttempt, "web": newWeb, "token": newToken, "health": newHealth, "init": newInit, "version": newVersion,
@@ -107,7 +107,7 @@ var commands = map[string]func(*globals) *cobra.Command{
 
 // newRoot returns the program with all commands, or with the one alone that the arguments
 // begin with: a crontab pays for the others at each start.
-func newRoot(g *globals, args ...string) *cobra.Command {
+func newRoot(g *globalOptions, args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "backlog",
 		Short:         "Work off the pending records of a table, retrying the failed ones less and less often",
@@ -159,7 +159,7 @@ func newRoot(g *globals, args ...string) *cobra.Command {
 
 // Manual returns the commands with texts for manual pages.
 func Manual() *cobra.Command {
-	root := newRoot(&globals{out: io.Discard, err: io.Discard})
+	root := newRoot(&globalOptions{out: io.Discard, err: io.Discard})
 	root.DisableAutoGenTag = true
 	plainUsages(root)
 	markdown := strings.NewReplacer("\nEXIT STATUS\n  ", "\n# EXIT STATUS\n\n    ", "\n  ", "\n    ")
@@ -335,7 +335,7 @@ func durationFrom(least, most time.Duration, wanted string) func(text string) (t
 
 // printf writes to the command's output. A failed write becomes the program's error
 // in the end; a closed pipe ends the program at once.
-func (g *globals) printf(format string, args ...any) {
+func (g *globalOptions) printf(format string, args ...any) {
 	if _, err := fmt.Fprintf(g.out, format, args...); err != nil && g.unsaid == nil {
 		g.unsaid = err
 	}
@@ -344,7 +344,7 @@ func (g *globals) printf(format string, args ...any) {
 // Version is set when a release is built: -ldflags "-X backlog/cmd.Version=v1.2.3".
 var Version string
 
-func newVersion(g *globals) *cobra.Command {
+func newVersion(g *globalOptions) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "version",
@@ -383,7 +383,7 @@ func plainUsages(c *cobra.Command) {
 }
 
 // load reads the configuration of a table.
-func (g *globals) load() (*config.Config, error) {
+func (g *globalOptions) load() (*config.Config, error) {
 	c, err := g.loadAny()
 	if err == nil && sourceOf(c) != nil {
 		return nil, usagef("%s: has a source, whose messages are no rows of a table; run, once, status, check, init and retry --errors work with it", g.Config)
@@ -392,7 +392,7 @@ func (g *globals) load() (*config.Config, error) {
 }
 
 // loadAny reads the configuration of a table or a source.
-func (g *globals) loadAny() (*config.Config, error) {
+func (g *globalOptions) loadAny() (*config.Config, error) {
 	c, err := g.loadFile(knownSettings())
 	if err == nil && c.Worker != nil {
 		return nil, usagef("%s: is a worker's, which reads no table; start it with `backlog worker`", g.Config)
@@ -404,7 +404,7 @@ func (g *globals) loadAny() (*config.Config, error) {
 }
 
 // loadFile reads the configuration, whatever it is of, and puts the flags on top.
-func (g *globals) loadFile(known config.Known) (*config.Config, error) {
+func (g *globalOptions) loadFile(known config.Known) (*config.Config, error) {
 	c, err := config.LoadFile(g.Config, known)
 	if err == nil {
 		if _, err = newPolicy(c.Policy); err == nil {

@@ -23,7 +23,7 @@ import (
 	"backlog/backlog/watch"
 )
 
-func newRun(g *globals) *cobra.Command {
+func newRun(g *globalOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:         "run",
 		Short:       "Run the schedule as a daemon",
@@ -35,7 +35,7 @@ func newRun(g *globals) *cobra.Command {
 	return c
 }
 
-func runRun(ctx context.Context, g *globals) error {
+func runRun(ctx context.Context, g *globalOptions) error {
 	cfg, err := g.loadAny()
 	if err != nil {
 		return err
@@ -54,16 +54,16 @@ func runRun(ctx context.Context, g *globals) error {
 	defer signal.Stop(hup)
 	log := newLog(cfg.Log, g.err)
 	state := stateOf(cfg, log)
-	desk := g.newDesk(cfg, state, new(watch.Picture), log)
-	desk.serves(nil, false)
-	desk.invite()
-	defer desk.close()
-	if err := desk.listen(); err != nil {
+	pages := g.newPages(cfg, state, new(watch.Picture), log)
+	pages.serves(nil, false)
+	pages.ObserveEvents()
+	defer pages.Close()
+	if err := pages.Listen(); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, desk.SetStopping)()
+	defer context.AfterFunc(ctx, pages.SetStopping)()
 	away := false
-	a, err := whenThere(ctx, log, "database", 0, func() (*app, error) {
+	a, err := whenThere(ctx, log, "database", 0, func() (*setup, error) {
 		a, err := g.wireServer(ctx, cfg, log, nil)
 		away = away || err != nil
 		return a, err
@@ -80,24 +80,24 @@ func runRun(ctx context.Context, g *globals) error {
 		return err
 	}
 	a.introduce(slog.LevelInfo, slog.LevelWarn)
-	history := a.newHistory(state, desk.Picture)
+	history := a.newHistory(state, pages.Picture)
 	var unwritten atomic.Int64 // outcomes, once the stop has begun
 	p := &process{
-		g: g, log: log, state: state, history: history, desk: desk,
+		g: g, log: log, state: state, history: history, pages: pages,
 		paused: state.PausedBy(time.Now, log),
 		observe: newProgress(g.err, a.table.Count, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
 			}
 			history.Observe(ev)
-			desk.hear(ev)
+			pages.Observe(ev)
 		}),
 	}
 	p.daemon = p.newDaemon(away && !a.onFile())
-	desk.follow(a)
-	err = errors.Join(p.run(ctx, hup), p.app().dispatching((*dispatch).Err))
+	pages.follow(a)
+	err = errors.Join(p.run(ctx, hup), p.setup().dispatching((*dispatch).Err))
 	history.end()
-	desk.Pings.Close(hardOf(ctx))
+	pages.Pings.Close(hardOf(ctx))
 	a.db.Close()
 	if n := unwritten.Load(); err == nil && n > 0 {
 		err = fmt.Errorf("outcomes that could not be written before the end: %d; their records will be handled again; the log names them", n)
@@ -110,7 +110,7 @@ func runRun(ctx context.Context, g *globals) error {
 
 // wireServer is wireApp with a look at what its owner, who is there when a daemon
 // starts, had better know at once.
-func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.Logger, db *table.DB) (*app, error) {
+func (g *globalOptions) wireServer(ctx context.Context, cfg *config.Config, log *slog.Logger, db *table.DB) (*setup, error) {
 	a, err := g.wireApp(ctx, cfg, log, time.Now(), db)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (g *globals) wireServer(ctx context.Context, cfg *config.Config, log *slog.
 
 // missIndexes warns of what check finds by the plans: in a table that grows,
 // pages take longer and longer without an index, until they take too long.
-func (a *app) missIndexes(ctx context.Context) {
+func (a *setup) missIndexes(ctx context.Context) {
 	plans, err := doctor.Plans(ctx, a.table, a.table.Readings(time.Now()))
 	if err != nil {
 		a.log.Debug("the plans cannot be looked at", "error", err)
@@ -179,9 +179,9 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// rewire builds the app anew over the database of the old one. What the locks
+// rewire builds the setup anew over the database of the old one. What the locks
 // and the state belong to cannot change under a running daemon.
-func (g *globals) rewire(ctx context.Context, old *app, log *slog.Logger) (*app, error) {
+func (g *globalOptions) rewire(ctx context.Context, old *setup, log *slog.Logger) (*setup, error) {
 	cfg, err := g.load()
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type ScheduleOptions struct {
 	Format string
 }
 
-func newSchedule(g *globals) *cobra.Command {
+func newSchedule(g *globalOptions) *cobra.Command {
 	var o ScheduleOptions
 	c := &cobra.Command{
 		Use:   "schedule",
@@ -45,7 +45,7 @@ func newSchedule(g *globals) *cobra.Command {
 // mostTicks is more than anybody reads.
 const mostTicks = 1_000_000
 
-func runSchedule(_ context.Context, o ScheduleOptions, g *globals) error {
+func runSchedule(_ context.Context, o ScheduleOptions, g *globalOptions) error {
 	_, now := o.clock()
 	from := cmp.Or(o.From, now)
 	until := from.Add(cmp.Or(o.For, 24*time.Hour))
@@ -90,7 +90,7 @@ func realPath(path string, err error) string {
 // timer returns what the system's own timer is to run. It has the flags given here and in
 // this environment, which a timer does not see, but for a database URL that may hold a
 // password.
-func (g *globals) timer(stop time.Duration) inspect.Timer {
+func (g *globalOptions) timer(stop time.Duration) inspect.Timer {
 	t := inspect.Timer{
 		Program: realPath(os.Executable()),
 		Flags:   []string{"--config", realPath(filepath.Abs(g.Config))},
@@ -110,7 +110,7 @@ func (g *globals) timer(stop time.Duration) inspect.Timer {
 
 // printTimer prints the timer for cron or systemd, and warns of tiers that tick more often
 // than it wakes.
-func (g *globals) printTimer(cfg *config.Config, format string) {
+func (g *globalOptions) printTimer(cfg *config.Config, format string) {
 	for _, t := range cfg.Tiers.Tiers() {
 		if t.Cron == "" && t.Every < time.Minute {
 			fmt.Fprintf(g.err, "backlog: the tier %s ticks %s, but this timer wakes once a minute; \"backlog run\" keeps to it\n", shown(t.Name), often(t))

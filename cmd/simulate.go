@@ -85,7 +85,7 @@ func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Assume, "assume", "fail", "how attempts at them end: fail, succeed, p=`SHARE` or outage=DURATION")
 }
 
-func newSimulate(g *globals) *cobra.Command {
+func newSimulate(g *globalOptions) *cobra.Command {
 	var o SimulateOptions
 	c := &cobra.Command{
 		Use:   "simulate",
@@ -137,7 +137,7 @@ func allow(f *pflag.FlagSet, question string) (err error) {
 	return err
 }
 
-func runSimulate(ctx context.Context, o SimulateOptions, g *globals, f *pflag.FlagSet) error {
+func runSimulate(ctx context.Context, o SimulateOptions, g *globalOptions, f *pflag.FlagSet) error {
 	if o.Live || o.Arrivals != "" {
 		if err := allow(f, map[bool]string{true: "--live", false: "--arrivals"}[o.Arrivals == ""]); err != nil {
 			return err
@@ -178,7 +178,7 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globals, f *pflag.Fl
 }
 
 // policy returns the policy that is asked for.
-func (o *SimulateOptions) policy(g *globals) (config.Policy, error) {
+func (o *SimulateOptions) policy(g *globalOptions) (config.Policy, error) {
 	bare := strings.TrimSpace(o.Policy) == "refresh" // which has no defaults: the file's settings
 	if o.Policy == "" || bare {
 		cfg, err := g.load()
@@ -202,7 +202,7 @@ func parsePolicy(flag, text string) (config.Policy, error) {
 }
 
 // life shows the life of one record under the schedule of the configuration.
-func (o *SimulateOptions) life(ctx context.Context, g *globals, name string, p *backlog.Policy, random func() float64) error {
+func (o *SimulateOptions) life(ctx context.Context, g *globalOptions, name string, p *backlog.Policy, random func() float64) error {
 	cfg, err := g.load()
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (o *SimulateOptions) life(ctx context.Context, g *globals, name string, p *
 
 // many simulates records that come in, or the table's own. It reads all flags and
 // files before it begins.
-func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
+func (o *SimulateOptions) many(ctx context.Context, g *globalOptions) error {
 	w, err := o.parse()
 	if err != nil {
 		return err
@@ -249,7 +249,7 @@ func (o *SimulateOptions) many(ctx context.Context, g *globals) error {
 }
 
 // readRows reads the records of the table.
-func (g *globals) readRows(ctx context.Context, cfg *config.Config, w *simulate.Workload) error {
+func (g *globalOptions) readRows(ctx context.Context, cfg *config.Config, w *simulate.Workload) error {
 	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), table.Options{ReadOnly: true}, w.From, nil)
 	if err != nil {
 		return err
@@ -264,7 +264,7 @@ var errIncomplete = errors.New("stopped: the figures are incomplete")
 // simulate lets the workload happen to each candidate, and prints and draws what
 // became of it. What a stop has cut short is printed, not drawn, and only if no
 // difference is asked for: a part differs from a whole in everything.
-func (o *SimulateOptions) simulate(ctx context.Context, g *globals, w *simulate.Workload, list []simulate.Candidate) error {
+func (o *SimulateOptions) simulate(ctx context.Context, g *globalOptions, w *simulate.Workload, list []simulate.Candidate) error {
 	screen, _ := g.err.(*logging.Screen) // nil: no terminal
 	for i, candidate := range list {
 		list[i].Progress = screen.Simulating(candidate.Name, i, len(list))
@@ -291,11 +291,11 @@ func (o *SimulateOptions) simulate(ctx context.Context, g *globals, w *simulate.
 }
 
 // sayIncomplete begins an answer for people that a stop has cut short.
-func (g *globals) sayIncomplete() { g.printf("Stopped: the figures are incomplete.\n\n") }
+func (g *globalOptions) sayIncomplete() { g.printf("Stopped: the figures are incomplete.\n\n") }
 
 // candidates returns what is to be compared: the configured schedule under each
 // policy of the list, or the schedule and policy of a file.
-func (o *SimulateOptions) candidates(g *globals, cfg *config.Config, down []simulate.Outage) (list []simulate.Candidate, err error) {
+func (o *SimulateOptions) candidates(g *globalOptions, cfg *config.Config, down []simulate.Outage) (list []simulate.Candidate, err error) {
 	names := simulate.SplitOutside(o.Compare) // of nothing: one without a name
 	if o.Diff != "" {
 		names = []string{"now", o.Diff}
@@ -378,7 +378,7 @@ func parseMoment(text string) (time.Time, error) {
 	return t.UTC(), err
 }
 
-func (o *SimulateOptions) printAttempts(g *globals, p *backlog.Policy, list []simulate.Attempt) error {
+func (o *SimulateOptions) printAttempts(g *globalOptions, p *backlog.Policy, list []simulate.Attempt) error {
 	if o.JSON {
 		return printJSON(g.out, struct {
 			Policy   string             `json:"policy"`
@@ -392,7 +392,7 @@ func (o *SimulateOptions) printAttempts(g *globals, p *backlog.Policy, list []si
 	return nil
 }
 
-func (o *SimulateOptions) printLife(g *globals, policy string, l simulate.Life, complete bool) error {
+func (o *SimulateOptions) printLife(g *globalOptions, policy string, l simulate.Life, complete bool) error {
 	if o.JSON {
 		return printJSON(g.out, struct {
 			Policy string `json:"policy"`
@@ -408,7 +408,7 @@ func (o *SimulateOptions) printLife(g *globals, policy string, l simulate.Life, 
 }
 
 // printResults prints the results in the form that is asked for.
-func (o *SimulateOptions) printResults(g *globals, w *simulate.Workload, all []simulate.Result) error {
+func (o *SimulateOptions) printResults(g *globalOptions, w *simulate.Workload, all []simulate.Result) error {
 	if w.Left > 0 {
 		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(w.Left, "pending row"))
 	}
@@ -435,7 +435,7 @@ func (o *SimulateOptions) printResults(g *globals, w *simulate.Workload, all []s
 
 // refresh prints the first attempts of a record that always fails, as the passes of the
 // schedule start them.
-func (o *SimulateOptions) refresh(g *globals, p backlog.Refresher) error {
+func (o *SimulateOptions) refresh(g *globalOptions, p backlog.Refresher) error {
 	cfg, err := g.load()
 	if err != nil {
 		return err

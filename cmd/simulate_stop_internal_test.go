@@ -26,7 +26,7 @@ func stopped(t *testing.T, o SimulateOptions) (out string, err error) {
 	if o.Diff != "" {
 		o.Diff = config
 	}
-	err = runSimulate(ctx, o, &globals{Config: config, out: &b, err: &b}, new(pflag.FlagSet))
+	err = runSimulate(ctx, o, &globalOptions{Config: config, out: &b, err: &b}, new(pflag.FlagSet))
 	return b.String(), err
 }
 

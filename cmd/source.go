@@ -22,15 +22,15 @@ func sourceOf(cfg *config.Config) *amqp.Settings {
 	return s
 }
 
-// wireSource makes the app of a queue instead of a table, or of a worker. It connects to
+// wireSource makes the setup of a queue instead of a table, or of a worker. It connects to
 // nothing.
-func (g *globals) wireSource(ctx context.Context, cfg *config.Config, most int) (*app, error) {
+func (g *globalOptions) wireSource(ctx context.Context, cfg *config.Config, most int) (*setup, error) {
 	log := newLog(cfg.Log, g.err)
 	h, onDead, err := newHandlers(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	a := &app{cfg: cfg, log: log, handler: h, onDead: onDead, hard: hardOf(ctx)}
+	a := &setup{cfg: cfg, log: log, handler: h, onDead: onDead, hard: hardOf(ctx)}
 	if s, ok := cfg.Worker.(*amqp.WorkerSettings); ok {
 		w := amqp.NewWorker(*s, h, cfg.Handler.Concurrency)
 		a.store, a.source = w, w.Source
@@ -43,7 +43,7 @@ func (g *globals) wireSource(ctx context.Context, cfg *config.Config, most int) 
 }
 
 // runSource is `run` over a queue, or `worker`.
-func runSource(ctx context.Context, g *globals, cfg *config.Config) error {
+func runSource(ctx context.Context, g *globalOptions, cfg *config.Config) error {
 	ctx, stop := stopAtEnd(ctx)
 	defer stop()
 	surviveReaders()
@@ -63,7 +63,7 @@ func runSource(ctx context.Context, g *globals, cfg *config.Config) error {
 }
 
 // onceSource takes the messages that are ready, at most so many.
-func onceSource(ctx context.Context, stop func(), g *globals, cfg *config.Config, o OnceOptions) error {
+func onceSource(ctx context.Context, stop func(), g *globalOptions, cfg *config.Config, o OnceOptions) error {
 	switch {
 	case o.DryRun:
 		return usagef("--dry-run: a queue cannot be looked at without changing it; `backlog status` counts its messages")
@@ -92,7 +92,7 @@ func onceSource(ctx context.Context, stop func(), g *globals, cfg *config.Config
 }
 
 // statusSource counts the messages of each queue.
-func statusSource(ctx context.Context, g *globals, cfg *config.Config, asJSON bool) error {
+func statusSource(ctx context.Context, g *globalOptions, cfg *config.Config, asJSON bool) error {
 	c := amqp.Look(*sourceOf(cfg))
 	defer c.Close()
 	list, err := c.Status(ctx)
@@ -125,7 +125,7 @@ func (k *checker) source(ctx context.Context, s *amqp.Settings) {
 }
 
 // initSource declares what is missing, or prints all of it for rabbitmqctl.
-func initSource(ctx context.Context, g *globals, cfg *config.Config, onlyPrint bool) error {
+func initSource(ctx context.Context, g *globalOptions, cfg *config.Config, onlyPrint bool) error {
 	s := sourceOf(cfg)
 	if onlyPrint {
 		return printJSON(g.out, s.Definitions())
@@ -146,7 +146,7 @@ func initSource(ctx context.Context, g *globals, cfg *config.Config, onlyPrint b
 }
 
 // retrySource gives back what ended in the error queue.
-func retrySource(ctx context.Context, g *globals, cfg *config.Config, o RetryOptions) error {
+func retrySource(ctx context.Context, g *globalOptions, cfg *config.Config, o RetryOptions) error {
 	if !o.Errors || len(o.IDs) > 0 || o.Narrows() || o.Limit != 0 || o.All {
 		return usagef("a source has no records: write `backlog retry --errors`, with --match TEXT for some of them")
 	}

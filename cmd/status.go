@@ -17,7 +17,7 @@ import (
 	"backlog/backlog/watch"
 )
 
-func newStatus(g *globals) *cobra.Command {
+func newStatus(g *globalOptions) *cobra.Command {
 	var o StatusOptions
 	c := &cobra.Command{
 		Use:         "status",
@@ -56,8 +56,8 @@ type StatusOptions struct {
 	watch.Limits
 }
 
-func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
-	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: true}, func(a *app, now time.Time) error {
+func runStatus(ctx context.Context, o StatusOptions, g *globalOptions) error {
+	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: true}, func(a *setup, now time.Time) error {
 		counted, err := a.status(ctx, now)
 		if err != nil {
 			return err
@@ -76,7 +76,7 @@ func runStatus(ctx context.Context, o StatusOptions, g *globals) error {
 }
 
 // status counts the records.
-func (a *app) status(ctx context.Context, now time.Time) (*inspect.Status, error) {
+func (a *setup) status(ctx context.Context, now time.Time) (*inspect.Status, error) {
 	return a.view.Status(ctx, now)
 }
 

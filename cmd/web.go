@@ -17,7 +17,7 @@ import (
 // defaultListen is where `backlog web` listens if nothing says another place.
 const defaultListen = "127.0.0.1:8080"
 
-func newWeb(g *globals) *cobra.Command {
+func newWeb(g *globalOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "web",
 		Short: "Serve the pages without a daemon: what there is, and what a crontab's passes did",
@@ -29,7 +29,7 @@ func newWeb(g *globals) *cobra.Command {
 
 const listenUsage = "serve pages at `ADDRESS`, such as 127.0.0.1:8080 or unix:/run/backlog/web.sock, in place of web.listen"
 
-func runWeb(ctx context.Context, g *globals) error {
+func runWeb(ctx context.Context, g *globalOptions) error {
 	cfg, err := g.load()
 	if err != nil {
 		return err
@@ -39,12 +39,12 @@ func runWeb(ctx context.Context, g *globals) error {
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
 	log := newLog(cfg.Log, g.err)
-	d := g.newDesk(cfg, stateOf(cfg, log), new(watch.Picture), log)
-	if err := d.listen(); err != nil {
+	d := g.newPages(cfg, stateOf(cfg, log), new(watch.Picture), log)
+	if err := d.Listen(); err != nil {
 		return err
 	}
 	<-ctx.Done()
-	d.close()
+	d.Close()
 	log.Info("stopped")
 	return nil
 }
@@ -65,7 +65,7 @@ func listenAt(cfg *config.Config, listen string) error {
 	return wrong
 }
 
-func newToken(g *globals) *cobra.Command {
+func newToken(g *globalOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "token",
 		Short: "Print the token that the pages ask for",

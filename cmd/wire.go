@@ -57,8 +57,8 @@ func serverOf(url string) (db.Server, error) { return db.Kinds(url, dialects...)
 // shownURL returns the URL as it may be shown.
 func shownURL(url string) string { return db.Shown(url, dialects...) }
 
-// An app is the program wired for one configuration.
-type app struct {
+// A setup is the program wired for one configuration.
+type setup struct {
 	cfg      *config.Config
 	log      *slog.Logger
 	handler  backlog.ConfiguredHandler // nil: none is needed
@@ -72,7 +72,7 @@ type app struct {
 	view     *reader.View   // of the table, for people
 	work     backlog.Work   // as its locks are marked
 
-	shared bool            // the database is another app's, too
+	shared bool            // the database is another setup's, too
 	hard   <-chan struct{} // closed by the second signal
 
 	samples []string // rows as they are understood
@@ -81,8 +81,8 @@ type app struct {
 // wireApp builds what a pass needs and checks it without touching a record: the
 // handler, the table's columns and times, the statements. Whether rows take the
 // statuses is tried before the first one is handled. db is nil, or the database
-// of an app whose place this one is to take.
-func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time, db *table.DB) (a *app, err error) {
+// of a setup whose place this one is to take.
+func (g *globalOptions) wireApp(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time, db *table.DB) (a *setup, err error) {
 	h, onDead, err := newHandlers(ctx, cfg, log)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (g *globals) wireApp(ctx context.Context, cfg *config.Config, log *slog.Log
 
 // introduce logs how the table is understood, and notes at their own level. It is called
 // once all is wired, which may take several tries.
-func (a *app) introduce(level, notes slog.Level) {
+func (a *setup) introduce(level, notes slog.Level) {
 	for _, s := range a.samples {
 		a.log.Log(context.Background(), level, "as understood", "row", s)
 	}
@@ -122,7 +122,7 @@ const noDead = "no dead status is configured: a rejected record is an error like
 
 // onTable opens the table for a command that needs no handler, has do work on it at the
 // time that the command pretends it is, and closes it.
-func (g *globals) onTable(ctx context.Context, d dataFlags, o table.Options, do func(a *app, now time.Time) error) error {
+func (g *globalOptions) onTable(ctx context.Context, d dataFlags, o table.Options, do func(a *setup, now time.Time) error) error {
 	_, now := d.clock()
 	cfg, err := g.load()
 	if err != nil {
@@ -146,10 +146,10 @@ func flagged(err error) error {
 
 // wireTable opens the table and checks that its times can be read. What only shows
 // records shows them in spite of their times.
-func (g *globals) wireTable(
+func (g *globalOptions) wireTable(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options, now time.Time, db *table.DB,
-) (a *app, err error) {
-	a = &app{cfg: cfg, log: log, db: db, shared: db != nil, hard: hardOf(ctx), work: g.workOf(cfg)}
+) (a *setup, err error) {
+	a = &setup{cfg: cfg, log: log, db: db, shared: db != nil, hard: hardOf(ctx), work: g.workOf(cfg)}
 	if db == nil {
 		if a.db, err = openDatabase(ctx, cfg.Database, o); err != nil {
 			return nil, err
@@ -207,7 +207,7 @@ func stateOf(cfg *config.Config, log *slog.Logger) *checkpoint.File {
 // locker returns what passes that run ticks ask for their lock. Others leave no marks:
 // they can do without the memory of ticks, so that it does not matter how they are
 // configured.
-func (a *app) locker(ticks bool) backlog.Locker {
+func (a *setup) locker(ticks bool) backlog.Locker {
 	locks := a.unmarked()
 	if ticks {
 		locks = a.table.Locker(a.work)
@@ -219,16 +219,16 @@ func (a *app) locker(ticks bool) backlog.Locker {
 	return state.RunLocker(locks)
 }
 
-// unmarked takes the locks of the app's work and leaves no marks.
-func (a *app) unmarked() backlog.Locker {
+// unmarked takes the locks of the setup's work and leaves no marks.
+func (a *setup) unmarked() backlog.Locker {
 	return a.table.Locker(backlog.Work{Name: a.work.Name})
 }
 
 // onFile reports whether the table's lock is a file, which is lost with its process
 // alone.
-func (a *app) onFile() bool { return strings.HasPrefix(strings.ToLower(a.cfg.Database), "sqlite") }
+func (a *setup) onFile() bool { return strings.HasPrefix(strings.ToLower(a.cfg.Database), "sqlite") }
 
-func (a *app) close() {
+func (a *setup) close() {
 	if a.source != nil {
 		a.source.Close()
 	}
@@ -246,8 +246,8 @@ func storeOf(cfg *config.Config, t *table.Table) (backlog.Trier, error) {
 	return t, nil
 }
 
-// engine returns an engine over the app's table and handler.
-func (a *app) engine(now func() time.Time, observe func(backlog.Event)) *backlog.Engine {
+// engine returns an engine over the setup's table and handler.
+func (a *setup) engine(now func() time.Time, observe func(backlog.Event)) *backlog.Engine {
 	e := &backlog.Engine{
 		Store:           a.store,
 		Handler:         a.handler,

@@ -161,9 +161,9 @@ func newWork(ctx context.Context, t *table.Table, cfg *config.Config, log *slog.
 	return w, err
 }
 
-// wireHandlers gives the app its handlers if records have the columns that they ask
-// for. Without h the handler works in the app's database.
-func (a *app) wireHandlers(ctx context.Context, h, onDead backlog.ConfiguredHandler) (err error) {
+// wireHandlers gives the setup its handlers if records have the columns that they ask
+// for. Without h the handler works in the setup's database.
+func (a *setup) wireHandlers(ctx context.Context, h, onDead backlog.ConfiguredHandler) (err error) {
 	if h == nil {
 		if h, err = newWork(ctx, a.table, a.cfg, a.log); err != nil {
 			return err
@@ -190,7 +190,7 @@ func hasColumns(given []string, place string, h backlog.ConfiguredHandler) error
 }
 
 // closeHandlers ends what the handlers have started.
-func (a *app) closeHandlers() {
+func (a *setup) closeHandlers() {
 	for _, h := range []backlog.ConfiguredHandler{a.handler, a.onDead} {
 		if c, ok := h.(io.Closer); ok {
 			if err := c.Close(); err != nil {
@@ -248,7 +248,7 @@ func checkHandler(ctx context.Context, l *inspect.Findings, name string, h backl
 }
 
 // dispatching does something with the handler if it gives records to workers.
-func (a *app) dispatching(do func(*amqp.Dispatch) error) error {
+func (a *setup) dispatching(do func(*amqp.Dispatch) error) error {
 	if d, ok := a.handler.(*amqp.Dispatch); ok {
 		if err := do(d); err != nil {
 			return fmt.Errorf("handler: amqp: %w", err)

@@ -12,7 +12,7 @@ import (
 	"backlog/backlog/logging"
 )
 
-func newWorker(g *globals) *cobra.Command {
+func newWorker(g *globalOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "worker",
 		Short: "Handle the records that a daemon dispatches over RabbitMQ",
@@ -20,7 +20,7 @@ func newWorker(g *globals) *cobra.Command {
 	}
 }
 
-func runWorker(ctx context.Context, g *globals) error {
+func runWorker(ctx context.Context, g *globalOptions) error {
 	known := knownSettings()
 	known.OfWorker = true
 	cfg, err := g.loadFile(known)
@@ -33,7 +33,7 @@ func runWorker(ctx context.Context, g *globals) error {
 }
 
 // serve handles messages until ctx is done: those of a source, or the requests to a worker.
-func (a *app) serve(ctx context.Context, g *globals) error {
+func (a *setup) serve(ctx context.Context, g *globalOptions) error {
 	obs := logging.New(a.log)
 	obs.Server = logging.Broker
 	defer obs.End()

@@ -19,20 +19,20 @@ import (
 	"backlog/tiers"
 )
 
-// A desk serves pages and metrics of a configuration.
-type desk struct {
+// A pages serves pages and metrics of a configuration.
+type pages struct {
 	*reader.Server
-	g *globals
+	g *globalOptions
 }
 
-// newDesk returns a desk that nothing listens for yet.
-func (g *globals) newDesk(cfg *config.Config, state *checkpoint.File, p *watch.Picture, log *slog.Logger) *desk {
+// newPages returns a pages that nothing listens for yet.
+func (g *globalOptions) newPages(cfg *config.Config, state *checkpoint.File, p *watch.Picture, log *slog.Logger) *pages {
 	o := reader.Options{Version: version(), Log: log, State: state, Picture: p, Clock: time.Now}
-	return &desk{reader.NewServer(reader.New(o, g.readerSettings(cfg, log))), g}
+	return &pages{reader.NewServer(reader.New(o, g.readerSettings(cfg, log))), g}
 }
 
 // readerSettings returns what the configuration says of pages and metrics.
-func (g *globals) readerSettings(cfg *config.Config, log *slog.Logger) *reader.Settings {
+func (g *globalOptions) readerSettings(cfg *config.Config, log *slog.Logger) *reader.Settings {
 	set := &reader.Settings{
 		Rules:      rulesOf(cfg),
 		Database:   shownURL(cfg.Database),
@@ -62,11 +62,11 @@ func (g *globals) readerSettings(cfg *config.Config, log *slog.Logger) *reader.S
 }
 
 // folder is what relative paths of the settings begin at.
-func (g *globals) folder() string { return filepath.Dir(g.Config) }
+func (g *globalOptions) folder() string { return filepath.Dir(g.Config) }
 
 // What a daemon calls.
 
-func (d *desk) serves(p *process, leads bool) {
+func (d *pages) serves(p *process, leads bool) {
 	if p == nil {
 		d.SetDaemon(nil, leads)
 		return
@@ -74,42 +74,35 @@ func (d *desk) serves(p *process, leads bool) {
 	d.SetDaemon(served{p}, leads)
 }
 
-func (d *desk) invite()                        { d.ObserveEvents() }
-func (d *desk) hear(ev backlog.Event)          { d.Observe(ev) }
-func (d *desk) recall()                        { d.ObservePast() }
-func (d *desk) watchStore(ctx context.Context) { d.WatchStore(ctx) }
-func (d *desk) listen() error                  { return d.Listen() }
-func (d *desk) close()                         { d.Close() }
-
-// follow continues with the schedule and the pings of an app.
-func (d *desk) follow(a *app) {
+// follow continues with the schedule and the pings of a setup.
+func (d *pages) follow(a *setup) {
 	d.SetSchedule(d.g.readerSettings(a.cfg, a.log), a.table.HasDead() || a.again != nil)
 }
 
 // reload continues with another configuration, whose address is the same.
-func (d *desk) reload(cfg *config.Config) error { return d.Reload(d.g.readerSettings(cfg, d.Log)) }
+func (d *pages) reload(cfg *config.Config) error { return d.Reload(d.g.readerSettings(cfg, d.Log)) }
 
 // served is a daemon as pages see it.
 type served struct{ *process }
 
-func (d served) View() *reader.View  { return d.app().view }
+func (d served) View() *reader.View  { return d.setup().view }
 func (d served) Leads() bool         { return d.leads() }
 func (d served) LastWake() time.Time { return d.lastWake() }
 
 func (d served) Broker() *metrics.Broker {
-	if h, ok := d.app().handler.(*amqp.Dispatch); ok {
+	if h, ok := d.setup().handler.(*amqp.Dispatch); ok {
 		return new(metrics.Broker(h.Counts()))
 	}
 	return nil
 }
 
 func (d served) Resolve(ctx context.Context, answers []backlog.Answer) ([]error, error) {
-	return d.app().engine(nil, d.observe).Resolve(ctx, answers)
+	return d.setup().engine(nil, d.observe).Resolve(ctx, answers)
 }
 
 // measure serves metrics of an engine's work on a queue, if its configuration wants that, until the function it
 // returns is called.
-func (a *app) measure(g *globals, name string, e *backlog.Engine) (stop func(), err error) {
+func (a *setup) measure(g *globalOptions, name string, e *backlog.Engine) (stop func(), err error) {
 	if scrapedAt(a.cfg) == "" {
 		return func() {}, nil
 	}
@@ -145,7 +138,7 @@ func checkPings(cfg *config.Config) error {
 }
 
 // checkPages returns where pages are to be served, if they are, and why they could not be.
-func (g *globals) checkPages(cfg *config.Config) (at string, err error) {
+func (g *globalOptions) checkPages(cfg *config.Config) (at string, err error) {
 	state, _ := stateFile(cfg) // check tells by itself what is wrong with it
 	return listens(cfg), watching[web.Settings](cfg, "web").CheckFiles(g.folder(), state.Folder())
 }
