@@ -112,7 +112,7 @@ func (c *history) changed(change watch.Change, o watch.Outage, at time.Time) {
 	c.work <- func() {
 		a := c.setup.Load()
 		ctx, cancel := context.WithTimeout(c.ctx, countPatience)
-		if s, err := a.status(ctx, at); err == nil {
+		if s, err := a.view.Status(ctx, at); err == nil {
 			o.Pending = s.Pending
 			c.Picture.Counted(o.Since, s.Pending)
 		}

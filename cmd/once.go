@@ -220,7 +220,7 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 		return backlog.Pass{Now: now}, nil
 	case byName && !byAge && !o.Due:
 		if tier, known = s.ByName(o.Tier); !known {
-			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, strings.Join(tierNames(s), ", "))
+			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, strings.Join(s.Names(), ", "))
 		}
 	case byAge && !byName && !o.Due:
 		age, err := parseAge(o.MaxAge)
@@ -239,8 +239,6 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 	p.Now = now
 	return p, nil
 }
-
-func tierNames(s *tiers.Schedule) []string { return s.Names() }
 
 // dryRun shows what a pass would handle: its handler skips every record, and its
 // store is only read.
@@ -282,7 +280,7 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.
 			}
 		},
 	}
-	if a.again == nil { // a start would be written
+	if a.view.Attempts == nil { // a start would be written
 		e.Policy = policyOf(cfg)
 	}
 	_, err = e.Pass(ctx, p)

@@ -182,7 +182,7 @@ func (p *process) logStarted(role string) {
 			log = log.With("name", c.Name)
 		}
 		log.Info("started", "version", version(), "config", p.g.Config, "database", shownURL(c.Database), "table", c.Table.Name,
-			"handler", c.Handler.Kind, "tiers", strings.Join(tierNames(c.Tiers), " "), "policy", c.Policy.Name, "role", role)
+			"handler", c.Handler.Kind, "tiers", strings.Join(c.Tiers.Names(), " "), "policy", c.Policy.Name, "role", role)
 	})
 }
 

@@ -123,7 +123,7 @@ func runAttempt(ctx context.Context, uid string, o dataFlags, g *globalOptions) 
 // onAttempts is onTable for a command that is about attempts.
 func (g *globalOptions) onAttempts(ctx context.Context, d dataFlags, readOnly bool, do func(a *setup, now time.Time) error) error {
 	return g.onTable(ctx, d, table.Options{ReadOnly: readOnly}, func(a *setup, now time.Time) error {
-		if a.again == nil {
+		if a.view.Attempts == nil {
 			return usagef("attempts have UIDs only with the policy refresh, and %s is configured", a.cfg.Policy.Name)
 		}
 		return do(a, now)

@@ -126,7 +126,7 @@ func (g *globalOptions) wireServer(ctx context.Context, cfg *config.Config, log 
 		return nil, err
 	}
 	if ahead, err := a.db.Skew(ctx, time.Now); err == nil && ahead.Abs() > mostSkew {
-		a.log.Warn("the clocks differ", "how", apart(ahead)) // records are older or younger than they seem
+		a.log.Warn("the clocks differ", "how", doctor.Apart(ahead)) // records are older or younger than they seem
 	}
 	a.missIndexes(ctx)
 	return a, nil

@@ -12,7 +12,6 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
-	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/backlog/watch"
 )
@@ -58,7 +57,7 @@ type StatusOptions struct {
 
 func runStatus(ctx context.Context, o StatusOptions, g *globalOptions) error {
 	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: true}, func(a *setup, now time.Time) error {
-		counted, err := a.status(ctx, now)
+		counted, err := a.view.Status(ctx, now)
 		if err != nil {
 			return err
 		}
@@ -73,11 +72,6 @@ func runStatus(ctx context.Context, o StatusOptions, g *globalOptions) error {
 		}
 		return cmp.Or(err, o.fail(s, now))
 	})
-}
-
-// status counts the records.
-func (a *setup) status(ctx context.Context, now time.Time) (*inspect.Status, error) {
-	return a.view.Status(ctx, now)
 }
 
 // fail returns the error that the fail-if flags ask for.

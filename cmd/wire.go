@@ -20,7 +20,6 @@ import (
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
-	"backlog/backlog/table/doctor"
 	"backlog/backlog/table/mysql"
 	"backlog/backlog/table/postgres"
 	"backlog/backlog/table/refresh"
@@ -68,9 +67,8 @@ type setup struct {
 	source   *amqp.Source              // instead of a table; nil: none
 	db       *table.DB
 	table    *table.Table
-	again    *refresh.Store // of the policy refresh; nil: another is configured
-	view     *reader.View   // of the table, for people
-	work     backlog.Work   // as its locks are marked
+	view     *reader.View // of the table, for people
+	work     backlog.Work // as its locks are marked
 
 	shared bool            // the database is another setup's, too
 	hard   <-chan struct{} // closed by the second signal
@@ -110,13 +108,10 @@ func (a *setup) introduce(level, notes slog.Level) {
 		a.log.Log(context.Background(), level, "as understood", "row", s)
 	}
 	a.table.TellNotes(func(n string) { a.log.Log(context.Background(), notes, "found at the table", "note", n) })
-	if !a.table.HasDead() && a.again == nil {
+	if !a.table.HasDead() && a.view.Attempts == nil {
 		a.log.Log(context.Background(), level, noDead)
 	}
 }
-
-// apart says how far this machine's clock is ahead of the server's.
-func apart(ahead time.Duration) string { return doctor.Apart(ahead) }
 
 const noDead = "no dead status is configured: a rejected record is an error like any other"
 
@@ -173,8 +168,8 @@ func (g *globalOptions) wireTable(
 		return nil, err
 	}
 	a.table = t
-	a.again, _ = a.store.(*refresh.Store)
-	a.view = &reader.View{Rules: rulesOf(cfg), Table: t, Attempts: a.again}
+	attempts, _ := a.store.(*refresh.Store) // nil unless the policy is refresh
+	a.view = &reader.View{Rules: rulesOf(cfg), Table: t, Attempts: attempts}
 	return a, nil
 }
 

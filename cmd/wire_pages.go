@@ -76,7 +76,7 @@ func (d *pages) serves(p *process, leads bool) {
 
 // follow continues with the schedule and the pings of a setup.
 func (d *pages) follow(a *setup) {
-	d.SetSchedule(d.g.readerSettings(a.cfg, a.log), a.table.HasDead() || a.again != nil)
+	d.SetSchedule(d.g.readerSettings(a.cfg, a.log), a.table.HasDead() || a.view.Attempts != nil)
 }
 
 // reload continues with another configuration, whose address is the same.
