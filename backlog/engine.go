@@ -296,8 +296,8 @@ func nameTimeout(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", cause, err) // it may be a rejection, too
 }
 
-// sleep waits for d and reports whether ctx was not done before.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep waits for d and reports whether ctx was not done before.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false

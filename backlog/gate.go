@@ -87,7 +87,7 @@ func (r *run) waitForTurn() bool {
 	g := r.e.gate
 	for {
 		for wait := r.closedFor(r.e.Now()); wait > 0; wait = r.closedFor(r.e.Now()) {
-			if !sleep(r.stop, wait) {
+			if !Sleep(r.stop, wait) {
 				return false
 			}
 		}
@@ -99,7 +99,7 @@ func (r *run) waitForTurn() bool {
 		if wait <= 0 {
 			return true
 		}
-		if !sleep(r.stop, wait) {
+		if !Sleep(r.stop, wait) {
 			turn.Cancel()
 			return false
 		}
@@ -163,7 +163,7 @@ func (r *run) handlerOpens() (waited, ok bool) {
 			return waited, true
 		}
 		waited = true
-		if !sleep(r.stop, min(wait, collectEvery)) {
+		if !Sleep(r.stop, min(wait, collectEvery)) {
 			return waited, false
 		}
 		_ = r.e.Collect(r.stop)
@@ -182,7 +182,7 @@ func (e *Engine) isPaused() bool { return e.Paused != nil && e.Paused() }
 
 // heedPause ends the walk when a pause begins.
 func (r *run) heedPause(over context.Context) {
-	for r.e.Paused != nil && sleep(over, pauseEvery) {
+	for r.e.Paused != nil && Sleep(over, pauseEvery) {
 		if r.e.Paused() {
 			r.endWalk(errPause)
 			return
@@ -305,7 +305,7 @@ func askFor(ctx context.Context, p Prober) (why error) {
 		if ctx.Err() == nil && !isUnavailable(err) {
 			return why
 		}
-		if !sleep(ctx, time.Second) {
+		if !Sleep(ctx, time.Second) {
 			return cmp.Or(why, fmt.Errorf("%w: no answer within %v", ErrUnavailable, probeTimeout))
 		}
 	}
@@ -346,7 +346,7 @@ func (e *Engine) persistUnless(ctx context.Context, ends func(error) bool, f fun
 			e.storeFails(err)
 		}
 		away = err
-		if !sleep(ctx, pause) {
+		if !Sleep(ctx, pause) {
 			break
 		}
 	}

@@ -77,7 +77,7 @@ func (c *Claim) Settle(ctx context.Context, lock Lock) error {
 	if !c.unsure {
 		return nil
 	}
-	if !sleep(ctx, TakeOverAfter) {
+	if !Sleep(ctx, TakeOverAfter) {
 		lock.Unlock()
 		return ctx.Err()
 	}
@@ -310,7 +310,7 @@ func waitLock(ctx context.Context, l Locker, name string, call func(func() error
 		if waiting != nil && ctx.Err() == nil {
 			waiting(err)
 		}
-		if !sleep(ctx, lockPause) {
+		if !Sleep(ctx, lockPause) {
 			return nil, err
 		}
 	}

@@ -378,7 +378,7 @@ func (l *Loop) watch(ctx context.Context) {
 	var said, suspect time.Time // the last tick that was reported as late, or may have to be
 	var of *tiers.Schedule
 	var grace time.Duration // takes milliseconds to find
-	for sleep(ctx, maxWait) {
+	for Sleep(ctx, maxWait) {
 		l.mu.Lock()
 		s, now, last := l.Schedule, l.Now(), l.lastTick
 		l.mu.Unlock()
@@ -401,7 +401,7 @@ func (l *Loop) watch(ctx context.Context) {
 // the loop when a pause is over. What goes wrong is said by the next pass that wants to
 // hand over more.
 func (l *Loop) listen(ctx context.Context) {
-	for was := false; sleep(ctx, collectEvery); {
+	for was := false; Sleep(ctx, collectEvery); {
 		l.safely(func() {
 			e := l.engine()
 			is := e.isPaused()

@@ -250,7 +250,7 @@ func (r *run) attend(j *job) (ctx context.Context, end func()) {
 
 // supersede ends the contexts of handlers whose row has another attempt.
 func (r *run) supersede(over context.Context) {
-	for sleep(over, supersedeEvery) {
+	for Sleep(over, supersedeEvery) {
 		cancels := make(map[string]context.CancelCauseFunc)
 		for uid, cancel := range r.attempts.Range {
 			cancels[uid.(string)] = cancel.(context.CancelCauseFunc)

@@ -565,7 +565,7 @@ func (r *run) handle(ctx context.Context, rec *Record) error {
 			return fmt.Errorf("%w: %w", errNoAttempt, err)
 		}
 		// A database can answer and still take nothing, as one that is full.
-		if back != nil || tries == awayTries || tries > 1 && !sleep(r.stop, time.Duration(tries)*time.Second) {
+		if back != nil || tries == awayTries || tries > 1 && !Sleep(r.stop, time.Duration(tries)*time.Second) {
 			return fmt.Errorf("%w: %w", errNoAttempt, err)
 		}
 	}

@@ -248,7 +248,7 @@ func (s *settler) giveUp(over func(*run) bool) {
 func (e *Engine) Flush(ctx context.Context) {
 	e.init()
 	for e.settler.kept.Load() > 0 {
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !Sleep(ctx, 20*time.Millisecond) {
 			e.settler.giveUp(func(r *run) bool { return r.left })
 			ctx = context.Background() // it takes a moment
 		}

@@ -162,20 +162,10 @@ func notify(log *slog.Logger, state string) {
 // watchdog is set. A loop that hangs is to be restarted.
 func keepWatchdog(ctx context.Context, log *slog.Logger, alive func() bool) {
 	every, err := systemd.SdWatchdogEnabled(false)
-	for err == nil && every > 0 && sleep(ctx, every/2) {
+	for err == nil && every > 0 && backlog.Sleep(ctx, every/2) {
 		if alive() {
 			notify(log, systemd.SdNotifyWatchdog)
 		}
-	}
-}
-
-// sleep reports whether ctx was not done before the pause was over.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(pause):
-		return true
 	}
 }
 

@@ -390,7 +390,7 @@ func whenThere[T any](ctx context.Context, log *slog.Logger, what string, patien
 		}
 		// Systemd would take a start that lasts for one that hangs.
 		notify(log, "STATUS=waiting for the "+what+"\nEXTEND_TIMEOUT_USEC=120000000")
-		if !sleep(ctx, awayPause) {
+		if !backlog.Sleep(ctx, awayPause) {
 			if !isEnd(err) {
 				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}

@@ -30,21 +30,13 @@ func (s *Source) Serve(ctx context.Context, e *backlog.Engine, name string) erro
 		case backlog.StoppedAbortAfter:
 			s.Close()
 			s.Log.Warn("too many failures in a row: no message is taken for a while", "for", outagePause.String())
-			sleep(ctx, outagePause)
+			backlog.Sleep(ctx, outagePause)
 		case backlog.StoppedPause:
 			s.Close()
 			for e.Paused() && ctx.Err() == nil {
-				sleep(ctx, time.Second)
+				backlog.Sleep(ctx, time.Second)
 			}
 		}
 	}
 	return nil
-}
-
-// sleep waits until the time is over or ctx is done.
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -154,12 +154,8 @@ func (c *Source) insist(origin int) {
 	h, e := c.held[origin], c.ended[origin]
 	c.mu.Unlock()
 	for pause := time.Second; h != nil && e != nil; pause = min(2*pause, time.Minute) {
-		if c.waits(e) {
-			select {
-			case <-time.After(pause):
-			case <-h.session.ctx.Done():
-				return
-			}
+		if c.waits(e) && !backlog.Sleep(h.session.ctx, pause) {
+			return
 		}
 		if c.insistOnce(origin, h, e) {
 			return

@@ -229,13 +229,3 @@ func (d *Daemon) flush() {
 	defer cancel()
 	engine.Flush(ctx)
 }
-
-// sleep reports whether ctx was not done before the pause was over.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(pause):
-		return true
-	}
-}

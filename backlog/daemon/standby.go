@@ -41,7 +41,7 @@ func (d *Daemon) standBy(ctx context.Context) (backlog.Lock, time.Time, error) {
 		default:
 			return nil, d.seen, err
 		}
-		if !sleep(ctx, lockEvery) {
+		if !backlog.Sleep(ctx, lockEvery) {
 			return nil, d.seen, nil
 		}
 	}

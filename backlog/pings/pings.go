@@ -220,10 +220,7 @@ func (p *Pings) send(ctx context.Context, x ping) error {
 		if err == nil || !passes || n == tries-1 {
 			return err
 		}
-		select {
-		case <-time.After(p.pause << n):
-		case <-ctx.Done():
-		}
+		backlog.Sleep(ctx, p.pause<<n)
 	}
 }
 

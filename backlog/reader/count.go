@@ -132,10 +132,7 @@ func (r *Reader) WatchStore(ctx context.Context) {
 		if r.engine.Load().Probe(ctx) == nil {
 			r.noteAnswer()
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(probeEvery):
-		}
+		backlog.Sleep(ctx, probeEvery)
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"backlog/backlog"
 )
 
 const (
@@ -150,10 +152,8 @@ func (db *DB) Patiently(ctx context.Context, f func(context.Context) error) erro
 		if class != Busy || ctx.Err() != nil || time.Since(start) >= db.Patience {
 			return err
 		}
-		select { // where f itself has not waited
-		case <-ctx.Done():
+		if !backlog.Sleep(ctx, Moment-time.Since(began)) { // where f itself has not waited
 			return err
-		case <-time.After(Moment - time.Since(began)):
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (l *SessionLocks) Rival(ctx context.Context, server Server, q Querier, c *C
 		return nil, nil
 	}
 	for look := range 2 {
-		if look > 0 && !Pause(ctx, RivalPause) {
+		if look > 0 && !backlog.Sleep(ctx, RivalPause) {
 			return nil, ctx.Err()
 		}
 		err = limited(ctx, lockTimeout, func(ctx context.Context) error {
@@ -137,16 +137,6 @@ func (l *SessionLocks) all(server Server, c *Catalog, expression string, names [
 		args = append(args, l.Key(c, name))
 	}
 	return server.Text().Place("SELECT " + strings.Join(list, ", ")), args
-}
-
-// Pause reports whether ctx was not done before the pause was over.
-func Pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 type sessionLock struct {
@@ -219,7 +209,7 @@ func (l *sessionLock) Mark(ctx context.Context, w backlog.Work) error {
 			if names = rest; len(rest) == 0 {
 				break
 			}
-			if !Pause(ctx, RivalPause/5) {
+			if !backlog.Sleep(ctx, RivalPause/5) {
 				return ctx.Err()
 			}
 			got, err = l.each(ctx, l.Take, names...)

@@ -87,7 +87,7 @@ func (s *server) Rival(ctx context.Context, _ db.Querier, c *db.Catalog, l db.Lo
 		return nil, err
 	}
 	for look := range 2 {
-		if look > 0 && !db.Pause(ctx, db.RivalPause) {
+		if look > 0 && !backlog.Sleep(ctx, db.RivalPause) {
 			return nil, ctx.Err()
 		}
 		if found, err = lookAt(path, l.Work); found == nil || err != nil {
