@@ -61,8 +61,7 @@ type frames struct {
 	skip   int // bytes before the first frame
 	method uint32
 	done   bool
-	frame  []byte // the beginning of the present frame
-	at     int    // in it
+	frame  []byte // what has come of the present frame
 }
 
 const (
@@ -74,33 +73,26 @@ const (
 // pass calls f with each byte of the limit that the method names.
 func (x *frames) pass(b []byte, f func(*byte)) {
 	for i := range b {
-		if x.done {
+		switch {
+		case x.done:
 			return
-		}
-		if x.skip > 0 {
+		case x.skip > 0:
 			x.skip--
-			continue
-		}
-		if len(x.frame) < limitEnds {
+		default:
 			x.frame = append(x.frame, b[i])
+			x.step(&b[i], f)
 		}
-		x.step(&b[i], f)
 	}
 }
 
-// step goes on behind a byte.
-func (x *frames) step(b *byte, f func(*byte)) {
-	names := x.at >= limitBegins && x.at < limitEnds && x.frame[0] == 1 && binary.BigEndian.Uint32(x.frame[frameHead:]) == x.method
-	if names {
-		f(b)
+// step looks at the frame after its last byte has come.
+func (x *frames) step(last *byte, f func(*byte)) {
+	n := len(x.frame)
+	if n > limitBegins && x.frame[0] == 1 && binary.BigEndian.Uint32(x.frame[frameHead:]) == x.method {
+		f(last)
+		x.done = n == limitEnds
 	}
-	x.at++
-	if names && x.at == limitEnds {
-		x.done = true
-		return
-	}
-	if x.at >= frameHead && x.at == frameHead+int(binary.BigEndian.Uint32(x.frame[3:]))+1 {
-		x.at = 0
+	if n > frameHead && n == frameHead+int(binary.BigEndian.Uint32(x.frame[3:]))+1 {
 		x.frame = x.frame[:0]
 	}
 }
