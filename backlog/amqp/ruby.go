@@ -40,6 +40,13 @@ func (p *rubyText) take(token string) bool {
 	return found
 }
 
+// cut returns so many bytes, or what is left, and goes on behind them.
+func (p *rubyText) cut(n int) string {
+	text := p.rest[:min(n, len(p.rest))]
+	p.rest = p.rest[len(text):]
+	return text
+}
+
 func (p *rubyText) value() any {
 	p.depth++
 	defer func() { p.depth-- }()
@@ -63,9 +70,7 @@ func (p *rubyText) hash() amqp.Table {
 	for !p.take("}") && !p.broken {
 		name := p.name()
 		t[name] = p.value()
-		if !p.take(",") && !strings.HasPrefix(p.rest, "}") {
-			p.broken = true
-		}
+		p.separator("}")
 	}
 	return t
 }
@@ -76,8 +81,8 @@ func (p *rubyText) name() (name string) {
 	if p.take(`"`) {
 		name = p.quoted()
 	} else {
-		end := strings.IndexFunc(p.rest, func(r rune) bool { return !strings.ContainsRune(nameRunes, r) })
-		name, p.rest = p.rest[:max(0, end)], p.rest[max(0, end):]
+		behind := strings.TrimLeft(p.rest, nameRunes)
+		name = p.cut(len(p.rest) - len(behind))
 	}
 	if !p.take("=>") && (symbol || !p.take(":")) {
 		p.broken = true
@@ -91,11 +96,16 @@ func (p *rubyText) list() (list []any) {
 	list = []any{}
 	for !p.take("]") && !p.broken {
 		list = append(list, p.value())
-		if !p.take(",") && !strings.HasPrefix(p.rest, "]") {
-			p.broken = true
-		}
+		p.separator("]")
 	}
 	return list
+}
+
+// separator goes on behind a comma, which may be missing only before the end.
+func (p *rubyText) separator(end string) {
+	if !p.take(",") && !strings.HasPrefix(p.rest, end) {
+		p.broken = true
+	}
 }
 
 // bare reads what has no quotes.
@@ -105,8 +115,7 @@ func (p *rubyText) bare() any {
 		end = len(p.rest)
 		p.broken = p.depth > 1
 	}
-	text := strings.TrimSpace(p.rest[:end])
-	p.rest = p.rest[end:]
+	text := strings.TrimSpace(p.cut(end))
 	switch text {
 	case "nil":
 		return nil
@@ -146,18 +155,15 @@ func (p *rubyText) quoted() string {
 
 // escape reads what stands behind a backslash.
 func (p *rubyText) escape(b *strings.Builder) {
-	letter, rest := p.rest[:1], p.rest[1:]
-	p.rest = rest
+	letter := p.cut(1)
 	digits := ""
 	switch {
 	case letter == "u" && strings.HasPrefix(p.rest, "{"):
 		digits, p.rest, _ = strings.Cut(p.rest[1:], "}")
 	case letter == "u":
-		digits = p.rest[:min(4, len(p.rest))]
-		p.rest = p.rest[len(digits):]
+		digits = p.cut(4)
 	case letter == "x":
-		digits = p.rest[:min(2, len(p.rest))]
-		p.rest = p.rest[len(digits):]
+		digits = p.cut(2)
 	default:
 		b.WriteString(escapes.Replace(letter))
 		return
