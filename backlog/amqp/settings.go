@@ -207,17 +207,17 @@ func endless(major int) amqp.Table {
 
 // matches reports whether a routing key matches the pattern of a topic exchange.
 func matches(pattern, key string) bool {
-	var match func(p, k []string) bool
-	match = func(p, k []string) bool {
-		switch {
-		case len(p) == 0:
-			return len(k) == 0
-		case p[0] == "#":
-			return match(p[1:], k) || len(k) > 0 && match(p, k[1:])
-		}
-		return len(k) > 0 && (p[0] == "*" || p[0] == k[0]) && match(p[1:], k[1:])
+	return matchWords(strings.Split(pattern, "."), strings.Split(key, "."))
+}
+
+func matchWords(pattern, key []string) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(key) == 0
+	case pattern[0] == "#":
+		return matchWords(pattern[1:], key) || len(key) > 0 && matchWords(pattern, key[1:])
 	}
-	return match(strings.Split(pattern, "."), strings.Split(key, "."))
+	return len(key) > 0 && (pattern[0] == "*" || pattern[0] == key[0]) && matchWords(pattern[1:], key[1:])
 }
 
 // backKey returns the routing key by which a message comes back that came with key: the
