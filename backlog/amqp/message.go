@@ -72,31 +72,44 @@ func asJSON(v any) json.RawMessage {
 }
 
 // jsonField returns a field of headers as JSON can have it, which knows only finite numbers.
-func jsonField(v any) any {
+func jsonField(v any) any { return mapField(v, finite) }
+
+// finite returns a number that JSON does not know as a text.
+func finite(v any) any {
 	switch v := v.(type) {
 	case float32:
-		return jsonField(float64(v))
+		return finite(float64(v))
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Sprint(v)
 		}
+	}
+	return v
+}
+
+// mapField returns a field in which f has replaced each value that is no table and no list, at
+// every depth.
+func mapField(v any, f func(any) any) any {
+	switch v := v.(type) {
 	case []any:
 		list := make([]any, len(v))
 		for i, field := range v {
-			list[i] = jsonField(field)
+			list[i] = mapField(field, f)
 		}
 		return list
+	case map[string]any:
+		return mapField(amqp.Table(v), f)
 	case amqp.Table:
 		if v == nil {
 			return nil
 		}
-		t := make(map[string]any, len(v))
+		t := make(amqp.Table, len(v))
 		for name, field := range v {
-			t[name] = jsonField(field)
+			t[name] = mapField(field, f)
 		}
 		return t
 	}
-	return v
+	return f(v)
 }
 
 // properties returns the message's properties by their names in AMQP, without headers.

@@ -204,40 +204,33 @@ func decode64(text string) ([]byte, error) {
 
 // propertiesOf reads a JSON object, or a JSON string with the text of a Ruby hash.
 func propertiesOf(raw []byte) map[string]any {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
 	var v any
-	if d.Decode(&v) != nil {
+	if decodeNumbers(raw, &v) != nil {
 		return nil
 	}
 	if text, is := v.(string); is {
 		v = rubyValue(text)
 	}
-	object, _ := fieldOf(v).(amqp.Table)
+	object, _ := mapField(v, number).(amqp.Table)
 	return object
 }
 
-// fieldOf returns a value of JSON as a field of headers.
-func fieldOf(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
-		}
-		f, _ := v.Float64()
-		return f
-	case map[string]any:
-		t := make(amqp.Table, len(v))
-		for name, field := range v {
-			t[name] = fieldOf(field)
-		}
-		return t
-	case []any:
-		list := make([]any, len(v))
-		for i, field := range v {
-			list[i] = fieldOf(field)
-		}
-		return list
+// decodeNumbers is json.Unmarshal, but v gets numbers as they are written.
+func decodeNumbers(raw []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode(v)
+}
+
+// number returns a number of JSON as headers have it.
+func number(v any) any {
+	text, is := v.(json.Number)
+	if !is {
+		return v
 	}
-	return v
+	if n, err := text.Int64(); err == nil {
+		return n
+	}
+	f, _ := text.Float64()
+	return f
 }

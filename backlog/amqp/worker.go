@@ -56,9 +56,7 @@ func requestOf(d *amqp.Delivery) (r backlog.Record, q request, err error) {
 		return r, q, fmt.Errorf("is no request of this version: %w", err)
 	}
 	var id any
-	numbers := json.NewDecoder(bytes.NewReader(q.ID))
-	numbers.UseNumber()
-	if err := numbers.Decode(&id); err != nil {
+	if err := decodeNumbers(q.ID, &id); err != nil {
 		return r, q, err
 	}
 	parts, composite := id.([]any)
