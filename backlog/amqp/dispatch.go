@@ -114,6 +114,7 @@ type Dispatch struct {
 
 	link    link
 	foreign atomic.Pointer[error]        // what Err returns
+	away    atomic.Bool                  // the broker is, which is logged
 	marking sync.Mutex                   // held while the mark is made
 	mu      sync.Mutex                   // guards what follows
 	hold    time.Time                    // nothing is dispatched before: what others have may still run
@@ -123,7 +124,6 @@ type Dispatch struct {
 	late    []*answer                    // outcomes that nobody waits for
 	ended   *lru.Cache[string, struct{}] // attempts of which an outcome was settled: it may come again
 	mark    mark                         // by which the broker knows that something may be out
-	away    bool                         // the broker is, which is logged
 	margin  time.Duration                // 0: margin; tests have no time
 
 	dispatched, settledNow, settledLate, stale, forged, lost atomic.Uint64 // as in Counts

@@ -112,15 +112,11 @@ func (d *Dispatch) ready(ctx context.Context) (p *session, wait time.Duration, e
 	}
 	d.mu.Lock()
 	wait = time.Until(d.hold)
-	marked := d.mark.on == p
 	d.mu.Unlock()
-	if err == nil && wait <= 0 && !marked {
+	if err == nil && wait <= 0 {
 		err = d.leaveMark(ctx, p)
 	}
-	d.mu.Lock()
-	was := d.away
-	d.away = err != nil
-	d.mu.Unlock()
+	was := d.away.Swap(err != nil)
 	switch {
 	case err == nil && was:
 		d.Log.Info("records are dispatched again")

@@ -106,9 +106,7 @@ func (d *Dispatch) awaited(a *answer) bool {
 // cameBefore drops an outcome of an attempt that has had one, and reports whether it has. That
 // of an attempt of another process only its row can tell.
 func (d *Dispatch) cameBefore(a *answer, t *ticket) bool {
-	d.mu.Lock()
 	before := d.ended.Contains(a.AttemptID)
-	d.mu.Unlock()
 	if before {
 		d.over(a)
 		d.stale.Add(1)
@@ -169,16 +167,17 @@ func (d *Dispatch) Finished(r *backlog.Record, written bool) {
 	d.mu.Lock()
 	a := d.settled[r.AttemptID]
 	delete(d.settled, r.AttemptID)
-	if a != nil && written {
-		d.ended.Add(r.AttemptID, struct{}{})
-	}
 	d.mu.Unlock()
-	if a != nil && written {
-		d.settledNow.Add(1)
-		_ = a.delivery.Ack(false) // which writes to the socket: nobody is to wait for that
-	} else if a != nil {
-		d.keep(a)
+	if a == nil {
+		return
 	}
+	if !written {
+		d.keep(a)
+		return
+	}
+	d.ended.Add(r.AttemptID, struct{}{})
+	d.settledNow.Add(1)
+	_ = a.delivery.Ack(false) // which writes to the socket: nobody is to wait for that
 }
 
 // CollectLate implements [backlog.LateCollector]: it settles the outcomes
@@ -229,9 +228,7 @@ func (d *Dispatch) settleLate(
 			continue
 		}
 		d.over(a)
-		d.mu.Lock()
 		d.ended.Add(a.AttemptID, struct{}{})
-		d.mu.Unlock()
 		if reasons[i] != nil {
 			d.stale.Add(1)
 			d.logLate(a, records[i].Key, reasons[i].Error())
