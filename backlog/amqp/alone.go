@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"backlog/backlog"
 )
 
@@ -31,11 +33,10 @@ func (c *Source) alone(w *writing) bool {
 func (c *Source) publishAlone(ctx context.Context, w *writing) {
 	c.apart.Lock() // one at a time: it may be large
 	defer c.apart.Unlock()
-	w.err = c.tryAlone(ctx, w)
-	missing := isMissing(w.err)
-	if missing && c.Declare != "never" {
+	w.err = c.tryAlone(ctx, w.session, w.message)
+	if isMissing(w.err) && c.Declare != "never" {
 		if err := w.session.declare(ctx, c.Topology(w.session.major), c.Declare); err == nil {
-			w.err = c.tryAlone(ctx, w)
+			w.err = c.tryAlone(ctx, w.session, w.message)
 		}
 	}
 	c.mu.Lock()
@@ -48,29 +49,25 @@ func (c *Source) publishAlone(ctx context.Context, w *writing) {
 	w.err = fmt.Errorf("exchange %s, routing key %s: %w", w.message.exchange, w.message.key, w.err)
 }
 
-// tryAlone publishes the message once. An error says that the broker does not have it, or
-// that this is unknown.
-func (c *Source) tryAlone(ctx context.Context, w *writing) error {
-	p, err := dialFor(ctx, &c.Settings, "publish")
+// tryAlone publishes a message once, not over the session p. An error says that the broker
+// does not have it, or that this is unknown.
+func (c *Source) tryAlone(ctx context.Context, p *session, m message) error {
+	alone, err := dial(ctx, &c.Settings, "publish")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		p.end(errors.New("closed"))
-		<-p.gone
-	}()
-	errs, err := c.publish(ctx, p, []message{w.message})
+	defer alone.close()
+	errs, err := c.publish(ctx, alone, []message{m})
 	if err == nil {
 		err = errs[0]
 	}
-	refusesAll := isMissing(err) || isForbidden(err)
-	if refusesAll {
+	if isMissing(err) || hasCode(err, amqp.AccessRefused) { // and so it would any other
 		c.mu.Lock()
-		c.doubtful[w.message.exchange] = true
+		c.doubtful[m.exchange] = true
 		c.mu.Unlock()
 	}
 	if err == nil || errors.Is(err, errNacked) || errors.Is(err, errReturned) {
-		w.session.took(len(w.message.Body))
+		p.took(len(m.Body))
 	}
 	return err
 }
@@ -129,15 +126,12 @@ func (c *Source) takeAnother(p *session) {
 	s.feeds.Add(1)
 	err := p.within(p.ctx, func() error { return p.consume.Cancel(old, false) })
 	if err == nil {
-		list, failed := c.subscribe(p.ctx, p, s.tag)
-		if failed == nil {
-			go c.feed(s, list)
-			return
-		}
-		err = failed
+		err = c.subscribe(p.ctx, s)
 	}
-	p.end(err)
-	s.fed()
+	if err != nil {
+		p.end(err)
+		s.fed()
+	}
 }
 
 // settled logs that an outcome could be published in the end. c.mu must be held.

@@ -54,8 +54,7 @@ func (t Topology) things() (list []thing) {
 }
 
 // declare declares the topology: "all", where what exists must have been declared alike,
-// or what is "missing", or "never", where that is an error, or only what exists, to see
-// that it is the "same". A binding that is there is none of these.
+// or what is "missing", or "never", where that is an error.
 func (p *session) declare(ctx context.Context, t Topology, how string) error {
 	for _, x := range t.things() {
 		if err := p.declareOne(ctx, x, how); err != nil {
@@ -66,15 +65,14 @@ func (p *session) declare(ctx context.Context, t Topology, how string) error {
 }
 
 func (p *session) declareOne(ctx context.Context, x thing, how string) error {
-	there := false
 	if how != "all" && x.look != nil {
 		err := p.probe(ctx, x.look)
-		if there = err == nil; !there && (!isMissing(err) || how == "never") {
+		if !isMissing(err) || how == "never" {
 			return err
 		}
 	}
-	if how == "never" || how == "missing" && there || how == "same" && !there {
-		return nil
+	if how == "never" {
+		return nil // AMQP does not tell whether a binding is there
 	}
 	return p.probe(ctx, x.declare)
 }
@@ -87,16 +85,28 @@ func (p *session) inspect(ctx context.Context, name string) (q amqp.Queue, missi
 	})
 	if isMissing(err) {
 		return q, true, nil
-	} else if err != nil {
-		err = fmt.Errorf("queue %s: %w", name, worded(err))
 	}
-	return q, false, err
+	return q, false, ofQueue(name, err)
 }
 
-// isForbidden reports whether the broker says that the user lacks a right.
-func isForbidden(err error) bool {
+// purge drops the ready messages of a queue.
+func (p *session) purge(ctx context.Context, name string) error {
+	err := p.probe(ctx, func(ch *amqp.Channel) error { return errorOf(ch.QueuePurge(name, false)) })
+	return ofQueue(name, err)
+}
+
+// ofQueue returns an error of the broker, if it is one, with the queue's name.
+func ofQueue(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("queue %s: %w", name, worded(err))
+}
+
+// hasCode reports whether an error is one of the broker with the code.
+func hasCode(err error, code int) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
-	return ok && e.Code == amqp.AccessRefused
+	return ok && e.Code == code
 }
 
 // isTooLarge reports whether the broker says that a message is larger than it allows.
@@ -104,10 +114,7 @@ func isTooLarge(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "larger than configured max size")
 }
 
-func isMissing(err error) bool {
-	e, ok := errors.AsType[*amqp.Error](err)
-	return ok && e.Code == amqp.NotFound
-}
+func isMissing(err error) bool { return hasCode(err, amqp.NotFound) }
 
 // A QueueStatus is what the broker says of a queue.
 type QueueStatus struct {
@@ -230,18 +237,21 @@ const defaultExchange = "amq.default"
 func (s *Settings) Rights() (configure, write, read string) {
 	t := s.Topology(0)
 	var names []string
-	add := func(name string) { names = append(names, regexp.QuoteMeta(name)) }
 	for _, e := range t.Exchanges {
-		add(e[0])
+		names = append(names, e[0])
 	}
 	for _, q := range t.Queues {
-		add(q.Name)
+		names = append(names, q.Name)
 	}
-	if dead, ok := s.Arguments["x-dead-letter-exchange"].(string); ok {
-		add(cmp.Or(dead, defaultExchange)) // to declare a queue with it
+	if dead, ok := s.Arguments["x-dead-letter-exchange"].(string); ok { // to declare a queue with it
+		dead = cmp.Or(dead, defaultExchange)
+		names = append(names, dead)
 	}
 	if s.Exchange.Name == none {
-		add(defaultExchange) // to which retry publishes
+		names = append(names, defaultExchange) // to which retry publishes
+	}
+	for i, name := range names {
+		names[i] = regexp.QuoteMeta(name)
 	}
 	slices.Sort(names)
 	all := "^(" + strings.Join(slices.Compact(names), "|") + ")$"
@@ -250,26 +260,30 @@ func (s *Settings) Rights() (configure, write, read string) {
 
 // Definitions returns the topology as `rabbitmqctl import_definitions` takes it.
 func (s *Settings) Definitions() any {
-	vhost := "/"
-	if uri, err := amqp.ParseURI(strings.Join(s.URL[:1], "")); err == nil {
-		vhost = uri.Vhost
-	}
-	object := func(more map[string]any, arguments amqp.Table) any {
-		if more["vhost"], more["arguments"] = vhost, arguments; arguments == nil {
-			more["arguments"] = amqp.Table{}
-		}
-		return more
-	}
 	t := s.Topology(0)
+	vhost := s.vhost()
+	object := func(arguments amqp.Table) amqp.Table { // never null
+		if arguments == nil {
+			return amqp.Table{}
+		}
+		return arguments
+	}
 	exchanges, queues, bindings := []any{}, []any{}, []any{}
 	for _, e := range t.Exchanges {
-		exchanges = append(exchanges, object(map[string]any{"name": e[0], "type": e[1], "durable": true, "auto_delete": false, "internal": false}, nil))
+		exchanges = append(exchanges, map[string]any{
+			"vhost": vhost, "name": e[0], "type": e[1], "durable": true, "auto_delete": false, "internal": false, "arguments": amqp.Table{},
+		})
 	}
 	for _, q := range t.Queues {
-		queues = append(queues, object(map[string]any{"name": q.Name, "durable": true, "auto_delete": false}, q.Arguments))
+		queues = append(queues, map[string]any{
+			"vhost": vhost, "name": q.Name, "durable": true, "auto_delete": false, "arguments": object(q.Arguments),
+		})
 	}
 	for _, b := range t.Bindings {
-		bindings = append(bindings, object(map[string]any{"source": b.Exchange, "destination": b.Queue, "destination_type": "queue", "routing_key": b.Key}, b.Arguments))
+		bindings = append(bindings, map[string]any{
+			"vhost": vhost, "source": b.Exchange, "destination": b.Queue, "destination_type": "queue", "routing_key": b.Key,
+			"arguments": object(b.Arguments),
+		})
 	}
 	return map[string]any{"exchanges": exchanges, "queues": queues, "bindings": bindings}
 }

@@ -215,10 +215,11 @@ func (d *Dispatch) prepare(ctx context.Context, p *session) error {
 	err := p.probe(ctx, func(ch *amqp.Channel) error { // goes with the session
 		return errorOf(ch.QueueDeclare(lockQueue(d.Name), false, true, true, false, amqp.Table{"x-queue-type": "classic"}))
 	})
-	if e := (*amqp.Error)(nil); errors.As(err, &e) && e.Code == amqp.ResourceLocked {
+	if hasCode(err, amqp.ResourceLocked) {
 		return unavailable(fmt.Errorf("another process hears the outcomes of %s; it is a daemon or `backlog once`, and must end first", d.Name))
-	} else if err != nil {
-		return fmt.Errorf("queue %s: %w", lockQueue(d.Name), worded(err))
+	}
+	if err != nil {
+		return ofQueue(lockQueue(d.Name), err)
 	}
 	queues := d.queues(p.major) // the first two are used as they are: what they should be differs between versions
 	if err = p.declare(ctx, Topology{Queues: queues[:2]}, "missing"); err == nil {

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,11 +48,11 @@ func (d *Dispatch) Ready(ctx context.Context) error {
 
 // looking calls look with a session that hears of no outcomes.
 func (d *Dispatch) looking(ctx context.Context, look func(*session) error) error {
-	p, err := dial(ctx, d.broker())
+	p, err := dial(ctx, d.broker(), "publish", "consume")
 	if err != nil {
 		return err
 	}
-	defer p.end(errors.New("closed"))
+	defer p.end(errClosed)
 	if err := p.err(); err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (d *Dispatch) workCure(odd []string) string {
 
 // oddities says which arguments of a queue that exists are not those that it should have.
 func (p *session) oddities(ctx context.Context, q Queue) (list []string, err error) {
-	has, err := p.argumentsFrom(ctx, q.Name, q.Arguments)
+	has, err := p.argumentsOf(ctx, q.Name, q.Arguments)
 	if err != nil {
 		return nil, worded(err)
 	}
@@ -146,12 +147,8 @@ func argument(v any) string {
 
 // otherwise says what is wrong with the work queue where err is that it was declared otherwise.
 func (d *Dispatch) otherwise(ctx context.Context, p *session, err error) error {
-	e, ok := errors.AsType[*amqp.Error](err)
-	if !ok || e.Code != amqp.PreconditionFailed {
+	if !hasCode(err, amqp.PreconditionFailed) {
 		return err
 	}
-	if wrong := d.checkWork(ctx, p); wrong != nil {
-		return wrong
-	}
-	return err
+	return cmp.Or(d.checkWork(ctx, p), err)
 }

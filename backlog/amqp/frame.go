@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -44,14 +45,10 @@ func fieldSize(v any) int {
 	switch v := v.(type) {
 	case nil:
 		return 1
-	case bool, byte, int8:
-		return 1 + 1
-	case int16, uint16:
-		return 1 + 2
-	case int, int32, uint32, float32: // int is sent as 32 bits
+	case int: // is sent as 32 bits
 		return 1 + 4
-	case amqp.Decimal:
-		return 1 + 5
+	case time.Time:
+		return 1 + 8
 	case string:
 		return 1 + 4 + len(v)
 	case []byte:
@@ -64,10 +61,8 @@ func fieldSize(v any) int {
 			size += fieldSize(field)
 		}
 		return size
-	case int64, float64, time.Time:
-		return 1 + 8
 	}
-	return 1 + 8
+	return 1 + binary.Size(v) // a number or a bool
 }
 
 // deathSize is the most that the broker adds to the headers of a message that expires in a

@@ -90,8 +90,8 @@ func (c *Source) forget(origin int) {
 	delete(c.behind, origin)
 }
 
-// expectAgain notes which messages the broker gives again over the session, that is new.
-func (c *Source) expectAgain(p *session) {
+// expectAgain notes which messages the broker gives again over a new session.
+func (c *Source) expectAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
@@ -100,14 +100,11 @@ func (c *Source) expectAgain(p *session) {
 	}
 	c.stream, c.orphans = nil, make(map[identity][]int)
 	for origin, h := range c.held {
-		e := c.ended[origin]
-		switch {
-		case h.session == p:
-		case e != nil && time.Since(e.at) > keepEnded:
+		if e := c.ended[origin]; e != nil && time.Since(e.at) > keepEnded {
 			c.forget(origin)
-		default:
-			c.orphans[h.attempt] = append(c.orphans[h.attempt], origin)
+			continue
 		}
+		c.orphans[h.attempt] = append(c.orphans[h.attempt], origin)
 	}
 }
 
@@ -118,23 +115,15 @@ func (c *Source) expectAgain(p *session) {
 // Only a redelivered message can be one. Of equal ones any takes the place: they cannot be
 // told apart, and there are as many outcomes as messages.
 func (c *Source) adopt(p *session, d *amqp.Delivery) bool {
-	c.mu.Lock()
-	waits := c.read == nil && d.Redelivered && len(c.orphans) > 0
-	c.mu.Unlock()
-	if !waits {
+	if !d.Redelivered {
 		return false
 	}
 	attempt := c.identify(d).attempt(d.Headers)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for list := c.orphans[attempt]; len(list) > 0; list = c.orphans[attempt] {
-		origin := list[0]
-		c.orphans[attempt] = list[1:]
-		if len(list) == 1 {
-			delete(c.orphans, attempt)
-		}
+	for _, origin := range c.orphans[attempt] {
 		old := c.held[origin]
-		if old == nil || old.session == p {
+		if old == nil || old.session == p { // let go of, or adopted
 			continue
 		}
 		c.held[origin] = &held{Delivery: *d, session: p, attempt: attempt}
@@ -195,11 +184,7 @@ func (c *Source) giveBack(h *held) {
 
 func (c *Source) giveBackAnew(h *held) error {
 	p := c.back(&h.Delivery)
-	for _, name := range retryNames {
-		if v, is := h.Headers[name]; is {
-			p.Headers[name] = v
-		}
-	}
+	maps.Copy(p.Headers, retryHeaders(h.Headers))
 	refused, err := h.session.post(h.session.ctx, message{c.requeueExchange(), c.backKey(firstKey(&h.Delivery)), p})
 	return errors.Join(refused, err)
 }

@@ -177,7 +177,7 @@ func TestRequestWaits(t *testing.T) {
 	live, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p := &session{ctx: live}
-	c.expectAgain(p)
+	c.expectAgain()
 	record := func() *backlog.Record { return &backlog.Record{Key: backlog.NewKey(int64(7))} }
 	first, second := &held{session: p}, &held{session: p}
 	r := record()

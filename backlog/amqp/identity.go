@@ -47,13 +47,18 @@ func ownHeaders(headers amqp.Table) amqp.Table {
 		own, _ := headers[ownKey].(amqp.Table)
 		return own
 	}
-	own := make(amqp.Table)
+	return retryHeaders(headers)
+}
+
+// retryHeaders returns those of the headers whose names a retry writes.
+func retryHeaders(headers amqp.Table) amqp.Table {
+	list := make(amqp.Table)
 	for _, name := range retryNames {
 		if v, is := headers[name]; is {
-			own[name] = v
+			list[name] = v
 		}
 	}
-	return own
+	return list
 }
 
 // An identity is a digest of what makes a message of a queue the one it is. It stays the
@@ -92,15 +97,12 @@ func (i identity) attempt(headers amqp.Table) identity {
 	return identity(w.Sum(nil))
 }
 
-// vhost returns the vhost of the URL.
+// vhost returns the vhost of the URL, which [Settings.Check] has seen to.
 func (s *Settings) vhost() string {
 	if len(s.URL) == 0 {
 		return "/"
 	}
-	uri, err := amqp.ParseURI(s.URL[0])
-	if err != nil {
-		return "/"
-	}
+	uri, _ := amqp.ParseURI(s.URL[0])
 	return uri.Vhost
 }
 

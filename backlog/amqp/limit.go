@@ -22,7 +22,7 @@ func (p *session) limitOf(ctx context.Context, queue string) (f Finding) {
 	if _, missing, err := p.inspect(ctx, queue); err != nil || missing {
 		return f
 	}
-	args, err := p.argumentsOf(ctx, queue)
+	args, err := p.argumentsOf(ctx, queue, nil)
 	if err != nil || args["x-queue-type"] != "quorum" || args["x-dead-letter-exchange"] != nil {
 		return f
 	}
@@ -47,14 +47,9 @@ var differs = sync.OnceValue(func() *regexp.Regexp {
 // mostArguments bounds the arguments of a queue that are asked for.
 const mostArguments = 30
 
-// argumentsOf returns the arguments of a queue that exists.
-func (p *session) argumentsOf(ctx context.Context, queue string) (amqp.Table, error) {
-	return p.argumentsFrom(ctx, queue, nil)
-}
-
-// argumentsFrom is argumentsOf where they may be known already. The broker does not list them,
-// but it names the first by which a declaration differs.
-func (p *session) argumentsFrom(ctx context.Context, queue string, known amqp.Table) (amqp.Table, error) {
+// argumentsOf returns the arguments of a queue that exists, which may be known already. The
+// broker does not list them, but it names the first by which a declaration differs.
+func (p *session) argumentsOf(ctx context.Context, queue string, known amqp.Table) (amqp.Table, error) {
 	args := make(amqp.Table)
 	maps.Copy(args, known)
 	for range mostArguments {

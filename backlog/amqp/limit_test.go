@@ -44,7 +44,7 @@ func TestLimitOf(t *testing.T) {
 		if (f.Problem == "") != (test.limit == 0) || test.limit > 0 && !strings.Contains(f.Problem, fmt.Sprintf("more than %d times", test.limit)) {
 			t.Errorf("%v on %d: %q", test.args, test.major, f.Problem)
 		}
-		got, err := p.argumentsOf(t.Context(), s.Queue)
+		got, err := p.argumentsOf(t.Context(), s.Queue, nil)
 		if err != nil || len(got) != len(test.args) {
 			t.Errorf("%v: %v %v", test.args, got, err)
 		}

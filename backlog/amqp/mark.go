@@ -38,8 +38,8 @@ func (d *Dispatch) takeOver(ctx context.Context, p *session) error {
 	if !there || ours {
 		return nil
 	}
-	if err := p.probe(ctx, func(ch *amqp.Channel) error { return errorOf(ch.QueuePurge(workQueue(d.Name), false)) }); err != nil {
-		return fmt.Errorf("queue %s: %w", workQueue(d.Name), worded(err))
+	if err := p.purge(ctx, workQueue(d.Name)); err != nil {
+		return err
 	}
 	d.mu.Lock()
 	d.hold = time.Now().Add(d.Bound())
@@ -63,10 +63,7 @@ func (d *Dispatch) lastOwner(ctx context.Context, p *session) (owner string, the
 		owner = string(m.Body)
 		return m.Nack(false, true)
 	})
-	if err != nil {
-		return "", false, fmt.Errorf("queue %s: %w", outQueue(d.Name), worded(err))
-	}
-	return owner, true, nil
+	return owner, true, ofQueue(outQueue(d.Name), err)
 }
 
 // leaveMark tells the broker, once in a session, that something of this process may be out.
@@ -88,8 +85,8 @@ func (d *Dispatch) leaveMark(ctx context.Context, p *session) error {
 		return err
 	}
 	// A crash after this leaves a mark without a name, which is another's to every process.
-	if err := p.probe(ctx, func(ch *amqp.Channel) error { return errorOf(ch.QueuePurge(name, false)) }); err != nil {
-		return fmt.Errorf("queue %s: %w", name, worded(err))
+	if err := p.purge(ctx, name); err != nil {
+		return err
 	}
 	refused, err := p.post(ctx, message{"", name, amqp.Publishing{Body: []byte(m.owner), MessageId: m.owner, Type: markType, Timestamp: time.Now()}})
 	if err != nil {

@@ -80,8 +80,7 @@ func (c *Source) redriveOne(ctx context.Context, p *session, d *amqp.Delivery, m
 		return err, nil
 	}
 	if int64(len(m.Body)) > p.taken.Load() {
-		w := &writing{held: &held{session: p}, message: m}
-		if err := c.tryAlone(ctx, w); isTooLarge(err) {
+		if err := c.tryAlone(ctx, p, m); isTooLarge(err) {
 			return err, nil
 		} else if err != nil {
 			return nil, err

@@ -32,15 +32,14 @@ const (
 // broker is short of memory, and their channels. When anything of it closes all of it
 // is dropped: deliveries of one are never acknowledged on another.
 type session struct {
-	closing sync.Once
 	conns   []*amqp.Connection
 	sockets []net.Conn
 	publish *amqp.Channel // in confirm mode; not changed while there are senders
 	consume *amqp.Channel // nil where it only publishes
 	returns <-chan amqp.Return
 	major   int             // of the broker's version
-	ctx     context.Context // done: the session is over
-	cancel  context.CancelFunc
+	ctx     context.Context // done: the session is over, and its cause is why
+	end     context.CancelCauseFunc
 	gone    chan struct{} // closed: and its connections are
 	ready   atomic.Bool   // it is made ready to be used
 	gentle  atomic.Bool   // the loss of the channel to publish on does not end it
@@ -48,7 +47,6 @@ type session struct {
 	taken   atomic.Int64  // the largest body that the broker has answered for
 
 	mu      sync.Mutex                    // guards conns and sockets
-	reason  error                         // why it is over, once it is
 	blocked atomic.Pointer[amqp.Blocking] // whether the broker takes no messages, and why; nil: it does
 
 	senders    atomic.Int64    // calls of send that wait for confirms; they begin under publishing
@@ -57,21 +55,14 @@ type session struct {
 	returned   map[string]bool // names of messages that no queue took
 }
 
-// maxBatch bounds the messages that are published before their confirms are waited for,
-// and mostReturns those that come back meanwhile, of all who send.
-const (
-	maxBatch    = 500
-	mostReturns = 4096
-)
+// mostReturns bounds the messages that come back before they are looked at, of all who send. A
+// sender has at most [backlog.MaxGroup].
+const mostReturns = 4096
 
-// dial opens a session with one of the nodes. An error wraps backlog.ErrUnavailable
-// where it may pass, and shows no password.
-func dial(ctx context.Context, s *Settings) (*session, error) {
-	return dialFor(ctx, s, "publish", "consume")
-}
-
-// dialFor is dial with a connection for each purpose, the first of which is to publish.
-func dialFor(ctx context.Context, s *Settings, purposes ...string) (*session, error) {
+// dial opens a session with one of the nodes, with a connection for each purpose, the first of
+// which is to publish. An error wraps backlog.ErrUnavailable where it may pass, and shows no
+// password.
+func dial(ctx context.Context, s *Settings, purposes ...string) (*session, error) {
 	errs := make([]error, len(s.URL))
 	for _, i := range rand.Perm(len(s.URL)) {
 		var p *session
@@ -142,7 +133,7 @@ func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare 
 	} else if last != nil && last.ready.Swap(false) { // once
 		l.tell(log, last.why())
 	}
-	p, err := dial(ctx, s)
+	p, err := dial(ctx, s, "publish", "consume")
 	if err == nil {
 		p.late = func() { l.tell(log, errors.New(cmp.Or(p.err(), errLate).Error())) }
 		l.last.Store(p)
@@ -164,14 +155,14 @@ func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare 
 // close ends the session, and returns when its connections are closed.
 func (l *link) close() {
 	if p := l.current(); p != nil {
-		p.end(errors.New("closed"))
-		<-p.gone
+		p.close()
 	}
 }
 
 func dialNode(ctx context.Context, s *Settings, url string, purposes []string) (*session, error) {
 	p := &session{gone: make(chan struct{}), returned: make(map[string]bool), late: func() {}}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.ctx, p.end = context.WithCancelCause(context.Background())
+	context.AfterFunc(p.ctx, p.hangUp)
 	err := p.within(ctx, func() error { return p.open(s, url, purposes) })
 	if err != nil {
 		p.end(err)
@@ -303,25 +294,27 @@ func (p *session) cut() {
 	}
 }
 
-// end ends the session. The first error is why. Deliveries that were not acknowledged
-// are the broker's to give again.
-func (p *session) end(err error) {
-	p.closing.Do(func() {
-		p.reason = err
-		p.cancel()
-		go func() {
-			force := time.AfterFunc(time.Second, p.cut)
-			p.mu.Lock()
-			conns := slices.Clone(p.conns)
-			p.mu.Unlock()
-			for _, c := range conns {
-				_ = c.CloseDeadline(time.Now().Add(time.Second))
-			}
-			force.Stop()
-			p.cut()
-			close(p.gone)
-		}()
-	})
+// hangUp closes the connections of a session that is over. Deliveries that were not
+// acknowledged are the broker's to give again.
+func (p *session) hangUp() {
+	force := time.AfterFunc(time.Second, p.cut)
+	p.mu.Lock()
+	conns := slices.Clone(p.conns)
+	p.mu.Unlock()
+	for _, c := range conns {
+		_ = c.CloseDeadline(time.Now().Add(time.Second))
+	}
+	force.Stop()
+	p.cut()
+	close(p.gone)
+}
+
+var errClosed = errors.New("closed")
+
+// close ends the session, and returns when its connections are closed.
+func (p *session) close() {
+	p.end(errClosed)
+	<-p.gone
 }
 
 // cancelled ends the session, as a consumer has ended, and returns why.
@@ -334,7 +327,7 @@ func (p *session) cancelled(queue string) error {
 }
 
 // why returns why the session is over.
-func (p *session) why() error { return worded(p.reason) }
+func (p *session) why() error { return worded(context.Cause(p.ctx)) }
 
 // err returns why the session is over or cannot be used now, nil if it can. The next one
 // may do better.
@@ -455,42 +448,39 @@ var errLate = fmt.Errorf("a message is not confirmed after %v; has a quorum queu
 // A channel that the broker closes leaves messages with errUnknown where the session replaces it.
 func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 	defer context.AfterFunc(ctx, p.cut)() // a publish that has begun ends with its socket alone
-	refused := false
 	errs := make([]error, len(list))
-	confirms := make([]*amqp.DeferredConfirmation, min(len(list), maxBatch))
-	for from := 0; from < len(list); from += maxBatch {
-		part := list[from:min(from+maxBatch, len(list))]
-		ch, err := p.publishAll(part, confirms)
-		if err != nil {
-			p.end(err)
-			return errs, p.err()
+	ch, confirms, err := p.publishAll(list)
+	if err != nil {
+		p.end(err)
+		return errs, p.err()
+	}
+	refused := false
+	for i, confirm := range confirms {
+		acked, err := p.confirmed(ch, confirm)
+		switch {
+		case errors.Is(err, errUnknown):
+			errs[i] = err
+		case err != nil:
+			return errs, err
+		case !acked:
+			errs[i] = errNacked
+			refused = true
 		}
-		for i := range part {
-			acked, err := p.confirmed(ch, confirms[i])
-			switch {
-			case errors.Is(err, errUnknown):
-				errs[from+i] = err
-			case err != nil:
-				return errs, err
-			case !acked:
-				errs[from+i], refused = errNacked, true
-			}
-		}
-		// What is returned comes before its confirm. Whoever takes it makes that unclear
-		// before: with nothing there, and then nothing unclear, all have a queue.
-		nothing := len(p.returns) == 0
-		last := p.senders.Add(-1) == 0
-		if nothing && p.unclear.Load() == 0 && !refused {
-			continue
-		}
-		p.publishing.Lock()
-		p.takeReturned(part, errs[from:])
-		// RabbitMQ 3.10 refuses on a channel for ever what it has refused once while
-		// the node that led the queue was down.
-		if refused && last && p.senders.Load() == 0 && !p.over() {
-			p.renew(ctx)
-		}
-		p.publishing.Unlock()
+	}
+	// A message that is returned comes before its confirm. Whoever takes it makes that unclear
+	// before: with nothing there, and then nothing unclear, all have a queue.
+	nothing := len(p.returns) == 0
+	last := p.senders.Add(-1) == 0
+	if nothing && p.unclear.Load() == 0 && !refused {
+		return errs, nil
+	}
+	p.publishing.Lock()
+	defer p.publishing.Unlock()
+	p.takeReturned(list, errs)
+	// RabbitMQ 3.10 refuses on a channel for ever what it has refused once while
+	// the node that led the queue was down.
+	if refused && last && p.senders.Load() == 0 && !p.over() {
+		p.renew(ctx)
 	}
 	return errs, nil
 }
@@ -515,27 +505,27 @@ func (p *session) takeReturned(list []message, errs []error) {
 	p.unclear.Store(int64(len(p.returned)))
 }
 
-// publishAll publishes the messages and returns the channel. A confirm is nil where the
-// broker has closed the channel before.
-func (p *session) publishAll(list []message, confirms []*amqp.DeferredConfirmation) (ch *amqp.Channel, err error) {
+// publishAll publishes the messages and returns the channel and a confirm for each, nil where
+// the broker has closed the channel before.
+func (p *session) publishAll(list []message) (ch *amqp.Channel, confirms []*amqp.DeferredConfirmation, err error) {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
 	if err := p.replace(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p.senders.Add(1)
-	clear(confirms)
+	confirms = make([]*amqp.DeferredConfirmation, len(list))
 	for i, m := range list {
 		m.DeliveryMode = amqp.Persistent
 		confirms[i], err = p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing)
-		if err != nil && errors.Is(err, amqp.ErrClosed) && p.replaces() {
-			return p.publish, nil
+		if errors.Is(err, amqp.ErrClosed) && p.replaces() {
+			break
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return p.publish, nil
+	return p.publish, confirms, nil
 }
 
 // replace replaces a channel that the broker has closed, when none waits for its confirms

@@ -252,18 +252,18 @@ func (c *Source) publish(ctx context.Context, p *session, list []message) (errs 
 			p.took(len(m.Body))
 		}
 	}
-	declared := false
-	for i, e := range errs {
-		if errors.Is(e, errReturned) {
-			if !declared && c.Declare != "never" {
-				declared = true
-				if err := p.declare(ctx, c.Topology(p.major), c.Declare); err != nil {
-					return nil, err
-				}
-			}
-			if errs[i], err = p.post(ctx, list[i]); err != nil {
-				return nil, err
-			}
+	if c.Declare != "never" && slices.Contains(errs, errReturned) {
+		if err := p.declare(ctx, c.Topology(p.major), c.Declare); err != nil {
+			return nil, err
+		}
+	}
+	for i, m := range list {
+		if errs[i] != errReturned {
+			continue
+		}
+		errs[i], err = p.post(ctx, m)
+		if err != nil {
+			return nil, err
 		}
 	}
 	return errs, nil

@@ -78,7 +78,7 @@ func (c *Source) prepare(ctx context.Context, p *session) error {
 		}
 	}
 	p.gentle.Store(c.read == nil)
-	c.expectAgain(p)
+	c.expectAgain()
 	return errorOf(c.consume(ctx, p))
 }
 
@@ -110,28 +110,29 @@ func (c *Source) consume(ctx context.Context, p *session) (*stream, error) {
 		return s, nil
 	}
 	s = &stream{session: p, list: make(chan amqp.Delivery, max(1, c.Prefetch)), tag: consumerTag}
-	list, err := c.subscribe(ctx, p, s.tag)
-	if err != nil {
+	s.feeds.Add(1)
+	if err := c.subscribe(ctx, s); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	c.stream = s
 	c.mu.Unlock()
-	s.feeds.Add(1)
-	go c.feed(s, list)
 	return s, nil
 }
 
-// subscribe begins a consumer. c.calling must be held.
-func (c *Source) subscribe(ctx context.Context, p *session, tag string) (list <-chan amqp.Delivery, err error) {
-	err = p.within(ctx, func() error {
-		err := p.consume.Qos(max(1, c.Prefetch), 0, false)
+// subscribe begins the consumer that the tag names. c.calling must be held.
+func (c *Source) subscribe(ctx context.Context, s *stream) error {
+	p := s.session
+	return p.within(ctx, func() error {
+		if err := p.consume.Qos(max(1, c.Prefetch), 0, false); err != nil {
+			return worded(err)
+		}
+		list, err := p.consume.Consume(c.Queue, s.tag, false, false, false, false, nil)
 		if err == nil {
-			list, err = p.consume.Consume(c.Queue, tag, false, false, false, false, nil)
+			go c.feed(s, list)
 		}
 		return worded(err)
 	})
-	return list, err
 }
 
 // consumerTag names the first consumer of a channel.
@@ -224,7 +225,9 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 	for len(page.Records) < q.Limit {
 		h, err := c.next(ctx, p, s, len(page.Records) == 0)
 		if err != nil {
-			c.releaseAll(page.Records) // else they would take the place of the same messages when these come again
+			for i := range page.Records { // else they would take the place of the same messages when these come again
+				c.Release(&page.Records[i])
+			}
 			return backlog.Page{}, c.link.tell(c.Log, err)
 		}
 		if h == nil {
@@ -242,13 +245,6 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 		}
 	}
 	return page, nil
-}
-
-// releaseAll lets go of the records of a page that is not returned.
-func (c *Source) releaseAll(records []backlog.Record) {
-	for i := range records {
-		c.Release(&records[i])
-	}
 }
 
 // record returns the message as a record.
