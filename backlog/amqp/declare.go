@@ -222,9 +222,7 @@ func (c *Source) Inspect(ctx context.Context) (list []Finding, err error) {
 		list = append(list, f)
 	}
 	for _, queue := range []string{c.Queue, c.errorExchange()} {
-		if f := p.limitOf(ctx, queue); f.Problem != "" {
-			list = append(list, f)
-		}
+		list = append(list, p.limitOf(ctx, queue)...)
 	}
 	return append(list, Finding{Name: "bindings", Detail: "AMQP does not list them; `backlog init` makes them, and so does a message that no queue takes"}), nil
 }

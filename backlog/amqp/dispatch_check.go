@@ -22,9 +22,7 @@ func (d *Dispatch) Inspect(ctx context.Context) (list []Finding, err error) {
 			list = append(list, d.inspectQueue(ctx, p, q))
 		}
 		for _, name := range []string{outcomeQueue(d.Name), lostQueue(d.Name)} {
-			if f := p.limitOf(ctx, name); f.Problem != "" {
-				list = append(list, f)
-			}
+			list = append(list, p.limitOf(ctx, name)...)
 		}
 		return nil
 	})

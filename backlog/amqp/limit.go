@@ -16,26 +16,25 @@ import (
 // defaultLimit is the delivery limit of a quorum queue that names none, from RabbitMQ 4.0 on.
 const defaultLimit = 20
 
-// limitOf returns the finding of a queue that drops a message after so many returns, since
+// limitOf returns a finding if the queue drops a message after so many returns, since
 // it has no dead-letter exchange. AMQP tells nothing of policies.
-func (p *session) limitOf(ctx context.Context, queue string) (f Finding) {
+func (p *session) limitOf(ctx context.Context, queue string) []Finding {
 	if _, missing, err := p.inspect(ctx, queue); err != nil || missing {
-		return f
+		return nil
 	}
 	args, err := p.argumentsOf(ctx, queue, nil)
 	if err != nil || args["x-queue-type"] != "quorum" || args["x-dead-letter-exchange"] != nil {
-		return f
+		return nil
 	}
 	limit, given := args["x-delivery-limit"].(int64)
 	if !given && p.major >= 4 {
 		limit = defaultLimit
 	} else if !given || limit < 0 {
-		return f
+		return nil
 	}
-	f.Name, f.Warning = "delivery limit of queue "+queue, true
-	f.Problem = fmt.Sprintf("a message that has come back more than %d times is dropped: lost connections and killed processes count, and the queue has no dead-letter exchange"+
+	problem := fmt.Sprintf("a message that has come back more than %d times is dropped: lost connections and killed processes count, and the queue has no dead-letter exchange"+
 		" (unless a policy names one, which AMQP does not tell); give it one: `rabbitmqctl set_policy NAME '^%s$' '{\"dead-letter-exchange\":\"…\"}'`", limit, regexp.QuoteMeta(queue))
-	return f
+	return []Finding{{Name: "delivery limit of queue " + queue, Problem: problem, Warning: true}}
 }
 
 // differs finds, in the text of the refusal, an argument that a queue has otherwise: its type

@@ -40,9 +40,9 @@ func TestLimitOf(t *testing.T) {
 		_, err := b.QueueDeclare(s.Queue, true, false, false, false, test.args)
 		b.check(err)
 		p.major = test.major
-		f := p.limitOf(t.Context(), s.Queue)
-		if (f.Problem == "") != (test.limit == 0) || test.limit > 0 && !strings.Contains(f.Problem, fmt.Sprintf("more than %d times", test.limit)) {
-			t.Errorf("%v on %d: %q", test.args, test.major, f.Problem)
+		found := p.limitOf(t.Context(), s.Queue)
+		if (len(found) == 0) != (test.limit == 0) || test.limit > 0 && !strings.Contains(found[0].Problem, fmt.Sprintf("more than %d times", test.limit)) {
+			t.Errorf("%v on %d: %+v", test.args, test.major, found)
 		}
 		got, err := p.argumentsOf(t.Context(), s.Queue, nil)
 		if err != nil || len(got) != len(test.args) {

@@ -126,15 +126,6 @@ func properties(d *amqp.Delivery) map[string]any {
 	return all
 }
 
-// allProperties returns the properties with the headers, as Bunny gives them.
-func allProperties(d *amqp.Delivery) map[string]any {
-	all := properties(d)
-	if len(d.Headers) > 0 {
-		all["headers"] = jsonField(d.Headers)
-	}
-	return all
-}
-
 // integer returns a number of a header as int64, which the broker does not tell from
 // others; nil for what is none.
 func integer(v any) any {
@@ -219,7 +210,13 @@ func (s *Settings) failed(d *amqp.Delivery, outcome backlog.Settlement) amqp.Pub
 		p.Headers[retryInfo] = string(asJSON([]reason{why}))
 		return p
 	}
-	p.Body, p.ContentType, p.ContentEncoding = asJSON(failure{why, encode64(d.Body), encode64(asJSON(allProperties(d)))}), "application/json", ""
+	all := properties(d)
+	if len(d.Headers) > 0 {
+		all["headers"] = jsonField(d.Headers) // among them, as Bunny gives them
+	}
+	p.Body = asJSON(failure{why, encode64(d.Body), encode64(asJSON(all))})
+	p.ContentType = "application/json"
+	p.ContentEncoding = ""
 	return p
 }
 

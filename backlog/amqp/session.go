@@ -488,19 +488,17 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 // takeReturned notes which of the messages no queue has taken. p.publishing must be held.
 func (p *session) takeReturned(list []message, errs []error) {
 	p.unclear.Store(1)
-	for n := len(p.returns); n > 0; n-- {
+	for range len(p.returns) {
 		r := <-p.returns
 		p.returned[message{r.Exchange, r.RoutingKey, amqp.Publishing{Headers: r.Headers, MessageId: r.MessageId}}.name()] = true
 	}
-	if len(p.returned) > 0 {
-		for i := range list {
-			if p.returned[list[i].name()] {
-				errs[i] = errReturned
-			}
+	for i, m := range list {
+		if p.returned[m.name()] {
+			errs[i] = errReturned
 		}
-		for i := range list {
-			delete(p.returned, list[i].name())
-		}
+	}
+	for _, m := range list {
+		delete(p.returned, m.name())
 	}
 	p.unclear.Store(int64(len(p.returned)))
 }

@@ -130,8 +130,8 @@ func (s *Settings) Policy() *backlog.Policy {
 
 // delays returns the delay after each failure, from the first to the last, in seconds.
 func (s *Settings) delays() (list []int64) {
-	for n := 1; n <= s.Sneakers.MaxRetries; n++ {
-		list = append(list, s.delay(n))
+	for n := range s.Sneakers.MaxRetries {
+		list = append(list, s.delay(n+1))
 	}
 	return list
 }

@@ -65,8 +65,9 @@ func requestOf(d *amqp.Delivery) (r backlog.Record, q request, err error) {
 	}
 	for i, part := range parts {
 		if number, is := part.(json.Number); is {
-			if parts[i], err = number.Int64(); err != nil {
-				parts[i], err = number.String(), nil
+			parts[i] = number.String()
+			if whole, err := number.Int64(); err == nil {
+				parts[i] = whole
 			}
 		}
 	}
