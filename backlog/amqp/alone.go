@@ -61,7 +61,7 @@ func (c *Source) tryAlone(ctx context.Context, p *session, m message) error {
 	if err == nil {
 		err = errs[0]
 	}
-	if isMissing(err) || hasCode(err, amqp.AccessRefused) { // and so it would any other
+	if isMissing(err) || hasCode(err, amqp.AccessRefused) { // as it would any other message
 		c.mu.Lock()
 		c.doubtful[m.exchange] = true
 		c.mu.Unlock()

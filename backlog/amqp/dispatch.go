@@ -196,7 +196,9 @@ func (d *Dispatch) open(ctx context.Context) (*session, error) {
 	return d.link.open(ctx, d.Log, d.broker(), func(p *session) error {
 		d.mu.Lock()
 		if d.waiting == nil {
-			d.waiting, d.out, d.settled = make(map[string]*flight), make(map[uint64]*flight), make(map[string]*answer)
+			d.waiting = make(map[string]*flight)
+			d.out = make(map[uint64]*flight)
+			d.settled = make(map[string]*answer)
 			d.ended, _ = lru.New[string, struct{}](mostEnded) // an error is a size of 0
 		}
 		d.late = nil // they come again

@@ -95,7 +95,9 @@ func (c *Source) expectAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
-		c.held, c.ended, c.behind = make(map[int]*held), make(map[int]*ended), make(map[int][]*held)
+		c.held = make(map[int]*held)
+		c.ended = make(map[int]*ended)
+		c.behind = make(map[int][]*held)
 		c.doubtful = make(map[string]bool)
 	}
 	c.stream, c.orphans = nil, make(map[identity][]int)

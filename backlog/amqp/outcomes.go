@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -108,16 +109,18 @@ func (d *Dispatch) awaited(a *answer) bool {
 func (d *Dispatch) cameBefore(a *answer, t *ticket) bool {
 	before := d.ended.Contains(a.AttemptID)
 	if before {
-		d.over(a)
-		d.stale.Add(1)
-		d.logLate(a, t.Row.Key, "dropped: this attempt has had an outcome")
-		_ = a.delivery.Ack(false)
+		d.endLate(a, t.Row.Key, &d.stale, "dropped: this attempt has had an outcome")
 	}
 	return before
 }
 
-func (d *Dispatch) logLate(a *answer, key backlog.Key, result string) {
+// endLate counts and logs what has become of an outcome that nobody waited for, and
+// acknowledges it.
+func (d *Dispatch) endLate(a *answer, key backlog.Key, count *atomic.Uint64, result string) {
+	d.over(a)
+	count.Add(1)
 	d.Log.Info("an outcome came late", "id", key.String(), "attempt_id", a.AttemptID, "outcome", a.Outcome, "result", result)
+	_ = a.delivery.Ack(false)
 }
 
 // keep leaves an outcome to CollectLate; until then its row is not dispatched.
@@ -227,16 +230,12 @@ func (d *Dispatch) settleLate(
 			d.keep(a)
 			continue
 		}
-		d.over(a)
 		d.ended.Add(a.AttemptID, struct{}{})
 		if reasons[i] != nil {
-			d.stale.Add(1)
-			d.logLate(a, records[i].Key, reasons[i].Error())
+			d.endLate(a, records[i].Key, &d.stale, reasons[i].Error())
 		} else {
-			d.settledLate.Add(1)
-			d.logLate(a, records[i].Key, "settled")
+			d.endLate(a, records[i].Key, &d.settledLate, "settled")
 		}
-		_ = a.delivery.Ack(false)
 	}
 	return nil, nil
 }

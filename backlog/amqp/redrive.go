@@ -129,7 +129,9 @@ func decode(d *amqp.Delivery) (m amqp.Publishing, text string, ok bool) {
 	if err != nil {
 		return m, "", false
 	}
-	m.Body, m.ContentType, m.ContentEncoding = body, "", ""
+	m.Body = body
+	m.ContentType = ""
+	m.ContentEncoding = ""
 	raw, err := decode64(f.Properties)
 	if err == nil {
 		restore(&m, propertiesOf(raw))

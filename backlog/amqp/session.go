@@ -95,10 +95,13 @@ func (l *link) tell(log *slog.Logger, err error) error {
 	}
 	l.telling.Lock()
 	defer l.telling.Unlock()
-	text, now, waits := "the broker refuses something", time.Now(), errors.Is(err, backlog.ErrUnavailable)
+	text := "the broker refuses something"
+	now := time.Now()
+	waits := errors.Is(err, backlog.ErrUnavailable)
 	first := waits && now.Sub(l.away) > time.Minute
 	if waits {
-		text, l.away = "the broker is still away, now for another reason", now
+		text = "the broker is still away, now for another reason"
+		l.away = now
 	}
 	if errors.Is(err, context.Canceled) || waits && !first && now.Sub(l.at) < answerWithin ||
 		err.Error() == l.told && (waits || now.Sub(l.at) < time.Minute) {

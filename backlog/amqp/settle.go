@@ -84,11 +84,10 @@ func (c *Source) write(ctx context.Context, list []*writing) {
 		if w.err != nil || w.done {
 			continue
 		}
-		if w.Ack(false) != nil {
+		w.done = w.Ack(false) == nil
+		if !w.done {
 			w.err = errSessionLost
-			continue
 		}
-		w.done = true
 	}
 }
 

@@ -18,11 +18,11 @@ type tuned struct {
 
 // newTuned returns the socket, over which nothing has come or gone.
 func newTuned(socket net.Conn) *tuned {
-	t := &tuned{Conn: socket}
-	t.in.method = methodTune
-	t.out.method = methodTuneOK
-	t.out.skip = len("AMQP0091")
-	return t
+	return &tuned{
+		Conn: socket,
+		in:   frames{method: methodTune},
+		out:  frames{method: methodTuneOK, skip: len("AMQP0091")},
+	}
 }
 
 // The methods that name the limit, with their class.

@@ -37,27 +37,23 @@ type Worker struct {
 
 // NewWorker returns a worker that calls the handler, so many times at a time.
 func NewWorker(s WorkerSettings, h backlog.Handler, concurrency int) *Worker {
-	w := &Worker{Handler: h, name: s.Name}
-	w.Source = &Source{Settings: Settings{URL: s.URL, Name: "backlog worker " + s.Name, Queue: workQueue(s.Name), Declare: "never", Prefetch: concurrency}}
-	w.read = func(h *held) (r backlog.Record, err error) {
-		r, h.request, err = requestOf(&h.Delivery)
-		return r, err
-	}
-	return w
+	settings := Settings{URL: s.URL, Name: "backlog worker " + s.Name, Queue: workQueue(s.Name), Declare: "never", Prefetch: concurrency}
+	return &Worker{Handler: h, name: s.Name, Source: &Source{Settings: settings, read: readRequest}}
 }
 
-// requestOf returns the request, and what it asks for as a record. One that cannot be read
-// is an error.
-func requestOf(d *amqp.Delivery) (r backlog.Record, q request, err error) {
-	if d.Type != requestType {
-		return r, q, fmt.Errorf("is no request of this version, but of type %q", d.Type)
+// readRequest reads the request of a delivery, and returns what it asks for as a record. One
+// that cannot be read is an error.
+func readRequest(h *held) (r backlog.Record, err error) {
+	if h.Type != requestType {
+		return r, fmt.Errorf("is no request of this version, but of type %q", h.Type)
 	}
-	if err := json.Unmarshal(d.Body, &q); err != nil {
-		return r, q, fmt.Errorf("is no request of this version: %w", err)
+	q := &h.request
+	if err := json.Unmarshal(h.Body, q); err != nil {
+		return r, fmt.Errorf("is no request of this version: %w", err)
 	}
 	var id any
 	if err := decodeNumbers(q.ID, &id); err != nil {
-		return r, q, err
+		return r, err
 	}
 	parts, composite := id.([]any)
 	if !composite {
@@ -76,7 +72,7 @@ func requestOf(d *amqp.Delivery) (r backlog.Record, q request, err error) {
 		r.Inserted = *q.Inserted
 	}
 	r.Names, r.Values, err = columnsOf(q.Record)
-	return r, q, err
+	return r, err
 }
 
 // columnsOf returns the columns of a record, which is good JSON, in their order.
@@ -124,8 +120,10 @@ func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
 	if context.Cause(ctx) == late && errors.Is(err, context.DeadlineExceeded) {
 		err = late
 	}
-	o := outcome{AttemptID: q.AttemptID, ID: q.ID, Outcome: backlog.OutcomeOf(err).String(), Worker: program(), Ticket: q.Ticket}
-	o.Duration = time.Since(began).Seconds()
+	o := outcome{
+		AttemptID: q.AttemptID, ID: q.ID, Outcome: backlog.OutcomeOf(err).String(), Worker: program(), Ticket: q.Ticket,
+		Duration: time.Since(began).Seconds(),
+	}
 	if err != nil {
 		o.Error = err.Error()
 	}

@@ -153,7 +153,7 @@ func TestRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := requestOf(&amqp.Delivery{Body: m.Body, Type: m.Type})
+		got, err := readRequest(&held{Delivery: amqp.Delivery{Body: m.Body, Type: m.Type}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestRequest(t *testing.T) {
 		}
 	}
 	for _, bad := range []amqp.Delivery{{Type: requestType}, {Body: []byte("{}"), Type: requestType}, {Body: []byte(`{"id":1,"record":{}}`), Type: "else"}} {
-		if _, _, err := requestOf(&bad); err == nil || strings.Contains(err.Error(), "%!") {
+		if _, err := readRequest(&held{Delivery: bad}); err == nil || strings.Contains(err.Error(), "%!") {
 			t.Errorf("%s: %v", cmp.Or(string(bad.Body), "nothing"), err)
 		}
 	}
