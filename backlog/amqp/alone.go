@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"backlog/backlog"
 )
 
 // What the broker refuses ends a channel or a connection, and with it the confirms and
@@ -132,18 +130,4 @@ func (c *Source) takeAnother(p *session) {
 		p.end(err)
 		s.fed()
 	}
-}
-
-// settled logs that an outcome could be published in the end. c.mu must be held.
-func (c *Source) settled(e *ended) {
-	if c.Log != nil && e.waits != nil {
-		c.Log.Info("an outcome that waited is published", "id", e.id, "outcome", outcomeOf(e.Settlement))
-	}
-}
-
-func outcomeOf(s backlog.Settlement) string {
-	if s.Target == backlog.RowDead {
-		return "dead"
-	}
-	return "error"
 }

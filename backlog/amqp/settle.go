@@ -201,14 +201,16 @@ func (c *Source) insisted(origin int, e *ended, w *writing) bool {
 	e.suspect = w.suspect
 	switch {
 	case w.err == nil:
-		c.settled(e)
+		if c.Log != nil && e.waits != nil {
+			c.Log.Info("an outcome that waited is published", "id", e.id, "outcome", e.Target.String())
+		}
 		c.forget(origin)
 		return true
 	case errors.Is(w.err, errSessionLost) || w.session.over():
 		return true
 	}
 	if c.Log != nil && (e.waits == nil || e.waits.Error() != w.err.Error()) {
-		c.Log.Error("the outcome cannot be published for now; the message is held, and this process does not handle it again", "id", e.id, "outcome", outcomeOf(e.Settlement), "error", w.err)
+		c.Log.Error("the outcome cannot be published for now; the message is held, and this process does not handle it again", "id", e.id, "outcome", e.Target.String(), "error", w.err)
 	}
 	c.refused(e, w.held, w.err)
 	return false
