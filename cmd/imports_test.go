@@ -84,8 +84,8 @@ func mayImport(s source, imported string) bool {
 		return s.test && path.Dir(s.folder) == "backlog/handler"
 	case s.folder == "internal/handlertest":
 		return imported == "backlog" || imported == "backlog/memory"
-	case imported == "backlog/mapping":
-		return s.folder != "tiers" && s.folder != "." // a leaf
+	case imported == "backlog/mapping" || imported == "backlog/pattern":
+		return s.folder != "tiers" && s.folder != "." && s.folder != "backlog/pattern" // leaves
 	case imported == "backlog/inspect":
 		return s.folder != "tiers" && s.folder != "." && s.folder != "backlog" // what commands are shown
 	case imported == "backlog/logqueue" && s.folder == "backlog/logging":
@@ -94,7 +94,7 @@ func mayImport(s source, imported string) bool {
 		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint", "backlog/web", "backlog/reader"}, s.folder)
 	case s.folder == "backlog/inspect" && s.test:
 		return imported != "cmd"
-	case s.folder == "backlog/mapping":
+	case s.folder == "backlog/mapping" || s.folder == "backlog/pattern":
 		return false
 	case imported == s.folder:
 		return s.test // its own external test

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -18,6 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"backlog/backlog/mapping"
+	"backlog/backlog/pattern"
 	"backlog/tiers"
 )
 
@@ -315,7 +315,7 @@ func (v value) filled(want, cure string) []value {
 	return items
 }
 
-var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\$\{|\$\{(?:[A-Za-z_][A-Za-z0-9_]*\})?`) })
+var variable = pattern.Lazily(`\$\$\{|\$\{(?:[A-Za-z_][A-Za-z0-9_]*\})?`)
 
 // expanded returns a text in which each ${NAME} is replaced by the variable's
 // value and each $${ by a literal ${. Any other $ stays, and values are not
@@ -368,8 +368,8 @@ func (v value) boolean() bool {
 }
 
 var (
-	decimal  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`) })
-	fraction = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`) })
+	decimal  = pattern.Lazily(`^-?(0|[1-9][0-9]*)$`)
+	fraction = pattern.Lazily(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
 )
 
 // numeral returns a number that has the pattern and is not less than least; like

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
-	"sync"
 
 	"gopkg.in/yaml.v3"
+
+	"backlog/backlog/pattern"
 )
 
 // syntaxLine returns the line to look at for a syntax error. The parser's own
@@ -31,7 +31,7 @@ func syntaxLine(text []byte, err error) int {
 
 // unspaced is a line with a key but no space between it and its value. YAML
 // takes that for a text, and stumbles later.
-var unspaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*(- +)?\w+:[^\s/]`) })
+var unspaced = pattern.Lazily(`^\s*(- +)?\w+:[^\s/]`)
 
 // syntaxError words an error of the parser for people who do not know it, and
 // says which line to look at. The parser's own words can hold a piece of the

@@ -6,16 +6,16 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/agnivade/levenshtein"
+
+	"backlog/backlog/pattern"
 )
 
 // A Mapping says how a table is to be understood. Names are as written, never
@@ -60,7 +60,7 @@ func (m Mapping) WithDefaults() Mapping {
 	return m
 }
 
-var yamlWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_/]*$`) })
+var yamlWord = pattern.Lazily(`^[A-Za-z_][A-Za-z0-9_/]*$`)
 
 // InYAML returns the texts as the items of a list, quoted where YAML would take one
 // for something else.

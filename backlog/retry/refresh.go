@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
+	"backlog/backlog/pattern"
 	"backlog/backlog/retry/recur"
 	"backlog/tiers"
 )
@@ -142,7 +141,7 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 }
 
 // braced finds what looks like a word to be replaced.
-var braced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\w*\}`) })
+var braced = pattern.Lazily(`\{\w*\}`)
 
 // readExpr replaces the settings by what the sentences say, if they are understood.
 func (r *Refresh) readExpr(fail func(field, problem string)) (ok bool) {

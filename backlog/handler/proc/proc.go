@@ -12,9 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 	"unicode"
@@ -23,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"backlog/backlog"
+	"backlog/backlog/pattern"
 )
 
 // waitDelay is how long the output of a program that has ended is waited for
@@ -225,9 +224,7 @@ func (p Program) find() (string, error) {
 	return "", backlog.Worded(p.Kind+": "+name+" "+why, err)
 }
 
-var anInterpreter = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(python|perl|ruby|node|php|lua|bash|dash|zsh|ksh|sh|Rscript)[0-9.]*$`)
-})
+var anInterpreter = pattern.Lazily(`^(python|perl|ruby|node|php|lua|bash|dash|zsh|ksh|sh|Rscript)[0-9.]*$`)
 
 // Notes are what a person should know about the command, though it can be run: the
 // program is built for another machine, which an emulator may make up for, or an

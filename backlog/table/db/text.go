@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
+	"backlog/backlog/pattern"
 )
 
 // A Text is how a kind of database writes SQL. It does no input or output and has
@@ -289,7 +288,7 @@ func Shown(rawURL string, known ...Server) string {
 
 // userPattern matches the beginning of a URL with a user. A password may have a slash in
 // it, but one letter and a colon are a drive.
-var userPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^//([^/]*@|[^/:]{2,}:.*@)`) })
+var userPattern = pattern.Lazily(`(?s)^//([^/]*@|[^/:]{2,}:.*@)`)
 
 // ParseURL reads the URL of a database. It is strict, since what is misread may be a
 // part of the password, and its errors show no more than names of known parameters.

@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
+	"backlog/backlog/pattern"
 	"backlog/backlog/table/db"
 )
 
@@ -184,7 +183,7 @@ var classes = map[string]db.Class{
 }
 
 // labelPattern matches the labels that an ENUM declares.
-var labelPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`'((?:[^']|'')*)'`) })
+var labelPattern = pattern.Lazily(`'((?:[^']|'')*)'`)
 
 // describeIndexes reads the indexes. What a unique one says of the beginnings of
 // texts holds for the whole of them. InnoDB adds the primary key to each.

@@ -5,13 +5,12 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
+	"backlog/backlog/pattern"
 	"backlog/backlog/table/db"
 )
 
@@ -70,9 +69,7 @@ func (s *server) Error(err error) db.Fault {
 
 // namePattern matches the name of a constraint or of a column in a message: the last part of
 // the first name in quotes behind that word.
-var namePattern = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile("(?i)(?:constraint|column) (?:`[^`]*`\\.)*[`'](?:[^`']*\\.)?([^`'.]+)[`']")
-})
+var namePattern = pattern.Lazily("(?i)(?:constraint|column) (?:`[^`]*`\\.)*[`'](?:[^`']*\\.)?([^`'.]+)[`']")
 
 // judgeOf returns by what kind of rule an error refuses a row. The message of a constraint
 // of a column names the table before it.

@@ -3,12 +3,11 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
+	"backlog/backlog/pattern"
 	"backlog/backlog/table/db"
 )
 
@@ -53,9 +52,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 }
 
 // checkPattern matches the beginning of a CHECK constraint, with its name if it has one.
-var checkPattern = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)(?:CONSTRAINT\s+("(?:[^"]|"")+"|[\w$]+)\s+)?CHECK\s*\(`)
-})
+var checkPattern = pattern.Lazily(`(?i)(?:CONSTRAINT\s+("(?:[^"]|"")+"|[\w$]+)\s+)?CHECK\s*\(`)
 
 // Guards implements db.Server. SQLite keeps constraints and triggers as the text that
 // created them.

@@ -1,11 +1,10 @@
 package sqlite
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
+	"backlog/backlog/pattern"
 	"backlog/backlog/table/db"
 )
 
@@ -69,7 +68,7 @@ func judgeOf(said string) (judge db.Judge, name string) {
 }
 
 // codePattern matches the code that a driver adds to a message.
-var codePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` \(\d+\)$`) })
+var codePattern = pattern.Lazily(` \(\d+\)$`)
 
 // denied is the *db.Problem of a file that this user may not read or write, nil for
 // other errors.

@@ -6,12 +6,12 @@ import (
 	"maps"
 	"math"
 	"math/bits"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"backlog/backlog/pattern"
 )
 
 // Numbers are taken for times of the years 1990 to 2100, in which seconds,
@@ -328,15 +328,9 @@ func Parse(as string, zone *time.Location) (Form, error) {
 
 // layoutPattern matches the layouts whose texts are in the order of time, and in
 // them the fraction and the zone.
-var layoutPattern = lazily(strings.ReplaceAll(
+var layoutPattern = pattern.Lazily(strings.ReplaceAll(
 	`^2006~01~02(?:~15(?:~04(?:~05(\.0{1,9}|\.9{1,9})?)?)?)?`+
 		`( ?(?:Z|UTC|Z07|Z0700|Z07:00|-07|-0700|-07:00|-0700 MST))?$`, "~", "[-/.:_ T]*"))
-
-// lazily compiles a pattern at its first use: a program that a crontab starts every minute
-// pays for each at its start.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
 
 // cutHead cuts from s the reading of a clock, in UTC, that it begins with in the
 // layout. Digits of the layout stand for as many digits: four of the year, then two
@@ -387,7 +381,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // zonePattern matches the zones that texts end in; " +0000 UTC m=+0.1" is how
 // Go prints a time.
-var zonePattern = lazily(
+var zonePattern = pattern.Lazily(
 	`^ ?(?:Z|UTC|([+-][01]\d)(?::?([0-5]\d))?(?: [A-Za-z0-9+-]+(?: m=[+-][0-9.]+)?)?)$`)
 
 // offsetOf returns the seconds east of UTC of a zone that a text ends in.
@@ -406,7 +400,7 @@ func offsetOf(s string) (seconds int, ok bool) {
 
 // zeroPattern matches what programs write for want of a date: MySQL's zero
 // date, and Go's zero time as text.
-var zeroPattern = lazily(
+var zeroPattern = pattern.Lazily(
 	`^(0+|(0000-00-00|0001-01-01)([ T]00:00(:00(\.0+)?)?)?( ?(Z|UTC|\+00(:?00)?))*)$`)
 
 // IsZero reports whether a raw value is a date only by its type: 0, an
