@@ -20,13 +20,17 @@ var faults = []db.Fault{
 	{Codes: "11", What: "the database file PATH is damaged", Hint: "restore it from a backup, or see https://sqlite.org/recovery.html"}, // CORRUPT
 }
 
+// primary are the bits of a result code that are the primary one.
+const primary = 0xff
+
 // Error implements db.Server.
 func (s *server) Error(err error) db.Fault {
-	code, ok := codeOf(err)
-	if !ok {
+	extended := codeOf(err)
+	if extended == 0 {
 		return db.Fault{}
 	}
-	f := db.Meaning(faults, err.Error(), strconv.Itoa(extendedCodeOf(err)), strconv.Itoa(code))
+	code := extended & primary
+	f := db.Meaning(faults, err.Error(), strconv.Itoa(extended), strconv.Itoa(code))
 	f.What = strings.ReplaceAll(f.What, "PATH", s.path)
 	if f.Class == db.Refused {
 		f.Judge, f.Name = judgeOf(err.Error())
@@ -73,7 +77,8 @@ var codePattern = pattern.Lazily(` \(\d+\)$`)
 // denied is the *db.Problem of a file that this user may not read or write, nil for
 // other errors.
 func (s *server) denied(err error, hint, what string) error {
-	if code, _ := codeOf(err); code == 3 || code == 8 || code == 14 { // PERM READONLY CANTOPEN
+	switch codeOf(err) & primary {
+	case 3, 8, 14: // PERM READONLY CANTOPEN
 		return db.Deniedf(hint, what+": %v", s.path, err)
 	}
 	return nil

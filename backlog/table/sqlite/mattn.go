@@ -24,19 +24,11 @@ const (
 	readParams = ""
 )
 
-// extendedCodeOf returns what says more than codeOf, 0 if the error is not of SQLite.
-func extendedCodeOf(err error) int {
+// codeOf returns the extended result code, 0 if the error is not of SQLite:
+// https://sqlite.org/rescode.html
+func codeOf(err error) int {
 	if e := (driver.Error{}); errors.As(err, &e) {
 		return int(e.ExtendedCode)
 	}
 	return 0
-}
-
-// codeOf returns the primary result code, false if the error is not of SQLite:
-// https://sqlite.org/rescode.html
-func codeOf(err error) (int, bool) {
-	if e := (driver.Error{}); errors.As(err, &e) {
-		return int(e.Code) & 0xff, true
-	}
-	return 0, false
 }

@@ -103,7 +103,7 @@ func adopt(ctx context.Context, o db.Options) (*db.DB, error) {
 		return nil, err
 	}
 	_, err := o.Own.ExecContext(ctx, "SELECT")
-	if _, ours := codeOf(err); !ours && ctx.Err() == nil {
+	if codeOf(err) == 0 && ctx.Err() == nil {
 		return nil, db.Problemf("open it with "+Driver+", or build with -tags cgo_sqlite for github.com/mattn/go-sqlite3, without it for modernc.org/sqlite",
 			"the pool's driver is %T", o.Own.Driver())
 	}
