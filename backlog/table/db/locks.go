@@ -47,6 +47,7 @@ func (l LockName) mark(m backlog.Mark) string { return l.String() + " " + m.What
 // SessionLocks are the locks of a server. Each has a session of its own, with which it
 // ends.
 type SessionLocks struct {
+	Server    Server // knows the errors, and how arguments are marked
 	Connector driver.Connector
 	Pool      *sql.DB // the program's own, in place of the connector
 
@@ -62,9 +63,9 @@ type SessionLocks struct {
 	Key func(c *Catalog, name string) string
 }
 
-// Lock takes the lock. The server lets go of it when the session ends, however it ends.
-func (l *SessionLocks) Lock(ctx context.Context, server Server, c *Catalog, name LockName) (backlog.Lock, error) {
-	s := &sessionLock{SessionLocks: l, db: &DB{Server: server}, pool: l.Pool, catalog: c, name: name}
+// Lock implements [Server]. The server lets go of the lock when the session ends, however it ends.
+func (l *SessionLocks) Lock(ctx context.Context, c *Catalog, name LockName) (backlog.Lock, error) {
+	s := &sessionLock{SessionLocks: l, db: &DB{Server: l.Server}, pool: l.Pool, catalog: c, name: name}
 	switch {
 	case l.Pool == nil:
 		s.pool = sql.OpenDB(l.Connector)
@@ -76,7 +77,7 @@ func (l *SessionLocks) Lock(ctx context.Context, server Server, c *Catalog, name
 		err = limited(ctx, lockTimeout, s.take)
 	}
 	if errors.Is(err, backlog.ErrLocked) {
-		if rival, look := l.Rival(ctx, server, s.conn, c, name); look == nil && rival != nil {
+		if rival, look := l.Rival(ctx, s.conn, c, name); look == nil && rival != nil {
 			err = rival
 		}
 	}
@@ -88,8 +89,8 @@ func (l *SessionLocks) Lock(ctx context.Context, server Server, c *Catalog, name
 	return s, nil
 }
 
-// Rival implements Server.
-func (l *SessionLocks) Rival(ctx context.Context, server Server, q Querier, c *Catalog, name LockName) (found *backlog.Rival, err error) {
+// Rival implements [Server].
+func (l *SessionLocks) Rival(ctx context.Context, q Querier, c *Catalog, name LockName) (found *backlog.Rival, err error) {
 	if len(name.Work.Marks) == 0 {
 		return nil, nil
 	}
@@ -98,7 +99,7 @@ func (l *SessionLocks) Rival(ctx context.Context, server Server, q Querier, c *C
 			return nil, ctx.Err()
 		}
 		err = limited(ctx, lockTimeout, func(ctx context.Context) error {
-			found, err = l.look(ctx, server, q, c, name)
+			found, err = l.look(ctx, q, c, name)
 			return err
 		})
 		if found == nil || err != nil {
@@ -108,7 +109,7 @@ func (l *SessionLocks) Rival(ctx context.Context, server Server, q Querier, c *C
 	return found, nil
 }
 
-func (l *SessionLocks) look(ctx context.Context, server Server, q Querier, c *Catalog, name LockName) (*backlog.Rival, error) {
+func (l *SessionLocks) look(ctx context.Context, q Querier, c *Catalog, name LockName) (*backlog.Rival, error) {
 	marks := append([]backlog.Mark{marked}, name.Work.Marks...)
 	names := []string{name.String()}
 	for _, m := range marks {
@@ -119,7 +120,7 @@ func (l *SessionLocks) look(ctx context.Context, server Server, q Querier, c *Ca
 	for i := range holders {
 		to[i] = &holders[i]
 	}
-	text, args := l.all(server, c, l.Holder, names)
+	text, args := l.all(c, l.Holder, names)
 	if err := q.QueryRowContext(ctx, text, args...).Scan(to...); err != nil {
 		return nil, err
 	}
@@ -131,12 +132,12 @@ func (l *SessionLocks) look(ctx context.Context, server Server, q Querier, c *Ca
 }
 
 // all returns a query for the expression for each of the locks, in their order.
-func (l *SessionLocks) all(server Server, c *Catalog, expression string, names []string) (text string, args []any) {
+func (l *SessionLocks) all(c *Catalog, expression string, names []string) (text string, args []any) {
 	list := slices.Repeat([]string{expression}, len(names))
 	for _, name := range names {
 		args = append(args, l.Key(c, name))
 	}
-	return server.Text().Place("SELECT " + strings.Join(list, ", ")), args
+	return l.Server.Text().Place("SELECT " + strings.Join(list, ", ")), args
 }
 
 type sessionLock struct {
@@ -170,7 +171,7 @@ func (l *sessionLock) each(ctx context.Context, expression string, names ...stri
 	for i := range list {
 		to[i] = &list[i]
 	}
-	text, args := l.all(l.db.Server, l.catalog, expression, names)
+	text, args := l.all(l.catalog, expression, names)
 	return list, l.conn.QueryRowContext(ctx, text, args...).Scan(to...)
 }
 
@@ -196,8 +197,11 @@ func (l *sessionLock) Mark(ctx context.Context, w backlog.Work) error {
 		for i, m := range w.Marks {
 			names[i] = l.name.mark(m)
 		}
-		got, err := l.each(ctx, l.Take, names...)
-		for err == nil {
+		for len(names) > 0 {
+			got, err := l.each(ctx, l.Take, names...)
+			if err != nil {
+				return err
+			}
 			rest := []string(nil)
 			for i, name := range names {
 				if got[i].Bool {
@@ -206,16 +210,10 @@ func (l *sessionLock) Mark(ctx context.Context, w backlog.Work) error {
 					rest = append(rest, name)
 				}
 			}
-			if names = rest; len(rest) == 0 {
-				break
-			}
-			if !backlog.Sleep(ctx, RivalPause/5) {
+			if len(rest) > 0 && !backlog.Sleep(ctx, RivalPause/5) {
 				return ctx.Err()
 			}
-			got, err = l.each(ctx, l.Take, names...)
-		}
-		if err != nil {
-			return err
+			names = rest
 		}
 		all := l.name.mark(marked)
 		l.marks = append([]string{all}, l.marks...)

@@ -7,23 +7,13 @@ import (
 	"fmt"
 	"strings"
 
-	"backlog/backlog"
 	"backlog/backlog/table/db"
 )
 
-// Lock implements db.Server: it takes the server's lock of that name.
-func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlog.Lock, error) {
-	return s.locks.Lock(ctx, s, c, l)
-}
-
-// Rival implements db.Server.
-func (s *server) Rival(ctx context.Context, q db.Querier, c *db.Catalog, l db.LockName) (*backlog.Rival, error) {
-	return s.locks.Rival(ctx, s, q, c, l)
-}
-
+// sessionLocks are the server's locks of a name.
 func sessionLocks(c connector, own *sql.DB) *db.SessionLocks {
 	return &db.SessionLocks{
-		Connector: c, Pool: own,
+		Server: &server{}, Connector: c, Pool: own,
 		Prepare: func(ctx context.Context, _ *sql.DB, conn *sql.Conn) error {
 			_, err := conn.ExecContext(ctx, fmt.Sprintf("SET wait_timeout = %d", db.LockIdle))
 			return err

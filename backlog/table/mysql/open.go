@@ -21,7 +21,7 @@ import (
 var Dialect db.Server = &server{}
 
 // A server is one of them.
-type server struct{ locks *db.SessionLocks }
+type server struct{ *db.SessionLocks }
 
 // Open implements db.Server.
 func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, error) {
@@ -135,7 +135,7 @@ func session(o db.Options) []string {
 
 // Begin implements db.Server; rows are locked as they are written.
 func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
-	if s.locks.Pool != nil { // whose sessions may have another level
+	if s.Pool != nil { // whose sessions may have another level
 		return conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	}
 	return conn.BeginTx(ctx, nil)

@@ -10,25 +10,15 @@ import (
 
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"backlog/backlog"
 	"backlog/backlog/table/db"
 )
 
-// Lock implements db.Server: it takes an advisory lock, which ends with its session.
-func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlog.Lock, error) {
-	return s.locks.Lock(ctx, s, c, l)
-}
-
-// Rival implements db.Server.
-func (s *server) Rival(ctx context.Context, q db.Querier, c *db.Catalog, l db.LockName) (*backlog.Rival, error) {
-	return s.locks.Rival(ctx, s, q, c, l)
-}
-
+// sessionLocks are advisory locks, which end with their session.
 func sessionLocks(s *server, own *sql.DB) *db.SessionLocks {
 	const held = `FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint << 32 | objid::bigint = ?::bigint`
 	return &db.SessionLocks{
-		Connector: s, Pool: own, Prepare: s.prepareLocks,
+		Server: s, Connector: s, Pool: own, Prepare: s.prepareLocks,
 		Take: "pg_try_advisory_lock(?::bigint)", Held: "EXISTS (SELECT " + held + " AND pid = pg_backend_pid())",
 		Drop: "pg_advisory_unlock(?::bigint)", Holder: "(SELECT pid " + held + " LIMIT 1)",
 		Key: func(c *db.Catalog, name string) string {

@@ -36,7 +36,7 @@ type server struct {
 	// transaction another session.
 	plain atomic.Bool
 
-	locks *db.SessionLocks
+	*db.SessionLocks
 }
 
 // lockTimeout is how long a lock is held at most while another is waited for.
@@ -47,13 +47,13 @@ const lockTimeout = 2 * time.Second
 func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, error) {
 	s := &server{config: new(pgx.ConnConfig), host: "the other end of the pool", options: o}
 	if o.Own != nil {
-		s.locks = sessionLocks(s, o.Own)
+		s.SessionLocks = sessionLocks(s, o.Own)
 		return (&db.DB{Server: s, Read: o.Own, Write: o.Own}).Adopt(ctx, ownSettings, s.adopt)
 	}
 	if err := s.parse(url); err != nil {
 		return nil, err
 	}
-	s.locks = sessionLocks(&server{config: s.config, host: s.host}, nil) // its sessions may write, whatever the others may
+	s.SessionLocks = sessionLocks(&server{config: s.config, host: s.host}, nil) // its sessions may write, whatever the others may
 	// A new connection is a new process there, which knows no statement yet.
 	return o.Connect(ctx, s, s, 30*time.Minute)
 }
