@@ -29,6 +29,19 @@ type Guard struct {
 	Whole   bool     // it is handed the row as a whole, and may look at any column
 }
 
+// judges are the kinds of rules as queries of catalogues tell them.
+var judges = map[string]Judge{"c": Check, "f": ForeignKey, "t": Trigger}
+
+// Guards returns the guards that the rows tell of: kind (c, f or t), name, body and columns,
+// which a character 1 divides, are text, whole says yes or no.
+func Guards(rows []Row) (list []Guard) {
+	for _, r := range rows {
+		columns := NonEmpty(strings.Split(r["columns"], "\x01")...)
+		list = append(list, Guard{Judge: judges[r["kind"]], Name: r["name"], Columns: columns, Text: r["body"], Whole: r.Is("whole")})
+	}
+	return list
+}
+
 // Names returns which of the columns the guard names.
 func (g *Guard) Names(columns []string) []string {
 	words := Words(g.Text)

@@ -55,32 +55,23 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 
 // Guards implements db.Server. MySQL has a CHECK's table in another view than MariaDB,
 // where those of columns are in the one of CHECKs alone. Older servers have none of them.
-func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) (list []db.Guard, err error) {
-	rows, err := db.Rows(ctx, q, "SELECT constraint_name, table_name, check_clause FROM information_schema.check_constraints WHERE constraint_schema = ? AND table_name = ?", c.In, c.Name)
+func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.Guard, error) {
+	checks, err := db.Rows(ctx, q, "SELECT 'c' AS kind, constraint_name AS name, check_clause AS body FROM information_schema.check_constraints WHERE constraint_schema = ? AND table_name = ?", c.In, c.Name)
 	if err != nil {
-		rows, err = db.Rows(ctx, q, `SELECT k.constraint_name, check_clause FROM information_schema.check_constraints k JOIN information_schema.table_constraints t
+		checks, err = db.Rows(ctx, q, `SELECT 'c' AS kind, k.constraint_name AS name, check_clause AS body FROM information_schema.check_constraints k JOIN information_schema.table_constraints t
 			ON t.constraint_schema = k.constraint_schema AND t.constraint_name = k.constraint_name WHERE k.constraint_schema = ? AND t.table_name = ?`, c.In, c.Name)
 	}
 	if s.Error(err).Class == db.Unavailable {
 		return nil, err
 	}
-	for _, r := range rows {
-		list = append(list, db.Guard{Judge: db.Check, Name: r["constraint_name"], Text: r["check_clause"]})
-	}
-	keys, err := db.Rows(ctx, q, `SELECT constraint_name, group_concat(column_name SEPARATOR 0x01) AS columns FROM information_schema.key_column_usage
+	keys, err := db.Rows(ctx, q, `SELECT 'f' AS kind, constraint_name AS name, group_concat(column_name SEPARATOR 0x01) AS columns FROM information_schema.key_column_usage
 		WHERE table_schema = ? AND table_name = ? AND referenced_table_name IS NOT NULL GROUP BY constraint_name`, c.In, c.Name)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range keys {
-		list = append(list, db.Guard{Judge: db.ForeignKey, Name: r["constraint_name"], Columns: strings.Split(r["columns"], "\x01")})
-	}
-	triggers, err := db.Rows(ctx, q, `SELECT trigger_name, action_statement FROM information_schema.triggers
+	triggers, err := db.Rows(ctx, q, `SELECT 't' AS kind, trigger_name AS name, action_statement AS body FROM information_schema.triggers
 		WHERE event_object_schema = ? AND event_object_table = ? AND event_manipulation = 'UPDATE'`, c.In, c.Name)
-	for _, r := range triggers {
-		list = append(list, db.Guard{Judge: db.Trigger, Name: r["trigger_name"], Text: r["action_statement"]})
-	}
-	return list, err
+	return db.Guards(slices.Concat(checks, keys, triggers)), err
 }
 
 // describeServer reads the zone of the server, or of its machine: the session's own

@@ -53,7 +53,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 // Guards implements db.Server. Of a constraint the catalogue lists the columns, 0 for the row
 // as a whole; of a trigger there are its condition, its arguments and the text of its
 // function, which in other languages than PL/pgSQL is not read.
-func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) (list []db.Guard, err error) {
+func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.Guard, error) {
 	rows, err := db.Rows(ctx, q, `WITH RECURSIVE tables AS (
 			SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2
 			UNION SELECT i.inhrelid FROM pg_inherits i JOIN tables t ON t.oid = i.inhparent)
@@ -64,14 +64,7 @@ func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) (list 
 			replace(encode(g.tgargs, 'escape'), E'\\000', chr(1))
 		FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid JOIN pg_language l ON l.oid = p.prolang JOIN tables t ON t.oid = g.tgrelid
 		WHERE NOT g.tgisinternal AND g.tgenabled IN ('O', 'A') AND g.tgtype & 16 <> 0`, c.Schema, c.Name)
-	kinds := map[string]db.Judge{"c": db.Check, "f": db.ForeignKey, "t": db.Trigger}
-	for _, r := range rows {
-		list = append(list, db.Guard{
-			Judge: kinds[r["kind"]], Name: r["name"], Whole: r.Is("whole"), Text: r["body"],
-			Columns: strings.Split(r["columns"], "\x01"),
-		})
-	}
-	return list, err
+	return db.Guards(rows), err
 }
 
 // unfit returns why no record of the table may be handed out, though it is

@@ -75,11 +75,8 @@ func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) (list 
 			list = append(list, g)
 		}
 	}
-	keys, err := db.Rows(ctx, q, "SELECT id, group_concat(\"from\", char(1)) AS columns FROM pragma_foreign_key_list(?) GROUP BY id", c.Name)
-	for _, r := range keys {
-		list = append(list, db.Guard{Judge: db.ForeignKey, Columns: strings.Split(r["columns"], "\x01")})
-	}
-	return list, err
+	keys, err := db.Rows(ctx, q, "SELECT 'f' AS kind, id, group_concat(\"from\", char(1)) AS columns FROM pragma_foreign_key_list(?) GROUP BY id", c.Name)
+	return append(list, db.Guards(keys)...), err
 }
 
 // triggerBody is what a trigger does and when, without the names of the trigger, of its
