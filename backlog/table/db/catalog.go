@@ -122,14 +122,17 @@ type Index struct {
 // Find returns the column of that name; with fold it may be written in another
 // case.
 func (c *Catalog) Find(name string, fold bool) *Column {
-	i := slices.IndexFunc(c.Columns, func(x Column) bool { return x.Name == name })
-	if i < 0 && fold {
-		i = slices.IndexFunc(c.Columns, func(x Column) bool { return strings.EqualFold(x.Name, name) })
+	var like *Column
+	for i := range c.Columns {
+		x := &c.Columns[i]
+		if x.Name == name {
+			return x
+		}
+		if fold && like == nil && strings.EqualFold(x.Name, name) {
+			like = x
+		}
 	}
-	if i < 0 {
-		return nil
-	}
-	return &c.Columns[i]
+	return like
 }
 
 // Names lists the columns.
