@@ -16,7 +16,7 @@ type Cut struct{ Low, Gap, High any }
 // Split returns the cut at t, as exact as one comparison can be at the precision that the
 // column shows.
 func (f Form) Split(t time.Time) Cut {
-	if c, ok := f.codec.(Calendar); ok && c.loose {
+	if c, _ := f.codec.(Calendar); c.loose {
 		return c.cut(ceil(leastWall(t, c.Zone), c.precision()))
 	}
 	return Cut{Low: f.Exact(t)}
@@ -26,7 +26,7 @@ func (f Form) Split(t time.Time) Cut {
 // be among them, or for longer where a zone's clock was set back: the cut spares reading
 // the others, Parse decides.
 func (f Form) Since(t time.Time) Cut {
-	if c, ok := f.codec.(Calendar); ok && c.loose {
+	if c, _ := f.codec.(Calendar); c.loose {
 		return c.cut(leastWall(t, c.Zone).Truncate(time.Second))
 	}
 	return Cut{Low: f.Lower(t)}
@@ -36,7 +36,7 @@ func (f Form) Since(t time.Time) Cut {
 // after t may be below it, too, or for as long as the form's step. In a column of seconds, a text without these
 // whose zone is a Z may be above it for a minute: the letter comes behind any second.
 func (f Form) Until(t time.Time) Cut {
-	if c, ok := f.codec.(Calendar); ok && c.loose {
+	if c, _ := f.codec.(Calendar); c.loose {
 		return c.cut(leastWall(t.Truncate(c.step()).Add(c.step()), c.Zone))
 	}
 	return Cut{Low: f.Beyond(t)}
@@ -68,8 +68,8 @@ type Range struct{ From, To any }
 // which the date is after t in one of the forms that [Detect] knows, or which is no date.
 func (f Form) Below(t time.Time) []Range {
 	list := []Range{{nil, f.Lower(First)}}
-	c, ok := f.codec.(Calendar)
-	if !ok || c.class != Text || c.Type != "" {
+	c, _ := f.codec.(Calendar)
+	if c.class != Text || c.Type != "" {
 		return list
 	}
 	year, _, below := c.aroundYear(t)
@@ -107,8 +107,8 @@ type Misfit struct{ Like, Unlike []string }
 // Misfits returns the ways that patterns can tell; there are none for columns that hold
 // no texts.
 func (f Form) Misfits() []Misfit {
-	c, ok := f.codec.(Calendar)
-	if !ok || c.class != Text || c.Type != "" {
+	c, _ := f.codec.(Calendar)
+	if c.class != Text || c.Type != "" {
 		return nil
 	}
 	if isDigit(c.Head[len("2006")]) {

@@ -54,8 +54,8 @@ func (f Form) Numeric() bool {
 
 // Zoneless reports whether the column's type is one of dates without a zone.
 func (f Form) Zoneless() bool {
-	c, ok := f.codec.(Calendar)
-	return ok && c.Type != "" && c.Suffix == "" && !c.Moment
+	c, _ := f.codec.(Calendar)
+	return c.Type != "" && c.Suffix == "" && !c.Moment
 }
 
 // Held returns the form for a column that holds no number above most; 0: any. fine is for
@@ -284,8 +284,8 @@ const Past, Future = "-infinity", "infinity"
 
 // HasPast reports whether the column may hold [Past].
 func (f Form) HasPast() bool {
-	c, ok := f.codec.(Calendar)
-	return ok && c.Compared
+	c, _ := f.codec.(Calendar)
+	return c.Compared
 }
 
 // micros is the fraction at the precision that servers have.
