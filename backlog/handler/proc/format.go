@@ -22,21 +22,23 @@ var machines = map[uint16]struct {
 	22: {"s390x", []string{"s390x"}}, 243: {"RISC-V", []string{"riscv64"}}, 258: {"LoongArch", []string{"loong64"}},
 }
 
-// head returns the beginning of the program's file, nil where it cannot be read: it may be
-// executable all the same.
+// head is headOf the program's file, nil where there is none.
 func (p Program) head() []byte {
-	path, err := p.find()
-	if err != nil {
-		return nil
-	}
+	path, _ := p.find()
+	return headOf(path)
+}
+
+// headOf returns the beginning of a file, nil where it cannot be read: it may be executable
+// all the same.
+func headOf(path string) []byte {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	b := make([]byte, 20)
-	n, _ := io.ReadFull(f, b)
-	return b[:n]
+	head := make([]byte, 256) // no kernel reads more
+	n, _ := io.ReadFull(f, head)
+	return head[:n]
 }
 
 // notExecutable says what a file is that the system does not run, and what to do.

@@ -156,20 +156,17 @@ func (p Program) Check() error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return p.errorf("%s is not a regular file; name a program", path)
 	}
-	f, err := os.Open(path)
-	if err != nil {
+	head := headOf(path)
+	if head == nil {
 		return nil // it may be executable all the same
 	}
-	defer f.Close()
-	head := make([]byte, 256) // more than that no kernel reads
-	n, _ := io.ReadFull(f, head)
-	if line, ok := bytes.CutPrefix(head[:n], []byte("#!")); ok {
+	if line, ok := bytes.CutPrefix(head, []byte("#!")); ok {
 		line, _, _ = bytes.Cut(line, []byte{'\n'})
 		return p.checkInterpreter(path, string(line))
 	}
 	// Of what is no text the system knows best what it is.
 	isControl := func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }
-	if utf8.Valid(head[:max(0, n-utf8.UTFMax)]) && !bytes.ContainsFunc(head[:n], isControl) {
+	if utf8.Valid(head[:max(0, len(head)-utf8.UTFMax)]) && !bytes.ContainsFunc(head, isControl) {
 		return p.errorf("%s is text that does not begin with a line such as #!/bin/sh, which says what runs it; add one, without a byte order mark", path)
 	}
 	return nil
