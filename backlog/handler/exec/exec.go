@@ -208,7 +208,8 @@ func end(text string) string { return text[max(0, len(text)-800):] }
 // dead records have. The others take the place of its own.
 func environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, "BACKLOG_REASON=") || strings.HasPrefix(kv, "BACKLOG_ERROR=") || strings.HasPrefix(kv, "BACKLOG_DISABLED_REASON=")
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains([]string{"BACKLOG_REASON", "BACKLOG_ERROR", "BACKLOG_DISABLED_REASON"}, name)
 	})
 }
 

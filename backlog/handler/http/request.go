@@ -253,7 +253,8 @@ func parseURL(text string) (*url.URL, error) {
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r >= 0x80 }):
 		return nil, errors.New("has a host with letters beyond ASCII; write its xn-- form")
 	}
-	if _, err := strconv.ParseUint(portOf(u), 10, 16); err != nil || len(portOf(u)) > len("65535") {
+	port := portOf(u)
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil || len(port) > len("65535") {
 		return nil, errors.New("has a port beyond 65535; correct it")
 	}
 	u.Fragment, u.RawFragment = "", ""

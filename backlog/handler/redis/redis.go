@@ -289,9 +289,6 @@ func (h *Handler) do(ctx context.Context, commands ...redis.Args) (answer any, e
 
 // worded returns an error with the place, and a hint where the Redis says nothing.
 func (h *Handler) worded(err error) error {
-	if err == nil {
-		return nil
-	}
 	address, _ := h.address()
 	if errors.As(err, new(redis.Error)) {
 		return fmt.Errorf("the Redis at %s says: %w", address, err)
