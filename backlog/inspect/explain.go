@@ -136,19 +136,20 @@ func (r *Row) from(p *backlog.Policy, now time.Time) (at time.Time, why string, 
 // fromPolicy is from for a record that has failed.
 func (r *Row) fromPolicy(p *backlog.Policy, now time.Time) (at time.Time, why string, ok bool) {
 	at, ok = p.Due(r.Failures)
+	failed := "it has failed " + times(r.Failures.Count)
 	switch {
 	case p == nil:
 		return at, "it has failed, and is tried again at every tick of a tier that reaches its age", true
 	case p.Never:
 		return at, fmt.Sprintf("it has failed, and the policy %s never tries again; `backlog retry` makes it new", p.Name), false
 	case !ok:
-		return at, fmt.Sprintf("it has failed %s and is out of retries (%s: %d); `backlog retry` makes it new", times(r.Failures.Count), p.Name, p.Retries), false
+		return at, fmt.Sprintf("%s and is out of retries (%s: %d); `backlog retry` makes it new", failed, p.Name, p.Retries), false
 	case at.IsZero():
 		return at, "it has failed, but the row does not say when: it is due at once", true
 	case at.After(now):
-		return at, fmt.Sprintf("it has failed %s, and %s lets it wait until %s", times(r.Failures.Count), p.Name, Exactly(at, r.Zone)), true
+		return at, fmt.Sprintf("%s, and %s lets it wait until %s", failed, p.Name, Exactly(at, r.Zone)), true
 	}
-	return at, fmt.Sprintf("it has failed %s, and is due since %s (%s)", times(r.Failures.Count), Exactly(at, r.Zone), p.Name), true
+	return at, fmt.Sprintf("%s, and is due since %s (%s)", failed, Exactly(at, r.Zone), p.Name), true
 }
 
 // died says why a dead record died, as far as its row tells: [backlog.ReasonRetries],

@@ -94,17 +94,18 @@ func (s *Status) Lines() (rows []string) {
 			}
 			add("%s\t%d\t%d\t%s", b.Ages, b.Fresh, b.Failed, oldest)
 		}
-		if s.Waiting > 0 {
-			add("not eligible yet\t%d\t\t", s.Waiting)
-		}
-		if s.Expired > 0 {
-			add("past their own time: never tried\t%d\t\t", s.Expired)
-		}
-		if s.Unreadable > 0 {
-			add("without a date that can be read: never tried\t%d\t\t", s.Unreadable)
-		}
-		if s.Exhausted > 0 {
-			add("out of retries: never tried again\t-\t%d\t-", s.Exhausted)
+		for _, others := range []struct {
+			n      int
+			format string
+		}{
+			{s.Waiting, "not eligible yet\t%d\t\t"},
+			{s.Expired, "past their own time: never tried\t%d\t\t"},
+			{s.Unreadable, "without a date that can be read: never tried\t%d\t\t"},
+			{s.Exhausted, "out of retries: never tried again\t-\t%d\t-"},
+		} {
+			if others.n > 0 {
+				add(others.format, others.n)
+			}
 		}
 	}
 	add("\nNEXT PASS\tTIER")
