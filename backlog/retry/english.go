@@ -8,17 +8,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"backlog/backlog/pattern"
 	"backlog/tiers"
 )
 
 // A sentence is one that [Refresh.Expr] may have.
 type sentence struct {
-	form    string // for people, in the list of forms
-	pattern string // what matches it whole, in any case
-	says    string // what it settles, which is said once; "": nothing
+	form    string                // for people, in the list of forms
+	pattern func() *regexp.Regexp // what matches it
+	says    string                // what it settles, which is said once; "": nothing
 	read    func(e *english, said []string)
 }
 
@@ -33,38 +33,35 @@ const (
 
 // sentences are tried in this order.
 var sentences = []sentence{
-	{"Refresh WHAT once|twice|3 times per day at 6 AM, 1 PM and 4 PM", `refresh .+? (\S+?)(?: times?)? per day at (.+)`, start,
+	{"Refresh WHAT once|twice|3 times per day at 6 AM, 1 PM and 4 PM", whole(`refresh .+? (\S+?)(?: times?)? per day at (.+)`), start,
 		(*english).daily},
-	{"Refresh WHAT every 2 hours", `refresh .+ (every .+)`, start,
+	{"Refresh WHAT every 2 hours", whole(`refresh .+ (every .+)`), start,
 		func(e *english, said []string) { e.Every = e.duration(said[0]) }},
-	{"Send a request to WHAT", `send a request to .+`, start,
+	{"Send a request to WHAT", whole(`send a request to .+`), start,
 		func(e *english, _ []string) { e.Schedule = "none" }},
-	{"Allow 1 hour [for a response|to complete]", `allow (.+?)(?: for a response| to complete)?`, limit,
+	{"Allow 1 hour [for a response|to complete]", whole(`allow (.+?)(?: for a response| to complete)?`), limit,
 		func(e *english, said []string) { e.Timeout = e.duration(said[0]) }},
-	{"On the first|second|… failure, retry immediately|after 5 minutes", `on the (\S+) failure, retry (?:after (.+)|immediately)`, "",
+	{"On the first|second|… failure, retry immediately|after 5 minutes", whole(`on the (\S+) failure, retry (?:after (.+)|immediately)`), "",
 		(*english).retry},
-	{`On the fourth failure, mark WHAT with "TEXT"`, `on the (\S+) failure, mark .+ with ["“]([^"”]+)["”]`, lastly,
+	{`On the fourth failure, mark WHAT with "TEXT"`, whole(`on the (\S+) failure, mark .+ with ["“]([^"”]+)["”]`), lastly,
 		func(e *english, said []string) { e.next(said[0]); e.Reason = strings.TrimSuffix(said[1], ".") }},
 	{"On the seventh failure: + Reset attempt_no + Wait until [the] next scheduled refresh",
-		`on the (\S+) failure\nreset attempt_no\nwait until (?:the )?next scheduled refresh`, lastly,
+		whole(`on the (\S+) failure\nreset attempt_no\nwait until (?:the )?next scheduled refresh`), lastly,
 		func(e *english, said []string) { e.next(said[0]); e.AfterLast = "wait" }},
-	{"Panic | Give up after the final unsuccessful retry", `panic|give up after the final unsuccessful retry`, end,
+	{"Panic | Give up after the final unsuccessful retry", whole(`panic|give up after the final unsuccessful retry`), end,
 		func(*english, []string) {}},
-	{"Give up after 1 week of unsuccessful [refresh] attempts", `give up after (.+) of unsuccessful (?:refresh )?attempts`, giveUp,
+	{"Give up after 1 week of unsuccessful [refresh] attempts", whole(`give up after (.+) of unsuccessful (?:refresh )?attempts`), giveUp,
 		func(e *english, said []string) { e.GiveUpAfter = e.duration(said[0]) }},
-	{"Disable auto-refresh", `disable auto-refresh`, "",
+	{"Disable auto-refresh", whole(`disable auto-refresh`), "",
 		func(*english, []string) {}},
-	{"Email the customer that … | Send the customer an email …", `(?:email the customer that|send the customer an email) .+`, "",
+	{"Email the customer that … | Send the customer an email …", whole(`(?:email the customer that|send the customer an email) .+`), "",
 		func(e *english, _ []string) { e.Emails = true }},
 }
 
-// patterns are compiled when they are needed: not at every start of the program.
-var patterns = sync.OnceValue(func() (list []*regexp.Regexp) {
-	for _, s := range sentences {
-		list = append(list, regexp.MustCompile(`(?i)^(?:`+s.pattern+`)$`))
-	}
-	return list
-})
+// whole matches a sentence from end to end, in any case.
+func whole(expression string) func() *regexp.Regexp {
+	return pattern.Lazily(`(?i)^(?:` + expression + `)$`)
+}
 
 // An english is what the sentences so far have said. Readers go on after an error,
 // and the first one counts.
@@ -127,9 +124,9 @@ func sentenceLines(text string) []string {
 // sentence takes one in.
 func (e *english) sentence(text string, line int) {
 	var forms []string
-	for i, s := range sentences {
+	for _, s := range sentences {
 		forms = append(forms, s.form)
-		said := patterns()[i].FindStringSubmatch(text)
+		said := s.pattern().FindStringSubmatch(text)
 		if said == nil {
 			continue
 		}
@@ -191,6 +188,12 @@ func (e *english) duration(text string) time.Duration {
 	return d
 }
 
+// distinct returns each of the numbers once, in ascending order.
+func distinct(list []int) []int {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
 // daily reads times of day. A rule has all its minutes in all its hours.
 func (e *english) daily(said []string) {
 	var times []time.Time
@@ -213,8 +216,8 @@ func (e *english) daily(said []string) {
 	if digits(count) != strconv.Itoa(len(times)) {
 		e.fail("says %s per day and names %d times of day; correct one of them", said[0], len(times))
 	}
-	hours = slices.Compact(slices.Sorted(slices.Values(hours)))
-	minutes = slices.Compact(slices.Sorted(slices.Values(minutes)))
+	hours = distinct(hours)
+	minutes = distinct(minutes)
 	if len(hours)*len(minutes) > len(times) {
 		e.fail("names times that no rule has alone: each minute must be there in each hour, as in 6:30 AM and 4:30 PM")
 	}
