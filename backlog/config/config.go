@@ -302,10 +302,10 @@ func (v value) policy() (p Policy) {
 // shortList decodes a list into the only list of durations that s has, if it has
 // one: that alone will do.
 func (v value) shortList(s any) bool {
-	for f, tag := range fieldsOf(s) {
-		if _, ok := f.Addr().Interface().(*[]time.Duration); ok && v.isList() {
+	for _, f := range fieldsOf(s) {
+		if _, ok := f.field.Addr().Interface().(*[]time.Duration); ok && v.isList() {
 			before := len(v.d.errs)
-			if v.field(f, "", "", tag); len(v.d.errs) == before {
+			if v.field(f, "", ""); len(v.d.errs) == before {
 				s.(Checker).Check(func(_, problem string) { v.fail("%s", problem) })
 			}
 			return true

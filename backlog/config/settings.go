@@ -46,29 +46,35 @@ func (v value) settings(s any, without ...string) {
 // settingsOf returns the keys of the struct that s points to.
 func (v value) settingsOf(s any, without []string) keys {
 	known := make(keys)
-	for f, tag := range fieldsOf(s) {
-		name, option, _ := strings.Cut(tag.Get("yaml"), ",")
+	for _, f := range fieldsOf(s) {
+		name, option, _ := strings.Cut(f.tag.Get("yaml"), ",")
 		if !slices.Contains(without, name) {
-			known[name] = func(v value) { v.field(f, name, option, tag) }
+			known[name] = func(v value) { v.field(f, name, option) }
 		}
 	}
 	return known
 }
 
-// fieldsOf returns the fields, with their tags, of the struct that s points to.
-func fieldsOf(s any) func(yield func(reflect.Value, reflect.StructTag) bool) {
-	return func(yield func(reflect.Value, reflect.StructTag) bool) {
-		v := reflect.ValueOf(s).Elem()
-		for _, f := range reflect.VisibleFields(v.Type()) {
-			if f.Tag.Get("yaml") != "" && !yield(v.FieldByIndex(f.Index), f.Tag) {
-				return
-			}
+// A tagged is a field of a struct of settings.
+type tagged struct {
+	field reflect.Value
+	tag   reflect.StructTag
+}
+
+// fieldsOf returns the fields of the file of the struct that s points to.
+func fieldsOf(s any) (list []tagged) {
+	v := reflect.ValueOf(s).Elem()
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if f.Tag.Get("yaml") != "" {
+			list = append(list, tagged{v.FieldByIndex(f.Index), f.Tag})
 		}
 	}
+	return list
 }
 
 // field decodes v into a field of a struct.
-func (v value) field(field reflect.Value, name, option string, tag reflect.StructTag) {
+func (v value) field(f tagged, name, option string) {
+	field, tag := f.field, f.tag
 	text := value.text
 	if option == "env" {
 		text = value.expanded
@@ -279,9 +285,9 @@ func (v value) command(example string) []string {
 
 // require reports the required keys that v, a mapping already decoded, lacks.
 func (v value) require(s any) {
-	for _, tag := range fieldsOf(s) {
-		name, _, _ := strings.Cut(tag.Get("yaml"), ",")
-		if example := tag.Get("required"); example != "" && !v.has(name) {
+	for _, f := range fieldsOf(s) {
+		name, _, _ := strings.Cut(f.tag.Get("yaml"), ",")
+		if example := f.tag.Get("required"); example != "" && !v.has(name) {
 			v.fail("has no %s; add %s: %s", name, name, example)
 		}
 	}
