@@ -120,27 +120,26 @@ func (s *server) connector(plain bool) driver.Connector {
 // text means what it says, and no statement is without an end; the owner of the
 // URL may set other limits.
 func (s *server) parameters(plain bool) map[string]string {
-	all := maps.Clone(s.config.RuntimeParams)
-	may := func(name, value string) {
-		if _, set := all[name]; !set {
-			all[name] = value
-		}
+	all := map[string]string{"application_name": "backlog"}
+	if !plain {
+		maps.Copy(all, map[string]string{
+			"statement_timeout":                   milliseconds(db.StatementTimeout),
+			"lock_timeout":                        milliseconds(lockTimeout),
+			"idle_in_transaction_session_timeout": milliseconds(db.StatementTimeout),
+			"plan_cache_mode":                     "force_custom_plan", // a plan for any arguments is made for half of the table: it may sort
+			"jit":                                 "off",               // takes longer than a page
+		})
 	}
-	may("application_name", "backlog")
-	all["timezone"], all["datestyle"] = "UTC", "ISO, YMD"
-	all["client_encoding"], all["standard_conforming_strings"] = "UTF8", "on"
+	maps.Copy(all, s.config.RuntimeParams)
+	maps.Copy(all, map[string]string{
+		"timezone": "UTC", "datestyle": "ISO, YMD", "client_encoding": "UTF8", "standard_conforming_strings": "on",
+	})
 	if plain {
 		return all
 	}
 	if s.options.Create {
 		all["statement_timeout"] = "0"
 	}
-	may("statement_timeout", milliseconds(db.StatementTimeout))
-	may("lock_timeout", milliseconds(lockTimeout))
-	may("idle_in_transaction_session_timeout", milliseconds(db.StatementTimeout))
-	// A plan for any arguments is made for half of the table: it may sort.
-	may("plan_cache_mode", "force_custom_plan")
-	may("jit", "off") // takes longer than a page
 	// An error instead of rows that are silently left out.
 	all["row_security"] = "off"
 	if s.options.ReadOnly {
