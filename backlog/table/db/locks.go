@@ -20,7 +20,7 @@ const (
 	// session that has a lock. Who has one asks for it every two seconds.
 	LockIdle = 10
 	// RivalPause is between two looks at the marks of a lock: it may be about to be
-	// taken, or given back.
+	// taken, or given back ([LookTwice]).
 	RivalPause = 250 * time.Millisecond
 )
 
@@ -90,18 +90,20 @@ func (l *SessionLocks) Lock(ctx context.Context, c *Catalog, name LockName) (bac
 }
 
 // Rival implements [Server].
-func (l *SessionLocks) Rival(ctx context.Context, q Querier, c *Catalog, name LockName) (found *backlog.Rival, err error) {
+func (l *SessionLocks) Rival(ctx context.Context, q Querier, c *Catalog, name LockName) (*backlog.Rival, error) {
 	if len(name.Work.Marks) == 0 {
 		return nil, nil
 	}
-	for look := range 2 {
-		if look > 0 && !backlog.Sleep(ctx, RivalPause) {
+	return LookTwice(ctx, func() (*backlog.Rival, error) { return l.look(ctx, q, c, name) })
+}
+
+// LookTwice returns the rival that look finds at two times, nil if there is none at one of them.
+func LookTwice(ctx context.Context, look func() (*backlog.Rival, error)) (found *backlog.Rival, err error) {
+	for again := range 2 {
+		if again > 0 && !backlog.Sleep(ctx, RivalPause) {
 			return nil, ctx.Err()
 		}
-		err = limited(ctx, lockTimeout, func(ctx context.Context) error {
-			found, err = l.look(ctx, q, c, name)
-			return err
-		})
+		found, err = look()
 		if found == nil || err != nil {
 			return nil, err
 		}
@@ -121,7 +123,8 @@ func (l *SessionLocks) look(ctx context.Context, q Querier, c *Catalog, name Loc
 		to[i] = &holders[i]
 	}
 	text, args := l.all(c, l.Holder, names)
-	if err := q.QueryRowContext(ctx, text, args...).Scan(to...); err != nil {
+	err := limited(ctx, lockTimeout, func(ctx context.Context) error { return q.QueryRowContext(ctx, text, args...).Scan(to...) })
+	if err != nil {
 		return nil, err
 	}
 	has := func(m backlog.Mark) bool { return holders[1+slices.Index(marks, m)] == holders[0] }

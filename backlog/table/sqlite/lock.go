@@ -78,7 +78,7 @@ func (s *server) lockPath(c *db.Catalog, l db.LockName) (string, error) {
 }
 
 // Rival implements db.Server.
-func (s *server) Rival(ctx context.Context, _ db.Querier, c *db.Catalog, l db.LockName) (found *backlog.Rival, err error) {
+func (s *server) Rival(ctx context.Context, _ db.Querier, c *db.Catalog, l db.LockName) (*backlog.Rival, error) {
 	if s.path == inMemory || len(l.Work.Marks) == 0 {
 		return nil, nil
 	}
@@ -86,15 +86,7 @@ func (s *server) Rival(ctx context.Context, _ db.Querier, c *db.Catalog, l db.Lo
 	if err != nil {
 		return nil, err
 	}
-	for look := range 2 {
-		if look > 0 && !backlog.Sleep(ctx, db.RivalPause) {
-			return nil, ctx.Err()
-		}
-		if found, err = lookAt(path, l.Work); found == nil || err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
+	return db.LookTwice(ctx, func() (*backlog.Rival, error) { return lookAt(path, l.Work) })
 }
 
 // lookAt compares the work with the marks of the file, if it is locked.
