@@ -32,12 +32,12 @@ func newArguments(version, collation string) arguments {
 // of is an expression of the column's type for an argument, "" where an argument is one
 // by itself or no expression is.
 func (a arguments) of(c *db.Column, charset, collation string) string {
-	name := typeName(c)
+	name := typeName(c.Decl)
 	switch {
 	case name == "decimal" || name == "datetime" || name == "time" || name == "date":
-		return "CAST(? AS " + strings.ToUpper(name) + length(c) + ")"
+		return "CAST(? AS " + strings.ToUpper(name) + length(c.Decl) + ")"
 	case name == "timestamp":
-		return "CAST(? AS DATETIME" + length(c) + ")"
+		return "CAST(? AS DATETIME" + length(c.Decl) + ")"
 	case name == "year" || name == "bit" || c.Class == db.Integer && strings.Contains(c.Decl, "unsigned"):
 		return "CAST(? AS UNSIGNED)"
 	case c.Class == db.Integer:
@@ -46,7 +46,7 @@ func (a arguments) of(c *db.Column, charset, collation string) string {
 		return "CAST(? AS FLOAT)"
 	case c.Class == db.Real:
 		return "(? + 0e0)"
-	case is(c, "json", "uuid", "inet4", "inet6"):
+	case is(c.Decl, "json", "uuid", "inet4", "inet6"):
 		return "CAST(? AS " + strings.ToUpper(name) + ")"
 	case strings.HasSuffix(name, "binary") || strings.HasSuffix(name, "blob"):
 		return "CAST(? AS BINARY)"
@@ -59,10 +59,10 @@ func (a arguments) of(c *db.Column, charset, collation string) string {
 }
 
 // length is the bracket behind the type's name, "" if there is none.
-func length(c *db.Column) string {
-	from, to := strings.IndexByte(c.Decl, '('), strings.IndexByte(c.Decl, ')')
+func length(decl string) string {
+	from, to := strings.IndexByte(decl, '('), strings.IndexByte(decl, ')')
 	if from < 0 || to < from {
 		return ""
 	}
-	return c.Decl[from : to+1]
+	return decl[from : to+1]
 }

@@ -93,27 +93,30 @@ func describeServer(ctx context.Context, q db.Querier, c *db.Catalog) error {
 func describeColumns(ctx context.Context, q db.Querier, create string, arguments arguments, c *db.Catalog) error {
 	rows, err := db.Rows(ctx, q, "SELECT * FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position", c.In, c.Name)
 	for _, r := range rows {
-		x := db.Column{Name: r["column_name"], Decl: r["column_type"], NotNull: r["is_nullable"] == "NO", Generated: r["generation_expression"] != "", Holds: takes(r["character_set_name"])}
-		length := r.Int("character_maximum_length") // 2^32-1 of LONGTEXT
-		x.Class, x.Time = cmp.Or(classes[x.Decl], classes[typeName(&x)], db.Textual), calendar(&x)
-		if x.Low, x.High = rangeOf(&x); x.High < 1<<24 {
+		decl := r["column_type"]
+		x := db.Column{
+			Name: r["column_name"], Decl: decl, NotNull: r["is_nullable"] == "NO", Generated: r["generation_expression"] != "",
+			Class: cmp.Or(classes[decl], classes[typeName(decl)], db.Textual), Time: calendar(decl), Holds: takes(r["character_set_name"]),
+			JSON:    is(decl, "json") || strings.Contains(create, "json_valid("+text.Quote(r["column_name"])+")"), // MariaDB's JSON
+			Ordinal: is(decl, "enum", "set"), Long: is(decl, longTexts...) || is(decl, "tinyblob", "blob", "mediumblob", "longblob"),
+			Updated: strings.Contains(strings.ToLower(r["extra"]), "on update"),
+		}
+		x.As = arguments.of(&x, r["character_set_name"], r["collation_name"])
+		if x.Low, x.High = rangeOf(decl); x.High < 1<<24 {
 			x.Most = x.High
 		}
-		x.JSON = is(&x, "json") || strings.Contains(create, "json_valid("+text.Quote(x.Name)+")") // MariaDB's JSON
-		x.As = arguments.of(&x, r["character_set_name"], r["collation_name"])
-		x.Ordinal, x.Long = is(&x, "enum", "set"), is(&x, longTexts...) || is(&x, "tinyblob", "blob", "mediumblob", "longblob")
-		x.Updated = strings.Contains(strings.ToLower(r["extra"]), "on update")
+		length := r.Int("character_maximum_length") // 2^32-1 of LONGTEXT
 		if x.Ordinal {
-			found := labelPattern().FindAllStringSubmatch(x.Decl, -1)
+			found := labelPattern().FindAllStringSubmatch(decl, -1)
 			x.Labels = db.Mapped(found, func(m []string) string { return strings.ReplaceAll(m[1], "''", "'") })
-		} else if x.Class == db.Textual && !is(&x, "json") {
+		} else if x.Class == db.Textual && !is(decl, "json") {
 			x.Length = length
 		}
-		if is(&x, longTexts...) {
+		if is(decl, longTexts...) {
 			x.Octets = length // what is said to be characters is bytes
 		}
 		switch { // text is not compared with numbers: every word would be 0
-		case x.Class == db.Bytes || is(&x, "time", "json"):
+		case x.Class == db.Bytes || is(decl, "time", "json"):
 		case x.Class == db.Textual && x.Time == nil:
 			x.Zero = db.ZeroText
 		default:
@@ -129,19 +132,19 @@ var longTexts = []string{"tinytext", "text", "mediumtext", "longtext"}
 
 // calendar is the form of dates as the server writes and reads them, nil for other
 // types. A TIMESTAMP is in the zone of the session, which is UTC.
-func calendar(c *db.Column) *db.Calendar {
-	f := db.Calendar{Head: "2006-01-02 15:04:05", Type: c.Decl}
+func calendar(decl string) *db.Calendar {
+	f := db.Calendar{Head: "2006-01-02 15:04:05", Type: decl}
 	switch {
-	case is(c, "date"):
+	case is(decl, "date"):
 		f.Head = "2006-01-02"
 		return &f
-	case is(c, "timestamp"):
+	case is(decl, "timestamp"):
 		f.Zone, f.Moment = time.UTC, true
-	case !is(c, "datetime"):
+	case !is(decl, "datetime"):
 		return nil
 	}
 	var digits int
-	if _, err := fmt.Sscanf(c.Decl[strings.IndexByte(c.Decl+"(", '('):], "(%d)", &digits); err == nil && digits > 0 {
+	if _, err := fmt.Sscanf(length(decl), "(%d)", &digits); err == nil && digits > 0 {
 		f.Fraction = "." + strings.Repeat("0", digits)
 	}
 	return &f
@@ -195,12 +198,12 @@ func describeIndexes(ctx context.Context, q db.Querier, c *db.Catalog) error {
 
 var widths = map[string]uint{"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
-// rangeOf returns the whole numbers that the column holds, 0 and 0 if all.
-func rangeOf(c *db.Column) (low, high int64) {
-	bits, ok := widths[typeName(c)]
-	unsigned := strings.Contains(c.Decl, "unsigned")
+// rangeOf returns the whole numbers that a column of the type holds, 0 and 0 if all.
+func rangeOf(decl string) (low, high int64) {
+	bits, ok := widths[typeName(decl)]
+	unsigned := strings.Contains(decl, "unsigned")
 	switch {
-	case is(c, "year"): // which makes 2003 of 3
+	case is(decl, "year"): // which makes 2003 of 3
 		return 1901, 2155
 	case !ok || bits == 64 && !unsigned:
 		return 0, 0
@@ -210,15 +213,15 @@ func rangeOf(c *db.Column) (low, high int64) {
 	return -1 << (bits - 1), 1<<(bits-1) - 1
 }
 
-// typeName is the name of the column's type, without length and attributes.
-func typeName(c *db.Column) string {
-	name, _, _ := strings.Cut(c.Decl, "(")
+// typeName is the name of a declared type, without length and attributes.
+func typeName(decl string) string {
+	name, _, _ := strings.Cut(decl, "(")
 	name, _, _ = strings.Cut(name, " ")
 	return strings.ToLower(name)
 }
 
-// is reports whether the column is of one of the types.
-func is(c *db.Column, types ...string) bool { return slices.Contains(types, typeName(c)) }
+// is reports whether a declared type is one of the types.
+func is(decl string, types ...string) bool { return slices.Contains(types, typeName(decl)) }
 
 // account is the account that the server has found for the user and the
 // host, as GRANT names it. The user's name may have an @ in it.

@@ -165,7 +165,7 @@ func (*server) Value(c *db.Column, v any) any {
 	case []byte:
 		switch {
 		case c == nil:
-		case is(c, "bit"):
+		case is(c.Decl, "bit"):
 			return unsigned(new(big.Int).SetBytes(v).Uint64())
 		case c.Class == db.Bytes:
 			return v

@@ -129,6 +129,7 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 		col := db.Column{
 			Name: r["name"], Decl: r["decl"], Class: cmp.Or(classes[base], db.Textual), Length: r.Int("length"), Domain: r["domain"], NotNull: r.Is("strict"), Generated: r.Is("generated"),
 			JSON: base == "json" || base == "jsonb" || array, Truth: base == "bool", Time: calendar(r["decl"]), As: argument(r["own"], r["collation"], array),
+			Several: r.Is("several"),
 		}
 		if r.Is("ascii") { // which other characters it takes is not known
 			col.Holds = func(r rune) bool { return r < utf8.RuneSelf }
@@ -149,7 +150,6 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 		if array {
 			col.Expr = "to_jsonb(" + text.Quote(col.Name) + ")"
 		}
-		col.Several = r.Is("several")
 		if r.Is("enum") {
 			col.Labels = strings.Split(r["labels"], "\x01")
 		}

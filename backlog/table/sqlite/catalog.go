@@ -97,14 +97,15 @@ func describeColumns(ctx context.Context, q db.Querier, strict bool, c *db.Catal
 	rows = slices.DeleteFunc(rows, func(r db.Row) bool { return r["hidden"] == "1" })
 	var pk []string
 	for _, r := range rows {
-		col := db.Column{Name: r["name"], Decl: r["type"], NotNull: r.Is("notnull"), Generated: r["hidden"] != "0", Zero: db.ZeroAny}
-		decl := strings.ToUpper(col.Decl)
+		decl := strings.ToUpper(r["type"])
 		has := func(word string) bool { return strings.Contains(decl, word) }
+		col := db.Column{
+			Name: r["name"], Decl: r["type"], NotNull: r.Is("notnull"), Generated: r["hidden"] != "0",
+			JSON: has("JSON"), Zero: db.ZeroAny, As: argument(decl, strict),
+		}
 		if i := slices.IndexFunc(classes, func(x affinity) bool { return slices.ContainsFunc(x.words, has) }); decl != "" {
 			col.Class = classes[i].class
 		}
-		col.JSON = has("JSON")
-		col.As = argument(decl, strict)
 		if _, rest, _ := strings.Cut(decl, "("); col.Class == db.Textual {
 			length, _, _ := strings.Cut(rest, ")")
 			n, _ := strconv.ParseUint(strings.TrimSpace(length), 10, 31)
