@@ -104,9 +104,9 @@ func (s *Schedule) find(match func(Tier) bool) (Tier, bool) {
 
 // Next returns the earliest tick of any tier strictly after the given instant.
 func (s *Schedule) Next(after time.Time) time.Time {
-	next := s.tiers[0].pattern().next(after.Unix())
-	for _, t := range s.tiers[1:] {
-		next = min(next, t.pattern().next(after.Unix()))
+	from, next := after.Unix(), int64(never)
+	for _, t := range s.tiers {
+		next = min(next, t.pattern().next(from))
 	}
 	return time.Unix(next, 0).UTC()
 }

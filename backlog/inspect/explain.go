@@ -49,9 +49,10 @@ func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explana
 		return Explanation{Reason: why}
 	}
 	widest := s.Widest()
+	reach := tiers.FormatDuration(widest.MaxAge)
 	if !r.Reached(backlog.TierPass(s, widest), now) {
 		return Explanation{Reason: fmt.Sprintf("it is %s old, older than every tier reaches (%s)",
-			roundAge(now.Sub(r.Inserted)), tiers.FormatDuration(widest.MaxAge))}
+			roundAge(now.Sub(r.Inserted)), reach)}
 	}
 	x := Explanation{Due: !from.After(now), Reason: why}
 	if from.Before(now) {
@@ -69,7 +70,7 @@ func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explana
 	}
 	switch {
 	case x.Next.IsZero():
-		x.Reason += fmt.Sprintf("; before a tick comes it is older than every tier reaches (%s)", tiers.FormatDuration(widest.MaxAge))
+		x.Reason += fmt.Sprintf("; before a tick comes it is older than every tier reaches (%s)", reach)
 	case !r.Expires.IsZero() && x.Next.After(r.Expires):
 		x.Next, x.Tier = time.Time{}, ""
 		x.Reason += "; before a tick comes it expires, at " + Exactly(r.Expires, r.Zone)

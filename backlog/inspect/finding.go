@@ -62,20 +62,21 @@ func (l *Findings) CheckTiers(s *tiers.Schedule) {
 	reliable := false // whether every record is tried at least once
 	for i, t := range list {
 		gap, text := t.MinInterval(), Often(t)
+		name, age := Shown(t.Name), tiers.FormatDuration(t.MaxAge)
 		band := t.MaxAge - from
 		switch {
 		case gap > band && i == len(list)-1 && !reliable:
 			l.AddWarning("tiers", "let it tick more often, or widen it", "the tier %s takes records up to %s old, but ticks %s: most of them are too old by then and are never tried",
-				Shown(t.Name), tiers.FormatDuration(t.MaxAge), text)
+				name, age, text)
 		case gap > band:
 			l.AddWarning("tiers", "let it tick more often, widen it, or remove it", "the tier %s ticks %s, but a record is of its ages, %s to %s, for %s only: it tries few",
-				Shown(t.Name), text, tiers.FormatDuration(from), tiers.FormatDuration(t.MaxAge), tiers.FormatDuration(band))
+				name, text, tiers.FormatDuration(from), age, tiers.FormatDuration(band))
 		}
 		reliable = reliable || gap <= t.MaxAge
 		for _, wider := range list[i+1:] {
 			if w := wider.MinInterval(); w < gap || w == gap && t.Cron == wider.Cron && t.Offset == wider.Offset {
 				l.AddWarning("tiers", "let it tick more often than the wider one, or remove it", "the tier %s ticks %s, and the wider tier %s, which takes its records too, %s: it adds next to nothing",
-					Shown(t.Name), text, Shown(wider.Name), Often(wider))
+					name, text, Shown(wider.Name), Often(wider))
 				break
 			}
 		}
@@ -96,13 +97,14 @@ func (l *Findings) CheckPolicy(p *backlog.Policy, s *tiers.Schedule) {
 		}
 	}
 	tick := s.MinInterval()
+	delay, interval := tiers.FormatDuration(shortest), tiers.FormatDuration(tick)
 	switch {
 	case shortest > 0 && shortest < tick:
 		l.AddWarning("policy", "make a tier tick more often, or wait longer", "the shortest delay of %s is %s, but the schedule looks only every %s",
-			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
+			p.Name, delay, interval)
 	case shortest > 0 && shortest%tick == 0:
 		l.AddWarning("policy", "make a tier tick more often, or wait a little less", "the shortest delay of %s is %s, which ends a moment after a tick: it begins when an attempt ends, and the schedule looks every %s",
-			p.Name, tiers.FormatDuration(shortest), tiers.FormatDuration(tick))
+			p.Name, delay, interval)
 	default:
 		l.AddGood("policy", "%s", p.Name)
 	}

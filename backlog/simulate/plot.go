@@ -176,8 +176,9 @@ func (s *sketch) panel(top int, w *Workload, curves []Result, p panel) {
 		}
 	}
 	for _, v := range values {
-		s.line(plotGrid, 1, nil, image.Pt(plotLeft, up(v)), image.Pt(plotRight, up(v)))
-		s.text(inspect.Thousands(v), plotLeft-12, up(v)+5, 2)
+		y := up(v)
+		s.line(plotGrid, 1, nil, image.Pt(plotLeft, y), image.Pt(plotRight, y))
+		s.text(inspect.Thousands(v), plotLeft-12, y+5, 2)
 	}
 	unit, name, steps := axisUnit(length)
 	for _, v := range ticks(int(length/unit), 16, steps) {
@@ -206,7 +207,8 @@ func points(series []Bucket, to time.Time, p panel, x func(time.Time) int, y fun
 		if i+1 < len(series) {
 			end = series[i+1].At
 		}
-		list = append(list, image.Pt(x(b.At), y(p.value(b))), image.Pt(x(end), y(p.value(b))))
+		height := y(p.value(b))
+		list = append(list, image.Pt(x(b.At), height), image.Pt(x(end), height))
 	}
 	return slices.Compact(list)
 }

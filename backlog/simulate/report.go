@@ -415,6 +415,7 @@ func (r Result) passesText() string {
 	if r.Ticks == nil {
 		return ""
 	}
+	name := inspect.Shown(r.Name)
 	rows := []string{"TIER\tPASSES\tCALLS\tMOST IN ONE"}
 	for _, t := range r.Schedule.Tiers() {
 		passes, calls, most := 0, 0, 0
@@ -425,7 +426,7 @@ func (r Result) passesText() string {
 		}
 		rows = append(rows, fmt.Sprintf("%s\t%d\t%d\t%d", inspect.Shown(t.Name), passes, calls, most))
 	}
-	text := fmt.Sprintf("\n%s: passes that find something\n%s", inspect.Shown(r.Name), inspect.Columns(rows))
+	text := fmt.Sprintf("\n%s: passes that find something\n%s", name, inspect.Columns(rows))
 	if r.Dead == 0 {
 		return text
 	}
@@ -440,7 +441,7 @@ func (r Result) passesText() string {
 			rows = append(rows, fmt.Sprintf("%s\t%d", inspect.When(end), b.Dead))
 		}
 	}
-	return text + fmt.Sprintf("\n%s: too old, expired or given up\n%s", inspect.Shown(r.Name), inspect.Columns(rows))
+	return text + fmt.Sprintf("\n%s: too old, expired or given up\n%s", name, inspect.Columns(rows))
 }
 
 // DiffText returns the figures in which two results differ, for people.

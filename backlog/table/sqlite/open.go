@@ -57,9 +57,10 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 		return nil, err
 	}
 	out := &db.DB{Server: s}
-	out.Read, err = s.open(mode, params(synchronous, min(s.busy, db.Moment))+readParams, max(1, o.Pool-1))
+	quick := params(synchronous, min(s.busy, db.Moment))
+	out.Read, err = s.open(mode, quick+readParams, max(1, o.Pool-1))
 	if err == nil {
-		out.Planner, err = s.open(mode, params(synchronous, min(s.busy, db.Moment)), 1)
+		out.Planner, err = s.open(mode, quick, 1)
 	}
 	if err == nil && !o.ReadOnly {
 		out.Write, err = s.open(mode, params(synchronous, s.busy), 1)

@@ -309,8 +309,7 @@ func Parse(as string, zone *time.Location) (Form, error) {
 		return Form{}, fmt.Errorf("layout %q: the order of such texts is not known to be the order of time, "+
 			"as is that of 2006-01-02 15:04:05, with or without a fraction (.000, .999) and an offset (Z07:00, -07:00)", layout)
 	}
-	c := Calendar{class: Text, Fraction: m[1], Zone: zone}
-	c.Head = strings.TrimSuffix(layout, m[1]+m[2])
+	c := Calendar{class: Text, Head: strings.TrimSuffix(layout, m[1]+m[2]), Fraction: m[1], Zone: zone}
 	if m[2] == "" {
 		return Form{c}, nil
 	}
