@@ -80,7 +80,7 @@ func (r *Refresh) HandsOver() {
 // Problem returns what is wrong with the rule in the zone, and the key.
 func (r *Refresh) Problem() (key string, err error) {
 	if r.RRule.Text != "" {
-		_, err = recur.Parse(r.RRule.Text, cmp.Or(r.Zone, time.UTC))
+		_, err = recur.Parse(r.RRule.Text, r.Zone)
 	}
 	return "rrule", err
 }
@@ -185,9 +185,9 @@ func (r *Refresh) refresher() *Refresher {
 	p := &Refresher{settings: *r}
 	switch {
 	case r.RRule.Column != "":
-		p.rules = recur.NewRules(cmp.Or(r.Zone, time.UTC))
+		p.rules = recur.NewRules(r.Zone)
 	case r.RRule.Text != "":
-		p.rule, _ = recur.Parse(r.RRule.Text, cmp.Or(r.Zone, time.UTC))
+		p.rule, _ = recur.Parse(r.RRule.Text, r.Zone)
 	case r.Every > 0:
 		p.rule = recur.Every(r.Every)
 	}
