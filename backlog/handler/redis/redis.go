@@ -248,17 +248,19 @@ func (h *Handler) request(r *backlog.Record) ([]byte, error) {
 // pool returns the connections, which are made when they are used.
 func (h *Handler) pool() *redis.Pool {
 	h.once.Do(func() {
-		h.idle = &redis.Pool{MaxIdle: 16}
-		h.idle.DialContext = func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialURLContext(ctx, h.URL, redis.DialContextFunc(dial), redis.DialTLSHandshakeTimeout(wait), redis.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
-		}
-		// What was sent may have been done: an answer that got lost must not push a request
-		// twice. So a connection that may have ended meanwhile is asked before.
-		h.idle.TestOnBorrowContext = func(ctx context.Context, c redis.Conn, used time.Time) (err error) {
-			if time.Since(used) > time.Second {
-				_, err = redis.DoContext(c, ctx, "PING")
-			}
-			return err
+		h.idle = &redis.Pool{
+			MaxIdle: 16,
+			DialContext: func(ctx context.Context) (redis.Conn, error) {
+				return redis.DialURLContext(ctx, h.URL, redis.DialContextFunc(dial), redis.DialTLSHandshakeTimeout(wait), redis.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
+			},
+			// What was sent may have been done: an answer that got lost must not push a request
+			// twice. So a connection that may have ended since is asked before.
+			TestOnBorrowContext: func(ctx context.Context, c redis.Conn, used time.Time) (err error) {
+				if time.Since(used) > time.Second {
+					_, err = redis.DoContext(c, ctx, "PING")
+				}
+				return err
+			},
 		}
 	})
 	return h.idle
