@@ -82,13 +82,16 @@ type Ticks struct {
 	Since  time.Time
 }
 
-// TicksOf returns what ticked and was not run on this machine, as far as the checkpoint
-// tells, else what ticked in the last minute.
-func TicksOf(kept backlog.Checkpoint, s *tiers.Schedule, now time.Time) (d Ticks) {
+// Ticks returns what ticked and was not run on this machine, as far as the state tells, else what ticked in
+// the last minute. What is unfinished is left to a daemon that leads here at the time present: its pass may be
+// under way.
+func (f *File) Ticks(kept State, s *tiers.Schedule, now, present time.Time) (d Ticks) {
 	d.Since = cmp.Or(kept.LastWake, now.Add(-time.Minute))
 	owed := make(map[string]bool)
-	for _, name := range kept.Unfinished {
-		owed[name] = true
+	if !f.Leads(kept, present) {
+		for _, name := range kept.Unfinished {
+			owed[name] = true
+		}
 	}
 	due := s.DueOrOwed(d.Since, now, owed)
 	pick := tiers.Coalesce(due, func(tiers.Tier) bool { return true })
@@ -102,15 +105,6 @@ func TicksOf(kept backlog.Checkpoint, s *tiers.Schedule, now time.Time) (d Ticks
 		d.Tiers[x.Tier.Name] = true
 	}
 	return d
-}
-
-// Ticks is [TicksOf] what the file has kept. What is unfinished is left to a daemon that leads here at the time
-// present: its pass may be under way.
-func (f *File) Ticks(kept State, s *tiers.Schedule, now, present time.Time) Ticks {
-	if f.Leads(kept, present) {
-		kept.Unfinished = nil
-	}
-	return TicksOf(kept.Checkpoint, s, now)
 }
 
 // RunPass runs a pass from its tier's resume point and keeps the next one. The ticks of the tiers that it is

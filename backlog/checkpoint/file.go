@@ -212,12 +212,29 @@ func (f *File) lock(suffix string) (unlock func()) {
 	if f.Path == "" {
 		return func() {}
 	}
-	os.MkdirAll(filepath.Dir(f.Path), 0o755)
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(f.patience, lockPatience))
 	defer cancel()
-	l := flock.New(f.Path+suffix, flock.SetPermissions(0o644))
+	l := newLock(f.Path + suffix)
 	l.TryLockContext(ctx, 5*time.Millisecond)
 	return func() { l.Close() }
+}
+
+// newLock returns a lock on a file that other accounts may lock, too. It makes the folder of the file.
+func newLock(path string) *flock.Flock {
+	os.MkdirAll(filepath.Dir(path), 0o755)
+	return flock.New(path, flock.SetPermissions(0o644))
+}
+
+// isLocked reports whether a process has the file locked. Another process that asks at the same time
+// does not count.
+func isLocked(path string) bool {
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	l := flock.New(path)
+	defer l.Close()
+	free, err := l.TryRLock()
+	return err == nil && !free
 }
 
 // Lead marks the process as the daemon that leads and keeps this file, until stop is
@@ -227,20 +244,11 @@ func (f *File) Lead() (stop func()) { return f.lock(".leader") }
 // Leads reports whether a daemon of this machine leads, keeps this file, and has just
 // been awake or has just begun.
 func (f *File) Leads(s State, now time.Time) bool {
-	if _, err := os.Stat(f.Path + ".leader"); err != nil || s.Daemon == nil {
+	if s.Daemon == nil {
 		return false
 	}
-	awake := s.LastWake
-	if began := time.Time(s.Daemon.Since); began.After(awake) {
-		awake = began
-	}
-	if now.Sub(awake) > time.Minute {
-		return false
-	}
-	l := flock.New(f.Path + ".leader")
-	defer l.Close()
-	free, err := l.TryRLock()
-	return err == nil && !free
+	awake := slices.MaxFunc([]time.Time{s.LastWake, time.Time(s.Daemon.Since)}, time.Time.Compare)
+	return now.Sub(awake) <= time.Minute && isLocked(f.Path+".leader")
 }
 
 // Check returns why the file could not be read or written, nil if it could,
@@ -368,14 +376,13 @@ func (l hereLocker) TryLock(ctx context.Context, name string) (backlog.Lock, err
 	if name != backlog.RunLock {
 		return lock, err
 	}
-	if errors.Is(err, backlog.ErrLocked) && !errors.As(err, new(*backlog.Rival)) && l.isHere() {
+	if errors.Is(err, backlog.ErrLocked) && !errors.As(err, new(*backlog.Rival)) && isLocked(l.path) {
 		return nil, backlog.ErrLockedHere
 	}
 	if err != nil {
 		return nil, err
 	}
-	os.MkdirAll(filepath.Dir(l.path), 0o755)
-	file := flock.New(l.path, flock.SetPermissions(0o644))
+	file := newLock(l.path)
 	held := hereLock{lock, file}
 	if got, err := file.TryLock(); got || err != nil {
 		return held, nil
@@ -388,17 +395,6 @@ func (l hereLocker) TryLock(ctx context.Context, name string) (backlog.Lock, err
 		return nil, err
 	}
 	return held, nil
-}
-
-// isHere reports whether a process of this machine has the file locked.
-func (l hereLocker) isHere() bool {
-	if _, err := os.Stat(l.path); err != nil {
-		return false
-	}
-	file := flock.New(l.path)
-	defer file.Close()
-	free, err := file.TryRLock() // which does not keep off another process that looks
-	return err == nil && !free
 }
 
 type hereLock struct {

@@ -54,9 +54,6 @@ type Rivalry struct {
 // been started for longer than its schedule says.
 func (s *State) Rivalry(mine Work, leads bool, now time.Time) *Rivalry {
 	other := s.Work
-	if other == nil {
-		return nil
-	}
 	r := other.rival(mine)
 	if r == nil || r.SameFile {
 		return nil
@@ -70,21 +67,20 @@ func (s *State) Rivalry(mine Work, leads bool, now time.Time) *Rivalry {
 	return &Rivalry{*other, r.Differs}
 }
 
-// rival compares mine with the work; nil: it is the same.
+// rival compares mine with the work; nil: it is the same. A nil Work is like any other.
 func (w *Work) rival(mine Work) *backlog.Rival {
+	if w == nil {
+		return nil
+	}
 	return backlog.Work{Marks: mine.Marks}.Rival(func(m backlog.Mark) bool { return slices.Contains(w.Marks, m) })
 }
 
 // Differs returns what is different about mine, nil if nothing is. A nil Work is like any other.
 func (w *Work) Differs(mine Work) []string {
-	if w == nil {
-		return nil
+	if r := w.rival(mine); r != nil {
+		return r.Differs
 	}
-	r := w.rival(mine)
-	if r == nil {
-		return nil
-	}
-	return r.Differs
+	return nil
 }
 
 // TakeTicks notes that the ticks of the file are mine from now on, and returns whose they were; nil: those of
