@@ -59,9 +59,11 @@ func (x scrape) backlog() {
 	x.histogram("backlog_attempt_duration_seconds", m.took)
 	x.is("backlog_leader", s.Leads)
 	x.is("backlog_store_up", s.StoreUp)
-	x.show("backlog_in_flight", float64(s.InFlight))
-	x.show("backlog_concurrency", float64(s.Concurrency))
-	x.show("backlog_counts_errors_total", float64(s.CountErrors))
+	x.each(map[string]float64{
+		"backlog_in_flight":           float64(s.InFlight),
+		"backlog_concurrency":         float64(s.Concurrency),
+		"backlog_counts_errors_total": float64(s.CountErrors),
+	})
 	switch {
 	case !s.Paused:
 		x.show("backlog_pause_until_timestamp_seconds", 0)
@@ -110,10 +112,12 @@ func (x scrape) tier(name string, t *tier) {
 		x.show("backlog_passes_total", float64(t.passes[i].Load()), result, name)
 	}
 	x.histogram("backlog_pass_duration_seconds", t.seconds, name)
-	x.show("backlog_ticks_missed_total", float64(t.missed.Load()), name)
-	x.show("backlog_tiers_skipped_total", float64(t.skipped.Load()), name)
-	x.show("backlog_tiers_covered_total", float64(t.covered.Load()), name)
-	x.show("backlog_tier_interval_seconds", t.interval.Seconds(), name)
+	x.each(map[string]float64{
+		"backlog_ticks_missed_total":    float64(t.missed.Load()),
+		"backlog_tiers_skipped_total":   float64(t.skipped.Load()),
+		"backlog_tiers_covered_total":   float64(t.covered.Load()),
+		"backlog_tier_interval_seconds": t.interval.Seconds(),
+	}, name)
 	x.at("backlog_next_tick_timestamp_seconds", t.next, name)
 	x.at("backlog_last_pass_timestamp_seconds", t.lastPass, name)
 	x.at("backlog_last_complete_pass_timestamp_seconds", t.lastFinish, name)
@@ -129,16 +133,20 @@ func (x scrape) counts(s *State) {
 		x.show("backlog_pending_records", float64(b.Failed), "failed", b.Tier)
 		x.at("backlog_oldest_pending_timestamp_seconds", time.Time(b.Oldest), b.Tier)
 	}
-	x.show("backlog_exhausted_records", float64(c.Exhausted))
-	x.show("backlog_unreadable_records", float64(c.Unreadable))
+	x.each(map[string]float64{
+		"backlog_exhausted_records":       float64(c.Exhausted),
+		"backlog_unreadable_records":      float64(c.Unreadable),
+		"backlog_counts_duration_seconds": s.Took.Seconds(),
+	})
 	x.at("backlog_counts_timestamp_seconds", s.Counted)
-	x.show("backlog_counts_duration_seconds", s.Took.Seconds())
 }
 
 func (x scrape) broker(b *Broker) {
 	x.is("backlog_broker_up", b.Up)
-	x.show("backlog_dispatched_total", float64(b.Dispatched))
-	x.show("backlog_lost_attempts_total", float64(b.Lost))
+	x.each(map[string]float64{
+		"backlog_dispatched_total":    float64(b.Dispatched),
+		"backlog_lost_attempts_total": float64(b.Lost),
+	})
 	for result, n := range map[string]uint64{"settled": b.Settled, "late": b.Late, "stale": b.Stale, "forged": b.Forged} {
 		x.show("backlog_outcomes_total", float64(n), result)
 	}

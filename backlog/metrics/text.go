@@ -29,6 +29,13 @@ func (x scrape) show(name string, v float64, values ...string) {
 	}
 }
 
+// each adds a series of each metric, all with the same labels.
+func (x scrape) each(metrics map[string]float64, values ...string) {
+	for name, v := range metrics {
+		x.show(name, v, values...)
+	}
+}
+
 // labelled returns the values of the first of the family's labels with their names, and
 // the name of the work.
 func (x scrape) labelled(f family, values ...string) string {
@@ -134,19 +141,23 @@ func (x scrape) histogram(name string, h *histogram, values ...string) {
 func (x scrape) process() {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	for name, v := range map[string]uint64{
-		"alloc_bytes": mem.Alloc, "alloc_bytes_total": mem.TotalAlloc, "sys_bytes": mem.Sys, "next_gc_bytes": mem.NextGC,
-		"heap_idle_bytes": mem.HeapIdle, "heap_inuse_bytes": mem.HeapInuse, "heap_objects": mem.HeapObjects,
-		"heap_released_bytes": mem.HeapReleased, "stack_inuse_bytes": mem.StackInuse,
-	} {
-		x.show("go_memstats_"+name, float64(v))
-	}
-	x.show("go_memstats_last_gc_time_seconds", float64(mem.LastGC)/1e9)
+	threads, _ := runtime.ThreadCreateProfile(nil)
+	x.each(map[string]float64{
+		"go_memstats_alloc_bytes":          float64(mem.Alloc),
+		"go_memstats_alloc_bytes_total":    float64(mem.TotalAlloc),
+		"go_memstats_sys_bytes":            float64(mem.Sys),
+		"go_memstats_next_gc_bytes":        float64(mem.NextGC),
+		"go_memstats_heap_idle_bytes":      float64(mem.HeapIdle),
+		"go_memstats_heap_inuse_bytes":     float64(mem.HeapInuse),
+		"go_memstats_heap_objects":         float64(mem.HeapObjects),
+		"go_memstats_heap_released_bytes":  float64(mem.HeapReleased),
+		"go_memstats_stack_inuse_bytes":    float64(mem.StackInuse),
+		"go_memstats_last_gc_time_seconds": float64(mem.LastGC) / 1e9,
+		"go_threads":                       float64(threads),
+		"go_goroutines":                    float64(runtime.NumGoroutine()),
+	})
 	const gc = "go_gc_duration_seconds"
 	x.have[gc] = []string{fmt.Sprintf("%s_sum %s\n%[1]s_count %[3]d\n", gc, number(float64(mem.PauseTotalNs)/1e9), mem.NumGC)}
-	threads, _ := runtime.ThreadCreateProfile(nil)
-	x.show("go_threads", float64(threads))
-	x.show("go_goroutines", float64(runtime.NumGoroutine()))
 	x.show("go_info", 1, runtime.Version())
 
 	x.at("process_start_time_seconds", x.m.started)

@@ -103,8 +103,7 @@ func (o *Overview) failed() int {
 // LastOfEach returns the last pass of each tier, the newest first.
 func LastOfEach(passes []Pass) []Pass {
 	list := []Pass{}
-	newest := slices.Clone(passes)
-	slices.Reverse(newest)
+	newest := reversed(passes)
 	slices.SortStableFunc(newest, func(a, b Pass) int { return time.Time(b.Started).Compare(time.Time(a.Started)) })
 	for _, p := range newest {
 		if !slices.ContainsFunc(list, func(x Pass) bool { return x.Tier == p.Tier }) {
