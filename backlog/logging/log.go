@@ -17,11 +17,11 @@ import (
 // terminal alone. Over a queue it also says what the queue has dropped.
 func NewLog(level slog.Level, format string, w io.Writer) *slog.Logger {
 	s, terminal := w.(*Screen)
-	q, queued := w.(*logqueue.Queue)
+	q, _ := w.(*logqueue.Queue)
 	if terminal {
-		q, queued = s.w, true
+		q = s.w
 	}
-	if queued {
+	if q != nil {
 		late := slog.New(newHandler(level, format, q.To(), terminal))
 		q.OnDropped(func(n int64) { late.Warn("log lines are dropped: nobody has read the log", "lines", n) })
 	}

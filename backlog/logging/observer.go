@@ -124,44 +124,46 @@ func (o *Observer) log(ev backlog.Event) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	p := o.of(ev.Tier)
 	switch ev.Kind {
 	case backlog.PassStarted:
 		begun := time.AfterFunc(quiet, func() {
 			log.Info("pass under way", "started", ev.At.UTC().Format(time.RFC3339))
 		})
-		o.of(ev.Tier).logUnwritten(log) // since the end of the last one
+		p.logUnwritten(log) // since the end of the last one
 		o.passes[ev.Tier] = &pass{begun: begun}
 		log.Debug("pass started")
 	case backlog.PassEnded:
-		o.passEnded(log, ev)
+		o.passEnded(log, p, ev)
 	case backlog.Died:
-		if p := o.of(ev.Tier); o.Dead {
-			if p.died++; p.died <= maxDied {
+		if o.Dead {
+			p.died++
+			if p.died <= maxDied {
 				log.Info("record died", "id", ev.Record.Key.String(), "reason", ev.Record.Reason)
 			}
 		}
 	case backlog.Expired:
-		o.of(ev.Tier).died += ev.N
+		p.died += ev.N
 	case backlog.Conflicted:
-		if p := o.of(ev.Tier); p.conflicts < maxAlike {
+		p.conflicts++
+		if p.conflicts <= maxAlike {
 			log.Warn("left alone: somebody else has changed the row", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
 		}
-		o.of(ev.Tier).conflicts++
 	case backlog.Refused:
 		o.logRefused(log, ev)
 	case backlog.Uncertain:
 		o.logUncertain(log, ev)
 	case backlog.Unwritten:
-		p := o.of(ev.Tier)
-		if p.unwritten++; p.unwritten == 1 {
+		p.unwritten++
+		if p.unwritten == 1 {
 			p.why = ev.Err
 		}
 		if p.unwritten <= maxAlike {
 			p.ids = append(p.ids, ev.Record.Key.String())
 		}
 	case backlog.UnreadableRow:
-		p := o.of(ev.Tier)
-		if p.unreadable++; p.unreadable <= maxAlike {
+		p.unreadable++
+		if p.unreadable <= maxAlike {
 			log.Warn("row cannot be read and is left alone", "id", ev.Record.Key.String(), "error", ev.Err)
 		}
 	case backlog.StoreUnavailable:
@@ -262,8 +264,7 @@ func (o *Observer) stillAway(log *slog.Logger, err error) {
 }
 
 // passEnded logs the end of a pass. The caller holds the lock.
-func (o *Observer) passEnded(log *slog.Logger, ev backlog.Event) {
-	p := o.of(ev.Tier)
+func (o *Observer) passEnded(log *slog.Logger, p *pass, ev backlog.Event) {
 	if p.begun != nil {
 		p.begun.Stop()
 	}
