@@ -64,7 +64,7 @@ func TestWhenThere(t *testing.T) {
 				}
 				var out bytes.Buffer
 				began := time.Now()
-				_, err := whenThere(ctx, slog.New(slog.NewTextHandler(&out, nil)), "database", tt.patience, func() (*setup, error) {
+				_, _, err := whenThere(ctx, slog.New(slog.NewTextHandler(&out, nil)), "database", tt.patience, func() (*setup, error) {
 					return nil, tt.errs(time.Since(began))
 				})
 				if took := time.Since(began); !errors.Is(err, tt.want) || took != tt.after {

@@ -89,7 +89,7 @@ func night(t *testing.T, log *bytes.Buffer) {
 		shown := reader.New(reader.Options{Log: l, State: state, Picture: obs.Picture, Clock: time.Now}, new(reader.Settings))
 		p := &process{
 			g: &globalOptions{Config: "schedule.yaml"}, log: l, state: state,
-			history: &history{Observer: obs, state: state}, pages: &pages{Server: reader.NewServer(shown)},
+			history: &history{Observer: obs, state: state}, pages: reader.NewServer(shown),
 		}
 		p.history.setup.Store(&setup{cfg: cfg, log: l})
 		p.daemon = &daemon.Daemon{

@@ -131,11 +131,8 @@ func (o *OnceOptions) end(g *globalOptions, name string, report backlog.Report, 
 func (o *OnceOptions) passOnce(
 	ctx context.Context, g *globalOptions, cfg *config.Config, log *slog.Logger, state *checkpoint.File, p backlog.Pass, clock func() time.Time,
 ) (report backlog.Report, list []causes.Cause, err error) {
-	away := false
-	a, err := whenThere(ctx, log, "database", awayPatience, func() (*setup, error) {
-		a, err := g.wireApp(ctx, cfg, log, p.Now, nil)
-		away = away || err != nil
-		return a, err
+	a, waited, err := whenThere(ctx, log, "database", awayPatience, func() (*setup, error) {
+		return g.wireApp(ctx, cfg, log, p.Now, nil)
 	})
 	if err != nil {
 		return report, nil, err
@@ -153,7 +150,7 @@ func (o *OnceOptions) passOnce(
 		}
 	}
 	run := backlog.Claim{Locker: a.locker(o.Due)}
-	if away && !a.onFile() {
+	if waited && !a.onFile() {
 		run.Doubt() // another process may have had the lock until now
 	}
 	lock, err := run.LockWithin(ctx, backlog.RunLock, o.Wait, g.replace)

@@ -14,6 +14,7 @@ import (
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/daemon"
 	"backlog/backlog/inspect"
+	"backlog/backlog/reader"
 	"backlog/backlog/watch"
 	"backlog/tiers"
 )
@@ -26,7 +27,7 @@ type process struct {
 	paused  func() bool
 	state   *checkpoint.File
 	history *history
-	pages   *pages
+	pages   *reader.Server
 	daemon  *daemon.Daemon
 
 	unmark              func()    // ends the mark of the state file's leader
@@ -35,12 +36,6 @@ type process struct {
 
 // setup is another one after each reload, over the same database.
 func (p *process) setup() *setup { return p.history.setup.Load() }
-
-// leads reports whether the loop runs under the leader lock.
-func (p *process) leads() bool { return p.daemon.Role() == daemon.Leader }
-
-// lastWake returns when the loop last looked at the clock.
-func (p *process) lastWake() time.Time { return p.daemon.Loop.LastWake() }
 
 // newDaemon returns the daemon of the process. It is doubtful if another one may have led until now.
 func (p *process) newDaemon(doubtful bool) *daemon.Daemon {
@@ -71,12 +66,16 @@ func (p *process) newEngine() *backlog.Engine {
 
 // run runs the daemon until ctx is done.
 func (p *process) run(ctx context.Context, hup <-chan os.Signal) error {
-	p.pages.serves(p, false)
+	p.pages.SetDaemon(p, false)
 	running, end := context.WithCancel(context.Background())
 	defer end()
 	go p.pages.WatchStore(ctx)
-	go keepWatchdog(running, p.log, func() bool { return !p.leads() || time.Since(p.lastWake()) < 2*time.Minute })
-	go reloadAt(running, hup, p.daemon.Reload)
+	go keepWatchdog(running, p.log, func() bool { return !p.Leads() || time.Since(p.LastWake()) < 2*time.Minute })
+	go func() {
+		for range hup {
+			p.daemon.Reload()
+		}
+	}()
 	defer context.AfterFunc(ctx, p.stopping)()
 	notify(p.log, systemd.SdNotifyReady)
 	err := p.daemon.Run(ctx)
@@ -85,18 +84,6 @@ func (p *process) run(ctx context.Context, hup <-chan os.Signal) error {
 	}
 	p.setup().closeHandlers()
 	return p.setup().lockError(err, false)
-}
-
-// reloadAt calls reload at each signal, until ctx is done.
-func reloadAt(ctx context.Context, signals <-chan os.Signal, reload func()) {
-	for {
-		select {
-		case <-signals:
-			reload()
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // changed follows the daemon.
@@ -161,13 +148,13 @@ func (p *process) lead() {
 		p.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
 	}
 	notify(p.log, "STATUS=leading")
-	p.pages.serves(p, true)
+	p.pages.SetDaemon(p, true)
 }
 
 // endLead takes back what lead has noted: all passes have ended.
 func (p *process) endLead() {
 	p.setup().dispatching((*dispatch).Close) // what workers answer is heard by who leads now
-	p.pages.serves(p, false)
+	p.pages.SetDaemon(p, false)
 	p.keepDaemon(nil)
 	p.unmark()
 	p.unmark = nil
@@ -184,6 +171,12 @@ func (p *process) logStarted(role string) {
 		log.Info("started", "version", version(), "config", p.g.Config, "database", shownURL(c.Database), "table", c.Table.Name,
 			"handler", c.Handler.Kind, "tiers", strings.Join(c.Tiers.Names(), " "), "policy", c.Policy.Name, "role", role)
 	})
+}
+
+// followSchedule makes metrics and pings those of the present setup.
+func (p *process) followSchedule() {
+	a := p.setup()
+	p.pages.SetSchedule(p.g.readerSettings(a.cfg, a.log), a.table.HasDead() || a.view.Attempts != nil)
 }
 
 // keepDaemon notes who leads, for status and pause.
@@ -215,13 +208,13 @@ func (p *process) reload(ctx context.Context) {
 	p.daemon.Swap(func() (*tiers.Schedule, *backlog.Engine) {
 		p.setup().closeHandlers()
 		p.history.setup.Store(a)
-		p.pages.follow(a)
+		p.followSchedule()
 		return a.cfg.Tiers, p.newEngine()
 	})
 	if ctx.Err() != nil {
 		return // a stop came while handlers were waited for
 	}
-	if err := p.pages.reload(a.cfg); err != nil {
+	if err := p.pages.Reload(p.g.readerSettings(a.cfg, a.log)); err != nil {
 		p.log.Error("the pages keep their old configuration", "error", err)
 	}
 	p.remark(ctx)

@@ -114,7 +114,7 @@ func (p *process) keepWork() {
 
 // remark makes the leader's marks those of the configuration that has been reloaded.
 func (p *process) remark(ctx context.Context) {
-	if !p.leads() {
+	if !p.Leads() {
 		return
 	}
 	p.keepWork()

@@ -20,7 +20,6 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
-	"backlog/backlog/watch"
 )
 
 func newRun(g *globalOptions) *cobra.Command {
@@ -54,19 +53,16 @@ func runRun(ctx context.Context, g *globalOptions) error {
 	defer signal.Stop(hup)
 	log := newLog(cfg.Log, g.err)
 	state := stateOf(cfg, log)
-	pages := g.newPages(cfg, state, new(watch.Picture), log)
-	pages.serves(nil, false)
+	pages := g.newServer(cfg, state, log, nil)
+	pages.SetDaemon(nil, false)
 	pages.ObserveEvents()
 	defer pages.Close()
 	if err := pages.Listen(); err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, pages.SetStopping)()
-	away := false
-	a, err := whenThere(ctx, log, "database", 0, func() (*setup, error) {
-		a, err := g.wireServer(ctx, cfg, log, nil)
-		away = away || err != nil
-		return a, err
+	a, waited, err := whenThere(ctx, log, "database", 0, func() (*setup, error) {
+		return g.wireServer(ctx, cfg, log, nil)
 	})
 	if ctx.Err() != nil && isEnd(err) {
 		log.Info("stopped")
@@ -93,8 +89,8 @@ func runRun(ctx context.Context, g *globalOptions) error {
 			pages.Observe(ev)
 		}),
 	}
-	p.daemon = p.newDaemon(away && !a.onFile())
-	pages.follow(a)
+	p.daemon = p.newDaemon(waited && !a.onFile())
+	p.followSchedule()
 	err = errors.Join(p.run(ctx, hup), p.setup().dispatching((*dispatch).Err))
 	history.end()
 	pages.Pings.Close(hardOf(ctx))

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog/config"
-	"backlog/backlog/watch"
 	"backlog/backlog/web"
 )
 
@@ -39,12 +38,12 @@ func runWeb(ctx context.Context, g *globalOptions) error {
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
 	log := newLog(cfg.Log, g.err)
-	d := g.newPages(cfg, stateOf(cfg, log), new(watch.Picture), log)
-	if err := d.Listen(); err != nil {
+	s := g.newServer(cfg, stateOf(cfg, log), log, nil)
+	if err := s.Listen(); err != nil {
 		return err
 	}
 	<-ctx.Done()
-	d.Close()
+	s.Close()
 	log.Info("stopped")
 	return nil
 }

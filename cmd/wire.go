@@ -369,7 +369,10 @@ func isDenied(err error) bool {
 // long as patience says, for ever if that is 0, or until ctx is done. Who waits for ever
 // waits for a missing right, too. A table or a configuration that is wrong is not waited for,
 // nor, with patience, a database that takes no writes: nothing waits to be written yet.
-func whenThere[T any](ctx context.Context, log *slog.Logger, what string, patience time.Duration, open func() (T, error)) (T, error) {
+// waited says that the first try was not the last one.
+func whenThere[T any](
+	ctx context.Context, log *slog.Logger, what string, patience time.Duration, open func() (T, error),
+) (opened T, waited bool, err error) {
 	said, why := time.Time{}, ""
 	for began := time.Now(); ; {
 		a, err := open()
@@ -378,9 +381,9 @@ func whenThere[T any](ctx context.Context, log *slog.Logger, what string, patien
 		case err == nil && why != "":
 			log.Warn("the "+what+" is back", "after", time.Since(began).Round(time.Millisecond).String())
 			notify(log, "STATUS=")
-			return a, nil
+			return a, true, nil
 		case !denied && !errors.Is(err, backlog.ErrUnavailable) || patience > 0 && (time.Since(began) >= patience || errors.Is(err, backlog.ErrNoWrites)):
-			return a, err
+			return a, why != "", err
 		case ctx.Err() == nil && (why == "" || denied && err.Error() != why):
 			why, said = err.Error(), time.Now()
 			log.Error("waiting for the "+what, "error", err)
@@ -394,7 +397,7 @@ func whenThere[T any](ctx context.Context, log *slog.Logger, what string, patien
 			if !isEnd(err) {
 				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
-			return a, err
+			return a, true, err
 		}
 	}
 }

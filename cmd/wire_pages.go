@@ -10,6 +10,7 @@ import (
 	"backlog/backlog/amqp"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
+	"backlog/backlog/daemon"
 	"backlog/backlog/metrics"
 	"backlog/backlog/pings"
 	"backlog/backlog/reader"
@@ -19,16 +20,16 @@ import (
 	"backlog/tiers"
 )
 
-// A pages serves pages and metrics of a configuration.
-type pages struct {
-	*reader.Server
-	g *globalOptions
-}
-
-// newPages returns a pages that nothing listens for yet.
-func (g *globalOptions) newPages(cfg *config.Config, state *checkpoint.File, p *watch.Picture, log *slog.Logger) *pages {
-	o := reader.Options{Version: version(), Log: log, State: state, Picture: p, Clock: time.Now}
-	return &pages{reader.NewServer(reader.New(o, g.readerSettings(cfg, log))), g}
+// newServer returns a server of pages and metrics, which does not listen yet. up reports whether the broker
+// answers; nil: the records are a table's.
+func (g *globalOptions) newServer(
+	cfg *config.Config, state *checkpoint.File, log *slog.Logger, up func() bool,
+) *reader.Server {
+	o := reader.Options{
+		Version: version(), Log: log, State: state, Picture: new(watch.Picture), Clock: time.Now,
+		Up: up,
+	}
+	return reader.NewServer(reader.New(o, g.readerSettings(cfg, log)))
 }
 
 // readerSettings returns what the configuration says of pages and metrics.
@@ -64,40 +65,28 @@ func (g *globalOptions) readerSettings(cfg *config.Config, log *slog.Logger) *re
 // folder is what relative paths of the settings begin at.
 func (g *globalOptions) folder() string { return filepath.Dir(g.Config) }
 
-// What a daemon calls.
+var _ reader.Daemon = (*process)(nil)
 
-func (d *pages) serves(p *process, leads bool) {
-	if p == nil {
-		d.SetDaemon(nil, leads)
-		return
-	}
-	d.SetDaemon(served{p}, leads)
-}
+// View implements reader.Daemon.
+func (p *process) View() *reader.View { return p.setup().view }
 
-// follow continues with the schedule and the pings of a setup.
-func (d *pages) follow(a *setup) {
-	d.SetSchedule(d.g.readerSettings(a.cfg, a.log), a.table.HasDead() || a.view.Attempts != nil)
-}
+// Leads implements reader.Daemon.
+func (p *process) Leads() bool { return p.daemon.Role() == daemon.Leader }
 
-// reload continues with another configuration, whose address is the same.
-func (d *pages) reload(cfg *config.Config) error { return d.Reload(d.g.readerSettings(cfg, d.Log)) }
+// LastWake implements reader.Daemon.
+func (p *process) LastWake() time.Time { return p.daemon.Loop.LastWake() }
 
-// served is a daemon as pages see it.
-type served struct{ *process }
-
-func (d served) View() *reader.View  { return d.setup().view }
-func (d served) Leads() bool         { return d.leads() }
-func (d served) LastWake() time.Time { return d.lastWake() }
-
-func (d served) Broker() *metrics.Broker {
-	if h, ok := d.setup().handler.(*amqp.Dispatch); ok {
+// Broker implements reader.Daemon.
+func (p *process) Broker() *metrics.Broker {
+	if h, ok := p.setup().handler.(*amqp.Dispatch); ok {
 		return new(metrics.Broker(h.Counts()))
 	}
 	return nil
 }
 
-func (d served) Resolve(ctx context.Context, answers []backlog.Answer) ([]error, error) {
-	return d.setup().engine(nil, d.observe).Resolve(ctx, answers)
+// Resolve implements reader.Daemon.
+func (p *process) Resolve(ctx context.Context, answers []backlog.Answer) ([]error, error) {
+	return p.setup().engine(nil, p.observe).Resolve(ctx, answers)
 }
 
 // measure serves metrics of an engine's work on a queue, if its configuration wants that, until the function it
@@ -106,11 +95,7 @@ func (a *setup) measure(g *globalOptions, name string, e *backlog.Engine) (stop 
 	if scrapedAt(a.cfg) == "" {
 		return func() {}, nil
 	}
-	o := reader.Options{
-		Version: version(), Log: a.log, State: stateOf(a.cfg, a.log), Picture: new(watch.Picture), Clock: time.Now,
-		Up: a.source.Up,
-	}
-	s := reader.NewServer(reader.New(o, g.readerSettings(a.cfg, a.log)))
+	s := g.newServer(a.cfg, stateOf(a.cfg, a.log), a.log, a.source.Up)
 	s.SetDaemon(nil, true)
 	s.ObserveEvents()
 	s.SetEngine(e)

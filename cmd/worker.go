@@ -66,7 +66,7 @@ func (a *setup) serve(ctx context.Context, g *globalOptions) error {
 	over, end := context.WithCancel(context.Background())
 	defer end()
 	go keepWatchdog(over, a.log, func() bool { return true })
-	_, err = whenThere(ctx, a.log, "broker", 0, func() (any, error) { return nil, a.source.Open(ctx) })
+	_, _, err = whenThere(ctx, a.log, "broker", 0, func() (any, error) { return nil, a.source.Open(ctx) })
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
