@@ -94,6 +94,11 @@ func (g *globalOptions) wireApp(ctx context.Context, cfg *config.Config, log *sl
 	if err == nil {
 		err = a.table.ProveWrites(ctx, now)
 	}
+	return a.orClose(err)
+}
+
+// orClose returns the setup or, with an error, closes it.
+func (a *setup) orClose(err error) (*setup, error) {
 	if err != nil {
 		a.close()
 		return nil, err
@@ -163,14 +168,10 @@ func (g *globalOptions) wireTable(
 	if err == nil {
 		a.store, err = storeOf(cfg, t)
 	}
-	if err != nil {
-		a.close()
-		return nil, err
-	}
 	a.table = t
 	attempts, _ := a.store.(*refresh.Store) // nil unless the policy is refresh
 	a.view = &reader.View{Rules: rulesOf(cfg), Table: t, Attempts: attempts}
-	return a, nil
+	return a.orClose(err)
 }
 
 // rulesOf returns what the configuration says of records.
@@ -203,20 +204,16 @@ func stateOf(cfg *config.Config, log *slog.Logger) *checkpoint.File {
 // they can do without the memory of ticks, so that it does not matter how they are
 // configured.
 func (a *setup) locker(ticks bool) backlog.Locker {
-	locks := a.unmarked()
+	work := backlog.Work{Name: a.work.Name}
 	if ticks {
-		locks = a.table.Locker(a.work)
+		work = a.work
 	}
+	locks := a.table.Locker(work)
 	state, err := stateFile(a.cfg)
 	if err != nil || state.Path == "" || a.onFile() {
 		return locks
 	}
 	return state.RunLocker(locks)
-}
-
-// unmarked takes the locks of the setup's work and leaves no marks.
-func (a *setup) unmarked() backlog.Locker {
-	return a.table.Locker(backlog.Work{Name: a.work.Name})
 }
 
 // onFile reports whether the table's lock is a file, which is lost with its process
