@@ -34,22 +34,32 @@ type history struct {
 
 // newHistory returns a history, which is ended by its method end.
 func (a *setup) newHistory(state *checkpoint.File, p *watch.Picture) *history {
-	c := &history{Observer: logging.New(a.log), state: state}
-	c.work, c.tells, c.done = make(chan func(), 100), make(chan func(), 100), make(chan struct{})
+	c := &history{
+		Observer: logging.New(a.log), state: state,
+		work: make(chan func(), 100), tells: make(chan func(), 100), done: make(chan struct{}),
+	}
 	c.Picture = p
+	c.Dead = a.table.HasDead()
+	c.OnOutage = c.changed
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.setup.Store(a)
-	c.Dead, c.OnOutage = a.table.HasDead(), c.changed
 	c.restore(false)
-	follow := func(queue chan func(), then func()) {
-		for f := range queue {
-			f()
-		}
-		then()
-	}
-	go follow(c.work, func() { close(c.tells) })
-	go follow(c.tells, func() { close(c.done) })
+	go func() {
+		defer close(c.tells)
+		callAll(c.work)
+	}()
+	go func() {
+		defer close(c.done)
+		callAll(c.tells)
+	}()
 	return c
+}
+
+// callAll calls what comes, one after another, until the queue is closed.
+func callAll(queue <-chan func()) {
+	for f := range queue {
+		f()
+	}
 }
 
 // restore goes on with the outage that whoever worked before has seen and, for pages,
