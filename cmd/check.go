@@ -128,7 +128,7 @@ func (k *checker) all(ctx context.Context) {
 	k.CheckTiers(k.cfg.Tiers)
 	if p := refreshOf(k.cfg); p != nil {
 		p.CheckSchedule(&k.Findings, k.cfg.Tiers, k.now)
-	} else if p := policyOf(k.cfg); p != nil {
+	} else if p := policyOf(k.cfg.Policy); p != nil {
 		k.CheckPolicy(p, k.cfg.Tiers)
 	}
 
@@ -165,7 +165,7 @@ func (k *checker) all(ctx context.Context) {
 	}
 	if ok {
 		if store, err := storeOf(k.cfg, t); !k.bad("statuses", err) {
-			x := doctor.Trial{Table: t, Store: store, Policy: policyOf(k.cfg), Now: k.now, NoWrite: k.noWrite}
+			x := doctor.Trial{Table: t, Store: store, Policy: policyOf(k.cfg.Policy), Now: k.now, NoWrite: k.noWrite}
 			doctor.CheckTrial(ctx, &k.Findings, x, leftAlone)
 		}
 		doctor.AddNotes(&k.Findings, t)

@@ -51,7 +51,7 @@ func runSample(ctx context.Context, o CheckOptions, g *globalOptions) error {
 	if err != nil {
 		return err
 	}
-	tier := inspect.Explain(row, cfg.Tiers, policyOf(cfg), now).Tier
+	tier := inspect.Explain(row, cfg.Tiers, policyOf(cfg.Policy), now).Tier
 	s := &doctor.Sample{ID: row.Key, Status: row.Status, State: row.State.String(), Tier: tier}
 	defer context.AfterFunc(ctx, func() {
 		fmt.Fprintln(g.err, "backlog: waiting for the handler; a second signal ends it")

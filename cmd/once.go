@@ -204,22 +204,33 @@ func (o *OnceOptions) passOnce(
 	return report, list, errors.Join(err, lost)
 }
 
+// asked returns how many flags say which records are meant.
+func (o *OnceOptions) asked() (n int) {
+	for _, given := range []bool{o.MaxAge != "", o.Tier != "", o.Due, o.ID != ""} {
+		if given {
+			n++
+		}
+	}
+	return n
+}
+
 // pass returns what to run; its Tier is empty with --due, whose ticks say it.
 func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, err error) {
-	var tier tiers.Tier
-	byAge := o.MaxAge != ""
-	byName := o.Tier != ""
+	tier := s.Widest()
 	known := false
+	asked := o.asked()
 	switch {
-	case o.ID != "" && (byAge || byName || o.Due):
+	case asked > 1 && o.ID != "":
 		return p, usagef("--id is one record, due or not: leave out --max-age, --tier and --due")
-	case o.ID != "", o.Due && !byAge && !byName:
+	case asked > 1, asked == 0 && len(s.Tiers()) > 1:
+		return p, usagef("say which records: one of --max-age DURATION, --tier NAME, --due or --id ID")
+	case o.ID != "", o.Due:
 		return backlog.Pass{Now: now}, nil
-	case byName && !byAge && !o.Due:
+	case o.Tier != "":
 		if tier, known = s.ByName(o.Tier); !known {
 			return p, usagef("--tier: there is no tier %q; the tiers are: %s", o.Tier, strings.Join(s.Names(), ", "))
 		}
-	case byAge && !byName && !o.Due:
+	case o.MaxAge != "":
 		age, err := parseAge(o.MaxAge)
 		if err != nil {
 			return p, usagef("--max-age: %w", err)
@@ -227,10 +238,6 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 		if tier, known = s.ByMaxAge(age); !known {
 			tier = tiers.Tier{Name: o.MaxAge, MaxAge: age}
 		}
-	case !byAge && !byName && !o.Due && len(s.Tiers()) == 1:
-		tier = s.Widest()
-	default:
-		return p, usagef("say which records: one of --max-age DURATION, --tier NAME, --due or --id ID")
 	}
 	p = backlog.TierPass(s, tier)
 	p.Now = now
@@ -278,7 +285,7 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.
 		},
 	}
 	if a.view.Attempts == nil { // a start would be written
-		e.Policy = policyOf(cfg)
+		e.Policy = policyOf(cfg.Policy)
 	}
 	_, err = e.Pass(ctx, p)
 	switch {

@@ -18,7 +18,7 @@ import (
 // refreshOf returns the policy that processes rows again and again, nil if another is
 // configured.
 func refreshOf(cfg *config.Config) *retry.Refresher {
-	return retry.RefresherOf(policyOf(cfg))
+	return retry.RefresherOf(policyOf(cfg.Policy))
 }
 
 // ResolveOptions are the arguments and the flags of resolve.

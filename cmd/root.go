@@ -49,17 +49,20 @@ type globalOptions struct {
 }
 
 func (g *globalOptions) AddFlags(f *pflag.FlagSet) {
-	// The environment stands between flag and file: it is the flag's default.
-	env := func(name, otherwise string) string {
-		return cmp.Or(os.Getenv("BACKLOG_"+name), otherwise)
-	}
-	f.StringVar(&g.Config, "config", env("CONFIG", config.DefaultFile), "read the configuration from `FILE` ($BACKLOG_CONFIG)")
-	f.StringVar(&g.Database, "database", env("DATABASE", ""), "use the database at `URL` ($BACKLOG_DATABASE)")
-	f.StringVar(&g.Table, "table", env("TABLE", ""), "use the table `NAME` ($BACKLOG_TABLE)")
-	f.StringVar(&g.LogLevel, "log-level", env("LOG_LEVEL", ""), "log at `LEVEL` and above: debug, info, warn, error ($BACKLOG_LOG_LEVEL)")
-	f.StringVar(&g.LogFormat, "log-format", env("LOG_FORMAT", ""), "log as `FORMAT`: auto, text, json ($BACKLOG_LOG_FORMAT)")
-	for _, name := range []string{"database", "config", "table", "log-level", "log-format"} {
-		f.Lookup(name).DefValue = map[string]string{"config": config.DefaultFile}[name] // never print the environment's
+	for _, x := range []struct {
+		to                               *string
+		name, variable, otherwise, usage string
+	}{
+		{&g.Config, "config", "BACKLOG_CONFIG", config.DefaultFile, "read the configuration from `FILE`"},
+		{&g.Database, "database", "BACKLOG_DATABASE", "", "use the database at `URL`"},
+		{&g.Table, "table", "BACKLOG_TABLE", "", "use the table `NAME`"},
+		{&g.LogLevel, "log-level", "BACKLOG_LOG_LEVEL", "", "log at `LEVEL` and above: debug, info, warn, error"},
+		{&g.LogFormat, "log-format", "BACKLOG_LOG_FORMAT", "", "log as `FORMAT`: auto, text, json"},
+	} {
+		// The environment stands between flag and file: it is the flag's default, which help never prints.
+		value := cmp.Or(os.Getenv(x.variable), x.otherwise)
+		f.StringVar(x.to, x.name, value, x.usage+" ($"+x.variable+")")
+		f.Lookup(x.name).DefValue = x.otherwise
 	}
 }
 
@@ -407,9 +410,7 @@ func (g *globalOptions) loadAny() (*config.Config, error) {
 func (g *globalOptions) loadFile(known config.Known) (*config.Config, error) {
 	c, err := config.LoadFile(g.Config, known)
 	if err == nil {
-		if _, err = newPolicy(c.Policy); err == nil {
-			err = checkPings(c)
-		}
+		err = checkPings(c)
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w with --config", err)
 	}

@@ -148,10 +148,7 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globalOptions, f *pf
 	if err != nil {
 		return err
 	}
-	p, err := newPolicy(configured)
-	if err != nil {
-		return usagef("policy %s: %w", configured.Name, err)
-	}
+	p := policyOf(configured)
 	question := "--attempts"
 	switch {
 	case p != nil && p.Refresher != nil:
@@ -301,7 +298,8 @@ func (o *SimulateOptions) candidates(g *globalOptions, cfg *config.Config, down 
 		names = []string{"now", o.Diff}
 	}
 	for i, name := range names {
-		c, p := cfg, config.Policy{}
+		var p config.Policy
+		c := cfg
 		switch {
 		case i == 0 && o.Compare == "":
 			p, err = o.policy(g)
@@ -317,10 +315,7 @@ func (o *SimulateOptions) candidates(g *globalOptions, cfg *config.Config, down 
 		if err != nil {
 			return nil, err
 		}
-		policy, err := newPolicy(p)
-		if err != nil {
-			return nil, usagef("%s: %w", name, err)
-		}
+		policy := policyOf(p)
 		if policy != nil && policy.Refresher != nil {
 			return nil, usagef("%s: its rows start again and again, which --arrivals and --live do not model; use simulate --attempts", name)
 		}

@@ -67,7 +67,7 @@ func onceSource(ctx context.Context, stop func(), g *globalOptions, cfg *config.
 	switch {
 	case o.DryRun:
 		return usagef("--dry-run: a queue cannot be looked at without changing it; `backlog status` counts its messages")
-	case o.MaxAge != "" || o.Tier != "" || o.Due || o.ID != "":
+	case o.asked() > 0:
 		return usagef("a source has neither ages nor tiers nor IDs: write `backlog once --max-records %d`", cmp.Or(o.MaxRecords, 100))
 	case o.MaxRecords <= 0:
 		return usagef("say how many messages to take at most: --max-records 100")

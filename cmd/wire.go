@@ -177,7 +177,7 @@ func (g *globalOptions) wireTable(
 // rulesOf returns what the configuration says of records.
 func rulesOf(cfg *config.Config) reader.Rules {
 	return reader.Rules{
-		Name: cfg.Name, Mapping: cfg.Table, Schedule: cfg.Tiers, Policy: policyOf(cfg), MaxRecords: cfg.MaxRecords,
+		Name: cfg.Name, Mapping: cfg.Table, Schedule: cfg.Tiers, Policy: policyOf(cfg.Policy), MaxRecords: cfg.MaxRecords,
 	}
 }
 
@@ -248,7 +248,7 @@ func (a *setup) engine(now func() time.Time, observe func(backlog.Event)) *backl
 		MaxRecords:      a.cfg.MaxRecords,
 		AbortAfter:      a.cfg.AbortAfter,
 		Rate:            a.cfg.Rate,
-		Policy:          policyOf(a.cfg),
+		Policy:          policyOf(a.cfg.Policy),
 		OnDead:          a.onDead,
 		OnDeadTimeout:   a.cfg.OnDead.Timeout,
 		ShutdownTimeout: max(a.cfg.ShutdownTimeout, 1), // zero would be the default
@@ -276,7 +276,7 @@ func (a *setup) engine(now func() time.Time, observe func(backlog.Event)) *backl
 func mappingOf(cfg *config.Config) mapping.Mapping {
 	m := cfg.Table
 	m.Policy = retryOf(cfg)
-	p := policyOf(cfg)
+	p := policyOf(cfg.Policy)
 	m.Once = p != nil && p.Never
 	return m
 }
@@ -295,21 +295,17 @@ func knownPolicies() []config.Settings {
 	})
 }
 
-// newPolicy makes the configured policy: nil if age alone decides.
-func newPolicy(p config.Policy) (*backlog.Policy, error) {
-	if s, ok := p.Settings.(retry.Settings); ok {
-		return retry.Policy(s)
+// policyOf makes the configured policy: nil if age alone decides.
+func policyOf(p config.Policy) *backlog.Policy {
+	s, ok := p.Settings.(retry.Settings)
+	if !ok {
+		return nil
 	}
-	return nil, nil
-}
-
-// policyOf is newPolicy for a configuration that load has returned.
-func policyOf(cfg *config.Config) *backlog.Policy {
-	p, err := newPolicy(cfg.Policy)
+	policy, err := retry.Policy(s)
 	if err != nil {
-		panic(err) // load has made it before
+		panic(err) // the configuration has checked the settings
 	}
-	return p
+	return policy
 }
 
 // retryOf returns the columns in which the policy keeps its state, nil if it keeps

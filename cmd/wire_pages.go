@@ -39,7 +39,7 @@ func (g *globalOptions) readerSettings(cfg *config.Config, log *slog.Logger) *re
 		Database:   shownURL(cfg.Database),
 		Zone:       cfg.Timezone,
 		Timer:      g.timer(cfg.ShutdownTimeout),
-		Simulation: simulation(cfg, policyOf(cfg)),
+		Simulation: simulation(cfg, policyOf(cfg.Policy)),
 		Folder:     g.folder(),
 		Web:        watching[web.Settings](cfg, "web"),
 		Metrics:    watching[metrics.Settings](cfg, "metrics"),
