@@ -26,9 +26,6 @@ const (
 func (r *Reader) Count(ctx context.Context) {
 	var next time.Time
 	for ctx.Err() == nil {
-		if r.takeRecount() {
-			next = time.Time{}
-		}
 		began := r.Clock()
 		c := r.inForce()
 		counts := c.role != web.Standby && !began.Before(next)
@@ -45,19 +42,11 @@ func (r *Reader) Count(ctx context.Context) {
 		r.noteCount(kept.Pause, err, counts)
 		select {
 		case <-r.wake:
+			next = time.Time{}
 		case <-ctx.Done():
 		case <-time.After(probeEvery):
 		}
 	}
-}
-
-// takeRecount reports whether the records are to be counted at once, and that no more.
-func (r *Reader) takeRecount() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	recount := r.recount
-	r.recount = false
-	return recount
 }
 
 func (r *Reader) noteCount(pause *watch.Pause, err error, counts bool) {

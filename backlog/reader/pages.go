@@ -238,22 +238,20 @@ func (r *Reader) Pause(p *watch.Pause) error {
 	return r.State.Change(func(s *checkpoint.State) { s.Pause = p })
 }
 
+// outcomes are those that an attempt may be given.
+var outcomes = map[string]backlog.Outcome{"success": backlog.Succeeded, "error": backlog.Errored}
+
 // Resolve implements web.Backlog.
 func (r *Reader) Resolve(ctx context.Context, uid, outcome, reason string) error {
-	answer := backlog.Answer{UID: uid, Text: reason}
 	c := r.inForce()
 	if c.daemon == nil || retry.RefresherOf(c.Policy) == nil {
 		return &web.Problem{Status: http.StatusConflict, Text: "there are no attempts with a UID here, which the policy refresh has"}
 	}
-	switch outcome {
-	case "success":
-		answer.Outcome = backlog.Succeeded
-	case "error":
-		answer.Outcome = backlog.Errored
-	default:
+	meant, ok := outcomes[outcome]
+	if !ok {
 		return &web.Problem{Status: http.StatusBadRequest, Text: "outcome is success or error"}
 	}
-	reasons, err := c.daemon.Resolve(ctx, []backlog.Answer{answer})
+	reasons, err := c.daemon.Resolve(ctx, []backlog.Answer{{UID: uid, Outcome: meant, Text: reason}})
 	if err != nil {
 		return problemOf(err)
 	}

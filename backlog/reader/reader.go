@@ -73,7 +73,7 @@ type Reader struct {
 	Options
 	stopping atomic.Bool
 	engine   atomic.Pointer[backlog.Engine] // nil: nothing has begun
-	wake     chan struct{}                  // says that what is counted has changed
+	wake     chan struct{}                  // says that the records are to be counted at once
 	opening  sync.Mutex
 	reading  sync.RWMutex // while the view is used; taken before mu
 	leader   lastLeader
@@ -83,7 +83,6 @@ type Reader struct {
 	view     *View // nil: not opened yet, or for another configuration
 	close    func()
 	answered time.Time    // when the database has last
-	recount  bool         // at once
 	pause    *watch.Pause // as it was last looked at
 	failed   int          // counts
 	counted
@@ -145,7 +144,6 @@ func (r *Reader) SetDaemon(d Daemon, leads bool) {
 		r.current.role = web.Standby
 		r.counted = counted{}
 	}
-	r.recount = true
 	select {
 	case r.wake <- struct{}{}:
 	default:

@@ -130,22 +130,19 @@ func (x *Trial) try(ctx context.Context, s *stateTrial, rows []backlog.Record) (
 // report adds what is wrong, and reports whether anything is.
 func (s *stateTrial) report(l *inspect.Findings, someTaken bool) bool {
 	shown := inspect.Shown(s.state)
-	switch {
-	case s.unsure != nil && len(s.refused) == 0:
+	if s.unsure != nil {
 		warn(l, s.unsure, shown+": ")
-		return true
-	case len(s.refused) == 0:
-		return false
-	case s.taken == "" && s.whole != nil, s.taken == "" && !someTaken && len(s.refused) >= enough:
-		return Bad(l, "statuses", cmp.Or(s.whole, s.why))
-	case s.taken != "":
-		if s.unsure != nil {
-			warn(l, s.unsure, shown+": ")
-		}
-		warn(l, s.why, fmt.Sprintf("%s: %s, while row %s takes what is set: ", shown, s.named(), s.taken))
-		return true
 	}
-	warn(l, s.why, fmt.Sprintf("%s: %s, and no other was looked at: ", shown, s.named()))
+	switch {
+	case len(s.refused) == 0:
+		return s.unsure != nil
+	case s.taken != "":
+		warn(l, s.why, fmt.Sprintf("%s: %s, while row %s takes what is set: ", shown, s.named(), s.taken))
+	case s.whole != nil, !someTaken && len(s.refused) >= enough:
+		Bad(l, "statuses", cmp.Or(s.whole, s.why))
+	default:
+		warn(l, s.why, fmt.Sprintf("%s: %s, and no other was looked at: ", shown, s.named()))
+	}
 	return true
 }
 
