@@ -9,6 +9,7 @@ import (
 	"backlog/backlog/causes"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
 )
@@ -154,6 +155,6 @@ func (v *View) lastErrors(ctx context.Context, now time.Time) (*web.Rows, error)
 		after = page.Next
 		rows.Complete = after.IsZero()
 	}
-	rows.Causes = mapSlice(tally.Causes(), func(c causes.Cause) watch.Cause { return watch.CauseOf(&c) })
+	rows.Causes = db.Mapped(tally.Causes(), func(c causes.Cause) watch.Cause { return watch.CauseOf(&c) })
 	return rows, nil
 }

@@ -85,7 +85,7 @@ func (r *Reader) Records(ctx context.Context, f web.Filter, zone *time.Location)
 			return web.Records{}, err
 		}
 		page, err := v.Table.List(ctx, filter, now, after, f.Limit)
-		entries := mapSlice(page.Rows, func(row inspect.Row) web.Entry { return r.entry(v, row, now, zone) })
+		entries := db.Mapped(page.Rows, func(row inspect.Row) web.Entry { return r.entry(v, row, now, zone) })
 		return web.Records{Records: entries, Next: PlaceOf(page.Next)}, err
 	})
 }
@@ -194,7 +194,7 @@ func requeued(ctx context.Context, v *View, f web.Filter, now time.Time) (table.
 		return filter, c, err
 	}
 	page, err := v.Table.List(ctx, filter, now, backlog.Cursor{}, 3)
-	c.Examples = mapSlice(page.Rows, func(row inspect.Row) backlog.Key { return row.Key })
+	c.Examples = db.Mapped(page.Rows, func(row inspect.Row) backlog.Key { return row.Key })
 	return filter, c, err
 }
 
@@ -294,7 +294,7 @@ func (r *Reader) Simulate(ctx context.Context, text string) (web.Simulation, err
 		if err != nil && ctx.Err() != nil {
 			err = &web.Problem{Status: http.StatusBadRequest, Text: "this takes too long to be simulated here; backlog simulate --live takes its time"}
 		}
-		results := mapSlice(would.Results, func(r simulate.Result) any { return r })
+		results := db.Mapped(would.Results, func(r simulate.Result) any { return r })
 		return web.Simulation{Columns: would.Columns, Rows: would.Rows, Plot: would.SVG, Results: results}, err
 	})
 }

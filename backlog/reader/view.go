@@ -16,6 +16,7 @@ import (
 	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
+	"backlog/backlog/table/db"
 	"backlog/backlog/table/refresh"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
@@ -127,7 +128,7 @@ func (v *View) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.A
 	case v.Table.HasDead():
 		a.Then = "it is older than every tier, and gets the dead status"
 	}
-	a.Tiers = mapSlice(life.ByTier, func(t simulate.TierAttempts) web.Left {
+	a.Tiers = db.Mapped(life.ByTier, func(t simulate.TierAttempts) web.Left {
 		return web.Left{Tier: t.Name, Ticks: t.Attempts}
 	})
 	return a
@@ -150,13 +151,4 @@ func (v *View) Leader(
 		return watch.Elsewhere, nil
 	}
 	return "", err
-}
-
-// mapSlice returns what f makes of the elements, never nil.
-func mapSlice[From, To any](list []From, f func(From) To) []To {
-	out := make([]To, len(list))
-	for i, x := range list {
-		out[i] = f(x)
-	}
-	return out
 }
