@@ -217,8 +217,8 @@ func (o *OnceOptions) asked() (n int) {
 // pass returns what to run; its Tier is empty with --due, whose ticks say it.
 func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, err error) {
 	tier := s.Widest()
-	known := false
 	asked := o.asked()
+	var known bool
 	switch {
 	case asked > 1 && o.ID != "":
 		return p, usagef("--id is one record, due or not: leave out --max-age, --tier and --due")
@@ -258,7 +258,8 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.
 	s, _ := stateOf(cfg, log).Load() // without one, from the beginning
 	p.Resume = s.Resume[p.Tier]
 	obs := logging.New(log)
-	n, before := 0, ""
+	var n int
+	var before string
 	show := func(_ context.Context, r *backlog.Record) error {
 		n++
 		if o.JSON {

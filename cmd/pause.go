@@ -83,7 +83,8 @@ func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.P
 		return errors.New("state: none keeps nothing: there is no file for a pause")
 	}
 	kept, _ := state.State() // what is no state file is replaced
-	leader, was := "", kept.Current(now)
+	was := kept.Current(now)
+	var leader string
 	if (p != nil || was == nil) && sourceOf(cfg) == nil {
 		if leader, err = g.heeded(ctx, o, state, kept); err != nil {
 			return err

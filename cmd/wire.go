@@ -366,7 +366,8 @@ func isDenied(err error) bool {
 func whenThere[T any](
 	ctx context.Context, log *slog.Logger, what string, patience time.Duration, open func() (T, error),
 ) (opened T, waited bool, err error) {
-	said, why := time.Time{}, ""
+	var said time.Time
+	var why string
 	for began := time.Now(); ; {
 		a, err := open()
 		denied := patience == 0 && isDenied(err)

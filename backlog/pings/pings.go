@@ -110,7 +110,8 @@ func (p *Pings) Observe(ev backlog.Event) {
 		return
 	}
 	list := append([]string{ev.Tier}, p.covered[ev.Tier]...)
-	how, body := "/start", []byte(nil)
+	how := "/start"
+	var body []byte
 	if ev.Kind == backlog.PassEnded {
 		how = p.result(ev.Report)
 		body, _ = json.Marshal(ev.Report) // numbers and words of ours alone

@@ -221,7 +221,7 @@ func (p *Picture) of(tier string) *pass {
 
 // Observe takes one event. The outage is the one that began, lasts or, Recovered, is over.
 func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
-	folded, text := "", ""
+	var folded, text string
 	switch ev.Kind {
 	case backlog.AttemptEnded:
 		if ev.Outcome == backlog.Errored || ev.Outcome == backlog.Rejected {

@@ -191,7 +191,8 @@ func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (le
 			strings.Join(db.Mapped(configured, inspect.Shown), ", "), countedList(has, c.ByStatus))
 		return ""
 	}
-	pending, taken := statusValues(m, m.New, m.Error), 0
+	pending := statusValues(m, m.New, m.Error)
+	var taken int
 	for _, text := range pending {
 		taken += c.ByStatus[text]
 	}
