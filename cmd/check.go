@@ -119,7 +119,7 @@ func (k *checker) bad(name string, err error) bool {
 }
 
 func (k *checker) all(ctx context.Context) {
-	k.AddGood("config", "%s: %s, table %s, %s", k.g.Config, plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, shownURL(k.cfg.Database))
+	k.AddGood("config", "%s: %s, table %s, %s", k.g.Config, inspect.Plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, shownURL(k.cfg.Database))
 	h, onDead := k.handlers(ctx)
 	k.state()
 	if at, err := k.g.checkPages(k.cfg); at != "" && !k.bad("web", err) {
@@ -212,7 +212,7 @@ func (k *checker) work(ctx context.Context) {
 		return
 	}
 	n, parameters := w.Steps()
-	detail := plural(n, "statement") + " understood by the database"
+	detail := inspect.Plural(n, "statement") + " understood by the database"
 	if len(parameters) > 0 {
 		detail += "; parameters: " + strings.Join(parameters, ", ")
 	}

@@ -61,7 +61,7 @@ func runSample(ctx context.Context, o CheckOptions, g *globalOptions) error {
 		if row.Filtered {
 			text += ", left out by table.where"
 		}
-		g.printf("record   %s\nstatus   %s\n\n", shown(row.Key.String()), text)
+		g.printf("record   %s\nstatus   %s\n\n", inspect.Shown(row.Key.String()), text)
 	}
 	if err := s.Take(ctx, a.engine(time.Now, nil), a.view.Single(row.Record), now); err != nil {
 		return err
@@ -73,11 +73,11 @@ func runSample(ctx context.Context, o CheckOptions, g *globalOptions) error {
 	took := time.Duration(s.Duration * float64(time.Second))
 	g.printf("\noutcome  %s, after %v", s.Outcome, took.Round(100*time.Microsecond))
 	if s.Error != "" {
-		g.printf(": %s", escaped(s.Error))
+		g.printf(": %s", inspect.Escaped(s.Error))
 	}
 	g.printf("\n")
 	if pause := time.Time(s.PauseUntil); !pause.IsZero() {
-		g.printf("         asks for a pause until %s\n", when(pause))
+		g.printf("         asks for a pause until %s\n", inspect.When(pause))
 	}
 	g.printf("         nothing is settled: the row stays as it was\n")
 	return nil

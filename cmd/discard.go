@@ -58,7 +58,7 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globalOptions) error {
 		}
 		calls := ""
 		if a.onDead != nil {
-			calls = ", with " + plural(r.Selected, "call") + " of on_dead"
+			calls = ", with " + inspect.Plural(r.Selected, "call") + " of on_dead"
 		}
 		may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("discard %d records%s", r.Selected, calls))
 		switch {
@@ -73,9 +73,9 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globalOptions) error {
 		case o.JSON:
 			return errors.Join(err, printJSON(g.out, r))
 		case o.DryRun:
-			g.printf("%s would be discarded%s\n", plural(r.Selected, "record"), calls)
+			g.printf("%s would be discarded%s\n", inspect.Plural(r.Selected, "record"), calls)
 		default:
-			g.printf("%s discarded\n", plural(r.Discarded, "record"))
+			g.printf("%s discarded\n", inspect.Plural(r.Discarded, "record"))
 		}
 		return err
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 	"backlog/backlog/reader"
 	"backlog/backlog/table"
 )
@@ -76,7 +77,7 @@ func exitStatus(err error) int {
 func complain(w io.Writer, err error) {
 	prefix := "backlog: "
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		fmt.Fprintln(w, prefix+escaped(line))
+		fmt.Fprintln(w, prefix+inspect.Escaped(line))
 		prefix = "  "
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"backlog/backlog/causes"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
@@ -165,7 +166,7 @@ func (o *OnceOptions) passOnce(
 	c.single = o.ID != ""
 	c.Single = true
 	defer c.end()
-	e := a.engine(clock, newProgress(g.err, a.table.Count, c.Observe))
+	e := a.engine(clock, logging.ShowPasses(g.err, a.table.Count, c.Observe))
 	e.Patience = awayPatience
 	var taken map[string]bool
 	if o.Due { // another process may have run the ticks meanwhile
@@ -267,7 +268,7 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.
 			g.printf("%s%s", before, b)
 			before = ","
 		} else {
-			g.printf("%s\t%s\t%s\t%s\n", shown(r.Key.String()), shown(r.Status), when(r.Inserted), r.Lane)
+			g.printf("%s\t%s\t%s\t%s\n", inspect.Shown(r.Key.String()), inspect.Shown(r.Status), inspect.When(r.Inserted), r.Lane)
 		}
 		return backlog.Skip
 	}
@@ -294,7 +295,7 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.
 		g.printf("]}\n")
 	case err != nil:
 	case n > 0:
-		g.printf("%s would be handled, in this order\n", plural(n, "record"))
+		g.printf("%s would be handled, in this order\n", inspect.Plural(n, "record"))
 	default:
 		g.printf("nothing would be handled\n")
 	}
@@ -351,7 +352,7 @@ func (o *OnceOptions) dryRunOne(ctx context.Context, g *globalOptions, a *setup,
 	} {
 		r.Environment[v[0]] = v[1]
 		if !o.JSON {
-			g.printf("%s=%s\n", v[0], shown(v[1]))
+			g.printf("%s=%s\n", v[0], inspect.Shown(v[1]))
 		}
 	}
 	if o.JSON {
@@ -372,7 +373,7 @@ func (o *OnceOptions) due(g *globalOptions, log *slog.Logger, state *checkpoint.
 	}
 	kept, _ := state.State()
 	if pause := kept.Current(now); pause != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
-		return backlog.Pass{}, o.nothing(g, now, "paused "+escaped(pause.String())+": nothing is started")
+		return backlog.Pass{}, o.nothing(g, now, "paused "+inspect.Escaped(pause.String())+": nothing is started")
 	}
 	if p := state.Ticks(kept, cfg.Tiers, now, time.Now()).Pass; p.Tier != "" {
 		return p, nil

@@ -15,15 +15,6 @@ import (
 
 type stamp = inspect.Stamp
 
-// The words in which commands show things.
-var (
-	shown, escaped, plural = inspect.Shown, inspect.Escaped, inspect.Plural
-	when, often            = inspect.When, inspect.Often
-)
-
-// newProgress shows on a terminal how far passes are.
-var newProgress = logging.ShowPasses
-
 // newLog returns the logger that the configuration asks for.
 func newLog(c config.Log, w io.Writer) *slog.Logger { return logging.NewLog(c.Level, c.Format, w) }
 

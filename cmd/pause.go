@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog/checkpoint"
+	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/backlog/watch"
 )
@@ -50,7 +51,7 @@ func runPause(ctx context.Context, o PauseOptions, g *globalOptions) error {
 	}
 	if !o.Until.IsZero() {
 		if !o.Until.After(now) {
-			return usagef("--until: %s is past", when(o.Until))
+			return usagef("--until: %s is past", inspect.When(o.Until))
 		}
 		p.Until = &o.Until
 	}
@@ -97,9 +98,9 @@ func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.P
 	case o.JSON:
 		return printJSON(g.out, map[string]any{"pause": p})
 	case p != nil:
-		g.printf("paused %s\n", escaped(p.String()))
+		g.printf("paused %s\n", inspect.Escaped(p.String()))
 		if leader == watch.Nobody {
-			g.printf("no daemon is here now: who uses the file %s heeds it\n", shown(state.Path))
+			g.printf("no daemon is here now: who uses the file %s heeds it\n", inspect.Shown(state.Path))
 		}
 	case was != nil:
 		g.printf("resumed\n")

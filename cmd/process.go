@@ -133,7 +133,7 @@ func (p *process) takeOver(seen time.Time) {
 		p.log.Warn("taking the lead after a wait: another daemon may have led until now", "wait", backlog.TakeOverAfter.String())
 		return
 	}
-	p.log.Warn("the leader is gone, taking over", "last_seen", when(seen))
+	p.log.Warn("the leader is gone, taking over", "last_seen", inspect.When(seen))
 }
 
 // lead notes that the daemon leads, and goes on with what the last leader has kept.

@@ -10,6 +10,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
 	"backlog/backlog/retry"
 	"backlog/backlog/table"
@@ -72,7 +73,7 @@ func runResolve(ctx context.Context, o ResolveOptions, g *globalOptions) error {
 		}
 		switch {
 		case errors.Is(reasons[0], backlog.ErrConflict):
-			return fmt.Errorf("no running attempt has the UID %s: it has ended, or was superseded; nothing is changed", shown(o.UID))
+			return fmt.Errorf("no running attempt has the UID %s: it has ended, or was superseded; nothing is changed", inspect.Shown(o.UID))
 		case reasons[0] != nil && !errors.Is(reasons[0], backlog.ErrUnavailable):
 			return fmt.Errorf("the database refuses this outcome, and the row stays as it was: %w", reasons[0])
 		case reasons[0] != nil:
@@ -80,7 +81,7 @@ func runResolve(ctx context.Context, o ResolveOptions, g *globalOptions) error {
 		case o.JSON:
 			return printJSON(g.out, map[string]any{"uid": o.UID, "outcome": o.Outcome, "applied": true})
 		}
-		g.printf("%s: %s\n", shown(o.UID), o.Outcome)
+		g.printf("%s: %s\n", inspect.Shown(o.UID), o.Outcome)
 		return nil
 	})
 }
@@ -111,7 +112,7 @@ func runAttempt(ctx context.Context, uid string, o dataFlags, g *globalOptions) 
 		if o.JSON {
 			err = printJSON(g.out, found)
 		} else {
-			g.printf("%s: %s\n", shown(uid), found)
+			g.printf("%s: %s\n", inspect.Shown(uid), found)
 		}
 		if err == nil && !found.Current {
 			err = quietError{errors.New(found.String())}

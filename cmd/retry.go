@@ -109,9 +109,9 @@ func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
 			return errors.Join(err, printJSON(g.out, r))
 		}
 		if o.DryRun {
-			g.printf("%s would be put back to new\n", plural(r.Selected, "record"))
+			g.printf("%s would be put back to new\n", inspect.Plural(r.Selected, "record"))
 		} else {
-			g.printf("%s put back to new\n", plural(r.Reset, "record"))
+			g.printf("%s put back to new\n", inspect.Plural(r.Reset, "record"))
 		}
 		if r.Beyond > 0 {
 			then := "not tried"

@@ -18,6 +18,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/config"
+	"backlog/backlog/logging"
 	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
 )
@@ -81,7 +82,7 @@ func runRun(ctx context.Context, g *globalOptions) error {
 	p := &process{
 		g: g, log: log, state: state, history: history, pages: pages,
 		paused: state.PausedBy(time.Now, log),
-		observe: newProgress(g.err, a.table.Count, func(ev backlog.Event) {
+		observe: logging.ShowPasses(g.err, a.table.Count, func(ev backlog.Event) {
 			if ev.Kind == backlog.Unwritten && ctx.Err() != nil {
 				unwritten.Add(1)
 			}

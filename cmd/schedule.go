@@ -72,7 +72,7 @@ func runSchedule(_ context.Context, o ScheduleOptions, g *globalOptions) error {
 		return printJSON(g.out, ticks)
 	case o.Format == "text":
 		row := func(t inspect.Tick) string {
-			return fmt.Sprintf("%v\t%s\t%s", t.At, shown(t.Tier), strings.Join(each(t.Covers, shown), ", "))
+			return fmt.Sprintf("%v\t%s\t%s", t.At, inspect.Shown(t.Tier), strings.Join(each(t.Covers, inspect.Shown), ", "))
 		}
 		return printTable(g.out, append([]string{"AT\tTIER\tCOVERS"}, each(ticks, row)...))
 	}
@@ -113,7 +113,7 @@ func (g *globalOptions) timer(stop time.Duration) inspect.Timer {
 func (g *globalOptions) printTimer(cfg *config.Config, format string) {
 	for _, t := range cfg.Tiers.Tiers() {
 		if t.Cron == "" && t.Every < time.Minute {
-			fmt.Fprintf(g.err, "backlog: the tier %s ticks %s, but this timer wakes once a minute; \"backlog run\" keeps to it\n", shown(t.Name), often(t))
+			fmt.Fprintf(g.err, "backlog: the tier %s ticks %s, but this timer wakes once a minute; \"backlog run\" keeps to it\n", inspect.Shown(t.Name), inspect.Often(t))
 		}
 	}
 	t := g.timer(cfg.ShutdownTimeout)

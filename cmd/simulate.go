@@ -236,7 +236,7 @@ func (o *SimulateOptions) many(ctx context.Context, g *globalOptions) error {
 	if o.Live {
 		err := g.readRows(ctx, cfg, w)
 		if ctx.Err() != nil {
-			return fmt.Errorf("stopped after %s of the table: there are no figures yet", plural(len(w.Records)+w.Left, "pending row"))
+			return fmt.Errorf("stopped after %s of the table: there are no figures yet", inspect.Plural(len(w.Records)+w.Left, "pending row"))
 		}
 		if err != nil {
 			return err
@@ -405,7 +405,7 @@ func (o *SimulateOptions) printLife(g *globalOptions, policy string, l simulate.
 // printResults prints the results in the form that is asked for.
 func (o *SimulateOptions) printResults(g *globalOptions, w *simulate.Workload, all []simulate.Result) error {
 	if w.Left > 0 {
-		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", plural(w.Left, "pending row"))
+		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", inspect.Plural(w.Left, "pending row"))
 	}
 	switch {
 	case o.JSON && o.Diff != "":
@@ -420,11 +420,11 @@ func (o *SimulateOptions) printResults(g *globalOptions, w *simulate.Workload, a
 		g.printf("%s", simulate.DiffText(all[0], all[1]))
 		return nil
 	case o.Live:
-		g.printf("%s in the table, with --assume %s,", plural(len(w.Records), "pending record"), o.Assume)
+		g.printf("%s in the table, with --assume %s,", inspect.Plural(len(w.Records), "pending record"), o.Assume)
 	default:
-		g.printf("%s inserted", plural(all[0].Records, "record"))
+		g.printf("%s inserted", inspect.Plural(all[0].Records, "record"))
 	}
-	g.printf(" from %s to %s.\n\n%s", when(w.From), when(w.To), simulate.ResultsText(all))
+	g.printf(" from %s to %s.\n\n%s", inspect.When(w.From), inspect.When(w.To), simulate.ResultsText(all))
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog/amqp"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
 )
 
@@ -111,10 +112,10 @@ func statusSource(ctx context.Context, g *globalOptions, cfg *config.Config, asJ
 
 // source compares what the broker has with what the source needs.
 func (k *checker) source(ctx context.Context, s *amqp.Settings) {
-	k.AddGood("config", "%s: queue %s", k.g.Config, shown(s.Queue))
+	k.AddGood("config", "%s: queue %s", k.g.Config, inspect.Shown(s.Queue))
 	k.AddGood("delays", "%s", s.Delays())
 	if shared := s.Shared(); len(shared) > 0 {
-		k.AddGood("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(each(shared, shown), ", "), shown(s.Sneakers.RoutingKey))
+		k.AddGood("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(each(shared, inspect.Shown), ", "), inspect.Shown(s.Sneakers.RoutingKey))
 	}
 	k.handlers(ctx)
 	c := amqp.Look(*s)
@@ -156,7 +157,7 @@ func retrySource(ctx context.Context, g *globalOptions, cfg *config.Config, o Re
 	defer c.Close()
 	n, err := c.Redrive(ctx, o.Match, !o.Yes || o.DryRun)
 	if err == nil && !o.Yes && !o.DryRun && n.Matched > 0 {
-		return usagef("that would give back %s; add --yes to do so", plural(n.Matched, "message"))
+		return usagef("that would give back %s; add --yes to do so", inspect.Plural(n.Matched, "message"))
 	}
 	if o.JSON {
 		return errors.Join(err, printJSON(g.out, n))
@@ -165,7 +166,7 @@ func retrySource(ctx context.Context, g *globalOptions, cfg *config.Config, o Re
 	if o.DryRun || !o.Yes {
 		would = "would be "
 	}
-	g.printf("%s %sgiven back to the queue\n", plural(n.Matched, "message"), would)
+	g.printf("%s %sgiven back to the queue\n", inspect.Plural(n.Matched, "message"), would)
 	if n.Unmatched > 0 {
 		g.printf("%d left, with another error\n", n.Unmatched)
 	}

@@ -182,8 +182,8 @@ func hasColumns(given []string, place string, h backlog.ConfiguredHandler) error
 	}
 	for _, name := range h.Describe().Columns {
 		if !slices.Contains(given, name) {
-			return fmt.Errorf("%s: a record has no column %s; %s", place, shown(name),
-				mapping.DidYouMean(name, given, "it has: "+strings.Join(each(given, shown), ", ")))
+			return fmt.Errorf("%s: a record has no column %s; %s", place, inspect.Shown(name),
+				mapping.DidYouMean(name, given, "it has: "+strings.Join(each(given, inspect.Shown), ", ")))
 		}
 	}
 	return nil
