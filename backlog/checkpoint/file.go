@@ -39,12 +39,7 @@ type State struct {
 }
 
 // Current returns the pause that holds at the time, nil if none does.
-func (s *State) Current(now time.Time) *watch.Pause {
-	if p := s.Pause; p != nil && (p.Until == nil || now.Before(*p.Until)) {
-		return p
-	}
-	return nil
-}
+func (s *State) Current(now time.Time) *watch.Pause { return s.Pause.Current(now) }
 
 // A File keeps the checkpoint as JSON, written as a whole or not at all. A
 // checkpoint that cannot be written is still remembered for the life of the

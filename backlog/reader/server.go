@@ -87,11 +87,11 @@ func (s *Server) scraped() metrics.State {
 	}
 	trouble := s.trouble(now)
 	state.StoreUp = trouble == nil || trouble.Handler
-	if p := s.pause; p != nil && p.Until == nil {
+	if p := s.pause.Current(now); p != nil {
 		state.Paused = true
-	} else if p != nil && now.Before(*p.Until) {
-		state.Paused = true
-		state.PauseUntil = *p.Until
+		if p.Until != nil {
+			state.PauseUntil = *p.Until
+		}
 	}
 	if e := s.engine.Load(); e != nil {
 		state.InFlight = e.InFlight()

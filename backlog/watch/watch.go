@@ -77,6 +77,14 @@ type Pause struct {
 	By     string     `json:"by"` // the account that asked for it
 }
 
+// Current returns the pause if it holds at the time, else nil. A nil Pause holds never.
+func (p *Pause) Current(now time.Time) *Pause {
+	if p != nil && (p.Until == nil || now.Before(*p.Until)) {
+		return p
+	}
+	return nil
+}
+
 // String says until when, and why.
 func (p *Pause) String() string { return p.In(time.UTC) }
 
