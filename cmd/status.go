@@ -63,8 +63,7 @@ func runStatus(ctx context.Context, o StatusOptions, g *globalOptions) error {
 		}
 		state := stateOf(a.cfg, a.log) // which may tell nothing
 		leader := func(kept checkpoint.State) (string, error) { return a.view.Leader(ctx, state, kept, time.Now()) }
-		s := &watch.Overview{Status: counted, LookBack: state.LookBack(now, nil, a.log, leader)}
-		s.Name = a.cfg.Name
+		s := &watch.Overview{Status: counted, LookBack: state.LookBack(a.cfg.Name, now, nil, a.log, leader)}
 		if o.JSON {
 			err = printJSON(g.out, s)
 		} else {

@@ -25,9 +25,11 @@ import (
 	"backlog/tiers"
 )
 
-// LookBack reads the folder, which may tell nothing, and asks who leads. Seen are passes that
+// LookBack reads the folder, which may tell nothing of the work, and asks who leads. Seen are passes that
 // the process knows of itself: the folder may not have them.
-func (f *File) LookBack(now time.Time, seen []watch.Pass, log *slog.Logger, leader func(State) (string, error)) watch.LookBack {
+func (f *File) LookBack(
+	work string, now time.Time, seen []watch.Pass, log *slog.Logger, leader func(State) (string, error),
+) watch.LookBack {
 	kept, err := f.State()
 	if err != nil {
 		log.Warn("the state cannot be read", "error", err)
@@ -37,7 +39,8 @@ func (f *File) LookBack(now time.Time, seen []watch.Pass, log *slog.Logger, lead
 		log.Warn("the last passes cannot be read", "error", err)
 	}
 	b := watch.LookBack{
-		Last: watch.LastOfEach(append(passes, seen...)), LastWake: inspect.Stamp(kept.LastWake), Outage: kept.Outage, Pause: kept.Current(now),
+		Name: work, Last: watch.LastOfEach(append(passes, seen...)), LastWake: inspect.Stamp(kept.LastWake),
+		Outage: kept.Outage, Pause: kept.Current(now),
 	}
 	if b.Leader, err = leader(kept); err != nil {
 		log.Warn("who leads cannot be asked", "error", err)

@@ -71,14 +71,12 @@ func (r *Reader) ask(ctx context.Context, v *View, now time.Time, count bool) er
 	if err != nil || !count {
 		return err
 	}
-	var c counted
-	c.status, err = v.Status(ctx, now)
+	status, err := v.Status(ctx, now)
 	if err != nil {
 		return err
 	}
-	c.rows, err = v.lastErrors(ctx, now) // on an error the counts are kept
-	c.at = now
-	c.took = r.Clock().Sub(now)
+	rows, err := v.lastErrors(ctx, now) // on an error the counts are kept
+	c := counted{status: status, rows: rows, at: now, took: r.Clock().Sub(now)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counted = c

@@ -56,18 +56,19 @@ type Attempt struct {
 
 // Attempt looks for the attempt with the UID. The policy is refresh.
 func (v *View) Attempt(ctx context.Context, uid string) (*Attempt, error) {
-	a := &Attempt{UID: uid}
 	records, err := v.Attempts.Running(ctx, []string{uid})
 	if err != nil || len(records) == 0 {
-		return a, err
+		return &Attempt{UID: uid}, err
 	}
 	r := records[0]
-	a.Current = true
-	a.ID = &r.Key
-	a.No = &r.Refresh.AttemptNo
-	a.Started = inspect.Stamp(r.Refresh.Started)
-	a.Deadline = inspect.Stamp(r.Refresh.Deadline)
-	return a, nil
+	return &Attempt{
+		UID:      uid,
+		Current:  true,
+		ID:       &r.Key,
+		No:       &r.Refresh.AttemptNo,
+		Started:  inspect.Stamp(r.Refresh.Started),
+		Deadline: inspect.Stamp(r.Refresh.Deadline),
+	}, nil
 }
 
 // String says in words what runs.

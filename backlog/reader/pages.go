@@ -37,9 +37,7 @@ type lastLeader struct {
 // LookBack implements web.Backlog: it reads the state folder, as status does, and adds what this process knows.
 func (r *Reader) LookBack(ctx context.Context) watch.LookBack {
 	leader := func(kept checkpoint.State) (string, error) { return r.leaderFor(ctx, kept) }
-	back := r.State.LookBack(r.Clock(), r.Picture.Passes(), r.Log, leader)
-	back.Name = r.inForce().Name
-	return back
+	return r.State.LookBack(r.inForce().Name, r.Clock(), r.Picture.Passes(), r.Log, leader)
 }
 
 // leaderFor returns where the daemon is that leads, "" where that is not known. A viewer asks the database for
