@@ -91,7 +91,12 @@ var plain = map[backlog.EventKind][2]string{
 
 // New returns metrics that are all zero.
 func New(o Options) *Metrics {
-	m := &Metrics{o: o, started: o.Now(), reloaded: o.Now(), families: make(map[string]family), counts: make(map[[2]string]*atomic.Int64)}
+	m := &Metrics{
+		o: o, started: o.Now(), reloaded: o.Now(),
+		families: make(map[string]family), counts: make(map[[2]string]*atomic.Int64),
+		took:  newHistogram(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600),
+		other: tier{tally: newTally()},
+	}
 	for _, f := range families {
 		if f.table && !o.Table {
 			continue
@@ -104,8 +109,6 @@ func New(o Options) *Metrics {
 	for name := range strings.FieldsSeq(ofProcess) {
 		m.families[name] = family{name: name, help: "As of any program in Go.", labels: "version"}
 	}
-	m.took = newHistogram(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600)
-	m.other.tally = newTally()
 	m.tiers.Store(new(map[string]*tier))
 	return m
 }

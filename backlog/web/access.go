@@ -107,11 +107,14 @@ func (v *visit) cookie() string {
 
 // setCookie gives the browser a session, or with an empty one takes it away.
 func (v *visit) setCookie(id string) {
-	c := &http.Cookie{Name: v.cookie(), Value: id, Path: cmp.Or(v.set.prefix, "/"), HttpOnly: true, SameSite: http.SameSiteStrictMode}
-	if c.Secure = v.set.secure(); c.Secure {
+	c := &http.Cookie{
+		Name: v.cookie(), Value: id, Path: cmp.Or(v.set.prefix, "/"), MaxAge: int(sessionLife.Seconds()),
+		Secure: v.set.secure(), HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	}
+	if c.Secure {
 		c.Path = "/"
 	}
-	if c.MaxAge = int(sessionLife.Seconds()); id == "" {
+	if id == "" {
 		c.MaxAge = -1
 	}
 	http.SetCookie(v.w, c)
