@@ -10,7 +10,10 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(_ *testing.T, want storetest.Table) storetest.Harness {
+	storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
+		if want.NoUID || want.NoDeadline {
+			t.Skip("a table in memory has all columns of the policy refresh")
+		}
 		return newHarness(want)
 	})
 }

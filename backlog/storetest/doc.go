@@ -6,6 +6,9 @@
 // are those that it wants. Stores over databases so say of memory, too, what is wrong
 // with it; and its own tests show that the suite catches what can go wrong.
 //
+// Only what is promised about a row that others change while it is tried is written out: see
+// promises.go, where a row of a table is a promise, with what must then stand in the row.
+//
 // A new store hooks in with a [Harness], which is an empty table, the store
 // under test on it, and a back door to its rows:
 //

@@ -37,6 +37,10 @@ type Table struct {
 	// Refresh maps the columns of the refresh policy, and the store is a
 	// backlog.Beginner. The suite sets the statuses, which show what is so.
 	Refresh bool
+
+	// The columns of UIDs and of deadlines are missing. Memory has them always: it cannot
+	// have such a table.
+	NoUID, NoDeadline bool
 }
 
 // Options returns the options of such a table in memory.
@@ -121,11 +125,22 @@ type Harness interface {
 	// Rows reads all of them.
 	Rows() ([]Row, error)
 
-	// Update gives a row its status and its Refresh, as another program would.
+	// Update gives a row its status, its columns, its number of failures and its Refresh,
+	// as another program would.
 	Update(row Row) error
 
 	// Delete removes the rows, if they exist.
 	Delete(keys ...backlog.Key) error
+}
+
+// An Operator is a Harness on whose rows `backlog retry` and `backlog discard` work. For
+// another the suite writes what these are documented to leave.
+type Operator interface {
+	Harness
+	// Retry puts the row back to new, at the time.
+	Retry(key backlog.Key, now time.Time) error
+	// Discard gives the row, which is pending, the dead status.
+	Discard(key backlog.Key, now time.Time) error
 }
 
 // Run runs the suite. open makes a harness for an empty table of the wanted
@@ -219,6 +234,7 @@ func allCases() (list []testCase) {
 		testCase{name: "RefreshAttempts", table: refreshTable, run: attemptsOf(attempts)},
 		testCase{name: "RefreshOverdue", table: refreshTable, run: testOverdue},
 	)
+	add(false, promiseCases()...)
 	add(false,
 		testCase{name: "Cancelled", table: Table{Dead: true, Notes: true}, run: testCancelled},
 		testCase{name: "SettleWithoutDead", run: testSettle},
@@ -290,3 +306,17 @@ func (x policyTable) with(what string, run func(*fixture), change ...func(*Table
 
 func dead(t *Table) { t.Dead = true }
 func full(t *Table) { t.Dead, t.Times, t.Notes = true, true, true }
+
+// promiseCases are the cases of what is promised about rows that others change.
+func promiseCases() []testCase {
+	once := func(planned bool) *backlog.Policy { return policy(3, planned, time.Minute) }
+	return []testCase{
+		{name: "RefreshPromises", table: refreshTable, run: promisesOf(refreshPromises)},
+		{name: "RefreshPromisesWithoutUID", table: Table{Refresh: true, Dead: true, Notes: true, NoUID: true}, run: promisesOf(noUIDPromises)},
+		{name: "RefreshPromisesWithoutDeadline", table: Table{Refresh: true, Dead: true, Notes: true, NoUID: true, NoDeadline: true}, run: promisesOf(fewPromises)},
+		{name: "Promises", table: Table{Dead: true, Notes: true}, run: promisesOf(plainPromises)},
+		{name: "CountedPromises", table: Table{Dead: true, Notes: true, Policy: once(false)}, run: promisesOf(countedPromises)},
+		{name: "PlannedPromises", table: Table{Dead: true, Notes: true, Policy: once(true)}, run: promisesOf(countedPromises)},
+		{name: "CountedPromisesErrorKeep", table: Table{Dead: true, Notes: true, ErrorKeep: true, Policy: once(false)}, run: promisesOf(keptPromises)},
+	}
+}

@@ -140,13 +140,13 @@ type harness struct {
 // each kind of key, which is emptied before each, and one that refuses rows.
 func shared(t *testing.T, create func(t *testing.T, want storetest.Table) *harness) func(*testing.T, storetest.Table) storetest.Harness {
 	type kind struct {
-		keys    storetest.Keys
-		refuses bool
+		keys                       storetest.Keys
+		refuses, noUID, noDeadline bool
 	}
 	made := make(map[kind]*harness)
 	return func(c *testing.T, want storetest.Table) storetest.Harness {
 		c.Helper()
-		kind := kind{want.Keys, want.Refuses}
+		kind := kind{want.Keys, want.Refuses, want.NoUID, want.NoDeadline}
 		h := made[kind]
 		if h == nil {
 			h = create(t, want)
@@ -193,9 +193,26 @@ func newHarness(t *testing.T, d testDatabase, form timeForm, want storetest.Tabl
 	h.exec(`CREATE TABLE "my table" (` + key + `, status ` + d.textKey + `, inserted ` + form.decl + `, eligible ` + form.decl + `, expires ` + form.decl + `,
 		amount INTEGER, note ` + d.textKey + `, payload ` + d.blob + `, attempts INTEGER, last_error VARCHAR(200),
 		Failures INTEGER, "last failure" ` + form.decl + `, next_try ` + form.decl + `, in_retry ` + d.boolean + `,
-		refresh_at ` + form.decl + `, attempt_no INTEGER, deadline_at ` + form.decl + `, attempt_uid VARCHAR(40), started_at ` + form.decl + `,
-		disabled ` + d.boolean + `, disabled_reason VARCHAR(200), failing_since ` + form.decl + end + `)`)
+		refresh_at ` + form.decl + `, attempt_no INTEGER, ` + h.refreshName(mapping.DeadlineAt) + ` ` + form.decl + `, ` + h.refreshName(mapping.AttemptUID) + ` VARCHAR(40),
+		started_at ` + form.decl + `, disabled ` + d.boolean + `, disabled_reason VARCHAR(200), failing_since ` + form.decl + end + `)`)
 	return h
+}
+
+// refreshName is the name of a column of the refresh policy: one that the store does not know
+// where its table is to have none.
+func (h *harness) refreshName(i int) string {
+	if i == mapping.AttemptUID && h.want.NoUID || i == mapping.DeadlineAt && h.want.NoDeadline {
+		return "unknown_" + mapping.RefreshColumns[i]
+	}
+	return mapping.RefreshColumns[i]
+}
+
+// refreshNames are those of all its columns.
+func (h *harness) refreshNames() (list []string) {
+	for i := range mapping.RefreshColumns {
+		list = append(list, h.refreshName(i))
+	}
+	return list
 }
 
 // asUser makes a user who is granted what the table's passes take, as whom the
@@ -357,7 +374,7 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 		}
 		values := strings.Repeat(", (?"+strings.Repeat(",?", len(args)/len(batch)-1)+")", len(batch))[2:]
 		_, err := tx.Exec(h.d.sql(fmt.Sprintf(`INSERT INTO "my table" (status, inserted, eligible, expires, amount, note, payload, attempts, last_error, failures, "last failure", next_try, in_retry, %s, %s) VALUES %s`,
-			strings.Join(mapping.RefreshColumns[:], ", "), key, values)), args...)
+			strings.Join(h.refreshNames(), ", "), key, values)), args...)
 		if err != nil {
 			return err
 		}
@@ -372,8 +389,27 @@ func (h *harness) refreshArgs(s backlog.Refresh) []any {
 
 func (h *harness) Update(r storetest.Row) error {
 	where, args := h.where(r.Key)
-	args = append(append(h.refreshArgs(r.Refresh), orNil(r.Status)), args...)
-	_, err := h.plain.Exec(h.d.sql(`UPDATE "my table" SET `+strings.Join(mapping.RefreshColumns[:], " = ?, ")+` = ?, status = ? WHERE `+where), args...)
+	set := append(h.refreshArgs(r.Refresh), orNil(r.Status), r.Columns["amount"], r.Columns["note"], r.Columns["payload"], orNil(r.Failures.Count))
+	_, err := h.plain.Exec(h.d.sql(`UPDATE "my table" SET `+strings.Join(h.refreshNames(), " = ?, ")+
+		` = ?, status = ?, amount = ?, note = ?, payload = ?, failures = ? WHERE `+where), append(set, args...)...)
+	return err
+}
+
+// Retry implements [storetest.Operator].
+func (h *harness) Retry(k backlog.Key, now time.Time) error {
+	n, err := h.store.Requeue(h.t.Context(), table.Filter{Keys: []backlog.Key{k}}, now, unrefused(h.t))
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d rows were put back to new", n)
+	}
+	return err
+}
+
+// Discard implements [storetest.Operator].
+func (h *harness) Discard(k backlog.Key, now time.Time) error {
+	n, err := h.store.Discard(h.t.Context(), table.Filter{Keys: []backlog.Key{k}}, now, table.Discarding{Refused: unrefused(h.t)})
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d rows were given up", n)
+	}
 	return err
 }
 
@@ -413,7 +449,7 @@ func (h *harness) Rows() ([]storetest.Row, error) { return h.rows("") }
 
 func (h *harness) rows(where string, args ...any) (list []storetest.Row, err error) {
 	rows, err := h.plain.Query(h.d.sql(`SELECT +status, +inserted, +eligible, +expires, +amount, +note, +payload, +attempts, +last_error, +failures, +"last failure", +next_try, in_retry, +refresh_at,
-		+attempt_no, +deadline_at, +attempt_uid, +started_at, disabled, +disabled_reason, +failing_since, +"`+strings.Join(h.keys, `", +"`)+`" FROM "my table"`+where), args...)
+		+attempt_no, +`+h.refreshName(mapping.DeadlineAt)+`, +`+h.refreshName(mapping.AttemptUID)+`, +started_at, disabled, +disabled_reason, +failing_since, +"`+strings.Join(h.keys, `", +"`)+`" FROM "my table"`+where), args...)
 	if err != nil {
 		return nil, err
 	}
