@@ -37,7 +37,8 @@ type Refresher interface {
 	// End returns what the end of an attempt leaves, and whether it was the last:
 	// the record is disabled, or finished. began is the state before its start,
 	// which a Skipped attempt restores; nil where nobody knows it. text is the
-	// error's.
+	// error's. An attempt during which the row was saved, its At is before its Deadline,
+	// is not the last.
 	End(s Refresh, o Outcome, now time.Time, text string, began *Refresh) (next Refresh, final bool)
 }
 
@@ -267,6 +268,22 @@ func (r *run) supersede(over context.Context) {
 			}
 		}
 	}
+}
+
+// planAgain plans the death of a record by what its row has now, and returns why it dies. A
+// save during the attempt keeps the row from being disabled, and its customer must not hear
+// of a death.
+func (r *run) planAgain(s *Settlement, o Outcome, began *Refresh, dies string) string {
+	uid := s.Record.Refresh.UID
+	if uid == "" {
+		return dies // the rehearsal finds a save, by which the row has lost the attempt
+	}
+	list, err := ask(r.work, r.e, func() ([]Record, error) { return r.e.Store.(Beginner).Running(r.work, []string{uid}) })
+	if err != nil || len(list) == 0 {
+		return dies // the rehearsal says why it is not written
+	}
+	s.Record.Refresh = list[0].Refresh
+	return r.e.plan(s, o, began)
 }
 
 // overdue fails the attempts that were not answered by their deadline. What a

@@ -468,6 +468,9 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 	if a.outcome != HandedOver {
 		dies = e.plan(&a.Settlement, a.outcome, j.began)
 	}
+	if dies != "" && j.began != nil {
+		dies = r.planAgain(&a.Settlement, a.outcome, j.began, dies)
+	}
 	e.emit(Event{
 		Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec,
 		Outcome: a.outcome, Err: err, GivenUp: dies == ReasonRetries, Took: took,
