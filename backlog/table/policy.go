@@ -268,12 +268,14 @@ func (t *layout) Refresh() *attempt.Columns { return t.refresh }
 // differs from the state from, and what the row has then. An end writes a status: success where no further start is
 // planned, dead where the row is disabled. RowNew and RowOther end no attempt.
 func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w Write, left backlog.Refresh) {
-	if says := s.Target == backlog.RowSuccess || s.Target == backlog.RowDead; says && !now.Disabled {
-		was := *from // as far as the customer's text goes, which a worker may have changed meanwhile
-		was.Reason, from = now.Reason, &was
+	was := *from // as far as the customer's text goes
+	if now.Disabled {
+		was.Reason = s.Refresh.Reason // the one who disabled it has said why
+	} else if s.Target == backlog.RowSuccess || s.Target == backlog.RowDead {
+		was.Reason = now.Reason // a worker may have changed it
 	}
 	w.work = work{batch: batch{target: s.Target}, rows: []*backlog.Settlement{s}, at: s.At}
-	columns, values, left := t.refresh.Changes(from, s.Refresh, now, s.At)
+	columns, values, left := t.refresh.Changes(&was, s.Refresh, now, s.At)
 	for i, v := range values {
 		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})
 	}
