@@ -395,12 +395,14 @@ func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 	return left, err
 }
 
-// ended is the end of an attempt. A row that was saved meanwhile, before its deadline,
-// keeps what was saved, and one that was disabled stays so.
+// ended is the end of an attempt, unless the row has it no more. A row that was saved before
+// its deadline keeps what was saved.
 func (s *Store) ended(e *entry, g *backlog.Settlement) bool {
-	read, next, now := g.Record.Refresh, *g.Refresh, &e.Refresh
+	read, next, now := g.Record.Refresh, g.Refresh, &e.Refresh
 	switch {
-	case now.UID != read.UID || read.UID == "" && (!now.At.Equal(read.At) || now.AttemptNo != read.AttemptNo):
+	case now.UID != read.UID:
+		return false
+	case read.UID == "" && (!now.At.Equal(read.At) || now.AttemptNo != read.AttemptNo):
 		return false
 	case next.Deadline.IsZero() && !now.At.IsZero() && now.At.Before(now.Deadline):
 		now.UID, now.Deadline = "", time.Time{}
@@ -408,17 +410,34 @@ func (s *Store) ended(e *entry, g *backlog.Settlement) bool {
 			now.FailingSince = time.Time{}
 		}
 	default:
-		if next.Disabled == read.Disabled {
-			next.Disabled = now.Disabled
-		}
-		says := g.Target == backlog.RowSuccess || g.Target == backlog.RowDead // whatever a worker has said meanwhile
-		if now.Disabled || next.Reason == read.Reason && !says {
-			next.Reason = now.Reason
-		}
-		*now = next
+		move(now, read, next, g.Target == backlog.RowSuccess || g.Target == backlog.RowDead)
 	}
 	s.show(e, g)
 	return true
+}
+
+// move gives a row what an outcome changes of the state that was read. All else that others
+// have changed stays, and so does the reason of a row that they have disabled. last says
+// that the outcome's reason is written whatever a worker has said.
+func move(now, read, next *backlog.Refresh, last bool) {
+	if !now.Disabled && (last || next.Reason != read.Reason) {
+		now.Reason = next.Reason
+	}
+	if next.Disabled != read.Disabled {
+		now.Disabled = next.Disabled
+	}
+	if next.AttemptNo != read.AttemptNo {
+		now.AttemptNo = next.AttemptNo
+	}
+	now.UID = next.UID
+	for _, x := range []struct{ now, read, next *time.Time }{
+		{&now.At, &read.At, &next.At}, {&now.Deadline, &read.Deadline, &next.Deadline},
+		{&now.Started, &read.Started, &next.Started}, {&now.FailingSince, &read.FailingSince, &next.FailingSince},
+	} {
+		if !x.next.Equal(*x.read) {
+			*x.now = *x.next
+		}
+	}
 }
 
 // show gives the row the status that shows what the end of an attempt made of it.

@@ -142,10 +142,14 @@ var refreshPromises = []promise{
 		want: standing{status: Failed, tries: 1, next: atSave, failing: longAgo, due: atSave, said: written}},
 	{says: "saved refresh_at behind the deadline: the outcome plans the start", change: savesFuture, end: succeeded,
 		want: standing{status: Fresh, tries: 1, next: atNext, due: atNext, said: written}},
+	{says: "saved attempt_no alone: a failure leaves it as it is", was: failedBefore, change: savesAttempts, end: failed,
+		want: standing{status: Failed, tries: 1, next: atRetry, failing: longAgo, due: atRetry, said: written}},
 	{says: "a save between the look at an attempt and its success is kept", was: failedBefore, when: beforeItsEnd, change: savesStart, end: laterSuccess,
 		want: standing{status: Fresh, tries: 1, next: atSave, starts: 3, due: atSave, said: written}},
 	{says: "a save between the look at an attempt and its failure by the deadline is kept", was: failedBefore, when: beforeItsEnd, change: savesStart, end: timedOut,
 		want: standing{status: Failed, tries: 1, next: atSave, starts: 3, failing: longAgo, due: atSave, said: written}},
+	{says: "a text for the customer changes nothing but disabled_reason", when: beforeItsEnd, change: savesStart, end: laterText,
+		want: standing{status: Failed, tries: 1, next: atSave, starts: 1, reason: failureText, due: atSave, said: written}},
 
 	// A save of another column.
 	{says: "a column that backlog does not map is the application's", change: savesNote, end: succeeded,
