@@ -399,8 +399,9 @@ func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 // its deadline keeps what was saved.
 func (s *Store) ended(e *entry, g *backlog.Settlement) bool {
 	read, next, now := g.Record.Refresh, g.Refresh, &e.Refresh
+	stopped := now.Deadline.IsZero() && !read.Deadline.IsZero() // by a save that has emptied it
 	switch {
-	case now.UID != read.UID:
+	case now.UID != read.UID || stopped:
 		return false
 	case read.UID == "" && (!now.At.Equal(read.At) || now.AttemptNo != read.AttemptNo):
 		return false
@@ -482,7 +483,7 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor
 // Running implements [backlog.Beginner]. It looks at every row.
 func (s *Store) Running(ctx context.Context, uids []string) ([]backlog.Record, error) {
 	return s.list(func(e *entry) (backlog.Lane, bool) {
-		return e.startedIn(), e.Refresh.UID != "" && slices.Contains(uids, e.Refresh.UID)
+		return e.startedIn(), e.runs() && slices.Contains(uids, e.Refresh.UID)
 	}), ctx.Err()
 }
 

@@ -43,6 +43,7 @@ var (
 
 	disablesAndSavesStart   = saves(func(r *Row) { r.Refresh.Disabled, r.Refresh.Reason, r.Refresh.At = true, "stop it", atSave })
 	emptiesUIDAndSavesStart = saves(func(r *Row) { r.Refresh.UID, r.Refresh.At = "", atSave })
+	emptiesDeadline         = saves(func(r *Row) { r.Refresh.Deadline, r.Refresh.At = time.Time{}, atSave })
 )
 
 // anew is what the documentation says of a row that is saved.
@@ -179,6 +180,14 @@ var refreshPromises = []promise{
 	{says: "emptied uid between the look at an attempt and its deadline: nothing has failed", when: beforeItsEnd, change: emptiesUIDAndSavesStart, end: timedOut,
 		want: standing{status: Other, next: atSave, starts: 1, deadline: atDeadline, due: atSave, said: conflict}},
 
+	// An emptied deadline: an attempt runs while there are a deadline and a UID.
+	{says: "emptied deadline: no attempt runs, the row starts at its refresh_at, its success changes nothing", change: emptiesDeadline, end: succeeded,
+		want: standing{status: Other, next: atSave, starts: 1, runs: itsOwn, due: atSave, ended: true, said: conflict}},
+	{says: "emptied deadline: no running attempt has the token any more", change: emptiesDeadline, end: laterSuccess,
+		want: standing{status: Other, next: atSave, starts: 1, runs: itsOwn, due: atSave, ended: true, said: conflict}},
+	{says: "emptied deadline: the attempt never times out", change: emptiesDeadline, end: timedOut,
+		want: standing{status: Other, next: atSave, starts: 1, runs: itsOwn, due: atSave, ended: true}},
+
 	// A row that is saved by the last line of the table, or by `backlog retry`.
 	{says: "saved: all is emptied, the running attempt is cancelled, its success changes nothing", was: failedBefore, change: savesAll, end: succeeded,
 		want: standing{status: Other, next: atSave, due: atSave, ended: true, said: conflict}},
@@ -278,6 +287,8 @@ var noUIDPromises = []promise{
 		want: standing{status: Failed, tries: 1, next: atSave, starts: 4, failing: longAgo, due: atSave, said: written}},
 	{says: "saved attempt_no: the row has lost the attempt, which fails at its deadline", change: savesAttempts, end: succeeded,
 		want: standing{status: Failed, tries: 1, next: atRetry, failing: atDeadline, due: atRetry, said: written}},
+	{says: "emptied deadline: no attempt runs, the row starts at its refresh_at, its success changes nothing", change: emptiesDeadline, end: succeeded,
+		want: standing{status: Other, next: atSave, starts: 1, due: atSave, said: conflict}},
 	{says: "saved: all is emptied, the success changes nothing", was: failedBefore, change: savesAll, end: succeeded,
 		want: standing{status: Other, next: atSave, due: atSave, said: conflict}},
 	{says: "another attempt runs: the success comes too late and changes nothing", change: beginsUnnamed, end: succeeded,

@@ -127,7 +127,8 @@ func (s *Store) ended(g *backlog.Settlement, now *backlog.Refresh) bool {
 		}
 		g.Refresh = &next
 	}
-	return now.UID == read.UID && (read.UID != "" || now.At.Equal(read.At) && now.AttemptNo == read.AttemptNo)
+	stopped := now.Deadline.IsZero() && !read.Deadline.IsZero() // by a save that has emptied it
+	return !stopped && now.UID == read.UID && (read.UID != "" || now.At.Equal(read.At) && now.AttemptNo == read.AttemptNo)
 }
 
 // isWritten reports whether a commit that seemed to be lost has started the attempt, or
