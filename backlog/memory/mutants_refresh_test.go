@@ -53,14 +53,14 @@ var refreshMutants = []mutant{
 	{"begin-rounds-down", "RefreshAttempts", onBegin(func(_ *memory.Store, g *backlog.Settlement) {
 		g.Refresh.Deadline = g.Refresh.Deadline.Truncate(time.Microsecond)
 	})},
-	{"end-by-any-token", "RefreshAttempts", onSettlement(asItIs)},
+	{"end-by-any-token", "RefreshPromises", onSettlement(asItIs)},
 	{"end-of-a-saved-row", "RefreshAttempts", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
 		if row, ok := s.Row(g.Record.Key); ok {
 			row.Refresh.At = row.Refresh.Deadline // whatever was saved
 			s.Update(row.Key, func(r *memory.Row) { r.Refresh = row.Refresh })
 		}
 	})},
-	{"end-writes-all", "RefreshAttempts", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
+	{"end-writes-all", "RefreshPromises", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
 		if row, ok := s.Row(g.Record.Key); ok {
 			row.Refresh.Disabled, row.Refresh.Reason = false, ""
 			s.Update(row.Key, func(r *memory.Row) { r.Refresh = row.Refresh })
@@ -86,4 +86,47 @@ var refreshMutants = []mutant{
 			r.Refresh.FailingSince = time.Time{}
 		}
 	})},
+	{"begin-of-a-disabled-row", "RefreshPromises", onBegin(func(s *memory.Store, g *backlog.Settlement) {
+		s.Update(g.Record.Key, func(r *memory.Row) { r.Refresh.Disabled = false })
+	})},
+	{"begin-of-a-started-row", "RefreshPromises", onBegin(func(s *memory.Store, g *backlog.Settlement) {
+		s.Update(g.Record.Key, func(r *memory.Row) { r.Refresh.UID = g.Record.Refresh.UID })
+	})},
+	{"end-without-a-deadline", "RefreshPromises", onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
+		r := *g.Record
+		r.Refresh = new(*r.Refresh)
+		r.Refresh.Deadline = time.Time{}
+		g.Record = &r
+	})},
+	{"end-over-a-save", "RefreshPromises", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
+		if g.Refresh.Deadline.IsZero() && row.Refresh.UID == "" && !g.Refresh.At.IsZero() {
+			row.Refresh.At = g.Refresh.At
+		}
+	})},
+	{"end-clears-the-text", "RefreshPromises", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
+		row.Refresh.Reason = g.Refresh.Reason
+	})},
+	{"end-counts-anew", "RefreshPromises", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
+		row.Refresh.AttemptNo = g.Refresh.AttemptNo
+	})},
+	{"saved-row-is-dead", "RefreshPromises", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
+		if g.Error != "" && row.Refresh.AttemptNo > 3 {
+			row.Status = "DEAD"
+		}
+	})},
+	{"conflicts-of-ends-not-said", "RefreshPromises", onUnsettled(func(settlements, conflicts) conflicts { return nil })},
+	{"running-for-ever", "RefreshPromises", func(s *memory.Store) backlog.Store { return tireless{s} }},
+}
+
+// A tireless store says that every attempt is a running one, whatever was saved.
+type tireless struct{ *memory.Store }
+
+// Running returns the record of any row in place of one whose UID is gone.
+func (s tireless) Running(ctx context.Context, uids []string) ([]backlog.Record, error) {
+	list, err := s.Store.Running(ctx, uids)
+	if len(list) == 0 && len(uids) > 0 {
+		row := s.Rows()[0]
+		list = append(list, backlog.Record{Key: row.Key, Refresh: &backlog.Refresh{UID: uids[0]}})
+	}
+	return list, err
 }

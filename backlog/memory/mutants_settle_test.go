@@ -82,6 +82,15 @@ func unguarded(s *memory.Store, g *backlog.Settlement) {
 	}
 }
 
+// uncounted takes the number of failures that the row has for that which was read.
+func uncounted(s *memory.Store, g *backlog.Settlement) {
+	if row, ok := s.Row(g.Record.Key); ok {
+		r := *g.Record
+		r.Failures.Count = row.Failures.Count
+		g.Record = &r
+	}
+}
+
 // inexact takes the number of attempts for that which was read.
 func inexact(_ *memory.Store, g *backlog.Settlement) {
 	r := *g.Record
@@ -102,6 +111,16 @@ var settleMutants = []mutant{
 	{"unguarded", "Guard", onSettlement(unguarded)},
 	{"unguarded-among-fresh", "GuardWithNotes", onSettlement(unguarded)},
 	{"unguarded-among-failed", "GuardWithNotes", onSettlement(unguarded)},
+	{"unguarded-while-it-runs", "Promises", onSettlement(unguarded)},
+	{"conflicts-not-said", "Promises", onUnsettled(func(settlements, conflicts) conflicts { return nil })},
+	{"count-unguarded", "CountedPromises", onSettlement(uncounted)},
+	{"count-unguarded-where-planned", "PlannedPromises", onSettlement(uncounted)},
+	{"count-unguarded-where-it-tells", "CountedPromisesErrorKeep", onSettlement(uncounted)},
+	{"count-guards-a-success", "CountedPromises", onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
+		r := *g.Record
+		r.Exact, r.Attempts = true, -1
+		g.Record = &r
+	})},
 	{"written-twice", "Twice", onSettlement(inexact)},
 	{"written-twice-without-a-status", "TwiceErrorKeep", onSettlement(inexact)},
 	{"conflicts-not-told", "GuardWithNotes", onUnsettled(func(settlements, conflicts) conflicts { return nil })},

@@ -30,16 +30,18 @@ func saves(f func(*Row)) change {
 }
 
 var (
-	savesStart     = saves(func(r *Row) { r.Refresh.At = atSave })
-	savesFuture    = saves(func(r *Row) { r.Refresh.At = atFuture })
-	savesNoStart   = saves(func(r *Row) { r.Refresh.At = time.Time{} })
-	savesStartAnew = saves(func(r *Row) { r.Refresh.At, r.Refresh.AttemptNo = atSave, 0 })
-	savesAttempts  = saves(func(r *Row) { r.Refresh.AttemptNo = 0 })
-	savesAll       = saves(anew)
-	savesStatus    = saves(func(r *Row) { r.Status = Dead })
-	emptiesUID     = saves(func(r *Row) { r.Refresh.UID = "" })
-	savesNote      = saves(func(r *Row) { r.Columns["note"] = "saved" })
-	disables       = saves(func(r *Row) { r.Refresh.Disabled, r.Refresh.Reason = true, "stop it" })
+	savesStart         = saves(func(r *Row) { r.Refresh.At = atSave })
+	savesFuture        = saves(func(r *Row) { r.Refresh.At = atFuture })
+	savesNoStart       = saves(func(r *Row) { r.Refresh.At = time.Time{} })
+	savesStartAnew     = saves(func(r *Row) { r.Refresh.At, r.Refresh.AttemptNo = atSave, 0 })
+	savesAttempts      = saves(func(r *Row) { r.Refresh.AttemptNo = 0 })
+	saysText           = saves(func(r *Row) { r.Refresh.Reason = "half of it is done" })
+	savesStartWithText = saves(func(r *Row) { r.Refresh.At, r.Refresh.Reason = atSave, "half of it is done" })
+	savesAll           = saves(anew)
+	savesStatus        = saves(func(r *Row) { r.Status = Dead })
+	emptiesUID         = saves(func(r *Row) { r.Refresh.UID = "" })
+	savesNote          = saves(func(r *Row) { r.Columns["note"] = "saved" })
+	disables           = saves(func(r *Row) { r.Refresh.Disabled, r.Refresh.Reason = true, "stop it" })
 
 	disablesAndSavesStart   = saves(func(r *Row) { r.Refresh.Disabled, r.Refresh.Reason, r.Refresh.At = true, "stop it", atSave })
 	emptiesUIDAndSavesStart = saves(func(r *Row) { r.Refresh.UID, r.Refresh.At = "", atSave })
@@ -54,6 +56,9 @@ var beginsAnother = saves(func(r *Row) {
 	r.Refresh.UID, r.Refresh.Deadline, r.Refresh.At = uid(9999), atNext, atNext
 	r.Refresh.AttemptNo++
 })
+
+// beginsAtOnce is the same where the start that was read was saved again.
+var beginsAtOnce = saves(func(r *Row) { r.Refresh.UID, r.Refresh.Deadline = uid(9999), atNext })
 
 func deletes(x *fixture, k backlog.Key) { x.harness(x.h.Delete(k), "delete record %v", k) }
 
@@ -95,6 +100,16 @@ var refreshPromises = []promise{
 		want: standing{status: Dead, tries: 1, starts: 1, disabled: true, reason: failureText, failing: atStart, said: written, onDead: true, died: true}},
 	{says: "a handler skips: as before the start, it was no attempt", was: failedBefore, end: skipped,
 		want: standing{status: Other, next: now.Add(-time.Minute), starts: 2, failing: longAgo, due: atStart, said: written}},
+
+	// What a worker says while its attempt runs.
+	{says: "a text of a worker: a success empties it", change: saysText, end: succeeded,
+		want: standing{status: Fresh, tries: 1, next: atNext, due: atNext, said: written}},
+	{says: "a text of a worker: a failure leaves it", change: saysText, end: failed,
+		want: standing{status: Failed, tries: 1, next: atRetry, starts: 1, reason: "half of it is done", failing: atStart, due: atRetry, said: written}},
+	{says: "a text of a worker: the last failure has its own", was: lastTry, change: saysText, end: failed,
+		want: standing{status: Dead, tries: 1, starts: 4, disabled: true, reason: failureText, failing: longAgo, said: written, onDead: true, died: true}},
+	{says: "a text of a worker: the success of a saved row leaves it", change: savesStartWithText, end: succeeded,
+		want: standing{status: Fresh, tries: 1, next: atSave, starts: 1, reason: "half of it is done", due: atSave, said: written}},
 
 	// Handing over.
 	{says: "a handler can hand the row over: it runs until its deadline", end: handedOver,
@@ -247,6 +262,8 @@ var refreshPromises = []promise{
 	// A start is written only if the row has the UID and the time that were read, and is not disabled.
 	{says: "a row is started once: another attempt has begun", when: beforeStart, change: beginsAnother, end: succeeded,
 		want: standing{status: Other, next: atNext, starts: 1, runs: another, deadline: atNext, said: notBegun}},
+	{says: "a row is started once: another attempt has begun, and refresh_at was saved as it was", when: beforeStart, change: beginsAtOnce, end: succeeded,
+		want: standing{status: Other, next: now.Add(-time.Minute), runs: another, deadline: atNext, said: notBegun}},
 	{says: "a row is started at its refresh_at: another one was saved", when: beforeStart, change: savesStart, end: succeeded,
 		want: standing{status: Other, next: atSave, due: atSave, said: notBegun}},
 	{says: "refresh_at NULL: none is planned", when: beforeStart, change: savesNoStart, end: succeeded,

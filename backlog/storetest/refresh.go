@@ -76,14 +76,12 @@ func released(s *backlog.Refresh) {
 // before the deadline.
 func saved(s *backlog.Refresh) { s.At, s.AttemptNo = ended, 0 }
 
-// told is what a worker says while its attempt runs.
-func told(s *backlog.Refresh) { s.Reason = "half of it is done" }
-
 var failure = attempt{what: "failure", target: backlog.RowError, end: func(s *backlog.Refresh) {
 	over(s)
 	s.At, s.FailingSince = s.Started.Add(2*time.Hour), ended
 }}
 
+// attempts are a few of each kind, with keys and times of all kinds; refreshPromises are all.
 var attempts = []attempt{
 	failure,
 	{what: "success", target: backlog.RowSuccess, end: succeeds},
@@ -91,29 +89,14 @@ var attempts = []attempt{
 	{what: "final failure", target: backlog.RowDead, end: dies},
 	{what: "release", target: backlog.RowOther, end: released},
 	{what: "text for the customer", target: backlog.RowOther, end: func(s *backlog.Refresh) { s.Reason = "half of it is done" }},
-	{what: "success after a text for the customer", user: told, target: backlog.RowSuccess, end: succeeds}, // which empties it
-	{what: "failure after a text for the customer", user: told, target: backlog.RowError, end: failure.end},
-	{what: "final failure after its own text", user: func(s *backlog.Refresh) { s.Reason = "no: “été”" }, target: backlog.RowDead, end: dies},
-	{what: "success of a saved row with a text", user: func(s *backlog.Refresh) { saved(s); told(s) }, target: backlog.RowSuccess, end: succeeds},
 	{what: "success of a saved row", user: saved, target: backlog.RowSuccess, end: succeeds},
-	{what: "success of a saved row that has failed", failed: true, user: saved, target: backlog.RowSuccess, end: succeeds},
 	{what: "success of a row that has failed", failed: true, target: backlog.RowSuccess, end: succeeds},
 	{what: "failure of a saved row that has failed", failed: true, user: saved, target: backlog.RowError, end: func(s *backlog.Refresh) {
 		over(s)
 		s.At = s.Started.Add(2 * time.Hour)
 	}},
-	{what: "release of a saved row that has failed", failed: true, user: saved, target: backlog.RowOther, end: released},
-	{what: "final failure of a saved row", user: saved, target: backlog.RowDead, end: dies},
-	{what: "release of a saved row", user: saved, target: backlog.RowOther, end: released},
-	{what: "success of a row saved without its token", user: func(s *backlog.Refresh) { s.At, s.UID = ended, "" }, target: backlog.RowSuccess, end: succeeds},
-	{what: "success of a disabled row", user: func(s *backlog.Refresh) { s.Disabled, s.Reason = true, "stop it" },
-		target: backlog.RowSuccess, end: succeeds}, // which changes neither
 	{what: "success by an old token", user: func(s *backlog.Refresh) { s.UID = uid(9998) }, target: backlog.RowSuccess, end: succeeds},
-	{what: "success of a deleted row", gone: true, target: backlog.RowSuccess, end: succeeds},
 	{what: "start of a row that is planned anew", early: true, user: func(s *backlog.Refresh) { s.At = now.Add(-day) }},
-	{what: "start of a row that is planned no more", early: true, user: func(s *backlog.Refresh) { s.At, s.Started = time.Time{}, now }},
-	{what: "start of a disabled row", early: true, user: func(s *backlog.Refresh) { s.Disabled, s.Reason = true, "by hand" }},
-	{what: "start of a running row", early: true, user: func(s *backlog.Refresh) { s.UID, s.Deadline, s.At = uid(9999), ended, ended }},
 	{what: "start of a deleted row", early: true, gone: true},
 }
 
