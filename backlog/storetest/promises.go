@@ -164,6 +164,8 @@ var refreshPromises = []promise{
 		want: standing{status: Fresh, tries: 1, next: atSave, starts: 3, due: atSave, said: written}},
 	{says: "a save between the look at an attempt and its failure by the deadline is kept", was: failedBefore, when: beforeItsEnd, change: savesStart, end: timedOut,
 		want: standing{status: Failed, tries: 1, next: atSave, starts: 3, failing: longAgo, due: atSave, said: written}},
+	{says: "a save between the look at an attempt and its reject is kept, the row is not disabled, though on_dead was called", when: beforeItsEnd, change: savesStart, end: laterReject,
+		want: standing{status: Failed, tries: 1, next: atSave, starts: 1, due: atSave, said: written, onDead: true, died: true}},
 	{says: "a text for the customer changes nothing but disabled_reason", when: beforeItsEnd, change: savesStart, end: laterText,
 		want: standing{status: Failed, tries: 1, next: atSave, starts: 1, reason: failureText, due: atSave, said: written}},
 
