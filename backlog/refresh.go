@@ -50,7 +50,8 @@ type Refresher interface {
 //
 // Its Settle writes Settlement.Refresh if the row still has the attempt that
 // Settlement.Record.Refresh tells of: its UID, or without that column its At and
-// AttemptNo. A row that was saved during the attempt, its time of start is before its
+// AttemptNo, and a deadline if it had one. Only what the outcome changes is written, and
+// the Reason of a row that was disabled during the attempt stays. A row that was saved during the attempt, its time of start is before its
 // deadline, keeps its time of start and its number; a success empties its FailingSince. Success and the dead leave the Reason
 // that they write, whatever a worker has said meanwhile; else what was said stays.
 //
