@@ -332,6 +332,19 @@ var fewPromises = []promise{
 		want: standing{status: Other, next: atNext, starts: 1, due: atNext, said: notBegun}},
 }
 
+// uidPromises are those of the policy refresh on a table with a column for UIDs, and none for
+// deadlines.
+var uidPromises = []promise{
+	{says: "success: refresh_at is the next occurrence, attempt_no 0", was: failedBefore, end: succeeded,
+		want: standing{status: Fresh, tries: 1, next: atNext, due: atNext, said: written}},
+	{says: "a row is started once: another attempt has begun, and refresh_at was saved as it was", when: beforeStart, change: beginsAtOnce, end: succeeded,
+		want: standing{status: Other, next: now.Add(-time.Minute), runs: another, due: atStart, said: notBegun}},
+	{says: "emptied uid: the attempt is cancelled, its success changes nothing", change: emptiesUIDAndSavesStart, end: succeeded,
+		want: standing{status: Other, next: atSave, starts: 1, due: atSave, ended: true, said: conflict}},
+	{says: "who answers later names the token: a failure", end: laterFailure,
+		want: standing{status: Failed, tries: 1, next: atRetry, starts: 1, failing: atAnswer, due: atRetry, said: written}},
+}
+
 // Under the policies without deadlines.
 
 // triedOnce is a row that has failed, under a counted policy and under a planned one.

@@ -314,6 +314,7 @@ func promiseCases() []testCase {
 		{name: "RefreshPromises", table: refreshTable, run: promisesOf(refreshPromises)},
 		{name: "RefreshPromisesWithoutUID", table: Table{Refresh: true, Dead: true, Notes: true, NoUID: true}, run: promisesOf(noUIDPromises)},
 		{name: "RefreshPromisesWithoutDeadline", table: Table{Refresh: true, Dead: true, Notes: true, NoUID: true, NoDeadline: true}, run: promisesOf(fewPromises)},
+		{name: "RefreshPromisesWithUIDAlone", table: Table{Refresh: true, Dead: true, Notes: true, NoDeadline: true}, run: promisesOf(uidPromises)},
 		{name: "Promises", table: Table{Dead: true, Notes: true}, run: promisesOf(plainPromises)},
 		{name: "CountedPromises", table: Table{Dead: true, Notes: true, Policy: once(false)}, run: promisesOf(countedPromises)},
 		{name: "PlannedPromises", table: Table{Dead: true, Notes: true, Policy: once(true)}, run: promisesOf(countedPromises)},
