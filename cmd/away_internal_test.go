@@ -64,11 +64,14 @@ func TestWhenThere(t *testing.T) {
 				}
 				var out bytes.Buffer
 				began := time.Now()
-				_, _, err := whenThere(ctx, slog.New(slog.NewTextHandler(&out, nil)), "database", tt.patience, func() (*setup, error) {
+				_, waited, err := whenThere(ctx, slog.New(slog.NewTextHandler(&out, nil)), "database", tt.patience, func() (*setup, error) {
 					return nil, tt.errs(time.Since(began))
 				})
 				if took := time.Since(began); !errors.Is(err, tt.want) || took != tt.after {
 					t.Errorf("got %v after %v, want %v after %v", err, took, tt.want, tt.after)
+				}
+				if waited != (tt.after > 0) {
+					t.Errorf("waited is %t after %v", waited, tt.after)
 				}
 				var said []string
 				for line := range strings.Lines(out.String()) {

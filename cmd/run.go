@@ -51,7 +51,10 @@ func runRun(ctx context.Context, g *globalOptions) error {
 	surviveReaders()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+	defer func() {
+		signal.Stop(hup)
+		close(hup) // ends the goroutine that listens
+	}()
 	log := newLog(cfg.Log, g.err)
 	state := stateOf(cfg, log)
 	pages := g.newServer(cfg, state, log, nil)

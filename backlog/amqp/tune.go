@@ -61,7 +61,8 @@ type frames struct {
 	skip   int // bytes before the first frame
 	method uint32
 	done   bool
-	frame  []byte // what has come of the present frame
+	frame  [limitEnds]byte // the beginning of the present frame
+	came   int             // bytes of it
 }
 
 const (
@@ -79,20 +80,23 @@ func (x *frames) pass(b []byte, f func(*byte)) {
 		case x.skip > 0:
 			x.skip--
 		default:
-			x.frame = append(x.frame, b[i])
+			if x.came < len(x.frame) {
+				x.frame[x.came] = b[i]
+			}
+			x.came++
 			x.step(&b[i], f)
 		}
 	}
 }
 
-// step looks at the frame after its last byte has come.
+// step looks at the present frame, of which one more byte has come.
 func (x *frames) step(last *byte, f func(*byte)) {
-	n := len(x.frame)
-	if n > limitBegins && x.frame[0] == 1 && binary.BigEndian.Uint32(x.frame[frameHead:]) == x.method {
+	n := x.came
+	if n > limitBegins && n <= limitEnds && x.frame[0] == 1 && binary.BigEndian.Uint32(x.frame[frameHead:]) == x.method {
 		f(last)
 		x.done = n == limitEnds
 	}
 	if n > frameHead && n == frameHead+int(binary.BigEndian.Uint32(x.frame[3:]))+1 {
-		x.frame = x.frame[:0]
+		x.came = 0
 	}
 }
