@@ -362,7 +362,7 @@ func isDenied(err error) bool {
 // long as patience says, for ever if that is 0, or until ctx is done. Who waits for ever
 // waits for a missing right, too. A table or a configuration that is wrong is not waited for,
 // nor, with patience, a database that takes no writes: nothing waits to be written yet.
-// waited says that the first try was not the last one.
+// waited says that a try has failed and that it was waited for.
 func whenThere[T any](
 	ctx context.Context, log *slog.Logger, what string, patience time.Duration, open func() (T, error),
 ) (opened T, waited bool, err error) {

@@ -95,7 +95,7 @@ func (p *session) purge(ctx context.Context, name string) error {
 	return ofQueue(name, err)
 }
 
-// ofQueue returns an error of the broker, if it is one, with the queue's name.
+// ofQueue words an error of the broker with the queue's name. Nil stays nil.
 func ofQueue(name string, err error) error {
 	if err == nil {
 		return nil

@@ -122,7 +122,7 @@ type Dispatch struct {
 	out     map[uint64]*flight           // records out; by the hash of their key
 	settled map[string]*answer           // outcomes that are acknowledged when they are settled; by attempt
 	late    []*answer                    // outcomes that nobody waits for
-	ended   *lru.Cache[string, struct{}] // attempts of which an outcome was settled: it may come again
+	ended   *lru.Cache[string, struct{}] // attempts of which an outcome was settled: it may come again. It has a lock of its own
 	mark    mark                         // by which the broker knows that something may be out
 	margin  time.Duration                // 0: margin; tests have no time
 

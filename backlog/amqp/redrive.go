@@ -216,7 +216,7 @@ func propertiesOf(raw []byte) map[string]any {
 	return object
 }
 
-// decodeNumbers is json.Unmarshal, but v gets numbers as they are written.
+// decodeNumbers decodes the first value of raw. Numbers stay as they are written.
 func decodeNumbers(raw []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

@@ -181,15 +181,15 @@ func (c *Source) insistOnce(origin int, h *held, e *ended) (done bool) {
 		return true
 	}
 	w := &writing{held: h, Settlement: e.Settlement, published: e.published, suspect: e.suspect || c.waits(e)}
+	// What is published on a connection of its own goes on when the session ends: else it
+	// would be unknown whether the broker has it.
 	ctx, cancel := context.WithTimeout(context.Background(), lateWithin)
 	defer cancel()
 	c.write(ctx, []*writing{w})
 	return c.insisted(origin, e, w)
 }
 
-// lateWithin is how long the broker may take for an outcome that was kept. What is published
-// on a connection of its own goes on when the session ends: else it would be unknown whether
-// the broker has it.
+// lateWithin is how long the broker may take for an outcome that was kept.
 const lateWithin = 5 * time.Minute
 
 // insisted takes note of what has become of an outcome that was kept, and reports whether

@@ -36,7 +36,7 @@ type Source struct {
 	resume   time.Time     // no messages are taken before
 	held     map[int]*held // by Record.Origin
 	ended    map[int]*ended
-	orphans  map[identity][]int // those held whose session is over, until they come again
+	orphans  map[identity][]int // those that were held when the session began; some may have come again since
 	behind   map[int][]*held    // of a worker: requests for a record that is still at work
 	freed    []*held            // likewise, for which nothing is at work any more
 	doubtful map[string]bool    // exchanges that have refused a message

@@ -25,8 +25,8 @@ import (
 	"backlog/tiers"
 )
 
-// LookBack reads the folder, which may tell nothing of the work, and asks who leads. Seen are passes that
-// the process knows of itself: the folder may not have them.
+// LookBack reads the folder, which may tell nothing, and asks who leads. work is its name. Seen are passes
+// that the process knows of itself: the folder may not have them.
 func (f *File) LookBack(
 	work string, now time.Time, seen []watch.Pass, log *slog.Logger, leader func(State) (string, error),
 ) watch.LookBack {

@@ -61,7 +61,7 @@ type tagged struct {
 	tag   reflect.StructTag
 }
 
-// fieldsOf returns the fields of the file of the struct that s points to.
+// fieldsOf returns the fields, of the struct that s points to, which the file may have.
 func fieldsOf(s any) (list []tagged) {
 	v := reflect.ValueOf(s).Elem()
 	for _, f := range reflect.VisibleFields(v.Type()) {

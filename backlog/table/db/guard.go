@@ -32,8 +32,8 @@ type Guard struct {
 // judges are the kinds of rules as queries of catalogues tell them.
 var judges = map[string]Judge{"c": Check, "f": ForeignKey, "t": Trigger}
 
-// Guards returns the guards that the rows tell of: kind (c, f or t), name, body and columns,
-// which a character 1 divides, are text, whole says yes or no.
+// Guards returns the guards of rows that have a kind (c, f or t), a name, a body, columns divided
+// by a character 1, and whole, which says yes or no.
 func Guards(rows []Row) (list []Guard) {
 	for _, r := range rows {
 		columns := NonEmpty(strings.Split(r["columns"], "\x01")...)

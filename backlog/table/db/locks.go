@@ -19,9 +19,9 @@ const (
 	// LockIdle is after how many seconds without a word a server gives up the
 	// session that has a lock. Who has one asks for it every two seconds.
 	LockIdle = 10
-	// RivalPause is between two looks at the marks of a lock: it may be about to be
-	// taken, or given back ([LookTwice]).
-	RivalPause = 250 * time.Millisecond
+	// rivalPause is between two looks at the marks of a lock: it may be about to be
+	// taken, or given back.
+	rivalPause = 250 * time.Millisecond
 )
 
 // A LockName names a lock of a table, and says who asks for it.
@@ -100,7 +100,7 @@ func (l *SessionLocks) Rival(ctx context.Context, q Querier, c *Catalog, name Lo
 // LookTwice returns the rival that look finds at two times, nil if there is none at one of them.
 func LookTwice(ctx context.Context, look func() (*backlog.Rival, error)) (found *backlog.Rival, err error) {
 	for again := range 2 {
-		if again > 0 && !backlog.Sleep(ctx, RivalPause) {
+		if again > 0 && !backlog.Sleep(ctx, rivalPause) {
 			return nil, ctx.Err()
 		}
 		found, err = look()
@@ -213,7 +213,7 @@ func (l *sessionLock) Mark(ctx context.Context, w backlog.Work) error {
 					rest = append(rest, name)
 				}
 			}
-			if len(rest) > 0 && !backlog.Sleep(ctx, RivalPause/5) {
+			if len(rest) > 0 && !backlog.Sleep(ctx, rivalPause/5) {
 				return ctx.Err()
 			}
 			names = rest
