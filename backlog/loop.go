@@ -58,12 +58,11 @@ type Loop struct {
 	// and taken up at the next wake.
 	Locker Locker
 
-	mu       sync.Mutex        // guards what follows, and Schedule and Engine once Run has begun
-	lastWake time.Time         // up to when ticks are handled
+	mu       sync.Mutex // guards what follows, and Schedule and Engine once Run has begun
+	clock    tiers.Clock
 	looked   time.Time         // when a wake last looked at the clock
 	lastTick time.Time         // when a tick was last handled
 	running  map[string]bool   // tiers that have a pass, and whether it has begun
-	owed     map[string]bool   // tiers to be taken as due at the next wake
 	passID   uint64            // of the last pass started
 	ticksOf  map[string]uint64 // tiers that Unfinished has, and the pass that their last tick is left to
 	carried  []Pass            // cut by a reload, to go on after it
@@ -92,9 +91,11 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.waking.Lock() // a reload may be under way
 	l.mu.Lock()
 	l.ctx = ctx
-	l.lastWake, l.looked, l.lastTick = now, now, now
+	l.clock = tiers.Clock{Last: now}
+	l.looked = now
+	l.lastTick = now
 	l.cut, l.endCut = context.WithCancelCause(ctx)
-	l.running, l.owed = make(map[string]bool), make(map[string]bool)
+	l.running = make(map[string]bool)
 	l.ticksOf = make(map[string]uint64)
 	l.mu.Unlock()
 	l.waking.Unlock()
@@ -137,10 +138,10 @@ func (l *Loop) restore(now time.Time) {
 	defer l.mu.Unlock()
 	since := cmp.Or(l.Since, s.LastWake)
 	if !since.IsZero() && since.Before(now) {
-		l.lastWake = since
+		l.clock.Last = since
 	}
 	for _, name := range s.Unfinished {
-		l.owed[name] = true
+		l.clock.Owe(name)
 	}
 }
 
@@ -202,7 +203,7 @@ func (l *Loop) start(p Pass) {
 func (l *Loop) owe(p Pass) {
 	for _, tier := range p.ticks {
 		if l.ticksOf[tier] == p.id {
-			l.owed[tier] = true
+			l.clock.Owe(tier)
 		}
 	}
 }
@@ -266,62 +267,45 @@ func (l *Loop) wake(ctx context.Context) {
 	e := l.engine()
 	paused := e.isPaused()
 	l.mu.Lock()
-	now, s := l.Now(), l.Schedule
+	now := l.Now()
 	l.looked = now
-	back := l.lastWake.Sub(now)
-	if back > 0 {
-		l.lastWake = now // waiting for the clock to catch up could take for ever
+	w := l.clock.Wake(l.Schedule, now, paused, func(t tiers.Tier) bool {
+		_, busy := l.running[t.Name]
+		return busy
+	})
+	if len(w.Delayed) > 0 {
+		l.lastTick = now
 	}
-	taken := l.owed
-	if paused { // the ticks are one pass after it
-		taken = nil
-	} else {
-		l.owed = make(map[string]bool)
-	}
-	since := l.lastWake
-	due := s.DueOrOwed(since, now, taken)
-	l.lastWake = now
-	for _, d := range due {
-		if paused {
-			l.owed[d.Tier.Name], l.lastTick = true, now
-		}
-	}
-	pick := tiers.Coalesce(due, func(t tiers.Tier) bool { _, busy := l.running[t.Name]; return !busy })
-	for _, d := range pick.Skipped {
+	for _, d := range w.Skipped {
 		if l.running[d.Tier.Name] {
 			l.lastTick = now
 		}
-		delete(taken, d.Tier.Name) // it is unfinished until the pass under way has ended
 	}
 	var pass *Pass
-	if pick.Start != nil && (!paused || e.refresher() != nil) { // whose passes also end what nobody answers
-		pass = l.plan(s, pick, now)
+	if w.Start != nil && (!paused || e.refresher() != nil) { // whose passes also end what nobody answers
+		pass = l.plan(w.Pick, now)
 	}
 	l.mu.Unlock()
 
 	l.passes.Go(func() { l.safely(func() { e.askAgain(ctx) }) })
-	if back > time.Second {
-		l.emit(Event{Kind: ClockSetBack, Err: fmt.Errorf("the clock was set back by %v", back.Round(time.Millisecond))})
+	if w.Back > time.Second {
+		l.emit(Event{Kind: ClockSetBack, Err: fmt.Errorf("the clock was set back by %v", w.Back.Round(time.Millisecond))})
 	}
-	for _, d := range pick.Skipped {
+	for _, d := range w.Skipped {
 		l.emit(Event{Kind: TierSkipped, Tier: d.Tier.Name})
 	}
 	// The state has the ticks before their pass begins: a kill at any moment leaves them
 	// either after the last wake or unfinished.
 	l.update(func(s *Checkpoint) {
 		s.LastWake = now
-		s.Taken(taken)
-		if paused {
-			for _, d := range due {
-				s.Owe(d.Tier.Name)
-			}
-		}
+		s.Taken(w.Taken)
+		s.Owe(w.Delayed...)
 		if pass != nil {
 			s.Owe(pass.ticks...)
 		}
 	})
 	if pass != nil {
-		l.announce(pick, since)
+		l.announce(w)
 		l.mu.Lock()
 		l.start(*pass)
 		l.mu.Unlock()
@@ -330,8 +314,8 @@ func (l *Loop) wake(ctx context.Context) {
 }
 
 // plan returns the pass that is picked, and notes that its tier has one. l.mu must be held.
-func (l *Loop) plan(s *tiers.Schedule, pick tiers.Pick, now time.Time) *Pass {
-	pass := TierPass(s, pick.Start.Tier)
+func (l *Loop) plan(pick tiers.Pick, now time.Time) *Pass {
+	pass := TierPass(l.Schedule, pick.Start.Tier)
 	// A pass goes by its tick, not by the moment it took to start.
 	pass.Tick = pick.Start.Last
 	if now.Sub(pass.Tick) < time.Second {
@@ -351,12 +335,12 @@ func (l *Loop) plan(s *tiers.Schedule, pick tiers.Pick, now time.Time) *Pass {
 }
 
 // announce emits what the picked pass makes up for and covers.
-func (l *Loop) announce(pick tiers.Pick, since time.Time) {
-	if missed, more := pick.Missed(); missed > 0 {
-		l.emit(Event{Kind: TicksMissed, Tier: pick.Start.Tier.Name, N: missed, AtLeast: more, Since: since})
+func (l *Loop) announce(w tiers.Wake) {
+	if missed, more := w.Missed(); missed > 0 {
+		l.emit(Event{Kind: TicksMissed, Tier: w.Start.Tier.Name, N: missed, AtLeast: more, Since: w.Since})
 	}
-	for _, d := range pick.Covered {
-		l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name, By: pick.Start.Tier.Name})
+	for _, d := range w.Covered {
+		l.emit(Event{Kind: TierCovered, Tier: d.Tier.Name, By: w.Start.Tier.Name})
 	}
 }
 
