@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"backlog/backlog/plan"
 )
 
 // An Event is something worth telling: logs, metrics, progress and the
@@ -122,22 +124,7 @@ const (
 
 // A Resume is where the next pass of a tier goes on after one that ended
 // early. The zero Resume starts from the beginning.
-type Resume struct {
-	// Fresh: records before FreshTop are new since. After them comes what is
-	// behind FreshLast, then all else.
-	FreshTop  Cursor `json:"fresh_top"`
-	FreshLast Cursor `json:"fresh_last"`
-	// Failed: records after FailedLast first, then those before it.
-	FailedLast Cursor `json:"failed_last"`
-	// TurnFailed says that under a cap of one the next turn is the failed
-	// lane's.
-	TurnFailed bool `json:"turn_failed,omitempty"`
-}
-
-// IsZero reports whether a pass with r starts from the beginning.
-func (r Resume) IsZero() bool {
-	return r.FreshLast.IsZero() && r.FailedLast.IsZero() && !r.TurnFailed
-}
+type Resume = plan.Resume
 
 // add counts an outcome that was written.
 func (r *Report) add(a *attempt) {

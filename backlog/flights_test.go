@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"backlog/backlog/plan"
 )
 
 // An endless table has n records in each lane, in order.
@@ -45,38 +47,10 @@ func TestFlightsOfALongPass(t *testing.T) {
 	if err != nil || calls != 2*n || rep.Succeeded != 2*n {
 		t.Fatalf("want %d records done, got %d calls, %+v, error %v", 2*n, calls, rep, err)
 	}
-	if limit := 4*maxPage + 2*MaxGroup; most > limit {
+	if limit := 4*plan.MaxPage + 2*MaxGroup; most > limit {
 		t.Errorf("want at most %d records remembered at a time, got %d", limit, most)
 	}
 	if _, open := e.flights.Len(); open != 0 {
 		t.Errorf("want every page closed, got %d open", open)
-	}
-}
-
-func TestNextLimit(t *testing.T) {
-	for _, c := range []struct {
-		n    int
-		took time.Duration
-		want int
-	}{
-		{10, time.Second, 10},
-		{10, 10 * time.Second, 10},           // at least ten
-		{10, 500 * time.Millisecond, 20},     // a second's worth
-		{10, 100 * time.Millisecond, 40},     // not more than four times as many
-		{1000, time.Second, 1000},            // the speed is right
-		{1000, 100 * time.Millisecond, 1000}, // at most a thousand
-		{1000, 2 * time.Second, 500},
-		{1000, time.Hour, 10},
-		{300, 1500 * time.Millisecond, 200},
-		{1, time.Millisecond, 10},
-		{1000, 0, 1000},
-		{100, 0, 400},
-		{1000, -time.Hour, 1000}, // the clock was set back
-		{1000, 1, 1000},
-		{1, 1<<63 - 1, 10},
-	} {
-		if got := nextLimit(c.n, c.took); got != c.want {
-			t.Errorf("want a page of %d after %d records in %v, got %d", c.want, c.n, c.took, got)
-		}
 	}
 }

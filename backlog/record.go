@@ -7,20 +7,16 @@ import (
 	"time"
 
 	"backlog/backlog/key"
+	"backlog/backlog/plan"
 )
 
-// A Lane is one of the two queues a pass walks: first the records never
-// tried, then those that failed, so that a new record waits behind no failed
-// one.
-type Lane int
+// A Lane is one of the two queues a pass walks, see package backlog/backlog/plan.
+type Lane = plan.Lane
 
 const (
-	Fresh  Lane = iota // pending, never tried
-	Failed             // pending, tried and failed
+	Fresh  = plan.Fresh  // pending, never tried
+	Failed = plan.Failed // pending, tried and failed
 )
-
-// String returns "fresh" or "failed".
-func (l Lane) String() string { return [...]string{"fresh", "failed"}[l] }
 
 // A Key identifies one record, a Cursor is a place in a lane's order.
 type (

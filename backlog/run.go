@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"backlog/backlog/flight"
+	"backlog/backlog/plan"
 )
 
 // A run is one pass under way. Workers take records from the walk, in chunks
@@ -49,9 +50,9 @@ type run struct {
 	stoppedAt time.Time  // when caller was done; no guard: watch has it first, then settleRest
 
 	// What the pass has come to so far.
+	plan    plan.Plan
 	report  Report
 	err     error
-	streak  int                 // failures since the last success
 	sick    error               // why a lane was ended before its last record
 	aborted bool                // by AbortAfter
 	tried   map[uint64]struct{} // attempted in this pass and perhaps still pending
@@ -59,15 +60,14 @@ type run struct {
 
 // A job is a record to be worked on, or at work.
 type job struct {
-	rec     *Record
-	hash    uint64
-	flight  *flight.Flight
-	weight  int64 // in the gate's room
-	lane    *lane
-	seq     int      // its place among the jobs of the lane
-	section int      // and the section it is of
-	round   int      // of trials, after which it was claimed
-	began   *Refresh // the state before its start; nil: no refresh policy
+	rec    *Record
+	hash   uint64
+	flight *flight.Flight
+	weight int64 // in the gate's room
+	lane   *lane
+	place  plan.Place
+	round  int      // of trials, after which it was claimed
+	began  *Refresh // the state before its start; nil: no refresh policy
 }
 
 // A chunk is a run of records that are dispatched one by one.
@@ -105,6 +105,9 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 	}
 	r.stop, r.endWalk = context.WithCancelCause(ctx)
 	r.chunk.Store(new(chunk))
+	r.plan = plan.Plan{MaxRecords: e.MaxRecords, AbortAfter: e.AbortAfter, From: p.Resume}
+	r.plan.ByWait[Fresh] = e.refresher() != nil
+	r.plan.ByWait[Failed] = e.Policy != nil
 	r.walk = newWalk(r)
 	return r
 }
@@ -241,7 +244,6 @@ func (r *run) leave() {
 
 // conclude notes how far the pass came.
 func (r *run) conclude() {
-	fresh, failed := r.walk.lanes[Fresh], r.walk.lanes[Failed]
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rep := &r.report
@@ -250,7 +252,7 @@ func (r *run) conclude() {
 	case r.err != nil:
 		rep.Stopped = StoppedError
 		rep.cutShort = r.caller.Err() != nil || isUnavailable(r.err)
-	case fresh.ended() && failed.ended() && rep.Interrupted == 0: // also if the last of all failures would have ended it
+	case r.plan.Complete() && rep.Interrupted == 0: // also if the last of all failures would have ended it
 		rep.Complete = true
 		return
 	case r.aborted:
@@ -266,31 +268,8 @@ func (r *run) conclude() {
 		rep.Stopped = StoppedSignal
 	default:
 		rep.Stopped = StoppedMaxRecords
-		rep.Resume.TurnFailed = r.e.MaxRecords == 1 && !fresh.last.IsZero()
 	}
-	old := r.pass.Resume
-	waiting := r.e.refresher() != nil // its lanes are ordered by waiting time
-	if !fresh.ended() && waiting && fresh.refused {
-		rep.Resume.FreshLast = fresh.last
-	}
-	if !fresh.ended() && !waiting {
-		rep.Resume.FreshTop, rep.Resume.FreshLast = old.FreshTop, old.FreshLast
-		if !fresh.last.IsZero() && !fresh.top.IsZero() {
-			rep.Resume.FreshTop = fresh.top
-		}
-		if !fresh.last.IsZero() && (old.FreshLast.IsZero() || fresh.lastSection > 0 || fresh.page.section == 0) {
-			rep.Resume.FreshLast = fresh.last // else all that is new was reached, and no more
-		}
-	}
-	// A policy's failed lane is ordered by waiting time: only what was
-	// skipped, or refused, stays where it was, and could keep the others from a cap.
-	stays := r.e.Policy == nil || failed.skipped || failed.refused
-	if !failed.ended() && stays {
-		rep.Resume.FailedLast = old.FailedLast
-		if !failed.last.IsZero() {
-			rep.Resume.FailedLast = failed.last
-		}
-	}
+	rep.Resume = r.plan.Resume()
 }
 
 // broken reports whether the store has failed for good.
@@ -425,7 +404,7 @@ func (r *run) refill() bool {
 
 // drop takes back a record that was claimed when the pass was stopped.
 func (r *run) drop(j *job) {
-	r.count(func(*Report) { j.lane.dropped++ })
+	r.count(func(*Report) { r.plan.Returned(j.lane.lane) })
 	r.unclaim(j)
 }
 
@@ -510,17 +489,14 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) (settles bool) {
 	case a.outcome == Skipped:
 		r.report.Skipped++
 		settles = a.Refresh != nil
-	case a.outcome == Succeeded:
-		r.streak = 0
-	case a.outcome == Errored:
-		r.streak++
-		if n := r.e.AbortAfter; n > 0 && r.streak >= n {
-			r.aborted = true
-			r.endWalk(nil)
-		}
 	}
-	if a.outcome == Skipped {
-		j.lane.skipped = true
+	end := endOf(a.outcome)
+	if interrupted {
+		end = plan.Stayed
+	}
+	if r.plan.Ended(j.lane.lane, end) {
+		r.aborted = true
+		r.endWalk(nil)
 	}
 	if a.outcome != Succeeded && r.e.queue == nil {
 		r.tried[a.hash] = struct{}{} // it may come up again
@@ -531,10 +507,23 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) (settles bool) {
 	return settles
 }
 
+// endOf returns what an outcome says of its lane, and of the service behind the handler.
+func endOf(o Outcome) plan.End {
+	switch o {
+	case Succeeded:
+		return plan.Succeeded
+	case Errored:
+		return plan.HasFailed
+	case Skipped:
+		return plan.Stayed
+	}
+	return plan.NoEvidence
+}
+
 // dispatched counts a record that was given to the handler.
 func (r *run) dispatched(j *job) {
 	r.report.Selected++
-	j.lane.reached(j.seq, j.rec, j.section)
+	r.plan.Dispatched(j.place)
 }
 
 // over accounts for an attempt with nothing left to settle.
@@ -543,7 +532,7 @@ func (r *run) over(a attempt, err error) {
 	r.dispatched(a.job)
 	r.unsettled++
 	if err == nil {
-		r.streak = 0
+		r.plan.Ended(a.job.lane.lane, plan.Succeeded)
 	}
 	r.mu.Unlock()
 	r.account([]attempt{a}, []error{err})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"backlog/backlog/flight"
+	"backlog/backlog/plan"
 )
 
 // groupDelay is how long an outcome waits at most for others to be settled
@@ -318,14 +319,14 @@ func (r *run) accountRefused(a *attempt, err error) {
 	if !r.e.trials.broken.Load() {
 		r.e.refused.Add(a.hash, struct{}{})
 	}
-	a.lane.refused = true
+	r.plan.Ended(a.lane.lane, plan.Stayed)
 	a.lane.inRow++
 	if a.lane.inRow == 1 {
 		a.lane.firstRound = a.round
 	}
 	if a.lane.inRow >= maxInRow && !r.mayRecover(a) {
 		many := fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, err)
-		a.lane.closed.Store(true)
+		a.lane.close()
 		r.sick = cmp.Or(r.sick, many)
 	}
 }

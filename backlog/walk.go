@@ -3,18 +3,11 @@ package backlog
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"backlog/backlog/flight"
-)
-
-// A page is read with as many records as are dispatched in about a second, so
-// that a slow handler is not given rows as they were minutes ago.
-const (
-	minPage = 10
-	maxPage = 1000
+	"backlog/backlog/plan"
 )
 
 // recordMemory bounds the memory of records: half of it is for those dispatched and
@@ -22,67 +15,44 @@ const (
 // One record always passes.
 const recordMemory = 32 << 20
 
-// maxPageAge is how old a page may be when a record of it is dispatched. The
-// rest of an older one, left over by handlers that take minutes, is read again:
-// somebody may have taken a record back meanwhile.
-const maxPageAge = 5 * time.Minute
-
-// A walk goes through the fresh lane, then the failed lane. It belongs to
+// A walk goes through the lanes as the run's plan says. It belongs to
 // whoever has the run's pull token.
 type walk struct {
 	r        *run
 	lanes    [2]*lane
-	stage    int                 // of the three in which a cap is shared
 	reported map[uint64]struct{} // keys of the unreadable rows so far
 }
 
 func newWalk(r *run) *walk {
-	resume := r.pass.Resume
 	w := &walk{r: r, reported: make(map[uint64]struct{})}
-	w.lanes[Fresh] = &lane{w: w, lane: Fresh, sections: sections(resume.FreshTop, resume.FreshLast)}
-	w.lanes[Failed] = &lane{w: w, lane: Failed, sections: sections(Cursor{}, resume.FailedLast)}
+	for _, l := range []Lane{Fresh, Failed} {
+		w.lanes[l] = &lane{w: w, lane: l, sections: r.pass.Resume.Sections(l)}
+	}
 	if p := r.e.Policy; p != nil && p.Never {
 		w.lanes[Failed].page.final = true // nothing is read
 	}
 	return w
 }
 
-// open returns the lane to go on with, and how many of its records may be claimed; nil if
-// the cap is used up. A lane that is closed is none to go on with.
-func (w *walk) open() (l *lane, room int) {
-	l, room = w.share()
-	for l != nil && l.closed.Load() {
-		w.stage++
-		l, room = w.share()
+// next returns the lane to go on with, and how many of its records may be claimed; nil if
+// nothing more is to be claimed.
+func (w *walk) next() (l *lane, room int) {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	name, room := w.r.plan.Next()
+	if room == 0 {
+		return nil, 0
 	}
-	return l, room
+	return w.lanes[name], room
 }
 
-// share returns the lane of the stage, and what is left of its share of the cap.
-func (w *walk) share() (l *lane, room int) {
-	fresh, failed := w.lanes[Fresh], w.lanes[Failed]
-	limit := w.r.e.MaxRecords
-	if limit <= 0 {
-		return [...]*lane{fresh, failed, nil}[min(w.stage, 2)], maxChunk
+// exhausted tells the plan that the lane has no more records, unless the pass was stopped
+// before that could be known.
+func (l *lane) exhausted() {
+	r := l.w.r
+	if r.stop.Err() == nil {
+		r.count(func(*Report) { r.plan.Exhausted(l.lane) })
 	}
-	// However many fresh records there are, the failed lane keeps a
-	// tenth of the cap; what it does not need goes back.
-	reserve := (limit + 9) / 10
-	if limit == 1 && !w.r.pass.Resume.TurnFailed {
-		reserve = 0 // a cap of one is each lane's in turn
-	}
-	room = limit - fresh.staged - failed.staged
-	for ; w.stage < 3 && room > 0; w.stage++ {
-		switch {
-		case w.stage == 0 && fresh.staged < limit-reserve:
-			return fresh, limit - reserve - fresh.staged
-		case w.stage == 1:
-			return failed, room
-		case w.stage == 2:
-			return fresh, room
-		}
-	}
-	return nil, 0
 }
 
 // fill claims the records of the next chunk, none if nothing more is to be
@@ -90,14 +60,12 @@ func (w *walk) share() (l *lane, room int) {
 func (w *walk) fill() (jobs []job) {
 	r := w.r
 	for full := false; !full && r.stop.Err() == nil; {
-		l, room := w.open()
+		l, room := w.next()
 		if l == nil || len(jobs) > 0 && (len(jobs) >= min(l.page.chunk, maxChunk) || l.next >= len(l.page.Records)) {
 			break
 		}
 		if !l.peek() {
-			if r.stop.Err() == nil {
-				w.stage++
-			}
+			l.exhausted()
 			continue
 		}
 		if len(jobs) == 0 {
@@ -105,7 +73,7 @@ func (w *walk) fill() (jobs []job) {
 			if !ok {
 				break
 			}
-			if waited || r.e.Now().Sub(l.page.read) > maxPageAge && r.e.queue == nil {
+			if waited || r.e.Now().Sub(l.page.read) > plan.MaxPageAge && r.e.queue == nil {
 				l.reread()
 				continue
 			}
@@ -120,7 +88,7 @@ func (w *walk) fill() (jobs []job) {
 			return jobs
 		case endLane:
 			l.passRefused()
-			l.closed.Store(true)
+			r.count(func(*Report) { l.close() })
 			continue
 		}
 		if !r.e.trials.isProven(&list[0]) { // the first outcomes decide whether more are worth a handler call
@@ -175,15 +143,15 @@ func (w *walk) awaitOutcome() {
 // look goes on to the next record that was not tried. The cap may be used up:
 // then it looks in both lanes.
 func (w *walk) look() {
-	for l, _ := w.open(); l != nil; l, _ = w.open() {
+	for l, _ := w.next(); l != nil; l, _ = w.next() {
 		if l.untried() || w.r.stop.Err() != nil {
 			return
 		}
-		w.stage++
+		l.exhausted()
 	}
 	for _, l := range w.lanes {
-		if w.r.stop.Err() == nil {
-			l.peek()
+		if w.r.stop.Err() == nil && !l.peek() {
+			l.exhausted()
 		}
 	}
 }
@@ -202,6 +170,10 @@ func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
 	}
 	flights := e.flights.Claim(age, hashes[:len(list)]...)
 	spared := r.sparesSome() // after the claim: what was let go of before it is known
+	before := len(jobs)
+	defer func() {
+		r.count(func(*Report) { r.plan.Claimed(l.lane, len(jobs)-before) })
+	}()
 	for i := range list {
 		rec, f := &list[i], flights[i]
 		if f != nil && (spared && r.spares(hashes[i]) || w.cannotStart(rec)) {
@@ -218,10 +190,9 @@ func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
 			e.release(rec)
 			continue
 		}
-		l.staged++
 		l.looked++
 		l.unsettled.Add(1)
-		jobs = append(jobs, job{rec: rec, hash: hashes[i], flight: f, weight: weight, lane: l, seq: l.looked, section: l.page.section, round: r.rounds})
+		jobs = append(jobs, job{rec: rec, hash: hashes[i], flight: f, weight: weight, lane: l, place: l.place(rec), round: r.rounds})
 	}
 	return jobs, false
 }
@@ -262,7 +233,7 @@ func (w *walk) finish() {
 	}
 	w.look()
 	for _, l := range w.lanes {
-		l.close()
+		l.endReading()
 	}
 	w.strays()
 }
@@ -302,49 +273,27 @@ func (w *walk) unreadable(rows []Unreadable) {
 	}
 }
 
-// A section is a part of a lane: the records between two places.
-type section struct{ after, until Cursor }
-
-// sections returns a lane's, where its last pass stopped at last. What came before top
-// since then waits behind nothing. Then comes the rest, behind last, and in the end what
-// is left from before: in the fresh lane only what was skipped or keeps its status on errors.
-func sections(top, last Cursor) []section {
-	switch {
-	case last.IsZero():
-		return []section{{}}
-	case top.IsZero():
-		return []section{{after: last}, {until: last}}
-	}
-	return []section{{until: top}, {after: last}, {after: top, until: last}}
-}
-
 // A lane is walked section by section. A goroutine reads the next page while the
 // present one is dispatched; there is none where the first page is all.
 type lane struct {
 	w        *walk
 	lane     Lane
-	sections []section
+	sections []plan.Section
 
 	pages     chan readPage // nil until the lane is begun; behind the first
 	cancel    context.CancelFunc
 	from      int          // the section that is read first
 	page      readPage     // the present one
 	next      int          // index of its next record
-	staged    int          // records claimed
-	looked    int          // and those that were refused before
+	looked    int          // records claimed, or refused before
 	trusted   int          // the section whose states are known to be taken
 	closed    atomic.Bool  // nothing more of it is dispatched
 	unsettled atomic.Int64 // claimed and not accounted for
-	top       Cursor       // before the first record looked at in the first section
+	begun     bool         // a record of the first section has been looked at
 
 	// Guarded by the run's mutex.
-	skipped              bool   // some of them were
-	refused              bool   // likewise, and stay where they were
-	dropped              int    // claimed, but not dispatched before the stop
-	inRow                int    // outcomes refused since the last that was taken
-	firstRound           int    // of the first of them
-	last                 Cursor // of the last that was dispatched, or refused before
-	lastSeq, lastSection int
+	inRow      int // outcomes refused since the last that was taken
+	firstRound int // of the first of them
 }
 
 type readPage struct {
@@ -371,6 +320,7 @@ func (l *lane) peek() bool {
 			return false // stopped
 		}
 		l.page, l.next = p, 0
+		l.w.r.count(func(*Report) { l.w.r.plan.Enter(l.lane, p.section) })
 		if p.err != nil {
 			l.w.r.fail(p.err)
 			return false
@@ -386,7 +336,7 @@ func (l *lane) turn() (p readPage, ok bool) {
 		p, ok = <-l.pages
 		return p, ok
 	}
-	r := &reader{lane: l, sections: slices.Clone(l.sections), section: l.from, after: l.sections[l.from].after, limit: minPage}
+	r := &reader{lane: l, reading: plan.NewReading(l.sections, l.from)}
 	r.ctx, l.cancel = context.WithCancel(l.w.r.stop)
 	l.pages = make(chan readPage)
 	if p, ok = r.read(); !ok || p.final || p.err != nil {
@@ -414,10 +364,12 @@ func (l *lane) untried() bool {
 // pass goes on behind a record that has been looked at.
 func (l *lane) pass(rec *Record) {
 	l.next++
-	l.sections[l.page.section].after = rec.Cursor // where reread goes on
-	if l.top.IsZero() && l.page.section == 0 {
-		l.top = rec.Cursor
-		l.top.Before = true
+	l.sections[l.page.section].After = rec.Cursor // where reread goes on
+	if !l.begun && l.page.section == 0 {
+		l.begun = true
+		top := rec.Cursor
+		top.Before = true
+		l.w.r.count(func(*Report) { l.w.r.plan.Begin(l.lane, top) })
 	}
 }
 
@@ -432,26 +384,21 @@ func (l *lane) passRefused() {
 		l.looked++
 		l.pass(rec)
 		l.w.r.count(func(*Report) {
-			l.refused = true
-			l.reached(l.looked, rec, l.page.section)
+			l.w.r.plan.Dispatched(l.place(rec))
+			l.w.r.plan.Ended(l.lane, plan.Stayed)
 		})
 	}
 }
 
-// reached notes that the lane's records have been looked at up to one. The caller has the
-// run's mutex.
-func (l *lane) reached(seq int, rec *Record, section int) {
-	if seq > l.lastSeq {
-		l.lastSeq = seq
-		l.last = rec.Cursor
-		l.lastSection = section
-	}
+// place returns that of the record that was looked at last.
+func (l *lane) place(rec *Record) plan.Place {
+	return plan.Place{Lane: l.lane, Section: l.page.section, Seq: l.looked, At: rec.Cursor}
 }
 
-// ended reports whether every record of the lane has been looked at and none
-// was held back. The workers must have ended.
-func (l *lane) ended() bool {
-	return l.page.final && l.next >= len(l.page.Records) && l.dropped == 0
+// close has nothing more of the lane dispatched. The caller has the run's mutex.
+func (l *lane) close() {
+	l.closed.Store(true)
+	l.w.r.plan.Close(l.lane)
 }
 
 // shut lets go of the present page.
@@ -465,11 +412,12 @@ func (l *lane) shut() {
 // reread begins anew behind the last record that was looked at.
 func (l *lane) reread() {
 	from := l.page.section
-	l.close()
+	l.endReading()
 	l.from, l.pages, l.page, l.next = from, nil, readPage{}, 0
 }
 
-func (l *lane) close() {
+// endReading ends the goroutine that reads, and lets go of all pages.
+func (l *lane) endReading() {
 	if l.pages != nil {
 		l.cancel()
 		for p := range l.pages {
@@ -481,14 +429,11 @@ func (l *lane) close() {
 
 // A reader reads the pages of a lane, up to the end, an error, or the end of ctx.
 type reader struct {
-	ctx      context.Context
-	lane     *lane
-	sections []section
-	section  int
-	after    Cursor // the next page begins behind it
-	limit    int
-	present  readPage  // which is being dispatched
-	since    time.Time // when that began
+	ctx     context.Context
+	lane    *lane
+	reading *plan.Reading
+	present readPage  // which is being dispatched
+	since   time.Time // when that began
 }
 
 // send sends the pages that are left.
@@ -510,21 +455,19 @@ func (r *reader) send(pages chan<- readPage) {
 
 // read reads the next page, and reports whether it did before the end of ctx.
 func (r *reader) read() (readPage, bool) {
-	run, s := r.lane.w.r, r.sections[r.section]
+	run, next := r.lane.w.r, r.reading.Request()
 	e, pass := run.e, &run.pass
-	q := Query{Lane: r.lane.lane, Now: pass.Now, Since: pass.since(), Widest: pass.Widest, After: r.after, Until: s.until, Limit: r.limit}
-	p := readPage{age: e.flights.Open(), section: r.section, chunk: r.present.chunk}
+	q := Query{Lane: r.lane.lane, Now: pass.Now, Since: pass.since(), Widest: pass.Widest, After: next.After, Until: next.Until, Limit: next.Limit}
+	p := readPage{age: e.flights.Open(), section: next.Section, chunk: r.present.chunk}
 	p.Page, p.err = ask(r.ctx, e, func() (Page, error) { return e.Store.Pending(r.ctx, q) })
 	if r.ctx.Err() != nil {
 		e.flights.Close(p.age)
 		return p, false
 	}
 	p.read = e.Now()
-	p.final = !p.More && p.err == nil && r.section == len(r.sections)-1
-	p.fits = p.fit(maxPage) // before the page is given away
-	if r.after = p.Next; !p.More && !p.final && p.err == nil {
-		r.section++
-		r.after = r.sections[r.section].after
+	p.fits = p.fit(plan.MaxPage) // before the page is given away
+	if p.err == nil {
+		p.final = r.reading.Read(p.Next, p.More)
 	}
 	return p, true
 }
@@ -533,29 +476,11 @@ func (r *reader) read() (readPage, bool) {
 func (r *reader) given(p readPage) {
 	took := r.lane.w.r.e.Now().Sub(r.since)
 	n := len(r.present.Records)
-	if n+len(r.present.Unreadable) > 0 {
-		r.limit = nextLimit(n+len(r.present.Unreadable), took)
-	}
 	if n > 0 {
-		p.chunk = within(time.Millisecond, n, took, maxChunk)
+		p.chunk = plan.Within(time.Millisecond, n, took, maxChunk)
 	}
-	r.limit = min(r.limit, p.fits)
+	r.reading.Paced(n+len(r.present.Unreadable), took, p.fits)
 	r.present, r.since = p, r.lane.w.r.e.Now()
-}
-
-// nextLimit returns how many records are dispatched in about a second when n
-// took that long, at most four times as many.
-func nextLimit(n int, took time.Duration) int {
-	return max(minPage, min(within(time.Second, n, took, maxPage), 4*n))
-}
-
-// within returns how many records are dispatched in a time when n took that
-// long, at most limit.
-func within(d time.Duration, n int, took time.Duration, limit int) int {
-	if took <= 0 {
-		return limit
-	}
-	return int(min(float64(n)*float64(d)/float64(took), float64(limit)))
 }
 
 // fit returns how many records as large as the page's may be read at a time, at most
