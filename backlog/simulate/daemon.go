@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"backlog/backlog"
+	"backlog/backlog/flight"
 	"backlog/tiers"
 )
 
@@ -23,54 +24,81 @@ type Table interface {
 
 // A daemon is simulated where passes depend on each other: a cap or an abort
 // leaves something for the next pass, a pass still runs at the next tick, ticks are
-// missed. Wakes, passes and calls are events in the order of their times, at the
+// missed. The clock of tiers and the plan of each pass decide as they do in the real one.
+// What the real one does in goroutines are events here, in the order of their times, at the
 // same time in the order of the cases of step.
 type daemon struct {
 	*run
-	err   error // of the table; nothing happens after it
-	now   time.Time
-	table Table
-	fates []fate
-	added int // so many of their records are in the table
+	err     error // of the table; nothing happens after it
+	now     time.Time
+	table   Table
+	records []simRecord
+	added   int // so many of them are in the table
 
-	woke    time.Time        // the last wake
-	next    time.Time        // the next one
+	clock   tiers.Clock
+	next    time.Time        // the next wake
 	stopped time.Time        // the last stop
 	running map[string]*pass // by tier
 	resume  map[string]backlog.Resume
-	owed    map[string]bool // tiers whose pass a stop has cut short
 
-	free  int           // handlers
-	queue []*pass       // in which a worker waits for one of them, in their order
-	calls []call        // under way, in the order in which they end, since all take the same time
-	pace  *rate.Limiter // nil: no limit
-	gate  time.Time     // when that allows the next call; zero: nobody waits for it
+	flights *flight.Set
+	free    int           // handlers
+	waiting []*job        // for a handler, in this order
+	calls   []*job        // under way, in the order in which they end
+	pace    *rate.Limiter // nil: no limit
+	paced   []*job        // they hold a handler, and wait for the rate
+
+	outcomes []outcome // not written yet
+	settleAt time.Time // when they are; zero: there are none
 }
 
-// A fate is what has become of a record so far.
-type fate struct {
+// A simRecord is a record and what has become of it so far.
+type simRecord struct {
 	*Record
-	tries  int
-	failed bool
-	retry  backlog.Failures
-	over   bool // it has succeeded, or is given up
-	flying bool // it has been handed out
-
-	settled time.Time // when its outcome is written
+	tries int
+	done  bool // it has succeeded, or is given up
 }
+
+// A job is a record that a pass has claimed.
+type job struct {
+	*claimed
+	pass     *pass
+	reserves bool      // it waits for a reservation of the rate, as no other of its pass does
+	until    time.Time // of the call, or of the wait for the rate
+	success  bool      // of the call
+}
+
+// An outcome waits for others to be written with them.
+type outcome struct {
+	backlog.Settlement
+	flight *flight.Flight
+}
+
+// The engine writes outcomes in groups: as soon as so many have come, or so long after the
+// first.
+const (
+	groupSize = backlog.MaxGroup / 2
+	groupTime = 100 * time.Millisecond
+)
 
 // passes goes through the workload pass by pass.
 func (x *run) passes(records []Record) error {
 	d := &daemon{
-		run: x, now: x.w.From, woke: x.w.From, table: x.NewTable(), fates: make([]fate, len(records)),
-		running: make(map[string]*pass), resume: make(map[string]backlog.Resume), owed: make(map[string]bool),
-		free: max(1, x.Concurrency),
+		run:     x,
+		now:     x.w.From,
+		table:   x.NewTable(),
+		records: make([]simRecord, len(records)),
+		clock:   tiers.Clock{Last: x.w.From},
+		running: make(map[string]*pass),
+		resume:  make(map[string]backlog.Resume),
+		flights: flight.New(),
+		free:    max(1, x.Concurrency),
 	}
 	if x.Rate > 0 {
 		d.pace = rate.NewLimiter(rate.Limit(x.Rate), max(1, int(x.Rate/100)))
 	}
 	for i := range records {
-		d.fates[i] = fate{Record: &records[i], failed: records[i].Failed, retry: records[i].Failures}
+		d.records[i].Record = &records[i]
 	}
 	d.next = d.nextWake()
 	for d.err == nil && x.ctx.Err() == nil && d.step() {
@@ -83,13 +111,13 @@ func (x *run) passes(records []Record) error {
 		until = d.now
 	}
 	x.report.Records = 0
-	for i := range d.fates {
+	for i := range d.records {
 		if records[i].Inserted.After(until) {
 			continue
 		}
 		x.report.Records++
 		x.minute(records[i].Inserted).come++
-		if !d.fates[i].over {
+		if !d.records[i].done {
 			x.growsOld(&records[i], until)
 		}
 	}
@@ -98,30 +126,46 @@ func (x *run) passes(records []Record) error {
 
 // step lets the next event happen, and reports whether there was one.
 func (d *daemon) step() bool {
-	var end time.Time
-	if len(d.calls) > 0 {
-		end = d.calls[0].at
-	}
+	end := firstOf(d.calls)
 	stop := d.nextStop()
-	at := soonest(end, stop, d.next, d.gate)
+	turn := firstOf(d.paced)
+	at := soonest(end, d.settleAt, stop, d.next, turn)
 	if at.IsZero() || at.After(d.w.To) {
 		return false
 	}
 	d.now = at
 	switch {
 	case at.Equal(end):
-		c := d.calls[0]
-		d.calls = d.calls[1:]
-		d.answered(c)
+		d.answered()
+	case at.Equal(d.settleAt):
+		d.settle()
 	case at.Equal(stop):
 		d.stop()
 	case at.Equal(d.next):
 		d.wake()
 	default:
-		d.gate = time.Time{}
+		j := d.paced[0]
+		d.paced = d.paced[1:]
+		d.call(j)
 	}
-	d.start()
 	return true
+}
+
+// firstOf returns until when the first job goes on, zero if there is none.
+func firstOf(jobs []*job) time.Time {
+	if len(jobs) == 0 {
+		return time.Time{}
+	}
+	return jobs[0].until
+}
+
+// inOrder puts a job behind those that do not go on longer.
+func inOrder(jobs []*job, j *job) []*job {
+	place := len(jobs)
+	for place > 0 && jobs[place-1].until.After(j.until) {
+		place--
+	}
+	return slices.Insert(jobs, place, j)
 }
 
 // fail keeps the first error.
@@ -152,9 +196,9 @@ func (d *daemon) nextStop() time.Time {
 // nextWake returns when the daemon looks for what is due next: at a tick, or
 // when it is started again.
 func (d *daemon) nextWake() time.Time {
-	at := d.Schedule.Next(d.woke)
+	at := d.Schedule.Next(d.clock.Last)
 	for _, o := range d.Down {
-		if o.To.After(d.woke) && !at.Before(o.From) {
+		if o.To.After(d.clock.Last) && !at.Before(o.From) {
 			at = o.To
 		}
 	}
@@ -163,17 +207,14 @@ func (d *daemon) nextWake() time.Time {
 
 // wake starts the pass that is due.
 func (d *daemon) wake() {
-	for ; d.added < len(d.fates) && (d.fates[d.added].Inserted.IsZero() || d.fates[d.added].Inserted.Before(d.now)); d.added++ {
-		d.fail(d.table.Add(d.added, d.fates[d.added].Record))
+	for ; d.added < len(d.records) && d.records[d.added].Inserted.Before(d.now); d.added++ {
+		d.fail(d.table.Add(d.added, d.records[d.added].Record))
 	}
-	due := d.Schedule.DueOrOwed(d.woke, d.now, d.owed)
-	clear(d.owed)
-	d.woke = d.now
+	w := d.clock.Wake(d.Schedule, d.now, false, func(t tiers.Tier) bool { return d.running[t.Name] != nil })
 	d.next = d.nextWake()
-	pick := tiers.Coalesce(due, func(t tiers.Tier) bool { return d.running[t.Name] == nil })
-	d.report.SkippedTicks += len(pick.Skipped)
-	if pick.Start != nil {
-		d.begin(&pass{tier: pick.Start.Tier, now: d.now, resume: d.resume[pick.Start.Tier.Name]})
+	d.report.SkippedTicks += len(w.Skipped)
+	if w.Start != nil {
+		d.begin(w.Start.Tier)
 	}
 }
 
@@ -182,285 +223,112 @@ func (d *daemon) wake() {
 func (d *daemon) stop() {
 	d.stopped = d.now
 	for _, t := range d.list {
-		if p := d.running[t.Name]; p != nil && !p.isThrough() {
-			d.owed[t.Name] = true
+		if p := d.running[t.Name]; p != nil {
+			p.stopped = true
 			d.cut(p)
-			d.fill(p) // it may be over
+			d.fill(p) // it may have ended
 		}
 	}
 }
 
-// A pass is one under way. The engine of the real daemon says which records it
-// is to try, and in which order; the calls are made in virtual time.
-type pass struct {
-	tier   tiers.Tier
-	now    time.Time
-	resume backlog.Resume // from the tier's last pass
-	after  backlog.Resume // for its next one
-
-	all    []backlog.Record // in the order of handling, without a cap
-	list   []backlog.Record // what of them, under the cap, is still to be looked at
-	failed bool             // the failed lane has been looked at again
-	over   bool             // nothing more is started
-
-	staged  []*backlog.Record // they wait for a handler
-	waiting int               // workers that do
-	busy    int               // workers at a call
-	taken   int               // records that were ever staged
-	streak  int               // of failures
-	tried   map[int]bool      // records that have come to a call
-
-	lastFailed int           // the last of the failed lane at a call
-	passed     map[turn]bool // what somebody else had taken when its turn came
-}
-
-// A turn is a record's in a lane.
-type turn struct {
-	place int
-	lane  backlog.Lane
-}
-
-func place(r *backlog.Record) int { return int(r.Key.Part(0).(int64)) }
-
-// isThrough reports whether there is nothing left to be started.
-func (p *pass) isThrough() bool { return len(p.list)+len(p.staged) == 0 }
-
-// fill stages records for the workers of the pass, as many as there are of
-// these, and ends it when there is nothing left to do.
-func (d *daemon) fill(p *pass) {
-	workers := max(1, d.Concurrency)
-	for !p.over && len(p.staged) < workers && (d.MaxRecords == 0 || p.taken < d.MaxRecords) {
-		d.lookAgain(p)
-		if len(p.list) == 0 {
-			break
-		}
-		r := &p.list[0]
-		if p.list = p.list[1:]; d.claim(p, r) {
-			p.taken++
-			p.staged = append(p.staged, r)
-		} else {
-			p.passed[turn{place(r), r.Lane}] = true
-		}
-	}
-	for p.waiting < min(workers-p.busy, len(p.staged)) {
-		p.waiting++
-		d.queue = append(d.queue, p)
-	}
-	if p.busy == 0 && len(p.staged) == 0 {
-		if d.MaxRecords > 0 && !p.over && d.now.After(p.now) {
-			d.pickAgain(p, -1)
-		}
-		delete(d.running, p.tier.Name)
-		d.resume[p.tier.Name] = p.after
-		d.report.LongestPass = max(d.report.LongestPass, Span(d.now.Sub(p.now)))
-	}
-}
-
-// claim takes the record, unless somebody else has, or has tried it since it was
-// picked.
-func (d *daemon) claim(p *pass, r *backlog.Record) bool {
-	f := &d.fates[place(r)]
-	if f.over || d.isFlying(place(r)) || f.failed != (r.Lane == backlog.Failed) || f.retry != r.Failures || p.tried[place(r)] {
-		return false
-	}
-	f.flying = true
-	return true
-}
-
-// start makes the calls for which there are a handler and, where that is
-// limited, a turn of the rate.
+// start has waiting jobs called while there are handlers for them.
 func (d *daemon) start() {
-	for d.free > 0 && len(d.queue) > 0 && d.gate.IsZero() {
-		if d.pace != nil {
-			turn := d.pace.ReserveN(d.now, 1)
-			if wait := turn.DelayFrom(d.now); wait > 0 {
-				turn.CancelAt(d.now)
-				d.gate = d.now.Add(wait)
-				return
-			}
+	for d.free > 0 && len(d.waiting) > 0 {
+		j := d.waiting[0]
+		d.waiting = d.waiting[1:]
+		d.free--
+		switch {
+		case j.reserves:
+			j.until = d.now.Add(d.pace.ReserveN(d.now, 1).DelayFrom(d.now))
+			d.paced = inOrder(d.paced, j)
+		case d.pace == nil || d.pace.AllowN(d.now, 1):
+			d.call(j)
+		default: // one of its pass waits for all of them
+			d.free++
+			j.pass.slow = append(j.pass.slow, j)
+			d.reserve(j.pass)
 		}
-		p := d.queue[0]
-		d.queue = d.queue[1:]
-		d.call(p)
-		d.fill(p)
 	}
 }
 
-// groupTime is how long the engine waits for other outcomes to settle one with.
-const groupTime = 100 * time.Millisecond
-
-// call begins the call for the pass's next record.
-func (d *daemon) call(p *pass) {
-	d.free--
-	p.waiting--
-	p.busy++
-	r := p.staged[0]
-	p.staged = p.staged[1:]
-	i := place(r)
-	if r.Lane == backlog.Failed {
-		p.lastFailed = i
+// reserve has the first of the pass's jobs that the rate keeps waiting wait for a
+// reservation, if none does so yet.
+func (d *daemon) reserve(p *pass) {
+	if len(p.slow) > 0 && !p.slow[0].reserves {
+		p.slow[0].reserves = true
+		d.waiting = append(d.waiting, p.slow[0])
 	}
-	p.tried[i] = true
-	f := &d.fates[i]
+}
+
+// call begins the call for the job's record.
+func (d *daemon) call(j *job) {
+	if j.reserves {
+		j.pass.slow = j.pass.slow[1:]
+		d.reserve(j.pass)
+	}
+	f := &d.records[j.record]
 	f.tries++
-	success := !d.outages.isOut(d.now) && !f.Poison && luckOf(f.Seed, 2*f.tries) < d.w.Success
-	d.begins = p
-	d.one(d.now, i, success)
-	d.calls = append(d.calls, call{d.now.Add(d.CallTime), p, r, success})
+	j.success = !d.outages.isOut(d.now) && !f.Poison && luckOf(f.Seed, 2*f.tries) < d.w.Success
+	j.until = d.now.Add(d.takes(j.record, f.tries))
+	d.begins = j.pass
+	d.one(d.now, j.record, j.success)
+	d.calls = inOrder(d.calls, j)
 }
 
-// answered settles the outcome of a call.
-func (d *daemon) answered(c call) {
-	p, i := c.pass, place(c.record)
-	f := &d.fates[i]
-	f.flying = false
-	s := backlog.Settlement{Record: c.record, Target: backlog.RowSuccess, At: d.now}
-	if c.success {
-		f.over = true
-		p.streak = 0
+// takes returns how long a call for a record takes.
+func (d *daemon) takes(record, try int) time.Duration {
+	if d.callTime != nil {
+		return d.callTime(record, try)
+	}
+	return d.CallTime
+}
+
+// answered takes the outcome of the call that ends now.
+func (d *daemon) answered() {
+	j := d.calls[0]
+	d.calls = d.calls[1:]
+	f := &d.records[j.record]
+	s := backlog.Settlement{Record: &j.Record, Target: backlog.RowSuccess, At: d.now}
+	if j.success {
+		f.done = true
 		d.succeeds(d.now, f.Record)
 	} else {
 		s.Target = backlog.RowError
 		var givenUp bool
-		s.Failures, givenUp = d.Policy.After(f.retry, d.now, luckOf(f.Seed, 2*f.tries+1))
-		f.failed, f.retry = true, s.Failures
-		p.streak++
+		s.Failures, givenUp = d.Policy.After(j.Failures, d.now, luckOf(f.Seed, 2*f.tries+1))
 		if givenUp {
 			s.Target = backlog.RowDead
-			f.over = true
+			f.done = true
 			d.dies(d.now, f.Record)
 		}
 	}
-	if left, err := d.table.Settle(context.WithoutCancel(d.ctx), []backlog.Settlement{s}); err != nil || len(left) > 0 {
-		d.fail(fmt.Errorf("record %d is not settled: %v, %w", i, left, err))
+	if len(d.outcomes) == 0 {
+		d.settleAt = d.now.Add(groupTime)
+	}
+	d.outcomes = append(d.outcomes, outcome{s, j.flight})
+	if len(d.outcomes) == groupSize {
+		d.settle()
+	}
+	if j.pass.ended(j) {
+		d.cut(j.pass)
 	}
 	d.free++
-	p.busy--
-	if !p.isThrough() || p.busy > 0 {
-		f.settled = d.now.Add(min(d.CallTime, groupTime))
-	}
-	if d.AbortAfter > 0 && p.streak >= d.AbortAfter && !p.over && !p.isThrough() {
-		d.cut(p)
-	}
-	d.fill(p)
+	d.fill(j.pass)
 }
 
-// cut has nothing more of the pass started.
-func (d *daemon) cut(p *pass) {
-	p.over, p.waiting = true, 0
-	d.queue = slices.DeleteFunc(d.queue, func(q *pass) bool { return q == p })
-	for _, r := range p.staged {
-		d.fates[place(r)].flying = false
+// settle writes the outcomes that wait for that.
+func (d *daemon) settle() {
+	list := make([]backlog.Settlement, len(d.outcomes))
+	flights := make([]*flight.Flight, len(d.outcomes))
+	for i, o := range d.outcomes {
+		list[i] = o.Settlement
+		flights[i] = o.flight
 	}
-	p.staged = nil
-	d.pickAgain(p, len(p.tried))
-}
-
-// A call is one under way, until at.
-type call struct {
-	at      time.Time
-	pass    *pass
-	record  *backlog.Record
-	success bool
-}
-
-// begin has the engine pick the records of the pass.
-func (d *daemon) begin(p *pass) {
-	d.running[p.tier.Name] = p
-	p.tried, p.passed = make(map[int]bool), make(map[turn]bool)
-	p.list, p.after = d.pick(p, onGround{d}, d.MaxRecords, -1)
-	p.all = p.list
-	if d.MaxRecords > 0 && (d.AbortAfter > 0 || d.CallTime > 0 || d.Rate > 0 || len(d.Down) > 0) {
-		p.all, _ = d.pick(p, onGround{d}, 0, -1)
+	d.outcomes = d.outcomes[:0]
+	d.settleAt = time.Time{}
+	left, err := d.table.Settle(context.WithoutCancel(d.ctx), list)
+	if err != nil || len(left) > 0 {
+		d.fail(fmt.Errorf("records are not settled: %v, %w", left, err))
 	}
-	d.fill(p)
-}
-
-// pick runs the engine with the cap on a store with a handler that only looks,
-// at no more than so many records, and returns those and where the next pass
-// would go on.
-func (d *daemon) pick(p *pass, store backlog.Store, limit, most int) (list []backlog.Record, after backlog.Resume) {
-	ctx, cancel := context.WithCancel(d.ctx)
-	defer cancel()
-	if most == 0 {
-		cancel()
-	}
-	e := &backlog.Engine{
-		Store: store, Policy: d.Policy, MaxRecords: limit,
-		Now: func() time.Time { return d.now },
-		Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
-			if list = append(list, *r); len(list) == most {
-				cancel()
-			}
-			return backlog.Skip
-		}),
-	}
-	pass := backlog.TierPass(d.Schedule, p.tier)
-	pass.Now, pass.Resume = p.now, p.resume
-	report, err := e.Pass(ctx, pass)
-	d.fail(err)
-	after = report.Resume
-	if d.Policy != nil {
-		after.FailedLast = backlog.Cursor{} // it is for what was skipped, and this was looked at
-	}
-	return list, after
-}
-
-// pickAgain works out where the next pass goes on after this one, which has
-// tried so many records, or all, when others have gone on beside it.
-func (d *daemon) pickAgain(p *pass, most int) {
-	table, added := d.NewTable(), make(map[int]bool)
-	for i := range p.all {
-		r := &p.all[i]
-		at := turn{place(r), r.Lane}
-		if p.passed[at] || added[at.place] {
-			continue
-		}
-		added[at.place] = true
-		row := *d.fates[at.place].Record
-		row.Failed, row.Failures = r.Lane == backlog.Failed, r.Failures
-		d.fail(table.Add(at.place, &row))
-	}
-	_, p.after = d.pick(p, table, d.MaxRecords, most)
-	// Those that this pass has tried itself are behind the others, unlooked at.
-	rest := slices.IndexFunc(p.all, func(r backlog.Record) bool { return r.Lane == backlog.Failed && place(&r) == p.lastFailed })
-	if d.Policy == nil && p.taken == d.MaxRecords && p.after.FailedLast.IsZero() && rest >= 0 && rest < len(p.all)-1 {
-		p.after.FailedLast = p.all[rest].Cursor
-	}
-}
-
-// onGround is the table without the records that are at a handler.
-type onGround struct{ *daemon }
-
-func (g onGround) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
-	page, err := g.table.Pending(ctx, q)
-	page.Records = slices.DeleteFunc(page.Records, func(r backlog.Record) bool { return g.isFlying(place(&r)) })
-	return page, err
-}
-
-func (g onGround) Settle(context.Context, []backlog.Settlement) ([]backlog.Unsettled, error) {
-	return nil, nil // what is looked at is skipped
-}
-
-// isFlying reports whether the record has been handed out and not been settled.
-func (d *daemon) isFlying(place int) bool {
-	f := &d.fates[place]
-	return f.flying || f.settled.After(d.now)
-}
-
-// lookAgain picks the records of the failed lane anew when that has its turn,
-// if this is not the moment at which the pass began: others have gone on since.
-func (d *daemon) lookAgain(p *pass) {
-	if p.failed || len(p.list) > 0 && p.list[0].Lane == backlog.Fresh {
-		return
-	}
-	p.failed = true
-	if d.now.Equal(p.now) {
-		return
-	}
-	isFailed := func(r backlog.Record) bool { return r.Lane == backlog.Failed }
-	failed, _ := d.pick(p, onGround{d}, 0, -1)
-	failed = slices.DeleteFunc(failed, func(r backlog.Record) bool { return !isFailed(r) })
-	p.all = append(slices.DeleteFunc(slices.Clone(p.all), isFailed), failed...)
-	p.list = slices.DeleteFunc(failed, func(r backlog.Record) bool { return p.tried[place(&r)] })
+	d.flights.Land(flights...)
 }

@@ -27,6 +27,8 @@ type Options struct {
 	Concurrency int           // handlers at a time, over all passes; 0: 1
 	Down        []Outage      // when the daemon does not run
 
+	callTime func(record, try int) time.Duration // of each call; nil: CallTime
+
 	Ticks bool // fill in Report.Ticks
 
 	// Observe, if not nil, is called with every attempt: when it begins, the
