@@ -1,6 +1,9 @@
 package simulate
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // What the naive walk of the tests needs to be asked the same questions.
 
@@ -12,3 +15,6 @@ var (
 	BucketOf = bucketOf
 	StyleOf  = styleOf
 )
+
+// SetCallTime has every call take a time of its own.
+func (o *Options) SetCallTime(of func(record, try int) time.Duration) { o.callTime = of }
