@@ -35,7 +35,7 @@ func drawRun(t *rapid.T) drawnRun {
 		concurrency: rapid.IntRange(1, 4).Draw(t, "concurrency"),
 		fresh:       rapid.IntRange(0, 60).Draw(t, "fresh"),
 		failed:      rapid.IntRange(0, 60).Draw(t, "failed"),
-		length:      rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, 5 * time.Second}).Draw(t, "length"),
+		length:      rapid.SampledFrom([]time.Duration{10 * time.Microsecond, time.Millisecond, 100 * time.Millisecond, 5 * time.Second}).Draw(t, "length"),
 	}
 	if rapid.Bool().Draw(t, "policy") {
 		wait := func(int) (least, most time.Duration) { return time.Minute, time.Minute }
@@ -113,7 +113,7 @@ func (r drawnRun) run(t *testing.T) error {
 		Store: store, Policy: r.policy, MaxRecords: r.maxRecords, AbortAfter: r.abortAfter, Concurrency: r.concurrency,
 		Handler: backlog.HandlerFunc(func(_ context.Context, rec *backlog.Record) error {
 			store.add(step{record: rec})
-			time.Sleep(r.length + time.Duration(id(rec))*time.Microsecond) // no two end at once
+			time.Sleep(r.length + time.Duration(id(rec))) // no two end at once
 			return r.outcomes[id(rec)%len(r.outcomes)]
 		}),
 		Observe: func(ev backlog.Event) {
@@ -129,7 +129,7 @@ func (r drawnRun) run(t *testing.T) error {
 		ctx := t.Context()
 		cancel := func() {}
 		if r.stops[i] > 0 {
-			ctx, cancel = context.WithTimeout(ctx, r.stops[i]+500*time.Microsecond+time.Nanosecond)
+			ctx, cancel = context.WithTimeout(ctx, r.stops[i]+r.length/2)
 		}
 		store.steps = nil
 		report, err := e.Pass(ctx, backlog.Pass{MaxAge: day, Resume: from})

@@ -104,10 +104,14 @@ func mayImport(s source, imported string) bool {
 		return imported != "."
 	case s.folder == "tiers":
 		return false
+	case s.folder == "backlog/plan":
+		return imported == "backlog/key" // a leaf
 	case s.folder == "backlog":
-		return imported == "tiers" || imported == "backlog/key" || imported == "backlog/flight" || s.test && imported == "backlog/memory"
+		return imported == "tiers" || imported == "backlog/key" || imported == "backlog/plan" || imported == "backlog/flight" || s.test && imported == "backlog/memory"
 	case s.folder == "backlog/simulate" && s.test:
 		return imported != "cmd" // to be held against the daemon with all its parts
+	case s.folder == "backlog/simulate" && (imported == "backlog/plan" || imported == "backlog/flight"):
+		return true // whose decisions it asks for
 	case s.folder == "backlog/daemon" && imported != "tiers":
 		return imported == "backlog" || imported == "backlog/checkpoint" || s.test && imported == "backlog/memory"
 	case imported == "backlog/retry/recur":
