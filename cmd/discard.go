@@ -37,7 +37,7 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globalOptions) error {
 		return usagef("say which records: their IDs, or one or more of --state, --tier, --cause and --older-than")
 	}
 	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *setup, now time.Time) error {
-		if a.view.Attempts != nil {
+		if a.view.Refreshes() {
 			return usagef("under the policy refresh a record is disabled, not dead; write to the policy's column disabled")
 		}
 		if !a.table.HasDead() {

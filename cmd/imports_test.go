@@ -71,7 +71,7 @@ func sources(t *testing.T) (all []source) {
 // mayImport reports whether a file in a folder may import a package of the
 // module: main -> cmd -> everything; backlog/* -> backlog -> tiers. Siblings
 // under backlog/ do not know each other, but daemon, which keeps a checkpoint, and reader,
-// which reads what people are shown from several of them. In table: doctor, work, refresh -> table ->
+// which reads what people are shown from several of them. In table: doctor, work -> table ->
 // attempt -> db, timeform; sqlite, postgres, mysql -> db. Only tests there know several of these;
 // tests run the suite of storetest; tests of the core need a store, and take
 // memory. Tests that need a server take it from testserver, tests of handlers what
@@ -131,13 +131,13 @@ func mayImport(s source, imported string) bool {
 	case imported == "backlog/table/timeform":
 		return slices.Contains([]string{"backlog/table", "backlog/table/db", "backlog/table/attempt", "backlog/table/doctor"}, s.folder)
 	case imported == "backlog/table/attempt":
-		return s.folder == "backlog/table" || s.folder == "backlog/table/refresh" || s.folder == "backlog/table/doctor"
+		return s.folder == "backlog/table"
 	case imported == "backlog/table/db":
 		return strings.HasPrefix(s.folder, "backlog/table")
 	case slices.Contains(besideTable, imported):
 		return s.test && (strings.HasPrefix(s.folder, "backlog/table") || s.folder == "backlog/config") // which decodes into what others declare
 	case path.Dir(s.folder) == "backlog/table":
-		return imported == "backlog" || imported == "backlog/table" && slices.Contains([]string{"backlog/table/doctor", "backlog/table/work", "backlog/table/refresh"}, s.folder)
+		return imported == "backlog" || imported == "backlog/table" && slices.Contains([]string{"backlog/table/doctor", "backlog/table/work"}, s.folder)
 	case s.folder == "backlog/config" && s.test:
 		return imported != "cmd" // it decodes into what others declare
 	case (s.folder == "backlog/storetest" || s.folder == "backlog/amqp" && s.test) && imported == "backlog/memory":
@@ -150,10 +150,10 @@ func mayImport(s source, imported string) bool {
 
 // readFrom are the packages from which pages, commands and metrics are fed: none of them handles a record.
 var readFrom = []string{"tiers", "backlog", "backlog/retry", "backlog/simulate", "backlog/checkpoint", "backlog/web", "backlog/metrics", "backlog/pings",
-	"backlog/table", "backlog/table/db", "backlog/table/refresh"}
+	"backlog/table", "backlog/table/db"}
 
 // besideTable are the packages that table does not know, but its tests.
-var besideTable = []string{"backlog/table/sqlite", "backlog/table/postgres", "backlog/table/mysql", "backlog/table/doctor", "backlog/table/work", "backlog/table/refresh"}
+var besideTable = []string{"backlog/table/sqlite", "backlog/table/postgres", "backlog/table/mysql", "backlog/table/doctor", "backlog/table/work"}
 
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {
@@ -170,7 +170,7 @@ func TestImports(t *testing.T) {
 // are any. Tests may.
 var owners = map[string][]string{
 	"database/sql": {"backlog/table", "backlog/table/db", "backlog/table/sqlite", "backlog/table/postgres", "backlog/table/mysql", "backlog/table/doctor",
-		"backlog/table/work", "backlog/table/refresh", "internal/testserver"},
+		"backlog/table/work", "internal/testserver"},
 	"github.com/robfig/cron/v3":        {"backlog", "tiers"},
 	"github.com/gomodule/redigo/redis": {"backlog/handler/redis"},
 	"github.com/rabbitmq/amqp091-go":   {"backlog/amqp"},

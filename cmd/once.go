@@ -286,7 +286,7 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.
 			}
 		},
 	}
-	if a.view.Attempts == nil { // a start would be written
+	if !a.view.Refreshes() { // a start would be written
 		e.Policy = policyOf(cfg.Policy)
 	}
 	_, err = e.Pass(ctx, p)

@@ -176,7 +176,7 @@ func (p *process) logStarted(role string) {
 // followSchedule makes metrics and pings those of the present setup.
 func (p *process) followSchedule() {
 	a := p.setup()
-	p.pages.SetSchedule(p.g.readerSettings(a.cfg, a.log), a.table.HasDead() || a.view.Attempts != nil)
+	p.pages.SetSchedule(p.g.readerSettings(a.cfg, a.log), a.table.HasDead() || a.view.Refreshes())
 }
 
 // keepDaemon notes who leads, for status and pause.

@@ -124,7 +124,7 @@ func runAttempt(ctx context.Context, uid string, o dataFlags, g *globalOptions) 
 // onAttempts is onTable for a command that is about attempts.
 func (g *globalOptions) onAttempts(ctx context.Context, d dataFlags, readOnly bool, do func(a *setup, now time.Time) error) error {
 	return g.onTable(ctx, d, table.Options{ReadOnly: readOnly}, func(a *setup, now time.Time) error {
-		if a.view.Attempts == nil {
+		if !a.view.Refreshes() {
 			return usagef("attempts have UIDs only with the policy refresh, and %s is configured", a.cfg.Policy.Name)
 		}
 		return do(a, now)

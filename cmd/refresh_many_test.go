@@ -16,7 +16,6 @@ import (
 	"backlog/backlog/retry"
 	"backlog/backlog/table"
 	tabledb "backlog/backlog/table/db"
-	"backlog/backlog/table/refresh"
 	"backlog/backlog/table/sqlite"
 )
 
@@ -81,11 +80,7 @@ func manyDue(tb testing.TB, path string, n int) (heap float64) {
 		tb.Fatal(err)
 	}
 	defer opened.Close()
-	rows, err := table.Open(ctx, opened, m, six)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	store, err := refresh.New(rows)
+	store, err := table.Open(ctx, opened, m, six)
 	if err != nil {
 		tb.Fatal(err)
 	}

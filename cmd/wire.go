@@ -22,7 +22,6 @@ import (
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/mysql"
 	"backlog/backlog/table/postgres"
-	"backlog/backlog/table/refresh"
 	"backlog/backlog/table/sqlite"
 )
 
@@ -63,7 +62,7 @@ type setup struct {
 	handler  backlog.ConfiguredHandler // nil: none is needed
 	onDead   backlog.ConfiguredHandler // nil: none
 	onOutage backlog.ConfiguredHandler // likewise
-	store    backlog.Store             // what passes work on: the table, what the policy makes of it, or the source
+	store    backlog.Store             // what passes work on: the table or the source
 	source   *amqp.Source              // instead of a table; nil: none
 	db       *table.DB
 	table    *table.Table
@@ -113,7 +112,7 @@ func (a *setup) introduce(level, notes slog.Level) {
 		a.log.Log(context.Background(), level, "as understood", "row", s)
 	}
 	a.table.TellNotes(func(n string) { a.log.Log(context.Background(), notes, "found at the table", "note", n) })
-	if !a.table.HasDead() && a.view.Attempts == nil {
+	if !a.table.HasDead() && !a.view.Refreshes() {
 		a.log.Log(context.Background(), level, noDead)
 	}
 }
@@ -165,12 +164,9 @@ func (g *globalOptions) wireTable(
 			err = nil
 		}
 	}
-	if err == nil {
-		a.store, err = storeOf(cfg, t)
-	}
 	a.table = t
-	attempts, _ := a.store.(*refresh.Store) // nil unless the policy is refresh
-	a.view = &reader.View{Rules: rulesOf(cfg), Table: t, Attempts: attempts}
+	a.store = t
+	a.view = &reader.View{Rules: rulesOf(cfg), Table: t}
 	return a.orClose(err)
 }
 
@@ -228,14 +224,6 @@ func (a *setup) close() {
 	if a.db != nil && !a.shared {
 		a.db.Close()
 	}
-}
-
-// storeOf returns what passes of the configuration work on.
-func storeOf(cfg *config.Config, t *table.Table) (backlog.Trier, error) {
-	if refreshOf(cfg) != nil {
-		return refresh.New(t)
-	}
-	return t, nil
 }
 
 // engine returns an engine over the setup's table and handler.

@@ -61,7 +61,7 @@ func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filt
 	tierNames := v.Schedule.Names()
 	bands := append(tierNames, inspect.Beyond)
 	f := table.Filter{Status: s.Status, State: s.State, Limit: s.Limit, Ages: v.Schedule.MaxAges(), Band: slices.Index(bands, s.Tier) + 1}
-	states := inspect.StatesFor(p, v.Attempts != nil)
+	states := inspect.StatesFor(p, v.Refreshes())
 	statuses := v.RequeuedStatuses()
 	switch {
 	case s.Status != "" && !slices.Contains(statuses, s.Status):
@@ -75,7 +75,7 @@ func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filt
 		return f, invalid("state", "in this table failed records are not told from fresh ones, which statuses.error does")
 	case s.State == "dead" && !v.Table.HasDead():
 		return f, invalid("state", "no dead status is configured; statuses.dead says which it is")
-	case s.Tier != "" && v.Attempts != nil:
+	case s.Tier != "" && v.Refreshes():
 		return f, invalid("tier", "under the policy refresh the age of a record does not matter")
 	case s.Tier != "" && f.Band == 0:
 		return f, invalid("tier", "there is no tier %q; the tiers are: %s, and %s for what is older",
@@ -138,7 +138,7 @@ func (v *View) whyNot(ctx context.Context, key backlog.Key, p inspect.Purpose, n
 		return "there is no such record", nil
 	case row.Filtered:
 		return "table.where leaves it out", nil
-	case v.Attempts == nil && !slices.Contains(from, row.State): // under the policy refresh any can
+	case !v.Refreshes() && !slices.Contains(from, row.State): // under the policy refresh any can
 		return "its status is " + row.StatusText(), nil
 	}
 	return "", nil
@@ -167,7 +167,7 @@ func (v *View) RequeuedStatuses() (list []string) {
 	default:
 		add(m.Error, "error")
 	}
-	if v.Attempts != nil {
+	if v.Refreshes() {
 		list = append(list, "disabled")
 	}
 	return list

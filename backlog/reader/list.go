@@ -56,7 +56,7 @@ type Attempt struct {
 
 // Attempt looks for the attempt with the UID. The policy is refresh.
 func (v *View) Attempt(ctx context.Context, uid string) (*Attempt, error) {
-	records, err := v.Attempts.Running(ctx, []string{uid})
+	records, err := v.Table.Running(ctx, []string{uid})
 	if err != nil || len(records) == 0 {
 		return &Attempt{UID: uid}, err
 	}

@@ -22,7 +22,6 @@ import (
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
-	"backlog/backlog/table/refresh"
 	"backlog/backlog/table/sqlite"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
@@ -95,9 +94,6 @@ func settingsOf(t *testing.T, text string) *Settings {
 		m.Columns = set.Web.Show
 		v := &View{Rules: rules}
 		v.Table, err = table.Open(ctx, d, m, time.Now())
-		if err == nil && retry.RefresherOf(rules.Policy) != nil {
-			v.Attempts, err = refresh.New(v.Table)
-		}
 		return v, func() { d.Close() }, err
 	}
 	return set

@@ -17,7 +17,6 @@ import (
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
-	"backlog/backlog/table/refresh"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
 	"backlog/tiers"
@@ -35,9 +34,11 @@ type Rules struct {
 // A View is a table as people read it. Its methods may be called concurrently, as the table's may.
 type View struct {
 	Rules
-	Table    *table.Table
-	Attempts *refresh.Store // over Table, of the policy refresh; nil: another policy
+	Table *table.Table
 }
+
+// Refreshes reports whether the policy is refresh, so that the table has attempts.
+func (v *View) Refreshes() bool { return retry.RefresherOf(v.Policy) != nil }
 
 // notFound is the error of a record that does not exist, or is not in a state that is needed.
 type notFound struct{ error }
@@ -79,8 +80,8 @@ func (v *View) PendingRow(ctx context.Context, id string, now time.Time) (row in
 
 // Status counts the records.
 func (v *View) Status(ctx context.Context, now time.Time) (*inspect.Status, error) {
-	if v.Attempts != nil {
-		counts, err := v.Attempts.Count(ctx)
+	if v.Refreshes() {
+		counts, err := v.Table.CountAttempts(ctx)
 		return inspect.NewRefreshStatus(counts, v.Schedule, now), err
 	}
 	counts, err := v.Table.Count(ctx, now, v.Schedule.MaxAges())

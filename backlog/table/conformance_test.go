@@ -16,7 +16,6 @@ import (
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/doctor"
-	"backlog/backlog/table/refresh"
 )
 
 // TestStore runs the conformance suite on files, once for each way in which
@@ -302,7 +301,7 @@ func (h *harness) Store() backlog.Store {
 		}
 		h.store = s
 	}
-	return h.storeOf(h.store)
+	return h.store
 }
 
 func (h *harness) Open() (backlog.Store, error) {
@@ -310,18 +309,7 @@ func (h *harness) Open() (backlog.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.storeOf(s), nil
-}
-
-func (h *harness) storeOf(t *table.Table) backlog.Store {
-	if !h.want.Refresh {
-		return t
-	}
-	s, err := refresh.New(t)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return s
+	return s, nil
 }
 
 // open opens the table on the database, nil for a new pool of connections.

@@ -2,11 +2,8 @@ package table
 
 import (
 	"cmp"
-	"context"
-	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"backlog/backlog"
@@ -215,6 +212,7 @@ func (r *resolver) refresh() {
 	}
 	if r.err == nil {
 		r.t.refresh, r.err = attempt.New(r.t.text, cols)
+		r.t.writer = attemptWriter{r.t}
 	}
 }
 
@@ -259,130 +257,4 @@ func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
 		rec.Failures, err = t.retry.read(row)
 	}
 	return err
-}
-
-// Refresh is where the refresh policy keeps what rows remember; nil: another policy.
-func (t *layout) Refresh() *attempt.Columns { return t.refresh }
-
-// RefreshWrite returns what the settlement writes to the row that has the state now, what
-// differs from the state from, and what the row has then. An end writes a status: success where no further start is
-// planned, dead where the row is disabled. RowNew and RowOther end no attempt.
-func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w Write, left backlog.Refresh) {
-	was := *from // as far as the customer's text goes
-	if now.Disabled {
-		was.Reason = s.Refresh.Reason // the one who disabled it has said why
-	} else if s.Target == backlog.RowSuccess || s.Target == backlog.RowDead {
-		was.Reason = now.Reason // a worker may have changed it
-	}
-	w.work = work{batch: batch{target: s.Target}, rows: []*backlog.Settlement{s}, at: s.At}
-	columns, values, left := t.refresh.Changes(&was, s.Refresh, now, s.At)
-	for i, v := range values {
-		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})
-	}
-	a, shown := t.actions[s.Target%backlog.RowOther], s.Target
-	if goesOn := !left.At.IsZero(); goesOn && shown == backlog.RowSuccess {
-		shown = backlog.RowNew
-	} else if goesOn && shown == backlog.RowDead {
-		shown = backlog.RowError
-	}
-	if s.Target != backlog.RowNew && s.Target != backlog.RowOther {
-		w.set = append(w.set, t.actions[shown].status...)
-	}
-	if len(w.set) == 0 {
-		return w, left
-	}
-	w.set, w.Args = t.bound(onceEach(append(w.set, a.also...)), w.work)
-	w.Text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
-	w.Args = db.Bind(w.Args, s.Record.Key)
-	return w, left
-}
-
-// refreshTargets are all that is written to rows, for statements that need no row.
-func (t *layout) refreshTargets(now time.Time) (list []Write) {
-	from, to := attempt.All()
-	goesOn := to
-	goesOn.At = from.At.Add(time.Hour)
-	for _, s := range []backlog.Settlement{
-		{Target: backlog.RowNew, Refresh: &to}, {Target: backlog.RowError, Refresh: &to}, {Target: backlog.RowDead, Refresh: &to},
-		{Target: backlog.RowSuccess, Refresh: &to}, {Target: backlog.RowSuccess, Refresh: &goesOn},
-	} {
-		s.At, s.Record = now, new(backlog.Record) // without a key
-		w, _ := t.RefreshWrite(&s, &from, &from)
-		list = append(list, w)
-	}
-	return list
-}
-
-// overdueReading is the query for attempts past their deadlines.
-func (t *layout) overdueReading(now time.Time) Reading {
-	running := t.refresh.Running
-	deadline := branch{filter: filter{cond: running}}
-	r := t.reading(deadline, []string{running}, []string{t.refresh.Quoted(mapping.DeadlineAt)})
-	r.What = "running attempts, " + running
-	cond, tail, args := t.Overdue(now, backlog.Cursor{}, 1000)
-	r.Query, r.Args = t.recordsText(cond, tail, true), args
-	return r
-}
-
-// Overdue returns the condition and the order of rows whose deadline is at or before now,
-// behind the cursor. The table must have that column.
-func (t *layout) Overdue(now time.Time, after backlog.Cursor, limit int) (cond, tail string, args []any) {
-	tc := t.timeOf(t.refresh.Column(mapping.DeadlineAt))
-	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
-	due, args := t.belowCut(tc, t.writeForm(tc).Until(now))
-	cond = t.refresh.Running + " AND " + due
-	if !after.IsZero() {
-		beyond, place := db.KeyRange(">"+orEqual[after.Before], cols, after.Key, after.Order)
-		cond, args = cond+" AND "+beyond, append(args, place...)
-	}
-	return cond, " ORDER BY " + strings.Join(cols, ", ") + fmt.Sprint(" LIMIT ", limit), args
-}
-
-// recordsText is the query for the records of the rows that meet the condition.
-func (t *layout) recordsText(cond, tail string, given bool) string {
-	conds := append([]string{cond}, t.keyed()...)
-	if t.where.cond != "" {
-		conds = append(conds, t.text.Unsearched(t.where.cond))
-	}
-	return "SELECT " + db.Named(t.exprs(given)) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
-}
-
-// Records returns the records of the rows that meet the condition, whatever their state,
-// until they are a page's bytes if handlers are given them. Rows whose state cannot be read are none. The cursors are
-// for [layout.Overdue]. Without given, there are no values for handlers.
-func (t *Table) Records(ctx context.Context, q db.Querier, cond, tail string, args []any, given bool) (list []backlog.Record, err error) {
-	rows, err := q.QueryContext(ctx, t.text.Place(t.recordsText(cond, tail, given)), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for size := 0; (size <= maxPageBytes || !given) && rows.Next(); {
-		row, err := t.scan(rows, len(t.sel.exprs))
-		if err != nil {
-			return nil, err
-		}
-		rec := backlog.Record{}
-		if t.remember(&rec, row) != nil {
-			continue
-		}
-		size += sizeOf(row...)
-		rec = t.recordOf(row, min(max(rec.Refresh.AttemptNo-1, 0), 1)) // as it was before its start
-		if deadline := t.refresh.Column(mapping.DeadlineAt); deadline != nil {
-			rec.Cursor = backlog.Cursor{Segment: segDated, Order: row[t.timeOf(deadline).at], Key: rec.Key}
-		}
-		list = append(list, rec)
-	}
-	return list, rows.Err()
-}
-
-// LockStates returns the states of the group's rows, by the hashes of their keys, and
-// keeps the rows from others until the end of the transaction.
-func (t *Table) LockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Refresh, error) {
-	args := db.Bind(nil, db.Mapped(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })...)
-	list, err := t.Records(ctx, tx, t.text.KeyIn(t.key, len(group)), t.text.LockRow+how, args, false)
-	now := make(map[uint64]*backlog.Refresh, len(list))
-	for i := range list {
-		now[list[i].Key.Hash()] = list[i].Refresh
-	}
-	return now, err
 }

@@ -231,7 +231,7 @@ func TestPostgresStartsWithoutEnd(t *testing.T) {
 		if keys := keysOf(records); keys != "3 1" || len(unreadable) > 0 {
 			t.Errorf("%s: got %s, unreadable: %v", decl, keys, unreadable)
 		}
-		counts, err := store.CountBy(t.Context(), store.Refresh().State())
+		counts, err := store.CountAttempts(t.Context())
 		if err != nil || counts["waiting"] != 2 || counts["finished"] != 3 {
 			t.Errorf("%s: counted %v, %v", decl, counts, err)
 		}

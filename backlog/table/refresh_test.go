@@ -16,7 +16,6 @@ import (
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/doctor"
-	"backlog/backlog/table/refresh"
 )
 
 // refreshMapping is a mapping for the refresh policy, which names these of its columns.
@@ -31,18 +30,14 @@ func refreshMapping(named ...int) mapping.Mapping {
 	return m
 }
 
-// refreshStore is the store of a table that is proved.
-func refreshStore(tb testing.TB, t *table.Table) *refresh.Store {
+// proved returns the table once it is proved.
+func proved(tb testing.TB, t *table.Table) *table.Table {
 	tb.Helper()
 	err := t.Prove(context.Background(), noon)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := refresh.New(t)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return s
+	return t
 }
 
 // dueRecord returns the only record that is due at noon.
@@ -131,7 +126,7 @@ func TestRefreshCreate(t *testing.T) {
 			t.Errorf("%s: want it answered by %s in order, got %s", r.What, name, plan)
 		}
 	}
-	s := refreshStore(t, tab)
+	s := proved(t, tab)
 	r := dueRecord(t, s)
 	left, err := s.Begin(ctx, []backlog.Settlement{started(r)})
 	wantWritten(t, "a start", true, left, err)
@@ -220,7 +215,7 @@ func TestDisabledForms(t *testing.T) {
 			f := newFile(t, "CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT, attempt_uid TEXT, deadline_at TEXT, disabled "+decl+", disabled_reason TEXT)")
 			f.exec("INSERT INTO banner (id, refresh_at, disabled) VALUES (1, '2026-02-10 11:00:00', " + x.enabled + ")")
 			tab := f.store(refreshMapping())
-			s := refreshStore(t, tab)
+			s := proved(t, tab)
 			r := dueRecord(t, s)
 			left, err := s.Begin(ctx, []backlog.Settlement{started(r)})
 			wantWritten(t, "a start", true, left, err)
@@ -231,7 +226,7 @@ func TestDisabledForms(t *testing.T) {
 			if p, err := s.Pending(ctx, backlog.Query{Lane: backlog.Failed, Now: noon, Limit: 10}); len(p.Records) > 0 || err != nil {
 				t.Errorf("a disabled record is due: %v, %v", p, err)
 			}
-			if got, err := s.Count(ctx); err != nil || !maps.Equal(got, map[string]int{"disabled": 1}) {
+			if got, err := s.CountAttempts(ctx); err != nil || !maps.Equal(got, map[string]int{"disabled": 1}) {
 				t.Errorf("counts: %v, %v", got, err)
 			}
 			if n, err := tab.Requeue(ctx, table.Filter{}, noon, unrefused(t)); n != 1 || err != nil {
@@ -247,7 +242,7 @@ func TestDisabledForms(t *testing.T) {
 func TestRefreshWithTwoColumns(t *testing.T) {
 	ctx := context.Background()
 	f := newFile(t, "CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at INTEGER, attempt_no INT); INSERT INTO banner VALUES (1, 1770721200, NULL)")
-	s := refreshStore(t, f.store(refreshMapping()))
+	s := proved(t, f.store(refreshMapping()))
 	r := dueRecord(t, s)
 	first := started(r)
 	left, err := s.Begin(ctx, []backlog.Settlement{first})
@@ -277,8 +272,8 @@ func TestRefreshStates(t *testing.T) {
 	m := refreshMapping()
 	m.Status, m.New, m.Where = "status", mapping.Is("waits"), []mapping.Condition{cond("kind", text("a"))}
 	tab := f.store(m)
-	s := refreshStore(t, tab)
-	if got, err := s.Count(ctx); err != nil || !maps.Equal(got, map[string]int{"waiting": 2, "running": 1, "disabled": 1, "finished": 1}) {
+	s := proved(t, tab)
+	if got, err := s.CountAttempts(ctx); err != nil || !maps.Equal(got, map[string]int{"waiting": 2, "running": 1, "disabled": 1, "finished": 1}) {
 		t.Errorf("counts: %v, %v", got, err)
 	}
 	var keys []backlog.Key
@@ -314,7 +309,7 @@ func TestRefreshOfAnotherWhere(t *testing.T) {
 	f := newFile(t, "CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT, kind TEXT); INSERT INTO banner VALUES (1, '2026-02-10 11:00:00', 0, 'a')")
 	m := refreshMapping()
 	m.Where = []mapping.Condition{cond("kind", text("a"))}
-	s := refreshStore(t, f.store(m))
+	s := proved(t, f.store(m))
 	r := dueRecord(t, s)
 	f.exec("UPDATE banner SET kind = 'b'")
 	left, err := s.Begin(context.Background(), []backlog.Settlement{started(r)})
@@ -326,7 +321,7 @@ func TestRefreshOfAnotherWhere(t *testing.T) {
 func TestRefreshStepsDiffer(t *testing.T) {
 	f := newFile(t, `CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT, deadline_at TEXT);
 		INSERT INTO banner VALUES (1, '2026-02-10 11:00:00.000', 0, NULL), (2, NULL, 1, '2026-02-10 23:00:00')`)
-	s := refreshStore(t, f.store(refreshMapping()))
+	s := proved(t, f.store(refreshMapping()))
 	r := dueRecord(t, s)
 	start := started(r)
 	start.Refresh.Deadline = start.Refresh.Deadline.Add(time.Millisecond)
@@ -340,7 +335,7 @@ func TestRefreshStepsDiffer(t *testing.T) {
 // the call again.
 func TestRefreshLostCommit(t *testing.T) {
 	f := newFile(t, `CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT, deadline_at TEXT, attempt_uid TEXT); INSERT INTO banner VALUES (1, '2026-02-10 11:00:00', 0, NULL, NULL)`)
-	s, other := refreshStore(t, f.store(refreshMapping())), refreshStore(t, f.store(refreshMapping()))
+	s, other := proved(t, f.store(refreshMapping())), proved(t, f.store(refreshMapping()))
 	r := dueRecord(t, s)
 	r.AttemptID = "a"
 	before := *r
@@ -371,7 +366,7 @@ func TestRefreshTried(t *testing.T) {
 			INSERT INTO banner VALUES (1, '2026-02-10 11:00:00', 0, NULL, NULL, 'x');`+script)
 		m := refreshMapping()
 		m.Status, m.Success = "status", mapping.Is("DONE")
-		s := refreshStore(t, f.store(m))
+		s := proved(t, f.store(m))
 		r := dueRecord(t, s)
 		err := s.Try(context.Background(), started(r))
 		if end := endedIn(r, backlog.RowSuccess, backlog.Refresh{}); err == nil {
@@ -391,7 +386,7 @@ func TestRefreshTried(t *testing.T) {
 func TestRefreshRefusedRows(t *testing.T) {
 	f := newFile(t, `CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT, deadline_at TEXT, attempt_uid TEXT, CHECK (id <> 2 OR attempt_no = 0));
 		INSERT INTO banner VALUES (1, '2026-02-10 11:00:00', 0, NULL, NULL), (2, '2026-02-10 11:00:00', 0, NULL, NULL), (3, '2026-02-10 11:00:00', 0, NULL, NULL)`)
-	s := refreshStore(t, f.store(refreshMapping()))
+	s := proved(t, f.store(refreshMapping()))
 	p, err := s.Pending(context.Background(), backlog.Query{Now: noon, Limit: 10})
 	if err != nil || len(p.Records) != 3 {
 		t.Fatal(p, err)
@@ -412,11 +407,20 @@ func TestRefreshRefusedRows(t *testing.T) {
 	}
 }
 
-// TestRefreshNeedsItsMapping: another table is none for this store.
+// TestRefreshNeedsItsMapping: a table that is mapped for another policy has no attempts.
 func TestRefreshNeedsItsMapping(t *testing.T) {
+	ctx := context.Background()
 	f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT)")
-	if _, err := refresh.New(f.store(plainMapping())); err == nil || !strings.Contains(err.Error(), "is not mapped for the refresh policy") {
-		t.Error(err)
+	s := f.store(plainMapping())
+	for what, call := range map[string]func() error{
+		"Overdue":       func() error { _, err := s.Overdue(ctx, noon, backlog.Cursor{}, 10); return err },
+		"Running":       func() error { _, err := s.Running(ctx, []string{"u"}); return err },
+		"Begin":         func() error { _, err := s.Begin(ctx, []backlog.Settlement{{Record: new(backlog.Record)}}); return err },
+		"CountAttempts": func() error { _, err := s.CountAttempts(ctx); return err },
+	} {
+		if err := call(); err == nil || !strings.Contains(err.Error(), "is not mapped for the refresh policy") {
+			t.Errorf("%s: got %v", what, err)
+		}
 	}
 }
 
@@ -480,7 +484,7 @@ func TestRefreshInit(t *testing.T) {
 			if samples, err := doctor.Samples(ctx, tab, noon); len(samples) != 1 || err != nil {
 				t.Errorf("samples: %q, %v", samples, err)
 			}
-			s := refreshStore(t, tab)
+			s := proved(t, tab)
 			r := dueRecord(t, s)
 			for _, trial := range []backlog.Settlement{started(r), endedIn(r, backlog.RowDead, backlog.Refresh{Disabled: true, Reason: "x"})} {
 				if err := s.Try(ctx, trial); err != nil {
@@ -495,7 +499,7 @@ func TestRefreshInit(t *testing.T) {
 			}
 			left, err = s.Settle(ctx, []backlog.Settlement{endedIn(&list[0], backlog.RowDead, backlog.Refresh{AttemptNo: 1, Disabled: true, Reason: "x"})})
 			wantWritten(t, "an end", true, left, err)
-			if got, err := s.Count(ctx); err != nil || !maps.Equal(got, map[string]int{"disabled": 1}) {
+			if got, err := s.CountAttempts(ctx); err != nil || !maps.Equal(got, map[string]int{"disabled": 1}) {
 				t.Errorf("counts: %v, %v", got, err)
 			}
 		})
@@ -506,7 +510,7 @@ func TestRefreshInit(t *testing.T) {
 // again. What a user has saved since then stays.
 func TestRefreshStartAgain(t *testing.T) {
 	f := newFile(t, `CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT, deadline_at TEXT, attempt_uid TEXT); INSERT INTO banner VALUES (1, '2026-02-10 11:00:00', 0, NULL, NULL)`)
-	s := refreshStore(t, f.store(refreshMapping()))
+	s := proved(t, f.store(refreshMapping()))
 	r := dueRecord(t, s)
 	before := *r
 	left, err := s.Begin(t.Context(), []backlog.Settlement{started(r)})
@@ -521,7 +525,7 @@ func TestRefreshStartAgain(t *testing.T) {
 func TestRefreshEmptyTimes(t *testing.T) {
 	f := newFile(t, `CREATE TABLE banner (id INTEGER PRIMARY KEY, refresh_at TEXT, attempt_no INT);
 		INSERT INTO banner VALUES (1, '2026-02-10 11:00:00', 0), (2, '', 0), (3, '0000-00-00 00:00:00', 2), (4, NULL, 0)`)
-	s := refreshStore(t, f.store(refreshMapping()))
+	s := proved(t, f.store(refreshMapping()))
 	if r := dueRecord(t, s); r.Key.String() != "1" {
 		t.Errorf("record %v is due, want 1", r.Key)
 	}
@@ -543,7 +547,7 @@ func TestReachUnderRefresh(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f := newFile(t, create+x.rest+"); INSERT INTO banner (id, refresh_at, attempt_no, account) VALUES (1, '2026-02-10 11:00:00', 0, 7); "+x.script)
-			s := refreshStore(t, f.store(refreshMapping()))
+			s := proved(t, f.store(refreshMapping()))
 			r := dueRecord(t, s)
 			end := endedIn(r, backlog.RowSuccess, backlog.Refresh{At: noon.Add(day)})
 			for what, g := range map[string]backlog.Settlement{"start": started(r), "end": end} {

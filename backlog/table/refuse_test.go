@@ -15,7 +15,6 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
-	"backlog/backlog/table/refresh"
 )
 
 // A refusal makes a table refuse that rows with sick = 1 leave the status ERROR.
@@ -330,12 +329,12 @@ func testSickRefresh(t *testing.T, d testDatabase, reason, script string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	open := func() *refresh.Store {
+	open := func() *table.Table {
 		tab, err := table.New(t.Context(), db, refreshMapping())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return refreshStore(t, tab)
+		return proved(t, tab)
 	}
 	healthy := open()
 	page, err := healthy.Pending(t.Context(), backlog.Query{Lane: backlog.Fresh, Now: noon, Limit: 10})

@@ -14,21 +14,39 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// Settle implements backlog.Store. The group is written with one statement per
-// batch, unless those find that a row was changed, or one is refused.
+// A writer is how a table writes outcomes to its rows. What a policy keeps there decides which
+// one it is, once, when the table is opened.
+type writer interface {
+	// settling returns how a group is written.
+	settling(group []backlog.Settlement) GroupWrite
+	// trying returns what writes the settlement to its row, in a transaction that its caller
+	// undoes; nil: nothing is to be written.
+	trying(s backlog.Settlement) func(context.Context, *sql.Tx) error
+}
+
+var (
+	_ writer = batchWriter{}
+	_ writer = attemptWriter{}
+)
+
+// A batchWriter writes a group with one statement per batch, unless those find that a row was
+// changed, or one is refused.
+type batchWriter struct{ *Table }
+
+// Settle implements backlog.Store.
 func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	return t.SettleGroup(ctx, group, t.settling(group))
+	return t.SettleGroup(ctx, group, t.writer.settling(group))
 }
 
 // Rehearse implements [backlog.Rehearser].
 func (t *Table) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	w := t.settling(group)
+	w := t.writer.settling(group)
 	w.Undo = true
 	return t.SettleGroup(ctx, group, w)
 }
 
-// settling is how a group of settlements is written.
-func (t *Table) settling(group []backlog.Settlement) GroupWrite {
+// settling implements [writer].
+func (t batchWriter) settling(group []backlog.Settlement) GroupWrite {
 	var writes []Write
 	return GroupWrite{
 		Prepare: func(ctx context.Context) (some bool, err error) {

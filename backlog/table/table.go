@@ -22,9 +22,13 @@ import (
 )
 
 // A Table is a backlog.Store over one table. It is safe for concurrent use.
+//
+// What the methods of [backlog.Beginner] do takes a mapping for the refresh policy; over any
+// other they return a [*Problem].
 type Table struct {
 	*layout
 	db          *DB
+	writer      writer
 	prepared    db.Statements
 	guards      guardList
 	db.Notebook // of the mapping; the proofs add to them
@@ -73,6 +77,7 @@ var (
 	_ backlog.Expirer     = (*Table)(nil)
 	_ backlog.Rehearser   = (*Table)(nil)
 	_ backlog.Verifier    = (*Table)(nil)
+	_ backlog.Beginner    = (*Table)(nil)
 )
 
 // New finds the mapping's columns in the database's catalogue. The errors are
@@ -99,6 +104,7 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 		m = m.Refreshing(func(name string) bool { return cat.Find(name, d.Text().FoldsNames) != nil })
 	}
 	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat}, db: d}
+	t.writer = batchWriter{t}
 	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
 	r := &resolver{t: t}
@@ -242,6 +248,12 @@ func (t *layout) columnsText() string {
 // What the mapping leaves out has the default of a configuration file: the key
 // id, the column status, the column date_inserted, NEW, ERROR and SUCCESS. The
 // table's name has none.
+//
+// With the columns of the refresh policy it is a store for that one:
+//
+//	m := mapping.Mapping{Name: "banners", Policy: settings.PolicyColumns()} // of retry.Refresh
+//	banners, err := table.Open(ctx, database, m, time.Now())
+//	engine := &backlog.Engine{Store: banners, Policy: policy, Handler: handler}
 func Open(ctx context.Context, d *DB, m mapping.Mapping, now time.Time) (*Table, error) {
 	if m.Name == "" {
 		return nil, problem("set Name of the mapping", "the mapping names no table")

@@ -15,18 +15,27 @@ import (
 
 // Try implements [backlog.Trier]: the settlement is written with its own statement
 // and rolled back, so that the database itself judges constraints, triggers,
-// rights and what the columns hold. The error's text is as long as its column is.
+// rights and what the columns hold.
 func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
+	f := t.writer.trying(s)
+	if f == nil || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
+		return nil
+	}
+	return t.Undone(ctx, f)
+}
+
+// trying implements [writer]. The error's text is as long as its column is.
+func (t batchWriter) trying(s backlog.Settlement) func(context.Context, *sql.Tx) error {
 	if c := t.errCol; c != nil {
 		if n := cmp.Or(c.Length, c.Octets); n > 0 {
 			s.Error = strings.Repeat("x", min(n, 64<<10))
 		}
 	}
 	x := t.update(t.workOf(&s))
-	if x.Text == "" || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
+	if x.Text == "" {
 		return nil
 	}
-	return t.Undone(ctx, func(ctx context.Context, tx *sql.Tx) error { return t.try(ctx, tx, x, s.Record) })
+	return func(ctx context.Context, tx *sql.Tx) error { return t.try(ctx, tx, x, s.Record) }
 }
 
 // Undone calls f in a transaction that is undone. What the database has refused in it is

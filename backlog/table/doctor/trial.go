@@ -27,7 +27,6 @@ const (
 // A Trial says what is to be tried, and as which process would do it.
 type Trial struct {
 	Table   *table.Table
-	Store   backlog.Trier
 	Policy  *backlog.Policy
 	Now     time.Time
 	NoWrite bool // nothing is to be written
@@ -103,7 +102,7 @@ func (x *Trial) states(ctx context.Context) (list []*stateTrial, err error) {
 func (x *Trial) try(ctx context.Context, s *stateTrial, rows []backlog.Record) (more bool) {
 	for i := range rows {
 		row := inspect.Shown(rows[i].Key.String())
-		_, err := backlog.TryRecord(ctx, x.Store, &rows[i], x.Policy, x.Now)
+		_, err := backlog.TryRecord(ctx, x.Table, &rows[i], x.Policy, x.Now)
 		reach := backlog.ReachOf(err)
 		if err == nil || reach == backlog.HandlerDecides {
 			s.taken = row

@@ -1,0 +1,392 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/mapping"
+	"backlog/backlog/table/attempt"
+	"backlog/backlog/table/db"
+)
+
+// An attemptWriter writes the outcomes of attempts, under the refresh policy. A group is written
+// in one transaction that reads its rows first and keeps them from others.
+//
+// The mapping's statuses only show what is so: those with Given are written when an attempt
+// ends, new and error while the row goes on, success when no further start is planned, dead
+// when it is disabled. A start and a skipped attempt write none.
+type attemptWriter struct{ *Table }
+
+// refreshing returns the columns of the refresh policy, for what is only about attempts.
+func (t *Table) refreshing() (*attempt.Columns, error) {
+	if t.refresh == nil {
+		return nil, problem("set Policy of the mapping to the columns of the refresh policy",
+			"table %s is not mapped for the refresh policy", t.m.Name)
+	}
+	return t.refresh, nil
+}
+
+// Overdue implements [backlog.Beginner].
+func (t *Table) Overdue(ctx context.Context, now time.Time, after backlog.Cursor, limit int) ([]backlog.Record, error) {
+	c, err := t.refreshing()
+	if err != nil || c.Running == "" {
+		return nil, err
+	}
+	cond, tail, args := t.overdue(now, after, limit)
+	list, err := t.attemptRecords(ctx, cond, tail, args)
+	return slices.DeleteFunc(list, func(r backlog.Record) bool { return r.Refresh.Deadline.After(now) }), err
+}
+
+// Running implements [backlog.Beginner].
+func (t *Table) Running(ctx context.Context, uids []string) ([]backlog.Record, error) {
+	c, err := t.refreshing()
+	if err != nil {
+		return nil, err
+	}
+	col := c.Quoted(mapping.AttemptUID)
+	if len(uids) == 0 || col == "" {
+		return nil, ctx.Err()
+	}
+	cond := col + " IN (?" + strings.Repeat(", ?", len(uids)-1) + ")"
+	if c.Running != "" {
+		cond = c.Running + " AND " + cond // there is an index for it
+	}
+	return t.attemptRecords(ctx, cond, "", db.Mapped(uids, func(uid string) any { return uid }))
+}
+
+// attemptRecords returns the records of the rows that meet the condition, in the order of the tail.
+func (t *Table) attemptRecords(ctx context.Context, cond, tail string, args []any) ([]backlog.Record, error) {
+	return db.Get(ctx, t.db, func(ctx context.Context) ([]backlog.Record, error) {
+		return t.records(ctx, t.db.Read, cond, tail, args, true)
+	})
+}
+
+// CountAttempts counts the rows by the words of [inspect.State]. The table is mapped for the refresh policy.
+func (t *Table) CountAttempts(ctx context.Context) (map[string]int, error) {
+	c, err := t.refreshing()
+	if err != nil {
+		return nil, err
+	}
+	return t.CountBy(ctx, c.State())
+}
+
+// Begin implements [backlog.Beginner].
+func (t *Table) Begin(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	if _, err := t.refreshing(); err != nil {
+		return nil, err
+	}
+	lefts := make([]*backlog.Refresh, len(group))
+	left, err := t.SettleGroup(ctx, group, attemptWriter{t}.writing(group, lefts, begun))
+	for i := range group {
+		if err == nil && lefts[i] != nil {
+			group[i].Record.Refresh = lefts[i]
+		}
+	}
+	return left, err
+}
+
+// begun reports whether a row may start.
+func begun(g *backlog.Settlement, now *backlog.Refresh) bool {
+	read := g.Record.Refresh
+	return now.UID == read.UID && now.At.Equal(read.At) && now.Deadline.Equal(read.Deadline) && !now.Disabled
+}
+
+// settling implements [writer].
+func (t attemptWriter) settling(group []backlog.Settlement) GroupWrite {
+	return t.writing(group, make([]*backlog.Refresh, len(group)), ended)
+}
+
+// ended reports whether an attempt may end. A row that was saved during it keeps what was saved:
+// a start writes no next one before its deadline. A success ends its failures all the same.
+func ended(g *backlog.Settlement, now *backlog.Refresh) bool {
+	read := g.Record.Refresh
+	if g.Refresh.Deadline.IsZero() && !now.At.IsZero() && now.At.Before(now.Deadline) {
+		next := *read
+		next.UID = ""
+		next.Deadline = time.Time{}
+		next.Reason = now.Reason
+		if g.Target == backlog.RowSuccess {
+			next.FailingSince = time.Time{}
+		}
+		g.Refresh = &next
+	}
+	stopped := now.Deadline.IsZero() && !read.Deadline.IsZero() // by a save that has emptied it
+	return !stopped && now.UID == read.UID && (read.UID != "" || now.At.Equal(read.At) && now.AttemptNo == read.AttemptNo)
+}
+
+// isWritten reports whether a commit that seemed to be lost has started the attempt, or
+// ended it. What somebody has saved since then stays.
+func isWritten(g *backlog.Settlement, now *backlog.Refresh) bool {
+	if now.UID != "" && now.UID == g.Refresh.UID && now.UID != g.Record.Refresh.UID {
+		return true
+	}
+	return g.Record.Unsure && g.Record.Refresh.UID != "" && now.UID == "" && now.Deadline.IsZero() && now.AttemptNo == g.Refresh.AttemptNo
+}
+
+// writing is how a group is written, by what the rows have now. lefts becomes what the rows
+// have then, nil where nothing is written.
+func (t attemptWriter) writing(
+	group []backlog.Settlement, lefts []*backlog.Refresh, may func(*backlog.Settlement, *backlog.Refresh) bool,
+) GroupWrite {
+	rows := func(ctx context.Context, tx *sql.Tx, from, to int) error {
+		states, err := t.LockStates(ctx, tx, group[from:to], "")
+		if err != nil {
+			return err
+		}
+		prepared := make(map[string]*sql.Stmt) // which are few
+		for i := from; i < to; i++ {
+			g := group[i]
+			now := states[g.Record.Key.Hash()]
+			lefts[i] = now
+			if now != nil && isWritten(&g, now) {
+				continue
+			}
+			lefts[i] = nil
+			if now == nil || !may(&g, now) {
+				return backlog.ErrConflict
+			}
+			if lefts[i], err = t.writeRow(ctx, tx, prepared, &g, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return GroupWrite{
+		Whole: func(ctx context.Context, tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) },
+		One:   func(ctx context.Context, tx *sql.Tx, i int) error { return rows(ctx, tx, i, i+1) },
+		Text: func(i int) (string, int) {
+			w, _ := t.RefreshWrite(&group[i], group[i].Record.Refresh, group[i].Record.Refresh)
+			return w.Text, len(w.Args)
+		},
+	}
+}
+
+// writeRow writes to a row, and returns what it has then.
+func (t attemptWriter) writeRow(
+	ctx context.Context, tx *sql.Tx, prepared map[string]*sql.Stmt, g *backlog.Settlement, now *backlog.Refresh,
+) (*backlog.Refresh, error) {
+	w, left := t.RefreshWrite(g, g.Record.Refresh, now)
+	if w.Text == "" {
+		return &left, nil
+	}
+	stmt := prepared[w.Text]
+	if stmt == nil {
+		var err error
+		if stmt, err = tx.PrepareContext(ctx, t.text.Place(w.Text)); err != nil {
+			return nil, err
+		}
+		prepared[w.Text] = stmt
+	}
+	n, err := db.Affected(stmt.ExecContext(ctx, w.Args...))
+	if err == nil && n == 0 && !t.db.ChangedOnly { // though the row is locked
+		err = t.Unchanged("policy.refresh")
+	}
+	if err == nil && len(t.catalog.Triggers) > 0 {
+		err = t.keptState(ctx, tx, g, &left)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &left, nil
+}
+
+// keptState returns an error if a trigger has left the row, which has just been written, another
+// state than that.
+func (t attemptWriter) keptState(ctx context.Context, tx *sql.Tx, g *backlog.Settlement, state *backlog.Refresh) error {
+	rows, err := t.LockStates(ctx, tx, []backlog.Settlement{*g}, "")
+	if err != nil {
+		return err
+	}
+	now := rows[g.Record.Key.Hash()]
+	if now == nil || !t.refresh.Same(now, state) {
+		return t.Unchanged("policy.refresh")
+	}
+	return nil
+}
+
+// trying implements [writer]. A start, whose state has a deadline, is written to its row; an
+// end is written behind a start. Both are read again, since a trigger, or a column that holds
+// less, may have made something else of them.
+func (t attemptWriter) trying(g backlog.Settlement) func(context.Context, *sql.Tx) error {
+	from, _ := attempt.All()
+	steps := []backlog.Settlement{g}
+	began := *g.Refresh
+	if !began.Deadline.IsZero() {
+		began.UID = from.UID // as long as one
+		steps[0].Refresh = &began
+	} else {
+		began = *g.Record.Refresh
+		began.UID = from.UID
+		began.Deadline = g.At.Add(time.Hour)
+		began.At = began.Deadline
+		began.AttemptNo++
+		began.Started = g.At
+		steps = []backlog.Settlement{{Record: g.Record, At: g.At, Refresh: &began}, g}
+	}
+	return func(ctx context.Context, tx *sql.Tx) error { return t.trySteps(ctx, tx, steps) }
+}
+
+// trySteps writes the steps, one after the other, to a row that is as it was read.
+func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog.Settlement) error {
+	key, read := steps[0].Record.Key, steps[0].Record.Refresh
+	rows, err := t.LockStates(ctx, tx, steps[:1], t.text.NoWait)
+	now := rows[key.Hash()]
+	switch {
+	case t.db.Class(err) == db.Busy && t.text.NoWait != "":
+		return fmt.Errorf("%w: row %v", backlog.ErrLocked, key)
+	case err != nil:
+		return err
+	case now == nil || now.UID != read.UID || !now.At.Equal(read.At):
+		return backlog.ErrConflict
+	}
+	for _, g := range steps {
+		w, left := t.RefreshWrite(&g, now, now)
+		if w.Text != "" {
+			if _, err := tx.ExecContext(ctx, t.text.Place(w.Text), w.Args...); err != nil {
+				return t.Untaken("policy.refresh", w, err)
+			}
+		}
+		if rows, err = t.LockStates(ctx, tx, steps[:1], ""); err != nil {
+			return err
+		}
+		now = rows[key.Hash()]
+		if now == nil || !t.refresh.Same(now, &left) {
+			err := problem("look at the triggers of the table, and at the types of the policy's columns",
+				"policy.refresh: with %s a row of table %s is not as it was written", w.Shown(t.text), t.m.Name)
+			if len(t.catalog.Triggers) > 0 {
+				err = t.Revoked("policy.refresh", w, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// RefreshWrite returns what the settlement writes to the row that has the state now, what
+// differs from the state from, and what the row has then. An end writes a status: success where no further start is
+// planned, dead where the row is disabled. RowNew and RowOther end no attempt.
+func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w Write, left backlog.Refresh) {
+	was := *from // as far as the customer's text goes
+	if now.Disabled {
+		was.Reason = s.Refresh.Reason // the one who disabled it has said why
+	} else if s.Target == backlog.RowSuccess || s.Target == backlog.RowDead {
+		was.Reason = now.Reason // a worker may have changed it
+	}
+	w.work = work{batch: batch{target: s.Target}, rows: []*backlog.Settlement{s}, at: s.At}
+	columns, values, left := t.refresh.Changes(&was, s.Refresh, now, s.At)
+	for i, v := range values {
+		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})
+	}
+	a, shown := t.actions[s.Target%backlog.RowOther], s.Target
+	goesOn := !left.At.IsZero()
+	if goesOn && shown == backlog.RowSuccess {
+		shown = backlog.RowNew
+	} else if goesOn && shown == backlog.RowDead {
+		shown = backlog.RowError
+	}
+	if s.Target != backlog.RowNew && s.Target != backlog.RowOther {
+		w.set = append(w.set, t.actions[shown].status...)
+	}
+	if len(w.set) == 0 {
+		return w, left
+	}
+	w.set, w.Args = t.bound(onceEach(append(w.set, a.also...)), w.work)
+	w.Text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
+	w.Args = db.Bind(w.Args, s.Record.Key)
+	return w, left
+}
+
+// refreshTargets are all that is written to rows, for statements that need no row.
+func (t *layout) refreshTargets(now time.Time) (list []Write) {
+	from, to := attempt.All()
+	goesOn := to
+	goesOn.At = from.At.Add(time.Hour)
+	for _, s := range []backlog.Settlement{
+		{Target: backlog.RowNew, Refresh: &to}, {Target: backlog.RowError, Refresh: &to}, {Target: backlog.RowDead, Refresh: &to},
+		{Target: backlog.RowSuccess, Refresh: &to}, {Target: backlog.RowSuccess, Refresh: &goesOn},
+	} {
+		s.At, s.Record = now, new(backlog.Record) // without a key
+		w, _ := t.RefreshWrite(&s, &from, &from)
+		list = append(list, w)
+	}
+	return list
+}
+
+// overdueReading is the query for attempts past their deadlines.
+func (t *layout) overdueReading(now time.Time) Reading {
+	running := t.refresh.Running
+	deadline := branch{filter: filter{cond: running}}
+	r := t.reading(deadline, []string{running}, []string{t.refresh.Quoted(mapping.DeadlineAt)})
+	r.What = "running attempts, " + running
+	cond, tail, args := t.overdue(now, backlog.Cursor{}, 1000)
+	r.Query, r.Args = t.recordsText(cond, tail, true), args
+	return r
+}
+
+// overdue returns the condition and the order of rows whose deadline is at or before now,
+// behind the cursor. The table must have that column.
+func (t *layout) overdue(now time.Time, after backlog.Cursor, limit int) (cond, tail string, args []any) {
+	tc := t.timeOf(t.refresh.Column(mapping.DeadlineAt))
+	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
+	due, args := t.belowCut(tc, t.writeForm(tc).Until(now))
+	cond = t.refresh.Running + " AND " + due
+	if !after.IsZero() {
+		beyond, place := db.KeyRange(">"+orEqual[after.Before], cols, after.Key, after.Order)
+		cond, args = cond+" AND "+beyond, append(args, place...)
+	}
+	return cond, " ORDER BY " + strings.Join(cols, ", ") + fmt.Sprint(" LIMIT ", limit), args
+}
+
+// recordsText is the query for the records of the rows that meet the condition.
+func (t *layout) recordsText(cond, tail string, given bool) string {
+	conds := append([]string{cond}, t.keyed()...)
+	if t.where.cond != "" {
+		conds = append(conds, t.text.Unsearched(t.where.cond))
+	}
+	return "SELECT " + db.Named(t.exprs(given)) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
+}
+
+// records returns the records of the rows that meet the condition, whatever their state,
+// until they are a page's bytes if handlers are given them. Rows whose state cannot be read are none. The cursors are
+// for [layout.overdue]. Without given, there are no values for handlers.
+func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, args []any, given bool) (list []backlog.Record, err error) {
+	rows, err := q.QueryContext(ctx, t.text.Place(t.recordsText(cond, tail, given)), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for size := 0; (size <= maxPageBytes || !given) && rows.Next(); {
+		row, err := t.scan(rows, len(t.sel.exprs))
+		if err != nil {
+			return nil, err
+		}
+		rec := backlog.Record{}
+		if t.remember(&rec, row) != nil {
+			continue
+		}
+		size += sizeOf(row...)
+		rec = t.recordOf(row, min(max(rec.Refresh.AttemptNo-1, 0), 1)) // as it was before its start
+		if deadline := t.refresh.Column(mapping.DeadlineAt); deadline != nil {
+			rec.Cursor = backlog.Cursor{Segment: segDated, Order: row[t.timeOf(deadline).at], Key: rec.Key}
+		}
+		list = append(list, rec)
+	}
+	return list, rows.Err()
+}
+
+// LockStates returns the states of the group's rows, by the hashes of their keys, and
+// keeps the rows from others until the end of the transaction.
+func (t *Table) LockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Refresh, error) {
+	args := db.Bind(nil, db.Mapped(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })...)
+	list, err := t.records(ctx, tx, t.text.KeyIn(t.key, len(group)), t.text.LockRow+how, args, false)
+	now := make(map[uint64]*backlog.Refresh, len(list))
+	for i := range list {
+		now[list[i].Key.Hash()] = list[i].Refresh
+	}
+	return now, err
+}
