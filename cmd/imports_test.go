@@ -72,7 +72,7 @@ func sources(t *testing.T) (all []source) {
 // module: main -> cmd -> everything; backlog/* -> backlog -> tiers. Siblings
 // under backlog/ do not know each other, but daemon, which keeps a checkpoint, and reader,
 // which reads what people are shown from several of them. In table: doctor, work -> table ->
-// attempt -> db, timeform; sqlite, postgres, mysql -> db. Only tests there know several of these;
+// db, timeform; sqlite, postgres, mysql -> db. Only tests there know several of these;
 // tests run the suite of storetest; tests of the core need a store, and take
 // memory. Tests that need a server take it from testserver, tests of handlers what
 // they share from handlertest: neither is in a program.
@@ -129,9 +129,7 @@ func mayImport(s source, imported string) bool {
 	case s.folder == "backlog/reader":
 		return s.test && imported != "cmd" || slices.Contains(readFrom, imported)
 	case imported == "backlog/table/timeform":
-		return slices.Contains([]string{"backlog/table", "backlog/table/db", "backlog/table/attempt", "backlog/table/doctor"}, s.folder)
-	case imported == "backlog/table/attempt":
-		return s.folder == "backlog/table"
+		return slices.Contains([]string{"backlog/table", "backlog/table/db", "backlog/table/doctor"}, s.folder)
 	case imported == "backlog/table/db":
 		return strings.HasPrefix(s.folder, "backlog/table")
 	case slices.Contains(besideTable, imported):

@@ -10,7 +10,6 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
-	"backlog/backlog/table/attempt"
 	"backlog/backlog/table/db"
 )
 
@@ -23,7 +22,7 @@ import (
 type attemptWriter struct{ *Table }
 
 // refreshing returns the columns of the refresh policy, for what is only about attempts.
-func (t *Table) refreshing() (*attempt.Columns, error) {
+func (t *Table) refreshing() (*attemptColumns, error) {
 	if t.refresh == nil {
 		return nil, problem("set Policy of the mapping to the columns of the refresh policy",
 			"table %s is not mapped for the refresh policy", t.m.Name)
@@ -34,7 +33,7 @@ func (t *Table) refreshing() (*attempt.Columns, error) {
 // Overdue implements [backlog.Beginner].
 func (t *Table) Overdue(ctx context.Context, now time.Time, after backlog.Cursor, limit int) ([]backlog.Record, error) {
 	c, err := t.refreshing()
-	if err != nil || c.Running == "" {
+	if err != nil || c.running == "" {
 		return nil, err
 	}
 	cond, tail, args := t.overdue(now, after, limit)
@@ -48,13 +47,13 @@ func (t *Table) Running(ctx context.Context, uids []string) ([]backlog.Record, e
 	if err != nil {
 		return nil, err
 	}
-	col := c.Quoted(mapping.AttemptUID)
+	col := c.quoted(mapping.AttemptUID)
 	if len(uids) == 0 || col == "" {
 		return nil, ctx.Err()
 	}
 	cond := col + " IN (?" + strings.Repeat(", ?", len(uids)-1) + ")"
-	if c.Running != "" {
-		cond = c.Running + " AND " + cond // there is an index for it
+	if c.running != "" {
+		cond = c.running + " AND " + cond // there is an index for it
 	}
 	return t.attemptRecords(ctx, cond, "", db.Mapped(uids, func(uid string) any { return uid }))
 }
@@ -72,7 +71,7 @@ func (t *Table) CountAttempts(ctx context.Context) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.CountBy(ctx, c.State())
+	return t.CountBy(ctx, c.state())
 }
 
 // Begin implements [backlog.Beginner].
@@ -203,7 +202,7 @@ func (t attemptWriter) keptState(ctx context.Context, tx *sql.Tx, g *backlog.Set
 		return err
 	}
 	now := rows[g.Record.Key.Hash()]
-	if now == nil || !t.refresh.Same(now, state) {
+	if now == nil || !t.refresh.same(now, state) {
 		return t.Unchanged("policy.refresh")
 	}
 	return nil
@@ -213,7 +212,7 @@ func (t attemptWriter) keptState(ctx context.Context, tx *sql.Tx, g *backlog.Set
 // end is written behind a start. Both are read again, since a trigger, or a column that holds
 // less, may have made something else of them.
 func (t attemptWriter) trying(g backlog.Settlement) func(context.Context, *sql.Tx) error {
-	from, _ := attempt.All()
+	from, _ := allAttemptColumns()
 	steps := []backlog.Settlement{g}
 	began := *g.Refresh
 	if !began.Deadline.IsZero() {
@@ -255,7 +254,7 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 			return err
 		}
 		now = rows[key.Hash()]
-		if now == nil || !t.refresh.Same(now, &left) {
+		if now == nil || !t.refresh.same(now, &left) {
 			err := problem("look at the triggers of the table, and at the types of the policy's columns",
 				"policy.refresh: with %s a row of table %s is not as it was written", w.Shown(t.text), t.m.Name)
 			if len(t.catalog.Triggers) > 0 {
@@ -278,7 +277,7 @@ func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh)
 		was.Reason = now.Reason // a worker may have changed it
 	}
 	w.work = work{batch: batch{target: s.Target}, rows: []*backlog.Settlement{s}, at: s.At}
-	columns, values, left := t.refresh.Changes(&was, s.Refresh, now, s.At)
+	columns, values, left := t.refresh.changes(&was, s.Refresh, now, s.At)
 	for i, v := range values {
 		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})
 	}
@@ -303,7 +302,7 @@ func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh)
 
 // refreshTargets are all that is written to rows, for statements that need no row.
 func (t *layout) refreshTargets(now time.Time) (list []Write) {
-	from, to := attempt.All()
+	from, to := allAttemptColumns()
 	goesOn := to
 	goesOn.At = from.At.Add(time.Hour)
 	for _, s := range []backlog.Settlement{
@@ -319,9 +318,9 @@ func (t *layout) refreshTargets(now time.Time) (list []Write) {
 
 // overdueReading is the query for attempts past their deadlines.
 func (t *layout) overdueReading(now time.Time) Reading {
-	running := t.refresh.Running
+	running := t.refresh.running
 	deadline := branch{filter: filter{cond: running}}
-	r := t.reading(deadline, []string{running}, []string{t.refresh.Quoted(mapping.DeadlineAt)})
+	r := t.reading(deadline, []string{running}, []string{t.refresh.quoted(mapping.DeadlineAt)})
 	r.What = "running attempts, " + running
 	cond, tail, args := t.overdue(now, backlog.Cursor{}, 1000)
 	r.Query, r.Args = t.recordsText(cond, tail, true), args
@@ -331,10 +330,10 @@ func (t *layout) overdueReading(now time.Time) Reading {
 // overdue returns the condition and the order of rows whose deadline is at or before now,
 // behind the cursor. The table must have that column.
 func (t *layout) overdue(now time.Time, after backlog.Cursor, limit int) (cond, tail string, args []any) {
-	tc := t.timeOf(t.refresh.Column(mapping.DeadlineAt))
+	tc := t.timeOf(t.refresh.column(mapping.DeadlineAt))
 	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
 	due, args := t.belowCut(tc, t.writeForm(tc).Until(now))
-	cond = t.refresh.Running + " AND " + due
+	cond = t.refresh.running + " AND " + due
 	if !after.IsZero() {
 		beyond, place := db.KeyRange(">"+orEqual[after.Before], cols, after.Key, after.Order)
 		cond, args = cond+" AND "+beyond, append(args, place...)
@@ -371,7 +370,7 @@ func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, ar
 		}
 		size += sizeOf(row...)
 		rec = t.recordOf(row, min(max(rec.Refresh.AttemptNo-1, 0), 1)) // as it was before its start
-		if deadline := t.refresh.Column(mapping.DeadlineAt); deadline != nil {
+		if deadline := t.refresh.column(mapping.DeadlineAt); deadline != nil {
 			rec.Cursor = backlog.Cursor{Segment: segDated, Order: row[t.timeOf(deadline).at], Key: rec.Key}
 		}
 		list = append(list, rec)

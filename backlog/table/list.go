@@ -252,7 +252,7 @@ func (t *layout) stateSets() (list []stateSet) {
 	}
 	add("dead", "dead", t.dead.cond, branch{filter: t.dead})
 	if c := t.refresh; c != nil {
-		for _, x := range [][2]string{{"waiting", c.Planned}, {"running", c.Running}, {"disabled", c.State() + " = 'disabled'"}, {"finished", c.Finished}} {
+		for _, x := range [][2]string{{"waiting", c.planned}, {"running", c.running}, {"disabled", c.state() + " = 'disabled'"}, {"finished", c.finished}} {
 			add(x[0], "", x[1], branch{})
 		}
 	}

@@ -90,7 +90,7 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 
 // strayDeadlines returns running attempts that are never overdue.
 func (t *Table) strayDeadlines(ctx context.Context, q backlog.Query) (list []backlog.Unreadable, err error) {
-	col := t.refresh.Column(mapping.DeadlineAt)
+	col := t.refresh.column(mapping.DeadlineAt)
 	if col == nil {
 		return nil, nil
 	}
@@ -98,7 +98,7 @@ func (t *Table) strayDeadlines(ctx context.Context, q backlog.Query) (list []bac
 	ranges := t.writeForm(tc).Above(q.Now)
 	for _, r := range ranges {
 		cond, args := t.within(tc, r)
-		text := t.recordsText(t.refresh.Running+" AND "+cond, fmt.Sprint(" LIMIT ", q.Limit), false)
+		text := t.recordsText(t.refresh.running+" AND "+cond, fmt.Sprint(" LIMIT ", q.Limit), false)
 		found, err := t.unreadable(ctx, q, []term{{}}, text, args)
 		if err != nil {
 			return nil, err
@@ -474,7 +474,7 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 			add(many, append(conds, many[0].class.cond), []string{order}, nil)
 		}
 	}
-	if t.refresh != nil && t.refresh.Running != "" {
+	if t.refresh != nil && t.refresh.running != "" {
 		list = append(list, t.overdueReading(now))
 	}
 	return list

@@ -8,7 +8,6 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
-	"backlog/backlog/table/attempt"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/timeform"
 )
@@ -200,7 +199,7 @@ func (r *resolver) refresh() {
 	if policy == nil || policy.Refresh == nil {
 		return
 	}
-	var cols [attempt.Rule + 1]*column
+	var cols [attemptColumnCount]*column
 	for i := range mapping.RefreshColumns {
 		name, named := policy.RefreshColumn(i)
 		if named || i <= mapping.AttemptNo || r.t.catalog.Find(name, r.t.text.FoldsNames) != nil {
@@ -208,10 +207,10 @@ func (r *resolver) refresh() {
 		}
 	}
 	if policy.Rule != "" {
-		cols[attempt.Rule] = r.column("policy.refresh.rrule", policy.Rule)
+		cols[ruleColumn] = r.column("policy.refresh.rrule", policy.Rule)
 	}
 	if r.err == nil {
-		r.t.refresh, r.err = attempt.New(r.t.text, cols)
+		r.t.refresh, r.err = newAttemptColumns(r.t.text, cols)
 		r.t.writer = attemptWriter{r.t}
 	}
 }
@@ -221,8 +220,8 @@ func (r *resolver) refresh() {
 func (r *resolver) refreshLanes() {
 	t, c := r.t, r.t.refresh
 	forms := make(map[int]*timeCol)
-	for _, i := range append(slices.Clone(attempt.Times), mapping.Disabled) {
-		if col := c.Column(i); col != nil && (i != mapping.Disabled || c.DisabledAt) {
+	for _, i := range append(slices.Clone(attemptTimes), mapping.Disabled) {
+		if col := c.column(i); col != nil && (i != mapping.Disabled || c.disabledAt) {
 			forms[i] = t.timeOf(col)
 			forms[i].policys = i != mapping.Disabled
 			if forms[i].written { // no setting says more about it
@@ -231,19 +230,19 @@ func (r *resolver) refreshLanes() {
 			}
 		}
 	}
-	c.Form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
-	count, next := c.Column(mapping.AttemptNo), forms[mapping.RefreshAt]
+	c.form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
+	count, next := c.column(mapping.AttemptNo), forms[mapping.RefreshAt]
 	t.retry = &retryCols{count: r.t.text.Quote(count.Name), column: count, next: next, retries: -1}
 	t.retry.ended = []assign{{col: next.quoted, expr: "?", time: next}} // of a row that is saved again
 	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince, mapping.Disabled} {
-		if c.Column(i) != nil {
-			t.retry.ended = append(t.retry.ended, assign{col: c.Quoted(i), expr: map[bool]string{false: "NULL", true: c.Enabled}[i == mapping.Disabled]})
+		if c.column(i) != nil {
+			t.retry.ended = append(t.retry.ended, assign{col: c.quoted(i), expr: map[bool]string{false: "NULL", true: c.enabled}[i == mapping.Disabled]})
 		}
 	}
-	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: c.Waiting}}}
+	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: c.waiting}}}
 	r.retryLanes()
 	t.branches[1].label = "error"
-	t.success, t.dead.cond = c.Finished, c.Disabled
+	t.success, t.dead.cond = c.finished, c.disabled
 }
 
 // remember reads what the policy keeps in the row.
@@ -252,7 +251,7 @@ func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
 	case t.refresh != nil:
 		values := db.Mapped(t.sel.refresh, func(at int) any { return row[at] })
 		rec.Refresh = new(backlog.Refresh)
-		*rec.Refresh, err = t.refresh.Read(values)
+		*rec.Refresh, err = t.refresh.read(values)
 	case t.retry != nil:
 		rec.Failures, err = t.retry.read(row)
 	}

@@ -58,7 +58,7 @@ func (t *layout) newColumns() columns {
 	}
 	handlers = false
 	if t.refresh != nil {
-		s.refresh = db.Mapped(t.refresh.Selected, add)
+		s.refresh = db.Mapped(t.refresh.selected, add)
 	}
 	s.key = db.Mapped(t.key, add)
 	if t.status != "" {

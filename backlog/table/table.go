@@ -17,7 +17,6 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
-	"backlog/backlog/table/attempt"
 	"backlog/backlog/table/db"
 )
 
@@ -56,8 +55,8 @@ type layout struct {
 	columns []*column // what the handler is given
 	sel     columns
 
-	retry      *retryCols       // nil: no policy keeps anything in the row
-	refresh    *attempt.Columns // of the refresh policy; nil: another one
+	retry      *retryCols      // nil: no policy keeps anything in the row
+	refresh    *attemptColumns // of the refresh policy; nil: another one
 	branches   []branch
 	success    string // a condition, for counting; "" where it cannot be told
 	dead       filter // likewise
