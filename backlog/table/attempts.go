@@ -71,7 +71,7 @@ func (t *Table) CountAttempts(ctx context.Context) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.CountBy(ctx, c.state())
+	return t.countBy(ctx, c.state())
 }
 
 // Begin implements [backlog.Beginner].
@@ -80,7 +80,7 @@ func (t *Table) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 		return nil, err
 	}
 	lefts := make([]*backlog.Refresh, len(group))
-	left, err := t.SettleGroup(ctx, group, attemptWriter{t}.writing(group, lefts, begun))
+	left, err := t.settleGroup(ctx, group, attemptWriter{t}.writing(group, lefts, begun))
 	for i := range group {
 		if err == nil && lefts[i] != nil {
 			group[i].Record.Refresh = lefts[i]
@@ -96,7 +96,7 @@ func begun(g *backlog.Settlement, now *backlog.Refresh) bool {
 }
 
 // settling implements [writer].
-func (t attemptWriter) settling(group []backlog.Settlement) GroupWrite {
+func (t attemptWriter) settling(group []backlog.Settlement) groupWrite {
 	return t.writing(group, make([]*backlog.Refresh, len(group)), ended)
 }
 
@@ -131,9 +131,9 @@ func isWritten(g *backlog.Settlement, now *backlog.Refresh) bool {
 // have then, nil where nothing is written.
 func (t attemptWriter) writing(
 	group []backlog.Settlement, lefts []*backlog.Refresh, may func(*backlog.Settlement, *backlog.Refresh) bool,
-) GroupWrite {
+) groupWrite {
 	rows := func(ctx context.Context, tx *sql.Tx, from, to int) error {
-		states, err := t.LockStates(ctx, tx, group[from:to], "")
+		states, err := t.lockStates(ctx, tx, group[from:to], "")
 		if err != nil {
 			return err
 		}
@@ -155,12 +155,12 @@ func (t attemptWriter) writing(
 		}
 		return nil
 	}
-	return GroupWrite{
-		Whole: func(ctx context.Context, tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) },
-		One:   func(ctx context.Context, tx *sql.Tx, i int) error { return rows(ctx, tx, i, i+1) },
-		Text: func(i int) (string, int) {
-			w, _ := t.RefreshWrite(&group[i], group[i].Record.Refresh, group[i].Record.Refresh)
-			return w.Text, len(w.Args)
+	return groupWrite{
+		whole: func(ctx context.Context, tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) },
+		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return rows(ctx, tx, i, i+1) },
+		text: func(i int) (string, int) {
+			w, _ := t.refreshWrite(&group[i], group[i].Record.Refresh, group[i].Record.Refresh)
+			return w.text, len(w.args)
 		},
 	}
 }
@@ -169,21 +169,21 @@ func (t attemptWriter) writing(
 func (t attemptWriter) writeRow(
 	ctx context.Context, tx *sql.Tx, prepared map[string]*sql.Stmt, g *backlog.Settlement, now *backlog.Refresh,
 ) (*backlog.Refresh, error) {
-	w, left := t.RefreshWrite(g, g.Record.Refresh, now)
-	if w.Text == "" {
+	w, left := t.refreshWrite(g, g.Record.Refresh, now)
+	if w.text == "" {
 		return &left, nil
 	}
-	stmt := prepared[w.Text]
+	stmt := prepared[w.text]
 	if stmt == nil {
 		var err error
-		if stmt, err = tx.PrepareContext(ctx, t.text.Place(w.Text)); err != nil {
+		if stmt, err = tx.PrepareContext(ctx, t.text.Place(w.text)); err != nil {
 			return nil, err
 		}
-		prepared[w.Text] = stmt
+		prepared[w.text] = stmt
 	}
-	n, err := db.Affected(stmt.ExecContext(ctx, w.Args...))
+	n, err := db.Affected(stmt.ExecContext(ctx, w.args...))
 	if err == nil && n == 0 && !t.db.ChangedOnly { // though the row is locked
-		err = t.Unchanged("policy.refresh")
+		err = t.unchanged("policy.refresh")
 	}
 	if err == nil && len(t.catalog.Triggers) > 0 {
 		err = t.keptState(ctx, tx, g, &left)
@@ -197,13 +197,13 @@ func (t attemptWriter) writeRow(
 // keptState returns an error if a trigger has left the row, which has just been written, another
 // state than that.
 func (t attemptWriter) keptState(ctx context.Context, tx *sql.Tx, g *backlog.Settlement, state *backlog.Refresh) error {
-	rows, err := t.LockStates(ctx, tx, []backlog.Settlement{*g}, "")
+	rows, err := t.lockStates(ctx, tx, []backlog.Settlement{*g}, "")
 	if err != nil {
 		return err
 	}
 	now := rows[g.Record.Key.Hash()]
 	if now == nil || !t.refresh.same(now, state) {
-		return t.Unchanged("policy.refresh")
+		return t.unchanged("policy.refresh")
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func (t attemptWriter) trying(g backlog.Settlement) func(context.Context, *sql.T
 // trySteps writes the steps, one after the other, to a row that is as it was read.
 func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog.Settlement) error {
 	key, read := steps[0].Record.Key, steps[0].Record.Refresh
-	rows, err := t.LockStates(ctx, tx, steps[:1], t.text.NoWait)
+	rows, err := t.lockStates(ctx, tx, steps[:1], t.text.NoWait)
 	now := rows[key.Hash()]
 	switch {
 	case t.db.Class(err) == db.Busy && t.text.NoWait != "":
@@ -244,21 +244,21 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 		return backlog.ErrConflict
 	}
 	for _, g := range steps {
-		w, left := t.RefreshWrite(&g, now, now)
-		if w.Text != "" {
-			if _, err := tx.ExecContext(ctx, t.text.Place(w.Text), w.Args...); err != nil {
-				return t.Untaken("policy.refresh", w, err)
+		w, left := t.refreshWrite(&g, now, now)
+		if w.text != "" {
+			if _, err := tx.ExecContext(ctx, t.text.Place(w.text), w.args...); err != nil {
+				return t.untaken("policy.refresh", w, err)
 			}
 		}
-		if rows, err = t.LockStates(ctx, tx, steps[:1], ""); err != nil {
+		if rows, err = t.lockStates(ctx, tx, steps[:1], ""); err != nil {
 			return err
 		}
 		now = rows[key.Hash()]
 		if now == nil || !t.refresh.same(now, &left) {
 			err := problem("look at the triggers of the table, and at the types of the policy's columns",
-				"policy.refresh: with %s a row of table %s is not as it was written", w.Shown(t.text), t.m.Name)
+				"policy.refresh: with %s a row of table %s is not as it was written", w.shown(t.text), t.m.Name)
 			if len(t.catalog.Triggers) > 0 {
-				err = t.Revoked("policy.refresh", w, err)
+				err = t.revoked("policy.refresh", w, err)
 			}
 			return err
 		}
@@ -266,10 +266,10 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 	return nil
 }
 
-// RefreshWrite returns what the settlement writes to the row that has the state now, what
+// refreshWrite returns what the settlement writes to the row that has the state now, what
 // differs from the state from, and what the row has then. An end writes a status: success where no further start is
 // planned, dead where the row is disabled. RowNew and RowOther end no attempt.
-func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w Write, left backlog.Refresh) {
+func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w update, left backlog.Refresh) {
 	was := *from // as far as the customer's text goes
 	if now.Disabled {
 		was.Reason = s.Refresh.Reason // the one who disabled it has said why
@@ -294,14 +294,14 @@ func (t *layout) RefreshWrite(s *backlog.Settlement, from, now *backlog.Refresh)
 	if len(w.set) == 0 {
 		return w, left
 	}
-	w.set, w.Args = t.bound(onceEach(append(w.set, a.also...)), w.work)
-	w.Text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
-	w.Args = db.Bind(w.Args, s.Record.Key)
+	w.set, w.args = t.bound(onceEach(append(w.set, a.also...)), w.work)
+	w.text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
+	w.args = db.Bind(w.args, s.Record.Key)
 	return w, left
 }
 
 // refreshTargets are all that is written to rows, for statements that need no row.
-func (t *layout) refreshTargets(now time.Time) (list []Write) {
+func (t *layout) refreshTargets(now time.Time) (list []update) {
 	from, to := allAttemptColumns()
 	goesOn := to
 	goesOn.At = from.At.Add(time.Hour)
@@ -310,7 +310,7 @@ func (t *layout) refreshTargets(now time.Time) (list []Write) {
 		{Target: backlog.RowSuccess, Refresh: &to}, {Target: backlog.RowSuccess, Refresh: &goesOn},
 	} {
 		s.At, s.Record = now, new(backlog.Record) // without a key
-		w, _ := t.RefreshWrite(&s, &from, &from)
+		w, _ := t.refreshWrite(&s, &from, &from)
 		list = append(list, w)
 	}
 	return list
@@ -378,9 +378,9 @@ func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, ar
 	return list, rows.Err()
 }
 
-// LockStates returns the states of the group's rows, by the hashes of their keys, and
+// lockStates returns the states of the group's rows, by the hashes of their keys, and
 // keeps the rows from others until the end of the transaction.
-func (t *Table) LockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Refresh, error) {
+func (t *Table) lockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Refresh, error) {
 	args := db.Bind(nil, db.Mapped(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })...)
 	list, err := t.records(ctx, tx, t.text.KeyIn(t.key, len(group)), t.text.LockRow+how, args, false)
 	now := make(map[uint64]*backlog.Refresh, len(list))

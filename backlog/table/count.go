@@ -26,7 +26,7 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	if t.status == "" {
 		status = t.standingCase(t.standingLabel)
 	}
-	if c.ByStatus, err = t.CountBy(ctx, status); err != nil {
+	if c.ByStatus, err = t.countBy(ctx, status); err != nil {
 		return c, err
 	}
 	for _, b := range t.branches {
@@ -47,8 +47,8 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	return c, nil
 }
 
-// CountBy counts the rows by the values of an expression as text; NULL is "NULL".
-func (t *Table) CountBy(ctx context.Context, expr string) (map[string]int, error) {
+// countBy counts the rows by the values of an expression as text; NULL is "NULL".
+func (t *Table) countBy(ctx context.Context, expr string) (map[string]int, error) {
 	groups, err := db.Values(ctx, t.db, "SELECT "+expr+", count(*) FROM "+t.name+db.Prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, 2)
 	counts := make(map[string]int)
 	for _, g := range groups {

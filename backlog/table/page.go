@@ -530,7 +530,7 @@ func (t *layout) Statements() []string {
 		}
 	}
 	for _, x := range t.targets(time.Time{}) {
-		add(x.Text)
+		add(x.text)
 	}
 	for _, x := range t.expiries(time.Time{}, time.Time{}) {
 		if x.col != nil {
@@ -544,7 +544,7 @@ func (t *layout) Statements() []string {
 
 // Written returns the quoted columns that passes write.
 func (t *layout) Written() []string {
-	sets := db.Mapped(t.targets(time.Time{}), func(w Write) []assign { return w.set })
+	sets := db.Mapped(t.targets(time.Time{}), func(w update) []assign { return w.set })
 	return db.Distinct(db.Mapped(slices.Concat(t.expireSet, slices.Concat(sets...)), func(a assign) string { return a.col }))
 }
 

@@ -20,7 +20,7 @@ var settings = map[backlog.RowState]string{
 }
 
 // targets are the outcomes of all states, for statements that need no row.
-func (t *layout) targets(now time.Time) (list []Write) {
+func (t *layout) targets(now time.Time) (list []update) {
 	if t.refresh != nil {
 		return t.refreshTargets(now)
 	}
@@ -32,7 +32,7 @@ func (t *layout) targets(now time.Time) (list []Write) {
 			{Target: backlog.RowDead, Failures: again}, {Target: backlog.RowDead, Failures: failed},
 		} {
 			s.Record, s.At = &backlog.Record{Origin: i}, now
-			if x := t.update(t.workOf(&s)); x.Text != "" && !slices.ContainsFunc(list, func(y Write) bool { return y.Text == x.Text }) {
+			if x := t.update(t.workOf(&s)); x.text != "" && !slices.ContainsFunc(list, func(y update) bool { return y.text == x.text }) {
 				list = append(list, x)
 			}
 		}
@@ -40,10 +40,10 @@ func (t *layout) targets(now time.Time) (list []Write) {
 	return list
 }
 
-// Shown says what is set, for people: long values by their beginning.
-func (w *Write) Shown(d *db.Text) string {
+// shown says what is set, for people: long values by their beginning.
+func (w *update) shown(d *db.Text) string {
 	const most = 40
-	set, args := slices.Clone(w.set), w.Args
+	set, args := slices.Clone(w.set), w.args
 	for i := range set {
 		if a := &set[i]; a.expr == "?" {
 			a.expr, args = d.Literal(args[0]), args[1:]
@@ -79,8 +79,8 @@ func (t *Table) Prove(ctx context.Context, now time.Time) error {
 func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	return t.db.Within(ctx, func(ctx context.Context) error {
 		for _, x := range t.targets(now) {
-			if err := t.db.Plan(ctx, t.text.Place(x.Text), len(x.Args)+len(t.key)); err != nil {
-				return t.Untaken(settings[x.target], x, err)
+			if err := t.db.Plan(ctx, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
+				return t.untaken(settings[x.target], x, err)
 			}
 			for _, a := range x.set {
 				c := t.quotedColumn(a.col)
@@ -88,7 +88,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 					continue
 				}
 				if _, err := db.Texts(ctx, t.db.Read, "SELECT CAST(CAST("+a.expr+" AS "+c.Domain+") AS text)"); err != nil {
-					return t.Untaken(settings[x.target], x, err)
+					return t.untaken(settings[x.target], x, err)
 				}
 			}
 		}

@@ -15,7 +15,7 @@ import (
 // An untaken is a write that the database refuses to a row, before it is known whether it
 // would refuse it to every row.
 type untaken struct {
-	write Write
+	write update
 	place string // in the file, that says what is set
 	said  string
 	judge db.Judge
@@ -25,10 +25,10 @@ type untaken struct {
 
 func (u *untaken) Unwrap() error { return u.error }
 
-// Untaken is the error of a write that the database refused: what is set, and the place
+// untaken is the error of a write that the database refused: what is set, and the place
 // in the file that says so. What may pass is returned as it is.
-func (t *Table) Untaken(place string, w Write, err error) error {
-	class, shown := t.db.Class(err), w.Shown(t.text)
+func (t *Table) untaken(place string, w update, err error) error {
+	class, shown := t.db.Class(err), w.shown(t.text)
 	u := &untaken{write: w, place: place}
 	u.said, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
 	u.judge, u.name = t.db.JudgeOf(err)
@@ -44,9 +44,9 @@ func (t *Table) Untaken(place string, w Write, err error) error {
 	return everyRow("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", place, shown, t.m.Name, u.said)
 }
 
-// Revoked is the error of a write after which the row is not as it was written, in the
+// revoked is the error of a write after which the row is not as it was written, in the
 // words of err, which blame a trigger.
-func (t *Table) Revoked(place string, w Write, err error) error {
+func (t *Table) revoked(place string, w update, err error) error {
 	return &untaken{write: w, place: place, said: err.Error(), judge: db.Trigger, error: err}
 }
 
@@ -73,7 +73,7 @@ func (t *Table) judged(ctx context.Context, u *untaken) error {
 	case u.judge == db.Overflow && !u.write.counts():
 		r.Reach = backlog.EveryRow
 	}
-	shown := u.write.Shown(t.text)
+	shown := u.write.shown(t.text)
 	starts := u.write.target == backlog.RowOther || u.write.target == backlog.RowNew // before the handler is called
 	switch {
 	case starts && r.Reach == backlog.HandlerDecides:
@@ -94,7 +94,7 @@ const anyColumn = "the row as a whole"
 // reach says whose trouble a refusal by one of the guards is, and which columns the handler
 // may write, by what they name: what we write is the same in every row, the key and what
 // selects the row are its own, and all else may be the handler's.
-func (t *layout) reach(w Write, guards []db.Guard) (r backlog.Reach, because []string) {
+func (t *layout) reach(w update, guards []db.Guard) (r backlog.Reach, because []string) {
 	r = backlog.EveryRow
 	for i := range guards {
 		if guards[i].SeesAll() {
@@ -121,24 +121,24 @@ func (t *layout) reach(w Write, guards []db.Guard) (r backlog.Reach, because []s
 }
 
 // sets reports whether the quoted column is written.
-func (w *Write) sets(quoted string) bool {
+func (w *update) sets(quoted string) bool {
 	return slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted })
 }
 
 // fixes reports whether what is written to the column is the same in every row.
-func (w *Write) fixes(quoted string) bool {
+func (w *update) fixes(quoted string) bool {
 	return slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted && !strings.Contains(a.expr, quoted) })
 }
 
 // varies reports whether what is written to the column is computed for each row, as a count
 // or a time of the policy is.
-func (t *layout) varies(w Write, quoted string) bool {
+func (t *layout) varies(w update, quoted string) bool {
 	isError := t.errCol != nil && t.text.Quote(t.errCol.Name) == quoted
 	return !isError && slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted && a.of != nil })
 }
 
 // counts reports whether something is written that depends on what the row has.
-func (w *Write) counts() bool {
+func (w *update) counts() bool {
 	return slices.ContainsFunc(w.set, func(a assign) bool { return strings.Contains(a.expr, a.col) })
 }
 
@@ -214,7 +214,7 @@ func (t *Table) guardsOf(ctx context.Context, u *untaken) []db.Guard {
 }
 
 // writesNull reports whether the write sets the column to NULL.
-func (t *layout) writesNull(w Write, name string) bool {
+func (t *layout) writesNull(w update, name string) bool {
 	quoted := t.text.Quote(name)
 	return slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted && a.fixed && a.value == nil })
 }

@@ -88,15 +88,15 @@ func (t *Table) chosenToWrite(ctx context.Context, x *rewriting, rows [][]any) (
 // trial. It tells of those that the database refuses.
 func (t *Table) rewriteGroup(ctx context.Context, x *rewriting, rows [][]any, trial bool) (written [][]any, err error) {
 	var left []backlog.Unsettled
-	w := GroupWrite{
-		Rows:  len(rows),
-		Whole: func(ctx context.Context, tx *sql.Tx) error { return t.rewriteRows(ctx, tx, x, rows) },
-		One:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.rewriteRow(ctx, tx, x, rows[i]) },
-		Text:  func(i int) (string, int) { return t.rewriteText(x, 1), len(t.rewriteArgs(x, rows[i:i+1])) },
-		Undo:  trial,
+	w := groupWrite{
+		rows:  len(rows),
+		whole: func(ctx context.Context, tx *sql.Tx) error { return t.rewriteRows(ctx, tx, x, rows) },
+		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.rewriteRow(ctx, tx, x, rows[i]) },
+		text:  func(i int) (string, int) { return t.rewriteText(x, 1), len(t.rewriteArgs(x, rows[i:i+1])) },
+		undo:  trial,
 	}
 	err = t.db.Within(ctx, func(ctx context.Context) (err error) {
-		left, err = t.WriteGroup(ctx, w)
+		left, err = t.writeGroup(ctx, w)
 		return err
 	})
 	if err != nil {
@@ -168,7 +168,7 @@ func (t *Table) rewriteRow(ctx context.Context, tx *sql.Tx, x *rewriting, row []
 	case still == 0 || x.remain && t.db.ChangedOnly: // it had all that is written before
 		return nil
 	}
-	return t.Unchanged(x.place)
+	return t.unchanged(x.place)
 }
 
 // notRewritten returns how many rows meet the conditions, as before they were written.

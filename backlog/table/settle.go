@@ -18,7 +18,7 @@ import (
 // one it is, once, when the table is opened.
 type writer interface {
 	// settling returns how a group is written.
-	settling(group []backlog.Settlement) GroupWrite
+	settling(group []backlog.Settlement) groupWrite
 	// trying returns what writes the settlement to its row, in a transaction that its caller
 	// undoes; nil: nothing is to be written.
 	trying(s backlog.Settlement) func(context.Context, *sql.Tx) error
@@ -35,45 +35,45 @@ type batchWriter struct{ *Table }
 
 // Settle implements backlog.Store.
 func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	return t.SettleGroup(ctx, group, t.writer.settling(group))
+	return t.settleGroup(ctx, group, t.writer.settling(group))
 }
 
 // Rehearse implements [backlog.Rehearser].
 func (t *Table) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	w := t.writer.settling(group)
-	w.Undo = true
-	return t.SettleGroup(ctx, group, w)
+	w.undo = true
+	return t.settleGroup(ctx, group, w)
 }
 
 // settling implements [writer].
-func (t batchWriter) settling(group []backlog.Settlement) GroupWrite {
-	var writes []Write
-	return GroupWrite{
-		Prepare: func(ctx context.Context) (some bool, err error) {
+func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
+	var writes []update
+	return groupWrite{
+		prepare: func(ctx context.Context) (some bool, err error) {
 			writes, err = t.prepareBatches(ctx, t.works(group))
 			return len(writes) > 0, err
 		},
-		Whole: func(ctx context.Context, tx *sql.Tx) error { return t.writeBatches(ctx, tx, writes) },
-		One:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) },
-		Text: func(i int) (string, int) {
+		whole: func(ctx context.Context, tx *sql.Tx) error { return t.writeBatches(ctx, tx, writes) },
+		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) },
+		text: func(i int) (string, int) {
 			x := t.update(t.workOf(&group[i]))
-			return x.Text, len(x.Args)
+			return x.text, len(x.args)
 		},
 	}
 }
 
 // prepareBatches returns the statements that write the batches, prepared. Where there is
 // nothing to write it looks whether the rows are as they were read.
-func (t *Table) prepareBatches(ctx context.Context, works []work) (writes []Write, err error) {
+func (t *Table) prepareBatches(ctx context.Context, works []work) (writes []update, err error) {
 	for _, w := range works {
 		x := t.update(w)
-		if x.Text == "" {
+		if x.text == "" {
 			if n, err := t.asBefore(ctx, t.db.Read, w); err != nil || n != int64(len(w.rows)) {
 				return nil, cmp.Or(err, backlog.ErrConflict)
 			}
 			continue
 		}
-		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(x.Text)); err != nil {
+		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(x.text)); err != nil {
 			return nil, err
 		}
 		writes = append(writes, x)
@@ -82,9 +82,9 @@ func (t *Table) prepareBatches(ctx context.Context, works []work) (writes []Writ
 }
 
 // writeBatches writes each batch with one statement.
-func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []Write) error {
+func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []update) error {
 	for _, x := range writes {
-		n, err := t.prepared.Exec(ctx, tx, t.text.Place(x.Text), x.Args)
+		n, err := t.prepared.Exec(ctx, tx, t.text.Place(x.text), x.args)
 		if err != nil || n != int64(len(x.rows)) {
 			return cmp.Or(err, backlog.ErrConflict)
 		}
@@ -98,10 +98,10 @@ func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []Write) er
 // settleRow writes one settlement, or returns why it is not written.
 func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (err error) {
 	w, found := t.update(t.workOf(s)), int64(0)
-	if w.Text != "" {
-		found, err = t.prepared.Exec(ctx, tx, t.text.Place(w.Text), w.Args)
+	if w.text != "" {
+		found, err = t.prepared.Exec(ctx, tx, t.text.Place(w.text), w.args)
 	}
-	if err == nil && found == 0 && (w.Text == "" || t.db.ChangedOnly) {
+	if err == nil && found == 0 && (w.text == "" || t.db.ChangedOnly) {
 		found, err = t.asBefore(ctx, tx, w.work)
 	}
 	if err == nil {
@@ -138,9 +138,9 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 	return err
 }
 
-// Unchanged is the *Problem of a row that is as it was, though the database has taken the
+// unchanged is the *Problem of a row that is as it was, though the database has taken the
 // statement that writes to it what the place in the file says.
-func (t *layout) Unchanged(place string) error {
+func (t *layout) unchanged(place string) error {
 	by := "a trigger or a rule of the database"
 	if len(t.catalog.Triggers) > 0 {
 		by = "a trigger: " + strings.Join(t.catalog.Triggers, ", ")
@@ -162,7 +162,7 @@ func (t *Table) kept(ctx context.Context, tx *sql.Tx, w work, found int64) (err 
 		n, err = t.still(ctx, tx, w)
 	}
 	if err == nil && n > 0 {
-		err = t.Unchanged(settings[w.target])
+		err = t.unchanged(settings[w.target])
 	}
 	return err
 }
@@ -195,7 +195,7 @@ func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, er
 func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error) error {
 	s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess}
 	find, key := t.lockText(t.workOf(s))
-	for _, text := range db.NonEmpty(find, t.update(t.workOf(s)).Text) { // the transaction may have the only connection
+	for _, text := range db.NonEmpty(find, t.update(t.workOf(s)).text) { // the transaction may have the only connection
 		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text)); err != nil {
 			return err
 		}
@@ -326,22 +326,22 @@ func (w work) padded() []*backlog.Settlement {
 	return append(slices.Clip(w.rows), slices.Repeat(last, sizes[i]-len(w.rows))...)
 }
 
-// A Write is a statement that writes an outcome to its rows.
-type Write struct {
+// An update is a statement that writes an outcome to its rows.
+type update struct {
 	work
-	Text string // "": nothing changes
-	Args []any  // first of what it sets, then of which rows
+	text string // "": nothing changes
+	args []any  // first of what it sets, then of which rows
 	set  []assign
 }
 
 // update returns the statement that settles the work.
-func (t *layout) update(w work) Write {
+func (t *layout) update(w work) update {
 	set, args := t.bound(t.assignments(w.batch), w)
 	if len(set) == 0 {
-		return Write{work: w}
+		return update{work: w}
 	}
 	cond, keys := t.asRead(w)
-	return Write{w, "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(args, keys...), set}
+	return update{w, "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(args, keys...), set}
 }
 
 // bound returns the assignments to the work's rows, and their arguments.

@@ -21,7 +21,7 @@ func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
 	if f == nil || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
 		return nil
 	}
-	return t.Undone(ctx, f)
+	return t.undone(ctx, f)
 }
 
 // trying implements [writer]. The error's text is as long as its column is.
@@ -32,15 +32,15 @@ func (t batchWriter) trying(s backlog.Settlement) func(context.Context, *sql.Tx)
 		}
 	}
 	x := t.update(t.workOf(&s))
-	if x.Text == "" {
+	if x.text == "" {
 		return nil
 	}
 	return func(ctx context.Context, tx *sql.Tx) error { return t.try(ctx, tx, x, s.Record) }
 }
 
-// Undone calls f in a transaction that is undone. What the database has refused in it is
+// undone calls f in a transaction that is undone. What the database has refused in it is
 // returned as a [*backlog.Refusal].
-func (t *Table) Undone(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
+func (t *Table) undone(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
 	err := t.db.Within(ctx, func(ctx context.Context) error {
 		return t.InTx(ctx, func(tx *sql.Tx) error {
 			for _, text := range t.text.Trial {
@@ -63,22 +63,22 @@ func (t *Table) Undone(ctx context.Context, f func(context.Context, *sql.Tx) err
 
 // try tries the settlement in a transaction that its caller undoes: the row is
 // locked as it was read, the outcome written, and the row judged as it stands then.
-func (t *Table) try(ctx context.Context, tx *sql.Tx, x Write, r *backlog.Record) error {
+func (t *Table) try(ctx context.Context, tx *sql.Tx, x update, r *backlog.Record) error {
 	find, key := t.lockText(x.work)
 	switch rows, err := db.Texts(ctx, tx, t.text.Place(find+t.text.NoWait), key...); {
 	case t.db.Class(err) == db.Busy && t.text.NoWait != "":
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
 	case err != nil:
-		return t.Untaken(settings[x.target], x, err)
+		return t.untaken(settings[x.target], x, err)
 	case len(rows) == 0:
 		return backlog.ErrConflict
 	}
-	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.Text), x.Args...))
+	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.text), x.args...))
 	switch {
 	case err != nil:
-		return t.Untaken(settings[x.target], x, err)
+		return t.untaken(settings[x.target], x, err)
 	case n == 0:
-		return t.Revoked(settings[x.target], x, t.Unchanged(settings[x.target]))
+		return t.revoked(settings[x.target], x, t.unchanged(settings[x.target]))
 	case n > 1:
 		return &backlog.Refusal{Reach: backlog.OneRow, Err: t.kept(ctx, tx, x.work, n)}
 	}
@@ -88,7 +88,7 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x Write, r *backlog.Record)
 // stillPending judges the row as the write has left it. The texts of two statuses
 // can differ and be the same to the database: to a collation that takes 'New' for
 // 'NEW', that knows no accents, or no spaces at the end.
-func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x Write, key backlog.Key) error {
+func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x update, key backlog.Key) error {
 	text := "SELECT " + t.standingCase(strconv.Itoa) + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + db.Prefixed(" AND ", t.where.cond)
 	standing := len(t.branches) // of a row that the filter leaves out
 	err := tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, key)...).Scan(&standing)
@@ -104,14 +104,14 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x Write, key backl
 	record := map[backlog.RowState]string{backlog.RowSuccess: "record that succeeded", backlog.RowDead: "dead record"}[x.target]
 	switch ends := x.target == backlog.RowSuccess || x.target == backlog.RowDead && t.HasDead(); {
 	case ends && len(t.catalog.Triggers) > 0:
-		return t.Revoked(settings[x.target], x, t.Unchanged(settings[x.target]))
+		return t.revoked(settings[x.target], x, t.unchanged(settings[x.target]))
 	case ends:
-		return everyRow(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", settings[x.target], x.Shown(t.text), record, state)
+		return everyRow(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", settings[x.target], x.shown(t.text), record, state)
 	case x.target != backlog.RowError || !fresh || t.OneLane():
 	case t.retry != nil:
-		return everyRow(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.Shown(t.text))
+		return everyRow(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.shown(t.text))
 	default:
-		t.Notef("statuses.error is one of statuses.new to the database, with %s: failed records are not told from new ones, and age alone decides when they are tried", x.Shown(t.text))
+		t.Notef("statuses.error is one of statuses.new to the database, with %s: failed records are not told from new ones, and age alone decides when they are tried", x.shown(t.text))
 	}
 	return nil
 }

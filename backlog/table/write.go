@@ -11,43 +11,43 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// A GroupWrite is how a group of rows is written: see [Table.WriteGroup]. What is done in a
+// A groupWrite is how a group of rows is written: see [Table.writeGroup]. What is done in a
 // transaction is undone where one of the functions fails.
-type GroupWrite struct {
-	Rows int // of the group
+type groupWrite struct {
+	rows int // of the group
 
-	// Prepare is called before the transaction begins, since that may have the only
+	// prepare is called before the transaction begins, since that may have the only
 	// connection. It reports whether there is anything to write. Nil: there is.
-	Prepare func(context.Context) (bool, error)
+	prepare func(context.Context) (bool, error)
 
-	// Whole writes all rows. It returns [backlog.ErrConflict] where they are not all as
+	// whole writes all rows. It returns [backlog.ErrConflict] where they are not all as
 	// they should be.
-	Whole func(context.Context, *sql.Tx) error
+	whole func(context.Context, *sql.Tx) error
 
-	// One writes the row of that number. It returns [backlog.ErrConflict] where that is
+	// one writes the row of that number. It returns [backlog.ErrConflict] where that is
 	// no longer as it was read, and a *Problem where the database leaves it as it was.
-	One func(context.Context, *sql.Tx, int) error
+	one func(context.Context, *sql.Tx, int) error
 
-	// Text returns the statement that writes the row of that number, and how many
+	// text returns the statement that writes the row of that number, and how many
 	// arguments it has; "": it is not known beforehand.
-	Text func(int) (string, int)
+	text func(int) (string, int)
 
-	Undo bool // it is a trial, of which nothing stays
+	undo bool // it is a trial, of which nothing stays
 }
 
-// WriteGroup writes a group in one transaction. It returns the rows that are not written,
+// writeGroup writes a group in one transaction. It returns the rows that are not written,
 // which stay as they were: with [backlog.ErrConflict] where others have changed them, else
 // with the reason for which the database refuses them. After an error nothing is written
 // or, where it is a commitError, that is unknown.
 //
 // The group is written as a whole. Only where that cannot be, each row is written behind a
 // savepoint, to tell which the database refuses.
-func (t *Table) WriteGroup(ctx context.Context, w GroupWrite) ([]backlog.Unsettled, error) {
+func (t *Table) writeGroup(ctx context.Context, w groupWrite) ([]backlog.Unsettled, error) {
 	err := t.writeWhole(ctx, &w)
 	if !t.isOfRow(err) && !t.mayBeOfRow(err) {
 		return nil, err
 	}
-	reasons := make([]error, w.Rows)
+	reasons := make([]error, w.rows)
 	err = t.rowByRow(ctx, &w, reasons)
 	if err == errLosses || errors.As(err, new(commitError)) && (t.isOfRow(err) || t.mayBeOfRow(err)) {
 		err = t.rowsApart(ctx, &w, reasons)
@@ -58,16 +58,16 @@ func (t *Table) WriteGroup(ctx context.Context, w GroupWrite) ([]backlog.Unsettl
 	return t.refused(ctx, &w, reasons)
 }
 
-func (t *Table) writeWhole(ctx context.Context, w *GroupWrite) error {
-	if w.Prepare != nil {
-		some, err := w.Prepare(ctx)
+func (t *Table) writeWhole(ctx context.Context, w *groupWrite) error {
+	if w.prepare != nil {
+		some, err := w.prepare(ctx)
 		if err != nil || !some {
 			return err
 		}
 	}
 	return t.InTx(ctx, func(tx *sql.Tx) error {
-		err := w.Whole(ctx, tx)
-		if err == nil && w.Undo {
+		err := w.whole(ctx, tx)
+		if err == nil && w.undo {
 			err = ErrUndo
 		}
 		return err
@@ -95,7 +95,7 @@ const mostLosses = 10
 
 // rowByRow writes each row behind a savepoint, in one transaction, and sets the reasons of
 // those that are not written.
-func (t *Table) rowByRow(ctx context.Context, w *GroupWrite, reasons []error) error {
+func (t *Table) rowByRow(ctx context.Context, w *groupWrite, reasons []error) error {
 	for range mostLosses {
 		lost := false
 		err := t.InTx(ctx, func(tx *sql.Tx) (err error) {
@@ -107,7 +107,7 @@ func (t *Table) rowByRow(ctx context.Context, w *GroupWrite, reasons []error) er
 					return err
 				}
 			}
-			if w.Undo {
+			if w.undo {
 				return ErrUndo
 			}
 			return nil
@@ -122,11 +122,11 @@ func (t *Table) rowByRow(ctx context.Context, w *GroupWrite, reasons []error) er
 // writeOne writes a row behind a savepoint, or undoes that and sets the reason. lost says
 // that a trigger has ended the transaction, as RAISE(ROLLBACK) does: the others have to
 // be written anew.
-func (t *Table) writeOne(ctx context.Context, tx *sql.Tx, w *GroupWrite, i int, reason *error) (lost bool, err error) {
+func (t *Table) writeOne(ctx context.Context, tx *sql.Tx, w *groupWrite, i int, reason *error) (lost bool, err error) {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT one"); err != nil {
 		return false, err
 	}
-	err = w.One(ctx, tx, i)
+	err = w.one(ctx, tx, i)
 	if err != nil && !t.isOfRow(err) && !t.mayBeOfRow(err) {
 		return false, err
 	}
@@ -143,14 +143,14 @@ func (t *Table) writeOne(ctx context.Context, tx *sql.Tx, w *GroupWrite, i int, 
 
 // rowsApart writes each row in a transaction of its own, but for those that have a reason
 // already: some constraints speak up only when a transaction is committed.
-func (t *Table) rowsApart(ctx context.Context, w *GroupWrite, reasons []error) error {
+func (t *Table) rowsApart(ctx context.Context, w *groupWrite, reasons []error) error {
 	for i := range reasons {
 		if reasons[i] != nil {
 			continue
 		}
 		err := t.InTx(ctx, func(tx *sql.Tx) error {
-			err := w.One(ctx, tx, i)
-			if err == nil && w.Undo {
+			err := w.one(ctx, tx, i)
+			if err == nil && w.undo {
 				err = ErrUndo
 			}
 			return err
@@ -166,7 +166,7 @@ func (t *Table) rowsApart(ctx context.Context, w *GroupWrite, reasons []error) e
 // refused returns the rows that have a reason for not being written. An error that may be
 // about a row is about it where the database has taken another one, or understands the
 // statement; else nothing is written, and it is the error of the whole.
-func (t *Table) refused(ctx context.Context, w *GroupWrite, reasons []error) (left []backlog.Unsettled, _ error) {
+func (t *Table) refused(ctx context.Context, w *groupWrite, reasons []error) (left []backlog.Unsettled, _ error) {
 	var doubtful *backlog.Unsettled
 	for i, reason := range reasons {
 		if reason == nil {
@@ -177,31 +177,31 @@ func (t *Table) refused(ctx context.Context, w *GroupWrite, reasons []error) (le
 			doubtful = &backlog.Unsettled{Index: i, Err: reason}
 		}
 	}
-	if doubtful == nil || len(left) < w.Rows {
+	if doubtful == nil || len(left) < w.rows {
 		return left, nil
 	}
-	text, n := w.Text(doubtful.Index)
+	text, n := w.text(doubtful.Index)
 	if t.db.Class(doubtful.Err) == db.Denied || text == "" || t.db.Plan(ctx, t.text.Place(text), n) != nil {
 		return nil, doubtful.Err
 	}
 	return left, nil
 }
 
-// SettleGroup writes a group of settlements within the time that a statement may take.
+// settleGroup writes a group of settlements within the time that a statement may take.
 // Where a commit has broken, their records are marked as unsure.
-func (t *Table) SettleGroup(ctx context.Context, group []backlog.Settlement, w GroupWrite) (left []backlog.Unsettled, err error) {
+func (t *Table) settleGroup(ctx context.Context, group []backlog.Settlement, w groupWrite) (left []backlog.Unsettled, err error) {
 	if len(group) == 0 {
 		return nil, ctx.Err()
 	}
 	if len(group) > backlog.MaxGroup {
 		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
-	w.Rows = len(group)
+	w.rows = len(group)
 	err = t.db.Within(ctx, func(ctx context.Context) (err error) {
-		left, err = t.WriteGroup(ctx, w)
+		left, err = t.writeGroup(ctx, w)
 		broken := errors.As(err, new(commitError))
 		for i := range group {
-			if r := group[i].Record; broken || r.Unsure && err == nil && !w.Undo {
+			if r := group[i].Record; broken || r.Unsure && err == nil && !w.undo {
 				r.Unsure = broken
 			}
 		}
