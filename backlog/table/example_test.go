@@ -236,7 +236,7 @@ func ExampleOpen_policy() {
 
 // Work inside the database and its settlement are one transaction: a parcel for
 // each order that is shipped, whatever crashes and when.
-func ExampleTable_Attempt() {
+func ExampleTable_SettleWith() {
 	ctx := context.Background()
 	opened, pool, remove := shop(ctx)
 	defer remove()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -100,6 +101,20 @@ func (t *layout) names(quoted []string) []string {
 // Given returns the names of the columns that a handler is given of each
 // record, in their order.
 func (t *layout) Given() []string { return slices.Clone(t.sel.names) }
+
+// Stored returns what the row with the key has in the quoted columns, as it is stored there. The
+// error is [backlog.ErrConflict] where no row has the key.
+func (t *Table) Stored(ctx context.Context, tx *sql.Tx, k backlog.Key, columns []string) ([]any, error) {
+	text := "SELECT " + strings.Join(columns, ", ") + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1)
+	values, err := db.ScanValues(tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, k)...), len(columns))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, backlog.ErrConflict
+	}
+	for i, v := range values {
+		values[i] = t.d.Value(nil, v)
+	}
+	return values, err
+}
 
 // scan reads the first n expressions of [layout.shown], or all of a page, as they are
 // stored, with what else is to be read behind them.

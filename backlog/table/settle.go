@@ -186,13 +186,28 @@ func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, er
 	return n, err
 }
 
-// Attempt calls f in a transaction with the settlement of the record as a success.
+// SettleWith calls f in a transaction with the settlement of the record as a success.
 // The transaction begins with a look at the row, which must still be as it was read,
 // else the error is backlog.ErrConflict, and stays so for others until the end; then
 // comes f, and at last the settlement, unless f has left the row in another state or
-// deleted it. at is when that is. One commit ends it, or with undo a rollback; after
-// an error nothing of it is done. Errors are the driver's.
-func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error) error {
+// deleted it. at is when that is. One commit ends it; after an error nothing of it is
+// done. Errors are the driver's.
+func (t *Table) SettleWith(ctx context.Context, r *backlog.Record, at func() time.Time, f func(tx *sql.Tx) error) error {
+	return t.settleWith(ctx, r, at, false, f)
+}
+
+// TryWith does what SettleWith does and undoes it. A record that is not as it was read is not
+// settled: then f alone is called.
+func (t *Table) TryWith(ctx context.Context, r *backlog.Record, at func() time.Time, f func(tx *sql.Tx) error) error {
+	err := t.settleWith(ctx, r, at, true, f)
+	if !errors.Is(err, backlog.ErrConflict) {
+		return err
+	}
+	return t.InTx(ctx, func(tx *sql.Tx) error { return cmp.Or(f(tx), errUndo) })
+}
+
+// settleWith is SettleWith, or TryWith where undo says so.
+func (t *Table) settleWith(ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error) error {
 	s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess}
 	find, key := t.lockText(t.workOf(s))
 	for _, text := range db.NonEmpty(find, t.update(t.workOf(s)).text) { // the transaction may have the only connection
@@ -216,7 +231,7 @@ func (t *Table) Attempt(ctx context.Context, r *backlog.Record, at func() time.T
 			return fmt.Errorf("settlement: %w", err)
 		}
 		if undo {
-			return ErrUndo
+			return errUndo
 		}
 		return nil
 	})

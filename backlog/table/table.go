@@ -202,9 +202,6 @@ func (t *Table) DB() *DB { return t.db }
 // Catalog is what the database says about the table.
 func (t *layout) Catalog() *catalog { return t.catalog }
 
-// Name is the table's, quoted, with its schema.
-func (t *layout) Name() string { return t.name }
-
 // Mapping says what the columns mean.
 func (t *layout) Mapping() mapping.Mapping { return t.m }
 

@@ -48,7 +48,7 @@ func (t *Table) undone(ctx context.Context, f func(context.Context, *sql.Tx) err
 					return err
 				}
 			}
-			return cmp.Or(f(ctx, tx), ErrUndo)
+			return cmp.Or(f(ctx, tx), errUndo)
 		})
 	})
 	if p := (*Problem)(nil); err != nil && t.db.Write != t.db.Read && errors.As(t.db.CheckRights(ctx), &p) {

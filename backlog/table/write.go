@@ -68,7 +68,7 @@ func (t *Table) writeWhole(ctx context.Context, w *groupWrite) error {
 	return t.InTx(ctx, func(tx *sql.Tx) error {
 		err := w.whole(ctx, tx)
 		if err == nil && w.undo {
-			err = ErrUndo
+			err = errUndo
 		}
 		return err
 	})
@@ -108,7 +108,7 @@ func (t *Table) rowByRow(ctx context.Context, w *groupWrite, reasons []error) er
 				}
 			}
 			if w.undo {
-				return ErrUndo
+				return errUndo
 			}
 			return nil
 		})
@@ -151,7 +151,7 @@ func (t *Table) rowsApart(ctx context.Context, w *groupWrite, reasons []error) e
 		err := t.InTx(ctx, func(tx *sql.Tx) error {
 			err := w.one(ctx, tx, i)
 			if err == nil && w.undo {
-				err = ErrUndo
+				err = errUndo
 			}
 			return err
 		})
@@ -213,11 +213,11 @@ func (t *Table) settleGroup(ctx context.Context, group []backlog.Settlement, w g
 	return left, nil
 }
 
-// ErrUndo ends a transaction that is to be undone.
-var ErrUndo = errors.New("to be undone")
+// errUndo ends a transaction that is to be undone.
+var errUndo = errors.New("to be undone")
 
 // InTx calls f in a transaction that writes, and undoes what f has done when that
-// returns an error or panics; ErrUndo is none to the caller.
+// returns an error or panics; for errUndo it returns nil.
 func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 	conn, err := t.db.Write.Conn(ctx)
 	if err != nil {
@@ -235,7 +235,7 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 	if err == nil {
 		err = f(tx)
 	}
-	if err == ErrUndo {
+	if err == errUndo {
 		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
 	}
 	if err != nil {

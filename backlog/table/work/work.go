@@ -2,7 +2,6 @@
 package work
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -177,17 +176,7 @@ func (w *SQLHandler) readAgain(ctx context.Context, tx *sql.Tx, r *backlog.Recor
 	if len(w.reread) == 0 {
 		return nil, nil
 	}
-	text := w.d.Text()
-	keys := db.Mapped(w.t.Mapping().ID, func(name string) string { return text.Quote(w.t.Catalog().Find(name, text.FoldsNames).Name) })
-	query := text.Place("SELECT " + strings.Join(w.reread, ", ") + " FROM " + w.t.Name() + " WHERE " + text.KeyIn(keys, 1))
-	values, err := db.ScanValues(tx.QueryRowContext(ctx, query, db.Bind(nil, r.Key)...), len(w.reread))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, backlog.ErrConflict
-	}
-	for i, v := range values {
-		values[i] = w.d.Value(nil, v)
-	}
-	return values, err
+	return w.t.Stored(ctx, tx, r.Key, w.reread)
 }
 
 // Steps returns how many statements there are and the columns that they have
@@ -239,7 +228,7 @@ func (w *SQLHandler) refused(n int, err error) error {
 // HandleAndSettle implements [backlog.SettlingHandler].
 func (w *SQLHandler) HandleAndSettle(ctx context.Context, r *backlog.Record, now func() time.Time) error {
 	return w.transact(ctx, func(ctx context.Context, work func(*sql.Tx) error) error {
-		return w.t.Attempt(ctx, r, now, false, work)
+		return w.t.SettleWith(ctx, r, now, work)
 	}, r)
 }
 
@@ -253,12 +242,9 @@ func (w *SQLHandler) Handle(ctx context.Context, r *backlog.Record) error {
 // that is not pending is not settled. The time that the settlement writes, where it writes
 // one, is the record's own time of insertion. Other programs cannot write meanwhile.
 func (w *SQLHandler) Try(ctx context.Context, r *backlog.Record) error {
+	inserted := func() time.Time { return r.Inserted }
 	return w.transact(ctx, func(ctx context.Context, work func(*sql.Tx) error) error {
-		err := w.t.Attempt(ctx, r, func() time.Time { return r.Inserted }, true, work)
-		if !errors.Is(err, backlog.ErrConflict) {
-			return err
-		}
-		return w.t.InTx(ctx, func(tx *sql.Tx) error { return cmp.Or(work(tx), table.ErrUndo) })
+		return w.t.TryWith(ctx, r, inserted, work)
 	}, r)
 }
 
