@@ -22,8 +22,8 @@ import (
 
 // A Table is a backlog.Store over one table. It is safe for concurrent use.
 //
-// What the methods of [backlog.Beginner] do takes a mapping for the refresh policy; over any
-// other they return a [*Problem].
+// Begin, Overdue, Running and CountAttempts need a mapping for the refresh policy. Over another
+// they return a [*Problem].
 type Table struct {
 	*layout
 	db          *DB
@@ -68,7 +68,6 @@ type layout struct {
 }
 
 var (
-	_ backlog.Locker      = (*Table)(nil)
 	_ backlog.Pinger      = (*Table)(nil)
 	_ backlog.Prober      = (*Table)(nil)
 	_ backlog.Trier       = (*Table)(nil)
@@ -170,31 +169,6 @@ func (t *layout) OneLane() bool {
 
 // HasDead reports whether the table has a dead status.
 func (t *layout) HasDead() bool { return len(t.expireSet) > 0 }
-
-// TryLock takes the named lock of the table's only work. It leaves no marks.
-func (t *Table) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
-	return t.Locker(backlog.Work{}).TryLock(ctx, name)
-}
-
-// Locker returns what takes the locks of a work on the table. Its TryLock returns a
-// *backlog.Rival where who has the lock has other marks.
-func (t *Table) Locker(w backlog.Work) backlog.Locker { return workLocker{t, w} }
-
-type workLocker struct {
-	table *Table
-	work  backlog.Work
-}
-
-// TryLock implements backlog.Locker.
-func (l workLocker) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
-	return l.table.db.Lock(ctx, l.table.catalog, db.LockName{Name: name, Work: l.work})
-}
-
-// Rival compares the work with that of who has the named lock. It is nil where that is
-// the same one, or the lock is free.
-func (t *Table) Rival(ctx context.Context, name string, w backlog.Work) (*backlog.Rival, error) {
-	return t.db.Rival(ctx, t.db.Read, t.catalog, db.LockName{Name: name, Work: w})
-}
 
 // DB is the database of the table.
 func (t *Table) DB() *DB { return t.db }
