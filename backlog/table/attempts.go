@@ -300,8 +300,8 @@ func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Refresh)
 	return w, left
 }
 
-// refreshTargets are all that is written to rows, for statements that need no row.
-func (t *layout) refreshTargets(now time.Time) (list []update) {
+// targets implements [writer].
+func (t attemptWriter) targets(now time.Time) (list []update) {
 	from, to := allAttemptColumns()
 	goesOn := to
 	goesOn.At = from.At.Add(time.Hour)

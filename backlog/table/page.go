@@ -503,7 +503,7 @@ func (t *layout) reading(b branch, conds, columns []string) Reading {
 
 // Statements returns the text of every statement that passes run, for people
 // who want to know before they grant.
-func (t *layout) Statements() []string {
+func (t *Table) Statements() []string {
 	var list []string
 	add := func(s string) { list = append(list, db.NonEmpty(t.text.Place(s))...) }
 	place := backlog.Cursor{Key: backlog.NewKey(slices.Repeat([]any{""}, len(t.key))...)}
@@ -529,7 +529,7 @@ func (t *layout) Statements() []string {
 			add(r.Query)
 		}
 	}
-	for _, x := range t.targets(time.Time{}) {
+	for _, x := range t.writer.targets(time.Time{}) {
 		add(x.text)
 	}
 	for _, x := range t.expiries(time.Time{}, time.Time{}) {
@@ -543,13 +543,13 @@ func (t *layout) Statements() []string {
 }
 
 // Written returns the quoted columns that passes write.
-func (t *layout) Written() []string {
-	sets := db.Mapped(t.targets(time.Time{}), func(w update) []assign { return w.set })
+func (t *Table) Written() []string {
+	sets := db.Mapped(t.writer.targets(time.Time{}), func(w update) []assign { return w.set })
 	return db.Distinct(db.Mapped(slices.Concat(t.expireSet, slices.Concat(sets...)), func(a assign) string { return a.col }))
 }
 
 // Read returns the quoted columns that the statements of passes name, in the table's order.
-func (t *layout) Read() []string {
+func (t *Table) Read() []string {
 	all := strings.Join(t.Statements(), "\n")
 	isUnread := func(quoted string) bool { return !strings.Contains(all, quoted) }
 	return slices.DeleteFunc(db.Mapped(t.catalog.ColumnNames(), t.text.Quote), isUnread)

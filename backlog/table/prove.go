@@ -19,11 +19,8 @@ var settings = map[backlog.RowState]string{
 	backlog.RowDead:    "statuses.dead",
 }
 
-// targets are the outcomes of all states, for statements that need no row.
-func (t *layout) targets(now time.Time) (list []update) {
-	if t.refresh != nil {
-		return t.refreshTargets(now)
-	}
+// targets implements [writer].
+func (t batchWriter) targets(now time.Time) (list []update) {
 	for i := range t.branches {
 		failed := backlog.Failures{Count: 1, Last: now}
 		again := backlog.Failures{Count: 1, Last: now, Next: now}
@@ -78,7 +75,7 @@ func (t *Table) Prove(ctx context.Context, now time.Time) error {
 // [Table.Try].
 func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	return t.db.Within(ctx, func(ctx context.Context) error {
-		for _, x := range t.targets(now) {
+		for _, x := range t.writer.targets(now) {
 			if err := t.db.Plan(ctx, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
 				return t.untaken(settings[x.target], x, err)
 			}

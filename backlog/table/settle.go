@@ -22,6 +22,8 @@ type writer interface {
 	// trying returns what writes the settlement to its row, in a transaction that its caller
 	// undoes; nil: nothing is to be written.
 	trying(s backlog.Settlement) func(context.Context, *sql.Tx) error
+	// targets returns the outcomes of all states, for statements that need no row.
+	targets(now time.Time) []update
 }
 
 var (
