@@ -379,7 +379,7 @@ func TestQueueFromItsDocumentation(t *testing.T) {
 // its rows.
 type rota struct {
 	mu     sync.Mutex
-	rounds []backlog.Refresh
+	rounds []backlog.Memory
 	visits visits
 }
 
@@ -387,14 +387,14 @@ var _ backlog.Beginner = (*rota)(nil)
 
 // list returns copies of the rounds that is selects, by a time and then by number, behind a
 // place.
-func (o *rota) list(after backlog.Cursor, limit int, is func(backlog.Refresh) bool, by func(backlog.Refresh) time.Time) (list []backlog.Record) {
+func (o *rota) list(after backlog.Cursor, limit int, is func(backlog.Memory) bool, by func(backlog.Memory) time.Time) (list []backlog.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	compare := func(a, b backlog.Cursor) int {
 		return cmp.Or(cmp.Compare(a.Order.(int64), b.Order.(int64)), a.Key.Compare(b.Key))
 	}
 	for i, s := range o.rounds {
-		r := backlog.Record{Key: backlog.NewKey(int64(i)), Refresh: &s, Lane: laneOf(s)}
+		r := backlog.Record{Key: backlog.NewKey(int64(i)), Memory: &s, Lane: laneOf(s)}
 		r.Cursor = backlog.Cursor{Order: by(s).UnixNano(), Key: r.Key}
 		if is(s) && (after.IsZero() || compare(r.Cursor, after) > 0) {
 			list = append(list, r)
@@ -405,19 +405,19 @@ func (o *rota) list(after backlog.Cursor, limit int, is func(backlog.Refresh) bo
 }
 
 // laneOf returns the lane of a round: the fresh have no start since their last success.
-func laneOf(s backlog.Refresh) backlog.Lane {
+func laneOf(s backlog.Memory) backlog.Lane {
 	if s.AttemptNo == 0 {
 		return backlog.Fresh
 	}
 	return backlog.Failed
 }
 
-func startOf(s backlog.Refresh) time.Time    { return s.At }
-func deadlineOf(s backlog.Refresh) time.Time { return s.Deadline }
+func startOf(s backlog.Memory) time.Time    { return s.Next }
+func deadlineOf(s backlog.Memory) time.Time { return s.Deadline }
 
 func (o *rota) Pending(_ context.Context, q backlog.Query) (page backlog.Page, err error) {
-	page.Records = o.list(q.After, q.Limit, func(s backlog.Refresh) bool {
-		return laneOf(s) == q.Lane && s.UID == "" && !s.Disabled && !s.At.IsZero() && !s.At.After(q.Now)
+	page.Records = o.list(q.After, q.Limit, func(s backlog.Memory) bool {
+		return laneOf(s) == q.Lane && s.UID == "" && !s.Disabled && !s.Next.IsZero() && !s.Next.After(q.Now)
 	}, startOf)
 	if n := len(page.Records); n > 0 {
 		page.Next = page.Records[n-1].Cursor
@@ -434,11 +434,11 @@ func (o *rota) write(group []backlog.Settlement, written func(*backlog.Settlemen
 	for i := range group {
 		s := &group[i]
 		row := &o.rounds[s.Record.Key.Part(0).(int64)]
-		if row.UID != s.Record.Refresh.UID || !row.At.Equal(s.Record.Refresh.At) || row.Disabled {
+		if row.UID != s.Record.Memory.UID || !row.Next.Equal(s.Record.Memory.Next) || row.Disabled {
 			unsettled = append(unsettled, backlog.Unsettled{Index: i, Err: backlog.ErrConflict})
 			continue
 		}
-		*row = *s.Refresh
+		*row = *s.Memory
 		written(s)
 	}
 	return unsettled
@@ -451,17 +451,17 @@ func (o *rota) Settle(_ context.Context, group []backlog.Settlement) ([]backlog.
 
 func (o *rota) Begin(_ context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	o.visits.note("Begin")
-	return o.write(group, func(s *backlog.Settlement) { s.Record.Refresh = new(*s.Refresh) }), nil
+	return o.write(group, func(s *backlog.Settlement) { s.Record.Memory = new(*s.Memory) }), nil
 }
 
 func (o *rota) Overdue(_ context.Context, now time.Time, after backlog.Cursor, limit int) ([]backlog.Record, error) {
 	o.visits.note("Overdue")
-	return o.list(after, limit, func(s backlog.Refresh) bool { return s.UID != "" && !s.Deadline.After(now) }, deadlineOf), nil
+	return o.list(after, limit, func(s backlog.Memory) bool { return s.UID != "" && !s.Deadline.After(now) }, deadlineOf), nil
 }
 
 func (o *rota) Running(_ context.Context, uids []string) ([]backlog.Record, error) {
 	o.visits.note("Running")
-	return o.list(backlog.Cursor{}, len(uids), func(s backlog.Refresh) bool { return s.UID != "" && slices.Contains(uids, s.UID) }, startOf), nil
+	return o.list(backlog.Cursor{}, len(uids), func(s backlog.Memory) bool { return s.UID != "" && slices.Contains(uids, s.UID) }, startOf), nil
 }
 
 // A dispatcher is a handler that hands rounds over to others, who answer for the first alone.
@@ -507,7 +507,7 @@ func (d *dispatcher) Collect(ctx context.Context, resolve func(context.Context, 
 
 func TestBeginnerAndCollectorFromTheirDocumentation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rounds := &rota{rounds: []backlog.Refresh{{At: time.Now()}, {At: time.Now()}}}
+		rounds := &rota{rounds: []backlog.Memory{{Next: time.Now()}, {Next: time.Now()}}}
 		d := new(dispatcher)
 		engine := &backlog.Engine{Store: rounds, Handler: d, Policy: &backlog.Policy{Name: "refresh", Retries: -1, Refresher: hourly{}}}
 		report, err := engine.Pass(t.Context(), backlog.Pass{MaxAge: time.Hour})

@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -69,7 +70,7 @@ func (r *run) awaitSettled(ctx context.Context) {
 func (r *run) ofAge(rec *Record) (s Settlement, reason string) {
 	rec.Tier = r.pass.Tier
 	reason = ReasonExpired
-	if r.e.Policy.GivenUp(rec.Failures.Count) {
+	if r.e.Policy.GivenUp(rec.Memory.Failed()) {
 		reason = ReasonRetries
 	}
 	return Settlement{Record: rec}, reason
@@ -253,6 +254,6 @@ func (s *Settlement) dead(reason string) *Record {
 	rec := *s.Record
 	rec.Reason = reason
 	rec.Error = s.Error
-	rec.Refresh = s.Refresh
+	rec.Memory = cmp.Or(s.Memory, rec.Memory)
 	return &rec
 }

@@ -213,17 +213,17 @@ func TestOnDeadForEachDeath(t *testing.T) {
 
 // refusedRefresh is a bench of the refresh policy whose table does not take what is said of the
 // second row.
-func refusedRefresh(t *testing.T, is func(backlog.Refresh) bool, do backlog.HandlerFunc) *deathBench {
+func refusedRefresh(t *testing.T, is func(backlog.Memory) bool, do backlog.HandlerFunc) *deathBench {
 	b := &deathBench{bench: newRefreshBench(t, 3, do)}
 	b.table = memory.New(memory.Options{Policy: b.Policy, Refuses: func(r memory.Row) error {
-		if r.Key.Compare(key(2)) == 0 && is(r.Refresh) {
+		if r.Key.Compare(key(2)) == 0 && is(r.Memory) {
 			return errUnique
 		}
 		return nil
 	}})
 	b.Store = b.table
 	for n := range 3 {
-		if err := b.table.Insert(memory.Row{Key: key(n + 1), Status: "NEW", Refresh: backlog.Refresh{At: time.Now()}}); err != nil {
+		if err := b.table.Insert(memory.Row{Key: key(n + 1), Status: "NEW", Memory: backlog.Memory{Next: time.Now()}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -239,15 +239,15 @@ func refusedRefresh(t *testing.T, is func(backlog.Refresh) bool, do backlog.Hand
 func TestRefreshRefused(t *testing.T) {
 	for _, x := range []struct {
 		name  string
-		is    func(backlog.Refresh) bool
+		is    func(backlog.Memory) bool
 		do    backlog.HandlerFunc
 		calls int // for the second row
 		told  []int
 	}{
-		{"start", func(s backlog.Refresh) bool { return s.UID != "" }, succeed, 0, nil},
-		{"success", func(s backlog.Refresh) bool { return s.UID == "" }, succeed, 1, nil},
-		{"death", func(s backlog.Refresh) bool { return s.Disabled }, func(context.Context, *backlog.Record) error { return backlog.Reject(errBroken) }, 1, []int{1, 3}},
-		{"overdue", func(s backlog.Refresh) bool { return s.UID == "" }, func(context.Context, *backlog.Record) error { return backlog.Accepted }, 1, []int{1, 3}},
+		{"start", func(s backlog.Memory) bool { return s.UID != "" }, succeed, 0, nil},
+		{"success", func(s backlog.Memory) bool { return s.UID == "" }, succeed, 1, nil},
+		{"death", func(s backlog.Memory) bool { return s.Disabled }, func(context.Context, *backlog.Record) error { return backlog.Reject(errBroken) }, 1, []int{1, 3}},
+		{"overdue", func(s backlog.Memory) bool { return s.UID == "" }, func(context.Context, *backlog.Record) error { return backlog.Accepted }, 1, []int{1, 3}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestRefreshRefused(t *testing.T) {
 // alone; OnDead is not called for it.
 func TestResolveRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := refusedRefresh(t, func(s backlog.Refresh) bool { return s.UID == "" }, func(context.Context, *backlog.Record) error { return backlog.Accepted })
+		b := refusedRefresh(t, func(s backlog.Memory) bool { return s.UID == "" }, func(context.Context, *backlog.Record) error { return backlog.Accepted })
 		b.pass(t)
 		var answers []backlog.Answer
 		for n := range 3 {

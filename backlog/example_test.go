@@ -171,7 +171,7 @@ func ExamplePolicy() {
 		now = now.Add(time.Minute)
 	}
 	for _, row := range table.Rows() {
-		fmt.Println(row.Status, "after", row.Failures.Count, "failures")
+		fmt.Println(row.Status, "after", row.Memory.Failures, "failures")
 	}
 	// Output:
 	// tried at 08:00:00

@@ -282,7 +282,7 @@ func (l *Loop) wake(ctx context.Context) {
 		}
 	}
 	var pass *Pass
-	if w.Start != nil && (!paused || e.refresher() != nil) { // whose passes also end what nobody answers
+	if w.Start != nil && (!paused || e.Policy.HasDeadlines()) { // whose passes also end what nobody answers
 		pass = l.plan(w.Pick, now)
 	}
 	l.mu.Unlock()
@@ -427,7 +427,7 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 			l.owe(p)
 		}
 	}()
-	if e.refresher() != nil { // an attempt may take hours, and others are due meanwhile
+	if e.Policy.HasDeadlines() { // an attempt may take hours, and others are due meanwhile
 		p.dispatched = free
 	}
 	locked, unlock, err := l.lock.acquire(ctx, p.cut, l.Locker, e, tier) // a reload does not wait for the lock

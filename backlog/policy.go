@@ -2,13 +2,80 @@ package backlog
 
 import "time"
 
-// A Failures is what a row remembers of its failures in the columns of a policy.
-// What is NULL there is zero here.
-type Failures struct {
-	Count int       // how often the record has failed
-	Last  time.Time // when it last did
-	Next  time.Time // when it is to be tried again; planned policies only
+// A Memory is what a row remembers of its attempts, in the columns of a policy. What is NULL
+// there, or has no column, is zero here.
+type Memory struct {
+	// Next is when the record is to be tried again, or started. A policy that counts
+	// failures and works out the wait has none.
+	Next time.Time
+
+	// Of a policy that counts failures.
+	Failures    int       // how often the record has failed
+	LastFailure time.Time // when it last did
+
+	// Of a policy with deadlines.
+	AttemptNo    int       // starts since the last success, the running one included
+	Deadline     time.Time // when the running attempt has failed; zero: none runs
+	UID          string    // of the running attempt; "": none runs, or the table does not keep it
+	Started      time.Time // start of the last attempt
+	Disabled     bool      // no start until the row is saved again
+	Reason       string    // why, for the customer
+	FailingSince time.Time // end of the first failure since the last success
+	Rule         string    // the row's own recurrence rule, where the policy has a column for it
 }
+
+// A Rule says when a record is due, as data. The conditions and indexes of a store are made of
+// it, and what explain and simulate say. A nil *Rule is that of age alone: a pending record is
+// due in every pass.
+type Rule struct {
+	Never   bool // a failed record never is
+	Retries int  // a record that has failed more often never is; negative: no end
+
+	// Waits are since the last failure, by the number of failures from 0 on; the last applies
+	// to every greater number. Nil: the record's Next says when it is due.
+	Waits []time.Duration
+
+	// Starts says that attempts are started, those of fresh records, too: at Next, where that
+	// is zero never, and not while one runs, or the row is disabled.
+	Starts bool
+}
+
+// At returns the first moment at which a record of the lane is due, zero for at once; ok is
+// false if it never is.
+func (r *Rule) At(lane Lane, m *Memory) (at time.Time, ok bool) {
+	switch {
+	case r == nil || lane == Fresh && !r.Starts:
+		return time.Time{}, true
+	case r.Never || r.isUsedUp(m.Failed()):
+		return time.Time{}, false
+	case r.Starts && (m.Next.IsZero() || m.Disabled || !m.Deadline.IsZero()):
+		return time.Time{}, false
+	case r.Waits == nil:
+		return m.Next, true
+	case m.Failures <= 0 || m.LastFailure.IsZero():
+		return time.Time{}, true
+	}
+	return m.LastFailure.Add(r.Waits[min(m.Failures, len(r.Waits)-1)]), true
+}
+
+// Order returns the time by which records that wait for it are ordered.
+func (r *Rule) Order(m *Memory) time.Time {
+	if r.Waits == nil {
+		return m.Next
+	}
+	return m.LastFailure
+}
+
+// InOrder reports whether records that wait are ordered by when they are due: behind one that
+// is not due, none is.
+func (r *Rule) InOrder() bool { return r.Waits == nil }
+
+// ByWait reports whether the lane is ordered by how long its records have waited, and not by
+// their age.
+func (r *Rule) ByWait(lane Lane) bool { return r != nil && !r.Never && (lane == Failed || r.Starts) }
+
+// isUsedUp reports whether a record that has failed so often is never due again.
+func (r *Rule) isUsedUp(failures int) bool { return r.Retries >= 0 && failures > r.Retries }
 
 // A Policy says when a failed record is due again and when it is given up. A
 // nil *Policy is the progressive one, for which age alone decides: the record
@@ -63,35 +130,76 @@ func (p *Policy) GivenUp(failures int) bool {
 	return p != nil && p.Retries >= 0 && failures > p.Retries
 }
 
-// Due returns the first moment at which a failed record is due, zero for at
-// once; ok is false if it never is.
-func (p *Policy) Due(r Failures) (at time.Time, ok bool) {
-	switch {
-	case p == nil:
-		return time.Time{}, true
-	case p.Never || p.GivenUp(r.Count):
-		return time.Time{}, false
-	case p.Planned:
-		return r.Next, true
-	case r.Count <= 0 || r.Last.IsZero():
-		return time.Time{}, true
+// Rule returns when records are due; nil: age alone decides.
+func (p *Policy) Rule() *Rule {
+	if p == nil {
+		return nil
 	}
-	least, _ := p.wait(r.Count)
-	return r.Last.Add(least), true
+	r := &Rule{Never: p.Never, Retries: p.Retries, Starts: p.HasDeadlines()}
+	if !p.Never && !p.Planned && !r.Starts {
+		r.Waits = p.Waits()
+	}
+	return r
 }
 
-// After returns what a failure at the given time leaves, and whether the
-// record is given up. random is uniform in [0, 1).
-func (p *Policy) After(r Failures, at time.Time, random float64) (next Failures, givenUp bool) {
-	if p == nil {
-		return r, false
+// HasDeadlines reports whether attempts are started, and have failed unless they are answered.
+func (p *Policy) HasDeadlines() bool { return p != nil && p.Refresher != nil }
+
+// Keeps reports whether rows remember something for the policy.
+func (p *Policy) Keeps() bool { return p != nil && !p.Never }
+
+// Start returns what the start of an attempt leaves. An error says that the row's rule cannot
+// be read: the record is not started.
+func (p *Policy) Start(m *Memory, at time.Time, uid string) (*Memory, error) {
+	if !p.HasDeadlines() {
+		return m, nil
 	}
-	next = Failures{Count: max(r.Count, 0) + 1, Last: at}
-	givenUp = p.GivenUp(next.Count)
+	next, err := p.Refresher.Start(*m, at, uid)
+	return &next, err
+}
+
+// An End is how an attempt ends.
+type End struct {
+	Outcome Outcome
+	At      time.Time
+	Random  func() float64 // uniform in [0, 1), for a wait that is drawn
+	Text    string         // the error's
+	Began   *Memory        // what the row remembered before the start, which a Skipped attempt restores; nil: unknown
+}
+
+// End returns what the end of an attempt leaves in the row, nil if it leaves that as it is, and
+// whether it was the last: the record is rejected, given up or, under a policy with deadlines,
+// finished.
+func (p *Policy) End(m *Memory, end End) (next *Memory, last bool) {
+	rejected := end.Outcome == Rejected
+	switch {
+	case p.HasDeadlines():
+		after, final := p.Refresher.End(*m, end.Outcome, end.At, end.Text, end.Began)
+		return &after, final
+	case !rejected && end.Outcome != Errored:
+		return nil, false
+	}
+	failures := max(m.Failed(), 0) + 1
+	givenUp := p.GivenUp(failures)
+	if !p.Keeps() {
+		return nil, rejected || givenUp
+	}
+	next = &Memory{Failures: failures, LastFailure: end.At}
 	if p.Planned && !givenUp {
-		next.Next = at.Add(p.Draw(next.Count, random))
+		next.Next = end.At.Add(p.Draw(failures, end.Random()))
 	}
-	return next, givenUp
+	return next, rejected || givenUp
+}
+
+// tellsOfAttempts reports whether attempts with deadlines were started since the last success.
+func (m *Memory) tellsOfAttempts() bool { return m != nil && (m.AttemptNo > 0 || m.Disabled) }
+
+// Failed returns how often the record has failed; 0 where its row remembers nothing, m is nil.
+func (m *Memory) Failed() int {
+	if m == nil {
+		return 0
+	}
+	return m.Failures
 }
 
 // Waits returns the waits of a counted policy by number of failures, from 0

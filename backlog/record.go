@@ -47,9 +47,8 @@ type Record struct {
 	Names  []string
 	Values []any
 
-	Attempts int      // that the row counts, where the store has a column for them; -1: it has none, or no number
-	Failures Failures // what the row remembers, where a policy keeps something there
-	Refresh  *Refresh // likewise, under the refresh policy; nil under others
+	Attempts int     // that the row counts, where the store has a column for them; -1: it has none, or no number
+	Memory   *Memory // what the row remembers; nil where the policy keeps nothing there
 
 	Tier      string // label of the tier or max age whose pass took the record
 	AttemptID string // unique to this attempt; the engine sets it
@@ -63,7 +62,7 @@ type Record struct {
 
 	Cursor Cursor // the record's place in its lane
 	Origin int    // the store's own: which of its conditions the row met
-	Exact  bool   // its outcome may have been written before: it counts only where Attempts and Failures.Count are as they were read, too
+	Exact  bool   // its outcome may have been written before: it counts only where Attempts and Memory.Failures are as they were read, too
 	Unsure bool   // the store's own: a commit broke, and nobody knows whether it has written the outcome
 }
 
@@ -95,14 +94,14 @@ func (r *Record) Told() (names []string, values []any) {
 	if !r.Inserted.IsZero() {
 		values[3] = TimeText(r.Inserted)
 	}
-	if s := r.Refresh; s != nil {
+	if s := r.Memory; s.tellsOfAttempts() {
 		names = append(names, "attempt_uid", "attempt_no", "deadline")
 		values = append(values, r.AttemptID, s.AttemptNo, TimeText(s.Deadline))
 	}
 	if r.Reason != "" {
 		names, values = append(names, "reason", "error"), append(values, r.Reason, r.Error)
-		if r.Refresh != nil {
-			names, values = append(names, "disabled_reason"), append(values, r.Refresh.Reason)
+		if r.Memory.tellsOfAttempts() {
+			names, values = append(names, "disabled_reason"), append(values, r.Memory.Reason)
 		}
 	}
 	return names, values

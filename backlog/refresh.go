@@ -12,57 +12,43 @@ import (
 	"backlog/backlog/flight"
 )
 
-// A Refresh is what the row of a record that is processed again and again
-// remembers, in the columns of the refresh policy. Where a column is NULL, or the
-// table does not have it, the field is zero.
-type Refresh struct {
-	At           time.Time // the next start; zero: none is planned
-	AttemptNo    int       // starts since the last success, the running one included
-	Deadline     time.Time // when the running attempt has failed; zero: none runs
-	UID          string    // of the running attempt; "": none runs, or the table does not keep it
-	Started      time.Time // start of the last attempt
-	Disabled     bool      // no start until the row is saved again
-	Reason       string    // why, for the customer
-	FailingSince time.Time // end of the first failure since the last success
-	Rule         string    // the row's own recurrence rule, where the policy has a column for it
-}
-
 // A Refresher plans the starts of such records: it makes a [Policy] one of
 // deadlines. It is pure, and its methods may be called concurrently; package
 // backlog/backlog/retry has one. Neither method changes what it is given.
 type Refresher interface {
 	// Start returns what the start of an attempt leaves. An error says that the
 	// row's rule cannot be read: the record is not started.
-	Start(s Refresh, now time.Time, uid string) (Refresh, error)
+	Start(s Memory, now time.Time, uid string) (Memory, error)
 	// End returns what the end of an attempt leaves, and whether it was the last:
 	// the record is disabled, or finished. began is the state before its start,
 	// which a Skipped attempt restores; nil where nobody knows it. text is the
-	// error's. An attempt during which the row was saved, its At is before its Deadline,
-	// is not the last.
-	End(s Refresh, o Outcome, now time.Time, text string, began *Refresh) (next Refresh, final bool)
+	// error's. An attempt during which the row was saved, its Next is before its
+	// Deadline, is not the last.
+	End(s Memory, o Outcome, now time.Time, text string, began *Memory) (next Memory, final bool)
 }
 
 // A Beginner is a [Store] whose rows the refresh policy starts. Its Pending returns
-// what is due, Refresh.At at or before Query.Now, in both lanes by (At, key): the
+// what is due, Memory.Next at or before Query.Now, in both lanes by (Next, key): the
 // fresh lane has the records without a start since their last success. Rows that
 // are disabled, or whose attempt runs, are in neither. An attempt runs while there are a
 // deadline and, where the table has its column, a UID: a save may empty either.
 //
-// Its Settle writes Settlement.Refresh if the row still has the attempt that
-// Settlement.Record.Refresh tells of: its UID, or without that column its At and
-// AttemptNo, and a deadline if it had one. Only what the outcome changes is written, and
-// the Reason of a row that was disabled during the attempt stays. A row that was saved during the attempt, its time of start is before its
-// deadline, keeps its time of start and its number; a success empties its FailingSince. Success and the dead leave the Reason
-// that they write, whatever a worker has said meanwhile; else what was said stays.
+// Its Settle writes Settlement.Memory if the row still has the attempt of
+// Settlement.Record.Memory: its UID, or without that column its Next and AttemptNo, and a
+// deadline if it had one. Only what the outcome changes is written, and the Reason of a row
+// that was disabled during the attempt stays. A row that was saved during the attempt, its
+// Next is before its Deadline, keeps its Next and its number; a success empties its
+// FailingSince. Success and death leave the Reason that they write, whatever a worker has
+// said since the start; else what was said stays.
 //
 // What is written is rounded up to what the columns hold. All methods may be called
 // concurrently, and their errors are as Store has them.
 type Beginner interface {
 	Store
 	// Begin writes the starts of a group in one transaction, each only if its row
-	// still has the UID and the At that were read, and is not disabled.
-	// Settlement.Refresh is the state to write; on success the Refresh of the
-	// record is what the row has then.
+	// still has the UID and the Next that were read, and is not disabled.
+	// Settlement.Memory is what to write; on success the Memory of the record is what the
+	// row has then.
 	Begin(ctx context.Context, group []Settlement) ([]Unsettled, error)
 	// Overdue returns records whose deadline is at or before now, the earliest
 	// first, and not those before the cursor.
@@ -92,13 +78,6 @@ var errSuperseded = errors.New("superseded: the row has another attempt, or was 
 
 // supersedeEvery is how often the rows of running attempts are looked at.
 const supersedeEvery = time.Second
-
-func (e *Engine) refresher() Refresher {
-	if e.Policy == nil {
-		return nil
-	}
-	return e.Policy.Refresher
-}
 
 // Collect asks a handler that hands records over what has become of them. A [Loop]
 // does so every second, and every pass at its beginning.
@@ -191,8 +170,8 @@ func (e *Engine) endUnchanged(ctx context.Context, tier string, records []Record
 // begin writes the start of an attempt, now that there is a slot for it, and reports
 // whether the handler is to be called.
 func (r *run) begin(j *job) bool {
-	e, rec, p := r.e, j.rec, r.e.refresher()
-	if p == nil {
+	e, rec := r.e, j.rec
+	if !e.Policy.HasDeadlines() {
 		return true
 	}
 	// A handler that may be unable to take any record is asked first, so that no
@@ -209,11 +188,11 @@ func (r *run) begin(j *job) bool {
 	if now.Sub(r.pass.Now) < time.Second {
 		now = r.pass.Now
 	}
-	began := *rec.Refresh
-	next, err := p.Start(began, now, rec.AttemptID)
+	began := rec.Memory
+	next, err := e.Policy.Start(began, now, rec.AttemptID)
 	var left []Unsettled
 	if err == nil {
-		start := []Settlement{{Record: rec, Refresh: &next, At: now}}
+		start := []Settlement{{Record: rec, Memory: next, At: now}}
 		left, err = ask(r.stop, e, func() ([]Unsettled, error) { return e.Store.(Beginner).Begin(r.work, start) })
 	}
 	switch {
@@ -227,7 +206,7 @@ func (r *run) begin(j *job) bool {
 		r.lose(j, now, left[0].Err)
 		return false
 	}
-	j.began = &began
+	j.began = began
 	return true
 }
 
@@ -239,13 +218,13 @@ func (r *run) lose(j *job, at time.Time, err error) {
 // attend returns the context of the handler of an attempt, which ends when the
 // attempt is superseded.
 func (r *run) attend(j *job) (ctx context.Context, end func()) {
-	if j.began == nil || j.rec.Refresh.UID == "" {
+	if j.began == nil || j.rec.Memory.UID == "" {
 		return r.work, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.work)
-	r.attempts.Store(j.rec.Refresh.UID, cancel)
+	r.attempts.Store(j.rec.Memory.UID, cancel)
 	return ctx, func() {
-		r.attempts.Delete(j.rec.Refresh.UID)
+		r.attempts.Delete(j.rec.Memory.UID)
 		cancel(nil)
 	}
 }
@@ -263,7 +242,7 @@ func (r *run) supersede(over context.Context) {
 				break // the next look will do
 			}
 			for _, uid := range uids {
-				if !slices.ContainsFunc(records, func(rec Record) bool { return rec.Refresh.UID == uid }) {
+				if !slices.ContainsFunc(records, func(rec Record) bool { return rec.Memory.UID == uid }) {
 					cancels[uid](errSuperseded)
 				}
 			}
@@ -274,8 +253,8 @@ func (r *run) supersede(over context.Context) {
 // planAgain plans the death of a record by what its row has now, and returns why it dies. A
 // save during the attempt keeps the row from being disabled, and its customer must not hear
 // of a death.
-func (r *run) planAgain(s *Settlement, o Outcome, began *Refresh, dies string) string {
-	uid := s.Record.Refresh.UID
+func (r *run) planAgain(s *Settlement, o Outcome, began *Memory, dies string) string {
+	uid := s.Record.Memory.UID
 	if uid == "" {
 		return dies // the rehearsal finds a save, by which the row has lost the attempt
 	}
@@ -283,7 +262,7 @@ func (r *run) planAgain(s *Settlement, o Outcome, began *Refresh, dies string) s
 	if err != nil || len(list) == 0 {
 		return dies // the rehearsal says why it is not written
 	}
-	s.Record.Refresh = list[0].Refresh
+	s.Record.Memory = list[0].Memory
 	return r.e.plan(s, o, began)
 }
 
@@ -342,14 +321,14 @@ func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error)
 		}
 		list := make([]Answer, len(records))
 		for i := range records {
-			list[i] = answers[at[records[i].Refresh.UID]]
+			list[i] = answers[at[records[i].Memory.UID]]
 		}
 		written, err := e.end(ctx, "", records, list, e.Now())
 		if err != nil {
 			return nil, err
 		}
 		for i := range records {
-			reasons[at[records[i].Refresh.UID]] = written[i]
+			reasons[at[records[i].Memory.UID]] = written[i]
 		}
 	}
 	return reasons, nil
@@ -361,13 +340,13 @@ func (e *Engine) end(ctx context.Context, tier string, records []Record, answers
 	group, dies := make([]Settlement, len(records)), make([]string, len(records))
 	for i := range records {
 		rec, a := &records[i], answers[i]
-		if rec.Refresh != nil {
-			rec.Tier, rec.AttemptID = tier, rec.Refresh.UID
+		if rec.Memory.tellsOfAttempts() {
+			rec.Tier, rec.AttemptID = tier, rec.Memory.UID
 		}
 		s := Settlement{Record: rec, At: now}
 		if a.Outcome == Skipped {
-			next := *rec.Refresh
-			next.Reason, s.Refresh, s.Target = a.Text, &next, RowOther
+			next := *rec.Memory
+			next.Reason, s.Memory, s.Target = a.Text, &next, RowOther
 		} else {
 			var said error // nobody need have given it a text
 			if a.Outcome != Succeeded {
@@ -442,24 +421,17 @@ func (e *Engine) leftAlone(ev Event) Event {
 
 // plan completes the settlement of an outcome with what the policy makes of it, and
 // returns why the record is dead: empty if it is not, ReasonRetries if the policy gave it
-// up. began is the state before the start, if it is known.
-func (e *Engine) plan(s *Settlement, o Outcome, began *Refresh) (dies string) {
+// up. began is what the row remembered before the start, if that is known.
+func (e *Engine) plan(s *Settlement, o Outcome, began *Memory) (dies string) {
+	end := End{Outcome: o, At: s.At, Random: e.Random, Text: s.Error, Began: began}
+	next, last := e.Policy.End(s.Record.Memory, end)
+	s.Memory = next
 	s.Target = o.Target()
-	failed, final := o == Errored || o == Rejected, o == Rejected
-	if p := e.refresher(); p != nil {
-		var next Refresh
-		next, final = p.End(*s.Record.Refresh, o, s.At, s.Error, began)
-		s.Refresh = &next
-		if failed && !final {
-			s.Target = RowError
-		}
-	} else if failed {
-		var givenUp bool
-		s.Failures, givenUp = e.Policy.After(s.Record.Failures, s.At, e.Random())
-		final = final || givenUp
-	}
 	switch {
-	case !failed || !final:
+	case o != Errored && o != Rejected:
+		return ""
+	case !last:
+		s.Target = RowError
 		return ""
 	case o == Rejected:
 		return ReasonRejected

@@ -20,27 +20,27 @@ import (
 // the third is the last.
 type hourly struct{}
 
-func (hourly) Start(s backlog.Refresh, now time.Time, uid string) (backlog.Refresh, error) {
+func (hourly) Start(s backlog.Memory, now time.Time, uid string) (backlog.Memory, error) {
 	if s.Rule == "bad" {
 		return s, errors.New("the rule is bad")
 	}
 	s.UID, s.Started, s.Deadline, s.AttemptNo = uid, now, now.Add(time.Minute), s.AttemptNo+1
-	s.At = now.Add(time.Hour)
+	s.Next = now.Add(time.Hour)
 	return s, nil
 }
 
-func (hourly) End(s backlog.Refresh, o backlog.Outcome, now time.Time, text string, began *backlog.Refresh) (backlog.Refresh, bool) {
+func (hourly) End(s backlog.Memory, o backlog.Outcome, now time.Time, text string, began *backlog.Memory) (backlog.Memory, bool) {
 	s.UID, s.Deadline = "", time.Time{}
 	switch {
 	case o == backlog.Skipped:
-		s.At, s.AttemptNo = began.At, began.AttemptNo
+		s.Next, s.AttemptNo = began.Next, began.AttemptNo
 	case o == backlog.Succeeded:
-		s.At, s.AttemptNo = now.Add(time.Hour), 0
+		s.Next, s.AttemptNo = now.Add(time.Hour), 0
 	case s.AttemptNo >= 3 || o == backlog.Rejected:
-		s.At, s.Disabled, s.Reason = time.Time{}, true, "given up: "+text
+		s.Next, s.Disabled, s.Reason = time.Time{}, true, "given up: "+text
 		return s, true
 	default:
-		s.At = now
+		s.Next = now
 	}
 	return s, false
 }
@@ -51,20 +51,20 @@ func newRefreshBench(t *testing.T, n int, do backlog.HandlerFunc) *bench {
 	b := newBench(t, memory.Options{Policy: policy}, do)
 	b.Policy = policy
 	for i := range n {
-		if err := b.table.Insert(memory.Row{Key: key(i + 1), Status: "NEW", Refresh: backlog.Refresh{At: time.Now()}}); err != nil {
+		if err := b.table.Insert(memory.Row{Key: key(i + 1), Status: "NEW", Memory: backlog.Memory{Next: time.Now()}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return b
 }
 
-func (b *bench) refreshOf(t *testing.T, n int) backlog.Refresh {
+func (b *bench) refreshOf(t *testing.T, n int) backlog.Memory {
 	t.Helper()
 	row, ok := b.table.Row(key(n))
 	if !ok {
 		t.Fatalf("there is no row %d", n)
 	}
-	return row.Refresh
+	return row.Memory
 }
 
 // Deadlines begin with handlers, not with the queue.
@@ -73,10 +73,10 @@ func TestRefreshBeginsWithItsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *bench
 		b = newRefreshBench(t, 20, slowly(30*time.Second, func(_ context.Context, r *backlog.Record) error {
-			if in := b.refreshOf(t, id(r)); in.UID != r.AttemptID || r.Refresh.UID != r.AttemptID || !in.Deadline.Equal(r.Refresh.Deadline) {
-				t.Errorf("the row has %+v, the handler %+v", in, *r.Refresh)
+			if in := b.refreshOf(t, id(r)); in.UID != r.AttemptID || r.Memory.UID != r.AttemptID || !in.Deadline.Equal(r.Memory.Deadline) {
+				t.Errorf("the row has %+v, the handler %+v", in, *r.Memory)
 			}
-			if left := time.Until(r.Refresh.Deadline); left < 29*time.Second || left > 30*time.Second {
+			if left := time.Until(r.Memory.Deadline); left < 29*time.Second || left > 30*time.Second {
 				t.Errorf("record %d has %v left", id(r), left)
 			}
 			return nil
@@ -85,7 +85,7 @@ func TestRefreshBeginsWithItsHandler(t *testing.T) {
 		if r := b.pass(t); r.Succeeded != 20 || r.Overdue != 0 || r.Conflicts != 0 {
 			t.Errorf("%+v", r)
 		}
-		if got := b.refreshOf(t, 20); got.UID != "" || got.AttemptNo != 0 || !got.Deadline.IsZero() || time.Until(got.At) < 59*time.Minute {
+		if got := b.refreshOf(t, 20); got.UID != "" || got.AttemptNo != 0 || !got.Deadline.IsZero() || time.Until(got.Next) < 59*time.Minute {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -122,8 +122,8 @@ func TestRefreshResolve(t *testing.T) {
 		var dead []int
 		b.OnDead = backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
 			dead = append(dead, id(r))
-			if r.Reason != backlog.ReasonRejected || r.Error != "no such file" || r.Refresh.Reason != "given up: no such file" {
-				t.Errorf("told %q, %q, %+v", r.Reason, r.Error, r.Refresh)
+			if r.Reason != backlog.ReasonRejected || r.Error != "no such file" || r.Memory.Reason != "given up: no such file" {
+				t.Errorf("told %q, %q, %+v", r.Reason, r.Error, r.Memory)
 			}
 			return nil
 		})
@@ -165,7 +165,7 @@ func TestRefreshResolve(t *testing.T) {
 func TestRefreshSuperseded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		saved := backlog.Refresh{At: time.Now().Add(time.Hour)}
+		saved := backlog.Memory{Next: time.Now().Add(time.Hour)}
 		var b *bench
 		b = newRefreshBench(t, 2, func(ctx context.Context, r *backlog.Record) error {
 			if id(r) == 2 {
@@ -173,7 +173,7 @@ func TestRefreshSuperseded(t *testing.T) {
 				return ctx.Err() // it is not concerned
 			}
 			time.Sleep(5 * time.Second)
-			b.table.Update(key(1), func(r *memory.Row) { r.Refresh = saved })
+			b.table.Update(key(1), func(r *memory.Row) { r.Memory = saved })
 			began := time.Now()
 			<-ctx.Done()
 			if took := time.Since(began); took > 2*time.Second || context.Cause(ctx) == nil {
@@ -210,7 +210,7 @@ func TestRefreshSupersededOfMany(t *testing.T) {
 		b.Concurrency = all
 		time.AfterFunc(3*time.Second, func() {
 			for n := range saved {
-				b.table.Update(key(n+1), func(r *memory.Row) { r.Refresh = backlog.Refresh{At: time.Now().Add(time.Hour)} })
+				b.table.Update(key(n+1), func(r *memory.Row) { r.Memory = backlog.Memory{Next: time.Now().Add(time.Hour)} })
 			}
 		})
 		if r := b.pass(t); r.Conflicts != saved || r.Succeeded != all-saved || late.Load() != 0 {
@@ -231,7 +231,7 @@ func TestRefreshReleases(t *testing.T) {
 			return ctx.Err()
 		})
 		b.Concurrency, b.ShutdownTimeout = 2, time.Second
-		before := []backlog.Refresh{b.refreshOf(t, 1), b.refreshOf(t, 2)}
+		before := []backlog.Memory{b.refreshOf(t, 1), b.refreshOf(t, 2)}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		r, err := b.Pass(ctx, backlog.Pass{Tier: "1m", MaxAge: day})
@@ -240,7 +240,7 @@ func TestRefreshReleases(t *testing.T) {
 		}
 		for i, want := range before {
 			got := b.refreshOf(t, i+1)
-			if got.UID != "" || !got.Deadline.IsZero() || got.AttemptNo != want.AttemptNo || !got.At.Equal(want.At) {
+			if got.UID != "" || !got.Deadline.IsZero() || got.AttemptNo != want.AttemptNo || !got.Next.Equal(want.Next) {
 				t.Errorf("%+v; want %+v", got, want)
 			}
 		}
@@ -252,7 +252,7 @@ func TestRefreshUnreadableRule(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newRefreshBench(t, 2, succeed)
-		b.table.Update(key(1), func(r *memory.Row) { r.Refresh = backlog.Refresh{At: time.Now(), Rule: "bad"} })
+		b.table.Update(key(1), func(r *memory.Row) { r.Memory = backlog.Memory{Next: time.Now(), Rule: "bad"} })
 		if r := b.pass(t); r.Unreadable != 1 || r.Succeeded != 1 || r.Selected != 1 {
 			t.Errorf("%+v", r)
 		}

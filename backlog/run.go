@@ -66,8 +66,8 @@ type job struct {
 	weight int64 // in the gate's room
 	lane   *lane
 	place  plan.Place
-	round  int      // of trials, after which it was claimed
-	began  *Refresh // the state before its start; nil: no refresh policy
+	round  int     // of trials, after which it was claimed
+	began  *Memory // what the row remembered before its start; nil: the policy starts nothing
 }
 
 // A chunk is a run of records that are dispatched one by one.
@@ -106,7 +106,7 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 	r.stop, r.endWalk = context.WithCancelCause(ctx)
 	r.chunk.Store(new(chunk))
 	r.plan = plan.Plan{MaxRecords: e.MaxRecords, AbortAfter: e.AbortAfter, From: p.Resume}
-	r.plan.ByWait[Fresh] = e.refresher() != nil
+	r.plan.ByWait[Fresh] = e.Policy.HasDeadlines()
 	r.plan.ByWait[Failed] = e.Policy != nil
 	r.walk = newWalk(r)
 	return r
@@ -122,7 +122,7 @@ func (r *run) do() {
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(over, endWork, killNow) })
 	_ = r.e.Collect(r.stop) // a handler that cannot hear says so when it is asked for more
-	if r.e.refresher() != nil {
+	if r.e.Policy.HasDeadlines() {
 		watch.Go(func() { r.supersede(over) })
 		r.overdue()
 	}
@@ -437,7 +437,7 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 	if interrupted { // the stop ended the handler: that says nothing about the record
 		a.outcome = Skipped
 	}
-	if a.outcome == HandedOver && (j.began == nil || j.rec.Refresh.UID == "") {
+	if a.outcome == HandedOver && (j.began == nil || j.rec.Memory.UID == "") {
 		a.outcome = Errored // nobody could tell what became of it
 	}
 	if a.outcome == Errored || a.outcome == Rejected {
@@ -461,7 +461,7 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 	fates, reasons := e.announce(r.work, r.pass.Tier, []Settlement{a.Settlement}, []string{dies})
 	if fates[0] == cutShort {
 		interrupted = true
-		a.Refresh = nil
+		a.Memory = nil
 	}
 	switch settles := r.attempted(j, &a, interrupted); {
 	case !settles:
@@ -485,10 +485,10 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) (settles bool) {
 		settles = false
 	case interrupted:
 		r.report.Interrupted++
-		settles = a.Refresh != nil // its start is taken back
+		settles = a.Memory != nil // its start is taken back
 	case a.outcome == Skipped:
 		r.report.Skipped++
-		settles = a.Refresh != nil
+		settles = a.Memory != nil
 	}
 	end := endOf(a.outcome)
 	if interrupted {

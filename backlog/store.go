@@ -46,7 +46,7 @@ type Store interface {
 	// Settle writes the outcomes of one group, at most [MaxGroup], in one
 	// short transaction, each only if its row still has the state that was
 	// read and, for a failure where a policy keeps their number, still has the
-	// count that was read, Record.Failures.Count. Where Record.Exact is set, that and
+	// count that was read, Record.Memory.Failures. Where Record.Exact is set, that and
 	// Record.Attempts must be as they were read whatever the outcome: so none is written twice.
 	// A record is in a group once; an outcome that changes nothing in its row
 	// is settled if the row is as it was read. The group is the caller's again after
@@ -98,12 +98,9 @@ type Settlement struct {
 	Error  string    // the error's text; empty on success
 	At     time.Time // when the attempt ended
 
-	// Failures is what a failure leaves for a policy that keeps something in
-	// the row. A planned policy tries the record again at Next; where that
-	// is zero, never.
-	Failures Failures
-
-	Refresh *Refresh // what the outcome leaves under the refresh policy; nil under others
+	// Memory is what the outcome leaves in the row; nil: it leaves that as it is. Where a
+	// failure leaves no Next under a policy that plans, the record is never tried again.
+	Memory *Memory
 }
 
 // An Unsettled is a settlement that was not written.
@@ -248,7 +245,7 @@ type Verifier interface {
 	Store
 	// AsRead reports for each of the records, in their order, whether Settle would find its
 	// row as it was read: its state and, as the records are Exact, Attempts and
-	// Failures.Count. It changes nothing.
+	// Memory.Failures. It changes nothing.
 	AsRead(ctx context.Context, records []Record) ([]bool, error)
 }
 

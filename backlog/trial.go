@@ -43,26 +43,23 @@ func ReachOf(err error) Reach {
 // Trials returns the settlements that the record can come to under the policy.
 func Trials(r *Record, p *Policy, at time.Time) (list []Settlement) {
 	const text = "the text of an error"
-	if p != nil && p.Refresher != nil { // a start and each of its ends; a rule that cannot be read comes to nothing
-		started, err := p.Refresher.Start(*r.Refresh, at, "trial")
-		if err != nil {
-			return nil
-		}
-		list = append(list, Settlement{Record: r, At: at, Target: RowOther, Refresh: &started})
-		for _, o := range []Outcome{Succeeded, Errored, Rejected} {
-			next, _ := p.Refresher.End(started, o, at, text, nil)
-			list = append(list, Settlement{Record: r, At: at, Target: o.Target(), Refresh: &next, Error: text})
-		}
-		return list
+	started, err := p.Start(r.Memory, at, "trial")
+	if err != nil {
+		return nil // a rule that cannot be read comes to nothing
 	}
-	failed, _ := p.After(r.Failures, at, 0)
-	list = []Settlement{{Target: RowSuccess}, {Target: RowError, Failures: failed}, {Target: RowDead, Failures: failed}}
-	if p != nil && p.Retries >= 0 {
-		failed.Next = time.Time{} // out of retries
-		list = append(list, Settlement{Target: RowDead, Failures: failed})
+	if started != r.Memory {
+		list = append(list, Settlement{Record: r, At: at, Target: RowOther, Memory: started})
 	}
-	for i := range list {
-		list[i].Record, list[i].At, list[i].Error = r, at, text
+	end := End{At: at, Text: text, Random: func() float64 { return 0 }}
+	for _, o := range []Outcome{Succeeded, Errored, Rejected} {
+		end.Outcome = o
+		next, _ := p.End(started, end)
+		list = append(list, Settlement{Record: r, At: at, Target: o.Target(), Memory: next, Error: text})
+	}
+	if p.Keeps() && p.Retries >= 0 { // out of retries
+		last := *list[len(list)-1].Memory
+		last.Next = time.Time{}
+		list = append(list, Settlement{Record: r, At: at, Target: RowDead, Memory: &last, Error: text})
 	}
 	return list
 }

@@ -197,14 +197,10 @@ func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
 	return jobs, false
 }
 
-// cannotStart reports whether the refresh policy finds no start for the record, whose row
-// is unreadable then.
+// cannotStart reports whether the policy finds no start for the record, whose row is
+// unreadable then.
 func (w *walk) cannotStart(rec *Record) bool {
-	p := w.r.e.refresher()
-	if p == nil {
-		return false
-	}
-	_, err := p.Start(*rec.Refresh, w.r.pass.Now, "")
+	_, err := w.r.e.Policy.Start(rec.Memory, w.r.pass.Now, "")
 	if err != nil {
 		w.unreadable([]Unreadable{{rec.Key, err}})
 	}

@@ -153,7 +153,7 @@ func (k *checker) all(ctx context.Context) {
 	if p := refreshOf(k.cfg); p != nil {
 		look.RuleColumn = p.Settings().RRule.Column
 		look.CheckRule = func(text string) error {
-			_, err := p.Rule(backlog.Refresh{Rule: text})
+			_, err := p.Rule(backlog.Memory{Rule: text})
 			return err
 		}
 	}

@@ -108,7 +108,7 @@ func (m *hostileMemory) read() []hostileState {
 	for _, r := range m.store.Rows() {
 		s := &list[rowOf(r.Key)]
 		s.Status = r.Status
-		s.Failures = r.Failures.Count
+		s.Failures = r.Memory.Failures
 		if m.draw.Notes {
 			s.Tries = r.Attempts
 			s.Problem = answerIn(r.LastError)
@@ -241,7 +241,7 @@ func (m *hostileMemory) retry(time.Time) (status int, counts map[string]int) {
 	meant := func(_ int, r *memory.Row) bool { return r.Status == "ERROR" || r.Status == "DEAD" }
 	return m.change("reset", meant, func(r *memory.Row) {
 		r.Status = "NEW"
-		r.Failures = backlog.Failures{}
+		r.Memory = backlog.Memory{}
 		r.InRetry = false
 	})
 }
@@ -252,7 +252,7 @@ func (m *hostileMemory) discard(state string, _ time.Time) (status int, counts m
 		from = "NEW"
 	}
 	meant := func(_ int, r *memory.Row) bool {
-		return r.Status == from && !m.policy().GivenUp(r.Failures.Count)
+		return r.Status == from && !m.policy().GivenUp(r.Memory.Failures)
 	}
 	return m.change("discarded", meant, func(r *memory.Row) { r.Status = "DEAD" })
 }

@@ -91,7 +91,7 @@ func manyDue(tb testing.TB, path string, n int) (heap float64) {
 	engine := &backlog.Engine{
 		Store: store, Policy: policy, Concurrency: slots, Now: now,
 		Handler: backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
-			if !r.Refresh.Deadline.After(now()) {
+			if !r.Memory.Deadline.After(now()) {
 				late.Add(1)
 			}
 			if calls.Add(1)%int64(n/10) == 0 {

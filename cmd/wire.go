@@ -318,7 +318,7 @@ func simulation(cfg *config.Config, p *backlog.Policy) simulate.Options {
 
 // Add implements simulate.Table.
 func (t simulatedTable) Add(place int, r *simulate.Record) error {
-	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Failures: r.Failures}
+	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Memory: r.Memory}
 	if r.Failed {
 		row.Status = "ERROR"
 	}

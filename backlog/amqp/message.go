@@ -35,7 +35,7 @@ func (s *Settings) recordOf(d *amqp.Delivery, i identity) backlog.Record {
 	n := failures(d.Headers)
 	id := cmp.Or(d.MessageId, i.String())
 	rec := backlog.Record{
-		Key: backlog.NewKey(id), Status: backlog.RowNew.String(), Inserted: d.Timestamp, Failures: backlog.Failures{Count: n},
+		Key: backlog.NewKey(id), Status: backlog.RowNew.String(), Inserted: d.Timestamp, Memory: &backlog.Memory{Failures: n},
 		Identity: []string{s.Queue, i.String()},
 		Names:    columns,
 		Values:   []any{id, int64(n) + 1, firstKey(d), d.Redelivered, asJSON(properties(d)), asJSON(jsonField(d.Headers)), string(d.Body)},
@@ -199,9 +199,9 @@ type reason struct {
 // failed returns what goes to the error queue for a message whose attempts are over.
 func (s *Settings) failed(d *amqp.Delivery, outcome backlog.Settlement) amqp.Publishing {
 	p := again(d)
-	why := reason{outcome.Error, outcome.Failures.Count, outcome.At.Format(time.RFC3339), ""}
+	why := reason{outcome.Error, outcome.Memory.Failed(), outcome.At.Format(time.RFC3339), ""}
 	switch {
-	case outcome.Failures.Count <= s.Sneakers.MaxRetries:
+	case outcome.Memory.Failed() <= s.Sneakers.MaxRetries:
 		why.Error, why.Message = "reject", outcome.Error
 	case strings.HasPrefix(outcome.Error, "timed out"):
 		why.Error = "timeout"
@@ -247,7 +247,7 @@ type ticket struct {
 
 func ticketOf(r *backlog.Record, table, states string) ticket {
 	t := ticket{
-		Table: table, States: states, Row: backlog.Cursor{Key: r.Key}, Status: r.Status, Failures: r.Failures.Count,
+		Table: table, States: states, Row: backlog.Cursor{Key: r.Key}, Status: r.Status, Failures: r.Memory.Failed(),
 		Lane: r.Lane, Origin: r.Origin, Tier: r.Tier, AttemptID: r.AttemptID,
 	}
 	if r.Attempts >= 0 {
@@ -259,7 +259,7 @@ func ticketOf(r *backlog.Record, table, states string) ticket {
 // record returns the record as far as a settlement needs it.
 func (t *ticket) record() backlog.Record {
 	r := backlog.Record{
-		Key: t.Row.Key, Status: t.Status, Failures: backlog.Failures{Count: t.Failures}, Lane: t.Lane, Origin: t.Origin,
+		Key: t.Row.Key, Status: t.Status, Memory: &backlog.Memory{Failures: t.Failures}, Lane: t.Lane, Origin: t.Origin,
 		Tier: t.Tier, AttemptID: t.AttemptID, Attempts: -1,
 	}
 	if t.Attempts != nil {

@@ -165,7 +165,7 @@ func TestRestored(t *testing.T) {
 			CorrelationId: first.CorrelationId, ReplyTo: first.ReplyTo, Timestamp: first.Timestamp, AppId: first.AppId, Priority: first.Priority, Body: first.Body,
 		}
 		d.Headers["count"], d.Headers["backoff"] = int64(5), int64(960)
-		p := s.failed(&d, backlog.Settlement{Error: "boom", Failures: backlog.Failures{Count: 6}, At: at})
+		p := s.failed(&d, backlog.Settlement{Error: "boom", Memory: &backlog.Memory{Failures: 6}, At: at})
 		return &amqp.Delivery{
 			Headers: p.Headers, ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, Type: p.Type, MessageId: p.MessageId,
 			CorrelationId: p.CorrelationId, ReplyTo: p.ReplyTo, Timestamp: p.Timestamp, AppId: p.AppId, Priority: p.Priority, Body: p.Body,

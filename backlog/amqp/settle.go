@@ -230,8 +230,8 @@ func (c *Source) message(h *held, s backlog.Settlement) (m message, err error) {
 		return m, err
 	}
 	p := c.back(&h.Delivery)
-	d := c.delay(min(s.Failures.Count, c.Sneakers.MaxRetries))
-	p.Headers["backoff"], p.Headers["count"] = d, int64(s.Failures.Count)
+	d := c.delay(min(s.Memory.Failed(), c.Sneakers.MaxRetries))
+	p.Headers["backoff"], p.Headers["count"] = d, int64(s.Memory.Failed())
 	m = message{c.backoffExchange(), c.backKey(key), p}
 	queue := fmt.Sprint(m.exchange, "-", d)
 	return m, h.session.foresee(&m, deathSize(queue, m.exchange, m.key))

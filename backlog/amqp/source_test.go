@@ -376,7 +376,7 @@ func TestErrorForms(t *testing.T) {
 	d := &amqp.Delivery{Body: []byte(strings.Repeat("hello ", 10)), ContentType: "text/plain", DeliveryMode: 2, Headers: amqp.Table{"count": int64(5), "backoff": int64(960), "mine": 1}}
 	at := time.Date(2026, 1, 5, 12, 0, 0, 0, time.FixedZone("", 3600))
 	form := func(text string, failures int) amqp.Publishing {
-		return s.failed(d, backlog.Settlement{Error: text, At: at, Failures: backlog.Failures{Count: failures}})
+		return s.failed(d, backlog.Settlement{Error: text, At: at, Memory: &backlog.Memory{Failures: failures}})
 	}
 	rest := `"failed_at":"2026-01-05T12:00:00+01:00",%s"payload":"aGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVs\nbG8gaGVsbG8gaGVsbG8g\n",` +
 		`"properties":"eyJjb250ZW50X3R5cGUiOiJ0ZXh0L3BsYWluIiwiZGVsaXZlcnlfbW9kZSI6\nMiwiaGVhZGVycyI6eyJiYWNrb2ZmIjo5NjAsImNvdW50Ijo1LCJtaW5lIjox\nfX0=\n"}`

@@ -47,7 +47,7 @@ func TestTicket(t *testing.T) {
 		if !errors.Is(err, c.want) || c.want == nil && err != nil {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
-		if c.want == nil && (got.Row.Key.Compare(good.Row.Key) != 0 || got.record().AttemptID != "a-1" || got.record().Failures.Count != 3 || got.record().Lane != backlog.Failed) {
+		if c.want == nil && (got.Row.Key.Compare(good.Row.Key) != 0 || got.record().AttemptID != "a-1" || got.record().Memory.Failures != 3 || got.record().Lane != backlog.Failed) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 	}

@@ -136,8 +136,8 @@ func (r *Row) from(p *backlog.Policy, now time.Time) (at time.Time, why string, 
 
 // fromPolicy is from for a record that has failed.
 func (r *Row) fromPolicy(p *backlog.Policy, now time.Time) (at time.Time, why string, ok bool) {
-	at, ok = p.Due(r.Failures)
-	failed := "it has failed " + times(r.Failures.Count)
+	at, ok = p.Rule().At(backlog.Failed, r.Memory)
+	failed := "it has failed " + times(r.Memory.Failed())
 	switch {
 	case p == nil:
 		return at, "it has failed, and is tried again at every tick of a tier that reaches its age", true
@@ -157,18 +157,18 @@ func (r *Row) fromPolicy(p *backlog.Policy, now time.Time) (at time.Time, why st
 // [backlog.ReasonExpired] if no tick came any more after its last failure, else "unknown".
 func (r *Row) died(s *tiers.Schedule, p *backlog.Policy, now time.Time) string {
 	const unknown = "unknown"
-	if p == nil || p.Never || r.Inserted.IsZero() {
+	if !p.Keeps() || r.Inserted.IsZero() {
 		return unknown // the row counts no failures, or has no age
 	}
-	if p.GivenUp(r.Failures.Count) {
+	if p.GivenUp(r.Memory.Failed()) {
 		return backlog.ReasonRetries
 	}
 	old := r.Inserted.Before(now.Add(-s.Widest().MaxAge)) || !r.Expires.IsZero() && r.Expires.Before(now)
 	then, from := *r, r.Inserted
-	if then.State = backlog.RowNew; r.Failures.Count > 0 {
-		then.State, from = backlog.RowError, r.Failures.Last
+	if then.State = backlog.RowNew; r.Memory.Failed() > 0 {
+		then.State, from = backlog.RowError, r.Memory.LastFailure
 	}
-	if old && (r.Failures.Count <= 0 || !from.IsZero() && Explain(then, s, p, from.Add(1)).Next.IsZero()) {
+	if old && (r.Memory.Failed() <= 0 || !from.IsZero() && Explain(then, s, p, from.Add(1)).Next.IsZero()) {
 		return backlog.ReasonExpired
 	}
 	return unknown
@@ -265,12 +265,12 @@ func (r Row) Sheet(s *tiers.Schedule, p *backlog.Policy, most int, now time.Time
 	if e.moment("inserted", r.Inserted); r.Inserted.IsZero() {
 		e.line("inserted", "-")
 	}
-	if p != nil && !p.Never {
-		e.Failures, e.LastFailure, e.Planned = &r.Failures.Count, Stamp(r.Failures.Last), Stamp(r.Failures.Next)
-		e.line("failures", strconv.Itoa(r.Failures.Count))
+	if m := r.Memory; m != nil && p.Keeps() {
+		e.Failures, e.LastFailure, e.Planned = &m.Failures, Stamp(m.LastFailure), Stamp(m.Next)
+		e.line("failures", strconv.Itoa(m.Failures))
+		e.moment("last failure", m.LastFailure)
+		e.moment("planned for", m.Next)
 	}
-	e.moment("last failure", r.Failures.Last)
-	e.moment("planned for", r.Failures.Next)
 	e.moment("eligible", r.Eligible)
 	e.moment("expires", r.Expires)
 	if e.told(); r.State == backlog.RowDead {
@@ -286,9 +286,9 @@ func (r Row) Sheet(s *tiers.Schedule, p *backlog.Policy, most int, now time.Time
 
 // AttemptSheet returns what is known of a row of the policy refresh.
 func (r Row) AttemptSheet(s *tiers.Schedule, p Refreshing, now time.Time) *Sheet {
-	x, state := r.explainRefresh(p, s, now), r.Refresh
+	x, state := r.explainRefresh(p, s, now), r.Memory
 	a := &Attempts{
-		At: Stamp(state.At), AttemptNo: state.AttemptNo, Started: Stamp(state.Started), Deadline: Stamp(state.Deadline),
+		At: Stamp(state.Next), AttemptNo: state.AttemptNo, Started: Stamp(state.Started), Deadline: Stamp(state.Deadline),
 		UID:          textOrNull(state.UID),
 		FailingSince: Stamp(state.FailingSince), DisabledReason: textOrNull(state.Reason), Failure: FailureNow(p, state, now, r.Zone),
 		Occurrences: []Stamp{},
@@ -305,7 +305,7 @@ func (r Row) AttemptSheet(s *tiers.Schedule, p Refreshing, now time.Time) *Sheet
 	e := r.sheet(x, now)
 	e.State, e.Attempts = State(state), a
 	e.line("state", e.State)
-	e.moment("refresh_at", state.At)
+	e.moment("refresh_at", state.Next)
 	e.line("attempt_no", strconv.Itoa(state.AttemptNo))
 	e.moment("started", state.Started)
 	e.moment("deadline", state.Deadline)

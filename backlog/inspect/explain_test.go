@@ -69,11 +69,11 @@ func explainedRow(standing backlog.RowState, age time.Duration, change ...rowCha
 }
 
 func failed(n int, last time.Time) rowChange {
-	return func(r *inspect.Row) { r.Failures.Count, r.Failures.Last = n, last }
+	return func(r *inspect.Row) { r.Memory = &backlog.Memory{Failures: n, LastFailure: last} }
 }
 
 func planned(n int, next time.Time) rowChange {
-	return func(r *inspect.Row) { r.Failures.Count, r.Failures.Next = n, next }
+	return func(r *inspect.Row) { r.Memory = &backlog.Memory{Failures: n, Next: next} }
 }
 
 func noDate(word string) rowChange      { return func(r *inspect.Row) { r.NoDate = word } }
@@ -210,7 +210,7 @@ func TestExplainAgreesWithPasses(t *testing.T) {
 		row := memory.Row{
 			Key: key(1), Status: rapid.SampledFrom([]string{"NEW", "ERROR", "ERROR", "ERROR", "SUCCESS", "DEAD", "HELD"}).Draw(t, "status"),
 			Eligible: maybe("eligible", -time.Hour, 3*day), Expires: maybe("expires", -time.Hour, 3*day),
-			Failures: backlog.Failures{Count: rapid.IntRange(-1, 12).Draw(t, "count"), Last: maybe("last", -2*day, time.Hour), Next: maybe("next", -day, 3*day)},
+			Memory: backlog.Memory{Failures: rapid.IntRange(-1, 12).Draw(t, "count"), LastFailure: maybe("last", -2*day, time.Hour), Next: maybe("next", -day, 3*day)},
 		}
 		if rapid.IntRange(0, 9).Draw(t, "dated") > 0 {
 			row.Inserted = at("inserted", -3*day, 0)
@@ -250,7 +250,7 @@ func rowOf(r memory.Row, noDate string) inspect.Row {
 		"NEW": backlog.RowNew, "ERROR": backlog.RowError, "SUCCESS": backlog.RowSuccess, "DEAD": backlog.RowDead,
 	}
 	out := inspect.Row{
-		Record: backlog.Record{Key: r.Key, Status: r.Status, Inserted: r.Inserted, Failures: r.Failures},
+		Record: backlog.Record{Key: r.Key, Status: r.Status, Inserted: r.Inserted, Memory: &r.Memory},
 		State:  backlog.RowOther, NoDate: noDate, Eligible: r.Eligible, Expires: r.Expires,
 	}
 	if s, ok := standing[r.Status]; ok {
@@ -287,19 +287,19 @@ func TestDied(t *testing.T) {
 		policy   *backlog.Policy
 		inserted time.Time
 		expires  time.Time
-		failures backlog.Failures
+		failures backlog.Memory
 		want     string
 	}{
-		{"no policy", nil, born, time.Time{}, backlog.Failures{}, "unknown"},
-		{"out of retries", policy, born, time.Time{}, backlog.Failures{Count: 4, Last: born}, backlog.ReasonRetries},
-		{"never tried and old", policy, born, time.Time{}, backlog.Failures{}, backlog.ReasonExpired},
-		{"never tried and young", policy, now.Add(-time.Hour), time.Time{}, backlog.Failures{}, "unknown"},
-		{"failed just before it was too old", policy, born, time.Time{}, backlog.Failures{Count: 2, Last: end.Add(-30 * time.Minute)}, backlog.ReasonExpired},
-		{"should have been tried again", policy, born, time.Time{}, backlog.Failures{Count: 2, Last: end.Add(-6 * time.Hour)}, "unknown"},
-		{"past its own time", policy, now.Add(-3 * time.Hour), now.Add(-time.Hour), backlog.Failures{Count: 1, Last: now.Add(-90 * time.Minute)}, backlog.ReasonExpired},
-		{"no date", policy, time.Time{}, time.Time{}, backlog.Failures{Count: 1, Last: born}, "unknown"},
+		{"no policy", nil, born, time.Time{}, backlog.Memory{}, "unknown"},
+		{"out of retries", policy, born, time.Time{}, backlog.Memory{Failures: 4, LastFailure: born}, backlog.ReasonRetries},
+		{"never tried and old", policy, born, time.Time{}, backlog.Memory{}, backlog.ReasonExpired},
+		{"never tried and young", policy, now.Add(-time.Hour), time.Time{}, backlog.Memory{}, "unknown"},
+		{"failed just before it was too old", policy, born, time.Time{}, backlog.Memory{Failures: 2, LastFailure: end.Add(-30 * time.Minute)}, backlog.ReasonExpired},
+		{"should have been tried again", policy, born, time.Time{}, backlog.Memory{Failures: 2, LastFailure: end.Add(-6 * time.Hour)}, "unknown"},
+		{"past its own time", policy, now.Add(-3 * time.Hour), now.Add(-time.Hour), backlog.Memory{Failures: 1, LastFailure: now.Add(-90 * time.Minute)}, backlog.ReasonExpired},
+		{"no date", policy, time.Time{}, time.Time{}, backlog.Memory{Failures: 1, LastFailure: born}, "unknown"},
 	} {
-		row := inspect.Row{Record: backlog.Record{Key: backlog.NewKey(int64(1)), Inserted: x.inserted, Failures: x.failures}, State: backlog.RowDead, Expires: x.expires}
+		row := inspect.Row{Record: backlog.Record{Key: backlog.NewKey(int64(1)), Inserted: x.inserted, Memory: &x.failures}, State: backlog.RowDead, Expires: x.expires}
 		if got := row.Sheet(schedule, x.policy, 0, now).Died; got == nil || *got != x.want {
 			t.Errorf("%s: %v, want %s", x.name, got, x.want)
 		}

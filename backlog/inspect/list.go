@@ -75,7 +75,7 @@ func (r Row) Entry(s *tiers.Schedule, p *backlog.Policy, now time.Time) Entry {
 // AttemptEntry returns what a list has of a row of the policy refresh, whose age does not matter.
 func (r Row) AttemptEntry(s *tiers.Schedule, p Refreshing, now time.Time) Entry {
 	e := r.entry(r.explainRefresh(p, s, now), now)
-	e.State, e.Tier = State(r.Refresh), nil
+	e.State, e.Tier = State(r.Memory), nil
 	return e
 }
 

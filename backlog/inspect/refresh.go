@@ -13,13 +13,13 @@ var States = []string{"waiting", "running", "disabled", "finished"}
 
 // State returns the word for what a row is doing under the refresh policy: running,
 // disabled, finished (no further start is planned) or waiting.
-func State(s *backlog.Refresh) string {
+func State(s *backlog.Memory) string {
 	switch {
 	case !s.Deadline.IsZero():
 		return "running"
 	case s.Disabled:
 		return "disabled"
-	case s.At.IsZero():
+	case s.Next.IsZero():
 		return "finished"
 	}
 	return "waiting"
@@ -51,7 +51,7 @@ func (r Recurrence) ShortestGap(now time.Time) (shortest time.Duration) {
 
 // FailureNow says what a failure at this moment would write, with dates in the zone; nil: UTC. If
 // the row waits, it is a failure of its next attempt.
-func FailureNow(p backlog.Refresher, state *backlog.Refresh, now time.Time, zone *time.Location) string {
+func FailureNow(p backlog.Refresher, state *backlog.Memory, now time.Time, zone *time.Location) string {
 	if State(state) == "waiting" && state.UID == "" {
 		if started, err := p.Start(*state, now, ""); err == nil {
 			state = &started
@@ -61,7 +61,7 @@ func FailureNow(p backlog.Refresher, state *backlog.Refresh, now time.Time, zone
 	if final {
 		return "disabled: " + failed.Reason
 	}
-	return fmt.Sprintf("refresh_at %s, attempt_no %d", Stamp(failed.At).In(zone), failed.AttemptNo)
+	return fmt.Sprintf("refresh_at %s, attempt_no %d", Stamp(failed.Next).In(zone), failed.AttemptNo)
 }
 
 // A Refreshing is the policy refresh as it treats one row.
@@ -75,7 +75,7 @@ type Refreshing struct {
 // NotStarted says why [Row.AttemptSheet]'s row is not started on demand: it may be early,
 // but not disabled or running. "": it is.
 func (r *Row) NotStarted(p Refreshing, s *tiers.Schedule, now time.Time) string {
-	if state := State(r.Refresh); r.Filtered || state == "disabled" || state == "running" {
+	if state := State(r.Memory); r.Filtered || state == "disabled" || state == "running" {
 		return r.explainRefresh(p, s, now).Reason
 	}
 	return ""
@@ -84,7 +84,7 @@ func (r *Row) NotStarted(p Refreshing, s *tiers.Schedule, now time.Time) string 
 // explainRefresh says whether a pass would start the row now, why, and at which tick it
 // is started if nothing happens meanwhile.
 func (r *Row) explainRefresh(p Refreshing, s *tiers.Schedule, now time.Time) (x Explanation) {
-	state := r.Refresh
+	state := r.Memory
 	tick := func(t time.Time) time.Time { // the first at or after it
 		if t.Before(now) {
 			t = now
@@ -104,13 +104,13 @@ func (r *Row) explainRefresh(p Refreshing, s *tiers.Schedule, now time.Time) (x 
 			x.Reason = "nobody answered its attempt by the deadline: the next pass fails it"
 		}
 		fails := tick(state.Deadline)
-		if failed, final := p.End(*state, backlog.Errored, fails, "timed out", nil); !final && !failed.At.IsZero() {
-			x.Next = tick(failed.At)
+		if failed, final := p.End(*state, backlog.Errored, fails, "timed out", nil); !final && !failed.Next.IsZero() {
+			x.Next = tick(failed.Next)
 		}
-	case state.At.IsZero():
+	case state.Next.IsZero():
 		x.Reason = "no further start is planned"
-	case state.At.After(now):
-		x.Reason, x.Next = "its time has not come", tick(state.At)
+	case state.Next.After(now):
+		x.Reason, x.Next = "its time has not come", tick(state.Next)
 	default:
 		x.Due, x.Reason, x.Next = true, "its time has come", tick(now)
 	}

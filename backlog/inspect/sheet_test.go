@@ -40,8 +40,8 @@ func TestDatesOfAttemptsAreInTheZone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := inspect.Row{Record: backlog.Record{Inserted: now.Add(-time.Hour), Refresh: &backlog.Refresh{
-		At: now.Add(time.Hour), AttemptNo: 0, Started: now.Add(-time.Hour), FailingSince: now.Add(-2 * time.Hour),
+	row := inspect.Row{Record: backlog.Record{Inserted: now.Add(-time.Hour), Memory: &backlog.Memory{
+		Next: now.Add(time.Hour), AttemptNo: 0, Started: now.Add(-time.Hour), FailingSince: now.Add(-2 * time.Hour),
 	}}}
 	hourly := func(after time.Time) (time.Time, bool) { return after.Add(time.Hour), true }
 	lines := func(zone *time.Location) string {

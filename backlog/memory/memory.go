@@ -64,10 +64,8 @@ type Row struct {
 	Attempts  int
 	LastError string
 
-	Failures backlog.Failures // what a policy keeps; only with one that does
-	InRetry  bool             // a planned retry is pending
-
-	Refresh backlog.Refresh // what the refresh policy keeps
+	Memory  backlog.Memory // what a policy keeps; only with one that does
+	InRetry bool           // a planned retry is pending
 }
 
 // A Store is a table in memory: a [backlog.Store] that can also count, expire
@@ -75,7 +73,12 @@ type Row struct {
 // as much as it has records, however many the table has; one of the widest tier
 // also looks at those that are too old.
 type Store struct {
-	o Options
+	o    Options
+	rule *backlog.Rule // of the policy
+
+	// By what the policy keeps of a row: the lane that it is in, and what an outcome makes of it.
+	lane   func(*entry) (lane backlog.Lane, pending bool)
+	settle func(*entry, *backlog.Settlement) bool
 
 	mu    sync.RWMutex
 	rows  map[uint64]*entry // by Key.Hash
@@ -105,8 +108,17 @@ func New(o Options) *Store {
 	}
 	o.Error, o.Success, o.NullDate = cmp.Or(o.Error, "ERROR"), cmp.Or(o.Success, "SUCCESS"), cmp.Or(o.NullDate, "skip")
 	o.New = slices.Clone(o.New)
-	s := &Store{o: o, rows: make(map[uint64]*entry), locks: make(map[string]*lock)}
-	s.lanes[backlog.Failed], s.lanes[backlog.Fresh] = newIndex(s.keeps()), newIndex(s.refreshes())
+	s := &Store{o: o, rule: o.Policy.Rule(), rows: make(map[uint64]*entry), locks: make(map[string]*lock)}
+	s.lane = s.laneByStatus
+	s.settle = s.settleStatus
+	if o.Policy.HasDeadlines() {
+		s.lane = laneByStarts
+		s.settle = s.endAttempt
+		s.o.NullDate = "start" // ages do not matter
+	}
+	for lane := range s.lanes {
+		s.lanes[lane] = newIndex(s.rule.ByWait(backlog.Lane(lane)))
+	}
 	return s
 }
 
@@ -164,12 +176,8 @@ func (s *Store) enter(e *entry) {
 		return
 	}
 	switch {
-	case s.refreshes():
-		e.at = nanos(e.Refresh.At)
-	case x.byWait && s.o.Policy.Planned:
-		e.at = nanos(e.Failures.Next) // the first of all where it is zero
 	case x.byWait:
-		e.at = nanos(e.Failures.Last)
+		e.at = nanos(s.rule.Order(&e.Memory)) // the first of all where it is zero
 	case !e.Inserted.IsZero():
 		e.at = nanos(e.Inserted)
 	case s.dateless(e, "oldest"):
@@ -248,7 +256,7 @@ func (s *Store) change(e *entry, f func()) {
 // take it.
 func (s *Store) index(e *entry) *index {
 	lane, pending := s.lane(e)
-	if !pending || s.dateless(e, "skip") && !s.refreshes() {
+	if !pending || s.dateless(e, "skip") {
 		return nil
 	}
 	return s.lanes[lane]
@@ -259,28 +267,29 @@ func (s *Store) dateless(e *entry, word string) bool {
 	return e.Inserted.IsZero() && cmp.Or(e.NullDate, s.o.NullDate) == word
 }
 
-// lane returns the lane that the status means and whether it is a pending
+// laneByStarts returns the lane of a row whose attempts are started, and whether it waits for
+// its next start.
+func laneByStarts(e *entry) (lane backlog.Lane, pending bool) {
+	m := &e.Memory
+	return backlog.Lane(min(max(m.AttemptNo, 0), 1)), !m.Next.IsZero() && !e.runs() && !m.Disabled
+}
+
+// laneByStatus returns the lane that the status means and whether it is a pending
 // one. A failed record that is not pending is one that the policy has given up. Where Error is also Dead, a failed record is not pending.
-func (s *Store) lane(e *entry) (lane backlog.Lane, pending bool) {
+func (s *Store) laneByStatus(e *entry) (lane backlog.Lane, pending bool) {
 	switch {
-	case s.refreshes():
-		r := &e.Refresh
-		return backlog.Lane(min(max(r.AttemptNo, 0), 1)), !r.At.IsZero() && !e.runs() && !r.Disabled
 	case e.Status == "" || e.Status == s.o.Dead:
 		return 0, false
 	case slices.Contains(s.o.New, e.Status):
-		if s.keeps() && s.o.ErrorKeep && e.Failures.Count > 0 {
-			return backlog.Failed, !s.o.Policy.GivenUp(e.Failures.Count)
+		if s.o.ErrorKeep && e.Memory.Failures > 0 {
+			return backlog.Failed, !s.o.Policy.GivenUp(e.Memory.Failures)
 		}
 		return backlog.Fresh, true
 	case e.Status == s.o.Error && !s.o.ErrorKeep:
-		return backlog.Failed, !s.keeps() || !s.o.Policy.GivenUp(e.Failures.Count)
+		return backlog.Failed, !s.o.Policy.GivenUp(e.Memory.Failures)
 	}
 	return 0, false
 }
-
-// keeps reports whether a policy keeps something in the rows.
-func (s *Store) keeps() bool { return s.o.Policy != nil && !s.o.Policy.Never }
 
 // TryLock implements [backlog.Locker] between the users of one Store.
 func (s *Store) TryLock(ctx context.Context, name string) (backlog.Lock, error) {

@@ -43,7 +43,7 @@ func onBegin(f func(*memory.Store, *backlog.Settlement)) func(*memory.Store) bac
 // asItIs has the settlement's record read only now, unless its row is gone.
 func asItIs(s *memory.Store, g *backlog.Settlement) {
 	if row, ok := s.Row(g.Record.Key); ok {
-		g.Record.Refresh = &row.Refresh
+		g.Record.Memory = &row.Memory
 	}
 }
 
@@ -51,19 +51,19 @@ var refreshMutants = []mutant{
 	{"begin-unguarded", "RefreshAttempts", onBegin(asItIs)},
 	{"begin-twice", "RefreshBeginTwice", onBegin(asItIs)},
 	{"begin-rounds-down", "RefreshAttempts", onBegin(func(_ *memory.Store, g *backlog.Settlement) {
-		g.Refresh.Deadline = g.Refresh.Deadline.Truncate(time.Microsecond)
+		g.Memory.Deadline = g.Memory.Deadline.Truncate(time.Microsecond)
 	})},
 	{"end-by-any-token", "RefreshPromises", onSettlement(asItIs)},
 	{"end-of-a-saved-row", "RefreshAttempts", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
 		if row, ok := s.Row(g.Record.Key); ok {
-			row.Refresh.At = row.Refresh.Deadline // whatever was saved
-			s.Update(row.Key, func(r *memory.Row) { r.Refresh = row.Refresh })
+			row.Memory.Next = row.Memory.Deadline // whatever was saved
+			s.Update(row.Key, func(r *memory.Row) { r.Memory = row.Memory })
 		}
 	})},
 	{"end-writes-all", "RefreshPromises", onSettlement(func(s *memory.Store, g *backlog.Settlement) {
 		if row, ok := s.Row(g.Record.Key); ok {
-			row.Refresh.Disabled, row.Refresh.Reason = false, ""
-			s.Update(row.Key, func(r *memory.Row) { r.Refresh = row.Refresh })
+			row.Memory.Disabled, row.Memory.Reason = false, ""
+			s.Update(row.Key, func(r *memory.Row) { r.Memory = row.Memory })
 		}
 	})},
 	{"release-is-an-error", "RefreshAttempts", turn(backlog.RowOther, backlog.RowError)},
@@ -82,35 +82,35 @@ var refreshMutants = []mutant{
 	})},
 	{"start-a-step-late", "RefreshPending", onQuery(func(q *backlog.Query) { q.Now = q.Now.Add(-time.Microsecond) })},
 	{"state-not-told", "RefreshPending", onRecord(func(r *backlog.Record) {
-		if r.Refresh != nil {
-			r.Refresh.FailingSince = time.Time{}
+		if r.Memory != nil {
+			r.Memory.FailingSince = time.Time{}
 		}
 	})},
 	{"begin-of-a-disabled-row", "RefreshPromises", onBegin(func(s *memory.Store, g *backlog.Settlement) {
-		s.Update(g.Record.Key, func(r *memory.Row) { r.Refresh.Disabled = false })
+		s.Update(g.Record.Key, func(r *memory.Row) { r.Memory.Disabled = false })
 	})},
 	{"begin-of-a-started-row", "RefreshPromises", onBegin(func(s *memory.Store, g *backlog.Settlement) {
-		s.Update(g.Record.Key, func(r *memory.Row) { r.Refresh.UID = g.Record.Refresh.UID })
+		s.Update(g.Record.Key, func(r *memory.Row) { r.Memory.UID = g.Record.Memory.UID })
 	})},
 	{"end-without-a-deadline", "RefreshPromises", onSettlement(func(_ *memory.Store, g *backlog.Settlement) {
 		r := *g.Record
-		r.Refresh = new(*r.Refresh)
-		r.Refresh.Deadline = time.Time{}
+		r.Memory = new(*r.Memory)
+		r.Memory.Deadline = time.Time{}
 		g.Record = &r
 	})},
 	{"end-over-a-save", "RefreshPromises", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
-		if g.Refresh.Deadline.IsZero() && row.Refresh.UID == "" && !g.Refresh.At.IsZero() {
-			row.Refresh.At = g.Refresh.At
+		if g.Memory.Deadline.IsZero() && row.Memory.UID == "" && !g.Memory.Next.IsZero() {
+			row.Memory.Next = g.Memory.Next
 		}
 	})},
 	{"end-clears-the-text", "RefreshPromises", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
-		row.Refresh.Reason = g.Refresh.Reason
+		row.Memory.Reason = g.Memory.Reason
 	})},
 	{"end-counts-anew", "RefreshPromises", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
-		row.Refresh.AttemptNo = g.Refresh.AttemptNo
+		row.Memory.AttemptNo = g.Memory.AttemptNo
 	})},
 	{"saved-row-is-dead", "RefreshPromises", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
-		if g.Error != "" && row.Refresh.AttemptNo > 3 {
+		if g.Error != "" && row.Memory.AttemptNo > 3 {
 			row.Status = "DEAD"
 		}
 	})},
@@ -126,7 +126,7 @@ func (s tireless) Running(ctx context.Context, uids []string) ([]backlog.Record,
 	list, err := s.Store.Running(ctx, uids)
 	if len(list) == 0 && len(uids) > 0 {
 		row := s.Rows()[0]
-		list = append(list, backlog.Record{Key: row.Key, Refresh: &backlog.Refresh{UID: uids[0]}})
+		list = append(list, backlog.Record{Key: row.Key, Memory: &backlog.Memory{UID: uids[0]}})
 	}
 	return list, err
 }

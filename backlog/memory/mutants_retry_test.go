@@ -60,7 +60,12 @@ func timesOf(which func(n int) int) func(*memory.Store) backlog.Store {
 	return onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		group = slices.Clone(group)
 		for i := range group {
-			group[i].At = group[which(len(group))].At
+			at := group[which(len(group))].At
+			group[i].At = at
+			if m := group[i].Memory; m != nil {
+				group[i].Memory = owned(m)
+				group[i].Memory.LastFailure = at
+			}
 		}
 		return settle(group)
 	})
@@ -103,15 +108,15 @@ var retryMutants = []mutant{
 		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int { return b.Inserted.Compare(a.Inserted) })
 	})},
 	{"numbers-not-merged", "CountedWalkskip", onPage(func(q backlog.Query, p *backlog.Page) {
-		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int { return cmp.Compare(a.Failures.Count, b.Failures.Count) })
+		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int { return cmp.Compare(a.Memory.Failed(), b.Memory.Failed()) })
 	})},
 	{"never-tried-last", "CountedWalkskip", onPage(func(q backlog.Query, p *backlog.Page) {
 		slices.SortStableFunc(p.Records, func(a, b backlog.Record) int {
-			return cmp.Compare(min(-a.Failures.Last.Unix(), 0), min(-b.Failures.Last.Unix(), 0))
+			return cmp.Compare(min(-owned(a.Memory).LastFailure.Unix(), 0), min(-owned(b.Memory).LastFailure.Unix(), 0))
 		})
 	})},
 	{"null-never-due", "PlannedWalkskip", onPage(func(q backlog.Query, p *backlog.Page) {
-		p.Records = slices.DeleteFunc(p.Records, func(r backlog.Record) bool { return q.Lane == backlog.Failed && r.Failures.Next.IsZero() })
+		p.Records = slices.DeleteFunc(p.Records, func(r backlog.Record) bool { return q.Lane == backlog.Failed && owned(r.Memory).Next.IsZero() })
 	})},
 	{"pages-cut-short", "CountedNotDue", onPage(func(q backlog.Query, p *backlog.Page) { // as by rows that are not due
 		if n := len(p.Records); n > 1 {
@@ -120,28 +125,31 @@ var retryMutants = []mutant{
 	})},
 	{"any-age", "CountedWalkskip", onFailed(func(q *backlog.Query) { q.Since = q.Since.Add(-100 * 24 * time.Hour) })},
 	{"widest-always-when-failed", "PlannedWalkoldest", onFailed(func(q *backlog.Query) { q.Widest = true })},
-	{"failures-not-read", "CountedWalkskip", onRecord(func(r *backlog.Record) { r.Failures.Count = 0 })},
+	{"failures-not-read", "CountedWalkskip", onRecord(func(r *backlog.Record) {
+		r.Memory = owned(r.Memory)
+		r.Memory.Failures = 0
+	})},
 
 	{"failures-not-counted", "CountedSettle", onFailure(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
-		row.Failures.Count = before.Failures.Count
+		row.Memory.Failures = before.Memory.Failures
 	})},
-	{"failures-counted-twice", "PlannedSettle", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.Failures.Count++ })},
+	{"failures-counted-twice", "PlannedSettle", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.Memory.Failures++ })},
 	{"failures-below-zero", "CountedSettle", onFailure(func(before memory.Row, _ backlog.Settlement, row *memory.Row) {
-		row.Failures.Count = before.Failures.Count + 1
+		row.Memory.Failures = before.Memory.Failures + 1
 	})},
 	{"rejected-is-no-failure", "CountedSettleWithDead", onFailure(func(before memory.Row, g backlog.Settlement, row *memory.Row) {
 		if g.Target == backlog.RowDead {
-			row.Failures = before.Failures
+			row.Memory = before.Memory
 		}
 	})},
 	{"success-clears-the-count", "CountedSettle", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
 		if g.Target == backlog.RowSuccess {
-			row.Failures.Count = 0
+			row.Memory.Failures = 0
 		}
 	})},
 	{"success-is-a-failure", "PlannedSettle", onSettledRow(func(_ memory.Row, g backlog.Settlement, row *memory.Row) {
 		if g.Target == backlog.RowSuccess {
-			row.Failures.Last = g.At
+			row.Memory.LastFailure = g.At
 		}
 	})},
 	{"success-still-in-retry", "PlannedSettle", onSettledRow(func(before memory.Row, g backlog.Settlement, row *memory.Row) {
@@ -149,14 +157,15 @@ var retryMutants = []mutant{
 	})},
 	{"never-in-retry", "PlannedSettleGroupOf1", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.InRetry = false })},
 	{"given-up-in-retry", "PlannedSettle", onFailure(func(_ memory.Row, _ backlog.Settlement, row *memory.Row) { row.InRetry = true })},
-	{"given-up-still-planned", "PlannedSettle", onFailure(func(_ memory.Row, g backlog.Settlement, row *memory.Row) { row.Failures.Next = g.At })},
+	{"given-up-still-planned", "PlannedSettle", onFailure(func(_ memory.Row, g backlog.Settlement, row *memory.Row) { row.Memory.Next = g.At })},
 	{"given-up-not-dead", "CountedSettleWithDead", onSettlement(func(_ *memory.Store, g *backlog.Settlement) { g.Target = backlog.RowError })},
 	{"times-of-the-last", "CountedSettleGroupOf2", timesOf(func(n int) int { return n - 1 })},
 	{"times-of-the-first", "PlannedSettleCompositeKeys", timesOf(func(int) int { return 0 })},
 	{"next-of-the-first", "PlannedSettleGroupOf500", onSettle(func(_ *memory.Store, group settlements, settle settleFunc) (conflicts, error) {
 		group = slices.Clone(group)
 		for i := range group {
-			group[i].Failures.Next = group[0].Failures.Next
+			group[i].Memory = owned(group[i].Memory)
+			group[i].Memory.Next = owned(group[0].Memory).Next
 		}
 		return settle(group)
 	})},
@@ -164,7 +173,7 @@ var retryMutants = []mutant{
 		unsettled, err := settle(group)
 		for _, u := range unsettled {
 			if row, ok := s.Row(group[u.Index].Record.Key); ok {
-				row.Failures.Count++
+				row.Memory.Failures++
 				replace(s, row)
 			}
 		}
@@ -174,8 +183,9 @@ var retryMutants = []mutant{
 		group = slices.Clone(group)
 		for i := range group { // only the status is compared
 			r := *group[i].Record
-			if row, ok := s.Row(r.Key); ok && row.Status == r.Status && row.Failures.Count > 0 {
-				r.Lane, r.Failures.Count = backlog.Failed, row.Failures.Count
+			if row, ok := s.Row(r.Key); ok && row.Status == r.Status && row.Memory.Failures > 0 {
+				r.Lane, r.Memory = backlog.Failed, owned(r.Memory)
+				r.Memory.Failures = row.Memory.Failures
 			}
 			group[i].Record = &r
 		}
@@ -185,7 +195,7 @@ var retryMutants = []mutant{
 	{"exhausted-live-on", "CountedExpire", onExpire(func(s *memory.Store, before time.Time, expire func(time.Time) int) int {
 		var kept []memory.Row
 		for _, r := range s.Rows() {
-			if r.Failures.Count > 3 && r.Status == "ERROR" {
+			if r.Memory.Failures > 3 && r.Status == "ERROR" {
 				kept = append(kept, r)
 			}
 		}
@@ -208,7 +218,7 @@ var retryMutants = []mutant{
 		n := expire(before)
 		for _, r := range s.Rows() {
 			if r.Status == "DEAD" {
-				r.Failures = backlog.Failures{}
+				r.Memory = backlog.Memory{}
 				replace(s, r)
 			}
 		}

@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -82,11 +83,15 @@ func unguarded(s *memory.Store, g *backlog.Settlement) {
 	}
 }
 
+// owned returns a copy of what a row remembers, which may be nil.
+func owned(m *backlog.Memory) *backlog.Memory { return new(*cmp.Or(m, new(backlog.Memory))) }
+
 // uncounted takes the number of failures that the row has for that which was read.
 func uncounted(s *memory.Store, g *backlog.Settlement) {
 	if row, ok := s.Row(g.Record.Key); ok {
 		r := *g.Record
-		r.Failures.Count = row.Failures.Count
+		r.Memory = owned(r.Memory)
+		r.Memory.Failures = row.Memory.Failures
 		g.Record = &r
 	}
 }

@@ -50,16 +50,13 @@ func (s *Store) window(q backlog.Query, after *entry) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for e := range lane.after(after, q.After.Before) {
 			skip, last := false, false // and all that come after it
-			if !s.refreshes() && (s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since)) {
+			if !s.o.Policy.HasDeadlines() && (s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since)) {
 				skip, last = true, !lane.byWait && !q.Widest
 			} else if lane.byWait {
-				at, inOrder := e.Refresh.At, true
-				if !s.refreshes() {
-					at, _ = s.o.Policy.Due(e.Failures)
-					inOrder = s.o.Policy.Planned
-				}
-				skip = at.After(q.Now)
-				last = skip && inOrder
+				m := e.remembers()
+				at, ok := s.rule.At(q.Lane, &m)
+				skip = !ok || at.After(q.Now)
+				last = skip && s.rule.InOrder()
 			}
 			if last || !skip && !yield(e) {
 				return
@@ -76,13 +73,10 @@ func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
 		Lane:     lane,
 		Attempts: e.Attempts,
 		Names:    s.names,
-		Failures: e.Failures,
 		Cursor:   e.cursor(),
 	}
-	if s.refreshes() {
-		if r.Refresh = new(e.Refresh); !e.runs() {
-			r.Refresh.Deadline = time.Time{}
-		}
+	if s.o.Policy.Keeps() {
+		r.Memory = new(e.remembers())
 	}
 	if len(s.names) > 0 {
 		r.Values = make([]any, len(s.names))
@@ -118,7 +112,7 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	if len(group) > backlog.MaxGroup {
 		return nil, fmt.Errorf("memory: a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
-	return s.write(group, false, s.next())
+	return s.write(group, false, s.settle)
 }
 
 // Rehearse implements [backlog.Rehearser].
@@ -126,15 +120,7 @@ func (s *Store) Rehearse(ctx context.Context, group []backlog.Settlement) ([]bac
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return s.write(group, true, s.next())
-}
-
-// next returns what makes the settled row of one.
-func (s *Store) next() func(*entry, *backlog.Settlement) bool {
-	if s.refreshes() {
-		return s.ended
-	}
-	return s.settle
+	return s.write(group, true, s.settle)
 }
 
 // write writes what next makes of the rows, if it says that it may, or tries that alone.
@@ -176,10 +162,7 @@ func (s *Store) apply(e *entry, trial bool, next func(*entry) bool) error {
 // is no longer in the lane in which it was read, or that a failure to be counted
 // is not the next one.
 func (s *Store) failedSince(e *entry, g *backlog.Settlement) bool {
-	if !s.keeps() {
-		return false
-	}
-	if g.Target != backlog.RowSuccess && max(e.Failures.Count, 0) != max(g.Record.Failures.Count, 0) {
+	if g.Target != backlog.RowSuccess && max(e.Memory.Failures, 0) != max(g.Record.Memory.Failed(), 0) {
 		return true
 	}
 	lane, _ := s.lane(e)
@@ -190,7 +173,7 @@ func (s *Store) failedSince(e *entry, g *backlog.Settlement) bool {
 func (s *Store) unchanged(e *entry, g *backlog.Settlement) bool {
 	r := g.Record
 	tried := r.Attempts >= 0 && e.Attempts != r.Attempts
-	failed := s.keeps() && max(e.Failures.Count, 0) != max(r.Failures.Count, 0)
+	failed := max(e.Memory.Failures, 0) != max(r.Memory.Failed(), 0)
 	if r.Exact && (tried || failed) {
 		return false
 	}
@@ -209,7 +192,8 @@ func (s *Store) AsRead(ctx context.Context, records []backlog.Record) ([]bool, e
 	return unchanged, ctx.Err()
 }
 
-func (s *Store) settle(e *entry, g *backlog.Settlement) (ok bool) {
+// settleStatus writes an outcome, unless the row has been changed.
+func (s *Store) settleStatus(e *entry, g *backlog.Settlement) (ok bool) {
 	if !s.unchanged(e, g) {
 		return false
 	}
@@ -227,14 +211,14 @@ func (s *Store) settle(e *entry, g *backlog.Settlement) (ok bool) {
 	case !s.o.ErrorKeep:
 		e.Status = s.o.Error
 	}
-	if !s.keeps() {
+	if g.Memory == nil {
 		return true
 	}
-	e.Failures = backlog.Failures{Count: g.Failures.Count, Last: g.At}
-	if !dead {
-		e.Failures.Next = g.Failures.Next
-		e.InRetry = !e.Failures.Next.IsZero()
+	e.Memory = *g.Memory
+	if dead {
+		e.Memory.Next = time.Time{}
 	}
+	e.InRetry = !e.Memory.Next.IsZero()
 	return true
 }
 
@@ -243,7 +227,7 @@ func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error)
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if s.o.Dead == "" || s.refreshes() {
+	if s.o.Dead == "" || s.o.Policy.HasDeadlines() {
 		return 0, nil
 	}
 	records := s.list(func(e *entry) (backlog.Lane, bool) {
@@ -299,7 +283,7 @@ func (s *Store) expire(r *backlog.Record, trial bool) error {
 		return backlog.ErrConflict
 	}
 	return s.apply(e, trial, func(e *entry) bool {
-		e.Status, e.InRetry, e.Failures.Next = s.o.Dead, false, time.Time{}
+		e.Status, e.InRetry, e.Memory.Next = s.o.Dead, false, time.Time{}
 		return true
 	})
 }
@@ -367,11 +351,17 @@ func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	return counts, nil
 }
 
-// runs reports whether the row has an attempt: a save may empty either column.
-func (e *entry) runs() bool { return !e.Refresh.Deadline.IsZero() && e.Refresh.UID != "" }
+// remembers returns what the row remembers: without an attempt it has no deadline.
+func (e *entry) remembers() backlog.Memory {
+	m := e.Memory
+	if !e.runs() {
+		m.Deadline = time.Time{}
+	}
+	return m
+}
 
-// refreshes reports whether the refresh policy starts the rows.
-func (s *Store) refreshes() bool { return s.o.Policy != nil && s.o.Policy.Refresher != nil }
+// runs reports whether the row has an attempt: a save may empty either column.
+func (e *entry) runs() bool { return !e.Memory.Deadline.IsZero() && e.Memory.UID != "" }
 
 // Begin implements [backlog.Beginner].
 func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
@@ -379,33 +369,33 @@ func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 		return nil, err
 	}
 	left, err := s.write(group, false, func(e *entry, g *backlog.Settlement) bool {
-		read, now := g.Record.Refresh, &e.Refresh
-		if now.UID != read.UID || !now.At.Equal(read.At) || now.Disabled {
+		read, now := g.Record.Memory, &e.Memory
+		if now.UID != read.UID || !now.Next.Equal(read.Next) || now.Disabled {
 			return false
 		}
-		e.Refresh = *g.Refresh
+		e.Memory = *g.Memory
 		return true
 	})
 	for i := range group {
 		isLeft := func(u backlog.Unsettled) bool { return u.Index == i }
 		if !slices.ContainsFunc(left, isLeft) {
-			group[i].Record.Refresh = new(*group[i].Refresh)
+			group[i].Record.Memory = new(*group[i].Memory)
 		}
 	}
 	return left, err
 }
 
-// ended is the end of an attempt, unless the row has it no more. A row that was saved before
+// endAttempt is the end of an attempt, unless the row has it no more. A row that was saved before
 // its deadline keeps what was saved.
-func (s *Store) ended(e *entry, g *backlog.Settlement) bool {
-	read, next, now := g.Record.Refresh, g.Refresh, &e.Refresh
+func (s *Store) endAttempt(e *entry, g *backlog.Settlement) bool {
+	read, next, now := g.Record.Memory, g.Memory, &e.Memory
 	stopped := now.Deadline.IsZero() && !read.Deadline.IsZero() // by a save that has emptied it
 	switch {
 	case now.UID != read.UID || stopped:
 		return false
-	case read.UID == "" && (!now.At.Equal(read.At) || now.AttemptNo != read.AttemptNo):
+	case read.UID == "" && (!now.Next.Equal(read.Next) || now.AttemptNo != read.AttemptNo):
 		return false
-	case next.Deadline.IsZero() && !now.At.IsZero() && now.At.Before(now.Deadline):
+	case next.Deadline.IsZero() && !now.Next.IsZero() && now.Next.Before(now.Deadline):
 		now.UID, now.Deadline = "", time.Time{}
 		if g.Target == backlog.RowSuccess {
 			now.FailingSince = time.Time{}
@@ -420,7 +410,7 @@ func (s *Store) ended(e *entry, g *backlog.Settlement) bool {
 // move gives a row what an outcome changes of the state that was read. All else that others
 // have changed stays, and so does the reason of a row that they have disabled. last says
 // that the outcome's reason is written whatever a worker has said.
-func move(now, read, next *backlog.Refresh, last bool) {
+func move(now, read, next *backlog.Memory, last bool) {
 	if !now.Disabled && (last || next.Reason != read.Reason) {
 		now.Reason = next.Reason
 	}
@@ -432,7 +422,7 @@ func move(now, read, next *backlog.Refresh, last bool) {
 	}
 	now.UID = next.UID
 	for _, x := range []struct{ now, read, next *time.Time }{
-		{&now.At, &read.At, &next.At}, {&now.Deadline, &read.Deadline, &next.Deadline},
+		{&now.Next, &read.Next, &next.Next}, {&now.Deadline, &read.Deadline, &next.Deadline},
 		{&now.Started, &read.Started, &next.Started}, {&now.FailingSince, &read.FailingSince, &next.FailingSince},
 	} {
 		if !x.next.Equal(*x.read) {
@@ -447,7 +437,7 @@ func (s *Store) show(e *entry, g *backlog.Settlement) {
 		return
 	}
 	e.Attempts++
-	goesOn := !e.Refresh.At.IsZero()
+	goesOn := !e.Memory.Next.IsZero()
 	switch {
 	case g.Target == backlog.RowSuccess && goesOn:
 		e.Status = s.o.New[0]
@@ -467,15 +457,15 @@ func (s *Store) show(e *entry, g *backlog.Settlement) {
 func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor, limit int) ([]backlog.Record, error) {
 	list := s.list(func(e *entry) (backlog.Lane, bool) {
 		at, _ := after.Order.(int64)
-		behind := after.IsZero() || cmp.Or(cmp.Compare(nanos(e.Refresh.Deadline), at), e.Key.Compare(after.Key)) > 0
-		return e.startedIn(), e.runs() && !e.Refresh.Deadline.After(now) && behind
+		behind := after.IsZero() || cmp.Or(cmp.Compare(nanos(e.Memory.Deadline), at), e.Key.Compare(after.Key)) > 0
+		return e.startedIn(), e.runs() && !e.Memory.Deadline.After(now) && behind
 	})
 	slices.SortFunc(list, func(a, b backlog.Record) int {
-		return cmp.Or(a.Refresh.Deadline.Compare(b.Refresh.Deadline), a.Key.Compare(b.Key))
+		return cmp.Or(a.Memory.Deadline.Compare(b.Memory.Deadline), a.Key.Compare(b.Key))
 	})
 	list = list[:min(len(list), limit)]
 	for i, r := range list {
-		list[i].Cursor = backlog.Cursor{Order: nanos(r.Refresh.Deadline), Key: r.Key}
+		list[i].Cursor = backlog.Cursor{Order: nanos(r.Memory.Deadline), Key: r.Key}
 	}
 	return list, ctx.Err()
 }
@@ -483,9 +473,9 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor
 // Running implements [backlog.Beginner]. It looks at every row.
 func (s *Store) Running(ctx context.Context, uids []string) ([]backlog.Record, error) {
 	return s.list(func(e *entry) (backlog.Lane, bool) {
-		return e.startedIn(), e.runs() && slices.Contains(uids, e.Refresh.UID)
+		return e.startedIn(), e.runs() && slices.Contains(uids, e.Memory.UID)
 	}), ctx.Err()
 }
 
 // startedIn returns the lane in which the running attempt of the row was started.
-func (e *entry) startedIn() backlog.Lane { return backlog.Lane(min(max(e.Refresh.AttemptNo-1, 0), 1)) }
+func (e *entry) startedIn() backlog.Lane { return backlog.Lane(min(max(e.Memory.AttemptNo-1, 0), 1)) }

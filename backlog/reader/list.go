@@ -65,9 +65,9 @@ func (v *View) Attempt(ctx context.Context, uid string) (*Attempt, error) {
 		UID:      uid,
 		Current:  true,
 		ID:       &r.Key,
-		No:       &r.Refresh.AttemptNo,
-		Started:  inspect.Stamp(r.Refresh.Started),
-		Deadline: inspect.Stamp(r.Refresh.Deadline),
+		No:       &r.Memory.AttemptNo,
+		Started:  inspect.Stamp(r.Memory.Started),
+		Deadline: inspect.Stamp(r.Memory.Deadline),
 	}, nil
 }
 

@@ -120,13 +120,13 @@ func filterOf(ctx context.Context, v *View, f web.Filter, p inspect.Purpose, now
 func (r *Reader) entry(v *View, row inspect.Row, now time.Time, zone *time.Location) web.Entry {
 	row.Zone = zone
 	e := v.Entry(row, now)
-	return web.Entry{Entry: e, Retrying: inRetry(row, e), Data: r.data(v, row)}
+	return web.Entry{Entry: e, Retrying: inRetry(v, row, e), Data: r.data(v, row)}
 }
 
 // inRetry reports whether the record has failed and is tried again, now or later.
-func inRetry(row inspect.Row, e inspect.Entry) bool {
+func inRetry(v *View, row inspect.Row, e inspect.Entry) bool {
 	planned := !time.Time(e.Next).IsZero()
-	if s := row.Refresh; s != nil {
+	if s := row.Memory; s != nil && v.Refreshes() {
 		running := !s.Deadline.IsZero()
 		return running && s.AttemptNo > 1 || !running && s.AttemptNo > 0 && planned
 	}
@@ -161,7 +161,7 @@ func (r *Reader) Record(ctx context.Context, id string, zone *time.Location) (we
 		row.Zone = zone
 		sheet := v.Sheet(row, now)
 		return web.Record{
-			Sheet: sheet, Retrying: inRetry(row, sheet.Entry), Data: r.data(v, row),
+			Sheet: sheet, Retrying: inRetry(v, row, sheet.Entry), Data: r.data(v, row),
 			Attempts: r.Picture.Attempts(row.Key), Ahead: v.ahead(ctx, row, now),
 		}, nil
 	})

@@ -93,7 +93,7 @@ func (v *View) Status(ctx context.Context, now time.Time) (*inspect.Status, erro
 
 // Entry returns what a list shows of a row.
 func (v *View) Entry(row inspect.Row, now time.Time) inspect.Entry {
-	if p := retry.RefresherOf(v.Policy); p != nil && row.Refresh != nil {
+	if p := retry.RefresherOf(v.Policy); p != nil && row.Memory != nil {
 		return row.AttemptEntry(v.Schedule, refreshing(p, row), now)
 	}
 	return row.Entry(v.Schedule, v.Policy, now)
@@ -101,7 +101,7 @@ func (v *View) Entry(row inspect.Row, now time.Time) inspect.Entry {
 
 // Sheet returns all that is known of a row.
 func (v *View) Sheet(row inspect.Row, now time.Time) *inspect.Sheet {
-	if p := retry.RefresherOf(v.Policy); p != nil && row.Refresh != nil {
+	if p := retry.RefresherOf(v.Policy); p != nil && row.Memory != nil {
 		return row.AttemptSheet(v.Schedule, refreshing(p, row), now)
 	}
 	return row.Sheet(v.Schedule, v.Policy, v.MaxRecords, now)
@@ -109,7 +109,7 @@ func (v *View) Sheet(row inspect.Row, now time.Time) *inspect.Sheet {
 
 // refreshing returns the policy as it treats the row.
 func refreshing(p *retry.Refresher, row inspect.Row) inspect.Refreshing {
-	rule, bad := p.Rule(*row.Refresh)
+	rule, bad := p.Rule(*row.Memory)
 	return inspect.Refreshing{Refresher: p, Rule: rule.Next, Bad: bad, GiveUpAfter: p.Settings().GiveUpAfter}
 }
 

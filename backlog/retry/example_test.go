@@ -19,11 +19,12 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	now := time.Date(2026, time.January, 5, 8, 0, 0, 0, time.UTC)
-	var row backlog.Failures // what its columns hold: a new record has nothing there
+	rule := policy.Rule()
+	row := new(backlog.Memory) // what its columns hold: a new record has nothing there
 	for range 8 {
-		row, _ = policy.After(row, now, 0) // it fails
-		due, _ := policy.Due(row)
-		fmt.Println("failure", row.Count, "at", now.Format("15:04"), "due", due.Format("15:04"))
+		row, _ = policy.End(row, backlog.End{Outcome: backlog.Errored, At: now})
+		due, _ := rule.At(backlog.Failed, row)
+		fmt.Println("failure", row.Failures, "at", now.Format("15:04"), "due", due.Format("15:04"))
 		now = due
 	}
 
@@ -52,16 +53,16 @@ func ExampleRefresher_Apply() {
 	}
 	p := policy.Refresher.(*retry.Refresher)
 	now := time.Date(2026, time.January, 5, 8, 0, 0, 0, time.UTC)
-	row := backlog.Refresh{At: now} // what its columns hold
+	row := backlog.Memory{Next: now} // what its columns hold
 	row, _, err = p.Apply(row, retry.Start, now)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("attempt", row.AttemptNo, "until", row.Deadline.Format("15:04"))
 	row, final, err := p.Apply(row, retry.Failure, now.Add(2*time.Minute))
-	fmt.Println("again at", row.At.Format("15:04"), final, err)
+	fmt.Println("again at", row.Next.Format("15:04"), final, err)
 	row, final, err = p.Apply(row, retry.Success, now.Add(3*time.Minute))
-	fmt.Println("next at", row.At.Format("15:04"), final, err)
+	fmt.Println("next at", row.Next.Format("15:04"), final, err)
 	// Output:
 	// attempt 1 until 09:00
 	// again at 08:02 false <nil>

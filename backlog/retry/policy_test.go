@@ -114,7 +114,7 @@ func TestWaitsAgreeWithDue(t *testing.T) {
 			t.Fatalf("%d waits from %v on", len(waits), waits[0])
 		}
 		n := failures(t, math.MaxInt)
-		_, ok := p.Due(backlog.Failures{Count: n, Last: now})
+		_, ok := p.Rule().At(backlog.Failed, &backlog.Memory{Failures: n, LastFailure: now})
 		if ok != (p.Retries < 0 || n <= p.Retries) || ok == p.GivenUp(n) {
 			t.Fatalf("%d failures, %d retries: due %v, given up %v", n, p.Retries, ok, p.GivenUp(n))
 		}
@@ -122,8 +122,8 @@ func TestWaitsAgreeWithDue(t *testing.T) {
 			return
 		}
 		wait := waits[min(n, len(waits)-1)]
-		edge := backlog.Failures{Count: n, Last: now.Add(-wait)}
-		if at, _ := p.Due(edge); !at.Equal(now) {
+		edge := &backlog.Memory{Failures: n, LastFailure: now.Add(-wait)}
+		if at, _ := p.Rule().At(backlog.Failed, edge); !at.Equal(now) {
 			t.Fatalf("after %d failures and %v due at %v", n, wait, at)
 		}
 		if p.Draw(n, longest) != wait {
@@ -137,10 +137,10 @@ func TestLifeOfARecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, p := anyPolicy(t)
 		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-		var r backlog.Failures
+		r := new(backlog.Memory)
 		for n := 1; n <= 150; n++ {
 			if n > 1 {
-				at, ok := p.Due(r)
+				at, ok := p.Rule().At(backlog.Failed, r)
 				if !ok {
 					t.Fatalf("given up before attempt %d, without having been told", n)
 				}
@@ -148,8 +148,12 @@ func TestLifeOfARecord(t *testing.T) {
 					now = at
 				}
 			}
-			next, givenUp := p.After(r, now, rapid.Float64Range(0, longest).Draw(t, "random"))
-			if next.Count != n || !next.Last.Equal(now) {
+			random := func() float64 { return rapid.Float64Range(0, longest).Draw(t, "random") }
+			next, givenUp := p.End(r, backlog.End{Outcome: backlog.Errored, At: now, Random: random})
+			if next == nil && p.Never && givenUp {
+				return // it keeps nothing
+			}
+			if next.Failures != n || !next.LastFailure.Equal(now) {
 				t.Fatalf("attempt %d leaves %+v", n, next)
 			}
 			if givenUp != (p.Retries >= 0 && n == p.Retries+1) {
@@ -178,15 +182,16 @@ func TestDueOfTheEmpty(t *testing.T) {
 		if name != "progressive" {
 			p = mustNew(t, name, nil)
 		}
-		for _, r := range []backlog.Failures{{}, {Count: -3}, {Count: 2}} {
-			if at, ok := p.Due(r); ok == (name == "none") || !at.IsZero() {
+		for _, r := range []backlog.Memory{{}, {Failures: -3}, {Failures: 2}} {
+			if at, ok := p.Rule().At(backlog.Failed, &r); ok == (name == "none") || !at.IsZero() {
 				t.Errorf("%s: %+v is due at %v, %v", name, r, at, ok)
 			}
 		}
 	}
 	p := mustNew(t, "fibonacci", nil)
-	if next, _ := p.After(backlog.Failures{Count: -3}, time.Unix(1, 0), 0); next.Count != 1 {
-		t.Errorf("a count below 0 becomes %d", next.Count)
+	end := backlog.End{Outcome: backlog.Errored, At: time.Unix(1, 0)}
+	if next, _ := p.End(&backlog.Memory{Failures: -3}, end); next.Failures != 1 {
+		t.Errorf("a count below 0 becomes %d", next.Failures)
 	}
 }
 

@@ -199,7 +199,7 @@ func (p *Refresher) Settings() Refresh { return p.settings }
 
 // Rule returns when the row recurs; nil: never. The error says what is wrong with the
 // row's own rule.
-func (p *Refresher) Rule(s backlog.Refresh) (*recur.Rule, error) {
+func (p *Refresher) Rule(s backlog.Memory) (*recur.Rule, error) {
 	if p.rules == nil || s.Rule == "" {
 		return p.rule, nil
 	}
@@ -223,13 +223,13 @@ const (
 
 // Apply returns what the action leaves of the state, and whether no further start is
 // planned. It is for programs that keep their rows themselves.
-func (p *Refresher) Apply(s backlog.Refresh, a Action, now time.Time) (next backlog.Refresh, final bool, err error) {
+func (p *Refresher) Apply(s backlog.Memory, a Action, now time.Time) (next backlog.Memory, final bool, err error) {
 	switch a {
 	case Start:
 		next, err = p.Start(s, now, "")
 		return next, false, err
 	case Save: // it starts at once, and whatever runs is superseded
-		return backlog.Refresh{At: now, Started: s.Started, Rule: s.Rule}, false, nil
+		return backlog.Memory{Next: now, Started: s.Started, Rule: s.Rule}, false, nil
 	}
 	o, ok := map[Action]backlog.Outcome{Success: backlog.Succeeded, Failure: backlog.Errored, Reject: backlog.Rejected}[a]
 	if !ok {
@@ -240,7 +240,7 @@ func (p *Refresher) Apply(s backlog.Refresh, a Action, now time.Time) (next back
 }
 
 // Start implements [backlog.Refresher].
-func (p *Refresher) Start(s backlog.Refresh, now time.Time, uid string) (backlog.Refresh, error) {
+func (p *Refresher) Start(s backlog.Memory, now time.Time, uid string) (backlog.Memory, error) {
 	rule, err := p.Rule(s)
 	if err != nil {
 		return s, err
@@ -248,13 +248,13 @@ func (p *Refresher) Start(s backlog.Refresh, now time.Time, uid string) (backlog
 	s.UID, s.Started, s.Deadline = uid, now, now.Add(p.settings.Timeout)
 	s.AttemptNo = max(0, s.AttemptNo) + 1
 	at, _ := rule.First(s.Deadline)
-	s.At = cmp.Or(at, s.Deadline)
+	s.Next = cmp.Or(at, s.Deadline)
 	return s, nil
 }
 
 // End implements [backlog.Refresher].
-func (p *Refresher) End(s backlog.Refresh, o backlog.Outcome, now time.Time, text string, began *backlog.Refresh) (backlog.Refresh, bool) {
-	saved := !s.At.IsZero() && s.At.Before(s.Deadline) // during the attempt: a start writes no time before its deadline
+func (p *Refresher) End(s backlog.Memory, o backlog.Outcome, now time.Time, text string, began *backlog.Memory) (backlog.Memory, bool) {
+	saved := !s.Next.IsZero() && s.Next.Before(s.Deadline) // during the attempt: a start writes no time before its deadline
 	s.UID, s.Deadline = "", time.Time{}
 	if saved && o == backlog.Succeeded {
 		s.FailingSince = time.Time{}
@@ -264,15 +264,15 @@ func (p *Refresher) End(s backlog.Refresh, o backlog.Outcome, now time.Time, tex
 		return s, false
 	case o == backlog.Skipped:
 		if began != nil {
-			s.At, s.AttemptNo = began.At, began.AttemptNo
+			s.Next, s.AttemptNo = began.Next, began.AttemptNo
 		}
 		return s, false
 	}
 	rule, err := p.Rule(s)
 	if o == backlog.Succeeded && err == nil {
 		s.AttemptNo, s.FailingSince, s.Reason = 0, time.Time{}, ""
-		s.At, _ = rule.Next(now)
-		return s, s.At.IsZero()
+		s.Next, _ = rule.Next(now)
+		return s, s.Next.IsZero()
 	}
 	n := max(1, s.AttemptNo)
 	if s.FailingSince.IsZero() {
@@ -288,10 +288,10 @@ func (p *Refresher) End(s backlog.Refresh, o backlog.Outcome, now time.Time, tex
 	case after > 0 && now.Sub(s.FailingSince) >= after:
 		return p.disable(s, p.reason(s, n, text)), true
 	case n <= len(p.settings.Intervals):
-		s.At = p.retry(now.Add(p.settings.Intervals[n-1]), planned, recurs)
+		s.Next = p.retry(now.Add(p.settings.Intervals[n-1]), planned, recurs)
 		return s, false
 	case p.settings.AfterLast == "wait" && recurs:
-		s.AttemptNo, s.At = 0, planned
+		s.AttemptNo, s.Next = 0, planned
 		return s, false
 	}
 	return p.disable(s, p.reason(s, n, text)), true
@@ -307,13 +307,13 @@ func (p *Refresher) retry(at, planned time.Time, recurs bool) time.Time {
 	return at
 }
 
-func (p *Refresher) disable(s backlog.Refresh, reason string) backlog.Refresh {
-	s.At, s.Disabled, s.Reason = time.Time{}, true, reason
+func (p *Refresher) disable(s backlog.Memory, reason string) backlog.Memory {
+	s.Next, s.Disabled, s.Reason = time.Time{}, true, reason
 	return s
 }
 
 // reason returns the sentence for a row that is disabled after n attempts.
-func (p *Refresher) reason(s backlog.Refresh, n int, text string) string {
+func (p *Refresher) reason(s backlog.Memory, n int, text string) string {
 	sentence := "Cannot refresh after {attempts} attempts"
 	if p.settings.GiveUpAfter > 0 {
 		sentence = "No success since {failing_since}"
@@ -338,7 +338,7 @@ func (r *Refresh) PolicyColumns() *mapping.PolicyColumns {
 func (p *Refresher) CheckSchedule(l *inspect.Findings, s *tiers.Schedule, now time.Time) {
 	tick := s.MinInterval()
 	set := p.settings
-	rule, _ := p.Rule(backlog.Refresh{})
+	rule, _ := p.Rule(backlog.Memory{})
 	gap := inspect.Recurrence(rule.Next).ShortestGap(now)
 	short := slices.IndexFunc(set.Intervals, func(d time.Duration) bool { return d > 0 && d < tick })
 	switch {

@@ -110,21 +110,21 @@ func TestTransitions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := refreshed(t, c.settings)
-			var s backlog.Refresh
+			var s backlog.Memory
 			for i, x := range c.steps {
 				var err error
 				if s, _, err = p.Apply(s, x.action, at(x.at)); err != nil {
 					t.Fatal(err)
 				}
-				want := backlog.Refresh{AttemptNo: x.no}
+				want := backlog.Memory{AttemptNo: x.no}
 				if x.next != "" {
-					want.At = at(x.next)
+					want.Next = at(x.next)
 				}
 				if x.deadline != "" {
 					want.Deadline = at(x.deadline)
 				}
-				if !s.At.Equal(want.At) || s.AttemptNo != want.AttemptNo || !s.Deadline.Equal(want.Deadline) {
-					t.Fatalf("step %d, %s at %s: %v %d %v; want %v %d %v", i, x.action, x.at, s.At, s.AttemptNo, s.Deadline, want.At, want.AttemptNo, want.Deadline)
+				if !s.Next.Equal(want.Next) || s.AttemptNo != want.AttemptNo || !s.Deadline.Equal(want.Deadline) {
+					t.Fatalf("step %d, %s at %s: %v %d %v; want %v %d %v", i, x.action, x.at, s.Next, s.AttemptNo, s.Deadline, want.Next, want.AttemptNo, want.Deadline)
 				}
 			}
 		})
@@ -133,8 +133,8 @@ func TestTransitions(t *testing.T) {
 
 // What the goldens do not show of the ends.
 func TestEnds(t *testing.T) {
-	running := backlog.Refresh{At: at("10:00"), AttemptNo: 2, Deadline: at("09:00"), UID: "a", Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}
-	with := func(change func(*backlog.Refresh)) backlog.Refresh {
+	running := backlog.Memory{Next: at("10:00"), AttemptNo: 2, Deadline: at("09:00"), UID: "a", Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}
+	with := func(change func(*backlog.Memory)) backlog.Memory {
 		s := running
 		change(&s)
 		return s
@@ -142,35 +142,35 @@ func TestEnds(t *testing.T) {
 	every := func(s *retry.Refresh) { s.Every, s.Timeout, s.Intervals = 2*h, h, []time.Duration{0} }
 	for name, c := range map[string]struct {
 		settings func(*retry.Refresh)
-		state    backlog.Refresh
+		state    backlog.Memory
 		outcome  backlog.Outcome
-		began    *backlog.Refresh
-		want     backlog.Refresh
+		began    *backlog.Memory
+		want     backlog.Memory
 		final    bool
 	}{
-		"a success clears what failed": {every, running, backlog.Succeeded, nil, backlog.Refresh{At: at("10:00"), Started: at("08:00")}, false},
-		"a reject is final and gives its own reason": {every, with(func(s *backlog.Refresh) { s.AttemptNo = 1 }), backlog.Rejected, nil,
-			backlog.Refresh{AttemptNo: 1, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Reason: "boom"}, true},
+		"a success clears what failed": {every, running, backlog.Succeeded, nil, backlog.Memory{Next: at("10:00"), Started: at("08:00")}, false},
+		"a reject is final and gives its own reason": {every, with(func(s *backlog.Memory) { s.AttemptNo = 1 }), backlog.Rejected, nil,
+			backlog.Memory{AttemptNo: 1, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Reason: "boom"}, true},
 		"the last failure": {every, running, backlog.Errored, nil,
-			backlog.Refresh{AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Reason: "Cannot refresh after 2 attempts"}, true},
+			backlog.Memory{AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Reason: "Cannot refresh after 2 attempts"}, true},
 		"a reason of its own": {func(s *retry.Refresh) { every(s); s.Reason = "{error} at {attempts}, {failing_since}" }, running, backlog.Errored, nil,
-			backlog.Refresh{AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Reason: "boom at 2, 2026-01-05T07:00:00Z"}, true},
+			backlog.Memory{AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Reason: "boom at 2, 2026-01-05T07:00:00Z"}, true},
 		"it waits for the next": {func(s *retry.Refresh) { every(s); s.AfterLast = "wait" }, running, backlog.Errored, nil,
-			backlog.Refresh{At: at("10:00"), Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
+			backlog.Memory{Next: at("10:00"), Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
 		"there is no next to wait for": {func(s *retry.Refresh) { every(s); s.Every, s.Schedule, s.AfterLast = 0, "none", "wait" }, running, backlog.Errored, nil,
-			backlog.Refresh{AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Reason: "Cannot refresh after 2 attempts"}, true},
+			backlog.Memory{AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Reason: "Cannot refresh after 2 attempts"}, true},
 		"time is looked at first": {func(s *retry.Refresh) { every(s); s.GiveUpAfter, s.AfterLast = 90*m, "wait" }, running, backlog.Errored, nil,
-			backlog.Refresh{AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Reason: "No success since 2026-01-05T07:00:00Z"}, true},
-		"a release": {every, running, backlog.Skipped, &backlog.Refresh{At: at("08:00"), AttemptNo: 1},
-			backlog.Refresh{At: at("08:00"), AttemptNo: 1, Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
-		"saved meanwhile": {every, with(func(s *backlog.Refresh) { s.At = at("08:20") }), backlog.Errored, nil,
-			backlog.Refresh{At: at("08:20"), AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
-		"a success of what was saved meanwhile": {every, with(func(s *backlog.Refresh) { s.At = at("08:20") }), backlog.Succeeded, nil,
-			backlog.Refresh{At: at("08:20"), AttemptNo: 2, Started: at("08:00"), Reason: "still at it"}, false},
-		"a number below 1": {every, with(func(s *backlog.Refresh) { s.AttemptNo = 0 }), backlog.Errored, nil,
-			backlog.Refresh{At: at("08:30"), Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
-		"its rule became bad": {func(s *retry.Refresh) { every(s); s.Every, s.RRule.Column = 0, "rule" }, with(func(s *backlog.Refresh) { s.Rule = "FREQ=NEVER" }), backlog.Succeeded, nil,
-			backlog.Refresh{AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Rule: "FREQ=NEVER", Reason: "column rule: "}, true},
+			backlog.Memory{AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Reason: "No success since 2026-01-05T07:00:00Z"}, true},
+		"a release": {every, running, backlog.Skipped, &backlog.Memory{Next: at("08:00"), AttemptNo: 1},
+			backlog.Memory{Next: at("08:00"), AttemptNo: 1, Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
+		"saved meanwhile": {every, with(func(s *backlog.Memory) { s.Next = at("08:20") }), backlog.Errored, nil,
+			backlog.Memory{Next: at("08:20"), AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
+		"a success of what was saved meanwhile": {every, with(func(s *backlog.Memory) { s.Next = at("08:20") }), backlog.Succeeded, nil,
+			backlog.Memory{Next: at("08:20"), AttemptNo: 2, Started: at("08:00"), Reason: "still at it"}, false},
+		"a number below 1": {every, with(func(s *backlog.Memory) { s.AttemptNo = 0 }), backlog.Errored, nil,
+			backlog.Memory{Next: at("08:30"), Started: at("08:00"), FailingSince: at("07:00"), Reason: "still at it"}, false},
+		"its rule became bad": {func(s *retry.Refresh) { every(s); s.Every, s.RRule.Column = 0, "rule" }, with(func(s *backlog.Memory) { s.Rule = "FREQ=NEVER" }), backlog.Succeeded, nil,
+			backlog.Memory{AttemptNo: 2, Started: at("08:00"), FailingSince: at("07:00"), Disabled: true, Rule: "FREQ=NEVER", Reason: "column rule: "}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, final := refreshed(t, c.settings).End(c.state, c.outcome, at("08:30"), "boom", c.began)

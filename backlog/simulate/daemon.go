@@ -295,7 +295,7 @@ func (d *daemon) answered() {
 	} else {
 		s.Target = backlog.RowError
 		var givenUp bool
-		s.Failures, givenUp = d.Policy.After(j.Failures, d.now, luckOf(f.Seed, 2*f.tries+1))
+		s.Memory, givenUp = fails(d.Policy, j.Memory, d.now, func() float64 { return luckOf(f.Seed, 2*f.tries+1) })
 		if givenUp {
 			s.Target = backlog.RowDead
 			f.done = true

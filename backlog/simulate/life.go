@@ -47,12 +47,12 @@ func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted 
 // waits; nil if it is not tried any more, or age does not matter. If it expires before that, so
 // does the life.
 func Ahead(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect.Row, now time.Time) *Life {
-	if r.Refresh != nil || r.Inserted.IsZero() || r.Never(now) != "" {
+	if p.HasDeadlines() || r.Inserted.IsZero() || r.Never(now) != "" {
 		return nil
 	}
 	from := r.Eligible
 	if r.State == backlog.RowError {
-		due, ok := p.Due(r.Failures)
+		due, ok := p.Rule().At(backlog.Failed, r.Memory)
 		if !ok {
 			return nil
 		}
@@ -63,7 +63,8 @@ func Ahead(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect.
 
 // restOf is LifeOf for what comes after a time, when the row has failed as it says.
 func restOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect.Row, from time.Time, random func() float64) Life {
-	list, inserted, state := s.Tiers(), r.Inserted, r.Failures
+	list, inserted, state := s.Tiers(), r.Inserted, r.Memory
+	rule := p.Rule()
 	l := Life{Inserted: inserted, Expires: inserted.Add(s.Widest().MaxAge), ByTier: make([]TierAttempts, len(list))}
 	for i, t := range list {
 		l.ByTier[i].Name, l.ByTier[i].Tier = t.Name, t
@@ -77,10 +78,10 @@ func restOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r inspect
 		l.ByTier[slices.IndexFunc(list, holds)].Attempts++
 		l.Total++
 		l.First, l.Last = cmp.Or(l.First, at), at
-		if state, l.GivenUp = p.After(state, at, random()); l.GivenUp {
+		if state, l.GivenUp = fails(p, state, at, random); l.GivenUp {
 			return l
 		}
-		at = waited(p, state, at)
+		at = waited(rule, state, at)
 	}
 	return l
 }
@@ -164,13 +165,13 @@ type Refreshed struct {
 // from, as the passes of the schedule start it. Each takes callTime and fails, or is
 // not answered by its deadline if that comes first.
 func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime time.Duration, n int) (list []Refreshed, err error) {
-	state, _ := p.End(backlog.Refresh{}, backlog.Succeeded, from.Add(-1), "", nil)
-	state.At = cmp.Or(state.At, from)
+	state, _ := p.End(backlog.Memory{}, backlog.Succeeded, from.Add(-1), "", nil)
+	state.Next = cmp.Or(state.Next, from)
 	tick := func(t time.Time) time.Time { return s.Next(t.Add(-1)) } // the first at or after it
 	// The last start, unless nobody answered: the pass that fails it may start it again.
 	var last time.Time
-	for len(list) < n && !state.At.IsZero() {
-		start := tick(state.At)
+	for len(list) < n && !state.Next.IsZero() {
+		start := tick(state.Next)
 		if !start.After(last) {
 			start = s.Next(last) // a pass tries a record once
 		}
@@ -178,13 +179,13 @@ func Refresh(p backlog.Refresher, s *tiers.Schedule, from time.Time, callTime ti
 			return list, err
 		}
 		a := Refreshed{N: len(list) + 1, AttemptNo: state.AttemptNo, Start: inspect.Stamp(start)}
-		a.Deadline, a.Planned = inspect.Stamp(state.Deadline), inspect.Stamp(state.At)
+		a.Deadline, a.Planned = inspect.Stamp(state.Deadline), inspect.Stamp(state.Next)
 		end, text := start.Add(callTime), "failed"
 		if last = start; !end.Before(state.Deadline) {
 			end, text, last = tick(state.Deadline), "timed out", time.Time{}
 		}
 		state, _ = p.End(state, backlog.Errored, end, text, nil)
-		a.End, a.Next, a.Disabled, a.Reason = inspect.Stamp(end), inspect.Stamp(state.At), state.Disabled, state.Reason
+		a.End, a.Next, a.Disabled, a.Reason = inspect.Stamp(end), inspect.Stamp(state.Next), state.Disabled, state.Reason
 		list = append(list, a)
 	}
 	return list, nil

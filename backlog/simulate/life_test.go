@@ -110,19 +110,21 @@ func TestLifeIsThatOfTheTicks(t *testing.T) {
 				return w, w
 			}}
 		}
-		want, state := make([]int, len(list)), backlog.Failures{}
+		want, state := make([]int, len(list)), new(backlog.Memory)
 		for at := inserted.Truncate(time.Second).Add(time.Second); ; at = at.Add(time.Second) {
 			age := at.Sub(inserted)
 			if age > s.Widest().MaxAge {
 				break
 			}
 			pick := tiers.Coalesce(s.Due(at.Add(-time.Second), at), func(tiers.Tier) bool { return true })
-			due, ok := p.Due(state)
+			due, ok := p.Rule().At(backlog.Failed, state)
 			if pick.Start == nil || age > pick.Start.Tier.MaxAge || !ok || due.After(at) {
 				continue
 			}
 			want[slices.IndexFunc(list, func(t tiers.Tier) bool { return age <= t.MaxAge })]++
-			state, _ = p.After(state, at, 0)
+			if next, _ := p.End(state, backlog.End{Outcome: backlog.Errored, At: at}); next != nil {
+				state = next
+			}
 		}
 		if got := attempts(simulate.LifeOf(context.Background(), s, p, inserted, func() float64 { return 0 })); !slices.Equal(got, want) {
 			t.Fatalf("attempts %v, want %v", got, want)

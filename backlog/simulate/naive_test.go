@@ -15,7 +15,7 @@ import (
 type pending struct {
 	simulate.Record
 	n     int
-	state backlog.Failures
+	state backlog.Memory
 	over  bool
 }
 
@@ -30,8 +30,9 @@ func (p *pending) reached(at time.Time, start, widest tiers.Tier) bool {
 func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 	var list []*pending
 	for _, d := range w.Drawn() {
-		list = append(list, &pending{Record: d, state: d.Failures})
+		list = append(list, &pending{Record: d, state: d.Memory})
 	}
+	rule := o.Policy.Rule()
 	r := &simulate.Report{Records: len(list), Series: make([]simulate.Bucket, int((w.To.Sub(w.From)+o.Bucket-1)/o.Bucket))}
 	minutes := make(map[int64]int)
 	for at := o.Schedule.Next(w.From); !at.After(w.To); at = o.Schedule.Next(at) {
@@ -46,7 +47,7 @@ func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 			if p.over || !p.reached(at, pick.Start.Tier, o.Schedule.Widest()) || at.Before(p.Eligible) || !p.Expires.IsZero() && at.After(p.Expires) {
 				continue
 			}
-			if due, ok := o.Policy.Due(p.state); (p.n > 0 || p.Failed) && (!ok || due.After(at)) {
+			if due, ok := rule.At(backlog.Failed, &p.state); (p.n > 0 || p.Failed) && (!ok || due.After(at)) {
 				continue
 			}
 			p.n++
@@ -70,7 +71,12 @@ func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 			}
 			r.Failed++
 			b.Failed++
-			p.state, p.over = o.Policy.After(p.state, at, simulate.Draw(p.Seed, 2*p.n+1))
+			end := backlog.End{Outcome: backlog.Errored, At: at, Random: func() float64 { return simulate.Draw(p.Seed, 2*p.n+1) }}
+			next, over := o.Policy.End(&p.state, end)
+			p.over = over
+			if next != nil {
+				p.state = *next
+			}
 			if p.over {
 				r.Dead++
 			}
@@ -140,7 +146,7 @@ func TestRunOfRecordsIsTheNaiveWalk(t *testing.T) {
 					r.Expires = near(5 * time.Hour)
 				}
 				if i%2 == 0 {
-					r.Failed, r.Failures = true, backlog.Failures{Count: i % 5, Last: near(time.Hour)}
+					r.Failed, r.Memory = true, backlog.Memory{Failures: i % 5, LastFailure: near(time.Hour)}
 				}
 				w.Records = append(w.Records, r)
 			}

@@ -47,6 +47,7 @@ type run struct {
 	w       *Workload
 	outages outages
 	list    []tiers.Tier
+	rule    *backlog.Rule // of the policy
 	widest  time.Duration
 	report  *Report
 	minutes []minute // since w.From
@@ -66,7 +67,7 @@ func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
 	o.Bucket = cmp.Or(o.Bucket, bucketOf(w.To.Sub(w.From)))
 	n := int((w.To.Sub(w.From) + o.Bucket - 1) / o.Bucket)
 	x := &run{
-		Options: o, w: w, outages: merged(w.Outages), list: o.Schedule.Tiers(), widest: o.Schedule.Widest().MaxAge,
+		Options: o, w: w, outages: merged(w.Outages), list: o.Schedule.Tiers(), rule: o.Policy.Rule(), widest: o.Schedule.Widest().MaxAge,
 		report:  &Report{Records: len(records), Series: make([]Bucket, n)},
 		minutes: make([]minute, int(w.To.Sub(w.From)/time.Minute)+2), ticks: make(map[time.Time]Tick), ctx: ctx,
 	}
@@ -206,14 +207,14 @@ func (x *run) tierAt(at time.Time) string {
 
 // life goes through the attempts at one record.
 func (x *run) life(i int, rec *Record) {
-	state, end := rec.Failures, x.end(rec)
+	state, end := &rec.Memory, x.end(rec)
 	at := latest(rec.Inserted, x.w.From)
 	if rec.Failed {
-		if _, ok := x.Policy.Due(state); !ok { // it is not tried again
+		if _, ok := x.rule.At(backlog.Failed, state); !ok { // it is not tried again
 			x.growsOld(rec, x.w.To)
 			return
 		}
-		at = waited(x.Policy, state, at)
+		at = waited(x.rule, state, at)
 	}
 	at = latest(at, rec.Eligible.Add(-1))
 	for n := 1; ; n++ {
@@ -232,11 +233,11 @@ func (x *run) life(i int, rec *Record) {
 			return
 		}
 		givenUp := false
-		if state, givenUp = x.Policy.After(state, at, luckOf(rec.Seed, 2*n+1)); givenUp {
+		if state, givenUp = fails(x.Policy, state, at, func() float64 { return luckOf(rec.Seed, 2*n+1) }); givenUp {
 			x.dies(at, rec)
 			return
 		}
-		at = waited(x.Policy, state, at)
+		at = waited(x.rule, state, at)
 	}
 }
 
@@ -248,10 +249,15 @@ func (x *run) growsOld(rec *Record, until time.Time) {
 	}
 }
 
-// waited returns the time after which the next tick is one at which the policy has
-// the record tried.
-func waited(p *backlog.Policy, state backlog.Failures, after time.Time) time.Time {
-	if due, ok := p.Due(state); ok && due.After(after) {
+// fails returns what a row remembers after an attempt that fails, and whether it was the last.
+func fails(p *backlog.Policy, state *backlog.Memory, at time.Time, random func() float64) (*backlog.Memory, bool) {
+	next, last := p.End(state, backlog.End{Outcome: backlog.Errored, At: at, Random: random})
+	return cmp.Or(next, state), last
+}
+
+// waited returns the time after which the next tick is one at which a failed record is due.
+func waited(rule *backlog.Rule, state *backlog.Memory, after time.Time) time.Time {
+	if due, ok := rule.At(backlog.Failed, state); ok && due.After(after) {
 		return due.Add(-1) // a tick at that very moment is in time
 	}
 	return after

@@ -269,7 +269,7 @@ func inMemoryWith(p *backlog.Policy) func() simulate.Table {
 }
 
 func (m inMemory) Add(place int, r *simulate.Record) error {
-	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Failures: r.Failures}
+	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Memory: r.Memory}
 	if r.Failed {
 		row.Status = "ERROR"
 	}
@@ -285,9 +285,10 @@ type wholeSeconds struct{ inMemory }
 
 func (w wholeSeconds) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	for i := range group {
-		f := &group[i].Failures
-		f.Last = f.Last.Truncate(time.Second)
-		f.Next = f.Next.Truncate(time.Second)
+		if m := group[i].Memory; m != nil {
+			m.LastFailure = m.LastFailure.Truncate(time.Second)
+			m.Next = m.Next.Truncate(time.Second)
+		}
 	}
 	return w.inMemory.Settle(ctx, group)
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -44,8 +45,8 @@ type Record struct {
 
 	Eligible, Expires time.Time // not before, not after; zero: at any time
 
-	Failed   bool // it has been tried and failed, and is due by the policy
-	Failures backlog.Failures
+	Failed bool // it has been tried and failed, and is due by the policy
+	Memory backlog.Memory
 
 	Poison bool   // it never succeeds
 	Seed   uint64 // of its luck
@@ -93,7 +94,7 @@ func (w *Workload) ReadRows(read func(add func(inspect.Row)) error) error {
 		}
 		w.Records = append(w.Records, Record{
 			Inserted: r.Inserted, Oldest: r.NoDate == "oldest", Eligible: r.Eligible, Expires: r.Expires,
-			Failed: r.State == backlog.RowError, Failures: r.Failures, Poison: w.Poison == 1, Seed: seedOf(w.Seed, r.Key),
+			Failed: r.State == backlog.RowError, Memory: *cmp.Or(r.Memory, new(backlog.Memory)), Poison: w.Poison == 1, Seed: seedOf(w.Seed, r.Key),
 		})
 	})
 	slices.SortStableFunc(w.Records, func(a, b Record) int { return a.Inserted.Compare(b.Inserted) })

@@ -81,9 +81,9 @@ func (f *fixture) failed(n, failures int, last time.Time) Row {
 	if p == nil {
 		return r
 	}
-	r.Failures = backlog.Failures{Count: failures, Last: last}
+	r.Memory = backlog.Memory{Failures: failures, LastFailure: last}
 	if p.Planned && !p.GivenUp(failures) {
-		r.Failures.Next, r.InRetry = last.Add(p.Draw(failures, 0)), true
+		r.Memory.Next, r.InRetry = last.Add(p.Draw(failures, 0)), true
 	}
 	return r
 }
@@ -156,13 +156,13 @@ func (f *fixture) specimens(n int, seed uint64) {
 		r.Columns["payload"] = pick[any](random, nil, []byte("0"), []byte{0, 1, 0xff, '\''})
 		r.Attempts, r.LastError = pick(random, 0, 1, 41), pick(random, "", "of last time")
 		if p != nil {
-			r.Failures.Count = pick(random, append(f.numbers(), 0, -3, 4, 5)...)
-			due := now.Add(-p.Draw(r.Failures.Count, 0))
-			r.Failures.Last = pick(random, time.Time{}, near(due), near(due))
+			r.Memory.Failures = pick(random, append(f.numbers(), 0, -3, 4, 5)...)
+			due := now.Add(-p.Draw(r.Memory.Failures, 0))
+			r.Memory.LastFailure = pick(random, time.Time{}, near(due), near(due))
 		}
 		if p != nil && p.Planned {
-			r.Failures.Next = pick(random, time.Time{}, near(now), near(now))
-			r.InRetry = r.Status != Dead && !p.GivenUp(r.Failures.Count) && pick(random, false, true)
+			r.Memory.Next = pick(random, time.Time{}, near(now), near(now))
+			r.InRetry = r.Status != Dead && !p.GivenUp(r.Memory.Failures) && pick(random, false, true)
 		}
 		rows = append(rows, r)
 	}
@@ -360,21 +360,24 @@ func (f *fixture) rowText(r Row) string {
 	if !f.table.Notes {
 		r.Attempts, r.LastError = 0, ""
 	}
-	if !f.table.Refresh {
-		r.Refresh = backlog.Refresh{}
-	}
 	r.InRetry = r.InRetry && f.table.Policy != nil && f.table.Policy.Planned
 	columns := columnsText(func(name string) (any, bool) { v, ok := r.Columns[name]; return v, ok })
-	r.Failures, r.Columns = f.failures(r.Failures), nil
+	r.Memory, r.Columns = f.remembered(&r.Memory), nil
 	return fmt.Sprintf("%+v; %s", r, columns)
 }
 
-// failures are those that the table has columns for.
-func (f *fixture) failures(x backlog.Failures) backlog.Failures {
-	switch p := f.table.Policy; {
-	case p == nil:
-		return backlog.Failures{}
-	case !p.Planned:
+// remembered is what the table has columns for.
+func (f *fixture) remembered(m *backlog.Memory) backlog.Memory {
+	switch {
+	case m == nil:
+		return backlog.Memory{}
+	case f.table.Refresh:
+		return *m
+	case !f.table.Policy.Keeps():
+		return backlog.Memory{}
+	}
+	x := *m
+	if f.table.Policy.Rule().Waits != nil {
 		x.Next = time.Time{}
 	}
 	return x
@@ -424,8 +427,8 @@ func (f *fixture) wantTexts(what string, want, got []string) {
 // texts writes records with all that the table has of them.
 func (f *fixture) texts(list []backlog.Record) (texts []string) {
 	for _, r := range list {
-		texts = append(texts, fmt.Sprintf("key %s, status %q, %v lane, inserted %v, %+v, refresh %+v; %s",
-			keyText(r.Key), r.Status, r.Lane, r.Inserted.UTC(), f.failures(r.Failures), r.Refresh, columnsText(r.Column)))
+		texts = append(texts, fmt.Sprintf("key %s, status %q, %v lane, inserted %v, %+v; %s",
+			keyText(r.Key), r.Status, r.Lane, r.Inserted.UTC(), f.remembered(r.Memory), columnsText(r.Column)))
 	}
 	return texts
 }

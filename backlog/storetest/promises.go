@@ -9,11 +9,11 @@ import (
 
 // What rows are before they are tried.
 
-func failedBefore(r *Row) { r.Refresh.AttemptNo, r.Refresh.FailingSince = 2, longAgo }
+func failedBefore(r *Row) { r.Memory.AttemptNo, r.Memory.FailingSince = 2, longAgo }
 
-func lastTry(r *Row) { r.Refresh.AttemptNo, r.Refresh.FailingSince = 3, longAgo }
+func lastTry(r *Row) { r.Memory.AttemptNo, r.Memory.FailingSince = 3, longAgo }
 
-func withText(r *Row) { r.Refresh.Reason = "of last time" }
+func withText(r *Row) { r.Memory.Reason = "of last time" }
 
 // What others do to them.
 
@@ -30,35 +30,35 @@ func saves(f func(*Row)) change {
 }
 
 var (
-	savesStart         = saves(func(r *Row) { r.Refresh.At = atSave })
-	savesFuture        = saves(func(r *Row) { r.Refresh.At = atFuture })
-	savesNoStart       = saves(func(r *Row) { r.Refresh.At = time.Time{} })
-	savesStartAnew     = saves(func(r *Row) { r.Refresh.At, r.Refresh.AttemptNo = atSave, 0 })
-	savesAttempts      = saves(func(r *Row) { r.Refresh.AttemptNo = 0 })
-	saysText           = saves(func(r *Row) { r.Refresh.Reason = "half of it is done" })
-	savesStartWithText = saves(func(r *Row) { r.Refresh.At, r.Refresh.Reason = atSave, "half of it is done" })
+	savesStart         = saves(func(r *Row) { r.Memory.Next = atSave })
+	savesFuture        = saves(func(r *Row) { r.Memory.Next = atFuture })
+	savesNoStart       = saves(func(r *Row) { r.Memory.Next = time.Time{} })
+	savesStartAnew     = saves(func(r *Row) { r.Memory.Next, r.Memory.AttemptNo = atSave, 0 })
+	savesAttempts      = saves(func(r *Row) { r.Memory.AttemptNo = 0 })
+	saysText           = saves(func(r *Row) { r.Memory.Reason = "half of it is done" })
+	savesStartWithText = saves(func(r *Row) { r.Memory.Next, r.Memory.Reason = atSave, "half of it is done" })
 	savesAll           = saves(anew)
 	savesStatus        = saves(func(r *Row) { r.Status = Dead })
-	emptiesUID         = saves(func(r *Row) { r.Refresh.UID = "" })
+	emptiesUID         = saves(func(r *Row) { r.Memory.UID = "" })
 	savesNote          = saves(func(r *Row) { r.Columns["note"] = "saved" })
-	disables           = saves(func(r *Row) { r.Refresh.Disabled, r.Refresh.Reason = true, "stop it" })
+	disables           = saves(func(r *Row) { r.Memory.Disabled, r.Memory.Reason = true, "stop it" })
 
-	disablesAndSavesStart   = saves(func(r *Row) { r.Refresh.Disabled, r.Refresh.Reason, r.Refresh.At = true, "stop it", atSave })
-	emptiesUIDAndSavesStart = saves(func(r *Row) { r.Refresh.UID, r.Refresh.At = "", atSave })
-	emptiesDeadline         = saves(func(r *Row) { r.Refresh.Deadline, r.Refresh.At = time.Time{}, atSave })
+	disablesAndSavesStart   = saves(func(r *Row) { r.Memory.Disabled, r.Memory.Reason, r.Memory.Next = true, "stop it", atSave })
+	emptiesUIDAndSavesStart = saves(func(r *Row) { r.Memory.UID, r.Memory.Next = "", atSave })
+	emptiesDeadline         = saves(func(r *Row) { r.Memory.Deadline, r.Memory.Next = time.Time{}, atSave })
 )
 
 // anew is what the documentation says of a row that is saved.
-func anew(r *Row) { r.Refresh = backlog.Refresh{At: atSave, Started: r.Refresh.Started} }
+func anew(r *Row) { r.Memory = backlog.Memory{Next: atSave, Started: r.Memory.Started} }
 
 // beginsAnother is another daemon, whose attempt ends later.
 var beginsAnother = saves(func(r *Row) {
-	r.Refresh.UID, r.Refresh.Deadline, r.Refresh.At = uid(9999), atNext, atNext
-	r.Refresh.AttemptNo++
+	r.Memory.UID, r.Memory.Deadline, r.Memory.Next = uid(9999), atNext, atNext
+	r.Memory.AttemptNo++
 })
 
 // beginsAtOnce is the same where the start that was read was saved again.
-var beginsAtOnce = saves(func(r *Row) { r.Refresh.UID, r.Refresh.Deadline = uid(9999), atNext })
+var beginsAtOnce = saves(func(r *Row) { r.Memory.UID, r.Memory.Deadline = uid(9999), atNext })
 
 func deletes(x *fixture, k backlog.Key) { x.harness(x.h.Delete(k), "delete record %v", k) }
 
@@ -69,11 +69,13 @@ func retries(x *fixture, k backlog.Key) {
 		return
 	}
 	saves(func(r *Row) {
-		if r.Status = Fresh; x.table.Refresh {
-			anew(r)
-		}
-		r.Failures = backlog.Failures{Last: r.Failures.Last}
+		r.Status = Fresh
 		r.InRetry = false
+		if x.table.Refresh {
+			anew(r)
+			return
+		}
+		r.Memory = backlog.Memory{LastFailure: r.Memory.LastFailure}
 	})(x, k)
 }
 
@@ -279,12 +281,12 @@ var refreshPromises = []promise{
 }
 
 // stalled is a row whose process has died in the midst of an attempt.
-func stalled(r *Row) { r.Refresh = backlog.Refresh{At: atDeadline, AttemptNo: 1, Deadline: atStart} }
+func stalled(r *Row) { r.Memory = backlog.Memory{Next: atDeadline, AttemptNo: 1, Deadline: atStart} }
 
 // beginsUnnamed is beginsAnother without a UID.
 var beginsUnnamed = saves(func(r *Row) {
-	r.Refresh.Deadline, r.Refresh.At = atNext, atNext
-	r.Refresh.AttemptNo++
+	r.Memory.Deadline, r.Memory.Next = atNext, atNext
+	r.Memory.AttemptNo++
 })
 
 // noUIDPromises are those of the policy refresh on a table without a column for UIDs: the
@@ -355,7 +357,7 @@ func outOfTries(r *Row) { triedBefore(r, 3) }
 
 func triedBefore(r *Row, n int) {
 	r.Status = Failed
-	r.Failures, r.InRetry = backlog.Failures{Count: n, Last: longAgo, Next: longAgo.Add(time.Minute)}, true
+	r.Memory, r.InRetry = backlog.Memory{Failures: n, LastFailure: longAgo, Next: longAgo.Add(time.Minute)}, true
 }
 
 // keptOnce and keptOut are the same where an error leaves the status.
@@ -366,10 +368,10 @@ func keptOut(r *Row)  { outOfTries(r); r.Status = Fresh }
 func setsStatus(status string) change { return saves(func(r *Row) { r.Status = status }) }
 
 // failsOnceMore is another daemon, whose attempt has failed.
-var failsOnceMore = saves(func(r *Row) { r.Status = Failed; r.Failures.Count++ })
+var failsOnceMore = saves(func(r *Row) { r.Status = Failed; r.Memory.Failures++ })
 
 // countsOneMore is the same where an error leaves the status.
-var countsOneMore = saves(func(r *Row) { r.Failures.Count++ })
+var countsOneMore = saves(func(r *Row) { r.Memory.Failures++ })
 
 // discards is `backlog discard`.
 func discards(x *fixture, k backlog.Key) {

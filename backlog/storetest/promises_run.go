@@ -168,16 +168,16 @@ const (
 type planner struct{}
 
 // Start implements [backlog.Refresher].
-func (planner) Start(s backlog.Refresh, now time.Time, uid string) (backlog.Refresh, error) {
+func (planner) Start(s backlog.Memory, now time.Time, uid string) (backlog.Memory, error) {
 	s.UID, s.Started, s.Deadline, s.AttemptNo = uid, now, now.Add(timeout), s.AttemptNo+1
-	s.At = s.Deadline
+	s.Next = s.Deadline
 	return s, nil
 }
 
 // End implements [backlog.Refresher].
-func (planner) End(s backlog.Refresh, o backlog.Outcome, now time.Time, text string, began *backlog.Refresh) (backlog.Refresh, bool) {
+func (planner) End(s backlog.Memory, o backlog.Outcome, now time.Time, text string, began *backlog.Memory) (backlog.Memory, bool) {
 	last := s.AttemptNo > 3
-	saved := !s.At.IsZero() && s.At.Before(s.Deadline)
+	saved := !s.Next.IsZero() && s.Next.Before(s.Deadline)
 	s.UID, s.Deadline = "", time.Time{}
 	if saved {
 		if o == backlog.Succeeded {
@@ -186,13 +186,13 @@ func (planner) End(s backlog.Refresh, o backlog.Outcome, now time.Time, text str
 		return s, false
 	}
 	if o == backlog.Skipped {
-		s.At, s.AttemptNo = began.At, began.AttemptNo
+		s.Next, s.AttemptNo = began.Next, began.AttemptNo
 		return s, false
 	}
 	if o == backlog.Succeeded {
-		s.At, s.AttemptNo, s.FailingSince, s.Reason = atNext, 0, time.Time{}, ""
+		s.Next, s.AttemptNo, s.FailingSince, s.Reason = atNext, 0, time.Time{}, ""
 		if last {
-			s.At = time.Time{}
+			s.Next = time.Time{}
 		}
 		return s, last
 	}
@@ -200,10 +200,10 @@ func (planner) End(s backlog.Refresh, o backlog.Outcome, now time.Time, text str
 		s.FailingSince = now
 	}
 	if !last && o == backlog.Errored {
-		s.At = atRetry
+		s.Next = atRetry
 		return s, false
 	}
-	s.At, s.Disabled, s.Reason = time.Time{}, true, text
+	s.Next, s.Disabled, s.Reason = time.Time{}, true, text
 	return s, true
 }
 
@@ -249,7 +249,7 @@ func (x *trial) before(i int) Row {
 	r := x.row(i, Fresh, time.Hour)
 	if x.table.Refresh {
 		r.Status = Other // which the policy does not ask for
-		r.Refresh.At = now.Add(-time.Minute)
+		r.Memory.Next = now.Add(-time.Minute)
 	}
 	if was := x.list[i].was; was != nil {
 		was(&r)
@@ -313,8 +313,8 @@ func (x *trial) handle(_ context.Context, r *backlog.Record) error {
 	i := x.keys[keyText(r.Key)]
 	p := x.list[i]
 	x.called[i] = true
-	if r.Refresh != nil {
-		x.uids[i] = r.Refresh.UID
+	if r.Memory != nil {
+		x.uids[i] = r.Memory.UID
 	}
 	if p.end.by == handler && p.when == whileItRuns {
 		x.come(i)
@@ -468,16 +468,16 @@ func (x *trial) stand(i int, row *Row, ok bool) {
 		s.gone = true
 		return
 	}
-	s.status, s.tries, s.failures = row.Status, row.Attempts, x.failures(row.Failures).Count
+	s.status, s.tries, s.failures = row.Status, row.Attempts, x.remembered(&row.Memory).Failures
 	s.note, _ = row.Columns["note"].(string)
 	if !x.table.Refresh {
 		return
 	}
-	r := &row.Refresh
+	r := &row.Memory
 	if x.table.NoDeadline {
 		r.Deadline = time.Time{} // of a column that is not the store's
 	}
-	s.next, s.starts, s.deadline, s.disabled, s.reason, s.failing = r.At, r.AttemptNo, r.Deadline, r.Disabled, r.Reason, r.FailingSince
+	s.next, s.starts, s.deadline, s.disabled, s.reason, s.failing = r.Next, r.AttemptNo, r.Deadline, r.Disabled, r.Reason, r.FailingSince
 	switch r.UID {
 	case "":
 	case x.uids[i]:
@@ -501,8 +501,8 @@ func (x *trial) times() map[string]time.Time {
 			q.Now = at
 			for _, r := range x.walk(x.h.Store(), q) {
 				due[keyText(r.Key)] = at
-				if fresh := r.Refresh != nil && r.Refresh.AttemptNo == 0; r.Refresh != nil && fresh != (lane == backlog.Fresh) {
-					x.Errorf("record %v: want it in the lane of %d starts, got it in the %v lane", r.Key, r.Refresh.AttemptNo, lane)
+				if x.table.Refresh && (r.Memory.AttemptNo == 0) != (lane == backlog.Fresh) {
+					x.Errorf("record %v: want it in the lane of %d starts, got it in the %v lane", r.Key, r.Memory.AttemptNo, lane)
 				}
 			}
 		}

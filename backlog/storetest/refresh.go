@@ -26,9 +26,9 @@ func (f *fixture) due(n int) []backlog.Record {
 	f.Helper()
 	f.insert(numbered(n, func(i int) Row {
 		r := f.row(i, Other, 0)
-		r.Refresh.At = now.Add(-time.Duration(i)*time.Minute - f.h.Precision()) // which shows the step
+		r.Memory.Next = now.Add(-time.Duration(i)*time.Minute - f.h.Precision()) // which shows the step
 		if i%3 == 1 {
-			r.Refresh.Deadline = now.Add(day - f.h.Precision())
+			r.Memory.Deadline = now.Add(day - f.h.Precision())
 		}
 		return r
 	})...)
@@ -37,66 +37,66 @@ func (f *fixture) due(n int) []backlog.Record {
 
 // start returns the start of an attempt at the time.
 func start(r *backlog.Record, n int, at time.Time) backlog.Settlement {
-	s := *r.Refresh
+	s := *r.Memory
 	s.UID, s.Started, s.Deadline, s.AttemptNo = uid(n), at, at.Add(timeout), s.AttemptNo+1
-	s.At = s.Deadline
-	return backlog.Settlement{Record: r, Refresh: &s, At: at}
+	s.Next = s.Deadline
+	return backlog.Settlement{Record: r, Memory: &s, At: at}
 }
 
 // An attempt is what becomes of a row that is read, started and settled, and which a
 // user changes meanwhile.
 type attempt struct {
 	what   string
-	early  bool                   // the user comes before the start, else before the end
-	user   func(*backlog.Refresh) // changes the row; nil: nobody does
-	gone   bool                   // the user deletes it
-	failed bool                   // the row has failed before
+	early  bool                  // the user comes before the start, else before the end
+	user   func(*backlog.Memory) // changes the row; nil: nobody does
+	gone   bool                  // the user deletes it
+	failed bool                  // the row has failed before
 	target backlog.RowState
-	end    func(*backlog.Refresh) // makes of the state what is settled
+	end    func(*backlog.Memory) // makes of the state what is settled
 }
 
-func over(s *backlog.Refresh) { s.UID, s.Deadline = "", time.Time{} }
+func over(s *backlog.Memory) { s.UID, s.Deadline = "", time.Time{} }
 
-func succeeds(s *backlog.Refresh) {
+func succeeds(s *backlog.Memory) {
 	over(s)
-	s.At, s.AttemptNo, s.FailingSince = s.Started.Add(2*time.Hour), 0, time.Time{}
+	s.Next, s.AttemptNo, s.FailingSince = s.Started.Add(2*time.Hour), 0, time.Time{}
 }
 
-func dies(s *backlog.Refresh) {
+func dies(s *backlog.Memory) {
 	over(s)
-	s.At, s.FailingSince, s.Disabled, s.Reason = time.Time{}, ended, true, "no: “été”"
+	s.Next, s.FailingSince, s.Disabled, s.Reason = time.Time{}, ended, true, "no: “été”"
 }
 
-func released(s *backlog.Refresh) {
+func released(s *backlog.Memory) {
 	over(s)
-	s.At, s.AttemptNo = now.Add(-time.Minute), 0
+	s.Next, s.AttemptNo = now.Add(-time.Minute), 0
 }
 
 // saved is what a user makes of a row in the middle of its attempt: the next start comes
 // before the deadline.
-func saved(s *backlog.Refresh) { s.At, s.AttemptNo = ended, 0 }
+func saved(s *backlog.Memory) { s.Next, s.AttemptNo = ended, 0 }
 
-var failure = attempt{what: "failure", target: backlog.RowError, end: func(s *backlog.Refresh) {
+var failure = attempt{what: "failure", target: backlog.RowError, end: func(s *backlog.Memory) {
 	over(s)
-	s.At, s.FailingSince = s.Started.Add(2*time.Hour), ended
+	s.Next, s.FailingSince = s.Started.Add(2*time.Hour), ended
 }}
 
 // attempts are a few of each kind, with keys and times of all kinds; refreshPromises are all.
 var attempts = []attempt{
 	failure,
 	{what: "success", target: backlog.RowSuccess, end: succeeds},
-	{what: "last success", target: backlog.RowSuccess, end: func(s *backlog.Refresh) { succeeds(s); s.At = time.Time{} }},
+	{what: "last success", target: backlog.RowSuccess, end: func(s *backlog.Memory) { succeeds(s); s.Next = time.Time{} }},
 	{what: "final failure", target: backlog.RowDead, end: dies},
 	{what: "release", target: backlog.RowOther, end: released},
-	{what: "text for the customer", target: backlog.RowOther, end: func(s *backlog.Refresh) { s.Reason = "half of it is done" }},
+	{what: "text for the customer", target: backlog.RowOther, end: func(s *backlog.Memory) { s.Reason = "half of it is done" }},
 	{what: "success of a saved row", user: saved, target: backlog.RowSuccess, end: succeeds},
 	{what: "success of a row that has failed", failed: true, target: backlog.RowSuccess, end: succeeds},
-	{what: "failure of a saved row that has failed", failed: true, user: saved, target: backlog.RowError, end: func(s *backlog.Refresh) {
+	{what: "failure of a saved row that has failed", failed: true, user: saved, target: backlog.RowError, end: func(s *backlog.Memory) {
 		over(s)
-		s.At = s.Started.Add(2 * time.Hour)
+		s.Next = s.Started.Add(2 * time.Hour)
 	}},
-	{what: "success by an old token", user: func(s *backlog.Refresh) { s.UID = uid(9998) }, target: backlog.RowSuccess, end: succeeds},
-	{what: "start of a row that is planned anew", early: true, user: func(s *backlog.Refresh) { s.At = now.Add(-day) }},
+	{what: "success by an old token", user: func(s *backlog.Memory) { s.UID = uid(9998) }, target: backlog.RowSuccess, end: succeeds},
+	{what: "start of a row that is planned anew", early: true, user: func(s *backlog.Memory) { s.Next = now.Add(-day) }},
 	{what: "start of a deleted row", early: true, gone: true},
 }
 
@@ -109,7 +109,7 @@ func (f *fixture) users(early bool, list []attempt) {
 		case a.gone:
 			f.delete(f.key(i))
 		case a.user != nil:
-			f.update(f.key(i), func(r *Row) { a.user(&r.Refresh) })
+			f.update(f.key(i), func(r *Row) { a.user(&r.Memory) })
 		}
 	}
 }
@@ -141,11 +141,11 @@ func attemptsOf(list []attempt) func(*fixture) {
 		f.due(len(list))
 		for i, a := range list {
 			if a.failed {
-				f.update(f.key(i), func(r *Row) { r.Refresh.FailingSince = now.Add(-day) })
+				f.update(f.key(i), func(r *Row) { r.Memory.FailingSince = now.Add(-day) })
 			}
 		}
 		records := f.pending()
-		slices.SortFunc(records, func(a, b backlog.Record) int { return b.Refresh.At.Compare(a.Refresh.At) }) // as in the list
+		slices.SortFunc(records, func(a, b backlog.Record) int { return b.Memory.Next.Compare(a.Memory.Next) }) // as in the list
 		f.users(true, list)
 		group := numbered(len(records), func(i int) backlog.Settlement {
 			return start(&records[i], i, now.Add(time.Duration(i)*time.Minute+1234567)) // between the steps of columns
@@ -154,26 +154,26 @@ func attemptsOf(list []attempt) func(*fixture) {
 			return s.(backlog.Beginner).Begin(f.Context(), group)
 		})
 		for i, g := range group {
-			s := records[i].Refresh
+			s := records[i].Memory
 			f.memory.Update(g.Record.Key, func(r *Row) {
-				if r.Refresh.UID != uid(i) {
+				if r.Memory.UID != uid(i) {
 					return // it is not started
 				}
-				late := s.Deadline.Sub(r.Refresh.Deadline)
-				if late < 0 || late >= f.h.Precision() || s.At.Before(s.Deadline) {
-					f.Errorf("start: want %+v, rounded up to the column's step %v, and no earlier next start; got %+v", r.Refresh, f.h.Precision(), s)
+				late := s.Deadline.Sub(r.Memory.Deadline)
+				if late < 0 || late >= f.h.Precision() || s.Next.Before(s.Deadline) {
+					f.Errorf("start: want %+v, rounded up to the column's step %v, and no earlier next start; got %+v", r.Memory, f.h.Precision(), s)
 				}
-				r.Refresh.At, r.Refresh.Deadline, r.Refresh.Started = s.At, s.Deadline, s.Started
+				r.Memory.Next, r.Memory.Deadline, r.Memory.Started = s.Next, s.Deadline, s.Started
 			})
 		}
 		running := f.wantAttempts("start", len(list))
 		f.users(false, list)
 		group = nil
 		for i := range running {
-			n, _ := strconv.ParseInt(running[i].Refresh.UID, 16, 64)
-			a, next := list[n-1], *running[i].Refresh
+			n, _ := strconv.ParseInt(running[i].Memory.UID, 16, 64)
+			a, next := list[n-1], *running[i].Memory
 			a.end(&next)
-			g := backlog.Settlement{Record: &running[i], Target: a.target, Refresh: &next, At: ended}
+			g := backlog.Settlement{Record: &running[i], Target: a.target, Memory: &next, At: ended}
 			if a.target == backlog.RowError || a.target == backlog.RowDead {
 				g.Error = "it failed"
 			}
@@ -195,16 +195,16 @@ func testRefreshPending(f *fixture) {
 		near := func() time.Time {
 			return now.Add(pick(random, -9999*time.Hour, -time.Hour, -step, -step, 0, 0, step, 5*time.Hour))
 		}
-		r.Refresh = backlog.Refresh{At: near(), AttemptNo: pick(random, 0, 0, 1, 7), Started: near(), FailingSince: near(), Reason: pick(random, "", "why")}
+		r.Memory = backlog.Memory{Next: near(), AttemptNo: pick(random, 0, 0, 1, 7), Started: near(), FailingSince: near(), Reason: pick(random, "", "why")}
 		switch random.IntN(8) {
 		case 0:
-			r.Refresh.At = time.Time{}
+			r.Memory.Next = time.Time{}
 		case 1:
-			r.Refresh.Disabled = true
+			r.Memory.Disabled = true
 		case 2:
-			r.Refresh.UID, r.Refresh.Deadline = uid(i), near()
+			r.Memory.UID, r.Memory.Deadline = uid(i), near()
 		case 3:
-			r.Refresh.Deadline = near() // its user has saved it, and emptied the UID alone
+			r.Memory.Deadline = near() // its user has saved it, and emptied the UID alone
 		}
 		return r
 	})...)
@@ -241,8 +241,8 @@ func testBeginTwice(f *fixture) {
 		winner := map[bool]string{true: uid(i), false: uid(100 + i)}[won[0][i]]
 		row, _, err := f.h.Row(rec.Key)
 		f.harness(err, "read record %v", rec.Key)
-		if won[0][i] == won[1][i] || row.Refresh.UID != winner {
-			f.Errorf("record %v: want one of two starts written, got %t and %t and the UID %s", rec.Key, won[0][i], won[1][i], row.Refresh.UID)
+		if won[0][i] == won[1][i] || row.Memory.UID != winner {
+			f.Errorf("record %v: want one of two starts written, got %t and %t and the UID %s", rec.Key, won[0][i], won[1][i], row.Memory.UID)
 		}
 	}
 }
@@ -251,15 +251,15 @@ func testBeginTwice(f *fixture) {
 func testOverdue(f *fixture) {
 	f.insert(numbered(30, func(i int) Row {
 		r := f.row(i, Fresh, 0)
-		r.Refresh = backlog.Refresh{At: now.Add(day), AttemptNo: 1 + i%2}
+		r.Memory = backlog.Memory{Next: now.Add(day), AttemptNo: 1 + i%2}
 		if i%5 > 0 {
-			r.Refresh.UID, r.Refresh.Deadline = uid(i), now.Add(time.Duration(i%5-3)*f.h.Precision())
+			r.Memory.UID, r.Memory.Deadline = uid(i), now.Add(time.Duration(i%5-3)*f.h.Precision())
 		}
 		if i%6 == 5 {
-			r.Refresh.UID = "" // emptied by who saved it: no attempt runs
+			r.Memory.UID = "" // emptied by who saved it: no attempt runs
 		}
 		if i%7 == 0 {
-			r.Refresh.At = now.Add(-day) // saved: its attempt ends all the same
+			r.Memory.Next = now.Add(-day) // saved: its attempt ends all the same
 		}
 		return r
 	})...)

@@ -27,8 +27,10 @@ func (f *fixture) settlement(r *backlog.Record, o backlog.Outcome, at time.Time)
 		return s
 	}
 	s.Error = fmt.Sprintf("%v of %v: ne marche pas: “été”, 'quoted' \"twice\"", o, r.Key)
-	givenUp := false
-	if s.Failures, givenUp = f.table.Policy.After(r.Failures, at, 0.5); givenUp {
+	last := false
+	half := func() float64 { return 0.5 }
+	s.Memory, last = f.table.Policy.End(r.Memory, backlog.End{Outcome: o, At: at, Random: half})
+	if last {
 		s.Target = backlog.RowDead
 	}
 	return s
@@ -51,8 +53,8 @@ func (f *fixture) write(
 	own := slices.Clone(group) // what memory is given: Begin changes records
 	for i := range own {
 		own[i].Record = new(*own[i].Record)
-		if own[i].Refresh != nil {
-			own[i].Refresh = new(*own[i].Refresh)
+		if own[i].Memory != nil {
+			own[i].Memory = new(*own[i].Memory)
 		}
 	}
 	alike(f, fmt.Sprintf("conflicts of %s of %d outcomes", what, len(group)), func(s backlog.Store) ([]backlog.Unsettled, error) {

@@ -156,7 +156,7 @@ func (c *attemptColumns) state() string {
 
 // read returns what a row remembers by the values of the selected columns. The error
 // names the column that holds something else.
-func (c *attemptColumns) read(values []any) (s backlog.Refresh, err error) {
+func (c *attemptColumns) read(values []any) (s backlog.Memory, err error) {
 	times := timesOf(&s)
 	for i, col := range c.cols {
 		if col == nil {
@@ -189,15 +189,15 @@ func (c *attemptColumns) read(values []any) (s backlog.Refresh, err error) {
 }
 
 // timesOf are the times of the state by the numbers of their columns.
-func timesOf(s *backlog.Refresh) [attemptColumnCount]*time.Time {
+func timesOf(s *backlog.Memory) [attemptColumnCount]*time.Time {
 	return [attemptColumnCount]*time.Time{
-		mapping.RefreshAt: &s.At, mapping.DeadlineAt: &s.Deadline, mapping.StartedAt: &s.Started, mapping.FailingSince: &s.FailingSince,
+		mapping.RefreshAt: &s.Next, mapping.DeadlineAt: &s.Deadline, mapping.StartedAt: &s.Started, mapping.FailingSince: &s.FailingSince,
 	}
 }
 
 // values are what the selected columns hold in a state. Times are rounded up, so that
 // nothing starts or times out early; at is the time since when a row is disabled.
-func (c *attemptColumns) values(s *backlog.Refresh, at time.Time) []any {
+func (c *attemptColumns) values(s *backlog.Memory, at time.Time) []any {
 	list, times := make([]any, 0, len(c.selected)), timesOf(s)
 	for i, col := range c.cols {
 		var v any
@@ -227,13 +227,13 @@ func (c *attemptColumns) values(s *backlog.Refresh, at time.Time) []any {
 // changes returns the columns, quoted, and their values that make one state of a row
 // another, and what a row has then that is in the state now, in which somebody else may
 // have changed something: as its columns hold it. at is the present.
-func (c *attemptColumns) changes(from, to, now *backlog.Refresh, at time.Time) (columns []string, values []any, left backlog.Refresh) {
+func (c *attemptColumns) changes(from, to, now *backlog.Memory, at time.Time) (columns []string, values []any, left backlog.Memory) {
 	next := *to
 	next.Rule = from.Rule
-	if c.cols[mapping.DeadlineAt] != nil && !to.Deadline.IsZero() && !to.At.Before(to.Deadline) {
+	if c.cols[mapping.DeadlineAt] != nil && !to.Deadline.IsZero() && !to.Next.Before(to.Deadline) {
 		form := c.form(mapping.DeadlineAt)
-		if rounded, _ := form.Parse(form.Exact(to.Deadline)); to.At.Before(rounded) {
-			next.At = rounded // else it would seem to be saved during the attempt
+		if rounded, _ := form.Parse(form.Exact(to.Deadline)); to.Next.Before(rounded) {
+			next.Next = rounded // else it would seem to be saved during the attempt
 		}
 	}
 	was, is := c.values(from, at), c.values(&next, at)
@@ -251,13 +251,13 @@ func (c *attemptColumns) changes(from, to, now *backlog.Refresh, at time.Time) (
 }
 
 // same reports whether the columns hold the same in both states.
-func (c *attemptColumns) same(a, b *backlog.Refresh) bool {
+func (c *attemptColumns) same(a, b *backlog.Memory) bool {
 	return slices.Equal(c.values(a, timeform.First), c.values(b, timeform.First))
 }
 
 // allAttemptColumns returns two states that differ in all columns. The second disables the row.
-func allAttemptColumns() (from, to backlog.Refresh) {
+func allAttemptColumns() (from, to backlog.Memory) {
 	uid, at := strings.Repeat("0", minUID), timeform.First
-	from = backlog.Refresh{At: at, AttemptNo: 1, Deadline: at, UID: uid, Started: at, FailingSince: at}
-	return from, backlog.Refresh{Disabled: true, Reason: uid}
+	from = backlog.Memory{Next: at, AttemptNo: 1, Deadline: at, UID: uid, Started: at, FailingSince: at}
+	return from, backlog.Memory{Disabled: true, Reason: uid}
 }

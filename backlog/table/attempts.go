@@ -38,7 +38,7 @@ func (t *Table) Overdue(ctx context.Context, now time.Time, after backlog.Cursor
 	}
 	cond, tail, args := t.overdue(now, after, limit)
 	list, err := t.attemptRecords(ctx, cond, tail, args)
-	return slices.DeleteFunc(list, func(r backlog.Record) bool { return r.Refresh.Deadline.After(now) }), err
+	return slices.DeleteFunc(list, func(r backlog.Record) bool { return r.Memory.Deadline.After(now) }), err
 }
 
 // Running implements [backlog.Beginner].
@@ -79,32 +79,32 @@ func (t *Table) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 	if _, err := t.refreshing(); err != nil {
 		return nil, err
 	}
-	lefts := make([]*backlog.Refresh, len(group))
+	lefts := make([]*backlog.Memory, len(group))
 	left, err := t.settleGroup(ctx, group, attemptWriter{t}.writing(group, lefts, begun))
 	for i := range group {
 		if err == nil && lefts[i] != nil {
-			group[i].Record.Refresh = lefts[i]
+			group[i].Record.Memory = lefts[i]
 		}
 	}
 	return left, err
 }
 
 // begun reports whether a row may start.
-func begun(g *backlog.Settlement, now *backlog.Refresh) bool {
-	read := g.Record.Refresh
-	return now.UID == read.UID && now.At.Equal(read.At) && now.Deadline.Equal(read.Deadline) && !now.Disabled
+func begun(g *backlog.Settlement, now *backlog.Memory) bool {
+	read := g.Record.Memory
+	return now.UID == read.UID && now.Next.Equal(read.Next) && now.Deadline.Equal(read.Deadline) && !now.Disabled
 }
 
 // settling implements [writer].
 func (t attemptWriter) settling(group []backlog.Settlement) groupWrite {
-	return t.writing(group, make([]*backlog.Refresh, len(group)), ended)
+	return t.writing(group, make([]*backlog.Memory, len(group)), ended)
 }
 
 // ended reports whether an attempt may end. A row that was saved during it keeps what was saved:
 // a start writes no next one before its deadline. A success ends its failures all the same.
-func ended(g *backlog.Settlement, now *backlog.Refresh) bool {
-	read := g.Record.Refresh
-	if g.Refresh.Deadline.IsZero() && !now.At.IsZero() && now.At.Before(now.Deadline) {
+func ended(g *backlog.Settlement, now *backlog.Memory) bool {
+	read := g.Record.Memory
+	if g.Memory.Deadline.IsZero() && !now.Next.IsZero() && now.Next.Before(now.Deadline) {
 		next := *read
 		next.UID = ""
 		next.Deadline = time.Time{}
@@ -112,25 +112,25 @@ func ended(g *backlog.Settlement, now *backlog.Refresh) bool {
 		if g.Target == backlog.RowSuccess {
 			next.FailingSince = time.Time{}
 		}
-		g.Refresh = &next
+		g.Memory = &next
 	}
 	stopped := now.Deadline.IsZero() && !read.Deadline.IsZero() // by a save that has emptied it
-	return !stopped && now.UID == read.UID && (read.UID != "" || now.At.Equal(read.At) && now.AttemptNo == read.AttemptNo)
+	return !stopped && now.UID == read.UID && (read.UID != "" || now.Next.Equal(read.Next) && now.AttemptNo == read.AttemptNo)
 }
 
 // isWritten reports whether a commit that seemed to be lost has started the attempt, or
 // ended it. What somebody has saved since then stays.
-func isWritten(g *backlog.Settlement, now *backlog.Refresh) bool {
-	if now.UID != "" && now.UID == g.Refresh.UID && now.UID != g.Record.Refresh.UID {
+func isWritten(g *backlog.Settlement, now *backlog.Memory) bool {
+	if now.UID != "" && now.UID == g.Memory.UID && now.UID != g.Record.Memory.UID {
 		return true
 	}
-	return g.Record.Unsure && g.Record.Refresh.UID != "" && now.UID == "" && now.Deadline.IsZero() && now.AttemptNo == g.Refresh.AttemptNo
+	return g.Record.Unsure && g.Record.Memory.UID != "" && now.UID == "" && now.Deadline.IsZero() && now.AttemptNo == g.Memory.AttemptNo
 }
 
 // writing is how a group is written, by what the rows have now. lefts becomes what the rows
 // have then, nil where nothing is written.
 func (t attemptWriter) writing(
-	group []backlog.Settlement, lefts []*backlog.Refresh, may func(*backlog.Settlement, *backlog.Refresh) bool,
+	group []backlog.Settlement, lefts []*backlog.Memory, may func(*backlog.Settlement, *backlog.Memory) bool,
 ) groupWrite {
 	rows := func(ctx context.Context, tx *sql.Tx, from, to int) error {
 		states, err := t.lockStates(ctx, tx, group[from:to], "")
@@ -159,7 +159,7 @@ func (t attemptWriter) writing(
 		whole: func(ctx context.Context, tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) },
 		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return rows(ctx, tx, i, i+1) },
 		text: func(i int) (string, int) {
-			w, _ := t.refreshWrite(&group[i], group[i].Record.Refresh, group[i].Record.Refresh)
+			w, _ := t.refreshWrite(&group[i], group[i].Record.Memory, group[i].Record.Memory)
 			return w.text, len(w.args)
 		},
 	}
@@ -167,9 +167,9 @@ func (t attemptWriter) writing(
 
 // writeRow writes to a row, and returns what it has then.
 func (t attemptWriter) writeRow(
-	ctx context.Context, tx *sql.Tx, prepared map[string]*sql.Stmt, g *backlog.Settlement, now *backlog.Refresh,
-) (*backlog.Refresh, error) {
-	w, left := t.refreshWrite(g, g.Record.Refresh, now)
+	ctx context.Context, tx *sql.Tx, prepared map[string]*sql.Stmt, g *backlog.Settlement, now *backlog.Memory,
+) (*backlog.Memory, error) {
+	w, left := t.refreshWrite(g, g.Record.Memory, now)
 	if w.text == "" {
 		return &left, nil
 	}
@@ -196,7 +196,7 @@ func (t attemptWriter) writeRow(
 
 // keptState returns an error if a trigger has left the row, which has just been written, another
 // state than that.
-func (t attemptWriter) keptState(ctx context.Context, tx *sql.Tx, g *backlog.Settlement, state *backlog.Refresh) error {
+func (t attemptWriter) keptState(ctx context.Context, tx *sql.Tx, g *backlog.Settlement, state *backlog.Memory) error {
 	rows, err := t.lockStates(ctx, tx, []backlog.Settlement{*g}, "")
 	if err != nil {
 		return err
@@ -214,25 +214,25 @@ func (t attemptWriter) keptState(ctx context.Context, tx *sql.Tx, g *backlog.Set
 func (t attemptWriter) trying(g backlog.Settlement) func(context.Context, *sql.Tx) error {
 	from, _ := allAttemptColumns()
 	steps := []backlog.Settlement{g}
-	began := *g.Refresh
+	began := *g.Memory
 	if !began.Deadline.IsZero() {
 		began.UID = from.UID // as long as one
-		steps[0].Refresh = &began
+		steps[0].Memory = &began
 	} else {
-		began = *g.Record.Refresh
+		began = *g.Record.Memory
 		began.UID = from.UID
 		began.Deadline = g.At.Add(time.Hour)
-		began.At = began.Deadline
+		began.Next = began.Deadline
 		began.AttemptNo++
 		began.Started = g.At
-		steps = []backlog.Settlement{{Record: g.Record, At: g.At, Refresh: &began}, g}
+		steps = []backlog.Settlement{{Record: g.Record, At: g.At, Memory: &began}, g}
 	}
 	return func(ctx context.Context, tx *sql.Tx) error { return t.trySteps(ctx, tx, steps) }
 }
 
 // trySteps writes the steps, one after the other, to a row that is as it was read.
 func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog.Settlement) error {
-	key, read := steps[0].Record.Key, steps[0].Record.Refresh
+	key, read := steps[0].Record.Key, steps[0].Record.Memory
 	rows, err := t.lockStates(ctx, tx, steps[:1], t.text.NoWait)
 	now := rows[key.Hash()]
 	switch {
@@ -240,7 +240,7 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, key)
 	case err != nil:
 		return err
-	case now == nil || now.UID != read.UID || !now.At.Equal(read.At):
+	case now == nil || now.UID != read.UID || !now.Next.Equal(read.Next):
 		return backlog.ErrConflict
 	}
 	for _, g := range steps {
@@ -269,20 +269,20 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 // refreshWrite returns what the settlement writes to the row that has the state now, what
 // differs from the state from, and what the row has then. An end writes a status: success where no further start is
 // planned, dead where the row is disabled. RowNew and RowOther end no attempt.
-func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Refresh) (w update, left backlog.Refresh) {
+func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) (w update, left backlog.Memory) {
 	was := *from // as far as the customer's text goes
 	if now.Disabled {
-		was.Reason = s.Refresh.Reason // the one who disabled it has said why
+		was.Reason = s.Memory.Reason // the one who disabled it has said why
 	} else if s.Target == backlog.RowSuccess || s.Target == backlog.RowDead {
 		was.Reason = now.Reason // a worker may have changed it
 	}
 	w.work = work{batch: batch{target: s.Target}, rows: []*backlog.Settlement{s}, at: s.At}
-	columns, values, left := t.refresh.changes(&was, s.Refresh, now, s.At)
+	columns, values, left := t.refresh.changes(&was, s.Memory, now, s.At)
 	for i, v := range values {
 		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})
 	}
 	a, shown := t.actions[s.Target%backlog.RowOther], s.Target
-	goesOn := !left.At.IsZero()
+	goesOn := !left.Next.IsZero()
 	if goesOn && shown == backlog.RowSuccess {
 		shown = backlog.RowNew
 	} else if goesOn && shown == backlog.RowDead {
@@ -304,10 +304,10 @@ func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Refresh)
 func (t attemptWriter) targets(now time.Time) (list []update) {
 	from, to := allAttemptColumns()
 	goesOn := to
-	goesOn.At = from.At.Add(time.Hour)
+	goesOn.Next = from.Next.Add(time.Hour)
 	for _, s := range []backlog.Settlement{
-		{Target: backlog.RowNew, Refresh: &to}, {Target: backlog.RowError, Refresh: &to}, {Target: backlog.RowDead, Refresh: &to},
-		{Target: backlog.RowSuccess, Refresh: &to}, {Target: backlog.RowSuccess, Refresh: &goesOn},
+		{Target: backlog.RowNew, Memory: &to}, {Target: backlog.RowError, Memory: &to}, {Target: backlog.RowDead, Memory: &to},
+		{Target: backlog.RowSuccess, Memory: &to}, {Target: backlog.RowSuccess, Memory: &goesOn},
 	} {
 		s.At, s.Record = now, new(backlog.Record) // without a key
 		w, _ := t.refreshWrite(&s, &from, &from)
@@ -369,7 +369,7 @@ func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, ar
 			continue
 		}
 		size += sizeOf(row...)
-		rec = t.recordOf(row, min(max(rec.Refresh.AttemptNo-1, 0), 1)) // as it was before its start
+		rec = t.recordOf(row, min(max(rec.Memory.AttemptNo-1, 0), 1)) // as it was before its start
 		if deadline := t.refresh.column(mapping.DeadlineAt); deadline != nil {
 			rec.Cursor = backlog.Cursor{Segment: segDated, Order: row[t.timeOf(deadline).at], Key: rec.Key}
 		}
@@ -380,12 +380,12 @@ func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, ar
 
 // lockStates returns the states of the group's rows, by the hashes of their keys, and
 // keeps the rows from others until the end of the transaction.
-func (t *Table) lockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Refresh, error) {
+func (t *Table) lockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Memory, error) {
 	args := db.Bind(nil, db.Mapped(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })...)
 	list, err := t.records(ctx, tx, t.text.KeyIn(t.key, len(group)), t.text.LockRow+how, args, false)
-	now := make(map[uint64]*backlog.Refresh, len(list))
+	now := make(map[uint64]*backlog.Memory, len(list))
 	for i := range list {
-		now[list[i].Key.Hash()] = list[i].Refresh
+		now[list[i].Key.Hash()] = list[i].Memory
 	}
 	return now, err
 }

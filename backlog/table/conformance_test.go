@@ -354,8 +354,8 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 		var args []any
 		for _, r := range batch {
 			args = append(args, orNil(r.Status), h.time(r.Inserted), h.time(r.Eligible), h.time(r.Expires), r.Columns["amount"], r.Columns["note"], r.Columns["payload"],
-				orNil(r.Attempts), orNil(r.LastError), orNil(r.Failures.Count), h.time(r.Failures.Last), h.time(r.Failures.Next), r.InRetry)
-			args = append(args, h.refreshArgs(r.Refresh)...)
+				orNil(r.Attempts), orNil(r.LastError), orNil(r.Memory.Failures), h.time(r.Memory.LastFailure), h.nextTry(r.Memory), r.InRetry)
+			args = append(args, h.refreshArgs(r.Memory)...)
 			for i := range r.Key.Len() {
 				args = append(args, r.Key.Part(i))
 			}
@@ -370,14 +370,26 @@ func (h *harness) Insert(rows ...storetest.Row) error {
 	return tx.Commit()
 }
 
+// nextTry is the value of the column of a policy that plans.
+func (h *harness) nextTry(m backlog.Memory) any {
+	if h.want.Refresh {
+		return nil
+	}
+	return h.time(m.Next)
+}
+
 // refreshArgs are the values of the columns of the refresh policy.
-func (h *harness) refreshArgs(s backlog.Refresh) []any {
-	return []any{h.time(s.At), orNil(s.AttemptNo), h.time(s.Deadline), orNil(s.UID), h.time(s.Started), s.Disabled, orNil(s.Reason), h.time(s.FailingSince)}
+func (h *harness) refreshArgs(s backlog.Memory) []any {
+	var next any
+	if h.want.Refresh {
+		next = h.time(s.Next)
+	}
+	return []any{next, orNil(s.AttemptNo), h.time(s.Deadline), orNil(s.UID), h.time(s.Started), s.Disabled, orNil(s.Reason), h.time(s.FailingSince)}
 }
 
 func (h *harness) Update(r storetest.Row) error {
 	where, args := h.where(r.Key)
-	set := append(h.refreshArgs(r.Refresh), orNil(r.Status), r.Columns["amount"], r.Columns["note"], r.Columns["payload"], orNil(r.Failures.Count))
+	set := append(h.refreshArgs(r.Memory), orNil(r.Status), r.Columns["amount"], r.Columns["note"], r.Columns["payload"], orNil(r.Memory.Failures))
 	_, err := h.plain.Exec(h.d.sql(`UPDATE "my table" SET `+strings.Join(h.refreshNames(), " = ?, ")+
 		` = ?, status = ?, amount = ?, note = ?, payload = ?, failures = ? WHERE `+where), append(set, args...)...)
 	return err
@@ -469,18 +481,18 @@ func (h *harness) row(rows *sql.Rows) (row storetest.Row, err error) {
 		key[0] = asString(key[0])
 	}
 	row.Key = backlog.NewKey(key...)
-	row.InRetry, row.Refresh.Disabled = inRetry.Bool, disabled.Bool
+	row.InRetry, row.Memory.Disabled = inRetry.Bool, disabled.Bool
 	uid, reason = asString(uid), asString(reason)
-	row.Refresh.UID, _ = uid.(string)
-	row.Refresh.Reason, _ = reason.(string)
+	row.Memory.UID, _ = uid.(string)
+	row.Memory.Reason, _ = reason.(string)
 	row.Columns = map[string]any{"amount": amount, "note": asString(note), "payload": payload}
 	status, lastError = asString(status), asString(lastError)
 	row.Status, _ = status.(string)
 	for _, x := range []struct {
 		raw any
 		to  *time.Time
-	}{{inserted, &row.Inserted}, {eligible, &row.Eligible}, {expires, &row.Expires}, {last, &row.Failures.Last}, {next, &row.Failures.Next},
-		{refreshAt, &row.Refresh.At}, {deadline, &row.Refresh.Deadline}, {started, &row.Refresh.Started}, {failing, &row.Refresh.FailingSince}} {
+	}{{inserted, &row.Inserted}, {eligible, &row.Eligible}, {expires, &row.Expires}, {last, &row.Memory.LastFailure}, {next, &row.Memory.Next},
+		{refreshAt, &row.Memory.Next}, {deadline, &row.Memory.Deadline}, {started, &row.Memory.Started}, {failing, &row.Memory.FailingSince}} {
 		if x.raw == nil {
 			continue
 		}
@@ -492,7 +504,7 @@ func (h *harness) row(rows *sql.Rows) (row storetest.Row, err error) {
 	for _, x := range []struct {
 		raw any
 		to  *int
-	}{{attempts, &row.Attempts}, {failures, &row.Failures.Count}, {attempt, &row.Refresh.AttemptNo}} {
+	}{{attempts, &row.Attempts}, {failures, &row.Memory.Failures}, {attempt, &row.Memory.AttemptNo}} {
 		if n, ok := x.raw.(int64); ok {
 			*x.to = int(n)
 		}

@@ -138,11 +138,23 @@ func tried(s *table.Table) error {
 	list := slices.Concat(slices.Collect(maps.Values(records))...)
 	slices.SortFunc(list, func(a, b backlog.Record) int { return a.Origin - b.Origin })
 	for i := range list {
-		if _, err := backlog.TryRecord(context.Background(), s, &list[i], nil, noon); err != nil {
+		if _, err := backlog.TryRecord(context.Background(), s, &list[i], policyOf(s.Mapping()), noon); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// policyOf returns a policy that counts failures in the columns of the mapping, or plans by
+// them; nil: it has none.
+func policyOf(m mapping.Mapping) *backlog.Policy {
+	switch {
+	case m.Policy == nil || m.Policy.Refresh != nil:
+		return nil
+	case m.Policy.Next != "":
+		return planning(m.Policy.Retries, time.Minute)
+	}
+	return waiting(m.Policy.Retries, time.Minute)
 }
 
 // wantRefused checks that the file cannot be worked with the mapping, for

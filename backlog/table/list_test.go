@@ -138,7 +138,7 @@ func TestListOfCauses(t *testing.T) {
 		tab := listTable(t, d)
 		causes := make(map[string]int)
 		for _, row := range listed(t, tab, table.Filter{State: "failed"}, 1000) {
-			if row.Attempts == nil || *row.Attempts != row.Failures.Count {
+			if row.Attempts == nil || *row.Attempts != row.Memory.Failures {
 				t.Errorf("%v: attempts are %v", row.Key, row.Attempts)
 			}
 			if row.LastError != nil {

@@ -18,8 +18,7 @@ type retryCols struct {
 	count      string   // quoted
 	column     *column  // that it is in
 	last, next *timeCol // next nil: a counted policy
-	waits      []time.Duration
-	retries    int
+	rule       *backlog.Rule
 	classes    []retryClass
 
 	countAt int // where the count stands among the columns of a page
@@ -43,10 +42,10 @@ func (c *retryCols) order() *timeCol { return cmp.Or(c.next, c.last) }
 
 // within is the condition of rows that are not given up, "" if none ever is.
 func (c *retryCols) within() string {
-	if c.retries < 0 {
+	if c.rule.Retries < 0 {
 		return ""
 	}
-	return c.orNone(fmt.Sprintf("%s <= %d", c.count, c.retries))
+	return c.orNone(fmt.Sprintf("%s <= %d", c.count, c.rule.Retries))
 }
 
 // orNone is the condition on the count, or NULL.
@@ -61,29 +60,23 @@ func (c *retryCols) orNone(cond string) string {
 // once more since it was read.
 func (c *retryCols) counted(n int) (cond string, args []any) { return c.column.Counted(c.count, n) }
 
-// due is the policy's, for what SQL can only say to the form's step.
-func (c *retryCols) due(rec *backlog.Record, now time.Time) bool {
-	r := rec.Failures
-	switch {
-	case rec.Refresh != nil:
-		return !rec.Refresh.At.After(now)
-	case c.next != nil:
-		return !r.Next.After(now)
-	case r.Count <= 0 || r.Last.IsZero():
-		return true
-	}
-	return !r.Last.Add(c.waits[min(r.Count, len(c.waits)-1)]).After(now)
+// due is the rule's, for what SQL can only say to the form's step.
+func (c *retryCols) due(lane backlog.Lane, m *backlog.Memory, now time.Time) bool {
+	at, ok := c.rule.At(lane, m)
+	return ok && !at.After(now)
 }
 
 // read returns what the row remembers.
-func (c *retryCols) read(row []any) (r backlog.Failures, err error) {
-	if r.Count, err = db.AsCount(row[c.countAt]); err != nil {
-		return r, fmt.Errorf("column %s: %w", c.count, err)
+func (c *retryCols) read(row []any) (*backlog.Memory, error) {
+	m := new(backlog.Memory)
+	var err error
+	if m.Failures, err = db.AsCount(row[c.countAt]); err != nil {
+		return nil, fmt.Errorf("column %s: %w", c.count, err)
 	}
-	if r.Last, err = c.last.in(row); err == nil {
-		r.Next, err = c.next.in(row)
+	if m.LastFailure, err = c.last.in(row); err == nil {
+		m.Next, err = c.next.in(row)
 	}
-	return r, err
+	return m, err
 }
 
 // retry resolves the columns of the policy.
@@ -103,9 +96,11 @@ func (r *resolver) retry() {
 	if count.Most > 0 && int64(m.Retries) >= count.Most {
 		r.refuse("let it give up earlier, or name a column of larger numbers", "policy: column %s is %s, which cannot count %d failures", count.Name, count.Decl, m.Retries+1)
 	}
-	c := &retryCols{waits: m.Waits, retries: m.Retries, count: r.t.text.Quote(count.Name), column: count}
+	c := &retryCols{rule: &backlog.Rule{Retries: m.Retries}, count: r.t.text.Quote(count.Name), column: count}
 	c.last = r.policyTime(m.Last)
-	if m.Next != "" {
+	if m.Next == "" {
+		c.rule.Waits = m.Waits
+	} else {
 		c.next = r.policyTime(m.Next)
 		if m.InRetry != "" {
 			r.policyColumn(m.InRetry)
@@ -164,8 +159,8 @@ func (r *resolver) retryLanes() {
 		b := &t.branches[i]
 		b.base = cmp.Or(b.base, b.cond)
 		switch {
-		case b.lane == backlog.Failed && c.retries >= 0:
-			b.guard, b.exhausted = b.cond, fmt.Sprintf("%s AND %s > %d", b.cond, c.count, c.retries)
+		case b.lane == backlog.Failed && c.rule.Retries >= 0:
+			b.guard, b.exhausted = b.cond, fmt.Sprintf("%s AND %s > %d", b.cond, c.count, c.rule.Retries)
 			b.cond += " AND " + c.within()
 		case b.lane == backlog.Fresh && same:
 			b.cond += " AND " + c.orNone(c.count+" <= 0")
@@ -181,10 +176,10 @@ func (r *resolver) retryLanes() {
 			c.classes = append(c.classes, retryClass{cond: c.count + " IS NULL", now: true})
 		}
 	}
-	last := len(c.waits) - 1
+	last := len(c.rule.Waits) - 1
 	for n := 1; n <= max(last, 1); n++ {
-		x := retryClass{cond: fmt.Sprintf("%s = %d", c.count, n), wait: c.waits[min(n, last)]}
-		if n >= last && last != c.retries { // more are within
+		x := retryClass{cond: fmt.Sprintf("%s = %d", c.count, n), wait: c.rule.Waits[min(n, last)]}
+		if n >= last && last != c.rule.Retries { // more are within
 			// As a plain comparison it would tempt a planner to go through all
 			// of them by the count.
 			x.cond, x.many = t.text.Unsearched(fmt.Sprintf("%s >= %d", c.count, n)), true
@@ -232,7 +227,7 @@ func (r *resolver) refreshLanes() {
 	}
 	c.form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
 	count, next := c.column(mapping.AttemptNo), forms[mapping.RefreshAt]
-	t.retry = &retryCols{count: r.t.text.Quote(count.Name), column: count, next: next, retries: -1}
+	t.retry = &retryCols{count: r.t.text.Quote(count.Name), column: count, next: next, rule: &backlog.Rule{Retries: -1, Starts: true}}
 	t.retry.ended = []assign{{col: next.quoted, expr: "?", time: next}} // of a row that is saved again
 	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince, mapping.Disabled} {
 		if c.column(i) != nil {
@@ -250,10 +245,10 @@ func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
 	switch {
 	case t.refresh != nil:
 		values := db.Mapped(t.sel.refresh, func(at int) any { return row[at] })
-		rec.Refresh = new(backlog.Refresh)
-		*rec.Refresh, err = t.refresh.read(values)
+		rec.Memory = new(backlog.Memory)
+		*rec.Memory, err = t.refresh.read(values)
 	case t.retry != nil:
-		rec.Failures, err = t.retry.read(row)
+		rec.Memory, err = t.retry.read(row)
 	}
 	return err
 }

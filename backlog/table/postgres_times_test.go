@@ -241,7 +241,7 @@ func TestPostgresStartsWithoutEnd(t *testing.T) {
 				t.Errorf("%s: %d rows are listed as %s, %v", decl, len(list.Rows), state, err)
 			}
 			for _, r := range list.Rows {
-				if got := inspect.State(r.Refresh); got != state {
+				if got := inspect.State(r.Memory); got != state {
 					t.Errorf("%s: row %v is %s, listed as %s", decl, r.Key, got, state)
 				}
 			}

@@ -22,11 +22,11 @@ var settings = map[backlog.RowState]string{
 // targets implements [writer].
 func (t batchWriter) targets(now time.Time) (list []update) {
 	for i := range t.branches {
-		failed := backlog.Failures{Count: 1, Last: now}
-		again := backlog.Failures{Count: 1, Last: now, Next: now}
+		failed := &backlog.Memory{Failures: 1, LastFailure: now}
+		again := &backlog.Memory{Failures: 1, LastFailure: now, Next: now}
 		for _, s := range []backlog.Settlement{
-			{Target: backlog.RowSuccess}, {Target: backlog.RowError, Failures: again},
-			{Target: backlog.RowDead, Failures: again}, {Target: backlog.RowDead, Failures: failed},
+			{Target: backlog.RowSuccess}, {Target: backlog.RowError, Memory: again},
+			{Target: backlog.RowDead, Memory: again}, {Target: backlog.RowDead, Memory: failed},
 		} {
 			s.Record, s.At = &backlog.Record{Origin: i}, now
 			if x := t.update(t.workOf(&s)); x.text != "" && !slices.ContainsFunc(list, func(y update) bool { return y.text == x.text }) {

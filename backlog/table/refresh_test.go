@@ -59,14 +59,14 @@ func dueRecord(tb testing.TB, s backlog.Store) *backlog.Record {
 
 // started is the start of an attempt at noon, whose next start is when it ends.
 func started(r *backlog.Record) backlog.Settlement {
-	next := *r.Refresh
-	next.UID, next.Started, next.Deadline, next.At, next.AttemptNo = strings.Repeat("a1", 16), noon, noon.Add(time.Hour), noon.Add(time.Hour), next.AttemptNo+1
-	return backlog.Settlement{Record: r, Refresh: &next, At: noon}
+	next := *r.Memory
+	next.UID, next.Started, next.Deadline, next.Next, next.AttemptNo = strings.Repeat("a1", 16), noon, noon.Add(time.Hour), noon.Add(time.Hour), next.AttemptNo+1
+	return backlog.Settlement{Record: r, Memory: &next, At: noon}
 }
 
 // endedIn is the end of the attempt that the record tells of.
-func endedIn(r *backlog.Record, target backlog.RowState, next backlog.Refresh) backlog.Settlement {
-	return backlog.Settlement{Record: r, Target: target, Refresh: &next, At: noon.Add(time.Minute), Error: "it failed"}
+func endedIn(r *backlog.Record, target backlog.RowState, next backlog.Memory) backlog.Settlement {
+	return backlog.Settlement{Record: r, Target: target, Memory: &next, At: noon.Add(time.Minute), Error: "it failed"}
 }
 
 // wantWritten checks that all of a group is written, or all is conflicts.
@@ -219,7 +219,7 @@ func TestDisabledForms(t *testing.T) {
 			r := dueRecord(t, s)
 			left, err := s.Begin(ctx, []backlog.Settlement{started(r)})
 			wantWritten(t, "a start", true, left, err)
-			left, err = s.Settle(ctx, []backlog.Settlement{endedIn(r, backlog.RowDead, backlog.Refresh{AttemptNo: 1, Disabled: true, Reason: "broken"})})
+			left, err = s.Settle(ctx, []backlog.Settlement{endedIn(r, backlog.RowDead, backlog.Memory{AttemptNo: 1, Disabled: true, Reason: "broken"})})
 			wantWritten(t, "an end", true, left, err)
 			f.wantRows("SELECT disabled, disabled_reason, attempt_uid, deadline_at FROM banner", x.disabled+" 'broken' NULL NULL")
 			f.exec("UPDATE banner SET refresh_at = '2026-02-10 11:00:00'")
@@ -247,17 +247,17 @@ func TestRefreshWithTwoColumns(t *testing.T) {
 	first := started(r)
 	left, err := s.Begin(ctx, []backlog.Settlement{first})
 	wantWritten(t, "a start", true, left, err)
-	if r.Refresh.UID != "" || !r.Refresh.Deadline.IsZero() {
-		t.Errorf("the record tells of %+v", r.Refresh)
+	if r.Memory.UID != "" || !r.Memory.Deadline.IsZero() {
+		t.Errorf("the record tells of %+v", r.Memory)
 	}
 	f.wantRows("SELECT * FROM banner", "1 1770728400 1")
-	if list, err := s.Running(ctx, []string{first.Refresh.UID}); len(list) > 0 || err != nil {
+	if list, err := s.Running(ctx, []string{first.Memory.UID}); len(list) > 0 || err != nil {
 		t.Error(list, err)
 	}
 	if list, err := s.Overdue(ctx, noon.Add(day), backlog.Cursor{}, 10); len(list) > 0 || err != nil {
 		t.Error(list, err)
 	}
-	left, err = s.Settle(ctx, []backlog.Settlement{endedIn(r, backlog.RowSuccess, backlog.Refresh{At: noon.Add(day)})})
+	left, err = s.Settle(ctx, []backlog.Settlement{endedIn(r, backlog.RowSuccess, backlog.Memory{Next: noon.Add(day)})})
 	wantWritten(t, "an end", true, left, err)
 	f.wantRows("SELECT * FROM banner", "1 1770811200 0")
 }
@@ -280,7 +280,7 @@ func TestRefreshStates(t *testing.T) {
 	for i, want := range []string{"waiting", "running", "disabled", "finished", "waiting"} {
 		keys = append(keys, backlog.NewKey(int64(i+1)))
 		row, ok, err := tab.Find(ctx, keys[i], noon)
-		if got := inspect.State(row.Refresh); got != want || !ok || err != nil || row.Unreadable != nil {
+		if got := inspect.State(row.Memory); got != want || !ok || err != nil || row.Unreadable != nil {
 			t.Errorf("row %d: %s, %v, want %s", i+1, got, err, want)
 		}
 	}
@@ -324,8 +324,8 @@ func TestRefreshStepsDiffer(t *testing.T) {
 	s := proved(t, f.store(refreshMapping()))
 	r := dueRecord(t, s)
 	start := started(r)
-	start.Refresh.Deadline = start.Refresh.Deadline.Add(time.Millisecond)
-	start.Refresh.At = start.Refresh.Deadline
+	start.Memory.Deadline = start.Memory.Deadline.Add(time.Millisecond)
+	start.Memory.Next = start.Memory.Deadline
 	left, err := s.Begin(context.Background(), []backlog.Settlement{start})
 	wantWritten(t, "a start", true, left, err)
 	f.wantRows("SELECT refresh_at, deadline_at FROM banner WHERE id = 1", "'2026-02-10 13:00:01.000' '2026-02-10 13:00:01'")
@@ -344,7 +344,7 @@ func TestRefreshLostCommit(t *testing.T) {
 	left, err = s.Begin(context.Background(), []backlog.Settlement{started(&before)})
 	wantWritten(t, "the start again, with the same token", true, left, err)
 
-	group := []backlog.Settlement{endedIn(r, backlog.RowSuccess, backlog.Refresh{At: noon.Add(day)})}
+	group := []backlog.Settlement{endedIn(r, backlog.RowSuccess, backlog.Memory{Next: noon.Add(day)})}
 	left, err = other.Settle(context.Background(), group)
 	wantWritten(t, "what the lost commit wrote", true, left, err)
 	r.Unsure = true
@@ -369,14 +369,14 @@ func TestRefreshTried(t *testing.T) {
 		s := proved(t, f.store(m))
 		r := dueRecord(t, s)
 		err := s.Try(context.Background(), started(r))
-		if end := endedIn(r, backlog.RowSuccess, backlog.Refresh{}); err == nil {
+		if end := endedIn(r, backlog.RowSuccess, backlog.Memory{}); err == nil {
 			err = s.Try(context.Background(), end)
 		}
 		if p := (*db.Problem)(nil); want == "" && err != nil || want != "" && (!errors.As(err, &p) || !matches(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %s", script, err, want)
 		}
 		f.wantRows("SELECT * FROM banner", "1 '2026-02-10 11:00:00' 0 NULL NULL 'x'")
-		if err := s.Try(context.Background(), backlog.Settlement{Record: &backlog.Record{Key: backlog.NewKey(int64(9)), Refresh: r.Refresh}, Refresh: started(r).Refresh}); !errors.Is(err, backlog.ErrConflict) {
+		if err := s.Try(context.Background(), backlog.Settlement{Record: &backlog.Record{Key: backlog.NewKey(int64(9)), Memory: r.Memory}, Memory: started(r).Memory}); !errors.Is(err, backlog.ErrConflict) {
 			t.Errorf("a row that is gone: %v", err)
 		}
 	}
@@ -401,7 +401,7 @@ func TestRefreshRefusedRows(t *testing.T) {
 	}
 	f.wantRows("SELECT id, attempt_no FROM banner", "1 1", "2 0", "3 1")
 	for i, want := range []int{1, 0, 1} {
-		if got := p.Records[i].Refresh.AttemptNo; got != want {
+		if got := p.Records[i].Memory.AttemptNo; got != want {
 			t.Errorf("record %d tells of attempt %d, want %d", i+1, got, want)
 		}
 	}
@@ -486,7 +486,7 @@ func TestRefreshInit(t *testing.T) {
 			}
 			s := proved(t, tab)
 			r := dueRecord(t, s)
-			for _, trial := range []backlog.Settlement{started(r), endedIn(r, backlog.RowDead, backlog.Refresh{Disabled: true, Reason: "x"})} {
+			for _, trial := range []backlog.Settlement{started(r), endedIn(r, backlog.RowDead, backlog.Memory{Disabled: true, Reason: "x"})} {
 				if err := s.Try(ctx, trial); err != nil {
 					t.Error(err)
 				}
@@ -497,7 +497,7 @@ func TestRefreshInit(t *testing.T) {
 			if err != nil || len(list) != 1 {
 				t.Fatal(list, err)
 			}
-			left, err = s.Settle(ctx, []backlog.Settlement{endedIn(&list[0], backlog.RowDead, backlog.Refresh{AttemptNo: 1, Disabled: true, Reason: "x"})})
+			left, err = s.Settle(ctx, []backlog.Settlement{endedIn(&list[0], backlog.RowDead, backlog.Memory{AttemptNo: 1, Disabled: true, Reason: "x"})})
 			wantWritten(t, "an end", true, left, err)
 			if got, err := s.CountAttempts(ctx); err != nil || !maps.Equal(got, map[string]int{"disabled": 1}) {
 				t.Errorf("counts: %v, %v", got, err)
@@ -549,7 +549,7 @@ func TestReachUnderRefresh(t *testing.T) {
 			f := newFile(t, create+x.rest+"); INSERT INTO banner (id, refresh_at, attempt_no, account) VALUES (1, '2026-02-10 11:00:00', 0, 7); "+x.script)
 			s := proved(t, f.store(refreshMapping()))
 			r := dueRecord(t, s)
-			end := endedIn(r, backlog.RowSuccess, backlog.Refresh{At: noon.Add(day)})
+			end := endedIn(r, backlog.RowSuccess, backlog.Memory{Next: noon.Add(day)})
 			for what, g := range map[string]backlog.Settlement{"start": started(r), "end": end} {
 				want := x.start
 				if what == "end" {

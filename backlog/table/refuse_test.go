@@ -344,7 +344,7 @@ func testSickRefresh(t *testing.T, d testDatabase, reason, script string) {
 	var starts, ends []backlog.Settlement
 	for i := range page.Records {
 		s := started(&page.Records[i])
-		s.Refresh.UID = strings.Repeat(fmt.Sprintf("a%d", i), 16)
+		s.Memory.UID = strings.Repeat(fmt.Sprintf("a%d", i), 16)
 		starts = append(starts, s)
 	}
 	if _, err := plain.Exec(script); err != nil {
@@ -373,7 +373,7 @@ func testSickRefresh(t *testing.T, d testDatabase, reason, script string) {
 		t.Fatal(err)
 	}
 	for i := range page.Records {
-		next := *page.Records[i].Refresh
+		next := *page.Records[i].Memory
 		next.UID, next.Deadline, next.AttemptNo = "", time.Time{}, 0
 		ends = append(ends, endedIn(&page.Records[i], backlog.RowSuccess, next))
 	}

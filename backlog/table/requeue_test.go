@@ -97,29 +97,29 @@ func TestFind(t *testing.T) {
 		id       int64
 		standing backlog.RowState
 		status   string
-		retry    backlog.Failures
+		retry    backlog.Memory
 		filtered bool
 		noDate   string
 		wrong    string
 	}{
-		{1, backlog.RowNew, "NEW", backlog.Failures{}, false, "", ""},
-		{2, backlog.RowError, "ERROR", backlog.Failures{Count: 2, Last: hour(10, 11), Next: hour(10, 12).Add(30 * time.Minute)}, false, "", ""},
-		{3, backlog.RowError, "ERROR", backlog.Failures{Count: 4, Last: hour(1, 11)}, false, "", ""},
-		{4, backlog.RowSuccess, "SUCCESS", backlog.Failures{Count: 2, Last: hour(1, 11)}, false, "", ""},
-		{5, backlog.RowDead, "DEAD", backlog.Failures{Count: 4, Last: hour(1, 11)}, false, "", ""},
-		{6, backlog.RowOther, "HELD", backlog.Failures{Count: 4, Last: hour(1, 11)}, false, "", ""},
-		{7, backlog.RowError, "ERROR", backlog.Failures{Count: 1}, false, "skip", ""},
-		{8, backlog.RowError, "ERROR", backlog.Failures{Count: 1}, false, "", "yesterday"},
-		{9, backlog.RowDead, "DEAD", backlog.Failures{Count: 1, Last: hour(10, 11)}, true, "", ""},
-		{10, backlog.RowOther, "", backlog.Failures{Count: 1, Last: hour(10, 11)}, false, "", ""},
+		{1, backlog.RowNew, "NEW", backlog.Memory{}, false, "", ""},
+		{2, backlog.RowError, "ERROR", backlog.Memory{Failures: 2, LastFailure: hour(10, 11), Next: hour(10, 12).Add(30 * time.Minute)}, false, "", ""},
+		{3, backlog.RowError, "ERROR", backlog.Memory{Failures: 4, LastFailure: hour(1, 11)}, false, "", ""},
+		{4, backlog.RowSuccess, "SUCCESS", backlog.Memory{Failures: 2, LastFailure: hour(1, 11)}, false, "", ""},
+		{5, backlog.RowDead, "DEAD", backlog.Memory{Failures: 4, LastFailure: hour(1, 11)}, false, "", ""},
+		{6, backlog.RowOther, "HELD", backlog.Memory{Failures: 4, LastFailure: hour(1, 11)}, false, "", ""},
+		{7, backlog.RowError, "ERROR", backlog.Memory{Failures: 1}, false, "skip", ""},
+		{8, backlog.RowError, "ERROR", backlog.Memory{Failures: 1}, false, "", "yesterday"},
+		{9, backlog.RowDead, "DEAD", backlog.Memory{Failures: 1, LastFailure: hour(10, 11)}, true, "", ""},
+		{10, backlog.RowOther, "", backlog.Memory{Failures: 1, LastFailure: hour(10, 11)}, false, "", ""},
 	} {
 		row, ok, err := s.Find(context.Background(), backlog.NewKey(x.id), noon)
 		if !ok || err != nil {
 			t.Errorf("row %d: got %v, %v", x.id, ok, err)
 			continue
 		}
-		if row.State != x.standing || row.Status != x.status || row.Filtered != x.filtered || !reflect.DeepEqual(row.Failures, x.retry) {
-			t.Errorf("row %d: got %v %q, filtered %v, %+v; want %+v", x.id, row.State, row.Status, row.Filtered, row.Failures, x)
+		if row.State != x.standing || row.Status != x.status || row.Filtered != x.filtered || !reflect.DeepEqual(row.Memory, &x.retry) {
+			t.Errorf("row %d: got %v %q, filtered %v, %+v; want %+v", x.id, row.State, row.Status, row.Filtered, row.Memory, x)
 		}
 		if row.Inserted.IsZero() && x.wrong == "" && row.NoDate != x.noDate {
 			t.Errorf("row %d: NoDate is %q, want %q", x.id, row.NoDate, x.noDate)

@@ -63,7 +63,7 @@ func retryMapping(p *backlog.Policy) mapping.Mapping {
 // A remembered is a failed row and what it holds.
 type remembered struct {
 	id int
-	backlog.Failures
+	backlog.Memory
 }
 
 // TestDueAgreesWithThePolicy: what the database selects of 10,000 rows at
@@ -104,11 +104,12 @@ func testAgreement(t *testing.T, random *rand.Rand, p *backlog.Policy, form time
 	f.fill(status, form, rows)
 	createIndexes(f, m)
 	s := f.store(m)
+	rule := p.Rule()
 	for _, now := range []time.Time{noon.Add(-form.precision), noon, noon.Add(form.precision), noon.Add(form.precision / 3)} {
 		var want []remembered
 		for _, r := range rows {
-			at, ok := p.Due(r.Failures)
-			if ok && !at.After(now) && !(keep && r.Count <= 0) {
+			at, ok := rule.At(backlog.Failed, &r.Memory)
+			if ok && !at.After(now) && !(keep && r.Failures <= 0) {
 				want = append(want, r)
 			}
 		}
@@ -116,7 +117,7 @@ func testAgreement(t *testing.T, random *rand.Rand, p *backlog.Policy, form time
 			if p.Planned {
 				return cmp.Or(a.Next.Compare(b.Next), cmp.Compare(a.id, b.id))
 			}
-			return cmp.Or(a.Last.Compare(b.Last), cmp.Compare(a.id, b.id))
+			return cmp.Or(a.LastFailure.Compare(b.LastFailure), cmp.Compare(a.id, b.id))
 		})
 		got, unreadable := readAll(t, s, backlog.Query{Lane: backlog.Failed, Limit: 700, Now: now})
 		if len(unreadable) > 0 {
@@ -131,12 +132,68 @@ func testAgreement(t *testing.T, random *rand.Rand, p *backlog.Policy, form time
 	}
 }
 
+// TestDueAgreesWithTheRuleOfRefresh is the same for a policy that starts attempts: of fresh
+// records, too.
+func TestDueAgreesWithTheRuleOfRefresh(t *testing.T) {
+	f := newFile(t, "")
+	m := refreshMapping()
+	createIndexes(f, m)
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(list ...any) any { return list[random.IntN(len(list))] }
+	rows := make([]remembered, 5_000)
+	for i := range rows {
+		r := remembered{id: i + 1}
+		r.AttemptNo = random.IntN(4)
+		r.Disabled = random.IntN(5) == 0
+		if random.IntN(6) > 0 {
+			r.Next = noon.Add(time.Duration(random.IntN(7)-3) * time.Second)
+		}
+		uid := pick(nil, "an attempt")
+		deadline := pick(nil, nil, noon.Add(time.Hour))
+		if at, ok := deadline.(time.Time); ok && uid != nil {
+			r.Deadline = at // without one of the two no attempt runs
+		}
+		text := func(t any) any {
+			if at, ok := t.(time.Time); ok && !at.IsZero() {
+				return at.Format(time.DateTime)
+			}
+			return nil
+		}
+		f.exec("INSERT INTO banner (id, refresh_at, attempt_no, deadline_at, attempt_uid, disabled) VALUES (?, ?, ?, ?, ?, ?)",
+			r.id, text(r.Next), r.AttemptNo, text(deadline), uid, r.Disabled)
+		rows[i] = r
+	}
+	s := f.store(m)
+	rule := &backlog.Rule{Retries: -1, Starts: true}
+	for _, now := range []time.Time{noon.Add(-time.Second), noon, noon.Add(300 * time.Millisecond)} {
+		for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
+			var want []remembered
+			for _, r := range rows {
+				at, ok := rule.At(lane, &r.Memory)
+				if ok && !at.After(now) && (r.AttemptNo > 0) == (lane == backlog.Failed) {
+					want = append(want, r)
+				}
+			}
+			slices.SortFunc(want, func(a, b remembered) int { return cmp.Or(a.Next.Compare(b.Next), cmp.Compare(a.id, b.id)) })
+			got, unreadable := readAll(t, s, backlog.Query{Lane: lane, Limit: 70, Now: now})
+			if len(unreadable) > 0 || len(got) != len(want) || len(want) == 0 {
+				t.Fatalf("%v lane at %v: %d records, %d unreadable, want %d", lane, now, len(got), len(unreadable), len(want))
+			}
+			for i := range want {
+				if got[i].Key.Part(0) != int64(want[i].id) {
+					t.Fatalf("%v lane at %v: record %d is %v, want %+v", lane, now, i, got[i].Key, want[i])
+				}
+			}
+		}
+	}
+}
+
 // draw returns what a row remembers: nothing, something, or what is due within
 // two steps of noon.
-func draw(random *rand.Rand, p *backlog.Policy, step time.Duration) (r backlog.Failures) {
-	r.Count = random.IntN(30) - 2
+func draw(random *rand.Rand, p *backlog.Policy, step time.Duration) (r backlog.Memory) {
+	r.Failures = random.IntN(30) - 2
 	if random.IntN(2) == 0 {
-		r.Count = random.IntN(5)
+		r.Failures = random.IntN(5)
 	}
 	edge := func(wait time.Duration) time.Time {
 		switch random.IntN(8) {
@@ -147,7 +204,7 @@ func draw(random *rand.Rand, p *backlog.Policy, step time.Duration) (r backlog.F
 		}
 		return noon.Add(-wait + time.Duration(random.IntN(5)-2)*step)
 	}
-	r.Last = edge(p.Draw(r.Count, 0))
+	r.LastFailure = edge(p.Draw(r.Failures, 0))
 	if p.Planned {
 		r.Next = edge(0)
 	}
@@ -173,8 +230,8 @@ func (f *file) fill(status string, form timeForm, rows []remembered) {
 		return form.write(t)
 	}
 	for _, r := range rows {
-		count := sql.NullInt64{Int64: int64(r.Count), Valid: r.Count != 0 || r.id%2 == 0}
-		if _, err := insert.Exec(r.id, status, form.write(noon.Add(-time.Hour)), count, at(r.Last), at(r.Next)); err != nil {
+		count := sql.NullInt64{Int64: int64(r.Failures), Valid: r.Failures != 0 || r.id%2 == 0}
+		if _, err := insert.Exec(r.id, status, form.write(noon.Add(-time.Hour)), count, at(r.LastFailure), at(r.Next)); err != nil {
 			f.Fatal(err)
 		}
 	}

@@ -222,7 +222,7 @@ func TestProvingTeachesNothing(t *testing.T) {
 	f.exec("INSERT INTO BACKLOG VALUES (1, 'ERROR', ?, 1, ?, NULL, 0)", form.write(noon.Add(-time.Hour)), form.write(noon.Add(-time.Minute)))
 	records := lane(t, s, backlog.Failed)
 	wantKeys(t, "failed lane", records, "1")
-	if want := (backlog.Failures{Count: 1, Last: noon.Add(-time.Minute)}); len(records) > 0 && !reflect.DeepEqual(records[0].Failures, want) {
-		t.Errorf("Retry: got %+v, want %+v", records[0].Failures, want)
+	if want := (backlog.Memory{Failures: 1, LastFailure: noon.Add(-time.Minute)}); len(records) > 0 && !reflect.DeepEqual(records[0].Memory, &want) {
+		t.Errorf("Retry: got %+v, want %+v", records[0].Memory, want)
 	}
 }

@@ -334,12 +334,10 @@ func (s *scanner) row(row []any, b int) {
 	case err != nil:
 		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: rec.Key, Err: err})
 		return
-	case t.refresh != nil && rec.Refresh.At.IsZero(): // an empty text or a zero date is no time
-		return
 	case d.skipped != nil, t.refresh == nil && !d.inserted.IsZero() && d.inserted.Before(s.q.Since),
 		d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
 		return
-	case t.followsPolicy(s.q.Lane) && !t.retry.due(rec, s.q.Now):
+	case t.followsPolicy(s.q.Lane) && !t.retry.due(s.q.Lane, rec.Memory, s.q.Now):
 		return
 	}
 	rec.Inserted, rec.Cursor = d.inserted, s.page.Next

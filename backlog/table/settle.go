@@ -255,6 +255,7 @@ func (t *layout) lockText(w work) (string, []any) {
 type batch struct {
 	state  int
 	target backlog.RowState
+	leaves bool // something in what the row remembers
 	ends   bool // it is not tried again
 	count  int  // of failures as they were read, where one is added to them
 	exact  bool // the outcome may have been written before
@@ -289,9 +290,10 @@ func (t *layout) batchOf(s *backlog.Settlement) batch {
 		b.tries = s.Record.Attempts
 	}
 	if t.counts(b) {
-		b.count = s.Record.Failures.Count
+		b.count = s.Record.Memory.Failed()
 	}
-	b.ends = b.target == backlog.RowDead && (t.HasDead() || s.Failures.Next.IsZero())
+	b.leaves = s.Memory != nil
+	b.ends = b.leaves && b.target == backlog.RowDead && (t.HasDead() || s.Memory.Next.IsZero())
 	return b
 }
 
@@ -308,15 +310,15 @@ func (t *layout) assignments(b batch) []assign {
 	if t.holds(b.state, a) {
 		list = nil
 	}
-	if c := t.retry; c != nil && b.target != backlog.RowSuccess {
+	if c := t.retry; c != nil && b.leaves {
 		// A number, not one more: to be written twice must do no harm.
-		count := func(s *backlog.Settlement) any { return c.column.AtMost(s.Failures.Count) }
+		count := func(s *backlog.Settlement) any { return c.column.AtMost(s.Memory.Failures) }
 		last := func(s *backlog.Settlement) any { return t.writeForm(c.last).Write(s.At) }
 		list = append(slices.Clip(list), assign{col: c.count, of: count}, assign{col: c.last.quoted, of: last})
 		if c.next != nil && b.ends {
 			list = append(list, c.ended...)
 		} else if c.next != nil {
-			next := func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Failures.Next) }
+			next := func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Memory.Next) }
 			list = append(append(list, assign{col: c.next.quoted, of: next}), c.retrying...)
 		}
 	}

@@ -40,7 +40,7 @@ func TestFailureAfterLostCommit(t *testing.T) {
 		f.exec("INSERT INTO BACKLOG VALUES (1, 'ERROR', ?, 1, ?, NULL, 0, 1)", form.write(noon.Add(-time.Hour)), form.write(noon.Add(-10*time.Minute)))
 		records := lane(t, s, backlog.Failed)
 		wantKeys(t, "failed lane", records, "1")
-		group := []backlog.Settlement{{Record: &records[0], Target: backlog.RowError, At: noon, Failures: backlog.Failures{Count: 2, Last: noon}}}
+		group := []backlog.Settlement{{Record: &records[0], Target: backlog.RowError, At: noon, Memory: &backlog.Memory{Failures: 2, LastFailure: noon}}}
 		settle := func() {
 			if left, err := s.Settle(context.Background(), group); err != nil || len(left) > 0 {
 				t.Errorf("left are %v, %v", left, err)

@@ -324,7 +324,7 @@ func unpacked(encoding string, body []byte) []byte {
 // outcome returns the error that stands for a response.
 func (p *plan) outcome(r *backlog.Record, resp *http.Response, text []byte, now time.Time) error {
 	status := resp.StatusCode
-	if status == http.StatusAccepted && !has(p.Success, status) && r.Refresh != nil && r.Refresh.UID != "" {
+	if status == http.StatusAccepted && !has(p.Success, status) && r.Memory != nil && r.Memory.UID != "" {
 		return backlog.Accepted // the outcome follows
 	}
 	if has(p.success, status) {

@@ -16,14 +16,14 @@ import (
 // 202 says that the outcome follows, where somebody could tell it.
 func TestHTTPAccepted(t *testing.T) {
 	t.Parallel()
-	running := &backlog.Refresh{UID: "a-1", AttemptNo: 2, Deadline: time.Date(2026, 1, 5, 7, 0, 0, 0, time.UTC)}
+	running := &backlog.Memory{UID: "a-1", AttemptNo: 2, Deadline: time.Date(2026, 1, 5, 7, 0, 0, 0, time.UTC)}
 	for name, c := range map[string]struct {
-		refresh  *backlog.Refresh
+		refresh  *backlog.Memory
 		success  []int
 		accepted bool
 	}{
 		"no refresh policy":  {},
-		"UIDs are not kept":  {refresh: &backlog.Refresh{AttemptNo: 2}},
+		"UIDs are not kept":  {refresh: &backlog.Memory{AttemptNo: 2}},
 		"refresh":            {refresh: running, accepted: true},
 		"202 is a success":   {refresh: running, success: []int{200, 202}},
 		"others are success": {refresh: running, success: []int{200}, accepted: true},
@@ -31,7 +31,7 @@ func TestHTTPAccepted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newHook(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 			r := fullRecord()
-			r.Refresh = c.refresh
+			r.Memory = c.refresh
 			h := &handler.Handler{Settings: handler.Settings{URL: s.URL, Success: statuses(c.success)}}
 			if err := h.Handle(t.Context(), r); errors.Is(err, backlog.Accepted) != c.accepted || !c.accepted && err != nil {
 				t.Errorf("got %v", err)

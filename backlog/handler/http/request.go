@@ -95,7 +95,7 @@ const maxID = 128
 // is not what its handler was told.
 func recordID(source string, r *backlog.Record) string {
 	id := identityOf(source, r)
-	if f := r.Refresh; f != nil && f.UID != "" {
+	if f := r.Memory; f != nil && f.UID != "" {
 		id += "~" + escapeID(f.UID) // the record is to be processed anew, not once
 	}
 	if len(id) > maxID {

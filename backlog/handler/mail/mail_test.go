@@ -170,7 +170,7 @@ func TestMail(t *testing.T) {
 			if err := h.Handle(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
-			r.Refresh = &backlog.Refresh{Reason: "Provided URL is invalid"}
+			r.Memory = &backlog.Memory{Reason: "Provided URL is invalid"}
 			if err := h.Handle(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}

@@ -99,8 +99,8 @@ func expand(text string, r *backlog.Record) (string, error) {
 			return r.Key.String(), nil
 		case name == "error":
 			return r.Error, nil
-		case name == "reason" && r.Refresh != nil && r.Refresh.Reason != "":
-			return r.Refresh.Reason, nil // the sentence for the customer
+		case name == "reason" && r.Memory != nil && r.Memory.Reason != "":
+			return r.Memory.Reason, nil // the sentence for the customer
 		case name == "reason":
 			return r.Reason, nil
 		}

@@ -202,7 +202,7 @@ func (h *Handler) Describe() backlog.Description {
 // known whether the Redis has it, that is so, too: an answer to it is dropped, since
 // its attempt is over.
 func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
-	if r.Refresh == nil || r.Refresh.UID == "" {
+	if r.Memory == nil || r.Memory.UID == "" {
 		return backlog.Unstarted(errors.New("redis: answers need policy: refresh and its column attempt_uid, by which they are told from others; add it to the table (backlog init prints it)"))
 	}
 	request, err := h.request(r)
@@ -227,7 +227,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 
 // request returns the JSON that is pushed.
 func (h *Handler) request(r *backlog.Record) ([]byte, error) {
-	req := backlog.Record{Values: []any{r.Key, r.Refresh.UID, r.Refresh.AttemptNo, backlog.TimeText(r.Refresh.Deadline)}}
+	req := backlog.Record{Values: []any{r.Key, r.Memory.UID, r.Memory.AttemptNo, backlog.TimeText(r.Memory.Deadline)}}
 	for _, field := range []int{id, attemptIn, attemptNo, deadline} {
 		req.Names = append(req.Names, h.Fields[field][0])
 	}

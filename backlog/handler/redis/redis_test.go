@@ -84,7 +84,7 @@ func (l *lists) push(t *testing.T, list string, items []string) {
 func begun() *backlog.Record {
 	return &backlog.Record{
 		Key: backlog.NewKey(int64(7)), AttemptID: "u1", Names: []string{"id", "input_url", "n"}, Values: []any{int64(7), `https://example.com/"a"`, nil},
-		Refresh: &backlog.Refresh{UID: "u1", AttemptNo: 2, Deadline: time.Date(2026, 1, 5, 7, 0, 0, 5e8, time.UTC)},
+		Memory: &backlog.Memory{UID: "u1", AttemptNo: 2, Deadline: time.Date(2026, 1, 5, 7, 0, 0, 5e8, time.UTC)},
 	}
 }
 
@@ -127,7 +127,7 @@ func TestRedisRefusesRecords(t *testing.T) {
 	other := begun()
 	other.Names = []string{"id", "elsewhere", "n"}
 	handlertest.WantError(t, l.handler.Handle(t.Context(), other), "redis: columns: the record has no column input_url; see table.columns", backlog.Errored)
-	for _, r := range []*backlog.Record{handlertest.NewRecord(), {Refresh: new(backlog.Refresh)}} {
+	for _, r := range []*backlog.Record{handlertest.NewRecord(), {Memory: new(backlog.Memory)}} {
 		if err := l.handler.Handle(t.Context(), r); backlog.OutcomeOf(err) != backlog.Skipped || !strings.Contains(err.Error(), "policy: refresh and its column attempt_uid") {
 			t.Error(err)
 		}
@@ -331,7 +331,7 @@ func TestRedisWorker(t *testing.T) {
 	for uid, city := range map[string]string{"a": "Rome", "b": "Nowhere"} {
 		to.running[uid] = true
 		r := begun()
-		r.Names, r.Values, r.Refresh.UID = []string{"id", "city"}, []any{int64(7), city}, uid
+		r.Names, r.Values, r.Memory.UID = []string{"id", "city"}, []any{int64(7), city}, uid
 		if err := l.handler.Handle(t.Context(), r); !errors.Is(err, backlog.Accepted) {
 			t.Fatal(err)
 		}
