@@ -13,14 +13,14 @@ trap 'rm -f "$out" "$out".*' EXIT
 flags='-shuffle=on -timeout=30m'
 # What runs with both drivers: kills, and daemons of scripts.
 drivers='TestSQLite|TestCrash|TestScript/^(run|source|metrics|web)'
-alone='^Example|TestProbeOfAColumnThatIsGone|TestSickRows|TestFormsBesideEachOther|TestPagesOfTextsInManyWays|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|TestExplainAgreesWithPasses|PlansOverDays'
+alone='^Example|TestProbeOfAColumnThatIsGone|TestSickRows|TestFormsBesideEachOther|TestPagesOfTextsInManyWays|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|TestExplainAgreesWithPasses|PlansOverDays|TestTooLarge$'
 wide='TestWidePassDelaysNoFresh/./././fresh=50'
-# What differs from the plain ones by a pure policy.
-policies='TestSimulationIsTheDaemon/(fibonacci|exponential|list)'
+# What goes through hours of a daemon, one event after the other.
+policies='TestSimulationIsTheDaemon'
 # The conformance suite: on SQLite, on servers, what of that is for one goroutine, and on further forms of times.
 sqlite='TestStore$|TestStoreOfAPool$'
 servers='^Test(PostgresStore|StoreOnMySQL|StoreOfAPoolOnServers)$'
-one="$servers"'/./(Walk|Random|Expire|Group|Keys|Settle|Guard|Pending)'
+one="$servers"'/./(Walk|Random|Expire|Group|Keys|Settle|Guard|Pending|Promises)'
 # Walks under a counting policy, once more with another form of times or over another pool.
 walks='(Counted|Planned).*(Walk|Random)'
 again="TestStore\$/^(Z|zone|unix|julian|sparse)/$walks|TestStoreOfAPool\$/./$walks"

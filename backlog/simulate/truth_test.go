@@ -49,7 +49,7 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 	bubble := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // when synctest's clock begins
 	list, drawn := retry.New("list").(*retry.List), retry.New("exponential").(*retry.Exponential)
 	fibonacci := retry.New("fibonacci").(*retry.Fibonacci)
-	fibonacci.MaxDelay = 3 * time.Hour // a query has a part for each shorter delay
+	fibonacci.MaxDelay = time.Hour // a query has a part for each shorter delay
 	list.Intervals = []time.Duration{0, 10 * time.Minute, time.Hour}
 	drawn.Interval, drawn.MaxRetries = 3*time.Minute, 6
 	down := []simulate.Outage{
