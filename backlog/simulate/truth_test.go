@@ -101,7 +101,7 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 			s := schedule(t, list...)
 			synctest.Test(t, func(t *testing.T) {
 				from := time.Now()
-				w := &simulate.Workload{From: from, To: from.Add(30 * time.Hour), Success: 0.4, Outages: []simulate.Outage{{From: from.Add(2 * time.Hour), To: from.Add(5 * time.Hour)}}}
+				w := &simulate.Workload{From: from, To: from.Add(21 * time.Hour), Success: 0.4, Outages: []simulate.Outage{{From: from.Add(2 * time.Hour), To: from.Add(5 * time.Hour)}}}
 				for i := range 300 {
 					// Whole seconds, as the table has them, also such as are a tick.
 					age := time.Duration(i*i*i%4000) * 37 * time.Second
