@@ -10,12 +10,7 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
-		if want.NoUID || want.NoDeadline {
-			t.Skip("a table in memory has all columns of the policy refresh")
-		}
-		return newHarness(want)
-	})
+	storetest.RunWhole(t, func(t *testing.T, want storetest.Table) storetest.Harness { return newHarness(want) })
 }
 
 // A harness is a storetest.Harness for a table in memory.

@@ -153,6 +153,13 @@ func Run(t *testing.T, open func(t *testing.T, want Table) Harness) {
 	run(t, allCases(), walks, open)
 }
 
+// RunWhole is Run for a store whose rows have all that a policy keeps, without exception: it
+// leaves out the cases of tables that lack a column.
+func RunWhole(t *testing.T, open func(t *testing.T, want Table) Harness) {
+	lacks := func(c testCase) bool { return c.table.NoUID || c.table.NoDeadline }
+	run(t, slices.DeleteFunc(allCases(), lacks), 40, open)
+}
+
 // RunTimes runs the part of the suite in which it matters how columns write
 // times, for a store that has several forms.
 func RunTimes(t *testing.T, open func(t *testing.T, want Table) Harness) {
