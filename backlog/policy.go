@@ -24,9 +24,8 @@ type Memory struct {
 	Rule         string    // the row's own recurrence rule, where the policy has a column for it
 }
 
-// A Rule says when a record is due, as data. The conditions and indexes of a store are made of
-// it, and what explain and simulate say. A nil *Rule is that of age alone: a pending record is
-// due in every pass.
+// A Rule says when a record is due, as data, for stores, explain and simulate. A nil *Rule is
+// that of age alone: a pending record is due in every pass.
 type Rule struct {
 	Never   bool // a failed record never is
 	Retries int  // a record that has failed more often never is; negative: no end
