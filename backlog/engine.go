@@ -97,6 +97,7 @@ type Engine struct {
 	*shared
 	gate  *gate
 	queue Queue // the store, if it is a queue
+	rule  *Rule // of the policy
 
 	finishers []Finisher
 	attempts  atomic.Uint64
@@ -148,6 +149,7 @@ func (e *Engine) init() {
 		}
 		e.gate = newGate(e.Concurrency, e.Rate)
 		e.queue, _ = e.Store.(Queue)
+		e.rule = e.Policy.Rule()
 		for _, x := range []any{e.Handler, e.Store} {
 			if f, ok := x.(Finisher); ok {
 				e.finishers = append(e.finishers, f)

@@ -45,7 +45,7 @@ func (r *Rule) At(lane Lane, m *Memory) (at time.Time, ok bool) {
 	switch {
 	case r == nil || lane == Fresh && !r.Starts:
 		return time.Time{}, true
-	case r.Never || r.isUsedUp(m.Failed()):
+	case !r.Tries(lane) || r.GivesUp(m.Failed()):
 		return time.Time{}, false
 	case r.Starts && (m.Next.IsZero() || m.Disabled || !m.Deadline.IsZero()):
 		return time.Time{}, false
@@ -73,8 +73,16 @@ func (r *Rule) InOrder() bool { return r.Waits == nil }
 // their age.
 func (r *Rule) ByWait(lane Lane) bool { return r != nil && !r.Never && (lane == Failed || r.Starts) }
 
-// isUsedUp reports whether a record that has failed so often is never due again.
-func (r *Rule) isUsedUp(failures int) bool { return r.Retries >= 0 && failures > r.Retries }
+// Aged reports whether a record is due only in passes of its age.
+func (r *Rule) Aged() bool { return r == nil || !r.Starts }
+
+// Tries reports whether records of the lane are ever due.
+func (r *Rule) Tries(lane Lane) bool { return r == nil || lane == Fresh || !r.Never }
+
+// GivesUp reports whether a record that has failed so often is never due again.
+func (r *Rule) GivesUp(failures int) bool {
+	return r != nil && r.Retries >= 0 && failures > r.Retries
+}
 
 // A Policy says when a failed record is due again and when it is given up. A
 // nil *Policy is the progressive one, for which age alone decides: the record
@@ -126,7 +134,7 @@ func (p *Policy) Draw(n int, random float64) time.Duration {
 // GivenUp reports whether a record that has failed so often is never tried
 // again.
 func (p *Policy) GivenUp(failures int) bool {
-	return p != nil && p.Retries >= 0 && failures > p.Retries
+	return p != nil && (&Rule{Retries: p.Retries}).GivesUp(failures)
 }
 
 // Rule returns when records are due; nil: age alone decides.

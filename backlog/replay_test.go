@@ -155,15 +155,14 @@ type replay struct {
 }
 
 type replayedLane struct {
+	walk    *plan.Walk
 	reading *plan.Reading
 	pages   []replayedPage // that were read and not taken yet
 	page    replayedPage
-	looked  int
-	begun   bool
 }
 
 type replayedPage struct {
-	records []backlog.Record
+	backlog.Page
 	section int
 	final   bool
 }
@@ -173,7 +172,8 @@ func (r drawnRun) replay(from backlog.Resume, steps []step, report backlog.Repor
 	p := &replay{claimed: make(map[int]plan.Place), tried: make(map[int]bool)}
 	p.Plan = plan.Plan{MaxRecords: r.maxRecords, AbortAfter: r.abortAfter, From: from, ByWait: [2]bool{backlog.Failed: r.policy != nil}}
 	for l := range p.lanes {
-		p.lanes[l].reading = plan.NewReading(from.Sections(backlog.Lane(l)), 0)
+		p.lanes[l].walk = from.Walk(backlog.Lane(l))
+		p.lanes[l].reading = p.lanes[l].walk.Reading()
 	}
 	aborted := false
 	for _, s := range steps {
@@ -234,7 +234,7 @@ func (p *replay) read(s step) error {
 		return fmt.Errorf("the %v lane was read from %s, by the plan from %s", s.query.Lane, got, want)
 	}
 	final := l.reading.Read(s.page.Next, s.page.More)
-	l.pages = append(l.pages, replayedPage{s.page.Records, next.Section, final})
+	l.pages = append(l.pages, replayedPage{*s.page, next.Section, final})
 	return nil
 }
 
@@ -242,15 +242,16 @@ func (p *replay) read(s step) error {
 // has not read so far.
 func (p *replay) peek(lane backlog.Lane) (rec *backlog.Record, isRead bool) {
 	l := &p.lanes[lane]
-	for len(l.page.records) == 0 {
+	for len(l.page.Records) == 0 {
 		if l.page.final || len(l.pages) == 0 {
 			return nil, l.page.final
 		}
 		l.page = l.pages[0]
 		l.pages = l.pages[1:]
-		p.Enter(lane, l.page.section)
+		l.walk.Enter(l.page.section)
+		p.Enter(lane, l.page.section, l.page.First())
 	}
-	return &l.page.records[0], true
+	return &l.page.Records[0], true
 }
 
 // next is peek for records that the pass has not taken before.
@@ -270,13 +271,8 @@ func (p *replay) next(lane backlog.Lane) (rec *backlog.Record, isRead bool) {
 // pass goes on behind the lane's next record.
 func (p *replay) pass(lane backlog.Lane) {
 	l := &p.lanes[lane]
-	top := l.page.records[0].Cursor
-	top.Before = true
-	if !l.begun && l.page.section == 0 {
-		l.begun = true
-		p.Begin(lane, top)
-	}
-	l.page.records = l.page.records[1:]
+	l.walk.Pass(l.page.Records[0].Cursor)
+	l.page.Records = l.page.Records[1:]
 }
 
 // claimUpTo claims what the plan says until it comes to a record that was dispatched.
@@ -297,10 +293,8 @@ func (p *replay) claimUpTo(rec *backlog.Record) error {
 			p.Exhausted(lane)
 			continue
 		}
-		l := &p.lanes[lane]
-		l.looked++
-		p.claimed[id(next)] = plan.Place{Lane: lane, Section: l.page.section, Seq: l.looked, At: next.Cursor}
 		p.pass(lane)
+		p.claimed[id(next)] = p.lanes[lane].walk.Look(next.Cursor)
 		p.Claimed(lane, 1)
 	}
 }

@@ -82,6 +82,14 @@ type Page struct {
 	More       bool   // whether there may be rows after Next
 }
 
+// First returns the place of the first record, zero if the page has none.
+func (p *Page) First() Cursor {
+	if len(p.Records) == 0 {
+		return Cursor{}
+	}
+	return p.Records[0].Cursor
+}
+
 // An Unreadable row is one that cannot be a record: its time, or a part of its
 // key, is not what the configuration says.
 type Unreadable struct {

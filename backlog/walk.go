@@ -26,10 +26,11 @@ type walk struct {
 func newWalk(r *run) *walk {
 	w := &walk{r: r, reported: make(map[uint64]struct{})}
 	for _, l := range []Lane{Fresh, Failed} {
-		w.lanes[l] = &lane{w: w, lane: l, sections: r.pass.Resume.Sections(l)}
-	}
-	if p := r.e.Policy; p != nil && p.Never {
-		w.lanes[Failed].page.final = true // nothing is read
+		w.lanes[l] = &lane{w: w, lane: l, walk: r.pass.Resume.Walk(l)}
+		if !r.e.rule.Tries(l) {
+			w.lanes[l].unread = true
+			w.lanes[l].page.final = true
+		}
 	}
 	return w
 }
@@ -190,9 +191,8 @@ func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
 			e.release(rec)
 			continue
 		}
-		l.looked++
 		l.unsettled.Add(1)
-		jobs = append(jobs, job{rec: rec, hash: hashes[i], flight: f, weight: weight, lane: l, place: l.place(rec), round: r.rounds})
+		jobs = append(jobs, job{rec: rec, hash: hashes[i], flight: f, weight: weight, lane: l, place: l.walk.Look(rec.Cursor), round: r.rounds})
 	}
 	return jobs, false
 }
@@ -243,7 +243,7 @@ func (w *walk) strays() {
 		return
 	}
 	for _, l := range w.lanes {
-		if r.stop.Err() != nil || l.page.err != nil || r.e.Policy != nil && r.e.Policy.Never && l.lane == Failed {
+		if r.stop.Err() != nil || l.page.err != nil || l.unread {
 			continue
 		}
 		q := Query{Lane: l.lane, Now: r.pass.Now, Since: r.pass.since(), Widest: r.pass.Widest}
@@ -272,20 +272,18 @@ func (w *walk) unreadable(rows []Unreadable) {
 // A lane is walked section by section. A goroutine reads the next page while the
 // present one is dispatched; there is none where the first page is all.
 type lane struct {
-	w        *walk
-	lane     Lane
-	sections []plan.Section
+	w      *walk
+	lane   Lane
+	walk   *plan.Walk
+	unread bool // none of its records is ever tried
 
 	pages     chan readPage // nil until the lane is begun; behind the first
 	cancel    context.CancelFunc
-	from      int          // the section that is read first
 	page      readPage     // the present one
 	next      int          // index of its next record
-	looked    int          // records claimed, or refused before
 	trusted   int          // the section whose states are known to be taken
 	closed    atomic.Bool  // nothing more of it is dispatched
 	unsettled atomic.Int64 // claimed and not accounted for
-	begun     bool         // a record of the first section has been looked at
 
 	// Guarded by the run's mutex.
 	inRow      int // outcomes refused since the last that was taken
@@ -315,8 +313,10 @@ func (l *lane) peek() bool {
 		if !ok {
 			return false // stopped
 		}
-		l.page, l.next = p, 0
-		l.w.r.count(func(*Report) { l.w.r.plan.Enter(l.lane, p.section) })
+		l.page = p
+		l.next = 0
+		l.walk.Enter(p.section)
+		l.w.r.count(func(*Report) { l.w.r.plan.Enter(l.lane, p.section, p.First()) })
 		if p.err != nil {
 			l.w.r.fail(p.err)
 			return false
@@ -332,7 +332,7 @@ func (l *lane) turn() (p readPage, ok bool) {
 		p, ok = <-l.pages
 		return p, ok
 	}
-	r := &reader{lane: l, reading: plan.NewReading(l.sections, l.from)}
+	r := &reader{lane: l, reading: l.walk.Reading()}
 	r.ctx, l.cancel = context.WithCancel(l.w.r.stop)
 	l.pages = make(chan readPage)
 	if p, ok = r.read(); !ok || p.final || p.err != nil {
@@ -360,13 +360,7 @@ func (l *lane) untried() bool {
 // pass goes on behind a record that has been looked at.
 func (l *lane) pass(rec *Record) {
 	l.next++
-	l.sections[l.page.section].After = rec.Cursor // where reread goes on
-	if !l.begun && l.page.section == 0 {
-		l.begun = true
-		top := rec.Cursor
-		top.Before = true
-		l.w.r.count(func(*Report) { l.w.r.plan.Begin(l.lane, top) })
-	}
+	l.walk.Pass(rec.Cursor)
 }
 
 // passRefused goes on behind the records that are refused at the beginning of the page: the
@@ -377,18 +371,12 @@ func (l *lane) passRefused() {
 		if !l.w.r.spares(rec.Key.Hash()) {
 			return
 		}
-		l.looked++
 		l.pass(rec)
 		l.w.r.count(func(*Report) {
-			l.w.r.plan.Dispatched(l.place(rec))
+			l.w.r.plan.Dispatched(l.walk.Look(rec.Cursor))
 			l.w.r.plan.Ended(l.lane, plan.Stayed)
 		})
 	}
-}
-
-// place returns that of the record that was looked at last.
-func (l *lane) place(rec *Record) plan.Place {
-	return plan.Place{Lane: l.lane, Section: l.page.section, Seq: l.looked, At: rec.Cursor}
 }
 
 // close has nothing more of the lane dispatched. The caller has the run's mutex.
@@ -407,9 +395,10 @@ func (l *lane) shut() {
 
 // reread begins anew behind the last record that was looked at.
 func (l *lane) reread() {
-	from := l.page.section
 	l.endReading()
-	l.from, l.pages, l.page, l.next = from, nil, readPage{}, 0
+	l.pages = nil
+	l.page = readPage{}
+	l.next = 0
 }
 
 // endReading ends the goroutine that reads, and lets go of all pages.

@@ -139,11 +139,16 @@ func (p *Plan) Exhausted(l Lane) { p.lanes[l].exhausted = true }
 // Close has nothing more of the lane claimed, though it has more records.
 func (p *Plan) Close(l Lane) { p.lanes[l].closed = true }
 
-// Enter says which section of the lane is walked from now on.
-func (p *Plan) Enter(l Lane, section int) { p.lanes[l].section = section }
-
-// Begin says that the first section of the lane begins at the place before its first record.
-func (p *Plan) Begin(l Lane, top key.Cursor) { p.lanes[l].top = top }
+// Enter says which section of the lane is walked from now on, and where its next record is;
+// zero: its next page has none.
+func (p *Plan) Enter(l Lane, section int, at key.Cursor) {
+	lane := &p.lanes[l]
+	lane.section = section
+	if section == 0 && lane.top.IsZero() && !at.IsZero() {
+		lane.top = at
+		lane.top.Before = true
+	}
+}
 
 // Dispatched says that the record at the place was given to a handler, or is passed over for
 // good by this pass. Records may be dispatched in another order than they were claimed.

@@ -56,7 +56,7 @@ func walk(p *Plan, rows string, ends map[string]End) (taken []string) {
 			p.Exhausted(l)
 			return false
 		}
-		p.Enter(l, sections[lanes[l][0]])
+		p.Enter(l, sections[lanes[l][0]], rowOf(lanes[l][0]).at())
 		return true
 	}
 	for {
@@ -71,11 +71,6 @@ func walk(p *Plan, rows string, ends map[string]End) (taken []string) {
 		lanes[l] = lanes[l][1:]
 		seq[l]++
 		place := Place{Lane: l, Section: sections[name], Seq: seq[l], At: rowOf(name).at()}
-		if seq[l] == 1 && place.Section == 0 {
-			top := place.At
-			top.Before = true
-			p.Begin(l, top)
-		}
 		p.Claimed(l, 1)
 		p.Dispatched(place)
 		taken = append(taken, name)

@@ -19,6 +19,37 @@ const (
 // somebody may have taken a record back in the meantime.
 const MaxPageAge = 5 * time.Minute
 
+// A Walk is how far a pass has looked at the records of a lane. It must not be called
+// concurrently.
+type Walk struct {
+	lane     Lane
+	sections []Section
+	section  int // in which the next record is
+	looked   int // records of the lane
+}
+
+// Walk returns the walk through a lane of the pass that goes on there.
+func (r Resume) Walk(l Lane) *Walk { return &Walk{lane: l, sections: r.Sections(l)} }
+
+// Enter says that the next record is in the section of the number.
+func (w *Walk) Enter(section int) { w.section = section }
+
+// Pass goes on behind the record at the place.
+func (w *Walk) Pass(at key.Cursor) { w.sections[w.section].After = at }
+
+// Look returns the place of the record that was passed last, which is to be dispatched, or
+// passed over for good.
+func (w *Walk) Look(at key.Cursor) Place {
+	w.looked++
+	return Place{Lane: w.lane, Section: w.section, Seq: w.looked, At: at}
+}
+
+// Reading returns the reading of all that is behind the last record that was passed.
+func (w *Walk) Reading() *Reading {
+	at := w.sections[w.section].After
+	return &Reading{sections: slices.Clone(w.sections), section: w.section, after: at, limit: minPage}
+}
+
 // A Reading goes through the sections of a lane, page by page. It must not be called
 // concurrently.
 type Reading struct {
@@ -26,11 +57,6 @@ type Reading struct {
 	section  int
 	after    key.Cursor // the next page begins behind it
 	limit    int
-}
-
-// NewReading returns one that begins with the section of the number.
-func NewReading(sections []Section, from int) *Reading {
-	return &Reading{sections: slices.Clone(sections), section: from, after: sections[from].After, limit: minPage}
 }
 
 // A Request is for the next page.

@@ -27,7 +27,7 @@ func TestPageIsWhatTakesASecond(t *testing.T) {
 		{1000, 1, 1000},
 		{1, 1<<63 - 1, 10},
 	} {
-		r := NewReading([]Section{{}}, 0)
+		r := Resume{}.Walk(Fresh).Reading()
 		r.Paced(c.n, c.took, MaxPage)
 		if got := r.Request().Limit; got != c.want {
 			t.Errorf("want a page of %d after %d records in %v, got %d", c.want, c.n, c.took, got)

@@ -28,17 +28,15 @@ type pass struct {
 // A lane is one of a pass, read as the engine does it: one page is handed out, and the next
 // one is read then.
 type lane struct {
-	d        *daemon
-	p        *pass
-	lane     backlog.Lane
-	sections []plan.Section
-	reading  *plan.Reading // nil until the lane, or the rest of it, is begun
-	page     page          // which is handed out
-	next     int           // index of its next record
-	ahead    *page         // the page after it; nil: there is none
-	since    time.Time     // when the page began to be handed out
-	looked   int           // records claimed
-	begun    bool          // a record of the first section was looked at
+	d       *daemon
+	p       *pass
+	lane    backlog.Lane
+	walk    *plan.Walk
+	reading *plan.Reading // nil until the lane, or the rest of it, is begun
+	page    page          // which is handed out
+	next    int           // index of its next record
+	ahead   *page         // the page after it; nil: there is none
+	since   time.Time     // when the page began to be handed out
 }
 
 // A page is one of a lane, as it was when it was read.
@@ -64,12 +62,10 @@ func place(r *backlog.Record) int { return int(r.Key.Part(0).(int64)) }
 func (d *daemon) begin(t tiers.Tier) {
 	p := &pass{d: d, tier: t, now: d.now, tried: make(map[int]bool)}
 	p.plan = plan.Plan{MaxRecords: d.MaxRecords, AbortAfter: d.AbortAfter, From: d.resume[t.Name]}
-	p.plan.ByWait[plan.Failed] = d.Policy != nil
 	for _, l := range []backlog.Lane{plan.Fresh, plan.Failed} {
-		p.lanes[l] = &lane{d: d, p: p, lane: l, sections: p.plan.From.Sections(l)}
-	}
-	if d.Policy != nil && d.Policy.Never {
-		p.lanes[plan.Failed].page.final = true // nothing is read
+		p.plan.ByWait[l] = d.rule.ByWait(l)
+		p.lanes[l] = &lane{d: d, p: p, lane: l, walk: p.plan.From.Walk(l)}
+		p.lanes[l].page.final = !d.rule.Tries(l) // nothing is read
 	}
 	d.running[t.Name] = p
 	d.fill(p)
@@ -198,10 +194,8 @@ func (l *lane) claim() *claimed {
 	if f == nil {
 		return nil
 	}
-	l.looked++
 	l.p.plan.Claimed(l.lane, 1)
-	at := plan.Place{Lane: l.lane, Section: l.page.section, Seq: l.looked, At: r.Cursor}
-	return &claimed{Record: *r, record: i, flight: f, place: at}
+	return &claimed{Record: *r, record: i, flight: f, place: l.walk.Look(r.Cursor)}
 }
 
 // untried makes the next record one that was not tried, and reports whether there
@@ -220,13 +214,7 @@ func (l *lane) untried() bool {
 // pass goes on behind a record that was looked at.
 func (l *lane) pass(r *backlog.Record) {
 	l.next++
-	l.sections[l.page.section].After = r.Cursor // where reread goes on
-	if !l.begun && l.page.section == 0 {
-		l.begun = true
-		top := r.Cursor
-		top.Before = true
-		l.p.plan.Begin(l.lane, top)
-	}
+	l.walk.Pass(r.Cursor)
 }
 
 // peek makes the present page one that has a record, and reports whether there is one.
@@ -237,7 +225,8 @@ func (l *lane) peek() bool {
 			return false
 		}
 		l.nextPage()
-		l.p.plan.Enter(l.lane, l.page.section)
+		l.walk.Enter(l.page.section)
+		l.p.plan.Enter(l.lane, l.page.section, l.page.First())
 	}
 	return true
 }
@@ -247,7 +236,7 @@ func (l *lane) nextPage() {
 	used := len(l.page.Records)
 	took := l.d.now.Sub(l.since)
 	if l.reading == nil {
-		l.reading = plan.NewReading(l.sections, l.page.section)
+		l.reading = l.walk.Reading()
 		l.ahead = l.read()
 		used = 0
 	}
@@ -280,10 +269,9 @@ func (l *lane) read() *page {
 
 // reread begins anew behind the last record that was looked at.
 func (l *lane) reread() {
-	section := l.page.section
 	l.endReading()
 	l.reading = nil
-	l.page = page{section: section}
+	l.page = page{}
 	l.next = 0
 }
 
