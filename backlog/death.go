@@ -118,34 +118,34 @@ const (
 	cutShort              // the end of ctx has ended it: OnDead was not called
 )
 
-// announce calls OnDead, if there is one, for those of the settlements that have a reason to
-// die, once it is known that their rows take the dead status. It returns what became of
-// each, and the errors of those that must live.
-func (e *Engine) announce(ctx context.Context, tier string, group []Settlement, reasons []string) ([]death, []error) {
-	list, errs := make([]death, len(group)), make([]error, len(group))
+// announce calls OnDead, if there is one, for those of the list that have a reason to die,
+// once it is known that their rows take the dead status. It sets what became of each, and the
+// reasons of those that must live.
+func (e *Engine) announce(ctx context.Context, list []ending) {
 	if e.OnDead == nil {
-		return list, errs
+		return
 	}
-	var index []int // in group
-	var dying []Settlement
-	for i, reason := range reasons {
-		if reason != "" {
-			index, dying = append(index, i), append(dying, group[i])
+	var dying []*ending
+	var group []Settlement
+	for i := range list {
+		if list[i].dies != "" {
+			dying = append(dying, &list[i])
+			group = append(group, list[i].Settlement)
 		}
 	}
-	for k, err := range e.rehearse(ctx, dying) {
-		i := index[k]
+	for i, err := range e.rehearse(ctx, group) {
+		x := dying[i]
 		switch {
 		case err != nil && ctx.Err() != nil:
-			list[i] = cutShort
+			x.death = cutShort
 		case err != nil:
-			list[i], errs[i] = mustLive, err
-		case !e.tell(ctx, tier, &group[i], reasons[i]):
-			list[i] = cutShort
-			e.dying.remove(group[i].Record.Key)
+			x.death = mustLive
+			x.reason = err
+		case !e.tell(ctx, x.tier, &x.Settlement, x.dies):
+			x.death = cutShort
+			e.dying.remove(x.Record.Key)
 		}
 	}
-	return list, errs
 }
 
 // dying are the deaths that have passed their rehearsal and are not written yet. The next

@@ -212,7 +212,8 @@ func (r *run) begin(j *job) bool {
 
 // lose accounts for a record that is not this process's to handle, or to settle.
 func (r *run) lose(j *job, at time.Time, err error) {
-	r.over(attempt{Settlement: Settlement{Record: j.rec, At: at}, job: j, run: r, outcome: Skipped}, err)
+	x := ending{Settlement: Settlement{Record: j.rec, At: at}, tier: r.pass.Tier, outcome: Skipped}
+	r.over(attempt{ending: x, job: j, run: r}, err)
 }
 
 // attend returns the context of the handler of an attempt, which ends when the
@@ -248,22 +249,6 @@ func (r *run) supersede(over context.Context) {
 			}
 		}
 	}
-}
-
-// planAgain plans the death of a record by what its row has now, and returns why it dies. A
-// save during the attempt keeps the row from being disabled, and its customer must not hear
-// of a death.
-func (r *run) planAgain(s *Settlement, o Outcome, began *Memory, dies string) string {
-	uid := s.Record.Memory.UID
-	if uid == "" {
-		return dies // the rehearsal finds a save, by which the row has lost the attempt
-	}
-	list, err := ask(r.work, r.e, func() ([]Record, error) { return r.e.Store.(Beginner).Running(r.work, []string{uid}) })
-	if err != nil || len(list) == 0 {
-		return dies // the rehearsal says why it is not written
-	}
-	s.Record.Memory = list[0].Memory
-	return r.e.plan(s, o, began)
 }
 
 // overdue fails the attempts that were not answered by their deadline. What a
@@ -337,105 +322,75 @@ func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error)
 // end writes what the attempts of the records have come to, an answer for each, and
 // returns why one is not written.
 func (e *Engine) end(ctx context.Context, tier string, records []Record, answers []Answer, now time.Time) ([]error, error) {
-	group, dies := make([]Settlement, len(records)), make([]string, len(records))
+	list := make([]ending, len(records))
 	for i := range records {
-		rec, a := &records[i], answers[i]
-		if rec.Memory.tellsOfAttempts() {
-			rec.Tier, rec.AttemptID = tier, rec.Memory.UID
-		}
-		s := Settlement{Record: rec, At: now}
-		if a.Outcome == Skipped {
-			next := *rec.Memory
-			next.Reason, s.Memory, s.Target = a.Text, &next, RowOther
-		} else {
-			var said error // nobody need have given it a text
-			if a.Outcome != Succeeded {
-				said = errors.New(cmp.Or(a.Text, map[Outcome]string{Rejected: "rejected"}[a.Outcome], "failed"))
-				s.Error = said.Error()
-			}
-			dies[i] = e.plan(&s, a.Outcome, nil)
-			e.emit(Event{Kind: AttemptEnded, At: now, Tier: tier, Record: rec, Outcome: a.Outcome, Err: said, GivenUp: dies[i] == ReasonRetries})
-		}
-		group[i] = s
+		list[i] = ending{Settlement: Settlement{Record: &records[i], At: now}, tier: tier, outcome: answers[i].Outcome}
+		e.answered(ctx, &list[i], answers[i])
 	}
-	fates, reasons := e.announce(ctx, tier, group, dies)
-	if slices.Contains(fates, cutShort) {
-		return nil, ctx.Err()
+	e.announce(ctx, list)
+	reasons := make([]error, len(list))
+	for i := range list {
+		if list[i].death == cutShort {
+			return nil, ctx.Err()
+		}
+		reasons[i] = list[i].reason
 	}
-	return reasons, e.settleEnds(ctx, tier, group, dies, answers, reasons)
+	return reasons, e.settleEnds(ctx, tier, list, reasons)
 }
 
-// settleEnds settles those of the group that have no reason against it yet, and adds the
+// answered concludes an attempt by its answer.
+func (e *Engine) answered(ctx context.Context, x *ending, a Answer) {
+	rec := x.Record
+	if rec.Memory.tellsOfAttempts() {
+		rec.Tier = x.tier
+		rec.AttemptID = rec.Memory.UID
+	}
+	text := a.Text // which is often empty
+	switch a.Outcome {
+	case Skipped: // the attempt goes on
+		next := *rec.Memory
+		next.Reason = a.Text
+		x.Memory = &next
+		x.Target = RowOther
+		return
+	case Succeeded:
+		e.conclude(ctx, x, nil, 0)
+		return
+	case Rejected:
+		text = cmp.Or(text, "rejected")
+	}
+	e.conclude(ctx, x, errors.New(cmp.Or(text, "failed")), 0)
+}
+
+// settleEnds settles those of the list that have no reason against it yet, and adds the
 // reasons of those that are not written.
-func (e *Engine) settleEnds(ctx context.Context, tier string, group []Settlement, dies []string, answers []Answer, reasons []error) error {
-	var index []int // in group
-	var list []Settlement
-	for i := range group {
+func (e *Engine) settleEnds(ctx context.Context, tier string, list []ending, reasons []error) error {
+	var index []int // in list
+	var group []Settlement
+	for i := range list {
 		if reasons[i] == nil {
 			index = append(index, i)
-			list = append(list, group[i])
+			group = append(group, list[i].Settlement)
 		}
 	}
-	left, err := ask(ctx, e, func() ([]Unsettled, error) { return e.Store.Settle(ctx, list) })
+	left, err := ask(ctx, e, func() ([]Unsettled, error) { return e.Store.Settle(ctx, group) })
 	if err != nil {
 		return err
 	}
 	for _, u := range left {
 		reasons[index[u.Index]] = u.Err
 	}
-	written := 0
-	for i := range group {
-		rec, why := group[i].Record, reasons[i]
-		e.forgetTold(rec, why)
-		if why != nil {
-			e.emit(e.leftAlone(Event{At: group[i].At, Tier: tier, Record: rec, Outcome: answers[i].Outcome, Err: why}))
-			continue
+	settled := 0
+	for i := range list {
+		if reasons[i] != nil && unwrittenKind(reasons[i]) == Refused {
+			e.refused.Add(list[i].Record.Key.Hash(), struct{}{}) // not to be tried again by this process
 		}
-		if answers[i].Outcome != Skipped {
-			written++
-		}
-		if dies[i] != "" {
-			e.died(tier, &group[i], dies[i])
+		if e.observe(&list[i], reasons[i]) {
+			settled++
 		}
 	}
-	if written > 0 {
-		e.emit(Event{Kind: Settled, Tier: tier, N: written})
+	if settled > 0 {
+		e.emit(Event{Kind: Settled, Tier: tier, N: settled})
 	}
 	return nil
-}
-
-// leftAlone completes the event of an outcome that is not written. A row that the database
-// refuses is not tried again by this process.
-func (e *Engine) leftAlone(ev Event) Event {
-	switch {
-	case errors.As(ev.Err, new(unwritten)):
-		ev.Kind = Unwritten
-	case errors.Is(ev.Err, ErrConflict):
-		ev.Kind = Conflicted
-	default:
-		ev.Kind = Refused
-		e.refused.Add(ev.Record.Key.Hash(), struct{}{})
-	}
-	return ev
-}
-
-// plan completes the settlement of an outcome with what the policy makes of it, and
-// returns why the record is dead: empty if it is not, ReasonRetries if the policy gave it
-// up. began is what the row remembered before the start, if that is known.
-func (e *Engine) plan(s *Settlement, o Outcome, began *Memory) (dies string) {
-	end := End{Outcome: o, At: s.At, Random: e.Random, Text: s.Error, Began: began}
-	next, last := e.Policy.End(s.Record.Memory, end)
-	s.Memory = next
-	s.Target = o.Target()
-	switch {
-	case o != Errored && o != Rejected:
-		return ""
-	case !last:
-		s.Target = RowError
-		return ""
-	case o == Rejected:
-		return ReasonRejected
-	}
-	s.Target = RowDead
-	return ReasonRetries
 }

@@ -106,8 +106,9 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 	r.stop, r.endWalk = context.WithCancelCause(ctx)
 	r.chunk.Store(new(chunk))
 	r.plan = plan.Plan{MaxRecords: e.MaxRecords, AbortAfter: e.AbortAfter, From: p.Resume}
-	r.plan.ByWait[Fresh] = e.Policy.HasDeadlines()
-	r.plan.ByWait[Failed] = e.Policy != nil
+	for _, l := range []Lane{Fresh, Failed} {
+		r.plan.ByWait[l] = e.rule.ByWait(l)
+	}
 	r.walk = newWalk(r)
 	return r
 }
@@ -420,54 +421,45 @@ func (r *run) unclaim(j *job) {
 
 // ended takes the outcome of one handler call.
 func (r *run) ended(j *job, began, now time.Time, err error) {
-	e, took := r.e, now.Sub(began)
-	a := attempt{Settlement: Settlement{Record: j.rec, At: now}, job: j, run: r}
+	e := r.e
+	took := now.Sub(began)
+	x := ending{Settlement: Settlement{Record: j.rec, At: now}, tier: r.pass.Tier, outcome: OutcomeOf(err), began: j.began}
 	if r.settling && (err == nil || errors.Is(err, ErrConflict)) {
-		outcome := Succeeded
 		if err != nil { // somebody else has changed the row: the work is undone
-			outcome = Skipped
+			x.outcome = Skipped
 		}
 		e.storeAnswered()
-		e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: outcome, Err: err, Took: took})
-		r.over(a, err)
+		e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: x.outcome, Err: err, Took: took})
+		x.outcome = Succeeded
+		r.over(attempt{ending: x, job: j, run: r}, err)
 		return
 	}
-	a.outcome = OutcomeOf(err)
-	interrupted := a.outcome == Errored && r.work.Err() != nil
+	interrupted := x.outcome == Errored && r.work.Err() != nil
 	if interrupted { // the stop ended the handler: that says nothing about the record
-		a.outcome = Skipped
+		x.outcome = Skipped
 	}
-	if a.outcome == HandedOver && (j.began == nil || j.rec.Memory.UID == "") {
-		a.outcome = Errored // nobody could tell what became of it
+	if x.outcome == HandedOver && (j.began == nil || j.rec.Memory.UID == "") {
+		x.outcome = Errored // nobody could tell what became of it
 	}
-	if a.outcome == Errored || a.outcome == Rejected {
-		a.Error = err.Error()
-	}
-	dies := ""
-	if a.outcome != HandedOver {
-		dies = e.plan(&a.Settlement, a.outcome, j.began)
-	}
-	if dies != "" && j.began != nil {
-		dies = r.planAgain(&a.Settlement, a.outcome, j.began, dies)
-	}
-	e.emit(Event{
-		Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec,
-		Outcome: a.outcome, Err: err, GivenUp: dies == ReasonRetries, Took: took,
-	})
-	if a.outcome == Skipped && errors.As(err, new(*unstarted)) {
+	e.conclude(r.work, &x, err, took)
+	if x.outcome == Skipped && errors.As(err, new(*unstarted)) {
 		r.fail(handlerFault{fmt.Errorf("the handler cannot be started: %w", err)})
 	}
-	a.dies = dies
-	fates, reasons := e.announce(r.work, r.pass.Tier, []Settlement{a.Settlement}, []string{dies})
-	if fates[0] == cutShort {
-		interrupted = true
-		a.Memory = nil
+	if x.dies != "" {
+		list := []ending{x}
+		e.announce(r.work, list)
+		x = list[0]
 	}
+	if x.death == cutShort {
+		interrupted = true
+		x.Memory = nil
+	}
+	a := attempt{ending: x, job: j, run: r}
 	switch settles := r.attempted(j, &a, interrupted); {
 	case !settles:
 		r.unclaim(j)
-	case fates[0] == mustLive:
-		r.account([]attempt{a}, reasons)
+	case x.death == mustLive:
+		r.account([]attempt{a}, []error{x.reason})
 	default:
 		e.settler.add(a)
 	}

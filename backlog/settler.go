@@ -30,11 +30,9 @@ const maxInRow = 10
 
 // An attempt is one that has ended and whose outcome is to be written.
 type attempt struct {
-	Settlement
+	ending
 	*job
-	run     *run
-	outcome Outcome
-	dies    string // why the record is dead then; "": it is not
+	run *run
 }
 
 // A settler writes the outcomes of all passes in groups, one after the other. It
@@ -290,26 +288,23 @@ func (r *run) accountWritten(a *attempt) {
 	}
 }
 
-// accountLeft counts an attempt whose outcome is not written, and returns the kind of its
-// event. r.mu must be held.
-func (r *run) accountLeft(a *attempt, err error) EventKind {
-	switch {
-	case errors.As(err, new(unwritten)):
+// accountLeft counts an attempt whose outcome is not written. r.mu must be held.
+func (r *run) accountLeft(a *attempt, err error) {
+	switch unwrittenKind(err) {
+	case Unwritten:
 		r.report.Unwritten++
 		r.e.trials.taken.Store(0)
-		return Unwritten
-	case errors.Is(err, ErrConflict):
+	case Conflicted:
 		r.report.Conflicts++
 		if r.e.queue == nil {
 			r.tried[a.hash] = struct{}{} // it may now be in the other lane
 		}
-		return Conflicted
+	case Refused:
+		r.report.Refused++
+		if r.e.queue == nil { // else it publishes the outcome later, and gives the message to no handler
+			r.accountRefused(a, err)
+		}
 	}
-	r.report.Refused++
-	if r.e.queue == nil { // else it publishes the outcome later, and gives the message to no handler
-		r.accountRefused(a, err)
-	}
-	return Refused
 }
 
 // accountRefused notes that the database does not take the outcome, and ends the lane after
@@ -334,30 +329,22 @@ func (r *run) accountRefused(a *attempt, err error) {
 // account counts attempts of the run. A reason is nil where the outcome is
 // written.
 func (r *run) account(list []attempt, reasons []error) {
-	var events []Event
-	var dead []*attempt
 	var failed error
-	written := 0
-	flights, weight := make([]*flight.Flight, len(list)), int64(0)
+	var weight int64
+	flights := make([]*flight.Flight, len(list))
 	r.mu.Lock()
 	for i := range list {
 		a, err := &list[i], reasons[i]
-		flights[i], weight = a.flight, weight+a.weight
+		flights[i] = a.flight
+		weight += a.weight
 		if err == nil {
 			r.accountWritten(a)
-			if a.dies != "" {
-				dead = append(dead, a)
-			}
-			if a.outcome != Skipped {
-				written++
-			}
 			continue
 		}
+		r.accountLeft(a, err)
 		if errors.As(err, new(unwritten)) {
 			failed = err
 		}
-		ev := Event{Kind: r.accountLeft(a, err), At: a.At, Tier: r.pass.Tier, Record: a.Record, Outcome: a.outcome, Err: err}
-		events = append(events, ev)
 	}
 	r.unsettled -= len(list)
 	over, left := r.unsettled == 0, r.left
@@ -365,17 +352,16 @@ func (r *run) account(list []attempt, reasons []error) {
 	if failed != nil && !left {
 		r.fail(failed)
 	}
-	for _, ev := range events {
-		r.e.emit(ev)
+	settled := 0
+	for i := range list {
+		if r.e.observe(&list[i].ending, reasons[i]) {
+			settled++
+		}
 	}
-	if written > 0 {
-		r.e.emit(Event{Kind: Settled, Tier: r.pass.Tier, N: written})
-	}
-	for _, a := range dead {
-		r.e.died(r.pass.Tier, &a.Settlement, a.dies)
+	if settled > 0 {
+		r.e.emit(Event{Kind: Settled, Tier: r.pass.Tier, N: settled})
 	}
 	for i := range list {
-		r.e.forgetTold(list[i].Record, reasons[i])
 		r.e.finished(list[i].Record, reasons[i] == nil || !errors.As(reasons[i], new(unwritten)))
 		list[i].Record.Values = nil // the rest of the page may live on for long
 	}
