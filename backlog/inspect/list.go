@@ -36,18 +36,37 @@ const (
 	Discarded                // what is pending or out of retries
 )
 
-// StatesFor returns the states by which the records may be named: with the policy refresh
-// those of [State].
-func StatesFor(p Purpose, refreshing bool) []string {
-	if refreshing {
-		return States
-	}
-	return map[Purpose][]string{
-		Listed:    {"fresh", "failed", "dead", "exhausted", "unreadable"},
-		Requeued:  {"failed", "dead", "exhausted", "unreadable"},
-		Discarded: {"fresh", "failed", "exhausted", "unreadable"},
-	}[p]
+// Words are the states of a table's rows.
+type Words struct {
+	Named [3][]string // by the purpose: those by which its records may be named
+	Meant [3][]string // and those that it is about where none is named
+	Keyed []string    // those that [Requeued] is about where keys are named
 }
+
+var (
+	// StatusWords are those of rows whose status says what they are.
+	StatusWords = Words{
+		Named: [3][]string{
+			Listed:    {"fresh", "failed", "dead", "exhausted", "unreadable"},
+			Requeued:  failures,
+			Discarded: {"fresh", "failed", "exhausted", "unreadable"},
+		},
+		Meant: [3][]string{
+			Listed:    {"fresh", "failed"},
+			Requeued:  failures,
+			Discarded: {"fresh", "failed", "exhausted", "unreadable"},
+		},
+		Keyed: failures,
+	}
+	// AttemptWords are those of rows whose attempts have deadlines, see [State].
+	AttemptWords = Words{
+		Named: [3][]string{States, States, States},
+		Meant: [3][]string{Listed: {"waiting", "running"}, Requeued: {"failed", "dead"}, Discarded: {"failed", "dead"}},
+		Keyed: States,
+	}
+
+	failures = []string{"failed", "dead", "exhausted", "unreadable"}
+)
 
 // Beyond is the band of records that are older than every tier.
 const Beyond = "beyond"

@@ -85,17 +85,19 @@ func (r *Row) NotStarted(p Refreshing, s *tiers.Schedule, now time.Time) string 
 // is started if nothing happens meanwhile.
 func (r *Row) explainRefresh(p Refreshing, s *tiers.Schedule, now time.Time) (x Explanation) {
 	state := r.Memory
-	tick := func(t time.Time) time.Time { // the first at or after it
-		if t.Before(now) {
-			t = now
-		}
-		return s.Next(t.Add(-1))
-	}
+	at, waits := (&backlog.Policy{Refresher: p}).Rule().At(backlog.Failed, state)
 	switch {
 	case r.Filtered:
 		x.Reason = "table.where leaves it out"
 	case p.Bad != nil:
 		x.Reason = "its rule cannot be read: " + p.Bad.Error()
+	case waits && at.After(now):
+		x.Reason = "its time has not come"
+		x.Next = tickFrom(s, at, now)
+	case waits:
+		x.Due = true
+		x.Reason = "its time has come"
+		x.Next = tickFrom(s, at, now)
 	case state.Disabled:
 		x.Reason = "it is disabled until it is saved again; backlog retry does that"
 	case !state.Deadline.IsZero():
@@ -103,19 +105,23 @@ func (r *Row) explainRefresh(p Refreshing, s *tiers.Schedule, now time.Time) (x 
 		if !state.Deadline.After(now) {
 			x.Reason = "nobody answered its attempt by the deadline: the next pass fails it"
 		}
-		fails := tick(state.Deadline)
+		fails := tickFrom(s, state.Deadline, now)
 		if failed, final := p.End(*state, backlog.Errored, fails, "timed out", nil); !final && !failed.Next.IsZero() {
-			x.Next = tick(failed.Next)
+			x.Next = tickFrom(s, failed.Next, now)
 		}
-	case state.Next.IsZero():
-		x.Reason = "no further start is planned"
-	case state.Next.After(now):
-		x.Reason, x.Next = "its time has not come", tick(state.Next)
 	default:
-		x.Due, x.Reason, x.Next = true, "its time has come", tick(now)
+		x.Reason = "no further start is planned"
 	}
 	if !x.Next.IsZero() {
 		x.Tier = s.Widest().Name
 	}
 	return x
+}
+
+// tickFrom returns the first tick to come at or after a time.
+func tickFrom(s *tiers.Schedule, t, now time.Time) time.Time {
+	if t.Before(now) {
+		t = now
+	}
+	return s.Next(t.Add(-1))
 }

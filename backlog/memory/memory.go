@@ -76,9 +76,11 @@ type Store struct {
 	o    Options
 	rule *backlog.Rule // of the policy
 
-	// By what the policy keeps of a row: the lane that it is in, and what an outcome makes of it.
+	// By what the policy keeps of a row: the lane that it is in, what an outcome makes of it, and
+	// whether it dies without an attempt.
 	lane   func(*entry) (lane backlog.Lane, pending bool)
 	settle func(*entry, *backlog.Settlement) bool
+	dies   func(*entry, backlog.Expiry) bool
 
 	mu    sync.RWMutex
 	rows  map[uint64]*entry // by Key.Hash
@@ -111,9 +113,11 @@ func New(o Options) *Store {
 	s := &Store{o: o, rule: o.Policy.Rule(), rows: make(map[uint64]*entry), locks: make(map[string]*lock)}
 	s.lane = s.laneByStatus
 	s.settle = s.settleStatus
+	s.dies = s.diesOfAge
 	if o.Policy.HasDeadlines() {
 		s.lane = laneByStarts
 		s.settle = s.endAttempt
+		s.dies = func(*entry, backlog.Expiry) bool { return false }
 		s.o.NullDate = "start" // ages do not matter
 	}
 	for lane := range s.lanes {

@@ -50,7 +50,7 @@ func (s *Store) window(q backlog.Query, after *entry) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for e := range lane.after(after, q.After.Before) {
 			skip, last := false, false // and all that come after it
-			if !s.o.Policy.HasDeadlines() && (s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since)) {
+			if s.rule.Aged() && (s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since)) {
 				skip, last = true, !lane.byWait && !q.Widest
 			} else if lane.byWait {
 				m := e.remembers()
@@ -222,18 +222,27 @@ func (s *Store) settleStatus(e *entry, g *backlog.Settlement) (ok bool) {
 	return true
 }
 
+// diesOfAge reports whether a pending record is too old, or past its own time, or the policy has
+// given it up.
+func (s *Store) diesOfAge(e *entry, x backlog.Expiry) bool {
+	lane, pending := s.lane(e)
+	if !pending {
+		return lane == backlog.Failed
+	}
+	return !e.Inserted.IsZero() && e.Inserted.Before(x.Before) || !e.Expires.IsZero() && e.Expires.Before(x.Now)
+}
+
 // Expire implements [backlog.Expirer]. Nothing is locked while a function is called.
 func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if s.o.Dead == "" || s.o.Policy.HasDeadlines() {
+	if s.o.Dead == "" {
 		return 0, nil
 	}
 	records := s.list(func(e *entry) (backlog.Lane, bool) {
-		lane, pending := s.lane(e)
-		over := !e.Inserted.IsZero() && e.Inserted.Before(x.Before) || !e.Expires.IsZero() && e.Expires.Before(x.Now)
-		return lane, (pending && over || !pending && lane == backlog.Failed) && !x.Skips(e.Key)
+		lane, _ := s.lane(e)
+		return lane, s.dies(e, x) && !x.Skips(e.Key)
 	})
 	slices.SortFunc(records, func(a, b backlog.Record) int { return a.Key.Compare(b.Key) })
 	if x.Dies != nil {

@@ -61,7 +61,7 @@ func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filt
 	tierNames := v.Schedule.Names()
 	bands := append(tierNames, inspect.Beyond)
 	f := table.Filter{Status: s.Status, State: s.State, Limit: s.Limit, Ages: v.Schedule.MaxAges(), Band: slices.Index(bands, s.Tier) + 1}
-	states := inspect.StatesFor(p, v.Refreshes())
+	states := v.Table.Words().Named[p]
 	statuses := v.RequeuedStatuses()
 	switch {
 	case s.Status != "" && !slices.Contains(statuses, s.Status):

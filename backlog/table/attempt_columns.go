@@ -132,6 +132,10 @@ func (c *attemptColumns) conditions() error {
 	return nil
 }
 
+// runs reports whether rows say that an attempt is running, and until when; not where there are no
+// columns, c is nil.
+func (c *attemptColumns) runs() bool { return c != nil && c.running != "" }
+
 // column returns the i-th column, nil if the table has none.
 func (c *attemptColumns) column(i int) *column { return c.cols[i] }
 
@@ -152,6 +156,15 @@ func (c *attemptColumns) state() string {
 		}
 	}
 	return text + " ELSE 'waiting' END"
+}
+
+// sets are the conditions of rows by the words of [inspect.State]; none where there are no columns, c
+// is nil.
+func (c *attemptColumns) sets() [][2]string {
+	if c == nil {
+		return nil
+	}
+	return [][2]string{{"waiting", c.planned}, {"running", c.running}, {"disabled", c.state() + " = 'disabled'"}, {"finished", c.finished}}
 }
 
 // read returns what a row remembers by the values of the selected columns. The error

@@ -33,7 +33,7 @@ func (t *Table) refreshing() (*attemptColumns, error) {
 // Overdue implements [backlog.Beginner].
 func (t *Table) Overdue(ctx context.Context, now time.Time, after backlog.Cursor, limit int) ([]backlog.Record, error) {
 	c, err := t.refreshing()
-	if err != nil || c.running == "" {
+	if err != nil || !c.runs() {
 		return nil, err
 	}
 	cond, tail, args := t.overdue(now, after, limit)
@@ -52,7 +52,7 @@ func (t *Table) Running(ctx context.Context, uids []string) ([]backlog.Record, e
 		return nil, ctx.Err()
 	}
 	cond := col + " IN (?" + strings.Repeat(", ?", len(uids)-1) + ")"
-	if c.running != "" {
+	if c.runs() {
 		cond = c.running + " AND " + cond // there is an index for it
 	}
 	return t.attemptRecords(ctx, cond, "", db.Mapped(uids, func(uid string) any { return uid }))
@@ -97,12 +97,12 @@ func begun(g *backlog.Settlement, now *backlog.Memory) bool {
 
 // settling implements [writer].
 func (t attemptWriter) settling(group []backlog.Settlement) groupWrite {
-	return t.writing(group, make([]*backlog.Memory, len(group)), ended)
+	return t.writing(group, make([]*backlog.Memory, len(group)), t.guard.ended)
 }
 
 // ended reports whether an attempt may end. A row that was saved during it keeps what was saved:
 // a start writes no next one before its deadline. A success ends its failures all the same.
-func ended(g *backlog.Settlement, now *backlog.Memory) bool {
+func (guard rowGuard) ended(g *backlog.Settlement, now *backlog.Memory) bool {
 	read := g.Record.Memory
 	if g.Memory.Deadline.IsZero() && !now.Next.IsZero() && now.Next.Before(now.Deadline) {
 		next := *read
@@ -115,7 +115,7 @@ func ended(g *backlog.Settlement, now *backlog.Memory) bool {
 		g.Memory = &next
 	}
 	stopped := now.Deadline.IsZero() && !read.Deadline.IsZero() // by a save that has emptied it
-	return !stopped && now.UID == read.UID && (read.UID != "" || now.Next.Equal(read.Next) && now.AttemptNo == read.AttemptNo)
+	return !stopped && guard.holds(read, now)
 }
 
 // isWritten reports whether a commit that seemed to be lost has started the attempt, or
@@ -316,10 +316,19 @@ func (t attemptWriter) targets(now time.Time) (list []update) {
 	return list
 }
 
+// texts implements [writer].
+func (t attemptWriter) texts() []string {
+	list := []string{t.recordsText(t.text.KeyIn(t.key, 1), t.text.LockRow, false)}
+	if t.refresh.runs() {
+		list = append(list, t.overdueReading(time.Time{}).Query)
+	}
+	return list
+}
+
 // overdueReading is the query for attempts past their deadlines.
 func (t *layout) overdueReading(now time.Time) Reading {
 	running := t.refresh.running
-	deadline := branch{filter: filter{cond: running}}
+	deadline := branch{filter: filter{cond: running}, index: running}
 	r := t.reading(deadline, []string{running}, []string{t.refresh.quoted(mapping.DeadlineAt)})
 	r.What = "running attempts, " + running
 	cond, tail, args := t.overdue(now, backlog.Cursor{}, 1000)

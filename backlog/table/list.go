@@ -148,7 +148,7 @@ func (t *layout) ListReadings(f Filter, now time.Time) (list []Reading, err erro
 type Filter struct {
 	Keys   []backlog.Key
 	Status string    // the status as text, or "error" or "dead" where the table has no status column
-	State  string    // one of [inspect.StatesFor]; "": any that the purpose is about
+	State  string    // one of [inspect.Words]; "": any that the purpose is about
 	Before time.Time // inserted before; zero: at any time
 
 	Ages []time.Duration // of the tiers, ascending, for Band and for the state unreadable
@@ -158,6 +158,9 @@ type Filter struct {
 	Limit int                         // of Requeue and Discard; 0: none
 	Given bool                        // of List: with the columns that handlers are given
 }
+
+// Words are the states of the table's rows.
+func (t *layout) Words() inspect.Words { return t.words }
 
 // HasLastError reports whether a column has the last error of a record.
 func (t *layout) HasLastError() bool { return t.errCol != nil }
@@ -207,20 +210,12 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 // sets returns the rows that the filter's state and the purpose are about, whatever else
 // they must be.
 func (t *layout) sets(f *Filter, p inspect.Purpose) (list []branch) {
-	wanted := inspect.StatesFor(p, t.refresh != nil)
+	wanted := t.words.Meant[p]
 	switch {
-	case t.refresh != nil && p == inspect.Requeued && len(f.Keys) > 0:
-		return []branch{{filter: filter{cond: always}}}
-	case t.refresh != nil && p == inspect.Requeued && f.Status == "disabled": // whatever the column of statuses says
-		wanted, f.Status = []string{"dead"}, ""
 	case f.State != "" && f.State != "unreadable":
 		wanted = []string{f.State}
-	case t.refresh != nil && p == inspect.Listed:
-		wanted = []string{"waiting", "running"}
-	case t.refresh != nil:
-		wanted = []string{"failed", "dead"}
-	case p == inspect.Listed:
-		wanted = []string{"fresh", "failed"}
+	case p == inspect.Requeued && len(f.Keys) > 0:
+		wanted = t.words.Keyed
 	}
 	for _, x := range t.stateSets() {
 		if slices.Contains(wanted, x.state) && (f.Status == "" || t.status != "" || f.Status == x.label) {
@@ -251,10 +246,8 @@ func (t *layout) stateSets() (list []stateSet) {
 		add("exhausted", b.label, exhausted, b)
 	}
 	add("dead", "dead", t.dead.cond, branch{filter: t.dead})
-	if c := t.refresh; c != nil {
-		for _, x := range [][2]string{{"waiting", c.planned}, {"running", c.running}, {"disabled", c.state() + " = 'disabled'"}, {"finished", c.finished}} {
-			add(x[0], "", x[1], branch{})
-		}
+	for _, x := range t.refresh.sets() {
+		add(x[0], "", x[1], branch{})
 	}
 	return list
 }
@@ -262,7 +255,7 @@ func (t *layout) stateSets() (list []stateSet) {
 // States returns the words of [Filter] for the states that the table can have rows in.
 func (t *layout) States() []string {
 	sets := t.stateSets()
-	return slices.DeleteFunc(slices.Clone(inspect.StatesFor(inspect.Listed, t.refresh != nil)), func(word string) bool {
+	return slices.DeleteFunc(slices.Clone(t.words.Named[inspect.Listed]), func(word string) bool {
 		isIt := func(x stateSet) bool { return x.state == word }
 		return word != "unreadable" && !slices.ContainsFunc(sets, isIt)
 	})
@@ -355,9 +348,5 @@ func (r *resolver) requeue() {
 	}
 	also := r.touched(false)
 	t.actions[backlog.RowNew] = action{status: set, also: also}
-	t.requeueSet = slices.Concat(set, also)
-	if c := t.retry; c != nil {
-		t.requeueSet = append(append(t.requeueSet, assign{col: c.count, expr: "0"}), c.ended...)
-	}
-	t.requeueSet = onceEach(t.requeueSet) // what new sets itself counts
+	t.requeueSet = onceEach(slices.Concat(set, also, t.policy.reset)) // what new sets itself counts
 }

@@ -63,7 +63,7 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 	}
 	q.Limit, q.After, q.Until = mostStrays, backlog.Cursor{}, backlog.Cursor{}
 	ranges := order.known().Below(q.Since)
-	if t.followsPolicy(q.Lane) {
+	if t.lanes[q.Lane].byWait {
 		ranges = order.known().Above(q.Now)
 	}
 	terms := t.terms(q.Lane)
@@ -75,7 +75,7 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 		}
 		list = append(list, found...)
 	}
-	if t.refresh != nil && q.Lane == backlog.Failed {
+	if t.refresh.runs() && q.Lane == backlog.Failed {
 		found, err := t.strayDeadlines(ctx, q)
 		if err != nil {
 			return nil, err
@@ -90,11 +90,7 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 
 // strayDeadlines returns running attempts that are never overdue.
 func (t *Table) strayDeadlines(ctx context.Context, q backlog.Query) (list []backlog.Unreadable, err error) {
-	col := t.refresh.column(mapping.DeadlineAt)
-	if col == nil {
-		return nil, nil
-	}
-	tc := t.timeOf(col)
+	tc := t.timeOf(t.refresh.column(mapping.DeadlineAt))
 	ranges := t.writeForm(tc).Above(q.Now)
 	for _, r := range ranges {
 		cond, args := t.within(tc, r)
@@ -125,20 +121,13 @@ func (t *Table) unreadable(ctx context.Context, q backlog.Query, terms []term, t
 	return s.page.Unreadable, err
 }
 
-// followsPolicy reports whether the lane is a policy's, which has two segments
-// of its own: rows without the time that orders it, in place of the newest, and
-// those with one.
-func (t *layout) followsPolicy(lane backlog.Lane) bool {
-	return t.retry != nil && (lane == backlog.Failed || t.refresh != nil)
-}
-
 // segments returns where the query's lane can hold rows, within its cursors.
 func (t *layout) segments(q backlog.Query) (list []int) {
-	has := [segOldest + 1]bool{segDated: t.orderOf(q.Lane).known() != nil}
-	if t.followsPolicy(q.Lane) {
-		has[segNewest] = t.refresh == nil
-	} else {
-		has[segNewest], has[segOldest] = t.missing("newest") != "", q.Widest && t.missing("oldest") != ""
+	o := &t.lanes[q.Lane]
+	has := [...]bool{
+		segNewest: o.newest != "",
+		segDated:  o.time.known() != nil,
+		segOldest: o.oldest != "" && q.Widest,
 	}
 	for seg := range has {
 		if has[seg] && (q.After.IsZero() || seg >= q.After.Segment) && (q.Until.IsZero() || seg <= q.Until.Segment) {
@@ -194,18 +183,14 @@ func isWithin(c backlog.Cursor, seg int) bool { return !c.IsZero() && c.Segment 
 // A term is what one branch has of a lane, or of it one class of the policy.
 type term struct {
 	branch int
-	class  retryClass
+	class  waitClass
 }
 
 // terms returns the terms of a lane.
 func (t *layout) terms(lane backlog.Lane) (list []term) {
-	classes := []retryClass{{}}
-	if t.followsPolicy(lane) {
-		classes = t.retry.classes
-	}
 	for i, b := range t.branches {
 		if b.lane == lane {
-			list = append(list, db.Mapped(classes, func(c retryClass) term { return term{i, c} })...)
+			list = append(list, db.Mapped(t.lanes[lane].classes, func(c waitClass) term { return term{i, c} })...)
 		}
 	}
 	return list
@@ -214,7 +199,7 @@ func (t *layout) terms(lane backlog.Lane) (list []term) {
 // pageQuery returns the text and the arguments of one part of a page, with
 // limit rows at most.
 func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (text string, args []any) {
-	return t.text.Union(len(terms), t.orderColumns(q.Lane, p.seg), t.direction(q.Lane), limit, func(i int, rest string) (string, []any) {
+	return t.text.Union(len(terms), t.orderColumns(q.Lane, p.seg), t.lanes[q.Lane].ends, limit, func(i int, rest string) (string, []any) {
 		x := terms[i]
 		b := t.branches[x.branch]
 		if rest != "" { // it is one of several
@@ -222,7 +207,7 @@ func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (te
 		}
 		lead := slices.Concat(t.where.prefix, b.prefix)
 		if x.class.cond != "" && !x.class.many {
-			lead = append(lead, t.retry.count)
+			lead = append(lead, t.policy.count)
 		}
 		cond, args := t.pageConditions(q, p, b, x.class)
 		from := t.from(lead, t.orderOf(q.Lane).quoted)
@@ -231,24 +216,14 @@ func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (te
 	})
 }
 
-// direction is the word for the order in which rows of the lane come.
-func (t *layout) direction(lane backlog.Lane) string {
-	return map[bool]string{false: db.NewestFirst}[t.followsPolicy(lane)]
-}
-
 // orderOf returns the column by which the rows of the lane come, before the key.
-func (t *layout) orderOf(lane backlog.Lane) *timeCol {
-	if t.followsPolicy(lane) {
-		return t.retry.order()
-	}
-	return t.inserted
-}
+func (t *layout) orderOf(lane backlog.Lane) *timeCol { return t.lanes[lane].time }
 
 // orderColumns returns the columns by which the rows of a segment come. Missing
 // dates of insertion are NULL or zero, which makes no difference.
 func (t *layout) orderColumns(lane backlog.Lane, seg int) []string {
-	if seg != segDated && !t.followsPolicy(lane) {
-		return t.key
+	if seg != segDated {
+		return t.lanes[lane].undated
 	}
 	return db.Distinct(append([]string{t.orderOf(lane).quoted}, t.key...))
 }
@@ -273,17 +248,11 @@ var orEqual = map[bool]string{true: "="}
 
 // pageConditions returns the conditions for the branch's rows of the class, and
 // their arguments.
-func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass) (string, []any) {
-	policy, dated, within := t.followsPolicy(q.Lane), p.seg == segDated, isWithin(q.After, p.seg)
-	onward, back := "<", ">"
-	if policy {
-		onward, back = back, onward
-		if t.retry.next == nil {
-			// The class says how many failures there are, exactly; that there are
-			// some would only tempt a planner to go through all of them.
-			b.cond = strings.Join(db.NonEmpty(b.base, t.retry.within()), " AND ")
-		}
-	}
+func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) (string, []any) {
+	o := &t.lanes[q.Lane]
+	dated := p.seg == segDated
+	within := isWithin(q.After, p.seg)
+	b.cond = b.page
 	conds := append(t.pending(b), db.NonEmpty(c.cond)...)
 	var args []any
 	add := func(cond string, a ...any) { conds, args = append(conds, cond), append(args, a...) }
@@ -291,19 +260,17 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass)
 		text, a := db.KeyRange(op, cols, key, first...)
 		add(text, a...)
 	}
-	order := t.orderOf(q.Lane)
+	order := o.time
 	addTimes := func(text string, a []any) { add(text, a...) }
 	switch {
 	case p.stray != nil:
 		addTimes(t.within(order, *p.stray))
 		return strings.Join(conds, " AND "), args
 	case p.seg == segOldest:
-		add(t.missing("oldest"))
-	case !dated && policy:
-		add(order.quoted + " IS NULL")
-	case !dated:
-		add(t.missing("newest"))
-	case !policy:
+		add(o.oldest)
+	case p.seg == segNewest:
+		add(o.newest)
+	case !o.byWait:
 		addTimes(t.fromCut(order, t.writeForm(order).Since(q.Since)))
 	case !c.now:
 		addTimes(t.belowCut(order, t.writeForm(order).Until(q.Now.Add(-c.wait))))
@@ -315,20 +282,20 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c retryClass)
 	}
 	switch {
 	case within && dated && !p.ties:
-		add(order.quoted+" "+onward+" ?", q.After.Order)
+		add(order.quoted+" "+o.onward+" ?", q.After.Order)
 	case within:
-		addRange(onward+orEqual[q.After.Before], t.key, q.After.Key)
+		addRange(o.onward+orEqual[q.After.Before], t.key, q.After.Key)
 	}
 	if isWithin(q.Until, p.seg) {
-		op := back + orEqual[!q.Until.Before]
+		op := o.back + orEqual[!q.Until.Before]
 		if dated {
-			add(order.quoted+" "+back+"= ?", q.Until.Order) // not every planner bounds a range by what follows
+			add(order.quoted+" "+o.back+"= ?", q.Until.Order) // not every planner bounds a range by what follows
 			addRange(op, slices.Concat([]string{order.quoted}, t.key), q.Until.Key, q.Until.Order)
 		} else {
 			addRange(op, t.key, q.Until.Key)
 		}
 	}
-	if policy && t.refresh == nil {
+	if o.filters {
 		t.addAge(q, add)
 	}
 	t.addTimely(q, add)
@@ -442,20 +409,17 @@ type Reading struct {
 func (t *layout) Readings(now time.Time) (list []Reading) {
 	for i, b := range t.branches {
 		order := t.orderOf(b.lane).quoted
-		conds, columns, equal := []string{b.cond}, []string{order}, []string(nil)
-		switch {
-		case t.refresh != nil: // one index for both lanes
-			b.cond, conds = b.base, []string{b.base}
-		case t.followsPolicy(b.lane) && t.retry.next == nil:
-			conds, columns, equal = []string{b.base}, []string{t.retry.count, order}, t.names([]string{t.retry.count})
+		var count []string
+		if b.lane == backlog.Failed && t.policy.byCount() {
+			count = []string{t.policy.count}
 		}
-		add := func(terms []term, conds, columns, equal []string) {
+		add := func(terms []term, conds, equal []string) {
 			if len(terms) == 0 {
 				return
 			}
 			q := backlog.Query{Lane: b.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
-			r := t.reading(b, conds, columns)
-			r.Equal = append(r.Equal, equal...)
+			r := t.reading(b, append([]string{b.index}, conds...), append(slices.Clip(equal), order))
+			r.Equal = append(r.Equal, t.names(equal)...)
 			r.Query, r.Args = t.pageQuery(q, part{seg: segDated}, terms, q.Limit)
 			list = append(list, r)
 		}
@@ -469,12 +433,12 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 				single = append(single, x)
 			}
 		}
-		add(single, conds, columns, equal)
+		add(single, nil, count)
 		if len(many) > 0 {
-			add(many, append(conds, many[0].class.cond), []string{order}, nil)
+			add(many, []string{many[0].class.cond}, nil)
 		}
 	}
-	if t.refresh != nil && t.refresh.running != "" {
+	if t.refresh.runs() {
 		list = append(list, t.overdueReading(now))
 	}
 	return list
@@ -494,7 +458,7 @@ func (t *layout) reading(b branch, conds, columns []string) Reading {
 		}
 	}
 	return Reading{
-		What: fmt.Sprintf("%s records, %s", b.lane, b.cond), Equal: slices.Sorted(slices.Values(t.names(equal))),
+		What: fmt.Sprintf("%s records, %s", b.lane, b.index), Equal: slices.Sorted(slices.Values(t.names(equal))),
 		Columns: db.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
 		Where:   strings.Join(append(slices.Clip(conds), db.NonEmpty(t.where.cond)...), " AND "),
 		Order:   t.names(slices.Concat(columns, t.key)),
@@ -523,11 +487,8 @@ func (t *Table) Statements() []string {
 			}
 		}
 	}
-	if t.refresh != nil {
-		add(t.recordsText(t.text.KeyIn(t.key, 1), t.text.LockRow, false))
-		for _, r := range t.Readings(time.Time{}) {
-			add(r.Query)
-		}
+	for _, text := range t.writer.texts() {
+		add(text)
 	}
 	for _, x := range t.writer.targets(time.Time{}) {
 		add(x.text)

@@ -4,32 +4,36 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/timeform"
 )
 
-// A retryCols is where a policy keeps what a row remembers, and how what is due
-// is found there.
-type retryCols struct {
-	count      string   // quoted
-	column     *column  // that it is in
-	last, next *timeCol // next nil: a counted policy
-	rule       *backlog.Rule
-	classes    []retryClass
+// policyColumns are where a policy keeps when a row is due, and what is written there. The zero
+// policyColumns are those of a policy that keeps nothing, for which age alone decides.
+type policyColumns struct {
+	rule    *backlog.Rule
+	count   string   // quoted; "": nothing is kept
+	column  *column  // that the count is in
+	last    *timeCol // nil: the policy plans the next time, and keeps nothing else
+	next    *timeCol // nil: the policy works out the wait from the count and the last time
+	classes []waitClass
 
-	countAt int // where the count stands among the columns of a page
-
-	retrying, done []assign // what in_retry becomes
-	ended          []assign // of a row that is planned no more
+	failed  []assign // of a row that is tried again
+	died    []assign // of a row that is not, after a failure
+	success []assign
+	expired []assign // of a row that dies without an attempt
+	reset   []assign // of a row that becomes new
 }
 
-// A retryClass is a set of failed records that wait equally long, so that those
+// A waitClass is a set of failed records that wait equally long, so that those
 // due are a range of an index, in the order of the lane.
-type retryClass struct {
+type waitClass struct {
 	cond string // "" for all
 	wait time.Duration
 	now  bool // due at any time
@@ -37,40 +41,44 @@ type retryClass struct {
 	many bool // of more than one number of failures
 }
 
-// order is the column by which the failed lane goes.
-func (c *retryCols) order() *timeCol { return cmp.Or(c.next, c.last) }
+// counts reports whether the row says how often it was tried.
+func (c *policyColumns) counts() bool { return c.column != nil }
+
+// byCount reports whether the count says how long a row waits.
+func (c *policyColumns) byCount() bool { return c.rule != nil && c.rule.Waits != nil }
+
+// givesUp reports whether a row can be out of retries.
+func (c *policyColumns) givesUp() bool { return c.rule != nil && c.rule.Retries >= 0 }
 
 // within is the condition of rows that are not given up, "" if none ever is.
-func (c *retryCols) within() string {
-	if c.rule.Retries < 0 {
+func (c *policyColumns) within() string {
+	if !c.givesUp() {
 		return ""
 	}
 	return c.orNone(fmt.Sprintf("%s <= %d", c.count, c.rule.Retries))
 }
 
 // orNone is the condition on the count, or NULL.
-func (c *retryCols) orNone(cond string) string {
+func (c *policyColumns) orNone(cond string) string {
 	if c.column.NotNull {
 		return cond
 	}
 	return "(" + c.count + " IS NULL OR " + cond + ")"
 }
 
-// counted is the condition of rows that have failed n times. The state alone does not tell that a row has failed
-// once more since it was read.
-func (c *retryCols) counted(n int) (cond string, args []any) { return c.column.Counted(c.count, n) }
-
-// due is the rule's, for what SQL can only say to the form's step.
-func (c *retryCols) due(lane backlog.Lane, m *backlog.Memory, now time.Time) bool {
+// isDue is the rule's word on a row that was read, for what SQL can only say to the form's
+// step.
+func (c *policyColumns) isDue(lane backlog.Lane, m *backlog.Memory, now time.Time) bool {
 	at, ok := c.rule.At(lane, m)
 	return ok && !at.After(now)
 }
 
-// read returns what the row remembers.
-func (c *retryCols) read(row []any) (*backlog.Memory, error) {
+// readFailures returns what the row remembers under a policy that counts failures.
+func (t *layout) readFailures(row []any) (*backlog.Memory, error) {
+	c := &t.policy
 	m := new(backlog.Memory)
 	var err error
-	if m.Failures, err = db.AsCount(row[c.countAt]); err != nil {
+	if m.Failures, err = db.AsCount(row[t.sel.kept[0]]); err != nil {
 		return nil, fmt.Errorf("column %s: %w", c.count, err)
 	}
 	if m.LastFailure, err = c.last.in(row); err == nil {
@@ -79,39 +87,80 @@ func (c *retryCols) read(row []any) (*backlog.Memory, error) {
 	return m, err
 }
 
-// retry resolves the columns of the policy.
-func (r *resolver) retry() {
-	m := r.t.m.Policy
-	if m == nil || r.t.refresh != nil {
+// readAttempts returns what the row remembers under a policy with deadlines.
+func (t *layout) readAttempts(row []any) (*backlog.Memory, error) {
+	m, err := t.refresh.read(db.Mapped(t.sel.kept, func(at int) any { return row[at] }))
+	return &m, err
+}
+
+// remember reads what the policy keeps in the row.
+func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
+	if t.read != nil {
+		rec.Memory, err = t.read(row)
+	}
+	return err
+}
+
+// policyCount is the column in which the policy counts what the word says.
+func (r *resolver) policyCount(name, what string) *column {
+	c := r.policyColumn(name)
+	if c.Class == db.Textual || c.Class == db.Bytes || c.Class == db.Boolean {
+		r.refuse("name a column of whole numbers", "policy: column %s is %s, which cannot count %s", c.Name, c.Decl, what)
+	}
+	return c
+}
+
+// counted resolves the columns of a policy that counts failures.
+func (r *resolver) counted() {
+	t, m := r.t, r.t.m.Policy
+	if m == nil {
 		return
 	}
 	if m.Next == "" && len(m.Waits) == 0 {
 		r.refuse("set Waits and Retries of the mapping's Policy to those of the engine's", "policy: the mapping does not say how long a failed record waits")
 		return
 	}
-	count := r.policyColumn(m.Count)
-	if count.Class == db.Textual || count.Class == db.Bytes || count.Class == db.Boolean {
-		r.refuse("name a column of whole numbers", "policy: column %s is %s, which cannot count failures", count.Name, count.Decl)
-	}
+	count := r.policyCount(m.Count, "failures")
 	if count.Most > 0 && int64(m.Retries) >= count.Most {
 		r.refuse("let it give up earlier, or name a column of larger numbers", "policy: column %s is %s, which cannot count %d failures", count.Name, count.Decl, m.Retries+1)
 	}
-	c := &retryCols{rule: &backlog.Rule{Retries: m.Retries}, count: r.t.text.Quote(count.Name), column: count}
+	c := &t.policy
+	c.rule = &backlog.Rule{Retries: m.Retries, Waits: m.Waits}
+	c.count = t.text.Quote(count.Name)
+	c.column = count
 	c.last = r.policyTime(m.Last)
-	if m.Next == "" {
-		c.rule.Waits = m.Waits
-	} else {
-		c.next = r.policyTime(m.Next)
-		if m.InRetry != "" {
-			r.policyColumn(m.InRetry)
-			set := func(text string) []assign {
-				return []assign{r.assign("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})}
-			}
-			c.retrying, c.done = set("true"), set("false")
-		}
-		c.ended = append([]assign{{col: c.next.quoted, expr: "NULL"}}, c.done...)
+	// A number, not one more: to be written twice must do no harm.
+	failures := assign{col: c.count, of: func(s *backlog.Settlement) any { return c.column.AtMost(s.Memory.Failures) }}
+	last := assign{col: c.last.quoted, of: func(s *backlog.Settlement) any { return t.writeForm(c.last).Write(s.At) }}
+	c.failed = []assign{failures, last}
+	c.died = c.failed
+	c.reset = []assign{{col: c.count, expr: "0"}}
+	t.memory = []string{c.count}
+	t.read = t.readFailures
+	if m.Next != "" {
+		r.planned(m)
 	}
-	r.t.retry = c
+}
+
+// planned resolves the further columns of a policy that plans the next time.
+func (r *resolver) planned(m *mapping.PolicyColumns) {
+	t, c := r.t, &r.t.policy
+	c.rule.Waits = nil
+	c.next = r.policyTime(m.Next)
+	next := assign{col: c.next.quoted, of: func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Memory.Next) }}
+	c.expired = []assign{{col: c.next.quoted, expr: "NULL"}}
+	c.failed = append(slices.Clip(c.failed), next)
+	if m.InRetry != "" {
+		r.policyColumn(m.InRetry)
+		set := func(text string) assign {
+			return r.assign("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})
+		}
+		c.success = []assign{set("false")}
+		c.expired = append(c.expired, set("false"))
+		c.failed = append(c.failed, set("true"))
+	}
+	c.died = slices.Concat(c.died, c.expired)
+	c.reset = slices.Concat(c.reset, c.expired)
 }
 
 // policyTime returns the column in which the policy keeps a time.
@@ -140,17 +189,15 @@ func (r *resolver) policyColumn(name string) *column {
 	return r.writable("policy", name)
 }
 
-// retryLanes makes the lanes the policy's. Where failed records have no
-// status of their own, the number of failures tells them from new ones.
-func (r *resolver) retryLanes() {
-	t, c := r.t, r.t.retry
-	if c == nil {
-		return
-	}
-	same := t.OneLane()
+// lanes makes the lanes the policy's. Where failed records have no status of their own, what
+// the policy counts tells them from new ones.
+func (r *resolver) lanes() {
+	t, c := r.t, &r.t.policy
+	same := t.OneLane() && c.counts()
 	if same {
 		for _, b := range slices.Clone(t.branches) {
-			b.lane, b.base = backlog.Failed, b.cond
+			b.lane = backlog.Failed
+			b.base = b.cond
 			b.cond += " AND " + c.count + " > 0"
 			t.branches = append(t.branches, b)
 		}
@@ -159,41 +206,90 @@ func (r *resolver) retryLanes() {
 		b := &t.branches[i]
 		b.base = cmp.Or(b.base, b.cond)
 		switch {
-		case b.lane == backlog.Failed && c.rule.Retries >= 0:
-			b.guard, b.exhausted = b.cond, fmt.Sprintf("%s AND %s > %d", b.cond, c.count, c.rule.Retries)
+		case b.lane == backlog.Failed && c.givesUp():
+			b.guard = b.cond
+			b.exhausted = fmt.Sprintf("%s AND %s > %d", b.cond, c.count, c.rule.Retries)
 			b.cond += " AND " + c.within()
 		case b.lane == backlog.Fresh && same:
 			b.cond += " AND " + c.orNone(c.count+" <= 0")
 		}
+		b.page = b.cond
+		b.index = b.cond
+		if b.lane == backlog.Failed && c.byCount() {
+			// The class says how many failures there are, exactly; that there are
+			// some would only tempt a planner to go through all of them by the count.
+			b.page = strings.Join(db.NonEmpty(b.base, c.within()), " AND ")
+			b.index = b.base
+		}
 	}
-	if c.next != nil {
-		c.classes = []retryClass{{}}
-		return
+	c.classes = r.classes(same)
+	for l := range t.lanes {
+		t.lanes[l] = t.laneOf(backlog.Lane(l))
 	}
-	if !same {
-		c.classes = []retryClass{{cond: c.count + " = 0", now: true}, {cond: c.count + " < 0", now: true, odd: true}}
+}
+
+// classes returns those of the rule. counted says that each row of the failed lane counts at
+// least one failure.
+func (r *resolver) classes(counted bool) (list []waitClass) {
+	t, c := r.t, &r.t.policy
+	if !c.byCount() {
+		return []waitClass{{}}
+	}
+	if !counted {
+		list = []waitClass{{cond: c.count + " = 0", now: true}, {cond: c.count + " < 0", now: true, odd: true}}
 		if !c.column.NotNull {
-			c.classes = append(c.classes, retryClass{cond: c.count + " IS NULL", now: true})
+			list = append(list, waitClass{cond: c.count + " IS NULL", now: true})
 		}
 	}
 	last := len(c.rule.Waits) - 1
 	for n := 1; n <= max(last, 1); n++ {
-		x := retryClass{cond: fmt.Sprintf("%s = %d", c.count, n), wait: c.rule.Waits[min(n, last)]}
+		x := waitClass{cond: fmt.Sprintf("%s = %d", c.count, n), wait: c.rule.Waits[min(n, last)]}
 		if n >= last && last != c.rule.Retries { // more are within
 			// As a plain comparison it would tempt a planner to go through all
 			// of them by the count.
-			x.cond, x.many = t.text.Unsearched(fmt.Sprintf("%s >= %d", c.count, n)), true
+			x.cond = t.text.Unsearched(fmt.Sprintf("%s >= %d", c.count, n))
+			x.many = true
 		}
-		c.classes = append(c.classes, x)
+		list = append(list, x)
 	}
+	return list
 }
 
-// refresh finds the columns of the refresh policy, before others are given their times.
-func (r *resolver) refresh() {
-	policy := r.t.m.Policy
-	if policy == nil || policy.Refresh == nil {
-		return
+// A laneOrder is how the records of a lane come, and which of them are due, as far as SQL can
+// say it.
+type laneOrder struct {
+	time    *timeCol // by which they come, before the key
+	byWait  bool     // they come by how long they have waited, the longest first; else the newest first
+	onward  string   // the operator for times and keys behind a place
+	back    string   // and before one
+	ends    string   // of ORDER BY, for the direction
+	undated []string // the columns by which those come that have no time
+	newest  string   // the condition of those of these that come first; "": there are none
+	oldest  string   // of those that come last, in the widest pass
+	filters bool     // a filter keeps to the pass's ages, which the order does not
+	classes []waitClass
+}
+
+// laneOf returns the order of the lane under the policy's rule.
+func (t *layout) laneOf(l backlog.Lane) laneOrder {
+	c := &t.policy
+	if !c.rule.ByWait(l) {
+		return laneOrder{
+			time: t.inserted, onward: "<", back: ">", ends: db.NewestFirst, undated: t.key,
+			newest: t.missing("newest"), oldest: t.missing("oldest"), classes: []waitClass{{}},
+		}
 	}
+	o := laneOrder{time: cmp.Or(c.next, c.last), byWait: true, onward: ">", back: "<", filters: c.rule.Aged(), classes: c.classes}
+	o.undated = db.Distinct(append([]string{o.time.quoted}, t.key...))
+	if c.rule.Aged() {
+		o.newest = o.time.quoted + " IS NULL"
+	}
+	return o
+}
+
+// deadlines finds the columns of a policy with deadlines, before others are given their times.
+func (r *resolver) deadlines() {
+	policy := r.t.m.Policy
 	var cols [attemptColumnCount]*column
 	for i := range mapping.RefreshColumns {
 		name, named := policy.RefreshColumn(i)
@@ -206,17 +302,19 @@ func (r *resolver) refresh() {
 	}
 	if r.err == nil {
 		r.t.refresh, r.err = newAttemptColumns(r.t.text, cols)
-		r.t.writer = attemptWriter{r.t}
 	}
 }
 
-// refreshLanes makes the lanes of the policy: both go by the next start, and the number
+// attemptLanes makes the lanes of the policy: both go by the next start, and the number
 // of attempts tells them apart. Statuses do not matter to it.
-func (r *resolver) refreshLanes() {
-	t, c := r.t, r.t.refresh
+func (r *resolver) attemptLanes() {
+	t, a, c := r.t, r.t.refresh, &r.t.policy
+	if a == nil {
+		return // a column is missing
+	}
 	forms := make(map[int]*timeCol)
 	for _, i := range append(slices.Clone(attemptTimes), mapping.Disabled) {
-		if col := c.column(i); col != nil && (i != mapping.Disabled || c.disabledAt) {
+		if col := a.column(i); col != nil && (i != mapping.Disabled || a.disabledAt) {
 			forms[i] = t.timeOf(col)
 			forms[i].policys = i != mapping.Disabled
 			if forms[i].written { // no setting says more about it
@@ -225,30 +323,37 @@ func (r *resolver) refreshLanes() {
 			}
 		}
 	}
-	c.form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
-	count, next := c.column(mapping.AttemptNo), forms[mapping.RefreshAt]
-	t.retry = &retryCols{count: r.t.text.Quote(count.Name), column: count, next: next, rule: &backlog.Rule{Retries: -1, Starts: true}}
-	t.retry.ended = []assign{{col: next.quoted, expr: "?", time: next}} // of a row that is saved again
-	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince, mapping.Disabled} {
-		if c.column(i) != nil {
-			t.retry.ended = append(t.retry.ended, assign{col: c.quoted(i), expr: map[bool]string{false: "NULL", true: c.enabled}[i == mapping.Disabled]})
+	a.form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
+	c.rule = &backlog.Rule{Retries: -1, Starts: true}
+	c.column = a.column(mapping.AttemptNo)
+	c.count = t.text.Quote(c.column.Name)
+	c.next = forms[mapping.RefreshAt]
+	c.reset = []assign{{col: c.count, expr: "0"}, {col: c.next.quoted, expr: "?", time: c.next}} // of a row that is saved again
+	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince} {
+		if a.column(i) != nil {
+			c.reset = append(c.reset, assign{col: a.quoted(i), expr: "NULL"})
 		}
 	}
-	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: c.waiting}}}
-	r.retryLanes()
-	t.branches[1].label = "error"
-	t.success, t.dead.cond = c.finished, c.disabled
-}
-
-// remember reads what the policy keeps in the row.
-func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
-	switch {
-	case t.refresh != nil:
-		values := db.Mapped(t.sel.refresh, func(at int) any { return row[at] })
-		rec.Memory = new(backlog.Memory)
-		*rec.Memory, err = t.refresh.read(values)
-	case t.retry != nil:
-		rec.Memory, err = t.retry.read(row)
+	if a.column(mapping.Disabled) != nil {
+		c.reset = append(c.reset, assign{col: a.quoted(mapping.Disabled), expr: a.enabled})
 	}
-	return err
+	t.memory = a.selected
+	t.read = t.readAttempts
+	t.pattern = c.next
+	t.inserted.role = otherTime
+	t.words = inspect.AttemptWords
+	t.guard = startGuard
+	if a.column(mapping.AttemptUID) != nil {
+		t.guard = uidGuard
+	}
+	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: a.waiting}}}
+	r.lanes()
+	for i := range t.branches {
+		b := &t.branches[i]
+		b.index = a.waiting // one for both lanes
+		b.shown = a.planned + strings.TrimPrefix(b.cond, a.waiting)
+	}
+	t.branches[1].label = "error"
+	t.success = a.finished
+	t.dead.cond = a.disabled
 }

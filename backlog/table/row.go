@@ -27,7 +27,7 @@ type columns struct {
 	key     []int     // where the key's parts stand
 	status  int       // likewise; -1: not there
 	counted int       // likewise: the number of attempts
-	refresh []int     // likewise: the columns of the refresh policy
+	kept    []int     // likewise: the columns of what a row remembers
 	names   []string  // of the handler's columns
 	changed []int     // those of them that handlers are not always given as they are stored
 	told    []string  // expressions that [layout.shown] adds: attempts, last error, state
@@ -58,18 +58,13 @@ func (t *layout) newColumns() columns {
 		}
 	}
 	handlers = false
-	if t.refresh != nil {
-		s.refresh = db.Mapped(t.refresh.selected, add)
-	}
+	s.kept = db.Mapped(t.memory, add)
 	s.key = db.Mapped(t.key, add)
 	if t.status != "" {
 		s.status = add(t.status)
 	}
 	if t.attempts != nil {
 		s.counted = add(t.text.Quote(t.attempts.Name))
-	}
-	if t.retry != nil {
-		t.retry.countAt = add(t.retry.count)
 	}
 	for _, tc := range t.times {
 		if !tc.written {
@@ -205,7 +200,7 @@ func (t *Table) OfEachState(ctx context.Context, most int) (map[string][]backlog
 		if t.inserted.spec.Null == "" || t.inserted.spec.Null == "skip" {
 			conds = append(conds, t.inserted.quoted+" IS NOT NULL")
 		}
-		text := "SELECT " + db.Named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + db.OrderBy(t.direction(b.lane), t.orderColumns(b.lane, segDated))
+		text := "SELECT " + db.Named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + db.OrderBy(t.lanes[b.lane].ends, t.orderColumns(b.lane, segDated))
 		rows, err := db.Each(ctx, t.db, text, []any{most}, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(t.sel.exprs)) })
 		if err != nil {
 			return nil, err
@@ -334,10 +329,10 @@ func (s *scanner) row(row []any, b int) {
 	case err != nil:
 		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: rec.Key, Err: err})
 		return
-	case d.skipped != nil, t.refresh == nil && !d.inserted.IsZero() && d.inserted.Before(s.q.Since),
+	case d.skipped != nil, t.inserted.role == insertionTime && !d.inserted.IsZero() && d.inserted.Before(s.q.Since),
 		d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
 		return
-	case t.followsPolicy(s.q.Lane) && !t.retry.due(s.q.Lane, rec.Memory, s.q.Now):
+	case !t.policy.isDue(s.q.Lane, rec.Memory, s.q.Now):
 		return
 	}
 	rec.Inserted, rec.Cursor = d.inserted, s.page.Next
@@ -367,9 +362,9 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 		case missing && means == "skip" && tc != t.inserted: // whose pages leave such rows out
 			d.skipped = tc
 		case missing || wrong != nil:
-		case tc == t.inserted && t.refresh == nil:
+		case tc.role == insertionTime:
 			*to[i], wrong = tc.read(raw, now, t.mayBeFuture())
-		case tc == t.expires:
+		case tc.role == expiryTime:
 			*to[i], wrong = tc.readExpiry(raw)
 		default:
 			*to[i], wrong = tc.parse(raw)
@@ -477,11 +472,8 @@ func (t *layout) standingCase(as func(int) string) string {
 			expr += " WHEN " + cond + " THEN " + as(number)
 		}
 	}
-	if t.refresh != nil { // rows that never start have a time in the column of the waiting
-		add(t.success, len(t.branches)+int(backlog.RowSuccess))
-	}
 	for i, b := range t.branches {
-		add(b.cond, i)
+		add(cmp.Or(b.shown, b.cond), i)
 		add(b.exhausted, i)
 	}
 	add(t.success, len(t.branches)+int(backlog.RowSuccess))

@@ -24,6 +24,27 @@ type writer interface {
 	trying(s backlog.Settlement) func(context.Context, *sql.Tx) error
 	// targets returns the outcomes of all states, for statements that need no row.
 	targets(now time.Time) []update
+	// texts returns the statements by which rows are read before they are written.
+	texts() []string
+}
+
+// A rowGuard is what must be so of a row for its outcome to be written: what is there is still
+// what was read.
+type rowGuard int
+
+const (
+	statusGuard rowGuard = iota // its status and, unless it has succeeded, how often it has failed
+	startGuard                  // when it starts next, and how often it was started
+	uidGuard                    // which attempt runs or, where none did, as startGuard
+)
+
+// holds reports whether the row is as it was read. The guard is none of the status.
+func (guard rowGuard) holds(read, now *backlog.Memory) bool {
+	if now.UID != read.UID {
+		return false
+	}
+	byUID := guard == uidGuard && read.UID != ""
+	return byUID || now.Next.Equal(read.Next) && now.AttemptNo == read.AttemptNo
 }
 
 var (
@@ -310,19 +331,14 @@ func (t *layout) assignments(b batch) []assign {
 	if t.holds(b.state, a) {
 		list = nil
 	}
-	if c := t.retry; c != nil && b.leaves {
-		// A number, not one more: to be written twice must do no harm.
-		count := func(s *backlog.Settlement) any { return c.column.AtMost(s.Memory.Failures) }
-		last := func(s *backlog.Settlement) any { return t.writeForm(c.last).Write(s.At) }
-		list = append(slices.Clip(list), assign{col: c.count, of: count}, assign{col: c.last.quoted, of: last})
-		if c.next != nil && b.ends {
-			list = append(list, c.ended...)
-		} else if c.next != nil {
-			next := func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Memory.Next) }
-			list = append(append(list, assign{col: c.next.quoted, of: next}), c.retrying...)
-		}
+	var kept []assign
+	switch {
+	case b.ends:
+		kept = t.policy.died
+	case b.leaves:
+		kept = t.policy.failed
 	}
-	return onceEach(slices.Concat(list, a.also))
+	return onceEach(slices.Concat(list, kept, a.also))
 }
 
 // holds reports whether rows in the state have the action's status already.
@@ -404,7 +420,7 @@ func (t *layout) asRead(w work) (cond string, args []any) {
 	}
 	conds := []string{t.text.KeyIn(t.key, len(rows)), t.text.Unsearched(cmp.Or(b.guard, b.cond))}
 	if t.counts(w.batch) {
-		cond, n := t.retry.counted(w.count)
+		cond, n := t.policy.column.Counted(t.policy.count, w.count)
 		conds, args = append(conds, t.text.Unsearched(cond)), append(args, n...)
 	}
 	if t.attempts != nil && w.exact && w.tries >= 0 {
@@ -417,9 +433,10 @@ func (t *layout) asRead(w work) (cond string, args []any) {
 	return strings.Join(conds, " AND "), args
 }
 
-// counts reports whether the number of failures must be as it was read.
+// counts reports whether the number of failures must be as it was read. The state alone does
+// not tell that a row has failed once more since then.
 func (t *layout) counts(b batch) bool {
-	return t.retry != nil && (b.target != backlog.RowSuccess || b.exact)
+	return t.policy.counts() && (b.target != backlog.RowSuccess || b.exact)
 }
 
 // AsRead implements [backlog.Verifier].

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
 )
@@ -49,14 +50,20 @@ type layout struct {
 	where  filter // the fixed one
 
 	inserted, eligible, expires *timeCol // the latter two may be nil
+	pattern                     *timeCol // in whose form times are written to a column that has none yet; nil: inserted
 	times                       []*timeCol
 	misreads                    atomic.Bool // a row had a date that cannot be read, since the forms were found out
 
 	columns []*column // what the handler is given
 	sel     columns
 
-	retry      *retryCols      // nil: no policy keeps anything in the row
-	refresh    *attemptColumns // of the refresh policy; nil: another one
+	policy     policyColumns
+	refresh    *attemptColumns                          // of a policy with deadlines; nil: another one
+	memory     []string                                 // quoted: the columns of what a row remembers, but for some times
+	read       func(row []any) (*backlog.Memory, error) // returns what it remembers; nil: nothing
+	guard      rowGuard
+	words      inspect.Words // for the states of rows
+	lanes      [2]laneOrder
 	branches   []branch
 	success    string // a condition, for counting; "" where it cannot be told
 	dead       filter // likewise
@@ -98,17 +105,19 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	if cat.Kind == db.View {
 		return nil, problem("name the table behind it", "%s is a view: outcomes cannot be written to it", m.Name)
 	}
-	if m.Policy != nil && m.Policy.Refresh != nil {
+	deadlines := m.Policy != nil && m.Policy.Refresh != nil
+	if deadlines {
 		m = m.Refreshing(func(name string) bool { return cat.Find(name, d.Text().FoldsNames) != nil })
 	}
-	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat}, db: d}
-	t.writer = batchWriter{t}
+	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat, words: inspect.StatusWords}, db: d}
 	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
 	r := &resolver{t: t}
-	for _, step := range []func(){
-		r.keyColumns, r.refresh, r.timeColumns, r.handlerColumns, r.fixed, r.retry, r.states, r.requeue, r.actions,
-	} {
+	steps := []func(){r.keyColumns, r.timeColumns, r.handlerColumns, r.fixed, r.counted, r.states, r.requeue, r.actions, r.deaths}
+	if deadlines {
+		steps = []func(){r.keyColumns, r.deadlines, r.timeColumns, r.handlerColumns, r.fixed, r.attemptLanes, r.requeue, r.actions}
+	}
+	for _, step := range steps {
 		step()
 		if _, more := r.err.(*db.Problems); r.err != nil && !more {
 			return nil, r.err
@@ -116,6 +125,10 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	}
 	if r.err != nil {
 		return nil, r.err
+	}
+	t.writer = batchWriter{t}
+	if t.guard != statusGuard {
+		t.writer = attemptWriter{t}
 	}
 	t.sel = t.newColumns()
 	t.declared()
@@ -275,9 +288,12 @@ type branch struct {
 	lane  backlog.Lane
 	label string // the status as text, where no status column is read
 
-	base      string // SQL: cond without what a policy adds; "" if it adds nothing
+	base      string // SQL: cond without what a policy adds
+	page      string // SQL: what pages ask for beside the class
+	index     string // SQL: the condition of an index for pages
 	guard     string // SQL: what settlement asks for, cond or exhausted; "": cond
 	exhausted string // SQL for those that a policy has given up; "" if none are
+	shown     string // SQL: what people are shown as this state; "": cond
 }
 
 // An assign is a column with the SQL text of its new value.
@@ -456,10 +472,6 @@ func (r *resolver) assign(setting string, a mapping.Assignment) assign {
 // states fills in the table's branches and actions.
 func (r *resolver) states() {
 	t, m := r.t, r.t.m
-	if t.refresh != nil {
-		r.refreshLanes()
-		return
-	}
 	fresh := r.branches("statuses.new", m.New, backlog.Fresh)
 	failed := r.branches("statuses.error", m.Error, backlog.Failed)
 	t.success, t.dead = r.end("statuses.success", m.Success).cond, r.end("statuses.dead", m.Dead)
@@ -467,19 +479,26 @@ func (r *resolver) states() {
 	t.branches = fresh
 	for _, b := range failed {
 		switch {
-		case slices.ContainsFunc(fresh, b.same) && t.retry != nil:
 		case slices.ContainsFunc(fresh, b.same):
-			t.Notef("statuses.error is one of statuses.new: failed records are not told from new ones, and age alone decides when they are tried")
+			r.noteUncounted("statuses.error is one of statuses.new")
 		case slices.ContainsFunc(dead, b.same):
 			t.Notef("statuses.error is statuses.dead: a record that fails once is never tried again")
 		default:
 			t.branches = append(t.branches, b)
 		}
 	}
-	if t.retry == nil && (m.Error.Keep || len(failed) == 0) {
-		t.Notef("no error status is written: failed records are not told from new ones, and age alone decides when they are tried")
+	if m.Error.Keep || len(failed) == 0 {
+		r.noteUncounted("no error status is written")
 	}
-	r.retryLanes()
+	r.lanes()
+}
+
+// noteUncounted notes why no status tells that a record has failed, where its row does not
+// count failures.
+func (r *resolver) noteUncounted(why string) {
+	if !r.t.policy.counts() {
+		r.t.Notef("%s: failed records are not told from new ones, and age alone decides when they are tried", why)
+	}
 }
 
 // end returns the condition of a state that is not pending, none if it cannot be
@@ -527,24 +546,22 @@ func (r *resolver) actions() {
 	if dead.IsZero() {
 		dead = m.Error // nothing could remember the difference
 	}
-	success := action{status: r.assigns("statuses.success", m.Success), also: also}
-	if r.t.retry != nil {
-		success.also = slices.Concat(also, r.t.retry.done)
-	}
-	if len(success.status) == 0 && r.t.refresh == nil {
-		r.refuse("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
-	}
-	r.t.actions[backlog.RowSuccess] = success
+	r.t.actions[backlog.RowSuccess] = action{r.assigns("statuses.success", m.Success), slices.Concat(also, r.t.policy.success)}
 	r.t.actions[backlog.RowError] = action{r.assigns("statuses.error", m.Error), slices.Concat(also, failed)}
 	r.t.actions[backlog.RowDead] = action{r.assigns("statuses.dead", dead), slices.Concat(also, failed)}
-	if m.Dead.IsZero() || r.t.refresh != nil {
-		return
+}
+
+// deaths resolves what a record becomes that is too old, and makes sure that a success is
+// told from what is pending.
+func (r *resolver) deaths() {
+	t := r.t
+	if len(t.actions[backlog.RowSuccess].status) == 0 {
+		r.refuse("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
 	}
-	set := slices.Clone(r.t.actions[backlog.RowDead].status)
-	if r.t.retry != nil {
-		set = append(set, r.t.retry.ended...)
+	if !t.m.Dead.IsZero() {
+		set := slices.Concat(t.actions[backlog.RowDead].status, t.policy.expired, r.touched(false)) // no attempt is counted
+		t.expireSet = onceEach(set)
 	}
-	r.t.expireSet = onceEach(append(set, r.touched(false)...)) // no attempt is counted
 }
 
 // onceEach leaves out what is said of a column after the first time.

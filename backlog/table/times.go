@@ -26,11 +26,21 @@ type timeCol struct {
 	assumed      bool         // nobody has named the zone
 	spec         mapping.Time // what the setting says; zero where there is none
 	written      bool         // only written, never read
-	policys      bool         // the policy keeps a time in it
-	given        bool         // its type or the setting says the form: rows cannot change it
-	at           int          // where it stands among the columns of a page, if it is read
+	role         timeRole
+	policys      bool // the policy keeps a time in it
+	given        bool // its type or the setting says the form: rows cannot change it
+	at           int  // where it stands among the columns of a page, if it is read
 	form         atomic.Pointer[timeform.Form]
 }
+
+// A timeRole is what the times of a column say that not every time can say.
+type timeRole int
+
+const (
+	otherTime     timeRole = iota
+	insertionTime          // how old a record is
+	expiryTime             // when it is too old
+)
 
 // sample returns a value as something to tell a form by: a decimal is kept as
 // text so that no digit is lost, but it is no text.
@@ -214,13 +224,9 @@ func (t *layout) writeForm(c *timeCol) timeform.Form {
 	if f := c.known(); f != nil {
 		return *f
 	}
-	from := t.inserted
-	if t.refresh != nil {
-		from = t.retry.next
-	}
 	// What a policy keeps must be as fine as its waits, and be read again: what a column
 	// of text makes of a number is in no form.
-	f := from.known()
+	f := cmp.Or(t.pattern, t.inserted).known()
 	if f != nil && !(c.policys && (f.Coarse() || c.column.Class == db.Textual && f.Numeric())) {
 		return *f
 	}
@@ -268,7 +274,7 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 			}
 			continue
 		}
-		if tc != t.inserted || tc.known() == nil || t.refresh != nil { // to which ages do not matter
+		if tc.role != insertionTime || tc.known() == nil {
 			continue
 		}
 		var wrong []error
@@ -328,7 +334,7 @@ func (t *Table) relearn(ctx context.Context) error {
 // mayBeFuture reports whether dates of insertion in the future are normal: the
 // column says when a record is to be processed.
 func (t *layout) mayBeFuture() bool {
-	return t.eligible != nil && t.eligible.name == t.inserted.name || t.refresh != nil
+	return t.eligible != nil && t.eligible.name == t.inserted.name || t.inserted.role != insertionTime
 }
 
 // sampleTimes adds to raws what the columns hold in the rows that rest selects, and
@@ -466,18 +472,19 @@ func (t *Table) proveZone() error {
 func (r *resolver) timeColumns() {
 	for _, x := range []struct {
 		setting string
+		role    timeRole
 		spec    *mapping.Time
 		to      **timeCol
 	}{
-		{"table.inserted", &r.t.m.Inserted, &r.t.inserted},
-		{"table.eligible", r.t.m.Eligible, &r.t.eligible},
-		{"table.expires", r.t.m.Expires, &r.t.expires},
+		{"table.inserted", insertionTime, &r.t.m.Inserted, &r.t.inserted},
+		{"table.eligible", otherTime, r.t.m.Eligible, &r.t.eligible},
+		{"table.expires", expiryTime, r.t.m.Expires, &r.t.expires},
 	} {
 		if x.spec == nil {
 			continue
 		}
 		c := r.column(x.setting, x.spec.Column)
-		tc := &timeCol{name: c.Name, quoted: r.t.text.Quote(c.Name), setting: x.setting, spec: *x.spec}
+		tc := &timeCol{name: c.Name, quoted: r.t.text.Quote(c.Name), setting: x.setting, role: x.role, spec: *x.spec}
 		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.t.m.Zone))
 		switch {
 		case x.spec.As == "" || tc.known() != nil && x.spec.As == "native":

@@ -38,6 +38,9 @@ func (t batchWriter) trying(s backlog.Settlement) func(context.Context, *sql.Tx)
 	return func(ctx context.Context, tx *sql.Tx) error { return t.try(ctx, tx, x, s.Record) }
 }
 
+// texts implements [writer].
+func (t batchWriter) texts() []string { return nil }
+
 // undone calls f in a transaction that is undone. What the database has refused in it is
 // returned as a [*backlog.Refusal].
 func (t *Table) undone(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
@@ -108,7 +111,7 @@ func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x update, key back
 	case ends:
 		return everyRow(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", settings[x.target], x.shown(t.text), record, state)
 	case x.target != backlog.RowError || !fresh || t.OneLane():
-	case t.retry != nil:
+	case t.policy.counts():
 		return everyRow(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.shown(t.text))
 	default:
 		t.Notef("statuses.error is one of statuses.new to the database, with %s: failed records are not told from new ones, and age alone decides when they are tried", x.shown(t.text))
