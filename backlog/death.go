@@ -121,16 +121,16 @@ const (
 // announce calls OnDead, if there is one, for those of the list that have a reason to die,
 // once it is known that their rows take the dead status. It sets what became of each, and the
 // reasons of those that must live.
-func (e *Engine) announce(ctx context.Context, list []ending) {
+func (e *Engine) announce(ctx context.Context, list []*ending) {
 	if e.OnDead == nil {
 		return
 	}
 	var dying []*ending
 	var group []Settlement
-	for i := range list {
-		if list[i].dies != "" {
-			dying = append(dying, &list[i])
-			group = append(group, list[i].Settlement)
+	for _, x := range list {
+		if x.dies != "" {
+			dying = append(dying, x)
+			group = append(group, x.Settlement)
 		}
 	}
 	for i, err := range e.rehearse(ctx, group) {

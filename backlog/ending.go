@@ -70,12 +70,12 @@ func (e *Engine) planAgain(ctx context.Context, x *ending) {
 	e.plan(x)
 }
 
-// observe emits what has become of an outcome: it is written where there is no reason against
-// it. It reports whether an attempt is settled by it.
-func (e *Engine) observe(x *ending, reason error) (settled bool) {
-	e.forgetTold(x.Record, reason)
-	if reason != nil {
-		e.emit(Event{Kind: unwrittenKind(reason), At: x.At, Tier: x.tier, Record: x.Record, Outcome: x.outcome, Err: reason})
+// observe emits what has become of an outcome, and reports whether an attempt is settled by
+// it.
+func (e *Engine) observe(x *ending) (settled bool) {
+	e.forgetTold(x.Record, x.reason)
+	if x.reason != nil {
+		e.emit(Event{Kind: x.kind(), At: x.At, Tier: x.tier, Record: x.Record, Outcome: x.outcome, Err: x.reason})
 		return false
 	}
 	if x.dies != "" {
@@ -84,12 +84,14 @@ func (e *Engine) observe(x *ending, reason error) (settled bool) {
 	return x.outcome != Skipped
 }
 
-// unwrittenKind returns the kind of the event of an outcome that is not written.
-func unwrittenKind(reason error) EventKind {
+// kind returns the kind of the event of an outcome, by the reason for which it is not written.
+func (x *ending) kind() EventKind {
 	switch {
-	case errors.As(reason, new(unwritten)):
+	case x.reason == nil:
+		return Settled
+	case errors.As(x.reason, new(unwritten)):
 		return Unwritten
-	case errors.Is(reason, ErrConflict):
+	case errors.Is(x.reason, ErrConflict):
 		return Conflicted
 	}
 	return Refused

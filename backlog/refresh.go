@@ -107,64 +107,61 @@ func (e *Engine) endLate(ctx context.Context, records []Record, answers []Answer
 	for i := range records {
 		records[i].Exact = true // the process before may have written it
 	}
-	return e.endIdle(ctx, "late", page, records, answers, e.Now())
+	list := endingsOf("late", records, answers, e.Now())
+	err := e.endIdle(ctx, page, list)
+	return reasonsOf(list), err
 }
 
 // endIdle is end for those of the page's records that are not being worked on; the
 // reason of the others is errAtWork.
-func (e *Engine) endIdle(ctx context.Context, tier string, page *flight.Page, records []Record, answers []Answer, now time.Time) ([]error, error) {
-	reasons := slices.Repeat([]error{errAtWork}, len(records))
-	var idle []int
+func (e *Engine) endIdle(ctx context.Context, page *flight.Page, list []*ending) error {
+	var idle []*ending
 	var flights []*flight.Flight
-	var list []Record
-	var said []Answer
-	for i := range records {
-		if f := e.flights.Claim(page, records[i].Key.Hash())[0]; f != nil {
-			idle, flights, list, said = append(idle, i), append(flights, f), append(list, records[i]), append(said, answers[i])
+	for _, x := range list {
+		f := e.flights.Claim(page, x.Record.Key.Hash())[0]
+		if f == nil {
+			x.reason = errAtWork
+			continue
 		}
+		idle = append(idle, x)
+		flights = append(flights, f)
 	}
-	if len(list) == 0 {
-		return reasons, nil
+	if len(idle) == 0 {
+		return nil
 	}
-	written, err := e.endUnchanged(ctx, tier, list, said, now)
+	err := e.endUnchanged(ctx, idle)
 	e.flights.Land(flights...)
-	for k := range written {
-		reasons[idle[k]] = written[k]
-	}
-	return reasons, err
+	return err
 }
 
 // endUnchanged is end for those of the records whose rows are as they were read. Of the others
 // no attempt is counted, and OnDead is not called.
-func (e *Engine) endUnchanged(ctx context.Context, tier string, records []Record, answers []Answer, now time.Time) ([]error, error) {
+func (e *Engine) endUnchanged(ctx context.Context, list []*ending) error {
 	store, can := e.Store.(Verifier)
-	if !can || !records[0].Exact {
-		return e.end(ctx, tier, records, answers, now)
+	if !can || !list[0].Record.Exact {
+		return e.end(ctx, list)
+	}
+	records := make([]Record, len(list))
+	for i, x := range list {
+		records[i] = *x.Record
 	}
 	unchanged, err := ask(ctx, e, func() ([]bool, error) { return store.AsRead(ctx, records) })
 	if err != nil {
-		return nil, err
+		return err
 	}
-	reasons := make([]error, len(records))
-	var places []int
-	var list []Record
-	var said []Answer
-	for i := range records {
+	var rest []*ending
+	for i, x := range list {
 		if unchanged[i] {
-			places, list, said = append(places, i), append(list, records[i]), append(said, answers[i])
+			rest = append(rest, x)
 			continue
 		}
-		reasons[i] = ErrConflict
-		e.emit(Event{Kind: Conflicted, At: now, Tier: tier, Record: &records[i], Outcome: answers[i].Outcome, Err: ErrConflict})
+		x.reason = ErrConflict
+		e.observe(x)
 	}
-	if len(list) == 0 {
-		return reasons, nil
+	if len(rest) == 0 {
+		return nil
 	}
-	written, err := e.end(ctx, tier, list, said, now)
-	for k := range written {
-		reasons[places[k]] = written[k]
-	}
-	return reasons, err
+	return e.end(ctx, rest)
 }
 
 // begin writes the start of an attempt, now that there is a slot for it, and reports
@@ -212,8 +209,8 @@ func (r *run) begin(j *job) bool {
 
 // lose accounts for a record that is not this process's to handle, or to settle.
 func (r *run) lose(j *job, at time.Time, err error) {
-	x := ending{Settlement: Settlement{Record: j.rec, At: at}, tier: r.pass.Tier, outcome: Skipped}
-	r.over(attempt{ending: x, job: j, run: r}, err)
+	x := ending{Settlement: Settlement{Record: j.rec, At: at}, tier: r.pass.Tier, outcome: Skipped, reason: err}
+	r.over(attempt{ending: x, job: j, run: r})
 }
 
 // attend returns the context of the handler of an attempt, which ends when the
@@ -264,10 +261,10 @@ func (r *run) overdue() {
 		}
 		// What the database refuses would be told of again and again.
 		list = slices.DeleteFunc(list, func(rec Record) bool { return e.refused.Contains(rec.Key.Hash()) })
-		var reasons []error
+		timedOut := slices.Repeat([]Answer{{Outcome: Errored, Text: "timed out"}}, len(list))
+		ends := endingsOf(r.pass.Tier, list, timedOut, r.pass.Now)
 		if err == nil {
-			timedOut := slices.Repeat([]Answer{{Outcome: Errored, Text: "timed out"}}, len(list))
-			reasons, err = e.endIdle(r.stop, r.pass.Tier, page, list, timedOut, r.pass.Now)
+			err = e.endIdle(r.stop, page, ends)
 		}
 		e.flights.Close(page)
 		if err != nil {
@@ -276,8 +273,8 @@ func (r *run) overdue() {
 			}
 			return
 		}
-		for _, reason := range reasons {
-			r.count(func(rep *Report) { rep.addOverdue(reason) })
+		for _, x := range ends {
+			r.count(func(rep *Report) { rep.addOverdue(x.reason) })
 		}
 	}
 }
@@ -308,48 +305,62 @@ func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error)
 		for i := range records {
 			list[i] = answers[at[records[i].Memory.UID]]
 		}
-		written, err := e.end(ctx, "", records, list, e.Now())
-		if err != nil {
+		ends := endingsOf("", records, list, e.Now())
+		if err := e.end(ctx, ends); err != nil {
 			return nil, err
 		}
 		for i := range records {
-			reasons[at[records[i].Memory.UID]] = written[i]
+			reasons[at[list[i].UID]] = ends[i].reason
 		}
 	}
 	return reasons, nil
 }
 
-// end writes what the attempts of the records have come to, an answer for each, and
-// returns why one is not written.
-func (e *Engine) end(ctx context.Context, tier string, records []Record, answers []Answer, now time.Time) ([]error, error) {
-	list := make([]ending, len(records))
+// endingsOf returns the endings of the records' attempts by an answer for each.
+func endingsOf(tier string, records []Record, answers []Answer, now time.Time) []*ending {
+	list := make([]*ending, len(records))
 	for i := range records {
-		list[i] = ending{Settlement: Settlement{Record: &records[i], At: now}, tier: tier, outcome: answers[i].Outcome}
-		e.answered(ctx, &list[i], answers[i])
+		s := Settlement{Record: &records[i], At: now, Error: answers[i].Text}
+		list[i] = &ending{Settlement: s, tier: tier, outcome: answers[i].Outcome}
 	}
-	e.announce(ctx, list)
-	reasons := make([]error, len(list))
-	for i := range list {
-		if list[i].death == cutShort {
-			return nil, ctx.Err()
-		}
-		reasons[i] = list[i].reason
-	}
-	return reasons, e.settleEnds(ctx, tier, list, reasons)
+	return list
 }
 
-// answered concludes an attempt by its answer.
-func (e *Engine) answered(ctx context.Context, x *ending, a Answer) {
+// reasonsOf returns why each is not written, nil where it is.
+func reasonsOf(list []*ending) []error {
+	reasons := make([]error, len(list))
+	for i, x := range list {
+		reasons[i] = x.reason
+	}
+	return reasons
+}
+
+// end writes what attempts have come to, and sets the reasons of those that are not written.
+// After an error nothing is known of any.
+func (e *Engine) end(ctx context.Context, list []*ending) error {
+	for _, x := range list {
+		e.answered(ctx, x)
+	}
+	e.announce(ctx, list)
+	if slices.ContainsFunc(list, func(x *ending) bool { return x.death == cutShort }) {
+		return ctx.Err()
+	}
+	return e.settleEnds(ctx, list)
+}
+
+// answered concludes an attempt by its answer, whose text stands for the error.
+func (e *Engine) answered(ctx context.Context, x *ending) {
 	rec := x.Record
 	if rec.Memory.tellsOfAttempts() {
 		rec.Tier = x.tier
 		rec.AttemptID = rec.Memory.UID
 	}
-	text := a.Text // which is often empty
-	switch a.Outcome {
+	text := x.Error // which is often empty
+	x.Error = ""
+	switch x.outcome {
 	case Skipped: // the attempt goes on
 		next := *rec.Memory
-		next.Reason = a.Text
+		next.Reason = text
 		x.Memory = &next
 		x.Target = RowOther
 		return
@@ -362,15 +373,14 @@ func (e *Engine) answered(ctx context.Context, x *ending, a Answer) {
 	e.conclude(ctx, x, errors.New(cmp.Or(text, "failed")), 0)
 }
 
-// settleEnds settles those of the list that have no reason against it yet, and adds the
-// reasons of those that are not written.
-func (e *Engine) settleEnds(ctx context.Context, tier string, list []ending, reasons []error) error {
-	var index []int // in list
+// settleEnds settles those of the list that have no reason against it yet.
+func (e *Engine) settleEnds(ctx context.Context, list []*ending) error {
+	var open []*ending
 	var group []Settlement
-	for i := range list {
-		if reasons[i] == nil {
-			index = append(index, i)
-			group = append(group, list[i].Settlement)
+	for _, x := range list {
+		if x.reason == nil {
+			open = append(open, x)
+			group = append(group, x.Settlement)
 		}
 	}
 	left, err := ask(ctx, e, func() ([]Unsettled, error) { return e.Store.Settle(ctx, group) })
@@ -378,19 +388,19 @@ func (e *Engine) settleEnds(ctx context.Context, tier string, list []ending, rea
 		return err
 	}
 	for _, u := range left {
-		reasons[index[u.Index]] = u.Err
+		open[u.Index].reason = u.Err
 	}
 	settled := 0
-	for i := range list {
-		if reasons[i] != nil && unwrittenKind(reasons[i]) == Refused {
-			e.refused.Add(list[i].Record.Key.Hash(), struct{}{}) // not to be tried again by this process
+	for _, x := range list {
+		if x.kind() == Refused {
+			e.refused.Add(x.Record.Key.Hash(), struct{}{}) // not to be tried again by this process
 		}
-		if e.observe(&list[i], reasons[i]) {
+		if e.observe(x) {
 			settled++
 		}
 	}
 	if settled > 0 {
-		e.emit(Event{Kind: Settled, Tier: tier, N: settled})
+		e.emit(Event{Kind: Settled, Tier: list[0].tier, N: settled})
 	}
 	return nil
 }

@@ -431,7 +431,8 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 		e.storeAnswered()
 		e.emit(Event{Kind: AttemptEnded, At: now, Tier: r.pass.Tier, Record: j.rec, Outcome: x.outcome, Err: err, Took: took})
 		x.outcome = Succeeded
-		r.over(attempt{ending: x, job: j, run: r}, err)
+		x.reason = err
+		r.over(attempt{ending: x, job: j, run: r})
 		return
 	}
 	interrupted := x.outcome == Errored && r.work.Err() != nil
@@ -446,9 +447,9 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 		r.fail(handlerFault{fmt.Errorf("the handler cannot be started: %w", err)})
 	}
 	if x.dies != "" {
-		list := []ending{x}
-		e.announce(r.work, list)
-		x = list[0]
+		dead := x
+		e.announce(r.work, []*ending{&dead})
+		x = dead
 	}
 	if x.death == cutShort {
 		interrupted = true
@@ -459,7 +460,7 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 	case !settles:
 		r.unclaim(j)
 	case x.death == mustLive:
-		r.account([]attempt{a}, []error{x.reason})
+		r.account([]attempt{a})
 	default:
 		e.settler.add(a)
 	}
@@ -519,15 +520,15 @@ func (r *run) dispatched(j *job) {
 }
 
 // over accounts for an attempt with nothing left to settle.
-func (r *run) over(a attempt, err error) {
+func (r *run) over(a attempt) {
 	r.mu.Lock()
 	r.dispatched(a.job)
 	r.unsettled++
-	if err == nil {
+	if a.reason == nil {
 		r.plan.Ended(a.job.lane.lane, plan.Succeeded)
 	}
 	r.mu.Unlock()
-	r.account([]attempt{a}, []error{err})
+	r.account([]attempt{a})
 }
 
 // handle runs the handler on a record. One that settles works in the database:

@@ -3,7 +3,6 @@ package backlog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -184,11 +183,10 @@ func (s *settler) settle() {
 			giveUp(group, err)
 			return
 		}
-		reasons := make([]error, len(group))
 		for _, u := range left {
-			reasons[u.Index] = u.Err
+			group[u.Index].reason = u.Err
 		}
-		account(group, reasons)
+		account(group)
 		return
 	}
 }
@@ -220,7 +218,10 @@ func split(list []attempt) (rest, lost []attempt) {
 
 func giveUp(lost []attempt, reason error) {
 	reason = cmp.Or(reason, fmt.Errorf("%w: there was no time to write", ErrUnavailable))
-	account(lost, slices.Repeat([]error{unwritten{reason}}, len(lost)))
+	for i := range lost {
+		lost[i].reason = unwritten{reason}
+	}
+	account(lost)
 }
 
 // giveUp ends the wait for the outcomes for which it is over.
@@ -260,13 +261,13 @@ type unwritten struct{ error }
 func (u unwritten) Unwrap() error { return u.error }
 
 // account counts the attempts of a group, run by run.
-func account(group []attempt, reasons []error) {
+func account(group []attempt) {
 	for from := 0; from < len(group); {
 		r, to := group[from].run, from+1
 		for to < len(group) && group[to].run == r {
 			to++
 		}
-		r.account(group[from:to], reasons[from:to])
+		r.account(group[from:to])
 		from = to
 	}
 }
@@ -289,8 +290,8 @@ func (r *run) accountWritten(a *attempt) {
 }
 
 // accountLeft counts an attempt whose outcome is not written. r.mu must be held.
-func (r *run) accountLeft(a *attempt, err error) {
-	switch unwrittenKind(err) {
+func (r *run) accountLeft(a *attempt) {
+	switch a.kind() {
 	case Unwritten:
 		r.report.Unwritten++
 		r.e.trials.taken.Store(0)
@@ -302,14 +303,14 @@ func (r *run) accountLeft(a *attempt, err error) {
 	case Refused:
 		r.report.Refused++
 		if r.e.queue == nil { // else it publishes the outcome later, and gives the message to no handler
-			r.accountRefused(a, err)
+			r.accountRefused(a)
 		}
 	}
 }
 
 // accountRefused notes that the database does not take the outcome, and ends the lane after
 // many of these in a row. r.mu must be held.
-func (r *run) accountRefused(a *attempt, err error) {
+func (r *run) accountRefused(a *attempt) {
 	r.e.trials.taken.Store(0)
 	if !r.e.trials.broken.Load() {
 		r.e.refused.Add(a.hash, struct{}{})
@@ -320,30 +321,29 @@ func (r *run) accountRefused(a *attempt, err error) {
 		a.lane.firstRound = a.round
 	}
 	if a.lane.inRow >= maxInRow && !r.mayRecover(a) {
-		many := fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, err)
+		many := fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, a.reason)
 		a.lane.close()
 		r.sick = cmp.Or(r.sick, many)
 	}
 }
 
-// account counts attempts of the run. A reason is nil where the outcome is
-// written.
-func (r *run) account(list []attempt, reasons []error) {
+// account counts attempts of the run.
+func (r *run) account(list []attempt) {
 	var failed error
 	var weight int64
 	flights := make([]*flight.Flight, len(list))
 	r.mu.Lock()
 	for i := range list {
-		a, err := &list[i], reasons[i]
+		a := &list[i]
 		flights[i] = a.flight
 		weight += a.weight
-		if err == nil {
+		if a.reason == nil {
 			r.accountWritten(a)
 			continue
 		}
-		r.accountLeft(a, err)
-		if errors.As(err, new(unwritten)) {
-			failed = err
+		r.accountLeft(a)
+		if a.kind() == Unwritten {
+			failed = a.reason
 		}
 	}
 	r.unsettled -= len(list)
@@ -354,7 +354,7 @@ func (r *run) account(list []attempt, reasons []error) {
 	}
 	settled := 0
 	for i := range list {
-		if r.e.observe(&list[i].ending, reasons[i]) {
+		if r.e.observe(&list[i].ending) {
 			settled++
 		}
 	}
@@ -362,7 +362,7 @@ func (r *run) account(list []attempt, reasons []error) {
 		r.e.emit(Event{Kind: Settled, Tier: r.pass.Tier, N: settled})
 	}
 	for i := range list {
-		r.e.finished(list[i].Record, reasons[i] == nil || !errors.As(reasons[i], new(unwritten)))
+		r.e.finished(list[i].Record, list[i].kind() != Unwritten)
 		list[i].Record.Values = nil // the rest of the page may live on for long
 	}
 	for i := range list {

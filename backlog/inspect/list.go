@@ -62,7 +62,7 @@ var (
 	AttemptWords = Words{
 		Named: [3][]string{States, States, States},
 		Meant: [3][]string{Listed: {"waiting", "running"}, Requeued: {"failed", "dead"}, Discarded: {"failed", "dead"}},
-		Keyed: States,
+		Keyed: []string{"any"},
 	}
 
 	failures = []string{"failed", "dead", "exhausted", "unreadable"}

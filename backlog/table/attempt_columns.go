@@ -164,7 +164,7 @@ func (c *attemptColumns) sets() [][2]string {
 	if c == nil {
 		return nil
 	}
-	return [][2]string{{"waiting", c.planned}, {"running", c.running}, {"disabled", c.state() + " = 'disabled'"}, {"finished", c.finished}}
+	return [][2]string{{"any", always}, {"waiting", c.planned}, {"running", c.running}, {"disabled", c.state() + " = 'disabled'"}, {"finished", c.finished}}
 }
 
 // read returns what a row remembers by the values of the selected columns. The error
