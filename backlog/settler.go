@@ -119,10 +119,8 @@ func (s *settler) write() {
 			runtime.Gosched() // handlers that wait for a processor come first: one write of more costs less
 			continue
 		}
-		// Half groups and whole ones: a store prepares statements for these.
-		if n, seen = min(n, MaxGroup), 0; n > fullGroup && n < MaxGroup && !s.urgent {
-			n = fullGroup
-		}
+		seen = 0
+		n = min(n, MaxGroup)
 		for i := range n {
 			if s.queue[i].run.e != s.queue[0].run.e {
 				n = i // another engine may have another store

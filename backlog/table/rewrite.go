@@ -92,8 +92,11 @@ func (t *Table) rewriteGroup(ctx context.Context, x *rewriting, rows [][]any, tr
 		rows:  len(rows),
 		whole: func(ctx context.Context, tx *sql.Tx) error { return t.rewriteRows(ctx, tx, x, rows) },
 		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.rewriteRow(ctx, tx, x, rows[i]) },
-		text:  func(i int) (string, int) { return t.rewriteText(x, 1), len(t.rewriteArgs(x, rows[i:i+1])) },
-		undo:  trial,
+		text: func(i int) (string, int) {
+			text, args := t.rewriteUpdate(x, rows[i:i+1])
+			return text, len(args)
+		},
+		undo: trial,
 	}
 	err = t.db.Within(ctx, func(ctx context.Context) (err error) {
 		left, err = t.writeGroup(ctx, w)
@@ -117,29 +120,28 @@ func (t *Table) rewriteGroup(ctx context.Context, x *rewriting, rows [][]any, tr
 	return written, nil
 }
 
-// rewriteText is the statement for n rows.
-func (t *layout) rewriteText(x *rewriting, n int) string {
-	set, _ := t.bound(x.set, work{at: x.now})
-	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + t.rewriteCond(x, n)
+// rewriteUpdate is the statement that writes to rows, with its arguments.
+func (t *layout) rewriteUpdate(x *rewriting, rows [][]any) (string, []any) {
+	set, values := t.bound(x.set, work{at: x.now})
+	cond, args := t.rewriteCond(x, rows)
+	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(values, args...)
 }
 
-// rewriteCond is the condition of n rows that are not written yet.
-func (t *layout) rewriteCond(x *rewriting, n int) string {
-	return t.text.Unsearched(strings.Join(x.conds, " AND ")) + " AND " + t.text.KeyIn(t.key, n)
+// rewriteCond is the condition of rows that are not written yet.
+func (t *layout) rewriteCond(x *rewriting, rows [][]any) (string, []any) {
+	cond := t.text.Unsearched(strings.Join(x.conds, " AND ")) + " AND " + t.text.KeyIn(t.key, len(rows))
+	return cond, db.Bind(slices.Clone(x.args), db.Mapped(rows, t.keyOf)...)
 }
 
-func (t *layout) rewriteArgs(x *rewriting, rows [][]any) []any {
-	_, values := t.bound(x.set, work{at: x.now})
-	return slices.Concat(values, t.rewriteCondArgs(x, rows))
-}
-
-func (t *layout) rewriteCondArgs(x *rewriting, rows [][]any) []any {
-	return db.Bind(slices.Clone(x.args), db.Mapped(rows, t.keyOf)...)
+// execRewrite writes to rows with one statement, and returns how many were found.
+func (t *Table) execRewrite(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) (int64, error) {
+	text, args := t.rewriteUpdate(x, rows)
+	return db.Affected(tx.ExecContext(ctx, t.text.Place(text), args...))
 }
 
 // rewriteRows writes to all rows with one statement.
 func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) error {
-	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(t.rewriteText(x, len(rows))), t.rewriteArgs(x, rows)...))
+	n, err := t.execRewrite(ctx, tx, x, rows)
 	if err == nil && n == int64(len(rows)) && len(t.catalog.Triggers) > 0 {
 		var still int64
 		if still, err = t.notRewritten(ctx, tx, x, rows); !x.remain {
@@ -155,7 +157,7 @@ func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows 
 // rewriteRow writes to a row, and finds out why it is as it was.
 func (t *Table) rewriteRow(ctx context.Context, tx *sql.Tx, x *rewriting, row []any) error {
 	rows := [][]any{row}
-	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(t.rewriteText(x, 1)), t.rewriteArgs(x, rows)...))
+	n, err := t.execRewrite(ctx, tx, x, rows)
 	if err != nil || n > 0 && (x.remain || len(t.catalog.Triggers) == 0) {
 		return err
 	}
@@ -173,9 +175,8 @@ func (t *Table) rewriteRow(ctx context.Context, tx *sql.Tx, x *rewriting, row []
 
 // notRewritten returns how many rows meet the conditions, as before they were written.
 func (t *Table) notRewritten(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) (n int64, err error) {
-	text := t.text.Place("SELECT count(*) FROM " + t.name + " WHERE " + t.rewriteCond(x, len(rows)))
-	err = tx.QueryRowContext(ctx, text, t.rewriteCondArgs(x, rows)...).Scan(&n)
-	return n, err
+	cond, args := t.rewriteCond(x, rows)
+	return t.countWhere(ctx, tx, cond, args)
 }
 
 // An expiry is a set of rows that are to get the dead status.

@@ -152,9 +152,7 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 		}
 		conds = append(conds, t.text.Unsearched(cond))
 	}
-	var n int
-	text := t.text.Place("SELECT count(*) FROM " + t.name + " WHERE " + strings.Join(conds, " AND "))
-	err := tx.QueryRowContext(ctx, text, db.Bind(nil, s.Record.Key)...).Scan(&n)
+	n, err := t.countWhere(ctx, tx, strings.Join(conds, " AND "), db.Bind(nil, s.Record.Key))
 	if err == nil && n == 0 {
 		err = backlog.ErrConflict
 	}
@@ -205,6 +203,11 @@ func (t *Table) still(ctx context.Context, tx *sql.Tx, w work) (int64, error) {
 // asBefore returns how many rows of the batch are as they were read.
 func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, err error) {
 	cond, args := t.asRead(w)
+	return t.countWhere(ctx, q, cond, args)
+}
+
+// countWhere returns how many rows meet the condition.
+func (t *Table) countWhere(ctx context.Context, q db.Querier, cond string, args []any) (n int64, err error) {
 	err = q.QueryRowContext(ctx, t.text.Place("SELECT count(*) FROM "+t.name+" WHERE "+cond), args...).Scan(&n)
 	return n, err
 }
