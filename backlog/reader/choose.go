@@ -83,6 +83,10 @@ func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filt
 	case s.Cause != "" && !v.Table.HasLastError():
 		return f, invalid("cause", "no column has the last error of a record; name one in table.last_error")
 	}
+	if v.Refreshes() && s.Status == "disabled" { // whatever the column of statuses says
+		f.Status = ""
+		f.State = "dead"
+	}
 	if s.Cause != "" {
 		f.Cause = func(text string) bool { return causes.Has(text, s.Cause) }
 	}
