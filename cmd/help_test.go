@@ -37,11 +37,10 @@ func helps(t *testing.T) map[string]string {
 	walk = func(path ...string) {
 		text := run(t, append(slices.Clone(path), "--help")...)
 		all[strings.Join(path, " ")] = text
-		if _, list, ok := strings.Cut(text, "Available Commands:\n"); ok {
-			list, _, _ = strings.Cut(list, "\n\n")
-			for _, m := range commandLine.FindAllStringSubmatch(list+"\n", -1) {
-				walk(append(slices.Clone(path), m[1])...)
-			}
+		_, list, _ := strings.Cut(text, "\nUsage:\n")
+		list, _, _ = strings.Cut(list, "\nFlags:\n")
+		for _, m := range commandLine.FindAllStringSubmatch(list, -1) {
+			walk(append(slices.Clone(path), m[1])...)
 		}
 	}
 	walk()
@@ -67,6 +66,9 @@ func TestHelp(t *testing.T) {
 		if all[name] == "" {
 			t.Errorf("there is no help for %q", name)
 		}
+	}
+	if strings.Contains(all[""], "Additional Commands") {
+		t.Error("a command is in no group")
 	}
 	for name, text := range all {
 		t.Run("backlog "+name, func(t *testing.T) {

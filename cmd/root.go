@@ -101,11 +101,52 @@ var logFormats = []string{"auto", "text", "json"}
 //go:embed help
 var helps embed.FS
 
+// groups of commands, in the order in which people need them.
+const (
+	groupBefore  = "before"
+	groupAtWork  = "at work"
+	groupLooking = "looking"
+	groupActing  = "acting"
+	groupOther   = "other"
+)
+
+// titles are those of the groups in the help.
+var titles = []*cobra.Group{
+	{ID: groupBefore, Title: "Before: what is wrong or missing, what a schedule does"},
+	{ID: groupAtWork, Title: "At work: the daemon, one pass, a worker on another machine"},
+	{ID: groupLooking, Title: "Looking: counts, records, pages"},
+	{ID: groupActing, Title: "Acting: again, never again, not now, go on"},
+	{ID: groupOther, Title: "Other commands:"},
+}
+
+// A command is one of the program.
+type command struct {
+	group string
+	make  func(*globalOptions) *cobra.Command
+}
+
 // commands are the program's by their names.
-var commands = map[string]func(*globalOptions) *cobra.Command{
-	"run": newRun, "worker": newWorker, "once": newOnce, "schedule": newSchedule, "simulate": newSimulate, "status": newStatus,
-	"explain": newExplain, "list": newList, "retry": newRetry, "discard": newDiscard, "pause": newPause, "resume": newResume, "check": newCheck,
-	"resolve": newResolve, "attempt": newAttempt, "web": newWeb, "token": newToken, "health": newHealth, "init": newInit, "version": newVersion,
+var commands = map[string]command{
+	"check":    {groupBefore, newCheck},
+	"init":     {groupBefore, newInit},
+	"simulate": {groupBefore, newSimulate},
+	"schedule": {groupBefore, newSchedule},
+	"run":      {groupAtWork, newRun},
+	"once":     {groupAtWork, newOnce},
+	"worker":   {groupAtWork, newWorker},
+	"status":   {groupLooking, newStatus},
+	"list":     {groupLooking, newList},
+	"explain":  {groupLooking, newExplain},
+	"web":      {groupLooking, newWeb},
+	"token":    {groupLooking, newToken},
+	"health":   {groupLooking, newHealth},
+	"attempt":  {groupLooking, newAttempt},
+	"retry":    {groupActing, newRetry},
+	"discard":  {groupActing, newDiscard},
+	"pause":    {groupActing, newPause},
+	"resume":   {groupActing, newResume},
+	"resolve":  {groupActing, newResolve},
+	"version":  {groupOther, newVersion},
 }
 
 // newRoot returns the program with all commands, or with the one alone that the arguments
@@ -133,11 +174,20 @@ func newRoot(g *globalOptions, args ...string) *cobra.Command {
 	}
 	root.Flags().BoolP("version", "v", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
-	for name, add := range commands {
-		if len(args) == 0 || commands[args[0]] == nil || name == args[0] {
-			root.AddCommand(add(g))
+	root.AddGroup(titles...)
+	alone := ""
+	if len(args) > 0 && commands[args[0]].make != nil {
+		alone = args[0]
+	}
+	for name, c := range commands {
+		if alone == "" || name == alone {
+			sub := c.make(g)
+			sub.GroupID = c.group
+			root.AddCommand(sub)
 		}
 	}
+	root.SetHelpCommandGroupID(groupOther)
+	root.SetCompletionCommandGroupID(groupOther)
 	for _, c := range append(root.Commands(), root) {
 		text, _ := helps.ReadFile("help/" + c.Name() + ".txt") // a test sees that each has one
 		c.Long = strings.TrimSpace(string(text)) + c.Long
