@@ -3,15 +3,14 @@ package causes
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"unicode/utf8"
 
 	"backlog/backlog"
 	"backlog/backlog/inspect"
+	"backlog/backlog/pattern"
 )
 
 const (
@@ -129,21 +128,20 @@ const (
 // quoted matches what is in quotes, which end where no letter follows.
 func quoted(q string) string { return q + `(?:[^` + q + `\\]|\\.|` + q + word + `)+` + q }
 
-// patterns are compiled when the first record fails. The tokens of a text are, by
-// the group that matches: 1, a number that leads the text or follows a word for a
-// status, or a label with the quotes before its message; 2, what is in quotes; 3, an
-// id; none, a name of JSON, or a word with the quotes behind it, which begin nothing.
-var patterns = sync.OnceValue(func() (p struct{ tokens, digits, marks *regexp.Regexp }) {
-	p.tokens = regexp.MustCompile(`(^[0-5]\d\d\b|(?i:status|http|code|signal)[ :=]*\d{1,3}\b|` +
+// The tokens of a text are, by the group that matches: 1, a number that leads the text or
+// follows a word for a status, or a label with the quotes before its message; 2, what is
+// in quotes; 3, an id; none, a name of JSON, or a word with the quotes behind it, which
+// begin nothing.
+var (
+	tokens = pattern.Lazily(`(^[0-5]\d\d\b|(?i:status|http|code|signal)[ :=]*\d{1,3}\b|` +
 		`(?:[{,] ?["'])?(?i:error|message|msg|code|reason|detail|title|type|description)["']? ?[:=] ?["'` + "`])|" +
 		`[{,] ?(?:"[^"\\]*"|'[^'\\]*'):|` +
 		`(` + quoted(`"`) + `|` + quoted(`'`) + `|` + quoted("`") + `)|` +
 		`([[:xdigit:]]{8}-(?:[[:xdigit:]]{4}-){3}[[:xdigit:]]{12}|0x[[:xdigit:]]+)|` +
 		word + "+[\"'`]?")
-	p.digits = regexp.MustCompile(`[0-9]+`)
-	p.marks = regexp.MustCompile(`#(?:[.,:]?#)+`) // as of 10.0.0.1:5432
-	return p
-})
+	digits = pattern.Lazily(`[0-9]+`)
+	marks  = pattern.Lazily(`#(?:[.,:]?#)+`) // as of 10.0.0.1:5432
+)
 
 // Fold returns the text of an error with "#" for what differs from record to
 // record: numbers, hexadecimal ids and UUIDs, what is in quotes. Numbers that
@@ -166,8 +164,8 @@ func fold(text string) string {
 	text = strings.ToValidUTF8(cutMiddle(text, maxFolding), "?")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' }), " ")
 	var out strings.Builder
-	p, end := patterns(), 0
-	for _, m := range p.tokens.FindAllStringSubmatchIndex(text, -1) {
+	end := 0
+	for _, m := range tokens().FindAllStringSubmatchIndex(text, -1) {
 		out.WriteString(text[end:m[0]])
 		end = m[1]
 		token := text[m[0]:end]
@@ -177,14 +175,14 @@ func fold(text string) string {
 			out.WriteString(token)
 		case m[4] >= 0:
 			out.WriteString(token[:1] + "#" + token[:1])
-		case m[6] >= 0, len(bare) >= 6 && strings.Trim(bare, hexadecimal) == "" && p.digits.MatchString(bare):
+		case m[6] >= 0, len(bare) >= 6 && strings.Trim(bare, hexadecimal) == "" && digits().MatchString(bare):
 			out.WriteString("#" + token[len(bare):])
 		default:
-			out.WriteString(p.digits.ReplaceAllString(token, "#"))
+			out.WriteString(digits().ReplaceAllString(token, "#"))
 		}
 	}
 	out.WriteString(text[end:])
-	return cutMiddle(p.marks.ReplaceAllString(out.String(), "#"), maxFolded)
+	return cutMiddle(marks().ReplaceAllString(out.String(), "#"), maxFolded)
 }
 
 // cutMiddle returns the text, or as much of its beginning and end as have room,

@@ -82,21 +82,9 @@ func (s Sentence) String() string { return s.Word + " " + s.Rest }
 
 // Sentence is the state of the process and its table in a sentence or two.
 func (v *visit) Sentence() Sentence {
-	n, s := v.Now, Sentence{"Working.", "good", "Not counted yet."}
-	switch {
-	case n.Stopping:
-		s.Word, s.Kind = "Stopping.", "idle"
-	case n.Trouble != nil:
-		s.Word, s.Kind = v.TroubleWord()+" since "+v.Clock(n.Trouble.Since)+".", "bad"
-	case n.Pause != nil:
-		s.Word, s.Kind = "Paused.", "idle"
-	case n.Picture.Outage() != nil:
-		s.Word, s.Kind = "Outage: every attempt fails.", "bad"
-	case n.Role == Standby:
-		s.Word, s.Kind = "Standing by.", "idle"
-	case n.Role == Viewer:
-		s.Word, s.Kind = "Viewing.", "idle"
-	}
+	n := v.Now
+	word, kind := v.state()
+	s := Sentence{word, kind, "Not counted yet."}
 	if n.Counts != nil {
 		s.Rest = inspect.Thousands(n.Counts.Pending) + " pending."
 		failed := n.Counts.Beyond.Failed
@@ -104,7 +92,7 @@ func (v *visit) Sentence() Sentence {
 			failed += b.Failed
 		}
 		if !n.Refresh {
-			s.Rest = fmt.Sprintf("%s pending, %s failed.", inspect.Thousands(n.Counts.Pending), inspect.Thousands(failed))
+			s.Rest = inspect.Thousands(n.Counts.Pending) + " pending, " + inspect.Thousands(failed) + " failed."
 		}
 	}
 	if n.Role == Leader && !n.Stopping && n.Pause == nil {
@@ -113,6 +101,25 @@ func (v *visit) Sentence() Sentence {
 		}
 	}
 	return s
+}
+
+// state is the state of the process, and whether that is good, bad or idle.
+func (v *visit) state() (word, kind string) {
+	switch n := v.Now; {
+	case n.Stopping:
+		return "Stopping.", "idle"
+	case n.Trouble != nil:
+		return v.TroubleWord() + " since " + v.Clock(n.Trouble.Since) + ".", "bad"
+	case n.Pause != nil:
+		return "Paused.", "idle"
+	case n.Picture.Outage() != nil:
+		return "Outage: every attempt fails.", "bad"
+	case n.Role == Standby:
+		return "Standing by.", "idle"
+	case n.Role == Viewer:
+		return "Viewing.", "idle"
+	}
+	return "Working.", "good"
 }
 
 // TroubleWord says what is wrong.
@@ -139,28 +146,18 @@ func (n Now) knownStates() []string {
 	return []string{"dead", "exhausted", "unreadable"}
 }
 
+func isLane(word string) bool { return word == "fresh" || word == "failed" }
+
 // Lanes are the words of the lanes that the table has, none where it has but one.
-func (n Now) Lanes() (list []string) {
-	for _, word := range n.Choices {
-		if word == "fresh" || word == "failed" {
-			list = append(list, word)
-		}
+func (n Now) Lanes() []string {
+	if slices.Contains(n.Choices, "fresh") && slices.Contains(n.Choices, "failed") {
+		return []string{"fresh", "failed"}
 	}
-	if len(list) < 2 {
-		return nil
-	}
-	return list
+	return nil
 }
 
-// States are the words of the states that the table has, beside the lanes.
-func (n Now) States() (list []string) {
-	for _, word := range n.Choices {
-		if word != "fresh" && word != "failed" {
-			list = append(list, word)
-		}
-	}
-	return list
-}
+// States are the words of the states that the table has, without the lanes.
+func (n Now) States() []string { return slices.DeleteFunc(slices.Clone(n.Choices), isLane) }
 
 // number returns a number of the query between 1 and most, or what is usual.
 func (v *visit) number(name string, usual, most int) (int, error) {

@@ -45,18 +45,16 @@ func (v *visit) filter() (f Filter, err error) {
 }
 
 func (f Filter) check(n Now) error {
-	problem := ""
-	switch _, tier := n.Schedule.ByName(f.Band); {
+	_, tier := n.Schedule.ByName(f.Band)
+	switch {
 	case f.Band != "" && !tier && f.Band != inspect.Beyond:
-		problem = "band must be the name of a tier, or beyond."
-	case f.Lane != "" && f.Lane != "fresh" && f.Lane != "failed":
-		problem = "lane must be fresh or failed."
+		return &Problem{http.StatusBadRequest, "band must be the name of a tier, or beyond."}
+	case f.Lane != "" && !isLane(f.Lane):
+		return &Problem{http.StatusBadRequest, "lane must be fresh or failed."}
 	case f.State != "" && !slices.Contains(n.knownStates(), f.State):
-		problem = "state must be one of " + strings.Join(n.knownStates(), ", ") + "."
-	default:
-		return nil
+		return &Problem{http.StatusBadRequest, "state must be one of " + strings.Join(n.knownStates(), ", ") + "."}
 	}
-	return &Problem{http.StatusBadRequest, problem}
+	return nil
 }
 
 // On is a path with the filter as its query, but for place and limit.

@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"path"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +23,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/inspect"
+	"backlog/backlog/pattern"
 	"backlog/backlog/watch"
 	"backlog/tiers"
 )
@@ -46,11 +46,11 @@ var (
 // serve pages have to wait.
 var prepare = sync.OnceFunc(func() {
 	funcs := template.FuncMap{
-		"num": func(n any) string { return inspect.Thousands(int(reflect.Indirect(reflect.ValueOf(n)).Int())) }, "clip": clip, "often": inspect.Often, "join": strings.Join, "has": func(list []string, s string) bool { return slices.Contains(list, s) },
+		"num": func(n any) string { return inspect.Thousands(int(reflect.Indirect(reflect.ValueOf(n)).Int())) }, "clip": clip, "often": inspect.Often, "join": strings.Join, "has": slices.Contains[[]string],
 		"first": func(n int, list any) any {
 			return reflect.ValueOf(list).Slice(0, min(n, reflect.ValueOf(list).Len())).Interface()
 		},
-		"cut": func(s string) string { return inspect.Cut(s, 12) }, "add": func(a, b int) int { return a + b }, "times": func(a, b int) int { return a * b },
+		"cut": inspect.Cut, "add": func(a, b int) int { return a + b }, "times": func(a, b int) int { return a * b },
 		"line": func(s *string) string {
 			t, _, _ := strings.Cut(strings.TrimSpace(clip(s)), "\n")
 			return inspect.Cut(t, 160)
@@ -275,7 +275,7 @@ func (v *visit) json(status int, x any) error {
 	return err
 }
 
-var jsonNumbers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*`) })
+var jsonNumbers = pattern.Lazily(`"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*`)
 
 // exact puts quotes around whole numbers beyond 2^53.
 func exact(b []byte) []byte {

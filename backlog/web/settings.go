@@ -13,11 +13,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
+
+	"backlog/backlog/pattern"
 )
 
 // Settings are what the configuration says of the pages. Its paths are relative to a
@@ -48,10 +48,8 @@ type TLS struct {
 func NewSettings() *Settings { return &Settings{PathPrefix: "/"} }
 
 var (
-	prefixes  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`) })
-	hostNames = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[?[0-9A-Fa-f:.]+\]?)$`)
-	})
+	prefixes  = pattern.Lazily(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
+	hostNames = pattern.Lazily(`^([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[?[0-9A-Fa-f:.]+\]?)$`)
 )
 
 // Check reports what is wrong with the settings themselves. It opens no file.

@@ -186,7 +186,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.path = "/" + below
 	} else if v.path == v.set.prefix {
 		v.path = "/"
-	} else if m, _ := find(v.path); m == nil || !m[http.MethodGet].probe {
+	} else if m, _ := find(v.path); !m[http.MethodGet].probe {
 		v.path = "" // outside of the prefix there are only probes
 	}
 	if err := v.answer(); err != nil {
@@ -202,7 +202,7 @@ func (v *visit) answer() error {
 		method = http.MethodGet
 	}
 	rt, known := methods[method]
-	if methods == nil || !known {
+	if !known {
 		rt.need = Read
 	}
 	v.last = last
