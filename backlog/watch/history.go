@@ -24,7 +24,7 @@ const (
 	maxError    = 1024   // of a pass's, and of the database's
 	maxStreaks  = 100_000
 	maxSuspects = 1000
-	maxCounted  = 100_000 // pairs of a record and a cause, at the least
+	maxCounted  = 100_000 // pairs of a record and a cause
 	// suspectAfter are the failures in a row after which a record is suspected, where at
 	// least half of the other attempts meanwhile have succeeded.
 	suspectAfter = 5
@@ -78,10 +78,10 @@ type history struct {
 	outages  []PastOutage
 	failures causes.Tally
 	met      map[*causes.Cause]*meeting
-	failed   int    // attempts
-	counted  recent // of what failed: the pairs of a record and a cause
+	failed   int // attempts
 
-	ended, good uint64 // attempts, and those that succeeded
+	ended, good uint64                         // attempts, and those that succeeded
+	counted     *simplelru.LRU[pair, struct{}] // what failed
 	records     *simplelru.LRU[uint64, []Attempt]
 	streaks     *simplelru.LRU[uint64, streak]
 	suspects    *simplelru.LRU[uint64, Suspect]
@@ -97,24 +97,6 @@ type meeting struct {
 // A pair is a record's hash with the number of a cause.
 type pair struct{ record, cause uint64 }
 
-// A recent holds the pairs that were added last: at least maxCounted, at most twice as many.
-type recent struct{ young, old map[pair]struct{} }
-
-// add adds the pair and reports whether it is not among those held.
-func (r *recent) add(p pair) bool {
-	_, isYoung := r.young[p]
-	_, isOld := r.old[p]
-	if isYoung {
-		return false
-	}
-	if r.young == nil || len(r.young) == maxCounted {
-		r.old = r.young
-		r.young = make(map[pair]struct{})
-	}
-	r.young[p] = struct{}{}
-	return !isOld
-}
-
 // A streak is a record's failures in a row, and how many attempts there were when the
 // last ones of them began to count.
 type streak struct {
@@ -127,7 +109,8 @@ func (p *Picture) lock() (unlock func()) {
 	p.mu.Lock()
 	if p.history == nil {
 		p.passes, p.history = make(map[string]*pass), &history{met: make(map[*causes.Cause]*meeting)}
-		p.records, _ = simplelru.NewLRU[uint64, []Attempt](maxRecords, nil) // an error is a size below one
+		p.counted, _ = simplelru.NewLRU[pair, struct{}](maxCounted, nil) // an error is a size below one
+		p.records, _ = simplelru.NewLRU[uint64, []Attempt](maxRecords, nil)
 		p.streaks, _ = simplelru.NewLRU[uint64, streak](maxStreaks, nil)
 		p.suspects, _ = simplelru.NewLRU[uint64, Suspect](maxSuspects, nil)
 	}
@@ -164,10 +147,13 @@ func (h *history) failure(ev backlog.Event, id uint64, folded, text string) {
 		m = &meeting{number: uint64(len(h.met)), first: ev.At, tiers: make(map[string]bool)}
 		h.met[c] = m
 	}
-	if h.counted.add(pair{id, m.number}) {
+	met := pair{id, m.number}
+	if !h.counted.Contains(met) {
 		m.records++
 	}
-	m.last, m.tiers[ev.Tier] = ev.At, true
+	h.counted.Add(met, struct{}{})
+	m.last = ev.At
+	m.tiers[ev.Tier] = true
 
 	s, known := h.streaks.Get(id)
 	if !known {
