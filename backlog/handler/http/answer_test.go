@@ -157,7 +157,7 @@ func TestHider(t *testing.T) {
 		"token=query%2Fsecret, query/secret": "token=***, ***",
 		"12345 of text/csv":                  "12345 of text/csv",
 	} {
-		if got := p.printable([]byte(said)); got != want {
+		if got := p.printable(said); got != want {
 			t.Errorf("%q became %q, want %q", said, got, want)
 		}
 	}

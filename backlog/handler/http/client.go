@@ -177,7 +177,8 @@ func parseAllowed(text string) (a allowed, ok bool) {
 		return a, true
 	}
 	name, below := strings.CutPrefix(strings.TrimSuffix(host, "."), "*.")
-	if a.name = name; below {
+	a.name = name
+	if below {
 		a.name = "." + name
 	}
 	last := name[strings.LastIndexByte(name, '.')+1:]
@@ -248,9 +249,9 @@ func isLocalName(host string) bool {
 // guard refuses addresses that no partner has: IANA's registries of special
 // addresses, and the one at which a provider keeps the secrets of a machine.
 var (
-	guard    = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(provider))
-	provider = netip.MustParsePrefix("168.63.129.16/32")
-	special4 = append([]netip.Prefix{provider}, ssrf.IPv4DeniedPrefixes...)
+	guard       = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(provider))
+	provider    = netip.MustParsePrefix("168.63.129.16/32")
+	specialNets = slices.Concat([]netip.Prefix{provider}, ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes)
 )
 
 // special reports whether an address is not one of the public internet.
@@ -264,13 +265,10 @@ func special(addr netip.Addr) bool {
 
 // allSpecial reports whether the network has none but special addresses.
 func allSpecial(p netip.Prefix) bool {
-	list := special4
-	if p.Addr().Is6() {
-		if list = ssrf.IPv6DeniedPrefixes; !ssrf.IPv6GlobalUnicast.Overlaps(p) {
-			return true
-		}
+	if p.Addr().Is6() && !ssrf.IPv6GlobalUnicast.Overlaps(p) {
+		return true
 	}
-	return slices.ContainsFunc(list, func(s netip.Prefix) bool { return s.Bits() <= p.Bits() && s.Contains(p.Addr()) })
+	return slices.ContainsFunc(specialNets, func(s netip.Prefix) bool { return s.Bits() <= p.Bits() && s.Contains(p.Addr()) })
 }
 
 const (
@@ -280,14 +278,14 @@ const (
 
 // readAnswer reads what came with a response, or the beginning of it, so that
 // the connection can be used again.
-func readAnswer(resp *http.Response) []byte {
+func readAnswer(resp *http.Response) string {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols || resp.ContentLength == 0 || resp.Body == http.NoBody {
-		return nil // what follows a switch is not HTTP
+		return "" // what follows a switch is not HTTP
 	}
 	defer time.AfterFunc(answerTime, func() { resp.Body.Close() }).Stop() // which ends a Read
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return unpacked(resp.Header.Get("Content-Encoding"), b)
+	return string(unpacked(resp.Header.Get("Content-Encoding"), b))
 }
 
 // unpacked returns the beginning of what the body says. No request asks for an encoding, but
@@ -303,10 +301,12 @@ func unpacked(encoding string, body []byte) []byte {
 	case bytes.HasPrefix(body, []byte{0x1f, 0x8b}):
 		from, err = gzip.NewReader(bytes.NewReader(body))
 	case encoding == "deflate":
-		if from, err = zlib.NewReader(bytes.NewReader(body)); err != nil { // some leave the wrapping out
-			from, err = flate.NewReader(bytes.NewReader(body)), nil
+		from, err = zlib.NewReader(bytes.NewReader(body))
+		if err != nil { // some leave the wrapping out
+			from = flate.NewReader(bytes.NewReader(body))
+			err = nil
 		}
-	case encoding == "br" || encoding == "zstd" || encoding == "compress":
+	case slices.Contains([]string{"br", "zstd", "compress"}, encoding):
 		return fmt.Appendf(nil, "(a body in the encoding %s, which was not asked for)", encoding)
 	default:
 		return body
@@ -322,7 +322,7 @@ func unpacked(encoding string, body []byte) []byte {
 }
 
 // outcome returns the error that stands for a response.
-func (p *plan) outcome(r *backlog.Record, resp *http.Response, text []byte, now time.Time) error {
+func (p *plan) outcome(r *backlog.Record, resp *http.Response, text string, now time.Time) error {
 	status := resp.StatusCode
 	if status == http.StatusAccepted && !has(p.Success, status) && r.Memory != nil && r.Memory.UID != "" {
 		return backlog.Accepted // the outcome follows
@@ -343,10 +343,10 @@ func (p *plan) outcome(r *backlog.Record, resp *http.Response, text []byte, now 
 }
 
 // inWords says what a response means that is no success.
-func (p *plan) inWords(resp *http.Response, text []byte) string {
+func (p *plan) inWords(resp *http.Response, text string) string {
 	words := statusLine(resp.StatusCode)
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
-		return words + ": points to " + p.printable([]byte(to.Host)) + "; redirects are not followed: correct the url"
+		return words + ": points to " + p.printable(to.Host) + "; redirects are not followed: correct the url"
 	}
 	if said := p.printable(text); said != "" {
 		words += ": " + said
@@ -364,7 +364,7 @@ const maxText = 2 << 10
 // printable returns the beginning of what a server said as text for people:
 // without secrets, and without what would move a terminal's cursor or hide in
 // it. Line breaks and tabs stay.
-func (p *plan) printable(text []byte) string {
+func (p *plan) printable(text string) string {
 	s := strings.Map(func(r rune) rune {
 		switch {
 		case r == '\r':
@@ -373,7 +373,7 @@ func (p *plan) printable(text []byte) string {
 			return r
 		}
 		return '\uFFFD'
-	}, p.hide.Replace(string(text)))
+	}, p.hide.Replace(text))
 	return backlog.Beginning(strings.TrimSpace(s), maxText)
 }
 
@@ -430,7 +430,7 @@ func (p *plan) showRequest(req *http.Request, body []byte) string {
 	return req.Method + " " + p.hide.Replace(u.String()) + "\n" + p.showHeader(req.Header) + string(body)
 }
 
-func (p *plan) showAnswer(resp *http.Response, text []byte) string {
+func (p *plan) showAnswer(resp *http.Response, text string) string {
 	return statusLine(resp.StatusCode) + "\n" + p.showHeader(resp.Header) + p.printable(text)
 }
 
@@ -441,7 +441,7 @@ func (p *plan) showHeader(h http.Header) string {
 			if !harmless(name) {
 				value = "***"
 			}
-			fmt.Fprintf(&b, "%s: %s\n", name, p.printable([]byte(value)))
+			fmt.Fprintf(&b, "%s: %s\n", name, p.printable(value))
 		}
 	}
 	return b.String() + "\n"
@@ -455,7 +455,7 @@ func (p *plan) unanswered(ctx context.Context, req *http.Request, err error) err
 		return backlog.Worded(cause.Error()+": "+where, cause)
 	}
 	text, _ := netInWords(err)
-	failed := backlog.Worded(where+": "+p.printable([]byte(text)), err)
+	failed := backlog.Worded(where+": "+p.printable(text), err)
 	if errors.As(err, new(*misconfigured)) {
 		return backlog.Unstarted(failed)
 	}
@@ -465,28 +465,40 @@ func (p *plan) unanswered(ctx context.Context, req *http.Request, err error) err
 // netInWords says what went wrong with a connection, without addresses that
 // differ from one time to the next, and what may mend it.
 func netInWords(err error) (text, hint string) {
-	if refused, ok := errors.AsType[*refusal](err); ok {
-		return refused.Error(), ""
-	} else if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		text, hint = fmt.Sprintf("%s does not resolve: %s", dns.Name, dns.Err), "correct the host in url"
-	} else if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		text, hint = errno.Error(), "is the service running, and is the port in url right?"
-	} else if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		text = "its certificate is not trusted: " + bad.Err.Error()
-		hint = "renew it, correct the host in url, or name the certificate of its authority in ca_file"
-	} else if errors.As(err, new(tls.RecordHeaderError)) {
-		text, hint = "the server does not speak TLS there", "is http:// meant, or another port?"
-	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		text, hint = "the connection was closed without an answer", "is http:// meant, or another port?"
-	} else if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		text, hint = "no connection in time", "is the service running, and are scheme and port in url right?"
-	} else {
-		text = err.Error()
-	}
+	text, hint = causeInWords(err)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
 		return "the proxy: " + text, "is the proxy in the environment the right one?"
 	}
 	return text, hint
+}
+
+// causeInWords is netInWords where no proxy is in between.
+func causeInWords(err error) (text, hint string) {
+	var (
+		refused *refusal
+		dns     *net.DNSError
+		errno   syscall.Errno
+		bad     *tls.CertificateVerificationError
+		timeout net.Error
+	)
+	switch {
+	case errors.As(err, &refused):
+		return refused.Error(), ""
+	case errors.As(err, &dns):
+		return fmt.Sprintf("%s does not resolve: %s", dns.Name, dns.Err), "correct the host in url"
+	case errors.As(err, &errno):
+		return errno.Error(), "is the service running, and is the port in url right?"
+	case errors.As(err, &bad):
+		return "its certificate is not trusted: " + bad.Err.Error(),
+			"renew it, correct the host in url, or name the certificate of its authority in ca_file"
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return "the server does not speak TLS there", "is http:// meant, or another port?"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed without an answer", "is http:// meant, or another port?"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "no connection in time", "is the service running, and are scheme and port in url right?"
+	}
+	return err.Error(), ""
 }
 
 // maxRetryAfter is how long a wait a server is believed to mean.

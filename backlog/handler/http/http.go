@@ -68,7 +68,8 @@ func (s *Status) UnmarshalText(text []byte) error {
 	if err != nil && !many {
 		return errors.New("must be a status such as 204 or 2xx, not text")
 	}
-	if *s = (Status{n, n}); many {
+	*s = Status{n, n}
+	if many {
 		*s = Status{n * 100, n*100 + 99}
 	}
 	return nil

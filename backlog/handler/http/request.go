@@ -300,8 +300,6 @@ func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
 		return nil, fmt.Errorf("the url from the record %w", err)
 	case t.text[0] == '{' && u.User != nil:
 		return nil, errors.New("the url from the record has a user in it, which is not allowed")
-	case t.text[0] == '{':
-		return u, nil
 	case !t.free && (u.Scheme != t.base.Scheme || u.Host != t.base.Host):
 		return nil, errors.New("the url from the record leads to another host") // a fence: values are escaped
 	}
