@@ -319,10 +319,8 @@ func request(attempt string, r *backlog.Record) ([]byte, error) {
 		return nil, err
 	}
 	b = append(b[:len(b)-1], `,"record":`...) // in place of the brace
-	if b, err = r.AppendColumnsJSON(b); err != nil {
-		return nil, err
-	}
-	return append(b, "}\n"...), nil
+	b, err = r.AppendColumnsJSON(b)
+	return append(b, "}\n"...), err
 }
 
 // maxLine is the longest line that a worker may write, without its end.

@@ -83,9 +83,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 		if err == nil || try == tries || ctx.Err() != nil || errors.As(err, &said) && said.ErrorCode() >= 500 {
 			break
 		}
-		wait, cancel := context.WithTimeout(ctx, tryAgain)
-		<-wait.Done()
-		cancel()
+		backlog.Sleep(ctx, tryAgain)
 	}
 	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) {
 		sent = strings.Join(message.GetToString(), ", ") + ": " + strings.Join(message.GetGenHeader(mail.HeaderSubject), " ")

@@ -59,16 +59,18 @@ func (s *Settings) Check(fail func(field, problem string)) {
 // texts are those with placeholders.
 func (s *Settings) texts() []string { return []string{s.To, s.Subject, s.Text} }
 
+var usualPorts = map[string]string{"smtp": "587", "smtps": "465"}
+
 // server returns the URL of the server with its port. Its error shows nothing of it.
 func (s *Settings) server() (*url.URL, error) {
 	u, err := url.Parse(s.SMTP)
-	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+	if err != nil || usualPorts[u.Scheme] == "" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return nil, errors.New("is no mail server; write smtp://user:${PASSWORD}@mail.example.com:587, or smtps:// for TLS from the first byte; in a password @ is %40, / is %2F and so on")
 	}
 	if u.Port() == "" {
-		u.Host = net.JoinHostPort(u.Hostname(), map[string]string{"smtp": "587", "smtps": "465"}[u.Scheme])
+		u.Host = net.JoinHostPort(u.Hostname(), usualPorts[u.Scheme])
 	}
-	if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
 		return nil, errors.New("has a port beyond 65535; correct it")
 	}
 	return u, nil
@@ -94,14 +96,15 @@ var own = []string{"id", "reason", "error"}
 // expand returns the text for r, with nothing for NULL.
 func expand(text string, r *backlog.Record) (string, error) {
 	return setting.Fill(text, func(name, _ string) (string, error) {
-		switch {
-		case name == "id":
+		switch name {
+		case "id":
 			return r.Key.String(), nil
-		case name == "error":
+		case "error":
 			return r.Error, nil
-		case name == "reason" && r.Memory != nil && r.Memory.Reason != "":
-			return r.Memory.Reason, nil // the sentence for the customer
-		case name == "reason":
+		case "reason":
+			if r.Memory != nil && r.Memory.Reason != "" {
+				return r.Memory.Reason, nil // the sentence for the customer
+			}
 			return r.Reason, nil
 		}
 		value, _, err := setting.Text(r, name)
