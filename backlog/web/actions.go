@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
 	"backlog/tiers"
 )
@@ -74,9 +75,10 @@ func (o *order) meant(n Now) (Filter, error) {
 
 // A confirmation is the first step of an action: what would be done.
 type confirmation struct {
-	Notice  string `json:"-"` // why it is asked again
-	Action  string `json:"-"`
-	Confirm string `json:"-"` // what the button says; empty: it cannot be done
+	Notice  string        `json:"-"` // why it is asked again
+	Action  string        `json:"-"`
+	Confirm string        `json:"-"` // what the button says; empty: it cannot be done
+	Ends    inspect.Stamp `json:"-"` // of the pause
 	order   `json:"-"`
 	Choice
 }
@@ -163,8 +165,9 @@ func (v *visit) pause() (any, error) {
 		return nil, &Problem{http.StatusBadRequest, "A pause ends in the future, within " + tiers.FormatDuration(maxPause) + "."}
 	}
 	t = t.UTC()
-	if o.Until = t.Format(time.RFC3339); !o.Confirmed {
-		return confirmation{Action: "/pause", Confirm: "Pause", order: o}, nil
+	if !o.Confirmed {
+		o.Until = t.Format(time.RFC3339)
+		return confirmation{Action: "/pause", Confirm: "Pause", Ends: inspect.Stamp(t), order: o}, nil
 	}
 	return v.setPause("pause", &watch.Pause{Until: &t, Reason: o.Reason, By: "web, " + v.r.RemoteAddr})
 }

@@ -27,7 +27,7 @@ type band struct {
 	Name, Ages, Often string
 	State             bool // Name is a state, and not a band
 	inspect.Band
-	ADay           int64   // attempts, at most
+	ADay           int     // attempts, at most
 	Bar, FailedBar float64 // of 100
 }
 
@@ -40,7 +40,7 @@ func (v *visit) Bands() (list []band) {
 	for _, b := range c.Bands {
 		x := band{Name: b.Tier, Ages: b.Ages, Band: b.Band}
 		if t, ok := v.Now.Schedule.ByName(b.Tier); ok {
-			x.Often, x.ADay = inspect.Often(t), int64(b.Fresh+b.Failed)*ticksADay(t, v.at)
+			x.Often, x.ADay = inspect.Often(t), (b.Fresh+b.Failed)*ticksADay(t, v.at)
 		}
 		list = append(list, x)
 	}
@@ -64,9 +64,9 @@ func (v *visit) Bands() (list []band) {
 }
 
 // ticksADay returns how often a tier ticks within a day from now on.
-func ticksADay(t tiers.Tier, now time.Time) (n int64) {
+func ticksADay(t tiers.Tier, now time.Time) (n int) {
 	if t.Every > 0 {
-		return int64(24 * time.Hour / t.Every)
+		return int(24 * time.Hour / t.Every)
 	}
 	end := now.Add(24 * time.Hour)
 	for at := t.Next(now); !at.IsZero() && at.Before(end); at = t.Next(at) {

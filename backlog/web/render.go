@@ -46,7 +46,7 @@ var (
 // serve pages have to wait.
 var prepare = sync.OnceFunc(func() {
 	funcs := template.FuncMap{
-		"num": func(n any) string { return inspect.Thousands(int(reflect.Indirect(reflect.ValueOf(n)).Int())) }, "clip": clip, "often": inspect.Often, "join": strings.Join, "has": slices.Contains[[]string],
+		"num": inspect.Thousands, "clip": clip, "often": inspect.Often, "join": strings.Join, "has": slices.Contains[[]string],
 		"first": func(n int, list any) any {
 			return reflect.ValueOf(list).Slice(0, min(n, reflect.ValueOf(list).Len())).Interface()
 		},
@@ -152,8 +152,6 @@ func (v *visit) When(at any) *Moment {
 	switch x := at.(type) {
 	case time.Time:
 		t = x
-	case string: // of an order that was understood
-		t, _ = time.Parse(time.RFC3339, x)
 	case inspect.Stamp:
 		t = time.Time(x)
 	}
