@@ -8,6 +8,8 @@ type family struct {
 	values     string // of its label, if the series are counters that there are from the start; "-": it has no label
 }
 
+const attempts = "backlog_attempts_total"
+
 // families are all of them.
 var families = []family{
 	{false, "backlog_build_info", "What the program was built from.", "goversion revision version", ""},
@@ -16,7 +18,7 @@ var families = []family{
 	{false, "backlog_concurrency", "Handler calls that can be under way.", "", ""},
 	{false, "backlog_pause_until_timestamp_seconds", "Until when nothing is started; 0: there is no pause; +Inf: until it is resumed.", "", ""},
 	{false, "backlog_attempt_duration_seconds", "Time that handlers take for one record.", "le", ""},
-	{false, "backlog_attempts_total", "Attempts that have ended, by outcome.", "outcome tier", ""},
+	{false, attempts, "Attempts that have ended, by outcome.", "outcome tier", "success error reject skip"},
 	{false, "backlog_settlements_total", "Outcomes of attempts by what became of them.", "result", "written conflict refused unwritten"},
 	{false, "backlog_handler_pauses_total", "Pauses that handlers have asked for.", "", "-"},
 	{false, "backlog_unreadable_rows_total", "Rows that could not be records, each time that one was met.", "", "-"},
@@ -25,10 +27,10 @@ var families = []family{
 	{false, "backlog_store_unavailable_seconds_total", "How long the database or the broker was away.", "", ""},
 	{true, "backlog_store_up", "1 if the database does what passes need.", "", ""},
 	{true, "backlog_pass_duration_seconds", "Time that passes take.", "tier le", ""},
-	{true, "backlog_passes_total", "Passes that have ended, by how.", "result tier", ""},
-	{true, "backlog_ticks_missed_total", "Ticks while nothing ran, which one pass has made up for.", "tier", ""},
-	{true, "backlog_tiers_skipped_total", "Ticks of a tier whose last pass still ran.", "tier", ""},
-	{true, "backlog_tiers_covered_total", "Ticks of a tier that the pass of a wider one has covered.", "tier", ""},
+	{true, "backlog_passes_total", "Passes that have ended, by how.", "result tier", "complete max_records abort_after signal reload lock pause error"},
+	{true, "backlog_ticks_missed_total", "Ticks while nothing ran, which one pass has made up for.", "tier", "-"},
+	{true, "backlog_tiers_skipped_total", "Ticks of a tier whose last pass still ran.", "tier", "-"},
+	{true, "backlog_tiers_covered_total", "Ticks of a tier that the pass of a wider one has covered.", "tier", "-"},
 	{true, "backlog_tier_interval_seconds", "Time between the next two ticks of a tier.", "tier", ""},
 	{true, "backlog_next_tick_timestamp_seconds", "The next tick of a tier that the loop has planned.", "tier", ""},
 	{true, "backlog_last_pass_timestamp_seconds", "When the last pass over a tier's records ended.", "tier", ""},

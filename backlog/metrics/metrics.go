@@ -7,10 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"backlog/backlog"
@@ -36,12 +34,11 @@ type Metrics struct {
 	families map[string]family
 	started  time.Time
 
-	took   *histogram
-	tiers  atomic.Pointer[map[string]*tier]
-	other  tier                        // of outcomes that are told after the pass, and of tiers that are no more
-	counts map[[2]string]*atomic.Int64 // by name and label; not changed
-
-	mu       sync.Mutex // guards what follows, and the times of tiers
+	mu       sync.Mutex // guards what follows
+	took     *histogram
+	counts   counts
+	tiers    map[string]*tier
+	other    *tier // of outcomes that are told after the pass, and of tiers that are no more
 	dead     bool
 	since    time.Time     // when the database went away; zero: it is there
 	away     time.Duration // before
@@ -51,28 +48,20 @@ type Metrics struct {
 // A tier is what is known of one.
 type tier struct {
 	tiers.Tier
-	*tally
+	counts                     counts
+	seconds                    *histogram // of its passes
 	interval                   time.Duration
 	next, lastPass, lastFinish time.Time
 }
 
-// A tally is what is counted of a tier.
-type tally struct {
-	attempts                 [backlog.HandedOver]atomic.Int64 // by outcome
-	passes                   [8]atomic.Int64                  // as in results
-	seconds                  *histogram
-	missed, skipped, covered atomic.Int64
+func newTier(c counts) *tier {
+	return &tier{counts: c, seconds: newHistogram(.1, .5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600)}
 }
 
-func newTally() *tally {
-	return &tally{seconds: newHistogram(.1, .5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600)}
-}
+// counts are counters by name and label.
+type counts map[[2]string]int
 
-// results are how a pass ends.
-var results = []string{
-	"complete", backlog.StoppedMaxRecords, backlog.StoppedAbortAfter, backlog.StoppedSignal, backlog.StoppedReload,
-	backlog.StoppedLock, backlog.StoppedPause, backlog.StoppedError,
-}
+func (c counts) add(n int, name, label string) { c[[2]string{name, label}] += n }
 
 // plain are the counters of events that are only counted.
 var plain = map[backlog.EventKind][2]string{
@@ -93,24 +82,33 @@ var plain = map[backlog.EventKind][2]string{
 func New(o Options) *Metrics {
 	m := &Metrics{
 		o: o, started: o.Now(), reloaded: o.Now(),
-		families: make(map[string]family), counts: make(map[[2]string]*atomic.Int64),
-		took:  newHistogram(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600),
-		other: tier{tally: newTally()},
+		families: make(map[string]family),
+		took:     newHistogram(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600),
+		other:    newTier(make(counts)),
 	}
 	for _, f := range families {
-		if f.table && !o.Table {
-			continue
-		}
-		m.families[f.name] = f
-		for value := range strings.FieldsSeq(f.values) {
-			m.counts[[2]string{f.name, strings.Trim(value, "-")}] = new(atomic.Int64)
+		if o.Table || !f.table {
+			m.families[f.name] = f
 		}
 	}
+	m.counts = m.zeros(false)
 	for name := range strings.FieldsSeq(ofProcess) {
 		m.families[name] = family{name: name, help: "As of any program in Go.", labels: "version"}
 	}
-	m.tiers.Store(new(map[string]*tier))
 	return m
+}
+
+// zeros returns the counters that there are from the start: those of a tier, or all others.
+func (m *Metrics) zeros(ofTier bool) counts {
+	c := make(counts)
+	for _, f := range m.families {
+		if strings.HasSuffix(f.labels, "tier") == ofTier {
+			for value := range strings.FieldsSeq(f.values) {
+				c.add(0, f.name, strings.Trim(value, "-"))
+			}
+		}
+	}
+	return c
 }
 
 // Handler answers scrapes, two at a time.
@@ -133,15 +131,17 @@ func (m *Metrics) Handler() http.Handler {
 func (m *Metrics) SetSchedule(list []tiers.Tier, dead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old, now := *m.tiers.Load(), m.o.Now()
+	now := m.o.Now()
 	all := make(map[string]*tier)
 	for _, t := range list {
-		x := &tier{Tier: t, lastPass: now, lastFinish: now}
-		if o := old[t.Name]; o != nil {
-			x.tally, x.lastPass, x.lastFinish = o.tally, o.lastPass, o.lastFinish
-		} else {
-			x.tally = newTally()
+		x := m.tiers[t.Name]
+		if x == nil {
+			x = newTier(m.zeros(true))
+			x.lastPass = now
+			x.lastFinish = now
 		}
+		x.Tier = t
+		x.next = time.Time{}
 		if m.o.Table {
 			next := t.Next(now)
 			x.interval = t.Next(next).Sub(next)
@@ -149,14 +149,19 @@ func (m *Metrics) SetSchedule(list []tiers.Tier, dead bool) {
 		all[t.Name] = x
 	}
 	m.dead = dead
-	m.tiers.Store(&all)
+	m.tiers = all
 }
 
 // LastPass notes a pass of an earlier life. It is called in the order in which passes ended.
 func (m *Metrics) LastPass(maxAge time.Duration, ended time.Time, complete bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, t := range *m.tiers.Load() {
+	m.reached(maxAge, ended, complete)
+}
+
+// reached notes a pass that has ended. The caller holds the lock, here and below.
+func (m *Metrics) reached(maxAge time.Duration, ended time.Time, complete bool) {
+	for _, t := range m.tiers {
 		if t.MaxAge <= maxAge {
 			t.lastPass = ended // of a wider tier, it was one of this, too
 			if complete {
@@ -172,96 +177,84 @@ func (m *Metrics) Reloaded(ok bool) {
 	defer m.mu.Unlock()
 	result := "failure"
 	if ok {
-		result, m.reloaded = "success", m.o.Now()
+		result = "success"
+		m.reloaded = m.o.Now()
 	}
-	m.add(1, "backlog_config_reloads_total", result)
+	m.counts.add(1, "backlog_config_reloads_total", result)
 }
 
 // Pinged counts a ping: success, failure or dropped.
-func (m *Metrics) Pinged(result string) { m.add(1, "backlog_pings_total", result) }
-
-func (m *Metrics) add(n int, name, label string) {
-	if c := m.counts[[2]string{name, label}]; c != nil {
-		c.Add(int64(n))
-	}
+func (m *Metrics) Pinged(result string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts.add(1, "backlog_pings_total", result)
 }
 
 // Observe takes one event. It is cheap: there may be millions.
 func (m *Metrics) Observe(ev backlog.Event) {
-	t := (*m.tiers.Load())[ev.Tier]
-	if t == nil { // it is no more, or the event has none
-		t = &m.other
-	}
-	if ev.Kind != backlog.AttemptEnded {
-		m.rare(t, ev)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := cmp.Or(m.tiers[ev.Tier], m.other)
+	if ev.Kind == backlog.AttemptEnded {
+		m.attemptEnded(t, ev)
 		return
 	}
-	if ev.Outcome >= backlog.HandedOver { // the outcome follows
-		return
-	}
-	t.attempts[ev.Outcome].Add(1)
-	if ev.Took > 0 {
-		m.took.observe(ev.Took.Seconds())
-	}
-}
-
-// rare takes any event but the end of an attempt.
-func (m *Metrics) rare(t *tier, ev backlog.Event) {
 	if c, ok := plain[ev.Kind]; ok {
-		m.add(1, c[0], c[1])
+		m.counts.add(1, c[0], c[1])
 	}
 	switch ev.Kind {
 	case backlog.Settled:
-		m.add(ev.N, "backlog_settlements_total", "written")
+		m.counts.add(ev.N, "backlog_settlements_total", "written")
 	case backlog.Expired:
-		m.add(ev.N, "backlog_dead_records_total", "expired")
+		m.counts.add(ev.N, "backlog_dead_records_total", "expired")
 	case backlog.TicksMissed:
-		t.missed.Add(int64(ev.N))
+		t.counts.add(ev.N, "backlog_ticks_missed_total", "")
 	case backlog.TierSkipped:
-		t.skipped.Add(1)
+		t.counts.add(1, "backlog_tiers_skipped_total", "")
 	case backlog.TierCovered:
-		t.covered.Add(1)
+		t.counts.add(1, "backlog_tiers_covered_total", "")
 	case backlog.PassEnded:
 		m.passEnded(t, ev)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch ev.Kind {
 	case backlog.Died:
 		if m.dead {
-			m.add(1, "backlog_dead_records_total", strings.ReplaceAll(ev.Record.Reason, " ", "_"))
+			m.counts.add(1, "backlog_dead_records_total", strings.ReplaceAll(ev.Record.Reason, " ", "_"))
 		}
 	case backlog.StoreUnavailable:
 		m.since = ev.At
 	case backlog.StoreBack:
-		m.away, m.since = m.awayUntil(ev.At), time.Time{}
+		m.away = m.awayUntil(ev.At)
+		m.since = time.Time{}
 	case backlog.Woke: // the loop plans
-		for _, t := range *m.tiers.Load() {
+		for _, t := range m.tiers {
 			t.next = t.Next(ev.At)
 			t.interval = t.Next(t.next).Sub(t.next)
 		}
 	}
 }
 
-// awayUntil is how long the database has been away in all. The caller holds the lock.
+func (m *Metrics) attemptEnded(t *tier, ev backlog.Event) {
+	if ev.Outcome == backlog.HandedOver { // the outcome follows
+		return
+	}
+	t.counts.add(1, attempts, ev.Outcome.String())
+	if ev.Took > 0 {
+		m.took.observe(ev.Took.Seconds())
+	}
+}
+
+// awayUntil is how long the database has been away in all.
 func (m *Metrics) awayUntil(now time.Time) time.Duration {
 	return m.away + max(0, now.Sub(cmp.Or(m.since, now)))
 }
 
 func (m *Metrics) passEnded(t *tier, ev backlog.Event) {
 	r := ev.Report
-	stopped := r.Stopped
-	if r.Complete {
-		stopped = results[0]
-	}
-	if i := slices.Index(results, stopped); i >= 0 {
-		t.passes[i].Add(1)
-	}
+	t.counts.add(1, "backlog_passes_total", cmp.Or(r.Stopped, "complete"))
 	if r.Started.IsZero() { // it got no lock
 		return
 	}
 	t.seconds.observe(r.Duration.Seconds())
-	m.LastPass(r.MaxAge, ev.At, r.Complete)
+	m.reached(r.MaxAge, ev.At, r.Complete)
 }
 
 // Settings are what the configuration says of a listener for metrics alone.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"backlog/backlog"
 	"backlog/backlog/inspect"
 )
 
@@ -54,7 +53,10 @@ func (m *Metrics) scrape(done func()) string {
 
 // backlog shows all that is not of the process itself.
 func (x scrape) backlog() {
-	m, s := x.m, x.m.o.State()
+	m := x.m
+	s := m.o.State()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	x.show("backlog_build_info", 1, m.o.GoVersion, m.o.Revision, m.o.Version)
 	x.histogram("backlog_attempt_duration_seconds", m.took)
 	x.is("backlog_leader", s.Leads)
@@ -71,28 +73,24 @@ func (x scrape) backlog() {
 		x.show("backlog_pause_until_timestamp_seconds", math.Inf(1))
 	}
 	x.at("backlog_pause_until_timestamp_seconds", s.PauseUntil)
-	for key, n := range m.counts {
-		x.show(key[0], float64(n.Load()), strings.Fields(key[1])...)
-	}
+	x.counters(m.counts)
 	for class := 2; class < len(s.Answers); class++ {
 		x.show("backlog_web_requests_total", float64(s.Answers[class]), strconv.Itoa(class)+"xx")
 	}
 	if s.Broker != nil {
 		x.broker(s.Broker)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	x.show("backlog_store_unavailable_seconds_total", m.awayUntil(m.o.Now()).Seconds())
 	x.at("backlog_config_last_reload_success_timestamp_seconds", m.reloaded)
 	if !s.Leads {
 		return
 	}
-	for name, t := range *m.tiers.Load() {
+	for name, t := range m.tiers {
 		x.tier(name, t)
 	}
-	for o := range m.other.attempts {
-		if n := m.other.attempts[o].Load(); n > 0 {
-			x.show("backlog_attempts_total", float64(n), backlog.Outcome(o).String(), "")
+	for key, n := range m.other.counts {
+		if key[0] == attempts {
+			x.show(attempts, float64(n), key[1], "")
 		}
 	}
 	if s.Counts != nil {
@@ -100,24 +98,18 @@ func (x scrape) backlog() {
 	}
 }
 
+// counters shows counts, with the labels of all of them behind their own.
+func (x scrape) counters(c counts, labels ...string) {
+	for key, n := range c {
+		x.show(key[0], float64(n), append(strings.Fields(key[1]), labels...)...)
+	}
+}
+
 // tier shows a tier. The caller holds the lock.
 func (x scrape) tier(name string, t *tier) {
-	for o := range t.attempts {
-		x.show("backlog_attempts_total", float64(t.attempts[o].Load()), backlog.Outcome(o).String(), name)
-	}
-	if !x.m.o.Table {
-		return
-	}
-	for i, result := range results {
-		x.show("backlog_passes_total", float64(t.passes[i].Load()), result, name)
-	}
+	x.counters(t.counts, name)
 	x.histogram("backlog_pass_duration_seconds", t.seconds, name)
-	x.each(map[string]float64{
-		"backlog_ticks_missed_total":    float64(t.missed.Load()),
-		"backlog_tiers_skipped_total":   float64(t.skipped.Load()),
-		"backlog_tiers_covered_total":   float64(t.covered.Load()),
-		"backlog_tier_interval_seconds": t.interval.Seconds(),
-	}, name)
+	x.show("backlog_tier_interval_seconds", t.interval.Seconds(), name)
 	x.at("backlog_next_tick_timestamp_seconds", t.next, name)
 	x.at("backlog_last_pass_timestamp_seconds", t.lastPass, name)
 	x.at("backlog_last_complete_pass_timestamp_seconds", t.lastFinish, name)
@@ -126,7 +118,7 @@ func (x scrape) tier(name string, t *tier) {
 func (x scrape) counts(s *State) {
 	c := s.Counts
 	for _, b := range append(c.Bands[:len(c.Bands):len(c.Bands)], inspect.TierBand{Tier: "beyond", Band: c.Beyond}) {
-		if t := (*x.m.tiers.Load())[b.Tier]; t == nil && b.Tier != "beyond" {
+		if x.m.tiers[b.Tier] == nil && b.Tier != "beyond" {
 			continue // it was counted before a reload
 		}
 		x.show("backlog_pending_records", float64(b.Fresh), "fresh", b.Tier)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -97,13 +96,10 @@ func (f family) kind() string {
 	return "gauge"
 }
 
-// A histogram counts values by the bounds that they are not above. Its methods may be
-// called concurrently.
+// A histogram counts values by the bounds that they are not above.
 type histogram struct {
 	bounds []float64
-
-	mu     sync.Mutex // guards what follows
-	counts []int64    // the last: above all bounds
+	counts []int64 // the last: above all bounds
 	sum    float64
 }
 
@@ -113,8 +109,6 @@ func newHistogram(bounds ...float64) *histogram {
 
 func (h *histogram) observe(v float64) {
 	i, _ := slices.BinarySearch(h.bounds, v)
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.counts[i]++
 	h.sum += v
 }
@@ -124,8 +118,6 @@ func (x scrape) histogram(name string, h *histogram, values ...string) {
 	if !ok {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	var b strings.Builder
 	var n int64
 	for i, c := range h.counts {
