@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"backlog/backlog"
 	"backlog/tiers"
 )
@@ -113,16 +115,15 @@ func (m *Metrics) zeros(ofTier bool) counts {
 
 // Handler answers scrapes, two at a time.
 func (m *Metrics) Handler() http.Handler {
-	room := make(chan struct{}, 2)
+	room := semaphore.NewWeighted(2)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		select {
-		case room <- struct{}{}:
-			text := m.scrape(func() { <-room }) // before a slow reader has it
-			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-			_, _ = io.WriteString(w, text)
-		default:
+		if !room.TryAcquire(1) {
 			http.Error(w, "two scrapes are being answered", http.StatusServiceUnavailable)
+			return
 		}
+		text := m.scrape(func() { room.Release(1) }) // before a slow reader has it
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_, _ = io.WriteString(w, text)
 	})
 }
 

@@ -76,12 +76,16 @@ func (x scrape) text() string {
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", name, x.m.families[name].help, x.m.families[name].kind())
 		series := x.have[name]
 		slices.Sort(series)
-		of := func(s string) string { return s[:strings.LastIndexByte(s, ' ')] }
-		for _, s := range slices.CompactFunc(series, func(s, t string) bool { return of(s) == of(t) }) {
+		for _, s := range slices.CompactFunc(series, sameLabels) {
 			b.WriteString(s)
 		}
 	}
 	return b.String()
+}
+
+// sameLabels reports whether two lines differ in their values alone.
+func sameLabels(s, t string) bool {
+	return s[:strings.LastIndexByte(s, ' ')] == t[:strings.LastIndexByte(t, ' ')]
 }
 
 func (f family) kind() string {
