@@ -171,10 +171,9 @@ const maxHeader = 1 << 10
 // and the percent sign percent-escaped, cut between two letters.
 func headerText(s string) string {
 	s = strings.TrimSpace(s)
-	keep := func(c byte) bool { return c >= ' ' && c < 0x7f && c != '%' }
 	var b strings.Builder
 	for _, r := range s { // U+FFFD for what is not UTF-8
-		t := escape(string(r), keep)
+		t := escape(string(r), isPlain)
 		if b.Len()+len(t) > maxHeader {
 			break
 		}
@@ -182,6 +181,9 @@ func headerText(s string) string {
 	}
 	return strings.TrimRight(b.String(), " ")
 }
+
+// isPlain reports whether a byte of a header is not escaped.
+func isPlain(c byte) bool { return c >= ' ' && c < 0x7f && c != '%' }
 
 // A urlTemplate is a URL in which {column} stands for a record's value, and {{
 // and }} for braces. It is immutable.

@@ -244,7 +244,7 @@ func (h *Handler) dispatch(t *task) {
 }
 
 // distribute gives the attempts that wait to workers with room and starts workers
-// as needed. h.mu is held here and below, but for over.
+// as needed. h.mu is held here and below, but for over and endRest.
 func (h *Handler) distribute() {
 	for len(h.waiting) > 0 {
 		w := h.room()
@@ -297,14 +297,17 @@ func (h *Handler) over(w *worker, lost *loss) {
 	}
 	if !h.resting {
 		h.resting = true
-		time.AfterFunc(min(shortestRest<<min(h.fails, 20), longestRest), func() {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.resting = false
-			h.distribute()
-		})
+		time.AfterFunc(min(shortestRest<<min(h.fails, 20), longestRest), h.endRest)
 		h.fails++
 	}
+	h.distribute()
+}
+
+// endRest lets workers be started again.
+func (h *Handler) endRest() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.resting = false
 	h.distribute()
 }
 

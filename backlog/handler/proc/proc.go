@@ -165,12 +165,13 @@ func (p Program) Check() error {
 		return p.checkInterpreter(path, string(line))
 	}
 	// Of what is no text the system knows best what it is.
-	isControl := func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }
 	if utf8.Valid(head[:max(0, len(head)-utf8.UTFMax)]) && !bytes.ContainsFunc(head, isControl) {
 		return p.errorf("%s is text that does not begin with a line such as #!/bin/sh, which says what runs it; add one, without a byte order mark", path)
 	}
 	return nil
 }
+
+func isControl(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }
 
 // checkInterpreter returns an error if what the first line of the script at path
 // asks for is missing, or what env is to find for it. What else env may be told is

@@ -161,9 +161,9 @@ const pingTime = 2 * time.Second
 // Prepare reports what is wrong with the settings, with a hint. Unlike Check it
 // touches no network.
 func (h *Handler) Prepare() error {
-	for i, text := range []string{h.URL, h.Input, h.Output} {
-		if text == "" {
-			return fmt.Errorf("redis: %s: is empty; see docs/handlers.md", [...]string{"url", "input", "output"}[i])
+	for _, x := range [][2]string{{"url", h.URL}, {"input", h.Input}, {"output", h.Output}} {
+		if x[1] == "" {
+			return fmt.Errorf("redis: %s: is empty; see docs/handlers.md", x[0])
 		}
 	}
 	if err := mapping.FirstProblem(h.Settings.Check); err != nil {
@@ -253,17 +253,19 @@ func (h *Handler) pool() *redis.Pool {
 			DialContext: func(ctx context.Context) (redis.Conn, error) {
 				return redis.DialURLContext(ctx, h.URL, redis.DialContextFunc(dial), redis.DialTLSHandshakeTimeout(wait), redis.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
 			},
-			// What was sent may have been done: an answer that got lost must not push a request
-			// twice. So a connection that may have ended since is asked before.
-			TestOnBorrowContext: func(ctx context.Context, c redis.Conn, used time.Time) (err error) {
-				if time.Since(used) > time.Second {
-					_, err = redis.DoContext(c, ctx, "PING")
-				}
-				return err
-			},
+			TestOnBorrowContext: ping,
 		}
 	})
 	return h.idle
+}
+
+// ping asks a connection that may have ended since it was used. What was sent may have been
+// done: an answer that got lost must not push a request twice.
+func ping(ctx context.Context, c redis.Conn, used time.Time) (err error) {
+	if time.Since(used) > time.Second {
+		_, err = redis.DoContext(c, ctx, "PING")
+	}
+	return err
 }
 
 // do sends commands and returns the answer to the last.
@@ -414,6 +416,7 @@ func (h *Handler) answer(item string) (a backlog.Answer, ok bool) {
 	a.Text = backlog.Beginning(strings.ReplaceAll(a.Text, "\x00", "\uFFFD"), maxText)
 	// A database would refuse to look for some texts that are no UIDs, and with them for
 	// all answers of a batch.
-	odd := func(r rune) bool { return r <= ' ' || r > '~' }
-	return a, ok && a.UID != "" && len(a.UID) <= 255 && !strings.ContainsFunc(a.UID, odd)
+	return a, ok && a.UID != "" && len(a.UID) <= 255 && !strings.ContainsFunc(a.UID, notOfUID)
 }
+
+func notOfUID(r rune) bool { return r <= ' ' || r > '~' }
