@@ -195,9 +195,8 @@ func addLine(path string, line []byte) (lost, err error) {
 		return nil, err
 	}
 	last := []byte{'\n'}
-	if end, err := file.Seek(0, io.SeekEnd); err == nil && end > 0 {
-		file.ReadAt(last, end-1)
-	}
+	end, _ := file.Seek(0, io.SeekEnd)
+	file.ReadAt(last, end-1) // which an empty file has not
 	if last[0] != '\n' {
 		line = append([]byte{'\n'}, line...)
 	}
