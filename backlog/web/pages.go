@@ -281,9 +281,9 @@ func (v *visit) schedule() (any, error) {
 	data := struct {
 		Ticks    []inspect.Tick `json:"ticks"`
 		Complete bool           `json:"complete"`
-		line
+		axis
 		trial
-	}{Complete: true, Ticks: []inspect.Tick{}, line: line{Horizon: 24 * time.Hour, from: v.at}, trial: trial{YAML: yamlOf(v.Now.Schedule)}}
+	}{Complete: true, Ticks: []inspect.Tick{}, axis: axis{Horizon: 24 * time.Hour, from: v.at}, trial: trial{YAML: yamlOf(v.Now.Schedule)}}
 	if text := v.Query("for"); text != "" {
 		d, err := tiers.ParseDuration(text)
 		if err != nil {
@@ -306,21 +306,21 @@ func (v *visit) schedule() (any, error) {
 	return data, err
 }
 
-// A line is the axis of a picture of ticks.
-type line struct {
+// An axis is that of a picture of ticks.
+type axis struct {
 	Horizon time.Duration `json:"-"`
 	from    time.Time
 }
 
 // X is the place of a time on the axis.
-func (l line) X(t inspect.Stamp) int {
-	return 110 + int(830*float64(time.Time(t).Sub(l.from))/float64(l.Horizon))
+func (a axis) X(t inspect.Stamp) int {
+	return 110 + int(830*float64(time.Time(t).Sub(a.from))/float64(a.Horizon))
 }
 
 // Marks are times along the axis.
-func (l line) Marks() (list []inspect.Stamp) {
+func (a axis) Marks() (list []inspect.Stamp) {
 	for i := range time.Duration(6) {
-		list = append(list, inspect.Stamp(l.from.Add(l.Horizon*i/5)))
+		list = append(list, inspect.Stamp(a.from.Add(a.Horizon*i/5)))
 	}
 	return list
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,18 +19,18 @@ const askFor = 5 * time.Second
 
 // ask has one request at a time ask the database. The next waits for 2 s.
 func ask[T any](v *visit, limit time.Duration, f func(ctx context.Context) (T, error)) (answer T, err error) {
-	select {
-	case v.database <- struct{}{}:
-		defer func() { <-v.database }()
-	case <-time.After(2 * time.Second):
-		return answer, &Problem{http.StatusServiceUnavailable, "Another page is asking the database; try again."}
-	case <-v.r.Context().Done():
-		return answer, v.r.Context().Err()
+	visitor := v.r.Context()
+	waiting, stop := context.WithTimeout(visitor, 2*time.Second)
+	defer stop()
+	if v.database.Acquire(waiting, 1) != nil {
+		err = &Problem{http.StatusServiceUnavailable, "Another page is asking the database; try again."}
+		return answer, cmp.Or(visitor.Err(), err)
 	}
-	ctx, cancel := context.WithTimeout(v.r.Context(), limit)
+	defer v.database.Release(1)
+	ctx, cancel := context.WithTimeout(visitor, limit)
 	defer cancel()
 	answer, err = f(ctx)
-	if known := new(Problem); err != nil && ctx.Err() != nil && v.r.Context().Err() == nil && !errors.As(err, &known) {
+	if err != nil && ctx.Err() != nil && visitor.Err() == nil && !errors.As(err, new(*Problem)) {
 		err = &Problem{http.StatusServiceUnavailable, fmt.Sprintf("The database took more than %v for this.", limit)}
 	}
 	return answer, err
@@ -72,15 +73,17 @@ func (v *visit) textZone() *time.Location {
 
 // shorten cuts the texts of a record: a table may have an error of megabytes.
 func shorten(e *inspect.Entry, data []Cell) {
-	cut := func(text **string) {
-		if *text != nil {
-			*text = new(clip(*text))
-		}
-	}
-	cut(&e.LastError)
+	e.LastError = short(e.LastError)
 	for i := range data {
-		cut(&data[i].Value)
+		data[i].Value = short(data[i].Value)
 	}
+}
+
+func short(text *string) *string {
+	if text == nil {
+		return nil
+	}
+	return new(clip(text))
 }
 
 // records are those that the query means.

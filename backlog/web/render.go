@@ -47,19 +47,8 @@ var (
 var prepare = sync.OnceFunc(func() {
 	funcs := template.FuncMap{
 		"num": inspect.Thousands, "clip": clip, "often": inspect.Often, "join": strings.Join, "has": slices.Contains[[]string],
-		"first": func(n int, list any) any {
-			return reflect.ValueOf(list).Slice(0, min(n, reflect.ValueOf(list).Len())).Interface()
-		},
-		"cut": inspect.Cut, "add": func(a, b int) int { return a + b }, "times": func(a, b int) int { return a * b },
-		"line": func(s *string) string {
-			t, _, _ := strings.Cut(strings.TrimSpace(clip(s)), "\n")
-			return inspect.Cut(t, 160)
-		},
-		"age": func(s float64) string { return inspect.Shortly(time.Duration(s * float64(time.Second))) },
-		"seconds": func(s float64) string {
-			return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
-		},
-		"percent": func(f float64) string { return strconv.FormatFloat(100*f, 'f', 0, 64) + " %" }, "duration": tiers.FormatDuration,
+		"first": first, "cut": inspect.Cut, "add": add, "times": times, "line": line, "age": age, "seconds": seconds,
+		"percent": percent, "duration": tiers.FormatDuration,
 	}
 	layout := template.Must(template.New("layout.html").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html"))
 	files, _ := templateFiles.ReadDir("templates")
@@ -75,6 +64,30 @@ var prepare = sync.OnceFunc(func() {
 		statics[name], hashed[f.Name()] = b, name
 	}
 })
+
+func add(a, b int) int { return a + b }
+
+func times(a, b int) int { return a * b }
+
+// first returns the first n of a list of anything, or all.
+func first(n int, list any) any {
+	v := reflect.ValueOf(list)
+	return v.Slice(0, min(n, v.Len())).Interface()
+}
+
+// line is the first line of a text.
+func line(s *string) string {
+	t, _, _ := strings.Cut(strings.TrimSpace(clip(s)), "\n")
+	return inspect.Cut(t, 160)
+}
+
+func age(s float64) string { return inspect.Shortly(inSeconds(s)) }
+
+func seconds(s float64) string { return inSeconds(s).Round(time.Millisecond).String() }
+
+func inSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func percent(f float64) string { return strconv.FormatFloat(100*f, 'f', 0, 64) + " %" }
 
 func (v *visit) static() error {
 	b, ok := statics[v.last]
@@ -146,14 +159,11 @@ func clip(x any) string {
 // A Moment is a time for people, in the zone of the configuration.
 type Moment struct{ ISO, Text, Ago string }
 
-// When returns the time, nil for none.
+// When returns the time, which is a time.Time or an inspect.Stamp; nil for none.
 func (v *visit) When(at any) *Moment {
-	var t time.Time
-	switch x := at.(type) {
-	case time.Time:
-		t = x
-	case inspect.Stamp:
-		t = time.Time(x)
+	t, ok := at.(time.Time)
+	if !ok {
+		t = time.Time(at.(inspect.Stamp))
 	}
 	if t.IsZero() {
 		return nil

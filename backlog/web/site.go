@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/sync/semaphore"
 )
 
 // A Site serves the pages, the API and the probes of health. Its methods may be called
@@ -32,8 +33,8 @@ type Site struct {
 	setup   atomic.Pointer[setup]
 	foreign *http.CrossOriginProtection
 
-	places     chan struct{} // of requests that are answered
-	database   chan struct{} // taken by the one request that asks it
+	places     *semaphore.Weighted // of requests that are answered
+	database   *semaphore.Weighted // taken by the one request that asks it
 	simulating sync.Mutex
 	answers    [6]atomic.Int64 // by the first digit of the status
 
@@ -54,8 +55,8 @@ type setup struct {
 func New(s Settings, dir string, t Tokens, b Backlog, log *slog.Logger) (*Site, error) {
 	prepare()
 	site := &Site{
-		backlog: b, log: log, foreign: http.NewCrossOriginProtection(), places: make(chan struct{}, maxRequests),
-		database: make(chan struct{}, 1), Now: time.Now,
+		backlog: b, log: log, foreign: http.NewCrossOriginProtection(), places: semaphore.NewWeighted(maxRequests),
+		database: semaphore.NewWeighted(1), Now: time.Now,
 	}
 	site.sessions, _ = simplelru.NewLRU[string, session](maxSessions, nil) // an error is a size below one
 	site.plots, _ = simplelru.NewLRU[string, []byte](maxPlots, nil)
@@ -121,12 +122,6 @@ type route struct {
 
 // routes are by path below the prefix and method; HEAD is GET. A path may end with {}.
 var routes = sync.OnceValue(func() map[string]map[string]route {
-	see := func(page string, f func(*visit) (any, error)) map[string]route {
-		return map[string]route{http.MethodGet: {need: Read, page: page, show: f}}
-	}
-	act := func(f func(*visit) (any, error)) map[string]route {
-		return map[string]route{http.MethodPost: {need: Full, acts: true, page: "confirm", show: f}}
-	}
 	list := map[string]map[string]route{
 		"/healthz":   {http.MethodGet: {probe: true, serve: (*visit).healthz}},
 		"/readyz":    {http.MethodGet: {probe: true, serve: (*visit).readyz}},
@@ -161,6 +156,16 @@ var routes = sync.OnceValue(func() map[string]map[string]route {
 	list["/schedule"][http.MethodPost] = list["/schedule"][http.MethodGet]
 	return list
 })
+
+// see is a page, or without a name an answer of the API alone.
+func see(page string, show func(*visit) (any, error)) map[string]route {
+	return map[string]route{http.MethodGet: {need: Read, page: page, show: show}}
+}
+
+// act is an action, whose page asks for a confirmation.
+func act(show func(*visit) (any, error)) map[string]route {
+	return map[string]route{http.MethodPost: {need: Full, acts: true, page: "confirm", show: show}}
+}
 
 // find returns the routes of a path, and what stands for {} in it.
 func find(path string) (map[string]route, string) {
@@ -231,13 +236,11 @@ func (v *visit) answer() error {
 	case rt.probe:
 		return rt.serve(v)
 	}
-	select {
-	case v.places <- struct{}{}:
-		defer func() { <-v.places }()
-	default:
+	if !v.places.TryAcquire(1) {
 		v.w.Header().Set("Retry-After", "1")
 		return &Problem{http.StatusTooManyRequests, fmt.Sprintf("%d requests are being answered already; try again.", maxRequests)}
 	}
+	defer v.places.Release(1)
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxBody)
 	if rt.serve != nil {
 		return rt.serve(v)
