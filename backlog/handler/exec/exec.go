@@ -151,11 +151,11 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	stdin, endFeed, err := feed(input)
+	stdin, feeding, err := feed(input)
 	if err != nil {
 		return err
 	}
-	defer endFeed()
+	defer feeding.Close()
 	defer stdin.Close()
 	stdout, err := newOutput(50 * time.Millisecond)
 	stderr, wrong := newOutput(time.Second)
@@ -254,26 +254,23 @@ func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, cut bool,
 // pipeHolds is what an empty pipe takes without a reader, on any system.
 const pipeHolds = 4 << 10
 
-// feed returns the standard input of a program, and a function that ends the
-// feeding when the program has ended: a child may hold the other end for ever. A
-// pipe that holds all of the input costs no goroutine.
-func feed(input []byte) (stdin *os.File, end func(), err error) {
-	small := len(input) <= pipeHolds
-	open := os.Pipe
-	if small {
-		open = proc.Pipe
+// feed returns the standard input of a program, and its other end, which is closed when the
+// program has ended: a child may hold the first for ever. A pipe that holds all of the input
+// costs no goroutine.
+func feed(input []byte) (stdin, w *os.File, err error) {
+	if len(input) <= pipeHolds {
+		stdin, w, err = proc.Pipe()
+		fill(w, input)
+		return stdin, w, err
 	}
-	r, w, err := open()
-	write := func() {
-		w.Write(input)
-		w.Close()
-	}
-	if small {
-		write()
-	} else {
-		go write()
-	}
-	return r, func() { w.Close() }, err
+	stdin, w, err = os.Pipe()
+	go fill(w, input)
+	return stdin, w, err
+}
+
+func fill(w *os.File, input []byte) {
+	w.Write(input)
+	w.Close()
 }
 
 // moment is how long nobody reads a program's output. One that is done by
@@ -331,9 +328,12 @@ func (o *output) end(unread bool) {
 		o.copy()
 	}
 	<-o.read
-	go func() {
-		o.polled().SetReadDeadline(time.Time{})
-		io.Copy(io.Discard, o.polled())
-		o.polled().Close()
-	}()
+	go o.discard()
+}
+
+// discard reads what children still write.
+func (o *output) discard() {
+	o.polled().SetReadDeadline(time.Time{})
+	io.Copy(io.Discard, o.polled())
+	o.polled().Close()
 }
