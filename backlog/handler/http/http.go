@@ -131,7 +131,7 @@ func (p *plan) readURL(fail func(field, problem string)) {
 	case u.free:
 	case len(p.allow) > 0 && p.allow.target(u.base) != nil:
 		fail("allow", "does not list the host of url, "+u.base.Host+"; add it, or remove allow, which is for hosts that come from the record")
-	case u.base.Scheme == "http" && (p.CAFile != "" || p.CertFile != "" || p.KeyFile != ""):
+	case u.base.Scheme == "http" && cmp.Or(p.CAFile, p.CertFile, p.KeyFile) != "":
 		fail("url", "ca_file, client_cert and client_key are of no use with http://; write https:// or remove them")
 	}
 	p.url = u
@@ -147,7 +147,9 @@ var reserved = []string{
 func (p *plan) readHeaders(fail func(field, problem string)) {
 	p.headers = make(http.Header)
 	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
-		field, key, value := "headers."+name, textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(p.Headers[name])
+		field := "headers." + name
+		key := textproto.CanonicalMIMEHeaderKey(name)
+		value := strings.TrimSpace(p.Headers[name])
 		switch {
 		case name == "" || strings.Trim(name, lettersAndDigits+"!#$%&'*+-.^_`|~") != "":
 			fail("headers", "a key that is no header, not shown as it may be secret; write Name: value")
@@ -155,7 +157,7 @@ func (p *plan) readHeaders(fail func(field, problem string)) {
 			fail(field, "is there twice, in other capitals; remove one")
 		case strings.HasPrefix(key, "Webhook-"), strings.HasPrefix(key, "Backlog-"), slices.Contains(reserved, key):
 			fail(field, "is set by the program itself; remove it")
-		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		case strings.ContainsFunc(value, notOfHeader):
 			fail(field, "holds a line break or another character that no header has; remove it")
 		}
 		p.headers[key] = []string{value}
@@ -174,6 +176,8 @@ func (p *plan) readHeaders(fail func(field, problem string)) {
 	maps.Copy(usual, p.headers)
 	p.headers = usual
 }
+
+func notOfHeader(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 func (p *plan) readStatuses(fail func(field, problem string)) {
 	for at, list := range [][]Status{p.Success, p.Reject} {

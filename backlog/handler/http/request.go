@@ -250,7 +250,7 @@ func parseURL(text string) (*url.URL, error) {
 	switch {
 	case err != nil: // its text would show the URL
 		return nil, errors.New("is no URL" + exampleURL)
-	case usualPorts[u.Scheme] == "" || u.Opaque != "" || u.Hostname() == "":
+	case usualPorts[u.Scheme] == "" || u.Hostname() == "":
 		return nil, errors.New("must begin with http:// or https:// and a host" + exampleURL)
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r >= 0x80 }):
 		return nil, errors.New("has a host with letters beyond ASCII; write its xn-- form")

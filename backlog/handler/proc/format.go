@@ -47,15 +47,13 @@ func (p Program) notExecutable() string {
 	what := foreign(head)
 	switch {
 	case what != "":
-		what = "it is a program for " + what
+		return "it is a program for " + what + install
 	case !bytes.HasPrefix(head, []byte(elf)):
 		return "a script must begin with a line such as #!/bin/sh"
 	case len(head) < 20:
-		what = "it is the beginning of a program, cut short"
-	default:
-		what = "it is a program for this processor that is damaged, or for another system"
+		return "it is the beginning of a program, cut short" + install
 	}
-	return what + install
+	return "it is a program for this processor that is damaged, or for another system" + install
 }
 
 const (
