@@ -74,8 +74,8 @@ func (x scrape) backlog() {
 	}
 	x.at("backlog_pause_until_timestamp_seconds", s.PauseUntil)
 	x.counters(m.counts)
-	for class := 2; class < len(s.Answers); class++ {
-		x.show("backlog_web_requests_total", float64(s.Answers[class]), strconv.Itoa(class)+"xx")
+	for i, n := range s.Answers[2:] {
+		x.show("backlog_web_requests_total", float64(n), strconv.Itoa(2+i)+"xx")
 	}
 	if s.Broker != nil {
 		x.broker(s.Broker)

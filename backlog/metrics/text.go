@@ -24,7 +24,7 @@ type scrape struct {
 // show adds a series, unless it is of a table, which this process does not have.
 func (x scrape) show(name string, v float64, values ...string) {
 	if f, ok := x.m.families[name]; ok {
-		x.have[name] = append(x.have[name], name+x.labelled(f, values...)+" "+number(v)+"\n")
+		x.have[name] = append(x.have[name], name+x.labelled(f, "", values...)+" "+number(v)+"\n")
 	}
 }
 
@@ -36,8 +36,8 @@ func (x scrape) each(metrics map[string]float64, values ...string) {
 }
 
 // labelled returns the values of the first of the family's labels with their names, and
-// the name of the work.
-func (x scrape) labelled(f family, values ...string) string {
+// the name of the work, in their order, then the bound of a histogram; "": it has none.
+func (x scrape) labelled(f family, bound string, values ...string) string {
 	names := strings.Fields(f.labels)[:len(values)]
 	var list []string
 	for i, v := range values {
@@ -45,24 +45,15 @@ func (x scrape) labelled(f family, values ...string) string {
 	}
 	if work := x.m.o.Name; work != "" && strings.HasPrefix(f.name, "backlog_") {
 		list = append(list, `name="`+escape.Replace(work)+`"`)
-		slices.SortStableFunc(list, byLabel)
+	}
+	slices.Sort(list)
+	if bound != "" {
+		list = append(list, `le="`+bound+`"`)
 	}
 	if len(list) == 0 {
 		return ""
 	}
 	return "{" + strings.Join(list, ",") + "}"
-}
-
-// byLabel orders labels as Prometheus has them: by name, but a histogram's bound is last.
-func byLabel(a, b string) int {
-	const bound = `le="`
-	if last := strings.HasPrefix(a, bound); last != strings.HasPrefix(b, bound) {
-		if last {
-			return 1
-		}
-		return -1
-	}
-	return strings.Compare(a, b)
 }
 
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
@@ -127,9 +118,9 @@ func (x scrape) histogram(name string, h *histogram, values ...string) {
 	for i, c := range h.counts {
 		n += c
 		le := number(append(h.bounds, math.Inf(1))[i])
-		fmt.Fprintf(&b, "%s_bucket%s %d\n", name, x.labelled(f, append(values, le)...), n)
+		fmt.Fprintf(&b, "%s_bucket%s %d\n", name, x.labelled(f, le, values...), n)
 	}
-	fmt.Fprintf(&b, "%s_sum%s %s\n%[1]s_count%[2]s %[4]d\n", name, x.labelled(f, values...), number(h.sum), n)
+	fmt.Fprintf(&b, "%s_sum%s %s\n%[1]s_count%[2]s %[4]d\n", name, x.labelled(f, "", values...), number(h.sum), n)
 	x.have[name] = append(x.have[name], b.String())
 }
 
