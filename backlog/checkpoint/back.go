@@ -160,10 +160,7 @@ func (f *File) AddPass(p watch.Pass) error {
 	defer f.mu.Unlock()
 	defer f.lock(".lock")()
 	lost, err := addLine(f.passesPath(), append(line, '\n'))
-	if err != nil {
-		return f.first(err, "the pass cannot be kept, status will not know of it")
-	}
-	return lost
+	return cmp.Or(f.first(err, "the pass cannot be kept, status will not know of it"), lost)
 }
 
 // addLine appends a line. A line before it that was cut short by a kill stays by itself. A

@@ -31,13 +31,9 @@ const leastReturn = 10 * time.Minute
 // started again, with a tick that is missed.
 func Return(s *tiers.Schedule, now time.Time) time.Time {
 	until := now.Add(leastReturn)
-	for tick, n := now, 0; n < 2; n++ {
-		if tick = s.Next(tick); tick.IsZero() {
-			break
-		}
-		if tick.After(until) {
-			until = tick
-		}
+	second := s.Next(s.Next(now))
+	if second.After(until) {
+		return second
 	}
 	return until
 }
