@@ -69,7 +69,7 @@ func hostOf(s string) string {
 func (v *visit) checkOrigin() error {
 	origin := v.r.Header.Get("Origin")
 	_, host, whole := strings.Cut(origin, "://")
-	safe := v.r.Method == http.MethodGet || v.r.Method == http.MethodHead || v.r.Method == http.MethodOptions
+	safe := slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, v.r.Method)
 	if !safe && origin != "" && (!whole || host != v.r.Host) || v.foreign.Check(v.r) != nil {
 		return &Problem{http.StatusForbidden, "Another site has sent this request; nothing was done."}
 	}
@@ -193,7 +193,7 @@ func (v *visit) form() error {
 // local returns a path with its query, below the prefix, if it is one of this site.
 func local(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.Contains(u.Path, `\`) {
+	if err != nil || cmp.Or(u.Scheme, u.Host) != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.Contains(u.Path, `\`) {
 		return "/"
 	}
 	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()

@@ -106,11 +106,12 @@ func (v *visit) retry() (any, error) {
 	c := confirmation{Action: f.On("/retry"), order: order{Filter: &f}}
 	if o.Expect != nil {
 		r, err := v.putBack(f, *o.Expect)
-		p := new(Problem)
-		if grown := errors.As(err, &p) && p.Status == http.StatusConflict; err != nil && (!grown || v.api()) || err == nil {
+		p, ok := errors.AsType[*Problem](err)
+		if !ok || p.Status != http.StatusConflict || v.api() {
 			return done{r, f.On("/records", r.query()...)}, err
 		}
-		c.Notice, v.code = p.Text, p.Status
+		c.Notice = p.Text // there are more by now
+		v.code = p.Status
 	}
 	c.Choice, err = ask(v, askFor, func(ctx context.Context) (Choice, error) { return v.backlog.Choose(ctx, f) })
 	if c.Records > 0 && c.Records <= maxRetry {

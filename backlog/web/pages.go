@@ -69,7 +69,7 @@ func ticksADay(t tiers.Tier, now time.Time) (n int) {
 		return int(24 * time.Hour / t.Every)
 	}
 	end := now.Add(24 * time.Hour)
-	for at := t.Next(now); !at.IsZero() && at.Before(end); at = t.Next(at) {
+	for at := t.Next(now); at.Before(end); at = t.Next(at) {
 		n++
 	}
 	return n
@@ -213,17 +213,26 @@ func (v *visit) Outcomes(r watch.Pass, all bool) []inspect.OutcomeCount {
 	})
 }
 
+// causeOrders are how causes can be sorted.
+var causeOrders = map[string]func(a, b watch.SeenCause) int{"records": byRecords, "first": byFirst, "last": byLast}
+
+func byRecords(a, b watch.SeenCause) int { return b.Records - a.Records }
+
+func byFirst(a, b watch.SeenCause) int {
+	return time.Time(b.FirstSeen).Compare(time.Time(a.FirstSeen))
+}
+
+func byLast(a, b watch.SeenCause) int {
+	return time.Time(b.LastSeen).Compare(time.Time(a.LastSeen))
+}
+
 func (v *visit) causes() (any, error) {
-	f, by := v.Now.Picture.Failures(), cmp.Or(v.Query("sort"), "records")
-	orders := map[string]func(a, b watch.SeenCause) int{
-		"records": func(a, b watch.SeenCause) int { return b.Records - a.Records },
-		"first":   func(a, b watch.SeenCause) int { return time.Time(b.FirstSeen).Compare(time.Time(a.FirstSeen)) },
-		"last":    func(a, b watch.SeenCause) int { return time.Time(b.LastSeen).Compare(time.Time(a.LastSeen)) },
-	}
-	if orders[by] == nil {
+	f := v.Now.Picture.Failures()
+	by := cmp.Or(v.Query("sort"), "records")
+	if causeOrders[by] == nil {
 		return nil, &Problem{http.StatusBadRequest, "sort must be records, first or last."}
 	}
-	slices.SortStableFunc(f.Causes, orders[by])
+	slices.SortStableFunc(f.Causes, causeOrders[by])
 	return struct {
 		Since    inspect.Stamp     `json:"since"`
 		Attempts int               `json:"attempts"`

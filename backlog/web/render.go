@@ -187,9 +187,9 @@ func (v *visit) Link(path string, query ...string) string {
 
 func address(path string, query ...string) string {
 	q := make(url.Values)
-	for i := 0; i+1 < len(query); i += 2 {
-		if query[i+1] != "" {
-			q.Set(query[i], query[i+1])
+	for pair := range slices.Chunk(query, 2) {
+		if pair[1] != "" {
+			q.Set(pair[0], pair[1])
 		}
 	}
 	if len(q) > 0 {
