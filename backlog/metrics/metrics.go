@@ -61,9 +61,9 @@ func newTier(c counts) *tier {
 }
 
 // counts are counters by name and label.
-type counts map[[2]string]int
+type counts map[[2]string]int64
 
-func (c counts) add(n int, name, label string) { c[[2]string{name, label}] += n }
+func (c counts) add(n int, name, label string) { c[[2]string{name, label}] += int64(n) }
 
 // plain are the counters of events that are only counted.
 var plain = map[backlog.EventKind][2]string{
