@@ -303,10 +303,11 @@ func ParseKey(columns []*Column, text string) (backlog.Key, error) {
 	}
 	values := make([]any, len(parts))
 	for i, part := range parts {
-		word, err := string(part), error(nil)
+		word := string(part)
 		if len(columns) > 1 && word != "null" {
 			json.Unmarshal(part, &word) // a text without its quotes; else it is as it is written
 		}
+		var err error
 		if values[i], err = columns[i].ParseKey(word); err != nil {
 			return backlog.Key{}, err
 		}

@@ -130,12 +130,11 @@ func (db *DB) Close() error {
 	if db.own {
 		return nil
 	}
-	err := db.Read.Close()
-	if db.Planner != nil {
-		err = errors.Join(err, db.Planner.Close())
-	}
-	if db.Write != nil && db.Write != db.Read {
-		err = errors.Join(err, db.Write.Close())
+	var err error
+	for _, pool := range []*sql.DB{db.Read, db.Planner, db.Write} { // some may be the same: that is closed once
+		if pool != nil {
+			err = errors.Join(err, pool.Close())
+		}
 	}
 	return err
 }

@@ -198,23 +198,12 @@ func (db *DB) Wrap(ctx context.Context, err error) error {
 		if f.NoWrites {
 			class = backlog.ErrNoWrites
 		}
-		return &hindrance{(&Problem{What: f.words(), Hint: f.Hint}).Error(), class, err}
+		return backlog.Worded(f.words()+Prefixed("; ", f.Hint), class, err)
 	case f.Said == "":
 		return fmt.Errorf("%w: the connection broke off; the server's log tells why", backlog.ErrUnavailable)
 	}
 	return fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
 }
-
-// A hindrance is an error that wraps [backlog.ErrUnavailable] where the database is
-// there: its text says what is in the way, and where to look.
-type hindrance struct {
-	text  string
-	class error // the ErrUnavailable
-	err   error
-}
-
-func (h *hindrance) Error() string   { return h.text }
-func (h *hindrance) Unwrap() []error { return []error{h.class, h.err} }
 
 // noAnswer says that the database has kept quiet for that long.
 func noAnswer(limit time.Duration) error {
@@ -254,7 +243,7 @@ func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, 
 	case errors.As(err, &problem):
 		return problem
 	case ctx.Err() != nil:
-		return &hindrance{backlog.ErrUnavailable.Error() + ": no connection to " + at + " so far", backlog.ErrUnavailable, ctx.Err()}
+		return backlog.Worded(backlog.ErrUnavailable.Error()+": no connection to "+at+" so far", backlog.ErrUnavailable, ctx.Err())
 	case errors.As(err, &verify):
 		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, verify.Err)
 	case errors.As(err, &unknown): // of sslmode=verify-ca

@@ -117,13 +117,13 @@ func (l *SessionLocks) look(ctx context.Context, q Querier, c *Catalog, name Loc
 	for _, m := range marks {
 		names = append(names, name.mark(m))
 	}
-	holders := make([]sql.NullInt64, len(names))
-	to := make([]any, len(names))
-	for i := range holders {
-		to[i] = &holders[i]
-	}
 	text, args := l.all(c, l.Holder, names)
-	err := limited(ctx, lockTimeout, func(ctx context.Context) error { return q.QueryRowContext(ctx, text, args...).Scan(to...) })
+	var holders []sql.NullInt64
+	err := limited(ctx, lockTimeout, func(ctx context.Context) (err error) {
+		row := q.QueryRowContext(ctx, text, args...)
+		holders, err = scanEach[sql.NullInt64](row, len(names))
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -169,13 +169,8 @@ func (l *sessionLock) open(ctx context.Context) (err error) {
 
 // each returns what the expression is for each of the names.
 func (l *sessionLock) each(ctx context.Context, expression string, names ...string) ([]sql.NullBool, error) {
-	list := make([]sql.NullBool, len(names))
-	to := make([]any, len(names))
-	for i := range list {
-		to[i] = &list[i]
-	}
 	text, args := l.all(l.catalog, expression, names)
-	return list, l.conn.QueryRowContext(ctx, text, args...).Scan(to...)
+	return scanEach[sql.NullBool](l.conn.QueryRowContext(ctx, text, args...), len(names))
 }
 
 func (l *sessionLock) take(ctx context.Context) error {

@@ -123,8 +123,16 @@ func Each[T any](ctx context.Context, db *DB, text string, args []any, scan func
 }
 
 // ScanValues reads n values of a row, with what else is to be read behind them.
-func ScanValues(rows interface{ Scan(to ...any) error }, n int, rest ...any) ([]any, error) {
-	row := make([]any, n)
+func ScanValues(rows scanner, n int, rest ...any) ([]any, error) {
+	return scanEach[any](rows, n, rest...)
+}
+
+// A scanner is one row, or the rows of a query.
+type scanner interface{ Scan(to ...any) error }
+
+// scanEach is [ScanValues] for values of one type.
+func scanEach[T any](rows scanner, n int, rest ...any) ([]T, error) {
+	row := make([]T, n)
 	to := make([]any, n, n+len(rest))
 	for i := range row {
 		to[i] = &row[i]

@@ -142,7 +142,9 @@ func (t *Text) Place(text string) string {
 	if !t.Numbered || !strings.Contains(text, "?") {
 		return text
 	}
-	b, quote, n := make([]byte, 0, len(text)+2*strings.Count(text, "?")), byte(0), 0
+	b := make([]byte, 0, len(text)+2*strings.Count(text, "?"))
+	var quote byte // the one that is open
+	var n int
 	for _, c := range []byte(text) {
 		switch {
 		case quote == c:
