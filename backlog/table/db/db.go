@@ -185,7 +185,14 @@ func (db *DB) Describe(ctx context.Context, schema, name string) (*Catalog, erro
 // CheckRights is a *Problem if this user may not write to the database. It changes
 // nothing.
 func (db *DB) CheckRights(ctx context.Context) error {
-	return db.Within(ctx, func(ctx context.Context) error { return db.MayWrite(ctx, db.Write) })
+	return db.Within(ctx, func(ctx context.Context) error {
+		conn, err := db.Write.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return db.MayWrite(ctx, conn)
+	})
 }
 
 // Plan returns the error for which the database would not run the statement of

@@ -31,7 +31,7 @@ type Server interface {
 	Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error)
 	// MayWrite is a *Problem if nothing can be written to the database. It changes
 	// nothing.
-	MayWrite(ctx context.Context, pool *sql.DB) error
+	MayWrite(ctx context.Context, conn *sql.Conn) error
 	// Value returns what the driver has read from the column as it is stored:
 	// nil, bool, int64, float64, string or []byte. A nil column is of no known
 	// type.

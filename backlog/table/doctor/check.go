@@ -150,9 +150,10 @@ func checkRules(ctx context.Context, l *inspect.Findings, x Look) {
 
 // checkDates finds pending rows without a date, or with one that cannot be right. So many were counted.
 func checkDates(ctx context.Context, l *inspect.Findings, x Look, counted int) {
-	n := 0
+	var n int
 	var first error
-	for after, more := (backlog.Cursor{}), true; more; more = !after.IsZero() {
+	var after backlog.Cursor
+	for {
 		page, err := x.Table.List(ctx, table.Filter{State: "unreadable", Ages: x.Ages}, x.Now, after, 1000)
 		if Bad(l, "dates", err) {
 			return
@@ -164,6 +165,9 @@ func checkDates(ctx context.Context, l *inspect.Findings, x Look, counted int) {
 			}
 		}
 		after = page.Next
+		if after.IsZero() {
+			break
+		}
 	}
 	if none := counted - n; none > 0 {
 		l.AddWarning("dates", "give them one, or say what a missing one means: table.inserted: {column: …, \"null\": oldest, zero: oldest}",
@@ -220,9 +224,10 @@ func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (le
 // countedList shows the first few statuses, with their counts.
 func countedList(list []string, counts map[string]int) string {
 	const most = 5
-	more := ""
+	var more string
 	if len(list) > most {
-		list, more = list[:most], fmt.Sprintf(" and %d more", len(list)-most)
+		more = fmt.Sprintf(" and %d more", len(list)-most)
+		list = list[:most]
 	}
 	counted := db.Mapped(list, func(s string) string { return fmt.Sprintf("%s (%d)", inspect.Shown(s), counts[s]) })
 	return strings.Join(counted, ", ") + more

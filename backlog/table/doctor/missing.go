@@ -140,7 +140,7 @@ func Grants(t *table.Table) (list []string) {
 	if schema := t.Mapping().Schema; schema != "" && text.GrantsUsage {
 		list = append(list, "GRANT USAGE ON SCHEMA "+text.Quote(schema)+" TO "+c.User)
 	}
-	read := "" // all columns: the handler is given them
+	var read string // empty: all columns, since the handler is given them
 	if t.Mapping().Columns != nil {
 		read = " (" + strings.Join(t.Read(), ", ") + ")"
 	}

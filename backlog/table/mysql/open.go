@@ -143,12 +143,7 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 
 // MayWrite implements db.Server: it begins a transaction that may write, which a server
 // that is read-only refuses.
-func (s *server) MayWrite(ctx context.Context, pool *sql.DB) error {
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
+func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {
 	for _, text := range []string{"START TRANSACTION READ WRITE", "ROLLBACK"} {
 		if _, err := conn.ExecContext(ctx, text); s.Error(err).What == db.ReadOnly {
 			return db.Problemf("name the server that may be written to", "the database server is read-only: %v", err)

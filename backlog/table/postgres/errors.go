@@ -79,13 +79,11 @@ func (s *server) Error(err error) db.Fault {
 // judgeOf returns by what kind of rule an error refuses a row. What a function was doing at
 // the time tells its name, and so the trigger.
 func judgeOf(e *pgconn.PgError) (judge db.Judge, name string) {
-	switch e.Code {
-	case "23505", "23P01":
-		return db.Unique, e.ConstraintName
-	case "23503":
-		return db.ForeignKey, e.ConstraintName
-	}
 	switch {
+	case e.Code == "23505", e.Code == "23P01":
+		return db.Unique, e.ConstraintName
+	case e.Code == "23503":
+		return db.ForeignKey, e.ConstraintName
 	case strings.Contains(e.Where, "function "):
 		return db.Trigger, e.Where
 	case e.Code == "22003":

@@ -188,9 +188,9 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 }
 
 // MayWrite implements db.Server.
-func (s *server) MayWrite(ctx context.Context, pool *sql.DB) error {
+func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {
 	var readOnly bool
-	err := pool.QueryRowContext(ctx, "SELECT current_setting('transaction_read_only')::bool").Scan(&readOnly)
+	err := conn.QueryRowContext(ctx, "SELECT current_setting('transaction_read_only')::bool").Scan(&readOnly)
 	if err == nil && readOnly {
 		return db.Problemf("if it is a standby, "+otherServer+"; else ALTER ROLE … SET default_transaction_read_only = off",
 			"the sessions of the user %s are read only on the PostgreSQL server at %s", s.config.User, s.host)
@@ -249,7 +249,8 @@ func (*server) Value(c *db.Column, v any) any {
 
 func timeText(c *db.Column, t time.Time) string {
 	t = t.UTC()
-	layout, suffix := "2006-01-02 15:04:05.999999", ""
+	layout := "2006-01-02 15:04:05.999999"
+	var suffix string
 	if c != nil && c.Time != nil {
 		suffix = c.Time.Suffix
 		if c.Time.Fraction == "" && suffix == "" {

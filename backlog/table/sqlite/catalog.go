@@ -22,7 +22,8 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if err != nil {
 		return nil, err
 	}
-	keyed, strict, indexes := false, false, make(map[string]string)
+	var keyed, strict bool
+	indexes := make(map[string]string)
 	for _, r := range all {
 		switch r["type"] {
 		case "index":
@@ -98,13 +99,12 @@ func describeColumns(ctx context.Context, q db.Querier, strict bool, c *db.Catal
 	var pk []string
 	for _, r := range rows {
 		decl := strings.ToUpper(r["type"])
-		has := func(word string) bool { return strings.Contains(decl, word) }
 		col := db.Column{
 			Name: r["name"], Decl: r["type"], NotNull: r.Is("notnull"), Generated: r["hidden"] != "0",
-			JSON: has("JSON"), Zero: db.ZeroAny, As: argument(decl, strict),
+			JSON: strings.Contains(decl, "JSON"), Zero: db.ZeroAny, As: argument(decl, strict),
 		}
-		if i := slices.IndexFunc(classes, func(x affinity) bool { return slices.ContainsFunc(x.words, has) }); decl != "" {
-			col.Class = classes[i].class
+		if decl != "" {
+			col.Class = valueOf(classes, decl)
 		}
 		if _, rest, _ := strings.Cut(decl, "("); col.Class == db.Textual {
 			length, _, _ := strings.Cut(rest, ")")
@@ -136,7 +136,8 @@ func describeIndexes(ctx context.Context, q db.Querier, keyed bool, texts map[st
 	for _, x := range list {
 		columns, wrong := db.Rows(ctx, q, "PRAGMA index_xinfo("+text.Quote(x["name"])+")")
 		err = cmp.Or(err, wrong)
-		create, cond := strings.ToUpper(texts[x["name"]]), ""
+		create := strings.ToUpper(texts[x["name"]])
+		var cond string
 		if i := strings.LastIndex(create, "WHERE"); i >= 0 {
 			cond = texts[x["name"]][i+len("WHERE"):]
 		}
@@ -154,17 +155,30 @@ func describeIndexes(ctx context.Context, q db.Querier, keyed bool, texts map[st
 	return err
 }
 
-type affinity struct {
-	class db.Class
+// A meaning is what a declared type means that has one of the words in it.
+type meaning[T any] struct {
+	value T
 	words []string
 }
 
-// classes are what the words in a declared type mean, in the order in which SQLite looks
-// for them to give a column its affinity (https://sqlite.org/datatype3.html, 3.1), with
-// what people mean by BOOLEAN and JSON.
-var classes = []affinity{
+// affinities are those of columns, in the order in which SQLite looks for the words
+// (https://sqlite.org/datatype3.html, 3.1); BLOB has none.
+var affinities = []meaning[string]{
+	{"INTEGER", []string{"INT"}}, {"TEXT", []string{"CHAR", "CLOB", "TEXT"}}, {"", []string{"BLOB"}},
+	{"REAL", []string{"REAL", "FLOA", "DOUB"}}, {"NUMERIC", []string{""}},
+}
+
+// classes are those of the affinities, with what people mean by BOOLEAN and JSON.
+var classes = []meaning[db.Class]{
 	{db.Boolean, []string{"BOOL"}}, {db.Integer, []string{"INT"}}, {db.Textual, []string{"CHAR", "CLOB", "TEXT"}},
 	{db.Numeric, []string{"JSON"}}, {db.Any, []string{"BLOB"}}, {db.Real, []string{"REAL", "FLOA", "DOUB"}}, {db.Numeric, []string{""}},
+}
+
+// valueOf returns the first meaning of the declared type, in capitals. The last of the list is that of every type.
+func valueOf[T any](list []meaning[T], decl string) T {
+	has := func(word string) bool { return strings.Contains(decl, word) }
+	i := slices.IndexFunc(list, func(m meaning[T]) bool { return slices.ContainsFunc(m.words, has) })
+	return list[i].value
 }
 
 // argument is an expression with the affinity of a column of the type for an argument,
@@ -172,17 +186,9 @@ var classes = []affinity{
 // affinity. A column's collation is not to be had so: written out, it would win over those
 // of other columns.
 func argument(decl string, strict bool) string {
-	has := func(word string) bool { return strings.Contains(decl, word) }
-	affinity := "NUMERIC"
-	switch {
-	case has("INT"):
-		affinity = "INTEGER"
-	case has("CHAR"), has("CLOB"), has("TEXT"):
-		affinity = "TEXT"
-	case has("BLOB"), decl == "", decl == "ANY" && strict:
+	affinity := valueOf(affinities, decl)
+	if affinity == "" || decl == "" || decl == "ANY" && strict {
 		return ""
-	case has("REAL"), has("FLOA"), has("DOUB"):
-		affinity = "REAL"
 	}
 	return "(SELECT ? UNION ALL SELECT CAST(NULL AS " + affinity + ") WHERE 0)"
 }

@@ -123,7 +123,7 @@ func readable(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		folder := ""
+		var folder string
 		if abs, err := filepath.Abs(path); err == nil && abs != path {
 			folder = " in " + filepath.Dir(abs)
 		}
@@ -185,12 +185,7 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 
 // MayWrite implements db.Server: it writes what is there already and undoes it. That
 // takes the lock and begins a journal, for which the folder must be writable too.
-func (s *server) MayWrite(ctx context.Context, pool *sql.DB) error {
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
+func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {
 	tx, err := s.Begin(ctx, conn)
 	if err == nil {
 		defer tx.Rollback()

@@ -46,7 +46,7 @@ func (f Form) Until(t time.Time) Cut {
 // text without seconds is at or above it, too.
 func (c Calendar) cut(wall time.Time) Cut {
 	const day = "2006-01-02"
-	clock := ""
+	var clock string
 	switch {
 	case wall.Nanosecond() > 0:
 		clock = "15:04:05.999999999"

@@ -202,7 +202,7 @@ func (s *sample) look(v string, zone *time.Location) {
 		if !ok || head == compact && (wall.Year() < 1990 || wall.Year() > 2100) {
 			continue
 		}
-		digits := 0
+		var digits int
 		if strings.HasSuffix(head, "05") {
 			_, digits, rest = cutFraction(rest)
 		}
@@ -339,7 +339,7 @@ func cutHead(s, layout string) (wall time.Time, rest string, ok bool) {
 	if len(s) < len(layout) {
 		return time.Time{}, s, false
 	}
-	all, digits := 0, 0
+	var all, digits int
 	for i, c := range []byte(s[:len(layout)]) {
 		switch like := layout[i]; {
 		case !isDigit(like) && c == like:

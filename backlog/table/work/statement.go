@@ -1,11 +1,11 @@
 package work
 
 import (
+	"backlog/backlog/table/db"
 	"regexp"
 	"slices"
 	"strings"
-
-	"backlog/backlog/table/db"
+	"unicode/utf8"
 )
 
 // A kind is what a token of SQL is.
@@ -70,12 +70,8 @@ func next(s string, x *db.Text) token {
 	if w := wordPattern.FindString(s); w != "" {
 		return token{kind: word, text: w}
 	}
-	for i := range s { // one character
-		if i > 0 {
-			return token{text: s[:i]}
-		}
-	}
-	return token{text: s}
+	_, n := utf8.DecodeRuneInString(s)
+	return token{text: s[:n]}
 }
 
 // commentLength returns the length of the comment that s begins with, 0 if it begins with none.

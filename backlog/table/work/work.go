@@ -338,7 +338,7 @@ func (w *SQLHandler) transact(ctx context.Context, in func(context.Context, func
 	if w.d.Write == nil {
 		return backlog.Unstarted(db.Problemf("open it to be written to", "the database is open to be read only"))
 	}
-	begun := false
+	var begun bool
 	err := w.d.Patiently(ctx, func(ctx context.Context) error {
 		if err := w.prepare(ctx); err != nil {
 			return err
