@@ -253,7 +253,7 @@ func (p Policy) keeps() mapping.Policy {
 // name of a policy, or YAML such as fibonacci: {unit: 5m}, with braces around it
 // or without. An error joins one for each thing that is wrong.
 func ParsePolicy(text string, known ...Settings) (p Policy, err error) {
-	isYAML := false
+	var isYAML bool
 	p, err = parse([]byte(text), "", nil, Known{Policies: known}, func(v value) Policy {
 		isYAML = true
 		return v.policy()

@@ -203,9 +203,9 @@ func (v value) list(want string) []value {
 		v.mismatch(want)
 		return nil
 	}
-	items := make([]value, len(v.node.Content))
+	var items []value
 	for i, n := range v.node.Content {
-		items[i] = v.d.value(n, v.path+"["+strconv.Itoa(i)+"]", n)
+		items = append(items, v.d.value(n, v.path+"["+strconv.Itoa(i)+"]", n))
 	}
 	return items
 }
@@ -265,9 +265,9 @@ func (d *decoder) err() error {
 	slices.SortStableFunc(d.errs, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(d.place(a.Key).Column, d.place(b.Key).Column))
 	})
-	joined := make([]error, len(d.errs))
-	for i, e := range d.errs {
-		joined[i] = e
+	var joined []error
+	for _, e := range d.errs {
+		joined = append(joined, e)
 	}
 	return errors.Join(joined...)
 }

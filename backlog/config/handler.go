@@ -55,7 +55,7 @@ func (v value) onDead() OnDead {
 // handles them.
 func (v value) worker() (settings any, h Handler) {
 	h = defaultHandler()
-	concurrency := 0
+	var concurrency int
 	_, settings = v.oneKind(v.d.known.Workers, keys{
 		"handler":     func(v value) { h = v.handler() },
 		"concurrency": func(v value) { concurrency = v.integer(1) },

@@ -379,7 +379,7 @@ type Refresher interface {
 // keys that are common to all. Nothing is the problem with a mapping that has none.
 func (v value) oneKind(kinds []Settings, known keys, nothing string) (name string, settings any) {
 	v.fields() // for the places: the kind that is there says which keys are known
-	flat := false
+	var flat bool
 	for _, k := range kinds {
 		known[k.Name] = func(v value) { v.fail("is beside %s; keep one of them", name) }
 		if name != "" || !v.has(k.Name) {

@@ -87,7 +87,8 @@ const maxSize = 1 << 20 // of a file, in bytes
 
 // top returns the root of the only document in text, which is not null.
 func (d *decoder) top(text []byte) (n *yaml.Node, ok bool) {
-	line, problem := 1, ""
+	line := 1
+	var problem string
 	docs, err := documents(text)
 	switch {
 	case len(text) > maxSize:

@@ -33,11 +33,8 @@ func (v value) timeColumn() (t mapping.Time) {
 
 // timeForm decodes the form in which a column holds time.
 func (v value) timeForm() string {
-	layout, ok := "", false
-	if v.isText() {
-		layout, ok = strings.CutPrefix(v.node.Value, "text:")
-	}
-	if !ok {
+	layout, ok := strings.CutPrefix(v.node.Value, "text:")
+	if !ok || !v.isText() {
 		return v.oneOf("form", "native", "unix_s", "unix_ms", "unix_us", "julian", "text:<layout>")
 	}
 	// A layout in the style of other languages, such as YYYY-MM-DD, cannot tell
@@ -151,13 +148,14 @@ func (d *decoder) failed(part string) bool {
 // and no state refers to it: such a table has none.
 func (d *decoder) checkStatusColumn(m *mapping.Mapping) {
 	named := d.has("table.status")
-	long := false // whether a state is written in the long form
+	var long bool // whether a state is written in the long form
 	for _, s := range m.States() {
 		named = named || s.Given && s.Mentions(m.Status)
 		long = long || len(s.When)+len(s.Set) > 0
 	}
-	isUsed := func(s mapping.Named) bool { return s.Mentions(m.Status) && (s.Given || named || !long) }
-	used := slices.ContainsFunc(m.States(), isUsed)
+	used := slices.ContainsFunc(m.States(), func(s mapping.Named) bool {
+		return s.Mentions(m.Status) && (s.Given || named || !long)
+	})
 	for _, w := range m.Where {
 		if w.Column == m.Status && used {
 			d.failf(join("table.where", w.Column), "this is the status column, of which statuses tells; remove it")

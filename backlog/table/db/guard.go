@@ -88,12 +88,9 @@ func Words(text string) (words []string) {
 			name, text = quoted(text)
 			words = append(words, name)
 		case isNamed(c):
-			n := strings.IndexFunc(text, func(r rune) bool { return r < 0x80 && !isNamed(byte(r)) })
-			if n < 0 {
-				n = len(text)
-			}
-			words = append(words, text[:n])
-			text = text[n:]
+			rest := strings.TrimLeftFunc(text, func(r rune) bool { return r >= 0x80 || isNamed(byte(r)) })
+			words = append(words, text[:len(text)-len(rest)])
+			text = rest
 		default:
 			if strings.TrimSpace(text[:1]) != "" {
 				words = append(words, text[:1])

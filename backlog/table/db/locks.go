@@ -191,16 +191,16 @@ func (l *sessionLock) Mark(ctx context.Context, w backlog.Work) error {
 		if err := l.unmark(ctx); err != nil || len(w.Marks) == 0 {
 			return err
 		}
-		names := make([]string, len(w.Marks))
-		for i, m := range w.Marks {
-			names[i] = l.name.mark(m)
+		var names []string
+		for _, m := range w.Marks {
+			names = append(names, l.name.mark(m))
 		}
 		for len(names) > 0 {
 			got, err := l.each(ctx, l.Take, names...)
 			if err != nil {
 				return err
 			}
-			rest := []string(nil)
+			var rest []string
 			for i, name := range names {
 				if got[i].Bool {
 					l.marks = append(l.marks, name)

@@ -335,9 +335,9 @@ const prefix = "backlog_"
 
 // Named returns the expressions as a SELECT has them.
 func Named(exprs []string) string {
-	list := make([]string, len(exprs))
+	var list []string
 	for i, e := range exprs {
-		list[i] = e + " AS " + prefix + strconv.Itoa(i)
+		list = append(list, e+" AS "+prefix+strconv.Itoa(i))
 	}
 	return strings.Join(list, ", ")
 }
@@ -352,10 +352,11 @@ func (t *Text) Union(n int, cols []string, direction string, limit int, one func
 	// The order columns are read as they are: a planner does not follow an index by
 	// an expression.
 	var rest string
-	names := make([]string, len(cols))
+	var names []string
 	for i, c := range cols {
-		names[i] = prefix + "o" + strconv.Itoa(i)
-		rest += ", " + c + " AS " + names[i]
+		name := prefix + "o" + strconv.Itoa(i)
+		names = append(names, name)
+		rest += ", " + c + " AS " + name
 	}
 	list := make([]string, n)
 	for i := range list {

@@ -106,9 +106,9 @@ func CheckHandler(ctx context.Context, l *inspect.Findings, name string, h backl
 // AddNotes adds the table's notes, each once.
 func AddNotes(l *inspect.Findings, t *table.Table) {
 	for _, n := range t.Notes() {
-		isIt := func(f inspect.Finding) bool { return f.Name == "note" && f.Detail == n }
-		if !slices.ContainsFunc(*l, isIt) {
-			l.AddWarning("note", "", "%s", n)
+		note := inspect.Finding{Name: "note", OK: true, Warning: true, Detail: n}
+		if !slices.Contains(*l, note) {
+			*l = append(*l, note)
 		}
 	}
 }

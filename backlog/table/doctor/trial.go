@@ -57,9 +57,8 @@ func CheckTrial(ctx context.Context, l *inspect.Findings, x Trial, leftAlone str
 		return
 	}
 	headline, detail := untried+"tried", leftAlone
-	isTaken := func(s *stateTrial) bool { return s.taken != "" }
-	someTaken := slices.ContainsFunc(list, isTaken)
-	refused := false
+	someTaken := slices.ContainsFunc(list, func(s *stateTrial) bool { return s.taken != "" })
+	var refused bool
 	for _, s := range list {
 		shown := inspect.Shown(s.state)
 		if s.taken != "" && s.unsure == nil {

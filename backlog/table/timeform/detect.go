@@ -417,10 +417,10 @@ func IsZero(raw any) bool {
 }
 
 func mixedError(kinds []sample) error {
-	shown := make([]string, len(kinds))
+	var shown []string
 	offsets := true
-	for i, k := range kinds {
-		shown[i] = show(k.raw)
+	for _, k := range kinds {
+		shown = append(shown, show(k.raw))
 		offsets = offsets && k.shape.zoned && k.shape.form == kinds[0].shape.form && most(k.zones) != ""
 	}
 	last := len(shown) - 1

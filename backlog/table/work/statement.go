@@ -86,10 +86,8 @@ func commentLength(s string, x *db.Text) int {
 	case !x.HashComments || s[0] != '#':
 		return 0
 	}
-	if end := strings.IndexByte(s, '\n'); end >= 0 {
-		return end
-	}
-	return len(s)
+	line, _, _ := strings.Cut(s, "\n")
+	return len(line)
 }
 
 // blockLength returns the length of the comment in /* */ that s begins with.

@@ -281,9 +281,9 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) err
 // show writes the statement and what is bound to its parameters.
 func (s *step) show(b *strings.Builder, n int, values []any) {
 	fmt.Fprintf(b, "statement %d:\n    %s\n", n, strings.ReplaceAll(s.source, "\n", "\n    "))
-	bound := make([]string, len(values))
+	var bound []string
 	for i, v := range values {
-		bound[i] = fmt.Sprintf("  %s = %s\n", s.from[i].name, showValue(v))
+		bound = append(bound, fmt.Sprintf("  %s = %s\n", s.from[i].name, showValue(v)))
 	}
 	b.WriteString(strings.Join(db.Distinct(bound), ""))
 }
