@@ -366,7 +366,9 @@ func (o *OnceOptions) dryRunOne(ctx context.Context, g *globalOptions, a *setup,
 func (o *OnceOptions) due(g *globalOptions, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time) (backlog.Pass, error) {
 	err := g.lookAtState(state, cfg, now)
 	if !o.DryRun {
-		err = g.useState(state, cfg, log, g.startedAgain(cfg, now))
+		mine := g.keptWork(cfg, now)
+		mine.Until = checkpoint.Return(cfg.Tiers, now) // a crontab starts it again
+		err = g.useState(state, cfg, log, mine)
 	}
 	if err != nil {
 		return backlog.Pass{}, err

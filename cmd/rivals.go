@@ -33,13 +33,6 @@ func (g *globalOptions) keptWork(cfg *config.Config, now time.Time) checkpoint.W
 // rivalCure is what to do about it. Without it one of the two would do nothing for ever.
 const rivalCure = "both have one lock and one memory of ticks: give each a `name:` of its own (docs/tables.md), or start this one with --replace if it takes the place of the other"
 
-// startedAgain is keptWork for what a crontab starts.
-func (g *globalOptions) startedAgain(cfg *config.Config, now time.Time) checkpoint.Work {
-	w := g.keptWork(cfg, now)
-	w.Until = checkpoint.Return(cfg.Tiers, now)
-	return w
-}
-
 // ticksTaken is the error of a state whose ticks are another configuration's.
 func ticksTaken(cfg *config.Config, r *checkpoint.Rivalry) error {
 	return fmt.Errorf("table %s: %v; %s", cfg.Table.Name, r, rivalCure)

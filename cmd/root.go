@@ -42,7 +42,6 @@ type globalOptions struct {
 	listen    string // of run and web
 	replace   bool   // of run and once: another configuration is no error
 
-	in       io.Reader
 	out, err io.Writer
 	ran      bool  // the command has begun: what cobra finds wrong comes before
 	unsaid   error // the first failed write to out
@@ -73,7 +72,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	log.SetOutput(io.Discard)
 	queue := logqueue.New(err)
 	defer queue.Close()
-	g := &globalOptions{in: in, out: logqueue.After{Log: queue, W: out}, err: logging.OnScreen(queue)}
+	g := &globalOptions{out: logqueue.After{Log: queue, W: out}, err: logging.OnScreen(queue)}
 	root := newRoot(g, args...)
 	root.SetArgs(args)
 	root.SetIn(in)

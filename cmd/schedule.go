@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,7 +29,7 @@ func newSchedule(g *globalOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schedule",
 		Short: "Show the coming ticks, or export them for cron or systemd",
-		RunE:  func(c *cobra.Command, _ []string) error { return runSchedule(c.Context(), o, g) },
+		RunE:  func(*cobra.Command, []string) error { return runSchedule(o, g) },
 	}
 	f := c.Flags()
 	f.Var(&flagOf[time.Time]{to: &o.From, read: parseTime}, "from", "show the ticks after `TIME` (RFC 3339; default: now)")
@@ -45,7 +44,7 @@ func newSchedule(g *globalOptions) *cobra.Command {
 // mostTicks is more than anybody reads.
 const mostTicks = 1_000_000
 
-func runSchedule(_ context.Context, o ScheduleOptions, g *globalOptions) error {
+func runSchedule(o ScheduleOptions, g *globalOptions) error {
 	_, now := o.clock()
 	from := cmp.Or(o.From, now)
 	until := from.Add(cmp.Or(o.For, 24*time.Hour))

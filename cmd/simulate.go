@@ -17,6 +17,7 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
+	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
 )
@@ -97,8 +98,7 @@ func newSimulate(g *globalOptions) *cobra.Command {
 		},
 	}
 	o.AddFlags(c.Flags())
-	names := each(knownPolicies(), func(s config.Settings) string { return s.Name })
-	c.RegisterFlagCompletionFunc("policy", words(append([]string{"progressive"}, names...)...))
+	c.RegisterFlagCompletionFunc("policy", words(append([]string{"progressive"}, retry.Names()...)...))
 	return c
 }
 

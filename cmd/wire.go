@@ -263,9 +263,10 @@ func (a *setup) engine(now func() time.Time, observe func(backlog.Event)) *backl
 // mappingOf returns the mapping of the table with the columns of the policy.
 func mappingOf(cfg *config.Config) mapping.Mapping {
 	m := cfg.Table
-	m.Policy = retryOf(cfg)
-	p := policyOf(cfg.Policy)
-	m.Once = p != nil && p.Never
+	if s, ok := cfg.Policy.Settings.(retry.Settings); ok {
+		m.Policy = retry.PolicyColumns(s)
+		m.Once = s.Keeps().Once
+	}
 	return m
 }
 
@@ -294,15 +295,6 @@ func policyOf(p config.Policy) *backlog.Policy {
 		panic(err) // the configuration has checked the settings
 	}
 	return policy
-}
-
-// retryOf returns the columns in which the policy keeps its state, nil if it keeps
-// none.
-func retryOf(cfg *config.Config) *mapping.PolicyColumns {
-	if s, ok := cfg.Policy.Settings.(retry.Settings); ok {
-		return retry.PolicyColumns(s)
-	}
-	return nil
 }
 
 // A simulatedTable is a table in memory for the records of a simulation.

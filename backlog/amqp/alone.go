@@ -83,7 +83,7 @@ func (p *session) took(size int) {
 func (c *Source) full(p *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n, bytes := 0, 0
+	var n, bytes int
 	var reason error
 	for origin, e := range c.ended {
 		if h := c.held[origin]; e.waits != nil && h.session == p {
@@ -112,9 +112,7 @@ func (c *Source) refused(e *ended, h *held, err error) {
 func (c *Source) takeAnother(p *session) {
 	c.calling.Lock()
 	defer c.calling.Unlock()
-	c.mu.Lock()
-	s := c.stream
-	c.mu.Unlock()
+	s := c.stream.Load()
 	if s == nil || s.session != p || p.over() {
 		return
 	}

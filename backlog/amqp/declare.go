@@ -260,12 +260,6 @@ func (s *Settings) Rights() (configure, write, read string) {
 func (s *Settings) Definitions() any {
 	t := s.Topology(0)
 	vhost := s.vhost()
-	object := func(arguments amqp.Table) amqp.Table { // never null
-		if arguments == nil {
-			return amqp.Table{}
-		}
-		return arguments
-	}
 	exchanges, queues, bindings := []any{}, []any{}, []any{}
 	for _, e := range t.Exchanges {
 		exchanges = append(exchanges, map[string]any{
@@ -274,13 +268,13 @@ func (s *Settings) Definitions() any {
 	}
 	for _, q := range t.Queues {
 		queues = append(queues, map[string]any{
-			"vhost": vhost, "name": q.Name, "durable": true, "auto_delete": false, "arguments": object(q.Arguments),
+			"vhost": vhost, "name": q.Name, "durable": true, "auto_delete": false, "arguments": q.Arguments,
 		})
 	}
 	for _, b := range t.Bindings {
 		bindings = append(bindings, map[string]any{
 			"vhost": vhost, "source": b.Exchange, "destination": b.Queue, "destination_type": "queue", "routing_key": b.Key,
-			"arguments": object(b.Arguments),
+			"arguments": b.Arguments,
 		})
 	}
 	return map[string]any{"exchanges": exchanges, "queues": queues, "bindings": bindings}

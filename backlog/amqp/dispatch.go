@@ -377,6 +377,6 @@ func (d *Dispatch) Close() error {
 		})
 	}
 	d.mark = mark{} // what is found later is another's
-	d.link.close()
+	p.close()
 	return worded(err)
 }

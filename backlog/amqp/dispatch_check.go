@@ -97,7 +97,7 @@ func (d *Dispatch) inspectQueue(ctx context.Context, p *session, q Queue) Findin
 
 // workCure says what to do about a work queue with other arguments.
 func (d *Dispatch) workCure(odd []string) string {
-	of := ""
+	var of string
 	if vhost := d.broker().vhost(); vhost != "/" {
 		of = " -p " + vhost
 	}

@@ -100,7 +100,8 @@ func (c *Source) expectAgain() {
 		c.behind = make(map[int][]*held)
 		c.doubtful = make(map[string]bool)
 	}
-	c.stream, c.orphans = nil, make(map[identity][]int)
+	c.stream.Store(nil)
+	c.orphans = make(map[identity][]int)
 	for origin, h := range c.held {
 		if e := c.ended[origin]; e != nil && time.Since(e.at) > keepEnded {
 			c.forget(origin)

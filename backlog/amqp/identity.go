@@ -152,19 +152,15 @@ func (w digest) value(v any) {
 			w.value(field)
 		}
 	default:
-		w.other(v)
+		n, whole := integer(v).(int64)
+		number := reflect.ValueOf(v)
+		switch {
+		case whole:
+			w.number('n', uint64(n))
+		case number.CanFloat():
+			w.number('f', math.Float64bits(number.Float()))
+		default:
+			w.bytes('o', fmt.Appendf(nil, "%T %v", v, v))
+		}
 	}
-}
-
-// other takes in a number, or what else a field may be.
-func (w digest) other(v any) {
-	if n, is := integer(v).(int64); is {
-		w.number('n', uint64(n))
-		return
-	}
-	if n := reflect.ValueOf(v); n.CanFloat() {
-		w.number('f', math.Float64bits(n.Float()))
-		return
-	}
-	w.bytes('o', fmt.Appendf(nil, "%T %v", v, v))
 }

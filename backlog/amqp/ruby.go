@@ -156,7 +156,7 @@ func (p *rubyText) quoted() string {
 // escape reads what stands behind a backslash.
 func (p *rubyText) escape(b *strings.Builder) {
 	letter := p.cut(1)
-	digits := ""
+	var digits string
 	switch {
 	case letter == "u" && strings.HasPrefix(p.rest, "{"):
 		digits, p.rest, _ = strings.Cut(p.rest[1:], "}")

@@ -155,13 +155,6 @@ func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare 
 	return p, err
 }
 
-// close ends the session, and returns when its connections are closed.
-func (l *link) close() {
-	if p := l.current(); p != nil {
-		p.close()
-	}
-}
-
 func dialNode(ctx context.Context, s *Settings, url string, purposes []string) (*session, error) {
 	p := &session{gone: make(chan struct{}), returned: make(map[string]bool), late: func() {}}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
@@ -171,7 +164,7 @@ func dialNode(ctx context.Context, s *Settings, url string, purposes []string) (
 		p.end(err)
 		p.cut() // also what was opened since its end
 		uri, _ := amqp.ParseURI(url)
-		hint := "" // what TLS refuses can come as a reset
+		var hint string // what TLS refuses can come as a reset
 		if uri.Scheme == "amqps" && uri.CertFile == "" {
 			hint = " If it wants a certificate, the URL names it by ?certfile=…&keyfile=…"
 		}
@@ -186,7 +179,7 @@ func dialNode(ctx context.Context, s *Settings, url string, purposes []string) (
 
 func (p *session) open(s *Settings, url string, purposes []string) error {
 	for _, what := range purposes {
-		size := 0 // the client's own
+		var size int // the client's own
 		reads := what == "consume" && strings.HasPrefix(url, "amqp:")
 		if reads {
 			size = amqp.FrameSizeUnlimited
@@ -346,11 +339,8 @@ func (p *session) err() error {
 
 // refusesVhost reports whether the broker lets the user into no such vhost.
 func refusesVhost(err error) bool {
-	if errors.Is(err, amqp.ErrVhost) {
-		return true
-	}
 	e, ok := errors.AsType[*amqp.Error](err)
-	return ok && e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost")
+	return ok && (e == amqp.ErrVhost || e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost"))
 }
 
 func noVhost(name string) error {
@@ -457,7 +447,7 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 		p.end(err)
 		return errs, p.err()
 	}
-	refused := false
+	var refused bool
 	for i, confirm := range confirms {
 		acked, err := p.confirmed(ch, confirm)
 		switch {

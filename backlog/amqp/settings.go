@@ -249,13 +249,13 @@ func (s *Settings) mainKey(key string) (exchange, main string) {
 // A Queue is one that the broker should have, durable as all of it is.
 type Queue struct {
 	Name      string
-	Arguments amqp.Table
+	Arguments amqp.Table // never nil
 }
 
 // A Binding binds a queue to an exchange.
 type Binding struct {
 	Exchange, Queue, Key string
-	Arguments            amqp.Table
+	Arguments            amqp.Table // never nil
 }
 
 // A Topology is what the broker should have, in the order in which it is declared.
@@ -269,15 +269,15 @@ type Topology struct {
 func (s *Settings) Topology(major int) (t Topology) {
 	backoff, requeue, failed := s.backoffExchange(), s.requeueExchange(), s.errorExchange()
 	t.Exchanges = [][2]string{{backoff, "headers"}, {requeue, "topic"}, {failed, "topic"}}
-	t.Queues = []Queue{{Name: s.Queue, Arguments: s.arguments(major)}, {Name: failed}}
+	t.Queues = []Queue{{Name: s.Queue, Arguments: s.arguments(major)}, {Name: failed, Arguments: amqp.Table{}}}
 	if s.Sneakers.Queues == "quorum" {
 		t.Queues[1].Arguments = endless(major)
 	}
-	t.Bindings = []Binding{{requeue, s.Queue, s.Sneakers.RoutingKey, nil}, {failed, failed, "#", nil}}
+	t.Bindings = []Binding{{requeue, s.Queue, s.Sneakers.RoutingKey, amqp.Table{}}, {failed, failed, "#", amqp.Table{}}}
 	if s.Exchange.Name != none {
 		t.Exchanges = append(t.Exchanges, [2]string{s.Exchange.Name, s.Exchange.Type})
 		for _, key := range s.routingKeys() {
-			t.Bindings = append(t.Bindings, Binding{s.Exchange.Name, s.Queue, key, nil})
+			t.Bindings = append(t.Bindings, Binding{s.Exchange.Name, s.Queue, key, amqp.Table{}})
 		}
 	}
 	for _, d := range s.delays() {

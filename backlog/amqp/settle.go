@@ -24,10 +24,10 @@ type writing struct {
 // connection was lost, counts as settled: it is kept until then. One that the broker does
 // not take is returned, and published later: nothing else waits for it.
 func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
-	list := make([]*writing, len(group))
+	var list []*writing
 	c.mu.Lock()
-	for i, s := range group {
-		list[i] = &writing{held: c.held[s.Record.Origin], Settlement: s}
+	for _, s := range group {
+		list = append(list, &writing{held: c.held[s.Record.Origin], Settlement: s})
 	}
 	c.mu.Unlock()
 	c.write(ctx, list)
@@ -96,9 +96,9 @@ func (c *Source) publishAll(ctx context.Context, batch []*writing) {
 	if len(batch) == 0 {
 		return
 	}
-	list := make([]message, len(batch))
-	for i, w := range batch {
-		list[i] = w.message
+	var list []message
+	for _, w := range batch {
+		list = append(list, w.message)
 	}
 	errs, err := c.publish(ctx, batch[0].session, list)
 	for i, w := range batch {

@@ -29,12 +29,12 @@ type Source struct {
 	link     link
 	looks    bool // at queues, and neither declares nor consumes
 	stopped  atomic.Bool
-	apart    sync.Mutex    // held while there is a connection for one message
-	calling  sync.Mutex    // held while the channel to consume on is asked for something
-	mu       sync.Mutex    // guards what follows
-	stream   *stream       // nil with Most, and until resume
-	resume   time.Time     // no messages are taken before
-	held     map[int]*held // by Record.Origin
+	apart    sync.Mutex             // held while there is a connection for one message
+	calling  sync.Mutex             // held while the channel to consume on is asked for something
+	resume   time.Time              // no messages are taken before; calling guards it
+	stream   atomic.Pointer[stream] // nil with Most, and until resume
+	mu       sync.Mutex             // guards what follows
+	held     map[int]*held          // by Record.Origin
 	ended    map[int]*ended
 	orphans  map[identity][]int // those that were held when the session began; some may have come again since
 	behind   map[int][]*held    // of a worker: requests for a record that is still at work
@@ -103,10 +103,8 @@ func (s *stream) fed() {
 func (c *Source) consume(ctx context.Context, p *session) (*stream, error) {
 	c.calling.Lock()
 	defer c.calling.Unlock()
-	c.mu.Lock()
-	s, early := c.stream, time.Now().Before(c.resume)
-	c.mu.Unlock()
-	if c.Most > 0 || s != nil || c.stopped.Load() || early {
+	s := c.stream.Load()
+	if c.Most > 0 || s != nil || c.stopped.Load() || time.Now().Before(c.resume) {
 		return s, nil
 	}
 	s = &stream{session: p, list: make(chan amqp.Delivery, max(1, c.Prefetch)), tag: consumerTag}
@@ -114,9 +112,7 @@ func (c *Source) consume(ctx context.Context, p *session) (*stream, error) {
 	if err := c.subscribe(ctx, s); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	c.stream = s
-	c.mu.Unlock()
+	c.stream.Store(s)
 	return s, nil
 }
 
@@ -166,9 +162,11 @@ func (c *Source) Stop() {
 func (c *Source) Pause(until time.Time) {
 	c.calling.Lock()
 	defer c.calling.Unlock()
+	c.resume = until
+	s := c.stream.Swap(nil)
 	c.mu.Lock()
-	s, freed := c.stream, c.freed
-	c.stream, c.freed, c.resume = nil, nil, until
+	freed := c.freed
+	c.freed = nil
 	c.mu.Unlock()
 	for _, h := range freed {
 		c.giveBack(h)
@@ -189,7 +187,9 @@ func (c *Source) Open(ctx context.Context) error { return errorOf(c.open(ctx)) }
 // Close ends the connections. The broker gives again what is not acknowledged. A later
 // page connects anew.
 func (c *Source) Close() error {
-	c.link.close()
+	if p := c.link.current(); p != nil {
+		p.close()
+	}
 	c.abandon()
 	return nil
 }
@@ -268,7 +268,8 @@ func (c *Source) next(ctx context.Context, p *session, s *stream, first bool) (*
 	if s == nil {
 		s = new(stream) // of which nothing comes
 	}
-	d, ok := amqp.Delivery{}, false
+	var d amqp.Delivery
+	var ok bool
 	select {
 	case d, ok = <-s.list:
 	default:
@@ -286,10 +287,7 @@ func (c *Source) next(ctx context.Context, p *session, s *stream, first bool) (*
 	if ok {
 		return &held{Delivery: d, session: s.session}, nil
 	}
-	c.mu.Lock()
-	current := c.stream == s
-	c.mu.Unlock()
-	if current { // neither stopped nor paused
+	if c.stream.Load() == s { // neither stopped nor paused
 		return nil, p.cancelled(c.Queue)
 	}
 	return nil, nil
