@@ -36,13 +36,13 @@ func newCheck(g *globalOptions) *cobra.Command {
 			"75": "--sample, and another process is working on this table",
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			switch sampling := c.Flags().Changed("sample"); {
-			case sampling && o.SQL:
-				return usagef("say one of --sample and --sql")
-			case sampling:
-				return runSample(c.Context(), o, g)
+			if !c.Flags().Changed("sample") {
+				return runCheck(c.Context(), o, g)
 			}
-			return runCheck(c.Context(), o, g)
+			if o.SQL {
+				return usagef("say one of --sample and --sql")
+			}
+			return runSample(c.Context(), o, g)
 		},
 	}
 	f := c.Flags()

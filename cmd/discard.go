@@ -56,7 +56,7 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globalOptions) error {
 		if err != nil {
 			return err
 		}
-		calls := ""
+		var calls string
 		if a.onDead != nil {
 			calls = ", with " + inspect.Plural(r.Selected, "call") + " of on_dead"
 		}

@@ -162,7 +162,7 @@ func retrySource(ctx context.Context, g *globalOptions, cfg *config.Config, o Re
 	if o.JSON {
 		return errors.Join(err, printJSON(g.out, n))
 	}
-	would := ""
+	var would string
 	if o.DryRun || !o.Yes {
 		would = "would be "
 	}

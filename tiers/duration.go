@@ -61,9 +61,9 @@ func ParseDuration(s string) (time.Duration, error) {
 // parseDuration takes s in lower case and with single spaces.
 func parseDuration(s string) (time.Duration, error) {
 	s = spellOut(s)
-	negative := strings.HasPrefix(s, "-")
-	if negative || strings.HasPrefix(s, "+") {
-		s = s[1:]
+	s, negative := strings.CutPrefix(s, "-")
+	if !negative {
+		s = strings.TrimPrefix(s, "+")
 	}
 	switch s {
 	case "":

@@ -66,18 +66,18 @@ func (s *Schedule) Tiers() []Tier { return slices.Clone(s.tiers) }
 
 // Names returns the names of the tiers, narrow to wide.
 func (s *Schedule) Names() []string {
-	names := make([]string, len(s.tiers))
-	for i := range s.tiers {
-		names[i] = s.tiers[i].Name
+	var names []string
+	for _, t := range s.tiers {
+		names = append(names, t.Name)
 	}
 	return names
 }
 
 // MaxAges returns the edges of the tiers' bands, narrow to wide.
 func (s *Schedule) MaxAges() []time.Duration {
-	ages := make([]time.Duration, len(s.tiers))
-	for i := range s.tiers {
-		ages[i] = s.tiers[i].MaxAge
+	var ages []time.Duration
+	for _, t := range s.tiers {
+		ages = append(ages, t.MaxAge)
 	}
 	return ages
 }

@@ -61,9 +61,9 @@ func (k Key) MarshalJSON() ([]byte, error) {
 	case 1:
 		return json.Marshal(forJSON(k.parts[0]))
 	}
-	parts := make([]any, k.Len())
-	for i, part := range k.parts {
-		parts[i] = forJSON(part)
+	var parts []any
+	for _, part := range k.parts {
+		parts = append(parts, forJSON(part))
 	}
 	return json.Marshal(parts)
 }
@@ -169,11 +169,13 @@ func (c *Cursor) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return err
 	}
-	parts := make([]any, len(w.Key))
-	for i, t := range w.Key {
-		if parts[i], err = t.value(); err != nil || parts[i] == nil {
+	var parts []any
+	for _, t := range w.Key {
+		part, err := t.value()
+		if err != nil || part == nil {
 			return cmp.Or(err, errors.New("cursor with an empty key part"))
 		}
+		parts = append(parts, part)
 	}
 	*c = Cursor{Segment: w.Segment, Order: order, Key: New(parts...), Before: w.Before}
 	return nil

@@ -468,7 +468,9 @@ var maySet = map[string][]string{
 
 // checkPolicy claims the columns that the policy writes.
 func (m *Mapping) checkPolicy(p Policy, claim, fail func(string, string)) {
-	refresh, count, last := p.Name == "refresh", 0, 1
+	refresh := p.Name == "refresh"
+	var count int
+	last := 1
 	if refresh { // by the next start, which may be named as the date of insertion to say more about it
 		count, last = AttemptNo, RefreshAt
 	}

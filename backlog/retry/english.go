@@ -16,10 +16,10 @@ import (
 
 // A sentence is one that [Refresh.Expr] may have.
 type sentence struct {
-	form    string                // for people, in the list of forms
-	pattern func() *regexp.Regexp // what matches it
-	says    string                // what it settles, which is said once; "": nothing
-	read    func(e *english, said []string)
+	form    string                          // for people, in the list of forms
+	pattern func() *regexp.Regexp           // what matches it
+	says    string                          // what it settles, which is said once; "": nothing
+	read    func(e *english, said []string) // nil: that it is said is all
 }
 
 // What sentences settle.
@@ -49,11 +49,11 @@ var sentences = []sentence{
 		whole(`on the (\S+) failure\nreset attempt_no\nwait until (?:the )?next scheduled refresh`), lastly,
 		func(e *english, said []string) { e.next(said[0]); e.AfterLast = "wait" }},
 	{"Panic | Give up after the final unsuccessful retry", whole(`panic|give up after the final unsuccessful retry`), end,
-		func(*english, []string) {}},
+		nil},
 	{"Give up after 1 week of unsuccessful [refresh] attempts", whole(`give up after (.+) of unsuccessful (?:refresh )?attempts`), giveUp,
 		func(e *english, said []string) { e.GiveUpAfter = e.duration(said[0]) }},
 	{"Disable auto-refresh", whole(`disable auto-refresh`), "",
-		func(*english, []string) {}},
+		nil},
 	{"Email the customer that … | Send the customer an email …", whole(`(?:email the customer that|send the customer an email) .+`), "",
 		func(e *english, _ []string) { e.Emails = true }},
 }
@@ -105,7 +105,8 @@ func parseEnglish(text string) (*Refresh, error) {
 // the last failure does is joined to its line by "\n", which no other pattern takes,
 // so that these sentences can neither stand alone nor be left out.
 func sentenceLines(text string) []string {
-	lines, last := strings.Split(text, "\n"), 0
+	lines := strings.Split(text, "\n")
+	var last int
 	for i, line := range lines {
 		line = strings.TrimLeft(strings.ReplaceAll(line, "`", ""), "-*•0123456789.) \t")
 		line = strings.Join(strings.Fields(strings.TrimRight(line, ".: \t\r")), " ")
@@ -133,7 +134,9 @@ func (e *english) sentence(text string, line int) {
 		if s.says != "" && e.said[s.says] > 0 {
 			e.fail("says again %s, as line %d does; remove one of them", s.says, e.said[s.says])
 		}
-		s.read(e, said[1:])
+		if s.read != nil {
+			s.read(e, said[1:])
+		}
 		e.said[s.says] = line
 		return
 	}
@@ -143,7 +146,7 @@ func (e *english) sentence(text string, line int) {
 // retry reads the interval after a failure.
 func (e *english) retry(said []string) {
 	e.next(said[0])
-	wait := time.Duration(0)
+	var wait time.Duration
 	if said[1] != "" {
 		wait = e.duration(said[1])
 	}

@@ -57,10 +57,11 @@ func Parse(text string, zone *time.Location) (*Rule, error) {
 			return nil, err
 		}
 	}
-	if err := p.check(); err != nil {
-		return nil, err
+	err := p.check()
+	if err == nil {
+		err = p.finish()
 	}
-	if err := p.finish(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -228,7 +229,7 @@ func (p *parsed) finish() error {
 	}
 	if p.step == 0 {
 		p.complete()
-		n := 0
+		var n int
 		err := p.walk(p.start, func(wall time.Time) bool {
 			if n++; n == p.count {
 				p.last = wall

@@ -95,10 +95,7 @@ func (r Row) Int(column string) int {
 // Rows returns the rows of a query.
 func Rows(ctx context.Context, q Querier, query string, args ...any) ([]Row, error) {
 	return Scanned(ctx, q, query, args, func(rows *sql.Rows) (Row, error) {
-		names, err := rows.Columns()
-		if err != nil {
-			return nil, err
-		}
+		names, _ := rows.Columns() // of rows that are closed it has none, and Scan says why
 		values, err := ScanValues(rows, len(names))
 		row := make(Row)
 		for i, name := range names {

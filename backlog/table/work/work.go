@@ -107,7 +107,8 @@ var (
 // there is, such as PRAGMA, ATTACH or VACUUM, cannot be undone or ends the
 // transaction on one database or another.
 func (w *SQLHandler) newStep(source string, n int) (step, error) {
-	text, from := w.d.Text(), []param(nil)
+	text := w.d.Text()
+	var from []param
 	out, err := parseSQL(source, n, text, func(name string, bare bool) (string, error) {
 		p, c, err := w.param(name, n)
 		if err != nil {
