@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -275,18 +276,20 @@ func (g *globalOptions) printSQL(ctx context.Context, cfg *config.Config) error 
 
 // handlers checks the handlers, and returns those that there are.
 func (k *checker) handlers(ctx context.Context) (h, onDead backlog.ConfiguredHandler) {
-	h, err := newHandler(ctx, k.cfg, nil)
-	k.handler(ctx, "handler", h, err)
-	onDead, err = newOnDead(ctx, k.cfg, nil)
-	k.handler(ctx, "on_dead", onDead, err)
-	onOutage, err := newOnOutage(ctx, k.cfg, nil)
-	k.handler(ctx, "on_outage", onOutage, err)
+	h = k.handler(ctx, "handler", newHandler)
+	onDead = k.handler(ctx, "on_dead", newOnDead)
+	k.handler(ctx, "on_outage", newOnOutage)
 	return h, onDead
 }
 
-// handler checks the handler or on_dead, if there is one, with its network.
-func (k *checker) handler(ctx context.Context, name string, h backlog.ConfiguredHandler, err error) {
+// handler makes a handler and checks it with its network, if there is one.
+func (k *checker) handler(
+	ctx context.Context, name string,
+	newOne func(context.Context, *config.Config, *slog.Logger) (backlog.ConfiguredHandler, error),
+) backlog.ConfiguredHandler {
+	h, err := newOne(ctx, k.cfg, nil)
 	if !k.bad(name, err) && h != nil {
 		checkHandler(ctx, &k.Findings, name, h)
 	}
+	return h
 }

@@ -44,19 +44,14 @@ func (a *setup) newHistory(state *checkpoint.File, p *watch.Picture) *history {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.setup.Store(a)
 	c.restore(false)
-	go func() {
-		defer close(c.tells)
-		callAll(c.work)
-	}()
-	go func() {
-		defer close(c.done)
-		callAll(c.tells)
-	}()
+	go callAll(c.work, c.tells)
+	go callAll(c.tells, c.done)
 	return c
 }
 
-// callAll calls what comes, one after another, until the queue is closed.
-func callAll(queue <-chan func()) {
+// callAll calls what comes, one after another, until the queue is closed. Then it closes next.
+func callAll[T any](queue <-chan func(), next chan<- T) {
+	defer close(next)
 	for f := range queue {
 		f()
 	}

@@ -129,7 +129,8 @@ func (c *crontab) first(s span) int64 {
 func (c *crontab) interval() int64 {
 	const sample = 1500
 	shortest := int64(never)
-	for n, w := 0, c.wallAfter(0); n < sample; n++ {
+	w := c.wallAfter(0)
+	for range sample {
 		next := c.wallAfter(w)
 		shortest = min(shortest, next-w)
 		w = next

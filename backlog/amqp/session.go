@@ -352,7 +352,8 @@ const noBroker = "; does RabbitMQ run and listen there?"
 // worded says what an error of the broker means and what to do about it. Those that
 // time can heal wrap backlog.ErrUnavailable.
 func worded(err error) error {
-	e, socket := (*amqp.Error)(nil), (*net.OpError)(nil)
+	var e *amqp.Error
+	var socket *net.OpError
 	switch {
 	case err == nil:
 		return nil

@@ -51,6 +51,9 @@ func (v value) onDead() OnDead {
 	return o
 }
 
+// ofTables are the kinds of handlers that need a table of their own.
+var ofTables = []string{"sql", "redis", "amqp"}
+
 // worker decodes the broker of requests that another process has dispatched, and what
 // handles them.
 func (v value) worker() (settings any, h Handler) {
@@ -63,13 +66,10 @@ func (v value) worker() (settings any, h Handler) {
 	h.Concurrency, h.Timeout = cmp.Or(concurrency, h.Concurrency), 0
 	v.d.misplaced("worker.handler.timeout", "stands in the daemon's file, which sends it with each record; remove it")
 	v.d.misplaced("worker.handler.input", "is what a program reads of a message, and a record is always JSON; remove it")
-	switch h.Kind {
-	case "sql", "redis", "amqp":
+	if slices.Contains(ofTables, h.Kind) {
 		v.d.failf(join(v.path, "handler."+h.Kind), "does not work in a worker; take exec, lines or http")
-	case "":
-		if !v.has("handler") {
-			v.fail("has no handler; add handler: {exec: [./deliver.sh]}")
-		}
+	} else if h.Kind == "" && !v.has("handler") {
+		v.fail("has no handler; add handler: {exec: [./deliver.sh]}")
 	}
 	return settings, h
 }
@@ -91,9 +91,8 @@ func (v value) only(about, what string, allowed ...string) {
 // sourced checks a file whose records are messages: nothing of it is of a table.
 func (v value) sourced(c *Config) {
 	v.only("source", "of a source, which", "handler", "on_dead", "rate", "abort_after", "timezone", "shutdown_timeout", "log", "metrics")
-	switch kind := c.Handler.Kind; kind {
-	case "sql", "redis", "amqp":
-		v.d.failf("handler."+kind, "works on rows of a table; take exec, lines or http for messages")
+	if slices.Contains(ofTables, c.Handler.Kind) {
+		v.d.failf("handler."+c.Handler.Kind, "works on rows of a table; take exec, lines or http for messages")
 	}
 	v.acknowledged(c, c.Source, "source.amqp")
 	c.Table.Name = "messages"

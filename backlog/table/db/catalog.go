@@ -205,7 +205,7 @@ func (c *Catalog) Serving(equal, order []string) (list []Index) {
 				columns, down = append(slices.Clip(columns), name), append(slices.Clip(down), false)
 			}
 		}
-		n := 0
+		var n int // columns at its beginning that have one value
 		for n < len(columns) && slices.Contains(equal, columns[n]) {
 			n++
 		}

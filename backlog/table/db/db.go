@@ -223,7 +223,7 @@ func (db *DB) Plan(ctx context.Context, text string, n int) error {
 		return err
 	}
 	// It asks for the rights.
-	_, err = Scanned(ctx, conn, "EXPLAIN "+text, make([]any, n), func(*sql.Rows) (none struct{}, err error) { return none, nil })
+	_, err = Rows(ctx, conn, "EXPLAIN "+text, make([]any, n)...)
 	if class := db.Class(err); class == Other || class == Refused { // what a function says of arguments that are NULL
 		return nil
 	}

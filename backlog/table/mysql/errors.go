@@ -50,7 +50,7 @@ var faults = []db.Fault{
 
 // Error implements db.Server. The server's messages hold names, never passwords.
 func (s *server) Error(err error) db.Fault {
-	e := (*mysqldriver.MySQLError)(nil)
+	var e *mysqldriver.MySQLError
 	switch {
 	case errors.As(err, &e):
 		said, _, _ := strings.Cut(e.Message, ";") // it may give advice that is none here
@@ -99,7 +99,7 @@ func judgeOf(e *mysqldriver.MySQLError) (judge db.Judge, name string) {
 
 // unreached says in plain words why there is no connection to that address.
 func unreached(ctx context.Context, addr string, err error) error {
-	e := (*mysqldriver.MySQLError)(nil)
+	var e *mysqldriver.MySQLError
 	switch {
 	case ctx.Err() != nil:
 	case errors.As(err, &e):

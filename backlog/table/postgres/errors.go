@@ -49,7 +49,7 @@ var faults = []db.Fault{
 
 // Error implements db.Server.
 func (s *server) Error(err error) db.Fault {
-	e := (*pgconn.PgError)(nil)
+	var e *pgconn.PgError
 	switch {
 	case errors.Is(err, pgconn.ErrConnClosed):
 		return db.Fault{Class: db.Unavailable}
@@ -101,7 +101,7 @@ func judgeOf(e *pgconn.PgError) (judge db.Judge, name string) {
 // refusesParameters reports whether the other side takes no more parameters
 // than PgBouncer does.
 func refusesParameters(err error) bool {
-	e := (*pgconn.PgError)(nil)
+	var e *pgconn.PgError
 	return errors.As(err, &e) && (e.Code == "08P01" && strings.Contains(e.Message, "startup parameter") || e.Code == "42704")
 }
 
@@ -111,7 +111,8 @@ func (s *server) unreached(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	e, at := (*pgconn.PgError)(nil), "the PostgreSQL server at "+s.host
+	at := "the PostgreSQL server at " + s.host
+	var e *pgconn.PgError
 	switch {
 	case ctx.Err() != nil:
 	case errors.As(err, &e) && e.Code == "08P01" && refusesParameters(e):
