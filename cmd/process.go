@@ -131,9 +131,9 @@ func (p *process) standBy(c daemon.Change) {
 func (p *process) takeOver(seen time.Time) {
 	if seen.IsZero() {
 		p.log.Warn("taking the lead after a wait: another daemon may have led until now", "wait", backlog.TakeOverAfter.String())
-		return
+	} else {
+		p.log.Warn("the leader is gone, taking over", "last_seen", inspect.When(seen))
 	}
-	p.log.Warn("the leader is gone, taking over", "last_seen", inspect.When(seen))
 }
 
 // lead notes that the daemon leads, and goes on with what the last leader has kept.

@@ -50,7 +50,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	d, err := parseDuration(strings.Join(strings.Fields(strings.ToLower(s)), " "))
 	if err == nil && slices.Contains(strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }), "M") {
-		d, err = 0, errors.New("capital M may be a minute or a month, write m or 30d")
+		err = errors.New("capital M may be a minute or a month, write m or 30d")
 	}
 	if err != nil {
 		return 0, fmt.Errorf("invalid duration %q: %w", s, err)

@@ -42,9 +42,9 @@ func (c *Source) publishAlone(ctx context.Context, w *writing) {
 	if w.err == nil {
 		w.published = true
 		delete(c.doubtful, w.message.exchange)
-		return
+	} else {
+		w.err = fmt.Errorf("exchange %s, routing key %s: %w", w.message.exchange, w.message.key, w.err)
 	}
-	w.err = fmt.Errorf("exchange %s, routing key %s: %w", w.message.exchange, w.message.key, w.err)
 }
 
 // tryAlone publishes a message once, not over the session p. An error says that the broker

@@ -105,9 +105,9 @@ func (c *Source) expectAgain() {
 	for origin, h := range c.held {
 		if e := c.ended[origin]; e != nil && time.Since(e.at) > keepEnded {
 			c.forget(origin)
-			continue
+		} else {
+			c.orphans[h.attempt] = append(c.orphans[h.attempt], origin)
 		}
-		c.orphans[h.attempt] = append(c.orphans[h.attempt], origin)
 	}
 }
 

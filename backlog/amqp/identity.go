@@ -141,9 +141,9 @@ func (w digest) value(v any) {
 	case time.Time:
 		if v.IsZero() {
 			w.number('0', 0)
-			return
+		} else {
+			w.number('d', uint64(v.Unix()))
 		}
-		w.number('d', uint64(v.Unix()))
 	case amqp.Table:
 		w.table(v, func(string) bool { return false })
 	case []any:

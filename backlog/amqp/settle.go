@@ -81,12 +81,11 @@ func (c *Source) write(ctx context.Context, list []*writing) {
 	}
 	c.publishAll(ctx, batch)
 	for _, w := range list {
-		if w.err != nil || w.done {
-			continue
-		}
-		w.done = w.Ack(false) == nil
-		if !w.done {
-			w.err = errSessionLost
+		if w.err == nil && !w.done {
+			w.done = w.Ack(false) == nil
+			if !w.done {
+				w.err = errSessionLost
+			}
 		}
 	}
 }
@@ -255,10 +254,9 @@ func (c *Source) publish(ctx context.Context, p *session, list []message) (errs 
 		}
 	}
 	for i, m := range list {
-		if errs[i] != errReturned {
-			continue
+		if errs[i] == errReturned {
+			errs[i], err = p.post(ctx, m)
 		}
-		errs[i], err = p.post(ctx, m)
 		if err != nil {
 			return nil, err
 		}

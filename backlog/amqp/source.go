@@ -238,9 +238,7 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 		if err != nil {
 			page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: backlog.NewKey(h.MessageId), Err: err})
 			_ = h.Nack(false, false) // where the queue has a place for these, it goes there
-			continue
-		}
-		if c.hold(h, &rec) {
+		} else if c.hold(h, &rec) {
 			page.Records = append(page.Records, rec)
 		}
 	}

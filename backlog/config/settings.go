@@ -167,9 +167,9 @@ func (v value) columnNames(list mapping.Names) {
 func (v value) rule() (r mapping.Rule) {
 	if v.isMapping() {
 		v.object(keys{"column": func(v value) { r.Column = v.text() }})
-		return r
+	} else {
+		r.Text = v.text()
 	}
-	r.Text = v.text()
 	return r
 }
 

@@ -13,9 +13,9 @@ import (
 func (v value) table(m *mapping.Mapping) {
 	if v.isText() {
 		v.mismatch("a mapping such as {name: orders, inserted: created_at}")
-		return
+	} else {
+		v.settings(m)
 	}
-	v.settings(m)
 }
 
 // timeColumn decodes the name of a column or the long form.

@@ -35,10 +35,10 @@ func (v value) tiers(loc *time.Location, ageless bool) *tiers.Schedule {
 	}
 	schedule := new(tiers.Schedule)
 	for _, item := range items {
-		if t, ok := item.tier(loc, ageless); !ok {
-			continue
-		} else if key, err := schedule.Add(t); err != nil {
-			v.d.failf(join(item.path, key), "%v", err)
+		if t, ok := item.tier(loc, ageless); ok {
+			if key, err := schedule.Add(t); err != nil {
+				v.d.failf(join(item.path, key), "%v", err)
+			}
 		}
 	}
 	return schedule

@@ -102,10 +102,10 @@ func Create(ctx context.Context, dialect db.Server, url string, steps []string) 
 		if _, err := d.Write.ExecContext(ctx, s); err != nil {
 			// There is no IF NOT EXISTS for columns, and in MySQL none for
 			// indexes, whose names say there what they have.
-			if text := strings.ToLower(err.Error()); strings.Contains(text, "duplicate column name") || strings.Contains(text, "duplicate key name") {
-				continue
+			text := strings.ToLower(err.Error())
+			if !strings.Contains(text, "duplicate column name") && !strings.Contains(text, "duplicate key name") {
+				return fmt.Errorf("%s: %w", s, d.Wrap(ctx, err))
 			}
-			return fmt.Errorf("%s: %w", s, d.Wrap(ctx, err))
 		}
 	}
 	return nil

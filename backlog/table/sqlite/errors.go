@@ -58,15 +58,13 @@ func judgeOf(said string) (judge db.Judge, name string) {
 		said = codePattern().ReplaceAllString(said, "")
 	}
 	for _, x := range judges {
-		_, behind, found := strings.Cut(said, x.text)
-		if !found {
-			continue
+		if _, behind, found := strings.Cut(said, x.text); found {
+			name = strings.TrimPrefix(behind, ": ")
+			if x.judge == db.Type || x.judge == db.NotNull { // … in INTEGER column jobs.touched
+				name = said[strings.LastIndexByte(said, '.')+1:]
+			}
+			return x.judge, name
 		}
-		name = strings.TrimPrefix(behind, ": ")
-		if x.judge == db.Type || x.judge == db.NotNull { // … in INTEGER column jobs.touched
-			name = said[strings.LastIndexByte(said, '.')+1:]
-		}
-		return x.judge, name
 	}
 	return db.Trigger, strings.TrimPrefix(said, "constraint failed: ")
 }

@@ -148,13 +148,12 @@ func kindsOf(samples []any, zone *time.Location) (kinds []sample, total int) {
 		}
 		total++
 		s := sampleOf(raw, zone)
-		i, ok := at[s.shape]
-		if !ok {
+		if i, ok := at[s.shape]; ok {
+			kinds[i].add(s)
+		} else {
 			at[s.shape] = len(kinds)
 			kinds = append(kinds, s)
-			continue
 		}
-		kinds[i].add(s)
 	}
 	slices.SortStableFunc(kinds, func(a, b sample) int { return cmp.Compare(b.count, a.count) })
 	return kinds, total
