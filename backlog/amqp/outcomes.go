@@ -79,10 +79,10 @@ func (a *answer) fromLost(m *amqp.Delivery) {
 	a.AttemptID, a.ID, a.Ticket = r.AttemptID, r.ID, r.Ticket
 	if reason, _ := m.Headers["x-first-death-reason"].(string); reason != "delivery_limit" {
 		a.unheard = true
-		return
+	} else {
+		a.Outcome = "error"
+		a.Error = fmt.Sprintf("its worker died or gave it back %d times", mostDeliveries+1)
 	}
-	a.Outcome = "error"
-	a.Error = fmt.Sprintf("its worker died or gave it back %d times", mostDeliveries+1)
 }
 
 // awaited hands an answer to whoever waits for it, and reports whether somebody does. The

@@ -228,7 +228,7 @@ func (v value) workName() string {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
 	}
 	if strings.ContainsFunc(name, other) || len(name) > mostName {
-		v.fail("%s is no name for a work on the table; take letters, digits, - and _, at most %d", show(name), mostName)
+		v.fail("%s is no name for a work on the table; take letters, digits, - and _, at most %d", mapping.Show(name), mostName)
 	}
 	return name
 }

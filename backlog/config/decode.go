@@ -212,7 +212,7 @@ func (v value) list(want string) []value {
 
 // join returns the path of a key in the mapping at path.
 func join(path, key string) string {
-	key = show(key)
+	key = mapping.Show(key)
 	if path == "" {
 		return key
 	}
@@ -354,7 +354,7 @@ func (v value) oneOf(what string, words ...string) string {
 		return text
 	}
 	if text != "" {
-		v.fail("unknown %s %s; %s", what, show(text), suggest(text, "known", words))
+		v.fail("unknown %s %s; %s", what, mapping.Show(text), suggest(text, "known", words))
 	}
 	return ""
 }
@@ -379,15 +379,15 @@ func numeral[N int | float64](v value, pattern *regexp.Regexp, parse func(string
 	case is && v.isQuoted():
 		v.fail("must be a number, not text; remove the quotes")
 	case !is && v.kind() == "a number":
-		v.fail("must be %s, not %s", like, show(v.node.Value))
+		v.fail("must be %s, not %s", like, mapping.Show(v.node.Value))
 	case !is:
 		v.mismatch(want)
 	default:
 		n, err := parse(v.node.Value)
 		if n < least {
-			v.fail("must be at least %v, not %s", least, show(v.node.Value))
+			v.fail("must be at least %v, not %s", least, mapping.Show(v.node.Value))
 		} else if err != nil {
-			v.fail("%s is too large", show(v.node.Value))
+			v.fail("%s is too large", mapping.Show(v.node.Value))
 		}
 		return n
 	}
@@ -413,7 +413,7 @@ func (v value) seconds() time.Duration {
 	}
 	ns := v.number() * float64(time.Second)
 	if ns >= math.MaxInt64 {
-		v.fail("%s is too large", show(v.node.Value))
+		v.fail("%s is too large", mapping.Show(v.node.Value))
 		return 0
 	}
 	return time.Duration(ns)
@@ -427,7 +427,7 @@ func (v value) duration() (time.Duration, bool) {
 	}
 	d, err := tiers.ParseDuration(v.node.Value)
 	if len(v.node.Value) > 100 {
-		err = errors.New(show(v.node.Value) + " is no duration")
+		err = errors.New(mapping.Show(v.node.Value) + " is no duration")
 	}
 	if err != nil {
 		v.fail("%v; write one such as 30s, 5m, 12h, 7d or 5 minutes", err)
@@ -449,7 +449,7 @@ func (v value) location() *time.Location {
 	name := v.text()
 	loc, err := time.LoadLocation(name) // of "": UTC
 	if err != nil {
-		v.fail("unknown timezone %s; write a name such as Europe/Berlin, or UTC", show(name))
+		v.fail("unknown timezone %s; write a name such as Europe/Berlin, or UTC", mapping.Show(name))
 		return time.UTC
 	}
 	return loc
@@ -463,7 +463,7 @@ func (v value) rate() float64 {
 	}
 	n, per, err := tiers.ParseRate(v.node.Value)
 	if err != nil {
-		v.fail("%s %v, or remove it for no limit", show(v.node.Value), err)
+		v.fail("%s %v, or remove it for no limit", mapping.Show(v.node.Value), err)
 		return 0
 	}
 	return n / per.Seconds()
@@ -482,7 +482,5 @@ func suggest(got, label string, words []string) string {
 // expression, because that would be compiled at every start.
 func isWord(s string) bool {
 	first, _ := utf8.DecodeRuneInString(s)
-	return (first == '_' || unicode.IsLetter(first)) && show(s) == s && !strings.ContainsAny(s, ":/+")
+	return (first == '_' || unicode.IsLetter(first)) && mapping.Show(s) == s && !strings.ContainsAny(s, ":/+")
 }
-
-func show(s string) string { return mapping.Show(s) }

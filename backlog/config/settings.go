@@ -193,7 +193,7 @@ func (v value) textList(want, option string, text func(value) string) []string {
 	for i, item := range items {
 		list[i] = text(item)
 		if option == "names" {
-			item.once(seen, list[i], show(list[i])+" ")
+			item.once(seen, list[i], mapping.Show(list[i])+" ")
 		} else if option != "repeat" {
 			item.once(seen, list[i], "")
 		}

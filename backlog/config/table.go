@@ -41,7 +41,7 @@ func (v value) timeForm() string {
 	// one day from another.
 	day := time.Date(1987, time.November, 28, 0, 0, 0, 0, time.UTC)
 	if read, err := time.Parse(layout, day.Format(layout)); err != nil || !read.Equal(day) {
-		v.fail("%s is no layout; write the second of January 2006, 15:04:05, as the column would: text:2006-01-02 15:04:05", show(layout))
+		v.fail("%s is no layout; write the second of January 2006, 15:04:05, as the column would: text:2006-01-02 15:04:05", mapping.Show(layout))
 	}
 	return v.node.Value
 }

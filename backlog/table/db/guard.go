@@ -125,7 +125,7 @@ func quoted(text string) (inner, rest string) {
 
 // Parenthesized returns what stands in the parentheses with which the text begins.
 func Parenthesized(text string) (inner string) {
-	depth := 0
+	var depth int
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '(':
