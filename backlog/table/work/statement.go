@@ -1,11 +1,12 @@
 package work
 
 import (
-	"backlog/backlog/table/db"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"backlog/backlog/table/db"
 )
 
 // A kind is what a token of SQL is.
