@@ -4,8 +4,8 @@
 # In CI no test may be skipped, and what several goroutines do runs under the race
 # detector. That goes with the SQLite driver in C, into which it does not look: the other
 # one is some 100,000 lines of Go, without a race and ten times slower under its eyes. What
-# computes for long on one goroutine, such as most of the servers' conformance suite, runs
-# without it, with the driver in Go.
+# computes for long on one goroutine, such as most of the conformance suite, runs without
+# it, with the driver in Go; the suite on SQLite with the one in C as well.
 set -eu
 go=$1 cgo=$2
 out=$(mktemp)
@@ -20,7 +20,8 @@ policies='TestSimulationIsTheDaemon'
 # The conformance suite: on SQLite, on servers, what of that is for one goroutine, and on further forms of times.
 sqlite='TestStore$|TestStoreOfAPool$'
 servers='^Test(PostgresStore|StoreOnMySQL|StoreOfAPoolOnServers)$'
-one="$servers"'/./(Walk|Random|Expire|Group|Keys|Settle|Guard|Pending|Promises)'
+lone='(Walk|Random|Expire|Group|Keys|Settle|Guard|Pending|Refused|Errors|NotDue|Cursor|Attempts|Overdue|Count(skip|oldest|newest)?$|(^|s|p)Twice)'
+one="$servers/./($lone|Promises)|^TestStoreOfAPool\$/./($lone|Promises)|^TestStore\$/^(seconds|Z|zone|unix|julian|sparse)/$lone"
 # Walks under a counting policy, once more with another form of times or over another pool.
 walks='(Counted|Planned).*(Walk|Random)'
 again="TestStore\$/^(Z|zone|unix|julian|sparse)/$walks|TestStoreOfAPool\$/./$walks"
@@ -41,10 +42,11 @@ else
 	flags="$flags -vet=off" # make lint has done that
 	flags="$flags -p 2 -parallel 8" # and the tests of the program beside all others: they wait more than they compute
 	# The first of the skipped that a test may belong to decides: those that name it at once come first.
-	raced() { run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$one|$again|$wide|$policies" "$@"; }
+	raced() { run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$one|$wide|$policies" "$@"; }
 	$go build -race -tags cgo_sqlite ./... # once: two that want the same at the same time both compile it
 	raced ./cmd >"$out.cmd" &
 	raced ./backlog/table ./backlog/simulate ./packaging $($go list ./... | grep -v '/cmd$') # the longest first
+	run $flags -tags cgo_sqlite -run "$sqlite" -skip "$again" ./backlog/table
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
 	run $flags -run "$drivers|$alone|$wide|$policies|$sqlite|$servers" ./backlog/table ./cmd ./backlog/memory $(grep -rlE --include='*_test.go' "^func \w*(TestSQLite|$(echo "$alone" | tr -d ^$)|${wide%%/*})" . | xargs -n 1 dirname | sort -u)
 	wait
