@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -23,10 +24,22 @@ type source struct {
 	fset    *token.FileSet
 }
 
-// sources parses the module. What lies under testdata is no part of it.
-func sources(t *testing.T) (all []source) {
+// sources are the files of the module. What lies under testdata is no part of it.
+func sources(t *testing.T) []source {
 	t.Helper()
-	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 50 {
+		t.Fatalf("only %d files were found", len(all))
+	}
+	return all
+}
+
+// parsed parses the module, once for all tests, which only read what it returns.
+var parsed = sync.OnceValues(func() (all []source, err error) {
+	err = filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -59,14 +72,8 @@ func sources(t *testing.T) (all []source) {
 		all = append(all, s)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < 50 {
-		t.Fatalf("only %d files were found", len(all))
-	}
-	return all
-}
+	return all, err
+})
 
 // mayImport reports whether a file in a folder may import a package of the
 // module: main -> cmd -> everything; backlog/* -> backlog -> tiers. Siblings
