@@ -14,9 +14,9 @@ flags='-shuffle=on -timeout=30m'
 # What runs with both drivers: kills, and daemons of scripts.
 drivers='TestSQLite|TestCrash|TestScript/^(run|source|metrics|web)'
 alone='^Example|TestProbeOfAColumnThatIsGone|TestSickRows|TestFormsBesideEachOther|TestPagesOfTextsInManyWays|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|TestExplainAgreesWithPasses|PlansOverDays|TestTooLarge$|PagesAreRead$|TestPlansOfRetries$|TestMySQLPlans$|TestPostgresPlans$|TestWaitsBesideDates$|TestMySQLPartitions$|TestImports|TestClockIsAnArgument'
-wide='TestWidePassDelaysNoFresh/./././fresh=50'
+wide='TestWidePassDelaysNoFresh/^wide=2|TestWidePassDelaysNoFresh/./././fresh=50'
 # What goes through hours of a daemon, one event after the other.
-policies='TestSimulationIsTheDaemon'
+policies='TestSimulationIsTheDaemon|TestMissedTicksAreOnePass'
 # The conformance suite: on SQLite, on servers, what of that is for one goroutine, and on further forms of times.
 sqlite='TestStore$|TestStoreOfAPool$'
 servers='^Test(PostgresStore|StoreOnMySQL|StoreOfAPoolOnServers)$'
