@@ -180,7 +180,7 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 		return c, problem("say what a new record has, such as new: {when: …, set: …}", "statuses.new says no way back to new")
 	}
 	c = choice{sets: t.sets(&f, p), conds: append(db.NonEmpty(t.where.cond), t.keyed()...), Filter: f}
-	if len(c.sets) == 0 && p == inspect.Requeued && f.State == "" {
+	if len(c.sets) == 0 && p == inspect.Requeued && (f.State == "" || f.State == "dead") {
 		return c, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)
 	}
 	add := func(cond string, args ...any) { c.conds, c.args = append(c.conds, cond), append(c.args, args...) }

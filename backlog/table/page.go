@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -458,7 +459,7 @@ func (t *layout) reading(b branch, conds, columns []string) Reading {
 		}
 	}
 	return Reading{
-		What: fmt.Sprintf("%s records, %s", b.lane, b.index), Equal: slices.Sorted(slices.Values(t.names(equal))),
+		What: fmt.Sprintf("%s records, %s", b.lane, cmp.Or(b.what, b.cond)), Equal: slices.Sorted(slices.Values(t.names(equal))),
 		Columns: db.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
 		Where:   strings.Join(append(slices.Clip(conds), db.NonEmpty(t.where.cond)...), " AND "),
 		Order:   t.names(slices.Concat(columns, t.key)),

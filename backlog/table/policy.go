@@ -351,6 +351,7 @@ func (r *resolver) attemptLanes() {
 	for i := range t.branches {
 		b := &t.branches[i]
 		b.index = a.waiting // one for both lanes
+		b.what = a.waiting
 		b.shown = a.planned + strings.TrimPrefix(b.cond, a.waiting)
 	}
 	t.branches[1].label = "error"

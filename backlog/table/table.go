@@ -294,6 +294,7 @@ type branch struct {
 	guard     string // SQL: what settlement asks for, cond or exhausted; "": cond
 	exhausted string // SQL for those that a policy has given up; "" if none are
 	shown     string // SQL: what people are shown as this state; "": cond
+	what      string // SQL: what check calls its pages by; "": cond
 }
 
 // An assign is a column with the SQL text of its new value.
