@@ -157,12 +157,12 @@ var routes = sync.OnceValue(func() map[string]map[string]route {
 	return list
 })
 
-// see is a page, or without a name an answer of the API alone.
+// see returns the route to a page or, without the page's name, to an answer of the API.
 func see(page string, show func(*visit) (any, error)) map[string]route {
 	return map[string]route{http.MethodGet: {need: Read, page: page, show: show}}
 }
 
-// act is an action, whose page asks for a confirmation.
+// act returns the route to an action, whose page asks for a confirmation.
 func act(show func(*visit) (any, error)) map[string]route {
 	return map[string]route{http.MethodPost: {need: Full, acts: true, page: "confirm", show: show}}
 }

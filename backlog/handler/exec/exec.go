@@ -254,9 +254,9 @@ func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, cut bool,
 // pipeHolds is what an empty pipe takes without a reader, on any system.
 const pipeHolds = 4 << 10
 
-// feed returns the standard input of a program, and its other end, which is closed when the
-// program has ended: a child may hold the first for ever. A pipe that holds all of the input
-// costs no goroutine.
+// feed returns the standard input of a program, and the end w from which it is fed. The caller
+// closes w when the program has ended: a child may hold the other end for ever. A pipe that
+// holds all of the input costs no goroutine.
 func feed(input []byte) (stdin, w *os.File, err error) {
 	if len(input) <= pipeHolds {
 		stdin, w, err = proc.Pipe()
