@@ -128,10 +128,10 @@ const (
 // quoted matches what is in quotes, which end where no letter follows.
 func quoted(q string) string { return q + `(?:[^` + q + `\\]|\\.|` + q + word + `)+` + q }
 
-// They are compiled when the first record fails. The tokens of a text are, by the group that
-// matches: 1, a number that leads the text or follows a word for a status, or a label with the quotes before its message; 2, what is
-// in quotes; 3, an id; none, a name of JSON, or a word with the quotes behind it, which
-// begin nothing.
+// The expressions are compiled when the first record fails. The tokens of a text are, by the
+// group that matches: 1, a number that leads the text or follows a word for a status, or a
+// label with the quotes before its message; 2, what is in quotes; 3, an id; none, a name of
+// JSON, or a word with the quotes behind it, which begin nothing.
 var (
 	tokens = pattern.Lazily(`(^[0-5]\d\d\b|(?i:status|http|code|signal)[ :=]*\d{1,3}\b|` +
 		`(?:[{,] ?["'])?(?i:error|message|msg|code|reason|detail|title|type|description)["']? ?[:=] ?["'` + "`])|" +

@@ -193,7 +193,7 @@ func addLine(path string, line []byte) (lost, err error) {
 	}
 	last := []byte{'\n'}
 	end, _ := file.Seek(0, io.SeekEnd)
-	file.ReadAt(last, end-1) // which an empty file has not
+	file.ReadAt(last, end-1) // fails for an empty file
 	if last[0] != '\n' {
 		line = append([]byte{'\n'}, line...)
 	}
