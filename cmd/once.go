@@ -95,7 +95,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globalOptions) error {
 	}
 	surviveReaders()
 	report, list, err := o.passOnce(ctx, g, cfg, log, state, p, clock)
-	if ctx.Err() != nil && report.Started.IsZero() && isEnd(err) { // ended before it began
+	if ctx.Err() != nil && report.Started.IsZero() && errors.Is(err, context.Canceled) { // ended before it began
 		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
 	}
 	switch locked := errors.Is(err, backlog.ErrLocked) && report.Started.IsZero(); {

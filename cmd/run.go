@@ -68,7 +68,7 @@ func runRun(ctx context.Context, g *globalOptions) error {
 	a, waited, err := whenThere(ctx, log, "database", 0, func() (*setup, error) {
 		return g.wireServer(ctx, cfg, log, nil)
 	})
-	if ctx.Err() != nil && isEnd(err) {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		log.Info("stopped")
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
-	"backlog/backlog/retry"
+
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
 )
@@ -98,7 +98,7 @@ func newSimulate(g *globalOptions) *cobra.Command {
 		},
 	}
 	o.AddFlags(c.Flags())
-	c.RegisterFlagCompletionFunc("policy", words(append([]string{"progressive"}, retry.Names()...)...))
+	c.RegisterFlagCompletionFunc("policy", words(policyNames()...))
 	return c
 }
 

@@ -273,9 +273,6 @@ func mappingOf(cfg *config.Config) mapping.Mapping {
 // each returns what f makes of the list's elements, never nil.
 func each[From, To any](list []From, f func(From) To) []To { return db.Mapped(list, f) }
 
-// isEnd reports whether the error says only that a context was cancelled.
-func isEnd(err error) bool { return errors.Is(err, context.Canceled) }
-
 // knownPolicies tells the configuration which policies there are, beside
 // progressive.
 func knownPolicies() []config.Settings {
@@ -283,6 +280,9 @@ func knownPolicies() []config.Settings {
 		return config.Settings{Name: name, New: func() any { return retry.New(name) }}
 	})
 }
+
+// policyNames returns the names of all policies.
+func policyNames() []string { return append([]string{"progressive"}, retry.Names()...) }
 
 // policyOf makes the configured policy: nil if age alone decides.
 func policyOf(p config.Policy) *backlog.Policy {
@@ -368,7 +368,7 @@ func whenThere[T any](
 		// Systemd would take a start that lasts for one that hangs.
 		notify(log, "STATUS=waiting for the "+what+"\nEXTEND_TIMEOUT_USEC=120000000")
 		if !backlog.Sleep(ctx, awayPause) {
-			if !isEnd(err) {
+			if !errors.Is(err, context.Canceled) {
 				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
 			return a, true, err
