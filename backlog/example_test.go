@@ -62,7 +62,7 @@ func ExampleHandlerFunc() {
 			return backlog.Reject(errors.New("sunk"))
 		case "Ghent": // not today: no attempt
 			return backlog.Skip
-		case "Bruges": // nobody is to call for a while
+		case "Bruges": // no call for a while
 			return backlog.RetryAfter(time.Minute, errors.New("too many letters"))
 		}
 		return nil
@@ -114,7 +114,7 @@ func ExampleLoop() {
 	orders := letters(memory.Options{}, "Delft", "Ghent")
 	loop := &backlog.Loop{
 		Schedule: schedule,
-		Locker:   orders, // no other process works on the table meanwhile
+		Locker:   orders, // no other process works on the table during a pass
 		Since:    time.Now().Add(-2 * time.Hour),
 		Engine: &backlog.Engine{
 			Store: orders,
