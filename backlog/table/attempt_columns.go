@@ -70,7 +70,7 @@ func newAttemptColumns(text *db.Text, cols [attemptColumnCount]*column) (*attemp
 // checkAttemptColumn is a *Problem if the column is none for its purpose.
 func checkAttemptColumn(i int, c *column) error {
 	switch {
-	case i == mapping.AttemptNo && slices.Contains([]db.Class{db.Textual, db.Bytes, db.Boolean}, c.Class):
+	case i == mapping.AttemptNo && cannotCount(c):
 		return problem("name a column of whole numbers", "policy: column %s is %s, which cannot count attempts", c.Name, c.Decl)
 	case i == mapping.AttemptUID && (!isPlainText(c) || c.Length > 0 && c.Length < minUID):
 		return problem(fmt.Sprintf("name a column of texts of %d characters or more", minUID),
@@ -79,6 +79,11 @@ func checkAttemptColumn(i int, c *column) error {
 		return problem("let it be NULL", "policy: column %s is %s NOT NULL, and NULL is what it has to say", c.Name, c.Decl)
 	}
 	return nil
+}
+
+// cannotCount reports whether the column can hold no whole numbers.
+func cannotCount(c *column) bool {
+	return slices.Contains([]db.Class{db.Textual, db.Bytes, db.Boolean}, c.Class)
 }
 
 // isDisabledByTime reports whether the column says by a time that a row is disabled.
@@ -135,9 +140,6 @@ func (c *attemptColumns) conditions() error {
 // runs reports whether rows say that an attempt is running, and until when; not where there are no
 // columns, c is nil.
 func (c *attemptColumns) runs() bool { return c != nil && c.running != "" }
-
-// column returns the i-th column, nil if the table has none.
-func (c *attemptColumns) column(i int) *column { return c.cols[i] }
 
 // quoted returns its quoted name, "" if the table has none.
 func (c *attemptColumns) quoted(i int) string {

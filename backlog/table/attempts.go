@@ -339,24 +339,22 @@ func (t *layout) overdueReading(now time.Time) Reading {
 // overdue returns the condition and the order of rows whose deadline is at or before now,
 // behind the cursor. The table must have that column.
 func (t *layout) overdue(now time.Time, after backlog.Cursor, limit int) (cond, tail string, args []any) {
-	tc := t.timeOf(t.refresh.column(mapping.DeadlineAt))
+	tc := t.timeOf(t.refresh.cols[mapping.DeadlineAt])
 	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
-	due, args := t.belowCut(tc, t.writeForm(tc).Until(now))
-	cond = t.refresh.running + " AND " + due
+	var conds conditions
+	conds.add(t.refresh.running, nil)
+	conds.add(t.belowCut(tc, t.writeForm(tc).Until(now)))
 	if !after.IsZero() {
-		beyond, place := db.KeyRange(">"+orEqual[after.Before], cols, after.Key, after.Order)
-		cond, args = cond+" AND "+beyond, append(args, place...)
+		conds.add(db.KeyRange(">"+orEqual[after.Before], cols, after.Key, after.Order))
 	}
-	return cond, " ORDER BY " + strings.Join(cols, ", ") + fmt.Sprint(" LIMIT ", limit), args
+	return conds.all(), " ORDER BY " + strings.Join(cols, ", ") + fmt.Sprint(" LIMIT ", limit), conds.args
 }
 
 // recordsText is the query for the records of the rows that meet the condition.
 func (t *layout) recordsText(cond, tail string, given bool) string {
-	conds := append([]string{cond}, t.keyed()...)
-	if t.where.cond != "" {
-		conds = append(conds, t.text.Unsearched(t.where.cond))
-	}
-	return "SELECT " + db.Named(t.exprs(given)) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + tail
+	conds := conditions{list: append([]string{cond}, t.keyed()...)}
+	conds.add(t.whereUnsearched, nil)
+	return "SELECT " + db.Named(t.exprs(given)) + " FROM " + t.name + " WHERE " + conds.all() + tail
 }
 
 // records returns the records of the rows that meet the condition, whatever their state,
@@ -379,7 +377,7 @@ func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, ar
 		}
 		size += sizeOf(row...)
 		rec = t.recordOf(row, min(max(rec.Memory.AttemptNo-1, 0), 1)) // as it was before its start
-		if deadline := t.refresh.column(mapping.DeadlineAt); deadline != nil {
+		if deadline := t.refresh.cols[mapping.DeadlineAt]; deadline != nil {
 			rec.Cursor = backlog.Cursor{Segment: segDated, Order: row[t.timeOf(deadline).at], Key: rec.Key}
 		}
 		list = append(list, rec)

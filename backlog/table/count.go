@@ -15,9 +15,6 @@ import (
 func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration) (c inspect.Counts, err error) {
 	c.Bands = make([]inspect.Band, len(edges))
 	for _, col := range []*timeCol{t.inserted, t.eligible, t.expires} {
-		if col == nil {
-			continue
-		}
 		if err = t.discover(ctx, col); err != nil {
 			return c, err
 		}
@@ -141,19 +138,13 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 		date = "CASE WHEN " + zero + " THEN NULL ELSE " + date + " END"
 	}
 	text := "SELECT " + number + ", count(*), min(" + date + ") FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " GROUP BY 1"
+	inNoBand := map[int]*int{bandUnreadable: &c.Unreadable, bandExpired: &c.Expired, bandWaiting: &c.Waiting}
 	groups, err := db.Values(ctx, t.db, text, args, 3)
 	for _, g := range groups {
 		at, _ := db.AsCount(t.d.Value(nil, g[0]))
 		n, _ := db.AsCount(t.d.Value(nil, g[1]))
-		switch at {
-		case bandUnreadable:
-			c.Unreadable += n
-			continue
-		case bandExpired:
-			c.Expired += n
-			continue
-		case bandWaiting:
-			c.Waiting += n
+		if count := inNoBand[at]; count != nil {
+			*count += n
 			continue
 		}
 		var oldest time.Time

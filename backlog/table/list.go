@@ -116,7 +116,7 @@ func (t *layout) listQuery(c choice, s step, limit int) (string, []any) {
 	return t.text.Union(len(c.sets), s.order, db.NewestFirst, limit, func(i int, rest string) (string, []any) {
 		b := c.sets[i]
 		from := t.from(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted)
-		exprs, cond := db.Named(t.shown(t.exprs(c.Given))), strings.Join(slices.Concat([]string{b.cond, s.cond}, c.conds), " AND ")
+		exprs, cond := db.Named(t.shown(t.exprs(c.Given))), strings.Join(slices.Concat([]string{b.cond, s.cond}, c.list), " AND ")
 		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), slices.Concat(s.args, c.args)
 	})
 }
@@ -168,9 +168,8 @@ func (t *layout) HasLastError() bool { return t.errCol != nil }
 // A choice is what a filter means in the table: rows in one of the sets that meet the
 // conditions.
 type choice struct {
-	sets  []branch // of each only what its rows have in common counts
-	conds []string
-	args  []any
+	sets []branch // of each only what its rows have in common counts
+	conditions
 	Filter
 }
 
@@ -179,30 +178,29 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 	if p == inspect.Requeued && len(t.requeueSet) == 0 {
 		return c, problem("say what a new record has, such as new: {when: …, set: …}", "statuses.new says no way back to new")
 	}
-	c = choice{sets: t.sets(&f, p), conds: append(db.NonEmpty(t.where.cond), t.keyed()...), Filter: f}
+	c = choice{sets: t.sets(&f, p), Filter: f}
+	c.list = append(db.NonEmpty(t.where.cond), t.keyed()...)
 	if len(c.sets) == 0 && p == inspect.Requeued && (f.State == "" || f.State == "dead") {
 		return c, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)
 	}
-	add := func(cond string, args ...any) { c.conds, c.args = append(c.conds, cond), append(c.args, args...) }
 	if f.Status != "" && t.status != "" {
 		v, err := t.catalog.Find(t.m.Status, true).Typed(mapping.Value{Text: f.Status})
 		if err != nil {
 			return c, err
 		}
-		add(t.status + " = " + t.text.Literal(v))
+		c.add(t.status+" = "+t.text.Literal(v), nil)
 	}
 	if form := t.inserted.known(); !f.Before.IsZero() && form == nil {
-		add(never) // no row has a date
+		c.add(never, nil) // no row has a date
 	} else if !f.Before.IsZero() {
-		past, bounds := t.past(t.inserted, f.Before)
-		add(past, bounds...)
+		c.add(t.past(t.inserted, f.Before))
 	}
 	band, args := t.band(now, f.Ages)
 	if f.State == "unreadable" {
-		add(band+" = -1", args...)
+		c.add(band+" = -1", args)
 	}
 	if f.Band > 0 {
-		add(fmt.Sprintf("%s = %d", band, f.Band-1), args...)
+		c.add(fmt.Sprintf("%s = %d", band, f.Band-1), args)
 	}
 	return c, nil
 }
@@ -270,20 +268,20 @@ func (t *layout) tried(b branch) (again, exhausted string) {
 	return b.cond, b.exhausted
 }
 
-// all returns the conditions of the rows in any of the sets.
-func (c *choice) all() []string {
+// ofAnySet returns the conditions of the rows in any of the sets.
+func (c *choice) ofAnySet() conditions {
 	or := never
 	for _, b := range c.sets {
 		or += " OR " + b.cond
 	}
-	return append([]string{"(" + or + ")"}, c.conds...)
+	return conditions{append([]string{"(" + or + ")"}, c.list...), c.args}
 }
 
 // byKey returns the expressions of [layout.shown] of the rows of the choice in groups of at
 // most 100, in the order of their keys.
 func (t *Table) byKey(ctx context.Context, c choice, exprs []string) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
-		cond, args, left := t.text.Unsearched(strings.Join(c.all(), " AND ")), c.args, cmp.Or(c.Limit, math.MaxInt)
+		cond, args, left := t.text.Unsearched(c.ofAnySet().all()), c.args, cmp.Or(c.Limit, math.MaxInt)
 		if len(c.Keys) > 0 {
 			cond += " AND " + t.text.KeyIn(t.key, len(c.Keys))
 		}
@@ -327,7 +325,7 @@ func (t *Table) countAll(ctx context.Context, c choice, before time.Time) (n, ol
 	if t.inserted.known() != nil {
 		isOld, args = t.past(t.inserted, before)
 	}
-	text := "SELECT count(*), count(CASE WHEN " + isOld + " THEN 1 END) FROM " + t.name + " WHERE " + strings.Join(c.all(), " AND ")
+	text := "SELECT count(*), count(CASE WHEN " + isOld + " THEN 1 END) FROM " + t.name + " WHERE " + c.ofAnySet().all()
 	err = t.db.One(ctx, text, append(args, c.args...), &n, &old)
 	return n, old, err
 }

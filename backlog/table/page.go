@@ -24,7 +24,7 @@ const (
 
 // Pending implements backlog.Store.
 func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
-	for _, col := range slices.Compact([]*timeCol{t.inserted, t.orderOf(q.Lane)}) {
+	for _, col := range slices.Compact([]*timeCol{t.inserted, t.lanes[q.Lane].time}) {
 		if err := t.discover(ctx, col, q.Lane); err != nil {
 			return backlog.Page{}, err
 		}
@@ -58,7 +58,7 @@ const mostStrays = 1000
 // Strays implements [backlog.StrayFinder]. The values of one form are a range of the
 // index, and what is outside of it at an end that no page reads is looked for there.
 func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unreadable, err error) {
-	order := t.orderOf(q.Lane)
+	order := t.lanes[q.Lane].time
 	if order.known() == nil {
 		return nil, nil
 	}
@@ -91,7 +91,7 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 
 // strayDeadlines returns running attempts that are never overdue.
 func (t *Table) strayDeadlines(ctx context.Context, q backlog.Query) (list []backlog.Unreadable, err error) {
-	tc := t.timeOf(t.refresh.column(mapping.DeadlineAt))
+	tc := t.timeOf(t.refresh.cols[mapping.DeadlineAt])
 	ranges := t.writeForm(tc).Above(q.Now)
 	for _, r := range ranges {
 		cond, args := t.within(tc, r)
@@ -141,17 +141,14 @@ func (t *layout) segments(q backlog.Query) (list []int) {
 // missing returns the condition for rows whose missing date means the word, "" if
 // there are none.
 func (t *layout) missing(word string) string {
-	var or []string
+	var or conditions
 	if t.inserted.spec.Null == word {
-		or = append(or, t.inserted.quoted+" IS NULL")
+		or.add(t.inserted.quoted+" IS NULL", nil)
 	}
 	if t.inserted.spec.Zero == word {
-		or = append(or, db.NonEmpty(t.text.ZeroDate(t.inserted.column))...)
+		or.add(t.text.ZeroDate(t.inserted.column), nil)
 	}
-	if len(or) == 0 {
-		return ""
-	}
-	return "(" + strings.Join(or, " OR ") + ")"
+	return or.any()
 }
 
 // always and never are conditions that every row meets, and none.
@@ -211,14 +208,11 @@ func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (te
 			lead = append(lead, t.policy.count)
 		}
 		cond, args := t.pageConditions(q, p, b, x.class)
-		from := t.from(lead, t.orderOf(q.Lane).quoted)
+		from := t.from(lead, t.lanes[q.Lane].time.quoted)
 		exprs := db.Named(t.exprs(p.stray == nil))
 		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), args
 	})
 }
-
-// orderOf returns the column by which the rows of the lane come, before the key.
-func (t *layout) orderOf(lane backlog.Lane) *timeCol { return t.lanes[lane].time }
 
 // orderColumns returns the columns by which the rows of a segment come. Missing
 // dates of insertion are NULL or zero, which makes no difference.
@@ -226,7 +220,7 @@ func (t *layout) orderColumns(lane backlog.Lane, seg int) []string {
 	if seg != segDated {
 		return t.lanes[lane].undated
 	}
-	return db.Distinct(append([]string{t.orderOf(lane).quoted}, t.key...))
+	return db.Distinct(append([]string{t.lanes[lane].time.quoted}, t.key...))
 }
 
 // from returns the FROM clause of a page query that an index is to answer: by the
@@ -254,78 +248,70 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) 
 	dated := p.seg == segDated
 	within := isWithin(q.After, p.seg)
 	b.cond = b.page
-	conds := append(t.pending(b), db.NonEmpty(c.cond)...)
-	var args []any
-	add := func(cond string, a ...any) { conds, args = append(conds, cond), append(args, a...) }
-	addRange := func(op string, cols []string, key backlog.Key, first ...any) {
-		text, a := db.KeyRange(op, cols, key, first...)
-		add(text, a...)
-	}
+	conds := conditions{list: t.pending(b)}
+	conds.add(c.cond, nil)
 	order := o.time
-	addTimes := func(text string, a []any) { add(text, a...) }
 	switch {
 	case p.stray != nil:
-		addTimes(t.within(order, *p.stray))
-		return strings.Join(conds, " AND "), args
+		conds.add(t.within(order, *p.stray))
+		return conds.all(), conds.args
 	case p.seg == segOldest:
-		add(o.oldest)
+		conds.add(o.oldest, nil)
 	case p.seg == segNewest:
-		add(o.newest)
+		conds.add(o.newest, nil)
 	case !o.byWait:
-		addTimes(t.fromCut(order, t.writeForm(order).Since(q.Since)))
+		conds.add(t.fromCut(order, t.writeForm(order).Since(q.Since)))
 	case !c.now:
-		addTimes(t.belowCut(order, t.writeForm(order).Until(q.Now.Add(-c.wait))))
+		conds.add(t.belowCut(order, t.writeForm(order).Until(q.Now.Add(-c.wait))))
 	case !within:
-		add(order.quoted + " IS NOT NULL")
+		conds.add(order.quoted+" IS NOT NULL", nil)
 	}
 	if p.ties {
-		add(order.quoted+" = ?", q.After.Order)
+		conds.add(order.quoted+" = ?", []any{q.After.Order})
 	}
 	switch {
 	case within && dated && !p.ties:
-		add(order.quoted+" "+o.onward+" ?", q.After.Order)
+		conds.add(order.quoted+" "+o.onward+" ?", []any{q.After.Order})
 	case within:
-		addRange(o.onward+orEqual[q.After.Before], t.key, q.After.Key)
+		conds.add(db.KeyRange(o.onward+orEqual[q.After.Before], t.key, q.After.Key))
 	}
 	if isWithin(q.Until, p.seg) {
 		op := o.back + orEqual[!q.Until.Before]
 		if dated {
-			add(order.quoted+" "+o.back+"= ?", q.Until.Order) // not every planner bounds a range by what follows
-			addRange(op, slices.Concat([]string{order.quoted}, t.key), q.Until.Key, q.Until.Order)
+			conds.add(order.quoted+" "+o.back+"= ?", []any{q.Until.Order}) // not every planner bounds a range by what follows
+			conds.add(db.KeyRange(op, slices.Concat([]string{order.quoted}, t.key), q.Until.Key, q.Until.Order))
 		} else {
-			addRange(op, t.key, q.Until.Key)
+			conds.add(db.KeyRange(op, t.key, q.Until.Key))
 		}
 	}
 	if o.filters {
-		t.addAge(q, add)
-	}
-	t.addTimely(q, add)
-	return strings.Join(conds, " AND "), args
-}
-
-// addTimely adds the conditions for rows that are eligible and not expired. Those of which
-// this cannot be read are let through: they are reported.
-func (t *layout) addTimely(q backlog.Query, add func(cond string, args ...any)) {
-	addOr := func(c *timeCol, cond string, args []any) {
-		other, more := t.misread(c)
-		or := append(db.NonEmpty(other), cond)
-		if c.spec.Null != "skip" {
-			or = append(or, c.quoted+" IS NULL")
-		}
-		if c.spec.Zero != "skip" {
-			or = append(or, db.NonEmpty(t.text.ZeroDate(c.column))...)
-		}
-		add("("+strings.Join(or, " OR ")+")", append(more, args...)...)
+		conds.add(t.aged(q))
 	}
 	// Where no row has a time there yet, those that are read are looked at.
 	if c := t.eligible; c != nil && c.known() != nil {
 		cond, args := t.belowCut(c, c.known().Until(q.Now))
-		addOr(c, cond, args)
+		conds.add(t.orUnread(c, cond, args))
 	}
 	if c := t.expires; c != nil && c.known() != nil {
 		cond, args := t.fromCut(c, c.known().Since(q.Now))
-		addOr(c, cond, args)
+		conds.add(t.orUnread(c, cond, args))
 	}
+	return conds.all(), conds.args
+}
+
+// orUnread is a condition on the time of the column that lets rows through whose time is
+// missing, unless they are skipped, or cannot be read: those are reported.
+func (t *layout) orUnread(c *timeCol, cond string, args []any) (string, []any) {
+	var or conditions
+	or.add(t.misread(c))
+	or.add(cond, args)
+	if c.spec.Null != "skip" {
+		or.add(c.quoted+" IS NULL", nil)
+	}
+	if c.spec.Zero != "skip" {
+		or.add(t.text.ZeroDate(c.column), nil)
+	}
+	return or.any(), or.args
 }
 
 // pending returns the conditions that a row of the branch meets.
@@ -369,27 +355,23 @@ func (t *Table) page(ctx context.Context, s *scanner) (backlog.Page, error) {
 	return s.page, err
 }
 
-// addAge adds the condition for the pass's ages.
-func (t *layout) addAge(q backlog.Query, add func(string, ...any)) {
-	var args []any
-	or := db.NonEmpty(t.missing("newest"))
+// aged is the condition for the pass's ages.
+func (t *layout) aged(q backlog.Query) (string, []any) {
+	var or conditions
+	or.add(t.missing("newest"), nil)
 	if q.Widest {
-		or = append(or, db.NonEmpty(t.missing("oldest"))...)
+		or.add(t.missing("oldest"), nil)
 	}
 	if form := t.inserted.known(); form != nil {
-		cond, young := t.fromCut(t.inserted, form.Since(q.Since))
-		other, none := t.misread(t.inserted)
-		early, below := t.within(t.inserted, form.Below(q.Since)[0])
-		or, args = append(or, cond, early), append(young, below...)
-		if other != "" {
-			or, args = append(or, other), append(args, none...)
-		}
+		or.add(t.fromCut(t.inserted, form.Since(q.Since)))
+		or.add(t.within(t.inserted, form.Below(q.Since)[0]))
+		or.add(t.misread(t.inserted))
 	}
-	if len(or) == 0 {
-		or = []string{never} // no row has a date, or one just now, which cannot be read yet
+	if len(or.list) == 0 {
+		or.add(never, nil) // no row has a date, or one just now, which cannot be read yet
 	}
 	// The order must come from the index that this has no part in.
-	add(t.text.Unsearched(strings.Join(or, " OR ")), args...)
+	return t.text.Unsearched(strings.Join(or.list, " OR ")), or.args
 }
 
 // A Reading is a query by which pages are read, and the index that is to answer it.
@@ -409,7 +391,7 @@ type Reading struct {
 // index of their own to come in order.
 func (t *layout) Readings(now time.Time) (list []Reading) {
 	for i, b := range t.branches {
-		order := t.orderOf(b.lane).quoted
+		order := t.lanes[b.lane].time.quoted
 		var count []string
 		if b.lane == backlog.Failed && t.policy.byCount() {
 			count = []string{t.policy.count}
@@ -470,7 +452,6 @@ func (t *layout) reading(b branch, conds, columns []string) Reading {
 // who want to know before they grant.
 func (t *Table) Statements() []string {
 	var list []string
-	add := func(s string) { list = append(list, db.NonEmpty(t.text.Place(s))...) }
 	place := backlog.Cursor{Key: backlog.NewKey(slices.Repeat([]any{""}, len(t.key))...)}
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
 		terms := t.terms(lane)
@@ -483,25 +464,22 @@ func (t *Table) Statements() []string {
 				q := backlog.Query{Lane: lane, After: after}
 				for _, p := range partsOf(q, seg) {
 					text, _ := t.pageQuery(q, p, terms, 1)
-					add(text)
+					list = append(list, text)
 				}
 			}
 		}
 	}
-	for _, text := range t.writer.texts() {
-		add(text)
-	}
+	list = append(list, t.writer.texts()...)
 	for _, x := range t.writer.targets(time.Time{}) {
-		add(x.text)
+		list = append(list, x.text)
 	}
 	for _, x := range t.expiries(time.Time{}, time.Time{}) {
 		if x.col != nil {
-			past, _ := t.past(x.col, x.bound)
-			x.conds = append(x.conds, past)
+			x.add(t.past(x.col, x.bound))
 		}
-		add(t.expireText(x.conds))
+		list = append(list, t.expireText(x))
 	}
-	return db.Distinct(list)
+	return db.Distinct(db.Mapped(db.NonEmpty(list...), t.text.Place))
 }
 
 // Written returns the quoted columns that passes write.

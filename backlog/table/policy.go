@@ -101,15 +101,6 @@ func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
 	return err
 }
 
-// policyCount is the column in which the policy counts what the word says.
-func (r *resolver) policyCount(name, what string) *column {
-	c := r.policyColumn(name)
-	if c.Class == db.Textual || c.Class == db.Bytes || c.Class == db.Boolean {
-		r.refuse("name a column of whole numbers", "policy: column %s is %s, which cannot count %s", c.Name, c.Decl, what)
-	}
-	return c
-}
-
 // counted resolves the columns of a policy that counts failures.
 func (r *resolver) counted() {
 	t, m := r.t, r.t.m.Policy
@@ -120,7 +111,10 @@ func (r *resolver) counted() {
 		r.refuse("set Waits and Retries of the mapping's Policy to those of the engine's", "policy: the mapping does not say how long a failed record waits")
 		return
 	}
-	count := r.policyCount(m.Count, "failures")
+	count := r.policyColumn(m.Count)
+	if cannotCount(count) {
+		r.refuse("name a column of whole numbers", "policy: column %s is %s, which cannot count failures", count.Name, count.Decl)
+	}
 	if count.Most > 0 && int64(m.Retries) >= count.Most {
 		r.refuse("let it give up earlier, or name a column of larger numbers", "policy: column %s is %s, which cannot count %d failures", count.Name, count.Decl, m.Retries+1)
 	}
@@ -314,7 +308,7 @@ func (r *resolver) attemptLanes() {
 	}
 	forms := make(map[int]*timeCol)
 	for _, i := range append(slices.Clone(attemptTimes), mapping.Disabled) {
-		if col := a.column(i); col != nil && (i != mapping.Disabled || a.disabledAt) {
+		if col := a.cols[i]; col != nil && (i != mapping.Disabled || a.disabledAt) {
 			forms[i] = t.timeOf(col)
 			forms[i].policys = i != mapping.Disabled
 			if forms[i].written { // no setting says more about it
@@ -325,16 +319,16 @@ func (r *resolver) attemptLanes() {
 	}
 	a.form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
 	c.rule = &backlog.Rule{Retries: -1, Starts: true}
-	c.column = a.column(mapping.AttemptNo)
+	c.column = a.cols[mapping.AttemptNo]
 	c.count = t.text.Quote(c.column.Name)
 	c.next = forms[mapping.RefreshAt]
 	c.reset = []assign{{col: c.count, expr: "0"}, {col: c.next.quoted, expr: "?", time: c.next}} // of a row that is saved again
 	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince} {
-		if a.column(i) != nil {
+		if a.cols[i] != nil {
 			c.reset = append(c.reset, assign{col: a.quoted(i), expr: "NULL"})
 		}
 	}
-	if a.column(mapping.Disabled) != nil {
+	if a.cols[mapping.Disabled] != nil {
 		c.reset = append(c.reset, assign{col: a.quoted(mapping.Disabled), expr: a.enabled})
 	}
 	t.memory = a.selected
@@ -343,7 +337,7 @@ func (r *resolver) attemptLanes() {
 	t.inserted.role = otherTime
 	t.words = inspect.AttemptWords
 	t.guard = startGuard
-	if a.column(mapping.AttemptUID) != nil {
+	if a.cols[mapping.AttemptUID] != nil {
 		t.guard = uidGuard
 	}
 	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: a.waiting}}}

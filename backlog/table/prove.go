@@ -29,7 +29,7 @@ func (t batchWriter) targets(now time.Time) (list []update) {
 			{Target: backlog.RowDead, Memory: again}, {Target: backlog.RowDead, Memory: failed},
 		} {
 			s.Record, s.At = &backlog.Record{Origin: i}, now
-			if x := t.update(t.workOf(&s)); x.text != "" && !slices.ContainsFunc(list, func(y update) bool { return y.text == x.text }) {
+			if x := t.updateOf(&s); x.text != "" && !slices.ContainsFunc(list, func(y update) bool { return y.text == x.text }) {
 				list = append(list, x)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"backlog/backlog"
@@ -19,12 +18,11 @@ import (
 // A rewriting gives rows another state, in groups: after an error some are written. What
 // others change at the same time stays so, and so does what the database refuses.
 type rewriting struct {
-	place  string // in the file, that says what is written
-	set    []assign
-	now    time.Time
-	conds  []string // that hold of the rows until they are written
-	args   []any
-	remain bool // they may hold of them afterwards, too
+	place      string // in the file, that says what is written
+	set        []assign
+	now        time.Time
+	conditions      // that hold of the rows until they are written
+	remain     bool // they may hold of them afterwards, too
 
 	groups iter.Seq2[[][]any, error]
 
@@ -87,21 +85,17 @@ func (t *Table) chosenToWrite(ctx context.Context, x *rewriting, rows [][]any) (
 // rewriteGroup writes to rows and returns those that are written, or would be if it is a
 // trial. It tells of those that the database refuses.
 func (t *Table) rewriteGroup(ctx context.Context, x *rewriting, rows [][]any, trial bool) (written [][]any, err error) {
-	var left []backlog.Unsettled
 	w := groupWrite{
 		rows:  len(rows),
 		whole: func(ctx context.Context, tx *sql.Tx) error { return t.rewriteRows(ctx, tx, x, rows) },
-		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.rewriteRow(ctx, tx, x, rows[i]) },
+		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.rewriteRows(ctx, tx, x, rows[i:i+1]) },
 		text: func(i int) (string, int) {
 			text, args := t.rewriteUpdate(x, rows[i:i+1])
 			return text, len(args)
 		},
 		undo: trial,
 	}
-	err = t.db.Within(ctx, func(ctx context.Context) (err error) {
-		left, err = t.writeGroup(ctx, w)
-		return err
-	})
+	left, err := db.Get(ctx, t.db, func(ctx context.Context) ([]backlog.Unsettled, error) { return t.writeGroup(ctx, w) })
 	if err != nil {
 		return nil, err
 	}
@@ -129,63 +123,38 @@ func (t *layout) rewriteUpdate(x *rewriting, rows [][]any) (string, []any) {
 
 // rewriteCond is the condition of rows that are not written yet.
 func (t *layout) rewriteCond(x *rewriting, rows [][]any) (string, []any) {
-	cond := t.text.Unsearched(strings.Join(x.conds, " AND ")) + " AND " + t.text.KeyIn(t.key, len(rows))
+	cond := t.text.Unsearched(x.all()) + " AND " + t.text.KeyIn(t.key, len(rows))
 	return cond, db.Bind(slices.Clone(x.args), db.Mapped(rows, t.keyOf)...)
 }
 
-// execRewrite writes to rows with one statement, and returns how many were found.
-func (t *Table) execRewrite(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) (int64, error) {
-	text, args := t.rewriteUpdate(x, rows)
-	return db.Affected(tx.ExecContext(ctx, t.text.Place(text), args...))
-}
-
-// rewriteRows writes to all rows with one statement.
+// rewriteRows writes to rows with one statement, and finds out why they are as they were. The
+// reason need be the right one for a single row alone.
 func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) error {
-	n, err := t.execRewrite(ctx, tx, x, rows)
-	if err == nil && n == int64(len(rows)) && len(t.catalog.Triggers) > 0 {
-		var still int64
-		if still, err = t.notRewritten(ctx, tx, x, rows); !x.remain {
-			n -= still
-		}
-	}
-	if err == nil && n != int64(len(rows)) {
-		err = backlog.ErrConflict
-	}
-	return err
-}
-
-// rewriteRow writes to a row, and finds out why it is as it was.
-func (t *Table) rewriteRow(ctx context.Context, tx *sql.Tx, x *rewriting, row []any) error {
-	rows := [][]any{row}
-	n, err := t.execRewrite(ctx, tx, x, rows)
-	if err != nil || n > 0 && (x.remain || len(t.catalog.Triggers) == 0) {
+	all := int64(len(rows))
+	text, args := t.rewriteUpdate(x, rows)
+	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(text), args...))
+	if err != nil || n >= all && (x.remain || len(t.catalog.Triggers) == 0) {
 		return err
 	}
-	still, err := t.notRewritten(ctx, tx, x, rows)
+	cond, args := t.rewriteCond(x, rows) // as before they were written
+	still, err := t.countWhere(ctx, tx, cond, args)
 	switch {
 	case err != nil:
 		return err
-	case still == 0 && n == 0:
+	case still == 0 && n < all:
 		return backlog.ErrConflict
-	case still == 0 || x.remain && t.db.ChangedOnly: // it had all that is written before
+	case still == 0 || all == 1 && x.remain && t.db.ChangedOnly: // it had all that is written before
 		return nil
 	}
 	return t.unchanged(x.place)
 }
 
-// notRewritten returns how many rows meet the conditions, as before they were written.
-func (t *Table) notRewritten(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) (n int64, err error) {
-	cond, args := t.rewriteCond(x, rows)
-	return t.countWhere(ctx, tx, cond, args)
-}
-
 // An expiry is a set of rows that are to get the dead status.
 type expiry struct {
 	branch int
-	conds  []string  // but that they are past it
-	col    *timeCol  // whose time they are past; nil: they are out of retries
-	bound  time.Time // the least time that is not past
-	args   []any     // of conds
+	conditions
+	col   *timeCol  // whose time they are past, which is no condition yet; nil: they are out of retries
+	bound time.Time // the least time that is not past
 }
 
 // mostShown is how many records Expire reads where all die with one statement.
@@ -201,9 +170,7 @@ func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err er
 			if x.col.known() == nil {
 				continue // there is no time to be past
 			}
-			past, args := t.past(x.col, x.bound)
-			x.conds = append(x.conds, past)
-			x.args = args
+			x.add(t.past(x.col, x.bound))
 		}
 		n, done := 0, false
 		if e.Dies == nil {
@@ -224,9 +191,8 @@ func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err er
 // expireAll expires the set with one statement. done is false if it must be done by groups:
 // some rows are left as they are, or are refused, or hold texts that compare like times.
 func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n int, done bool, err error) {
-	cond := strings.Join(x.conds, " AND ")
-	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", db.Named(t.sel.exprs), t.name, cond, mostShown)
-	rows, err := db.Each(ctx, t.db, text, x.args, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(t.sel.exprs)) })
+	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", db.Named(t.sel.exprs), t.name, x.all(), mostShown)
+	rows, err := t.rows(ctx, text, x.args, len(t.sel.exprs))
 	if err != nil {
 		return 0, false, err
 	}
@@ -243,12 +209,12 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 	_, values := t.bound(t.expireSet, work{at: e.Now})
 	err = t.db.Within(ctx, func(ctx context.Context) error {
 		return t.InTx(ctx, func(tx *sql.Tx) error {
-			count, err := db.Affected(tx.ExecContext(ctx, t.text.Place(t.expireText(x.conds)), slices.Concat(values, x.args)...))
+			count, err := db.Affected(tx.ExecContext(ctx, t.text.Place(t.expireText(x)), slices.Concat(values, x.args)...))
 			n = int(count)
 			return err
 		})
 	})
-	if err != nil && (t.isOfRow(err) || t.mayBeOfRow(err)) {
+	if err != nil && t.mayBeOfRow(err) {
 		return 0, false, nil
 	}
 	if err == nil && n > 0 {
@@ -260,10 +226,9 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 // expiring is how the set is expired by groups.
 func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewriting {
 	record := func(row []any) backlog.Record { return t.recordOf(slices.Clone(row), x.branch) }
-	cond := t.text.Unsearched(strings.Join(x.conds, " AND "))
-	groups := t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, cond, x.args)
+	groups := t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.text.Unsearched(x.all()), x.args)
 	w := rewriting{
-		place: settings[backlog.RowDead], set: t.expireSet, now: e.Now, conds: x.conds, args: x.args,
+		place: settings[backlog.RowDead], set: t.expireSet, now: e.Now, conditions: x.conditions,
 		groups:  without(groups, func(row []any) bool { return e.Skips(t.keyOf(row)) || t.isMisread(row, e.Now) }),
 		written: func(rows [][]any) { e.Died(db.Mapped(rows, record), len(rows)) },
 		refused: func(row []any, why error) {
@@ -301,20 +266,21 @@ func (t *layout) expiries(now, before time.Time) (list []expiry) {
 	for i, b := range t.branches {
 		for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
 			if x.col != nil {
-				x.branch, x.conds = i, t.pending(b)
+				x.branch = i
+				x.list = t.pending(b)
 				list = append(list, x)
 			}
 		}
 		if b.exhausted != "" {
 			b.cond = b.exhausted
-			list = append(list, expiry{branch: i, conds: t.pending(b)})
+			list = append(list, expiry{branch: i, conditions: conditions{list: t.pending(b)}})
 		}
 	}
 	return list
 }
 
-func (t *layout) expireText(conds []string) string {
-	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + strings.Join(conds, " AND ")
+func (t *layout) expireText(x expiry) string {
+	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + x.all()
 }
 
 // Requeue puts the dead and failed records that the filter means back to new, as if
@@ -327,7 +293,7 @@ func (t *Table) Requeue(ctx context.Context, f Filter, now time.Time, refused fu
 		return 0, err
 	}
 	return t.rewrite(ctx, rewriting{
-		place: settings[backlog.RowNew], set: t.requeueSet, now: now, conds: c.all(), args: c.args,
+		place: settings[backlog.RowNew], set: t.requeueSet, now: now, conditions: c.ofAnySet(),
 		remain:  slices.ContainsFunc(c.sets, func(b branch) bool { return b.cond == always }),
 		groups:  t.byKey(ctx, c, t.sel.needed),
 		refused: func(row []any, why error) { refused(t.keyOf(row), why) },
@@ -353,7 +319,7 @@ func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, d Discardi
 		return 0, err
 	}
 	x := rewriting{
-		place: settings[backlog.RowDead], set: t.expireSet, now: now, conds: c.all(), args: c.args,
+		place: settings[backlog.RowDead], set: t.expireSet, now: now, conditions: c.ofAnySet(),
 		groups:  t.byKey(ctx, c, t.sel.exprs),
 		refused: func(row []any, why error) { d.Refused(t.keyOf(row), why) },
 	}

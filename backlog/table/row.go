@@ -121,6 +121,11 @@ func (t *layout) scan(rows interface{ Scan(to ...any) error }, n int, rest ...an
 	return row, err
 }
 
+// rows returns the first n expressions of [layout.shown], or all of a page, of a query's rows.
+func (t *Table) rows(ctx context.Context, text string, args []any, n int) ([][]any, error) {
+	return db.Each(ctx, t.db, text, args, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, n) })
+}
+
 // groupsByKey returns the expressions, a page's or those of [layout.shown], of the rows
 // that meet the condition in groups of a size, in the order of the keys. By an index of the
 // condition each group would sort all that meets it, so it should be unsearched.
@@ -129,7 +134,7 @@ func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, all s
 		cond, bound := all, args
 		for more := true; more; {
 			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", db.Named(exprs), t.name, cond, strings.Join(t.key, ", "), size)
-			rows, err := db.Each(ctx, t.db, text, bound, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(exprs)) })
+			rows, err := t.rows(ctx, text, bound, len(exprs))
 			if err == nil && len(rows) == 0 {
 				return
 			}
@@ -201,7 +206,7 @@ func (t *Table) OfEachState(ctx context.Context, most int) (map[string][]backlog
 			conds = append(conds, t.inserted.quoted+" IS NOT NULL")
 		}
 		text := "SELECT " + db.Named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + db.OrderBy(t.lanes[b.lane].ends, t.orderColumns(b.lane, segDated))
-		rows, err := db.Each(ctx, t.db, text, []any{most}, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(t.sel.exprs)) })
+		rows, err := t.rows(ctx, text, []any{most}, len(t.sel.exprs))
 		if err != nil {
 			return nil, err
 		}
@@ -307,7 +312,7 @@ func (s *scanner) row(row []any, b int) {
 	*rec = backlog.Record{Key: t.keyOf(row)}
 	s.page.Next = backlog.Cursor{Segment: s.seg, Key: rec.Key}
 	if s.seg == segDated {
-		s.page.Next.Order = row[t.orderOf(s.q.Lane).at]
+		s.page.Next.Order = row[t.lanes[s.q.Lane].time.at]
 	}
 	for _, tc := range [...]*timeCol{t.eligible, t.expires} {
 		if s.again || tc == nil || tc.known() != nil {

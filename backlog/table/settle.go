@@ -79,7 +79,7 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 		whole: func(ctx context.Context, tx *sql.Tx) error { return t.writeBatches(ctx, tx, writes) },
 		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) },
 		text: func(i int) (string, int) {
-			x := t.update(t.workOf(&group[i]))
+			x := t.updateOf(&group[i])
 			return x.text, len(x.args)
 		},
 	}
@@ -91,7 +91,7 @@ func (t *Table) prepareBatches(ctx context.Context, works []work) (writes []upda
 	for _, w := range works {
 		x := t.update(w)
 		if x.text == "" {
-			if n, err := t.asBefore(ctx, t.db.Read, w); err != nil || n != int64(len(w.rows)) {
+			if same, err := t.areAsBefore(ctx, w); !same {
 				return nil, cmp.Or(err, backlog.ErrConflict)
 			}
 			continue
@@ -120,20 +120,26 @@ func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []update) e
 
 // settleRow writes one settlement, or returns why it is not written.
 func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (err error) {
-	w, found := t.update(t.workOf(s)), int64(0)
-	if w.text != "" {
-		found, err = t.prepared.Exec(ctx, tx, t.text.Place(w.text), w.args)
+	x := t.updateOf(s)
+	found := int64(0)
+	if x.text != "" {
+		found, err = t.prepared.Exec(ctx, tx, t.text.Place(x.text), x.args)
 	}
-	if err == nil && found == 0 && (w.text == "" || t.db.ChangedOnly) {
-		found, err = t.asBefore(ctx, tx, w.work)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = t.kept(ctx, tx, w.work, found)
+	if found == 0 {
+		found, err = t.asBefore(ctx, tx, x.work)
+		switch {
+		case err != nil:
+			return err
+		case found == 0:
+			return t.conflict(ctx, tx, s)
+		case x.text != "" && !t.db.ChangedOnly:
+			return t.unchanged(settings[x.target])
+		}
 	}
-	if err == nil && found == 0 {
-		err = t.conflict(ctx, tx, s)
-	}
-	return err
+	return t.kept(ctx, tx, x.work, found)
 }
 
 // conflict is the error for a row that is not as it was read: nil where a commit of the
@@ -170,18 +176,12 @@ func (t *layout) unchanged(place string) error {
 		"%s is undone: a row of table %s is as it was after it was written, which is the work of %s", place, t.m.Name, by)
 }
 
-// kept returns an error if the row, found to be written or not, is as it was, or
-// several have its key.
-func (t *Table) kept(ctx context.Context, tx *sql.Tx, w work, found int64) (err error) {
-	n := int64(0)
-	switch {
-	case found > 1:
+// kept returns an error if the row, found to be written, is as it was, or several have its key.
+func (t *Table) kept(ctx context.Context, tx *sql.Tx, w work, found int64) error {
+	if found > 1 {
 		return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, found, w.rows[0].Record.Key)
-	case found == 0:
-		n, err = t.asBefore(ctx, tx, w)
-	default:
-		n, err = t.still(ctx, tx, w)
 	}
+	n, err := t.still(ctx, tx, w)
 	if err == nil && n > 0 {
 		err = t.unchanged(settings[w.target])
 	}
@@ -229,19 +229,20 @@ func (t *Table) TryWith(ctx context.Context, r *backlog.Record, at func() time.T
 	if !errors.Is(err, backlog.ErrConflict) {
 		return err
 	}
-	return t.InTx(ctx, func(tx *sql.Tx) error { return cmp.Or(f(tx), errUndo) })
+	return t.inTx(ctx, true, f)
 }
 
 // settleWith is SettleWith, or TryWith where undo says so.
 func (t *Table) settleWith(ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error) error {
 	s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess}
-	find, key := t.lockText(t.workOf(s))
-	for _, text := range db.NonEmpty(find, t.update(t.workOf(s)).text) { // the transaction may have the only connection
+	x := t.updateOf(s)
+	find, key := t.lockText(x.work)
+	for _, text := range db.NonEmpty(find, x.text) { // the transaction may have the only connection
 		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text)); err != nil {
 			return err
 		}
 	}
-	err := t.InTx(ctx, func(tx *sql.Tx) error {
+	err := t.inTx(ctx, undo, func(tx *sql.Tx) error {
 		err := t.prepared.QueryRow(ctx, tx, t.text.Place(find), key).Scan(new(int))
 		if errors.Is(err, sql.ErrNoRows) {
 			return t.conflict(ctx, tx, s)
@@ -255,9 +256,6 @@ func (t *Table) settleWith(ctx context.Context, r *backlog.Record, at func() tim
 		s.At = at()
 		if err = t.settleRow(ctx, tx, s); err != nil && !errors.Is(err, backlog.ErrConflict) { // by f
 			return fmt.Errorf("settlement: %w", err)
-		}
-		if undo {
-			return errUndo
 		}
 		return nil
 	})
@@ -382,6 +380,9 @@ func (t *layout) update(w work) update {
 	return update{w, "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(args, keys...), set}
 }
 
+// updateOf returns the statement that settles a single row.
+func (t *layout) updateOf(s *backlog.Settlement) update { return t.update(t.workOf(s)) }
+
 // bound returns the assignments to the work's rows, and their arguments.
 func (t *layout) bound(list []assign, w work) (set []assign, args []any) {
 	for _, a := range list {
@@ -421,19 +422,19 @@ func (t *layout) asRead(w work) (cond string, args []any) {
 	for _, s := range slices.Backward(rows) { // newest first, while SQLite sorts faster what ascends
 		args = db.Bind(args, s.Record.Key)
 	}
-	conds := []string{t.text.KeyIn(t.key, len(rows)), t.text.Unsearched(cmp.Or(b.guard, b.cond))}
+	conds := conditions{args: args}
+	conds.add(t.text.KeyIn(t.key, len(rows)), nil)
+	conds.add(t.text.Unsearched(cmp.Or(b.guard, b.cond)), nil)
 	if t.counts(w.batch) {
 		cond, n := t.policy.column.Counted(t.policy.count, w.count)
-		conds, args = append(conds, t.text.Unsearched(cond)), append(args, n...)
+		conds.add(t.text.Unsearched(cond), n)
 	}
 	if t.attempts != nil && w.exact && w.tries >= 0 {
 		cond, n := t.attempts.Counted(t.text.Quote(t.attempts.Name), w.tries)
-		conds, args = append(conds, t.text.Unsearched(cond)), append(args, n...)
+		conds.add(t.text.Unsearched(cond), n)
 	}
-	if t.where.cond != "" {
-		conds = append(conds, t.text.Unsearched(t.where.cond))
-	}
-	return strings.Join(conds, " AND "), args
+	conds.add(t.whereUnsearched, nil)
+	return conds.all(), conds.args
 }
 
 // counts reports whether the number of failures must be as it was read. The state alone does

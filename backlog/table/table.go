@@ -49,6 +49,8 @@ type layout struct {
 	status string // quoted; "" where no state is a value of a status column
 	where  filter // the fixed one
 
+	whereUnsearched string // its condition as one that no index is searched by; "" for none
+
 	inserted, eligible, expires *timeCol // the latter two may be nil
 	pattern                     *timeCol // in whose form times are written to a column that has none yet; nil: inserted
 	times                       []*timeCol
@@ -170,6 +172,9 @@ func (r *resolver) handlerColumns() {
 // fixed resolves the filter of every statement, and the status column.
 func (r *resolver) fixed() {
 	r.t.where = r.filter("table.where", r.t.m.Where)
+	if r.t.where.cond != "" {
+		r.t.whereUnsearched = r.t.text.Unsearched(r.t.where.cond)
+	}
 	if slices.ContainsFunc(r.t.m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
 		r.t.status = r.t.text.Quote(r.column("table.status", r.t.m.Status).Name)
 	}

@@ -142,26 +142,30 @@ func (t *layout) belowCut(c *timeCol, x timeform.Cut) (string, []any) {
 // within returns the condition for values of the ranges that are no zero dates, and its
 // arguments.
 func (t *layout) within(c *timeCol, ranges ...timeform.Range) (string, []any) {
-	var or []string
-	var args []any
+	var or conditions
 	for _, r := range ranges {
-		var and []string
+		var and conditions
 		if r.From != nil {
-			and, args = append(and, c.quoted+" >= ?"), append(args, r.From)
+			and.add(c.quoted+" >= ?", []any{r.From})
 		}
 		if r.To != nil {
-			and, args = append(and, c.quoted+" < ?"), append(args, r.To)
+			and.add(c.quoted+" < ?", []any{r.To})
 		}
-		or = append(or, strings.Join(and, " AND "))
+		or.add(and.all(), and.args)
 	}
-	if len(or) == 0 {
+	if len(or.list) == 0 {
 		return never, nil
 	}
-	cond := "(" + strings.Join(or, " OR ") + ")"
-	if zero := t.text.ZeroDate(c.column); zero != "" {
+	return t.noZeroDate(c, or)
+}
+
+// noZeroDate is the condition that one of several is met, and not by a zero date; "" if there are none.
+func (t *layout) noZeroDate(c *timeCol, or conditions) (string, []any) {
+	cond, zero := or.any(), t.text.ZeroDate(c.column)
+	if cond != "" && zero != "" {
 		cond = "(" + cond + " AND NOT " + t.text.Unsearched(zero) + ")"
 	}
-	return cond, args
+	return cond, or.args
 }
 
 // misread returns the condition for values that are none in the column's form, as far as
@@ -174,48 +178,42 @@ func (t *layout) misread(c *timeCol) (cond string, args []any) {
 	case form.Numeric():
 		return t.within(c, append(form.Below(timeform.First), form.Above(timeform.First)...)...)
 	}
-	var or []string
+	var or conditions
 	if c == t.expires { // which has to be believed
 		early, bounds := t.within(c, form.Below(timeform.First)[0])
 		if form.HasPast() {
 			early = "(" + early + " AND " + c.quoted + " <> " + t.text.Literal(timeform.Past) + ")"
 		}
-		or, args = append(or, early), append(args, bounds...)
+		or.add(early, bounds)
 	}
 	for _, x := range form.Misfits() {
-		var and []string
+		var and conditions
 		for _, pattern := range x.Like {
-			and = append(and, c.quoted+" LIKE "+t.text.Literal(pattern))
+			and.add(c.quoted+" LIKE "+t.text.Literal(pattern), nil)
 		}
 		for _, pattern := range x.Unlike {
-			and = append(and, c.quoted+" NOT LIKE "+t.text.Literal(pattern))
+			and.add(c.quoted+" NOT LIKE "+t.text.Literal(pattern), nil)
 		}
-		or = append(or, strings.Join(and, " AND "))
+		or.add(and.all(), nil)
 	}
-	if len(or) == 0 {
-		return "", nil
-	}
-	cond = "(" + strings.Join(or, " OR ") + ")"
-	if zero := t.text.ZeroDate(c.column); zero != "" {
-		cond = "(" + cond + " AND NOT " + t.text.Unsearched(zero) + ")"
-	}
-	return cond, args
+	return t.noZeroDate(c, or)
 }
 
 // past returns the condition for values before the time that can be believed: a zero date,
 // or what is no date at all, is not old.
 func (t *layout) past(c *timeCol, bound time.Time) (string, []any) {
 	form := t.writeForm(c)
-	cond, args := t.belowCut(c, form.Split(bound))
-	believed, more := t.fromCut(c, form.Split(timeform.First))
+	var conds conditions
+	conds.add(t.belowCut(c, form.Split(bound)))
+	believed, first := t.fromCut(c, form.Split(timeform.First))
 	if c == t.expires && form.HasPast() {
 		believed = "(" + believed + " OR " + c.quoted + " = " + t.text.Literal(timeform.Past) + ")"
 	}
-	cond += " AND " + believed
+	conds.add(believed, first)
 	if other, none := t.misread(c); other != "" {
-		cond, more = cond+" AND NOT "+other, append(more, none...)
+		conds.add("NOT "+other, none)
 	}
-	return cond, append(args, more...)
+	return conds.all(), conds.args
 }
 
 // writeForm returns the form in which a time is written to the column: its
@@ -262,15 +260,14 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 	var all db.Problems
 	for i, tc := range t.times {
 		err := tc.prove(raws[i])
-		_, some := timeform.Most(raws[i], tc.zone)
+		most, some := timeform.Most(raws[i], tc.zone)
 		if p := (*Problem)(nil); tc.written && errors.As(err, &p) {
 			t.Notef("%s: times that are written there get the form of %s", p.What, t.inserted.name)
 		} else if err != nil && !some && t.isFilter(tc) && tc.known() == nil {
 			t.Notef("%s: such rows are left alone", errors.Unwrap(err))
 		} else if err != nil {
 			if all.List = append(all.List, err); tc.known() == nil && some && t.db.Write == nil {
-				f, _ := timeform.Most(raws[i], tc.zone)
-				tc.set(f, false) // the others cannot be read
+				tc.set(most, false) // the others cannot be read
 			}
 			continue
 		}
@@ -381,10 +378,10 @@ func (c *timeCol) prove(raws []any) error {
 	return nil
 }
 
-// discover finds out the form of the column from pending rows of the lanes, none named: of
+// discover finds out the form of the column, if there is one, from pending rows of the lanes, none named: of
 // all, for a table that was empty before.
 func (t *Table) discover(ctx context.Context, col *timeCol, lanes ...backlog.Lane) error {
-	if col.known() != nil {
+	if col == nil || col.known() != nil {
 		return nil
 	}
 	raws := make([][]any, 1)

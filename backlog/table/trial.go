@@ -31,7 +31,7 @@ func (t batchWriter) trying(s backlog.Settlement) func(context.Context, *sql.Tx)
 			s.Error = strings.Repeat("x", min(n, 64<<10))
 		}
 	}
-	x := t.update(t.workOf(&s))
+	x := t.updateOf(&s)
 	if x.text == "" {
 		return nil
 	}
@@ -45,13 +45,13 @@ func (t batchWriter) texts() []string { return nil }
 // returned as a [*backlog.Refusal].
 func (t *Table) undone(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
 	err := t.db.Within(ctx, func(ctx context.Context) error {
-		return t.InTx(ctx, func(tx *sql.Tx) error {
+		return t.inTx(ctx, true, func(tx *sql.Tx) error {
 			for _, text := range t.text.Trial {
 				if _, err := tx.ExecContext(ctx, text); err != nil {
 					return err
 				}
 			}
-			return cmp.Or(f(ctx, tx), errUndo)
+			return f(ctx, tx)
 		})
 	})
 	if p := (*Problem)(nil); err != nil && t.db.Write != t.db.Read && errors.As(t.db.CheckRights(ctx), &p) {

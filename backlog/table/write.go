@@ -44,12 +44,12 @@ type groupWrite struct {
 // savepoint, to tell which the database refuses.
 func (t *Table) writeGroup(ctx context.Context, w groupWrite) ([]backlog.Unsettled, error) {
 	err := t.writeWhole(ctx, &w)
-	if !t.isOfRow(err) && !t.mayBeOfRow(err) {
+	if !t.mayBeOfRow(err) {
 		return nil, err
 	}
 	reasons := make([]error, w.rows)
 	err = t.rowByRow(ctx, &w, reasons)
-	if err == errLosses || errors.As(err, new(commitError)) && (t.isOfRow(err) || t.mayBeOfRow(err)) {
+	if err == errLosses || errors.As(err, new(commitError)) && t.mayBeOfRow(err) {
 		err = t.rowsApart(ctx, &w, reasons)
 	}
 	if err != nil {
@@ -65,13 +65,7 @@ func (t *Table) writeWhole(ctx context.Context, w *groupWrite) error {
 			return err
 		}
 	}
-	return t.InTx(ctx, func(tx *sql.Tx) error {
-		err := w.whole(ctx, tx)
-		if err == nil && w.undo {
-			err = errUndo
-		}
-		return err
-	})
+	return t.inTx(ctx, w.undo, func(tx *sql.Tx) error { return w.whole(ctx, tx) })
 }
 
 // isOfRow reports whether the error is about a row, and others can be written.
@@ -79,12 +73,12 @@ func (t *Table) isOfRow(err error) bool {
 	return errors.Is(err, backlog.ErrConflict) || errors.As(err, new(*Problem)) || t.db.Class(err) == db.Refused
 }
 
-// mayBeOfRow reports whether the error may be about a row: the database has answered with
-// an error that is known to be of a statement, or not known at all. A trigger can fail in
+// mayBeOfRow reports whether the error is about a row, or may be: the database has answered
+// with an error that is known to be of a statement, or not known at all. A trigger can fail in
 // every way.
 func (t *Table) mayBeOfRow(err error) bool {
 	class := t.db.Class(err)
-	return (class == db.Other || class == db.Denied) && t.db.HasSaid(err)
+	return t.isOfRow(err) || (class == db.Other || class == db.Denied) && t.db.HasSaid(err)
 }
 
 // errLosses says that too many rows have ended the transaction that they were written in.
@@ -98,7 +92,7 @@ const mostLosses = 10
 func (t *Table) rowByRow(ctx context.Context, w *groupWrite, reasons []error) error {
 	for range mostLosses {
 		lost := false
-		err := t.InTx(ctx, func(tx *sql.Tx) (err error) {
+		err := t.inTx(ctx, w.undo, func(tx *sql.Tx) (err error) {
 			for i := range reasons {
 				if reasons[i] != nil {
 					continue
@@ -106,9 +100,6 @@ func (t *Table) rowByRow(ctx context.Context, w *groupWrite, reasons []error) er
 				if lost, err = t.writeOne(ctx, tx, w, i, &reasons[i]); err != nil {
 					return err
 				}
-			}
-			if w.undo {
-				return errUndo
 			}
 			return nil
 		})
@@ -127,7 +118,7 @@ func (t *Table) writeOne(ctx context.Context, tx *sql.Tx, w *groupWrite, i int, 
 		return false, err
 	}
 	err = w.one(ctx, tx, i)
-	if err != nil && !t.isOfRow(err) && !t.mayBeOfRow(err) {
+	if err != nil && !t.mayBeOfRow(err) {
 		return false, err
 	}
 	*reason = err
@@ -148,14 +139,8 @@ func (t *Table) rowsApart(ctx context.Context, w *groupWrite, reasons []error) e
 		if reasons[i] != nil {
 			continue
 		}
-		err := t.InTx(ctx, func(tx *sql.Tx) error {
-			err := w.one(ctx, tx, i)
-			if err == nil && w.undo {
-				err = errUndo
-			}
-			return err
-		})
-		if err != nil && !t.isOfRow(err) && !t.mayBeOfRow(err) {
+		err := t.inTx(ctx, w.undo, func(tx *sql.Tx) error { return w.one(ctx, tx, i) })
+		if err != nil && !t.mayBeOfRow(err) {
 			return commitError{err} // rows before this one are written
 		}
 		reasons[i] = err
@@ -189,7 +174,7 @@ func (t *Table) refused(ctx context.Context, w *groupWrite, reasons []error) (le
 
 // settleGroup writes a group of settlements within the time that a statement may take.
 // Where a commit has broken, their records are marked as unsure.
-func (t *Table) settleGroup(ctx context.Context, group []backlog.Settlement, w groupWrite) (left []backlog.Unsettled, err error) {
+func (t *Table) settleGroup(ctx context.Context, group []backlog.Settlement, w groupWrite) ([]backlog.Unsettled, error) {
 	if len(group) == 0 {
 		return nil, ctx.Err()
 	}
@@ -197,28 +182,26 @@ func (t *Table) settleGroup(ctx context.Context, group []backlog.Settlement, w g
 		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
 	w.rows = len(group)
-	err = t.db.Within(ctx, func(ctx context.Context) (err error) {
-		left, err = t.writeGroup(ctx, w)
+	return db.Get(ctx, t.db, func(ctx context.Context) ([]backlog.Unsettled, error) {
+		left, err := t.writeGroup(ctx, w)
 		broken := errors.As(err, new(commitError))
 		for i := range group {
 			if r := group[i].Record; broken || r.Unsure && err == nil && !w.undo {
 				r.Unsure = broken
 			}
 		}
-		return err
+		return left, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return left, nil
 }
 
-// errUndo ends a transaction that is to be undone.
-var errUndo = errors.New("to be undone")
-
 // InTx calls f in a transaction that writes, and undoes what f has done when that
-// returns an error or panics; for errUndo it returns nil.
+// returns an error or panics.
 func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
+	return t.inTx(ctx, false, f)
+}
+
+// inTx is InTx, which undoes what f has done in any case where undo says so.
+func (t *Table) inTx(ctx context.Context, undo bool, f func(*sql.Tx) error) error {
 	conn, err := t.db.Write.Conn(ctx)
 	if err != nil {
 		return err
@@ -235,11 +218,11 @@ func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 	if err == nil {
 		err = f(tx)
 	}
-	if err == errUndo {
-		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
-	}
 	if err != nil {
 		return err
+	}
+	if undo {
+		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
 	}
 	if err = tx.Commit(); err != nil {
 		err = commitError{err}
