@@ -19,8 +19,8 @@ const attemptColumnCount = len(mapping.RefreshColumns) + 1
 // ruleColumn is one more: the column of each row's own recurrence rule.
 const ruleColumn = attemptColumnCount - 1
 
-// attemptTimes are the columns that hold times.
-var attemptTimes = []int{mapping.DeadlineAt, mapping.RefreshAt, mapping.StartedAt, mapping.FailingSince}
+// attemptTimes are the columns that hold times; the last one need not.
+var attemptTimes = []int{mapping.DeadlineAt, mapping.RefreshAt, mapping.StartedAt, mapping.FailingSince, mapping.Disabled}
 
 // attemptColumns are the columns in which the refresh policy keeps what a row remembers of its
 // attempts: which there are, what a row says there, and what is to be written. A row is

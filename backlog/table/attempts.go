@@ -156,6 +156,7 @@ func (t attemptWriter) writing(
 		return nil
 	}
 	return groupWrite{
+		rows:  len(group),
 		whole: func(ctx context.Context, tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) },
 		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return rows(ctx, tx, i, i+1) },
 		text: func(i int) (string, int) {
@@ -340,7 +341,7 @@ func (t *layout) overdueReading(now time.Time) Reading {
 // behind the cursor. The table must have that column.
 func (t *layout) overdue(now time.Time, after backlog.Cursor, limit int) (cond, tail string, args []any) {
 	tc := t.timeOf(t.refresh.cols[mapping.DeadlineAt])
-	cols := db.Distinct(append([]string{tc.quoted}, t.key...))
+	cols := t.orderBy(tc)
 	var conds conditions
 	conds.add(t.refresh.running, nil)
 	conds.add(t.belowCut(tc, t.writeForm(tc).Until(now)))

@@ -3,7 +3,6 @@ package table
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"backlog/backlog/inspect"
@@ -35,7 +34,7 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		}
 		if b.cond = exhausted; exhausted != "" {
 			n := 0
-			if err := t.db.One(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+strings.Join(t.pending(b), " AND "), nil, &n); err != nil {
+			if err := t.db.One(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+t.pending(b).all(), nil, &n); err != nil {
 				return c, err
 			}
 			c.Exhausted += n
@@ -137,7 +136,7 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 	if zero := t.text.ZeroDate(t.inserted.column); zero != "" {
 		date = "CASE WHEN " + zero + " THEN NULL ELSE " + date + " END"
 	}
-	text := "SELECT " + number + ", count(*), min(" + date + ") FROM " + t.name + " WHERE " + strings.Join(t.pending(b), " AND ") + " GROUP BY 1"
+	text := "SELECT " + number + ", count(*), min(" + date + ") FROM " + t.name + " WHERE " + t.pending(b).all() + " GROUP BY 1"
 	inNoBand := map[int]*int{bandUnreadable: &c.Unreadable, bandExpired: &c.Expired, bandWaiting: &c.Waiting}
 	groups, err := db.Values(ctx, t.db, text, args, 3)
 	for _, g := range groups {

@@ -86,8 +86,7 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 type step struct {
 	seg   int
 	order []string // columns
-	cond  string
-	args  []any
+	conditions
 }
 
 // steps returns the steps behind a place: rows with a date, and at last those without, which
@@ -95,7 +94,10 @@ type step struct {
 func (t *layout) steps(after backlog.Cursor) []step {
 	at := t.inserted.quoted
 	undated := "(" + strings.Join(db.NonEmpty(at+" IS NULL", t.text.ZeroDate(t.inserted.column)), " OR ") + ")"
-	list := []step{{segDated, db.Distinct(append([]string{at}, t.key...)), "NOT " + undated, nil}, {segOldest, t.key, undated, nil}}
+	list := []step{
+		{segDated, t.orderBy(t.inserted), conditions{list: []string{"NOT " + undated}}},
+		{segOldest, t.key, conditions{list: []string{undated}}},
+	}
 	if after.IsZero() {
 		return list
 	}
@@ -103,11 +105,10 @@ func (t *layout) steps(after backlog.Cursor) []step {
 	if after.Segment != segDated {
 		list, cols, place = list[1:], t.key, nil
 	}
-	behind, args := db.KeyRange("<", cols, after.Key, place...)
 	if after.Segment == segDated {
-		behind, args = at+" <= ? AND "+behind, append(place, args...) // not every planner bounds a range by what follows
+		list[0].add(at+" <= ?", place) // not every planner bounds a range by what follows
 	}
-	list[0].cond, list[0].args = list[0].cond+" AND "+behind, args
+	list[0].add(db.KeyRange("<", cols, after.Key, place...))
 	return list
 }
 
@@ -116,7 +117,7 @@ func (t *layout) listQuery(c choice, s step, limit int) (string, []any) {
 	return t.text.Union(len(c.sets), s.order, db.NewestFirst, limit, func(i int, rest string) (string, []any) {
 		b := c.sets[i]
 		from := t.from(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted)
-		exprs, cond := db.Named(t.shown(t.exprs(c.Given))), strings.Join(slices.Concat([]string{b.cond, s.cond}, c.list), " AND ")
+		exprs, cond := db.Named(t.shown(t.exprs(c.Given))), strings.Join(slices.Concat([]string{b.cond}, s.list, c.list), " AND ")
 		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), slices.Concat(s.args, c.args)
 	})
 }
@@ -178,8 +179,7 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 	if p == inspect.Requeued && len(t.requeueSet) == 0 {
 		return c, problem("say what a new record has, such as new: {when: …, set: …}", "statuses.new says no way back to new")
 	}
-	c = choice{sets: t.sets(&f, p), Filter: f}
-	c.list = append(db.NonEmpty(t.where.cond), t.keyed()...)
+	c = choice{sets: t.sets(&f, p), conditions: t.pending(branch{}), Filter: f}
 	if len(c.sets) == 0 && p == inspect.Requeued && (f.State == "" || f.State == "dead") {
 		return c, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)
 	}
@@ -190,10 +190,12 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 		}
 		c.add(t.status+" = "+t.text.Literal(v), nil)
 	}
-	if form := t.inserted.known(); !f.Before.IsZero() && form == nil {
-		c.add(never, nil) // no row has a date
-	} else if !f.Before.IsZero() {
-		c.add(t.past(t.inserted, f.Before))
+	if !f.Before.IsZero() {
+		if t.inserted.known() == nil {
+			c.add(never, nil) // no row has a date
+		} else {
+			c.add(t.past(t.inserted, f.Before))
+		}
 	}
 	band, args := t.band(now, f.Ages)
 	if f.State == "unreadable" {

@@ -77,20 +77,16 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 		list = append(list, found...)
 	}
 	if t.refresh.runs() && q.Lane == backlog.Failed {
-		found, err := t.strayDeadlines(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, found...)
+		list, err = t.strayDeadlines(ctx, q, list)
 	}
-	if t.misreads.Swap(false) {
+	if err == nil && t.misreads.Swap(false) {
 		err = t.relearn(ctx)
 	}
 	return list, err
 }
 
-// strayDeadlines returns running attempts that are never overdue.
-func (t *Table) strayDeadlines(ctx context.Context, q backlog.Query) (list []backlog.Unreadable, err error) {
+// strayDeadlines adds the running attempts that are never overdue to the list.
+func (t *Table) strayDeadlines(ctx context.Context, q backlog.Query, list []backlog.Unreadable) ([]backlog.Unreadable, error) {
 	tc := t.timeOf(t.refresh.cols[mapping.DeadlineAt])
 	ranges := t.writeForm(tc).Above(q.Now)
 	for _, r := range ranges {
@@ -220,7 +216,12 @@ func (t *layout) orderColumns(lane backlog.Lane, seg int) []string {
 	if seg != segDated {
 		return t.lanes[lane].undated
 	}
-	return db.Distinct(append([]string{t.lanes[lane].time.quoted}, t.key...))
+	return t.orderBy(t.lanes[lane].time)
+}
+
+// orderBy returns the columns of an order by the time and then by the key.
+func (t *layout) orderBy(c *timeCol) []string {
+	return db.Distinct(append([]string{c.quoted}, t.key...))
 }
 
 // from returns the FROM clause of a page query that an index is to answer: by the
@@ -248,7 +249,7 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) 
 	dated := p.seg == segDated
 	within := isWithin(q.After, p.seg)
 	b.cond = b.page
-	conds := conditions{list: t.pending(b)}
+	conds := t.pending(b)
 	conds.add(c.cond, nil)
 	order := o.time
 	switch {
@@ -314,9 +315,9 @@ func (t *layout) orUnread(c *timeCol, cond string, args []any) (string, []any) {
 	return or.any(), or.args
 }
 
-// pending returns the conditions that a row of the branch meets.
-func (t *layout) pending(b branch) []string {
-	return append(db.NonEmpty(b.cond, t.where.cond), t.keyed()...)
+// pending returns the conditions that a row of the branch meets; of the zero one, those of any row.
+func (t *layout) pending(b branch) conditions {
+	return conditions{list: append(db.NonEmpty(b.cond, t.where.cond), t.keyed()...)}
 }
 
 // keyed returns the condition for each part of the key that may be NULL.

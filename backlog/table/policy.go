@@ -274,7 +274,7 @@ func (t *layout) laneOf(l backlog.Lane) laneOrder {
 		}
 	}
 	o := laneOrder{time: cmp.Or(c.next, c.last), byWait: true, onward: ">", back: "<", filters: c.rule.Aged(), classes: c.classes}
-	o.undated = db.Distinct(append([]string{o.time.quoted}, t.key...))
+	o.undated = t.orderBy(o.time)
 	if c.rule.Aged() {
 		o.newest = o.time.quoted + " IS NULL"
 	}
@@ -307,7 +307,7 @@ func (r *resolver) attemptLanes() {
 		return // a column is missing
 	}
 	forms := make(map[int]*timeCol)
-	for _, i := range append(slices.Clone(attemptTimes), mapping.Disabled) {
+	for _, i := range attemptTimes {
 		if col := a.cols[i]; col != nil && (i != mapping.Disabled || a.disabledAt) {
 			forms[i] = t.timeOf(col)
 			forms[i].policys = i != mapping.Disabled

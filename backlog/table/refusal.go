@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
 )
 
@@ -156,12 +157,7 @@ func (t *layout) selects(quoted string) bool {
 	for _, s := range t.m.States() {
 		conditions = append(conditions, s.When...)
 	}
-	for _, c := range conditions {
-		if strings.EqualFold(t.text.Quote(c.Column), quoted) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(conditions, func(c mapping.Condition) bool { return strings.EqualFold(t.text.Quote(c.Column), quoted) })
 }
 
 // guardList are a table's guards as they were at a time.

@@ -127,8 +127,8 @@ func (t *layout) rewriteCond(x *rewriting, rows [][]any) (string, []any) {
 	return cond, db.Bind(slices.Clone(x.args), db.Mapped(rows, t.keyOf)...)
 }
 
-// rewriteRows writes to rows with one statement, and finds out why they are as they were. The
-// reason need be the right one for a single row alone.
+// rewriteRows writes to rows with one statement, and finds out why they are as they were. Of
+// several rows the error only says that not all are written.
 func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) error {
 	all := int64(len(rows))
 	text, args := t.rewriteUpdate(x, rows)
@@ -267,13 +267,13 @@ func (t *layout) expiries(now, before time.Time) (list []expiry) {
 		for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
 			if x.col != nil {
 				x.branch = i
-				x.list = t.pending(b)
+				x.conditions = t.pending(b)
 				list = append(list, x)
 			}
 		}
 		if b.exhausted != "" {
 			b.cond = b.exhausted
-			list = append(list, expiry{branch: i, conditions: conditions{list: t.pending(b)}})
+			list = append(list, expiry{branch: i, conditions: t.pending(b)})
 		}
 	}
 	return list

@@ -203,9 +203,9 @@ func (t *Table) OfEachState(ctx context.Context, most int) (map[string][]backlog
 		}
 		conds := t.pending(b)
 		if t.inserted.spec.Null == "" || t.inserted.spec.Null == "skip" {
-			conds = append(conds, t.inserted.quoted+" IS NOT NULL")
+			conds.add(t.inserted.quoted+" IS NOT NULL", nil)
 		}
-		text := "SELECT " + db.Named(t.sel.exprs) + " FROM " + t.name + " WHERE " + strings.Join(conds, " AND ") + db.OrderBy(t.lanes[b.lane].ends, t.orderColumns(b.lane, segDated))
+		text := "SELECT " + db.Named(t.sel.exprs) + " FROM " + t.name + " WHERE " + conds.all() + db.OrderBy(t.lanes[b.lane].ends, t.orderColumns(b.lane, segDated))
 		rows, err := t.rows(ctx, text, []any{most}, len(t.sel.exprs))
 		if err != nil {
 			return nil, err
@@ -499,7 +499,7 @@ func (t *layout) standingLabel(n int) string {
 // is due, in the order of the keys. f must not keep the record's values.
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
 	for _, b := range t.branches {
-		for rows, err := range t.groupsByKey(ctx, t.shown(t.sel.exprs), backlog.MaxGroup, t.text.Unsearched(strings.Join(t.pending(b), " AND ")), nil) {
+		for rows, err := range t.groupsByKey(ctx, t.shown(t.sel.exprs), backlog.MaxGroup, t.text.Unsearched(t.pending(b).all()), nil) {
 			if err != nil {
 				return err
 			}

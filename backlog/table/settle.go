@@ -72,6 +72,7 @@ func (t *Table) Rehearse(ctx context.Context, group []backlog.Settlement) ([]bac
 func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 	var writes []update
 	return groupWrite{
+		rows: len(group),
 		prepare: func(ctx context.Context) (some bool, err error) {
 			writes, err = t.prepareBatches(ctx, t.works(group))
 			return len(writes) > 0, err

@@ -381,11 +381,9 @@ func (r *resolver) condition(setting string, col *column, values []mapping.Value
 			literals = append(literals, r.t.text.Literal(value))
 		}
 	}
-	switch len(literals) {
-	case 0:
-	case 1:
+	if len(literals) == 1 {
 		alternatives = append(alternatives, name+" = "+literals[0])
-	default:
+	} else if len(literals) > 1 {
 		alternatives = append(alternatives, name+" IN ("+strings.Join(literals, ", ")+")")
 	}
 	if len(alternatives) == 1 {

@@ -389,8 +389,9 @@ func (t *Table) discover(ctx context.Context, col *timeCol, lanes ...backlog.Lan
 		if len(lanes) > 0 && !slices.Contains(lanes, b.lane) {
 			continue
 		}
-		conds := append(t.pending(b), col.quoted+" IS NOT NULL")
-		if _, err := t.sampleTimes(ctx, []*timeCol{col}, fmt.Sprint(" WHERE ", strings.Join(conds, " AND "), " LIMIT ", sampleRows), raws); err != nil {
+		conds := t.pending(b)
+		conds.add(col.quoted+" IS NOT NULL", nil)
+		if _, err := t.sampleTimes(ctx, []*timeCol{col}, fmt.Sprint(" WHERE ", conds.all(), " LIMIT ", sampleRows), raws); err != nil {
 			return err
 		}
 	}

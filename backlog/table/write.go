@@ -181,7 +181,6 @@ func (t *Table) settleGroup(ctx context.Context, group []backlog.Settlement, w g
 	if len(group) > backlog.MaxGroup {
 		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
-	w.rows = len(group)
 	return db.Get(ctx, t.db, func(ctx context.Context) ([]backlog.Unsettled, error) {
 		left, err := t.writeGroup(ctx, w)
 		broken := errors.As(err, new(commitError))
