@@ -76,11 +76,9 @@ type Store struct {
 	o    Options
 	rule *backlog.Rule // of the policy
 
-	// By what the policy keeps of a row: the lane that it is in, what an outcome makes of it, and
-	// whether it dies without an attempt.
+	// By what the policy keeps of a row: the lane that it is in, and what an outcome makes of it.
 	lane   func(*entry) (lane backlog.Lane, pending bool)
 	settle func(*entry, *backlog.Settlement) bool
-	dies   func(*entry, backlog.Expiry) bool
 
 	mu    sync.RWMutex
 	rows  map[uint64]*entry // by Key.Hash
@@ -98,11 +96,6 @@ var (
 	_ backlog.Verifier  = (*Store)(nil)
 )
 
-var (
-	_ backlog.Beginner = (*Store)(nil)
-	_ backlog.Locker   = (*Store)(nil)
-)
-
 // New returns an empty table.
 func New(o Options) *Store {
 	if len(o.New) == 0 {
@@ -113,11 +106,9 @@ func New(o Options) *Store {
 	s := &Store{o: o, rule: o.Policy.Rule(), rows: make(map[uint64]*entry), locks: make(map[string]*lock)}
 	s.lane = s.laneByStatus
 	s.settle = s.settleStatus
-	s.dies = s.diesOfAge
 	if o.Policy.HasDeadlines() {
 		s.lane = laneByStarts
 		s.settle = s.endAttempt
-		s.dies = func(*entry, backlog.Expiry) bool { return false }
 		s.o.NullDate = "start" // ages do not matter
 	}
 	for lane := range s.lanes {
@@ -192,14 +183,19 @@ func (s *Store) enter(e *entry) {
 	x.tree.Set(e)
 }
 
+// leave takes the entry out of the index that it belongs to.
+func (s *Store) leave(e *entry) {
+	if x := s.index(e); x != nil {
+		x.tree.Delete(e)
+	}
+}
+
 func (s *Store) drop(k backlog.Key) bool {
 	e := s.rows[k.Hash()]
 	if e == nil {
 		return false
 	}
-	if x := s.index(e); x != nil {
-		x.tree.Delete(e)
-	}
+	s.leave(e)
 	delete(s.rows, k.Hash())
 	return true
 }
@@ -249,9 +245,7 @@ func (s *Store) Delete(k backlog.Key) bool {
 
 // change changes what an entry's place in its lane depends on.
 func (s *Store) change(e *entry, f func()) {
-	if from := s.index(e); from != nil {
-		from.tree.Delete(e)
-	}
+	s.leave(e)
 	f()
 	s.enter(e)
 }

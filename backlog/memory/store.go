@@ -106,25 +106,24 @@ func (x *index) place(c backlog.Cursor) *entry {
 // Settle implements [backlog.Store]. The state of a row is its status. A
 // group that is too large is refused as a whole.
 func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	if len(group) > backlog.MaxGroup {
 		return nil, fmt.Errorf("memory: a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
-	return s.write(group, false, s.settle)
+	return s.write(ctx, group, false, s.settle)
 }
 
 // Rehearse implements [backlog.Rehearser].
 func (s *Store) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return s.write(group, true, s.settle)
+	return s.write(ctx, group, true, s.settle)
 }
 
 // write writes what next makes of the rows, if it says that it may, or tries that alone.
-func (s *Store) write(group []backlog.Settlement, trial bool, next func(*entry, *backlog.Settlement) bool) (left []backlog.Unsettled, err error) {
+func (s *Store) write(
+	ctx context.Context, group []backlog.Settlement, trial bool, next func(*entry, *backlog.Settlement) bool,
+) (left []backlog.Unsettled, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range group {
@@ -158,26 +157,20 @@ func (s *Store) apply(e *entry, trial bool, next func(*entry) bool) error {
 	return nil
 }
 
-// failedSince reports whether the number of failures alone tells that the row
-// is no longer in the lane in which it was read, or that a failure to be counted
-// is not the next one.
-func (s *Store) failedSince(e *entry, g *backlog.Settlement) bool {
-	if g.Target != backlog.RowSuccess && max(e.Memory.Failures, 0) != max(g.Record.Memory.Failed(), 0) {
-		return true
-	}
-	lane, _ := s.lane(e)
-	return s.o.ErrorKeep && lane != g.Record.Lane
-}
-
-// unchanged reports whether the row is as it was read.
+// unchanged reports whether the row is as it was read. The number of failures alone may tell
+// that it is no longer in the lane in which it was read, or that a failure to be counted is not
+// the next one.
 func (s *Store) unchanged(e *entry, g *backlog.Settlement) bool {
 	r := g.Record
 	tried := r.Attempts >= 0 && e.Attempts != r.Attempts
 	failed := max(e.Memory.Failures, 0) != max(r.Memory.Failed(), 0)
-	if r.Exact && (tried || failed) {
+	mayBeWritten := r.Exact && (tried || failed)
+	failedSince := failed && g.Target != backlog.RowSuccess
+	if mayBeWritten || failedSince {
 		return false
 	}
-	return e.Status == g.Record.Status && !s.failedSince(e, g)
+	lane, _ := s.lane(e)
+	return e.Status == r.Status && (!s.o.ErrorKeep || lane == r.Lane)
 }
 
 // AsRead implements [backlog.Verifier].
@@ -237,12 +230,12 @@ func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error)
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if s.o.Dead == "" {
+	if s.o.Dead == "" || s.o.Policy.HasDeadlines() { // whose rows do not die of age
 		return 0, nil
 	}
 	records := s.list(func(e *entry) (backlog.Lane, bool) {
 		lane, _ := s.lane(e)
-		return lane, s.dies(e, x) && !x.Skips(e.Key)
+		return lane, s.diesOfAge(e, x) && !x.Skips(e.Key)
 	})
 	slices.SortFunc(records, func(a, b backlog.Record) int { return a.Key.Compare(b.Key) })
 	if x.Dies != nil {
@@ -374,10 +367,7 @@ func (e *entry) runs() bool { return !e.Memory.Deadline.IsZero() && e.Memory.UID
 
 // Begin implements [backlog.Beginner].
 func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	left, err := s.write(group, false, func(e *entry, g *backlog.Settlement) bool {
+	left, err := s.write(ctx, group, false, func(e *entry, g *backlog.Settlement) bool {
 		read, now := g.Record.Memory, &e.Memory
 		if now.UID != read.UID || !now.Next.Equal(read.Next) || now.Disabled {
 			return false
@@ -387,7 +377,7 @@ func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 	})
 	for i := range group {
 		isLeft := func(u backlog.Unsettled) bool { return u.Index == i }
-		if !slices.ContainsFunc(left, isLeft) {
+		if err == nil && !slices.ContainsFunc(left, isLeft) {
 			group[i].Record.Memory = new(*group[i].Memory)
 		}
 	}
