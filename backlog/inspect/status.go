@@ -74,25 +74,24 @@ func NewRefreshStatus(counts map[string]int, s *tiers.Schedule, now time.Time) *
 }
 
 // Lines are the status for people, with tabs between cells.
-func (s *Status) Lines() (rows []string) {
-	add := func(format string, args ...any) { rows = append(rows, fmt.Sprintf(format, args...)) }
+func (s *Status) Lines() (rows Grid) {
 	if len(s.Bands) == 0 {
-		add("STATE\tRECORDS")
+		rows.Add("STATE\tRECORDS")
 		for _, state := range States {
-			add("%s\t%d", state, s.Counts[state])
+			rows.Add("%s\t%d", state, s.Counts[state])
 		}
 	} else {
-		add("STATUS\tRECORDS")
+		rows.Add("STATUS\tRECORDS")
 		for _, name := range slices.Sorted(maps.Keys(s.Counts)) {
-			add("%s\t%d", Shown(name), s.Counts[name])
+			rows.Add("%s\t%d", Shown(name), s.Counts[name])
 		}
-		add("\nPENDING\tFRESH\tFAILED\tOLDEST")
+		rows.Add("\nPENDING\tFRESH\tFAILED\tOLDEST")
 		for _, b := range append(s.Bands, TierBand{Band: s.Beyond, Ages: "older: never tried"}) {
 			oldest := "-"
 			if t := time.Time(b.Oldest); !t.IsZero() {
 				oldest = Shortly(s.now.Sub(t)) + " old"
 			}
-			add("%s\t%d\t%d\t%s", b.Ages, b.Fresh, b.Failed, oldest)
+			rows.Add("%s\t%d\t%d\t%s", b.Ages, b.Fresh, b.Failed, oldest)
 		}
 		for _, others := range []struct {
 			n      int
@@ -104,13 +103,13 @@ func (s *Status) Lines() (rows []string) {
 			{s.Exhausted, "out of retries: never tried again\t-\t%d\t-"},
 		} {
 			if others.n > 0 {
-				add(others.format, others.n)
+				rows.Add(others.format, others.n)
 			}
 		}
 	}
-	add("\nNEXT PASS\tTIER")
+	rows.Add("\nNEXT PASS\tTIER")
 	for _, n := range s.Next {
-		add("%v\t%s", n.At, Shown(n.Tier))
+		rows.Add("%v\t%s", n.At, Shown(n.Tier))
 	}
 	return rows
 }

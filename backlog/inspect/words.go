@@ -42,6 +42,12 @@ func Cut(s string, columns int) string {
 	return string(r[:columns/2]) + "…" + string(r[len(r)-columns/2+1:])
 }
 
+// A Grid is rows whose cells tabs separate.
+type Grid []string
+
+// Add adds a row.
+func (g *Grid) Add(format string, cells ...any) { *g = append(*g, fmt.Sprintf(format, cells...)) }
+
 // Columns returns rows, whose cells tabs separate, in columns.
 func Columns(rows []string) string {
 	var b strings.Builder

@@ -238,7 +238,6 @@ func (l *lane) nextPage() {
 	if l.reading == nil {
 		l.reading = l.walk.Reading()
 		l.ahead = l.read()
-		used = 0
 	}
 	l.page = *l.ahead
 	l.next = 0

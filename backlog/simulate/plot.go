@@ -203,10 +203,7 @@ func points(series []Bucket, to time.Time, p panel, x func(time.Time) int, y fun
 		series, to = series[:n-1], series[n-1].At
 	}
 	for i, b := range series {
-		end := to
-		if i+1 < len(series) {
-			end = series[i+1].At
-		}
+		end := endOf(series, i, to)
 		height := y(p.value(b))
 		list = append(list, image.Pt(x(b.At), height), image.Pt(x(end), height))
 	}

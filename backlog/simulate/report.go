@@ -162,6 +162,14 @@ func condensed(series []Bucket, most int) (list []Bucket) {
 	return list
 }
 
+// endOf returns when the bucket ends, the last one of the series with the workload.
+func endOf(series []Bucket, bucket int, last time.Time) time.Time {
+	if bucket+1 < len(series) {
+		return series[bucket+1].At
+	}
+	return last
+}
+
 // blocks draws a series as a line of blocks, the tallest for the greatest.
 func blocks(series []Bucket, value func(Bucket) int) string {
 	heights := []rune(" ▁▂▃▄▅▆▇█")
@@ -341,10 +349,10 @@ func AttemptsText(p *backlog.Policy, list []Attempt) string {
 // Text returns the life under the policy for people. It is not complete where its
 // simulation was stopped.
 func (l Life) Text(policy string, complete bool) string {
-	rows := []string{"TIER\tAGE\tTICKS\tATTEMPTS"}
+	rows := inspect.Grid{"TIER\tAGE\tTICKS\tATTEMPTS"}
 	from := time.Duration(0)
 	for _, t := range l.ByTier {
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%d", inspect.Shown(t.Tier.Name), inspect.Ages(from, t.Tier.MaxAge), inspect.Often(t.Tier), t.Attempts))
+		rows.Add("%s\t%s\t%s\t%d", inspect.Shown(t.Tier.Name), inspect.Ages(from, t.Tier.MaxAge), inspect.Often(t.Tier), t.Attempts)
 		from = t.Tier.MaxAge
 	}
 	text := fmt.Sprintf("A record inserted at %s that never succeeds, policy %s:\n\n%s", inspect.When(l.Inserted), policy, inspect.Columns(rows))
@@ -367,9 +375,9 @@ func (l Life) Text(policy string, complete bool) string {
 
 // RefreshText returns the attempts of a record of the policy refresh for people.
 func RefreshText(list []Refreshed) string {
-	rows, disabled := []string{"N\tATTEMPT_NO\tSTART\tDEADLINE_AT\tREFRESH_AT\tEND\tNEXT_REFRESH_AT"}, ""
+	rows, disabled := inspect.Grid{"N\tATTEMPT_NO\tSTART\tDEADLINE_AT\tREFRESH_AT\tEND\tNEXT_REFRESH_AT"}, ""
 	for _, a := range list {
-		rows = append(rows, fmt.Sprintf("%d\t%d\t%v\t%v\t%v\t%v\t%v", a.N, a.AttemptNo, a.Start, a.Deadline, a.Planned, a.End, a.Next))
+		rows.Add("%d\t%d\t%v\t%v\t%v\t%v\t%v", a.N, a.AttemptNo, a.Start, a.Deadline, a.Planned, a.End, a.Next)
 		if a.Disabled {
 			disabled = fmt.Sprintf("The record is disabled at %v: %s\n", a.End, inspect.Shown(a.Reason))
 		}
@@ -416,7 +424,7 @@ func (r Result) passesText() string {
 		return ""
 	}
 	name := inspect.Shown(r.Name)
-	rows := []string{"TIER\tPASSES\tCALLS\tMOST IN ONE"}
+	rows := inspect.Grid{"TIER\tPASSES\tCALLS\tMOST IN ONE"}
 	for _, t := range r.Schedule.Tiers() {
 		passes, calls, most := 0, 0, 0
 		for _, x := range r.Ticks {
@@ -424,21 +432,17 @@ func (r Result) passesText() string {
 				passes, calls, most = passes+1, calls+x.Attempts, max(most, x.Attempts)
 			}
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%d\t%d\t%d", inspect.Shown(t.Name), passes, calls, most))
+		rows.Add("%s\t%d\t%d\t%d", inspect.Shown(t.Name), passes, calls, most)
 	}
 	text := fmt.Sprintf("\n%s: passes that find something\n%s", name, inspect.Columns(rows))
 	if r.Dead == 0 {
 		return text
 	}
-	rows = []string{"BY\tRECORDS"}
+	rows = inspect.Grid{"BY\tRECORDS"}
 	series := condensed(r.Series, 12)
 	for i, b := range series {
-		end := r.To
-		if i+1 < len(series) {
-			end = series[i+1].At
-		}
 		if b.Dead > 0 {
-			rows = append(rows, fmt.Sprintf("%s\t%d", inspect.When(end), b.Dead))
+			rows.Add("%s\t%d", inspect.When(endOf(series, i, r.To)), b.Dead)
 		}
 	}
 	return text + fmt.Sprintf("\n%s: too old, expired or given up\n%s", name, inspect.Columns(rows))
@@ -450,9 +454,10 @@ func DiffText(was, will Result) string {
 	if len(list) == 0 {
 		return "Nothing changes.\n"
 	}
-	rows := []string{fmt.Sprintf("FIGURE\t%s\t%s\tCHANGE", inspect.Shown(strings.ToUpper(was.Name)), inspect.Shown(strings.ToUpper(will.Name)))}
+	var rows inspect.Grid
+	rows.Add("FIGURE\t%s\t%s\tCHANGE", inspect.Shown(strings.ToUpper(was.Name)), inspect.Shown(strings.ToUpper(will.Name)))
 	for _, f := range list {
-		rows = append(rows, strings.Join([]string{f.Name, f.Text(was.Report), f.Text(will.Report), f.Change(was.Report, will.Report)}, "\t"))
+		rows.Add("%s\t%s\t%s\t%s", f.Name, f.Text(was.Report), f.Text(will.Report), f.Change(was.Report, will.Report))
 	}
 	return inspect.Columns(rows)
 }
