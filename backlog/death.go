@@ -52,10 +52,7 @@ func (r *run) expire(ctx context.Context) {
 // rehearses may be in their way.
 func (r *run) awaitSettled(ctx context.Context) {
 	for ctx.Err() == nil {
-		r.mu.Lock()
-		n := r.unsettled
-		r.mu.Unlock()
-		if n == 0 {
+		if r.isSettled() {
 			return
 		}
 		r.e.settler.flush()
@@ -174,9 +171,7 @@ func (d *dying) add(s Settlement) {
 func (d *dying) remove(k Key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.list) > 0 {
-		d.list = slices.DeleteFunc(d.list, func(s Settlement) bool { return s.Record.Key.Compare(k) == 0 })
-	}
+	d.list = slices.DeleteFunc(d.list, func(s Settlement) bool { return s.Record.Key.Compare(k) == 0 })
 }
 
 // rehearse returns why the settlements, each of which makes its record dead, cannot be

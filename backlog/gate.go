@@ -121,22 +121,19 @@ func (r *run) closedFor(now time.Time) time.Duration {
 	if !r.lock.recent() || e.settler.isStuck(now) {
 		return 50 * time.Millisecond
 	}
-	failing, heard := e.health.failing.Load() > 0, e.health.heard.Load()
+	if e.health.failing.Load() > 0 { // those who try again will tell when the store is back
+		return 100 * time.Millisecond
+	}
+	heard := e.health.heard.Load()
 	age := now.UnixNano() - heard
 	if age < 0 { // now was read before, or the clock was set back
 		age = e.Now().UnixNano() - heard
 	}
-	if !failing && age >= 0 && age < int64(contactEvery) {
+	if age >= 0 && age < int64(contactEvery) {
 		return 0
 	}
-	// Those who try again will tell when the store is back.
-	if failing {
-		return 100 * time.Millisecond
-	}
 	if err := e.persist(r.stop, func() error { return e.ping(r.stop) }); err != nil {
-		if r.stop.Err() == nil {
-			r.fail(err)
-		}
+		r.failUnlessStopped(err)
 		return 100 * time.Millisecond
 	}
 	return 0
@@ -301,9 +298,9 @@ func askFor(ctx context.Context, p Prober) (why error) {
 		}
 		if ctx.Err() == nil {
 			why = err
-		}
-		if ctx.Err() == nil && !isUnavailable(err) {
-			return why
+			if !isUnavailable(err) {
+				return why
+			}
 		}
 		if !Sleep(ctx, time.Second) {
 			return cmp.Or(why, fmt.Errorf("%w: no answer within %v", ErrUnavailable, probeTimeout))

@@ -240,11 +240,8 @@ func (r *runLock) take(waiting context.Context, l Locker, e *Engine, say func())
 			return nil, err
 		}
 		err = r.claim.Settle(waiting, lock)
-		if err == nil {
-			return lock, nil
-		}
-		if waiting.Err() != nil {
-			return nil, err
+		if err == nil || waiting.Err() != nil {
+			return lock, err
 		}
 	}
 }

@@ -486,11 +486,7 @@ func (l *Loop) ended(s *Checkpoint, p Pass, r Report) {
 // CutShort reports whether something from outside has ended the pass before it came to
 // its end: its ticks do not count as run.
 func (r *Report) CutShort() bool {
-	switch r.Stopped {
-	case StoppedSignal, StoppedReload, StoppedLock, StoppedPause:
-		return true
-	}
-	return r.cutShort
+	return r.cutShort || slices.Contains([]string{StoppedSignal, StoppedReload, StoppedLock, StoppedPause}, r.Stopped)
 }
 
 // Note remembers where the next pass of the report's tier goes on, and that

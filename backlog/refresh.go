@@ -109,7 +109,11 @@ func (e *Engine) endLate(ctx context.Context, records []Record, answers []Answer
 	}
 	list := endingsOf("late", records, answers, e.Now())
 	err := e.endIdle(ctx, page, list)
-	return reasonsOf(list), err
+	reasons := make([]error, len(list))
+	for i, x := range list {
+		reasons[i] = x.reason
+	}
+	return reasons, err
 }
 
 // endIdle is end for those of the page's records that are not being worked on; the
@@ -194,9 +198,7 @@ func (r *run) begin(j *job) bool {
 	}
 	switch {
 	case err != nil:
-		if r.stop.Err() == nil {
-			r.fail(err)
-		}
+		r.failUnlessStopped(err)
 		r.drop(j)
 		return false
 	case len(left) > 0:
@@ -268,9 +270,7 @@ func (r *run) overdue() {
 		}
 		e.flights.Close(page)
 		if err != nil {
-			if r.stop.Err() == nil {
-				r.fail(err)
-			}
+			r.failUnlessStopped(err)
 			return
 		}
 		for _, x := range ends {
@@ -324,15 +324,6 @@ func endingsOf(tier string, records []Record, answers []Answer, now time.Time) [
 		list[i] = &ending{Settlement: s, tier: tier, outcome: answers[i].Outcome}
 	}
 	return list
-}
-
-// reasonsOf returns why each is not written, nil where it is.
-func reasonsOf(list []*ending) []error {
-	reasons := make([]error, len(list))
-	for i, x := range list {
-		reasons[i] = x.reason
-	}
-	return reasons
 }
 
 // end writes what attempts have come to, and sets the reasons of those that are not written.

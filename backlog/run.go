@@ -200,10 +200,7 @@ func (r *run) settleRest() {
 	var after <-chan time.Time
 	r.e.settler.flush()
 	for {
-		r.mu.Lock()
-		n := r.unsettled
-		r.mu.Unlock()
-		if n == 0 {
+		if r.isSettled() {
 			return
 		}
 		select {
@@ -273,6 +270,13 @@ func (r *run) conclude() {
 	rep.Resume = r.plan.Resume()
 }
 
+// isSettled reports whether all outcomes are written.
+func (r *run) isSettled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unsettled == 0
+}
+
 // broken reports whether the store has failed for good.
 func (r *run) broken() bool {
 	r.mu.Lock()
@@ -284,6 +288,13 @@ func (r *run) broken() bool {
 func (r *run) fail(err error) {
 	r.count(func(*Report) { r.err = cmp.Or(r.err, err) })
 	r.endWalk(nil)
+}
+
+// failUnlessStopped is fail for an error that says nothing once the pass is stopped.
+func (r *run) failUnlessStopped(err error) {
+	if r.stop.Err() == nil {
+		r.fail(err)
+	}
 }
 
 func (r *run) count(f func(*Report)) {
@@ -483,7 +494,7 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) (settles bool) {
 		r.report.Skipped++
 		settles = a.Memory != nil
 	}
-	end := endOf(a.outcome)
+	end := endsOf[a.outcome]
 	if interrupted {
 		end = plan.Stayed
 	}
@@ -500,17 +511,13 @@ func (r *run) attempted(j *job, a *attempt, interrupted bool) (settles bool) {
 	return settles
 }
 
-// endOf returns what an outcome says of its lane, and of the service behind the handler.
-func endOf(o Outcome) plan.End {
-	switch o {
-	case Succeeded:
-		return plan.Succeeded
-	case Errored:
-		return plan.HasFailed
-	case Skipped:
-		return plan.Stayed
-	}
-	return plan.NoEvidence
+// endsOf are what outcomes say of their lane, and of the service behind the handler.
+var endsOf = [...]plan.End{
+	Succeeded:  plan.Succeeded,
+	Errored:    plan.HasFailed,
+	Rejected:   plan.NoEvidence,
+	Skipped:    plan.Stayed,
+	HandedOver: plan.NoEvidence,
 }
 
 // dispatched counts a record that was given to the handler.

@@ -162,18 +162,14 @@ func (s *settler) settle() {
 		var left []Unsettled
 		err := e.persistSettling(ctx, func() (err error) {
 			left, err = e.Store.Settle(ctx, list)
-			s.mu.Lock()
-			s.reason = err
-			s.mu.Unlock()
+			s.setReason(err)
 			return err
 		})
 		if err != nil && ctx.Err() != nil {
 			if !isUnavailable(err) { // the end has cut it short
 				err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, e.Now().Sub(began).Round(time.Second))
 			}
-			s.mu.Lock()
-			s.reason = err
-			s.mu.Unlock()
+			s.setReason(err)
 			continue
 		}
 		s.abort()
@@ -187,6 +183,13 @@ func (s *settler) settle() {
 		account(group)
 		return
 	}
+}
+
+// setReason notes why the last write failed; nil: it did not.
+func (s *settler) setReason(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reason = err
 }
 
 // begin returns what of the group is not given up, and the context for its

@@ -313,7 +313,7 @@ func TryRecord(ctx context.Context, store Trier, rec *Record, p *Policy, at time
 		if err == nil {
 			continue
 		}
-		outcome := outcomeTo(s.Target)
+		outcome := outcomesTo[s.Target]
 		if ReachOf(err) != HandlerDecides {
 			return outcome, err
 		}
@@ -325,13 +325,11 @@ func TryRecord(ctx context.Context, store Trier, rec *Record, p *Policy, at time
 	return unsure, why
 }
 
-// outcomeTo is the outcome that leads to a state.
-func outcomeTo(s RowState) Outcome {
-	switch s {
-	case RowError:
-		return Errored
-	case RowDead:
-		return Rejected
-	}
-	return Succeeded
+// outcomesTo are the outcomes that lead to the states of settlements.
+var outcomesTo = [...]Outcome{
+	RowNew:     Succeeded,
+	RowError:   Errored,
+	RowSuccess: Succeeded,
+	RowDead:    Rejected,
+	RowOther:   Succeeded,
 }

@@ -248,8 +248,8 @@ func (w *walk) strays() {
 		}
 		q := Query{Lane: l.lane, Now: r.pass.Now, Since: r.pass.since(), Widest: r.pass.Widest}
 		rows, err := ask(r.stop, r.e, func() ([]Unreadable, error) { return store.Strays(r.stop, q) })
-		if err != nil && r.stop.Err() == nil {
-			r.fail(err)
+		if err != nil {
+			r.failUnlessStopped(err)
 		}
 		w.unreadable(rows)
 	}
