@@ -80,6 +80,8 @@ type Store struct {
 	lane   func(*entry) (lane backlog.Lane, pending bool)
 	settle func(*entry, *backlog.Settlement) bool
 
+	expires bool // rows die of age, or when they are given up
+
 	mu    sync.RWMutex
 	rows  map[uint64]*entry // by Key.Hash
 	lanes [2]*index         // by backlog.Lane
@@ -106,7 +108,9 @@ func New(o Options) *Store {
 	s := &Store{o: o, rule: o.Policy.Rule(), rows: make(map[uint64]*entry), locks: make(map[string]*lock)}
 	s.lane = s.laneByStatus
 	s.settle = s.settleStatus
+	s.expires = o.Dead != ""
 	if o.Policy.HasDeadlines() {
+		s.expires = false
 		s.lane = laneByStarts
 		s.settle = s.endAttempt
 		s.o.NullDate = "start" // ages do not matter

@@ -230,7 +230,7 @@ func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error)
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if s.o.Dead == "" || s.o.Policy.HasDeadlines() { // whose rows do not die of age
+	if !s.expires {
 		return 0, nil
 	}
 	records := s.list(func(e *entry) (backlog.Lane, bool) {
