@@ -51,10 +51,8 @@ func (t *Table) Running(ctx context.Context, uids []string) ([]backlog.Record, e
 	if len(uids) == 0 || col == "" {
 		return nil, ctx.Err()
 	}
-	cond := col + " IN (?" + strings.Repeat(", ?", len(uids)-1) + ")"
-	if c.runs() {
-		cond = c.running + " AND " + cond // there is an index for it
-	}
+	in := col + " IN (?" + strings.Repeat(", ?", len(uids)-1) + ")"
+	cond := strings.Join(db.NonEmpty(c.running, in), " AND ") // there is an index for the running ones
 	return t.attemptRecords(ctx, cond, "", db.Mapped(uids, func(uid string) any { return uid }))
 }
 

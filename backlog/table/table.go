@@ -107,18 +107,16 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	if cat.Kind == db.View {
 		return nil, problem("name the table behind it", "%s is a view: outcomes cannot be written to it", m.Name)
 	}
-	deadlines := m.Policy != nil && m.Policy.Refresh != nil
-	if deadlines {
+	r := new(resolver)
+	steps := []func(){r.keyColumns, r.timeColumns, r.handlerColumns, r.fixed, r.counted, r.states, r.requeue, r.actions, r.deaths}
+	if m.Policy != nil && m.Policy.Refresh != nil {
+		steps = []func(){r.keyColumns, r.deadlines, r.timeColumns, r.handlerColumns, r.fixed, r.attemptLanes, r.requeue, r.actions}
 		m = m.Refreshing(func(name string) bool { return cat.Find(name, d.Text().FoldsNames) != nil })
 	}
 	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat, words: inspect.StatusWords}, db: d}
 	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
-	r := &resolver{t: t}
-	steps := []func(){r.keyColumns, r.timeColumns, r.handlerColumns, r.fixed, r.counted, r.states, r.requeue, r.actions, r.deaths}
-	if deadlines {
-		steps = []func(){r.keyColumns, r.deadlines, r.timeColumns, r.handlerColumns, r.fixed, r.attemptLanes, r.requeue, r.actions}
-	}
+	r.t = t
 	for _, step := range steps {
 		step()
 		if _, more := r.err.(*db.Problems); r.err != nil && !more {
