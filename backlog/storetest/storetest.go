@@ -146,7 +146,7 @@ type Operator interface {
 // Run runs the suite. open makes a harness for an empty table of the wanted
 // kind, and skips the test if there can be none.
 func Run(t *testing.T, open func(t *testing.T, want Table) Harness) {
-	walks := 20
+	walks := 40
 	if testing.Short() {
 		walks = 10
 	}
@@ -157,7 +157,7 @@ func Run(t *testing.T, open func(t *testing.T, want Table) Harness) {
 // leaves out the cases of tables that lack a column.
 func RunWhole(t *testing.T, open func(t *testing.T, want Table) Harness) {
 	lacks := func(c testCase) bool { return c.table.NoUID || c.table.NoDeadline }
-	run(t, slices.DeleteFunc(allCases(), lacks), 20, open)
+	run(t, slices.DeleteFunc(allCases(), lacks), 40, open)
 }
 
 // RunTimes runs the part of the suite in which it matters how columns write

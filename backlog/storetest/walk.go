@@ -14,7 +14,7 @@ import (
 // they came, with clocks finer than the column and in other zones. Reading writes
 // nothing.
 func testWalk(f *fixture) {
-	f.specimens(70, 1)
+	f.specimens(120, 1)
 	step, since := f.h.Precision(), now.Add(-edge)
 	west, east := time.FixedZone("", -8*3600-1800), time.FixedZone("", 5*3600+1800)
 	for _, lane := range bothLanes {
