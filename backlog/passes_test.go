@@ -182,7 +182,7 @@ func TestPassesShareTheConcurrency(t *testing.T) {
 // hands.
 func TestPassesAtOnce(t *testing.T) {
 	t.Parallel()
-	const records, passes = 2000, 4
+	const records, passes = 5000, 4
 	for _, o := range []memory.Options{{Dead: "DEAD"}, {Dead: "DEAD", ErrorKeep: true}} {
 		t.Run(fmt.Sprintf("keep=%t", o.ErrorKeep), func(t *testing.T) {
 			var mu sync.Mutex

@@ -108,14 +108,9 @@ func TestManyReloads(t *testing.T) {
 		if !eventually(func() bool { return s.count("SUCCESS") == 4 }) {
 			t.Fatalf("nothing is done after the reload:\n%s", a.log)
 		}
-		// The pool may have one connection more, which can be three files of SQLite: the
-		// database, its log and the index of that, which connections share.
-		more := 2
-		if kind == onSQLite {
-			more = 3
-		}
-		if after := has(); after > before+more {
-			t.Errorf("it had %d connections or files, and has %d", before, after)
+		// A connection that the pool has just made for a page beside a write is closed again.
+		if !eventually(func() bool { return has() <= before+2 }) {
+			t.Errorf("it had %d connections or files, and has %d", before, has())
 		}
 		if n := strings.Count(a.log.String(), "configuration reloaded"); n > 2 {
 			t.Errorf("want one or two reloads, got %d", n)
