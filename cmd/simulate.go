@@ -236,7 +236,7 @@ func (o *SimulateOptions) many(ctx context.Context, g *globalOptions) error {
 	if o.Live {
 		err := g.readRows(ctx, cfg, w)
 		if ctx.Err() != nil {
-			return fmt.Errorf("stopped after %s of the table: there are no figures yet", inspect.Plural(len(w.Records)+w.Left, "pending row"))
+			return fmt.Errorf("stopped after %s of the table: there are no figures yet", inspect.Plural(len(w.Records)+w.Skipped, "pending row"))
 		}
 		if err != nil {
 			return err
@@ -404,8 +404,8 @@ func (o *SimulateOptions) printLife(g *globalOptions, policy string, l simulate.
 
 // printResults prints the results in the form that is asked for.
 func (o *SimulateOptions) printResults(g *globalOptions, w *simulate.Workload, all []simulate.Result) error {
-	if w.Left > 0 {
-		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", inspect.Plural(w.Left, "pending row"))
+	if w.Skipped > 0 {
+		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", inspect.Plural(w.Skipped, "pending row"))
 	}
 	switch {
 	case o.JSON && o.Diff != "":
@@ -435,7 +435,7 @@ func (o *SimulateOptions) refresh(g *globalOptions, p backlog.Refresher) error {
 	if err != nil {
 		return err
 	}
-	list, err := simulate.Refresh(p, cfg.Tiers, o.begin(), o.CallTime, o.Attempts)
+	list, err := simulate.RefreshAttempts(p, cfg.Tiers, o.begin(), o.CallTime, o.Attempts)
 	if err != nil {
 		return err
 	}
@@ -444,10 +444,10 @@ func (o *SimulateOptions) refresh(g *globalOptions, p backlog.Refresher) error {
 		return nil
 	}
 	out := struct {
-		Policy   string               `json:"policy"`
-		Attempts []simulate.Refreshed `json:"attempts"`
-		Disabled stamp                `json:"disabled_at"`
-		Reason   *string              `json:"disabled_reason"`
+		Policy   string                    `json:"policy"`
+		Attempts []simulate.RefreshAttempt `json:"attempts"`
+		Disabled stamp                     `json:"disabled_at"`
+		Reason   *string                   `json:"disabled_reason"`
 	}{Policy: "refresh", Attempts: list}
 	for _, a := range list {
 		if a.Disabled {

@@ -115,7 +115,7 @@ func refreshing(p *retry.Refresher, row inspect.Row) inspect.Refreshing {
 
 // ahead returns what becomes of a record that keeps failing; nil where that cannot be said.
 func (v *View) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.Ahead {
-	life := simulate.Ahead(ctx, v.Schedule, v.Policy, row, now)
+	life := simulate.RemainingLife(ctx, v.Schedule, v.Policy, row, now)
 	if life == nil {
 		return nil
 	}

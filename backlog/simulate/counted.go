@@ -11,51 +11,56 @@ import (
 	"backlog/tiers"
 )
 
-// maxPoints stand for the records that are counted.
+// maxPoints is how many records are simulated at most in place of those that are counted.
 const maxPoints = 10_000
 
-// Edges returns the ages by which records are to be counted for [WhatIf]: the edges of the tiers
-// and, between them, every hour and later every twentieth of the age.
-func Edges(schedules ...*tiers.Schedule) (edges []time.Duration) {
+// Edges returns the ages at which to divide records into bands for [WhatIf]: the edges of the
+// tiers and, between them, every hour and later every twentieth of the age.
+func Edges(schedules ...*tiers.Schedule) []time.Duration {
+	var edges []time.Duration
 	for _, s := range schedules {
 		for _, t := range s.Tiers() {
 			edges = append(edges, t.MaxAge)
 		}
 	}
 	widest := slices.Max(edges)
-	for at := time.Hour; at < widest; at += max(time.Hour, at/20) {
-		edges = append(edges, at)
+	for age := time.Hour; age < widest; age += max(time.Hour, age/20) {
+		edges = append(edges, age)
 	}
 	slices.Sort(edges)
 	return slices.Compact(edges)
 }
 
-// Counted are the records of a table, counted by age.
+// Counted are the records of a table, counted in bands of age.
 type Counted struct {
 	inspect.Counts
-	Edges []time.Duration // of their bands
-	At    time.Time
-	Zone  *time.Location // of the picture's dates; nil: UTC
+	Edges []time.Duration // the upper edge of each band
+	At    time.Time       // when they were counted
+	Zone  *time.Location  // of the picture's dates; nil: UTC
 }
 
 // A Comparison is what becomes of records under each of several schedules.
 type Comparison struct {
 	Results []Result
-	Columns []string // of a table of figures
+	Columns []string // titles of a table of figures
 	Rows    [][]string
 	SVG     []byte
 }
 
-// WhatIf shows what the candidates would do within a day with the records, if every attempt
-// failed. Where there are many records, each that is simulated stands for several.
-func WhatIf(ctx context.Context, counted Counted, list []Candidate) (c Comparison, err error) {
+// WhatIf simulates a day of the counted records under each candidate if every attempt fails.
+// Of many records, one stands for several: caps, aborts and rates are scaled down with them,
+// and the results are scaled up again.
+func WhatIf(ctx context.Context, counted Counted, list []Candidate) (Comparison, error) {
 	from := counted.At.UTC()
 	w := &Workload{From: from, To: from.Add(24 * time.Hour), Seed: 1, Poison: 1, Zone: counted.Zone}
-	n := w.setCounted(counted)
+	scale := w.setCounted(counted)
 	for i := range list {
 		o := &list[i].Options
-		o.MaxRecords, o.AbortAfter, o.Rate = (o.MaxRecords+n-1)/n, (o.AbortAfter+n-1)/n, o.Rate/float64(n)
+		o.MaxRecords = divideUp(o.MaxRecords, scale)
+		o.AbortAfter = divideUp(o.AbortAfter, scale)
+		o.Rate /= float64(scale)
 	}
+	var c Comparison
 	all, err := Compare(ctx, w, list)
 	if err != nil {
 		return c, err
@@ -63,7 +68,7 @@ func WhatIf(ctx context.Context, counted Counted, list []Candidate) (c Compariso
 	c.Results = all
 	c.Columns = []string{"SCHEDULE"}
 	for _, r := range all {
-		r.times(n)
+		r.multiply(scale)
 		c.Rows = append(c.Rows, []string{r.Name})
 	}
 	for _, f := range Figures(all) {
@@ -81,41 +86,53 @@ func WhatIf(ctx context.Context, counted Counted, list []Candidate) (c Compariso
 	return c, err
 }
 
-// setCounted makes points of the records in bands of ages, in the middle of each, and returns
-// for how many records one stands.
-func (w *Workload) setCounted(c Counted) (n int) {
-	edges := c.Edges
+// divideUp returns n / by, rounded up.
+func divideUp(n, by int) int { return (n + by - 1) / by }
+
+// setCounted sets the workload's records from the counts, each in the middle of its band of
+// ages. It returns how many counted records one of them stands for.
+func (w *Workload) setCounted(c Counted) (scale int) {
 	total := 0
 	for _, b := range c.Bands {
 		total += b.Fresh + b.Failed
 	}
-	n = max(1, (total+maxPoints-1)/maxPoints)
+	scale = max(1, divideUp(total, maxPoints))
 	w.Records = []Record{}
-	left := [2]int{backlog.Fresh: n / 2, backlog.Failed: n / 2} // of each lane, towards the next point
-	for i := len(edges) - 1; i >= 0; i-- {
+	fresh := scale / 2 // counted, not yet among the records; the half rounds
+	failed := scale / 2
+	for i, edge := range slices.Backward(c.Edges) {
 		younger := time.Duration(0)
 		if i > 0 {
-			younger = edges[i-1]
+			younger = c.Edges[i-1]
 		}
-		at := w.From.Add(-(younger + edges[i]) / 2)
-		for lane, count := range [2]int{backlog.Fresh: c.Bands[i].Fresh, backlog.Failed: c.Bands[i].Failed} {
-			for left[lane] += count; left[lane] >= n; left[lane] -= n {
-				seed := uint64(len(w.Records))
-				w.Records = append(w.Records, Record{Inserted: at, Failed: lane == int(backlog.Failed), Poison: true, Seed: seed})
-			}
+		inserted := w.From.Add(-(younger + edge) / 2)
+		for fresh += c.Bands[i].Fresh; fresh >= scale; fresh -= scale {
+			w.addCounted(inserted, backlog.Fresh)
+		}
+		for failed += c.Bands[i].Failed; failed >= scale; failed -= scale {
+			w.addCounted(inserted, backlog.Failed)
 		}
 	}
-	return n
+	return scale
 }
 
-// times makes the report one in which every record is n.
-func (r *Report) times(n int) {
-	counts := []*int{&r.Records, &r.Attempts, &r.Succeeded, &r.Failed, &r.Dead, &r.Pending, &r.Recovered, &r.Lost, &r.PeakPerMinute}
+// addCounted adds a record of the lane that never succeeds.
+func (w *Workload) addCounted(inserted time.Time, l backlog.Lane) {
+	seed := uint64(len(w.Records))
+	w.Records = append(w.Records, Record{Inserted: inserted, Failed: l == backlog.Failed, Poison: true, Seed: seed})
+}
+
+// multiply multiplies the report's counts by n.
+func (r *Report) multiply(n int) {
+	counts := []*int{
+		&r.Records, &r.Attempts, &r.Succeeded, &r.Failed, &r.Dead, &r.Pending,
+		&r.Recovered, &r.Lost, &r.PeakPerMinute,
+	}
 	for i := range r.Series {
 		b := &r.Series[i]
-		counts = append(counts, &b.Attempts, &b.Failed, &b.Dead, &b.Pending, &b.Most)
+		counts = append(counts, &b.Attempts, &b.Failed, &b.Dead, &b.Pending, &b.MaxPending)
 	}
-	for _, x := range counts {
-		*x *= n
+	for _, count := range counts {
+		*count *= n
 	}
 }

@@ -14,153 +14,152 @@ import (
 	"backlog/tiers"
 )
 
-// A Table is a store that records can be put into.
+// A Table is a store to which records can be added.
 type Table interface {
 	backlog.Store
-	// Add puts in a record. Its key is an int64: its place in the workload,
-	// from 0.
+	// Add inserts a record. Its key is an int64: its place in the workload, from 0.
 	Add(place int, r *Record) error
 }
 
-// A daemon is simulated where passes depend on each other: a cap or an abort
-// leaves something for the next pass, a pass still runs at the next tick, ticks are
-// missed. The clock of tiers and the plan of each pass decide as they do in the real one.
-// What the real one does in goroutines are events here, in the order of their times, at the
-// same time in the order of the cases of step.
+// A daemon is simulated where passes depend on each other: a cap or an abort leaves records to
+// the next pass, a pass still runs at the next tick, or ticks are missed. The clock of package
+// tiers and the plan of each pass decide as they do in the real daemon. What that does in
+// goroutines is a sequence of events here, ordered by time and, at the same time, by the cases
+// of step.
 type daemon struct {
 	*run
-	err     error // of the table; nothing happens after it
-	now     time.Time
-	table   Table
-	records []simRecord
-	added   int // so many of them are in the table
+	err        error // the first of the table; the simulation ends with it
+	now        time.Time
+	table      Table
+	records    []simRecord
+	nextRecord int // index of the first that is not in the table yet
 
-	clock   tiers.Clock
-	next    time.Time        // the next wake
-	stopped time.Time        // the last stop
-	running map[string]*pass // by tier
-	resume  map[string]backlog.Resume
+	clock    tiers.Clock
+	wakeAt   time.Time
+	lastStop time.Time
+	running  map[string]*pass // by tier
+	resume   map[string]backlog.Resume
 
-	flights *flight.Set
-	free    int           // handlers
-	waiting []*job        // for a handler, in this order
-	calls   []*job        // under way, in the order in which they end
-	pace    *rate.Limiter // nil: no limit
-	paced   []*job        // they hold a handler, and wait for the rate
+	flights      *flight.Set
+	freeHandlers int
+	waiting      []*job        // for a handler, first come first served
+	calls        []*job        // under way, in the order of their ends
+	limiter      *rate.Limiter // nil: no limit
+	reserved     []*job        // have a handler and wait for their reservation of the limiter
 
 	outcomes []outcome // not written yet
-	settleAt time.Time // when they are; zero: there are none
+	settleAt time.Time // when they are written; zero: there are none
 }
 
 // A simRecord is a record and what has become of it so far.
 type simRecord struct {
 	*Record
 	tries int
-	done  bool // it has succeeded, or is given up
+	done  bool // it has succeeded or was given up
 }
 
 // A job is a record that a pass has claimed.
 type job struct {
 	*claimed
 	pass     *pass
-	reserves bool      // it waits for a reservation of the rate, as no other of its pass does
-	until    time.Time // of the call, or of the wait for the rate
+	reserves bool      // it waits for a handler or the limiter on behalf of all limited jobs of its pass
+	until    time.Time // end of the call or of the wait for the limiter
 	success  bool      // of the call
 }
 
-// An outcome waits for others to be written with them.
+// An outcome waits to be written with others.
 type outcome struct {
 	backlog.Settlement
 	flight *flight.Flight
 }
 
-// The engine writes outcomes in groups: as soon as so many have come, or so long after the
-// first.
+// The engine writes a group of outcomes when it has so many, or so long after the first.
 const (
 	groupSize = backlog.MaxGroup / 2
 	groupTime = 100 * time.Millisecond
 )
 
-// passes goes through the workload pass by pass.
-func (x *run) passes(records []Record) error {
+// simulateDaemon simulates the workload pass by pass.
+func (r *run) simulateDaemon(records []Record) error {
 	d := &daemon{
-		run:     x,
-		now:     x.w.From,
-		table:   x.NewTable(),
-		records: make([]simRecord, len(records)),
-		clock:   tiers.Clock{Last: x.w.From},
-		running: make(map[string]*pass),
-		resume:  make(map[string]backlog.Resume),
-		flights: flight.New(),
-		free:    max(1, x.Concurrency),
+		run:          r,
+		now:          r.workload.From,
+		table:        r.NewTable(),
+		records:      make([]simRecord, len(records)),
+		clock:        tiers.Clock{Last: r.workload.From},
+		running:      make(map[string]*pass),
+		resume:       make(map[string]backlog.Resume),
+		flights:      flight.New(),
+		freeHandlers: max(1, r.Concurrency),
 	}
-	if x.Rate > 0 {
-		d.pace = rate.NewLimiter(rate.Limit(x.Rate), max(1, int(x.Rate/100)))
+	if r.Rate > 0 {
+		d.limiter = rate.NewLimiter(rate.Limit(r.Rate), max(1, int(r.Rate/100)))
 	}
 	for i := range records {
 		d.records[i].Record = &records[i]
 	}
-	d.next = d.nextWake()
-	for d.err == nil && x.ctx.Err() == nil && d.step() {
+	d.wakeAt = d.nextWake()
+	for d.err == nil && r.ctx.Err() == nil && d.step() {
 	}
 	if d.err != nil {
 		return d.err
 	}
-	until := x.w.To
-	if x.ctx.Err() != nil {
-		until = d.now
+	end := r.workload.To
+	if r.ctx.Err() != nil {
+		end = d.now
 	}
-	x.report.Records = 0
+	r.report.Records = 0
 	for i := range d.records {
-		if records[i].Inserted.After(until) {
+		if records[i].Inserted.After(end) {
 			continue
 		}
-		x.report.Records++
-		x.minute(records[i].Inserted).come++
+		r.report.Records++
+		r.minute(records[i].Inserted).added++
 		if !d.records[i].done {
-			x.growsOld(&records[i], until)
+			r.countExpiry(&records[i], end)
 		}
 	}
 	return nil
 }
 
-// step lets the next event happen, and reports whether there was one.
+// step advances the clock to the next event and lets it happen. It reports whether there was
+// one.
 func (d *daemon) step() bool {
-	end := firstOf(d.calls)
-	stop := d.nextStop()
-	turn := firstOf(d.paced)
-	at := soonest(end, d.settleAt, stop, d.next, turn)
-	if at.IsZero() || at.After(d.w.To) {
+	callEnds := firstUntil(d.calls)
+	stopAt := d.nextStop()
+	reservedAt := firstUntil(d.reserved)
+	at := earliest(callEnds, d.settleAt, stopAt, d.wakeAt, reservedAt)
+	if at.IsZero() || at.After(d.workload.To) {
 		return false
 	}
 	d.now = at
 	switch {
-	case at.Equal(end):
-		d.answered()
+	case at.Equal(callEnds):
+		d.endCall()
 	case at.Equal(d.settleAt):
 		d.settle()
-	case at.Equal(stop):
+	case at.Equal(stopAt):
 		d.stop()
-	case at.Equal(d.next):
+	case at.Equal(d.wakeAt):
 		d.wake()
 	default:
-		j := d.paced[0]
-		d.paced = d.paced[1:]
-		d.call(j)
+		j := d.reserved[0]
+		d.reserved = d.reserved[1:]
+		d.beginCall(j)
 	}
 	return true
 }
 
-// firstOf returns until when the first job goes on, zero if there is none.
-func firstOf(jobs []*job) time.Time {
+// firstUntil returns the time of the first job, zero if there is none.
+func firstUntil(jobs []*job) time.Time {
 	if len(jobs) == 0 {
 		return time.Time{}
 	}
 	return jobs[0].until
 }
 
-// inOrder puts a job behind those that do not go on longer.
-func inOrder(jobs []*job, j *job) []*job {
+// insertByTime inserts a job into a list that is ordered by time, after those of the same time.
+func insertByTime(jobs []*job, j *job) []*job {
 	place := len(jobs)
 	for place > 0 && jobs[place-1].until.After(j.until) {
 		place--
@@ -171,8 +170,9 @@ func inOrder(jobs []*job, j *job) []*job {
 // fail keeps the first error.
 func (d *daemon) fail(err error) { d.err = cmp.Or(d.err, err) }
 
-// soonest returns the first of the times that are not zero.
-func soonest(times ...time.Time) (first time.Time) {
+// earliest returns the first of the times that are not zero, zero if all are.
+func earliest(times ...time.Time) time.Time {
+	var first time.Time
 	for _, t := range times {
 		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
 			first = t
@@ -181,11 +181,11 @@ func soonest(times ...time.Time) (first time.Time) {
 	return first
 }
 
-// nextStop returns when the daemon is stopped next, if it has anything to do.
+// nextStop returns when the daemon is stopped next, zero if no pass runs that a stop could end.
 func (d *daemon) nextStop() time.Time {
 	if len(d.running) > 0 {
 		for _, o := range d.Down {
-			if o.From.After(d.stopped) && !o.From.Before(d.now) {
+			if o.From.After(d.lastStop) && !o.From.Before(d.now) {
 				return o.From
 			}
 		}
@@ -193,8 +193,8 @@ func (d *daemon) nextStop() time.Time {
 	return time.Time{}
 }
 
-// nextWake returns when the daemon looks for what is due next: at a tick, or
-// when it is started again.
+// nextWake returns when the daemon looks for a tier that is due: at the next tick or, after a
+// downtime, when it is started again.
 func (d *daemon) nextWake() time.Time {
 	at := d.Schedule.Next(d.clock.Last)
 	for _, o := range d.Down {
@@ -205,101 +205,104 @@ func (d *daemon) nextWake() time.Time {
 	return at
 }
 
-// wake starts the pass that is due.
+// wake adds the records that were inserted since the last wake, and starts the pass that is
+// due.
 func (d *daemon) wake() {
-	for ; d.added < len(d.records) && d.records[d.added].Inserted.Before(d.now); d.added++ {
-		d.fail(d.table.Add(d.added, d.records[d.added].Record))
+	for d.nextRecord < len(d.records) && d.records[d.nextRecord].Inserted.Before(d.now) {
+		d.fail(d.table.Add(d.nextRecord, d.records[d.nextRecord].Record))
+		d.nextRecord++
 	}
-	w := d.clock.Wake(d.Schedule, d.now, false, func(t tiers.Tier) bool { return d.running[t.Name] != nil })
-	d.next = d.nextWake()
+	busy := func(t tiers.Tier) bool { return d.running[t.Name] != nil }
+	w := d.clock.Wake(d.Schedule, d.now, false, busy)
+	d.wakeAt = d.nextWake()
 	d.report.SkippedTicks += len(w.Skipped)
 	if w.Start != nil {
-		d.begin(w.Start.Tier)
+		d.startPass(w.Start.Tier)
 	}
 }
 
-// stop ends all passes: what is at a handler still ends, nothing more is
-// started.
+// stop closes all passes. Calls under way still end, no other begins.
 func (d *daemon) stop() {
-	d.stopped = d.now
-	for _, t := range d.list {
+	d.lastStop = d.now
+	for _, t := range d.tiers {
 		if p := d.running[t.Name]; p != nil {
 			p.stopped = true
-			d.cut(p)
-			d.fill(p) // it may have ended
+			d.closePass(p)
+			d.assign(p) // which ends it if no call is under way
 		}
 	}
 }
 
-// start has waiting jobs called while there are handlers for them.
-func (d *daemon) start() {
-	for d.free > 0 && len(d.waiting) > 0 {
+// dispatch gives waiting jobs to free handlers. Only one job per pass waits for the limiter: if
+// all did, each would hold a reservation and starve the other passes.
+func (d *daemon) dispatch() {
+	for d.freeHandlers > 0 && len(d.waiting) > 0 {
 		j := d.waiting[0]
 		d.waiting = d.waiting[1:]
-		d.free--
 		switch {
 		case j.reserves:
-			j.until = d.now.Add(d.pace.ReserveN(d.now, 1).DelayFrom(d.now))
-			d.paced = inOrder(d.paced, j)
-		case d.pace == nil || d.pace.AllowN(d.now, 1):
-			d.call(j)
-		default: // one of its pass waits for all of them
-			d.free++
-			j.pass.slow = append(j.pass.slow, j)
-			d.reserve(j.pass)
+			d.freeHandlers--
+			j.until = d.now.Add(d.limiter.ReserveN(d.now, 1).DelayFrom(d.now))
+			d.reserved = insertByTime(d.reserved, j)
+		case d.limiter == nil || d.limiter.AllowN(d.now, 1):
+			d.freeHandlers--
+			d.beginCall(j)
+		default:
+			j.pass.limited = append(j.pass.limited, j)
+			d.queueLimited(j.pass)
 		}
 	}
 }
 
-// reserve has the first of the pass's jobs that the rate keeps waiting wait for a
-// reservation, if none does so yet.
-func (d *daemon) reserve(p *pass) {
-	if len(p.slow) > 0 && !p.slow[0].reserves {
-		p.slow[0].reserves = true
-		d.waiting = append(d.waiting, p.slow[0])
+// queueLimited lets the first limited job of the pass wait for a handler and a reservation,
+// unless it does so already.
+func (d *daemon) queueLimited(p *pass) {
+	if len(p.limited) > 0 && !p.limited[0].reserves {
+		p.limited[0].reserves = true
+		d.waiting = append(d.waiting, p.limited[0])
 	}
 }
 
-// call begins the call for the job's record.
-func (d *daemon) call(j *job) {
+// beginCall begins the handler call for the job's record.
+func (d *daemon) beginCall(j *job) {
 	if j.reserves {
-		j.pass.slow = j.pass.slow[1:]
-		d.reserve(j.pass)
+		j.pass.limited = j.pass.limited[1:]
+		d.queueLimited(j.pass)
 	}
-	f := &d.records[j.record]
-	f.tries++
-	j.success = !d.outages.isOut(d.now) && !f.Poison && luckOf(f.Seed, 2*f.tries) < d.w.Success
-	j.until = d.now.Add(d.takes(j.record, f.tries))
-	d.begins = j.pass
-	d.one(d.now, j.record, j.success)
-	d.calls = inOrder(d.calls, j)
+	rec := &d.records[j.record]
+	rec.tries++
+	j.success = d.succeeds(rec.Record, rec.tries, d.now)
+	j.until = d.now.Add(d.callDuration(j.record, rec.tries))
+	d.currentPass = j.pass
+	d.countAttempt(d.now, j.record, j.success)
+	d.calls = insertByTime(d.calls, j)
 }
 
-// takes returns how long a call for a record takes.
-func (d *daemon) takes(record, try int) time.Duration {
+// callDuration returns how long a handler call for a record takes.
+func (d *daemon) callDuration(record, try int) time.Duration {
 	if d.callTime != nil {
 		return d.callTime(record, try)
 	}
 	return d.CallTime
 }
 
-// answered takes the outcome of the call that ends now.
-func (d *daemon) answered() {
+// endCall ends the first of the calls and takes its outcome.
+func (d *daemon) endCall() {
 	j := d.calls[0]
 	d.calls = d.calls[1:]
-	f := &d.records[j.record]
+	rec := &d.records[j.record]
 	s := backlog.Settlement{Record: &j.Record, Target: backlog.RowSuccess, At: d.now}
 	if j.success {
-		f.done = true
-		d.succeeds(d.now, f.Record)
+		rec.done = true
+		d.countSuccess(d.now, rec.Record)
 	} else {
 		s.Target = backlog.RowError
 		var givenUp bool
-		s.Memory, givenUp = fails(d.Policy, j.Memory, d.now, func() float64 { return luckOf(f.Seed, 2*f.tries+1) })
+		s.Memory, givenUp = afterFailure(d.Policy, j.Memory, d.now, delayRoll(rec.Record, rec.tries))
 		if givenUp {
 			s.Target = backlog.RowDead
-			f.done = true
-			d.dies(d.now, f.Record)
+			rec.done = true
+			d.countDeath(d.now, rec.Record)
 		}
 	}
 	if len(d.outcomes) == 0 {
@@ -309,26 +312,26 @@ func (d *daemon) answered() {
 	if len(d.outcomes) == groupSize {
 		d.settle()
 	}
-	if j.pass.ended(j) {
-		d.cut(j.pass)
+	if j.pass.callEnded(j) {
+		d.closePass(j.pass)
 	}
-	d.free++
-	d.fill(j.pass)
+	d.freeHandlers++
+	d.assign(j.pass)
 }
 
-// settle writes the outcomes that wait for that.
+// settle writes the outcomes to the table.
 func (d *daemon) settle() {
-	list := make([]backlog.Settlement, len(d.outcomes))
+	group := make([]backlog.Settlement, len(d.outcomes))
 	flights := make([]*flight.Flight, len(d.outcomes))
 	for i, o := range d.outcomes {
-		list[i] = o.Settlement
+		group[i] = o.Settlement
 		flights[i] = o.flight
 	}
 	d.outcomes = d.outcomes[:0]
 	d.settleAt = time.Time{}
-	left, err := d.table.Settle(context.WithoutCancel(d.ctx), list)
-	if err != nil || len(left) > 0 {
-		d.fail(fmt.Errorf("records are not settled: %v, %w", left, err))
+	unsettled, err := d.table.Settle(context.WithoutCancel(d.ctx), group)
+	if err != nil || len(unsettled) > 0 {
+		d.fail(fmt.Errorf("records are not settled: %v, %w", unsettled, err))
 	}
 	d.flights.Land(flights...)
 }

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// What the naive walk of the tests needs to be asked the same questions.
+// The naive walk of the tests draws the same records and numbers.
 
 func (w *Workload) Drawn() []Record { return w.records(context.Background()) }
 
 var (
-	Draw     = luckOf
-	Blocks   = blocks
-	BucketOf = bucketOf
-	StyleOf  = styleOf
+	Roll        = roll
+	Sparkline   = sparkline
+	BucketWidth = bucketWidth
+	StyleOf     = styleOf
 )
 
 // SetCallTime has every call take a time of its own.

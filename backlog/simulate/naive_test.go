@@ -55,7 +55,7 @@ func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 			minutes[at.Unix()/60]++
 			b := &r.Series[(at.Sub(w.From)-1)/o.Bucket]
 			b.Attempts++
-			if outage == nil && !p.Poison && simulate.Draw(p.Seed, 2*p.n) < w.Success {
+			if outage == nil && !p.Poison && simulate.Roll(p.Seed, 2*p.n) < w.Success {
 				r.Succeeded++
 				p.over = true
 				var end time.Time
@@ -71,7 +71,7 @@ func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 			}
 			r.Failed++
 			b.Failed++
-			end := backlog.End{Outcome: backlog.Errored, At: at, Random: func() float64 { return simulate.Draw(p.Seed, 2*p.n+1) }}
+			end := backlog.End{Outcome: backlog.Errored, At: at, Random: func() float64 { return simulate.Roll(p.Seed, 2*p.n+1) }}
 			next, over := o.Policy.End(&p.state, end)
 			p.over = over
 			if next != nil {

@@ -10,82 +10,83 @@ import (
 	"backlog/tiers"
 )
 
-// A pass is one under way.
+// A pass is a simulated pass under way.
 type pass struct {
 	d       *daemon
 	tier    tiers.Tier
-	now     time.Time
+	now     time.Time // when it has started
 	plan    plan.Plan
 	lanes   [2]*lane
 	workers int          // that have a job
-	slow    []*job       // which the rate keeps waiting; the first of them reserves the next call
-	tried   map[int]bool // records that have failed in it
-	over    bool         // nothing more is dispatched
+	limited []*job       // wait for the rate limiter; only the first asks for a reservation
+	failed  map[int]bool // records that have failed in this pass, by their place in the workload
+	closed  bool         // nothing more is dispatched
 	aborted bool         // by AbortAfter
 	stopped bool         // by a stop of the daemon
 }
 
-// A lane is one of a pass, read as the engine does it: one page is handed out, and the next
-// one is read then.
+// A lane is a lane of a pass, read as the engine reads it: the next page is read when the
+// records of the one before it begin to be claimed.
 type lane struct {
 	d       *daemon
 	p       *pass
 	lane    backlog.Lane
 	walk    *plan.Walk
-	reading *plan.Reading // nil until the lane, or the rest of it, is begun
-	page    page          // which is handed out
-	next    int           // index of its next record
-	ahead   *page         // the page after it; nil: there is none
-	since   time.Time     // when the page began to be handed out
+	reading *plan.Reading // nil: nothing was read since the start or the last restart
+	page    page          // whose records are being claimed
+	next    int           // index of the page's next record
+	ahead   *page         // the page after it, already read; nil: there is none
+	since   time.Time     // when the first record of the page could be claimed
 }
 
-// A page is one of a lane, as it was when it was read.
+// A page is a page of a lane as it was when it was read.
 type page struct {
 	backlog.Page
-	age     *flight.Page // nil: it is used up
+	flights *flight.Page // nil: it is closed
 	section int
 	read    time.Time
-	final   bool
+	final   bool // no page of the lane comes after it
 }
 
-// claimed is what a worker has of a record.
+// claimed is a record that a worker has claimed.
 type claimed struct {
 	backlog.Record
-	record int // in the workload
+	record int // its place in the workload
 	flight *flight.Flight
 	place  plan.Place
 }
 
-func place(r *backlog.Record) int { return int(r.Key.Part(0).(int64)) }
+// indexOf returns the record's place in the workload.
+func indexOf(r *backlog.Record) int { return int(r.Key.Part(0).(int64)) }
 
-// begin starts a pass of the tier.
-func (d *daemon) begin(t tiers.Tier) {
-	p := &pass{d: d, tier: t, now: d.now, tried: make(map[int]bool)}
+// startPass starts a pass of the tier.
+func (d *daemon) startPass(t tiers.Tier) {
+	p := &pass{d: d, tier: t, now: d.now, failed: make(map[int]bool)}
 	p.plan = plan.Plan{MaxRecords: d.MaxRecords, AbortAfter: d.AbortAfter, From: d.resume[t.Name]}
 	for _, l := range []backlog.Lane{plan.Fresh, plan.Failed} {
 		p.plan.ByWait[l] = d.rule.ByWait(l)
 		p.lanes[l] = &lane{d: d, p: p, lane: l, walk: p.plan.From.Walk(l)}
-		p.lanes[l].page.final = !d.rule.Tries(l) // nothing is read
+		p.lanes[l].page.final = !d.rule.Tries(l) // such a lane is not read at all
 	}
 	d.running[t.Name] = p
-	d.fill(p)
+	d.assign(p)
 }
 
-// fill gives records to the workers of the pass that have none, and ends it when there is
-// nothing left to do.
-func (d *daemon) fill(p *pass) {
-	for !p.over && p.workers < max(1, d.Concurrency) {
+// assign gives records to the idle workers of the pass. It ends the pass when nothing is left
+// to do.
+func (d *daemon) assign(p *pass) {
+	for !p.closed && p.workers < max(1, d.Concurrency) {
 		c := p.claim()
 		if c == nil {
 			break
 		}
 		p.workers++
-		p.look()
+		p.markExhausted()
 		d.waiting = append(d.waiting, &job{claimed: c, pass: p})
 	}
-	d.start()
+	d.dispatch()
 	if p.workers == 0 && d.running[p.tier.Name] == p {
-		d.end(p)
+		d.endPass(p)
 	}
 }
 
@@ -97,12 +98,12 @@ func (p *pass) claim() *claimed {
 			return nil
 		}
 		l := p.lanes[name]
-		if !l.peek() {
+		if !l.hasNext() {
 			p.plan.Exhausted(name)
 			continue
 		}
 		if p.d.now.Sub(l.page.read) > plan.MaxPageAge {
-			l.reread()
+			l.restart()
 			continue
 		}
 		if c := l.claim(); c != nil {
@@ -111,37 +112,41 @@ func (p *pass) claim() *claimed {
 	}
 }
 
-// look goes on to the next record that was not tried. The cap may be used up: then it looks
-// in both lanes.
-func (p *pass) look() {
-	for name, room := p.plan.Next(); room > 0; name, room = p.plan.Next() {
-		if p.lanes[name].untried() {
+// markExhausted tells the plan which lanes have no more records, so that it knows whether the
+// pass is complete. While the cap has room, it skips records that have failed in this pass.
+func (p *pass) markExhausted() {
+	for {
+		name, room := p.plan.Next()
+		if room == 0 {
+			break
+		}
+		if p.lanes[name].skipFailed() {
 			return
 		}
 		p.plan.Exhausted(name)
 	}
 	for name, l := range p.lanes {
-		if !l.peek() {
+		if !l.hasNext() {
 			p.plan.Exhausted(plan.Lane(name))
 		}
 	}
 }
 
-// ended takes the end of a call, and reports whether it ends the pass.
-func (p *pass) ended(j *job) (abort bool) {
+// callEnded takes the end of a call, and reports whether it aborts the pass.
+func (p *pass) callEnded(j *job) (abort bool) {
 	p.workers--
 	p.plan.Dispatched(j.place)
 	if j.success {
 		return p.plan.Ended(j.Lane, plan.Succeeded)
 	}
-	p.tried[j.record] = true
+	p.failed[j.record] = true
 	p.aborted = p.plan.Ended(j.Lane, plan.HasFailed) || p.aborted
 	return p.aborted
 }
 
-// cut has nothing more of the pass dispatched.
-func (d *daemon) cut(p *pass) {
-	p.over = true
+// closePass dispatches nothing more of the pass, and returns its waiting jobs to the plan.
+func (d *daemon) closePass(p *pass) {
+	p.closed = true
 	var dropped []*job
 	drop := func(j *job) bool {
 		if j.pass == p && !slices.Contains(dropped, j) {
@@ -149,11 +154,11 @@ func (d *daemon) cut(p *pass) {
 		}
 		return j.pass == p
 	}
-	before := len(d.paced)
-	d.paced = slices.DeleteFunc(d.paced, drop)
-	d.free += before - len(d.paced)
+	reserved := len(d.reserved)
+	d.reserved = slices.DeleteFunc(d.reserved, drop)
+	d.freeHandlers += reserved - len(d.reserved)
 	d.waiting = slices.DeleteFunc(d.waiting, drop)
-	p.slow = slices.DeleteFunc(p.slow, drop)
+	p.limited = slices.DeleteFunc(p.limited, drop)
 	for _, j := range dropped {
 		p.workers--
 		p.plan.Returned(j.Lane)
@@ -161,13 +166,13 @@ func (d *daemon) cut(p *pass) {
 	}
 }
 
-// end notes where the tier's next pass goes on.
-func (d *daemon) end(p *pass) {
-	if !p.over {
-		p.look()
+// endPass ends the pass and keeps where the tier's next pass goes on.
+func (d *daemon) endPass(p *pass) {
+	if !p.closed {
+		p.markExhausted()
 	}
 	for _, l := range p.lanes {
-		l.endReading()
+		l.closePages()
 	}
 	if len(d.outcomes) > 0 {
 		d.settle() // as the engine does, rather than wait for more
@@ -180,17 +185,17 @@ func (d *daemon) end(p *pass) {
 	d.report.LongestPass = max(d.report.LongestPass, Span(d.now.Sub(p.now)))
 }
 
-// claim takes the next record of the page, and returns nil where another pass has it, or this
-// one has tried it.
+// claim takes the next record of the page. It returns nil for a record that another pass is
+// working on, or that has failed in this pass.
 func (l *lane) claim() *claimed {
 	r := &l.page.Records[l.next]
-	i := place(r)
-	f := l.d.flights.Claim(l.page.age, uint64(i))[0]
-	if f != nil && l.p.tried[i] {
+	i := indexOf(r)
+	f := l.d.flights.Claim(l.page.flights, uint64(i))[0]
+	if f != nil && l.p.failed[i] {
 		l.d.flights.Drop(f)
 		f = nil
 	}
-	l.pass(r)
+	l.advance(r)
 	if f == nil {
 		return nil
 	}
@@ -198,27 +203,28 @@ func (l *lane) claim() *claimed {
 	return &claimed{Record: *r, record: i, flight: f, place: l.walk.Look(r.Cursor)}
 }
 
-// untried makes the next record one that was not tried, and reports whether there
-// is one.
-func (l *lane) untried() bool {
-	for l.peek() {
+// skipFailed skips records that have failed in this pass, and reports whether another one
+// follows.
+func (l *lane) skipFailed() bool {
+	for l.hasNext() {
 		r := &l.page.Records[l.next]
-		if !l.p.tried[place(r)] {
+		if !l.p.failed[indexOf(r)] {
 			return true
 		}
-		l.pass(r)
+		l.advance(r)
 	}
 	return false
 }
 
-// pass goes on behind a record that was looked at.
-func (l *lane) pass(r *backlog.Record) {
+// advance moves on to the record after r.
+func (l *lane) advance(r *backlog.Record) {
 	l.next++
 	l.walk.Pass(r.Cursor)
 }
 
-// peek makes the present page one that has a record, and reports whether there is one.
-func (l *lane) peek() bool {
+// hasNext reports whether the lane has another record. It turns to the next page that has one
+// if the present page is used up.
+func (l *lane) hasNext() bool {
 	for l.next >= len(l.page.Records) {
 		l.closePage()
 		if l.page.final {
@@ -231,13 +237,13 @@ func (l *lane) peek() bool {
 	return true
 }
 
-// nextPage hands out the page that was read ahead, and reads the one after it.
+// nextPage turns to the page that was read ahead, and reads the one after it.
 func (l *lane) nextPage() {
 	used := len(l.page.Records)
 	took := l.d.now.Sub(l.since)
 	if l.reading == nil {
 		l.reading = l.walk.Reading()
-		l.ahead = l.read()
+		l.ahead = l.readPage()
 	}
 	l.page = *l.ahead
 	l.next = 0
@@ -247,18 +253,18 @@ func (l *lane) nextPage() {
 	}
 	l.reading.Paced(used, took, plan.MaxPage)
 	l.since = l.d.now
-	l.ahead = l.read()
+	l.ahead = l.readPage()
 }
 
-// read reads a page.
-func (l *lane) read() *page {
+// readPage reads the next page of the table.
+func (l *lane) readPage() *page {
 	next := l.reading.Request()
 	pass := backlog.TierPass(l.d.Schedule, l.p.tier)
 	q := backlog.Query{
 		Lane: l.lane, Now: l.p.now, Since: l.p.now.Add(-pass.MaxAge), Widest: pass.Widest,
 		After: next.After, Until: next.Until, Limit: next.Limit,
 	}
-	p := &page{age: l.d.flights.Open(), section: next.Section, read: l.d.now}
+	p := &page{flights: l.d.flights.Open(), section: next.Section, read: l.d.now}
 	var err error
 	p.Page, err = l.d.table.Pending(l.d.ctx, q)
 	l.d.fail(err)
@@ -266,27 +272,27 @@ func (l *lane) read() *page {
 	return p
 }
 
-// reread begins anew behind the last record that was looked at.
-func (l *lane) reread() {
-	l.endReading()
+// restart reads the lane again from behind the last record that was claimed or skipped.
+func (l *lane) restart() {
+	l.closePages()
 	l.reading = nil
 	l.page = page{}
 	l.next = 0
 }
 
-// endReading lets go of all pages.
-func (l *lane) endReading() {
+// closePages closes the present page and the one that was read ahead.
+func (l *lane) closePages() {
 	l.closePage()
 	if l.ahead != nil {
-		l.d.flights.Close(l.ahead.age)
+		l.d.flights.Close(l.ahead.flights)
 		l.ahead = nil
 	}
 }
 
-// closePage lets go of the present page.
+// closePage closes the present page.
 func (l *lane) closePage() {
-	if l.page.age != nil {
-		l.d.flights.Close(l.page.age)
-		l.page.age = nil
+	if l.page.flights != nil {
+		l.d.flights.Close(l.page.flights)
+		l.page.flights = nil
 	}
 }

@@ -21,53 +21,55 @@ import (
 	"backlog/tiers"
 )
 
-// The measures of a picture in pixels: a legend of a line for each curve,
-// and under it two panels, one below the other.
+// The measures of a picture in pixels. The legend has a line for each curve. Two panels are
+// below it.
 const (
 	plotWidth   = 1200
-	plotLeft    = 100 // of where the curves are
+	plotLeft    = 100 // left edge of the curves
 	plotRight   = 1170
 	panelHeight = 380
-	panelTop    = 40 // within the panel
+	panelTop    = 40 // upper edge of the curves, within the panel
 	panelBottom = 320
 	legendLine  = 24
-	swatch      = 48
+	swatch      = 48 // width of a sample of a line
 )
 
-// Lines of a picture differ in lightness, so that they stay distinct in
-// grey and by the colour-blind, and in their dashes where they run together.
+// Curves differ in lightness, for the colour-blind and for prints in grey, and in their dashes,
+// for curves that cover each other.
 var (
 	plotColors = []drawing.Color{
 		rgb(0, 0, 0), rgb(0, 84, 150), rgb(205, 75, 15), rgb(60, 180, 130), rgb(150, 40, 120), rgb(240, 175, 40), rgb(110, 160, 220),
 	}
 	plotDashes = [][]float64{nil, {10, 5}, {3, 3}, {12, 4, 3, 4}, {6, 3}, {18, 6}, {3, 6}}
-	plotInk    = rgb(51, 51, 51)
+	plotInk    = rgb(51, 51, 51) // of texts and axes
 	plotGrid   = rgb(225, 225, 225)
-	plotShade  = rgb(215, 215, 215)
+	plotShade  = rgb(215, 215, 215) // of outages
 )
 
 func rgb(r, g, b uint8) drawing.Color { return drawing.Color{R: r, G: g, B: b, A: 255} }
 
-// renderers draw the formats of pictures.
+// renderers has the formats of pictures.
 var renderers = map[string]chartdraw.RendererProvider{"svg": chartdraw.SVG, "png": chartdraw.PNG}
 
-// Plot draws attempts and how many records are pending at most, bucket by bucket,
-// one line per result, the outages shaded. The format is "svg" or "png". An SVG is the same, byte by
-// byte, on any machine: its coordinates are whole numbers.
+// Plot draws two panels, a curve per result: the attempts per bucket, and how many records are
+// pending in it at most. Outages are shaded. The format is "svg" or "png". An SVG is the same to
+// the byte on every machine, because its coordinates are whole numbers.
 func Plot(out io.Writer, format string, w *Workload, curves []Result) error {
 	if renderers[format] == nil {
 		return fmt.Errorf("a picture is svg or png, not %q", format)
 	}
 	top := 10 + legendLine*(len(curves)+min(1, len(w.Outages)))
 	height := top + 2*panelHeight
-	s := &sketch{renderers[format](plotWidth, height), format == "svg", merged(w.Outages)}
+	s := &canvas{Renderer: renderers[format](plotWidth, height), svg: format == "svg", outages: mergeOutages(w.Outages)}
 	s.SetFont(chartdraw.GetDefaultFont())
 	s.SetFontColor(plotInk)
 	s.SetFontSize(10)
 	s.rect(rgb(255, 255, 255), image.Rect(0, 0, plotWidth, height))
 	s.legend(curves)
-	s.panel(top, w, curves, panel{"calls per " + bucketName(curves), true, func(b Bucket) int { return b.Attempts }})
-	s.panel(top+panelHeight, w, curves, panel{"records pending, at most", false, func(b Bucket) int { return b.Most }})
+	calls := panel{title: "calls per " + bucketName(curves), sum: true, value: func(b Bucket) int { return b.Attempts }}
+	pending := panel{title: "records pending, at most", value: func(b Bucket) int { return b.MaxPending }}
+	s.panel(top, w, curves, calls)
+	s.panel(top+panelHeight, w, curves, pending)
 	if !s.svg {
 		return s.Save(out)
 	}
@@ -75,31 +77,35 @@ func Plot(out io.Writer, format string, w *Workload, curves []Result) error {
 	if err := s.Save(&text); err != nil {
 		return err
 	}
-	size := fmt.Sprintf(`<svg width="%d" height="%d" `, plotWidth, height) // for those who show it as it is
-	_, err := io.WriteString(out, strings.Replace(strings.ReplaceAll(text.String(), "><", ">\n<"), "<svg ", size, 1)+"\n")
+	// The library gives the picture no size, and writes it into one line.
+	size := fmt.Sprintf(`<svg width="%d" height="%d" `, plotWidth, height)
+	svg := strings.ReplaceAll(text.String(), "><", ">\n<")
+	svg = strings.Replace(svg, "<svg ", size, 1)
+	_, err := io.WriteString(out, svg+"\n")
 	return err
 }
 
-// A sketch is a picture that is being drawn.
-type sketch struct {
+// A canvas is a picture that is being drawn.
+type canvas struct {
 	chartdraw.Renderer
 	svg     bool
 	outages []Outage
 }
 
-func (s *sketch) rect(c drawing.Color, r image.Rectangle) {
+func (s *canvas) rect(c drawing.Color, r image.Rectangle) {
 	s.path(drawing.ColorTransparent, 0, nil, c, r.Min, image.Pt(r.Max.X, r.Min.Y), r.Max, image.Pt(r.Min.X, r.Max.Y))
 	s.Close()
 	s.Fill()
 }
 
-func (s *sketch) line(c drawing.Color, width float64, dash []float64, points ...image.Point) {
+func (s *canvas) line(c drawing.Color, width float64, dash []float64, points ...image.Point) {
 	s.path(c, width, dash, drawing.ColorTransparent, points...)
 	s.Stroke()
 }
 
-// path leads along the points, in the colours of its line and of what it surrounds.
-func (s *sketch) path(line drawing.Color, width float64, dash []float64, fill drawing.Color, points ...image.Point) {
+// path sets the colours of a line and of the area it encloses, and moves along the points. The
+// caller then strokes the line or fills the area.
+func (s *canvas) path(line drawing.Color, width float64, dash []float64, fill drawing.Color, points ...image.Point) {
 	s.SetStrokeColor(line)
 	s.SetStrokeWidth(width)
 	s.SetStrokeDashArray(dash)
@@ -110,11 +116,19 @@ func (s *sketch) path(line drawing.Color, width float64, dash []float64, fill dr
 	}
 }
 
-// text writes with the baseline at y, from x on, or with its middle or its end
-// there for an align of 1 or 2.
-func (s *sketch) text(body string, x, y, align int) {
-	x -= s.MeasureText(body).Width() * align / 2
-	if s.svg { // the library writes texts as they are
+// An alignment says which point of a text its x is.
+type alignment int
+
+const (
+	alignStart alignment = iota
+	alignMiddle
+	alignEnd
+)
+
+// text writes a text with its baseline at y.
+func (s *canvas) text(body string, x, y int, align alignment) {
+	x -= s.MeasureText(body).Width() * int(align) / 2
+	if s.svg { // the library does not escape texts
 		var safe strings.Builder
 		xml.EscapeText(&safe, []byte(body))
 		body = safe.String()
@@ -122,97 +136,110 @@ func (s *sketch) text(body string, x, y, align int) {
 	s.Text(body, x, y)
 }
 
-// styleOf is how the i-th curve is drawn: no two of the first 49 alike.
+// styleOf returns the colour and the dashes of the i-th curve. The first 49 curves differ.
 func styleOf(i int) (drawing.Color, []float64) {
-	return plotColors[i%len(plotColors)], plotDashes[(i+i/len(plotColors))%len(plotDashes)]
+	dash := i + i/len(plotColors)
+	return plotColors[i%len(plotColors)], plotDashes[dash%len(plotDashes)]
 }
 
-// legend draws what the lines mean, one below the other. A viewer may lack the
-// font that is measured here, so letters are taken to be wide.
-func (s *sketch) legend(curves []Result) {
+// legend draws the name of each curve beside a sample of its line. Names are cut as if every
+// letter were wide, because a viewer may lack the font that is measured here.
+func (s *canvas) legend(curves []Result) {
 	const letter = 8
 	const most = (plotRight - plotLeft - swatch - 8) / letter
-	x, y := plotLeft+swatch, 10+legendLine/2
+	x := plotLeft + swatch
+	y := 10 + legendLine/2
 	for i, c := range curves {
 		color, dash := styleOf(i)
 		s.line(color, 2, dash, image.Pt(plotLeft, y), image.Pt(x, y))
-		s.text(inspect.Cut(c.Name, most), x+8, y+5, 0)
+		s.text(inspect.Cut(c.Name, most), x+8, y+5, alignStart)
 		y += legendLine
 	}
 	if len(s.outages) > 0 {
 		s.rect(plotShade, image.Rect(plotLeft, y-7, x, y+7))
-		s.text("outage", x+8, y+5, 0)
+		s.text("outage", x+8, y+5, alignStart)
 	}
 }
 
 // A panel shows one value of the buckets over time.
 type panel struct {
 	title string
-	sum   bool // so that it is less in a shorter bucket
+	sum   bool // the value grows with the width of the bucket
 	value func(Bucket) int
 }
 
-func (s *sketch) panel(top int, w *Workload, curves []Result, p panel) {
+// panel draws a panel whose upper edge is at top.
+func (s *canvas) panel(top int, w *Workload, curves []Result, p panel) {
 	most := 1
 	for _, c := range curves {
 		most = max(most, greatest(c.Series, p.value))
 	}
-	values := ticks(most, 8, nil)
+	values := axisTicks(most, 8, nil)
 	if last := values[len(values)-1]; last < most {
 		values = append(values, last+values[1])
 	}
-	greatest := values[len(values)-1]
+	highest := values[len(values)-1]
 	length := w.To.Sub(w.From)
-	at := func(t time.Time) int {
-		// A hundred years in milliseconds can be multiplied so, in nanoseconds not.
+	xOf := func(t time.Time) int {
+		// Milliseconds: the product would overflow in nanoseconds.
 		return plotLeft + int(t.Sub(w.From).Milliseconds()*(plotRight-plotLeft)/length.Milliseconds())
 	}
-	up := func(v int) int { return top + panelBottom - int(int64(v)*(panelBottom-panelTop)/int64(greatest)) }
+	yOf := func(v int) int {
+		return top + panelBottom - int(int64(v)*(panelBottom-panelTop)/int64(highest))
+	}
 
 	for _, o := range s.outages {
 		if o.From.Before(w.To) {
-			from, to := at(o.From), min(at(o.To), plotRight)
+			from := xOf(o.From)
+			to := min(xOf(o.To), plotRight)
 			s.rect(plotShade, image.Rect(from, top+panelTop, max(to, from+2), top+panelBottom))
 		}
 	}
 	for _, v := range values {
-		y := up(v)
+		y := yOf(v)
 		s.line(plotGrid, 1, nil, image.Pt(plotLeft, y), image.Pt(plotRight, y))
-		s.text(inspect.Thousands(v), plotLeft-12, y+5, 2)
+		s.text(inspect.Thousands(v), plotLeft-12, y+5, alignEnd)
 	}
-	unit, name, steps := axisUnit(length)
-	for _, v := range ticks(int(length/unit), 16, steps) {
-		x := at(w.From.Add(time.Duration(v) * unit))
+	unit, unitName, steps := axisUnit(length)
+	for _, v := range axisTicks(int(length/unit), 16, steps) {
+		x := xOf(w.From.Add(time.Duration(v) * unit))
 		s.line(plotGrid, 1, nil, image.Pt(x, top+panelTop), image.Pt(x, top+panelBottom))
 		s.line(plotInk, 1, nil, image.Pt(x, top+panelBottom), image.Pt(x, top+panelBottom+5))
-		s.text(inspect.Thousands(v), x, top+panelBottom+20, 1)
+		s.text(inspect.Thousands(v), x, top+panelBottom+20, alignMiddle)
 	}
-	s.line(plotInk, 1, nil, image.Pt(plotLeft, top+panelTop), image.Pt(plotLeft, top+panelBottom), image.Pt(plotRight, top+panelBottom))
-	s.text(p.title, plotLeft-70, top+panelTop-14, 0)
-	s.text(name+" since "+w.From.In(cmp.Or(w.Zone, time.UTC)).Format("2006-01-02 15:04 MST"), (plotLeft+plotRight)/2, top+panelBottom+42, 1)
+	corner := image.Pt(plotLeft, top+panelBottom)
+	s.line(plotInk, 1, nil, image.Pt(plotLeft, top+panelTop), corner, image.Pt(plotRight, top+panelBottom))
+	s.text(p.title, plotLeft-70, top+panelTop-14, alignStart)
+	begin := w.From.In(cmp.Or(w.Zone, time.UTC)).Format("2006-01-02 15:04 MST")
+	s.text(unitName+" since "+begin, (plotLeft+plotRight)/2, top+panelBottom+42, alignMiddle)
 	for i, c := range curves {
 		color, dash := styleOf(i)
-		s.line(color, 2, dash, points(c.Series, w.To, p, at, up)...)
+		s.line(color, 2, dash, points(c.Series, w.To, p, xOf, yOf)...)
 	}
 }
 
-// points returns a line along the buckets. It leaves out the last of sums if that
-// bucket is shorter than the others: the line would seem to fall.
-func points(series []Bucket, to time.Time, p panel, x func(time.Time) int, y func(int) int) (list []image.Point) {
-	if n := len(series); p.sum && n > 1 && to.Sub(series[n-1].At) < series[1].At.Sub(series[0].At) {
-		series, to = series[:n-1], series[n-1].At
+// points returns a line along the buckets. It leaves out a last bucket that is shorter than the
+// others if the value grows with the width: the line would seem to fall.
+func points(series []Bucket, to time.Time, p panel, xOf func(time.Time) int, yOf func(int) int) []image.Point {
+	if last := len(series) - 1; p.sum && last > 0 {
+		width := series[1].At.Sub(series[0].At)
+		if to.Sub(series[last].At) < width {
+			to = series[last].At
+			series = series[:last]
+		}
 	}
+	var list []image.Point
 	for i, b := range series {
 		end := endOf(series, i, to)
-		height := y(p.value(b))
-		list = append(list, image.Pt(x(b.At), height), image.Pt(x(end), height))
+		y := yOf(p.value(b))
+		list = append(list, image.Pt(xOf(b.At), y), image.Pt(xOf(end), y))
 	}
 	return slices.Compact(list)
 }
 
-// axisUnit returns the unit of the time axis, its name and the steps by which
-// people count it, if not by round numbers.
-func axisUnit(length time.Duration) (time.Duration, string, []int) {
+// axisUnit returns the unit of the time axis, its name, and the steps by which people count it.
+// Days are counted by round numbers: steps is nil.
+func axisUnit(length time.Duration) (unit time.Duration, name string, steps []int) {
 	switch {
 	case length > 4*24*time.Hour:
 		return 24 * time.Hour, "days", nil
@@ -222,34 +249,51 @@ func axisUnit(length time.Duration) (time.Duration, string, []int) {
 	return time.Minute, "minutes", []int{1, 2, 5, 10, 15, 30}
 }
 
-// bucketName is what a bucket is called.
+// bucketName returns the name of a bucket's width.
 func bucketName(curves []Result) string {
 	s := curves[0].Series
 	if len(s) < 2 {
 		return "period"
 	}
-	width := s[1].At.Sub(s[0].At)
-	names := map[time.Duration]string{time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day"}
-	return cmp.Or(names[width], tiers.FormatDuration(width))
+	switch width := s[1].At.Sub(s[0].At); width {
+	case time.Minute:
+		return "minute"
+	case time.Hour:
+		return "hour"
+	case 24 * time.Hour:
+		return "day"
+	default:
+		return tiers.FormatDuration(width)
+	}
 }
 
-// ticks are multiples from 0 to the greatest: of the first step, else of the first
-// round number, by which there are at most about as many.
-func ticks(greatest, most int, steps []int) (list []int) {
-	step := 1
-	for f := 0; greatest/step > most; f++ {
-		step = []int{step * 2, step / 2 * 5, step * 2}[f%3] // 1 2 5 10 20 50 …
-	}
+// axisTicks returns the multiples of a step from 0 to the greatest value. The step is the first
+// of the steps, or else the first round number, that makes at most about so many ticks.
+func axisTicks(greatest, most int, steps []int) []int {
+	step := roundStep(greatest, most)
 	if i := slices.IndexFunc(steps, func(s int) bool { return greatest/s <= most }); i >= 0 {
 		step = steps[i]
 	}
+	var list []int
 	for v := 0; v <= greatest; v += step {
 		list = append(list, v)
 	}
 	return list
 }
 
-// PictureFormat returns the format of a picture of that name.
+// roundStep returns the first of 1, 2, 5, 10, 20, 50 and so on by which greatest has at most so
+// many steps.
+func roundStep(greatest, most int) int {
+	for power := 1; ; power *= 10 {
+		for _, digit := range []int{1, 2, 5} {
+			if greatest/(digit*power) <= most {
+				return digit * power
+			}
+		}
+	}
+}
+
+// PictureFormat returns the format of a picture by the extension of its file name.
 func PictureFormat(name string) (string, error) {
 	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))
 	if renderers[format] == nil {
@@ -258,9 +302,9 @@ func PictureFormat(name string) (string, error) {
 	return format, nil
 }
 
-// DrawPicture draws the results into the file in place of what was in it.
+// DrawPicture draws the results into the named file, by [Plot]. It replaces the file.
 func DrawPicture(name string, w *Workload, all []Result) error {
-	format, _ := PictureFormat(name) // Plot refuses none
+	format, _ := PictureFormat(name) // Plot refuses no format
 	f, err := os.Create(name)
 	if err != nil {
 		return err

@@ -124,7 +124,7 @@ func TestPlotLastBucket(t *testing.T) {
 		w := &simulate.Workload{From: from, To: from.Add(c.length)}
 		r := new(simulate.Report)
 		for i, n := range []int{4, 4, 4, 1} {
-			r.Series = append(r.Series, simulate.Bucket{At: from.Add(time.Duration(i) * time.Hour), Attempts: n, Most: 4})
+			r.Series = append(r.Series, simulate.Bucket{At: from.Add(time.Duration(i) * time.Hour), Attempts: n, MaxPending: 4})
 		}
 		var b bytes.Buffer
 		if err := simulate.Plot(&b, "svg", w, []simulate.Result{{Name: "p", Report: r}}); err != nil {

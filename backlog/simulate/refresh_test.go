@@ -93,7 +93,7 @@ func TestRefreshForAWeek(t *testing.T) {
 	if seventh := list[6]; !time.Time(seventh.Next).Equal(time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)) || list[7].AttemptNo != 1 || seventh.Disabled {
 		t.Errorf("the seventh: %+v", seventh)
 	}
-	if i := slices.IndexFunc(list, func(a simulate.Refreshed) bool { return time.Time(a.Start).Day() == 6 }); i != 14 || time.Time(list[i].Start).Hour() != 6 {
+	if i := slices.IndexFunc(list, func(a simulate.RefreshAttempt) bool { return time.Time(a.Start).Day() == 6 }); i != 14 || time.Time(list[i].Start).Hour() != 6 {
 		t.Errorf("the second day begins with attempt %d", i)
 	}
 }
@@ -123,7 +123,7 @@ func TestRefreshOverlaps(t *testing.T) {
 	}
 }
 
-func refreshOf(t *testing.T, g golden, n int) []simulate.Refreshed {
+func refreshOf(t *testing.T, g golden, n int) []simulate.RefreshAttempt {
 	t.Helper()
 	settings := retry.New("refresh").(*retry.Refresh)
 	g.settings(settings)
@@ -139,7 +139,7 @@ func refreshOf(t *testing.T, g golden, n int) []simulate.Refreshed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := simulate.Refresh(p.Refresher, s, from, g.call, n)
+	list, err := simulate.RefreshAttempts(p.Refresher, s, from, g.call, n)
 	if err != nil || len(list) == 0 {
 		t.Fatal(len(list), err)
 	}

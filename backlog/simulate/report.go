@@ -27,142 +27,158 @@ type Report struct {
 	Dead      int `json:"dead"`
 	Pending   int `json:"pending"`
 
-	// Recovery is how long after the end of an outage those that were pending
-	// at that moment succeeded, the last outage if there were several. Lost
-	// is how many of those that could have succeeded were pending in one and
-	// died.
+	// Recovery is about the records that were pending at the end of an outage and succeeded
+	// later: how long after the last such outage. Lost counts the records that could have
+	// succeeded, but were pending during an outage and died.
 	Recovery  Recovery `json:"recovery_seconds"`
-	Recovered int      `json:"recovered"` // how many Recovery is about
+	Recovered int      `json:"recovered"` // the length of Recovery
 	Lost      int      `json:"lost"`
 
-	PeakPerMinute int      `json:"peak_per_minute"`      // attempts that begin in one minute of the clock, at most
+	PeakPerMinute int      `json:"peak_per_minute"`      // the most attempts that begin in one minute of the clock
 	LongestPass   Span     `json:"longest_pass_seconds"` // from its tick to its end
 	SkippedTicks  int      `json:"skipped_ticks"`        // of tiers whose last pass still ran
 	Complete      bool     `json:"complete"`             // it was not stopped
 	Series        []Bucket `json:"series"`
-	Ticks         []Tick   `json:"ticks,omitzero"` // in their order; nil unless asked for
+	Ticks         []Tick   `json:"ticks,omitzero"` // in the order of time; nil without Options.Ticks
 }
 
-// A Recovery is how long each record took, the shortest first.
+// A Recovery is how long each record took to succeed, the shortest first.
 type Recovery []time.Duration
 
-// MarshalJSON writes how long half of them took at most, nearly all, and all.
+// MarshalJSON returns the 50th and the 95th percentile and the maximum, in seconds.
 func (r Recovery) MarshalJSON() ([]byte, error) {
-	return fmt.Appendf(nil, `{"p50":%s,"p95":%s,"max":%s}`, Span(r.Quantile(0.5)).Seconds(), Span(r.Quantile(0.95)).Seconds(), Span(r.Quantile(1)).Seconds()), nil
+	p50 := Span(r.Quantile(0.5)).Seconds()
+	p95 := Span(r.Quantile(0.95)).Seconds()
+	longest := Span(r.Quantile(1)).Seconds()
+	return fmt.Appendf(nil, `{"p50":%s,"p95":%s,"max":%s}`, p50, p95, longest), nil
 }
 
-// A Tick is one that started a pass with attempts, whenever these begin.
+// A Tick is a tick whose pass made attempts. Attempts counts them all, however late they began.
 type Tick struct {
 	At       time.Time `json:"at"`
 	Tier     string    `json:"tier"`
 	Attempts int       `json:"attempts"`
 }
 
-// A Bucket is what happened in (At, At + the width of a bucket].
+// A Bucket counts what happened in (At, At + the width of a bucket].
 type Bucket struct {
-	At       time.Time `json:"at"`
-	Attempts int       `json:"attempts"`
-	Failed   int       `json:"failed"`
-	Dead     int       `json:"dead"`        // records given up or past their time
-	Pending  int       `json:"pending"`     // at the end of it
-	Most     int       `json:"pending_max"` // pending at any time in it
+	At         time.Time `json:"at"`
+	Attempts   int       `json:"attempts"`
+	Failed     int       `json:"failed"`
+	Dead       int       `json:"dead"`        // records given up or too old
+	Pending    int       `json:"pending"`     // at its end
+	MaxPending int       `json:"pending_max"` // the most at any time in it
 }
 
-// finish works out what is known only when all has happened.
-func (x *run) finish() {
-	r := x.report
-	r.Pending = r.Records - r.Succeeded - r.Dead
-	for i := range r.Series {
-		r.Series[i].At = x.w.From.Add(time.Duration(i) * x.Bucket)
+// finish completes the report from what was counted in minutes and ticks.
+func (r *run) finish() {
+	report := r.report
+	report.Pending = report.Records - report.Succeeded - report.Dead
+	for i := range report.Series {
+		report.Series[i].At = r.workload.From.Add(time.Duration(i) * r.Bucket)
 	}
-	now := 0
-	for i, m := range x.minutes {
-		b := &r.Series[x.bucket(x.w.From.Add(time.Duration(i)*time.Minute))]
-		now += int(m.come)
-		b.Most = max(b.Most, now)
-		now -= int(m.gone)
-		b.Pending = now
-		r.PeakPerMinute = max(r.PeakPerMinute, int(m.calls))
+	pending := 0
+	for i, m := range r.minutes {
+		at := r.workload.From.Add(time.Duration(i) * time.Minute)
+		b := &report.Series[r.bucketIndex(at)]
+		pending += int(m.added)
+		b.MaxPending = max(b.MaxPending, pending)
+		pending -= int(m.removed)
+		b.Pending = pending
+		report.PeakPerMinute = max(report.PeakPerMinute, int(m.calls))
 	}
-	slices.Sort(r.Recovery)
-	r.Recovered = len(r.Recovery)
-	if x.Ticks {
-		r.Ticks = slices.AppendSeq([]Tick{}, maps.Values(x.ticks))
-		slices.SortFunc(r.Ticks, func(a, b Tick) int { return a.At.Compare(b.At) })
+	slices.Sort(report.Recovery)
+	report.Recovered = len(report.Recovery)
+	if r.Ticks {
+		report.Ticks = slices.AppendSeq([]Tick{}, maps.Values(r.ticks))
+		slices.SortFunc(report.Ticks, func(a, b Tick) int { return a.At.Compare(b.At) })
 	}
 }
 
-// Quantile returns how long that share of the records waited at most, zero if there are none.
+// Quantile returns the time within which the share q of the records succeeded, by the nearest
+// rank; zero if there are none.
 func (r Recovery) Quantile(q float64) time.Duration {
-	n := len(r)
-	if n == 0 {
+	if len(r) == 0 {
 		return 0
 	}
-	return r[min(max(0, int(math.Ceil(q*float64(n)))-1), n-1)]
+	rank := int(math.Ceil(q * float64(len(r)))) // from 1
+	return r[min(max(1, rank), len(r))-1]
 }
 
-// bucketOf returns the width of the buckets of a series: about a hundred, of a
-// length that people know.
-func bucketOf(length time.Duration) time.Duration {
-	const hour = time.Hour
-	for _, w := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, hour, 3 * hour, 6 * hour, 24 * hour, 7 * 24 * hour} {
+// bucketWidths are the usual widths of a bucket.
+var bucketWidths = []time.Duration{
+	time.Minute, 5 * time.Minute, 15 * time.Minute,
+	time.Hour, 3 * time.Hour, 6 * time.Hour,
+	24 * time.Hour, 7 * 24 * time.Hour,
+}
+
+// bucketWidth returns the first usual width that divides the length into at most 150 buckets,
+// 30 days if there is none.
+func bucketWidth(length time.Duration) time.Duration {
+	for _, w := range bucketWidths {
 		if length <= 150*w {
 			return w
 		}
 	}
-	return 30 * 24 * hour
+	return 30 * 24 * time.Hour
 }
 
-// mostMarks is how many marks fit into a line of a terminal.
-const mostMarks = 68
+// sparklineWidth is how many marks of a sparkline fit into a line of a terminal.
+const sparklineWidth = 68
 
-// Marks draws calls, pending and dead records as lines of blocks below a line
-// that tells their scale. It returns "" for a series of one bucket.
-func (r *Result) Marks() string {
-	series := condensed(r.Series, mostMarks)
+// Sparklines draws calls, pending and dead records over time, below a line that tells the scale.
+// It returns "" for a series of one bucket.
+func (r *Result) Sparklines() string {
+	series := downsample(r.Series, sparklineWidth)
 	if len(series) < 2 {
 		return ""
 	}
 	width := series[1].At.Sub(series[0].At)
 	rows := []struct {
-		name, what string
-		value      func(Bucket) int
+		name  string
+		unit  string
+		value func(Bucket) int
 	}{
 		{"calls", "calls", func(b Bucket) int { return b.Attempts }},
-		{"pending", "records pending", func(b Bucket) int { return b.Most }},
+		{"pending", "records pending", func(b Bucket) int { return b.MaxPending }},
 		{"dead", "dead", func(b Bucket) int { return b.Dead }},
 	}
 	if r.Dead == 0 {
 		rows = rows[:2]
 	}
+	last := len(series) - 1
+	lastIsShorter := r.To.Sub(series[last].At) < width
 	var scale, lines strings.Builder
 	for _, row := range rows {
-		fmt.Fprintf(&scale, ", %d %s", greatest(series, row.value), row.what)
+		fmt.Fprintf(&scale, ", %d %s", greatest(series, row.value), row.unit)
 		drawn := series
-		if last := series[len(series)-1].At; row.name == "calls" && r.To.Sub(last) < width {
-			drawn = series[:len(series)-1] // a shorter time has fewer
+		if row.name == "calls" && lastIsShorter { // it would look like a fall
+			drawn = series[:last]
 		}
-		fmt.Fprintf(&lines, "  %-7s  %s\n", row.name, blocks(drawn, row.value))
+		fmt.Fprintf(&lines, "  %-7s  %s\n", row.name, sparkline(drawn, row.value))
 	}
 	return fmt.Sprintf("%s a mark, at most%s\n%s", tiers.FormatDuration(width), scale.String()[1:], lines.String())
 }
 
-// condensed returns what is drawn of the series in fewer buckets, each of as many
-// as it takes.
-func condensed(series []Bucket, most int) (list []Bucket) {
-	each := (len(series) + most - 1) / most
+// downsample joins neighbours of the series until there are at most so many buckets. Of a joined
+// bucket only what is drawn is right: Attempts, Dead and MaxPending.
+func downsample(series []Bucket, most int) []Bucket {
+	var list []Bucket
+	size := divideUp(len(series), most)
 	for i, b := range series {
-		if i%each == 0 {
+		if i%size == 0 {
 			list = append(list, b)
 			continue
 		}
-		sum := &list[len(list)-1]
-		sum.Attempts, sum.Dead, sum.Most = sum.Attempts+b.Attempts, sum.Dead+b.Dead, max(sum.Most, b.Most)
+		joined := &list[len(list)-1]
+		joined.Attempts += b.Attempts
+		joined.Dead += b.Dead
+		joined.MaxPending = max(joined.MaxPending, b.MaxPending)
 	}
 	return list
 }
 
-// endOf returns when the bucket ends, the last one of the series with the workload.
+// endOf returns when a bucket ends. The last one of the series ends with the workload.
 func endOf(series []Bucket, bucket int, last time.Time) time.Time {
 	if bucket+1 < len(series) {
 		return series[bucket+1].At
@@ -170,25 +186,28 @@ func endOf(series []Bucket, bucket int, last time.Time) time.Time {
 	return last
 }
 
-// blocks draws a series as a line of blocks, the tallest for the greatest.
-func blocks(series []Bucket, value func(Bucket) int) string {
-	heights := []rune(" ▁▂▃▄▅▆▇█")
-	most := max(1, greatest(series, value))
+// sparkline draws a series as a line of blocks. The greatest value has a full block.
+func sparkline(series []Bucket, value func(Bucket) int) string {
+	blocks := []rune(" ▁▂▃▄▅▆▇█")
+	top := max(1, greatest(series, value))
 	var line strings.Builder
 	for _, b := range series {
-		line.WriteRune(heights[(max(0, value(b))*(len(heights)-1)+most-1)/most])
+		height := divideUp(max(0, value(b))*(len(blocks)-1), top)
+		line.WriteRune(blocks[height])
 	}
 	return strings.TrimRight(line.String(), " ")
 }
 
-func greatest(series []Bucket, value func(Bucket) int) (most int) {
+// greatest returns the greatest value in the series, 0 if none is greater.
+func greatest(series []Bucket, value func(Bucket) int) int {
+	most := 0
 	for _, b := range series {
 		most = max(most, value(b))
 	}
 	return most
 }
 
-// A Candidate is a schedule and a policy that a workload is simulated with.
+// A Candidate is a schedule and a policy under which a workload is simulated.
 type Candidate struct {
 	Name string
 	Options
@@ -203,16 +222,17 @@ type Result struct {
 	*Report
 }
 
-// Compare lets the workload happen to each candidate, one after the other. With
-// an error it returns the results so far; the last may be incomplete.
-func Compare(ctx context.Context, w *Workload, list []Candidate) (all []Result, err error) {
+// Compare simulates the workload under each candidate, one after the other. With an error it
+// returns the results so far; the last may be incomplete.
+func Compare(ctx context.Context, w *Workload, list []Candidate) ([]Result, error) {
+	var all []Result
 	for _, c := range list {
 		if ctx.Err() != nil {
 			return all, ctx.Err()
 		}
 		r, err := Run(ctx, w, c.Options)
 		if r.Complete || r.Attempts > 0 {
-			all = append(all, Result{c.Name, w.Seed, c.Schedule, w.To, r})
+			all = append(all, Result{Name: c.Name, Seed: w.Seed, Schedule: c.Schedule, To: w.To, Report: r})
 		}
 		if err != nil {
 			return all, err
@@ -221,17 +241,18 @@ func Compare(ctx context.Context, w *Workload, list []Candidate) (all []Result, 
 	return all, nil
 }
 
-// A Figure is a number by which results are compared: the least is best.
+// A Figure is a number of a report by which results are compared. The least is the best.
 type Figure struct {
-	Title string // of its column
-	Name  string // where it stands alone
-	Key   string // in JSON
-	value func(*Report) int64
-	time  bool // the value is a time.Duration, in JSON seconds
-	rare  bool // not worth a column where it is nothing
+	Title      string // of its column
+	Name       string // in a line of its own
+	Key        string // in JSON
+	value      func(*Report) int64
+	isDuration bool // the value is a time.Duration; in JSON it is in seconds
+	optional   bool // it has no column if it is zero in all results
 
-	// recovery: how soon records succeed that an outage held up. Without such
-	// records it is no figure, and where some were lost it is no praise.
+	// recovery marks a figure about how soon the records succeed that an outage has delayed.
+	// Without such records the report has no such figure. If records were lost in the outage,
+	// the figure is never the best: it lacks the records that failed worst.
 	recovery bool
 }
 
@@ -239,12 +260,12 @@ var figures = []Figure{
 	{Title: "CALLS", Name: "calls", Key: "attempts", value: func(r *Report) int64 { return int64(r.Attempts) }},
 	{Title: "FAILED", Name: "calls that fail", Key: "failed", value: func(r *Report) int64 { return int64(r.Failed) }},
 	{Title: "PEAK/MIN", Name: "calls in one minute, at most", Key: "peak_per_minute", value: func(r *Report) int64 { return int64(r.PeakPerMinute) }},
-	{Title: "RECOVERY P50", Name: "recovery, half of them within", Key: "recovery_p50_seconds", value: recoveryWithin(0.5), time: true, recovery: true},
-	{Title: "P95", Name: "recovery, 95% within", Key: "recovery_p95_seconds", value: recoveryWithin(0.95), time: true, recovery: true},
-	{Title: "MAX", Name: "recovery, all within", Key: "recovery_max_seconds", value: recoveryWithin(1), time: true, recovery: true},
-	{Title: "LOST", Name: "lost in an outage", Key: "lost", value: func(r *Report) int64 { return int64(r.Lost) }, rare: true},
-	{Title: "LONGEST PASS", Name: "the longest pass", Key: "longest_pass_seconds", value: func(r *Report) int64 { return int64(r.LongestPass) }, time: true, rare: true},
-	{Title: "TICKS SKIPPED", Name: "ticks skipped while a pass ran", Key: "skipped_ticks", value: func(r *Report) int64 { return int64(r.SkippedTicks) }, rare: true},
+	{Title: "RECOVERY P50", Name: "recovery, half of them within", Key: "recovery_p50_seconds", value: recoveryWithin(0.5), isDuration: true, recovery: true},
+	{Title: "P95", Name: "recovery, 95% within", Key: "recovery_p95_seconds", value: recoveryWithin(0.95), isDuration: true, recovery: true},
+	{Title: "MAX", Name: "recovery, all within", Key: "recovery_max_seconds", value: recoveryWithin(1), isDuration: true, recovery: true},
+	{Title: "LOST", Name: "lost in an outage", Key: "lost", value: func(r *Report) int64 { return int64(r.Lost) }, optional: true},
+	{Title: "LONGEST PASS", Name: "the longest pass", Key: "longest_pass_seconds", value: func(r *Report) int64 { return int64(r.LongestPass) }, isDuration: true, optional: true},
+	{Title: "TICKS SKIPPED", Name: "ticks skipped while a pass ran", Key: "skipped_ticks", value: func(r *Report) int64 { return int64(r.SkippedTicks) }, optional: true},
 	{Title: "DEAD", Name: "dead", Key: "dead", value: func(r *Report) int64 { return int64(r.Dead) }},
 	{Title: "PENDING", Name: "pending at the end", Key: "pending", value: func(r *Report) int64 { return int64(r.Pending) }},
 }
@@ -253,82 +274,90 @@ func recoveryWithin(q float64) func(*Report) int64 {
 	return func(r *Report) int64 { return int64(r.Recovery.Quantile(q)) }
 }
 
-// Figures returns the figures that are worth a column.
+// Figures returns the figures that get a column in a table of the results.
 func Figures(all []Result) []Figure {
 	return slices.DeleteFunc(slices.Clone(figures), func(f Figure) bool {
-		return f.rare && !slices.ContainsFunc(all, func(r Result) bool { return f.value(r.Report) != 0 })
+		counts := slices.ContainsFunc(all, func(r Result) bool { return f.value(r.Report) != 0 })
+		return f.optional && !counts
 	})
 }
 
 // Changed returns the figures in which two results differ.
 func Changed(was, will Result) []Figure {
-	return slices.DeleteFunc(slices.Clone(figures), func(f Figure) bool { return f.value(was.Report) == f.value(will.Report) })
+	same := func(f Figure) bool { return f.value(was.Report) == f.value(will.Report) }
+	return slices.DeleteFunc(slices.Clone(figures), same)
 }
 
-// Text returns the figure as people read it.
+// Text returns the figure of a report for people.
 func (f *Figure) Text(r *Report) string {
 	switch {
 	case f.recovery && len(r.Recovery) == 0:
 		return "-"
-	case f.time:
+	case f.isDuration:
 		return Span(f.value(r)).String()
 	}
 	return strconv.FormatInt(f.value(r), 10)
 }
 
-// Number returns the figure for JSON.
+// Number returns the figure of a report for JSON.
 func (f *Figure) Number(r *Report) json.Number {
-	if f.time {
+	if f.isDuration {
 		return json.Number(Span(f.value(r)).Seconds())
 	}
 	return json.Number(strconv.FormatInt(f.value(r), 10))
 }
 
-// Cells returns the texts of a column. The best ones end in a star, unless all
-// look alike or one result is incomplete.
+// Cells returns the figure's column, a text per result. The best ones end in a star, unless all
+// texts are the same or a result is incomplete.
 func (f *Figure) Cells(all []Result) []string {
 	cells := make([]string, len(all))
-	least, best := int64(math.MaxInt64), ""
+	least := int64(math.MaxInt64)
+	best := ""
 	for i, r := range all {
 		cells[i] = f.Text(r.Report)
-		if v := f.value(r.Report); f.mayWin(r.Report) && v < least {
-			least, best = v, cells[i]
+		if v := f.value(r.Report); f.canBeBest(r.Report) && v < least {
+			least = v
+			best = cells[i]
 		}
 	}
-	part := slices.ContainsFunc(all, func(r Result) bool { return !r.Complete })
-	if part || !slices.ContainsFunc(cells, func(c string) bool { return c != best }) {
+	incomplete := slices.ContainsFunc(all, func(r Result) bool { return !r.Complete })
+	differ := slices.ContainsFunc(cells, func(c string) bool { return c != best })
+	if incomplete || !differ {
 		return cells
 	}
 	for i, r := range all {
-		if cells[i] == best && f.mayWin(r.Report) {
+		if cells[i] == best && f.canBeBest(r.Report) {
 			cells[i] += "*"
 		}
 	}
 	return cells
 }
 
-// mayWin tells whether the value is one that can be praised.
-func (f *Figure) mayWin(r *Report) bool {
-	return !f.recovery || len(r.Recovery) > 0 && r.Lost == 0
+// canBeBest reports whether the figure of a report may get a star.
+func (f *Figure) canBeBest(r *Report) bool {
+	recovered := len(r.Recovery) > 0 && r.Lost == 0
+	return !f.recovery || recovered
 }
 
-// Change returns the difference in percent, or that the figure is new or gone.
+// Change returns by how much the figure changes, in percent. It returns "new" where nothing can
+// be a hundred percent, and "gone" for a recovery that is no more.
 func (f *Figure) Change(was, will *Report) string {
-	a, b := f.value(was), f.value(will)
+	before := f.value(was)
+	after := f.value(will)
 	switch {
 	case f.Text(will) == "-":
 		return "gone"
-	case a != 0:
-		return fmt.Sprintf("%+.1f%%", 100*float64(b-a)/float64(a))
+	case before != 0:
+		return fmt.Sprintf("%+.1f%%", 100*float64(after-before)/float64(before))
 	}
 	return "new"
 }
 
-// AttemptsText returns the attempts under the policy for people.
+// AttemptsText returns the attempts under the policy as a table for people.
 func AttemptsText(p *backlog.Policy, list []Attempt) string {
 	rows := []string{"ATTEMPT\tAFTER\tDELAY"}
 	least, most := p.Wait(1)
-	drawn := least != most // there is something to choose from
+	drawn := least != most
 	if drawn {
 		rows[0] += "\tDRAWN FROM"
 	}
@@ -346,8 +375,8 @@ func AttemptsText(p *backlog.Policy, list []Attempt) string {
 	return text
 }
 
-// Text returns the life under the policy for people. It is not complete where its
-// simulation was stopped.
+// Text returns the life under the policy as a table for people. complete says whether its
+// simulation came to the end.
 func (l Life) Text(policy string, complete bool) string {
 	rows := inspect.Grid{"TIER\tAGE\tTICKS\tATTEMPTS"}
 	from := time.Duration(0)
@@ -373,9 +402,10 @@ func (l Life) Text(policy string, complete bool) string {
 	return text
 }
 
-// RefreshText returns the attempts of a record of the policy refresh for people.
-func RefreshText(list []Refreshed) string {
-	rows, disabled := inspect.Grid{"N\tATTEMPT_NO\tSTART\tDEADLINE_AT\tREFRESH_AT\tEND\tNEXT_REFRESH_AT"}, ""
+// RefreshText returns the attempts of a record of the policy refresh as a table for people.
+func RefreshText(list []RefreshAttempt) string {
+	rows := inspect.Grid{"N\tATTEMPT_NO\tSTART\tDEADLINE_AT\tREFRESH_AT\tEND\tNEXT_REFRESH_AT"}
+	disabled := ""
 	for _, a := range list {
 		rows.Add("%d\t%d\t%v\t%v\t%v\t%v\t%v", a.N, a.AttemptNo, a.Start, a.Deadline, a.Planned, a.End, a.Next)
 		if a.Disabled {
@@ -385,40 +415,41 @@ func RefreshText(list []Refreshed) string {
 	return inspect.Columns(rows) + disabled
 }
 
-// ResultsText returns the results for people: their figures side by side, what passes did
-// if ticks were asked for, and what happened in the course of time.
+// ResultsText returns the results for people: their figures side by side, what passes did if the
+// results have ticks, and sparklines.
 func ResultsText(all []Result) string {
 	text := figuresText(all)
 	for _, r := range all {
 		text += r.passesText()
 	}
 	for _, r := range all {
-		if marks := r.Marks(); marks != "" {
-			text += fmt.Sprintf("\n%s: %s", inspect.Shown(r.Name), marks)
+		if lines := r.Sparklines(); lines != "" {
+			text += fmt.Sprintf("\n%s: %s", inspect.Shown(r.Name), lines)
 		}
 	}
 	return text
 }
 
-// figuresText compares the results by what they cost and what they bring.
+// figuresText returns a table of the figures, a line per result.
 func figuresText(all []Result) string {
 	lines := []string{"POLICY"}
 	for _, r := range all {
 		lines = append(lines, inspect.Shown(r.Name))
 	}
-	stars := ""
+	legend := ""
 	for _, f := range Figures(all) {
 		for i, cell := range append([]string{f.Title}, f.Cells(all)...) {
 			lines[i] += "\t" + cell
 			if strings.HasSuffix(cell, "*") {
-				stars = "\n* the best of the column\n"
+				legend = "\n* the best of the column\n"
 			}
 		}
 	}
-	return inspect.Columns(lines) + stars
+	return inspect.Columns(lines) + legend
 }
 
-// passesText tells what each tier does and when records die.
+// passesText returns a table of what the passes of each tier do, and one of when records die. It
+// returns "" if the result has no ticks.
 func (r Result) passesText() string {
 	if r.Ticks == nil {
 		return ""
@@ -426,10 +457,14 @@ func (r Result) passesText() string {
 	name := inspect.Shown(r.Name)
 	rows := inspect.Grid{"TIER\tPASSES\tCALLS\tMOST IN ONE"}
 	for _, t := range r.Schedule.Tiers() {
-		passes, calls, most := 0, 0, 0
-		for _, x := range r.Ticks {
-			if x.Tier == t.Name {
-				passes, calls, most = passes+1, calls+x.Attempts, max(most, x.Attempts)
+		passes := 0
+		calls := 0
+		most := 0
+		for _, tick := range r.Ticks {
+			if tick.Tier == t.Name {
+				passes++
+				calls += tick.Attempts
+				most = max(most, tick.Attempts)
 			}
 		}
 		rows.Add("%s\t%d\t%d\t%d", inspect.Shown(t.Name), passes, calls, most)
@@ -439,7 +474,7 @@ func (r Result) passesText() string {
 		return text
 	}
 	rows = inspect.Grid{"BY\tRECORDS"}
-	series := condensed(r.Series, 12)
+	series := downsample(r.Series, 12)
 	for i, b := range series {
 		if b.Dead > 0 {
 			rows.Add("%s\t%d", inspect.When(endOf(series, i, r.To)), b.Dead)
@@ -448,7 +483,7 @@ func (r Result) passesText() string {
 	return text + fmt.Sprintf("\n%s: too old, expired or given up\n%s", name, inspect.Columns(rows))
 }
 
-// DiffText returns the figures in which two results differ, for people.
+// DiffText returns the figures in which two results differ, as a table for people.
 func DiffText(was, will Result) string {
 	list := Changed(was, will)
 	if len(list) == 0 {
@@ -462,15 +497,15 @@ func DiffText(was, will Result) string {
 	return inspect.Columns(rows)
 }
 
-// A Diff is the figures in which two results differ, for programs.
+// A Diff has the figures in which two results differ, for JSON.
 type Diff struct {
 	Policies [2]string `json:"policies"`
 	Seed     uint64    `json:"seed"`
-	Complete bool      `json:"complete"` // false: one was stopped
+	Complete bool      `json:"complete"` // false: one simulation was stopped
 	Changes  []Change  `json:"changes"`
 }
 
-// A Change is one of a [Diff].
+// A Change is a figure that differs.
 type Change struct {
 	Figure string      `json:"figure"`
 	Was    json.Number `json:"was"`
@@ -479,20 +514,28 @@ type Change struct {
 
 // NewDiff compares two results.
 func NewDiff(was, will Result) Diff {
-	d := Diff{[2]string{was.Name, will.Name}, was.Seed, was.Complete && will.Complete, []Change{}}
+	d := Diff{
+		Policies: [2]string{was.Name, will.Name},
+		Seed:     was.Seed,
+		Complete: was.Complete && will.Complete,
+		Changes:  []Change{},
+	}
 	for _, f := range Changed(was, will) {
-		d.Changes = append(d.Changes, Change{f.Key, f.Number(was.Report), f.Number(will.Report)})
+		d.Changes = append(d.Changes, Change{Figure: f.Key, Was: f.Number(was.Report), Will: f.Number(will.Report)})
 	}
 	return d
 }
 
-// WriteSeries writes a line of CSV for each bucket of each result.
+// WriteSeries writes CSV: a header, and a line for each bucket of each result.
 func WriteSeries(out io.Writer, all []Result) error {
 	rows := [][]string{{"policy", "at", "attempts", "failed", "dead", "pending", "pending_max"}}
 	for _, r := range all {
 		for _, b := range r.Series {
-			figures := strings.Fields(fmt.Sprintln(b.Attempts, b.Failed, b.Dead, b.Pending, b.Most))
-			rows = append(rows, append([]string{r.Name, b.At.Format(time.RFC3339)}, figures...))
+			row := []string{r.Name, b.At.Format(time.RFC3339)}
+			for _, n := range []int{b.Attempts, b.Failed, b.Dead, b.Pending, b.MaxPending} {
+				row = append(row, strconv.Itoa(n))
+			}
+			rows = append(rows, row)
 		}
 	}
 	return csv.NewWriter(out).WriteAll(rows)

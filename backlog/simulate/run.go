@@ -11,312 +11,355 @@ import (
 	"backlog/tiers"
 )
 
-// Options are what else a simulation depends on.
+// Options say under which schedule, policy and limits a workload is simulated.
 type Options struct {
 	Schedule *tiers.Schedule
 	Policy   *backlog.Policy // nil: progressive
-	Bucket   time.Duration   // of the series; 0: what makes about a hundred
+	Bucket   time.Duration   // width of a bucket of the series; 0: one that makes about a hundred buckets
 
-	// As of [backlog.Engine]; 0: none. With one of them, and with those below,
-	// every pass is gone through, on an empty table of NewTable.
-	MaxRecords, AbortAfter int
-	Rate                   float64
-	NewTable               func() Table
+	// Under a cap, an abort, a rate, a call time or a downtime, passes depend on each other.
+	// Run then simulates the daemon pass by pass, on an empty table of NewTable. Otherwise it
+	// simulates each record alone, which is faster.
+	MaxRecords int     // as in [backlog.Engine]; 0: no cap
+	AbortAfter int     // as in [backlog.Engine]; 0: never
+	Rate       float64 // as in [backlog.Engine]; 0: no limit
+	NewTable   func() Table
 
-	CallTime    time.Duration // that a handler takes for a record; 0: none
-	Concurrency int           // handlers at a time, over all passes; 0: 1
+	CallTime    time.Duration // duration of a handler call; 0: no time passes
+	Concurrency int           // handler calls at a time, over all passes; 0: 1
 	Down        []Outage      // when the daemon does not run
 
-	callTime func(record, try int) time.Duration // of each call; nil: CallTime
+	callTime func(record, try int) time.Duration // duration of each call; nil: CallTime
 
 	Ticks bool // fill in Report.Ticks
 
-	// Observe, if not nil, is called with every attempt: when it begins, the
-	// tier of its pass, the record's place in the workload, and whether it
-	// succeeds. Only the attempts at one record come in order.
+	// Observe, if not nil, is called with every attempt: when it begins, the tier of its pass,
+	// the record's place in the workload, and whether it succeeds. Only the attempts at one
+	// record come in order.
 	Observe func(at time.Time, tier string, record int, success bool)
 
-	// Progress, if not nil, is called with how much is done, of how much, at
-	// most about a thousand times, by the goroutine of Run.
+	// Progress, if not nil, is called about a thousand times at most, by the goroutine of Run,
+	// with how many records are done and how many there are.
 	Progress func(done, of int)
+}
+
+// passByPass reports whether the daemon is simulated, not each record alone.
+func (o *Options) passByPass() bool {
+	return o.MaxRecords > 0 || o.AbortAfter > 0 || o.Rate > 0 || o.CallTime > 0 || len(o.Down) > 0
 }
 
 // A run is a simulation under way.
 type run struct {
 	Options
-	w       *Workload
-	outages outages
-	list    []tiers.Tier
-	rule    *backlog.Rule // of the policy
-	widest  time.Duration
-	report  *Report
-	minutes []minute // since w.From
-	ticks   map[time.Time]Tick
-	ctx     context.Context
-	begins  *pass // whose call begins; nil: passes are not gone through, in the order of time
-	told    int   // the progress that was told last
+	workload    *Workload
+	outages     outages
+	tiers       []tiers.Tier
+	rule        *backlog.Rule // of the policy
+	widest      time.Duration
+	report      *Report
+	minutes     []minute // since workload.From
+	ticks       map[time.Time]Tick
+	ctx         context.Context
+	currentPass *pass // the pass whose attempt is being counted; nil: records are simulated alone
+	reported    int   // the last value given to Progress
 }
 
-// Run simulates the workload: every record is tried at each tick at which the
-// schedule and the policy make it due, as by a daemon whose passes all get
-// through at once unless calls take time. Records that never succeed are
-// counted, not walked through, where age alone decides. When ctx is done it returns what it has so far with
-// the context's error; any other is the table's.
-func Run(ctx context.Context, w *Workload, o Options) (r *Report, err error) {
+// Run simulates the workload: a record is tried at each tick at which the schedule and the
+// policy make it due. Unless calls take time, every pass of the simulated daemon ends at once.
+// When ctx is done, Run returns the report so far with the context's error; any other error is
+// the table's.
+func Run(ctx context.Context, w *Workload, o Options) (*Report, error) {
 	records := w.records(ctx)
-	o.Bucket = cmp.Or(o.Bucket, bucketOf(w.To.Sub(w.From)))
-	n := int((w.To.Sub(w.From) + o.Bucket - 1) / o.Bucket)
-	x := &run{
-		Options: o, w: w, outages: merged(w.Outages), list: o.Schedule.Tiers(), rule: o.Policy.Rule(), widest: o.Schedule.Widest().MaxAge,
-		report:  &Report{Records: len(records), Series: make([]Bucket, n)},
-		minutes: make([]minute, int(w.To.Sub(w.From)/time.Minute)+2), ticks: make(map[time.Time]Tick), ctx: ctx,
+	o.Bucket = cmp.Or(o.Bucket, bucketWidth(w.To.Sub(w.From)))
+	o.Down = mergeOutages(o.Down)
+	buckets := int((w.To.Sub(w.From) + o.Bucket - 1) / o.Bucket)
+	r := &run{
+		Options:  o,
+		workload: w,
+		outages:  mergeOutages(w.Outages),
+		tiers:    o.Schedule.Tiers(),
+		rule:     o.Policy.Rule(),
+		widest:   o.Schedule.Widest().MaxAge,
+		report:   &Report{Records: len(records), Series: make([]Bucket, buckets)},
+		minutes:  make([]minute, int(w.To.Sub(w.From)/time.Minute)+2),
+		ticks:    make(map[time.Time]Tick),
+		ctx:      ctx,
 	}
-	if o.MaxRecords > 0 || o.AbortAfter > 0 || o.Rate > 0 || o.CallTime > 0 || len(o.Down) > 0 {
-		x.Down = merged(o.Down)
-		err = x.passes(records)
+	var err error
+	if o.passByPass() {
+		err = r.simulateDaemon(records)
 	} else {
-		x.lives(records)
+		r.simulateRecords(records)
 	}
-	x.finish()
+	r.finish()
 	err = errors.Join(err, ctx.Err())
-	x.report.Complete = err == nil
-	return x.report, err
+	r.report.Complete = err == nil
+	return r.report, err
 }
 
-// lives goes through the workload record by record.
-func (x *run) lives(records []Record) {
-	var alike []int64
+// simulateRecords simulates each record alone. Records that never succeed are counted tick by
+// tick rather than followed one by one where age alone decides when they are tried.
+func (r *run) simulateRecords(records []Record) {
+	var countable []int64 // times of insertion
 	for i := range records {
-		if i%1024 == 0 && x.ctx.Err() != nil {
-			x.report.Records = i
+		if i%1024 == 0 && r.ctx.Err() != nil {
+			r.report.Records = i
 			break
 		}
-		x.tell(i - len(alike))
+		r.reportProgress(i - len(countable))
 		rec := &records[i]
-		x.minute(rec.Inserted).come++
-		hopeless := (rec.Poison || x.w.Success == 0) && x.Policy == nil && x.Observe == nil
-		if hopeless && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero() {
-			alike = append(alike, rec.Inserted.UnixNano())
+		r.minute(rec.Inserted).added++
+		neverSucceeds := rec.Poison || r.workload.Success == 0
+		ageDecides := r.Policy == nil && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero()
+		if neverSucceeds && ageDecides && r.Observe == nil {
+			countable = append(countable, rec.Inserted.UnixNano())
 			continue
 		}
-		x.life(i, rec)
+		r.simulateRecord(i, rec)
 	}
-	slices.Sort(alike)
-	x.never(alike)
+	slices.Sort(countable)
+	r.countFailing(countable)
 }
 
-// bucket returns the index of the bucket that the time is in; what comes before
-// is in the first.
-func (x *run) bucket(at time.Time) int {
-	i := int((at.Sub(x.w.From) - 1) / x.Bucket)
-	return min(max(i, 0), len(x.report.Series)-1)
+// bucketIndex returns the index of the bucket that holds the time. Times before the workload
+// belong to the first bucket.
+func (r *run) bucketIndex(at time.Time) int {
+	i := int((at.Sub(r.workload.From) - 1) / r.Bucket)
+	return min(max(i, 0), len(r.report.Series)-1)
 }
 
-// attempt counts n attempts at a time.
-func (x *run) attempt(at time.Time, n, failed int) {
-	x.report.Attempts += n
-	x.report.Failed += failed
-	b := &x.report.Series[x.bucket(at)]
+// countAttempts counts n attempts that begin at a time.
+func (r *run) countAttempts(at time.Time, n, failed int) {
+	r.report.Attempts += n
+	r.report.Failed += failed
+	b := &r.report.Series[r.bucketIndex(at)]
 	b.Attempts += n
 	b.Failed += failed
-	x.minutes[int(at.Sub(x.w.From)/time.Minute)].calls += uint32(n)
-	tick := at // that they belong to
-	if x.begins != nil {
-		tick = x.begins.now
-		x.reached(at, x.report.Records)
+	r.minutes[int(at.Sub(r.workload.From)/time.Minute)].calls += uint32(n)
+	passStart := at
+	if r.currentPass != nil {
+		passStart = r.currentPass.now
+		r.reportProgressAt(at, r.report.Records)
 	}
-	if !x.Ticks {
+	if !r.Ticks {
 		return
 	}
-	t := x.ticks[tick]
+	t := r.ticks[passStart]
 	if t.Tier == "" {
-		t.Tier = x.tierAt(at)
+		t.Tier = r.tierAt(at)
 	}
-	t.At, t.Attempts = tick, t.Attempts+n
-	x.ticks[tick] = t
+	t.At = passStart
+	t.Attempts += n
+	r.ticks[passStart] = t
 }
 
-// reached tells how far the simulation of so many records, the last there are,
-// has come by its own clock.
-func (x *run) reached(at time.Time, records int) {
-	share := float64(at.Sub(x.w.From)) / float64(x.w.To.Sub(x.w.From))
-	x.tell(x.report.Records - records + int(share*float64(records)))
+// reportProgressAt reports the progress of a simulation that goes through the last n records
+// together, in the order of time, and has come to the given time.
+func (r *run) reportProgressAt(at time.Time, n int) {
+	share := float64(at.Sub(r.workload.From)) / float64(r.workload.To.Sub(r.workload.From))
+	r.reportProgress(r.report.Records - n + int(share*float64(n)))
 }
 
-// tell tells that so many records are done.
-func (x *run) tell(done int) {
-	if x.Progress != nil && done-x.told > x.report.Records/1000 {
-		x.told = done
-		x.Progress(done, x.report.Records)
-	}
-}
-
-// succeeds takes a record out of what is pending.
-func (x *run) succeeds(at time.Time, rec *Record) {
-	x.report.Succeeded++
-	x.minute(at).gone++
-	if end := x.outages.lastEnd(at); end.After(rec.Inserted) {
-		x.report.Recovery = append(x.report.Recovery, at.Sub(end))
+// reportProgress calls Progress if at least a thousandth was done since the last call.
+func (r *run) reportProgress(done int) {
+	if r.Progress != nil && done-r.reported > r.report.Records/1000 {
+		r.reported = done
+		r.Progress(done, r.report.Records)
 	}
 }
 
-// dies takes a record that is never tried again out of what is pending.
-func (x *run) dies(at time.Time, rec *Record) {
-	at = latest(at, x.w.From)
-	x.report.Dead++
-	x.report.Series[x.bucket(at)].Dead++
-	x.minute(at).gone++
-	if !rec.Poison && x.w.Success > 0 && at.After(x.w.From) && x.outages.meets(rec.Inserted, at) {
-		x.report.Lost++
+// countSuccess counts a record that has succeeded: it is no longer pending.
+func (r *run) countSuccess(at time.Time, rec *Record) {
+	r.report.Succeeded++
+	r.minute(at).removed++
+	if end := r.outages.lastEnd(at); end.After(rec.Inserted) {
+		r.report.Recovery = append(r.report.Recovery, at.Sub(end))
 	}
 }
 
-// next returns the first tick after the time at which the record is tried, zero
-// if there is none.
-func (x *run) next(rec *Record, after time.Time) time.Time {
+// countDeath counts a record that is never tried again: it is no longer pending.
+func (r *run) countDeath(at time.Time, rec *Record) {
+	from := r.workload.From
+	at = latest(at, from)
+	r.report.Dead++
+	r.report.Series[r.bucketIndex(at)].Dead++
+	r.minute(at).removed++
+	couldSucceed := !rec.Poison && r.workload.Success > 0
+	if couldSucceed && at.After(from) && r.outages.overlap(rec.Inserted, at) {
+		r.report.Lost++
+	}
+}
+
+// nextTick returns the first tick after the time whose pass takes the record, zero if there is
+// none.
+func (r *run) nextTick(rec *Record, after time.Time) time.Time {
 	switch {
 	case !rec.Inserted.IsZero():
-		return nextTick(x.list, rec.Inserted, after)
+		return nextTickByAge(r.tiers, rec.Inserted, after)
 	case rec.Oldest:
-		return x.Schedule.Widest().Next(after)
+		return r.Schedule.Widest().Next(after)
 	}
-	return x.Schedule.Next(after)
+	return r.Schedule.Next(after)
 }
 
-// one counts an attempt at a record.
-func (x *run) one(at time.Time, record int, success bool) {
+// countAttempt counts one attempt and gives it to Observe.
+func (r *run) countAttempt(at time.Time, record int, success bool) {
 	failed := 1
 	if success {
 		failed = 0
 	}
-	x.attempt(at, 1, failed)
-	if x.Observe != nil {
-		x.Observe(at, x.tierAt(at), record, success)
+	r.countAttempts(at, 1, failed)
+	if r.Observe != nil {
+		r.Observe(at, r.tierAt(at), record, success)
 	}
 }
 
-// tierAt returns the tier of the pass that makes a call at a time: a tick, unless
-// passes are gone through.
-func (x *run) tierAt(at time.Time) string {
-	if x.begins != nil {
-		return x.begins.tier.Name
+// tierAt returns the tier whose pass makes the attempt at a time. Where records are simulated
+// alone, that time is a tick.
+func (r *run) tierAt(at time.Time) string {
+	if r.currentPass != nil {
+		return r.currentPass.tier.Name
 	}
-	due := x.Schedule.Due(at.Add(-1), at)
+	due := r.Schedule.Due(at.Add(-1), at)
 	return due[len(due)-1].Tier.Name
 }
 
-// life goes through the attempts at one record.
-func (x *run) life(i int, rec *Record) {
-	state, end := &rec.Memory, x.end(rec)
-	at := latest(rec.Inserted, x.w.From)
+// simulateRecord simulates the attempts at the i-th record alone.
+func (r *run) simulateRecord(i int, rec *Record) {
+	memory := &rec.Memory
+	expiry := r.expiry(rec)
+	at := latest(rec.Inserted, r.workload.From)
 	if rec.Failed {
-		if _, ok := x.rule.At(backlog.Failed, state); !ok { // it is not tried again
-			x.growsOld(rec, x.w.To)
+		if _, ok := r.rule.At(backlog.Failed, memory); !ok { // it is never due again
+			r.countExpiry(rec, r.workload.To)
 			return
 		}
-		at = waited(x.rule, state, at)
+		at = waitUntilDue(r.rule, memory, at)
 	}
 	at = latest(at, rec.Eligible.Add(-1))
 	for n := 1; ; n++ {
-		at = x.next(rec, at)
-		if !end.IsZero() && (at.IsZero() || at.After(end)) {
-			x.growsOld(rec, x.w.To)
+		at = r.nextTick(rec, at)
+		if !expiry.IsZero() && (at.IsZero() || at.After(expiry)) {
+			r.countExpiry(rec, r.workload.To)
 			return
 		}
-		if at.After(x.w.To) || n%4096 == 0 && x.ctx.Err() != nil {
+		if at.After(r.workload.To) || n%4096 == 0 && r.ctx.Err() != nil {
 			return
 		}
-		success := !x.outages.isOut(at) && !rec.Poison && luckOf(rec.Seed, 2*n) < x.w.Success
-		x.one(at, i, success)
+		success := r.succeeds(rec, n, at)
+		r.countAttempt(at, i, success)
 		if success {
-			x.succeeds(at, rec)
+			r.countSuccess(at, rec)
 			return
 		}
-		givenUp := false
-		if state, givenUp = fails(x.Policy, state, at, func() float64 { return luckOf(rec.Seed, 2*n+1) }); givenUp {
-			x.dies(at, rec)
+		var givenUp bool
+		memory, givenUp = afterFailure(r.Policy, memory, at, delayRoll(rec, n))
+		if givenUp {
+			r.countDeath(at, rec)
 			return
 		}
-		at = waited(x.rule, state, at)
+		at = waitUntilDue(r.rule, memory, at)
 	}
 }
 
-// growsOld lets a record that is not tried again die by its age, if it does so
-// until then.
-func (x *run) growsOld(rec *Record, until time.Time) {
-	if end := x.end(rec); !end.IsZero() && end.Before(until) {
-		x.dies(end.Add(1), rec)
+// succeeds reports whether the n-th attempt at a record, from 1, succeeds.
+func (r *run) succeeds(rec *Record, n int, at time.Time) bool {
+	return !r.outages.active(at) && !rec.Poison && roll(rec.Seed, 2*n) < r.workload.Success
+}
+
+// delayRoll returns the random number by which the delay after the n-th attempt is drawn.
+func delayRoll(rec *Record, n int) func() float64 {
+	return func() float64 { return roll(rec.Seed, 2*n+1) }
+}
+
+// countExpiry counts the death of a record that is not tried again, if it dies by its age
+// before the given time.
+func (r *run) countExpiry(rec *Record, before time.Time) {
+	if expiry := r.expiry(rec); !expiry.IsZero() && expiry.Before(before) {
+		r.countDeath(expiry.Add(1), rec)
 	}
 }
 
-// fails returns what a row remembers after an attempt that fails, and whether it was the last.
-func fails(p *backlog.Policy, state *backlog.Memory, at time.Time, random func() float64) (*backlog.Memory, bool) {
-	next, last := p.End(state, backlog.End{Outcome: backlog.Errored, At: at, Random: random})
-	return cmp.Or(next, state), last
+// afterFailure returns what a row remembers after an attempt that fails, and whether that was
+// the last attempt.
+func afterFailure(p *backlog.Policy, m *backlog.Memory, at time.Time, random func() float64) (*backlog.Memory, bool) {
+	next, last := p.End(m, backlog.End{Outcome: backlog.Errored, At: at, Random: random})
+	return cmp.Or(next, m), last
 }
 
-// waited returns the time after which the next tick is one at which a failed record is due.
-func waited(rule *backlog.Rule, state *backlog.Memory, after time.Time) time.Time {
-	if due, ok := rule.At(backlog.Failed, state); ok && due.After(after) {
-		return due.Add(-1) // a tick at that very moment is in time
+// waitUntilDue returns the time after which the first tick tries a failed record: just before
+// it is due, so that a tick at that very moment counts, or the given time if that is later.
+func waitUntilDue(rule *backlog.Rule, m *backlog.Memory, after time.Time) time.Time {
+	if due, ok := rule.At(backlog.Failed, m); ok && due.After(after) {
+		return due.Add(-1)
 	}
 	return after
 }
 
-// end returns the last moment at which the record can be tried, zero if there is none.
-func (x *run) end(rec *Record) time.Time {
+// expiry returns the last moment at which the record can be tried, zero if there is no such
+// limit.
+func (r *run) expiry(rec *Record) time.Time {
 	if rec.Inserted.IsZero() {
 		return rec.Expires
 	}
-	return soonest(rec.Inserted.Add(x.widest), rec.Expires)
+	return earliest(rec.Inserted.Add(r.widest), rec.Expires)
 }
 
-// never counts the attempts at records that never succeed, by their times of
-// insertion in ascending order: all of the pass's ages at each tick.
-func (x *run) never(inserted []int64) {
-	oldest := make([]int, len(x.list)) // within the age of each tier
-	next := make([]time.Time, len(x.list))
-	for i, t := range x.list {
-		next[i] = t.Next(x.w.From)
+// countFailing counts the attempts at records that never succeed, given by their times of
+// insertion in ascending order. Each tick tries all of them that its tier is wide enough for:
+// those from an index that depends on the tier up to the newest.
+func (r *run) countFailing(inserted []int64) {
+	oldest := make([]int, len(r.tiers)) // per tier, the index of the oldest record it still takes
+	next := make([]time.Time, len(r.tiers))
+	for i, t := range r.tiers {
+		next[i] = t.Next(r.workload.From)
 	}
-	for seen := 0; len(inserted) > 0 && x.ctx.Err() == nil; {
+	newest := 0 // so many records were inserted by now
+	for len(inserted) > 0 && r.ctx.Err() == nil {
 		at := slices.MinFunc(next, time.Time.Compare)
-		if at.After(x.w.To) {
+		if at.After(r.workload.To) {
 			break
 		}
-		start := 0 // the widest of those that tick now
-		for i, t := range x.list {
+		widest := 0 // of the tiers that tick now
+		for i, t := range r.tiers {
 			if next[i].Equal(at) {
-				start, next[i] = i, t.Next(at)
+				widest = i
+				next[i] = t.Next(at)
 			}
 		}
 		now := at.UnixNano()
-		for seen < len(inserted) && inserted[seen] < now {
-			seen++
+		for newest < len(inserted) && inserted[newest] < now {
+			newest++
 		}
-		x.reached(at, len(inserted))
-		i := oldest[start]
-		for i < seen && inserted[i] < now-int64(x.list[start].MaxAge) {
+		r.reportProgressAt(at, len(inserted))
+		i := oldest[widest]
+		for i < newest && inserted[i] < now-int64(r.tiers[widest].MaxAge) {
 			i++
 		}
-		oldest[start] = i
-		if seen > i {
-			x.attempt(at, seen-i, seen-i)
+		oldest[widest] = i
+		if newest > i {
+			r.countAttempts(at, newest-i, newest-i)
 		}
 	}
-	if x.ctx.Err() != nil {
+	if r.ctx.Err() != nil {
 		return
 	}
 	for _, at := range inserted {
-		x.growsOld(&Record{Inserted: time.Unix(0, at), Poison: true}, x.w.To)
+		r.countExpiry(&Record{Inserted: time.Unix(0, at), Poison: true}, r.workload.To)
 	}
 }
 
-// A minute is how many calls begin in it, and how many records come and go until its
-// end. What comes is there before anything goes, as what has come before a tick is.
-type minute struct{ calls, come, gone uint32 }
+// A minute counts the calls that begin in it, and the records that are added to and removed
+// from what is pending until its end. Records are added before any is removed, because a tick
+// takes those that were inserted before it.
+type minute struct {
+	calls   uint32
+	added   uint32
+	removed uint32
+}
 
-// minute returns the one that a time is in, or the end of.
-func (x *run) minute(t time.Time) *minute {
-	return &x.minutes[min(max(0, int((t.Sub(x.w.From)+time.Minute-1)/time.Minute)), len(x.minutes)-1)]
+// minute returns the minute that the time is in or is the end of.
+func (r *run) minute(t time.Time) *minute {
+	i := int((t.Sub(r.workload.From) + time.Minute - 1) / time.Minute)
+	return &r.minutes[min(max(0, i), len(r.minutes)-1)]
 }

@@ -65,7 +65,7 @@ func TestRunCountsWhatWaits(t *testing.T) {
 		if len(r.Recovery) != 35 || r.Recovery.Quantile(0) != 25*time.Minute || r.Recovery.Quantile(1) != 25*time.Minute || r.Lost != 0 {
 			t.Errorf("%s: %d records recover within %v to %v, %d are lost", name, len(r.Recovery), r.Recovery.Quantile(0), r.Recovery.Quantile(1), r.Lost)
 		}
-		if b := r.Series[1]; b.Most != 61 || b.Pending != 1 || r.PeakPerMinute != 60 {
+		if b := r.Series[1]; b.MaxPending != 61 || b.Pending != 1 || r.PeakPerMinute != 60 {
 			t.Errorf("%s: %+v; %d at a time", name, b, r.PeakPerMinute)
 		}
 	}
@@ -89,13 +89,13 @@ func TestRunStops(t *testing.T) {
 }
 
 // However long a workload lasts, its series has buckets, and not too many.
-func FuzzBucketOf(f *testing.F) {
+func FuzzBucketWidth(f *testing.F) {
 	for _, length := range []time.Duration{time.Minute, time.Hour, 7 * day, 100 * 365 * day} {
 		f.Add(int64(length))
 	}
 	f.Fuzz(func(t *testing.T, ns int64) {
 		length := max(time.Minute, min(time.Duration(ns), 100*365*day))
-		if w := simulate.BucketOf(length); w <= 0 || length/w > 1300 {
+		if w := simulate.BucketWidth(length); w <= 0 || length/w > 1300 {
 			t.Errorf("buckets of %v in %v", w, length)
 		}
 	})

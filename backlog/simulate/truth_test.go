@@ -131,7 +131,7 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 // callTime is the length of a call, half as long as the mean one up to half as long again.
 // No two events have the same time, so that what happens is not left to chance.
 func callTime(mean time.Duration, seed uint64, try int) time.Duration {
-	return time.Duration((0.5 + simulate.Draw(seed^1<<40, try)) * float64(mean))
+	return time.Duration((0.5 + simulate.Roll(seed^1<<40, try)) * float64(mean))
 }
 
 func difference(got, want []entry) string {
@@ -210,9 +210,9 @@ func daemon(t *testing.T, path string, w *simulate.Workload, o simulate.Options)
 			mu.Lock()
 			tries[i]++
 			n, rec := tries[i], w.Records[i]
-			luck = simulate.Draw(rec.Seed, 2*n+1)
+			luck = simulate.Roll(rec.Seed, 2*n+1)
 			out := slices.ContainsFunc(w.Outages, func(o simulate.Outage) bool { return !now.Before(o.From) && now.Before(o.To) })
-			ok := !out && !rec.Poison && simulate.Draw(rec.Seed, 2*n) < w.Success
+			ok := !out && !rec.Poison && simulate.Roll(rec.Seed, 2*n) < w.Success
 			log = append(log, entry{now, r.Tier, i, ok})
 			mu.Unlock()
 			time.Sleep(callTime(o.CallTime, rec.Seed, n))

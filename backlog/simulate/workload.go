@@ -17,20 +17,21 @@ import (
 	"backlog/tiers"
 )
 
-// A Workload is a stream of records and of how the service answers.
+// A Workload is a stream of records, and how the service answers for them. Run draws the records
+// of a stream at its first call and keeps them, so a Workload must not be used concurrently.
 type Workload struct {
 	From, To time.Time // records are inserted and passes run in (From, To]
 
 	PerHour float64 // records inserted; more than 0
 	Regular bool    // at even intervals; else at random, as in a Poisson process
 	Poison  float64 // share of records that never succeed, 0 to 1
-	Success float64 // chance that an attempt at another one succeeds, 0 to 1
+	Success float64 // chance that an attempt at another record succeeds, 0 to 1
 	Outages []Outage
-	Seed    uint64
+	Seed    uint64 // the same seed gives the same records and the same luck
 
-	// Records are there instead of those that come in, if not nil.
+	// Records, if not nil, replaces the stream. It is in the order of insertion.
 	Records []Record
-	Left    int // rows of a table that are none of them: no pass takes them
+	Skipped int // rows of a table that are not in Records, because no pass takes them
 
 	Zone *time.Location // of the dates in its picture; nil: UTC
 }
@@ -38,22 +39,24 @@ type Workload struct {
 // An Outage is a time during which no attempt succeeds.
 type Outage struct{ From, To time.Time } // From <= t < To
 
-// A Record is one of those that are tried.
+// A Record is a pending record of a workload.
 type Record struct {
-	Inserted time.Time // zero: it has no date, which means what Oldest says
-	Oldest   bool      // without a date it is the widest tier's, else every tier's
+	Inserted time.Time // zero: it has no date, and Oldest decides
+	Oldest   bool      // without a date: only the widest tier takes it; else every tier does
 
-	Eligible, Expires time.Time // not before, not after; zero: at any time
+	Eligible time.Time // not tried before; zero: no limit
+	Expires  time.Time // not tried after; zero: no limit
 
-	Failed bool // it has been tried and failed, and is due by the policy
-	Memory backlog.Memory
+	Failed bool           // it has been tried and failed
+	Memory backlog.Memory // what its row remembers for the policy
 
 	Poison bool   // it never succeeds
-	Seed   uint64 // of its luck
+	Seed   uint64 // of its random numbers
 }
 
-// records returns the workload's, in the order of insertion, and keeps them in
-// Records for the next simulation. The same seed gives the same ones on any machine.
+// records returns the workload's records in the order of insertion. It draws those of a stream
+// and keeps them in Records for the next simulation. The same seed gives the same records on
+// every machine. When ctx is done, it returns those so far and does not keep them.
 func (w *Workload) records(ctx context.Context) []Record {
 	if w.Records != nil {
 		return w.Records
@@ -66,7 +69,8 @@ func (w *Workload) records(ctx context.Context) []Record {
 		if w.Regular {
 			at += gap
 		} else {
-			at += float64(gap * random.ExpFloat64()) // not fused: the same on every machine
+			// The conversion forbids a fused multiply-add, which rounds otherwise on some machines.
+			at += float64(gap * random.ExpFloat64())
 		}
 		if at > end {
 			w.Records = list
@@ -83,60 +87,67 @@ func (w *Workload) records(ctx context.Context) []Record {
 	}
 }
 
-// ReadRows makes the rows of a table the workload's records, but for those that no pass
-// takes, for want of a date. read calls add with each row.
+// ReadRows sets Records to the rows of a table, without those that no pass takes for want of a
+// date. read calls add with each row.
 func (w *Workload) ReadRows(read func(add func(inspect.Row)) error) error {
 	w.Records = []Record{}
 	err := read(func(r inspect.Row) {
 		if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" {
-			w.Left++
+			w.Skipped++
 			return
 		}
 		w.Records = append(w.Records, Record{
-			Inserted: r.Inserted, Oldest: r.NoDate == "oldest", Eligible: r.Eligible, Expires: r.Expires,
-			Failed: r.State == backlog.RowError, Memory: *cmp.Or(r.Memory, new(backlog.Memory)), Poison: w.Poison == 1, Seed: seedOf(w.Seed, r.Key),
+			Inserted: r.Inserted,
+			Oldest:   r.NoDate == "oldest",
+			Eligible: r.Eligible,
+			Expires:  r.Expires,
+			Failed:   r.State == backlog.RowError,
+			Memory:   *cmp.Or(r.Memory, new(backlog.Memory)),
+			Poison:   w.Poison == 1,
+			Seed:     seedOf(w.Seed, r.Key),
 		})
 	})
 	slices.SortStableFunc(w.Records, func(a, b Record) int { return a.Inserted.Compare(b.Inserted) })
 	return err
 }
 
-// seedOf makes the luck of a record its own, whatever else is in the table.
+// seedOf derives the seed of a row from its key, so that other rows do not change its luck.
 func seedOf(seed uint64, k backlog.Key) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %v", seed, k)
 	return h.Sum64()
 }
 
-// outages are several by their beginning, without overlap.
+// outages are ordered by their beginning and do not overlap.
 type outages []Outage
 
-// merged returns the outages by their beginning, those that overlap as one.
-func merged(outages []Outage) (list outages) {
-	sorted := slices.Clone(outages)
+// mergeOutages orders a list of outages and joins those that overlap.
+func mergeOutages(list []Outage) outages {
+	sorted := slices.Clone(list)
 	slices.SortFunc(sorted, func(a, b Outage) int { return a.From.Compare(b.From) })
+	var merged outages
 	for _, o := range sorted {
-		if n := len(list); n > 0 && !o.From.After(list[n-1].To) {
-			list[n-1].To = latest(list[n-1].To, o.To)
+		if n := len(merged); n > 0 && !o.From.After(merged[n-1].To) {
+			merged[n-1].To = latest(merged[n-1].To, o.To)
 			continue
 		}
-		list = append(list, o)
+		merged = append(merged, o)
 	}
-	return list
+	return merged
 }
 
 func latest(a, b time.Time) time.Time {
 	return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare)
 }
 
-// isOut reports whether there is an outage at that time.
-func (list outages) isOut(at time.Time) bool {
+// active reports whether there is an outage at the time.
+func (list outages) active(at time.Time) bool {
 	return slices.ContainsFunc(list, func(o Outage) bool { return !at.Before(o.From) && at.Before(o.To) })
 }
 
-// lastEnd returns when the last outage before that time ended, zero if there was
-// none.
-func (list outages) lastEnd(at time.Time) (end time.Time) {
+// lastEnd returns when the last outage ended that ended by the time, zero if there is none.
+func (list outages) lastEnd(at time.Time) time.Time {
+	var end time.Time
 	for _, o := range list {
 		if !o.To.After(at) {
 			end = o.To
@@ -145,28 +156,29 @@ func (list outages) lastEnd(at time.Time) (end time.Time) {
 	return end
 }
 
-// meets reports whether there is an outage between two times.
-func (list outages) meets(from, to time.Time) bool {
+// overlap reports whether there is an outage between two times.
+func (list outages) overlap(from, to time.Time) bool {
 	return slices.ContainsFunc(list, func(o Outage) bool { return o.To.After(from) && !o.From.After(to) })
 }
 
-// luckOf returns the n-th random number of a record, uniform in [0, 1). A record
-// draws the same whatever others do, so that policies are compared on the same
-// luck. The numbers are mixed as in SplitMix64.
-func luckOf(seed uint64, n int) float64 {
+// roll returns the n-th random number of a seed, uniform in [0, 1), by SplitMix64. A record rolls
+// the same numbers whatever other records do, so policies are compared on the same luck.
+func roll(seed uint64, n int) float64 {
 	z := seed + uint64(n)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return float64((z^z>>31)>>11) / (1 << 53)
 }
 
-// maxRecords is how many records a workload may have.
+// maxRecords is how many records a workload may have at most.
 const maxRecords = 20_000_000
 
-// SetArrivals reads how many records come in: 1000/h, or 1000/h,regular.
+// SetArrivals sets PerHour and Regular from a text such as 1000/h or 1000/h,regular. From and To
+// are set before.
 func (w *Workload) SetArrivals(text string) error {
 	rate, kind, _ := strings.Cut(text, ",")
-	switch kind = strings.TrimSpace(kind); kind {
+	kind = strings.TrimSpace(kind)
+	switch kind {
 	case "", "poisson":
 	case "regular":
 		w.Regular = true
@@ -178,13 +190,13 @@ func (w *Workload) SetArrivals(text string) error {
 		return fmt.Errorf("%q %w", rate, err)
 	}
 	w.PerHour = n * (time.Hour.Seconds() / per.Seconds())
-	if n := w.PerHour * w.To.Sub(w.From).Hours(); n > maxRecords {
-		return fmt.Errorf("%.0f records are too many; 20,000,000 are the most", n)
+	if total := w.PerHour * w.To.Sub(w.From).Hours(); total > maxRecords {
+		return fmt.Errorf("%.0f records are too many; 20,000,000 are the most", total)
 	}
 	return nil
 }
 
-// ParseShare returns a number from 0 to 1, which may be written in percent.
+// ParseShare reads a number from 0 to 1, which may be written in percent: 0.02 or 2%.
 func ParseShare(text string) (float64, error) {
 	number, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseFloat(number, 64)
@@ -197,15 +209,17 @@ func ParseShare(text string) (float64, error) {
 	return n, nil
 }
 
-// ParsePeriods reads times that are written as when they begin, counted from
-// the beginning of the workload, and how long they last: 6h+2h.
-func (w *Workload) ParsePeriods(texts []string) (list []Outage, err error) {
+// ParsePeriods reads periods such as 6h+2h: the start, counted from the beginning of the
+// workload, and the length. From and To are set before.
+func (w *Workload) ParsePeriods(texts []string) ([]Outage, error) {
+	var list []Outage
 	whole := w.To.Sub(w.From)
 	for _, text := range texts {
-		start, lasting, ok := strings.Cut(text, "+")
+		start, duration, ok := strings.Cut(text, "+")
 		from, err := tiers.ParseDuration(start)
-		length, err2 := tiers.ParseDuration(lasting)
-		if !ok || err != nil || err2 != nil || from < 0 || length <= 0 || length > math.MaxInt64-from {
+		length, err2 := tiers.ParseDuration(duration)
+		valid := ok && err == nil && err2 == nil && from >= 0 && length > 0
+		if !valid || length > math.MaxInt64-from {
 			return nil, fmt.Errorf("%q is no start and length; write it as in 6h+2h", text)
 		}
 		if from >= whole {
@@ -216,14 +230,16 @@ func (w *Workload) ParsePeriods(texts []string) (list []Outage, err error) {
 	return list, nil
 }
 
-// Assume completes the workload by how attempts at its records end: fail,
-// succeed, p=SHARE or outage=DURATION.
-func (w *Workload) Assume(text string) (err error) {
+// Assume sets how attempts at the workload's records end: fail, succeed, p=SHARE or
+// outage=DURATION. From is set before.
+func (w *Workload) Assume(text string) error {
+	var err error
 	how, value, _ := strings.Cut(text, "=")
 	w.Success = 1
 	switch {
 	case text == "fail":
-		w.Poison, w.Success = 1, 0
+		w.Poison = 1
+		w.Success = 0
 	case text == "succeed":
 	case how == "p":
 		w.Success, err = ParseShare(value)
@@ -239,18 +255,21 @@ func (w *Workload) Assume(text string) (err error) {
 	return err
 }
 
-// SplitOutside splits at the commas that are in no brackets, and trims the items.
-func SplitOutside(list string) (items []string) {
+// SplitOutside splits a list at the commas that are not inside brackets, and trims the items.
+func SplitOutside(list string) []string {
 	count := func(item, a, b string) int { return strings.Count(item, a) + strings.Count(item, b) }
+	var items []string
 	item := ""
 	for part := range strings.SplitSeq(list, ",") {
-		if item += part; count(item, "[", "{") > count(item, "]", "}") {
+		item += part
+		if count(item, "[", "{") > count(item, "]", "}") {
 			item += ","
 			continue
 		}
-		items, item = append(items, strings.TrimSpace(item)), ""
+		items = append(items, strings.TrimSpace(item))
+		item = ""
 	}
-	if item != "" { // a bracket is open
+	if item != "" { // a bracket is not closed
 		items = append(items, strings.TrimSpace(item))
 	}
 	return items
