@@ -91,6 +91,8 @@ func mayImport(s source, imported string) bool {
 		return s.test && path.Dir(s.folder) == "backlog/handler"
 	case s.folder == "internal/handlertest":
 		return imported == "backlog" || imported == "backlog/memory"
+	case imported == "internal/lists":
+		return s.folder != "tiers" && s.folder != "." // a leaf
 	case imported == "backlog/mapping" || imported == "backlog/pattern":
 		return s.folder != "tiers" && s.folder != "." && s.folder != "backlog/pattern" // leaves
 	case imported == "backlog/inspect":
@@ -155,7 +157,7 @@ func mayImport(s source, imported string) bool {
 
 // readFrom are the packages from which pages, commands and metrics are fed: none of them handles a record.
 var readFrom = []string{"tiers", "backlog", "backlog/retry", "backlog/simulate", "backlog/checkpoint", "backlog/web", "backlog/metrics", "backlog/pings",
-	"backlog/table", "backlog/table/db"}
+	"backlog/table"}
 
 // besideTable are the packages that table does not know, but its tests.
 var besideTable = []string{"backlog/table/sqlite", "backlog/table/postgres", "backlog/table/mysql", "backlog/table/doctor", "backlog/table/work"}
@@ -225,7 +227,7 @@ var refreshing = []string{"backlog/backlog/retry"}
 // configuration and the table, which its command is about, what passes leave behind, and
 // simulate what it shows, but neither handlers nor whatever else there is to join.
 func TestImportsOfCommands(t *testing.T) {
-	known := []string{"backlog/backlog", "backlog/backlog/checkpoint", "backlog/backlog/logging", "backlog/backlog/watch", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/daemon", "backlog/backlog/mapping", "backlog/backlog/table", "backlog/backlog/table/doctor", "backlog/backlog/causes", "backlog/backlog/inspect", "backlog/backlog/logqueue", "backlog/backlog/reader"}
+	known := []string{"backlog/backlog", "backlog/backlog/checkpoint", "backlog/backlog/logging", "backlog/backlog/watch", "backlog/tiers", "backlog/backlog/config", "backlog/backlog/daemon", "backlog/backlog/mapping", "backlog/backlog/table", "backlog/backlog/table/doctor", "backlog/backlog/causes", "backlog/backlog/inspect", "backlog/backlog/logqueue", "backlog/backlog/reader", "backlog/internal/lists"}
 	for _, s := range sources(t) {
 		if s.folder != "cmd" || s.test || strings.HasPrefix(s.path, "cmd/wire") {
 			continue

@@ -13,6 +13,7 @@ import (
 
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
+	"backlog/internal/lists"
 )
 
 // ScheduleOptions are the flags of schedule.
@@ -71,9 +72,9 @@ func runSchedule(o ScheduleOptions, g *globalOptions) error {
 		return printJSON(g.out, ticks)
 	case o.Format == "text":
 		row := func(t inspect.Tick) string {
-			return fmt.Sprintf("%v\t%s\t%s", t.At, inspect.Shown(t.Tier), strings.Join(each(t.Covers, inspect.Shown), ", "))
+			return fmt.Sprintf("%v\t%s\t%s", t.At, inspect.Shown(t.Tier), strings.Join(lists.Map(t.Covers, inspect.Shown), ", "))
 		}
-		return printTable(g.out, append([]string{"AT\tTIER\tCOVERS"}, each(ticks, row)...))
+		return printTable(g.out, append([]string{"AT\tTIER\tCOVERS"}, lists.Map(ticks, row)...))
 	}
 	return usagef("--format: %q is not one of text, json, crontab, systemd", o.Format)
 }

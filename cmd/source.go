@@ -14,6 +14,7 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
+	"backlog/internal/lists"
 )
 
 // sourceOf returns the queue that the configuration names instead of a table, nil if it
@@ -115,7 +116,7 @@ func (k *checker) source(ctx context.Context, s *amqp.Settings) {
 	k.AddGood("config", "%s: queue %s", k.g.Config, inspect.Shown(s.Queue))
 	k.AddGood("delays", "%s", s.Delays())
 	if shared := s.Shared(); len(shared) > 0 {
-		k.AddGood("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(each(shared, inspect.Shown), ", "), inspect.Shown(s.Sneakers.RoutingKey))
+		k.AddGood("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(lists.Map(shared, inspect.Shown), ", "), inspect.Shown(s.Sneakers.RoutingKey))
 	}
 	k.handlers(ctx)
 	c := amqp.Look(*s)

@@ -23,6 +23,7 @@ import (
 	"backlog/backlog/table/mysql"
 	"backlog/backlog/table/postgres"
 	"backlog/backlog/table/sqlite"
+	"backlog/internal/lists"
 )
 
 // dialects are the databases that the program speaks to.
@@ -50,10 +51,10 @@ func openDatabase(ctx context.Context, url string, o db.Options) (*db.DB, error)
 }
 
 // serverOf returns the kind of server that the URL names.
-func serverOf(url string) (db.Server, error) { return db.Kinds(url, dialects...) }
+func serverOf(url string) (db.Server, error) { return db.DialectOf(url, dialects...) }
 
 // shownURL returns the URL as it may be shown.
-func shownURL(url string) string { return db.Shown(url, dialects...) }
+func shownURL(url string) string { return db.RedactURL(url, dialects...) }
 
 // A setup is the program wired for one configuration.
 type setup struct {
@@ -270,13 +271,10 @@ func mappingOf(cfg *config.Config) mapping.Mapping {
 	return m
 }
 
-// each returns what f makes of the list's elements, never nil.
-func each[From, To any](list []From, f func(From) To) []To { return db.Mapped(list, f) }
-
 // knownPolicies tells the configuration which policies there are, beside
 // progressive.
 func knownPolicies() []config.Settings {
-	return each(retry.Names(), func(name string) config.Settings {
+	return lists.Map(retry.Names(), func(name string) config.Settings {
 		return config.Settings{Name: name, New: func() any { return retry.New(name) }}
 	})
 }

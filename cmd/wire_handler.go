@@ -32,6 +32,7 @@ import (
 	"backlog/backlog/table/doctor"
 	"backlog/backlog/table/work"
 	"backlog/backlog/web"
+	"backlog/internal/lists"
 )
 
 type sqlSettings = work.Settings
@@ -183,7 +184,7 @@ func hasColumns(given []string, place string, h backlog.ConfiguredHandler) error
 	for _, name := range h.Describe().Columns {
 		if !slices.Contains(given, name) {
 			return fmt.Errorf("%s: a record has no column %s; %s", place, inspect.Shown(name),
-				mapping.DidYouMean(name, given, "it has: "+strings.Join(each(given, inspect.Shown), ", ")))
+				mapping.DidYouMean(name, given, "it has: "+strings.Join(lists.Map(given, inspect.Shown), ", ")))
 		}
 	}
 	return nil

@@ -9,9 +9,9 @@ import (
 	"backlog/backlog/causes"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/table"
-	"backlog/backlog/table/db"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
+	"backlog/internal/lists"
 )
 
 const (
@@ -153,6 +153,6 @@ func (v *View) lastErrors(ctx context.Context, now time.Time) (*web.Rows, error)
 		after = page.Next
 		rows.Complete = after.IsZero()
 	}
-	rows.Causes = db.Mapped(tally.Causes(), func(c causes.Cause) watch.Cause { return watch.CauseOf(&c) })
+	rows.Causes = lists.Map(tally.Causes(), func(c causes.Cause) watch.Cause { return watch.CauseOf(&c) })
 	return rows, nil
 }

@@ -8,7 +8,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table"
-	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // A List says what a list of records shows.
@@ -29,7 +29,7 @@ func (v *View) EachPage(ctx context.Context, l List, use func([]inspect.Entry) e
 		if err != nil {
 			return after, err
 		}
-		list := db.Mapped(page.Rows, func(row inspect.Row) inspect.Entry { return v.Entry(row, l.Now) })
+		list := lists.Map(page.Rows, func(row inspect.Row) inspect.Entry { return v.Entry(row, l.Now) })
 		if len(list) > 0 {
 			if err := use(list); err != nil {
 				return after, err

@@ -3,6 +3,7 @@ package reader
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,9 +16,9 @@ import (
 	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
-	"backlog/backlog/table/db"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
+	"backlog/internal/lists"
 )
 
 const (
@@ -83,7 +84,7 @@ func (r *Reader) Records(ctx context.Context, f web.Filter, zone *time.Location)
 			return web.Records{}, err
 		}
 		page, err := v.Table.List(ctx, filter, now, after, f.Limit)
-		entries := db.Mapped(page.Rows, func(row inspect.Row) web.Entry { return r.entry(v, row, now, zone) })
+		entries := lists.Map(page.Rows, func(row inspect.Row) web.Entry { return r.entry(v, row, now, zone) })
 		return web.Records{Records: entries, Next: PlaceOf(page.Next)}, err
 	})
 }
@@ -144,11 +145,22 @@ func (r *Reader) data(v *View, row inspect.Row) (cells []web.Cell) {
 		case isMoment && row.Zone != nil:
 			c.Value = new(inspect.Exactly(at, row.Zone))
 		default:
-			c.Value = new(inspect.Cut(db.AsText(value), mostShown))
+			c.Value = new(inspect.Cut(valueText(value), mostShown))
 		}
 		cells = append(cells, c)
 	}
 	return cells
+}
+
+// valueText returns the value of a column as a page shows it.
+func valueText(v any) string {
+	switch v := v.(type) {
+	case []byte:
+		return string(v)
+	case json.RawMessage:
+		return string(v)
+	}
+	return fmt.Sprint(v)
 }
 
 // Record implements web.Backlog.
@@ -192,7 +204,7 @@ func requeued(ctx context.Context, v *View, f web.Filter, now time.Time) (table.
 		return filter, c, err
 	}
 	page, err := v.Table.List(ctx, filter, now, backlog.Cursor{}, 3)
-	c.Examples = db.Mapped(page.Rows, func(row inspect.Row) backlog.Key { return row.Key })
+	c.Examples = lists.Map(page.Rows, func(row inspect.Row) backlog.Key { return row.Key })
 	return filter, c, err
 }
 
@@ -292,7 +304,7 @@ func (r *Reader) Simulate(ctx context.Context, text string) (web.Simulation, err
 		if err != nil && ctx.Err() != nil {
 			err = &web.Problem{Status: http.StatusBadRequest, Text: "this takes too long to be simulated here; backlog simulate --live takes its time"}
 		}
-		results := db.Mapped(would.Results, func(r simulate.Result) any { return r })
+		results := lists.Map(would.Results, func(r simulate.Result) any { return r })
 		return web.Simulation{Columns: would.Columns, Rows: would.Rows, Plot: would.SVG, Results: results}, err
 	})
 }

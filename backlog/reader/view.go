@@ -16,9 +16,9 @@ import (
 	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
-	"backlog/backlog/table/db"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
+	"backlog/internal/lists"
 	"backlog/tiers"
 )
 
@@ -129,7 +129,7 @@ func (v *View) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.A
 	case v.Table.HasDead():
 		a.Then = "it is older than every tier, and gets the dead status"
 	}
-	a.Tiers = db.Mapped(life.ByTier, func(t simulate.TierAttempts) web.Left {
+	a.Tiers = lists.Map(life.ByTier, func(t simulate.TierAttempts) web.Left {
 		return web.Left{Tier: t.Name, Ticks: t.Attempts}
 	})
 	return a

@@ -11,6 +11,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // An attemptWriter writes the outcomes of attempts, under the refresh policy. A group is written
@@ -52,8 +53,8 @@ func (t *Table) Running(ctx context.Context, uids []string) ([]backlog.Record, e
 		return nil, ctx.Err()
 	}
 	in := col + " IN (?" + strings.Repeat(", ?", len(uids)-1) + ")"
-	cond := strings.Join(db.NonEmpty(c.running, in), " AND ") // there is an index for the running ones
-	return t.attemptRecords(ctx, cond, "", db.Mapped(uids, func(uid string) any { return uid }))
+	cond := strings.Join(lists.NonEmpty(c.running, in), " AND ") // there is an index for the running ones
+	return t.attemptRecords(ctx, cond, "", lists.Map(uids, func(uid string) any { return uid }))
 }
 
 // attemptRecords returns the records of the rows that meet the condition, in the order of the tail.
@@ -387,7 +388,7 @@ func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, ar
 // lockStates returns the states of the group's rows, by the hashes of their keys, and
 // keeps the rows from others until the end of the transaction.
 func (t *Table) lockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Memory, error) {
-	args := db.Bind(nil, db.Mapped(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })...)
+	args := db.Bind(nil, lists.Map(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })...)
 	list, err := t.records(ctx, tx, t.text.KeyIn(t.key, len(group)), t.text.LockRow+how, args, false)
 	now := make(map[uint64]*backlog.Memory, len(list))
 	for i := range list {

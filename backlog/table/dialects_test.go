@@ -19,7 +19,7 @@ var dialects = []db.Server{sqlite.Dialect, postgres.Dialect, mysql.Dialect}
 
 // openDB opens the database of the URL.
 func openDB(ctx context.Context, url string, o table.Options) (*db.DB, error) {
-	d, err := db.Kinds(url, dialects...)
+	d, err := db.DialectOf(url, dialects...)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func openDB(ctx context.Context, url string, o table.Options) (*db.DB, error) {
 
 // missing is table.Missing for the database of the URL.
 func missing(ctx context.Context, url string, m mapping.Mapping, now time.Time) ([]string, error) {
-	d, err := db.Kinds(url, dialects...)
+	d, err := db.DialectOf(url, dialects...)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func missing(ctx context.Context, url string, m mapping.Mapping, now time.Time) 
 
 // create is table.Create for the database of the URL.
 func create(ctx context.Context, url string, steps []string) error {
-	d, err := db.Kinds(url, dialects...)
+	d, err := db.DialectOf(url, dialects...)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // A Listing is a page of [Table.List].
@@ -93,7 +94,7 @@ type step struct {
 // no range of times has.
 func (t *layout) steps(after backlog.Cursor) []step {
 	at := t.inserted.quoted
-	undated := "(" + strings.Join(db.NonEmpty(at+" IS NULL", t.text.ZeroDate(t.inserted.column)), " OR ") + ")"
+	undated := "(" + strings.Join(lists.NonEmpty(at+" IS NULL", t.text.ZeroDate(t.inserted.column)), " OR ") + ")"
 	list := []step{
 		{segDated, t.orderBy(t.inserted), conditions{list: []string{"NOT " + undated}}},
 		{segOldest, t.key, conditions{list: []string{undated}}},

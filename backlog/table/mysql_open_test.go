@@ -39,7 +39,7 @@ func TestMySQLURLs(t *testing.T) {
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != x.want {
 			t.Errorf("%s: got %v\nwant %s", x.url, err, x.want)
 		}
-		if got := db.Shown(x.url, dialects...); got != x.shown {
+		if got := db.RedactURL(x.url, dialects...); got != x.shown {
 			t.Errorf("%s is shown as %s, want %s", x.url, got, x.shown)
 		}
 	}
@@ -48,7 +48,7 @@ func TestMySQLURLs(t *testing.T) {
 		"mariadb://me@[::1]/":                        "mariadb://[::1]/",
 		"mysql://me:s3%40cret@h/x?tls=true":          "mysql://h/x",
 	} {
-		if got := db.Shown(given, dialects...); got != want {
+		if got := db.RedactURL(given, dialects...); got != want {
 			t.Errorf("%s is shown as %s, want %s", given, got, want)
 		}
 	}
@@ -63,7 +63,7 @@ func FuzzMySQLURL(f *testing.F) {
 			return
 		}
 		given := "mysql://me:" + password + "@" + rest
-		shown := db.Shown(given, dialects...)
+		shown := db.RedactURL(given, dialects...)
 		if strings.Contains(shown, password) || strings.Contains(shown, "me") && !strings.Contains(rest, "me") {
 			t.Errorf("%q is shown as %q", given, shown)
 		}

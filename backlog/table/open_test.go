@@ -50,7 +50,7 @@ func TestURLsWithSecrets(t *testing.T) {
 		if p := (*table.Problem)(nil); !errors.As(err, &p) || err.Error() != x.want {
 			t.Errorf("%s: got %v\nwant %s", x.url, err, x.want)
 		}
-		if got := db.Shown(x.url, dialects...); got != x.shown {
+		if got := db.RedactURL(x.url, dialects...); got != x.shown {
 			t.Errorf("%s is shown as %s, want %s", x.url, got, x.shown)
 		}
 	}
@@ -68,7 +68,7 @@ func TestShownServers(t *testing.T) {
 		"postgres://me:s3@cret@h/shop":                                  "postgres:…",
 		"postgres://me:s3cret@h/shop?password=s3@cret":                  "postgres:…",
 	} {
-		if got := db.Shown(url, dialects...); got != want {
+		if got := db.RedactURL(url, dialects...); got != want {
 			t.Errorf("%s is shown as %s, want %s", url, got, want)
 		}
 	}
@@ -80,7 +80,7 @@ func TestNamesOfFiles(t *testing.T) {
 		"SQLite:a bc#d%20.db", "sqlite:me:you@home.db", "sqlite:///srv/me:you@home/x.db",
 		"sqlite://c:/me@home/x.db", "sqlite:a=b&c.db?synchronous=normal", "sqlite:a.db?synchronous=FULL&synchronous=normal", "sqlite:~/a.db", "sqlite::memory:",
 	} {
-		if got := db.Shown(url, dialects...); got != url {
+		if got := db.RedactURL(url, dialects...); got != url {
 			t.Errorf("%s is shown as %s", url, got)
 		}
 		_, err := openDB(context.Background(), url, table.Options{})

@@ -12,6 +12,7 @@ import (
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/timeform"
+	"backlog/internal/lists"
 )
 
 // A lane is read in three segments: rows whose missing date counts as newest,
@@ -184,7 +185,7 @@ type term struct {
 func (t *layout) terms(lane backlog.Lane) (list []term) {
 	for i, b := range t.branches {
 		if b.lane == lane {
-			list = append(list, db.Mapped(t.lanes[lane].classes, func(c waitClass) term { return term{i, c} })...)
+			list = append(list, lists.Map(t.lanes[lane].classes, func(c waitClass) term { return term{i, c} })...)
 		}
 	}
 	return list
@@ -221,7 +222,7 @@ func (t *layout) orderColumns(lane backlog.Lane, seg int) []string {
 
 // orderBy returns the columns of an order by the time and then by the key.
 func (t *layout) orderBy(c *timeCol) []string {
-	return db.Distinct(append([]string{c.quoted}, t.key...))
+	return lists.Distinct(append([]string{c.quoted}, t.key...))
 }
 
 // from returns the FROM clause of a page query that an index is to answer: by the
@@ -231,7 +232,7 @@ func (t *layout) from(lead []string, order string) string {
 	if t.text.Hint == "" || len(lead) == 0 || t.d.NoHints.Load() {
 		return t.name
 	}
-	for _, x := range t.catalog.Serving(t.names(lead), t.names(append([]string{order}, t.key...))) {
+	for _, x := range t.catalog.ServingIndexes(t.names(lead), t.names(append([]string{order}, t.key...))) {
 		if x.Name != "" {
 			return fmt.Sprintf(t.text.Hint, t.name, t.text.Quote(x.Name))
 		}
@@ -317,7 +318,7 @@ func (t *layout) orUnread(c *timeCol, cond string, args []any) (string, []any) {
 
 // pending returns the conditions that a row of the branch meets; of the zero one, those of any row.
 func (t *layout) pending(b branch) conditions {
-	return conditions{list: append(db.NonEmpty(b.cond, t.where.cond), t.keyed()...)}
+	return conditions{list: append(lists.NonEmpty(b.cond, t.where.cond), t.keyed()...)}
 }
 
 // keyed returns the condition for each part of the key that may be NULL.
@@ -443,8 +444,8 @@ func (t *layout) reading(b branch, conds, columns []string) Reading {
 	}
 	return Reading{
 		What: fmt.Sprintf("%s records, %s", b.lane, cmp.Or(b.what, b.cond)), Equal: slices.Sorted(slices.Values(t.names(equal))),
-		Columns: db.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
-		Where:   strings.Join(append(slices.Clip(conds), db.NonEmpty(t.where.cond)...), " AND "),
+		Columns: lists.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
+		Where:   strings.Join(append(slices.Clip(conds), lists.NonEmpty(t.where.cond)...), " AND "),
 		Order:   t.names(slices.Concat(columns, t.key)),
 	}
 }
@@ -480,18 +481,18 @@ func (t *Table) Statements() []string {
 		}
 		list = append(list, t.expireText(x))
 	}
-	return db.Distinct(db.Mapped(db.NonEmpty(list...), t.text.Place))
+	return lists.Distinct(lists.Map(lists.NonEmpty(list...), t.text.Place))
 }
 
 // Written returns the quoted columns that passes write.
 func (t *Table) Written() []string {
-	sets := db.Mapped(t.writer.targets(time.Time{}), func(w update) []assign { return w.set })
-	return db.Distinct(db.Mapped(slices.Concat(t.expireSet, slices.Concat(sets...)), func(a assign) string { return a.col }))
+	sets := lists.Map(t.writer.targets(time.Time{}), func(w update) []assign { return w.set })
+	return lists.Distinct(lists.Map(slices.Concat(t.expireSet, slices.Concat(sets...)), func(a assign) string { return a.col }))
 }
 
 // Read returns the quoted columns that the statements of passes name, in the table's order.
 func (t *Table) Read() []string {
 	all := strings.Join(t.Statements(), "\n")
 	isUnread := func(quoted string) bool { return !strings.Contains(all, quoted) }
-	return slices.DeleteFunc(db.Mapped(t.catalog.ColumnNames(), t.text.Quote), isUnread)
+	return slices.DeleteFunc(lists.Map(t.catalog.ColumnNames(), t.text.Quote), isUnread)
 }

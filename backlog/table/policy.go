@@ -12,6 +12,7 @@ import (
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/timeform"
+	"backlog/internal/lists"
 )
 
 // policyColumns are where a policy keeps when a row is due, and what is written there. The zero
@@ -89,7 +90,7 @@ func (t *layout) readFailures(row []any) (*backlog.Memory, error) {
 
 // readAttempts returns what the row remembers under a policy with deadlines.
 func (t *layout) readAttempts(row []any) (*backlog.Memory, error) {
-	m, err := t.refresh.read(db.Mapped(t.sel.kept, func(at int) any { return row[at] }))
+	m, err := t.refresh.read(lists.Map(t.sel.kept, func(at int) any { return row[at] }))
 	return &m, err
 }
 
@@ -212,7 +213,7 @@ func (r *resolver) lanes() {
 		if b.lane == backlog.Failed && c.byCount() {
 			// The class says how many failures there are, exactly; that there are
 			// some would only tempt a planner to go through all of them by the count.
-			b.page = strings.Join(db.NonEmpty(b.base, c.within()), " AND ")
+			b.page = strings.Join(lists.NonEmpty(b.base, c.within()), " AND ")
 			b.index = b.base
 		}
 	}

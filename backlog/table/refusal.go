@@ -11,6 +11,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // An untaken is a write that the database refuses to a row, before it is known whether it
@@ -116,7 +117,7 @@ func (t *layout) reach(w update, guards []db.Guard) (r backlog.Reach, because []
 		}
 	}
 	if because != nil {
-		return backlog.HandlerDecides, db.Distinct(because)
+		return backlog.HandlerDecides, lists.Distinct(because)
 	}
 	return r, nil
 }

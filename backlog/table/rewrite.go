@@ -13,6 +13,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // A rewriting gives rows another state, in groups: after an error some are written. What
@@ -124,7 +125,7 @@ func (t *layout) rewriteUpdate(x *rewriting, rows [][]any) (string, []any) {
 // rewriteCond is the condition of rows that are not written yet.
 func (t *layout) rewriteCond(x *rewriting, rows [][]any) (string, []any) {
 	cond := t.text.Unsearched(x.all()) + " AND " + t.text.KeyIn(t.key, len(rows))
-	return cond, db.Bind(slices.Clone(x.args), db.Mapped(rows, t.keyOf)...)
+	return cond, db.Bind(slices.Clone(x.args), lists.Map(rows, t.keyOf)...)
 }
 
 // rewriteRows writes to rows with one statement, and finds out why they are as they were. Of
@@ -205,7 +206,7 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 	if len(dying) < all || hasTexts || len(t.catalog.Triggers) > 0 { // which may undo it
 		return 0, false, nil
 	}
-	some := db.Mapped(dying, func(row []any) backlog.Record { return t.recordOf(row, x.branch) })
+	some := lists.Map(dying, func(row []any) backlog.Record { return t.recordOf(row, x.branch) })
 	_, values := t.bound(t.expireSet, work{at: e.Now})
 	err = t.db.Within(ctx, func(ctx context.Context) error {
 		return t.InTx(ctx, func(tx *sql.Tx) error {
@@ -230,7 +231,7 @@ func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewrit
 	w := rewriting{
 		place: settings[backlog.RowDead], set: t.expireSet, now: e.Now, conditions: x.conditions,
 		groups:  without(groups, func(row []any) bool { return e.Skips(t.keyOf(row)) || t.isMisread(row, e.Now) }),
-		written: func(rows [][]any) { e.Died(db.Mapped(rows, record), len(rows)) },
+		written: func(rows [][]any) { e.Died(lists.Map(rows, record), len(rows)) },
 		refused: func(row []any, why error) {
 			rec := record(row)
 			e.Refused(&rec, why)

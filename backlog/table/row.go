@@ -16,6 +16,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // columns are the columns that a page reads: first those that the
@@ -58,8 +59,8 @@ func (t *layout) newColumns() columns {
 		}
 	}
 	handlers = false
-	s.kept = db.Mapped(t.memory, add)
-	s.key = db.Mapped(t.key, add)
+	s.kept = lists.Map(t.memory, add)
+	s.key = lists.Map(t.key, add)
 	if t.status != "" {
 		s.status = add(t.status)
 	}
@@ -90,7 +91,7 @@ func (t *layout) quotedColumn(quoted string) *column {
 
 // names returns the names of quoted columns, each once.
 func (t *layout) names(quoted []string) []string {
-	return db.Mapped(db.Distinct(quoted), func(q string) string { return t.quotedColumn(q).Name })
+	return lists.Map(lists.Distinct(quoted), func(q string) string { return t.quotedColumn(q).Name })
 }
 
 // Given returns the names of the columns that a handler is given of each
@@ -159,7 +160,7 @@ func (t *layout) recordOf(row []any, branch int) backlog.Record {
 
 // keyOf returns the key of a row.
 func (t *layout) keyOf(row []any) backlog.Key {
-	return backlog.NewKey(db.Mapped(t.sel.key, func(at int) any { return row[at] })...)
+	return backlog.NewKey(lists.Map(t.sel.key, func(at int) any { return row[at] })...)
 }
 
 // fill gives the record of the branch its state, and what handlers see of the row,
@@ -210,7 +211,7 @@ func (t *Table) OfEachState(ctx context.Context, most int) (map[string][]backlog
 		if err != nil {
 			return nil, err
 		}
-		list[b.label] = db.Mapped(rows, func(row []any) backlog.Record { return t.recordOf(row, i) })
+		list[b.label] = lists.Map(rows, func(row []any) backlog.Record { return t.recordOf(row, i) })
 	}
 	return list, nil
 }
@@ -514,7 +515,7 @@ func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.R
 // Rules returns up to 1,000 rules of rows under the policy refresh, each once.
 func (t *Table) Rules(ctx context.Context, column string) ([]string, error) {
 	col := t.text.Quote(t.catalog.Find(column, t.text.FoldsNames).Name)
-	text := "SELECT DISTINCT " + col + " FROM " + t.name + " WHERE " + strings.Join(db.NonEmpty(col+" IS NOT NULL", t.where.cond), " AND ") + " LIMIT 1000"
+	text := "SELECT DISTINCT " + col + " FROM " + t.name + " WHERE " + strings.Join(lists.NonEmpty(col+" IS NOT NULL", t.where.cond), " AND ") + " LIMIT 1000"
 	rows, err := db.Values(ctx, t.db, text, nil, 1)
-	return db.Mapped(rows, func(row []any) string { return db.AsText(t.d.Value(nil, row[0])) }), err
+	return lists.Map(rows, func(row []any) string { return db.AsText(t.d.Value(nil, row[0])) }), err
 }

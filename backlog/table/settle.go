@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // A writer is how a table writes outcomes to its rows. What a policy keeps there decides which
@@ -149,7 +150,7 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 	if !s.Record.Unsure {
 		return backlog.ErrConflict
 	}
-	conds := append([]string{t.text.KeyIn(t.key, 1)}, db.NonEmpty(t.where.cond)...)
+	conds := append([]string{t.text.KeyIn(t.key, 1)}, lists.NonEmpty(t.where.cond)...)
 	for _, x := range t.actions[s.Target].status {
 		cond := x.col + " IS NOT NULL" // a time or a count
 		if x.fixed && x.value == nil {
@@ -238,7 +239,7 @@ func (t *Table) settleWith(ctx context.Context, r *backlog.Record, at func() tim
 	s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess}
 	x := t.updateOf(s)
 	find, key := t.lockText(x.work)
-	for _, text := range db.NonEmpty(find, x.text) { // the transaction may have the only connection
+	for _, text := range lists.NonEmpty(find, x.text) { // the transaction may have the only connection
 		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text)); err != nil {
 			return err
 		}
@@ -401,7 +402,7 @@ func (t *layout) bound(list []assign, w work) (set []assign, args []any) {
 // perRow returns the expression for what is assigned to the rows, and adds its arguments:
 // the value that they have in common, or else one that it picks by the key.
 func (t *layout) perRow(a assign, rows []*backlog.Settlement, args []any) (string, []any) {
-	values := db.Mapped(rows, a.of)
+	values := lists.Map(rows, a.of)
 	if !slices.ContainsFunc(values, func(v any) bool { return v != values[0] }) {
 		return "?", append(args, values[0])
 	}
@@ -413,7 +414,7 @@ func (t *layout) perRow(a assign, rows []*backlog.Settlement, args []any) (strin
 }
 
 func setText(set []assign) string {
-	return strings.Join(db.Mapped(set, func(a assign) string { return a.col + " = " + a.expr }), ", ")
+	return strings.Join(lists.Map(set, func(a assign) string { return a.col + " = " + a.expr }), ", ")
 }
 
 // asRead is the condition of the rows that are as they were read, with its arguments.

@@ -19,6 +19,7 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // A Table is a backlog.Store over one table. It is safe for concurrent use.
@@ -164,7 +165,7 @@ func (r *resolver) handlerColumns() {
 	if names == nil {
 		names = r.t.catalog.ColumnNames()
 	}
-	r.t.columns = db.Mapped(names, func(name string) *column { return r.column("table.columns", name) })
+	r.t.columns = lists.Map(names, func(name string) *column { return r.column("table.columns", name) })
 }
 
 // fixed resolves the filter of every statement, and the status column.
@@ -221,7 +222,7 @@ func (t *Table) Probe(ctx context.Context) error {
 
 // columnsText is a query for no row that names what passes read.
 func (t *layout) columnsText() string {
-	states := db.NonEmpty(t.dead.cond)
+	states := lists.NonEmpty(t.dead.cond)
 	for _, b := range t.branches {
 		states = append(states, b.cond)
 	}
@@ -445,7 +446,7 @@ func (r *resolver) assigns(setting string, s mapping.State) []assign {
 	if len(s.Values) > 0 {
 		set = []mapping.Assignment{{Column: r.t.m.Status, Value: s.Values[0]}}
 	}
-	return db.Mapped(set, func(a mapping.Assignment) assign { return r.assign(setting, a) })
+	return lists.Map(set, func(a mapping.Assignment) assign { return r.assign(setting, a) })
 }
 
 // assign returns one assignment.
@@ -579,7 +580,7 @@ func onceEach(list []assign) []assign {
 // touched returns what is written beside the state: what table.touch says, the
 // count of attempts if there was one, and the columns to be kept.
 func (r *resolver) touched(attempt bool) (also []assign) {
-	also = db.Mapped(r.t.m.Touch, func(a mapping.Assignment) assign { return r.assign("table.touch", a) })
+	also = lists.Map(r.t.m.Touch, func(a mapping.Assignment) assign { return r.assign("table.touch", a) })
 	if attempt && r.t.m.Attempts != "" {
 		r.t.attempts = r.column("table.attempts", r.t.m.Attempts)
 		also = append(also, r.assign("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))

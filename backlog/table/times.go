@@ -14,6 +14,7 @@ import (
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/timeform"
+	"backlog/internal/lists"
 )
 
 // A timeCol is a column that holds times, and the form in which it holds them
@@ -337,7 +338,7 @@ func (t *layout) mayBeFuture() bool {
 // sampleTimes adds to raws what the columns hold in the rows that rest selects, and
 // returns how many rows there were.
 func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, rest string, raws [][]any) (int, error) {
-	exprs := db.Mapped(cols, func(tc *timeCol) string { return t.text.AsStored(tc.quoted) })
+	exprs := lists.Map(cols, func(tc *timeCol) string { return t.text.AsStored(tc.quoted) })
 	rows, err := db.Values(ctx, t.db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+t.name+rest, nil, len(cols))
 	for _, row := range rows {
 		for i, v := range row {
@@ -404,7 +405,7 @@ func (t *Table) discover(ctx context.Context, col *timeCol, lanes ...backlog.Lan
 
 // TimeForms says in which form each time column is held.
 func (t *layout) TimeForms() []string {
-	return db.Mapped(t.times, func(tc *timeCol) string {
+	return lists.Map(t.times, func(tc *timeCol) string {
 		if f := tc.known(); f != nil {
 			return tc.name + ": " + f.String()
 		}

@@ -15,11 +15,13 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/timeform"
+	"backlog/internal/lists"
 )
 
-// A Kind is what a name stands for.
+// A Kind says what the name of a table stands for.
 type Kind int
 
+// The kinds: nothing, a table, a partitioned table, a view.
 const (
 	Missing Kind = iota
 	Relation
@@ -27,70 +29,71 @@ const (
 	View
 )
 
-// A Catalog is what the database says about a table, about the user, and about
-// itself.
+// A Catalog is what the database says about a table, about the user, and about itself.
 type Catalog struct {
-	Kind        Kind
-	Name        string // of the table, as the catalogue writes it
-	Schema      string // in which it is, where somebody else may find another of its name
-	In          string // in which it is, where Schema does not say it
-	Columns     []Column
-	Partial     bool       // there may be columns that this user may not see
-	Uniques     [][]string // sets of columns without duplicates
-	Triggers    []string   // that run at updates
-	Indexes     []Index
-	Implied     []string // columns that every index has at its end
-	Engine      string   // that stores the rows, where it has no transactions
-	Deferred    bool     // constraints would speak up at the commit
-	Wrong       error    // why the table cannot be worked; nil: nothing is known
-	User, Grant string   // the user as GRANT names it, "" for none, and the table
-	Zone        string   // of a session whose program asks for none; "": it is UTC, or says nothing
-	Advice      string   // for the owner of the database; "": none
+	Kind     Kind
+	Name     string // of the table, as the catalog writes it
+	Schema   string // of the table: in PostgreSQL always, in MySQL if the mapping names it
+	In       string // the database of the table, in MySQL
+	Columns  []Column
+	Partial  bool       // there may be columns that the user may not see
+	Uniques  [][]string // sets of columns without duplicates
+	Triggers []string   // that an UPDATE fires
+	Indexes  []Index
+	Implied  []string // columns that every index ends with
+	Engine   string   // the storage engine if it has no transactions; "": it has
+	Deferred bool     // some constraints are checked only at the commit
+	Wrong    error    // why the table cannot be used; nil: no reason is known
+	User     string   // as GRANT names it; "": the database has no users
+	Grant    string   // the table as GRANT names it
+	Zone     string   // the time zone of sessions that do not set one; "": UTC, or unknown
+	Advice   string   // for the owner of the database; "": none
 }
 
-// A Class is what a column can hold, as far as literals are concerned.
+// A Class says which literals a column can hold.
 type Class int
 
+// The classes.
 const (
 	Any Class = iota // any value, as it was written
 	Textual
 	Integer
 	Real
-	Numeric // numbers become numbers, other text stays
+	Numeric // numbers become numbers, other texts stay texts
 	Boolean
 	Bytes
 )
 
-// A Column is one of the table's.
+// A Column is a column of the table.
 type Column struct {
 	Name      string
-	Decl      string // the type as declared
+	Decl      string // the declared type
 	Class     Class
-	Length    int // of text, in characters; 0: no limit
+	Length    int // the maximum length of a text, in characters; 0: unlimited
 	NotNull   bool
 	Generated bool
 	JSON      bool
-	Truth     bool // it holds true and false alone, no text
+	Truth     bool // it holds true and false only: a quoted 'true' is one of them
 
-	Octets  int             // of text, in bytes of UTF-8 at most; 0: no limit
-	Holds   func(rune) bool // of text: whether it takes the character; nil: it takes all
-	Expr    string          // by which it is read, as JSON; "": as it is stored
-	Labels  []string        // of an ENUM or a SET: no other text is legal; nil: any is
-	Domain  string          // the type as the database has it where it is a domain
+	Octets  int             // the maximum length of a text, in bytes of UTF-8; 0: unlimited
+	Holds   func(rune) bool // whether a text may contain the character; nil: it may contain all
+	Expr    string          // the expression that reads it, as JSON; "": it is read as stored
+	Labels  []string        // of an ENUM or a SET, the only legal texts; nil: every text is legal
+	Domain  string          // the name of the domain, if its type is one
 	Low     int64           // the smallest whole number
-	High    int64           // the largest; 0: any
-	Most    int64           // the largest, where somebody may count that far; 0: a larger one
-	Ordinal bool            // its order is not the order of its texts
-	Several bool            // a value is made of several: no row is found again by it as text
-	Long    bool            // of text: an index has only its beginnings
-	Updated bool            // the database sets it itself when the row is written
-	Time    *Calendar       // the form of its times, where its type says it; without a zone: in any
-	Zero    string          // behind its name: the condition for zero dates, such as [ZeroNumber]; "": it holds none
-	As      string          // an expression of the column's type for the argument at its first ?; "": the argument alone is one
+	High    int64           // the largest whole number; 0: any
+	Most    int64           // the largest number, if it is so small that a counter may reach it; 0: it is not
+	Ordinal bool            // it is ordered by label numbers, not by its texts
+	Several bool            // a value has several parts, so its text does not find the row again
+	Long    bool            // indexes contain only the beginnings of its texts
+	Updated bool            // the database sets it whenever the row is written
+	Time    *Calendar       // how its type writes times; nil: the type does not say
+	Zero    string          // the condition for zero dates, to follow its name, such as [ZeroNumber]; "": it holds none
+	As      string          // an expression that gives the argument at its first ? the column's type; "": none is needed
 }
 
-// Argument is the place of an argument, as the database marks it, as an expression
-// that means what the column means where it stands.
+// Argument returns an expression that gives the argument at a placeholder the type of the
+// column.
 func (c *Column) Argument(place string) string {
 	if c.As == "" {
 		return place
@@ -98,8 +101,7 @@ func (c *Column) Argument(place string) string {
 	return strings.Replace(c.As, "?", place, 1)
 }
 
-// IsDecimal reports whether the column keeps the digits of numbers, however many
-// they are.
+// IsDecimal reports whether the column stores numbers digit by digit.
 func (c *Column) IsDecimal() bool {
 	decl := strings.ToLower(c.Decl)
 	return strings.HasPrefix(decl, "decimal") || strings.HasPrefix(decl, "numeric")
@@ -108,19 +110,19 @@ func (c *Column) IsDecimal() bool {
 // A Calendar is how a type writes dates and times.
 type Calendar = timeform.Calendar
 
-// An Index is one of the table's.
+// An Index is an index of the table.
 type Index struct {
 	Name    string
 	Columns []string // "" for an expression
-	Down    []bool   // which of the columns are in descending order
+	Down    []bool   // whether each of the columns is in descending order
 	Where   string   // the condition of a partial index; "" for others
 	Unique  bool
-	Sorted  bool // its order is the order of the columns' whole values
+	Sorted  bool // by the whole values of the columns, in the columns' own order
 	Hidden  bool // the planner does not use it
 }
 
-// Find returns the column of that name; with fold it may be written in another
-// case.
+// Find returns the column with the name, nil if there is none. With fold, a column whose name
+// differs in case alone will do.
 func (c *Catalog) Find(name string, fold bool) *Column {
 	var like *Column
 	for i := range c.Columns {
@@ -135,7 +137,7 @@ func (c *Catalog) Find(name string, fold bool) *Column {
 	return like
 }
 
-// Names lists the columns.
+// Names returns the names of the columns for a message.
 func (c *Catalog) Names() string {
 	list := strings.Join(c.ColumnNames(), ", ")
 	if c.Partial {
@@ -146,40 +148,57 @@ func (c *Catalog) Names() string {
 
 // ColumnNames returns the names of the columns.
 func (c *Catalog) ColumnNames() []string {
-	return Mapped(c.Columns, func(x Column) string { return x.Name })
+	return lists.Map(c.Columns, func(x Column) string { return x.Name })
 }
 
-// NoColumn returns the problem of a setting's column that is not there.
+// MissingColumn returns the [*Problem] that a setting names a column which the table does not have.
 func (c *Catalog) NoColumn(setting, table, name string) error {
-	return Problemf(mapping.DidYouMean(name, c.ColumnNames(), "the columns are: "+c.Names()), "%s: table %s has no column %q", setting, table, name)
+	hint := mapping.DidYouMean(name, c.ColumnNames(), "the columns are: "+c.Names())
+	return Problemf(hint, "%s: table %s has no column %q", setting, table, name)
 }
 
-// NoTable says in Wrong that the table is not there; the query lists the tables that
-// are where it was looked for.
-func (c *Catalog) NoTable(ctx context.Context, q Querier, where, set, query string, args ...any) error {
-	have, err := Texts(ctx, q, query, args...)
+// A TableSearch says where a dialect has looked for a table.
+type TableSearch struct {
+	Where   string // for the message: the table does not exist in …
+	Setting string // the setting to correct
+	Query   string // returns the names of the tables there
+	Args    []any  // of Query
+}
+
+// SetMissingTable sets Unusable to the [*Problem] that the table does not exist. The error it
+// returns is that of the search's query.
+func (c *Catalog) SetMissingTable(ctx context.Context, q Querier, s TableSearch) error {
+	names, err := Texts(ctx, q, s.Query, s.Args...)
 	list := "there are no tables"
-	if len(have) > 0 {
-		list = "the tables are: " + strings.Join(have, ", ")
+	if len(names) > 0 {
+		list = "the tables are: " + strings.Join(names, ", ")
 	}
-	hint := mapping.DidYouMean(c.Name, have, "set "+set+"; `backlog init --create-table` creates it; "+list)
+	hint := mapping.DidYouMean(c.Name, names, "set "+s.Setting+"; `backlog init --create-table` creates it; "+list)
 	if schema, name, dotted := strings.Cut(c.Name, "."); dotted {
 		hint = "if that is schema and name, write table: {schema: " + mapping.InYAML(schema) + ", name: " + mapping.InYAML(name) + "}; " + hint
 	}
-	c.Wrong = Problemf(hint, "table %s does not exist in %s", c.Name, where)
+	c.Wrong = Problemf(hint, "table %s does not exist in %s", c.Name, s.Where)
 	return err
 }
 
-// AddIndexes adds the indexes. Each row tells one column of one index, in order: name,
-// cond (of a partial index) and col are text, uniq, sorted, hidden and down say yes or
-// no.
+// AddIndexes adds indexes. Each row is one column of one index, and the rows of an index follow
+// each other. Their columns are name, cond (of a partial index) and col, which are text, and
+// uniq, sorted, hidden and down, which are yes or no.
 func (c *Catalog) AddIndexes(rows []Row) {
 	for _, r := range rows {
 		if n := len(c.Indexes); n == 0 || c.Indexes[n-1].Name != r["name"] {
-			c.Indexes = append(c.Indexes, Index{Name: r["name"], Where: r["cond"], Unique: r.Is("uniq"), Sorted: true, Hidden: r.Is("hidden")})
+			c.Indexes = append(c.Indexes, Index{
+				Name:   r["name"],
+				Where:  r["cond"],
+				Unique: r.Is("uniq"),
+				Sorted: true,
+				Hidden: r.Is("hidden"),
+			})
 		}
 		x := &c.Indexes[len(c.Indexes)-1]
-		x.Columns, x.Down, x.Sorted = append(x.Columns, r["col"]), append(x.Down, r.Is("down")), x.Sorted && r.Is("sorted")
+		x.Columns = append(x.Columns, r["col"])
+		x.Down = append(x.Down, r.Is("down"))
+		x.Sorted = x.Sorted && r.Is("sorted")
 	}
 	for _, x := range c.Indexes {
 		if x.Unique && x.Where == "" && !slices.Contains(x.Columns, "") {
@@ -188,52 +207,65 @@ func (c *Catalog) AddIndexes(rows []Row) {
 	}
 }
 
-// Unique reports whether no two rows can have the same values in the columns.
+// Unique reports whether no two rows can have the same values in all of the columns.
 func (c *Catalog) Unique(cols []string) bool {
 	isOther := func(name string) bool { return !slices.Contains(cols, name) }
 	return slices.ContainsFunc(c.Uniques, func(u []string) bool { return !slices.ContainsFunc(u, isOther) })
 }
 
-// Serving returns the indexes by which rows with one value in each of the columns
-// equal come in the given order. A partial index may leave out some of the former,
-// which its condition says.
-func (c *Catalog) Serving(equal, order []string) (list []Index) {
-	for _, x := range append(slices.Clip(c.Indexes), Index{Columns: c.Implied, Down: make([]bool, len(c.Implied)), Sorted: true}) {
-		columns, down := x.Columns, x.Down
-		for _, name := range c.Implied {
-			if !slices.Contains(columns, name) {
-				columns, down = append(slices.Clip(columns), name), append(slices.Clip(down), false)
-			}
-		}
-		var n int // columns at its beginning that have one value
-		for n < len(columns) && slices.Contains(equal, columns[n]) {
-			n++
-		}
-		rest := slices.DeleteFunc(slices.Clone(order), func(name string) bool { return slices.Contains(columns[:n], name) })
-		if x.Hidden || !x.Sorted || x.Where == "" && n < len(equal) || len(columns) < n+len(rest) {
-			continue
-		}
-		if slices.Equal(columns[n:n+len(rest)], rest) && (len(rest) == 0 || !slices.Contains(down[n:n+len(rest)], !down[n])) {
+// ServingIndexes returns the indexes that a query can read in the given order without sorting,
+// if its conditions give each of the equal columns one value. A partial index may lack some of
+// the equal columns, because its condition may say the same about them.
+func (c *Catalog) ServingIndexes(equal, order []string) (list []Index) {
+	key := Index{Columns: c.Implied, Down: make([]bool, len(c.Implied)), Sorted: true}
+	for _, x := range append(slices.Clip(c.Indexes), key) {
+		if c.serves(x, equal, order) {
 			list = append(list, x)
 		}
 	}
 	return list
 }
 
-// floatDigits are those that every float64 has.
+// serves reports whether one index serves, see [Catalog.ServingIndexes].
+func (c *Catalog) serves(x Index, equal, order []string) bool {
+	columns := slices.Clone(x.Columns)
+	descending := slices.Clone(x.Down)
+	for _, name := range c.Implied {
+		if !slices.Contains(columns, name) {
+			columns = append(columns, name)
+			descending = append(descending, false)
+		}
+	}
+	var n int // how many of the first columns have one value
+	for n < len(columns) && slices.Contains(equal, columns[n]) {
+		n++
+	}
+	hasOneValue := func(name string) bool { return slices.Contains(columns[:n], name) }
+	rest := slices.DeleteFunc(slices.Clone(order), hasOneValue)
+	end := n + len(rest)
+	if x.Hidden || !x.Sorted || len(columns) < end || x.Where == "" && n < len(equal) {
+		return false
+	}
+	if len(rest) == 0 {
+		return true
+	}
+	oneDirection := !slices.Contains(descending[n:end], !descending[n])
+	return oneDirection && slices.Equal(columns[n:end], rest)
+}
+
+// floatDigits is how many decimal digits every float64 keeps.
 const floatDigits = 15
 
-// Typed returns v as a value of the column: nil, bool, int64, float64, decimal or
-// string.
+// Convert returns v as a value of the column: nil, bool, int64, float64, [Decimal] or string.
 func (c *Column) Typed(v mapping.Value) (any, error) {
-	value, err := c.converted(v)
+	value, err := c.toClass(v)
 	if err != nil {
 		return nil, err
 	}
 	switch x := value.(type) {
 	case string:
 		parts := []string{x}
-		if strings.HasPrefix(c.Decl, "set(") { // any of its labels
+		if strings.HasPrefix(c.Decl, "set(") { // several of its labels
 			parts = strings.FieldsFunc(x, func(r rune) bool { return r == ',' })
 		}
 		for _, part := range parts {
@@ -249,10 +281,10 @@ func (c *Column) Typed(v mapping.Value) (any, error) {
 	return value, nil
 }
 
-// converted is the value in the column's class.
-func (c *Column) converted(v mapping.Value) (any, error) {
+// toClass converts a value to the class of the column.
+func (c *Column) toClass(v mapping.Value) (any, error) {
 	t := strings.TrimSpace(v.Text)
-	truth, isTruth := map[string]int64{"true": 1, "false": 0}[strings.ToLower(t)]
+	truth, isTruth := parseTruth(t)
 	isTruth = isTruth && (!v.Quoted || c.Truth)
 	whole, notWhole := strconv.ParseInt(t, 10, 64)
 	_, notUnsigned := strconv.ParseUint(t, 10, 64)
@@ -282,8 +314,19 @@ func (c *Column) converted(v mapping.Value) (any, error) {
 	return v.Text, nil
 }
 
-// ParseDecimal is strconv.ParseFloat without what is a number to Go alone, such
-// as inf, NaN or 0x1p-2: a column may well hold these as words.
+// parseTruth returns 1 for true and 0 for false, in any case.
+func parseTruth(text string) (truth int64, ok bool) {
+	switch strings.ToLower(text) {
+	case "true":
+		return 1, true
+	case "false":
+		return 0, true
+	}
+	return 0, false
+}
+
+// ParseDecimal is [strconv.ParseFloat] for decimal numbers alone. inf, NaN and 0x1p-2 are
+// numbers to Go, but a column may hold them as words.
 func ParseDecimal(s string) (float64, bool) {
 	if strings.Trim(s, "+-.0123456789eE") != "" {
 		return 0, false
@@ -292,8 +335,8 @@ func ParseDecimal(s string) (float64, bool) {
 	return f, err == nil
 }
 
-// ParseKey returns the key that people write for a row: the bare value of one column, or
-// a JSON array of a composite key's. It is an error that the user can mend.
+// ParseKey parses a key as a user writes it: the bare value of a single column, or a JSON
+// array for a composite key. The user can correct the error.
 func ParseKey(columns []*Column, text string) (backlog.Key, error) {
 	parts := []json.RawMessage{[]byte(text)}
 	if len(columns) > 1 {
@@ -305,50 +348,53 @@ func ParseKey(columns []*Column, text string) (backlog.Key, error) {
 	for i, part := range parts {
 		word := string(part)
 		if len(columns) > 1 && word != "null" {
-			json.Unmarshal(part, &word) // a text without its quotes; else it is as it is written
+			json.Unmarshal(part, &word) // a string loses its quotes, anything else stays as written
 		}
 		var err error
-		if values[i], err = columns[i].ParseKey(word); err != nil {
+		values[i], err = columns[i].ParseKey(word)
+		if err != nil {
 			return backlog.Key{}, err
 		}
 	}
 	return backlog.NewKey(values...), nil
 }
 
-// A KeyError says that no row can have the key, whatever the table holds.
+// A KeyError says that no row can have the key.
 type KeyError struct{ error }
 
-// NotAKey is the *KeyError for keys that have a type of the database's own, which it
-// alone can read.
+// NotAKey returns a [*KeyError] for a key that the database could not convert to the types of
+// the key columns.
 func NotAKey(table string, columns []*Column, k backlog.Key) error {
-	types := Mapped(columns, func(c *Column) string { return "column " + c.Name + " is " + c.Decl })
+	types := lists.Map(columns, func(c *Column) string { return "column " + c.Name + " is " + c.Decl })
 	return &KeyError{fmt.Errorf("%q is not a key of table %s: %s", k, table, strings.Join(types, ", "))}
 }
 
-// ParseKey returns the value of the column that people write in a key.
+// ParseKey parses the column's part of a key as a user writes it.
 func (c *Column) ParseKey(text string) (any, error) {
 	if c.Class == Bytes || strings.Contains(strings.ToUpper(c.Decl), "BLOB") {
-		if b, err := base64.StdEncoding.DecodeString(text); err == nil {
+		b, err := base64.StdEncoding.DecodeString(text)
+		if err == nil {
 			return b, nil
-		} else if c.Class == Bytes {
+		}
+		if c.Class == Bytes {
 			return nil, fmt.Errorf("%q is not base64, as which the BLOB column %s is written", text, c.Name)
 		}
 	}
 	v, err := c.Typed(mapping.Value{Text: text, Quoted: c.Class != Any})
 	if d, ok := v.(Decimal); ok {
-		return string(d), nil // as the store has it
+		return string(d), nil // keys that are read from the table are strings too
 	}
 	return v, err
 }
 
-// AtMost is the number as the column can hold it: what waits no longer for a larger one
-// need not be told from it.
+// CapCount returns n, or the largest number that the column can hold if n is larger. The
+// column stops counting there.
 func (c *Column) AtMost(n int) int64 {
 	return min(int64(n), cmp.Or(c.Most, math.MaxInt64))
 }
 
-// OneMore is an expression that counts the column one up, but not beyond what it holds:
-// an outcome must not fail to be written for a count.
+// IncrementExpr returns an expression for the column plus one, but never more than the column
+// holds: an outcome must not get lost because a counter is full.
 func (c *Column) OneMore(quoted string) string {
 	expr := "coalesce(" + quoted + ", 0) + 1"
 	if c.Most > 0 {
@@ -357,8 +403,7 @@ func (c *Column) OneMore(quoted string) string {
 	return expr
 }
 
-// Counted is the condition that the column, which counts up from 0 or NULL, has come to n,
-// with its arguments.
+// CountIs returns the condition that the counter is n, and its arguments. NULL counts as 0.
 func (c *Column) Counted(quoted string, n int) (cond string, args []any) {
 	if n > 0 {
 		return quoted + " = ?", []any{int64(n)}
@@ -370,10 +415,9 @@ func (c *Column) Counted(quoted string, n int) (cond string, args []any) {
 	return cond, nil
 }
 
-// Fit returns what the column can hold of a text that somebody else has
-// worded.
+// Fit cuts and changes a text, such as an error message, so that the column can hold it.
 func (c *Column) Fit(s string) string {
-	s = Cut(s, c.Length, c.Octets)
+	s = Truncate(s, c.Length, c.Octets)
 	if c.Holds == nil {
 		return s
 	}
@@ -385,21 +429,22 @@ func (c *Column) Fit(s string) string {
 	}, s)
 }
 
-// Cut returns the text as a column can hold it: valid UTF-8 without NULs, of at
-// most so many characters and so many bytes; 0: no limit but a sane one.
-func Cut(s string, characters, octets int) string {
+// Truncate returns the text as a column can hold it: valid UTF-8 without NULs, with at most
+// so many characters and so many bytes. 0 characters stands for 65,536, 0 bytes for no limit.
+func Truncate(s string, characters, bytes int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	left, octets := cmp.Or(characters, 64<<10), cmp.Or(octets, len(s))
+	remaining := cmp.Or(characters, 64<<10)
+	limit := cmp.Or(bytes, len(s))
 	for i, r := range s {
-		if left == 0 || i+utf8.RuneLen(r) > octets {
+		if remaining == 0 || i+utf8.RuneLen(r) > limit {
 			return s[:i]
 		}
-		left--
+		remaining--
 	}
 	return s
 }
 
-// ForHandler returns the value as the handler is given it.
+// ForHandler returns the value as handlers get it.
 func (c *Column) ForHandler(v any) any {
 	switch x := v.(type) {
 	case int64:

@@ -1,19 +1,21 @@
-// Package db speaks to a database on behalf of a table: pools of connections, time
-// limits, locks, what errors mean, what a catalogue says, and how SQL is written.
+// Package db accesses a database on behalf of package table. It has connection pools,
+// timeouts and locks, classifies errors, reads the catalog, and writes SQL in the
+// dialect of the database.
 //
-// Each kind of database is a package beside it that knows no table, in five files:
+// Each kind of database has a package of its own next to this one, which knows nothing
+// about tables of records. It consists of five files:
 //
-//   - text: a [Text], how the kind writes SQL and URLs.
-//   - open: [Server.Open], Begin, MayWrite and Value, on top of [Text.ParseURL] and, for a
-//     server, [Options.Connect], [Dial] and [Text.Unreached].
-//   - catalog: [Server.Catalog], queries whose answers become a [Catalog].
-//   - errors: [Server.Error], a list of [Fault]s by the codes of the driver's errors; what
-//     no server has said, such as a broken connection, is understood here.
-//   - lock: [Server.Lock], by [SessionLocks] where a server has locks that end with their
-//     session.
+//   - text: a [Text], which describes the SQL and the URLs of the database.
+//   - open: [Server.Open], Begin, MayWrite and Value. They use [Text.ParseURL] and, where
+//     there is a server, [Options.Connect], [Dial] and [Text.ConnectError].
+//   - catalog: [Server.Catalog] and [Server.Guards], whose queries fill a [Catalog].
+//   - errors: [Server.Classify], a list of [Fault]s by the error codes of the driver.
+//     Package db itself recognizes errors that no server sent, such as a broken connection.
+//   - lock: [Server.Lock]. It uses [SessionLocks] if the server has locks that end with
+//     their session.
 //
-// The database then goes into the list of dialects in cmd/wire.go, and the conformance
-// tests in backlog/table run against it.
+// To add a database, append its dialect to the list in cmd/wire.go and run the conformance
+// tests in backlog/table against it.
 package db
 
 import (
@@ -29,51 +31,61 @@ import (
 )
 
 const (
-	// StatementTimeout bounds every statement. A page or a group takes
-	// milliseconds where the index is there.
+	// StatementTimeout limits every statement. With the right index a page or a group
+	// takes milliseconds.
 	StatementTimeout = time.Minute
-	// Moment is how long a lock is waited for before it is asked for anew.
+	// LockPollInterval is the time between two attempts to get a lock that another
+	// program holds.
 	Moment = 10 * time.Millisecond
-	// DialTimeout is how long a connection to a server may take.
+	// DialTimeout limits connecting to a server.
 	DialTimeout = 10 * time.Second
-	// lockPatience is how long locks of other programs are waited for.
+	// defaultPatience is the default of [Options.Patience].
 	lockPatience = 10 * time.Second
 )
 
-// A DB is a database that is open.
+// A DB is an open database. All its methods may be called concurrently.
 type DB struct {
 	Server
-	Read, Write *sql.DB       // nil: it is open to be read only
-	Planner     *sql.DB       // on which what writes is planned; nil: Read
-	Patience    time.Duration // how long another program's lock is waited for
-	ChangedOnly bool          // rows that have been written as they were are not counted
+	Read        *sql.DB
+	Write       *sql.DB       // nil: the database is open for reading only
+	Planner     *sql.DB       // for planning statements that write; nil: Read does it
+	Patience    time.Duration // how long to wait for a lock of another program
+	ChangedOnly bool          // the affected rows of an UPDATE are those that it really changed
 
-	// NoHints says that queries do not name the index to use: once one was gone they do
-	// not until the next start. They are slower at worst.
+	// NoHints says that queries must not name the index to use. It is set when such an
+	// index turns out to be dropped, and stays set until the next start. Without hints
+	// queries are correct, but may be slower.
 	NoHints atomic.Bool
 
-	own bool // the connections are the program's
+	own bool // the connections belong to the calling program, and Close leaves them open
 }
 
 // Options say how a database is opened.
 type Options struct {
-	ReadOnly bool          // change no byte
-	Create   bool          // the database may be made, and statements take as long as they take
-	Pool     int           // connections at most; 0: 4
-	Patience time.Duration // how long another program's lock is waited for; 0: 10 s
-	Own      *sql.DB       // the program's own connections, in place of the URL; they stay open
+	ReadOnly bool          // change nothing
+	Create   bool          // create the database if it is missing, and set no statement timeout
+	Pool     int           // the maximum number of connections; 0: 4
+	Patience time.Duration // how long to wait for a lock of another program; 0: 10 s
+	Own      *sql.DB       // a pool of the calling program, used instead of the URL; it is never closed
 }
 
-// A Setting is one that the sessions of a program's own pool must have, with a query's
-// expression for its value and what to do where that is another one.
-type Setting struct{ Name, Query, Want, Hint string }
+// A RequiredSetting is a session setting that a pool of the calling program must have.
+type Setting struct {
+	Name  string
+	Query string // an SQL expression that returns the value
+	Want  string
+	Hint  string // what to do if the value is another one
+}
 
-// Open opens the database that the URL names: sqlite:PATH, or
-// sqlite:PATH?synchronous=normal to save a sync to disk per group of outcomes, at
-// the price that a power failure can undo the last ones;
-// postgres://USER:PASSWORD@HOST:PORT/DATABASE or mysql://… for the servers. A file
-// that is not there is a [*MissingFile]; nothing is created. Errors never hold the
-// URL, which may contain a password; what is wrong with it is a [*URLError].
+// Open opens the database at a URL:
+//
+//   - sqlite:PATH, or sqlite:PATH?synchronous=normal. The latter saves one sync to disk per
+//     group of outcomes, but a power failure can undo the last groups.
+//   - postgres://USER:PASSWORD@HOST:PORT/DATABASE
+//   - mysql://USER:PASSWORD@HOST:PORT/DATABASE
+//
+// A missing file is a [*MissingFile]; Open creates it only with [Options].Create. An invalid
+// URL is a [*URLError]. No error contains the URL, since it may hold a password.
 func Open(ctx context.Context, dialect Server, url string, o Options) (*DB, error) {
 	o.Pool = cmp.Or(max(o.Pool, 0), 4)
 	o.Patience = cmp.Or(o.Patience, lockPatience)
@@ -82,19 +94,24 @@ func Open(ctx context.Context, dialect Server, url string, o Options) (*DB, erro
 	if err != nil {
 		return nil, err
 	}
-	open.Patience, open.own = o.Patience, o.Own != nil
+	open.Patience = o.Patience
+	open.own = o.Own != nil
 	return open, nil
 }
 
-// Connect returns the database of a server that is reached through the connector.
+// Connect opens a pool of connections to a server, and verifies that it can be reached.
+// It reserves two of the o.Pool connections for the locks of a leader, which have sessions
+// of their own.
 func (o Options) Connect(ctx context.Context, server Server, c driver.Connector, lifetime time.Duration) (*DB, error) {
-	n, pool := o.Pool, sql.OpenDB(c)
+	size := o.Pool
+	pool := sql.OpenDB(c)
 	db := &DB{Server: server, Read: pool}
 	if !o.ReadOnly {
-		n, db.Write = max(1, n-2), pool // a leader's two locks take the rest
+		size = max(1, size-2)
+		db.Write = pool
 	}
-	pool.SetMaxOpenConns(n)
-	pool.SetMaxIdleConns(n)
+	pool.SetMaxOpenConns(size)
+	pool.SetMaxIdleConns(size)
 	pool.SetConnMaxLifetime(lifetime)
 	pool.SetConnMaxIdleTime(time.Minute)
 	if err := pool.PingContext(ctx); err != nil {
@@ -104,15 +121,15 @@ func (o Options) Connect(ctx context.Context, server Server, c driver.Connector,
 	return db, nil
 }
 
-// Adopt returns the database if one connection of the program's own pool, which the
-// driver's is shown of, has the settings.
-func (db *DB) Adopt(ctx context.Context, settings []Setting, look func(conn any) error) (*DB, error) {
+// Adopt verifies that a pool of the calling program can be used, and returns db. It takes
+// one connection, calls inspect with the driver's own connection, and compares the settings.
+func (db *DB) Adopt(ctx context.Context, settings []Setting, inspect func(conn any) error) (*DB, error) {
 	conn, err := db.Read.Conn(ctx)
 	if err != nil {
 		return nil, db.Wrap(ctx, cmp.Or(db.Text().Unreached(ctx, "the other end of the pool", DialTimeout, err), err))
 	}
 	defer conn.Close()
-	err = conn.Raw(look)
+	err = conn.Raw(inspect)
 	for _, s := range settings {
 		var has string
 		if err == nil {
@@ -125,13 +142,13 @@ func (db *DB) Adopt(ctx context.Context, settings []Setting, look func(conn any)
 	return db, db.Wrap(ctx, err)
 }
 
-// Close closes the connections, unless they are the program's own.
+// Close closes the connections, unless they belong to the calling program.
 func (db *DB) Close() error {
 	if db.own {
 		return nil
 	}
 	var err error
-	for _, pool := range []*sql.DB{db.Read, db.Planner, db.Write} { // some may be the same: that is closed once
+	for _, pool := range []*sql.DB{db.Read, db.Planner, db.Write} { // two may be the same; closing it twice does no harm
 		if pool != nil {
 			err = errors.Join(err, pool.Close())
 		}
@@ -139,7 +156,9 @@ func (db *DB) Close() error {
 	return err
 }
 
-// Patiently calls f again while another program has the lock.
+// RetryWhileBusy calls f until it no longer fails because another program has a lock, or
+// until [DB].Patience is over. If f fails because an index hint is stale, hints are turned
+// off and f is called again.
 func (db *DB) Patiently(ctx context.Context, f func(context.Context) error) error {
 	for start := time.Now(); ; {
 		began := time.Now()
@@ -151,13 +170,14 @@ func (db *DB) Patiently(ctx context.Context, f func(context.Context) error) erro
 		if class != Busy || ctx.Err() != nil || time.Since(start) >= db.Patience {
 			return err
 		}
-		if !backlog.Sleep(ctx, Moment-time.Since(began)) { // where f itself has not waited
+		if !backlog.Sleep(ctx, Moment-time.Since(began)) { // f may have waited for the lock itself
 			return err
 		}
 	}
 }
 
-// Within calls f patiently under the statement timeout and gives its error a class.
+// Do calls f under the statement timeout, again while another program has a lock. It
+// classifies the error. [sql.ErrNoRows] is not an error here.
 func (db *DB) Within(ctx context.Context, f func(context.Context) error) error {
 	sctx, cancel := context.WithTimeout(ctx, StatementTimeout)
 	defer cancel()
@@ -168,7 +188,7 @@ func (db *DB) Within(ctx context.Context, f func(context.Context) error) error {
 	return db.Wrap(ctx, err)
 }
 
-// Get likewise returns what f does.
+// Get is [DB.Do] for an f that returns a value.
 func Get[T any](ctx context.Context, db *DB, f func(context.Context) (T, error)) (v T, err error) {
 	err = db.Within(ctx, func(ctx context.Context) (err error) {
 		v, err = f(ctx)
@@ -177,12 +197,12 @@ func Get[T any](ctx context.Context, db *DB, f func(context.Context) (T, error))
 	return v, err
 }
 
-// Describe reads the catalogue of a table.
+// Describe reads the catalog of a table.
 func (db *DB) Describe(ctx context.Context, schema, name string) (*Catalog, error) {
 	return Get(ctx, db, func(ctx context.Context) (*Catalog, error) { return db.Catalog(ctx, db.Read, schema, name) })
 }
 
-// CheckRights is a *Problem if this user may not write to the database. It changes
+// CheckRights returns a [*Problem] if the user may not write to the database. It changes
 // nothing.
 func (db *DB) CheckRights(ctx context.Context) error {
 	return db.Within(ctx, func(ctx context.Context) error {
@@ -195,8 +215,8 @@ func (db *DB) CheckRights(ctx context.Context) error {
 	})
 }
 
-// Plan returns the error for which the database would not run the statement of
-// n arguments, or the user may not. It does not run it.
+// Plan has the database check a statement with n arguments without running it. It returns
+// the error with which the database would refuse it, also for want of rights.
 func (db *DB) Plan(ctx context.Context, text string, n int) error {
 	conn, err := cmp.Or(db.Planner, db.Read).Conn(ctx)
 	if err != nil {
@@ -222,17 +242,17 @@ func (db *DB) Plan(ctx context.Context, text string, n int) error {
 	if err != nil || begin == "" {
 		return err
 	}
-	// It asks for the rights.
+	// PREPARE does not check the rights, EXPLAIN does. Its arguments are NULL.
 	_, err = Rows(ctx, conn, "EXPLAIN "+text, make([]any, n)...)
-	if class := db.Class(err); class == Other || class == Refused { // what a function says of arguments that are NULL
+	if class := db.Class(err); class == Other || class == Refused { // a function did not accept NULL
 		return nil
 	}
 	return err
 }
 
-// Skew returns how far this machine's clock, which now reads, is ahead of the
-// database server's, not counting the time that the answer took; 0 where there is
-// no server.
+// Skew returns how far the clock of this machine, now, is ahead of the clock of the
+// database server. The round trip does not count: a difference that it can explain is 0.
+// Without a server Skew returns 0.
 func (db *DB) Skew(ctx context.Context, now func() time.Time) (time.Duration, error) {
 	text := db.Text().Present
 	if text == "" {
@@ -242,10 +262,13 @@ func (db *DB) Skew(ctx context.Context, now func() time.Time) (time.Duration, er
 		before := now()
 		var micros int64
 		err := db.Read.QueryRowContext(ctx, "SELECT "+text).Scan(&micros)
-		after, theirs := now(), time.UnixMicro(micros)
-		return max(before.Sub(theirs), 0) + min(after.Sub(theirs), 0), err // one of them is 0
+		after := now()
+		server := time.UnixMicro(micros)
+		ahead := max(before.Sub(server), 0)
+		behind := min(after.Sub(server), 0)
+		return ahead + behind, err // at least one of them is 0
 	})
 }
 
-// MostSkew is how far the clocks of this machine and of the server may be apart.
+// MaxSkew is the largest tolerated difference between the clocks of this machine and of the server.
 const MostSkew = 5 * time.Second

@@ -19,12 +19,12 @@ func TestLimits(t *testing.T) {
 			return ctx.Err()
 		}
 		db := &DB{}
-		if err := db.Wrap(t.Context(), limited(t.Context(), 2*time.Second, hangs)); err == nil || err.Error() != "the database is away: no answer within 2s" {
+		if err := db.Wrap(t.Context(), withTimeout(t.Context(), 2*time.Second, hangs)); err == nil || err.Error() != "the database is away: no answer within 2s" {
 			t.Errorf("got %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := db.Wrap(ctx, limited(ctx, 2*time.Second, hangs)); err == nil || err.Error() != "context canceled" {
+		if err := db.Wrap(ctx, withTimeout(ctx, 2*time.Second, hangs)); err == nil || err.Error() != "context canceled" {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -16,82 +16,83 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/internal/lists"
 )
 
-// A Problem is why a database or a table cannot be worked as it is, and what to do.
+// A Problem is why a database or a table cannot be used as it is, and what a person can do about it.
 type Problem struct {
 	What   string
 	Hint   string // may be empty
-	Denied bool   // the user lacks a right, which may be granted while a program waits
+	Denied bool   // the user lacks a right; a waiting program may be granted it
 }
 
 func (p *Problem) Error() string {
 	return p.What + Prefixed("; ", p.Hint)
 }
 
-// Problemf returns a *Problem.
+// Problemf returns a [*Problem].
 func Problemf(hint, format string, args ...any) error {
 	return &Problem{What: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// Deniedf returns a *Problem of a right that the user lacks.
+// Deniedf returns a [*Problem] with Denied set.
 func Deniedf(hint, format string, args ...any) error {
 	return &Problem{What: fmt.Sprintf(format, args...), Hint: hint, Denied: true}
 }
 
-// Problems are several that were found at once.
+// Problems are several errors that were found at once.
 type Problems struct{ List []error }
 
 func (p *Problems) Error() string   { return errors.Join(p.List...).Error() }
 func (p *Problems) Unwrap() []error { return p.List }
 
-// A URLError is a *Problem of a database's URL, whatever it leads to.
+// A URLError is a [*Problem] with the URL of a database itself.
 type URLError struct{ error }
 
 func (e *URLError) Unwrap() error { return e.error }
 
-// URLProblemf returns a *URLError.
+// URLProblemf returns a [*URLError].
 func URLProblemf(hint, format string, args ...any) error {
 	return &URLError{Problemf(hint, format, args...)}
 }
 
-// A MissingFile is the problem of a database file that is not there.
+// A MissingFile is the [Problem] that a database file does not exist.
 type MissingFile struct {
 	Problem
 	Path string
 }
 
-// An ErrorClass is what an error of a statement means.
+// An ErrorClass is what an error of a statement means for its caller.
 type ErrorClass int
 
+// The classes of errors.
 const (
 	Other       ErrorClass = iota
 	Unavailable            // the same call may succeed later
-	Busy                   // in a moment: another program has the lock
-	Refused                // this row does not take these values
+	Busy                   // the same call may succeed in a moment: another program has a lock
+	Refused                // the database does not accept these values for this row
 	Denied                 // the user may not do that
-	Stale                  // the index of a hint is gone
+	Stale                  // the index that a hint names does not exist
 )
 
-// A Fault is what an error means: its text is What in plain words, what the
-// database says itself, and the hint; each may be empty. A Fault that is
-// neither Unavailable nor Busy is a *Problem if it has a hint.
+// A Fault is what an error of a database means. Its message consists of What, Message and Hint,
+// each of which may be empty. A Fault with a Hint that is neither Unavailable nor Busy becomes a
+// [*Problem].
 type Fault struct {
-	Codes string // that have this meaning, divided by blanks
-	Class ErrorClass
-	// NoWrites says that reads go on: see [backlog.ErrNoWrites].
-	NoWrites bool
-	What     string
-	Said     string
+	Codes    string // the error codes with this meaning, which blanks separate
+	Class    ErrorClass
+	NoWrites bool   // only writes fail, see [backlog.ErrNoWrites]
+	What     string // the meaning in plain words
+	Said     string // the message of the database itself
 	Hint     string
 
-	// Of a refusal: by what kind of rule, and its name as the database tells it: of the
-	// constraint, of the column, or what says which trigger it was.
+	// Judge and Name are set if a rule of the table refused the row. Name is what the
+	// database calls the constraint or the column, or a text that identifies the trigger.
 	Judge Judge
 	Name  string
 }
 
-// What is in the way of a statement, as all databases have it.
+// Descriptions that the databases share, for [Fault.What].
 const (
 	LockedByOther = "locked by another session"
 	CrossesOther  = "in the way of another session again and again"
@@ -105,33 +106,33 @@ const (
 	TableChanged = "the table is not as it was"
 )
 
-// What to do about it.
+// Hints that the databases share, for [Fault.Hint].
 const (
 	LookAtIndexes  = "probably an index is missing: `backlog check` tells which, `backlog init` creates it"
 	MakeRoom       = "make room there"
 	CorrectMapping = "correct the mapping, or restart after the table was changed"
 )
 
-// Meaning returns what an error with the codes means. The most special code comes
-// first.
-func Meaning(faults []Fault, said string, codes ...string) Fault {
+// FindFault returns the first of the faults that has one of the codes of an error. The most
+// specific code must come first. message is the database's own.
+func FindFault(faults []Fault, message string, codes ...string) Fault {
 	for _, code := range codes {
 		for _, f := range faults {
 			if slices.Contains(strings.Fields(f.Codes), code) {
-				f.Said = said
+				f.Said = message
 				return f
 			}
 		}
 	}
-	return Fault{Said: said}
+	return Fault{Said: message}
 }
 
-// words are the fault's text without its hint.
+// words returns the text of the fault without its hint.
 func (f Fault) words() string {
-	return strings.Join(NonEmpty(f.What, f.Said), ": ")
+	return strings.Join(lists.NonEmpty(f.What, f.Said), ": ")
 }
 
-// fault is what an error means, whether the server has said it or not.
+// faultOf returns what an error means, whether the server sent it or the connection broke.
 func (db *DB) fault(err error) Fault {
 	f := db.Error(err)
 	if f == (Fault{}) && (errors.Is(err, backlog.ErrUnavailable) || isBroken(err)) {
@@ -140,7 +141,7 @@ func (db *DB) fault(err error) Fault {
 	return f
 }
 
-// isBroken reports whether the way to the server has broken.
+// isBroken reports whether an error means that the connection to the server is broken.
 func isBroken(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.As(err, new(*tls.CertificateVerificationError)) {
@@ -148,29 +149,29 @@ func isBroken(err error) bool {
 	}
 	is := func(e error) bool { return errors.Is(err, e) }
 	return slices.ContainsFunc([]error{sql.ErrConnDone, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF}, is) ||
-		errors.As(err, new(net.Error)) // as are those of system calls
+		errors.As(err, new(net.Error)) // includes errors of system calls
 }
 
-// Class returns what the error means.
+// Class returns the class of an error.
 func (db *DB) Class(err error) ErrorClass { return db.fault(err).Class }
 
-// HasSaid reports whether the error is the database's answer, and not of the way to it.
+// IsServerError reports whether the database itself sent the error.
 func (db *DB) HasSaid(err error) bool { return db.Error(err) != Fault{} }
 
-// JudgeOf returns by what kind of rule the error refuses a row, and what its name is.
-func (db *DB) JudgeOf(err error) (judge Judge, name string) {
+// GuardOf returns the kind and the name of the rule by which the database refused a row.
+func (db *DB) JudgeOf(err error) (kind Judge, name string) {
 	f := db.fault(err)
 	return f.Judge, f.Name
 }
 
-// MayPass reports whether the same call may succeed later, or its context is done.
+// IsTransient reports whether the same call may succeed later, or was cancelled by its context.
 func (db *DB) MayPass(err error) bool {
 	c := db.Class(err)
 	return c == Unavailable || c == Busy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Explained returns the *Problem of an error that only a person can mend, else the
-// error.
+// AsProblem returns a [*Problem] for an error that only a person can resolve, and other errors
+// unchanged.
 func (db *DB) Explained(err error) error {
 	if f := db.fault(err); f.Hint != "" && f.Class != Unavailable && f.Class != Busy {
 		return &Problem{What: f.words(), Hint: f.Hint, Denied: f.Class == Denied}
@@ -178,16 +179,19 @@ func (db *DB) Explained(err error) error {
 	return err
 }
 
-// Wrap gives an error of a statement its class. The statement's own timeout differs
-// from the end of ctx, the caller's.
+// Wrap classifies the error of a statement: it wraps [backlog.ErrUnavailable] or
+// [backlog.ErrNoWrites], or becomes a [*Problem]. ctx is the caller's, without the statement
+// timeout, so that Wrap can tell one from the other.
 func (db *DB) Wrap(ctx context.Context, err error) error {
+	isClassified := errors.As(err, new(*Problem)) || errors.Is(err, backlog.ErrUnavailable)
+	isCallers := ctx.Err() != nil && errors.Is(err, ctx.Err())
 	switch {
-	case err == nil, errors.As(err, new(*Problem)), errors.Is(err, backlog.ErrUnavailable), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case err == nil, isClassified, isCallers:
 		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return noAnswer(StatementTimeout)
+		return timeoutError(StatementTimeout)
 	}
 	f := db.fault(err)
 	switch {
@@ -205,32 +209,34 @@ func (db *DB) Wrap(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
 }
 
-// noAnswer says that the database has kept quiet for that long.
-func noAnswer(limit time.Duration) error {
+// timeoutError is the error of a database that did not answer in time.
+func timeoutError(limit time.Duration) error {
 	return fmt.Errorf("%w: no answer within %v", backlog.ErrUnavailable, limit)
 }
 
-// limited calls f with a limit to its time, and says so when that has ended it.
-func limited(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+// withTimeout calls f with a time limit. If that is what ended f, the error says so.
+func withTimeout(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
 	lctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := f(lctx)
-	if err != nil && lctx.Err() != nil && ctx.Err() == nil && !errors.Is(err, backlog.ErrUnavailable) {
-		return noAnswer(limit)
+	timedOut := lctx.Err() != nil && ctx.Err() == nil
+	if err != nil && timedOut && !errors.Is(err, backlog.ErrUnavailable) {
+		return timeoutError(limit)
 	}
 	return err
 }
 
-// Dial connects to a server. Within seconds it is noticed when the other side is
-// gone without a word.
+// Dial connects to a server. The system closes the connection within seconds if the other side
+// vanishes.
 func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	alive := net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 	d := net.Dialer{Timeout: DialTimeout, KeepAliveConfig: alive}
 	return d.DialContext(ctx, network, addr)
 }
 
-// Unreached words an error of connecting to the server at addr: the driver's own
-// words may have parts of the URL in them. It returns nil where it has no words.
+// ConnectError describes the error of a connection attempt to the server at addr. The driver's
+// own message may contain parts of the URL. ConnectError returns nil for an error that it does
+// not know.
 func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, err error) error {
 	at := "the " + t.Name + " server at " + addr
 	var (
@@ -246,7 +252,7 @@ func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, 
 		return backlog.Worded(backlog.ErrUnavailable.Error()+": no connection to "+at+" so far", backlog.ErrUnavailable, ctx.Err())
 	case errors.As(err, &verify):
 		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, verify.Err)
-	case errors.As(err, &unknown): // of sslmode=verify-ca
+	case errors.As(err, &unknown): // with sslmode=verify-ca
 		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, unknown)
 	case errors.As(err, new(*net.DNSError)):
 		return fmt.Errorf("%w: %s: its name is not found; correct the host in the database URL", backlog.ErrUnavailable, at)
@@ -260,31 +266,32 @@ func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, 
 	return nil
 }
 
-// A Notebook has what a person should know, though it works. The zero value is empty.
+// A Notebook collects notes about things that work but that a person should know. Its zero
+// value is empty and ready to use, also concurrently.
 type Notebook struct {
 	mu    sync.Mutex
 	notes []string
-	tell  func(string) // of each note; nil: nobody listens
+	tell  func(string) // is called with each new note; nil: there is no observer
 }
 
-// Notes returns what is in it.
+// Notes returns the notes so far.
 func (n *Notebook) Notes() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.notes)
 }
 
-// TellNotes calls tell, once, with each of the notes and with those to come.
-func (n *Notebook) TellNotes(tell func(string)) {
+// ObserveNotes calls observe with every note so far, and from now on with every new one.
+func (n *Notebook) TellNotes(observe func(string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, text := range n.notes {
-		tell(text)
+		observe(text)
 	}
-	n.tell = tell
+	n.tell = observe
 }
 
-// Notef adds a note, once.
+// Notef adds a note, unless it is there already.
 func (n *Notebook) Notef(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	n.mu.Lock()
@@ -292,7 +299,8 @@ func (n *Notebook) Notef(format string, args ...any) {
 	if slices.Contains(n.notes, text) {
 		return
 	}
-	if n.notes = append(n.notes, text); n.tell != nil {
+	n.notes = append(n.notes, text)
+	if n.tell != nil {
 		n.tell(text)
 	}
 }

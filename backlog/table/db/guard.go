@@ -3,46 +3,54 @@ package db
 import (
 	"slices"
 	"strings"
+
+	"backlog/internal/lists"
 )
 
-// A Judge is the kind of rule by which a database refuses what is written to a row.
+// A GuardKind is the kind of rule by which a database refuses a write to a row.
 type Judge int
 
-// The kinds of rules.
+// The kinds of guards.
 const (
-	Unjudged   Judge = iota // the database does not say
-	Unique                  // no two rows may be alike: a unique index, an exclusion constraint
-	ForeignKey              // another table must have the value, or must not
-	Check                   // a CHECK constraint of the table
-	NotNull                 // a column takes no NULL
-	Type                    // a column's type, its length, or a domain
+	Unjudged   Judge = iota // the database does not say which
+	Unique                  // a unique index or an exclusion constraint
+	ForeignKey              // another table must have the value, or must not reference it
+	Check                   // a CHECK constraint
+	NotNull                 // a NOT NULL column
+	Type                    // the type of a column, its length, or its domain
 	Overflow                // a number is too large for its column
-	Trigger                 // a trigger raises, or fails
+	Trigger                 // a trigger raised an error, or failed
 )
 
-// A Guard is a constraint or a trigger that judges an UPDATE of a table.
+// A Guard is a constraint or a trigger that can refuse an UPDATE of a table.
 type Guard struct {
 	Judge   Judge
-	Name    string   // of the constraint; of the trigger, or of its function where errors name that
-	Columns []string // those that the catalogue lists
-	Text    string   // SQL in which others are named
-	Whole   bool     // it is handed the row as a whole, and may look at any column
+	Name    string   // of the constraint or trigger; of the trigger's function if errors name that
+	Columns []string // that the catalog lists
+	Text    string   // the SQL of the condition or of the trigger, which may mention more columns
+	Whole   bool     // it gets the row as a whole, so that it may read any column
 }
 
-// judges are the kinds of rules as queries of catalogues tell them.
+// guardKinds are the kinds as the catalog queries of the dialects return them.
 var judges = map[string]Judge{"c": Check, "f": ForeignKey, "t": Trigger}
 
-// Guards returns the guards of rows that have a kind (c, f or t), a name, a body, columns divided
-// by a character 1, and whole, which says yes or no.
+// Guards makes guards of the rows of a catalog query. Their columns are kind (c, f or t),
+// name, body, columns (separated by the character 1) and whole (yes or no).
 func Guards(rows []Row) (list []Guard) {
 	for _, r := range rows {
-		columns := NonEmpty(strings.Split(r["columns"], "\x01")...)
-		list = append(list, Guard{Judge: judges[r["kind"]], Name: r["name"], Columns: columns, Text: r["body"], Whole: r.Is("whole")})
+		columns := lists.NonEmpty(strings.Split(r["columns"], "\x01")...)
+		list = append(list, Guard{
+			Judge:   judges[r["kind"]],
+			Name:    r["name"],
+			Columns: columns,
+			Text:    r["body"],
+			Whole:   r.Is("whole"),
+		})
 	}
 	return list
 }
 
-// Names returns which of the columns the guard names.
+// Mentions returns those of the columns that the guard mentions.
 func (g *Guard) Names(columns []string) []string {
 	words := Words(g.Text)
 	return slices.DeleteFunc(slices.Clone(columns), func(name string) bool {
@@ -51,8 +59,8 @@ func (g *Guard) Names(columns []string) []string {
 	})
 }
 
-// SeesAll reports whether the guard may look at columns that it does not name: the row is
-// handed on as a whole, as by to_jsonb(NEW). To return it is nothing of the kind.
+// ReadsWholeRow reports whether the guard may read columns that it does not mention, because
+// it passes the row on as a whole, such as to to_jsonb(NEW). RETURN NEW does not count.
 func (g *Guard) SeesAll() bool {
 	if g.Whole {
 		return true
@@ -71,8 +79,8 @@ func (g *Guard) SeesAll() bool {
 	return false
 }
 
-// Words returns the names and signs of an SQL text, each sign alone, without comments and
-// strings. Names lose their quotes.
+// Tokens splits an SQL text into names and single punctuation characters. Comments and
+// strings are left out, and names lose their quotes.
 func Words(text string) (words []string) {
 	for text != "" {
 		c := text[0]
@@ -82,13 +90,13 @@ func Words(text string) (words []string) {
 		case strings.HasPrefix(text, "/*"):
 			_, text, _ = strings.Cut(text[2:], "*/")
 		case c == '\'':
-			_, text = quoted(text)
+			_, text = cutQuoted(text)
 		case c == '"' || c == '`':
 			var name string
-			name, text = quoted(text)
+			name, text = cutQuoted(text)
 			words = append(words, name)
-		case isNamed(c):
-			rest := strings.TrimLeftFunc(text, func(r rune) bool { return r >= 0x80 || isNamed(byte(r)) })
+		case isNameByte(c):
+			rest := strings.TrimLeftFunc(text, func(r rune) bool { return r >= 0x80 || isNameByte(byte(r)) })
 			words = append(words, text[:len(text)-len(rest)])
 			text = rest
 		default:
@@ -101,21 +109,21 @@ func Words(text string) (words []string) {
 	return words
 }
 
-// isNamed reports whether a byte can be a part of a name without quotes, or of a number.
-func isNamed(c byte) bool {
+// isNameByte reports whether a byte can be part of a number or of a name without quotes.
+func isNameByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '$' || c >= 0x80
 }
 
-// quoted splits a text that begins with a quote behind the end of the quoted part, whose
-// quotes are taken off.
-func quoted(text string) (inner, rest string) {
+// cutQuoted takes the quoted name or string off the beginning of text. It returns it without
+// its quotes, and the rest of the text.
+func cutQuoted(text string) (inner, rest string) {
 	quote := text[:1]
 	rest = text[1:]
 	for {
 		part, behind, closed := strings.Cut(rest, quote)
 		inner += part
 		rest = behind
-		if !closed || !strings.HasPrefix(rest, quote) { // twice it is one
+		if !closed || !strings.HasPrefix(rest, quote) { // a doubled quote stands for one
 			return inner, rest
 		}
 		inner += quote
@@ -123,7 +131,7 @@ func quoted(text string) (inner, rest string) {
 	}
 }
 
-// Parenthesized returns what stands in the parentheses with which the text begins.
+// Parenthesized returns what is inside the parentheses with which text begins.
 func Parenthesized(text string) (inner string) {
 	var depth int
 	for i := 0; i < len(text); i++ {
@@ -136,7 +144,7 @@ func Parenthesized(text string) (inner string) {
 				return text[1:i]
 			}
 		case '\'', '"', '`':
-			_, rest := quoted(text[i:])
+			_, rest := cutQuoted(text[i:])
 			i = len(text) - len(rest) - 1
 		}
 	}

@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// lockTimeout is how long an answer about a lock may take.
+	// lockTimeout limits a query about a lock.
 	lockTimeout = 2 * time.Second
-	// LockIdle is after how many seconds without a word a server gives up the
-	// session that has a lock. Who has one asks for it every two seconds.
+	// LockIdle is how many seconds of silence a server tolerates before it ends the session
+	// that holds a lock. The holder asks about its lock every two seconds.
 	LockIdle = 10
-	// rivalPause is between two looks at the marks of a lock: it may be about to be
-	// taken, or given back.
+	// rivalPause is the time between two comparisons of a lock's marks. After one alone a
+	// lock that is just being acquired or released would look like a rival's.
 	rivalPause = 250 * time.Millisecond
 )
 
-// A LockName names a lock of a table, and says who asks for it.
+// A LockName is a lock of a table, together with the work of the process that asks for it.
 type LockName struct {
 	Name string // run or leader
 	Work backlog.Work
 }
 
-// String returns what tells the locks of a table apart. Works have no spaces in their names.
+// String returns the name of the lock among those of its table. Names of works contain no spaces.
 func (l LockName) String() string {
 	if l.Work.Name == "" {
 		return l.Name
@@ -38,32 +38,36 @@ func (l LockName) String() string {
 	return l.Name + " " + l.Work.Name
 }
 
-// marked is the mark of a lock that has all the others. Older versions have none.
-var marked = backlog.Mark{What: "marked", Digest: "1"}
+// allMarked is the mark that a lock gets last: it has all its marks. Older versions do not set it.
+var allMarked = backlog.Mark{What: "marked", Digest: "1"}
 
-// mark returns the name of a mark of the lock, which the server has as a lock, too.
+// mark returns the name of the server lock that stands for a mark of the lock.
 func (l LockName) mark(m backlog.Mark) string { return l.String() + " " + m.What + "=" + m.Digest }
 
-// SessionLocks are the locks of a server. Each has a session of its own, with which it
-// ends.
+// SessionLocks implements [Server.Lock] and [Server.Rival] with locks of a server. Each lock
+// is held by a session of its own, and ends with it.
 type SessionLocks struct {
-	Server    Server // knows the errors, and how arguments are marked
+	Server    Server // classifies errors and describes the SQL
 	Connector driver.Connector
-	Pool      *sql.DB // the program's own, in place of the connector
+	Pool      *sql.DB // a pool of the calling program, used instead of the connector
 
-	// Prepare makes the session fit for being idle and looked after, or says why
-	// it cannot have locks. The pool leads to other sessions.
+	// Prepare sets up a session that is to hold a lock: it may be idle, and the server must
+	// notice when this process is gone. It fails if the session cannot hold locks. pool
+	// returns other sessions of the same server.
 	Prepare func(ctx context.Context, pool *sql.DB, conn *sql.Conn) error
 
-	// The expressions have the lock's key as their argument, ?. Take says whether the
-	// session has got it, Held whether this very session has it; Drop gives it back,
-	// and Holder is the number of the session that has it, or NULL.
-	Take, Held, Drop, Holder string
-	// Key makes a key of a lock's name.
+	// The following are SQL expressions with one argument, ?, the key of the lock.
+
+	Take   string // acquires the lock without waiting; true: the session has it now
+	Held   string // whether this very session has the lock
+	Drop   string // releases the lock
+	Holder string // the number of the session that has the lock, or NULL
+
+	// Key returns the key of a lock of a table by the lock's name.
 	Key func(c *Catalog, name string) string
 }
 
-// Lock implements [Server]. The server lets go of the lock when the session ends, however it ends.
+// Lock implements [Server]. The server releases the lock when the session ends for any reason.
 func (l *SessionLocks) Lock(ctx context.Context, c *Catalog, name LockName) (backlog.Lock, error) {
 	s := &sessionLock{SessionLocks: l, db: &DB{Server: l.Server}, pool: l.Pool, catalog: c, name: name}
 	switch {
@@ -72,12 +76,13 @@ func (l *SessionLocks) Lock(ctx context.Context, c *Catalog, name LockName) (bac
 	case l.Pool.Stats().MaxOpenConnections == 1:
 		return nil, Problemf("allow more by its SetMaxOpenConns", "the pool has 1 connection at most, but a lock keeps one as long as it is held, and the work takes another")
 	}
-	err := limited(ctx, DialTimeout, s.open)
+	err := withTimeout(ctx, DialTimeout, s.open)
 	if err == nil {
-		err = limited(ctx, lockTimeout, s.take)
+		err = withTimeout(ctx, lockTimeout, s.acquire)
 	}
 	if errors.Is(err, backlog.ErrLocked) {
-		if rival, look := l.Rival(ctx, s.conn, c, name); look == nil && rival != nil {
+		rival, lookErr := l.Rival(ctx, s.conn, c, name)
+		if lookErr == nil && rival != nil {
 			err = rival
 		}
 	}
@@ -85,7 +90,7 @@ func (l *SessionLocks) Lock(ctx context.Context, c *Catalog, name LockName) (bac
 		s.close()
 		return nil, s.db.Wrap(ctx, err)
 	}
-	_ = s.Mark(ctx, name.Work) // without marks it is a lock all the same
+	_ = s.Mark(ctx, name.Work) // a lock without marks is a lock too
 	return s, nil
 }
 
@@ -94,48 +99,52 @@ func (l *SessionLocks) Rival(ctx context.Context, q Querier, c *Catalog, name Lo
 	if len(name.Work.Marks) == 0 {
 		return nil, nil
 	}
-	return LookTwice(ctx, func() (*backlog.Rival, error) { return l.look(ctx, q, c, name) })
+	return ConfirmRival(ctx, func() (*backlog.Rival, error) { return l.findRival(ctx, q, c, name) })
 }
 
-// LookTwice returns the rival that look finds at two times, nil if there is none at one of them.
-func LookTwice(ctx context.Context, look func() (*backlog.Rival, error)) (found *backlog.Rival, err error) {
-	for again := range 2 {
-		if again > 0 && !backlog.Sleep(ctx, rivalPause) {
+// ConfirmRival calls find twice, with a pause between. It returns a rival only if both calls find
+// one.
+func ConfirmRival(ctx context.Context, find func() (*backlog.Rival, error)) (rival *backlog.Rival, err error) {
+	for attempt := range 2 {
+		if attempt > 0 && !backlog.Sleep(ctx, rivalPause) {
 			return nil, ctx.Err()
 		}
-		found, err = look()
-		if found == nil || err != nil {
+		rival, err = find()
+		if rival == nil || err != nil {
 			return nil, err
 		}
 	}
-	return found, nil
+	return rival, nil
 }
 
-func (l *SessionLocks) look(ctx context.Context, q Querier, c *Catalog, name LockName) (*backlog.Rival, error) {
-	marks := append([]backlog.Mark{marked}, name.Work.Marks...)
+// findRival compares the marks of name.Work with those that the holder of the lock has. It
+// returns nil if the marks agree, if nobody holds the lock, or if its marks are incomplete.
+func (l *SessionLocks) findRival(ctx context.Context, q Querier, c *Catalog, name LockName) (*backlog.Rival, error) {
+	marks := append([]backlog.Mark{allMarked}, name.Work.Marks...)
 	names := []string{name.String()}
 	for _, m := range marks {
 		names = append(names, name.mark(m))
 	}
-	text, args := l.all(c, l.Holder, names)
+	text, args := l.query(c, l.Holder, names)
 	var holders []sql.NullInt64
-	err := limited(ctx, lockTimeout, func(ctx context.Context) (err error) {
+	err := withTimeout(ctx, lockTimeout, func(ctx context.Context) (err error) {
 		row := q.QueryRowContext(ctx, text, args...)
-		holders, err = scanEach[sql.NullInt64](row, len(names))
+		holders, err = scanN[sql.NullInt64](row, len(names))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	has := func(m backlog.Mark) bool { return holders[1+slices.Index(marks, m)] == holders[0] }
-	if !holders[0].Valid || !has(marked) {
+	lockHolder := holders[0]
+	has := func(m backlog.Mark) bool { return holders[1+slices.Index(marks, m)] == lockHolder }
+	if !lockHolder.Valid || !has(allMarked) {
 		return nil, nil
 	}
 	return name.Work.Rival(has), nil
 }
 
-// all returns a query for the expression for each of the locks, in their order.
-func (l *SessionLocks) all(c *Catalog, expression string, names []string) (text string, args []any) {
+// query returns a SELECT of the expression for each of the names, in their order.
+func (l *SessionLocks) query(c *Catalog, expression string, names []string) (text string, args []any) {
 	list := slices.Repeat([]string{expression}, len(names))
 	for _, name := range names {
 		args = append(args, l.Key(c, name))
@@ -143,38 +152,41 @@ func (l *SessionLocks) all(c *Catalog, expression string, names []string) (text 
 	return l.Server.Text().Place("SELECT " + strings.Join(list, ", ")), args
 }
 
+// A sessionLock is one lock and the session that holds it.
 type sessionLock struct {
 	*SessionLocks
-	db      *DB // knows the errors
+	db      *DB // classifies errors
 	pool    *sql.DB
 	conn    *sql.Conn
 	catalog *Catalog
 	name    LockName
-	marks   []string // that the session has, the one that says so first
+	marks   []string // that the session has; allMarked comes first
 }
 
 var _ backlog.Marker = (*sessionLock)(nil)
 
-// open begins the session.
+// open starts the session.
 func (l *sessionLock) open(ctx context.Context) (err error) {
-	if l.conn, err = l.pool.Conn(ctx); err != nil {
+	l.conn, err = l.pool.Conn(ctx)
+	if err != nil {
 		return err
 	}
 	err = l.Prepare(ctx, l.pool, l.conn)
 	if l.Pool == nil {
-		l.pool.SetMaxIdleConns(-1) // Prepare may have opened another, which it needs to its end
+		l.pool.SetMaxIdleConns(-1) // closes a second connection that Prepare may have needed
 	}
 	return err
 }
 
-// each returns what the expression is for each of the names.
-func (l *sessionLock) each(ctx context.Context, expression string, names ...string) ([]sql.NullBool, error) {
-	text, args := l.all(l.catalog, expression, names)
-	return scanEach[sql.NullBool](l.conn.QueryRowContext(ctx, text, args...), len(names))
+// evaluate returns the value of the expression for each of the names.
+func (l *sessionLock) evaluate(ctx context.Context, expression string, names ...string) ([]sql.NullBool, error) {
+	text, args := l.query(l.catalog, expression, names)
+	return scanN[sql.NullBool](l.conn.QueryRowContext(ctx, text, args...), len(names))
 }
 
-func (l *sessionLock) take(ctx context.Context) error {
-	got, err := l.each(ctx, l.Take, l.name.String())
+// acquire gets the lock, or returns backlog.ErrLocked at once.
+func (l *sessionLock) acquire(ctx context.Context) error {
+	got, err := l.evaluate(ctx, l.Take, l.name.String())
 	switch {
 	case err == nil && !got[0].Valid:
 		return fmt.Errorf("%w: the server did not give the lock", backlog.ErrUnavailable)
@@ -184,10 +196,11 @@ func (l *sessionLock) take(ctx context.Context) error {
 	return err
 }
 
-// Mark implements backlog.Marker. Marks that cannot be had at once are still those of a
-// session that ends: without all of them the lock has none.
+// Mark implements backlog.Marker. A mark that another session still has is probably one of the
+// previous holder, which is about to end, so Mark tries again. If it does not get all marks in
+// time, allMarked is not set, and the lock counts as one without marks.
 func (l *sessionLock) Mark(ctx context.Context, w backlog.Work) error {
-	return limited(ctx, lockTimeout, func(ctx context.Context) error {
+	return withTimeout(ctx, lockTimeout, func(ctx context.Context) error {
 		if err := l.unmark(ctx); err != nil || len(w.Marks) == 0 {
 			return err
 		}
@@ -196,48 +209,48 @@ func (l *sessionLock) Mark(ctx context.Context, w backlog.Work) error {
 			names = append(names, l.name.mark(m))
 		}
 		for len(names) > 0 {
-			got, err := l.each(ctx, l.Take, names...)
+			got, err := l.evaluate(ctx, l.Take, names...)
 			if err != nil {
 				return err
 			}
-			var rest []string
+			var missing []string
 			for i, name := range names {
 				if got[i].Bool {
 					l.marks = append(l.marks, name)
 				} else {
-					rest = append(rest, name)
+					missing = append(missing, name)
 				}
 			}
-			if len(rest) > 0 && !backlog.Sleep(ctx, rivalPause/5) {
+			if len(missing) > 0 && !backlog.Sleep(ctx, rivalPause/5) {
 				return ctx.Err()
 			}
-			names = rest
+			names = missing
 		}
-		all := l.name.mark(marked)
-		l.marks = append([]string{all}, l.marks...)
-		return errorOf(l.each(ctx, l.Take, all))
+		last := l.name.mark(allMarked)
+		l.marks = append([]string{last}, l.marks...)
+		_, err := l.evaluate(ctx, l.Take, last)
+		return err
 	})
 }
 
-func errorOf[T any](_ T, err error) error { return err }
-
-// unmark gives the marks back.
+// unmark releases the marks.
 func (l *sessionLock) unmark(ctx context.Context) error {
 	marks := l.marks
 	l.marks = nil
 	if len(marks) == 0 {
 		return nil
 	}
-	return errorOf(l.each(ctx, l.Drop, marks...))
+	_, err := l.evaluate(ctx, l.Drop, marks...)
+	return err
 }
 
-// Check asks the server whether this very session still has the lock. A caller who
-// does not want to know any more must not end the session.
+// Check asks the server whether this very session still has the lock. Check ignores that ctx is
+// cancelled: a cancelled query would end the session, and the lock with it.
 func (l *sessionLock) Check(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var ours []sql.NullBool
-	err := limited(ctx, lockTimeout, func(ctx context.Context) (err error) {
-		ours, err = l.each(ctx, l.Held, l.name.String())
+	err := withTimeout(ctx, lockTimeout, func(ctx context.Context) (err error) {
+		ours, err = l.evaluate(ctx, l.Held, l.name.String())
 		return err
 	})
 	if err != nil {
@@ -249,20 +262,21 @@ func (l *sessionLock) Check(ctx context.Context) error {
 	return nil
 }
 
-// Unlock gives the lock back and ends the session.
+// Unlock releases the lock and ends the session.
 func (l *sessionLock) Unlock() error {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
-	// Said before the end of the session, which the server need not notice at
-	// once. Where it does not hear it, the session has ended, and the lock.
-	_, _ = l.each(ctx, l.Drop, append(l.marks, l.name.String())...)
+	// The server may notice the end of the session late, so the lock is released first. If that
+	// fails the session is over anyway, and the lock with it.
+	_, _ = l.evaluate(ctx, l.Drop, append(l.marks, l.name.String())...)
 	l.close()
 	return nil
 }
 
+// close ends the session, and the pool that was opened for it.
 func (l *sessionLock) close() {
 	if l.conn != nil {
-		l.conn.Raw(func(any) error { return driver.ErrBadConn }) // it ends: nobody is to get it back
+		l.conn.Raw(func(any) error { return driver.ErrBadConn }) // keeps the connection out of the pool
 		l.conn.Close()
 	}
 	if l.Pool == nil {

@@ -12,110 +12,116 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/mapping"
 	"backlog/backlog/pattern"
+	"backlog/internal/lists"
 )
 
-// A Text is how a kind of database writes SQL. It does no input or output and has
-// no state.
+// A Text describes how a kind of database writes SQL and URLs. It does no input or output and
+// is never changed. Fields called formats are for fmt.Sprintf.
 type Text struct {
-	Name    string   // of the kind
+	Name    string   // of the kind of database
 	Schemes []string // of its URLs
 	File    bool     // a URL names a file, which has one schema, and one writer at a time
-	Driver  string   // the module that speaks to it
+	Driver  string   // the Go module of the driver
 
-	// Parameters are what a URL may set, with the values, divided by blanks; "" is for
-	// any value.
+	// Parameters are the parameters of a URL, each with its legal values, which blanks
+	// separate; "": every value is legal.
 	Parameters map[string]string
-	NoOther    string // what is said of other parameters; "": the server judges them
-	Form       string // how a URL is written
-	NeedsHost  bool   // a URL has a host
-	NameServer string // what to do where something at the URL's host gives no answer
-	Distrust   string // what to do about a certificate that is not trusted
+	NoOther    string // the hint for an unknown parameter; "": the server judges those
+	Form       string // the form of a URL, for hints
+	NeedsHost  bool   // a URL must have a host
+	NameServer string // the hint if something at the host of the URL does not answer
+	Distrust   string // the hint if a certificate is not trusted
 
-	Quotes      string // the character around names
-	True, False string
-	Blob        string // of hexadecimal digits, as a format
-	Backslashes bool   // strings have escapes by a backslash
-	Numbered    bool   // the n-th argument is $n, not ?, and its type has to be said in a CASE
-	Rows        string // a list of row values behind IN, as a format; "": rows are not compared
-	Raw         string // a column as it is stored, as a format
-	Guard       string // a condition that no index is searched by, as a format
-	LockRow     string // ends a SELECT that keeps others from its rows
-	NoWait      string // behind that: a row that others have is an error at once; "": it is waited for
-	Present     string // the server's time in microseconds since 1970; "": there is no server
-	Hint        string // the table's name with an index to use, as a format; "": planners need none
-	Own         string // characters that begin the database's own parameters
+	Quotes      string // the quotation mark of names
+	True        string
+	False       string
+	Blob        string // the format of a literal, for hexadecimal digits
+	Backslashes bool   // a backslash in a string begins an escape
+	Numbered    bool   // the n-th placeholder is $n, not ?, and its type must be known in a CASE
+	Rows        string // the format of a list of row values behind IN; "": rows cannot be compared
+	Raw         string // the format of a column as it is stored
+	Guard       string // the format of a condition that must not use an index
+	LockRow     string // the end of a SELECT that locks its rows
+	NoWait      string // the end after LockRow for an error at once if a row is locked; "": there is none
+	Present     string // an expression for the server's clock in microseconds since 1970; "": there is no server
+	Hint        string // the format of a table name with the index to use; "": the planner needs no hints
+	Own         string // the characters that begin the database's own placeholders
 
 	EscapeStrings bool // E'…' has escapes by a backslash, $tag$…$tag$ is a string, comments in /* */ nest
-	HashComments  bool // # begins a comment, and -- one only in front of a blank
-	Brackets      bool // a name may stand in [ ]
-	PlainLimit    bool // LIMIT takes arguments, and no expressions
+	HashComments  bool // # begins a comment, and -- does so only in front of white space
+	Brackets      bool // a name may be written in [ ]
+	PlainLimit    bool // LIMIT takes placeholders, but no expressions
 
-	Prepares       bool // the driver does not prepare by itself what comes again
-	LazyUnion      bool // an ordered union is read no further than its limit
+	Prepares       bool // statements should be prepared, because the driver does not cache them
+	LazyUnion      bool // of an ordered union with a limit the database reads no more than the limit
 	PartialIndexes bool
-	SearchedFirst  bool // an index begins with the columns that have one value, else its condition says them
-	FoldsNames     bool // column names do not differ by case alone
+	SearchedFirst  bool // an index must begin with the columns that have one value, even if its condition has them
+	FoldsNames     bool // the case of column names does not matter
 
-	ReadSchema  string   // has a connection notice that another one has changed the schema; "": a plan does
-	BeginPlan   string   // begins a transaction in which what writes is planned, wherever; "": whatever can be prepared may be run
-	Trial       []string // a transaction that will be rolled back begins with it
-	Immediate   string   // has deferred constraints speak up at once
-	Warnings    string   // the query for what a rollback has left
-	Explain     string   // in front of a query: its plan
+	ReadSchema  string   // a query by which a connection notices changes of the schema; "": planning does
+	BeginPlan   string   // begins the transaction in which a writing statement is planned; "": preparing it checks everything
+	Trial       []string // the first statements of a transaction that will be rolled back
+	Immediate   string   // has deferred constraints checked at once; "": there are none
+	Warnings    string   // the query for what a rollback could not undo; "": there is none
+	Explain     string   // the prefix that makes a query return its plan
 	CreateIndex string
-	NameLength  int  // of an index's name, in bytes
-	GrantsUsage bool // a schema has rights of its own
+	NameLength  int  // the maximum length of an index name, in bytes
+	GrantsUsage bool // a schema needs a GRANT too
 
 	Types Types
 }
 
-// Types are the column types that init uses.
+// Types are the column types that the command init uses.
 type Types struct {
-	Key     string // of a key that numbers itself, all of its definition
+	Key     string // the definition of a key that numbers itself
 	Integer string
-	Status  string // of a text that an index may be over
+	Status  string // a text that an index may contain whole
 	Text    string
-	Options string // what follows the table's closing bracket
+	Options string // what follows the closing parenthesis of CREATE TABLE
 
-	// Times by the setting `as:`, with the default that writes the present; utc is
-	// for none, in UTC, and text for any other.
+	// Times are the types of times by the setting `as:`. Without that setting it is utc for
+	// times in UTC, and native for others. Forms that are not listed are text.
 	Times map[string]TimeType
 }
 
-// A TimeType is a column's type and its default, "" if the database cannot write
-// the present so.
-type TimeType struct{ Decl, Present string }
+// A TimeType is the type of a column, and its default for the current time; "": the database
+// has no expression for that.
+type TimeType struct {
+	Decl    string
+	Present string
+}
 
-// Quote returns the name as an identifier.
+// Quote returns a name as an SQL identifier.
 func (t *Text) Quote(name string) string {
 	return t.Quotes + strings.ReplaceAll(name, t.Quotes, t.Quotes+t.Quotes) + t.Quotes
 }
 
-// Qualified returns the quoted name of the table, with its schema unless that is
-// empty.
+// Qualified returns the quoted name of a table, with its schema unless that is empty.
 func (t *Text) Qualified(schema, name string) string {
-	return strings.Join(Mapped(NonEmpty(schema, name), t.Quote), ".")
+	return strings.Join(lists.Map(lists.NonEmpty(schema, name), t.Quote), ".")
 }
 
-// A Decimal is a number with more digits than a float64 keeps apart from others,
-// as it was written.
+// A Decimal is a number, as it was written, whose digits a float64 could not all keep.
 type Decimal string
 
-// Literal returns the value (nil, bool, int64, float64, Decimal, []byte, string) as
-// SQL. What a backslash stands for in quotes depends on the session, so a text with
-// one is written in hexadecimal digits.
+// Literal returns a value (nil, bool, int64, float64, Decimal, []byte, string) as SQL. The
+// meaning of a backslash in quotes depends on the session, so a text with one is written in
+// hexadecimal digits.
 func (t *Text) Literal(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "NULL"
 	case bool:
-		return map[bool]string{true: t.True, false: t.False}[v]
+		if v {
+			return t.True
+		}
+		return t.False
 	case int64:
 		return strconv.FormatInt(v, 10)
 	case float64:
 		return strconv.FormatFloat(v, 'e', -1, 64)
 	case Decimal:
-		if t.Backslashes { // in quotes it would be compared as a float
+		if t.Backslashes { // in MySQL, where quotes would make a float of it
 			return string(v)
 		}
 	case []byte:
@@ -128,7 +134,7 @@ func (t *Text) Literal(v any) string {
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }
 
-// Arg is the n-th argument of a statement, from 1 on.
+// Placeholder returns the placeholder of the n-th argument of a statement, from 1 on.
 func (t *Text) Arg(n int) string {
 	if t.Numbered {
 		return "$" + strconv.Itoa(n)
@@ -136,19 +142,18 @@ func (t *Text) Arg(n int) string {
 	return "?"
 }
 
-// Place returns the statement, in which ? marks the places of arguments, as the
-// database marks them.
+// Rebind returns the statement with the placeholders of the database instead of ?.
 func (t *Text) Place(text string) string {
 	if !t.Numbered || !strings.Contains(text, "?") {
 		return text
 	}
 	b := make([]byte, 0, len(text)+2*strings.Count(text, "?"))
-	var quote byte // the one that is open
+	var quote byte // the quotation mark that is open
 	var n int
 	for _, c := range []byte(text) {
 		switch {
 		case quote == c:
-			quote = 0 // a doubled one opens the next
+			quote = 0 // the second of a doubled one opens it again
 		case quote == 0 && (c == '\'' || c == '"'):
 			quote = c
 		case quote == 0 && c == '?':
@@ -161,8 +166,8 @@ func (t *Text) Place(text string) string {
 	return string(b)
 }
 
-// Cast is the place of an argument for the column where nothing else tells the
-// type, without its length, by which a cast would cut.
+// Cast returns a placeholder for a value of the column's type, for places that do not
+// determine the type. The cast has no length, since it would truncate the value.
 func (t *Text) Cast(c *Column) string {
 	if !t.Numbered {
 		return "?"
@@ -170,8 +175,8 @@ func (t *Text) Cast(c *Column) string {
 	return "CAST(? AS " + WithoutLength(c.Decl) + ")"
 }
 
-// WithoutLength returns the type without the bracket that may be behind its name,
-// or within: timestamp(3) without time zone.
+// WithoutLength returns a type without the parentheses that follow its name, or interrupt it
+// as in timestamp(3) without time zone.
 func WithoutLength(decl string) string {
 	from := strings.IndexByte(decl, '(')
 	if from < 0 || strings.HasPrefix(decl, `"`) {
@@ -180,8 +185,8 @@ func WithoutLength(decl string) string {
 	return decl[:from] + decl[from+strings.IndexByte(decl[from:], ')')+1:]
 }
 
-// KeyIn is a condition for the n keys bound to it, the parts of each in the order
-// of the columns.
+// KeyIn returns the condition that the key columns have one of n keys. Its arguments are the
+// parts of the first key, then those of the second, and so on, as [AppendKeys] appends them.
 func (t *Text) KeyIn(cols []string, n int) string {
 	if len(cols) == 1 {
 		return cols[0] + " IN (?" + strings.Repeat(",?", n-1) + ")"
@@ -194,18 +199,18 @@ func (t *Text) KeyIn(cols []string, n int) string {
 	return "(" + strings.Join(cols, ", ") + ") IN " + fmt.Sprintf(t.Rows, strings.Repeat(row, n)[1:])
 }
 
-// KeyRange returns the condition for rows on one side of the key, and its arguments:
-// first, for columns that come before the key, then the key.
+// KeyRange returns the condition that the columns are on one side of the key (op is < or >),
+// and its arguments. first are the values of columns that come before those of the key.
 func KeyRange(op string, cols []string, key backlog.Key, first ...any) (string, []any) {
 	args := Bind(first, key)
 	if len(cols) == 1 {
 		return cols[0] + " " + op + " ?", args
 	}
-	marks := strings.Repeat(", ?", len(cols))[2:]
-	return "(" + strings.Join(cols, ", ") + ") " + op + " (" + marks + ")", args
+	placeholders := strings.Repeat(", ?", len(cols))[2:]
+	return "(" + strings.Join(cols, ", ") + ") " + op + " (" + placeholders + ")", args
 }
 
-// Bind adds the parts of the keys to the arguments of a statement.
+// AppendKeys appends the parts of the keys to the arguments of a statement.
 func Bind(args []any, keys ...backlog.Key) []any {
 	for _, k := range keys {
 		for i := range k.Len() {
@@ -215,22 +220,26 @@ func Bind(args []any, keys ...backlog.Key) []any {
 	return args
 }
 
-// AsStored is the quoted column as it is stored, which drivers would otherwise
-// convert by its declared type.
+// AsStored returns an expression for a quoted column as it is stored. Drivers would otherwise
+// convert the value according to the declared type.
 func (t *Text) AsStored(col string) string { return fmt.Sprintf(t.Raw, col) }
 
-// Unsearched is the condition as one that no index is searched by.
+// WithoutIndex returns the condition in a form for which no index is used.
 func (t *Text) Unsearched(cond string) string { return fmt.Sprintf(t.Guard, cond) }
 
-// ZeroDate is the condition for zero dates in the column, "" if it holds none.
+// ZeroDate returns the condition that the column is a zero date, "" if it cannot be one.
 func (t *Text) ZeroDate(c *Column) string {
 	return Prefixed(t.Quote(c.Name), c.Zero)
 }
 
-// Zero dates that are numbers, texts, or either.
-var ZeroNumber, ZeroText, ZeroAny = " = 0", " IN (" + zeroTexts + ")", " IN (0, " + zeroTexts + ")"
+// The conditions for zero dates that are numbers, texts, or either, to follow a column's name.
+var (
+	ZeroNumber = " = 0"
+	ZeroText   = " IN (" + zeroTexts + ")"
+	ZeroAny    = " IN (0, " + zeroTexts + ")"
+)
 
-// zeroTexts are the ways in which programs store a zero date as text.
+// zeroTexts are the texts that programs store as a zero date.
 var zeroTexts = func() string {
 	list := []string{"''", "'0'", "'00000000000000'"}
 	for _, date := range []string{"0000-00-00", "0001-01-01"} {
@@ -242,8 +251,8 @@ var zeroTexts = func() string {
 	return strings.Join(list, ", ")
 }()
 
-// Index returns the statement that creates an index of the table, if there is
-// none of that name. Of long texts an index has the beginnings.
+// Index returns the statement that creates an index of the table, unless one of that name
+// exists. The index has only the beginnings of long texts.
 func (t *Text) Index(c *Catalog, table, name string, columns []string, where string) string {
 	create := t.CreateIndex
 	if c.Kind == Partitioned {
@@ -258,22 +267,23 @@ func (t *Text) Index(c *Catalog, table, name string, columns []string, where str
 	return create + " " + t.Quote(name) + " ON " + table + " (" + strings.Join(columns, ", ") + ")" + Prefixed(" WHERE ", where)
 }
 
-// Kinds returns the dialect for a URL.
-func Kinds(rawURL string, known ...Server) (Server, error) {
-	scheme, _, ok := strings.Cut(rawURL, ":")
-	i := slices.IndexFunc(known, func(s Server) bool { return slices.Contains(s.Text().Schemes, strings.ToLower(scheme)) })
-	if !ok || i < 0 {
-		words := slices.Concat(Mapped(known, func(s Server) []string { return s.Text().Schemes })...)
-		return nil, URLProblemf(mapping.DidYouMean(scheme, words, "write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE"),
-			"the database is not a URL of a known kind")
+// DialectOf returns the one of the dialects that a URL is for.
+func DialectOf(rawURL string, dialects ...Server) (Server, error) {
+	scheme, _, isURL := strings.Cut(rawURL, ":")
+	for _, d := range dialects {
+		if isURL && slices.Contains(d.Text().Schemes, strings.ToLower(scheme)) {
+			return d, nil
+		}
 	}
-	return known[i], nil
+	schemes := slices.Concat(lists.Map(dialects, func(s Server) []string { return s.Text().Schemes })...)
+	hint := "write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE"
+	return nil, URLProblemf(mapping.DidYouMean(scheme, schemes, hint), "the database is not a URL of a known kind")
 }
 
-// Shown returns the URL without user, password and parameters. Where a part of the
-// password may stand in the rest, only the scheme is left.
-func Shown(rawURL string, known ...Server) string {
-	server, err := Kinds(rawURL, known...)
+// RedactURL returns the URL without user, password and parameters. If the rest may contain a
+// part of the password, RedactURL returns no more than the scheme.
+func RedactURL(rawURL string, dialects ...Server) string {
+	server, err := DialectOf(rawURL, dialects...)
 	if err != nil {
 		return "…"
 	}
@@ -288,25 +298,27 @@ func Shown(rawURL string, known ...Server) string {
 	return scheme + "://" + u.Host + u.EscapedPath()
 }
 
-// userPattern matches the beginning of a URL with a user. A password may have a slash in
-// it, but one letter and a colon are a drive.
+// userPattern matches the beginning of a URL with a user. The password may contain a slash. A
+// single letter and a colon are a drive of Windows.
 var userPattern = pattern.Lazily(`(?s)^//([^/]*@|[^/:]{2,}:.*@)`)
 
-// ParseURL reads the URL of a database. It is strict, since what is misread may be a
-// part of the password, and its errors show no more than names of known parameters.
-// The URL of a file has nothing but a path.
+// ParseURL parses the URL of a database. It is strict, because a part that is misread may
+// belong to the password. Its errors show nothing but the names of known parameters. The URL
+// of a file consists of a path and parameters.
 func (t *Text) ParseURL(rawURL string) (u *url.URL, params map[string]string, err error) {
 	_, rest, _ := strings.Cut(rawURL, ":")
 	unreadable := URLProblemf("write "+t.Form, "the database URL cannot be read")
 	if t.File {
-		if strings.HasPrefix(rest, "//") && userPattern().MatchString(rest) { // the file's name would be shown
+		if strings.HasPrefix(rest, "//") && userPattern().MatchString(rest) { // messages would show it as a file name
 			return nil, nil, URLProblemf("a file has no user and host; write "+t.Form, "the database URL has a user")
 		}
 		u = new(url.URL)
 		u.Path, u.RawQuery, _ = strings.Cut(strings.TrimPrefix(rest, "//"), "?")
-	} else if u, err = url.Parse(rawURL); err != nil || !strings.HasPrefix(rest, "//") || u.Fragment != "" || u.Host == "" && t.NeedsHost ||
-		strings.Count(rawURL, "@") > 1 || strings.Contains(u.Path+u.RawQuery, "@") || strings.Count(u.Path, "/") > 1 {
-		return nil, nil, unreadable
+	} else {
+		u, err = url.Parse(rawURL)
+		if err != nil || !strings.HasPrefix(rest, "//") || u.Host == "" && t.NeedsHost || t.mayMisread(rawURL, u) {
+			return nil, nil, unreadable
+		}
 	}
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -330,10 +342,16 @@ func (t *Text) ParseURL(rawURL string) (u *url.URL, params map[string]string, er
 	return u, params, nil
 }
 
-// prefix begins the names of expressions, which are to be no column's.
+// mayMisread reports whether the URL contains a character that the user should have escaped in
+// the password: an @ or a / that ended it early, or a #.
+func (t *Text) mayMisread(rawURL string, u *url.URL) bool {
+	return u.Fragment != "" || strings.Count(rawURL, "@") > 1 || strings.Contains(u.Path+u.RawQuery, "@") || strings.Count(u.Path, "/") > 1
+}
+
+// aliasPrefix begins the aliases of expressions. No column of a table should have such a name.
 const prefix = "backlog_"
 
-// Named returns the expressions as a SELECT has them.
+// SelectList returns the expressions for a SELECT, each with an alias.
 func Named(exprs []string) string {
 	var list []string
 	for i, e := range exprs {
@@ -342,39 +360,40 @@ func Named(exprs []string) string {
 	return strings.Join(list, ", ")
 }
 
-// Union returns the query for the rows of n queries in one order. one is the i-th, with
-// the rest of the columns behind its own, which are only to order by.
-func (t *Text) Union(n int, cols []string, direction string, limit int, one func(i int, rest string) (string, []any)) (text string, args []any) {
+// Union returns a query for the rows of n queries in one order, and its arguments. one returns
+// the i-th query and its arguments. The query must select extra after its own columns; these are
+// the columns to order by.
+func (t *Text) Union(n int, cols []string, direction string, limit int, one func(i int, extra string) (string, []any)) (text string, args []any) {
 	if n == 1 {
 		text, args = one(0, "")
 		return text + OrderBy(direction, cols), append(args, limit)
 	}
-	// The order columns are read as they are: a planner does not follow an index by
-	// an expression.
-	var rest string
+	// The columns to order by are selected bare: a planner does not use an index for an
+	// expression.
+	var extra string
 	var names []string
 	for i, c := range cols {
 		name := prefix + "o" + strconv.Itoa(i)
 		names = append(names, name)
-		rest += ", " + c + " AS " + name
+		extra += ", " + c + " AS " + name
 	}
 	list := make([]string, n)
 	for i := range list {
-		one, a := one(i, rest)
-		args = append(args, a...)
-		if !t.LazyUnion { // the database would read all of each
-			one = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", one+OrderBy(direction, cols), prefix, i)
+		query, queryArgs := one(i, extra)
+		args = append(args, queryArgs...)
+		if !t.LazyUnion { // the database would read all rows of each query
+			query = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", query+OrderBy(direction, cols), prefix, i)
 			args = append(args, limit)
 		}
-		list[i] = one
+		list[i] = query
 	}
 	return strings.Join(list, " UNION ALL ") + OrderBy(direction, names), append(args, limit)
 }
 
-// NewestFirst is the direction of descending values.
+// NewestFirst is the direction of a descending order, for [OrderBy] and [Text.Union].
 const NewestFirst = " DESC"
 
-// OrderBy ends a query whose rows come in an order.
+// OrderBy returns the end of a query whose rows are in an order and limited in number.
 func OrderBy(direction string, cols []string) string {
 	return " ORDER BY " + strings.Join(cols, direction+", ") + direction + " LIMIT ?"
 }

@@ -15,6 +15,7 @@ import (
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // Bad adds the error, or each of several, and reports whether there was one. The hint is
@@ -192,7 +193,7 @@ func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (le
 	})
 	if c.Pending()+c.Exhausted == 0 && !slices.ContainsFunc(has, known) {
 		l.AddWarning("statuses", "write under statuses: what the table has; capitals count", "no row has a status of the configuration, which names %s; the table has %s",
-			strings.Join(db.Mapped(configured, inspect.Shown), ", "), countedList(has, c.ByStatus))
+			strings.Join(lists.Map(configured, inspect.Shown), ", "), countedList(has, c.ByStatus))
 		return ""
 	}
 	pending := statusValues(m, m.New, m.Error)
@@ -229,7 +230,7 @@ func countedList(list []string, counts map[string]int) string {
 		more = fmt.Sprintf(" and %d more", len(list)-most)
 		list = list[:most]
 	}
-	counted := db.Mapped(list, func(s string) string { return fmt.Sprintf("%s (%d)", inspect.Shown(s), counts[s]) })
+	counted := lists.Map(list, func(s string) string { return fmt.Sprintf("%s (%d)", inspect.Shown(s), counts[s]) })
 	return strings.Join(counted, ", ") + more
 }
 
@@ -248,7 +249,7 @@ func statusValues(m mapping.Mapping, states ...mapping.State) (list []string) {
 			list = append(list, v.Text)
 		}
 	}
-	return db.Distinct(list)
+	return lists.Distinct(list)
 }
 
 // A Writer is who would write to a table, which is over a connection that may.

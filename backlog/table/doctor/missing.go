@@ -21,6 +21,7 @@ import (
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/timeform"
+	"backlog/internal/lists"
 )
 
 // Missing returns the statements that create what the mapping needs and the
@@ -221,10 +222,10 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 		}
 		add(c)
 	}
-	add(db.Mapped(m.Where, func(c mapping.Condition) columnDef {
+	add(lists.Map(m.Where, func(c mapping.Condition) columnDef {
 		return columnDef{name: c.Column, decl: types.Status, class: db.Textual}
 	})...)
-	add(db.Mapped(m.Columns, func(name string) columnDef { return columnDef{name: name, decl: types.Text, class: db.Textual} })...)
+	add(lists.Map(m.Columns, func(name string) columnDef { return columnDef{name: name, decl: types.Text, class: db.Textual} })...)
 	add(policyColumns(types, m, nil)...)
 	cat.Uniques = [][]string{m.ID}
 	return "CREATE TABLE IF NOT EXISTS " + d.Qualified(m.Schema, m.Name) + " (\n" + strings.Join(defs, ",\n") + "\n)" + types.Options, cat, nil
@@ -339,7 +340,7 @@ func compare(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog,
 	for _, r := range readings {
 		name, create := indexOf(t, cat, r)
 		p := Plan{What: r.What, Bad: "no index serves its pages", Hint: create}
-		serving := cat.Serving(r.Equal, r.Order)
+		serving := cat.ServingIndexes(r.Equal, r.Order)
 		serves := func(x db.Index) bool { return x.Where == "" || x.Name == name }
 		if i := slices.IndexFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name }); i >= 0 {
 			serving = cat.Indexes[i : i+1] // of the beginnings of texts, perhaps
@@ -369,9 +370,9 @@ func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading
 		if names[len(names)-1] == "detail" { // SQLite's numbers say nothing
 			values = values[len(names)-1:]
 		}
-		return strings.Join(db.NonEmpty(db.Mapped(values, db.AsText)...), " "), err
+		return strings.Join(lists.NonEmpty(lists.Map(values, db.AsText)...), " "), err
 	})
-	return db.Distinct(lines), err
+	return lists.Distinct(lines), err
 }
 
 // MissingIndexes returns the statements that create an index for every status
@@ -384,7 +385,7 @@ func MissingIndexes(ctx context.Context, t *table.Table, now time.Time) ([]strin
 // hints returns the statements of the plans. Where an index has no condition, one
 // can serve several states.
 func hints(plans []Plan) []string {
-	return db.NonEmpty(db.Distinct(db.Mapped(plans, func(p Plan) string { return p.Hint }))...)
+	return lists.NonEmpty(lists.Distinct(lists.Map(plans, func(p Plan) string { return p.Hint }))...)
 }
 
 // indexOf returns the name of the reading's index and the statement that creates it. The

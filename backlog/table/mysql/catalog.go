@@ -11,6 +11,7 @@ import (
 
 	"backlog/backlog/pattern"
 	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // Catalog implements db.Server. A user sees what they have a right to.
@@ -29,7 +30,12 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 		return nil, err
 	}
 	if len(rows) == 0 {
-		return c, c.NoTable(ctx, q, "the database "+c.In, "table.name or table.schema", "SELECT table_name FROM information_schema.tables WHERE table_schema = ? ORDER BY table_name", c.In)
+		return c, c.SetMissingTable(ctx, q, db.TableSearch{
+			Where:   "the database " + c.In,
+			Setting: "table.name or table.schema",
+			Query:   "SELECT table_name FROM information_schema.tables WHERE table_schema = ? ORDER BY table_name",
+			Args:    []any{c.In},
+		})
 	}
 	c.Kind, c.Name, c.User, c.Engine = db.Relation, rows[0]["name"], rows[0]["account"], rows[0]["engine"]
 	c.Grant = text.Qualified(c.In, c.Name)
@@ -108,7 +114,7 @@ func describeColumns(ctx context.Context, q db.Querier, create string, arguments
 		length := r.Int("character_maximum_length") // 2^32-1 of LONGTEXT
 		if x.Ordinal {
 			found := labelPattern().FindAllStringSubmatch(decl, -1)
-			x.Labels = db.Mapped(found, func(m []string) string { return strings.ReplaceAll(m[1], "''", "'") })
+			x.Labels = lists.Map(found, func(m []string) string { return strings.ReplaceAll(m[1], "''", "'") })
 		} else if x.Class == db.Textual && !is(decl, "json") {
 			x.Length = length
 		}

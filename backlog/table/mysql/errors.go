@@ -58,7 +58,7 @@ func (s *server) Error(err error) db.Fault {
 		if (code == "1026" || code == "1030") && (strings.Contains(e.Message, "errno: 28") || strings.Contains(e.Message, "error 28")) {
 			code = "nospace" // ERROR_ON_WRITE GET_ERRNO
 		}
-		f := db.Meaning(faults, said, code, string(e.SQLState[:]), string(e.SQLState[:2]))
+		f := db.FindFault(faults, said, code, string(e.SQLState[:]), string(e.SQLState[:2]))
 		f.Judge, f.Name = judgeOf(e)
 		return f
 	case errors.Is(err, mysqldriver.ErrInvalidConn), errors.Is(err, mysqldriver.ErrMalformPkt), errors.Is(err, mysqldriver.ErrPktSync):

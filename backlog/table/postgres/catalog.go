@@ -102,9 +102,13 @@ func (s *server) missing(ctx context.Context, q db.Querier, schema, name string)
 	if err != nil {
 		return nil, err
 	}
-	return c, c.NoTable(ctx, q, in+" of database "+s.config.Database, "table.name and table.schema",
-		`SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-			WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND n.nspname = ANY (string_to_array($1, chr(1))) ORDER BY 1 LIMIT 50`, strings.Join(searched, "\x01"))
+	return c, c.SetMissingTable(ctx, q, db.TableSearch{
+		Where:   in + " of database " + s.config.Database,
+		Setting: "table.name and table.schema",
+		Query: `SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND n.nspname = ANY (string_to_array($1, chr(1))) ORDER BY 1 LIMIT 50`,
+		Args: []any{strings.Join(searched, "\x01")},
+	})
 }
 
 // describeColumns describes columns of a domain by the type that it is over.

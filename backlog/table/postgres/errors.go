@@ -67,7 +67,7 @@ func (s *server) Error(err error) db.Fault {
 	case code == "42501" && strings.HasPrefix(e.Message, "must be owner of"):
 		code = "owner"
 	}
-	f := db.Meaning(faults, e.Message, code, e.Code[:min(2, len(e.Code))])
+	f := db.FindFault(faults, e.Message, code, e.Code[:min(2, len(e.Code))])
 	if e.Routine == "exec_stmt_raise" && f.Class == db.Other && f.Hint == "" { // RAISE with a code of its own
 		f.Class = db.Refused
 	}

@@ -39,7 +39,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	}
 	if c.Kind == db.Missing {
 		const others = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name"
-		return c, c.NoTable(ctx, q, s.path, "table.name", others)
+		return c, c.SetMissingTable(ctx, q, db.TableSearch{Where: s.path, Setting: "table.name", Query: others})
 	}
 	if err := cmp.Or(describeColumns(ctx, q, strict, c), describeIndexes(ctx, q, keyed, indexes, c)); err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func (s *server) Error(err error) db.Fault {
 		return db.Fault{}
 	}
 	code := extended & primary
-	f := db.Meaning(faults, err.Error(), strconv.Itoa(extended), strconv.Itoa(code))
+	f := db.FindFault(faults, err.Error(), strconv.Itoa(extended), strconv.Itoa(code))
 	f.What = strings.ReplaceAll(f.What, "PATH", s.path)
 	if f.Class == db.Refused {
 		f.Judge, f.Name = judgeOf(err.Error())

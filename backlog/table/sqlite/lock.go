@@ -86,7 +86,7 @@ func (s *server) Rival(ctx context.Context, _ db.Querier, c *db.Catalog, l db.Lo
 	if err != nil {
 		return nil, err
 	}
-	return db.LookTwice(ctx, func() (*backlog.Rival, error) { return lookAt(path, l.Work) })
+	return db.ConfirmRival(ctx, func() (*backlog.Rival, error) { return lookAt(path, l.Work) })
 }
 
 // lookAt compares the work with the marks of the file, if it is locked.

@@ -248,7 +248,7 @@ func parameterName(text string) string {
 // beginning returns the first characters of a text, in one line.
 func beginning(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
-	if short := db.Cut(s, 20, 0); short != s {
+	if short := db.Truncate(s, 20, 0); short != s {
 		return short + "…"
 	}
 	return s

@@ -16,6 +16,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
+	"backlog/internal/lists"
 )
 
 // A SQLHandler is a handler that does its work in the database of the records, by SQL
@@ -184,9 +185,9 @@ func (w *SQLHandler) readAgain(ctx context.Context, tx *sql.Tx, r *backlog.Recor
 // for parameters, each once.
 func (w *SQLHandler) Steps() (n int, parameters []string) {
 	for _, s := range w.steps {
-		parameters = append(parameters, db.Mapped(s.from, func(p param) string { return p.name })...)
+		parameters = append(parameters, lists.Map(s.from, func(p param) string { return p.name })...)
 	}
-	return len(w.steps), db.Distinct(parameters)
+	return len(w.steps), lists.Distinct(parameters)
 }
 
 // Prepare reports nothing: [New] has read the statements, and all else is the database's to say.
@@ -259,7 +260,7 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) err
 		return err
 	}
 	for i, s := range w.steps {
-		values := db.Mapped(s.from, func(p param) any { return p.value(r, again) })
+		values := lists.Map(s.from, func(p param) any { return p.value(r, again) })
 		if logged {
 			s.show(&sent, i+1, values)
 		}
@@ -286,7 +287,7 @@ func (s *step) show(b *strings.Builder, n int, values []any) {
 	for i, v := range values {
 		bound = append(bound, fmt.Sprintf("  %s = %s\n", s.from[i].name, showValue(v)))
 	}
-	b.WriteString(strings.Join(db.Distinct(bound), ""))
+	b.WriteString(strings.Join(lists.Distinct(bound), ""))
 }
 
 // showValue returns the value for people, the beginning of a long one.
@@ -297,7 +298,7 @@ func showValue(v any) string {
 	case []byte:
 		return fmt.Sprintf("a BLOB of %d bytes", len(v))
 	case string:
-		if short := db.Cut(v, 200, 0); len(short) < len(v) {
+		if short := db.Truncate(v, 200, 0); len(short) < len(v) {
 			return strconv.Quote(short) + fmt.Sprintf(" and more, %d bytes", len(v))
 		}
 		return strconv.Quote(v)
